@@ -1,0 +1,45 @@
+/* x86-64 with AVX-512 (Skylake-X, Zen 4). The target is set in the text since a flag for one file
+ * is more than setup.py's compiler interface can say. */
+#include "kernels.h"
+
+#ifdef __x86_64__
+#include <immintrin.h>
+
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,f16c"))),   \
+                             apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,f16c")
+#endif
+
+#define VECTOR_BYTES 64
+#define KERNELS gr_cpu_avx512
+#define KERNELS_NAME "avx512"
+#include "vectors.h"
+
+INLINE doubles widen(floats x)
+{
+    return (doubles)_mm512_cvtps_pd((__m256)x);
+}
+
+INLINE floats from_half(const unsigned char *in)
+{
+    return (floats)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)in));
+}
+
+#define HALF_ORDER IN_ORDER
+INLINE void load_f16(const unsigned char *in, doubles pair[2])
+{
+    pair[0] = widen(from_half(in));
+    pair[1] = widen(from_half(in + 2 * WIDTH));
+}
+
+#include "kernels_text.h"
+
+#ifdef __clang__
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif

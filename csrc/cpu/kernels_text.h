@@ -1,0 +1,226 @@
+/* The inner loops, compiled once per instruction set. The file that includes this one chooses the
+ * width (vectors.h), defines load_f16 and HALF_ORDER for it, and says
+ *   KERNELS, KERNELS_NAME  what the table that is defined here is called
+ * What the vectors add, they add lane by lane, and the lanes are the same in any width: so every
+ * instruction set gives the same bits. */
+INLINE void load_f64(const unsigned char *in, doubles pair[2])
+{
+    /* One at a time: GCC 12 copies two vectors at once by way of the stack. */
+    memcpy(&pair[0], in, sizeof *pair);
+    memcpy(&pair[1], in + sizeof *pair, sizeof *pair);
+}
+
+INLINE void load_f32(const unsigned char *in, doubles pair[2])
+{
+    floats low, high;
+    memcpy(&low, in, sizeof low);
+    memcpy(&high, in + sizeof low, sizeof high);
+    pair[0] = widen(low);
+    pair[1] = widen(high);
+}
+
+INLINE void load_bf16(const unsigned char *in, doubles pair[2])
+{
+    words x;
+    memcpy(&x, in, sizeof x);
+    pair[0] = widen((floats)(x << 16));
+    pair[1] = widen((floats)(x & 0xffff0000));
+}
+
+/* Adds rows of 32 elements to the lanes. Where the registers do not hold all lanes at once, half
+ * the lanes take all rows before the other half does: the data is in the nearest cache by then. */
+INLINE void add_rows(const unsigned char *in, size_t rows, size_t size, load_pair *load,
+                     doubles lanes[VECTORS])
+{
+    for (int first = 0; first < VECTORS; first += SUMS) {
+        doubles sums[SUMS];
+        memcpy(sums, lanes + first, sizeof sums);
+        const unsigned char *row = in + (size_t)(first * WIDTH) * size;
+        for (size_t i = 0; i < rows; i++, row += GR_CPU_LANES * size) {
+            if (first == 0)
+                fetch_ahead(row, GR_CPU_LANES * size);
+#pragma GCC unroll 8
+            for (int j = 0; j < SUMS; j += 2) {
+                doubles pair[2];
+                load(row + (size_t)(j * WIDTH) * size, pair);
+                sums[j] += pair[0];
+                sums[j + 1] += pair[1];
+            }
+        }
+        memcpy(lanes + first, sums, sizeof sums);
+    }
+}
+
+/* One vector's lanes i + i+WIDTH/2, then i+WIDTH/4, and so on: the last two of them. */
+INLINE gr_pair fold_vector(doubles x)
+{
+    gr_pair pairs[WIDTH / 2];
+    memcpy(pairs, &x, sizeof pairs);
+    for (int half = WIDTH / 4; half >= 1; half /= 2)
+        for (int i = 0; i < half; i++)
+            pairs[i] += pairs[i + half];
+    return pairs[0];
+}
+
+/* Lane i + lane i+16, then i+8, i+4, i+2: one lane of even elements and one of odd are left. */
+INLINE gr_pair fold_lanes(doubles lanes[VECTORS], lane_order order)
+{
+    int left = order == PAIRED ? 2 : 1;
+    for (int half = VECTORS / 2; half >= left; half /= 2)
+        for (int i = 0; i < half; i++)
+            lanes[i] += lanes[i + half];
+    if (order == IN_ORDER)
+        return fold_vector(lanes[0]);
+    gr_pair even = fold_vector(lanes[0]), odd = fold_vector(lanes[1]);
+    return (gr_pair){even[0] + even[1], odd[0] + odd[1]};
+}
+
+INLINE gr_pair sum_block(const unsigned char *in, size_t n, size_t size, load_pair *load,
+                         lane_order order)
+{
+    doubles lanes[VECTORS];
+    for (int i = 0; i < VECTORS; i++)
+        lanes[i] = (doubles){0};
+    size_t rows = n / GR_CPU_LANES, rest = n % GR_CPU_LANES;
+    add_rows(in, rows, size, load, lanes);
+    if (rest) {
+        /* Zeros for what is missing: no lane is -0, so adding +0 changes none. */
+        doubles row[VECTORS];
+        for (int i = 0; i < VECTORS; i++)
+            row[i] = (doubles){0};
+        copy_rest(row, in + rows * GR_CPU_LANES * size, rest * size, GR_CPU_LANES * size);
+        add_rows((const unsigned char *)row, 1, size, load, lanes);
+    }
+    return fold_lanes(lanes, order);
+}
+
+INLINE gr_pair sum_floats(const unsigned char *in, size_t n, size_t size, load_pair *load,
+                          lane_order order)
+{
+    gr_tree tree;
+    gr_tree_start(&tree);
+    while (n > 0) {
+        size_t leaf = n < GR_CPU_BLOCK ? n : GR_CPU_BLOCK;
+        gr_tree_push(&tree, sum_block(in, leaf, size, load, order));
+        in += leaf * size;
+        n -= leaf;
+    }
+    return gr_tree_total(&tree);
+}
+
+static gr_pair sum_f16(const void *data, size_t n)
+{
+    return sum_floats(data, n, 2, load_f16, HALF_ORDER);
+}
+
+static gr_pair sum_bf16(const void *data, size_t n)
+{
+    return sum_floats(data, n, 2, load_bf16, PAIRED);
+}
+
+static gr_pair sum_f32(const void *data, size_t n)
+{
+    return sum_floats(data, n, 4, load_f32, IN_ORDER);
+}
+
+static gr_pair sum_f64(const void *data, size_t n)
+{
+    return sum_floats(data, n, 8, load_f64, IN_ORDER);
+}
+
+/* Integers of `bits` bits, two to a lane of twice the width: the one plus the other. */
+INLINE lanes64 add_neighbours(lanes64 x, int bits)
+{
+    switch (bits) {
+    case 8: return (lanes64)(((lanes16)x & 0xff) + ((lanes16)x >> 8));
+    case 16: return (lanes64)(((lanes32)x & 0xffff) + ((lanes32)x >> 16));
+    case 32: return (x & 0xffffffff) + (x >> 32);
+    default: return x;
+    }
+}
+
+INLINE lanes64 add_lanes(lanes64 a, lanes64 b, int bits)
+{
+    switch (bits) {
+    case 16: return (lanes64)((lanes16)a + (lanes16)b);
+    case 32: return (lanes64)((lanes32)a + (lanes32)b);
+    default: return a + b;
+    }
+}
+
+enum {
+    STREAMS = 4,
+    STRIDE = STREAMS * VECTOR_BYTES,
+    /* Rows until 16-bit lanes of byte sums might be full: 128 * 2 * 255 < 2^16. */
+    MOST_ROWS = 128
+};
+
+INLINE lanes64 add_strides(const unsigned char *in, size_t strides, int bits, uint64_t flip)
+{
+    lanes64 sums[STREAMS], total = {0}, mask = flip - (lanes64){0};
+    memset(sums, 0, sizeof sums);
+    int lane = bits < 64 ? 2 * bits : 64;
+    for (size_t i = 0; i < strides; i++, in += STRIDE) {
+        fetch_ahead(in, STRIDE);
+#pragma GCC unroll 8
+        for (int j = 0; j < STREAMS; j++) {
+            lanes64 x;
+            memcpy(&x, in + j * VECTOR_BYTES, sizeof x);
+            sums[j] = add_lanes(sums[j], add_neighbours(x ^ mask, bits), lane);
+        }
+    }
+    for (int j = 0; j < STREAMS; j++) {
+        lanes64 x = sums[j];
+        for (int width = lane; width < 64; width *= 2)
+            x = add_neighbours(x, width);
+        total += x;
+    }
+    return total;
+}
+
+INLINE uint64_t sum_integers(const unsigned char *in, size_t bytes, int bits, uint64_t flip)
+{
+    lanes64 total = {0};
+    while (bytes >= STRIDE) {
+        size_t strides = bytes / STRIDE < MOST_ROWS ? bytes / STRIDE : MOST_ROWS;
+        total += add_strides(in, strides, bits, flip);
+        in += strides * STRIDE;
+        bytes -= strides * STRIDE;
+    }
+    if (bytes) {
+        lanes64 zeros[STREAMS]; /* `flip` is what reads as zero */
+        for (int j = 0; j < STREAMS; j++)
+            zeros[j] = flip - (lanes64){0};
+        copy_rest(zeros, in, bytes, STRIDE);
+        total += add_strides((const unsigned char *)zeros, 1, bits, flip);
+    }
+    uint64_t sum = 0;
+    for (int i = 0; i < WIDTH; i++)
+        sum += total[i];
+    return sum;
+}
+
+static uint64_t sum_bits8(const void *data, size_t bytes, uint64_t flip)
+{
+    return sum_integers(data, bytes, 8, flip);
+}
+
+static uint64_t sum_bits16(const void *data, size_t bytes, uint64_t flip)
+{
+    return sum_integers(data, bytes, 16, flip);
+}
+
+static uint64_t sum_bits32(const void *data, size_t bytes, uint64_t flip)
+{
+    return sum_integers(data, bytes, 32, flip);
+}
+
+static uint64_t sum_bits64(const void *data, size_t bytes, uint64_t flip)
+{
+    return sum_integers(data, bytes, 64, flip);
+}
+
+const gr_cpu_kernels KERNELS = {
+    KERNELS_NAME, sum_f16,    sum_bf16,   sum_f32,    sum_f64,
+    sum_bits8,    sum_bits16, sum_bits32, sum_bits64,
+};

@@ -1,0 +1,72 @@
+/* The CUDA build's side of engine/backend.h: CUB, and the emulator's settings that do not exist. */
+#include "engine/backend.h"
+
+#include <cub/device/device_reduce.cuh>
+#include <cuda/std/functional>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+/* Each element is widened before it is added: CUB adds up in the type of the first value. */
+template <typename T, typename Acc>
+static cudaError_t reduce(const void *in, void *out, size_t n, void *work, size_t *work_bytes,
+                          cudaStream_t stream)
+{
+    return cub::DeviceReduce::Reduce(work, *work_bytes, static_cast<const T *>(in),
+                                     static_cast<Acc *>(out), n, cuda::std::plus<Acc>(), Acc(0),
+                                     stream);
+}
+
+typedef int8_t type_i8;
+typedef uint8_t type_u8;
+typedef int16_t type_i16;
+typedef uint16_t type_u16;
+typedef int32_t type_i32;
+typedef uint32_t type_u32;
+typedef uint64_t type_u64;
+typedef __half type_f16;
+typedef __nv_bfloat16 type_bf16;
+typedef float type_f32;
+typedef double type_f64;
+
+extern "C" {
+
+cudaError_t gr_backend_cub(const void *in, void *out, size_t n, gr_load load, gr_acc acc,
+                           void *work, size_t *work_bytes, cudaStream_t stream)
+{
+#define X(from, to)                                                                                \
+    if (load == GR_LOAD_##from && acc == GR_ACC_##to)                                              \
+        return reduce<type_##from, type_##to>(in, out, n, work, work_bytes, stream);
+    GR_PAIRS_ALL(X)
+#undef X
+    return cudaErrorNotSupported;
+}
+
+const char *gr_backend_name(void)
+{
+    return "cuda";
+}
+
+const char *gr_backend_clock(void)
+{
+    return "cuda_event";
+}
+
+const char *gr_backend_fault(void)
+{
+    return "";
+}
+
+void gr_backend_schedule(int, uint64_t) {}
+
+void gr_backend_memory_limit(size_t) {}
+
+size_t gr_backend_live_bytes(void)
+{
+    return 0;
+}
+
+int gr_backend_traced(void)
+{
+    return 0;
+}
+}

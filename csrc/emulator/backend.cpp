@@ -1,0 +1,49 @@
+/* The emulator's side of engine/backend.h. */
+#include "engine/backend.h"
+
+#include "emulator/emulator.h"
+
+extern "C" {
+
+const char *gr_backend_name(void)
+{
+    return "emulator";
+}
+
+const char *gr_backend_clock(void)
+{
+    return "emulator";
+}
+
+const char *gr_backend_fault(void)
+{
+    const char *fault = gr_emulator_fault();
+    return fault ? fault : "";
+}
+
+cudaError_t gr_backend_cub(const void *, void *, size_t, gr_load, gr_acc, void *, size_t *,
+                           cudaStream_t)
+{
+    return cudaErrorNotSupported;
+}
+
+void gr_backend_schedule(int order, uint64_t seed)
+{
+    gr_emulator_schedule(static_cast<gr_schedule>(order), seed);
+}
+
+void gr_backend_memory_limit(size_t bytes)
+{
+    gr_emulator_memory_limit(bytes);
+}
+
+size_t gr_backend_live_bytes(void)
+{
+    return gr_emulator_live_bytes();
+}
+
+int gr_backend_traced(void)
+{
+    return gr_emulator_traced();
+}
+}

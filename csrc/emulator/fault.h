@@ -1,0 +1,24 @@
+/* Faults: what a kernel did that CUDA forbids or that can never end. */
+#ifndef GPUREDUCE_EMULATOR_FAULT_H
+#define GPUREDUCE_EMULATOR_FAULT_H
+
+#include "emulator/scheduler.h"
+
+namespace gr
+{
+
+/* Ends the running team with this text; back to the OS thread's own stack. */
+[[noreturn]] void fault(Worker *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same with a report of where all lanes wait. */
+[[noreturn]] void deadlock(Worker *w);
+/* For a text: which thread this is, and what it waits in. No heap memory: nobody who calls fault()
+ * gets to free it. */
+struct Name {
+    char text[96];
+};
+Name name_lane(const Lane *lane);
+const char *name_wait(unsigned waits);
+
+} // namespace gr
+
+#endif

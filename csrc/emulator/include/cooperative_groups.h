@@ -1,0 +1,243 @@
+/* Cooperative groups: blocks, tiles of a warp, clusters, the grid. */
+#ifndef GPUREDUCE_EMULATOR_COOPERATIVE_GROUPS_H
+#define GPUREDUCE_EMULATOR_COOPERATIVE_GROUPS_H
+
+#include "cuda_runtime.h"
+
+namespace cooperative_groups
+{
+
+class thread_block
+{
+  public:
+    GR_UNTRACED static void sync(GR_SITE)
+    {
+        gr_block_barrier(file, line);
+    }
+    GR_UNTRACED static unsigned thread_rank()
+    {
+        return gr_thread_rank();
+    }
+    GR_UNTRACED static unsigned num_threads()
+    {
+        return blockDim.x * blockDim.y * blockDim.z;
+    }
+    GR_UNTRACED static unsigned size()
+    {
+        return num_threads();
+    }
+    GR_UNTRACED static dim3 group_index()
+    {
+        return blockIdx;
+    }
+    GR_UNTRACED static dim3 thread_index()
+    {
+        return threadIdx;
+    }
+    GR_UNTRACED static dim3 group_dim()
+    {
+        return blockDim;
+    }
+};
+
+GR_INTRINSIC thread_block this_thread_block()
+{
+    return thread_block();
+}
+
+/* Size lanes of a warp that stand side by side. Parent, what it was cut from, makes no difference.
+ */
+template <unsigned Size, typename Parent = void> class thread_block_tile
+{
+    static_assert(Size >= 1 && Size <= 32 && (Size & (Size - 1)) == 0,
+                  "a tile is a power of two of at most 32 lanes");
+
+    GR_UNTRACED static unsigned lane()
+    {
+        return gr_thread_rank() & 31;
+    }
+    GR_UNTRACED static unsigned mask()
+    {
+        return (0xffffffffu >> (32 - Size)) << (lane() & ~(Size - 1));
+    }
+
+  public:
+    thread_block_tile() = default;
+    template <typename Other> GR_UNTRACED thread_block_tile(const thread_block_tile<Size, Other> &)
+    {
+    }
+    GR_UNTRACED static unsigned thread_rank()
+    {
+        return gr_thread_rank() & (Size - 1);
+    }
+    GR_UNTRACED static constexpr unsigned num_threads()
+    {
+        return Size;
+    }
+    GR_UNTRACED static constexpr unsigned size()
+    {
+        return Size;
+    }
+    GR_UNTRACED static unsigned meta_group_rank()
+    {
+        return gr_thread_rank() / Size;
+    }
+    GR_UNTRACED static unsigned meta_group_size()
+    {
+        return (thread_block::num_threads() + Size - 1) / Size;
+    }
+    GR_UNTRACED static void sync(GR_SITE)
+    {
+        gr_warp_collective(GR_SYNCWARP, mask(), 0, 0, 32, file, line);
+    }
+    template <typename T> GR_UNTRACED T shfl(T value, int rank, GR_SITE) const
+    {
+        return gr_shuffle(GR_SHUFFLE_INDEX, mask(), value, rank, Size, file, line);
+    }
+    template <typename T> GR_UNTRACED T shfl_up(T value, unsigned delta, GR_SITE) const
+    {
+        return gr_shuffle(GR_SHUFFLE_UP, mask(), value, (int)delta, Size, file, line);
+    }
+    template <typename T> GR_UNTRACED T shfl_down(T value, unsigned delta, GR_SITE) const
+    {
+        return gr_shuffle(GR_SHUFFLE_DOWN, mask(), value, (int)delta, Size, file, line);
+    }
+    template <typename T> GR_UNTRACED T shfl_xor(T value, unsigned lane_mask, GR_SITE) const
+    {
+        return gr_shuffle(GR_SHUFFLE_XOR, mask(), value, (int)lane_mask, Size, file, line);
+    }
+    GR_UNTRACED int any(int predicate, GR_SITE) const
+    {
+        return __any_sync(mask(), predicate, file, line);
+    }
+    GR_UNTRACED int all(int predicate, GR_SITE) const
+    {
+        return __all_sync(mask(), predicate, file, line);
+    }
+    GR_UNTRACED unsigned ballot(int predicate, GR_SITE) const
+    {
+        return __ballot_sync(mask(), predicate, file, line) >> (lane() & ~(Size - 1));
+    }
+};
+
+template <unsigned Size>
+GR_INTRINSIC thread_block_tile<Size, thread_block> tiled_partition(const thread_block &)
+{
+    return thread_block_tile<Size, thread_block>();
+}
+template <unsigned Size, unsigned Outer, typename Parent>
+GR_INTRINSIC thread_block_tile<Size, thread_block_tile<Outer, Parent>>
+tiled_partition(const thread_block_tile<Outer, Parent> &)
+{
+    static_assert(Size <= Outer, "a tile is no larger than what it is cut from");
+    return thread_block_tile<Size, thread_block_tile<Outer, Parent>>();
+}
+
+/* The blocks of a cluster; a launch without clusters has clusters of one block. */
+class cluster_group
+{
+  public:
+    struct arrival_token {
+    };
+    GR_UNTRACED static void sync(GR_SITE)
+    {
+        gr_wide_barrier(GR_CLUSTER, file, line);
+    }
+    GR_UNTRACED static arrival_token barrier_arrive(GR_SITE)
+    {
+        gr_cluster_arrive(file, line);
+        return arrival_token();
+    }
+    GR_UNTRACED static void barrier_wait(GR_SITE)
+    {
+        gr_cluster_wait(file, line);
+    }
+    GR_UNTRACED static void barrier_wait(arrival_token &&, GR_SITE)
+    {
+        gr_cluster_wait(file, line);
+    }
+    GR_UNTRACED static unsigned block_rank()
+    {
+        return gr_where().cluster_rank;
+    }
+    GR_UNTRACED static unsigned num_blocks()
+    {
+        return gr_where().cluster_size;
+    }
+    GR_UNTRACED static unsigned thread_rank()
+    {
+        return block_rank() * thread_block::num_threads() + gr_thread_rank();
+    }
+    GR_UNTRACED static unsigned num_threads()
+    {
+        return num_blocks() * thread_block::num_threads();
+    }
+    GR_UNTRACED static unsigned size()
+    {
+        return num_threads();
+    }
+    /* The same place in another block's shared memory. */
+    template <typename T> GR_UNTRACED static T *map_shared_rank(T *address, int rank)
+    {
+        gr_position at = gr_where();
+        ptrdiff_t blocks_away = (ptrdiff_t)rank - (ptrdiff_t)at.cluster_rank;
+        return (T *)((char *)address + blocks_away * (ptrdiff_t)at.shared_stride);
+    }
+};
+
+GR_INTRINSIC cluster_group this_cluster()
+{
+    return cluster_group();
+}
+
+class grid_group
+{
+  public:
+    /* A fault in a launch that is not cooperative. */
+    GR_UNTRACED static void sync(GR_SITE)
+    {
+        gr_wide_barrier(GR_GRID, file, line);
+    }
+    GR_UNTRACED static bool is_valid()
+    {
+        return gr_where().cooperative;
+    }
+    GR_UNTRACED static unsigned long long block_rank()
+    {
+        return gr_where().block_rank;
+    }
+    GR_UNTRACED static unsigned long long num_blocks()
+    {
+        return gr_where().blocks;
+    }
+    GR_UNTRACED static unsigned long long thread_rank()
+    {
+        return block_rank() * thread_block::num_threads() + gr_thread_rank();
+    }
+    GR_UNTRACED static unsigned long long num_threads()
+    {
+        return num_blocks() * thread_block::num_threads();
+    }
+    GR_UNTRACED static unsigned long long size()
+    {
+        return num_threads();
+    }
+    GR_UNTRACED static dim3 group_dim()
+    {
+        return gridDim;
+    }
+};
+
+GR_INTRINSIC grid_group this_grid()
+{
+    return grid_group();
+}
+
+template <typename Group> GR_INTRINSIC void sync(const Group &group, GR_SITE)
+{
+    group.sync(file, line);
+}
+
+} // namespace cooperative_groups
+
+#endif

@@ -1,0 +1,55 @@
+/* bfloat16, for loading: the upper half of a float. */
+#ifndef GPUREDUCE_EMULATOR_CUDA_BF16_H
+#define GPUREDUCE_EMULATOR_CUDA_BF16_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "lane.h"
+
+struct __attribute__((aligned(2))) __nv_bfloat16_raw {
+    unsigned short x;
+};
+
+GR_INTRINSIC float gr_bfloat16_to_float(unsigned short bits)
+{
+    uint32_t wide = (uint32_t)bits << 16;
+    float result;
+    memcpy(&result, &wide, sizeof result);
+    return result;
+}
+
+struct __attribute__((aligned(2))) __nv_bfloat16 {
+    unsigned short __x;
+    __nv_bfloat16() = default;
+    __nv_bfloat16(const __nv_bfloat16_raw &raw) : __x(raw.x) {}
+    GR_ACCESS operator float() const /* reads *this: the kernel's access */
+    {
+        return gr_bfloat16_to_float(__x);
+    }
+};
+typedef __nv_bfloat16 nv_bfloat16;
+
+struct __attribute__((aligned(4))) __nv_bfloat162 {
+    __nv_bfloat16 x, y;
+};
+typedef __nv_bfloat162 nv_bfloat162;
+
+GR_INTRINSIC float __bfloat162float(__nv_bfloat16 b)
+{
+    return gr_bfloat16_to_float(b.__x);
+}
+GR_INTRINSIC float2 __bfloat1622float2(__nv_bfloat162 b)
+{
+    return float2{gr_bfloat16_to_float(b.x.__x), gr_bfloat16_to_float(b.y.__x)};
+}
+GR_INTRINSIC unsigned short __bfloat16_as_ushort(__nv_bfloat16 b)
+{
+    return b.__x;
+}
+GR_INTRINSIC __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits)
+{
+    return __nv_bfloat16(__nv_bfloat16_raw{bits});
+}
+
+#endif

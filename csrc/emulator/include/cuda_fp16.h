@@ -1,0 +1,71 @@
+/* IEEE half precision, for loading: converts to float, exactly. */
+#ifndef GPUREDUCE_EMULATOR_CUDA_FP16_H
+#define GPUREDUCE_EMULATOR_CUDA_FP16_H
+
+#include <stdint.h>
+#include <string.h>
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
+#include "lane.h"
+
+struct __attribute__((aligned(2))) __half_raw {
+    unsigned short x;
+};
+
+GR_INTRINSIC float gr_half_to_float(unsigned short bits)
+{
+#ifdef __F16C__
+    return _cvtsh_ss(bits);
+#else
+    uint32_t magnitude = bits & 0x7fff, sign = (uint32_t)(bits & 0x8000) << 16, wide;
+    if (magnitude < 0x0400) { /* subnormal: a multiple of 2^-24 */
+        float tiny = (float)magnitude * 0x1p-24f;
+        memcpy(&wide, &tiny, sizeof wide);
+    } else {
+        wide = (magnitude << 13) + ((127 - 15) << 23);
+        if (magnitude >= 0x7c00) /* infinity or NaN: the greatest exponent stays the greatest */
+            wide += (127 - 15) << 23;
+    }
+    wide |= sign;
+    float result;
+    memcpy(&result, &wide, sizeof result);
+    return result;
+#endif
+}
+
+struct __attribute__((aligned(2))) __half {
+    unsigned short __x;
+    __half() = default;
+    __half(const __half_raw &raw) : __x(raw.x) {}
+    GR_ACCESS operator float() const /* reads *this: the kernel's access */
+    {
+        return gr_half_to_float(__x);
+    }
+};
+typedef __half half;
+
+struct __attribute__((aligned(4))) __half2 {
+    __half x, y;
+};
+typedef __half2 half2;
+
+GR_INTRINSIC float __half2float(__half h)
+{
+    return gr_half_to_float(h.__x);
+}
+GR_INTRINSIC float2 __half22float2(__half2 h)
+{
+    return float2{gr_half_to_float(h.x.__x), gr_half_to_float(h.y.__x)};
+}
+GR_INTRINSIC unsigned short __half_as_ushort(__half h)
+{
+    return h.__x;
+}
+GR_INTRINSIC __half __ushort_as_half(unsigned short bits)
+{
+    return __half(__half_raw{bits});
+}
+
+#endif

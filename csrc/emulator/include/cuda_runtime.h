@@ -1,0 +1,162 @@
+/* CUDA C's words for the host's C++ compiler: a kernel that includes this runs on the CPU, a fiber
+ * per thread (emulator/scheduler.h says how). */
+#ifndef GPUREDUCE_EMULATOR_CUDA_RUNTIME_H
+#define GPUREDUCE_EMULATOR_CUDA_RUNTIME_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#include <type_traits>
+
+#include "cuda_runtime_api.h"
+#include "lane.h"
+#include "vector_functions.h"
+
+#define __global__
+#define __host__
+/* A device function may lie in a header that several kernel files include. A function that is also
+ * marked __forceinline__ gets its `inline` from here; C++ takes it only once, so device code says
+ * `__device__` or `__device__ __forceinline__`, never `__device__ inline`. */
+#define __device__ inline
+#define __forceinline__ __attribute__((always_inline))
+#define __constant__
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __cluster_dims__(...)
+#define __align__(n) __attribute__((aligned(n)))
+
+/* One copy per OS thread serves the blocks that run there one after another; it is not poisoned
+ * between them. The blocks of a cluster or cooperative launch run side by side on one OS thread and
+ * would share it: such kernels keep their shared memory in shared_array() (device.h). */
+#define __shared__ static thread_local
+
+static const int warpSize = 32;
+
+/* Barriers and fences */
+GR_INTRINSIC void __syncthreads(GR_SITE)
+{
+    gr_block_barrier(file, line);
+}
+GR_INTRINSIC int __syncthreads_count(int predicate, GR_SITE)
+{
+    return (int)gr_block_vote(predicate != 0, file, line).yes;
+}
+GR_INTRINSIC int __syncthreads_or(int predicate, GR_SITE)
+{
+    return gr_block_vote(predicate != 0, file, line).yes != 0;
+}
+GR_INTRINSIC int __syncthreads_and(int predicate, GR_SITE)
+{
+    gr_votes votes = gr_block_vote(predicate != 0, file, line);
+    return votes.yes == votes.all;
+}
+GR_INTRINSIC void __syncwarp(unsigned mask = 0xffffffff, GR_SITE)
+{
+    gr_warp_collective(GR_SYNCWARP, mask, 0, 0, 32, file, line);
+}
+GR_INTRINSIC void __threadfence_block(void)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+GR_INTRINSIC void __threadfence(void)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+GR_INTRINSIC void __threadfence_system(void)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+GR_INTRINSIC void __nanosleep(unsigned)
+{
+    gr_yield();
+}
+[[noreturn]] GR_INTRINSIC void __trap(GR_SITE)
+{
+    gr_trap(file, line);
+}
+
+/* Shuffles: any arithmetic type of up to 8 bytes */
+template <typename T>
+GR_INTRINSIC T gr_shuffle(gr_collective op, unsigned mask, T value, int argument, int width,
+                          const char *file, int line)
+{
+    static_assert(std::is_arithmetic<T>::value && (sizeof(T) == 4 || sizeof(T) == 8),
+                  "CUDA shuffles 4 and 8 bytes");
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    bits = gr_warp_collective(op, mask, bits, argument, width, file, line);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+template <typename T>
+GR_INTRINSIC T __shfl_sync(unsigned mask, T value, int lane, int width = 32, GR_SITE)
+{
+    return gr_shuffle(GR_SHUFFLE_INDEX, mask, value, lane, width, file, line);
+}
+template <typename T>
+GR_INTRINSIC T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, GR_SITE)
+{
+    return gr_shuffle(GR_SHUFFLE_UP, mask, value, (int)delta, width, file, line);
+}
+template <typename T>
+GR_INTRINSIC T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, GR_SITE)
+{
+    return gr_shuffle(GR_SHUFFLE_DOWN, mask, value, (int)delta, width, file, line);
+}
+template <typename T>
+GR_INTRINSIC T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, GR_SITE)
+{
+    return gr_shuffle(GR_SHUFFLE_XOR, mask, value, lane_mask, width, file, line);
+}
+
+/* Votes and reductions over a warp */
+GR_INTRINSIC unsigned __activemask(void)
+{
+    return gr_warp_live();
+}
+GR_INTRINSIC unsigned __ballot_sync(unsigned mask, int predicate, GR_SITE)
+{
+    return (unsigned)gr_warp_collective(GR_BALLOT, mask, predicate != 0, 0, 32, file, line);
+}
+GR_INTRINSIC int __any_sync(unsigned mask, int predicate, GR_SITE)
+{
+    return (int)gr_warp_collective(GR_ANY, mask, predicate != 0, 0, 32, file, line);
+}
+GR_INTRINSIC int __all_sync(unsigned mask, int predicate, GR_SITE)
+{
+    return (int)gr_warp_collective(GR_ALL, mask, predicate != 0, 0, 32, file, line);
+}
+#define GR_REDUCE(name, type, op)                                                                  \
+    GR_INTRINSIC type name(unsigned mask, type value, GR_SITE)                                     \
+    {                                                                                              \
+        return (type)gr_warp_collective(op, mask, (unsigned)value, 0, 32, file, line);             \
+    }
+GR_REDUCE(__reduce_add_sync, unsigned, GR_REDUCE_ADD)
+GR_REDUCE(__reduce_add_sync, int, GR_REDUCE_ADD)
+GR_REDUCE(__reduce_min_sync, unsigned, GR_REDUCE_MIN)
+GR_REDUCE(__reduce_min_sync, int, GR_REDUCE_MIN_SIGNED)
+GR_REDUCE(__reduce_max_sync, unsigned, GR_REDUCE_MAX)
+GR_REDUCE(__reduce_max_sync, int, GR_REDUCE_MAX_SIGNED)
+GR_REDUCE(__reduce_and_sync, unsigned, GR_REDUCE_AND)
+GR_REDUCE(__reduce_or_sync, unsigned, GR_REDUCE_OR)
+GR_REDUCE(__reduce_xor_sync, unsigned, GR_REDUCE_XOR)
+#undef GR_REDUCE
+
+/* Loads with a cache hint: the hint is dropped */
+#define GR_LOAD(name)                                                                              \
+    template <typename T> GR_ACCESS T name(const T *address)                                       \
+    {                                                                                              \
+        return *address;                                                                           \
+    }
+GR_LOAD(__ldg)
+GR_LOAD(__ldca)
+GR_LOAD(__ldcg)
+GR_LOAD(__ldcs)
+GR_LOAD(__ldlu)
+GR_LOAD(__ldcv)
+#undef GR_LOAD
+
+#include "device_arithmetic.h"
+#include "device_atomics.h"
+
+#endif

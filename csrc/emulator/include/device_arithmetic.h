@@ -1,0 +1,106 @@
+/* CUDA's arithmetic intrinsics: bit counts, bit casts, min and max, operations that are rounded one
+ * by one. Included by cuda_runtime.h. */
+#ifndef GPUREDUCE_EMULATOR_DEVICE_ARITHMETIC_H
+#define GPUREDUCE_EMULATOR_DEVICE_ARITHMETIC_H
+
+#include "lane.h"
+
+GR_INTRINSIC int __popc(unsigned x)
+{
+    return __builtin_popcount(x);
+}
+GR_INTRINSIC int __popcll(unsigned long long x)
+{
+    return __builtin_popcountll(x);
+}
+GR_INTRINSIC int __ffs(int x)
+{
+    return __builtin_ffs(x);
+}
+GR_INTRINSIC int __ffsll(long long x)
+{
+    return __builtin_ffsll(x);
+}
+GR_INTRINSIC int __clz(int x)
+{
+    return x ? __builtin_clz((unsigned)x) : 32;
+}
+GR_INTRINSIC int __clzll(long long x)
+{
+    return x ? __builtin_clzll((unsigned long long)x) : 64;
+}
+GR_INTRINSIC unsigned __brev(unsigned x)
+{
+    unsigned reversed = 0;
+    for (int bit = 0; bit < 32; ++bit)
+        reversed |= (x >> bit & 1) << (31 - bit);
+    return reversed;
+}
+
+#define GR_BIT_CAST(name, to_type, from_type)                                                      \
+    GR_INTRINSIC to_type name(from_type from)                                                      \
+    {                                                                                              \
+        static_assert(sizeof(to_type) == sizeof(from_type), "a bit cast keeps the size");          \
+        to_type to;                                                                                \
+        memcpy(&to, &from, sizeof to);                                                             \
+        return to;                                                                                 \
+    }
+GR_BIT_CAST(__float_as_int, int, float)
+GR_BIT_CAST(__float_as_uint, unsigned, float)
+GR_BIT_CAST(__int_as_float, float, int)
+GR_BIT_CAST(__uint_as_float, float, unsigned)
+GR_BIT_CAST(__double_as_longlong, long long, double)
+GR_BIT_CAST(__longlong_as_double, double, long long)
+#undef GR_BIT_CAST
+
+GR_INTRINSIC int __double2hiint(double x)
+{
+    return (int)(__double_as_longlong(x) >> 32);
+}
+GR_INTRINSIC int __double2loint(double x)
+{
+    return (int)__double_as_longlong(x);
+}
+GR_INTRINSIC double __hiloint2double(int high, int low)
+{
+    return __longlong_as_double((long long)((uint64_t)(unsigned)high << 32 | (unsigned)low));
+}
+
+/* CUDA has them for every arithmetic type and for mixed ones, by value. A NaN loses, as in CUDA. */
+template <typename A, typename B> GR_INTRINSIC auto min(A a, B b) -> decltype(a + b)
+{
+    typedef decltype(a + b) T;
+    return (T)b < (T)a || a != a ? (T)b : (T)a;
+}
+template <typename A, typename B> GR_INTRINSIC auto max(A a, B b) -> decltype(a + b)
+{
+    typedef decltype(a + b) T;
+    return (T)a < (T)b || a != a ? (T)b : (T)a;
+}
+
+/* Rounded to nearest one by one: never contracted into a fused multiply-add. The volatile result
+ * is what keeps the host's compiler from contracting. */
+#define GR_ROUNDED(name, type, operation)                                                          \
+    GR_INTRINSIC type name(type a, type b)                                                         \
+    {                                                                                              \
+        volatile type result = a operation b;                                                      \
+        return result;                                                                             \
+    }
+GR_ROUNDED(__fadd_rn, float, +)
+GR_ROUNDED(__fsub_rn, float, -)
+GR_ROUNDED(__fmul_rn, float, *)
+GR_ROUNDED(__dadd_rn, double, +)
+GR_ROUNDED(__dsub_rn, double, -)
+GR_ROUNDED(__dmul_rn, double, *)
+#undef GR_ROUNDED
+
+GR_INTRINSIC float __fmaf_rn(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+GR_INTRINSIC double __fma_rn(double a, double b, double c)
+{
+    return fma(a, b, c);
+}
+
+#endif

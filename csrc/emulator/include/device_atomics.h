@@ -1,0 +1,149 @@
+/* CUDA's atomic functions. Blocks run on several OS threads, so these are the host's own atomics.
+ * Included by cuda_runtime.h. */
+#ifndef GPUREDUCE_EMULATOR_DEVICE_ATOMICS_H
+#define GPUREDUCE_EMULATOR_DEVICE_ATOMICS_H
+
+#include "lane.h"
+
+/* A read-modify-write that the host has no instruction for: update() until nobody came between.
+ * Returns the old value. Compares bits, so that a NaN is equal to itself. */
+template <typename T, typename Update> GR_INTRINSIC T gr_atomic_update(T *address, Update update)
+{
+    T old, next;
+    __atomic_load(address, &old, __ATOMIC_RELAXED);
+    do
+        next = update(old);
+    while (
+        !__atomic_compare_exchange(address, &old, &next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return old;
+}
+template <typename T> GR_INTRINSIC T gr_atomic_add(T *address, T value)
+{
+    gr_count_atomic();
+    return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+}
+GR_INTRINSIC float gr_atomic_add(float *address, float value)
+{
+    gr_count_atomic();
+    return gr_atomic_update(address, [value](float old) GR_UNTRACED { return old + value; });
+}
+GR_INTRINSIC double gr_atomic_add(double *address, double value)
+{
+    gr_count_atomic();
+    return gr_atomic_update(address, [value](double old) GR_UNTRACED { return old + value; });
+}
+template <typename T> GR_INTRINSIC T gr_atomic_min(T *address, T value)
+{
+    gr_count_atomic();
+    return gr_atomic_update(address,
+                            [value](T old) GR_UNTRACED { return value < old ? value : old; });
+}
+template <typename T> GR_INTRINSIC T gr_atomic_max(T *address, T value)
+{
+    gr_count_atomic();
+    return gr_atomic_update(address,
+                            [value](T old) GR_UNTRACED { return old < value ? value : old; });
+}
+template <typename T> GR_INTRINSIC T gr_atomic_and(T *address, T value)
+{
+    gr_count_atomic();
+    return __atomic_fetch_and(address, value, __ATOMIC_RELAXED);
+}
+template <typename T> GR_INTRINSIC T gr_atomic_or(T *address, T value)
+{
+    gr_count_atomic();
+    return __atomic_fetch_or(address, value, __ATOMIC_RELAXED);
+}
+template <typename T> GR_INTRINSIC T gr_atomic_xor(T *address, T value)
+{
+    gr_count_atomic();
+    return __atomic_fetch_xor(address, value, __ATOMIC_RELAXED);
+}
+template <typename T> GR_INTRINSIC T gr_atomic_exchange(T *address, T value)
+{
+    gr_count_atomic();
+    T old;
+    __atomic_exchange(address, &value, &old, __ATOMIC_RELAXED);
+    return old;
+}
+template <typename T> GR_INTRINSIC T gr_atomic_cas(T *address, T compare, T value)
+{
+    gr_count_atomic();
+    __atomic_compare_exchange(address, &compare, &value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return compare;
+}
+
+/* CUDA overloads by type and converts the value to it; a template would not convert. uint64_t is
+ * unsigned long here and unsigned long long to CUDA: both are taken. */
+#define GR_ATOMIC(name, type, function)                                                            \
+    GR_ACCESS type name(type *address, type value)                                                 \
+    {                                                                                              \
+        GR_TRACE_ATOMIC(address);                                                                  \
+        return function(address, value);                                                           \
+    }
+#define GR_ATOMIC_WORDS(name, function)                                                            \
+    GR_ATOMIC(name, int, function)                                                                 \
+    GR_ATOMIC(name, unsigned int, function)                                                        \
+    GR_ATOMIC(name, unsigned long, function)                                                       \
+    GR_ATOMIC(name, unsigned long long, function)
+#define GR_ATOMIC_INTEGERS(name, function)                                                         \
+    GR_ATOMIC_WORDS(name, function)                                                                \
+    GR_ATOMIC(name, long, function)                                                                \
+    GR_ATOMIC(name, long long, function)
+
+GR_ATOMIC_WORDS(atomicAdd, gr_atomic_add)
+GR_ATOMIC(atomicAdd, float, gr_atomic_add)
+GR_ATOMIC(atomicAdd, double, gr_atomic_add)
+GR_ATOMIC_INTEGERS(atomicMin, gr_atomic_min)
+GR_ATOMIC_INTEGERS(atomicMax, gr_atomic_max)
+GR_ATOMIC_WORDS(atomicAnd, gr_atomic_and)
+GR_ATOMIC_WORDS(atomicOr, gr_atomic_or)
+GR_ATOMIC_WORDS(atomicXor, gr_atomic_xor)
+GR_ATOMIC_WORDS(atomicExch, gr_atomic_exchange)
+GR_ATOMIC(atomicExch, float, gr_atomic_exchange)
+
+GR_ACCESS int atomicSub(int *address, int value)
+{
+    GR_TRACE_ATOMIC(address);
+    return gr_atomic_add(address, (int)(0u - (unsigned)value));
+}
+GR_ACCESS unsigned atomicSub(unsigned *address, unsigned value)
+{
+    GR_TRACE_ATOMIC(address);
+    return gr_atomic_add(address, 0u - value);
+}
+
+#define GR_ATOMIC_CAS(type)                                                                        \
+    GR_ACCESS type atomicCAS(type *address, type compare, type value)                              \
+    {                                                                                              \
+        GR_TRACE_ATOMIC(address);                                                                  \
+        return gr_atomic_cas(address, compare, value);                                             \
+    }
+GR_ATOMIC_CAS(int)
+GR_ATOMIC_CAS(unsigned short)
+GR_ATOMIC_CAS(unsigned int)
+GR_ATOMIC_CAS(unsigned long)
+GR_ATOMIC_CAS(unsigned long long)
+
+GR_INTRINSIC unsigned gr_atomic_wrap_up(unsigned *address, unsigned limit)
+{
+    gr_count_atomic();
+    return gr_atomic_update(address, [limit](unsigned old)
+                                         GR_UNTRACED { return old >= limit ? 0 : old + 1; });
+}
+GR_INTRINSIC unsigned gr_atomic_wrap_down(unsigned *address, unsigned limit)
+{
+    gr_count_atomic();
+    return gr_atomic_update(address, [limit](unsigned old) GR_UNTRACED {
+        return old == 0 || old > limit ? limit : old - 1;
+    });
+}
+GR_ATOMIC(atomicInc, unsigned int, gr_atomic_wrap_up)
+GR_ATOMIC(atomicDec, unsigned int, gr_atomic_wrap_down)
+
+#undef GR_ATOMIC
+#undef GR_ATOMIC_WORDS
+#undef GR_ATOMIC_INTEGERS
+#undef GR_ATOMIC_CAS
+
+#endif

@@ -1,0 +1,117 @@
+/* What kernel code calls in the emulator's runtime. Kernels never include this: the headers that
+ * stand in for CUDA's do. */
+#ifndef GPUREDUCE_EMULATOR_LANE_H
+#define GPUREDUCE_EMULATOR_LANE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vector_types.h"
+
+/* In the traced build the kernels, and with them these headers, are compiled with the compiler's
+ * memory hooks. What a header function touches for its own ends is not the kernel's access. */
+#if defined(__SANITIZE_THREAD__)
+#define GR_KERNEL_TRACED 1
+#define GR_UNTRACED __attribute__((no_sanitize_thread))
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define GR_KERNEL_TRACED 1
+#define GR_UNTRACED __attribute__((disable_sanitizer_instrumentation))
+#endif
+#endif
+#ifndef GR_UNTRACED
+#define GR_UNTRACED
+#endif
+
+/* A function of these headers that is no access by the kernel; one that is (a load, an atomic) is
+ * inlined always, so that its hook's return address lies in the kernel. */
+#define GR_INTRINSIC GR_UNTRACED inline
+#define GR_ACCESS inline __attribute__((always_inline))
+
+/* Every function that can make a lane wait takes the place it was called from, through default
+ * arguments, so that a report names the kernel's lines without a macro in the kernel's text. */
+#define GR_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+/* The lane that runs now. The scheduler sets these whenever it switches; initial-exec, for they are
+ * read at every step and are few enough for the static TLS block's spare room. __thread, not
+ * thread_local: no wrapper function stands before the access. */
+#define GR_BUILTIN extern __thread __attribute__((tls_model("initial-exec")))
+GR_BUILTIN uint3 threadIdx;
+GR_BUILTIN uint3 blockIdx;
+GR_BUILTIN dim3 blockDim;
+GR_BUILTIN dim3 gridDim;
+GR_BUILTIN char *gr_shared; /* the block's dynamic shared memory */
+
+/* What lanes of a warp can do together. */
+enum gr_collective {
+    GR_SYNCWARP,
+    GR_SHUFFLE_INDEX,
+    GR_SHUFFLE_UP,
+    GR_SHUFFLE_DOWN,
+    GR_SHUFFLE_XOR,
+    GR_BALLOT,
+    GR_ANY,
+    GR_ALL,
+    GR_REDUCE_ADD,
+    GR_REDUCE_MIN,
+    GR_REDUCE_MAX,
+    GR_REDUCE_MIN_SIGNED,
+    GR_REDUCE_MAX_SIGNED,
+    GR_REDUCE_AND,
+    GR_REDUCE_OR,
+    GR_REDUCE_XOR,
+    GR_COLLECTIVE_COUNT
+};
+
+/* Whom a barrier gathers. */
+enum gr_scope { GR_BLOCK, GR_CLUSTER, GR_GRID, GR_SCOPE_COUNT };
+
+/* Where the running lane's block stands, for cooperative groups. */
+struct gr_position {
+    unsigned block_rank, blocks;         /* in the grid */
+    unsigned cluster_rank, cluster_size; /* in the cluster */
+    size_t shared_stride; /* from one block's shared memory to the next one's of its cluster */
+    bool cooperative;
+};
+
+void gr_block_barrier(const char *file, int line);
+/* As gr_block_barrier; returns the number of lanes whose predicate is not 0, and of all lanes. */
+struct gr_votes {
+    unsigned yes, all;
+};
+gr_votes gr_block_vote(bool predicate, const char *file, int line);
+void gr_wide_barrier(gr_scope scope, const char *file, int line);
+void gr_cluster_arrive(const char *file, int line);
+void gr_cluster_wait(const char *file, int line);
+uint64_t gr_warp_collective(gr_collective op, unsigned mask, uint64_t value, int argument,
+                            int width, const char *file, int line);
+unsigned gr_warp_live(void);
+gr_position gr_where(void);
+/* Lets another lane run: for lanes that wait in a loop of their own. */
+void gr_yield(void);
+[[noreturn]] void gr_trap(const char *file, int line);
+
+/* Counts an atomic operation; every so often another lane gets a turn, for an atomic may be a
+ * lane's attempt at a lock that a lane not running now holds. */
+GR_BUILTIN unsigned gr_atomics;
+GR_INTRINSIC void gr_count_atomic(void)
+{
+    if ((++gr_atomics & 4095) == 0)
+        gr_yield();
+}
+
+/* The traced build's word for "an atomic access here"; its return address is the place. */
+extern "C" void gr_trace_atomic(const void *address, size_t size);
+#ifdef GR_KERNEL_TRACED
+#define GR_TRACE_ATOMIC(address) gr_trace_atomic(address, sizeof *(address))
+#else
+#define GR_TRACE_ATOMIC(address) (void)0
+#endif
+
+/* This thread's rank in its block; x runs fastest. */
+GR_INTRINSIC unsigned gr_thread_rank(void)
+{
+    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+
+#endif

@@ -1,0 +1,55 @@
+/* CUDA's short vectors, with CUDA's alignment: a 16-byte vector is one 16-byte load. C and C++. */
+#ifndef GPUREDUCE_EMULATOR_VECTOR_TYPES_H
+#define GPUREDUCE_EMULATOR_VECTOR_TYPES_H
+
+#define GR_VECTOR_TYPES(scalar, name, align2, align4)                                              \
+    struct __attribute__((aligned(sizeof(scalar)))) name##1                                        \
+    {                                                                                              \
+        scalar x;                                                                                  \
+    };                                                                                             \
+    struct __attribute__((aligned(align2))) name##2                                                \
+    {                                                                                              \
+        scalar x, y;                                                                               \
+    };                                                                                             \
+    struct __attribute__((aligned(sizeof(scalar)))) name##3                                        \
+    {                                                                                              \
+        scalar x, y, z;                                                                            \
+    };                                                                                             \
+    struct __attribute__((aligned(align4))) name##4                                                \
+    {                                                                                              \
+        scalar x, y, z, w;                                                                         \
+    };                                                                                             \
+    typedef struct name##1 name##1;                                                                \
+    typedef struct name##2 name##2;                                                                \
+    typedef struct name##3 name##3;                                                                \
+    typedef struct name##4 name##4;
+
+GR_VECTOR_TYPES(signed char, char, 2, 4)
+GR_VECTOR_TYPES(unsigned char, uchar, 2, 4)
+GR_VECTOR_TYPES(short, short, 4, 8)
+GR_VECTOR_TYPES(unsigned short, ushort, 4, 8)
+GR_VECTOR_TYPES(int, int, 8, 16)
+GR_VECTOR_TYPES(unsigned int, uint, 8, 16)
+GR_VECTOR_TYPES(long, long, 16, 16)
+GR_VECTOR_TYPES(unsigned long, ulong, 16, 16)
+GR_VECTOR_TYPES(long long, longlong, 16, 16)
+GR_VECTOR_TYPES(unsigned long long, ulonglong, 16, 16)
+GR_VECTOR_TYPES(float, float, 8, 16)
+GR_VECTOR_TYPES(double, double, 16, 16)
+
+#undef GR_VECTOR_TYPES
+
+struct dim3 {
+    unsigned int x, y, z;
+#ifdef __cplusplus
+    constexpr dim3(unsigned int x = 1, unsigned int y = 1, unsigned int z = 1) : x(x), y(y), z(z) {}
+    constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
+    constexpr operator uint3() const
+    {
+        return uint3{x, y, z};
+    }
+#endif
+};
+typedef struct dim3 dim3;
+
+#endif

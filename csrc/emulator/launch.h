@@ -1,0 +1,69 @@
+/* One launch of a kernel, as all workers see it. */
+#ifndef GPUREDUCE_EMULATOR_LAUNCH_H
+#define GPUREDUCE_EMULATOR_LAUNCH_H
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <stdint.h>
+
+#include "cuda_runtime_api.h"
+#include "emulator/emulator.h"
+#include "kernel_entry.h"
+
+namespace gr
+{
+
+/* The emulated device */
+constexpr int device_sms = 4;
+constexpr int device_threads_per_sm = 2048;
+constexpr int device_blocks_per_sm = 32;
+constexpr int device_threads_per_block = 1024;
+constexpr size_t device_shared_per_sm = 228 << 10;
+constexpr size_t device_shared_per_block = 48 << 10;
+constexpr size_t device_shared_optin = 227 << 10;
+constexpr size_t device_shared_reserved = 1 << 10; /* per block, the system's own */
+constexpr unsigned device_portable_cluster = 8;
+constexpr unsigned device_largest_cluster = 16;
+
+struct Kernel {
+    uint64_t magic; /* tells a handle from another pointer */
+    gr_any_kernel kernel;
+    gr_kernel_caller caller;
+    std::atomic<size_t> dynamic_shared; /* what it may ask for */
+    std::atomic<bool> large_clusters;
+};
+
+/* What decides how a worker lays out its arrays. */
+struct Shape {
+    dim3 block;
+    unsigned cluster_blocks, team_blocks;
+    size_t shared;
+};
+
+struct Launch {
+    const Kernel *kernel;
+    void **args;
+    dim3 grid, cluster;
+    Shape shape;
+    size_t shared_stride; /* from one block's shared memory to the next one's */
+    bool cooperative;
+    gr_schedule schedule;
+    uint64_t seed;
+    uint64_t teams, batch;
+
+    std::atomic<bool> failed;
+    std::mutex mutex; /* for the two below */
+    cudaError_t error;
+    std::string fault;
+};
+
+/* The first failure of a launch counts. */
+void launch_failed(Launch *launch, cudaError_t error, const char *fault);
+
+/* Sets the thread's last error. */
+cudaError_t set_error(cudaError_t error);
+
+} // namespace gr
+
+#endif

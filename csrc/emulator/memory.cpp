@@ -1,0 +1,224 @@
+/* The emulated device's memory. It is the host's, but every range is known, so that what CUDA would
+ * refuse is refused here; and fresh memory is filled with 0xff, a NaN in every float format, so
+ * that reading what nobody wrote shows. */
+#include <map>
+#include <mutex>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "emulator/launch.h"
+
+namespace gr
+{
+
+struct Range {
+    size_t bytes;
+    bool device;
+};
+
+struct Memory {
+    std::mutex mutex;
+    std::map<uintptr_t, Range> ranges; /* by first address */
+    size_t device_bytes = 0, host_bytes = 0;
+    size_t limit = 0;
+};
+
+/* Never destroyed: other threads may free their memory while the process ends. */
+static Memory *memory()
+{
+    static Memory *const the_memory = new Memory;
+    return the_memory;
+}
+
+static size_t limit_of(const Memory *m)
+{
+    return m->limit ? m->limit
+                    : (size_t)sysconf(_SC_PHYS_PAGES) / 2 * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static cudaError_t allocate(void **out, size_t bytes, bool device)
+{
+    if (!out)
+        return cudaErrorInvalidValue;
+    *out = nullptr;
+    if (!bytes)
+        return cudaSuccess;
+    Memory *m = memory();
+    {
+        std::lock_guard<std::mutex> lock(m->mutex);
+        size_t limit = limit_of(m);
+        if (device && (m->device_bytes > limit || bytes > limit - m->device_bytes))
+            return cudaErrorMemoryAllocation;
+        (device ? m->device_bytes : m->host_bytes) += bytes; /* reserved: filling takes a while */
+    }
+    void *address = nullptr;
+    bool made = posix_memalign(&address, 256, bytes) == 0;
+    if (made && device)
+        memset(address, 0xff, bytes);
+    std::lock_guard<std::mutex> lock(m->mutex);
+    if (!made) {
+        (device ? m->device_bytes : m->host_bytes) -= bytes;
+        return cudaErrorMemoryAllocation;
+    }
+    m->ranges[(uintptr_t)address] = Range{bytes, device};
+    *out = address;
+    return cudaSuccess;
+}
+
+static cudaError_t release(void *address, bool device)
+{
+    if (!address)
+        return cudaSuccess;
+    Memory *m = memory();
+    {
+        std::lock_guard<std::mutex> lock(m->mutex);
+        auto found = m->ranges.find((uintptr_t)address);
+        if (found == m->ranges.end() || found->second.device != device)
+            return cudaErrorInvalidValue;
+        (device ? m->device_bytes : m->host_bytes) -= found->second.bytes;
+        m->ranges.erase(found);
+    }
+    free(address);
+    return cudaSuccess;
+}
+
+/* The range that this address lies in, and how many bytes of it follow; 0: none. */
+static size_t find(const void *address, bool *device)
+{
+    Memory *m = memory();
+    uintptr_t at = (uintptr_t)address;
+    std::lock_guard<std::mutex> lock(m->mutex);
+    auto after = m->ranges.upper_bound(at);
+    if (after == m->ranges.begin())
+        return 0;
+    --after;
+    if (at - after->first >= after->second.bytes)
+        return 0;
+    *device = after->second.device;
+    return after->second.bytes - (at - after->first);
+}
+
+static bool on_device(const void *address, size_t bytes)
+{
+    bool device = false;
+    return find(address, &device) >= bytes && device;
+}
+
+static cudaError_t copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind)
+{
+    if ((unsigned)kind > cudaMemcpyDefault)
+        return cudaErrorInvalidMemcpyDirection;
+    if (!bytes)
+        return cudaSuccess;
+    if (!to || !from)
+        return cudaErrorInvalidValue;
+    bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+    bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    if ((to_device && !on_device(to, bytes)) || (from_device && !on_device(from, bytes)))
+        return cudaErrorInvalidValue;
+    memmove(to, from, bytes);
+    return cudaSuccess;
+}
+
+static cudaError_t fill(void *address, int value, size_t bytes)
+{
+    if (bytes && !on_device(address, bytes))
+        return cudaErrorInvalidValue;
+    if (bytes)
+        memset(address, value, bytes);
+    return cudaSuccess;
+}
+
+} // namespace gr
+
+using namespace gr;
+
+extern "C" {
+
+void gr_emulator_memory_limit(size_t bytes)
+{
+    std::lock_guard<std::mutex> lock(memory()->mutex);
+    memory()->limit = bytes;
+}
+
+size_t gr_emulator_live_bytes(void)
+{
+    std::lock_guard<std::mutex> lock(memory()->mutex);
+    return memory()->device_bytes + memory()->host_bytes;
+}
+
+cudaError_t cudaMalloc(void **out, size_t size)
+{
+    return set_error(allocate(out, size, true));
+}
+
+cudaError_t cudaFree(void *pointer)
+{
+    return set_error(release(pointer, true));
+}
+
+cudaError_t cudaMallocHost(void **out, size_t size)
+{
+    return set_error(allocate(out, size, false));
+}
+
+cudaError_t cudaHostAlloc(void **out, size_t size, unsigned int)
+{
+    return set_error(allocate(out, size, false));
+}
+
+cudaError_t cudaFreeHost(void *pointer)
+{
+    return set_error(release(pointer, false));
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t count, enum cudaMemcpyKind kind)
+{
+    return set_error(copy(to, from, count, kind));
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t count, enum cudaMemcpyKind kind,
+                            cudaStream_t)
+{
+    return set_error(copy(to, from, count, kind));
+}
+
+cudaError_t cudaMemset(void *pointer, int value, size_t count)
+{
+    return set_error(fill(pointer, value, count));
+}
+
+cudaError_t cudaMemsetAsync(void *pointer, int value, size_t count, cudaStream_t)
+{
+    return set_error(fill(pointer, value, count));
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
+{
+    if (!free_bytes || !total)
+        return set_error(cudaErrorInvalidValue);
+    Memory *m = memory();
+    std::lock_guard<std::mutex> lock(m->mutex);
+    *total = limit_of(m);
+    *free_bytes = *total > m->device_bytes ? *total - m->device_bytes : 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *pointer)
+{
+    if (!attributes)
+        return set_error(cudaErrorInvalidValue);
+    bool device = false;
+    bool known = find(pointer, &device) > 0;
+    void *address = const_cast<void *>(pointer);
+    attributes->type = !known   ? cudaMemoryTypeUnregistered
+                       : device ? cudaMemoryTypeDevice
+                                : cudaMemoryTypeHost;
+    attributes->device = known ? 0 : -2;
+    attributes->devicePointer = known ? address : nullptr;
+    attributes->hostPointer = known && device ? nullptr : address;
+    return cudaSuccess;
+}
+}

@@ -1,0 +1,37 @@
+/* What differs between the builds, CUDA's and the emulator's, beside the runtime's own calls.
+ * csrc/cuda/backend.cu and csrc/emulator/backend.cpp implement it. */
+#ifndef GPUREDUCE_BACKEND_H
+#define GPUREDUCE_BACKEND_H
+
+#include "dtypes.h"
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* "cuda" or "emulator". */
+const char *gr_backend_name(void);
+
+/* Where kernel times come from: "cuda_event" or "emulator". */
+const char *gr_backend_clock(void);
+
+/* What the last failed launch of this thread has to say beyond its error code; may be "". */
+const char *gr_backend_fault(void);
+
+/* CUB's DeviceReduce. With work == NULL it only says how much scratch memory it wants. */
+cudaError_t gr_backend_cub(const void *in, void *out, size_t n, gr_load load, gr_acc acc,
+                           void *work, size_t *work_bytes, cudaStream_t stream);
+
+/* Settings of the emulator; the CUDA build ignores them. Order: 0 forward, 1 reverse, 2 random,
+ * 3 lockstep. The order belongs to the calling thread, the memory limit (0: default) to all. */
+void gr_backend_schedule(int order, uint64_t seed);
+void gr_backend_memory_limit(size_t bytes);
+size_t gr_backend_live_bytes(void);
+int gr_backend_traced(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

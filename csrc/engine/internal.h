@@ -1,0 +1,60 @@
+/* Shared by the files of the engine only. */
+#ifndef GPUREDUCE_ENGINE_INTERNAL_H
+#define GPUREDUCE_ENGINE_INTERNAL_H
+
+#include "engine/backend.h"
+#include "engine/engine.h"
+
+/* Needs a local `gr_error *error` and a label `done`. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        cudaError_t tried = (call);                                                                \
+        if (tried != cudaSuccess) {                                                                \
+            gr_fail_cuda(error, tried, #call, __FILE__, __LINE__);                                 \
+            goto done;                                                                             \
+        }                                                                                          \
+    } while (0)
+
+/* One launch of one strategy. */
+typedef struct {
+    const gr_strategy *strategy;
+    const gr_kernel *kernel;
+    unsigned block, grid;
+    unsigned outs; /* how many values it leaves in out[] */
+    size_t shared_bytes;
+} gr_plan;
+
+gr_status gr_fail(gr_error *error, gr_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+gr_status gr_fail_cuda(gr_error *error, cudaError_t code, const char *call, const char *file,
+                       int line);
+
+/* Plans a launch over n > 0 elements. `limit_grid`: a later pass, where a grid that was asked for
+ * is an upper limit rather than an order. */
+gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int limit_grid,
+                       gr_plan *plan, gr_error *error);
+
+/* How many elements one launch can take at most. */
+size_t gr_max_elements(const gr_request *request);
+
+/* Checks name-independent arguments: block, finish, dtype, the card's capability. */
+gr_status gr_check_request(const gr_request *request, gr_error *error);
+
+static inline gr_load gr_load_of_acc(gr_acc acc)
+{
+    static const gr_load loads[GR_ACC_COUNT] = {
+        [GR_ACC_u32] = GR_LOAD_u32,
+        [GR_ACC_u64] = GR_LOAD_u64,
+        [GR_ACC_f32] = GR_LOAD_f32,
+        [GR_ACC_f64] = GR_LOAD_f64,
+    };
+    return loads[acc];
+}
+
+/* Threads that one element or two or a stride's worth keep busy: elements per thread, at least. */
+static inline unsigned gr_per_thread(const gr_strategy *strategy)
+{
+    return strategy->traits & TWO ? 2 : 1;
+}
+
+#endif

@@ -1,0 +1,57 @@
+/* Compiled once per strategy, by setup.py, with
+ *   KERNEL         the kernel's name,        KERNEL_FILE   its file,
+ *   PAIRS          GR_PAIRS_ALL or GR_PAIRS_INT32,
+ *   BLOCKS         1 if the block size is a template parameter,
+ * and lists the kernel for every pair of element and accumulator. A kernel file thereby holds
+ * nothing but its kernel. */
+#include "device.h"
+#include "kernel_entry.h"
+#include "engine/registry.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include KERNEL_FILE
+
+/* The types behind the tags of dtypes.h, as CUDA's own functions spell them. */
+typedef int8_t type_i8;
+typedef uint8_t type_u8;
+typedef int16_t type_i16;
+typedef uint16_t type_u16;
+typedef int32_t type_i32;
+typedef uint32_t type_u32;
+typedef unsigned long long type_u64;
+typedef __half type_f16;
+typedef __nv_bfloat16 type_bf16;
+typedef float type_f32;
+typedef double type_f64;
+
+static void add(gr_kernel_list *list, gr_load load, gr_acc acc, unsigned block, const void *entry)
+{
+    gr_kernel *kernel = &list->kernel[list->count++];
+    kernel->load = load;
+    kernel->acc = acc;
+    kernel->block = block;
+    kernel->entry = entry;
+}
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+#define TABLE(name) JOIN(gr_kernels_, name)
+
+extern "C" void TABLE(KERNEL)(gr_kernel_list *list)
+{
+#if BLOCKS
+#define ADD(load, acc, block)                                                                      \
+    add(list, GR_LOAD_##load, GR_ACC_##acc, block,                                                 \
+        kernel_entry(KERNEL<const type_##load *, type_##acc, block>));
+#define X(load, acc)                                                                               \
+    ADD(load, acc, 32)                                                                             \
+    ADD(load, acc, 64)                                                                             \
+    ADD(load, acc, 128) ADD(load, acc, 256) ADD(load, acc, 512) ADD(load, acc, 1024)
+#else
+#define X(load, acc)                                                                               \
+    add(list, GR_LOAD_##load, GR_ACC_##acc, 0, kernel_entry(KERNEL<const type_##load *, type_##acc>));
+#endif
+    PAIRS(X)
+}

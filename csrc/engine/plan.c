@@ -1,0 +1,157 @@
+/* Launch geometry: how many blocks, how much shared memory, and what may be asked for. */
+#include "engine/internal.h"
+
+enum { DEFAULT_BLOCK = 256 };
+static const size_t MAX_GRID = 0x7fffffff; /* CUDA's limit for gridDim.x */
+
+static unsigned block_of(const gr_request *request)
+{
+    return request->block ? request->block : DEFAULT_BLOCK;
+}
+
+size_t gr_max_elements(const gr_request *request)
+{
+    const gr_strategy *strategy = gr_strategy_at(request->strategy);
+    if (strategy->traits & (ONE | TWO))
+        return MAX_GRID * block_of(request) * gr_per_thread(strategy);
+    return SIZE_MAX;
+}
+
+static gr_status check_finish(const gr_strategy *strategy, gr_finish finish, gr_error *error)
+{
+    if (strategy->traits & FINISHES && finish != GR_FINISH_DEFAULT && finish != GR_FINISH_SINGLE)
+        return gr_fail(error, GR_BAD_VALUE,
+                       "%s finishes by itself: finish must be \"single\" or left out",
+                       strategy->name);
+    if (strategy->traits & PARTIALS && finish == GR_FINISH_SINGLE)
+        return gr_fail(error, GR_BAD_VALUE,
+                       "%s leaves a sum per block: finish must be \"relaunch\" or \"host\"",
+                       strategy->name);
+    return GR_OK;
+}
+
+static gr_status check_capability(const gr_request *request, gr_error *error)
+{
+    const gr_strategy *strategy = gr_strategy_at(request->strategy);
+    gr_device device;
+    gr_status status = gr_device_at(request->device, &device, error);
+    if (status != GR_OK)
+        return status;
+    if (device.major * 10 + device.minor < strategy->capability)
+        return gr_fail_cuda(error, cudaErrorNotSupported, "this strategy on this card",
+                            strategy->name, strategy->capability);
+    return GR_OK;
+}
+
+gr_status gr_check_request(const gr_request *request, gr_error *error)
+{
+    const gr_strategy *strategy = gr_strategy_at(request->strategy);
+    unsigned block = block_of(request);
+
+    if (block < GR_MIN_BLOCK || block > GR_MAX_BLOCK || block % GR_WARP)
+        return gr_fail(error, GR_BAD_VALUE,
+                       "block must be a multiple of %d from %d to %d, not %u", GR_WARP,
+                       GR_MIN_BLOCK, GR_MAX_BLOCK, block);
+    if (strategy->dtypes == GR_DTYPES_INT32 && request->acc != GR_ACC_u32)
+        return gr_fail(error, GR_BAD_DTYPE,
+                       "%s adds 32-bit integers in 32 bits only: give an int32 or uint32 array "
+                       "and dtype=\"int32\" or \"uint32\"",
+                       strategy->name);
+    gr_status status = check_finish(strategy, request->finish, error);
+    return status == GR_OK ? check_capability(request, error) : status;
+}
+
+/* The blocks that fill the card once, all at work at the same time. */
+static gr_status resident_blocks(const gr_request *request, const gr_plan *plan, size_t *blocks,
+                                 gr_error *error)
+{
+    int per_sm = 0, sms = 0;
+    error->status = GR_OK;
+    TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, request->device));
+    TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, plan->kernel->entry,
+                                                      (int)plan->block, plan->shared_bytes));
+    *blocks = (size_t)per_sm * (size_t)sms;
+done:
+    return error->status;
+}
+
+static size_t round_up(size_t n, size_t step)
+{
+    return (n + step - 1) / step * step;
+}
+
+/* A grid-stride kernel takes any grid; more blocks than elements or than the card holds at once
+ * would only add block sums. */
+static gr_status grid_to_fill(const gr_request *request, size_t cover, int limit_grid,
+                              gr_plan *plan, gr_error *error)
+{
+    unsigned traits = plan->strategy->traits;
+    size_t step = traits & CLUSTER ? GR_CLUSTER_BLOCKS : 1;
+    size_t resident = 0;
+    gr_status status = resident_blocks(request, plan, &resident, error);
+    if (status != GR_OK)
+        return status;
+
+    if (request->grid && !limit_grid) {
+        if (request->grid % step)
+            return gr_fail(error, GR_BAD_VALUE, "%s needs a grid that is a multiple of %zu, not %u",
+                           plan->strategy->name, step, request->grid);
+        if (traits & COOPERATIVE && request->grid > resident)
+            return gr_fail(error, GR_BAD_VALUE,
+                           "%s needs all its blocks on the card at once: with block=%u grid may "
+                           "be at most %zu, not %u",
+                           plan->strategy->name, plan->block, resident, request->grid);
+        plan->grid = request->grid;
+        return GR_OK;
+    }
+
+    size_t most = request->grid ? request->grid : resident;
+    size_t grid = round_up(cover < most ? cover : most, step);
+    plan->grid = (unsigned)(grid < MAX_GRID ? grid : MAX_GRID / step * step);
+    return GR_OK;
+}
+
+static gr_status grid_to_cover(const gr_request *request, size_t n, size_t cover, int limit_grid,
+                               gr_plan *plan, gr_error *error)
+{
+    if (request->grid && !limit_grid && request->grid < cover)
+        return gr_fail(error, GR_BAD_VALUE,
+                       "%s gives each thread %u element%s: %zu elements with block=%u need "
+                       "grid=%zu or more, not %u; leave grid out",
+                       plan->strategy->name, gr_per_thread(plan->strategy),
+                       gr_per_thread(plan->strategy) == 1 ? "" : "s", n, plan->block, cover,
+                       request->grid);
+    plan->grid = request->grid && !limit_grid ? request->grid : (unsigned)cover;
+    return GR_OK;
+}
+
+gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int limit_grid,
+                       gr_plan *plan, gr_error *error)
+{
+    const gr_strategy *strategy = gr_strategy_at(request->strategy);
+    size_t slot = gr_acc_size(request->acc);
+
+    plan->strategy = strategy;
+    plan->block = block_of(request);
+    plan->kernel = gr_find_kernel(request->strategy, load, request->acc, plan->block);
+    if (!plan->kernel)
+        return gr_fail_cuda(error, cudaErrorNotSupported,
+                            "this strategy in this build (GPUREDUCE_CUDA_ARCHS)", strategy->name,
+                            strategy->capability);
+    plan->shared_bytes = strategy->traits & SHARED_THREADS ? plan->block * slot
+                         : strategy->traits & SHARED_WARPS ? plan->block / GR_WARP * slot
+                                                           : 0;
+
+    size_t per_block = (size_t)plan->block * gr_per_thread(strategy);
+    size_t cover = n / per_block + (n % per_block != 0);
+    gr_status status = strategy->traits & MANY
+                           ? grid_to_fill(request, cover, limit_grid, plan, error)
+                           : grid_to_cover(request, n, cover, limit_grid, plan, error);
+    if (status != GR_OK)
+        return status;
+
+    plan->outs = strategy->traits & FINISHES  ? 1
+                 : strategy->traits & CLUSTER ? plan->grid / GR_CLUSTER_BLOCKS
+                                              : plan->grid;
+    return GR_OK;
+}

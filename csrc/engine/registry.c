@@ -1,0 +1,71 @@
+#include "engine/registry.h"
+
+#include <pthread.h>
+
+#define GR_FILL_KERNEL(name) gr_kernels_##name
+#define GR_FILL_BROKEN(name) gr_kernels_##name
+#define GR_FILL_LIBRARY(name) NULL
+#define GR_FILL_HOST(name) NULL
+#define GR_FILL_CHOICE(name) NULL
+
+#define GR_DECLARE_KERNEL(name) void gr_kernels_##name(gr_kernel_list *list);
+#define GR_DECLARE_BROKEN(name) void gr_kernels_##name(gr_kernel_list *list);
+#define GR_DECLARE_LIBRARY(name)
+#define GR_DECLARE_HOST(name)
+#define GR_DECLARE_CHOICE(name)
+
+#define STRATEGY(name, kind, traits, capability, dtypes, aliases, lesson) GR_DECLARE_##kind(name)
+#include "strategies.def"
+#undef STRATEGY
+
+static const gr_strategy strategies[] = {
+#define STRATEGY(name, kind, traits, capability, dtypes, aliases, lesson)                          \
+    {#name,  GR_KIND_##kind, traits,              capability, GR_DTYPES_##dtypes,                  \
+     aliases, lesson,        GR_FILL_##kind(name)},
+#include "strategies.def"
+#undef STRATEGY
+};
+
+enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
+
+static gr_kernel_list lists[STRATEGIES];
+static pthread_once_t filled = PTHREAD_ONCE_INIT;
+
+static void fill_lists(void)
+{
+    for (int i = 0; i < STRATEGIES; i++)
+        if (strategies[i].fill)
+            strategies[i].fill(&lists[i]);
+}
+
+int gr_strategy_count(void)
+{
+    return STRATEGIES;
+}
+
+const gr_strategy *gr_strategy_at(int index)
+{
+    return &strategies[index];
+}
+
+/* The largest power of two that is not above `block`. */
+static unsigned template_block(unsigned block)
+{
+    unsigned power = GR_MIN_BLOCK;
+    while (2 * power <= block)
+        power *= 2;
+    return power;
+}
+
+const gr_kernel *gr_find_kernel(int strategy, gr_load load, gr_acc acc, unsigned block)
+{
+    pthread_once(&filled, fill_lists);
+    unsigned wanted = strategies[strategy].traits & BLOCK_TEMPLATE ? template_block(block) : 0;
+    const gr_kernel_list *list = &lists[strategy];
+    for (int i = 0; i < list->count; i++) {
+        const gr_kernel *kernel = &list->kernel[i];
+        if (kernel->load == load && kernel->acc == acc && kernel->block == wanted)
+            return kernel;
+    }
+    return NULL;
+}

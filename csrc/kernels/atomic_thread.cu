@@ -1,0 +1,15 @@
+/* atomic_thread: one `atomicAdd` per element.
+ *
+ * The shortest parallel sum there is: no tree, no shared memory, no second launch.
+ *
+ * Wasted: all threads of the grid queue for one address, so the sum is as serial as a loop (for
+ * 32-bit integers the compiler adds up each warp first). Floats add up in whatever order the
+ * threads arrive, so the last bits change from run to run. */
+#include "common.h"
+
+template <typename In, typename Acc> __global__ void atomic_thread(In in, Acc *out, size_t n)
+{
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        atomicAdd(out, Acc(in[i]));
+}

@@ -1,0 +1,28 @@
+/* interleaved_mod: the tree in shared memory, `tid % (2 * stride) == 0` chooses who works.
+ *
+ * global_tree went out to global memory in every step. Here each element is read from it once, and
+ * the tree lives in the block's own shared memory.
+ *
+ * Still wasted: the test leaves every second, then every fourth lane of each warp at work. A warp
+ * takes as long for one active lane as for 32, so nearly all warps stay busy until the last steps
+ * (divergence); and `%` is slow. */
+#include "common.h"
+
+template <typename In, typename Acc> __global__ void interleaved_mod(In in, Acc *out, size_t n)
+{
+    Acc *partial = shared_array<Acc>();
+    unsigned tid = threadIdx.x;
+    size_t i = (size_t)blockIdx.x * blockDim.x + tid;
+
+    partial[tid] = i < n ? Acc(in[i]) : Acc(0);
+    __syncthreads();
+
+    for (unsigned stride = 1; stride < blockDim.x; stride *= 2) {
+        if (tid % (2 * stride) == 0 && tid + stride < blockDim.x)
+            partial[tid] += partial[tid + stride];
+        __syncthreads();
+    }
+
+    if (tid == 0)
+        out[blockIdx.x] = partial[0];
+}

@@ -1,0 +1,40 @@
+/* last_block: one launch; the block that finishes last adds up the partials.
+ *
+ * atomic_block needs no second launch but adds in a random order. Here every block leaves its sum in
+ * `work` and draws a ticket. Whoever draws the last ticket knows that all the others have left
+ * theirs, and adds them up in the order of the blocks: one launch, the same bits every time.
+ *
+ * `__threadfence` is what makes that true: without it the ticket could be seen before the sum. The
+ * ticket wraps around to 0 and is ready for the next launch.
+ *
+ * Still wasted: the last block works alone while the rest of the card is idle. */
+#include "common.h"
+
+template <typename In, typename Acc>
+__global__ void last_block(In in, Acc *out, size_t n, Acc *work, unsigned *ticket)
+{
+    unsigned tid = threadIdx.x;
+    size_t grid_stride = (size_t)gridDim.x * blockDim.x;
+
+    Acc sum = 0;
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + tid; i < n; i += grid_stride)
+        sum += Acc(in[i]);
+    sum = block_sum(sum);
+
+    bool is_last = false;
+    if (tid == 0) {
+        work[blockIdx.x] = sum;
+        __threadfence();
+        is_last = atomicInc(ticket, gridDim.x - 1) == gridDim.x - 1;
+    }
+    if (!__syncthreads_or(is_last))
+        return;
+
+    __threadfence();
+    sum = 0;
+    for (unsigned block = tid; block < gridDim.x; block += blockDim.x)
+        sum += work[block];
+    sum = block_sum(sum);
+    if (tid == 0)
+        *out = sum;
+}

@@ -1,0 +1,38 @@
+/* vector_load: 16-byte loads, four in flight per thread.
+ *
+ * warp_shfl asked for one element, waited, added it, and asked again. A load takes hundreds of
+ * cycles; what counts is how many bytes are on their way at once. Here each load brings 16 bytes and
+ * a thread issues four before it uses the first. Elements outside the 16-byte boundaries, fewer than
+ * 16 bytes at either end, are added one by one.
+ *
+ * Still wasted: a second launch, or the host, must add up the block sums. */
+#include "common.h"
+
+template <typename In, typename Acc> __global__ void vector_load(In in, Acc *out, size_t n)
+{
+    Packed<In> packed(in, n);
+    size_t id = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    size_t grid_stride = (size_t)gridDim.x * blockDim.x;
+
+    Acc sum = 0;
+    size_t i = id;
+    for (; i + 3 * grid_stride < packed.packs; i += 4 * grid_stride) {
+        auto a = packed[i];
+        auto b = packed[i + grid_stride];
+        auto c = packed[i + 2 * grid_stride];
+        auto d = packed[i + 3 * grid_stride];
+        sum += a.template sum<Acc>() + b.template sum<Acc>();
+        sum += c.template sum<Acc>() + d.template sum<Acc>();
+    }
+    for (; i < packed.packs; i += grid_stride)
+        sum += packed[i].template sum<Acc>();
+
+    if (id < packed.head)
+        sum += Acc(in[id]);
+    if (id < packed.tail)
+        sum += Acc(in[n - 1 - id]);
+
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        out[blockIdx.x] = sum;
+}

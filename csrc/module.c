@@ -1,0 +1,293 @@
+/* The Python face of one backend: the only file that knows Python.h and NumPy. It checks what it is
+ * handed, releases the GIL, and calls the engine; what arguments mean is gpureduce's business.
+ *
+ * GR_MODULE is the name that this build goes by: _cuda, _emulator or _emulator_traced. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#define NPY_TARGET_VERSION NPY_2_0_API_VERSION
+#include <numpy/arrayobject.h>
+
+#include "cpu/cpu_sum.h"
+#include "engine/backend.h"
+#include "engine/engine.h"
+
+#include <string.h>
+#include <time.h>
+
+static PyObject *raise_error(const gr_error *error)
+{
+    switch (error->status) {
+    case GR_BAD_VALUE: PyErr_SetString(PyExc_ValueError, error->message); return NULL;
+    case GR_BAD_DTYPE: PyErr_SetString(PyExc_TypeError, error->message); return NULL;
+    case GR_NO_MEMORY: PyErr_SetString(PyExc_MemoryError, error->message); return NULL;
+    default: break;
+    }
+    PyObject *module = PyImport_ImportModule("gpureduce.errors");
+    PyObject *type = module ? PyObject_GetAttrString(module, "CudaError") : NULL;
+    PyObject *value =
+        type ? PyObject_CallFunction(type, "ss", error->message, error->name) : NULL;
+    if (value)
+        PyErr_SetObject(type, value);
+    Py_XDECREF(value);
+    Py_XDECREF(type);
+    Py_XDECREF(module);
+    return NULL;
+}
+
+/* Python flattens, aligns and converts; here it is only made sure that it did. */
+static PyArrayObject *check_array(PyObject *object, int load, int acc, int components)
+{
+    if (load < 0 || load >= GR_LOAD_COUNT || acc < 0 || acc >= GR_ACC_COUNT || components < 1 ||
+        components > 2) {
+        PyErr_SetString(PyExc_ValueError, "no such element type, accumulator or component count");
+        return NULL;
+    }
+    if (!PyArray_Check(object)) {
+        PyErr_SetString(PyExc_TypeError, "expected a NumPy array");
+        return NULL;
+    }
+    PyArrayObject *array = (PyArrayObject *)object;
+    if (!PyArray_CHKFLAGS(array, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED) ||
+        !PyArray_ISNOTSWAPPED(array) ||
+        (size_t)PyArray_ITEMSIZE(array) != gr_load_size((gr_load)load) * (size_t)components) {
+        PyErr_SetString(PyExc_ValueError,
+                        "expected a contiguous, aligned array in native byte order");
+        return NULL;
+    }
+    return array;
+}
+
+static PyObject *py_sum(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    PyObject *object;
+    int load, acc, strategy, finish, device, order;
+    unsigned block, grid;
+    unsigned long long seed;
+    if (!PyArg_ParseTuple(args, "OiiiIIiiiK", &object, &load, &acc, &strategy, &block, &grid,
+                          &finish, &device, &order, &seed))
+        return NULL;
+    PyArrayObject *array = check_array(object, load, acc, 1);
+    if (!array)
+        return NULL;
+    if (strategy < 0 || strategy >= gr_strategy_count() || finish < 0 ||
+        finish > GR_FINISH_SINGLE) {
+        PyErr_SetString(PyExc_ValueError, "no such strategy or finish");
+        return NULL;
+    }
+
+    gr_request request = {
+        .data = PyArray_DATA(array),
+        .n = (size_t)PyArray_SIZE(array),
+        .load = (gr_load)load,
+        .acc = (gr_acc)acc,
+        .strategy = strategy,
+        .block = block,
+        .grid = grid,
+        .finish = (gr_finish)finish,
+        .device = device,
+    };
+    gr_outcome outcome;
+    gr_error error;
+    gr_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    gr_backend_schedule(order, seed);
+    status = gr_sum(&request, &outcome, &error);
+    Py_END_ALLOW_THREADS;
+    if (status != GR_OK)
+        return raise_error(&error);
+    return Py_BuildValue("y#ddddIIIi", (char *)&outcome.value, (Py_ssize_t)sizeof outcome.value,
+                         outcome.kernel_ms, outcome.h2d_ms, outcome.d2h_ms, outcome.init_ms,
+                         outcome.block, outcome.grid, outcome.launches, (int)outcome.finish);
+}
+
+static PyObject *py_cpu_sum(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    PyObject *object;
+    int load, acc, components, threads;
+    if (!PyArg_ParseTuple(args, "Oiiii", &object, &load, &acc, &components, &threads))
+        return NULL;
+    PyArrayObject *array = check_array(object, load, acc, components);
+    if (!array)
+        return NULL;
+
+    const void *data = PyArray_DATA(array);
+    size_t n = (size_t)PyArray_SIZE(array);
+    gr_value values[2];
+    struct timespec start, end;
+    memset(values, 0, sizeof values);
+    Py_BEGIN_ALLOW_THREADS;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    gr_cpu_sum(data, n, (gr_load)load, (gr_acc)acc, components, threads, values);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    Py_END_ALLOW_THREADS;
+    double ms = (double)(end.tv_sec - start.tv_sec) * 1e3 +
+                (double)(end.tv_nsec - start.tv_nsec) / 1e6;
+    return Py_BuildValue("y#d", (char *)values, (Py_ssize_t)sizeof values, ms);
+}
+
+static PyObject *py_cpu_error_factor(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    Py_ssize_t n;
+    int load, acc;
+    if (!PyArg_ParseTuple(args, "nii", &n, &load, &acc))
+        return NULL;
+    return PyFloat_FromDouble(gr_cpu_error_factor((size_t)n, (gr_load)load, (gr_acc)acc));
+}
+
+static PyObject *py_strategies(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    static const char *const kinds[] = {"kernel", "broken", "library", "host", "choice"};
+    static const char *const dtypes[] = {"all", "int32", "complex"};
+    int count = gr_strategy_count();
+    PyObject *list = PyList_New(count);
+    for (int i = 0; list && i < count; i++) {
+        const gr_strategy *s = gr_strategy_at(i);
+        PyObject *row = Py_BuildValue("sssssIi", s->name, kinds[s->kind], s->aliases, s->lesson,
+                                      dtypes[s->dtypes], s->traits, s->capability);
+        if (!row || PyList_SetItem(list, i, row) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *py_dtypes(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    return Py_BuildValue("["
+#define DTYPE(name, load, acc, result) "(siis)"
+#include "dtypes.def"
+#undef DTYPE
+                         "]"
+#define DTYPE(name, load, acc, result) , #name, GR_LOAD_##load, GR_ACC_##acc, #result
+#include "dtypes.def"
+#undef DTYPE
+    );
+}
+
+static PyObject *py_devices(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    gr_error error;
+    int count;
+    if (gr_device_count(&count, &error) != GR_OK)
+        return raise_error(&error);
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list && i < count; i++) {
+        gr_device device;
+        if (gr_device_at(i, &device, &error) != GR_OK) {
+            Py_DECREF(list);
+            return raise_error(&error);
+        }
+        PyObject *row = Py_BuildValue(
+            "{s:s,s:i,s:i,s:i,s:n,s:n,s:d,s:d}", "name", device.name, "major", device.major,
+            "minor", device.minor, "sms", device.sms, "memory_bytes",
+            (Py_ssize_t)device.memory_bytes, "l2_bytes", (Py_ssize_t)device.l2_bytes, "peak_gb_s",
+            device.peak_gb_s, "clock_mhz", device.clock_mhz);
+        if (!row || PyList_Append(list, row) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(row);
+    }
+    return list;
+}
+
+static PyObject *py_build(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    int runtime, driver;
+    gr_versions(&runtime, &driver);
+    return Py_BuildValue("{s:s,s:s,s:i,s:i,s:s,s:i}", "backend", gr_backend_name(), "clock",
+                         gr_backend_clock(), "runtime", runtime, "driver", driver, "compiler",
+                         __VERSION__, "traced", gr_backend_traced());
+}
+
+static PyObject *py_memory_limit(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    Py_ssize_t bytes;
+    if (!PyArg_ParseTuple(args, "n", &bytes))
+        return NULL;
+    if (bytes < 0) {
+        PyErr_SetString(PyExc_ValueError, "a memory limit is at least 0 (0: the default)");
+        return NULL;
+    }
+    gr_backend_memory_limit((size_t)bytes);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_live_bytes(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    return PyLong_FromSize_t(gr_backend_live_bytes());
+}
+
+static PyMethodDef methods[] = {
+    {"sum", py_sum, METH_VARARGS,
+     "sum(array, load, acc, strategy, block, grid, finish, device, order, seed)\n--\n\n"
+     "The engine's sum of a flat array: (value bits, kernel, h2d, d2h and init ms, block, grid, "
+     "launches, finish)."},
+    {"cpu_sum", py_cpu_sum, METH_VARARGS,
+     "cpu_sum(array, load, acc, components, threads)\n--\n\n"
+     "The threaded SIMD sum: (bits of two values, ms)."},
+    {"cpu_error_factor", py_cpu_error_factor, METH_VARARGS,
+     "cpu_error_factor(n, load, acc)\n--\n\nThe error bound of cpu_sum, as a factor of the sum of "
+     "magnitudes."},
+    {"strategies", py_strategies, METH_NOARGS, "The lines of strategies.def."},
+    {"dtypes", py_dtypes, METH_NOARGS, "The lines of dtypes.def: (name, load, acc, result)."},
+    {"devices", py_devices, METH_NOARGS, "What devices this backend has."},
+    {"build", py_build, METH_NOARGS, "How this backend was built."},
+    {"memory_limit", py_memory_limit, METH_VARARGS,
+     "The emulated device's memory in bytes; 0 for the default."},
+    {"live_bytes", py_live_bytes, METH_NOARGS, "Bytes now allocated on the emulated device."},
+    {NULL, NULL, 0, NULL},
+};
+
+static int exec_module(PyObject *module)
+{
+    static const struct {
+        const char *name;
+        long value;
+    } constants[] = {
+        {"ONE", ONE},
+        {"TWO", TWO},
+        {"MANY", MANY},
+        {"PARTIALS", PARTIALS},
+        {"FINISHES", FINISHES},
+        {"COOPERATIVE", COOPERATIVE},
+        {"CLUSTER", CLUSTER},
+        {"UNORDERED", UNORDERED},
+        {"CLUSTER_BLOCKS", GR_CLUSTER_BLOCKS},
+        {"LOAD_F16", GR_LOAD_f16},
+        {"LOAD_BF16", GR_LOAD_bf16},
+        {"LOAD_F32", GR_LOAD_f32},
+        {"LOAD_F64", GR_LOAD_f64},
+        {"LOAD_I32", GR_LOAD_i32},
+        {"LOAD_U32", GR_LOAD_u32},
+        {"ACC_U32", GR_ACC_u32},
+        {"ACC_U64", GR_ACC_u64},
+        {"ACC_F32", GR_ACC_f32},
+        {"ACC_F64", GR_ACC_f64},
+    };
+    for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++)
+        if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0)
+            return -1;
+    return PyArray_ImportNumPyAPI();
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)exec_module},
+    {0, NULL},
+};
+
+#define STRING_(x) #x
+#define STRING(x) STRING_(x)
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "gpureduce." STRING(GR_MODULE),
+    .m_methods = methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC JOIN(PyInit_, GR_MODULE)(void)
+{
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,29 @@
+/* A small pool of threads for whatever layer has independent tasks to run. */
+#ifndef GPUREDUCE_POOL_H
+#define GPUREDUCE_POOL_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How many threads a parallel region gets by default, the caller included: GPUREDUCE_THREADS if
+ * that is a positive integer, else the processors this process may run on. */
+int gr_thread_count(void);
+
+/* Calls run(task, context) for each task in 0..tasks-1, in any order, on up to `threads` threads
+ * (gr_thread_count() if threads <= 0), of which the caller is one; returns when all have returned.
+ *
+ * The pool serves one region at a time. A caller that finds it busy runs its tasks on its own
+ * thread, at once; so does a task that itself calls gr_parallel. There is nothing to wait for and
+ * no deadlock. Fewer threads than asked for may come; the tasks are all run even so.
+ *
+ * A child made by fork() starts with an empty pool of its own. */
+void gr_parallel(int threads, size_t tasks, void (*run)(size_t task, void *context), void *context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

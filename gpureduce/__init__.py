@@ -1,0 +1,32 @@
+"""Parallel reduction, rung by rung.
+
+`sum` adds up an array by the strategy you name, on a GPU or on an emulated one, and says how long
+it took; `strategies` lists the rungs of the ladder and what each one teaches.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version as _version
+
+from gpureduce import emulator
+from gpureduce._backends import Device, build_info, devices
+from gpureduce._registry import Strategy, strategies
+from gpureduce._sum import SumResult, Timing, sum
+from gpureduce.bounds import error_bound
+from gpureduce.errors import CudaError
+
+__version__ = _version("gpureduce")
+
+__all__ = [
+    "CudaError",
+    "Device",
+    "Strategy",
+    "SumResult",
+    "Timing",
+    "build_info",
+    "devices",
+    "emulator",
+    "error_bound",
+    "strategies",
+    "sum",
+]

@@ -1,0 +1,156 @@
+"""Which builds of the engine there are, which one a call goes to, and why another is missing."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gpureduce import _emulator
+from gpureduce.errors import CudaError
+
+BACKENDS = ("cuda", "emulator")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that kernels can run on; see `devices`."""
+
+    id: str
+    backend: str
+    name: str
+    capability: tuple[int, int]
+    sms: int
+    memory_bytes: int
+    l2_bytes: int
+    peak_gb_s: float | None
+    clock_mhz: float | None
+
+
+@functools.cache
+def build() -> dict[str, Any]:
+    """What setup.py wrote down when it built the backends."""
+    text = (Path(__file__).parent / "_build.json").read_text()
+    result: dict[str, Any] = json.loads(text)
+    return result
+
+
+@functools.cache
+def load_cuda() -> ModuleType | str:
+    """The CUDA build, or a sentence that says why there is none."""
+    why = build().get("why")
+    if not build()["cuda"]:
+        return f"gpureduce was built without CUDA: {why}"
+    try:
+        return importlib.import_module("gpureduce._cuda")
+    except ImportError as error:
+        return f"the CUDA build cannot be loaded: {error}"
+
+
+@functools.cache
+def _cuda_devices() -> tuple[tuple[Device, ...], str]:
+    """The GPUs, and a reason where there is none."""
+    module = load_cuda()
+    if isinstance(module, str):
+        return (), module
+    try:
+        found = tuple(_device("cuda", i, row) for i, row in enumerate(module.devices()))
+    except CudaError as error:
+        return (), str(error)
+    return found, "" if found else "no NVIDIA GPU was found"
+
+
+def _device(backend: str, index: int, row: dict[str, Any]) -> Device:
+    return Device(
+        id=f"{backend}:{index}" if backend == "cuda" else backend,
+        backend=backend,
+        name=row["name"],
+        capability=(row["major"], row["minor"]),
+        sms=row["sms"],
+        memory_bytes=row["memory_bytes"],
+        l2_bytes=row["l2_bytes"],
+        peak_gb_s=row["peak_gb_s"] or None,
+        clock_mhz=row["clock_mhz"] or None,
+    )
+
+
+@functools.cache
+def _emulator_device() -> Device:
+    return _device("emulator", 0, _emulator.devices()[0])
+
+
+def devices() -> list[Device]:
+    """The devices that kernels can run on: the GPUs first, then the emulator.
+
+    >>> import gpureduce
+    >>> gpureduce.devices()[-1].id
+    'emulator'
+    """
+    return [*_cuda_devices()[0], _emulator_device()]
+
+
+def build_info() -> dict[str, Any]:
+    """How this gpureduce was built, and what it found: the place to look when a GPU is missed.
+
+    Keys: ``version``, ``cuda`` (was the CUDA backend built), ``why`` (if there is no usable GPU,
+    the reason), ``cuda_archs``, ``nvcc``, ``runtime``, ``driver``, ``compiler``, ``sanitize``,
+    ``devices``.
+    """
+    from gpureduce import __version__
+
+    info = {"version": __version__, **build(), "compiler": _emulator.build()["compiler"]}
+    found, why = _cuda_devices()
+    module = load_cuda()
+    if not isinstance(module, str):
+        versions = module.build()
+        info["runtime"] = _version(versions["runtime"])
+        info["driver"] = _version(versions["driver"])
+    info["why"] = why
+    info["devices"] = [device.id for device in (*found, _emulator_device())]
+    return info
+
+
+def _version(number: int) -> str | None:
+    return f"{number // 1000}.{number % 1000 // 10}" if number else None
+
+
+def _named_backend() -> str | None:
+    """GPUREDUCE_BACKEND, checked."""
+    named = os.environ.get("GPUREDUCE_BACKEND")
+    if named and named not in BACKENDS:
+        raise ValueError(f"GPUREDUCE_BACKEND must be one of {', '.join(BACKENDS)}, not {named!r}")
+    return named or None
+
+
+def choose_device(wanted: str | None) -> Device:
+    """The device for a kernel: the one asked for, or the first GPU, or the emulator."""
+    if wanted is None:
+        wanted = _named_backend() or ("cuda" if _cuda_devices()[0] else "emulator")
+    backend, _, index = wanted.partition(":")
+    if backend == "emulator" and not index:
+        return _emulator_device()
+    if backend != "cuda" or (index and not index.isdecimal()):
+        known = ", ".join(repr(device.id) for device in devices())
+        raise ValueError(f"device must be None, 'cpu', 'cuda', {known}, not {wanted!r}")
+    found, why = _cuda_devices()
+    if not found:
+        raise CudaError(f"device={wanted!r} was asked for, but {why}", "cudaErrorNoDevice")
+    if int(index or 0) >= len(found):
+        known = ", ".join(device.id for device in found)
+        raise ValueError(f"there is no device {wanted!r}; there is {known}")
+    return found[int(index or 0)]
+
+
+def module_of(device: Device, *, traced: bool = False) -> ModuleType:
+    """The build that runs kernels on `device`."""
+    if device.backend == "emulator":
+        return importlib.import_module("gpureduce._emulator_traced") if traced else _emulator
+    module = load_cuda()
+    if isinstance(module, str):
+        raise CudaError(module, "cudaErrorNoDevice")
+    return module

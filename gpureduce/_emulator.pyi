@@ -1,0 +1,49 @@
+"""The builds _emulator, _emulator_traced and _cuda have one interface: csrc/module.c."""
+
+from typing import Any
+
+import numpy as np
+
+ONE: int
+TWO: int
+MANY: int
+PARTIALS: int
+FINISHES: int
+COOPERATIVE: int
+CLUSTER: int
+UNORDERED: int
+CLUSTER_BLOCKS: int
+LOAD_F16: int
+LOAD_BF16: int
+LOAD_F32: int
+LOAD_F64: int
+LOAD_I32: int
+LOAD_U32: int
+ACC_U32: int
+ACC_U64: int
+ACC_F32: int
+ACC_F64: int
+
+def sum(
+    array: np.ndarray[Any, Any],
+    load: int,
+    acc: int,
+    strategy: int,
+    block: int,
+    grid: int,
+    finish: int,
+    device: int,
+    order: int,
+    seed: int,
+    /,
+) -> tuple[bytes, float, float, float, float, int, int, int, int]: ...
+def cpu_sum(
+    array: np.ndarray[Any, Any], load: int, acc: int, components: int, threads: int, /
+) -> tuple[bytes, float]: ...
+def cpu_error_factor(n: int, load: int, acc: int, /) -> float: ...
+def strategies() -> list[tuple[str, str, str, str, str, int, int]]: ...
+def dtypes() -> list[tuple[str, int, int, str]]: ...
+def devices() -> list[dict[str, Any]]: ...
+def build() -> dict[str, Any]: ...
+def memory_limit(bytes: int, /) -> None: ...
+def live_bytes() -> int: ...

@@ -1,0 +1,1 @@
+from gpureduce._emulator import *

@@ -1,0 +1,164 @@
+"""From whatever NumPy can view to flat pieces that a kernel can read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpureduce import _emulator
+from gpureduce._registry import COMPLEX, DTYPES
+
+Array = np.ndarray[Any, Any]
+
+# Strided, byte-swapped, unaligned or cast input is packed through a buffer of this many elements,
+# so that a memory-mapped file larger than memory can be summed.
+PACK_ELEMENTS = 1 << 22
+
+_DLPACK_ON_THE_HOST = (1, 3)  # kDLCPU, kDLCUDAHost
+
+_NUMBERS_OF = {
+    _emulator.ACC_U32: np.dtype(np.uint32),
+    _emulator.ACC_U64: np.dtype(np.uint64),
+    _emulator.ACC_F32: np.dtype(np.float32),
+    _emulator.ACC_F64: np.dtype(np.float64),
+}
+
+
+def number_of(acc: int) -> np.dtype[Any]:
+    """The NumPy dtype of an accumulator."""
+    return _NUMBERS_OF[acc]
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """How the elements of one dtype become a sum of another.
+
+    Elements are first cast to `cast`, where that is not None, as numpy.sum does; then read as
+    `load` and added up in `acc`; the sum becomes a `result`. For complex numbers `load` and `acc`
+    are those of the real and imaginary parts.
+    """
+
+    cast: np.dtype[Any] | None
+    load: int
+    acc: int
+    result: np.dtype[Any]
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether an element is a pair of floats."""
+        return self.result.kind == "c"
+
+    def value(self, bits: bytes) -> Any:
+        """The accumulator's bits as a scalar of the result's dtype (of a part, if complex)."""
+        total = np.frombuffer(bits, number_of(self.acc), count=1)
+        if self.is_complex:
+            return total[0]
+        with np.errstate(over="ignore"):
+            return total.astype(self.result)[0]
+
+
+def as_array(arr: object) -> Array:
+    """`arr` as an array in host memory, never copied from a device behind the caller's back."""
+    if isinstance(arr, np.ma.MaskedArray):
+        raise TypeError("a masked array has no plain sum: pass arr.compressed() or arr.filled(0)")
+    if isinstance(arr, np.ndarray):
+        return arr
+    device = getattr(arr, "__dlpack_device__", None)
+    on_device = device is not None and int(device()[0]) not in _DLPACK_ON_THE_HOST
+    if on_device or hasattr(arr, "__cuda_array_interface__"):
+        raise TypeError(
+            f"{type(arr).__name__} lies on a GPU; arrays on a GPU cannot be summed in place yet, "
+            "and it is not copied silently: pass a host copy, such as cupy.asnumpy(arr)"
+        )
+    return np.asarray(arr)
+
+
+def _kind(dtype: np.dtype[Any]) -> str:
+    """NumPy's kind, with bfloat16 among the floats."""
+    return "f" if dtype.name == "bfloat16" else dtype.kind
+
+
+def _known(dtype: np.dtype[Any]) -> bool:
+    return dtype.name in DTYPES or dtype.name in COMPLEX
+
+
+def _default_result(source: np.dtype[Any]) -> np.dtype[Any]:
+    if source.name in COMPLEX or source.name == "bfloat16":
+        return source.newbyteorder("=")
+    return np.dtype(DTYPES[source.name].result)
+
+
+def convert(source: np.dtype[Any], wanted: npt.DTypeLike | None) -> Conversion:
+    """The conversion from elements of `source` to a sum of `wanted`, or of NumPy's own choice."""
+    if not _known(source):
+        raise TypeError(
+            f"arrays of dtype {source} cannot be summed; there are {', '.join((*DTYPES, *COMPLEX))}"
+        )
+    result = _default_result(source) if wanted is None else np.dtype(wanted).newbyteorder("=")
+    if not _known(result) or result.kind == "b":
+        raise TypeError(f"dtype={result} cannot hold a sum")
+    if "biufc".index(_kind(result)) < "biufc".index(_kind(source)) and _kind(result) not in "iu":
+        raise TypeError(f"dtype={result} would lose part of {source}; cast the array first")
+    if _kind(result) in "iu" and _kind(source) in "fc":
+        raise TypeError(f"dtype={result} would lose part of {source}; cast the array first")
+
+    if result.kind in "iu":
+        return _to_integers(source, result)
+    part = result if result.kind != "c" else np.dtype(f"f{result.itemsize // 2}")
+    parts = source if source.kind != "c" else np.dtype(f"f{source.itemsize // 2}")
+    acc = DTYPES[part.name].acc
+    if _read_as_is(parts, part, acc):
+        return Conversion(None, DTYPES[parts.name].load, acc, result)
+    return Conversion(part, DTYPES[part.name].load, acc, result)
+
+
+def _to_integers(source: np.dtype[Any], result: np.dtype[Any]) -> Conversion:
+    """Integers wrap around, so a wider accumulator gives the same low bits as a narrow one."""
+    load = DTYPES[source.name].load
+    if result.itemsize == 4 and load in (_emulator.LOAD_I32, _emulator.LOAD_U32):
+        return Conversion(None, _emulator.LOAD_U32, _emulator.ACC_U32, result)
+    return Conversion(None, load, _emulator.ACC_U64, result)
+
+
+def _read_as_is(source: np.dtype[Any], result: np.dtype[Any], acc: int) -> bool:
+    """Whether a kernel widens `source` itself: exactly, and to what NumPy would cast it to."""
+    if source.kind in "biu":
+        return False
+    if source.newbyteorder("=") == result:
+        return True
+    load = DTYPES[source.name].load
+    if acc == _emulator.ACC_F64:
+        return load == _emulator.LOAD_F32
+    return result == np.float32 and load in (_emulator.LOAD_F16, _emulator.LOAD_BF16)
+
+
+def is_flat(array: Array) -> bool:
+    """Whether the elements lie side by side in memory, aligned and in native order."""
+    contiguous = array.flags.c_contiguous or array.flags.f_contiguous
+    return contiguous and array.flags.aligned and array.dtype.isnative
+
+
+def pieces(array: Array, conversion: Conversion) -> Iterator[Array]:
+    """The elements as flat, aligned, native arrays: a view of all of them where that can be."""
+    if array.size == 0:
+        # An empty array still tells the engine what to check.
+        yield np.empty(0, array.dtype if conversion.cast is None else conversion.cast)
+        return
+    wanted = array.dtype.newbyteorder("=") if conversion.cast is None else conversion.cast
+    if is_flat(array) and wanted == array.dtype:
+        yield array.reshape(-1, order="A")
+        return
+    with np.errstate(over="ignore"), np.nditer(
+        array,
+        flags=["external_loop", "buffered", "growinner"],
+        op_flags=[["readonly", "nbo", "aligned", "contig"]],
+        op_dtypes=[wanted],
+        casting="same_kind",
+        order="K",
+        buffersize=PACK_ELEMENTS,
+    ) as packed:
+        yield from packed

@@ -1,0 +1,110 @@
+"""The strategies and dtypes, as csrc/strategies.def and csrc/dtypes.def list them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpureduce import _emulator
+
+COMPLEX = ("complex64", "complex128")
+
+
+@dataclass(frozen=True)
+class DType:
+    """A line of dtypes.def: how elements are read and added up, and what numpy.sum returns."""
+
+    name: str
+    load: int
+    acc: int
+    result: str
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way to add up an array.
+
+    `kind` is ``"kernel"``, ``"broken"`` (wrong on purpose), ``"library"``, ``"host"`` or
+    ``"choice"`` (picks another strategy). `needs` is what the hardware must have. `deterministic`
+    tells whether floats give the same bits in every run. `finishes` names what `finish=` may be.
+    """
+
+    name: str
+    kind: str
+    lesson: str
+    aliases: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    needs: str
+    deterministic: bool
+    finishes: tuple[str, ...]
+    index: int = field(repr=False)
+    traits: int = field(repr=False)
+
+    @property
+    def broken(self) -> bool:
+        """Whether it is wrong on purpose."""
+        return self.kind == "broken"
+
+    @property
+    def launches_kernels(self) -> bool:
+        """Whether it is a kernel of ours, with a block and a grid to choose."""
+        return self.kind in ("kernel", "broken")
+
+
+DTYPES = {row[0]: DType(*row) for row in _emulator.dtypes()}
+
+
+def _needs(kind: str, traits: int, capability: int) -> str:
+    if kind == "library":
+        return "an NVIDIA GPU"
+    wanted = []
+    if capability:
+        wanted.append(f"compute capability {capability // 10}.{capability % 10}")
+    if traits & _emulator.COOPERATIVE:
+        wanted.append("cooperative launch")
+    return ", ".join(wanted)
+
+
+def _read() -> dict[str, Strategy]:
+    every = tuple(DTYPES)
+    dtypes = {"all": every, "complex": (*every, *COMPLEX), "int32": ("int32", "uint32")}
+    rows = {}
+    for index, row in enumerate(_emulator.strategies()):
+        name, kind, aliases, lesson, kinds, traits, capability = row
+        rows[name] = Strategy(
+            name=name,
+            kind=kind,
+            lesson=lesson,
+            aliases=tuple(aliases.split()),
+            dtypes=dtypes[kinds],
+            needs=_needs(kind, traits, capability),
+            deterministic=not traits & _emulator.UNORDERED and kind != "broken",
+            finishes=("single",) if traits & _emulator.FINISHES else ("relaunch", "host"),
+            index=index,
+            traits=traits,
+        )
+    return rows
+
+
+STRATEGIES = _read()
+_BY_ALIAS = {alias: row for row in STRATEGIES.values() for alias in row.aliases}
+
+
+def strategies() -> list[Strategy]:
+    """Every strategy, in lesson order; the broken ones come last.
+
+    >>> import gpureduce
+    >>> [s.name for s in gpureduce.strategies()][:3]
+    ['global_tree', 'interleaved_mod', 'interleaved_idx']
+    """
+    return list(STRATEGIES.values())
+
+
+def find(name: object) -> Strategy:
+    """The strategy of that name or alias."""
+    if not isinstance(name, str):
+        raise TypeError(f"strategy must be a name, not {type(name).__name__}")
+    row = STRATEGIES.get(name) or _BY_ALIAS.get(name)
+    if row is None:
+        names = ", ".join(s.name for s in STRATEGIES.values() if not s.broken)
+        raise ValueError(f"there is no strategy {name!r}; there are {names} (and their aliases)")
+    return row

@@ -1,0 +1,348 @@
+"""`gpureduce.sum`: arguments in, result out; the work is done by the backends."""
+
+from __future__ import annotations
+
+import operator
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gpureduce import _backends, _emulator, _inputs, _registry, emulator
+
+FINISHES = ("host", "relaunch", "single")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Where the time of one sum went, in milliseconds, and what ran.
+
+    `kernel_ms` is the adding alone: CUDA events around the launches (`source` is
+    ``"cuda_event"``), the processor's clock around a host strategy (``"perf_counter"``), or the
+    time the emulator took (``"emulator"``), which says nothing about a GPU. Copies are `h2d_ms`
+    and `d2h_ms`; `init_ms` is the first use of a device, paid once per process; `total_ms` is the
+    whole call as the caller sees it.
+    """
+
+    kernel_ms: float
+    h2d_ms: float
+    d2h_ms: float
+    init_ms: float
+    total_ms: float
+    source: str
+    backend: str
+    device: str
+    strategy: str
+    dtype: str
+    block: int | None
+    grid: int | None
+    finish: str
+    launches: int
+    n: int
+    nbytes: int
+    peak_gb_s: float | None = field(default=None, repr=False)
+
+    @property
+    def gb_s(self) -> float | None:
+        """Bytes of the input per kernel time, in 10^9 bytes a second."""
+        return self.nbytes / self.kernel_ms / 1e6 if self.kernel_ms else None
+
+    @property
+    def percent_of_peak(self) -> float | None:
+        """`gb_s` in percent of the card's memory bandwidth on paper; None off a GPU."""
+        if self.source != "cuda_event" or not self.peak_gb_s or self.gb_s is None:
+            return None
+        return 100 * self.gb_s / self.peak_gb_s
+
+
+class SumResult(NamedTuple):
+    """The sum, a NumPy scalar, and its timing: ``value, timing = gpureduce.sum(a)``."""
+
+    value: Any
+    timing: Timing
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __complex__(self) -> complex:
+        return complex(self.value)
+
+
+@dataclass
+class _Tally:
+    """What the launches of one sum add up to."""
+
+    kernel_ms: float = 0.0
+    h2d_ms: float = 0.0
+    d2h_ms: float = 0.0
+    init_ms: float = 0.0
+    block: int | None = None
+    grid: int | None = None
+    launches: int = 0
+
+
+@dataclass(frozen=True)
+class _Call:
+    """The checked arguments of one call."""
+
+    strategy: _registry.Strategy
+    array: _inputs.Array
+    conversion: _inputs.Conversion
+    block: int
+    grid: int
+    finish: str | None
+
+
+def sum(
+    arr: npt.ArrayLike,
+    strategy: str = "auto",
+    dtype: npt.DTypeLike | None = None,
+    block: int | None = None,
+    grid: int | None = None,
+    finish: str | None = None,
+    device: str | None = None,
+    allow_broken: bool = False,
+) -> SumResult:
+    """Add up all elements of `arr` by the named strategy.
+
+    Parameters
+    ----------
+    arr
+        Anything NumPy can view: any shape, stride, byte order or alignment, read-only, memory-mapped
+        or empty.
+    strategy
+        A name or alias out of `strategies`. ``"auto"`` takes what is right and quickest.
+    dtype
+        The dtype to add up in and return, as in numpy.sum; by default NumPy's own choice (int64 for
+        signed integers, uint64 for unsigned ones, the same type for floats). float16 and bfloat16
+        are accumulated in float32 and rounded once.
+    block
+        Threads per block: a multiple of 32 from 32 to 1024; 256 by default.
+    grid
+        Blocks. By default as many as the input needs, or, for kernels with a grid-stride loop, as
+        many as the card holds at once.
+    finish
+        How block sums become one number: ``"relaunch"`` (the same kernel again), ``"host"``, or
+        ``"single"`` for strategies that finish by themselves.
+    device
+        ``"cuda"``, ``"cuda:1"``, ``"emulator"`` or ``"cpu"``. By default the first GPU if there is
+        one and the emulator otherwise; the environment's GPUREDUCE_BACKEND overrides that.
+    allow_broken
+        Whether to run the strategies that are wrong on purpose.
+
+    Returns
+    -------
+    SumResult
+        A named tuple of the value and its `Timing`.
+
+    Raises
+    ------
+    ValueError, TypeError, MemoryError, CudaError
+        For arguments that do not exist, dtypes that cannot be, and what the device says. The next
+        call works.
+
+    Examples
+    --------
+    >>> import gpureduce, numpy as np
+    >>> value, timing = gpureduce.sum(np.arange(1000), strategy="warp_shfl")
+    >>> int(value), timing.strategy
+    (499500, 'warp_shfl')
+    """
+    start = time.perf_counter()
+    chosen = _registry.find(strategy)
+    if chosen.broken and not allow_broken:
+        raise ValueError(
+            f"{chosen.name} is wrong on purpose ({chosen.lesson}); pass allow_broken=True to run it"
+        )
+    array = _inputs.as_array(arr)
+    conversion = _inputs.convert(array.dtype, dtype)
+    if conversion.is_complex and "complex64" not in chosen.dtypes:
+        able = [s.name for s in _registry.strategies() if "complex64" in s.dtypes]
+        raise TypeError(f"{chosen.name} cannot add complex numbers; {', '.join(able)} can")
+    chosen, device = _resolve(chosen, device)
+    call = _Call(chosen, array, conversion, *_launch_arguments(chosen, block, grid, finish))
+
+    if chosen.kind == "host":
+        run = _numpy if chosen.name == "numpy" else _cpu
+        value, timing = run(call)
+    else:
+        value, timing = _on_device(call, _backends.choose_device(device))
+    object.__setattr__(timing, "total_ms", (time.perf_counter() - start) * 1e3)
+    return SumResult(value, timing)
+
+
+def _resolve(
+    chosen: _registry.Strategy, device: str | None
+) -> tuple[_registry.Strategy, str | None]:
+    """Turn a choice into a strategy, and refuse a device that a strategy cannot use."""
+    if chosen.name == "auto":
+        # The data is in host memory, and a threaded sum there beats every way through a GPU.
+        on_host = device in (None, "cpu")
+        chosen = _registry.STRATEGIES["cpu" if on_host else "fast"]
+    if chosen.name == "fast":
+        chosen = _registry.STRATEGIES["vector_load"]
+    if chosen.kind == "host":
+        if device not in (None, "cpu"):
+            raise ValueError(f"{chosen.name} runs on the CPU; device={device!r} cannot run it")
+        return chosen, None
+    if device == "cpu":
+        raise ValueError(
+            f"{chosen.name} is a GPU kernel: device must be 'cuda' or 'emulator', or left out"
+        )
+    return chosen, device
+
+
+def _launch_arguments(
+    chosen: _registry.Strategy, block: int | None, grid: int | None, finish: str | None
+) -> tuple[int, int, str | None]:
+    if finish is not None and finish not in FINISHES:
+        raise ValueError(f"finish must be one of {', '.join(FINISHES)}, not {finish!r}")
+    if finish is not None and finish not in chosen.finishes:
+        raise ValueError(
+            f"finish={finish!r} is not for {chosen.name}, which takes "
+            f"{' or '.join(map(repr, chosen.finishes))}"
+        )
+    for name, number in (("block", block), ("grid", grid)):
+        if number is not None and not chosen.launches_kernels:
+            raise ValueError(f"{chosen.name} chooses its own launch: leave {name} out")
+    return _count("block", block, 1024), _count("grid", grid, 2**31 - 1), finish
+
+
+def _count(name: str, number: int | None, most: int) -> int:
+    """A launch size as the engine counts it, where 0 is the default."""
+    if number is None:
+        return 0
+    number = operator.index(number)
+    if not 1 <= number <= most:
+        what = "a multiple of 32 from 32 to 1024" if name == "block" else f"from 1 to {most}"
+        raise ValueError(f"{name} must be {what}, not {number}")
+    return number
+
+
+def _numpy(call: _Call) -> tuple[Any, Timing]:
+    start = time.perf_counter()
+    value = np.sum(call.array, dtype=call.conversion.result)
+    tally = _Tally(kernel_ms=(time.perf_counter() - start) * 1e3)
+    return value, _timing(call, tally, "perf_counter", "numpy", "cpu")
+
+
+def _cpu(call: _Call) -> tuple[Any, Timing]:
+    tally = _Tally()
+
+    def add(piece: _inputs.Array) -> bytes:
+        bits, ms = _emulator.cpu_sum(piece, call.conversion.load, call.conversion.acc, 1, 0)
+        tally.kernel_ms += ms
+        return bits
+
+    array, conversion = call.array, call.conversion
+    if conversion.is_complex and conversion.cast is None and _inputs.is_flat(array):
+        flat = array.reshape(-1, order="A")
+        bits, tally.kernel_ms = _emulator.cpu_sum(flat, conversion.load, conversion.acc, 2, 0)
+        half = len(bits) // 2
+        value = _join(conversion, conversion.value(bits[:half]), conversion.value(bits[half:]))
+    else:
+        value = _add_pieces(call, add)
+    return value, _timing(call, tally, "perf_counter", "cpu", "cpu")
+
+
+def _on_device(call: _Call, device: _backends.Device) -> tuple[Any, Timing]:
+    schedule = emulator.current()
+    module = _backends.module_of(device, traced=schedule.traced)
+    if call.strategy.kind == "library" and device.backend == "emulator":
+        raise _backends.CudaError(
+            f"{call.strategy.name} needs {call.strategy.needs}; the emulator cannot run a "
+            f"compiled library ({_backends.build_info()['why']})",
+            "cudaErrorNoDevice",
+        )
+    finish = (None, *FINISHES).index(call.finish)
+    index = int(device.id.partition(":")[2] or 0)
+    tally = _Tally()
+
+    def add(piece: _inputs.Array) -> bytes:
+        bits, kernel_ms, h2d_ms, d2h_ms, init_ms, block, grid, launches, _ = module.sum(
+            piece,
+            call.conversion.load,
+            call.conversion.acc,
+            call.strategy.index,
+            call.block,
+            call.grid,
+            finish,
+            index,
+            schedule.number,
+            schedule.seed,
+        )
+        tally.kernel_ms += kernel_ms
+        tally.h2d_ms += h2d_ms
+        tally.d2h_ms += d2h_ms
+        tally.init_ms += init_ms
+        tally.block = tally.block or block or None
+        tally.grid = tally.grid or grid or None
+        tally.launches += launches
+        return bytes(bits)
+
+    value = _add_pieces(call, add)
+    source = "emulator" if device.backend == "emulator" else "cuda_event"
+    return value, _timing(call, tally, source, device.backend, device.name, device.peak_gb_s)
+
+
+def _add_pieces(call: _Call, add: Callable[[_inputs.Array], bytes]) -> Any:
+    """Add up an array piece by piece; complex numbers, their real and imaginary parts apart."""
+    conversion = call.conversion
+    if not conversion.is_complex:
+        return conversion.value(_total(call.array, conversion, add))
+    real = conversion.value(_total(call.array.real, conversion, add))
+    if call.array.dtype.kind != "c":
+        return conversion.result.type(real)
+    return _join(conversion, real, conversion.value(_total(call.array.imag, conversion, add)))
+
+
+def _total(
+    array: _inputs.Array, conversion: _inputs.Conversion, add: Callable[[_inputs.Array], bytes]
+) -> bytes:
+    number = _inputs.number_of(conversion.acc)
+    total = np.zeros(1, number)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for piece in _inputs.pieces(array, conversion):
+            total += np.frombuffer(add(piece), number, count=1)
+    return total.tobytes()
+
+
+def _join(conversion: _inputs.Conversion, real: Any, imaginary: Any) -> Any:
+    """A complex scalar from its parts; ``real + 1j * imaginary`` would turn inf into nan."""
+    parts = np.array([real, imaginary])
+    return parts.view(conversion.result)[0]
+
+
+def _timing(
+    call: _Call,
+    tally: _Tally,
+    source: str,
+    backend: str,
+    device: str,
+    peak_gb_s: float | None = None,
+) -> Timing:
+    return Timing(
+        kernel_ms=tally.kernel_ms,
+        h2d_ms=tally.h2d_ms,
+        d2h_ms=tally.d2h_ms,
+        init_ms=tally.init_ms,
+        total_ms=0.0,
+        source=source,
+        backend=backend,
+        device=device,
+        strategy=call.strategy.name,
+        dtype=str(call.array.dtype),
+        block=tally.block,
+        grid=tally.grid,
+        finish=call.finish or call.strategy.finishes[0],
+        launches=tally.launches,
+        n=call.array.size,
+        nbytes=call.array.size * call.array.dtype.itemsize,
+        peak_gb_s=peak_gb_s,
+    )

@@ -1,0 +1,232 @@
+"""The ``gpureduce`` command: output fit for people, and ``--json`` for programs."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import gpureduce
+from gpureduce import _registry
+from gpureduce._sum import FINISHES
+
+TOUR = ["interleaved_mod", "interleaved_idx", "sequential", "unroll_warp", "first_add", "cascade"]
+TOUR += ["warp_shfl", "last_block", "cpu", "numpy"]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """Columns wide enough for what they hold; the columns `right` are set flush right."""
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    lines = []
+    for row in [head, ["-" * width for width in widths], *rows]:
+        cells = [
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _show_json(what: object) -> None:
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            item = value.item()
+            return str(item) if isinstance(item, complex) else item
+        return str(value)
+
+    print(json.dumps(what, indent=1, default=plain))
+
+
+def _number(value: float | None, form: str = ".3f") -> str:
+    return "" if value is None else format(value, form)
+
+
+def _load(path: str) -> Any:
+    if path.endswith(".npy"):
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    raise ValueError(f"{path}: only .npy files can be read")
+
+
+def _sum_rows(arguments: argparse.Namespace, array: Any) -> list[dict[str, Any]]:
+    rows = []
+    for name in arguments.strategy:
+        value, timing = gpureduce.sum(
+            array,
+            strategy=name,
+            dtype=arguments.dtype,
+            block=arguments.block,
+            grid=arguments.grid,
+            finish=arguments.finish,
+            device=arguments.device,
+            allow_broken=arguments.allow_broken,
+        )
+        rows.append(
+            {
+                "strategy": name,
+                "value": value,
+                **dataclasses.asdict(timing),
+                "ran": timing.strategy,
+                "gb_s": timing.gb_s,
+                "percent_of_peak": timing.percent_of_peak,
+            }
+            | {"strategy": name}
+        )
+    return rows
+
+
+def _show_sums(rows: list[dict[str, Any]]) -> None:
+    head = ["strategy", "sum", "block", "grid", "launches", "kernel ms", "total ms", "GB/s", "ran on"]
+    cells = [
+        [
+            row["strategy"],
+            str(row["value"]),
+            str(row["block"] or ""),
+            str(row["grid"] or ""),
+            str(row["launches"] or ""),
+            _number(row["kernel_ms"]),
+            _number(row["total_ms"]),
+            _number(row["gb_s"], ".2f"),
+            row["device"],
+        ]
+        for row in rows
+    ]
+    print(table(head, cells, right=range(1, 8)))
+    if any(row["source"] == "emulator" for row in rows):
+        print(
+            "\nEmulated times are those of this machine's processor playing a GPU: they tell nothing "
+            "about a card."
+        )
+
+
+def _command_sum(arguments: argparse.Namespace) -> None:
+    rows = _sum_rows(arguments, _load(arguments.file))
+    if arguments.json:
+        _show_json(rows)
+    else:
+        _show_sums(rows)
+
+
+def _command_tour(arguments: argparse.Namespace) -> None:
+    array = np.random.default_rng(1).integers(-1000, 1000, arguments.n, dtype=np.int32)
+    arguments.strategy = TOUR
+    rows = []
+    for name in TOUR:
+        on_host = _registry.find(name).kind == "host"
+        value, timing = gpureduce.sum(
+            array, strategy=name, device=None if on_host else arguments.device
+        )
+        rows.append({"strategy": name, "value": value, **dataclasses.asdict(timing)})
+        rows[-1] |= {"strategy": name, "gb_s": timing.gb_s}
+    if arguments.json:
+        _show_json(rows)
+        return
+    print(f"{arguments.n} random int32 numbers, added up in int64 by several strategies:\n")
+    _show_sums(rows)
+
+
+def _command_strategies(arguments: argparse.Namespace) -> None:
+    found = gpureduce.strategies()
+    if arguments.json:
+        rows = [dataclasses.asdict(s) | {"broken": s.broken} for s in found]
+        _show_json([{k: v for k, v in r.items() if k not in ("index", "traits")} for r in rows])
+        return
+    for row in found:
+        extra = [f"also {', '.join(row.aliases)}"] if row.aliases else []
+        extra += [f"needs {row.needs}"] if row.needs else []
+        extra += ["int32 and uint32 only"] if len(row.dtypes) == 2 else []
+        extra += ["floats change from run to run"] if not row.deterministic | row.broken else []
+        print(row.name + (f"  ({'; '.join(extra)})" if extra else ""))
+        print(textwrap.fill(row.lesson, 96, initial_indent="    ", subsequent_indent="    "))
+
+
+def _command_devices(arguments: argparse.Namespace) -> None:
+    found = gpureduce.devices()
+    if arguments.json:
+        _show_json([dataclasses.asdict(device) for device in found])
+        return
+    head = ["device", "name", "capability", "SMs", "memory GiB", "peak GB/s"]
+    rows = [
+        [
+            device.id,
+            device.name,
+            ".".join(map(str, device.capability)),
+            str(device.sms),
+            _number(device.memory_bytes / 2**30, ".1f"),
+            _number(device.peak_gb_s, ".0f"),
+        ]
+        for device in found
+    ]
+    print(table(head, rows, right=range(2, 6)))
+    why = gpureduce.build_info()["why"]
+    if why:
+        print(f"\nNo GPU: {why}")
+
+
+def _command_info(arguments: argparse.Namespace) -> None:
+    info = gpureduce.build_info()
+    if arguments.json:
+        _show_json(info)
+        return
+    for key, value in info.items():
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        print(f"{key:12} {text}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpureduce", description="Parallel reduction, rung by rung."
+    )
+    parser.add_argument("--version", action="version", version=gpureduce.__version__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Callable[[argparse.Namespace], None], text: str) -> Any:
+        added = commands.add_parser(name, help=text, description=text)
+        added.add_argument("--json", action="store_true", help="print JSON")
+        added.set_defaults(run=run)
+        return added
+
+    adding = command("sum", _command_sum, "add up the elements of a .npy file")
+    adding.add_argument("file", metavar="FILE.npy")
+    adding.add_argument(
+        "--strategy",
+        nargs="+",
+        default=["auto"],
+        metavar="NAME",
+        help="one or more of: " + ", ".join(s.name for s in gpureduce.strategies()),
+    )
+    adding.add_argument("--dtype", help="the dtype to add up in and return, as in numpy.sum")
+    adding.add_argument("--block", type=int, help="threads per block: 32, 64, ... 1024")
+    adding.add_argument("--grid", type=int, help="blocks")
+    adding.add_argument("--finish", choices=FINISHES, help="how block sums become one number")
+    adding.add_argument("--device", help="cuda, cuda:1, emulator or cpu")
+    adding.add_argument(
+        "--allow-broken", action="store_true", help="run kernels that are wrong on purpose"
+    )
+
+    tour = command("tour", _command_tour, "add up random numbers by several strategies")
+    tour.add_argument("--n", type=int, default=2**20, help="how many numbers (default: 2^20)")
+    tour.add_argument("--device", help="cuda, cuda:1 or emulator")
+
+    command("strategies", _command_strategies, "list the strategies and what each one teaches")
+    command("devices", _command_devices, "list the devices")
+    command("info", _command_info, "tell how gpureduce was built and what it found")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; errors go to standard error, and the exit status tells."""
+    arguments = _parser().parse_args(argv)
+    try:
+        arguments.run(arguments)
+    except BrokenPipeError:
+        return 1
+    except (OSError, ValueError, TypeError, MemoryError, gpureduce.CudaError) as error:
+        print(f"gpureduce: {error}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,81 @@
+"""Controls of the emulated GPU: the order in which it runs threads, and its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from gpureduce import _emulator, _emulator_traced
+
+ORDERS = ("forward", "reverse", "random", "lockstep")
+
+
+class Schedule(NamedTuple):
+    """The order in which the emulator runs threads and blocks."""
+
+    order: str = "forward"
+    seed: int = 0
+
+    @property
+    def number(self) -> int:
+        """The order as the C code counts it."""
+        return ORDERS.index(self.order)
+
+    @property
+    def traced(self) -> bool:
+        """Lanes can only be stepped from access to access where each access has a hook."""
+        return self.order == "lockstep"
+
+
+_current: ContextVar[Schedule] = ContextVar("gpureduce_schedule", default=Schedule())
+
+
+def current() -> Schedule:
+    """The schedule that the next emulated sum will use."""
+    return _current.get()
+
+
+@contextmanager
+def schedule(order: str, seed: int = 0) -> Iterator[Schedule]:
+    """Run the threads of emulated kernels in another order, for the length of a ``with`` block.
+
+    A correct kernel gives the same answer in every order that CUDA allows. ``"forward"`` runs
+    thread 0 first, ``"reverse"`` the last one; ``"random"`` shuffles threads and blocks, afresh
+    after each barrier and the same way for the same `seed`; ``"lockstep"`` steps the 32 lanes of a
+    warp through their memory accesses together, as GPUs did before Volta.
+
+    >>> import gpureduce, numpy as np
+    >>> with gpureduce.emulator.schedule("random", seed=7):
+    ...     int(gpureduce.sum(np.arange(100), strategy="sequential", device="emulator").value)
+    4950
+    """
+    if order not in ORDERS:
+        raise ValueError(f"schedule must be one of {', '.join(ORDERS)}, not {order!r}")
+    if not 0 <= seed < 2**64:
+        raise ValueError(f"seed must be from 0 to 2**64 - 1, not {seed}")
+    token = _current.set(Schedule(order, seed))
+    try:
+        yield _current.get()
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def memory_limit(nbytes: int) -> Iterator[None]:
+    """Give the emulated device only `nbytes` of memory, for the length of a ``with`` block."""
+    if nbytes < 1:
+        raise ValueError(f"nbytes must be at least 1, not {nbytes}")
+    for module in (_emulator, _emulator_traced):
+        module.memory_limit(nbytes)
+    try:
+        yield
+    finally:
+        for module in (_emulator, _emulator_traced):
+            module.memory_limit(0)
+
+
+def live_bytes() -> int:
+    """How many bytes are allocated on the emulated device now; 0 between calls."""
+    return _emulator.live_bytes() + _emulator_traced.live_bytes()

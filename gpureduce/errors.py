@@ -1,0 +1,15 @@
+"""The one exception of our own; everything else is Python's."""
+
+from __future__ import annotations
+
+
+class CudaError(RuntimeError):
+    """A CUDA call failed, or there is no device to call.
+
+    `name` is CUDA's own name of the error, such as ``"cudaErrorNoDevice"``. The message says which
+    call failed, where, and what to do. The next call works, unless the card itself was lost.
+    """
+
+    def __init__(self, message: str, name: str = "") -> None:
+        super().__init__(message)
+        self.name = name

@@ -1,0 +1,45 @@
+"""The tables of README.md that follow from the registry: ``python -m gpureduce.readme``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from gpureduce import _registry
+
+
+def strategy_table() -> str:
+    """The strategies as a Markdown table."""
+    lines = ["| strategy | the lesson | also called | needs |", "|---|---|---|---|"]
+    for row in _registry.strategies():
+        if row.broken:
+            continue
+        aliases = ", ".join(f"`{alias}`" for alias in row.aliases)
+        needs = [row.needs] if row.needs else []
+        needs += ["32-bit integers"] if len(row.dtypes) == 2 else []
+        lines.append(f"| `{row.name}` | {row.lesson} | {aliases} | {', '.join(needs)} |")
+    return "\n".join(lines)
+
+
+def rewrite(text: str) -> str:
+    """The README with every generated table made anew between its markers."""
+    tables = {"strategies": strategy_table()}
+    for name, table in tables.items():
+        pattern = rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)"
+        text, found = re.subn(
+            pattern, lambda m, t=table: f"{m[1]}{t}\n{m[2]}", text, flags=re.S
+        )
+        if found != 1:
+            raise ValueError(f"README.md has {found} places for the table {name!r}, not 1")
+    return text
+
+
+def main() -> None:
+    """Rewrite README.md in the current folder."""
+    path = Path(sys.argv[1] if len(sys.argv) > 1 else "README.md")
+    path.write_text(rewrite(path.read_text()))
+
+
+if __name__ == "__main__":
+    main()

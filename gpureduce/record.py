@@ -1,0 +1,54 @@
+"""What every record of a measurement says about where it was made."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpureduce import _backends
+
+SCHEMA = 1
+
+
+def _git(*arguments: str) -> str | None:
+    """What git says of the checkout that this package runs from, if it does."""
+    folder = Path(__file__).resolve().parent
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip() or None
+
+
+def provenance(kind: str) -> dict[str, Any]:
+    """Schema, card, driver, toolkit, versions, date, and the commit and kernels measured.
+
+    Where the package does not run from its checkout, the environment's GPUREDUCE_COMMIT and
+    GPUREDUCE_CSRC_TREE (``git rev-parse HEAD HEAD:csrc``) say what was built.
+    """
+    device = _backends.devices()[0]
+    info = _backends.build_info()
+    return {
+        "schema": SCHEMA,
+        "kind": kind,
+        "card": device.name,
+        "device": device.backend,
+        "driver": info.get("driver"),
+        "toolkit": info.get("nvcc"),
+        "versions": {
+            "gpureduce": info["version"],
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        },
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        "commit": os.environ.get("GPUREDUCE_COMMIT") or _git("rev-parse", "HEAD"),
+        "csrc_tree": os.environ.get("GPUREDUCE_CSRC_TREE") or _git("rev-parse", "HEAD:csrc"),
+    }

@@ -1,0 +1,334 @@
+"""Builds the backends: one source set, compiled once for each of them.
+
+_emulator         the CUDA runtime impersonated on the CPU; always built
+_emulator_traced  the same with a hook at every memory access of a kernel
+_cuda             the real thing; built where nvcc is found
+
+Environment: GPUREDUCE_CUDA=0 (skip) or require, GPUREDUCE_CUDA_ARCHS="80;90", NVCC, CUDA_HOME,
+CC, CXX, GPUREDUCE_SANITIZE="address,undefined", GPUREDUCE_WERROR=1, GPUREDUCE_JOBS.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+CSRC = Path("csrc")
+DEFAULT_ARCHS = "75;80;86;89;90;100;120"
+CUDA_WHEELS = [
+    f"nvidia-{name}==13.0.*"
+    for name in ("cuda-nvcc", "nvvm", "cuda-crt", "cuda-runtime", "cuda-cccl")
+]
+SANITIZE = os.environ.get("GPUREDUCE_SANITIZE", "")
+WARNINGS = ["-Wall", "-Wextra"] + (["-Werror"] if os.environ.get("GPUREDUCE_WERROR") else [])
+
+
+# --- the registry, as far as the build needs it ------------------------------------------------
+
+
+@dataclass
+class Kernel:
+    """A line of strategies.def that has a kernel file."""
+
+    name: str
+    path: Path
+    traits: list[str]
+    capability: int
+    dtypes: str
+
+    def defines(self) -> list[str]:
+        return [
+            f"-DKERNEL={self.name}",
+            f'-DKERNEL_FILE="{self.path.relative_to(CSRC)}"',
+            f"-DPAIRS=GR_PAIRS_{self.dtypes}",
+            f"-DBLOCKS={int('BLOCK_TEMPLATE' in self.traits)}",
+        ]
+
+
+def read_registry() -> list[Kernel]:
+    text = (ROOT / CSRC / "strategies.def").read_text()
+    kernels = []
+    for line in re.finditer(r"^STRATEGY\((\w+), (\w+), ([\w\s|]+), (\d+), (\w+),", text, re.M):
+        name, kind, traits, capability, dtypes = line.groups()
+        folder = {"KERNEL": CSRC / "kernels", "BROKEN": CSRC / "kernels" / "broken"}.get(kind)
+        if folder:
+            words = traits.replace("|", " ").split()
+            kernels.append(Kernel(name, folder / f"{name}.cu", words, int(capability), dtypes))
+    return kernels
+
+
+# --- finding nvcc -------------------------------------------------------------------------------
+
+
+def find_nvcc() -> Path | None:
+    """nvcc from NVCC, CUDA_HOME, PATH, the toolkit's usual place, or the nvidia-* wheels."""
+    candidates = [os.environ.get("NVCC")]
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(variable):
+            candidates.append(os.path.join(os.environ[variable], "bin", "nvcc"))
+    candidates += [shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc"]
+    for entry in sys.path:
+        candidates += [str(p) for p in Path(entry or ".").glob("nvidia/cu*/bin/nvcc")]
+    for candidate in candidates:
+        if candidate and os.access(candidate, os.X_OK):
+            return Path(candidate)
+    return None
+
+
+def has_driver() -> bool:
+    return os.path.exists("/proc/driver/nvidia/version") or bool(shutil.which("nvidia-smi"))
+
+
+def cuda_wanted() -> str:
+    wanted = os.environ.get("GPUREDUCE_CUDA", "auto").lower() or "auto"
+    if wanted not in ("0", "auto", "require"):
+        sys.exit(f"GPUREDUCE_CUDA must be 0, auto or require, not {wanted!r}")
+    return wanted
+
+
+def wheels_to_build_with() -> list[str]:
+    """The toolkit's wheels, asked for only where they would be of use."""
+    wanted = cuda_wanted()
+    if wanted == "0" or find_nvcc() or (wanted == "auto" and not has_driver()):
+        return []
+    return CUDA_WHEELS
+
+
+# --- compiling ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Job:
+    """One object file and the command that makes it."""
+
+    source: Path
+    target: Path
+    command: list[str]
+
+    def stale(self, newest_header: float) -> bool:
+        if not self.target.exists():
+            return True
+        made = self.target.stat().st_mtime
+        return made < max(newest_header, (ROOT / self.source).stat().st_mtime)
+
+
+def run(command: list[str]) -> None:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    output = (done.stdout + done.stderr).strip()
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}\n{output}")
+    if output:
+        print(output, file=sys.stderr)
+
+
+def compile_all(jobs: list[Job]) -> None:
+    """Compiles what is out of date, side by side; two jobs with the same target are one."""
+    headers = [p for p in (ROOT / CSRC).rglob("*") if p.suffix in (".h", ".def", ".cu")]
+    newest = max(p.stat().st_mtime for p in headers)
+    todo = {job.target: job for job in jobs if job.stale(newest)}
+    for job in todo.values():
+        job.target.parent.mkdir(parents=True, exist_ok=True)
+    workers = int(os.environ.get("GPUREDUCE_JOBS", 0)) or len(os.sched_getaffinity(0))
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(lambda job: run(job.command), todo.values()))
+
+
+class Toolchain:
+    """Compiler commands for one backend."""
+
+    def __init__(self, folder: Path, module: str, includes: list[Path]) -> None:
+        import numpy
+
+        self.folder = folder
+        self.module = module
+        self.cc = os.environ.get("CC", "gcc").split()
+        self.cxx = os.environ.get("CXX", "g++").split()
+        self.includes = [f"-I{p}" for p in (CSRC, *includes)]
+        self.python = [
+            f"-I{sysconfig.get_paths()['include']}",
+            f"-isystem{numpy.get_include()}",
+            "-DPy_LIMITED_API=0x030B0000",
+            f"-DGR_MODULE={module}",
+        ]
+        self.common = ["-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-pthread", *WARNINGS]
+        self.sanitize = (
+            [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-fno-sanitize-recover=undefined"]
+            if SANITIZE
+            else []
+        )
+
+    def job(self, source: Path, command: list[str]) -> Job:
+        key = hashlib.sha256("\0".join(command).encode()).hexdigest()[:12]
+        target = self.folder / f"{source.stem}-{key}.o"
+        return Job(source, target, [*command, "-c", str(source), "-o", str(target)])
+
+    def c(self, source: Path, extra: list[str] | None = None) -> Job:
+        flags = ["-std=gnu11", *self.common, *self.sanitize, *self.includes, *(extra or [])]
+        flags += self.python if source.name == "module.c" else []
+        flags += ["-O3"] if source.parent.name == "cpu" else []
+        return self.job(source, [*self.cc, *flags])
+
+    def cpp(self, source: Path, extra: list[str], sanitize: bool = True) -> Job:
+        flags = ["-std=c++17", *self.common, *(self.sanitize if sanitize else [])]
+        return self.job(source, [*self.cxx, *flags, *self.includes, *extra, "-x", "c++"])
+
+    def link(self, target: Path, jobs: list[Job], libraries: list[str]) -> None:
+        objects = list(dict.fromkeys(str(job.target) for job in jobs))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        run([*self.cxx, "-shared", "-pthread", *self.sanitize, *objects, "-o", str(target)]
+            + libraries)  # fmt: skip
+
+
+def c_sources() -> list[Path]:
+    """The C that every backend shares."""
+    folders = ("engine", "cpu", "threads", "exact")
+    found = [p for f in folders for p in sorted((ROOT / CSRC / f).glob("*.c"))]
+    shared = [p.relative_to(ROOT) for p in found if p.name != "absent_kernel.c"]
+    return [CSRC / "module.c", *shared]
+
+
+class EmulatorBuild:
+    """The kernels as C++ for the host, on the emulator's own CUDA headers."""
+
+    def __init__(self, folder: Path, module: str) -> None:
+        traced = module.endswith("_traced")
+        tools = Toolchain(folder, module, [CSRC / "emulator" / "include", CSRC / "kernels"])
+        table = CSRC / "engine" / "kernel_table.cu"
+        runtime = sorted((ROOT / CSRC / "emulator").glob("*.cpp"))
+        defines = ["-DGR_EMULATOR_TRACED"] if traced else []
+        # The hooks are the point of the traced build: its kernels go without other sanitizers.
+        hooks = ["-O0", "-fsanitize=thread"] if traced else []
+
+        self.tools = tools
+        self.jobs = [tools.c(source) for source in c_sources()]
+        self.jobs += [tools.cpp(p.relative_to(ROOT), defines) for p in runtime]
+        self.jobs += [
+            tools.cpp(table, [*kernel.defines(), *defines, *hooks], sanitize=not traced)
+            for kernel in read_registry()
+        ]
+
+    def link(self, target: Path) -> None:
+        self.tools.link(target, self.jobs, [])
+
+
+class CudaBuild:
+    """The kernels by nvcc; the CUDA runtime is linked statically and libcuda not at all."""
+
+    def __init__(self, folder: Path, module: str, nvcc: Path, archs: list[int]) -> None:
+        home = nvcc.resolve().parent.parent
+        includes = [CSRC / "cuda", CSRC / "kernels"]
+        tools = Toolchain(folder, module, includes)
+        self.tools = tools
+        self.nvcc = nvcc
+        self.libraries = [
+            *(f"-L{home / d}" for d in ("lib64", "lib") if (home / d).is_dir()),
+            *("-lcudart_static", "-ldl", "-lrt"),
+        ]
+        system = [f"-isystem{home / 'include'}"]
+        self.jobs = [tools.c(source, system) for source in c_sources()]
+        self.jobs.append(self.cuda(CSRC / "cuda" / "backend.cu", archs, []))
+        for kernel in read_registry():
+            fit = [arch for arch in archs if arch >= kernel.capability]
+            if fit:
+                table = CSRC / "engine" / "kernel_table.cu"
+                self.jobs.append(self.cuda(table, fit, kernel.defines()))
+            else:
+                absent = CSRC / "engine" / "absent_kernel.c"
+                self.jobs.append(tools.c(absent, [f"-DKERNEL={kernel.name}"]))
+
+    def cuda(self, source: Path, archs: list[int], extra: list[str]) -> Job:
+        flags = ["-std=c++17", "-O3", "--compress-mode=size", *self.tools.includes, *extra]
+        flags += [f"-gencode=arch=compute_{a},code=sm_{a}" for a in archs]
+        flags += [f"-gencode=arch=compute_{archs[-1]},code=compute_{archs[-1]}"]
+        flags += ["-Xcompiler=-fPIC", "-Xcompiler=-fvisibility=hidden"]
+        if "CXX" in os.environ:
+            flags.append(f"-ccbin={os.environ['CXX']}")
+        return self.tools.job(source, [str(self.nvcc), *flags])
+
+    def link(self, target: Path) -> None:
+        self.tools.link(target, self.jobs, self.libraries)
+
+
+# --- setuptools ---------------------------------------------------------------------------------
+
+
+class BuildBackends(build_ext):
+    """Compiles all objects of all backends in one go, then links each."""
+
+    def build_extensions(self) -> None:
+        folder = Path(self.build_temp).resolve()
+        info: dict[str, object] = {"sanitize": SANITIZE, "cuda": False, "cuda_archs": []}
+        builds = []
+        for extension in self.extensions:
+            module = extension.name.rpartition(".")[2]
+            if module == "_cuda":
+                build, said = self.cuda_build(folder, module)
+                info |= said
+            else:
+                build = EmulatorBuild(folder, module)
+            if build:
+                builds.append((extension, build))
+
+        self.extensions = [extension for extension, _ in builds]
+        compile_all([job for _, build in builds for job in build.jobs])
+        for extension, build in builds:
+            build.link(Path(self.get_ext_fullpath(extension.name)).resolve())
+        self.write_info(info)
+
+    def cuda_build(self, folder: Path, module: str) -> tuple[CudaBuild | None, dict[str, object]]:
+        wanted, nvcc = cuda_wanted(), find_nvcc()
+        if wanted == "0":
+            return None, {"why": "GPUREDUCE_CUDA=0 when gpureduce was built"}
+        if not nvcc:
+            why = "no nvcc when gpureduce was built (NVCC, CUDA_HOME, PATH, nvidia-cuda-nvcc)"
+            if wanted == "require":
+                sys.exit(f"GPUREDUCE_CUDA=require, but there was {why}")
+            print(f"gpureduce: building without CUDA: {why}", file=sys.stderr)
+            return None, {"why": why}
+        named = os.environ.get("GPUREDUCE_CUDA_ARCHS") or DEFAULT_ARCHS
+        archs = sorted(int(arch) for arch in re.split(r"[;, ]+", named.strip()))
+        version = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
+        release = re.search(r"release (\S+),", version)
+        said = {
+            "cuda": True,
+            "why": "",
+            "cuda_archs": archs,
+            "nvcc": release.group(1) if release else "unknown",
+        }
+        return CudaBuild(folder, module, nvcc, archs), said
+
+    def write_info(self, info: dict[str, object]) -> None:
+        package = Path(self.get_ext_fullpath("gpureduce._emulator")).parent
+        (package / "_build.json").write_text(json.dumps(info, indent=1) + "\n")
+
+    def copy_extensions_to_source(self) -> None:
+        super().copy_extensions_to_source()
+        shutil.copy(Path(self.build_lib) / "gpureduce" / "_build.json", ROOT / "gpureduce")
+
+    def get_outputs(self) -> list[str]:
+        package = Path(self.get_ext_fullpath("gpureduce._emulator")).parent
+        return [*super().get_outputs(), str(package / "_build.json")]
+
+
+setup(
+    ext_modules=[
+        Extension(f"gpureduce.{name}", sources=[], py_limited_api=True)
+        for name in ("_emulator", "_emulator_traced", "_cuda")
+    ],
+    cmdclass={"build_ext": BuildBackends},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+    setup_requires=wheels_to_build_with(),
+)

@@ -1,0 +1,83 @@
+"""What the tests share: sizes on every edge, data in which each element counts, and the check."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import gpureduce
+from gpureduce import _registry
+
+KERNELS = [s.name for s in gpureduce.strategies() if s.kind == "kernel"]
+BROKEN = [s.name for s in gpureduce.strategies() if s.broken]
+DTYPES = list(_registry.DTYPES)
+BLOCKS = (32, 64, 96, 128, 256, 416, 512, 1024)
+SCHEDULES = [("forward", 0), ("reverse", 0), ("random", 1)]
+
+# Every strategy with every dtype that it takes.
+PAIRS = [
+    (s.name, dtype)
+    for s in gpureduce.strategies()
+    if s.kind == "kernel"
+    for dtype in DTYPES
+    if dtype in s.dtypes
+]
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+
+
+def small_sizes(block: int) -> list[int]:
+    """Sizes around the edges of a warp, a block, and two blocks."""
+    near = [1, 2, 3, 4, 31, 32, 33, block - 1, block, block + 1, 2 * block - 1, 2 * block + 1]
+    return sorted({*near, 5 * block + 7})
+
+
+def array_of(dtype: str, n: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    """Random numbers of all sizes: a lost, doubled or shifted element changes the sum."""
+    rng = np.random.default_rng([seed, n])
+    kind = numpy_dtype(dtype)
+    if dtype == "bool":
+        return rng.random(n) < 0.5
+    if kind.kind in "iu":
+        info = np.iinfo(kind)
+        return rng.integers(info.min, info.max, n, dtype=kind, endpoint=True)
+    scale = 8.0 if dtype in ("float16", "bfloat16") else 2.0 ** rng.integers(-10, 10, n)
+    return (rng.standard_normal(n) * scale).astype(kind)
+
+
+def needed_dtype(strategy: str, dtype: str) -> str | None:
+    """`dtype=` for strategies that add only 32-bit integers."""
+    return dtype if len(gpureduce_strategy(strategy).dtypes) == 2 else None
+
+
+def gpureduce_strategy(name: str) -> gpureduce.Strategy:
+    return _registry.find(name)
+
+
+def exact(array: np.ndarray[Any, Any]) -> float:
+    """The exact sum, rounded once to float64."""
+    return math.fsum(array.astype(np.float64).reshape(-1).tolist())
+
+
+def magnitude(array: np.ndarray[Any, Any]) -> float:
+    return math.fsum(np.abs(array.astype(np.float64)).reshape(-1).tolist())
+
+
+def check(result: gpureduce.SumResult, array: np.ndarray[Any, Any], dtype: Any = None) -> None:
+    """Integers equal numpy.sum bit for bit; floats lie within the bound of their own order."""
+    expected = np.sum(array, dtype=dtype)
+    assert result.value.dtype == expected.dtype
+    assert result.timing.n == array.size
+    if expected.dtype.kind in "iu":
+        assert int(result.value) == int(expected)
+        return
+    off = abs(float(result.value) - exact(array))
+    allowed = gpureduce.error_bound(result, magnitude(array))
+    assert off <= allowed, f"off by {off}, allowed {allowed}, value {result.value}"
+    # A bound that lets a lost element pass would be no check.
+    assert allowed <= 0.1 * magnitude(array)

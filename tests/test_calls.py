@@ -1,0 +1,188 @@
+"""The call itself: result, timing, threads, leaks, the lists, the command line."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import gc
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import KERNELS, array_of
+from gpureduce import cli
+
+A = np.arange(100_000, dtype=np.int32)
+TOTAL = int(A.sum())
+
+
+def test_result_unpacks_and_converts():
+    result = gpureduce.sum(np.array([1.5, 2.5]))
+    value, timing = result
+    assert value == result.value == 4.0 and isinstance(value, np.float64)
+    assert timing is result.timing
+    assert (float(result), int(result), complex(result)) == (4.0, 4, 4 + 0j)
+
+
+@pytest.mark.parametrize("strategy", [*KERNELS, "cpu", "numpy", "auto", "fast"])
+def test_timing_adds_up(strategy):
+    timing = gpureduce.sum(A, strategy, dtype="int32").timing
+    parts = timing.kernel_ms + timing.h2d_ms + timing.d2h_ms
+    assert 0 < timing.kernel_ms <= parts <= timing.total_ms
+    assert timing.nbytes == A.nbytes
+    assert timing.gb_s == pytest.approx(A.nbytes / timing.kernel_ms / 1e6)
+    if strategy in KERNELS:
+        assert timing.strategy == strategy
+        assert timing.block == 256 and timing.grid >= 1 and timing.launches >= 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("strategy", [*KERNELS, "cub", "fast"])
+def test_timing_on_the_card(strategy):
+    timing = gpureduce.sum(A, strategy, dtype="int32", device="cuda").timing
+    assert timing.source == "cuda_event" and timing.backend == "cuda"
+    assert timing.kernel_ms + timing.h2d_ms + timing.d2h_ms <= timing.total_ms
+    assert 0 < timing.percent_of_peak < 100
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", list(gpureduce._registry.DTYPES))
+def test_cub(dtype, count_sum):
+    for n in (1, 1000, 2**20 + 1):
+        array = array_of(dtype, n)
+        result = gpureduce.sum(array, "cub")
+        expected = np.sum(array)
+        if expected.dtype.kind in "iu":
+            assert int(result.value) == int(expected)
+        else:
+            assert float(result.value) == pytest.approx(float(np.sum(array, dtype=float)), rel=1e-2)
+        count_sum("cub", dtype)
+
+
+@pytest.mark.parametrize(
+    "device", ["emulator", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+)
+def test_threads_at_once(device):
+    strategies = ["cpu"] if device == "cpu" else KERNELS
+    jobs = [(s, 1000 * k + 17) for s in strategies for k in range(1, 6)]
+
+    def one(job):
+        strategy, n = job
+        dtype = "int32"
+        return int(gpureduce.sum(A[:n], strategy, dtype=dtype, device=device).value)
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        got = list(pool.map(one, jobs))
+    assert got == [int(A[:n].sum(dtype=np.int32)) for _, n in jobs]
+
+
+def test_threads_keep_their_own_schedules():
+    def one(seed):
+        with gpureduce.emulator.schedule("random", seed):
+            return int(gpureduce.sum(A[:5000], "sequential", device="emulator").value)
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(one, range(40))) == {int(A[:5000].sum())}
+
+
+@pytest.mark.parametrize("strategy", ["sequential", "last_block", "cpu"])
+def test_no_references_leak(strategy):
+    array = np.arange(1000)
+    names = [s for s in (array, strategy)]
+    for _ in range(3):
+        gpureduce.sum(array, strategy)
+    gc.collect()
+    before = [sys.getrefcount(n) for n in names]
+    objects = len(gc.get_objects())
+    for _ in range(200):
+        gpureduce.sum(array, strategy)
+        with pytest.raises(ValueError, match="block"):
+            gpureduce.sum(array, "sequential", block=33)
+    gc.collect()
+    assert [sys.getrefcount(n) for n in names] == before
+    assert len(gc.get_objects()) < objects + 100
+
+
+@pytest.mark.gpu
+def test_no_device_memory_leaks():
+    cupy = pytest.importorskip("cupy")
+    for strategy in KERNELS:
+        gpureduce.sum(A, strategy, dtype="int32", device="cuda")
+    before = cupy.cuda.runtime.memGetInfo()[0]
+    for strategy in KERNELS * 3:
+        gpureduce.sum(A, strategy, dtype="int32", device="cuda")
+    assert cupy.cuda.runtime.memGetInfo()[0] == before
+
+
+def test_cpu_gives_the_same_bits_for_any_number_of_threads():
+    array = array_of("float32", 3_000_001)
+    em = gpureduce._emulator
+    bits = {em.cpu_sum(array, em.LOAD_F32, em.ACC_F32, 1, t)[0][:4] for t in (1, 2, 3, 8)}
+    assert len(bits) == 1
+
+
+def test_error_bound_is_tight_enough_to_mean_something():
+    array = np.full(2**16, 0.1, np.float32)
+    tree = gpureduce.sum(array, "sequential", device="emulator")
+    loop = gpureduce.sum(array, "atomic_thread", device="emulator")
+    assert gpureduce.error_bound(tree, 6553.6) < 0.05 < gpureduce.error_bound(loop, 6553.6)
+    assert gpureduce.error_bound(gpureduce.sum(A), 1.0) == 0
+
+
+def test_lists():
+    rows = gpureduce.strategies()
+    assert {s.kind for s in rows} == {"kernel", "broken", "library", "host", "choice"}
+    assert not next(s for s in rows if s.name == "atomic_block").deterministic
+    assert gpureduce.devices()[-1].id == "emulator"
+    info = gpureduce.build_info()
+    assert info["version"] == gpureduce.__version__ and "emulator" in info["devices"]
+    assert bool(info["why"]) == (gpureduce.devices()[0].backend == "emulator")
+
+
+def run_cli(capsys, *arguments):
+    status = cli.main(arguments)
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_command_sum(capsys, tmp_path):
+    np.save(tmp_path / "a.npy", A)
+    file = str(tmp_path / "a.npy")
+    status, out, _ = run_cli(capsys, "sum", file, "--strategy", "reduce2", "cpu")
+    assert status == 0 and out.count(str(TOTAL)) == 2 and "GB/s" in out
+    status, out, _ = run_cli(
+        capsys, "sum", file, "--strategy", "cascade", "--block", "64", "--grid", "3", "--json"
+    )
+    (row,) = json.loads(out)
+    assert (row["value"], row["block"], row["grid"], row["strategy"]) == (TOTAL, 64, 3, "cascade")
+
+
+def test_command_errors(capsys, tmp_path):
+    np.save(tmp_path / "a.npy", A)
+    for arguments, words in [
+        (["sum", str(tmp_path / "no.npy")], "No such file"),
+        (["sum", str(tmp_path / "a.txt")], "only .npy"),
+        (["sum", str(tmp_path / "a.npy"), "--strategy", "quick"], "there is no strategy 'quick'"),
+        (["sum", str(tmp_path / "a.npy"), "--strategy", "cascade", "--block", "33"], "block must"),
+    ]:
+        status, out, err = run_cli(capsys, *arguments)
+        assert status == 2 and words in err and not out
+
+
+@pytest.mark.parametrize("command", ["strategies", "devices", "info", "tour"])
+def test_commands(capsys, command):
+    more = ["--n", "5000"] if command == "tour" else []
+    status, out, _ = run_cli(capsys, command, *more)
+    assert status == 0 and "emulator" in out or command == "strategies"
+    status, out, _ = run_cli(capsys, command, "--json", *more)
+    assert status == 0 and json.loads(out)
+
+
+def test_module_and_script_are_the_same():
+    done = subprocess.run(
+        [sys.executable, "-m", "gpureduce", "devices"], capture_output=True, text=True, check=True
+    )
+    assert "emulator" in done.stdout

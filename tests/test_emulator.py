@@ -1,0 +1,101 @@
+"""The emulator: orders of threads, what the broken kernels do under them, and its memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import BROKEN, array_of
+
+A = array_of("int32", 4099)
+TOTAL = int(A.sum())
+
+
+def total(strategy: str, block: int = 256, array=A, **more) -> int:
+    return int(
+        gpureduce.sum(
+            array, strategy, block=block, device="emulator", allow_broken=True, **more
+        ).value
+    )
+
+
+def wrong_under(strategy: str, block: int = 256) -> set[str]:
+    """The orders under which a kernel gives a wrong sum."""
+    wrong = set()
+    for order in gpureduce.emulator.ORDERS:
+        for seed in range(4 if order == "random" else 1):
+            with gpureduce.emulator.schedule(order, seed):
+                if total(strategy, block) != TOTAL:
+                    wrong.add(order)
+    return wrong
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_kernels_are_wrong_under_some_order(name):
+    assert wrong_under(name)
+
+
+def test_volatile_last_warp_is_right_only_in_lockstep():
+    assert wrong_under("warp_volatile") == {"forward", "reverse", "random"}
+
+
+def test_missing_barrier_shows_in_one_order_and_hides_in_another():
+    assert "reverse" not in wrong_under("missing_barrier", 256) or "forward" not in wrong_under(
+        "missing_barrier", 256
+    )
+
+
+def test_the_same_seed_gives_the_same_answer():
+    def answers(seed):
+        with gpureduce.emulator.schedule("random", seed):
+            # One block, so that no other thread of the processor comes between.
+            return [total("warp_volatile", 64, A[:64]) for _ in range(3)]
+
+    first = answers(1)
+    assert len(set(first)) == 1
+    assert answers(1) == first
+
+
+def test_schedule_is_checked_and_restored():
+    with pytest.raises(ValueError, match="one of forward, reverse, random, lockstep"):
+        gpureduce.emulator.schedule("backward").__enter__()
+    with pytest.raises(ValueError, match="seed"):
+        gpureduce.emulator.schedule("random", -1).__enter__()
+    with gpureduce.emulator.schedule("reverse"):
+        assert gpureduce.emulator.current().order == "reverse"
+    assert gpureduce.emulator.current().order == "forward"
+
+
+def test_memory_comes_back():
+    before = gpureduce.emulator.live_bytes()
+    for strategy in ("global_tree", "last_block", "vector_load"):
+        gpureduce.sum(A, strategy, device="emulator")
+    assert gpureduce.emulator.live_bytes() == before == 0
+    with pytest.raises(ValueError, match="at least 1"):
+        gpureduce.emulator.memory_limit(0).__enter__()
+
+
+def test_emulated_time_is_called_so():
+    timing = gpureduce.sum(A, "sequential", device="emulator").timing
+    assert timing.source == timing.backend == "emulator"
+    assert timing.percent_of_peak is None
+
+
+def test_survives_fork():
+    code = """
+import os, numpy as np, gpureduce
+a = np.arange(200_000)
+for s in ("sequential", "cpu"):
+    assert int(gpureduce.sum(a, s, device=None if s == "cpu" else "emulator").value) == a.sum()
+pid = os.fork()
+if pid == 0:
+    ok = all(int(gpureduce.sum(a, s, device=None if s == "cpu" else "emulator").value) == a.sum()
+             for s in ("sequential", "cpu"))
+    os._exit(0 if ok else 1)
+assert os.waitpid(pid, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)

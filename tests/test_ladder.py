@@ -1,0 +1,127 @@
+"""Every strategy, dtype, block, size and order of threads, against numpy.sum and math.fsum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import BLOCKS, DTYPES, KERNELS, PAIRS, SCHEDULES
+from cases import array_of, check, gpureduce_strategy, needed_dtype, small_sizes
+
+ON = [
+    *(pytest.param("emulator", *s, id="-".join(map(str, s))) for s in SCHEDULES),
+    pytest.param("cuda", "forward", 0, id="cuda", marks=pytest.mark.gpu),
+]
+
+
+def run(strategy: str, array, device: str, **launch):
+    dtype = needed_dtype(strategy, str(array.dtype))
+    check(gpureduce.sum(array, strategy, dtype=dtype, device=device, **launch), array, dtype)
+
+
+@pytest.mark.parametrize(("strategy", "dtype"), PAIRS)
+@pytest.mark.parametrize(("device", "order", "seed"), ON)
+def test_every_block_and_edge(strategy, dtype, device, order, seed, count_sum):
+    with gpureduce.emulator.schedule(order, seed):
+        for block in BLOCKS:
+            for n in small_sizes(block):
+                run(strategy, array_of(dtype, n), device, block=block)
+                count_sum(strategy, dtype)
+
+
+@pytest.mark.parametrize(("strategy", "dtype"), PAIRS)
+@pytest.mark.parametrize(("device", "order", "seed"), ON)
+def test_many_blocks(strategy, dtype, device, order, seed, count_sum):
+    array = array_of(dtype, 2**16 + 3)
+    with gpureduce.emulator.schedule(order, seed):
+        for block in (32, 256, 1024) if order == "forward" else (128,):
+            run(strategy, array, device, block=block)
+            count_sum(strategy, dtype)
+
+
+@pytest.mark.parametrize("strategy", KERNELS)
+@pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
+@pytest.mark.parametrize("device", ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_million(strategy, dtype, device, count_sum):
+    if dtype not in gpureduce_strategy(strategy).dtypes:
+        pytest.skip(f"{strategy} adds only {gpureduce_strategy(strategy).dtypes}")
+    run(strategy, array_of(dtype, 2**20 + 1), device)
+    count_sum(strategy, dtype)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("strategy", "dtype"), PAIRS)
+def test_a_million_on_the_card(strategy, dtype, count_sum):
+    array = array_of(dtype, 2**20 + 1)
+    for block in BLOCKS:
+        run(strategy, array, "cuda", block=block)
+        count_sum(strategy, dtype)
+
+
+@pytest.mark.gpu
+@pytest.mark.sanitizer
+@pytest.mark.parametrize("strategy", KERNELS)
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "float16", "float32", "float64"])
+def test_short_for_the_sanitizer(strategy, dtype):
+    if dtype not in gpureduce_strategy(strategy).dtypes:
+        pytest.skip(f"{strategy} adds only {gpureduce_strategy(strategy).dtypes}")
+    for block in (32, 96, 256):
+        for n in (1, 33, 5 * block + 7):
+            run(strategy, array_of(dtype, n), "cuda", block=block)
+
+
+@pytest.mark.parametrize("strategy", KERNELS)
+@pytest.mark.parametrize("order", ["lockstep", "random"])
+def test_lane_by_lane(strategy, order):
+    """The traced build stops at every access; short, because that is slow."""
+    with gpureduce.emulator.schedule(order, 5):
+        for block in (32, 64, 160):
+            run(strategy, array_of("int32", 3 * block + 5), "emulator", block=block)
+
+
+GRIDS = {"cluster": (8, 16, 32), "grid_sync": (1, 2, 7)}
+
+
+@pytest.mark.parametrize("device", ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("strategy", KERNELS)
+def test_grids_and_finishes(strategy, device):
+    row = gpureduce_strategy(strategy)
+    array = array_of("int32", 10_007)
+    for finish in row.finishes:
+        for block in (32, 128):
+            enough = -(-array.size // block)
+            one_each = gpureduce.sum(array[:1], strategy, dtype="int32", block=block).timing
+            assert one_each.finish in row.finishes
+            free = strategy in GRIDS or row.traits & gpureduce._emulator.MANY
+            for grid in GRIDS.get(strategy, (1, 3, 64)) if free else (enough, enough + 5):
+                result = gpureduce.sum(
+                    array, strategy, "int32", block, grid, finish=finish, device=device
+                )
+                check(result, array, "int32")
+                assert result.timing.grid == grid
+                assert result.timing.finish == finish
+
+
+@pytest.mark.parametrize("strategy", KERNELS)
+def test_lecture_ladder_wraps_in_32_bits(strategy):
+    array = np.full(1000, 2**31 - 1, np.int32)
+    value = gpureduce.sum(array, strategy, dtype="int32", device="emulator").value
+    assert value.dtype == np.int32
+    assert int(value) == int(np.sum(array, dtype=np.int32)) == -1000
+
+
+@pytest.mark.parametrize("device", ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("strategy", [s for s in KERNELS if gpureduce_strategy(s).deterministic])
+def test_deterministic_strategies_repeat_their_bits(strategy, device):
+    if "float32" not in gpureduce_strategy(strategy).dtypes:
+        pytest.skip("integers have no order")
+    array = array_of("float32", 50_001)
+    first = gpureduce.sum(array, strategy, device=device).value
+    for seed in range(5):
+        with gpureduce.emulator.schedule("random", seed):
+            assert gpureduce.sum(array, strategy, device=device).value == first
+
+
+def test_all_dtypes_have_a_pair_with_every_general_strategy():
+    assert len(PAIRS) == (len(KERNELS) - 1) * len(DTYPES) + 2

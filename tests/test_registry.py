@@ -1,0 +1,76 @@
+"""One line per strategy: files, lines and everything generated from them agree."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import gpureduce
+from gpureduce import _registry, readme
+
+ROOT = Path(__file__).resolve().parent.parent
+CSRC = ROOT / "csrc"
+
+pytestmark = pytest.mark.skipif(not CSRC.exists(), reason="not a source checkout")
+
+
+def kernel_files(folder: str) -> set[str]:
+    return {path.stem for path in (CSRC / folder).glob("*.cu")}
+
+
+def test_each_kernel_has_a_file_and_each_file_a_line():
+    by_kind = {kind: {s.name for s in gpureduce.strategies() if s.kind == kind}
+               for kind in ("kernel", "broken")}  # fmt: skip
+    assert kernel_files("kernels") == by_kind["kernel"]
+    assert kernel_files("kernels/broken") == by_kind["broken"]
+
+
+def test_each_kernel_file_defines_the_kernel_of_its_name():
+    for path in (CSRC / "kernels").rglob("*.cu"):
+        text = path.read_text()
+        assert re.search(rf"__global__ void {path.stem}\(", text), path
+        assert text.startswith(f"/* {path.stem}: "), f"{path}: the head comment names the kernel"
+
+
+def test_kernels_are_ordinary_cuda_of_lesson_length():
+    for path in (CSRC / "kernels").rglob("*.cu"):
+        text = path.read_text()
+        assert not re.search(r"#\s*(if|define)|asm|g_idata|g_odata", text), path
+        assert len(text.splitlines()) <= 75, path
+
+
+def test_kernels_whose_blocks_run_side_by_side_keep_shared_memory_in_shared_array():
+    for path in (CSRC / "kernels").rglob("*.cu"):
+        assert not re.search(r"__shared__", path.read_text()), path
+
+
+def test_names_and_aliases_are_unique():
+    names = [n for s in gpureduce.strategies() for n in (s.name, *s.aliases)]
+    assert len(names) == len(set(names))
+
+
+def test_aliases_work_wherever_names_do():
+    for row in gpureduce.strategies():
+        for alias in row.aliases:
+            assert _registry.find(alias) is row
+    assert gpureduce.sum([1, 2, 3], "reduce2", device="emulator").timing.strategy == "sequential"
+
+
+def test_lessons_are_one_sentence():
+    for row in gpureduce.strategies():
+        assert row.lesson.endswith(".") and len(row.lesson) <= 100, row.name
+
+
+def test_readme_table_is_fresh():
+    text = (ROOT / "README.md").read_text()
+    assert readme.rewrite(text) == text, "run: python -m gpureduce.readme"
+
+
+def test_design_names_are_there():
+    wanted = """global_tree interleaved_mod interleaved_idx sequential unroll_tail unroll_warp
+        first_add first_add_unroll_warp unroll_full cascade warp_shfl coop_groups redux vector_load
+        atomic_thread atomic_block last_block grid_sync cluster fast cub cpu numpy auto""".split()
+    names = [s.name for s in gpureduce.strategies() if not s.broken]
+    assert [n for n in names if n in wanted] == wanted
