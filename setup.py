@@ -74,7 +74,7 @@ def read_registry() -> list[Kernel]:
 
 
 def find_nvcc() -> Path | None:
-    """nvcc from NVCC, CUDA_HOME, PATH, the toolkit's usual place, or the nvidia-* wheels."""
+    """Nvcc from NVCC, CUDA_HOME, PATH, the toolkit's usual place, or the nvidia-* wheels."""
     candidates = [os.environ.get("NVCC")]
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(variable):
@@ -188,8 +188,8 @@ class Toolchain:
     def link(self, target: Path, jobs: list[Job], libraries: list[str]) -> None:
         objects = list(dict.fromkeys(str(job.target) for job in jobs))
         target.parent.mkdir(parents=True, exist_ok=True)
-        run([*self.cxx, "-shared", "-pthread", *self.sanitize, *objects, "-o", str(target)]
-            + libraries)  # fmt: skip
+        command = [*self.cxx, "-shared", "-pthread", *self.sanitize, *objects, *libraries]
+        run([*command, "-o", str(target)])
 
 
 def c_sources() -> list[Path]:

@@ -26,8 +26,7 @@ static PyObject *raise_error(const gr_error *error)
     }
     PyObject *module = PyImport_ImportModule("gpureduce.errors");
     PyObject *type = module ? PyObject_GetAttrString(module, "CudaError") : NULL;
-    PyObject *value =
-        type ? PyObject_CallFunction(type, "ss", error->message, error->name) : NULL;
+    PyObject *value = type ? PyObject_CallFunction(type, "ss", error->message, error->name) : NULL;
     if (value)
         PyErr_SetObject(type, value);
     Py_XDECREF(value);
@@ -122,8 +121,8 @@ static PyObject *py_cpu_sum(PyObject *Py_UNUSED(self), PyObject *args)
     gr_cpu_sum(data, n, (gr_load)load, (gr_acc)acc, components, threads, values);
     clock_gettime(CLOCK_MONOTONIC, &end);
     Py_END_ALLOW_THREADS;
-    double ms = (double)(end.tv_sec - start.tv_sec) * 1e3 +
-                (double)(end.tv_nsec - start.tv_nsec) / 1e6;
+    double ms =
+        (double)(end.tv_sec - start.tv_sec) * 1e3 + (double)(end.tv_nsec - start.tv_nsec) / 1e6;
     return Py_BuildValue("y#d", (char *)values, (Py_ssize_t)sizeof values, ms);
 }
 
@@ -178,11 +177,11 @@ static PyObject *py_devices(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none)
             Py_DECREF(list);
             return raise_error(&error);
         }
-        PyObject *row = Py_BuildValue(
-            "{s:s,s:i,s:i,s:i,s:n,s:n,s:d,s:d}", "name", device.name, "major", device.major,
-            "minor", device.minor, "sms", device.sms, "memory_bytes",
-            (Py_ssize_t)device.memory_bytes, "l2_bytes", (Py_ssize_t)device.l2_bytes, "peak_gb_s",
-            device.peak_gb_s, "clock_mhz", device.clock_mhz);
+        PyObject *row =
+            Py_BuildValue("{s:s,s:i,s:i,s:i,s:n,s:n,s:d,s:d}", "name", device.name, "major",
+                          device.major, "minor", device.minor, "sms", device.sms, "memory_bytes",
+                          (Py_ssize_t)device.memory_bytes, "l2_bytes", (Py_ssize_t)device.l2_bytes,
+                          "peak_gb_s", device.peak_gb_s, "clock_mhz", device.clock_mhz);
         if (!row || PyList_Append(list, row) < 0)
             Py_CLEAR(list);
         Py_XDECREF(row);

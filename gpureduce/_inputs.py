@@ -20,7 +20,10 @@ PACK_ELEMENTS = 1 << 22
 
 _DLPACK_ON_THE_HOST = (1, 3)  # kDLCPU, kDLCUDAHost
 
-_NUMBERS_OF = {
+# NumPy's own stub does not know "contig".
+_PACKED: Any = [["readonly", "nbo", "aligned", "contig"]]
+
+_NUMBERS_OF: dict[int, np.dtype[Any]] = {
     _emulator.ACC_U32: np.dtype(np.uint32),
     _emulator.ACC_U64: np.dtype(np.uint64),
     _emulator.ACC_F32: np.dtype(np.float32),
@@ -144,21 +147,24 @@ def is_flat(array: Array) -> bool:
 
 def pieces(array: Array, conversion: Conversion) -> Iterator[Array]:
     """The elements as flat, aligned, native arrays: a view of all of them where that can be."""
+    wanted = array.dtype.newbyteorder("=") if conversion.cast is None else conversion.cast
     if array.size == 0:
         # An empty array still tells the engine what to check.
-        yield np.empty(0, array.dtype if conversion.cast is None else conversion.cast)
+        yield np.empty(0, wanted)
         return
-    wanted = array.dtype.newbyteorder("=") if conversion.cast is None else conversion.cast
     if is_flat(array) and wanted == array.dtype:
         yield array.reshape(-1, order="A")
         return
-    with np.errstate(over="ignore"), np.nditer(
-        array,
-        flags=["external_loop", "buffered", "growinner"],
-        op_flags=[["readonly", "nbo", "aligned", "contig"]],
-        op_dtypes=[wanted],
-        casting="same_kind",
-        order="K",
-        buffersize=PACK_ELEMENTS,
-    ) as packed:
+    with (
+        np.errstate(over="ignore"),
+        np.nditer(
+            array,
+            flags=["external_loop", "buffered", "growinner"],
+            op_flags=_PACKED,
+            op_dtypes=[wanted],
+            casting="same_kind",
+            order="K",
+            buffersize=PACK_ELEMENTS,
+        ) as packed,
+    ):
         yield from packed

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _backends, _emulator, _inputs, _registry, emulator
+from gpureduce.errors import CudaError
 
 FINISHES = ("host", "relaunch", "single")
 
@@ -114,8 +115,8 @@ def sum(
     Parameters
     ----------
     arr
-        Anything NumPy can view: any shape, stride, byte order or alignment, read-only, memory-mapped
-        or empty.
+        Anything NumPy can view: any shape, stride, byte order or alignment, read-only,
+        memory-mapped or empty.
     strategy
         A name or alias out of `strategies`. ``"auto"`` takes what is right and quickest.
     dtype
@@ -165,8 +166,9 @@ def sum(
     if conversion.is_complex and "complex64" not in chosen.dtypes:
         able = [s.name for s in _registry.strategies() if "complex64" in s.dtypes]
         raise TypeError(f"{chosen.name} cannot add complex numbers; {', '.join(able)} can")
+    launch = _launch_arguments(chosen, block, grid, finish)
     chosen, device = _resolve(chosen, device)
-    call = _Call(chosen, array, conversion, *_launch_arguments(chosen, block, grid, finish))
+    call = _Call(chosen, array, conversion, *launch)
 
     if chosen.kind == "host":
         run = _numpy if chosen.name == "numpy" else _cpu
@@ -211,6 +213,8 @@ def _launch_arguments(
     for name, number in (("block", block), ("grid", grid)):
         if number is not None and not chosen.launches_kernels:
             raise ValueError(f"{chosen.name} chooses its own launch: leave {name} out")
+    # What a choice finishes in a single call may take several launches of what it chooses.
+    finish = None if chosen.kind == "choice" else finish
     return _count("block", block, 1024), _count("grid", grid, 2**31 - 1), finish
 
 
@@ -241,7 +245,8 @@ def _cpu(call: _Call) -> tuple[Any, Timing]:
         return bits
 
     array, conversion = call.array, call.conversion
-    if conversion.is_complex and conversion.cast is None and _inputs.is_flat(array):
+    paired = array.dtype.kind == "c" and conversion.cast is None
+    if paired and _inputs.is_flat(array):
         flat = array.reshape(-1, order="A")
         bits, tally.kernel_ms = _emulator.cpu_sum(flat, conversion.load, conversion.acc, 2, 0)
         half = len(bits) // 2
@@ -255,7 +260,7 @@ def _on_device(call: _Call, device: _backends.Device) -> tuple[Any, Timing]:
     schedule = emulator.current()
     module = _backends.module_of(device, traced=schedule.traced)
     if call.strategy.kind == "library" and device.backend == "emulator":
-        raise _backends.CudaError(
+        raise CudaError(
             f"{call.strategy.name} needs {call.strategy.needs}; the emulator cannot run a "
             f"compiled library ({_backends.build_info()['why']})",
             "cudaErrorNoDevice",

@@ -7,9 +7,9 @@ the computed sum differs from the exact one by at most
     gamma(d) * (|x[0]| + |x[1]| + ...),    gamma(d) = d u / (1 - d u)
 
 (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2). The depth d is what the
-strategies differ in: a loop has d = n, a tree log2(n), and a grid-stride kernel as many as one thread
-adds plus the trees behind it. Widening an element (float16 to float32) is exact and adds nothing;
-rounding the sum to a narrower result adds one more rounding.
+strategies differ in: a loop has d = n, a tree log2(n), and a grid-stride kernel as many as one
+thread adds plus the trees behind it. Widening an element (float16 to float32) is exact and adds
+nothing; rounding the sum to a narrower result adds one more rounding.
 """
 
 from __future__ import annotations

@@ -81,7 +81,17 @@ def _sum_rows(arguments: argparse.Namespace, array: Any) -> list[dict[str, Any]]
 
 
 def _show_sums(rows: list[dict[str, Any]]) -> None:
-    head = ["strategy", "sum", "block", "grid", "launches", "kernel ms", "total ms", "GB/s", "ran on"]
+    head = [
+        "strategy",
+        "sum",
+        "block",
+        "grid",
+        "launches",
+        "kernel ms",
+        "total ms",
+        "GB/s",
+        "ran on",
+    ]
     cells = [
         [
             row["strategy"],
@@ -99,8 +109,8 @@ def _show_sums(rows: list[dict[str, Any]]) -> None:
     print(table(head, cells, right=range(1, 8)))
     if any(row["source"] == "emulator" for row in rows):
         print(
-            "\nEmulated times are those of this machine's processor playing a GPU: they tell nothing "
-            "about a card."
+            "\nEmulated times are those of this machine's processor playing a GPU: they tell "
+            "nothing about a card."
         )
 
 

@@ -29,7 +29,8 @@ class Schedule(NamedTuple):
         return self.order == "lockstep"
 
 
-_current: ContextVar[Schedule] = ContextVar("gpureduce_schedule", default=Schedule())
+_FORWARD = Schedule()
+_current: ContextVar[Schedule] = ContextVar("gpureduce_schedule", default=_FORWARD)
 
 
 def current() -> Schedule:

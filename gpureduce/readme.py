@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
@@ -24,14 +23,12 @@ def strategy_table() -> str:
 
 def rewrite(text: str) -> str:
     """The README with every generated table made anew between its markers."""
-    tables = {"strategies": strategy_table()}
-    for name, table in tables.items():
-        pattern = rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)"
-        text, found = re.subn(
-            pattern, lambda m, t=table: f"{m[1]}{t}\n{m[2]}", text, flags=re.S
-        )
-        if found != 1:
-            raise ValueError(f"README.md has {found} places for the table {name!r}, not 1")
+    for name, table in {"strategies": strategy_table()}.items():
+        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        if text.count(start) != 1 or text.count(end) != 1:
+            raise ValueError(f"README.md must have one place for the table {name!r}")
+        before, rest = text.split(start)
+        text = f"{before}{start}{table}\n{end}{rest.split(end)[1]}"
     return text
 
 

@@ -10,9 +10,9 @@ import sys
 
 import numpy as np
 import pytest
+from cases import KERNELS, array_of
 
 import gpureduce
-from cases import KERNELS, array_of
 from gpureduce import cli
 
 A = np.arange(100_000, dtype=np.int32)
@@ -62,9 +62,7 @@ def test_cub(dtype, count_sum):
         count_sum("cub", dtype)
 
 
-@pytest.mark.parametrize(
-    "device", ["emulator", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-)
+@pytest.mark.parametrize("device", ["emulator", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_threads_at_once(device):
     strategies = ["cpu"] if device == "cpu" else KERNELS
     jobs = [(s, 1000 * k + 17) for s in strategies for k in range(1, 6)]
@@ -176,7 +174,7 @@ def test_command_errors(capsys, tmp_path):
 def test_commands(capsys, command):
     more = ["--n", "5000"] if command == "tour" else []
     status, out, _ = run_cli(capsys, command, *more)
-    assert status == 0 and "emulator" in out or command == "strategies"
+    assert (status == 0 and "emulator" in out) or command == "strategies"
     status, out, _ = run_cli(capsys, command, "--json", *more)
     assert status == 0 and json.loads(out)
 

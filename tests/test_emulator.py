@@ -5,11 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import numpy as np
 import pytest
+from cases import BROKEN, array_of
 
 import gpureduce
-from cases import BROKEN, array_of
 
 A = array_of("int32", 4099)
 TOTAL = int(A.sum())

@@ -6,10 +6,10 @@ import datetime
 
 import numpy as np
 import pytest
+from cases import BROKEN, KERNELS
 
 import gpureduce
 from gpureduce import _backends
-from cases import BROKEN, KERNELS
 
 A = np.arange(1000, dtype=np.int32)
 
@@ -31,7 +31,9 @@ def test_unknown_strategy_lists_the_known():
 @pytest.mark.parametrize("block", [33, 2048, 0, -32, 16, 1056, 2**40])
 @pytest.mark.parametrize("strategy", ["sequential", "unroll_full", "cluster"])
 def test_block(strategy, block):
-    with pytest.raises(ValueError, match=f"block must be a multiple of 32 from 32 to 1024.*{block}"):
+    with pytest.raises(
+        ValueError, match=rf"block must be a multiple of 32 from 32 to 1024.*{block}"
+    ):
         gpureduce.sum(A, strategy, block=block)
     with pytest.raises(ValueError, match="block"):
         gpureduce.sum(A[:0], strategy, block=block)
@@ -99,7 +101,7 @@ def test_dtypes_that_a_strategy_lacks():
     [("f8", "i4"), ("c16", "f8"), ("f4", "bool"), ("i4", "bool"), ("f4", "O"), ("i4", "S3")],
 )
 def test_dtype_that_would_lose_data(source, target):
-    with pytest.raises(TypeError, match="would lose part|cannot hold a sum"):
+    with pytest.raises(TypeError, match=r"would lose part|cannot hold a sum"):
         gpureduce.sum(A.astype(source), dtype=target)
 
 
@@ -111,7 +113,7 @@ def test_masked_array():
 def test_arrays_on_a_gpu_are_not_copied_silently():
     class OnGpu:
         def __dlpack_device__(self):
-            return (2, 0)
+            return 2, 0
 
         def __array__(self, *_):
             raise AssertionError("copied behind the caller's back")
@@ -191,7 +193,7 @@ def test_out_of_device_memory(strategy):
     array = np.ones(1 << 17, np.int32)
     with (
         gpureduce.emulator.memory_limit(1000),
-        pytest.raises(MemoryError, match="cudaErrorMemoryAllocation.*cudaMalloc.*sum.c"),
+        pytest.raises(MemoryError, match=r"cudaErrorMemoryAllocation.*cudaMalloc.*sum\.c"),
     ):
         gpureduce.sum(array, strategy, dtype="int32", device="emulator")
     assert gpureduce.emulator.live_bytes() == 0

@@ -7,12 +7,12 @@ import math
 import ml_dtypes
 import numpy as np
 import pytest
+from cases import DTYPES, array_of, check, exact, magnitude
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import gpureduce
-from cases import DTYPES, array_of, check, exact, magnitude
 
 # One of each kind: a tree, a grid-stride kernel, packs with loose ends, and the CPU.
 SOME = ["sequential", "cascade", "vector_load", "cpu"]
@@ -76,7 +76,16 @@ def test_empty(add, dtype):
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_special_values(add, dtype):
     inf, nan = math.inf, math.nan
-    rows = [[-0.0], [-0.0] * 40, [inf, 1], [inf, -inf], [-inf] * 40, [nan, 1], [0.0, -0.0], [1, nan]]
+    rows = [
+        [-0.0],
+        [-0.0] * 40,
+        [inf, 1],
+        [inf, -inf],
+        [-inf] * 40,
+        [nan, 1],
+        [0.0, -0.0],
+        [1, nan],
+    ]
     for row in rows:
         array = np.array(row, np.float64).astype(dtype)
         with np.errstate(invalid="ignore"):

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cases import (
+    BLOCKS,
+    DTYPES,
+    KERNELS,
+    PAIRS,
+    SCHEDULES,
+    array_of,
+    check,
+    gpureduce_strategy,
+    needed_dtype,
+    small_sizes,
+)
 
 import gpureduce
-from cases import BLOCKS, DTYPES, KERNELS, PAIRS, SCHEDULES
-from cases import array_of, check, gpureduce_strategy, needed_dtype, small_sizes
 
 ON = [
     *(pytest.param("emulator", *s, id="-".join(map(str, s))) for s in SCHEDULES),

@@ -69,8 +69,10 @@ def test_readme_table_is_fresh():
 
 
 def test_design_names_are_there():
-    wanted = """global_tree interleaved_mod interleaved_idx sequential unroll_tail unroll_warp
-        first_add first_add_unroll_warp unroll_full cascade warp_shfl coop_groups redux vector_load
-        atomic_thread atomic_block last_block grid_sync cluster fast cub cpu numpy auto""".split()
+    wanted = (
+        "global_tree interleaved_mod interleaved_idx sequential unroll_tail unroll_warp first_add "
+        "first_add_unroll_warp unroll_full cascade warp_shfl coop_groups redux vector_load "
+        "atomic_thread atomic_block last_block grid_sync cluster fast cub cpu numpy auto"
+    ).split()
     names = [s.name for s in gpureduce.strategies() if not s.broken]
     assert [n for n in names if n in wanted] == wanted

@@ -20,9 +20,9 @@ enum {
      * array starts a page share none. */
     TASK_BYTES = 1 << 17,
     MOST_TASKS = 512,
-    /* Below this, waking a thread takes longer than it saves: 30 to 50 microseconds in a virtual
-     * machine, where 4 MiB take 50 and 8 MiB 100 from the cache. The 16-bit floats take twice that.
-     */
+    /* Below this, waking a thread costs more than it saves. In a virtual machine it takes 20 to 50
+     * microseconds; one thread takes 50 for 4 MiB in the cache and 100 for 8 MiB, or twice that for
+     * 16-bit floats. */
     THREADS_FROM_BYTES = 1 << 23
 };
 

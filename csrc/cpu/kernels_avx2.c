@@ -27,7 +27,6 @@ INLINE floats from_half(const unsigned char *in)
     return (floats)_mm_cvtph_ps(_mm_loadl_epi64((const __m128i *)in));
 }
 
-#define HALF_ORDER IN_ORDER
 INLINE void load_f16(const unsigned char *in, doubles pair[2])
 {
     pair[0] = widen(from_half(in));

@@ -28,7 +28,6 @@ INLINE floats from_half(const unsigned char *in)
     return (floats)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)in));
 }
 
-#define HALF_ORDER IN_ORDER
 INLINE void load_f16(const unsigned char *in, doubles pair[2])
 {
     pair[0] = widen(from_half(in));

@@ -10,12 +10,15 @@
 #include <arm_neon.h>
 #endif
 
+/* By name, for GCC 12 makes of __builtin_convertvector one conversion at a time. */
 INLINE doubles widen(floats x)
 {
-#ifdef __x86_64__ /* GCC 12 would convert one float at a time */
+#if defined(__x86_64__)
     double bits;
     memcpy(&bits, &x, sizeof bits);
     return (doubles)_mm_cvtps_pd(_mm_castpd_ps(_mm_set_sd(bits)));
+#elif defined(__aarch64__)
+    return (doubles)vcvt_f64_f32((float32x2_t)x);
 #else
     return __builtin_convertvector(x, doubles);
 #endif
@@ -52,7 +55,6 @@ INLINE floats4 from_half(halves4 x)
 }
 #endif
 
-#define HALF_ORDER IN_ORDER
 INLINE void load_f16(const unsigned char *in, doubles pair[2])
 {
     halves4 x;

@@ -1,5 +1,5 @@
 /* The inner loops, compiled once per instruction set. The file that includes this one chooses the
- * width (vectors.h), defines load_f16 and HALF_ORDER for it, and says
+ * width (vectors.h), defines widen and load_f16 for it, and says
  *   KERNELS, KERNELS_NAME  what the table that is defined here is called
  * What the vectors add, they add lane by lane, and the lanes are the same in any width: so every
  * instruction set gives the same bits. */
@@ -110,7 +110,7 @@ INLINE gr_pair sum_floats(const unsigned char *in, size_t n, size_t size, load_p
 
 static gr_pair sum_f16(const void *data, size_t n)
 {
-    return sum_floats(data, n, 2, load_f16, HALF_ORDER);
+    return sum_floats(data, n, 2, load_f16, IN_ORDER);
 }
 
 static gr_pair sum_bf16(const void *data, size_t n)

@@ -24,18 +24,46 @@ static void release(Worker *w, Barrier *barrier, gr_scope scope)
     ++barrier->phase;
 }
 
-bool barrier_leave(Worker *w, Lane *lane, Barrier *barrier, gr_scope scope)
+static unsigned live_at(const Worker *w, const Barrier *barrier)
 {
-    --barrier->live;
-    if (scope == GR_CLUSTER && lane->ticket == barrier->phase + 1)
-        --barrier->arrived; /* it ended between arriving and waiting */
-    if (!barrier->arrived || barrier->arrived != barrier->live)
-        return false;
-    release(w, barrier, scope);
-    return true;
+    return w->block_count == 1 ? w->blocks[0].own.live : barrier->live;
 }
 
-static void wait(Worker *w, Lane *me, Barrier *barrier, gr_scope scope, const char *file, int line)
+static void release_wide(Worker *w, Barrier *barrier, gr_scope scope)
+{
+    w->wide_arrivals -= barrier->arrived;
+    release(w, barrier, scope);
+}
+
+Barrier *barriers_leave(Worker *w, Lane *lane)
+{
+    Block *block = lane->warp->block;
+    Barrier *released = nullptr;
+    if (block->own.arrived && block->own.arrived == block->own.live) {
+        released = &block->own;
+        release(w, released, GR_BLOCK);
+    }
+    for (gr_scope scope : {GR_CLUSTER, GR_GRID}) {
+        Barrier *barrier = block->barrier[scope];
+        if (!barrier)
+            continue;
+        --barrier->live;
+        if (scope == GR_CLUSTER && lane->ticket == barrier->phase + 1) {
+            --barrier->arrived; /* it has ended between arriving and waiting */
+            --w->wide_arrivals;
+        }
+        if (barrier->arrived && barrier->arrived == live_at(w, barrier)) {
+            released = barrier;
+            release_wide(w, barrier, scope);
+        }
+    }
+    lane->ticket = 0;
+    return released;
+}
+
+/* The running lane, which has been counted, waits unless it was the last. */
+static inline __attribute__((always_inline)) void wait(Worker *w, Lane *me, Barrier *barrier,
+                                                       gr_scope scope, const char *file, int line)
 {
     Warp *warp = me->warp;
     unsigned bit = 1u << me->index;
@@ -45,8 +73,11 @@ static void wait(Worker *w, Lane *me, Barrier *barrier, gr_scope scope, const ch
     warp->at[scope] |= bit;
     make_unready(w, warp, bit);
     Lane *next;
-    if (barrier->arrived == barrier->live) {
+    if (scope == GR_BLOCK && barrier->arrived == barrier->live) {
         release(w, barrier, scope);
+        next = first_lane(w, barrier);
+    } else if (scope != GR_BLOCK && barrier->arrived == live_at(w, barrier)) {
+        release_wide(w, barrier, scope);
         next = first_lane(w, barrier);
     } else {
         next = next_lane(w, warp, me->index);
@@ -55,7 +86,7 @@ static void wait(Worker *w, Lane *me, Barrier *barrier, gr_scope scope, const ch
 }
 
 /* A barrier that counts predicates and one that does not may not be mixed. */
-static void check_kind(Worker *w, Barrier *barrier, bool vote, const char *file, int line)
+static inline void check_kind(Worker *w, Barrier *barrier, bool vote, const char *file, int line)
 {
     if (!barrier->arrived)
         barrier->vote = vote;
@@ -106,6 +137,7 @@ void gr_wide_barrier(gr_scope scope, const char *file, int line)
         fault(w, "%s:%d: %s has arrived at the cluster's barrier and arrives again", file, line,
               name_lane(w->lane).text);
     ++barrier->arrived;
+    ++w->wide_arrivals;
     wait(w, w->lane, barrier, scope, file, line);
 }
 
@@ -117,8 +149,9 @@ void gr_cluster_arrive(const char *file, int line)
         fault(w, "%s:%d: %s has arrived at the cluster's barrier and arrives again", file, line,
               name_lane(w->lane).text);
     w->lane->ticket = barrier->phase + 1;
-    if (++barrier->arrived == barrier->live)
-        release(w, barrier, GR_CLUSTER);
+    ++w->wide_arrivals;
+    if (++barrier->arrived == live_at(w, barrier))
+        release_wide(w, barrier, GR_CLUSTER);
 }
 
 void gr_cluster_wait(const char *file, int line)

@@ -122,6 +122,12 @@ void fault(Worker *w, const char *format, ...)
     leave_team(w);
 }
 
+void stack_overflow(Worker *w)
+{
+    fault(w, "stack overflow: %s used more than %zu KiB", name_lane(w->lane).text,
+          stack_bytes >> 10);
+}
+
 void deadlock(Worker *w)
 {
     w->faulted = true;

@@ -9,8 +9,7 @@ namespace gr
 
 /* Ends the running team with this text; back to the OS thread's own stack. */
 [[noreturn]] void fault(Worker *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same with a report of where all lanes wait. */
-[[noreturn]] void deadlock(Worker *w);
+/* deadlock(), a report of where all lanes wait, and stack_overflow() are in scheduler.h. */
 /* For a text: which thread this is, and what it waits in. No heap memory: nobody who calls fault()
  * gets to free it. */
 struct Name {

@@ -32,17 +32,17 @@ asm(".text\n"
     GR_FUNCTION(gr_fiber_switch)
     GR_SAVE
     "movq %rsi, %rsp\n"
+    "testb %dl, %dl\n"
+    "jz 1f\n"
+    ".cfi_remember_state\n"
     GR_RESTORE
-    GR_END(gr_fiber_switch)
-
-    GR_FUNCTION(gr_fiber_start)
-    GR_SAVE
-    "movq %rsi, %rsp\n"
+    ".cfi_restore_state\n"
+    "1:\n"
     ".cfi_undefined %rip\n" /* the unwinder stops here */
     "xorl %ebp, %ebp\n"
-    "call gr_fiber_main\n"
-    "ud2\n"
-    GR_END(gr_fiber_start)
+    "pushq $0\n" /* a jump, not a call: a return that never comes would put all others out */
+    "jmp gr_fiber_main\n"
+    GR_END(gr_fiber_switch)
 
     GR_FUNCTION(gr_fiber_leave)
     "movq %rdi, %rsp\n"
@@ -83,17 +83,13 @@ asm(".text\n"
     GR_FUNCTION(gr_fiber_switch)
     GR_SAVE
     "mov sp, x1\n"
+    "cbz w2, 1f\n"
     GR_RESTORE
-    GR_END(gr_fiber_switch)
-
-    GR_FUNCTION(gr_fiber_start)
-    GR_SAVE
-    "mov sp, x1\n"
+    "1:\n"
     ".cfi_undefined x30\n" /* the unwinder stops here */
     "mov x29, xzr\n mov x30, xzr\n"
-    "bl gr_fiber_main\n"
-    "brk #1\n"
-    GR_END(gr_fiber_start)
+    "b gr_fiber_main\n"
+    GR_END(gr_fiber_switch)
 
     GR_FUNCTION(gr_fiber_leave)
     "mov sp, x0\n"
@@ -108,23 +104,19 @@ asm(".text\n"
  * lies in the frame that waits on its own stack. */
 #include <ucontext.h>
 
-extern "C" void gr_fiber_switch(void **save, void *to)
-{
-    ucontext_t here;
-    *save = &here;
-    swapcontext(&here, static_cast<ucontext_t *>(to));
-}
-
-extern "C" void gr_fiber_start(void **save, void *top)
+extern "C" void gr_fiber_switch(void **save, void *to, bool begun)
 {
     ucontext_t here, fresh;
-    getcontext(&fresh);
-    fresh.uc_stack.ss_size = gr::stack_bytes;
-    fresh.uc_stack.ss_sp = static_cast<char *>(top) - gr::stack_bytes;
-    fresh.uc_link = nullptr;
-    makecontext(&fresh, gr_fiber_main, 0);
     *save = &here;
-    swapcontext(&here, &fresh);
+    if (!begun) {
+        getcontext(&fresh);
+        fresh.uc_stack.ss_size = gr::stack_bytes;
+        fresh.uc_stack.ss_sp = static_cast<char *>(to) - gr::stack_bytes;
+        fresh.uc_link = nullptr;
+        makecontext(&fresh, gr_fiber_main, 0);
+        to = &fresh;
+    }
+    swapcontext(&here, static_cast<ucontext_t *>(to));
 }
 
 extern "C" void gr_fiber_leave(void *to)

@@ -76,7 +76,7 @@ static void run_task(size_t task, void *context)
     }
     uint64_t turn = task * launch->batch, end = turn + launch->batch;
     for (; turn < end && turn < launch->teams && !launch->failed; ++turn)
-        run_team(w, launch, team_at(launch, turn));
+        run_team(w, team_at(launch, turn));
 }
 
 /* Tasks large enough that handing them out costs nothing, and enough of them for all threads. */

@@ -1,9 +1,6 @@
 /* Drawing the next lane, and running a lane from its first line to its last. */
 #include "emulator/scheduler.h"
 #include "emulator/fault.h"
-#ifdef GR_ASAN
-#include <sanitizer/common_interface_defs.h>
-#endif
 
 /* clang-format off */
 __thread uint3 threadIdx;
@@ -11,7 +8,6 @@ __thread uint3 blockIdx;
 __thread dim3 blockDim;
 __thread dim3 gridDim;
 __thread char *gr_shared;
-__thread unsigned gr_atomics;
 /* clang-format on */
 
 namespace gr
@@ -19,20 +15,6 @@ namespace gr
 
 __thread __attribute__((tls_model("initial-exec"))) Worker *worker;
 
-static Lane *lane_of(Worker *w, const Warp *warp, unsigned index)
-{
-    return &w->lanes[warp->index * 32 + index];
-}
-
-/* Bits above `index`; index may be 31. */
-static unsigned above(unsigned bits, unsigned index)
-{
-    return bits & (~1u << index);
-}
-static unsigned below(unsigned bits, unsigned index)
-{
-    return bits & ((1u << index) - 1);
-}
 static unsigned lowest(unsigned bits)
 {
     return (unsigned)__builtin_ctz(bits);
@@ -97,7 +79,7 @@ Lane *random_lane(Worker *w)
 }
 
 /* The first lane of the next warp after this one. */
-static Lane *next_warp(Worker *w, const Warp *warp)
+Lane *next_warp(Worker *w, const Warp *warp)
 {
     bool reverse = w->schedule == GR_SCHEDULE_REVERSE;
     Warp *next = reverse ? warp_below(w, warp->index) : warp_above(w, warp->index);
@@ -106,36 +88,13 @@ static Lane *next_warp(Worker *w, const Warp *warp)
     return lane_of(w, next, reverse ? highest(next->ready) : lowest(next->ready));
 }
 
-/* Round and round the lanes of one warp, which has some that can run. */
-Lane *next_in_warp(Worker *w, Warp *warp, unsigned index)
-{
-    unsigned further;
-    if (w->schedule == GR_SCHEDULE_REVERSE) {
-        further = below(warp->ready, index);
-        return lane_of(w, warp, highest(further ? further : warp->ready));
-    }
-    further = above(warp->ready, index);
-    return lane_of(w, warp, lowest(further ? further : warp->ready));
-}
-
-/* A warp runs on for as long as it can, while its lanes' stacks are in the cache; but one that
- * finds something to do for ever must not keep the others from what it may be waiting for. */
-Lane *next_lane(Worker *w, Warp *warp, unsigned index)
-{
-    if (w->schedule == GR_SCHEDULE_RANDOM)
-        return random_lane(w);
-    if (!warp->ready || (++w->turns & 0xffff) == 0)
-        return next_warp(w, warp);
-    return next_in_warp(w, warp, index);
-}
-
 /* Through all lanes of the team: everybody has a turn before one has a second. */
-Lane *next_sweep(Worker *w, Warp *warp, unsigned index)
+Lane *next_sweep(Worker *w, const Warp *warp, unsigned index)
 {
     if (w->schedule == GR_SCHEDULE_RANDOM)
         return random_lane(w);
     bool reverse = w->schedule == GR_SCHEDULE_REVERSE;
-    if (reverse ? below(warp->ready, index) : above(warp->ready, index))
+    if (warp->ready & (reverse ? (1u << index) - 1 : ~1u << index))
         return next_in_warp(w, warp, index);
     return next_warp(w, warp);
 }
@@ -151,71 +110,6 @@ Lane *first_lane(Worker *w, Barrier *barrier)
     return next_warp(w, first);
 }
 
-/* From here on this lane is the running one, to the kernel too. */
-static inline void become(Worker *w, Lane *lane)
-{
-    w->lane = lane;
-    threadIdx = lane->thread;
-    Block *block = lane->warp->block;
-    if (block != w->block) {
-        w->block = block;
-        blockIdx = block->index;
-        gr_shared = block->shared;
-    }
-}
-
-#ifdef GR_ASAN
-static void announce(Worker *w, void **save, const Lane *to)
-{
-    if (to)
-        __sanitizer_start_switch_fiber(save, stack_low(&w->stacks, to->stack), stack_stride);
-    else
-        __sanitizer_start_switch_fiber(save, w->main_bottom, w->main_size);
-}
-static void arrived(void *saved)
-{
-    __sanitizer_finish_switch_fiber(saved, nullptr, nullptr);
-}
-static void arrived_first(Worker *w)
-{
-    const void *bottom;
-    size_t size;
-    __sanitizer_finish_switch_fiber(nullptr, &bottom, &size);
-    if (!w->main_bottom) { /* the first fiber of a team is started from the OS thread's stack */
-        w->main_bottom = bottom;
-        w->main_size = size;
-    }
-}
-#else
-static void announce(Worker *, void **, const Lane *) {}
-static void arrived(void *) {}
-static void arrived_first(Worker *) {}
-#endif
-
-/* Saves the fiber in *save; runs the lane on its own, or on a new one if it has not begun. */
-static inline void enter(Worker *w, void **save, void **fake_stack, Lane *lane)
-{
-    become(w, lane);
-    if (lane->saved) {
-        announce(w, fake_stack, lane);
-        gr_fiber_switch(save, lane->saved);
-    } else {
-        lane->stack = stack_take(&w->stacks);
-        announce(w, fake_stack, lane);
-        gr_fiber_start(save, stack_top(&w->stacks, lane->stack));
-    }
-    arrived(*fake_stack);
-}
-
-void switch_lanes(Worker *w, Lane *me, Lane *next)
-{
-    if (next == me)
-        return;
-    if (!next)
-        deadlock(w);
-    enter(w, &me->saved, &me->fake_stack, next);
-}
-
 void start_team(Worker *w, Lane *first)
 {
     enter(w, &w->main, &w->main_fake_stack, first);
@@ -224,12 +118,12 @@ void start_team(Worker *w, Lane *first)
 
 void leave_team(Worker *w)
 {
-    announce(w, nullptr, nullptr);
+    announce_switch(nullptr, w->main_bounds.low, w->main_bounds.size);
     gr_fiber_leave(w->main);
 }
 
 /* Takes the running lane, which has returned from the kernel, out of everything that counts it. */
-static Lane *lane_ended(Worker *w, Lane *me)
+static inline Lane *lane_ended(Worker *w, Lane *me)
 {
     Warp *warp = me->warp;
     Block *block = warp->block;
@@ -238,14 +132,15 @@ static Lane *lane_ended(Worker *w, Lane *me)
     warp->live &= ~bit;
     make_unready(w, warp, bit);
     --w->live;
+    --block->own.live;
     if (warp->meetings)
         meetings_leave(w, warp);
-    Barrier *released = nullptr;
-    for (int scope = 0; scope < GR_SCOPE_COUNT; ++scope)
-        if (block->barrier[scope] &&
-            barrier_leave(w, me, block->barrier[scope], static_cast<gr_scope>(scope)))
-            released = block->barrier[scope];
-    return released ? first_lane(w, released) : next_lane(w, warp, me->index);
+    if (block->own.arrived || w->block_count > 1 || w->wide_arrivals) {
+        Barrier *released = barriers_leave(w, me);
+        if (released)
+            return first_lane(w, released);
+    }
+    return next_lane(w, warp, me->index);
 }
 
 } // namespace gr
@@ -255,11 +150,13 @@ extern "C" void gr_fiber_main(void)
 {
     using namespace gr;
     Worker *w = worker;
-    arrived_first(w);
+    announce_start(&w->main_bounds);
     for (;;) {
         const Launch *launch = w->launch;
         launch->kernel->caller(launch->kernel->kernel, launch->args);
-        Lane *me = w->lane, *next = lane_ended(w, me);
+        Lane *me = w->lane;
+        check_stack(w, me);
+        Lane *next = lane_ended(w, me);
         if (next && !next->saved) {
             next->stack = me->stack;
             become(w, next);
@@ -271,7 +168,7 @@ extern "C" void gr_fiber_main(void)
         if (!next)
             leave_team(w);
         become(w, next);
-        announce(w, nullptr, next);
+        announce_switch(nullptr, stack_low(&w->stacks, next->stack), stack_stride);
         gr_fiber_leave(next->saved);
     }
 }

@@ -72,7 +72,8 @@ struct alignas(64) Warp {
 struct Barrier {
     Warp *warps; /* whom it gathers */
     unsigned warp_count;
-    unsigned live, arrived;
+    unsigned live; /* of a team of one block, only the block's own barrier keeps this */
+    unsigned arrived;
     unsigned phase;
     bool vote; /* this time it counts predicates */
     unsigned yes;
@@ -104,6 +105,7 @@ struct Worker {
     Launch *launch;
     uint64_t team;
     unsigned live;
+    unsigned wide_arrivals; /* lanes counted at barriers of a cluster or the grid */
     bool faulted;
     unsigned lane_count, warp_count, block_count;
     Lane *lanes;
@@ -119,15 +121,14 @@ struct Worker {
     uintptr_t builtins;
     size_t builtins_bytes;
 
-    const void *main_bottom; /* AddressSanitizer wants the bounds of every stack */
-    size_t main_size;
+    StackBounds main_bounds;
     void *main_fake_stack;
 };
 
 extern __thread __attribute__((tls_model("initial-exec"))) Worker *worker;
 
-/* Runs one team of the launch on this OS thread. */
-void run_team(Worker *w, Launch *launch, uint64_t team);
+/* Runs one team of the worker's launch. */
+void run_team(Worker *w, uint64_t team);
 /* Runs the team's lanes, this one first, until all have ended or one has faulted... */
 void start_team(Worker *w, Lane *first);
 /* ...which is where it goes on. */
@@ -135,16 +136,39 @@ void start_team(Worker *w, Lane *first);
 /* This OS thread's worker, laid out for the launch; null: no memory. */
 Worker *worker_for(Launch *launch);
 
-/* The next lane by the schedule, after that one or from the barrier's first; null: none can run. */
-Lane *next_lane(Worker *w, Warp *warp, unsigned index);
-Lane *first_lane(Worker *w, Barrier *barrier);
-Lane *next_in_warp(Worker *w, Warp *warp, unsigned index);
-Lane *next_sweep(Worker *w, Warp *warp, unsigned index);
+/* The next lane to run by the schedule; null: none can. */
+Lane *first_lane(Worker *w, Barrier *barrier);                 /* of those that it gathers */
+Lane *next_warp(Worker *w, const Warp *warp);                  /* the first of another warp */
+Lane *next_sweep(Worker *w, const Warp *warp, unsigned index); /* through the whole team */
 Lane *random_lane(Worker *w);
 
-/* Suspends the running lane and runs `next`; returns when somebody runs this lane again. No next:
- * a deadlock. */
-void switch_lanes(Worker *w, Lane *me, Lane *next);
+inline Lane *lane_of(Worker *w, const Warp *warp, unsigned index)
+{
+    return &w->lanes[warp->index * 32 + index];
+}
+
+/* Round and round the lanes of one warp, which has some that can run. */
+inline Lane *next_in_warp(Worker *w, const Warp *warp, unsigned index)
+{
+    unsigned ready = warp->ready, further;
+    if (w->schedule == GR_SCHEDULE_REVERSE) {
+        further = ready & ((1u << index) - 1);
+        return lane_of(w, warp, 31 - (unsigned)__builtin_clz(further ? further : ready));
+    }
+    further = ready & (~1u << index);
+    return lane_of(w, warp, (unsigned)__builtin_ctz(further ? further : ready));
+}
+
+/* A warp runs on for as long as it can, while its lanes' stacks are in the cache; but one that
+ * finds something to do for ever must not keep the others from what it may be waiting for. */
+inline Lane *next_lane(Worker *w, const Warp *warp, unsigned index)
+{
+    if (w->schedule == GR_SCHEDULE_RANDOM)
+        return random_lane(w);
+    if (!warp->ready || (++w->turns & 0xffff) == 0)
+        return next_warp(w, warp);
+    return next_in_warp(w, warp, index);
+}
 
 /* Lanes of the warp cease to be, or become, able to run. */
 inline void make_ready(Worker *w, Warp *warp, unsigned lanes)
@@ -159,9 +183,57 @@ inline void make_unready(Worker *w, Warp *warp, unsigned lanes)
         w->ready_warps[warp->index / 64] &= ~(1ull << (warp->index % 64));
 }
 
-/* A lane has ended: who waits only for it goes on. True: lanes were released. */
-bool barrier_leave(Worker *w, Lane *lane, Barrier *barrier, gr_scope scope);
-bool meetings_leave(Worker *w, Warp *warp);
+/* A lane has ended: those who wait for it alone go on. The barrier whose lanes were released. */
+Barrier *barriers_leave(Worker *w, Lane *lane);
+void meetings_leave(Worker *w, Warp *warp);
+
+[[noreturn]] void deadlock(Worker *w);       /* fault.h */
+[[noreturn]] void stack_overflow(Worker *w); /* fault.h */
+
+/* Before anything runs on a stack that this one's overflow may have damaged. */
+inline void check_stack(Worker *w, const Lane *lane)
+{
+    if (!stack_intact(&w->stacks, lane->stack))
+        stack_overflow(w);
+}
+
+/* From here on this lane is the running one, to the kernel too. */
+inline void become(Worker *w, Lane *lane)
+{
+    w->lane = lane;
+    threadIdx = lane->thread;
+    Block *block = lane->warp->block;
+    if (block != w->block) {
+        w->block = block;
+        blockIdx = block->index;
+        gr_shared = block->shared;
+    }
+}
+
+/* Saves the running fiber in *save; runs the lane on its own, or on a new one. */
+inline void enter(Worker *w, void **save, void **fake_stack, Lane *lane)
+{
+    become(w, lane);
+    void *to = lane->saved;
+    if (!to)
+        lane->stack = stack_take(&w->stacks);
+    announce_switch(fake_stack, stack_low(&w->stacks, lane->stack), stack_stride);
+    gr_fiber_switch(save, to ? to : stack_top(&w->stacks, lane->stack), to != nullptr);
+    announce_arrival(*fake_stack);
+}
+
+/* Suspends the running lane and runs `next`; returns when somebody runs this lane again. No next:
+ * a deadlock. Inlined into all that wait: every return on the way out of a wait is one that the
+ * processor has to predict. */
+inline __attribute__((always_inline)) void switch_lanes(Worker *w, Lane *me, Lane *next)
+{
+    if (next == me)
+        return;
+    if (!next)
+        deadlock(w);
+    check_stack(w, me);
+    enter(w, &me->saved, &me->fake_stack, next);
+}
 
 inline uint64_t random_next(uint64_t *state) /* xorshift64* */
 {

@@ -15,7 +15,6 @@ static void refill(Stacks *stacks)
     for (unsigned i = 0; i < stacks->count; ++i)
         stacks->free_list[i] = stacks->count - 1 - i;
     stacks->free_count = stacks->count;
-    stacks->used = 0;
 }
 
 bool stacks_reserve(Stacks *stacks, unsigned count)
@@ -49,14 +48,6 @@ void stacks_release(Stacks *stacks)
         munmap(stacks->arena, stacks->bytes);
     free(stacks->free_list);
     *stacks = Stacks();
-}
-
-bool stacks_intact(const Stacks *stacks)
-{
-    for (unsigned i = 0; i < stacks->used; ++i)
-        if (*reinterpret_cast<uint64_t *>(stack_low(stacks, i)) != canary)
-            return false;
-    return true;
 }
 
 void stacks_abandon(Stacks *stacks)

@@ -1,6 +1,5 @@
 /* Workers: an OS thread's lanes, warps, blocks and stacks, laid out for a launch's shape and reset
  * for each team. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,8 +140,8 @@ static bool lay_out(Worker *w, const Shape &shape, size_t shared_stride)
 
 static void find_builtins(Worker *w)
 {
-    uintptr_t at[] = {(uintptr_t)&threadIdx, (uintptr_t)&blockIdx,  (uintptr_t)&blockDim,
-                      (uintptr_t)&gridDim,   (uintptr_t)&gr_shared, (uintptr_t)&gr_atomics};
+    uintptr_t at[] = {(uintptr_t)&threadIdx, (uintptr_t)&blockIdx, (uintptr_t)&blockDim,
+                      (uintptr_t)&gridDim, (uintptr_t)&gr_shared};
     uintptr_t low = at[0], high = at[0];
     for (uintptr_t address : at) {
         low = address < low ? address : low;
@@ -219,6 +218,7 @@ static void reset_team(Worker *w, uint64_t team)
     w->live = threads * w->block_count;
     w->block = nullptr;
     w->faulted = false;
+    w->wide_arrivals = 0;
     w->turns = 0;
     w->random = (launch->seed ^ (team + 1) * 0x9e3779b97f4a7c15) | 1;
     for (int i = 0; i < 4; ++i)
@@ -236,20 +236,10 @@ static void abandon_team(Worker *w)
     stacks_abandon(&w->stacks);
 }
 
-void run_team(Worker *w, Launch *launch, uint64_t team)
+void run_team(Worker *w, uint64_t team)
 {
     reset_team(w, team);
     start_team(w, first_lane(w, &w->grid));
-    if (!stacks_intact(&w->stacks)) {
-        uint3 block = w->blocks[0].index;
-        char text[128];
-        snprintf(text, sizeof text,
-                 "stack overflow: a thread of block (%u,%u,%u) used more than %zu KiB", block.x,
-                 block.y, block.z, stack_bytes >> 10);
-        launch_failed(launch, cudaErrorLaunchFailure, text);
-        w->faulted = true;
-    }
-    w->stacks.used = 0;
     if (w->faulted)
         abandon_team(w);
 }

@@ -103,30 +103,27 @@ static void resolve(Warp *warp, const Meeting *meeting)
 }
 
 /* All have come: gives them their results and lets them run. */
-static void finish(Worker *w, Warp *warp, Meeting *meeting)
+static __attribute__((noinline)) void finish(Worker *w, Warp *warp, Meeting *meeting)
 {
     resolve(warp, meeting);
     make_ready(w, warp, meeting->arrived);
     *meeting = warp->meeting[--warp->meetings];
 }
 
-bool meetings_leave(Worker *w, Warp *warp)
+void meetings_leave(Worker *w, Warp *warp)
 {
-    bool released = false;
     for (unsigned i = warp->meetings;
          i-- > 0;) { /* downward: finish() fills the gap from the end */
         Meeting *meeting = &warp->meeting[i];
-        if (meeting->arrived == (meeting->mask & warp->live)) {
+        if (meeting->arrived == (meeting->mask & warp->live))
             finish(w, warp, meeting);
-            released = true;
-        }
     }
-    return released;
 }
 
 /* Two lanes that expect each other under different masks never meet. */
-static void check_masks(Worker *w, const Warp *warp, const Lane *me, unsigned mask,
-                        gr_collective op, const char *file, int line)
+static __attribute__((noinline)) void check_masks(Worker *w, const Warp *warp, const Lane *me,
+                                                  unsigned mask, gr_collective op, const char *file,
+                                                  int line)
 {
     for (unsigned i = 0; i < warp->meetings; ++i) {
         const Meeting *other = &warp->meeting[i];
@@ -142,8 +139,9 @@ static void check_masks(Worker *w, const Warp *warp, const Lane *me, unsigned ma
     }
 }
 
-static void check_arguments(Worker *w, const Lane *me, gr_collective op, unsigned mask, int width,
-                            const char *file, int line)
+static __attribute__((noinline)) void check_arguments(Worker *w, const Lane *me, gr_collective op,
+                                                      unsigned mask, int width, const char *file,
+                                                      int line)
 {
     if (!(mask >> me->index & 1))
         fault(w, "%s:%d: %s, lane %u of its warp, calls %s(0x%08x), a mask that does not name it",
@@ -154,8 +152,8 @@ static void check_arguments(Worker *w, const Lane *me, gr_collective op, unsigne
 }
 
 /* The meeting of these lanes, with the running one come to it. */
-static Meeting *join(Worker *w, Warp *warp, const Lane *me, gr_collective op, unsigned mask,
-                     int argument, int width, const char *file, int line)
+static inline Meeting *join(Worker *w, Warp *warp, const Lane *me, gr_collective op, unsigned mask,
+                            int argument, int width, const char *file, int line)
 {
     Meeting *meeting = warp->meeting, *end = meeting + warp->meetings;
     while (meeting != end && meeting->mask != mask)

@@ -8,13 +8,7 @@
 extern "C" {
 #endif
 
-typedef enum {
-    GR_OK,
-    GR_BAD_VALUE,
-    GR_BAD_DTYPE,
-    GR_NO_MEMORY,
-    GR_CUDA_ERROR
-} gr_status;
+typedef enum { GR_OK, GR_BAD_VALUE, GR_BAD_DTYPE, GR_NO_MEMORY, GR_CUDA_ERROR } gr_status;
 
 typedef struct {
     gr_status status;

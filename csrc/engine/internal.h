@@ -21,7 +21,7 @@ typedef struct {
     const gr_kernel *kernel;
     unsigned block, grid;
     unsigned outs; /* how many values it leaves in out[] */
-    size_t shared_bytes;
+    size_t shared_bytes, out_bytes;
 } gr_plan;
 
 gr_status gr_fail(gr_error *error, gr_status status, const char *format, ...)
@@ -33,6 +33,11 @@ gr_status gr_fail_cuda(gr_error *error, cudaError_t code, const char *call, cons
  * is an upper limit rather than an order. */
 gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int limit_grid,
                        gr_plan *plan, gr_error *error);
+
+/* The blocks that fill the card once, all at work at the same time. Asking also loads the kernel
+ * onto the card, which happens at a kernel's first use and is nobody's kernel time. */
+gr_status gr_resident_blocks(const gr_request *request, const gr_kernel *kernel, unsigned block,
+                             size_t shared_bytes, size_t *blocks, gr_error *error);
 
 /* How many elements one launch can take at most. */
 size_t gr_max_elements(const gr_request *request);

@@ -51,7 +51,8 @@ extern "C" void TABLE(KERNEL)(gr_kernel_list *list)
     ADD(load, acc, 128) ADD(load, acc, 256) ADD(load, acc, 512) ADD(load, acc, 1024)
 #else
 #define X(load, acc)                                                                               \
-    add(list, GR_LOAD_##load, GR_ACC_##acc, 0, kernel_entry(KERNEL<const type_##load *, type_##acc>));
+    add(list, GR_LOAD_##load, GR_ACC_##acc, 0,                                                     \
+        kernel_entry(KERNEL<const type_##load *, type_##acc>));
 #endif
     PAIRS(X)
 }

@@ -49,9 +49,8 @@ gr_status gr_check_request(const gr_request *request, gr_error *error)
     unsigned block = block_of(request);
 
     if (block < GR_MIN_BLOCK || block > GR_MAX_BLOCK || block % GR_WARP)
-        return gr_fail(error, GR_BAD_VALUE,
-                       "block must be a multiple of %d from %d to %d, not %u", GR_WARP,
-                       GR_MIN_BLOCK, GR_MAX_BLOCK, block);
+        return gr_fail(error, GR_BAD_VALUE, "block must be a multiple of %d from %d to %d, not %u",
+                       GR_WARP, GR_MIN_BLOCK, GR_MAX_BLOCK, block);
     if (strategy->dtypes == GR_DTYPES_INT32 && request->acc != GR_ACC_u32)
         return gr_fail(error, GR_BAD_DTYPE,
                        "%s adds 32-bit integers in 32 bits only: give an int32 or uint32 array "
@@ -61,15 +60,14 @@ gr_status gr_check_request(const gr_request *request, gr_error *error)
     return status == GR_OK ? check_capability(request, error) : status;
 }
 
-/* The blocks that fill the card once, all at work at the same time. */
-static gr_status resident_blocks(const gr_request *request, const gr_plan *plan, size_t *blocks,
-                                 gr_error *error)
+gr_status gr_resident_blocks(const gr_request *request, const gr_kernel *kernel, unsigned block,
+                             size_t shared_bytes, size_t *blocks, gr_error *error)
 {
     int per_sm = 0, sms = 0;
     error->status = GR_OK;
     TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, request->device));
-    TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, plan->kernel->entry,
-                                                      (int)plan->block, plan->shared_bytes));
+    TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel->entry, (int)block,
+                                                      shared_bytes));
     *blocks = (size_t)per_sm * (size_t)sms;
 done:
     return error->status;
@@ -82,15 +80,11 @@ static size_t round_up(size_t n, size_t step)
 
 /* A grid-stride kernel takes any grid; more blocks than elements or than the card holds at once
  * would only add block sums. */
-static gr_status grid_to_fill(const gr_request *request, size_t cover, int limit_grid,
-                              gr_plan *plan, gr_error *error)
+static gr_status grid_to_fill(const gr_request *request, size_t cover, size_t resident,
+                              int limit_grid, gr_plan *plan, gr_error *error)
 {
     unsigned traits = plan->strategy->traits;
     size_t step = traits & CLUSTER ? GR_CLUSTER_BLOCKS : 1;
-    size_t resident = 0;
-    gr_status status = resident_blocks(request, plan, &resident, error);
-    if (status != GR_OK)
-        return status;
 
     if (request->grid && !limit_grid) {
         if (request->grid % step)
@@ -144,14 +138,20 @@ gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int li
 
     size_t per_block = (size_t)plan->block * gr_per_thread(strategy);
     size_t cover = n / per_block + (n % per_block != 0);
-    gr_status status = strategy->traits & MANY
-                           ? grid_to_fill(request, cover, limit_grid, plan, error)
-                           : grid_to_cover(request, n, cover, limit_grid, plan, error);
+    size_t resident = 0;
+    gr_status status = gr_resident_blocks(request, plan->kernel, plan->block, plan->shared_bytes,
+                                          &resident, error);
+    if (status != GR_OK)
+        return status;
+    status = strategy->traits & MANY
+                 ? grid_to_fill(request, cover, resident, limit_grid, plan, error)
+                 : grid_to_cover(request, n, cover, limit_grid, plan, error);
     if (status != GR_OK)
         return status;
 
     plan->outs = strategy->traits & FINISHES  ? 1
                  : strategy->traits & CLUSTER ? plan->grid / GR_CLUSTER_BLOCKS
                                               : plan->grid;
+    plan->out_bytes = plan->outs * slot;
     return GR_OK;
 }

@@ -20,8 +20,8 @@
 
 static const gr_strategy strategies[] = {
 #define STRATEGY(name, kind, traits, capability, dtypes, aliases, lesson)                          \
-    {#name,  GR_KIND_##kind, traits,              capability, GR_DTYPES_##dtypes,                  \
-     aliases, lesson,        GR_FILL_##kind(name)},
+    {#name,  GR_KIND_##kind,      traits, capability, GR_DTYPES_##dtypes, aliases,                 \
+     lesson, GR_FILL_##kind(name)},
 #include "strategies.def"
 #undef STRATEGY
 };

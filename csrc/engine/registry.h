@@ -10,22 +10,22 @@ extern "C" {
 
 /* What the engine must know to launch a strategy. */
 typedef enum {
-    ONE = 1 << 0,            /* one element per thread: the grid covers the input */
-    TWO = 1 << 1,            /* two elements per thread */
-    MANY = 1 << 2,           /* a grid-stride loop: the grid fills the card */
-    PARTIALS = 1 << 3,       /* leaves a sum per block (or cluster) in out[] */
-    FINISHES = 1 << 4,       /* leaves the sum in out[0] */
-    ZEROED = 1 << 5,         /* wants out[0] to be zero at the start */
-    SHARED_THREADS = 1 << 6, /* shared memory: an accumulator per thread */
-    SHARED_WARPS = 1 << 7,   /* shared memory: an accumulator per warp */
-    WORK_ELEMENTS = 1 << 8,  /* fourth argument: an accumulator per thread of the grid */
-    WORK_BLOCKS = 1 << 9,    /* fourth argument: an accumulator per block */
-    WORK_LIBRARY = 1 << 10,  /* scratch memory as the library says */
-    TICKET = 1 << 11,        /* fifth argument: a counter, zero between launches */
-    COOPERATIVE = 1 << 12,   /* cooperative launch: the whole grid on the card at once */
-    CLUSTER = 1 << 13,       /* launched in clusters of GR_CLUSTER_BLOCKS */
+    ONE = 1 << 0,             /* one element per thread: the grid covers the input */
+    TWO = 1 << 1,             /* two elements per thread */
+    MANY = 1 << 2,            /* a grid-stride loop: the grid fills the card */
+    PARTIALS = 1 << 3,        /* leaves a sum per block (or cluster) in out[] */
+    FINISHES = 1 << 4,        /* leaves the sum in out[0] */
+    ZEROED = 1 << 5,          /* wants out[0] to be zero at the start */
+    SHARED_THREADS = 1 << 6,  /* shared memory: an accumulator per thread */
+    SHARED_WARPS = 1 << 7,    /* shared memory: an accumulator per warp */
+    WORK_ELEMENTS = 1 << 8,   /* fourth argument: an accumulator per thread of the grid */
+    WORK_BLOCKS = 1 << 9,     /* fourth argument: an accumulator per block */
+    WORK_LIBRARY = 1 << 10,   /* scratch memory as the library says */
+    TICKET = 1 << 11,         /* fifth argument: a counter, zero between launches */
+    COOPERATIVE = 1 << 12,    /* cooperative launch: the whole grid on the card at once */
+    CLUSTER = 1 << 13,        /* launched in clusters of GR_CLUSTER_BLOCKS */
     BLOCK_TEMPLATE = 1 << 14, /* compiled once per power-of-two block size */
-    UNORDERED = 1 << 15      /* floats add up in an order that changes from run to run */
+    UNORDERED = 1 << 15       /* floats add up in an order that changes from run to run */
 } gr_trait;
 
 enum { GR_CLUSTER_BLOCKS = 8, GR_MIN_BLOCK = 32, GR_MAX_BLOCK = 1024, GR_WARP = 32 };

@@ -100,14 +100,14 @@ done:
 static gr_status allocate(const gr_request *request, const gr_plan *plan, gr_session *session,
                           gr_error *error)
 {
-    size_t slot = gr_acc_size(request->acc), work_bytes = 0;
+    size_t work_bytes = 0;
 
     if (work_size(request, plan, session->piece, &work_bytes, error) != GR_OK)
         return error->status;
     TRY(cudaMalloc(&session->in, session->piece * gr_load_size(request->load)));
-    TRY(cudaMalloc(&session->out[0], plan->outs * slot));
+    TRY(cudaMalloc(&session->out[0], plan->out_bytes));
     if (plan->outs > 1)
-        TRY(cudaMalloc(&session->out[1], plan->outs * slot));
+        TRY(cudaMalloc(&session->out[1], plan->out_bytes));
     if (work_bytes)
         TRY(cudaMalloc(&session->work, work_bytes));
     if (gr_strategy_at(request->strategy)->traits & TICKET) {
@@ -126,9 +126,22 @@ static gr_status plan_piece(const gr_request *request, size_t n, gr_plan *plan, 
         memset(plan, 0, sizeof *plan);
         plan->strategy = gr_strategy_at(request->strategy);
         plan->outs = 1;
+        plan->out_bytes = gr_acc_size(request->acc);
         return GR_OK;
     }
     return gr_make_plan(request, request->load, n, 0, plan, error);
+}
+
+/* Block sums are added up by a kernel of their own element type. */
+static gr_status load_relaunched_kernel(const gr_request *request, const gr_plan *plan,
+                                        gr_error *error)
+{
+    const gr_kernel *kernel =
+        gr_find_kernel(request->strategy, gr_load_of_acc(request->acc), request->acc, plan->block);
+    size_t blocks;
+    if (plan->outs == 1 || !kernel)
+        return GR_OK;
+    return gr_resident_blocks(request, kernel, plan->block, plan->shared_bytes, &blocks, error);
 }
 
 /* Takes as much of the array at a time as the device has room for. Others use the device too, so
@@ -160,7 +173,7 @@ static gr_status open_session(const gr_request *request, gr_session *session, gr
         if (plan_piece(request, session->piece, plan, error) != GR_OK)
             return error->status;
         if (allocate(request, plan, session, error) == GR_OK)
-            return GR_OK;
+            return load_relaunched_kernel(request, plan, error);
         if (error->status != GR_NO_MEMORY || session->piece / 2 < MIN_PIECE)
             return error->status;
         session->piece /= 2;
@@ -198,7 +211,7 @@ static gr_status launch(const gr_plan *plan, const void *in, void *out, size_t n
 
     error->status = GR_OK;
     if (plan->strategy->traits & ZEROED)
-        TRY(cudaMemsetAsync(out, 0, sizeof(gr_value), session->stream));
+        TRY(cudaMemsetAsync(out, 0, plan->out_bytes, session->stream));
     TRY(cudaLaunchKernelExC(&config, plan->kernel->entry, arguments));
 done:
     return error->status;

@@ -1,16 +1,15 @@
 /* grid_sync: one cooperative launch with a barrier over the whole grid.
  *
  * last_block finds out who came last by a ticket. A cooperative launch guarantees that all blocks
- * are on the card together, so they can simply wait for each other; then the first block adds up the
- * partials.
+ * are on the card together, so they can simply wait for each other; then the first block adds up
+ * the partials.
  *
  * Still wasted: every block waits, and the grid must fit on the card at once. */
 #include "common.h"
 
 #include <cooperative_groups.h>
 
-template <typename In, typename Acc>
-__global__ void grid_sync(In in, Acc *out, size_t n, Acc *work)
+template <typename In, typename Acc> __global__ void grid_sync(In in, Acc *out, size_t n, Acc *work)
 {
     unsigned tid = threadIdx.x;
     size_t grid_stride = (size_t)gridDim.x * blockDim.x;

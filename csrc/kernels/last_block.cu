@@ -1,7 +1,7 @@
 /* last_block: one launch; the block that finishes last adds up the partials.
  *
- * atomic_block needs no second launch but adds in a random order. Here every block leaves its sum in
- * `work` and draws a ticket. Whoever draws the last ticket knows that all the others have left
+ * atomic_block needs no second launch but adds in a random order. Here every block leaves its sum
+ * in `work` and draws a ticket. Whoever draws the last ticket knows that all the others have left
  * theirs, and adds them up in the order of the blocks: one launch, the same bits every time.
  *
  * `__threadfence` is what makes that true: without it the ticket could be seen before the sum. The

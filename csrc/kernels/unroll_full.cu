@@ -1,8 +1,9 @@
 /* unroll_full: the block size is known to the compiler, and every step is written out.
  *
  * first_add_unroll_warp still looped over the strides. `Block` is a template parameter, so each
- * `if (Block >= ...)` is decided by the compiler and leaves no instruction behind. It is the largest
- * power of two in the block; where the block has more threads, the first step folds the rest in.
+ * `if (Block >= ...)` is decided by the compiler and leaves no instruction behind. It is the
+ * largest power of two in the block; where the block has more threads, the first step folds the
+ * rest in.
  *
  * Still wasted: each thread reads two elements and then goes through the whole tree. */
 #include "common.h"

@@ -1,9 +1,9 @@
 /* vector_load: 16-byte loads, four in flight per thread.
  *
  * warp_shfl asked for one element, waited, added it, and asked again. A load takes hundreds of
- * cycles; what counts is how many bytes are on their way at once. Here each load brings 16 bytes and
- * a thread issues four before it uses the first. Elements outside the 16-byte boundaries, fewer than
- * 16 bytes at either end, are added one by one.
+ * cycles; what counts is how many bytes are on their way at once. Here each load brings 16 bytes
+ * and a thread issues four before it uses the first. Elements outside the 16-byte boundaries, fewer
+ * than 16 bytes at either end, are added one by one.
  *
  * Still wasted: a second launch, or the host, must add up the block sums. */
 #include "common.h"

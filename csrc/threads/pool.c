@@ -5,7 +5,7 @@
  * counter has run out the caller takes the empty seats away and waits only for those who sat down,
  * so that a slow wake-up costs a region nothing but the help it would have been. */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
-#define _GNU_SOURCE /* sched_getaffinity */
+#define _GNU_SOURCE /* sched_getaffinity, sched_getcpu */
 #endif
 #include "pool.h"
 
@@ -42,8 +42,8 @@ static struct {
     atomic_int seats;  /* still free */
     atomic_int seated; /* workers inside the region */
 
-    int processor; /* the caller's */
-    bool virtual;  /* in a virtual machine; set once */
+    int processor;        /* the caller's */
+    bool virtual_machine; /* whether this is one; set once */
     size_t tasks;
     void (*run)(size_t task, void *context);
     void *context;
@@ -155,7 +155,7 @@ static void await_seat(void)
         pool.sleepers++;
         pthread_cond_wait(&pool.wake, &pool.mutex);
         pool.sleepers--;
-        if (pool.seats > 0 && pool.virtual && pool.processor == this_processor()) {
+        if (pool.seats > 0 && pool.virtual_machine && pool.processor == this_processor()) {
             pthread_mutex_unlock(&pool.mutex);
             leave_this_processor();
             pthread_mutex_lock(&pool.mutex);
@@ -219,7 +219,7 @@ static void after_fork_in_child(void)
 
 static void set_up(void)
 {
-    pool.virtual = in_virtual_machine();
+    pool.virtual_machine = in_virtual_machine();
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
@@ -254,7 +254,7 @@ static void open_region(int helpers, size_t tasks, void (*run)(size_t, void *), 
     int calls = calls_due();
     pthread_mutex_unlock(&pool.mutex);
     wake(calls);
-    if (calls > 0 && pool.virtual)
+    if (calls > 0 && pool.virtual_machine)
         sched_yield();
 }
 

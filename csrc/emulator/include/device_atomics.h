@@ -5,6 +5,14 @@
 
 #include "lane.h"
 
+/* An atomic that changes nothing may be a lane's look at a lock or a flag, which a lane that does
+ * not run now has to change: that one must get a turn. */
+GR_INTRINSIC void gr_let_others(bool unchanged)
+{
+    if (unchanged)
+        gr_yield();
+}
+
 /* A read-modify-write that the host has no instruction for: update() until nobody came between.
  * Returns the old value. Compares bits, so that a NaN is equal to itself. */
 template <typename T, typename Update> GR_INTRINSIC T gr_atomic_update(T *address, Update update)
@@ -19,58 +27,54 @@ template <typename T, typename Update> GR_INTRINSIC T gr_atomic_update(T *addres
 }
 template <typename T> GR_INTRINSIC T gr_atomic_add(T *address, T value)
 {
-    gr_count_atomic();
+    gr_let_others(value == 0);
     return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 GR_INTRINSIC float gr_atomic_add(float *address, float value)
 {
-    gr_count_atomic();
     return gr_atomic_update(address, [value](float old) GR_UNTRACED { return old + value; });
 }
 GR_INTRINSIC double gr_atomic_add(double *address, double value)
 {
-    gr_count_atomic();
     return gr_atomic_update(address, [value](double old) GR_UNTRACED { return old + value; });
 }
 template <typename T> GR_INTRINSIC T gr_atomic_min(T *address, T value)
 {
-    gr_count_atomic();
     return gr_atomic_update(address,
                             [value](T old) GR_UNTRACED { return value < old ? value : old; });
 }
 template <typename T> GR_INTRINSIC T gr_atomic_max(T *address, T value)
 {
-    gr_count_atomic();
     return gr_atomic_update(address,
                             [value](T old) GR_UNTRACED { return old < value ? value : old; });
 }
 template <typename T> GR_INTRINSIC T gr_atomic_and(T *address, T value)
 {
-    gr_count_atomic();
     return __atomic_fetch_and(address, value, __ATOMIC_RELAXED);
 }
 template <typename T> GR_INTRINSIC T gr_atomic_or(T *address, T value)
 {
-    gr_count_atomic();
+    gr_let_others(value == 0);
     return __atomic_fetch_or(address, value, __ATOMIC_RELAXED);
 }
 template <typename T> GR_INTRINSIC T gr_atomic_xor(T *address, T value)
 {
-    gr_count_atomic();
     return __atomic_fetch_xor(address, value, __ATOMIC_RELAXED);
 }
 template <typename T> GR_INTRINSIC T gr_atomic_exchange(T *address, T value)
 {
-    gr_count_atomic();
     T old;
     __atomic_exchange(address, &value, &old, __ATOMIC_RELAXED);
+    gr_let_others(old == value);
     return old;
 }
 template <typename T> GR_INTRINSIC T gr_atomic_cas(T *address, T compare, T value)
 {
-    gr_count_atomic();
-    __atomic_compare_exchange(address, &compare, &value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-    return compare;
+    T old = compare;
+    bool done =
+        __atomic_compare_exchange(address, &old, &value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    gr_let_others(!done || compare == value);
+    return old;
 }
 
 /* CUDA overloads by type and converts the value to it; a template would not convert. uint64_t is
@@ -127,13 +131,11 @@ GR_ATOMIC_CAS(unsigned long long)
 
 GR_INTRINSIC unsigned gr_atomic_wrap_up(unsigned *address, unsigned limit)
 {
-    gr_count_atomic();
     return gr_atomic_update(address, [limit](unsigned old)
                                          GR_UNTRACED { return old >= limit ? 0 : old + 1; });
 }
 GR_INTRINSIC unsigned gr_atomic_wrap_down(unsigned *address, unsigned limit)
 {
-    gr_count_atomic();
     return gr_atomic_update(address, [limit](unsigned old) GR_UNTRACED {
         return old == 0 || old > limit ? limit : old - 1;
     });

@@ -87,18 +87,9 @@ uint64_t gr_warp_collective(gr_collective op, unsigned mask, uint64_t value, int
                             int width, const char *file, int line);
 unsigned gr_warp_live(void);
 gr_position gr_where(void);
-/* Lets another lane run: for lanes that wait in a loop of their own. */
+/* Lets another lane run: for lanes that wait in a loop of their own, on a lock or a flag. */
 void gr_yield(void);
 [[noreturn]] void gr_trap(const char *file, int line);
-
-/* Counts an atomic operation; every so often another lane gets a turn, for an atomic may be a
- * lane's attempt at a lock that a lane not running now holds. */
-GR_BUILTIN unsigned gr_atomics;
-GR_INTRINSIC void gr_count_atomic(void)
-{
-    if ((++gr_atomics & 4095) == 0)
-        gr_yield();
-}
 
 /* The traced build's word for "an atomic access here"; its return address is the place. */
 extern "C" void gr_trace_atomic(const void *address, size_t size);

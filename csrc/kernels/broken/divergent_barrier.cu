@@ -1,8 +1,9 @@
 /* divergent_barrier: WRONG ON PURPOSE. A barrier inside a branch.
  *
- * Only threads that add something reach the barrier in the loop; the others skip it and run ahead to
- * the barrier at the end. A barrier counts arrivals, so theirs are taken for arrivals at the one in
- * the loop, and threads go on before their neighbours are done. */
+ * Read, barrier, write: that parts the reading from the writing within a step. But only the threads
+ * that add something reach the barrier in the loop; the others skip it and run ahead to the one at
+ * the end. A barrier counts arrivals, so theirs are taken for arrivals at the one in the loop, and
+ * nothing holds back the next step's reading until this step's writing is done. */
 #include "common.h"
 
 template <typename In, typename Acc> __global__ void divergent_barrier(In in, Acc *out, size_t n)
@@ -14,10 +15,11 @@ template <typename In, typename Acc> __global__ void divergent_barrier(In in, Ac
     partial[tid] = i < n ? Acc(in[i]) : Acc(0);
     __syncthreads();
 
-    for (unsigned stride = 1; stride < blockDim.x; stride *= 2) {
-        if (tid % (2 * stride) == 0 && tid + stride < blockDim.x) {
-            partial[tid] += partial[tid + stride];
+    for (unsigned stride = first_stride(blockDim.x); stride > 0; stride /= 2) {
+        if (tid < stride && tid + stride < blockDim.x) {
+            Acc right = partial[tid + stride];
             __syncthreads();
+            partial[tid] += right;
         }
     }
     __syncthreads();

@@ -1,7 +1,7 @@
 /* missing_barrier: WRONG ON PURPOSE. `sequential` with the barrier of the loop left out.
  *
- * A step reads what threads of other warps wrote in the step before. Without the barrier it may read
- * before they have written. */
+ * A step reads what threads of other warps wrote in the step before. Without the barrier it may
+ * read before they have written. */
 #include "common.h"
 
 template <typename In, typename Acc> __global__ void missing_barrier(In in, Acc *out, size_t n)

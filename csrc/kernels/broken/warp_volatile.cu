@@ -1,7 +1,7 @@
 /* warp_volatile: WRONG ON PURPOSE since Volta. The last warp as it was written before 2017.
  *
- * `volatile` makes each access go to memory, but nothing orders the lanes: the code relies on all 32
- * running in step. Since Volta each lane has a program counter of its own and may run ahead.
+ * `volatile` makes each access go to memory, but nothing orders the lanes: the code relies on all
+ * 32 running in step. Since Volta each lane has a program counter of its own and may run ahead.
  * unroll_warp is this kernel made right. */
 #include "common.h"
 
