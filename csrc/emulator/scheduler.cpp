@@ -56,26 +56,31 @@ static unsigned random_below(Worker *w, unsigned bound)
     return (unsigned)((random_next(&w->random) >> 32) * bound >> 32);
 }
 
+/* One of the bits, each as likely; one draw is enough while most are set. */
+static unsigned random_bit(Worker *w, unsigned bits)
+{
+    unsigned drawn = random_below(w, 32);
+    if (bits >> drawn & 1)
+        return drawn;
+    unsigned set[32], count = 0;
+    for (; bits; bits &= bits - 1)
+        set[count++] = lowest(bits);
+    return set[random_below(w, count)];
+}
+
 Lane *random_lane(Worker *w)
 {
-    unsigned count = 0;
-    for (unsigned word = 0; word < w->ready_words; ++word)
-        count += (unsigned)__builtin_popcountll(w->ready_warps[word]);
-    if (!count)
-        return nullptr;
-    unsigned drawn = random_below(w, count), word = 0, in_word;
-    while (drawn >= (in_word = (unsigned)__builtin_popcountll(w->ready_warps[word]))) {
-        drawn -= in_word;
-        ++word;
+    Warp *warp = &w->warps[random_below(w, w->warp_count)];
+    if (!warp->ready) {
+        unsigned set[device_sms * device_threads_per_sm], count = 0;
+        for (unsigned i = 0; i < w->warp_count; ++i)
+            if (w->warps[i].ready)
+                set[count++] = i;
+        if (!count)
+            return nullptr;
+        warp = &w->warps[set[random_below(w, count)]];
     }
-    uint64_t bits = w->ready_warps[word];
-    while (drawn--)
-        bits &= bits - 1;
-    Warp *warp = &w->warps[word * 64 + (unsigned)__builtin_ctzll(bits)];
-    unsigned lanes = warp->ready;
-    for (drawn = random_below(w, (unsigned)__builtin_popcount(lanes)); drawn; --drawn)
-        lanes &= lanes - 1;
-    return lane_of(w, warp, lowest(lanes));
+    return lane_of(w, warp, random_bit(w, warp->ready));
 }
 
 /* The first lane of the next warp after this one. */
