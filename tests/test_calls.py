@@ -172,7 +172,7 @@ def test_command_errors(capsys, tmp_path):
 
 @pytest.mark.parametrize("command", ["strategies", "devices", "info", "tour"])
 def test_commands(capsys, command):
-    more = ["--n", "5000"] if command == "tour" else []
+    more = ["--n", "5000", "--device", "emulator"] if command == "tour" else []
     status, out, _ = run_cli(capsys, command, *more)
     assert (status == 0 and "emulator" in out) or command == "strategies"
     status, out, _ = run_cli(capsys, command, "--json", *more)
@@ -181,6 +181,9 @@ def test_commands(capsys, command):
 
 def test_module_and_script_are_the_same():
     done = subprocess.run(
-        [sys.executable, "-m", "gpureduce", "devices"], capture_output=True, text=True, check=True
+        [sys.executable, "-P", "-m", "gpureduce", "devices"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "emulator" in done.stdout
