@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,16 @@ def _git(*arguments: str) -> str | None:
     return done.stdout.strip() or None
 
 
+def _driver() -> str | None:
+    """The NVIDIA driver's own version; CUDA only tells which CUDA it can do."""
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text()
+    except OSError:
+        return None
+    found = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", text)
+    return found[1] if found else None
+
+
 def provenance(kind: str) -> dict[str, Any]:
     """Schema, card, driver, toolkit, versions, date, and the commit and kernels measured.
 
@@ -41,7 +52,7 @@ def provenance(kind: str) -> dict[str, Any]:
         "kind": kind,
         "card": device.name,
         "device": device.backend,
-        "driver": info.get("driver"),
+        "driver": _driver(),
         "toolkit": info.get("nvcc"),
         "versions": {
             "gpureduce": info["version"],
