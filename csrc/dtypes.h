@@ -16,7 +16,8 @@
 #define GR_PAIRS_INT32(X) X(u32, u32)
 #define GR_PAIRS_ALL(X)                                                                            \
     X(i8, u64)                                                                                     \
-    X(u8, u64) X(i16, u64) X(u16, u64) X(i32, u64) X(u32, u64) X(u64, u64) X(u32, u32) X(f16, f32) \
+    X(u8, u64)                                                                                     \
+    X(i16, u64) X(u16, u64) X(i32, u64) X(u32, u64) X(u64, u64) X(u32, u32) X(f16, f32)            \
         X(bf16, f32) X(f32, f32) X(f32, f64) X(f64, f64)
 
 typedef enum {

@@ -250,6 +250,7 @@ static int exec_module(PyObject *module)
         {"FINISHES", FINISHES},
         {"COOPERATIVE", COOPERATIVE},
         {"CLUSTER", CLUSTER},
+        {"ALONE", ALONE},
         {"UNORDERED", UNORDERED},
         {"CLUSTER_BLOCKS", GR_CLUSTER_BLOCKS},
         {"LOAD_F16", GR_LOAD_f16},

@@ -46,15 +46,17 @@ def _launch_depth(strategy: _registry.Strategy, n: int, block: int, grid: int) -
     if strategy.name == "global_race":
         return _tree(n), 1
     if traits & _emulator.MANY:
-        # Each thread starts from zero. A thread that loads packs may get one more, and a loose
-        # element at either end.
-        depth = math.ceil(n / (grid * block)) + (2 + 16 if strategy.name == "vector_load" else 0)
+        # Each thread starts from zero. Where it loads packs of up to 16 elements, it may get a
+        # pack more than its share, cut at whole warps, and a loose element at either end.
+        depth = math.ceil(n / (grid * block)) + 2 * 16 + 2
     else:
         depth = 1 if traits & _emulator.TWO else 0
     # Trees over shuffles go through a whole warp, zeros included.
     depth += _tree(max(block, 32)) + 5
     if traits & _emulator.CLUSTER:
-        return depth + 5, grid // _emulator.CLUSTER_BLOCKS
+        return depth + 5, max(grid // _emulator.CLUSTER_BLOCKS, 1)
+    if traits & _emulator.ALONE:
+        return depth, 1
     if strategy.name == "atomic_block":
         return depth + grid, 1
     if traits & _emulator.FINISHES:

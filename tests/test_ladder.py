@@ -84,7 +84,7 @@ def test_lane_by_lane(strategy, order):
             run(strategy, array_of("int32", 3 * block + 5), "emulator", block=block)
 
 
-GRIDS = {"cluster": (8, 16, 32), "grid_sync": (1, 2, 7)}
+GRIDS = {"cluster": (8, 16, 32), "grid_sync": (1, 2, 7), "one_block": (1,), "one_cluster": (8,)}
 
 
 @pytest.mark.parametrize("device", ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)])

@@ -13,4 +13,55 @@ template <typename T> __device__ __forceinline__ T *shared_array()
     return reinterpret_cast<T *>(gr_shared_bytes);
 }
 
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+/* Counts the bytes of one bulk copy at a time; lies in shared memory. Each completed copy turns its
+ * phase over: 0, 1, 0, ... */
+struct CopyBarrier {
+    unsigned long long state;
+};
+
+__device__ __forceinline__ unsigned shared_address(const void *pointer)
+{
+    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
+/* By one thread, before a block barrier. */
+__device__ __forceinline__ void copy_barrier_init(CopyBarrier *barrier)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)));
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+/* By one thread: orders `bytes` (a multiple of 16) from global to shared memory. */
+__device__ __forceinline__ void copy_start(void *shared, const void *global, unsigned bytes,
+                                           CopyBarrier *barrier)
+{
+    asm volatile(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+        "r"(bytes)
+        : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"(shared_address(shared)),
+                 "l"(__cvta_generic_to_global(global)), "r"(bytes), "r"(shared_address(barrier))
+                 : "memory");
+}
+
+/* By every thread that will read: waits until the copy of that phase is there. */
+__device__ __forceinline__ void copy_wait(CopyBarrier *barrier, unsigned phase)
+{
+    asm volatile("{\n"
+                 ".reg .pred there;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 there, [%0], %1;\n"
+                 "@there bra.uni done;\n"
+                 "bra.uni again;\n"
+                 "done:\n"
+                 "}" ::"r"(shared_address(barrier)),
+                 "r"(phase)
+                 : "memory");
+}
+
+#endif
+
 #endif

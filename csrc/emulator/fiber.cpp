@@ -83,7 +83,7 @@ asm(".text\n"
     GR_FUNCTION(gr_fiber_switch)
     GR_SAVE
     "mov sp, x1\n"
-    "cbz w2, 1f\n"
+    "tbz w2, #0, 1f\n" /* a bool: the upper bits are anybody's */
     GR_RESTORE
     "1:\n"
     ".cfi_undefined x30\n" /* the unwinder stops here */

@@ -53,10 +53,8 @@ constexpr size_t stack_bytes = 64 << 10;
 /* From one stack to the next. Were it a power of two, the tops of all stacks would fall on the same
  * few sets of the caches; an odd number of lines over, they go through all sets. */
 constexpr size_t stack_stride = stack_bytes + 4096 + 5 * 64;
-/* The lowest line of a stack holds a canary. It borders on the next lower stack's top, which is in
+/* The lowest word of a stack is a canary. It borders on the next lower stack's top, which is in
  * use, so that looking after it touches no further page. */
-constexpr size_t canary_bytes = 64;
-
 constexpr uint64_t canary = 0x67707265647563e5;
 
 bool stacks_reserve(Stacks *stacks, unsigned count); /* false: no memory */

@@ -56,31 +56,47 @@ static unsigned random_below(Worker *w, unsigned bound)
     return (unsigned)((random_next(&w->random) >> 32) * bound >> 32);
 }
 
-/* One of the bits, each as likely; one draw is enough while most are set. */
-static unsigned random_bit(Worker *w, unsigned bits)
+static unsigned ready_count(const Worker *w)
 {
-    unsigned drawn = random_below(w, 32);
-    if (bits >> drawn & 1)
-        return drawn;
-    unsigned set[32], count = 0;
-    for (; bits; bits &= bits - 1)
-        set[count++] = lowest(bits);
-    return set[random_below(w, count)];
+    unsigned count = 0;
+    for (unsigned word = 0; word < w->ready_words; ++word)
+        for (uint64_t bits = w->ready_warps[word]; bits; bits &= bits - 1)
+            ++count;
+    return count;
 }
 
+/* The warp that comes after `skip` others among those with lanes that can run; null: fewer are. */
+static Warp *ready_warp(Worker *w, unsigned skip)
+{
+    for (unsigned word = 0; word < w->ready_words; ++word)
+        for (uint64_t bits = w->ready_warps[word]; bits; bits &= bits - 1)
+            if (skip-- == 0)
+                return &w->warps[word * 64 + (unsigned)__builtin_ctzll(bits)];
+    return nullptr;
+}
+
+/* One of the team's lanes that can run. The first draws are nearly always enough; the counting
+ * after them makes every warp, and every lane of a warp, as likely as the others. */
 Lane *random_lane(Worker *w)
 {
     Warp *warp = &w->warps[random_below(w, w->warp_count)];
     if (!warp->ready) {
-        unsigned set[device_sms * device_threads_per_sm], count = 0;
-        for (unsigned i = 0; i < w->warp_count; ++i)
-            if (w->warps[i].ready)
-                set[count++] = i;
+        unsigned count = ready_count(w);
         if (!count)
             return nullptr;
-        warp = &w->warps[set[random_below(w, count)]];
+        warp = ready_warp(w, random_below(w, count));
     }
-    return lane_of(w, warp, random_bit(w, warp->ready));
+    unsigned lane = random_below(w, 32);
+    if (!(warp->ready >> lane & 1)) {
+        unsigned count = 0, lanes;
+        for (lanes = warp->ready; lanes; lanes &= lanes - 1)
+            ++count;
+        unsigned skip = random_below(w, count);
+        for (lanes = warp->ready; skip; --skip)
+            lanes &= lanes - 1;
+        lane = lowest(lanes);
+    }
+    return lane_of(w, warp, lane);
 }
 
 /* The first lane of the next warp after this one. */

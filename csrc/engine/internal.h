@@ -18,7 +18,7 @@
 /* One launch of one strategy. */
 typedef struct {
     const gr_strategy *strategy;
-    const gr_kernel *kernel;
+    gr_kernel *kernel;
     unsigned block, grid;
     unsigned outs; /* how many values it leaves in out[] */
     size_t shared_bytes, out_bytes;
@@ -36,7 +36,7 @@ gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int li
 
 /* The blocks that fill the card once, all at work at the same time. Asking also loads the kernel
  * onto the card, which happens at a kernel's first use and is nobody's kernel time. */
-gr_status gr_resident_blocks(const gr_request *request, const gr_kernel *kernel, unsigned block,
+gr_status gr_resident_blocks(const gr_request *request, gr_kernel *kernel, unsigned block,
                              size_t shared_bytes, size_t *blocks, gr_error *error);
 
 /* How many elements one launch can take at most. */

@@ -60,15 +60,30 @@ gr_status gr_check_request(const gr_request *request, gr_error *error)
     return status == GR_OK ? check_capability(request, error) : status;
 }
 
-gr_status gr_resident_blocks(const gr_request *request, const gr_kernel *kernel, unsigned block,
+/* More shared memory than this a kernel must ask for. */
+enum { PLAIN_SHARED_BYTES = 48 * 1024 };
+
+/* The answer is kept in the kernel: 1 + the blocks in the low half, the device in the high half.
+ * Two threads may both find it out; they find the same. */
+gr_status gr_resident_blocks(const gr_request *request, gr_kernel *kernel, unsigned block,
                              size_t shared_bytes, size_t *blocks, gr_error *error)
 {
+    uint64_t *kept = &kernel->resident[block / GR_WARP - 1];
+    uint64_t known = __atomic_load_n(kept, __ATOMIC_RELAXED);
     int per_sm = 0, sms = 0;
+
     error->status = GR_OK;
-    TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, request->device));
-    TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel->entry, (int)block,
-                                                      shared_bytes));
-    *blocks = (size_t)per_sm * (size_t)sms;
+    if (!known || known >> 32 != (uint64_t)request->device) {
+        if (shared_bytes > PLAIN_SHARED_BYTES)
+            TRY(cudaFuncSetAttribute(kernel->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     (int)shared_bytes));
+        TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, request->device));
+        TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel->entry, (int)block,
+                                                          shared_bytes));
+        known = (uint64_t)request->device << 32 | (1 + (uint64_t)per_sm * (uint64_t)sms);
+        __atomic_store_n(kept, known, __ATOMIC_RELAXED);
+    }
+    *blocks = (size_t)((known & 0xffffffff) - 1);
 done:
     return error->status;
 }
@@ -86,6 +101,13 @@ static gr_status grid_to_fill(const gr_request *request, size_t cover, size_t re
     unsigned traits = plan->strategy->traits;
     size_t step = traits & CLUSTER ? GR_CLUSTER_BLOCKS : 1;
 
+    if (traits & ALONE) {
+        if (request->grid && request->grid != step)
+            return gr_fail(error, GR_BAD_VALUE, "%s runs alone: its grid is %zu, not %u",
+                           plan->strategy->name, step, request->grid);
+        plan->grid = (unsigned)step;
+        return GR_OK;
+    }
     if (request->grid && !limit_grid) {
         if (request->grid % step)
             return gr_fail(error, GR_BAD_VALUE, "%s needs a grid that is a multiple of %zu, not %u",
@@ -134,6 +156,7 @@ gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int li
                             strategy->capability);
     plan->shared_bytes = strategy->traits & SHARED_THREADS ? plan->block * slot
                          : strategy->traits & SHARED_WARPS ? plan->block / GR_WARP * slot
+                         : strategy->traits & RING         ? GR_RING_BYTES
                                                            : 0;
 
     size_t per_block = (size_t)plan->block * gr_per_thread(strategy);

@@ -57,13 +57,13 @@ static unsigned template_block(unsigned block)
     return power;
 }
 
-const gr_kernel *gr_find_kernel(int strategy, gr_load load, gr_acc acc, unsigned block)
+gr_kernel *gr_find_kernel(int strategy, gr_load load, gr_acc acc, unsigned block)
 {
     pthread_once(&filled, fill_lists);
     unsigned wanted = strategies[strategy].traits & BLOCK_TEMPLATE ? template_block(block) : 0;
-    const gr_kernel_list *list = &lists[strategy];
+    gr_kernel_list *list = &lists[strategy];
     for (int i = 0; i < list->count; i++) {
-        const gr_kernel *kernel = &list->kernel[i];
+        gr_kernel *kernel = &list->kernel[i];
         if (kernel->load == load && kernel->acc == acc && kernel->block == wanted)
             return kernel;
     }

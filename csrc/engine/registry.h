@@ -25,8 +25,13 @@ typedef enum {
     COOPERATIVE = 1 << 12,    /* cooperative launch: the whole grid on the card at once */
     CLUSTER = 1 << 13,        /* launched in clusters of GR_CLUSTER_BLOCKS */
     BLOCK_TEMPLATE = 1 << 14, /* compiled once per power-of-two block size */
-    UNORDERED = 1 << 15       /* floats add up in an order that changes from run to run */
+    UNORDERED = 1 << 15,      /* floats add up in an order that changes from run to run */
+    ALONE = 1 << 16,          /* a single block, or cluster, takes the whole input */
+    RING = 1 << 17            /* shared memory: GR_RING_BYTES for bulk copies */
 } gr_trait;
+
+/* Six tiles of 32 KiB and a barrier for each: see kernels/bulk_copy.cu. */
+enum { GR_RING_BYTES = 6 * (32768 + 8) };
 
 enum { GR_CLUSTER_BLOCKS = 8, GR_MIN_BLOCK = 32, GR_MAX_BLOCK = 1024, GR_WARP = 32 };
 
@@ -46,6 +51,8 @@ typedef struct {
     gr_acc acc;
     unsigned block;
     const void *entry;
+    /* What gr_resident_blocks found out, per block size. */
+    uint64_t resident[32];
 } gr_kernel;
 
 enum { GR_MAX_KERNELS = 96 };
@@ -70,7 +77,7 @@ int gr_strategy_count(void);
 const gr_strategy *gr_strategy_at(int index);
 
 /* The kernel for a pair and a block size, or NULL. */
-const gr_kernel *gr_find_kernel(int strategy, gr_load load, gr_acc acc, unsigned block);
+gr_kernel *gr_find_kernel(int strategy, gr_load load, gr_acc acc, unsigned block);
 
 #ifdef __cplusplus
 }

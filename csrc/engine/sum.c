@@ -136,7 +136,7 @@ static gr_status plan_piece(const gr_request *request, size_t n, gr_plan *plan, 
 static gr_status load_relaunched_kernel(const gr_request *request, const gr_plan *plan,
                                         gr_error *error)
 {
-    const gr_kernel *kernel =
+    gr_kernel *kernel =
         gr_find_kernel(request->strategy, gr_load_of_acc(request->acc), request->acc, plan->block);
     size_t blocks;
     if (plan->outs == 1 || !kernel)

@@ -45,15 +45,53 @@ template <typename Acc> __device__ __forceinline__ Acc block_sum(Acc value)
 template <typename T> struct Pack {
     static constexpr unsigned count = 16 / sizeof(T);
     T element[count];
-
-    template <typename Acc> __device__ __forceinline__ Acc sum() const
-    {
-        Acc total = Acc(element[0]);
-        for (unsigned k = 1; k < count; k++)
-            total += Acc(element[k]);
-        return total;
-    }
 };
+
+template <typename Acc, typename T> __device__ __forceinline__ Acc sum_of(const Pack<T> &pack)
+{
+    Acc total = Acc(pack.element[0]);
+    for (unsigned k = 1; k < Pack<T>::count; k++)
+        total += Acc(pack.element[k]);
+    return total;
+}
+
+/* Small integers are added up within 32-bit words by one instruction for four bytes, or for two
+ * halves: element by element they would cost more time than the memory takes to bring them. */
+template <typename Acc> __device__ __forceinline__ Acc sum_of(const Pack<int8_t> &pack)
+{
+    int word[4], total = 0;
+    memcpy(word, &pack, sizeof word);
+    for (unsigned k = 0; k < 4; k++)
+        total = __dp4a(word[k], 0x01010101, total);
+    return Acc(total);
+}
+
+template <typename Acc> __device__ __forceinline__ Acc sum_of(const Pack<uint8_t> &pack)
+{
+    unsigned word[4], total = 0;
+    memcpy(word, &pack, sizeof word);
+    for (unsigned k = 0; k < 4; k++)
+        total = __dp4a(word[k], 0x01010101u, total);
+    return Acc(total);
+}
+
+template <typename Acc> __device__ __forceinline__ Acc sum_of(const Pack<int16_t> &pack)
+{
+    int word[4], total = 0;
+    memcpy(word, &pack, sizeof word);
+    for (unsigned k = 0; k < 4; k++)
+        total = __dp2a_lo(word[k], 0x0101, total);
+    return Acc(total);
+}
+
+template <typename Acc> __device__ __forceinline__ Acc sum_of(const Pack<uint16_t> &pack)
+{
+    unsigned word[4], total = 0;
+    memcpy(word, &pack, sizeof word);
+    for (unsigned k = 0; k < 4; k++)
+        total = __dp2a_lo(word[k], 0x0101u, total);
+    return Acc(total);
+}
 
 /* An array seen as packs: `head` loose elements up to the first 16-byte boundary, `packs` whole
  * packs, and `tail` loose elements. 16-byte loads must lie on 16-byte boundaries. */
@@ -72,13 +110,62 @@ template <typename T> struct Packed<const T *> {
         tail = (n - head) % Pack<T>::count;
     }
 
+    __device__ __forceinline__ const void *address(size_t i) const
+    {
+        return first + i * Pack<T>::count;
+    }
+
     __device__ __forceinline__ Pack<T> operator[](size_t i) const
     {
-        uint4 bits = reinterpret_cast<const uint4 *>(first)[i];
+        uint4 bits = *static_cast<const uint4 *>(address(i));
         Pack<T> pack;
         memcpy(&pack, &bits, sizeof pack);
         return pack;
     }
+
+    /* Beyond the last pack: zeros, without a load. */
+    __device__ __forceinline__ Pack<T> or_zero(size_t i) const
+    {
+        if (i < packs)
+            return (*this)[i];
+        Pack<T> pack;
+        memset(&pack, 0, sizeof pack);
+        return pack;
+    }
 };
+
+/* The elements outside the 16-byte boundaries: thread `id` of the grid adds one at either end, if
+ * there are that many. */
+template <typename Acc, typename In>
+__device__ __forceinline__ Acc loose_ends(In in, size_t n, const Packed<In> &packed, size_t id)
+{
+    Acc sum = id < packed.head ? Acc(in[id]) : Acc(0);
+    if (id < packed.tail)
+        sum += Acc(in[n - 1 - id]);
+    return sum;
+}
+
+/* What `last_block` spells out: leaves the block's sum in `work`, and the block that comes last
+ * adds up all of them. `sum` counts in thread 0 only. */
+template <typename Acc>
+__device__ __forceinline__ void finish_in_last_block(Acc sum, Acc *out, Acc *work, unsigned *ticket)
+{
+    bool is_last = false;
+    if (threadIdx.x == 0) {
+        work[blockIdx.x] = sum;
+        __threadfence();
+        is_last = atomicInc(ticket, gridDim.x - 1) == gridDim.x - 1;
+    }
+    if (!__syncthreads_or(is_last))
+        return;
+
+    __threadfence();
+    sum = 0;
+    for (unsigned block = threadIdx.x; block < gridDim.x; block += blockDim.x)
+        sum += work[block];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        *out = sum;
+}
 
 #endif

@@ -21,16 +21,12 @@ template <typename In, typename Acc> __global__ void vector_load(In in, Acc *out
         auto b = packed[i + grid_stride];
         auto c = packed[i + 2 * grid_stride];
         auto d = packed[i + 3 * grid_stride];
-        sum += a.template sum<Acc>() + b.template sum<Acc>();
-        sum += c.template sum<Acc>() + d.template sum<Acc>();
+        sum += sum_of<Acc>(a) + sum_of<Acc>(b);
+        sum += sum_of<Acc>(c) + sum_of<Acc>(d);
     }
     for (; i < packed.packs; i += grid_stride)
-        sum += packed[i].template sum<Acc>();
-
-    if (id < packed.head)
-        sum += Acc(in[id]);
-    if (id < packed.tail)
-        sum += Acc(in[n - 1 - id]);
+        sum += sum_of<Acc>(packed[i]);
+    sum += loose_ends<Acc>(in, n, packed, id);
 
     sum = block_sum(sum);
     if (threadIdx.x == 0)

@@ -10,4 +10,28 @@ template <typename T> GR_INTRINSIC T *shared_array()
     return reinterpret_cast<T *>(gr_shared);
 }
 
+/* A bulk copy is over when it is started: one of the orders that the hardware allows. `copies`
+ * counts the completed ones; their parity is the phase. */
+struct CopyBarrier {
+    unsigned long long copies;
+};
+
+GR_INTRINSIC void copy_barrier_init(CopyBarrier *barrier)
+{
+    barrier->copies = 0;
+}
+
+GR_INTRINSIC void copy_start(void *shared, const void *global, unsigned bytes, CopyBarrier *barrier)
+{
+    __builtin_memcpy(shared, global, bytes);
+    barrier->copies++;
+}
+
+/* Phase p is over once copy p + 1, p + 3, ... is there, and not yet the one after it. */
+GR_INTRINSIC void copy_wait(CopyBarrier *barrier, unsigned phase)
+{
+    while (__atomic_load_n(&barrier->copies, __ATOMIC_RELAXED) % 2 == phase)
+        gr_yield();
+}
+
 #endif

@@ -37,6 +37,29 @@ GR_INTRINSIC unsigned __brev(unsigned x)
     return reversed;
 }
 
+/* c plus the products of a's and b's four bytes; or of a's two halves and two bytes of b, the lower
+ * or the upper two. Wraps around, as the instruction does. */
+#define GR_DOT(type, byte, half)                                                                   \
+    GR_INTRINSIC type __dp4a(type a, type b, type c)                                               \
+    {                                                                                              \
+        unsigned total = (unsigned)c;                                                              \
+        for (int bit = 0; bit < 32; bit += 8)                                                      \
+            total += (unsigned)((byte)(a >> bit) * (byte)(b >> bit));                              \
+        return (type)total;                                                                        \
+    }                                                                                              \
+    GR_INTRINSIC type __dp2a_lo(type a, type b, type c)                                            \
+    {                                                                                              \
+        return (type)((unsigned)c + (unsigned)((half)a * (byte)b) +                                \
+                      (unsigned)((half)(a >> 16) * (byte)(b >> 8)));                               \
+    }                                                                                              \
+    GR_INTRINSIC type __dp2a_hi(type a, type b, type c)                                            \
+    {                                                                                              \
+        return __dp2a_lo(a, (type)(b >> 16), c);                                                   \
+    }
+GR_DOT(int, int8_t, int16_t)
+GR_DOT(unsigned, uint8_t, uint16_t)
+#undef GR_DOT
+
 #define GR_BIT_CAST(name, to_type, from_type)                                                      \
     GR_INTRINSIC to_type name(from_type from)                                                      \
     {                                                                                              \

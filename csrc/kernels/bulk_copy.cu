@@ -1,0 +1,53 @@
+/* bulk_copy: bulk asynchronous copies into a ring in shared memory.
+ *
+ * In tiles, each thread computes addresses and issues loads, and the registers that wait for them
+ * limit how many bytes are on their way. Since Hopper (compute capability 9.0) one thread can order
+ * a whole tile, 32 KiB, to be brought to shared memory while the others add up earlier ones. Six
+ * tiles make a ring, so about 160 KiB are always on their way to each multiprocessor.
+ *
+ * Still wasted: nothing of note for large arrays; small ones are over before the ring is full. */
+#include "common.h"
+
+template <typename In, typename Acc>
+__global__ void bulk_copy(In in, Acc *out, size_t n, Acc *work, unsigned *ticket)
+{
+    constexpr unsigned stages = 6, tile = 2048, bytes = 16 * tile; /* a tile is 2048 packs */
+    Packed<In> packed(in, n);
+    auto *ring = shared_array<decltype(packed[0])>();
+    auto *arrived = reinterpret_cast<CopyBarrier *>(ring + stages * tile);
+    unsigned tid = threadIdx.x;
+    size_t tiles = packed.packs / tile;
+
+    if (tid == 0)
+        for (unsigned stage = 0; stage < stages; stage++) {
+            copy_barrier_init(&arrived[stage]);
+            size_t t = blockIdx.x + (size_t)stage * gridDim.x;
+            if (t < tiles)
+                copy_start(ring + stage * tile, packed.address(t * tile), bytes, &arrived[stage]);
+        }
+    __syncthreads();
+
+    Acc sum = 0;
+    unsigned stage = 0, round = 0;
+    for (size_t t = blockIdx.x; t < tiles; t += gridDim.x) {
+        copy_wait(&arrived[stage], round % 2);
+        for (unsigned i = tid; i < tile; i += blockDim.x)
+            sum += sum_of<Acc>(ring[stage * tile + i]);
+        __syncthreads(); /* the stage is free: all have read it */
+        size_t next = t + (size_t)stages * gridDim.x;
+        if (tid == 0 && next < tiles)
+            copy_start(ring + stage * tile, packed.address(next * tile), bytes, &arrived[stage]);
+        if (++stage == stages) {
+            stage = 0;
+            round++;
+        }
+    }
+
+    size_t id = (size_t)blockIdx.x * blockDim.x + tid;
+    for (size_t i = tiles * tile + id; i < packed.packs; i += (size_t)gridDim.x * blockDim.x)
+        sum += sum_of<Acc>(packed[i]);
+    sum += loose_ends<Acc>(in, n, packed, id);
+
+    __syncthreads(); /* block_sum uses the ring's memory */
+    finish_in_last_block(block_sum(sum), out, work, ticket);
+}

@@ -1,0 +1,36 @@
+/* tiles: each block walks through a contiguous share of the array.
+ *
+ * In a grid-stride loop the loads that a block has in flight lie a whole grid apart, each in
+ * another page of memory. Here a block's loads are neighbours, and the memory opens fewer pages:
+ * some percent more bandwidth. One launch, four 16-byte loads in flight, and the last block
+ * finishes.
+ *
+ * Still wasted: every byte passes through registers on its way to the adders. */
+#include "common.h"
+
+template <typename In, typename Acc>
+__global__ void tiles(In in, Acc *out, size_t n, Acc *work, unsigned *ticket)
+{
+    constexpr unsigned flight = 4;
+    Packed<In> packed(in, n);
+    size_t block = blockDim.x;
+
+    /* Shares are cut at multiples of a warp's 32 packs. */
+    size_t groups = (packed.packs + 31) / 32;
+    size_t i = groups * blockIdx.x / gridDim.x * 32 + threadIdx.x;
+    size_t end = groups * (blockIdx.x + 1) / gridDim.x * 32;
+    end = end < packed.packs ? end : packed.packs;
+
+    Acc sum = loose_ends<Acc>(in, n, packed, blockIdx.x * block + threadIdx.x);
+    for (; i + (flight - 1) * block < end; i += flight * block) {
+        decltype(packed[0]) pack[flight];
+        for (unsigned k = 0; k < flight; k++)
+            pack[k] = packed[i + k * block];
+        for (unsigned k = 0; k < flight; k++)
+            sum += sum_of<Acc>(pack[k]);
+    }
+    for (; i < end; i += block)
+        sum += sum_of<Acc>(packed[i]);
+
+    finish_in_last_block(block_sum(sum), out, work, ticket);
+}
