@@ -55,13 +55,16 @@ class Kernel:
             f'-DKERNEL_FILE="{self.path.relative_to(CSRC)}"',
             f"-DPAIRS=GR_PAIRS_{self.dtypes}",
             f"-DBLOCKS={int('BLOCK_TEMPLATE' in self.traits)}",
+            f"-DVIEWS={int('ANY_ELEMENTS' in self.traits)}",
         ]
 
 
 def read_registry() -> list[Kernel]:
     text = (ROOT / CSRC / "strategies.def").read_text()
     kernels = []
-    for line in re.finditer(r"^STRATEGY\((\w+), (\w+), ([\w\s|]+), (\d+), (\w+),", text, re.M):
+    for line in re.finditer(
+        r"^STRATEGY\((\w+),\s+(\w+),\s+([\w\s|]+),\s+(\d+),\s+(\w+),", text, re.M
+    ):
         name, kind, traits, capability, dtypes = line.groups()
         folder = {"KERNEL": CSRC / "kernels", "BROKEN": CSRC / "kernels" / "broken"}.get(kind)
         if folder:
@@ -177,7 +180,7 @@ class Toolchain:
 
     def c(self, source: Path, extra: list[str] | None = None) -> Job:
         flags = ["-std=gnu11", *self.common, *self.sanitize, *self.includes, *(extra or [])]
-        flags += self.python if source.name == "module.c" else []
+        flags += self.python if source.parent == CSRC else []
         flags += ["-O3"] if source.parent.name == "cpu" else []
         return self.job(source, [*self.cc, *flags])
 
@@ -194,10 +197,9 @@ class Toolchain:
 
 def c_sources() -> list[Path]:
     """The C that every backend shares."""
-    folders = ("engine", "cpu", "threads", "exact")
+    folders = (".", "engine", "cpu", "threads", "exact")
     found = [p for f in folders for p in sorted((ROOT / CSRC / f).glob("*.c"))]
-    shared = [p.relative_to(ROOT) for p in found if p.name != "absent_kernel.c"]
-    return [CSRC / "module.c", *shared]
+    return [p.relative_to(ROOT) for p in found if p.name != "absent_kernel.c"]
 
 
 class EmulatorBuild:

@@ -24,7 +24,8 @@ typedef enum {
 #define X(name) GR_LOAD_##name,
     GR_LOADS(X)
 #undef X
-        GR_LOAD_COUNT
+        GR_LOAD_COUNT,
+    GR_LOAD_any = GR_LOAD_COUNT + 1 /* strided or to be cast: see engine/elements.h */
 } gr_load;
 
 typedef enum {

@@ -12,6 +12,7 @@
 #include "cpu/cpu_sum.h"
 #include "engine/backend.h"
 #include "engine/engine.h"
+#include "gpu_array.h"
 
 #include <string.h>
 #include <time.h>
@@ -61,11 +62,11 @@ static PyArrayObject *check_array(PyObject *object, int load, int acc, int compo
 static PyObject *py_sum(PyObject *Py_UNUSED(self), PyObject *args)
 {
     PyObject *object;
-    int load, acc, strategy, finish, device, order;
+    int load, acc, strategy, finish, device, order, timed;
     unsigned block, grid;
     unsigned long long seed;
-    if (!PyArg_ParseTuple(args, "OiiiIIiiiK", &object, &load, &acc, &strategy, &block, &grid,
-                          &finish, &device, &order, &seed))
+    if (!PyArg_ParseTuple(args, "OiiiIIiiiKp", &object, &load, &acc, &strategy, &block, &grid,
+                          &finish, &device, &order, &seed, &timed))
         return NULL;
     PyArrayObject *array = check_array(object, load, acc, 1);
     if (!array)
@@ -86,6 +87,7 @@ static PyObject *py_sum(PyObject *Py_UNUSED(self), PyObject *args)
         .grid = grid,
         .finish = (gr_finish)finish,
         .device = device,
+        .timed = timed,
     };
     gr_outcome outcome;
     gr_error error;
@@ -99,6 +101,284 @@ static PyObject *py_sum(PyObject *Py_UNUSED(self), PyObject *args)
     return Py_BuildValue("y#ddddIIIi", (char *)&outcome.value, (Py_ssize_t)sizeof outcome.value,
                          outcome.kernel_ms, outcome.h2d_ms, outcome.d2h_ms, outcome.init_ms,
                          outcome.block, outcome.grid, outcome.launches, (int)outcome.finish);
+}
+
+/* --- arrays on a GPU ----------------------------------------------------------------------------
+ */
+
+/* How elements of a producer's array are read, and what their sum is by default. */
+typedef struct {
+    int load, acc, typenum; /* typenum: of the result; half floats come as float32 */
+    int elements_load;      /* as engine/elements.h counts it */
+    int parts;              /* 2 for complex numbers */
+} gr_reading;
+
+static int find_reading(const gr_gpu_array *array, gr_reading *reading)
+{
+    static const struct {
+        char kind;
+        int bytes;
+        gr_reading reading;
+    } table[] = {
+        {'b', 1, {GR_LOAD_u8, GR_ACC_u64, NPY_INT64, GR_LOAD_u8, 1}},
+        {'i', 1, {GR_LOAD_i8, GR_ACC_u64, NPY_INT64, GR_LOAD_i8, 1}},
+        {'i', 2, {GR_LOAD_i16, GR_ACC_u64, NPY_INT64, GR_LOAD_i16, 1}},
+        {'i', 4, {GR_LOAD_i32, GR_ACC_u64, NPY_INT64, GR_LOAD_i32, 1}},
+        {'i', 8, {GR_LOAD_u64, GR_ACC_u64, NPY_INT64, GR_ELEMENTS_I64, 1}},
+        {'u', 1, {GR_LOAD_u8, GR_ACC_u64, NPY_UINT64, GR_LOAD_u8, 1}},
+        {'u', 2, {GR_LOAD_u16, GR_ACC_u64, NPY_UINT64, GR_LOAD_u16, 1}},
+        {'u', 4, {GR_LOAD_u32, GR_ACC_u64, NPY_UINT64, GR_LOAD_u32, 1}},
+        {'u', 8, {GR_LOAD_u64, GR_ACC_u64, NPY_UINT64, GR_LOAD_u64, 1}},
+        {'f', 2, {GR_LOAD_f16, GR_ACC_f32, NPY_FLOAT32, GR_LOAD_f16, 1}},
+        {'B', 2, {GR_LOAD_bf16, GR_ACC_f32, NPY_FLOAT32, GR_LOAD_bf16, 1}},
+        {'f', 4, {GR_LOAD_f32, GR_ACC_f32, NPY_FLOAT32, GR_LOAD_f32, 1}},
+        {'f', 8, {GR_LOAD_f64, GR_ACC_f64, NPY_FLOAT64, GR_LOAD_f64, 1}},
+        {'c', 8, {GR_LOAD_f32, GR_ACC_f32, NPY_COMPLEX64, GR_LOAD_f32, 2}},
+        {'c', 16, {GR_LOAD_f64, GR_ACC_f64, NPY_COMPLEX128, GR_LOAD_f64, 2}},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        if (table[i].kind == array->kind && table[i].bytes == array->bytes) {
+            *reading = table[i].reading;
+            return 1;
+        }
+    PyErr_Format(PyExc_TypeError, "arrays of kind '%c' and %d bytes on a GPU cannot be summed",
+                 array->kind, array->bytes);
+    return -1;
+}
+
+typedef struct {
+    gr_workspace *workspace;
+    gr_error error;
+} gr_opening;
+
+/* Called by gr_gpu_array_of, where a producer must be told which stream to make wait. */
+static void *open_for(void *context, int device)
+{
+    gr_opening *opening = context;
+    if (!opening->workspace &&
+        gr_open_workspace(device, &opening->workspace, &opening->error) != GR_OK) {
+        raise_error(&opening->error);
+        return NULL;
+    }
+    return gr_workspace_stream(opening->workspace);
+}
+
+static void *callers_stream(void *context, int Py_UNUSED(device))
+{
+    return context;
+}
+
+/* What py_sum_gpu was asked. */
+typedef struct {
+    PyObject *object;
+    int acc, cast, typenum, strategy, finish, timed;
+    unsigned block, grid;
+    unsigned long long stream; /* 0: the producer's */
+} gr_asked;
+
+static int plan_reading(const gr_asked *asked, const gr_gpu_array *array, gr_reading *reading,
+                        gr_elements *elements, gr_request *request)
+{
+    int flat = gr_flatten(array, elements, &request->n);
+    if (flat < 0 || find_reading(array, reading) < 0)
+        return -1;
+    elements->load = reading->elements_load;
+    if (asked->acc >= 0) {
+        reading->acc = asked->acc;
+        reading->typenum = asked->typenum;
+        if (asked->acc == GR_ACC_u32 && array->bytes == 4)
+            reading->load = GR_LOAD_u32;
+    }
+    if (reading->parts == 2)
+        for (int d = 0; d < elements->dims; d++)
+            elements->step[d] *= 2;
+    int aligned = (uintptr_t)elements->base % gr_load_size((gr_load)reading->load) == 0;
+    if (!aligned) {
+        PyErr_SetString(PyExc_BufferError, "the array's elements are not aligned to their size");
+        return -1;
+    }
+    request->load =
+        flat && !asked->cast && reading->parts == 1 ? (gr_load)reading->load : GR_LOAD_any;
+    request->acc = (gr_acc)reading->acc;
+    request->data = elements->base;
+    request->elements = elements;
+    return 0;
+}
+
+/* One sum, or two for the parts of complex numbers, into values[]. */
+static gr_status sum_parts(gr_workspace *workspace, gr_request *request, const gr_reading *reading,
+                           gr_elements *elements, int choose, gr_value values[2],
+                           gr_outcome *outcome, gr_error *error)
+{
+    gr_outcome second;
+    if (gr_sum_in(workspace, request, choose, outcome, error) != GR_OK)
+        return error->status;
+    values[0] = outcome->value;
+    if (reading->parts == 2) {
+        elements->base = (const char *)elements->base + gr_load_size((gr_load)reading->load);
+        if (gr_sum_in(workspace, request, choose, &second, error) != GR_OK)
+            return error->status;
+        values[1] = second.value;
+        outcome->kernel_ms += second.kernel_ms;
+        outcome->d2h_ms += second.d2h_ms;
+        outcome->launches += second.launches;
+    }
+    return GR_OK;
+}
+
+static PyObject *scalar(const gr_value values[2], const gr_reading *reading)
+{
+    unsigned char bits[16];
+    size_t part = gr_acc_size((gr_acc)reading->acc);
+    memcpy(bits, &values[0], part);
+    if (reading->parts == 2)
+        memcpy(bits + part, &values[1], part);
+    PyArray_Descr *type = PyArray_DescrFromType(reading->typenum);
+    PyObject *result = type ? PyArray_Scalar(bits, type, NULL) : NULL;
+    Py_XDECREF((PyObject *)type);
+    return result;
+}
+
+static PyObject *sum_described(const gr_asked *asked, const gr_gpu_array *array,
+                               gr_workspace *workspace)
+{
+    gr_request request;
+    gr_reading reading;
+    gr_elements elements;
+    gr_outcome outcome;
+    gr_value values[2];
+    gr_error error;
+    gr_status status;
+
+    memset(&request, 0, sizeof request);
+    if (plan_reading(asked, array, &reading, &elements, &request) < 0)
+        return NULL;
+    request.strategy = asked->strategy < 0 ? 0 : asked->strategy;
+    request.block = asked->block;
+    request.grid = asked->grid;
+    request.finish = (gr_finish)asked->finish;
+    request.device = array->device;
+    request.on_device = 1;
+    request.stream = asked->stream ? (void *)(uintptr_t)asked->stream : array->stream;
+    request.timed = asked->timed;
+    memset(values, 0, sizeof values);
+
+    Py_BEGIN_ALLOW_THREADS;
+    status = sum_parts(workspace, &request, &reading, &elements, asked->strategy < 0, values,
+                       &outcome, &error);
+    Py_END_ALLOW_THREADS;
+    if (status != GR_OK)
+        return raise_error(&error);
+    PyObject *value = scalar(values, &reading);
+    if (!value || !asked->timed)
+        return value;
+    return Py_BuildValue("NCiinnddIIIii", value, array->kind, array->bytes, array->device,
+                         (Py_ssize_t)request.n, (Py_ssize_t)request.n * array->bytes,
+                         outcome.kernel_ms, outcome.d2h_ms, outcome.block, outcome.grid,
+                         outcome.launches, (int)outcome.finish, request.strategy);
+}
+
+/* Opens a workspace where the producer did not need one yet. */
+static gr_workspace *workspace_for(gr_gpu_array *array, gr_opening *opening)
+{
+    if (array->device < 0 &&
+        gr_pointer_device(array->base, &array->device, &opening->error) != GR_OK) {
+        raise_error(&opening->error);
+        return NULL;
+    }
+    return open_for(opening, array->device) ? opening->workspace : NULL;
+}
+
+static PyObject *py_sum_gpu(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    gr_asked asked;
+    gr_gpu_array array;
+    gr_opening opening = {NULL, {GR_OK, "", ""}};
+    if (!PyArg_ParseTuple(args, "OipiiIIiKp", &asked.object, &asked.acc, &asked.cast,
+                          &asked.typenum, &asked.strategy, &asked.block, &asked.grid, &asked.finish,
+                          &asked.stream, &asked.timed))
+        return NULL;
+
+    int found = asked.stream ? gr_gpu_array_of(asked.object, callers_stream,
+                                               (void *)(uintptr_t)asked.stream, &array)
+                             : gr_gpu_array_of(asked.object, open_for, &opening, &array);
+    PyObject *result = NULL;
+    if (found == 0) {
+        result = Py_NewRef(Py_None);
+    } else if (found > 0 && workspace_for(&array, &opening)) {
+        result = sum_described(&asked, &array, opening.workspace);
+    }
+    if (opening.workspace)
+        gr_close_workspace(opening.workspace, !result);
+    gr_gpu_array_done(&array);
+    return result;
+}
+
+static PyObject *py_gpu_dtype(PyObject *Py_UNUSED(self), PyObject *object)
+{
+    gr_gpu_array array;
+    gr_opening opening = {NULL, {GR_OK, "", ""}};
+    int found = gr_gpu_array_of(object, open_for, &opening, &array);
+    if (opening.workspace)
+        gr_close_workspace(opening.workspace, found < 0);
+    PyObject *result = found > 0    ? Py_BuildValue("Ci", array.kind, array.bytes)
+                       : found == 0 ? Py_NewRef(Py_None)
+                                    : NULL;
+    gr_gpu_array_done(&array);
+    return result;
+}
+
+static PyObject *py_measure(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    PyObject *object;
+    int load, acc, strategy, finish, device;
+    unsigned block, grid, copies, warmups, repeats;
+    Py_ssize_t offset;
+    if (!PyArg_ParseTuple(args, "OiiiIIiiIIIn", &object, &load, &acc, &strategy, &block, &grid,
+                          &finish, &device, &copies, &warmups, &repeats, &offset))
+        return NULL;
+    PyArrayObject *array = check_array(object, load, acc, 1);
+    if (!array)
+        return NULL;
+    if (!copies || !repeats || offset < 0 || !PyArray_SIZE(array) ||
+        strategy >= gr_strategy_count()) {
+        PyErr_SetString(PyExc_ValueError, "copies, repeats and the array must be at least 1 long");
+        return NULL;
+    }
+    gr_request request = {
+        .data = PyArray_DATA(array),
+        .n = (size_t)PyArray_SIZE(array),
+        .load = (gr_load)load,
+        .acc = (gr_acc)acc,
+        .strategy = strategy < 0 ? 0 : strategy,
+        .block = block,
+        .grid = grid,
+        .finish = (gr_finish)finish,
+        .device = device,
+        .on_device = 1,
+    };
+    gr_measurement how = {copies, warmups, repeats, (size_t)offset};
+    gr_outcome outcome;
+    gr_error error;
+    gr_status status;
+    PyObject *times = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(repeats * sizeof(double)));
+    if (!times)
+        return NULL;
+    double *ms = (double *)(void *)PyBytes_AsString(times);
+    Py_BEGIN_ALLOW_THREADS;
+    status = gr_measure(&request, strategy < 0, &how, ms, &outcome, &error);
+    Py_END_ALLOW_THREADS;
+    if (status != GR_OK) {
+        Py_DECREF(times);
+        return raise_error(&error);
+    }
+    return Py_BuildValue("NIIi", times, outcome.block, outcome.grid, request.strategy);
+}
+
+static PyObject *py_free_scratch(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    gr_release();
+    Py_RETURN_NONE;
 }
 
 static PyObject *py_cpu_sum(PyObject *Py_UNUSED(self), PyObject *args)
@@ -218,9 +498,23 @@ static PyObject *py_live_bytes(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(no
 
 static PyMethodDef methods[] = {
     {"sum", py_sum, METH_VARARGS,
-     "sum(array, load, acc, strategy, block, grid, finish, device, order, seed)\n--\n\n"
+     "sum(array, load, acc, strategy, block, grid, finish, device, order, seed, timed)\n--\n\n"
      "The engine's sum of a flat array: (value bits, kernel, h2d, d2h and init ms, block, grid, "
      "launches, finish)."},
+    {"sum_gpu", py_sum_gpu, METH_VARARGS,
+     "sum_gpu(array, acc, cast, typenum, strategy, block, grid, finish, stream, timed)\n--\n\n"
+     "The sum of an array on a GPU; None if it does not lie there. acc, typenum, strategy -1: the "
+     "default. Untimed, the value alone; else (value, kind, bytes, device, n, nbytes, kernel ms, "
+     "d2h "
+     "ms, block, grid, launches, finish, strategy)."},
+    {"gpu_dtype", py_gpu_dtype, METH_O,
+     "gpu_dtype(array)\n--\n\nKind and size of an array on a GPU; None if it does not lie there."},
+    {"measure", py_measure, METH_VARARGS,
+     "measure(array, load, acc, strategy, block, grid, finish, device, copies, warmups, repeats, "
+     "offset)\n--\n\n"
+     "Time the launches alone: (repeats float64 ms as bytes, block, grid, strategy)."},
+    {"free_scratch", py_free_scratch, METH_NOARGS,
+     "Free the device memory that is kept for the next call."},
     {"cpu_sum", py_cpu_sum, METH_VARARGS,
      "cpu_sum(array, load, acc, components, threads)\n--\n\n"
      "The threaded SIMD sum: (bits of two values, ms)."},

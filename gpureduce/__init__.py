@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.metadata import version as _version
 
 from gpureduce import emulator
-from gpureduce._backends import Device, build_info, devices
+from gpureduce._backends import Device, build_info, devices, free_scratch
 from gpureduce._registry import Strategy, strategies
 from gpureduce._sum import SumResult, Timing, sum
 from gpureduce.bounds import error_bound
@@ -27,6 +27,7 @@ __all__ = [
     "devices",
     "emulator",
     "error_bound",
+    "free_scratch",
     "strategies",
     "sum",
 ]

@@ -36,8 +36,24 @@ def sum(
     device: int,
     order: int,
     seed: int,
+    timed: bool,
     /,
 ) -> tuple[bytes, float, float, float, float, int, int, int, int]: ...
+def sum_gpu(
+    array: object,
+    acc: int,
+    cast: bool,
+    typenum: int,
+    strategy: int,
+    block: int,
+    grid: int,
+    finish: int,
+    stream: int,
+    timed: bool,
+    /,
+) -> Any: ...
+def gpu_dtype(array: object, /) -> tuple[str, int] | None: ...
+def free_scratch() -> None: ...
 def cpu_sum(
     array: np.ndarray[Any, Any], load: int, acc: int, components: int, threads: int, /
 ) -> tuple[bytes, float]: ...

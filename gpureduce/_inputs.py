@@ -74,8 +74,8 @@ def as_array(arr: object) -> Array:
     on_device = device is not None and int(device()[0]) not in _DLPACK_ON_THE_HOST
     if on_device or hasattr(arr, "__cuda_array_interface__"):
         raise TypeError(
-            f"{type(arr).__name__} lies on a GPU; arrays on a GPU cannot be summed in place yet, "
-            "and it is not copied silently: pass a host copy, such as cupy.asnumpy(arr)"
+            f"{type(arr).__name__} lies on a GPU, where host strategies and a gpureduce without "
+            "CUDA cannot read it, and it is not copied silently: pass a host copy"
         )
     return np.asarray(arr)
 

@@ -6,12 +6,12 @@ import operator
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce import _backends, _emulator, _inputs, _registry, emulator
+from gpureduce import _backends, _emulator, _gpu, _inputs, _registry, emulator
 from gpureduce.errors import CudaError
 
 FINISHES = ("host", "relaunch", "single")
@@ -60,7 +60,10 @@ class Timing:
 
 
 class SumResult(NamedTuple):
-    """The sum, a NumPy scalar, and its timing: ``value, timing = gpureduce.sum(a)``."""
+    """The sum, a NumPy scalar, and its timing: ``value, timing = gpureduce.sum(a)``.
+
+    `timing` is None where ``timing=False`` was asked for.
+    """
 
     value: Any
     timing: Timing
@@ -109,6 +112,8 @@ def sum(
     finish: str | None = None,
     device: str | None = None,
     allow_broken: bool = False,
+    stream: object = None,
+    timing: bool = True,
 ) -> SumResult:
     """Add up all elements of `arr` by the named strategy.
 
@@ -116,7 +121,8 @@ def sum(
     ----------
     arr
         Anything NumPy can view: any shape, stride, byte order or alignment, read-only,
-        memory-mapped or empty.
+        memory-mapped or empty. Or an array on a GPU (CuPy, PyTorch, JAX, Numba, anything with
+        DLPack or ``__cuda_array_interface__``), which is read in place.
     strategy
         A name or alias out of `strategies`. ``"auto"`` takes what is right and quickest.
     dtype
@@ -136,6 +142,12 @@ def sum(
         one and the emulator otherwise; the environment's GPUREDUCE_BACKEND overrides that.
     allow_broken
         Whether to run the strategies that are wrong on purpose.
+    stream
+        For arrays on a GPU: the CUDA stream to work on, as a number or as CuPy, PyTorch or Numba
+        have them. By default the one that the array's producer works on, which is waited for and
+        nothing else.
+    timing
+        False saves the microseconds that timing takes; the result's `timing` is then None.
 
     Returns
     -------
@@ -161,7 +173,13 @@ def sum(
         raise ValueError(
             f"{chosen.name} is wrong on purpose ({chosen.lesson}); pass allow_broken=True to run it"
         )
+    if not isinstance(arr, np.ndarray):
+        on_gpu = _on_gpu(arr, chosen, dtype, (block, grid, finish), device, stream, timing, start)
+        if on_gpu is not None:
+            return on_gpu
     array = _inputs.as_array(arr)
+    if stream is not None:
+        raise ValueError("stream is for arrays on a GPU; this one is in host memory")
     conversion = _inputs.convert(array.dtype, dtype)
     if conversion.is_complex and "complex64" not in chosen.dtypes:
         able = [s.name for s in _registry.strategies() if "complex64" in s.dtypes]
@@ -172,11 +190,51 @@ def sum(
 
     if chosen.kind == "host":
         run = _numpy if chosen.name == "numpy" else _cpu
-        value, timing = run(call)
+        value, found = run(call)
     else:
-        value, timing = _on_device(call, _backends.choose_device(device))
-    object.__setattr__(timing, "total_ms", (time.perf_counter() - start) * 1e3)
-    return SumResult(value, timing)
+        value, found = _on_device(call, _backends.choose_device(device))
+    object.__setattr__(found, "total_ms", (time.perf_counter() - start) * 1e3)
+    return SumResult(value, found if timing else cast(Timing, None))
+
+
+def _on_gpu(
+    arr: object,
+    chosen: _registry.Strategy,
+    dtype: npt.DTypeLike | None,
+    launch: tuple[int | None, int | None, str | None],
+    device: str | None,
+    stream: object,
+    timing: bool,
+    start: float,
+) -> SumResult | None:
+    """The sum of an array that lies on a GPU; None if it does not."""
+    module = _gpu.module_for(device)
+    if module is None or chosen.kind == "host":
+        return None
+    number = _gpu.stream_number(stream)
+    if not timing and dtype is None and launch == (None, None, None):
+        wanted = -1 if chosen.kind == "choice" else chosen.index
+        value = _gpu.quick_sum(module, arr, wanted, number)
+        return None if value is None else SumResult(value, cast(Timing, None))
+    found = _gpu.timed_sum(module, arr, chosen, dtype, _launch_arguments(chosen, *launch), number)
+    if found is None:
+        return None
+    value, facts = found
+    backend = "emulator" if module is _emulator else "cuda"
+    ran = _backends.choose_device("emulator" if module is _emulator else f"cuda:{facts['device']}")
+    finish = launch[2] or _registry.STRATEGIES[facts["strategy"]].finishes[0]
+    facts |= {"device": ran.name, "peak_gb_s": ran.peak_gb_s, "finish": finish}
+    return SumResult(
+        value,
+        Timing(
+            **facts,
+            h2d_ms=0.0,
+            init_ms=0.0,
+            total_ms=(time.perf_counter() - start) * 1e3,
+            source="emulator" if module is _emulator else "cuda_event",
+            backend=backend,
+        ),
+    )
 
 
 def _resolve(
@@ -281,6 +339,7 @@ def _on_device(call: _Call, device: _backends.Device) -> tuple[Any, Timing]:
             index,
             schedule.number,
             schedule.seed,
+            True,
         )
         tally.kernel_ms += kernel_ms
         tally.h2d_ms += h2d_ms

@@ -10,9 +10,9 @@ import sys
 
 import numpy as np
 import pytest
-from cases import KERNELS, array_of
 
 import gpureduce
+from cases import KERNELS, array_of
 from gpureduce import cli
 
 A = np.arange(100_000, dtype=np.int32)

@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from cases import BROKEN, array_of
 
 import gpureduce
+from cases import BROKEN, array_of
 
 A = array_of("int32", 4099)
 TOTAL = int(A.sum())
@@ -69,11 +69,16 @@ def test_schedule_is_checked_and_restored():
     assert gpureduce.emulator.current().order == "forward"
 
 
-def test_memory_comes_back():
-    before = gpureduce.emulator.live_bytes()
-    for strategy in ("global_tree", "last_block", "vector_load"):
+def test_memory_is_kept_for_the_next_call_and_comes_back():
+    strategies = ("global_tree", "last_block", "vector_load")
+    for strategy in strategies:
         gpureduce.sum(A, strategy, device="emulator")
-    assert gpureduce.emulator.live_bytes() == before == 0
+    kept = gpureduce.emulator.live_bytes()
+    for strategy in strategies * 3:
+        gpureduce.sum(A, strategy, device="emulator")
+    assert gpureduce.emulator.live_bytes() == kept > 0
+    gpureduce.free_scratch()
+    assert gpureduce.emulator.live_bytes() == 0
     with pytest.raises(ValueError, match="at least 1"):
         gpureduce.emulator.memory_limit(0).__enter__()
 

@@ -7,12 +7,12 @@ import math
 import ml_dtypes
 import numpy as np
 import pytest
-from cases import DTYPES, array_of, check, exact, magnitude
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import gpureduce
+from cases import DTYPES, array_of, check, exact, magnitude
 
 # One of each kind: a tree, a grid-stride kernel, packs with loose ends, and the CPU.
 SOME = ["sequential", "cascade", "vector_load", "cpu"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
+import gpureduce
 from cases import (
     BLOCKS,
     DTYPES,
@@ -16,8 +18,6 @@ from cases import (
     needed_dtype,
     small_sizes,
 )
-
-import gpureduce
 
 ON = [
     *(pytest.param("emulator", *s, id="-".join(map(str, s))) for s in SCHEDULES),

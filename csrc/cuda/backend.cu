@@ -56,6 +56,58 @@ const char *gr_backend_fault(void)
     return "";
 }
 
+static cudaError_t time_graph(cudaGraphExec_t graph, cudaStream_t stream, unsigned warmups,
+                              unsigned repeats, double *ms)
+{
+    cudaEvent_t start = nullptr, stop = nullptr;
+    cudaError_t state = cudaEventCreate(&start);
+    if (state == cudaSuccess)
+        state = cudaEventCreate(&stop);
+    for (unsigned i = 0; i < warmups && state == cudaSuccess; i++)
+        state = cudaGraphLaunch(graph, stream);
+    for (unsigned i = 0; i < repeats && state == cudaSuccess; i++) {
+        float elapsed = 0;
+        cudaEventRecord(start, stream);
+        cudaGraphLaunch(graph, stream);
+        cudaEventRecord(stop, stream);
+        state = cudaEventSynchronize(stop);
+        if (state == cudaSuccess)
+            state = cudaEventElapsedTime(&elapsed, start, stop);
+        ms[i] = elapsed;
+    }
+    cudaEventDestroy(start);
+    cudaEventDestroy(stop);
+    return state;
+}
+
+cudaError_t gr_backend_replay(cudaStream_t stream, int (*launch)(void *context), void *context,
+                              unsigned warmups, unsigned repeats, double *ms)
+{
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t runnable = nullptr;
+    cudaError_t state = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    if (state != cudaSuccess)
+        return state;
+    int failed = launch(context);
+    state = cudaStreamEndCapture(stream, &graph);
+    if (failed && state == cudaSuccess)
+        state = cudaErrorUnknown;
+    if (state == cudaSuccess)
+        state = cudaGraphInstantiate(&runnable, graph, 0);
+    if (state == cudaSuccess)
+        state = time_graph(runnable, stream, warmups, repeats, ms);
+    if (runnable)
+        cudaGraphExecDestroy(runnable);
+    if (graph)
+        cudaGraphDestroy(graph);
+    return state;
+}
+
+int gr_backend_reads_host_memory(void)
+{
+    return 0;
+}
+
 void gr_backend_schedule(int, uint64_t) {}
 
 void gr_backend_memory_limit(size_t) {}

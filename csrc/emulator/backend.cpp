@@ -3,6 +3,8 @@
 
 #include "emulator/emulator.h"
 
+#include <chrono>
+
 extern "C" {
 
 const char *gr_backend_name(void)
@@ -25,6 +27,25 @@ cudaError_t gr_backend_cub(const void *, void *, size_t, gr_load, gr_acc, void *
                            cudaStream_t)
 {
     return cudaErrorNotSupported;
+}
+
+cudaError_t gr_backend_replay(cudaStream_t, int (*launch)(void *context), void *context,
+                              unsigned warmups, unsigned repeats, double *ms)
+{
+    for (unsigned i = 0; i < warmups + repeats; i++) {
+        auto start = std::chrono::steady_clock::now();
+        if (launch(context))
+            return cudaErrorUnknown;
+        std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+        if (i >= warmups)
+            ms[i - warmups] = took.count();
+    }
+    return cudaSuccess;
+}
+
+int gr_backend_reads_host_memory(void)
+{
+    return 1;
 }
 
 void gr_backend_schedule(int order, uint64_t seed)

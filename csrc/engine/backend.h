@@ -24,6 +24,14 @@ const char *gr_backend_fault(void);
 cudaError_t gr_backend_cub(const void *in, void *out, size_t n, gr_load load, gr_acc acc,
                            void *work, size_t *work_bytes, cudaStream_t stream);
 
+/* Runs what `launch` puts on the stream (it returns 0 if that went well) again and again, as one
+ * graph where there are graphs, and takes the time of each run in ms[repeats]. */
+cudaError_t gr_backend_replay(cudaStream_t stream, int (*launch)(void *context), void *context,
+                              unsigned warmups, unsigned repeats, double *ms);
+
+/* Whether kernels can read any memory of the process, as the emulator's can. */
+int gr_backend_reads_host_memory(void);
+
 /* Settings of the emulator; the CUDA build ignores them. Order: 0 forward, 1 reverse, 2 random,
  * 3 lockstep. The order belongs to the calling thread, the memory limit (0: default) to all. */
 void gr_backend_schedule(int order, uint64_t seed);

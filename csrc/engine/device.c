@@ -1,9 +1,15 @@
 /* Devices, versions and errors. */
 #include "engine/internal.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+
+enum { MAX_DEVICES = 64 };
+static gr_facts facts[MAX_DEVICES];
+static unsigned char awake[MAX_DEVICES];
 
 gr_status gr_fail(gr_error *error, gr_status status, const char *format, ...)
 {
@@ -26,6 +32,74 @@ gr_status gr_fail_cuda(gr_error *error, cudaError_t code, const char *call, cons
     snprintf(error->message, sizeof error->message, "%s: %s, from %s at %s:%d%s%s",
              cudaGetErrorName(code), cudaGetErrorString(code), call, file, line,
              fault[0] ? "\n" : "", fault);
+    return error->status;
+}
+
+static double now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+static gr_status find_facts(int device, gr_error *error)
+{
+    int sms = 0, major = 0, minor = 0;
+    error->status = GR_OK;
+    TRY(cudaFree(NULL));
+    TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device));
+    TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    TRY(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+    facts[device].sms = (unsigned)sms;
+    facts[device].capability = major * 10 + minor;
+    __atomic_store_n(&awake[device], 1, __ATOMIC_RELEASE);
+done:
+    return error->status;
+}
+
+gr_status gr_wake(int device, double *init_ms, gr_error *error)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    int count = 0;
+
+    error->status = GR_OK;
+    *init_ms = 0;
+    if (device < 0 || device >= MAX_DEVICES || !__atomic_load_n(&awake[device], __ATOMIC_ACQUIRE)) {
+        TRY(cudaGetDeviceCount(&count));
+        if (device < 0 || device >= count || device >= MAX_DEVICES)
+            return gr_fail(error, GR_BAD_VALUE, "there is no %s device %d: there %s %d",
+                           gr_backend_name(), device, count == 1 ? "is" : "are", count);
+    }
+    TRY(cudaSetDevice(device));
+    if (!__atomic_load_n(&awake[device], __ATOMIC_ACQUIRE)) {
+        pthread_mutex_lock(&lock);
+        double start = now_ms();
+        if (!awake[device])
+            find_facts(device, error);
+        *init_ms = now_ms() - start;
+        pthread_mutex_unlock(&lock);
+    }
+done:
+    return error->status;
+}
+
+const gr_facts *gr_facts_of(int device)
+{
+    return &facts[device];
+}
+
+gr_status gr_pointer_device(const void *pointer, int *device, gr_error *error)
+{
+    struct cudaPointerAttributes attributes;
+    error->status = GR_OK;
+    TRY(cudaPointerGetAttributes(&attributes, pointer));
+    *device = attributes.device;
+    if (gr_backend_reads_host_memory())
+        *device = 0;
+    else if (attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged)
+        gr_fail(error, GR_BAD_VALUE, "the array's memory does not lie on a %s device",
+                gr_backend_name());
+done:
     return error->status;
 }
 

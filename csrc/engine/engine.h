@@ -2,6 +2,7 @@
 #ifndef GPUREDUCE_ENGINE_H
 #define GPUREDUCE_ENGINE_H
 
+#include "engine/elements.h"
 #include "engine/registry.h"
 
 #ifdef __cplusplus
@@ -20,14 +21,18 @@ typedef struct {
 typedef enum { GR_FINISH_DEFAULT, GR_FINISH_HOST, GR_FINISH_RELAUNCH, GR_FINISH_SINGLE } gr_finish;
 
 typedef struct {
-    const void *data; /* host memory, contiguous, naturally aligned */
+    const void *data; /* contiguous, naturally aligned; in host memory, or see on_device */
     size_t n;
-    gr_load load;
+    gr_load load; /* GR_LOAD_any: `elements` describes the array instead */
     gr_acc acc;
     int strategy;
     unsigned block, grid; /* 0: the default */
     gr_finish finish;
     int device;
+    int on_device;               /* data lies on `device` and is used in place */
+    const gr_elements *elements; /* for GR_LOAD_any */
+    void *stream;                /* a cudaStream_t to work on; NULL: one of our own */
+    int timed;                   /* whether to time the parts, which takes some microseconds */
 } gr_request;
 
 typedef struct {
@@ -46,7 +51,47 @@ typedef struct {
     double clock_mhz;
 } gr_device;
 
+/* A row of the table behind `fast`. */
+typedef struct {
+    size_t max_bytes;       /* it holds for inputs up to this size */
+    unsigned element_bytes; /* and for elements of this size; 0: of any */
+    int strategy;
+    unsigned block;
+    unsigned blocks_per_sm; /* 0: the strategy's own grid */
+} gr_choice;
+
+/* Rows in the order they are tried; -1 if there are too many. */
+int gr_set_choices(const gr_choice *rows, int count);
+int gr_get_choices(gr_choice *rows, int most);
+
+/* A stream and scratch memory, kept from call to call; concurrent calls have one each. */
+typedef struct gr_workspace gr_workspace;
+gr_status gr_open_workspace(int device, gr_workspace **workspace, gr_error *error);
+void *gr_workspace_stream(const gr_workspace *workspace);
+void gr_close_workspace(gr_workspace *workspace, int broken);
+
 gr_status gr_sum(const gr_request *request, gr_outcome *outcome, gr_error *error);
+
+/* The same, in a workspace of the request's device that the caller has opened, and closes. If
+ * `choose`, the request's strategy, block and grid are chosen here: what `fast` is. */
+gr_status gr_sum_in(gr_workspace *workspace, gr_request *request, int choose, gr_outcome *outcome,
+                    gr_error *error);
+
+typedef struct {
+    unsigned copies; /* of the input, taken in turn; enough of them do not stay in the L2 cache */
+    unsigned warmups, repeats;
+    size_t offset; /* elements that each copy is shifted off the 512-byte boundary */
+} gr_measurement;
+
+/* Times the launches alone: ms[] gets `repeats` times of one sum, each the mean over the copies. */
+gr_status gr_measure(gr_request *request, int choose, const gr_measurement *how, double *ms,
+                     gr_outcome *outcome, gr_error *error);
+
+/* Frees what is kept for the next call: scratch memory, streams, events. */
+void gr_release(void);
+
+/* The device that a pointer belongs to; an error if it belongs to none. */
+gr_status gr_pointer_device(const void *pointer, int *device, gr_error *error);
 
 /* How many devices there are; an error says why there is none. */
 gr_status gr_device_count(int *count, gr_error *error);

@@ -15,6 +15,19 @@
         }                                                                                          \
     } while (0)
 
+/* What is asked of a device often, and asked the device once. */
+typedef struct {
+    unsigned sms;
+    int capability; /* times ten */
+} gr_facts;
+
+/* Makes the device the calling thread's. The first use creates its context, which takes long and is
+ * nobody's kernel time: *init_ms says how long. */
+gr_status gr_wake(int device, double *init_ms, gr_error *error);
+
+/* Of a device that was woken. */
+const gr_facts *gr_facts_of(int device);
+
 /* One launch of one strategy. */
 typedef struct {
     const gr_strategy *strategy;

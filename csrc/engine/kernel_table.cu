@@ -2,6 +2,7 @@
  *   KERNEL         the kernel's name,        KERNEL_FILE   its file,
  *   PAIRS          GR_PAIRS_ALL or GR_PAIRS_INT32,
  *   BLOCKS         1 if the block size is a template parameter,
+ *   VIEWS          1 to compile it for strided arrays, too,
  * and lists the kernel for every pair of element and accumulator. A kernel file thereby holds
  * nothing but its kernel. */
 #include "device.h"
@@ -12,6 +13,7 @@
 #include <cuda_fp16.h>
 
 #include KERNEL_FILE
+#include "any_elements.h"
 
 /* The types behind the tags of dtypes.h, as CUDA's own functions spell them. */
 typedef int8_t type_i8;
@@ -55,4 +57,9 @@ extern "C" void TABLE(KERNEL)(gr_kernel_list *list)
         kernel_entry(KERNEL<const type_##load *, type_##acc>));
 #endif
     PAIRS(X)
+#if VIEWS
+#define ANY(acc)                                                                                   \
+    add(list, GR_LOAD_any, GR_ACC_##acc, 0, kernel_entry(KERNEL<Elements<type_##acc>, type_##acc>));
+    GR_ACCS(ANY)
+#endif
 }

@@ -1,6 +1,8 @@
 /* Launch geometry: how many blocks, how much shared memory, and what may be asked for. */
 #include "engine/internal.h"
 
+#include <stdio.h>
+
 enum { DEFAULT_BLOCK = 256 };
 static const size_t MAX_GRID = 0x7fffffff; /* CUDA's limit for gridDim.x */
 
@@ -30,19 +32,6 @@ static gr_status check_finish(const gr_strategy *strategy, gr_finish finish, gr_
     return GR_OK;
 }
 
-static gr_status check_capability(const gr_request *request, gr_error *error)
-{
-    const gr_strategy *strategy = gr_strategy_at(request->strategy);
-    gr_device device;
-    gr_status status = gr_device_at(request->device, &device, error);
-    if (status != GR_OK)
-        return status;
-    if (device.major * 10 + device.minor < strategy->capability)
-        return gr_fail_cuda(error, cudaErrorNotSupported, "this strategy on this card",
-                            strategy->name, strategy->capability);
-    return GR_OK;
-}
-
 gr_status gr_check_request(const gr_request *request, gr_error *error)
 {
     const gr_strategy *strategy = gr_strategy_at(request->strategy);
@@ -56,8 +45,15 @@ gr_status gr_check_request(const gr_request *request, gr_error *error)
                        "%s adds 32-bit integers in 32 bits only: give an int32 or uint32 array "
                        "and dtype=\"int32\" or \"uint32\"",
                        strategy->name);
-    gr_status status = check_finish(strategy, request->finish, error);
-    return status == GR_OK ? check_capability(request, error) : status;
+    int capability = gr_facts_of(request->device)->capability;
+    if (capability < strategy->capability) {
+        gr_fail(error, GR_CUDA_ERROR, "%s needs compute capability %d.%d; this card has %d.%d",
+                strategy->name, strategy->capability / 10, strategy->capability % 10,
+                capability / 10, capability % 10);
+        snprintf(error->name, sizeof error->name, "%s", cudaGetErrorName(cudaErrorNotSupported));
+        return error->status;
+    }
+    return check_finish(strategy, request->finish, error);
 }
 
 /* More shared memory than this a kernel must ask for. */
@@ -70,17 +66,17 @@ gr_status gr_resident_blocks(const gr_request *request, gr_kernel *kernel, unsig
 {
     uint64_t *kept = &kernel->resident[block / GR_WARP - 1];
     uint64_t known = __atomic_load_n(kept, __ATOMIC_RELAXED);
-    int per_sm = 0, sms = 0;
+    int per_sm = 0;
 
     error->status = GR_OK;
     if (!known || known >> 32 != (uint64_t)request->device) {
         if (shared_bytes > PLAIN_SHARED_BYTES)
             TRY(cudaFuncSetAttribute(kernel->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      (int)shared_bytes));
-        TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, request->device));
         TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel->entry, (int)block,
                                                           shared_bytes));
-        known = (uint64_t)request->device << 32 | (1 + (uint64_t)per_sm * (uint64_t)sms);
+        known = (uint64_t)request->device << 32 |
+                (1 + (uint64_t)per_sm * gr_facts_of(request->device)->sms);
         __atomic_store_n(kept, known, __ATOMIC_RELAXED);
     }
     *blocks = (size_t)((known & 0xffffffff) - 1);
@@ -141,6 +137,20 @@ static gr_status grid_to_cover(const gr_request *request, size_t n, size_t cover
     return GR_OK;
 }
 
+static gr_status missing_kernel(const gr_request *request, gr_load load, gr_error *error)
+{
+    const gr_strategy *strategy = gr_strategy_at(request->strategy);
+    if (load == GR_LOAD_any)
+        gr_fail(error, GR_BAD_DTYPE,
+                "%s reads contiguous arrays of the dtypes it is compiled for; fast and last_block "
+                "take any strides and casts",
+                strategy->name);
+    else
+        gr_fail(error, GR_CUDA_ERROR, "%s was not built for this card (GPUREDUCE_CUDA_ARCHS)",
+                strategy->name);
+    return error->status;
+}
+
 gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int limit_grid,
                        gr_plan *plan, gr_error *error)
 {
@@ -151,9 +161,7 @@ gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int li
     plan->block = block_of(request);
     plan->kernel = gr_find_kernel(request->strategy, load, request->acc, plan->block);
     if (!plan->kernel)
-        return gr_fail_cuda(error, cudaErrorNotSupported,
-                            "this strategy in this build (GPUREDUCE_CUDA_ARCHS)", strategy->name,
-                            strategy->capability);
+        return missing_kernel(request, load, error);
     plan->shared_bytes = strategy->traits & SHARED_THREADS ? plan->block * slot
                          : strategy->traits & SHARED_WARPS ? plan->block / GR_WARP * slot
                          : strategy->traits & RING         ? GR_RING_BYTES

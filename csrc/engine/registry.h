@@ -27,7 +27,8 @@ typedef enum {
     BLOCK_TEMPLATE = 1 << 14, /* compiled once per power-of-two block size */
     UNORDERED = 1 << 15,      /* floats add up in an order that changes from run to run */
     ALONE = 1 << 16,          /* a single block, or cluster, takes the whole input */
-    RING = 1 << 17            /* shared memory: GR_RING_BYTES for bulk copies */
+    RING = 1 << 17,           /* shared memory: GR_RING_BYTES for bulk copies */
+    ANY_ELEMENTS = 1 << 18    /* compiled for GR_LOAD_any, too */
 } gr_trait;
 
 /* Six tiles of 32 KiB and a barrier for each: see kernels/bulk_copy.cu. */

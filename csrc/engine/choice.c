@@ -1,0 +1,86 @@
+/* What `fast` is: which kernel, block and grid for how many bytes. */
+#include "engine/launch.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { MAX_CHOICES = 64 };
+
+/* A row holds for inputs up to max_bytes. Where a row's strategy cannot run (the card, the layout),
+ * the next one that can is taken. The defaults are what was quickest on an H200 for float32;
+ * `gpureduce tune` measures a card and says it better. */
+static gr_choice choices[MAX_CHOICES];
+static int choice_count;
+static pthread_once_t defaults_set = PTHREAD_ONCE_INIT;
+
+static int strategy_index(const char *name)
+{
+    for (int i = 0; i < gr_strategy_count(); i++)
+        if (!strcmp(gr_strategy_at(i)->name, name))
+            return i;
+    return -1;
+}
+
+static void add(size_t max_bytes, const char *name, unsigned block, unsigned blocks_per_sm)
+{
+    gr_choice *row = &choices[choice_count++];
+    row->max_bytes = max_bytes;
+    row->element_bytes = 0;
+    row->strategy = strategy_index(name);
+    row->block = block;
+    row->blocks_per_sm = blocks_per_sm;
+}
+
+static void set_defaults(void)
+{
+    add((size_t)64 << 10, "one_block", 512, 0);
+    add((size_t)512 << 10, "one_cluster", 512, 0);
+    add((size_t)48 << 20, "tiles", 512, 2);
+    add((size_t)2 << 30, "tiles", 512, 4);
+    add(SIZE_MAX, "bulk_copy", 512, 1);
+    add(SIZE_MAX, "tiles", 512, 4);
+}
+
+int gr_set_choices(const gr_choice *rows, int count)
+{
+    pthread_once(&defaults_set, set_defaults);
+    if (count > MAX_CHOICES)
+        return -1;
+    memcpy(choices, rows, (size_t)count * sizeof *rows);
+    choice_count = count;
+    return 0;
+}
+
+int gr_get_choices(gr_choice *rows, int most)
+{
+    pthread_once(&defaults_set, set_defaults);
+    int count = choice_count < most ? choice_count : most;
+    memcpy(rows, choices, (size_t)count * sizeof *rows);
+    return count;
+}
+
+void gr_choose(gr_request *request)
+{
+    size_t element = gr_load_size(request->load), bytes = request->n * element;
+    const gr_facts *facts = gr_facts_of(request->device);
+
+    pthread_once(&defaults_set, set_defaults);
+    if (request->load == GR_LOAD_any) {
+        request->strategy = strategy_index("last_block");
+        return;
+    }
+    for (int i = 0; i < choice_count; i++) {
+        const gr_choice *row = &choices[i];
+        if (bytes > row->max_bytes || (row->element_bytes && row->element_bytes != element) ||
+            gr_strategy_at(row->strategy)->capability > facts->capability)
+            continue;
+        size_t most = (size_t)row->blocks_per_sm * facts->sms;
+        /* No block without at least one 16-byte load for each of its threads. */
+        size_t useful = bytes / ((size_t)row->block * 16) + 1;
+        request->strategy = row->strategy;
+        request->block = row->block;
+        request->grid = most ? (unsigned)(most < useful ? most : useful) : 0;
+        return;
+    }
+    request->strategy = strategy_index("last_block");
+}

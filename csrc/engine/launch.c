@@ -1,0 +1,123 @@
+/* One launch, and launch after launch until few enough values are left. */
+#include "engine/launch.h"
+
+#include <string.h>
+
+static gr_status launch(const gr_plan *plan, void *in, void *out, size_t n, gr_workspace *workspace,
+                        cudaStream_t stream, gr_error *error)
+{
+    void *work = workspace->work.data;
+    unsigned *ticket = workspace->ticket;
+    void *arguments[] = {in, &out, &n, &work, &ticket};
+    cudaLaunchAttribute attribute[1];
+    cudaLaunchConfig_t config;
+
+    memset(&config, 0, sizeof config);
+    config.gridDim = (dim3){plan->grid, 1, 1};
+    config.blockDim = (dim3){plan->block, 1, 1};
+    config.dynamicSmemBytes = plan->shared_bytes;
+    config.stream = stream;
+    config.attrs = attribute;
+    if (plan->strategy->traits & COOPERATIVE) {
+        attribute[0].id = cudaLaunchAttributeCooperative;
+        attribute[0].val.cooperative = 1;
+        config.numAttrs = 1;
+    } else if (plan->strategy->traits & CLUSTER) {
+        attribute[0].id = cudaLaunchAttributeClusterDimension;
+        attribute[0].val.clusterDim.x = GR_CLUSTER_BLOCKS;
+        attribute[0].val.clusterDim.y = attribute[0].val.clusterDim.z = 1;
+        config.numAttrs = 1;
+    }
+
+    error->status = GR_OK;
+    if (plan->strategy->traits & ZEROED)
+        TRY(cudaMemsetAsync(out, 0, plan->out_bytes, stream));
+    TRY(cudaLaunchKernelExC(&config, plan->kernel->entry, arguments));
+done:
+    return error->status;
+}
+
+static gr_status call_library(const gr_request *request, const void *in, void *out, size_t n,
+                              gr_workspace *workspace, cudaStream_t stream, gr_error *error)
+{
+    size_t bytes = workspace->work.bytes;
+    error->status = GR_OK;
+    TRY(gr_backend_cub(in, out, n, request->load, request->acc, workspace->work.data, &bytes,
+                       stream));
+done:
+    return error->status;
+}
+
+gr_status gr_make_room(const gr_request *request, const gr_plan *plan, size_t n,
+                       gr_workspace *workspace, gr_error *error)
+{
+    unsigned traits = plan->strategy->traits;
+    size_t slot = gr_acc_size(request->acc), bytes = 0;
+
+    error->status = GR_OK;
+    if (traits & WORK_ELEMENTS)
+        bytes = (size_t)plan->grid * plan->block * slot;
+    else if (traits & WORK_BLOCKS)
+        bytes = plan->grid * slot;
+    else if (traits & WORK_LIBRARY)
+        TRY(gr_backend_cub(NULL, NULL, n, request->load, request->acc, NULL, &bytes, NULL));
+    if (gr_reserve(&workspace->work, bytes, error) != GR_OK ||
+        gr_reserve(&workspace->out[0], plan->out_bytes, error) != GR_OK)
+        return error->status;
+    if (plan->outs > 1) {
+        /* Block sums are added up by a kernel of their own element type. Ask for it now: a kernel
+         * is loaded onto the card when it is first asked for, and that is nobody's kernel time. */
+        size_t blocks;
+        gr_kernel *kernel = gr_find_kernel(request->strategy, gr_load_of_acc(request->acc),
+                                           request->acc, plan->block);
+        if (kernel)
+            gr_resident_blocks(request, kernel, plan->block, plan->shared_bytes, &blocks, error);
+        if (error->status == GR_OK)
+            gr_reserve(&workspace->out[1], plan->out_bytes, error);
+    }
+done:
+    return error->status;
+}
+
+gr_status gr_plan_first(const gr_request *request, size_t n, gr_plan *plan, gr_error *error)
+{
+    if (gr_strategy_at(request->strategy)->kind != GR_KIND_LIBRARY)
+        return gr_make_plan(request, request->load, n, 0, plan, error);
+    memset(plan, 0, sizeof *plan);
+    plan->strategy = gr_strategy_at(request->strategy);
+    plan->outs = 1;
+    plan->out_bytes = gr_acc_size(request->acc);
+    return error->status = GR_OK;
+}
+
+gr_status gr_reduce(const gr_request *request, gr_plan plan, const void *data, size_t n,
+                    gr_workspace *workspace, cudaStream_t stream, void *last, gr_reduced *reduced,
+                    gr_error *error)
+{
+    const void *in = data;
+    void *first_in = request->load == GR_LOAD_any ? (void *)request->elements : (void *)&in;
+    int host_adds = request->finish == GR_FINISH_HOST;
+    /* Atomics want memory of the card's own. */
+    int final = plan.outs == 1 && last && !(plan.strategy->traits & ZEROED);
+    void *out = final ? last : workspace->out[0].data;
+
+    if (plan.strategy->kind == GR_KIND_LIBRARY)
+        call_library(request, in, out, n, workspace, stream, error);
+    else
+        launch(&plan, first_in, out, n, workspace, stream, error);
+    reduced->launches = 1;
+    while (error->status == GR_OK && plan.outs > 1 && !host_adds) {
+        n = plan.outs;
+        in = out;
+        if (gr_make_plan(request, gr_load_of_acc(request->acc), n, 1, &plan, error) != GR_OK)
+            break;
+        out = plan.outs == 1 && last         ? last
+              : in == workspace->out[0].data ? workspace->out[1].data
+                                             : workspace->out[0].data;
+        launch(&plan, &in, out, n, workspace, stream, error);
+        reduced->launches++;
+    }
+    reduced->values = out;
+    reduced->count = plan.outs;
+    return error->status;
+}

@@ -1,0 +1,28 @@
+/* From elements on the device to the last few values. */
+#ifndef GPUREDUCE_LAUNCH_H
+#define GPUREDUCE_LAUNCH_H
+
+#include "engine/workspace.h"
+
+typedef struct {
+    void *values; /* where the values are that are left */
+    unsigned count, launches;
+} gr_reduced;
+
+/* The first launch over n elements; an empty plan for a library. */
+gr_status gr_plan_first(const gr_request *request, size_t n, gr_plan *plan, gr_error *error);
+
+/* Scratch memory for that plan and the ones that follow from it, and their kernels loaded. */
+gr_status gr_make_room(const gr_request *request, const gr_plan *plan, size_t n,
+                       gr_workspace *workspace, gr_error *error);
+
+/* Puts the launches on the stream. If one value is left in the end it is written to `last`, unless
+ * that is NULL or the strategy needs it in its own memory. */
+gr_status gr_reduce(const gr_request *request, gr_plan plan, const void *data, size_t n,
+                    gr_workspace *workspace, cudaStream_t stream, void *last, gr_reduced *reduced,
+                    gr_error *error);
+
+/* Fills in strategy, block and grid for a request of `fast`. */
+void gr_choose(gr_request *request);
+
+#endif

@@ -1,0 +1,137 @@
+#include "engine/workspace.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Larger copies of host arrays are not kept: somebody else may need the memory. */
+static const size_t KEPT_BYTES = (size_t)64 << 20;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static gr_workspace *idle;
+
+static gr_workspace *take_idle(int device)
+{
+    gr_workspace *found = NULL;
+    pthread_mutex_lock(&lock);
+    for (gr_workspace **at = &idle; *at; at = &(*at)->next)
+        if ((*at)->device == device) {
+            found = *at;
+            *at = found->next;
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static void free_buffer(gr_buffer *buffer)
+{
+    (void)cudaFree(buffer->data);
+    buffer->data = NULL;
+    buffer->bytes = 0;
+}
+
+static void free_workspace(gr_workspace *workspace)
+{
+    cudaEvent_t events[] = {workspace->start, workspace->copied, workspace->summed,
+                            workspace->returned};
+    if (workspace->stream)
+        (void)cudaStreamSynchronize(workspace->stream);
+    for (int i = 0; i < 4; i++)
+        if (events[i])
+            (void)cudaEventDestroy(events[i]);
+    free_buffer(&workspace->in);
+    free_buffer(&workspace->out[0]);
+    free_buffer(&workspace->out[1]);
+    free_buffer(&workspace->work);
+    (void)cudaFree(workspace->ticket);
+    if (workspace->slot)
+        (void)cudaFreeHost((void *)workspace->slot);
+    if (workspace->stream)
+        (void)cudaStreamDestroy(workspace->stream);
+    free(workspace);
+}
+
+static gr_status make_workspace(int device, gr_workspace **made, gr_error *error)
+{
+    gr_workspace *workspace = calloc(1, sizeof *workspace);
+    if (!workspace)
+        return gr_fail(error, GR_NO_MEMORY, "no host memory for a workspace");
+
+    error->status = GR_OK;
+    workspace->device = device;
+    TRY(cudaStreamCreateWithFlags(&workspace->stream, cudaStreamNonBlocking));
+    TRY(cudaEventCreate(&workspace->start));
+    TRY(cudaEventCreate(&workspace->copied));
+    TRY(cudaEventCreate(&workspace->summed));
+    TRY(cudaEventCreate(&workspace->returned));
+    TRY(cudaHostAlloc((void **)&workspace->slot, sizeof *workspace->slot, cudaHostAllocMapped));
+    TRY(cudaMalloc((void **)&workspace->ticket, sizeof *workspace->ticket));
+    TRY(cudaMemsetAsync(workspace->ticket, 0, sizeof *workspace->ticket, workspace->stream));
+    TRY(cudaStreamSynchronize(workspace->stream));
+    *made = workspace;
+    return GR_OK;
+done:
+    free_workspace(workspace);
+    return error->status;
+}
+
+/* An idle one of the device, or a new one. */
+gr_status gr_open_workspace(int device, gr_workspace **workspace, gr_error *error)
+{
+    double init_ms;
+    if (gr_wake(device, &init_ms, error) != GR_OK)
+        return error->status;
+    *workspace = take_idle(device);
+    if (*workspace)
+        return GR_OK;
+    return make_workspace(device, workspace, error);
+}
+
+void *gr_workspace_stream(const gr_workspace *workspace)
+{
+    return workspace->stream;
+}
+
+/* After an error nobody knows what is still running, so a broken one is freed, which waits. */
+void gr_close_workspace(gr_workspace *workspace, int broken)
+{
+    if (broken) {
+        free_workspace(workspace);
+        return;
+    }
+    if (workspace->in.bytes > KEPT_BYTES)
+        free_buffer(&workspace->in);
+    if (workspace->work.bytes > KEPT_BYTES)
+        free_buffer(&workspace->work);
+    pthread_mutex_lock(&lock);
+    workspace->next = idle;
+    idle = workspace;
+    pthread_mutex_unlock(&lock);
+}
+
+void gr_release(void)
+{
+    pthread_mutex_lock(&lock);
+    gr_workspace *list = idle;
+    idle = NULL;
+    pthread_mutex_unlock(&lock);
+    while (list) {
+        gr_workspace *next = list->next;
+        if (cudaSetDevice(list->device) == cudaSuccess)
+            free_workspace(list);
+        list = next;
+    }
+}
+
+gr_status gr_reserve(gr_buffer *buffer, size_t bytes, gr_error *error)
+{
+    error->status = GR_OK;
+    if (buffer->bytes >= bytes)
+        return GR_OK;
+    free_buffer(buffer);
+    TRY(cudaMalloc(&buffer->data, bytes));
+    buffer->bytes = bytes;
+done:
+    return error->status;
+}

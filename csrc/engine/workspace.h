@@ -1,0 +1,28 @@
+/* What a call needs on a device beside the data: a stream, scratch memory, a place for the result.
+ * Workspaces are kept for the next call; concurrent calls each have their own. */
+#ifndef GPUREDUCE_WORKSPACE_H
+#define GPUREDUCE_WORKSPACE_H
+
+#include "engine/internal.h"
+
+typedef struct {
+    void *data;
+    size_t bytes;
+} gr_buffer;
+
+struct gr_workspace {
+    struct gr_workspace *next;
+    int device;
+    cudaStream_t stream;     /* our own; a call may use the caller's instead */
+    gr_buffer in;            /* a copy of a host array */
+    gr_buffer out[2];        /* block sums, and the sums of those */
+    gr_buffer work;          /* what strategies call `work` */
+    unsigned *ticket;        /* zero between launches */
+    volatile gr_value *slot; /* pinned host memory that kernels can write to */
+    cudaEvent_t start, copied, summed, returned;
+};
+
+/* Makes a buffer at least that large; what was in it is lost. */
+gr_status gr_reserve(gr_buffer *buffer, size_t bytes, gr_error *error);
+
+#endif

@@ -1,0 +1,249 @@
+/* How an array is split into tasks and blocks, and which way a block is added up. */
+#include "exact.h"
+
+#include "../cpu/cpu_sum.h"
+#include "../threads/pool.h"
+#include "extract.h"
+#include "format.h"
+#include "scatter.h"
+
+#include <float.h>
+#include <pthread.h>
+
+enum {
+    TASK = 1 << 16, /* elements; even, so that tasks start with a real part */
+    /* Below this, waking a thread costs more than it saves: 20 to 50 microseconds in a virtual
+     * machine. */
+    THREADS_FROM = 1 << 18,
+    FEW = 8, /* elements that are deposited sooner than bins are set up and emptied */
+    /* Blocks that are scattered unlooked at after one that did not fit the bins. */
+    PATIENCE = 8
+};
+
+typedef struct {
+    const unsigned char *data;
+    size_t n;
+    gr_load load;
+    gr_format format;
+    gr_exact *sums[2];
+    pthread_mutex_t mutex; /* guards the sums while there are tasks */
+} sum_job;
+
+/* One thread's work on a stretch of the array. The sums are of even and odd elements, or the same
+ * one twice. */
+typedef struct {
+    const gr_extract_kernels *kernels;
+    gr_extract_kernel *extract;
+    gr_load load;
+    gr_format format;
+    gr_exact *sums[2];
+    int bins;     /* that the last block needed */
+    int patience; /* blocks to scatter before bins are tried again */
+    gr_scatter scatter;
+} worker;
+
+static const gr_extract_kernels *best_kernels(void)
+{
+#ifdef __x86_64__
+    const char *name = gr_cpu_instructions();
+    if (strcmp(name, "avx512") == 0)
+        return &gr_extract_avx512;
+    if (strcmp(name, "avx2") == 0)
+        return &gr_extract_avx2;
+#endif
+    return &gr_extract_baseline;
+}
+
+/* Whether this thread's additions round to nearest and keep subnormals. Other code in the process
+ * may have told the processor otherwise (-ffast-math libraries do); integers do not mind. */
+static bool plain_arithmetic(void)
+{
+    volatile double least = 0x1p-1074, one = 1, small = 0x1p-60, normal = DBL_MIN;
+    if (least + least == 0 || normal - normal / 4 == 0)
+        return false;
+    return one + small == 1 && -one - small == -1 && one - small == 1 && small - one == -1;
+}
+
+static void add_elements(worker *work, const unsigned char *in, size_t n)
+{
+    size_t size = (size_t)work->format.size;
+    for (size_t i = 0; i < n; i++)
+        gr_add_element(work->sums[i % 2], gr_element_bits(in + i * size, size), work->format);
+}
+
+static void add_extracted(worker *work, const gr_extracted *got, int bins, const int *units)
+{
+    for (int b = 0; b < bins; b++)
+        for (int i = 0; i < 2; i++)
+            gr_exact_add_scaled(work->sums[i], got->sum[b][i], units[b]);
+}
+
+/* 3 * 2^(exponent - 1), for a normal number's exponent. */
+static double middle(int exponent)
+{
+    uint64_t bits = (uint64_t)(exponent + 1023) << 52 | (uint64_t)1 << 51;
+    double start;
+    memcpy(&start, &bits, sizeof start);
+    return start;
+}
+
+/* Finite elements below 2^power in size. The exponents are those of the lemma in extract.h. */
+static bool extract_block(worker *work, const unsigned char *in, size_t n, int power)
+{
+    double start[GR_EXTRACT_BINS];
+    int units[GR_EXTRACT_BINS], exponent = power + GR_EXTRACT_LOG_ROWS + 1;
+    if (exponent > 1022)
+        return false;
+    for (int b = 0; b < GR_EXTRACT_BINS; b++) {
+        exponent = exponent < -1022 ? -1022 : exponent;
+        start[b] = middle(exponent);
+        units[b] = exponent - 52;
+        exponent += GR_EXTRACT_LOG_ROWS + 1 - 53;
+    }
+    gr_extracted got;
+    for (; work->bins <= GR_EXTRACT_BINS; work->bins++)
+        if (work->extract(in, n, work->bins, start, &got)) {
+            add_extracted(work, &got, work->bins, units);
+            return true;
+        }
+    work->bins = GR_EXTRACT_BINS;
+    return false;
+}
+
+static void add_block(worker *work, const unsigned char *in, size_t n)
+{
+    gr_format format = work->format;
+    size_t size = (size_t)format.size;
+    /* The high word of each element, without its sign. */
+    uint64_t mask = size == 8   ? 0x7fff000000000000
+                    : size == 4 ? 0x7fff00007fff0000
+                                : 0x7fff7fff7fff7fff;
+    int top = (int)(work->kernels->peak(in, n * size, mask) >> (15 - format.exponent));
+    int special = (1 << format.exponent) - 1;
+    if (top == special) {
+        add_elements(work, in, n);
+        return;
+    }
+    if (work->patience > 0)
+        work->patience--;
+    else {
+        /* An exponent field of 1 is below 2^(unit + fraction + 1), and so is 0. */
+        int power = format.unit + format.fraction + (top > 0 ? top : 1);
+        if (extract_block(work, in, n, power))
+            return;
+        work->patience = PATIENCE;
+    }
+    gr_scatter_add(&work->scatter, in, n, work->load, work->sums);
+}
+
+static void add_half_block(worker *work, const unsigned char *in, size_t n)
+{
+    const int unit = GR_EXTRACT_HALF_EXPONENT - 52;
+    gr_extracted got;
+    if (work->kernels->f16(in, n, &got))
+        add_extracted(work, &got, 1, &unit);
+    else
+        add_elements(work, in, n);
+}
+
+static void add_range(const sum_job *job, const unsigned char *in, size_t n,
+                      gr_exact *const sums[2])
+{
+    worker work;
+    work.load = job->load;
+    work.format = job->format;
+    work.sums[0] = sums[0];
+    work.sums[1] = sums[1];
+    if (n <= FEW || !plain_arithmetic()) {
+        add_elements(&work, in, n);
+        return;
+    }
+    work.kernels = best_kernels();
+    work.extract = job->load == GR_LOAD_f64   ? work.kernels->f64
+                   : job->load == GR_LOAD_f32 ? work.kernels->f32
+                                              : work.kernels->bf16;
+    work.bins = job->load == GR_LOAD_f64 ? 2 : 1; /* the fewest that most data fits */
+    work.patience = 0;
+    work.scatter.used = false;
+    bool half = job->load == GR_LOAD_f16;
+    size_t block = half ? work.kernels->half_block : work.kernels->block;
+    while (n > 0) {
+        /* Once a nan has been met, nothing else matters. */
+        if (sums[0]->flags & sums[1]->flags & GR_EXACT_NAN)
+            break;
+        size_t piece = n < block ? n : block;
+        if (half)
+            add_half_block(&work, in, piece);
+        else
+            add_block(&work, in, piece);
+        in += piece * (size_t)work.format.size;
+        n -= piece;
+    }
+    gr_scatter_empty(&work.scatter, job->load, sums);
+}
+
+static void run_task(size_t task, void *context)
+{
+    sum_job *job = context;
+    size_t first = task * TASK, n = job->n - first < TASK ? job->n - first : TASK;
+    bool same = job->sums[0] == job->sums[1];
+    gr_exact own[2];
+    gr_exact *sums[2] = {&own[0], same ? &own[0] : &own[1]};
+    gr_exact_init(&own[0]);
+    if (!same)
+        gr_exact_init(&own[1]);
+    add_range(job, job->data + first * (size_t)job->format.size, n, sums);
+    pthread_mutex_lock(&job->mutex);
+    gr_exact_merge(job->sums[0], &own[0]);
+    if (!same)
+        gr_exact_merge(job->sums[1], &own[1]);
+    pthread_mutex_unlock(&job->mutex);
+}
+
+void gr_exact_add_array(gr_exact *acc, const void *data, size_t n, gr_load load, int components,
+                        int threads)
+{
+    sum_job job = {.data = data,
+                   .n = n * (size_t)components,
+                   .load = load,
+                   .format = gr_format_of(load),
+                   .sums = {acc, acc + components - 1}};
+    for (int i = 0; i < components; i++)
+        acc[i].count += n;
+    if (threads == 1 || job.n < THREADS_FROM) {
+        add_range(&job, data, job.n, job.sums);
+        return;
+    }
+    pthread_mutex_init(&job.mutex, NULL);
+    gr_parallel(threads, (job.n - 1) / TASK + 1, run_task, &job);
+    pthread_mutex_destroy(&job.mutex);
+}
+
+void gr_exact_sum_array(const void *data, size_t n, gr_load load, int components, int threads,
+                        gr_exact *out)
+{
+    for (int i = 0; i < components; i++)
+        gr_exact_init(&out[i]);
+    gr_exact_add_array(out, data, n, load, components, threads);
+}
+
+void gr_exact_add_strided(gr_exact *acc, const void *data, size_t n, ptrdiff_t stride, gr_load load,
+                          int components)
+{
+    enum { BUFFER = 1 << 14 };
+    unsigned char buffer[BUFFER];
+    const unsigned char *in = data;
+    size_t size = gr_load_size(load) * (size_t)components, most = BUFFER / size;
+    if (stride == (ptrdiff_t)size) {
+        gr_exact_add_array(acc, data, n, load, components, 1);
+        return;
+    }
+    while (n > 0) {
+        size_t piece = n < most ? n : most;
+        for (size_t i = 0; i < piece; i++)
+            memcpy(buffer + i * size, in + (ptrdiff_t)i * stride, size);
+        gr_exact_add_array(acc, buffer, piece, load, components, 1);
+        in += (ptrdiff_t)piece * stride;
+        n -= piece;
+    }
+}

@@ -1,0 +1,76 @@
+/* The inner loops: one table per instruction set, all of them the same text (extract_text.h).
+ *
+ * Overview. A block of numbers whose exponents do not lie too far apart is added up in float64
+ * registers without a rounding error. A bin is a float64 that starts at 3 * 2^(k-1), in the middle
+ * of the binade [2^k, 2^(k+1)), where the numbers are the multiples of u = 2^(k-52). As long as the
+ * bin stays there,
+ *     next = bin + x;  part = next - bin;  x = x - part;  bin = next;
+ * adds to it the multiple of u nearest to x, and leaves what is too small for this bin to the next
+ * one, whose u is 2^-46 of this. When nothing is left the bins hold the sum. The bins of one binade
+ * are consecutive integers as bits, so that integer subtraction yields what was added, in units u.
+ *
+ * Lemma (one bin). Let the bin take at most R = 2^r numbers |x| <= 2^p, with r + p + 1 <= k and
+ * k - 52 <= p. Then nothing is rounded but x to a multiple of u:
+ * - 2^p is a multiple of u, so |part| <= 2^p: rounding is monotonic. After c <= R numbers the bin
+ * is within c 2^p <= 2^(k-1) of its start, that is in [2^k, 2^(k+1)]. It can be at an end only
+ * after the last one. There the spacing is u or, for bin = 2^(k+1), bits(bin) - bits(start) = 2^51
+ * is still the number of u that were added.
+ * - part is a multiple of u and |part| / u <= 2^(p-k+52) < 2^53: next - bin is exact.
+ * - x - part is exact: its absolute value is at most u/2; if |x| < u/2 then part = 0; else
+ *   |x - part| <= |x|, and it is a multiple of the lesser of u and the spacing at x, so it needs no
+ *   more mantissa bits than x.
+ * (It also holds for subnormal x, as additions do not underflow.)
+ *
+ * Lemma (all bins). With |x| < 2^p in the block, k_0 = max(p + r + 1, -1022) and
+ * k_(i+1) = max(k_i - 53 + r + 1, -1022), the condition holds for each bin: what bin i leaves is at
+ * most u/2 = 2^(k_i - 53). At k = -1022, u is 2^-1074 and nothing is left. The bins are finite if
+ * k_0 <= 1022; p is below 129 for what is not float64, and blocks of greater float64 are scattered
+ * (scatter.h), as are those of which something is left after the last bin. With r = 6, n bins hold
+ * any x that is a multiple of 2^(p - 46 n + 1): full float64 mantissas over 38 binades with 2 bins,
+ * 84 with 3; float32 over 21 binades with one bin, 67 with 2.
+ *
+ * float16 needs one bin and no look at the data: 2^-24 divides all its numbers, so with k = 28, u
+ * is 2^-24 and nothing is left; p = 16 allows r = 11. */
+#ifndef GPUREDUCE_EXACT_EXTRACT_H
+#define GPUREDUCE_EXACT_EXTRACT_H
+
+#include "exact.h"
+
+enum {
+    GR_EXTRACT_LOG_ROWS = 6, /* r: how many numbers a bin takes */
+    GR_EXTRACT_BINS = 3,     /* at most */
+    GR_EXTRACT_HALF_LOG_ROWS = 11,
+    GR_EXTRACT_HALF_EXPONENT = 28
+};
+
+/* What the bins of a block hold: sum[bin][i] in units u of the bin, i = 0 of the elements at even
+ * indexes and 1 of those at odd ones (of complex numbers: the real and the imaginary parts). */
+typedef struct {
+    int64_t sum[GR_EXTRACT_BINS][2];
+} gr_extracted;
+
+/* The greatest of the 16-bit words of the block under the mask, which leaves the high word of each
+ * element without its sign. Its high bits are the exponent. */
+typedef unsigned gr_peak_kernel(const void *data, size_t bytes, uint64_t mask);
+
+/* Adds up n elements in `bins` bins, of which the first start at start[]; false if that was not
+ * exact. Any finite elements that fit the lemma; at most `block` of them. */
+typedef bool gr_extract_kernel(const void *data, size_t n, int bins, const double *start,
+                               gr_extracted *out);
+
+/* Adds up at most half_block float16, in units 2^-24; false if there is an inf or nan. */
+typedef bool gr_half_kernel(const void *data, size_t n, gr_extracted *out);
+
+typedef struct {
+    size_t block, half_block; /* elements */
+    gr_peak_kernel *peak;
+    gr_half_kernel *f16;
+    gr_extract_kernel *bf16, *f32, *f64;
+} gr_extract_kernels;
+
+extern const gr_extract_kernels gr_extract_baseline;
+#ifdef __x86_64__
+extern const gr_extract_kernels gr_extract_avx2, gr_extract_avx512;
+#endif
+
+#endif

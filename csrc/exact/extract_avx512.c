@@ -1,0 +1,48 @@
+/* x86-64 with AVX-512 (Skylake-X, Zen 4). The target is set in the text since a flag for one file
+ * is more than setup.py's compiler interface can say. */
+#include "extract.h"
+
+#ifdef __x86_64__
+#include <immintrin.h>
+
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,f16c"))),   \
+                             apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,f16c")
+#endif
+
+#define VECTOR_BYTES 64
+#define EXTRACT gr_extract_avx512
+#include "extract_vectors.h"
+
+INLINE doubles widen(floats x)
+{
+    return (doubles)_mm512_cvtps_pd((__m256)x);
+}
+
+INLINE lanes16 max_lanes(lanes16 a, lanes16 b)
+{
+    return (lanes16)_mm512_max_epi16((__m512i)a, (__m512i)b);
+}
+
+INLINE floats from_half(const unsigned char *in)
+{
+    return (floats)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)in));
+}
+
+INLINE void load_f16(const unsigned char *in, doubles pair[2])
+{
+    pair[0] = widen(from_half(in));
+    pair[1] = widen(from_half(in + 2 * WIDTH));
+}
+
+#include "extract_text.h"
+
+#ifdef __clang__
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif

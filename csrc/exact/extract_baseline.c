@@ -1,0 +1,74 @@
+/* What every processor of the architecture has: SSE2, NEON. */
+#define VECTOR_BYTES 16
+#define EXTRACT gr_extract_baseline
+#include "extract_vectors.h"
+
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+/* By name, for GCC 12 makes of __builtin_convertvector one conversion at a time. */
+INLINE doubles widen(floats x)
+{
+#if defined(__x86_64__)
+    double bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (doubles)_mm_cvtps_pd(_mm_castpd_ps(_mm_set_sd(bits)));
+#elif defined(__aarch64__)
+    return (doubles)vcvt_f64_f32((float32x2_t)x);
+#else
+    return __builtin_convertvector(x, doubles);
+#endif
+}
+
+INLINE lanes16 max_lanes(lanes16 a, lanes16 b)
+{
+#if defined(__x86_64__)
+    return (lanes16)_mm_max_epi16((__m128i)a, (__m128i)b);
+#elif defined(__aarch64__)
+    return (lanes16)vmaxq_s16((int16x8_t)a, (int16x8_t)b);
+#else
+    lanes16 greater = (lanes16)(a > b);
+    return (a & greater) | (b & ~greater);
+#endif
+}
+
+#ifdef __aarch64__
+INLINE void load_f16(const unsigned char *in, doubles pair[2])
+{
+    uint16x4_t bits;
+    memcpy(&bits, in, sizeof bits);
+    float32x4_t x = vcvt_f32_f16(vreinterpret_f16_u16(bits));
+    pair[0] = (doubles)vcvt_f64_f32(vget_low_f32(x));
+    pair[1] = (doubles)vcvt_high_f64_f32(x);
+}
+#else
+/* The high 32 bits of a double that is a half scaled: fraction and exponent moved to their places,
+ * the exponent's bias 1023 - 15 too small. Multiplying by 2^1008 would mend that, were it not that
+ * subnormals are slow and that the program may have the processor flush them. So subnormals are
+ * made (1 + fraction) - 1, and inf and nan, at exponent 31, get the bias twice. */
+typedef uint32_t words4 VECTOR(16);
+
+INLINE void load_f16(const unsigned char *in, doubles pair[2])
+{
+    uint16_t half[4];
+    memcpy(half, in, sizeof half);
+    words4 x = {half[0], half[1], half[2], half[3]};
+    const uint32_t bias = 1008u << 20, infinity = 31u << 20, normal = 1u << 20;
+    words4 size = (x & 0x7fff) << 10, sign = (x & 0x8000) << 16;
+    words4 subnormal = (words4)(size < normal);
+    words4 high = size + bias + (bias & (words4)(size >= infinity)) + (normal & subnormal);
+    words4 one = (bias + normal) & subnormal, zero = {0};
+    high |= sign;
+    one |= sign & subnormal;
+    for (int i = 0; i < 2; i++) {
+        words4 bits = {zero[0], high[2 * i], zero[0], high[2 * i + 1]};
+        words4 less = {zero[0], one[2 * i], zero[0], one[2 * i + 1]};
+        pair[i] = (doubles)bits - (doubles)less;
+    }
+}
+#endif
+
+#include "extract_text.h"

@@ -1,0 +1,189 @@
+/* The inner loops, compiled once per instruction set. The file that includes this one chooses the
+ * width (extract_vectors.h), defines widen, max_lanes, load_f16 and EXTRACT, the table's name.
+ *
+ * What is added where depends on the width, and the result does not: nothing is rounded. */
+INLINE void load_f64(const unsigned char *in, doubles pair[2])
+{
+    /* One at a time: GCC 12 copies two vectors at once by way of the stack. */
+    memcpy(&pair[0], in, sizeof *pair);
+    memcpy(&pair[1], in + sizeof *pair, sizeof *pair);
+}
+
+INLINE void load_f32(const unsigned char *in, doubles pair[2])
+{
+    floats low, high;
+    memcpy(&low, in, sizeof low);
+    memcpy(&high, in + sizeof low, sizeof high);
+    pair[0] = widen(low);
+    pair[1] = widen(high);
+}
+
+INLINE void load_bf16(const unsigned char *in, doubles pair[2])
+{
+    words x;
+    memcpy(&x, in, sizeof x);
+    pair[0] = widen((floats)(x << 16));
+    pair[1] = widen((floats)(x & 0xffff0000));
+}
+
+/* Asks for the memory a page further on: processors look ahead by themselves, but stop where a page
+ * ends. Past the end of an array it is harmless, as no prefetch faults; but it is no address C lets
+ * a pointer have. */
+INLINE void fetch_ahead(const unsigned char *in, size_t bytes)
+{
+    enum { AHEAD = 4096, CACHE_LINE = 64 };
+#pragma GCC unroll 8
+    for (size_t i = 0; i < bytes; i += CACHE_LINE)
+        __builtin_prefetch((const void *)((uintptr_t)in + AHEAD + i));
+}
+
+static unsigned peak(const void *data, size_t bytes, uint64_t mask)
+{
+    const unsigned char *in = data;
+    enum { STEP = 4 * VECTOR_BYTES };
+    lanes16 under, most[4];
+    bits64 spread = mask - (bits64){0};
+    memcpy(&under, &spread, sizeof under);
+    memset(most, 0, sizeof most);
+    for (; bytes >= STEP; in += STEP, bytes -= STEP) {
+        fetch_ahead(in, STEP);
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++) {
+            lanes16 x;
+            memcpy(&x, in + j * VECTOR_BYTES, sizeof x);
+            most[j] = max_lanes(most[j], x & under);
+        }
+    }
+    if (bytes) {
+        lanes16 rest[4];
+        memset(rest, 0, sizeof rest);
+        memcpy(rest, in, bytes);
+        for (int j = 0; j < 4; j++)
+            most[j] = max_lanes(most[j], rest[j] & under);
+    }
+    lanes16 all = max_lanes(max_lanes(most[0], most[1]), max_lanes(most[2], most[3]));
+    int greatest = 0;
+    for (int i = 0; i < VECTOR_BYTES / 2; i++)
+        if (all[i] > greatest)
+            greatest = all[i];
+    return (unsigned)greatest;
+}
+
+/* Adds one row. What the last bin leaves is gathered in `left`: zero, maybe of either sign, if the
+ * bins took all. */
+INLINE void add_row(const unsigned char *in, size_t size, load_pair *load, int bins, bool checked,
+                    doubles bin[GR_EXTRACT_BINS][STREAMS], bits64 left[STREAMS])
+{
+#pragma GCC unroll 4
+    for (int j = 0; j < STREAMS; j += 2) {
+        doubles pair[2];
+        load(in + (size_t)(j * WIDTH) * size, pair);
+#pragma GCC unroll 2
+        for (int i = 0; i < 2; i++) {
+            doubles x = pair[i];
+#pragma GCC unroll 3
+            for (int b = 0; b < bins; b++) {
+                doubles next = bin[b][j + i] + x;
+                if (checked)
+                    x -= next - bin[b][j + i];
+                bin[b][j + i] = next;
+            }
+            if (checked)
+                left[j + i] |= (bits64)x;
+        }
+    }
+}
+
+/* The integers that one bin's vectors took, by parity of the elements' indexes. Each is at most
+ * 2^51 in size, and there are at most 32. */
+INLINE void gather(const doubles bin[STREAMS], double start, lane_order order, int64_t sum[2])
+{
+    int64_t origin;
+    memcpy(&origin, &start, sizeof origin);
+    lanes64 total[2] = {{0}, {0}};
+    for (int j = 0; j < STREAMS; j++)
+        total[order == PAIRED ? j % 2 : 0] += (lanes64)bin[j] - origin;
+    sum[0] = sum[1] = 0;
+    for (int i = 0; i < WIDTH; i++) {
+        sum[order == PAIRED ? 0 : i % 2] += total[0][i];
+        if (order == PAIRED)
+            sum[1] += total[1][i];
+    }
+}
+
+/* The rows of the block, the last one filled with zeros. */
+INLINE void add_rows(const unsigned char *in, size_t n, size_t size, load_pair *load, int bins,
+                     bool checked, const double *start, doubles bin[GR_EXTRACT_BINS][STREAMS],
+                     bits64 left[STREAMS])
+{
+    for (int b = 0; b < bins; b++)
+        for (int j = 0; j < STREAMS; j++)
+            bin[b][j] = start[b] - (doubles){0};
+    for (int j = 0; j < STREAMS; j++)
+        left[j] = (bits64){0};
+    for (; n >= ROW; n -= ROW, in += ROW * size) {
+        if (!checked)
+            fetch_ahead(in, ROW * size); /* else the search for the peak has */
+        add_row(in, size, load, bins, checked, bin, left);
+    }
+    if (n) {
+        unsigned char row[ROW * 8] = {0};
+        memcpy(row, in, n * size);
+        add_row(row, size, load, bins, checked, bin, left);
+    }
+}
+
+INLINE bool extract(const void *data, size_t n, size_t size, load_pair *load, lane_order order,
+                    int bins, const double *start, gr_extracted *out)
+{
+    doubles bin[GR_EXTRACT_BINS][STREAMS];
+    bits64 left[STREAMS], any = {0};
+    add_rows(data, n, size, load, bins, true, start, bin, left);
+    for (int j = 0; j < STREAMS; j++)
+        any |= left[j];
+    uint64_t bits = 0;
+    for (int i = 0; i < WIDTH; i++)
+        bits |= any[i];
+    if (bits << 1) /* but for the sign of zeros */
+        return false;
+    for (int b = 0; b < bins; b++)
+        gather(bin[b], start[b], order, out->sum[b]);
+    return true;
+}
+
+/* One loop for each number of bins, the others' registers being free. */
+#define EXTRACT_FUNCTION(type, size, order)                                                        \
+    static bool extract_##type(const void *data, size_t n, int bins, const double *start,          \
+                               gr_extracted *out)                                                  \
+    {                                                                                              \
+        switch (bins) {                                                                            \
+        case 1: return extract(data, n, size, load_##type, order, 1, start, out);                  \
+        case 2: return extract(data, n, size, load_##type, order, 2, start, out);                  \
+        default: return extract(data, n, size, load_##type, order, 3, start, out);                 \
+        }                                                                                          \
+    }
+
+EXTRACT_FUNCTION(bf16, 2, PAIRED)
+EXTRACT_FUNCTION(f32, 4, IN_ORDER)
+EXTRACT_FUNCTION(f64, 8, IN_ORDER)
+
+/* A bin that has met an inf or nan stays one; the others stay in their binade. */
+static bool extract_f16(const void *data, size_t n, gr_extracted *out)
+{
+    const double start[1] = {0x1.8p28};
+    doubles bin[GR_EXTRACT_BINS][STREAMS];
+    bits64 unused[STREAMS];
+    add_rows(data, n, 2, load_f16, 1, false, start, bin, unused);
+    bits64 strange = {0};
+    for (int j = 0; j < STREAMS; j++)
+        strange |= ((bits64)bin[0][j] >> 52) ^ (1023 + GR_EXTRACT_HALF_EXPONENT);
+    uint64_t any = 0;
+    for (int i = 0; i < WIDTH; i++)
+        any |= strange[i];
+    gather(bin[0], start[0], IN_ORDER, out->sum[0]);
+    return any == 0;
+}
+
+const gr_extract_kernels EXTRACT = {
+    BLOCK, HALF_BLOCK, peak, extract_f16, extract_bf16, extract_f32, extract_f64,
+};

@@ -1,0 +1,30 @@
+/* Vectors of VECTOR_BYTES bytes, for the file that has defined it. They are the compilers' own
+ * (GCC's vector extension), so that one text serves every instruction set. */
+#include "extract.h"
+
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+#define VECTOR(bytes) __attribute__((vector_size(bytes)))
+
+enum {
+    WIDTH = VECTOR_BYTES / 8, /* doubles in a vector */
+    STREAMS =
+        VECTOR_BYTES == 64 ? 4 : 2, /* vectors of bins: three bins of each fit the registers */
+    ROW = STREAMS * WIDTH,          /* elements that go to different bins */
+    BLOCK = ROW << GR_EXTRACT_LOG_ROWS,
+    HALF_BLOCK = ROW << GR_EXTRACT_HALF_LOG_ROWS
+};
+
+typedef double doubles VECTOR(VECTOR_BYTES);
+typedef float floats VECTOR(VECTOR_BYTES / 2);
+typedef uint32_t words VECTOR(VECTOR_BYTES / 2);
+typedef int64_t lanes64 VECTOR(VECTOR_BYTES);
+typedef uint64_t bits64 VECTOR(VECTOR_BYTES);
+typedef int16_t lanes16 VECTOR(VECTOR_BYTES);
+
+/* How 2 * WIDTH elements become two vectors of doubles. Either in order, the first half and the
+ * second; or paired, those at even indexes and those at odd ones, which is how 16-bit elements come
+ * apart most cheaply. */
+typedef void load_pair(const unsigned char *in, doubles pair[2]);
+typedef enum { IN_ORDER, PAIRED } lane_order;

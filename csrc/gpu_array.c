@@ -1,0 +1,350 @@
+#include "gpu_array.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- DLPack, as its specification 1.x lays it out ----------------------------------------------
+ */
+
+typedef struct {
+    int32_t type, id;
+} dl_device;
+
+typedef struct {
+    uint8_t code, bits;
+    uint16_t lanes;
+} dl_type;
+
+typedef struct {
+    void *data;
+    dl_device device;
+    int32_t ndim;
+    dl_type dtype;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} dl_tensor;
+
+typedef struct dl_managed {
+    dl_tensor tensor;
+    void *context;
+    void (*deleter)(struct dl_managed *);
+} dl_managed;
+
+typedef struct {
+    uint32_t major, minor;
+} dl_version;
+
+typedef struct dl_versioned {
+    dl_version version;
+    void *context;
+    void (*deleter)(struct dl_versioned *);
+    uint64_t flags;
+    dl_tensor tensor;
+} dl_versioned;
+
+/* The table of C functions that newer producers offer, which saves the way through Python. */
+typedef struct {
+    dl_version version;
+    void *previous;
+    int (*allocate)(dl_tensor *, dl_versioned **, void *,
+                    void (*)(void *, const char *, const char *));
+    int (*managed_from_object)(void *, dl_versioned **);
+    int (*managed_to_object)(dl_versioned *, void **);
+    int (*tensor_from_object)(void *object, dl_tensor *out);
+    int (*current_stream)(int32_t device_type, int32_t device, void **stream);
+} dl_exchange;
+
+enum { DL_CPU = 1, DL_CUDA = 2, DL_CUDA_HOST = 3, DL_CUDA_MANAGED = 13 };
+
+/* CUDA's names for its default streams; NULL means "a stream of our own" in the engine. */
+#define LEGACY_STREAM ((void *)1)
+
+static int on_gpu(dl_device device)
+{
+    return device.type == DL_CUDA || device.type == DL_CUDA_MANAGED;
+}
+
+static int take_tensor(const dl_tensor *tensor, gr_gpu_array *array)
+{
+    static const char kinds[] = {'i', 'u', 'f', 0, 'B', 'c', 'b'};
+    int code = tensor->dtype.code;
+
+    if (tensor->ndim > GR_ARRAY_MAX_DIMS || tensor->dtype.lanes != 1 || tensor->dtype.bits % 8 ||
+        code >= (int)sizeof kinds || !kinds[code]) {
+        PyErr_Format(PyExc_BufferError,
+                     "cannot read a DLPack array of type code %d, %d bits, %d lanes, %d dimensions",
+                     code, tensor->dtype.bits, tensor->dtype.lanes, tensor->ndim);
+        return -1;
+    }
+    array->base = (const char *)tensor->data + tensor->byte_offset;
+    array->device = tensor->device.id;
+    array->kind = kinds[code];
+    array->bytes = tensor->dtype.bits / 8;
+    array->dims = tensor->ndim;
+    int64_t step = 1;
+    for (int d = tensor->ndim - 1; d >= 0; d--) {
+        array->size[d] = tensor->shape[d];
+        array->step[d] = tensor->strides ? tensor->strides[d] : step;
+        step *= tensor->shape[d];
+    }
+    return 1;
+}
+
+/* Producers with a table of C functions. The last type's table is remembered: a program mostly sums
+ * arrays of one library. The GIL guards it. */
+static const dl_exchange *exchange_of(PyTypeObject *type)
+{
+    static PyTypeObject *known;
+    static const dl_exchange *known_table;
+    if (type == known)
+        return known_table;
+
+    const dl_exchange *table = NULL;
+    PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
+    if (capsule)
+        table = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    Py_XDECREF(capsule);
+    PyErr_Clear();
+    if (table &&
+        (table->version.major != 1 || !table->tensor_from_object || !table->current_stream))
+        table = NULL;
+    Py_INCREF((PyObject *)type);
+    Py_XDECREF((PyObject *)known);
+    known = type;
+    known_table = table;
+    return table;
+}
+
+static int by_exchange(PyObject *object, const dl_exchange *table, gr_gpu_array *array)
+{
+    dl_tensor tensor;
+    void *stream = NULL;
+    if (table->tensor_from_object(object, &tensor))
+        return -1;
+    if (!on_gpu(tensor.device))
+        return 0;
+    if (table->current_stream(DL_CUDA, tensor.device.id, &stream))
+        return -1;
+    array->stream = stream ? stream : LEGACY_STREAM;
+    return take_tensor(&tensor, array);
+}
+
+/* __dlpack__(stream=ours, max_version=(1, 1)): the producer makes our stream wait for its own. */
+static PyObject *call_dlpack(PyObject *object, void *stream)
+{
+    PyObject *method = PyObject_GetAttrString(object, "__dlpack__");
+    PyObject *none = PyTuple_New(0), *capsule = NULL;
+    PyObject *words =
+        Py_BuildValue("{s:n,s:(ii)}", "stream", (Py_ssize_t)stream, "max_version", 1, 1);
+    if (method && none && words)
+        capsule = PyObject_Call(method, none, words);
+    if (!capsule && method && none && words && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        /* A producer from before DLPack 1.0. */
+        PyErr_Clear();
+        if (PyDict_DelItemString(words, "max_version") == 0)
+            capsule = PyObject_Call(method, none, words);
+    }
+    Py_XDECREF(method);
+    Py_XDECREF(none);
+    Py_XDECREF(words);
+    return capsule;
+}
+
+/* Who takes a tensor out of a capsule must free it; a capsule still named "dltensor" frees it
+ * itself when it goes, so it is enough to keep the capsule. */
+static int by_dlpack(PyObject *object, void *stream, gr_gpu_array *array)
+{
+    PyObject *capsule = call_dlpack(object, stream);
+    const dl_tensor *tensor = NULL;
+    if (!capsule)
+        return -1;
+    if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        dl_versioned *managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+        if (managed->version.major == 1)
+            tensor = &managed->tensor;
+    } else if (PyCapsule_IsValid(capsule, "dltensor")) {
+        tensor = &((dl_managed *)PyCapsule_GetPointer(capsule, "dltensor"))->tensor;
+    }
+    array->owner = capsule;
+    if (!tensor) {
+        PyErr_SetString(PyExc_BufferError, "__dlpack__ returned a capsule of an unknown version");
+        return -1;
+    }
+    return take_tensor(tensor, array);
+}
+
+static int dlpack_device(PyObject *object, dl_device *device)
+{
+    PyObject *pair = PyObject_CallMethod(object, "__dlpack_device__", NULL);
+    int ok = pair && PyArg_ParseTuple(pair, "ii", &device->type, &device->id);
+    Py_XDECREF(pair);
+    return ok ? 1 : -1;
+}
+
+/* --- __cuda_array_interface__, version 3 --------------------------------------------------------
+ */
+
+static int take_typestr(const char *text, gr_gpu_array *array)
+{
+    if ((text[0] != '<' && text[0] != '|') || !text[1] || !strchr("biufc", text[1])) {
+        PyErr_Format(PyExc_TypeError,
+                     "arrays of type %s on a GPU cannot be summed: native numbers can", text);
+        return -1;
+    }
+    array->kind = text[1];
+    array->bytes = atoi(text + 2);
+    return 1;
+}
+
+static int take_shape(PyObject *shape, PyObject *strides, gr_gpu_array *array)
+{
+    Py_ssize_t dims = PyTuple_Check(shape) ? PyTuple_Size(shape) : -1;
+    int strided = strides && strides != Py_None;
+    if (dims < 0 || dims > GR_ARRAY_MAX_DIMS ||
+        (strided && (!PyTuple_Check(strides) || PyTuple_Size(strides) != dims))) {
+        PyErr_SetString(PyExc_BufferError, "__cuda_array_interface__ has an odd shape or strides");
+        return -1;
+    }
+    int64_t step = 1;
+    array->dims = (int)dims;
+    for (Py_ssize_t d = dims - 1; d >= 0; d--) {
+        array->size[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
+        array->step[d] = step;
+        if (strided) {
+            int64_t bytes = PyLong_AsLongLong(PyTuple_GetItem(strides, d));
+            if (bytes % array->bytes) {
+                PyErr_SetString(PyExc_BufferError,
+                                "strides that are no multiple of the element cannot be read");
+                return -1;
+            }
+            array->step[d] = bytes / array->bytes;
+        }
+        step *= array->size[d];
+    }
+    return PyErr_Occurred() ? -1 : 1;
+}
+
+static int by_interface(PyObject *interface, gr_gpu_array *array)
+{
+    if (!PyDict_Check(interface)) {
+        PyErr_SetString(PyExc_BufferError, "__cuda_array_interface__ is no dict");
+        return -1;
+    }
+    PyObject *typestr = PyDict_GetItemString(interface, "typestr");
+    PyObject *shape = PyDict_GetItemString(interface, "shape");
+    PyObject *strides = PyDict_GetItemString(interface, "strides");
+    PyObject *data = PyDict_GetItemString(interface, "data");
+    PyObject *mask = PyDict_GetItemString(interface, "mask");
+    PyObject *stream = PyDict_GetItemString(interface, "stream");
+    if (!typestr || !shape || !data || !PyTuple_Check(data) || PyTuple_Size(data) < 1) {
+        PyErr_SetString(PyExc_BufferError, "__cuda_array_interface__ lacks typestr, shape or data");
+        return -1;
+    }
+    if (mask && mask != Py_None) {
+        PyErr_SetString(PyExc_TypeError, "masked arrays on a GPU cannot be summed");
+        return -1;
+    }
+    const char *text = PyUnicode_AsUTF8AndSize(typestr, NULL);
+    if (!text || take_typestr(text, array) < 0 || take_shape(shape, strides, array) < 0)
+        return -1;
+    array->base = PyLong_AsVoidPtr(PyTuple_GetItem(data, 0));
+    array->device = -1;
+    if (stream && stream != Py_None)
+        array->stream = PyLong_AsVoidPtr(stream);
+    return PyErr_Occurred() ? -1 : 1;
+}
+
+/* --- what it comes to ----------------------------------------------------------------------------
+ */
+
+int gr_gpu_array_of(PyObject *object, void *(*our_stream)(void *context, int device), void *context,
+                    gr_gpu_array *array)
+{
+    memset(array, 0, offsetof(gr_gpu_array, size));
+    array->stream = NULL;
+    array->owner = NULL;
+
+    const dl_exchange *table = exchange_of(Py_TYPE(object));
+    if (table)
+        return by_exchange(object, table, array);
+
+    if (PyObject_HasAttrString(object, "__dlpack_device__")) {
+        dl_device device;
+        if (dlpack_device(object, &device) < 0)
+            return -1;
+        if (!on_gpu(device))
+            return 0;
+        void *stream = our_stream(context, device.id);
+        return stream ? by_dlpack(object, stream, array) : -1;
+    }
+
+    PyObject *interface = PyObject_GetAttrString(object, "__cuda_array_interface__");
+    if (!interface) {
+        PyErr_Clear();
+        return 0;
+    }
+    int found = by_interface(interface, array);
+    Py_DECREF(interface);
+    return found;
+}
+
+void gr_gpu_array_done(gr_gpu_array *array)
+{
+    Py_CLEAR(array->owner);
+}
+
+/* The order of additions does not matter, so dimensions may be sorted, turned around and merged. */
+int gr_flatten(const gr_gpu_array *array, gr_elements *elements, size_t *count)
+{
+    int64_t size[GR_ARRAY_MAX_DIMS], step[GR_ARRAY_MAX_DIMS];
+    const char *base = array->base;
+    int dims = 0;
+
+    *count = 1;
+    for (int d = 0; d < array->dims; d++)
+        *count *= (size_t)array->size[d];
+    for (int d = 0; d < array->dims && *count; d++) {
+        int64_t length = array->size[d], stride = array->step[d];
+        if (length == 1)
+            continue;
+        if (stride < 0) {
+            base += (length - 1) * stride * array->bytes;
+            stride = -stride;
+        }
+        int at = dims++;
+        for (; at > 0 && step[at - 1] < stride; at--) {
+            size[at] = size[at - 1];
+            step[at] = step[at - 1];
+        }
+        size[at] = length;
+        step[at] = stride;
+    }
+    int merged = 0;
+    for (int d = 1; d < dims; d++) {
+        if (step[merged] == step[d] * size[d]) {
+            size[merged] *= size[d];
+            step[merged] = step[d];
+        } else {
+            merged++;
+            size[merged] = size[d];
+            step[merged] = step[d];
+        }
+    }
+    dims = dims ? merged + 1 : 0;
+    if (dims > GR_MAX_DIMS) {
+        PyErr_Format(PyExc_BufferError,
+                     "an array on a GPU with %d dimensions that do not merge; "
+                     "make it contiguous",
+                     dims);
+        return -1;
+    }
+    elements->base = base;
+    elements->dims = dims ? dims : 1;
+    elements->size[0] = 1;
+    elements->step[0] = 1;
+    for (int d = 0; d < dims; d++) {
+        elements->size[d] = (uint64_t)size[d];
+        elements->step[d] = step[d];
+    }
+    return dims == 0 || (dims == 1 && step[0] == 1);
+}

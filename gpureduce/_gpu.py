@@ -1,0 +1,141 @@
+"""Arrays that lie on a GPU: CuPy, PyTorch, JAX, Numba, and whatever speaks their protocols.
+
+They are read in place, by DLPack or ``__cuda_array_interface__``; nothing is copied to the host.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpureduce import _backends, _emulator, _inputs, _registry
+
+_DEFAULT = -1
+_FINISH = {None: 0, "host": 1, "relaunch": 2, "single": 3}
+_STRATEGIES = list(_registry.STRATEGIES)
+
+
+@functools.cache
+def _bfloat16() -> Any:
+    """NumPy's bfloat16, where ml_dtypes brings it; else None."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        return None
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def _source(kind: str, nbytes: int) -> np.dtype[Any]:
+    """The NumPy dtype of a producer's elements; float16 stands in for a missing bfloat16."""
+    if kind == "B":
+        return _bfloat16() or np.dtype(np.float16)
+    return np.dtype(f"{kind}{nbytes}")
+
+
+@functools.cache
+def _asked(kind: str, nbytes: int, wanted: np.dtype[Any]) -> tuple[int, bool, int]:
+    """Accumulator, whether elements are cast, and result type for an explicit dtype."""
+    conversion = _inputs.convert(_source(kind, nbytes), wanted)
+    part = conversion.result if not conversion.is_complex else conversion.result.type(0).real.dtype
+    if conversion.is_complex and kind != "c":
+        raise TypeError("real arrays on a GPU cannot be summed as complex: use a real dtype")
+    if conversion.cast is not None and part != _inputs.number_of(conversion.acc):
+        raise TypeError(
+            f"arrays on a GPU cannot be cast to {conversion.cast} element by element; cast the "
+            "array first"
+        )
+    half = part.itemsize == 2 and part.kind not in "iu"
+    typenum = np.dtype(np.float32).num if half else conversion.result.num
+    return conversion.acc, conversion.cast is not None, typenum
+
+
+def _round_half(value: Any, result: np.dtype[Any] | None) -> Any:
+    """The kernel's float32 sum as the half float that numpy.sum returns."""
+    if result is None:
+        return value
+    with np.errstate(over="ignore"):
+        return np.asarray(value).astype(result)[()]
+
+
+def stream_number(stream: object) -> int:
+    """A cudaStream_t, from a number or a CuPy, PyTorch, Numba or CUDA Python stream; 0: none."""
+    if stream is None:
+        return 0
+    if isinstance(stream, int):
+        return stream or 1  # CUDA calls its default stream 0, or 1
+    for name in ("cuda_stream", "ptr", "handle"):
+        found = getattr(stream, name, None)
+        if found is not None:
+            return int(getattr(found, "value", found) or 1)
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        return int(protocol()[1]) or 1
+    raise TypeError(f"stream must be None, a number or a CUDA stream, not {type(stream).__name__}")
+
+
+@functools.cache
+def _module() -> ModuleType | None:
+    module = _backends.load_cuda()
+    return None if isinstance(module, str) else module
+
+
+def module_for(device: str | None) -> ModuleType | None:
+    """The build that takes GPU arrays: CUDA's, or the emulator's if that was asked for by name."""
+    return _emulator if device == "emulator" else _module()
+
+
+def quick_sum(module: ModuleType, arr: object, strategy: int, stream: int) -> Any:
+    """The value alone, by defaults; None if `arr` does not lie on a GPU."""
+    value = module.sum_gpu(arr, _DEFAULT, False, _DEFAULT, strategy, 0, 0, 0, stream, False)
+    if type(value) is np.float32:
+        kind, nbytes = module.gpu_dtype(arr)
+        return _round_half(value, None if nbytes != 2 else _result_of_half(kind))
+    return value
+
+
+def _result_of_half(kind: str) -> np.dtype[Any] | None:
+    return _bfloat16() if kind == "B" else np.dtype(np.float16)
+
+
+def timed_sum(
+    module: ModuleType,
+    arr: object,
+    strategy: _registry.Strategy,
+    dtype: npt.DTypeLike | None,
+    launch: tuple[int, int, str | None],
+    stream: int,
+) -> tuple[Any, dict[str, Any]] | None:
+    """The value and what `Timing` wants to know; None if `arr` does not lie on a GPU."""
+    acc, cast, typenum, half = _DEFAULT, False, _DEFAULT, None
+    described = module.gpu_dtype(arr)
+    if described is None:
+        return None
+    kind, nbytes = described
+    if dtype is not None:
+        wanted = np.dtype(dtype)
+        acc, cast, typenum = _asked(kind, nbytes, wanted)
+        half = wanted if wanted.itemsize == 2 and wanted.kind not in "iu" else None
+    elif nbytes == 2 and kind in "fB":
+        half = _result_of_half(kind)
+    block, grid, finish = launch
+    chosen = _DEFAULT if strategy.kind == "choice" else strategy.index
+    value, *facts = module.sum_gpu(
+        arr, acc, cast, typenum, chosen, block, grid, _FINISH[finish], stream, True
+    )
+    _, _, device, n, size, kernel_ms, d2h_ms, block, grid, launches, _, ran = facts
+    return _round_half(value, half), {
+        "dtype": "bfloat16" if kind == "B" else str(_source(kind, nbytes)),
+        "device": device,
+        "n": n,
+        "nbytes": size,
+        "kernel_ms": kernel_ms,
+        "d2h_ms": d2h_ms,
+        "block": block or None,
+        "grid": grid or None,
+        "launches": launches,
+        "strategy": _STRATEGIES[ran],
+    }

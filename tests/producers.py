@@ -1,0 +1,106 @@
+"""GPU arrays for machines without a GPU: the emulator's device memory is the host's."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+
+
+class DLDevice(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int32), ("id", ctypes.c_int32)]
+
+
+class DLDataType(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", DLDevice),
+        ("ndim", ctypes.c_int32),
+        ("dtype", DLDataType),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class DLManaged(ctypes.Structure):
+    _fields_ = [("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class DLVersioned(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", DLTensor),
+    ]
+
+
+CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+new_capsule = ctypes.pythonapi.PyCapsule_New
+new_capsule.restype = ctypes.py_object
+new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+
+class ByDLPack:
+    """A NumPy array that says it lies on CUDA device 0, by DLPack 1.x or by the older form."""
+
+    def __init__(self, array: np.ndarray, *, old: bool = False, major: int = 1) -> None:
+        self.array = array
+        self.old = old
+        self.major = major
+        self.calls: list[dict[str, object]] = []
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, *, stream=None, **more):
+        if self.old and more:
+            raise TypeError("unexpected keyword argument 'max_version'")
+        self.calls.append({"stream": stream, **more})
+        a = self.array
+        bf16 = a.dtype.name == "bfloat16"
+        managed = DLManaged() if self.old else DLVersioned()
+        self.shape = (ctypes.c_int64 * max(a.ndim, 1))(*a.shape)
+        self.strides = (ctypes.c_int64 * max(a.ndim, 1))(*(s // a.itemsize for s in a.strides))
+        managed.tensor.data = a.ctypes.data
+        managed.tensor.device = DLDevice(2, 0)
+        managed.tensor.ndim = a.ndim
+        managed.tensor.dtype = DLDataType(4 if bf16 else CODES[a.dtype.kind], a.itemsize * 8, 1)
+        managed.tensor.shape = self.shape
+        managed.tensor.strides = self.strides
+        if not self.old:
+            managed.major = self.major
+        self.managed = managed
+        name = b"dltensor" if self.old else b"dltensor_versioned"
+        return new_capsule(ctypes.addressof(managed), name, None)
+
+
+class ByInterface:
+    """A NumPy array that shows itself by ``__cuda_array_interface__``."""
+
+    def __init__(self, array: np.ndarray, **changes: object) -> None:
+        self.array = array
+        self.changes = changes
+
+    @property
+    def __cuda_array_interface__(self):
+        a = self.array
+        contiguous = a.flags.c_contiguous
+        return {
+            "shape": a.shape,
+            "typestr": a.dtype.str,
+            "data": (a.ctypes.data, True),
+            "strides": None if contiguous else a.strides,
+            "version": 3,
+            **self.changes,
+        }
