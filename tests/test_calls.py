@@ -77,15 +77,6 @@ def test_threads_at_once(device):
     assert got == [int(A[:n].sum(dtype=np.int32)) for _, n in jobs]
 
 
-def test_threads_keep_their_own_schedules():
-    def one(seed):
-        with gpureduce.emulator.schedule("random", seed):
-            return int(gpureduce.sum(A[:5000], "sequential", device="emulator").value)
-
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        assert set(pool.map(one, range(40))) == {int(A[:5000].sum())}
-
-
 @pytest.mark.parametrize("strategy", ["sequential", "last_block", "cpu"])
 def test_no_references_leak(strategy):
     array = np.arange(1000)

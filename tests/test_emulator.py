@@ -43,9 +43,7 @@ def test_volatile_last_warp_is_right_only_in_lockstep():
 
 
 def test_missing_barrier_shows_in_one_order_and_hides_in_another():
-    assert "reverse" not in wrong_under("missing_barrier", 256) or "forward" not in wrong_under(
-        "missing_barrier", 256
-    )
+    assert wrong_under("missing_barrier") == {"forward", "random", "lockstep"}
 
 
 def test_the_same_seed_gives_the_same_answer():
@@ -92,7 +90,7 @@ def test_emulated_time_is_called_so():
 def test_survives_fork():
     code = """
 import os, numpy as np, gpureduce
-a = np.arange(200_000)
+a = np.arange(2_000_000)
 for s in ("sequential", "cpu"):
     assert int(gpureduce.sum(a, s, device=None if s == "cpu" else "emulator").value) == a.sum()
 pid = os.fork()

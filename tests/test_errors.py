@@ -217,6 +217,7 @@ def test_larger_than_device_memory(strategy):
 def test_out_of_memory_on_the_card():
     cupy = pytest.importorskip("cupy")
     array = np.ones(1 << 26, np.int32)
+    gpureduce.free_scratch()
     hoard = []
     size = cupy.cuda.runtime.memGetInfo()[0]
     while size > 1 << 16:

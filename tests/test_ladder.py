@@ -45,7 +45,7 @@ def test_every_block_and_edge(strategy, dtype, device, order, seed, count_sum):
 def test_many_blocks(strategy, dtype, device, order, seed, count_sum):
     array = array_of(dtype, 2**16 + 3)
     with gpureduce.emulator.schedule(order, seed):
-        for block in (32, 256, 1024) if order == "forward" else (128,):
+        for block in (32, 256, 1024) if order == "forward" else (32, 128):
             run(strategy, array, device, block=block)
             count_sum(strategy, dtype)
 

@@ -46,6 +46,15 @@ def test_kernels_whose_blocks_run_side_by_side_keep_shared_memory_in_shared_arra
         assert not re.search(r"__shared__", path.read_text()), path
 
 
+def test_last_block_publishes_before_it_draws():
+    """No processor here would show a missing fence, so the text is looked at."""
+    for name in ("kernels/last_block.cu", "kernels/common.h"):
+        text = (CSRC / name).read_text()
+        publish = r"work\[blockIdx\.x\] = sum;\s*__threadfence\(\);\s*is_last = atomicInc"
+        assert re.search(publish, text), name
+        assert re.search(r"return;\s*__threadfence\(\);", text), name
+
+
 def test_names_and_aliases_are_unique():
     names = [n for s in gpureduce.strategies() for n in (s.name, *s.aliases)]
     assert len(names) == len(set(names))

@@ -172,10 +172,9 @@ static cudaError_t form_teams(Launch *launch)
         return cudaErrorCooperativeLaunchTooLarge;
     shape->team_blocks = launch->cooperative ? (unsigned)blocks : shape->cluster_blocks;
     launch->teams = blocks / shape->team_blocks;
-    size_t gap = 0;
-#ifdef GR_ASAN
-    gap = 64; /* what lies past a block's shared memory is not another's, nor anybody's */
-#endif
+    /* What lies past a block's shared memory is not another's, nor anybody's: it is poisoned, so
+     * that a kernel that reads or writes it is found out. */
+    size_t gap = 64;
     launch->shared_stride = (shape->shared + gap + 1023) / 1024 * 1024;
     return cudaSuccess;
 }

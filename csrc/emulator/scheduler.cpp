@@ -1,4 +1,6 @@
 /* Drawing the next lane, and running a lane from its first line to its last. */
+#include <string.h>
+
 #include "emulator/scheduler.h"
 #include "emulator/fault.h"
 
@@ -154,6 +156,8 @@ static inline Lane *lane_ended(Worker *w, Lane *me)
     make_unready(w, warp, bit);
     --w->live;
     --block->own.live;
+    if (!block->own.live && w->block_count > 1) /* others must not read what is left of it */
+        memset(block->shared, 0xff, w->shape.shared);
     if (warp->meetings)
         meetings_leave(w, warp);
     if (block->own.arrived || w->block_count > 1 || w->wide_arrivals) {

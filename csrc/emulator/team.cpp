@@ -1,5 +1,6 @@
 /* Workers: an OS thread's lanes, warps, blocks and stacks, laid out for a launch's shape and reset
  * for each team. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,6 +139,37 @@ static bool lay_out(Worker *w, const Shape &shape, size_t shared_stride)
     return true;
 }
 
+/* Past a block's shared memory lies slack up to the next block's. A kernel that reads it gets
+ * poison, and one that writes it is found out when its team has ended. ASan does both by itself. */
+static void poison_slack(Worker *w, unsigned block)
+{
+#ifndef GR_ASAN
+    memset(w->blocks[block].shared + w->shape.shared, 0xff,
+           w->launch->shared_stride - w->shape.shared);
+#else
+    (void)w;
+    (void)block;
+#endif
+}
+
+static void check_slack(Worker *w)
+{
+#ifndef GR_ASAN
+    for (unsigned i = 0; i < w->block_count; ++i)
+        for (size_t at = w->shape.shared; at < w->launch->shared_stride; ++at)
+            if ((unsigned char)w->blocks[i].shared[at] != 0xff) {
+                char text[160];
+                snprintf(text, sizeof text,
+                         "block %u wrote byte %zu of its %zu bytes of shared memory", i, at,
+                         w->shape.shared);
+                launch_failed(w->launch, cudaErrorLaunchFailure, text);
+                return;
+            }
+#else
+    (void)w;
+#endif
+}
+
 static void find_builtins(Worker *w)
 {
     uintptr_t at[] = {(uintptr_t)&threadIdx, (uintptr_t)&blockIdx, (uintptr_t)&blockDim,
@@ -211,6 +243,7 @@ static void reset_team(Worker *w, uint64_t team)
         reset_barrier(&w->blocks[i].own, threads);
         place_block(launch, &w->blocks[i], team, i);
         memset(w->blocks[i].shared, 0xff, w->shape.shared);
+        poison_slack(w, i);
     }
     for (unsigned i = 0; i < w->shape.team_blocks / w->shape.cluster_blocks; ++i)
         reset_barrier(&w->clusters[i], threads * w->shape.cluster_blocks);
@@ -242,6 +275,8 @@ void run_team(Worker *w, uint64_t team)
     start_team(w, first_lane(w, &w->grid));
     if (w->faulted)
         abandon_team(w);
+    else
+        check_slack(w);
 }
 
 } // namespace gr

@@ -185,7 +185,10 @@ static gr_status find_room(const gr_request *request, gr_workspace *workspace, s
             return error->status;
         if (!released) {
             gr_release();
+            gr_shrink(workspace);
             released = 1;
+            if (!request->on_device && piece_size(request, piece, error) != GR_OK)
+                return error->status;
         } else if (request->on_device || *piece / 2 < MIN_PIECE) {
             return error->status;
         } else {

@@ -31,6 +31,14 @@ static void free_buffer(gr_buffer *buffer)
     buffer->bytes = 0;
 }
 
+void gr_shrink(gr_workspace *workspace)
+{
+    free_buffer(&workspace->in);
+    free_buffer(&workspace->out[0]);
+    free_buffer(&workspace->out[1]);
+    free_buffer(&workspace->work);
+}
+
 static void free_workspace(gr_workspace *workspace)
 {
     cudaEvent_t events[] = {workspace->start, workspace->copied, workspace->summed,
@@ -40,10 +48,7 @@ static void free_workspace(gr_workspace *workspace)
     for (int i = 0; i < 4; i++)
         if (events[i])
             (void)cudaEventDestroy(events[i]);
-    free_buffer(&workspace->in);
-    free_buffer(&workspace->out[0]);
-    free_buffer(&workspace->out[1]);
-    free_buffer(&workspace->work);
+    gr_shrink(workspace);
     (void)cudaFree(workspace->ticket);
     if (workspace->slot)
         (void)cudaFreeHost((void *)workspace->slot);

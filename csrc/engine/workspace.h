@@ -25,4 +25,7 @@ struct gr_workspace {
 /* Makes a buffer at least that large; what was in it is lost. */
 gr_status gr_reserve(gr_buffer *buffer, size_t bytes, gr_error *error);
 
+/* Frees all its buffers. */
+void gr_shrink(gr_workspace *workspace);
+
 #endif

@@ -5,7 +5,6 @@
 #include "../threads/pool.h"
 #include "extract.h"
 #include "format.h"
-#include "scatter.h"
 
 #include <float.h>
 #include <pthread.h>
@@ -17,7 +16,8 @@ enum {
     THREADS_FROM = 1 << 18,
     FEW = 8, /* elements that are deposited sooner than bins are set up and emptied */
     /* Blocks that are scattered unlooked at after one that did not fit the bins. */
-    PATIENCE = 8
+    PATIENCE = 16,
+    SCATTER_FROM = 128 /* elements worth clearing the tables for */
 };
 
 typedef struct {
@@ -37,6 +37,7 @@ typedef struct {
     gr_load load;
     gr_format format;
     gr_exact *sums[2];
+    int most_bins;
     int bins;     /* that the last block needed */
     int patience; /* blocks to scatter before bins are tried again */
     gr_scatter scatter;
@@ -101,12 +102,12 @@ static bool extract_block(worker *work, const unsigned char *in, size_t n, int p
         exponent += GR_EXTRACT_LOG_ROWS + 1 - 53;
     }
     gr_extracted got;
-    for (; work->bins <= GR_EXTRACT_BINS; work->bins++)
+    for (; work->bins <= work->most_bins; work->bins++)
         if (work->extract(in, n, work->bins, start, &got)) {
             add_extracted(work, &got, work->bins, units);
             return true;
         }
-    work->bins = GR_EXTRACT_BINS;
+    work->bins = work->most_bins;
     return false;
 }
 
@@ -133,7 +134,10 @@ static void add_block(worker *work, const unsigned char *in, size_t n)
             return;
         work->patience = PATIENCE;
     }
-    gr_scatter_add(&work->scatter, in, n, work->load, work->sums);
+    if (n < SCATTER_FROM)
+        add_elements(work, in, n);
+    else
+        gr_scatter_add(&work->scatter, in, n, work->load, work->kernels->pairs, work->sums);
 }
 
 static void add_half_block(worker *work, const unsigned char *in, size_t n)
@@ -163,6 +167,7 @@ static void add_range(const sum_job *job, const unsigned char *in, size_t n,
                    : job->load == GR_LOAD_f32 ? work.kernels->f32
                                               : work.kernels->bf16;
     work.bins = job->load == GR_LOAD_f64 ? 2 : 1; /* the fewest that most data fits */
+    work.most_bins = job->load == GR_LOAD_f64 ? GR_EXTRACT_BINS : work.kernels->narrow_bins;
     work.patience = 0;
     work.scatter.used = false;
     bool half = job->load == GR_LOAD_f16;
@@ -227,23 +232,35 @@ void gr_exact_sum_array(const void *data, size_t n, gr_load load, int components
     gr_exact_add_array(out, data, n, load, components, threads);
 }
 
+/* Copies n elements of `size` bytes side by side; a function for each size, so that each copy is
+ * a load and a store. */
+static inline __attribute__((always_inline)) void
+pack_size(unsigned char *out, const unsigned char *in, size_t n, ptrdiff_t stride, size_t size)
+{
+    for (size_t i = 0; i < n; i++)
+        memcpy(out + i * size, in + (ptrdiff_t)i * stride, size);
+}
+
+static void pack(unsigned char *out, const unsigned char *in, size_t n, ptrdiff_t stride,
+                 size_t size)
+{
+    switch (size) {
+    case 2: pack_size(out, in, n, stride, 2); break;
+    case 4: pack_size(out, in, n, stride, 4); break;
+    case 8: pack_size(out, in, n, stride, 8); break;
+    default: pack_size(out, in, n, stride, 16); break;
+    }
+}
+
 void gr_exact_add_strided(gr_exact *acc, const void *data, size_t n, ptrdiff_t stride, gr_load load,
                           int components)
 {
-    enum { BUFFER = 1 << 14 };
+    enum { BUFFER = 1 << 15 };
     unsigned char buffer[BUFFER];
-    const unsigned char *in = data;
     size_t size = gr_load_size(load) * (size_t)components, most = BUFFER / size;
-    if (stride == (ptrdiff_t)size) {
-        gr_exact_add_array(acc, data, n, load, components, 1);
-        return;
-    }
-    while (n > 0) {
-        size_t piece = n < most ? n : most;
-        for (size_t i = 0; i < piece; i++)
-            memcpy(buffer + i * size, in + (ptrdiff_t)i * stride, size);
+    for (size_t first = 0; first < n; first += most) {
+        size_t piece = n - first < most ? n - first : most;
+        pack(buffer, (const unsigned char *)data + (ptrdiff_t)first * stride, piece, stride, size);
         gr_exact_add_array(acc, buffer, piece, load, components, 1);
-        in += (ptrdiff_t)piece * stride;
-        n -= piece;
     }
 }

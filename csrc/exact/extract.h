@@ -34,7 +34,7 @@
 #ifndef GPUREDUCE_EXACT_EXTRACT_H
 #define GPUREDUCE_EXACT_EXTRACT_H
 
-#include "exact.h"
+#include "scatter.h"
 
 enum {
     GR_EXTRACT_LOG_ROWS = 6, /* r: how many numbers a bin takes */
@@ -63,9 +63,11 @@ typedef bool gr_half_kernel(const void *data, size_t n, gr_extracted *out);
 
 typedef struct {
     size_t block, half_block; /* elements */
+    int narrow_bins;          /* more for bf16 and f32 would be slower than to scatter them */
     gr_peak_kernel *peak;
     gr_half_kernel *f16;
     gr_extract_kernel *bf16, *f32, *f64;
+    gr_pairs_kernel *pairs;
 } gr_extract_kernels;
 
 extern const gr_extract_kernels gr_extract_baseline;

@@ -13,6 +13,7 @@
 #endif
 
 #define VECTOR_BYTES 32
+#define NARROW_BINS 2
 #define EXTRACT gr_extract_avx2
 #include "extract_vectors.h"
 
@@ -37,6 +38,7 @@ INLINE void load_f16(const unsigned char *in, doubles pair[2])
     pair[1] = widen(from_half(in + 2 * WIDTH));
 }
 
+#include "spread_text.h"
 #include "extract_text.h"
 
 #ifdef __clang__

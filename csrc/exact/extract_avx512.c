@@ -14,6 +14,7 @@
 #endif
 
 #define VECTOR_BYTES 64
+#define NARROW_BINS 3
 #define EXTRACT gr_extract_avx512
 #include "extract_vectors.h"
 
@@ -38,6 +39,7 @@ INLINE void load_f16(const unsigned char *in, doubles pair[2])
     pair[1] = widen(from_half(in + 2 * WIDTH));
 }
 
+#include "spread_text.h"
 #include "extract_text.h"
 
 #ifdef __clang__

@@ -1,5 +1,6 @@
 /* What every processor of the architecture has: SSE2, NEON. */
 #define VECTOR_BYTES 16
+#define NARROW_BINS 1
 #define EXTRACT gr_extract_baseline
 #include "extract_vectors.h"
 
@@ -51,24 +52,57 @@ INLINE void load_f16(const unsigned char *in, doubles pair[2])
  * made (1 + fraction) - 1, and inf and nan, at exponent 31, get the bias twice. */
 typedef uint32_t words4 VECTOR(16);
 
+INLINE void spread_high(words4 x, doubles pair[2])
+{
+#ifdef __x86_64__
+    pair[0] = (doubles)_mm_unpacklo_epi32(_mm_setzero_si128(), (__m128i)x);
+    pair[1] = (doubles)_mm_unpackhi_epi32(_mm_setzero_si128(), (__m128i)x);
+#else
+    bits64 low = {x[0], x[1]}, high = {x[2], x[3]};
+    pair[0] = (doubles)(low << 32);
+    pair[1] = (doubles)(high << 32);
+#endif
+}
+
 INLINE void load_f16(const unsigned char *in, doubles pair[2])
 {
+#ifdef __x86_64__
+    __m128i halves = _mm_loadl_epi64((const __m128i *)in);
+    words4 x = (words4)_mm_unpacklo_epi16(halves, _mm_setzero_si128());
+#else
     uint16_t half[4];
     memcpy(half, in, sizeof half);
     words4 x = {half[0], half[1], half[2], half[3]};
+#endif
     const uint32_t bias = 1008u << 20, infinity = 31u << 20, normal = 1u << 20;
     words4 size = (x & 0x7fff) << 10, sign = (x & 0x8000) << 16;
     words4 subnormal = (words4)(size < normal);
     words4 high = size + bias + (bias & (words4)(size >= infinity)) + (normal & subnormal);
-    words4 one = (bias + normal) & subnormal, zero = {0};
-    high |= sign;
-    one |= sign & subnormal;
-    for (int i = 0; i < 2; i++) {
-        words4 bits = {zero[0], high[2 * i], zero[0], high[2 * i + 1]};
-        words4 less = {zero[0], one[2 * i], zero[0], one[2 * i + 1]};
-        pair[i] = (doubles)bits - (doubles)less;
-    }
+    words4 one = (bias + normal) & subnormal;
+    doubles more[2], less[2];
+    spread_high(high | sign, more);
+    spread_high(one | (sign & subnormal), less);
+    pair[0] = more[0] - less[0];
+    pair[1] = more[1] - less[1];
 }
 #endif
+
+/* One at a time: SSE2 cannot shift each lane by its own count. */
+static void add_pairs(const void *data, size_t n, gr_pairs table[GR_PAIR_TABLES])
+{
+    const unsigned char *in = data;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t x;
+        memcpy(&x, in + 8 * i, sizeof x);
+        uint64_t field = x >> 52 & 0x7ff, normal = field != 0, negative = 0 - (x >> 63);
+        uint64_t size = (x & 0xfffffffffffff) | normal << 52;
+        uint64_t position = field - normal, shift = position & 15;
+        uint64_t low = size << shift & (((uint64_t)1 << GR_PAIR_SPLIT) - 1);
+        uint64_t high = size >> (GR_PAIR_SPLIT - shift);
+        int64_t *pair = table[i % GR_PAIR_TABLES][position >> 4];
+        pair[0] += (int64_t)((low ^ negative) - negative);
+        pair[1] += (int64_t)((high ^ negative) - negative);
+    }
+}
 
 #include "extract_text.h"

@@ -1,5 +1,6 @@
 /* The inner loops, compiled once per instruction set. The file that includes this one chooses the
- * width (extract_vectors.h), defines widen, max_lanes, load_f16 and EXTRACT, the table's name.
+ * width (extract_vectors.h), defines widen, max_lanes, load_f16, add_pairs (spread_text.h) and
+ * EXTRACT, the table's name.
  *
  * What is added where depends on the width, and the result does not: nothing is rounded. */
 INLINE void load_f64(const unsigned char *in, doubles pair[2])
@@ -185,5 +186,6 @@ static bool extract_f16(const void *data, size_t n, gr_extracted *out)
 }
 
 const gr_extract_kernels EXTRACT = {
-    BLOCK, HALF_BLOCK, peak, extract_f16, extract_bf16, extract_f32, extract_f64,
+    BLOCK,        HALF_BLOCK,  NARROW_BINS, peak,      extract_f16,
+    extract_bf16, extract_f32, extract_f64, add_pairs,
 };

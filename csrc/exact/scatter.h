@@ -3,43 +3,53 @@
  * float32 and bfloat16 go to 16 float64 bins by the top four bits of the exponent field.
  * Lemma. The elements of a bin have exponent fields 16 b to 16 b + 15, so they are multiples of
  * some 2^v and less than 2^(v + 24 + 15) in size (field 0 is spaced as field 1, which only helps).
- * The sum of 2^14 of them is at most 2^(v + 53): a float64, exactly, as is every partial sum.
+ * The sum of 2^14 of them is at most 2^(v + 53): a float64, exactly, as is every partial sum. Each
+ * table takes 2^12, so the four of one parity can be added up before they are moved on.
  *
- * float64 go to int64 chunks of 2^32 in weight: with s = max(field, 1) - 1, the element is m 2^s
- * units, |m| < 2^53. Its m 2^(s mod 32) = low + 2^32 rest, 0 <= low < 2^32 and |rest| <= 2^52; low
- * goes to chunk s / 32, which is at most 63, and rest to the next one.
- * Lemma. After carries are taken a chunk is in [-2^31, 2^32 + 2^31): the low half of itself and the
- * high half of its neighbour. 1024 elements add less than 1024 (2^52 + 2^32) < 2^62 + 2^43 to it.
+ * float64 go to 128 pairs of int64 by the top seven bits. With s = max(field, 1) - 1, w = s / 16,
+ * the element is m 2^(s mod 16) 2^(16 w) units, |m| < 2^53, and its absolute value without the last
+ * factor is low + 2^34 high, low < 2^34 and high < 2^(53 + 15 - 34) = 2^34. It adds +-low and
+ * +-high. Lemma. 2^26 elements make at most 2^60 of them in each table; two tables of one parity,
+ * 2^61.
  *
- * There are four tables of each, for elements i mod 4, so that the next element need not wait for
- * this one to be stored; tables 0 and 2 have the even elements, which may be real parts. */
+ * There are several tables of each so that the next element need not wait for this one to be
+ * stored: element i is added to table i modulo their number; the even tables may have real parts.
+ */
 #ifndef GPUREDUCE_EXACT_SCATTER_H
 #define GPUREDUCE_EXACT_SCATTER_H
 
 #include "exact.h"
 
 enum {
-    GR_SCATTER_TABLES = 4,
-    GR_SCATTER_BINS = 16,
-    GR_SCATTER_MOST_IN_BIN = 1 << 14,
-    GR_SCATTER_MOST_IN_CHUNK = 1024
+    GR_BIN_TABLES = 8,
+    GR_BINS = 16,
+    GR_BIN_MOST = 1 << 12, /* elements to a table until it is emptied */
+    GR_PAIR_TABLES = 4,
+    GR_PAIRS = 128,
+    GR_PAIR_MOST = 1 << 26,
+    GR_PAIR_SPLIT = 34
 };
 
-/* Empty with all bytes zero, but `used` is all that must be: the tables are cleared at first use.
- */
+typedef double gr_bins[GR_BINS];
+typedef int64_t gr_pairs[GR_PAIRS][2]; /* low, high */
+
+/* Adds n finite float64 to the tables. */
+typedef void gr_pairs_kernel(const void *data, size_t n, gr_pairs table[GR_PAIR_TABLES]);
+
+/* Empty if not used: the tables are cleared at first use. */
 typedef struct {
     bool used;
-    size_t added; /* elements to each table since it was emptied, or carries taken, at most */
+    size_t added; /* elements to each table since it was cleared, at most */
     union {
-        double bin[GR_SCATTER_TABLES][GR_SCATTER_BINS];
-        int64_t chunk[GR_SCATTER_TABLES][GR_EXACT_DIGITS];
+        gr_bins bin[GR_BIN_TABLES];
+        gr_pairs pair[GR_PAIR_TABLES];
     } table;
 } gr_scatter;
 
-/* Adds n finite elements of bf16, f32 or f64, always the same type; with `sums` for the even ones
- * and the odd ones, to which full bins are emptied. */
+/* Adds n finite elements of bf16, f32 or f64, always the same type, and with the same sums for the
+ * elements at even indexes and at odd ones, to which full tables are emptied. */
 void gr_scatter_add(gr_scatter *scatter, const void *data, size_t n, gr_load load,
-                    gr_exact *const sums[2]);
+                    gr_pairs_kernel *add_pairs, gr_exact *const sums[2]);
 
 /* Moves everything to the sums. */
 void gr_scatter_empty(gr_scatter *scatter, gr_load load, gr_exact *const sums[2]);

@@ -1,0 +1,142 @@
+"""What the engine does besides getting the sum right: launches, grids, pieces, times, choices."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import math
+
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import KERNELS, array_of, check, gpureduce_strategy
+
+A = np.arange(100_000, dtype=np.int32)
+EM = gpureduce._emulator
+
+
+def passes(row, n, block, most):
+    """How many launches until one value is left."""
+    per = block * (2 if row.traits & EM.TWO else 1)
+    step = EM.CLUSTER_BLOCKS if row.traits & EM.CLUSTER else 1
+    count = 0
+    while count == 0 or n > 1:
+        n = -(-n // per)
+        if row.traits & EM.MANY:
+            n = -(-min(n, most) // step)
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("strategy", KERNELS)
+def test_launches_are_counted_and_finish_is_obeyed(strategy):
+    row = gpureduce_strategy(strategy)
+    if row.traits & EM.FINISHES:
+        assert gpureduce.sum(A, strategy, "int32", device="emulator").timing.launches == 1
+        return
+    for finish in row.finishes:
+        t = gpureduce.sum(A, strategy, "int32", block=32, finish=finish, device="emulator").timing
+        assert t.launches == (passes(row, A.size, 32, t.grid) if finish == "relaunch" else 1)
+
+
+@pytest.mark.parametrize("strategy", KERNELS)
+def test_default_grid(strategy):
+    """Just enough blocks, or, where blocks have more to do, no more than the card holds."""
+    row, block = gpureduce_strategy(strategy), 128
+    per = block * (2 if row.traits & EM.TWO else 1)
+    step = EM.CLUSTER_BLOCKS if row.traits & EM.CLUSTER else 1
+    if row.traits & EM.ALONE:
+        assert gpureduce.sum(A, strategy, "int32", device="emulator").timing.grid == step
+        return
+    # The emulated card has four multiprocessors, each with room for one ring.
+    most = 4 if strategy == "bulk_copy" else 1000
+    for n in (1, per - 1, per, per + 1, 5 * per, 5 * per + 1):
+        grid = gpureduce.sum(A[:n], strategy, "int32", block=block, device="emulator").timing.grid
+        cover = min(math.ceil(n / per), most)
+        assert grid == math.ceil(cover / step) * step
+    if row.traits & EM.MANY:
+        big = np.ones(1 << 20, np.int32)
+        launches = [
+            gpureduce.sum(big[:n], strategy, "int32", block=1024, device="emulator").timing
+            for n in (1 << 18, 1 << 20)
+        ]
+        assert launches[0].grid == launches[1].grid
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float32", "float64", "float16", "uint32"])
+@pytest.mark.parametrize(
+    "strategy", ["global_tree", "vector_load", "last_block", "atomic_block", "cluster"]
+)
+def test_larger_than_device_memory_in_every_accumulator(strategy, dtype):
+    array = array_of(dtype, 500_003)
+    with gpureduce.emulator.memory_limit(5 << 18):
+        result = gpureduce.sum(array, strategy, device="emulator")
+    check(result, array)
+    assert result.timing.launches >= 2
+
+
+def test_where_the_time_goes():
+    t = gpureduce.sum(A, "global_tree", device="emulator").timing
+    assert t.kernel_ms > 5 * t.h2d_ms > 0 and t.kernel_ms > 5 * t.d2h_ms > 0
+
+
+def test_choices():
+    assert gpureduce.sum(A).timing.strategy == "cpu"
+    assert gpureduce.sum(A, device="emulator").timing.strategy == "vector_load"
+    assert gpureduce.sum(A, "fast", device="emulator").timing.strategy == "vector_load"
+    assert gpureduce.sum(A, "fast").timing.backend != "cpu"
+
+
+def test_seeds_differ_and_threads_keep_theirs():
+    """warp_volatile's answer depends on the order of the lanes: it tells which order there was."""
+    array = array_of("int32", 64)
+
+    def answer(seed):
+        with gpureduce.emulator.schedule("random", seed):
+            return int(
+                gpureduce.sum(
+                    array, "warp_volatile", block=64, device="emulator", allow_broken=True
+                ).value
+            )
+
+    alone = [answer(s) for s in range(40)]
+    assert len(set(alone)) > 10
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(answer, range(40))) == alone
+
+
+def test_dlpack_on_the_host_is_read_as_an_array():
+    class OnHost:
+        def __init__(self, kind):
+            self.kind = kind
+
+        def __dlpack_device__(self):
+            return self.kind, 0
+
+        def __array__(self, *_, **__):
+            return A
+
+    for kind in (1, 3):
+        assert int(gpureduce.sum(OnHost(kind), "cpu").value) == A.sum()
+
+
+def test_bool_cannot_hold_a_sum():
+    with pytest.raises(TypeError, match="cannot hold a sum"):
+        gpureduce.sum(np.ones(3, bool), dtype=bool)
+
+
+def test_bound_of_more_launches_is_larger():
+    """A bound is computed from the launches that were made."""
+    a = array_of("float32", 50_001)
+    one = gpureduce.error_bound(gpureduce.sum(a, "sequential", block=1024, device="emulator"), 1.0)
+    two = gpureduce.error_bound(gpureduce.sum(a, "sequential", block=32, device="emulator"), 1.0)
+    u = 2.0**-24
+    assert 16 * u <= one <= 60 * u and 18 * u <= two <= 90 * u
+
+
+def test_cooperative_limit_is_exact():
+    big = np.ones(1 << 20, np.int32)
+    most = gpureduce.sum(big, "grid_sync", block=1024, device="emulator").timing.grid
+    assert int(gpureduce.sum(big, "grid_sync", block=1024, grid=most).value) == big.size
+    with pytest.raises(ValueError, match="on the card at once"):
+        gpureduce.sum(big, "grid_sync", block=1024, grid=most + 1, device="emulator")
