@@ -270,8 +270,12 @@ static PyObject *sum_described(const gr_asked *asked, const gr_gpu_array *array,
     if (status != GR_OK)
         return raise_error(&error);
     PyObject *value = scalar(values, &reading);
-    if (!value || !asked->timed)
-        return value;
+    if (!value)
+        return NULL;
+    if (!asked->timed) /* Python rounds half floats, as C knows no NumPy type for bfloat16 */
+        return array->bytes == 2 && reading.acc == GR_ACC_f32
+                   ? Py_BuildValue("NC", value, array->kind)
+                   : value;
     return Py_BuildValue("NCiinnddIIIii", value, array->kind, array->bytes, array->device,
                          (Py_ssize_t)request.n, (Py_ssize_t)request.n * array->bytes,
                          outcome.kernel_ms, outcome.d2h_ms, outcome.block, outcome.grid,
@@ -504,7 +508,8 @@ static PyMethodDef methods[] = {
     {"sum_gpu", py_sum_gpu, METH_VARARGS,
      "sum_gpu(array, acc, cast, typenum, strategy, block, grid, finish, stream, timed)\n--\n\n"
      "The sum of an array on a GPU; None if it does not lie there. acc, typenum, strategy -1: the "
-     "default. Untimed, the value alone; else (value, kind, bytes, device, n, nbytes, kernel ms, "
+     "default. Untimed, the value alone, or (value, kind) of half floats; else (value, kind, "
+     "bytes, device, n, nbytes, kernel ms, "
      "d2h "
      "ms, block, grid, launches, finish, strategy)."},
     {"gpu_dtype", py_gpu_dtype, METH_O,

@@ -91,10 +91,19 @@ def module_for(device: str | None) -> ModuleType | None:
 def quick_sum(module: ModuleType, arr: object, strategy: int, stream: int) -> Any:
     """The value alone, by defaults; None if `arr` does not lie on a GPU."""
     value = module.sum_gpu(arr, _DEFAULT, False, _DEFAULT, strategy, 0, 0, 0, stream, False)
-    if type(value) is np.float32:
-        kind, nbytes = module.gpu_dtype(arr)
-        return _round_half(value, None if nbytes != 2 else _result_of_half(kind))
+    if type(value) is tuple:
+        value, kind = value
+        return _round_half(value, _result_of_half(kind))
     return value
+
+
+# What the shortest way takes a name for: the strategy's number, or the default for a choice.
+QUICK = {
+    name: _DEFAULT if row.kind == "choice" else row.index
+    for row in _registry.STRATEGIES.values()
+    if row.kind in ("kernel", "library", "choice")
+    for name in (row.name, *row.aliases)
+}
 
 
 def _result_of_half(kind: str) -> np.dtype[Any] | None:
