@@ -119,7 +119,7 @@ def test_arrays_on_a_gpu_are_not_copied_silently():
             raise AssertionError("copied behind the caller's back")
 
     with pytest.raises(TypeError, match="lies on a GPU"):
-        gpureduce.sum(OnGpu())
+        gpureduce.sum(OnGpu(), "cpu")
 
 
 @pytest.mark.parametrize("name", BROKEN)

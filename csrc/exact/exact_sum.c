@@ -15,7 +15,7 @@ enum {
      * machine. */
     THREADS_FROM = 1 << 18,
     FEW = 8, /* elements that are deposited sooner than bins are set up and emptied */
-    /* Blocks that are scattered unlooked at after one that did not fit the bins. */
+    /* Blocks that are scattered untried after one that did not fit the bins. */
     PATIENCE = 16,
     SCATTER_FROM = 128 /* elements worth clearing the tables for */
 };
@@ -37,9 +37,9 @@ typedef struct {
     gr_load load;
     gr_format format;
     gr_exact *sums[2];
-    int most_bins;
-    int bins;     /* that the last block needed */
-    int patience; /* blocks to scatter before bins are tried again */
+    int most_bins; /* that are tried */
+    int bins;      /* that the last block needed */
+    int patience;  /* blocks to scatter before bins are tried again */
     gr_scatter scatter;
 } worker;
 
@@ -59,6 +59,8 @@ static const gr_extract_kernels *best_kernels(void)
  * may have told the processor otherwise (-ffast-math libraries do); integers do not mind. */
 static bool plain_arithmetic(void)
 {
+    if (FLT_EVAL_METHOD == 2 || FLT_EVAL_METHOD < 0) /* x87: wider than float64 */
+        return false;
     volatile double least = 0x1p-1074, one = 1, small = 0x1p-60, normal = DBL_MIN;
     if (least + least == 0 || normal - normal / 4 == 0)
         return false;

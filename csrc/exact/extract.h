@@ -26,8 +26,9 @@
  * most u/2 = 2^(k_i - 53). At k = -1022, u is 2^-1074 and nothing is left. The bins are finite if
  * k_0 <= 1022; p is below 129 for what is not float64, and blocks of greater float64 are scattered
  * (scatter.h), as are those of which something is left after the last bin. With r = 6, n bins hold
- * any x that is a multiple of 2^(p - 46 n + 1): full float64 mantissas over 38 binades with 2 bins,
- * 84 with 3; float32 over 21 binades with one bin, 67 with 2.
+ * any x that is a multiple of 2^(p - 46 n + 1): float64 with all mantissa bits in use down to 38
+ * binades below the block's highest with 2 bins, 84 with 3; float32 21 below with one bin, 67 with
+ * 2.
  *
  * float16 needs one bin and no look at the data: 2^-24 divides all its numbers, so with k = 28, u
  * is 2^-24 and nothing is left; p = 16 allows r = 11. */

@@ -43,8 +43,8 @@ static unsigned peak(const void *data, size_t bytes, uint64_t mask)
     const unsigned char *in = data;
     enum { STEP = 4 * VECTOR_BYTES };
     lanes16 under, most[4];
-    bits64 spread = mask - (bits64){0};
-    memcpy(&under, &spread, sizeof under);
+    bits64 everywhere = mask - (bits64){0};
+    memcpy(&under, &everywhere, sizeof under);
     memset(most, 0, sizeof most);
     for (; bytes >= STEP; in += STEP, bytes -= STEP) {
         fetch_ahead(in, STEP);

@@ -4,14 +4,19 @@
 
 #include <string.h>
 
+#ifdef __FAST_MATH__
+#error "(bin + x) - bin is not x here: compile without -ffast-math"
+#endif
+
 #define INLINE static inline __attribute__((always_inline))
 #define VECTOR(bytes) __attribute__((vector_size(bytes)))
 
 enum {
     WIDTH = VECTOR_BYTES / 8, /* doubles in a vector */
-    STREAMS =
-        VECTOR_BYTES == 64 ? 4 : 2, /* vectors of bins: three bins of each fit the registers */
-    ROW = STREAMS * WIDTH,          /* elements that go to different bins */
+    /* Vectors of bins: enough to hide the latency of an addition, and three bins of each, with what
+     * the loop works on, fit the registers. */
+    STREAMS = VECTOR_BYTES == 64 ? 4 : 2,
+    ROW = STREAMS * WIDTH, /* elements that go to different bins */
     BLOCK = ROW << GR_EXTRACT_LOG_ROWS,
     HALF_BLOCK = ROW << GR_EXTRACT_HALF_LOG_ROWS
 };

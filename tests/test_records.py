@@ -1,0 +1,43 @@
+"""What was measured on a card says where, when and of which kernels."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDS = sorted((ROOT / "notebooks" / "data").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.name)
+def test_provenance(path):
+    record = json.loads(path.read_text())
+    assert record["schema"] == 1
+    for key in ("kind", "card", "driver", "toolkit", "versions", "date", "commit", "csrc_tree"):
+        assert record[key], key
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", record["date"])
+    for key in ("commit", "csrc_tree"):
+        assert re.fullmatch(r"[0-9a-f]{40}", record[key]), key
+
+
+def test_tests_ran_and_passed_on_a_card():
+    record = json.loads((ROOT / "notebooks" / "data" / "tests_h200.json").read_text())
+    assert set(record["tests"]) == {"passed"} and record["tests"]["passed"] > 1000
+    assert all(tool["clean"] for tool in record["compute_sanitizer"].values())
+    assert set(record["compute_sanitizer"]) == {"memcheck", "racecheck", "synccheck", "initcheck"}
+
+
+def test_which_records_speak_of_other_kernels():
+    """Not a failure, since only a machine with the card can make a record anew: a list."""
+    try:
+        command = ["git", "-C", str(ROOT), "rev-parse", "HEAD:csrc"]
+        tree = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout: what is measured cannot be compared with what is here")
+    stale = [p.name for p in RECORDS if json.loads(p.read_text())["csrc_tree"] != tree]
+    if stale:
+        pytest.xfail(f"measured on other kernels than csrc {tree[:12]}: {', '.join(stale)}")
