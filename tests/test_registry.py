@@ -48,11 +48,22 @@ def test_kernels_whose_blocks_run_side_by_side_keep_shared_memory_in_shared_arra
 
 def test_last_block_publishes_before_it_draws():
     """No processor here would show a missing fence, so the text is looked at."""
-    for name in ("kernels/last_block.cu", "kernels/common.h"):
-        text = (CSRC / name).read_text()
-        publish = r"work\[blockIdx\.x\] = sum;\s*__threadfence\(\);\s*is_last = atomicInc"
-        assert re.search(publish, text), name
-        assert re.search(r"return;\s*__threadfence\(\);", text), name
+    text = (CSRC / "kernels" / "last_block.cu").read_text()
+    publish = r"work\[blockIdx\.x\] = sum;\s*__threadfence\(\);\s*is_last = atomicInc"
+    assert re.search(publish, text)
+    assert re.search(r"return;\s*__threadfence\(\);", text)
+    text = (CSRC / "kernels" / "common.h").read_text()
+    assert re.search(r"work\[blockIdx\.x\] = sum;\s*drawn = draw_ticket", text)
+    assert "atom.acq_rel.gpu" in (CSRC / "cuda" / "device.h").read_text()
+
+
+def test_overlapping_kernels_wait_before_they_read():
+    lines = (CSRC / "strategies.def").read_text()
+    overlaps = re.findall(r"^STRATEGY\((\w+), \w+,\s*OVERLAPS", lines, re.M)
+    assert overlaps
+    for path in (CSRC / "kernels").glob("*.cu"):
+        waits = "wait_for_earlier_kernels();" in path.read_text()
+        assert waits == (path.stem in overlaps), path
 
 
 def test_names_and_aliases_are_unique():

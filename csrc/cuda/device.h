@@ -13,6 +13,37 @@ template <typename T> __device__ __forceinline__ T *shared_array()
     return reinterpret_cast<T *>(gr_shared_bytes);
 }
 
+/* Takes the next number of 0, 1, ... `last`, 0, ... What this thread wrote before is seen by
+ * whoever draws a later number, and it sees what was written before earlier ones were drawn: an
+ * atomic that is a fence to both sides, and cheaper than __threadfence, which also orders what
+ * nobody asked for. */
+__device__ __forceinline__ unsigned draw_ticket(unsigned *ticket, unsigned last)
+{
+    unsigned drawn;
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+                 : "=r"(drawn)
+                 : "l"(__cvta_generic_to_global(ticket)), "r"(last)
+                 : "memory");
+    return drawn;
+}
+
+/* A value that another block has written during this launch: never out of this block's L1 cache. */
+template <typename T> __device__ __forceinline__ T load_fresh(const T *address)
+{
+    return __ldcg(address);
+}
+
+/* Kernels that begin with it are launched before the kernels ahead of them on the stream have
+ * ended, and wait here: the launch itself is then off the clock. Nothing of theirs may be read
+ * before. The next kernel is invited to do the same. */
+__device__ __forceinline__ void wait_for_earlier_kernels()
+{
+#if __CUDA_ARCH__ >= 900
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 /* Counts the bytes of one bulk copy at a time; lies in shared memory. Each completed copy turns its

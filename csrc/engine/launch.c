@@ -3,13 +3,35 @@
 
 #include <string.h>
 
+enum { MAX_ATTRIBUTES = 2 };
+
+static unsigned attributes_of(unsigned traits, cudaLaunchAttribute attribute[MAX_ATTRIBUTES])
+{
+    unsigned count = 0;
+    if (traits & COOPERATIVE) {
+        attribute[count].id = cudaLaunchAttributeCooperative;
+        attribute[count++].val.cooperative = 1;
+    }
+    if (traits & CLUSTER) {
+        attribute[count].id = cudaLaunchAttributeClusterDimension;
+        attribute[count].val.clusterDim.x = GR_CLUSTER_BLOCKS;
+        attribute[count].val.clusterDim.y = attribute[count].val.clusterDim.z = 1;
+        count++;
+    }
+    if (traits & OVERLAPS) {
+        attribute[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attribute[count++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    return count;
+}
+
 static gr_status launch(const gr_plan *plan, void *in, void *out, size_t n, gr_workspace *workspace,
                         cudaStream_t stream, gr_error *error)
 {
     void *work = workspace->work.data;
     unsigned *ticket = workspace->ticket;
     void *arguments[] = {in, &out, &n, &work, &ticket};
-    cudaLaunchAttribute attribute[1];
+    cudaLaunchAttribute attribute[MAX_ATTRIBUTES];
     cudaLaunchConfig_t config;
 
     memset(&config, 0, sizeof config);
@@ -18,16 +40,7 @@ static gr_status launch(const gr_plan *plan, void *in, void *out, size_t n, gr_w
     config.dynamicSmemBytes = plan->shared_bytes;
     config.stream = stream;
     config.attrs = attribute;
-    if (plan->strategy->traits & COOPERATIVE) {
-        attribute[0].id = cudaLaunchAttributeCooperative;
-        attribute[0].val.cooperative = 1;
-        config.numAttrs = 1;
-    } else if (plan->strategy->traits & CLUSTER) {
-        attribute[0].id = cudaLaunchAttributeClusterDimension;
-        attribute[0].val.clusterDim.x = GR_CLUSTER_BLOCKS;
-        attribute[0].val.clusterDim.y = attribute[0].val.clusterDim.z = 1;
-        config.numAttrs = 1;
-    }
+    config.numAttrs = attributes_of(plan->strategy->traits, attribute);
 
     error->status = GR_OK;
     if (plan->strategy->traits & ZEROED)

@@ -28,7 +28,8 @@ typedef enum {
     UNORDERED = 1 << 15,      /* floats add up in an order that changes from run to run */
     ALONE = 1 << 16,          /* a single block, or cluster, takes the whole input */
     RING = 1 << 17,           /* shared memory: GR_RING_BYTES for bulk copies */
-    ANY_ELEMENTS = 1 << 18    /* compiled for GR_LOAD_any, too */
+    ANY_ELEMENTS = 1 << 18,   /* compiled for GR_LOAD_any, too */
+    OVERLAPS = 1 << 19        /* begins with wait_for_earlier_kernels() */
 } gr_trait;
 
 /* Six tiles of 32 KiB and a barrier for each: see kernels/bulk_copy.cu. */

@@ -18,6 +18,7 @@ __global__ void bulk_copy(In in, Acc *out, size_t n, Acc *work, unsigned *ticket
     unsigned tid = threadIdx.x;
     size_t tiles = packed.packs / tile;
 
+    wait_for_earlier_kernels();
     if (tid == 0)
         for (unsigned stage = 0; stage < stages; stage++) {
             copy_barrier_init(&arrived[stage]);

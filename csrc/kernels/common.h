@@ -123,10 +123,10 @@ template <typename T> struct Packed<const T *> {
         return pack;
     }
 
-    /* Beyond the last pack: zeros, without a load. */
-    __device__ __forceinline__ Pack<T> or_zero(size_t i) const
+    /* From `end` on: zeros, without a load. */
+    __device__ __forceinline__ Pack<T> or_zero(size_t i, size_t end) const
     {
-        if (i < packs)
+        if (i < end)
             return (*this)[i];
         Pack<T> pack;
         memset(&pack, 0, sizeof pack);
@@ -145,25 +145,33 @@ __device__ __forceinline__ Acc loose_ends(In in, size_t n, const Packed<In> &pac
     return sum;
 }
 
-/* What `last_block` spells out: leaves the block's sum in `work`, and the block that comes last
- * adds up all of them. `sum` counts in thread 0 only. */
+/* What `last_block` spells out, with less waiting: leaves the block's sum in `work`, and the block
+ * that comes last adds up all of them. Only its first warp does, so nobody waits at a block
+ * barrier; and drawing the ticket is itself the fence. `sum` counts in thread 0 only. */
 template <typename Acc>
 __device__ __forceinline__ void finish_in_last_block(Acc sum, Acc *out, Acc *work, unsigned *ticket)
 {
-    bool is_last = false;
+    constexpr unsigned flight = 8;
+    unsigned drawn = 0;
+    if (threadIdx.x >= 32)
+        return;
     if (threadIdx.x == 0) {
         work[blockIdx.x] = sum;
-        __threadfence();
-        is_last = atomicInc(ticket, gridDim.x - 1) == gridDim.x - 1;
+        drawn = draw_ticket(ticket, gridDim.x - 1);
     }
-    if (!__syncthreads_or(is_last))
+    __syncwarp();
+    if (__shfl_sync(0xffffffffu, drawn, 0) != gridDim.x - 1)
         return;
 
-    __threadfence();
     sum = 0;
-    for (unsigned block = threadIdx.x; block < gridDim.x; block += blockDim.x)
-        sum += work[block];
-    sum = block_sum(sum);
+    for (unsigned block = threadIdx.x; block < gridDim.x; block += 32 * flight) {
+        Acc partial[flight];
+        for (unsigned k = 0; k < flight; k++)
+            partial[k] = block + 32 * k < gridDim.x ? load_fresh(work + block + 32 * k) : Acc(0);
+        for (unsigned k = 0; k < flight; k++)
+            sum += partial[k];
+    }
+    sum = warp_sum(sum);
     if (threadIdx.x == 0)
         *out = sum;
 }

@@ -14,11 +14,12 @@ template <typename In, typename Acc> __global__ void one_block(In in, Acc *out, 
     Packed<In> packed(in, n);
     size_t block = blockDim.x;
 
+    wait_for_earlier_kernels();
     Acc sum = loose_ends<Acc>(in, n, packed, threadIdx.x);
     for (size_t i = threadIdx.x; i < packed.packs; i += flight * block) {
         decltype(packed[0]) pack[flight];
         for (unsigned k = 0; k < flight; k++)
-            pack[k] = packed.or_zero(i + k * block);
+            pack[k] = packed.or_zero(i + k * block, packed.packs);
         for (unsigned k = 0; k < flight; k++)
             sum += sum_of<Acc>(pack[k]);
     }

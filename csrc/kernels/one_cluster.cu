@@ -18,11 +18,12 @@ template <typename In, typename Acc> __global__ void one_cluster(In in, Acc *out
     size_t id = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     size_t grid_stride = (size_t)gridDim.x * blockDim.x;
 
+    wait_for_earlier_kernels();
     Acc sum = loose_ends<Acc>(in, n, packed, id);
     for (size_t i = id; i < packed.packs; i += flight * grid_stride) {
         decltype(packed[0]) pack[flight];
         for (unsigned k = 0; k < flight; k++)
-            pack[k] = packed.or_zero(i + k * grid_stride);
+            pack[k] = packed.or_zero(i + k * grid_stride, packed.packs);
         for (unsigned k = 0; k < flight; k++)
             sum += sum_of<Acc>(pack[k]);
     }

@@ -21,16 +21,15 @@ __global__ void tiles(In in, Acc *out, size_t n, Acc *work, unsigned *ticket)
     size_t end = groups * (blockIdx.x + 1) / gridDim.x * 32;
     end = end < packed.packs ? end : packed.packs;
 
+    wait_for_earlier_kernels();
     Acc sum = loose_ends<Acc>(in, n, packed, blockIdx.x * block + threadIdx.x);
-    for (; i + (flight - 1) * block < end; i += flight * block) {
+    for (; i < end; i += flight * block) {
         decltype(packed[0]) pack[flight];
         for (unsigned k = 0; k < flight; k++)
-            pack[k] = packed[i + k * block];
+            pack[k] = packed.or_zero(i + k * block, end);
         for (unsigned k = 0; k < flight; k++)
             sum += sum_of<Acc>(pack[k]);
     }
-    for (; i < end; i += block)
-        sum += sum_of<Acc>(packed[i]);
 
     finish_in_last_block(block_sum(sum), out, work, ticket);
 }

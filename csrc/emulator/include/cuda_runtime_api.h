@@ -177,7 +177,8 @@ enum cudaFuncAttribute {
 typedef enum cudaLaunchAttributeID {
     cudaLaunchAttributeIgnore = 0,
     cudaLaunchAttributeCooperative = 2,
-    cudaLaunchAttributeClusterDimension = 4
+    cudaLaunchAttributeClusterDimension = 4,
+    cudaLaunchAttributeProgrammaticStreamSerialization = 6 /* no effect: launches do not overlap */
 } cudaLaunchAttributeID;
 
 typedef union cudaLaunchAttributeValue {
@@ -186,6 +187,7 @@ typedef union cudaLaunchAttributeValue {
     struct {
         unsigned int x, y, z;
     } clusterDim;
+    int programmaticStreamSerializationAllowed;
 } cudaLaunchAttributeValue;
 
 typedef struct cudaLaunchAttribute_st {

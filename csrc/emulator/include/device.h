@@ -10,6 +10,24 @@ template <typename T> GR_INTRINSIC T *shared_array()
     return reinterpret_cast<T *>(gr_shared);
 }
 
+/* As on the card: an atomic that is a fence to both sides. */
+GR_INTRINSIC unsigned draw_ticket(unsigned *ticket, unsigned last)
+{
+    __threadfence();
+    unsigned drawn = atomicInc(ticket, last);
+    __threadfence();
+    return drawn;
+}
+
+/* There is no cache that others do not see. */
+template <typename T> GR_ACCESS T load_fresh(const T *address)
+{
+    return *address;
+}
+
+/* Launches follow one another here. */
+GR_INTRINSIC void wait_for_earlier_kernels() {}
+
 /* A bulk copy is over when it is started: one of the orders that the hardware allows. `copies`
  * counts the completed ones; their parity is the phase. */
 struct CopyBarrier {
