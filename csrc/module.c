@@ -71,8 +71,7 @@ static PyObject *py_sum(PyObject *Py_UNUSED(self), PyObject *args)
     PyArrayObject *array = check_array(object, load, acc, 1);
     if (!array)
         return NULL;
-    if (strategy < 0 || strategy >= gr_strategy_count() || finish < 0 ||
-        finish > GR_FINISH_SINGLE) {
+    if (strategy >= gr_strategy_count() || finish < 0 || finish > GR_FINISH_SINGLE) {
         PyErr_SetString(PyExc_ValueError, "no such strategy or finish");
         return NULL;
     }
@@ -82,7 +81,7 @@ static PyObject *py_sum(PyObject *Py_UNUSED(self), PyObject *args)
         .n = (size_t)PyArray_SIZE(array),
         .load = (gr_load)load,
         .acc = (gr_acc)acc,
-        .strategy = strategy,
+        .strategy = strategy < 0 ? 0 : strategy,
         .block = block,
         .grid = grid,
         .finish = (gr_finish)finish,
@@ -94,13 +93,14 @@ static PyObject *py_sum(PyObject *Py_UNUSED(self), PyObject *args)
     gr_status status;
     Py_BEGIN_ALLOW_THREADS;
     gr_backend_schedule(order, seed);
-    status = gr_sum(&request, &outcome, &error);
+    status = gr_sum(&request, strategy < 0, &outcome, &error);
     Py_END_ALLOW_THREADS;
     if (status != GR_OK)
         return raise_error(&error);
-    return Py_BuildValue("y#ddddIIIi", (char *)&outcome.value, (Py_ssize_t)sizeof outcome.value,
+    return Py_BuildValue("y#ddddIIIii", (char *)&outcome.value, (Py_ssize_t)sizeof outcome.value,
                          outcome.kernel_ms, outcome.h2d_ms, outcome.d2h_ms, outcome.init_ms,
-                         outcome.block, outcome.grid, outcome.launches, (int)outcome.finish);
+                         outcome.block, outcome.grid, outcome.launches, (int)outcome.finish,
+                         request.strategy);
 }
 
 /* --- arrays on a GPU ----------------------------------------------------------------------------
@@ -504,7 +504,7 @@ static PyMethodDef methods[] = {
     {"sum", py_sum, METH_VARARGS,
      "sum(array, load, acc, strategy, block, grid, finish, device, order, seed, timed)\n--\n\n"
      "The engine's sum of a flat array: (value bits, kernel, h2d, d2h and init ms, block, grid, "
-     "launches, finish)."},
+     "launches, finish, strategy). Strategy -1: what `fast` chooses."},
     {"sum_gpu", py_sum_gpu, METH_VARARGS,
      "sum_gpu(array, acc, cast, typenum, strategy, block, grid, finish, stream, timed)\n--\n\n"
      "The sum of an array on a GPU; None if it does not lie there. acc, typenum, strategy -1: the "

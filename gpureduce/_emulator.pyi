@@ -38,7 +38,7 @@ def sum(
     seed: int,
     timed: bool,
     /,
-) -> tuple[bytes, float, float, float, float, int, int, int, int]: ...
+) -> tuple[bytes, float, float, float, float, int, int, int, int, int]: ...
 def sum_gpu(
     array: object,
     acc: int,

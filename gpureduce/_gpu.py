@@ -16,7 +16,7 @@ from gpureduce import _backends, _emulator, _inputs, _registry
 
 _DEFAULT = -1
 _FINISH = {None: 0, "host": 1, "relaunch": 2, "single": 3}
-_STRATEGIES = list(_registry.STRATEGIES)
+NAMES = list(_registry.STRATEGIES)
 
 
 @functools.cache
@@ -146,5 +146,5 @@ def timed_sum(
         "block": block or None,
         "grid": grid or None,
         "launches": launches,
-        "strategy": _STRATEGIES[ran],
+        "strategy": NAMES[ran],
     }

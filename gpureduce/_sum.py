@@ -89,6 +89,7 @@ class _Tally:
     block: int | None = None
     grid: int | None = None
     launches: int = 0
+    strategy: str | None = None  # what a choice came to
 
 
 @dataclass(frozen=True)
@@ -253,8 +254,6 @@ def _resolve(
         # The data is in host memory, and a threaded sum there beats every way through a GPU.
         on_host = device in (None, "cpu")
         chosen = _registry.STRATEGIES["cpu" if on_host else "fast"]
-    if chosen.name == "fast":
-        chosen = _registry.STRATEGIES["vector_load"]
     if chosen.kind == "host":
         if device not in (None, "cpu"):
             raise ValueError(f"{chosen.name} runs on the CPU; device={device!r} cannot run it")
@@ -336,11 +335,11 @@ def _on_device(call: _Call, device: _backends.Device) -> tuple[Any, Timing]:
     tally = _Tally()
 
     def add(piece: _inputs.Array) -> bytes:
-        bits, kernel_ms, h2d_ms, d2h_ms, init_ms, block, grid, launches, _ = module.sum(
+        bits, kernel_ms, h2d_ms, d2h_ms, init_ms, block, grid, launches, _, ran = module.sum(
             piece,
             call.conversion.load,
             call.conversion.acc,
-            call.strategy.index,
+            -1 if call.strategy.kind == "choice" else call.strategy.index,
             call.block,
             call.grid,
             finish,
@@ -356,6 +355,7 @@ def _on_device(call: _Call, device: _backends.Device) -> tuple[Any, Timing]:
         tally.block = tally.block or block or None
         tally.grid = tally.grid or grid or None
         tally.launches += launches
+        tally.strategy = tally.strategy or _gpu.NAMES[ran]
         return bytes(bits)
 
     value = _add_pieces(call, add)
@@ -408,7 +408,7 @@ def _timing(
         source=source,
         backend=backend,
         device=device,
-        strategy=call.strategy.name,
+        strategy=tally.strategy or call.strategy.name,
         dtype=str(call.array.dtype),
         block=tally.block,
         grid=tally.grid,

@@ -82,8 +82,12 @@ def test_where_the_time_goes():
 
 def test_choices():
     assert gpureduce.sum(A).timing.strategy == "cpu"
-    assert gpureduce.sum(A, device="emulator").timing.strategy == "vector_load"
-    assert gpureduce.sum(A, "fast", device="emulator").timing.strategy == "vector_load"
+    assert gpureduce.sum(A, device="emulator").timing.strategy == "tiles"
+    assert gpureduce.sum(A, "fast", device="emulator").timing.strategy == "tiles"
+    assert gpureduce.sum(A[:100], "fast", device="emulator").timing.strategy == "one_block"
+    assert gpureduce.sum(A[:20_000], "fast", device="emulator").timing.strategy == "one_cluster"
+    ring = gpureduce.sum(np.ones(3 << 20, np.int8), "fast", device="emulator")
+    assert (int(ring.value), ring.timing.strategy) == (3 << 20, "bulk_copy")
     assert gpureduce.sum(A, "fast").timing.backend != "cpu"
 
 

@@ -7,8 +7,8 @@
 enum { MAX_CHOICES = 64 };
 
 /* A row holds for inputs up to max_bytes. Where a row's strategy cannot run (the card, the layout),
- * the next one that can is taken. The defaults are what was quickest on an H200 for float32;
- * `gpureduce tune` measures a card and says it better. */
+ * the next one that can is taken. The defaults are what was quickest on an H200 out of a search
+ * over kernels, blocks and grids for int8, float16, float32 and float64. */
 static gr_choice choices[MAX_CHOICES];
 static int choice_count;
 static pthread_once_t defaults_set = PTHREAD_ONCE_INIT;
@@ -21,11 +21,14 @@ static int strategy_index(const char *name)
     return -1;
 }
 
-static void add(size_t max_bytes, const char *name, unsigned block, unsigned blocks_per_sm)
+static const size_t KIB = 1024, MIB = 1024 * 1024;
+
+static void add(size_t max_bytes, unsigned element_bytes, const char *name, unsigned block,
+                unsigned blocks_per_sm)
 {
     gr_choice *row = &choices[choice_count++];
     row->max_bytes = max_bytes;
-    row->element_bytes = 0;
+    row->element_bytes = element_bytes;
     row->strategy = strategy_index(name);
     row->block = block;
     row->blocks_per_sm = blocks_per_sm;
@@ -33,12 +36,21 @@ static void add(size_t max_bytes, const char *name, unsigned block, unsigned blo
 
 static void set_defaults(void)
 {
-    add((size_t)64 << 10, "one_block", 512, 0);
-    add((size_t)512 << 10, "one_cluster", 512, 0);
-    add((size_t)48 << 20, "tiles", 512, 2);
-    add((size_t)2 << 30, "tiles", 512, 4);
-    add(SIZE_MAX, "bulk_copy", 512, 1);
-    add(SIZE_MAX, "tiles", 512, 4);
+    add(8 * KIB, 0, "one_block", 128, 0);
+    /* Bytes cost more additions per load: they want more multiprocessors, and the ring. */
+    add(32 * KIB, 1, "one_cluster", 128, 0);
+    add(512 * KIB, 1, "tiles", 128, 1);
+    add(2 * MIB, 1, "tiles", 256, 1);
+    add(SIZE_MAX, 1, "bulk_copy", 512, 1);
+    add(32 * KIB, 0, "one_block", 256, 0);
+    add(128 * KIB, 0, "one_cluster", 128, 0);
+    add(384 * KIB, 0, "one_cluster", 512, 0);
+    add(2 * MIB, 0, "tiles", 256, 1);
+    add(8 * MIB, 0, "tiles", 512, 1);
+    add(32 * MIB, 0, "tiles", 1024, 1);
+    add(128 * MIB, 0, "tiles", 1024, 2);
+    add(SIZE_MAX, 0, "bulk_copy", 512, 1);
+    add(SIZE_MAX, 0, "tiles", 512, 4);
 }
 
 int gr_set_choices(const gr_choice *rows, int count)

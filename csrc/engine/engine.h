@@ -70,10 +70,10 @@ gr_status gr_open_workspace(int device, gr_workspace **workspace, gr_error *erro
 void *gr_workspace_stream(const gr_workspace *workspace);
 void gr_close_workspace(gr_workspace *workspace, int broken);
 
-gr_status gr_sum(const gr_request *request, gr_outcome *outcome, gr_error *error);
+/* If `choose`, the request's strategy, block and grid are chosen here: what `fast` is. */
+gr_status gr_sum(gr_request *request, int choose, gr_outcome *outcome, gr_error *error);
 
-/* The same, in a workspace of the request's device that the caller has opened, and closes. If
- * `choose`, the request's strategy, block and grid are chosen here: what `fast` is. */
+/* The same, in a workspace of the request's device that the caller has opened, and closes. */
 gr_status gr_sum_in(gr_workspace *workspace, gr_request *request, int choose, gr_outcome *outcome,
                     gr_error *error);
 

@@ -240,16 +240,15 @@ gr_status gr_sum_in(gr_workspace *workspace, gr_request *request, int choose, gr
     return sum_all(request, workspace, outcome, error);
 }
 
-gr_status gr_sum(const gr_request *request, gr_outcome *outcome, gr_error *error)
+gr_status gr_sum(gr_request *request, int choose, gr_outcome *outcome, gr_error *error)
 {
     gr_workspace *workspace;
-    gr_request copy = *request;
     double init_ms;
 
     if (gr_wake(request->device, &init_ms, error) != GR_OK ||
         gr_open_workspace(request->device, &workspace, error) != GR_OK)
         return error->status;
-    gr_sum_in(workspace, &copy, 0, outcome, error);
+    gr_sum_in(workspace, request, choose, outcome, error);
     outcome->init_ms = init_ms;
     gr_close_workspace(workspace, error->status == GR_CUDA_ERROR);
     return error->status;
