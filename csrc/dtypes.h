@@ -5,8 +5,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* These lists are tables. */
+/* clang-format off */
+
 /* How a kernel reads one element. */
-#define GR_LOADS(X) X(i8) X(u8) X(i16) X(u16) X(i32) X(u32) X(u64) X(f16) X(bf16) X(f32) X(f64)
+#define GR_LOADS(X) \
+    X(i8) X(u8) X(i16) X(u16) X(i32) X(u32) X(u64) X(f16) X(bf16) X(f32) X(f64)
 
 /* What it adds them up in. */
 #define GR_ACCS(X) X(u32) X(u64) X(f32) X(f64)
@@ -14,11 +18,13 @@
 /* The (load, accumulator) pairs that kernels are compiled for. The last one of each accumulator is
  * what adds up block sums. dtype="int32" adds 32-bit integers in u32: the lectures' ladder. */
 #define GR_PAIRS_INT32(X) X(u32, u32)
-#define GR_PAIRS_ALL(X)                                                                            \
-    X(i8, u64)                                                                                     \
-    X(u8, u64)                                                                                     \
-    X(i16, u64) X(u16, u64) X(i32, u64) X(u32, u64) X(u64, u64) X(u32, u32) X(f16, f32)            \
-        X(bf16, f32) X(f32, f32) X(f32, f64) X(f64, f64)
+#define GR_PAIRS_ALL(X) \
+    X(i8, u64) X(u8, u64) X(i16, u64) X(u16, u64) X(i32, u64) X(u32, u64) X(u64, u64) \
+    X(u32, u32) \
+    X(f16, f32) X(bf16, f32) X(f32, f32) \
+    X(f32, f64) X(f64, f64)
+
+/* clang-format on */
 
 typedef enum {
 #define X(name) GR_LOAD_##name,
