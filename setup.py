@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -86,9 +87,18 @@ def find_nvcc() -> Path | None:
     for entry in sys.path:
         candidates += [str(p) for p in Path(entry or ".").glob("nvidia/cu*/bin/nvcc")]
     for candidate in candidates:
-        if candidate and os.access(candidate, os.X_OK):
-            return Path(candidate)
+        found = shutil.which(candidate) if candidate else None
+        if found:
+            return Path(found).absolute()
     return None
+
+
+def toolkit_of(nvcc: Path) -> Path:
+    """The toolkit's folder, by nvcc's own word: the nvcc on PATH may be a script that runs it."""
+    command = [nvcc, "--dryrun", "-x", "cu", os.devnull]
+    said = subprocess.run(command, capture_output=True, text=True).stderr
+    top = re.search(r"^#\$ TOP=(.+)$", said, re.M)
+    return Path(top.group(1)).resolve() if top else nvcc.resolve().parent.parent
 
 
 def has_driver() -> bool:
@@ -104,6 +114,8 @@ def cuda_wanted() -> str:
 
 def wheels_to_build_with() -> list[str]:
     """The toolkit's wheels, asked for only where they would be of use."""
+    if "egg_info" not in sys.argv:  # not the build front end, asking for requirements
+        return []
     wanted = cuda_wanted()
     if wanted == "0" or find_nvcc() or (wanted == "auto" and not has_driver()):
         return []
@@ -152,21 +164,30 @@ def compile_all(jobs: list[Job]) -> None:
 class Toolchain:
     """Compiler commands for one backend."""
 
-    def __init__(self, folder: Path, module: str, includes: list[Path]) -> None:
+    def __init__(
+        self, folder: Path, module: str, includes: list[Path], toolkit: Path | None = None
+    ) -> None:
         import numpy
 
+        headers, numpy_headers = sysconfig.get_paths()["include"], numpy.get_include()
         self.folder = folder
         self.module = module
         self.cc = os.environ.get("CC", "gcc").split()
         self.cxx = os.environ.get("CXX", "g++").split()
         self.includes = [f"-I{p}" for p in (CSRC, *includes)]
         self.python = [
-            f"-I{sysconfig.get_paths()['include']}",
-            f"-isystem{numpy.get_include()}",
+            f"-I{headers}",
+            f"-isystem{numpy_headers}",
+            f"-ffile-prefix-map={headers}=python",
+            f"-ffile-prefix-map={numpy_headers}=numpy",
             "-DPy_LIMITED_API=0x030B0000",
             f"-DGR_MODULE={module}",
         ]
+        # The build machine's paths stay out of the objects.
+        self.rename = [f"-ffile-prefix-map={ROOT}=."]
+        self.rename += [f"-ffile-prefix-map={toolkit}=cuda"] if toolkit else []
         self.common = ["-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-pthread", *WARNINGS]
+        self.common += self.rename
         self.sanitize = (
             [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-fno-sanitize-recover=undefined"]
             if SANITIZE
@@ -230,9 +251,8 @@ class CudaBuild:
     """The kernels by nvcc; the CUDA runtime is linked statically and libcuda not at all."""
 
     def __init__(self, folder: Path, module: str, nvcc: Path, archs: list[int]) -> None:
-        home = nvcc.resolve().parent.parent
-        includes = [CSRC / "cuda", CSRC / "kernels"]
-        tools = Toolchain(folder, module, includes)
+        home = toolkit_of(nvcc)
+        tools = Toolchain(folder, module, [CSRC / "cuda", CSRC / "kernels"], home)
         self.tools = tools
         self.nvcc = nvcc
         self.libraries = [
@@ -255,7 +275,8 @@ class CudaBuild:
         flags = ["-std=c++17", "-O3", "--compress-mode=size", *self.tools.includes, *extra]
         flags += [f"-gencode=arch=compute_{a},code=sm_{a}" for a in archs]
         flags += [f"-gencode=arch=compute_{archs[-1]},code=compute_{archs[-1]}"]
-        flags += ["-Xcompiler=-fPIC", "-Xcompiler=-fvisibility=hidden"]
+        host = ["-fPIC", "-fvisibility=hidden", *self.tools.rename]
+        flags += [f"-Xcompiler={shlex.quote(flag)}" for flag in host]  # nvcc runs a shell
         if "CXX" in os.environ:
             flags.append(f"-ccbin={os.environ['CXX']}")
         return self.tools.job(source, [str(self.nvcc), *flags])
@@ -283,6 +304,8 @@ class BuildBackends(build_ext):
                 build = EmulatorBuild(folder, module)
             if build:
                 builds.append((extension, build))
+            else:  # one that an earlier build left must not be packed
+                Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
 
         self.extensions = [extension for extension, _ in builds]
         compile_all([job for _, build in builds for job in build.jobs])
@@ -301,7 +324,9 @@ class BuildBackends(build_ext):
             print(f"gpureduce: building without CUDA: {why}", file=sys.stderr)
             return None, {"why": why}
         named = os.environ.get("GPUREDUCE_CUDA_ARCHS") or DEFAULT_ARCHS
-        archs = sorted(int(arch) for arch in re.split(r"[;, ]+", named.strip()))
+        if not re.fullmatch(r"\d+([;, ]+\d+)*", named):
+            sys.exit(f"GPUREDUCE_CUDA_ARCHS must be numbers such as '80;90', not {named!r}")
+        archs = sorted({int(arch) for arch in re.split(r"[;, ]+", named)})
         version = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
         release = re.search(r"release (\S+),", version)
         said = {
@@ -318,7 +343,11 @@ class BuildBackends(build_ext):
 
     def copy_extensions_to_source(self) -> None:
         super().copy_extensions_to_source()
-        shutil.copy(Path(self.build_lib) / "gpureduce" / "_build.json", ROOT / "gpureduce")
+        built = Path(self.build_lib) / "gpureduce"
+        shutil.copy(built / "_build.json", ROOT / "gpureduce")
+        for copied in (ROOT / "gpureduce").glob("_cuda*.so"):
+            if not (built / copied.name).exists():
+                copied.unlink()
 
     def get_outputs(self) -> list[str]:
         package = Path(self.get_ext_fullpath("gpureduce._emulator")).parent
