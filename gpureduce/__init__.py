@@ -12,6 +12,7 @@ from gpureduce import emulator
 from gpureduce._backends import Device, build_info, devices, free_scratch
 from gpureduce._registry import Strategy, strategies
 from gpureduce._sum import SumResult, Timing, sum
+from gpureduce.bench import Measurement, benchmark
 from gpureduce.bounds import error_bound
 from gpureduce.errors import CudaError
 
@@ -20,9 +21,11 @@ __version__ = _version("gpureduce")
 __all__ = [
     "CudaError",
     "Device",
+    "Measurement",
     "Strategy",
     "SumResult",
     "Timing",
+    "benchmark",
     "build_info",
     "devices",
     "emulator",

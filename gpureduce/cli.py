@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 import gpureduce
-from gpureduce import _registry
+from gpureduce import _registry, bench
 from gpureduce._sum import FINISHES
+from gpureduce.record import provenance
 
 TOUR = ["interleaved_mod", "interleaved_idx", "sequential", "unroll_warp", "first_add", "cascade"]
 TOUR += ["warp_shfl", "last_block", "cpu", "numpy"]
@@ -140,6 +141,40 @@ def _command_tour(arguments: argparse.Namespace) -> None:
     _show_sums(rows)
 
 
+def _size(text: str) -> int:
+    """A number of elements, also as 2^20."""
+    base, _, power = text.partition("^")
+    return int(int(base) ** int(power or 1))
+
+
+def _command_bench(arguments: argparse.Namespace) -> None:
+    found = bench.benchmark(
+        arguments.strategies,
+        arguments.sizes,
+        arguments.dtypes,
+        arguments.block or (None,),
+        arguments.grid or (None,),
+        arguments.device,
+        arguments.repeats,
+        arguments.accumulate,
+    )
+    if arguments.json:
+        kept = [dataclasses.asdict(m) | {"gb_s": m.gb_s} for m in found]
+        _show_json(provenance("bench") | {"rows": kept})
+        return
+    head = ["strategy", "dtype", "n", "block", "grid", "median us", "low", "high", "GB/s"]
+    head += ["M elements/s", "% of peak", "L2", "ran on"]
+    rows = [
+        [
+            m.strategy, m.dtype, str(m.n), str(m.block or ""), str(m.grid or ""),
+            f"{m.median_us:.2f}", f"{m.low_us:.2f}", f"{m.high_us:.2f}", f"{m.gb_s:.2f}",
+            f"{m.elements_per_us:.1f}", _number(m.percent_of_peak, ".1f"), m.cache, m.device,
+        ]
+        for m in found
+    ]  # fmt: skip
+    print(table(head, rows, right=range(2, 11)))
+
+
 def _command_strategies(arguments: argparse.Namespace) -> None:
     found = gpureduce.strategies()
     if arguments.json:
@@ -222,6 +257,18 @@ def _parser() -> argparse.ArgumentParser:
     tour = command("tour", _command_tour, "add up random numbers by several strategies")
     tour.add_argument("--n", type=int, default=2**20, help="how many numbers (default: 2^20)")
     tour.add_argument("--device", help="cuda, cuda:1 or emulator")
+
+    benching = command("bench", _command_bench, "time strategies side by side, kernels alone")
+    benching.add_argument(
+        "--strategies", nargs="+", metavar="NAME", default=["sequential", "cascade", "fast", "cpu"]
+    )
+    benching.add_argument("--sizes", nargs="+", type=_size, metavar="N", default=[2**20])
+    benching.add_argument("--dtypes", nargs="+", metavar="DTYPE", default=["int32"])
+    benching.add_argument("--accumulate", metavar="DTYPE", help="the dtype to add up in")
+    benching.add_argument("--block", nargs="+", type=int)
+    benching.add_argument("--grid", nargs="+", type=int)
+    benching.add_argument("--device", help="cuda, cuda:1 or emulator")
+    benching.add_argument("--repeats", type=int, default=11)
 
     command("strategies", _command_strategies, "list the strategies and what each one teaches")
     command("devices", _command_devices, "list the devices")
