@@ -1,8 +1,9 @@
 """Measure strategies side by side: warm-up, repeats, median and spread.
 
 Kernels are timed without Python, copies or the fetching of the result: on a card as replays of a
-CUDA graph between two events, on the emulator by the clock. The input is held in several copies that are
-taken in turn, so that it does not stay in the L2 cache (``cold``), unless one is enough (``warm``).
+CUDA graph between two events, on the emulator by the clock. The input is held in several copies
+that are taken in turn, so that it does not stay in the L2 cache (``cold``), unless one is enough
+(``warm``).
 """
 
 from __future__ import annotations
