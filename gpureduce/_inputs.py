@@ -80,6 +80,15 @@ def as_array(arr: object) -> Array:
     return np.asarray(arr)
 
 
+def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """The dtype of that name; NumPy knows bfloat16 once ml_dtypes is imported."""
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(dtype)
+
+
 def _kind(dtype: np.dtype[Any]) -> str:
     """NumPy's kind, with bfloat16 among the floats."""
     return "f" if dtype.name == "bfloat16" else dtype.kind
@@ -101,7 +110,7 @@ def convert(source: np.dtype[Any], wanted: npt.DTypeLike | None) -> Conversion:
         raise TypeError(
             f"arrays of dtype {source} cannot be summed; there are {', '.join((*DTYPES, *COMPLEX))}"
         )
-    result = _default_result(source) if wanted is None else np.dtype(wanted).newbyteorder("=")
+    result = _default_result(source) if wanted is None else named(wanted).newbyteorder("=")
     if not _known(result) or result.kind == "b":
         raise TypeError(f"dtype={result} cannot hold a sum")
     if "biufc".index(_kind(result)) < "biufc".index(_kind(source)) and _kind(result) not in "iu":

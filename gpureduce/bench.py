@@ -58,9 +58,10 @@ class Measurement:
 
 def _array(dtype: str, n: int) -> _inputs.Array:
     rng = np.random.default_rng(n)
-    if np.dtype(dtype).kind in "iu":
-        return rng.integers(0, 100, n, dtype=dtype)
-    return rng.standard_normal(n).astype(dtype)
+    kind = _inputs.named(dtype)
+    if kind.kind in "iu":
+        return rng.integers(0, 100, n, dtype=kind)
+    return rng.standard_normal(n).astype(kind)
 
 
 def _on_host(run: Callable[[], Any], repeats: int) -> list[float]:
@@ -109,7 +110,7 @@ def benchmark(
     `gpureduce.sum` (``"int32"`` for the lectures' ladder). `repeats` runs follow a warm-up.
     """
     for dtype in dtypes:
-        conversion = _inputs.convert(np.dtype(dtype), accumulate)
+        conversion = _inputs.convert(_inputs.named(dtype), accumulate)
         if conversion.cast is not None or conversion.is_complex:
             raise TypeError(f"{dtype} cannot be added up in {accumulate} without a cast")
         for n in sizes:

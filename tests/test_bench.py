@@ -26,6 +26,11 @@ def test_measurements_say_what_ran():
         assert row.percent_of_peak is None
 
 
+def test_bfloat16_by_name():
+    (row,) = gpureduce.benchmark(["cpu"], [1000], ["bfloat16"], repeats=1)
+    assert row.dtype == "bfloat16" and row.nbytes == 2000
+
+
 def test_bad_arguments():
     with pytest.raises(ValueError, match="no strategy"):
         list(gpureduce.benchmark(["quick"]))
