@@ -168,7 +168,7 @@ def pieces(array: Array, conversion: Conversion) -> Iterator[Array]:
     with (
         np.errstate(over="ignore"),
         np.nditer(
-            array,
+            np.atleast_1d(array),  # before 2.3, NumPy leaves the buffer of a 0-d array unwritten
             flags=["external_loop", "buffered", "growinner"],
             op_flags=_PACKED,
             op_dtypes=[wanted],
