@@ -35,6 +35,8 @@ CUDA_WHEELS = [
 ]
 SANITIZE = os.environ.get("GPUREDUCE_SANITIZE", "")
 WARNINGS = ["-Wall", "-Wextra"] + (["-Werror"] if os.environ.get("GPUREDUCE_WERROR") else [])
+# The line table that csrc/emulator/lines.cpp reads.
+LINES = ["-gdwarf-4", "-g1", "-gz=none"]
 
 
 # --- the registry, as far as the build needs it ------------------------------------------------
@@ -233,7 +235,7 @@ class EmulatorBuild:
         runtime = sorted((ROOT / CSRC / "emulator").glob("*.cpp"))
         defines = ["-DGR_EMULATOR_TRACED"] if traced else []
         # The hooks are the point of the traced build: its kernels go without other sanitizers.
-        hooks = ["-O0", "-fsanitize=thread"] if traced else []
+        hooks = ["-O0", "-fsanitize=thread", *LINES] if traced else []
 
         self.tools = tools
         self.jobs = [tools.c(source) for source in c_sources()]
