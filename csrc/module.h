@@ -1,0 +1,29 @@
+/* What the files of the Python face share: the only ones that know Python.h and NumPy. */
+#ifndef GPUREDUCE_MODULE_H
+#define GPUREDUCE_MODULE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#define NPY_TARGET_VERSION NPY_2_0_API_VERSION
+/* NumPy's table of functions is fetched once, by module.c, for all files. */
+#define PY_ARRAY_UNIQUE_SYMBOL gr_numpy_api
+#ifndef GR_IMPORTS_NUMPY
+#define NO_IMPORT_ARRAY
+#endif
+#include <numpy/arrayobject.h>
+
+#include "engine/engine.h"
+
+/* Sets the Python exception that the engine's error stands for; returns NULL. */
+PyObject *gr_raise(const gr_error *error);
+
+/* Python flattens, aligns and converts; here it is only made sure that it did. NULL with an
+ * exception if not. */
+PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int components);
+
+PyObject *gr_py_sum_gpu(PyObject *module, PyObject *args);
+PyObject *gr_py_gpu_dtype(PyObject *module, PyObject *object);
+
+#endif
