@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import gpureduce
-from gpureduce import _registry, bench
+from gpureduce import _registry, bench, lectures
 from gpureduce._sum import FINISHES
 from gpureduce.record import provenance
 
@@ -148,6 +148,11 @@ def _size(text: str) -> int:
 
 
 def _command_bench(arguments: argparse.Namespace) -> None:
+    if arguments.lecture or arguments.record:
+        lectures.command(
+            arguments.lecture or "", arguments.device, arguments.repeats, arguments.record
+        )
+        return
     found = bench.benchmark(
         arguments.strategies,
         arguments.sizes,
@@ -269,6 +274,15 @@ def _parser() -> argparse.ArgumentParser:
     benching.add_argument("--grid", nargs="+", type=int)
     benching.add_argument("--device", help="cuda, cuda:1 or emulator")
     benching.add_argument("--repeats", type=int, default=11)
+    benching.add_argument(
+        "--lecture",
+        metavar="NAME",
+        help="run a lecture's experiment instead and print its figures beside ours; one of: "
+        + ", ".join((*lectures.EXPERIMENTS, "all")),
+    )
+    benching.add_argument(
+        "--record", metavar="FILE", help="with --lecture: write the JSON that the notebooks read"
+    )
 
     command("strategies", _command_strategies, "list the strategies and what each one teaches")
     command("devices", _command_devices, "list the devices")

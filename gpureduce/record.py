@@ -39,13 +39,14 @@ def _driver() -> str | None:
     return found[1] if found else None
 
 
-def provenance(kind: str) -> dict[str, Any]:
+def provenance(kind: str, device: _backends.Device | None = None) -> dict[str, Any]:
     """Schema, card, driver, toolkit, versions, date, and the commit and kernels measured.
 
     Where the package does not run from its checkout, the environment's GPUREDUCE_COMMIT and
-    GPUREDUCE_CSRC_TREE (``git rev-parse HEAD HEAD:csrc``) say what was built.
+    GPUREDUCE_CSRC_TREE (``git rev-parse HEAD HEAD:csrc``) say what was built. `device` is what was
+    measured on, by default the first GPU.
     """
-    device = _backends.devices()[0]
+    device = device or _backends.devices()[0]
     info = _backends.build_info()
     return {
         "schema": SCHEMA,

@@ -1,0 +1,407 @@
+"""The lectures' experiments, run here as they were run there: ``gpureduce bench --lecture NAME``.
+
+Each experiment is a list of cases: a kernel, a size, a launch, and the figure that the lecture
+prints for its own hardware. `run` times them and gives a `Record`, which `gpureduce.plot` draws and
+`show` prints beside the lecture's figures. A record is a JSON file that says where it was made, so
+that notebooks can draw what was measured on a card that their reader does not have.
+
+Off a GPU the same cases run on the emulator, on inputs smaller by the experiment's `shrink`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpureduce import _backends, _inputs, _registry
+from gpureduce.record import provenance
+
+MI = 2**20
+_PATTERN = 2**22
+_COLD_BYTES_OF_L2 = 3
+
+
+@dataclass(frozen=True)
+class Case:
+    """One entry of a lecture's table; `theirs` is its figure, in the experiment's unit."""
+
+    label: str
+    strategy: str
+    n: int
+    dtype: str
+    block: int | None = None
+    grid: int | None = None
+    finish: str = "host"
+    theirs: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """The time of a case, in microseconds, over `repeats` runs.
+
+    `facts` holds what an experiment tells beside times: a profiler's counters, an integral's value.
+    """
+
+    label: str
+    strategy: str
+    dtype: str
+    n: int
+    nbytes: int
+    block: int | None
+    grid: int | None
+    finish: str
+    device: str
+    source: str
+    cache: str
+    repeats: int
+    median_us: float
+    low_us: float
+    high_us: float
+    peak_gb_s: float | None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def gb_s(self) -> float:
+        """Bytes of the input by the median time."""
+        return self.nbytes / self.median_us / 1e3
+
+    @property
+    def percent_of_peak(self) -> float | None:
+        """`gb_s` in percent of the card's bandwidth on paper; None off a GPU."""
+        return 100 * self.gb_s / self.peak_gb_s if self.peak_gb_s else None
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one experiment gave on one device, and where that was.
+
+    The sizes are the lecture's divided by `shrink`, which is 1 on a GPU.
+    """
+
+    lecture: str
+    shrink: int
+    rows: tuple[Row, ...]
+    made: dict[str, Any]
+
+    @property
+    def device(self) -> str:
+        """The card's name."""
+        return self.rows[0].device
+
+    @property
+    def emulated(self) -> bool:
+        """Whether the times are those of a processor that plays a GPU."""
+        return any(row.source == "emulator" for row in self.rows)
+
+    @property
+    def theirs(self) -> list[float | None]:
+        """The lecture's figure for each row."""
+        return [case.theirs for case in find(self.lecture).cases(self.shrink)]
+
+    def save(self, path: Path) -> None:
+        """Write the record as JSON."""
+        rows = [dataclasses.asdict(row) for row in self.rows]
+        kept = {"lecture": self.lecture, "shrink": self.shrink, "rows": rows}
+        path.write_text(json.dumps(self.made | kept, indent=1) + "\n")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a lecture timed. `source` is its key in lectures.json, `unit` that of its figures."""
+
+    name: str
+    about: str
+    source: str | None
+    unit: str
+    shrink: int
+    cases: Callable[[int], list[Case]] = field(repr=False)
+    measure: Callable[[_Bench, list[Case]], Iterator[Row]] = field(repr=False)
+
+    @property
+    def gpu(self) -> str:
+        """The lecture's hardware."""
+        return str(sources()[self.source]["gpu"]) if self.source else ""
+
+
+@functools.cache
+def sources() -> dict[str, Any]:
+    """What the lectures print: hardware, method and figures, by lecture."""
+    text = (Path(__file__).parent / "lectures.json").read_text()
+    found: dict[str, Any] = json.loads(text)["sources"]
+    return found
+
+
+@dataclass
+class _Bench:
+    """Times kernels on one device; keeps the input of the last size."""
+
+    device: _backends.Device
+    repeats: int
+    _kept: dict[tuple[str, int], _inputs.Array] = field(default_factory=dict)
+
+    @property
+    def index(self) -> int:
+        return int(self.device.id.partition(":")[2] or 0)
+
+    @property
+    def emulated(self) -> bool:
+        return self.device.backend == "emulator"
+
+    def array(self, dtype: str, n: int) -> _inputs.Array:
+        """Numbers of little entropy: a thousand million random ones would take a minute."""
+        if (dtype, n) not in self._kept:
+            rng = np.random.default_rng(n)
+            some = rng.integers(-1000, 1000, min(n, _PATTERN)).astype(dtype)
+            self._kept = {(dtype, n): np.resize(some, n)}
+        return self._kept[dtype, n]
+
+    def copies(self, nbytes: int) -> int:
+        """Inputs to take in turn, so that none is still in the L2 cache."""
+        if self.emulated or not self.device.l2_bytes or nbytes >= 2**30:
+            return 1
+        return 1 + min(_COLD_BYTES_OF_L2 * self.device.l2_bytes // nbytes, 512)
+
+    def row(self, case: Case, nbytes: int, ms: Sequence[float], launch: Sequence[int],
+            copies: int, **facts: Any) -> Row:  # fmt: skip
+        """What was measured of a case."""
+        return Row(
+            label=case.label,
+            strategy=_registry.find(case.strategy).name,
+            dtype=case.dtype,
+            n=case.n,
+            nbytes=nbytes,
+            block=launch[0] or None,
+            grid=launch[1] or None,
+            finish=case.finish,
+            device=self.device.name,
+            source="emulator" if self.emulated else "cuda_event",
+            cache="cold" if copies > 1 or nbytes > self.device.l2_bytes else "warm",
+            repeats=len(ms),
+            median_us=statistics.median(ms) * 1e3,
+            low_us=min(ms) * 1e3,
+            high_us=max(ms) * 1e3,
+            peak_gb_s=None if self.emulated else self.device.peak_gb_s,
+            facts=facts,
+        )
+
+    def time(self, case: Case) -> Row:
+        """The launches of one sum alone: no copies, no host, no Python."""
+        row = _registry.find(case.strategy)
+        array = self.array(case.dtype, case.n)
+        to = _inputs.convert(array.dtype, case.dtype)
+        copies = self.copies(array.nbytes)
+        finish = ("", "host", "relaunch", "single").index(case.finish)
+        times, block, grid, _ = _backends.module_of(self.device).measure(
+            array, to.load, to.acc, -1 if row.kind == "choice" else row.index,
+            case.block or 0, case.grid or 0, finish, self.index,
+            copies, 1 if self.emulated else 2, self.repeats, 0,
+        )  # fmt: skip
+        return self.row(case, array.nbytes, np.frombuffer(times).tolist(), (block, grid), copies)
+
+
+def _time_all(bench: _Bench, cases: list[Case]) -> Iterator[Row]:
+    return map(bench.time, cases)
+
+
+# --- the experiments ------------------------------------------------------------------------------
+
+
+def _warp_execution(shrink: int) -> list[Case]:
+    lecture = sources()["warp_execution"]
+    cases = []
+    # Sizes outermost, so that each input is made once.
+    for at, n_mi in enumerate(lecture["n_mi"]):
+        for name, by_block in lecture["kernel_ms"].items():
+            for block, ms in by_block.items():
+                n = n_mi * MI // shrink
+                cases.append(Case(name, name, n, "float32", int(block), theirs=ms[at]))
+    return cases
+
+
+_LAB = ("interleaved_mod", "interleaved_idx", "sequential", "first_add", "first_add_unroll_warp")
+
+
+def _lab(shrink: int) -> list[Case]:
+    lecture = sources()["warp_level_lab"]
+    n, block = lecture["n"] // shrink, lecture["block"]
+    return [
+        Case(row["name"], name, n, lecture["dtype"], block, theirs=row["kernel_ms"])
+        for name, row in zip(_LAB, lecture["rows"], strict=True)
+    ]
+
+
+def _block_sweep(shrink: int) -> list[Case]:
+    lecture = sources()["scheduling_lecture"]
+    return [
+        Case(label, name, lecture["n"] // shrink, lecture["dtype"], block, None, "relaunch", gb_s)
+        for name, (label, row) in zip((*_LAB, "unroll_full"), lecture["gb_s"].items(), strict=True)
+        for block, gb_s in zip(lecture["block"], row, strict=True)
+    ]
+
+
+def _block_grid(shrink: int) -> list[Case]:
+    lecture = sources()["seven_kernels_report"]
+    grids, *rows = lecture["block_by_grid_us"].items()
+    return [
+        Case(f"block {block}", "cascade", lecture["n"] // shrink, lecture["dtype"], int(block),
+             max(grid // shrink, 1), theirs=us)
+        for block, row in rows
+        for grid, us in zip(grids[1], row, strict=True)
+    ]  # fmt: skip
+
+
+def _profile(shrink: int) -> list[Case]:
+    """The report's seventh kernel has its time at 512 threads and 2048 blocks, so 512 for all."""
+    lecture = sources()["seven_kernels_report"]
+    names = (*_LAB, "unroll_full", "cascade")
+    return [
+        Case(label, name, lecture["n"] // shrink, lecture["dtype"], 512,
+             max(2048 // shrink, 1) if name == "cascade" else None, theirs=figures[0])
+        for name, (label, figures) in zip(names, lecture["kernels"].items(), strict=True)
+    ]  # fmt: skip
+
+
+def _profiled(bench: _Bench, cases: list[Case]) -> Iterator[Row]:
+    from gpureduce import profile
+
+    for case, counters in zip(cases, profile.counters(bench.device, cases), strict=True):
+        ms = [counters["duration_us"] / 1e3]
+        nbytes = case.n * np.dtype(case.dtype).itemsize
+        launch = (case.block or 0, int(counters.get("blocks", 0)))
+        yield bench.row(case, nbytes, ms, launch, 1, **counters)
+
+
+def _rungs(shrink: int) -> list[Case]:
+    """Every rung by size, those that no lecture reaches included; each in its own launch."""
+    cases: list[Case] = []
+    for power in range(10, 31, 2):
+        n = 2**power // shrink
+        for row in _registry.strategies():
+            on_card = row.kind in ("kernel", "library") or row.name == "fast"
+            if not on_card or "float32" not in row.dtypes or (cases and cases[-1].n > n):
+                continue
+            if row.name != "atomic_thread" or power <= 24:  # beyond, it takes seconds
+                finish = row.finishes[0]
+                cases.append(Case(row.name, row.name, n, "float32", finish=finish))
+    return cases
+
+
+def _runnable(bench: _Bench, cases: list[Case]) -> Iterator[Row]:
+    """Leaves out what this device cannot run: the emulator has no library."""
+    for case in cases:
+        if not (bench.emulated and _registry.find(case.strategy).kind == "library"):
+            yield bench.time(case)
+
+
+EXPERIMENTS = {
+    experiment.name: experiment
+    for experiment in (
+        Experiment(
+            "warp_execution",
+            "Five kernels, 256 and 1024 threads, 16 to 1024 Mi float32; one round, the host adds",
+            "warp_execution", "ms", 2**12, _warp_execution, _time_all,
+        ),
+        Experiment(
+            "lab",
+            "The warp-level lab: five kernels, 2^24 int32, 1024 threads",
+            "warp_level_lab", "ms", 2**8, _lab, _time_all,
+        ),
+        Experiment(
+            "block_sweep",
+            "Six reductions with relaunch, 32 to 1024 threads, 4 Mi int32",
+            "scheduling_lecture", "GB/s", 2**6, _block_sweep, _time_all,
+        ),
+        Experiment(
+            "block_grid",
+            "The cascade, 128 to 1024 threads by 512 to 4096 blocks, 2^24 int32",
+            "seven_kernels_report", "us", 2**6, _block_grid, _time_all,
+        ),
+        Experiment(
+            "profile",
+            "Seven kernels in Nsight Compute, 2^24 int32, 512 threads (needs a GPU and ncu)",
+            "seven_kernels_report", "us", 1, _profile, _profiled,
+        ),
+        Experiment(
+            "rungs",
+            "Every rung, 2^10 to 2^30 float32: what comes after the lectures",
+            None, "GB/s", 2**10, _rungs, _runnable,
+        ),
+    )
+}  # fmt: skip
+
+
+def find(name: str) -> Experiment:
+    """The experiment of that name."""
+    if name not in EXPERIMENTS:
+        raise ValueError(f"there is no lecture {name!r}; there are {', '.join(EXPERIMENTS)}")
+    return EXPERIMENTS[name]
+
+
+def run(name: str, device: str | None = None, repeats: int = 11) -> Record:
+    """Run an experiment on a device, by default the first GPU, or the emulator without one."""
+    experiment = find(name)
+    chosen = _backends.choose_device(device)
+    emulated = chosen.backend == "emulator"
+    shrink = experiment.shrink if emulated else 1
+    bench = _Bench(chosen, min(repeats, 3) if emulated else repeats)
+    rows = tuple(experiment.measure(bench, experiment.cases(shrink)))
+    return Record(name, shrink, rows, provenance("lecture", chosen))
+
+
+def load(path: str | Path) -> Record:
+    """A record from its JSON file."""
+    text = json.loads(Path(path).read_text())
+    if text.get("kind") != "lecture":
+        raise ValueError(f"{path} is no record of a lecture's experiment")
+    rows = tuple(Row(**row) for row in text.pop("rows"))
+    return Record(text.pop("lecture"), text.pop("shrink"), rows, text)
+
+
+def file_name(record: Record) -> str:
+    """The name that a record goes by: experiment and card."""
+    card = record.device.split()[-1].lower() if not record.emulated else "emulator"
+    return f"lecture_{record.lecture}_{card}.json"
+
+
+def _target(wanted: str, record: Record, many: bool) -> Path:
+    path = Path(wanted)
+    if path.suffix == ".json" and not many:
+        return path
+    path.mkdir(parents=True, exist_ok=True)
+    return path / file_name(record)
+
+
+def command(lecture: str, device: str | None, repeats: int, record: str | None) -> list[Record]:
+    """What ``gpureduce bench --lecture`` does: run, print, and write down if asked to."""
+    from gpureduce.lecture_tables import show
+    from gpureduce.profile import NoProfiler
+
+    if not lecture:
+        raise ValueError("--record goes with --lecture NAME, or --lecture all and a folder")
+    names = list(EXPERIMENTS) if lecture == "all" else [find(lecture).name]
+    if record and record.endswith(".json") and len(names) > 1:
+        raise ValueError(f"all experiments need a folder to be recorded in, not {record}")
+    done = []
+    for name in names:
+        try:
+            found = run(name, device, repeats)
+        except NoProfiler as error:
+            if lecture != "all":
+                raise
+            print(f"\n{name}: left out, since {error}")
+            continue
+        print(f"\n{show(found)}", flush=True)
+        if record:
+            path = _target(record, found, many=len(names) > 1)
+            found.save(path)
+            print(f"recorded in {path}", flush=True)
+        done.append(found)
+    return done

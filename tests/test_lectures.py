@@ -1,0 +1,173 @@
+"""The lectures' experiments: what they run, what they print, what they write down."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import gpureduce
+from gpureduce import _backends, cli, lectures, profile
+from gpureduce.lecture_tables import show
+
+TIMED = [name for name in lectures.EXPERIMENTS if name != "profile"]
+
+# As Nsight Compute prints it: messages, names, units, values.
+NCU = """==PROF== Connected to process 4711 (/usr/bin/python3)
+==PROF== Profiling "interleaved_mod" - 0: 0%....50%....100% - 1 pass
+==PROF== Disconnected from process 4711
+"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size",\
+"Grid Size","Device","CC","gpu__time_duration.sum","launch__grid_size",\
+"sm__throughput.avg.pct_of_peak_sustained_elapsed","smsp__inst_executed.sum"
+"","","","","","","","","","","","{unit}","","%","inst"
+"0","4711","python3","127.0.0.1","void interleaved_mod<const unsigned int *, unsigned int>\
+(T1, T2 *, unsigned long)","1","7","(512, 1, 1)","(32768, 1, 1)","0","9.0","{one}","32,768",\
+"40.69","166,805,504"
+"1","4711","python3","127.0.0.1","cascade","1","7","(512, 1, 1)","(2048, 1, 1)","0","9.0",\
+"{two}","2,048","n/a","4,694,016"
+"""
+
+
+@pytest.mark.parametrize("name", TIMED)
+def test_sizes_and_figures_are_the_lectures(name):
+    cases = lectures.find(name).cases(1)
+    if name == "warp_execution":
+        assert {c.n // 2**20 for c in cases} == {16, 64, 256, 1024}
+        assert {c.block for c in cases} == {256, 1024} and len(cases) == 40
+        assert {c.finish for c in cases} == {"host"}  # one round, the host adds
+        at = {(c.strategy, c.block, c.n // 2**20): c.theirs for c in cases}
+        assert at["sum_mod", 256, 16] == 2.10 and at["sum_warp", 1024, 1024] == 41.01
+    elif name == "lab":
+        assert [c.theirs for c in cases] == [0.706, 0.446, 0.434, 0.236, 0.175]
+        assert {(c.n, c.block, c.dtype) for c in cases} == {(2**24, 1024, "int32")}
+    elif name == "block_sweep":
+        assert {(c.n, c.finish) for c in cases} == {(2**22, "relaunch")} and len(cases) == 36
+        assert cases[0].theirs == 7.39 and cases[-1].theirs == 29.78
+    elif name == "block_grid":
+        at = {(c.block, c.grid): c.theirs for c in cases}
+        assert at[512, 2048] == 123.87 and at[1024, 4096] == 147.84 and len(at) == 16
+
+
+@pytest.mark.parametrize("name", TIMED)
+def test_smaller_on_the_emulator(name, tmp_path):
+    experiment = lectures.find(name)
+    cases = experiment.cases(experiment.shrink)
+    assert min(c.n for c in cases) >= 1
+    device = _backends.choose_device("emulator")
+    few = sorted(cases, key=lambda case: case.n)[:3]
+    rows = tuple(experiment.measure(lectures._Bench(device, 1), few))
+    for case, row in zip(few, rows, strict=True):
+        assert (row.n, row.finish, row.source) == (case.n, case.finish, "emulator")
+        assert row.block == (case.block or row.block) and row.percent_of_peak is None
+        assert row.low_us <= row.median_us <= row.high_us
+
+
+def test_record_comes_back_as_it_was(tmp_path, capsys):
+    assert cli.main(["bench", "--lecture", "lab", "--device", "emulator", "--record",
+                     str(tmp_path)]) == 0  # fmt: skip
+    (path,) = tmp_path.iterdir()
+    assert path.name == "lecture_lab_emulator.json"
+    record = lectures.load(path)
+    assert record.emulated and record.shrink > 1 and record.lecture == "lab"
+    said = capsys.readouterr().out
+    assert str(show(record)) in said and "Emulated times tell nothing about a card" in said
+    assert record.theirs[0] == 0.706 and "0.706" in said
+    assert json.loads(path.read_text())["commit"] == record.made["commit"]
+
+    again = tmp_path / "again.json"
+    record.save(again)
+    assert again.read_text() == path.read_text()
+
+
+def test_tables_for_notebooks_are_html_and_escaped():
+    device = _backends.choose_device("emulator")
+    experiment = lectures.find("lab")
+    rows = tuple(experiment.measure(lectures._Bench(device, 1), experiment.cases(2**14)))
+    record = lectures.Record("lab", 2**14, rows, {"date": "2026-01-01"})
+    text = show(record)._repr_html_()
+    assert text.count("<tr>") == 6 and "divergent interleaved" in text
+
+
+def test_bad_arguments(capsys, tmp_path):
+    assert cli.main(["bench", "--lecture", "physics"]) == 2
+    assert "warp_execution" in capsys.readouterr().err
+    assert cli.main(["bench", "--record", "x.json"]) == 2
+    assert "--lecture" in capsys.readouterr().err
+    assert cli.main(["bench", "--lecture", "all", "--record", "x.json"]) == 2
+    assert "folder" in capsys.readouterr().err
+    other = tmp_path / "other.json"
+    other.write_text('{"kind": "tests"}')
+    with pytest.raises(ValueError, match="no record"):
+        lectures.load(other)
+
+
+@pytest.mark.parametrize(
+    ("unit", "scale"), [("ns", 1e3), ("nsecond", 1e3), ("us", 1), ("ms", 1e-3)]
+)
+def test_what_the_profiler_prints_is_read(unit, scale):
+    one, two = f"{1110.02 * scale:,.6f}", f"{124 * scale:,}"
+    launches = profile.parse(NCU.format(unit=unit, one=one, two=two))
+    assert [kernel for kernel, _ in launches] == ["interleaved_mod", "cascade"]
+    first, second = (values for _, values in launches)
+    assert first["gpu__time_duration.sum"] == pytest.approx(1110.02)
+    assert second["gpu__time_duration.sum"] == pytest.approx(124)
+    assert first["smsp__inst_executed.sum"] == 166805504
+    assert first["launch__grid_size"] == 32768
+    assert "sm__throughput.avg.pct_of_peak_sustained_elapsed" not in second
+
+
+def test_profiler_that_prints_nothing():
+    with pytest.raises(ValueError, match="no table of kernels"):
+        profile.parse("==WARNING== No kernels were profiled.\n")
+
+
+def test_no_profiler_is_an_error_that_says_so(monkeypatch, capsys):
+    assert cli.main(["bench", "--lecture", "profile", "--device", "emulator"]) == 2
+    assert "needs a GPU" in capsys.readouterr().err
+    monkeypatch.setattr("shutil.which", lambda place: None)
+    with pytest.raises(profile.NoProfiler, match="not there"):
+        profile.find_profiler()
+
+
+def test_a_profiled_record_has_the_report_beside_it(monkeypatch, tmp_path):
+    """The whole way with a stand-in for ncu; the card's own is used in test_on_the_card."""
+    cases = lectures.find("profile").cases(1)
+    head = '"ID","Kernel Name",' + ",".join(f'"{m}"' for m in profile.METRICS.values())
+    units = '"","",' + ",".join('"us"' if "time" in m else '""' for m in profile.METRICS.values())
+    lines = [f'"0","{c.strategy}",' + ",".join(['"7.5"'] * len(profile.METRICS)) for c in cases]
+    fake = tmp_path / "ncu"
+    fake.write_text("#!/bin/sh\ncat <<'X'\n" + "\n".join([head, units, *lines]) + "\nX\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("NCU", str(fake))
+    card = _backends.Device("cuda:0", "cuda", "NVIDIA Test", (9, 0), 132, 2**30, 2**20, 1e3, 1e3)
+    rows = tuple(lectures.find("profile").measure(lectures._Bench(card, 1), cases))
+    assert [row.strategy for row in rows][-1] == "cascade" and rows[-1].facts["blocks"] == 7.5
+    made = {"driver": "1", "toolkit": "1", "date": "2026-01-01", "commit": "0" * 40}
+    text = str(show(lectures.Record("profile", 1, rows, made)))
+    assert "166,805,504" in text and "RTX 2080 Ti" in text and "Test" in text
+
+
+@pytest.mark.gpu
+def test_on_the_card():
+    record = lectures.run("lab", "cuda", repeats=3)
+    assert record.shrink == 1 and not record.emulated
+    assert all(0 < row.percent_of_peak < 100 for row in record.rows)
+    try:
+        profile.find_profiler()
+    except profile.NoProfiler as error:
+        pytest.skip(str(error))
+    times = [row.facts["duration_us"] for row in lectures.run("profile", "cuda").rows]
+    assert times[0] > times[-1] > 0
+
+
+def test_every_array_of_a_case_fits_its_sum():
+    """The same numbers over and over, so that 2^30 of them are made quickly."""
+    bench = lectures._Bench(_backends.choose_device("emulator"), 1)
+    array = bench.array("int32", 2**23)
+    assert array.dtype == np.int32 and np.array_equal(array[: 2**22], array[2**22 :])
+    assert bench.array("int32", 2**23) is array
+    assert int(gpureduce.sum(array, "cpu").value) == int(array.sum())
+    sizes = [c.n for c in lectures.find("warp_execution").cases(1)]
+    assert all(a <= b for a, b in pairwise(sizes))
