@@ -7,6 +7,7 @@
 
 #include "cpu/cpu_sum.h"
 #include "engine/backend.h"
+#include "gil.h"
 
 #include <string.h>
 #include <time.h>
@@ -84,10 +85,12 @@ static PyObject *py_sum(PyObject *Py_UNUSED(self), PyObject *args)
     gr_outcome outcome;
     gr_error error;
     gr_status status;
-    Py_BEGIN_ALLOW_THREADS;
+    gr_without_gil call;
+    gr_drop_gil(&call);
     gr_backend_schedule(order, seed);
     status = gr_sum(&request, strategy < 0, &outcome, &error);
-    Py_END_ALLOW_THREADS;
+    if (gr_take_gil(&call) < 0)
+        return NULL;
     if (status != GR_OK)
         return gr_raise(&error);
     return Py_BuildValue("y#ddddIIIii", (char *)&outcome.value, (Py_ssize_t)sizeof outcome.value,
@@ -145,7 +148,9 @@ static PyObject *py_measure(PyObject *Py_UNUSED(self), PyObject *args)
 
 static PyObject *py_free_scratch(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 {
+    Py_BEGIN_ALLOW_THREADS; /* others may hold its locks and want the GIL */
     gr_release();
+    Py_END_ALLOW_THREADS;
     Py_RETURN_NONE;
 }
 
@@ -164,11 +169,13 @@ static PyObject *py_cpu_sum(PyObject *Py_UNUSED(self), PyObject *args)
     gr_value values[2];
     struct timespec start, end;
     memset(values, 0, sizeof values);
-    Py_BEGIN_ALLOW_THREADS;
+    gr_without_gil call;
+    gr_drop_gil(&call);
     clock_gettime(CLOCK_MONOTONIC, &start);
     gr_cpu_sum(data, n, (gr_load)load, (gr_acc)acc, components, threads, values);
     clock_gettime(CLOCK_MONOTONIC, &end);
-    Py_END_ALLOW_THREADS;
+    if (gr_take_gil(&call) < 0)
+        return NULL;
     double ms =
         (double)(end.tv_sec - start.tv_sec) * 1e3 + (double)(end.tv_nsec - start.tv_nsec) / 1e6;
     return Py_BuildValue("y#d", (char *)values, (Py_ssize_t)sizeof values, ms);

@@ -1,6 +1,7 @@
 /* gr_measure: how long a strategy's launches take on data that lies on the device, without Python,
  * the copies or the fetching of the result. */
 #include "engine/launch.h"
+#include "engine/staging.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,9 @@ static gr_status fill_copies(const gr_request *request, const gr_round *round, g
     cudaStream_t stream = round->workspace->stream;
 
     error->status = GR_OK;
-    TRY(cudaMemcpyAsync(round->data, request->data, bytes, cudaMemcpyHostToDevice, stream));
+    if (gr_copy_to_device(request->device, round->data, request->data, bytes, stream, error) !=
+        GR_OK)
+        return error->status;
     for (unsigned copy = 1; copy < round->copies; copy++)
         TRY(cudaMemcpyAsync(round->data + copy * round->stride, round->data, bytes,
                             cudaMemcpyDeviceToDevice, stream));

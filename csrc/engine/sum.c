@@ -2,6 +2,8 @@
  * strategy until one value is left; and fetches that. */
 #include "cpu/cpu_sum.h"
 #include "engine/launch.h"
+#include "engine/staging.h"
+#include "threads/pool.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -105,8 +107,11 @@ static gr_status sum_piece(const gr_request *request, const void *data, size_t n
     if (request->timed)
         TRY(cudaEventRecord(workspace->start, stream));
     if (!request->on_device) {
-        TRY(cudaMemcpyAsync(workspace->in.data, data, n * gr_load_size(request->load),
-                            cudaMemcpyHostToDevice, stream));
+        size_t bytes = n * gr_load_size(request->load);
+        if (gr_copy_to_device(request->device, workspace->in.data, data, bytes, stream, error) !=
+                GR_OK ||
+            gr_interrupted())
+            return error->status;
         data = workspace->in.data;
     }
     if (request->timed)
@@ -207,7 +212,8 @@ static gr_status sum_all(const gr_request *request, gr_workspace *workspace, gr_
         return error->status;
     outcome->block = plan.block;
     outcome->grid = plan.grid;
-    for (size_t at = 0; at < request->n && error->status == GR_OK; at += piece) {
+    for (size_t at = 0; at < request->n && error->status == GR_OK && !gr_interrupted();
+         at += piece) {
         size_t n = request->n - at < piece ? request->n - at : piece;
         const char *data = (const char *)request->data;
         if (request->load != GR_LOAD_any)

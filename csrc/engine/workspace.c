@@ -1,4 +1,5 @@
 #include "engine/workspace.h"
+#include "engine/staging.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -117,6 +118,7 @@ void gr_close_workspace(gr_workspace *workspace, int broken)
 
 void gr_release(void)
 {
+    gr_release_staging();
     pthread_mutex_lock(&lock);
     gr_workspace *list = idle;
     idle = NULL;

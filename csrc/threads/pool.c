@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifdef __x86_64__
@@ -79,13 +80,51 @@ static void watch(atomic_int *count, bool until_zero)
     }
 }
 
+/* Who watches for interrupts on this thread; workers never do. */
+static _Thread_local gr_interrupts *interrupts;
+
+void gr_watch_interrupts(gr_interrupts *watch)
+{
+    interrupts = watch;
+    if (!watch)
+        return;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    watch->asked_ms = now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+    watch->interrupted = false;
+}
+
+bool gr_interrupted(void)
+{
+    return interrupts && interrupts->interrupted;
+}
+
+static bool ask_for_interrupts(void)
+{
+    enum { EVERY_MS = 50 };
+    if (!interrupts || interrupts->interrupted)
+        return interrupts;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    long long ms = now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+    if (ms - interrupts->asked_ms < EVERY_MS)
+        return false;
+    interrupts->asked_ms = ms;
+    interrupts->interrupted = interrupts->check(interrupts->context) != 0;
+    return interrupts->interrupted;
+}
+
 static void draw_tasks(void)
 {
     /* Relaxed: the mutex orders the region's data; the counter only has to hand out each task
      * once. */
     size_t task;
-    while ((task = atomic_fetch_add_explicit(&pool.next, 1, memory_order_relaxed)) < pool.tasks)
-        pool.run(task, pool.context);
+    while ((task = atomic_fetch_add_explicit(&pool.next, 1, memory_order_relaxed)) < pool.tasks) {
+        if (ask_for_interrupts())
+            atomic_store_explicit(&pool.next, pool.tasks, memory_order_relaxed);
+        else
+            pool.run(task, pool.context);
+    }
 }
 
 /* How many sleepers to wake: two at most, since each of them wakes two more while there are seats.
@@ -325,7 +364,7 @@ void gr_parallel(int threads, size_t tasks, void (*run)(size_t task, void *conte
         close_region();
         atomic_store_explicit(&pool.busy, false, memory_order_release);
     } else {
-        for (size_t task = 0; task < tasks; task++)
+        for (size_t task = 0; task < tasks && !ask_for_interrupts(); task++)
             run(task, context);
     }
     inside = nested;

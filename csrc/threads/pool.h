@@ -2,6 +2,7 @@
 #ifndef GPUREDUCE_POOL_H
 #define GPUREDUCE_POOL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #ifdef __cplusplus
@@ -21,6 +22,23 @@ int gr_thread_count(void);
  *
  * A child made by fork() starts with an empty pool of its own. */
 void gr_parallel(int threads, size_t tasks, void (*run)(size_t task, void *context), void *context);
+
+/* How a long call is broken off. Regions that the watching thread opens ask `check` between its own
+ * tasks, every 50 ms at most; once that returns nonzero, the tasks that nobody has begun are left
+ * out, of this region and of all that this thread opens until it stops watching. What the tasks
+ * were to compute is then worthless. */
+typedef struct {
+    int (*check)(void *context);
+    void *context;
+    bool interrupted;
+    long long asked_ms;
+} gr_interrupts;
+
+/* Until it is called again with NULL, or with another one. */
+void gr_watch_interrupts(gr_interrupts *watch);
+
+/* Whether what this thread is at was broken off. */
+bool gr_interrupted(void);
 
 #ifdef __cplusplus
 }

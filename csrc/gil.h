@@ -1,0 +1,21 @@
+/* Long calls into C without the GIL, which Ctrl-C can break off all the same. */
+#ifndef GPUREDUCE_GIL_H
+#define GPUREDUCE_GIL_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "threads/pool.h"
+
+typedef struct {
+    PyThreadState *saved;
+    gr_interrupts watch;
+} gr_without_gil;
+
+/* Between the two no Python may be touched. */
+void gr_drop_gil(gr_without_gil *call);
+
+/* -1 with an exception set if the call was broken off: its results are worthless then. */
+int gr_take_gil(gr_without_gil *call);
+
+#endif

@@ -1,0 +1,89 @@
+"""Large host arrays on their way to a device, and sums that are broken off."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import gpureduce
+
+MIB = 2**20
+DEVICES = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
+on_devices = pytest.mark.parametrize("device", DEVICES)
+
+
+class Stop(Exception):
+    pass
+
+
+def broken_off_after(seconds, array, strategy, device):
+    """How long a sum took that a raising signal handler broke off; None if it came through."""
+
+    def stop(signum, frame):
+        raise Stop
+
+    before = signal.signal(signal.SIGALRM, stop)
+    start = time.perf_counter()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        gpureduce.sum(array, strategy, dtype="int32", device=device)
+    except Stop:
+        return time.perf_counter() - start
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    return None
+
+
+@pytest.mark.parametrize(("strategy", "device"), [("sequential", "emulator"), ("cpu", None)])
+def test_a_signal_breaks_a_sum_off_and_the_next_one_works(strategy, device, monkeypatch):
+    monkeypatch.setenv("GPUREDUCE_THREADS", "1")
+    # An untouched page costs no memory, and the cpu is quick: it needs many of them.
+    array = np.zeros(2**24 if device else 2**31, np.int32)
+    array[-1] = 7
+    start = time.perf_counter()
+    assert gpureduce.sum(array, strategy, dtype="int32", device=device).value == 7
+    whole = time.perf_counter() - start
+    stopped = broken_off_after(0.02, array, strategy, device)
+    assert stopped is not None and stopped < whole
+    assert gpureduce.sum(array[-MIB:], strategy, dtype="int32", device=device).value == 7
+
+
+@on_devices
+@pytest.mark.parametrize("nbytes", [2 * MIB - 4, 2 * MIB, 2 * MIB + 4, 9 * MIB + 4, 37 * MIB - 8])
+def test_every_chunk_arrives_where_it_belongs(nbytes, device):
+    # Weights by position: a chunk that is lost, doubled or taken for another one shows.
+    array = np.arange(nbytes // 4, dtype=np.uint32) % 65521
+    found = gpureduce.sum(array, "cascade", device=device)
+    assert found.value == array.sum()
+    assert found.timing.h2d_ms > 0
+
+
+@on_devices
+def test_large_copies_that_come_together_take_turns(device):
+    arrays = [np.full(5 * MIB // 4 + i, i + 1, np.int32) for i in range(12)]
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        found = list(pool.map(lambda a: gpureduce.sum(a, "cascade", device=device), arrays))
+    assert [int(f.value) for f in found] == [int(a.sum()) for a in arrays]
+
+
+@on_devices
+def test_giving_back_scratch_memory_during_copies(device):
+    array = np.full(8 * MIB // 4, 3, np.int32)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        sums = [pool.submit(gpureduce.sum, array, "cascade", device=device) for _ in "123456"]
+        for _ in range(20):
+            gpureduce.free_scratch()
+        assert {int(s.result().value) for s in sums} == {array.size * 3}
+
+
+def test_a_file_is_summed_where_it_lies(tmp_path):
+    array = np.arange(3 * MIB, dtype=np.int64)
+    np.save(tmp_path / "a.npy", array)
+    mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
+    for strategy in ("auto", "cpu", "cascade"):
+        assert gpureduce.sum(mapped, strategy).value == array.sum()
