@@ -31,7 +31,8 @@ typedef enum {
     GR_LOADS(X)
 #undef X
         GR_LOAD_COUNT,
-    GR_LOAD_any = GR_LOAD_COUNT + 1 /* strided or to be cast: see engine/elements.h */
+    GR_LOAD_any = GR_LOAD_COUNT + 1,    /* strided or to be cast: see engine/elements.h */
+    GR_LOAD_samples = GR_LOAD_COUNT + 2 /* of a function: see engine/samples.h */
 } gr_load;
 
 typedef enum {

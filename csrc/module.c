@@ -297,6 +297,15 @@ static PyMethodDef methods[] = {
     {"cpu_error_factor", py_cpu_error_factor, METH_VARARGS,
      "cpu_error_factor(n, load, acc)\n--\n\nThe error bound of cpu_sum, as a factor of the sum of "
      "magnitudes."},
+    {"sum_samples", gr_py_sum_samples, METH_VARARGS,
+     "sum_samples(integrand, from, to, n, acc, strategy, block, grid, finish, device, order, seed, "
+     "repeats)\n--\n\n"
+     "The sum of n weighted samples, as sum() tells it; with repeats, as measure() does."},
+    {"cpu_sum_samples", gr_py_cpu_sum_samples, METH_VARARGS,
+     "cpu_sum_samples(integrand, from, to, n, acc, threads)\n--\n\n(value bits, ms)."},
+    {"integrands", gr_py_integrands, METH_NOARGS, "The lines of integrands.def."},
+    {"takes_samples", gr_py_takes_samples, METH_VARARGS,
+     "takes_samples(strategy)\n--\n\nWhether a strategy is compiled for samples."},
     {"strategies", py_strategies, METH_NOARGS, "The lines of strategies.def."},
     {"dtypes", py_dtypes, METH_NOARGS, "The lines of dtypes.def: (name, load, acc, result)."},
     {"devices", py_devices, METH_NOARGS, "What devices this backend has."},

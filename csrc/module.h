@@ -25,5 +25,9 @@ PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int component
 
 PyObject *gr_py_sum_gpu(PyObject *module, PyObject *args);
 PyObject *gr_py_gpu_dtype(PyObject *module, PyObject *object);
+PyObject *gr_py_sum_samples(PyObject *module, PyObject *args);
+PyObject *gr_py_cpu_sum_samples(PyObject *module, PyObject *args);
+PyObject *gr_py_integrands(PyObject *module, PyObject *none);
+PyObject *gr_py_takes_samples(PyObject *module, PyObject *args);
 
 #endif

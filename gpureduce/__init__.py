@@ -15,12 +15,14 @@ from gpureduce._sum import SumResult, Timing, sum
 from gpureduce.bench import Measurement, benchmark
 from gpureduce.bounds import error_bound
 from gpureduce.errors import CudaError
+from gpureduce.integrals import Integrand, integrands, integrate, trapezoid
 
 __version__ = _version("gpureduce")
 
 __all__ = [
     "CudaError",
     "Device",
+    "Integrand",
     "Measurement",
     "Strategy",
     "SumResult",
@@ -31,6 +33,9 @@ __all__ = [
     "emulator",
     "error_bound",
     "free_scratch",
+    "integrands",
+    "integrate",
     "strategies",
     "sum",
+    "trapezoid",
 ]

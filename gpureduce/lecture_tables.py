@@ -72,9 +72,10 @@ def provenance_note(record: Record) -> str:
     """One sentence: where, with what and when a record was made."""
     made = record.made
     if record.emulated:
+        smaller = f", inputs {record.shrink} times smaller than the lecture's"
         return (
-            f"Here: an emulated GPU on {made['date']}, inputs {record.shrink} times smaller than "
-            "the lecture's. Emulated times tell nothing about a card."
+            f"Here: an emulated GPU on {made['date']}{smaller if record.shrink > 1 else ''}. "
+            "Emulated times tell nothing about a card."
         )
     return (
         f"{record.device}: driver {made['driver']}, CUDA {made['toolkit']}, {made['date']}, "
@@ -154,6 +155,26 @@ def _plain_grid(across: str, title: str) -> Callable[[Record], list[Table]]:
     return made
 
 
+def _trapezoid(record: Record) -> list[Table]:
+    """Times, how far each value is from the integral, and in how many ways a race was wrong."""
+    exact = float(lectures.sources()["trapezoid_lecture"]["value"])
+    loop, their_loop = record.rows[0], record.theirs[0] or 1.0
+    head = ["", "us", "speedup", "value", "off by", "values in 8 runs", "theirs: s", "speedup"]
+    body = []
+    for row, theirs in zip(record.rows, record.theirs, strict=True):
+        values = row.facts["values"]
+        body.append(
+            [
+                row.label, _figure(row.median_us),
+                "" if record.emulated else _figure(loop.median_us / row.median_us),
+                f"{values[0]:.12f}", f"{abs(values[0] - exact):.1e}", str(len(set(values))),
+                "" if theirs is None else f"{theirs:.2f}",
+                "" if theirs is None else _figure(their_loop / theirs),
+            ]
+        )  # fmt: skip
+    return [Table(f"{loop.n} float64 samples", head, body)]
+
+
 def _rungs(record: Record) -> list[Table]:
     pairs = [(row, None) for row in record.rows]
     made = _grid("Every rung, float32, by number of elements", pairs, "GB/s", lambda r: _size(r.n))
@@ -198,6 +219,7 @@ _SHOWN: dict[str, Callable[[Record], list[Table]]] = {
     "block_sweep": _plain_grid("block", "Throughput by threads per block"),
     "block_grid": _plain_grid("grid", "The cascade by block and grid"),
     "profile": _profile,
+    "trapezoid": _trapezoid,
     "rungs": _rungs,
 }
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce import _backends, _inputs, _registry
+from gpureduce import _backends, _inputs, _registry, integrals
 from gpureduce.record import provenance
 
 MI = 2**20
@@ -94,7 +94,7 @@ class Record:
     @property
     def device(self) -> str:
         """The card's name."""
-        return self.rows[0].device
+        return str(self.made["card"])
 
     @property
     def emulated(self) -> bool:
@@ -172,23 +172,25 @@ class _Bench:
     def row(self, case: Case, nbytes: int, ms: Sequence[float], launch: Sequence[int],
             copies: int, **facts: Any) -> Row:  # fmt: skip
         """What was measured of a case."""
+        strategy = _registry.find(case.strategy)
+        on_host = strategy.kind == "host"
         return Row(
             label=case.label,
-            strategy=_registry.find(case.strategy).name,
+            strategy=strategy.name,
             dtype=case.dtype,
             n=case.n,
             nbytes=nbytes,
             block=launch[0] or None,
             grid=launch[1] or None,
             finish=case.finish,
-            device=self.device.name,
-            source="emulator" if self.emulated else "cuda_event",
+            device="cpu" if on_host else self.device.name,
+            source="perf_counter" if on_host else "emulator" if self.emulated else "cuda_event",
             cache="cold" if copies > 1 or nbytes > self.device.l2_bytes else "warm",
             repeats=len(ms),
             median_us=statistics.median(ms) * 1e3,
             low_us=min(ms) * 1e3,
             high_us=max(ms) * 1e3,
-            peak_gb_s=None if self.emulated else self.device.peak_gb_s,
+            peak_gb_s=None if self.emulated or on_host else self.device.peak_gb_s,
             facts=facts,
         )
 
@@ -294,6 +296,51 @@ def _rungs(shrink: int) -> list[Case]:
     return cases
 
 
+_LOOP_TO_LAST_RUNG = (
+    ("scalar loop", "cpu", "single"),
+    ("one tree over the grid: wrong", "global_race", "single"),
+    ("a tree per block, host adds", "global_tree", "host"),
+    ("in shared memory, host adds", "interleaved_mod", "host"),
+    ("further launches add", "interleaved_mod", "relaunch"),
+    ("sequential addressing", "sequential", "relaunch"),
+)
+_BEYOND = ("unroll_full", "cascade", "warp_shfl", "last_block", "tiles")
+
+
+def _trapezoid(shrink: int) -> list[Case]:
+    """The lecture's six versions in its order, then ours."""
+    lecture = sources()["trapezoid_lecture"]
+    n, dtype = lecture["points"] // shrink, lecture["dtype"]
+    cases = [
+        Case(label, name, n, dtype, None if name == "cpu" else 256, None, finish, seconds)
+        for (label, name, finish), seconds in zip(
+            _LOOP_TO_LAST_RUNG, lecture["seconds"].values(), strict=True
+        )
+    ]
+    rest = map(_registry.find, _BEYOND)
+    cases += [Case(s.name, s.name, n, dtype, 256, None, s.finishes[0]) for s in rest]
+    return cases
+
+
+def _integrated(bench: _Bench, cases: list[Case]) -> Iterator[Row]:
+    """Times, and the integral's value: eight times, as a race changes it from run to run."""
+    for case in cases:
+        how = (case.block, case.finish, bench.device.id)
+        ms, block, grid = integrals.measure("lecture", case.n, case.strategy, *how, bench.repeats)
+        on_host = _registry.find(case.strategy).kind == "host"
+        values = [
+            float(
+                integrals.integrate(
+                    "lecture", n=case.n, strategy=case.strategy, block=case.block,
+                    finish=case.finish, device=None if on_host else bench.device.id,
+                    allow_broken=True,
+                )
+            )
+            for _ in range(8)
+        ]  # fmt: skip
+        yield bench.row(case, 0, ms, (block, grid), 1, values=values)
+
+
 def _runnable(bench: _Bench, cases: list[Case]) -> Iterator[Row]:
     """Leaves out what this device cannot run: the emulator has no library."""
     for case in cases:
@@ -328,6 +375,11 @@ EXPERIMENTS = {
             "profile",
             "Seven kernels in Nsight Compute, 2^24 int32, 512 threads (needs a GPU and ncu)",
             "seven_kernels_report", "us", 1, _profile, _profiled,
+        ),
+        Experiment(
+            "trapezoid",
+            "The integral's ladder: 65,536 float64 samples computed where they are added up",
+            "trapezoid_lecture", "s", 1, _trapezoid, _integrated,
         ),
         Experiment(
             "rungs",

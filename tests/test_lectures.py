@@ -48,6 +48,11 @@ def test_sizes_and_figures_are_the_lectures(name):
     elif name == "block_grid":
         at = {(c.block, c.grid): c.theirs for c in cases}
         assert at[512, 2048] == 123.87 and at[1024, 4096] == 147.84 and len(at) == 16
+    elif name == "trapezoid":
+        assert {(c.n, c.dtype) for c in cases} == {(65536, "float64")}
+        assert [c.theirs for c in cases][:6] == [5.5, 0.09, 0.27, 0.24, 0.10, 0.08]
+        wrong = [c.strategy for c in cases if "wrong" in c.label]
+        assert wrong == ["global_race"]
 
 
 @pytest.mark.parametrize("name", TIMED)
@@ -59,7 +64,8 @@ def test_smaller_on_the_emulator(name, tmp_path):
     few = sorted(cases, key=lambda case: case.n)[:3]
     rows = tuple(experiment.measure(lectures._Bench(device, 1), few))
     for case, row in zip(few, rows, strict=True):
-        assert (row.n, row.finish, row.source) == (case.n, case.finish, "emulator")
+        source = "perf_counter" if case.strategy == "cpu" else "emulator"
+        assert (row.n, row.finish, row.source) == (case.n, case.finish, source)
         assert row.block == (case.block or row.block) and row.percent_of_peak is None
         assert row.low_us <= row.median_us <= row.high_us
 
@@ -144,7 +150,13 @@ def test_a_profiled_record_has_the_report_beside_it(monkeypatch, tmp_path):
     card = _backends.Device("cuda:0", "cuda", "NVIDIA Test", (9, 0), 132, 2**30, 2**20, 1e3, 1e3)
     rows = tuple(lectures.find("profile").measure(lectures._Bench(card, 1), cases))
     assert [row.strategy for row in rows][-1] == "cascade" and rows[-1].facts["blocks"] == 7.5
-    made = {"driver": "1", "toolkit": "1", "date": "2026-01-01", "commit": "0" * 40}
+    made = {
+        "card": "NVIDIA Test",
+        "driver": "1",
+        "toolkit": "1",
+        "date": "2026-01-01",
+        "commit": "0" * 40,
+    }
     text = str(show(lectures.Record("profile", 1, rows, made)))
     assert "166,805,504" in text and "RTX 2080 Ti" in text and "Test" in text
 

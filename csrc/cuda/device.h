@@ -5,6 +5,9 @@
 
 #include <cuda_runtime.h>
 
+/* A function that kernels call, as one copy. */
+#define DEVICE_FUNCTION static __device__ __noinline__
+
 /* The block's dynamic shared memory, as an array of T; its size is chosen at the launch. (A plain
  * `extern __shared__ T name[]` cannot stand in a template: all T would share one name.) */
 template <typename T> __device__ __forceinline__ T *shared_array()

@@ -77,7 +77,7 @@ void gr_choose(gr_request *request)
     const gr_facts *facts = gr_facts_of(request->device);
 
     pthread_once(&defaults_set, set_defaults);
-    if (request->load == GR_LOAD_any) {
+    if (gr_view_of(request)) {
         request->strategy = strategy_index("last_block");
         return;
     }

@@ -4,6 +4,7 @@
 
 #include "engine/elements.h"
 #include "engine/registry.h"
+#include "engine/samples.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,6 +32,7 @@ typedef struct {
     int device;
     int on_device;               /* data lies on `device` and is used in place */
     const gr_elements *elements; /* for GR_LOAD_any */
+    const gr_samples *samples;   /* for GR_LOAD_samples, which is on every device */
     void *stream;                /* a cudaStream_t to work on; NULL: one of our own */
     int timed;                   /* whether to time the parts, which takes some microseconds */
 } gr_request;

@@ -69,6 +69,14 @@ static inline gr_load gr_load_of_acc(gr_acc acc)
     return loads[acc];
 }
 
+/* What a kernel reads in place of an array; NULL where it reads an array. */
+static inline const void *gr_view_of(const gr_request *request)
+{
+    return request->load == GR_LOAD_any       ? (const void *)request->elements
+           : request->load == GR_LOAD_samples ? (const void *)request->samples
+                                              : NULL;
+}
+
 /* Threads that one element or two or a stride's worth keep busy: elements per thread, at least. */
 static inline unsigned gr_per_thread(const gr_strategy *strategy)
 {

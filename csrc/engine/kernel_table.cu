@@ -3,6 +3,7 @@
  *   PAIRS          GR_PAIRS_ALL or GR_PAIRS_INT32,
  *   BLOCKS         1 if the block size is a template parameter,
  *   VIEWS          1 to compile it for strided arrays, too,
+ *   SAMPLES        1 to compile it for the samples of a function, too,
  * and lists the kernel for every pair of element and accumulator. A kernel file thereby holds
  * nothing but its kernel. */
 #include "device.h"
@@ -14,6 +15,7 @@
 
 #include KERNEL_FILE
 #include "any_elements.h"
+#include "any_samples.h"
 
 /* The types behind the tags of dtypes.h, as CUDA's own functions spell them. */
 typedef int8_t type_i8;
@@ -61,5 +63,22 @@ extern "C" void TABLE(KERNEL)(gr_kernel_list *list)
 #define ANY(acc)                                                                                   \
     add(list, GR_LOAD_any, GR_ACC_##acc, 0, kernel_entry(KERNEL<Elements<type_##acc>, type_##acc>));
     GR_ACCS(ANY)
+#endif
+#if SAMPLES && BLOCKS
+#define OF_BLOCK(acc, block)                                                                       \
+    add(list, GR_LOAD_samples, GR_ACC_##acc, block,                                                \
+        kernel_entry(KERNEL<Samples<type_##acc>, type_##acc, block>));
+#define OF_SAMPLES(acc)                                                                            \
+    OF_BLOCK(acc, 32)                                                                              \
+    OF_BLOCK(acc, 64)                                                                              \
+    OF_BLOCK(acc, 128) OF_BLOCK(acc, 256) OF_BLOCK(acc, 512) OF_BLOCK(acc, 1024)
+#elif SAMPLES
+#define OF_SAMPLES(acc)                                                                            \
+    add(list, GR_LOAD_samples, GR_ACC_##acc, 0,                                                    \
+        kernel_entry(KERNEL<Samples<type_##acc>, type_##acc>));
+#endif
+#if SAMPLES
+    OF_SAMPLES(f32)
+    OF_SAMPLES(f64)
 #endif
 }

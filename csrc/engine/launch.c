@@ -96,6 +96,9 @@ gr_status gr_plan_first(const gr_request *request, size_t n, gr_plan *plan, gr_e
 {
     if (gr_strategy_at(request->strategy)->kind != GR_KIND_LIBRARY)
         return gr_make_plan(request, request->load, n, 0, plan, error);
+    if (request->load == GR_LOAD_samples)
+        return gr_fail(error, GR_BAD_VALUE, "%s reads arrays, not the samples of a function",
+                       gr_strategy_at(request->strategy)->name);
     memset(plan, 0, sizeof *plan);
     plan->strategy = gr_strategy_at(request->strategy);
     plan->outs = 1;
@@ -108,7 +111,8 @@ gr_status gr_reduce(const gr_request *request, gr_plan plan, const void *data, s
                     gr_error *error)
 {
     const void *in = data;
-    void *first_in = request->load == GR_LOAD_any ? (void *)request->elements : (void *)&in;
+    const void *view = gr_view_of(request);
+    void *first_in = view ? (void *)view : (void *)&in;
     int host_adds = request->finish == GR_FINISH_HOST;
     /* Atomics want memory of the card's own. */
     int final = plan.outs == 1 && last && !(plan.strategy->traits & ZEROED);

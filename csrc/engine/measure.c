@@ -55,15 +55,18 @@ static gr_status measure_in(gr_workspace *workspace, const gr_request *request,
     gr_buffer buffer = {NULL, 0};
     /* Copies start on 512-byte boundaries, plus the offset that was asked for. */
     size_t stride = (request->n * element + how->offset * element + 511) / 512 * 512;
+    size_t bytes = gr_view_of(request) ? 0 : stride * how->copies;
     gr_round round = {request, &plan, workspace, NULL, stride, how->copies, error};
 
     if (gr_plan_first(request, request->n, &plan, error) != GR_OK ||
         gr_make_room(request, &plan, request->n, workspace, error) != GR_OK ||
-        gr_reserve(&buffer, stride * how->copies, error) != GR_OK)
+        gr_reserve(&buffer, bytes, error) != GR_OK)
         goto done;
-    round.data = (char *)buffer.data + how->offset * element;
-    if (fill_copies(request, &round, error) != GR_OK)
-        goto done;
+    if (bytes) {
+        round.data = (char *)buffer.data + how->offset * element;
+        if (fill_copies(request, &round, error) != GR_OK)
+            goto done;
+    }
     outcome->block = plan.block;
     outcome->grid = plan.grid;
     cudaError_t replayed =

@@ -140,7 +140,10 @@ static gr_status grid_to_cover(const gr_request *request, size_t n, size_t cover
 static gr_status missing_kernel(const gr_request *request, gr_load load, gr_error *error)
 {
     const gr_strategy *strategy = gr_strategy_at(request->strategy);
-    if (load == GR_LOAD_any)
+    if (load == GR_LOAD_samples && gr_find_kernel(request->strategy, GR_LOAD_f64, GR_ACC_f64, 256))
+        gr_fail(error, GR_BAD_VALUE, "%s reads arrays, not the samples of a function",
+                strategy->name);
+    else if (load == GR_LOAD_any)
         gr_fail(error, GR_BAD_DTYPE,
                 "%s reads contiguous arrays of the dtypes it is compiled for; fast and last_block "
                 "take any strides and casts",

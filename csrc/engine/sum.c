@@ -216,7 +216,7 @@ static gr_status sum_all(const gr_request *request, gr_workspace *workspace, gr_
          at += piece) {
         size_t n = request->n - at < piece ? request->n - at : piece;
         const char *data = (const char *)request->data;
-        if (request->load != GR_LOAD_any)
+        if (!gr_view_of(request))
             data += at * gr_load_size(request->load);
         if (n < piece && gr_plan_first(request, n, &plan, error) != GR_OK)
             break;

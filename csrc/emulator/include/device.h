@@ -4,6 +4,8 @@
 
 #include "cuda_runtime.h"
 
+#define DEVICE_FUNCTION static __attribute__((noinline))
+
 /* The block's dynamic shared memory. */
 template <typename T> GR_INTRINSIC T *shared_array()
 {

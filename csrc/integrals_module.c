@@ -1,0 +1,141 @@
+/* The Python face's half for integrals: sums over the samples of a compiled-in function. */
+#include "module.h"
+
+#include "cpu/cpu_samples.h"
+#include "engine/backend.h"
+
+#include <time.h>
+
+static int make_samples(gr_samples *samples, int integrand, double from, double to, Py_ssize_t n)
+{
+    if (integrand < 0 || integrand >= GR_INTEGRAND_COUNT || n < 2) {
+        PyErr_SetString(PyExc_ValueError, "no such integrand, or fewer than 2 points");
+        return -1;
+    }
+    samples->from = from;
+    samples->to = to;
+    samples->step = (to - from) / (double)(n - 1);
+    samples->last = (uint64_t)n - 1;
+    samples->integrand = integrand;
+    return 0;
+}
+
+static PyObject *measure_samples(gr_request *request, int choose, unsigned repeats)
+{
+    gr_measurement how = {.copies = 1, .warmups = 2, .repeats = repeats, .offset = 0};
+    gr_outcome outcome;
+    gr_error error;
+    gr_status status;
+    PyObject *times = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(repeats * sizeof(double)));
+    if (!times)
+        return NULL;
+    double *ms = (double *)(void *)PyBytes_AsString(times);
+    Py_BEGIN_ALLOW_THREADS;
+    status = gr_measure(request, choose, &how, ms, &outcome, &error);
+    Py_END_ALLOW_THREADS;
+    if (status != GR_OK) {
+        Py_DECREF(times);
+        return gr_raise(&error);
+    }
+    return Py_BuildValue("NIIi", times, outcome.block, outcome.grid, request->strategy);
+}
+
+PyObject *gr_py_sum_samples(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    int integrand, acc, strategy, finish, device, order;
+    double from, to;
+    Py_ssize_t n;
+    unsigned block, grid, repeats;
+    unsigned long long seed;
+    gr_samples samples;
+    if (!PyArg_ParseTuple(args, "iddniiIIiiiKI", &integrand, &from, &to, &n, &acc, &strategy,
+                          &block, &grid, &finish, &device, &order, &seed, &repeats) ||
+        make_samples(&samples, integrand, from, to, n) < 0)
+        return NULL;
+    if ((acc != GR_ACC_f32 && acc != GR_ACC_f64) || strategy >= gr_strategy_count() || finish < 0 ||
+        finish > GR_FINISH_SINGLE) {
+        PyErr_SetString(PyExc_ValueError, "no such accumulator, strategy or finish");
+        return NULL;
+    }
+
+    gr_request request = {
+        .n = (size_t)n,
+        .load = GR_LOAD_samples,
+        .acc = (gr_acc)acc,
+        .strategy = strategy < 0 ? 0 : strategy,
+        .block = block,
+        .grid = grid,
+        .finish = (gr_finish)finish,
+        .device = device,
+        .on_device = 1,
+        .samples = &samples,
+        .timed = 1,
+    };
+    gr_outcome outcome;
+    gr_error error;
+    gr_status status;
+    gr_backend_schedule(order, seed);
+    if (repeats)
+        return measure_samples(&request, strategy < 0, repeats);
+    Py_BEGIN_ALLOW_THREADS;
+    status = gr_sum(&request, strategy < 0, &outcome, &error);
+    Py_END_ALLOW_THREADS;
+    if (status != GR_OK)
+        return gr_raise(&error);
+    return Py_BuildValue("y#ddddIIIii", (char *)&outcome.value, (Py_ssize_t)sizeof outcome.value,
+                         outcome.kernel_ms, outcome.h2d_ms, outcome.d2h_ms, outcome.init_ms,
+                         outcome.block, outcome.grid, outcome.launches, (int)outcome.finish,
+                         request.strategy);
+}
+
+PyObject *gr_py_cpu_sum_samples(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    int integrand, acc, threads, failed;
+    double from, to;
+    Py_ssize_t n;
+    gr_samples samples;
+    gr_value value = {.u64 = 0};
+    struct timespec start, end;
+    if (!PyArg_ParseTuple(args, "iddnii", &integrand, &from, &to, &n, &acc, &threads) ||
+        make_samples(&samples, integrand, from, to, n) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    failed = gr_cpu_sum_samples(&samples, (gr_acc)acc, threads, &value);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    Py_END_ALLOW_THREADS;
+    if (failed)
+        return PyErr_NoMemory();
+    double ms =
+        (double)(end.tv_sec - start.tv_sec) * 1e3 + (double)(end.tv_nsec - start.tv_nsec) / 1e6;
+    return Py_BuildValue("y#d", (char *)&value, (Py_ssize_t)sizeof value, ms);
+}
+
+PyObject *gr_py_integrands(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    static const struct {
+        const char *name, *formula, *exact, *lesson;
+        double from, to;
+    } rows[] = {
+#define INTEGRAND(name, formula, from, to, exact, lesson)                                          \
+    {#name, #formula, #exact, lesson, from, to},
+#include "integrands.def"
+#undef INTEGRAND
+    };
+    PyObject *list = PyList_New(GR_INTEGRAND_COUNT);
+    for (int i = 0; list && i < GR_INTEGRAND_COUNT; i++) {
+        PyObject *row = Py_BuildValue("ssddss", rows[i].name, rows[i].formula, rows[i].from,
+                                      rows[i].to, rows[i].exact, rows[i].lesson);
+        if (!row || PyList_SetItem(list, i, row) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+PyObject *gr_py_takes_samples(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    int strategy;
+    if (!PyArg_ParseTuple(args, "i", &strategy))
+        return NULL;
+    return PyBool_FromLong(gr_find_kernel(strategy, GR_LOAD_samples, GR_ACC_f64, 256) != NULL);
+}
