@@ -1,7 +1,7 @@
 /* Barriers of a block, of a cluster, of the grid: they count live lanes. As on the hardware, lanes
  * that wait at one barrier from different lines are released together. */
 #include "emulator/fault.h"
-#include "emulator/scheduler.h"
+#include "emulator/watch.h"
 
 using namespace gr;
 
@@ -10,6 +10,8 @@ namespace gr
 
 static void release(Worker *w, Barrier *barrier, gr_scope scope)
 {
+    if (watched(w))
+        watch_barrier(w, barrier, scope);
     for (unsigned i = 0; i < barrier->warp_count; ++i) {
         Warp *warp = &barrier->warps[i];
         if (!warp->at[scope])
@@ -149,6 +151,8 @@ void gr_cluster_arrive(const char *file, int line)
         fault(w, "%s:%d: %s has arrived at the cluster's barrier and arrives again", file, line,
               name_lane(w->lane).text);
     w->lane->ticket = barrier->phase + 1;
+    if (watched(w))
+        watch_arrival(w);
     ++w->wide_arrivals;
     if (++barrier->arrived == live_at(w, barrier))
         release_wide(w, barrier, GR_CLUSTER);
@@ -166,4 +170,6 @@ void gr_cluster_wait(const char *file, int line)
     me->ticket = 0;
     if (ticket == barrier->phase + 1)
         wait(w, me, barrier, GR_CLUSTER, file, line);
+    else if (watched(w))
+        watch_passage(w, file, line);
 }

@@ -6,11 +6,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "emulator/scheduler.h"
+#include "emulator/watch.h"
 
 using namespace gr;
-
-enum Access { READ, WRITE, ATOMIC };
 
 /* In lockstep the lanes of a warp take turns here: each comes to its k-th access, lets the others
  * come to theirs, and only then makes it. A warp runs on until all its lanes wait or have ended. */
@@ -27,8 +25,9 @@ static void take_turns(Worker *w)
  * return address of the hook: the access's place in the kernel. */
 static void access(Worker *w, const void *address, size_t size, Access kind, const void *place)
 {
-    (void)address, (void)size, (void)kind, (void)place;
     take_turns(w);
+    if (watched(w))
+        watch_access(w, address, size, kind, place);
 }
 
 /* Host code has no lane; a lane's own variables and threadIdx and its like are no memory. */
@@ -110,6 +109,38 @@ void *__tsan_memset(void *to, int value, size_t size)
 void gr_trace_atomic(const void *address, size_t size)
 {
     hook(address, size, ATOMIC, PLACE);
+}
+
+/* Nor do fences and bulk copies show by themselves. */
+static bool lane_watched(void)
+{
+    return worker && worker->lane && watched(worker);
+}
+void gr_trace_fence(gr_scope scope, const char *file, int line)
+{
+    if (lane_watched())
+        watch_fence(worker, scope, file, line);
+}
+void gr_trace_acquire(void)
+{
+    if (lane_watched())
+        watch_acquire(worker);
+}
+void gr_trace_copy_barrier(const void *barrier, const char *file, int line)
+{
+    if (lane_watched())
+        watch_copy_barrier(worker, barrier, file, line);
+}
+void gr_trace_copy(const void *shared, const void *global, size_t bytes, const void *barrier,
+                   const char *file, int line)
+{
+    if (lane_watched())
+        watch_copy(worker, shared, global, bytes, barrier, file, line);
+}
+void gr_trace_copied(const void *barrier, const char *file, int line)
+{
+    if (lane_watched())
+        watch_copied(worker, barrier, file, line);
 }
 
 /* ...these are for C++'s own, std::atomic and the compiler's builtins. */

@@ -4,7 +4,7 @@
 #include <map>
 #include <mutex>
 
-#include "emulator/scheduler.h"
+#include "emulator/watch.h"
 #include "threads/pool.h"
 
 namespace gr
@@ -89,14 +89,26 @@ static uint64_t batch_for(const Launch *launch)
     return wanted < most ? wanted : most;
 }
 
-static cudaError_t run(Launch *launch)
+static void run_teams(Launch *launch)
 {
+    if (Watch *watch = thread_watch()) {
+        launch->batch = launch->teams;
+        watch_launch(watch, launch);
+        run_task(0, launch);
+        watch_launch_end(watch);
+        return;
+    }
     launch->batch = batch_for(launch);
     size_t tasks = (launch->teams + launch->batch - 1) / launch->batch;
     if (tasks == 1)
         run_task(0, launch);
     else
         gr_parallel(0, tasks, run_task, launch);
+}
+
+static cudaError_t run(Launch *launch)
+{
+    run_teams(launch);
     if (!launch->failed)
         return cudaSuccess;
     if (launch->error == cudaErrorLaunchFailure) {
@@ -208,7 +220,8 @@ static cudaError_t launch_kernel(const cudaLaunchConfig_t *config, const void *f
 
 using namespace gr;
 
-const void *gr_register_kernel(gr_any_kernel function, gr_kernel_caller caller)
+const void *gr_register_kernel(gr_any_kernel function, gr_kernel_caller caller,
+                               const unsigned *pointees, unsigned parameters)
 {
     static std::mutex mutex;
     static auto *kernels = new std::map<gr_any_kernel, Kernel *>; /* handles outlive everything */
@@ -219,6 +232,8 @@ const void *gr_register_kernel(gr_any_kernel function, gr_kernel_caller caller)
         kernel->magic = kernel_magic;
         kernel->kernel = function;
         kernel->caller = caller;
+        kernel->pointees = pointees;
+        kernel->parameters = parameters;
         kernel->dynamic_shared = device_shared_per_block;
     }
     return kernel;

@@ -30,6 +30,8 @@ struct Kernel {
     uint64_t magic; /* tells a handle from another pointer */
     gr_any_kernel kernel;
     gr_kernel_caller caller;
+    const unsigned *pointees; /* by parameter: bytes of what it points to; 0: no pointer */
+    unsigned parameters;
     std::atomic<size_t> dynamic_shared; /* what it may ask for */
     std::atomic<bool> large_clusters;
 };
@@ -60,6 +62,9 @@ struct Launch {
 
 /* The first failure of a launch counts. */
 void launch_failed(Launch *launch, cudaError_t error, const char *fault);
+
+/* The device memory that this address lies in, from its first byte; 0 bytes: it lies in none. */
+size_t device_range(const void *address, uintptr_t *first);
 
 /* Sets the thread's last error. */
 cudaError_t set_error(cudaError_t error);

@@ -100,6 +100,20 @@ static size_t find(const void *address, bool *device)
     return after->second.bytes - (at - after->first);
 }
 
+size_t device_range(const void *address, uintptr_t *first)
+{
+    Memory *m = memory();
+    uintptr_t at = (uintptr_t)address;
+    std::lock_guard<std::mutex> lock(m->mutex);
+    auto after = m->ranges.upper_bound(at);
+    if (after == m->ranges.begin())
+        return 0;
+    --after;
+    bool inside = at - after->first < after->second.bytes;
+    *first = after->first;
+    return inside && after->second.device ? after->second.bytes : 0;
+}
+
 static bool on_device(const void *address, size_t bytes)
 {
     bool device = false;

@@ -29,6 +29,7 @@ namespace gr
 
 struct Warp;
 struct Block;
+struct Watch;
 
 /* What a lane waits for: one of the collectives, or a barrier. */
 enum : uint8_t { WAIT_NONE = 255, WAIT_BARRIER = GR_COLLECTIVE_COUNT /* + scope */ };
@@ -100,6 +101,8 @@ struct Worker {
     unsigned turns;
     Stacks stacks;
     void *main; /* the OS thread's own stack, waiting for the team to end */
+
+    Watch *watch; /* looks for races in this launch; null: nothing does */
 
     /* The team */
     Launch *launch;

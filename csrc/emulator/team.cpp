@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "emulator/fault.h"
-#include "emulator/scheduler.h"
+#include "emulator/watch.h"
 #ifdef GR_ASAN
 #include <sanitizer/asan_interface.h>
 #endif
@@ -197,6 +197,7 @@ Worker *worker_for(Launch *launch)
         return nullptr;
     w->launch = launch;
     w->schedule = launch->schedule;
+    w->watch = thread_watch();
     blockDim = launch->shape.block;
     gridDim = launch->grid;
     for (unsigned i = 0; i < w->block_count; ++i)
@@ -272,6 +273,8 @@ static void abandon_team(Worker *w)
 void run_team(Worker *w, uint64_t team)
 {
     reset_team(w, team);
+    if (watched(w))
+        watch_team(w);
     start_team(w, first_lane(w, &w->grid));
     if (w->faulted)
         abandon_team(w);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "emulator/fault.h"
-#include "emulator/scheduler.h"
+#include "emulator/watch.h"
 
 namespace gr
 {
@@ -105,6 +105,8 @@ static void resolve(Warp *warp, const Meeting *meeting)
 /* All have come: gives them their results and lets them run. */
 static __attribute__((noinline)) void finish(Worker *w, Warp *warp, Meeting *meeting)
 {
+    if (watched(w))
+        watch_meeting(w, warp, meeting);
     resolve(warp, meeting);
     make_ready(w, warp, meeting->arrived);
     *meeting = warp->meeting[--warp->meetings];

@@ -54,16 +54,19 @@ GR_INTRINSIC void __syncwarp(unsigned mask = 0xffffffff, GR_SITE)
 {
     gr_warp_collective(GR_SYNCWARP, mask, 0, 0, 32, file, line);
 }
-GR_INTRINSIC void __threadfence_block(void)
+GR_INTRINSIC void __threadfence_block(GR_SITE)
 {
+    GR_TRACE(fence, GR_BLOCK, file, line);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
-GR_INTRINSIC void __threadfence(void)
+GR_INTRINSIC void __threadfence(GR_SITE)
 {
+    GR_TRACE(fence, GR_GRID, file, line);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
-GR_INTRINSIC void __threadfence_system(void)
+GR_INTRINSIC void __threadfence_system(GR_SITE)
 {
+    GR_TRACE(fence, GR_GRID, file, line);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 GR_INTRINSIC void __nanosleep(unsigned)

@@ -13,11 +13,11 @@ template <typename T> GR_INTRINSIC T *shared_array()
 }
 
 /* As on the card: an atomic that is a fence to both sides. */
-GR_INTRINSIC unsigned draw_ticket(unsigned *ticket, unsigned last)
+GR_ACCESS unsigned draw_ticket(unsigned *ticket, unsigned last, GR_SITE)
 {
-    __threadfence();
+    __threadfence(file, line);
     unsigned drawn = atomicInc(ticket, last);
-    __threadfence();
+    GR_TRACE(acquire);
     return drawn;
 }
 
@@ -36,22 +36,26 @@ struct CopyBarrier {
     unsigned long long copies;
 };
 
-GR_INTRINSIC void copy_barrier_init(CopyBarrier *barrier)
+GR_INTRINSIC void copy_barrier_init(CopyBarrier *barrier, GR_SITE)
 {
+    GR_TRACE(copy_barrier, barrier, file, line);
     barrier->copies = 0;
 }
 
-GR_INTRINSIC void copy_start(void *shared, const void *global, unsigned bytes, CopyBarrier *barrier)
+GR_INTRINSIC void copy_start(void *shared, const void *global, unsigned bytes, CopyBarrier *barrier,
+                             GR_SITE)
 {
+    GR_TRACE(copy, shared, global, bytes, barrier, file, line);
     __builtin_memcpy(shared, global, bytes);
     barrier->copies++;
 }
 
 /* Phase p is over once copy p + 1, p + 3, ... is there, and not yet the one after it. */
-GR_INTRINSIC void copy_wait(CopyBarrier *barrier, unsigned phase)
+GR_INTRINSIC void copy_wait(CopyBarrier *barrier, unsigned phase, GR_SITE)
 {
     while (__atomic_load_n(&barrier->copies, __ATOMIC_RELAXED) % 2 == phase)
         gr_yield();
+    GR_TRACE(copied, barrier, file, line);
 }
 
 #endif

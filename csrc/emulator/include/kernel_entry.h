@@ -11,8 +11,17 @@
 typedef void (*gr_any_kernel)();
 typedef void (*gr_kernel_caller)(gr_any_kernel kernel, void **args);
 
-/* The kernel's handle: made at its first registration, the same ever after. */
-const void *gr_register_kernel(gr_any_kernel kernel, gr_kernel_caller caller);
+/* The kernel's handle: made at its first registration, the same ever after. `pointees` says of each
+ * parameter how many bytes that has which it points to, or 0. */
+const void *gr_register_kernel(gr_any_kernel kernel, gr_kernel_caller caller,
+                               const unsigned *pointees, unsigned parameters);
+
+template <typename P> struct gr_pointee {
+    static constexpr unsigned bytes = 0;
+};
+template <typename T> struct gr_pointee<T *> {
+    static constexpr unsigned bytes = sizeof(T);
+};
 
 /* Calls the kernel with arguments of its own types; what `args` holds beyond them is not read. */
 template <typename... P, size_t... I>
@@ -29,7 +38,9 @@ template <typename... P> GR_UNTRACED void gr_call_kernel(gr_any_kernel kernel, v
 
 template <typename... P> const void *kernel_entry(void (*kernel)(P...))
 {
-    return gr_register_kernel(reinterpret_cast<gr_any_kernel>(kernel), gr_call_kernel<P...>);
+    static constexpr unsigned pointees[] = {gr_pointee<P>::bytes..., 0};
+    return gr_register_kernel(reinterpret_cast<gr_any_kernel>(kernel), gr_call_kernel<P...>,
+                              pointees, sizeof...(P));
 }
 
 #endif

@@ -99,6 +99,22 @@ extern "C" void gr_trace_atomic(const void *address, size_t size);
 #define GR_TRACE_ATOMIC(address) (void)0
 #endif
 
+/* The same for a fence, for the second half of an atomic that is one to both sides, and for bulk
+ * copies: a barrier made for them, a copy ordered, copies waited for. */
+extern "C" {
+void gr_trace_fence(gr_scope scope, const char *file, int line);
+void gr_trace_acquire(void);
+void gr_trace_copy_barrier(const void *barrier, const char *file, int line);
+void gr_trace_copy(const void *shared, const void *global, size_t bytes, const void *barrier,
+                   const char *file, int line);
+void gr_trace_copied(const void *barrier, const char *file, int line);
+}
+#ifdef GR_KERNEL_TRACED
+#define GR_TRACE(event, ...) gr_trace_##event(__VA_ARGS__)
+#else
+#define GR_TRACE(event, ...) ((void)file, (void)line)
+#endif
+
 /* This thread's rank in its block; x runs fastest. */
 GR_INTRINSIC unsigned gr_thread_rank(void)
 {
