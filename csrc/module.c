@@ -365,6 +365,8 @@ static int exec_module(PyObject *module)
     for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++)
         if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0)
             return -1;
+    if (gr_add_exact_type(module) < 0)
+        return -1;
     return PyArray_ImportNumPyAPI();
 }
 

@@ -23,6 +23,9 @@ PyObject *gr_raise(const gr_error *error);
  * exception if not. */
 PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int components);
 
+/* Adds the type Exact to the module: 0, or -1 with an exception. */
+int gr_add_exact_type(PyObject *module);
+
 PyObject *gr_py_sum_gpu(PyObject *module, PyObject *args);
 PyObject *gr_py_gpu_dtype(PyObject *module, PyObject *object);
 PyObject *gr_py_sum_samples(PyObject *module, PyObject *args);

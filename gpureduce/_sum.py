@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce import _backends, _emulator, _gpu, _inputs, _registry, emulator
+from gpureduce import _backends, _emulator, _exact, _gpu, _inputs, _registry, emulator
 from gpureduce.errors import CudaError
 
 FINISHES = ("host", "relaunch", "single")
@@ -129,7 +129,8 @@ def sum(
     dtype
         The dtype to add up in and return, as in numpy.sum; by default NumPy's own choice (int64 for
         signed integers, uint64 for unsigned ones, the same type for floats). float16 and bfloat16
-        are accumulated in float32 and rounded once.
+        are accumulated in float32 and rounded once. ``exact`` does not cast elements: it rounds
+        their sum to this dtype.
     block
         Threads per block: a multiple of 32 from 32 to 1024; 256 by default.
     grid
@@ -194,12 +195,11 @@ def sum(
         able = [s.name for s in _registry.strategies() if "complex64" in s.dtypes]
         raise TypeError(f"{chosen.name} cannot add complex numbers; {', '.join(able)} can")
     launch = _launch_arguments(chosen, block, grid, finish)
-    chosen, device = _resolve(chosen, device)
+    chosen, device = _resolve(chosen, device, conversion)
     call = _Call(chosen, array, conversion, *launch)
 
     if chosen.kind == "host":
-        run = _numpy if chosen.name == "numpy" else _cpu
-        value, found = run(call)
+        value, found = _ON_HOST[chosen.name](call)
     else:
         value, found = _on_device(call, _backends.choose_device(device))
     object.__setattr__(found, "total_ms", (time.perf_counter() - start) * 1e3)
@@ -247,13 +247,17 @@ def _on_gpu(
 
 
 def _resolve(
-    chosen: _registry.Strategy, device: str | None
+    chosen: _registry.Strategy, device: str | None, conversion: _inputs.Conversion
 ) -> tuple[_registry.Strategy, str | None]:
     """Turn a choice into a strategy, and refuse a device that a strategy cannot use."""
-    if chosen.name == "auto":
-        # The data is in host memory, and a threaded sum there beats every way through a GPU.
-        on_host = device in (None, "cpu")
-        chosen = _registry.STRATEGIES["cpu" if on_host else "fast"]
+    # The data is in host memory, and a threaded sum there beats every way through a GPU.
+    on_host = device in (None, "cpu")
+    if chosen.name == "auto" and on_host:
+        chosen = _registry.STRATEGIES["exact"]
+    elif chosen.name == "auto":
+        chosen = _registry.STRATEGIES["fast"]
+    if chosen.name == "exact" and not _exact.is_exact(conversion.result):
+        chosen = _registry.STRATEGIES["cpu" if on_host else "fast"]  # integers are never rounded
     if chosen.kind == "host":
         if device not in (None, "cpu"):
             raise ValueError(f"{chosen.name} runs on the CPU; device={device!r} cannot run it")
@@ -319,6 +323,16 @@ def _cpu(call: _Call) -> tuple[Any, Timing]:
     else:
         value = _add_pieces(call, add)
     return value, _timing(call, tally, "perf_counter", "cpu", "cpu")
+
+
+def _exactly(call: _Call) -> tuple[Any, Timing]:
+    total = _exact.new(call.conversion.result)
+    tally = _Tally(kernel_ms=_exact.feed(total, call.array))
+    value = _exact.value(total, call.conversion.result)
+    return value, _timing(call, tally, "perf_counter", "cpu", "cpu")
+
+
+_ON_HOST = {"numpy": _numpy, "cpu": _cpu, "exact": _exactly}
 
 
 def _on_device(call: _Call, device: _backends.Device) -> tuple[Any, Timing]:

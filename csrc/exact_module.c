@@ -1,0 +1,259 @@
+/* Exact: the exact accumulator (exact/exact.h) as a Python object. What arrays and dtypes mean is
+ * the business of gpureduce/_exact.py; here are elements as the kernels read them. */
+#include "module.h"
+
+#include "exact/exact.h"
+
+#include <string.h>
+#include <time.h>
+
+typedef struct {
+    PyObject_HEAD gr_load load; /* the type that it is for: remembered, and no more */
+    int components;             /* 2: real and imaginary parts */
+    gr_exact sum[2];
+} exact_object;
+
+static int is_float_load(int load)
+{
+    return load == GR_LOAD_f16 || load == GR_LOAD_bf16 || load == GR_LOAD_f32 ||
+           load == GR_LOAD_f64;
+}
+
+static exact_object *new_object(PyTypeObject *type, int load, int components)
+{
+    if (!is_float_load(load) || components < 1 || components > 2) {
+        PyErr_SetString(PyExc_ValueError, "an exact sum is of 1 or 2 floats");
+        return NULL;
+    }
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    exact_object *self = (exact_object *)allocate(type, 0);
+    if (self) {
+        self->load = (gr_load)load;
+        self->components = components;
+        gr_exact_init(&self->sum[0]);
+        gr_exact_init(&self->sum[1]);
+    }
+    return self;
+}
+
+static PyObject *exact_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(keywords))
+{
+    int load, components;
+    if (!PyArg_ParseTuple(args, "ii", &load, &components))
+        return NULL;
+    return (PyObject *)new_object(type, load, components);
+}
+
+static void exact_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static exact_object *same_shape(exact_object *self, PyObject *other)
+{
+    if (Py_TYPE(other) != Py_TYPE((PyObject *)self)) {
+        PyErr_SetString(PyExc_TypeError, "expected another exact sum");
+        return NULL;
+    }
+    exact_object *found = (exact_object *)other;
+    if (found->components != self->components) {
+        PyErr_SetString(PyExc_TypeError, "one sum is complex and the other is not");
+        return NULL;
+    }
+    return found;
+}
+
+/* The array is added up beside the object, without the GIL, and then merged: threads may add to the
+ * same object. */
+static PyObject *exact_add(PyObject *object, PyObject *args)
+{
+    exact_object *self = (exact_object *)object;
+    PyObject *data;
+    int load, components, counts, threads;
+    if (!PyArg_ParseTuple(args, "Oiipi", &data, &load, &components, &counts, &threads))
+        return NULL;
+    if (!is_float_load(load) || components > self->components) {
+        PyErr_SetString(PyExc_ValueError, "no such element type, or complex into real");
+        return NULL;
+    }
+    PyArrayObject *array = gr_check_array(data, load, GR_ACC_f64, components);
+    if (!array)
+        return NULL;
+
+    gr_exact sum[2];
+    struct timespec start, end;
+    const void *bytes = PyArray_DATA(array);
+    size_t n = (size_t)PyArray_SIZE(array);
+    Py_BEGIN_ALLOW_THREADS;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    gr_exact_sum_array(bytes, n, (gr_load)load, components, threads, sum);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    Py_END_ALLOW_THREADS;
+    for (int i = 0; i < components; i++) {
+        sum[i].count = 0;
+        gr_exact_merge(&self->sum[i], &sum[i]);
+    }
+    for (int i = 0; i < self->components; i++)
+        self->sum[i].count += counts ? n : 0;
+    return PyFloat_FromDouble((double)(end.tv_sec - start.tv_sec) * 1e3 +
+                              (double)(end.tv_nsec - start.tv_nsec) / 1e6);
+}
+
+static PyObject *exact_add_state(PyObject *object, PyObject *args)
+{
+    exact_object *self = (exact_object *)object;
+    const char *bytes;
+    Py_ssize_t size;
+    gr_exact state[2];
+    if (!PyArg_ParseTuple(args, "y#", &bytes, &size))
+        return NULL;
+    size_t given = (size_t)size / sizeof *state;
+    if ((size_t)size % sizeof *state || given < 1 || given > (size_t)self->components) {
+        PyErr_SetString(PyExc_ValueError, "no state of such an exact sum");
+        return NULL;
+    }
+    gr_exact_init(&state[1]);
+    memcpy(state, bytes, (size_t)size);
+    state[1].count = state[0].count;
+    for (int i = 0; i < self->components; i++)
+        gr_exact_merge(&self->sum[i], &state[i]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *exact_merge(PyObject *object, PyObject *other)
+{
+    exact_object *self = (exact_object *)object, *more = same_shape(self, other);
+    if (!more)
+        return NULL;
+    for (int i = 0; i < self->components; i++)
+        gr_exact_merge(&self->sum[i], &more->sum[i]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *exact_copy(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    exact_object *self = (exact_object *)object;
+    exact_object *copy = new_object(Py_TYPE(object), self->load, self->components);
+    if (copy)
+        memcpy(copy->sum, self->sum, sizeof copy->sum);
+    return (PyObject *)copy;
+}
+
+static PyObject *exact_round(PyObject *object, PyObject *args)
+{
+    exact_object *self = (exact_object *)object;
+    unsigned char bytes[16];
+    int target;
+    if (!PyArg_ParseTuple(args, "i", &target))
+        return NULL;
+    if (!is_float_load(target)) {
+        PyErr_SetString(PyExc_ValueError, "a sum is rounded to a float type");
+        return NULL;
+    }
+    size_t size = gr_load_size((gr_load)target);
+    for (int i = 0; i < self->components; i++) {
+        /* Little-endian, as the processors that this builds for: the low bytes come first. */
+        uint64_t bits = gr_exact_round(&self->sum[i], (gr_load)target);
+        memcpy(bytes + (size_t)i * size, &bits, size);
+    }
+    return PyBytes_FromStringAndSize((char *)bytes, (Py_ssize_t)(size * (size_t)self->components));
+}
+
+static PyObject *exact_to_bytes(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    exact_object *self = (exact_object *)object;
+    unsigned char bytes[GR_EXACT_MOST_BYTES];
+    size_t size = gr_exact_to_bytes(self->sum, self->components, self->load, bytes);
+    if (!size) {
+        PyErr_SetString(PyExc_OverflowError, "the sum is larger than 2^64 elements can make it");
+        return NULL;
+    }
+    return PyBytes_FromStringAndSize((char *)bytes, (Py_ssize_t)size);
+}
+
+static PyObject *exact_from_bytes(PyObject *type, PyObject *args)
+{
+    const char *bytes;
+    Py_ssize_t size;
+    gr_exact sum[2];
+    gr_load load;
+    int components;
+    if (!PyArg_ParseTuple(args, "y#", &bytes, &size))
+        return NULL;
+    gr_exact_error error =
+        gr_exact_from_bytes((const unsigned char *)bytes, (size_t)size, sum, &components, &load);
+    if (error != GR_EXACT_OK) {
+        PyErr_Format(PyExc_ValueError, "these bytes are no accumulator: %s",
+                     gr_exact_error_text(error));
+        return NULL;
+    }
+    exact_object *self = new_object((PyTypeObject *)type, load, components);
+    if (self)
+        memcpy(self->sum, sum, (size_t)components * sizeof *sum);
+    return (PyObject *)self;
+}
+
+static PyObject *get_count(PyObject *object, void *Py_UNUSED(closure))
+{
+    return PyLong_FromUnsignedLongLong(((exact_object *)object)->sum[0].count);
+}
+
+static PyObject *get_load(PyObject *object, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLong((long)((exact_object *)object)->load);
+}
+
+static PyObject *get_components(PyObject *object, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLong(((exact_object *)object)->components);
+}
+
+static PyMethodDef methods[] = {
+    {"add", exact_add, METH_VARARGS,
+     "add(array, load, components, counts, threads)\n--\n\n"
+     "Add a flat array; `counts`: and its elements to the count. Returns ms."},
+    {"add_state", exact_add_state, METH_VARARGS,
+     "add_state(bytes)\n--\n\nAdd what a backend's engine has deposited."},
+    {"merge", exact_merge, METH_O, "merge(other)\n--\n\nAdd what another one holds."},
+    {"copy", exact_copy, METH_NOARGS, "copy()\n--\n\nAnother one of the same value."},
+    {"round", exact_round, METH_VARARGS,
+     "round(load)\n--\n\nThe value, rounded once to that type, as its bytes."},
+    {"to_bytes", exact_to_bytes, METH_NOARGS, "to_bytes()\n--\n\nSee exact/exact.h."},
+    {"from_bytes", exact_from_bytes, METH_VARARGS | METH_CLASS,
+     "from_bytes(bytes)\n--\n\nSee exact/exact.h."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef properties[] = {
+    {"count", get_count, NULL, "How many elements were added.", NULL},
+    {"load", get_load, NULL, "The element type.", NULL},
+    {"components", get_components, NULL, "2 if complex.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, (void *)exact_new},
+    {Py_tp_dealloc, (void *)exact_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, properties},
+    {Py_tp_doc, "Exact(load, components)\n--\n\nAn exact sum."},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "gpureduce._emulator.Exact",
+    .basicsize = sizeof(exact_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
+};
+
+int gr_add_exact_type(PyObject *module)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
+    int added = type ? PyModule_AddObjectRef(module, "Exact", type) : -1;
+    Py_XDECREF(type);
+    return added;
+}
