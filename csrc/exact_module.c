@@ -3,6 +3,7 @@
 #include "module.h"
 
 #include "exact/exact.h"
+#include "gil.h"
 
 #include <string.h>
 #include <time.h>
@@ -87,11 +88,13 @@ static PyObject *exact_add(PyObject *object, PyObject *args)
     struct timespec start, end;
     const void *bytes = PyArray_DATA(array);
     size_t n = (size_t)PyArray_SIZE(array);
-    Py_BEGIN_ALLOW_THREADS;
+    gr_without_gil call;
+    gr_drop_gil(&call);
     clock_gettime(CLOCK_MONOTONIC, &start);
     gr_exact_sum_array(bytes, n, (gr_load)load, components, threads, sum);
     clock_gettime(CLOCK_MONOTONIC, &end);
-    Py_END_ALLOW_THREADS;
+    if (gr_take_gil(&call) < 0)
+        return NULL;
     for (int i = 0; i < components; i++) {
         sum[i].count = 0;
         gr_exact_merge(&self->sum[i], &sum[i]);

@@ -195,7 +195,7 @@ def sum(
         able = [s.name for s in _registry.strategies() if "complex64" in s.dtypes]
         raise TypeError(f"{chosen.name} cannot add complex numbers; {', '.join(able)} can")
     launch = _launch_arguments(chosen, block, grid, finish)
-    chosen, device = _resolve(chosen, device, conversion)
+    chosen, device = _resolve(chosen, device, conversion.result)
     call = _Call(chosen, array, conversion, *launch)
 
     if chosen.kind == "host":
@@ -247,7 +247,7 @@ def _on_gpu(
 
 
 def _resolve(
-    chosen: _registry.Strategy, device: str | None, conversion: _inputs.Conversion
+    chosen: _registry.Strategy, device: str | None, result: np.dtype[Any]
 ) -> tuple[_registry.Strategy, str | None]:
     """Turn a choice into a strategy, and refuse a device that a strategy cannot use."""
     # The data is in host memory, and a threaded sum there beats every way through a GPU.
@@ -256,7 +256,7 @@ def _resolve(
         chosen = _registry.STRATEGIES["exact"]
     elif chosen.name == "auto":
         chosen = _registry.STRATEGIES["fast"]
-    if chosen.name == "exact" and not _exact.is_exact(conversion.result):
+    if chosen.name == "exact" and not _exact.is_exact(result):
         chosen = _registry.STRATEGIES["cpu" if on_host else "fast"]  # integers are never rounded
     if chosen.kind == "host":
         if device not in (None, "cpu"):

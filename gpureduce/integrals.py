@@ -189,7 +189,7 @@ def integrate(
         on_card = device not in (None, "cpu") or _backends.devices()[0].backend == "cuda"
         chosen = _registry.STRATEGIES["fast" if on_card else "cpu"]
         device = None if device == "cpu" else device
-    chosen, device = _sum._resolve(chosen, device)
+    chosen, device = _sum._resolve(chosen, device, problem.dtype)
     if chosen.kind == "host":
         value, timing = _on_host(problem, chosen, start)
     else:
