@@ -3,6 +3,7 @@
 
 #include "cpu/cpu_samples.h"
 #include "engine/backend.h"
+#include "gil.h"
 
 #include <time.h>
 
@@ -30,9 +31,14 @@ static PyObject *measure_samples(gr_request *request, int choose, unsigned repea
     if (!times)
         return NULL;
     double *ms = (double *)(void *)PyBytes_AsString(times);
-    Py_BEGIN_ALLOW_THREADS;
+    gr_without_gil call;
+    gr_drop_gil(&call);
+    gr_backend_schedule(0, 0);
     status = gr_measure(request, choose, &how, ms, &outcome, &error);
-    Py_END_ALLOW_THREADS;
+    if (gr_take_gil(&call) < 0) {
+        Py_DECREF(times);
+        return NULL;
+    }
     if (status != GR_OK) {
         Py_DECREF(times);
         return gr_raise(&error);
@@ -74,12 +80,14 @@ PyObject *gr_py_sum_samples(PyObject *Py_UNUSED(self), PyObject *args)
     gr_outcome outcome;
     gr_error error;
     gr_status status;
-    gr_backend_schedule(order, seed);
+    gr_without_gil call;
     if (repeats)
         return measure_samples(&request, strategy < 0, repeats);
-    Py_BEGIN_ALLOW_THREADS;
+    gr_drop_gil(&call);
+    gr_backend_schedule(order, seed);
     status = gr_sum(&request, strategy < 0, &outcome, &error);
-    Py_END_ALLOW_THREADS;
+    if (gr_take_gil(&call) < 0)
+        return NULL;
     if (status != GR_OK)
         return gr_raise(&error);
     return Py_BuildValue("y#ddddIIIii", (char *)&outcome.value, (Py_ssize_t)sizeof outcome.value,
@@ -96,14 +104,16 @@ PyObject *gr_py_cpu_sum_samples(PyObject *Py_UNUSED(self), PyObject *args)
     gr_samples samples;
     gr_value value = {.u64 = 0};
     struct timespec start, end;
+    gr_without_gil call;
     if (!PyArg_ParseTuple(args, "iddnii", &integrand, &from, &to, &n, &acc, &threads) ||
         make_samples(&samples, integrand, from, to, n) < 0)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS;
+    gr_drop_gil(&call);
     clock_gettime(CLOCK_MONOTONIC, &start);
     failed = gr_cpu_sum_samples(&samples, (gr_acc)acc, threads, &value);
     clock_gettime(CLOCK_MONOTONIC, &end);
-    Py_END_ALLOW_THREADS;
+    if (gr_take_gil(&call) < 0)
+        return NULL;
     if (failed)
         return PyErr_NoMemory();
     double ms =

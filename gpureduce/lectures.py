@@ -90,6 +90,7 @@ class Record:
     shrink: int
     rows: tuple[Row, ...]
     made: dict[str, Any]
+    figures: tuple[float | None, ...] | None = field(default=None, repr=False)
 
     @property
     def device(self) -> str:
@@ -101,9 +102,21 @@ class Record:
         """Whether the times are those of a processor that plays a GPU."""
         return any(row.source == "emulator" for row in self.rows)
 
+    def only(self, **fields: Any) -> Record:
+        """The rows with these fields: ``record.only(block=256)``; a tuple holds several."""
+        wanted = {k: v if isinstance(v, tuple) else (v,) for k, v in fields.items()}
+        kept = [all(getattr(row, k) in v for k, v in wanted.items()) for row in self.rows]
+        theirs = [t for t, keep in zip(self.theirs, kept, strict=True) if keep]
+        rows = tuple(row for row, keep in zip(self.rows, kept, strict=True) if keep)
+        if not rows:
+            raise ValueError(f"the record of {self.lecture} has no row with {fields}")
+        return dataclasses.replace(self, rows=rows, figures=tuple(theirs))
+
     @property
     def theirs(self) -> list[float | None]:
         """The lecture's figure for each row."""
+        if self.figures is not None:
+            return list(self.figures)
         return [case.theirs for case in find(self.lecture).cases(self.shrink)]
 
     def save(self, path: Path) -> None:
