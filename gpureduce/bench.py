@@ -1,29 +1,45 @@
-"""Measure strategies side by side: warm-up, repeats, median and spread.
+"""Measure strategies side by side, and other libraries beside them.
 
-Kernels are timed without Python, copies or the fetching of the result: on a card as replays of a
-CUDA graph between two events, on the emulator by the clock. The input is held in several copies
-that are taken in turn, so that it does not stay in the L2 cache (``cold``), unless one is enough
-(``warm``).
+Three things can be measured:
+
+``kernel``
+    The launches alone: no Python, no copies, no fetching of the result. On a card as replays of a
+    CUDA graph between two events, on the emulator by the clock. The input is held in several
+    copies that are taken in turn, so that it does not stay in the L2 cache (``cold``), unless one
+    is enough (``warm``).
+``call``
+    From an array on a GPU to a Python number.
+``host``
+    From a NumPy array to a number, with all the copies that it takes.
+
+What is compared takes turns, several times over, so that a card that warms up or a neighbour that
+wakes up is nobody's disadvantage.
 """
 
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gpureduce import _backends, _emulator, _inputs, _registry
+from gpureduce import _contenders, _inputs, _peers, _registry
+from gpureduce._contenders import Contender, Input
+from gpureduce._sum import sum as sum_of
 
-_COLD_BYTES_OF_L2 = 3
+MEASURES = ("kernel", "call", "host")
+_ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """The time of one sum, in microseconds, over `repeats` runs."""
+    """The time of one sum, in microseconds, over `repeats` runs.
+
+    `measure` is what was timed and `producer` whose array it was; `error_ulps` is how far the sum
+    lies from the exact one, in units of its own last place (None where that means nothing).
+    """
 
     strategy: str
     dtype: str
@@ -39,6 +55,10 @@ class Measurement:
     low_us: float
     high_us: float
     peak_gb_s: float | None
+    measure: str = "kernel"
+    producer: str = ""
+    offset: int = 0
+    error_ulps: float | None = None
 
     @property
     def gb_s(self) -> float:
@@ -56,42 +76,129 @@ class Measurement:
         return 100 * self.gb_s / self.peak_gb_s if self.peak_gb_s else None
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """What `benchmark` was asked for, in one piece."""
+
+    strategies: tuple[str, ...]
+    measures: tuple[str, ...]
+    blocks: tuple[int | None, ...]
+    grids: tuple[int | None, ...]
+    repeats: int
+    peers: tuple[str, ...]
+
+
 def _array(dtype: str, n: int) -> _inputs.Array:
+    """Random numbers; a large array repeats some of them, which no strategy notices."""
     rng = np.random.default_rng(n)
     kind = _inputs.named(dtype)
+    some = min(n, 2**22 + 1)
     if kind.kind in "iu":
-        return rng.integers(0, 100, n, dtype=kind)
-    return rng.standard_normal(n).astype(kind)
+        part = rng.integers(0, 100, some, dtype=kind)
+    else:
+        part = rng.standard_normal(some).astype(kind)
+    return part if some == n else np.resize(part, n)
 
 
-def _on_host(run: Callable[[], Any], repeats: int) -> list[float]:
-    times = []
-    for i in range(repeats + 2):
-        start = time.perf_counter()
-        run()
-        if i >= 2:
-            times.append((time.perf_counter() - start) * 1e6)
+def _kernels(given: Input, plan: _Plan) -> Iterator[Contender]:
+    names = [*plan.strategies, *(p for p in ("cub",) if p in plan.peers)]
+    for row in dict.fromkeys(map(_registry.find, names)):
+        launched = row.launches_kernels
+        for block in plan.blocks if launched else (None,):
+            for grid in plan.grids if launched else (None,):
+                yield _contenders.kernel(given, row, block, grid)
+
+
+def _calls(given: Input, plan: _Plan) -> Iterator[Contender]:
+    dtype = given.array.dtype.name
+    for peer in _peers.PEERS:
+        if peer.name in plan.peers and _peers.takes(peer.name, dtype):
+            ours = [n for n in plan.strategies if _registry.find(n).kind != "host"]
+            for name in (*ours, peer.name):
+                yield _contenders.on_gpu(given, name, peer.name)
+
+
+def _hosts(given: Input, plan: _Plan) -> Iterator[Contender]:
+    others = [p for p in plan.peers if p != "cub" and _peers.takes_host(p, given.array.dtype.name)]
+    for name in dict.fromkeys((*plan.strategies, *others)):
+        yield _contenders.on_host(given, name)
+
+
+def _rounds(contenders: list[Contender], repeats: int) -> list[list[float]]:
+    """The times of each contender, taken in turns."""
+    times: list[list[float]] = [[] for _ in contenders]
+    quick = all(c.source == "emulator" for c in contenders) or len(contenders) == 1
+    rounds = 1 if quick else min(_ROUNDS, repeats)
+    for turn in range(rounds):
+        share = repeats // rounds + (turn < repeats % rounds)
+        for i, contender in enumerate(contenders):
+            times[i] += contender.run(share)
     return times
 
 
-def _on_device(
-    array: _inputs.Array,
-    conversion: _inputs.Conversion,
-    row: _registry.Strategy,
-    block: int,
-    grid: int,
-    device: _backends.Device,
-    repeats: int,
-) -> tuple[list[float], int, int, str]:
-    copies = 1
-    if device.backend == "cuda" and device.l2_bytes and array.nbytes < 2**30:
-        copies += min(_COLD_BYTES_OF_L2 * device.l2_bytes // array.nbytes, 512)
-    number = -1 if row.kind == "choice" else row.index
-    times, block, grid, _ = _backends.module_of(device).measure(
-        array, conversion.load, conversion.acc, number, block, grid, 0,
-        int(device.id.partition(":")[2] or 0), copies, 2, repeats, 0,
-    )  # fmt: skip
-    return (np.frombuffer(times) * 1e3).tolist(), block, grid, "cold" if copies > 1 else "warm"
+def _exact(given: Input) -> Any:
+    """The correctly rounded sum; None where there is none to speak of."""
+    if given.conversion.result.kind in "iub":
+        return np.sum(given.array, dtype=given.conversion.result)
+    return sum_of(given.array, "exact", given.accumulate and given.conversion.result).value
+
+
+def _error_ulps(value: Any, exact: Any) -> float | None:
+    value, exact = np.asarray(value), np.asarray(exact)
+    if exact.dtype.kind in "iub":
+        return float(abs(int(value) - int(exact)))
+    if not np.isfinite(exact) or not np.isfinite(value):
+        return None
+    precision = {2: 10 if exact.dtype.kind == "f" else 7, 4: 23, 8: 52}[exact.dtype.itemsize]
+    _, exponent = np.frexp(float(exact))
+    return float(abs(float(value) - float(exact)) / 2.0 ** (int(exponent) - 1 - precision))
+
+
+def _measurement(
+    given: Input, contender: Contender, measure: str, times: list[float], exact: Any
+) -> Measurement:
+    array = given.array
+    return Measurement(
+        strategy=contender.strategy,
+        dtype=str(array.dtype),
+        n=array.size,
+        nbytes=array.nbytes,
+        block=contender.block,
+        grid=contender.grid,
+        device=contender.device,
+        source=contender.source,
+        cache=contender.cache,
+        repeats=len(times),
+        median_us=statistics.median(times),
+        low_us=min(times),
+        high_us=max(times),
+        peak_gb_s=contender.peak_gb_s,
+        measure=measure,
+        producer=contender.producer,
+        offset=given.offset,
+        error_ulps=_error_ulps(contender.value(), exact),
+    )
+
+
+_MAKERS: dict[str, Callable[[Input, _Plan], Iterator[Contender]]] = {
+    "kernel": _kernels,
+    "call": _calls,
+    "host": _hosts,
+}
+
+
+def _group(given: Input, measure: str, plan: _Plan) -> Iterator[Measurement]:
+    contenders = list(_MAKERS[measure](given, plan))
+    if not contenders and measure == "call":
+        raise ValueError(
+            "measuring calls needs arrays on a GPU: name a peer that makes them (cupy, torch, jax)"
+        )
+    times = _rounds(contenders, plan.repeats)
+    exact = _exact(given)
+    for contender, found in zip(contenders, times, strict=True):
+        yield _measurement(given, contender, measure, found, exact)
+    contenders.clear()
+    _peers.free(plan.peers)
 
 
 def benchmark(
@@ -103,61 +210,58 @@ def benchmark(
     device: str | None = None,
     repeats: int = 11,
     accumulate: str | None = None,
+    *,
+    measure: Sequence[str] = ("kernel",),
+    peers: Sequence[str] = (),
+    offset: int = 0,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> Iterator[Measurement]:
-    """Measure every combination, one after another.
+    """Measure every combination; those of one dtype and size take turns.
 
-    `sizes` are numbers of elements; `accumulate` is the dtype to add up in, as `dtype=` of
-    `gpureduce.sum` (``"int32"`` for the lectures' ladder). `repeats` runs follow a warm-up.
+    Parameters
+    ----------
+    strategies
+        Names or aliases out of `gpureduce.strategies`.
+    sizes, dtypes
+        Numbers of elements, and what they are.
+    blocks, grids
+        Launch sizes for kernels that take them.
+    device
+        As in `gpureduce.sum`.
+    repeats
+        Runs that follow a warm-up.
+    accumulate
+        The dtype to add up in, as `dtype=` of `gpureduce.sum` (``"int32"`` for the lectures'
+        ladder).
+    measure
+        ``"kernel"``, ``"call"`` and ``"host"``: see the module's own text.
+    peers
+        Libraries to measure beside: ``"cub"``, ``"numpy"``, ``"cupy"``, ``"torch"``, ``"jax"``, or
+        ``"all"`` that are installed.
+    offset
+        How many elements the array starts off a 512-byte boundary (kernels only).
+    progress
+        Called with how many of how many groups are done, and what comes next.
     """
-    for dtype in dtypes:
+    plan = _Plan(
+        tuple(_registry.find(name).name for name in strategies),
+        tuple(measure),
+        tuple(blocks),
+        tuple(grids),
+        repeats,
+        _peers.installed(tuple(peers)),
+    )
+    unknown = [name for name in measure if name not in MEASURES]
+    if unknown:
+        raise ValueError(f"measure must be of {', '.join(MEASURES)}, not {unknown[0]!r}")
+    groups = [(d, n, m) for d in dtypes for n in sizes for m in measure]
+    for done, (dtype, n, what) in enumerate(groups):
+        if progress:
+            progress(done, len(groups), f"{what} {dtype} {n}")
         conversion = _inputs.convert(_inputs.named(dtype), accumulate)
         if conversion.cast is not None or conversion.is_complex:
             raise TypeError(f"{dtype} cannot be added up in {accumulate} without a cast")
-        for n in sizes:
-            array = _array(dtype, n)
-            for name in strategies:
-                row = _registry.find(name)
-                yield from _measure(row, array, conversion, blocks, grids, device, repeats)
-
-
-def _measure(
-    row: _registry.Strategy,
-    array: _inputs.Array,
-    conversion: _inputs.Conversion,
-    blocks: Sequence[int | None],
-    grids: Sequence[int | None],
-    device: str | None,
-    repeats: int,
-) -> Iterator[Measurement]:
-    on_host = row.kind == "host"
-    chosen = None if on_host else _backends.choose_device(device)
-    for block in blocks if row.launches_kernels else (None,):
-        for grid in grids if row.launches_kernels else (None,):
-            used_block, used_grid, cache = 0, 0, "warm"
-            if row.name == "cpu":
-                load, acc = conversion.load, conversion.acc
-                times = _on_host(lambda: _emulator.cpu_sum(array, load, acc, 1, 0), repeats)  # noqa: B023
-            elif on_host:
-                times = _on_host(lambda: np.sum(array, dtype=conversion.result), repeats)
-            else:
-                assert chosen is not None
-                times, used_block, used_grid, cache = _on_device(
-                    array, conversion, row, block or 0, grid or 0, chosen, repeats
-                )
-            emulated = chosen is not None and chosen.backend == "emulator"
-            yield Measurement(
-                strategy=row.name,
-                dtype=str(array.dtype),
-                n=array.size,
-                nbytes=array.nbytes,
-                block=used_block or None,
-                grid=used_grid or None,
-                device=chosen.name if chosen else "cpu",
-                source="perf_counter" if on_host else "emulator" if emulated else "cuda_event",
-                cache=cache,
-                repeats=repeats,
-                median_us=statistics.median(times),
-                low_us=min(times),
-                high_us=max(times),
-                peak_gb_s=chosen.peak_gb_s if chosen and not emulated else None,
-            )
+        given = Input(_array(dtype, n), conversion, accumulate, device, offset)
+        yield from _group(given, what, plan)
+    if progress:
+        progress(len(groups), len(groups), "")

@@ -1,0 +1,163 @@
+"""What the benchmark times: each contender runs a number of times and gives those times back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpureduce import _backends, _inputs, _peers, _registry
+from gpureduce._sum import sum as sum_of
+
+_COLD_BYTES_OF_L2 = 3
+_CALLS_NS = 2_000_000  # short calls are repeated for as long as this, and the mean is taken
+
+
+@dataclass
+class Contender:
+    """One row to be: who it is, how it is run, and what it found out on the way."""
+
+    strategy: str
+    run: Callable[[int], list[float]]  # so many times, in microseconds
+    value: Callable[[], Any]
+    device: str
+    source: str
+    cache: str = "warm"
+    producer: str = ""
+    block: int | None = None
+    grid: int | None = None
+    peak_gb_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Input:
+    """An array to add up, and how."""
+
+    array: _inputs.Array
+    conversion: _inputs.Conversion
+    accumulate: str | None
+    device: str | None
+    offset: int = 0
+
+
+def timed_calls(call: Callable[[], Any], repeats: int) -> list[float]:
+    """The times of a call; each the mean of several if it is short."""
+    start = time.perf_counter_ns()
+    call()
+    calls = max(1, min(1000, _CALLS_NS // max(1, time.perf_counter_ns() - start)))
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter_ns()
+        for _ in range(calls):
+            call()
+        times.append((time.perf_counter_ns() - start) / calls / 1e3)
+    return times
+
+
+def _dtype(given: Input) -> Any:
+    return given.accumulate and given.conversion.result
+
+
+def kernel(
+    given: Input, row: _registry.Strategy, block: int | None, grid: int | None
+) -> Contender:
+    """The launches of one of our kernels or of CUB, without Python; or a host strategy's adding."""
+    array, conversion = given.array, given.conversion
+    if row.kind == "host":
+        return _host_kernel(given, row)
+    device = _backends.choose_device(given.device)
+    copies = 1
+    if device.backend == "cuda" and device.l2_bytes and array.nbytes < 2**30:
+        copies += min(_COLD_BYTES_OF_L2 * device.l2_bytes // array.nbytes, 512)
+    number = -1 if row.kind == "choice" else row.index
+
+    def run(repeats: int) -> list[float]:
+        times, used_block, used_grid, _ = _backends.module_of(device).measure(
+            array, conversion.load, conversion.acc, number, block or 0, grid or 0, 0,
+            int(device.id.partition(":")[2] or 0), copies, 2, repeats, given.offset,
+        )  # fmt: skip
+        made.block, made.grid = used_block or None, used_grid or None
+        found: list[float] = (np.frombuffer(times) * 1e3).tolist()
+        return found
+
+    made = Contender(
+        row.name,
+        run,
+        lambda: sum_of(
+            array, row.name, _dtype(given), block=block, grid=grid, device=device.id
+        ).value,
+        device.name,
+        "emulator" if device.backend == "emulator" else "cuda_event",
+        "cold" if copies > 1 else "warm",
+        peak_gb_s=device.peak_gb_s if device.backend == "cuda" else None,
+    )
+    return made
+
+
+def _host_kernel(given: Input, row: _registry.Strategy) -> Contender:
+    def add() -> Any:
+        return sum_of(given.array, row.name, _dtype(given))
+
+    def run(repeats: int) -> list[float]:
+        add()
+        return [add().timing.kernel_ms * 1e3 for _ in range(repeats)]
+
+    return Contender(row.name, run, lambda: add().value, "cpu", "perf_counter")
+
+
+def _numpy_call(given: Input) -> Callable[[], Any]:
+    return lambda: np.sum(given.array, dtype=given.conversion.result)
+
+
+def _our_call(given: Input, name: str, device: str | None) -> Callable[[], Any]:
+    dtype = _dtype(given)
+    return lambda: sum_of(given.array, name, dtype, device=device, timing=False).value
+
+
+def on_host(given: Input, name: str) -> Contender:
+    """A whole call, from a NumPy array to the number."""
+    where = "cpu"
+    if name == "numpy":
+        call = _numpy_call(given)
+    elif _peers.is_ours(name):
+        device = None if _registry.find(name).kind == "host" else given.device
+        where = sum_of(given.array, name, _dtype(given), device=device).timing.device
+        call = _our_call(given, name, device)
+    else:
+        peer, module = _peers.load(name)
+        assert peer.add_host
+        call = peer.add_host(module, given.array)
+        where = "cpu" if name == "torch" else _backends.choose_device(None).name
+    return Contender(
+        name,
+        lambda repeats: timed_calls(call, repeats),
+        call,
+        where,
+        "perf_counter",
+        producer="numpy",
+    )
+
+
+def on_gpu(given: Input, name: str, producer: str) -> Contender:
+    """A whole call, from an array on a GPU to a Python number."""
+    peer, module = _peers.load(producer)
+    assert peer.put and peer.add
+    array = peer.put(module, given.array)
+    call = (
+        peer.add(module, array)
+        if name == producer
+        else lambda: sum_of(array, name, timing=False).value.item()
+    )
+    device = _backends.choose_device(None)
+    return Contender(
+        name,
+        lambda repeats: timed_calls(call, repeats),
+        call,
+        device.name,
+        "perf_counter",
+        producer=producer,
+        peak_gb_s=device.peak_gb_s,
+    )
