@@ -61,9 +61,7 @@ def _dtype(given: Input) -> Any:
     return given.accumulate and given.conversion.result
 
 
-def kernel(
-    given: Input, row: _registry.Strategy, block: int | None, grid: int | None
-) -> Contender:
+def kernel(given: Input, row: _registry.Strategy, block: int | None, grid: int | None) -> Contender:
     """The launches of one of our kernels or of CUB, without Python; or a host strategy's adding."""
     array, conversion = given.array, given.conversion
     if row.kind == "host":
@@ -86,9 +84,9 @@ def kernel(
     made = Contender(
         row.name,
         run,
-        lambda: sum_of(
-            array, row.name, _dtype(given), block=block, grid=grid, device=device.id
-        ).value,
+        lambda: (
+            sum_of(array, row.name, _dtype(given), block=block, grid=grid, device=device.id).value
+        ),
         device.name,
         "emulator" if device.backend == "emulator" else "cuda_event",
         "cold" if copies > 1 else "warm",
@@ -146,12 +144,14 @@ def on_gpu(given: Input, name: str, producer: str) -> Contender:
     peer, module = _peers.load(producer)
     assert peer.put and peer.add
     array = peer.put(module, given.array)
+    device = _backends.choose_device(given.device)
+    # Left out, the device costs nothing to look up: the array says where it lies.
+    named = device.id if device.backend == "emulator" else None
     call = (
         peer.add(module, array)
         if name == producer
-        else lambda: sum_of(array, name, timing=False).value.item()
+        else lambda: sum_of(array, name, device=named, timing=False).value.item()
     )
-    device = _backends.choose_device(None)
     return Contender(
         name,
         lambda repeats: timed_calls(call, repeats),
@@ -159,5 +159,5 @@ def on_gpu(given: Input, name: str, producer: str) -> Contender:
         device.name,
         "perf_counter",
         producer=producer,
-        peak_gb_s=device.peak_gb_s,
+        peak_gb_s=device.peak_gb_s if device.backend == "cuda" else None,
     )

@@ -1,4 +1,4 @@
-"""The other libraries that the benchmark measures beside ours, each imported only when asked for."""
+"""The libraries that the benchmark measures beside ours, each imported only when asked for."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -13,39 +12,12 @@ from typing import Any
 import numpy as np
 
 import gpureduce
-from gpureduce import _registry, bench, lectures
+from gpureduce import _registry, bench_report, lectures
 from gpureduce._sum import FINISHES
-from gpureduce.record import provenance
+from gpureduce.text import number, show_json, table
 
 TOUR = ["interleaved_mod", "interleaved_idx", "sequential", "unroll_warp", "first_add", "cascade"]
 TOUR += ["warp_shfl", "last_block", "cpu", "numpy"]
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Columns wide enough for what they hold; the columns `right` are set flush right."""
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    lines = []
-    for row in [head, ["-" * width for width in widths], *rows]:
-        cells = [
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
-
-
-def _show_json(what: object) -> None:
-    def plain(value: Any) -> Any:
-        if isinstance(value, np.generic):
-            item = value.item()
-            return str(item) if isinstance(item, complex) else item
-        return str(value)
-
-    print(json.dumps(what, indent=1, default=plain))
-
-
-def _number(value: float | None, form: str = ".3f") -> str:
-    return "" if value is None else format(value, form)
 
 
 def _load(path: str) -> Any:
@@ -100,9 +72,9 @@ def _show_sums(rows: list[dict[str, Any]]) -> None:
             str(row["block"] or ""),
             str(row["grid"] or ""),
             str(row["launches"] or ""),
-            _number(row["kernel_ms"]),
-            _number(row["total_ms"]),
-            _number(row["gb_s"], ".2f"),
+            number(row["kernel_ms"]),
+            number(row["total_ms"]),
+            number(row["gb_s"], ".2f"),
             row["device"],
         ]
         for row in rows
@@ -118,7 +90,7 @@ def _show_sums(rows: list[dict[str, Any]]) -> None:
 def _command_sum(arguments: argparse.Namespace) -> None:
     rows = _sum_rows(arguments, _load(arguments.file))
     if arguments.json:
-        _show_json(rows)
+        show_json(rows)
     else:
         _show_sums(rows)
 
@@ -135,16 +107,10 @@ def _command_tour(arguments: argparse.Namespace) -> None:
         rows.append({"strategy": name, "value": value, **dataclasses.asdict(timing)})
         rows[-1] |= {"strategy": name, "gb_s": timing.gb_s}
     if arguments.json:
-        _show_json(rows)
+        show_json(rows)
         return
     print(f"{arguments.n} random int32 numbers, added up in int64 by several strategies:\n")
     _show_sums(rows)
-
-
-def _size(text: str) -> int:
-    """A number of elements, also as 2^20."""
-    base, _, power = text.partition("^")
-    return int(int(base) ** int(power or 1))
 
 
 def _command_bench(arguments: argparse.Namespace) -> None:
@@ -153,38 +119,14 @@ def _command_bench(arguments: argparse.Namespace) -> None:
             arguments.lecture or "", arguments.device, arguments.repeats, arguments.record
         )
         return
-    found = bench.benchmark(
-        arguments.strategies,
-        arguments.sizes,
-        arguments.dtypes,
-        arguments.block or (None,),
-        arguments.grid or (None,),
-        arguments.device,
-        arguments.repeats,
-        arguments.accumulate,
-    )
-    if arguments.json:
-        kept = [dataclasses.asdict(m) | {"gb_s": m.gb_s} for m in found]
-        _show_json(provenance("bench") | {"rows": kept})
-        return
-    head = ["strategy", "dtype", "n", "block", "grid", "median us", "low", "high", "GB/s"]
-    head += ["M elements/s", "% of peak", "L2", "ran on"]
-    rows = [
-        [
-            m.strategy, m.dtype, str(m.n), str(m.block or ""), str(m.grid or ""),
-            f"{m.median_us:.2f}", f"{m.low_us:.2f}", f"{m.high_us:.2f}", f"{m.gb_s:.2f}",
-            f"{m.elements_per_us:.1f}", _number(m.percent_of_peak, ".1f"), m.cache, m.device,
-        ]
-        for m in found
-    ]  # fmt: skip
-    print(table(head, rows, right=range(2, 11)))
+    bench_report.command(arguments)
 
 
 def _command_strategies(arguments: argparse.Namespace) -> None:
     found = gpureduce.strategies()
     if arguments.json:
         rows = [dataclasses.asdict(s) | {"broken": s.broken} for s in found]
-        _show_json([{k: v for k, v in r.items() if k not in ("index", "traits")} for r in rows])
+        show_json([{k: v for k, v in r.items() if k not in ("index", "traits")} for r in rows])
         return
     for row in found:
         extra = [f"also {', '.join(row.aliases)}"] if row.aliases else []
@@ -198,7 +140,7 @@ def _command_strategies(arguments: argparse.Namespace) -> None:
 def _command_devices(arguments: argparse.Namespace) -> None:
     found = gpureduce.devices()
     if arguments.json:
-        _show_json([dataclasses.asdict(device) for device in found])
+        show_json([dataclasses.asdict(device) for device in found])
         return
     head = ["device", "name", "capability", "SMs", "memory GiB", "peak GB/s"]
     rows = [
@@ -207,8 +149,8 @@ def _command_devices(arguments: argparse.Namespace) -> None:
             device.name,
             ".".join(map(str, device.capability)),
             str(device.sms),
-            _number(device.memory_bytes / 2**30, ".1f"),
-            _number(device.peak_gb_s, ".0f"),
+            number(device.memory_bytes / 2**30, ".1f"),
+            number(device.peak_gb_s, ".0f"),
         ]
         for device in found
     ]
@@ -221,7 +163,7 @@ def _command_devices(arguments: argparse.Namespace) -> None:
 def _command_info(arguments: argparse.Namespace) -> None:
     info = gpureduce.build_info()
     if arguments.json:
-        _show_json(info)
+        show_json(info)
         return
     for key, value in info.items():
         text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -263,17 +205,8 @@ def _parser() -> argparse.ArgumentParser:
     tour.add_argument("--n", type=int, default=2**20, help="how many numbers (default: 2^20)")
     tour.add_argument("--device", help="cuda, cuda:1 or emulator")
 
-    benching = command("bench", _command_bench, "time strategies side by side, kernels alone")
-    benching.add_argument(
-        "--strategies", nargs="+", metavar="NAME", default=["sequential", "cascade", "fast", "cpu"]
-    )
-    benching.add_argument("--sizes", nargs="+", type=_size, metavar="N", default=[2**20])
-    benching.add_argument("--dtypes", nargs="+", metavar="DTYPE", default=["int32"])
-    benching.add_argument("--accumulate", metavar="DTYPE", help="the dtype to add up in")
-    benching.add_argument("--block", nargs="+", type=int)
-    benching.add_argument("--grid", nargs="+", type=int)
-    benching.add_argument("--device", help="cuda, cuda:1 or emulator")
-    benching.add_argument("--repeats", type=int, default=11)
+    benching = command("bench", _command_bench, "time strategies, and other libraries beside them")
+    bench_report.add_arguments(benching)
     benching.add_argument(
         "--lecture",
         metavar="NAME",

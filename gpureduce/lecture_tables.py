@@ -22,7 +22,7 @@ class Table:
     notes: Sequence[str] = ()
 
     def __str__(self) -> str:
-        from gpureduce.cli import table
+        from gpureduce.text import table
 
         text = table(self.head, self.rows, right=range(1, len(self.head)))
         return "\n".join([self.title, "", text, *self.notes])

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import sys
+import types
 
+import numpy as np
 import pytest
 
 import gpureduce
-from gpureduce import cli
+import producers
+from gpureduce import _peers, bench_report, cli
+from gpureduce import bench as bench_module
 
 
 def test_measurements_say_what_ran():
@@ -45,6 +52,106 @@ def test_command(capsys):
     assert record["rows"][0]["n"] == 4096 and record["schema"] == 1
     assert cli.main(some) == 0
     assert "M elements/s" in capsys.readouterr().out
+
+
+class FakeArray(producers.ByDLPack):
+    """A library's GPU array, on the emulator."""
+
+    def sum(self):
+        return self.array.sum()
+
+
+@pytest.fixture
+def fake_cupy(monkeypatch):
+    pool = types.SimpleNamespace(free_all_blocks=lambda: None)
+    fake = types.ModuleType("cupy")
+    fake.asarray = FakeArray
+    fake.get_default_memory_pool = lambda: pool
+    fake.__version__ = "0.fake"
+    fake.__spec__ = types.SimpleNamespace()
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    return fake
+
+
+def test_libraries_are_measured_beside_ours(fake_cupy):
+    rows = list(
+        gpureduce.benchmark(
+            ["fast", "cpu"], [3000], ["float32"], device="emulator", repeats=4,
+            measure=["kernel", "call", "host"], peers=["cupy", "numpy"],
+        )
+    )  # fmt: skip
+    found = [(r.measure, r.strategy, r.producer) for r in rows]
+    assert found == [
+        ("kernel", "fast", ""), ("kernel", "cpu", ""),
+        ("call", "fast", "cupy"), ("call", "cupy", "cupy"),
+        ("host", "fast", "numpy"), ("host", "cpu", "numpy"),
+        ("host", "cupy", "numpy"), ("host", "numpy", "numpy"),
+    ]  # fmt: skip
+    assert all(r.repeats == 4 and 0 < r.low_us <= r.median_us <= r.high_us for r in rows)
+    assert all(r.error_ulps is not None and r.error_ulps < 100 for r in rows)
+    assert min(r.error_ulps for r in rows) <= 0.5
+
+
+def test_half_floats_are_left_to_those_that_have_them(fake_cupy):
+    rows = list(
+        gpureduce.benchmark(
+            ["fast"], [100], ["bfloat16"], device="emulator", repeats=1, measure=["host"],
+            peers=["cupy"],
+        )
+    )  # fmt: skip
+    assert [r.strategy for r in rows] == ["fast"]
+
+
+def test_errors_are_counted_in_last_places():
+    ulps = bench_module._error_ulps
+    one = np.float32(1)
+    assert ulps(np.nextafter(one, np.float32(2)), one) == 1
+    assert ulps(one, one) == 0
+    assert ulps(np.float64(4 + 2**-50), np.float64(4)) == 1
+    assert ulps(np.float16(2048), np.float16(2046)) == 2
+    assert ulps(np.int64(5), np.int64(3)) == 2
+    assert ulps(np.float32("inf"), one) is None
+
+
+def test_peers_that_are_not_there(monkeypatch):
+    monkeypatch.setattr(_peers.importlib.util, "find_spec", lambda name: None)
+    assert _peers.installed(("all",)) == ("cub", "numpy")
+    with pytest.raises(ValueError, match="torch is not installed"):
+        list(gpureduce.benchmark(["fast"], peers=["torch"]))
+    with pytest.raises(ValueError, match="no peer 'tensorflow'; there are cub, numpy, cupy"):
+        list(gpureduce.benchmark(["fast"], peers=["tensorflow"]))
+    with pytest.raises(ValueError, match="needs arrays on a GPU"):
+        list(gpureduce.benchmark(["fast"], measure=["call"], device="emulator"))
+    with pytest.raises(ValueError, match="measure must be of kernel, call, host"):
+        list(gpureduce.benchmark(["fast"], measure=["all"]))
+
+
+def test_output_forms(capsys, tmp_path):
+    some = ["bench", "--strategies", "cascade", "numpy", "--sizes", "2^12", "--device", "emulator"]
+    assert cli.main([*some, "--csv", "--output", str(tmp_path / "a.json")]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    record = json.loads((tmp_path / "a.json").read_text())
+    assert [r["strategy"] for r in rows] == ["cascade", "numpy"]
+    assert float(rows[0]["median_us"]) == record["rows"][0]["median_us"]
+    assert record["schema"] == 1 and record["commit"] and "clocks" in record
+    assert cli.main([*some, "--output", str(tmp_path / "a.csv")]) == 0
+    assert "\nnumpy," in (tmp_path / "a.csv").read_text()
+    assert "tell nothing about a card" in capsys.readouterr().out
+    assert cli.main([*some, "--output", "a.txt"]) == 2
+    assert "must end in .json or .csv" in capsys.readouterr().err
+
+
+def test_progress(capsys):
+    said = []
+    rows = gpureduce.benchmark(
+        ["cpu"], [10, 20], ["int8"], repeats=1, progress=lambda *what: said.append(what)
+    )
+    list(rows)
+    assert said == [(0, 2, "kernel int8 10"), (1, 2, "kernel int8 20"), (2, 2, "")]
+    for what in said:
+        bench_report.progress_bar(*what)
+    bar = capsys.readouterr().err
+    assert "[............" in bar and "1/2 kernel int8 20" in bar and bar.endswith("\r")
 
 
 @pytest.mark.gpu

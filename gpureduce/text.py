@@ -1,0 +1,39 @@
+"""What the commands print with: tables, numbers and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """Columns wide enough for what they hold; the columns `right` are set flush right."""
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    lines = []
+    for row in [head, ["-" * width for width in widths], *rows]:
+        cells = [
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def show_json(what: object) -> None:
+    """JSON, with NumPy's numbers as plain ones."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            item = value.item()
+            return str(item) if isinstance(item, complex) else item
+        return str(value)
+
+    print(json.dumps(what, indent=1, default=plain))
+
+
+def number(value: float | None, form: str = ".3f") -> str:
+    """A number, or nothing where there is none."""
+    return "" if value is None else format(value, form)
