@@ -94,17 +94,19 @@ def test_error_falls_with_the_square_of_the_spacing():
     assert abs(float(gpureduce.integrate("wave", n=40)) - EXACT["wave"]) < 1e-14
 
 
-def test_one_tree_over_the_grid_goes_wrong_and_differs_from_run_to_run():
-    values = set()
-    for seed in range(3):
-        with gpureduce.emulator.schedule("random", seed=seed):
-            values.add(
-                float(gpureduce.integrate("lecture", n=4096, strategy="global_race",
-                                          device="emulator", allow_broken=True))
-            )  # fmt: skip
-    assert len(values) > 1
+def test_one_tree_over_the_grid_goes_wrong_and_depends_on_the_order_of_blocks(monkeypatch):
+    # One after the other: side by side, blocks may by luck come in an order that is right.
+    monkeypatch.setenv("GPUREDUCE_THREADS", "1")
+    off = {}
     right = float(gpureduce.integrate("lecture", n=4096))
-    assert any(abs(value - right) > 1e-3 for value in values)
+    for order in ("forward", "reverse"):
+        with gpureduce.emulator.schedule(order):
+            off[order] = abs(
+                float(gpureduce.integrate("lecture", n=4096, strategy="global_race",
+                                          device="emulator", allow_broken=True)) - right
+            )  # fmt: skip
+    assert not off["forward"] <= 1e-3  # it may be nan: what nobody has written is poisoned
+    assert off["reverse"] < 1e-12
     within = gpureduce.integrate("lecture", n=200, strategy="global_race", device="emulator",
                                  block=256, allow_broken=True)  # fmt: skip
     assert float(within) == pytest.approx(rule(gpureduce.integrands()[0], 200), rel=1e-13)
