@@ -42,6 +42,11 @@ class Case:
     finish: str = "host"
     theirs: float | None = None
 
+    def is_of(self, row: Row) -> bool:
+        """Whether the row is a measurement of this case."""
+        same = self.label == row.label and self.n == row.n and self.finish == row.finish
+        return same and self.block in (None, row.block) and self.grid in (None, row.grid)
+
 
 @dataclass(frozen=True)
 class Row:
@@ -90,7 +95,6 @@ class Record:
     shrink: int
     rows: tuple[Row, ...]
     made: dict[str, Any]
-    figures: tuple[float | None, ...] | None = field(default=None, repr=False)
 
     @property
     def device(self) -> str:
@@ -105,19 +109,21 @@ class Record:
     def only(self, **fields: Any) -> Record:
         """The rows with these fields: ``record.only(block=256)``; a tuple holds several."""
         wanted = {k: v if isinstance(v, tuple) else (v,) for k, v in fields.items()}
-        kept = [all(getattr(row, k) in v for k, v in wanted.items()) for row in self.rows]
-        theirs = [t for t, keep in zip(self.theirs, kept, strict=True) if keep]
-        rows = tuple(row for row, keep in zip(self.rows, kept, strict=True) if keep)
+        rows = [r for r in self.rows if all(getattr(r, k) in v for k, v in wanted.items())]
         if not rows:
             raise ValueError(f"the record of {self.lecture} has no row with {fields}")
-        return dataclasses.replace(self, rows=rows, figures=tuple(theirs))
+        return dataclasses.replace(self, rows=tuple(rows))
 
     @property
     def theirs(self) -> list[float | None]:
         """The lecture's figure for each row."""
-        if self.figures is not None:
-            return list(self.figures)
-        return [case.theirs for case in find(self.lecture).cases(self.shrink)]
+        cases = find(self.lecture).cases(self.shrink)
+        return [next((c.theirs for c in cases if c.is_of(row)), None) for row in self.rows]
+
+    def _repr_html_(self) -> str:
+        from gpureduce.lecture_tables import show
+
+        return show(self)._repr_html_()
 
     def save(self, path: Path) -> None:
         """Write the record as JSON."""

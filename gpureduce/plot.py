@@ -20,8 +20,9 @@ from gpureduce.lectures import Record
 _COLOURS = ("#CC6677", "#332288", "#117733", "#88CCEE", "#882255", "#DDAA33", "#44AA99", "#AA4499",
             "#999933")  # fmt: skip
 _STYLES = ("-", "--", ":")
+_HATCHES = {"-": "", "--": "///", ":": "..."}  # of bars, where lines have styles
 _MARKERS = "osD^vPX*h"
-_NO_RUNG = {"cub": ("#777777", "--"), "numpy": ("#777777", ":"), "cpu": ("#444444", ":"),
+_NO_RUNG = {"cub": ("#777777", "--"), "numpy": ("#AAAAAA", "-."), "cpu": ("#444444", "-."),
             "auto": ("#000000", ":"), "fast": ("#000000", "-"),
             "exact": ("#0077BB", "-")}  # fmt: skip
 _INK, _FAINT = "#222222", "#999999"
@@ -82,7 +83,7 @@ def _note(results: Any, rows: Sequence[Any]) -> str:
     if rows[0].source == "emulator":
         return "An emulated GPU on this machine: its times tell nothing about a card."
     devices = ", ".join(dict.fromkeys(row.device for row in rows))
-    return f"{devices}, measured now; medians of {rows[0].repeats}."
+    return f"{devices}; medians of {rows[0].repeats}."
 
 
 def _figure(width: float = 8.0, height: float = 4.5, panels: int = 1, **how: Any) -> Any:
@@ -231,7 +232,10 @@ def speedup(results: Record | Iterable[Any], title: str = "") -> Any:
 def _draw_bars(ax: Any, rows: Sequence[Any], names: Sequence[str]) -> None:
     times = [rows[0].median_us / row.median_us for row in rows]
     at = range(len(rows))
-    ax.barh(at, times, color=[_look(row.strategy)["color"] for row in rows], height=0.7)
+    looks = [_look(row.strategy) for row in rows]
+    ax.barh(at, times, color=[look["color"] for look in looks], height=0.7, edgecolor="white",
+            hatch=["" if row.strategy in _NO_RUNG else _HATCHES[look["linestyle"]]
+                   for row, look in zip(rows, looks, strict=True)], linewidth=0)  # fmt: skip
     for i, (row, value) in enumerate(zip(rows, times, strict=True)):
         rate = f", {_si(row.gb_s)} GB/s" if row.nbytes else ""
         ax.annotate(f" {value:.2f}x   {_time(row.median_us)}{rate}", (value, i), va="center",
@@ -328,7 +332,7 @@ def _compare_gains(records: Sequence[Record], title: str) -> Any:
     blocks = blocks if len({r.strategy for r in records[0].rows}) * len(blocks) <= len(
         records[0].rows
     ) else [None]  # fmt: skip
-    figure, axes = _figure(4.6 * len(blocks) + 2.0, 4.3, len(blocks), sharey=True)
+    figure, axes = _figure(4 * len(blocks) + 1.6, 4.3, len(blocks), sharey=True)
     for ax, block in zip(axes, blocks, strict=True):
         _draw_gains(ax, [r.only(block=block) if block else r for r in records])
         if len(blocks) > 1:
@@ -358,7 +362,7 @@ def _draw_gains(ax: Any, records: Sequence[Record]) -> None:
     for _, gains, ink, marker in lines:
         ax.plot(range(len(gains)), gains, color=ink, marker=marker, linewidth=1.8)
     ax.set_xticks(range(len(labels)), [_wrapped(label) for label in labels], fontsize=8)
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, max(ax.get_ylim()[1], 1.08 * max(v for _, g, _, _ in lines for v in g)))
     _label_ends(
         ax, [(len(g) - 1, g[-1], f"{name}: {g[-1]:.2f}x", ink) for name, g, ink, _ in lines]
     )
