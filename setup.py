@@ -39,6 +39,10 @@ WARNINGS = ["-Wall", "-Wextra"] + (["-Werror"] if os.environ.get("GPUREDUCE_WERR
 LINES = ["-gdwarf-4", "-g1", "-gz=none"]
 
 
+# What the build writes down beside the backends.
+WRITTEN = ("_build.json", "_kernels.json")
+
+
 # --- the registry, as far as the build needs it ------------------------------------------------
 
 
@@ -240,7 +244,7 @@ class EmulatorBuild:
         hooks = ["-O0", "-fsanitize=thread", *LINES] if traced else []
 
         self.tools = tools
-        self.jobs = [tools.c(source) for source in c_sources()]
+        self.jobs = [tools.c(source, defines) for source in c_sources()]
         self.jobs += [tools.cpp(p.relative_to(ROOT), defines) for p in runtime]
         self.jobs += [
             tools.cpp(table, [*kernel.defines(), *defines, *hooks], sanitize=not traced)
@@ -287,6 +291,13 @@ class CudaBuild:
 
     def link(self, target: Path) -> None:
         self.tools.link(target, self.jobs, self.libraries)
+
+
+def kernel_sources() -> dict[str, list[str]]:
+    """The lines of every kernel file, for showing what a count is about."""
+    folder = ROOT / CSRC / "kernels"
+    files = sorted(p for p in folder.rglob("*") if p.suffix in (".cu", ".h"))
+    return {p.relative_to(ROOT).as_posix(): p.read_text().splitlines() for p in files}
 
 
 # --- setuptools ---------------------------------------------------------------------------------
@@ -344,18 +355,20 @@ class BuildBackends(build_ext):
     def write_info(self, info: dict[str, object]) -> None:
         package = Path(self.get_ext_fullpath("gpureduce._emulator")).parent
         (package / "_build.json").write_text(json.dumps(info, indent=1) + "\n")
+        (package / "_kernels.json").write_text(json.dumps(kernel_sources(), indent=1) + "\n")
 
     def copy_extensions_to_source(self) -> None:
         super().copy_extensions_to_source()
         built = Path(self.build_lib) / "gpureduce"
-        shutil.copy(built / "_build.json", ROOT / "gpureduce")
+        for written in WRITTEN:
+            shutil.copy(built / written, ROOT / "gpureduce")
         for copied in (ROOT / "gpureduce").glob("_cuda*.so"):
             if not (built / copied.name).exists():
                 copied.unlink()
 
     def get_outputs(self) -> list[str]:
         package = Path(self.get_ext_fullpath("gpureduce._emulator")).parent
-        return [*super().get_outputs(), str(package / "_build.json")]
+        return [*super().get_outputs(), *(str(package / written) for written in WRITTEN)]
 
 
 setup(

@@ -349,6 +349,7 @@ static int exec_module(PyObject *module)
         {"COOPERATIVE", COOPERATIVE},
         {"CLUSTER", CLUSTER},
         {"ALONE", ALONE},
+        {"TICKET", TICKET},
         {"UNORDERED", UNORDERED},
         {"CLUSTER_BLOCKS", GR_CLUSTER_BLOCKS},
         {"LOAD_F16", GR_LOAD_f16},
@@ -365,7 +366,7 @@ static int exec_module(PyObject *module)
     for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++)
         if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0)
             return -1;
-    if (gr_add_exact_type(module) < 0)
+    if (gr_add_exact_type(module) < 0 || PyModule_AddFunctions(module, gr_trace_methods) < 0)
         return -1;
     return PyArray_ImportNumPyAPI();
 }

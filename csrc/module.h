@@ -26,6 +26,9 @@ PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int component
 /* Adds the type Exact to the module: 0, or -1 with an exception. */
 int gr_add_exact_type(PyObject *module);
 
+/* Counting what kernels do: functions that only the traced build has; ends with an empty entry. */
+extern PyMethodDef gr_trace_methods[];
+
 PyObject *gr_py_sum_gpu(PyObject *module, PyObject *args);
 PyObject *gr_py_gpu_dtype(PyObject *module, PyObject *object);
 PyObject *gr_py_sum_samples(PyObject *module, PyObject *args);

@@ -1,7 +1,8 @@
 """Parallel reduction, rung by rung.
 
 `sum` adds up an array by the strategy you name, on a GPU or on an emulated one, and says how long
-it took; `strategies` lists the rungs of the ladder and what each one teaches.
+it took; `strategies` lists the rungs of the ladder and what each one teaches;
+`explain` counts what a rung does and why the next one is faster.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from importlib.metadata import version as _version
 
 from gpureduce import emulator
 from gpureduce._backends import Device, build_info, devices, free_scratch
+from gpureduce._explain import Comparison, Explanation, explain
 from gpureduce._registry import Strategy, strategies
 from gpureduce._sum import SumResult, Timing, sum
 from gpureduce.bench import Measurement, benchmark
@@ -20,8 +22,10 @@ from gpureduce.integrals import Integrand, integrands, integrate, trapezoid
 __version__ = _version("gpureduce")
 
 __all__ = [
+    "Comparison",
     "CudaError",
     "Device",
+    "Explanation",
     "Integrand",
     "Measurement",
     "Strategy",
@@ -32,6 +36,7 @@ __all__ = [
     "devices",
     "emulator",
     "error_bound",
+    "explain",
     "free_scratch",
     "integrands",
     "integrate",

@@ -1,6 +1,7 @@
 /* Barriers of a block, of a cluster, of the grid: they count live lanes. As on the hardware, lanes
  * that wait at one barrier from different lines are released together. */
 #include "emulator/fault.h"
+#include "emulator/recorder.h"
 #include "emulator/watch.h"
 
 using namespace gr;
@@ -12,6 +13,8 @@ static void release(Worker *w, Barrier *barrier, gr_scope scope)
 {
     if (watched(w))
         watch_barrier(w, barrier, scope);
+    if (counted(w))
+        count_barrier(w, barrier, scope);
     for (unsigned i = 0; i < barrier->warp_count; ++i) {
         Warp *warp = &barrier->warps[i];
         if (!warp->at[scope])

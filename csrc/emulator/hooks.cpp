@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "emulator/recorder.h"
 #include "emulator/watch.h"
 
 using namespace gr;
@@ -28,6 +29,8 @@ static void access(Worker *w, const void *address, size_t size, Access kind, con
     take_turns(w);
     if (watched(w))
         watch_access(w, address, size, kind, place);
+    if (counted(w))
+        count_access(w, address, size, kind, place);
 }
 
 /* Host code has no lane; a lane's own variables and threadIdx and its like are no memory. */
@@ -116,10 +119,16 @@ static bool lane_watched(void)
 {
     return worker && worker->lane && watched(worker);
 }
+static bool lane_counted(void)
+{
+    return worker && worker->lane && counted(worker);
+}
 void gr_trace_fence(gr_scope scope, const char *file, int line)
 {
     if (lane_watched())
         watch_fence(worker, scope, file, line);
+    if (lane_counted())
+        count_fence(worker, file, line);
 }
 void gr_trace_acquire(void)
 {
@@ -136,6 +145,8 @@ void gr_trace_copy(const void *shared, const void *global, size_t bytes, const v
 {
     if (lane_watched())
         watch_copy(worker, shared, global, bytes, barrier, file, line);
+    if (lane_counted())
+        count_copy(worker, bytes, file, line);
 }
 void gr_trace_copied(const void *barrier, const char *file, int line)
 {

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "emulator/recorder.h"
 #include "emulator/watch.h"
 #include "threads/pool.h"
 
@@ -96,6 +97,10 @@ static void run_teams(Launch *launch)
         watch_launch(watch, launch);
         run_task(0, launch);
         watch_launch_end(watch);
+        return;
+    }
+    if (thread_recorder()) {
+        run_samples(launch);
         return;
     }
     launch->batch = batch_for(launch);

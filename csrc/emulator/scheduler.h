@@ -24,6 +24,8 @@
 #include "emulator/launch.h"
 #include "lane.h"
 
+struct gr_recorder;
+
 namespace gr
 {
 
@@ -102,7 +104,8 @@ struct Worker {
     Stacks stacks;
     void *main; /* the OS thread's own stack, waiting for the team to end */
 
-    Watch *watch; /* looks for races in this launch; null: nothing does */
+    Watch *watch;            /* looks for races in this launch; null: nothing does */
+    ::gr_recorder *recorder; /* counts what this launch does; null: nothing does */
 
     /* The team */
     Launch *launch;

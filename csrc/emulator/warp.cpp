@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "emulator/fault.h"
+#include "emulator/recorder.h"
 #include "emulator/watch.h"
 
 namespace gr
@@ -107,6 +108,8 @@ static __attribute__((noinline)) void finish(Worker *w, Warp *warp, Meeting *mee
 {
     if (watched(w))
         watch_meeting(w, warp, meeting);
+    if (counted(w))
+        count_meeting(w, warp, meeting);
     resolve(warp, meeting);
     make_ready(w, warp, meeting->arrived);
     *meeting = warp->meeting[--warp->meetings];

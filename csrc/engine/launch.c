@@ -25,8 +25,8 @@ static unsigned attributes_of(unsigned traits, cudaLaunchAttribute attribute[MAX
     return count;
 }
 
-static gr_status launch(const gr_plan *plan, void *in, void *out, size_t n, gr_workspace *workspace,
-                        cudaStream_t stream, gr_error *error)
+gr_status gr_launch(const gr_plan *plan, void *in, void *out, size_t n, gr_workspace *workspace,
+                    cudaStream_t stream, gr_error *error)
 {
     void *work = workspace->work.data;
     unsigned *ticket = workspace->ticket;
@@ -121,7 +121,7 @@ gr_status gr_reduce(const gr_request *request, gr_plan plan, const void *data, s
     if (plan.strategy->kind == GR_KIND_LIBRARY)
         call_library(request, in, out, n, workspace, stream, error);
     else
-        launch(&plan, first_in, out, n, workspace, stream, error);
+        gr_launch(&plan, first_in, out, n, workspace, stream, error);
     reduced->launches = 1;
     while (error->status == GR_OK && plan.outs > 1 && !host_adds) {
         n = plan.outs;
@@ -131,7 +131,7 @@ gr_status gr_reduce(const gr_request *request, gr_plan plan, const void *data, s
         out = plan.outs == 1 && last         ? last
               : in == workspace->out[0].data ? workspace->out[1].data
                                              : workspace->out[0].data;
-        launch(&plan, &in, out, n, workspace, stream, error);
+        gr_launch(&plan, &in, out, n, workspace, stream, error);
         reduced->launches++;
     }
     reduced->values = out;

@@ -22,6 +22,10 @@ gr_status gr_reduce(const gr_request *request, gr_plan plan, const void *data, s
                     gr_workspace *workspace, cudaStream_t stream, void *last, gr_reduced *reduced,
                     gr_error *error);
 
+/* One launch. `in` points to the kernel's first argument. */
+gr_status gr_launch(const gr_plan *plan, void *in, void *out, size_t n, gr_workspace *workspace,
+                    cudaStream_t stream, gr_error *error);
+
 /* Fills in strategy, block and grid for a request of `fast`. */
 void gr_choose(gr_request *request);
 

@@ -1,0 +1,80 @@
+#include "engine/pass.h"
+
+#include "engine/launch.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+static gr_status make_plan(const gr_request *request, int later, gr_plan *plan, gr_error *error)
+{
+    double init_ms;
+    gr_load load = later ? gr_load_of_acc(request->acc) : request->load;
+    if (gr_wake(request->device, &init_ms, error) != GR_OK ||
+        gr_check_request(request, error) != GR_OK)
+        return error->status;
+    if (!later && request->n > gr_max_elements(request))
+        return gr_fail(error, GR_BAD_VALUE, "%s takes at most %zu elements in one launch",
+                       gr_strategy_at(request->strategy)->name, gr_max_elements(request));
+    return gr_make_plan(request, load, request->n, later, plan, error);
+}
+
+gr_status gr_plan_pass(const gr_request *request, int later, gr_pass *pass, gr_error *error)
+{
+    gr_plan plan;
+    if (make_plan(request, later, &plan, error) != GR_OK)
+        return error->status;
+    pass->block = plan.block;
+    pass->grid = plan.grid;
+    pass->outs = plan.outs;
+    pass->team_blocks = plan.strategy->traits & COOPERATIVE ? plan.grid
+                        : plan.strategy->traits & CLUSTER   ? GR_CLUSTER_BLOCKS
+                                                            : 1;
+    return GR_OK;
+}
+
+/* Zeros that cost nothing until they are touched. */
+static gr_status take_zeros(gr_buffer *buffer, size_t bytes, gr_error *error)
+{
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (data == MAP_FAILED)
+        return gr_fail(error, GR_NO_MEMORY, "no address space for %zu bytes", bytes);
+    buffer->data = data;
+    buffer->bytes = bytes;
+    return GR_OK;
+}
+
+static void give_zeros(gr_buffer *buffer)
+{
+    if (buffer->data)
+        munmap(buffer->data, buffer->bytes);
+}
+
+gr_status gr_run_pass(const gr_request *request, int later,
+                      int (*prepare)(void *context, unsigned *ticket), void *context,
+                      gr_error *error)
+{
+    gr_plan plan;
+    gr_workspace space;
+    unsigned ticket = 0;
+
+    if (make_plan(request, later, &plan, error) != GR_OK)
+        return error->status;
+    memset(&space, 0, sizeof space);
+    space.ticket = &ticket;
+    size_t slot = gr_acc_size(request->acc), work = (size_t)plan.grid * plan.block * slot;
+    size_t element = later ? slot : gr_load_size(request->load);
+    if (take_zeros(&space.in, request->n * element, error) == GR_OK &&
+        gr_reserve(&space.out[0], plan.out_bytes, error) == GR_OK &&
+        take_zeros(&space.work, work, error) == GR_OK) {
+        void *in = space.in.data;
+        if (prepare(context, plan.strategy->traits & TICKET ? &ticket : NULL))
+            gr_launch(&plan, &in, space.out[0].data, request->n, &space, NULL, error);
+        else
+            gr_fail(error, GR_NO_MEMORY, "no memory for counters");
+    }
+    give_zeros(&space.in);
+    cudaFree(space.out[0].data);
+    give_zeros(&space.work);
+    return error->status;
+}

@@ -1,0 +1,31 @@
+/* The launches that a sum is made of, one at a time and without data: for looking at what a kernel
+ * does rather than at what it adds up. */
+#ifndef GPUREDUCE_PASS_H
+#define GPUREDUCE_PASS_H
+
+#include "engine/engine.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+    unsigned block, grid;
+    unsigned team_blocks; /* that the device must run side by side */
+    unsigned outs;        /* values it leaves, the next pass's elements */
+} gr_pass;
+
+/* The first launch over request->n elements, or, if `later`, one over block sums. */
+gr_status gr_plan_pass(const gr_request *request, int later, gr_pass *pass, gr_error *error);
+
+/* Launches it on elements that are all zero; `prepare` is told where the ticket lies, which the
+ * launch starts from and is 0, or NULL if the kernel has none. Memory is only taken as the kernel
+ * touches it. */
+gr_status gr_run_pass(const gr_request *request, int later,
+                      int (*prepare)(void *context, unsigned *ticket), void *context,
+                      gr_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
