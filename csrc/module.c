@@ -310,6 +310,10 @@ static PyMethodDef methods[] = {
     {"cpu_sum", py_cpu_sum, METH_VARARGS,
      "cpu_sum(array, load, acc, components, threads)\n--\n\n"
      "The threaded SIMD sum: (bits of two values, ms)."},
+    {"quick_sum", (PyCFunction)(void (*)(void))gr_py_quick_sum, METH_FASTCALL,
+     "quick_sum(array, exactly, timed)\n--\n\n"
+     "The sum as a NumPy scalar, by `exact` or `cpu`, or (sum, ms); None if the array needs the "
+     "long way."},
     {"cpu_error_factor", py_cpu_error_factor, METH_VARARGS,
      "cpu_error_factor(n, load, acc)\n--\n\nThe error bound of cpu_sum, as a factor of the sum of "
      "magnitudes."},
@@ -368,7 +372,10 @@ static int exec_module(PyObject *module)
             return -1;
     if (gr_add_exact_type(module) < 0 || PyModule_AddFunctions(module, gr_trace_methods) < 0)
         return -1;
-    return PyArray_ImportNumPyAPI();
+    if (PyArray_ImportNumPyAPI() < 0)
+        return -1;
+    gr_learn_dtypes();
+    return 0;
 }
 
 static PyModuleDef_Slot slots[] = {

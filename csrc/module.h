@@ -29,6 +29,10 @@ int gr_add_exact_type(PyObject *module);
 /* Counting what kernels do: functions that only the traced build has; ends with an empty entry. */
 extern PyMethodDef gr_trace_methods[];
 
+/* Fills in what quick_sum knows of NumPy's types. */
+void gr_learn_dtypes(void);
+
+PyObject *gr_py_quick_sum(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_sum_gpu(PyObject *module, PyObject *args);
 PyObject *gr_py_gpu_dtype(PyObject *module, PyObject *object);
 PyObject *gr_py_sum_samples(PyObject *module, PyObject *args);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -90,6 +91,12 @@ def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
     return np.dtype(dtype)
 
 
+@functools.lru_cache(256)
+def name_of(dtype: np.dtype[Any]) -> str:
+    """What NumPy calls a dtype, with its byte order; NumPy makes that up anew each time."""
+    return str(dtype)
+
+
 def _kind(dtype: np.dtype[Any]) -> str:
     """NumPy's kind, with bfloat16 among the floats."""
     return "f" if dtype.name == "bfloat16" else dtype.kind
@@ -107,11 +114,16 @@ def _default_result(source: np.dtype[Any]) -> np.dtype[Any]:
 
 def convert(source: np.dtype[Any], wanted: npt.DTypeLike | None) -> Conversion:
     """The conversion from elements of `source` to a sum of `wanted`, or of NumPy's own choice."""
+    return _convert(source, None if wanted is None else named(wanted))
+
+
+@functools.lru_cache(256)  # the names of NumPy's dtypes are made anew each time: microseconds
+def _convert(source: np.dtype[Any], wanted: np.dtype[Any] | None) -> Conversion:
     if not _known(source):
         raise TypeError(
             f"arrays of dtype {source} cannot be summed; there are {', '.join((*DTYPES, *COMPLEX))}"
         )
-    result = _default_result(source) if wanted is None else named(wanted).newbyteorder("=")
+    result = _default_result(source) if wanted is None else wanted.newbyteorder("=")
     if not _known(result) or result.kind == "b":
         raise TypeError(f"dtype={result} cannot hold a sum")
     if "biufc".index(_kind(result)) < "biufc".index(_kind(source)) and _kind(result) not in "iu":

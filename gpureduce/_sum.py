@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import time
 from collections.abc import Callable
@@ -78,6 +79,9 @@ class SumResult(NamedTuple):
         return complex(self.value)
 
 
+_untimed: Callable[[tuple[Any, None]], SumResult] = functools.partial(tuple.__new__, SumResult)
+
+
 @dataclass
 class _Tally:
     """What the launches of one sum add up to."""
@@ -99,6 +103,7 @@ class _Call:
     strategy: _registry.Strategy
     array: _inputs.Array
     conversion: _inputs.Conversion
+    plain: bool  # NumPy's own choice of dtype
     block: int
     grid: int
     finish: str | None
@@ -169,14 +174,11 @@ def sum(
     >>> int(value), timing.strategy
     (499500, 'warp_shfl')
     """
-    if not timing and type(arr) is not np.ndarray:
-        # The shortest way for arrays on a GPU, where each microsecond counts.
-        plain = (dtype, block, grid, finish, device) == (None,) * 5
-        if plain and (module := _gpu.module_for(None)) and strategy in _gpu.QUICK:
-            quick = _gpu.QUICK[strategy], _gpu.stream_number(stream)
-            value = _gpu.quick_sum(module, arr, *quick)
-            if value is not None:
-                return SumResult(value, cast(Timing, None))
+    plain = dtype is None and block is None and grid is None and finish is None and device is None
+    if plain and not timing:
+        value = _quickly(arr, strategy, stream)
+        if value is not None:
+            return _untimed((value, None))
     start = time.perf_counter()
     chosen = _registry.find(strategy)
     if chosen.broken and not allow_broken:
@@ -196,7 +198,7 @@ def sum(
         raise TypeError(f"{chosen.name} cannot add complex numbers; {', '.join(able)} can")
     launch = _launch_arguments(chosen, block, grid, finish)
     chosen, device = _resolve(chosen, device, conversion.result)
-    call = _Call(chosen, array, conversion, *launch)
+    call = _Call(chosen, array, conversion, dtype is None, *launch)
 
     if chosen.kind == "host":
         value, found = _ON_HOST[chosen.name](call)
@@ -204,6 +206,20 @@ def sum(
         value, found = _on_device(call, _backends.choose_device(device))
     object.__setattr__(found, "total_ms", (time.perf_counter() - start) * 1e3)
     return SumResult(value, found if timing else cast(Timing, None))
+
+
+def _quickly(arr: object, strategy: str, stream: object) -> Any:
+    """The value by defaults, in one call of C; None if this takes the long way."""
+    if type(arr) is np.ndarray:
+        if stream is None and strategy == "cpu":
+            return _emulator.quick_sum(arr, False, False)
+        if stream is None and strategy in ("auto", "exact"):
+            return _emulator.quick_sum(arr, True, False)
+        return None
+    module = _gpu.module_for(None)
+    if module and strategy in _gpu.QUICK:
+        return _gpu.quick_sum(module, arr, _gpu.QUICK[strategy], _gpu.stream_number(stream))
+    return None
 
 
 def _on_gpu(
@@ -305,7 +321,18 @@ def _numpy(call: _Call) -> tuple[Any, Timing]:
     return value, _timing(call, tally, "perf_counter", "numpy", "cpu")
 
 
+def _plainly(call: _Call, exactly: bool) -> tuple[Any, Timing] | None:
+    """The shortest way to a value and its timing, for arrays that it is for."""
+    found = _emulator.quick_sum(call.array, exactly, True) if call.plain else None
+    if found is None:
+        return None
+    value, ms = found
+    return value, _timing(call, _Tally(ms), "perf_counter", "cpu", "cpu")
+
+
 def _cpu(call: _Call) -> tuple[Any, Timing]:
+    if quick := _plainly(call, False):
+        return quick
     tally = _Tally()
 
     def add(piece: _inputs.Array) -> bytes:
@@ -326,6 +353,8 @@ def _cpu(call: _Call) -> tuple[Any, Timing]:
 
 
 def _exactly(call: _Call) -> tuple[Any, Timing]:
+    if quick := _plainly(call, True):
+        return quick
     total = _exact.new(call.conversion.result)
     tally = _Tally(kernel_ms=_exact.feed(total, call.array))
     value = _exact.value(total, call.conversion.result)
@@ -423,7 +452,7 @@ def _timing(
         backend=backend,
         device=device,
         strategy=tally.strategy or call.strategy.name,
-        dtype=str(call.array.dtype),
+        dtype=_inputs.name_of(call.array.dtype),
         block=tally.block,
         grid=tally.grid,
         finish=call.finish or call.strategy.finishes[0],

@@ -1,0 +1,159 @@
+"""The shortest way for arrays in host memory gives what the long way gives, bit for bit."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import DTYPES, array_of
+from gpureduce import _emulator
+
+SIZES = (0, 1, 2, 3, 31, 33, 127, 1000, 1025, 16_385, 33_000, 70_001, 300_001)
+ALL = (*DTYPES, "complex64", "complex128")
+
+
+def array_for(dtype, n):
+    if not dtype.startswith("complex"):
+        return array_of(dtype, n)
+    part = "float32" if dtype == "complex64" else "float64"
+    return array_of(part, 2 * n).view(dtype)
+
+
+def same(a, b):
+    return type(a) is type(b) and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+def ways(array, strategy):
+    """The value by the quick way, by the timed one, and by the long one."""
+    quick = _emulator.quick_sum(array, strategy != "cpu", False)
+    untimed = gpureduce.sum(array, strategy, timing=False)
+    timed = gpureduce.sum(array, strategy)
+    named = np.sum(array[:0]).dtype if array.ndim else np.sum(array).dtype
+    long = gpureduce.sum(array, strategy, dtype=named).value
+    assert untimed.timing is None
+    assert timed.timing.n == array.size and timed.timing.nbytes == array.nbytes
+    assert 0 < timed.timing.kernel_ms <= timed.timing.total_ms
+    return quick, untimed.value, timed.value, long
+
+
+@pytest.mark.parametrize("strategy", ["cpu", "exact", "auto"])
+@pytest.mark.parametrize("dtype", ALL)
+def test_the_same_bits(dtype, strategy):
+    for n in SIZES:
+        array = array_for(dtype, n)
+        quick, *others = ways(array, strategy)
+        assert quick is not None
+        assert all(same(quick, other) for other in others), (n, quick, others)
+
+
+@pytest.mark.parametrize("strategy", ["cpu", "exact"])
+@pytest.mark.parametrize("dtype", [d for d in ALL if d.startswith(("f", "bf", "c"))])
+def test_special_values(dtype, strategy):
+    kind = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+    many = float(ml_dtypes.finfo(kind).max)
+    for values in (
+        [np.inf, 1], [-np.inf, 1], [np.inf, -np.inf], [np.nan], [-0.0], [-0.0, -0.0],
+        [many, many], [many, many, -many], [float(ml_dtypes.finfo(kind).tiny) / 2] * 3,
+        [1, float(ml_dtypes.finfo(kind).eps) / 2, float(ml_dtypes.finfo(kind).eps) ** 2],
+    ):  # fmt: skip
+        array = np.array(values).astype(kind)
+        quick, *others = ways(array, strategy)
+        assert all(same(quick, other) for other in others), (values, quick, others)
+
+
+def test_every_layout():
+    base = array_of("float32", 6000).reshape(60, 100)
+    raw = np.frombuffer(b"x" + base.tobytes(), np.uint8)[1:]
+    readonly = base.copy()
+    readonly.flags.writeable = False
+    quickly = {"plain": base, "F": np.asfortranarray(base), "0-d": np.array(1.5, np.float32)}
+    quickly |= {"read-only": readonly, "piece": base[3:7], "3-d": base.reshape(3, 20, 100)}
+    slowly = {"strided": base[:, ::2], "reversed": base[::-1], "unaligned": raw.view(np.float32)}
+    slowly |= {"swapped": base.astype(">f4"), "subclass": np.asarray(base).view(np.recarray)}
+    for name, array in (quickly | slowly).items():
+        quick = _emulator.quick_sum(array, True, False)
+        assert (quick is not None) == (name in quickly), name
+        want = gpureduce.sum(np.ascontiguousarray(array, np.float32), "exact").value
+        assert same(gpureduce.sum(array, "exact", timing=False).value, want), name
+        assert same(gpureduce.sum(array, "exact").value, want), name
+
+
+@pytest.mark.parametrize("dtype", ["longdouble", "datetime64[s]", "O", "S4", "V2", "clongdouble"])
+def test_what_has_no_sum_has_none_here(dtype):
+    array = np.zeros(3, dtype)
+    assert _emulator.quick_sum(array, False, False) is None
+    with pytest.raises(TypeError, match="cannot be summed"):
+        gpureduce.sum(array, "cpu", timing=False)
+
+
+def test_other_names_for_the_same_integers():
+    for kind, result in ((np.longlong, np.int64), (np.ulonglong, np.uint64)):
+        array = np.arange(10, dtype=kind)
+        assert same(gpureduce.sum(array, "cpu", timing=False).value, result(45))
+    float8 = np.ones(3, ml_dtypes.float8_e4m3fn)
+    assert _emulator.quick_sum(float8, False, False) is None
+    assert _emulator.quick_sum([1, 2], False, False) is None
+
+
+def test_arguments_are_still_checked():
+    array = np.ones(3, np.float32)
+    for error, words, more in [
+        (ValueError, "no strategy 'quick'", {"strategy": "quick"}),
+        (TypeError, "must be a name", {"strategy": ["cpu"]}),
+        (ValueError, "stream is for arrays on a GPU", {"stream": 1}),
+        (ValueError, "chooses its own launch", {"strategy": "cpu", "block": 64}),
+        (TypeError, "would lose part", {"strategy": "cpu", "dtype": "int32"}),
+        (ValueError, "wrong on purpose", {"strategy": "global_race"}),
+    ]:
+        with pytest.raises(error, match=words):
+            gpureduce.sum(array, timing=False, **more)
+    with pytest.raises(TypeError, match="two truth values"):
+        _emulator.quick_sum(array)
+
+
+def test_a_dtype_that_numpy_takes_for_none_is_no_default():
+    float64 = np.dtype(np.float64)  # == None, says NumPy
+    array = np.array([1, 2**-30], np.float32)
+    assert gpureduce.sum(array, "cpu", float64, timing=False).value == 1 + 2**-30
+
+
+def test_it_leaks_nothing():
+    arrays = [np.ones(100, np.float32), np.ones(100, ml_dtypes.bfloat16), np.ones(9, np.longdouble)]
+
+    def add_all():
+        for array in arrays:
+            _emulator.quick_sum(array, True, False)
+            _emulator.quick_sum(array, False, True)
+
+    add_all()
+    gc.collect()
+    before = [sys.getrefcount(x) for a in arrays for x in (a, a.dtype)]
+    allocated = sys.getallocatedblocks()
+    for _ in range(500):
+        add_all()
+    assert [sys.getrefcount(x) for a in arrays for x in (a, a.dtype)] == before
+    assert sys.getallocatedblocks() < allocated + 100
+
+
+def test_a_signal_breaks_it_off(monkeypatch):
+    monkeypatch.setenv("GPUREDUCE_THREADS", "1")
+    array = np.zeros(2**31, np.int32)  # untouched pages cost no memory
+
+    def stop(signum, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        with pytest.raises(KeyboardInterrupt):
+            gpureduce.sum(array, "cpu", timing=False)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert gpureduce.sum(array[:1000], "cpu", timing=False).value == 0
