@@ -9,7 +9,6 @@
 #include "engine/backend.h"
 #include "gil.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -272,21 +271,6 @@ static PyObject *py_live_bytes(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(no
     return PyLong_FromSize_t(gr_backend_live_bytes());
 }
 
-static PyObject *py_watch_start(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
-{
-    if (!gr_backend_watch_start())
-        return PyErr_NoMemory();
-    Py_RETURN_NONE;
-}
-
-static PyObject *py_watch_stop(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
-{
-    char *found = gr_backend_watch_stop();
-    PyObject *text = found ? PyUnicode_FromString(found) : PyErr_NoMemory();
-    free(found);
-    return text;
-}
-
 static PyMethodDef methods[] = {
     {"sum", py_sum, METH_VARARGS,
      "sum(array, load, acc, strategy, block, grid, finish, device, order, seed, timed)\n--\n\n"
@@ -332,9 +316,6 @@ static PyMethodDef methods[] = {
     {"build", py_build, METH_NOARGS, "How this backend was built."},
     {"memory_limit", py_memory_limit, METH_VARARGS,
      "The emulated device's memory in bytes; 0 for the default."},
-    {"watch_start", py_watch_start, METH_NOARGS,
-     "Watch this thread's launches for races (emulator, traced build)."},
-    {"watch_stop", py_watch_stop, METH_NOARGS, "End it; what was found, as JSON."},
     {"live_bytes", py_live_bytes, METH_NOARGS, "Bytes now allocated on the emulated device."},
     {NULL, NULL, 0, NULL},
 };
@@ -355,6 +336,7 @@ static int exec_module(PyObject *module)
         {"ALONE", ALONE},
         {"TICKET", TICKET},
         {"UNORDERED", UNORDERED},
+        {"RING", RING},
         {"CLUSTER_BLOCKS", GR_CLUSTER_BLOCKS},
         {"LOAD_F16", GR_LOAD_f16},
         {"LOAD_BF16", GR_LOAD_bf16},

@@ -1,13 +1,15 @@
-/* The Python face of the traced build's counters. */
+/* The Python face of what only the traced build can do: counting, and looking for races. */
 #include "module.h"
 
 #ifdef GR_EMULATOR_TRACED
 
 #include "emulator/counters.h"
+#include "emulator/races.h"
 #include "engine/backend.h"
 #include "engine/pass.h"
 #include "gil.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static PyObject *counts(const gr_counters *counters)
@@ -184,6 +186,21 @@ static PyObject *py_counter_names(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED
     );
 }
 
+static PyObject *py_watch_start(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    if (!gr_watch_start())
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_watch_stop(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    char *found = gr_watch_stop();
+    PyObject *text = found ? PyUnicode_FromString(found) : PyErr_NoMemory();
+    free(found);
+    return text;
+}
+
 PyMethodDef gr_trace_methods[] = {
     {"plan_pass", py_plan_pass, METH_VARARGS,
      "plan_pass(strategy, load, acc, n, block, grid, finish, later)\n--\n\n"
@@ -196,6 +213,8 @@ PyMethodDef gr_trace_methods[] = {
      "shared_wavefronts(offsets, mask, size, store)\n--\n\n"
      "Wavefronts of one warp instruction on shared memory, and how few they could be."},
     {"counter_names", py_counter_names, METH_NOARGS, "The names of the counters, in order."},
+    {"watch_start", py_watch_start, METH_NOARGS, "Watch this thread's launches for races."},
+    {"watch_stop", py_watch_stop, METH_NOARGS, "End it; what was found, as JSON."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -12,6 +12,7 @@ from importlib.metadata import version as _version
 from gpureduce import emulator
 from gpureduce._backends import Device, build_info, devices, free_scratch
 from gpureduce._explain import Comparison, Explanation, explain
+from gpureduce._races import Race, Races, races
 from gpureduce._registry import Strategy, strategies
 from gpureduce._sum import SumResult, Timing, sum
 from gpureduce.bench import Measurement, benchmark
@@ -28,6 +29,8 @@ __all__ = [
     "Explanation",
     "Integrand",
     "Measurement",
+    "Race",
+    "Races",
     "Strategy",
     "SumResult",
     "Timing",
@@ -40,6 +43,7 @@ __all__ = [
     "free_scratch",
     "integrands",
     "integrate",
+    "races",
     "strategies",
     "sum",
     "trapezoid",

@@ -14,6 +14,7 @@ CLUSTER: int
 ALONE: int
 TICKET: int
 UNORDERED: int
+RING: int
 CLUSTER_BLOCKS: int
 LOAD_F16: int
 LOAD_BF16: int

@@ -6,16 +6,16 @@ lanes take part, which words and sectors they touch, where they wait for each ot
 
 from __future__ import annotations
 
-import json
 import operator
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
 from gpureduce import _inputs, _registry, _sum, _trace
+from gpureduce._sources import text_of
 from gpureduce._trace import Access
 
 COUNTERS = (
@@ -314,26 +314,13 @@ class Comparison:
         return _text.comparison(self)
 
 
-@cache
-def _sources() -> dict[str, list[str]]:
-    """The kernels' text, as setup.py packed it."""
-    path = Path(__file__).parent / "_kernels.json"
-    result: dict[str, list[str]] = json.loads(path.read_text())
-    return result
-
-
-def _text_of(file: str, line: int) -> str:
-    text = _sources().get(file, [])
-    return text[line - 1].strip() if 0 < line <= len(text) else ""
-
-
 def _kernel(launch: _trace.Launch, teams_of: int) -> KernelCounts:
     lines = tuple(
         Line(
             **_split(row.counts),
             file=row.file,
             line=row.line,
-            text=_text_of(row.file, row.line),
+            text=text_of(row.file, row.line),
             access=row.access,
         )
         for row in launch.rows

@@ -121,14 +121,4 @@ int gr_backend_traced(void)
 {
     return 0;
 }
-
-int gr_backend_watch_start(void)
-{
-    return 0;
-}
-
-char *gr_backend_watch_stop(void)
-{
-    return NULL;
-}
 }

@@ -2,7 +2,6 @@
 #include "engine/backend.h"
 
 #include "emulator/emulator.h"
-#include "emulator/races.h"
 
 #include <chrono>
 
@@ -68,30 +67,4 @@ int gr_backend_traced(void)
 {
     return gr_emulator_traced();
 }
-
-#ifdef GR_EMULATOR_TRACED
-
-int gr_backend_watch_start(void)
-{
-    return gr_watch_start();
-}
-
-char *gr_backend_watch_stop(void)
-{
-    return gr_watch_stop();
-}
-
-#else
-
-int gr_backend_watch_start(void)
-{
-    return 0;
-}
-
-char *gr_backend_watch_stop(void)
-{
-    return nullptr;
-}
-
-#endif
 }

@@ -27,6 +27,7 @@ static void take_turns(Worker *w)
 static void access(Worker *w, const void *address, size_t size, Access kind, const void *place)
 {
     take_turns(w);
+    w->vain = 0;
     if (watched(w))
         watch_access(w, address, size, kind, place);
     if (counted(w))

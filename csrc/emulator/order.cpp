@@ -36,7 +36,7 @@ static Event event_beside(const std::vector<Event> &events, size_t at, int step)
     for (; at < events.size(); at += (size_t)(ptrdiff_t)step)
         if (events[at].what)
             return events[at];
-    return {nullptr, nullptr, 0};
+    return {nullptr, nullptr, 0, 0};
 }
 
 void watch_launch_end(Watch *watch)
@@ -154,9 +154,9 @@ static std::vector<Brought> all_at(Worker *w, const Barrier *barrier, gr_scope s
     return all;
 }
 
-static Event event_of(const Lane *lane)
+static Event event_of(const Watch *watch, const Lane *lane)
 {
-    return {name_wait(lane->waits), lane->file, lane->line};
+    return {name_wait(lane->waits), lane->file, lane->line, watch->meetings};
 }
 
 void watch_barrier(Worker *w, const Barrier *barrier, gr_scope scope)
@@ -169,13 +169,14 @@ void watch_barrier(Worker *w, const Barrier *barrier, gr_scope scope)
         if (scope == GR_BLOCK)
             note_divergence(watch, w, all);
         Mind mind = gather(watch, all);
+        ++watch->meetings;
         for (const Brought &one : all) {
             LaneWatch *lane = one.self.lane;
             const Lane *waiting = w->lanes + (lane - watch->lanes.data());
             bool waits = waiting->warp->at[scope] >> waiting->index & 1;
             if (waits) {
                 lane->mind = mind;
-                advance(watch, one.self, event_of(waiting));
+                advance(watch, one.self, event_of(watch, waiting));
             } else {
                 lane->carried = mind;
                 lane->passed = true;
@@ -198,9 +199,11 @@ void watch_meeting(Worker *w, const Warp *warp, const Meeting *meeting)
             all.push_back({self, &self.lane->mind, self.lane->time});
         }
         Mind mind = gather(watch, all);
+        ++watch->meetings;
         for (const Brought &one : all) {
             one.self.lane->mind = mind;
-            advance(watch, one.self, event_of(w->lanes + (one.self.lane - watch->lanes.data())));
+            advance(watch, one.self,
+                    event_of(watch, w->lanes + (one.self.lane - watch->lanes.data())));
         }
     });
 }
@@ -213,7 +216,7 @@ void watch_arrival(Worker *w)
         self.lane->arrived = true;
         self.lane->carried = self.lane->mind;
         self.lane->arrived_time = self.lane->time;
-        advance(watch, self, {nullptr, nullptr, 0});
+        advance(watch, self, {nullptr, nullptr, 0, 0});
     });
 }
 
@@ -229,7 +232,7 @@ void watch_passage(Worker *w, const char *file, int line)
             own = joined(watch, own, self.lane->carried.strand[strand]);
         }
         self.lane->passed = false;
-        advance(watch, self, {"cluster.barrier_wait", file, line});
+        advance(watch, self, {"cluster.barrier_wait", file, line, 0});
     });
 }
 
@@ -258,7 +261,7 @@ void watch_fence(Worker *w, gr_scope scope, const char *file, int line)
         if (scope != GR_BLOCK)
             strand[FENCED_GRID] = strand[FENCED_BLOCK];
         advance(watch, self,
-                {scope == GR_BLOCK ? "__threadfence_block" : "__threadfence", file, line});
+                {scope == GR_BLOCK ? "__threadfence_block" : "__threadfence", file, line, 0});
     });
 }
 
@@ -273,7 +276,7 @@ void pass_on(Watch *watch, const Self &self, const void *address)
     variable.grid = joined(watch, variable.grid, strand[FENCED_GRID]);
     block = joined(watch, block, strand[FENCED_BLOCK]);
     variable.if_fenced = everything(watch, self, strand[KNOWN_IF_FENCED]);
-    advance(watch, self, {nullptr, nullptr, 0});
+    advance(watch, self, {nullptr, nullptr, 0, 0});
 }
 
 /* --- bulk copies ----------------------------------------------------------------------------- */
@@ -295,7 +298,7 @@ void order_copy(Watch *watch, const Self &self, CopyClock *clock)
     for (unsigned strand : {KNOWN, KNOWN_IF_FENCED})
         clock->released[strand] = joined(watch, clock->released[strand],
                                          everything(watch, self, self.lane->mind.strand[strand]));
-    advance(watch, self, {nullptr, nullptr, 0});
+    advance(watch, self, {nullptr, nullptr, 0, 0});
 }
 
 void finish_copies(Watch *watch, const Self &self, const Copies &copies, Event event)

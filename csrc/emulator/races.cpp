@@ -26,12 +26,38 @@ static bool ordered(const Touch &now, const Record &before, unsigned strand)
     return knows(now.self.lane->mind.strand[strand], before.block, before.slot, before.time);
 }
 
-static Missing missing_between(const Watch *watch, const Touch &now, const Record &before)
+/* Whether somebody among these lanes of the team knows of it, so that a barrier would do. */
+static bool known_among(const Watch *watch, size_t first, size_t count, const Record &before)
+{
+    for (size_t i = first; i < first + count; ++i)
+        if (knows(watch->lanes[i].mind.strand[KNOWN], before.block, before.slot, before.time))
+            return true;
+    return false;
+}
+
+/* A lane that has just waited for a copy has been overtaken by the next one; else it has not waited
+ * for this one. */
+static Missing missing_after_copy(Watch *watch, const Touch &now)
+{
+    const std::vector<Event> &events =
+        watch->events[(uint64_t)now.self.block * watch->threads + now.self.slot];
+    bool waited = !events.empty() && events.back().what && !strcmp(events.back().what, "copy_wait");
+    return waited && now.slot < watch->threads ? SYNCTHREADS : COPY_WAIT;
+}
+
+static Missing missing_between(Watch *watch, const Touch &now, const Record &before)
 {
     if (before.slot >= watch->threads)
-        return COPY_WAIT;
+        return missing_after_copy(watch, now);
     if (ordered(now, before, KNOWN_IF_FENCED))
         return THREADFENCE;
+    size_t lane = (size_t)(now.self.lane - watch->lanes.data());
+    if (before.block != now.self.block) {
+        if (known_among(watch, lane / 32 * 32, 32, before))
+            return SYNCWARP;
+        if (known_among(watch, lane / watch->threads * watch->threads, watch->threads, before))
+            return SYNCTHREADS;
+    }
     if (before.block == now.self.block)
         return before.slot / 32 == now.slot / 32 ? SYNCWARP : SYNCTHREADS;
     unsigned cluster = watch->launch->shape.cluster_blocks;
@@ -166,6 +192,24 @@ static void touch(Worker *w, const Self &self, const void *address, size_t size,
     touch(w, {self, self.slot, self.lane->time, kind, site, (uintptr_t)address, size});
 }
 
+/* A block that has ended takes its shared memory with it, whoever of its cluster may read it. */
+void watch_block_end(Worker *w, const Lane *last)
+{
+    Watch *watch = w->watch;
+    if (watch->launch->shape.cluster_blocks < 2)
+        return;
+    guarded(watch, [&] {
+        Self self = self_of(w, last);
+        const Block *block = last->warp->block;
+        size_t first = block->own.warps->index * 32ul;
+        Gathering gathering(watch->slots);
+        for (size_t i = first; i < first + watch->threads; ++i)
+            gathering.add(watch->lanes[i].mind.strand[KNOWN]);
+        self.lane->mind.strand[KNOWN] = gathering.result();
+        touch(w, self, block->shared, watch->launch->shape.shared, WRITE, {nullptr, 0});
+    });
+}
+
 void watch_access(Worker *w, const void *address, size_t size, Access kind, const void *place)
 {
     Watch *watch = w->watch;
@@ -210,7 +254,7 @@ void watch_copied(Worker *w, const void *barrier, const char *file, int line)
         Self self = self_of(w, w->lane);
         const Copies &copies = copies_of(watch, self, barrier);
         touch(w, self, barrier, sizeof(uint64_t), ATOMIC, {file, line});
-        finish_copies(watch, self, copies, {"copy_wait", file, line});
+        finish_copies(watch, self, copies, {"copy_wait", file, line, 0});
     });
 }
 

@@ -62,16 +62,20 @@ static void print_event(std::string *out, const char *name, const Event &event)
     print_text(out, event.what);
     *out += ',';
     print_line(out, event.file, event.line);
-    *out += '}';
+    print(out, ",\"meeting\":%llu}", (unsigned long long)event.meeting);
 }
 
 static void print_side(std::string *out, const Watch *watch, const Side &side)
 {
     static const char *const kinds[] = {"read", "write", "atomic"};
+    const char *kind = side.site.at ? kinds[side.kind] : "end";
     bool copy = side.slot >= watch->threads;
     print(out, "{\"block\":%u,\"thread\":%u,\"copy\":%s,\"kind\":\"%s\",", side.block,
-          copy ? 0 : side.slot, copy ? "true" : "false", kinds[side.kind]);
-    print_site(out, side.site);
+          copy ? 0 : side.slot, copy ? "true" : "false", kind);
+    if (side.site.at)
+        print_site(out, side.site);
+    else
+        print_line(out, side.before.file, side.before.line);
     print_event(out, "before", side.before);
     print_event(out, "after", side.after);
     *out += '}';

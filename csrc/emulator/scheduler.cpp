@@ -1,7 +1,7 @@
 /* Drawing the next lane, and running a lane from its first line to its last. */
 #include <string.h>
 
-#include "emulator/scheduler.h"
+#include "emulator/watch.h"
 #include "emulator/fault.h"
 
 /* clang-format off */
@@ -155,9 +155,13 @@ static inline Lane *lane_ended(Worker *w, Lane *me)
     warp->live &= ~bit;
     make_unready(w, warp, bit);
     --w->live;
+    w->vain = 0;
     --block->own.live;
-    if (!block->own.live && w->block_count > 1) /* others must not read what is left of it */
+    if (!block->own.live && w->block_count > 1) { /* others must not read what is left of it */
         memset(block->shared, 0xff, w->shape.shared);
+        if (watched(w))
+            watch_block_end(w, me);
+    }
     if (warp->meetings)
         meetings_leave(w, warp);
     if (block->own.arrived || w->block_count > 1 || w->wide_arrivals) {
@@ -198,6 +202,25 @@ extern "C" void gr_fiber_main(void)
     }
 }
 
+/* When nobody else has done anything for so many turns, nobody ever will. */
+void gr_await_copy(const char *file, int line)
+{
+    using namespace gr;
+    Worker *w = worker;
+    Lane *me = w->lane;
+    me->file = file;
+    me->line = line;
+    me->waits = WAIT_COPY;
+    if (++w->vain > 64 * w->lane_count + 1000)
+        deadlock(w);
+    switch_lanes(w, me, next_sweep(w, me->warp, me->index));
+}
+
+void gr_copy_ordered(void)
+{
+    gr::worker->vain = 0;
+}
+
 /* Also what kernels call. */
 void gr_yield(void)
 {
@@ -205,5 +228,6 @@ void gr_yield(void)
     if (!w || !w->lane)
         return;
     gr::Lane *me = w->lane;
+    w->vain = 0;
     gr::switch_lanes(w, me, gr::next_sweep(w, me->warp, me->index));
 }

@@ -34,7 +34,11 @@ struct Block;
 struct Watch;
 
 /* What a lane waits for: one of the collectives, or a barrier. */
-enum : uint8_t { WAIT_NONE = 255, WAIT_BARRIER = GR_COLLECTIVE_COUNT /* + scope */ };
+enum : uint8_t {
+    WAIT_NONE = 255,
+    WAIT_BARRIER = GR_COLLECTIVE_COUNT /* + scope */,
+    WAIT_COPY = WAIT_BARRIER + GR_SCOPE_COUNT
+};
 
 struct alignas(64) Lane {
     void *saved; /* the suspended fiber; null before it has begun and after it has ended */
@@ -113,6 +117,7 @@ struct Worker {
     unsigned live;
     unsigned wide_arrivals; /* lanes counted at barriers of a cluster or the grid */
     bool faulted;
+    unsigned vain; /* turns in a row of lanes that looked for a bulk copy, and did not find it */
     unsigned lane_count, warp_count, block_count;
     Lane *lanes;
     Warp *warps;

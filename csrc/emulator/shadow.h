@@ -12,7 +12,8 @@
 namespace gr
 {
 
-/* A place in the code: a return address if `line` is 0, else the name of a file. */
+/* A place in the code: a return address if `line` is 0, else the name of a file. Null: the end of
+ * the block. */
 struct Site {
     const void *at;
     int line;

@@ -252,6 +252,7 @@ static void reset_team(Worker *w, uint64_t team)
     w->live = threads * w->block_count;
     w->block = nullptr;
     w->faulted = false;
+    w->vain = 0;
     w->wide_arrivals = 0;
     w->turns = 0;
     w->random = (launch->seed ^ (team + 1) * 0x9e3779b97f4a7c15) | 1;

@@ -40,6 +40,7 @@ struct Event {
     const char *what; /* null: an atomic */
     const char *file;
     int line;
+    uint64_t meeting; /* of several lanes: those that it orders have the same number; or 0 */
 };
 
 /* What others may learn from an atomic at an address. */
@@ -62,7 +63,7 @@ struct Side {
     Access kind;
     Site site;
     /* The barrier, or fence, that comes next to it; what: null if none */
-    Event before = {nullptr, nullptr, 0}, after = {nullptr, nullptr, 0};
+    Event before = {nullptr, nullptr, 0, 0}, after = {nullptr, nullptr, 0, 0};
     bool known_events = false;
 };
 
@@ -95,6 +96,7 @@ struct Watch {
     std::vector<Divergence> divergences;
     std::map<std::vector<int>, size_t> divergence_of;
     bool failed = false; /* for want of memory */
+    uint64_t meetings = 0;
 
     /* The running launch */
     Launch *launch = nullptr;
@@ -180,6 +182,7 @@ void watch_team(Worker *w);
 void watch_access(Worker *w, const void *address, size_t size, Access kind, const void *place);
 void watch_fence(Worker *w, gr_scope scope, const char *file, int line);
 void watch_acquire(Worker *w);
+void watch_block_end(Worker *w, const Lane *last);
 /* The running lane makes a barrier for bulk copies, orders a copy, has waited for one. */
 void watch_copy_barrier(Worker *w, const void *barrier, const char *file, int line);
 void watch_copy(Worker *w, const void *shared, const void *global, size_t bytes,
@@ -210,6 +213,7 @@ inline constexpr Watch *thread_watch()
 inline void watch_launch(Watch *, Launch *) {}
 inline void watch_launch_end(Watch *) {}
 inline void watch_team(Worker *) {}
+inline void watch_block_end(Worker *, const Lane *) {}
 inline void watch_barrier(Worker *, const Barrier *, gr_scope) {}
 inline void watch_meeting(Worker *, const Warp *, const Meeting *) {}
 inline void watch_arrival(Worker *) {}

@@ -39,12 +39,6 @@ void gr_backend_memory_limit(size_t bytes);
 size_t gr_backend_live_bytes(void);
 int gr_backend_traced(void);
 
-/* The emulator's traced build: the calling thread's launches are watched for races from start to
- * stop, which returns what was found as JSON, to be freed. 0 and NULL: no memory, or another
- * build. */
-int gr_backend_watch_start(void);
-char *gr_backend_watch_stop(void);
-
 #ifdef __cplusplus
 }
 #endif

@@ -48,13 +48,14 @@ GR_INTRINSIC void copy_start(void *shared, const void *global, unsigned bytes, C
     GR_TRACE(copy, shared, global, bytes, barrier, file, line);
     __builtin_memcpy(shared, global, bytes);
     barrier->copies++;
+    gr_copy_ordered();
 }
 
 /* Phase p is over once copy p + 1, p + 3, ... is there, and not yet the one after it. */
 GR_INTRINSIC void copy_wait(CopyBarrier *barrier, unsigned phase, GR_SITE)
 {
     while (__atomic_load_n(&barrier->copies, __ATOMIC_RELAXED) % 2 == phase)
-        gr_yield();
+        gr_await_copy(file, line);
     GR_TRACE(copied, barrier, file, line);
 }
 

@@ -89,6 +89,9 @@ unsigned gr_warp_live(void);
 gr_position gr_where(void);
 /* Lets another lane run: for lanes that wait in a loop of their own, on a lock or a flag. */
 void gr_yield(void);
+/* The same for a lane that waits for a bulk copy; and somebody has ordered one. */
+void gr_await_copy(const char *file, int line);
+void gr_copy_ordered(void);
 [[noreturn]] void gr_trap(const char *file, int line);
 
 /* The traced build's word for "an atomic access here"; its return address is the place. */

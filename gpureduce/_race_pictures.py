@@ -1,0 +1,229 @@
+"""Races as text for the terminal, and as pictures for notebooks: two threads, side by side."""
+
+from __future__ import annotations
+
+import html as _html
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpureduce._races import Place, Race, Races, Side
+
+_DEEDS = {"read": "reads", "write": "writes", "atomic": "updates", "end": "ends with"}
+_WIDTH = 38
+_SHOWN = 3  # timelines in a report
+_LISTED = 12  # pairs of lines in a report
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers in few words: ``0-31, 64``."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in parts[:6]]
+    return ", ".join(shown) + (", ..." if len(parts) > 6 else "")
+
+
+def _title(side: Side) -> str:
+    if side.copy:
+        return f"block {side.block}, a bulk copy"
+    return f"block {side.block}, thread {side.thread} (warp {side.warp})"
+
+
+def _deed(race: Race, side: Side) -> str:
+    return f"{_DEEDS[side.kind]} {race.address}"
+
+
+def _event(place: Place | None, edge: str) -> str:
+    if place is None:
+        return f"({edge})"
+    return f"line {place.line}: {place.what}()"
+
+
+def _same(a: Place | None, b: Place | None) -> bool:
+    """Whether both met there: at a barrier, or at the start or the end of the launch."""
+    return a == b if a is None or b is None else a.meeting == b.meeting > 0
+
+
+def timeline(race: Race) -> str:
+    """The two threads of a race side by side, from the barrier before to the one after."""
+    left, right = race.sides
+
+    def row(a: str, between: str, b: str) -> str:
+        return f"  {a:<{_WIDTH}}{between:^12}  {b}".rstrip()
+
+    def barrier(a: Place | None, b: Place | None, edge: str) -> str:
+        return row(_event(a, edge), "=" * 10 if _same(a, b) else "", _event(b, edge))
+
+    bar = row("    |", "", "    |")
+    deeds = [f"line {side.place.line}: {_deed(race, side)}" for side in race.sides]
+    lines = [
+        row(_title(left), "", _title(right)),
+        row("-" * len(_title(left)), "", "-" * len(_title(right))),
+        barrier(left.before, right.before, "start"),
+        bar,
+        row(deeds[0], "<- race ->", deeds[1]),
+        bar,
+        barrier(left.after, right.after, "end"),
+    ]
+    return "\n".join(lines)
+
+
+def _cited(place: Place) -> str:
+    return f"{place}    {place.text}".rstrip()
+
+
+def _race_text(race: Race) -> str:
+    first, second = race.sides
+    lines = [_cited(first.place)]
+    if second.place != first.place:
+        lines.append(_cited(second.place))
+    return "\n".join([*lines, "", race.timeline, "", f"  missing: {race.missing}", f"  {race}."])
+
+
+def _verdict(found: Races) -> str:
+    orders = f"{len(found.schedules)} order{'s' * (len(found.schedules) != 1)} of threads"
+    if not found:
+        return f"{found.strategy}: no race in {orders} (n = {found.n}, {found.dtype})"
+    kinds = [(len(found.races), "pair", " of lines that race")]
+    kinds += [(len(found.barriers), "barrier", " reached by part of a block")]
+    kinds += [(len(found.faults), "launch", " that could not end")]
+    said = [
+        f"{count} {noun}{'es' * (noun == 'launch' and count > 1) or 's' * (count > 1)}{rest}"
+        for count, noun, rest in kinds
+        if count
+    ]
+    return f"{found.strategy}: {', '.join(said)} (n = {found.n}, {found.dtype}, {orders})"
+
+
+def _sums(found: Races) -> str:
+    if not found.wrong:
+        runs = len(found.schedules) - len(found.faults)
+        return f"The sum came out right in {'all' if runs > 1 else 'the'} {runs} runs." * bool(runs)
+    wrong = ", ".join(f"{name}: {value}" for name, value in found.wrong.items())
+    return f"The sum is {found.expected}, and came out wrong in {len(found.wrong)} ({wrong})."
+
+
+def text(found: Races) -> str:
+    """The whole report, for a terminal."""
+    parts = [_verdict(found)]
+    if found:
+        parts += [str(barrier) for barrier in found.barriers]
+        parts += [f"{name}: {fault}" for name, fault in found.faults.items()]
+        parts += [_race_text(race) for race in found.races[:_SHOWN]]
+        rest = found.races[_SHOWN:]
+        listed = [
+            f"  {a.place} ({a.kind}) and {b.place} ({b.kind}): missing {race.missing}"
+            for race in rest[:_LISTED]
+            for a, b in [race.sides]
+        ]
+        if len(rest) > _LISTED:
+            listed.append(f"  ... and {len(rest) - _LISTED} more")
+        parts += ["\n".join(["Also:", *listed])] if listed else []
+        parts.append(_sums(found))
+    return "\n\n".join(part for part in parts if part)
+
+
+def html(found: Races) -> str:
+    """The report for a notebook: the verdict, the worst race as a picture, the others as text."""
+    escape = _html.escape
+    parts = [f"<p><b>{escape(_verdict(found))}</b></p>"]
+    if found.races:
+        parts.append(_picture(found))
+    for barrier in found.barriers:
+        parts.append(f"<pre>{escape(str(barrier))}</pre>")
+    for name, fault in found.faults.items():
+        parts.append(f"<pre>{escape(name)}: {escape(fault)}</pre>")
+    if found:
+        parts.append(f"<p>{escape(_sums(found))}</p>")
+        parts.append(
+            f"<details><summary>All of it</summary><pre>{escape(text(found))}</pre></details>"
+        )
+    return "\n".join(parts)
+
+
+def _picture(found: Races) -> str:
+    try:
+        return svg(found, 0)
+    except ImportError:
+        return f"<pre>{_html.escape(_race_text(found.races[0]))}</pre>"
+
+
+def svg(found: Races, number: int) -> str:
+    """One race as SVG."""
+    figure = plot(found, number)
+    out = io.StringIO()
+    figure.savefig(out, format="svg", bbox_inches="tight")
+    return out.getvalue()[out.getvalue().index("<svg") :]
+
+
+_COLOURS = {"read": "#2a6fbb", "write": "#c1272d", "atomic": "#7a4fa3", "end": "#c1272d"}
+_CALM, _ALARM = "#5a6b5d", "#c1272d"
+
+
+def plot(found: Races, number: int) -> Any:
+    """One race as a matplotlib figure: time runs to the right, a lane for each thread."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("pictures need matplotlib: pip install 'gpureduce[plot]'") from error
+    if not 0 <= number < len(found.races):
+        raise ValueError(f"race must be from 0 to {len(found.races) - 1}, not {number}")
+    race = found.races[number]
+    figure = Figure(figsize=(9.0, 3.4), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set(xlim=(-0.06, 1.06), ylim=(-0.75, 1.6))
+    axes.axis("off")
+    for height, side in zip((1, 0), race.sides, strict=True):
+        _draw_lane(axes, height, race, side)
+    _draw_barriers(axes, race)
+    _draw_gap(axes, race)
+    axes.set_title(f"{found.strategy}: {race.address}", loc="left", fontweight="bold")
+    figure.supxlabel("time, in no order between the two", fontsize=9, color=_CALM)
+    return figure
+
+
+def _draw_lane(axes: Any, height: float, race: Race, side: Side) -> None:
+    axes.annotate(
+        "", (1.04, height), (-0.02, height), arrowprops={"arrowstyle": "->", "color": "#888888"}
+    )
+    axes.text(-0.03, height + 0.33, _title(side), fontsize=10, fontweight="bold", va="bottom")
+    at = 0.42 if height else 0.58
+    axes.plot([at], [height], "o", markersize=13, color=_COLOURS[side.kind], zorder=3)
+    below = height == 0
+    words = f"line {side.place.line}: {_deed(race, side)}"
+    words += f"\n{side.place.text}" if side.place.text else ""
+    axes.annotate(
+        words, (at, height), (0, -14 if below else 14), textcoords="offset points", ha="center",
+        va="top" if below else "bottom", fontsize=10, color=_COLOURS[side.kind],
+    )  # fmt: skip
+
+
+def _draw_barriers(axes: Any, race: Race) -> None:
+    """One bar through both lanes where one barrier orders both, else a mark on each."""
+    left, right = race.sides
+    ends = ((0.1, left.before, right.before, "start"), (0.9, left.after, right.after, "end"))
+    for at, a, b, edge in ends:
+        if _same(a, b):
+            axes.plot([at, at], [-0.15, 1.15], linewidth=5, color=_CALM, solid_capstyle="round")
+            axes.text(at, -0.25, _event(a, edge), ha="center", va="top", fontsize=9, color=_CALM)
+            continue
+        for height, place in ((1, a), (0, b)):
+            axes.plot([at, at], [height - 0.1, height + 0.1], linewidth=5, color=_CALM)
+            axes.text(
+                at, height - 0.15, _event(place, edge), ha="center", va="top", fontsize=9,
+                color=_CALM,
+            )  # fmt: skip
+
+
+def _draw_gap(axes: Any, race: Race) -> None:
+    """What is not there."""
+    axes.plot([0.5, 0.5], [-0.12, 1.12], linewidth=2, linestyle=(0, (4, 4)), color=_ALARM)
+    axes.text(
+        0.515, 0.5, f"missing here: {race.missing}", ha="left", va="center", fontsize=11,
+        color=_ALARM, fontweight="bold",
+    )  # fmt: skip

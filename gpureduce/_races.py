@@ -1,0 +1,382 @@
+"""Which accesses to memory race: `races` runs a strategy's kernels on the emulator and tells."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gpureduce import _emulator, _inputs, _race_pictures, _registry, _sum
+from gpureduce._sources import text_of
+from gpureduce.emulator import ORDERS, Schedule
+from gpureduce.errors import CudaError
+
+# As csrc/emulator/watch.h orders them: the later ones reach further.
+MISSING = (
+    "__syncwarp()",
+    "__syncthreads()",
+    "cluster.sync()",
+    "grid.sync()",
+    "__threadfence()",
+    "copy_wait()",
+)
+SCHEDULES = ("forward", "reverse", "lockstep", "random 0", "random 1", "random 2")
+# What a kernel's parameters are called, by place (CONTRIBUTING.md).
+_PARAMETERS = ("in", "out", "n", "work", "ticket")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a kernel, and the barrier or fence that stands there, if it is about one.
+
+    Two threads that have met at a barrier have the same number there as their `meeting`.
+    """
+
+    file: str
+    line: int
+    what: str = ""
+    meeting: int = 0
+
+    @property
+    def text(self) -> str:
+        """The line as it is written, if gpureduce was built from it."""
+        return text_of(self.file, self.line)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two accesses of a race: which thread, what, where, between which barriers.
+
+    `copy` is true for a bulk copy that the thread's block has ordered; it belongs to no thread.
+    `before` and `after` are the barriers or fences that the thread passes next to the access.
+    """
+
+    block: int
+    thread: int
+    copy: bool
+    kind: str
+    place: Place
+    before: Place | None
+    after: Place | None
+
+    @property
+    def warp(self) -> int:
+        """The thread's warp in its block."""
+        return self.thread // 32
+
+    @property
+    def name(self) -> str:
+        """The thread, for a sentence."""
+        if self.copy:
+            return f"a bulk copy of block {self.block}"
+        return f"thread {self.thread} of block {self.block}"
+
+
+@dataclass(frozen=True)
+class Race:
+    """Two accesses to the same bytes that nothing orders; at least one writes.
+
+    `address` is what they touch (``"shared[12]"``, ``"out[0]"``); `missing` the barrier or fence
+    that would order them; `count` how often this pair of lines raced; `schedules` under which
+    orders of threads it was seen.
+    """
+
+    sides: tuple[Side, Side]
+    address: str
+    missing: str
+    count: int
+    schedules: tuple[str, ...]
+
+    @property
+    def lanes(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """The two threads, each as (block, thread)."""
+        a, b = self.sides
+        return (a.block, a.thread), (b.block, b.thread)
+
+    @property
+    def timeline(self) -> str:
+        """The two threads side by side, from the barrier before to the barrier after."""
+        return _race_pictures.timeline(self)
+
+    def __str__(self) -> str:
+        first, second = self.sides
+        return (
+            f"{first.name} {_VERBS[first.kind]} {self.address} at {first.place}, and {second.name} "
+            f"{_VERBS[second.kind]} it at {second.place}; nothing orders the two: "
+            f"{REMEDIES[self.missing]}"
+        )
+
+
+_VERBS = {"read": "reads", "write": "writes", "atomic": "updates", "end": "ends and gives up"}
+REMEDIES = {
+    "__syncwarp()": "a __syncwarp() that names both lanes is missing between them",
+    "__syncthreads()": "a __syncthreads() is missing between them",
+    "cluster.sync()": "a cluster.sync() is missing between them",
+    "grid.sync()": "only a barrier over the whole grid (grid.sync() in a cooperative launch) or a "
+    "second launch comes between blocks",
+    "__threadfence()": "an atomic passes between them, but without a __threadfence() on both sides",
+    "copy_wait()": "a copy_wait() for the bulk copy is missing between them",
+}
+
+
+@dataclass(frozen=True)
+class SplitBarrier:
+    """A barrier that only part of a block has reached, while others wait at another line.
+
+    CUDA wants all threads of a block at the same ``__syncthreads()``, or none. `threads` holds, for
+    each of the `places`, who waits there.
+    """
+
+    block: int
+    places: tuple[Place, ...]
+    threads: tuple[tuple[int, ...], ...]
+
+    def __str__(self) -> str:
+        lines = [f"block {self.block} is split over {len(self.places)} barriers:"]
+        for place, threads in zip(self.places, self.threads, strict=True):
+            who = f"{place} {place.what}(): threads {_race_pictures.ranges(threads)}"
+            lines.append(f"  {who}" + (f"    {place.text}" if place.text else ""))
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Races:
+    """What `races` has found; true if it found anything.
+
+    `races` are pairs of lines that race, the most frequent first; `barriers` those that only part
+    of a block reached; `faults` what ended a launch (a deadlock, say), by schedule; `wrong` the
+    sums that came out wrong, by schedule, beside the right one, `expected`.
+    """
+
+    strategy: str
+    n: int
+    dtype: str
+    block: int
+    grid: int | None
+    schedules: tuple[str, ...]
+    races: tuple[Race, ...]
+    barriers: tuple[SplitBarrier, ...]
+    faults: dict[str, str]
+    wrong: dict[str, Any]
+    expected: Any
+
+    def __bool__(self) -> bool:
+        return bool(self.races or self.barriers or self.faults)
+
+    def __str__(self) -> str:
+        return _race_pictures.text(self)
+
+    def _repr_html_(self) -> str:
+        return _race_pictures.html(self)
+
+    def plot(self, race: int = 0) -> Any:
+        """The timeline of one race as a matplotlib figure: two threads, and no barrier between."""
+        return _race_pictures.plot(self, race)
+
+    def svg(self, race: int = 0) -> str:
+        """The same picture as SVG."""
+        return _race_pictures.svg(self, race)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain lists and dicts, the lines' texts with it."""
+
+        def plain(value: Any) -> Any:
+            if dataclasses.is_dataclass(value):
+                fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+                return fields | ({"text": value.text} if isinstance(value, Place) else {})
+            if isinstance(value, tuple):
+                return [plain(item) for item in value]
+            if isinstance(value, dict):
+                return {key: plain(item) for key, item in value.items()}
+            return value.item() if isinstance(value, np.generic) else value
+
+        result: dict[str, Any] = plain(self)
+        return result
+
+
+def races(
+    strategy: str,
+    n: int | None = None,
+    dtype: str = "int32",
+    block: int = 256,
+    grid: int | None = None,
+    schedules: Sequence[str | Schedule] = SCHEDULES,
+) -> Races:
+    """Run a strategy's kernels on the emulator and look for races; no GPU is needed.
+
+    Two accesses to the same bytes race if two threads make them, at least one of them writes, not
+    both are atomic, and nothing says which comes first: no barrier that both threads pass, no
+    ``__syncwarp`` that names both, no fences on either side of atomics, no end of a launch. A race
+    is found whether or not the sum comes out right.
+
+    Parameters
+    ----------
+    strategy
+        A name or alias out of `strategies`, the ones that are wrong on purpose included.
+    n
+        How many elements to add up; by default enough for several blocks.
+    dtype
+        The elements' dtype. Numbers of four bytes and more are added up in it, as in the lectures.
+    block, grid
+        As in `sum`.
+    schedules
+        In which orders to run the threads: ``"forward"``, ``"reverse"``, ``"lockstep"``,
+        ``"random SEED"``. More orders find more only where a kernel takes other branches.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> bool(gpureduce.races("sequential"))
+    False
+    >>> found = gpureduce.races("missing_barrier")
+    >>> found.races[0].missing
+    '__syncthreads()'
+    """
+    from gpureduce import _emulator_traced
+
+    chosen = _registry.find(strategy)
+    if not chosen.launches_kernels:
+        raise ValueError(f"{chosen.name} is no kernel of its own: name one of the ladder's")
+    if dtype not in chosen.dtypes:
+        raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
+    blocks, grids, _ = _sum._launch_arguments(chosen, block, grid, None)
+    if n is None:
+        n, grids = _default_size(chosen.traits, dtype, blocks, grids)
+    if not 1 <= n <= 2**24:
+        raise ValueError(f"n must be from 1 to 2^24 (each access is looked at), not {n}")
+    return examine(_emulator_traced, chosen, n, dtype, (blocks, grids), schedules)
+
+
+def _default_size(traits: int, dtype: str, block: int, grid: int) -> tuple[int, int]:
+    """Several blocks and a ragged end; a ring of bulk copies must come round."""
+    if traits & _emulator.RING and not grid:
+        tile = 32768 // _inputs.named(dtype).itemsize
+        return 8 * tile + 7, 1
+    return 8 * block + 7, grid
+
+
+def _schedule(wanted: str | Schedule) -> tuple[str, Schedule]:
+    """A schedule and the name that it goes by in a report."""
+    if isinstance(wanted, Schedule):
+        schedule = wanted
+    else:
+        order, _, seed = wanted.partition(" ")
+        if order not in ORDERS or (seed and not (order == "random" and seed.isdecimal())):
+            raise ValueError(f"a schedule is one of {', '.join(ORDERS)}, or 'random 7': {wanted!r}")
+        schedule = Schedule(order, int(seed or 0))
+    name = schedule.order + (f" {schedule.seed}" if schedule.order == "random" else "")
+    return name, schedule
+
+
+def examine(
+    module: ModuleType,
+    strategy: _registry.Strategy,
+    n: int,
+    dtype: str,
+    launch: tuple[int, int],
+    schedules: Sequence[str | Schedule],
+) -> Races:
+    """The work of `races`, for any traced build of the emulator."""
+    array = _numbers(n, dtype)
+    itself = dtype in ("int32", "uint32", "float32", "float64")
+    conversion = _inputs.convert(array.dtype, array.dtype if itself else None)
+    expected = conversion.result.type(np.sum(array.astype(np.float64)))
+    found = _Found()
+    block, grid = launch
+    module.free_scratch()  # a wrong kernel may have left a ticket drawn
+    for name, schedule in map(_schedule, schedules):
+        module.watch_start()
+        try:
+            bits, *_ = module.sum(
+                array, conversion.load, conversion.acc, strategy.index, block, grid, 0, 0,
+                schedule.number, schedule.seed, True,
+            )  # fmt: skip
+            value = conversion.value(bytes(bits))
+            if value != expected:
+                found.wrong[name] = value
+        except CudaError as error:
+            found.faults[name] = str(error)
+        finally:
+            found.add(name, json.loads(module.watch_stop()))
+    module.free_scratch()
+    return Races(
+        strategy.name, n, dtype, block, grid or None, tuple(_schedule(s)[0] for s in schedules),
+        found.races(), tuple(found.barriers.values()), found.faults, found.wrong, expected,
+    )  # fmt: skip
+
+
+def _numbers(n: int, dtype: str) -> _inputs.Array:
+    """Small numbers of which the sum is exact in any dtype, and each of which counts."""
+    return (1 + np.arange(n) % 2).astype(_inputs.named(dtype))
+
+
+class _Found:
+    """What several runs have found, each pair of lines once."""
+
+    def __init__(self) -> None:
+        self.by_lines: dict[tuple[Any, ...], Race] = {}
+        self.barriers: dict[tuple[Any, ...], SplitBarrier] = {}
+        self.faults: dict[str, str] = {}
+        self.wrong: dict[str, Any] = {}
+
+    def add(self, schedule: str, report: dict[str, Any]) -> None:
+        for row in report["races"]:
+            self._add_race(schedule, row)
+        for row in report["barriers"]:
+            places = tuple(_place(place) for place in row["places"])
+            threads = tuple(tuple(place["threads"]) for place in row["places"])
+            self.barriers.setdefault(places, SplitBarrier(row["block"], places, threads))
+
+    def _add_race(self, schedule: str, row: dict[str, Any]) -> None:
+        sides = tuple(_side(side) for side in row["sides"])
+        race = Race(sides, _address(row, sides), row["missing"], row["count"], (schedule,))  # type: ignore[arg-type]
+        lines = tuple(sorted((s.place.file, s.place.line, s.kind) for s in sides))
+        known = self.by_lines.get(lines)
+        if known:
+            # The pair that stands furthest apart tells what is missing.
+            further = MISSING.index(race.missing) > MISSING.index(known.missing)
+            race = dataclasses.replace(
+                race if further else known,
+                count=known.count + race.count,
+                schedules=tuple(dict.fromkeys((*known.schedules, schedule))),
+            )
+        self.by_lines[lines] = race
+
+    def races(self) -> tuple[Race, ...]:
+        return tuple(sorted(self.by_lines.values(), key=lambda race: -race.count))
+
+
+def _place(row: dict[str, Any]) -> Place:
+    return Place(row["file"], row["line"], row.get("what", ""), row.get("meeting", 0))
+
+
+def _side(row: dict[str, Any]) -> Side:
+    before, after = row["before"], row["after"]
+    return Side(
+        row["block"],
+        row["thread"],
+        row["copy"],
+        row["kind"],
+        _place({"file": row["file"], "line": row["line"]}),
+        _place(before) if before else None,
+        _place(after) if after else None,
+    )
+
+
+def _address(row: dict[str, Any], sides: Sequence[Side]) -> str:
+    offset, size = row["offset"], row["size"]
+    index = f"[{offset // size}]" if offset % size == 0 else f", byte {offset},"
+    if row["space"] == "shared":
+        far = any(side.block != row["owner"] for side in sides)
+        return f"shared{index}" + (f" of block {row['owner']}" if far else "")
+    if row["parameter"] >= 0:
+        return _PARAMETERS[row["parameter"]] + index
+    return f"the byte at {offset:#x}"
