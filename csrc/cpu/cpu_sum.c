@@ -16,14 +16,15 @@
 #endif
 
 enum {
-    /* A power of two of blocks, so that a task is a subtree, and of pages, so that tasks whose
-     * array starts a page share none. */
-    TASK_BYTES = 1 << 17,
+    /* Powers of two of blocks, so that a task is a subtree, and of pages, so that tasks whose array
+     * starts a page share none. */
+    LEAST_TASK_BYTES = 1 << 15,
+    MOST_TASK_BYTES = 1 << 17,
+    TASKS = 64, /* to share out among threads, where that takes none of another size */
     MOST_TASKS = 512,
-    /* Below this, waking a thread costs more than it saves. In a virtual machine it takes 20 to 50
-     * microseconds; one thread takes 50 for 4 MiB in the cache and 100 for 8 MiB, or twice that for
-     * 16-bit floats. */
-    THREADS_FROM_BYTES = 1 << 23
+    /* Below this, a region of the pool costs more than it saves: some microseconds if its threads
+     * are awake. One thread takes 10 for 512 KiB in the cache, or twice that for 16-bit floats. */
+    THREADS_FROM_BYTES = 1 << 19
 };
 
 /* Partial sums that overflowed are added again times 2^-64: room for 2^64 of the largest. */
@@ -227,17 +228,23 @@ static void run_tasks(sum_job *job, gr_acc acc, int components, int threads, gr_
         store_float(sum[i], acc, &out[i]);
 }
 
+/* A size that follows from n and the type alone: where partial sums overflow, it shows. */
+static size_t task_size(size_t bytes)
+{
+    size_t task = LEAST_TASK_BYTES;
+    while ((task < MOST_TASK_BYTES && task * TASKS < bytes) || (bytes - 1) / task >= MOST_TASKS)
+        task *= 2;
+    return task;
+}
+
 /* Not inlined, to keep its large frame out of small sums. */
 static __attribute__((noinline)) void sum_large(sum_job *job, gr_acc acc, int components,
                                                 int threads, gr_value out[2])
 {
     task_sum sums[MOST_TASKS];
     job->sums = sums;
-    while ((job->n - 1) / job->task_n >= MOST_TASKS)
-        job->task_n *= 2;
-    size_t slow = job->load == GR_LOAD_f16 || job->load == GR_LOAD_bf16 ? 2 : 1;
-    bool worth_it = job->n >= THREADS_FROM_BYTES / slow / job->size;
-    run_tasks(job, acc, components, worth_it ? threads : 1, out);
+    job->task_n = task_size(job->n * job->size) / job->size;
+    run_tasks(job, acc, components, threads, out);
 }
 
 void gr_cpu_sum(const void *data, size_t n, gr_load load, gr_acc acc, int components, int threads,
@@ -249,13 +256,14 @@ void gr_cpu_sum(const void *data, size_t n, gr_load load, gr_acc acc, int compon
     sum_job job = {
         .data = data, .n = n * (size_t)components, .size = gr_load_size(load), .load = load};
     choose_kernel(&job);
-    job.task_n = TASK_BYTES / job.size;
-    if (job.n > job.task_n) {
+    size_t slow = load == GR_LOAD_f16 || load == GR_LOAD_bf16 ? 2 : 1;
+    if (job.n >= THREADS_FROM_BYTES / slow / job.size) {
         sum_large(&job, acc, components, threads, out);
         return;
     }
     task_sum sum;
     job.sums = &sum;
+    job.task_n = job.n;
     run_tasks(&job, acc, components, 1, out);
 }
 

@@ -7,26 +7,38 @@
 #include "format.h"
 
 #include <float.h>
-#include <pthread.h>
+#include <stdalign.h>
+#include <stdatomic.h>
 
 enum {
-    TASK = 1 << 16, /* elements; even, so that tasks start with a real part */
-    /* Below this, waking a thread costs more than it saves: 20 to 50 microseconds in a virtual
-     * machine. */
-    THREADS_FROM = 1 << 18,
-    FEW = 8, /* elements that are deposited sooner than bins are set up and emptied */
+    /* Elements of a task; even, so that it starts with a real part. */
+    LEAST_TASK = 1 << 13,
+    MOST_TASK = 1 << 16,
+    TASKS = 64, /* to share out among threads, where that takes none of another size */
+    /* Below this, a region of the pool costs more than it saves: some microseconds if its threads
+     * are awake. */
+    THREADS_FROM = 1 << 16,
+    PLACES = 16, /* where threads put down what they have added up */
+    FEW = 8,     /* elements that are deposited sooner than bins are set up and emptied */
     /* Blocks that are scattered untried after one that did not fit the bins. */
     PATIENCE = 16,
     SCATTER_FROM = 128 /* elements worth clearing the tables for */
 };
 
+/* Several of them, so that no thread waits for another one. */
+typedef struct {
+    alignas(64) atomic_bool taken;
+    bool used; /* the sums are set up */
+    gr_exact sums[2];
+} place;
+
 typedef struct {
     const unsigned char *data;
-    size_t n;
+    size_t n, task;
     gr_load load;
     gr_format format;
-    gr_exact *sums[2];
-    pthread_mutex_t mutex; /* guards the sums while there are tasks */
+    int components;
+    place *places;
 } sum_job;
 
 /* One thread's work on a stretch of the array. The sums are of even and odd elements, or the same
@@ -189,22 +201,53 @@ static void add_range(const sum_job *job, const unsigned char *in, size_t n,
     gr_scatter_empty(&work.scatter, job->load, sums);
 }
 
+static void put_down(place *places, const gr_exact own[2], int components)
+{
+    static atomic_uint numbers;
+    static _Thread_local unsigned number; /* of this thread, from 1: where it looks first */
+    if (!number)
+        number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
+    unsigned i = number % PLACES;
+    while (atomic_exchange_explicit(&places[i].taken, true, memory_order_acquire))
+        i = (i + 1) % PLACES;
+    for (int c = 0; c < components; c++) {
+        if (places[i].used)
+            gr_exact_merge(&places[i].sums[c], &own[c]);
+        else
+            places[i].sums[c] = own[c];
+    }
+    places[i].used = true;
+    atomic_store_explicit(&places[i].taken, false, memory_order_release);
+}
+
 static void run_task(size_t task, void *context)
 {
     sum_job *job = context;
-    size_t first = task * TASK, n = job->n - first < TASK ? job->n - first : TASK;
-    bool same = job->sums[0] == job->sums[1];
+    size_t first = task * job->task, n = job->n - first < job->task ? job->n - first : job->task;
     gr_exact own[2];
-    gr_exact *sums[2] = {&own[0], same ? &own[0] : &own[1]};
-    gr_exact_init(&own[0]);
-    if (!same)
-        gr_exact_init(&own[1]);
+    gr_exact *sums[2] = {&own[0], &own[job->components - 1]};
+    for (int c = 0; c < job->components; c++)
+        gr_exact_init(&own[c]);
     add_range(job, job->data + first * (size_t)job->format.size, n, sums);
-    pthread_mutex_lock(&job->mutex);
-    gr_exact_merge(job->sums[0], &own[0]);
-    if (!same)
-        gr_exact_merge(job->sums[1], &own[1]);
-    pthread_mutex_unlock(&job->mutex);
+    put_down(job->places, own, job->components);
+}
+
+/* Not inlined, to keep its large frame out of small sums. */
+static __attribute__((noinline)) void add_by_threads(sum_job *job, gr_exact *acc, int threads)
+{
+    place places[PLACES];
+    for (int i = 0; i < PLACES; i++) {
+        atomic_init(&places[i].taken, false);
+        places[i].used = false;
+    }
+    job->places = places;
+    job->task = LEAST_TASK;
+    while (job->task < MOST_TASK && job->task * TASKS < job->n)
+        job->task *= 2;
+    gr_parallel(threads, (job->n - 1) / job->task + 1, run_task, job);
+    for (int i = 0; i < PLACES; i++)
+        for (int c = 0; places[i].used && c < job->components; c++)
+            gr_exact_merge(&acc[c], &places[i].sums[c]);
 }
 
 void gr_exact_add_array(gr_exact *acc, const void *data, size_t n, gr_load load, int components,
@@ -214,16 +257,14 @@ void gr_exact_add_array(gr_exact *acc, const void *data, size_t n, gr_load load,
                    .n = n * (size_t)components,
                    .load = load,
                    .format = gr_format_of(load),
-                   .sums = {acc, acc + components - 1}};
+                   .components = components};
+    gr_exact *sums[2] = {acc, acc + components - 1};
     for (int i = 0; i < components; i++)
         acc[i].count += n;
-    if (threads == 1 || job.n < THREADS_FROM) {
-        add_range(&job, data, job.n, job.sums);
-        return;
-    }
-    pthread_mutex_init(&job.mutex, NULL);
-    gr_parallel(threads, (job.n - 1) / TASK + 1, run_task, &job);
-    pthread_mutex_destroy(&job.mutex);
+    if (threads == 1 || job.n < THREADS_FROM)
+        add_range(&job, data, job.n, sums);
+    else
+        add_by_threads(&job, acc, threads);
 }
 
 void gr_exact_sum_array(const void *data, size_t n, gr_load load, int components, int threads,

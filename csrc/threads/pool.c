@@ -1,13 +1,20 @@
 /* The pool: workers that outlive their region, and seats that a region offers them.
  *
- * A region opens some seats, wakes that many sleepers and starts on its tasks without waiting for
- * anyone. A worker that wakes in time takes a seat and draws tasks from the same counter. When the
- * counter has run out the caller takes the empty seats away and waits only for those who sat down,
- * so that a slow wake-up costs a region nothing but the help it would have been. */
-#if defined(__linux__) && !defined(_GNU_SOURCE)
-#define _GNU_SOURCE /* sched_getaffinity, sched_getcpu */
-#endif
+ * A region opens some seats and starts on its tasks without waiting for anyone; a worker that comes
+ * in time takes a seat and helps. When all tasks have been begun the caller takes the empty seats
+ * away and waits only for those who sat down, so that a slow wake-up costs a region nothing but the
+ * help it would have been.
+ *
+ * Who may sit down and who sits is one word, the gate. A worker that has just left a region looks
+ * at it for a while before it goes to sleep: until then it joins the next region with one atomic
+ * step, well under a microsecond, where to be woken takes 20 to 50 in a virtual machine.
+ *
+ * Tasks are split into contiguous shares, one for each thread that was asked for. A worker begins
+ * with the share of its own number, so that the next call of the kind finds the same part of an
+ * array in the same processor's cache, and then helps with the shares of others. */
 #include "pool.h"
+
+#include "processors.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -17,41 +24,50 @@
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
-
-#ifdef __x86_64__
-#include <cpuid.h>
-#endif
 
 enum {
     MOST_WORKERS = 1023,
-    /* Looks before going to sleep, 10 to 50 microseconds: longer than from one region to the next
-     * in a loop of calls, too short to be seen as load. */
-    SPINS = 1000,
+    /* Longer than from one region to the next in a loop of calls, too short to be seen as load. */
+    SPIN_NS = 200 * 1000,
+    /* With more threads than processors whoever spins keeps others from running. */
+    CROWDED_SPIN_NS = 10 * 1000,
+    LOOKS = 16, /* between two looks at the clock */
     CACHE_LINE = 64
 };
 
+/* The gate's parts. It is only ever changed as a whole, so no moment is missed. */
+#define FREE_SEAT ((uint64_t)1)
+#define FREE_SEATS ((uint64_t)0xffff)
+#define SEATED ((uint64_t)1 << 16)
+#define ALL_SEATED ((uint64_t)0xffff << 16)
+#define CALLER_SLEEPS ((uint64_t)1 << 32)
+
+typedef struct {
+    alignas(CACHE_LINE) atomic_size_t next; /* first task that nobody has begun */
+    size_t end;
+} task_share;
+
 static struct {
-    pthread_mutex_t mutex; /* guards all but `busy` and `next` */
+    pthread_mutex_t mutex; /* guards going to sleep and `workers` */
     pthread_cond_t wake;   /* seats were opened */
     pthread_cond_t done;   /* the last seated worker got up */
     int workers;           /* threads that exist */
-    int sleepers;          /* of those, the ones waiting on `wake` */
-    /* Written under the mutex, but also watched without it by those who spin. */
-    atomic_int seats;  /* still free */
-    atomic_int seated; /* workers inside the region */
+    bool virtual_machine;  /* whether this is one; set once */
+    atomic_bool busy;      /* a region has the pool */
+    atomic_int sleepers;   /* workers waiting on `wake`, or about to */
+    atomic_int processor;  /* the caller's */
+    atomic_int spin_ns;
 
-    int processor;        /* the caller's */
-    bool virtual_machine; /* whether this is one; set once */
-    size_t tasks;
+    /* The region: written before seats are opened, read only by those who sit. */
     void (*run)(size_t task, void *context);
     void *context;
+    int shares;
 
-    atomic_bool busy;                       /* a region has the pool */
-    alignas(CACHE_LINE) atomic_size_t next; /* first task not handed out */
-    char padding[CACHE_LINE - sizeof(atomic_size_t)];
+    alignas(CACHE_LINE) atomic_uint_least64_t gate;
+    task_share share[MOST_WORKERS + 1];
 } pool = {
     .mutex = PTHREAD_MUTEX_INITIALIZER,
     .wake = PTHREAD_COND_INITIALIZER,
@@ -70,15 +86,14 @@ static void pause_briefly(void)
 #endif
 }
 
-/* Spins until the count is zero, or no longer zero; gives up after a while. */
-static void watch(atomic_int *count, bool until_zero)
+static long long now_ns(void)
 {
-    for (int i = 0; i < SPINS; i++) {
-        if ((atomic_load_explicit(count, memory_order_relaxed) == 0) == until_zero)
-            return;
-        pause_briefly();
-    }
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
+
+/* --- interrupts ------------------------------------------------------------------------------ */
 
 /* Who watches for interrupts on this thread; workers never do. */
 static _Thread_local gr_interrupts *interrupts;
@@ -88,9 +103,7 @@ void gr_watch_interrupts(gr_interrupts *watch)
     interrupts = watch;
     if (!watch)
         return;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    watch->asked_ms = now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+    watch->asked_ms = now_ns() / 1000000;
     watch->interrupted = false;
 }
 
@@ -104,9 +117,7 @@ static bool ask_for_interrupts(void)
     enum { EVERY_MS = 50 };
     if (!interrupts || interrupts->interrupted)
         return interrupts;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    long long ms = now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+    long long ms = now_ns() / 1000000;
     if (ms - interrupts->asked_ms < EVERY_MS)
         return false;
     interrupts->asked_ms = ms;
@@ -114,127 +125,138 @@ static bool ask_for_interrupts(void)
     return interrupts->interrupted;
 }
 
-static void draw_tasks(void)
+/* --- tasks ----------------------------------------------------------------------------------- */
+
+static void drop_tasks(void)
 {
-    /* Relaxed: the mutex orders the region's data; the counter only has to hand out each task
-     * once. */
-    size_t task;
-    while ((task = atomic_fetch_add_explicit(&pool.next, 1, memory_order_relaxed)) < pool.tasks) {
+    for (int i = 0; i < pool.shares; i++)
+        atomic_store_explicit(&pool.share[i].next, pool.share[i].end, memory_order_relaxed);
+}
+
+/* Relaxed: the gate orders the region's data; the counter only has to hand out each task once. */
+static void draw_from(task_share *share)
+{
+    while (atomic_load_explicit(&share->next, memory_order_relaxed) < share->end) {
+        size_t task = atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed);
+        if (task >= share->end)
+            return;
         if (ask_for_interrupts())
-            atomic_store_explicit(&pool.next, pool.tasks, memory_order_relaxed);
+            drop_tasks();
         else
             pool.run(task, pool.context);
     }
 }
 
-/* How many sleepers to wake: two at most, since each of them wakes two more while there are seats.
- * One after the other from one thread, a wake-up each of a few microseconds, would be slow. */
-static int calls_due(void)
+static void draw_tasks(int number)
 {
-    int calls = pool.seats < pool.sleepers ? pool.seats : pool.sleepers;
-    return calls < 2 ? calls : 2;
+    int shares = pool.shares, first = number % shares;
+    for (int i = 0; i < shares; i++)
+        draw_from(&pool.share[(first + i) % shares]);
 }
 
-/* To be called without the mutex, or the sleepers would wake only to wait for it. */
-static void wake(int calls)
+static void split_tasks(size_t tasks, int shares)
 {
-    for (int i = 0; i < calls; i++)
+    size_t each = tasks / (size_t)shares, more = tasks % (size_t)shares, first = 0;
+    for (int i = 0; i < shares; i++) {
+        size_t end = first + each + ((size_t)i < more);
+        atomic_store_explicit(&pool.share[i].next, first, memory_order_relaxed);
+        pool.share[i].end = end;
+        first = end;
+    }
+    pool.shares = shares;
+}
+
+/* --- workers --------------------------------------------------------------------------------- */
+
+/* Wakes two sleepers at most, since each of them wakes two more while there are seats. One after
+ * the other from one thread, a wake-up each of a few microseconds, would be slow. Returns whether
+ * there was anyone to wake. */
+static bool wake(int wanted)
+{
+    int sleepers = atomic_load(&pool.sleepers);
+    int calls = wanted < sleepers ? wanted : sleepers;
+    if (calls <= 0)
+        return false;
+    /* A sleeper that has counted itself but not yet looked at the gate holds the mutex. It is given
+     * back at once, or those who wake would only wait for it. */
+    pthread_mutex_lock(&pool.mutex);
+    pthread_mutex_unlock(&pool.mutex);
+    for (int i = 0; i < calls && i < 2; i++)
         pthread_cond_signal(&pool.wake);
+    return true;
 }
 
-/* A virtual machine's kernel takes a halted processor for one that the host has lent to others, and
- * wakes a thread next to its waker rather than there. Worker and caller then take turns on one
- * processor until the kernel balances its load, many milliseconds later. So in a virtual machine
- * the caller lets the worker go first, and the worker moves. */
-#if defined(__linux__) && defined(__x86_64__)
-static bool in_virtual_machine(void)
+static int free_seats(void)
 {
-    enum { HYPERVISOR = 31 };
-    unsigned a, b, c, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && (c >> HYPERVISOR & 1);
+    return (int)(atomic_load(&pool.gate) & FREE_SEATS);
 }
 
-static int this_processor(void)
+static bool take_seat(void)
 {
-    return sched_getcpu();
-}
-
-static void leave_this_processor(void)
-{
-    cpu_set_t allowed, others;
-    int processor = sched_getcpu();
-    if (processor < 0 || sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-        return;
-    others = allowed;
-    CPU_CLR((size_t)processor, &others);
-    if (CPU_COUNT(&others) == 0)
-        return;
-    sched_setaffinity(0, sizeof others, &others);   /* moves it */
-    sched_setaffinity(0, sizeof allowed, &allowed); /* which does not move it back */
-}
-#else
-static bool in_virtual_machine(void)
-{
+    uint64_t gate = atomic_load_explicit(&pool.gate, memory_order_relaxed);
+    while (gate & FREE_SEATS)
+        if (atomic_compare_exchange_weak_explicit(&pool.gate, &gate, gate - FREE_SEAT + SEATED,
+                                                  memory_order_acquire, memory_order_relaxed))
+            return true;
     return false;
 }
 
-static int this_processor(void)
+static bool spin_for_seat(void)
 {
-    return 0;
-}
-
-static void leave_this_processor(void) {}
-#endif
-
-/* Sleeps until seats are open, under the mutex. Whoever is seated is waited for, so the move to
- * another processor comes before. */
-static void await_seat(void)
-{
-    while (pool.seats == 0) {
-        pool.sleepers++;
-        pthread_cond_wait(&pool.wake, &pool.mutex);
-        pool.sleepers--;
-        if (pool.seats > 0 && pool.virtual_machine && pool.processor == this_processor()) {
-            pthread_mutex_unlock(&pool.mutex);
-            leave_this_processor();
-            pthread_mutex_lock(&pool.mutex);
+    long long end = now_ns() + atomic_load_explicit(&pool.spin_ns, memory_order_relaxed);
+    do {
+        for (int i = 0; i < LOOKS; i++) {
+            if (take_seat())
+                return true;
+            pause_briefly();
         }
-    }
+    } while (now_ns() < end);
+    return false;
 }
 
-static void take_seat(void)
+/* Sleeps until seats are open. In a virtual machine the caller lets the worker go first, and the
+ * worker moves away from it: see processors.h. Whoever is seated is waited for, so that comes
+ * before. */
+static void sleep_for_seat(void)
 {
-    watch(&pool.seats, false);
     pthread_mutex_lock(&pool.mutex);
-    await_seat();
-    pool.seats--;
-    pool.seated++;
-    int calls = calls_due();
+    atomic_fetch_add(&pool.sleepers, 1);
+    while (free_seats() == 0)
+        pthread_cond_wait(&pool.wake, &pool.mutex);
+    atomic_fetch_sub(&pool.sleepers, 1);
     pthread_mutex_unlock(&pool.mutex);
-    wake(calls);
+    if (pool.virtual_machine && atomic_load(&pool.processor) == gr_this_processor())
+        gr_leave_this_processor();
 }
 
 static void leave_seat(void)
 {
-    pthread_mutex_lock(&pool.mutex);
-    if (--pool.seated == 0)
+    uint64_t before = atomic_fetch_sub_explicit(&pool.gate, SEATED, memory_order_release);
+    if ((before & ALL_SEATED) == SEATED && before & CALLER_SLEEPS) {
+        pthread_mutex_lock(&pool.mutex);
         pthread_cond_signal(&pool.done);
-    pthread_mutex_unlock(&pool.mutex);
+        pthread_mutex_unlock(&pool.mutex);
+    }
 }
 
-static void *worker(void *unused)
+static void *worker(void *number)
 {
-    (void)unused;
     inside = true;
     for (;;) {
-        take_seat();
-        draw_tasks();
+        bool slept = false;
+        while (!(slept ? take_seat() : spin_for_seat())) {
+            sleep_for_seat();
+            slept = true;
+        }
+        if (slept)
+            wake(free_seats());
+        draw_tasks((int)(intptr_t)number);
         leave_seat();
     }
     return NULL;
 }
 
-/* The mutex is held across fork() so that the child finds it, and what it guards, in one piece. */
+/* The mutex is held across fork() so that the child finds what it guards in one piece. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&pool.mutex);
@@ -250,15 +272,16 @@ static void after_fork_in_child(void)
 {
     pool.wake = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pool.done = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
-    pool.workers = pool.sleepers = 0;
-    pool.seats = pool.seated = 0;
-    pool.busy = false;
+    pool.workers = 0;
+    atomic_store(&pool.sleepers, 0);
+    atomic_store(&pool.gate, 0);
+    atomic_store(&pool.busy, false);
     pthread_mutex_unlock(&pool.mutex);
 }
 
 static void set_up(void)
 {
-    pool.virtual_machine = in_virtual_machine();
+    pool.virtual_machine = gr_in_virtual_machine();
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
@@ -269,56 +292,64 @@ static void add_workers(int wanted)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_mutex_lock(&pool.mutex);
     while (pool.workers < wanted) {
         pthread_t thread;
-        if (pthread_create(&thread, NULL, worker, NULL) != 0)
+        /* The caller is number 0. */
+        if (pthread_create(&thread, NULL, worker, (void *)(intptr_t)(pool.workers + 1)) != 0)
             break; /* too many threads, or no memory: do with those there are */
         pthread_detach(thread);
         pool.workers++;
     }
+    pthread_mutex_unlock(&pool.mutex);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
+/* --- regions --------------------------------------------------------------------------------- */
+
 static void open_region(int helpers, size_t tasks, void (*run)(size_t, void *), void *context)
 {
-    pthread_mutex_lock(&pool.mutex);
     if (pool.workers < helpers)
         add_workers(helpers);
-    pool.processor = this_processor();
-    pool.tasks = tasks;
+    int seats = helpers < pool.workers ? helpers : pool.workers;
+    bool crowded = pool.workers >= gr_processor_count();
+    atomic_store_explicit(&pool.spin_ns, crowded ? CROWDED_SPIN_NS : SPIN_NS, memory_order_relaxed);
+    atomic_store_explicit(&pool.processor, gr_this_processor(), memory_order_relaxed);
     pool.run = run;
     pool.context = context;
-    atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
-    pool.seats = helpers < pool.workers ? helpers : pool.workers;
-    int calls = calls_due();
-    pthread_mutex_unlock(&pool.mutex);
-    wake(calls);
-    if (calls > 0 && pool.virtual_machine)
+    split_tasks(tasks, seats + 1);
+    atomic_store(&pool.gate, (uint64_t)seats * FREE_SEAT);
+    int awake = pool.workers - atomic_load(&pool.sleepers);
+    if (wake(seats - awake) && pool.virtual_machine)
         sched_yield();
+}
+
+static bool all_left(void)
+{
+    return (atomic_load_explicit(&pool.gate, memory_order_acquire) & ALL_SEATED) == 0;
 }
 
 static void close_region(void)
 {
+    atomic_fetch_and(&pool.gate, ~FREE_SEATS);
+    long long end = 0;
+    for (int i = 0; !all_left(); i++) {
+        pause_briefly();
+        if (i % LOOKS)
+            continue;
+        long long now = now_ns();
+        if (!end)
+            end = now + atomic_load_explicit(&pool.spin_ns, memory_order_relaxed);
+        else if (now >= end)
+            break;
+    }
+    if (all_left())
+        return;
     pthread_mutex_lock(&pool.mutex);
-    pool.seats = 0;
-    pthread_mutex_unlock(&pool.mutex);
-
-    watch(&pool.seated, true);
-    pthread_mutex_lock(&pool.mutex);
-    while (pool.seated > 0)
+    atomic_fetch_or(&pool.gate, CALLER_SLEEPS);
+    while (!all_left())
         pthread_cond_wait(&pool.done, &pool.mutex);
     pthread_mutex_unlock(&pool.mutex);
-}
-
-static int processor_count(void)
-{
-#ifdef __linux__
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return CPU_COUNT(&set);
-#endif
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 && online <= INT_MAX ? (int)online : 1;
 }
 
 int gr_thread_count(void)
@@ -331,7 +362,7 @@ int gr_thread_count(void)
         if (errno == 0 && *end == '\0' && count > 0 && count <= INT_MAX)
             return (int)count;
     }
-    return processor_count();
+    return gr_processor_count();
 }
 
 static int helper_count(int threads, size_t tasks)
@@ -360,7 +391,7 @@ void gr_parallel(int threads, size_t tasks, void (*run)(size_t task, void *conte
     inside = true;
     if (pooled) {
         open_region(helpers, tasks, run, context);
-        draw_tasks();
+        draw_tasks(0);
         close_region();
         atomic_store_explicit(&pool.busy, false, memory_order_release);
     } else {

@@ -1,0 +1,21 @@
+/* What the pool asks the operating system about processors. */
+#ifndef GPUREDUCE_PROCESSORS_H
+#define GPUREDUCE_PROCESSORS_H
+
+#include <stdbool.h>
+
+/* How many this process may run on. */
+int gr_processor_count(void);
+
+/* The one that this thread is on; 0 where that cannot be known. */
+int gr_this_processor(void);
+
+/* A virtual machine's kernel takes a halted processor for one that the host has lent to others, and
+ * wakes a thread next to its waker rather than there. Worker and caller then take turns on one
+ * processor until the kernel balances its load, many milliseconds later. */
+bool gr_in_virtual_machine(void);
+
+/* Moves this thread to another processor, if it may run on any. */
+void gr_leave_this_processor(void);
+
+#endif
