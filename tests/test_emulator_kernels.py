@@ -17,12 +17,12 @@ CSRC = ROOT / "csrc"
 def test_kernels_of_no_lesson(tmp_path):
     sources = [*CSRC.glob("emulator/*.cpp"), ROOT / "tests" / "emulator_kernels.cpp"]
     includes = [f"-I{CSRC / d}" for d in (".", "emulator/include", "kernels")]
-    pool, program = tmp_path / "pool.o", tmp_path / "kernels"
+    program = tmp_path / "kernels"
+    threads = [str(path) for path in CSRC.glob("threads/*.c")]
+    subprocess.run(["gcc", "-O1", *includes, "-c", *threads], check=True, cwd=tmp_path)
+    objects = [str(path) for path in tmp_path.glob("*.o")]
     subprocess.run(
-        ["gcc", "-O1", *includes, "-c", str(CSRC / "threads/pool.c"), "-o", str(pool)], check=True
-    )
-    subprocess.run(
-        ["g++", "-std=c++17", "-O1", "-pthread", *includes, *map(str, sources), str(pool),
+        ["g++", "-std=c++17", "-O1", "-pthread", *includes, *map(str, sources), *objects,
          "-o", str(program)], check=True,
     )  # fmt: skip
     done = subprocess.run(

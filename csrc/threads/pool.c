@@ -34,6 +34,7 @@ enum {
     SPIN_NS = 200 * 1000,
     /* With more threads than processors whoever spins keeps others from running. */
     CROWDED_SPIN_NS = 10 * 1000,
+    PATIENCE_NS = 5 * 1000,
     LOOKS = 16, /* between two looks at the clock */
     CACHE_LINE = 64
 };
@@ -47,7 +48,7 @@ enum {
 
 typedef struct {
     alignas(CACHE_LINE) atomic_size_t next; /* first task that nobody has begun */
-    size_t end;
+    size_t first, end;
 } task_share;
 
 static struct {
@@ -133,10 +134,19 @@ static void drop_tasks(void)
         atomic_store_explicit(&pool.share[i].next, pool.share[i].end, memory_order_relaxed);
 }
 
-/* Relaxed: the gate orders the region's data; the counter only has to hand out each task once. */
-static void draw_from(task_share *share)
+/* How many tasks nobody has begun. */
+static size_t left_in(task_share *share)
 {
-    while (atomic_load_explicit(&share->next, memory_order_relaxed) < share->end) {
+    size_t next = atomic_load_explicit(&share->next, memory_order_relaxed);
+    return next < share->end ? share->end - next : 0;
+}
+
+/* Relaxed: the gate orders the region's data; the counter only has to hand out each task once.
+ * Leaves `spare` tasks to the share's owner, if there is one at work. */
+static void draw_from(task_share *share, size_t spare)
+{
+    size_t left;
+    while ((left = left_in(share)) > spare || (left && left == share->end - share->first)) {
         size_t task = atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed);
         if (task >= share->end)
             return;
@@ -147,11 +157,32 @@ static void draw_from(task_share *share)
     }
 }
 
-static void draw_tasks(int number)
+static void draw_from_all(int number, size_t spare)
 {
     int shares = pool.shares, first = number % shares;
     for (int i = 0; i < shares; i++)
-        draw_from(&pool.share[(first + i) % shares]);
+        draw_from(&pool.share[(first + i) % shares], spare);
+}
+
+static bool any_left(void)
+{
+    for (int i = 0; i < pool.shares; i++)
+        if (left_in(&pool.share[i]))
+            return true;
+    return false;
+}
+
+/* One's own share first, then those of others. The last task of a share is left to its owner for a
+ * moment: to carry its data to another processor's cache would take as long, and the next call
+ * would have to carry it back. */
+static void draw_tasks(int number)
+{
+    draw_from(&pool.share[number % pool.shares], 0);
+    draw_from_all(number, 1);
+    long long end = now_ns() + PATIENCE_NS;
+    while (any_left() && now_ns() < end)
+        pause_briefly();
+    draw_from_all(number, 0);
 }
 
 static void split_tasks(size_t tasks, int shares)
@@ -160,6 +191,7 @@ static void split_tasks(size_t tasks, int shares)
     for (int i = 0; i < shares; i++) {
         size_t end = first + each + ((size_t)i < more);
         atomic_store_explicit(&pool.share[i].next, first, memory_order_relaxed);
+        pool.share[i].first = first;
         pool.share[i].end = end;
         first = end;
     }

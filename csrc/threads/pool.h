@@ -16,6 +16,10 @@ int gr_thread_count(void);
 /* Calls run(task, context) for each task in 0..tasks-1, in any order, on up to `threads` threads
  * (gr_thread_count() if threads <= 0), of which the caller is one; returns when all have returned.
  *
+ * Tasks next to each other are run by the same thread as far as that can be, and in the next region
+ * of as many tasks and threads by the same one again: what they read may be in its processor's
+ * cache.
+ *
  * The pool serves one region at a time. A caller that finds it busy runs its tasks on its own
  * thread, at once; so does a task that itself calls gr_parallel. There is nothing to wait for and
  * no deadlock. Fewer threads than asked for may come; the tasks are all run even so.

@@ -1,0 +1,161 @@
+"""The pool of threads: many callers, forks, sleep, crowds, and sums that are broken off."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import array_of
+
+MIB = 2**20
+ARRAYS = [np.arange(k * MIB // 8 + 7 * k, dtype=np.int64) for k in range(1, 9)]
+SUMS = [int(a.sum()) for a in ARRAYS]
+
+
+def cpu(array, threads=0):
+    em = gpureduce._emulator
+    bits, _ = em.cpu_sum(array, gpureduce._registry.DTYPES[array.dtype.name].load, em.ACC_U64, 1,
+                         threads)  # fmt: skip
+    return int(np.frombuffer(bits, np.int64)[0])
+
+
+@pytest.mark.parametrize("threads", [0, 3, 40])
+def test_many_callers_at_once(threads):
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        for _ in range(20):
+            assert list(pool.map(lambda a: cpu(a, threads), ARRAYS)) == SUMS
+
+
+def test_other_numbers_of_threads_from_call_to_call():
+    rng = np.random.default_rng(1)
+    for threads in rng.integers(1, 70, 300):
+        i = int(rng.integers(len(ARRAYS)))
+        assert cpu(ARRAYS[i], int(threads)) == SUMS[i], threads
+
+
+def test_pauses_in_which_workers_fall_asleep():
+    """They look out for 200 us: calls that come just then meet some awake and some not."""
+    rng = np.random.default_rng(2)
+    for pause in rng.uniform(0, 600e-6, 700):
+        end = time.perf_counter() + pause
+        while time.perf_counter() < end:
+            pass
+        assert cpu(ARRAYS[0], 4) == SUMS[0]
+
+
+def states():
+    """What the threads of this process are at: S is asleep."""
+    found = []
+    for path in Path("/proc/self/task").iterdir():
+        found.append((path / "stat").read_text().rpartition(")")[2].split()[0])
+    return found
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="needs /proc")
+def test_idle_workers_sleep():
+    code = """
+import sys, time
+sys.path.insert(0, {here!r})
+import test_threads
+assert test_threads.cpu(test_threads.ARRAYS[7], 6) == test_threads.SUMS[7]
+assert len(test_threads.states()) >= 6
+for _ in range(500):
+    time.sleep(0.01)
+    if sorted(set(test_threads.states())) == ["R", "S"] and test_threads.states().count("R") == 1:
+        break
+else:
+    raise AssertionError(test_threads.states())
+"""
+    code = code.format(here=os.path.dirname(__file__))
+    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-P", "-c", code], check=True, env=env)
+
+
+def child_exit(run):
+    """The exit status of a forked child that runs this; a child that hangs is killed."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if run() else 1)
+        finally:
+            os._exit(2)
+    for _ in range(2000):
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return "hung"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("pause", [0, 0.05])
+def test_fork(pause):
+    """The child starts with no workers, whether the parent's are awake or asleep."""
+    for _ in range(5):
+        assert cpu(ARRAYS[3], 4) == SUMS[3]
+        time.sleep(pause)
+        assert child_exit(lambda: [cpu(a, 4) for a in ARRAYS] == SUMS) == 0
+    assert cpu(ARRAYS[3], 4) == SUMS[3]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_fork_while_another_thread_adds():
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        for _ in range(10):
+            busy = pool.submit(lambda: [cpu(ARRAYS[7], 4) for _ in range(20)])
+            time.sleep(0.001)
+            assert child_exit(lambda: cpu(ARRAYS[2], 4) == SUMS[2]) == 0
+            assert busy.result() == [SUMS[7]] * 20
+
+
+def test_a_sum_of_many_threads_is_broken_off(monkeypatch):
+    monkeypatch.setenv("GPUREDUCE_THREADS", "3")
+    array = np.zeros(2**31, np.int32)  # untouched pages cost no memory
+
+    def stop(signum, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        with pytest.raises(KeyboardInterrupt):
+            gpureduce.sum(array, "cpu")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert [cpu(a) for a in ARRAYS] == SUMS
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_the_same_bits_for_any_number_of_threads(dtype):
+    em = gpureduce._emulator
+    row = gpureduce._registry.DTYPES[dtype]
+    for n in (2**16 - 1, 2**16, 2**17 + 1, 2**19 + 3, 3_000_001):
+        array = array_of(dtype, n)
+        bits, exact = set(), set()
+        for threads in (1, 2, 3, 8, 33):
+            bits.add(em.cpu_sum(array, row.load, row.acc, 1, threads)[0])
+            total = em.Exact(row.load, 1)
+            total.add(array, row.load, 1, True, threads)
+            exact.add(total.to_bytes())
+        assert len(bits) == len(exact) == 1, n
+
+
+def test_partial_sums_that_overflow_in_any_number_of_threads():
+    em = gpureduce._emulator
+    big = np.finfo(np.float64).max
+    array = array_of("float64", 200_001)
+    array[[5, 70_000, 150_000, 200_000]] = big, big, -big, -big
+    bits = {em.cpu_sum(array, em.LOAD_F64, em.ACC_F64, 1, t)[0] for t in (1, 2, 5, 40)}
+    assert len(bits) == 1
