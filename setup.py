@@ -62,7 +62,7 @@ class Kernel:
             f'-DKERNEL_FILE="{self.path.relative_to(CSRC)}"',
             f"-DPAIRS=GR_PAIRS_{self.dtypes}",
             f"-DBLOCKS={int('BLOCK_TEMPLATE' in self.traits)}",
-            f"-DVIEWS={int('ANY_ELEMENTS' in self.traits)}",
+            f"-DVIEWS=GR_VIEWS_{self.dtypes if 'ANY_ELEMENTS' in self.traits else 'NONE'}",
             # Samples are no bytes that could be copied, and no integers.
             f"-DSAMPLES={int(self.dtypes == 'ALL' and 'RING' not in self.traits)}",
         ]
@@ -75,7 +75,8 @@ def read_registry() -> list[Kernel]:
         r"^STRATEGY\((\w+),\s+(\w+),\s+([\w\s|]+),\s+(\d+),\s+(\w+),", text, re.M
     ):
         name, kind, traits, capability, dtypes = line.groups()
-        folder = {"KERNEL": CSRC / "kernels", "BROKEN": CSRC / "kernels" / "broken"}.get(kind)
+        folder = {"KERNEL": CSRC / "kernels", "BROKEN": CSRC / "kernels" / "broken"}
+        folder = (folder | {"EVERYWHERE": CSRC / "kernels"}).get(kind)
         if folder:
             words = traits.replace("|", " ").split()
             kernels.append(Kernel(name, folder / f"{name}.cu", words, int(capability), dtypes))

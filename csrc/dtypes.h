@@ -24,6 +24,14 @@
     X(f16, f32) X(bf16, f32) X(f32, f32) \
     X(f32, f64) X(f64, f64)
 
+/* Of a strategy that adds up floats in its own way, whatever the accumulator asked for. */
+#define GR_PAIRS_COMPLEX(X) X(f16, f32) X(bf16, f32) X(f32, f32) X(f64, f64)
+
+/* The accumulators that strided arrays and casts are compiled for. */
+#define GR_VIEWS_NONE(X)
+#define GR_VIEWS_ALL(X) GR_ACCS(X)
+#define GR_VIEWS_COMPLEX(X) X(f64)
+
 /* clang-format on */
 
 typedef enum {

@@ -110,19 +110,20 @@ static PyObject *exact_add_state(PyObject *object, PyObject *args)
     exact_object *self = (exact_object *)object;
     const char *bytes;
     Py_ssize_t size;
-    gr_exact state[2];
-    if (!PyArg_ParseTuple(args, "y#", &bytes, &size))
+    int component, counts;
+    gr_exact state;
+    if (!PyArg_ParseTuple(args, "y#ip", &bytes, &size, &component, &counts))
         return NULL;
-    size_t given = (size_t)size / sizeof *state;
-    if ((size_t)size % sizeof *state || given < 1 || given > (size_t)self->components) {
+    if ((size_t)size != sizeof state || component < 0 || component >= self->components) {
         PyErr_SetString(PyExc_ValueError, "no state of such an exact sum");
         return NULL;
     }
-    gr_exact_init(&state[1]);
-    memcpy(state, bytes, (size_t)size);
-    state[1].count = state[0].count;
+    memcpy(&state, bytes, sizeof state);
+    uint64_t n = counts ? state.count : 0;
+    state.count = 0;
+    gr_exact_merge(&self->sum[component], &state);
     for (int i = 0; i < self->components; i++)
-        gr_exact_merge(&self->sum[i], &state[i]);
+        self->sum[i].count += n;
     Py_RETURN_NONE;
 }
 
@@ -219,7 +220,8 @@ static PyMethodDef methods[] = {
      "add(array, load, components, counts, threads)\n--\n\n"
      "Add a flat array; `counts`: and its elements to the count. Returns ms."},
     {"add_state", exact_add_state, METH_VARARGS,
-     "add_state(bytes)\n--\n\nAdd what a backend's engine has deposited."},
+     "add_state(bytes, component, counts)\n--\n\n"
+     "Add what a backend's engine has deposited."},
     {"merge", exact_merge, METH_O, "merge(other)\n--\n\nAdd what another one holds."},
     {"copy", exact_copy, METH_NOARGS, "copy()\n--\n\nAnother one of the same value."},
     {"round", exact_round, METH_VARARGS,

@@ -67,21 +67,47 @@ static void *callers_stream(void *context, int Py_UNUSED(device))
     return context;
 }
 
-/* What py_sum_gpu was asked. */
+/* Strategies that are chosen here: what is quickest, or what is right. */
+enum { FAST = -1, AUTO = -2 };
+
+/* What gr_py_sum_gpu was asked. */
 typedef struct {
     PyObject *object;
     int acc, cast, typenum, strategy, finish, timed;
     unsigned block, grid;
     unsigned long long stream; /* 0: the producer's */
+    int target;                /* what an exact sum is rounded to; -1: the elements' own type */
 } gr_asked;
 
-static int plan_reading(const gr_asked *asked, const gr_gpu_array *array, gr_reading *reading,
-                        gr_elements *elements, gr_request *request)
+/* A sum, or two for the parts of complex numbers, that is planned or done. */
+typedef struct {
+    gr_reading reading;
+    gr_elements elements;
+    gr_request request;
+    int choose;
+    gr_outcome outcome[2];
+} gr_job;
+
+static int exact_strategy(void)
 {
-    int flat = gr_flatten(array, elements, &request->n);
+    int i = 0;
+    while (!(gr_strategy_at(i)->traits & DIGITS))
+        i++;
+    return i;
+}
+
+static int is_float_kind(int kind)
+{
+    return kind == 'f' || kind == 'B' || kind == 'c';
+}
+
+static int plan_reading(const gr_asked *asked, const gr_gpu_array *array, gr_job *job)
+{
+    gr_reading *reading = &job->reading;
+    int flat = gr_flatten(array, &job->elements, &job->request.n);
     if (flat < 0 || find_reading(array, reading) < 0)
         return -1;
-    elements->load = reading->elements_load;
+    job->elements.load = reading->elements_load;
     if (asked->acc >= 0) {
         reading->acc = asked->acc;
         reading->typenum = asked->typenum;
@@ -89,96 +115,146 @@ static int plan_reading(const gr_asked *asked, const gr_gpu_array *array, gr_rea
             reading->load = GR_LOAD_u32;
     }
     if (reading->parts == 2)
-        for (int d = 0; d < elements->dims; d++)
-            elements->step[d] *= 2;
-    int aligned = (uintptr_t)elements->base % gr_load_size((gr_load)reading->load) == 0;
+        for (int d = 0; d < job->elements.dims; d++)
+            job->elements.step[d] *= 2;
+    int aligned = (uintptr_t)job->elements.base % gr_load_size((gr_load)reading->load) == 0;
     if (!aligned) {
         PyErr_SetString(PyExc_BufferError, "the array's elements are not aligned to their size");
         return -1;
     }
-    request->load =
+    job->request.load =
         flat && !asked->cast && reading->parts == 1 ? (gr_load)reading->load : GR_LOAD_any;
-    request->acc = (gr_acc)reading->acc;
-    request->data = elements->base;
-    request->elements = elements;
+    job->request.acc = (gr_acc)reading->acc;
+    job->request.data = job->elements.base;
+    job->request.elements = &job->elements;
     return 0;
 }
 
-/* One sum, or two for the parts of complex numbers, into values[]. */
-static gr_status sum_parts(gr_workspace *workspace, gr_request *request, const gr_reading *reading,
-                           gr_elements *elements, int choose, gr_value values[2],
-                           gr_outcome *outcome, gr_error *error)
+/* Integers are exact without `exact`. */
+static int plan_strategy(const gr_asked *asked, const gr_gpu_array *array, gr_job *job)
 {
-    gr_outcome second;
-    if (gr_sum_in(workspace, request, choose, outcome, error) != GR_OK)
-        return error->status;
-    values[0] = outcome->value;
-    if (reading->parts == 2) {
-        elements->base = (const char *)elements->base + gr_load_size((gr_load)reading->load);
-        if (gr_sum_in(workspace, request, choose, &second, error) != GR_OK)
-            return error->status;
-        values[1] = second.value;
-        outcome->kernel_ms += second.kernel_ms;
-        outcome->d2h_ms += second.d2h_ms;
-        outcome->launches += second.launches;
+    int exact = exact_strategy(), wanted = asked->strategy == AUTO ? exact : asked->strategy;
+    int integers = job->reading.acc == GR_ACC_u32 || job->reading.acc == GR_ACC_u64;
+
+    job->choose = wanted == FAST || (wanted == exact && integers);
+    job->request.strategy = job->choose ? 0 : wanted;
+    if (wanted == exact && !integers && !is_float_kind(array->kind) && array->bytes == 8) {
+        PyErr_SetString(PyExc_TypeError, "64-bit integers on a GPU cannot be summed exactly as "
+                                         "floats: sum them as integers, or cast the array first");
+        return -1;
     }
+    return 0;
+}
+
+static int plan_job(const gr_asked *asked, const gr_gpu_array *array, gr_job *job)
+{
+    memset(&job->request, 0, sizeof job->request);
+    memset(job->outcome, 0, sizeof job->outcome);
+    if (plan_reading(asked, array, job) < 0 || plan_strategy(asked, array, job) < 0)
+        return -1;
+    job->request.block = asked->block;
+    job->request.grid = asked->grid;
+    job->request.finish = (gr_finish)asked->finish;
+    job->request.device = array->device;
+    job->request.on_device = 1;
+    job->request.stream = asked->stream ? (void *)(uintptr_t)asked->stream : array->stream;
+    job->request.timed = asked->timed;
+    return 0;
+}
+
+static gr_status sum_parts(gr_workspace *workspace, gr_job *job, gr_error *error)
+{
+    gr_outcome *first = &job->outcome[0], *second = &job->outcome[1];
+    if (gr_sum_in(workspace, &job->request, job->choose, first, error) != GR_OK ||
+        job->reading.parts == 1)
+        return error->status;
+    const char *base = job->elements.base;
+    job->elements.base = base + gr_load_size((gr_load)job->reading.load);
+    if (gr_sum_in(workspace, &job->request, job->choose, second, error) != GR_OK)
+        return error->status;
+    first->kernel_ms += second->kernel_ms;
+    first->d2h_ms += second->d2h_ms;
+    first->launches += second->launches;
     return GR_OK;
 }
 
-static PyObject *scalar(const gr_value values[2], const gr_reading *reading)
+/* Rounded once, to `target`; a half float as the float32 that it is. */
+static gr_value rounded(const gr_exact *sum, gr_load target)
+{
+    gr_value value = {.u64 = gr_exact_round(sum, target)};
+    if (gr_load_size(target) != 2)
+        return value;
+    uint16_t half = (uint16_t)value.u64;
+    gr_exact widened;
+    gr_exact_sum_array(&half, 1, target, 1, 1, &widened);
+    value.f32 = gr_exact_f32(&widened);
+    if (half == 0x8000) /* -0 is no sum */
+        value.f32 = -0.0F;
+    return value;
+}
+
+static PyObject *scalar(const gr_job *job, int asked_target)
 {
     unsigned char bits[16];
-    size_t part = gr_acc_size((gr_acc)reading->acc);
-    memcpy(bits, &values[0], part);
-    if (reading->parts == 2)
-        memcpy(bits + part, &values[1], part);
-    PyArray_Descr *type = PyArray_DescrFromType(reading->typenum);
+    int digits = gr_strategy_at(job->request.strategy)->traits & DIGITS;
+    gr_load target = (gr_load)(asked_target < 0 ? job->reading.load : asked_target);
+    size_t part = gr_acc_size((gr_acc)job->reading.acc);
+    for (int i = 0; i < job->reading.parts; i++) {
+        const gr_outcome *outcome = &job->outcome[i];
+        gr_value value = digits ? rounded(&outcome->exact, target) : outcome->value;
+        memcpy(bits + (size_t)i * part, &value, part);
+    }
+    PyArray_Descr *type = PyArray_DescrFromType(job->reading.typenum);
     PyObject *result = type ? PyArray_Scalar(bits, type, NULL) : NULL;
     Py_XDECREF((PyObject *)type);
     return result;
 }
 
+static int run_job(gr_job *job, gr_workspace *workspace)
+{
+    gr_error error;
+    gr_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = sum_parts(workspace, job, &error);
+    Py_END_ALLOW_THREADS;
+    if (status == GR_OK)
+        return 0;
+    gr_raise(&error);
+    return -1;
+}
+
 static PyObject *sum_described(const gr_asked *asked, const gr_gpu_array *array,
                                gr_workspace *workspace)
 {
-    gr_request request;
-    gr_reading reading;
-    gr_elements elements;
-    gr_outcome outcome;
-    gr_value values[2];
-    gr_error error;
-    gr_status status;
-
-    memset(&request, 0, sizeof request);
-    if (plan_reading(asked, array, &reading, &elements, &request) < 0)
+    gr_job job;
+    if (plan_job(asked, array, &job) < 0 || run_job(&job, workspace) < 0)
         return NULL;
-    request.strategy = asked->strategy < 0 ? 0 : asked->strategy;
-    request.block = asked->block;
-    request.grid = asked->grid;
-    request.finish = (gr_finish)asked->finish;
-    request.device = array->device;
-    request.on_device = 1;
-    request.stream = asked->stream ? (void *)(uintptr_t)asked->stream : array->stream;
-    request.timed = asked->timed;
-    memset(values, 0, sizeof values);
-
-    Py_BEGIN_ALLOW_THREADS;
-    status = sum_parts(workspace, &request, &reading, &elements, asked->strategy < 0, values,
-                       &outcome, &error);
-    Py_END_ALLOW_THREADS;
-    if (status != GR_OK)
-        return gr_raise(&error);
-    PyObject *value = scalar(values, &reading);
+    PyObject *value = scalar(&job, asked->target);
     if (!value)
         return NULL;
     if (!asked->timed) /* Python rounds half floats, as C knows no NumPy type for bfloat16 */
-        return array->bytes == 2 && reading.acc == GR_ACC_f32
+        return array->bytes == 2 && job.reading.acc == GR_ACC_f32
                    ? Py_BuildValue("NC", value, array->kind)
                    : value;
+    const gr_outcome *outcome = &job.outcome[0];
     return Py_BuildValue("NCiinnddIIIii", value, array->kind, array->bytes, array->device,
-                         (Py_ssize_t)request.n, (Py_ssize_t)request.n * array->bytes,
-                         outcome.kernel_ms, outcome.d2h_ms, outcome.block, outcome.grid,
-                         outcome.launches, (int)outcome.finish, request.strategy);
+                         (Py_ssize_t)job.request.n, (Py_ssize_t)job.request.n * array->bytes,
+                         outcome->kernel_ms, outcome->d2h_ms, outcome->block, outcome->grid,
+                         outcome->launches, (int)outcome->finish, job.request.strategy);
+}
+
+/* The exact sums themselves, for an accumulator. */
+static PyObject *deposit_described(const gr_asked *asked, const gr_gpu_array *array,
+                                   gr_workspace *workspace)
+{
+    gr_job job;
+    Py_ssize_t size = sizeof(gr_exact);
+    if (plan_job(asked, array, &job) < 0 || run_job(&job, workspace) < 0)
+        return NULL;
+    const char *real = (const char *)&job.outcome[0].exact;
+    const char *imaginary = (const char *)&job.outcome[1].exact;
+    return job.reading.parts == 2 ? Py_BuildValue("(y#y#)", real, size, imaginary, size)
+                                  : Py_BuildValue("(y#)", real, size);
 }
 
 /* Opens a workspace where the producer did not need one yet. */
@@ -192,29 +268,49 @@ static gr_workspace *workspace_for(gr_gpu_array *array, gr_opening *opening)
     return open_for(opening, array->device) ? opening->workspace : NULL;
 }
 
-PyObject *gr_py_sum_gpu(PyObject *Py_UNUSED(self), PyObject *args)
+/* What is to be done with an array that is found on a GPU; None if it is not there. */
+static PyObject *on_gpu(const gr_asked *asked,
+                        PyObject *(*work)(const gr_asked *asked, const gr_gpu_array *array,
+                                          gr_workspace *workspace))
 {
-    gr_asked asked;
     gr_gpu_array array;
     gr_opening opening = {NULL, {GR_OK, "", ""}};
-    if (!PyArg_ParseTuple(args, "OipiiIIiKp", &asked.object, &asked.acc, &asked.cast,
-                          &asked.typenum, &asked.strategy, &asked.block, &asked.grid, &asked.finish,
-                          &asked.stream, &asked.timed))
-        return NULL;
-
-    int found = asked.stream ? gr_gpu_array_of(asked.object, callers_stream,
-                                               (void *)(uintptr_t)asked.stream, &array)
-                             : gr_gpu_array_of(asked.object, open_for, &opening, &array);
+    int found = asked->stream ? gr_gpu_array_of(asked->object, callers_stream,
+                                                (void *)(uintptr_t)asked->stream, &array)
+                              : gr_gpu_array_of(asked->object, open_for, &opening, &array);
     PyObject *result = NULL;
     if (found == 0) {
         result = Py_NewRef(Py_None);
     } else if (found > 0 && workspace_for(&array, &opening)) {
-        result = sum_described(&asked, &array, opening.workspace);
+        result = work(asked, &array, opening.workspace);
     }
     if (opening.workspace)
         gr_close_workspace(opening.workspace, !result);
     gr_gpu_array_done(&array);
     return result;
+}
+
+PyObject *gr_py_sum_gpu(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    gr_asked asked;
+    if (!PyArg_ParseTuple(args, "OipiiIIiKpi", &asked.object, &asked.acc, &asked.cast,
+                          &asked.typenum, &asked.strategy, &asked.block, &asked.grid, &asked.finish,
+                          &asked.stream, &asked.timed, &asked.target))
+        return NULL;
+    return on_gpu(&asked, sum_described);
+}
+
+PyObject *gr_py_exact_gpu(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    gr_asked asked;
+    memset(&asked, 0, sizeof asked);
+    asked.strategy = exact_strategy();
+    asked.acc = asked.target = -1;
+    if (!PyArg_ParseTuple(args, "OpK", &asked.object, &asked.cast, &asked.stream))
+        return NULL;
+    if (asked.cast)
+        asked.acc = GR_ACC_f64;
+    return on_gpu(&asked, deposit_described);
 }
 
 PyObject *gr_py_gpu_dtype(PyObject *Py_UNUSED(self), PyObject *object)

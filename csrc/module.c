@@ -93,7 +93,9 @@ static PyObject *py_sum(PyObject *Py_UNUSED(self), PyObject *args)
         return NULL;
     if (status != GR_OK)
         return gr_raise(&error);
-    return Py_BuildValue("y#ddddIIIii", (char *)&outcome.value, (Py_ssize_t)sizeof outcome.value,
+    int digits = gr_strategy_at(request.strategy)->traits & DIGITS;
+    return Py_BuildValue("y#ddddIIIii", digits ? (char *)&outcome.exact : (char *)&outcome.value,
+                         (Py_ssize_t)(digits ? sizeof outcome.exact : sizeof outcome.value),
                          outcome.kernel_ms, outcome.h2d_ms, outcome.d2h_ms, outcome.init_ms,
                          outcome.block, outcome.grid, outcome.launches, (int)outcome.finish,
                          request.strategy);
@@ -192,7 +194,8 @@ static PyObject *py_cpu_error_factor(PyObject *Py_UNUSED(self), PyObject *args)
 
 static PyObject *py_strategies(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 {
-    static const char *const kinds[] = {"kernel", "broken", "library", "host", "choice"};
+    static const char *const kinds[] = {"kernel", "broken",     "library",
+                                        "host",   "everywhere", "choice"};
     static const char *const dtypes[] = {"all", "int32", "complex"};
     int count = gr_strategy_count();
     PyObject *list = PyList_New(count);
@@ -275,14 +278,21 @@ static PyMethodDef methods[] = {
     {"sum", py_sum, METH_VARARGS,
      "sum(array, load, acc, strategy, block, grid, finish, device, order, seed, timed)\n--\n\n"
      "The engine's sum of a flat array: (value bits, kernel, h2d, d2h and init ms, block, grid, "
-     "launches, finish, strategy). Strategy -1: what `fast` chooses."},
+     "launches, finish, strategy). Strategy -1: what `fast` chooses. Of `exact`, the value bits "
+     "are "
+     "what Exact.add_state takes."},
     {"sum_gpu", gr_py_sum_gpu, METH_VARARGS,
-     "sum_gpu(array, acc, cast, typenum, strategy, block, grid, finish, stream, timed)\n--\n\n"
+     "sum_gpu(array, acc, cast, typenum, strategy, block, grid, finish, stream, timed, target)\n"
+     "--\n\n"
      "The sum of an array on a GPU; None if it does not lie there. acc, typenum, strategy -1: the "
-     "default. Untimed, the value alone, or (value, kind) of half floats; else (value, kind, "
+     "default; strategy -2: `auto`. target: what an exact sum is rounded to. Untimed, the value "
+     "alone, or (value, kind) of half floats; else (value, kind, "
      "bytes, device, n, nbytes, kernel ms, "
      "d2h "
      "ms, block, grid, launches, finish, strategy)."},
+    {"exact_gpu", gr_py_exact_gpu, METH_VARARGS,
+     "exact_gpu(array, cast, stream)\n--\n\n"
+     "The exact sums of an array on a GPU, for Exact.add_state; None if it does not lie there."},
     {"gpu_dtype", gr_py_gpu_dtype, METH_O,
      "gpu_dtype(array)\n--\n\nKind and size of an array on a GPU; None if it does not lie there."},
     {"measure", py_measure, METH_VARARGS,

@@ -34,6 +34,7 @@ void gr_learn_dtypes(void);
 
 PyObject *gr_py_quick_sum(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_sum_gpu(PyObject *module, PyObject *args);
+PyObject *gr_py_exact_gpu(PyObject *module, PyObject *args);
 PyObject *gr_py_gpu_dtype(PyObject *module, PyObject *object);
 PyObject *gr_py_sum_samples(PyObject *module, PyObject *args);
 PyObject *gr_py_cpu_sum_samples(PyObject *module, PyObject *args);

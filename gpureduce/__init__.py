@@ -15,6 +15,7 @@ from gpureduce._explain import Comparison, Explanation, explain
 from gpureduce._races import Race, Races, races
 from gpureduce._registry import Strategy, strategies
 from gpureduce._sum import SumResult, Timing, sum
+from gpureduce.accumulator import Accumulator
 from gpureduce.bench import Measurement, benchmark
 from gpureduce.bounds import error_bound
 from gpureduce.errors import CudaError
@@ -23,6 +24,7 @@ from gpureduce.integrals import Integrand, integrands, integrate, trapezoid
 __version__ = _version("gpureduce")
 
 __all__ = [
+    "Accumulator",
     "Comparison",
     "CudaError",
     "Device",

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce import _backends, _emulator, _inputs, _registry
+from gpureduce import _backends, _emulator, _exact, _inputs, _registry
 
-_DEFAULT = -1
+_DEFAULT = _FAST = -1
+_AUTO = -2
 _FINISH = {None: 0, "host": 1, "relaunch": 2, "single": 3}
 NAMES = list(_registry.STRATEGIES)
 
@@ -37,20 +38,24 @@ def _source(kind: str, nbytes: int) -> np.dtype[Any]:
 
 
 @functools.cache
-def _asked(kind: str, nbytes: int, wanted: np.dtype[Any]) -> tuple[int, bool, int]:
-    """Accumulator, whether elements are cast, and result type for an explicit dtype."""
+def _asked(
+    kind: str, nbytes: int, wanted: np.dtype[Any], exactly: bool
+) -> tuple[int, bool, int, int]:
+    """Accumulator, whether elements are cast, result type and rounding for an explicit dtype."""
     conversion = _inputs.convert(_source(kind, nbytes), wanted)
     part = conversion.result if not conversion.is_complex else conversion.result.type(0).real.dtype
     if conversion.is_complex and kind != "c":
         raise TypeError("real arrays on a GPU cannot be summed as complex: use a real dtype")
+    half = part.itemsize == 2 and part.kind not in "iu"
+    typenum = np.dtype(np.float32).num if half else conversion.result.num
+    if exactly and part.kind not in "iu":
+        return conversion.acc, kind in "biu", typenum, _exact.load_of(part)
     if conversion.cast is not None and part != _inputs.number_of(conversion.acc):
         raise TypeError(
             f"arrays on a GPU cannot be cast to {conversion.cast} element by element; cast the "
             "array first"
         )
-    half = part.itemsize == 2 and part.kind not in "iu"
-    typenum = np.dtype(np.float32).num if half else conversion.result.num
-    return conversion.acc, conversion.cast is not None, typenum
+    return conversion.acc, conversion.cast is not None, typenum, _DEFAULT
 
 
 def _round_half(value: Any, result: np.dtype[Any] | None) -> Any:
@@ -90,18 +95,25 @@ def module_for(device: str | None) -> ModuleType | None:
 
 def quick_sum(module: ModuleType, arr: object, strategy: int, stream: int) -> Any:
     """The value alone, by defaults; None if `arr` does not lie on a GPU."""
-    value = module.sum_gpu(arr, _DEFAULT, False, _DEFAULT, strategy, 0, 0, 0, stream, False)
+    value = module.sum_gpu(
+        arr, _DEFAULT, False, _DEFAULT, strategy, 0, 0, 0, stream, False, _DEFAULT
+    )
     if type(value) is tuple:
         value, kind = value
         return _round_half(value, _result_of_half(kind))
     return value
 
 
-# What the shortest way takes a name for: the strategy's number, or the default for a choice.
+def number_of(strategy: _registry.Strategy) -> int:
+    """The strategy as C knows it: its line, or what stands for a choice."""
+    return {"fast": _FAST, "auto": _AUTO}.get(strategy.name, strategy.index)
+
+
+# What the shortest way takes a name for.
 QUICK = {
-    name: _DEFAULT if row.kind == "choice" else row.index
+    name: number_of(row)
     for row in _registry.STRATEGIES.values()
-    if row.kind in ("kernel", "library", "choice")
+    if row.kind in ("kernel", "library", "choice", "everywhere")
     for name in (row.name, *row.aliases)
 }
 
@@ -119,21 +131,31 @@ def timed_sum(
     stream: int,
 ) -> tuple[Any, dict[str, Any]] | None:
     """The value and what `Timing` wants to know; None if `arr` does not lie on a GPU."""
-    acc, cast, typenum, half = _DEFAULT, False, _DEFAULT, None
+    acc, cast, typenum, target, half = _DEFAULT, False, _DEFAULT, _DEFAULT, None
     described = module.gpu_dtype(arr)
     if described is None:
         return None
     kind, nbytes = described
     if dtype is not None:
-        wanted = np.dtype(dtype)
-        acc, cast, typenum = _asked(kind, nbytes, wanted)
+        wanted = _inputs.named(dtype)
+        exactly = strategy.name in ("auto", "exact")
+        acc, cast, typenum, target = _asked(kind, nbytes, wanted, exactly)
         half = wanted if wanted.itemsize == 2 and wanted.kind not in "iu" else None
     elif nbytes == 2 and kind in "fB":
         half = _result_of_half(kind)
     block, grid, finish = launch
-    chosen = _DEFAULT if strategy.kind == "choice" else strategy.index
     value, *facts = module.sum_gpu(
-        arr, acc, cast, typenum, chosen, block, grid, _FINISH[finish], stream, True
+        arr,
+        acc,
+        cast,
+        typenum,
+        number_of(strategy),
+        block,
+        grid,
+        _FINISH[finish],
+        stream,
+        True,
+        target,
     )
     _, _, device, n, size, kernel_ms, d2h_ms, block, grid, launches, _, ran = facts
     return _round_half(value, half), {

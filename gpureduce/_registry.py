@@ -23,9 +23,10 @@ class DType:
 class Strategy:
     """One way to add up an array.
 
-    `kind` is ``"kernel"``, ``"broken"`` (wrong on purpose), ``"library"``, ``"host"`` or
-    ``"choice"`` (picks another strategy). `needs` is what the hardware must have. `deterministic`
-    tells whether floats give the same bits in every run. `finishes` names what `finish=` may be.
+    `kind` is ``"kernel"``, ``"broken"`` (wrong on purpose), ``"library"``, ``"host"``,
+    ``"everywhere"`` (a kernel, and its like on the CPU) or ``"choice"`` (picks another strategy).
+    `needs` is what the hardware must have. `deterministic` tells whether floats give the same bits
+    in every run. `finishes` names what `finish=` may be.
     """
 
     name: str
@@ -47,7 +48,7 @@ class Strategy:
     @property
     def launches_kernels(self) -> bool:
         """Whether it is a kernel of ours, with a block and a grid to choose."""
-        return self.kind in ("kernel", "broken")
+        return self.kind in ("kernel", "broken", "everywhere")
 
 
 DTYPES = {row[0]: DType(*row) for row in _emulator.dtypes()}

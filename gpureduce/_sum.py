@@ -130,7 +130,14 @@ def sum(
         memory-mapped or empty. Or an array on a GPU (CuPy, PyTorch, JAX, Numba, anything with
         DLPack or ``__cuda_array_interface__``), which is read in place.
     strategy
-        A name or alias out of `strategies`. ``"auto"`` takes what is right and quickest.
+        A name or alias out of `strategies`. ``"auto"`` takes what is right and quickest: ``exact``
+        for floats and complex numbers, ``fast`` or ``cpu`` for integers.
+
+        ``"exact"`` is the real-number sum rounded once, to nearest, ties to even, on the CPU or by
+        its kernel if `device` names one. Only a sum that rounds to inf overflows, whatever partial
+        sums would. A nan, or inf and -inf together, give nan, and infinities of one sign that
+        infinity. The sum of nothing, of zeros of any sign, or one that cancels is +0. Where
+        math.fsum returns, it returns the same.
     dtype
         The dtype to add up in and return, as in numpy.sum; by default NumPy's own choice (int64 for
         signed integers, uint64 for unsigned ones, the same type for floats). float16 and bfloat16
@@ -198,9 +205,14 @@ def sum(
         raise TypeError(f"{chosen.name} cannot add complex numbers; {', '.join(able)} can")
     launch = _launch_arguments(chosen, block, grid, finish)
     chosen, device = _resolve(chosen, device, conversion.result)
+    on_host = chosen.kind == "host" or (chosen.kind == "everywhere" and device in (None, "cpu"))
+    if on_host and (block is not None or grid is not None):
+        raise ValueError(
+            f"{chosen.name} has no block and grid on the CPU: name a device, or leave them out"
+        )
     call = _Call(chosen, array, conversion, dtype is None, *launch)
 
-    if chosen.kind == "host":
+    if on_host:
         value, found = _ON_HOST[chosen.name](call)
     else:
         value, found = _on_device(call, _backends.choose_device(device))
@@ -238,8 +250,7 @@ def _on_gpu(
         return None
     number = _gpu.stream_number(stream)
     if not timing and dtype is None and launch == (None, None, None):
-        wanted = -1 if chosen.kind == "choice" else chosen.index
-        value = _gpu.quick_sum(module, arr, wanted, number)
+        value = _gpu.quick_sum(module, arr, _gpu.number_of(chosen), number)
         return None if value is None else SumResult(value, cast(Timing, None))
     found = _gpu.timed_sum(module, arr, chosen, dtype, _launch_arguments(chosen, *launch), number)
     if found is None:
@@ -268,16 +279,16 @@ def _resolve(
     """Turn a choice into a strategy, and refuse a device that a strategy cannot use."""
     # The data is in host memory, and a threaded sum there beats every way through a GPU.
     on_host = device in (None, "cpu")
-    if chosen.name == "auto" and on_host:
+    if chosen.name == "auto":
         chosen = _registry.STRATEGIES["exact"]
-    elif chosen.name == "auto":
-        chosen = _registry.STRATEGIES["fast"]
     if chosen.name == "exact" and not _exact.is_exact(result):
         chosen = _registry.STRATEGIES["cpu" if on_host else "fast"]  # integers are never rounded
     if chosen.kind == "host":
         if device not in (None, "cpu"):
             raise ValueError(f"{chosen.name} runs on the CPU; device={device!r} cannot run it")
         return chosen, None
+    if chosen.kind == "everywhere":
+        return chosen, device
     if device == "cpu":
         raise ValueError(
             f"{chosen.name} is a GPU kernel: device must be 'cuda' or 'emulator', or left out"
@@ -377,10 +388,10 @@ def _on_device(call: _Call, device: _backends.Device) -> tuple[Any, Timing]:
     index = int(device.id.partition(":")[2] or 0)
     tally = _Tally()
 
-    def add(piece: _inputs.Array) -> bytes:
+    def add(piece: _inputs.Array, load: int = call.conversion.load) -> bytes:
         bits, kernel_ms, h2d_ms, d2h_ms, init_ms, block, grid, launches, _, ran = module.sum(
             piece,
-            call.conversion.load,
+            load,
             call.conversion.acc,
             -1 if call.strategy.kind == "choice" else call.strategy.index,
             call.block,
@@ -401,7 +412,12 @@ def _on_device(call: _Call, device: _backends.Device) -> tuple[Any, Timing]:
         tally.strategy = tally.strategy or _gpu.NAMES[ran]
         return bytes(bits)
 
-    value = _add_pieces(call, add)
+    if call.strategy.kind == "everywhere":
+        total = _exact.new(call.conversion.result)
+        _exact.feed_by(total, call.array, add)
+        value = _exact.value(total, call.conversion.result)
+    else:
+        value = _add_pieces(call, add)
     source = "emulator" if device.backend == "emulator" else "cuda_event"
     return value, _timing(call, tally, source, device.backend, device.name, device.peak_gb_s)
 

@@ -123,7 +123,14 @@ def test_error_bound_is_tight_enough_to_mean_something():
 
 def test_lists():
     rows = gpureduce.strategies()
-    assert {s.kind for s in rows} == {"kernel", "broken", "library", "host", "choice"}
+    assert {s.kind for s in rows} == {
+        "kernel",
+        "broken",
+        "library",
+        "host",
+        "everywhere",
+        "choice",
+    }
     assert not next(s for s in rows if s.name == "atomic_block").deterministic
     assert gpureduce.devices()[-1].id == "emulator"
     info = gpureduce.build_info()

@@ -22,8 +22,8 @@ def kernel_files(folder: str) -> set[str]:
 
 def test_each_kernel_has_a_file_and_each_file_a_line():
     by_kind = {kind: {s.name for s in gpureduce.strategies() if s.kind == kind}
-               for kind in ("kernel", "broken")}  # fmt: skip
-    assert kernel_files("kernels") == by_kind["kernel"]
+               for kind in ("kernel", "broken", "everywhere")}  # fmt: skip
+    assert kernel_files("kernels") == by_kind["kernel"] | by_kind["everywhere"]
     assert kernel_files("kernels/broken") == by_kind["broken"]
 
 
@@ -92,7 +92,7 @@ def test_design_names_are_there():
     wanted = (
         "global_tree interleaved_mod interleaved_idx sequential unroll_tail unroll_warp first_add "
         "first_add_unroll_warp unroll_full cascade warp_shfl coop_groups redux vector_load "
-        "atomic_thread atomic_block last_block grid_sync cluster fast cub cpu numpy auto"
+        "atomic_thread atomic_block last_block grid_sync cluster fast exact cub cpu numpy auto"
     ).split()
     names = [s.name for s in gpureduce.strategies() if not s.broken]
     assert [n for n in names if n in wanted] == wanted

@@ -1,4 +1,7 @@
-/* What `fast` is: which kernel, block and grid for how many bytes. */
+/* What `fast` is: which kernel, block and grid for how many bytes. And the block and grid of
+ * `exact`.
+ */
+#include "engine/exact_layout.h"
 #include "engine/launch.h"
 
 #include <pthread.h>
@@ -95,4 +98,43 @@ void gr_choose(gr_request *request)
         return;
     }
     request->strategy = strategy_index("last_block");
+}
+
+/* Threads per block, and blocks per multiprocessor, up to so many bytes: quickest on an H200. Each
+ * thread of a block costs time at the end, and each block an addition to all digits; large arrays
+ * want all the memory that there is to be on its way. */
+static const struct {
+    gr_load load;
+    size_t max_bytes;
+    unsigned block, blocks_per_sm;
+} exact_shapes[] = {
+    {GR_LOAD_f32, (size_t)2 << 20, 256, 1},   {GR_LOAD_f32, (size_t)32 << 20, 512, 1},
+    {GR_LOAD_f32, (size_t)128 << 20, 512, 2}, {GR_LOAD_f32, SIZE_MAX, 1024, 1},
+    {GR_LOAD_f16, (size_t)8 << 20, 256, 1},   {GR_LOAD_f16, (size_t)32 << 20, 256, 2},
+    {GR_LOAD_f16, SIZE_MAX, 512, 2},          {GR_LOAD_bf16, (size_t)2 << 20, 256, 1},
+    {GR_LOAD_bf16, (size_t)32 << 20, 384, 1}, {GR_LOAD_bf16, SIZE_MAX, 256, 3},
+    {GR_LOAD_any, (size_t)32 << 20, 256, 1},  {GR_LOAD_any, SIZE_MAX, 384, 1},
+};
+
+void gr_shape_exact(gr_request *request)
+{
+    enum { BYTES_PER_BLOCK = 16 << 10 };
+    gr_load load = request->load == GR_LOAD_f64 ? GR_LOAD_any : request->load;
+    size_t bytes = request->n * gr_load_size(request->load);
+    const gr_facts *facts = gr_facts_of(request->device);
+    unsigned row = 0;
+
+    if (!(gr_strategy_at(request->strategy)->traits & DIGITS) || request->block)
+        return;
+    while (exact_shapes[row].load != load || bytes > exact_shapes[row].max_bytes)
+        if (++row == sizeof exact_shapes / sizeof exact_shapes[0])
+            return;
+    request->block = exact_shapes[row].block;
+    while (request->block > GR_WARP &&
+           gr_exact_shared_words(load, request->block) * sizeof(gr_value) > facts->shared_bytes)
+        request->block -= GR_WARP;
+    size_t most = (size_t)exact_shapes[row].blocks_per_sm * facts->sms;
+    size_t useful = bytes / BYTES_PER_BLOCK + 1;
+    if (!request->grid)
+        request->grid = (unsigned)(most < useful ? most : useful);
 }

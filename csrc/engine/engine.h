@@ -5,6 +5,7 @@
 #include "engine/elements.h"
 #include "engine/registry.h"
 #include "engine/samples.h"
+#include "exact/exact.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,7 +39,8 @@ typedef struct {
 } gr_request;
 
 typedef struct {
-    gr_value value;
+    gr_value value; /* or, of a strategy with DIGITS: */
+    gr_exact exact;
     double kernel_ms, h2d_ms, d2h_ms, init_ms;
     unsigned block, grid; /* of the first launch */
     unsigned launches;

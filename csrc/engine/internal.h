@@ -18,7 +18,8 @@
 /* What is asked of a device often, and asked the device once. */
 typedef struct {
     unsigned sms;
-    int capability; /* times ten */
+    int capability;      /* times ten */
+    size_t shared_bytes; /* that a block can have at most */
 } gr_facts;
 
 /* Makes the device the calling thread's. The first use creates its context, which takes long and is
@@ -27,6 +28,9 @@ gr_status gr_wake(int device, double *init_ms, gr_error *error);
 
 /* Of a device that was woken. */
 const gr_facts *gr_facts_of(int device);
+
+/* What a launch that finishes leaves: one accumulator, or the words of an exact sum. */
+size_t gr_result_bytes(const gr_request *request);
 
 /* One launch of one strategy. */
 typedef struct {

@@ -1,8 +1,8 @@
 /* Compiled once per strategy, by setup.py, with
  *   KERNEL         the kernel's name,        KERNEL_FILE   its file,
- *   PAIRS          GR_PAIRS_ALL or GR_PAIRS_INT32,
+ *   PAIRS          GR_PAIRS_ALL, GR_PAIRS_INT32 or GR_PAIRS_COMPLEX,
  *   BLOCKS         1 if the block size is a template parameter,
- *   VIEWS          1 to compile it for strided arrays, too,
+ *   VIEWS          GR_VIEWS_NONE, or for which accumulators to compile it for strided arrays, too,
  *   SAMPLES        1 to compile it for the samples of a function, too,
  * and lists the kernel for every pair of element and accumulator. A kernel file thereby holds
  * nothing but its kernel. */
@@ -59,11 +59,9 @@ extern "C" void TABLE(KERNEL)(gr_kernel_list *list)
         kernel_entry(KERNEL<const type_##load *, type_##acc>));
 #endif
     PAIRS(X)
-#if VIEWS
 #define ANY(acc)                                                                                   \
     add(list, GR_LOAD_any, GR_ACC_##acc, 0, kernel_entry(KERNEL<Elements<type_##acc>, type_##acc>));
-    GR_ACCS(ANY)
-#endif
+    VIEWS(ANY)
 #if SAMPLES && BLOCKS
 #define OF_BLOCK(acc, block)                                                                       \
     add(list, GR_LOAD_samples, GR_ACC_##acc, block,                                                \

@@ -28,7 +28,7 @@ static unsigned attributes_of(unsigned traits, cudaLaunchAttribute attribute[MAX
 gr_status gr_launch(const gr_plan *plan, void *in, void *out, size_t n, gr_workspace *workspace,
                     cudaStream_t stream, gr_error *error)
 {
-    void *work = workspace->work.data;
+    void *work = plan->strategy->traits & DIGITS ? workspace->totals : workspace->work.data;
     unsigned *ticket = workspace->ticket;
     void *arguments[] = {in, &out, &n, &work, &ticket};
     cudaLaunchAttribute attribute[MAX_ATTRIBUTES];

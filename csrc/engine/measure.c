@@ -90,6 +90,7 @@ gr_status gr_measure(gr_request *request, int choose, const gr_measurement *how,
         return error->status;
     if (choose)
         gr_choose(request);
+    gr_shape_exact(request);
     if (gr_check_request(request, error) == GR_OK)
         measure_in(workspace, request, how, ms, outcome, error);
     gr_close_workspace(workspace, error->status == GR_CUDA_ERROR);

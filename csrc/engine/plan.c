@@ -1,4 +1,5 @@
 /* Launch geometry: how many blocks, how much shared memory, and what may be asked for. */
+#include "engine/exact_layout.h"
 #include "engine/internal.h"
 
 #include <stdio.h>
@@ -9,6 +10,12 @@ static const size_t MAX_GRID = 0x7fffffff; /* CUDA's limit for gridDim.x */
 static unsigned block_of(const gr_request *request)
 {
     return request->block ? request->block : DEFAULT_BLOCK;
+}
+
+size_t gr_result_bytes(const gr_request *request)
+{
+    return gr_strategy_at(request->strategy)->traits & DIGITS ? GR_EXACT_WORDS * sizeof(gr_value)
+                                                              : gr_acc_size(request->acc);
 }
 
 size_t gr_max_elements(const gr_request *request)
@@ -45,6 +52,9 @@ gr_status gr_check_request(const gr_request *request, gr_error *error)
                        "%s adds 32-bit integers in 32 bits only: give an int32 or uint32 array "
                        "and dtype=\"int32\" or \"uint32\"",
                        strategy->name);
+    if (strategy->traits & DIGITS && request->acc != GR_ACC_f32 && request->acc != GR_ACC_f64)
+        return gr_fail(error, GR_BAD_DTYPE, "%s adds floats; integers are exact without it",
+                       strategy->name);
     int capability = gr_facts_of(request->device)->capability;
     if (capability < strategy->capability) {
         gr_fail(error, GR_CUDA_ERROR, "%s needs compute capability %d.%d; this card has %d.%d",
@@ -70,9 +80,9 @@ gr_status gr_resident_blocks(const gr_request *request, gr_kernel *kernel, unsig
 
     error->status = GR_OK;
     if (!known || known >> 32 != (uint64_t)request->device) {
-        if (shared_bytes > PLAIN_SHARED_BYTES)
+        if (shared_bytes > PLAIN_SHARED_BYTES) /* for all block sizes that may follow */
             TRY(cudaFuncSetAttribute(kernel->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)shared_bytes));
+                                     (int)gr_facts_of(request->device)->shared_bytes));
         TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel->entry, (int)block,
                                                           shared_bytes));
         known = (uint64_t)request->device << 32 |
@@ -154,21 +164,48 @@ static gr_status missing_kernel(const gr_request *request, gr_load load, gr_erro
     return error->status;
 }
 
+static size_t shared_bytes_of(const gr_strategy *strategy, gr_load load, gr_acc acc, unsigned block)
+{
+    size_t slot = gr_acc_size(acc);
+    return strategy->traits & SHARED_THREADS ? block * slot
+           : strategy->traits & SHARED_WARPS ? block / GR_WARP * slot
+           : strategy->traits & RING         ? GR_RING_BYTES
+           : strategy->traits & DIGITS       ? gr_exact_shared_words(load, block) * sizeof(gr_value)
+                                             : 0;
+}
+
+/* The accumulator that the kernel is compiled for. */
+static gr_acc kernel_acc(const gr_request *request, gr_load load)
+{
+    if (!(gr_strategy_at(request->strategy)->traits & DIGITS))
+        return request->acc;
+    return load == GR_LOAD_f64 || load == GR_LOAD_any ? GR_ACC_f64 : GR_ACC_f32;
+}
+
+static gr_status check_shared(const gr_request *request, const gr_plan *plan, gr_error *error)
+{
+    size_t most = gr_facts_of(request->device)->shared_bytes;
+    if (plan->shared_bytes <= most)
+        return GR_OK;
+    return gr_fail(error, GR_BAD_VALUE,
+                   "%s needs %zu bytes of shared memory for block=%u, and this card has %zu: "
+                   "choose a smaller block",
+                   plan->strategy->name, plan->shared_bytes, plan->block, most);
+}
+
 gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int limit_grid,
                        gr_plan *plan, gr_error *error)
 {
     const gr_strategy *strategy = gr_strategy_at(request->strategy);
-    size_t slot = gr_acc_size(request->acc);
 
     plan->strategy = strategy;
     plan->block = block_of(request);
-    plan->kernel = gr_find_kernel(request->strategy, load, request->acc, plan->block);
+    plan->kernel = gr_find_kernel(request->strategy, load, kernel_acc(request, load), plan->block);
     if (!plan->kernel)
         return missing_kernel(request, load, error);
-    plan->shared_bytes = strategy->traits & SHARED_THREADS ? plan->block * slot
-                         : strategy->traits & SHARED_WARPS ? plan->block / GR_WARP * slot
-                         : strategy->traits & RING         ? GR_RING_BYTES
-                                                           : 0;
+    plan->shared_bytes = shared_bytes_of(strategy, load, request->acc, plan->block);
+    if (check_shared(request, plan, error) != GR_OK)
+        return error->status;
 
     size_t per_block = (size_t)plan->block * gr_per_thread(strategy);
     size_t cover = n / per_block + (n % per_block != 0);
@@ -186,6 +223,6 @@ gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int li
     plan->outs = strategy->traits & FINISHES  ? 1
                  : strategy->traits & CLUSTER ? plan->grid / GR_CLUSTER_BLOCKS
                                               : plan->grid;
-    plan->out_bytes = plan->outs * slot;
+    plan->out_bytes = plan->outs * gr_result_bytes(request);
     return GR_OK;
 }

@@ -7,12 +7,14 @@
 #define GR_FILL_LIBRARY(name) NULL
 #define GR_FILL_HOST(name) NULL
 #define GR_FILL_CHOICE(name) NULL
+#define GR_FILL_EVERYWHERE(name) gr_kernels_##name
 
 #define GR_DECLARE_KERNEL(name) void gr_kernels_##name(gr_kernel_list *list);
 #define GR_DECLARE_BROKEN(name) void gr_kernels_##name(gr_kernel_list *list);
 #define GR_DECLARE_LIBRARY(name)
 #define GR_DECLARE_HOST(name)
 #define GR_DECLARE_CHOICE(name)
+#define GR_DECLARE_EVERYWHERE(name) void gr_kernels_##name(gr_kernel_list *list);
 
 #define STRATEGY(name, kind, traits, capability, dtypes, aliases, lesson) GR_DECLARE_##kind(name)
 #include "strategies.def"

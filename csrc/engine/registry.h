@@ -29,7 +29,9 @@ typedef enum {
     ALONE = 1 << 16,          /* a single block, or cluster, takes the whole input */
     RING = 1 << 17,           /* shared memory: GR_RING_BYTES for bulk copies */
     ANY_ELEMENTS = 1 << 18,   /* compiled for GR_LOAD_any, too */
-    OVERLAPS = 1 << 19        /* begins with wait_for_earlier_kernels() */
+    OVERLAPS = 1 << 19,       /* begins with wait_for_earlier_kernels() */
+    DIGITS = 1 << 20          /* leaves an exact sum's digits in out[] (engine/exact_layout.h);
+                                 fourth argument: as many words, zero between launches */
 } gr_trait;
 
 /* Six tiles of 32 KiB and a barrier for each: see kernels/bulk_copy.cu. */
@@ -42,6 +44,7 @@ typedef enum {
     GR_KIND_BROKEN,
     GR_KIND_LIBRARY,
     GR_KIND_HOST,
+    GR_KIND_EVERYWHERE,
     GR_KIND_CHOICE
 } gr_kind;
 

@@ -17,9 +17,12 @@ static const size_t MIN_PIECE = (size_t)1 << 16;
  * before; should a sum be just that, the stream's end tells. */
 static const uint64_t NOT_YET = 0x7ff4a5c3e1b2d697u;
 
-static int has_come(const gr_workspace *workspace, gr_acc acc)
+static int has_come(const gr_workspace *workspace, size_t bytes)
 {
-    if (gr_acc_size(acc) == 4)
+    for (size_t i = 1; i < bytes / sizeof *workspace->slot; i++)
+        if (__atomic_load_n(&workspace->slot[i].u64, __ATOMIC_ACQUIRE) == NOT_YET)
+            return 0;
+    if (bytes == 4)
         return __atomic_load_n(&workspace->slot->u32, __ATOMIC_ACQUIRE) != (uint32_t)NOT_YET;
     return __atomic_load_n(&workspace->slot->u64, __ATOMIC_ACQUIRE) != NOT_YET;
 }
@@ -30,11 +33,12 @@ static gr_status wait_for_result(const gr_request *request, const gr_workspace *
                                  cudaStream_t stream, gr_error *error)
 {
     enum { LOOKS = 2000, PATIENCE = 100 };
+    size_t bytes = gr_result_bytes(request);
 
     error->status = GR_OK;
     for (unsigned asked = 0;; asked++) {
         for (unsigned look = 0; look < LOOKS; look++)
-            if (has_come(workspace, request->acc))
+            if (has_come(workspace, bytes))
                 return GR_OK;
         cudaError_t state = cudaStreamQuery(stream);
         if (state == cudaSuccess)
@@ -56,6 +60,25 @@ static void add_value(gr_acc acc, gr_value *total, gr_value value)
     case GR_ACC_f32: total->f32 += value.f32; break;
     default: total->f64 += value.f64; break;
     }
+}
+
+static void expect_result(const gr_request *request, gr_workspace *workspace)
+{
+    workspace->slot->u64 = NOT_YET;
+    for (size_t i = 1; i < gr_result_bytes(request) / sizeof *workspace->slot; i++)
+        workspace->slot[i].u64 = NOT_YET;
+}
+
+static void add_result(const gr_request *request, const gr_workspace *workspace,
+                       gr_outcome *outcome)
+{
+    const gr_value *slot = (const gr_value *)workspace->slot;
+    if (!(gr_strategy_at(request->strategy)->traits & DIGITS)) {
+        add_value(request->acc, &outcome->value, *slot);
+        return;
+    }
+    gr_exact_add_digits(&outcome->exact, (const int64_t *)slot, GR_EXACT_DIGITS, 0);
+    outcome->exact.flags |= (uint32_t)slot[GR_EXACT_DIGITS].u64;
 }
 
 /* Brings back many block sums and adds them up here. */
@@ -116,7 +139,7 @@ static gr_status sum_piece(const gr_request *request, const void *data, size_t n
     }
     if (request->timed)
         TRY(cudaEventRecord(workspace->copied, stream));
-    workspace->slot->u64 = NOT_YET;
+    expect_result(request, workspace);
     if (gr_reduce(request, *plan, data, n, workspace, stream, last, &reduced, error) != GR_OK)
         return error->status;
     outcome->launches += reduced.launches;
@@ -128,7 +151,7 @@ static gr_status sum_piece(const gr_request *request, const void *data, size_t n
             return error->status;
     } else {
         if (reduced.values != (void *)workspace->slot)
-            TRY(cudaMemcpyAsync((void *)workspace->slot, reduced.values, gr_acc_size(request->acc),
+            TRY(cudaMemcpyAsync((void *)workspace->slot, reduced.values, gr_result_bytes(request),
                                 cudaMemcpyDeviceToHost, stream));
         if (!request->timed && wait_for_result(request, workspace, stream, error) != GR_OK)
             return error->status;
@@ -139,7 +162,7 @@ static gr_status sum_piece(const gr_request *request, const void *data, size_t n
             return error->status;
     }
     if (reduced.count == 1)
-        add_value(request->acc, &outcome->value, *(gr_value *)workspace->slot);
+        add_result(request, workspace, outcome);
 done:
     return error->status;
 }
@@ -240,7 +263,9 @@ gr_status gr_sum_in(gr_workspace *workspace, gr_request *request, int choose, gr
         return error->status;
     if (choose)
         gr_choose(request);
+    gr_shape_exact(request);
     outcome->finish = finish_used(request);
+    outcome->exact.count = request->n;
     if (gr_check_request(request, error) != GR_OK || request->n == 0)
         return error->status;
     return sum_all(request, workspace, outcome, error);

@@ -51,6 +51,7 @@ static void free_workspace(gr_workspace *workspace)
             (void)cudaEventDestroy(events[i]);
     gr_shrink(workspace);
     (void)cudaFree(workspace->ticket);
+    (void)cudaFree(workspace->totals);
     if (workspace->slot)
         (void)cudaFreeHost((void *)workspace->slot);
     if (workspace->stream)
@@ -60,6 +61,7 @@ static void free_workspace(gr_workspace *workspace)
 
 static gr_status make_workspace(int device, gr_workspace **made, gr_error *error)
 {
+    const size_t words = GR_EXACT_WORDS * sizeof(gr_value);
     gr_workspace *workspace = calloc(1, sizeof *workspace);
     if (!workspace)
         return gr_fail(error, GR_NO_MEMORY, "no host memory for a workspace");
@@ -71,9 +73,11 @@ static gr_status make_workspace(int device, gr_workspace **made, gr_error *error
     TRY(cudaEventCreate(&workspace->copied));
     TRY(cudaEventCreate(&workspace->summed));
     TRY(cudaEventCreate(&workspace->returned));
-    TRY(cudaHostAlloc((void **)&workspace->slot, sizeof *workspace->slot, cudaHostAllocMapped));
+    TRY(cudaHostAlloc((void **)&workspace->slot, words, cudaHostAllocMapped));
     TRY(cudaMalloc((void **)&workspace->ticket, sizeof *workspace->ticket));
     TRY(cudaMemsetAsync(workspace->ticket, 0, sizeof *workspace->ticket, workspace->stream));
+    TRY(cudaMalloc(&workspace->totals, words));
+    TRY(cudaMemsetAsync(workspace->totals, 0, words, workspace->stream));
     TRY(cudaStreamSynchronize(workspace->stream));
     *made = workspace;
     return GR_OK;

@@ -3,6 +3,7 @@
 #ifndef GPUREDUCE_WORKSPACE_H
 #define GPUREDUCE_WORKSPACE_H
 
+#include "engine/exact_layout.h"
 #include "engine/internal.h"
 
 typedef struct {
@@ -18,7 +19,8 @@ struct gr_workspace {
     gr_buffer out[2];        /* block sums, and the sums of those */
     gr_buffer work;          /* what strategies call `work` */
     unsigned *ticket;        /* zero between launches */
-    volatile gr_value *slot; /* pinned host memory that kernels can write to */
+    void *totals;            /* GR_EXACT_WORDS of them, zero between launches */
+    volatile gr_value *slot; /* as many, in pinned host memory that kernels can write to */
     cudaEvent_t start, copied, summed, returned;
 };
 

@@ -4,6 +4,7 @@
 #ifndef GPUREDUCE_KERNEL_ELEMENTS_H
 #define GPUREDUCE_KERNEL_ELEMENTS_H
 
+#include "common.h"
 #include "engine/elements.h"
 
 #include <cuda_bf16.h>
@@ -40,6 +41,39 @@ template <typename Acc> struct Elements {
         case GR_ELEMENTS_I64: return at<long long>(offset);
         default: return at<unsigned long long>(offset);
         }
+    }
+};
+
+/* For kernels that take 16 bytes at a time: as many elements in a row, wherever they lie. */
+template <typename Acc> struct Packed<Elements<Acc>> {
+    using Element = Acc;
+    Elements<Acc> in;
+    size_t head, packs, tail;
+
+    __device__ __forceinline__ Packed(const Elements<Acc> &in, size_t n)
+        : in(in), head(0), packs(n / Pack<Acc>::count), tail(n % Pack<Acc>::count)
+    {
+    }
+
+    __device__ __forceinline__ Pack<Acc> or_zero(size_t i, size_t end) const
+    {
+        Pack<Acc> pack;
+        for (unsigned k = 0; k < Pack<Acc>::count; k++)
+            pack.element[k] = i < end ? in[i * Pack<Acc>::count + k] : Acc(0);
+        return pack;
+    }
+
+    __device__ __forceinline__ Pack<unsigned> words(size_t i) const
+    {
+        return words_or_zero(i, i + 1);
+    }
+
+    __device__ __forceinline__ Pack<unsigned> words_or_zero(size_t i, size_t end) const
+    {
+        Pack<Acc> pack = or_zero(i, end);
+        Pack<unsigned> words;
+        memcpy(&words, &pack, sizeof words);
+        return words;
     }
 };
 

@@ -97,6 +97,7 @@ template <typename Acc> __device__ __forceinline__ Acc sum_of(const Pack<uint16_
  * packs, and `tail` loose elements. 16-byte loads must lie on 16-byte boundaries. */
 template <typename In> struct Packed;
 template <typename T> struct Packed<const T *> {
+    using Element = T;
     const T *first;
     size_t head, packs, tail;
 
@@ -121,6 +122,18 @@ template <typename T> struct Packed<const T *> {
         Pack<T> pack;
         memcpy(&pack, &bits, sizeof pack);
         return pack;
+    }
+
+    /* The bits of a pack, as they came. */
+    __device__ __forceinline__ Pack<unsigned> words(size_t i) const
+    {
+        uint4 bits = *static_cast<const uint4 *>(address(i));
+        return {{bits.x, bits.y, bits.z, bits.w}};
+    }
+
+    __device__ __forceinline__ Pack<unsigned> words_or_zero(size_t i, size_t end) const
+    {
+        return i < end ? words(i) : Pack<unsigned>{{0, 0, 0, 0}};
     }
 
     /* From `end` on: zeros, without a load. */

@@ -1,0 +1,61 @@
+/* exact: the sum of floats as if it were made without rounding, rounded once.
+ *
+ * All rungs before round at each addition, so their last bits depend on the order: on block, grid
+ * and card. Here nothing is rounded until the end. Each thread deposits its elements where they
+ * cannot round (exact_deposits.h says how, by element type). What a block has deposited becomes
+ * digits to base 2^32, which are added to the other blocks' by atomics: they are integers, and
+ * integers do not care for the order. The host rounds.
+ *
+ * Costs: a few more instructions per element, which the memory's time hides, as each thread loads
+ * its next packs before it deposits these; and a longer finish, which shows on small arrays. */
+#include "common.h"
+#include "exact_deposits.h"
+
+template <typename In, typename Acc>
+__global__ void exact(In in, unsigned long long *out, size_t n, unsigned long long *totals,
+                      unsigned *ticket)
+{
+    Packed<In> packed(in, n);
+    using Deposits = Deposit<typename Packed<In>::Element>;
+    constexpr unsigned flight = Deposits::flight;
+    size_t block = blockDim.x;
+
+    /* As in tiles, each block walks through a contiguous share; all its warps make as many rounds,
+     * as emptying bins takes the whole block. */
+    size_t groups = (packed.packs + 31) / 32;
+    size_t first = groups * blockIdx.x / gridDim.x * 32 + threadIdx.x;
+    size_t end = groups * (blockIdx.x + 1) / gridDim.x * 32;
+    end = end < packed.packs ? end : packed.packs;
+
+    wait_for_earlier_kernels();
+    Pack<unsigned> pack[flight], next[flight];
+    for (unsigned k = 0; k < flight; k++)
+        next[k] = packed.words_or_zero(first + k * block, end);
+
+    clear_words();
+    Deposits deposit;
+    __syncthreads();
+    unsigned rounds = 0;
+    for (; first - threadIdx.x < end; first += flight * block) {
+        for (unsigned k = 0; k < flight; k++)
+            pack[k] = next[k];
+        if (first + 2 * flight * block <= end) /* saves comparing each */
+            for (unsigned k = 0; k < flight; k++)
+                next[k] = packed.words(first + (flight + k) * block);
+        else
+            for (unsigned k = 0; k < flight; k++)
+                next[k] = packed.words_or_zero(first + (flight + k) * block, end);
+        deposit.add(pack, totals);
+        if (++rounds == Deposits::rounds) {
+            deposit.empty(totals);
+            rounds = 0;
+        }
+    }
+    size_t id = blockIdx.x * block + threadIdx.x;
+    if (id < packed.head)
+        deposit.add_loose(in[id]);
+    if (id < packed.tail)
+        deposit.add_loose(in[n - 1 - id]);
+    deposit.finish();
+    finish_digits(deposit, out, totals, ticket);
+}

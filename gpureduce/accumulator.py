@@ -1,0 +1,161 @@
+"""`gpureduce.Accumulator`: an exact sum that grows piece by piece, anywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpureduce import _emulator, _exact, _gpu, _inputs
+from gpureduce._registry import COMPLEX, DTYPES
+
+_FLOATS = [name for name in DTYPES if "float" in name]
+_NAME_OF = {DTYPES[name].load: name for name in _FLOATS}
+
+
+class Accumulator:
+    """The exact sum of all elements added so far, and their count.
+
+    Whatever the pieces, their order, and the processes and devices that added them up: equal
+    elements make equal values, and equal bytes. Nothing is rounded until `value` is asked for.
+
+    Parameters
+    ----------
+    dtype
+        What `value` rounds to: float16, bfloat16, float32, float64, complex64 or complex128. Arrays
+        of any other real dtype can be added, too, and count as the numbers that they are; complex
+        arrays only where `dtype` is complex.
+
+    Examples
+    --------
+    >>> import gpureduce, numpy as np, pickle
+    >>> total = gpureduce.Accumulator("float32")
+    >>> total += np.full(10, 0.1, np.float32)
+    >>> other = gpureduce.Accumulator("float32").add(np.ones(3, np.float32))
+    >>> both = total + pickle.loads(pickle.dumps(other))
+    >>> float(both.value()), both.count
+    (4.0, 13)
+    """
+
+    __slots__ = ("_dtype", "_total")
+
+    def __init__(self, dtype: npt.DTypeLike = "float64") -> None:
+        named = _inputs.named(dtype).newbyteorder("=")
+        if named.name not in _FLOATS and named.name not in COMPLEX:
+            raise TypeError(
+                f"an accumulator is of {', '.join((*_FLOATS, *COMPLEX))}, not {named}; integers "
+                "never round: numpy.sum will do"
+            )
+        self._dtype = named
+        self._total = _exact.new(named)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """What `value` rounds to."""
+        return self._dtype
+
+    @property
+    def count(self) -> int:
+        """How many elements were added."""
+        return self._total.count
+
+    def add(
+        self, array: npt.ArrayLike, stream: object = None, device: str | None = None
+    ) -> Accumulator:
+        """Add all elements of an array, and return this accumulator.
+
+        An array on a GPU is added up there, in the order of its producer's stream or on `stream`;
+        `device="emulator"` reads such an array as the emulator's.
+        """
+        if not isinstance(array, np.ndarray) and self._add_on_gpu(array, stream, device):
+            return self
+        if stream is not None:
+            raise ValueError("stream is for arrays on a GPU; this one is in host memory")
+        host = _inputs.as_array(array)
+        _inputs.convert(host.dtype, None)  # is it a dtype that can be summed?
+        self._check(host.dtype.kind)
+        _exact.feed(self._total, host)
+        return self
+
+    def _check(self, kind: str) -> None:
+        if kind == "c" and self._dtype.kind != "c":
+            raise TypeError(f"a sum of {self._dtype} has no place for imaginary parts")
+
+    def _add_on_gpu(self, array: object, stream: object, device: str | None) -> bool:
+        module = _gpu.module_for(device)
+        described = module.gpu_dtype(array) if module else None
+        if module is None or described is None:
+            return False
+        kind, _ = described
+        self._check(kind)
+        states = module.exact_gpu(array, kind in "biu", _gpu.stream_number(stream))
+        for component, state in enumerate(states):
+            self._total.add_state(state, component, component == 0)
+        return True
+
+    def value(self, dtype: npt.DTypeLike | None = None) -> Any:
+        """The sum, rounded once to `dtype`, as a NumPy scalar."""
+        wanted = self._dtype if dtype is None else _inputs.named(dtype).newbyteorder("=")
+        if wanted.name not in _FLOATS and wanted.name not in COMPLEX:
+            raise TypeError(f"an exact sum is rounded to a float or complex dtype, not {wanted}")
+        if self._dtype.kind == "c" and wanted.kind != "c":
+            raise TypeError(f"dtype={wanted} would lose the imaginary part")
+        return _exact.value(self._total, wanted)
+
+    def copy(self) -> Accumulator:
+        """Another accumulator of the same value and count."""
+        made = object.__new__(Accumulator)
+        made._dtype, made._total = self._dtype, self._total.copy()
+        return made
+
+    def _merge(self, other: Accumulator) -> None:
+        if other._dtype != self._dtype:
+            raise TypeError(f"accumulators of {self._dtype} and {other._dtype} cannot be added")
+        self._total.merge(other._total)
+
+    def __iadd__(self, other: Accumulator | npt.ArrayLike) -> Accumulator:
+        if isinstance(other, Accumulator):
+            self._merge(other)
+            return self
+        return self.add(other)
+
+    def __add__(self, other: Accumulator | npt.ArrayLike) -> Accumulator:
+        made = self.copy()
+        made += other
+        return made
+
+    __array_ufunc__ = None  # array + accumulator is not an array of accumulators
+
+    def to_bytes(self) -> bytes:
+        """The value, count and dtype, with a version and a checksum: equal ones, equal bytes."""
+        return self._total.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Accumulator:
+        """Read what `to_bytes` has written; ValueError if that is not what it is."""
+        made = object.__new__(cls)
+        made._total = _emulator.Exact.from_bytes(data)
+        part = _NAME_OF[made._total.load]
+        if made._total.components == 2 and part not in ("float32", "float64"):
+            raise ValueError("these bytes are no accumulator: there is no such complex type")
+        made._dtype = _inputs.named(part)
+        if made._total.components == 2:
+            made._dtype = np.dtype(f"c{2 * made._dtype.itemsize}")
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Accumulator.from_bytes, (self.to_bytes(),)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal dtype, count and value; unlike floats, two nans are equal here."""
+        if not isinstance(other, Accumulator):
+            return NotImplemented
+        return self.to_bytes() == other.to_bytes()
+
+    def __hash__(self) -> int:
+        """Of the present value: do not add to an accumulator that is a key."""
+        return hash(self.to_bytes())
+
+    def __repr__(self) -> str:
+        return f"<Accumulator {self._dtype}: {self.value()} of {self.count}>"

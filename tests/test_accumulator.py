@@ -1,0 +1,200 @@
+"""`gpureduce.Accumulator`: the same value and bytes, however the elements came together."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import hashlib
+import multiprocessing
+import pickle
+import threading
+
+import numpy as np
+import pytest
+from exact_cases import FLOATS, FORMATS, GENERATORS, batches, bits_of, expected_bits
+
+from cases import array_of, numpy_dtype
+from gpureduce import Accumulator
+from producers import ByDLPack, ByInterface
+
+
+def data(name, n=3001, seed=1):
+    rng = np.random.default_rng(seed)
+    return np.concatenate([g(FORMATS[name], rng, 1, n)[0] for g in GENERATORS[:4]])
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_any_pieces_in_any_order_give_the_same_bytes(name):
+    array = data(name)
+    whole = Accumulator(numpy_dtype(name)).add(array)
+    assert bits_of(whole.value()) == expected_bits(array)
+    assert whole.count == array.size
+    rng = np.random.default_rng(2)
+    for _ in range(30):
+        rng.shuffle(array)
+        cuts = np.sort(rng.integers(0, array.size, rng.integers(1, 9)))
+        parts = [Accumulator(numpy_dtype(name)).add(piece) for piece in np.split(array, cuts)]
+        total = Accumulator(numpy_dtype(name))
+        for part in rng.permutation(np.array(parts, object)):
+            total += part
+        assert total.to_bytes() == whole.to_bytes()
+        assert total == whole and hash(total) == hash(whole) and repr(total) == repr(whole)
+
+
+@pytest.mark.parametrize("name", [*FLOATS, "complex64", "complex128"])
+def test_bytes_and_pickle(name):
+    kind = numpy_dtype(name)
+    rng = np.random.default_rng(3)
+    array = rng.standard_normal(100).astype(kind)
+    for pieces in ([], [array], [array, array * 0], [array, np.full(1, np.inf, kind)]):
+        total = Accumulator(kind)
+        for piece in pieces:
+            total += piece
+        copied = pickle.loads(pickle.dumps(total))
+        assert copied == total and copied.dtype == kind and copied.count == total.count
+        assert str(copied.value()) == str(total.value())
+        assert len(pickle.dumps(total)) <= 700
+        assert Accumulator.from_bytes(total.to_bytes()).to_bytes() == total.to_bytes()
+
+
+DIGEST = "90a6294df3dfb83124d77de1377457f07f5c3f8446f91fb0510834a6acf67f60"
+
+
+def test_bytes_do_not_change_between_versions():
+    total = Accumulator("float32").add(np.array([1, -(2.0**-149), 3], np.float32))
+    digest = hashlib.sha256(total.to_bytes()).hexdigest()
+    assert digest == DIGEST
+    assert total.to_bytes()[:8] == b"GRXA\x01\x01\x03\x00"
+
+
+def test_bad_bytes_are_refused():
+    good = Accumulator("float64").add(np.arange(10.0)).to_bytes()
+    for at in range(len(good)):
+        for flip in (1, 128):
+            bad = bytearray(good)
+            bad[at] ^= flip
+            with pytest.raises(ValueError, match="these bytes are no accumulator"):
+                Accumulator.from_bytes(bytes(bad))
+    for bad in (b"", b"GRXA", good[:-1], good + b"\0", good[:8], good * 2):
+        with pytest.raises(ValueError, match="no accumulator"):
+            Accumulator.from_bytes(bad)
+    with pytest.raises(TypeError):
+        Accumulator.from_bytes("text")
+    assert Accumulator.from_bytes(good).value() == 45
+
+
+def test_values_of_other_dtypes():
+    for _, rows in batches("float64", 400, 4):
+        for row in rows[:20]:
+            total = Accumulator("float64").add(row)
+            for target in FLOATS:
+                assert bits_of(total.value(numpy_dtype(target))) == expected_bits(row, target)
+    assert Accumulator("float32").add([1, 2]).value(complex) == 3
+    with pytest.raises(TypeError, match="imaginary"):
+        Accumulator(complex).add([1j]).value(float)
+    with pytest.raises(TypeError, match="float or complex"):
+        Accumulator(float).value(int)
+
+
+def test_arrays_of_other_dtypes():
+    total = Accumulator("float32")
+    for name in ("bool", "int8", "uint16", "int64", "uint64", "float16", "bfloat16", "float64"):
+        total += np.ones(5, numpy_dtype(name))
+    assert (total.value(), total.count) == (40, 40)
+    big = Accumulator("float64").add(np.array([2**63 - 1, -(2**63)], np.int64))
+    assert big.value() == -1
+    assert Accumulator("complex128").add([1.5]).add([2j]).value() == 1.5 + 2j
+    with pytest.raises(TypeError, match="imaginary"):
+        Accumulator("float64").add([1j])
+    with pytest.raises(TypeError, match="cannot be summed"):
+        Accumulator("float64").add(np.array(["a"]))
+    for name in ("int64", "bool", "S3"):
+        with pytest.raises(TypeError, match="an accumulator is of"):
+            Accumulator(name)
+    with pytest.raises(TypeError, match="cannot be added"):
+        Accumulator("float32") + Accumulator("float64")
+    with pytest.raises(ValueError, match="stream is for arrays on a GPU"):
+        Accumulator().add(np.ones(3), stream=1)
+
+
+def test_adding_leaves_the_operands_alone():
+    first, second = Accumulator().add([1.0]), Accumulator().add([2.0])
+    both = first + second + np.array([4.0])
+    assert [a.value() for a in (first, second, both)] == [1, 2, 7]
+    same = both
+    both += both
+    assert both is same and (both.value(), both.count) == (14, 6)
+    assert first != second and first != 1
+    assert first + second == second + first
+    with pytest.raises(TypeError):
+        np.ones(3) + first
+
+
+def test_equal_means_equal_value_count_and_dtype():
+    assert Accumulator().add([1.0, 1.0]) == Accumulator().add([2.0, 0.0])
+    assert Accumulator().add([2.0]) != Accumulator().add([2.0, 0.0])
+    assert Accumulator("float32").add([2.0]) != Accumulator("float64").add([2.0])
+    assert Accumulator().add([np.inf, -np.inf]) == Accumulator().add([np.nan, 1.0])
+    assert repr(Accumulator("float32").add([1, 2])) == "<Accumulator float32: 3.0 of 2>"
+
+
+def _add_up(piece):
+    return Accumulator("float64").add(piece)
+
+
+def test_processes():
+    array = data("float64")
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        parts = pool.map(_add_up, np.array_split(array, 5))
+    total = Accumulator("float64")
+    for part in parts:
+        total += part
+    assert total == _add_up(array)
+
+
+def test_threads_may_add_to_the_same_one():
+    array = data("float32", 30_000)
+    total = Accumulator("float32")
+    start = threading.Barrier(8)
+
+    def work(piece):
+        start.wait()
+        for part in np.array_split(piece, 20):
+            total.add(part)
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, np.array_split(array, 8)))
+    assert total == Accumulator("float32").add(array)
+
+
+@pytest.mark.parametrize("producer", [ByDLPack, ByInterface])
+@pytest.mark.parametrize("name", [*FLOATS, "int16", "complex64", "complex128"])
+def test_arrays_on_a_gpu(producer, name):
+    if name == "bfloat16" and producer is ByInterface:
+        pytest.skip("the interface has no bfloat16")
+    array = array_of(name, 5003) if name[0] != "c" else array_of("float64", 5003).astype(name)
+    kind = numpy_dtype(name) if name != "int16" else np.dtype("float64")
+    for view in (array, array[3:], array[::3], array.reshape(-1, 1)[:, 0], array[:0]):
+        total = Accumulator(kind).add(producer(view), device="emulator")
+        assert total == Accumulator(kind).add(view)
+    with pytest.raises(TypeError, match="64-bit integers"):
+        Accumulator().add(producer(np.ones(3, int)), device="emulator")
+
+
+@pytest.mark.gpu
+@pytest.mark.sanitizer
+@pytest.mark.parametrize("name", ["float16", "float32", "float64", "complex64"])
+def test_arrays_on_a_card(name):
+    cupy = pytest.importorskip("cupy")
+    array = data("float64", 900) if name[0] == "c" else data(name, 900)
+    array = np.where(np.abs(array) < 1e30, array, 1).astype(name)
+    there = cupy.asarray(array)
+    for cut in (slice(None), slice(1, None), slice(None, None, 7)):
+        assert Accumulator(name).add(there[cut]) == Accumulator(name).add(array[cut])
+
+
+@pytest.mark.gpu
+def test_a_stream_of_the_callers_own():
+    cupy = pytest.importorskip("cupy")
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        there = cupy.ones(1 << 20, cupy.float32)
+        assert Accumulator("float32").add(there, stream=stream).value() == 1 << 20
