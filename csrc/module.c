@@ -148,6 +148,49 @@ static PyObject *py_measure(PyObject *Py_UNUSED(self), PyObject *args)
     return Py_BuildValue("NIIi", times, outcome.block, outcome.grid, request.strategy);
 }
 
+/* A table of `fast`: rows of (max_bytes, element_bytes, strategy, block, grid, blocks per SM). */
+static PyObject *py_set_choices(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    gr_choice rows[GR_MAX_CHOICES];
+    gr_error error;
+    PyObject *list;
+    int device;
+    if (!PyArg_ParseTuple(args, "iO!", &device, &PyList_Type, &list))
+        return NULL;
+    Py_ssize_t count = PyList_Size(list);
+    if (count > GR_MAX_CHOICES)
+        return PyErr_Format(PyExc_ValueError, "a table has at most %d rows", GR_MAX_CHOICES);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        unsigned long long most;
+        if (!PyArg_ParseTuple(PyList_GetItem(list, i), "KIiIII", &most, &rows[i].element_bytes,
+                              &rows[i].strategy, &rows[i].block, &rows[i].grid,
+                              &rows[i].blocks_per_sm))
+            return NULL;
+        rows[i].max_bytes = (size_t)most;
+    }
+    if (gr_set_choices(device, rows, (int)count, &error) != GR_OK)
+        return gr_raise(&error);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_get_choices(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    gr_choice rows[GR_MAX_CHOICES];
+    int device;
+    if (!PyArg_ParseTuple(args, "i", &device))
+        return NULL;
+    int count = gr_get_choices(device, rows);
+    PyObject *list = PyList_New(count);
+    for (int i = 0; list && i < count; i++) {
+        PyObject *row =
+            Py_BuildValue("KIiIII", (unsigned long long)rows[i].max_bytes, rows[i].element_bytes,
+                          rows[i].strategy, rows[i].block, rows[i].grid, rows[i].blocks_per_sm);
+        if (!row || PyList_SetItem(list, i, row) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
 static PyObject *py_free_scratch(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 {
     Py_BEGIN_ALLOW_THREADS; /* others may hold its locks and want the GIL */
@@ -299,6 +342,11 @@ static PyMethodDef methods[] = {
      "measure(array, load, acc, strategy, block, grid, finish, device, copies, warmups, repeats, "
      "offset)\n--\n\n"
      "Time the launches alone: (repeats float64 ms as bytes, block, grid, strategy)."},
+    {"set_choices", py_set_choices, METH_VARARGS,
+     "set_choices(device, rows)\n--\n\nThe table of `fast` for a device; [] for the defaults."},
+    {"get_choices", py_get_choices, METH_VARARGS,
+     "get_choices(device)\n--\n\nThe table of `fast` in use: (max_bytes, element_bytes, strategy, "
+     "block, grid, blocks per SM)."},
     {"free_scratch", py_free_scratch, METH_NOARGS,
      "Free the device memory that is kept for the next call."},
     {"cpu_sum", py_cpu_sum, METH_VARARGS,

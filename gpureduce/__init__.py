@@ -11,6 +11,7 @@ from importlib.metadata import version as _version
 
 from gpureduce import emulator
 from gpureduce._backends import Device, build_info, devices, free_scratch
+from gpureduce._choices import Choice, fast_table
 from gpureduce._explain import Comparison, Explanation, explain
 from gpureduce._races import Race, Races, races
 from gpureduce._registry import Strategy, strategies
@@ -20,11 +21,13 @@ from gpureduce.bench import Measurement, benchmark
 from gpureduce.bounds import error_bound
 from gpureduce.errors import CudaError
 from gpureduce.integrals import Integrand, integrands, integrate, trapezoid
+from gpureduce.tuning import Tuned, tune
 
 __version__ = _version("gpureduce")
 
 __all__ = [
     "Accumulator",
+    "Choice",
     "Comparison",
     "CudaError",
     "Device",
@@ -36,12 +39,14 @@ __all__ = [
     "Strategy",
     "SumResult",
     "Timing",
+    "Tuned",
     "benchmark",
     "build_info",
     "devices",
     "emulator",
     "error_bound",
     "explain",
+    "fast_table",
     "free_scratch",
     "integrands",
     "integrate",
@@ -49,4 +54,5 @@ __all__ = [
     "strategies",
     "sum",
     "trapezoid",
+    "tune",
 ]

@@ -63,6 +63,9 @@ def _cuda_devices() -> tuple[tuple[Device, ...], str]:
         found = tuple(_device("cuda", i, row) for i, row in enumerate(module.devices()))
     except CudaError as error:
         return (), str(error)
+    from gpureduce import _choices
+
+    _choices.load_for(module, [device.name for device in found])
     return found, "" if found else "no NVIDIA GPU was found"
 
 

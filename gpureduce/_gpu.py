@@ -85,7 +85,10 @@ def stream_number(stream: object) -> int:
 @functools.cache
 def _module() -> ModuleType | None:
     module = _backends.load_cuda()
-    return None if isinstance(module, str) else module
+    if isinstance(module, str):
+        return None
+    _backends.devices()  # which gives each card its table of `fast`
+    return module
 
 
 def module_for(device: str | None) -> ModuleType | None:

@@ -88,7 +88,7 @@ class _Plan:
     peers: tuple[str, ...]
 
 
-def _array(dtype: str, n: int) -> _inputs.Array:
+def array_of(dtype: str, n: int) -> _inputs.Array:
     """Random numbers; a large array repeats some of them, which no strategy notices."""
     rng = np.random.default_rng(n)
     kind = _inputs.named(dtype)
@@ -261,7 +261,7 @@ def benchmark(
         conversion = _inputs.convert(_inputs.named(dtype), accumulate)
         if conversion.cast is not None or conversion.is_complex:
             raise TypeError(f"{dtype} cannot be added up in {accumulate} without a cast")
-        given = Input(_array(dtype, n), conversion, accumulate, device, offset)
+        given = Input(array_of(dtype, n), conversion, accumulate, device, offset)
         yield from _group(given, what, plan)
     if progress:
         progress(len(groups), len(groups), "")

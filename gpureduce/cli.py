@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import gpureduce
-from gpureduce import _explain_cli, _race_cli, _registry, bench_report, lectures
+from gpureduce import _explain_cli, _race_cli, _registry, bench_report, lectures, tuning
 from gpureduce._sum import FINISHES
 from gpureduce.text import number, show_json, table
 
@@ -219,6 +219,9 @@ def _parser() -> argparse.ArgumentParser:
 
     _explain_cli.register(command)
     _race_cli.register(command)
+    tuning_ = command("tune", tuning.command, "find the quickest kernels of this card for `fast`")
+    tuning.add_arguments(tuning_)
+
     command("strategies", _command_strategies, "list the strategies and what each one teaches")
     command("devices", _command_devices, "list the devices")
     command("info", _command_info, "tell how gpureduce was built and what it found")

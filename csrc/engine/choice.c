@@ -5,16 +5,23 @@
 #include "engine/launch.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CHOICES = 64 };
+enum { MAX_DEVICES = 64 };
 
 /* A row holds for inputs up to max_bytes. Where a row's strategy cannot run (the card, the layout),
- * the next one that can is taken. The defaults are what was quickest on an H200 out of a search
- * over kernels, blocks and grids for int8, float16, float32 and float64. */
-static gr_choice choices[MAX_CHOICES];
-static int choice_count;
+ * the next one that can is taken. */
+typedef struct {
+    int count;
+    gr_choice row[GR_MAX_CHOICES];
+} table;
+
+/* For cards that nobody has tuned for: what was quickest on an H200 out of a search over kernels,
+ * blocks and grids for int8, float16, float32 and float64, coarsened. */
+static table defaults;
 static pthread_once_t defaults_set = PTHREAD_ONCE_INIT;
+static table *tuned[MAX_DEVICES]; /* NULL: the defaults */
 
 static int strategy_index(const char *name)
 {
@@ -29,7 +36,7 @@ static const size_t KIB = 1024, MIB = 1024 * 1024;
 static void add(size_t max_bytes, unsigned element_bytes, const char *name, unsigned block,
                 unsigned blocks_per_sm)
 {
-    gr_choice *row = &choices[choice_count++];
+    gr_choice *row = &defaults.row[defaults.count++];
     row->max_bytes = max_bytes;
     row->element_bytes = element_bytes;
     row->strategy = strategy_index(name);
@@ -56,36 +63,53 @@ static void set_defaults(void)
     add(SIZE_MAX, 0, "tiles", 512, 4);
 }
 
-int gr_set_choices(const gr_choice *rows, int count)
+gr_status gr_set_choices(int device, const gr_choice *rows, int count, gr_error *error)
 {
-    pthread_once(&defaults_set, set_defaults);
-    if (count > MAX_CHOICES)
-        return -1;
-    memcpy(choices, rows, (size_t)count * sizeof *rows);
-    choice_count = count;
-    return 0;
+    table *made = NULL;
+    if (device < 0 || device >= MAX_DEVICES || count < 0 || count > GR_MAX_CHOICES)
+        return gr_fail(error, GR_BAD_VALUE, "a table has at most %d rows, a device at most %d",
+                       GR_MAX_CHOICES, MAX_DEVICES);
+    for (int i = 0; i < count; i++)
+        if (rows[i].strategy < 0 || rows[i].strategy >= gr_strategy_count() ||
+            gr_strategy_at(rows[i].strategy)->kind != GR_KIND_KERNEL)
+            return gr_fail(error, GR_BAD_VALUE, "row %d of the table names no kernel", i);
+    if (count && !(made = calloc(1, sizeof *made)))
+        return gr_fail(error, GR_NO_MEMORY, "no host memory for a table");
+    if (made) {
+        made->count = count;
+        memcpy(made->row, rows, (size_t)count * sizeof *rows);
+    }
+    __atomic_store_n(&tuned[device], made, __ATOMIC_RELEASE);
+    return error->status = GR_OK;
 }
 
-int gr_get_choices(gr_choice *rows, int most)
+static const table *table_of(int device)
 {
     pthread_once(&defaults_set, set_defaults);
-    int count = choice_count < most ? choice_count : most;
-    memcpy(rows, choices, (size_t)count * sizeof *rows);
-    return count;
+    const table *found =
+        device < MAX_DEVICES ? __atomic_load_n(&tuned[device], __ATOMIC_ACQUIRE) : NULL;
+    return found ? found : &defaults;
+}
+
+int gr_get_choices(int device, gr_choice rows[GR_MAX_CHOICES])
+{
+    const table *found = table_of(device);
+    memcpy(rows, found->row, (size_t)found->count * sizeof *rows);
+    return found->count;
 }
 
 void gr_choose(gr_request *request)
 {
     size_t element = gr_load_size(request->load), bytes = request->n * element;
     const gr_facts *facts = gr_facts_of(request->device);
+    const table *rows = table_of(request->device);
 
-    pthread_once(&defaults_set, set_defaults);
     if (gr_view_of(request)) {
         request->strategy = strategy_index("last_block");
         return;
     }
-    for (int i = 0; i < choice_count; i++) {
-        const gr_choice *row = &choices[i];
+    for (int i = 0; i < rows->count; i++) {
+        const gr_choice *row = &rows->row[i];
         if (bytes > row->max_bytes || (row->element_bytes && row->element_bytes != element) ||
             gr_strategy_at(row->strategy)->capability > facts->capability)
             continue;
@@ -94,7 +118,7 @@ void gr_choose(gr_request *request)
         size_t useful = bytes / ((size_t)row->block * 16) + 1;
         request->strategy = row->strategy;
         request->block = row->block;
-        request->grid = most ? (unsigned)(most < useful ? most : useful) : 0;
+        request->grid = most ? (unsigned)(most < useful ? most : useful) : row->grid;
         return;
     }
     request->strategy = strategy_index("last_block");

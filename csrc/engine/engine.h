@@ -61,12 +61,16 @@ typedef struct {
     unsigned element_bytes; /* and for elements of this size; 0: of any */
     int strategy;
     unsigned block;
+    unsigned grid;          /* 0: by the next line */
     unsigned blocks_per_sm; /* 0: the strategy's own grid */
 } gr_choice;
 
-/* Rows in the order they are tried; -1 if there are too many. */
-int gr_set_choices(const gr_choice *rows, int count);
-int gr_get_choices(gr_choice *rows, int most);
+enum { GR_MAX_CHOICES = 64 };
+
+/* The rows for a device, in the order they are tried; no rows bring the defaults back. Old tables
+ * are never freed, as somebody may be reading them. */
+gr_status gr_set_choices(int device, const gr_choice *rows, int count, gr_error *error);
+int gr_get_choices(int device, gr_choice rows[GR_MAX_CHOICES]);
 
 /* A stream and scratch memory, kept from call to call; concurrent calls have one each. */
 typedef struct gr_workspace gr_workspace;

@@ -5,16 +5,16 @@
 
 enum { MAX_ATTRIBUTES = 2 };
 
-static unsigned attributes_of(unsigned traits, cudaLaunchAttribute attribute[MAX_ATTRIBUTES])
+static unsigned attributes_of(const gr_plan *plan, cudaLaunchAttribute attribute[MAX_ATTRIBUTES])
 {
-    unsigned count = 0;
+    unsigned count = 0, traits = plan->strategy->traits;
     if (traits & COOPERATIVE) {
         attribute[count].id = cudaLaunchAttributeCooperative;
         attribute[count++].val.cooperative = 1;
     }
     if (traits & CLUSTER) {
         attribute[count].id = cudaLaunchAttributeClusterDimension;
-        attribute[count].val.clusterDim.x = GR_CLUSTER_BLOCKS;
+        attribute[count].val.clusterDim.x = traits & ALONE ? plan->grid : GR_CLUSTER_BLOCKS;
         attribute[count].val.clusterDim.y = attribute[count].val.clusterDim.z = 1;
         count++;
     }
@@ -40,7 +40,7 @@ gr_status gr_launch(const gr_plan *plan, void *in, void *out, size_t n, gr_works
     config.dynamicSmemBytes = plan->shared_bytes;
     config.stream = stream;
     config.attrs = attribute;
-    config.numAttrs = attributes_of(plan->strategy->traits, attribute);
+    config.numAttrs = attributes_of(plan, attribute);
 
     error->status = GR_OK;
     if (plan->strategy->traits & ZEROED)

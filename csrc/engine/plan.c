@@ -83,6 +83,10 @@ gr_status gr_resident_blocks(const gr_request *request, gr_kernel *kernel, unsig
         if (shared_bytes > PLAIN_SHARED_BYTES) /* for all block sizes that may follow */
             TRY(cudaFuncSetAttribute(kernel->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      (int)gr_facts_of(request->device)->shared_bytes));
+        unsigned traits = gr_strategy_at(request->strategy)->traits;
+        if (traits & CLUSTER && traits & ALONE)
+            TRY(cudaFuncSetAttribute(kernel->entry, cudaFuncAttributeNonPortableClusterSizeAllowed,
+                                     1));
         TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel->entry, (int)block,
                                                           shared_bytes));
         known = (uint64_t)request->device << 32 |
@@ -108,10 +112,12 @@ static gr_status grid_to_fill(const gr_request *request, size_t cover, size_t re
     size_t step = traits & CLUSTER ? GR_CLUSTER_BLOCKS : 1;
 
     if (traits & ALONE) {
-        if (request->grid && request->grid != step)
-            return gr_fail(error, GR_BAD_VALUE, "%s runs alone: its grid is %zu, not %u",
-                           plan->strategy->name, step, request->grid);
-        plan->grid = (unsigned)step;
+        int large = traits & CLUSTER && request->grid == GR_LARGE_CLUSTER_BLOCKS;
+        if (request->grid && request->grid != step && !large)
+            return gr_fail(error, GR_BAD_VALUE, "%s runs alone: its grid is %zu%s, not %u",
+                           plan->strategy->name, step,
+                           traits & CLUSTER ? ", or 16 where the card can" : "", request->grid);
+        plan->grid = large ? request->grid : (unsigned)step;
         return GR_OK;
     }
     if (request->grid && !limit_grid) {
@@ -167,8 +173,11 @@ static gr_status missing_kernel(const gr_request *request, gr_load load, gr_erro
 static size_t shared_bytes_of(const gr_strategy *strategy, gr_load load, gr_acc acc, unsigned block)
 {
     size_t slot = gr_acc_size(acc);
+    unsigned warps = block / GR_WARP;
+    if (strategy->traits & CLUSTER && strategy->traits & ALONE)
+        return (warps + GR_LARGE_CLUSTER_BLOCKS) * slot;
     return strategy->traits & SHARED_THREADS ? block * slot
-           : strategy->traits & SHARED_WARPS ? block / GR_WARP * slot
+           : strategy->traits & SHARED_WARPS ? warps * slot
            : strategy->traits & RING         ? GR_RING_BYTES
            : strategy->traits & DIGITS       ? gr_exact_shared_words(load, block) * sizeof(gr_value)
                                              : 0;

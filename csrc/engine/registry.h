@@ -17,7 +17,8 @@ typedef enum {
     FINISHES = 1 << 4,        /* leaves the sum in out[0] */
     ZEROED = 1 << 5,          /* wants out[0] to be zero at the start */
     SHARED_THREADS = 1 << 6,  /* shared memory: an accumulator per thread */
-    SHARED_WARPS = 1 << 7,    /* shared memory: an accumulator per warp */
+    SHARED_WARPS = 1 << 7,    /* shared memory: an accumulator per warp; with CLUSTER and ALONE,
+                                 one per block behind them */
     WORK_ELEMENTS = 1 << 8,   /* fourth argument: an accumulator per thread of the grid */
     WORK_BLOCKS = 1 << 9,     /* fourth argument: an accumulator per block */
     WORK_LIBRARY = 1 << 10,   /* scratch memory as the library says */
@@ -37,7 +38,9 @@ typedef enum {
 /* Six tiles of 32 KiB and a barrier for each: see kernels/bulk_copy.cu. */
 enum { GR_RING_BYTES = 6 * (32768 + 8) };
 
-enum { GR_CLUSTER_BLOCKS = 8, GR_MIN_BLOCK = 32, GR_MAX_BLOCK = 1024, GR_WARP = 32 };
+/* A large cluster is more than every card must be able to hold; one_cluster may ask for it. */
+enum { GR_CLUSTER_BLOCKS = 8, GR_LARGE_CLUSTER_BLOCKS = 16 };
+enum { GR_MIN_BLOCK = 32, GR_MAX_BLOCK = 1024, GR_WARP = 32 };
 
 typedef enum {
     GR_KIND_KERNEL,

@@ -1,8 +1,10 @@
 /* one_cluster: a single cluster of eight blocks adds up everything.
  *
  * one_block leaves all multiprocessors but one idle. The blocks of a cluster work on eight of them
- * and meet without going through global memory: each leaves its sum in its own shared memory, and
- * the first block reads the eight from there. That is quicker than a ticket.
+ * (or sixteen, where the card can) and meet without going through global memory: each leaves its
+ * sum in the shared memory of the first, which adds them up. That is quicker than a ticket. Nobody
+ * may write there before the first block runs: a barrier that all arrive at before they load, and
+ * wait at after, costs nothing.
  *
  * Wasted: all multiprocessors but eight. Good for some hundred KiB. */
 #include "common.h"
@@ -13,11 +15,12 @@ template <typename In, typename Acc> __global__ void one_cluster(In in, Acc *out
 {
     constexpr unsigned flight = 8;
     cooperative_groups::cluster_group group = cooperative_groups::this_cluster();
-    Acc *partial = shared_array<Acc>();
+    Acc *partial = shared_array<Acc>() + blockDim.x / 32; /* a sum per block, in the first */
     Packed<In> packed(in, n);
     size_t id = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     size_t grid_stride = (size_t)gridDim.x * blockDim.x;
 
+    group.barrier_arrive();
     wait_for_earlier_kernels();
     Acc sum = loose_ends<Acc>(in, n, packed, id);
     for (size_t i = id; i < packed.packs; i += flight * grid_stride) {
@@ -29,15 +32,13 @@ template <typename In, typename Acc> __global__ void one_cluster(In in, Acc *out
     }
 
     sum = block_sum(sum);
+    group.barrier_wait();
     if (threadIdx.x == 0)
-        partial[0] = sum;
+        *group.map_shared_rank(partial + group.block_rank(), 0) = sum;
     group.sync();
     if (group.block_rank() == 0 && threadIdx.x < 32) {
-        sum = threadIdx.x < group.num_blocks() ? *group.map_shared_rank(partial, threadIdx.x)
-                                               : Acc(0);
-        sum = warp_sum(sum);
+        sum = warp_sum(threadIdx.x < group.num_blocks() ? partial[threadIdx.x] : Acc(0));
         if (threadIdx.x == 0)
             *out = sum;
     }
-    group.sync(); /* no block may leave while its shared memory is still being read */
 }
