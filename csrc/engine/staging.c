@@ -68,12 +68,18 @@ static cudaError_t open_ring(int device)
  * for nobody who began later, so this ends. */
 static cudaError_t await_slot(staged_copy *copy, size_t slot, size_t use)
 {
+    /* What the slot held may be an earlier copy's: its event tells, too. */
     while (atomic_load_explicit(&copy->uses[slot], memory_order_acquire) != use)
         if (atomic_load_explicit(&copy->failed, memory_order_relaxed))
             return cudaErrorUnknown; /* said already */
         else
             sched_yield();
-    return cudaEventSynchronize(ring.fetched[slot]); /* of an earlier copy, too */
+    /* Asking again and again leaves the driver to those who have something to submit; its own wait
+     * does not. */
+    cudaError_t state;
+    while ((state = cudaEventQuery(ring.fetched[slot])) == cudaErrorNotReady)
+        sched_yield();
+    return state;
 }
 
 static cudaError_t stage_chunk(staged_copy *copy, size_t chunk)

@@ -42,16 +42,25 @@ template <typename Acc> __device__ __forceinline__ Acc block_sum(Acc value)
 }
 
 /* Neighbouring elements that one 16-byte load brings. */
-template <typename T> struct Pack {
+template <typename T, bool narrow = sizeof(T) < 4> struct Pack {
     static constexpr unsigned count = 16 / sizeof(T);
     T element[count];
 };
 
+/* Narrow elements stay in the words that they came in: taken apart and put together again, they
+ * would cost more instructions than adding them up. */
+template <typename T> struct Pack<T, true> {
+    static constexpr unsigned count = 16 / sizeof(T);
+    unsigned word[4];
+};
+
 template <typename Acc, typename T> __device__ __forceinline__ Acc sum_of(const Pack<T> &pack)
 {
-    Acc total = Acc(pack.element[0]);
+    T element[Pack<T>::count];
+    memcpy(element, &pack, sizeof element);
+    Acc total = Acc(element[0]);
     for (unsigned k = 1; k < Pack<T>::count; k++)
-        total += Acc(pack.element[k]);
+        total += Acc(element[k]);
     return total;
 }
 
@@ -59,37 +68,33 @@ template <typename Acc, typename T> __device__ __forceinline__ Acc sum_of(const 
  * halves: element by element they would cost more time than the memory takes to bring them. */
 template <typename Acc> __device__ __forceinline__ Acc sum_of(const Pack<int8_t> &pack)
 {
-    int word[4], total = 0;
-    memcpy(word, &pack, sizeof word);
+    int total = 0;
     for (unsigned k = 0; k < 4; k++)
-        total = __dp4a(word[k], 0x01010101, total);
+        total = __dp4a(int(pack.word[k]), 0x01010101, total);
     return Acc(total);
 }
 
 template <typename Acc> __device__ __forceinline__ Acc sum_of(const Pack<uint8_t> &pack)
 {
-    unsigned word[4], total = 0;
-    memcpy(word, &pack, sizeof word);
+    unsigned total = 0;
     for (unsigned k = 0; k < 4; k++)
-        total = __dp4a(word[k], 0x01010101u, total);
+        total = __dp4a(pack.word[k], 0x01010101u, total);
     return Acc(total);
 }
 
 template <typename Acc> __device__ __forceinline__ Acc sum_of(const Pack<int16_t> &pack)
 {
-    int word[4], total = 0;
-    memcpy(word, &pack, sizeof word);
+    int total = 0;
     for (unsigned k = 0; k < 4; k++)
-        total = __dp2a_lo(word[k], 0x0101, total);
+        total = __dp2a_lo(int(pack.word[k]), 0x0101, total);
     return Acc(total);
 }
 
 template <typename Acc> __device__ __forceinline__ Acc sum_of(const Pack<uint16_t> &pack)
 {
-    unsigned word[4], total = 0;
-    memcpy(word, &pack, sizeof word);
+    unsigned total = 0;
     for (unsigned k = 0; k < 4; k++)
-        total = __dp2a_lo(word[k], 0x0101u, total);
+        total = __dp2a_lo(pack.word[k], 0x0101u, total);
     return Acc(total);
 }
 
