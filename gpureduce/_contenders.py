@@ -171,3 +171,23 @@ def on_gpu(given: Input, name: str, producer: str) -> Contender:
         producer=producer,
         peak_gb_s=device.peak_gb_s if device.backend == "cuda" else None,
     )
+
+
+def pinned_copy(given: Input) -> Contender:
+    """No sum at all: the bytes from pinned memory to the card, which no sum there can outrun."""
+    _, torch = _peers.load("torch")
+    pinned = torch.empty(given.array.nbytes, dtype=torch.uint8, pin_memory=True)
+    there = torch.empty(given.array.nbytes, dtype=torch.uint8, device="cuda")
+
+    def copy() -> None:
+        there.copy_(pinned, non_blocking=True)
+        torch.cuda.current_stream().synchronize()
+
+    return Contender(
+        "pinned copy",
+        lambda repeats: timed_calls(copy, repeats),
+        lambda: np.float64("nan"),
+        _backends.choose_device(given.device).name,
+        "perf_counter",
+        producer="torch",
+    )

@@ -10,7 +10,8 @@ Three things can be measured:
 ``call``
     From an array on a GPU to a Python number.
 ``host``
-    From a NumPy array to a number, with all the copies that it takes.
+    From a NumPy array to a number, with all the copies that it takes. With PyTorch and a card, a
+    copy from pinned memory is measured beside it: the limit of every way through the card.
 
 What is compared takes turns, several times over, so that a card that warms up or a neighbour that
 wakes up is nobody's disadvantage.
@@ -25,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce import _contenders, _inputs, _peers, _registry
+from gpureduce import _backends, _contenders, _inputs, _peers, _registry
 from gpureduce._contenders import Contender, Input
 from gpureduce._sum import sum as sum_of
 
@@ -122,6 +123,8 @@ def _hosts(given: Input, plan: _Plan) -> Iterator[Contender]:
     others = [p for p in plan.peers if p != "cub" and _peers.takes_host(p, given.array.dtype.name)]
     for name in dict.fromkeys((*plan.strategies, *others)):
         yield _contenders.on_host(given, name)
+    if "torch" in plan.peers and _backends.choose_device(given.device).backend == "cuda":
+        yield _contenders.pinned_copy(given)
 
 
 def _rounds(contenders: list[Contender], repeats: int) -> list[list[float]]:
