@@ -12,7 +12,7 @@ import numpy as np
 from gpureduce import _backends, _inputs, _peers, _registry
 from gpureduce._sum import sum as sum_of
 
-_COLD_BYTES_OF_L2 = 3
+_MOST_COPIES = 1 << 14
 _CALLS_NS = 2_000_000  # short calls are repeated for as long as this, and the mean is taken
 
 # Until the threads of whoever's turn it was before are asleep: OpenMP's go on looking out for work
@@ -66,15 +66,21 @@ def _dtype(given: Input) -> Any:
     return given.accumulate and given.conversion.result
 
 
+def rotation(device: _backends.Device, nbytes: int) -> tuple[int, str]:
+    """How many copies of an input are taken in turn, and whether that keeps the L2 cache cold."""
+    if device.backend != "cuda" or not device.l2_bytes:
+        return 1, "warm"
+    copies = max(1, min(_MOST_COPIES, -(-3 * device.l2_bytes // max(nbytes, 1))))
+    return copies, "cold" if copies * nbytes > device.l2_bytes else "warm"
+
+
 def kernel(given: Input, row: _registry.Strategy, block: int | None, grid: int | None) -> Contender:
     """The launches of one of our kernels or of CUB, without Python; or a host strategy's adding."""
     array, conversion = given.array, given.conversion
     if row.kind == "host":
         return _host_kernel(given, row)
     device = _backends.choose_device(given.device)
-    copies = 1
-    if device.backend == "cuda" and device.l2_bytes and array.nbytes < 2**30:
-        copies += min(_COLD_BYTES_OF_L2 * device.l2_bytes // array.nbytes, 512)
+    copies, cache = rotation(device, array.nbytes)
     number = -1 if row.kind == "choice" else row.index
 
     def run(repeats: int) -> list[float]:
@@ -94,7 +100,7 @@ def kernel(given: Input, row: _registry.Strategy, block: int | None, grid: int |
         ),
         device.name,
         "emulator" if device.backend == "emulator" else "cuda_event",
-        "cold" if copies > 1 else "warm",
+        cache,
         peak_gb_s=device.peak_gb_s if device.backend == "cuda" else None,
     )
     return made

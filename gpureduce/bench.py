@@ -98,7 +98,12 @@ def array_of(dtype: str, n: int) -> _inputs.Array:
         part = rng.integers(0, 100, some, dtype=kind)
     else:
         part = rng.standard_normal(some).astype(kind)
-    return part if some == n else np.resize(part, n)
+    if some == n:
+        return part
+    whole = np.empty(n, kind)
+    for start in range(0, n, some):
+        whole[start : start + some] = part[: n - start]
+    return whole
 
 
 def _kernels(given: Input, plan: _Plan) -> Iterator[Contender]:
@@ -142,7 +147,7 @@ def _rounds(contenders: list[Contender], repeats: int) -> list[list[float]]:
 def _exact(given: Input) -> Any:
     """The correctly rounded sum; None where there is none to speak of."""
     if given.conversion.result.kind in "iub":
-        return np.sum(given.array, dtype=given.conversion.result)
+        return sum_of(given.array, "cpu", given.accumulate and given.conversion.result).value
     return sum_of(given.array, "exact", given.accumulate and given.conversion.result).value
 
 

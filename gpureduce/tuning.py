@@ -17,6 +17,7 @@ import numpy as np
 
 from gpureduce import _backends, _inputs, _registry
 from gpureduce._choices import LARGEST, Choice, fast_table, index_of, save, use, user_file
+from gpureduce._contenders import rotation
 from gpureduce.bench import array_of
 from gpureduce.bench_report import progress_bar, size
 from gpureduce.errors import CudaError
@@ -66,8 +67,7 @@ def _time(
     conversion = _inputs.convert(array.dtype, None)
     row = _registry.find(choice.strategy)
     block, grid = choice.launch(array.nbytes, device.sms)
-    copies = 1 + min(3 * max(device.l2_bytes, 1) // array.nbytes, 256)
-    copies = copies if device.backend == "cuda" else 1
+    copies, _ = rotation(device, array.nbytes)
     try:
         times, *_ = _backends.module_of(device).measure(
             array, conversion.load, conversion.acc, row.index, block, grid, 0,

@@ -45,12 +45,15 @@ static double now_ms(void)
 static gr_status find_facts(int device, gr_error *error)
 {
     int sms = 0, major = 0, minor = 0, shared = 0;
+    int sms = 0, major = 0, minor = 0;
+    size_t free_bytes;
     error->status = GR_OK;
     TRY(cudaFree(NULL));
     TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device));
     TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
     TRY(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
     TRY(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+    TRY(cudaMemGetInfo(&free_bytes, &facts[device].memory_bytes));
     facts[device].sms = (unsigned)sms;
     facts[device].shared_bytes = (size_t)shared;
     facts[device].capability = major * 10 + minor;

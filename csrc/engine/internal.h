@@ -20,6 +20,8 @@ typedef struct {
     unsigned sms;
     int capability;      /* times ten */
     size_t shared_bytes; /* that a block can have at most */
+    int capability; /* times ten */
+    size_t memory_bytes;
 } gr_facts;
 
 /* Makes the device the calling thread's. The first use creates its context, which takes long and is

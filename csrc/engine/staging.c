@@ -14,8 +14,10 @@
 enum {
     /* Measured on an H200 with 16 cores: 51 of 55 GB/s with 2 MiB chunks, 31 with 512 KiB; more
      * than 8 threads gain nothing, 4 reach 38. */
-    MOST_CHUNK = 1 << 21,
+    MOST_CHUNK = 1 << 22,
+    USUAL_CHUNK = 1 << 21,
     LEAST_CHUNK = 1 << 18,
+    LARGE_BYTES = 1 << 30, /* from here on the largest chunks are worth their slow start */
     SLOTS = 16,
     THREADS = 8,
     STAGE_FROM = 1 << 21 /* below, waking threads costs more than it saves */
@@ -117,7 +119,9 @@ static void run_task(size_t task, void *context)
 static size_t chunk_for(size_t bytes)
 {
     size_t chunk = LEAST_CHUNK;
-    while (chunk < MOST_CHUNK && chunk * 2 * SLOTS <= bytes)
+    if (bytes >= LARGE_BYTES)
+        return MOST_CHUNK;
+    while (chunk < USUAL_CHUNK && chunk * 2 * SLOTS <= bytes)
         chunk *= 2;
     return chunk;
 }
