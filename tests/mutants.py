@@ -137,7 +137,7 @@ def _clusters() -> list[Mutant]:
     for kernel in ("cluster", "one_cluster"):
         found.append(Mutant(kernel, first, CLUSTER, n=20000))
         found.append(Mutant(kernel, first, CLUSTER, "__syncthreads();", n=20000))
-        found.append(Mutant(kernel, last, CLUSTER, n=20000))
+    found.append(Mutant("cluster", last, CLUSTER, n=20000))
     return found
 
 

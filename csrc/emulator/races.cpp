@@ -203,8 +203,11 @@ void watch_block_end(Worker *w, const Lane *last)
         const Block *block = last->warp->block;
         size_t first = block->own.warps->index * 32ul;
         Gathering gathering(watch->slots);
-        for (size_t i = first; i < first + watch->threads; ++i)
-            gathering.add(watch->lanes[i].mind.strand[KNOWN]);
+        for (unsigned slot = 0; slot < watch->threads; ++slot) {
+            const LaneWatch &lane = watch->lanes[first + slot];
+            gathering.add(lane.mind.strand[KNOWN]);
+            gathering.add(self.block, slot, lane.time); /* the block's own are done with it */
+        }
         self.lane->mind.strand[KNOWN] = gathering.result();
         touch(w, self, block->shared, watch->launch->shape.shared, WRITE, {nullptr, 0});
     });

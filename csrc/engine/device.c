@@ -45,7 +45,6 @@ static double now_ms(void)
 static gr_status find_facts(int device, gr_error *error)
 {
     int sms = 0, major = 0, minor = 0, shared = 0;
-    int sms = 0, major = 0, minor = 0;
     size_t free_bytes;
     error->status = GR_OK;
     TRY(cudaFree(NULL));

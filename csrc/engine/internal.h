@@ -20,7 +20,6 @@ typedef struct {
     unsigned sms;
     int capability;      /* times ten */
     size_t shared_bytes; /* that a block can have at most */
-    int capability; /* times ten */
     size_t memory_bytes;
 } gr_facts;
 
