@@ -133,7 +133,7 @@ def test_output_forms(capsys, tmp_path):
     record = json.loads((tmp_path / "a.json").read_text())
     assert [r["strategy"] for r in rows] == ["cascade", "numpy"]
     assert float(rows[0]["median_us"]) == record["rows"][0]["median_us"]
-    assert record["schema"] == 1 and record["commit"] and "clocks" in record
+    assert record["schema"] == 1 and {"commit", "clocks"} <= record.keys()
     assert cli.main([*some, "--output", str(tmp_path / "a.csv")]) == 0
     assert "\nnumpy," in (tmp_path / "a.csv").read_text()
     assert "tell nothing about a card" in capsys.readouterr().out
