@@ -185,8 +185,7 @@ def test_arrays_on_a_gpu(producer, name):
 @pytest.mark.parametrize("name", ["float16", "float32", "float64", "complex64"])
 def test_arrays_on_a_card(name):
     cupy = pytest.importorskip("cupy")
-    array = data("float64", 900) if name[0] == "c" else data(name, 900)
-    array = np.where(np.abs(array) < 1e30, array, 1).astype(name)
+    array = data("float32" if name[0] == "c" else name, 900).astype(name)
     there = cupy.asarray(array)
     for cut in (slice(None), slice(1, None), slice(None, None, 7)):
         assert Accumulator(name).add(there[cut]) == Accumulator(name).add(array[cut])

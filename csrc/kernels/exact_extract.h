@@ -213,16 +213,16 @@ template <> struct Deposit<double> {
         }
     }
 
-    /* One of the two that an array may have outside the 16-byte boundaries. There is room in the
-     * bins: else they would have been emptied. */
+    /* One of the two that an array may have outside the 16-byte boundaries: not worth a column. */
     __device__ __forceinline__ void add_loose(double x)
     {
         x = take_special(x);
-        if (upper(x) < limit(top))
-            x = extract(x);
-        if (x != 0) {
-            column.make_room(1);
-            column.add(x);
+        unsigned field = upper(x) >> 20, position = field ? field - 1 : 0;
+        long long fraction = __double_as_longlong(x) & 0xfffffffffffff;
+        long long size = fraction | (long long)(field ? 1 : 0) << 52;
+        for (unsigned i = 0; i < 3; i++) {
+            long long digit = digit_of(x < 0 ? -size : size, position % 32, i);
+            atomicAdd(&gathering()->word[position / 32 + i], (unsigned long long)digit);
         }
     }
 
@@ -275,7 +275,7 @@ template <> struct Deposit<double> {
                 sum += all[k * blockDim.x + t];
             sum = warp_sum(sum);
             if (lane == 0)
-                gathering()->word[k] = (unsigned long long)sum;
+                atomicAdd(&gathering()->word[k], (unsigned long long)sum);
         }
     }
 };
