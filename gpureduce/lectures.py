@@ -306,7 +306,7 @@ def _rungs(shrink: int) -> list[Case]:
     for power in range(10, 31, 2):
         n = 2**power // shrink
         for row in _registry.strategies():
-            on_card = row.kind in ("kernel", "library") or row.name == "fast"
+            on_card = row.kind in ("kernel", "library", "everywhere") or row.name == "fast"
             if not on_card or "float32" not in row.dtypes or (cases and cases[-1].n > n):
                 continue
             if row.name != "atomic_thread" or power <= 24:  # beyond, it takes seconds

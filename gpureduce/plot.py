@@ -403,7 +403,7 @@ def panels(
 
     `labels` name the bars, from top to bottom; `strategies` colour those of the first series.
     """
-    figure, axes = _figure(2.3 * len(table) + 1.6, 0.55 * len(labels) + 1.4, len(table),
+    figure, axes = _figure(min(2.3 * len(table) + 1.6, 10.2), 0.55 * len(labels) + 1.4, len(table),
                            sharey=True)  # fmt: skip
     for ax, (quantity, series) in zip(axes, table.items(), strict=True):
         thick = 0.8 / len(series)
