@@ -174,16 +174,15 @@ def plot(found: Races, number: int) -> Any:
     if not 0 <= number < len(found.races):
         raise ValueError(f"race must be from 0 to {len(found.races) - 1}, not {number}")
     race = found.races[number]
-    figure = Figure(figsize=(9.0, 3.4), layout="constrained")
+    figure = Figure(figsize=(9.0, 3.0), layout="constrained")
     axes = figure.add_subplot()
-    axes.set(xlim=(-0.06, 1.06), ylim=(-0.75, 1.6))
+    axes.set(xlim=(-0.2, 1.06), ylim=(-0.75, 1.6))
     axes.axis("off")
     for height, side in zip((1, 0), race.sides, strict=True):
         _draw_lane(axes, height, race, side)
     _draw_barriers(axes, race)
     _draw_gap(axes, race)
-    axes.set_title(f"{found.strategy}: {race.address}", loc="left", fontweight="bold")
-    figure.supxlabel("time, in no order between the two", fontsize=9, color=_CALM)
+    axes.set_title(f"{found.strategy}: a race for {race.address}", loc="left", fontweight="bold")
     return figure
 
 
@@ -191,7 +190,8 @@ def _draw_lane(axes: Any, height: float, race: Race, side: Side) -> None:
     axes.annotate(
         "", (1.04, height), (-0.02, height), arrowprops={"arrowstyle": "->", "color": "#888888"}
     )
-    axes.text(-0.03, height + 0.33, _title(side), fontsize=10, fontweight="bold", va="bottom")
+    title = _title(side).replace(", ", "\n").replace(" (", "\n(")
+    axes.text(-0.04, height, title, fontsize=10, fontweight="bold", va="center", ha="right")
     at = 0.42 if height else 0.58
     axes.plot([at], [height], "o", markersize=13, color=_COLOURS[side.kind], zorder=3)
     below = height == 0

@@ -16,13 +16,13 @@ from gpureduce._sources import text_of
 from gpureduce.emulator import ORDERS, Schedule
 from gpureduce.errors import CudaError
 
-# As csrc/emulator/watch.h orders them: the later ones reach further.
+# As csrc/emulator/watch.h orders them: the later ones do more.
 MISSING = (
+    "__threadfence()",
     "__syncwarp()",
     "__syncthreads()",
     "cluster.sync()",
     "grid.sync()",
-    "__threadfence()",
     "copy_wait()",
 )
 SCHEDULES = ("forward", "reverse", "lockstep", "random 0", "random 1", "random 2")
@@ -341,10 +341,9 @@ class _Found:
         lines = tuple(sorted((s.place.file, s.place.line, s.kind) for s in sides))
         known = self.by_lines.get(lines)
         if known:
-            # The pair that stands furthest apart tells what is missing.
-            further = MISSING.index(race.missing) > MISSING.index(known.missing)
+            more = MISSING.index(race.missing) > MISSING.index(known.missing)
             race = dataclasses.replace(
-                race if further else known,
+                race if more else known,
                 count=known.count + race.count,
                 schedules=tuple(dict.fromkeys((*known.schedules, schedule))),
             )

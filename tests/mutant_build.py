@@ -16,6 +16,7 @@ from types import ModuleType
 import numpy as np
 from mutants import CSRC, KERNELS, Mutant
 
+RACE_KERNELS = Path(__file__).parent / "race_kernels.cu"
 BLOCKS = (32, 64, 128, 256, 512, 1024)
 HEAD = """
 #include "device.h"
@@ -63,6 +64,26 @@ def _write(folder: Path, name: str, kernel: str, mutant: Mutant | None) -> str:
     )
 
 
+def race_kernels() -> dict[str, tuple[str, str]]:
+    """The kernels of race_kernels.cu: their traits, and what is missing in them, or nothing."""
+    text = RACE_KERNELS.read_text()
+    rows = re.findall(r"^// KERNEL (\w+): ([A-Z_ |]+): (.+)$", text, re.M)
+    return {name: (traits, missing) for name, traits, missing in rows}
+
+
+def _write_race_kernels(folder: Path) -> str:
+    (folder / "races").mkdir()
+    (folder / "races" / RACE_KERNELS.name).write_text(RACE_KERNELS.read_text())
+    text = (
+        f'namespace races {{\n#undef GPUREDUCE_COMMON_H\n#include "races/{RACE_KERNELS.name}"\n}}\n'
+    )
+    for name in race_kernels():
+        entry = f"kernel_entry(races::{name}<const uint32_t *, uint32_t>)"
+        text += f'extern "C" void gr_kernels_{name}(gr_kernel_list *list)\n'
+        text += f"{{\n    add(list, 0, {entry});\n}}\n"
+    return text
+
+
 def _sources(folder: Path, mutants: Sequence[Mutant]) -> list[Path]:
     """The kernels in as many files as there are processors, and the registry that lists them."""
     registry = _registry()
@@ -74,7 +95,12 @@ def _sources(folder: Path, mutants: Sequence[Mutant]) -> list[Path]:
             f'STRATEGY({name}, KERNEL, {registry[kernel]}, INT32, "", "{kernel}")\n'
             for name, kernel, _ in wanted
         )
+        + "".join(
+            f'STRATEGY({name}, KERNEL, {traits}, 0, INT32, "", "")\n'
+            for name, (traits, _) in race_kernels().items()
+        )
     )
+    texts.append(_write_race_kernels(folder))
     parts = len(os.sched_getaffinity(0))
     paths = []
     for part in range(parts):

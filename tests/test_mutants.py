@@ -7,7 +7,7 @@ import fcntl
 import shutil
 
 import pytest
-from mutant_build import build, load
+from mutant_build import build, load, race_kernels
 from mutants import CSRC, MUTANTS, Mutant
 
 from gpureduce import _races, _registry
@@ -73,3 +73,12 @@ def test_the_kernel_as_it_is_has_no_race(built, kernel, n, block, grid):
     found = examine(built, f"right_{kernel}", mutant, schedules)
     assert not found, str(found)
     assert not found.wrong
+
+
+@pytest.mark.parametrize("name", race_kernels())
+@pytest.mark.parametrize("order", ["forward", "reverse", "lockstep", "random 1", "random 2"])
+def test_what_orders_and_what_does_not(built, name, order):
+    missing = race_kernels()[name][1]
+    found = examine(built, name, Mutant("sequential", "", "", n=2048, block=96), (order,))
+    assert {race.missing for race in found.races} == {missing} - {"nothing"}, str(found)
+    assert not found.faults

@@ -115,7 +115,6 @@ static void note_race(Worker *w, const Touch &now, const Record &before, Access 
         watch->races.push_back(Race());
     Race &race = watch->races[found.first->second];
     race.count += first_word || !race.count;
-    /* The pair that stands furthest apart tells what is missing. */
     if (!found.second && missing <= race.missing)
         return;
     race.side[0] = {before.block, before.slot, before.time, kind_before, before.site};

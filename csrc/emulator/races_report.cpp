@@ -83,8 +83,8 @@ static void print_side(std::string *out, const Watch *watch, const Side &side)
 
 static void print_race(std::string *out, const Watch *watch, const Race &race)
 {
-    static const char *const missing[] = {"__syncwarp()", "__syncthreads()", "cluster.sync()",
-                                          "grid.sync()",  "__threadfence()", "copy_wait()"};
+    static const char *const missing[] = {"__threadfence()", "__syncwarp()", "__syncthreads()",
+                                          "cluster.sync()",  "grid.sync()",  "copy_wait()"};
     static const char *const spaces[] = {"shared", "global", "other"};
     const Address &address = race.address;
     print(out, "{\"count\":%llu,\"missing\":\"%s\",\"space\":\"%s\",\"owner\":%u,",

@@ -55,7 +55,9 @@ struct CopyClock {
     Knowledge released[2]; /* KNOWN, KNOWN_IF_FENCED of those who ordered the copies */
 };
 
-enum Missing { SYNCWARP, SYNCTHREADS, CLUSTER_SYNC, GRID_SYNC, THREADFENCE, COPY_WAIT };
+/* What would order two accesses. The later ones do more: where some pairs of threads want one and
+ * some another, the latest is what the two lines want. */
+enum Missing { THREADFENCE, SYNCWARP, SYNCTHREADS, CLUSTER_SYNC, GRID_SYNC, COPY_WAIT };
 
 struct Side {
     unsigned block, slot;

@@ -27,8 +27,9 @@ template <typename T, typename Update> GR_INTRINSIC T gr_atomic_update(T *addres
 }
 template <typename T> GR_INTRINSIC T gr_atomic_add(T *address, T value)
 {
+    T old = __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
     gr_let_others(value == 0);
-    return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+    return old;
 }
 GR_INTRINSIC float gr_atomic_add(float *address, float value)
 {
@@ -54,8 +55,9 @@ template <typename T> GR_INTRINSIC T gr_atomic_and(T *address, T value)
 }
 template <typename T> GR_INTRINSIC T gr_atomic_or(T *address, T value)
 {
+    T old = __atomic_fetch_or(address, value, __ATOMIC_RELAXED);
     gr_let_others(value == 0);
-    return __atomic_fetch_or(address, value, __ATOMIC_RELAXED);
+    return old;
 }
 template <typename T> GR_INTRINSIC T gr_atomic_xor(T *address, T value)
 {
