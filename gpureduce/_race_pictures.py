@@ -210,7 +210,10 @@ def _draw_barriers(axes: Any, race: Race) -> None:
     for at, a, b, edge in ends:
         if _same(a, b):
             axes.plot([at, at], [-0.15, 1.15], linewidth=5, color=_CALM, solid_capstyle="round")
-            axes.text(at, -0.25, _event(a, edge), ha="center", va="top", fontsize=9, color=_CALM)
+            words = dict.fromkeys((_event(a, edge), _event(b, edge)))
+            axes.text(
+                at, -0.25, "\n".join(words), ha="center", va="top", fontsize=9, color=_CALM
+            )  # fmt: skip
             continue
         for height, place in ((1, a), (0, b)):
             axes.plot([at, at], [height - 0.1, height + 0.1], linewidth=5, color=_CALM)

@@ -217,6 +217,9 @@ def races(
     ``__syncwarp`` that names both, no fences on either side of atomics, no end of a launch. A race
     is found whether or not the sum comes out right.
 
+    Not seen: branches that these numbers do not take; launches that overlap others (the emulator's
+    follow one another); which memory orders C++'s own atomics ask for (they count as relaxed).
+
     Parameters
     ----------
     strategy

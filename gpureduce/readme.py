@@ -1,11 +1,11 @@
-"""The tables of README.md that follow from the registry: ``python -m gpureduce.readme``."""
+"""What of README.md follows from the registry: ``python -m gpureduce.readme``."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from gpureduce import _registry
+from gpureduce import _races, _registry
 
 
 def strategy_table() -> str:
@@ -21,9 +21,16 @@ def strategy_table() -> str:
     return "\n".join(lines)
 
 
+def race_timeline() -> str:
+    """What the race detector says of a broken kernel, as the terminal shows it."""
+    race = _races.races("missing_barrier").races[0]
+    cited = f"{race.sides[0].place}    {race.sides[0].place.text}"
+    return f"```text\n{cited}\n\n{race.timeline}\n\n  missing: {race.missing}\n```"
+
+
 def rewrite(text: str) -> str:
-    """The README with every generated table made anew between its markers."""
-    for name, table in {"strategies": strategy_table()}.items():
+    """The README with all that is generated made anew between its markers."""
+    for name, table in {"strategies": strategy_table(), "race": race_timeline()}.items():
         start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         if text.count(start) != 1 or text.count(end) != 1:
             raise ValueError(f"README.md must have one place for the table {name!r}")
