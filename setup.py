@@ -35,6 +35,8 @@ CUDA_WHEELS = [
 ]
 SANITIZE = os.environ.get("GPUREDUCE_SANITIZE", "")
 WARNINGS = ["-Wall", "-Wextra"] + (["-Werror"] if os.environ.get("GPUREDUCE_WERROR") else [])
+# By default clang leaves out the hook of a load where a store to the same place follows.
+CLANG_HOOKS = ["-mllvm", "-tsan-instrument-read-before-write=1"]
 # The line table that csrc/emulator/lines.cpp reads.
 LINES = ["-gdwarf-4", "-g1", "-gz=none"]
 
@@ -170,6 +172,11 @@ def compile_all(jobs: list[Job]) -> None:
         list(pool.map(lambda job: run(job.command), todo.values()))
 
 
+def is_clang(compiler: list[str]) -> bool:
+    said = subprocess.run([*compiler, "--version"], capture_output=True, text=True).stdout
+    return "clang" in said
+
+
 class Toolchain:
     """Compiler commands for one backend."""
 
@@ -243,6 +250,7 @@ class EmulatorBuild:
         defines = ["-DGR_EMULATOR_TRACED"] if traced else []
         # The hooks are the point of the traced build: its kernels go without other sanitizers.
         hooks = ["-O0", "-fsanitize=thread", *LINES] if traced else []
+        hooks += CLANG_HOOKS if traced and is_clang(tools.cxx) else []
 
         self.tools = tools
         self.jobs = [tools.c(source, defines) for source in c_sources()]

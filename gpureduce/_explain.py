@@ -10,13 +10,16 @@ import operator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
 from gpureduce import _inputs, _registry, _sum, _trace
 from gpureduce._sources import text_of
 from gpureduce._trace import Access
+
+if TYPE_CHECKING:
+    from gpureduce.pictures import Picture
 
 COUNTERS = (
     "shared_load_instructions",
@@ -172,7 +175,7 @@ class Explanation(Counted):
     """What a strategy does, counted: see `explain`.
 
     `counters`, `lines` and `steps` are of the first launch, the one over the input; `kernels` has
-    all launches. Printed, it is a picture for the terminal.
+    all launches. Printed, it is a picture for the terminal; `plot` and a notebook draw it.
     """
 
     strategy: str = ""
@@ -231,10 +234,23 @@ class Explanation(Counted):
             "counters": self.counters,
         }
 
+    def picture(self) -> Picture:
+        """The drawing behind `plot` and the notebook's view."""
+        from gpureduce import pictures
+
+        return pictures.draw(self)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw it with matplotlib; returns the axes."""
+        return self.picture().plot(ax)
+
     def __str__(self) -> str:
         from gpureduce import _text
 
         return _text.explanation(self)
+
+    def _repr_html_(self) -> str:
+        return self.picture().html(title=f"{self.strategy}: {self.lesson}")
 
 
 def _kernel_dict(kernel: KernelCounts) -> dict[str, Any]:
@@ -308,10 +324,24 @@ class Comparison:
             "changes": [vars(change) | {"factor": change.factor} for change in self.changes],
         }
 
+    def picture(self) -> Picture:
+        """The drawing behind `plot` and the notebook's view."""
+        from gpureduce import pictures
+
+        return pictures.draw_comparison(self)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw it with matplotlib; returns the axes."""
+        return self.picture().plot(ax)
+
     def __str__(self) -> str:
         from gpureduce import _text
 
         return _text.comparison(self)
+
+    def _repr_html_(self) -> str:
+        title = f"{self.before.strategy} → {self.after.strategy}: {self.lesson}"
+        return self.picture().html(title=title)
 
 
 def _kernel(launch: _trace.Launch, teams_of: int) -> KernelCounts:

@@ -1,11 +1,13 @@
-"""`gpureduce explain` on the command line."""
+"""`gpureduce explain` and `gpureduce verify-counters` on the command line."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from gpureduce import verify_counters
 from gpureduce._explain import explain
 from gpureduce.bench_report import size
 from gpureduce.text import show_json
@@ -14,7 +16,7 @@ Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
 
 def register(command: Command) -> None:
-    """Add the commands."""
+    """Add the two commands."""
     explaining = command("explain", _explain, "count what a kernel does, and why, without a GPU")
     explaining.add_argument("strategy", metavar="STRATEGY")
     explaining.add_argument("other", metavar="OTHER", nargs="?", help="compare the two")
@@ -23,6 +25,18 @@ def register(command: Command) -> None:
     explaining.add_argument("--input-dtype", metavar="DTYPE", help="of the elements, if another")
     explaining.add_argument("--block", type=int, default=256, help="threads per block")
     explaining.add_argument("--grid", type=int, help="blocks")
+    explaining.add_argument("--svg", metavar="FILE", help="draw it to a file")
+
+    verifying = command(
+        "verify-counters",
+        _verify,
+        "compare the counts with those of a card, by Nsight Compute (ncu)",
+    )
+    verifying.add_argument("--strategies", nargs="+", metavar="NAME")
+    verifying.add_argument("--sizes", nargs="+", type=size, default=list(verify_counters.SIZES))
+    verifying.add_argument("--blocks", nargs="+", type=int, default=list(verify_counters.BLOCKS))
+    verifying.add_argument("--dtype", default="int32")
+    verifying.add_argument("--record", metavar="FILE", help="write the table as JSON")
 
 
 def _explain(arguments: argparse.Namespace) -> None:
@@ -35,7 +49,21 @@ def _explain(arguments: argparse.Namespace) -> None:
         block=arguments.block,
         grid=arguments.grid,
     )
+    if arguments.svg:
+        Path(arguments.svg).write_text(found.picture().svg())
     if arguments.json:
         show_json(found.as_dict())
     else:
         print(found)
+
+
+def _verify(arguments: argparse.Namespace) -> None:
+    table = verify_counters.verify(
+        arguments.strategies, arguments.sizes, arguments.blocks, arguments.dtype
+    )
+    if arguments.record:
+        table.record(Path(arguments.record))
+    if arguments.json:
+        show_json(table.as_dict())
+    else:
+        print(table)

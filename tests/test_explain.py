@@ -5,15 +5,26 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 import gpureduce
 from cases import BROKEN, KERNELS
-from gpureduce import _emulator_traced, _registry, _text, cli
+from gpureduce import (
+    _emulator_traced,
+    _ncu,
+    _registry,
+    _text,
+    cli,
+    pictures,
+    verify_counters,
+)
 from gpureduce._explain import COUNTERS, explain
 
 TREES = [
@@ -359,3 +370,258 @@ def test_user_may_break_off():
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60
     )
     assert done.stdout == "9\n", done.stderr
+
+
+# --- pictures -------------------------------------------------------------------------------------
+
+
+def pictures_of(strategy: str):
+    return [
+        explain(strategy, n=3000, block=1024).picture(),
+        explain(strategy, n=100_000, block=64, dtype="float64" if strategy != "redux" else "int32")
+        .picture(),
+        explain("interleaved_mod", strategy, n=5000).picture(),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("strategy", KERNELS)
+def test_pictures_stay_on_their_page(strategy):
+    for picture in pictures_of(strategy):
+        assert picture.boxes and picture.words
+        for box in picture.boxes:
+            assert 0 <= box.x <= box.x + box.width <= picture.width
+            assert 0 <= box.y <= box.y + box.height <= picture.height
+        for words in picture.words:
+            # Half the size is a narrow font's width of a character, and more than a wide one's.
+            width = 0.62 * words.size * len(words.text)
+            left = words.x - {"start": 0.0, "middle": width / 2, "end": width}[words.anchor]
+            assert left >= -10 and left + width <= picture.width * 1.05, words.text
+        ElementTree.fromstring(picture.svg())
+
+
+def test_conflicts_stand_out():
+    def red(strategy):
+        return sum(box.fill == pictures.CONFLICT for box in explain(strategy).picture().boxes)
+
+    assert red("interleaved_idx") == 28  # 32 lanes less the 4 that the first wavefront serves
+    assert red("sequential") == red("interleaved_mod") == 0
+
+
+def test_plot_and_notebook(monkeypatch):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    found = explain("interleaved_idx", n=2**16)
+    ax = found.plot()
+    assert len(ax.collections[0].get_paths()) == len(found.picture().boxes)
+    assert explain("interleaved_idx", "sequential").plot(ax) is ax
+    ax.figure.canvas.draw()
+    plt.close("all")
+    assert (
+        found._repr_html_().startswith("<div><b>interleaved_idx: ")
+        and "<svg" in found._repr_html_()
+    )
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"gpureduce\[plot\]"):
+        found.plot()
+
+
+def test_svg_on_the_command_line(tmp_path, capsys):
+    path = tmp_path / "idx.svg"
+    assert cli.main(["explain", "sum_idx", "sum_seq", "--svg", str(path)]) == 0
+    assert ElementTree.fromstring(path.read_text()).tag.endswith("svg")
+
+
+# --- compilers ------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).resolve().parent.parent
+CSRC = ROOT / "csrc"
+CLANG = "-fsanitize=thread -mllvm -tsan-instrument-read-before-write=1"
+
+
+INCLUDES = [f"-I{CSRC / d}" for d in (".", "emulator/include", "kernels")]
+
+
+def build_runtime(folder: Path) -> list[Path]:
+    """The traced emulator's objects: all but kernels."""
+    common = ["-O1", "-g1", "-pthread", "-fPIC", "-DGR_EMULATOR_TRACED", *INCLUDES, "-c"]
+    cpp = [str(path) for path in CSRC.glob("emulator/*.cpp")]
+    c = [str(path) for path in CSRC.glob("threads/*.c")]
+    folder.mkdir()
+    subprocess.run(["g++", "-std=c++17", *common, *cpp], check=True, cwd=folder)
+    subprocess.run(["gcc", *common, *c], check=True, cwd=folder)
+    return sorted(folder.glob("*.o"))
+
+
+def counted_by(runtime: list[Path], compiler: str, level: str, folder: Path) -> list[str]:
+    hooks = CLANG.split() if compiler.startswith("clang") else ["-fsanitize=thread"]
+    flags = ["-std=c++17", level, *hooks, "-gdwarf-4", "-g1", "-gz=none", "-fPIC", *INCLUDES]
+    source, kernels = ROOT / "tests" / "counted_kernels.cpp", folder / "kernels.o"
+    subprocess.run([compiler, *flags, "-c", source, "-o", kernels], check=True)
+    program = folder / "counted"
+    subprocess.run(["g++", "-pthread", kernels, *runtime, "-o", program], check=True)
+    done = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60)
+    return sorted(done.stdout.splitlines())
+
+
+def counted_here() -> list[str]:
+    """The same by the installed module."""
+    rows = []
+    for strategy, grid in {
+        "interleaved_idx": None, "unroll_warp": None, "last_block": 12, "vector_load": 3
+    }.items():  # fmt: skip
+        for line in explain(strategy, n=5000, block=128, grid=grid, sample=False).lines:
+            counts = {**line.counters, **line.details}
+            numbers = " ".join(str(counts[name]) for name in _emulator_traced.counter_names())
+            rows.append(f"{strategy} {line.place} {numbers}")
+    return sorted(rows)
+
+
+@pytest.mark.skipif(not CSRC.exists() or not shutil.which("g++"), reason="no source or compiler")
+def test_compilers_and_their_options_make_no_difference(tmp_path):
+    """Line by line, whoever compiles the kernels, and however the rest is compiled."""
+    runtime = build_runtime(tmp_path / "runtime")
+    builds = [("g++", "-O0"), ("g++", "-O1"), ("g++", "-O2"), ("clang++", "-O0")]
+    for compiler, level in builds:
+        if shutil.which(compiler):
+            found = counted_by(runtime, compiler, level, tmp_path)
+            assert found == counted_here(), (compiler, level)
+    if not shutil.which("clang++"):
+        pytest.skip("no clang++: compared g++ at three levels only")
+
+
+# --- the hardware's counters ----------------------------------------------------------------------
+
+
+def test_ncu_tables_are_read():
+    raw = (
+        '==PROF== Connected\n"ID","Kernel Name","a.sum"\n"","","inst"\n"0","void k<1>(int)","1,234"'
+    )
+    (row,) = _ncu.rows_of(raw)
+    assert _ncu.number(row, "a.sum") == 1234 and _ncu.number(row, "Kernel Name") is None
+    page = (
+        '"Kernel Name","void tree<const unsigned int *, unsigned int>(T1)",\n'
+        '"Address","Source","inst_executed"\n"0x0","@!P0  LDS R0, [R11]","16384"\n'
+    )
+    listings = _ncu.listings_of(page + page.replace("tree<", "other<") + page)
+    assert {name: len(found) for name, found in listings.items()} == {"tree": 2, "other": 1}
+    assert listings["tree"][1][0]["Source"] == "@!P0  LDS R0, [R11]"
+
+
+def as_hardware(strategy: str, n: int, block: int) -> tuple[dict[str, int], list]:
+    """What a card would tell that did just as the model says."""
+    found = explain(strategy, n=n, block=block)
+    model = {**found.counters, **found.details}
+    seen = {name: model[name] for name in verify_counters.METRICS}
+    for kind in ("load", "store"):
+        seen[f"shared_{kind}_pipe"] = seen[f"shared_{kind}_wavefronts"]
+    opcodes = {
+        "shared_load_lanes": "@P0 LDS R1",
+        "shared_store_lanes": "STS",
+        "global_load_lanes": "LDG.E",
+        "global_store_lanes": "STG.E",
+        "block_barrier_instructions": "BAR.SYNC",
+        "warp_barriers": "NOP",
+        "shuffles": "SHFL.DOWN",
+        "warp_reductions": "REDUX.SUM",
+        "atomics": "REDG.E.ADD",
+        "fences": "MEMBAR.SC.GPU",
+    }
+    code = [
+        verify_counters.Instruction(f"  {opcodes[name]} x", model[name], model[name], 0)
+        for name in verify_counters.OPCODES
+    ]
+    return seen, code
+
+
+def test_verification_finds_what_differs():
+    case = verify_counters.Case("unroll_warp", 2**16, 256, 256)
+    seen, code = as_hardware("unroll_warp", 2**16, 256)
+    table = verify_counters.summarize([(case, seen, code)], "int32")
+    assert {row.verdict for row in table.rows} == {"equal"} and not table.differing
+    assert [line.text for line in table.predicated] == ["@P0 LDS R1 x"]
+
+    # Noise of the pipe is explained, wavefronts or sectors that are not the model's are not.
+    noisy = seen | {"shared_load_conflicts": 7, "shared_load_pipe": seen["shared_load_pipe"] + 7}
+    (row,) = [
+        r for r in verify_counters.summarize([(case, noisy, code)], "int32").rows if r.difference
+    ]
+    assert row.verdict == "explained" and "arbitration" in row.why
+    for counter in ("shared_load_wavefronts", "global_load_sectors", "shared_load_conflicts"):
+        for change in (1, -1):
+            wrong = seen | {counter: seen[counter] + change}
+            found = verify_counters.summarize([(case, wrong, code)], "int32")
+            assert counter in {row.counter for row in found.differing}
+    lost = [i for i in code if "BAR" not in i.text]
+    found = verify_counters.summarize([(case, seen, lost)], "int32")
+    assert [row.counter for row in found.differing] == ["block_barrier_instructions"]
+    assert "differs:" in str(found) and "model 6,144, hardware 0" in str(found)
+
+
+def test_verification_explains_what_the_compiler_merges():
+    case = verify_counters.Case("unroll_warp", 2**16, 256, 256)
+    seen, code = as_hardware("unroll_warp", 2**16, 256)
+    for counter in ("shared_load_instructions", "shared_load_wavefronts", "shared_load_pipe"):
+        seen[counter] -= 256
+    merged = []
+    for one in code:
+        if "LDS" in one.text:
+            merged.append(verify_counters.Instruction("@P0 LDS x", one.issued, one.lanes - 512, 0))
+            merged.append(verify_counters.Instruction("LDS.64 x", 256, 256, 256))
+        else:
+            merged.append(one)
+    table = verify_counters.summarize([(case, seen, merged)], "int32")
+    assert not table.differing
+    assert {row.counter for row in table.rows if "LDS.64 (256)" in row.why} == {
+        "shared_load_instructions", "shared_load_wavefronts", "shared_load_lanes",
+    }  # fmt: skip
+
+
+def test_verification_needs_ncu(monkeypatch, capsys):
+    monkeypatch.setattr(_ncu.shutil, "which", lambda name: None)
+    assert cli.main(["verify-counters", "--strategies", "sequential", "--sizes", "2^10"]) == 2
+    assert "Nsight Compute" in capsys.readouterr().err
+
+
+RECORD = ROOT / "notebooks" / "data" / "counters_h200.json"
+WAVEFRONTS = ROOT / "notebooks" / "data" / "wavefronts_h200.json"
+
+
+@pytest.mark.skipif(not RECORD.exists(), reason="not measured yet")
+def test_record_of_the_counters():
+    record = json.loads(RECORD.read_text())
+    rows = [dict(zip(record["columns"], row, strict=True)) for row in record["rows"]]
+    assert {row["strategy"] for row in rows} == set(KERNELS)
+    assert len({row["n"] for row in rows}) >= 3 and len({row["block"] for row in rows}) >= 2
+    for row in rows:
+        assert row["difference"] == row["hardware"] - row["model"]
+        assert row["verdict"] in ("equal", "explained") or row["strategy"] == "grid_sync", row
+        if row["counter"].endswith("_conflicts"):
+            assert row["difference"] >= 0, row
+
+
+@pytest.mark.skipif(not RECORD.exists(), reason="not measured yet")
+def test_the_model_is_still_the_recorded_one():
+    record = json.loads(RECORD.read_text())
+    rows = [dict(zip(record["columns"], row, strict=True)) for row in record["rows"]]
+    for row in rows:
+        if row["n"] > 2**20 or row["block"] != 256 or row["counter"] not in COUNTERS:
+            continue
+        options = {"n": row["n"], "block": row["block"], "grid": row["grid"]}
+        found = explain(row["strategy"], **options)
+        wide = row["counter"] in ("shared_load_instructions", "shared_load_wavefronts")
+        extra = found.details["cluster_load_instructions"] if wide else 0
+        assert found.counters[row["counter"]] + extra == row["model"], row
+
+
+@pytest.mark.skipif(not WAVEFRONTS.exists(), reason="not measured yet")
+def test_wavefronts_are_those_of_the_card():
+    record = json.loads(WAVEFRONTS.read_text())
+    assert len(record["patterns"]) >= 1000
+    for row in record["patterns"]:
+        for op in ("load", "store"):
+            counted = wavefronts(row["offsets"], row["mask"], row["size"], op == "store")
+            measured = row["hardware"][f"{op}_wavefronts"] / record["repeats"]
+            conflicts = row["hardware"][f"{op}_conflicts"] / record["repeats"]
+            assert counted == (measured, measured - conflicts)

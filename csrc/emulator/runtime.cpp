@@ -77,6 +77,11 @@ static cudaError_t check_device(int device)
     return set_error(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
 }
 
+void gr_copy_bytes(void *to, const void *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+}
+
 extern "C" {
 
 int gr_emulator_traced(void)

@@ -33,7 +33,7 @@ __global__ void bulk_copy(In in, Acc *out, size_t n, Acc *work, unsigned *ticket
     for (size_t t = blockIdx.x; t < tiles; t += gridDim.x) {
         copy_wait(&arrived[stage], round % 2);
         for (unsigned i = tid; i < tile; i += blockDim.x)
-            sum += sum_of<Acc>(ring[stage * tile + i]);
+            sum += sum_of<Acc>(packed.whole(ring + stage * tile + i));
         __syncthreads(); /* the stage is free: all have read it */
         size_t next = t + (size_t)stages * gridDim.x;
         if (tid == 0 && next < tiles)

@@ -121,12 +121,18 @@ template <typename T> struct Packed<const T *> {
         return first + i * Pack<T>::count;
     }
 
-    __device__ __forceinline__ Pack<T> operator[](size_t i) const
+    /* A pack, wherever it lies, by one load. */
+    __device__ __forceinline__ static Pack<T> whole(const void *address)
     {
-        uint4 bits = *static_cast<const uint4 *>(address(i));
+        uint4 bits = *static_cast<const uint4 *>(address);
         Pack<T> pack;
         memcpy(&pack, &bits, sizeof pack);
         return pack;
+    }
+
+    __device__ __forceinline__ Pack<T> operator[](size_t i) const
+    {
+        return whole(address(i));
     }
 
     /* The bits of a pack, as they came. */

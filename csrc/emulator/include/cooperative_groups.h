@@ -56,12 +56,13 @@ template <unsigned Size, typename Parent = void> class thread_block_tile
     {
         return gr_thread_rank() & 31;
     }
+
+  public:
+    /* Its lanes, as masks of the warp's intrinsics name them. Not CUDA's: for reduce() alone. */
     GR_UNTRACED static unsigned mask()
     {
         return (0xffffffffu >> (32 - Size)) << (lane() & ~(Size - 1));
     }
-
-  public:
     thread_block_tile() = default;
     template <typename Other> GR_UNTRACED thread_block_tile(const thread_block_tile<Size, Other> &)
     {

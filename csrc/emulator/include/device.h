@@ -46,7 +46,7 @@ GR_INTRINSIC void copy_start(void *shared, const void *global, unsigned bytes, C
                              GR_SITE)
 {
     GR_TRACE(copy, shared, global, bytes, barrier, file, line);
-    __builtin_memcpy(shared, global, bytes);
+    gr_copy_bytes(shared, global, bytes);
     barrier->copies++;
     gr_copy_ordered();
 }

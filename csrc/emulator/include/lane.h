@@ -23,6 +23,11 @@
 #define GR_UNTRACED
 #endif
 
+/* For copies of structures clang 14 calls memcpy itself where gcc, and later ones, call a hook. */
+#if defined(GR_KERNEL_TRACED) && defined(__clang__)
+__asm__(".set memcpy, __tsan_memcpy\n.set memmove, __tsan_memmove\n.set memset, __tsan_memset");
+#endif
+
 /* A function of these headers that is no access by the kernel; one that is (a load, an atomic) is
  * inlined always, so that its hook's return address lies in the kernel. */
 #define GR_INTRINSIC GR_UNTRACED inline
@@ -87,6 +92,8 @@ uint64_t gr_warp_collective(gr_collective op, unsigned mask, uint64_t value, int
                             int width, const char *file, int line);
 unsigned gr_warp_live(void);
 gr_position gr_where(void);
+/* memcpy, unseen. */
+void gr_copy_bytes(void *to, const void *from, size_t bytes);
 /* Lets another lane run: for lanes that wait in a loop of their own, on a lock or a flag. */
 void gr_yield(void);
 /* The same for a lane that waits for a bulk copy; and somebody has ordered one. */

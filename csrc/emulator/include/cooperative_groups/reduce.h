@@ -26,7 +26,24 @@ template <typename T> struct greater {
     }
 };
 
-/* Every lane of the tile gets the result: a butterfly, for half of which a + b is b + a. */
+/* As on the card, 32-bit integers take one instruction... */
+#define GR_TILE_REDUCE(type, operation, intrinsic)                                                 \
+    template <unsigned Size, typename Parent>                                                      \
+    GR_INTRINSIC type reduce(const thread_block_tile<Size, Parent> &tile, type value,              \
+                             operation<type>, GR_SITE)                                             \
+    {                                                                                              \
+        return intrinsic(tile.mask(), value, file, line);                                          \
+    }
+GR_TILE_REDUCE(int, plus, __reduce_add_sync)
+GR_TILE_REDUCE(unsigned, plus, __reduce_add_sync)
+GR_TILE_REDUCE(int, less, __reduce_min_sync)
+GR_TILE_REDUCE(unsigned, less, __reduce_min_sync)
+GR_TILE_REDUCE(int, greater, __reduce_max_sync)
+GR_TILE_REDUCE(unsigned, greater, __reduce_max_sync)
+#undef GR_TILE_REDUCE
+
+/* ...and others a butterfly, for half of which a + b is b + a. Every lane of the tile gets the
+ * result. */
 template <unsigned Size, typename Parent, typename T, typename Operation>
 GR_INTRINSIC T reduce(const thread_block_tile<Size, Parent> &tile, T value, Operation operation,
                       GR_SITE)

@@ -1,0 +1,80 @@
+"""Nsight Compute (ncu): the hardware's own counters of the kernels that a command launches."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+
+Row = dict[str, str]
+
+
+def find() -> str:
+    """Where ncu is: the environment's NCU, on PATH, or where its installer puts it."""
+    usual = ("/usr/local/cuda/bin/ncu", *sorted(glob.glob("/opt/nvidia/nsight-compute/*/ncu")))
+    for candidate in (os.environ.get("NCU"), "ncu", *reversed(usual)):
+        found = shutil.which(candidate) if candidate else None
+        if found:
+            return found
+    raise FileNotFoundError(
+        "there is no ncu (Nsight Compute) on PATH: it comes with the CUDA toolkit; "
+        "the environment's NCU may say where it is"
+    )
+
+
+def run(command: Sequence[str], options: Sequence[str]) -> list[Row]:
+    """Profile `command`: a row of counters for each kernel that it launched."""
+    return rows_of(_output(command, options))
+
+
+def listings(command: Sequence[str], options: Sequence[str]) -> dict[str, list[list[Row]]]:
+    """Profile `command`: the listings of each kernel it launched, by the kernel's name."""
+    return listings_of(_output(command, options))
+
+
+def _output(command: Sequence[str], options: Sequence[str]) -> str:
+    """What ncu prints. The card's clocks are left alone: no count depends on them."""
+    fixed = ["--csv", "--print-units", "base", "--clock-control", "none", "--cache-control", "none"]
+    done = subprocess.run([find(), *fixed, *options, *command], capture_output=True, text=True)
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip()
+        raise OSError(f"ncu failed with status {done.returncode}: {said[-1500:]}")
+    return done.stdout
+
+
+def rows_of(text: str) -> list[Row]:
+    """The rows of ncu's CSV, which stands between what else it and the program print."""
+    lines = [line for line in text.splitlines() if line.startswith('"')]
+    # Under the head stands a row of units, without an ID.
+    return [row for row in csv.DictReader(lines) if row.get("ID", "").strip()]
+
+
+def listings_of(text: str) -> dict[str, list[list[Row]]]:
+    """The same of ncu's source pages: a row for each instruction, under a line with a name.
+
+    ncu may print the listing of one launch several times over.
+    """
+    tables: list[tuple[str, list[str]]] = []
+    for line in text.splitlines():
+        if line.startswith('"Kernel Name"'):
+            name = re.sub(r"^void ", "", next(csv.reader([line]))[1])
+            tables.append((re.split(r"[<(]", name)[0], []))
+        elif line.startswith('"') and tables:
+            tables[-1][1].append(line)
+    found: dict[str, list[list[Row]]] = {}
+    for name, lines in tables:
+        found.setdefault(name, []).append(list(csv.DictReader(lines)))
+    return found
+
+
+def number(row: Row, metric: str) -> int | None:
+    """A counter's value; None where ncu has none."""
+    text = row.get(metric, "").replace(",", "").strip()
+    try:
+        return round(float(text))
+    except ValueError:
+        return None
