@@ -11,6 +11,7 @@ from importlib.metadata import version as _version
 
 from gpureduce import emulator
 from gpureduce._backends import Device, build_info, devices, free_scratch
+from gpureduce._calibration import Calibration, calibrate, calibration
 from gpureduce._choices import Choice, fast_table
 from gpureduce._explain import Comparison, Explanation, explain
 from gpureduce._races import Race, Races, races
@@ -27,6 +28,7 @@ __version__ = _version("gpureduce")
 
 __all__ = [
     "Accumulator",
+    "Calibration",
     "Choice",
     "Comparison",
     "CudaError",
@@ -42,6 +44,8 @@ __all__ = [
     "Tuned",
     "benchmark",
     "build_info",
+    "calibrate",
+    "calibration",
     "devices",
     "emulator",
     "error_bound",

@@ -12,7 +12,16 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce import _backends, _emulator, _exact, _gpu, _inputs, _registry, emulator
+from gpureduce import (
+    _backends,
+    _calibration,
+    _emulator,
+    _exact,
+    _gpu,
+    _inputs,
+    _registry,
+    emulator,
+)
 from gpureduce.errors import CudaError
 
 FINISHES = ("host", "relaunch", "single")
@@ -204,7 +213,7 @@ def sum(
         able = [s.name for s in _registry.strategies() if "complex64" in s.dtypes]
         raise TypeError(f"{chosen.name} cannot add complex numbers; {', '.join(able)} can")
     launch = _launch_arguments(chosen, block, grid, finish)
-    chosen, device = _resolve(chosen, device, conversion.result)
+    chosen, device = _resolve(chosen, device, conversion.result, array.nbytes)
     on_host = chosen.kind == "host" or (chosen.kind == "everywhere" and device in (None, "cpu"))
     if on_host and (block is not None or grid is not None):
         raise ValueError(
@@ -226,6 +235,8 @@ def _quickly(arr: object, strategy: str, stream: object) -> Any:
         if stream is None and strategy == "cpu":
             return _emulator.quick_sum(arr, False, False)
         if stream is None and strategy in ("auto", "exact"):
+            if strategy == "auto" and arr.nbytes >= _calibration.LEAST_BYTES:
+                return None  # a card may be quicker
             return _emulator.quick_sum(arr, True, False)
         return None
     module = _gpu.module_for(None)
@@ -274,10 +285,11 @@ def _on_gpu(
 
 
 def _resolve(
-    chosen: _registry.Strategy, device: str | None, result: np.dtype[Any]
+    chosen: _registry.Strategy, device: str | None, result: np.dtype[Any], nbytes: int = 0
 ) -> tuple[_registry.Strategy, str | None]:
     """Turn a choice into a strategy, and refuse a device that a strategy cannot use."""
-    # The data is in host memory, and a threaded sum there beats every way through a GPU.
+    if chosen.name == "auto" and device is None:
+        device = _calibration.card_for(nbytes)
     on_host = device in (None, "cpu")
     if chosen.name == "auto":
         chosen = _registry.STRATEGIES["exact"]

@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 
 import gpureduce
-from gpureduce import _explain_cli, _race_cli, _registry, bench_report, lectures, tuning
+from gpureduce import (
+    _calibration,
+    _explain_cli,
+    _race_cli,
+    _registry,
+    bench_report,
+    lectures,
+    tuning,
+)
 from gpureduce._sum import FINISHES
 from gpureduce.text import number, show_json, table
 
@@ -161,7 +169,7 @@ def _command_devices(arguments: argparse.Namespace) -> None:
 
 
 def _command_info(arguments: argparse.Namespace) -> None:
-    info = gpureduce.build_info()
+    info = gpureduce.build_info() | _calibration.told()
     if arguments.json:
         show_json(info)
         return

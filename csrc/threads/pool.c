@@ -1,13 +1,16 @@
 /* The pool: workers that outlive their region, and seats that a region offers them.
  *
- * A region opens some seats and starts on its tasks without waiting for anyone; a worker that comes
- * in time takes a seat and helps. When all tasks have been begun the caller takes the empty seats
- * away and waits only for those who sat down, so that a slow wake-up costs a region nothing but the
+ * A region offers its first so many workers a seat each and starts on its tasks without waiting for
+ * anyone; a worker that comes in time helps. When all tasks have been begun the caller closes the
+ * gate and waits only for those who sat down, so that a slow wake-up costs a region nothing but the
  * help it would have been.
  *
- * Who may sit down and who sits is one word, the gate. A worker that has just left a region looks
- * at it for a while before it goes to sleep: until then it joins the next region with one atomic
- * step, well under a microsecond, where to be woken takes 20 to 50 in a virtual machine.
+ * A worker that has just left a region looks at the gate for a while before it goes to sleep: until
+ * then it joins the next region in a fraction of a microsecond, where to be woken takes 20 to 50 in
+ * a virtual machine. Nobody but the caller writes to the gate, and no two workers to the same line
+ * of the cache, so that many may come and go at once. To sit down a worker says that it sits and
+ * then looks whether the gate is still open; to close, the caller closes the gate and then looks
+ * who sits. One of them sees the other.
  *
  * Tasks are split into contiguous shares, one for each thread that was asked for. A worker begins
  * with the share of its own number, so that the next call of the kind finds the same part of an
@@ -39,39 +42,42 @@ enum {
     CACHE_LINE = 64
 };
 
-/* The gate's parts. It is only ever changed as a whole, so no moment is missed. */
-#define FREE_SEAT ((uint64_t)1)
-#define FREE_SEATS ((uint64_t)0xffff)
-#define SEATED ((uint64_t)1 << 16)
-#define ALL_SEATED ((uint64_t)0xffff << 16)
-#define CALLER_SLEEPS ((uint64_t)1 << 32)
+/* The gate: how many workers it is open to, below the number of the region. */
+#define OPEN_TO ((uint64_t)0xffff)
+#define NEXT_REGION ((uint64_t)1 << 16)
 
 typedef struct {
     alignas(CACHE_LINE) atomic_size_t next; /* first task that nobody has begun */
     size_t first, end;
 } task_share;
 
+typedef struct {
+    alignas(CACHE_LINE) atomic_bool seated; /* may look at the region */
+    alignas(CACHE_LINE) atomic_bool asleep; /* waits on `wake`, or is about to */
+    pthread_cond_t wake;
+} worker_seat;
+
 static struct {
     pthread_mutex_t mutex; /* guards going to sleep and `workers` */
-    pthread_cond_t wake;   /* seats were opened */
-    pthread_cond_t done;   /* the last seated worker got up */
+    pthread_cond_t done;   /* somebody got up while the caller slept */
     int workers;           /* threads that exist */
     bool virtual_machine;  /* whether this is one; set once */
     atomic_bool busy;      /* a region has the pool */
-    atomic_int sleepers;   /* workers waiting on `wake`, or about to */
     atomic_int processor;  /* the caller's */
     atomic_int spin_ns;
 
-    /* The region: written before seats are opened, read only by those who sit. */
-    void (*run)(size_t task, void *context);
+    /* The region: written before the gate is opened, read only by those who sit. */
+    alignas(CACHE_LINE) void (*run)(size_t task, void *context);
     void *context;
     int shares;
 
     alignas(CACHE_LINE) atomic_uint_least64_t gate;
+    atomic_bool caller_sleeps;
+
     task_share share[MOST_WORKERS + 1];
+    worker_seat seat[MOST_WORKERS + 1]; /* by number; the caller, who is 0, has none */
 } pool = {
     .mutex = PTHREAD_MUTEX_INITIALIZER,
-    .wake = PTHREAD_COND_INITIALIZER,
     .done = PTHREAD_COND_INITIALIZER,
 };
 
@@ -157,19 +163,17 @@ static void draw_from(task_share *share, size_t spare)
     }
 }
 
-static void draw_from_all(int number, size_t spare)
+/* Whether something is left even so. */
+static bool help_others(int number, size_t spare)
 {
-    int shares = pool.shares, first = number % shares;
-    for (int i = 0; i < shares; i++)
-        draw_from(&pool.share[(first + i) % shares], spare);
-}
-
-static bool any_left(void)
-{
-    for (int i = 0; i < pool.shares; i++)
-        if (left_in(&pool.share[i]))
-            return true;
-    return false;
+    int shares = pool.shares;
+    bool left = false;
+    for (int i = 1; i < shares; i++) {
+        task_share *share = &pool.share[(number + i) % shares];
+        draw_from(share, spare);
+        left = left || left_in(share);
+    }
+    return left;
 }
 
 /* One's own share first, then those of others. The last task of a share is left to its owner for a
@@ -177,12 +181,14 @@ static bool any_left(void)
  * would have to carry it back. */
 static void draw_tasks(int number)
 {
-    draw_from(&pool.share[number % pool.shares], 0);
-    draw_from_all(number, 1);
+    draw_from(&pool.share[number], 0);
+    if (!help_others(number, 1))
+        return;
     long long end = now_ns() + PATIENCE_NS;
-    while (any_left() && now_ns() < end)
+    do
         pause_briefly();
-    draw_from_all(number, 0);
+    while (help_others(number, 1) && now_ns() < end);
+    help_others(number, 0);
 }
 
 static void split_tasks(size_t tasks, int shares)
@@ -200,45 +206,61 @@ static void split_tasks(size_t tasks, int shares)
 
 /* --- workers --------------------------------------------------------------------------------- */
 
-/* Wakes two sleepers at most, since each of them wakes two more while there are seats. One after
- * the other from one thread, a wake-up each of a few microseconds, would be slow. Returns whether
- * there was anyone to wake. */
-static bool wake(int wanted)
+/* Whether the region is open to this worker, which was last in region `last`. */
+static bool is_open(uint64_t gate, int number, uint64_t last)
 {
-    int sleepers = atomic_load(&pool.sleepers);
-    int calls = wanted < sleepers ? wanted : sleepers;
-    if (calls <= 0)
+    return (int)(gate & OPEN_TO) >= number && gate != last;
+}
+
+/* Wakes the two whose turn it is, if they sleep: since they wake two more each, nobody has to make
+ * all the calls, of a few microseconds each. */
+static bool wake_next(int number)
+{
+    int open_to = (int)(atomic_load(&pool.gate) & OPEN_TO);
+    bool any = false;
+    for (int i = 2 * number + 1; i <= 2 * number + 2 && i <= open_to; i++) {
+        if (!atomic_load(&pool.seat[i].asleep))
+            continue;
+        /* One that has not yet looked at the gate holds the mutex. It is given back at once, or
+         * who wakes would only wait for it. */
+        pthread_mutex_lock(&pool.mutex);
+        pthread_mutex_unlock(&pool.mutex);
+        pthread_cond_signal(&pool.seat[i].wake);
+        any = true;
+    }
+    return any;
+}
+
+static void leave_seat(int number)
+{
+    atomic_store(&pool.seat[number].seated, false);
+    if (atomic_load(&pool.caller_sleeps)) {
+        pthread_mutex_lock(&pool.mutex);
+        pthread_cond_signal(&pool.done);
+        pthread_mutex_unlock(&pool.mutex);
+    }
+}
+
+static bool take_seat(int number, uint64_t *last)
+{
+    uint64_t gate = atomic_load_explicit(&pool.gate, memory_order_relaxed);
+    if (!is_open(gate, number, *last))
         return false;
-    /* A sleeper that has counted itself but not yet looked at the gate holds the mutex. It is given
-     * back at once, or those who wake would only wait for it. */
-    pthread_mutex_lock(&pool.mutex);
-    pthread_mutex_unlock(&pool.mutex);
-    for (int i = 0; i < calls && i < 2; i++)
-        pthread_cond_signal(&pool.wake);
+    atomic_store(&pool.seat[number].seated, true);
+    if (atomic_load(&pool.gate) != gate) {
+        leave_seat(number);
+        return false;
+    }
+    *last = gate;
     return true;
 }
 
-static int free_seats(void)
-{
-    return (int)(atomic_load(&pool.gate) & FREE_SEATS);
-}
-
-static bool take_seat(void)
-{
-    uint64_t gate = atomic_load_explicit(&pool.gate, memory_order_relaxed);
-    while (gate & FREE_SEATS)
-        if (atomic_compare_exchange_weak_explicit(&pool.gate, &gate, gate - FREE_SEAT + SEATED,
-                                                  memory_order_acquire, memory_order_relaxed))
-            return true;
-    return false;
-}
-
-static bool spin_for_seat(void)
+static bool spin_for_seat(int number, uint64_t *last)
 {
     long long end = now_ns() + atomic_load_explicit(&pool.spin_ns, memory_order_relaxed);
     do {
         for (int i = 0; i < LOOKS; i++) {
-            if (take_seat())
+            if (take_seat(number, last))
                 return true;
             pause_briefly();
         }
@@ -246,44 +268,33 @@ static bool spin_for_seat(void)
     return false;
 }
 
-/* Sleeps until seats are open. In a virtual machine the caller lets the worker go first, and the
+/* Sleeps until the gate is open. In a virtual machine the caller lets the worker go first, and the
  * worker moves away from it: see processors.h. Whoever is seated is waited for, so that comes
  * before. */
-static void sleep_for_seat(void)
+static void sleep_for_seat(int number, uint64_t last)
 {
+    worker_seat *seat = &pool.seat[number];
     pthread_mutex_lock(&pool.mutex);
-    atomic_fetch_add(&pool.sleepers, 1);
-    while (free_seats() == 0)
-        pthread_cond_wait(&pool.wake, &pool.mutex);
-    atomic_fetch_sub(&pool.sleepers, 1);
+    atomic_store(&seat->asleep, true);
+    while (!is_open(atomic_load(&pool.gate), number, last))
+        pthread_cond_wait(&seat->wake, &pool.mutex);
+    atomic_store(&seat->asleep, false);
     pthread_mutex_unlock(&pool.mutex);
     if (pool.virtual_machine && atomic_load(&pool.processor) == gr_this_processor())
         gr_leave_this_processor();
 }
 
-static void leave_seat(void)
+static void *worker(void *argument)
 {
-    uint64_t before = atomic_fetch_sub_explicit(&pool.gate, SEATED, memory_order_release);
-    if ((before & ALL_SEATED) == SEATED && before & CALLER_SLEEPS) {
-        pthread_mutex_lock(&pool.mutex);
-        pthread_cond_signal(&pool.done);
-        pthread_mutex_unlock(&pool.mutex);
-    }
-}
-
-static void *worker(void *number)
-{
+    int number = (int)(intptr_t)argument;
+    uint64_t last = 0;
     inside = true;
     for (;;) {
-        bool slept = false;
-        while (!(slept ? take_seat() : spin_for_seat())) {
-            sleep_for_seat();
-            slept = true;
-        }
-        if (slept)
-            wake(free_seats());
-        draw_tasks((int)(intptr_t)number);
-        leave_seat();
+        while (!spin_for_seat(number, &last))
+            sleep_for_seat(number, last);
+        wake_next(number);
+        draw_tasks(number);
+        leave_seat(number);
     }
     return NULL;
 }
@@ -302,11 +313,14 @@ static void after_fork_in_parent(void)
 /* Only the thread that forked is left; the workers, and any region of another thread, are gone. */
 static void after_fork_in_child(void)
 {
-    pool.wake = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    for (int i = 1; i <= pool.workers; i++) {
+        atomic_store(&pool.seat[i].seated, false);
+        atomic_store(&pool.seat[i].asleep, false);
+    }
     pool.done = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pool.workers = 0;
-    atomic_store(&pool.sleepers, 0);
-    atomic_store(&pool.gate, 0);
+    atomic_fetch_and(&pool.gate, ~OPEN_TO);
+    atomic_store(&pool.caller_sleeps, false);
     atomic_store(&pool.busy, false);
     pthread_mutex_unlock(&pool.mutex);
 }
@@ -327,46 +341,54 @@ static void add_workers(int wanted)
     pthread_mutex_lock(&pool.mutex);
     while (pool.workers < wanted) {
         pthread_t thread;
-        /* The caller is number 0. */
-        if (pthread_create(&thread, NULL, worker, (void *)(intptr_t)(pool.workers + 1)) != 0)
+        int number = pool.workers + 1;
+        pool.seat[number].wake = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+        if (pthread_create(&thread, NULL, worker, (void *)(intptr_t)number) != 0)
             break; /* too many threads, or no memory: do with those there are */
         pthread_detach(thread);
-        pool.workers++;
+        pool.workers = number;
     }
     pthread_mutex_unlock(&pool.mutex);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    bool crowded = pool.workers >= gr_processor_count();
+    atomic_store_explicit(&pool.spin_ns, crowded ? CROWDED_SPIN_NS : SPIN_NS, memory_order_relaxed);
 }
 
 /* --- regions --------------------------------------------------------------------------------- */
 
-static void open_region(int helpers, size_t tasks, void (*run)(size_t, void *), void *context)
+/* Returns to how many workers. */
+static int open_region(int helpers, size_t tasks, void (*run)(size_t, void *), void *context)
 {
     if (pool.workers < helpers)
         add_workers(helpers);
-    int seats = helpers < pool.workers ? helpers : pool.workers;
-    bool crowded = pool.workers >= gr_processor_count();
-    atomic_store_explicit(&pool.spin_ns, crowded ? CROWDED_SPIN_NS : SPIN_NS, memory_order_relaxed);
+    int open_to = helpers < pool.workers ? helpers : pool.workers;
     atomic_store_explicit(&pool.processor, gr_this_processor(), memory_order_relaxed);
     pool.run = run;
     pool.context = context;
-    split_tasks(tasks, seats + 1);
-    atomic_store(&pool.gate, (uint64_t)seats * FREE_SEAT);
-    int awake = pool.workers - atomic_load(&pool.sleepers);
-    if (wake(seats - awake) && pool.virtual_machine)
+    split_tasks(tasks, open_to + 1);
+    uint64_t region = atomic_load_explicit(&pool.gate, memory_order_relaxed) & ~OPEN_TO;
+    atomic_store(&pool.gate, region + NEXT_REGION + (uint64_t)open_to);
+    if (wake_next(0) && pool.virtual_machine)
         sched_yield();
+    return open_to;
 }
 
-static bool all_left(void)
+/* The first from `number` on who sits; above open_to if nobody does. */
+static int next_seated(int number, int open_to)
 {
-    return (atomic_load_explicit(&pool.gate, memory_order_acquire) & ALL_SEATED) == 0;
+    while (number <= open_to && !atomic_load(&pool.seat[number].seated))
+        number++;
+    return number;
 }
 
-static void close_region(void)
+static void close_region(int open_to)
 {
-    atomic_fetch_and(&pool.gate, ~FREE_SEATS);
+    atomic_fetch_and(&pool.gate, ~OPEN_TO);
+    int seated = next_seated(1, open_to);
     long long end = 0;
-    for (int i = 0; !all_left(); i++) {
+    for (int i = 0; seated <= open_to; i++) {
         pause_briefly();
+        seated = next_seated(seated, open_to);
         if (i % LOOKS)
             continue;
         long long now = now_ns();
@@ -375,12 +397,13 @@ static void close_region(void)
         else if (now >= end)
             break;
     }
-    if (all_left())
+    if (seated > open_to)
         return;
     pthread_mutex_lock(&pool.mutex);
-    atomic_fetch_or(&pool.gate, CALLER_SLEEPS);
-    while (!all_left())
+    atomic_store(&pool.caller_sleeps, true);
+    while ((seated = next_seated(seated, open_to)) <= open_to)
         pthread_cond_wait(&pool.done, &pool.mutex);
+    atomic_store(&pool.caller_sleeps, false);
     pthread_mutex_unlock(&pool.mutex);
 }
 
@@ -422,9 +445,9 @@ void gr_parallel(int threads, size_t tasks, void (*run)(size_t task, void *conte
     bool pooled = helpers > 0 && get_pool();
     inside = true;
     if (pooled) {
-        open_region(helpers, tasks, run, context);
+        int open_to = open_region(helpers, tasks, run, context);
         draw_tasks(0);
-        close_region();
+        close_region(open_to);
         atomic_store_explicit(&pool.busy, false, memory_order_release);
     } else {
         for (size_t task = 0; task < tasks && !ask_for_interrupts(); task++)
