@@ -157,6 +157,9 @@ def _error_ulps(value: Any, exact: Any) -> float | None:
         return float(abs(int(value) - int(exact)))
     if not np.isfinite(exact) or not np.isfinite(value):
         return None
+    if exact.dtype.kind == "c":
+        parts = (_error_ulps(v, e) for v, e in ((value.real, exact.real), (value.imag, exact.imag)))
+        return max((part for part in parts if part is not None), default=None)
     precision = {2: 10 if exact.dtype.kind == "f" else 7, 4: 23, 8: 52}[exact.dtype.itemsize]
     _, exponent = np.frexp(float(exact))
     return float(abs(float(value) - float(exact)) / 2.0 ** (int(exponent) - 1 - precision))
@@ -267,8 +270,10 @@ def benchmark(
         if progress:
             progress(done, len(groups), f"{what} {dtype} {n}")
         conversion = _inputs.convert(_inputs.named(dtype), accumulate)
-        if conversion.cast is not None or conversion.is_complex:
+        if conversion.cast is not None:
             raise TypeError(f"{dtype} cannot be added up in {accumulate} without a cast")
+        if conversion.is_complex and what != "host":
+            raise TypeError(f"{dtype} can be measured as host arrays only: measure='host'")
         given = Input(array_of(dtype, n), conversion, accumulate, device, offset)
         yield from _group(given, what, plan)
     if progress:

@@ -10,11 +10,11 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpureduce import _peers
+from gpureduce import _peers, scoreboard
 from gpureduce.bench import MEASURES, Measurement, benchmark
 from gpureduce.record import provenance
 from gpureduce.text import number, table
@@ -135,8 +135,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--measure",
         nargs="+",
         choices=MEASURES,
-        default=["kernel"],
-        help="the launches alone, calls on GPU arrays, or calls on NumPy arrays",
+        help="the launches alone (the default), calls on GPU arrays, or calls on NumPy arrays",
     )
     parser.add_argument(
         "--peers",
@@ -145,6 +144,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"measure beside: {', '.join(_peers.NAMES)}; without names, all that are installed",
     )
     parser.add_argument("--offset", type=int, default=0, help="elements off a 512-byte boundary")
+    parser.add_argument(
+        "--scoreboard",
+        action="store_true",
+        help="measure what the README's tables show, and print such tables",
+    )
     parser.add_argument("--csv", action="store_true", help="print CSV")
     parser.add_argument(
         "--output", metavar="FILE", help="also write the record: .json, or .csv for the rows alone"
@@ -158,13 +162,14 @@ def _write(path: Path, made: dict[str, Any]) -> None:
     path.write_text(as_csv(made["rows"]) if is_csv else json.dumps(made, indent=1) + "\n")
 
 
-def command(arguments: argparse.Namespace) -> None:
-    """What ``gpureduce bench`` does: measure, show, and write down if asked to."""
-    if arguments.output and Path(arguments.output).suffix not in (".json", ".csv"):
-        raise ValueError(f"--output must end in .json or .csv, not {arguments.output!r}")
-    peers = ["all"] if arguments.peers == [] else arguments.peers or []
-    before = clocks()
-    found = benchmark(
+def _scoreboard(arguments: argparse.Namespace) -> Iterator[Measurement]:
+    parts = scoreboard.parts_for(arguments.device)
+    chosen = [part for part in parts if part.measure in (arguments.measure or MEASURES)]
+    return scoreboard.measure(chosen, arguments.device, _progress())
+
+
+def _asked(arguments: argparse.Namespace, peers: Sequence[str]) -> Iterator[Measurement]:
+    return benchmark(
         arguments.strategies,
         arguments.sizes,
         arguments.dtypes,
@@ -173,22 +178,25 @@ def command(arguments: argparse.Namespace) -> None:
         arguments.device,
         arguments.repeats,
         arguments.accumulate,
-        measure=arguments.measure,
+        measure=arguments.measure or ["kernel"],
         peers=peers,
         offset=arguments.offset,
-        progress=progress_bar if sys.stderr.isatty() else None,
+        progress=_progress(),
     )
-    measured = list(found)
-    on_card = any(m.source == "cuda_event" for m in measured)
-    ceiling = read_ceiling(arguments.device) if on_card else None
-    rows = rows_of(measured, ceiling)
-    made = record(rows, peers, before, ceiling)
-    if arguments.output:
-        _write(Path(arguments.output), made)
+
+
+def _progress() -> Callable[[int, int, str], None] | None:
+    return progress_bar if sys.stderr.isatty() else None
+
+
+def _print(arguments: argparse.Namespace, made: dict[str, Any]) -> None:
+    rows = made["rows"]
     if arguments.json:
         print(json.dumps(made, indent=1))
     elif arguments.csv:
         print(as_csv(rows), end="")
+    elif arguments.scoreboard:
+        print(scoreboard.markdown(made))
     else:
         print(as_table(rows))
         if any(row["source"] == "emulator" for row in rows):
@@ -196,3 +204,20 @@ def command(arguments: argparse.Namespace) -> None:
                 "\nEmulated times are those of this machine's processor playing a GPU: they tell "
                 "nothing about a card."
             )
+
+
+def command(arguments: argparse.Namespace) -> None:
+    """What ``gpureduce bench`` does: measure, show, and write down if asked to."""
+    if arguments.output and Path(arguments.output).suffix not in (".json", ".csv"):
+        raise ValueError(f"--output must end in .json or .csv, not {arguments.output!r}")
+    everything = arguments.peers == [] or arguments.scoreboard
+    peers = ["all"] if everything else arguments.peers or []
+    before = clocks()
+    found = _scoreboard(arguments) if arguments.scoreboard else _asked(arguments, peers)
+    measured = list(found)
+    on_card = any(m.source == "cuda_event" for m in measured)
+    ceiling = read_ceiling(arguments.device) if on_card else None
+    made = record(rows_of(measured, ceiling), peers, before, ceiling)
+    if arguments.output:
+        _write(Path(arguments.output), made)
+    _print(arguments, made)

@@ -1,11 +1,12 @@
-"""What of README.md follows from the registry: ``python -m gpureduce.readme``."""
+"""What of README.md follows from the registry and records: ``python -m gpureduce.readme``."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
-from gpureduce import _races, _registry
+from gpureduce import _races, _registry, scoreboard
 
 
 def strategy_table() -> str:
@@ -28,9 +29,21 @@ def race_timeline() -> str:
     return f"```text\n{cited}\n\n{race.timeline}\n\n  missing: {race.missing}\n```"
 
 
-def rewrite(text: str) -> str:
+def performance(records: Path) -> str:
+    """The tables of the scoreboards that are kept, the cards' first."""
+    kept = [json.loads(path.read_text()) for path in sorted(records.glob("bench_*.json"))]
+    kept.sort(key=lambda record: str(record["device"] != "cuda"))
+    return "\n\n".join(scoreboard.markdown(record) for record in kept)
+
+
+def rewrite(text: str, records: Path) -> str:
     """The README with all that is generated made anew between its markers."""
-    for name, table in {"strategies": strategy_table(), "race": race_timeline()}.items():
+    made = {
+        "strategies": strategy_table(),
+        "race": race_timeline(),
+        "performance": performance(records),
+    }
+    for name, table in made.items():
         start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         if text.count(start) != 1 or text.count(end) != 1:
             raise ValueError(f"README.md must have one place for the table {name!r}")
@@ -42,7 +55,7 @@ def rewrite(text: str) -> str:
 def main() -> None:
     """Rewrite README.md in the current folder."""
     path = Path(sys.argv[1] if len(sys.argv) > 1 else "README.md")
-    path.write_text(rewrite(path.read_text()))
+    path.write_text(rewrite(path.read_text(), path.parent / "notebooks" / "data"))
 
 
 if __name__ == "__main__":

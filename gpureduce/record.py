@@ -39,6 +39,16 @@ def _driver() -> str | None:
     return found[1] if found else None
 
 
+def _processor() -> str:
+    """Its name, as Linux tells it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        text = ""
+    found = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    return found[1] if found else platform.machine()
+
+
 def provenance(kind: str, device: _backends.Device | None = None) -> dict[str, Any]:
     """Schema, card, driver, toolkit, versions, date, and the commit and kernels measured.
 
@@ -53,6 +63,8 @@ def provenance(kind: str, device: _backends.Device | None = None) -> dict[str, A
         "kind": kind,
         "card": device.name,
         "device": device.backend,
+        "processor": _processor(),
+        "processors": len(os.sched_getaffinity(0)),
         "driver": _driver(),
         "toolkit": info.get("nvcc"),
         "versions": {

@@ -1,0 +1,238 @@
+"""What `fast` and its kin are worth: measured beside the other libraries, and told as ratios.
+
+``gpureduce bench --scoreboard --output FILE.json`` measures all parts that this machine can;
+the README's tables are made of such records. Without a card only host arrays are measured.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpureduce import _backends, _inputs, _peers
+from gpureduce.bench import Measurement, benchmark
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+
+Row = dict[str, Any]
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something to measure: every dtype at every size, in bytes."""
+
+    measure: str
+    strategies: tuple[str, ...]
+    peers: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    nbytes: tuple[int, ...]
+    offset: int = 0
+    repeats: int = 12
+
+
+_ALL = ("float32", "int8", "uint8", "float16", "bfloat16", "int32", "int64", "float64")
+_LIBRARIES = ("cupy", "torch", "jax")
+
+ON_CARD = (
+    Part("kernel", ("fast",), ("cub",), _ALL, (*(4**i * KIB for i in range(1, 12)), 8 * GIB)),
+    Part("kernel", ("fast",), (), ("float32", "int8", "float16", "float64"),
+         (MIB, 64 * MIB, GIB), offset=1),
+    Part("call", ("fast",), _LIBRARIES, ("float32",), (4, 4 * KIB, 64 * KIB, 256 * KIB)),
+    Part("call", ("fast",), ("cupy", "torch"), ("int32",), (GIB, 4 * GIB)),
+    Part("host", ("auto", "cpu", "fast"), ("numpy", "cupy", "torch"), ("float32",),
+         (64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)),
+    Part("host", ("auto", "cpu", "fast"), ("numpy", "cupy", "torch"), ("float32",),
+         (GIB, 4 * GIB, 8 * GIB), repeats=6),
+)  # fmt: skip
+
+ON_HOST = (
+    Part("host", ("cpu", "exact"), ("numpy",), _ALL,
+         (256, 4 * KIB, 64 * KIB, 256 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB)),
+    Part("host", ("cpu", "exact"), ("numpy",), ("float32",), (GIB,)),
+)  # fmt: skip
+
+
+def parts_for(device: str | None) -> tuple[Part, ...]:
+    """What can be measured here."""
+    return ON_CARD if _backends.choose_device(device).backend == "cuda" else ON_HOST
+
+
+def _known(dtype: str) -> bool:
+    return dtype != "bfloat16" or importlib.util.find_spec("ml_dtypes") is not None
+
+
+def measure(
+    parts: Sequence[Part], device: str | None = None, progress: Progress | None = None
+) -> Iterator[Measurement]:
+    """Measure the parts; dtypes and libraries that are not installed are left out."""
+    here = set(_peers.installed(("all",)))
+    jobs = [(part, dtype) for part in parts for dtype in part.dtypes if _known(dtype)]
+    for done, (part, dtype) in enumerate(jobs):
+        if progress:
+            progress(done, len(jobs), f"{part.measure} {dtype}")
+        yield from benchmark(
+            part.strategies,
+            [max(1, size // _inputs.named(dtype).itemsize) for size in part.nbytes],
+            [dtype],
+            device=device,
+            repeats=part.repeats,
+            measure=[part.measure],
+            peers=[peer for peer in part.peers if peer in here],
+            offset=part.offset,
+        )
+    if progress:
+        progress(len(jobs), len(jobs), "")
+
+
+# --- what follows from the rows -------------------------------------------------------------------
+
+
+def _point(row: Row) -> tuple[Any, ...]:
+    """What rows have in common that may be compared."""
+    return row["measure"], row["producer"], row["dtype"], row["n"], row["offset"]
+
+
+def ratios(rows: Iterable[Row], measure: str, ours: str, theirs: Sequence[str]) -> list[Row]:
+    """At each point, how many times as long the quickest of `theirs` takes as `ours`."""
+    points: dict[tuple[Any, ...], dict[str, Row]] = {}
+    for row in rows:
+        if row["measure"] == measure and row["offset"] == 0:
+            points.setdefault(_point(row), {})[row["strategy"]] = row
+    found = []
+    for point in points.values():
+        others = [point[name] for name in theirs if name in point]
+        if ours in point and others:
+            best = min(others, key=lambda row: float(row["median_us"]))
+            mine = point[ours]
+            told = {"best": best["strategy"], "best_us": best["median_us"]}
+            found.append({**mine, **told, "ratio": best["median_us"] / mine["median_us"]})
+    return found
+
+
+def misaligned(rows: Iterable[Row]) -> list[Row]:
+    """How many times as long arrays off their boundary take as those on it."""
+    every = [row for row in rows if row["measure"] == "kernel"]
+    on = {(r["strategy"], r["dtype"], r["n"]): r for r in every if r["offset"] == 0}
+    found = []
+    for row in every:
+        aligned = on.get((row["strategy"], row["dtype"], row["n"]))
+        if row["offset"] and aligned:
+            found.append({**row, "ratio": row["median_us"] / aligned["median_us"]})
+    return found
+
+
+def mean(found: Sequence[Row]) -> float:
+    """The geometric mean of the ratios."""
+    return math.exp(sum(math.log(row["ratio"]) for row in found) / len(found))
+
+
+def size_text(nbytes: int) -> str:
+    """4 KiB, 64 MiB: for people."""
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if nbytes >= unit:
+            return f"{nbytes / unit:g} {name}"
+    return f"{nbytes} B"
+
+
+def markdown(record: dict[str, Any]) -> str:
+    """The tables of a record, with where it was made."""
+    rows = record["rows"]
+    parts = [_kernel_table(rows), _call_table(rows), _host_table(rows)]
+    return "\n\n".join([_made(record), *filter(None, parts)])
+
+
+def _made(record: dict[str, Any]) -> str:
+    place = record["card"] if record["device"] == "cuda" else record["processor"]
+    said = [f"driver {record['driver']}", f"CUDA {record['toolkit']}"] if record["driver"] else []
+    said += [f"{name} {version}" for name, version in record["versions"].items() if name in
+             ("numpy", "cupy", "torch", "jax")]  # fmt: skip
+    threads = f"{record['processors']} processors"
+    return (
+        f"Measured on {record['date']}: {place}, {', '.join([threads, *said])}, commit "
+        f"{str(record['commit'])[:9]}; medians, all in one run and in turns."
+    )
+
+
+def _grid(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---:"] * len(head), *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _kernel_table(rows: Sequence[Row]) -> str:
+    found = ratios(rows, "kernel", "fast", ["cub"])
+    if not found:
+        return ""
+    cells = {(r["dtype"], r["nbytes"]): r for r in found}
+    dtypes = list(dict.fromkeys(r["dtype"] for r in found))
+    body = []
+    for size in sorted({r["nbytes"] for r in found}):
+        first = cells.get((dtypes[0], size))
+        if first is None:
+            continue
+        told = [f"{first['median_us']:.2f}", f"{first['percent_of_peak']:.0f}%"]
+        shown = [cells.get((dtype, size)) for dtype in dtypes]
+        body.append([size_text(size), *told, *(f"{r['ratio']:.2f}" if r else "" for r in shown)])
+    worst = min(found, key=lambda r: float(r["ratio"]))
+    head = ["bytes", f"us, {dtypes[0]}", "of peak", *(f"`{d}`" for d in dtypes)]
+    text = (
+        "**Kernels**, on the card's own arrays, the L2 cache cold: CUB's time divided by that of "
+        f"`fast` (geometric mean {mean(found):.2f}, least {worst['ratio']:.2f}).\n\n"
+    ) + _grid(head, body)
+    off = misaligned(rows)
+    if off:
+        most = max(off, key=lambda r: float(r["ratio"]))
+        text += (
+            f"\n\nArrays that start one element off take {mean(off):.3f} times as long, at most "
+            f"{most['ratio']:.3f} ({most['dtype']}, {size_text(most['nbytes'])})."
+        )
+    return text
+
+
+def _call_table(rows: Sequence[Row]) -> str:
+    libraries = dict.fromkeys(row["producer"] for row in rows if row["measure"] == "call")
+    body = [
+        [library, r["dtype"], str(r["n"]), f"{r['median_us']:.1f}", f"{r['best_us']:.1f}",
+         f"{r['ratio']:.2f}"]
+        for library in libraries
+        for r in ratios(rows, "call", "fast", [library])
+    ]  # fmt: skip
+    if not body:
+        return ""
+    head = ["array of", "dtype", "n", "`fast`, us", "its own sum, us", "ratio"]
+    return "**Calls**, from an array on the card to a Python number.\n\n" + _grid(head, body)
+
+
+def _host_table(rows: Sequence[Row]) -> str:
+    host = [row for row in rows if row["measure"] == "host"]
+    names = list(dict.fromkeys(row["strategy"] for row in host))
+    if not host:
+        return ""
+    points: dict[tuple[str, int], dict[str, Row]] = {}
+    for row in host:
+        points.setdefault((row["dtype"], row["nbytes"]), {})[row["strategy"]] = row
+    body = [
+        [size_text(nbytes)]
+        + [f"{found[name]['gb_s']:.3g}" if name in found else "" for name in names]
+        for (dtype, nbytes), found in points.items()
+        if dtype == host[0]["dtype"]
+    ]
+    ours = [name for name in names if _peers.is_ours(name)]
+    others = [name for name in names if name not in ours and name != "pinned copy"]
+    told = []
+    for name in ours:
+        found = ratios(rows, "host", name, others)
+        worst = min(found, key=lambda r: float(r["ratio"]))
+        told.append(
+            f"`{name}` {worst['ratio']:.2f} ({worst['dtype']}, {size_text(worst['nbytes'])}, "
+            f"{worst['best']})"
+        )
+    dtypes = list(dict.fromkeys(row["dtype"] for row in host))
+    text = (
+        f"**Arrays in host memory**, from NumPy array to number, {dtypes[0]}, in GB/s. The least "
+    )
+    text += f"ratio to the best of {', '.join(others)}, of {', '.join(dtypes)}: {'; '.join(told)}."
+    return f"{text}\n\n" + _grid(["bytes", *(f"`{n}`" for n in names)], body)

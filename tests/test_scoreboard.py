@@ -1,0 +1,90 @@
+"""The scoreboard: ratios out of rows, and tables out of a record."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from gpureduce import bench_report, cli, readme, scoreboard
+from gpureduce.bench import Measurement
+
+PROVENANCE = {
+    "card": "Some Card", "device": "cuda", "processor": "Some Processor", "processors": 16,
+    "driver": "1.2", "toolkit": "13.0", "versions": {"numpy": "2.5", "python": "3.12"},
+    "date": "2026-01-02", "commit": "0123456789abcdef",
+}  # fmt: skip
+
+
+def row(strategy, us, measure="kernel", dtype="float32", n=1024, producer="", offset=0):
+    size = {"float32": 4, "int8": 1}[dtype]
+    found = Measurement(
+        strategy, dtype, n, n * size, 64, 1, "Some Card", "cuda_event", "cold", 3, us, us, us,
+        1000.0, measure, producer, offset,
+    )  # fmt: skip
+    return bench_report.rows_of([found], None)[0]
+
+
+ROWS = [
+    row("fast", 2.0), row("cub", 3.0),
+    row("fast", 4.0, n=4096), row("cub", 3.0, n=4096),
+    row("fast", 1.0, dtype="int8", n=4096), row("cub", 2.0, dtype="int8", n=4096),
+    row("fast", 2.5, offset=1),
+    row("fast", 10.0, "call", producer="cupy"), row("cupy", 25.0, "call", producer="cupy"),
+    row("fast", 8.0, "call", producer="torch"), row("torch", 12.0, "call", producer="torch"),
+    row("auto", 5.0, "host", producer="numpy"), row("numpy", 10.0, "host", producer="numpy"),
+    row("torch", 4.0, "host", producer="numpy"),
+    row("pinned copy", 1.0, "host", producer="torch"),
+]  # fmt: skip
+
+
+def test_ratios():
+    found = scoreboard.ratios(ROWS, "kernel", "fast", ["cub"])
+    assert [r["ratio"] for r in found] == [1.5, 0.75, 2.0]
+    assert scoreboard.mean(found) == pytest.approx((1.5 * 0.75 * 2) ** (1 / 3))
+    (host,) = scoreboard.ratios(ROWS, "host", "auto", ["numpy", "torch", "absent"])
+    assert host["best"] == "torch" and host["ratio"] == 0.8 and host["best_us"] == 4.0
+    assert [r["ratio"] for r in scoreboard.ratios(ROWS, "call", "fast", ["cupy"])] == [2.5]
+    assert [r["ratio"] for r in scoreboard.misaligned(ROWS)] == [1.25]
+    assert scoreboard.ratios(ROWS, "kernel", "fast", ["torch"]) == []
+
+
+def test_tables():
+    text = scoreboard.markdown(PROVENANCE | {"rows": ROWS})
+    assert "2026-01-02: Some Card, 16 processors, driver 1.2, CUDA 13.0, numpy 2.5" in text
+    assert "(geometric mean 1.31, least 0.75)" in text
+    assert "| 4 KiB | 2.00 | 0% | 1.50 | 2.00 |" in text
+    assert "| 16 KiB | 4.00 | 0% | 0.75 |  |" in text
+    assert "take 1.250 times as long, at most 1.250 (float32, 4 KiB)" in text
+    assert "| cupy | float32 | 1024 | 10.0 | 25.0 | 2.50 |" in text
+    assert "`auto` 0.80 (float32, 4 KiB, torch)" in text
+    assert "| bytes | `auto` | `numpy` | `torch` | `pinned copy` |" in text
+
+
+def test_a_part_that_was_not_measured_is_left_out():
+    text = scoreboard.markdown(PROVENANCE | {"rows": ROWS[-4:]})
+    assert "Kernels" not in text and "Calls" not in text and "host memory" in text
+
+
+def test_sizes():
+    assert [scoreboard.size_text(n) for n in (1, 4096, 3 * 2**19, 2**33)] == [
+        "1 B", "4 KiB", "1.5 MiB", "8 GiB",
+    ]  # fmt: skip
+    kernels = scoreboard.ON_CARD[0]
+    assert kernels.nbytes[0] == 4096 and kernels.nbytes[-2:] == (2**32, 2**33)
+
+
+def test_on_the_command_line(capsys, monkeypatch, tmp_path):
+    small = dataclasses.replace(scoreboard.ON_HOST[0], nbytes=(256, 4096), repeats=2)
+    monkeypatch.setattr(scoreboard, "ON_HOST", (small,))
+    monkeypatch.setattr(scoreboard, "ON_CARD", (small,))
+    kept = tmp_path / "bench_here.json"
+    assert cli.main(["bench", "--scoreboard", "--output", str(kept)]) == 0
+    out = capsys.readouterr().out
+    assert "| 256 B |" in out and "bfloat16" in out
+    rows = json.loads(kept.read_text())["rows"]
+    assert {r["strategy"] for r in rows} == {"cpu", "exact", "numpy"}
+    assert {r["dtype"] for r in rows} == set(small.dtypes)
+    assert readme.performance(tmp_path).strip() == out.strip()
+    assert cli.main(["bench", "--scoreboard", "--measure", "call"]) == 0
