@@ -85,7 +85,9 @@ def test_lessons_are_one_sentence():
 
 def test_readme_table_is_fresh():
     text = (ROOT / "README.md").read_text()
-    assert readme.rewrite(text, ROOT / "notebooks" / "data") == text, "run: python -m gpureduce.readme"
+    assert readme.rewrite(text, ROOT / "notebooks" / "data") == text, (
+        "run: python -m gpureduce.readme"
+    )
 
 
 def test_design_names_are_there():
