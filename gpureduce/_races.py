@@ -294,8 +294,9 @@ def examine(
     expected = conversion.result.type(np.sum(array.astype(np.float64)))
     found = _Found()
     block, grid = launch
-    module.free_scratch()  # a wrong kernel may have left a ticket drawn
     for name, schedule in map(_schedule, schedules):
+        # A wrong kernel may have left a ticket drawn, or sums that the next order must not find.
+        module.free_scratch()
         module.watch_start()
         try:
             bits, *_ = module.sum(
