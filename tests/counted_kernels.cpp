@@ -1,5 +1,6 @@
-/* Counts what a few kernels do and prints it, line by line of the source. tests/test_explain.py
- * compiles this with several compilers and options, which must make no difference. */
+/* Counts what a few kernels do and prints it, line by line of the source.
+ * tests/test_explain_compilers.py compiles this with several compilers and options, which must make
+ * no difference. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,10 +8,12 @@
 #include "emulator/emulator.h"
 #include "kernel_entry.h"
 
+#include "coop_groups.cu"
 #include "interleaved_idx.cu"
 #include "last_block.cu"
 #include "unroll_warp.cu"
 #include "vector_load.cu"
+#include "warp_shfl.cu"
 
 alignas(256) static unsigned in[5000], out[64], work[64];
 static unsigned ticket;
@@ -48,6 +51,8 @@ int main()
 {
     return count("interleaved_idx", interleaved_idx<const unsigned *, unsigned>, 40) |
            count("unroll_warp", unroll_warp<const unsigned *, unsigned>, 40) |
+           count("warp_shfl", warp_shfl<const unsigned *, unsigned>, 3) |
+           count("coop_groups", coop_groups<const unsigned *, unsigned>, 3) |
            count("last_block", last_block<const unsigned *, unsigned>, 12) |
            count("vector_load", vector_load<const unsigned *, unsigned>, 3);
 }

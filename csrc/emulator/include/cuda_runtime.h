@@ -33,7 +33,7 @@
 static const int warpSize = 32;
 
 /* Barriers and fences */
-GR_INTRINSIC void __syncthreads(GR_SITE)
+GR_ACCESS void __syncthreads(GR_SITE)
 {
     gr_block_barrier(file, line);
 }
@@ -50,7 +50,7 @@ GR_INTRINSIC int __syncthreads_and(int predicate, GR_SITE)
     gr_votes votes = gr_block_vote(predicate != 0, file, line);
     return votes.yes == votes.all;
 }
-GR_INTRINSIC void __syncwarp(unsigned mask = 0xffffffff, GR_SITE)
+GR_ACCESS void __syncwarp(unsigned mask = 0xffffffff, GR_SITE)
 {
     gr_warp_collective(GR_SYNCWARP, mask, 0, 0, 32, file, line);
 }

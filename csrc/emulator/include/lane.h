@@ -16,7 +16,7 @@
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define GR_KERNEL_TRACED 1
-#define GR_UNTRACED __attribute__((disable_sanitizer_instrumentation))
+#define GR_UNTRACED __attribute__((no_sanitize("thread"), disable_sanitizer_instrumentation))
 #endif
 #endif
 #ifndef GR_UNTRACED
