@@ -67,6 +67,16 @@ static exact_object *same_shape(exact_object *self, PyObject *other)
     return found;
 }
 
+/* Whether so many elements can be added: a count that wraps around would be wrong, and it bounds
+ * the value, too. */
+static bool has_room(const exact_object *self, uint64_t n)
+{
+    if (n <= UINT64_MAX - self->sum[0].count)
+        return true;
+    PyErr_SetString(PyExc_OverflowError, "a sum is of less than 2^64 elements");
+    return false;
+}
+
 /* The array is added up beside the object, without the GIL, and then merged: threads may add to the
  * same object. */
 static PyObject *exact_add(PyObject *object, PyObject *args)
@@ -93,7 +103,7 @@ static PyObject *exact_add(PyObject *object, PyObject *args)
     clock_gettime(CLOCK_MONOTONIC, &start);
     gr_exact_sum_array(bytes, n, (gr_load)load, components, threads, sum);
     clock_gettime(CLOCK_MONOTONIC, &end);
-    if (gr_take_gil(&call) < 0)
+    if (gr_take_gil(&call) < 0 || !has_room(self, counts ? n : 0))
         return NULL;
     for (int i = 0; i < components; i++) {
         sum[i].count = 0;
@@ -120,6 +130,8 @@ static PyObject *exact_add_state(PyObject *object, PyObject *args)
     }
     memcpy(&state, bytes, sizeof state);
     uint64_t n = counts ? state.count : 0;
+    if (!has_room(self, n))
+        return NULL;
     state.count = 0;
     gr_exact_merge(&self->sum[component], &state);
     for (int i = 0; i < self->components; i++)
@@ -130,7 +142,7 @@ static PyObject *exact_add_state(PyObject *object, PyObject *args)
 static PyObject *exact_merge(PyObject *object, PyObject *other)
 {
     exact_object *self = (exact_object *)object, *more = same_shape(self, other);
-    if (!more)
+    if (!more || !has_room(self, more->sum[0].count))
         return NULL;
     for (int i = 0; i < self->components; i++)
         gr_exact_merge(&self->sum[i], &more->sum[i]);

@@ -142,16 +142,13 @@ def sum(
         A name or alias out of `strategies`. ``"auto"`` takes what is right and quickest: ``exact``
         for floats and complex numbers, ``fast`` or ``cpu`` for integers.
 
-        ``"exact"`` is the real-number sum rounded once, to nearest, ties to even, on the CPU or by
-        its kernel if `device` names one. Only a sum that rounds to inf overflows, whatever partial
-        sums would. A nan, or inf and -inf together, give nan, and infinities of one sign that
-        infinity. The sum of nothing, of zeros of any sign, or one that cancels is +0. Where
-        math.fsum returns, it returns the same.
+        ``"exact"`` is the real-number sum of floats or complex numbers, rounded once, to nearest,
+        ties to even; see Notes. It runs on the CPU, or by its kernel if `device` names one.
     dtype
         The dtype to add up in and return, as in numpy.sum; by default NumPy's own choice (int64 for
         signed integers, uint64 for unsigned ones, the same type for floats). float16 and bfloat16
         are accumulated in float32 and rounded once. ``exact`` does not cast elements: it rounds
-        their sum to this dtype.
+        their sum to this dtype, a wider or a narrower one.
     block
         Threads per block: a multiple of 32 from 32 to 1024; 256 by default.
     grid
@@ -182,6 +179,25 @@ def sum(
     ValueError, TypeError, MemoryError, CudaError
         For arguments that do not exist, dtypes that cannot be, and what the device says. The next
         call works.
+
+    Notes
+    -----
+    What ``exact`` returns is defined by the elements alone, so it has the same bits whatever their
+    order, the device, block, grid, number of threads or pieces:
+
+    - Finite elements: their sum as real numbers, rounded once. Subnormal elements count in full,
+      and a subnormal sum is rounded as such.
+    - Overflow: inf or -inf only if the sum itself rounds to that, whatever partial sums would do.
+    - Any nan, or inf and -inf together: nan, always the quiet positive one. Infinities of one sign:
+      that infinity.
+    - Zeros: the sum of nothing, of zeros of either sign, and one that cancels is +0. A sum below
+      zero that rounds to zero, which takes a narrower `dtype`, is -0.
+    - Complex numbers: all this for the real and the imaginary parts apart.
+    - Integers and booleans: exact in any case; with a float `dtype`, their sum rounded once.
+
+    Where math.fsum returns, it returns the same float64. Where fsum raises, this returns the
+    rounded sum (intermediate overflow) or nan (inf and -inf together). `Accumulator` is the same
+    piece by piece.
 
     Examples
     --------

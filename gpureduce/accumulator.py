@@ -18,7 +18,9 @@ class Accumulator:
     """The exact sum of all elements added so far, and their count.
 
     Whatever the pieces, their order, and the processes and devices that added them up: equal
-    elements make equal values, and equal bytes. Nothing is rounded until `value` is asked for.
+    elements make equal values, and equal bytes. Nothing is rounded until `value` is asked for, and
+    then as by strategy ``exact``: `gpureduce.sum` says what becomes of nan, inf, overflow,
+    subnormals and zeros.
 
     Parameters
     ----------

@@ -188,18 +188,20 @@ def ill_conditioned(fmt: Format, rng: np.random.Generator, count: int, n: int) -
 
     Half the elements have spread exponents; then each next one takes away most of what there is.
     """
-    most = min(fmt.most_field - fmt.bias - 8, 300)
-    spread = rng.integers(1, most, (count, 1))
-    rows = np.empty((count, n))
+    spread = rng.integers(1, min(fmt.most_field - fmt.bias - 8, 300), count)
     half = (n + 1) // 2
-    exponent = rng.integers(0, 1 << 30, (count, half)) % (spread // 2 + 1)
-    rows[:, :half] = (rng.random((count, half)) - 0.5) * 2.0**exponent
-    total = _as(fmt, rows[:, :half]).astype(np.float64).sum(axis=1)
-    for i in range(half, n):
-        size = 2.0 ** (spread[:, 0] / 2 * (n - i - 1) / max(n - half, 1))
-        rows[:, i] = (rng.random(count) - 0.5) * size - total
-        total += _as(fmt, rows[:, i]).astype(np.float64)
-    return rng.permuted(_as(fmt, rows), axis=1)
+    exponent = rng.integers(0, 1 << 30, (count, n)) % (spread[:, None] + 1)
+    exponent[:, 0] = spread
+    exponent[:, half:] = spread[:, None] * np.arange(n - half)[::-1] // max(n - half, 1)
+    rows = _as(fmt, (rng.random((count, n)) - 0.5) * 2.0**exponent)
+    for row in rows:
+        total = exact_integer(row[:half])
+        for i in range(half, n):
+            kept, one = float(row[i]).as_integer_ratio()
+            row[i] = fmt.dtype.type((kept * (1 << -LEAST) // one - total) / (1 << -LEAST))
+            taken, one = float(row[i]).as_integer_ratio()
+            total += taken * (1 << -LEAST) // one
+    return rng.permuted(rows, axis=1)
 
 
 def maxima(fmt: Format, rng: np.random.Generator, count: int, n: int) -> Array:
@@ -271,6 +273,19 @@ def midpoints(fmt: Format, rng: np.random.Generator, count: int, n: int) -> Arra
     return rng.permuted(rows, axis=1)
 
 
+def bin_edges(fmt: Format, rng: np.random.Generator, count: int, n: int) -> Array:
+    """The largest numbers of one of the kernels' bins, and among them some of its least odd ones.
+
+    A bin that takes more of them than it can hold loses the odd ones.
+    """
+    fields = {"float16": 32, "bfloat16": 4}.get(fmt.name, 16)
+    low = rng.integers(0, fmt.most_field // fields + 1, (count, 1)) * fields
+    high = np.minimum(low + fields - 1, fmt.most_field)
+    largest = high << fmt.fraction | ((1 << fmt.fraction) - 1)
+    bits = np.where(rng.random((count, n)) < 0.06, low << fmt.fraction | 1, largest)
+    return fmt.floats(bits.astype(np.uint64) | (rng.random((count, 1)) < 0.5) * np.uint64(fmt.sign))
+
+
 def zeros(fmt: Format, rng: np.random.Generator, count: int, n: int) -> Array:
     return fmt.floats(rng.integers(0, 2, (count, n), dtype=np.uint64) * np.uint64(fmt.sign))
 
@@ -288,7 +303,8 @@ def specials(fmt: Format, rng: np.random.Generator, count: int, n: int) -> Array
 
 GENERATORS = [
     uniform, normal, lognormal, random_bits, any_bits, narrow, cancelling, ill_conditioned, maxima,
-    same_sign_maxima, overflow_edge, subnormals, one_subnormal, midpoints, zeros, specials,
+    same_sign_maxima, overflow_edge, subnormals, one_subnormal, midpoints, bin_edges, zeros,
+    specials,
 ]  # fmt: skip
 
 

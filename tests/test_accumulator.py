@@ -66,20 +66,69 @@ def test_bytes_do_not_change_between_versions():
     assert total.to_bytes()[:8] == b"GRXA\x01\x01\x03\x00"
 
 
-def test_bad_bytes_are_refused():
-    good = Accumulator("float64").add(np.arange(10.0)).to_bytes()
+@pytest.mark.parametrize("name", ["float64", "complex64"])
+def test_bad_bytes_are_refused(name):
+    """Each bit flipped, each byte replaced, cut off at each place, and longer."""
+    total = Accumulator(name).add(np.arange(10.0).astype("float32"))
+    good, rng = total.to_bytes(), np.random.default_rng(6)
     for at in range(len(good)):
-        for flip in (1, 128):
+        for flip in [1 << bit for bit in range(8)] + rng.integers(1, 256, 4).tolist():
             bad = bytearray(good)
             bad[at] ^= flip
             with pytest.raises(ValueError, match="these bytes are no accumulator"):
                 Accumulator.from_bytes(bytes(bad))
-    for bad in (b"", b"GRXA", good[:-1], good + b"\0", good[:8], good * 2):
+    bads = [good[:size] for size in range(len(good))] + [good[size:] for size in range(1, 30)]
+    for bad in (*bads, good + b"\0", good * 2, bytes(len(good)), rng.bytes(len(good))):
         with pytest.raises(ValueError, match="no accumulator"):
             Accumulator.from_bytes(bad)
     with pytest.raises(TypeError):
         Accumulator.from_bytes("text")
-    assert Accumulator.from_bytes(good).value() == 45
+    assert Accumulator.from_bytes(good) == total and total.value() == 45
+
+
+def _signed(content):
+    """The bytes with the checksum that they should have: FNV-1a."""
+    state = 0xCBF29CE484222325
+    for byte in content:
+        state = (state ^ byte) * 0x100000001B3 % 2**64
+    return bytes(content) + state.to_bytes(8, "little")
+
+
+def test_content_that_no_accumulator_has_is_refused():
+    """The checksum is right; what it vouches for is not."""
+    good = Accumulator("float64").add([1.0]).to_bytes()
+    assert _signed(good[:-8]) == good
+    nan = Accumulator("float64").add([np.nan]).to_bytes()
+    strange = [
+        (good, 4, 2), (good, 5, 0), (good, 5, 2), (good, 5, 255), (good, 6, 0), (good, 6, 5),
+        (good, 7, 16), (good, 7, 1), (good, 7, 3), (good, 7, 8), (good, 16 + 271, 64),
+        (nan, 7, 3), (nan, 7, 5), (nan, 7, 6), (nan, 100, 1),
+    ]  # fmt: skip
+    for source, at, byte in strange:
+        bad = bytearray(source[:-8])
+        bad[at] = byte
+        with pytest.raises(ValueError, match="no accumulator"):
+            Accumulator.from_bytes(_signed(bad))
+    both = bytearray(Accumulator("complex64").add([1j]).to_bytes()[:-8])
+    both[6] = 1
+    with pytest.raises(ValueError, match="no such complex type"):
+        Accumulator.from_bytes(_signed(both))
+
+
+def test_a_count_that_would_wrap_around_is_refused():
+    total = Accumulator("float64").add([np.finfo(float).max])
+    for _ in range(63):
+        total += total
+    assert total.count == 2**63 and total.value() == np.inf
+    before = total.to_bytes()
+    with pytest.raises(OverflowError, match=r"less than 2\^64 elements"):
+        total += total
+    assert total.to_bytes() == before and Accumulator.from_bytes(before) == total
+    less = Accumulator("float64").add([-np.finfo(float).max])
+    for _ in range(62):
+        less += less
+    assert (total + less).value() == np.inf
+    assert (total + less + [1.0]).count == 2**63 + 2**62 + 1
 
 
 def test_values_of_other_dtypes():

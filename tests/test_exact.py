@@ -22,7 +22,8 @@ from exact_cases import (
     integers,
     round_integer,
 )
-from fuzz_exact import fuzz, on_card, on_host
+from exact_ways import check
+from fuzz_exact import COMPLEX, fuzz, on_card, on_host
 
 import gpureduce
 from cases import array_of, numpy_dtype
@@ -89,7 +90,7 @@ def test_the_oracle_agrees_with_python():
 
 
 @pytest.mark.parametrize("device", ON)
-@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("name", [*FLOATS, *COMPLEX])
 def test_fuzz(name, device):
     """The short one; tests/fuzz_exact.py goes on for as long as you like."""
     found = fuzz(name, 30_000 if device == "cpu" else 1500, 5, on_host(device))
@@ -97,7 +98,7 @@ def test_fuzz(name, device):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("name", [*FLOATS, *COMPLEX])
 def test_fuzz_on_the_card(name, count_sum):
     found = fuzz(name, 20_000, 6, on_card)
     assert found["wrong"] == 0, found["examples"]
@@ -228,12 +229,13 @@ def test_zeros_and_nothing():
 # --- dtypes and layouts ---------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("device", ON)
 @pytest.mark.parametrize("target", FLOATS)
 @pytest.mark.parametrize("name", FLOATS)
-def test_dtype_names_what_the_sum_is_rounded_to(name, target):
+def test_dtype_names_what_the_sum_is_rounded_to(name, target, device):
     for _, rows in batches(name, 600, 8):
         for row in rows[:20]:
-            value = gpureduce.sum(row, "exact", dtype=numpy_dtype(target)).value
+            value = gpureduce.sum(row, "exact", dtype=numpy_dtype(target), device=device).value
             assert value.dtype == numpy_dtype(target)
             assert bits_of(value) == expected_bits(row, target)
 
@@ -253,8 +255,9 @@ def test_layouts(name):
         assert bits_of(add(view)) == expected_bits(native)
 
 
+@pytest.mark.parametrize("device", ON)
 @pytest.mark.parametrize("name", ["float32", "float64"])
-def test_complex(name):
+def test_complex(name, device):
     rng = np.random.default_rng(2)
     for generate in GENERATORS:
         for n in (1, 7, 400, 50_001):
@@ -262,21 +265,26 @@ def test_complex(name):
             array = np.empty(n, f"c{2 * real.itemsize}")
             array.real, array.imag = real, imaginary
             for view in (array, array[::3], array[::-1]):
-                value = add(view)
+                value = add(view, device)
                 assert bits_of(value.real) == expected_bits(np.ascontiguousarray(view.real))
                 assert bits_of(value.imag) == expected_bits(np.ascontiguousarray(view.imag))
-    assert add(np.array([1, 2.5]), dtype=complex) == 3.5
-    assert add(np.array([1 + 2j, 3j]), dtype="complex64").dtype == np.complex64
+    assert add(np.array([1, 2.5]), device, dtype=complex) == 3.5
+    pair = np.array([1 + 2j, 2.0**-60 - 1j])
+    assert add(pair, device, dtype="complex64") == 1 + 1j
+    assert add(pair.astype("complex64"), device, dtype="complex128") == 1 + 1j
+    for narrow, wide in (("complex64", "complex128"), ("complex128", "complex64")):
+        assert add(pair.astype(narrow), device, dtype=wide).dtype == wide
 
 
+@pytest.mark.parametrize("device", ON)
 @pytest.mark.parametrize("name", ["bool", "int8", "uint16", "int32", "int64", "uint64"])
-def test_integers(name):
+def test_integers(name, device):
     array = array_of(name, 20_003)
-    assert gpureduce.sum(array, "exact").value == array.sum()
+    assert add(array, device) == array.sum()
     total = sum(int(x) for x in array)
-    for target in ("float64", "float32"):
+    for target in FLOATS:
         want = round_integer(FORMATS[target], total << 1074)
-        assert bits_of(add(array, dtype=target)) == want
+        assert bits_of(add(array, device, dtype=numpy_dtype(target))) == want
 
 
 # --- what the rest of the package knows of it -----------------------------------------------------
@@ -314,24 +322,9 @@ SOME = ("uniform", "normal", "lognormal", "random_bits", "cancelling", "subnorma
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_a_thousand_ways_give_one_bit_pattern(name):
-    """Order, block, grid, offset, schedule and backend; chunks are test_accumulator.py's."""
-    fmt, rng = FORMATS[name], np.random.default_rng(21)
-    base = np.concatenate([g(fmt, rng, 1, 97)[0] for g in GENERATORS if g.__name__ in SOME])
-    want = expected_bits(base)
-    ways = 0
-    for order, seed in (("forward", 0), ("reverse", 0), ("random", 3)):
-        for block in (32, 96, 256, 416):
-            for grid in (1, 2, 5):
-                for offset in range(8):
-                    room = np.empty(base.size + 8, base.dtype)
-                    array = room[offset : offset + base.size]
-                    array[:] = base
-                    rng.shuffle(array)
-                    with gpureduce.emulator.schedule(order, seed):
-                        got = bits_of(add(array, "emulator", block=block, grid=grid))
-                    assert got == want == bits_of(add(array))
-                    ways += 2
-    assert ways == 576  # by four dtypes: 2304
+    """Order, block, grid, pieces, place, threads, schedule and backend."""
+    found = check(name, 300, 21, ["cpu", "emulator", "emulator array"])  # by four dtypes: 1200
+    assert found["bit_patterns"] == 1 and found["wrong"] == 0, found["examples"]
 
 
 @pytest.mark.gpu

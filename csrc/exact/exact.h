@@ -10,6 +10,9 @@
  *     gr_exact_sum_array(data, n, GR_LOAD_f32, 1, 0, sum);
  *     float value = gr_exact_f32(sum);
  *
+ * To use it alone: cc -Icsrc yours.c csrc/exact/?*.c csrc/cpu/?*.c csrc/threads/?*.c -pthread, as
+ * tests/exact_core.c does.
+ *
  * Special values. A nan, or +inf and -inf together, make the sum nan; infinities of one sign make
  * it that infinity. A finite sum is inf only if it rounds to inf: partial sums do not overflow. The
  * sum of nothing is +0, and so is a sum that cancels and one of nothing but -0. A nan is always
@@ -74,7 +77,8 @@ void gr_exact_add_strided(gr_exact *acc, const void *data, size_t n, ptrdiff_t s
 
 /* --- deposits: what other code has added up -------------------------------------------------- */
 
-/* Adds mantissa * 2^exponent. False, and nothing done, unless -1074 <= exponent <= 1037. */
+/* Adds mantissa * 2^exponent. False, and nothing done, unless -1074 <= exponent <= 1037. Values up
+ * to 2^1101 in size are kept, and from there to 2^1132 known to be too large for any format. */
 bool gr_exact_add_scaled(gr_exact *acc, int64_t mantissa, int exponent);
 
 /* Adds one float64; inf and nan set their flags. */

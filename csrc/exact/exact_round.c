@@ -63,14 +63,18 @@ static uint64_t round_at(const magnitude *size, int first)
 /* Lemma. Let the format have p mantissa bits and the least subnormal 2^unit. The numbers of the
  * format in the binade of the value, were its exponent unbounded above, are the multiples of
  * 2^last with last = max(top - (p - 1), unit), where 2^top is the value's highest bit. The rounded
- * mantissa m <= 2^p counts these. With field = last - unit, the bits of m 2^last are (field <<
- * (p-1))
- * + m: for a subnormal, field = 0 and m < 2^(p-1); for a normal number the exponent field is
- * field + 1, and the 1 is the mantissa's hidden bit; and m = 2^p or, from a subnormal, 2^(p-1),
- * carries into the exponent field as it should. IEEE 754 rounds to inf what with unbounded exponent
- * would round to 2^(emax+1) or more, and that is where the bits reach those of inf. */
+ * mantissa m <= 2^p counts these. With field = last - unit, the bits of m 2^last are
+ * field 2^(p-1) + m: for a subnormal, field = 0 and m < 2^(p-1); for a normal number the exponent
+ * field is field + 1, and the 1 is the mantissa's hidden bit; and m = 2^p or, from a subnormal,
+ * 2^(p-1), carries into the exponent field as it should. IEEE 754 rounds to inf what with unbounded
+ * exponent would round to 2^(emax+1) or more, and that is where the bits reach those of inf. */
 static uint64_t round_finite(const gr_exact *acc, gr_format format)
 {
+    uint64_t sign = (uint64_t)1 << (format.fraction + format.exponent);
+    uint64_t infinity = sign - ((uint64_t)1 << format.fraction);
+    int64_t top = acc->digit[GR_EXACT_DIGITS - 1];
+    if (top != (int32_t)top) /* deposits can make it; 2^63 elements cannot */
+        return top < 0 ? infinity | sign : infinity;
     magnitude size;
     take_magnitude(&size, acc);
     if (size.bits == 0)
@@ -80,8 +84,6 @@ static uint64_t round_finite(const gr_exact *acc, gr_format format)
     if (last < unit)
         last = unit;
     uint64_t bits = ((uint64_t)(last - unit) << format.fraction) + round_at(&size, last);
-    uint64_t sign = (uint64_t)1 << (format.fraction + format.exponent);
-    uint64_t infinity = sign - ((uint64_t)1 << format.fraction);
     if (bits > infinity)
         bits = infinity;
     return size.negative ? bits | sign : bits;

@@ -44,8 +44,10 @@ template <typename T> __device__ __forceinline__ T *deposit_memory()
 
 __device__ __forceinline__ void clear_words()
 {
-    for (unsigned k = threadIdx.x; k <= exact_words; k += blockDim.x)
+    for (unsigned k = threadIdx.x; k < exact_words; k += blockDim.x)
         gathering()->word[k] = 0;
+    if (threadIdx.x == 0)
+        gathering()->emptied = 0;
 }
 
 /* An integer is at most three digits: the first, the second or the third one. */

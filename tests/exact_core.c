@@ -1,0 +1,172 @@
+/* A C program that uses csrc/exact without Python: what its header promises to C programmers.
+ *
+ *     cc -Icsrc exact_core.c csrc/exact/?*.c csrc/cpu/?*.c csrc/threads/?*.c -pthread
+ *
+ * exact_core arrays FILE    sums the arrays of the file: uint64 load, components and n before each
+ * exact_core fills          accumulators to which as much was added as they take without a carry
+ * exact_core tables         scatter tables to which as much was added as they take
+ *
+ * Prints a line per accumulator: its value as an integer in units of 2^-1074 and in base 2^32,
+ * least digit first, and the value as the bits of f16, bf16, f32 and f64. tests/test_exact_core.py
+ * knows what they should be. */
+#include "exact/exact.h"
+#include "exact/extract.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "%s\n", what);
+    exit(1);
+}
+
+static void print(const gr_exact *acc)
+{
+    const gr_load targets[] = {GR_LOAD_f16, GR_LOAD_bf16, GR_LOAD_f32, GR_LOAD_f64};
+    gr_exact normal = *acc;
+    for (int k = 0; k < GR_EXACT_DIGITS - 1; k++)
+        if (imaxabs(acc->digit[k]) > (int64_t)acc->fill << 32)
+            fail("a digit is larger than the header says");
+    gr_exact_normalize(&normal);
+    if (gr_exact_compare(&normal, acc) != 0 || gr_exact_sign(&normal) != gr_exact_sign(acc))
+        fail("normalizing has changed the value");
+    for (int k = 0; k < GR_EXACT_DIGITS; k++)
+        printf("%" PRId64 " ", normal.digit[k]);
+    for (int t = 0; t < 4; t++)
+        printf("%" PRIu64 " ", gr_exact_round(acc, targets[t]));
+    printf("%" PRIu64 "\n", acc->count);
+}
+
+/* Whole, in two pieces of which one is read backwards, and by way of bytes: the same. */
+static void sum_array(const unsigned char *data, size_t n, gr_load load, int components)
+{
+    unsigned char bytes[GR_EXACT_MOST_BYTES], again[GR_EXACT_MOST_BYTES];
+    gr_exact sum[2], pieces[2], other[2];
+    gr_load found;
+    int parts;
+    size_t element = gr_load_size(load) * (size_t)components, half = n / 2;
+
+    gr_exact_sum_array(data, n, load, components, 0, sum);
+    gr_exact_sum_array(data, half, load, components, 1, pieces);
+    gr_exact_sum_array(NULL, 0, load, components, 1, other);
+    if (n > half)
+        gr_exact_add_strided(other, data + (n - 1) * element, n - half, -(ptrdiff_t)element, load,
+                             components);
+    for (int c = 0; c < components; c++)
+        gr_exact_merge(&pieces[c], &other[c]);
+    size_t size = gr_exact_to_bytes(sum, components, load, bytes);
+    if (!size || gr_exact_to_bytes(pieces, components, load, again) != size ||
+        memcmp(bytes, again, size) != 0)
+        fail("the same elements have given other bytes");
+    if (gr_exact_from_bytes(bytes, size, other, &parts, &found) != GR_EXACT_OK ||
+        parts != components || found != load)
+        fail("the bytes cannot be read back");
+    for (int c = 0; c < components; c++) {
+        if (gr_exact_compare(&other[c], &sum[c]) != 0 || other[c].count != sum[c].count)
+            fail("the bytes have another value");
+        print(&sum[c]);
+    }
+}
+
+static void sum_arrays(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    uint64_t head[3];
+    if (!file)
+        fail("no such file");
+    while (fread(head, sizeof head, 1, file) == 1) {
+        size_t size = gr_load_size((gr_load)head[0]) * head[1] * head[2];
+        unsigned char *data = malloc(size ? size : 1);
+        if (!data || fread(data, 1, size, file) != size)
+            fail("the file is too short");
+        sum_array(data, head[2], (gr_load)head[0], (int)head[1]);
+        free(data);
+    }
+    fclose(file);
+}
+
+/* `times` deposits of the same number, by doubling. */
+static gr_exact deposits(uint32_t times, int64_t mantissa, int exponent)
+{
+    gr_exact power, sum;
+    gr_exact_init(&power);
+    gr_exact_init(&sum);
+    gr_exact_add_scaled(&power, mantissa, exponent);
+    for (; times; times >>= 1) {
+        gr_exact copy = power;
+        if (times & 1)
+            gr_exact_merge(&sum, &power);
+        gr_exact_merge(&power, &copy);
+    }
+    return sum;
+}
+
+static void fill_accumulators(void)
+{
+    const int64_t numbers[] = {INT64_MAX, -INT64_MAX, INT64_MIN, 1, 0xffffffff};
+    const int exponents[] = {GR_EXACT_UNIT, GR_EXACT_UNIT + 31, -5, 1037};
+    for (int i = 0; i < 5; i++)
+        for (int j = 0; j < 4; j++)
+            for (uint32_t more = 0; more < 5; more++) {
+                uint32_t times = (1u << 30) - 2;
+                gr_exact sum = deposits(times, numbers[i], exponents[j]);
+                for (uint32_t k = 0; k < more; k++)
+                    gr_exact_add_scaled(&sum, numbers[i], exponents[j]);
+                sum.count = times + more;
+                printf("%" PRId64 " %d ", numbers[i], exponents[j]);
+                print(&sum);
+            }
+}
+
+/* As if every table of float64 had taken all elements but `missing`; then `more` are added. */
+static void fill_tables(double x, size_t missing, size_t more)
+{
+    const int64_t limit = (int64_t)1 << GR_PAIR_SPLIT;
+    static gr_scatter scatter;
+    gr_pairs one[GR_PAIR_TABLES];
+    gr_exact sums[2];
+    gr_exact *const places[2] = {&sums[0], &sums[1]};
+    double data[3 * GR_PAIR_TABLES];
+
+    gr_exact_init(&sums[0]);
+    gr_exact_init(&sums[1]);
+    memset(one, 0, sizeof one);
+    for (size_t i = 0; i < 3 * GR_PAIR_TABLES; i++)
+        data[i] = x;
+    gr_extract_baseline.pairs(data, GR_PAIR_TABLES, one);
+    scatter.used = true;
+    scatter.added = GR_PAIR_MOST - missing;
+    for (int t = 0; t < GR_PAIR_TABLES; t++)
+        for (int w = 0; w < GR_PAIRS; w++)
+            for (int i = 0; i < 2; i++) {
+                if (imaxabs(one[t][w][i]) >= limit)
+                    fail("an element adds more than scatter.h says");
+                scatter.table.pair[t][w][i] = (int64_t)scatter.added * one[t][w][i];
+            }
+    gr_scatter_add(&scatter, data, more, GR_LOAD_f64, gr_extract_baseline.pairs, places);
+    gr_scatter_empty(&scatter, GR_LOAD_f64, places);
+    gr_exact_merge(&sums[0], &sums[1]);
+    sums[0].count = (GR_PAIR_MOST - missing) * GR_PAIR_TABLES + more;
+    printf("%a 0 ", x);
+    print(&sums[0]);
+}
+
+int main(int argc, char **argv)
+{
+    const double numbers[] = {0x1.fffffffffffffp1023, -0x1.fffffffffffffp-1007, 0x1p-1074, 1};
+    if (argc == 3 && strcmp(argv[1], "arrays") == 0)
+        sum_arrays(argv[2]);
+    else if (argc == 2 && strcmp(argv[1], "fills") == 0)
+        fill_accumulators();
+    else if (argc == 2 && strcmp(argv[1], "tables") == 0)
+        for (int i = 0; i < 4; i++)
+            for (size_t missing = 0; missing < 3; missing++)
+                for (size_t more = 1; more <= 3 * GR_PAIR_TABLES; more++)
+                    fill_tables(numbers[i], missing, more);
+    else
+        fail("arrays FILE, fills or tables");
+    return 0;
+}

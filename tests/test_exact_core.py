@@ -1,0 +1,129 @@
+"""csrc/exact as a C library: a program that is no Python uses it, under the sanitizer."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from exact_cases import (
+    FLOATS,
+    FORMATS,
+    GENERATORS,
+    LEAST,
+    batches,
+    combine,
+    expected_bits,
+    integers,
+    round_integer,
+)
+
+from gpureduce._registry import DTYPES
+
+ROOT = Path(__file__).resolve().parent.parent
+CSRC = ROOT / "csrc"
+LAYERS = (["exact"], ["cpu", "threads"])
+
+
+def build(folder):
+    """As the program's head comment says, with the header under pedantic C11."""
+    common = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", f"-I{CSRC}", "-c"]
+    strict = ["-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
+    core, below = ([str(p) for d in ds for p in CSRC.glob(f"{d}/*.c")] for ds in LAYERS)
+    subprocess.run([*common, *below], check=True, cwd=folder)
+    subprocess.run([*common, *strict, *core], check=True, cwd=folder)
+    own = str(ROOT / "tests" / "exact_core.c")
+    subprocess.run([*common, *strict, "-pedantic", own], check=True, cwd=folder)
+    objects = [str(path) for path in folder.glob("*.o")]
+    target = folder / "exact_core"
+    link = ["gcc", "-fsanitize=undefined", "-pthread", *objects, "-lm", "-o", str(target)]
+    subprocess.run(link, check=True)
+    return target
+
+
+def run(program, *arguments, **environment):
+    done = subprocess.run(
+        [program, *arguments], capture_output=True, text=True, timeout=300,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def value_of(words):
+    """The integer of 68 digits, the four roundings and the count that follow it."""
+    total = sum(int(digit) << 32 * k for k, digit in enumerate(words[:68]))
+    return total, [int(word) for word in words[68:72]], int(words[72])
+
+
+def edges():
+    """Arrays just below, at and above the counts at which something is full."""
+    for name in FLOATS:
+        fmt, rng = FORMATS[name], np.random.default_rng(41)
+        for generate in GENERATORS:
+            if generate.__name__ in ("bin_edges", "same_sign_maxima"):
+                # 2^8 to 2^11: blocks; 2^13 to 2^16: blocks of halves; 2^15: tables; 2^13: tasks.
+                for log in range(5, 17):
+                    for n in ((1 << log) - 1, 1 << log, (1 << log) + 1):
+                        yield name, generate(fmt, rng, 1, n)[0]
+        for _, rows in batches(name, 600, 42):
+            yield from ((name, row) for row in rows[:20])
+
+
+def check_arrays(program, folder):
+    """By every instruction set."""
+    cases = list(edges())
+    path = folder / "arrays"
+    with path.open("wb") as file:
+        for name, array in cases:
+            for components in (1, 2):
+                n = array.size // components
+                file.write(struct.pack("3Q", DTYPES[name].load, components, n))
+                file.write(array[: n * components].tobytes())
+    outputs = [run(program, "arrays", str(path), GPUREDUCE_SIMD=s) for s in ("baseline", "avx2")]
+    outputs += [run(program, "arrays", str(path), GPUREDUCE_THREADS="3")]
+    assert outputs[0] == outputs[1] == outputs[2]
+    lines = iter(outputs[0])
+    for name, array in cases:
+        even = array[: array.size // 2 * 2]
+        for part in (array, even[::2], even[1::2]):
+            mantissa, shift, kinds = integers(FORMATS[name], FORMATS[name].bits(part))
+            kind = int(np.bitwise_or.reduce(kinds, initial=0))
+            want = 0 if kind else sum(m << s for m, s in zip(mantissa, shift, strict=True))
+            total, rounded, count = value_of(next(lines))
+            assert (total, count) == (want, part.size)
+            assert rounded == [combine(FORMATS[to], kind, want) for to in FLOATS]
+            assert rounded[FLOATS.index(name)] == expected_bits(part)
+
+
+def check_full_accumulators(program):
+    """2^30 deposits of the largest digits, and a few less and more."""
+    lines = run(program, "fills")
+    assert len(lines) == 100
+    for number, exponent, *words in lines:
+        total, rounded, count = value_of(words)
+        want = count * int(number) << (int(exponent) - LEAST)
+        assert abs(count - (1 << 30)) <= 2 and total == want
+        assert rounded == [round_integer(FORMATS[name], want) for name in FLOATS]
+
+
+def check_full_tables(program):
+    """2^28 float64 of one place, which nobody wants to wait for in arrays."""
+    lines = run(program, "tables")
+    assert len(lines) == 4 * 3 * 12
+    for number, _, *words in lines:
+        total, _, count = value_of(words)
+        assert total == count * Fraction(float.fromhex(number)) * 2**1074
+
+
+@pytest.mark.skipif(not CSRC.exists() or not shutil.which("gcc"), reason="no source or compiler")
+def test_a_c_program_of_its_own(tmp_path):
+    program = build(tmp_path)
+    check_full_accumulators(program)
+    check_full_tables(program)
+    check_arrays(program, tmp_path)

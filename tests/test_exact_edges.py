@@ -1,0 +1,162 @@
+"""Where what `exact` deposits is full, and places that only some elements get to."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from exact_cases import (
+    FLOATS,
+    FORMATS,
+    GENERATORS,
+    bin_edges,
+    bits_of,
+    exact_integer,
+    expected_bits,
+    ill_conditioned,
+)
+
+import gpureduce
+from cases import array_of, numpy_dtype
+from producers import ByDLPack
+
+ON = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+# Elements that each thread of a block of 32 deposits before its bins are emptied: rounds, by packs
+# in flight, by elements of a pack (kernels/exact_bins.h), and of float64 bins (exact_extract.h).
+EMPTIED_AFTER = {
+    "float16": 255 * 4 * 8,
+    "bfloat16": 511 * 2 * 8,
+    "float32": 255 * 4 * 4,
+    "float64": 1 << 10,
+}
+
+
+def add(array, device="emulator", **more):
+    return bits_of(gpureduce.sum(array, "exact", device=device, **more).value)
+
+
+@pytest.mark.parametrize("device", ON)
+@pytest.mark.parametrize("name", FLOATS)
+def test_bins_just_below_at_and_above_full(name, device):
+    """One warp; the largest elements of a bin, and some whose loss would show."""
+    full = 32 * EMPTIED_AFTER[name]
+    for seed in range(3):
+        (base,) = bin_edges(FORMATS[name], np.random.default_rng([seed, 50]), 1, 2 * full + 40)
+        for n in (full - 1, full, full + 1, full + 33, 2 * full - 1, 2 * full, 2 * full + 1):
+            assert add(base[:n], device, block=32, grid=1) == expected_bits(base[:n])
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_loose_ends_of_full_bins(name):
+    """Elements outside the 16-byte boundaries come to threads that have as much as they can."""
+    full = EMPTIED_AFTER[name] * 32
+    (base,) = bin_edges(FORMATS[name], np.random.default_rng(51), 1, full + 40)
+    pack = 16 // base.itemsize
+    for offset in {1, pack // 2, pack - 1}:
+        for n in (full - 1, full + pack - offset - 1, full + 2 * pack - offset - 1):
+            array = base[offset : offset + n]
+            got = gpureduce.sum(ByDLPack(array), device="emulator").value
+            assert bits_of(got) == expected_bits(array)
+            assert add(array, block=32, grid=1) == expected_bits(array)
+
+
+@pytest.mark.parametrize("low", [0, 16, 112, 128, 144, 224, 236, 240, 244, 248, 252])
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_bins_up_to_the_highest(name, low):
+    fmt, fields = FORMATS[name], 16 if name == "float32" else 4
+    low = low // fields * fields
+    high = min(low + fields - 1, fmt.most_field)
+    bits = np.full(32 * EMPTIED_AFTER[name] + 7, (high + 1 << fmt.fraction) - 1)
+    bits[::67] = low << fmt.fraction | 1
+    for array in (fmt.floats(bits), fmt.floats(bits | fmt.sign)):
+        assert add(array, block=32, grid=1) == expected_bits(array)
+
+
+def test_float64_bins_that_are_full_to_the_last():
+    """Exponents so that elements are as large as the bins' exponent lets them be."""
+    for field in (*range(1004, 1012), 1, 5, 2021, 2033, 2034, 2046):
+        bits = np.full(2 * 32768 + 64, field << 52 | (1 << 52) - 1, np.uint64)
+        bits[::53] = max(field - 130, 0) << 52 | 1
+        for array in (bits.view(float), -bits.view(float)):
+            for n in (32768, 32769, array.size):
+                assert add(array[:n], block=32, grid=1) == expected_bits(array[:n])
+
+
+def test_columns_just_below_at_and_above_full():
+    """Every second element lies 10^300 below: it leaves the bins, and the warp turns wild."""
+    for big in (2016, 2015, 1056, 1057):  # of which the first shifts its mantissa by 31 bits
+        bits = np.empty(330_000, np.uint64)
+        bits[::2] = big << 52 | (1 << 52) - 1
+        bits[1::2] = 33 << 52 | (1 << 52) - 1
+        for array in (bits.view(float), -bits.view(float)):
+            # 16 elements a flight of 32 lanes; carries are taken after 512.
+            for n in (16_384, 16_385, 33 * 512 + 1, array.size - 1):
+                for shift in (0, 1):
+                    part = array[shift : n + shift]
+                    assert add(part, block=32, grid=1) == expected_bits(part)
+
+
+@pytest.mark.parametrize("device", ON)
+@pytest.mark.parametrize("name", FLOATS)
+def test_nan_and_inf_in_every_place(name, device):
+    """In a head, a tail, any lane and pack of a flight, a warp of many, and after emptying."""
+    kind = numpy_dtype(name)
+    full = 32 * EMPTIED_AFTER[name]
+    for n, places in (
+        (40, range(40)),
+        (1100, [*range(0, 1100, 97), 1099]),
+        (full + 40, [0, 31, full - 1, full, full + 39]),
+    ):
+        base = array_of(name, n)
+        for at in places:
+            for special in (math.nan, math.inf, -math.inf):
+                array = base.copy()
+                array[at] = special
+                got = gpureduce.sum(array, "exact", device=device, block=32, grid=1).value
+                assert got.dtype == kind and str(float(got)) == str(special)
+            array[at - 1] = math.inf  # beside -inf
+            assert add(array, device, block=32, grid=1) == expected_bits(array)
+            assert add(array, device) == expected_bits(array)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_nan_and_inf_among_elements_that_fit_no_bin(name):
+    """The slower ways to deposit look for them, too."""
+    fmt, rng = FORMATS[name], np.random.default_rng(52)
+    for generate in GENERATORS:
+        if generate.__name__ in ("random_bits", "maxima", "same_sign_maxima", "one_subnormal"):
+            (base,) = generate(fmt, rng, 1, 5000)
+            for at in (0, 1, 700, 2049, 4998, 4999):
+                for special in (math.nan, math.inf, -math.inf):
+                    array = base.copy()
+                    array[at] = special
+                    for offset in (0, 1):
+                        view = array[offset:]
+                        assert add(view) == expected_bits(view) == add(view, "cpu")
+                        got = gpureduce.sum(ByDLPack(view), device="emulator").value
+                        assert bits_of(got) == expected_bits(view)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_strided_views_of_full_bins_on_a_gpu(name):
+    """Elements that a kernel reads one by one, as float64, and deposits as such."""
+    fmt, rng = FORMATS[name], np.random.default_rng(53)
+    for generate in GENERATORS:
+        if generate.__name__ in ("bin_edges", "random_bits", "narrow", "subnormals", "any_bits"):
+            (base,) = generate(fmt, rng, 1, 9_001)
+            for view in (base[::2], base[1::2], base[::-1], base[: 90 * 100].reshape(90, 100).T):
+                got = gpureduce.sum(ByDLPack(view), "exact", device="emulator").value
+                assert bits_of(got) == expected_bits(np.ascontiguousarray(view).reshape(-1))
+
+
+def test_condition_numbers_are_as_bad_as_they_are_meant_to_be():
+    for name, worst in (("float64", 250), ("float32", 100), ("bfloat16", 100)):
+        rows = ill_conditioned(FORMATS[name], np.random.default_rng(54), 300, 40)
+        logs = []
+        for row in rows:
+            size, total = exact_integer(np.abs(row)), exact_integer(row)
+            if total:
+                logs.append(size.bit_length() - abs(total).bit_length())
+        assert min(logs) < 20 and np.median(logs) > worst / 3 and max(logs) > worst
