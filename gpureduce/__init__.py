@@ -16,6 +16,7 @@ from gpureduce._choices import Choice, fast_table
 from gpureduce._explain import Comparison, Explanation, explain
 from gpureduce._races import Race, Races, races
 from gpureduce._registry import Strategy, strategies
+from gpureduce._sources import Source, source
 from gpureduce._sum import SumResult, Timing, sum
 from gpureduce.accumulator import Accumulator
 from gpureduce.bench import Measurement, benchmark
@@ -38,6 +39,7 @@ __all__ = [
     "Measurement",
     "Race",
     "Races",
+    "Source",
     "Strategy",
     "SumResult",
     "Timing",
@@ -55,6 +57,7 @@ __all__ = [
     "integrands",
     "integrate",
     "races",
+    "source",
     "strategies",
     "sum",
     "trapezoid",

@@ -168,14 +168,14 @@ _CALM, _ALARM = "#5a6b5d", "#c1272d"
 def plot(found: Races, number: int) -> Any:
     """One race as a matplotlib figure: time runs to the right, a lane for each thread."""
     try:
-        from matplotlib.figure import Figure
+        import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError("pictures need matplotlib: pip install 'gpureduce[plot]'") from error
     if not 0 <= number < len(found.races):
         raise ValueError(f"race must be from 0 to {len(found.races) - 1}, not {number}")
     race = found.races[number]
-    figure = Figure(figsize=(9.0, 3.0), layout="constrained")
-    axes = figure.add_subplot()
+    figure, axes = plt.subplots(figsize=(9.0, 3.0), layout="constrained")
+    plt.close(figure)  # a notebook shows what a cell returns, once
     axes.set(xlim=(-0.2, 1.06), ylim=(-0.75, 1.6))
     axes.axis("off")
     for height, side in zip((1, 0), race.sides, strict=True):

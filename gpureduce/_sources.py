@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
+from dataclasses import dataclass
 from pathlib import Path
+
+from gpureduce import _registry
 
 
 @functools.cache
@@ -22,3 +25,33 @@ def text_of(file: str, line: int) -> str:
     """
     lines = _files().get(file, [])
     return lines[line - 1].strip() if 1 <= line <= len(lines) else ""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A kernel's file; printed, it is the text."""
+
+    file: str
+    text: str
+
+    @property
+    def code(self) -> str:
+        """The kernel alone, without the head comment, which gives its lesson away."""
+        return self.text[self.text.index("template") :]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def source(strategy: str) -> Source:
+    """The kernel that a strategy runs, as it was when gpureduce was built.
+
+    >>> import gpureduce
+    >>> print(gpureduce.source("sum_seq").file)
+    csrc/kernels/sequential.cu
+    """
+    name = _registry.find(strategy).name
+    for file, lines in _files().items():
+        if Path(file).stem == name:
+            return Source(file, "\n".join(lines))
+    raise ValueError(f"{name} has no kernel of its own")

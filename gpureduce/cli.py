@@ -15,6 +15,7 @@ import gpureduce
 from gpureduce import (
     _calibration,
     _explain_cli,
+    _lecture_cli,
     _race_cli,
     _registry,
     bench_report,
@@ -123,7 +124,7 @@ def _command_tour(arguments: argparse.Namespace) -> None:
 
 def _command_bench(arguments: argparse.Namespace) -> None:
     if arguments.lecture or arguments.record:
-        lectures.command(
+        _lecture_cli.command(
             arguments.lecture or "", arguments.device, arguments.repeats, arguments.record
         )
         return

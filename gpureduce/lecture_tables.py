@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import html
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpureduce import lectures
-from gpureduce.lectures import Record, Row
+from gpureduce._lecture_bench import Row
+from gpureduce.lectures import Record
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,15 @@ class Table:
 
 def short_device(record: Record) -> str:
     """The device in a word or two, for table heads and chart labels."""
-    return "emulator" if record.emulated else record.device.removeprefix("NVIDIA ")
+    return "emulated" if record.emulated else record.device.removeprefix("NVIDIA ")
+
+
+def missing_note(record: Record) -> str:
+    """Which record is not there, if this one stands in for another."""
+    if not record.missing:
+        return ""
+    instead = "what this machine gives" if not record.printed else "the lecture's own figures"
+    return f"{record.missing}: not recorded yet. Shown instead: {instead}."
 
 
 def _size(n: int) -> str:
@@ -71,6 +81,8 @@ def in_unit(row: Row, unit: str) -> float:
 def provenance_note(record: Record) -> str:
     """One sentence: where, with what and when a record was made."""
     made = record.made
+    if record.printed:
+        return f"As printed in \u201c{made['title']}\u201d, measured there on {record.device}."
     if record.emulated:
         smaller = f", inputs {record.shrink} times smaller than the lecture's"
         return (
@@ -85,7 +97,8 @@ def provenance_note(record: Record) -> str:
 
 def _notes(record: Record) -> list[str]:
     gpu = lectures.find(record.lecture).gpu
-    return ["", provenance_note(record), *([f"Theirs: {gpu}."] if gpu else [])]
+    theirs = [f"Theirs: {gpu}."] if gpu and not record.printed else []
+    return [missing_note(record), provenance_note(record), *theirs]
 
 
 def _ratio_note(pairs: Sequence[tuple[Row, float | None]]) -> list[str]:
@@ -93,6 +106,8 @@ def _ratio_note(pairs: Sequence[tuple[Row, float | None]]) -> list[str]:
     (first, their_first), (last, their_last) = pairs[0], pairs[-1]
     if first.source == "emulator" or not their_first or not their_last:
         return []
+    if first.source == "lecture":
+        return [f"{last.label} over {first.label}: {their_first / their_last:.2f}x."]
     mine, lecture = first.median_us / last.median_us, their_first / their_last
     return [f"{last.label} over {first.label}: {mine:.2f}x here, {lecture:.2f}x in the lecture."]
 
@@ -100,16 +115,28 @@ def _ratio_note(pairs: Sequence[tuple[Row, float | None]]) -> list[str]:
 def _grid(
     title: str, pairs: Sequence[tuple[Row, float | None]], unit: str, across: Callable[[Row], str]
 ) -> Table:
-    """Kernels down, one quantity across, ours and theirs side by side."""
+    """Kernels down, one quantity across, ours and theirs side by side, where those are others'."""
     columns = list(dict.fromkeys(across(row) for row, _ in pairs))
     labels = list(dict.fromkeys(row.label for row, _ in pairs))
-    cells = {(row.label, across(row)): (in_unit(row, unit), theirs) for row, theirs in pairs}
-    head = ["", *(text for c in columns for text in (c, "theirs"))]
+    ours = {(row.label, across(row)): in_unit(row, unit) for row, _ in pairs}
+    theirs = {(row.label, across(row)): v for row, v in pairs if v and row.source != "lecture"}
+    sides = (ours, theirs) if theirs else (ours,)
+    head = ["", *(text for c in columns for text in (c, "theirs")[: len(sides)])]
+
+    def cell(side: dict[Any, float], at: Any) -> str:
+        """The lectures' figures have two decimals."""
+        as_printed = side is theirs or pairs[0][0].source == "lecture"
+        return f"{side[at]:.2f}" if as_printed and at in side else _figure(side.get(at))
+
     body = [
-        [label, *(_figure(v) for c in columns for v in cells.get((label, c), (None, None)))]
-        for label in labels
+        [label, *(cell(side, (label, c)) for c in columns for side in sides)] for label in labels
     ]
-    return Table(f"{title} ({unit})", head, body)
+    return Table(f"{title} ({_clock(pairs[0][0])}{unit})", head, body)
+
+
+def _clock(row: Row) -> str:
+    """Before a unit: that this is no card's time."""
+    return "emulated " if row.source == "emulator" else ""
 
 
 def _warp_execution(record: Record) -> list[Table]:
@@ -123,27 +150,46 @@ def _warp_execution(record: Record) -> list[Table]:
     return tables
 
 
-def _lab(record: Record) -> list[Table]:
-    lecture = lectures.sources()["warp_level_lab"]["rows"]
-    head = ["", "ms", "GB/s", "speedup", "step", "% of peak"]
-    head += ["theirs: ms", "GB/s", "speedup", "step"]
+def _their_ladder() -> tuple[list[str], dict[str, list[str]]]:
+    """The lab's table as the lab prints it; the steps follow from its times."""
+    lecture = lectures.sources()["warp_level_lab"]
+    rows = lecture["rows"]
+    head = ["ms", "GB/s", "speedup", "step", "% of peak"]
+    body = {}
+    for before, row in zip([rows[0], *rows], rows, strict=False):
+        step = before["kernel_ms"] / row["kernel_ms"]
+        shares = [v for lab, v in lecture["percent_of_peak"].items() if lab in row["name"]]
+        figures = f"{row['kernel_ms']:.3f} {row['gb_s']:.2f} {row['speedup']:.2f} {step:.2f}"
+        body[row["name"]] = [*figures.split(), str(shares[0]) if shares else ""]
+    return head, body
+
+
+def _ladder(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Time, rate, speedup over the first and over the one before; an emulator has time alone."""
+    if rows[0].source == "emulator":
+        return ["emulated ms"], [[f"{row.median_us / 1e3:.4f}"] for row in rows]
+    head = ["ms", "GB/s", "speedup", "step", "% of peak"]
     body = []
-    for i, (row, their) in enumerate(zip(record.rows, lecture, strict=True)):
-        before, their_before = record.rows[max(i - 1, 0)], lecture[max(i - 1, 0)]
+    for before, row in zip([rows[0], *rows], rows, strict=False):
+        times = (row.median_us / 1e3, row.gb_s, rows[0].median_us / row.median_us)
+        step, share = before.median_us / row.median_us, row.percent_of_peak
         body.append(
-            [
-                row.label, f"{row.median_us / 1e3:.4f}", f"{row.gb_s:.2f}",
-                f"{record.rows[0].median_us / row.median_us:.2f}",
-                f"{before.median_us / row.median_us:.2f}",
-                "" if row.percent_of_peak is None else f"{row.percent_of_peak:.1f}",
-                f"{their['kernel_ms']:.3f}", f"{their['gb_s']:.2f}", f"{their['speedup']:.2f}",
-                f"{their_before['kernel_ms'] / their['kernel_ms']:.2f}",
-            ]
+            [f"{times[0]:.4g}", f"{times[1]:.2f}", f"{times[2]:.2f}", f"{step:.2f}",
+             "" if share is None else f"{share:.1f}"]
         )  # fmt: skip
+    return head, body
+
+
+def _lab(record: Record) -> list[Table]:
     first = record.rows[0]
+    more, theirs = _their_ladder()
+    head, body = ([], [[]] * len(record.rows)) if record.printed else _ladder(record.rows)
+    head = [*head, *more] if record.printed else [*head, f"theirs: {more[0]}", *more[1:]]
+    rows = [[row.label, *cells, *theirs[row.label]]
+            for row, cells in zip(record.rows, body, strict=True)]  # fmt: skip
     title = f"{_size(first.n)} int32, {first.block} threads per block"
     notes = _ratio_note(list(zip(record.rows, record.theirs, strict=True)))
-    return [Table(title, head, body, notes)]
+    return [Table(title, ["", *head], rows, notes)]
 
 
 def _plain_grid(across: str, title: str) -> Callable[[Record], list[Table]]:
@@ -157,30 +203,38 @@ def _plain_grid(across: str, title: str) -> Callable[[Record], list[Table]]:
 
 def _trapezoid(record: Record) -> list[Table]:
     """Times, how far each value is from the integral, and in how many ways a race was wrong."""
-    exact = float(lectures.sources()["trapezoid_lecture"]["value"])
     loop, their_loop = record.rows[0], record.theirs[0] or 1.0
-    head = ["", "us", "speedup", "value", "off by", "values in 8 runs", "theirs: s", "speedup"]
-    body = []
-    for row, theirs in zip(record.rows, record.theirs, strict=True):
-        values = row.facts["values"]
-        body.append(
-            [
-                row.label, _figure(row.median_us),
-                "" if record.emulated else _figure(loop.median_us / row.median_us),
-                f"{values[0]:.12f}", f"{abs(values[0] - exact):.1e}", str(len(set(values))),
-                "" if theirs is None else f"{theirs:.2f}",
-                "" if theirs is None else _figure(their_loop / theirs),
-            ]
-        )  # fmt: skip
-    return [Table(f"{loop.n} float64 samples", head, body)]
+    title = f"{loop.n} float64 samples"
+    theirs = [
+        ["" if t is None else f"{t:.2f}", "" if t is None else _figure(their_loop / t)]
+        for t in record.theirs
+    ]
+    if record.printed:
+        rows = [[row.label, *cells] for row, cells in zip(record.rows, theirs, strict=True)]
+        return [Table(title, ["", "s", "speedup"], rows)]
+    ours = [[row.label, *_integral(record, row)] for row in record.rows]
+    head = ["", f"{_clock(record.rows[-1])}us", "value", "off by", "values in 8 runs",
+            "theirs: s", "speedup"]  # fmt: skip
+    if not record.emulated:
+        head.insert(2, "speedup")
+        for row, cells in zip(record.rows, ours, strict=True):
+            cells.insert(2, _figure(loop.median_us / row.median_us))
+    return [Table(title, head, [[*a, *b] for a, b in zip(ours, theirs, strict=True)])]
+
+
+def _integral(record: Record, row: Row) -> list[str]:
+    """Of several values that which is furthest off."""
+    exact = float(lectures.sources()["trapezoid_lecture"]["value"])
+    values = row.facts["values"]
+    worst = max(values, key=lambda value: math.inf if math.isnan(value) else abs(value - exact))
+    kinds = len({str(value) for value in values})
+    return [_figure(row.median_us), f"{worst:.12f}", f"{abs(worst - exact):.1e}", str(kinds)]
 
 
 def _rungs(record: Record) -> list[Table]:
     pairs = [(row, None) for row in record.rows]
-    made = _grid("Every rung, float32, by number of elements", pairs, "GB/s", lambda r: _size(r.n))
-    kept = [i for i, name in enumerate(made.head) if name != "theirs"]
-    rows = [[row[i] for i in kept] for row in made.rows]
-    return [Table(made.title, [made.head[i] for i in kept], rows)]
+    title = "Every rung, float32, by number of elements"
+    return [_grid(title, pairs, "GB/s", lambda row: _size(row.n))]
 
 
 _COUNTERS = (
@@ -210,7 +264,8 @@ def _profile(record: Record) -> list[Table]:
         [label, *(_counter(figures[at], k) for at, (k, _) in zip(order, _COUNTERS, strict=True))]
         for label, figures in lecture["kernels"].items()
     ]
-    return [Table(short_device(record), head, ours), Table(lecture["gpu"], head, theirs)]
+    tables = [] if record.printed else [Table(short_device(record), head, ours)]
+    return [*tables, Table(lecture["gpu"], head, theirs)]
 
 
 _SHOWN: dict[str, Callable[[Record], list[Table]]] = {
@@ -233,7 +288,7 @@ class Tables:
     notes: Sequence[str]
 
     def __str__(self) -> str:
-        parts: list[Any] = [self.title, *self.tables, "\n".join(n for n in self.notes if n)]
+        parts: list[Any] = [self.title, *self.tables, "\n".join(self.notes)]
         return "\n\n".join(str(part) for part in parts)
 
     def _repr_html_(self) -> str:
@@ -245,4 +300,56 @@ def show(record: Record) -> Tables:
     """The record as its lecture prints it, the lecture's own figures beside it."""
     experiment = lectures.find(record.lecture)
     title = f"{experiment.name}: {experiment.about}"
-    return Tables(title, _SHOWN[record.lecture](record), _notes(record))
+    notes = [note for note in _notes(record) if note]
+    return Tables(title, _SHOWN[record.lecture](record), notes)
+
+
+def _with_the_lecture(records: Sequence[Record | None]) -> list[Record]:
+    """The records that are there, after the lecture's own figures."""
+    found = [record for record in records if record]
+    if not any(record.printed for record in found):
+        found.insert(0, lectures.printed(found[0].lecture))
+    return found
+
+
+def _summary_notes(records: Sequence[Record]) -> list[str]:
+    notes = [f(record) for record in records for f in (missing_note, provenance_note)]
+    return [note for note in notes if note]
+
+
+def origins(*records: Record) -> Table:
+    """Which records are there, and what stands in for those that are not."""
+    rows = [[record.lecture, " ".join(_summary_notes([record]))] for record in records]
+    return Table("Whose figures are shown", ["experiment", "shown"], rows)
+
+
+def steps(*records: Record | None) -> Table:
+    """How many times as fast as the rung before, at the largest size, beside the lecture's."""
+    found = _with_the_lecture(records)
+    head, columns = [""], []
+    labels: list[str] = []
+    for record in found:
+        for block in dict.fromkeys(row.block for row in record.rows):
+            head.append(f"{short_device(record)}, {block} threads")
+            rows = record.largest.only(block=block).rows
+            labels = [row.label for row in rows]
+            pairs = [*itertools.pairwise(rows), (rows[0], rows[-1])]
+            columns.append([f"{a.median_us / b.median_us:.2f}x" for a, b in pairs])
+    names = [*labels[1:], f"{labels[-1]} over {labels[0]}"]
+    body = [[name, *cells] for name, *cells in zip(names, *columns, strict=True)]
+    return Table("Times as fast as the rung before", head, body, _summary_notes(found))
+
+
+def quickest(*records: Record | None, by: str = "block") -> Table:
+    """For each strategy the block (or grid) with the shortest time, and what a bad one costs."""
+    found = _with_the_lecture(records)
+    head, columns = [""], []
+    names = list(dict.fromkeys(row.strategy for row in found[0].rows))
+    for record in found:
+        head += [f"{short_device(record)}: quickest {by}", "over the slowest"]
+        lines = [sorted(record.only(strategy=name).rows, key=lambda row: row.median_us)
+                 for name in names]  # fmt: skip
+        columns.append([str(getattr(line[0], by)) for line in lines])
+        columns.append([f"{line[-1].median_us / line[0].median_us:.1f}x" for line in lines])
+    body = [[name, *cells] for name, *cells in zip(names, *columns, strict=True)]
+    return Table(f"The best {by}", head, body, _summary_notes(found))

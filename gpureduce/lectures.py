@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,80 +20,26 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce import _backends, _inputs, _registry, integrals
+from gpureduce import _backends, _registry, integrals
+from gpureduce._lecture_bench import Bench, Case, Row
 from gpureduce.record import provenance
 
 MI = 2**20
-_PATTERN = 2**22
-_COLD_BYTES_OF_L2 = 3
-
-
-@dataclass(frozen=True)
-class Case:
-    """One entry of a lecture's table; `theirs` is its figure, in the experiment's unit."""
-
-    label: str
-    strategy: str
-    n: int
-    dtype: str
-    block: int | None = None
-    grid: int | None = None
-    finish: str = "host"
-    theirs: float | None = None
-
-    def is_of(self, row: Row) -> bool:
-        """Whether the row is a measurement of this case."""
-        same = self.label == row.label and self.n == row.n and self.finish == row.finish
-        return same and self.block in (None, row.block) and self.grid in (None, row.grid)
-
-
-@dataclass(frozen=True)
-class Row:
-    """The time of a case, in microseconds, over `repeats` runs.
-
-    `facts` holds what an experiment tells beside times: a profiler's counters, an integral's value.
-    """
-
-    label: str
-    strategy: str
-    dtype: str
-    n: int
-    nbytes: int
-    block: int | None
-    grid: int | None
-    finish: str
-    device: str
-    source: str
-    cache: str
-    repeats: int
-    median_us: float
-    low_us: float
-    high_us: float
-    peak_gb_s: float | None
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def gb_s(self) -> float:
-        """Bytes of the input by the median time."""
-        return self.nbytes / self.median_us / 1e3
-
-    @property
-    def percent_of_peak(self) -> float | None:
-        """`gb_s` in percent of the card's bandwidth on paper; None off a GPU."""
-        return 100 * self.gb_s / self.peak_gb_s if self.peak_gb_s else None
 
 
 @dataclass(frozen=True)
 class Record:
     """What one experiment gave on one device, and where that was.
 
-    The sizes are the lecture's divided by `shrink`, which is 1 on a GPU.
+    The sizes are the lecture's divided by `shrink`, which is 1 on a GPU. `missing` names the card
+    whose record this one stands in for, as `recorded` does where there is none yet.
     """
 
     lecture: str
     shrink: int
     rows: tuple[Row, ...]
     made: dict[str, Any]
+    missing: str = ""
 
     @property
     def device(self) -> str:
@@ -106,6 +51,16 @@ class Record:
         """Whether the times are those of a processor that plays a GPU."""
         return any(row.source == "emulator" for row in self.rows)
 
+    @property
+    def printed(self) -> bool:
+        """Whether these are the lecture's own figures."""
+        return any(row.source == "lecture" for row in self.rows)
+
+    @property
+    def real(self) -> Record | None:
+        """The record itself if its times are a GPU's, None if they are emulated."""
+        return None if self.emulated else self
+
     def only(self, **fields: Any) -> Record:
         """The rows with these fields: ``record.only(block=256)``; a tuple holds several."""
         wanted = {k: v if isinstance(v, tuple) else (v,) for k, v in fields.items()}
@@ -113,6 +68,11 @@ class Record:
         if not rows:
             raise ValueError(f"the record of {self.lecture} has no row with {fields}")
         return dataclasses.replace(self, rows=tuple(rows))
+
+    @property
+    def largest(self) -> Record:
+        """The rows of the largest input."""
+        return self.only(n=max(row.n for row in self.rows))
 
     @property
     def theirs(self) -> list[float | None]:
@@ -142,7 +102,7 @@ class Experiment:
     unit: str
     shrink: int
     cases: Callable[[int], list[Case]] = field(repr=False)
-    measure: Callable[[_Bench, list[Case]], Iterator[Row]] = field(repr=False)
+    measure: Callable[[Bench, list[Case]], Iterator[Row]] = field(repr=False)
 
     @property
     def gpu(self) -> str:
@@ -158,77 +118,7 @@ def sources() -> dict[str, Any]:
     return found
 
 
-@dataclass
-class _Bench:
-    """Times kernels on one device; keeps the input of the last size."""
-
-    device: _backends.Device
-    repeats: int
-    _kept: dict[tuple[str, int], _inputs.Array] = field(default_factory=dict)
-
-    @property
-    def index(self) -> int:
-        return int(self.device.id.partition(":")[2] or 0)
-
-    @property
-    def emulated(self) -> bool:
-        return self.device.backend == "emulator"
-
-    def array(self, dtype: str, n: int) -> _inputs.Array:
-        """Numbers of little entropy: a thousand million random ones would take a minute."""
-        if (dtype, n) not in self._kept:
-            rng = np.random.default_rng(n)
-            some = rng.integers(-1000, 1000, min(n, _PATTERN)).astype(dtype)
-            self._kept = {(dtype, n): np.resize(some, n)}
-        return self._kept[dtype, n]
-
-    def copies(self, nbytes: int) -> int:
-        """Inputs to take in turn, so that none is still in the L2 cache."""
-        if self.emulated or not self.device.l2_bytes or nbytes >= 2**30:
-            return 1
-        return 1 + min(_COLD_BYTES_OF_L2 * self.device.l2_bytes // nbytes, 512)
-
-    def row(self, case: Case, nbytes: int, ms: Sequence[float], launch: Sequence[int],
-            copies: int, **facts: Any) -> Row:  # fmt: skip
-        """What was measured of a case."""
-        strategy = _registry.find(case.strategy)
-        on_host = strategy.kind == "host"
-        return Row(
-            label=case.label,
-            strategy=strategy.name,
-            dtype=case.dtype,
-            n=case.n,
-            nbytes=nbytes,
-            block=launch[0] or None,
-            grid=launch[1] or None,
-            finish=case.finish,
-            device="cpu" if on_host else self.device.name,
-            source="perf_counter" if on_host else "emulator" if self.emulated else "cuda_event",
-            cache="cold" if copies > 1 or nbytes > self.device.l2_bytes else "warm",
-            repeats=len(ms),
-            median_us=statistics.median(ms) * 1e3,
-            low_us=min(ms) * 1e3,
-            high_us=max(ms) * 1e3,
-            peak_gb_s=None if self.emulated or on_host else self.device.peak_gb_s,
-            facts=facts,
-        )
-
-    def time(self, case: Case) -> Row:
-        """The launches of one sum alone: no copies, no host, no Python."""
-        row = _registry.find(case.strategy)
-        array = self.array(case.dtype, case.n)
-        to = _inputs.convert(array.dtype, case.dtype)
-        copies = self.copies(array.nbytes)
-        finish = ("", "host", "relaunch", "single").index(case.finish)
-        times, block, grid, _ = _backends.module_of(self.device).measure(
-            array, to.load, to.acc, -1 if row.kind == "choice" else row.index,
-            case.block or 0, case.grid or 0, finish, self.index,
-            copies, 1 if self.emulated else 2, self.repeats, 0,
-        )  # fmt: skip
-        return self.row(case, array.nbytes, np.frombuffer(times).tolist(), (block, grid), copies)
-
-
-def _time_all(bench: _Bench, cases: list[Case]) -> Iterator[Row]:
+def _time_all(bench: Bench, cases: list[Case]) -> Iterator[Row]:
     return map(bench.time, cases)
 
 
@@ -290,7 +180,7 @@ def _profile(shrink: int) -> list[Case]:
     ]  # fmt: skip
 
 
-def _profiled(bench: _Bench, cases: list[Case]) -> Iterator[Row]:
+def _profiled(bench: Bench, cases: list[Case]) -> Iterator[Row]:
     from gpureduce import profile
 
     for case, counters in zip(cases, profile.counters(bench.device, cases), strict=True):
@@ -305,6 +195,8 @@ def _rungs(shrink: int) -> list[Case]:
     cases: list[Case] = []
     for power in range(10, 31, 2):
         n = 2**power // shrink
+        if not n:
+            continue
         for row in _registry.strategies():
             on_card = row.kind in ("kernel", "library", "everywhere") or row.name == "fast"
             if not on_card or "float32" not in row.dtypes or (cases and cases[-1].n > n):
@@ -341,7 +233,7 @@ def _trapezoid(shrink: int) -> list[Case]:
     return cases
 
 
-def _integrated(bench: _Bench, cases: list[Case]) -> Iterator[Row]:
+def _integrated(bench: Bench, cases: list[Case]) -> Iterator[Row]:
     """Times, and the integral's value: eight times, as a race changes it from run to run."""
     for case in cases:
         how = (case.block, case.finish, bench.device.id)
@@ -360,7 +252,7 @@ def _integrated(bench: _Bench, cases: list[Case]) -> Iterator[Row]:
         yield bench.row(case, 0, ms, (block, grid), 1, values=values)
 
 
-def _runnable(bench: _Bench, cases: list[Case]) -> Iterator[Row]:
+def _runnable(bench: Bench, cases: list[Case]) -> Iterator[Row]:
     """Leaves out what this device cannot run: the emulator has no library."""
     for case in cases:
         if not (bench.emulated and _registry.find(case.strategy).kind == "library"):
@@ -403,7 +295,7 @@ EXPERIMENTS = {
         Experiment(
             "rungs",
             "Every rung, 2^10 to 2^30 float32: what comes after the lectures",
-            None, "GB/s", 2**10, _rungs, _runnable,
+            None, "GB/s", 2**12, _rungs, _runnable,
         ),
     )
 }  # fmt: skip
@@ -417,14 +309,23 @@ def find(name: str) -> Experiment:
 
 
 def run(name: str, device: str | None = None, repeats: int = 11) -> Record:
-    """Run an experiment on a device, by default the first GPU, or the emulator without one."""
+    """Run an experiment on a device, by default the first GPU, or the emulator without one.
+
+    Sizes that do not fit into a GPU's memory are left out.
+    """
     experiment = find(name)
     chosen = _backends.choose_device(device)
     emulated = chosen.backend == "emulator"
     shrink = experiment.shrink if emulated else 1
-    bench = _Bench(chosen, min(repeats, 3) if emulated else repeats)
-    rows = tuple(experiment.measure(bench, experiment.cases(shrink)))
+    bench = Bench(chosen, min(repeats, 3) if emulated else repeats)
+    cases = [case for case in experiment.cases(shrink) if _fits(case, chosen)]
+    rows = tuple(experiment.measure(bench, cases))
     return Record(name, shrink, rows, provenance("lecture", chosen))
+
+
+def _fits(case: Case, device: _backends.Device) -> bool:
+    nbytes = case.n * np.dtype(case.dtype).itemsize
+    return device.backend == "emulator" or nbytes < 0.8 * device.memory_bytes
 
 
 def load(path: str | Path) -> Record:
@@ -436,43 +337,63 @@ def load(path: str | Path) -> Record:
     return Record(text.pop("lecture"), text.pop("shrink"), rows, text)
 
 
-def file_name(record: Record) -> str:
-    """The name that a record goes by: experiment and card."""
-    card = record.device.split()[-1].lower() if not record.emulated else "emulator"
-    return f"lecture_{record.lecture}_{card}.json"
+def _printed_row(case: Case, experiment: Experiment, counters: Sequence[str]) -> Row:
+    lecture = sources()[str(experiment.source)]
+    nbytes = case.n * np.dtype(case.dtype).itemsize
+    figure = case.theirs or 0.0
+    us = nbytes / figure / 1e3 if experiment.unit == "GB/s" else figure * _MICROSECONDS[
+        experiment.unit
+    ]  # fmt: skip
+    return Row(
+        label=case.label,
+        strategy=_registry.find(case.strategy).name,
+        dtype=case.dtype,
+        n=case.n,
+        nbytes=0 if experiment.name == "trapezoid" else nbytes,
+        block=case.block,
+        grid=case.grid,
+        finish=case.finish,
+        device=lecture_card(experiment.name),
+        source="lecture",
+        cache="",
+        repeats=1,
+        median_us=us,
+        low_us=us,
+        high_us=us,
+        peak_gb_s=lecture.get("peak_gb_s"),
+        facts=dict(zip(counters, lecture["kernels"][case.label], strict=True)) if counters else {},
+    )
 
 
-def _target(wanted: str, record: Record, many: bool) -> Path:
-    path = Path(wanted)
-    if path.suffix == ".json" and not many:
-        return path
-    path.mkdir(parents=True, exist_ok=True)
-    return path / file_name(record)
+_MICROSECONDS = {"us": 1.0, "ms": 1e3, "s": 1e6}
 
 
-def command(lecture: str, device: str | None, repeats: int, record: str | None) -> list[Record]:
-    """What ``gpureduce bench --lecture`` does: run, print, and write down if asked to."""
-    from gpureduce.lecture_tables import show
-    from gpureduce.profile import NoProfiler
+def lecture_card(name: str) -> str:
+    """The hardware of an experiment's lecture, in a word or two."""
+    gpu = find(name).gpu.partition(";")[0].partition(" (")[0]
+    return "the lecture's card" if gpu.startswith(("not named", "2688")) else gpu
 
-    if not lecture:
-        raise ValueError("--record goes with --lecture NAME, or --lecture all and a folder")
-    names = list(EXPERIMENTS) if lecture == "all" else [find(lecture).name]
-    if record and record.endswith(".json") and len(names) > 1:
-        raise ValueError(f"all experiments need a folder to be recorded in, not {record}")
-    done = []
-    for name in names:
-        try:
-            found = run(name, device, repeats)
-        except NoProfiler as error:
-            if lecture != "all":
-                raise
-            print(f"\n{name}: left out, since {error}")
-            continue
-        print(f"\n{show(found)}", flush=True)
-        if record:
-            path = _target(record, found, many=len(names) > 1)
-            found.save(path)
-            print(f"recorded in {path}", flush=True)
-        done.append(found)
-    return done
+
+def printed(name: str) -> Record:
+    """The lecture's own figures, as a record like those of a card: every chart draws them, too."""
+    experiment = find(name)
+    if not experiment.source:
+        raise ValueError(f"no lecture prints figures for {name}")
+    lecture = sources()[experiment.source]
+    counters = lecture["metrics"] if name == "profile" else ()
+    cases = [case for case in experiment.cases(1) if case.theirs is not None]
+    rows = tuple(_printed_row(case, experiment, counters) for case in cases)
+    return Record(name, 1, rows, {"card": lecture_card(name), "title": lecture["title"]})
+
+
+def recorded(name: str, folder: str | Path = "data", card: str = "H200") -> Record:
+    """An experiment's record on a card, from ``lecture_NAME_CARD.json`` in `folder`.
+
+    Where that is not there yet, the lecture's own figures stand in for it, or, if no lecture has
+    any, what this machine gives now. Its tables and charts say so, and `Record.missing` does.
+    """
+    path = Path(folder) / f"lecture_{find(name).name}_{card.lower()}.json"
+    if path.exists():
+        return load(path)
+    instead = printed(name) if find(name).source else run(name, repeats=3)
+    return dataclasses.replace(instead, missing=card)

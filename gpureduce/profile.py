@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from gpureduce import _backends
 
 if TYPE_CHECKING:
-    from gpureduce.lectures import Case
+    from gpureduce._lecture_bench import Case
 
 # What the report on seven kernels prints, then what explains it.
 METRICS = {

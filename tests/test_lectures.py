@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import gpureduce
-from gpureduce import _backends, cli, lectures, profile
-from gpureduce.lecture_tables import show
+from gpureduce import _backends, cli, counter_tables, lectures, profile
+from gpureduce.lecture_tables import in_unit, quickest, show, steps
 
 TIMED = [name for name in lectures.EXPERIMENTS if name != "profile"]
 
@@ -62,7 +62,7 @@ def test_smaller_on_the_emulator(name, tmp_path):
     assert min(c.n for c in cases) >= 1
     device = _backends.choose_device("emulator")
     few = sorted(cases, key=lambda case: case.n)[:3]
-    rows = tuple(experiment.measure(lectures._Bench(device, 1), few))
+    rows = tuple(experiment.measure(lectures.Bench(device, 1), few))
     for case, row in zip(few, rows, strict=True):
         source = "perf_counter" if case.strategy == "cpu" else "emulator"
         assert (row.n, row.finish, row.source) == (case.n, case.finish, source)
@@ -90,7 +90,7 @@ def test_record_comes_back_as_it_was(tmp_path, capsys):
 def test_tables_for_notebooks_are_html_and_escaped():
     device = _backends.choose_device("emulator")
     experiment = lectures.find("lab")
-    rows = tuple(experiment.measure(lectures._Bench(device, 1), experiment.cases(2**14)))
+    rows = tuple(experiment.measure(lectures.Bench(device, 1), experiment.cases(2**14)))
     record = lectures.Record("lab", 2**14, rows, {"date": "2026-01-01"})
     text = show(record)._repr_html_()
     assert text.count("<tr>") == 6 and "divergent interleaved" in text
@@ -148,7 +148,7 @@ def test_a_profiled_record_has_the_report_beside_it(monkeypatch, tmp_path):
     fake.chmod(0o755)
     monkeypatch.setenv("NCU", str(fake))
     card = _backends.Device("cuda:0", "cuda", "NVIDIA Test", (9, 0), 132, 2**30, 2**20, 1e3, 1e3)
-    rows = tuple(lectures.find("profile").measure(lectures._Bench(card, 1), cases))
+    rows = tuple(lectures.find("profile").measure(lectures.Bench(card, 1), cases))
     assert [row.strategy for row in rows][-1] == "cascade" and rows[-1].facts["blocks"] == 7.5
     made = {
         "card": "NVIDIA Test",
@@ -176,10 +176,123 @@ def test_on_the_card():
 
 def test_every_array_of_a_case_fits_its_sum():
     """The same numbers over and over, so that 2^30 of them are made quickly."""
-    bench = lectures._Bench(_backends.choose_device("emulator"), 1)
+    bench = lectures.Bench(_backends.choose_device("emulator"), 1)
     array = bench.array("int32", 2**23)
     assert array.dtype == np.int32 and np.array_equal(array[: 2**22], array[2**22 :])
     assert bench.array("int32", 2**23) is array
     assert int(gpureduce.sum(array, "cpu").value) == int(array.sum())
     sizes = [c.n for c in lectures.find("warp_execution").cases(1)]
     assert all(a <= b for a, b in pairwise(sizes))
+
+
+# --- what the lectures print, and records that are not there yet ----------------------------------
+
+
+@pytest.mark.parametrize("name", [n for n in lectures.EXPERIMENTS if n != "rungs"])
+def test_printed_figures_are_the_lectures(name):
+    record = lectures.printed(name)
+    assert record.printed and not record.emulated and record.real is record
+    unit = lectures.find(name).unit
+    assert len(record.rows) == sum(c.theirs is not None for c in lectures.find(name).cases(1))
+    for row, theirs in zip(record.rows, record.theirs, strict=True):
+        figure = row.median_us / 1e6 if unit == "s" else in_unit(row, unit)
+        assert figure == pytest.approx(theirs)
+    text = str(show(record))
+    assert "As printed in" in text and "not recorded yet" not in text
+
+
+def test_every_figure_of_the_lectures_is_in_a_table():
+    """The tables hold each number of lectures.json, as it is printed there."""
+    tables = {n: str(show(lectures.printed(n))) for n in lectures.EXPERIMENTS if n != "rungs"}
+    source = lectures.sources()
+    for row in source["warp_level_lab"]["rows"]:
+        assert f"{row['kernel_ms']:.3f}" in tables["lab"] and f"{row['gb_s']:.2f}" in tables["lab"]
+        assert f"{row['speedup']:.2f}" in tables["lab"]
+    for share in source["warp_level_lab"]["percent_of_peak"].values():
+        assert str(share) in tables["lab"]
+    for by_block in source["warp_execution"]["kernel_ms"].values():
+        for figures in by_block.values():
+            assert all(f"{ms:.2f}" in tables["warp_execution"] for ms in figures)
+    for figures in source["scheduling_lecture"]["gb_s"].values():
+        assert all(f"{gb_s:.2f}" in tables["block_sweep"] for gb_s in figures)
+    grids = source["seven_kernels_report"]["block_by_grid_us"]
+    for block in ("128", "256", "512", "1024"):
+        assert all(f"{us:.2f}" in tables["block_grid"] for us in grids[block])
+    for figures in source["seven_kernels_report"]["kernels"].values():
+        assert f"{figures[4]:,}" in tables["profile"] and f"{figures[0]:.2f}" in tables["profile"]
+    for s in source["trapezoid_lecture"]["seconds"].values():
+        assert f"{s:.2f}" in tables["trapezoid"]
+
+
+def test_a_record_that_is_not_there_yet(tmp_path):
+    record = lectures.recorded("lab", tmp_path)
+    assert record.missing == "H200" and record.printed
+    assert "H200: not recorded yet. Shown instead: the lecture's own figures." in str(show(record))
+    assert "not recorded yet" in record._repr_html_()
+    assert record.only(strategy="sequential").missing == "H200"
+
+
+def test_a_record_that_is_there(tmp_path):
+    made = lectures.run("lab", "emulator", repeats=1)
+    made.save(tmp_path / "lecture_lab_h200.json")
+    found = lectures.recorded("lab", tmp_path)
+    assert found == made and not found.missing and "not recorded" not in str(show(found))
+    with pytest.raises(ValueError, match="there is no lecture"):
+        lectures.recorded("physics", tmp_path)
+
+
+def test_what_no_lecture_prints_is_run_here(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="no lecture prints"):
+        lectures.printed("rungs")
+    ran = lectures.Record("rungs", 1, lectures.printed("lab").rows, {"card": "here", "title": ""})
+    monkeypatch.setattr(lectures, "run", lambda name, repeats: ran)
+    assert lectures.recorded("rungs", tmp_path).missing == "H200"
+
+
+def test_steps_and_quickest_stand_beside_the_lectures():
+    text = str(steps(lectures.printed("lab")))
+    assert "1.58x" in text and "last warp unrolled (lab 28) over divergent" in text
+    assert "4.03x" in text and text.count("As printed") == 1
+    two = steps(lectures.printed("warp_execution"), None)
+    assert two.head == ["", "Tesla T4, 256 threads", "Tesla T4, 1024 threads"]
+    assert two.rows[0] == ["sum_idx", "1.40x", "1.49x"] and two.rows[-1][1:] == ["2.65x", "2.66x"]
+    best = quickest(lectures.printed("block_sweep"))
+    assert [row[1] for row in best.rows] == ["128"] * 6 and best.rows[0][2] == "2.3x"
+    assert quickest(lectures.printed("block_grid"), by="grid").rows[0][1] == "2048"
+
+
+def test_sizes_that_do_not_fit_are_left_out():
+    small = _backends.Device("cuda:0", "cuda", "small", (8, 0), 20, 2**32, 2**20, 1e3, 1e3)
+    sizes = {case.n for case in lectures.find("warp_execution").cases(1)
+             if lectures._fits(case, small)}  # fmt: skip
+    assert sizes == {n * 2**20 for n in (16, 64, 256)}
+
+
+def test_an_emulated_table_has_no_rates_of_its_own():
+    record = lectures.run("lab", "emulator", repeats=1)
+    assert show(record).tables[0].head[:3] == ["", "emulated ms", "theirs: ms"]
+
+
+# --- counters beside a card's ---------------------------------------------------------------------
+
+
+def test_counters_without_a_record(tmp_path):
+    found = counter_tables.recorded(["sum_mod"], 2**16, path=tmp_path / "counters_h200.json")
+    assert found.notes[0].startswith("H200: not recorded yet")
+    counted = gpureduce.explain("sum_mod", n=2**16, dtype="int32", block=256, finish="host")
+    assert found.rows[0][:2] == ["interleaved_mod", f"{counted.counters['global_load_sectors']:,}"]
+
+
+def test_counters_beside_a_record(tmp_path):
+    rows = [("sequential", 256, "equal", 8192), ("warp_shfl", 16, "differs", 1)]
+    columns = ["strategy", "n", "block", "grid", "counter", "model", "hardware", "difference",
+               "verdict", "why"]  # fmt: skip
+    kept = [[name, 2**16, 256, grid, "global_load_sectors", 8192, seen, 0, verdict, ""]
+            for name, grid, verdict, seen in rows]  # fmt: skip
+    made = {"card": "NVIDIA H200", "driver": "1", "toolkit": "2", "date": "3", "commit": "4" * 40}
+    path = tmp_path / "counters_h200.json"
+    path.write_text(json.dumps(made | {"columns": columns, "rows": kept}))
+    found = counter_tables.recorded(["sequential", "warp_shfl"], 2**16, path=path)
+    assert found.head[1:3] == ["global sectors read", "H200"]
+    assert [row[1:3] for row in found.rows] == [["8,192", "8,192"], ["8,192", "1"]]
+    assert "Of 2 counts on record 1 are equal, 0 differ for" in found.notes[0]

@@ -14,7 +14,7 @@ from gpureduce import lectures
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 
-from gpureduce import plot  # noqa: E402
+from gpureduce import _page, plot  # noqa: E402
 
 MADE = {"card": "NVIDIA Test 9000", "driver": "580", "toolkit": "13.0", "date": "2026-01-01",
         "commit": "0" * 40}  # fmt: skip
@@ -81,7 +81,22 @@ CHARTS = {
                                   ["one", "two"]),
     "lines": lambda: plot.lines({"pi": ([8, 16], [1, 0.1]), "cpu": ([8, 16, 32], [1, 0.1, 0])},
                                 "points", "error"),
+    "spread": lambda: plot.spread({"exact": [0.2] * 3, "atomic_thread": [0.5, -60, 7]}, "ulps"),
+    "lines by grid": lambda: plot.bandwidth(record("block_grid"), x="block", per="grid"),
+    "lecture alone": lambda: plot.compare(None, lectures.recorded("lab", "/nowhere")),
+    "lecture's blocks": lambda: plot.compare(None, lectures.recorded("block_sweep", "/nowhere")),
+    "lecture's sizes": lambda: plot.bandwidth(lectures.printed("warp_execution").only(block=256)),
+    "lecture's map": lambda: plot.heatmap(lectures.printed("block_grid"), title="cascade"),
+    "profile": lambda: plot.profile(lectures.printed("profile"), "seven kernels"),
+    "counts": lambda: plot.counts(explained(), ["one", "two"], "counted"),
+    "why": lambda: plot.why(lectures.printed("profile").only(
+        strategy=("sequential", "cascade")), explained(), "why"),
 }  # fmt: skip
+
+
+def explained():
+    return [gpureduce.explain(s, n=2**16, dtype="int32", block=256, finish="host")
+            for s in ("sequential", "cascade")]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CHARTS)
@@ -115,7 +130,7 @@ def test_gains_are_those_of_the_largest_size_and_the_lectures():
     ends = [text for text, _ in texts(plot.compare(None, one)) if "x" in text]
     assert "Tesla T4: 2.65x" in ends and "Tesla T4: 2.66x" in ends
     most = one.only(n=2**30, block=256).rows
-    assert f"Test 9000: {most[0].median_us / most[-1].median_us:.2f}x" in ends
+    assert f"Test 9000, recorded: {most[0].median_us / most[-1].median_us:.2f}x" in ends
 
 
 def test_emulated_and_real_times_do_not_mix():
@@ -132,7 +147,7 @@ def test_emulated_and_real_times_do_not_mix():
 
 def test_one_look_per_rung():
     names = [s.name for s in gpureduce.strategies() if not s.broken]
-    looks = [tuple(plot._look(name).items()) for name in names]
+    looks = [tuple(_page.look(name).items()) for name in names]
     assert len(set(looks)) == len(names)
     assert plot.colour("sum_seq") == plot.colour("sequential")
     lecture = {row.strategy for name in ("warp_execution", "block_sweep", "profile")
@@ -159,3 +174,30 @@ def test_without_matplotlib(monkeypatch):
                         lambda name: real("no_such_module_" + name.partition(".")[0]))  # fmt: skip
     with pytest.raises(ImportError, match=r"gpureduce\[plot\]"):
         plot.speedup(record("lab"))
+
+
+def test_charts_say_what_is_not_recorded_yet():
+    missing = lectures.recorded("lab", "/nowhere")
+    for figure in (plot.speedup(missing), plot.compare(None, missing), plot.compare(None, missing)):
+        said = " ".join(figure._supxlabel.get_text().split())
+        assert "H200: not recorded yet" in said and "As printed in" in said
+        assert figure._supxlabel.get_color() == _page.WARNING
+    written = [text for text, _ in texts(plot.compare(None, missing)) if "4.03x" in text]
+    assert written == ["the lecture's card: 4.03x"]
+
+
+def test_three_sources_in_one_chart():
+    written = [text for text, _ in texts(plot.compare(record("lab"), record("lab")))]
+    ends = [text.partition(":")[0] for text in written if text.endswith("x") and ":" in text]
+    assert ends == ["the lecture's card", "Test 9000, recorded", "Test 9000 (yours)"]
+
+
+def test_emulated_charts_say_so_in_their_title():
+    emulated = record("lab", source="emulator")
+    assert plot.speedup(emulated, title="lab").axes[0].get_title(loc="left") == "lab (emulated)"
+    assert emulated.real is None
+
+
+def test_spread_tells_how_many_values_there_are():
+    written = [text for text, _ in texts(plot.spread({"a": [1, 1, 2], "b": [0, 0, 0]}, "x"))]
+    assert {"2 values in 3 runs", "1 value in 3 runs"} < set(written)

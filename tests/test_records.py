@@ -36,6 +36,25 @@ def test_the_lectures_say_what_they_measured_on():
             assert source[key], key
 
 
+def test_a_record_of_a_lecture_is_complete():
+    """Each was run at the lecture's own sizes on the card that it names; none is made up."""
+    from gpureduce import lectures
+
+    found = sorted(DATA.glob("lecture_*.json"))
+    for path in found:
+        record = lectures.load(path)
+        assert path.name == f"lecture_{record.lecture}_{record.device.split()[-1].lower()}.json"
+        assert record.made["device"].startswith("cuda"), "an emulated GPU is no card"
+        assert not record.emulated and record.shrink == 1
+        cases = lectures.find(record.lecture).cases(1)
+        if record.lecture != "rungs":  # what a card cannot run is left out there
+            assert len(record.rows) == len(cases)
+        assert all(any(case.is_of(row) for case in cases) for row in record.rows)
+    missing = set(lectures.EXPERIMENTS) - {lectures.load(path).lecture for path in found}
+    if missing:
+        pytest.skip(f"not recorded on a card yet: {', '.join(sorted(missing))}")
+
+
 def test_tests_ran_and_passed_on_a_card():
     record = json.loads((ROOT / "notebooks" / "data" / "tests_h200.json").read_text())
     assert set(record["tests"]) == {"passed"} and record["tests"]["passed"] > 1000

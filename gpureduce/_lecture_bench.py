@@ -1,0 +1,140 @@
+"""What the lectures' experiments are made of: cases, and the rows that timing them gives."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gpureduce import _backends, _inputs, _registry
+
+_PATTERN = 2**22
+_COLD_BYTES_OF_L2 = 3
+
+
+@dataclass(frozen=True)
+class Case:
+    """One entry of a lecture's table; `theirs` is its figure, in the experiment's unit."""
+
+    label: str
+    strategy: str
+    n: int
+    dtype: str
+    block: int | None = None
+    grid: int | None = None
+    finish: str = "host"
+    theirs: float | None = None
+
+    def is_of(self, row: Row) -> bool:
+        """Whether the row is a measurement of this case."""
+        same = self.label == row.label and self.n == row.n and self.finish == row.finish
+        return same and self.block in (None, row.block) and self.grid in (None, row.grid)
+
+
+@dataclass(frozen=True)
+class Row:
+    """The time of a case, in microseconds, over `repeats` runs.
+
+    `facts` holds what an experiment tells beside times: a profiler's counters, an integral's value.
+    """
+
+    label: str
+    strategy: str
+    dtype: str
+    n: int
+    nbytes: int
+    block: int | None
+    grid: int | None
+    finish: str
+    device: str
+    source: str
+    cache: str
+    repeats: int
+    median_us: float
+    low_us: float
+    high_us: float
+    peak_gb_s: float | None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def gb_s(self) -> float:
+        """Bytes of the input by the median time."""
+        return self.nbytes / self.median_us / 1e3
+
+    @property
+    def percent_of_peak(self) -> float | None:
+        """`gb_s` in percent of the card's bandwidth on paper; None off a GPU."""
+        return 100 * self.gb_s / self.peak_gb_s if self.peak_gb_s else None
+
+
+@dataclass
+class Bench:
+    """Times kernels on one device; keeps the input of the last size."""
+
+    device: _backends.Device
+    repeats: int
+    _kept: dict[tuple[str, int], _inputs.Array] = field(default_factory=dict)
+
+    @property
+    def index(self) -> int:
+        return int(self.device.id.partition(":")[2] or 0)
+
+    @property
+    def emulated(self) -> bool:
+        return self.device.backend == "emulator"
+
+    def array(self, dtype: str, n: int) -> _inputs.Array:
+        """Numbers of little entropy: a thousand million random ones would take a minute."""
+        if (dtype, n) not in self._kept:
+            rng = np.random.default_rng(n)
+            some = rng.integers(-1000, 1000, min(n, _PATTERN)).astype(dtype)
+            self._kept = {(dtype, n): np.resize(some, n)}
+        return self._kept[dtype, n]
+
+    def copies(self, nbytes: int) -> int:
+        """Inputs to take in turn, so that none is still in the L2 cache."""
+        if self.emulated or not self.device.l2_bytes or nbytes >= 2**30:
+            return 1
+        return 1 + min(_COLD_BYTES_OF_L2 * self.device.l2_bytes // nbytes, 512)
+
+    def row(self, case: Case, nbytes: int, ms: Sequence[float], launch: Sequence[int],
+            copies: int, **facts: Any) -> Row:  # fmt: skip
+        """What was measured of a case."""
+        strategy = _registry.find(case.strategy)
+        on_host = strategy.kind == "host"
+        return Row(
+            label=case.label,
+            strategy=strategy.name,
+            dtype=case.dtype,
+            n=case.n,
+            nbytes=nbytes,
+            block=launch[0] or None,
+            grid=launch[1] or None,
+            finish=case.finish,
+            device="cpu" if on_host else self.device.name,
+            source="perf_counter" if on_host else "emulator" if self.emulated else "cuda_event",
+            cache="cold" if copies > 1 or nbytes > self.device.l2_bytes else "warm",
+            repeats=len(ms),
+            median_us=statistics.median(ms) * 1e3,
+            low_us=min(ms) * 1e3,
+            high_us=max(ms) * 1e3,
+            peak_gb_s=None if self.emulated or on_host else self.device.peak_gb_s,
+            facts=facts,
+        )
+
+    def time(self, case: Case) -> Row:
+        """The launches of one sum alone: no copies, no host, no Python."""
+        row = _registry.find(case.strategy)
+        array = self.array(case.dtype, case.n)
+        to = _inputs.convert(array.dtype, case.dtype)
+        copies = self.copies(array.nbytes)
+        finish = ("", "host", "relaunch", "single").index(case.finish)
+        times, block, grid, _ = _backends.module_of(self.device).measure(
+            array, to.load, to.acc, -1 if row.kind == "choice" else row.index,
+            case.block or 0, case.grid or 0, finish, self.index,
+            copies, 1 if self.emulated else 2, self.repeats, 0,
+        )  # fmt: skip
+        return self.row(case, array.nbytes, np.frombuffer(times).tolist(), (block, grid), copies)

@@ -1,0 +1,112 @@
+"""Bars in panels side by side, and what the profiler and `explain` tell, drawn that way."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpureduce import lectures
+from gpureduce._page import FAINT, foot, look, note_on, page, short
+from gpureduce.lecture_tables import short_device
+from gpureduce.lectures import Record
+
+if TYPE_CHECKING:
+    from gpureduce._explain import Explanation
+
+
+def panels(
+    table: Mapping[str, Mapping[str, Sequence[float]]], labels: Sequence[str], title: str = "",
+    note: str = "", strategies: Sequence[str] = (),
+) -> Any:  # fmt: skip
+    """Bars in a panel for each quantity: ``{"duration, us": {"H200": [...], "2080 Ti": [...]}}``.
+
+    `labels` name the bars, from top to bottom; `strategies` colour those of the first series.
+    """
+    figure, axes = page(min(2.3 * len(table) + 1.6, 10.2), 0.55 * len(labels) + 1.4, len(table),
+                           sharey=True)  # fmt: skip
+    for ax, (quantity, series) in zip(axes, table.items(), strict=True):
+        thick = 0.8 / len(series)
+        for i, values in enumerate(series.values()):
+            at = [k + (i - (len(series) - 1) / 2) * thick for k in range(len(labels))]
+            inks = [look(s)["color"] for s in strategies] if strategies and not i else FAINT
+            ax.barh(at, values, height=thick * 0.9, color=inks)
+            for y, value in zip(at, values, strict=True):
+                ax.annotate(f" {short(value)}", (value, y), va="center", fontsize=7.5)
+        ax.set_xlim(0, 1.35 * (max(v for values in series.values() for v in values) or 1))
+        ax.set_title(quantity, loc="left", fontsize=9.5)
+        ax.xaxis.set_major_locator(importlib.import_module("matplotlib.ticker").MaxNLocator(3))
+        ax.xaxis.set_major_formatter(lambda value, _: short(value))
+        ax.tick_params(axis="x", labelsize=8)
+        ax.grid(False, axis="y")
+    axes[0].set_yticks(range(len(labels)), labels, fontsize=9)
+    axes[0].set_ylim(len(labels) - 0.45, -0.55)
+    names = list(next(iter(table.values())))
+    if len(names) > 1:
+        note = f"In colour: {names[0]}; in grey: {', '.join(names[1:])}. {note}"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    foot(figure, note)
+    return figure
+
+
+_PROFILED = {
+    "duration, us": "duration_us",
+    "instructions": "executed_instructions",
+    "compute, %": "compute_sm_pct",
+    "memory, %": "memory_pct",
+    "DRAM, %": "dram_throughput_pct",
+    "occupancy, %": "achieved_occupancy_pct",
+}
+
+
+def _profiled(report: Record, key: str) -> dict[str, list[float]]:
+    """A quantity of the profiler for each kernel: on the card recorded, and the lecture's."""
+    theirs = lectures.printed(report.lecture).only(label=tuple(row.label for row in report.rows))
+    records = {short_device(record): record for record in (report, theirs)}
+    return {name: [row.facts[key] for row in record.rows] for name, record in records.items()}
+
+
+def profile(report: Record, title: str = "") -> Any:
+    """What the profiler says of each kernel, beside what it said in the lecture."""
+    table = {name: _profiled(report, key) for name, key in _PROFILED.items()}
+    labels = [row.label for row in report.rows]
+    return panels(table, labels, title, note_on(report, report.rows),
+                  [row.strategy for row in report.rows])  # fmt: skip
+
+
+_COUNTS: Mapping[str, Callable[[Any], float]] = {
+    "lanes per access": lambda e: e.active_lanes or 0.0,
+    "bank conflicts": lambda e: e.conflicts,
+    "shared wavefronts": lambda e: e.wavefronts,
+    "block barriers": lambda e: e.counters["block_barriers"],
+    "global sectors": lambda e: e.counters["global_load_sectors"],
+}
+
+
+def counts(explained: Sequence[Explanation], labels: Sequence[str], title: str = "") -> Any:
+    """What `gpureduce.explain` counts of several kernels, a panel for each count."""
+    table = {name: {"": [count_of(e) for e in explained]} for name, count_of in _COUNTS.items()}
+    return panels(table, labels, title,
+                  "Counted on the emulator, first launch: the same on every machine. No times.",
+                  [e.strategy for e in explained])  # fmt: skip
+
+
+def why(report: Record, explained: Sequence[Explanation], title: str = "") -> Any:
+    """Time and instructions as profiled, and what `explain` counts, relative to the first."""
+
+    def relative(values: Sequence[float]) -> list[float]:
+        return [value / values[0] for value in values]
+
+    table = {
+        name: {card: relative(values) for card, values in _profiled(report, key).items()}
+        for name, key in (("time", "duration_us"), ("instructions", "executed_instructions"))
+    }
+    for name, values in (
+        ("memory instructions", [e.memory_instructions for e in explained]),
+        ("shared wavefronts", [e.wavefronts for e in explained]),
+        ("global sectors", [e.counters["global_load_sectors"] for e in explained]),
+    ):
+        table[name] = {"counted": relative(values)}
+    note = f"{note_on(report, report.rows)} The three panels on the right: counted on the emulator."
+    return panels(table, [row.label for row in report.rows], title, note,
+                  [row.strategy for row in report.rows])  # fmt: skip
