@@ -23,17 +23,26 @@ class Table:
     rows: Sequence[Sequence[str]]
     notes: Sequence[str] = ()
 
+    @property
+    def right(self) -> list[int]:
+        """The columns set flush right: those of figures."""
+        columns = range(1, len(self.head))
+        return [i for i in columns if not any(_is_words(row[i]) for row in self.rows)]
+
     def __str__(self) -> str:
         from gpureduce.text import table
 
-        text = table(self.head, self.rows, right=range(1, len(self.head)))
+        text = table(self.head, self.rows, right=self.right)
         return "\n".join([self.title, "", text, *self.notes])
 
     def _repr_html_(self) -> str:
+        right = self.right
+
         def row(cells: Sequence[str], tag: str) -> str:
-            side = [' style="text-align:left"', *[' style="text-align:right"'] * len(cells)]
             made = (
-                f"<{tag}{s}>{html.escape(c)}</{tag}>" for s, c in zip(side, cells, strict=False)
+                f'<{tag} style="text-align:{"right" if i in right else "left"}">'
+                f"{html.escape(cell)}</{tag}>"
+                for i, cell in enumerate(cells)
             )
             return "<tr>" + "".join(made) + "</tr>"
 
@@ -41,6 +50,10 @@ class Table:
         notes = "".join(f"<div><small>{html.escape(note)}</small></div>" for note in self.notes)
         title = f"<div><b>{html.escape(self.title)}</b></div>"
         return f"{title}<table>\n{row(self.head, 'th')}\n{body}\n</table>{notes}"
+
+
+def _is_words(cell: str) -> bool:
+    return cell[:1].isalpha() and cell not in ("n/a", "nan")
 
 
 def short_device(record: Record) -> str:
@@ -84,7 +97,7 @@ def provenance_note(record: Record) -> str:
     if record.printed:
         return f"As printed in \u201c{made['title']}\u201d, measured there on {record.device}."
     if record.emulated:
-        smaller = f", inputs {record.shrink} times smaller than the lecture's"
+        smaller = f", inputs {record.shrink} times smaller than on a card"
         return (
             f"Here: an emulated GPU on {made['date']}{smaller if record.shrink > 1 else ''}. "
             "Emulated times tell nothing about a card."

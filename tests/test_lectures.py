@@ -10,7 +10,7 @@ import pytest
 
 import gpureduce
 from gpureduce import _backends, cli, counter_tables, lectures, profile
-from gpureduce.lecture_tables import in_unit, quickest, show, steps
+from gpureduce.lecture_tables import in_unit, origins, quickest, show, steps
 
 TIMED = [name for name in lectures.EXPERIMENTS if name != "profile"]
 
@@ -94,6 +94,12 @@ def test_tables_for_notebooks_are_html_and_escaped():
     record = lectures.Record("lab", 2**14, rows, {"date": "2026-01-01"})
     text = show(record)._repr_html_()
     assert text.count("<tr>") == 6 and "divergent interleaved" in text
+
+
+def test_columns_of_figures_are_flush_right():
+    table = origins(lectures.printed("lab"))
+    assert table.right == [] and "text-align:left" in table._repr_html_()
+    assert show(lectures.printed("lab")).tables[0].right == [1, 2, 3, 4, 5]
 
 
 def test_bad_arguments(capsys, tmp_path):
