@@ -232,7 +232,8 @@ def _host_table(rows: Sequence[Row]) -> str:
         )
     dtypes = list(dict.fromkeys(row["dtype"] for row in host))
     text = (
-        f"**Arrays in host memory**, from NumPy array to number, {dtypes[0]}, in GB/s. The least "
+        f"**Arrays in host memory**, from NumPy array to number, {dtypes[0]}, in GB/s. The time of "
+        f"{' or '.join(others)} divided by ours is never below: {'; '.join(told)}; over "
+        f"{', '.join(dtypes)}."
     )
-    text += f"ratio to the best of {', '.join(others)}, of {', '.join(dtypes)}: {'; '.join(told)}."
     return f"{text}\n\n" + _grid(["bytes", *(f"`{n}`" for n in names)], body)
