@@ -90,31 +90,6 @@ static int take_tensor(const dl_tensor *tensor, gr_gpu_array *array)
     return 1;
 }
 
-/* Producers with a table of C functions. The last type's table is remembered: a program mostly sums
- * arrays of one library. The GIL guards it. */
-static const dl_exchange *exchange_of(PyTypeObject *type)
-{
-    static PyTypeObject *known;
-    static const dl_exchange *known_table;
-    if (type == known)
-        return known_table;
-
-    const dl_exchange *table = NULL;
-    PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
-    if (capsule)
-        table = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
-    Py_XDECREF(capsule);
-    PyErr_Clear();
-    if (table &&
-        (table->version.major != 1 || !table->tensor_from_object || !table->current_stream))
-        table = NULL;
-    Py_INCREF((PyObject *)type);
-    Py_XDECREF((PyObject *)known);
-    known = type;
-    known_table = table;
-    return table;
-}
-
 static int by_exchange(PyObject *object, const dl_exchange *table, gr_gpu_array *array)
 {
     dl_tensor tensor;
@@ -260,8 +235,133 @@ static int names_stream(PyObject *interface)
     return stream && stream != Py_None;
 }
 
+/* --- CuPy ----------------------------------------------------------------------------------------
+ *
+ * Its arrays have an interface, but making one up takes CuPy longer than to be asked for what is in
+ * it; and where the array lies would have to be asked of CUDA. */
+
+enum { DATA, PTR, DEVICE_ID, DTYPE, SHAPE, STRIDES, NAMES };
+static PyObject *names[NAMES], *current_stream; /* the GIL guards them */
+
+/* Whether this is CuPy's own type, and all is there to read its arrays with. */
+static int know_cupy(PyTypeObject *type)
+{
+    static const char *const text[] = {"data", "ptr", "device_id", "dtype", "shape", "strides"};
+    PyObject *module = PyObject_GetAttrString((PyObject *)type, "__module__");
+    PyObject *name = PyObject_GetAttrString((PyObject *)type, "__name__");
+    int same = module && name && PyUnicode_CompareWithASCIIString(module, "cupy") == 0 &&
+               PyUnicode_CompareWithASCIIString(name, "ndarray") == 0;
+    PyObject *cuda = same ? PyImport_ImportModule("cupy.cuda") : NULL;
+    PyObject *before = current_stream;
+    current_stream = cuda ? PyObject_GetAttrString(cuda, "get_current_stream") : NULL;
+    Py_XDECREF(before);
+    int known = current_stream != NULL;
+    for (int i = 0; known && i < NAMES; i++)
+        known = names[i] || (names[i] = PyUnicode_InternFromString(text[i]));
+    Py_XDECREF(module);
+    Py_XDECREF(name);
+    Py_XDECREF(cuda);
+    PyErr_Clear();
+    return known;
+}
+
+/* NumPy's types of numbers exist once each. */
+static int take_dtype(PyObject *dtype, gr_gpu_array *array)
+{
+    static PyObject *known;
+    static int kind, bytes;
+    if (dtype != known) {
+        PyObject *typestr = PyObject_GetAttrString(dtype, "str");
+        const char *text = typestr ? PyUnicode_AsUTF8AndSize(typestr, NULL) : NULL;
+        int taken = text ? take_typestr(text, array) : -1;
+        Py_XDECREF(typestr);
+        if (taken < 0)
+            return -1;
+        PyObject *before = known;
+        Py_INCREF(dtype);
+        known = dtype;
+        kind = array->kind;
+        bytes = array->bytes;
+        Py_XDECREF(before);
+    }
+    array->kind = kind;
+    array->bytes = bytes;
+    return 1;
+}
+
+static void *take_pointer(PyObject *object)
+{
+    PyObject *number = PyObject_GetAttr(object, names[PTR]);
+    void *pointer = number ? PyLong_AsVoidPtr(number) : NULL;
+    Py_XDECREF(number);
+    return pointer;
+}
+
+static int by_cupy(PyObject *object, gr_gpu_array *array)
+{
+    PyObject *data = PyObject_GetAttr(object, names[DATA]);
+    PyObject *device = data ? PyObject_GetAttr(data, names[DEVICE_ID]) : NULL;
+    PyObject *dtype = device ? PyObject_GetAttr(object, names[DTYPE]) : NULL;
+    PyObject *shape = dtype ? PyObject_GetAttr(object, names[SHAPE]) : NULL;
+    PyObject *strides = shape ? PyObject_GetAttr(object, names[STRIDES]) : NULL;
+    PyObject *stream = strides ? PyObject_CallNoArgs(current_stream) : NULL;
+    int found = -1;
+    if (stream) {
+        array->base = take_pointer(data);
+        array->device = (int)PyLong_AsLong(device);
+        array->stream = take_pointer(stream);
+        if (!array->stream)
+            array->stream = LEGACY_STREAM;
+        if (!PyErr_Occurred() && take_dtype(dtype, array) > 0)
+            found = take_shape(shape, strides, array);
+    }
+    Py_XDECREF(data);
+    Py_XDECREF(device);
+    Py_XDECREF(dtype);
+    Py_XDECREF(shape);
+    Py_XDECREF(strides);
+    Py_XDECREF(stream);
+    return found;
+}
+
 /* --- what it comes to ----------------------------------------------------------------------------
  */
+
+static const dl_exchange *find_exchange(PyTypeObject *type)
+{
+    const dl_exchange *table = NULL;
+    PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
+    if (capsule)
+        table = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    Py_XDECREF(capsule);
+    PyErr_Clear();
+    if (table &&
+        (table->version.major != 1 || !table->tensor_from_object || !table->current_stream))
+        return NULL;
+    return table;
+}
+
+/* What is known of a type of arrays. */
+typedef struct {
+    PyTypeObject *type;
+    const dl_exchange *table; /* NULL: it has none */
+    int cupy;
+} producer;
+
+/* The last type is remembered: a program mostly sums arrays of one library. The GIL guards it. */
+static const producer *producer_of(PyTypeObject *type)
+{
+    static producer last;
+    if (type != last.type) {
+        producer found = {type, find_exchange(type), 0};
+        found.cupy = !found.table && know_cupy(type);
+        PyTypeObject *before = last.type;
+        Py_INCREF((PyObject *)type);
+        last = found;
+        Py_XDECREF((PyObject *)before);
+    }
+    return &last;
+}
 
 int gr_gpu_array_of(PyObject *object, void *(*our_stream)(void *context, int device), void *context,
                     gr_gpu_array *array)
@@ -270,9 +370,11 @@ int gr_gpu_array_of(PyObject *object, void *(*our_stream)(void *context, int dev
     array->stream = NULL;
     array->owner = NULL;
 
-    const dl_exchange *table = exchange_of(Py_TYPE(object));
-    if (table)
-        return by_exchange(object, table, array);
+    const producer *known = producer_of(Py_TYPE(object));
+    if (known->table)
+        return by_exchange(object, known->table, array);
+    if (known->cupy)
+        return by_cupy(object, array);
 
     /* An interface that names its stream is taken first: the sum is put on that stream, which saves
      * the producer the event, and us the wait, that DLPack's way of ordering costs. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import types
 
 import numpy as np
 
@@ -104,3 +105,31 @@ class ByInterface:
             "version": 3,
             **self.changes,
         }
+
+
+# What CuPy says is its current stream: its default one, unless a test has it otherwise.
+CUPYS_STREAM = types.SimpleNamespace(ptr=0)
+
+
+def fake_cupy() -> dict[str, types.ModuleType]:
+    """As much of CuPy's modules as is asked for."""
+    cuda = types.ModuleType("cupy.cuda")
+    cuda.get_current_stream = lambda: CUPYS_STREAM
+    return {"cupy": types.ModuleType("cupy"), "cupy.cuda": cuda}
+
+
+def like_cupy(array: np.ndarray) -> object:
+    """A NumPy array that shows itself as CuPy's do, attribute by attribute."""
+    return _CupyArray(array)
+
+
+class _CupyArray:
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.data = types.SimpleNamespace(ptr=array.ctypes.data, device_id=0)
+        self.dtype = array.dtype
+        self.shape = array.shape
+        self.strides = array.strides
+
+
+_CupyArray.__module__, _CupyArray.__name__ = "cupy", "ndarray"

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import concurrent.futures
+import sys
 
 import numpy as np
 import pytest
 
 import gpureduce
 from cases import DTYPES, KERNELS, PAIRS, array_of, check, needed_dtype
-from producers import ByDLPack, ByInterface
+from producers import CUPYS_STREAM, ByDLPack, ByInterface, fake_cupy, like_cupy
 
-PRODUCERS = [ByDLPack, lambda a: ByDLPack(a, old=True), ByInterface]
+PRODUCERS = [ByDLPack, lambda a: ByDLPack(a, old=True), ByInterface, like_cupy]
 
 
-@pytest.fixture(params=PRODUCERS, ids=["dlpack", "dlpack-old", "interface"])
-def producer(request):
+@pytest.fixture
+def fake_cupys_modules(monkeypatch):
+    for name, module in fake_cupy().items():
+        monkeypatch.setitem(sys.modules, name, module)
+
+
+@pytest.fixture(params=PRODUCERS, ids=["dlpack", "dlpack-old", "interface", "cupy"])
+def producer(request, fake_cupys_modules):
     return request.param
 
 
@@ -92,6 +99,23 @@ def test_complex(producer, dtype):
             value = add(producer(view), timing=timing).value
             assert value.dtype == dtype
             assert abs(value - view.sum(dtype=complex)) < 1e-3
+
+
+def test_cupys_arrays_are_put_on_its_current_stream(fake_cupys_modules, monkeypatch):
+    array = array_of("float32", 1000)
+    assert add(like_cupy(array), timing=False).value == add(array).value
+    with monkeypatch.context() as patched:
+        patched.setattr(CUPYS_STREAM, "ptr", "no stream")
+        with pytest.raises(TypeError):
+            add(like_cupy(array))
+    odd = like_cupy(array)
+    odd.dtype = np.dtype("V4")
+    with pytest.raises(TypeError, match=r"arrays of type \|V4 on a GPU cannot be summed"):
+        add(odd)
+    del odd.strides
+    with pytest.raises(AttributeError, match="strides"):
+        add(odd)
+    assert add(like_cupy(array)).value == add(array).value
 
 
 def test_the_producer_is_told_our_stream():
@@ -215,6 +239,18 @@ def test_producers_stream_is_waited_for():
                 there += 1
             assert int(gpureduce.sum(there, timing=False).value) == 200 << 24
             assert int(gpureduce.sum(there, stream=side).value) == 200 << 24
+
+
+@pytest.mark.gpu
+def test_cupys_current_stream_is_waited_for():
+    """As above; CuPy's arrays do not say on which stream they are made, but it knows its own."""
+    cupy = pytest.importorskip("cupy")
+    there = cupy.zeros(2**24, cupy.int32)
+    cupy.cuda.Device().synchronize()
+    with cupy.cuda.Stream(non_blocking=True):
+        for _ in range(200):
+            there += 1
+        assert int(gpureduce.sum(there, timing=False).value) == 200 << 24
 
 
 @pytest.mark.gpu
