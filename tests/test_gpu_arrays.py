@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import concurrent.futures
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -264,3 +266,37 @@ def test_a_hundred_threads_on_several_streams():
 
     with concurrent.futures.ThreadPoolExecutor(100) as pool:
         assert all(pool.map(one, range(300)))
+
+
+FAULT = """
+import sys
+sys.path.insert(0, {tests!r})
+import numpy as np, gpureduce
+from producers import ByDLPack
+
+class Nowhere(ByDLPack):
+    def __dlpack__(self, **words):
+        capsule = super().__dlpack__(**words)
+        self.managed.tensor.data = 4096
+        return capsule
+
+for timing in ({timing}, not {timing}):
+    try:
+        gpureduce.sum(Nowhere(np.ones(2**20, np.float32)), {strategy!r}, timing=timing)
+    except gpureduce.CudaError as error:
+        print(error)
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("timing", [False, True])
+@pytest.mark.parametrize("strategy", ["fast", "exact", "sequential"])
+def test_a_kernel_that_faults_raises(timing, strategy):
+    """In a process of its own, whose CUDA context is lost: so later calls must raise, too."""
+    code = FAULT.format(tests=str(Path(__file__).parent), timing=timing, strategy=strategy)
+    command = [sys.executable, "-P", "-W", "ignore", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert "cudaErrorIllegalAddress" in first, done.stdout
+    assert "cudaError" in second
