@@ -136,7 +136,7 @@ static void fill_tables(double x, size_t missing, size_t more)
     memset(one, 0, sizeof one);
     for (size_t i = 0; i < 3 * GR_PAIR_TABLES; i++)
         data[i] = x;
-    gr_extract_baseline.pairs(data, GR_PAIR_TABLES, one);
+    gr_extract_baseline.scatter.f64(data, GR_PAIR_TABLES, one);
     scatter.used = true;
     scatter.added = GR_PAIR_MOST - missing;
     for (int t = 0; t < GR_PAIR_TABLES; t++)
@@ -146,7 +146,7 @@ static void fill_tables(double x, size_t missing, size_t more)
                     fail("an element adds more than scatter.h says");
                 scatter.table.pair[t][w][i] = (int64_t)scatter.added * one[t][w][i];
             }
-    gr_scatter_add(&scatter, data, more, GR_LOAD_f64, gr_extract_baseline.pairs, places);
+    gr_scatter_add(&scatter, data, more, GR_LOAD_f64, &gr_extract_baseline.scatter, places);
     gr_scatter_empty(&scatter, GR_LOAD_f64, places);
     gr_exact_merge(&sums[0], &sums[1]);
     sums[0].count = (GR_PAIR_MOST - missing) * GR_PAIR_TABLES + more;

@@ -151,7 +151,7 @@ static void add_block(worker *work, const unsigned char *in, size_t n)
     if (n < SCATTER_FROM)
         add_elements(work, in, n);
     else
-        gr_scatter_add(&work->scatter, in, n, work->load, work->kernels->pairs, work->sums);
+        gr_scatter_add(&work->scatter, in, n, work->load, &work->kernels->scatter, work->sums);
 }
 
 static void add_half_block(worker *work, const unsigned char *in, size_t n)

@@ -68,7 +68,7 @@ typedef struct {
     gr_peak_kernel *peak;
     gr_half_kernel *f16;
     gr_extract_kernel *bf16, *f32, *f64;
-    gr_pairs_kernel *pairs;
+    gr_scatter_kernels scatter;
 } gr_extract_kernels;
 
 extern const gr_extract_kernels gr_extract_baseline;

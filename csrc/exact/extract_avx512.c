@@ -39,6 +39,12 @@ INLINE void load_f16(const unsigned char *in, doubles pair[2])
     pair[1] = widen(from_half(in + 2 * WIDTH));
 }
 
+INLINE void interleave(bits64 low, bits64 high, bits64 pairs[2])
+{
+    pairs[0] = (bits64)_mm512_unpacklo_epi64((__m512i)low, (__m512i)high);
+    pairs[1] = (bits64)_mm512_unpackhi_epi64((__m512i)low, (__m512i)high);
+}
+
 #include "spread_text.h"
 #include "extract_text.h"
 

@@ -187,7 +187,16 @@ static bool extract_f16(const void *data, size_t n, gr_extracted *out)
     return true;
 }
 
+#include "bins_text.h"
+
 const gr_extract_kernels EXTRACT = {
-    BLOCK,        HALF_BLOCK,  NARROW_BINS, peak,      extract_f16,
-    extract_bf16, extract_f32, extract_f64, add_pairs,
+    .block = BLOCK,
+    .half_block = HALF_BLOCK,
+    .narrow_bins = NARROW_BINS,
+    .peak = peak,
+    .f16 = extract_f16,
+    .bf16 = extract_bf16,
+    .f32 = extract_f32,
+    .f64 = extract_f64,
+    .scatter = {add_bins_bf16, add_bins_f32, add_pairs},
 };

@@ -2,47 +2,6 @@
 
 #include <string.h>
 
-static void add_single(double *bin, const unsigned char *in)
-{
-    uint32_t bits;
-    float x;
-    memcpy(&bits, in, sizeof bits);
-    memcpy(&x, in, sizeof x);
-    bin[bits >> 27 & 15] += (double)x;
-}
-
-static void add_brain(double *bin, const unsigned char *in)
-{
-    uint16_t half;
-    float x;
-    memcpy(&half, in, sizeof half);
-    uint32_t bits = (uint32_t)half << 16;
-    memcpy(&x, &bits, sizeof x);
-    bin[half >> 11 & 15] += (double)x;
-}
-
-static void scatter_singles(gr_bins *table, const unsigned char *in, size_t n)
-{
-    size_t i = 0;
-    for (; n - i >= GR_BIN_TABLES; i += GR_BIN_TABLES)
-#pragma GCC unroll 8
-        for (size_t t = 0; t < GR_BIN_TABLES; t++)
-            add_single(table[t], in + 4 * (i + t));
-    for (; i < n; i++)
-        add_single(table[i % GR_BIN_TABLES], in + 4 * i);
-}
-
-static void scatter_brains(gr_bins *table, const unsigned char *in, size_t n)
-{
-    size_t i = 0;
-    for (; n - i >= GR_BIN_TABLES; i += GR_BIN_TABLES)
-#pragma GCC unroll 8
-        for (size_t t = 0; t < GR_BIN_TABLES; t++)
-            add_brain(table[t], in + 2 * (i + t));
-    for (; i < n; i++)
-        add_brain(table[i % GR_BIN_TABLES], in + 2 * i);
-}
-
 static void empty_bins(gr_bins *table, gr_exact *const sums[2])
 {
     for (int parity = 0; parity < 2; parity++)
@@ -91,7 +50,7 @@ static void start(gr_scatter *scatter, gr_load load)
 }
 
 void gr_scatter_add(gr_scatter *scatter, const void *data, size_t n, gr_load load,
-                    gr_pairs_kernel *add_pairs, gr_exact *const sums[2])
+                    const gr_scatter_kernels *kernels, gr_exact *const sums[2])
 {
     const unsigned char *in = data;
     const size_t tables = load == GR_LOAD_f64 ? GR_PAIR_TABLES : GR_BIN_TABLES;
@@ -104,9 +63,9 @@ void gr_scatter_add(gr_scatter *scatter, const void *data, size_t n, gr_load loa
         /* A multiple of the tables but for the end: the first element is always table 0's. */
         size_t room = (most - scatter->added) * tables, piece = n < room ? n : room;
         switch (load) {
-        case GR_LOAD_bf16: scatter_brains(scatter->table.bin, in, piece); break;
-        case GR_LOAD_f32: scatter_singles(scatter->table.bin, in, piece); break;
-        default: add_pairs(in, piece, scatter->table.pair); break;
+        case GR_LOAD_bf16: kernels->bf16(in, piece, scatter->table.bin); break;
+        case GR_LOAD_f32: kernels->f32(in, piece, scatter->table.bin); break;
+        default: kernels->f64(in, piece, scatter->table.pair); break;
         }
         scatter->added += (piece - 1) / tables + 1;
         in += piece * gr_load_size(load);

@@ -20,6 +20,8 @@
 
 #include "exact.h"
 
+#include <stdalign.h>
+
 enum {
     GR_BIN_TABLES = 8,
     GR_BINS = 16,
@@ -33,15 +35,21 @@ enum {
 typedef double gr_bins[GR_BINS];
 typedef int64_t gr_pairs[GR_PAIRS][2]; /* low, high */
 
-/* Adds n finite float64 to the tables. */
+/* These add n finite elements to the tables. */
+typedef void gr_bins_kernel(const void *data, size_t n, gr_bins table[GR_BIN_TABLES]);
 typedef void gr_pairs_kernel(const void *data, size_t n, gr_pairs table[GR_PAIR_TABLES]);
+
+typedef struct {
+    gr_bins_kernel *bf16, *f32;
+    gr_pairs_kernel *f64;
+} gr_scatter_kernels;
 
 /* Empty if not used: the tables are cleared at first use. */
 typedef struct {
     bool used;
     size_t added; /* elements to each table since it was cleared, at most */
     union {
-        gr_bins bin[GR_BIN_TABLES];
+        alignas(64) gr_bins bin[GR_BIN_TABLES];
         gr_pairs pair[GR_PAIR_TABLES];
     } table;
 } gr_scatter;
@@ -49,7 +57,7 @@ typedef struct {
 /* Adds n finite elements of bf16, f32 or f64, always the same type, and with the same sums for the
  * elements at even indexes and at odd ones, to which full tables are emptied. */
 void gr_scatter_add(gr_scatter *scatter, const void *data, size_t n, gr_load load,
-                    gr_pairs_kernel *add_pairs, gr_exact *const sums[2]);
+                    const gr_scatter_kernels *kernels, gr_exact *const sums[2]);
 
 /* Moves everything to the sums. */
 void gr_scatter_empty(gr_scatter *scatter, gr_load load, gr_exact *const sums[2]);
