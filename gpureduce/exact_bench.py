@@ -1,15 +1,23 @@
 """Measure `exact` beside other strategies, in one run, whatever the data.
 
     python -m gpureduce.exact_bench --record notebooks/data/exact_CARD.json
+    python -m gpureduce.exact_bench --cpu --record notebooks/data/exact_cpu.json
 
-Kernels are timed as `gpureduce bench` times them. The strategies take turns, several rounds each,
-so that a drifting clock meets all of them; what is compared are the medians.
+On a card: kernels beside `fast` and CUB's ordinary sum (and CUB's reproducible one, if a library
+made of tests/cub_reproducible.cu is named), small arrays beside `fast`, and with CuPy the calls on
+them. Kernels are timed as `gpureduce bench` times them. The strategies take turns, several rounds
+each, so that a drifting clock meets all of them; what is compared are the medians. On the CPU:
+nanoseconds per element of one thread's processor time, beside math.fsum and numpy.sum, also in
+turns.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import importlib.util
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -54,6 +62,10 @@ def make(name: str, dtype: str, nbytes: int) -> _inputs.Array:
     return np.resize(base, nbytes // kind.itemsize)
 
 
+def _copies(array: _inputs.Array, device: _backends.Device) -> int:
+    return 1 if device.backend != "cuda" else 1 + min(_COLD_BYTES // array.nbytes, 200)
+
+
 def device_us(
     array: _inputs.Array, strategy: str, device: _backends.Device, repeats: int,
     block: int = 0, grid: int = 0,
@@ -61,12 +73,31 @@ def device_us(
     """The median time of one sum of an array that lies on the device."""
     row = _registry.find(strategy)
     conversion = _inputs.convert(array.dtype, None)
-    copies = 1 if device.backend != "cuda" else 1 + min(_COLD_BYTES // array.nbytes, 200)
     times, *_ = _backends.module_of(device).measure(
         array, conversion.load, conversion.acc, -1 if row.kind == "choice" else row.index,
-        block, grid, 0, int(device.id.partition(":")[2] or 0), copies, 2, repeats, 0,
+        block, grid, 0, int(device.id.partition(":")[2] or 0), _copies(array, device),
+        2, repeats, 0,
     )  # fmt: skip
     return float(np.median(np.frombuffer(times)) * 1e3)
+
+
+class Reproducible:
+    """CUB's reproducible sum, out of a library made of tests/cub_reproducible.cu."""
+
+    def __init__(self, library: Path) -> None:
+        self._measure = ctypes.CDLL(str(library.resolve())).cub_reproducible
+        self._measure.restype = ctypes.c_char_p
+
+    def us(self, array: _inputs.Array, device: _backends.Device, repeats: int) -> float:
+        """The median time of one sum, as `device_us` measures it."""
+        times, value = (ctypes.c_double * repeats)(), ctypes.c_double()
+        error = self._measure(
+            array.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(array.size), array.itemsize,
+            _copies(array, device), 2, repeats, times, ctypes.byref(value),
+        )  # fmt: skip
+        if error:
+            raise RuntimeError(f"CUB's reproducible sum: {error.decode()}")
+        return float(statistics.median(times))
 
 
 def compare(
@@ -77,18 +108,26 @@ def compare(
     strategies: Sequence[str] = ("cub", "fast", "exact"),
     rounds: int = 3,
     repeats: int = 5,
+    reproducible: Reproducible | None = None,
 ) -> dict[str, Any]:
     """One row: the time of each strategy on the same array, in turns."""
     array = make(data, dtype, nbytes)
-    times: dict[str, list[float]] = {name: [] for name in strategies}
+    measures: dict[str, Callable[[], float]] = {
+        name: lambda name=name: device_us(array, name, device, repeats)  # type: ignore[misc]
+        for name in strategies
+    }
+    if reproducible and dtype in ("float32", "float64"):  # which CUB has it for
+        measures["cub_reproducible"] = lambda: reproducible.us(array, device, repeats)
+    times: dict[str, list[float]] = {name: [] for name in measures}
     for _ in range(rounds):
-        for name in strategies:
-            times[name].append(device_us(array, name, device, repeats))
+        for name, measure in measures.items():
+            times[name].append(measure())
     us = {name: statistics.median(found) for name, found in times.items()}
     row: dict[str, Any] = {"dtype": dtype, "data": data, "nbytes": array.nbytes, "us": us}
     row["gb_s"] = {name: round(array.nbytes / t / 1e3, 1) for name, t in us.items()}
-    others = [name for name in strategies if name != "exact"]
-    row["exact_of"] = {name: round(us[name] / us["exact"], 4) for name in others}
+    row["exact_of"] = {name: round(us[name] / us["exact"], 4) for name in us if name != "exact"}
+    if device.peak_gb_s:
+        row["exact_of"]["bus"] = round(row["gb_s"]["exact"] / device.peak_gb_s, 4)
     return row
 
 
@@ -126,26 +165,41 @@ def small_calls(sizes: Sequence[int] = (1, 1000, 10_000, 100_000, 1_000_000)) ->
     return rows
 
 
-def cpu_rows(n: int = 1 << 22, repeats: int = 9) -> list[dict[str, Any]]:
-    """Nanoseconds per element of one thread, beside math.fsum."""
-    import math
+def _cpu_row(dtype: str, data: str, n: int, rounds: int) -> dict[str, Any]:
+    array = make(data, dtype, n * _inputs.named(dtype).itemsize)
+    load = _exact.load_of(array.dtype)
+    numbers = array.tolist()
+    repeats = max(1, (1 << 17) // n)  # so that the clock's own time is nothing
+    measures: dict[str, Callable[[], object]] = {
+        "exact": lambda: _emulator.Exact(load, 1).add(array, load, 1, True, 1),
+        "numpy": lambda: np.add.reduce(array),
+        "fsum": lambda: math.fsum(numbers),
+    }
+    ns: dict[str, list[float]] = {name: [] for name in measures}
+    for _ in range(rounds):
+        for name, measure in measures.items():
+            start = time.thread_time()
+            try:
+                with np.errstate(all="ignore"):
+                    for _ in range(repeats):
+                        measure()
+            except OverflowError:  # a partial sum of math.fsum's
+                continue
+            ns[name].append((time.thread_time() - start) / n / repeats * 1e9)
+    row: dict[str, Any] = {"dtype": dtype, "data": data, "n": n}
+    for name, found in ns.items():
+        if found:
+            low, middle, high = np.percentile(found, (25, 50, 75))
+            row[name] = {"ns": round(middle, 4), "quartiles": [round(low, 4), round(high, 4)]}
+    if "fsum" in row:
+        row["of_fsum"] = round(row["fsum"]["ns"] / row["exact"]["ns"], 1)
+    return row
 
-    rows = []
-    for dtype in ("float16", "bfloat16", "float32", "float64"):
-        for data in DATA:
-            array = make(data, dtype, n * _inputs.named(dtype).itemsize)
-            load, times = _exact.load_of(array.dtype), []
-            for _ in range(repeats):
-                times.append(_emulator.Exact(load, 1).add(array, load, 1, True, 1))
-            ns = statistics.median(times) / n * 1e6
-            row: dict[str, Any] = {"dtype": dtype, "data": data, "n": n, "ns": round(ns, 4)}
-            if dtype == "float64" and data != "bits":  # of which fsum overflows
-                numbers = array.tolist()
-                start = time.perf_counter()
-                math.fsum(numbers)
-                row["fsum_ns"] = round((time.perf_counter() - start) / n * 1e9, 3)
-            rows.append(row)
-    return rows
+
+def cpu_rows(sizes: Sequence[int] = (1 << 14, 1 << 22), rounds: int = 15) -> list[dict[str, Any]]:
+    """Nanoseconds per element of one thread, in its cache and out of memory."""
+    dtypes = ("float16", "bfloat16", "float32", "float64")
+    return [_cpu_row(dtype, data, n, rounds) for dtype in dtypes for data in DATA for n in sizes]
 
 
 def _print(row: dict[str, Any]) -> None:
@@ -155,38 +209,148 @@ def _print(row: dict[str, Any]) -> None:
     print(f"{row['dtype']:9}{row['data']:10}{size}  {times}  {ratios}", flush=True)
 
 
+def _print_cpu(row: dict[str, Any]) -> None:
+    times = "  ".join(f"{k} {row[k]['ns']:8.3f}" for k in ("exact", "numpy", "fsum") if k in row)
+    more = f"  {row['of_fsum']:6.1f} x fsum" if "of_fsum" in row else ""
+    print(f"{row['dtype']:9}{row['data']:10}{row['n']:9}  ns per element: {times}{more}")
+
+
+# What exact should be at least, of what, and on which rows.
+Target = tuple[str, float, str, Callable[[dict[str, Any]], bool]]
+
+
+def _is(dtype: str, *data: str, mib: int = 16) -> Callable[[dict[str, Any]], bool]:
+    return lambda row: bool(
+        row["dtype"] == dtype and row["data"] in (data or DATA) and row["nbytes"] >= mib * MIB
+    )
+
+
+TARGETS: list[Target] = [
+    ("float32, of CUB's sum", 0.97, "cub", _is("float32")),
+    ("float64, of CUB's sum", 0.97, "cub", _is("float64", "uniform", "normal", "lognormal")),
+    ("float64 of random bits, of the bus", 0.5, "bus", _is("float64", "bits")),
+    ("float16 from 1 GiB, of the bus", 0.85, "bus", _is("float16", mib=1024)),
+    ("bfloat16 from 1 GiB, of the bus", 0.75, "bus", _is("bfloat16", mib=1024)),
+    ("any, of CUB's reproducible sum", 1.0, "cub_reproducible", lambda row: True),
+]
+
+
+def judge(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """The least ratio of each target, and the most microseconds above `fast` of small arrays."""
+    found = []
+    for what, least, other, on in TARGETS:
+        ratios = [
+            r["exact_of"][other] for r in record["kernels"] if on(r) and other in r["exact_of"]
+        ]
+        if ratios:
+            found.append({"what": what, "wanted": least, "least": min(ratios)})
+    for size in sorted({r["nbytes"] for r in record["kernels"] if r["dtype"] == "float32"}):
+        of = [r for r in record["kernels"] if r["dtype"] == "float32" and r["nbytes"] == size]
+        us = [r["us"]["exact"] for r in of]
+        what = f"float32 of {size // MIB} MiB, quickest data of slowest"
+        found.append({"what": what, "wanted": 0.98, "least": round(min(us) / max(us), 4)})
+    for where in ("small", "calls"):
+        more = [r["us"]["exact"] - r["us"]["fast"] for r in record.get(where, [])]
+        if more:
+            found.append(
+                {"what": f"{where}: us above fast", "wanted": 3, "most": round(max(more), 2)}
+            )
+    for row in found:
+        row["met"] = (
+            row["least"] >= row["wanted"] if "least" in row else row["most"] <= row["wanted"]
+        )
+    return found
+
+
+def _measure_device(asked: argparse.Namespace) -> dict[str, Any]:
+    device = _backends.choose_device(asked.device)
+    others = ["cub", "fast", "exact"] if device.backend == "cuda" else ["fast", "exact"]
+    rfa = Reproducible(asked.cub_reproducible) if asked.cub_reproducible else None
+    record: dict[str, Any] = provenance("exact", device)
+    record |= {"peak_gb_s": device.peak_gb_s, "small": [], "kernels": []}
+    jobs = [("kernels", mib * MIB) for mib in asked.mib] + [
+        ("small", kib * 1024) for kib in asked.kib
+    ]
+    for dtype in asked.dtypes:
+        for where, nbytes in jobs:
+            for data in asked.data if where == "kernels" else ["normal"]:
+                row = compare(dtype, data, int(nbytes), device, others, asked.rounds, 5, rfa)
+                record[where].append(row)
+                _print(row)
+    if device.backend == "cuda" and importlib.util.find_spec("cupy"):
+        record["calls"] = small_calls()
+        for row in record["calls"]:
+            print(row)
+    if device.backend == "cuda":
+        record["targets"] = judge(record)
+        for row in record["targets"]:
+            print(row)
+    return record
+
+
+def _cpu_markdown(record: dict[str, Any]) -> str:
+    rows = record["cpu"]
+    sizes, kinds = sorted({row["n"] for row in rows}), list(dict.fromkeys(r["data"] for r in rows))
+    lines = [
+        f"| one thread, ns per element | {' | '.join(kinds)} |",
+        "| --- |" + " ---: |" * len(kinds),
+    ]
+    for dtype in dict.fromkeys(row["dtype"] for row in rows):
+        for n, where in zip(sizes, ("in its cache", "from memory"), strict=True):
+            of = {r["data"]: r["exact"]["ns"] for r in rows if (r["dtype"], r["n"]) == (dtype, n)}
+            lines.append(f"| {dtype}, {where} | {' | '.join(f'{of[k]:.2f}' for k in kinds)} |")
+    doubles = [row for row in rows if row["dtype"] == "float64" and "of_fsum" in row]
+    least = min(doubles, key=lambda row: float(row["of_fsum"]))
+    return (
+        f"`exact` on one thread of {record['processor']} ({record['date']}, commit "
+        f"{record['commit'][:9]}; medians; bits: random finite ones). Of float64 it is at least "
+        f"{least['of_fsum']:.0f} times as quick as `math.fsum` ({least['data']}).\n\n"
+        + "\n".join(lines)
+    )
+
+
+def _card_markdown(record: dict[str, Any]) -> str:
+    most = max(row["nbytes"] for row in record["kernels"])
+    rows = [row for row in record["kernels"] if row["nbytes"] == most]
+    names = list(dict.fromkeys(name for row in rows for name in row["gb_s"]))
+    lines = [
+        f"| {most // MIB} MiB, GB/s | {' | '.join(f'`{name}`' for name in names)} |",
+        "| --- |" + " ---: |" * len(names),
+    ]
+    for row in rows:
+        cells = [f"{row['gb_s'][name]:.0f}" if name in row["gb_s"] else "" for name in names]
+        lines.append(f"| {row['dtype']}, {row['data']} | {' | '.join(cells)} |")
+    return (
+        f"`exact` on {record['card']} ({record['date']}, commit {record['commit'][:9]}), kernels, "
+        "all in one run and in turns.\n\n" + "\n".join(lines)
+    )
+
+
+def markdown(record: dict[str, Any]) -> str:
+    """A record's table."""
+    return _cpu_markdown(record) if "cpu" in record else _card_markdown(record)
+
+
 def main() -> int:
     """Measure and print, and write a record if one is asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     dtypes = ["float32", "float64", "float16", "bfloat16"]
     parser.add_argument("--dtypes", nargs="+", default=dtypes, choices=dtypes)
     parser.add_argument("--data", nargs="+", default=list(DATA), choices=list(DATA))
-    parser.add_argument("--mib", nargs="+", type=float, default=[16, 64, 256, 1024])
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--mib", nargs="*", type=float, default=[16, 64, 256, 1024])
+    parser.add_argument("--kib", nargs="*", type=float, default=[1, 16, 64, 256, 1024])
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--device")
-    parser.add_argument("--cpu", action="store_true", help="only the CPU's rows")
-    parser.add_argument("--calls", action="store_true", help="and calls on small arrays")
+    parser.add_argument("--cub-reproducible", type=Path, metavar="LIBRARY")
+    parser.add_argument("--cpu", action="store_true", help="only the CPU, one thread")
     parser.add_argument("--record", type=Path)
     asked = parser.parse_args()
-    record: dict[str, Any] = provenance("exact")
     if asked.cpu:
-        record["cpu"] = cpu_rows()
+        record: dict[str, Any] = {**provenance("exact"), "cpu": cpu_rows(rounds=3 * asked.rounds)}
         for row in record["cpu"]:
-            print(row)
+            _print_cpu(row)
     else:
-        device = _backends.choose_device(asked.device)
-        others = ["cub", "fast", "exact"] if device.backend == "cuda" else ["fast", "exact"]
-        record |= {"peak_gb_s": device.peak_gb_s, "kernels": []}
-        for dtype in asked.dtypes:
-            for mib in asked.mib:
-                for data in asked.data:
-                    row = compare(dtype, data, int(mib * MIB), device, others, asked.rounds)
-                    record["kernels"].append(row)
-                    _print(row)
-        if asked.calls:
-            record["calls"] = small_calls()
-            for row in record["calls"]:
-                print(row)
+        record = _measure_device(asked)
     if asked.record:
         asked.record.write_text(json.dumps(record, indent=1) + "\n")
     return 0

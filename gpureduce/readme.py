@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from gpureduce import _races, _registry, scoreboard
+from gpureduce import _races, _registry, exact_bench, scoreboard
 
 
 def strategy_table() -> str:
@@ -36,12 +36,21 @@ def performance(records: Path) -> str:
     return "\n\n".join(scoreboard.markdown(record) for record in kept)
 
 
+def exact_sums(records: Path) -> str:
+    """The tables of what `exact` costs, the cards' first."""
+    kept = [json.loads(path.read_text()) for path in sorted(records.glob("exact_*.json"))]
+    kept = [record for record in kept if record["kind"] == "exact"]
+    kept.sort(key=lambda record: "cpu" in record)
+    return "\n\n".join(exact_bench.markdown(record) for record in kept)
+
+
 def rewrite(text: str, records: Path) -> str:
     """The README with all that is generated made anew between its markers."""
     made = {
         "strategies": strategy_table(),
         "race": race_timeline(),
         "performance": performance(records),
+        "exact": exact_sums(records),
     }
     for name, table in made.items():
         start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"

@@ -1,0 +1,81 @@
+"""gpureduce.exact_bench: what is measured, and how it is judged and told."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from gpureduce import _backends, exact_bench
+
+
+@pytest.mark.parametrize("data", exact_bench.DATA)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_data_are_finite_and_as_large_as_asked(dtype, data):
+    array = exact_bench.make(data, dtype, 50_000)
+    assert array.dtype.name == dtype and array.nbytes == 50_000
+    assert np.isfinite(array.astype(float)).all()
+    exponents = len(np.unique(np.frexp(array[array != 0].astype(float))[1]))
+    assert exponents > (25 if dtype == "float16" else 200) or data != "bits"
+
+
+def test_the_emulator_is_measured_as_a_card_is(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "record.json"
+    monkeypatch.setattr(
+        "sys.argv",
+        ["exact_bench", "--device", "emulator", "--mib", "0.1", "--kib", "1", "--rounds", "1",
+         "--dtypes", "float32", "float64", "--record", str(path)],
+    )  # fmt: skip
+    assert exact_bench.main() == 0
+    record = json.loads(path.read_text())
+    assert len(record["kernels"]) == 8 and len(record["small"]) == 2
+    assert all(row["us"]["exact"] > 0 for row in record["kernels"] + record["small"])
+    assert capsys.readouterr().out.count("of fast") == 10
+    table = exact_bench.markdown(record)
+    assert "| float64, bits |" in table and record["card"] in table
+
+
+def _row(dtype, data, mib, exact, cub, **more):
+    us = {"cub": cub, "fast": cub, "exact": exact, **more}
+    of = {name: time / exact for name, time in us.items() if name != "exact"}
+    return {"dtype": dtype, "data": data, "nbytes": mib << 20, "us": us, "exact_of": of}
+
+
+def test_targets_are_judged_by_the_worst_row():
+    rows = [
+        _row("float32", "uniform", 16, 10.0, 9.8),
+        _row("float32", "bits", 16, 10.1, 9.7, cub_reproducible=12.0),
+        _row("float32", "bits", 8, 20.0, 9.0),  # smaller than what the target is about
+        _row("float64", "bits", 1024, 20.0, 9.0),
+    ]
+    rows[3]["exact_of"]["bus"] = 0.45
+    small = [{"us": {"fast": 2.0, "exact": 4.5}}, {"us": {"fast": 2.0, "exact": 5.5}}]
+    found = {row["what"]: row for row in exact_bench.judge({"kernels": rows, "small": small})}
+    assert found["float32, of CUB's sum"]["least"] == 9.7 / 10.1
+    assert not found["float32, of CUB's sum"]["met"]
+    assert found["any, of CUB's reproducible sum"]["met"]
+    assert not found["float64 of random bits, of the bus"]["met"]
+    assert found["float32 of 16 MiB, quickest data of slowest"]["met"]
+    assert (
+        found["small: us above fast"] | {"most": 3.5, "met": False} == found["small: us above fast"]
+    )
+    assert "float16 from 1 GiB, of the bus" not in found
+
+
+def test_cpu_rows_have_their_spread_and_their_table():
+    rows = exact_bench.cpu_rows((64, 4096), 3)
+    assert len(rows) == 4 * 4 * 2
+    for row in rows:
+        low, high = row["exact"]["quartiles"]
+        assert 0 <= low <= row["exact"]["ns"] <= high
+    record = {"cpu": rows, "processor": "a processor", "date": "2026-01-01", "commit": "0" * 40}
+    assert "| float16, in its cache |" in exact_bench.markdown(record)
+
+
+def test_a_library_that_is_missing_is_an_error(tmp_path):
+    with pytest.raises(OSError, match=r"nothing\.so"):
+        exact_bench.Reproducible(tmp_path / "nothing.so")
+    device = _backends.choose_device("emulator")
+    row = exact_bench.compare("float32", "uniform", 4096, device, ["fast", "exact"], 1, 1)
+    assert set(row["us"]) == {"fast", "exact"} and set(row["exact_of"]) == {"fast"}
