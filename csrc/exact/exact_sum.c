@@ -22,7 +22,8 @@ enum {
     FEW = 8,     /* elements that are deposited sooner than bins are set up and emptied */
     /* Blocks that are scattered untried after one that did not fit the bins. */
     PATIENCE = 16,
-    SCATTER_FROM = 128 /* elements worth clearing the tables for */
+    SCATTER_FROM = 128,                         /* elements worth clearing the tables for */
+    MOST_POWER = 1022 - GR_EXTRACT_LOG_ROWS - 1 /* extract.h: k_0 <= 1022 */
 };
 
 /* Several of them, so that no thread waits for another one. */
@@ -51,7 +52,10 @@ typedef struct {
     gr_exact *sums[2];
     int most_bins; /* that are tried */
     int bins;      /* that the last block needed */
-    int patience;  /* blocks to scatter before bins are tried again */
+    int power;     /* the bins are for elements below 2^power in size */
+    double start[GR_EXTRACT_BINS];
+    int units[GR_EXTRACT_BINS];
+    int patience; /* blocks to scatter before bins are tried again */
     gr_scatter scatter;
 } worker;
 
@@ -102,53 +106,71 @@ static double middle(int exponent)
     return start;
 }
 
-/* Finite elements below 2^power in size. The exponents are those of the lemma in extract.h. */
-static bool extract_block(worker *work, const unsigned char *in, size_t n, int power)
+/* Makes bins for elements below 2^power in size. The exponents are those of the lemma in extract.h.
+ */
+static void make_bins(worker *work, int power)
 {
-    double start[GR_EXTRACT_BINS];
-    int units[GR_EXTRACT_BINS], exponent = power + GR_EXTRACT_LOG_ROWS + 1;
-    if (exponent > 1022)
-        return false;
+    int exponent = power + GR_EXTRACT_LOG_ROWS + 1;
+    work->power = power;
     for (int b = 0; b < GR_EXTRACT_BINS; b++) {
         exponent = exponent < -1022 ? -1022 : exponent;
-        start[b] = middle(exponent);
-        units[b] = exponent - 52;
+        work->start[b] = middle(exponent);
+        work->units[b] = exponent - 52;
         exponent += GR_EXTRACT_LOG_ROWS + 1 - 53;
     }
-    gr_extracted got;
-    for (; work->bins <= work->most_bins; work->bins++)
-        if (work->extract(in, n, work->bins, start, &got)) {
-            add_extracted(work, &got, work->bins, units);
-            return true;
-        }
-    work->bins = work->most_bins;
-    return false;
 }
 
-static void add_block(worker *work, const unsigned char *in, size_t n)
+/* The bins are for the largest exponents met of late, which are not known for this block before it
+ * has been read. If they were not the right ones, it is read again; by then it is in the cache. */
+static bool extract_block(worker *work, const unsigned char *in, size_t n)
 {
-    gr_format format = work->format;
-    size_t size = (size_t)format.size;
+    gr_extracted got;
+    while (!work->extract(in, n, work->bins, work->start, (unsigned)(work->power + 1022), &got)) {
+        int power = got.peak > 0 ? (int)got.peak - 1022 : -1021;
+        if (power > MOST_POWER) /* inf and nan, too */
+            return false;
+        if (power > work->power || (power < work->power && got.left))
+            make_bins(work, power);
+        else if (work->bins < work->most_bins)
+            work->bins++;
+        else
+            return false;
+    }
+    add_extracted(work, &got, work->bins, work->units);
+    return true;
+}
+
+/* The greatest exponent field. */
+static int peak_of(const worker *work, const unsigned char *in, size_t n)
+{
+    size_t size = (size_t)work->format.size;
     /* The high word of each element, without its sign. */
     uint64_t mask = size == 8   ? 0x7fff000000000000
                     : size == 4 ? 0x7fff00007fff0000
                                 : 0x7fff7fff7fff7fff;
-    int top = (int)(work->kernels->peak(in, n * size, mask) >> (15 - format.exponent));
-    int special = (1 << format.exponent) - 1;
-    if (top == special) {
-        add_elements(work, in, n);
-        return;
-    }
+    return (int)(work->kernels->peak(in, n * size, mask) >> (15 - work->format.exponent));
+}
+
+/* Of the elements of the first block, if bins can be made for it. */
+static int first_power(const worker *work, const unsigned char *in, size_t n)
+{
+    /* An exponent field of 1 is below 2^(unit + fraction + 1), and so is 0. */
+    int top = peak_of(work, in, n);
+    int power = work->format.unit + work->format.fraction + (top > 0 ? top : 1);
+    return power < MOST_POWER ? power : MOST_POWER;
+}
+
+static void add_block(worker *work, const unsigned char *in, size_t n)
+{
     if (work->patience > 0)
         work->patience--;
     else {
-        /* An exponent field of 1 is below 2^(unit + fraction + 1), and so is 0. */
-        int power = format.unit + format.fraction + (top > 0 ? top : 1);
-        if (extract_block(work, in, n, power))
+        if (extract_block(work, in, n))
             return;
         work->patience = PATIENCE;
     }
-    if (n < SCATTER_FROM)
+    int special = (1 << work->format.exponent) - 1;
+    if (n < SCATTER_FROM || peak_of(work, in, n) == special)
         add_elements(work, in, n);
     else
         gr_scatter_add(&work->scatter, in, n, work->load, &work->kernels->scatter, work->sums);
@@ -186,6 +208,8 @@ static void add_range(const sum_job *job, const unsigned char *in, size_t n,
     work.scatter.used = false;
     bool half = job->load == GR_LOAD_f16;
     size_t block = half ? work.kernels->half_block : work.kernels->block;
+    if (!half)
+        make_bins(&work, first_power(&work, in, n < block ? n : block));
     while (n > 0) {
         /* Once a nan has been met, nothing else matters. */
         if (sums[0]->flags & sums[1]->flags & GR_EXACT_NAN)

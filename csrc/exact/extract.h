@@ -48,16 +48,19 @@ enum {
  * indexes and 1 of those at odd ones (of complex numbers: the real and the imaginary parts). */
 typedef struct {
     int64_t sum[GR_EXTRACT_BINS][2];
+    unsigned peak; /* the greatest exponent field, as float64 */
+    bool left;     /* something, after the last bin */
 } gr_extracted;
 
 /* The greatest of the 16-bit words of the block under the mask, which leaves the high word of each
  * element without its sign. Its high bits are the exponent. */
 typedef unsigned gr_peak_kernel(const void *data, size_t bytes, uint64_t mask);
 
-/* Adds up n elements in `bins` bins, of which the first start at start[]; false if that was not
- * exact. Any finite elements that fit the lemma; at most `block` of them. */
+/* Adds up at most `block` elements in `bins` bins, of which the first start at start[]. False, and
+ * only peak and left are set, if an exponent field as float64 is above `most`, for which the bins
+ * were made, or something is left. */
 typedef bool gr_extract_kernel(const void *data, size_t n, int bins, const double *start,
-                               gr_extracted *out);
+                               unsigned most, gr_extracted *out);
 
 /* Adds up at most half_block float16, in units 2^-24; false if there is an inf or nan. */
 typedef bool gr_half_kernel(const void *data, size_t n, gr_extracted *out);

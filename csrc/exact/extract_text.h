@@ -38,6 +38,16 @@ INLINE void fetch_ahead(const unsigned char *in, size_t bytes)
         __builtin_prefetch((const void *)((uintptr_t)in + AHEAD + i));
 }
 
+/* The greatest of the 16-bit lanes. */
+INLINE unsigned greatest(lanes16 x)
+{
+    int most = 0;
+    for (int i = 0; i < VECTOR_BYTES / 2; i++)
+        if (x[i] > most)
+            most = x[i];
+    return (unsigned)most;
+}
+
 static unsigned peak(const void *data, size_t bytes, uint64_t mask)
 {
     const unsigned char *in = data;
@@ -62,18 +72,18 @@ static unsigned peak(const void *data, size_t bytes, uint64_t mask)
         for (int j = 0; j < 4; j++)
             most[j] = max_lanes(most[j], rest[j] & under);
     }
-    lanes16 all = max_lanes(max_lanes(most[0], most[1]), max_lanes(most[2], most[3]));
-    int greatest = 0;
-    for (int i = 0; i < VECTOR_BYTES / 2; i++)
-        if (all[i] > greatest)
-            greatest = all[i];
-    return (unsigned)greatest;
+    return greatest(max_lanes(max_lanes(most[0], most[1]), max_lanes(most[2], most[3])));
 }
 
-/* Adds one row. What the last bin leaves is gathered in `left`: zero, maybe of either sign, if the
- * bins took all. */
+/* What is known of the elements beside their sum. */
+typedef struct {
+    bits64 left;  /* after the last bin: zero, maybe of either sign, if the bins took all */
+    lanes16 most; /* the greatest high words, without the sign */
+} seen;
+
+/* Adds one row. */
 INLINE void add_row(const unsigned char *in, size_t size, load_pair *load, int bins, bool checked,
-                    doubles bin[GR_EXTRACT_BINS][STREAMS], bits64 left[STREAMS])
+                    doubles bin[GR_EXTRACT_BINS][STREAMS], seen see[2])
 {
 #pragma GCC unroll 4
     for (int j = 0; j < STREAMS; j += 2) {
@@ -82,6 +92,8 @@ INLINE void add_row(const unsigned char *in, size_t size, load_pair *load, int b
 #pragma GCC unroll 2
         for (int i = 0; i < 2; i++) {
             doubles x = pair[i];
+            if (checked)
+                see[i].most = max_lanes(see[i].most, (lanes16)((bits64)x & HIGH_WORD));
 #pragma GCC unroll 3
             for (int b = 0; b < bins; b++) {
                 doubles next = bin[b][j + i] + x;
@@ -90,7 +102,7 @@ INLINE void add_row(const unsigned char *in, size_t size, load_pair *load, int b
                 bin[b][j + i] = next;
             }
             if (checked)
-                left[j + i] |= (bits64)x;
+                see[i].left |= (bits64)x;
         }
     }
 }
@@ -115,37 +127,36 @@ INLINE void gather(const doubles bin[STREAMS], double start, lane_order order, i
 /* The rows of the block, the last one filled with zeros. */
 INLINE void add_rows(const unsigned char *in, size_t n, size_t size, load_pair *load, int bins,
                      bool checked, const double *start, doubles bin[GR_EXTRACT_BINS][STREAMS],
-                     bits64 left[STREAMS])
+                     seen see[2])
 {
     for (int b = 0; b < bins; b++)
         for (int j = 0; j < STREAMS; j++)
             bin[b][j] = start[b] - (doubles){0};
-    for (int j = 0; j < STREAMS; j++)
-        left[j] = (bits64){0};
+    memset(see, 0, 2 * sizeof *see);
     for (; n >= ROW; n -= ROW, in += ROW * size) {
-        if (!checked)
-            fetch_ahead(in, ROW * size); /* else the search for the peak has */
-        add_row(in, size, load, bins, checked, bin, left);
+        fetch_ahead(in, ROW * size);
+        add_row(in, size, load, bins, checked, bin, see);
     }
     if (n) {
         unsigned char row[ROW * 8] = {0};
         memcpy(row, in, n * size);
-        add_row(row, size, load, bins, checked, bin, left);
+        add_row(row, size, load, bins, checked, bin, see);
     }
 }
 
 INLINE bool extract(const void *data, size_t n, size_t size, load_pair *load, lane_order order,
-                    int bins, const double *start, gr_extracted *out)
+                    int bins, const double *start, unsigned most, gr_extracted *out)
 {
     doubles bin[GR_EXTRACT_BINS][STREAMS];
-    bits64 left[STREAMS], any = {0};
-    add_rows(data, n, size, load, bins, true, start, bin, left);
-    for (int j = 0; j < STREAMS; j++)
-        any |= left[j];
+    seen see[2];
+    add_rows(data, n, size, load, bins, true, start, bin, see);
+    bits64 any = see[0].left | see[1].left;
     uint64_t bits = 0;
     for (int i = 0; i < WIDTH; i++)
         bits |= any[i];
-    if (bits << 1) /* but for the sign of zeros */
+    out->left = bits << 1; /* but for the sign of zeros */
+    out->peak = greatest(max_lanes(see[0].most, see[1].most)) >> 4;
+    if (out->left || out->peak > most)
         return false;
     for (int b = 0; b < bins; b++)
         gather(bin[b], start[b], order, out->sum[b]);
@@ -155,12 +166,12 @@ INLINE bool extract(const void *data, size_t n, size_t size, load_pair *load, la
 /* One loop for each number of bins, the others' registers being free. */
 #define EXTRACT_FUNCTION(type, size, order)                                                        \
     static bool extract_##type(const void *data, size_t n, int bins, const double *start,          \
-                               gr_extracted *out)                                                  \
+                               unsigned most, gr_extracted *out)                                   \
     {                                                                                              \
         switch (bins) {                                                                            \
-        case 1: return extract(data, n, size, load_##type, order, 1, start, out);                  \
-        case 2: return extract(data, n, size, load_##type, order, 2, start, out);                  \
-        default: return extract(data, n, size, load_##type, order, 3, start, out);                 \
+        case 1: return extract(data, n, size, load_##type, order, 1, start, most, out);            \
+        case 2: return extract(data, n, size, load_##type, order, 2, start, most, out);            \
+        default: return extract(data, n, size, load_##type, order, 3, start, most, out);           \
         }                                                                                          \
     }
 
@@ -173,7 +184,7 @@ static bool extract_f16(const void *data, size_t n, gr_extracted *out)
 {
     const double start[1] = {0x1.8p28};
     doubles bin[GR_EXTRACT_BINS][STREAMS];
-    bits64 unused[STREAMS];
+    seen unused[2];
     add_rows(data, n, 2, load_f16, 1, false, start, bin, unused);
     bits64 strange = {0};
     for (int j = 0; j < STREAMS; j++)

@@ -21,6 +21,8 @@ enum {
     HALF_BLOCK = ROW << GR_EXTRACT_HALF_LOG_ROWS
 };
 
+static const uint64_t HIGH_WORD = 0x7fff000000000000; /* of a double, without its sign */
+
 typedef double doubles VECTOR(VECTOR_BYTES);
 typedef float floats VECTOR(VECTOR_BYTES / 2);
 typedef uint32_t words VECTOR(VECTOR_BYTES / 2);
