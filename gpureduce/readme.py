@@ -57,7 +57,7 @@ def rewrite(text: str, records: Path) -> str:
         if text.count(start) != 1 or text.count(end) != 1:
             raise ValueError(f"README.md must have one place for the table {name!r}")
         before, rest = text.split(start)
-        text = f"{before}{start}{table}\n{end}{rest.split(end)[1]}"
+        text = f"{before}{start}{table}{chr(10) if table else ''}{end}{rest.split(end)[1]}"
     return text
 
 

@@ -282,7 +282,8 @@ def bin_edges(fmt: Format, rng: np.random.Generator, count: int, n: int) -> Arra
     low = rng.integers(0, fmt.most_field // fields + 1, (count, 1)) * fields
     high = np.minimum(low + fields - 1, fmt.most_field)
     largest = high << fmt.fraction | ((1 << fmt.fraction) - 1)
-    bits = np.where(rng.random((count, n)) < 0.06, low << fmt.fraction | 1, largest)
+    share = 0.06 if n < 1000 else 0.001  # few, so that the bins are as full as can be
+    bits = np.where(rng.random((count, n)) < share, low << fmt.fraction | 1, largest)
     return fmt.floats(bits.astype(np.uint64) | (rng.random((count, 1)) < 0.5) * np.uint64(fmt.sign))
 
 

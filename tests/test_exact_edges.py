@@ -43,8 +43,8 @@ def test_bins_just_below_at_and_above_full(name, device):
     """One warp; the largest elements of a bin, and some whose loss would show."""
     full = 32 * EMPTIED_AFTER[name]
     for seed in range(3):
-        (base,) = bin_edges(FORMATS[name], np.random.default_rng([seed, 50]), 1, 2 * full + 40)
-        for n in (full - 1, full, full + 1, full + 33, 2 * full - 1, 2 * full, 2 * full + 1):
+        (base,) = bin_edges(FORMATS[name], np.random.default_rng([seed, 50]), 1, 3 * full)
+        for n in (full - 1, full, full + 1, full + 33, 2 * full, 2 * full + 1, 3 * full):
             assert add(base[:n], device, block=32, grid=1) == expected_bits(base[:n])
 
 
