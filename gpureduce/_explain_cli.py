@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,13 +31,13 @@ def register(command: Command) -> None:
     verifying = command(
         "verify-counters",
         _verify,
-        "compare the counts with those of a card, by Nsight Compute (ncu)",
+        "compare the counts with those of a card, by Nsight Compute (ncu); status 1 if they differ",
     )
-    verifying.add_argument("--strategies", nargs="+", metavar="NAME")
+    verifying.add_argument("--strategies", nargs="+", metavar="NAME", help="default: all kernels")
     verifying.add_argument("--sizes", nargs="+", type=size, default=list(verify_counters.SIZES))
     verifying.add_argument("--blocks", nargs="+", type=int, default=list(verify_counters.BLOCKS))
     verifying.add_argument("--dtype", default="int32")
-    verifying.add_argument("--record", metavar="FILE", help="write the table as JSON")
+    verifying.add_argument("--record", metavar="FILE", help="write the table as JSON, as it grows")
 
 
 def _explain(arguments: argparse.Namespace) -> None:
@@ -58,12 +59,26 @@ def _explain(arguments: argparse.Namespace) -> None:
 
 
 def _verify(arguments: argparse.Namespace) -> None:
+    record = Path(arguments.record) if arguments.record else None
+    if record:
+        record.parent.mkdir(parents=True, exist_ok=True)
+
+    def so_far(table: verify_counters.Table, measured: int, of: int) -> None:
+        print(
+            f"{measured} of {of} launches: {len(table.rows)} counters, {len(table.differing)} "
+            f"differ, {len(table.failures)} launches could not be measured",
+            file=sys.stderr,
+            flush=True,
+        )
+        if record:
+            table.record(record)
+
     table = verify_counters.verify(
-        arguments.strategies, arguments.sizes, arguments.blocks, arguments.dtype
+        arguments.strategies, arguments.sizes, arguments.blocks, arguments.dtype, so_far
     )
-    if arguments.record:
-        table.record(Path(arguments.record))
     if arguments.json:
         show_json(table.as_dict())
     else:
         print(table)
+    if table.differing or table.failures:
+        raise SystemExit(1)

@@ -11,6 +11,11 @@ import subprocess
 from collections.abc import Sequence
 
 Row = dict[str, str]
+_SECONDS = 240  # for one run: a kernel that hangs must not hold up all others
+
+
+class Failed(OSError):
+    """A run of ncu that gave nothing to go by."""
 
 
 def find() -> str:
@@ -39,10 +44,19 @@ def listings(command: Sequence[str], options: Sequence[str]) -> dict[str, list[l
 def _output(command: Sequence[str], options: Sequence[str]) -> str:
     """What ncu prints. The card's clocks are left alone: no count depends on them."""
     fixed = ["--csv", "--print-units", "base", "--clock-control", "none", "--cache-control", "none"]
-    done = subprocess.run([find(), *fixed, *options, *command], capture_output=True, text=True)
-    if done.returncode:
-        said = (done.stdout + done.stderr).strip()
-        raise OSError(f"ncu failed with status {done.returncode}: {said[-1500:]}")
+    whole = [find(), *fixed, *options, *command]
+    try:
+        done = subprocess.run(whole, capture_output=True, text=True, timeout=_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise Failed(f"ncu was not done after {_SECONDS} s") from error
+    said = (done.stdout + done.stderr).strip()
+    if "ERR_NVGPUCTRPERM" in said:
+        raise PermissionError(
+            "this user may not read the card's counters (ERR_NVGPUCTRPERM): run as root, or load "
+            "the driver's module with NVreg_RestrictProfilingToAdminUsers=0"
+        )
+    if done.returncode or "==ERROR==" in said:
+        raise Failed(f"ncu failed with status {done.returncode}: {said[-1500:]}")
     return done.stdout
 
 
@@ -78,3 +92,11 @@ def number(row: Row, metric: str) -> int | None:
         return round(float(text))
     except ValueError:
         return None
+
+
+def counter(row: Row, metric: str) -> int:
+    """A counter's value, which must be there."""
+    count = number(row, metric)
+    if count is None:
+        raise Failed(f"ncu has no {metric} on this card: {row.get(metric, 'no column')!r}")
+    return count

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from gpureduce import _races, _registry, exact_bench, scoreboard
+from gpureduce import _counter_report, _races, _registry, exact_bench, scoreboard
 
 
 def strategy_table() -> str:
@@ -44,6 +44,12 @@ def exact_sums(records: Path) -> str:
     return "\n\n".join(exact_bench.markdown(record) for record in kept)
 
 
+def counters(records: Path) -> str:
+    """What the cards say of the emulator's counts."""
+    kept = [json.loads(path.read_text()) for path in sorted(records.glob("counters_*.json"))]
+    return "\n\n".join(map(_counter_report.markdown, kept)) or _counter_report.NOT_YET
+
+
 def rewrite(text: str, records: Path) -> str:
     """The README with all that is generated made anew between its markers."""
     made = {
@@ -51,6 +57,7 @@ def rewrite(text: str, records: Path) -> str:
         "race": race_timeline(),
         "performance": performance(records),
         "exact": exact_sums(records),
+        "counters": counters(records),
     }
     for name, table in made.items():
         start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"

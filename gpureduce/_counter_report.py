@@ -1,0 +1,103 @@
+"""What `verify-counters` found, as the README and notebooks show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gpureduce.verify_counters import Row, Table
+
+NOT_YET = (
+    "Not measured yet for these kernels: `gpureduce verify-counters --record "
+    "notebooks/data/counters_CARD.json` takes some minutes on a machine with a card and Nsight "
+    "Compute, and `python -m gpureduce.readme` shows here what it found."
+)
+LADDER = ("interleaved_mod", "interleaved_idx", "sequential", "unroll_warp", "cascade", "warp_shfl")
+SHOWN = {
+    "shared_load_accesses": "shared loads, wavefronts less conflicts",
+    "shared_load_conflicts": "their bank conflicts",
+    "shared_load_lanes": "their lanes",
+    "global_load_sectors": "global sectors",
+    "block_barrier_instructions": "barriers",
+}
+
+
+def markdown(record: dict[str, Any]) -> str:
+    """A record in short: where it was made, the ladder, and each counter's worst row."""
+    found = Table.of_record(record)
+    return "\n\n".join([_head(record, found), _ladder(found.rows), _counters(found.rows)])
+
+
+def _head(record: dict[str, Any], found: Table) -> str:
+    sizes = sorted({row.n for row in found.rows})
+    blocks = sorted({row.block for row in found.rows})
+    verdicts = [row.verdict for row in found.rows]
+    said = (
+        f"{record['card']}, {record['date']}, driver {record['driver']}, nvcc {record['toolkit']}: "
+        f"{len({row.strategy for row in found.rows})} kernels, n = "
+        f"{', '.join(f'{n:,}' for n in sizes)}, {' and '.join(map(str, blocks))} threads a block. "
+        f"Of {len(verdicts):,} counters, {verdicts.count('equal'):,} are equal, "
+        f"{verdicts.count('explained'):,} differ by what another counter or the machine code "
+        f"accounts for, and {verdicts.count('differs'):,} differ otherwise."
+    )
+    if found.failures:
+        names = ", ".join(dict.fromkeys(one.case.strategy for one in found.failures))
+        said += f" {len(found.failures)} launches could not be measured ({names})."
+    return said
+
+
+def _both(row: Row | None) -> str:
+    """One number if model and hardware agree, else both."""
+    if row is None:
+        return ""
+    if not row.difference:
+        return f"{row.model:,}"
+    return f"{row.model:,} → {row.hardware:,} ({_share(row)})"
+
+
+def _share(row: Row) -> str:
+    return f"{row.difference / row.model:+.2%}" if row.model else f"{row.difference:+,}"
+
+
+def _ladder(rows: Iterable[Row]) -> str:
+    """The lectures' rungs at the largest size in the smallest blocks."""
+    rows = list(rows)
+    n, block = max(row.n for row in rows), min(row.block for row in rows)
+    at = {(r.strategy, r.counter): r for r in rows if (r.n, r.block) == (n, block)}
+    lines = [
+        [f"n = {n:,}, block {block}", *SHOWN.values()],
+        ["---", *["---:"] * len(SHOWN)],
+        *(
+            [f"`{name}`", *(_both(at.get((name, counter))) for counter in SHOWN)]
+            for name in LADDER
+            if (name, "shared_load_accesses") in at
+        ),
+    ]
+    return "Model → hardware, one number where they are equal:\n\n" + _table(lines)
+
+
+def _counters(rows: Sequence[Row]) -> str:
+    """Each counter over all launches, and the row that is furthest off."""
+    lines = [
+        ["counter", "compared", "equal", "worst", "why"],
+        ["---", "---:", "---:", "---", "---"],
+    ]
+    for counter in dict.fromkeys(row.counter for row in rows):
+        of = [row for row in rows if row.counter == counter]
+        worst = max(of, key=_badness)
+        said = ""
+        if worst.difference:
+            where = f"`{worst.strategy}`, n = {worst.n:,}, block {worst.block}"
+            said = f"{where}: {_both(worst)}"
+        equal = sum(not row.difference for row in of)
+        why = worst.why or ("not explained" if worst.difference else "")
+        lines.append([counter.replace("_", " "), f"{len(of)}", f"{equal}", said, why])
+    return _table(lines)
+
+
+def _badness(row: Row) -> tuple[bool, float]:
+    return row.verdict == "differs", abs(row.difference) / max(row.model, 1)
+
+
+def _table(lines: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
