@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpureduce import _backends, _inputs, _peers, _registry
+from gpureduce._explain import Comparison, Explanation, explain
 from gpureduce._sum import sum as sum_of
 
 _MOST_COPIES = 1 << 14
@@ -176,6 +177,31 @@ def on_gpu(given: Input, name: str, producer: str) -> Contender:
         "perf_counter",
         producer=producer,
         peak_gb_s=device.peak_gb_s if device.backend == "cuda" else None,
+    )
+
+
+def explaining(
+    given: Input, row: _registry.Strategy, block: int | None, grid: int | None, *, sample: bool
+) -> Contender:
+    """No sum at all: a strategy explained, from some blocks or with all of them run."""
+
+    def call() -> Explanation | Comparison:
+        dtype = given.conversion.result if given.accumulate else given.array.dtype
+        return explain(
+            row.name, n=given.array.size, dtype=dtype, block=block or 256, grid=grid,
+            input_dtype=given.array.dtype, sample=sample,
+        )  # fmt: skip
+
+    found = call()
+    assert isinstance(found, Explanation)
+    return Contender(
+        row.name,
+        lambda repeats: timed_calls(call, repeats),
+        lambda: np.float64("nan"),
+        "gpureduce emulator",
+        "perf_counter",
+        block=found.block,
+        grid=found.grid,
     )
 
 

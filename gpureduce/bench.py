@@ -1,6 +1,6 @@
 """Measure strategies side by side, and other libraries beside them.
 
-Three things can be measured:
+What can be measured:
 
 ``kernel``
     The launches alone: no Python, no copies, no fetching of the result. On a card as replays of a
@@ -12,6 +12,9 @@ Three things can be measured:
 ``host``
     From a NumPy array to a number, with all the copies that it takes. With PyTorch and a card, a
     copy from pinned memory is measured beside it: the limit of every way through the card.
+``explain``, ``count``
+    A call of `gpureduce.explain`, which counts some blocks for all; and one that runs every block.
+    Both work on one processor.
 
 What is compared takes turns, several times over, so that a card that warms up or a neighbour that
 wakes up is nobody's disadvantage.
@@ -19,6 +22,7 @@ wakes up is nobody's disadvantage.
 
 from __future__ import annotations
 
+import functools
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,7 +34,7 @@ from gpureduce import _backends, _contenders, _inputs, _peers, _registry
 from gpureduce._contenders import Contender, Input
 from gpureduce._sum import sum as sum_of
 
-MEASURES = ("kernel", "call", "host")
+MEASURES = ("kernel", "call", "host", "explain", "count")
 _ROUNDS = 3
 
 
@@ -132,6 +136,13 @@ def _hosts(given: Input, plan: _Plan) -> Iterator[Contender]:
         yield _contenders.pinned_copy(given)
 
 
+def _explanations(given: Input, plan: _Plan, *, sample: bool) -> Iterator[Contender]:
+    for row in map(_registry.find, plan.strategies):
+        for block in plan.blocks if row.launches_kernels else ():
+            for grid in plan.grids:
+                yield _contenders.explaining(given, row, block, grid, sample=sample)
+
+
 def _rounds(contenders: list[Contender], repeats: int) -> list[list[float]]:
     """The times of each contender, taken in turns."""
     times: list[list[float]] = [[] for _ in contenders]
@@ -153,10 +164,10 @@ def _exact(given: Input) -> Any:
 
 def _error_ulps(value: Any, exact: Any) -> float | None:
     value, exact = np.asarray(value), np.asarray(exact)
-    if exact.dtype.kind in "iub":
-        return float(abs(int(value) - int(exact)))
     if not np.isfinite(exact) or not np.isfinite(value):
         return None
+    if exact.dtype.kind in "iub":
+        return float(abs(int(value) - int(exact)))
     if exact.dtype.kind == "c":
         parts = (_error_ulps(v, e) for v, e in ((value.real, exact.real), (value.imag, exact.imag)))
         return max((part for part in parts if part is not None), default=None)
@@ -195,6 +206,8 @@ _MAKERS: dict[str, Callable[[Input, _Plan], Iterator[Contender]]] = {
     "kernel": _kernels,
     "call": _calls,
     "host": _hosts,
+    "explain": functools.partial(_explanations, sample=True),
+    "count": functools.partial(_explanations, sample=False),
 }
 
 
@@ -245,7 +258,7 @@ def benchmark(
         The dtype to add up in, as `dtype=` of `gpureduce.sum` (``"int32"`` for the lectures'
         ladder).
     measure
-        ``"kernel"``, ``"call"`` and ``"host"``: see the module's own text.
+        ``"kernel"``, ``"call"``, ``"host"``, ``"explain"``, ``"count"``: see the module's own text.
     peers
         Libraries to measure beside: ``"cub"``, ``"numpy"``, ``"cupy"``, ``"torch"``, ``"jax"``, or
         ``"all"`` that are installed.

@@ -135,7 +135,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--measure",
         nargs="+",
         choices=MEASURES,
-        help="the launches alone (the default), calls on GPU arrays, or calls on NumPy arrays",
+        help="the launches alone (the default), calls on GPU arrays, calls on NumPy arrays, "
+        "explaining, or counting every block",
     )
     parser.add_argument(
         "--peers",

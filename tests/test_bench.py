@@ -38,6 +38,19 @@ def test_bfloat16_by_name():
     assert row.dtype == "bfloat16" and row.nbytes == 2000
 
 
+def test_explaining_is_measured():
+    rows = list(
+        gpureduce.benchmark(
+            ["sequential", "fast", "cpu"], [5000], ["int32"], [64], repeats=2,
+            accumulate="int32", measure=["explain", "count"],
+        )
+    )  # fmt: skip
+    assert [(r.strategy, r.measure, r.block, r.grid) for r in rows] == [
+        ("sequential", "explain", 64, 79), ("sequential", "count", 64, 79),
+    ]  # fmt: skip
+    assert all(row.source == "perf_counter" and row.error_ulps is None for row in rows)
+
+
 def test_bad_arguments():
     with pytest.raises(ValueError, match="no strategy"):
         list(gpureduce.benchmark(["quick"]))
