@@ -403,7 +403,8 @@ def explain(
     strategy, other
         Names or aliases out of `strategies`. With `other`, the two are compared.
     n
-        How many elements are added up. Their values make no difference.
+        How many elements are added up. Their values make no difference, except to `exact`, which
+        is counted for zeros.
     dtype
         The dtype to add up in, and of the elements unless `input_dtype` says otherwise. The
         lectures' ladder, int32 added up in int32, is the default.

@@ -195,6 +195,15 @@ def test_samples_of_grids_that_are_asked_for(strategy):
             )
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_samples_of_exact(dtype):
+    for grid, n in ((None, 1), (None, 50_003), (7, 50_003), (1, 1000), (None, 2**18)):
+        options = {"n": n, "dtype": dtype, "block": 128, "grid": grid}
+        one = explain("exact", **options)
+        assert everything(one) == everything(explain("exact", **options, sample=False))
+        assert one.counters["global_load_bytes_used"] >= n * np.dtype(dtype).itemsize
+
+
 @pytest.mark.parametrize("strategy", TREES)
 def test_trees_are_counted_from_a_few_blocks(strategy):
     found = explain(strategy, n=2**30 + 3)
@@ -283,6 +292,7 @@ def test_later_launches_are_counted_apart():
         (("sequential",), {"dtype": "complex64"}, TypeError, "real and their imaginary"),
         (("sequential",), {"dtype": "U4"}, TypeError, "cannot be summed"),
         (("redux",), {"dtype": "float32"}, TypeError, "32-bit integers"),
+        (("exact",), {}, TypeError, "exact adds floats"),
         (("cluster",), {"grid": 12}, ValueError, "multiple of 8"),
     ],
 )

@@ -63,11 +63,14 @@ gr_status gr_run_pass(const gr_request *request, int later,
     memset(&space, 0, sizeof space);
     space.ticket = &ticket;
     size_t slot = gr_acc_size(request->acc), work = (size_t)plan.grid * plan.block * slot;
+    if (plan.strategy->traits & DIGITS)
+        work = plan.out_bytes; /* the totals have the result's form */
     size_t element = later ? slot : gr_load_size(request->load);
     if (take_zeros(&space.in, request->n * element, error) == GR_OK &&
         gr_reserve(&space.out[0], plan.out_bytes, error) == GR_OK &&
         take_zeros(&space.work, work, error) == GR_OK) {
         void *in = space.in.data;
+        space.totals = space.work.data;
         if (prepare(context, plan.strategy->traits & TICKET ? &ticket : NULL))
             gr_launch(&plan, &in, space.out[0].data, request->n, &space, NULL, error);
         else
