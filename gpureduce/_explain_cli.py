@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpureduce import verify_counters
-from gpureduce._explain import explain
+from gpureduce import _text, verify_counters
+from gpureduce._explain import Comparison, explain
 from gpureduce.bench_report import size
 from gpureduce.text import show_json
+
+_WIDEST = 120  # lines longer than that are hard to follow
 
 Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
@@ -54,8 +57,12 @@ def _explain(arguments: argparse.Namespace) -> None:
         Path(arguments.svg).write_text(found.picture().svg())
     if arguments.json:
         show_json(found.as_dict())
+        return
+    columns = min(max(shutil.get_terminal_size().columns, _text.WIDTH), _WIDEST)
+    if isinstance(found, Comparison):
+        print(_text.comparison(found, columns))
     else:
-        print(found)
+        print(_text.explanation(found, columns))
 
 
 def _verify(arguments: argparse.Namespace) -> None:

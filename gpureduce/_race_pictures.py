@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html as _html
 import io
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ if TYPE_CHECKING:
     from gpureduce._races import Place, Race, Races, Side
 
 _DEEDS = {"read": "reads", "write": "writes", "atomic": "updates", "end": "ends with"}
-_WIDTH = 38
+_TERMINAL = 80
+_WIDTH = 31  # of a thread: two of them fit
 _SHOWN = 3  # timelines in a report
 _LISTED = 12  # pairs of lines in a report
 
@@ -54,7 +56,7 @@ def timeline(race: Race) -> str:
     left, right = race.sides
 
     def row(a: str, between: str, b: str) -> str:
-        return f"  {a:<{_WIDTH}}{between:^12}  {b}".rstrip()
+        return f"  {a:<{_WIDTH}} {between:^10}  {b}".rstrip()
 
     def barrier(a: Place | None, b: Place | None, edge: str) -> str:
         return row(_event(a, edge), "=" * 10 if _same(a, b) else "", _event(b, edge))
@@ -73,16 +75,26 @@ def timeline(race: Race) -> str:
     return "\n".join(lines)
 
 
-def _cited(place: Place) -> str:
-    return f"{place}    {place.text}".rstrip()
+def cited(place: Place) -> str:
+    """Where it is and what stands there, on one line of a terminal if that is wide enough."""
+    line = f"{place}    {place.text}".rstrip()
+    return line if len(line) <= _TERMINAL else f"{place}\n    {place.text}"
+
+
+def _wrapped(words: str, indent: str = "") -> str:
+    return textwrap.fill(
+        words, _TERMINAL, initial_indent=indent, subsequent_indent=indent or "  ",
+        break_on_hyphens=False, break_long_words=False,
+    )  # fmt: skip
 
 
 def _race_text(race: Race) -> str:
     first, second = race.sides
-    lines = [_cited(first.place)]
+    lines = [cited(first.place)]
     if second.place != first.place:
-        lines.append(_cited(second.place))
-    return "\n".join([*lines, "", race.timeline, "", f"  missing: {race.missing}", f"  {race}."])
+        lines.append(cited(second.place))
+    told = [f"  missing: {race.missing}", _wrapped(f"{race}.", "  ")]
+    return "\n".join([*lines, "", race.timeline, "", *told])
 
 
 def _verdict(found: Races) -> str:
@@ -110,21 +122,22 @@ def _sums(found: Races) -> str:
 
 def text(found: Races) -> str:
     """The whole report, for a terminal."""
-    parts = [_verdict(found)]
+    parts = [_wrapped(_verdict(found))]
     if found:
         parts += [str(barrier) for barrier in found.barriers]
-        parts += [f"{name}: {fault}" for name, fault in found.faults.items()]
+        parts += [_wrapped(f"{name}: {fault}") for name, fault in found.faults.items()]
         parts += [_race_text(race) for race in found.races[:_SHOWN]]
         rest = found.races[_SHOWN:]
         listed = [
-            f"  {a.place} ({a.kind}) and {b.place} ({b.kind}): missing {race.missing}"
+            f"  {a.place.short} ({a.kind}), {b.place.short} ({b.kind}): missing {race.missing}"
             for race in rest[:_LISTED]
             for a, b in [race.sides]
         ]
         if len(rest) > _LISTED:
             listed.append(f"  ... and {len(rest) - _LISTED} more")
         parts += ["\n".join(["Also:", *listed])] if listed else []
-        parts.append(_sums(found))
+    if found or found.wrong:
+        parts.append(_wrapped(_sums(found)))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -138,8 +151,9 @@ def html(found: Races) -> str:
         parts.append(f"<pre>{escape(str(barrier))}</pre>")
     for name, fault in found.faults.items():
         parts.append(f"<pre>{escape(name)}: {escape(fault)}</pre>")
-    if found:
+    if found or found.wrong:
         parts.append(f"<p>{escape(_sums(found))}</p>")
+    if found:
         parts.append(
             f"<details><summary>All of it</summary><pre>{escape(text(found))}</pre></details>"
         )

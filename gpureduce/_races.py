@@ -6,12 +6,13 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from gpureduce import _emulator, _inputs, _race_pictures, _registry, _sum
+from gpureduce import _emulator, _exact, _inputs, _race_pictures, _registry, _sum
 from gpureduce._sources import text_of
 from gpureduce.emulator import ORDERS, Schedule
 from gpureduce.errors import CudaError
@@ -46,6 +47,11 @@ class Place:
     def text(self) -> str:
         """The line as it is written, if gpureduce was built from it."""
         return text_of(self.file, self.line)
+
+    @property
+    def short(self) -> str:
+        """File and line, without folders."""
+        return f"{PurePosixPath(self.file).name}:{self.line}"
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
@@ -142,8 +148,8 @@ class SplitBarrier:
     def __str__(self) -> str:
         lines = [f"block {self.block} is split over {len(self.places)} barriers:"]
         for place, threads in zip(self.places, self.threads, strict=True):
-            who = f"{place} {place.what}(): threads {_race_pictures.ranges(threads)}"
-            lines.append(f"  {who}" + (f"    {place.text}" if place.text else ""))
+            lines.append(f"  threads {_race_pictures.ranges(threads)} wait in {place.what}()")
+            lines.append(f"    at {place}    {place.text}".rstrip())
         return "\n".join(lines)
 
 
@@ -248,6 +254,11 @@ def races(
     chosen = _registry.find(strategy)
     if not chosen.launches_kernels:
         raise ValueError(f"{chosen.name} is no kernel of its own: name one of the ladder's")
+    if dtype in chosen.dtypes and _inputs.named(dtype).kind == "c":
+        raise TypeError(
+            "complex numbers are added up as two sums, of their real and their imaginary parts: "
+            "name the dtype of a part"
+        )
     if dtype not in chosen.dtypes:
         raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
     blocks, grids, _ = _sum._launch_arguments(chosen, block, grid, None)
@@ -303,7 +314,7 @@ def examine(
                 array, conversion.load, conversion.acc, strategy.index, block, grid, 0, 0,
                 schedule.number, schedule.seed, True,
             )  # fmt: skip
-            value = conversion.value(bytes(bits))
+            value = _value(strategy, conversion, bytes(bits))
             if value != expected:
                 found.wrong[name] = value
         except CudaError as error:
@@ -315,6 +326,15 @@ def examine(
         strategy.name, n, dtype, block, grid or None, tuple(_schedule(s)[0] for s in schedules),
         found.races(), tuple(found.barriers.values()), found.faults, found.wrong, expected,
     )  # fmt: skip
+
+
+def _value(strategy: _registry.Strategy, conversion: _inputs.Conversion, bits: bytes) -> Any:
+    """The sum as a number: what a kernel leaves is one, or the digits of one."""
+    if strategy.kind != "everywhere":
+        return conversion.value(bits)
+    total = _exact.new(conversion.result)
+    total.add_state(bits, 0, True)
+    return _exact.value(total, conversion.result)
 
 
 def _numbers(n: int, dtype: str) -> _inputs.Array:

@@ -1,65 +1,72 @@
-"""Explanations as pictures for the terminal."""
+"""Explanations as pictures for the terminal, 80 columns wide or as wide as is asked for."""
 
 from __future__ import annotations
 
+import textwrap
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gpureduce._explain import Change, Comparison, Counted, Explanation, Line, Step
     from gpureduce._trace import Access
 
-WIDTH = 100
+WIDTH = 80
 _SHADES = " ░▒▓█"
 _LANE_NAMES = "0123456789abcdefghijklmnopqrstuv"
 _MANY_STEPS = 24
 
 
-def explanation(what: Explanation) -> str:
+def explanation(what: Explanation, width: int = WIDTH) -> str:
     """Who is active step by step, what each line costs, bank conflicts, and bytes."""
-    parts = [_head(what), _activity(what), _lines(what)]
+    parts = [_head(what, width), _activity(what, width), _lines(what, width)]
     worst = what.worst_line
     if worst and worst.access and worst.conflicts:
         parts.append(_banks(worst, worst.access))
     parts.append(_bytes(what))
-    parts.append(_sums(what))
+    parts.append(_sums(what, width))
     return "\n\n".join(part for part in parts if part)
 
 
-def comparison(both: Comparison) -> str:
+def _wrapped(text: str, width: int) -> str:
+    return textwrap.fill(text, width, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def comparison(both: Comparison, width: int = WIDTH) -> str:
     """What fell from one strategy to the next, and the sentence that says why."""
     before, after = both.before, both.after
     lines = [
-        f"{before.strategy} → {after.strategy}: {both.lesson}",
+        _wrapped(f"{before.strategy} → {after.strategy}: {both.lesson}", width),
         f"n = {before.n:,} {before.input_dtype} added up in {before.dtype}, "
         f"{before.block} threads a block, all launches",
         "",
     ]
     widest = max([len(c.name) for c in both.changes], default=0)
-    width = max([len(f"{c.before:,}") for c in both.changes] + [len(before.strategy)])
+    left = max([len(f"{c.before:,}") for c in both.changes] + [len(before.strategy)])
     right = max([len(f"{c.after:,}") for c in both.changes] + [len(after.strategy)])
     if both.changes:
-        lines.append(f"{'':{widest}}  {before.strategy:>{width}}  {after.strategy:>{right}}")
+        lines.append(f"{'':{widest}}  {before.strategy:>{left}}  {after.strategy:>{right}}")
     for change in both.changes:
-        row = f"{change.name:{widest}}  {change.before:>{width},}  {change.after:>{right},}"
-        lines.append(f"{row}  {_factor(change)}")
+        row = f"{change.name:{widest}}  {change.before:>{left},}  {change.after:>{right},}"
+        lines.append(f"{row}  {factor(change)}")
     if not both.changes:
         lines.append("Nothing that is counted here differs.")
-    lines += ["", _averages(before), _averages(after)]
+    lines += ["", *(_wrapped(f"{one.strategy}: {_quality(one)}", width) for one in (before, after))]
     return "\n".join(lines)
 
 
-def _factor(change: Change) -> str:
+def factor(change: Change) -> str:
+    """How many times less or more the second strategy does."""
     if not change.after:
         return "gone"
     if not change.before:
         return "new"
-    if change.after < change.before:
-        return f"{change.before / change.after:.3g}x less"
-    return f"{change.after / change.before:.3g}x more"
-
-
-def _averages(what: Explanation) -> str:
-    return f"{what.strategy}: {_quality(what)}"
+    less = change.after < change.before
+    few, many = sorted((change.before, change.after))
+    ratio = many / few
+    if ratio < 1.1:
+        return f"{(1 - few / many if less else ratio - 1):.2%} {'less' if less else 'more'}"
+    times = f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.3g}"
+    return f"{times}x {'less' if less else 'more'}"
 
 
 def _quality(what: Counted) -> str:
@@ -73,14 +80,15 @@ def _quality(what: Counted) -> str:
     return ", ".join(said)
 
 
-def _head(what: Explanation) -> str:
+def _head(what: Explanation, width: int) -> str:
     first = what.kernels[0]
     counted = f"{first.ran} of them ran for all" if first.sampled else "all of them ran"
-    return (
-        f"{what.strategy}: {what.lesson}\n"
+    said = (
         f"n = {what.n:,} {what.input_dtype} added up in {what.dtype}; {what.grid:,} blocks of "
         f"{what.block} threads ({counted})"
     )
+    lesson = _wrapped(f"{what.strategy}: {what.lesson}", width)
+    return f"{lesson}\n{_wrapped(said, width)}"
 
 
 def _cells(mask: int, cells: int) -> str:
@@ -93,60 +101,84 @@ def _cells(mask: int, cells: int) -> str:
     return text
 
 
-def _what_happens(step: Step) -> str:
+def _what_happens(step: Step, room: int) -> str:
+    """What comes first matters most; what there is no room for is left out."""
     told = []
-    loads, stores = (
-        step.counters["shared_load_wavefronts"],
-        step.counters["shared_store_wavefronts"],
-    )
+    loads, stores = (step.counters[f"shared_{kind}_wavefronts"] for kind in ("load", "store"))
     if loads or stores:
-        told.append(f"{loads + stores:,} wavefronts")
+        told.append(f"{_short(loads + stores)} wavefronts")
     if step.conflicts:
-        told.append(f"{step.conflicts:,} of them conflicts")
+        told.append(f"{step.conflicts / (loads + stores):.0%} conflicts")
     if step.counters["shuffles"]:
-        told.append(f"{step.counters['shuffles']:,} shuffles")
+        told.append(f"{_short(step.counters['shuffles'])} shuffles")
     if step.bytes_moved:
-        told.append(f"{step.bytes_moved:,} B global")
+        told.append(f"{bytes_text(step.bytes_moved)} global")
+    while len(", ".join(told)) > room:
+        told.pop()
     return ", ".join(told)
 
 
-def _activity(what: Explanation) -> str:
+def bytes_text(count: int) -> str:
+    """A number of bytes in the largest unit that it fills."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            return f"{count / size:.4g} {unit}"
+    return f"{count} B"
+
+
+def _warp_text(masks: list[int], cells: int) -> str:
+    """Warps side by side, with bars between them if each has more than one character."""
+    return ("|" if cells > 1 else "").join(_cells(mask, cells) for mask in masks)
+
+
+def _activity(what: Explanation, width: int) -> str:
     shown = what.steps[:_MANY_STEPS]
     warps = max((len(step.lanes) for step in shown), default=0)
     if not warps:
         return ""
-    cells = 8 if warps <= 6 else 4 if warps <= 12 else 2 if warps <= 24 else 1
-    each = 32 // cells
-    width = max(warps * (cells + 1), 18)
+    cells = next((c for c in (8, 4, 2) if warps * (c + 1) <= width // 2), 1)
+    drawn = max(len(_warp_text([0] * warps, cells)), len("warps 0 to 99"))
+    many = f"a character is {32 // cells} lanes" if cells > 1 else "a character is a warp"
     lines = [
-        f"Who is active in block 0, step by step: a character is {each} lanes, {_SHADES[1]} few "
-        f"to {_SHADES[-1]} all of them",
-        f"step   {'warps 0 to ' + str(warps - 1):{width}} whole grid",
+        f"Who is active in block 0, step by step: {many}, {_SHADES[1]} few to {_SHADES[-1]} all",
+        f"step   {f'warps 0 to {warps - 1}':{drawn}}  whole grid",
     ]
     for step in shown:
-        lanes = (*step.lanes, *[0] * (warps - len(step.lanes)))
-        warp_text = "|".join(_cells(mask, cells) for mask in lanes)
-        lines.append(f"{step.name:<5} |{warp_text + '|':{width}}{_what_happens(step)}".rstrip())
+        masks = [*step.lanes, *[0] * (warps - len(step.lanes))]
+        happens = _what_happens(step, width - drawn - 9)
+        text = _warp_text(masks, cells) + "|"
+        lines.append(f"{step.name:<5} |{text:{drawn + 2}}{happens}".rstrip())
     if len(what.steps) > len(shown):
         lines.append(f"... and {len(what.steps) - len(shown)} more steps")
     return "\n".join(lines)
 
 
-def _lines(what: Explanation) -> str:
-    places = [line.place for line in what.lines]
-    wide = max(map(len, places), default=0)
-    text = WIDTH - wide - 2 - 36
-    head = f"{'line':{wide}}  {'':{text}} {'warp instr':>10} {'lanes':>5} {'wavefronts':>10} "
-    rows = [head + f"{'sectors':>7}"]
-    for line, place in zip(what.lines, places, strict=True):
-        sectors = line.counters["global_load_sectors"] + line.counters["global_store_sectors"]
-        rows.append(
-            f"{place:{wide}}  {_shortened(line.text, text):{text}} "
-            f"{_short(_instructions(line)):>10} {_short(line.active_lanes):>5} "
-            f"{_short(line.wavefronts):>10} {_short(sectors):>7}"
-            + (f"  {_short(line.conflicts)} conflicts" if line.conflicts else "")
-        )
-    return "\n".join(row.rstrip() for row in rows)
+def _lines(what: Explanation, width: int) -> str:
+    """A row for each line of the source; those of the strategy's own file by number alone."""
+    own = next(
+        (line.file for line in what.lines if PurePosixPath(line.file).stem == what.strategy), ""
+    )
+    places = [str(line.line) if line.file == own else line.place for line in what.lines]
+    columns: list[tuple[str, list[str]]] = [
+        ("warp instr", [_short(_instructions(line)) for line in what.lines]),
+        ("lanes", [_short(line.active_lanes) for line in what.lines]),
+        ("wavefronts", [_short(line.wavefronts) for line in what.lines]),
+        ("conflicts", [_short(line.conflicts) for line in what.lines]),
+        ("sectors", [_short(_sectors(line)) for line in what.lines]),
+    ]
+    columns = [(head, cells) for head, cells in columns if any(cells)]
+    heads = " ".join(head for head, _ in columns)
+    wide = max(map(len, ["line", *places]))
+    text = width - wide - 2 - len(heads) - 1
+    rows = [f"{'line':{wide}}  {_shortened(own, text):{text}} {heads}"]
+    for number, (line, place) in enumerate(zip(what.lines, places, strict=True)):
+        cells = " ".join(f"{cells[number]:>{len(head)}}" for head, cells in columns)
+        rows.append(f"{place:>{wide}}  {_shortened(line.text, text):{text}} {cells}".rstrip())
+    return "\n".join(rows)
+
+
+def _sectors(line: Line) -> int:
+    return line.counters["global_load_sectors"] + line.counters["global_store_sectors"]
 
 
 def _instructions(line: Line) -> int:
@@ -165,15 +197,15 @@ def _short(number: float | None) -> str:
         return ""
     if isinstance(number, float):
         return f"{number:.1f}"
-    return f"{number:,}" if number < 10**7 else f"{number / 1e6:,.1f} M"
+    return f"{number:,}" if number < 10**6 else f"{number / 1e6:,.2f} M"
 
 
 def _banks(line: Line, access: Access) -> str:
     """One character per bank and wavefront: the lane that is served, by its number in base 32."""
     served = wavefront_table(access)
     lines = [
-        f"Worst bank conflict, {line.place}: {access.wavefronts} wavefronts for one warp "
-        f"instruction of {access.size} bytes a lane, {access.ideal} would do",
+        f"Worst bank conflict, {line.place}: {access.wavefronts} wavefronts where {access.ideal} "
+        "would do",
         "wavefront  banks 0 to 31; a letter is a lane (0 to 9, a to v)",
     ]
     for number, row in enumerate(served):
@@ -225,12 +257,13 @@ def _bytes(what: Explanation) -> str:
         whole = max(round(40 * moved / most), 1)
         full = max(round(whole * used / moved), 1)
         bar = "█" * full + "░" * (whole - full)
-        lines.append(f"{kind + 's':7} {bar:40} {used:,} of {moved:,} B, {100 * used / moved:.0f}%")
+        said = f"{bytes_text(used)} of {bytes_text(moved)}, {used / moved:.0%}"
+        lines.append(f"{kind + 's':7} {bar:40} {said}")
     return "\n".join(lines)
 
 
-def _sums(what: Explanation) -> str:
+def _sums(what: Explanation, width: int) -> str:
     names = ("block_barriers", "warp_barriers", "shuffles", "atomics", "fences")
     told = [f"{what.counters[name]:,} {name.replace('_', ' ')}" for name in names]
     told = [text for text, name in zip(told, names, strict=True) if what.counters[name]]
-    return "\n".join(part for part in (_quality(what), ", ".join(told)) if part)
+    return "\n".join(_wrapped(part, width) for part in (_quality(what), ", ".join(told)) if part)

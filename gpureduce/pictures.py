@@ -6,10 +6,11 @@ A picture is a list of rectangles and texts, made once and shown either way.
 from __future__ import annotations
 
 import html
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gpureduce._text import wavefront_table
+from gpureduce._text import bytes_text, factor, wavefront_table
 
 if TYPE_CHECKING:
     from gpureduce._explain import Comparison, Explanation, Line
@@ -167,6 +168,15 @@ def draw_comparison(both: Comparison) -> Picture:
     return page.done()
 
 
+def _legend(page: _Page, x: float, entries: Iterable[tuple[str, str]]) -> None:
+    """What the colours of the bars below mean."""
+    for fill, text in entries:
+        page.box(x, 1, 10, 10, fill, text)
+        page.say(x + 15, 10, text, size=10, fill=FAINT)
+        x += 15 + 6.5 * len(text) + 18
+    page.y += 18
+
+
 def _activity(page: _Page, what: Explanation) -> None:
     steps = [step for step in what.steps[:_MANY_STEPS] if any(step.lanes)]
     warps = max((len(step.lanes) for step in steps), default=0)
@@ -184,6 +194,7 @@ def _activity(page: _Page, what: Explanation) -> None:
     for warp in range(shown):
         x = left + warp * (32 * cell + 6)
         page.say(x + 16 * cell, 8, f"warp {warp}", size=9, fill=FAINT, anchor="middle")
+    page.say(left - 8, 8, "step", size=9, fill=FAINT, anchor="end")
     page.y += 12
     for step in steps:
         page.say(left - 8, 12, step.name, size=10, anchor="end", fill=FAINT)
@@ -270,6 +281,7 @@ def _bytes(page: _Page, every: list[Explanation]) -> None:
     if not rows:
         return
     page.heading("Global memory: bytes used of bytes moved")
+    _legend(page, 8, ((GOOD, "used by a lane"), (HALF, "moved, but used by none")))
     left = 12.0 + 6.3 * max(len(name) for name, _, _ in rows)
     room = WIDTH - left - 230
     most = max(moved for _, _, moved in rows)
@@ -279,16 +291,9 @@ def _bytes(page: _Page, every: list[Explanation]) -> None:
         title = f"{used:,} of {moved:,} bytes"
         page.box(left, 2, width, _ROW - 4, HALF, title)
         page.box(left, 2, max(width * used / moved, 1), _ROW - 4, GOOD, title)
-        text = f"{_bytes_text(used)} of {_bytes_text(moved)}, {used / moved:.0%} used"
+        text = f"{bytes_text(used)} of {bytes_text(moved)}, {used / moved:.0%} used"
         page.say(left + width + 8, 13, text, size=10)
         page.y += _ROW
-
-
-def _bytes_text(count: int) -> str:
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if count >= size:
-            return f"{count / size:.4g} {unit}"
-    return f"{count} B"
 
 
 def _changes(page: _Page, both: Comparison) -> None:
@@ -297,14 +302,15 @@ def _changes(page: _Page, both: Comparison) -> None:
         f"{before.strategy} → {after.strategy}",
         f"{both.lesson}  (n = {before.n:,}, all launches)",
     )
-    left, room = 190.0, WIDTH - 190.0 - 200
+    _legend(page, 190, ((FAINT, before.strategy), (ACTIVE, after.strategy)))
+    left, room = 190.0, WIDTH - 190.0 - 230
     for change in both.changes:
         most = max(change.before, change.after)
         page.say(left - 8, 17, change.name.replace("_", " "), size=10, anchor="end")
         for dy, count, fill in ((1, change.before, FAINT), (12, change.after, ACTIVE)):
-            page.box(left, dy, max(room * count / most, 1), 10, fill, f"{count:,}")
+            page.box(left, dy, max(room * count / most, min(count, 1)), 10, fill, f"{count:,}")
         worse = change.after > change.before
-        text = f"{change.before:,} → {change.after:,}"
+        text = f"{change.before:,} → {change.after:,}  {factor(change)}"
         page.say(left + room + 8, 17, text, size=10, fill=CONFLICT if worse else INK)
         page.y += 28
     if not both.changes:

@@ -22,7 +22,11 @@ def test_comparison():
     assert fell["shared_load_conflicts"].factor is None
     assert fell["shared_load_wavefronts"].factor == pytest.approx(95 / 25)
     assert both.lesson == _registry.find("sequential").lesson
-    assert both.lesson in str(both) and "3.8x less" in str(both)
+    told = " ".join(str(both).split())
+    assert both.lesson in told and "3.8x less" in told and "0 gone" in told
+    many = str(explain("sequential", "warp_shfl"))
+    assert "7,961x less" in many and "0.39% less" in many and "new" in many
+    assert "2.75x more" in str(explain("sequential", "interleaved_idx"))
     assert not explain("sequential", "sequential", n=1000).changes
     back = explain("sequential", "interleaved_idx", n=2**16)
     assert not back.fell and {c.name for c in back.rose} == set(fell)
@@ -30,11 +34,23 @@ def test_comparison():
 
 def test_text():
     text = str(explain("interleaved_idx", n=2**20))
-    assert "interleaved_idx.cu:23" in text and "8 wavefronts for one warp instruction" in text
-    assert "4,096 blocks of 256 threads (3 of them ran for all)" in text
+    assert "interleaved_idx.cu:23" in text and "8 wavefronts where 1 would do" in text
+    assert "98,304 wavefronts, 88% conflicts" in text
+    assert "4,096 blocks of 256 threads (3 of them" in text
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_text_fits_the_terminal(width, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(width))
+    widest = 0
     for strategy in KERNELS:
-        for line in str(explain(strategy, n=5000, block=1024)).splitlines():
-            assert len(line) <= 140
+        for asked in (["--block", "1024"], ["--n", "2^21", "--block", "96"], ["sequential"]):
+            assert cli.main(["explain", strategy, *asked]) == 0
+            lines = capsys.readouterr().out.splitlines()
+            assert max(map(len, lines)) <= width, lines
+            widest = max(widest, *map(len, lines))
+    assert widest > width - 3
+    assert max(len(line) for line in str(explain("interleaved_idx")).splitlines()) <= 80
 
 
 def test_wavefront_table_agrees_with_the_count():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -83,6 +84,12 @@ def test_right_kernels_have_no_race_in_any_order(name):
     assert not found.wrong and "no race" in str(found)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_exact_has_no_race_in_any_order(dtype):
+    found = gpureduce.races("exact", dtype=dtype, n=500, block=64, grid=3, schedules=EVERY)
+    assert not found and not found.wrong, str(found)
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_right_kernels_have_no_race_in_any_shape(name):
     dtypes = gpureduce_strategy(name).dtypes
@@ -102,6 +109,19 @@ def test_right_kernels_have_no_race_where_blocks_meet(name):
 
 def test_bulk_copies_come_round_by_default():
     assert not gpureduce.races("bulk_copy", schedules=EVERY[:8])
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_report_fits_a_terminal(name):
+    assert max(map(len, str(gpureduce.races(name)).splitlines())) <= 80
+
+
+def test_wrong_sums_are_told_even_without_a_race():
+    found = gpureduce.races("sequential", schedules=["forward"])
+    assert "came out wrong" not in str(found) + found._repr_html_()
+    lost = dataclasses.replace(found, wrong={"forward": 1})
+    for shown in (str(lost), lost._repr_html_()):
+        assert "no race" in shown and f"The sum is {found.expected}, and came out wrong" in shown
 
 
 def test_report_shows_a_timeline():
@@ -148,6 +168,8 @@ def test_bad_arguments_are_named_and_the_next_call_works():
         gpureduce.races("sequential", n=0)
     with pytest.raises(TypeError, match="redux takes int32, uint32"):
         gpureduce.races("redux", dtype="float32")
+    with pytest.raises(TypeError, match="real and their imaginary parts"):
+        gpureduce.races("exact", dtype="complex64")
     for schedule in ("backward", "random x", "lockstep 1"):
         with pytest.raises(ValueError, match="a schedule is one of"):
             gpureduce.races("sequential", schedules=[schedule])
