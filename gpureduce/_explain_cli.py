@@ -67,8 +67,8 @@ def _explain(arguments: argparse.Namespace) -> None:
 
 def _verify(arguments: argparse.Namespace) -> None:
     record = Path(arguments.record) if arguments.record else None
-    if record:
-        record.parent.mkdir(parents=True, exist_ok=True)
+    if record and not record.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {record.parent} to write {record.name} to")
 
     def so_far(table: verify_counters.Table, measured: int, of: int) -> None:
         print(

@@ -65,7 +65,7 @@ OPCODES = {
     "fences": ("issued", r"MEMBAR"),
 }
 
-_TOGETHER = 4  # strategies that are measured by one run of ncu, which takes seconds to start
+_TOGETHER = 6  # strategies that are measured by one run of ncu, which takes seconds to start
 
 
 @dataclass(frozen=True)

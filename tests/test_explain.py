@@ -59,6 +59,20 @@ def test_tree_on_paper(strategy, block):
         assert counters["shared_load_wavefronts"] == counters["shared_load_instructions"]
 
 
+def test_counters_are_plain():
+    found = explain("sequential", n=5000)
+    wanted = (
+        "shared_load_instructions shared_store_instructions shared_load_wavefronts "
+        "shared_store_wavefronts shared_load_conflicts shared_store_conflicts shared_load_lanes "
+        "shared_store_lanes global_load_requests global_load_sectors global_load_bytes_used "
+        "global_store_requests global_store_sectors block_barriers warp_barriers shuffles atomics "
+        "fences"
+    ).split()
+    for counted in (found, *found.lines, *found.steps, *found.kernels):
+        assert type(counted.counters) is dict and set(counted.counters) == set(wanted)
+        assert {type(count) for count in counted.counters.values()} == {int}
+
+
 def test_as_the_hardware_counted():
     """Nsight Compute's figures for 2^24 elements in blocks of 256 on an H200."""
     mod = explain("interleaved_mod", n=2**24).counters

@@ -62,6 +62,17 @@ def test_tests_ran_and_passed_on_a_card():
     assert set(record["compute_sanitizer"]) == {"memcheck", "racecheck", "synccheck", "initcheck"}
 
 
+def test_explaining_is_quick():
+    """A rung at 2^20 in a tenth of a second, and 3 million elements a second with all counted."""
+    rows = json.loads((DATA / "explain_cpu.json").read_text())["rows"]
+    kinds = {kind: [row for row in rows if row["measure"] == kind] for kind in ("explain", "count")}
+    for row in rows:
+        assert (row["n"], row["block"], row["dtype"]) == (2**20, 256, "int32")
+    assert len(kinds["explain"]) >= 9
+    assert all(row["median_us"] <= 100_000 for row in kinds["explain"])
+    assert max(row["n"] / row["median_us"] for row in kinds["count"]) >= 3
+
+
 def test_which_records_speak_of_other_kernels():
     """Not a failure, since only a machine with the card can make a record anew: a list."""
     try:

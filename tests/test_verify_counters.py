@@ -121,7 +121,7 @@ def ncu(tmp_path, monkeypatch):
 
 def test_whole_run(ncu, tmp_path, capsys):
     """From the command line to the record, all kernels, by a card that does as the model says."""
-    path = tmp_path / "new" / "counters.json"
+    path = tmp_path / "counters.json"
     assert cli.main([*VERIFY, "--record", str(path)]) == 0
     said = capsys.readouterr()
     launches = 2 * len(KERNELS)
@@ -191,6 +191,8 @@ def test_verification_needs_ncu(monkeypatch, capsys):
     monkeypatch.setattr(_ncu.shutil, "which", lambda name: None)
     assert cli.main(["verify-counters", "--strategies", "sequential", "--sizes", "2^10"]) == 2
     assert "Nsight Compute" in capsys.readouterr().err
+    assert cli.main(["verify-counters", "--record", "no/such/folder/x.json"]) == 2
+    assert "no folder no/such/folder" in capsys.readouterr().err
 
 
 def test_patterns_of_accesses_are_compared(monkeypatch, tmp_path, capsys):
