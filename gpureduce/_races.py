@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -11,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gpureduce import _emulator, _exact, _inputs, _race_pictures, _registry, _sum
 from gpureduce._sources import text_of
@@ -211,10 +213,10 @@ class Races:
 def races(
     strategy: str,
     n: int | None = None,
-    dtype: str = "int32",
+    dtype: npt.DTypeLike = "int32",
     block: int = 256,
     grid: int | None = None,
-    schedules: Sequence[str | Schedule] = SCHEDULES,
+    schedules: str | Sequence[str | Schedule] = SCHEDULES,
 ) -> Races:
     """Run a strategy's kernels on the emulator and look for races; no GPU is needed.
 
@@ -254,6 +256,7 @@ def races(
     chosen = _registry.find(strategy)
     if not chosen.launches_kernels:
         raise ValueError(f"{chosen.name} is no kernel of its own: name one of the ladder's")
+    dtype = _inputs.name_of(_inputs.named(dtype))
     if dtype in chosen.dtypes and _inputs.named(dtype).kind == "c":
         raise TypeError(
             "complex numbers are added up as two sums, of their real and their imaginary parts: "
@@ -262,11 +265,15 @@ def races(
     if dtype not in chosen.dtypes:
         raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
     blocks, grids, _ = _sum._launch_arguments(chosen, block, grid, None)
+    orders = (schedules,) if isinstance(schedules, str) else tuple(schedules)
+    if not orders:
+        raise ValueError(f"schedules must name at least one of {', '.join(ORDERS)}")
     if n is None:
         n, grids = _default_size(chosen.traits, dtype, blocks, grids)
+    n = operator.index(n)
     if not 1 <= n <= 2**24:
         raise ValueError(f"n must be from 1 to 2^24 (each access is looked at), not {n}")
-    return examine(_emulator_traced, chosen, n, dtype, (blocks, grids), schedules)
+    return examine(_emulator_traced, chosen, n, dtype, (blocks, grids), orders)
 
 
 def _default_size(traits: int, dtype: str, block: int, grid: int) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 import gpureduce
@@ -173,7 +174,11 @@ def test_bad_arguments_are_named_and_the_next_call_works():
     for schedule in ("backward", "random x", "lockstep 1"):
         with pytest.raises(ValueError, match="a schedule is one of"):
             gpureduce.races("sequential", schedules=[schedule])
-    assert not gpureduce.races("sequential", schedules=["forward"])
+    with pytest.raises(ValueError, match="at least one of forward"):
+        gpureduce.races("sequential", schedules=[])
+    with pytest.raises(TypeError, match="integer"):
+        gpureduce.races("sequential", n=2.5)
+    assert not gpureduce.races("sequential", schedules="forward", dtype=np.int32)
 
 
 def test_sums_are_not_watched_afterwards():
