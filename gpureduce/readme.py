@@ -64,7 +64,8 @@ def rewrite(text: str, records: Path) -> str:
         if text.count(start) != 1 or text.count(end) != 1:
             raise ValueError(f"README.md must have one place for the table {name!r}")
         before, rest = text.split(start)
-        text = f"{before}{start}{table}{chr(10) if table else ''}{end}{rest.split(end)[1]}"
+        lines = f"{table}\n" if table else ""
+        text = f"{before}{start}{lines}{end}{rest.split(end)[1]}"
     return text
 
 

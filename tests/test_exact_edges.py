@@ -37,15 +37,27 @@ def add(array, device="emulator", **more):
     return bits_of(gpureduce.sum(array, "exact", device=device, **more).value)
 
 
+def nothing_is_lost(array, device="emulator", **launch):
+    """Adds the array, and then the negatives of all but its smallest elements.
+
+    What is left are these. A sum of only the array would be rounded where nobody sees their loss.
+    """
+    size = np.abs(array.astype(float))
+    all_of_it = np.concatenate([array, np.where(size == size.min(), array * 0, -array)])
+    launch = launch or {"block": 32, "grid": 1}
+    got = add(all_of_it, device, dtype="float64", **launch)
+    return got == expected_bits(all_of_it, "float64") and got != 0
+
+
 @pytest.mark.parametrize("device", ON)
 @pytest.mark.parametrize("name", FLOATS)
 def test_bins_just_below_at_and_above_full(name, device):
     """One warp; the largest elements of a bin, and some whose loss would show."""
     full = 32 * EMPTIED_AFTER[name]
-    for seed in range(3):
+    for seed in range(2):
         (base,) = bin_edges(FORMATS[name], np.random.default_rng([seed, 50]), 1, 3 * full)
-        for n in (full - 1, full, full + 1, full + 33, 2 * full, 2 * full + 1, 3 * full):
-            assert add(base[:n], device, block=32, grid=1) == expected_bits(base[:n])
+        for n in (full - 1, full, full + 1, full + 33, 2 * full + 1, 3 * full):
+            assert nothing_is_lost(base[:n], device)
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -57,9 +69,11 @@ def test_loose_ends_of_full_bins(name):
     for offset in {1, pack // 2, pack - 1}:
         for n in (full - 1, full + pack - offset - 1, full + 2 * pack - offset - 1):
             array = base[offset : offset + n]
-            got = gpureduce.sum(ByDLPack(array), device="emulator").value
-            assert bits_of(got) == expected_bits(array)
-            assert add(array, block=32, grid=1) == expected_bits(array)
+            for target in FLOATS:
+                got = gpureduce.sum(
+                    ByDLPack(array), "exact", dtype=numpy_dtype(target), device="emulator"
+                ).value
+                assert bits_of(got) == expected_bits(array, target)
 
 
 @pytest.mark.parametrize("low", [0, 16, 112, 128, 144, 224, 236, 240, 244, 248, 252])
@@ -69,19 +83,19 @@ def test_bins_up_to_the_highest(name, low):
     low = low // fields * fields
     high = min(low + fields - 1, fmt.most_field)
     bits = np.full(32 * EMPTIED_AFTER[name] + 7, (high + 1 << fmt.fraction) - 1)
-    bits[::67] = low << fmt.fraction | 1
+    bits[::677] = low << fmt.fraction | 1
     for array in (fmt.floats(bits), fmt.floats(bits | fmt.sign)):
-        assert add(array, block=32, grid=1) == expected_bits(array)
+        assert nothing_is_lost(array)
 
 
 def test_float64_bins_that_are_full_to_the_last():
     """Exponents so that elements are as large as the bins' exponent lets them be."""
-    for field in (*range(1004, 1012), 1, 5, 2021, 2033, 2034, 2046):
+    for field in (*range(1004, 1020), 1, 5, 2021, 2033, 2034, 2046):
         bits = np.full(2 * 32768 + 64, field << 52 | (1 << 52) - 1, np.uint64)
-        bits[::53] = max(field - 130, 0) << 52 | 1
+        bits[::53] = max(field - 60, 0) << 52 | 1
         for array in (bits.view(float), -bits.view(float)):
             for n in (32768, 32769, array.size):
-                assert add(array[:n], block=32, grid=1) == expected_bits(array[:n])
+                assert nothing_is_lost(array[:n])
 
 
 def test_columns_just_below_at_and_above_full():
@@ -94,8 +108,7 @@ def test_columns_just_below_at_and_above_full():
             # 16 elements a flight of 32 lanes; carries are taken after 512.
             for n in (16_384, 16_385, 33 * 512 + 1, array.size - 1):
                 for shift in (0, 1):
-                    part = array[shift : n + shift]
-                    assert add(part, block=32, grid=1) == expected_bits(part)
+                    assert nothing_is_lost(array[shift : n + shift])
 
 
 @pytest.mark.parametrize("device", ON)
