@@ -37,22 +37,25 @@ def add(array, device="emulator", **more):
     return bits_of(gpureduce.sum(array, "exact", device=device, **more).value)
 
 
-def nothing_is_lost(array, device="emulator", **launch):
-    """Adds the array, and then the negatives of all but its smallest elements.
+def nothing_is_lost(array, device="emulator"):
+    """Adds the array by one warp, and the negatives of all but its smallest elements by another.
 
     What is left are these. A sum of only the array would be rounded where nobody sees their loss.
     """
     size = np.abs(array.astype(float))
-    all_of_it = np.concatenate([array, np.where(size == size.min(), array * 0, -array)])
-    launch = launch or {"block": 32, "grid": 1}
-    got = add(all_of_it, device, dtype="float64", **launch)
-    return got == expected_bits(all_of_it, "float64") and got != 0
+    mirror = np.where(size == size.min(), array * 0, -array)
+    by_a_warp = 32 * 16 // array.itemsize  # as 16-byte packs go to lanes
+    most = array.size // by_a_warp * by_a_warp
+    turns = [half[:most].reshape(-1, by_a_warp) for half in (array, mirror)]
+    both = np.concatenate([np.hstack(turns).reshape(-1), array[most:], mirror[most:]])
+    got = add(both, device, dtype="float64", block=64, grid=1)
+    return got == expected_bits(both, "float64") and got != 0
 
 
 @pytest.mark.parametrize("device", ON)
 @pytest.mark.parametrize("name", FLOATS)
 def test_bins_just_below_at_and_above_full(name, device):
-    """One warp; the largest elements of a bin, and some whose loss would show."""
+    """The largest elements of a bin, and some whose loss would show."""
     full = 32 * EMPTIED_AFTER[name]
     for seed in range(2):
         (base,) = bin_edges(FORMATS[name], np.random.default_rng([seed, 50]), 1, 3 * full)
