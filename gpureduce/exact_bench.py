@@ -308,11 +308,11 @@ def _cpu_markdown(record: dict[str, Any]) -> str:
     numpy = fetched["fsum"]["ns"] / fetched["numpy"]["ns"]
     return (
         f"`exact` on one thread of {record['processor']} ({record['date']}, commit "
-        f"{record['commit'][:9]}; medians of processor time, at a load average of {record['load_average']} on "
-        f"{record['processors']} processors; bits: random finite ones). Of float64 "
-        f"it is at least {cached['of_fsum']:.0f} times as quick as `math.fsum` in its cache, and "
-        f"{fetched['of_fsum']:.0f} times from memory, where `numpy.sum` is {numpy:.0f} times.\n\n"
-        + "\n".join(lines)
+        f"{record['commit'][:9]}; medians of processor time, at a load average of "
+        f"{record['load_average']} on {record['processors']} processors; bits: random ones). "
+        f"Of float64 it is at least {cached['of_fsum']:.0f} times as quick as `math.fsum` in its "
+        f"cache, and {fetched['of_fsum']:.0f} times from memory, where `numpy.sum` is {numpy:.0f} "
+        "times.\n\n" + "\n".join(lines)
     )
 
 

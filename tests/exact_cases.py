@@ -309,9 +309,13 @@ GENERATORS = [
 ]  # fmt: skip
 
 
-def batches(name: str, arrays: int, seed: int, rows: int = 500) -> Iterator[tuple[str, Array]]:
-    """Generator names and rows of data, `arrays` rows in all: many short ones and some long."""
+def batches(name: str, arrays: int, seed: int) -> Iterator[tuple[str, Array]]:
+    """Generator names and rows of data, `arrays` rows in all: many short ones and some long.
+
+    Each generator comes at least twice, if there are that many rows.
+    """
     fmt = FORMATS[name]
+    rows = min(500, max(1, arrays // (2 * len(GENERATORS))))
     rng = np.random.default_rng([seed, FLOATS.index(name)])
     while arrays > 0:
         for generate in GENERATORS:
