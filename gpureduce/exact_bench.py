@@ -308,7 +308,7 @@ def _cpu_markdown(record: dict[str, Any]) -> str:
     numpy = fetched["fsum"]["ns"] / fetched["numpy"]["ns"]
     return (
         f"`exact` on one thread of {record['processor']} ({record['date']}, commit "
-        f"{record['commit'][:9]}; medians of processor time, at a load average of "
+        f"{str(record['commit'])[:9]}; medians of processor time, at a load average of "
         f"{record['load_average']} on {record['processors']} processors; bits: random ones). "
         f"Of float64 it is at least {cached['of_fsum']:.0f} times as quick as `math.fsum` in its "
         f"cache, and {fetched['of_fsum']:.0f} times from memory, where `numpy.sum` is {numpy:.0f} "
@@ -328,8 +328,9 @@ def _card_markdown(record: dict[str, Any]) -> str:
         cells = [f"{row['gb_s'][name]:.0f}" if name in row["gb_s"] else "" for name in names]
         lines.append(f"| {row['dtype']}, {row['data']} | {' | '.join(cells)} |")
     return (
-        f"`exact` on {record['card']} ({record['date']}, commit {record['commit'][:9]}), kernels, "
-        "all in one run and in turns.\n\n" + "\n".join(lines)
+        f"`exact` on {record['card']} ({record['date']}, commit "
+        f"{str(record['commit'])[:9]}), kernels, all in one run and in turns.\n\n"
+        + "\n".join(lines)
     )
 
 
