@@ -31,9 +31,12 @@ def find() -> str:
     )
 
 
-def run(command: Sequence[str], options: Sequence[str]) -> list[Row]:
-    """Profile `command`: a row of counters for each kernel that it launched."""
-    return rows_of(_output(command, options))
+def run(command: Sequence[str], options: Sequence[str], *, cold: bool = False) -> list[Row]:
+    """Profile `command`: a row of counters for each kernel that it launched.
+
+    Times come in nanoseconds. `cold` has the caches emptied before each kernel.
+    """
+    return rows_of(_output(command, options, cold=cold))
 
 
 def listings(command: Sequence[str], options: Sequence[str]) -> dict[str, list[list[Row]]]:
@@ -41,9 +44,10 @@ def listings(command: Sequence[str], options: Sequence[str]) -> dict[str, list[l
     return listings_of(_output(command, options))
 
 
-def _output(command: Sequence[str], options: Sequence[str]) -> str:
+def _output(command: Sequence[str], options: Sequence[str], *, cold: bool = False) -> str:
     """What ncu prints. The card's clocks are left alone: no count depends on them."""
-    fixed = ["--csv", "--print-units", "base", "--clock-control", "none", "--cache-control", "none"]
+    fixed = ["--csv", "--print-units", "base", "--clock-control", "none"]
+    fixed += ["--cache-control", "all" if cold else "none"]
     whole = [find(), *fixed, *options, *command]
     try:
         done = subprocess.run(whole, capture_output=True, text=True, timeout=_SECONDS)

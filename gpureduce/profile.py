@@ -1,24 +1,18 @@
 """Counters of the hardware itself, by NVIDIA's profiler: what ``bench --lecture profile`` shows.
 
-Nsight Compute's command line, ``ncu``, runs a Python of its own that launches each kernel once, and
-prints a line per launch as CSV: a row of column names, a row of units, then the values.
+Nsight Compute runs a Python of its own that launches each kernel once.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import os
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gpureduce import _backends
+from gpureduce import _backends, _ncu
 
 if TYPE_CHECKING:
     from gpureduce._lecture_bench import Case
@@ -39,9 +33,6 @@ METRICS = {
     "blocks": "launch__grid_size",
 }
 
-_MICROSECONDS = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3,
-                 "s": 1e6, "second": 1e6}  # fmt: skip
-
 _TARGET = """
 import json, sys
 import numpy, gpureduce
@@ -56,39 +47,21 @@ class NoProfiler(OSError):
     """There is nothing to profile with."""
 
 
-def find_profiler() -> str:
-    """Where ``ncu`` is: NCU, PATH, or beside the CUDA toolkit."""
-    places = [os.environ.get("NCU"), "ncu", "/usr/local/cuda/bin/ncu"]
-    for place in places:
-        found = shutil.which(place) if place else None
-        if found:
-            return found
-    raise NoProfiler("Nsight Compute's ncu is not there (looked at NCU, PATH, /usr/local/cuda/bin)")
+def _values(row: _ncu.Row) -> dict[str, float]:
+    """The metrics of a launch, by their short names; what ncu could not count is left out."""
+    found = {}
+    for short, metric in METRICS.items():
+        text = row.get(metric, "").replace(",", "")
+        if re.fullmatch(r"\d+(\.\d+)?", text):
+            found[short] = float(text)
+    if "duration_us" in found:
+        found["duration_us"] /= 1e3  # ncu says nanoseconds
+    return found
 
 
-def parse(text: str) -> list[tuple[str, dict[str, float]]]:
-    """The launches that ``ncu --csv --page raw`` printed: kernel, and value by metric.
-
-    Durations come in microseconds, whatever unit ncu chose. What it could not count is left out.
-    """
-    lines = text.splitlines()
-    start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
-    if start is None:
-        raise ValueError(f"ncu printed no table of kernels:\n{text[-2000:].strip()}")
-    head, units, *rows = csv.reader(io.StringIO("\n".join(lines[start:])))
-    launches = []
-    for row in rows:
-        if len(row) != len(head):
-            continue  # ncu's messages go between the lines
-        cells = dict(zip(head, row, strict=True))
-        kernel = re.search(r"(\w+)\s*(?:<|\(|$)", cells["Kernel Name"].removeprefix("void "))
-        values = {}
-        for name, unit, cell in zip(head, units, row, strict=True):
-            if "__" in name and re.fullmatch(r"[\d,]+(\.\d+)?", cell):
-                scale = _MICROSECONDS[unit] if name == METRICS["duration_us"] else 1.0
-                values[name] = float(cell.replace(",", "")) * scale
-        launches.append((kernel[1] if kernel else "", values))
-    return launches
+def _kernel(row: _ncu.Row) -> str:
+    found = re.search(r"(\w+)\s*(?:<|\(|$)", row["Kernel Name"].removeprefix("void "))
+    return found[1] if found else ""
 
 
 def counters(device: _backends.Device, cases: Sequence[Case]) -> list[dict[str, Any]]:
@@ -99,21 +72,18 @@ def counters(device: _backends.Device, cases: Sequence[Case]) -> list[dict[str, 
     if device.backend != "cuda":
         raise NoProfiler(f"a profiler needs a GPU, and this is {device.name}")
     command = [
-        find_profiler(), "--csv", "--page", "raw", "--print-units", "base",
-        "--clock-control", "none", "--metrics", ",".join(METRICS.values()),
         sys.executable, *(["-P"] if sys.flags.safe_path else []), "-c", _TARGET,
         json.dumps([asdict(case) for case in cases]), device.id,
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode or "==ERROR==" in done.stdout + done.stderr:
-        said = (done.stdout + done.stderr).strip()[-2000:]
-        hint = " (counters are for administrators here)" if "ERR_NVGPUCTRPERM" in said else ""
-        raise NoProfiler(f"ncu failed{hint}: {said}")
-    launches = parse(done.stdout)
+    options = ["--page", "raw", "--metrics", ",".join(METRICS.values())]
+    try:
+        launches = _ncu.run(command, options, cold=True)
+    except OSError as error:
+        raise NoProfiler(str(error)) from error
     found = []
     for case in cases:
-        values = next((v for kernel, v in launches if kernel == case.strategy), None)
-        if values is None:
+        row = next((row for row in launches if _kernel(row) == case.strategy), None)
+        if row is None:
             raise ValueError(f"ncu saw no launch of {case.strategy}")
-        found.append({short: values[m] for short, m in METRICS.items() if m in values})
+        found.append(_values(row))
     return found

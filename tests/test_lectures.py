@@ -115,46 +115,55 @@ def test_bad_arguments(capsys, tmp_path):
         lectures.load(other)
 
 
-@pytest.mark.parametrize(
-    ("unit", "scale"), [("ns", 1e3), ("nsecond", 1e3), ("us", 1), ("ms", 1e-3)]
-)
-def test_what_the_profiler_prints_is_read(unit, scale):
-    one, two = f"{1110.02 * scale:,.6f}", f"{124 * scale:,}"
-    launches = profile.parse(NCU.format(unit=unit, one=one, two=two))
-    assert [kernel for kernel, _ in launches] == ["interleaved_mod", "cascade"]
-    first, second = (values for _, values in launches)
-    assert first["gpu__time_duration.sum"] == pytest.approx(1110.02)
-    assert second["gpu__time_duration.sum"] == pytest.approx(124)
-    assert first["smsp__inst_executed.sum"] == 166805504
-    assert first["launch__grid_size"] == 32768
-    assert "sm__throughput.avg.pct_of_peak_sustained_elapsed" not in second
+@pytest.fixture
+def ncu(monkeypatch, tmp_path):
+    """Has ncu print a text."""
+
+    def prints(text):
+        fake = tmp_path / "ncu"
+        fake.write_text(f"#!/bin/sh\ncat <<'X'\n{text}\nX\n")
+        fake.chmod(0o755)
+        monkeypatch.setenv("NCU", str(fake))
+
+    return prints
 
 
-def test_profiler_that_prints_nothing():
-    with pytest.raises(ValueError, match="no table of kernels"):
-        profile.parse("==WARNING== No kernels were profiled.\n")
+CARD = _backends.Device("cuda:0", "cuda", "NVIDIA Test", (9, 0), 132, 2**30, 2**20, 1e3, 1e3)
+
+
+def test_what_the_profiler_prints_is_read(ncu):
+    ncu(NCU.format(unit="ns", one="1,110,020.5", two="124,000"))
+    cases = [lectures.find("profile").cases(1)[i] for i in (0, -1)]
+    first, second = profile.counters(CARD, cases)
+    assert first["duration_us"] == pytest.approx(1110.0205)
+    assert second["duration_us"] == pytest.approx(124)
+    assert first["executed_instructions"] == 166805504
+    assert first["blocks"] == 32768
+    assert "compute_sm_pct" in first and "compute_sm_pct" not in second
+    ncu("==WARNING== No kernels were profiled.")
+    with pytest.raises(ValueError, match="ncu saw no launch of interleaved_mod"):
+        profile.counters(CARD, cases)
+    ncu("==ERROR== something")
+    with pytest.raises(profile.NoProfiler, match="something"):
+        profile.counters(CARD, cases)
 
 
 def test_no_profiler_is_an_error_that_says_so(monkeypatch, capsys):
     assert cli.main(["bench", "--lecture", "profile", "--device", "emulator"]) == 2
     assert "needs a GPU" in capsys.readouterr().err
     monkeypatch.setattr("shutil.which", lambda place: None)
-    with pytest.raises(profile.NoProfiler, match="not there"):
-        profile.find_profiler()
+    with pytest.raises(profile.NoProfiler, match="there is no ncu"):
+        profile.counters(CARD, [])
 
 
-def test_a_profiled_record_has_the_report_beside_it(monkeypatch, tmp_path):
+def test_a_profiled_record_has_the_report_beside_it(ncu):
     """The whole way with a stand-in for ncu; the card's own is used in test_on_the_card."""
     cases = lectures.find("profile").cases(1)
     head = '"ID","Kernel Name",' + ",".join(f'"{m}"' for m in profile.METRICS.values())
-    units = '"","",' + ",".join('"us"' if "time" in m else '""' for m in profile.METRICS.values())
+    units = '"","",' + ",".join('"ns"' if "time" in m else '""' for m in profile.METRICS.values())
     lines = [f'"0","{c.strategy}",' + ",".join(['"7.5"'] * len(profile.METRICS)) for c in cases]
-    fake = tmp_path / "ncu"
-    fake.write_text("#!/bin/sh\ncat <<'X'\n" + "\n".join([head, units, *lines]) + "\nX\n")
-    fake.chmod(0o755)
-    monkeypatch.setenv("NCU", str(fake))
-    card = _backends.Device("cuda:0", "cuda", "NVIDIA Test", (9, 0), 132, 2**30, 2**20, 1e3, 1e3)
-    rows = tuple(lectures.find("profile").measure(lectures.Bench(card, 1), cases))
+    ncu("\n".join([head, units, *lines]))
+    rows = tuple(lectures.find("profile").measure(lectures.Bench(CARD, 1), cases))
     assert [row.strategy for row in rows][-1] == "cascade" and rows[-1].facts["blocks"] == 7.5
     made = {
         "card": "NVIDIA Test",
@@ -173,10 +182,10 @@ def test_on_the_card():
     assert record.shrink == 1 and not record.emulated
     assert all(0 < row.percent_of_peak < 100 for row in record.rows)
     try:
-        profile.find_profiler()
+        rows = lectures.run("profile", "cuda").rows
     except profile.NoProfiler as error:
         pytest.skip(str(error))
-    times = [row.facts["duration_us"] for row in lectures.run("profile", "cuda").rows]
+    times = [row.facts["duration_us"] for row in rows]
     assert times[0] > times[-1] > 0
 
 

@@ -98,3 +98,9 @@ def test_design_names_are_there():
     ).split()
     names = [s.name for s in gpureduce.strategies() if not s.broken]
     assert [n for n in names if n in wanted] == wanted
+
+
+def test_contributing_knows_every_module():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    modules = {path.stem for path in (ROOT / "gpureduce").glob("*.py")} - {"__init__"}
+    assert not [name for name in sorted(modules) if f"`{name}`" not in text]
