@@ -226,14 +226,13 @@ def _host_table(rows: Sequence[Row]) -> str:
     for name in ours:
         found = ratios(rows, "host", name, others)
         worst = min(found, key=lambda r: float(r["ratio"]))
-        told.append(
-            f"`{name}` {worst['ratio']:.2f} ({worst['dtype']}, {size_text(worst['nbytes'])}, "
-            f"{worst['best']})"
-        )
+        where = [worst["dtype"], size_text(worst["nbytes"])]
+        where += [worst["best"]] if len(others) > 1 else []
+        told.append(f"`{name}` {worst['ratio']:.2f} ({', '.join(where)})")
     dtypes = list(dict.fromkeys(row["dtype"] for row in host))
     text = (
         f"**Arrays in host memory**, from NumPy array to number, {dtypes[0]}, in GB/s. The time of "
-        f"{' or '.join(others)} divided by ours is never below: {'; '.join(told)}; over "
-        f"{', '.join(dtypes)}."
+        f"{' or '.join(others)} divided by ours, at its least over {', '.join(dtypes)}: "
+        f"{'; '.join(told)}."
     )
     return f"{text}\n\n" + _grid(["bytes", *(f"`{n}`" for n in names)], body)
