@@ -21,31 +21,6 @@ static int make_samples(gr_samples *samples, int integrand, double from, double 
     return 0;
 }
 
-static PyObject *measure_samples(gr_request *request, int choose, unsigned repeats)
-{
-    gr_measurement how = {.copies = 1, .warmups = 2, .repeats = repeats, .offset = 0};
-    gr_outcome outcome;
-    gr_error error;
-    gr_status status;
-    PyObject *times = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(repeats * sizeof(double)));
-    if (!times)
-        return NULL;
-    double *ms = (double *)(void *)PyBytes_AsString(times);
-    gr_without_gil call;
-    gr_drop_gil(&call);
-    gr_backend_schedule(0, 0);
-    status = gr_measure(request, choose, &how, ms, &outcome, &error);
-    if (gr_take_gil(&call) < 0) {
-        Py_DECREF(times);
-        return NULL;
-    }
-    if (status != GR_OK) {
-        Py_DECREF(times);
-        return gr_raise(&error);
-    }
-    return Py_BuildValue("NIIi", times, outcome.block, outcome.grid, request->strategy);
-}
-
 PyObject *gr_py_sum_samples(PyObject *Py_UNUSED(self), PyObject *args)
 {
     int integrand, acc, strategy, finish, device, order;
@@ -81,8 +56,10 @@ PyObject *gr_py_sum_samples(PyObject *Py_UNUSED(self), PyObject *args)
     gr_error error;
     gr_status status;
     gr_without_gil call;
-    if (repeats)
-        return measure_samples(&request, strategy < 0, repeats);
+    if (repeats) {
+        gr_measurement how = {.copies = 1, .warmups = 2, .repeats = repeats, .offset = 0};
+        return gr_measured(&request, strategy < 0, &how);
+    }
     gr_drop_gil(&call);
     gr_backend_schedule(order, seed);
     status = gr_sum(&request, strategy < 0, &outcome, &error);

@@ -101,6 +101,26 @@ static PyObject *py_sum(PyObject *Py_UNUSED(self), PyObject *args)
                          request.strategy);
 }
 
+PyObject *gr_measured(gr_request *request, int choose, const gr_measurement *how)
+{
+    gr_outcome outcome;
+    gr_error error;
+    PyObject *times = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(how->repeats * sizeof(double)));
+    if (!times)
+        return NULL;
+    double *ms = (double *)(void *)PyBytes_AsString(times);
+    gr_without_gil call;
+    gr_drop_gil(&call);
+    gr_backend_schedule(0, 0); /* forward: what a sum of this thread had set does not count */
+    gr_status status = gr_measure(request, choose, how, ms, &outcome, &error);
+    int broken_off = gr_take_gil(&call) < 0;
+    if (broken_off || status != GR_OK) {
+        Py_DECREF(times);
+        return broken_off ? NULL : gr_raise(&error);
+    }
+    return Py_BuildValue("NIIi", times, outcome.block, outcome.grid, request->strategy);
+}
+
 static PyObject *py_measure(PyObject *Py_UNUSED(self), PyObject *args)
 {
     PyObject *object;
@@ -131,21 +151,7 @@ static PyObject *py_measure(PyObject *Py_UNUSED(self), PyObject *args)
         .on_device = 1,
     };
     gr_measurement how = {copies, warmups, repeats, (size_t)offset};
-    gr_outcome outcome;
-    gr_error error;
-    gr_status status;
-    PyObject *times = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(repeats * sizeof(double)));
-    if (!times)
-        return NULL;
-    double *ms = (double *)(void *)PyBytes_AsString(times);
-    Py_BEGIN_ALLOW_THREADS;
-    status = gr_measure(&request, strategy < 0, &how, ms, &outcome, &error);
-    Py_END_ALLOW_THREADS;
-    if (status != GR_OK) {
-        Py_DECREF(times);
-        return gr_raise(&error);
-    }
-    return Py_BuildValue("NIIi", times, outcome.block, outcome.grid, request.strategy);
+    return gr_measured(&request, strategy < 0, &how);
 }
 
 /* A table of `fast`: rows of (max_bytes, element_bytes, strategy, block, grid, blocks per SM). */

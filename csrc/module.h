@@ -23,6 +23,9 @@ PyObject *gr_raise(const gr_error *error);
  * exception if not. */
 PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int components);
 
+/* gr_measure for Python: the times' bytes, block, grid and strategy; NULL with an exception. */
+PyObject *gr_measured(gr_request *request, int choose, const gr_measurement *how);
+
 /* Adds the type Exact to the module: 0, or -1 with an exception. */
 int gr_add_exact_type(PyObject *module);
 
