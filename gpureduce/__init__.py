@@ -16,8 +16,9 @@ from gpureduce._choices import Choice, fast_table
 from gpureduce._explain import Comparison, Explanation, explain
 from gpureduce._races import Race, Races, races
 from gpureduce._registry import Strategy, strategies
+from gpureduce._results import SumResult, Timing
 from gpureduce._sources import Source, source
-from gpureduce._sum import SumResult, Timing, sum
+from gpureduce._sum import sum
 from gpureduce.accumulator import Accumulator
 from gpureduce.bench import Measurement, benchmark
 from gpureduce.bounds import error_bound

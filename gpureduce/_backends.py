@@ -32,6 +32,11 @@ class Device:
     peak_gb_s: float | None
     clock_mhz: float | None
 
+    @property
+    def index(self) -> int:
+        """CUDA's number of it."""
+        return int(self.id.partition(":")[2] or 0)
+
 
 @functools.cache
 def build() -> dict[str, Any]:

@@ -52,14 +52,9 @@ def _rows(choices: Sequence[Choice]) -> list[tuple[int, int, int, int, int, int]
     ]  # fmt: skip
 
 
-def index_of(device: _backends.Device) -> int:
-    """CUDA's number of a device."""
-    return int(device.id.partition(":")[2] or 0)
-
-
 def use(choices: Sequence[Choice], device: _backends.Device) -> None:
     """Have `fast` use a table on a device, in this process; an empty one for the defaults."""
-    _backends.module_of(device).set_choices(index_of(device), _rows(choices))
+    _backends.module_of(device).set_choices(device.index, _rows(choices))
 
 
 def fast_table(device: str | None = None) -> list[Choice]:
@@ -71,7 +66,7 @@ def fast_table(device: str | None = None) -> list[Choice]:
     """
     chosen = _backends.choose_device(device)
     names = list(_registry.STRATEGIES)
-    rows = _backends.module_of(chosen).get_choices(index_of(chosen))
+    rows = _backends.module_of(chosen).get_choices(chosen.index)
     return [Choice(r[0], r[1], names[r[2]], *r[3:]) for r in rows]
 
 

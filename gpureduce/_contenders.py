@@ -87,7 +87,7 @@ def kernel(given: Input, row: _registry.Strategy, block: int | None, grid: int |
     def run(repeats: int) -> list[float]:
         times, used_block, used_grid, _ = _backends.module_of(device).measure(
             array, conversion.load, conversion.acc, number, block or 0, grid or 0, 0,
-            int(device.id.partition(":")[2] or 0), copies, 2, repeats, given.offset,
+            device.index, copies, 2, repeats, given.offset,
         )  # fmt: skip
         made.block, made.grid = used_block or None, used_grid or None
         found: list[float] = (np.frombuffer(times) * 1e3).tolist()

@@ -475,7 +475,7 @@ def _explain(
             n=count,
             block=threads,
             grid=blocks,
-            finish=(None, *_sum.FINISHES).index(finish),
+            finish=_registry.finish_number(finish),
             element_bytes=_inputs.number_of(conversion.acc).itemsize
             if kernels
             else elements.itemsize,

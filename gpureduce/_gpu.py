@@ -16,7 +16,6 @@ from gpureduce import _backends, _emulator, _exact, _inputs, _registry
 
 _DEFAULT = _FAST = -1
 _AUTO = -2
-_FINISH = {None: 0, "host": 1, "relaunch": 2, "single": 3}
 NAMES = list(_registry.STRATEGIES)
 
 
@@ -155,7 +154,7 @@ def timed_sum(
         number_of(strategy),
         block,
         grid,
-        _FINISH[finish],
+        _registry.finish_number(finish),
         stream,
         True,
         target,

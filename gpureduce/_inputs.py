@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -89,6 +90,21 @@ def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
         bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         return bfloat16
     return np.dtype(dtype)
+
+
+def is_here(name: str) -> bool:
+    """Whether there is such a dtype: ml_dtypes brings bfloat16, if it is installed."""
+    return name != "bfloat16" or importlib.util.find_spec("ml_dtypes") is not None
+
+
+def repeated(part: Array, n: int) -> Array:
+    """`n` elements: those of `part` over and over."""
+    if len(part) == n:
+        return part
+    whole = np.empty(n, part.dtype)
+    for start in range(0, n, len(part)):
+        whole[start : start + len(part)] = part[: n - start]
+    return whole
 
 
 @functools.lru_cache(256)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from gpureduce import _backends, _inputs, _registry
+from gpureduce._contenders import rotation
 
 _PATTERN = 2**22
-_COLD_BYTES_OF_L2 = 3
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,6 @@ class Bench:
     _kept: dict[tuple[str, int], _inputs.Array] = field(default_factory=dict)
 
     @property
-    def index(self) -> int:
-        return int(self.device.id.partition(":")[2] or 0)
-
-    @property
     def emulated(self) -> bool:
         return self.device.backend == "emulator"
 
@@ -91,17 +87,11 @@ class Bench:
         if (dtype, n) not in self._kept:
             rng = np.random.default_rng(n)
             some = rng.integers(-1000, 1000, min(n, _PATTERN)).astype(dtype)
-            self._kept = {(dtype, n): np.resize(some, n)}
+            self._kept = {(dtype, n): _inputs.repeated(some, n)}
         return self._kept[dtype, n]
 
-    def copies(self, nbytes: int) -> int:
-        """Inputs to take in turn, so that none is still in the L2 cache."""
-        if self.emulated or not self.device.l2_bytes or nbytes >= 2**30:
-            return 1
-        return 1 + min(_COLD_BYTES_OF_L2 * self.device.l2_bytes // nbytes, 512)
-
     def row(self, case: Case, nbytes: int, ms: Sequence[float], launch: Sequence[int],
-            copies: int, **facts: Any) -> Row:  # fmt: skip
+            cache: str, **facts: Any) -> Row:  # fmt: skip
         """What was measured of a case."""
         strategy = _registry.find(case.strategy)
         on_host = strategy.kind == "host"
@@ -116,7 +106,7 @@ class Bench:
             finish=case.finish,
             device="cpu" if on_host else self.device.name,
             source="perf_counter" if on_host else "emulator" if self.emulated else "cuda_event",
-            cache="cold" if copies > 1 or nbytes > self.device.l2_bytes else "warm",
+            cache=cache,
             repeats=len(ms),
             median_us=statistics.median(ms) * 1e3,
             low_us=min(ms) * 1e3,
@@ -130,11 +120,11 @@ class Bench:
         row = _registry.find(case.strategy)
         array = self.array(case.dtype, case.n)
         to = _inputs.convert(array.dtype, case.dtype)
-        copies = self.copies(array.nbytes)
-        finish = ("", "host", "relaunch", "single").index(case.finish)
+        copies, cache = rotation(self.device, array.nbytes)
         times, block, grid, _ = _backends.module_of(self.device).measure(
             array, to.load, to.acc, -1 if row.kind == "choice" else row.index,
-            case.block or 0, case.grid or 0, finish, self.index,
+            case.block or 0, case.grid or 0, _registry.finish_number(case.finish),
+            self.device.index,
             copies, 1 if self.emulated else 2, self.repeats, 0,
         )  # fmt: skip
-        return self.row(case, array.nbytes, np.frombuffer(times).tolist(), (block, grid), copies)
+        return self.row(case, array.nbytes, np.frombuffer(times).tolist(), (block, grid), cache)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from gpureduce import _emulator
 
 COMPLEX = ("complex64", "complex128")
+FINISHES = ("host", "relaunch", "single")
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,20 @@ def strategies() -> list[Strategy]:
     ['global_tree', 'interleaved_mod', 'interleaved_idx']
     """
     return list(STRATEGIES.values())
+
+
+def check_allowed(strategy: Strategy, allow_broken: bool) -> None:
+    """Refuse what is wrong on purpose, unless that was asked for."""
+    if strategy.broken and not allow_broken:
+        raise ValueError(
+            f"{strategy.name} is wrong on purpose ({strategy.lesson}); "
+            "pass allow_broken=True to run it"
+        )
+
+
+def finish_number(finish: str | None) -> int:
+    """A finish as the engine counts them; 0: the strategy's own."""
+    return (None, *FINISHES).index(finish)
 
 
 def find(name: object) -> Strategy:

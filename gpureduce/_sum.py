@@ -6,8 +6,8 @@ import functools
 import operator
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,71 +22,8 @@ from gpureduce import (
     _registry,
     emulator,
 )
+from gpureduce._results import SumResult, Timing
 from gpureduce.errors import CudaError
-
-FINISHES = ("host", "relaunch", "single")
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Where the time of one sum went, in milliseconds, and what ran.
-
-    `kernel_ms` is the adding alone: CUDA events around the launches (`source` is
-    ``"cuda_event"``), the processor's clock around a host strategy (``"perf_counter"``), or the
-    time the emulator took (``"emulator"``), which says nothing about a GPU. Copies are `h2d_ms`
-    and `d2h_ms`; `init_ms` is the first use of a device, paid once per process; `total_ms` is the
-    whole call as the caller sees it.
-    """
-
-    kernel_ms: float
-    h2d_ms: float
-    d2h_ms: float
-    init_ms: float
-    total_ms: float
-    source: str
-    backend: str
-    device: str
-    strategy: str
-    dtype: str
-    block: int | None
-    grid: int | None
-    finish: str
-    launches: int
-    n: int
-    nbytes: int
-    peak_gb_s: float | None = field(default=None, repr=False)
-
-    @property
-    def gb_s(self) -> float | None:
-        """Bytes of the input per kernel time, in 10^9 bytes a second."""
-        return self.nbytes / self.kernel_ms / 1e6 if self.kernel_ms else None
-
-    @property
-    def percent_of_peak(self) -> float | None:
-        """`gb_s` in percent of the card's memory bandwidth on paper; None off a GPU."""
-        if self.source != "cuda_event" or not self.peak_gb_s or self.gb_s is None:
-            return None
-        return 100 * self.gb_s / self.peak_gb_s
-
-
-class SumResult(NamedTuple):
-    """The sum, a NumPy scalar, and its timing: ``value, timing = gpureduce.sum(a)``.
-
-    `timing` is None where ``timing=False`` was asked for.
-    """
-
-    value: Any
-    timing: Timing
-
-    def __float__(self) -> float:
-        return float(self.value)
-
-    def __int__(self) -> int:
-        return int(self.value)
-
-    def __complex__(self) -> complex:
-        return complex(self.value)
-
 
 _untimed: Callable[[tuple[Any, None]], SumResult] = functools.partial(tuple.__new__, SumResult)
 
@@ -213,10 +150,7 @@ def sum(
             return _untimed((value, None))
     start = time.perf_counter()
     chosen = _registry.find(strategy)
-    if chosen.broken and not allow_broken:
-        raise ValueError(
-            f"{chosen.name} is wrong on purpose ({chosen.lesson}); pass allow_broken=True to run it"
-        )
+    _registry.check_allowed(chosen, allow_broken)
     if not isinstance(arr, np.ndarray):
         on_gpu = _on_gpu(arr, chosen, dtype, (block, grid, finish), device, stream, timing, start)
         if on_gpu is not None:
@@ -327,8 +261,8 @@ def _resolve(
 def _launch_arguments(
     chosen: _registry.Strategy, block: int | None, grid: int | None, finish: str | None
 ) -> tuple[int, int, str | None]:
-    if finish is not None and finish not in FINISHES:
-        raise ValueError(f"finish must be one of {', '.join(FINISHES)}, not {finish!r}")
+    if finish is not None and finish not in _registry.FINISHES:
+        raise ValueError(f"finish must be one of {', '.join(_registry.FINISHES)}, not {finish!r}")
     if finish is not None and finish not in chosen.finishes:
         raise ValueError(
             f"finish={finish!r} is not for {chosen.name}, which takes "
@@ -412,8 +346,6 @@ def _on_device(call: _Call, device: _backends.Device) -> tuple[Any, Timing]:
             f"compiled library ({_backends.build_info()['why']})",
             "cudaErrorNoDevice",
         )
-    finish = (None, *FINISHES).index(call.finish)
-    index = int(device.id.partition(":")[2] or 0)
     tally = _Tally()
 
     def add(piece: _inputs.Array, load: int = call.conversion.load) -> bytes:
@@ -424,8 +356,8 @@ def _on_device(call: _Call, device: _backends.Device) -> tuple[Any, Timing]:
             -1 if call.strategy.kind == "choice" else call.strategy.index,
             call.block,
             call.grid,
-            finish,
-            index,
+            _registry.finish_number(call.finish),
+            device.index,
             schedule.number,
             schedule.seed,
             True,

@@ -86,7 +86,6 @@ class _Plan:
     """What `benchmark` was asked for, in one piece."""
 
     strategies: tuple[str, ...]
-    measures: tuple[str, ...]
     blocks: tuple[int | None, ...]
     grids: tuple[int | None, ...]
     repeats: int
@@ -102,16 +101,11 @@ def array_of(dtype: str, n: int) -> _inputs.Array:
         part = rng.integers(0, 100, some, dtype=kind)
     else:
         part = rng.standard_normal(some).astype(kind)
-    if some == n:
-        return part
-    whole = np.empty(n, kind)
-    for start in range(0, n, some):
-        whole[start : start + some] = part[: n - start]
-    return whole
+    return _inputs.repeated(part, n)
 
 
 def _kernels(given: Input, plan: _Plan) -> Iterator[Contender]:
-    names = [*plan.strategies, *(p for p in ("cub",) if p in plan.peers)]
+    names = [*plan.strategies, *(["cub"] if "cub" in plan.peers else [])]
     for row in dict.fromkeys(map(_registry.find, names)):
         launched = row.launches_kernels
         for block in plan.blocks if launched else (None,):
@@ -156,9 +150,7 @@ def _rounds(contenders: list[Contender], repeats: int) -> list[list[float]]:
 
 
 def _exact(given: Input) -> Any:
-    """The correctly rounded sum; None where there is none to speak of."""
-    if given.conversion.result.kind in "iub":
-        return sum_of(given.array, "cpu", given.accumulate and given.conversion.result).value
+    """The correctly rounded sum."""
     return sum_of(given.array, "exact", given.accumulate and given.conversion.result).value
 
 
@@ -269,7 +261,6 @@ def benchmark(
     """
     plan = _Plan(
         tuple(_registry.find(name).name for name in strategies),
-        tuple(measure),
         tuple(blocks),
         tuple(grids),
         repeats,

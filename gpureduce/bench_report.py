@@ -17,7 +17,7 @@ from typing import Any
 from gpureduce import _peers, scoreboard
 from gpureduce.bench import MEASURES, Measurement, benchmark
 from gpureduce.record import provenance
-from gpureduce.text import number, table
+from gpureduce.text import EMULATED, number, table
 
 _CLOCKS = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu")
 DERIVED = ("gb_s", "percent_of_peak", "percent_of_ceiling")
@@ -166,7 +166,7 @@ def _write(path: Path, made: dict[str, Any]) -> None:
 def _scoreboard(arguments: argparse.Namespace) -> Iterator[Measurement]:
     parts = scoreboard.parts_for(arguments.device)
     chosen = [part for part in parts if part.measure in (arguments.measure or MEASURES)]
-    return scoreboard.measure(chosen, arguments.device, _progress())
+    return scoreboard.measure(chosen, arguments.device, progress())
 
 
 def _asked(arguments: argparse.Namespace, peers: Sequence[str]) -> Iterator[Measurement]:
@@ -182,11 +182,12 @@ def _asked(arguments: argparse.Namespace, peers: Sequence[str]) -> Iterator[Meas
         measure=arguments.measure or ["kernel"],
         peers=peers,
         offset=arguments.offset,
-        progress=_progress(),
+        progress=progress(),
     )
 
 
-def _progress() -> Callable[[int, int, str], None] | None:
+def progress() -> Callable[[int, int, str], None] | None:
+    """What shows how far a long command is: the bar, for people who watch."""
     return progress_bar if sys.stderr.isatty() else None
 
 
@@ -201,10 +202,7 @@ def _print(arguments: argparse.Namespace, made: dict[str, Any]) -> None:
     else:
         print(as_table(rows))
         if any(row["source"] == "emulator" for row in rows):
-            print(
-                "\nEmulated times are those of this machine's processor playing a GPU: they tell "
-                "nothing about a card."
-            )
+            print(f"\n{EMULATED}")
 
 
 def command(arguments: argparse.Namespace) -> None:

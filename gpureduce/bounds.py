@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from gpureduce import _emulator, _inputs, _registry
-from gpureduce._sum import SumResult, Timing
+from gpureduce._results import SumResult, Timing
 
 _UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
 _LEAST = {"float16": 2.0**-25, "bfloat16": 2.0**-134, "float32": 2.0**-150}

@@ -22,8 +22,7 @@ from gpureduce import (
     lectures,
     tuning,
 )
-from gpureduce._sum import FINISHES
-from gpureduce.text import number, show_json, table
+from gpureduce.text import EMULATED, number, show_json, table
 
 TOUR = ["interleaved_mod", "interleaved_idx", "sequential", "unroll_warp", "first_add", "cascade"]
 TOUR += ["warp_shfl", "last_block", "cpu", "numpy"]
@@ -90,10 +89,7 @@ def _show_sums(rows: list[dict[str, Any]]) -> None:
     ]
     print(table(head, cells, right=range(1, 8)))
     if any(row["source"] == "emulator" for row in rows):
-        print(
-            "\nEmulated times are those of this machine's processor playing a GPU: they tell "
-            "nothing about a card."
-        )
+        print(f"\n{EMULATED}")
 
 
 def _command_sum(arguments: argparse.Namespace) -> None:
@@ -204,7 +200,9 @@ def _parser() -> argparse.ArgumentParser:
     adding.add_argument("--dtype", help="the dtype to add up in and return, as in numpy.sum")
     adding.add_argument("--block", type=int, help="threads per block: 32, 64, ... 1024")
     adding.add_argument("--grid", type=int, help="blocks")
-    adding.add_argument("--finish", choices=FINISHES, help="how block sums become one number")
+    adding.add_argument(
+        "--finish", choices=_registry.FINISHES, help="how block sums become one number"
+    )
     adding.add_argument("--device", help="cuda, cuda:1, emulator or cpu")
     adding.add_argument(
         "--allow-broken", action="store_true", help="run kernels that are wrong on purpose"

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpureduce import _registry
 from gpureduce._explain import Explanation, explain
+from gpureduce._hardware_counters import finish_of
 from gpureduce.lecture_tables import Table
 
 PATH = "data/counters_h200.json"
@@ -44,7 +45,7 @@ def recorded(
         strategy = _registry.find(wanted).name
         found = explain(
             strategy, n=n, dtype="int32", block=block, grid=grids.get(strategy),
-            finish=_first(strategy),
+            finish=finish_of(strategy),
         )  # fmt: skip
         assert isinstance(found, Explanation)
         model = {**found.counters, **found.details}
@@ -58,10 +59,6 @@ def recorded(
     title = f"First launch, {n:,} int32, {block} threads per block: counted on the emulator"
     title += f", and by Nsight Compute on the {card}" if record else ""
     return Table(title, head, rows, [_note(record, card)])
-
-
-def _first(strategy: str) -> str | None:
-    return "host" if "host" in _registry.find(strategy).finishes else None
 
 
 def _measured(record: dict[str, Any], n: int, block: int) -> dict[tuple[str, str], Any]:

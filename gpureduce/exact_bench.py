@@ -28,11 +28,11 @@ from typing import Any
 import numpy as np
 
 from gpureduce import _backends, _emulator, _exact, _gpu, _inputs, _registry
+from gpureduce._contenders import rotation
 from gpureduce.record import provenance
 
 MIB = 1 << 20
 _BASE_BYTES = 64 * MIB  # random numbers made; larger arrays repeat them
-_COLD_BYTES = 192 * MIB  # copies of the input, so that it does not stay in the L2 cache
 
 
 def _random_bits(rng: np.random.Generator, n: int, kind: np.dtype[Any]) -> _inputs.Array:
@@ -60,11 +60,7 @@ def make(name: str, dtype: str, nbytes: int) -> _inputs.Array:
     """An array of that many bytes."""
     kind = _inputs.named(dtype)
     base = DATA[name](np.random.default_rng(1), min(nbytes, _BASE_BYTES) // kind.itemsize, kind)
-    return np.resize(base, nbytes // kind.itemsize)
-
-
-def _copies(array: _inputs.Array, device: _backends.Device) -> int:
-    return 1 if device.backend != "cuda" else 1 + min(_COLD_BYTES // array.nbytes, 200)
+    return _inputs.repeated(base, nbytes // kind.itemsize)
 
 
 def device_us(
@@ -76,8 +72,7 @@ def device_us(
     conversion = _inputs.convert(array.dtype, None)
     times, *_ = _backends.module_of(device).measure(
         array, conversion.load, conversion.acc, -1 if row.kind == "choice" else row.index,
-        block, grid, 0, int(device.id.partition(":")[2] or 0), _copies(array, device),
-        2, repeats, 0,
+        block, grid, 0, device.index, rotation(device, array.nbytes)[0], 2, repeats, 0,
     )  # fmt: skip
     return float(np.median(np.frombuffer(times)) * 1e3)
 
@@ -94,7 +89,7 @@ class Reproducible:
         times, value = (ctypes.c_double * repeats)(), ctypes.c_double()
         error = self._measure(
             array.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(array.size), array.itemsize,
-            _copies(array, device), 2, repeats, times, ctypes.byref(value),
+            rotation(device, array.nbytes)[0], 2, repeats, times, ctypes.byref(value),
         )  # fmt: skip
         if error:
             raise RuntimeError(f"CUB's reproducible sum: {error.decode()}")

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _backends, _emulator, _gpu, _inputs, _registry, _sum, emulator
-from gpureduce._sum import FINISHES, SumResult, Timing
+from gpureduce._results import SumResult, Timing
 
 _ACCUMULATORS = {"float32": _emulator.ACC_F32, "float64": _emulator.ACC_F64}
 _CHUNK = 2**18
@@ -124,11 +124,7 @@ def _able() -> list[_registry.Strategy]:
 
 
 def _check(strategy: _registry.Strategy, allow_broken: bool) -> None:
-    if strategy.broken and not allow_broken:
-        raise ValueError(
-            f"{strategy.name} is wrong on purpose ({strategy.lesson}); pass allow_broken=True to "
-            "run it"
-        )
+    _registry.check_allowed(strategy, allow_broken)
     if strategy not in _able():
         names = ", ".join(s.name for s in _able() if not s.broken)
         raise ValueError(f"{strategy.name} adds up arrays, not samples of a function; {names} can")
@@ -234,7 +230,7 @@ def _on_device(
     bits, kernel_ms, h2d_ms, d2h_ms, init_ms, block, grid, launches, _, ran = module.sum_samples(
         problem.integrand.index, problem.start, problem.end, problem.n, problem.acc,
         -1 if chosen.kind == "choice" else chosen.index, block, grid,
-        (None, *FINISHES).index(finish), int(device.id.partition(":")[2] or 0),
+        _registry.finish_number(finish), device.index,
         schedule.number, schedule.seed, 0,
     )  # fmt: skip
     row = _registry.STRATEGIES[_gpu.NAMES[ran]]
@@ -293,7 +289,7 @@ def measure(
     on = _backends.choose_device(device)
     times, block, grid, _ = _backends.module_of(on).sum_samples(
         *where, -1 if chosen.kind == "choice" else chosen.index, block, grid,
-        (None, *FINISHES).index(finish), int(on.id.partition(":")[2] or 0), 0, 0, repeats,
+        _registry.finish_number(finish), on.index, 0, 0, repeats,
     )  # fmt: skip
     return np.frombuffer(times).tolist(), block, grid
 

@@ -187,7 +187,7 @@ def _profiled(bench: Bench, cases: list[Case]) -> Iterator[Row]:
         ms = [counters["duration_us"] / 1e3]
         nbytes = case.n * np.dtype(case.dtype).itemsize
         launch = (case.block or 0, int(counters.get("blocks", 0)))
-        yield bench.row(case, nbytes, ms, launch, 1, **counters)
+        yield bench.row(case, nbytes, ms, launch, "cold", **counters)
 
 
 def _rungs(shrink: int) -> list[Case]:
@@ -249,7 +249,7 @@ def _integrated(bench: Bench, cases: list[Case]) -> Iterator[Row]:
             )
             for _ in range(8)
         ]  # fmt: skip
-        yield bench.row(case, 0, ms, (block, grid), 1, values=values)
+        yield bench.row(case, 0, ms, (block, grid), "warm", values=values)
 
 
 def _runnable(bench: Bench, cases: list[Case]) -> Iterator[Row]:

@@ -6,7 +6,6 @@ the README's tables are made of such records. Without a card only host arrays ar
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -61,16 +60,12 @@ def parts_for(device: str | None) -> tuple[Part, ...]:
     return ON_CARD if _backends.choose_device(device).backend == "cuda" else ON_HOST
 
 
-def _known(dtype: str) -> bool:
-    return dtype != "bfloat16" or importlib.util.find_spec("ml_dtypes") is not None
-
-
 def measure(
     parts: Sequence[Part], device: str | None = None, progress: Progress | None = None
 ) -> Iterator[Measurement]:
     """Measure the parts; dtypes and libraries that are not installed are left out."""
     here = set(_peers.installed(("all",)))
-    jobs = [(part, dtype) for part in parts for dtype in part.dtypes if _known(dtype)]
+    jobs = [(part, dtype) for part in parts for dtype in part.dtypes if _inputs.is_here(dtype)]
     for done, (part, dtype) in enumerate(jobs):
         if progress:
             progress(done, len(jobs), f"{part.measure} {dtype}")

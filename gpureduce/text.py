@@ -8,6 +8,11 @@ from typing import Any
 
 import numpy as np
 
+EMULATED = (
+    "Emulated times are those of this machine's processor playing a GPU: they tell nothing about a "
+    "card."
+)
+
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
     """Columns wide enough for what they hold; the columns `right` are set flush right."""

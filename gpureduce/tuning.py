@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 import math
 import statistics
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from gpureduce import _backends, _inputs, _registry
-from gpureduce._choices import LARGEST, Choice, fast_table, index_of, save, use, user_file
+from gpureduce._choices import LARGEST, Choice, fast_table, save, use, user_file
 from gpureduce._contenders import rotation
 from gpureduce.bench import array_of
-from gpureduce.bench_report import progress_bar, size
+from gpureduce.bench_report import progress, size
 from gpureduce.errors import CudaError
 from gpureduce.text import show_json, table
 
@@ -71,7 +69,7 @@ def _time(
     try:
         times, *_ = _backends.module_of(device).measure(
             array, conversion.load, conversion.acc, row.index, block, grid, 0,
-            index_of(device), copies, 2, repeats, 0,
+            device.index, copies, 2, repeats, 0,
         )  # fmt: skip
     except CudaError:
         return None
@@ -158,7 +156,7 @@ def _group_times(
     """Of the dtypes of one width the mean counts: one row serves them all."""
     times: dict[Choice, list[float]] = {}
     for dtype in dtypes:
-        if dtype == "bfloat16" and not importlib.util.find_spec("ml_dtypes"):
+        if not _inputs.is_here(dtype):
             continue
         array = array_of(dtype, max(1, nbytes // _inputs.named(dtype).itemsize))
         for choice in candidates(nbytes):
@@ -191,13 +189,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> None:
     """What ``gpureduce tune`` does."""
     if not arguments.show:
-        bar = progress_bar if sys.stderr.isatty() else None
         made = tune(
             arguments.device,
             arguments.sizes,
             arguments.repeats,
             path=arguments.output,
-            progress=bar,
+            progress=progress(),
         )
         print(f"{made.path}\n")
     choices = fast_table(arguments.device)

@@ -1,0 +1,67 @@
+"""What a sum gives back: the value, and where the time went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Where the time of one sum went, in milliseconds, and what ran.
+
+    `kernel_ms` is the adding alone: CUDA events around the launches (`source` is
+    ``"cuda_event"``), the processor's clock around a host strategy (``"perf_counter"``), or the
+    time the emulator took (``"emulator"``), which says nothing about a GPU. Copies are `h2d_ms`
+    and `d2h_ms`; `init_ms` is the first use of a device, paid once per process; `total_ms` is the
+    whole call as the caller sees it.
+    """
+
+    kernel_ms: float
+    h2d_ms: float
+    d2h_ms: float
+    init_ms: float
+    total_ms: float
+    source: str
+    backend: str
+    device: str
+    strategy: str
+    dtype: str
+    block: int | None
+    grid: int | None
+    finish: str
+    launches: int
+    n: int
+    nbytes: int
+    peak_gb_s: float | None = field(default=None, repr=False)
+
+    @property
+    def gb_s(self) -> float | None:
+        """Bytes of the input per kernel time, in 10^9 bytes a second."""
+        return self.nbytes / self.kernel_ms / 1e6 if self.kernel_ms else None
+
+    @property
+    def percent_of_peak(self) -> float | None:
+        """`gb_s` in percent of the card's memory bandwidth on paper; None off a GPU."""
+        if self.source != "cuda_event" or not self.peak_gb_s or self.gb_s is None:
+            return None
+        return 100 * self.gb_s / self.peak_gb_s
+
+
+class SumResult(NamedTuple):
+    """The sum, a NumPy scalar, and its timing: ``value, timing = gpureduce.sum(a)``.
+
+    `timing` is None where ``timing=False`` was asked for.
+    """
+
+    value: Any
+    timing: Timing
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __complex__(self) -> complex:
+        return complex(self.value)
