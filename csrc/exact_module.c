@@ -3,6 +3,7 @@
 #include "module.h"
 
 #include "exact/exact.h"
+#include "exact/format.h"
 #include "gil.h"
 
 #include <string.h>
@@ -14,15 +15,9 @@ typedef struct {
     gr_exact sum[2];
 } exact_object;
 
-static int is_float_load(int load)
-{
-    return load == GR_LOAD_f16 || load == GR_LOAD_bf16 || load == GR_LOAD_f32 ||
-           load == GR_LOAD_f64;
-}
-
 static exact_object *new_object(PyTypeObject *type, int load, int components)
 {
-    if (!is_float_load(load) || components < 1 || components > 2) {
+    if (!gr_is_float((gr_load)load) || components < 1 || components > 2) {
         PyErr_SetString(PyExc_ValueError, "an exact sum is of 1 or 2 floats");
         return NULL;
     }
@@ -86,7 +81,7 @@ static PyObject *exact_add(PyObject *object, PyObject *args)
     int load, components, counts, threads;
     if (!PyArg_ParseTuple(args, "Oiipi", &data, &load, &components, &counts, &threads))
         return NULL;
-    if (!is_float_load(load) || components > self->components) {
+    if (!gr_is_float((gr_load)load) || components > self->components) {
         PyErr_SetString(PyExc_ValueError, "no such element type, or complex into real");
         return NULL;
     }
@@ -165,7 +160,7 @@ static PyObject *exact_round(PyObject *object, PyObject *args)
     int target;
     if (!PyArg_ParseTuple(args, "i", &target))
         return NULL;
-    if (!is_float_load(target)) {
+    if (!gr_is_float((gr_load)target)) {
         PyErr_SetString(PyExc_ValueError, "a sum is rounded to a float type");
         return NULL;
     }

@@ -52,25 +52,11 @@ PyObject *gr_py_sum_samples(PyObject *Py_UNUSED(self), PyObject *args)
         .samples = &samples,
         .timed = 1,
     };
-    gr_outcome outcome;
-    gr_error error;
-    gr_status status;
-    gr_without_gil call;
     if (repeats) {
         gr_measurement how = {.copies = 1, .warmups = 2, .repeats = repeats, .offset = 0};
         return gr_measured(&request, strategy < 0, &how);
     }
-    gr_drop_gil(&call);
-    gr_backend_schedule(order, seed);
-    status = gr_sum(&request, strategy < 0, &outcome, &error);
-    if (gr_take_gil(&call) < 0)
-        return NULL;
-    if (status != GR_OK)
-        return gr_raise(&error);
-    return Py_BuildValue("y#ddddIIIii", (char *)&outcome.value, (Py_ssize_t)sizeof outcome.value,
-                         outcome.kernel_ms, outcome.h2d_ms, outcome.d2h_ms, outcome.init_ms,
-                         outcome.block, outcome.grid, outcome.launches, (int)outcome.finish,
-                         request.strategy);
+    return gr_summed(&request, strategy < 0, order, seed);
 }
 
 PyObject *gr_py_cpu_sum_samples(PyObject *Py_UNUSED(self), PyObject *args)

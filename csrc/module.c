@@ -53,6 +53,27 @@ PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int component
     return array;
 }
 
+PyObject *gr_summed(gr_request *request, int choose, int order, unsigned long long seed)
+{
+    gr_outcome outcome;
+    gr_error error;
+    gr_status status;
+    gr_without_gil call;
+    gr_drop_gil(&call);
+    gr_backend_schedule(order, seed);
+    status = gr_sum(request, choose, &outcome, &error);
+    if (gr_take_gil(&call) < 0)
+        return NULL;
+    if (status != GR_OK)
+        return gr_raise(&error);
+    int digits = gr_strategy_at(request->strategy)->traits & DIGITS;
+    return Py_BuildValue("y#ddddIIIii", digits ? (char *)&outcome.exact : (char *)&outcome.value,
+                         (Py_ssize_t)(digits ? sizeof outcome.exact : sizeof outcome.value),
+                         outcome.kernel_ms, outcome.h2d_ms, outcome.d2h_ms, outcome.init_ms,
+                         outcome.block, outcome.grid, outcome.launches, (int)outcome.finish,
+                         request->strategy);
+}
+
 static PyObject *py_sum(PyObject *Py_UNUSED(self), PyObject *args)
 {
     PyObject *object;
@@ -82,23 +103,7 @@ static PyObject *py_sum(PyObject *Py_UNUSED(self), PyObject *args)
         .device = device,
         .timed = timed,
     };
-    gr_outcome outcome;
-    gr_error error;
-    gr_status status;
-    gr_without_gil call;
-    gr_drop_gil(&call);
-    gr_backend_schedule(order, seed);
-    status = gr_sum(&request, strategy < 0, &outcome, &error);
-    if (gr_take_gil(&call) < 0)
-        return NULL;
-    if (status != GR_OK)
-        return gr_raise(&error);
-    int digits = gr_strategy_at(request.strategy)->traits & DIGITS;
-    return Py_BuildValue("y#ddddIIIii", digits ? (char *)&outcome.exact : (char *)&outcome.value,
-                         (Py_ssize_t)(digits ? sizeof outcome.exact : sizeof outcome.value),
-                         outcome.kernel_ms, outcome.h2d_ms, outcome.d2h_ms, outcome.init_ms,
-                         outcome.block, outcome.grid, outcome.launches, (int)outcome.finish,
-                         request.strategy);
+    return gr_summed(&request, strategy < 0, order, seed);
 }
 
 PyObject *gr_measured(gr_request *request, int choose, const gr_measurement *how)

@@ -23,6 +23,9 @@ PyObject *gr_raise(const gr_error *error);
  * exception if not. */
 PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int components);
 
+/* gr_sum for Python: the sum's bits, times and launch; NULL with an exception. */
+PyObject *gr_summed(gr_request *request, int choose, int order, unsigned long long seed);
+
 /* gr_measure for Python: the times' bytes, block, grid and strategy; NULL with an exception. */
 PyObject *gr_measured(gr_request *request, int choose, const gr_measurement *how);
 

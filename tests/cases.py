@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import signal
+import time
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -81,3 +84,26 @@ def check(result: gpureduce.SumResult, array: np.ndarray[Any, Any], dtype: Any =
     assert off <= allowed, f"off by {off}, allowed {allowed}, value {result.value}"
     # Integers show each lost element; a bound beyond this would not even show a lost block.
     assert allowed <= 0.1 * magnitude(array) + 2.0**-25
+
+
+class _Stop(Exception):
+    pass
+
+
+def broken_off_after(seconds: float, call: Callable[[], object]) -> float | None:
+    """How long a call took that a raising signal handler broke off; None if it came through."""
+
+    def stop(signum: int, frame: object) -> None:
+        raise _Stop
+
+    before = signal.signal(signal.SIGALRM, stop)
+    start = time.perf_counter()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        call()
+    except _Stop:
+        return time.perf_counter() - start
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    return None

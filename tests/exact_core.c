@@ -1,6 +1,6 @@
 /* A C program that uses csrc/exact without Python: what its header promises to C programmers.
  *
- *     cc -Icsrc exact_core.c csrc/exact/?*.c csrc/cpu/?*.c csrc/threads/?*.c -pthread
+ *     cc -Icsrc exact_core.c csrc/exact/?*.c csrc/cpu/?*.c csrc/threads/?*.c -pthread -lm
  *
  * exact_core arrays FILE    sums the arrays of the file: uint64 load, components and n before each
  * exact_core fills          accumulators to which as much was added as they take without a carry

@@ -199,7 +199,6 @@ def test_measuring(monkeypatch):
     found = _calibration._measure(_backends.devices()[-1])
     assert found.cpu_gb_s > found.card_gb_s > 0  # an emulated card
     assert found.quicker_on_card_from is None
-    assert min(found.cpu_latency_us, found.card_latency_us) >= 0
 
 
 def test_info_shows_it(card, capsys, monkeypatch):

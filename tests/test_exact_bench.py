@@ -79,3 +79,12 @@ def test_a_library_that_is_missing_is_an_error(tmp_path):
     device = _backends.choose_device("emulator")
     row = exact_bench.compare("float32", "uniform", 4096, device, ["fast", "exact"], 1, 1)
     assert set(row["us"]) == {"fast", "exact"} and set(row["exact_of"]) == {"fast"}
+
+
+def test_what_the_cpu_misses_is_told():
+    row = {"dtype": "float64", "data": "bits", "n": 64, "exact": {"ns": 1.3}, "of_fsum": 19.6}
+    assert exact_bench.missed_on_cpu([row]) == [
+        "float64 bits, n = 64: 1.30 ns, not 1.2", "float64 bits, n = 64: 19.6 times fsum, not 20",
+    ]  # fmt: skip
+    good = row | {"exact": {"ns": 1.2}, "of_fsum": 20.0, "of_fsum_of_list": 20.0}
+    assert exact_bench.missed_on_cpu([good, good | {"dtype": "float16", "of_fsum": 90}]) == []

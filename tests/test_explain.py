@@ -274,6 +274,14 @@ def test_the_schedule_makes_no_difference():
         assert everything(explain("last_block", n=40_000)) == plain
 
 
+def test_a_cluster_of_sixteen_blocks_is_one_team():
+    for grid in (8, 16):
+        some = explain("one_cluster", n=2**16, block=128, grid=grid)
+        every = explain("one_cluster", n=2**16, block=128, grid=grid, sample=False)
+        assert some.counters == every.counters and every.grid == grid
+        assert every.kernels[0].ran == 1
+
+
 def test_later_launches_are_counted_apart():
     found = explain("sequential", n=2**20)
     assert [kernel.grid for kernel in found.kernels] == [4096, 16, 1]

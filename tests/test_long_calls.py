@@ -3,40 +3,17 @@
 from __future__ import annotations
 
 import concurrent.futures
-import signal
 import time
 
 import numpy as np
 import pytest
 
 import gpureduce
+from cases import broken_off_after
 
 MIB = 2**20
 DEVICES = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
 on_devices = pytest.mark.parametrize("device", DEVICES)
-
-
-class Stop(Exception):
-    pass
-
-
-def broken_off_after(seconds, array, strategy, device):
-    """How long a sum took that a raising signal handler broke off; None if it came through."""
-
-    def stop(signum, frame):
-        raise Stop
-
-    before = signal.signal(signal.SIGALRM, stop)
-    start = time.perf_counter()
-    try:
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-        gpureduce.sum(array, strategy, dtype="int32", device=device)
-    except Stop:
-        return time.perf_counter() - start
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    return None
 
 
 @pytest.mark.parametrize(("strategy", "device"), [("sequential", "emulator"), ("cpu", None)])
@@ -48,7 +25,9 @@ def test_a_signal_breaks_a_sum_off_and_the_next_one_works(strategy, device, monk
     start = time.perf_counter()
     assert gpureduce.sum(array, strategy, dtype="int32", device=device).value == 7
     whole = time.perf_counter() - start
-    stopped = broken_off_after(0.02, array, strategy, device)
+    stopped = broken_off_after(
+        0.02, lambda: gpureduce.sum(array, strategy, dtype="int32", device=device)
+    )
     assert stopped is not None and stopped < whole
     assert gpureduce.sum(array[-MIB:], strategy, dtype="int32", device=device).value == 7
 

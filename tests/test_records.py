@@ -70,7 +70,8 @@ def test_explaining_is_quick():
         assert (row["n"], row["block"], row["dtype"]) == (2**20, 256, "int32")
     assert len(kinds["explain"]) >= 9
     assert all(row["median_us"] <= 100_000 for row in kinds["explain"])
-    assert max(row["n"] / row["median_us"] for row in kinds["count"]) >= 3
+    slower = {row["strategy"] for row in kinds["count"] if row["n"] / row["median_us"] < 3}
+    assert len(kinds["count"]) >= 9 and slower <= {"unroll_tail"}  # 2.9 when this was recorded
 
 
 def test_which_records_speak_of_other_kernels():

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gpureduce
-from cases import array_of
+from cases import array_of, broken_off_after
 
 MIB = 2**20
 ARRAYS = [np.arange(k * MIB // 8 + 7 * k, dtype=np.int64) for k in range(1, 9)]
@@ -122,18 +122,7 @@ def test_fork_while_another_thread_adds():
 def test_a_sum_of_many_threads_is_broken_off(monkeypatch):
     monkeypatch.setenv("GPUREDUCE_THREADS", "3")
     array = np.zeros(2**31, np.int32)  # untouched pages cost no memory
-
-    def stop(signum, frame):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, stop)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.02)
-        with pytest.raises(KeyboardInterrupt):
-            gpureduce.sum(array, "cpu")
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    assert broken_off_after(0.02, lambda: gpureduce.sum(array, "cpu")) is not None
     assert [cpu(a) for a in ARRAYS] == SUMS
 
 

@@ -27,7 +27,6 @@ void watch_launch(Watch *watch, Launch *launch)
     watch->launch = launch;
     watch->threads = (size.x * size.y * size.z + 31) / 32 * 32;
     watch->slots = watch->threads + COPY_SLOTS;
-    watch->first_race = watch->races.size();
     watch->range_bytes = 0;
 }
 
@@ -131,7 +130,7 @@ static void note_divergence(Watch *watch, const Worker *w, const std::vector<Bro
     for (const auto &place : found.places)
         lines.push_back(std::get<1>(place.first));
     found.block = all[0].self.block;
-    if (watch->divergence_of.emplace(lines, watch->divergences.size()).second)
+    if (watch->divergent_lines.insert(lines).second)
         watch->divergences.push_back(found);
 }
 

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <new>
+#include <set>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -96,14 +97,13 @@ struct Watch {
     std::vector<Race> races;
     std::map<std::tuple<const void *, int, Access, const void *, int, Access>, size_t> race_of;
     std::vector<Divergence> divergences;
-    std::map<std::vector<int>, size_t> divergence_of;
-    bool failed = false; /* for want of memory */
+    std::set<std::vector<int>> divergent_lines; /* of those */
+    bool failed = false;                        /* for want of memory */
     uint64_t meetings = 0;
 
     /* The running launch */
     Launch *launch = nullptr;
     unsigned threads = 0, slots = 0; /* of a block; with those of its bulk copies */
-    size_t first_race = 0;
     std::unordered_map<uint64_t, std::vector<Event>> events; /* by lane of the grid */
     std::unordered_map<uintptr_t, Variable> variables;
     Shadow device;
@@ -156,7 +156,7 @@ inline void advance(Watch *watch, const Self &self, Event event)
     ++self.lane->time;
 }
 
-/* What both know; and all that a lane has done and knows. */
+/* What either knows; and all that a lane has done and knows. */
 Knowledge joined(const Watch *watch, const Knowledge &a, const Knowledge &b);
 Knowledge everything(const Watch *watch, const Self &self, const Knowledge &known);
 

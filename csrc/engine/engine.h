@@ -61,8 +61,8 @@ typedef struct {
     unsigned element_bytes; /* and for elements of this size; 0: of any */
     int strategy;
     unsigned block;
-    unsigned grid;          /* 0: by the next line */
-    unsigned blocks_per_sm; /* 0: the strategy's own grid */
+    unsigned grid;          /* where the next line is 0 */
+    unsigned blocks_per_sm; /* where both are 0: the strategy's own grid */
 } gr_choice;
 
 enum { GR_MAX_CHOICES = 64 };

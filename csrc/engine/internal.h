@@ -42,6 +42,12 @@ typedef struct {
     size_t shared_bytes, out_bytes;
 } gr_plan;
 
+/* How many blocks stand in a cluster of a strategy that has clusters. */
+static inline unsigned gr_cluster_blocks(const gr_plan *plan)
+{
+    return plan->strategy->traits & ALONE ? plan->grid : GR_CLUSTER_BLOCKS;
+}
+
 gr_status gr_fail(gr_error *error, gr_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 gr_status gr_fail_cuda(gr_error *error, cudaError_t code, const char *call, const char *file,

@@ -14,7 +14,7 @@ static unsigned attributes_of(const gr_plan *plan, cudaLaunchAttribute attribute
     }
     if (traits & CLUSTER) {
         attribute[count].id = cudaLaunchAttributeClusterDimension;
-        attribute[count].val.clusterDim.x = traits & ALONE ? plan->grid : GR_CLUSTER_BLOCKS;
+        attribute[count].val.clusterDim.x = gr_cluster_blocks(plan);
         attribute[count].val.clusterDim.y = attribute[count].val.clusterDim.z = 1;
         count++;
     }

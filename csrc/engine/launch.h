@@ -26,7 +26,7 @@ gr_status gr_reduce(const gr_request *request, gr_plan plan, const void *data, s
 gr_status gr_launch(const gr_plan *plan, void *in, void *out, size_t n, gr_workspace *workspace,
                     cudaStream_t stream, gr_error *error);
 
-/* Fills in block and grid for a request of `exact`, where they are left out. */
+/* Fills in block and grid for a request of `exact`, unless block is given. */
 void gr_shape_exact(gr_request *request);
 
 /* Fills in strategy, block and grid for a request of `fast`. */

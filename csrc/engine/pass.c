@@ -27,7 +27,7 @@ gr_status gr_plan_pass(const gr_request *request, int later, gr_pass *pass, gr_e
     pass->grid = plan.grid;
     pass->outs = plan.outs;
     pass->team_blocks = plan.strategy->traits & COOPERATIVE ? plan.grid
-                        : plan.strategy->traits & CLUSTER   ? GR_CLUSTER_BLOCKS
+                        : plan.strategy->traits & CLUSTER   ? gr_cluster_blocks(&plan)
                                                             : 1;
     return GR_OK;
 }

@@ -139,7 +139,8 @@ static int is_pageable(const void *host)
 static cudaError_t stage(void *to, const void *host, size_t bytes, cudaStream_t stream)
 {
     staged_copy copy = {.to = to, .from = host, .bytes = bytes, .stream = stream};
-    int threads = gr_thread_count() < THREADS ? gr_thread_count() : THREADS;
+    int threads = gr_thread_count();
+    threads = threads < THREADS ? threads : THREADS;
     copy.chunk = chunk_for(bytes);
     gr_parallel(threads, (bytes - 1) / copy.chunk + 1, run_task, &copy);
     return (cudaError_t)atomic_load(&copy.failed);

@@ -10,8 +10,8 @@
  *     gr_exact_sum_array(data, n, GR_LOAD_f32, 1, 0, sum);
  *     float value = gr_exact_f32(sum);
  *
- * To use it alone: cc -Icsrc yours.c csrc/exact/?*.c csrc/cpu/?*.c csrc/threads/?*.c -pthread, as
- * tests/exact_core.c does.
+ * To use it alone: cc -Icsrc yours.c csrc/exact/?*.c csrc/cpu/?*.c csrc/threads/?*.c -pthread
+ * -lm, as tests/exact_core.c does.
  *
  * Special values. A nan, or +inf and -inf together, make the sum nan; infinities of one sign make
  * it that infinity. A finite sum is inf only if it rounds to inf: partial sums do not overflow. The
