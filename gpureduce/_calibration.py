@@ -99,8 +99,8 @@ def _line(add: Callable[[Any], object]) -> tuple[float, float]:
         times.append(min(found) * 1e6)
     small, large = times
     us_per_byte = (large - small) / (_LARGE - _SMALL)
-    if us_per_byte <= 0:  # noise: the large one alone
-        us_per_byte = large / _LARGE
+    if us_per_byte <= 0:  # noise: the large one alone tells
+        return _LARGE / large / 1e3, 0.0
     return 1 / us_per_byte / 1e3, max(0.0, small - us_per_byte * _SMALL)
 
 

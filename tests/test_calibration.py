@@ -197,8 +197,28 @@ def test_measuring(monkeypatch):
     monkeypatch.setattr(_calibration, "_SMALL", 1 << 16)
     monkeypatch.setattr(_calibration, "_LARGE", 1 << 20)
     found = _calibration._measure(_backends.devices()[-1])
-    assert found.cpu_gb_s > found.card_gb_s > 0  # an emulated card
-    assert found.quicker_on_card_from is None
+    assert min(found.cpu_gb_s, found.card_gb_s) > 0
+    assert (found.card, found.processors) == ("gpureduce emulator", _calibration._processors())
+
+
+def line_of(monkeypatch, small_us, large_us):
+    """What `_line` makes of sums that take so long, were there no noise but in the first ones."""
+    clock = 0.0
+
+    def add(array):
+        nonlocal clock
+        clock += (small_us if array.nbytes == _calibration._SMALL else large_us) * 1e-6
+
+    monkeypatch.setattr(_calibration.time, "perf_counter", lambda: clock)
+    return _calibration._line(add)
+
+
+def test_two_sizes_make_a_line(monkeypatch):
+    small, large = _calibration._SMALL, _calibration._LARGE
+    at_10_gb_s = (30 + small / 10e3, 30 + large / 10e3)
+    assert line_of(monkeypatch, *at_10_gb_s) == pytest.approx((10, 30))
+    # Noise: the small one took longer. The large one alone tells the speed.
+    assert line_of(monkeypatch, 9000, 8000) == pytest.approx((large / 8000e3, 0))
 
 
 def test_info_shows_it(card, capsys, monkeypatch):

@@ -100,4 +100,4 @@ if pid == 0:
     os._exit(0 if ok else 1)
 assert os.waitpid(pid, 0)[1] == 0
 """
-    subprocess.run([sys.executable, "-P", "-W", "ignore", "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-P", "-W", "ignore", "-c", code], check=True, timeout=240)

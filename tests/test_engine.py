@@ -76,8 +76,11 @@ def test_larger_than_device_memory_in_every_accumulator(strategy, dtype):
 
 
 def test_where_the_time_goes():
-    t = gpureduce.sum(A, "global_tree", device="emulator").timing
-    assert t.kernel_ms > 5 * t.h2d_ms > 0 and t.kernel_ms > 5 * t.d2h_ms > 0
+    # The quickest of some calls: on a busy machine one may lose the processor in any part of it.
+    times = [gpureduce.sum(A, "global_tree", device="emulator").timing for _ in range(9)]
+    kernel = min(t.kernel_ms for t in times)
+    assert kernel > 5 * min(t.h2d_ms for t in times) > 0
+    assert kernel > 5 * min(t.d2h_ms for t in times) > 0
 
 
 def test_choices():

@@ -51,7 +51,7 @@ def counted_by(runtime: list[Path], compiler: str, level: str, folder: Path) -> 
     subprocess.run([compiler, *flags, source, "-o", kernels], check=True)
     program = kernels.with_suffix("")
     subprocess.run([COMPILERS[-1], "-pthread", kernels, *runtime, "-o", program], check=True)
-    done = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([program], capture_output=True, text=True, check=True, timeout=240)
     return sorted(done.stdout.splitlines())
 
 

@@ -88,7 +88,7 @@ def child_exit(run):
             os._exit(0 if run() else 1)
         finally:
             os._exit(2)
-    for _ in range(2000):
+    for _ in range(24_000):  # two minutes
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status)
