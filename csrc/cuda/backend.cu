@@ -7,13 +7,24 @@
 #include <cuda_fp16.h>
 
 /* Each element is widened before it is added: CUB adds up in the type of the first value. */
-template <typename T, typename Acc>
-static cudaError_t reduce(const void *in, void *out, size_t n, void *work, size_t *work_bytes,
-                          cudaStream_t stream)
+template <typename T, typename Acc, typename Count>
+static cudaError_t reduce_count(const void *in, void *out, Count n, void *work, size_t *work_bytes,
+                                cudaStream_t stream)
 {
     return cub::DeviceReduce::Reduce(work, *work_bytes, static_cast<const T *>(in),
                                      static_cast<Acc *>(out), n, cuda::std::plus<Acc>(), Acc(0),
                                      stream);
+}
+
+/* CUB computes its offsets in a type as wide as the count's. The reference is CUB at its best, so
+ * it gets 32 bits where they are enough. */
+template <typename T, typename Acc>
+static cudaError_t reduce(const void *in, void *out, size_t n, void *work, size_t *work_bytes,
+                          cudaStream_t stream)
+{
+    if (n <= INT32_MAX)
+        return reduce_count<T, Acc>(in, out, static_cast<int32_t>(n), work, work_bytes, stream);
+    return reduce_count<T, Acc>(in, out, n, work, work_bytes, stream);
 }
 
 typedef int8_t type_i8;
