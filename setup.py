@@ -144,11 +144,15 @@ class Job:
     target: Path
     command: list[str]
 
-    def stale(self, newest_header: float) -> bool:
-        if not self.target.exists():
+    def stale(self) -> bool:
+        """Whether one of the files that the compiler read, by its own word, is newer or gone."""
+        try:
+            made = self.target.stat().st_mtime
+            said = self.target.with_suffix(".d").read_text().replace("\\\n", " ")
+            read = shlex.split(said.partition(": ")[2])
+            return any((ROOT / name).stat().st_mtime > made for name in read)
+        except OSError:
             return True
-        made = self.target.stat().st_mtime
-        return made < max(newest_header, (ROOT / self.source).stat().st_mtime)
 
 
 def run(command: list[str]) -> None:
@@ -162,9 +166,7 @@ def run(command: list[str]) -> None:
 
 def compile_all(jobs: list[Job]) -> None:
     """Compiles what is out of date, side by side; two jobs with the same target are one."""
-    headers = [p for p in (ROOT / CSRC).rglob("*") if p.suffix in (".h", ".def", ".cu")]
-    newest = max(p.stat().st_mtime for p in headers)
-    todo = {job.target: job for job in jobs if job.stale(newest)}
+    todo = {job.target: job for job in jobs if job.stale()}
     for job in todo.values():
         job.target.parent.mkdir(parents=True, exist_ok=True)
     workers = int(os.environ.get("GPUREDUCE_JOBS", 0)) or len(os.sched_getaffinity(0))
@@ -213,7 +215,8 @@ class Toolchain:
     def job(self, source: Path, command: list[str]) -> Job:
         key = hashlib.sha256("\0".join(command).encode()).hexdigest()[:12]
         target = self.folder / f"{source.stem}-{key}.o"
-        return Job(source, target, [*command, "-c", str(source), "-o", str(target)])
+        tell = ["-MMD", "-MF", str(target.with_suffix(".d"))]  # what it read
+        return Job(source, target, [*command, *tell, "-c", str(source), "-o", str(target)])
 
     def c(self, source: Path, extra: list[str] | None = None) -> Job:
         flags = ["-std=gnu11", *self.common, *self.sanitize, *self.includes, *(extra or [])]
