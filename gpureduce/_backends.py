@@ -67,6 +67,8 @@ def _cuda_devices() -> tuple[tuple[Device, ...], str]:
     try:
         found = tuple(_device("cuda", i, row) for i, row in enumerate(module.devices()))
     except CudaError as error:
+        if not module.build()["driver"]:  # the runtime's own word for that is "insufficient"
+            return (), "there is no NVIDIA driver"
         return (), str(error)
     from gpureduce import _choices
 

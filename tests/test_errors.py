@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -173,19 +174,38 @@ def test_backend_variable(monkeypatch):
     monkeypatch.undo()
 
 
-def test_extension_that_could_not_be_built(monkeypatch):
-    monkeypatch.setattr(_backends, "build", lambda: {"cuda": False, "why": "no nvcc, alas"})
-    _backends.load_cuda.cache_clear()
-    _backends._cuda_devices.cache_clear()
-    try:
-        with pytest.raises(gpureduce.CudaError, match="built without CUDA: no nvcc, alas"):
-            gpureduce.sum(A, "sequential", device="cuda")
-        assert "no nvcc" in gpureduce.build_info()["why"]
-        assert gpureduce.sum(A, "sequential").timing.backend == "emulator"
-    finally:
-        monkeypatch.undo()
-        _backends.load_cuda.cache_clear()
-        _backends._cuda_devices.cache_clear()
+@pytest.fixture
+def asked_anew():
+    """What was found of the CUDA build is forgotten before the test and after it."""
+    found = (_backends.load_cuda, _backends._cuda_devices)
+    for one in found:
+        one.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+    for one in found:
+        one.cache_clear()
+
+
+def test_extension_that_could_not_be_built(asked_anew):
+    asked_anew.setattr(_backends, "build", lambda: {"cuda": False, "why": "no nvcc, alas"})
+    with pytest.raises(gpureduce.CudaError, match="built without CUDA: no nvcc, alas"):
+        gpureduce.sum(A, "sequential", device="cuda")
+    assert "no nvcc" in gpureduce.build_info()["why"]
+    assert gpureduce.sum(A, "sequential").timing.backend == "emulator"
+
+
+@pytest.mark.parametrize(
+    ("driver", "why"), [(0, "there is no NVIDIA driver"), (11040, "driver version is insufficient")]
+)
+def test_no_driver_or_an_old_one(asked_anew, driver, why):
+    def devices():
+        raise gpureduce.CudaError("CUDA driver version is insufficient", "cudaErrorInsufficient")
+
+    fake = SimpleNamespace(devices=devices, build=lambda: {"runtime": 13000, "driver": driver})
+    asked_anew.setattr(_backends, "load_cuda", lambda: fake)
+    assert why in gpureduce.build_info()["why"]
+    with pytest.raises(gpureduce.CudaError, match=why):
+        gpureduce.sum(A, "sequential", device="cuda")
 
 
 @pytest.mark.parametrize("strategy", KERNELS)
