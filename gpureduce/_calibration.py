@@ -1,8 +1,8 @@
-"""Whether large host arrays are added up sooner by the processors or by a card: measured, kept.
+"""Whether large host arrays are added up by the processors, by a card or by both: measured, kept.
 
-Which of the two it is depends on the machine: its cores and memory against the link to the card.
-So it is measured, once, when `auto` first meets an array that is large enough for the question, and
-kept in the user's cache folder. Without a GPU nobody asks.
+Which is quickest depends on the machine: its cores and memory against the link to the card. So it
+is measured, once, when `auto` first meets an array that is large enough for the question, and kept
+in the user's cache folder. Without a GPU nobody asks.
 """
 
 from __future__ import annotations
@@ -30,37 +30,54 @@ from gpureduce.errors import CudaError
 LEAST_BYTES = 1 << 26
 
 PIN = "GPUREDUCE_HOST_ARRAYS"
-_PINS = ("cpu", "cuda")
+_PINS = ("cpu", "cuda", "both")
 
-_SCHEMA = 1
-_SMALL, _LARGE = 1 << 22, 1 << 26  # bytes; two points make a line
+_SCHEMA = 2
+_SMALL, _LARGE = LEAST_BYTES, 4 * LEAST_BYTES  # two points make a line
 _REPEATS = 3
+# Both at once keep the processors and the card from others: that must be worth something.
+_WORTH_BOTH = 0.9
+
+
+@dataclass(frozen=True)
+class Way:
+    """How quickly int32 arrays in host memory are added up: b bytes in latency + b / speed.
+
+    `card_share` is the part of the array that a card adds up, all copies included: nothing, all, or
+    so much that the card and the processors, which add up the rest meanwhile, end together.
+    """
+
+    card_share: float
+    gb_s: float
+    latency_us: float
+
+    def us(self, nbytes: int) -> float:
+        """The microseconds that an array of so many bytes takes."""
+        return self.latency_us + nbytes / self.gb_s / 1e3
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """How quickly this machine adds up int32 arrays in host memory, on its processors and a card.
+    """How quickly this machine adds up host arrays: on its processors, on a card, on both at once.
 
-    A sum of b bytes takes about latency + b / speed. `card`, `processors` and `version` (of
-    gpureduce) say where that was measured.
+    `card`, `processors` and `version` (of gpureduce) say where that was measured.
     """
 
-    cpu_gb_s: float
-    cpu_latency_us: float
-    card_gb_s: float
-    card_latency_us: float
+    cpu: Way
+    cuda: Way
+    both: Way
     card: str
     processors: int
     version: str
 
-    @property
-    def quicker_on_card_from(self) -> int | None:
-        """The bytes from which on the card is quicker, all copies included; None: never."""
-        saved_us_per_byte = (1 / self.cpu_gb_s - 1 / self.card_gb_s) / 1e3
-        if saved_us_per_byte <= 0:
-            return None
-        lost_us = max(0.0, self.card_latency_us - self.cpu_latency_us)
-        return max(LEAST_BYTES, math.ceil(lost_us / saved_us_per_byte))
+    def quickest(self, nbytes: int) -> str:
+        """``"cpu"``, ``"cuda"`` or ``"both"``: the way that `auto` takes with so many bytes."""
+        if nbytes < LEAST_BYTES:
+            return "cpu"
+        cpu, cuda = self.cpu.us(nbytes), self.cuda.us(nbytes)
+        if self.both.us(nbytes) < _WORTH_BOTH * min(cpu, cuda):
+            return "both"
+        return "cuda" if cuda < cpu else "cpu"
 
 
 _lock = threading.Lock()
@@ -85,9 +102,8 @@ def _file(card: str, processors: int) -> Path:
     return Path(folder) / "gpureduce" / f"calibration-{name}-{processors}.json"
 
 
-def _line(add: Callable[[Any], object]) -> tuple[float, float]:
-    """GB/s and latency in us of a way to add up an array."""
-    array = np.ones(_LARGE // 4, np.int32)
+def _way(card_share: float, array: Any, add: Callable[[Any], object]) -> Way:
+    """How quickly `add` adds up the array and its beginning."""
     times = []
     for part in (array[: _SMALL // 4], array):
         add(part)
@@ -100,16 +116,33 @@ def _line(add: Callable[[Any], object]) -> tuple[float, float]:
     small, large = times
     us_per_byte = (large - small) / (_LARGE - _SMALL)
     if us_per_byte <= 0:  # noise: the large one alone tells
-        return _LARGE / large / 1e3, 0.0
-    return 1 / us_per_byte / 1e3, max(0.0, small - us_per_byte * _SMALL)
+        return Way(card_share, _LARGE / large / 1e3, 0.0)
+    return Way(card_share, 1 / us_per_byte / 1e3, max(0.0, small - us_per_byte * _SMALL))
 
 
 def _measure(card: _backends.Device) -> Calibration:
     from gpureduce._sum import sum as sum_of
+    from gpureduce._sum import sum_by_both
 
-    cpu = _line(lambda array: _emulator.quick_sum(array, False, False))
-    by_card = _line(lambda array: sum_of(array, "fast", device=card.id, timing=False))
-    return Calibration(*cpu, *by_card, card.name, _processors(), _version("gpureduce"))
+    array = np.ones(_LARGE // 4, np.int32)
+    cpu = _way(0.0, array, lambda part: _emulator.quick_sum(part, False, False))
+    cuda = _way(1.0, array, lambda part: sum_of(part, "fast", device=card.id, timing=False))
+
+    def by_both(share: float) -> Way:
+        return _way(share, array, lambda part: sum_by_both(part, card, share))
+
+    # Did they not hinder each other, they would end together; they share cores and memory.
+    even = cuda.gb_s / (cuda.gb_s + cpu.gb_s)
+    both = min(by_both(even), by_both(even / 2), key=lambda way: way.us(_LARGE))
+    return Calibration(cpu, cuda, both, card.name, _processors(), _version("gpureduce"))
+
+
+def _way_of(said: dict[str, Any]) -> Way:
+    way = Way(**said)
+    numbers = (way.card_share, way.gb_s, way.latency_us)
+    if not all(type(x) is float and math.isfinite(x) and x >= 0 for x in numbers) or not way.gb_s:
+        raise ValueError(f"{said} is no measurement")
+    return way
 
 
 def _read(file: Path, card: str, processors: int) -> Calibration | None:
@@ -118,22 +151,17 @@ def _read(file: Path, card: str, processors: int) -> Calibration | None:
         said = json.loads(file.read_text())
         if said.pop("schema") != _SCHEMA:
             return None
-        said.pop("quicker_on_card_from")
-        found = Calibration(**said)
-        numbers = [getattr(found, f.name) for f in dataclasses.fields(found)][:4]
-        whole = all(type(x) is float and math.isfinite(x) and x >= 0 for x in numbers)
+        cpu, cuda, both = (_way_of(said.pop(name)) for name in _PINS)
+        found = Calibration(cpu, cuda, both, **said)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
     made_here = (found.card, found.processors, found.version)
-    if not whole or not found.cpu_gb_s or not found.card_gb_s:
-        return None
     return found if made_here == (card, processors, _version("gpureduce")) else None
 
 
 def _keep(file: Path, found: Calibration) -> None:
     """Write it down, if that can be; nobody ever sees half a file."""
     said = {"schema": _SCHEMA, **dataclasses.asdict(found)}
-    said["quicker_on_card_from"] = found.quicker_on_card_from
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as made:
@@ -162,7 +190,7 @@ def _measure_and_keep(card: _backends.Device) -> Calibration:
 def calibrate() -> Calibration | None:
     """Measure anew how quickly host arrays are added up, and keep it; None without a GPU.
 
-    It takes well under a second, the first use of a device aside.
+    It takes about a second, the first use of a device aside.
     """
     card = _card()
     if card is None:
@@ -172,11 +200,12 @@ def calibrate() -> Calibration | None:
 
 
 def calibration() -> Calibration | None:
-    """How quickly this machine adds up host arrays, on its processors and on its card.
+    """How quickly this machine adds up host arrays: on its processors, its card, both at once.
 
     It is measured once and kept as JSON in the user's cache folder (``XDG_CACHE_HOME`` or
     ``~/.cache``); `calibrate` measures anew. `auto` goes by it for arrays of 64 MiB or more. None
-    without a GPU. The environment's GPUREDUCE_HOST_ARRAYS, ``cpu`` or ``cuda``, overrides it.
+    without a GPU. The environment's GPUREDUCE_HOST_ARRAYS overrides it: ``cpu``, ``cuda`` or
+    ``both``, which are shared as was measured.
     """
     card = _card()
     if card is None:
@@ -189,33 +218,39 @@ def pinned() -> str | None:
     """GPUREDUCE_HOST_ARRAYS, checked."""
     pin = os.environ.get(PIN)
     if pin and pin not in _PINS:
-        raise ValueError(f"{PIN} must be {' or '.join(_PINS)}, not {pin!r}")
+        raise ValueError(f"{PIN} must be cpu, cuda or both, not {pin!r}")
     return pin or None
 
 
-def _prefers_card(card: _backends.Device, nbytes: int) -> bool:
+def _known_to_auto(card: _backends.Device) -> Calibration | None:
     key = (card.name, _processors())
     if key not in _known:
         try:
             _known[key] = calibration()
         except (CudaError, MemoryError):
             _known[key] = None  # a card that cannot be measured is left alone
-    found = _known[key]
-    from_bytes = found.quicker_on_card_from if found else None
-    return from_bytes is not None and nbytes >= from_bytes
+    return _known[key]
 
 
-def card_for(nbytes: int) -> str | None:
-    """The card that `auto` sends a host array to, as `device=` names it; None: the processors."""
+def way_for(nbytes: int) -> tuple[str | None, float]:
+    """Where `auto` takes a host array: the card, as `device=` names it, and its share of the array.
+
+    No card and no share: the processors alone.
+    """
+    nowhere = (None, 0.0)
     if nbytes < LEAST_BYTES:
-        return None
+        return nowhere
     pin = pinned()
-    if pin == "cpu":
-        return None
-    card = _card()
+    card = None if pin == "cpu" else _card()
     if card is None:
-        return None
-    return card.id if pin or _prefers_card(card, nbytes) else None
+        return nowhere
+    if pin == "cuda":
+        return card.id, 1.0
+    found = _known_to_auto(card)
+    if found is None:
+        return nowhere
+    way: Way = getattr(found, pin or found.quickest(nbytes))
+    return (card.id, way.card_share) if way.card_share else nowhere
 
 
 def told() -> dict[str, str]:
@@ -226,10 +261,16 @@ def told() -> dict[str, str]:
         return {"host_arrays": "cpu: there is no GPU"}
     found = known()
     if found is None:
-        return {"host_arrays": "cpu or cuda: to be measured at the first one of 64 MiB"}
-    edge = found.quicker_on_card_from
+        return {"host_arrays": "cpu, cuda or both: to be measured at the first one of 64 MiB"}
+    sizes = {"64 MiB": 1 << 26, "1 GiB": 1 << 30, "16 GiB": 1 << 34}
+    ways = {
+        "cpu": found.cpu,
+        found.card: found.cuda,
+        f"both, {found.both.card_share:.0%} of it on the card,": found.both,
+    }
     return {
-        "host_arrays": "cpu" if edge is None else f"cuda from {edge >> 20} MiB",
-        "calibration": f"cpu {found.cpu_gb_s:.1f} GB/s + {found.cpu_latency_us:.0f} us, "
-        f"{found.card} {found.card_gb_s:.1f} GB/s + {found.card_latency_us:.0f} us",
+        "host_arrays": ", ".join(f"{found.quickest(n)} at {name}" for name, n in sizes.items()),
+        "calibration": "; ".join(
+            f"{name} {way.gb_s:.1f} GB/s + {way.latency_us:.0f} us" for name, way in ways.items()
+        ),
     }

@@ -14,7 +14,8 @@ class Timing:
     ``"cuda_event"``), the processor's clock around a host strategy (``"perf_counter"``), or the
     time the emulator took (``"emulator"``), which says nothing about a GPU. Copies are `h2d_ms`
     and `d2h_ms`; `init_ms` is the first use of a device, paid once per process; `total_ms` is the
-    whole call as the caller sees it.
+    whole call as the caller sees it. Where processors and card add up an array between them,
+    `kernel_ms` is by the processor's clock and the copies are in it.
     """
 
     kernel_ms: float

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
 import operator
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -24,6 +25,8 @@ from gpureduce import (
 )
 from gpureduce._results import SumResult, Timing
 from gpureduce.errors import CudaError
+
+_SLAB_BYTES = 1 << 30  # of a sum by processors and card: between two of them Ctrl-C is heard
 
 _untimed: Callable[[tuple[Any, None]], SumResult] = functools.partial(tuple.__new__, SumResult)
 
@@ -53,6 +56,7 @@ class _Call:
     block: int
     grid: int
     finish: str | None
+    into: _emulator.Exact | None = None  # an exact sum that this one is added to
 
 
 def sum(
@@ -163,7 +167,10 @@ def sum(
         able = [s.name for s in _registry.strategies() if "complex64" in s.dtypes]
         raise TypeError(f"{chosen.name} cannot add complex numbers; {', '.join(able)} can")
     launch = _launch_arguments(chosen, block, grid, finish)
-    chosen, device = _resolve(chosen, device, conversion.result, array.nbytes)
+    share = 1.0
+    if chosen.name == "auto" and device is None:
+        device, share = _calibration.way_for(array.nbytes)
+    chosen, device = _resolve(chosen, device, conversion.result)
     on_host = chosen.kind == "host" or (chosen.kind == "everywhere" and device in (None, "cpu"))
     if on_host and (block is not None or grid is not None):
         raise ValueError(
@@ -173,6 +180,8 @@ def sum(
 
     if on_host:
         value, found = _ON_HOST[chosen.name](call)
+    elif share < 1:
+        value, found = _on_both(call, _backends.choose_device(device), share)
     else:
         value, found = _on_device(call, _backends.choose_device(device))
     object.__setattr__(found, "total_ms", (time.perf_counter() - start) * 1e3)
@@ -235,11 +244,9 @@ def _on_gpu(
 
 
 def _resolve(
-    chosen: _registry.Strategy, device: str | None, result: np.dtype[Any], nbytes: int = 0
+    chosen: _registry.Strategy, device: str | None, result: np.dtype[Any]
 ) -> tuple[_registry.Strategy, str | None]:
     """Turn a choice into a strategy, and refuse a device that a strategy cannot use."""
-    if chosen.name == "auto" and device is None:
-        device = _calibration.card_for(nbytes)
     on_host = device in (None, "cpu")
     if chosen.name == "auto":
         chosen = _registry.STRATEGIES["exact"]
@@ -326,9 +333,9 @@ def _cpu(call: _Call) -> tuple[Any, Timing]:
 
 
 def _exactly(call: _Call) -> tuple[Any, Timing]:
-    if quick := _plainly(call, True):
+    if not call.into and (quick := _plainly(call, True)):
         return quick
-    total = _exact.new(call.conversion.result)
+    total = call.into or _exact.new(call.conversion.result)
     tally = _Tally(kernel_ms=_exact.feed(total, call.array))
     value = _exact.value(total, call.conversion.result)
     return value, _timing(call, tally, "perf_counter", "cpu", "cpu")
@@ -373,13 +380,57 @@ def _on_device(call: _Call, device: _backends.Device) -> tuple[Any, Timing]:
         return bytes(bits)
 
     if call.strategy.kind == "everywhere":
-        total = _exact.new(call.conversion.result)
+        total = call.into or _exact.new(call.conversion.result)
         _exact.feed_by(total, call.array, add)
         value = _exact.value(total, call.conversion.result)
     else:
         value = _add_pieces(call, add)
     source = "emulator" if device.backend == "emulator" else "cuda_event"
     return value, _timing(call, tally, source, device.backend, device.name, device.peak_gb_s)
+
+
+def sum_by_both(array: _inputs.Array, device: _backends.Device, share: float) -> Any:
+    """The sum of a flat array of integers, for measuring."""
+    conversion = _inputs.convert(array.dtype, None)
+    call = _Call(_registry.STRATEGIES["fast"], array, conversion, True, 0, 0, None)
+    return _on_both(call, device, share)[0]
+
+
+def _on_both(call: _Call, device: _backends.Device, share: float) -> tuple[Any, Timing]:
+    """The card adds up its share of the array while the processors add up the rest.
+
+    One slab after the other, for the card's part cannot be broken off by Ctrl-C.
+    """
+    on_host = "exact" if call.strategy.kind == "everywhere" else "cpu"
+    if not _inputs.is_flat(call.array):  # packing takes the processors longer than adding up
+        return _ON_HOST[on_host](replace(call, strategy=_registry.STRATEGIES[on_host]))
+    start = time.perf_counter()
+    flat, result = call.array.reshape(-1, order="A"), call.conversion.result
+    by_card = replace(call, into=_exact.new(result)) if on_host == "exact" else call
+    by_host = replace(by_card, strategy=_registry.STRATEGIES[on_host])
+    if by_card.into:
+        by_host = replace(by_host, into=_exact.new(result))
+    slab = max(1, _SLAB_BYTES // flat.itemsize)
+    tally, values = _Tally(), []
+    with concurrent.futures.ThreadPoolExecutor(1) as meanwhile:
+        for first in range(0, max(1, flat.size), slab):
+            part = flat[first : first + slab]
+            cut = int(part.size * share)
+            job = meanwhile.submit(_on_device, replace(by_card, array=part[:cut]), device)
+            values.append(_ON_HOST[on_host](replace(by_host, array=part[cut:]))[0])
+            value, ran = job.result()
+            values.append(value)
+            tally.launches += ran.launches
+    if by_card.into and by_host.into:
+        by_card.into.merge(by_host.into)
+        value = _exact.value(by_card.into, result)
+    else:
+        value = np.array(values, result).sum(dtype=result)  # which wraps around
+        tally.strategy = f"cpu+{ran.strategy}"
+    tally.block, tally.grid = ran.block, ran.grid
+    tally.kernel_ms = (time.perf_counter() - start) * 1e3
+    where = (f"cpu+{device.backend}", f"cpu + {device.name}")
+    return value, _timing(call, tally, "perf_counter", *where)
 
 
 def _add_pieces(call: _Call, add: Callable[[_inputs.Array], bytes]) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpureduce import _peers, scoreboard
+from gpureduce import _calibration, _peers, scoreboard
 from gpureduce.bench import MEASURES, Measurement, benchmark
 from gpureduce.record import provenance
 from gpureduce.text import EMULATED, number, table
@@ -61,6 +61,8 @@ def record(
     said = provenance("bench")
     said["versions"] |= _peers.versions(_peers.installed(tuple(peers)))
     said["clocks"] = {"before": before, "after": clocks()}
+    if found := _calibration.known():
+        said["calibration"] = dataclasses.asdict(found)
     return said | {"read_ceiling_gb_s": ceiling, "rows": rows}
 
 

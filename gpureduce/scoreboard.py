@@ -136,7 +136,7 @@ def size_text(nbytes: int) -> str:
 def markdown(record: dict[str, Any]) -> str:
     """The tables of a record, with where it was made."""
     rows = record["rows"]
-    parts = [_kernel_table(rows), _call_table(rows), _host_table(rows)]
+    parts = [_kernel_table(rows), _call_table(rows), _host_table(rows), _calibrated(record)]
     return "\n\n".join([_made(record), *filter(None, parts)])
 
 
@@ -231,3 +231,16 @@ def _host_table(rows: Sequence[Row]) -> str:
         f"{'; '.join(told)}."
     )
     return f"{text}\n\n" + _grid(["bytes", *(f"`{n}`" for n in names)], body)
+
+
+def _calibrated(record: dict[str, Any]) -> str:
+    """What `auto` knew of the machine."""
+    found = record.get("calibration")
+    if not found:
+        return ""
+    both = found["both"]
+    return (
+        f"`auto` goes by what it measured once of large arrays: {found['cpu']['gb_s']:.3g} GB/s by "
+        f"the processors, {found['cuda']['gb_s']:.3g} by the card, all copies included, and "
+        f"{both['gb_s']:.3g} by both at once, the card taking {both['card_share']:.0%}."
+    )

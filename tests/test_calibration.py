@@ -10,19 +10,21 @@ import numpy as np
 import pytest
 
 import gpureduce
-from gpureduce import _backends, _calibration, cli
+from cases import array_of, broken_off_after
+from gpureduce import _backends, _calibration, _sum, cli
+from gpureduce._calibration import Way
 
 LEAST = 1 << 16
 INTS = np.arange(LEAST // 4 + 1, dtype=np.int32)
 FLOATS = INTS.astype(np.float32)
 
 
-def figures(card_gb_s, card_latency_us=1.0):
+def figures(card_gb_s, card_latency_us=1.0, both_gb_s=1.0, card_share=0.25):
+    """Of a machine whose processors do 10 GB/s."""
+    cpu, cuda = Way(0.0, 10.0, 1.0), Way(1.0, card_gb_s, card_latency_us)
+    both = Way(card_share, both_gb_s, 1.0)
     card, processors = _backends.devices()[-1].name, _calibration._processors()
-    version = gpureduce.__version__
-    return _calibration.Calibration(
-        10.0, 1.0, card_gb_s, card_latency_us, card, processors, version
-    )
+    return gpureduce.Calibration(cpu, cuda, both, card, processors, gpureduce.__version__)
 
 
 @pytest.fixture
@@ -64,13 +66,19 @@ def went_to(array=INTS, **more):
     return result.timing.backend
 
 
-def test_from_which_size_on():
-    assert figures(5.0).quicker_on_card_from is None
-    assert figures(10.0).quicker_on_card_from is None
-    assert figures(100.0).quicker_on_card_from == _calibration.LEAST_BYTES
+def test_which_way_is_quickest():
+    large = 1 << 40
+    assert figures(5.0).quickest(large) == figures(10.0).quickest(large) == "cpu"
+    assert figures(100.0).quickest(_calibration.LEAST_BYTES) == "cuda"
+    assert figures(100.0).quickest(_calibration.LEAST_BYTES - 1) == "cpu"
     # 1e6 us are lost before the card begins, 0.09 us are won with each kB.
-    edge = figures(100.0, 1e6 + 1).quicker_on_card_from
-    assert edge == pytest.approx(1e6 / 0.09e-3, rel=1e-9)
+    late, edge = figures(100.0, 1e6 + 1), int(1e6 / 0.09e-3)
+    assert (late.quickest(edge - 9), late.quickest(edge + 9)) == ("cpu", "cuda")
+    # Both must save a tenth of what the better of the two takes.
+    assert figures(5.0, both_gb_s=11.0).quickest(large) == "cpu"
+    assert figures(5.0, both_gb_s=11.2).quickest(large) == "both"
+    assert figures(20.0, both_gb_s=22.0).quickest(large) == "cuda"
+    assert figures(20.0, both_gb_s=22.3).quickest(large) == "both"
     with pytest.raises(dataclasses.FrozenInstanceError):
         figures(5.0).card = ""
 
@@ -105,7 +113,7 @@ def test_small_arrays_ask_nobody(card, monkeypatch):
 def test_it_is_kept_and_read(card):
     assert gpureduce.calibration() == card.figures
     said = json.loads(card.file.read_text())
-    assert said["card_gb_s"] == 100.0 and said["quicker_on_card_from"] == LEAST
+    assert said["cuda"] == {"card_share": 1.0, "gb_s": 100.0, "latency_us": 1.0}
     assert card.file.name.startswith("calibration-") and card.file.suffix == ".json"
     card.forget()
     assert gpureduce.calibration() == card.figures and went_to() == "emulator"
@@ -119,9 +127,13 @@ def test_it_is_kept_and_read(card):
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": "0.0.1"}, {"processors": 1000}, {"card": "another"}, {"schema": 2},
-        {"cpu_gb_s": 0.0}, {"cpu_gb_s": "10"}, {"card_gb_s": -1.0}, {"card_gb_s": float("nan")},
-        {"cpu_latency_us": None}, {"more": 1},
+        {"version": "0.0.1"}, {"processors": 1000}, {"card": "another"}, {"schema": 1},
+        {"cpu": {"card_share": 0.0, "gb_s": 0.0, "latency_us": 1.0}},
+        {"cpu": {"card_share": 0.0, "gb_s": "10", "latency_us": 1.0}},
+        {"cuda": {"card_share": 1.0, "gb_s": -1.0, "latency_us": 1.0}},
+        {"cuda": {"card_share": 1.0, "gb_s": float("nan"), "latency_us": 1.0}},
+        {"both": {"card_share": 0.5, "gb_s": 10.0, "latency_us": None}},
+        {"both": {"card_share": 0.5, "gb_s": 10.0}}, {"both": 1}, {"more": 1},
     ],
 )  # fmt: skip
 def test_what_is_not_of_this_machine_is_measured_anew(card, change):
@@ -167,7 +179,9 @@ def test_pinned(card, monkeypatch):
         monkeypatch.setenv("GPUREDUCE_HOST_ARRAYS", pin)
         assert went_to() == where
     monkeypatch.setenv("GPUREDUCE_HOST_ARRAYS", "gpu")
-    with pytest.raises(ValueError, match="GPUREDUCE_HOST_ARRAYS must be cpu or cuda, not 'gpu'"):
+    with pytest.raises(
+        ValueError, match="GPUREDUCE_HOST_ARRAYS must be cpu, cuda or both, not 'gpu'"
+    ):
         gpureduce.sum(INTS)
     monkeypatch.delenv("GPUREDUCE_HOST_ARRAYS")
     card.figures = figures(100.0)
@@ -193,16 +207,23 @@ def test_many_callers_measure_once(card):
     assert set(found) == {card.figures} and card.measured == 1
 
 
-def test_measuring(monkeypatch):
+def small_measurements(monkeypatch):
     monkeypatch.setattr(_calibration, "_SMALL", 1 << 16)
     monkeypatch.setattr(_calibration, "_LARGE", 1 << 20)
+
+
+def test_measuring(monkeypatch):
+    small_measurements(monkeypatch)
     found = _calibration._measure(_backends.devices()[-1])
-    assert min(found.cpu_gb_s, found.card_gb_s) > 0
+    ways = (found.cpu, found.cuda, found.both)
+    assert min(way.gb_s for way in ways) > 0 and min(way.latency_us for way in ways) >= 0
+    assert (found.cpu.card_share, found.cuda.card_share) == (0, 1)
+    assert 0 < found.both.card_share < 1
     assert (found.card, found.processors) == ("gpureduce emulator", _calibration._processors())
 
 
-def line_of(monkeypatch, small_us, large_us):
-    """What `_line` makes of sums that take so long, were there no noise but in the first ones."""
+def way_of(monkeypatch, small_us, large_us):
+    """What is made of sums that take so long."""
     clock = 0.0
 
     def add(array):
@@ -210,15 +231,110 @@ def line_of(monkeypatch, small_us, large_us):
         clock += (small_us if array.nbytes == _calibration._SMALL else large_us) * 1e-6
 
     monkeypatch.setattr(_calibration.time, "perf_counter", lambda: clock)
-    return _calibration._line(add)
+    array = np.zeros(_calibration._LARGE // 4, np.int32)
+    return dataclasses.astuple(_calibration._way(0.5, array, add))
 
 
 def test_two_sizes_make_a_line(monkeypatch):
+    small_measurements(monkeypatch)
     small, large = _calibration._SMALL, _calibration._LARGE
     at_10_gb_s = (30 + small / 10e3, 30 + large / 10e3)
-    assert line_of(monkeypatch, *at_10_gb_s) == pytest.approx((10, 30))
+    assert way_of(monkeypatch, *at_10_gb_s) == pytest.approx((0.5, 10, 30))
     # Noise: the small one took longer. The large one alone tells the speed.
-    assert line_of(monkeypatch, 9000, 8000) == pytest.approx((large / 8000e3, 0))
+    assert way_of(monkeypatch, 900, 800) == pytest.approx((0.5, large / 800e3, 0))
+
+
+# --- both at once ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def both(card):
+    card.figures = figures(20.0, both_gb_s=30.0)
+    return card
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bool", "uint16", "int32", "uint64", "int64"])
+@pytest.mark.parametrize("share", [0.0001, 0.25, 0.9999])
+def test_integers_by_both(both, dtype, share):
+    both.figures = figures(20.0, both_gb_s=30.0, card_share=share)
+    array = array_of(dtype, 70_001 if np.dtype(dtype).itemsize > 1 else 3 * LEAST)
+    if dtype == "uint64":
+        array |= np.uint64(1 << 63)  # it wraps around
+    value, timing = gpureduce.sum(array)
+    assert value == array.sum() and value.dtype == array.sum().dtype
+    assert timing.backend == "cpu+emulator" and timing.strategy.startswith("cpu+")
+    assert timing.n == array.size and 0 < timing.kernel_ms <= timing.total_ms
+    assert gpureduce.sum(array, timing=False).value == value
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128"])
+def test_floats_by_both_are_exact(both, dtype):
+    array = array_of(dtype, 70_001)
+    alone = gpureduce.sum(array, device="cpu").value
+    value, timing = gpureduce.sum(array)
+    assert value.tobytes() == alone.tobytes() and value.dtype == alone.dtype
+    assert (timing.backend, timing.strategy) == ("cpu+emulator", "exact")
+    # One rounding, not one for each of the two.
+    array[:] = 1
+    array[0] = array[-1] = 2.0 ** (np.finfo(dtype).nmant // 2 + 9)
+    assert (
+        gpureduce.sum(array).value.tobytes() == gpureduce.sum(array, device="cpu").value.tobytes()
+    )
+
+
+def test_slab_by_slab(both, monkeypatch):
+    monkeypatch.setattr(_sum, "_SLAB_BYTES", 10_000)
+    for array in (INTS, FLOATS, np.array(FLOATS, "F") * 1j):
+        value, timing = gpureduce.sum(array)
+        assert value.tobytes() == gpureduce.sum(array, device="cpu").value.tobytes()
+        assert timing.backend == "cpu+emulator" and timing.launches >= array.nbytes // 10_000
+
+
+def test_both_take_any_array(both):
+    square = np.arange(2**16, dtype=np.int32).reshape(256, 256)
+    for array in (square, square.T, square[::-1], square[:, ::2], np.repeat(INTS, 3)[::3]):
+        assert gpureduce.sum(array).value == array.sum()
+    assert gpureduce.sum(square.T).timing.backend == "cpu+emulator"
+    assert gpureduce.sum(INTS, dtype="int32").value == INTS.sum(dtype=np.int32)
+    assert gpureduce.sum(INTS, dtype="float32").value == np.float32(INTS.sum())
+
+
+def test_both_by_name(both, monkeypatch):
+    both.figures = figures(1.0)
+    assert went_to() == "cpu"
+    monkeypatch.setenv("GPUREDUCE_HOST_ARRAYS", "both")
+    assert went_to() == "cpu+emulator"
+
+
+def test_a_signal_breaks_it_off_and_the_next_one_works(both, monkeypatch):
+    both.figures = figures(20.0, both_gb_s=30.0, card_share=0.9)
+    slabs, by_card = [], _sum._on_device
+    monkeypatch.setattr(_sum, "_SLAB_BYTES", 1 << 22)
+    monkeypatch.setattr(_sum, "_on_device", lambda *a: (slabs.append(a), by_card(*a))[1])
+    array = np.zeros(2**28, np.int32)  # untouched pages cost no memory
+    assert broken_off_after(0.02, lambda: gpureduce.sum(array)) is not None
+    assert 0 < len(slabs) < 256
+    assert went_to(INTS) == "cpu+emulator"
+
+
+def test_a_fault_of_the_card_is_told(both, monkeypatch):
+    def fails(call, device):
+        raise gpureduce.CudaError("it fell off the bus")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_sum, "_on_device", fails)
+        with pytest.raises(gpureduce.CudaError, match="fell off the bus"):
+            gpureduce.sum(INTS)
+    assert went_to() == "cpu+emulator"
+
+
+def test_records_of_measurements_have_it(card, tmp_path):
+    arguments = ["bench", "--measure", "host", "--strategies", "cpu", "--sizes", "1000"]
+    for measured in (False, True):
+        assert cli.main([*arguments, "--output", str(tmp_path / "out.json")]) == 0
+        said = json.loads((tmp_path / "out.json").read_text()).get("calibration")
+        assert said == (dataclasses.asdict(card.figures) if measured else None)
+        gpureduce.calibration()
 
 
 def test_info_shows_it(card, capsys, monkeypatch):
@@ -228,8 +344,9 @@ def test_info_shows_it(card, capsys, monkeypatch):
 
     assert "to be measured" in said()["host_arrays"] and card.measured == 0
     gpureduce.calibration()
-    assert said()["host_arrays"] == "cuda from 0 MiB"
-    assert "cpu 10.0 GB/s + 1 us" in said()["calibration"]
+    assert said()["host_arrays"] == "cuda at 64 MiB, cuda at 1 GiB, cuda at 16 GiB"
+    assert "cpu 10.0 GB/s + 1 us; " in said()["calibration"]
+    assert "both, 25% of it on the card, 1.0 GB/s" in said()["calibration"]
     monkeypatch.setenv("GPUREDUCE_HOST_ARRAYS", "cpu")
     assert said()["host_arrays"] == "cpu (GPUREDUCE_HOST_ARRAYS)"
 
@@ -242,4 +359,16 @@ def test_on_the_card(monkeypatch, tmp_path):
     assert gpureduce.sum(array).value == array.size
     found = gpureduce.calibration()
     assert found.card == gpureduce.devices()[0].name
-    assert min(found.cpu_gb_s, found.card_gb_s) > 0.1
+    assert min(way.gb_s for way in (found.cpu, found.cuda, found.both)) > 0.1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["int8", "int32", "float32", "float64"])
+def test_both_on_the_card(monkeypatch, tmp_path, dtype):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("GPUREDUCE_HOST_ARRAYS", "both")
+    monkeypatch.setattr(_sum, "_SLAB_BYTES", 50_000_000)
+    array = np.tile(array_of(dtype, 1_000_003), 70)
+    result = gpureduce.sum(array)
+    assert result.timing.backend == "cpu+cuda"
+    assert result.value.tobytes() == gpureduce.sum(array, device="cpu").value.tobytes()

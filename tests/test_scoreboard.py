@@ -50,8 +50,17 @@ def test_ratios():
     assert scoreboard.ratios(ROWS, "kernel", "fast", ["torch"]) == []
 
 
+CALIBRATION = {
+    "cpu": {"card_share": 0.0, "gb_s": 100.25, "latency_us": 9.0},
+    "cuda": {"card_share": 1.0, "gb_s": 50.0, "latency_us": 9.0},
+    "both": {"card_share": 0.333, "gb_s": 120.0, "latency_us": 9.0},
+}
+
+
 def test_tables():
-    text = scoreboard.markdown(PROVENANCE | {"rows": ROWS})
+    text = scoreboard.markdown(PROVENANCE | {"rows": ROWS, "calibration": CALIBRATION})
+    assert "100 GB/s by the processors, 50 by the card" in text
+    assert "120 by both at once, the card taking 33%" in text
     assert "2026-01-02: Some Card, 16 processors, driver 1.2, CUDA 13.0, numpy 2.5" in text
     assert "(geometric mean 1.31, least 0.75)" in text
     assert "| 4 KiB | 2.00 | 0% | 1.50 | 2.00 |" in text
