@@ -2,12 +2,12 @@
  * the business of gpureduce/_exact.py; here are elements as the kernels read them. */
 #include "module.h"
 
+#include "clock.h"
 #include "exact/exact.h"
 #include "exact/format.h"
 #include "gil.h"
 
 #include <string.h>
-#include <time.h>
 
 typedef struct {
     PyObject_HEAD gr_load load; /* the type that it is for: remembered, and no more */
@@ -90,14 +90,13 @@ static PyObject *exact_add(PyObject *object, PyObject *args)
         return NULL;
 
     gr_exact sum[2];
-    struct timespec start, end;
     const void *bytes = PyArray_DATA(array);
     size_t n = (size_t)PyArray_SIZE(array);
     gr_without_gil call;
     gr_drop_gil(&call);
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    double start = gr_now_ms();
     gr_exact_sum_array(bytes, n, (gr_load)load, components, threads, sum);
-    clock_gettime(CLOCK_MONOTONIC, &end);
+    double ms = gr_now_ms() - start;
     if (gr_take_gil(&call) < 0 || !has_room(self, counts ? n : 0))
         return NULL;
     for (int i = 0; i < components; i++) {
@@ -106,8 +105,7 @@ static PyObject *exact_add(PyObject *object, PyObject *args)
     }
     for (int i = 0; i < self->components; i++)
         self->sum[i].count += counts ? n : 0;
-    return PyFloat_FromDouble((double)(end.tv_sec - start.tv_sec) * 1e3 +
-                              (double)(end.tv_nsec - start.tv_nsec) / 1e6);
+    return PyFloat_FromDouble(ms);
 }
 
 static PyObject *exact_add_state(PyObject *object, PyObject *args)

@@ -1,11 +1,10 @@
 /* The Python face's half for integrals: sums over the samples of a compiled-in function. */
 #include "module.h"
 
+#include "clock.h"
 #include "cpu/cpu_samples.h"
 #include "engine/backend.h"
 #include "gil.h"
-
-#include <time.h>
 
 static int make_samples(gr_samples *samples, int integrand, double from, double to, Py_ssize_t n)
 {
@@ -66,21 +65,18 @@ PyObject *gr_py_cpu_sum_samples(PyObject *Py_UNUSED(self), PyObject *args)
     Py_ssize_t n;
     gr_samples samples;
     gr_value value = {.u64 = 0};
-    struct timespec start, end;
     gr_without_gil call;
     if (!PyArg_ParseTuple(args, "iddnii", &integrand, &from, &to, &n, &acc, &threads) ||
         make_samples(&samples, integrand, from, to, n) < 0)
         return NULL;
     gr_drop_gil(&call);
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    double start = gr_now_ms();
     failed = gr_cpu_sum_samples(&samples, (gr_acc)acc, threads, &value);
-    clock_gettime(CLOCK_MONOTONIC, &end);
+    double ms = gr_now_ms() - start;
     if (gr_take_gil(&call) < 0)
         return NULL;
     if (failed)
         return PyErr_NoMemory();
-    double ms =
-        (double)(end.tv_sec - start.tv_sec) * 1e3 + (double)(end.tv_nsec - start.tv_nsec) / 1e6;
     return Py_BuildValue("y#d", (char *)&value, (Py_ssize_t)sizeof value, ms);
 }
 

@@ -5,12 +5,12 @@
 #define GR_IMPORTS_NUMPY
 #include "module.h"
 
+#include "clock.h"
 #include "cpu/cpu_sum.h"
 #include "engine/backend.h"
 #include "gil.h"
 
 #include <string.h>
-#include <time.h>
 
 PyObject *gr_raise(const gr_error *error)
 {
@@ -74,6 +74,23 @@ PyObject *gr_summed(gr_request *request, int choose, int order, unsigned long lo
                          request->strategy);
 }
 
+/* A negative strategy is one to be chosen. */
+static gr_request request_of(PyArrayObject *array, int load, int acc, int strategy, unsigned block,
+                             unsigned grid, int finish, int device)
+{
+    return (gr_request){
+        .data = PyArray_DATA(array),
+        .n = (size_t)PyArray_SIZE(array),
+        .load = (gr_load)load,
+        .acc = (gr_acc)acc,
+        .strategy = strategy < 0 ? 0 : strategy,
+        .block = block,
+        .grid = grid,
+        .finish = (gr_finish)finish,
+        .device = device,
+    };
+}
+
 static PyObject *py_sum(PyObject *Py_UNUSED(self), PyObject *args)
 {
     PyObject *object;
@@ -91,18 +108,8 @@ static PyObject *py_sum(PyObject *Py_UNUSED(self), PyObject *args)
         return NULL;
     }
 
-    gr_request request = {
-        .data = PyArray_DATA(array),
-        .n = (size_t)PyArray_SIZE(array),
-        .load = (gr_load)load,
-        .acc = (gr_acc)acc,
-        .strategy = strategy < 0 ? 0 : strategy,
-        .block = block,
-        .grid = grid,
-        .finish = (gr_finish)finish,
-        .device = device,
-        .timed = timed,
-    };
+    gr_request request = request_of(array, load, acc, strategy, block, grid, finish, device);
+    request.timed = timed;
     return gr_summed(&request, strategy < 0, order, seed);
 }
 
@@ -143,18 +150,8 @@ static PyObject *py_measure(PyObject *Py_UNUSED(self), PyObject *args)
         PyErr_SetString(PyExc_ValueError, "copies, repeats and the array must be at least 1 long");
         return NULL;
     }
-    gr_request request = {
-        .data = PyArray_DATA(array),
-        .n = (size_t)PyArray_SIZE(array),
-        .load = (gr_load)load,
-        .acc = (gr_acc)acc,
-        .strategy = strategy < 0 ? 0 : strategy,
-        .block = block,
-        .grid = grid,
-        .finish = (gr_finish)finish,
-        .device = device,
-        .on_device = 1,
-    };
+    gr_request request = request_of(array, load, acc, strategy, block, grid, finish, device);
+    request.on_device = 1;
     gr_measurement how = {copies, warmups, repeats, (size_t)offset};
     return gr_measured(&request, strategy < 0, &how);
 }
@@ -223,17 +220,14 @@ static PyObject *py_cpu_sum(PyObject *Py_UNUSED(self), PyObject *args)
     const void *data = PyArray_DATA(array);
     size_t n = (size_t)PyArray_SIZE(array);
     gr_value values[2];
-    struct timespec start, end;
     memset(values, 0, sizeof values);
     gr_without_gil call;
     gr_drop_gil(&call);
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    double start = gr_now_ms();
     gr_cpu_sum(data, n, (gr_load)load, (gr_acc)acc, components, threads, values);
-    clock_gettime(CLOCK_MONOTONIC, &end);
+    double ms = gr_now_ms() - start;
     if (gr_take_gil(&call) < 0)
         return NULL;
-    double ms =
-        (double)(end.tv_sec - start.tv_sec) * 1e3 + (double)(end.tv_nsec - start.tv_nsec) / 1e6;
     return Py_BuildValue("y#d", (char *)values, (Py_ssize_t)sizeof values, ms);
 }
 

@@ -3,13 +3,13 @@
  * gpureduce/_sum.py, and the two give the same bits. */
 #include "module.h"
 
+#include "clock.h"
 #include "cpu/cpu_sum.h"
 #include "exact/exact.h"
 #include "gil.h"
 
 #include <stdbool.h>
 #include <string.h>
-#include <time.h>
 
 /* Up to here a sum is over before another thread would have had the GIL. */
 enum { KEEPS_GIL_BYTES = 1 << 16 };
@@ -177,16 +177,11 @@ PyObject *gr_py_quick_sum(PyObject *Py_UNUSED(module), PyObject *const *args, Py
     PyArrayObject *array = (PyArrayObject *)args[0];
     bool exactly = args[1] == Py_True, timed = args[2] == Py_True;
     scalar sum;
-    struct timespec start, end;
-    if (timed)
-        clock_gettime(CLOCK_MONOTONIC, &start);
+    double start = timed ? gr_now_ms() : 0;
     if (add_array(array, how, exactly, &sum) < 0)
         return NULL;
     PyObject *value = scalar_of(&sum, how, array);
     if (!timed || !value)
         return value;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    double ms =
-        (double)(end.tv_sec - start.tv_sec) * 1e3 + (double)(end.tv_nsec - start.tv_nsec) / 1e6;
-    return Py_BuildValue("Nd", value, ms);
+    return Py_BuildValue("Nd", value, gr_now_ms() - start);
 }

@@ -1,11 +1,12 @@
 /* Devices, versions and errors. */
 #include "engine/internal.h"
 
+#include "clock.h"
+
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 enum { MAX_DEVICES = 64 };
 static gr_facts facts[MAX_DEVICES];
@@ -33,13 +34,6 @@ gr_status gr_fail_cuda(gr_error *error, cudaError_t code, const char *call, cons
              cudaGetErrorName(code), cudaGetErrorString(code), call, file, line,
              fault[0] ? "\n" : "", fault);
     return error->status;
-}
-
-static double now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
 static gr_status find_facts(int device, gr_error *error)
@@ -77,10 +71,10 @@ gr_status gr_wake(int device, double *init_ms, gr_error *error)
     TRY(cudaSetDevice(device));
     if (!__atomic_load_n(&awake[device], __ATOMIC_ACQUIRE)) {
         pthread_mutex_lock(&lock);
-        double start = now_ms();
+        double start = gr_now_ms();
         if (!awake[device])
             find_facts(device, error);
-        *init_ms = now_ms() - start;
+        *init_ms = gr_now_ms() - start;
         pthread_mutex_unlock(&lock);
     }
 done:
