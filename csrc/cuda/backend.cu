@@ -1,10 +1,9 @@
 /* The CUDA build's side of engine/backend.h: CUB, and the emulator's settings that do not exist. */
 #include "engine/backend.h"
+#include "engine/types.h"
 
 #include <cub/device/device_reduce.cuh>
 #include <cuda/std/functional>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 
 /* Each element is widened before it is added: CUB adds up in the type of the first value. */
 template <typename T, typename Acc, typename Count>
@@ -26,18 +25,6 @@ static cudaError_t reduce(const void *in, void *out, size_t n, void *work, size_
         return reduce_count<T, Acc>(in, out, static_cast<int32_t>(n), work, work_bytes, stream);
     return reduce_count<T, Acc>(in, out, n, work, work_bytes, stream);
 }
-
-typedef int8_t type_i8;
-typedef uint8_t type_u8;
-typedef int16_t type_i16;
-typedef uint16_t type_u16;
-typedef int32_t type_i32;
-typedef uint32_t type_u32;
-typedef uint64_t type_u64;
-typedef __half type_f16;
-typedef __nv_bfloat16 type_bf16;
-typedef float type_f32;
-typedef double type_f64;
 
 extern "C" {
 

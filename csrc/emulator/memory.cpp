@@ -84,40 +84,37 @@ static cudaError_t release(void *address, bool device)
     return cudaSuccess;
 }
 
-/* The range that this address lies in, and how many bytes of it follow; 0: none. */
-static size_t find(const void *address, bool *device)
+struct Found {
+    uintptr_t first;
+    size_t bytes; /* of the whole range; 0: the address lies in none */
+    bool device;
+};
+
+static Found range_of(const void *address)
 {
     Memory *m = memory();
     uintptr_t at = (uintptr_t)address;
     std::lock_guard<std::mutex> lock(m->mutex);
     auto after = m->ranges.upper_bound(at);
     if (after == m->ranges.begin())
-        return 0;
+        return Found{};
     --after;
     if (at - after->first >= after->second.bytes)
-        return 0;
-    *device = after->second.device;
-    return after->second.bytes - (at - after->first);
+        return Found{};
+    return Found{after->first, after->second.bytes, after->second.device};
 }
 
 size_t device_range(const void *address, uintptr_t *first)
 {
-    Memory *m = memory();
-    uintptr_t at = (uintptr_t)address;
-    std::lock_guard<std::mutex> lock(m->mutex);
-    auto after = m->ranges.upper_bound(at);
-    if (after == m->ranges.begin())
-        return 0;
-    --after;
-    bool inside = at - after->first < after->second.bytes;
-    *first = after->first;
-    return inside && after->second.device ? after->second.bytes : 0;
+    Found range = range_of(address);
+    *first = range.first;
+    return range.device ? range.bytes : 0;
 }
 
 static bool on_device(const void *address, size_t bytes)
 {
-    bool device = false;
-    return find(address, &device) >= bytes && device;
+    Found range = range_of(address);
+    return range.device && range.bytes - ((uintptr_t)address - range.first) >= bytes;
 }
 
 static cudaError_t copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind)
@@ -224,15 +221,14 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 {
     if (!attributes)
         return set_error(cudaErrorInvalidValue);
-    bool device = false;
-    bool known = find(pointer, &device) > 0;
+    Found range = range_of(pointer);
     void *address = const_cast<void *>(pointer);
-    attributes->type = !known   ? cudaMemoryTypeUnregistered
-                       : device ? cudaMemoryTypeDevice
-                                : cudaMemoryTypeHost;
-    attributes->device = known ? 0 : -2;
-    attributes->devicePointer = known ? address : nullptr;
-    attributes->hostPointer = known && device ? nullptr : address;
+    attributes->type = !range.bytes   ? cudaMemoryTypeUnregistered
+                       : range.device ? cudaMemoryTypeDevice
+                                      : cudaMemoryTypeHost;
+    attributes->device = range.bytes ? 0 : -2;
+    attributes->devicePointer = range.bytes ? address : nullptr;
+    attributes->hostPointer = range.device ? nullptr : address;
     return cudaSuccess;
 }
 }

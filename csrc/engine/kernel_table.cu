@@ -9,26 +9,11 @@
 #include "device.h"
 #include "kernel_entry.h"
 #include "engine/registry.h"
-
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include "engine/types.h"
 
 #include KERNEL_FILE
 #include "any_elements.h"
 #include "any_samples.h"
-
-/* The types behind the tags of dtypes.h, as CUDA's own functions spell them. */
-typedef int8_t type_i8;
-typedef uint8_t type_u8;
-typedef int16_t type_i16;
-typedef uint16_t type_u16;
-typedef int32_t type_i32;
-typedef uint32_t type_u32;
-typedef unsigned long long type_u64;
-typedef __half type_f16;
-typedef __nv_bfloat16 type_bf16;
-typedef float type_f32;
-typedef double type_f64;
 
 static void add(gr_kernel_list *list, gr_load load, gr_acc acc, unsigned block, const void *entry)
 {
