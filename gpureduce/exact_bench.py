@@ -253,29 +253,33 @@ def missed_on_cpu(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def judge(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """The least ratio of each target, and the most microseconds above `fast` of small arrays."""
-    found = []
+    """The least ratio of each target, and the most microseconds above `fast` of small arrays.
+
+    What no row tells of is not `met`, but None.
+    """
+    found: list[dict[str, Any]] = []
     for what, least, other, on in TARGETS:
         ratios = [
             r["exact_of"][other] for r in record["kernels"] if on(r) and other in r["exact_of"]
         ]
-        if ratios:
-            found.append({"what": what, "wanted": least, "least": min(ratios)})
-    for size in sorted({r["nbytes"] for r in record["kernels"] if r["dtype"] == "float32"}):
-        of = [r for r in record["kernels"] if r["dtype"] == "float32" and r["nbytes"] == size]
-        us = [r["us"]["exact"] for r in of]
+        found.append({"what": what, "wanted": least, "least": min(ratios, default=None)})
+    floats = [r for r in record["kernels"] if r["dtype"] == "float32"]
+    for size in sorted({r["nbytes"] for r in floats}):
+        us = [r["us"]["exact"] for r in floats if r["nbytes"] == size]
         what = f"float32 of {size // MIB} MiB, quickest data of slowest"
         found.append({"what": what, "wanted": 0.98, "least": round(min(us) / max(us), 4)})
     for where in ("small", "calls"):
-        more = [r["us"]["exact"] - r["us"]["fast"] for r in record.get(where, [])]
-        if more:
-            found.append(
-                {"what": f"{where}: us above fast", "wanted": 3, "most": round(max(more), 2)}
-            )
-    for row in found:
-        row["met"] = (
-            row["least"] >= row["wanted"] if "least" in row else row["most"] <= row["wanted"]
+        more = [round(r["us"]["exact"] - r["us"]["fast"], 2) for r in record.get(where, [])]
+        found.append(
+            {"what": f"{where}: us above fast", "wanted": 3, "most": max(more, default=None)}
         )
+    for row in found:
+        lowest, highest = row.get("least"), row.get("most")
+        row["met"] = None
+        if lowest is not None:
+            row["met"] = lowest >= row["wanted"]
+        elif highest is not None:
+            row["met"] = highest <= row["wanted"]
     return found
 
 
@@ -298,10 +302,10 @@ def _measure_device(asked: argparse.Namespace) -> dict[str, Any]:
         record["calls"] = small_calls()
         for row in record["calls"]:
             print(row)
-    if device.backend == "cuda":
-        record["targets"] = judge(record)
-        for row in record["targets"]:
-            print(row)
+    # Emulated times are no card's.
+    record["targets"] = judge(record) if device.backend == "cuda" else []
+    for row in record["targets"]:
+        print(row)
     return record
 
 
@@ -346,11 +350,26 @@ def _card_markdown(record: dict[str, Any]) -> str:
     for row in rows:
         cells = [f"{row['gb_s'][name]:.0f}" if name in row["gb_s"] else "" for name in names]
         lines.append(f"| {row['dtype']}, {row['data']} | {' | '.join(cells)} |")
-    return (
-        f"`exact` on {record['card']} ({record['date']}, commit "
-        f"{str(record['commit'])[:9]}), kernels, all in one run and in turns.\n\n"
-        + "\n".join(lines)
+    return "\n\n".join(
+        [
+            f"`exact` on {record['card']} ({record['date']}, commit "
+            f"{str(record['commit'])[:9]}), kernels, all in one run and in turns.",
+            "\n".join(lines),
+            *_short_of(record["targets"]),
+        ]
     )
+
+
+def _short_of(targets: Sequence[dict[str, Any]]) -> list[str]:
+    """A sentence on the targets that are missed, and one on those that nothing was measured of."""
+    missed = [
+        f"{row['what']}: {row.get('least', row.get('most')):.3g}, not {row['wanted']}"
+        for row in targets
+        if row["met"] is False
+    ]
+    unknown = [row["what"] for row in targets if row["met"] is None]
+    told = [f"Short of what it aims at: {'; '.join(missed)}."] if missed else []
+    return told + ([f"Not measured: {'; '.join(unknown)}."] if unknown else [])
 
 
 def markdown(record: dict[str, Any]) -> str:
