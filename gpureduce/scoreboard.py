@@ -6,17 +6,14 @@ the README's tables are made of such records. Without a card only host arrays ar
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpureduce import _backends, _inputs, _peers
+from gpureduce._targets import GIB, KIB, MIB, Row, mean, misaligned, missed, ratios, size_text
 from gpureduce.bench import Measurement, benchmark
 
-KIB, MIB, GIB = 2**10, 2**20, 2**30
-
-Row = dict[str, Any]
 Progress = Callable[[int, int, str], None]
 
 
@@ -83,60 +80,15 @@ def measure(
         progress(len(jobs), len(jobs), "")
 
 
-# --- what follows from the rows -------------------------------------------------------------------
-
-
-def _point(row: Row) -> tuple[Any, ...]:
-    """What rows have in common that may be compared."""
-    return row["measure"], row["producer"], row["dtype"], row["n"], row["offset"]
-
-
-def ratios(rows: Iterable[Row], measure: str, ours: str, theirs: Sequence[str]) -> list[Row]:
-    """At each point, how many times as long the quickest of `theirs` takes as `ours`."""
-    points: dict[tuple[Any, ...], dict[str, Row]] = {}
-    for row in rows:
-        if row["measure"] == measure and row["offset"] == 0:
-            points.setdefault(_point(row), {})[row["strategy"]] = row
-    found = []
-    for point in points.values():
-        others = [point[name] for name in theirs if name in point]
-        if ours in point and others:
-            best = min(others, key=lambda row: float(row["median_us"]))
-            mine = point[ours]
-            told = {"best": best["strategy"], "best_us": best["median_us"]}
-            found.append({**mine, **told, "ratio": best["median_us"] / mine["median_us"]})
-    return found
-
-
-def misaligned(rows: Iterable[Row]) -> list[Row]:
-    """How many times as long arrays off their boundary take as those on it."""
-    every = [row for row in rows if row["measure"] == "kernel"]
-    on = {(r["strategy"], r["dtype"], r["n"]): r for r in every if r["offset"] == 0}
-    found = []
-    for row in every:
-        aligned = on.get((row["strategy"], row["dtype"], row["n"]))
-        if row["offset"] and aligned:
-            found.append({**row, "ratio": row["median_us"] / aligned["median_us"]})
-    return found
-
-
-def mean(found: Sequence[Row]) -> float:
-    """The geometric mean of the ratios."""
-    return math.exp(sum(math.log(row["ratio"]) for row in found) / len(found))
-
-
-def size_text(nbytes: int) -> str:
-    """4 KiB, 64 MiB: for people."""
-    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
-        if nbytes >= unit:
-            return f"{nbytes / unit:g} {name}"
-    return f"{nbytes} B"
+# --- the tables -----------------------------------------------------------------------------------
 
 
 def markdown(record: dict[str, Any]) -> str:
     """The tables of a record, with where it was made."""
     rows = record["rows"]
     parts = [_kernel_table(rows), _call_table(rows), _host_table(rows), _calibrated(record)]
+    if short := missed(record):
+        parts.append(f"Short of what it aims at: {'; '.join(short)}.")
     return "\n\n".join([_made(record), *filter(None, parts)])
 
 

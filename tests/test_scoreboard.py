@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from gpureduce import bench_report, cli, readme, scoreboard
+from gpureduce import _targets, bench_report, cli, readme, scoreboard
 from gpureduce.bench import Measurement
 
 PROVENANCE = {
@@ -40,14 +40,14 @@ ROWS = [
 
 
 def test_ratios():
-    found = scoreboard.ratios(ROWS, "kernel", "fast", ["cub"])
+    found = _targets.ratios(ROWS, "kernel", "fast", ["cub"])
     assert [r["ratio"] for r in found] == [1.5, 0.75, 2.0]
-    assert scoreboard.mean(found) == pytest.approx((1.5 * 0.75 * 2) ** (1 / 3))
-    (host,) = scoreboard.ratios(ROWS, "host", "auto", ["numpy", "torch", "absent"])
+    assert _targets.mean(found) == pytest.approx((1.5 * 0.75 * 2) ** (1 / 3))
+    (host,) = _targets.ratios(ROWS, "host", "auto", ["numpy", "torch", "absent"])
     assert host["best"] == "torch" and host["ratio"] == 0.8 and host["best_us"] == 4.0
-    assert [r["ratio"] for r in scoreboard.ratios(ROWS, "call", "fast", ["cupy"])] == [2.5]
-    assert [r["ratio"] for r in scoreboard.misaligned(ROWS)] == [1.25]
-    assert scoreboard.ratios(ROWS, "kernel", "fast", ["torch"]) == []
+    assert [r["ratio"] for r in _targets.ratios(ROWS, "call", "fast", ["cupy"])] == [2.5]
+    assert [r["ratio"] for r in _targets.misaligned(ROWS)] == [1.25]
+    assert _targets.ratios(ROWS, "kernel", "fast", ["torch"]) == []
 
 
 CALIBRATION = {
@@ -71,13 +71,49 @@ def test_tables():
     assert "| bytes | `auto` | `numpy` | `torch` | `pinned copy` |" in text
 
 
+def test_what_is_missed_is_told():
+    told = _targets.missed(PROVENANCE | {"rows": ROWS})
+    assert told == [
+        "float32, 16 KiB: `fast` is 0.750 times as quick as cub, not 1.3",
+        "float32, 4 KiB of a call: `fast` is 1.500 times as quick as torch, not 1.54",
+        "float32, 4 KiB of a host array: `auto` is 0.800 times as quick as torch, not 0.95",
+        "float32, 4 KiB, one element off: 1.250 times as long, not 1.03",
+    ]
+    assert f"Short of what it aims at: {told[0]}; " in scoreboard.markdown(
+        PROVENANCE | {"rows": ROWS}
+    )
+
+
+def test_what_is_only_missed_where_it_counts():
+    def missed(*rows, **more):
+        return _targets.missed(PROVENANCE | more | {"rows": list(rows)})
+
+    def peak(percent):
+        rows = [row("fast", 1.0, n=2**31), row("cub", 1.2, n=2**31)]
+        return missed(*(r | {"percent_of_peak": percent} for r in rows))
+
+    assert peak(97.0) == [] and peak(96.9) == ["float32, 8 GiB: 96.9% of peak, not 97%"]
+    at_4_kib = (row("fast", 1.0), row("cub", 1.1))
+    assert missed(*at_4_kib) == ["geometric mean of CUB's time by ours: 1.100, not 1.15"]
+    assert missed(row("fast", 1.0), row("cub", 1.2)) == []
+    large = (row("cpu", 1.0, "host", n=2**24), row("numpy", 1.7, "host", n=2**24))
+    assert missed(*large) == []
+    (told,) = missed(*large, device="emulator")
+    assert told == (
+        "float32, 64 MiB of a host array: `cpu` is 1.700 times as quick as numpy, not 1.8"
+    )
+    assert missed(row("cpu", 1.0, "host"), row("numpy", 1.0, "host"), device="emulator") == []
+    calls = (row("fast", 1.0, "call", n=2**17), row("torch", 1.0, "call", n=2**17))
+    assert missed(*calls) == []
+
+
 def test_a_part_that_was_not_measured_is_left_out():
     text = scoreboard.markdown(PROVENANCE | {"rows": ROWS[-4:]})
     assert "Kernels" not in text and "Calls" not in text and "host memory" in text
 
 
 def test_sizes():
-    assert [scoreboard.size_text(n) for n in (1, 4096, 3 * 2**19, 2**33)] == [
+    assert [_targets.size_text(n) for n in (1, 4096, 3 * 2**19, 2**33)] == [
         "1 B", "4 KiB", "1.5 MiB", "8 GiB",
     ]  # fmt: skip
     kernels = scoreboard.ON_CARD[0]
