@@ -42,7 +42,11 @@ LINES = ["-gdwarf-4", "-g1", "-gz=none"]
 
 
 # What the build writes down beside the backends.
-WRITTEN = ("_build.json", "_kernels.json")
+WRITTEN = ("_build.json", "_kernels.json", "_nvcc.json")
+# What decides about a kernel's machine code.
+NVCC_FLAGS = ["-std=c++17", "-O3"]
+CUDA_INCLUDES = [CSRC / "cuda", CSRC / "kernels"]
+KERNEL_TABLE = CSRC / "engine" / "kernel_table.cu"
 
 
 # --- the registry, as far as the build needs it ------------------------------------------------
@@ -248,7 +252,6 @@ class EmulatorBuild:
     def __init__(self, folder: Path, module: str) -> None:
         traced = module.endswith("_traced")
         tools = Toolchain(folder, module, [CSRC / "emulator" / "include", CSRC / "kernels"])
-        table = CSRC / "engine" / "kernel_table.cu"
         runtime = sorted((ROOT / CSRC / "emulator").glob("*.cpp"))
         defines = ["-DGR_EMULATOR_TRACED"] if traced else []
         # The hooks are the point of the traced build: its kernels go without other sanitizers.
@@ -259,7 +262,7 @@ class EmulatorBuild:
         self.jobs = [tools.c(source, defines) for source in c_sources()]
         self.jobs += [tools.cpp(p.relative_to(ROOT), defines) for p in runtime]
         self.jobs += [
-            tools.cpp(table, [*kernel.defines(), *defines, *hooks], sanitize=not traced)
+            tools.cpp(KERNEL_TABLE, [*kernel.defines(), *defines, *hooks], sanitize=not traced)
             for kernel in read_registry()
         ]
 
@@ -272,7 +275,7 @@ class CudaBuild:
 
     def __init__(self, folder: Path, module: str, nvcc: Path, archs: list[int]) -> None:
         home = toolkit_of(nvcc)
-        tools = Toolchain(folder, module, [CSRC / "cuda", CSRC / "kernels"], home)
+        tools = Toolchain(folder, module, CUDA_INCLUDES, home)
         self.tools = tools
         self.nvcc = nvcc
         self.libraries = [
@@ -285,14 +288,13 @@ class CudaBuild:
         for kernel in read_registry():
             fit = [arch for arch in archs if arch >= kernel.capability]
             if fit:
-                table = CSRC / "engine" / "kernel_table.cu"
-                self.jobs.append(self.cuda(table, fit, kernel.defines()))
+                self.jobs.append(self.cuda(KERNEL_TABLE, fit, kernel.defines()))
             else:
                 absent = CSRC / "engine" / "absent_kernel.c"
                 self.jobs.append(tools.c(absent, [f"-DKERNEL={kernel.name}"]))
 
     def cuda(self, source: Path, archs: list[int], extra: list[str]) -> Job:
-        flags = ["-std=c++17", "-O3", "--compress-mode=size", *self.tools.includes, *extra]
+        flags = [*NVCC_FLAGS, "--compress-mode=size", *self.tools.includes, *extra]
         flags += [f"-gencode=arch=compute_{a},code=sm_{a}" for a in archs]
         flags += [f"-gencode=arch=compute_{archs[-1]},code=compute_{archs[-1]}"]
         host = ["-fPIC", "-fvisibility=hidden", *self.tools.rename]
@@ -310,6 +312,19 @@ def kernel_sources() -> dict[str, list[str]]:
     folder = ROOT / CSRC / "kernels"
     files = sorted(p for p in folder.rglob("*") if p.suffix in (".cu", ".h"))
     return {p.relative_to(ROOT).as_posix(): p.read_text().splitlines() for p in files}
+
+
+def nvcc_recipe() -> dict[str, object]:
+    """How one kernel is compiled, and the text around it, for compiling it again somewhere else."""
+    around = [ROOT / KERNEL_TABLE]
+    for folder in (".", "cuda", "engine", "exact"):
+        around += sorted(p for p in (ROOT / CSRC / folder).iterdir() if p.suffix in (".h", ".def"))
+    return {
+        "flags": [*NVCC_FLAGS, *(f"-I{folder}" for folder in (CSRC, *CUDA_INCLUDES))],
+        "file": KERNEL_TABLE.as_posix(),
+        "defines": {kernel.name: kernel.defines() for kernel in read_registry()},
+        "sources": {p.relative_to(ROOT).as_posix(): p.read_text() for p in around},
+    }
 
 
 # --- setuptools ---------------------------------------------------------------------------------
@@ -366,8 +381,8 @@ class BuildBackends(build_ext):
 
     def write_info(self, info: dict[str, object]) -> None:
         package = Path(self.get_ext_fullpath("gpureduce._emulator")).parent
-        (package / "_build.json").write_text(json.dumps(info, indent=1) + "\n")
-        (package / "_kernels.json").write_text(json.dumps(kernel_sources(), indent=1) + "\n")
+        for name, said in zip(WRITTEN, (info, kernel_sources(), nvcc_recipe()), strict=True):
+            (package / name).write_text(json.dumps(said, indent=1) + "\n")
 
     def copy_extensions_to_source(self) -> None:
         super().copy_extensions_to_source()

@@ -37,12 +37,29 @@ def why(case: Case, counter: str, model: Counts, seen: Counts, code: Machine) ->
         return _conflicts(counter, model, seen)
     if counter.startswith("shared_load"):
         return _merged(model, seen, code)
+    if counter == "shared_store_lanes":
+        return _generic(model, seen, code)
     if counter == "warp_barriers":
         return _together(seen[counter] - model[counter], code)
     if counter in ("atomics", "warp_reductions"):
         return _one_atomic(model, seen)
     if counter == "fences":
         return _fences(model, seen, code)
+    return ""
+
+
+def line_why(counter: str, model: Counts, seen: Counts, code: Machine) -> str:
+    """The same of one line of the source and its part of the machine code."""
+    if counter.startswith("shared_load"):
+        return _merged(model, seen, code)
+    return _generic(model, seen, code)
+
+
+def _generic(model: Counts, seen: Counts, code: Machine) -> str:
+    """Stores that may go to another block's shared memory are other instructions."""
+    missing = model["shared_store_lanes"] - seen["shared_store_lanes"]
+    if missing and missing + model["cluster_store_lanes"] == lanes(code, r"ST(\.|$)"):
+        return f"the cluster's stores go by ST, also to a block's own shared memory ({missing:,})"
     return ""
 
 

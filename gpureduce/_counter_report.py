@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpureduce.verify_counters import Row, Table
+from gpureduce._counter_rows import Predicated, Row
+from gpureduce._hardware_counters import opcode_of
+from gpureduce._sources import Place
+from gpureduce.verify_counters import Table
 
 NOT_YET = (
     "Not measured yet for these kernels: `gpureduce verify-counters --record "
@@ -25,7 +28,8 @@ SHOWN = {
 def markdown(record: dict[str, Any]) -> str:
     """A record in short: where it was made, the ladder, and each counter's worst row."""
     found = Table.of_record(record)
-    return "\n\n".join([_head(record, found), _ladder(found.rows), _counters(found.rows)])
+    parts = [_head(record, found), _ladder(found.rows), _counters(found.rows)]
+    return "\n\n".join([*parts, *_predicated(found.predicated)])
 
 
 def _head(record: dict[str, Any], found: Table) -> str:
@@ -40,6 +44,12 @@ def _head(record: dict[str, Any], found: Table) -> str:
         f"{verdicts.count('explained'):,} differ by what another counter or the machine code "
         f"accounts for, and {verdicts.count('differs'):,} differ otherwise."
     )
+    if found.lines:
+        equal = sum(row.verdict == "equal" for row in found.lines)
+        said += (
+            f" Counted line by line of the source, {equal:,} of {len(found.lines):,} counts of "
+            "shared memory are equal."
+        )
     if found.failures:
         names = ", ".join(dict.fromkeys(one.case.strategy for one in found.failures))
         said += f" {len(found.failures)} launches could not be measured ({names})."
@@ -93,6 +103,36 @@ def _counters(rows: Sequence[Row]) -> str:
         why = worst.why or ("not explained" if worst.difference else "")
         lines.append([counter.replace("_", " "), f"{len(of)}", f"{equal}", said, why])
     return _table(lines)
+
+
+def _predicated(rows: Sequence[Predicated]) -> list[str]:
+    """What the ladder's kernels pass with lanes off, line by line of the source."""
+    rows = [row for row in rows if row.strategy in LADDER and row.place]
+    if not rows:
+        return []
+    n, block = max(row.n for row in rows), min(row.block for row in rows)
+    lines: dict[Place, list[Predicated]] = {}
+    for row in rows:
+        if (row.n, row.block) == (n, block) and row.place:
+            lines.setdefault(row.place, []).append(row)
+    head = [
+        ["line", "where the compiler predicates", "instructions", "warps that came by", "lanes on"],
+        ["---", "---", "---", "---:", "---:"],
+    ]
+    cells = [
+        [place.key, f"`{place.text}`", ", ".join(dict.fromkeys(opcode_of(row.text) for row in of)),
+         f"{sum(row.issued for row in of):,}", f"{_lanes_on(of):.1f} of 32"]
+        for place, of in lines.items()
+    ]  # fmt: skip
+    return [
+        f"Predicated instead of branched around, n = {n:,}, block {block}: warps come by whether a "
+        "lane is on or not.",
+        _table([*head, *cells]),
+    ]
+
+
+def _lanes_on(rows: Sequence[Predicated]) -> float:
+    return sum(row.lanes for row in rows) / max(sum(row.issued for row in rows), 1)
 
 
 def _badness(row: Row) -> tuple[bool, float]:

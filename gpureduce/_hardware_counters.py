@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from gpureduce import _ncu, _registry
+from gpureduce._sources import Place
 
 # What ncu counts for a whole kernel.
 METRICS = {
@@ -78,19 +79,28 @@ class Case:
     grid: int = 0
 
 
+def opcode_of(text: str) -> str:
+    """Of a line of machine code: without the predicate before it and the operands after it."""
+    return re.sub(r"^@!?U?P\w+\s+", "", text.strip()).split()[0]
+
+
 @dataclass(frozen=True)
 class Instruction:
-    """A line of the machine code: how many warps came by, with how many lanes on."""
+    """A line of the machine code: how many warps came by, with how many lanes on.
+
+    `place` is the line of the source that it comes from, if that is known.
+    """
 
     text: str
     issued: int
     lanes: int
     wavefronts: int
+    place: Place | None = None
 
     @property
     def opcode(self) -> str:
         """Without the predicate before it and the operands after it."""
-        return re.sub(r"^@!?U?P\w+\s+", "", self.text.strip()).split()[0]
+        return opcode_of(self.text)
 
     @property
     def predicated(self) -> bool:
@@ -221,7 +231,7 @@ def _instruction(row: _ncu.Row) -> Instruction:
             raise _ncu.Failed(f"ncu's listing of the machine code has no column {metric}")
     # Where an instruction has nothing to do with a metric, ncu leaves it empty.
     counts = {name: _ncu.number(row, metric) or 0 for name, metric in LINE_METRICS.items()}
-    return Instruction(row["Source"], **counts)
+    return Instruction(row["Source"], counts["issued"], counts["lanes"], counts["wavefronts"])
 
 
 def by_opcode(code: Iterable[Instruction]) -> dict[str, int]:

@@ -11,10 +11,11 @@ from gpureduce import _registry
 
 
 @functools.cache
-def _files() -> dict[str, list[str]]:
+def files() -> dict[str, list[str]]:
+    """The lines of every file in csrc/kernels, by its path."""
     path = Path(__file__).parent / "_kernels.json"
-    files: dict[str, list[str]] = json.loads(path.read_text())
-    return files
+    texts: dict[str, list[str]] = json.loads(path.read_text())
+    return texts
 
 
 def text_of(file: str, line: int) -> str:
@@ -23,8 +24,25 @@ def text_of(file: str, line: int) -> str:
     >>> text_of("csrc/kernels/sequential.cu", 2 * 10**9)
     ''
     """
-    lines = _files().get(file, [])
+    lines = files().get(file, [])
     return lines[line - 1].strip() if 1 <= line <= len(lines) else ""
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A line of a kernel's source: the file's bare name, the line from 1, and what stands there."""
+
+    file: str
+    line: int
+    text: str
+
+    @property
+    def key(self) -> str:
+        """File and line alone."""
+        return f"{self.file}:{self.line}"
+
+    def __str__(self) -> str:
+        return f"{self.key}  {self.text}"
 
 
 @dataclass(frozen=True)
@@ -51,7 +69,7 @@ def source(strategy: str) -> Source:
     csrc/kernels/sequential.cu
     """
     name = _registry.find(strategy).name
-    for file, lines in _files().items():
+    for file, lines in files().items():
         if Path(file).stem == name:
             return Source(file, "\n".join(lines))
     raise ValueError(f"{name} has no kernel of its own")

@@ -2,8 +2,9 @@
 
 Nsight Compute runs the ladder and reads the hardware's counters; a table puts model, hardware and
 difference side by side. The compiler predicates where the source branches, so that instructions
-with all lanes off are issued, too: what is compared are the instructions with a lane on, and the
-issued ones stand beside them, line by line of the machine code.
+with all lanes off are issued, too: what is compared are the instructions with a lane on. The issued
+ones stand beside them, each with the line of the source that it comes from; and what shared memory
+does is compared line by line, too. (That needs nvcc and nvdisasm of the CUDA toolkit.)
 """
 
 from __future__ import annotations
@@ -16,8 +17,22 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gpureduce import _emulator, _registry
+from gpureduce import _emulator, _machine_lines, _registry
 from gpureduce._counter_reasons import why
+from gpureduce._counter_rows import (
+    LINE_COLUMNS,
+    PREDICATED_COLUMNS,
+    LineRow,
+    Predicated,
+    Row,
+    as_values,
+    by_line,
+    lines_text,
+    place_of,
+    predicated,
+    predicated_text,
+    sources_of,
+)
 from gpureduce._explain import Explanation, explain
 from gpureduce._hardware_counters import (
     METRICS,
@@ -41,35 +56,8 @@ ACCESSES = "shared_{}_accesses"
 COLUMNS = ("strategy", "n", "block", "grid", "counter", "model", "hardware", "difference")
 
 
-@dataclass(frozen=True)
-class Row:
-    """One counter of one launch. `why` tells where a difference comes from, with the evidence."""
-
-    strategy: str
-    n: int
-    block: int
-    grid: int
-    counter: str
-    model: int
-    hardware: int
-    why: str = ""
-
-    @property
-    def difference(self) -> int:
-        """Hardware less model."""
-        return self.hardware - self.model
-
-    @property
-    def verdict(self) -> str:
-        """``"equal"``, ``"explained"`` or ``"differs"``."""
-        if self.model == self.hardware:
-            return "equal"
-        return "explained" if self.why else "differs"
-
-
-def compare(seen: Seen, dtype: str) -> list[Row]:
-    """The counters of one launch, model and hardware."""
-    case = seen.case
+def _explained(case: Case, dtype: str) -> Explanation:
+    """What `explain` counts of it."""
     found = explain(
         case.strategy,
         n=case.n,
@@ -79,6 +67,12 @@ def compare(seen: Seen, dtype: str) -> list[Row]:
         finish=finish_of(case.strategy),
     )
     assert isinstance(found, Explanation)
+    return found
+
+
+def compare(seen: Seen, found: Explanation) -> list[Row]:
+    """The counters of one launch, model and hardware."""
+    case = seen.case
     model = {**found.counters, **found.details}
     hardware = {**seen.counters, **by_opcode(seen.code)}
     # The hardware counts loads from another block's shared memory as loads from shared memory.
@@ -99,56 +93,70 @@ def compare(seen: Seen, dtype: str) -> list[Row]:
 
 
 @dataclass(frozen=True)
-class Predicated:
-    """Instructions on shared memory that warps pass with lanes off, rather than branch around."""
-
-    strategy: str
-    n: int
-    block: int
-    text: str
-    issued: int
-    lanes: int
-    wavefronts: int
-
-
-@dataclass(frozen=True)
 class Table:
-    """What `verify` found."""
+    """What `verify` found: of launches, of lines of the source, and what the compiler predicated.
+
+    `unplaced` says of which strategies the machine code's lines are not known, and why.
+    """
 
     dtype: str
-    rows: tuple[Row, ...]
-    predicated: tuple[Predicated, ...]
+    rows: tuple[Row, ...] = ()
+    lines: tuple[LineRow, ...] = ()
+    predicated: tuple[Predicated, ...] = ()
     failures: tuple[Failure, ...] = ()
+    unplaced: tuple[tuple[str, str], ...] = ()
+
+    def __add__(self, other: Table) -> Table:
+        return Table(
+            self.dtype,
+            self.rows + other.rows,
+            self.lines + other.lines,
+            self.predicated + other.predicated,
+            self.failures + other.failures,
+            self.unplaced + other.unplaced,
+        )
 
     @property
     def differing(self) -> list[Row]:
         """Rows that differ and that nothing explains."""
-        return [row for row in self.rows if row.verdict == "differs"]
+        return [row for row in (*self.rows, *self.lines) if row.verdict == "differs"]
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as plain values, for JSON: rows are lists, in the order of `columns`."""
+        """All of it as plain values, for JSON: rows are lists, in the order of their columns."""
+        columns = [*COLUMNS, "verdict", "why"]
         return {
             "dtype": self.dtype,
             "metrics": {**METRICS, **{name: opcode for name, (_, opcode) in OPCODES.items()}},
-            "columns": [*COLUMNS, "verdict", "why"],
-            "rows": [
-                [*(getattr(row, column) for column in COLUMNS), row.verdict, row.why]
-                for row in self.rows
-            ],
-            "predicated": [list(asdict(line).values()) for line in self.predicated],
+            "columns": columns,
+            "rows": [[getattr(row, column) for column in columns] for row in self.rows],
+            "sources": sources_of([*self.lines, *self.predicated]),
+            "line_columns": [*LINE_COLUMNS],
+            "lines": [as_values(row, LINE_COLUMNS) for row in self.lines],
+            "predicated_columns": [*PREDICATED_COLUMNS],
+            "predicated": [as_values(row, PREDICATED_COLUMNS) for row in self.predicated],
             "failures": [[*asdict(one.case).values(), one.why] for one in self.failures],
+            "unplaced": [list(one) for one in self.unplaced],
         }
 
     @staticmethod
     def of_record(record: dict[str, Any]) -> Table:
         """The table that a record holds."""
-        rows = [dict(zip(record["columns"], row, strict=True)) for row in record["rows"]]
         derived = ("difference", "verdict")
+
+        def read(columns: str, rows: str) -> list[dict[str, Any]]:
+            named = [dict(zip(record[columns], row, strict=True)) for row in record[rows]]
+            for row in named:
+                if "place" in row:
+                    row["place"] = place_of(row["place"], record["sources"])
+            return [{k: v for k, v in row.items() if k not in derived} for row in named]
+
         return Table(
             record["dtype"],
-            tuple(Row(**{k: v for k, v in row.items() if k not in derived}) for row in rows),
-            tuple(Predicated(*line) for line in record["predicated"]),
+            tuple(Row(**row) for row in read("columns", "rows")),
+            tuple(LineRow(**row) for row in read("line_columns", "lines")),
+            tuple(Predicated(**row) for row in read("predicated_columns", "predicated")),
             tuple(Failure(Case(*one[:-1]), one[-1]) for one in record["failures"]),
+            tuple((strategy, why) for strategy, why in record["unplaced"]),
         )
 
     def record(self, path: Path) -> None:
@@ -170,7 +178,8 @@ class Table:
                 f"hardware {row.hardware:,}{': ' if row.why else ''}{row.why}"
                 for row in shown
             ]
-        return "\n".join([*lines, *_predicated(self)])
+        lines += [*lines_text(self.lines), *predicated_text(self.predicated)]
+        return "\n".join([*lines, *_unplaced(self.unplaced)])
 
 
 def _verdicts(found: Table) -> str:
@@ -184,49 +193,45 @@ def _verdicts(found: Table) -> str:
     return table(["strategy", *verdicts], rows, right=(1, 2, 3, 4))
 
 
-def _predicated(found: Table) -> list[str]:
-    """The lines of machine code that warps pass with all lanes off, too: each in its worst case."""
-    worst: dict[tuple[str, str], Predicated] = {}
-    for line in found.predicated:
-        known = worst.setdefault((line.strategy, line.text), line)
-        if line.issued / max(line.lanes, 1) > known.issued / max(known.lanes, 1):
-            worst[line.strategy, line.text] = line
-    if not worst:
-        return []
-    lines = [
-        "",
-        "predicated, not branched around (warps that came by, and their lanes that were on):",
-    ]
-    return lines + [
-        f"{line.strategy} n={line.n:,} block={line.block} {line.text}: {line.issued:,} warps, "
-        f"{line.lanes:,} lanes"
-        for line in worst.values()
-    ]
+def _unplaced(found: Iterable[tuple[str, str]]) -> list[str]:
+    """Why instructions are without their lines: once for all strategies that share a reason."""
+    names: dict[str, list[str]] = {}
+    for strategy, reason in found:
+        names.setdefault(reason, []).append(strategy)
+    return ["", *(f"lines of the source are not known for {', '.join(of)}: {reason}"
+                  for reason, of in names.items())] if names else []  # fmt: skip
 
 
-def summarize(found: Iterable[Seen | Failure], dtype: str) -> Table:
-    """The table of what `profile` found."""
-    rows: list[Row] = []
-    predicated: list[Predicated] = []
-    failures: list[Failure] = []
+def summarize(
+    found: Iterable[Seen | Failure],
+    dtype: str,
+    functions: Callable[[str], _machine_lines.Functions] = _machine_lines.functions,
+) -> Table:
+    """The table of what `profile` found. `functions` has a strategy's machine code by lines."""
+    table = Table(dtype)
+    unplaced: dict[str, str] = {}
     for one in found:
         if isinstance(one, Failure):
-            failures.append(one)
+            table += Table(dtype, failures=(one,))
             continue
+        name = one.case.strategy
         try:
-            rows += compare(one, dtype)
+            code = _machine_lines.with_places(one.code, name, functions(name))
+            one = replace(one, code=code)
+        except _machine_lines.Missing as error:
+            unplaced[name] = str(error)
+        try:
+            explained = _explained(one.case, dtype)
         except (ValueError, TypeError, CudaError) as error:
-            failures.append(Failure(one.case, f"the emulator: {error}"))
+            table += Table(dtype, failures=(Failure(one.case, f"the emulator: {error}"),))
             continue
-        predicated += [
-            Predicated(
-                one.case.strategy, one.case.n, one.case.block, i.text.strip(), i.issued, i.lanes,
-                i.wavefronts,
-            )
-            for i in one.code
-            if i.predicated and i.issued and re.match("LDS|STS", i.opcode)
-        ]  # fmt: skip
-    return Table(dtype, tuple(rows), tuple(predicated), tuple(failures))
+        table += Table(
+            dtype,
+            tuple(compare(one, explained)),
+            tuple(by_line(one, explained)),
+            tuple(predicated(one)),
+        )
+    return table + Table(dtype, unplaced=tuple(unplaced.items()))
 
 
 def verify(
@@ -244,15 +249,9 @@ def verify(
     names = strategies or [s.name for s in _registry.strategies() if s.kind == "kernel"]
     names = [row.name for row in map(_registry.find, names)]
     cases = [_case(name, n, block) for name in names for n in sizes for block in blocks]
-    whole, measured = Table(dtype, (), ()), 0
+    whole, measured = Table(dtype), 0
     for group in profile(cases, dtype):
-        part = summarize(group, dtype)
-        whole = Table(
-            dtype,
-            whole.rows + part.rows,
-            whole.predicated + part.predicated,
-            whole.failures + part.failures,
-        )
+        whole += summarize(group, dtype)
         measured += len(group)
         if progress:
             progress(whole, measured, len(cases))
