@@ -13,6 +13,7 @@
 #include "exact/extract.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +125,7 @@ static void fill_accumulators(void)
 /* As if every table of float64 had taken all elements but `missing`; then `more` are added. */
 static void fill_tables(double x, size_t missing, size_t more)
 {
-    const int64_t limit = (int64_t)1 << GR_PAIR_SPLIT;
+    const double limit[2] = {0x1p-18, 0x1p17}, unit[2] = {0x1p-51, 0x1p-17};
     static gr_scatter scatter;
     gr_pairs one[GR_PAIR_TABLES];
     gr_exact sums[2];
@@ -142,9 +143,10 @@ static void fill_tables(double x, size_t missing, size_t more)
     for (int t = 0; t < GR_PAIR_TABLES; t++)
         for (int w = 0; w < GR_PAIRS; w++)
             for (int i = 0; i < 2; i++) {
-                if (imaxabs(one[t][w][i]) >= limit)
-                    fail("an element adds more than scatter.h says");
-                scatter.table.pair[t][w][i] = (int64_t)scatter.added * one[t][w][i];
+                double units = one[t][w][i] / unit[i];
+                if (!(fabs(one[t][w][i]) <= limit[i]) || units != trunc(units))
+                    fail("an element adds something else than scatter.h says");
+                scatter.table.pair[t][w][i] = (double)scatter.added * one[t][w][i];
             }
     gr_scatter_add(&scatter, data, more, GR_LOAD_f64, &gr_extract_baseline.scatter, places);
     gr_scatter_empty(&scatter, GR_LOAD_f64, places);
@@ -156,13 +158,15 @@ static void fill_tables(double x, size_t missing, size_t more)
 
 int main(int argc, char **argv)
 {
-    const double numbers[] = {0x1.fffffffffffffp1023, -0x1.fffffffffffffp-1007, 0x1p-1074, 1};
+    /* The second and third are as large as their pair's places let them be. */
+    const double numbers[] = {0x1.fffffffffffffp1023, 0x1.fffffffffffffp1009,
+                              -0x1.fffffffffffffp-1007, 0x1p-1074, 1};
     if (argc == 3 && strcmp(argv[1], "arrays") == 0)
         sum_arrays(argv[2]);
     else if (argc == 2 && strcmp(argv[1], "fills") == 0)
         fill_accumulators();
     else if (argc == 2 && strcmp(argv[1], "tables") == 0)
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < 5; i++)
             for (size_t missing = 0; missing < 3; missing++)
                 for (size_t more = 1; more <= 3 * GR_PAIR_TABLES; more++)
                     fill_tables(numbers[i], missing, more);

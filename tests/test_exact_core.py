@@ -67,7 +67,7 @@ def edges():
         fmt, rng = FORMATS[name], np.random.default_rng(41)
         for generate in GENERATORS:
             if generate.__name__ in ("bin_edges", "same_sign_maxima"):
-                # 2^8 to 2^11: blocks; 2^13 to 2^16: blocks of halves; 2^15: tables; 2^13: tasks.
+                # 2^8 to 2^11: blocks; 2^15: bins for all exponents, and tables; 2^13: tasks.
                 for log in range(5, 17):
                     for n in ((1 << log) - 1, 1 << log, (1 << log) + 1):
                         yield name, generate(fmt, rng, 1, n)[0]
@@ -113,9 +113,9 @@ def check_full_accumulators(program):
 
 
 def check_full_tables(program):
-    """2^28 float64 of one place, which nobody wants to wait for in arrays."""
+    """2^19 float64 of one place, more than a task of an array."""
     lines = run(program, "tables")
-    assert len(lines) == 4 * 3 * 12
+    assert len(lines) == 5 * 3 * 12
     for number, _, *words in lines:
         total, _, count = value_of(words)
         assert total == count * Fraction(float.fromhex(number)) * 2**1074

@@ -103,6 +103,25 @@ def test_float64_bins_that_are_full_to_the_last():
                     assert nothing_is_lost(array[:n])
 
 
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_cpu_bins_for_all_exponents_that_are_full_to_the_last(name):
+    """Each leaves the next bin half of its last place, always of one sign."""
+    fmt = FORMATS[name]
+    for half in (81, 34, -13, -60, -107):  # extract.h: k_i - 53
+        for sign in (1.0, -1.0):
+            array = np.full(40_000, sign * math.ldexp(5.0, half)).astype(fmt.dtype)
+            array[::1021] = fmt.floats(np.array([fmt.infinity - 1]))[0]
+            array[1::1021] = fmt.floats(np.array([1]))[0]
+            for n in (31, 1023, 1024, 1025, 32_767, 32_768, 32_769, array.size):
+                view = array[:n]
+                got = gpureduce.sum(view, "exact", dtype="float64", device="cpu").value
+                assert bits_of(got) == expected_bits(view, "float64")
+                both = np.append(
+                    view, -view[view != array[1]]
+                )  # what is left would be rounded away
+                assert add(both, "cpu") == expected_bits(both)
+
+
 def test_columns_just_below_at_and_above_full():
     """Every second element lies 10^300 below: it leaves the bins, and the warp turns wild."""
     for big in (2016, 2015, 1056, 1057):  # of which the first shifts its mantissa by 31 bits

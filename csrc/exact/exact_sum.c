@@ -18,11 +18,11 @@ enum {
     /* Below this, a region of the pool costs more than it saves: some microseconds if its threads
      * are awake. */
     THREADS_FROM = 1 << 16,
-    PLACES = 16, /* where threads put down what they have added up */
-    FEW = 8,     /* elements that are deposited sooner than bins are set up and emptied */
-    /* Blocks that are scattered untried after one that did not fit the bins. */
-    PATIENCE = 16,
-    SCATTER_FROM = 128,                         /* elements worth clearing the tables for */
+    PLACES = 16,        /* where threads put down what they have added up */
+    FEW = 8,            /* elements that are deposited sooner than bins are set up and emptied */
+    PATIENCE = 16,      /* blocks that are scattered from one on that did not fit the bins */
+    SCATTER_FROM = 128, /* elements worth clearing the tables for */
+    WHOLE_FROM = 24,    /* and worth bins for all exponents */
     MOST_POWER = 1022 - GR_EXTRACT_LOG_ROWS - 1 /* extract.h: k_0 <= 1022 */
 };
 
@@ -42,20 +42,25 @@ typedef struct {
     place *places;
 } sum_job;
 
+/* Where bins start, and what they count in. */
+typedef struct {
+    double start[GR_EXTRACT_WIDE_BINS];
+    int units[GR_EXTRACT_WIDE_BINS];
+} bin_set;
+
 /* One thread's work on a stretch of the array. The sums are of even and odd elements, or the same
  * one twice. */
 typedef struct {
     const gr_extract_kernels *kernels;
-    gr_extract_kernel *extract;
+    gr_extract_kernel *extract; /* null: not worth trying */
+    gr_whole_kernel *whole;     /* null: blocks that do not fit are scattered */
     gr_load load;
     gr_format format;
     gr_exact *sums[2];
     int most_bins; /* that are tried */
     int bins;      /* that the last block needed */
-    int power;     /* the bins are for elements below 2^power in size */
-    double start[GR_EXTRACT_BINS];
-    int units[GR_EXTRACT_BINS];
-    int patience; /* blocks to scatter before bins are tried again */
+    int power;     /* `tried` are for elements below 2^power in size */
+    bin_set tried;
     gr_scatter scatter;
 } worker;
 
@@ -90,11 +95,11 @@ static void add_elements(worker *work, const unsigned char *in, size_t n)
         gr_add_element(work->sums[i % 2], gr_element_bits(in + i * size, size), work->format);
 }
 
-static void add_extracted(worker *work, const gr_extracted *got, int bins, const int *units)
+static void add_extracted(worker *work, const gr_extracted *got, int bins, const bin_set *set)
 {
     for (int b = 0; b < bins; b++)
         for (int i = 0; i < 2; i++)
-            gr_exact_add_scaled(work->sums[i], got->sum[b][i], units[b]);
+            gr_exact_add_scaled(work->sums[i], got->sum[b][i], set->units[b]);
 }
 
 /* 3 * 2^(exponent - 1), for a normal number's exponent. */
@@ -106,18 +111,23 @@ static double middle(int exponent)
     return start;
 }
 
-/* Makes bins for elements below 2^power in size. The exponents are those of the lemma in extract.h.
- */
-static void make_bins(worker *work, int power)
+/* Makes bins for 2^log_rows elements below 2^power in size. The exponents are those of the lemma in
+ * extract.h. */
+static void make_bins(bin_set *set, int bins, int power, int log_rows)
 {
-    int exponent = power + GR_EXTRACT_LOG_ROWS + 1;
-    work->power = power;
-    for (int b = 0; b < GR_EXTRACT_BINS; b++) {
+    int exponent = power + log_rows + 1;
+    for (int b = 0; b < bins; b++) {
         exponent = exponent < -1022 ? -1022 : exponent;
-        work->start[b] = middle(exponent);
-        work->units[b] = exponent - 52;
-        exponent += GR_EXTRACT_LOG_ROWS + 1 - 53;
+        set->start[b] = middle(exponent);
+        set->units[b] = exponent - 52;
+        exponent += log_rows + 1 - 53;
     }
+}
+
+static void try_power(worker *work, int power)
+{
+    work->power = power;
+    make_bins(&work->tried, GR_EXTRACT_BINS, power, GR_EXTRACT_LOG_ROWS);
 }
 
 /* The bins are for the largest exponents met of late, which are not known for this block before it
@@ -125,18 +135,19 @@ static void make_bins(worker *work, int power)
 static bool extract_block(worker *work, const unsigned char *in, size_t n)
 {
     gr_extracted got;
-    while (!work->extract(in, n, work->bins, work->start, (unsigned)(work->power + 1022), &got)) {
+    while (!work->extract(in, n, work->bins, work->tried.start, (unsigned)(work->power + 1022),
+                          &got)) {
         int power = got.peak > 0 ? (int)got.peak - 1022 : -1021;
         if (power > MOST_POWER) /* inf and nan, too */
             return false;
         if (power > work->power || (power < work->power && got.left))
-            make_bins(work, power);
+            try_power(work, power);
         else if (work->bins < work->most_bins)
             work->bins++;
         else
             return false;
     }
-    add_extracted(work, &got, work->bins, work->units);
+    add_extracted(work, &got, work->bins, &work->tried);
     return true;
 }
 
@@ -160,30 +171,88 @@ static int first_power(const worker *work, const unsigned char *in, size_t n)
     return power < MOST_POWER ? power : MOST_POWER;
 }
 
-static void add_block(worker *work, const unsigned char *in, size_t n)
+static size_t least(size_t a, size_t b)
 {
-    if (work->patience > 0)
-        work->patience--;
-    else {
-        if (extract_block(work, in, n))
-            return;
-        work->patience = PATIENCE;
-    }
-    int special = (1 << work->format.exponent) - 1;
-    if (n < SCATTER_FROM || peak_of(work, in, n) == special)
-        add_elements(work, in, n);
-    else
-        gr_scatter_add(&work->scatter, in, n, work->load, &work->kernels->scatter, work->sums);
+    return a < b ? a : b;
 }
 
-static void add_half_block(worker *work, const unsigned char *in, size_t n)
+/* Adds some elements, and says how many, with bins for all exponents. */
+static size_t add_whole(worker *work, const unsigned char *in, size_t n)
 {
-    const int unit = GR_EXTRACT_HALF_EXPONENT - 52;
+    bool half = work->load == GR_LOAD_f16;
+    int bins = half ? GR_EXTRACT_HALF_BINS : GR_EXTRACT_WIDE_BINS;
+    int power = half ? GR_EXTRACT_HALF_POWER : GR_EXTRACT_WIDE_POWER;
+    bin_set set;
     gr_extracted got;
-    if (work->kernels->f16(in, n, &got))
-        add_extracted(work, &got, 1, &unit);
-    else
-        add_elements(work, in, n);
+    make_bins(&set, bins, power, half ? GR_EXTRACT_HALF_LOG_ROWS : GR_EXTRACT_WIDE_LOG_ROWS);
+    n = least(n, GR_EXTRACT_WHOLE_MOST);
+    size_t done = work->whole(in, n, set.start, &got);
+    add_extracted(work, &got, bins, &set);
+    size_t strange = least(n - done, work->kernels->block);
+    add_elements(work, in + done * (size_t)work->format.size, strange);
+    return done + strange;
+}
+
+static size_t scatter(worker *work, const unsigned char *in, size_t n)
+{
+    int special = (1 << work->format.exponent) - 1;
+    size_t size = (size_t)work->format.size, block = work->kernels->block;
+    n = least(n, PATIENCE * block);
+    for (size_t left = n; left > 0;) {
+        size_t piece = least(left, block);
+        if (peak_of(work, in, piece) == special)
+            add_elements(work, in, piece);
+        else
+            gr_scatter_add(&work->scatter, in, piece, work->load, &work->kernels->scatter,
+                           work->sums);
+        in += piece * size;
+        left -= piece;
+    }
+    return n;
+}
+
+/* Adds some elements, and says how many. */
+static size_t add_some(worker *work, const unsigned char *in, size_t n)
+{
+    size_t block = least(n, work->kernels->block);
+    if (work->extract) {
+        if (extract_block(work, in, block))
+            return block;
+        if (block < (work->whole ? WHOLE_FROM : SCATTER_FROM)) {
+            add_elements(work, in, block);
+            return block;
+        }
+    }
+    return work->whole ? add_whole(work, in, n) : scatter(work, in, n);
+}
+
+/* Which kernels, and with which bins to begin. */
+static void start_worker(worker *work, const unsigned char *in, size_t n)
+{
+    const gr_extract_kernels *kernels = work->kernels = best_kernels();
+    work->scatter.used = false;
+    work->bins = 1; /* the fewest that most data fits */
+    work->most_bins = kernels->narrow_bins;
+    switch (work->load) {
+    case GR_LOAD_f16:
+        work->extract = NULL;
+        work->whole = kernels->whole_f16;
+        return;
+    case GR_LOAD_bf16:
+        work->extract = kernels->bf16;
+        work->whole = kernels->whole_bf16;
+        break;
+    case GR_LOAD_f32:
+        work->extract = kernels->f32;
+        work->whole = kernels->whole_f32;
+        break;
+    default:
+        work->extract = kernels->f64;
+        work->whole = NULL;
+        work->bins = 2;
+        work->most_bins = GR_EXTRACT_BINS;
+    }
+    try_power(work, first_power(work, in, least(n, kernels->block)));
 }
 
 static void add_range(const sum_job *job, const unsigned char *in, size_t n,
@@ -198,29 +267,14 @@ static void add_range(const sum_job *job, const unsigned char *in, size_t n,
         add_elements(&work, in, n);
         return;
     }
-    work.kernels = best_kernels();
-    work.extract = job->load == GR_LOAD_f64   ? work.kernels->f64
-                   : job->load == GR_LOAD_f32 ? work.kernels->f32
-                                              : work.kernels->bf16;
-    work.bins = job->load == GR_LOAD_f64 ? 2 : 1; /* the fewest that most data fits */
-    work.most_bins = job->load == GR_LOAD_f64 ? GR_EXTRACT_BINS : work.kernels->narrow_bins;
-    work.patience = 0;
-    work.scatter.used = false;
-    bool half = job->load == GR_LOAD_f16;
-    size_t block = half ? work.kernels->half_block : work.kernels->block;
-    if (!half)
-        make_bins(&work, first_power(&work, in, n < block ? n : block));
+    start_worker(&work, in, n);
     while (n > 0) {
         /* Once a nan has been met, nothing else matters. */
         if (sums[0]->flags & sums[1]->flags & GR_EXACT_NAN)
             break;
-        size_t piece = n < block ? n : block;
-        if (half)
-            add_half_block(&work, in, piece);
-        else
-            add_block(&work, in, piece);
-        in += piece * (size_t)work.format.size;
-        n -= piece;
+        size_t done = add_some(&work, in, n);
+        in += done * (size_t)work.format.size;
+        n -= done;
     }
     gr_scatter_empty(&work.scatter, job->load, sums);
 }

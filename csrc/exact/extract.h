@@ -30,8 +30,12 @@
  * binades below the block's highest with 2 bins, 84 with 3; float32 21 below with one bin, 67 with
  * 2.
  *
- * float16 needs one bin and no look at the data: 2^-24 divides all its numbers, so with k = 28, u
- * is 2^-24 and nothing is left; p = 16 allows r = 11. */
+ * Bins for all numbers of a format need no look at the data, as nothing is left after the last:
+ * - float16: p = 16, r = 6, so k_0 = 23 and u = 2^-29, which divides 2^-24. One bin.
+ * - bfloat16 and float32: p = 128, r = 5, so k_0 = 134 and k_5 = -101, where u = 2^-153 divides
+ *   2^-149. Six bins, where r = 6 would take seven.
+ * Their sums go to int64 after 2^r numbers each, by at most 2^51 units: 2^46 for each number if r
+ * is 5 or more, 2^61 for the 2^15 of a call. */
 #ifndef GPUREDUCE_EXACT_EXTRACT_H
 #define GPUREDUCE_EXACT_EXTRACT_H
 
@@ -40,14 +44,20 @@
 enum {
     GR_EXTRACT_LOG_ROWS = 6, /* r: how many numbers a bin takes */
     GR_EXTRACT_BINS = 3,     /* at most */
-    GR_EXTRACT_HALF_LOG_ROWS = 11,
-    GR_EXTRACT_HALF_EXPONENT = 28
+    /* For all numbers of a format: p, r, bins. */
+    GR_EXTRACT_HALF_POWER = 16,
+    GR_EXTRACT_HALF_LOG_ROWS = 6,
+    GR_EXTRACT_HALF_BINS = 1,
+    GR_EXTRACT_WIDE_POWER = 128,
+    GR_EXTRACT_WIDE_LOG_ROWS = 5,
+    GR_EXTRACT_WIDE_BINS = 6,
+    GR_EXTRACT_WHOLE_MOST = 1 << 15 /* elements of a call */
 };
 
 /* What the bins of a block hold: sum[bin][i] in units u of the bin, i = 0 of the elements at even
  * indexes and 1 of those at odd ones (of complex numbers: the real and the imaginary parts). */
 typedef struct {
-    int64_t sum[GR_EXTRACT_BINS][2];
+    int64_t sum[GR_EXTRACT_WIDE_BINS][2];
     unsigned peak; /* the greatest exponent field, as float64 */
     bool left;     /* something, after the last bin */
 } gr_extracted;
@@ -62,15 +72,17 @@ typedef unsigned gr_peak_kernel(const void *data, size_t bytes, uint64_t mask);
 typedef bool gr_extract_kernel(const void *data, size_t n, int bins, const double *start,
                                unsigned most, gr_extracted *out);
 
-/* Adds up at most half_block float16, in units 2^-24; false if there is an inf or nan. */
-typedef bool gr_half_kernel(const void *data, size_t n, gr_extracted *out);
+/* Adds up at most GR_EXTRACT_WHOLE_MOST elements in bins for all numbers of the format, and says
+ * how many: less than n, but even, if there is an inf or nan among the next `block`. */
+typedef size_t gr_whole_kernel(const void *data, size_t n, const double *start, gr_extracted *out);
 
 typedef struct {
-    size_t block, half_block; /* elements */
-    int narrow_bins;          /* more for bf16 and f32 would be slower than to scatter them */
+    size_t block;    /* elements */
+    int narrow_bins; /* more for bf16 and f32 would be slower than what follows */
     gr_peak_kernel *peak;
-    gr_half_kernel *f16;
     gr_extract_kernel *bf16, *f32, *f64;
+    /* For blocks that do not fit those bins; null what is slower than the other way. */
+    gr_whole_kernel *whole_f16, *whole_bf16, *whole_f32;
     gr_scatter_kernels scatter;
 } gr_extract_kernels;
 

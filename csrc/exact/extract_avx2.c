@@ -38,13 +38,12 @@ INLINE void load_f16(const unsigned char *in, doubles pair[2])
     pair[1] = widen(from_half(in + 2 * WIDTH));
 }
 
-INLINE void interleave(bits64 low, bits64 high, bits64 pairs[2])
+INLINE void interleave(__m256d low, __m256d high, __m256d pairs[2])
 {
-    pairs[0] = (bits64)_mm256_unpacklo_epi64((__m256i)low, (__m256i)high);
-    pairs[1] = (bits64)_mm256_unpackhi_epi64((__m256i)low, (__m256i)high);
+    pairs[0] = _mm256_unpacklo_pd(low, high);
+    pairs[1] = _mm256_unpackhi_pd(low, high);
 }
 
-#include "spread_text.h"
 #include "extract_text.h"
 
 #ifdef __clang__

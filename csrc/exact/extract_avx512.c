@@ -15,6 +15,7 @@
 
 #define VECTOR_BYTES 64
 #define NARROW_BINS 3
+#define WHOLE
 #define EXTRACT gr_extract_avx512
 #include "extract_vectors.h"
 
@@ -39,13 +40,12 @@ INLINE void load_f16(const unsigned char *in, doubles pair[2])
     pair[1] = widen(from_half(in + 2 * WIDTH));
 }
 
-INLINE void interleave(bits64 low, bits64 high, bits64 pairs[2])
+INLINE void interleave(__m256d low, __m256d high, __m256d pairs[2])
 {
-    pairs[0] = (bits64)_mm512_unpacklo_epi64((__m512i)low, (__m512i)high);
-    pairs[1] = (bits64)_mm512_unpackhi_epi64((__m512i)low, (__m512i)high);
+    pairs[0] = _mm256_unpacklo_pd(low, high);
+    pairs[1] = _mm256_unpackhi_pd(low, high);
 }
 
-#include "spread_text.h"
 #include "extract_text.h"
 
 #ifdef __clang__

@@ -87,22 +87,10 @@ INLINE void load_f16(const unsigned char *in, doubles pair[2])
 }
 #endif
 
-/* One at a time: SSE2 cannot shift each lane by its own count. */
-static void add_pairs(const void *data, size_t n, gr_pairs table[GR_PAIR_TABLES])
+INLINE void interleave(doubles low, doubles high, doubles pairs[2])
 {
-    const unsigned char *in = data;
-    for (size_t i = 0; i < n; i++) {
-        uint64_t x;
-        memcpy(&x, in + 8 * i, sizeof x);
-        uint64_t field = x >> 52 & 0x7ff, normal = field != 0, negative = 0 - (x >> 63);
-        uint64_t size = (x & 0xfffffffffffff) | normal << 52;
-        uint64_t position = field - normal, shift = position & 15;
-        uint64_t low = size << shift & (((uint64_t)1 << GR_PAIR_SPLIT) - 1);
-        uint64_t high = size >> (GR_PAIR_SPLIT - shift);
-        int64_t *pair = table[i % GR_PAIR_TABLES][position >> 4];
-        pair[0] += (int64_t)((low ^ negative) - negative);
-        pair[1] += (int64_t)((high ^ negative) - negative);
-    }
+    pairs[0] = (doubles){low[0], high[0]};
+    pairs[1] = (doubles){low[1], high[1]};
 }
 
 #include "extract_text.h"

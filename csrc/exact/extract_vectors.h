@@ -17,8 +17,7 @@ enum {
      * the loop works on, fit the registers. */
     STREAMS = VECTOR_BYTES == 64 ? 4 : 2,
     ROW = STREAMS * WIDTH, /* elements that go to different bins */
-    BLOCK = ROW << GR_EXTRACT_LOG_ROWS,
-    HALF_BLOCK = ROW << GR_EXTRACT_HALF_LOG_ROWS
+    BLOCK = ROW << GR_EXTRACT_LOG_ROWS
 };
 
 static const uint64_t HIGH_WORD = 0x7fff000000000000; /* of a double, without its sign */

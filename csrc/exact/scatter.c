@@ -16,15 +16,16 @@ static void empty_bins(gr_bins *table, gr_exact *const sums[2])
 
 static void empty_pairs(gr_pairs *table, gr_exact *const sums[2])
 {
-    for (int parity = 0; parity < 2; parity++)
+    int parities = sums[0] == sums[1] ? 1 : 2;
+    for (int parity = 0; parity < parities; parity++)
         for (int w = 0; w < GR_PAIRS; w++)
             for (int i = 0; i < 2; i++) {
-                int64_t sum = 0;
-                for (int t = parity; t < GR_PAIR_TABLES; t += 2)
+                double sum = 0;
+                for (int t = parity; t < GR_PAIR_TABLES; t += parities)
                     sum += table[t][w][i];
                 if (sum != 0)
-                    gr_exact_add_scaled(sums[parity], sum,
-                                        16 * w + i * GR_PAIR_SPLIT + GR_EXACT_UNIT);
+                    gr_exact_add_scaled(sums[parity], (int64_t)(sum * (i ? 0x1p17 : 0x1p51)),
+                                        16 * w + (i ? 34 : 0) + GR_EXACT_UNIT);
             }
 }
 

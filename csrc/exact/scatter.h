@@ -6,11 +6,14 @@
  * The sum of 2^14 of them is at most 2^(v + 53): a float64, exactly, as is every partial sum. Each
  * table takes 2^12, so the four of one parity can be added up before they are moved on.
  *
- * float64 go to 128 pairs of int64 by the top seven bits. With s = max(field, 1) - 1, w = s / 16,
- * the element is m 2^(s mod 16) 2^(16 w) units, |m| < 2^53, and its absolute value without the last
- * factor is low + 2^34 high, low < 2^34 and high < 2^(53 + 15 - 34) = 2^34. It adds +-low and
- * +-high. Lemma. 2^26 elements make at most 2^60 of them in each table; two tables of one parity,
- * 2^61.
+ * float64 go to 128 pairs of float64 by the top seven bits of s = max(field, 1) - 1. With
+ * w = s / 16 the element is y 2^(16 w - 1023), where y has the same sign and fraction and the
+ * exponent s mod 16 + 1, or, if the element is subnormal, is without the one before the fraction.
+ * So no y is subnormal, with which processors are slow; y is a multiple of 2^-51, and |y| < 2^17.
+ * y + 3 * 2^34 lies in [2^35, 2^36), where the numbers are the multiples of 2^-17: less 3 * 2^34 it
+ * is the multiple nearest to y, high, |high| <= 2^17, and y - high = low is exact, |low| <= 2^-18.
+ * Lemma. The sum of 2^19 of them is at most 2^36 (high) and 2 (low), which as multiples of 2^-17
+ * and 2^-51 are float64, exactly. Each table takes 2^17, so all four can be added up.
  *
  * There are several tables of each so that the next element need not wait for this one to be
  * stored: element i is added to table i modulo their number; the even tables may have real parts.
@@ -28,12 +31,13 @@ enum {
     GR_BIN_MOST = 1 << 12, /* elements to a table until it is emptied */
     GR_PAIR_TABLES = 4,
     GR_PAIRS = 128,
-    GR_PAIR_MOST = 1 << 26,
-    GR_PAIR_SPLIT = 34
+    GR_PAIR_MOST = 1 << 17
 };
 
+#define GR_PAIR_MIDDLE 0x1.8p35
+
 typedef double gr_bins[GR_BINS];
-typedef int64_t gr_pairs[GR_PAIRS][2]; /* low, high */
+typedef double gr_pairs[GR_PAIRS][2]; /* low, high */
 
 /* These add n finite elements to the tables. */
 typedef void gr_bins_kernel(const void *data, size_t n, gr_bins table[GR_BIN_TABLES]);
