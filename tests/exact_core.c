@@ -128,12 +128,11 @@ static void fill_tables(double x, size_t missing, size_t more)
     const double limit[2] = {0x1p-18, 0x1p17}, unit[2] = {0x1p-51, 0x1p-17};
     static gr_scatter scatter;
     gr_pairs one[GR_PAIR_TABLES];
-    gr_exact sums[2];
-    gr_exact *const places[2] = {&sums[0], &sums[1]};
+    gr_exact sum;
+    gr_exact *const sums[2] = {&sum, &sum}; /* so that all tables are added up */
     double data[3 * GR_PAIR_TABLES];
 
-    gr_exact_init(&sums[0]);
-    gr_exact_init(&sums[1]);
+    gr_exact_init(&sum);
     memset(one, 0, sizeof one);
     for (size_t i = 0; i < 3 * GR_PAIR_TABLES; i++)
         data[i] = x;
@@ -148,25 +147,29 @@ static void fill_tables(double x, size_t missing, size_t more)
                     fail("an element adds something else than scatter.h says");
                 scatter.table.pair[t][w][i] = (double)scatter.added * one[t][w][i];
             }
-    gr_scatter_add(&scatter, data, more, GR_LOAD_f64, &gr_extract_baseline.scatter, places);
-    gr_scatter_empty(&scatter, GR_LOAD_f64, places);
-    gr_exact_merge(&sums[0], &sums[1]);
-    sums[0].count = (GR_PAIR_MOST - missing) * GR_PAIR_TABLES + more;
+    gr_scatter_add(&scatter, data, more, GR_LOAD_f64, &gr_extract_baseline.scatter, sums);
+    gr_scatter_empty(&scatter, GR_LOAD_f64, sums);
+    sum.count = (GR_PAIR_MOST - missing) * GR_PAIR_TABLES + more;
     printf("%a 0 ", x);
-    print(&sums[0]);
+    print(&sum);
 }
 
 int main(int argc, char **argv)
 {
-    /* The second and third are as large as their pair's places let them be. */
-    const double numbers[] = {0x1.fffffffffffffp1023, 0x1.fffffffffffffp1009,
-                              -0x1.fffffffffffffp-1007, 0x1p-1074, 1};
+    /* The first three have the largest high and low parts, of all bits, and half of high's unit. */
+    const double numbers[] = {0x1.ffffffff8p1009,
+                              0x1.00001ffffffffp2,
+                              0x1.000000004p1009,
+                              0x1.fffffffffffffp1023,
+                              -0x1.fffffffffffffp-1007,
+                              0x1p-1074,
+                              1};
     if (argc == 3 && strcmp(argv[1], "arrays") == 0)
         sum_arrays(argv[2]);
     else if (argc == 2 && strcmp(argv[1], "fills") == 0)
         fill_accumulators();
     else if (argc == 2 && strcmp(argv[1], "tables") == 0)
-        for (int i = 0; i < 5; i++)
+        for (int i = 0; i < 7; i++)
             for (size_t missing = 0; missing < 3; missing++)
                 for (size_t more = 1; more <= 3 * GR_PAIR_TABLES; more++)
                     fill_tables(numbers[i], missing, more);
