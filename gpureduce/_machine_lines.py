@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,7 @@ def with_places(code: Sequence[Instruction], name: str, functions: Functions) ->
     """
     listed = _without_padding([_essence(one.text) for one in code])
     candidates = [coded for f, coded in functions.items() if f"{len(name)}{name}I" in f]
-    agreed = 0
+    nearest, least = "", -1
     for coded in candidates:
         compiled = _without_padding([_essence(one.text) for one in coded])
         if compiled == listed:
@@ -122,10 +123,16 @@ def with_places(code: Sequence[Instruction], name: str, functions: Functions) ->
                 for i, one in enumerate(code)
             ]
         pairs = zip(compiled, listed, strict=False)
-        agreed = max(agreed, next((i for i, (a, b) in enumerate(pairs) if a != b), 0))
-    at = f": instruction {agreed} is {code[agreed].text.strip()!r}" if agreed < len(code) else ""
+        agreed = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        if agreed > least:
+            theirs, ours = (
+                repr(texts[agreed].text.strip()) if agreed < len(texts) else "missing"
+                for texts in (code, coded)
+            )
+            nearest, least = f": instruction {agreed} is {theirs}, not {ours}", agreed
     raise Missing(
-        f"what ncu lists is none of the {len(candidates)} functions that nvcc makes of it here{at}"
+        f"what ncu lists is none of the {len(candidates)} functions that nvcc makes of it "
+        f"here{nearest}"
     )
 
 

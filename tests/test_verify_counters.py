@@ -240,7 +240,9 @@ def test_record_of_the_counters():
     rows = [dict(zip(record["columns"], row, strict=True)) for row in record["rows"]]
     assert {row["strategy"] for row in rows} == set(KERNELS)
     assert len({row["n"] for row in rows}) >= 3 and len({row["block"] for row in rows}) >= 2
-    for row in rows:
+    lines = [dict(zip(record["line_columns"], row, strict=True)) for row in record["lines"]]
+    assert lines and not record["unplaced"]
+    for row in [*rows, *lines]:
         assert row["difference"] == row["hardware"] - row["model"]
         assert row["verdict"] in ("equal", "explained") or row["strategy"] == "grid_sync", row
         if row["counter"].endswith("_conflicts"):
