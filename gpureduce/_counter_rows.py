@@ -107,7 +107,7 @@ def by_line(seen: Seen, found: Explanation) -> list[LineRow]:
     hardware = {place: _counted(machine) for place, machine in code.items()}
     return [
         row
-        for place in sorted({*model, *(place for place, counts in hardware.items() if counts)})
+        for place in sorted({*model, *hardware})
         for row in _line_rows(
             seen.case,
             place,
@@ -124,7 +124,7 @@ def _counted(code: Iterable[Instruction]) -> Counter[str]:
         for name, (opcode, what) in LINE_COUNTERS.items():
             if re.match(opcode, instruction.opcode):
                 counts[name] += getattr(instruction, what)
-    return +counts
+    return counts
 
 
 def _line_rows(

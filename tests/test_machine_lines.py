@@ -126,6 +126,19 @@ def test_another_machine_code_is_not_joined():
         with_places(listed, "cascade", RECORDED)
 
 
+def test_listings_may_name_places_and_zeros_in_their_own_ways():
+    same = [
+        ("@P0 BRA `(.L_x_0)", "@P0  BRA 0x7fe2737e5e40"),
+        ("CALL.REL.NOINC `($_Z1fv$R7)", "CALL.REL.NOINC 0x7fe2737e5e40"),
+        ("LDC R11, c[0x0][RZ]", "LDC R11, c[0x0][0x0]"),
+        ('BRX R4 -0x510  (*"BRANCH_TARGETS .L_R8"*)', "BRX R4 -0x510"),
+        ("IADD3 R2, R4.reuse, -R5, RZ", "IADD3 R2, R4, -R5, RZ"),
+    ]
+    for a, b in same:
+        assert _machine_lines._essence(a) == _machine_lines._essence(b)
+    assert len({_machine_lines._essence(a) for a, _ in same}) == len(same)
+
+
 @pytest.mark.parametrize("name", ["sequential", "interleaved_mod", "unroll_full"])
 def test_lines_are_compared(name, tmp_path):
     case = Case(name, 5000, 256)
@@ -149,6 +162,22 @@ def test_lines_are_compared(name, tmp_path):
         (row,) = [row for row in changed.lines if row.difference]
         assert (row.counter, row.difference) == (f"shared_load_{what}", change)
         assert row in changed.differing and f"{row.place}\n  differs: {name}" in str(changed)
+
+
+def test_a_line_that_only_the_card_comes_to_differs():
+    """What unroll_full does where a block has more threads than it was compiled for."""
+    seen = counted(Case("unroll_full", 5000, 256), code_of("unroll_full", 256))
+    places = [one.place for one in with_places(seen.code, "unroll_full", RECORDED)]
+    idle = next(
+        i for i, one in enumerate(seen.code)
+        if one.opcode == "STS" and places[i].key == "unroll_full.cu:26"
+    )  # fmt: skip
+    code = list(seen.code)
+    code[idle] = replace(code[idle], lanes=3)
+    table = verify_counters.summarize([replace(seen, code=code)], "int32", lambda name: RECORDED)
+    (row,) = [row for row in table.lines if row.difference]
+    assert (row.place.key, row.model, row.hardware) == ("unroll_full.cu:26", 0, 3)
+    assert row in table.differing
 
 
 def test_what_is_predicated_names_its_line(tmp_path):
@@ -230,6 +259,7 @@ def test_without_the_tools_the_table_says_so(tmp_path, monkeypatch):
         assert table.predicated and not table.lines and not table.differing
         assert verify_counters.Table.of_record(json.loads(json.dumps(table.as_dict()))) == table
         assert "(line unknown)" in str(table)
+        assert (table + table).unplaced == 2 * table.unplaced != ()
         return str(table)
 
     monkeypatch.setattr(_machine_lines, "architecture", lambda: 90)
