@@ -5,7 +5,9 @@ enum {
     SPREAD = 16, /* elements whose places are computed together */
     SPREAD_BYTES = VECTOR_BYTES < 32 ? VECTOR_BYTES : 32,
     SPREAD_WIDTH = SPREAD_BYTES / 8,
-    BLOCK_AHEAD = BLOCK * 8 > PAGE ? BLOCK * 8 : PAGE /* each block is looked at first (peak) */
+    /* The next block is looked at first (peak), all at once: by then it should be here, so what is
+     * asked for is the one after it. */
+    BLOCKS_AHEAD = 2 * BLOCK * 8
 };
 
 typedef double parts VECTOR(SPREAD_BYTES);
@@ -61,7 +63,7 @@ static void add_pairs(const void *data, size_t n, gr_pairs table[GR_PAIR_TABLES]
         size_t piece = n < SPREAD ? n : SPREAD;
         if (piece < SPREAD)
             in = memcpy(rest, in, piece * 8);
-        fetch_ahead(in, BLOCK_AHEAD, SPREAD * 8);
+        fetch_ahead(in, BLOCKS_AHEAD, SPREAD * 8);
         spread some;
         spread_out(in, &some);
 #pragma GCC unroll 16
