@@ -1,4 +1,4 @@
-"""csrc/exact as a C library: a program that is no Python uses it, under the sanitizer."""
+"""csrc/exact as a C library: programs that are no Python use it, under the sanitizer."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ CSRC = ROOT / "csrc"
 LAYERS = (["exact"], ["cpu", "threads"])
 
 
-def build(folder):
-    """As the program's head comment says, with the header under pedantic C11."""
+def build(folder, name):
+    """As exact_core.c's head comment says, with the header under pedantic C11."""
     common = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", f"-I{CSRC}", "-c"]
     strict = ["-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
     core, below = ([str(p) for d in ds for p in CSRC.glob(f"{d}/*.c")] for ds in LAYERS)
     subprocess.run([*common, *below], check=True, cwd=folder)
     subprocess.run([*common, *strict, *core], check=True, cwd=folder)
-    own = str(ROOT / "tests" / "exact_core.c")
+    own = str(ROOT / "tests" / f"{name}.c")
     subprocess.run([*common, *strict, "-pedantic", own], check=True, cwd=folder)
     objects = [str(path) for path in folder.glob("*.o")]
-    target = folder / "exact_core"
+    target = folder / name
     link = ["gcc", "-fsanitize=undefined", "-pthread", *objects, "-lm", "-o", str(target)]
     subprocess.run(link, check=True)
     return target
@@ -121,9 +121,25 @@ def check_full_tables(program):
         assert total == count * Fraction(float.fromhex(number)) * 2**1074
 
 
-@pytest.mark.skipif(not CSRC.exists() or not shutil.which("gcc"), reason="no source or compiler")
+needs_gcc = pytest.mark.skipif(
+    not CSRC.exists() or not shutil.which("gcc"), reason="no source or compiler"
+)
+
+
+@needs_gcc
 def test_a_c_program_of_its_own(tmp_path):
-    program = build(tmp_path)
+    program = build(tmp_path, "exact_core")
     check_full_accumulators(program)
     check_full_tables(program)
     check_arrays(program, tmp_path)
+
+
+@needs_gcc
+def test_quick_ways_add_up_what_single_elements_do(tmp_path):
+    """Long arrays of many exponents, by every instruction set that this processor has."""
+    program = build(tmp_path, "exact_fuzz")
+    for seed, simd in enumerate(("baseline", "avx2", "avx512"), 1):
+        told = run(program, "2000", str(seed), GPUREDUCE_SIMD=simd)
+        assert [words[0] for words in told] == FLOATS
+        for _, elements, wrong in told:
+            assert int(elements) > 1_000_000 and wrong == "0"

@@ -70,8 +70,8 @@ def test_explaining_is_quick():
         assert (row["n"], row["block"], row["dtype"]) == (2**20, 256, "int32")
     assert len(kinds["explain"]) >= 9
     assert all(row["median_us"] <= 100_000 for row in kinds["explain"])
-    slower = {row["strategy"] for row in kinds["count"] if row["n"] / row["median_us"] < 3}
-    assert len(kinds["count"]) >= 9 and slower <= {"unroll_tail"}  # 2.9 when this was recorded
+    assert len(kinds["count"]) >= 9
+    assert all(row["n"] / row["median_us"] >= 3 for row in kinds["count"])
 
 
 def test_which_records_speak_of_other_kernels():
