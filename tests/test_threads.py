@@ -119,6 +119,32 @@ def test_fork_while_another_thread_adds():
             assert busy.result() == [SUMS[7]] * 20
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("pause", [0, 0.05])
+def test_fork_after_copies_to_a_device(pause):
+    """These have threads of their own."""
+
+    def added():
+        return int(gpureduce.sum(ARRAYS[7], "cascade", device="emulator").value) == SUMS[7]
+
+    for _ in range(5):
+        assert added()
+        time.sleep(pause)
+        assert child_exit(added) == 0
+    assert added()
+
+
+def test_copies_beside_sums():
+    """Neither waits for the other's threads, nor takes its tasks."""
+    device = gpureduce._backends.devices()[-1]
+    for share in (0.1, 0.5, 0.9) * 5:
+        assert int(gpureduce._sum.sum_by_both(ARRAYS[7], device, share)) == SUMS[7]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        shares = [0.2, 0.4, 0.6, 0.8] * 4
+        found = pool.map(lambda s: gpureduce._sum.sum_by_both(ARRAYS[7], device, s), shares)
+        assert {int(value) for value in found} == {SUMS[7]}
+
+
 def test_a_sum_of_many_threads_is_broken_off(monkeypatch):
     monkeypatch.setenv("GPUREDUCE_THREADS", "3")
     array = np.zeros(2**31, np.int32)  # untouched pages cost no memory

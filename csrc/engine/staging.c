@@ -142,7 +142,7 @@ static cudaError_t stage(void *to, const void *host, size_t bytes, cudaStream_t 
     int threads = gr_thread_count();
     threads = threads < THREADS ? threads : THREADS;
     copy.chunk = chunk_for(bytes);
-    gr_parallel(threads, (bytes - 1) / copy.chunk + 1, run_task, &copy);
+    gr_parallel_beside(threads, (bytes - 1) / copy.chunk + 1, run_task, &copy);
     return (cudaError_t)atomic_load(&copy.failed);
 }
 

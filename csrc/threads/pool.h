@@ -27,6 +27,11 @@ int gr_thread_count(void);
  * A child made by fork() starts with an empty pool of its own. */
 void gr_parallel(int threads, size_t tasks, void (*run)(size_t task, void *context), void *context);
 
+/* The same by a pool of its own, for tasks that wait for a device more than they compute: so they
+ * go on while a region of sums has the other one. */
+void gr_parallel_beside(int threads, size_t tasks, void (*run)(size_t task, void *context),
+                        void *context);
+
 /* How a long call is broken off. Regions that the watching thread opens ask `check` between its own
  * tasks, every 50 ms at most; once that returns nonzero, the tasks that nobody has begun are left
  * out, of this region and of all that this thread opens until it stops watching. What the tasks
