@@ -8,6 +8,7 @@ from typing import Any
 from gpureduce._counter_rows import Predicated, Row
 from gpureduce._hardware_counters import opcode_of
 from gpureduce._sources import Place
+from gpureduce.text import markdown_table
 from gpureduce.verify_counters import Table
 
 NOT_YET = (
@@ -74,24 +75,19 @@ def _ladder(rows: Iterable[Row]) -> str:
     rows = list(rows)
     n, block = max(row.n for row in rows), min(row.block for row in rows)
     at = {(r.strategy, r.counter): r for r in rows if (r.n, r.block) == (n, block)}
-    lines = [
-        [f"n = {n:,}, block {block}", *SHOWN.values()],
-        ["---", *["---:"] * len(SHOWN)],
-        *(
-            [f"`{name}`", *(_both(at.get((name, counter))) for counter in SHOWN)]
-            for name in LADDER
-            if (name, "shared_load_accesses") in at
-        ),
+    head = [f"n = {n:,}, block {block}", *SHOWN.values()]
+    cells = [
+        [f"`{name}`", *(_both(at.get((name, counter))) for counter in SHOWN)]
+        for name in LADDER
+        if (name, "shared_load_accesses") in at
     ]
-    return "Model → hardware, one number where they are equal:\n\n" + _table(lines)
+    said = "Model → hardware, one number where they are equal:\n\n"
+    return said + markdown_table(head, cells)
 
 
 def _counters(rows: Sequence[Row]) -> str:
     """Each counter over all launches, and the row that is furthest off."""
-    lines = [
-        ["counter", "compared", "equal", "worst", "why"],
-        ["---", "---:", "---:", "---", "---"],
-    ]
+    lines = []
     for counter in dict.fromkeys(row.counter for row in rows):
         of = [row for row in rows if row.counter == counter]
         worst = max(of, key=_badness)
@@ -102,7 +98,8 @@ def _counters(rows: Sequence[Row]) -> str:
         equal = sum(not row.difference for row in of)
         why = worst.why or ("not explained" if worst.difference else "")
         lines.append([counter.replace("_", " "), f"{len(of)}", f"{equal}", said, why])
-    return _table(lines)
+    head = ["counter", "compared", "equal", "worst", "why"]
+    return markdown_table(head, lines, left=(0, 3, 4))
 
 
 def _predicated(rows: Sequence[Predicated]) -> list[str]:
@@ -116,9 +113,8 @@ def _predicated(rows: Sequence[Predicated]) -> list[str]:
         if (row.n, row.block) == (n, block) and row.place:
             lines.setdefault(row.place, []).append(row)
     head = [
-        ["line", "where the compiler predicates", "instructions", "warps that came by", "lanes on"],
-        ["---", "---", "---", "---:", "---:"],
-    ]
+        "line", "where the compiler predicates", "instructions", "warps that came by", "lanes on",
+    ]  # fmt: skip
     cells = [
         [place.key, f"`{place.text}`", ", ".join(dict.fromkeys(opcode_of(row.text) for row in of)),
          f"{sum(row.issued for row in of):,}", f"{_lanes_on(of):.1f} of 32"]
@@ -127,7 +123,7 @@ def _predicated(rows: Sequence[Predicated]) -> list[str]:
     return [
         f"Predicated instead of branched around, n = {n:,}, block {block}: warps come by whether a "
         "lane is on or not.",
-        _table([*head, *cells]),
+        markdown_table(head, cells, left=(0, 1, 2)),
     ]
 
 
@@ -137,7 +133,3 @@ def _lanes_on(rows: Sequence[Predicated]) -> float:
 
 def _badness(row: Row) -> tuple[bool, float]:
     return row.verdict == "differs", abs(row.difference) / max(row.model, 1)
-
-
-def _table(lines: Iterable[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

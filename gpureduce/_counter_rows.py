@@ -51,6 +51,12 @@ class Row:
             return "equal"
         return "explained" if self.why else "differs"
 
+    def __str__(self) -> str:
+        return (
+            f"{self.strategy} n={self.n:,} block={self.block} {self.counter}: model "
+            f"{self.model:,}, hardware {self.hardware:,}{': ' if self.why else ''}{self.why}"
+        )
+
 
 @dataclass(frozen=True)
 class LineRow(Row):
@@ -181,13 +187,7 @@ def lines_text(rows: Sequence[LineRow]) -> list[str]:
         return []
     equal = sum(row.verdict == "equal" for row in rows)
     told = [f"by lines of the source: {equal:,} of {len(rows):,} counts are equal"]
-    told += [
-        f"{row.place}\n  {row.verdict}: {row.strategy} n={row.n:,} block={row.block} "
-        f"{row.counter}: model {row.model:,}, hardware {row.hardware:,}"
-        f"{': ' if row.why else ''}{row.why}"
-        for row in rows
-        if row.difference
-    ]
+    told += [f"{row.place}\n  {row.verdict}: {row}" for row in rows if row.difference]
     return ["", *told]
 
 

@@ -406,14 +406,13 @@ def _on_both(call: _Call, device: _backends.Device, share: float) -> tuple[Any, 
         return _ON_HOST[on_host](replace(call, strategy=_registry.STRATEGIES[on_host]))
     start = time.perf_counter()
     flat, result = call.array.reshape(-1, order="A"), call.conversion.result
-    by_card = replace(call, into=_exact.new(result)) if on_host == "exact" else call
-    by_host = replace(by_card, strategy=_registry.STRATEGIES[on_host])
-    if by_card.into:
-        by_host = replace(by_host, into=_exact.new(result))
+    by_card, by_host = call, replace(call, strategy=_registry.STRATEGIES[on_host])
+    if on_host == "exact":
+        by_card, by_host = (replace(c, into=_exact.new(result)) for c in (by_card, by_host))
     slab = max(1, _SLAB_BYTES // flat.itemsize)
     tally, values = _Tally(), []
     with concurrent.futures.ThreadPoolExecutor(1) as meanwhile:
-        for first in range(0, max(1, flat.size), slab):
+        for first in range(0, flat.size, slab):
             part = flat[first : first + slab]
             cut = int(part.size * share)
             job = meanwhile.submit(_on_device, replace(by_card, array=part[:cut]), device)

@@ -77,11 +77,12 @@ ON_CARD = (
     Target("call", "fast", ("torch",), 5.0, lambda r: r["dtype"] == "int32" and r["n"] >= 2**28),
     Target("host", "auto", _HOST, 0.95),
     Target("host", "auto", ("numpy",), 6.0, lambda r: r["nbytes"] >= 64 * MIB),
-    Target("host", "fast", ("pinned copy",), 0.85, lambda r: r["nbytes"] >= 64 * MIB),
+    Target("host", "fast", ("pinned copy",), 0.85),
 )
 
 ON_HOST = (
     Target("host", "cpu", ("numpy",), 0.95),
+    # Of arrays in memory, not in a cache.
     Target("host", "cpu", ("numpy",), 1.8,
            lambda r: r["dtype"] == "float32" and r["nbytes"] >= 64 * MIB),
 )  # fmt: skip

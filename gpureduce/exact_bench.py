@@ -30,6 +30,7 @@ import numpy as np
 from gpureduce import _backends, _emulator, _exact, _gpu, _inputs, _registry
 from gpureduce._contenders import rotation
 from gpureduce.record import provenance
+from gpureduce.text import markdown_table
 
 MIB = 1 << 20
 _BASE_BYTES = 64 * MIB  # random numbers made; larger arrays repeat them
@@ -314,14 +315,11 @@ def _measure_device(asked: argparse.Namespace) -> dict[str, Any]:
 def _cpu_markdown(record: dict[str, Any]) -> str:
     rows = record["cpu"]
     sizes, kinds = sorted({row["n"] for row in rows}), list(dict.fromkeys(r["data"] for r in rows))
-    lines = [
-        f"| one thread, ns per element | {' | '.join(kinds)} |",
-        "| --- |" + " ---: |" * len(kinds),
-    ]
+    lines = []
     for dtype in dict.fromkeys(row["dtype"] for row in rows):
         for n, where in zip(sizes, ("in its cache", "from memory"), strict=True):
             of = {r["data"]: r["exact"]["ns"] for r in rows if (r["dtype"], r["n"]) == (dtype, n)}
-            lines.append(f"| {dtype}, {where} | {' | '.join(f'{of[k]:.2f}' for k in kinds)} |")
+            lines.append([f"{dtype}, {where}", *(f"{of[k]:.2f}" for k in kinds)])
     doubles = [row for row in rows if row["dtype"] == "float64" and "of_fsum" in row]
     missed = [text for text in missed_on_cpu(rows) if " ns, not " in text]  # fsum is told of above
     least = [
@@ -336,7 +334,7 @@ def _cpu_markdown(record: dict[str, Any]) -> str:
         "Of float64 it is at least {:.0f} times as quick as `math.fsum` of the array in its cache, "
         "and {:.0f} times from memory; {:.0f} and {:.0f} times where fsum is given a list."
         "\n\n".format(*least)
-        + "\n".join(lines)
+        + markdown_table(["one thread, ns per element", *kinds], lines)
         + (f"\n\nShort of what it aims at: {'; '.join(missed)}." if missed else "")
     )
 
@@ -345,18 +343,16 @@ def _card_markdown(record: dict[str, Any]) -> str:
     most = max(row["nbytes"] for row in record["kernels"])
     rows = [row for row in record["kernels"] if row["nbytes"] == most]
     names = list(dict.fromkeys(name for row in rows for name in row["gb_s"]))
-    lines = [
-        f"| {most // MIB} MiB, GB/s | {' | '.join(f'`{name}`' for name in names)} |",
-        "| --- |" + " ---: |" * len(names),
-    ]
+    lines = []
     for row in rows:
         cells = [f"{row['gb_s'][name]:.0f}" if name in row["gb_s"] else "" for name in names]
-        lines.append(f"| {row['dtype']}, {row['data']} | {' | '.join(cells)} |")
+        lines.append([f"{row['dtype']}, {row['data']}", *cells])
+    head = [f"{most // MIB} MiB, GB/s", *(f"`{name}`" for name in names)]
     return "\n\n".join(
         [
             f"`exact` on {record['card']} ({record['date']}, commit "
             f"{str(record['commit'])[:9]}), kernels, all in one run and in turns.",
-            "\n".join(lines),
+            markdown_table(head, lines),
             *_short_of(record["targets"]),
         ]
     )

@@ -6,13 +6,14 @@ the README's tables are made of such records. Without a card only host arrays ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpureduce import _backends, _inputs, _peers
 from gpureduce._targets import GIB, KIB, MIB, Row, mean, misaligned, missed, ratios, size_text
 from gpureduce.bench import Measurement, benchmark
+from gpureduce.text import markdown_table
 
 Progress = Callable[[int, int, str], None]
 
@@ -104,11 +105,6 @@ def _made(record: dict[str, Any]) -> str:
     )
 
 
-def _grid(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---:"] * len(head), *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def _kernel_table(rows: Sequence[Row]) -> str:
     found = ratios(rows, "kernel", "fast", ["cub"])
     if not found:
@@ -128,7 +124,7 @@ def _kernel_table(rows: Sequence[Row]) -> str:
     text = (
         "**Kernels**, on the card's own arrays, the L2 cache cold: CUB's time divided by that of "
         f"`fast` (geometric mean {mean(found):.2f}, least {worst['ratio']:.2f}).\n\n"
-    ) + _grid(head, body)
+    ) + markdown_table(head, body, left=())
     off = misaligned(rows)
     if off:
         most = max(off, key=lambda r: float(r["ratio"]))
@@ -150,7 +146,8 @@ def _call_table(rows: Sequence[Row]) -> str:
     if not body:
         return ""
     head = ["array of", "dtype", "n", "`fast`, us", "its own sum, us", "ratio"]
-    return "**Calls**, from an array on the card to a Python number.\n\n" + _grid(head, body)
+    text = "**Calls**, from an array on the card to a Python number.\n\n"
+    return text + markdown_table(head, body, left=())
 
 
 def _host_table(rows: Sequence[Row]) -> str:
@@ -182,7 +179,8 @@ def _host_table(rows: Sequence[Row]) -> str:
         f"{' or '.join(others)} divided by ours, at its least over {', '.join(dtypes)}: "
         f"{'; '.join(told)}."
     )
-    return f"{text}\n\n" + _grid(["bytes", *(f"`{n}`" for n in names)], body)
+    head = ["bytes", *(f"`{name}`" for name in names)]
+    return f"{text}\n\n" + markdown_table(head, body, left=())
 
 
 def _calibrated(record: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,14 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[in
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def markdown_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)
+) -> str:
+    """The same for Markdown; all columns but `left` are set flush right."""
+    rule = ["---" if i in left else "---:" for i in range(len(head))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *rows])
 
 
 def show_json(what: object) -> None:

@@ -173,11 +173,7 @@ class Table:
             shown = [row for row in self.rows if row.verdict == verdict]
             if shown:
                 lines += ["", f"{verdict}:"]
-            lines += [
-                f"{row.strategy} n={row.n:,} block={row.block} {row.counter}: model {row.model:,}, "
-                f"hardware {row.hardware:,}{': ' if row.why else ''}{row.why}"
-                for row in shown
-            ]
+            lines += map(str, shown)
         lines += [*lines_text(self.lines), *predicated_text(self.predicated)]
         return "\n".join([*lines, *_unplaced(self.unplaced)])
 

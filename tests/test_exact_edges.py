@@ -116,9 +116,8 @@ def test_cpu_bins_for_all_exponents_that_are_full_to_the_last(name):
                 view = array[:n]
                 got = gpureduce.sum(view, "exact", dtype="float64", device="cpu").value
                 assert bits_of(got) == expected_bits(view, "float64")
-                both = np.append(
-                    view, -view[view != array[1]]
-                )  # what is left would be rounded away
+                # Nothing but the least number is left: what the bins lose is not rounded away.
+                both = np.append(view, -view[view != array[1]])
                 assert add(both, "cpu") == expected_bits(both)
 
 

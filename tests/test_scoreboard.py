@@ -105,6 +105,8 @@ def test_what_is_only_missed_where_it_counts():
     assert missed(row("cpu", 1.0, "host"), row("numpy", 1.0, "host"), device="emulator") == []
     calls = (row("fast", 1.0, "call", n=2**17), row("torch", 1.0, "call", n=2**17))
     assert missed(*calls) == []
+    (told,) = missed(row("fast", 2.0, "host"), row("pinned copy", 1.0, "host"))
+    assert told.endswith("`fast` is 0.500 times as quick as pinned copy, not 0.85")
 
 
 def test_a_part_that_was_not_measured_is_left_out():

@@ -135,7 +135,7 @@ def test_fork_after_copies_to_a_device(pause):
 
 
 def test_copies_beside_sums():
-    """Neither waits for the other's threads, nor takes its tasks."""
+    """Shares of an array, by one caller and by many: no task is lost or done twice."""
     device = gpureduce._backends.devices()[-1]
     for share in (0.1, 0.5, 0.9) * 5:
         assert int(gpureduce._sum.sum_by_both(ARRAYS[7], device, share)) == SUMS[7]

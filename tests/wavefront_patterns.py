@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from gpureduce import _emulator_traced, _ncu
+from gpureduce._machine_lines import find_tool
 from gpureduce.record import provenance
 
 HERE = Path(__file__).resolve().parent
@@ -77,18 +76,11 @@ def model(pattern: dict[str, Any], op: str) -> tuple[int, int]:
     return _emulator_traced.shared_wavefronts(offsets, mask, size, op == "store")
 
 
-def find_nvcc() -> str:
-    for candidate in (os.environ.get("NVCC"), "nvcc", "/usr/local/cuda/bin/nvcc"):
-        found = shutil.which(candidate) if candidate else None
-        if found:
-            return found
-    raise FileNotFoundError("there is no nvcc on PATH; the environment's NVCC may say where it is")
-
-
 def build(folder: Path) -> Path:
     program = folder / "patterns"
     source = HERE / "wavefront_patterns.cu"
-    subprocess.run([find_nvcc(), "-O2", "-arch=native", "-o", program, source], check=True)
+    nvcc = find_tool("nvcc")
+    subprocess.run([nvcc, "-O2", "-arch=native", "-o", program, source], check=True)
     return program
 
 
