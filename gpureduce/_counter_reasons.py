@@ -1,6 +1,7 @@
 """Why the hardware counts otherwise than the model: differences that the evidence accounts for.
 
-A difference is explained only if another counter, or the machine code, gives exactly its size.
+A difference is explained only if another counter, or the machine code, gives exactly its size. (But
+for threads that wait, which look as often as it takes: see `_looks`.)
 """
 
 from __future__ import annotations
@@ -12,9 +13,6 @@ from gpureduce._hardware_counters import Case, Instruction
 
 Machine = Sequence[Instruction]
 Counts = dict[str, int]
-
-# Of bank conflicts, or of the accesses where those are more: how much the pipe may add.
-MOST_NOISE = 0.05
 
 
 def issued(code: Machine, pattern: str) -> int:
@@ -29,29 +27,30 @@ def lanes(code: Machine, pattern: str) -> int:
 
 def why(case: Case, counter: str, model: Counts, seen: Counts, code: Machine) -> str:
     """Where a difference comes from, if the machine code or another counter proves it."""
+    extra = seen[counter] - model[counter]
     if model["grid_barriers"]:
-        reason = _grid_barrier(case, counter, model, seen, code)
+        reason = _grid_barrier(case, counter, extra, model, seen, code)
         if reason:
             return reason
     if counter.endswith("_conflicts"):
         return _conflicts(counter, model, seen)
     if counter.startswith("shared_load"):
-        return _merged(model, seen, code)
+        return _merged(counter, extra, code)
     if counter == "shared_store_lanes":
         return _generic(model, seen, code)
     if counter == "warp_barriers":
-        return _together(seen[counter] - model[counter], code)
+        return _together(model, code)
     if counter in ("atomics", "warp_reductions"):
         return _one_atomic(model, seen)
     if counter == "fences":
-        return _fences(model, seen, code)
+        return _fences(extra, code)
     return ""
 
 
 def line_why(counter: str, model: Counts, seen: Counts, code: Machine) -> str:
     """The same of one line of the source and its part of the machine code."""
     if counter.startswith("shared_load"):
-        return _merged(model, seen, code)
+        return _merged(counter, seen[counter] - model[counter], code)
     return _generic(model, seen, code)
 
 
@@ -59,64 +58,118 @@ def _generic(model: Counts, seen: Counts, code: Machine) -> str:
     """Stores that may go to another block's shared memory are other instructions."""
     missing = model["shared_store_lanes"] - seen["shared_store_lanes"]
     if missing and missing + model["cluster_store_lanes"] == lanes(code, r"ST(\.|$)"):
-        return f"the cluster's stores go by ST, also to a block's own shared memory ({missing:,})"
+        return f"stores to a cluster's memory go by ST, even to the block's own ({missing:,})"
     return ""
 
 
-def _grid_barrier(case: Case, counter: str, model: Counts, seen: Counts, code: Machine) -> str:
-    """A grid has no barrier in hardware: CUDA makes one of an atomic and of loads that wait."""
-    extra, times = seen[counter] - model[counter], model["grid_barriers"]
-    warps = case.grid * (case.block // 32)
-    if counter == "block_barrier_instructions" and extra == 2 * warps * times:
-        return f"CUDA's barrier of the grid holds two of each block ({extra:,} instructions)"
-    if counter == "atomics" and extra == case.grid * times:
+# --- a barrier of the grid ------------------------------------------------------------------------
+
+_LOOK = r"LD\..*STRONG"
+
+
+def _grid_barrier(
+    case: Case, counter: str, extra: int, model: Counts, seen: Counts, code: Machine
+) -> str:
+    """A grid has no barrier in hardware: CUDA makes one of an atomic and of loads that wait.
+
+    One thread of each block adds to a counter, hands the result on as if its warp had come along
+    (by SHFL.IDX, which no kernel with such a barrier uses itself), and looks until all are there.
+    """
+    times = model["grid_barriers"]
+    comings = case.grid * times
+    if counter == "block_barrier_instructions" and extra == 2 * (case.block // 32) * comings:
+        return f"CUDA's barrier of the grid holds two of each block ({extra:,})"
+    if counter == "atomics" and extra == comings:
         return f"CUDA's barrier of the grid: each block adds to a counter in memory ({extra:,})"
+    if counter == "shuffles" and extra == comings == issued(code, r"SHFL\.IDX"):
+        return f"CUDA's barrier of the grid: a SHFL.IDX after each block's atomic ({extra:,})"
     if counter == "fences" and extra == issued(code, "MEMBAR"):
-        return f"CUDA's barrier of the grid is fenced by each block ({extra:,} MEMBAR)"
-    polls = r"LDG?\..*STRONG"
-    waits = lanes(code, r"LDG\..*STRONG") if counter.endswith("lanes") else issued(code, polls)
-    if counter.startswith("global_load") and extra == waits > 0:
+        return f"CUDA's barrier of the grid: a MEMBAR before each block's atomic ({extra:,})"
+    if counter in ("global_load_requests", "global_load_sectors"):
+        return _looks(comings, extra, model, seen, code)
+    return ""
+
+
+def _looks(comings: int, extra: int, model: Counts, seen: Counts, code: Machine) -> str:
+    """How often threads look is never the same, and ncu reads each counter in a run of its own.
+
+    So it is what is left that must be as the model has it: all other loads, by instruction.
+    """
+    looks = issued(code, _LOOK)
+    others = issued(code, r"LDG?(\.|$)") - looks
+    own = others == model["global_load_requests"]
+    own = own and seen["global_load_lanes"] == model["global_load_lanes"]
+    if own and looks == lanes(code, _LOOK) and min(extra, looks) >= comings:
         return (
-            f"CUDA's barrier of the grid: a thread of each block looks again and again ({extra:,})"
+            "CUDA's barrier of the grid: a thread of each block looks until all have come "
+            f"({extra:,}); by instruction, all other loads are the model's"
         )
     return ""
 
 
+# --- shared memory --------------------------------------------------------------------------------
+
+
+def noise(kind: str, seen: Counts) -> int:
+    """Wavefronts of the pipe that belong to no instruction: what arbitration costs."""
+    return seen[f"{kind}_pipe"] - seen[f"{kind}_wavefronts"]
+
+
 def _conflicts(counter: str, model: Counts, seen: Counts) -> str:
-    """The pipe's wavefronts less those that its instructions take are nobody's addresses."""
+    """The pipe's wavefronts less those that its instructions take are nobody's addresses.
+
+    That holds however many they are, for without them the conflicts are exactly the model's.
+    """
     kind = counter.removesuffix("_conflicts")
-    noise = seen[f"{kind}_pipe"] - seen[f"{kind}_wavefronts"]
-    accesses = model[f"{kind}_wavefronts"] - model[counter]
-    if not 0 <= noise <= MOST_NOISE * max(model[counter], accesses):
+    surplus = noise(kind, seen)
+    if not 0 < surplus == seen[counter] - model[counter]:
         return ""
-    if noise != seen[counter] - model[counter]:
-        return ""
-    share = noise / seen[f"{kind}_wavefronts"]
     return (
-        f"{noise:,} wavefronts ({share:.1%}) of the pipe belong to no instruction: arbitration; "
-        "counted by instruction, wavefronts are as the model has them"
+        f"arbitration: {surplus:,} wavefronts ({surplus / seen[f'{kind}_pipe']:.1%} of the pipe's) "
+        "are no instruction's; by instruction, conflicts are the model's"
     )
 
 
-def _merged(model: Counts, seen: Counts, code: Machine) -> str:
+def _merged(counter: str, extra: int, code: Machine) -> str:
     """Neighbouring elements by one load: each LDS.64 brings one more, each LDS.128 three."""
-    missing = model["shared_load_lanes"] - seen["shared_load_lanes"]
-    wide = lanes(code, r"LDS\.64") + 3 * lanes(code, r"LDS\.128")
-    if missing and missing == wide:
+    count = lanes if counter.endswith("lanes") else issued
+    saved = count(code, r"LDS\.64") + 3 * count(code, r"LDS\.128")
+    if saved and -extra == saved:
         return f"the compiler reads two neighbours by one LDS.64 ({issued(code, 'LDS.64'):,})"
     return ""
 
 
-def _together(extra: int, code: Machine) -> str:
-    fences = issued(code, "FENCE")  # each with a NOP after it
-    extra -= fences
-    if not 0 < extra <= issued(code, "WARPSYNC"):
+# --- warps ----------------------------------------------------------------------------------------
+
+
+def _before_a_barrier(code: Machine) -> set[int]:
+    """Which WARPSYNC bring a warp together because a barrier of more than the warp comes next."""
+    found = set()
+    for at, one in enumerate(code):
+        if re.match(r"WARPSYNC(?!\.COLL)", one.opcode):
+            after = (i.opcode for i in code[at + 1 :])
+            meets = (o for o in after if re.match(r"BAR\.|UCGABAR|SHFL|VOTE|WARPSYNC", o))
+            if re.match(r"BAR\.|UCGABAR", next(meets, "")):
+                found.add(at)
+    return found
+
+
+def _together(model: Counts, code: Machine) -> str:
+    """What `__syncwarp` became is a WARPSYNC or NOP for 32 lanes; all others must have a cause."""
+    barriers = _before_a_barrier(code)
+    before = [one for at, one in enumerate(code) if at in barriers]
+    rest = [one for at, one in enumerate(code) if at not in barriers]
+    own = r"WARPSYNC(?!\.COLL)"
+    whole, fences = lanes(rest, own) // 32, issued(code, "FENCE")  # each with a NOP after it
+    if whole + issued(code, "NOP") - fences != model["warp_barriers"]:
         return ""
-    said = (
-        f"{extra:,} WARPSYNC.ALL stand before a shuffle or a vote, where the compiler is not sure "
-        "that the warp is together"
-    )
-    return said + (f"; {fences:,} NOP follow the fences of bulk copies" if fences else "")
+    causes = {
+        "WARPSYNC stand before a barrier of the block or cluster": issued(before, ""),
+        "WARPSYNC are the same once more, by a warp in two parts": issued(rest, own) - whole,
+        "WARPSYNC gather warps in two parts": issued(code, r"WARPSYNC\.COLL"),
+        "NOP follow the fences of bulk copies": fences,
+    }
+    return "; ".join(f"{count:,} {said}" for said, count in causes.items() if count)
 
 
 def _one_atomic(model: Counts, seen: Counts) -> str:
@@ -129,10 +182,12 @@ def _one_atomic(model: Counts, seen: Counts) -> str:
     return ""
 
 
-def _fences(model: Counts, seen: Counts, code: Machine) -> str:
-    extra = seen["fences"] - model["fences"]
+def _fences(extra: int, code: Machine) -> str:
     if extra == issued(code, "UCGABAR_ARV"):
         return f"a cluster's barrier begins with a MEMBAR ({extra:,})"
     if extra == issued(code, r"MEMBAR\.ALL\.CTA"):
-        return f"barriers for bulk copies are fenced when they are made: MEMBAR.ALL.CTA ({extra:,})"
+        return (
+            "where a kernel has bulk copies, MEMBAR.ALL.CTA stands before the ticket's "
+            f"MEMBAR.ALL.GPU ({extra:,})"
+        )
     return ""

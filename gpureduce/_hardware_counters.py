@@ -50,6 +50,7 @@ LINE_METRICS = {
     "lanes": "thread_inst_executed_true",
     "wavefronts": "memory_l1_wavefronts_shared",
 }
+SHARED = LINE_METRICS["wavefronts"]
 
 # Counters that follow from those: by opcode, warps or lanes. Where the compiler knows that a warp
 # is together, it leaves a NOP in __syncwarp's place.
@@ -65,6 +66,8 @@ OPCODES = {
     "atomics": ("lanes", r"ATOM|RED(?!UX)"),
     "fences": ("issued", r"MEMBAR"),
 }
+
+_ON_SHARED = re.compile(r"LDS|STS|ATOMS")
 
 _TOGETHER = 6  # strategies that are measured by one run of ncu, which takes seconds to start
 
@@ -220,15 +223,22 @@ def matched(
         listing = of_name[copies * seen[case.strategy]]
         seen[case.strategy] += 1
         counters = {name: _ncu.counter(kernel, key) for name, key in {**METRICS, **BESIDE}.items()}
-        code = [_instruction(row) for row in listing if row.get("Source", "").strip()]
-        found.append(Seen(case, counters, code))
+        found.append(Seen(case, counters, _machine_code(listing)))
     return found
 
 
-def _instruction(row: _ncu.Row) -> Instruction:
+def _machine_code(listing: Sequence[_ncu.Row]) -> list[Instruction]:
+    code = [_instruction(row) for row in listing if row.get("Source", "").strip()]
+    columns = set(listing[0]) if listing else set()
+    if not any(_ON_SHARED.match(one.opcode) for one in code):
+        columns.add(SHARED)  # ncu leaves it out where nothing goes to shared memory
     for metric in LINE_METRICS.values():
-        if metric not in row:
+        if metric not in columns:
             raise _ncu.Failed(f"ncu's listing of the machine code has no column {metric}")
+    return code
+
+
+def _instruction(row: _ncu.Row) -> Instruction:
     # Where an instruction has nothing to do with a metric, ncu leaves it empty.
     counts = {name: _ncu.number(row, metric) or 0 for name, metric in LINE_METRICS.items()}
     return Instruction(row["Source"], counts["issued"], counts["lanes"], counts["wavefronts"])
