@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpureduce import _registry
-from gpureduce.lecture_tables import missing_note, provenance_note
+from gpureduce.lecture_tables import missing_note, of_runs, provenance_note
 from gpureduce.lectures import Record
 
 # Paul Tol's "muted" colours, told apart by colour-blind readers, in the order of the lectures'
@@ -91,13 +91,7 @@ def label_ends(ax: Any, ends: Sequence[tuple[float, float, str, str]]) -> None:
     axes_of = (ax.transData + ax.transAxes.inverted()).transform
     height = 13.5 * ax.figure.dpi / 72 / ax.bbox.height
     order = sorted(ends, key=lambda end: axes_of(end[:2])[1])
-    places = [axes_of(end[:2])[1] for end in order]
-    for i in range(1, len(places)):
-        places[i] = max(places[i], places[i - 1] + height)
-    most = 1.0
-    for i in reversed(range(len(places))):
-        places[i] = min(places[i], most)
-        most = places[i] - height
+    places = _apart([axes_of(end[:2])[1] for end in order], height)
     for (x, y, text, ink), place in zip(order, places, strict=True):
         ax.annotate(
             text, (x, y), (1.03, place), textcoords="axes fraction", color=ink, fontsize=9,
@@ -105,6 +99,23 @@ def label_ends(ax: Any, ends: Sequence[tuple[float, float, str, str]]) -> None:
             arrowprops={"arrowstyle": "-", "color": ink, "linewidth": 0.6, "alpha": 0.6,
                         "shrinkA": 0, "shrinkB": 2, "relpos": (0, 0.5)},
         )  # fmt: skip
+
+
+def _apart(wanted: Sequence[float], height: float) -> list[float]:
+    """Places `height` apart, as near to the wanted ones as can be, and none above 1.
+
+    What would overlap is pooled, and stands around its mean.
+    """
+    pools: list[tuple[float, int]] = []  # mean of the lowest places, how many
+    for at, want in enumerate(wanted):
+        mean, many = want - at * height, 1
+        while pools and pools[-1][0] > mean:
+            before, more = pools.pop()
+            mean, many = (mean * many + before * more) / (many + more), many + more
+        pools.append((mean, many))
+    lowest = [mean for mean, many in pools for _ in range(many)]
+    highest = 1.0 - (len(wanted) - 1) * height
+    return [min(low, highest) + at * height for at, low in enumerate(lowest)]
 
 
 def log_scale(ax: Any) -> None:
@@ -133,4 +144,4 @@ def note_on(results: Any, rows: Sequence[Any]) -> str:
     if rows[0].source == "emulator":
         return "An emulated GPU on this machine: its times tell nothing about a card."
     devices = ", ".join(dict.fromkeys(row.device for row in rows))
-    return f"{devices}; medians of {rows[0].repeats}."
+    return f"{devices}; {of_runs(rows[0].repeats)}."

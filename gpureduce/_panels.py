@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpureduce import lectures
 from gpureduce._page import FAINT, foot, look, note_on, page, short
-from gpureduce.lecture_tables import short_device
+from gpureduce.lecture_tables import made_on, short_device
 from gpureduce.lectures import Record
 
 if TYPE_CHECKING:
@@ -110,3 +112,45 @@ def why(report: Record, explained: Sequence[Explanation], title: str = "") -> An
     note = f"{note_on(report, report.rows)} The three panels on the right: counted on the emulator."
     return panels(table, [row.label for row in report.rows], title, note,
                   [row.strategy for row in report.rows])  # fmt: skip
+
+
+_MIB = 2**20
+
+
+def exact_cost(path: str | Path = "data/exact_h200.json", title: str = "") -> Any:
+    """What `exact` reaches beside sums that round, by dtype and by how the numbers are spread.
+
+    Drawn is the largest input of a record of ``python -m gpureduce.exact_bench``.
+    """
+    record = json.loads(Path(path).read_text())
+    nbytes = max(row["nbytes"] for row in record["kernels"])
+    rows = [row for row in record["kernels"] if row["nbytes"] == nbytes]
+    dtypes, kinds = (list(dict.fromkeys(row[key] for row in rows)) for key in ("dtype", "data"))
+    figure, axes = page(10.2, 4.4, len(dtypes), sharey=True)
+    names = [name for name in _SUMS if any(name in row["gb_s"] for row in rows)]
+    thick = 0.84 / len(names)
+    for ax, dtype in zip(axes, dtypes, strict=True):
+        found = {row["data"]: row["gb_s"] for row in rows if row["dtype"] == dtype}
+        for i, name in enumerate(names):
+            bars = [(k, found[kind][name]) for k, kind in enumerate(kinds) if name in found[kind]]
+            at = [k + (i - (len(names) - 1) / 2) * thick for k, _ in bars]
+            ax.barh(at, [value for _, value in bars], height=0.9 * thick, color=_SUMS[name])
+            for y, (_, value) in zip(at, bars, strict=True):
+                ax.annotate(f" {name}", (0, y), va="center", fontsize=7.5, color="white")
+                ax.annotate(f" {value:,.0f}", (value, y), va="center", fontsize=7.5)
+        ax.set_title(dtype, loc="left", fontsize=9.5)
+        ax.set_xlim(0, 1.25 * record["peak_gb_s"])
+        ax.xaxis.set_major_locator(importlib.import_module("matplotlib.ticker").MaxNLocator(3))
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        ax.tick_params(axis="x", labelsize=8)
+        ax.set_xlabel("GB/s", fontsize=8.5)
+        ax.grid(False, axis="y")
+    axes[0].set_yticks(range(len(kinds)), kinds, fontsize=9)
+    axes[0].set_ylim(len(kinds) - 0.45, -0.55)
+    figure.suptitle(title or f"{nbytes // _MIB:,} MiB on a card", x=0.01, ha="left", fontsize=11)
+    foot(figure, f"{made_on(record)}; all in one run and in turns.")
+    return figure
+
+
+_SUMS = {"exact": look("exact")["color"], "fast": "#000000", "cub": look("cub")["color"],
+         "cub_reproducible": "#AA7744"}  # fmt: skip

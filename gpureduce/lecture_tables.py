@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,14 +102,25 @@ def provenance_note(record: Record) -> str:
             f"Here: an emulated GPU on {made['date']}{smaller if record.shrink > 1 else ''}. "
             "Emulated times tell nothing about a card."
         )
+    return f"{made_on(made)}; {of_runs(record.rows[0].repeats)}."
+
+
+def made_on(made: Mapping[str, Any]) -> str:
+    """On which card a record was made, with what, and when."""
     return (
-        f"{record.device}: driver {made['driver']}, CUDA {made['toolkit']}, {made['date']}, "
-        f"commit {str(made['commit'])[:9]}; medians of {record.rows[0].repeats}."
+        f"{made['card']}: driver {made['driver']}, CUDA {made['toolkit']}, {made['date']}, "
+        f"commit {str(made['commit'])[:9]}"
     )
+
+
+def of_runs(repeats: int) -> str:
+    """Of how many runs a figure is."""
+    return f"medians of {repeats}" if repeats > 1 else "one run each"
 
 
 def _notes(record: Record) -> list[str]:
     gpu = lectures.find(record.lecture).gpu
+    gpu = f"hardware {gpu}" if gpu.startswith("not named") else gpu
     theirs = [f"Theirs: {gpu}."] if gpu and not record.printed else []
     return [missing_note(record), provenance_note(record), *theirs]
 
@@ -232,7 +243,17 @@ def _trapezoid(record: Record) -> list[Table]:
         head.insert(2, "speedup")
         for row, cells in zip(record.rows, ours, strict=True):
             cells.insert(2, _figure(loop.median_us / row.median_us))
+        _insert_calls(record, head, ours)
     return [Table(title, head, [[*a, *b] for a, b in zip(ours, theirs, strict=True)])]
+
+
+def _insert_calls(record: Record, head: list[str], body: list[list[str]]) -> None:
+    """After the launches' time that of a whole call, the host's part included, where recorded."""
+    calls = [row.facts.get("call_us") for row in record.rows]
+    if any(calls):
+        head.insert(2, "whole call, us")
+        for cells, call in zip(body, calls, strict=True):
+            cells.insert(2, _figure(call))
 
 
 def _integral(record: Record, row: Row) -> list[str]:
@@ -350,7 +371,15 @@ def steps(*records: Record | None) -> Table:
             columns.append([f"{a.median_us / b.median_us:.2f}x" for a, b in pairs])
     names = [*labels[1:], f"{labels[-1]} over {labels[0]}"]
     body = [[name, *cells] for name, *cells in zip(names, *columns, strict=True)]
-    return Table("Times as fast as the rung before", head, body, _summary_notes(found))
+    ranks = ["In order of gain:", *map(_by_gain, head[1:], columns, [labels[1:]] * len(columns))]
+    notes = [*(ranks if len(labels) > 2 else []), *_summary_notes(found)]
+    return Table("Times as fast as the rung before", head, body, notes)
+
+
+def _by_gain(where: str, gains: Sequence[str], labels: Sequence[str]) -> str:
+    """The steps of one column, the largest first."""
+    order = sorted(zip(gains, labels, strict=False), key=lambda g: -float(g[0][:-1]))
+    return f"{where}: {', '.join(label for _, label in order)}."
 
 
 def quickest(*records: Record | None, by: str = "block") -> Table:

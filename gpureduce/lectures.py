@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,6 +80,13 @@ class Record:
         """The lecture's figure for each row."""
         cases = find(self.lecture).cases(self.shrink)
         return [next((c.theirs for c in cases if c.is_of(row)), None) for row in self.rows]
+
+    @property
+    def their_us(self) -> list[float | None]:
+        """The lecture's time for each row, in microseconds."""
+        unit = find(self.lecture).unit
+        return [figure and _microseconds(figure, unit, row.nbytes)
+                for row, figure in zip(self.rows, self.theirs, strict=True)]  # fmt: skip
 
     def _repr_html_(self) -> str:
         from gpureduce.lecture_tables import show
@@ -239,17 +247,18 @@ def _integrated(bench: Bench, cases: list[Case]) -> Iterator[Row]:
         how = (case.block, case.finish, bench.device.id)
         ms, block, grid = integrals.measure("lecture", case.n, case.strategy, *how, bench.repeats)
         on_host = _registry.find(case.strategy).kind == "host"
-        values = [
-            float(
-                integrals.integrate(
-                    "lecture", n=case.n, strategy=case.strategy, block=case.block,
-                    finish=case.finish, device=None if on_host else bench.device.id,
-                    allow_broken=True,
-                )
+        results = [
+            integrals.integrate(
+                "lecture", n=case.n, strategy=case.strategy, block=case.block,
+                finish=case.finish, device=None if on_host else bench.device.id,
+                allow_broken=True,
             )
             for _ in range(8)
         ]  # fmt: skip
-        yield bench.row(case, 0, ms, (block, grid), "warm", values=values)
+        facts: dict[str, Any] = {"values": [float(result) for result in results]}
+        if not on_host:  # there the call has all threads, the loop one
+            facts["call_us"] = 1e3 * statistics.median(r.timing.total_ms for r in results)
+        yield bench.row(case, 0, ms, (block, grid), "warm", **facts)
 
 
 def _runnable(bench: Bench, cases: list[Case]) -> Iterator[Row]:
@@ -340,10 +349,7 @@ def load(path: str | Path) -> Record:
 def _printed_row(case: Case, experiment: Experiment, counters: Sequence[str]) -> Row:
     lecture = sources()[str(experiment.source)]
     nbytes = case.n * np.dtype(case.dtype).itemsize
-    figure = case.theirs or 0.0
-    us = nbytes / figure / 1e3 if experiment.unit == "GB/s" else figure * _MICROSECONDS[
-        experiment.unit
-    ]  # fmt: skip
+    us = _microseconds(case.theirs or 0.0, experiment.unit, nbytes)
     return Row(
         label=case.label,
         strategy=_registry.find(case.strategy).name,
@@ -366,6 +372,11 @@ def _printed_row(case: Case, experiment: Experiment, counters: Sequence[str]) ->
 
 
 _MICROSECONDS = {"us": 1.0, "ms": 1e3, "s": 1e6}
+
+
+def _microseconds(figure: float, unit: str, nbytes: int) -> float:
+    """A lecture's figure as a time."""
+    return nbytes / figure / 1e3 if unit == "GB/s" else figure * _MICROSECONDS[unit]
 
 
 def lecture_card(name: str) -> str:

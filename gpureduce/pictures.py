@@ -6,6 +6,7 @@ A picture is a list of rectangles and texts, made once and shown either way.
 from __future__ import annotations
 
 import html
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -316,3 +317,11 @@ def _changes(page: _Page, both: Comparison) -> None:
     if not both.changes:
         page.say(8, 12, "Nothing that is counted differs.", fill=FAINT)
         page.y += _ROW
+    same = [
+        f"{name.replace('_', ' ')} {count:,}"
+        for name, count in before.total.items()
+        if count and count == after.total[name]
+    ]
+    for line in textwrap.wrap(f"The same in both: {', '.join(same)}.", 120) if same else ():
+        page.say(8, 12, line, size=10, fill=FAINT)
+        page.y += 15

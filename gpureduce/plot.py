@@ -27,7 +27,7 @@ from gpureduce._page import (
     page,
     three_digits,
 )
-from gpureduce._panels import counts, panels, profile, why
+from gpureduce._panels import counts, exact_cost, panels, profile, why
 from gpureduce.lecture_tables import short_device
 from gpureduce.lectures import Record
 
@@ -36,12 +36,14 @@ __all__ = [
     "colour",
     "compare",
     "counts",
+    "exact_cost",
     "heatmap",
     "lines",
     "panels",
     "profile",
     "speedup",
     "spread",
+    "times",
     "why",
 ]
 
@@ -102,13 +104,18 @@ def _line_looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 def _ceilings(ax: Any, peak: float | None, ceiling: float | None) -> None:
     left = ax.get_xlim()[0]
-    for value, name in ((peak, "peak on paper"), (ceiling, "read ceiling")):
+    white = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+    for value, name, style, up in (
+        (peak, "peak on paper", (0, (6, 3)), 5),
+        (ceiling, "read ceiling", "-", -5),
+    ):
         if value:
-            ax.axhline(value, color=INK, linewidth=1, linestyle=(0, (6, 3)) if name[0] == "p"
-                       else "-")  # fmt: skip
-            over = "bottom" if name[0] == "p" else "top"
-            ax.annotate(f" {name}: {three_digits(value)} GB/s", (left, value), fontsize=8.5,
-                        va=over, color=INK)  # fmt: skip
+            ax.axhline(value, color=INK, linewidth=1, linestyle=style, zorder=1)
+            ax.annotate(f"{name}: {three_digits(value)} GB/s", (left, value), (4, up),
+                        textcoords="offset points", fontsize=8.5, color=INK, bbox=white,
+                        va="bottom" if up > 0 else "top")  # fmt: skip
+    if peak:
+        ax.set_ylim(top=1.6 * peak)
 
 
 def bandwidth(
@@ -131,15 +138,29 @@ def bandwidth(
     return figure
 
 
+def times(results: Record | Iterable[Any], title: str = "") -> Any:
+    """Microseconds by size, from zero: what a sum takes however few elements there are."""
+    rows = _rows(results)
+    figure, (ax,) = page(8, 4.5)
+    _draw_lines(ax, rows, "n", value="median_us")
+    ax.set_title(_titled(title, rows), loc="left", fontsize=11)
+    foot(figure, note_on(results, rows))
+    return figure
+
+
+_QUANTITIES = {"gb_s": "GB/s of input", "median_us": "microseconds"}
+
+
 def _draw_lines(
-    ax: Any, rows: Sequence[Any], x: str, ceiling: float | None = None, per: str = "strategy"
-) -> None:
+    ax: Any, rows: Sequence[Any], x: str, ceiling: float | None = None, per: str = "strategy",
+    value: str = "gb_s",
+) -> None:  # fmt: skip
     ends = []
     named = _named(rows, per)
     looks = _line_looks(named)
     for name, line in named.items():
         line = sorted(line, key=lambda row: getattr(row, x))
-        at, y = [getattr(row, x) for row in line], [row.gb_s for row in line]
+        at, y = [getattr(row, x) for row in line], [getattr(row, value) for row in line]
         ax.plot(at, y, **looks[name], linewidth=1.8, markersize=5)
         ends.append((at[-1], y[-1], name, looks[name]["color"]))
     ax.set_xscale("log", base=2)
@@ -148,14 +169,15 @@ def _draw_lines(
     ax.minorticks_off()
     names = {"n": "elements", "block": "threads per block", "grid": "blocks"}
     ax.set_xlabel(names.get(x, x))
-    ax.set_ylabel("GB/s of input")
-    if x == "n":
+    ax.set_ylabel(_QUANTITIES[value])
+    if x == "n" and value == "gb_s":
         log_scale(ax)
         peaks = [row.peak_gb_s for row in rows if row.peak_gb_s]
         if rows[0].source != "emulator":
             _ceilings(ax, peaks[0] if peaks else None, ceiling)
     else:
-        ax.set_ylim(0, 1.06 * max(row.gb_s for row in rows))
+        ax.set_ylim(0, 1.06 * max(getattr(row, value) for row in rows))
+        ax.yaxis.set_major_formatter(lambda tick, _: f"{tick:,g}")
     label_ends(ax, ends)
 
 
@@ -206,25 +228,31 @@ def heatmap(
 ) -> Any:
     """The time at each pair of `rows` and `columns`, in microseconds; darker is slower.
 
-    A record with the lecture's own figures has them in a second panel.
+    The colours tell how many times as long as the quickest of its panel a cell takes. A record has
+    the lecture's own figures before it, in a panel with the same colours.
     """
     found = _rows(results)
     panels: list[tuple[str, list[float]]] = [("", [row.median_us for row in found])]
+    notes = [note_on(results, found)]
     if isinstance(results, Record):
         panels = [(_panel_name(results), panels[0][1])]
         theirs = results.theirs
         if not results.emulated and not results.printed and None not in theirs:
-            panels.append((_panel_name(lectures.printed(results.lecture)),
-                           [float(t or 0) for t in theirs]))  # fmt: skip
-    figure, axes = page(5.0 * len(panels) if len(panels) > 1 else 6.0, 3.6, len(panels))
+            lecture = lectures.printed(results.lecture)
+            panels.insert(0, (_panel_name(lecture), [float(t or 0) for t in theirs]))
+            notes.insert(0, note_on(lecture, lecture.rows))
+    figure, axes = page(5.0 * len(panels) if len(panels) > 1 else 6.0, 3.8, len(panels))
+    most = max(max(values) / min(values) for _, values in panels)
     for ax, (name, values) in zip(axes, panels, strict=True):
         cells = {(getattr(row, rows), getattr(row, columns)): v
                  for row, v in zip(found, values, strict=True)}  # fmt: skip
-        _draw_cells(ax, cells, (rows, columns))
-        ax.set_title(name or title, loc="left", fontsize=11)
+        image = _draw_cells(ax, cells, (rows, columns), most)
+        ax.set_title(f"{name or title}, us", loc="left", fontsize=11)
+    figure.colorbar(image, ax=list(axes), label="times as long as the quickest",
+                    format="{x:.3g}")  # fmt: skip
     if title and panels[0][0]:
         figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    foot(figure, note_on(results, found))
+    foot(figure, " ".join(notes))
     return figure
 
 
@@ -239,22 +267,24 @@ def _panel_name(record: Record) -> str:
 _AXES = {"block": "threads per block", "grid": "blocks", "n": "elements"}
 
 
-def _draw_cells(ax: Any, cells: Mapping[tuple[Any, Any], float], names: tuple[str, str]) -> None:
+def _draw_cells(
+    ax: Any, cells: Mapping[tuple[Any, Any], float], names: tuple[str, str], most: float
+) -> Any:
+    """Microseconds in cells whose colours go up to `most` times the least of them."""
     down, across = (sorted({key[i] for key in cells}) for i in (0, 1))
-    table = [[cells.get((r, c), float("nan")) for c in across] for r in down]
-    values = list(cells.values())
-    image = ax.imshow(table, cmap="cividis_r", aspect="auto")
-    middle = (min(values) + max(values)) / 2
-    for r, line in enumerate(table):
-        for c, value in enumerate(line):
-            ink = "white" if value > middle else "black"
-            ax.annotate(f"{value:,.1f}", (c, r), ha="center", va="center", color=ink, fontsize=9)
+    least = min(cells.values())
+    table = [[cells.get((r, c), float("nan")) / least for c in across] for r in down]
+    image = ax.imshow(table, cmap="cividis_r", aspect="auto", vmin=1, vmax=max(most, 1.01))
+    for (r, c), value in cells.items():
+        ink = "white" if value / least > (1 + most) / 2 else "black"
+        ax.annotate(f"{value:,.1f}", (across.index(c), down.index(r)), ha="center", va="center",
+                    color=ink, fontsize=9)  # fmt: skip
     ax.set_xticks(range(len(across)), [f"{v:,}" for v in across])
     ax.set_yticks(range(len(down)), [f"{v:,}" for v in down])
     ax.set_xlabel(_AXES.get(names[1], names[1]))
     ax.set_ylabel(_AXES.get(names[0], names[0]))
     ax.grid(False)
-    ax.figure.colorbar(image, ax=ax, label="microseconds")
+    return image
 
 
 def compare(
@@ -327,9 +357,7 @@ def _draw_gains(ax: Any, records: Sequence[Record], mine: Record | None) -> None
         rows = record.largest.rows
         gains = [rows[0].median_us / row.median_us for row in rows]
         yours = mine is not None and record is records[-1]
-        name = short_device(record) + (
-            " (yours)" if yours else "" if record.printed else ", recorded"
-        )
+        name = _line_name(record, yours)
         ink = FAINT if record.printed else _OURS[yours]
         lines.append((name, gains, ink, "s" if record.printed else "o"))
         labels = [row.label for row in rows]

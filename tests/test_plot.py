@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import itertools
+import json
 
 import pytest
 
@@ -82,6 +83,7 @@ CHARTS = {
     "lines": lambda: plot.lines({"pi": ([8, 16], [1, 0.1]), "cpu": ([8, 16, 32], [1, 0.1, 0])},
                                 "points", "error"),
     "spread": lambda: plot.spread({"exact": [0.2] * 3, "atomic_thread": [0.5, -60, 7]}, "ulps"),
+    "times": lambda: plot.times(record("warp_execution").only(block=256), title="times"),
     "lines by grid": lambda: plot.bandwidth(record("block_grid"), x="block", per="grid"),
     "lecture alone": lambda: plot.compare(None, lectures.recorded("lab", "/nowhere")),
     "lecture's blocks": lambda: plot.compare(None, lectures.recorded("block_sweep", "/nowhere")),
@@ -196,6 +198,33 @@ def test_emulated_charts_say_so_in_their_title():
     emulated = record("lab", source="emulator")
     assert plot.speedup(emulated, title="lab").axes[0].get_title(loc="left") == "lab (emulated)"
     assert emulated.real is None
+
+
+def test_a_map_has_the_lectures_first_and_their_origin():
+    figure = plot.heatmap(record("block_grid"), title="cascade")
+    names = [ax.get_title(loc="left") for ax in figure.axes[:2]]
+    assert names == ["the lecture's RTX 2080 Ti, us", "Test 9000, recorded, us"]
+    assert "As printed in" in figure._supxlabel.get_text()
+
+
+def test_labels_stand_around_their_ends():
+    assert _page._apart([0.2, 0.5], 0.1) == pytest.approx([0.2, 0.5])
+    assert _page._apart([0.5, 0.5, 0.5], 0.1) == pytest.approx([0.4, 0.5, 0.6])
+    assert _page._apart([0.1, 0.99, 1.0], 0.1) == pytest.approx([0.1, 0.9, 1.0], abs=0.1)
+    assert max(_page._apart([1.0, 1.0, 1.0], 0.1)) == pytest.approx(1.0)
+
+
+def test_what_exact_costs(tmp_path):
+    rows = [{"dtype": dtype, "data": data, "nbytes": nbytes, "gb_s": {"cub": 4e3, "exact": speed}}
+            for dtype in ("float32", "float64") for data in ("uniform", "bits")
+            for nbytes, speed in ((2**20, 1.0), (2**30, 3210.0))]  # fmt: skip
+    path = tmp_path / "exact_h200.json"
+    path.write_text(json.dumps({**MADE, "peak_gb_s": 4800.0, "kernels": rows}))
+    figure = plot.exact_cost(path)
+    assert_readable(figure)
+    written = [text.strip() for text, _ in texts(figure)]
+    assert written.count("3,210") == 4 and "cub_reproducible" not in written
+    assert "NVIDIA Test 9000: driver 580" in figure._supxlabel.get_text()
 
 
 def test_spread_tells_how_many_values_there_are():
