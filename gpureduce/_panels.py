@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpureduce import lectures
-from gpureduce._page import FAINT, foot, look, note_on, page, short
+from gpureduce._page import (
+    COLOURS,
+    FAINT,
+    INK,
+    MARKERS,
+    count,
+    foot,
+    label_ends,
+    look,
+    note_on,
+    page,
+    short,
+)
 from gpureduce.lecture_tables import made_on, short_device
 from gpureduce.lectures import Record
 
@@ -148,6 +161,42 @@ def exact_cost(path: str | Path = "data/exact_h200.json", title: str = "") -> An
     axes[0].set_yticks(range(len(kinds)), kinds, fontsize=9)
     axes[0].set_ylim(len(kinds) - 0.45, -0.55)
     figure.suptitle(title or f"{nbytes // _MIB:,} MiB on a card", x=0.01, ha="left", fontsize=11)
+    foot(figure, f"{made_on(record)}; all in one run and in turns.")
+    return figure
+
+
+def beside_cub(path: str | Path = "data/bench_h200.json", title: str = "") -> Any:
+    """How many times as fast as CUB's sum `fast` is, by size, a line for each dtype.
+
+    Drawn are the kernels of a record of ``gpureduce bench --scoreboard``, in one run and in turns.
+    """
+    record = json.loads(Path(path).read_text())
+    times: dict[tuple[str, int], dict[str, float]] = {}
+    for row in record["rows"]:
+        if row["measure"] == "kernel" and not row["offset"]:
+            times.setdefault((row["dtype"], row["nbytes"]), {})[row["strategy"]] = row["median_us"]
+    lines: dict[str, list[tuple[int, float]]] = {}
+    for (dtype, nbytes), us in sorted(times.items()):
+        if {"fast", "cub"} <= us.keys():
+            lines.setdefault(dtype, []).append((nbytes, us["cub"] / us["fast"]))
+    figure, (ax,) = page(8, 4.5)
+    ends = []
+    for i, (dtype, line) in enumerate(lines.items()):
+        ink = COLOURS[i % len(COLOURS)]
+        marker = MARKERS[i % len(MARKERS)]
+        ax.plot(*zip(*line, strict=True), color=ink, marker=marker, linewidth=1.8, markersize=5)
+        ends.append((*line[-1], f"{dtype}: {line[-1][1]:.2f}x", ink))
+    ax.axhline(1, color=INK, linewidth=1)
+    ax.set_xscale("log", base=2)
+    sizes = sorted({nbytes for line in lines.values() for nbytes, _ in line})
+    apart = [a for a, b in itertools.pairwise(sizes) if b > 2 * a] + sizes[-1:]
+    ax.set_xticks(apart, [f"{count(nbytes)}B" for nbytes in apart], fontsize=8.5)
+    ax.minorticks_off()
+    ax.set_ylim(bottom=min(0.8, ax.get_ylim()[0]))
+    ax.set_xlabel("size of the array")
+    ax.set_ylabel("times as fast as CUB")
+    ax.set_title(title, loc="left", fontsize=11)
+    label_ends(ax, ends)
     foot(figure, f"{made_on(record)}; all in one run and in turns.")
     return figure
 

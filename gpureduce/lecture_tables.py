@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import itertools
 import math
@@ -136,16 +137,28 @@ def _ratio_note(pairs: Sequence[tuple[Row, float | None]]) -> list[str]:
     return [f"{last.label} over {first.label}: {mine:.2f}x here, {lecture:.2f}x in the lecture."]
 
 
+def _grown(row: Row, shrink: int) -> Row:
+    """The row as it is in the lecture, before an emulator's sizes were shrunk."""
+    return dataclasses.replace(row, n=row.n * shrink, grid=(row.grid or 0) * shrink)
+
+
+def _theirs_at(ours: str, theirs: str) -> str:
+    """The head of a column of the lecture's, which tells its size where that is not ours."""
+    return "theirs" if ours == theirs else f"theirs at {theirs}"
+
+
 def _grid(
-    title: str, pairs: Sequence[tuple[Row, float | None]], unit: str, across: Callable[[Row], str]
-) -> Table:
+    title: str, pairs: Sequence[tuple[Row, float | None]], unit: str, across: Callable[[Row], str],
+    shrink: int = 1,
+) -> Table:  # fmt: skip
     """Kernels down, one quantity across, ours and theirs side by side, where those are others'."""
     columns = list(dict.fromkeys(across(row) for row, _ in pairs))
     labels = list(dict.fromkeys(row.label for row, _ in pairs))
     ours = {(row.label, across(row)): in_unit(row, unit) for row, _ in pairs}
     theirs = {(row.label, across(row)): v for row, v in pairs if v and row.source != "lecture"}
     sides = (ours, theirs) if theirs else (ours,)
-    head = ["", *(text for c in columns for text in (c, "theirs")[: len(sides)])]
+    whose = {across(row): _theirs_at(across(row), across(_grown(row, shrink))) for row, _ in pairs}
+    head = ["", *(text for c in columns for text in (c, whose[c])[: len(sides)])]
 
     def cell(side: dict[Any, float], at: Any) -> str:
         """The lectures' figures have two decimals."""
@@ -168,7 +181,8 @@ def _warp_execution(record: Record) -> list[Table]:
     pairs = list(zip(record.rows, record.theirs, strict=True))
     for block in dict.fromkeys(row.block for row in record.rows):
         here = [pair for pair in pairs if pair[0].block == block]
-        made = _grid(f"M = {block} threads per block", here, "ms", lambda row: _size(row.n))
+        made = _grid(f"M = {block} threads per block", here, "ms", lambda row: _size(row.n),
+                     record.shrink)  # fmt: skip
         largest = [pair for pair in here if pair[0].n == here[-1][0].n]
         tables.append(Table(made.title, made.head, made.rows, _ratio_note(largest)))
     return tables
@@ -220,7 +234,7 @@ def _plain_grid(across: str, title: str) -> Callable[[Record], list[Table]]:
     def made(record: Record) -> list[Table]:
         pairs = list(zip(record.rows, record.theirs, strict=True))
         unit = lectures.find(record.lecture).unit
-        return [_grid(title, pairs, unit, lambda row: str(getattr(row, across)))]
+        return [_grid(title, pairs, unit, lambda row: str(getattr(row, across)), record.shrink)]
 
     return made
 
@@ -268,7 +282,8 @@ def _integral(record: Record, row: Row) -> list[str]:
 def _rungs(record: Record) -> list[Table]:
     pairs = [(row, None) for row in record.rows]
     title = "Every rung, float32, by number of elements"
-    return [_grid(title, pairs, "GB/s", lambda row: _size(row.n))]
+    unit = "us" if record.emulated else "GB/s"  # few elements make no rate to speak of
+    return [_grid(title, pairs, unit, lambda row: _size(row.n))]
 
 
 _COUNTERS = (

@@ -27,12 +27,13 @@ from gpureduce._page import (
     page,
     three_digits,
 )
-from gpureduce._panels import counts, exact_cost, panels, profile, why
+from gpureduce._panels import beside_cub, counts, exact_cost, panels, profile, why
 from gpureduce.lecture_tables import short_device
 from gpureduce.lectures import Record
 
 __all__ = [
     "bandwidth",
+    "beside_cub",
     "colour",
     "compare",
     "counts",

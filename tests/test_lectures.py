@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from itertools import pairwise
 
@@ -286,6 +287,18 @@ def test_sizes_that_do_not_fit_are_left_out():
 def test_an_emulated_table_has_no_rates_of_its_own():
     record = lectures.run("lab", "emulator", repeats=1)
     assert show(record).tables[0].head[:3] == ["", "emulated ms", "theirs: ms"]
+
+
+def test_an_emulated_table_says_at_which_size_theirs_is():
+    printed = lectures.printed("warp_execution").only(block=256)
+    rows = [dataclasses.replace(row, n=row.n // 4096, source="emulator") for row in printed.rows]
+    record = lectures.Record("warp_execution", 4096, tuple(rows), {"date": "2026-01-01"})
+    table = show(record).tables[0]
+    assert table.head[1:5] == ["4 Ki", "theirs at 16 Mi", "16 Ki", "theirs at 64 Mi"]
+    assert table.rows[0][2] == "2.10"
+    few = dataclasses.replace(lectures.printed("block_sweep").rows[0], n=2**16, source="emulator")
+    sweep = lectures.Record("block_sweep", 64, (few,), {"date": "2026-01-01"})
+    assert show(sweep).tables[0].head == ["", "32", "theirs"]
 
 
 # --- counters beside a card's ---------------------------------------------------------------------

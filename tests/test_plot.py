@@ -227,6 +227,22 @@ def test_what_exact_costs(tmp_path):
     assert "NVIDIA Test 9000: driver 580" in figure._supxlabel.get_text()
 
 
+def test_fast_beside_cub(tmp_path):
+    rows = [{"measure": "kernel", "offset": offset, "dtype": dtype, "nbytes": nbytes,
+             "strategy": name, "median_us": us}
+            for dtype in ("float32", "int8") for nbytes in (2**20, 2**30, 2**31)
+            for offset in (0, 1)
+            for name, us in (("fast", 2.0 + 9 * offset), ("cub", 5.0))]  # fmt: skip
+    rows.append({**rows[0], "dtype": "float64"})  # has no CUB beside it
+    path = tmp_path / "bench_h200.json"
+    path.write_text(json.dumps({**MADE, "rows": rows}))
+    figure = plot.beside_cub(path, "fast beside CUB")
+    assert_readable(figure)
+    written = [text for text, _ in texts(figure)]
+    assert {"float32: 2.50x", "int8: 2.50x", "1 MiB", "2 GiB"} < set(written)
+    assert not any("float64" in text for text in written)
+
+
 def test_spread_tells_how_many_values_there_are():
     written = [text for text, _ in texts(plot.spread({"a": [1, 1, 2], "b": [0, 0, 0]}, "x"))]
     assert {"2 values in 3 runs", "1 value in 3 runs"} < set(written)
