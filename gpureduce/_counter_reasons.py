@@ -124,10 +124,8 @@ def _conflicts(counter: str, model: Counts, seen: Counts) -> str:
     surplus = noise(kind, seen)
     if not 0 < surplus == seen[counter] - model[counter]:
         return ""
-    return (
-        f"arbitration: {surplus:,} wavefronts ({surplus / seen[f'{kind}_pipe']:.1%} of the pipe's) "
-        "are no instruction's; by instruction, conflicts are the model's"
-    )
+    share = surplus / seen[f"{kind}_pipe"]
+    return f"arbitration: no instruction takes these {surplus:,} wavefronts ({share:.1%} of all)"
 
 
 def _merged(counter: str, extra: int, code: Machine) -> str:
@@ -147,7 +145,7 @@ def _before_a_barrier(code: Machine) -> set[int]:
     found = set()
     for at, one in enumerate(code):
         if re.match(r"WARPSYNC(?!\.COLL)", one.opcode):
-            after = (i.opcode for i in code[at + 1 :])
+            after = (i.opcode for i in code[at + 1 :] if i.issued)
             meets = (o for o in after if re.match(r"BAR\.|UCGABAR|SHFL|VOTE|WARPSYNC", o))
             if re.match(r"BAR\.|UCGABAR", next(meets, "")):
                 found.add(at)

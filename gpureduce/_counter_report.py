@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gpureduce import _counter_control
+from gpureduce._counter_control import Alone
 from gpureduce._counter_rows import Predicated, Row
 from gpureduce._hardware_counters import opcode_of
 from gpureduce._sources import Place
@@ -26,24 +28,76 @@ SHOWN = {
 }
 
 
-def markdown(record: dict[str, Any]) -> str:
-    """A record in short: where it was made, the ladder, and each counter's worst row."""
+# Of the pipe's wavefronts: more arbitration than that is worth telling.
+MUCH = 0.05
+
+
+def markdown(record: dict[str, Any], patterns: dict[str, Any] | None = None) -> str:
+    """A record in short: where it was made, the ladder, and each counter's worst row.
+
+    `patterns` is a record of the same card's wavefronts for single warps' random accesses.
+    """
     found = Table.of_record(record)
     parts = [_head(record, found), _ladder(found.rows), _counters(found.rows)]
+    parts.append(" ".join([arbitration(found.rows), *_control(found.control, patterns)]))
     return "\n\n".join([*parts, *_predicated(found.predicated)])
+
+
+def arbitration(rows: Iterable[Row]) -> str:
+    """How many bank conflicts the pipe counts that no instruction has, in a few sentences."""
+    at = {(row.strategy, row.n, row.block, row.counter): row for row in rows}
+    counts, shares = 0, []
+    for (name, n, block, counter), row in at.items():
+        if not counter.endswith("_conflicts"):
+            continue
+        counts += 1
+        if row.difference > 0 and row.why:
+            accesses = at[name, n, block, counter.replace("conflicts", "accesses")].hardware
+            shares.append((row.difference / (accesses + row.hardware), row))
+    if not shares:
+        return f"All {counts} counts of bank conflicts are the model's."
+    share, worst = max(shares, key=lambda one: one[0])
+    much = sum(one[0] > MUCH for one in shares)
+    return (
+        f"Bank conflicts, {counts} counts: the pipe has more wavefronts than its instructions in "
+        f"{len(shares)}, by more than {MUCH:.0%} of its wavefronts in {much}, at worst by "
+        f"{share:.1%} (`{worst.strategy}`, n = {worst.n:,}, block {worst.block}: "
+        f"{worst.difference:,} of {round(worst.difference / share):,}, "
+        f"{worst.counter.split('_')[1]}s). No instruction takes them: counted by instruction, "
+        "the conflicts are exactly the model's in every one. What is left is arbitration between "
+        "warps."
+    )
+
+
+def _control(rows: Sequence[Alone], patterns: dict[str, Any] | None) -> list[str]:
+    """Where there is nothing to arbitrate."""
+    said = []
+    if rows:
+        said.append(_counter_control.summary(rows).capitalize() + ".")
+    if patterns:
+        of = patterns["patterns"]
+        equal = sum(row["equal"] for row in of)
+        said.append(
+            "One warp alone, by random accesses of 4, 8 and 16 bytes a lane: in "
+            f"{equal:,} of {len(of):,} patterns the pipe's wavefronts and conflicts are exactly "
+            "the model's, for loads and stores."
+        )
+    return said
 
 
 def _head(record: dict[str, Any], found: Table) -> str:
     sizes = sorted({row.n for row in found.rows})
     blocks = sorted({row.block for row in found.rows})
     verdicts = [row.verdict for row in found.rows]
+    differ = verdicts.count("differs")
+    others = f"{differ:,} differ" if differ else "none differs"
     said = (
         f"{record['card']}, {record['date']}, driver {record['driver']}, nvcc {record['toolkit']}: "
         f"{len({row.strategy for row in found.rows})} kernels, n = "
         f"{', '.join(f'{n:,}' for n in sizes)}, {' and '.join(map(str, blocks))} threads a block. "
         f"Of {len(verdicts):,} counters, {verdicts.count('equal'):,} are equal, "
         f"{verdicts.count('explained'):,} differ by what another counter or the machine code "
-        f"accounts for, and {verdicts.count('differs'):,} differ otherwise."
+        f"accounts for, and {others} otherwise."
     )
     if found.lines:
         equal = sum(row.verdict == "equal" for row in found.lines)

@@ -167,7 +167,7 @@ def as_values(row: LineRow | Predicated, columns: Sequence[str]) -> list[Any]:
     return [plain[c] if c in plain else getattr(row, c) for c in columns]
 
 
-def sources_of(rows: Iterable[LineRow | Predicated]) -> dict[str, str]:
+def sources_of(rows: Iterable[LineRow | Predicated | Instruction]) -> dict[str, str]:
     """What stands in the lines that the rows are about."""
     return {place.key: place.text for place in sorted({row.place for row in rows if row.place})}
 

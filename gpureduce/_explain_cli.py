@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 from collections.abc import Callable
@@ -41,6 +42,9 @@ def register(command: Command) -> None:
     verifying.add_argument("--blocks", nargs="+", type=int, default=list(verify_counters.BLOCKS))
     verifying.add_argument("--dtype", default="int32")
     verifying.add_argument("--record", metavar="FILE", help="write the table as JSON, as it grows")
+    verifying.add_argument(
+        "--again", metavar="FILE", help="judge what a record holds again, without a card"
+    )
 
 
 def _explain(arguments: argparse.Namespace) -> None:
@@ -80,9 +84,15 @@ def _verify(arguments: argparse.Namespace) -> None:
         if record:
             table.record(record)
 
-    table = verify_counters.verify(
-        arguments.strategies, arguments.sizes, arguments.blocks, arguments.dtype, so_far
-    )
+    if arguments.again:
+        made = json.loads(Path(arguments.again).read_text())
+        table = verify_counters.judge_again(made)
+        if record:
+            table.record(record, made)
+    else:
+        table = verify_counters.verify(
+            arguments.strategies, arguments.sizes, arguments.blocks, arguments.dtype, so_far
+        )
     if arguments.json:
         show_json(table.as_dict())
     else:

@@ -164,10 +164,10 @@ def _launch_here(arguments: Sequence[str]) -> None:
     Path(arguments[2]).write_text(json.dumps(told))
 
 
-def profile(cases: Sequence[Case], dtype: str) -> Iterator[Found]:
-    """The cases as the card counts them, a few strategies at a time."""
+def profile(cases: Sequence[Case], dtype: str, together: int = _TOGETHER) -> Iterator[Found]:
+    """The cases as the card counts them, some strategies at a time."""
     names = list(dict.fromkeys(case.strategy for case in cases))
-    groups = [names[i : i + _TOGETHER] for i in range(0, len(names), _TOGETHER)]
+    groups = [names[i : i + together] for i in range(0, len(names), together)]
     while groups:
         group = groups.pop(0)
         found = _profile_group([case for case in cases if case.strategy in group], dtype)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpureduce import _registry
+from gpureduce import _counter_control, _counter_report, _registry, verify_counters
 from gpureduce._explain import Explanation, explain
 from gpureduce._hardware_counters import finish_of
 from gpureduce.lecture_tables import Table
@@ -58,7 +58,7 @@ def recorded(
         rows.append(cells)
     title = f"First launch, {n:,} int32, {block} threads per block: counted on the emulator"
     title += f", and by Nsight Compute on the {card}" if record else ""
-    return Table(title, head, rows, [_note(record, card)])
+    return Table(title, head, rows, _notes(record, card))
 
 
 def _measured(record: dict[str, Any], n: int, block: int) -> dict[tuple[str, str], Any]:
@@ -70,14 +70,17 @@ def _measured(record: dict[str, Any], n: int, block: int) -> dict[tuple[str, str
     }
 
 
-def _note(record: dict[str, Any] | None, card: str) -> str:
+def _notes(record: dict[str, Any] | None, card: str) -> list[str]:
     if not record:
-        return f"{card}: not recorded yet. Shown: what is counted here, without a GPU."
+        return [f"{card}: not recorded yet. Shown: what is counted here, without a GPU."]
     verdicts = [row[record["columns"].index("verdict")] for row in record["rows"]]
     equal, explained = (verdicts.count(name) for name in ("equal", "explained"))
-    return (
+    said = (
         f"{record['card']}: driver {record['driver']}, CUDA {record['toolkit']}, {record['date']}, "
         f"commit {record['commit'][:9]}. Of {len(verdicts):,} counts on record {equal:,} are "
         f"equal, {explained:,} differ for a reason that the machine code shows, and "
         f"{len(verdicts) - equal - explained:,} differ without."
     )
+    found = verify_counters.Table.of_record(record)
+    notes = [said, _counter_report.arbitration(found.rows).replace("`", "")]
+    return [*notes, *([_counter_control.summary(found.control)] if found.control else [])]

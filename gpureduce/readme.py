@@ -46,8 +46,12 @@ def exact_sums(records: Path) -> str:
 
 def counters(records: Path) -> str:
     """What the cards say of the emulator's counts."""
-    kept = [json.loads(path.read_text()) for path in sorted(records.glob("counters_*.json"))]
-    return "\n\n".join(map(_counter_report.markdown, kept)) or _counter_report.NOT_YET
+    told = []
+    for path in sorted(records.glob("counters_*.json")):
+        beside = path.with_name(path.name.replace("counters", "wavefronts"))
+        patterns = json.loads(beside.read_text()) if beside.exists() else None
+        told.append(_counter_report.markdown(json.loads(path.read_text()), patterns))
+    return "\n\n".join(told) or _counter_report.NOT_YET
 
 
 def rewrite(text: str, records: Path) -> str:

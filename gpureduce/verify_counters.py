@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gpureduce import _emulator, _machine_lines, _registry
+from gpureduce import _counter_control, _counter_launches, _emulator, _machine_lines, _registry
+from gpureduce._counter_control import Alone
 from gpureduce._counter_reasons import why
 from gpureduce._counter_rows import (
     LINE_COLUMNS,
@@ -96,7 +97,8 @@ def compare(seen: Seen, found: Explanation) -> list[Row]:
 class Table:
     """What `verify` found: of launches, of lines of the source, and what the compiler predicated.
 
-    `unplaced` says of which strategies the machine code's lines are not known, and why.
+    `unplaced` says of which strategies the machine code's lines are not known, and why; `control`
+    is of launches with nothing to arbitrate; `seen` is what the card counted, to judge it again.
     """
 
     dtype: str
@@ -105,6 +107,8 @@ class Table:
     predicated: tuple[Predicated, ...] = ()
     failures: tuple[Failure, ...] = ()
     unplaced: tuple[tuple[str, str], ...] = ()
+    control: tuple[Alone, ...] = ()
+    seen: tuple[Seen, ...] = ()
 
     def __add__(self, other: Table) -> Table:
         return Table(
@@ -114,28 +118,35 @@ class Table:
             self.predicated + other.predicated,
             self.failures + other.failures,
             self.unplaced + other.unplaced,
+            self.control + other.control,
+            self.seen + other.seen,
         )
 
     @property
-    def differing(self) -> list[Row]:
-        """Rows that differ and that nothing explains."""
-        return [row for row in (*self.rows, *self.lines) if row.verdict == "differs"]
+    def differing(self) -> list[Row | Alone]:
+        """Rows that differ and that nothing explains; of the control, all that differ."""
+        found = [row for row in (*self.rows, *self.lines) if row.verdict == "differs"]
+        return [*found, *(row for row in self.control if row.model != row.hardware)]
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain values, for JSON: rows are lists, in the order of their columns."""
         columns = [*COLUMNS, "verdict", "why"]
+        machine = [one for seen in self.seen for one in seen.code]
         return {
             "dtype": self.dtype,
             "metrics": {**METRICS, **{name: opcode for name, (_, opcode) in OPCODES.items()}},
             "columns": columns,
             "rows": [[getattr(row, column) for column in columns] for row in self.rows],
-            "sources": sources_of([*self.lines, *self.predicated]),
+            "sources": sources_of([*self.lines, *self.predicated, *machine]),
             "line_columns": [*LINE_COLUMNS],
             "lines": [as_values(row, LINE_COLUMNS) for row in self.lines],
             "predicated_columns": [*PREDICATED_COLUMNS],
             "predicated": [as_values(row, PREDICATED_COLUMNS) for row in self.predicated],
             "failures": [[*asdict(one.case).values(), one.why] for one in self.failures],
             "unplaced": [list(one) for one in self.unplaced],
+            "control_columns": [*_counter_control.COLUMNS],
+            "control": _counter_control.as_values(self.control),
+            "seen": _counter_launches.as_values(self.seen),
         }
 
     @staticmethod
@@ -157,16 +168,21 @@ class Table:
             tuple(Predicated(**row) for row in read("predicated_columns", "predicated")),
             tuple(Failure(Case(*one[:-1]), one[-1]) for one in record["failures"]),
             tuple((strategy, why) for strategy, why in record["unplaced"]),
+            tuple(Alone(*row) for row in record["control"]),
+            _counter_launches.of_values(record["seen"], record["sources"]),
         )
 
-    def record(self, path: Path) -> None:
-        """Write it with its provenance, a row a line."""
-        found = {**provenance("counters"), **self.as_dict()}
+    def record(self, path: Path, made: dict[str, Any] | None = None) -> None:
+        """Write it with its provenance, a row a line; `made` is a record's that was made before."""
+        found = {**(made or provenance("counters")), **self.as_dict()}
         text = json.dumps(found, separators=(",", ":"), ensure_ascii=False)
         path.write_text(re.sub(r'(\["\w+",\d+)', r"\n\1", text) + "\n")
 
     def __str__(self) -> str:
         lines = [_verdicts(self)]
+        if self.control:
+            lines += ["", _counter_control.summary(self.control)]
+            lines += [str(row) for row in self.control if row.model != row.hardware]
         lines += [f"{one.case.strategy} n={one.case.n:,} block={one.case.block} could not be "
                   f"measured: {one.why}" for one in self.failures]  # fmt: skip
         for verdict in ("differs", "explained"):
@@ -216,18 +232,34 @@ def summarize(
             one = replace(one, code=code)
         except _machine_lines.Missing as error:
             unplaced[name] = str(error)
-        try:
-            explained = _explained(one.case, dtype)
-        except (ValueError, TypeError, CudaError) as error:
-            table += Table(dtype, failures=(Failure(one.case, f"the emulator: {error}"),))
-            continue
-        table += Table(
-            dtype,
-            tuple(compare(one, explained)),
-            tuple(by_line(one, explained)),
-            tuple(predicated(one)),
-        )
+        table += judge(one, dtype)
     return table + Table(dtype, unplaced=tuple(unplaced.items()))
+
+
+def judge(seen: Seen, dtype: str) -> Table:
+    """The table of one launch."""
+    try:
+        explained = _explained(seen.case, dtype)
+    except (ValueError, TypeError, CudaError) as error:
+        return Table(dtype, failures=(Failure(seen.case, f"the emulator: {error}"),))
+    return Table(
+        dtype,
+        tuple(compare(seen, explained)),
+        tuple(by_line(seen, explained)),
+        tuple(predicated(seen)),
+        seen=(_counter_launches.in_short(seen),),
+    )
+
+
+def judge_again(record: dict[str, Any]) -> Table:
+    """The table that a record's counts make today: no card is needed for a better reason."""
+    old = Table.of_record(record)
+    if not old.seen:
+        raise ValueError("the record holds no launches to judge again, but only the table of them")
+    kept = Table(old.dtype, failures=old.failures, unplaced=old.unplaced, control=old.control)
+    for seen in old.seen:
+        kept += judge(seen, old.dtype)
+    return kept
 
 
 def verify(
@@ -245,12 +277,20 @@ def verify(
     names = strategies or [s.name for s in _registry.strategies() if s.kind == "kernel"]
     names = [row.name for row in map(_registry.find, names)]
     cases = [_case(name, n, block) for name in names for n in sizes for block in blocks]
-    whole, measured = Table(dtype), 0
+    alone = list(_counter_control.cases(names, dtype))
+    whole, measured, of = Table(dtype), 0, len(cases) + sum(len(one) for _, one in alone)
     for group in profile(cases, dtype):
         whole += summarize(group, dtype)
         measured += len(group)
         if progress:
-            progress(whole, measured, len(cases))
+            progress(whole, measured, of)
+    for kind, single in alone:
+        for group in profile(single, kind, len(single)):
+            rows, failures = _counter_control.judge(group, kind)
+            whole += Table(dtype, control=tuple(rows), failures=tuple(failures))
+            measured += len(group)
+            if progress:
+                progress(whole, measured, of)
     return whole
 
 

@@ -1,7 +1,8 @@
 """Stands in for ncu where there is no card: prints, as ncu would, what the model says of one.
 
 Of what it is asked to profile it runs nothing; the environment says what goes wrong:
-FAKE_NCU_FAILS and FAKE_NCU_REFUSES name a strategy, FAKE_NCU_LACKS a metric.
+FAKE_NCU_FAILS and FAKE_NCU_REFUSES name a strategy, FAKE_NCU_LACKS a metric, and
+FAKE_NCU_ARBITRATES a number of wavefronts.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ ISSUED = {
 }
 
 
-def as_hardware(case: Case) -> Seen:
+def as_hardware(case: Case, dtype: str = "int32") -> Seen:
     """What a card would tell that did just as the model says."""
-    found = explain(case.strategy, n=case.n, block=case.block, grid=case.grid or None,
+    found = explain(case.strategy, n=case.n, dtype=dtype, block=case.block, grid=case.grid or None,
                     finish=finish_of(case.strategy))  # fmt: skip
     assert isinstance(found, Explanation)
     model = {**found.counters, **found.details}
@@ -61,7 +62,9 @@ def as_hardware(case: Case) -> Seen:
         model[f"shared_load_{name}"] += model["cluster_load_instructions"]
     counters = {name: model[name] for name in METRICS}
     for kind in ("load", "store"):
-        counters[f"shared_{kind}_pipe"] = counters[f"shared_{kind}_wavefronts"]
+        noise = int(os.environ.get("FAKE_NCU_ARBITRATES", 0))
+        counters[f"shared_{kind}_conflicts"] += noise
+        counters[f"shared_{kind}_pipe"] = counters[f"shared_{kind}_wavefronts"] + noise
         counters[f"shared_{kind}_issued"] = counters[f"shared_{kind}_instructions"]
     code = [
         Instruction(
@@ -119,13 +122,13 @@ def print_source(seen: list[Seen]) -> None:
 
 def main() -> None:
     arguments = sys.argv[1:]
-    asked, _, told = arguments[arguments.index("gpureduce._hardware_counters") + 1 :]
+    asked, dtype, told = arguments[arguments.index("gpureduce._hardware_counters") + 1 :]
     cases = [Case(*case) for case in json.loads(Path(asked).read_text())]
     print("==PROF== Connected to process 4711 (/usr/bin/python3)")
     if any(case.strategy == os.environ.get("FAKE_NCU_FAILS") for case in cases):
         sys.exit("==ERROR== The application returned an error code (11).")
     refused = [case for case in cases if case.strategy == os.environ.get("FAKE_NCU_REFUSES")]
-    seen = [as_hardware(case) for case in cases if case not in refused]
+    seen = [as_hardware(case, dtype) for case in cases if case not in refused]
     failed = [[vars(case), "CudaError: out of registers"] for case in refused]
     Path(told).write_text(json.dumps({"ran": [vars(s.case) for s in seen], "failed": failed}))
     print_raw(seen) if "raw" in arguments else print_source(seen)
