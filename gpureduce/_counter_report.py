@@ -46,26 +46,27 @@ def markdown(record: dict[str, Any], patterns: dict[str, Any] | None = None) -> 
 def arbitration(rows: Iterable[Row]) -> str:
     """How many bank conflicts the pipe counts that no instruction has, in a few sentences."""
     at = {(row.strategy, row.n, row.block, row.counter): row for row in rows}
-    counts, shares = 0, []
-    for (name, n, block, counter), row in at.items():
-        if not counter.endswith("_conflicts"):
-            continue
-        counts += 1
-        if row.difference > 0 and row.why:
-            accesses = at[name, n, block, counter.replace("conflicts", "accesses")].hardware
+    conflicts = [row for row in at.values() if row.counter.endswith("_conflicts")]
+    shares = []
+    for row in conflicts:
+        if row.verdict == "explained":
+            beside = row.counter.replace("conflicts", "accesses")
+            accesses = at[row.strategy, row.n, row.block, beside].hardware
             shares.append((row.difference / (accesses + row.hardware), row))
+    equal = sum(row.verdict == "equal" for row in conflicts)
+    said = f"Bank conflicts: {equal} of {len(conflicts)} counts are exactly the model's."
     if not shares:
-        return f"All {counts} counts of bank conflicts are the model's."
+        return said
     share, worst = max(shares, key=lambda one: one[0])
     much = sum(one[0] > MUCH for one in shares)
+    kind = worst.counter.split("_")[1]
     return (
-        f"Bank conflicts, {counts} counts: the pipe has more wavefronts than its instructions in "
-        f"{len(shares)}, by more than {MUCH:.0%} of its wavefronts in {much}, at worst by "
-        f"{share:.1%} (`{worst.strategy}`, n = {worst.n:,}, block {worst.block}: "
-        f"{worst.difference:,} of {round(worst.difference / share):,}, "
-        f"{worst.counter.split('_')[1]}s). No instruction takes them: counted by instruction, "
-        "the conflicts are exactly the model's in every one. What is left is arbitration between "
-        "warps."
+        f"{said} In {len(shares)} the pipe has more wavefronts than its instructions: in {much} by "
+        f"more than {MUCH:.0%} of all its wavefronts, at worst by {share:.1%} "
+        f"(`{worst.strategy}`, n = {worst.n:,}, block {worst.block}: {worst.difference:,} of "
+        f"{round(worst.difference / share):,} for {kind}s). No instruction takes those, and "
+        "counted by instruction the conflicts are the model's there, too: what is left is "
+        "arbitration between warps."
     )
 
 

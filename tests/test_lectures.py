@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import gpureduce
-from gpureduce import _backends, cli, counter_tables, lectures, profile
+from gpureduce import _backends, cli, counter_tables, lectures, profile, verify_counters
+from gpureduce._counter_control import Alone
+from gpureduce._counter_rows import Row
 from gpureduce.lecture_tables import in_unit, origins, quickest, show, steps
 
 TIMED = [name for name in lectures.EXPERIMENTS if name != "profile"]
@@ -312,15 +314,21 @@ def test_counters_without_a_record(tmp_path):
 
 
 def test_counters_beside_a_record(tmp_path):
-    rows = [("sequential", 256, "equal", 8192), ("warp_shfl", 16, "differs", 1)]
-    columns = ["strategy", "n", "block", "grid", "counter", "model", "hardware", "difference",
-               "verdict", "why"]  # fmt: skip
-    kept = [[name, 2**16, 256, grid, "global_load_sectors", 8192, seen, 0, verdict, ""]
-            for name, grid, verdict, seen in rows]  # fmt: skip
+    counted = [
+        ("sequential", 256, "global_load_sectors", 8192, 8192, ""),
+        ("warp_shfl", 16, "global_load_sectors", 8192, 1, ""),
+        ("warp_shfl", 16, "shared_store_accesses", 96, 96, ""),
+        ("warp_shfl", 16, "shared_store_conflicts", 0, 4, "arbitration"),
+    ]
+    rows = tuple(Row(name, 2**16, 256, *rest) for name, *rest in counted)
+    table = verify_counters.Table("int32", rows, control=(Alone("redux", "int32", "x", 1, 1),))
     made = {"card": "NVIDIA H200", "driver": "1", "toolkit": "2", "date": "3", "commit": "4" * 40}
     path = tmp_path / "counters_h200.json"
-    path.write_text(json.dumps(made | {"columns": columns, "rows": kept}))
+    path.write_text(json.dumps(made | table.as_dict()))
     found = counter_tables.recorded(["sequential", "warp_shfl"], 2**16, path=path)
     assert found.head[1:3] == ["global sectors read", "H200"]
     assert [row[1:3] for row in found.rows] == [["8,192", "8,192"], ["8,192", "1"]]
-    assert "Of 2 counts on record 1 are equal, 0 differ for" in found.notes[0]
+    assert "Of 4 counts on record 2 are equal, 1 differ for" in found.notes[0]
+    assert "0 of 1 counts are exactly the model's. In 1 the pipe has more" in found.notes[1]
+    assert "by 4.0% (warp_shfl, n = 65,536, block 256: 4 of 100 for stores)" in found.notes[1]
+    assert "1 of 1 counts of bank conflicts" in found.notes[2]

@@ -13,6 +13,7 @@ from fake_ncu import as_hardware
 
 from cases import KERNELS
 from gpureduce import _counter_report, _machine_lines, verify_counters
+from gpureduce._counter_reasons import _LOOK
 from gpureduce._counter_rows import LINE_COUNTERS, by_line, worst_cases
 from gpureduce._explain import explain
 from gpureduce._hardware_counters import Case, Instruction, finish_of
@@ -347,3 +348,17 @@ def test_lines_with_the_real_tools(name):
     joined = with_places(as_listed(code), name, found)
     assert [one.place for one in joined][: len(code) - 20] == [o.place for o in code][:-20]
     assert all(one.place.text for one in joined if SHARED.match(one.text))
+
+
+@pytest.mark.usefixtures("plain_tools")
+@pytest.mark.skipif(bool(missing("nvcc", "nvdisasm")), reason=missing("nvcc", "nvdisasm"))
+def test_what_cuda_makes_of_a_barrier_of_the_grid():
+    """What its counts are explained by: an atomic, a shuffle after it, and loads that wait."""
+    found = functions_of(_machine_lines.disassembly("grid_sync", 90))
+    (code,) = [code for key, code in found.items() if re.match(r"_Z\d+grid_syncIPKjjE", key)]
+    listed = [replace(one, place=o.place) for one, o in zip(as_listed(code, 0), code, strict=False)]
+    of_barrier = [one.opcode for one in listed if "this_grid().sync()" in one.place.text]
+    others = [one.opcode for one in listed if "this_grid().sync()" not in one.place.text]
+    for opcode, how_often in [("SHFL.IDX", 1), (_LOOK, 1), ("ATOM", 1), ("MEMBAR", 1)]:
+        assert sum(bool(re.match(opcode, one)) for one in of_barrier) == how_often
+        assert not any(re.match(opcode, one) for one in others)
