@@ -28,8 +28,15 @@ _DTYPES = {
     8: ("float64", "int64"),
 }
 SIZES = tuple(2**power for power in range(12, 31))
-# A candidate has to be this much quicker to displace the one of the next smaller size: fewer rows.
-_WORTH = 0.015
+# From here on the memory's bandwidth is the limit, and kernels differ by a percent or two: they
+# take turns, several times over, and small gains count.
+LARGE = 2**24
+_TURNS = 3
+
+
+def worth(nbytes: int) -> float:
+    """A candidate that is quicker by less leaves the next smaller size's in place: fewer rows."""
+    return 0.003 if nbytes >= LARGE else 0.015
 
 
 @dataclass(frozen=True)
@@ -44,15 +51,16 @@ class Tuned:
 
 def candidates(nbytes: int) -> Iterator[Choice]:
     """What is worth trying for an input of that size."""
+    fewest = 512 if nbytes >= LARGE else 64
     for block in (64, 128, 256, 512, 1024):
         if nbytes <= 2**17:
             yield Choice(nbytes, 0, "one_block", block)
         if block >= 128 and 2**13 <= nbytes <= 2**20:
             yield Choice(nbytes, 0, "one_cluster", block, 8)
             yield Choice(nbytes, 0, "one_cluster", block, 16)
-        if nbytes >= 2**14:
+        if nbytes >= 2**16:
             for blocks in (1, 2, 4):
-                if block * blocks <= 2048:
+                if fewest <= block * blocks <= 1024:  # its registers allow no more threads
                     yield Choice(nbytes, 0, "tiles", block, 0, blocks)
         if block >= 256 and nbytes >= 2**22:
             yield Choice(nbytes, 0, "bulk_copy", block, 0, 1)
@@ -80,7 +88,7 @@ def _best(times: dict[Choice, float], before: tuple[Any, ...] | None) -> Choice:
     """The quickest, or what the size before took if that is nearly as quick."""
     best = min(times, key=lambda choice: times[choice])
     for choice, time in times.items():
-        if _shape(choice) == before and time <= times[best] * (1 + _WORTH):
+        if _shape(choice) == before and time <= times[best] * (1 + worth(best.max_bytes)):
             return choice
     return best
 
@@ -155,14 +163,16 @@ def _group_times(
 ) -> dict[Choice, float]:
     """Of the dtypes of one width the mean counts: one row serves them all."""
     times: dict[Choice, list[float]] = {}
-    for dtype in dtypes:
-        if not _inputs.is_here(dtype):
-            continue
+    for dtype in filter(_inputs.is_here, dtypes):
         array = array_of(dtype, max(1, nbytes // _inputs.named(dtype).itemsize))
-        for choice in candidates(nbytes):
-            time = _time(device, array, choice, repeats)
-            if time is not None:
-                times.setdefault(choice, []).append(time)
+        turns: dict[Choice, list[float]] = {}
+        for _ in range(_TURNS if nbytes >= LARGE else 1):
+            for choice in candidates(nbytes):
+                time = _time(device, array, choice, repeats)
+                if time is not None:
+                    turns.setdefault(choice, []).append(time)
+        for choice, found in turns.items():
+            times.setdefault(choice, []).append(statistics.median(found))
     return {choice: statistics.mean(found) for choice, found in times.items()}
 
 

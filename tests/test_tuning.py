@@ -53,8 +53,8 @@ def test_launch_is_what_the_engine_does(defaults):
 def test_bad_tables_are_refused():
     with pytest.raises(ValueError, match="names no kernel"):
         _choices.use([Choice(1, 0, "cub", 64)], EMULATOR)
-    with pytest.raises(ValueError, match="at most 64 rows"):
-        _choices.use([TABLE[0]] * 65, EMULATOR)
+    with pytest.raises(ValueError, match="at most 96 rows"):
+        _choices.use([TABLE[0]] * 97, EMULATOR)
     with pytest.raises(ValueError, match="at most 64"):
         _emulator.set_choices(64, [])
 
@@ -76,6 +76,37 @@ def test_a_choice_is_kept_unless_another_is_clearly_quicker():
     assert tuning._best({a: 1.0, b: 1.01}, None) == a
     assert tuning._best({a: 1.0, b: 1.01}, tuning._shape(b)) == b
     assert tuning._best({a: 1.0, b: 1.02}, tuning._shape(b)) == a
+    a, b = Choice(2**26, 0, "tiles", 64), Choice(2**26, 0, "tiles", 128)
+    assert tuning._best({a: 1.0, b: 1.002}, tuning._shape(b)) == b
+    assert tuning._best({a: 1.0, b: 1.01}, tuning._shape(b)) == a
+
+
+def test_candidates_fit_a_multiprocessor_and_the_table():
+    for size in tuning.SIZES:
+        found = list(tuning.candidates(size))
+        assert len(set(found)) == len(found) >= 5
+        assert all(c.block * c.blocks_per_sm <= 1024 for c in found)
+        assert any(c.strategy == "bulk_copy" for c in found) == (size >= 2**22)
+    most = [(s, Choice(s, 0, "tiles", 32 * (i + 1))) for i, s in enumerate(tuning.SIZES)]
+    rows = tuning.rows_from(dict.fromkeys((1, 2, 4, 8), most))
+    assert len(rows) == 4 * len(tuning.SIZES)
+    _choices.use(rows, EMULATOR)
+    _choices.use((), EMULATOR)
+
+
+def test_large_arrays_are_measured_in_turns(monkeypatch):
+    asked = []
+
+    def time(device, array, choice, repeats):
+        asked.append((array.dtype.name, choice))
+        return [5.0, 1.0, 3.0][len(asked) // len(choices) % 3]
+
+    monkeypatch.setattr(tuning, "LARGE", 2**12)
+    monkeypatch.setattr(tuning, "_time", time)
+    choices = list(tuning.candidates(2**12))
+    times = tuning._group_times(EMULATOR, ["int32", "float32"], 2**12, 1)
+    assert asked == [(d, c) for d in ("int32", "float32") for _ in range(3) for c in choices]
+    assert set(times) == set(choices) and len(asked) == 6 * len(choices)
 
 
 def test_tune_measures_saves_and_uses(defaults, tmp_path, monkeypatch, capsys):

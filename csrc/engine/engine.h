@@ -65,7 +65,7 @@ typedef struct {
     unsigned blocks_per_sm; /* where both are 0: the strategy's own grid */
 } gr_choice;
 
-enum { GR_MAX_CHOICES = 64 };
+enum { GR_MAX_CHOICES = 96 };
 
 /* The rows for a device, in the order they are tried; no rows bring the defaults back. Old tables
  * are never freed, as somebody may be reading them. */
