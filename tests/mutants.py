@@ -101,7 +101,8 @@ def _warps() -> list[Mutant]:
         Mutant("redux", "__syncthreads();", BLOCK),
         Mutant("coop_groups", "block.sync();", BLOCK),
     ]
-    for kernel in ("vector_load", "atomic_block", "one_block", "cluster"):
+    found.append(Mutant("one_block", "__syncthreads();", BLOCK, n=20000))
+    for kernel in ("vector_load", "atomic_block", "cluster"):
         found.append(Mutant(kernel, "__syncthreads();", BLOCK, file="common.h", n=20000))
     return found
 

@@ -38,13 +38,31 @@ template <typename T> __device__ __forceinline__ T load_fresh(const T *address)
 
 /* Kernels that begin with it are launched before the kernels ahead of them on the stream have
  * ended, and wait here: the launch itself is then off the clock. Nothing of theirs may be read
- * before. The next kernel is invited to do the same. */
+ * before. The next kernel is invited first, so that its launch is under way while this one waits;
+ * it waits in turn, for all that this one does. */
 __device__ __forceinline__ void wait_for_earlier_kernels()
 {
 #if __CUDA_ARCH__ >= 900
-    cudaGridDependencySynchronize();
     cudaTriggerProgrammaticLaunchCompletion();
+    cudaGridDependencySynchronize();
 #endif
+}
+
+/* Before a loop of which most arrays need one round: else several are written out, and all wait
+ * while it is found out that there is but one. */
+#define MOSTLY_ONCE _Pragma("unroll 1")
+
+/* Has an address or a size ready here. The compiler would rather work it out behind the wait above,
+ * where everybody waits for it, and again in each round of a loop, which saves a register. */
+template <typename T> __device__ __forceinline__ void settle(T &value)
+{
+    asm volatile("" : "+l"(value));
+}
+
+template <typename T> __device__ __forceinline__ void settle(const T *&global)
+{
+    asm volatile("" : "+l"(global));
+    __builtin_assume(__isGlobal(global)); /* what is known of it is lost, too */
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

@@ -12,8 +12,8 @@
 #include <string.h>
 
 enum {
-    /* Measured on an H200 with 16 cores: 51 of 55 GB/s with 2 MiB chunks, 31 with 512 KiB; more
-     * than 8 threads gain nothing, 4 reach 38. */
+    /* On the machine of notebooks/data/bench_h200.json smaller chunks bring less, and so do fewer
+     * threads; more of them bring no more. */
     MOST_CHUNK = 1 << 22,
     USUAL_CHUNK = 1 << 21,
     LEAST_CHUNK = 1 << 18,

@@ -27,6 +27,8 @@ template <typename Acc> struct Packed<Samples<Acc>> {
     {
     }
 
+    __device__ __forceinline__ void settled() {}
+
     __device__ __forceinline__ Pack<Acc> operator[](size_t i) const
     {
         Pack<Acc> pack;

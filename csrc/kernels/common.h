@@ -41,6 +41,17 @@ template <typename Acc> __device__ __forceinline__ Acc block_sum(Acc value)
     return value;
 }
 
+/* The sum of `count` values, a power of two, of one thread: no addition waits for more than a few
+ * others. */
+template <typename Acc, unsigned count>
+__device__ __forceinline__ Acc sum_by_halves(Acc (&value)[count])
+{
+    for (unsigned half = count / 2; half > 0; half /= 2)
+        for (unsigned k = 0; k < half; k++)
+            value[k] += value[k + half];
+    return value[0];
+}
+
 /* Neighbouring elements that one 16-byte load brings. */
 template <typename T, bool narrow = sizeof(T) < 4> struct Pack {
     static constexpr unsigned count = 16 / sizeof(T);
@@ -116,9 +127,25 @@ template <typename T> struct Packed<const T *> {
         tail = (n - head) % Pack<T>::count;
     }
 
+    /* Works out here what the loads need: before the wait for earlier kernels, not behind it. */
+    __device__ __forceinline__ void settled()
+    {
+        settle(first);
+        settle(head);
+        settle(packs);
+        settle(tail);
+    }
+
     __device__ __forceinline__ const void *address(size_t i) const
     {
         return first + i * Pack<T>::count;
+    }
+
+    /* Packs before the first line of memory, of 128 bytes, begins. */
+    __device__ __forceinline__ size_t before_line() const
+    {
+        size_t lead = (0 - reinterpret_cast<uintptr_t>(first) / 16) % 8;
+        return lead < packs ? lead : packs;
     }
 
     /* A pack, wherever it lies, by one load. */
@@ -168,6 +195,26 @@ __device__ __forceinline__ Acc loose_ends(In in, size_t n, const Packed<In> &pac
         sum += Acc(in[n - 1 - id]);
     return sum;
 }
+
+/* The same two elements, to be added when all else has been: whoever adds them before the loop over
+ * the packs waits for them before its first load. */
+template <typename Acc> struct LooseEnds {
+    Acc head, tail;
+
+    template <typename In>
+    __device__ __forceinline__ LooseEnds(In in, size_t n, const Packed<In> &packed, size_t id)
+        : head(id < packed.head ? Acc(in[id]) : Acc(0)),
+          tail(id < packed.tail ? Acc(in[n - 1 - id]) : Acc(0))
+    {
+    }
+
+    /* One after the other: their own sum would be made as soon as it can be. */
+    __device__ __forceinline__ Acc after(Acc sum) const
+    {
+        sum += head;
+        return sum + tail;
+    }
+};
 
 /* What `last_block` spells out, with less waiting: leaves the block's sum in `work`, and the block
  * that comes last adds up all of them. Only its first warp does, so nobody waits at a block

@@ -2,29 +2,49 @@
  *
  * last_block pays for its ticket: a fence and an atomic, a round trip to memory each, and then the
  * reading back of all block sums. For a few thousand elements that costs more than the sum. One
- * block needs none of it. What is left is the time of one load, so each thread issues eight before
- * it uses the first.
+ * block needs none of it. What is left is the time of one load, so each thread issues several
+ * before it uses the first: for that the compiler must be told that no other block shares the
+ * registers. Every step after it is waited for by all. So the block size is known to the compiler,
+ * sums are added by halves instead of one after the other, and no more shuffles are made than there
+ * are warps for.
  *
  * Wasted: all multiprocessors but one. Good up to about 64 KiB. */
 #include "common.h"
 
-template <typename In, typename Acc> __global__ void one_block(In in, Acc *out, size_t n)
+template <typename In, typename Acc, unsigned Block>
+__global__ void __launch_bounds__(1024, 1) one_block(In in, Acc *out, size_t n)
 {
-    constexpr unsigned flight = 8;
+    constexpr unsigned warps = Block / 32;
+    constexpr unsigned flight = Block == 128 ? 8 : 4; /* 16 KiB at once by 128 threads, or by 256 */
+    Acc *partial = shared_array<Acc>();
     Packed<In> packed(in, n);
-    size_t block = blockDim.x;
 
+    if (threadIdx.x >= Block) /* the rest of a block that is no power of two */
+        return;
+    packed.settled();
     wait_for_earlier_kernels();
-    Acc sum = loose_ends<Acc>(in, n, packed, threadIdx.x);
-    for (size_t i = threadIdx.x; i < packed.packs; i += flight * block) {
+    LooseEnds<Acc> ends(in, n, packed, threadIdx.x);
+    Acc sum = 0;
+    MOSTLY_ONCE
+    for (size_t i = threadIdx.x; i < packed.packs; i += flight * Block) {
         decltype(packed[0]) pack[flight];
         for (unsigned k = 0; k < flight; k++)
-            pack[k] = packed.or_zero(i + k * block, packed.packs);
+            pack[k] = packed.or_zero(i + k * Block, packed.packs);
+        Acc part[flight];
         for (unsigned k = 0; k < flight; k++)
-            sum += sum_of<Acc>(pack[k]);
+            part[k] = sum_of<Acc>(pack[k]);
+        sum += sum_by_halves(part);
     }
 
-    sum = block_sum(sum);
-    if (threadIdx.x == 0)
-        *out = sum;
+    sum = warp_sum(ends.after(sum));
+    if (threadIdx.x % 32 == 0)
+        partial[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x < warps) {
+        sum = partial[threadIdx.x];
+        for (unsigned offset = warps / 2; offset > 0; offset /= 2)
+            sum += __shfl_down_sync(0xffffffffu >> (32 - warps), sum, offset);
+        if (threadIdx.x == 0)
+            *out = sum;
+    }
 }

@@ -11,7 +11,8 @@
 
 #include <cooperative_groups.h>
 
-template <typename In, typename Acc> __global__ void one_cluster(In in, Acc *out, size_t n)
+template <typename In, typename Acc>
+__global__ void __launch_bounds__(1024, 1) one_cluster(In in, Acc *out, size_t n)
 {
     constexpr unsigned flight = 8;
     cooperative_groups::cluster_group group = cooperative_groups::this_cluster();
@@ -21,8 +22,10 @@ template <typename In, typename Acc> __global__ void one_cluster(In in, Acc *out
     size_t grid_stride = (size_t)gridDim.x * blockDim.x;
 
     group.barrier_arrive();
+    packed.settled();
     wait_for_earlier_kernels();
-    Acc sum = loose_ends<Acc>(in, n, packed, id);
+    LooseEnds<Acc> ends(in, n, packed, id);
+    Acc sum = 0;
     for (size_t i = id; i < packed.packs; i += flight * grid_stride) {
         decltype(packed[0]) pack[flight];
         for (unsigned k = 0; k < flight; k++)
@@ -31,7 +34,7 @@ template <typename In, typename Acc> __global__ void one_cluster(In in, Acc *out
             sum += sum_of<Acc>(pack[k]);
     }
 
-    sum = block_sum(sum);
+    sum = block_sum(ends.after(sum));
     group.barrier_wait();
     if (threadIdx.x == 0)
         *group.map_shared_rank(partial + group.block_rank(), 0) = sum;

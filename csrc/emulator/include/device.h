@@ -29,6 +29,8 @@ template <typename T> GR_ACCESS T load_fresh(const T *address)
 
 /* Launches follow one another here. */
 GR_INTRINSIC void wait_for_earlier_kernels() {}
+template <typename T> GR_INTRINSIC void settle(T &) {}
+#define MOSTLY_ONCE
 
 /* A bulk copy is over when it is started: one of the orders that the hardware allows. `copies`
  * counts the completed ones; their parity is the phase. */
