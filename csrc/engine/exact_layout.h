@@ -8,19 +8,22 @@
 enum {
     GR_EXACT_WORDS = GR_EXACT_DIGITS + 1, /* the digits, and the flags in the last word */
     GR_EXACT_INTEGERS = 96,               /* that a block has in the end: bins, or some per warp */
-    GR_EXACT_HEADER_WORDS = GR_EXACT_INTEGERS * 3 / 2 + GR_EXACT_WORDS + 1,
+    GR_EXACT_HEADER_WORDS = GR_EXACT_INTEGERS * 3 / 2 + GR_EXACT_WORDS + 1, /* even */
     GR_EXACT_BINS = 16,      /* per thread, of float64: kernels/exact_bins.h */
     GR_EXACT_BF16_BINS = 64, /* per thread, of float32 */
     GR_EXACT_COLUMN = 66     /* per thread: kernels/exact_extract.h */
 };
 
-/* Shared memory of a block, in words of 8 bytes. */
+/* Shared memory of a block, in words of 8 bytes. A row of bins is a power of two long. */
 static inline size_t gr_exact_shared_words(gr_load load, unsigned block)
 {
+    size_t row = 32;
+    while (row < block)
+        row *= 2;
     switch (load) {
     case GR_LOAD_f16: return GR_EXACT_HEADER_WORDS;
-    case GR_LOAD_bf16: return GR_EXACT_HEADER_WORDS + (size_t)GR_EXACT_BF16_BINS / 2 * block;
-    case GR_LOAD_f32: return GR_EXACT_HEADER_WORDS + (size_t)GR_EXACT_BINS * block;
+    case GR_LOAD_bf16: return GR_EXACT_HEADER_WORDS + GR_EXACT_BF16_BINS / 2 * row;
+    case GR_LOAD_f32: return GR_EXACT_HEADER_WORDS + GR_EXACT_BINS * row;
     default: return GR_EXACT_HEADER_WORDS + (size_t)GR_EXACT_COLUMN * block;
     }
 }

@@ -29,25 +29,31 @@ __global__ void exact(In in, unsigned long long *out, size_t n, unsigned long lo
 
     wait_for_earlier_kernels();
     Pack<unsigned> pack[flight], next[flight];
+    unsigned count, next_count = count_of(first, block, end, flight);
     for (unsigned k = 0; k < flight; k++)
         next[k] = packed.words_or_zero(first + k * block, end);
 
     clear_words();
+    unsigned long long *sum = gridDim.x == 1 ? gathering()->word : totals;
     Deposits deposit;
     __syncthreads();
     unsigned rounds = 0;
     for (; first - threadIdx.x < end; first += flight * block) {
+        size_t after = first + flight * block;
+        count = next_count;
         for (unsigned k = 0; k < flight; k++)
             pack[k] = next[k];
-        if (first + 2 * flight * block <= end) /* saves comparing each */
+        if (after + flight * block <= end) { /* saves comparing each */
             for (unsigned k = 0; k < flight; k++)
-                next[k] = packed.words(first + (flight + k) * block);
-        else
+                next[k] = packed.words(after + k * block);
+        } else {
+            next_count = count_of(after, block, end, flight);
             for (unsigned k = 0; k < flight; k++)
-                next[k] = packed.words_or_zero(first + (flight + k) * block, end);
-        deposit.add(pack, totals);
+                next[k] = packed.words_or_zero(after + k * block, end);
+        }
+        deposit.add(pack, count, sum);
         if (++rounds == Deposits::rounds) {
-            deposit.empty(totals);
+            deposit.empty(sum);
             rounds = 0;
         }
     }

@@ -6,86 +6,102 @@
  * is a float64, exactly, and so is that number of units plus 1.5 2^52, whose bits give the integer.
  *
  * bfloat16: 64 float32 bins per thread, by the top six bits. The elements of bin b are multiples of
- * 2^(4 b - 134) and below 2^(8 + 3) units, so 2^13 of them are at most 2^24. The four bins at the
- * top would overflow, so they hold 2^-64 of their elements.
+ * 2^(4 b - 134) and below 2^(8 + 3) units, so 2^13 of them are at most 2^24. Sums of the bins at
+ * the top would overflow, so the last quarter of the bins hold 2^-64 of their elements: one bit of
+ * their exponents is taken away, which costs less than to ask each element whether it must be.
  *
- * As integers, the bins of 2^10 threads make at most 2^61. Shared memory: bin b of thread t at
- * [b][t], so that a warp's lanes, whichever bins they go to, are in different banks. */
+ * Shared memory: bin b of thread t at [b][t], so that a warp's lanes, whichever bins they go to,
+ * are in different banks. A bin's row is a power of two long, so that an element's exponent,
+ * shifted and masked, is where its row begins. As integers, a bin of 2^10 threads makes at most
+ * 2^61. */
 #ifndef GPUREDUCE_EXACT_BINS_H
 #define GPUREDUCE_EXACT_BINS_H
 
 #include "exact_deposits.h"
 
+/* `bins` per thread, by the exponent field's topmost bits. */
 template <typename Bin, unsigned bins> struct Bins {
-    Bin *bin; /* this thread's first */
+    unsigned row;   /* log2 of the bytes of a row */
+    unsigned shift; /* what brings an element's bin to where the row begins */
+    unsigned mask;
+    unsigned mine; /* this thread's place in a row */
     unsigned flags = 0;
 
     __device__ __forceinline__ Bins()
     {
-        bin = deposit_memory<Bin>() + threadIdx.x;
+        row = 32 - (unsigned)__clz((int)blockDim.x - 1) + (sizeof(Bin) == 8 ? 3 : 2);
+        shift = (bins == 16 ? 27 : 25) - row;
+        mask = (bins - 1) << row;
+        mine = threadIdx.x * (unsigned)sizeof(Bin);
         for (unsigned b = 0; b < bins; b++)
-            bin[b * blockDim.x] = 0;
+            *at(b << row | mine) = 0;
     }
 
-    __device__ __forceinline__ void add_bits(unsigned bits)
+    static __device__ __forceinline__ Bin *at(unsigned offset)
     {
-        constexpr unsigned shift = bins == 16 ? 27 : 25;
-        bin[(bits >> shift & (bins - 1)) * blockDim.x] += (Bin)__uint_as_float(bits);
+        return reinterpret_cast<Bin *>(deposit_memory<char>() + offset);
     }
 
-    /* The bins of some neighbours b, of all threads, in units 2^unit of the first; those from
-     * `scaled` on hold 2^-64 of their elements. By all lanes of a warp, which take the rest out. */
-    template <unsigned neighbours>
-    __device__ __forceinline__ long long take(unsigned first, int unit, int span, unsigned scaled)
+    /* The bin of an element with these bits, of a float32. */
+    __device__ __forceinline__ Bin *bin_of(unsigned bits) const
     {
-        const double middle = 6755399441055744.0; /* 1.5 2^52 */
-        Bin *all = deposit_memory<Bin>();
-        long long sum = 0;
-        for (unsigned j = 0; j < neighbours; j++) {
-            unsigned b = first + j;
-            double scale = power_of_two((b < scaled ? 0 : 64) - (unit + span * (int)j));
-            long long part = 0;
-            for (unsigned t = threadIdx.x % 32; t < blockDim.x; t += 32) {
-                double held = all[b * blockDim.x + t], units = held * scale + middle;
-                all[b * blockDim.x + t] = 0;
-                if (b == bins - 1 && held - held != 0)
-                    flags |= special_flag(held);
-                else
-                    part += __double_as_longlong(units) - __double_as_longlong(middle);
-            }
-            sum += (long long)((unsigned long long)part << span * j);
-        }
-        return warp_sum(sum);
+        return at((bits >> shift & mask) | mine);
+    }
+
+    __device__ __forceinline__ Bin *thread_bin(unsigned b, unsigned thread) const
+    {
+        return at((b << row) + thread * (unsigned)sizeof(Bin));
     }
 };
 
 template <> struct Deposit<float> : Bins<double, GR_EXACT_BINS> {
     static constexpr unsigned flight = 4, rounds = (1 << 12) / (4 * flight) - 1;
+    static constexpr unsigned bins = GR_EXACT_BINS;
 
     __device__ __forceinline__ void add_loose(float x)
     {
-        add_bits(__float_as_uint(x));
+        *bin_of(__float_as_uint(x)) += x;
     }
 
-    __device__ __forceinline__ void add(const Pack<unsigned> (&pack)[flight], unsigned long long *)
+    __device__ __forceinline__ void add(const Pack<unsigned> (&pack)[flight], unsigned count,
+                                        unsigned long long *)
     {
         for (unsigned k = 0; k < flight; k++)
-            for (unsigned j = 0; j < 4; j++)
-                add_bits(pack[k].element[j]);
+            if (k < count)
+                for (unsigned j = 0; j < 4; j++)
+                    add_loose(__uint_as_float(pack[k].element[j]));
     }
 
-    static __device__ __forceinline__ int unit(unsigned b)
+    static __device__ __forceinline__ unsigned position(unsigned b)
     {
-        return 16 * (int)b - 150;
+        return 16 * b + (unsigned)(-150 - GR_EXACT_UNIT);
     }
 
-    __device__ __forceinline__ void empty(unsigned long long *totals)
+    /* All threads' bin b as an integer, in lane 0, by a warp; an inf or nan goes to the flags. */
+    template <bool clear> __device__ __forceinline__ long long take(unsigned b)
+    {
+        const double middle = 6755399441055744.0; /* 1.5 2^52 */
+        double scale = power_of_two(-GR_EXACT_UNIT - (int)position(b));
+        long long sum = 0;
+        for (unsigned t = threadIdx.x % 32; t < blockDim.x; t += 32) {
+            double held = *thread_bin(b, t), units = held * scale + middle;
+            if (clear)
+                *thread_bin(b, t) = 0;
+            if (b == bins - 1 && held - held != 0)
+                flags |= special_flag(held);
+            else
+                sum += __double_as_longlong(units) - __double_as_longlong(middle);
+        }
+        return __any_sync(0xffffffffu, sum != 0) ? warp_sum(sum) : 0;
+    }
+
+    __device__ __forceinline__ void empty(unsigned long long *sum)
     {
         __syncthreads();
-        for (unsigned b = threadIdx.x / 32; b < GR_EXACT_BINS; b += blockDim.x / 32) {
-            long long sum = take<1>(b, unit(b), 0, GR_EXACT_BINS);
+        for (unsigned b = threadIdx.x / 32; b < bins; b += blockDim.x / 32) {
+            long long taken = take<true>(b);
             if (threadIdx.x % 32 == 0)
-                add_integer(totals, sum, (unsigned)(unit(b) - GR_EXACT_UNIT));
+                add_integer(sum, taken, position(b));
         }
         __syncthreads();
     }
@@ -93,87 +109,110 @@ template <> struct Deposit<float> : Bins<double, GR_EXACT_BINS> {
     __device__ __forceinline__ void finish()
     {
         __syncthreads();
-        for (unsigned b = threadIdx.x / 32; b < GR_EXACT_BINS; b += blockDim.x / 32) {
-            long long sum = take<1>(b, unit(b), 0, GR_EXACT_BINS);
+        for (unsigned b = threadIdx.x / 32; b < bins; b += blockDim.x / 32) {
+            long long taken = take<false>(b);
             if (threadIdx.x % 32 == 0)
-                gather(b, sum, unit(b) - GR_EXACT_UNIT);
+                gathering()->value[b] = taken;
         }
-        gather_flags(flags);
+        add_flags(gathering()->word, flags);
     }
 
-    /* The digits of at most six neighbouring bins overlap. */
-    static __device__ __forceinline__ unsigned long long gathered(unsigned k)
+    static __device__ __forceinline__ void merge()
     {
-        unsigned long long word = 0;
-        int first = (32 * ((int)k - 2) - unit(0) + GR_EXACT_UNIT) / 16;
-        for (int b = first; b < first + 7; b++)
-            if (b >= 0 && b < GR_EXACT_BINS)
-                word += gathered_digit((unsigned)b, k);
-        return word;
+        merge_in_steps<16, bins>(position(0));
     }
 };
 
-/* A bfloat16 is the upper half of a float32. */
+/* A bfloat16 is the upper half of a float32; here are two in a word. */
 template <> struct Deposit<__nv_bfloat16> : Bins<float, GR_EXACT_BF16_BINS> {
-    static constexpr unsigned flight = 2, rounds = (1 << 13) / (8 * flight) - 1;
-    static constexpr unsigned top = 0x78000000; /* the fields of the four bins at the top */
+    static constexpr unsigned flight = 4, rounds = (1 << 13) / (8 * flight) - 1;
+    static constexpr unsigned bins = GR_EXACT_BF16_BINS;
+    static constexpr unsigned infinity = 0x7f80;                        /* nans are above */
+    static constexpr unsigned together = 8, integers = bins / together; /* neighbours */
 
-    __device__ __forceinline__ void add_careful(unsigned bits)
+    /* Both bins are read before either is written: half the waiting. */
+    __device__ __forceinline__ void add_word(unsigned word)
     {
-        unsigned bin_bits = bits & 0x7e000000, field = bits & 0x7f800000;
-        if (field == 0x7f800000)
-            flags |= special_flag((double)__uint_as_float(bits));
-        else
-            bin[(bin_bits >> 25) * blockDim.x] +=
-                __uint_as_float((bits & top) == top ? bits - (64u << 23) : bits);
+        unsigned held = word & ~(word >> 1 & 0x20002000);
+        float *low = bin_of(word << 16), *high = bin_of(word);
+        float low_sum = *low, high_sum = *high;
+        low_sum += __uint_as_float(held << 16);
+        high_sum = (low == high ? low_sum : high_sum) + __uint_as_float(held & 0xffff0000);
+        *low = low_sum;
+        *high = high_sum;
+    }
+
+    __device__ __forceinline__ void take_specials(unsigned &word)
+    {
+        for (unsigned half = 0; half < 32; half += 16) {
+            unsigned bits = word >> half & 0xffff;
+            if ((bits & 0x7fff) < infinity)
+                continue;
+            flags |= special_flag((double)__uint_as_float(bits << 16));
+            word &= ~(0xffffu << half);
+        }
     }
 
     __device__ __forceinline__ void add_loose(__nv_bfloat16 x)
     {
-        add_careful(__float_as_uint(float(x)));
+        unsigned word = __float_as_uint(float(x)) >> 16;
+        take_specials(word);
+        add_word(word);
     }
 
-    __device__ __forceinline__ void add(const Pack<unsigned> (&pack)[flight], unsigned long long *)
+    __device__ __forceinline__ void add(Pack<unsigned> (&pack)[flight], unsigned count,
+                                        unsigned long long *)
     {
         unsigned high = 0;
         for (unsigned k = 0; k < flight; k++)
             for (unsigned j = 0; j < 4; j++)
-                high |= (pack[k].element[j] & (top | top >> 16)) + (0x08000000 | 0x0800);
-        bool careful = high & 0x80008000;
+                high |= (pack[k].element[j] & 0x7f807f80) + 0x00800080;
+        if (high & 0x80008000)
+            for (unsigned k = 0; k < flight; k++)
+                for (unsigned j = 0; j < 4; j++)
+                    take_specials(pack[k].element[j]);
         for (unsigned k = 0; k < flight; k++)
-            for (unsigned j = 0; j < 4; j++) {
-                unsigned first = pack[k].element[j] << 16;
-                unsigned second = pack[k].element[j] & 0xffff0000;
-                if (careful) {
-                    add_careful(first);
-                    add_careful(second);
-                } else {
-                    add_bits(first);
-                    add_bits(second);
-                }
-            }
+            if (k < count)
+                for (unsigned j = 0; j < 4; j++)
+                    add_word(pack[k].element[j]);
     }
 
-    /* Eight neighbours together are a number of 24 + 10 + 28 bits. */
-    static constexpr unsigned together = 8, groups = GR_EXACT_BF16_BINS / together;
-
-    static __device__ __forceinline__ int unit(unsigned group)
+    /* All threads' bin b as an integer, but for the sum over the lanes, by a warp. */
+    template <bool clear> __device__ __forceinline__ int take(unsigned b) const
     {
-        return 4 * (int)(together * group) - 134;
+        int exponent = 134 - 4 * (int)b + (b < bins / 4 * 3 ? 0 : 64), half = exponent / 2;
+        float scale = __int_as_float((half + 127) << 23); /* 2^134 is no float32 */
+        float again = __int_as_float((exponent - half + 127) << 23);
+        int sum = 0; /* of at most 32 numbers up to 2^24 */
+        for (unsigned t = threadIdx.x % 32; t < blockDim.x; t += 32) {
+            sum += (int)(*thread_bin(b, t) * scale * again);
+            if (clear)
+                *thread_bin(b, t) = 0;
+        }
+        return sum;
     }
 
-    __device__ __forceinline__ long long take_group(unsigned group)
+    /* Integer i: neighbouring bins make a number of 24 + 10 + 28 bits. In lane 0, by a warp. */
+    template <bool clear> __device__ __forceinline__ long long take_together(unsigned i) const
     {
-        return take<together>(together * group, unit(group), 4, GR_EXACT_BF16_BINS - 4);
+        long long sum = 0;
+        for (unsigned j = 0; j < together; j++)
+            sum += take<clear>(together * i + j) * (1ll << 4 * j);
+        return warp_sum(sum);
     }
 
-    __device__ __forceinline__ void empty(unsigned long long *totals)
+    static __device__ __forceinline__ unsigned position(unsigned i)
+    {
+        return 4 * together * i + (unsigned)(-134 - GR_EXACT_UNIT);
+    }
+
+    __device__ __forceinline__ void empty(unsigned long long *sum)
     {
         __syncthreads();
-        for (unsigned group = threadIdx.x / 32; group < groups; group += blockDim.x / 32) {
-            long long sum = take_group(group);
+        for (unsigned i = threadIdx.x / 32; i < integers; i += blockDim.x / 32) {
+            long long taken = take_together<true>(i);
             if (threadIdx.x % 32 == 0)
-                add_integer(totals, sum, (unsigned)(unit(group) - GR_EXACT_UNIT));
+                add_integer(sum, taken, position(i));
         }
         __syncthreads();
     }
@@ -181,20 +220,17 @@ template <> struct Deposit<__nv_bfloat16> : Bins<float, GR_EXACT_BF16_BINS> {
     __device__ __forceinline__ void finish()
     {
         __syncthreads();
-        for (unsigned group = threadIdx.x / 32; group < groups; group += blockDim.x / 32) {
-            long long sum = take_group(group);
+        for (unsigned i = threadIdx.x / 32; i < integers; i += blockDim.x / 32) {
+            long long taken = take_together<false>(i);
             if (threadIdx.x % 32 == 0)
-                gather(group, sum, unit(group) - GR_EXACT_UNIT);
+                gathering()->value[i] = taken;
         }
-        gather_flags(flags);
+        add_flags(gathering()->word, flags);
     }
 
-    static __device__ __forceinline__ unsigned long long gathered(unsigned k)
+    static __device__ __forceinline__ void merge()
     {
-        unsigned long long word = 0;
-        for (unsigned group = 0; group < groups; group++)
-            word += gathered_digit(group, k);
-        return word;
+        merge_in_steps<4 * together, integers>(position(0));
     }
 };
 
@@ -204,6 +240,7 @@ template <> struct Deposit<__nv_bfloat16> : Bins<float, GR_EXACT_BF16_BINS> {
  * one float64 will do. An inf or nan would become a number, so they are looked for. */
 template <> struct Deposit<__half> {
     static constexpr unsigned flight = 4, rounds = (1 << 13) / (8 * flight) - 1;
+    static constexpr unsigned position = -24 - GR_EXACT_UNIT;
     double sum[2] = {0, 0};
     unsigned flags = 0;
 
@@ -229,7 +266,8 @@ template <> struct Deposit<__half> {
         add_careful((unsigned)bits << 16);
     }
 
-    __device__ __forceinline__ void add(const Pack<unsigned> (&pack)[flight], unsigned long long *)
+    __device__ __forceinline__ void add(const Pack<unsigned> (&pack)[flight], unsigned,
+                                        unsigned long long *)
     {
         unsigned high = 0;
         for (unsigned k = 0; k < flight; k++)
@@ -259,30 +297,29 @@ template <> struct Deposit<__half> {
         return warp_sum(units);
     }
 
-    __device__ __forceinline__ void empty(unsigned long long *totals)
+    __device__ __forceinline__ void empty(unsigned long long *sum)
     {
         long long units = take_units();
         if (threadIdx.x % 32 == 0)
-            add_integer(totals, units, -24 - GR_EXACT_UNIT);
+            add_integer(sum, units, position);
     }
 
     __device__ __forceinline__ void finish()
     {
         long long units = take_units();
         if (threadIdx.x % 32 == 0)
-            gather(threadIdx.x / 32, units, -24 - GR_EXACT_UNIT);
-        __syncthreads(); /* the words are zero */
-        gather_flags(flags);
+            gathering()->value[threadIdx.x / 32] = units;
+        add_flags(gathering()->word, flags);
     }
 
     /* All warps' are in the same units. */
-    static __device__ __forceinline__ unsigned long long gathered(unsigned k)
+    static __device__ __forceinline__ void merge()
     {
-        long long sum = 0;
-        unsigned position = -24 - GR_EXACT_UNIT, which = k - position / 32;
-        for (unsigned warp = 0; warp < blockDim.x / 32; warp++)
-            sum += gathering()->value[warp];
-        return which < 3 ? (unsigned long long)digit_of(sum, position % 32, which) : 0;
+        unsigned lane = threadIdx.x;
+        long long sum = warp_total(lane < blockDim.x / 32 ? gathering()->value[lane] : 0);
+        if (lane < 3)
+            gathering()->word[position / 32 + lane] +=
+                (unsigned long long)digit_of(sum, position % 32, lane);
     }
 };
 

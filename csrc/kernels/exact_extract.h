@@ -59,14 +59,17 @@ struct Column {
 };
 
 template <> struct Deposit<double> {
-    static constexpr unsigned flight = 8, room = 1 << 10, rounds = ~0u, patience = 32;
+    static constexpr unsigned flight = 8, room = 1 << 10, rounds = ~0u;
+    static constexpr unsigned least_patience = 32, most_patience = 1 << 9;
     static constexpr int bins = 3, step = 42, headroom = 11;
     static constexpr unsigned infinity = 0x7ff00000; /* the upper word of inf, and nan's is more */
     Column column;
     double bin[bins];
-    int top;           /* the first bin's k; the same in all lanes of a warp, as are these two: */
+    long long kept = 0; /* in lane b: what bin b of the warp took before it was last emptied */
+    int top;           /* the first bin's k; the same in all lanes of a warp, as are these three: */
     unsigned taken;    /* elements since the bins were empty */
     unsigned wild = 0; /* flights for which the bins are not tried */
+    unsigned patience = least_patience;
     unsigned flags = 0;
 
     __device__ __forceinline__ Deposit()
@@ -94,26 +97,36 @@ template <> struct Deposit<double> {
             bin[b] = middle(bin_exponent(top, b));
     }
 
-    /* What the warp's bins have taken. As bits, the floats of a binade are consecutive integers. */
-    __device__ __forceinline__ long long units(int b) const
+    /* Takes what the warp's bins hold: the sum for lane b is bin b's. As bits, the floats of a
+     * binade are consecutive integers. */
+    __device__ __forceinline__ long long units() const
     {
-        long long from = __double_as_longlong(middle(bin_exponent(top, b)));
-        return warp_sum(__double_as_longlong(bin[b]) - from);
+        long long sum = 0;
+        for (int b = 0; b < bins; b++) {
+            long long from = __double_as_longlong(middle(bin_exponent(top, b)));
+            long long total = warp_total(__double_as_longlong(bin[b]) - from);
+            sum = (int)(threadIdx.x % 32) == b ? total : sum;
+        }
+        return sum;
     }
 
-    __device__ __forceinline__ int position(int b) const
+    static __device__ __forceinline__ unsigned position(int top, int b)
     {
-        return bin_exponent(top, b) - 52 - GR_EXACT_UNIT;
+        return (unsigned)(bin_exponent(top, b) - 52 - GR_EXACT_UNIT);
     }
 
-    __device__ __forceinline__ void restart(unsigned long long *totals, int next_top)
+    /* Empties the bins. A warp's 2^15 elements make less than 2^56; while it keeps no more than
+     * 2^57, 32 warps' integers are 2^63. */
+    __device__ __forceinline__ void restart(unsigned long long *sum, int next_top)
     {
         if (taken > 0)
-            for (int b = 0; b < bins; b++) {
-                long long sum = units(b);
-                if (threadIdx.x % 32 == 0 && sum != 0)
-                    add_integer(totals, sum, (unsigned)position(b));
-            }
+            kept += units();
+        bool is_large = (kept + (1ll << 57)) >> 58 != 0;
+        if (next_top != top || __any_sync(0xffffffffu, is_large)) {
+            if (threadIdx.x % 32 < bins)
+                add_integer(sum, kept, position(top, (int)(threadIdx.x % 32)));
+            kept = 0;
+        }
         start(next_top);
     }
 
@@ -150,7 +163,7 @@ template <> struct Deposit<double> {
     /* Raises the bins, for a flight whose greatest upper word is `peak` in this lane, if they can
      * be, and takes the elements that they cannot be raised for. All lanes of the warp. */
     __device__ __forceinline__ void raise(unsigned peak, double (&x)[2 * flight],
-                                          unsigned long long *totals)
+                                          unsigned long long *sum)
     {
         for (unsigned offset = 16; offset > 0; offset /= 2) {
             unsigned other = __shfl_xor_sync(0xffffffffu, peak, offset);
@@ -160,7 +173,7 @@ template <> struct Deposit<double> {
         int k = ((int)(peak >> 20) + headroom + 15) / 16 * 16 - 1022;
         k = k < 1022 ? k : 1022;
         if (k > top)
-            restart(totals, k);
+            restart(sum, k);
         if (peak < limit(top))
             return;
         column.make_room(2 * flight);
@@ -180,8 +193,8 @@ template <> struct Deposit<double> {
             column.add(x[j]);
     }
 
-    __device__ __forceinline__ void add(const Pack<unsigned> (&pack)[flight],
-                                        unsigned long long *totals)
+    __device__ __forceinline__ void add(const Pack<unsigned> (&pack)[flight], unsigned,
+                                        unsigned long long *sum)
     {
         double x[2 * flight];
         unsigned peak = 0, left = 0;
@@ -197,7 +210,7 @@ template <> struct Deposit<double> {
             return;
         }
         if (__any_sync(0xffffffffu, peak >= limit(top)))
-            raise(peak, x, totals);
+            raise(peak, x, sum);
         for (unsigned j = 0; j < 2 * flight; j++) {
             x[j] = extract(x[j]);
             left |= upper(x[j]) | (unsigned)__double2loint(x[j]);
@@ -207,9 +220,12 @@ template <> struct Deposit<double> {
         taken += 2 * flight;
         if (__popc(__ballot_sync(0xffffffffu, left != 0)) > 8) {
             wild = patience;
-            restart(totals, headroom - 1023);
-        } else if (taken == room) {
-            restart(totals, top);
+            patience = patience < most_patience ? 2 * patience : patience;
+            restart(sum, headroom - 1023);
+        } else {
+            patience = least_patience;
+            if (taken == room)
+                restart(sum, top);
         }
     }
 
@@ -231,51 +247,62 @@ template <> struct Deposit<double> {
 
     __device__ __forceinline__ void finish()
     {
-        for (int b = 0; b < bins; b++) {
-            long long sum = units(b);
-            if (threadIdx.x % 32 == 0)
-                gather(threadIdx.x / 32 * bins + b, sum, position(b));
+        unsigned lane = threadIdx.x % 32, i = threadIdx.x / 32 * bins + lane;
+        kept += units();
+        if (lane < bins) {
+            gathering()->value[i] = kept;
+            gathering()->position[i] = position(top, (int)lane);
         }
-        bool any = __syncthreads_or(column.held != Column::unused); /* and the words are zero */
-        gather_flags(flags);
-        if (any)
+        add_flags(gathering()->word, flags);
+        if (__syncthreads_or(column.held != Column::unused))
             gather_columns();
     }
 
-    /* Mostly, all warps' bins have the same units. */
-    static __device__ __forceinline__ unsigned long long gathered(unsigned k)
+    /* Mostly, all warps' bins have the units of the first warp's, so their integers are added up
+     * first. The bins are 42 apart: six digits. */
+    static __device__ __forceinline__ void merge()
     {
-        unsigned long long word = 0;
-        unsigned warps = blockDim.x / 32;
+        Gathering *all = gathering();
+        unsigned lane = threadIdx.x, warp = lane < blockDim.x / 32 ? lane : 0;
+        unsigned k = all->position[bins - 1] / 32 + lane;
+        long long sum[bins], digit = 0;
         for (unsigned b = 0; b < bins; b++) {
-            long long sum = 0;
-            unsigned position = gathering()->position[b], which = k - position / 32;
-            for (unsigned warp = 0; warp < warps; warp++) {
-                unsigned i = warp * bins + b;
-                if (gathering()->position[i] == position)
-                    sum += gathering()->value[i];
-                else
-                    word += gathered_digit(i, k);
-            }
-            if (which < 3)
-                word += (unsigned long long)digit_of(sum, position % 32, which);
+            unsigned position = all->position[warp * bins + b];
+            bool is_common = position == all->position[b];
+            sum[b] = lane < blockDim.x / 32 ? all->value[warp * bins + b] : 0;
+            if (!is_common)
+                add_integer(all->word, sum[b], position);
+            sum[b] = is_common ? sum[b] : 0;
         }
-        return word;
+        for (unsigned b = 0; b < bins; b++)
+            sum[b] = warp_total(sum[b]);
+        __syncwarp();
+        for (unsigned b = 0; b < bins; b++)
+            digit += digit_of(sum[b], all->position[b] % 32, k - all->position[b] / 32);
+        if (lane < 6)
+            all->word[k] += (unsigned long long)digit;
     }
 
+    /* Adds up the columns of all threads, low and high halves apart. */
     __device__ __forceinline__ void gather_columns()
     {
         const long long *all = deposit_memory<long long>();
-        unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-        Column::tidy(column.digit, column.held != Column::unused);
+        unsigned lane = threadIdx.x % 32;
+        column.make_room(0);
         __syncthreads();
-        for (unsigned k = warp; k < Column::digits; k += blockDim.x / 32) {
-            long long sum = 0;
-            for (unsigned t = lane; t < blockDim.x; t += 32)
-                sum += all[k * blockDim.x + t];
-            sum = warp_sum(sum);
-            if (lane == 0)
-                atomicAdd(&gathering()->word[k], (unsigned long long)sum);
+        for (unsigned k = threadIdx.x / 32; k < Column::digits; k += blockDim.x / 32) {
+            long long low = 0, high = 0;
+            for (unsigned t = lane; t < blockDim.x; t += 32) {
+                long long digit = all[k * blockDim.x + t];
+                low += digit & 0xffffffff;
+                high += digit >> 32;
+            }
+            low = warp_sum(low);
+            high = warp_sum(high);
+            if (lane == 0) {
+                atomicAdd(&gathering()->word[k], (unsigned long long)low);
+                atomicAdd(&gathering()->word[k + 1], (unsigned long long)high);
+            }
         }
     }
 };
