@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce import _backends, _inputs, _peers, _registry
+from gpureduce import _backends, _inputs, _peers, _registry, _targets
 from gpureduce._explain import Comparison, Explanation, explain
 from gpureduce._sum import sum as sum_of
 
@@ -205,21 +206,39 @@ def explaining(
     )
 
 
-def pinned_copy(given: Input) -> Contender:
-    """No sum at all: the bytes from pinned memory to the card, which no sum there can outrun."""
+def through_pinned(given: Input) -> tuple[Contender, Contender]:
+    """The limits of every way through the card.
+
+    The bytes from pinned memory to the card, without a sum; and the sum of an array that lies in
+    pinned memory, so that nothing is staged.
+    """
     _, torch = _peers.load("torch")
+    device = _backends.choose_device(given.device)
     pinned = torch.empty(given.array.nbytes, dtype=torch.uint8, pin_memory=True)
     there = torch.empty(given.array.nbytes, dtype=torch.uint8, device="cuda")
+    array = pinned.numpy().view(given.array.dtype)
+    np.copyto(array, given.array)
+    call = _our_call(dataclasses.replace(given, array=array), "fast", given.device)
 
     def copy() -> None:
         there.copy_(pinned, non_blocking=True)
         torch.cuda.current_stream().synchronize()
 
-    return Contender(
-        "pinned copy",
-        lambda repeats: timed_calls(copy, repeats),
-        lambda: np.float64("nan"),
-        _backends.choose_device(given.device).name,
-        "perf_counter",
-        producer="torch",
+    return (
+        Contender(
+            _targets.PINNED_COPY,
+            lambda repeats: timed_calls(copy, repeats),
+            lambda: np.float64("nan"),
+            device.name,
+            "perf_counter",
+            producer="torch",
+        ),
+        Contender(
+            _targets.OF_PINNED,
+            lambda repeats: timed_calls(call, repeats),
+            call,
+            device.name,
+            "perf_counter",
+            producer="torch",
+        ),
     )

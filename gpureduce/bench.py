@@ -11,7 +11,8 @@ What can be measured:
     From an array on a GPU to a Python number.
 ``host``
     From a NumPy array to a number, with all the copies that it takes. With PyTorch and a card, a
-    copy from pinned memory is measured beside it: the limit of every way through the card.
+    copy from pinned memory is measured beside it, and `fast` of a pinned array: the limits of every
+    way through the card.
 ``explain``, ``count``
     A call of `gpureduce.explain`, which counts some blocks for all; and one that runs every block.
     Both work on one processor.
@@ -127,7 +128,7 @@ def _hosts(given: Input, plan: _Plan) -> Iterator[Contender]:
     for name in dict.fromkeys((*plan.strategies, *others)):
         yield _contenders.on_host(given, name)
     if "torch" in plan.peers and _backends.choose_device(given.device).backend == "cuda":
-        yield _contenders.pinned_copy(given)
+        yield from _contenders.through_pinned(given)
 
 
 def _explanations(given: Input, plan: _Plan, *, sample: bool) -> Iterator[Contender]:

@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpureduce import _backends, _inputs, _peers
-from gpureduce._targets import GIB, KIB, MIB, Row, mean, misaligned, missed, ratios, size_text
+from gpureduce._targets import (
+    GIB,
+    KIB,
+    LIMITS,
+    MIB,
+    Row,
+    mean,
+    misaligned,
+    missed,
+    ratios,
+    size_text,
+)
 from gpureduce.bench import Measurement, benchmark
 from gpureduce.text import markdown_table
 
@@ -165,7 +176,7 @@ def _host_table(rows: Sequence[Row]) -> str:
         if dtype == host[0]["dtype"]
     ]
     ours = [name for name in names if _peers.is_ours(name)]
-    others = [name for name in names if name not in ours and name != "pinned copy"]
+    others = [name for name in names if name not in (*ours, *LIMITS)]
     told = []
     for name in ours:
         found = ratios(rows, "host", name, others)
@@ -180,7 +191,22 @@ def _host_table(rows: Sequence[Row]) -> str:
         f"{'; '.join(told)}."
     )
     head = ["bytes", *(f"`{name}`" for name in names)]
-    return f"{text}\n\n" + markdown_table(head, body, left=())
+    parts = [text, markdown_table(head, body, left=()), _price_of_exactness(rows)]
+    return "\n\n".join(filter(None, parts))
+
+
+def _price_of_exactness(rows: Sequence[Row]) -> str:
+    """Why `auto` may take longer than a plain sum."""
+    found = ratios(rows, "host", "auto", ["cpu"])
+    if not found:
+        return ""
+    worst, last = min(found, key=lambda r: float(r["ratio"])), max(found, key=lambda r: r["nbytes"])
+    return (
+        "`cpu` rounds at every addition, as the others do; `auto` gives the correctly rounded sum. "
+        f"That takes up to {1 / worst['ratio']:.2f} times as long as `cpu` "
+        f"({size_text(worst['nbytes'])}), of {size_text(last['nbytes'])} "
+        f"{1 / last['ratio']:.2f} times."
+    )
 
 
 def _calibrated(record: dict[str, Any]) -> str:

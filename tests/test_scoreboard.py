@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import types
 
+import numpy as np
 import pytest
 
-from gpureduce import _targets, bench_report, cli, readme, scoreboard
+from gpureduce import _contenders, _inputs, _targets, bench_report, cli, readme, scoreboard
 from gpureduce.bench import Measurement
 
 PROVENANCE = {
@@ -107,6 +109,67 @@ def test_what_is_only_missed_where_it_counts():
     assert missed(*calls) == []
     (told,) = missed(row("fast", 2.0, "host"), row("pinned copy", 1.0, "host"))
     assert told.endswith("`fast` is 0.500 times as quick as pinned copy, not 0.85")
+
+
+def test_the_way_through_the_card_is_judged_by_its_limits():
+    def missed(*rows):
+        return _targets.missed(PROVENANCE | {"rows": list(rows)})
+
+    ours = row("fast", 2.0, "host", producer="numpy")
+    copy = row("pinned copy", 1.0, "host", producer="torch")
+    (told,) = missed(ours, copy, row("fast of pinned", 1.25, "host", producer="torch"))
+    assert told == (
+        "float32, 4 KiB of a host array: `fast` is 0.500 times as quick as pinned copy, not 0.85 "
+        "(of a pinned array 0.800)"
+    )
+    assert missed(row("fast", 1.1, "host", producer="numpy"), copy) == []
+    torch = row("torch", 1.0, "host", producer="numpy")
+    (told,) = missed(row("cpu", 1.25, "host", producer="numpy"), torch)
+    assert told.endswith("`cpu` is 0.800 times as quick as torch, not 0.95")
+
+
+def test_what_exactness_costs_is_told():
+    rows = [
+        row(name, us, "host", n=n, producer="numpy")
+        for n, times in ((1024, (2.0, 1.0, 4.0)), (4096, (3.0, 2.0, 4.0)))
+        for name, us in zip(("auto", "cpu", "numpy"), times, strict=True)
+    ]
+    limit = row("fast of pinned", 1.0, "host", producer="torch")
+    text = scoreboard.markdown(PROVENANCE | {"rows": [*rows, limit]})
+    assert "up to 2.00 times as long as `cpu` (4 KiB), of 16 KiB 1.50 times." in text
+    assert "The time of numpy divided by ours" in text and "| `fast of pinned` |" in text
+    assert "correctly rounded" not in scoreboard.markdown(PROVENANCE | {"rows": rows[1:3]})
+
+
+class FakePinned:
+    """As little of torch as a copy takes."""
+
+    def __init__(self, nbytes, **options):
+        self.bytes, self.options = np.zeros(nbytes, np.uint8), options
+
+    def numpy(self):
+        return self.bytes
+
+    def copy_(self, other, non_blocking):
+        self.bytes[:] = other.bytes
+
+
+def test_limits_of_the_way_through_the_card(monkeypatch):
+    torch = types.SimpleNamespace(
+        empty=FakePinned,
+        uint8=np.uint8,
+        cuda=types.SimpleNamespace(
+            current_stream=lambda: types.SimpleNamespace(synchronize=lambda: None)
+        ),
+    )
+    monkeypatch.setattr(_contenders._peers, "load", lambda name: (None, torch))
+    array = np.arange(1000, dtype=np.int32)
+    conversion = _inputs.convert(array.dtype, None)
+    given = _contenders.Input(array, conversion, None, "emulator")
+    copy, of_pinned = _contenders.through_pinned(given)
+    assert (copy.strategy, of_pinned.strategy) == _targets.LIMITS
+    assert len(copy.run(3)) == len(of_pinned.run(3)) == 3
+    assert np.isnan(copy.value()) and of_pinned.value() == array.sum()
 
 
 def test_a_part_that_was_not_measured_is_left_out():
