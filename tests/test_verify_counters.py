@@ -393,19 +393,12 @@ def test_the_record_is_judged_as_it_would_be_today():
                 assert one.place.text.strip() == barrier, "that is another's than the barrier's"
 
 
-# By the commit that a record is of: kernels that were written anew since, until it is made again.
-NEWER = {"d23b7297d4c3f7dd834552ecb6e8070b9aa8631f": {"one_block"}}
-
-
 @pytest.mark.skipif(not RECORD.exists(), reason="not measured yet")
 def test_the_model_is_still_the_recorded_one():
     record = json.loads(RECORD.read_text())
-    newer = NEWER.get(record["commit"], set())
     rows = [dict(zip(record["columns"], row, strict=True)) for row in record["rows"]]
     for row in rows:
         if row["n"] > 2**20 or row["block"] != 256 or row["counter"] not in COUNTERS:
-            continue
-        if row["strategy"] in newer:
             continue
         options = {"n": row["n"], "block": row["block"], "grid": row["grid"]}
         found = explain(row["strategy"], **options)
