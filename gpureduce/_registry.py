@@ -122,5 +122,9 @@ def find(name: object) -> Strategy:
     row = STRATEGIES.get(name) or _BY_ALIAS.get(name)
     if row is None:
         names = ", ".join(s.name for s in STRATEGIES.values() if not s.broken)
-        raise ValueError(f"there is no strategy {name!r}; there are {names} (and their aliases)")
+        wrong = ", ".join(s.name for s in STRATEGIES.values() if s.broken)
+        raise ValueError(
+            f"there is no strategy {name!r}; there are {names} (and their aliases), "
+            f"and, wrong on purpose, {wrong}"
+        )
     return row
