@@ -27,6 +27,7 @@ from gpureduce._results import SumResult, Timing
 from gpureduce.errors import CudaError
 
 _SLAB_BYTES = 1 << 30  # of a sum by processors and card: between two of them Ctrl-C is heard
+_EXACT_THREADS = 2**31  # each may add almost 2^32 to a digit of exact, which has 64 bits
 
 _untimed: Callable[[tuple[Any, None]], SumResult] = functools.partial(tuple.__new__, SumResult)
 
@@ -280,7 +281,13 @@ def _launch_arguments(
             raise ValueError(f"{chosen.name} chooses its own launch: leave {name} out")
     # What a choice finishes in a single call may take several launches of what it chooses.
     finish = None if chosen.kind == "choice" else finish
-    return _count("block", block, 1024), _count("grid", grid, 2**31 - 1), finish
+    threads, blocks = _count("block", block, 1024), _count("grid", grid, 2**31 - 1)
+    if chosen.name == "exact" and blocks * (threads or 1024) > _EXACT_THREADS:
+        raise ValueError(
+            f"exact's digits have room for 2^31 threads: with block={threads or 1024} grid may be "
+            f"at most {_EXACT_THREADS // (threads or 1024)}, not {blocks}"
+        )
+    return threads, blocks, finish
 
 
 def _count(name: str, number: int | None, most: int) -> int:

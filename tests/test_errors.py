@@ -56,6 +56,15 @@ def test_grid():
         gpureduce.sum(A, "grid_sync", grid=10**6)
 
 
+def test_exact_takes_no_more_threads_than_its_digits_have_room_for():
+    with pytest.raises(ValueError, match="with block=128 grid may be at most 16777216"):
+        gpureduce.sum(A.astype("f8"), "exact", device="emulator", block=128, grid=2**24 + 1)
+    with pytest.raises(ValueError, match="with block=1024 grid may be at most 2097152"):
+        gpureduce.sum(A.astype("f8"), "exact", device="emulator", grid=2**21 + 1)
+    found = gpureduce.sum(A.astype("f8"), "exact", device="emulator", block=64, grid=3)
+    assert found.value == gpureduce.sum(A.astype("f8"), "cpu").value
+
+
 def test_finish():
     with pytest.raises(ValueError, match="one of host, relaunch, single"):
         gpureduce.sum(A, "sequential", finish="later")
