@@ -110,18 +110,13 @@ def _looks(comings: int, extra: int, model: Counts, seen: Counts, code: Machine)
 # --- shared memory --------------------------------------------------------------------------------
 
 
-def noise(kind: str, seen: Counts) -> int:
-    """Wavefronts of the pipe that belong to no instruction: what arbitration costs."""
-    return seen[f"{kind}_pipe"] - seen[f"{kind}_wavefronts"]
-
-
 def _conflicts(counter: str, model: Counts, seen: Counts) -> str:
     """The pipe's wavefronts less those that its instructions take are nobody's addresses.
 
     That holds however many they are, for without them the conflicts are exactly the model's.
     """
     kind = counter.removesuffix("_conflicts")
-    surplus = noise(kind, seen)
+    surplus = seen[f"{kind}_pipe"] - seen[f"{kind}_wavefronts"]
     if not 0 < surplus == seen[counter] - model[counter]:
         return ""
     share = surplus / seen[f"{kind}_pipe"]

@@ -23,6 +23,7 @@ from gpureduce._page import (
     page,
     short,
 )
+from gpureduce._targets import MIB, ratios
 from gpureduce.lecture_tables import made_on, short_device
 from gpureduce.lectures import Record
 
@@ -127,9 +128,6 @@ def why(report: Record, explained: Sequence[Explanation], title: str = "") -> An
                   [row.strategy for row in report.rows])  # fmt: skip
 
 
-_MIB = 2**20
-
-
 def exact_cost(path: str | Path = "data/exact_h200.json", title: str = "") -> Any:
     """What `exact` reaches beside sums that round, by dtype and by how the numbers are spread.
 
@@ -160,7 +158,7 @@ def exact_cost(path: str | Path = "data/exact_h200.json", title: str = "") -> An
         ax.grid(False, axis="y")
     axes[0].set_yticks(range(len(kinds)), kinds, fontsize=9)
     axes[0].set_ylim(len(kinds) - 0.45, -0.55)
-    figure.suptitle(title or f"{nbytes // _MIB:,} MiB on a card", x=0.01, ha="left", fontsize=11)
+    figure.suptitle(title or f"{nbytes // MIB:,} MiB on a card", x=0.01, ha="left", fontsize=11)
     foot(figure, f"{made_on(record)}; all in one run and in turns.")
     return figure
 
@@ -171,14 +169,10 @@ def beside_cub(path: str | Path = "data/bench_h200.json", title: str = "") -> An
     Drawn are the kernels of a record of ``gpureduce bench --scoreboard``, in one run and in turns.
     """
     record = json.loads(Path(path).read_text())
-    times: dict[tuple[str, int], dict[str, float]] = {}
-    for row in record["rows"]:
-        if row["measure"] == "kernel" and not row["offset"]:
-            times.setdefault((row["dtype"], row["nbytes"]), {})[row["strategy"]] = row["median_us"]
     lines: dict[str, list[tuple[int, float]]] = {}
-    for (dtype, nbytes), us in sorted(times.items()):
-        if {"fast", "cub"} <= us.keys():
-            lines.setdefault(dtype, []).append((nbytes, us["cub"] / us["fast"]))
+    found = ratios(record["rows"], "kernel", "fast", ["cub"])
+    for row in sorted(found, key=lambda row: (row["dtype"], row["nbytes"])):
+        lines.setdefault(row["dtype"], []).append((row["nbytes"], row["ratio"]))
     figure, (ax,) = page(8, 4.5)
     ends = []
     for i, (dtype, line) in enumerate(lines.items()):

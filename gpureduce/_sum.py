@@ -282,10 +282,11 @@ def _launch_arguments(
     # What a choice finishes in a single call may take several launches of what it chooses.
     finish = None if chosen.kind == "choice" else finish
     threads, blocks = _count("block", block, 1024), _count("grid", grid, 2**31 - 1)
-    if chosen.name == "exact" and blocks * (threads or 1024) > _EXACT_THREADS:
+    most = threads or 1024  # what the engine chooses is no more
+    if chosen.name == "exact" and blocks * most > _EXACT_THREADS:
         raise ValueError(
-            f"exact's digits have room for 2^31 threads: with block={threads or 1024} grid may be "
-            f"at most {_EXACT_THREADS // (threads or 1024)}, not {blocks}"
+            f"exact's digits have room for 2^31 threads: with block={most} grid may be at most "
+            f"{_EXACT_THREADS // most}, not {blocks}"
         )
     return threads, blocks, finish
 

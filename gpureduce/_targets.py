@@ -101,13 +101,13 @@ _MEAN, _PEAK_PERCENT, _MISALIGNED = 1.15, 97.0, 1.03
 def _short_of(target: Target, rows: Sequence[Row]) -> list[str]:
     found = [r for r in ratios(rows, target.measure, target.ours, target.theirs) if target.on(r)]
     short = [r for r in found if r["ratio"] < target.least]
-    staged = PINNED_COPY in target.theirs
-    limits = {r["n"]: r["ratio"] for r in ratios(rows, "host", OF_PINNED, target.theirs)}
+    staged = [PINNED_COPY] if PINNED_COPY in target.theirs else []
+    of_pinned = ratios(rows, "host", OF_PINNED, staged)
+    limits = {(r["dtype"], r["n"]): f" (of a pinned array {r['ratio']:.3f})" for r in of_pinned}
     by = {"kernel": "", "call": " of a call", "host": " of a host array"}[target.measure]
     return [
         f"{r['dtype']}, {size_text(r['nbytes'])}{by}: `{target.ours}` is {r['ratio']:.3f} times as "
-        f"quick as {r['best']}, not {target.least:.3g}"
-        + (f" (of a pinned array {limits[r['n']]:.3f})" if staged and r["n"] in limits else "")
+        f"quick as {r['best']}, not {target.least:.3g}" + limits.get((r["dtype"], r["n"]), "")
         for r in short
     ]
 

@@ -6,7 +6,7 @@ Every table is made of a record and of what `gpureduce.explain` counts; none has
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gpureduce import _registry, lectures
@@ -70,19 +70,20 @@ def order(*records: Record) -> Table:
     """
     body = []
     for record in records:
-        for (later, earlier), seen in _swapped(record).items():
+        pairs = swapped(record)
+        for (later, earlier), seen in pairs.items():
             blocks = ", ".join(block for block, _, _ in seen)
             name = f"{record.lecture}, block {blocks}" if blocks else record.lecture
             theirs = f"{_range([ratio for _, ratio, _ in seen])} on {_their_card(record)}"
             ours = _range([ratio for _, _, ratio in seen])
             body.append([name, f"{later} over {earlier}", theirs, ours])
-        if not _swapped(record):
+        if not pairs:
             body.append([record.lecture, "nowhere: all rungs in the lecture's order", "", ""])
     head = ["", "", "the lecture", short_device(records[0])]
     return Table("Where the order differs", head, body, _notes(*records))
 
 
-def _swapped(record: Record) -> dict[tuple[str, str], list[tuple[str, float, float]]]:
+def swapped(record: Record) -> dict[tuple[str, str], list[tuple[str, float, float]]]:
     """By pair of rungs: the block, and how many times as fast the later is, there and here."""
     found: dict[tuple[str, str], list[tuple[str, float, float]]] = {}
     for block, rows in _launches(record):
@@ -204,9 +205,5 @@ def filled(record: Record, per_multiprocessor: int = 2048, multiprocessors: int 
     )
     head = ["block x grid", f"of {room:,} threads", "elements per thread", "warps at barriers",
             *(f"{card}: us" for card in cards)]  # fmt: skip
-    body = [cells for _, cells in sorted(lines, key=_warps)]
+    body = [cells for _, cells in sorted(lines, key=lambda line: line[0])]
     return Table("The cascade, by the trees it pays for", head, body, _notes(record))
-
-
-def _warps(line: tuple[int, Iterable[str]]) -> int:
-    return line[0]

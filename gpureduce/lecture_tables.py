@@ -386,8 +386,10 @@ def steps(*records: Record | None) -> Table:
             columns.append([f"{a.median_us / b.median_us:.2f}x" for a, b in pairs])
     names = [*labels[1:], f"{labels[-1]} over {labels[0]}"]
     body = [[name, *cells] for name, *cells in zip(names, *columns, strict=True)]
-    ranks = ["In order of gain:", *map(_by_gain, head[1:], columns, [labels[1:]] * len(columns))]
-    notes = [*(ranks if len(labels) > 2 else []), *_summary_notes(found)]
+    notes = _summary_notes(found)
+    if len(labels) > 2:
+        ranks = [_by_gain(*one, labels[1:]) for one in zip(head[1:], columns, strict=True)]
+        notes = ["In order of gain:", *ranks, *notes]
     return Table("Times as fast as the rung before", head, body, notes)
 
 

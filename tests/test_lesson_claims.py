@@ -16,7 +16,8 @@ pytest.importorskip("nbclient")
 import run_notebooks
 
 from gpureduce import lectures
-from gpureduce.lecture_findings import _swapped
+from gpureduce._targets import ratios
+from gpureduce.lecture_findings import swapped
 
 DATA = run_notebooks.FOLDER / "data"
 
@@ -70,7 +71,7 @@ def half_the_blocks():
 
 
 def same_order():
-    return not any(_swapped(recorded(name)) for name in ("warp_execution", "lab", "profile"))
+    return not any(swapped(recorded(name)) for name in ("warp_execution", "lab", "profile"))
 
 
 def no_last_rung_fills_the_memory():
@@ -101,9 +102,8 @@ def one_block_then_one_cluster():
 
 def fast_beside_cub():
     record = json.loads((DATA / "bench_h200.json").read_text())
-    kernels = [r for r in record["rows"] if r["measure"] == "kernel" and not r["offset"]]
-    at = {(r["strategy"], r["dtype"], r["nbytes"]): r["median_us"] for r in kernels}
-    ratio = {key[1:]: at["cub", *key[1:]] / at[key] for key in at if key[0] == "fast"}
+    found = ratios(record["rows"], "kernel", "fast", ["cub"])
+    ratio = {(r["dtype"], r["nbytes"]): r["ratio"] for r in found}
     small = [r for (_, nbytes), r in ratio.items() if nbytes <= 2**18]
     narrow = [r for (dtype, nbytes), r in ratio.items() if dtype in ("int8", "uint8")]
     wide = [
