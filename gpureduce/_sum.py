@@ -27,7 +27,6 @@ from gpureduce._results import SumResult, Timing
 from gpureduce.errors import CudaError
 
 _SLAB_BYTES = 1 << 30  # of a sum by processors and card: between two of them Ctrl-C is heard
-_EXACT_THREADS = 2**31  # each may add almost 2^32 to a digit of exact, which has 64 bits
 
 _untimed: Callable[[tuple[Any, None]], SumResult] = functools.partial(tuple.__new__, SumResult)
 
@@ -282,12 +281,6 @@ def _launch_arguments(
     # What a choice finishes in a single call may take several launches of what it chooses.
     finish = None if chosen.kind == "choice" else finish
     threads, blocks = _count("block", block, 1024), _count("grid", grid, 2**31 - 1)
-    most = threads or 1024  # what the engine chooses is no more
-    if chosen.name == "exact" and blocks * most > _EXACT_THREADS:
-        raise ValueError(
-            f"exact's digits have room for 2^31 threads: with block={most} grid may be at most "
-            f"{_EXACT_THREADS // most}, not {blocks}"
-        )
     return threads, blocks, finish
 
 

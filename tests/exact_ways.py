@@ -24,7 +24,7 @@ ORDERS: dict[str, Callable[[np.random.Generator, Array], Array]] = {
     "falling": lambda rng, array: array[np.argsort(-array.astype(float))],
     "by size": lambda rng, array: array[np.argsort(np.abs(array.astype(float)))],
 }
-BLOCKS = (32, 64, 96, 160, 256, 320, 416)
+BLOCKS = (32, 64, 96, 160, 256, 320, 384)
 GRIDS = (1, 2, 3, 5, 8)
 SCHEDULES = (("forward", 0), ("reverse", 0), ("random", 1), ("random", 2), ("lockstep", 0))
 STEPS = (1, 2, 3, -1, -2)

@@ -56,13 +56,15 @@ def test_grid():
         gpureduce.sum(A, "grid_sync", grid=10**6)
 
 
-def test_exact_takes_no_more_threads_than_its_digits_have_room_for():
-    with pytest.raises(ValueError, match="with block=128 grid may be at most 16777216"):
-        gpureduce.sum(A.astype("f8"), "exact", device="emulator", block=128, grid=2**24 + 1)
-    with pytest.raises(ValueError, match="with block=1024 grid may be at most 2097152"):
-        gpureduce.sum(A.astype("f8"), "exact", device="emulator", grid=2**21 + 1)
-    found = gpureduce.sum(A.astype("f8"), "exact", device="emulator", block=64, grid=3)
-    assert found.value == gpureduce.sum(A.astype("f8"), "cpu").value
+def test_exact_takes_no_more_blocks_than_it_can_count():
+    doubles = A.astype("f8")
+    with pytest.raises(ValueError, match="grid may be at most 16383, not 16384"):
+        gpureduce.sum(doubles, "exact", device="emulator", block=32, grid=16384)
+    with pytest.raises(ValueError, match="blocks of at most 384 threads, not 416"):
+        gpureduce.sum(doubles, "exact", device="emulator", block=416)
+    for grid in (3, 16383):
+        found = gpureduce.sum(doubles, "exact", device="emulator", block=32, grid=grid)
+        assert found.value == gpureduce.sum(doubles, "cpu").value
 
 
 def test_finish():

@@ -27,9 +27,9 @@ ON = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
 # in flight, by elements of a pack (kernels/exact_bins.h), and of float64 bins (exact_extract.h).
 EMPTIED_AFTER = {
     "float16": 255 * 4 * 8,
-    "bfloat16": 511 * 2 * 8,
+    "bfloat16": 255 * 4 * 8,
     "float32": 255 * 4 * 4,
-    "float64": 1 << 10,
+    "float64": 51 * 20,
 }
 
 
@@ -132,6 +132,39 @@ def test_columns_just_below_at_and_above_full():
             for n in (16_384, 16_385, 33 * 512 + 1, array.size - 1):
                 for shift in (0, 1):
                     assert nothing_is_lost(array[shift : n + shift])
+
+
+@pytest.mark.parametrize("device", ON)
+@pytest.mark.parametrize("name", FLOATS)
+def test_blocks_whose_words_are_used_add_up(name, device):
+    """Bins emptied several times in several blocks: negative words, carries between them, flags."""
+    fmt, rng = FORMATS[name], np.random.default_rng(5)
+    n = 3 * 32 * EMPTIED_AFTER[name] * 2 + 77
+    for generate in GENERATORS:
+        if generate.__name__ not in ("narrow", "lognormal", "random_bits", "specials"):
+            continue
+        array = -np.abs(generate(fmt, rng, 1, n)[0])
+        for grid in (1, 3):
+            got = add(array, device, dtype="float64", block=32, grid=grid)
+            assert got == expected_bits(array, "float64"), generate.__name__
+
+
+@pytest.mark.parametrize("device", ON)
+@pytest.mark.parametrize("huge", [False, True], ids=["bins", "columns too"])
+@pytest.mark.parametrize("lanes", [1, 4, 5, 8, 9, 32])
+def test_float64_rests_of_some_lanes(lanes, huge, device):
+    """What the bins leave of an element, in so many lanes of a warp's flight of 640 elements."""
+    rng = np.random.default_rng(lanes)
+    flights = rng.standard_normal((6, 10, 32, 2))
+    rest = np.zeros_like(flights)
+    for flight in (1, 2, 4):
+        where = rng.choice(32, lanes, replace=False)
+        rest[flight, rng.integers(10, size=lanes), where, 1] = rng.standard_normal(lanes) * 1e-60
+    if huge:
+        flights[0, 0, 3, 0] = 1.5e308
+    array = np.concatenate([np.where(rest != 0, rest, flights), np.where(rest != 0, 0, -flights)])
+    got = add(array.reshape(-1), device, block=32, grid=1)
+    assert got == expected_bits(array.reshape(-1)) == expected_bits(rest.reshape(-1))
 
 
 @pytest.mark.parametrize("device", ON)

@@ -36,14 +36,20 @@ template <typename T> __device__ __forceinline__ T load_fresh(const T *address)
     return __ldcg(address);
 }
 
-/* Kernels that begin with it are launched before the kernels ahead of them on the stream have
- * ended, and wait here: the launch itself is then off the clock. Nothing of theirs may be read
- * before. The next kernel is invited first, so that its launch is under way while this one waits;
- * it waits in turn, for all that this one does. */
-__device__ __forceinline__ void wait_for_earlier_kernels()
+/* The next kernel on the stream may be launched from here on, while this one is at work, so that
+ * its launch is off the clock. It waits where it calls wait_for_earlier_kernels. */
+__device__ __forceinline__ void invite_next_kernel()
 {
 #if __CUDA_ARCH__ >= 900
     cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+/* Until the kernels ahead of this one on the stream have ended; nothing of theirs may be read
+ * before. By all blocks of a kernel that may be invited. */
+__device__ __forceinline__ void wait_for_earlier_kernels()
+{
+#if __CUDA_ARCH__ >= 900
     cudaGridDependencySynchronize();
 #endif
 }

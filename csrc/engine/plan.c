@@ -129,10 +129,16 @@ static gr_status grid_to_fill(const gr_request *request, size_t cover, size_t re
                            "%s needs all its blocks on the card at once: with block=%u grid may "
                            "be at most %zu, not %u",
                            plan->strategy->name, plan->block, resident, request->grid);
+        if (traits & DIGITS && request->grid > GR_EXACT_BLOCKS)
+            return gr_fail(error, GR_BAD_VALUE,
+                           "%s counts its blocks in a few bits: grid may be at most %d, not %u",
+                           plan->strategy->name, GR_EXACT_BLOCKS, request->grid);
         plan->grid = request->grid;
         return GR_OK;
     }
 
+    if (traits & DIGITS && resident > GR_EXACT_BLOCKS)
+        resident = GR_EXACT_BLOCKS;
     size_t most = request->grid ? request->grid : resident;
     size_t grid = round_up(cover < most ? cover : most, step);
     plan->grid = (unsigned)(grid < MAX_GRID ? grid : MAX_GRID / step * step);
@@ -191,15 +197,31 @@ static gr_acc kernel_acc(const gr_request *request, gr_load load)
     return load == GR_LOAD_f64 || load == GR_LOAD_any ? GR_ACC_f64 : GR_ACC_f32;
 }
 
-static gr_status check_shared(const gr_request *request, const gr_plan *plan, gr_error *error)
+/* What the kernel is compiled for. */
+static unsigned exact_most_threads(gr_load load)
+{
+    switch (load) {
+    case GR_LOAD_f16:
+    case GR_LOAD_f32: return GR_MAX_BLOCK;
+    case GR_LOAD_bf16: return GR_EXACT_BF16_THREADS;
+    default: return GR_EXACT_F64_THREADS;
+    }
+}
+
+static gr_status check_block(const gr_request *request, gr_load load, const gr_plan *plan,
+                             gr_error *error)
 {
     size_t most = gr_facts_of(request->device)->shared_bytes;
-    if (plan->shared_bytes <= most)
-        return GR_OK;
-    return gr_fail(error, GR_BAD_VALUE,
-                   "%s needs %zu bytes of shared memory for block=%u, and this card has %zu: "
-                   "choose a smaller block",
-                   plan->strategy->name, plan->shared_bytes, plan->block, most);
+    if (plan->shared_bytes > most)
+        return gr_fail(error, GR_BAD_VALUE,
+                       "%s needs %zu bytes of shared memory for block=%u, and this card has %zu: "
+                       "choose a smaller block",
+                       plan->strategy->name, plan->shared_bytes, plan->block, most);
+    if (plan->strategy->traits & DIGITS && plan->block > exact_most_threads(load))
+        return gr_fail(error, GR_BAD_VALUE,
+                       "%s of this dtype takes blocks of at most %u threads, not %u",
+                       plan->strategy->name, exact_most_threads(load), plan->block);
+    return GR_OK;
 }
 
 gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int limit_grid,
@@ -213,7 +235,7 @@ gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int li
     if (!plan->kernel)
         return missing_kernel(request, load, error);
     plan->shared_bytes = shared_bytes_of(strategy, load, request->acc, plan->block);
-    if (check_shared(request, plan, error) != GR_OK)
+    if (check_block(request, load, plan, error) != GR_OK)
         return error->status;
 
     size_t per_block = (size_t)plan->block * gr_per_thread(strategy);

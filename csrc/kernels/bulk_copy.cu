@@ -19,6 +19,7 @@ __global__ void bulk_copy(In in, Acc *out, size_t n, Acc *work, unsigned *ticket
     /* A copy that begins within a line of memory takes a third longer. */
     size_t lead = packed.before_line(), tiles = (packed.packs - lead) / tile;
 
+    invite_next_kernel();
     wait_for_earlier_kernels();
     if (tid == 0)
         for (unsigned stage = 0; stage < stages; stage++) {

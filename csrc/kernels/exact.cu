@@ -12,8 +12,8 @@
 #include "exact_deposits.h"
 
 template <typename In, typename Acc>
-__global__ void exact(In in, unsigned long long *out, size_t n, unsigned long long *totals,
-                      unsigned *ticket)
+__global__ void __launch_bounds__(Deposit<typename Packed<In>::Element>::most_threads)
+    exact(In in, unsigned long long *out, size_t n, unsigned long long *totals, unsigned *)
 {
     Packed<In> packed(in, n);
     using Deposits = Deposit<typename Packed<In>::Element>;
@@ -28,13 +28,13 @@ __global__ void exact(In in, unsigned long long *out, size_t n, unsigned long lo
     end = end < packed.packs ? end : packed.packs;
 
     wait_for_earlier_kernels();
+    invite_next_kernel(); /* earlier, its blocks would take the room that these need */
     Pack<unsigned> pack[flight], next[flight];
     unsigned count, next_count = count_of(first, block, end, flight);
     for (unsigned k = 0; k < flight; k++)
         next[k] = packed.words_or_zero(first + k * block, end);
 
     clear_words();
-    unsigned long long *sum = gridDim.x == 1 ? gathering()->word : totals;
     Deposits deposit;
     __syncthreads();
     unsigned rounds = 0;
@@ -51,9 +51,9 @@ __global__ void exact(In in, unsigned long long *out, size_t n, unsigned long lo
             for (unsigned k = 0; k < flight; k++)
                 next[k] = packed.words_or_zero(after + k * block, end);
         }
-        deposit.add(pack, count, sum);
-        if (++rounds == Deposits::rounds) {
-            deposit.empty(sum);
+        deposit.add(pack, count);
+        if (Deposits::rounds && ++rounds == Deposits::rounds) {
+            start_anew(deposit);
             rounds = 0;
         }
     }
@@ -62,6 +62,5 @@ __global__ void exact(In in, unsigned long long *out, size_t n, unsigned long lo
         deposit.add_loose(in[id]);
     if (id < packed.tail)
         deposit.add_loose(in[n - 1 - id]);
-    deposit.finish();
-    finish_digits(deposit, out, totals, ticket);
+    finish_digits(deposit, out, totals);
 }

@@ -25,7 +25,6 @@ template <typename Bin, unsigned bins> struct Bins {
     unsigned shift; /* what brings an element's bin to where the row begins */
     unsigned mask;
     unsigned mine; /* this thread's place in a row */
-    unsigned flags = 0;
 
     __device__ __forceinline__ Bins()
     {
@@ -33,6 +32,11 @@ template <typename Bin, unsigned bins> struct Bins {
         shift = (bins == 16 ? 27 : 25) - row;
         mask = (bins - 1) << row;
         mine = threadIdx.x * (unsigned)sizeof(Bin);
+        clear();
+    }
+
+    __device__ __forceinline__ void clear()
+    {
         for (unsigned b = 0; b < bins; b++)
             *at(b << row | mine) = 0;
     }
@@ -48,23 +52,33 @@ template <typename Bin, unsigned bins> struct Bins {
         return at((bits >> shift & mask) | mine);
     }
 
-    __device__ __forceinline__ Bin *thread_bin(unsigned b, unsigned thread) const
+    /* For a loop over bin b of all lanes that differ from this one in the lowest bits alone: in
+     * round i of that of lane ^ i, so that the lanes are in different banks in each round. */
+    __device__ __forceinline__ Bin *neighbour(unsigned b, unsigned i) const
     {
-        return at((b << row) + thread * (unsigned)sizeof(Bin));
+        return at((b << row | mine) ^ i * (unsigned)sizeof(Bin));
+    }
+
+    /* Where a warp leaves integers, when its bins have been taken. */
+    static __device__ __forceinline__ long long *integers_of(unsigned warp)
+    {
+        return reinterpret_cast<long long *>(at(warp * 32 * (unsigned)sizeof(Bin)));
     }
 };
 
 template <> struct Deposit<float> : Bins<double, GR_EXACT_BINS> {
-    static constexpr unsigned flight = 4, rounds = (1 << 12) / (4 * flight) - 1;
+    static constexpr unsigned most_threads = 1024, flight = 4,
+                              rounds = (1 << 12) / (4 * flight) - 1;
     static constexpr unsigned bins = GR_EXACT_BINS;
+    static constexpr unsigned position = -150 - GR_EXACT_UNIT; /* bin b is 16 b above */
+    static constexpr unsigned first_word = position / 32, words = bins / 2 + 3;
 
     __device__ __forceinline__ void add_loose(float x)
     {
         *bin_of(__float_as_uint(x)) += x;
     }
 
-    __device__ __forceinline__ void add(const Pack<unsigned> (&pack)[flight], unsigned count,
-                                        unsigned long long *)
+    __device__ __forceinline__ void add(const Pack<unsigned> (&pack)[flight], unsigned count)
     {
         for (unsigned k = 0; k < flight; k++)
             if (k < count)
@@ -72,63 +86,71 @@ template <> struct Deposit<float> : Bins<double, GR_EXACT_BINS> {
                     add_loose(__uint_as_float(pack[k].element[j]));
     }
 
-    static __device__ __forceinline__ unsigned position(unsigned b)
-    {
-        return 16 * b + (unsigned)(-150 - GR_EXACT_UNIT);
-    }
-
-    /* All threads' bin b as an integer, in lane 0, by a warp; an inf or nan goes to the flags. */
-    template <bool clear> __device__ __forceinline__ long long take(unsigned b)
+    /* Lanes b and b + 16 take bin b, each of its half of the warp. */
+    __device__ __forceinline__ void leave()
     {
         const double middle = 6755399441055744.0; /* 1.5 2^52 */
-        double scale = power_of_two(-GR_EXACT_UNIT - (int)position(b));
-        long long sum = 0;
-        for (unsigned t = threadIdx.x % 32; t < blockDim.x; t += 32) {
-            double held = *thread_bin(b, t), units = held * scale + middle;
-            if (clear)
-                *thread_bin(b, t) = 0;
-            if (b == bins - 1 && held - held != 0)
-                flags |= special_flag(held);
+        constexpr unsigned field = 0x43300000;    /* of numbers from 2^52 to 2^53 */
+        unsigned lane = threadIdx.x % 32, b = lane % bins, outside = 0;
+        double scale = power_of_two(150 - 16 * (int)b);
+        unsigned long long total = 0 - bins * (unsigned long long)__double_as_longlong(middle);
+        __syncwarp();
+        for (unsigned i = 0; i < bins; i++) {
+            double units = *neighbour(b, i) * scale + middle;
+            total += (unsigned long long)__double_as_longlong(units);
+            outside |= (unsigned)__double2hiint(units) ^ field;
+        }
+        if (outside >> 20)
+            total = take_specials(b);
+        total += __shfl_xor_sync(0xffffffffu, total, bins);
+        __syncwarp();
+        if (lane < bins)
+            integers_of(threadIdx.x / 32)[b] = (long long)total;
+    }
+
+    /* Bin b, which has held an inf or nan: by the threads that leave found that out of. */
+    __device__ __forceinline__ unsigned long long take_specials(unsigned b)
+    {
+        unsigned long long total = 0;
+        for (unsigned i = 0; i < bins; i++) {
+            double held = *neighbour(b, i);
+            if (held - held != 0)
+                add_flags(special_flag(held));
             else
-                sum += __double_as_longlong(units) - __double_as_longlong(middle);
+                total += (unsigned long long)(long long)(held * power_of_two(150 - 16 * (int)b));
         }
-        return __any_sync(0xffffffffu, sum != 0) ? warp_sum(sum) : 0;
+        return total;
     }
 
-    __device__ __forceinline__ void empty(unsigned long long *sum)
+    /* Lane m takes bins 2 m and 2 m + 1, at first of every fourth warp. */
+    static __device__ __forceinline__ long long merge(unsigned &k)
     {
-        __syncthreads();
-        for (unsigned b = threadIdx.x / 32; b < bins; b += blockDim.x / 32) {
-            long long taken = take<true>(b);
-            if (threadIdx.x % 32 == 0)
-                add_integer(sum, taken, position(b));
+        unsigned lane = threadIdx.x, m = lane % 8;
+        long long even = 0, odd = 0;
+        for (unsigned warp = lane / 8; warp < blockDim.x / 32; warp += 4) {
+            even += integers_of(warp)[2 * m];
+            odd += integers_of(warp)[2 * m + 1];
         }
-        __syncthreads();
-    }
-
-    __device__ __forceinline__ void finish()
-    {
-        __syncthreads();
-        for (unsigned b = threadIdx.x / 32; b < bins; b += blockDim.x / 32) {
-            long long taken = take<false>(b);
-            if (threadIdx.x % 32 == 0)
-                gathering()->value[b] = taken;
+        for (unsigned offset = 8; offset < 32; offset *= 2) {
+            even += __shfl_xor_sync(0xffffffffu, even, offset);
+            odd += __shfl_xor_sync(0xffffffffu, odd, offset);
         }
-        add_flags(gathering()->word, flags);
-    }
-
-    static __device__ __forceinline__ void merge()
-    {
-        merge_in_steps<16, bins>(position(0));
+        static_assert(position % 32 >= 16, "odd bins begin one digit further up");
+        k = position / 32 + lane;
+        return spread(lane < 8 ? even : 0, position % 32, lane < 8 ? odd : 0, position % 32 - 16);
     }
 };
 
 /* A bfloat16 is the upper half of a float32; here are two in a word. */
 template <> struct Deposit<__nv_bfloat16> : Bins<float, GR_EXACT_BF16_BINS> {
-    static constexpr unsigned flight = 4, rounds = (1 << 13) / (8 * flight) - 1;
+    static constexpr unsigned most_threads = GR_EXACT_BF16_THREADS, flight = 4,
+                              rounds = (1 << 13) / (8 * flight) - 1;
     static constexpr unsigned bins = GR_EXACT_BF16_BINS;
     static constexpr unsigned infinity = 0x7f80;                        /* nans are above */
     static constexpr unsigned together = 8, integers = bins / together; /* neighbours */
+    static constexpr unsigned position = -134 - GR_EXACT_UNIT; /* integer i is 32 i above */
+    static constexpr unsigned first_word = position / 32, words = integers + 2;
+    unsigned flags = 0;
 
     /* Both bins are read before either is written: half the waiting. */
     __device__ __forceinline__ void add_word(unsigned word)
@@ -160,8 +182,7 @@ template <> struct Deposit<__nv_bfloat16> : Bins<float, GR_EXACT_BF16_BINS> {
         add_word(word);
     }
 
-    __device__ __forceinline__ void add(Pack<unsigned> (&pack)[flight], unsigned count,
-                                        unsigned long long *)
+    __device__ __forceinline__ void add(Pack<unsigned> (&pack)[flight], unsigned count)
     {
         unsigned high = 0;
         for (unsigned k = 0; k < flight; k++)
@@ -177,60 +198,44 @@ template <> struct Deposit<__nv_bfloat16> : Bins<float, GR_EXACT_BF16_BINS> {
                     add_word(pack[k].element[j]);
     }
 
-    /* All threads' bin b as an integer, but for the sum over the lanes, by a warp. */
-    template <bool clear> __device__ __forceinline__ int take(unsigned b) const
+    /* Lane l takes bins l and l + 32 of the warp. Neighbouring bins make a number of 24 + 5 + 28
+     * bits. */
+    __device__ __forceinline__ void leave()
     {
-        int exponent = 134 - 4 * (int)b + (b < bins / 4 * 3 ? 0 : 64), half = exponent / 2;
-        float scale = __int_as_float((half + 127) << 23); /* 2^134 is no float32 */
-        float again = __int_as_float((exponent - half + 127) << 23);
-        int sum = 0; /* of at most 32 numbers up to 2^24 */
-        for (unsigned t = threadIdx.x % 32; t < blockDim.x; t += 32) {
-            sum += (int)(*thread_bin(b, t) * scale * again);
-            if (clear)
-                *thread_bin(b, t) = 0;
+        unsigned lane = threadIdx.x % 32;
+        int taken[2] = {0, 0}; /* of 32 numbers up to 2^24 */
+        __syncwarp();
+        for (unsigned h = 0; h < 2; h++) {
+            unsigned b = lane + 32 * h;
+            int exponent = 134 - 4 * (int)b + (b < bins / 4 * 3 ? 0 : 64), half = exponent / 2;
+            float scale = __int_as_float((half + 127) << 23); /* 2^134 is no float32 */
+            float again = __int_as_float((exponent - half + 127) << 23);
+            for (unsigned i = 0; i < 32; i++)
+                taken[h] += (int)(*neighbour(b, i) * scale * again);
         }
-        return sum;
+        __syncwarp();
+        for (unsigned h = 0; h < 2; h++) {
+            long long together_sum = taken[h] * (1ll << lane % together * 4);
+            for (unsigned offset = 1; offset < together; offset *= 2)
+                together_sum += __shfl_xor_sync(0xffffffffu, together_sum, offset);
+            if (lane % together == 0)
+                integers_of(threadIdx.x / 32)[(lane + 32 * h) / together] = together_sum;
+        }
+        add_flags(flags);
+        flags = 0;
     }
 
-    /* Integer i: neighbouring bins make a number of 24 + 10 + 28 bits. In lane 0, by a warp. */
-    template <bool clear> __device__ __forceinline__ long long take_together(unsigned i) const
+    /* Lane i takes integer i, at first of every fourth warp. */
+    static __device__ __forceinline__ long long merge(unsigned &k)
     {
+        unsigned lane = threadIdx.x;
         long long sum = 0;
-        for (unsigned j = 0; j < together; j++)
-            sum += take<clear>(together * i + j) * (1ll << 4 * j);
-        return warp_sum(sum);
-    }
-
-    static __device__ __forceinline__ unsigned position(unsigned i)
-    {
-        return 4 * together * i + (unsigned)(-134 - GR_EXACT_UNIT);
-    }
-
-    __device__ __forceinline__ void empty(unsigned long long *sum)
-    {
-        __syncthreads();
-        for (unsigned i = threadIdx.x / 32; i < integers; i += blockDim.x / 32) {
-            long long taken = take_together<true>(i);
-            if (threadIdx.x % 32 == 0)
-                add_integer(sum, taken, position(i));
-        }
-        __syncthreads();
-    }
-
-    __device__ __forceinline__ void finish()
-    {
-        __syncthreads();
-        for (unsigned i = threadIdx.x / 32; i < integers; i += blockDim.x / 32) {
-            long long taken = take_together<false>(i);
-            if (threadIdx.x % 32 == 0)
-                gathering()->value[i] = taken;
-        }
-        add_flags(gathering()->word, flags);
-    }
-
-    static __device__ __forceinline__ void merge()
-    {
-        merge_in_steps<4 * together, integers>(position(0));
+        for (unsigned warp = lane / integers; warp < blockDim.x / 32; warp += 32 / integers)
+            sum += integers_of(warp)[lane % integers];
+        for (unsigned offset = integers; offset < 32; offset *= 2)
+            sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+        k = position / 32 + lane;
+        return spread(lane < integers ? sum : 0, position % 32);
     }
 };
 
@@ -239,8 +244,10 @@ template <> struct Deposit<__nv_bfloat16> : Bins<float, GR_EXACT_BF16_BINS> {
  * conversion is needed, which is slow. As 2^-24 divides all of them, 2^13 are at most 2^53 of that:
  * one float64 will do. An inf or nan would become a number, so they are looked for. */
 template <> struct Deposit<__half> {
-    static constexpr unsigned flight = 4, rounds = (1 << 13) / (8 * flight) - 1;
+    static constexpr unsigned most_threads = 1024, flight = 4,
+                              rounds = (1 << 13) / (8 * flight) - 1;
     static constexpr unsigned position = -24 - GR_EXACT_UNIT;
+    static constexpr unsigned first_word = position / 32, words = 3;
     double sum[2] = {0, 0};
     unsigned flags = 0;
 
@@ -266,8 +273,7 @@ template <> struct Deposit<__half> {
         add_careful((unsigned)bits << 16);
     }
 
-    __device__ __forceinline__ void add(const Pack<unsigned> (&pack)[flight], unsigned,
-                                        unsigned long long *)
+    __device__ __forceinline__ void add(const Pack<unsigned> (&pack)[flight], unsigned)
     {
         unsigned high = 0;
         for (unsigned k = 0; k < flight; k++)
@@ -287,39 +293,27 @@ template <> struct Deposit<__half> {
             }
     }
 
-    __device__ __forceinline__ long long take_units()
+    __device__ __forceinline__ void leave()
     {
-        long long units = 0;
-        for (unsigned i = 0; i < 2; i++) {
-            units += (long long)(sum[i] * power_of_two(1008) * power_of_two(24));
-            sum[i] = 0;
-        }
-        return warp_sum(units);
-    }
-
-    __device__ __forceinline__ void empty(unsigned long long *sum)
-    {
-        long long units = take_units();
-        if (threadIdx.x % 32 == 0)
-            add_integer(sum, units, position);
-    }
-
-    __device__ __forceinline__ void finish()
-    {
-        long long units = take_units();
+        long long units = (long long)((sum[0] + sum[1]) * power_of_two(1008) * power_of_two(24));
+        units = warp_sum(units);
         if (threadIdx.x % 32 == 0)
             gathering()->value[threadIdx.x / 32] = units;
-        add_flags(gathering()->word, flags);
+        add_flags(flags);
+        flags = 0;
     }
 
-    /* All warps' are in the same units. */
-    static __device__ __forceinline__ void merge()
+    __device__ __forceinline__ void clear()
+    {
+        sum[0] = sum[1] = 0;
+    }
+
+    static __device__ __forceinline__ long long merge(unsigned &k)
     {
         unsigned lane = threadIdx.x;
-        long long sum = warp_total(lane < blockDim.x / 32 ? gathering()->value[lane] : 0);
-        if (lane < 3)
-            gathering()->word[position / 32 + lane] +=
-                (unsigned long long)digit_of(sum, position % 32, lane);
+        long long total = warp_total(lane < blockDim.x / 32 ? gathering()->value[lane] : 0);
+        k = position / 32 + lane;
+        return spread(lane == 0 ? total : 0, position % 32);
     }
 };
 

@@ -2,12 +2,14 @@
  *
  * Digits: a number is the sum of digit[k] 2^(32 k - 1074), each digit a signed 64-bit integer, for
  * every float is a multiple of 2^-1074. The word after them holds flags, as in exact/exact.h. A
- * digit gets less than 2^32 at a time, so 2^31 additions cannot overflow it.
+ * digit gets less than 2^32 at a time, so 2^31 additions cannot overflow it. Each block has such
+ * words in shared memory.
  *
- * Deposit<T> is what a thread has: `add` takes a flight of packs, of which the warp has `count`,
- * and `empty` is called after so many rounds. At the end all threads of the block call `finish`,
- * and then the first warp `merge`: it makes words of what they left in the gathering. Sums made on
- * the way go to `sum`: all blocks' totals, or a single block's own words. */
+ * Deposit<T> is what a thread has: `add` takes a flight of packs, of which the warp has `count`.
+ * Then each warp may `leave` its sums in shared memory, and the first warp, when all have, `merge`s
+ * them: digit number k for each of its lanes, where k is set. That is done at the end, and after so
+ * many `rounds`, from where the bins start anew: `clear`. What cannot wait for it goes to the
+ * block's words. No sum reaches a word before first_word, nor one behind `words` of them. */
 #ifndef GPUREDUCE_EXACT_DEPOSITS_H
 #define GPUREDUCE_EXACT_DEPOSITS_H
 
@@ -21,12 +23,13 @@ constexpr unsigned exact_digits = GR_EXACT_DIGITS, exact_words = GR_EXACT_WORDS;
 
 template <typename T> struct Deposit;
 
-/* A block's last deposits on their way to digits: integers value[i] 2^(position[i] - 1074), and
- * words as they are. At the start of shared memory. */
+/* At the start of shared memory: what warps leave, integers value[i] 2^(position[i] - 1074), and
+ * the block's words. */
 struct Gathering {
     long long value[GR_EXACT_INTEGERS];
     unsigned position[GR_EXACT_INTEGERS];
-    unsigned long long word[GR_EXACT_WORDS + 1]; /* of an even number of words in all */
+    unsigned long long word[GR_EXACT_WORDS];
+    unsigned long long is_used; /* the words are, which is rare */
 };
 
 static_assert(sizeof(Gathering) == GR_EXACT_HEADER_WORDS * 8, "exact_layout.h says the same");
@@ -57,6 +60,8 @@ __device__ __forceinline__ void clear_words()
 {
     for (unsigned k = threadIdx.x; k < exact_words; k += blockDim.x)
         gathering()->word[k] = 0;
+    if (threadIdx.x == 0)
+        gathering()->is_used = 0;
 }
 
 /* An integer is at most three digits: the first, the second or the third one. */
@@ -69,21 +74,28 @@ __device__ __forceinline__ long long digit_of(long long value, unsigned shift, u
                         : 0;
 }
 
-/* Adds value 2^(position - 1074). */
-__device__ __forceinline__ void add_integer(unsigned long long *sum, long long value,
-                                            unsigned position)
+/* Any thread may add to the words. */
+__device__ __forceinline__ void add_digit(unsigned k, long long digit)
 {
-    for (unsigned i = 0; i < 3; i++) {
-        long long digit = digit_of(value, position % 32, i);
-        if (digit)
-            atomicAdd(&sum[position / 32 + i], (unsigned long long)digit);
-    }
+    if (digit == 0)
+        return;
+    atomicAdd(&gathering()->word[k], (unsigned long long)digit);
+    atomicExch(&gathering()->is_used, 1ull);
 }
 
-__device__ __forceinline__ void add_flags(unsigned long long *sum, unsigned flags)
+/* Adds value 2^(position - 1074). */
+__device__ __forceinline__ void add_integer(long long value, unsigned position)
 {
-    if (flags)
-        atomicOr(&sum[exact_digits], (unsigned long long)flags);
+    for (unsigned i = 0; i < 3; i++)
+        add_digit(position / 32 + i, digit_of(value, position % 32, i));
+}
+
+__device__ __forceinline__ void add_flags(unsigned flags)
+{
+    if (flags == 0)
+        return;
+    atomicOr(&gathering()->word[exact_digits], (unsigned long long)flags);
+    atomicExch(&gathering()->is_used, 1ull);
 }
 
 /* The flag for an inf or nan. */
@@ -105,71 +117,106 @@ __device__ __forceinline__ long long warp_total(long long value)
     return value;
 }
 
-/* Adds the first warp's integers, one a lane, each position `step` above that of the lane before,
- * to the block's words: each lane one digit, so that none is added to twice. At most six integers
- * share a digit if step is 16, and three if it is 32. */
-template <unsigned step, unsigned integers>
-__device__ __forceinline__ void merge_in_steps(unsigned position)
+/* The value of so many lanes below, or 0. */
+__device__ __forceinline__ long long from_below(long long value, unsigned lanes)
 {
-    constexpr unsigned sharing = 96 / step;
-    unsigned k = position / 32 + threadIdx.x;
-    int above = 32 * (int)threadIdx.x - 64 - (int)(position % 32); /* digit k - 2 above integer 0 */
-    int first = (above + (int)step - 1) / (int)step;
-    long long digit = 0;
-    if (threadIdx.x > integers * step / 32 + 2)
-        return;
-    for (int i = first; i < first + (int)sharing; i++)
-        if (i >= 0 && i < (int)integers) {
-            unsigned at = position + step * (unsigned)i;
-            digit += digit_of(gathering()->value[i], at % 32, k - at / 32);
-        }
-    gathering()->word[k] += (unsigned long long)digit;
+    long long found = __shfl_up_sync(0xffffffffu, value, lanes);
+    return threadIdx.x % 32 < lanes ? 0 : found;
 }
 
-/* Adds this block's words to the others'. The last block writes the totals out, and leaves them
- * zero. As in finish_in_last_block, only the first warp is left, and nobody waits at a barrier. */
+/* Integers as digits, in a warp: `low` of lane k is k digits above lane 0's, and shifted, and so is
+ * `high`, which is one digit further up. Lane k gets digit k. */
+__device__ __forceinline__ long long spread(long long low, unsigned low_shift, long long high = 0,
+                                            unsigned high_shift = 0)
+{
+    long long digit = digit_of(low, low_shift, 0);
+    digit += from_below(digit_of(low, low_shift, 1) + digit_of(high, high_shift, 0), 1);
+    digit += from_below(digit_of(low, low_shift, 2) + digit_of(high, high_shift, 1), 2);
+    return digit + from_below(digit_of(high, high_shift, 2), 3);
+}
+
+/* Moves the sums so far to the words, which are far larger. By all threads of the block. */
+template <typename Deposits> __device__ __forceinline__ void start_anew(Deposits &deposit)
+{
+    deposit.leave();
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        unsigned k;
+        long long digit = deposit.merge(k);
+        add_digit(k, digit);
+    }
+    __syncthreads();
+    deposit.clear();
+}
+
+/* Word k, less than 2^33: its upper half goes to the next one, but for the topmost. Of the flags,
+ * each has 16 bits, where blocks can be counted. */
+__device__ __forceinline__ long long carried(unsigned k, unsigned first, unsigned top)
+{
+    const unsigned long long *word = gathering()->word;
+    if (k == exact_digits)
+        return (long long)((word[k] & 1) | (word[k] & 2) << 15 | (word[k] & 4) << 30);
+    long long low = k < top ? (long long)(unsigned)word[k] : (long long)word[k];
+    return low + (k > first ? (long long)word[k - 1] >> 32 : 0);
+}
+
+/* The same in the end: which have been counted at all. */
+__device__ __forceinline__ long long flags_of(long long counted)
+{
+    return ((counted & 0xffff) != 0) | ((counted >> 16 & 0xffff) != 0) << 1 |
+           (counted >> 32 != 0) << 2;
+}
+
+static_assert((GR_EXACT_NAN | GR_EXACT_PLUS_INF | GR_EXACT_MINUS_INF) == 7, "three flags");
+
+/* Adds this block's digits to the others', and counts the blocks, by one atomic per word: its upper
+ * 14 bits are the count. Whoever is last there writes the sum out and leaves a zero; no block waits
+ * for another, and no word for another. A block adds less than 2^35 to each word: 2^14 blocks fit
+ * below the count. As in finish_in_last_block, only the first warp is left. */
 template <typename Deposits>
 __device__ __forceinline__ void finish_digits(Deposits &deposit, unsigned long long *out,
-                                              unsigned long long *totals, unsigned *ticket)
+                                              unsigned long long *totals)
 {
-    constexpr unsigned flight = (exact_words + 31) / 32;
-    unsigned long long word[flight];
-    unsigned drawn = 0;
+    constexpr unsigned first = Deposits::first_word, words = Deposits::words + 1;
+    constexpr unsigned flight = (words + 31) / 32, bits = 64 - GR_EXACT_COUNT_BITS;
+    unsigned long long mine[flight], before[flight];
+    unsigned k;
 
+    deposit.leave();
     __syncthreads();
     if (threadIdx.x >= 32)
         return;
-    deposit.merge();
+    long long digit = deposit.merge(k);
     __syncwarp();
+    bool is_used = gathering()->is_used != 0;
+    unsigned lowest = k - threadIdx.x;
     for (unsigned i = 0; i < flight; i++) {
-        unsigned k = threadIdx.x + 32 * i;
-        word[i] = k < exact_words ? gathering()->word[k] : 0;
+        unsigned which = threadIdx.x + 32 * i, from = first + which - lowest;
+        unsigned word = which < words - 1 ? first + which : exact_digits;
+        long long digit_here = __shfl_sync(0xffffffffu, digit, from % 32);
+        mine[i] = which < words - 1 && from < 32 ? (unsigned long long)digit_here : 0;
+        if (is_used)
+            mine[i] += (unsigned long long)carried(word, first, first + words - 2);
+        mine[i] += 1ull << bits;
+        before[i] = 0;
+        if (gridDim.x > 1 && which < words)
+            before[i] = atomicAdd(&totals[word], mine[i]);
     }
-    if (gridDim.x > 1) {
-        for (unsigned i = 0; i < flight; i++) {
-            unsigned k = threadIdx.x + 32 * i;
-            if (word[i] != 0 && k < exact_digits)
-                atomicAdd(&totals[k], word[i]);
-            else if (word[i] != 0)
-                atomicOr(&totals[k], word[i]);
+    for (unsigned i = 0; i < flight; i++) {
+        unsigned which = threadIdx.x + 32 * i;
+        unsigned word = which < words - 1 ? first + which : exact_digits;
+        unsigned long long sum = before[i] + mine[i];
+        long long total = (long long)(sum << GR_EXACT_COUNT_BITS) >> GR_EXACT_COUNT_BITS;
+        if (which < words && (sum - (unsigned long long)total) >> bits == gridDim.x) {
+            if (gridDim.x > 1)
+                atomicExch(&totals[word], 0ull);
+            out[word] = (unsigned long long)(word == exact_digits ? flags_of(total) : total);
         }
-        __syncwarp();
-        if (threadIdx.x == 0)
-            drawn = draw_ticket(ticket, gridDim.x - 1);
-        __syncwarp();
-        if (__shfl_sync(0xffffffffu, drawn, 0) != gridDim.x - 1)
-            return;
-        for (unsigned i = 0; i < flight; i++) {
-            unsigned k = threadIdx.x + 32 * i;
-            word[i] = k < exact_words ? load_fresh(&totals[k]) : 0;
-        }
-        for (unsigned i = 0; i < flight; i++)
-            if (threadIdx.x + 32 * i < exact_words)
-                totals[threadIdx.x + 32 * i] = 0;
     }
-    for (unsigned i = 0; i < flight; i++)
-        if (threadIdx.x + 32 * i < exact_words)
-            out[threadIdx.x + 32 * i] = word[i];
+    if (blockIdx.x == 0)
+        for (unsigned word = threadIdx.x; word < exact_digits; word += 32)
+            if (word - first >= words - 1)
+                out[word] = 0;
 }
 
 #include "exact_bins.h"

@@ -7,9 +7,10 @@
  * the next bin's k is 42 less: together they hold any x < 2^(k-11) that is a multiple of 2^(k-136).
  *
  * k is a warp's own. It rises when a larger element comes: the bins are emptied and start again
- * higher up. Elements too large for any k, and what the last bin leaves, are deposited as integers:
- * thread t's digits are in column t of shared memory. Where most elements leave something, a warp
- * deposits integers for a while without trying the bins, and then starts them anew. */
+ * higher up. What the last bin leaves of an element goes to the words at once, if that is rare.
+ * Else, and of elements too large for any k, it is deposited as integers: thread t's digits are in
+ * column t of shared memory. Where most elements leave something, a warp deposits integers for a
+ * while without trying the bins, and then starts them anew. */
 #ifndef GPUREDUCE_EXACT_EXTRACT_H
 #define GPUREDUCE_EXACT_EXTRACT_H
 
@@ -59,13 +60,16 @@ struct Column {
 };
 
 template <> struct Deposit<double> {
-    static constexpr unsigned flight = 8, room = 1 << 10, rounds = ~0u;
+    static constexpr unsigned most_threads = GR_EXACT_F64_THREADS, flight = 10, rounds = 0;
+    static constexpr unsigned room = (1 << 10) / (2 * flight) * 2 * flight;
     static constexpr unsigned least_patience = 32, most_patience = 1 << 9;
+    static constexpr unsigned few = 4; /* lanes */
+    static constexpr unsigned first_word = 0, words = exact_digits;
     static constexpr int bins = 3, step = 42, headroom = 11;
     static constexpr unsigned infinity = 0x7ff00000; /* the upper word of inf, and nan's is more */
     Column column;
     double bin[bins];
-    long long kept = 0; /* in lane b: what bin b of the warp took before it was last emptied */
+    long long kept = 0; /* in lane 8 b: what bin b of the warp took before it was last emptied */
     int top;           /* the first bin's k; the same in all lanes of a warp, as are these three: */
     unsigned taken;    /* elements since the bins were empty */
     unsigned wild = 0; /* flights for which the bins are not tried */
@@ -97,17 +101,25 @@ template <> struct Deposit<double> {
             bin[b] = middle(bin_exponent(top, b));
     }
 
-    /* Takes what the warp's bins hold: the sum for lane b is bin b's. As bits, the floats of a
-     * binade are consecutive integers. */
+    /* Takes what the warp's bins hold: bin b's sum is lane 8 b's. As bits, the floats of a binade
+     * are consecutive integers. Each step adds up half as many numbers in half as many lanes. */
     __device__ __forceinline__ long long units() const
     {
-        long long sum = 0;
-        for (int b = 0; b < bins; b++) {
-            long long from = __double_as_longlong(middle(bin_exponent(top, b)));
-            long long total = warp_total(__double_as_longlong(bin[b]) - from);
-            sum = (int)(threadIdx.x % 32) == b ? total : sum;
+        long long sum[4] = {0, 0, 0, 0};
+        for (int b = 0; b < bins; b++)
+            sum[b] =
+                __double_as_longlong(bin[b]) - __double_as_longlong(middle(bin_exponent(top, b)));
+        for (unsigned half = 2; half > 0; half /= 2) {
+            bool is_upper = threadIdx.x & 8 * half;
+            for (unsigned i = 0; i < half; i++) {
+                long long given = is_upper ? sum[i] : sum[half + i];
+                sum[i] = (is_upper ? sum[half + i] : sum[i]) +
+                         __shfl_xor_sync(0xffffffffu, given, 8 * half);
+            }
         }
-        return sum;
+        for (unsigned offset = 4; offset > 0; offset /= 2)
+            sum[0] += __shfl_xor_sync(0xffffffffu, sum[0], offset);
+        return threadIdx.x % 8 == 0 ? sum[0] : 0;
     }
 
     static __device__ __forceinline__ unsigned position(int top, int b)
@@ -117,14 +129,14 @@ template <> struct Deposit<double> {
 
     /* Empties the bins. A warp's 2^15 elements make less than 2^56; while it keeps no more than
      * 2^57, 32 warps' integers are 2^63. */
-    __device__ __forceinline__ void restart(unsigned long long *sum, int next_top)
+    __device__ __forceinline__ void restart(int next_top)
     {
         if (taken > 0)
             kept += units();
         bool is_large = (kept + (1ll << 57)) >> 58 != 0;
         if (next_top != top || __any_sync(0xffffffffu, is_large)) {
-            if (threadIdx.x % 32 < bins)
-                add_integer(sum, kept, position(top, (int)(threadIdx.x % 32)));
+            if (threadIdx.x % 32 < 8 * bins) /* other lanes have kept nothing */
+                add_integer(kept, position(top, (int)(threadIdx.x % 32 / 8)));
             kept = 0;
         }
         start(next_top);
@@ -162,18 +174,17 @@ template <> struct Deposit<double> {
 
     /* Raises the bins, for a flight whose greatest upper word is `peak` in this lane, if they can
      * be, and takes the elements that they cannot be raised for. All lanes of the warp. */
-    __device__ __forceinline__ void raise(unsigned peak, double (&x)[2 * flight],
-                                          unsigned long long *sum)
+    __device__ __forceinline__ void raise(unsigned peak, double (&x)[2 * flight])
     {
         for (unsigned offset = 16; offset > 0; offset /= 2) {
             unsigned other = __shfl_xor_sync(0xffffffffu, peak, offset);
             peak = peak > other ? peak : other;
         }
-        /* In steps of 16, so that the warps agree, and the next peak a little higher fits. */
-        int k = ((int)(peak >> 20) + headroom + 15) / 16 * 16 - 1022;
+        /* In steps, so that the warps agree, and the next peak a little higher fits. */
+        int k = ((int)(peak >> 20) + headroom + 7) / 8 * 8 - 1022;
         k = k < 1022 ? k : 1022;
         if (k > top)
-            restart(sum, k);
+            restart(k);
         if (peak < limit(top))
             return;
         column.make_room(2 * flight);
@@ -193,8 +204,32 @@ template <> struct Deposit<double> {
             column.add(x[j]);
     }
 
-    __device__ __forceinline__ void add(const Pack<unsigned> (&pack)[flight], unsigned,
-                                        unsigned long long *sum)
+    /* Adds a finite x to digits that others add to, too. */
+    static __device__ __forceinline__ void add_number(double x)
+    {
+        unsigned field = upper(x) >> 20;
+        long long fraction = __double_as_longlong(x) & 0xfffffffffffff;
+        long long size = fraction | (long long)(field ? 1 : 0) << 52;
+        add_integer(x < 0 ? -size : size, field ? field - 1 : 0);
+    }
+
+    /* By way of the column's memory, as registers cannot be counted through, and the code written
+     * out would be long. */
+    __device__ __forceinline__ void add_rare(const double (&x)[2 * flight])
+    {
+        unsigned which = 0;
+        for (unsigned j = 0; j < 2 * flight; j++) {
+            which |= (x[j] != 0 ? 1u : 0) << j;
+            column.digit[j * blockDim.x] = __double_as_longlong(x[j]);
+        }
+        MOSTLY_ONCE
+        for (; which; which &= which - 1) {
+            unsigned j = (unsigned)__ffs((int)which) - 1;
+            add_number(__longlong_as_double(column.digit[j * blockDim.x]));
+        }
+    }
+
+    __device__ __forceinline__ void add(const Pack<unsigned> (&pack)[flight], unsigned)
     {
         double x[2 * flight];
         unsigned peak = 0, left = 0;
@@ -210,99 +245,109 @@ template <> struct Deposit<double> {
             return;
         }
         if (__any_sync(0xffffffffu, peak >= limit(top)))
-            raise(peak, x, sum);
+            raise(peak, x);
         for (unsigned j = 0; j < 2 * flight; j++) {
             x[j] = extract(x[j]);
             left |= upper(x[j]) | (unsigned)__double2loint(x[j]);
         }
-        if (left)
-            add_integers(x);
+        unsigned lanes = (unsigned)__popc(__ballot_sync(0xffffffffu, left != 0));
+        if (left) {
+            if (lanes <= few && column.held == Column::unused)
+                add_rare(x);
+            else
+                add_integers(x);
+        }
         taken += 2 * flight;
-        if (__popc(__ballot_sync(0xffffffffu, left != 0)) > 8) {
+        if (lanes > 8) {
             wild = patience;
             patience = patience < most_patience ? 2 * patience : patience;
-            restart(sum, headroom - 1023);
+            restart(headroom - 1023);
         } else {
             patience = least_patience;
             if (taken == room)
-                restart(sum, top);
+                restart(top);
         }
     }
 
-    /* One of the two that an array may have outside the 16-byte boundaries: not worth a column. */
+    /* One of the two that an array may have outside the 16-byte boundaries. */
     __device__ __forceinline__ void add_loose(double x)
     {
-        x = take_special(x);
-        unsigned field = upper(x) >> 20, position = field ? field - 1 : 0;
-        long long fraction = __double_as_longlong(x) & 0xfffffffffffff;
-        long long size = fraction | (long long)(field ? 1 : 0) << 52;
-        for (unsigned i = 0; i < 3; i++) {
-            long long digit = digit_of(x < 0 ? -size : size, position % 32, i);
-            atomicAdd(&gathering()->word[position / 32 + i], (unsigned long long)digit);
-        }
+        add_number(take_special(x));
     }
 
-    /* The warps do that by themselves. */
-    __device__ __forceinline__ void empty(unsigned long long *) {}
-
-    __device__ __forceinline__ void finish()
+    __device__ __forceinline__ void leave()
     {
-        unsigned lane = threadIdx.x % 32, i = threadIdx.x / 32 * bins + lane;
+        unsigned lane = threadIdx.x % 32, i = threadIdx.x / 32 * bins + lane / 8;
         kept += units();
-        if (lane < bins) {
+        if (lane % 8 == 0 && lane < 8 * bins) {
             gathering()->value[i] = kept;
-            gathering()->position[i] = position(top, (int)lane);
+            gathering()->position[i] = position(top, (int)lane / 8);
         }
-        add_flags(gathering()->word, flags);
+        add_flags(flags);
         if (__syncthreads_or(column.held != Column::unused))
             gather_columns();
     }
 
+    /* The warps do that by themselves. */
+    __device__ __forceinline__ void clear() {}
+
     /* Mostly, all warps' bins have the units of the first warp's, so their integers are added up
-     * first. The bins are 42 apart: six digits. */
-    static __device__ __forceinline__ void merge()
+     * first: lane 8 b + i begins with bin b of warp i. The bins are 42 apart: six digits. */
+    static __device__ __forceinline__ long long merge(unsigned &k)
     {
-        Gathering *all = gathering();
-        unsigned lane = threadIdx.x, warp = lane < blockDim.x / 32 ? lane : 0;
-        unsigned k = all->position[bins - 1] / 32 + lane;
-        long long sum[bins], digit = 0;
-        for (unsigned b = 0; b < bins; b++) {
-            unsigned position = all->position[warp * bins + b];
-            bool is_common = position == all->position[b];
-            sum[b] = lane < blockDim.x / 32 ? all->value[warp * bins + b] : 0;
-            if (!is_common)
-                add_integer(all->word, sum[b], position);
-            sum[b] = is_common ? sum[b] : 0;
+        const Gathering *all = gathering();
+        unsigned lane = threadIdx.x, mine = lane / 8 < bins ? lane / 8 : 0;
+        unsigned warps = lane / 8 < bins ? blockDim.x / 32 : 0;
+        long long total = 0, digit = 0;
+        for (unsigned warp = lane % 8; warp < warps; warp += 8) {
+            unsigned position = all->position[warp * bins + mine];
+            if (position == all->position[mine])
+                total += all->value[warp * bins + mine];
+            else
+                add_integer(all->value[warp * bins + mine], position);
         }
+        for (unsigned offset = 4; offset > 0; offset /= 2)
+            total += __shfl_xor_sync(0xffffffffu, total, offset);
+        k = all->position[bins - 1] / 32 + lane;
         for (unsigned b = 0; b < bins; b++)
-            sum[b] = warp_total(sum[b]);
-        __syncwarp();
-        for (unsigned b = 0; b < bins; b++)
-            digit += digit_of(sum[b], all->position[b] % 32, k - all->position[b] / 32);
-        if (lane < 6)
-            all->word[k] += (unsigned long long)digit;
+            digit += digit_of(__shfl_sync(0xffffffffu, total, 8 * b), all->position[b] % 32,
+                              k - all->position[b] / 32);
+        return digit;
     }
 
-    /* Adds up the columns of all threads, low and high halves apart. */
+    /* Adds up the columns of all threads, low and high halves of the digits apart: lane l those of
+     * digits l, l + 32 and l + 64 of its warp, in turns that keep the lanes in different banks. */
     __device__ __forceinline__ void gather_columns()
     {
-        const long long *all = deposit_memory<long long>();
+        constexpr unsigned parts = (Column::digits + 31) / 32;
+        long long *all = deposit_memory<long long>(), low[parts], high[parts];
         unsigned lane = threadIdx.x % 32;
-        column.make_room(0);
+        if (column.held == Column::unused)
+            column.tidy(column.digit, false);
+        __syncwarp();
+        for (unsigned p = 0; p < parts; p++) {
+            low[p] = high[p] = 0;
+            for (unsigned i = 0; lane + 32 * p < Column::digits && i < 32; i++) {
+                long long digit = all[(lane + 32 * p) * blockDim.x + (threadIdx.x ^ i)];
+                low[p] += digit & 0xffffffff;
+                high[p] += digit >> 32;
+            }
+        }
+        __syncwarp();
+        for (unsigned p = 0; p < parts; p++) {
+            all[2 * p * blockDim.x + threadIdx.x] = low[p];
+            all[(2 * p + 1) * blockDim.x + threadIdx.x] = high[p];
+        }
         __syncthreads();
-        for (unsigned k = threadIdx.x / 32; k < Column::digits; k += blockDim.x / 32) {
-            long long low = 0, high = 0;
-            for (unsigned t = lane; t < blockDim.x; t += 32) {
-                long long digit = all[k * blockDim.x + t];
-                low += digit & 0xffffffff;
-                high += digit >> 32;
+        for (unsigned k = threadIdx.x; k < Column::digits; k += blockDim.x) {
+            const long long *half = all + k / 32 * 2 * blockDim.x + k % 32;
+            long long sums[2] = {0, 0};
+            for (unsigned warp = 0; warp < blockDim.x; warp += 32) {
+                sums[0] += half[warp];
+                sums[1] += half[warp + blockDim.x];
             }
-            low = warp_sum(low);
-            high = warp_sum(high);
-            if (lane == 0) {
-                atomicAdd(&gathering()->word[k], (unsigned long long)low);
-                atomicAdd(&gathering()->word[k + 1], (unsigned long long)high);
-            }
+            add_digit(k, sums[0]);
+            add_digit(k + 1, sums[1]);
         }
     }
 };

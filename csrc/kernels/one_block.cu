@@ -22,6 +22,7 @@ __global__ void __launch_bounds__(1024, 1) one_block(In in, Acc *out, size_t n)
     if (threadIdx.x >= Block) /* the rest of a block that is no power of two */
         return;
     packed.settled();
+    invite_next_kernel();
     wait_for_earlier_kernels();
     LooseEnds<Acc> ends(in, n, packed, threadIdx.x);
     Acc sum = 0;

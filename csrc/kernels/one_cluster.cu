@@ -23,6 +23,7 @@ __global__ void __launch_bounds__(1024, 1) one_cluster(In in, Acc *out, size_t n
 
     group.barrier_arrive();
     packed.settled();
+    invite_next_kernel();
     wait_for_earlier_kernels();
     LooseEnds<Acc> ends(in, n, packed, id);
     Acc sum = 0;

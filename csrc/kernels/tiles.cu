@@ -25,6 +25,7 @@ __global__ void __launch_bounds__(1024, 1)
     packed.settled();
     settle(i);
     settle(end);
+    invite_next_kernel();
     wait_for_earlier_kernels();
     LooseEnds<Acc> ends(in, n, packed, blockIdx.x * block + threadIdx.x);
     decltype(packed[0]) now[flight], next[flight];

@@ -28,6 +28,7 @@ template <typename T> GR_ACCESS T load_fresh(const T *address)
 }
 
 /* Launches follow one another here. */
+GR_INTRINSIC void invite_next_kernel() {}
 GR_INTRINSIC void wait_for_earlier_kernels() {}
 template <typename T> GR_INTRINSIC void settle(T &) {}
 #define MOSTLY_ONCE
