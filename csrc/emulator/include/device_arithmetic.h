@@ -36,11 +36,6 @@ GR_INTRINSIC unsigned __brev(unsigned x)
         reversed |= (x >> bit & 1) << (31 - bit);
     return reversed;
 }
-/* The upper word of two, shifted to the left. */
-GR_INTRINSIC unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift)
-{
-    return (unsigned)(((unsigned long long)high << 32 | low) << shift % 32 >> 32);
-}
 
 /* c plus the products of a's and b's four bytes; or of a's two halves and two bytes of b, the lower
  * or the upper two. Wraps around, as the instruction does. */
