@@ -57,6 +57,7 @@ class _Call:
     grid: int
     finish: str | None
     into: _emulator.Exact | None = None  # an exact sum that this one is added to
+    timed: bool = True  # a card's parts, which takes some microseconds
 
 
 def sum(
@@ -176,7 +177,7 @@ def sum(
         raise ValueError(
             f"{chosen.name} has no block and grid on the CPU: name a device, or leave them out"
         )
-    call = _Call(chosen, array, conversion, dtype is None, *launch)
+    call = _Call(chosen, array, conversion, dtype is None, *launch, timed=timing)
 
     if on_host:
         value, found = _ON_HOST[chosen.name](call)
@@ -368,7 +369,7 @@ def _on_device(call: _Call, device: _backends.Device) -> tuple[Any, Timing]:
             device.index,
             schedule.number,
             schedule.seed,
-            True,
+            call.timed,
         )
         tally.kernel_ms += kernel_ms
         tally.h2d_ms += h2d_ms
@@ -393,7 +394,7 @@ def _on_device(call: _Call, device: _backends.Device) -> tuple[Any, Timing]:
 def sum_by_both(array: _inputs.Array, device: _backends.Device, share: float) -> Any:
     """The sum of a flat array of integers, for measuring."""
     conversion = _inputs.convert(array.dtype, None)
-    call = _Call(_registry.STRATEGIES["fast"], array, conversion, True, 0, 0, None)
+    call = _Call(_registry.STRATEGIES["fast"], array, conversion, True, 0, 0, None, timed=False)
     return _on_both(call, device, share)[0]
 
 

@@ -1,7 +1,13 @@
 /* A copy from pageable memory goes through the driver's one thread at a fifth of what the link can
- * do. Here several threads copy chunks into a ring of pinned memory, from where the card fetches
- * them while the next chunks are filled. The ring is small enough to stay in the processor's cache,
- * so that the memory is read once and nothing is written to it. */
+ * do. Here several threads copy pieces into a ring of pinned memory, from where the card fetches
+ * them meanwhile. The ring is small enough to stay in the processor's cache, so that the memory is
+ * read once and nothing is written to it.
+ *
+ * Pieces are small, so that the link has something to do at once and little to do at the end. But
+ * between two orders the link rests for as long as it takes for a piece of 128 KiB, and threads
+ * that call the driver together only wait for each other. So one thread at a time talks to the
+ * driver, and orders all pieces that are there by one call, as soon as no more than one order is
+ * under way; while that one is carried out, the next pieces come together. */
 #include "engine/staging.h"
 
 #include "threads/pool.h"
@@ -9,44 +15,50 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 
 enum {
-    /* On the machine of notebooks/data/bench_h200.json smaller chunks bring less, and so do fewer
-     * threads; more of them bring no more. */
-    MOST_CHUNK = 1 << 22,
-    USUAL_CHUNK = 1 << 21,
-    LEAST_CHUNK = 1 << 18,
-    LARGE_BYTES = 1 << 30, /* from here on the largest chunks are worth their slow start */
-    SLOTS = 16,
-    THREADS = 8,
-    STAGE_FROM = 1 << 21 /* below, waking threads costs more than it saves */
+    PIECE = 1 << 16,
+    PLACES = 512,          /* for pieces, in the ring */
+    MOST_PIECES = 64,      /* ordered together: their places become free together, too */
+    THREADS = 12,          /* that read memory faster than an H200's link carries it away */
+    THREADS_FROM = 1 << 20 /* bytes; below, to wake threads costs more than it saves */
 };
 
 static struct {
     pthread_mutex_t mutex; /* there is one link: copies that come together take turns */
     char *memory;
     int device;
-    cudaEvent_t fetched[SLOTS]; /* the card has read the slot */
+    cudaEvent_t fetched[PLACES]; /* the card has read what an order is for, and all before it */
+    cudaEvent_t drained;         /* and all of the last copy */
 } ring = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 typedef struct {
     char *to;
     const char *from;
-    size_t bytes, chunk;
+    size_t bytes, pieces;
     cudaStream_t stream;
-    atomic_size_t next;        /* chunk not begun */
-    atomic_size_t uses[SLOTS]; /* how often the slot was filled */
-    atomic_int failed;         /* a cudaError_t */
+    atomic_size_t next;           /* piece that nobody has begun */
+    atomic_size_t filled[PLACES]; /* 1 + the last piece that was put there */
+    atomic_size_t fetched;        /* pieces */
+    atomic_int failed;            /* a cudaError_t */
+    atomic_bool is_talking;       /* a thread is, to the driver; what follows is that thread's */
+    size_t ordered;               /* pieces */
+    size_t orders, orders_fetched;
+    size_t order_end[PLACES]; /* the piece behind each order */
 } staged_copy;
 
 static void close_ring(void)
 {
-    for (int i = 0; i < SLOTS; i++) {
+    for (int i = 0; i < PLACES; i++) {
         if (ring.fetched[i])
             (void)cudaEventDestroy(ring.fetched[i]);
         ring.fetched[i] = NULL;
     }
+    if (ring.drained)
+        (void)cudaEventDestroy(ring.drained);
+    ring.drained = NULL;
     (void)cudaFreeHost(ring.memory);
     ring.memory = NULL;
 }
@@ -58,72 +70,105 @@ static cudaError_t open_ring(int device)
     close_ring();
     ring.device = device;
     cudaError_t state =
-        cudaHostAlloc((void **)&ring.memory, (size_t)SLOTS * MOST_CHUNK, cudaHostAllocDefault);
-    for (int i = 0; i < SLOTS && state == cudaSuccess; i++)
+        cudaHostAlloc((void **)&ring.memory, (size_t)PLACES * PIECE, cudaHostAllocDefault);
+    for (int i = 0; i < PLACES && state == cudaSuccess; i++)
         state = cudaEventCreateWithFlags(&ring.fetched[i], cudaEventDisableTiming);
+    if (state == cudaSuccess)
+        state = cudaEventCreateWithFlags(&ring.drained, cudaEventDisableTiming);
     if (state != cudaSuccess)
         close_ring();
     return state;
 }
 
-/* Until the card has fetched what the slot held before. Whoever filled it began earlier and waits
- * for nobody who began later, so this ends. */
-static cudaError_t await_slot(staged_copy *copy, size_t slot, size_t use)
+static bool has_failed(staged_copy *copy)
 {
-    /* What the slot held may be an earlier copy's: its event tells, too. */
-    while (atomic_load_explicit(&copy->uses[slot], memory_order_acquire) != use)
-        if (atomic_load_explicit(&copy->failed, memory_order_relaxed))
-            return cudaErrorUnknown; /* said already */
-        else
-            sched_yield();
-    /* Asking again and again leaves the driver to those who have something to submit; its own wait
-     * does not. */
-    cudaError_t state;
-    while ((state = cudaEventQuery(ring.fetched[slot])) == cudaErrorNotReady)
-        sched_yield();
-    return state;
+    return atomic_load_explicit(&copy->failed, memory_order_relaxed) != cudaSuccess;
 }
 
-static cudaError_t stage_chunk(staged_copy *copy, size_t chunk)
+/* The first failure counts. */
+static void note(staged_copy *copy, cudaError_t state)
 {
-    size_t at = chunk * copy->chunk, slot = chunk % SLOTS, use = chunk / SLOTS;
-    size_t bytes = copy->bytes - at < copy->chunk ? copy->bytes - at : copy->chunk;
-    char *pinned = ring.memory + slot * MOST_CHUNK;
-    cudaError_t state = cudaSetDevice(ring.device); /* a setting of each thread */
-
-    if (state == cudaSuccess)
-        state = await_slot(copy, slot, use);
-    if (state != cudaSuccess)
-        return state;
-    memcpy(pinned, copy->from + at, bytes);
-    state = cudaMemcpyAsync(copy->to + at, pinned, bytes, cudaMemcpyHostToDevice, copy->stream);
-    if (state == cudaSuccess)
-        state = cudaEventRecord(ring.fetched[slot], copy->stream);
-    atomic_store_explicit(&copy->uses[slot], use + 1, memory_order_release);
-    return state;
-}
-
-static void run_task(size_t task, void *context)
-{
-    staged_copy *copy = context;
-    (void)task; /* chunks are begun in order, whatever order tasks come in */
-    size_t chunk = atomic_fetch_add_explicit(&copy->next, 1, memory_order_relaxed);
-    if (atomic_load_explicit(&copy->failed, memory_order_relaxed))
-        return;
-    cudaError_t state = stage_chunk(copy, chunk);
     int none = cudaSuccess;
     if (state != cudaSuccess)
         atomic_compare_exchange_strong(&copy->failed, &none, (int)state);
 }
 
-static size_t chunk_for(size_t bytes)
+/* The piece behind those that are ready to be ordered together. */
+static size_t ready_end(staged_copy *copy)
 {
-    size_t chunk = LEAST_CHUNK;
-    if (bytes >= LARGE_BYTES)
-        return MOST_CHUNK;
-    while (chunk < USUAL_CHUNK && chunk * 2 * SLOTS <= bytes)
-        chunk *= 2;
-    return chunk;
+    size_t first = copy->ordered, end = first, most = first - first % PLACES + PLACES;
+    most = most < first + MOST_PIECES ? most : first + MOST_PIECES;
+    while (end < most &&
+           atomic_load_explicit(&copy->filled[end % PLACES], memory_order_acquire) == end + 1)
+        end++;
+    return end;
+}
+
+static void order(staged_copy *copy, size_t end)
+{
+    size_t first = copy->ordered, at = first * PIECE, number = copy->orders % PLACES;
+    size_t bytes = (end * PIECE < copy->bytes ? end * PIECE : copy->bytes) - at;
+
+    note(copy, cudaMemcpyAsync(copy->to + at, ring.memory + first % PLACES * PIECE, bytes,
+                               cudaMemcpyHostToDevice, copy->stream));
+    note(copy, cudaEventRecord(ring.fetched[number], copy->stream));
+    copy->ordered = end;
+    copy->order_end[number] = end;
+    copy->orders++;
+}
+
+static void see_what_is_fetched(staged_copy *copy)
+{
+    while (copy->orders_fetched < copy->orders) {
+        cudaError_t state = cudaEventQuery(ring.fetched[copy->orders_fetched % PLACES]);
+        if (state != cudaSuccess) {
+            note(copy, state == cudaErrorNotReady ? cudaSuccess : state);
+            return;
+        }
+        atomic_store_explicit(&copy->fetched, copy->order_end[copy->orders_fetched % PLACES],
+                              memory_order_release);
+        copy->orders_fetched++;
+    }
+}
+
+/* Unless somebody is at it already. */
+static void talk(staged_copy *copy, bool is_last)
+{
+    size_t end;
+    if (atomic_exchange_explicit(&copy->is_talking, true, memory_order_acquire))
+        return;
+    note(copy, cudaSetDevice(ring.device)); /* a setting of each thread */
+    see_what_is_fetched(copy);
+    while (!has_failed(copy) && (is_last || copy->orders - copy->orders_fetched < 2) &&
+           (end = ready_end(copy)) > copy->ordered)
+        order(copy, end);
+    atomic_store_explicit(&copy->is_talking, false, memory_order_release);
+}
+
+/* Whoever filled the place before began earlier and waits for nobody who began later: this ends. */
+static void await_place(staged_copy *copy, size_t piece)
+{
+    while (piece >= atomic_load_explicit(&copy->fetched, memory_order_acquire) + PLACES &&
+           !has_failed(copy)) {
+        talk(copy, false);
+        sched_yield();
+    }
+}
+
+static void run_task(size_t task, void *context)
+{
+    staged_copy *copy = context;
+    (void)task; /* pieces are begun in order, whatever order tasks come in */
+    size_t piece = atomic_fetch_add_explicit(&copy->next, 1, memory_order_relaxed);
+    size_t at = piece * PIECE, place = piece % PLACES;
+    size_t bytes = copy->bytes - at < PIECE ? copy->bytes - at : PIECE;
+
+    await_place(copy, piece);
+    if (has_failed(copy))
+        return;
+    memcpy(ring.memory + place * PIECE, copy->from + at, bytes);
+    atomic_store_explicit(&copy->filled[place], piece + 1, memory_order_release);
+    talk(copy, false);
 }
 
 static int is_pageable(const void *host)
@@ -138,11 +183,19 @@ static int is_pageable(const void *host)
 /* The ring must be open, and the caller's. */
 static cudaError_t stage(void *to, const void *host, size_t bytes, cudaStream_t stream)
 {
-    staged_copy copy = {.to = to, .from = host, .bytes = bytes, .stream = stream};
+    staged_copy copy = {.to = to,
+                        .from = host,
+                        .bytes = bytes,
+                        .pieces = (bytes - 1) / PIECE + 1,
+                        .stream = stream};
     int threads = gr_thread_count();
-    threads = threads < THREADS ? threads : THREADS;
-    copy.chunk = chunk_for(bytes);
-    gr_parallel_beside(threads, (bytes - 1) / copy.chunk + 1, run_task, &copy);
+    threads = bytes < THREADS_FROM ? 1 : threads < THREADS ? threads : THREADS;
+    cudaError_t state = cudaEventSynchronize(ring.drained);
+    if (state != cudaSuccess)
+        return state;
+    gr_parallel_beside(threads, copy.pieces, run_task, &copy);
+    talk(&copy, true);
+    note(&copy, cudaEventRecord(ring.drained, stream));
     return (cudaError_t)atomic_load(&copy.failed);
 }
 
@@ -150,7 +203,7 @@ gr_status gr_copy_to_device(int device, void *to, const void *host, size_t bytes
                             cudaStream_t stream, gr_error *error)
 {
     error->status = GR_OK;
-    if (bytes >= STAGE_FROM && is_pageable(host)) {
+    if (bytes && is_pageable(host)) {
         pthread_mutex_lock(&ring.mutex);
         int opened = open_ring(device) == cudaSuccess;
         cudaError_t state = opened ? stage(to, host, bytes, stream) : cudaSuccess;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* A piece is not made smaller than this for want of memory: that would never end. */
-static const size_t MIN_PIECE = (size_t)1 << 16;
+static const size_t MIN_PIECE = (size_t)1 << 16, ALIGNED_PIECE = 1 << 9;
 
 /* The result is written to pinned memory by the kernel itself, or by a copy, while the host looks
  * on; that is quicker than waiting for the stream. A word that no sum is likely to be stands there
@@ -167,21 +167,26 @@ done:
     return error->status;
 }
 
-/* How much of a host array the device has room for at a time. Per element: itself, what the
- * strategy works in, and at worst two sums per smallest block. */
-static gr_status piece_size(const gr_request *request, size_t *piece, gr_error *error)
+/* How much of a host array comes to the device at a time, by the room there is. Per element:
+ * itself, what the strategy works in, and at worst two sums per smallest block. */
+static gr_status piece_size(const gr_request *request, int chosen, const gr_workspace *workspace,
+                            size_t *piece, gr_error *error)
 {
     size_t free_bytes = 0, total_bytes = 0;
     unsigned traits = gr_strategy_at(request->strategy)->traits;
-    size_t per_element = gr_load_size(request->load) + 1;
+    size_t load = gr_load_size(request->load), per_element = load + 1;
     size_t most = gr_max_elements(request);
 
     error->status = GR_OK;
     if (traits & WORK_ELEMENTS)
         per_element += gr_acc_size(request->acc);
     *piece = request->n;
+    /* Who has not asked for one launch of the whole array is spared the time that it takes to find
+     * and to return memory that is not kept. */
+    if (chosen && *piece > gr_kept_bytes(request->device) / load)
+        *piece = gr_kept_bytes(request->device) / load / ALIGNED_PIECE * ALIGNED_PIECE;
     /* Asking for the free memory takes long, and small arrays find room, or fail cleanly. */
-    if (request->n > MIN_PIECE) {
+    if (*piece > MIN_PIECE && workspace->in.bytes < *piece * load) {
         TRY(cudaMemGetInfo(&free_bytes, &total_bytes));
         size_t room = (free_bytes - free_bytes / 16) / per_element;
         *piece = *piece < room ? *piece : room;
@@ -194,13 +199,13 @@ done:
 
 /* Plans the largest piece that there is memory for. Others use the device too, so when an
  * allocation fails after all, what is kept for other calls is let go, and then half is tried. */
-static gr_status find_room(const gr_request *request, gr_workspace *workspace, size_t *piece,
-                           gr_plan *plan, gr_error *error)
+static gr_status find_room(const gr_request *request, int chosen, gr_workspace *workspace,
+                           size_t *piece, gr_plan *plan, gr_error *error)
 {
     int released = 0;
 
     *piece = request->n;
-    if (!request->on_device && piece_size(request, piece, error) != GR_OK)
+    if (!request->on_device && piece_size(request, chosen, workspace, piece, error) != GR_OK)
         return error->status;
     for (;;) {
         if (gr_plan_first(request, *piece, plan, error) != GR_OK)
@@ -215,7 +220,8 @@ static gr_status find_room(const gr_request *request, gr_workspace *workspace, s
             gr_release();
             gr_shrink(workspace);
             released = 1;
-            if (!request->on_device && piece_size(request, piece, error) != GR_OK)
+            if (!request->on_device &&
+                piece_size(request, chosen, workspace, piece, error) != GR_OK)
                 return error->status;
         } else if (request->on_device || *piece / 2 < MIN_PIECE) {
             return error->status;
@@ -225,13 +231,13 @@ static gr_status find_room(const gr_request *request, gr_workspace *workspace, s
     }
 }
 
-static gr_status sum_all(const gr_request *request, gr_workspace *workspace, gr_outcome *outcome,
-                         gr_error *error)
+static gr_status sum_all(const gr_request *request, int chosen, gr_workspace *workspace,
+                         gr_outcome *outcome, gr_error *error)
 {
     size_t piece;
     gr_plan plan;
 
-    if (find_room(request, workspace, &piece, &plan, error) != GR_OK)
+    if (find_room(request, chosen, workspace, &piece, &plan, error) != GR_OK)
         return error->status;
     outcome->block = plan.block;
     outcome->grid = plan.grid;
@@ -268,7 +274,8 @@ gr_status gr_sum_in(gr_workspace *workspace, gr_request *request, int choose, gr
     outcome->exact.count = request->n;
     if (gr_check_request(request, error) != GR_OK || request->n == 0)
         return error->status;
-    return sum_all(request, workspace, outcome, error);
+    int chosen = choose || gr_strategy_at(request->strategy)->traits & DIGITS;
+    return sum_all(request, chosen, workspace, outcome, error);
 }
 
 gr_status gr_sum(gr_request *request, int choose, gr_outcome *outcome, gr_error *error)

@@ -7,7 +7,7 @@
 
 /* Larger copies of host arrays are not kept, as somebody else may need the memory: a small part of
  * what the card has, since freeing gigabytes and asking for them again takes milliseconds. */
-static size_t kept_bytes(int device)
+size_t gr_kept_bytes(int device)
 {
     static const size_t LEAST = (size_t)64 << 20;
     size_t part = gr_facts_of(device)->memory_bytes / 32;
@@ -116,9 +116,9 @@ void gr_close_workspace(gr_workspace *workspace, int broken)
         free_workspace(workspace);
         return;
     }
-    if (workspace->in.bytes > kept_bytes(workspace->device))
+    if (workspace->in.bytes > gr_kept_bytes(workspace->device))
         free_buffer(&workspace->in);
-    if (workspace->work.bytes > kept_bytes(workspace->device))
+    if (workspace->work.bytes > gr_kept_bytes(workspace->device))
         free_buffer(&workspace->work);
     pthread_mutex_lock(&lock);
     workspace->next = idle;

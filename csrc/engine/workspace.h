@@ -27,6 +27,9 @@ struct gr_workspace {
 /* Makes a buffer at least that large; what was in it is lost. */
 gr_status gr_reserve(gr_buffer *buffer, size_t bytes, gr_error *error);
 
+/* So much of a buffer is kept for the next call. */
+size_t gr_kept_bytes(int device);
+
 /* Frees all its buffers. */
 void gr_shrink(gr_workspace *workspace);
 
