@@ -313,6 +313,7 @@ static PyObject *py_memory_limit(PyObject *Py_UNUSED(self), PyObject *args)
         PyErr_SetString(PyExc_ValueError, "a memory limit is at least 0 (0: the default)");
         return NULL;
     }
+    gr_release(); /* what is kept for later calls would not be asked for again */
     gr_backend_memory_limit((size_t)bytes);
     Py_RETURN_NONE;
 }
@@ -398,6 +399,7 @@ static int exec_module(PyObject *module)
         {"CLUSTER", CLUSTER},
         {"ALONE", ALONE},
         {"TICKET", TICKET},
+        {"DIGITS", DIGITS},
         {"UNORDERED", UNORDERED},
         {"RING", RING},
         {"CLUSTER_BLOCKS", GR_CLUSTER_BLOCKS},

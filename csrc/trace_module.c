@@ -128,10 +128,10 @@ typedef struct {
     gr_recorder *recorder;
 } gr_recording;
 
-static int start_recording(void *context, unsigned *ticket)
+static int start_recording(void *context, const gr_roll *roll)
 {
     gr_recording *recording = context;
-    recording->recorder = gr_recorder_new(recording->samples, recording->count, ticket);
+    recording->recorder = gr_recorder_new(recording->samples, recording->count, roll);
     gr_record(recording->recorder);
     return recording->recorder != NULL;
 }

@@ -13,6 +13,7 @@ COOPERATIVE: int
 CLUSTER: int
 ALONE: int
 TICKET: int
+DIGITS: int
 UNORDERED: int
 RING: int
 CLUSTER_BLOCKS: int

@@ -99,7 +99,8 @@ class Request:
         plan = traced.plan_pass(*self._arguments())
         block, grid, team_blocks, _ = plan
         teams = grid // team_blocks
-        last = grid - 1 if self.strategy.traits & _emulator.TICKET else 0
+        counts = self.strategy.traits & (_emulator.TICKET | _emulator.DIGITS)
+        last = grid - 1 if counts else 0
         if sample and not self.strategy.broken:
             chosen, classes = _choose(self, block, grid, team_blocks, last)
             if len(chosen) < teams:

@@ -402,11 +402,17 @@ static void end_team(Worker *w, gr_recorder *r)
     r->first_team = false;
 }
 
-static void run_one(Worker *w, gr_recorder *r, uint64_t team, unsigned ticket)
+static void call_roll(const gr_roll &roll, unsigned come)
+{
+    if (roll.ticket)
+        *roll.ticket = come;
+    for (unsigned i = 0; i < roll.words; ++i)
+        roll.word[i] = uint64_t(come) << roll.shift;
+}
+
+static void run_one(Worker *w, gr_recorder *r, uint64_t team)
 {
     with_memory(r, [&] { begin_team(w, r); });
-    if (r->ticket)
-        *r->ticket = ticket;
     w->recorder = r->failed ? nullptr : r;
     run_team(w, team);
     if (w->recorder && !w->faulted)
@@ -440,9 +446,11 @@ static void run_batch(size_t batch, void *context)
     const gr_sample *sample = all->sample;
     gr_recorder *r = all->recorder;
     uint64_t i = batch * BATCH, end = i + BATCH < sample->count ? i + BATCH : sample->count;
-    for (; i < end && !all->launch->failed; ++i)
-        /* Teams that follow one another draw their tickets from the same roll. */
-        run_one(all->worker, r, sample->first + i, i && r->ticket ? *r->ticket : sample->ticket);
+    for (; i < end && !all->launch->failed; ++i) {
+        if (i == 0) /* teams that follow one another are on the same roll */
+            call_roll(r->roll, sample->ticket);
+        run_one(all->worker, r, sample->first + i);
+    }
 }
 
 void run_samples(Launch *launch)

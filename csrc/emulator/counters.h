@@ -7,6 +7,8 @@
 #ifndef GPUREDUCE_EMULATOR_COUNTERS_H
 #define GPUREDUCE_EMULATOR_COUNTERS_H
 
+#include "engine/pass.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -87,13 +89,13 @@ typedef struct {
 typedef struct {
     uint64_t first, count; /* which run */
     uint64_t weight;       /* and how many each of them stands for */
-    unsigned ticket;       /* what the launch's ticket is before */
+    unsigned ticket;       /* how many blocks have come before */
 } gr_sample;
 
 typedef struct gr_recorder gr_recorder;
 
-/* NULL: no memory. `ticket` may be NULL. */
-gr_recorder *gr_recorder_new(const gr_sample *samples, size_t count, unsigned *ticket);
+/* NULL: no memory. */
+gr_recorder *gr_recorder_new(const gr_sample *samples, size_t count, const gr_roll *roll);
 void gr_recorder_free(gr_recorder *recorder);
 
 /* The calling thread's launches are counted from now on, on this thread alone and for these samples

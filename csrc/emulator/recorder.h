@@ -74,7 +74,7 @@ struct StepRecord {
 struct gr_recorder {
     std::vector<gr_sample> samples;
     std::vector<gr_counters> sample_counts;
-    unsigned *ticket;
+    gr_roll roll;
     bool failed;
 
     std::vector<gr::PlaceRecord> places;

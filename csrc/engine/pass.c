@@ -51,7 +51,7 @@ static void give_zeros(gr_buffer *buffer)
 }
 
 gr_status gr_run_pass(const gr_request *request, int later,
-                      int (*prepare)(void *context, unsigned *ticket), void *context,
+                      int (*prepare)(void *context, const gr_roll *roll), void *context,
                       gr_error *error)
 {
     gr_plan plan;
@@ -71,7 +71,12 @@ gr_status gr_run_pass(const gr_request *request, int later,
         take_zeros(&space.work, work, error) == GR_OK) {
         void *in = space.in.data;
         space.totals = space.work.data;
-        if (prepare(context, plan.strategy->traits & TICKET ? &ticket : NULL))
+        gr_roll roll = {NULL, NULL, 0, 0};
+        if (plan.strategy->traits & TICKET)
+            roll.ticket = &ticket;
+        if (plan.strategy->traits & DIGITS)
+            roll = (gr_roll){NULL, space.totals, GR_EXACT_WORDS, 64 - GR_EXACT_COUNT_BITS};
+        if (prepare(context, &roll))
             gr_launch(&plan, &in, space.out[0].data, request->n, &space, NULL, error);
         else
             gr_fail(error, GR_NO_MEMORY, "no memory for counters");

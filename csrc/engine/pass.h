@@ -18,11 +18,18 @@ typedef struct {
 /* The first launch over request->n elements, or, if `later`, one over block sums. */
 gr_status gr_plan_pass(const gr_request *request, int later, gr_pass *pass, gr_error *error);
 
-/* Launches it on elements that are all zero; `prepare` is told where the ticket lies, which the
- * launch starts from and is 0, or NULL if the kernel has none. Memory is only taken as the kernel
- * touches it. */
+/* Where a launch counts its blocks as they come, from 0: by a ticket, or by each of some words from
+ * bit `shift` on. NULL where it does not. */
+typedef struct {
+    unsigned *ticket;
+    uint64_t *word;
+    unsigned words, shift;
+} gr_roll;
+
+/* Launches it on elements that are all zero; `prepare` is told of the roll that the launch starts
+ * from. Memory is only taken as the kernel touches it. */
 gr_status gr_run_pass(const gr_request *request, int later,
-                      int (*prepare)(void *context, unsigned *ticket), void *context,
+                      int (*prepare)(void *context, const gr_roll *roll), void *context,
                       gr_error *error);
 
 #ifdef __cplusplus

@@ -145,6 +145,22 @@ static void talk(staged_copy *copy, bool is_last)
     atomic_store_explicit(&copy->is_talking, false, memory_order_release);
 }
 
+/* What a thread has just written lies in its processor's own cache, from where the link fetches at
+ * half its speed. This moves it on to the cache that all share. Where processors do not know the
+ * instruction, it does nothing. */
+#if defined(__x86_64__)
+__attribute__((target("cldemote"))) static void move_on(char *at, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+        __builtin_ia32_cldemote(at + i);
+}
+#else
+static void move_on(char *at, size_t bytes)
+{
+    (void)at, (void)bytes;
+}
+#endif
+
 /* Whoever filled the place before began earlier and waits for nobody who began later: this ends. */
 static void await_place(staged_copy *copy, size_t piece)
 {
@@ -162,11 +178,14 @@ static void run_task(size_t task, void *context)
     size_t piece = atomic_fetch_add_explicit(&copy->next, 1, memory_order_relaxed);
     size_t at = piece * PIECE, place = piece % PLACES;
     size_t bytes = copy->bytes - at < PIECE ? copy->bytes - at : PIECE;
+    char *pinned = ring.memory + place * PIECE;
 
     await_place(copy, piece);
     if (has_failed(copy))
         return;
-    memcpy(ring.memory + place * PIECE, copy->from + at, bytes);
+    memcpy(pinned, copy->from + at, bytes);
+    if (piece + PLACES >= copy->pieces) /* earlier ones are pushed on by those that follow */
+        move_on(pinned, bytes);
     atomic_store_explicit(&copy->filled[place], piece + 1, memory_order_release);
     talk(copy, false);
 }

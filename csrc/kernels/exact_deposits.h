@@ -180,6 +180,7 @@ __device__ __forceinline__ void finish_digits(Deposits &deposit, unsigned long l
     constexpr unsigned first = Deposits::first_word, words = Deposits::words + 1;
     constexpr unsigned flight = (words + 31) / 32, bits = 64 - GR_EXACT_COUNT_BITS;
     unsigned long long mine[flight], before[flight];
+    bool is_last = false;
     unsigned k;
 
     deposit.leave();
@@ -211,9 +212,10 @@ __device__ __forceinline__ void finish_digits(Deposits &deposit, unsigned long l
             if (gridDim.x > 1)
                 atomicExch(&totals[word], 0ull);
             out[word] = (unsigned long long)(word == exact_digits ? flags_of(total) : total);
+            is_last = word == exact_digits;
         }
     }
-    if (blockIdx.x == 0)
+    if (__any_sync(0xffffffffu, is_last))
         for (unsigned word = threadIdx.x; word < exact_digits; word += 32)
             if (word - first >= words - 1)
                 out[word] = 0;
