@@ -46,12 +46,13 @@ def _random_bits(rng: np.random.Generator, n: int, kind: np.dtype[Any]) -> _inpu
 
 
 def _floats(values: _inputs.Array, kind: np.dtype[Any]) -> _inputs.Array:
-    return np.minimum(values, 60000.0).astype(kind)
+    """Numbers of as many digits as the kind has; none that overflows float16."""
+    return (np.minimum(values, 60000.0) if kind.name == "float16" else values).astype(kind)
 
 
 DATA: dict[str, Callable[[np.random.Generator, int, np.dtype[Any]], _inputs.Array]] = {
-    "uniform": lambda rng, n, kind: _floats(rng.random(n, np.float32), kind),
-    "normal": lambda rng, n, kind: _floats(rng.standard_normal(n, np.float32), kind),
+    "uniform": lambda rng, n, kind: _floats(rng.random(n), kind),
+    "normal": lambda rng, n, kind: _floats(rng.standard_normal(n), kind),
     "lognormal": lambda rng, n, kind: _floats(rng.lognormal(0, 5, n), kind),
     "bits": _random_bits,
 }

@@ -145,8 +145,8 @@ static void talk(staged_copy *copy, bool is_last)
     atomic_store_explicit(&copy->is_talking, false, memory_order_release);
 }
 
-/* What a thread has just written lies in its processor's own cache, from where the link fetches at
- * half its speed. This moves it on to the cache that all share. Where processors do not know the
+/* What a thread has just written lies in its processor's own cache, from where the link is slow to
+ * fetch it. This moves it on to the cache that all share. Where processors do not know the
  * instruction, it does nothing. */
 #if defined(__x86_64__)
 __attribute__((target("cldemote"))) static void move_on(char *at, size_t bytes)

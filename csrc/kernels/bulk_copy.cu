@@ -16,7 +16,7 @@ __global__ void bulk_copy(In in, Acc *out, size_t n, Acc *work, unsigned *ticket
     auto *ring = shared_array<decltype(packed[0])>();
     auto *arrived = reinterpret_cast<CopyBarrier *>(ring + stages * tile);
     unsigned tid = threadIdx.x;
-    /* A copy that begins within a line of memory takes a third longer. */
+    /* A copy that begins within a line of memory takes longer. */
     size_t lead = packed.before_line(), tiles = (packed.packs - lead) / tile;
 
     invite_next_kernel();
