@@ -1,9 +1,9 @@
 /* How threads deposit floats without rounding, and how that becomes digits.
  *
  * Digits: a number is the sum of digit[k] 2^(32 k - 1074), each digit a signed 64-bit integer, for
- * every float is a multiple of 2^-1074. The word after them holds flags, as in exact/exact.h. A
- * digit gets less than 2^32 at a time, so 2^31 additions cannot overflow it. Each block has such
- * words in shared memory.
+ * every float is a multiple of 2^-1074. The word after them holds flags, as in exact/exact.h. Each
+ * block has such words in shared memory. A digit gets less than 2^42 at a time, and is carried
+ * before it overflows.
  *
  * Deposit<T> is what a thread has: `add` takes a flight of packs, of which the warp has `count`.
  * Then each warp may `leave` its sums in shared memory, and the first warp, when all have, `merge`s
@@ -74,13 +74,18 @@ __device__ __forceinline__ long long digit_of(long long value, unsigned shift, u
                         : 0;
 }
 
-/* Any thread may add to the words. */
+/* Any thread may add to the words. Whoever finds that one has come to 2^62 moves its upper half to
+ * the next one, as it does not know how many additions are to follow. */
 __device__ __forceinline__ void add_digit(unsigned k, long long digit)
 {
-    if (digit == 0)
-        return;
-    atomicAdd(&gathering()->word[k], (unsigned long long)digit);
-    atomicExch(&gathering()->is_used, 1ull);
+    MOSTLY_ONCE
+    for (; digit != 0; k++) {
+        unsigned long long *word = &gathering()->word[k], more = (unsigned long long)digit;
+        unsigned long long sum = atomicAdd(word, more) + more;
+        atomicExch(&gathering()->is_used, 1ull);
+        bool is_full = (sum ^ sum << 1) >> 63 != 0;
+        digit = is_full ? (long long)atomicAnd(word, 0xffffffffull) >> 32 : 0;
+    }
 }
 
 /* Adds value 2^(position - 1074). */
@@ -172,7 +177,8 @@ static_assert((GR_EXACT_NAN | GR_EXACT_PLUS_INF | GR_EXACT_MINUS_INF) == 7, "thr
 /* Adds this block's digits to the others', and counts the blocks, by one atomic per word: its upper
  * 14 bits are the count. Whoever is last there writes the sum out and leaves a zero; no block waits
  * for another, and no word for another. A block adds less than 2^35 to each word: 2^14 blocks fit
- * below the count. As in finish_in_last_block, only the first warp is left. */
+ * below the count. (float16's topmost may get more, of 2^33 elements and above: as nothing carries
+ * out of it, it is the sum itself in units of 2^14, and 2^46 elements fit.) As in finish_in_last_block, only the first warp is left. */
 template <typename Deposits>
 __device__ __forceinline__ void finish_digits(Deposits &deposit, unsigned long long *out,
                                               unsigned long long *totals)
