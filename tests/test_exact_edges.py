@@ -19,6 +19,7 @@ from exact_cases import (
 
 import gpureduce
 from cases import array_of, numpy_dtype
+from gpureduce import _races
 from producers import ByDLPack
 
 ON = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -165,6 +166,46 @@ def test_float64_rests_of_some_lanes(lanes, huge, device):
     array = np.concatenate([np.where(rest != 0, rest, flights), np.where(rest != 0, 0, -flights)])
     got = add(array.reshape(-1), device, block=32, grid=1)
     assert got == expected_bits(array.reshape(-1)) == expected_bits(rest.reshape(-1))
+
+
+@pytest.mark.parametrize("device", ON)
+@pytest.mark.parametrize("block", [32, 384])
+def test_what_float64_bins_keep_comes_to_more_than_64_bits(block, device):
+    """Bins that are full each time they are emptied, into what the warp keeps of them."""
+    n = 140 * 32 * EMPTIED_AFTER["float64"] + 7
+    for size in (2**55 - 4, 4 - 2**55):  # of an exponent for which bins are no larger than needed
+        array = np.full(n, float(size))
+        assert add(array, device, block=block, grid=1) == bits_of(np.float64(n * size))
+
+
+def races_of(array, monkeypatch, **shape):
+    """gpureduce.races, of these elements."""
+    monkeypatch.setattr(_races, "_numbers", lambda n, dtype: array)
+    orders = ("forward", "reverse", "lockstep", "random 1")
+    return gpureduce.races("exact", n=array.size, dtype=array.dtype, schedules=orders, **shape)
+
+
+@pytest.mark.parametrize("name", ["float16", "float32", "bfloat16"])
+def test_no_race_where_bins_are_emptied(name, monkeypatch):
+    """By the first warp, while the others would go on."""
+    array = np.arange(2 * 64 * EMPTIED_AFTER[name] + 100) % 2 * 2 - 1
+    found = races_of(array.astype(numpy_dtype(name)), monkeypatch, block=64, grid=1)
+    assert not found, str(found)
+
+
+def test_no_race_in_rare_ways_to_deposit(monkeypatch):
+    """Warps whose bins differ, rests in a few lanes, columns, inf and nan."""
+    rng = np.random.default_rng(55)
+    kinds = [rng.standard_normal(96 * 60) for _ in range(3)]
+    kinds[0] = np.ldexp(kinds[0], np.tile(np.repeat([0, 200, -300], 64), 30))
+    kinds[1][5::641] = 1e-80
+    kinds[2] *= 10.0 ** rng.integers(-200, 200, kinds[2].size)
+    special = kinds[1].astype(np.float32)
+    special[[3, 100, 4000]] = math.nan, math.inf, -math.inf
+    for array in (*kinds, special):
+        for grid in (1, 3):
+            found = races_of(array, monkeypatch, block=96, grid=grid)
+            assert not found, str(found)
 
 
 @pytest.mark.parametrize("device", ON)
