@@ -194,12 +194,13 @@ def test_no_race_where_bins_are_emptied(name, monkeypatch):
 
 
 def test_no_race_in_rare_ways_to_deposit(monkeypatch):
-    """Warps whose bins differ, rests in a few lanes, columns, inf and nan."""
+    """Warps whose bins differ, rests in a few lanes, columns of all and of some, inf and nan."""
     rng = np.random.default_rng(55)
-    kinds = [rng.standard_normal(96 * 60) for _ in range(3)]
+    kinds = [rng.standard_normal(96 * 60) for _ in range(4)]
     kinds[0] = np.ldexp(kinds[0], np.tile(np.repeat([0, 200, -300], 64), 30))
     kinds[1][5::641] = 1e-80
     kinds[2] *= 10.0 ** rng.integers(-200, 200, kinds[2].size)
+    kinds[3][:12] = 1e-80  # six lanes
     special = kinds[1].astype(np.float32)
     special[[3, 100, 4000]] = math.nan, math.inf, -math.inf
     for array in (*kinds, special):
