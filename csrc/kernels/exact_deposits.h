@@ -178,7 +178,8 @@ static_assert((GR_EXACT_NAN | GR_EXACT_PLUS_INF | GR_EXACT_MINUS_INF) == 7, "thr
  * 14 bits are the count. Whoever is last there writes the sum out and leaves a zero; no block waits
  * for another, and no word for another. A block adds less than 2^35 to each word: 2^14 blocks fit
  * below the count. (float16's topmost may get more, of 2^33 elements and above: as nothing carries
- * out of it, it is the sum itself in units of 2^14, and 2^46 elements fit.) As in finish_in_last_block, only the first warp is left. */
+ * out of it, it is the sum itself in units of 2^14, and 2^46 elements fit.) As in
+ * finish_in_last_block, only the first warp is left. */
 template <typename Deposits>
 __device__ __forceinline__ void finish_digits(Deposits &deposit, unsigned long long *out,
                                               unsigned long long *totals)
