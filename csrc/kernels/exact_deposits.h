@@ -2,8 +2,8 @@
  *
  * Digits: a number is the sum of digit[k] 2^(32 k - 1074), each digit a signed 64-bit integer, for
  * every float is a multiple of 2^-1074. The word after them holds flags, as in exact/exact.h. Each
- * block has such words in shared memory. A digit gets less than 2^42 at a time, and is carried
- * before it overflows.
+ * block has such words in shared memory. What is added to a digit in all stays below 2^62: most of
+ * it comes when bins are full, and what comes more often is limited for that (exact_extract.h).
  *
  * Deposit<T> is what a thread has: `add` takes a flight of packs, of which the warp has `count`.
  * Then each warp may `leave` its sums in shared memory, and the first warp, when all have, `merge`s
@@ -74,18 +74,13 @@ __device__ __forceinline__ long long digit_of(long long value, unsigned shift, u
                         : 0;
 }
 
-/* Any thread may add to the words. Whoever finds that one has come to 2^62 moves its upper half to
- * the next one, as it does not know how many additions are to follow. */
+/* Any thread may add to the words. */
 __device__ __forceinline__ void add_digit(unsigned k, long long digit)
 {
-    MOSTLY_ONCE
-    for (; digit != 0; k++) {
-        unsigned long long *word = &gathering()->word[k], more = (unsigned long long)digit;
-        unsigned long long sum = atomicAdd(word, more) + more;
-        atomicExch(&gathering()->is_used, 1ull);
-        bool is_full = (sum ^ sum << 1) >> 63 != 0;
-        digit = is_full ? (long long)atomicAnd(word, 0xffffffffull) >> 32 : 0;
-    }
+    if (digit == 0)
+        return;
+    atomicAdd(&gathering()->word[k], (unsigned long long)digit);
+    atomicExch(&gathering()->is_used, 1ull);
 }
 
 /* Adds value 2^(position - 1074). */

@@ -74,6 +74,7 @@ template <> struct Deposit<double> {
     unsigned taken;    /* elements since the bins were empty */
     unsigned wild = 0; /* flights for which the bins are not tried */
     unsigned patience = least_patience;
+    unsigned spare = 1 << 16; /* flights of which rests may still go to the words at once */
     unsigned flags = 0;
 
     __device__ __forceinline__ Deposit()
@@ -138,6 +139,8 @@ template <> struct Deposit<double> {
             if (threadIdx.x % 32 < 8 * bins) /* other lanes have kept nothing */
                 add_integer(kept, position(top, (int)(threadIdx.x % 32 / 8)));
             kept = 0;
+            __syncwarp(); /* together again: nothing else would make the lanes wait for each other
+                           */
         }
         start(next_top);
     }
@@ -218,6 +221,7 @@ template <> struct Deposit<double> {
     __device__ __forceinline__ void add_rare(const double (&x)[2 * flight])
     {
         unsigned which = 0;
+        spare--;
         for (unsigned j = 0; j < 2 * flight; j++) {
             which |= (x[j] != 0 ? 1u : 0) << j;
             column.digit[j * blockDim.x] = __double_as_longlong(x[j]);
@@ -252,7 +256,7 @@ template <> struct Deposit<double> {
         }
         unsigned lanes = (unsigned)__popc(__ballot_sync(0xffffffffu, left != 0));
         if (left) {
-            if (lanes <= few && column.held == Column::unused)
+            if (lanes <= few && spare > 0 && column.held == Column::unused)
                 add_rare(x);
             else
                 add_integers(x);
