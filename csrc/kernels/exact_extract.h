@@ -223,7 +223,8 @@ template <> struct Deposit<double> {
         unsigned which = 0;
         spare--;
         for (unsigned j = 0; j < 2 * flight; j++) {
-            which |= (x[j] != 0 ? 1u : 0) << j;
+            if (x[j] != 0)
+                which |= 1u << j;
             column.digit[j * blockDim.x] = __double_as_longlong(x[j]);
         }
         MOSTLY_ONCE
