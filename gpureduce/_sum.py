@@ -281,8 +281,7 @@ def _launch_arguments(
             raise ValueError(f"{chosen.name} chooses its own launch: leave {name} out")
     # What a choice finishes in a single call may take several launches of what it chooses.
     finish = None if chosen.kind == "choice" else finish
-    threads, blocks = _count("block", block, 1024), _count("grid", grid, 2**31 - 1)
-    return threads, blocks, finish
+    return _count("block", block, 1024), _count("grid", grid, 2**31 - 1), finish
 
 
 def _count(name: str, number: int | None, most: int) -> int:

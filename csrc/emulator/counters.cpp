@@ -446,11 +446,10 @@ static void run_batch(size_t batch, void *context)
     const gr_sample *sample = all->sample;
     gr_recorder *r = all->recorder;
     uint64_t i = batch * BATCH, end = i + BATCH < sample->count ? i + BATCH : sample->count;
-    for (; i < end && !all->launch->failed; ++i) {
-        if (i == 0) /* teams that follow one another are on the same roll */
-            call_roll(r->roll, sample->ticket);
+    if (batch == 0) /* teams that follow one another are on the same roll */
+        call_roll(r->roll, sample->ticket);
+    for (; i < end && !all->launch->failed; ++i)
         run_one(all->worker, r, sample->first + i);
-    }
 }
 
 void run_samples(Launch *launch)

@@ -4,10 +4,10 @@
  * read once and nothing is written to it.
  *
  * Pieces are small, so that the link has something to do at once and little to do at the end. But
- * between two orders the link rests for as long as it takes for a piece of 128 KiB, and threads
- * that call the driver together only wait for each other. So one thread at a time talks to the
- * driver, and orders all pieces that are there by one call, as soon as no more than one order is
- * under way; while that one is carried out, the next pieces come together. */
+ * between two orders the link rests a while, and threads that call the driver together only wait
+ * for each other. So one thread at a time talks to the driver, and orders all pieces that are there
+ * by one call, as soon as no more than one order is under way; while that one is carried out, the
+ * next pieces come together. */
 #include "engine/staging.h"
 
 #include "threads/pool.h"
@@ -22,15 +22,20 @@ enum {
     PIECE = 1 << 16,
     PLACES = 512,          /* for pieces, in the ring */
     MOST_PIECES = 64,      /* ordered together: their places become free together, too */
+    ORDERS = 16,           /* that can be under way */
     THREADS = 12,          /* that read memory faster than an H200's link carries it away */
     THREADS_FROM = 1 << 20 /* bytes; below, to wake threads costs more than it saves */
 };
+
+/* When all pieces are there, those left are ordered at once, though two orders may be under way.
+ * That can be the whole ring, and one more as no order goes across its end. */
+_Static_assert(ORDERS >= 2 + PLACES / MOST_PIECES + 1, "each order has an event of its own");
 
 static struct {
     pthread_mutex_t mutex; /* there is one link: copies that come together take turns */
     char *memory;
     int device;
-    cudaEvent_t fetched[PLACES]; /* the card has read what an order is for, and all before it */
+    cudaEvent_t fetched[ORDERS]; /* the card has read what an order is for, and all before it */
     cudaEvent_t drained;         /* and all of the last copy */
 } ring = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -46,12 +51,12 @@ typedef struct {
     atomic_bool is_talking;       /* a thread is, to the driver; what follows is that thread's */
     size_t ordered;               /* pieces */
     size_t orders, orders_fetched;
-    size_t order_end[PLACES]; /* the piece behind each order */
+    size_t order_end[ORDERS]; /* the piece behind each order */
 } staged_copy;
 
 static void close_ring(void)
 {
-    for (int i = 0; i < PLACES; i++) {
+    for (int i = 0; i < ORDERS; i++) {
         if (ring.fetched[i])
             (void)cudaEventDestroy(ring.fetched[i]);
         ring.fetched[i] = NULL;
@@ -71,7 +76,7 @@ static cudaError_t open_ring(int device)
     ring.device = device;
     cudaError_t state =
         cudaHostAlloc((void **)&ring.memory, (size_t)PLACES * PIECE, cudaHostAllocDefault);
-    for (int i = 0; i < PLACES && state == cudaSuccess; i++)
+    for (int i = 0; i < ORDERS && state == cudaSuccess; i++)
         state = cudaEventCreateWithFlags(&ring.fetched[i], cudaEventDisableTiming);
     if (state == cudaSuccess)
         state = cudaEventCreateWithFlags(&ring.drained, cudaEventDisableTiming);
@@ -106,7 +111,7 @@ static size_t ready_end(staged_copy *copy)
 
 static void order(staged_copy *copy, size_t end)
 {
-    size_t first = copy->ordered, at = first * PIECE, number = copy->orders % PLACES;
+    size_t first = copy->ordered, at = first * PIECE, number = copy->orders % ORDERS;
     size_t bytes = (end * PIECE < copy->bytes ? end * PIECE : copy->bytes) - at;
 
     note(copy, cudaMemcpyAsync(copy->to + at, ring.memory + first % PLACES * PIECE, bytes,
@@ -120,12 +125,12 @@ static void order(staged_copy *copy, size_t end)
 static void see_what_is_fetched(staged_copy *copy)
 {
     while (copy->orders_fetched < copy->orders) {
-        cudaError_t state = cudaEventQuery(ring.fetched[copy->orders_fetched % PLACES]);
+        cudaError_t state = cudaEventQuery(ring.fetched[copy->orders_fetched % ORDERS]);
         if (state != cudaSuccess) {
             note(copy, state == cudaErrorNotReady ? cudaSuccess : state);
             return;
         }
-        atomic_store_explicit(&copy->fetched, copy->order_end[copy->orders_fetched % PLACES],
+        atomic_store_explicit(&copy->fetched, copy->order_end[copy->orders_fetched % ORDERS],
                               memory_order_release);
         copy->orders_fetched++;
     }
