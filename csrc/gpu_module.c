@@ -88,10 +88,15 @@ typedef struct {
     gr_outcome outcome[2];
 } gr_job;
 
+static int is_exact(int strategy)
+{
+    return strategy == AUTO || (strategy >= 0 && gr_strategy_at(strategy)->traits & DIGITS);
+}
+
 static int exact_strategy(void)
 {
     int i = 0;
-    while (!(gr_strategy_at(i)->traits & DIGITS))
+    while (!is_exact(i))
         i++;
     return i;
 }
@@ -133,12 +138,12 @@ static int plan_reading(const gr_asked *asked, const gr_gpu_array *array, gr_job
 /* Integers are exact without `exact`. */
 static int plan_strategy(const gr_asked *asked, const gr_gpu_array *array, gr_job *job)
 {
-    int exact = exact_strategy(), wanted = asked->strategy == AUTO ? exact : asked->strategy;
+    int exact = is_exact(asked->strategy);
     int integers = job->reading.acc == GR_ACC_u32 || job->reading.acc == GR_ACC_u64;
 
-    job->choose = wanted == FAST || (wanted == exact && integers);
-    job->request.strategy = job->choose ? 0 : wanted;
-    if (wanted == exact && !integers && !is_float_kind(array->kind) && array->bytes == 8) {
+    job->choose = asked->strategy == FAST || (exact && integers);
+    job->request.strategy = job->choose ? 0 : exact ? exact_strategy() : asked->strategy;
+    if (exact && !integers && !is_float_kind(array->kind) && array->bytes == 8) {
         PyErr_SetString(PyExc_TypeError, "64-bit integers on a GPU cannot be summed exactly as "
                                          "floats: sum them as integers, or cast the array first");
         return -1;
@@ -149,7 +154,6 @@ static int plan_strategy(const gr_asked *asked, const gr_gpu_array *array, gr_jo
 static int plan_job(const gr_asked *asked, const gr_gpu_array *array, gr_job *job)
 {
     memset(&job->request, 0, sizeof job->request);
-    memset(job->outcome, 0, sizeof job->outcome);
     if (plan_reading(asked, array, job) < 0 || plan_strategy(asked, array, job) < 0)
         return -1;
     job->request.block = asked->block;
@@ -232,15 +236,23 @@ static PyObject *sum_described(const gr_asked *asked, const gr_gpu_array *array,
     PyObject *value = scalar(&job, asked->target);
     if (!value)
         return NULL;
-    if (!asked->timed) /* Python rounds half floats, as C knows no NumPy type for bfloat16 */
-        return array->bytes == 2 && job.reading.acc == GR_ACC_f32
-                   ? Py_BuildValue("NC", value, array->kind)
-                   : value;
     const gr_outcome *outcome = &job.outcome[0];
     return Py_BuildValue("NCiinnddIIIii", value, array->kind, array->bytes, array->device,
                          (Py_ssize_t)job.request.n, (Py_ssize_t)job.request.n * array->bytes,
                          outcome->kernel_ms, outcome->d2h_ms, outcome->block, outcome->grid,
                          outcome->launches, (int)outcome->finish, job.request.strategy);
+}
+
+/* The sum alone. Python rounds half floats, as C knows no NumPy type for bfloat16. */
+static PyObject *sum_untimed(const gr_asked *asked, const gr_gpu_array *array,
+                             gr_workspace *workspace)
+{
+    gr_job job;
+    if (plan_job(asked, array, &job) < 0 || run_job(&job, workspace) < 0)
+        return NULL;
+    PyObject *value = scalar(&job, asked->target);
+    int half = array->bytes == 2 && job.reading.acc == GR_ACC_f32;
+    return half && value ? Py_BuildValue("NC", value, array->kind) : gr_untimed(value);
 }
 
 /* The exact sums themselves, for an accumulator. */
@@ -292,12 +304,25 @@ static PyObject *on_gpu(const gr_asked *asked,
 
 PyObject *gr_py_sum_gpu(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    gr_asked asked;
-    if (!PyArg_ParseTuple(args, "OipiiIIiKpi", &asked.object, &asked.acc, &asked.cast,
+    gr_asked asked = {.timed = 1};
+    if (!PyArg_ParseTuple(args, "OipiiIIiKi", &asked.object, &asked.acc, &asked.cast,
                           &asked.typenum, &asked.strategy, &asked.block, &asked.grid, &asked.finish,
-                          &asked.stream, &asked.timed, &asked.target))
+                          &asked.stream, &asked.target))
         return NULL;
     return on_gpu(&asked, sum_described);
+}
+
+PyObject *gr_py_quick_sum_gpu(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    gr_asked asked = {.acc = -1, .typenum = -1, .target = -1};
+    if (count != 3) {
+        PyErr_SetString(PyExc_TypeError, "expected an array, a strategy's number and a stream");
+        return NULL;
+    }
+    asked.object = args[0];
+    asked.strategy = (int)PyLong_AsLong(args[1]);
+    asked.stream = PyLong_AsUnsignedLongLongMask(args[2]);
+    return PyErr_Occurred() ? NULL : on_gpu(&asked, sum_untimed);
 }
 
 PyObject *gr_py_exact_gpu(PyObject *Py_UNUSED(self), PyObject *args)

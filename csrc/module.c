@@ -31,6 +31,25 @@ PyObject *gr_raise(const gr_error *error)
     return NULL;
 }
 
+/* As a named tuple's own constructor does in the end, but for the way to it through Python. */
+PyObject *gr_untimed(PyObject *value)
+{
+    static PyTypeObject *type; /* the GIL guards it */
+    if (value && !type) {
+        PyObject *module = PyImport_ImportModule("gpureduce._results");
+        type = module ? (PyTypeObject *)PyObject_GetAttrString(module, "SumResult") : NULL;
+        Py_XDECREF(module);
+    }
+    PyObject *result = value && type ? PyType_GenericAlloc(type, 2) : NULL;
+    if (!result) {
+        Py_XDECREF(value);
+        return NULL;
+    }
+    PyTuple_SetItem(result, 0, value);
+    PyTuple_SetItem(result, 1, Py_NewRef(Py_None));
+    return result;
+}
+
 PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int components)
 {
     if (load < 0 || load >= GR_LOAD_COUNT || acc < 0 || acc >= GR_ACC_COUNT || components < 1 ||
@@ -331,14 +350,13 @@ static PyMethodDef methods[] = {
      "are "
      "what Exact.add_state takes."},
     {"sum_gpu", gr_py_sum_gpu, METH_VARARGS,
-     "sum_gpu(array, acc, cast, typenum, strategy, block, grid, finish, stream, timed, target)\n"
-     "--\n\n"
+     "sum_gpu(array, acc, cast, typenum, strategy, block, grid, finish, stream, target)\n--\n\n"
      "The sum of an array on a GPU; None if it does not lie there. acc, typenum, strategy -1: the "
-     "default; strategy -2: `auto`. target: what an exact sum is rounded to. Untimed, the value "
-     "alone, or (value, kind) of half floats; else (value, kind, "
-     "bytes, device, n, nbytes, kernel ms, "
-     "d2h "
-     "ms, block, grid, launches, finish, strategy)."},
+     "default; strategy -2: `auto`. target: what an exact sum is rounded to. (value, kind, bytes, "
+     "device, n, nbytes, kernel ms, d2h ms, block, grid, launches, finish, strategy)."},
+    {"quick_sum_gpu", (PyCFunction)(void (*)(void))gr_py_quick_sum_gpu, METH_FASTCALL,
+     "quick_sum_gpu(array, strategy, stream)\n--\n\n"
+     "The same by defaults and not timed: a SumResult, or (value, kind) of half floats."},
     {"exact_gpu", gr_py_exact_gpu, METH_VARARGS,
      "exact_gpu(array, cast, stream)\n--\n\n"
      "The exact sums of an array on a GPU, for Exact.add_state; None if it does not lie there."},
@@ -360,7 +378,7 @@ static PyMethodDef methods[] = {
      "The threaded SIMD sum: (bits of two values, ms)."},
     {"quick_sum", (PyCFunction)(void (*)(void))gr_py_quick_sum, METH_FASTCALL,
      "quick_sum(array, exactly, timed)\n--\n\n"
-     "The sum as a NumPy scalar, by `exact` or `cpu`, or (sum, ms); None if the array needs the "
+     "The sum by `exact` or `cpu`, as a SumResult or as (value, ms); None if the array needs the "
      "long way."},
     {"cpu_error_factor", py_cpu_error_factor, METH_VARARGS,
      "cpu_error_factor(n, load, acc)\n--\n\nThe error bound of cpu_sum, as a factor of the sum of "

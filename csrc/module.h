@@ -19,6 +19,10 @@
 /* Sets the Python exception that the engine's error stands for; returns NULL. */
 PyObject *gr_raise(const gr_error *error);
 
+/* SumResult(value, None), what a call without timing returns; NULL where `value` is. Takes over the
+ * reference. */
+PyObject *gr_untimed(PyObject *value);
+
 /* Python flattens, aligns and converts; here it is only made sure that it did. NULL with an
  * exception if not. */
 PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int components);
@@ -40,6 +44,7 @@ void gr_learn_dtypes(void);
 
 PyObject *gr_py_quick_sum(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_sum_gpu(PyObject *module, PyObject *args);
+PyObject *gr_py_quick_sum_gpu(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_exact_gpu(PyObject *module, PyObject *args);
 PyObject *gr_py_gpu_dtype(PyObject *module, PyObject *object);
 PyObject *gr_py_sum_samples(PyObject *module, PyObject *args);

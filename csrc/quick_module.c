@@ -1,5 +1,5 @@
 /* The shortest way for an array in host memory: one call that looks at the array itself, adds it up
- * and returns a NumPy scalar. It serves what needs no thought; all else takes the long way, by
+ * and returns the result. It serves what needs no thought; all else takes the long way, by
  * gpureduce/_sum.py, and the two give the same bits. */
 #include "module.h"
 
@@ -181,7 +181,5 @@ PyObject *gr_py_quick_sum(PyObject *Py_UNUSED(module), PyObject *const *args, Py
     if (add_array(array, how, exactly, &sum) < 0)
         return NULL;
     PyObject *value = scalar_of(&sum, how, array);
-    if (!timed || !value)
-        return value;
-    return Py_BuildValue("Nd", value, gr_now_ms() - start);
+    return timed && value ? Py_BuildValue("Nd", value, gr_now_ms() - start) : gr_untimed(value);
 }

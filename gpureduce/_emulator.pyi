@@ -1,8 +1,10 @@
 """The builds _emulator, _emulator_traced and _cuda have one interface: csrc/module.c."""
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
+
+from gpureduce._results import SumResult
 
 ONE: int
 TWO: int
@@ -77,10 +79,10 @@ def sum_gpu(
     grid: int,
     finish: int,
     stream: int,
-    timed: bool,
     target: int,
     /,
 ) -> Any: ...
+def quick_sum_gpu(array: object, strategy: int, stream: int, /) -> Any: ...
 def exact_gpu(array: object, cast: bool, stream: int, /) -> tuple[bytes, ...] | None: ...
 def gpu_dtype(array: object, /) -> tuple[str, int] | None: ...
 def set_choices(device: int, rows: list[tuple[int, int, int, int, int, int]], /) -> None: ...
@@ -89,7 +91,14 @@ def free_scratch() -> None: ...
 def cpu_sum(
     array: np.ndarray[Any, Any], load: int, acc: int, components: int, threads: int, /
 ) -> tuple[bytes, float]: ...
-def quick_sum(array: np.ndarray[Any, Any], exactly: bool, timed: bool, /) -> Any: ...
+@overload
+def quick_sum(
+    array: np.ndarray[Any, Any], exactly: bool, timed: Literal[False], /
+) -> SumResult | None: ...
+@overload
+def quick_sum(
+    array: np.ndarray[Any, Any], exactly: bool, timed: Literal[True], /
+) -> tuple[Any, float] | None: ...
 def cpu_error_factor(n: int, load: int, acc: int, /) -> float: ...
 def sum_samples(
     integrand: int,

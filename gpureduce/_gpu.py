@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import functools
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _backends, _emulator, _exact, _inputs, _registry
+from gpureduce._results import SumResult, Timing
 
 _DEFAULT = _FAST = -1
 _AUTO = -2
@@ -95,15 +96,22 @@ def module_for(device: str | None) -> ModuleType | None:
     return _emulator if device == "emulator" else _module()
 
 
-def quick_sum(module: ModuleType, arr: object, strategy: int, stream: int) -> Any:
-    """The value alone, by defaults; None if `arr` does not lie on a GPU."""
-    value = module.sum_gpu(
-        arr, _DEFAULT, False, _DEFAULT, strategy, 0, 0, 0, stream, False, _DEFAULT
-    )
-    if type(value) is tuple:
-        value, kind = value
-        return _round_half(value, _result_of_half(kind))
-    return value
+def untimed_sum(module: ModuleType, arr: object, strategy: int, stream: int) -> SumResult | None:
+    """The sum by defaults, without timing; None if `arr` does not lie on a GPU."""
+    found: SumResult | None = module.quick_sum_gpu(arr, strategy, stream)
+    return found if type(found) is not tuple else _untimed_half(*found)
+
+
+def quick_sum(arr: object, strategy: str, stream: object) -> SumResult | None:
+    """The same on the card that has the array; None if this takes the long way."""
+    module, number = _module(), QUICK.get(strategy)
+    if module is None or number is None:
+        return None
+    return untimed_sum(module, arr, number, 0 if stream is None else stream_number(stream))
+
+
+def _untimed_half(value: Any, kind: str) -> SumResult:
+    return SumResult(_round_half(value, _result_of_half(kind)), cast(Timing, None))
 
 
 def number_of(strategy: _registry.Strategy) -> int:
@@ -156,7 +164,6 @@ def timed_sum(
         grid,
         _registry.finish_number(finish),
         stream,
-        True,
         target,
     )
     _, _, device, n, size, kernel_ms, d2h_ms, block, grid, launches, _, ran = facts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import functools
 import operator
 import time
 from collections.abc import Callable
@@ -27,8 +26,6 @@ from gpureduce._results import SumResult, Timing
 from gpureduce.errors import CudaError
 
 _SLAB_BYTES = 1 << 30  # of a sum by processors and card: between two of them Ctrl-C is heard
-
-_untimed: Callable[[tuple[Any, None]], SumResult] = functools.partial(tuple.__new__, SumResult)
 
 
 @dataclass
@@ -150,9 +147,9 @@ def sum(
     """
     plain = dtype is None and block is None and grid is None and finish is None and device is None
     if plain and not timing:
-        value = _quickly(arr, strategy, stream)
-        if value is not None:
-            return _untimed((value, None))
+        quick = _quickly(arr, strategy, stream)
+        if quick is not None:
+            return quick
     start = time.perf_counter()
     chosen = _registry.find(strategy)
     _registry.check_allowed(chosen, allow_broken)
@@ -189,19 +186,16 @@ def sum(
     return SumResult(value, found if timing else cast(Timing, None))
 
 
-def _quickly(arr: object, strategy: str, stream: object) -> Any:
-    """The value by defaults, in one call of C; None if this takes the long way."""
-    if type(arr) is np.ndarray:
-        if stream is None and strategy == "cpu":
-            return _emulator.quick_sum(arr, False, False)
-        if stream is None and strategy in ("auto", "exact"):
-            if strategy == "auto" and arr.nbytes >= _calibration.LEAST_BYTES:
-                return None  # a card may be quicker
-            return _emulator.quick_sum(arr, True, False)
-        return None
-    module = _gpu.module_for(None)
-    if module and strategy in _gpu.QUICK:
-        return _gpu.quick_sum(module, arr, _gpu.QUICK[strategy], _gpu.stream_number(stream))
+def _quickly(arr: object, strategy: str, stream: object) -> SumResult | None:
+    """The sum by defaults, in one call of C; None if this takes the long way."""
+    if type(arr) is not np.ndarray:
+        return _gpu.quick_sum(arr, strategy, stream)
+    if stream is None and strategy == "cpu":
+        return _emulator.quick_sum(arr, False, False)
+    if stream is None and strategy in ("auto", "exact"):
+        if strategy == "auto" and arr.nbytes >= _calibration.LEAST_BYTES:
+            return None  # a card may be quicker
+        return _emulator.quick_sum(arr, True, False)
     return None
 
 
@@ -221,8 +215,7 @@ def _on_gpu(
         return None
     number = _gpu.stream_number(stream)
     if not timing and dtype is None and launch == (None, None, None):
-        value = _gpu.quick_sum(module, arr, _gpu.number_of(chosen), number)
-        return None if value is None else SumResult(value, cast(Timing, None))
+        return _gpu.untimed_sum(module, arr, _gpu.number_of(chosen), number)
     found = _gpu.timed_sum(module, arr, chosen, dtype, _launch_arguments(chosen, *launch), number)
     if found is None:
         return None

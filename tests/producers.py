@@ -86,6 +86,40 @@ class ByDLPack:
         return new_capsule(ctypes.addressof(managed), name, None)
 
 
+class ByExchange:
+    """As ByDLPack, but asked by the table of C functions that PyTorch's arrays have."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.asked = ByDLPack(array)
+        self.asked.__dlpack__()  # which lays its tensor out
+
+    def _tensor(self, tensor) -> int:
+        tensor[0] = self.asked.managed.tensor
+        return 0
+
+
+class DLExchange(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("others", ctypes.c_void_p * 4),
+        ("tensor", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(DLTensor))),
+        (
+            "stream",
+            ctypes.CFUNCTYPE(
+                ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p)
+            ),
+        ),
+    ]
+
+
+TENSOR, STREAM = (kind for _, kind in DLExchange._fields_[-2:])
+EXCHANGE = DLExchange(1, 3, (None,) * 4, TENSOR(ByExchange._tensor), STREAM(lambda *_: 0))
+EXCHANGE_NAME = b"dlpack_exchange_api"  # the capsule has its address only
+ByExchange.__dlpack_c_exchange_api__ = new_capsule(ctypes.addressof(EXCHANGE), EXCHANGE_NAME, None)
+
+
 class ByInterface:
     """A NumPy array that shows itself by ``__cuda_array_interface__``."""
 

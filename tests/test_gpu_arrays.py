@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,14 @@ import pytest
 
 import gpureduce
 from cases import DTYPES, KERNELS, PAIRS, array_of, check, needed_dtype
-from producers import CUPYS_STREAM, ByDLPack, ByInterface, fake_cupy, like_cupy
+from gpureduce import _gpu
+from producers import CUPYS_STREAM, ByDLPack, ByExchange, ByInterface, fake_cupy, like_cupy
 
-PRODUCERS = [ByDLPack, lambda a: ByDLPack(a, old=True), ByInterface, like_cupy]
+PRODUCERS = [ByDLPack, lambda a: ByDLPack(a, old=True), ByExchange, ByInterface, like_cupy]
+
+
+# What stands where a result is to come (csrc/engine/sum.c).
+NOT_YET = 0x7FF4A5C3E1B2D697
 
 
 @pytest.fixture
@@ -23,7 +29,7 @@ def fake_cupys_modules(monkeypatch):
         monkeypatch.setitem(sys.modules, name, module)
 
 
-@pytest.fixture(params=PRODUCERS, ids=["dlpack", "dlpack-old", "interface", "cupy"])
+@pytest.fixture(params=PRODUCERS, ids=["dlpack", "dlpack-old", "exchange", "interface", "cupy"])
 def producer(request, fake_cupys_modules):
     return request.param
 
@@ -142,6 +148,59 @@ def test_what_cannot_be_read():
         with pytest.raises(error, match=words):
             add(bad)
         assert int(add(ByInterface(array_of("int32", 3))).value) == array_of("int32", 3).sum()
+
+
+@pytest.fixture
+def emulator_for_a_card(monkeypatch):
+    monkeypatch.setattr(_gpu, "_module", lambda: gpureduce._emulator)
+
+
+@pytest.mark.parametrize("strategy", ["fast", "auto", "exact", "reduce7", "one_block"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int64"])
+def test_the_quick_way_gives_what_the_long_one_gives(emulator_for_a_card, strategy, dtype):
+    """Where a card has the array, so that no device need be named."""
+    there = ByDLPack(array_of(dtype, 2000))
+    quick, long = gpureduce.sum(there, strategy, timing=False), add(there, strategy)
+    assert type(quick) is gpureduce.SumResult and quick.timing is None
+    assert quick.value == long.value and quick.value.dtype == long.value.dtype
+
+
+def test_the_quick_way_leaves_what_is_not_for_it(emulator_for_a_card):
+    there = ByExchange(array_of("int32", 100))
+    assert gpureduce.sum(there, "fast", stream=1, timing=False) == (add(there).value, None)
+    assert gpureduce.sum([1, 2], "fast", timing=False).value == 3
+    with pytest.raises(ValueError, match="no strategy 'quick'"):
+        gpureduce.sum(there, "quick", timing=False)
+    with pytest.raises(ValueError, match="wrong on purpose"):
+        gpureduce.sum(there, "global_race", timing=False)
+    with pytest.raises(TypeError, match="stream must be None"):
+        gpureduce.sum(there, "fast", stream="1", timing=False)
+
+
+def test_the_quick_way_leaks_nothing(emulator_for_a_card):
+    arrays = [ByExchange(array_of("float32", 100)), ByInterface(array_of("float16", 100)), object()]
+
+    def add_all():
+        for array in arrays:
+            _gpu.quick_sum(array, "fast", None)
+
+    add_all()
+    gc.collect()
+    before = [sys.getrefcount(array) for array in arrays]
+    allocated = sys.getallocatedblocks()
+    for _ in range(2000):
+        add_all()
+    assert [sys.getrefcount(array) for array in arrays] == before
+    assert sys.getallocatedblocks() < allocated + 1000
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("uint64", NOT_YET), ("int64", NOT_YET),
+                                             ("float32", NOT_YET & 0xFFFFFFFF)])  # fmt: skip
+def test_a_sum_that_looks_as_if_it_had_not_come(dtype, bits):
+    """Then the end of the stream tells."""
+    part = np.dtype(dtype)
+    array = np.array([bits], f"u{part.itemsize}").view(part)
+    assert add(ByInterface(array), timing=False).value.tobytes() == array.tobytes()
 
 
 def test_stream_argument():

@@ -30,7 +30,7 @@ def same(a, b):
 
 def ways(array, strategy):
     """The value by the quick way, by the timed one, and by the long one."""
-    quick = _emulator.quick_sum(array, strategy != "cpu", False)
+    quick = _emulator.quick_sum(array, strategy != "cpu", False).value
     untimed = gpureduce.sum(array, strategy, timing=False)
     timed = gpureduce.sum(array, strategy)
     named = np.sum(array[:0]).dtype if array.ndim else np.sum(array).dtype
@@ -47,7 +47,6 @@ def test_the_same_bits(dtype, strategy):
     for n in SIZES:
         array = array_for(dtype, n)
         quick, *others = ways(array, strategy)
-        assert quick is not None
         assert all(same(quick, other) for other in others), (n, quick, others)
 
 
@@ -100,6 +99,13 @@ def test_other_names_for_the_same_integers():
     assert _emulator.quick_sum([1, 2], False, False) is None
 
 
+def test_the_result_is_as_the_long_way_makes_it():
+    quick = gpureduce.sum(np.ones(3), "exact", timing=False)
+    assert type(quick) is gpureduce.SumResult and quick == (3.0, None)
+    assert (quick.value, quick.timing, float(quick), len(quick)) == (3.0, None, 3.0, 2)
+    assert gc.is_tracked(quick) and quick._replace(value=1) == (1, None)
+
+
 def test_arguments_are_still_checked():
     array = np.ones(3, np.float32)
     for error, words, more in [
@@ -114,6 +120,10 @@ def test_arguments_are_still_checked():
             gpureduce.sum(array, timing=False, **more)
     with pytest.raises(TypeError, match="two truth values"):
         _emulator.quick_sum(array)
+    with pytest.raises(TypeError, match="a strategy's number and a stream"):
+        _emulator.quick_sum_gpu(array, 0)
+    with pytest.raises(TypeError):
+        _emulator.quick_sum_gpu(array, 0, "stream")
 
 
 def test_a_dtype_that_numpy_takes_for_none_is_no_default():

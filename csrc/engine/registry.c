@@ -64,10 +64,15 @@ gr_kernel *gr_find_kernel(int strategy, gr_load load, gr_acc acc, unsigned block
     pthread_once(&filled, fill_lists);
     unsigned wanted = strategies[strategy].traits & BLOCK_TEMPLATE ? template_block(block) : 0;
     gr_kernel_list *list = &lists[strategy];
-    for (int i = 0; i < list->count; i++) {
+    int last = __atomic_load_n(&list->last, __ATOMIC_RELAXED);
+    for (int tried = 0, i = last; tried < list->count; tried++) {
         gr_kernel *kernel = &list->kernel[i];
-        if (kernel->load == load && kernel->acc == acc && kernel->block == wanted)
+        if (kernel->load == load && kernel->acc == acc && kernel->block == wanted) {
+            if (i != last)
+                __atomic_store_n(&list->last, i, __ATOMIC_RELAXED);
             return kernel;
+        }
+        i = i + 1 < list->count ? i + 1 : 0;
     }
     return NULL;
 }

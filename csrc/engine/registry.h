@@ -67,6 +67,7 @@ enum { GR_MAX_KERNELS = 96 };
 
 typedef struct {
     int count;
+    int last; /* that was asked for: mostly the next one, too */
     gr_kernel kernel[GR_MAX_KERNELS];
 } gr_kernel_list;
 

@@ -1,5 +1,6 @@
 /* gr_sum: brings an array to the device, in pieces if it must, or finds it there; launches the
  * strategy until one value is left; and fetches that. */
+#include "clock.h"
 #include "cpu/cpu_sum.h"
 #include "engine/launch.h"
 #include "engine/staging.h"
@@ -27,25 +28,32 @@ static int has_come(const gr_workspace *workspace, size_t bytes)
     return __atomic_load_n(&workspace->slot->u64, __ATOMIC_ACQUIRE) != NOT_YET;
 }
 
-/* Spins, and asks now and then whether the stream has come to an end or to grief. A sum that takes
- * milliseconds is not worth a busy processor. */
+/* Spins, and asks now and then whether the stream has come to an end or to grief: not before small
+ * sums are there, for while the driver answers nobody sees them come. A sum that takes milliseconds
+ * is not worth a busy processor. */
 static gr_status wait_for_result(const gr_request *request, const gr_workspace *workspace,
                                  cudaStream_t stream, gr_error *error)
 {
-    enum { LOOKS = 2000, PATIENCE = 100 };
+    enum { LOOKS = 500 };
+    static const double ASKS_EACH_MS = 0.05, YIELDS_AFTER_MS = 0.3;
     size_t bytes = gr_result_bytes(request);
+    double start = gr_now_ms(), asked = start;
 
     error->status = GR_OK;
-    for (unsigned asked = 0;; asked++) {
+    for (;;) {
         for (unsigned look = 0; look < LOOKS; look++)
             if (has_come(workspace, bytes))
                 return GR_OK;
-        cudaError_t state = cudaStreamQuery(stream);
-        if (state == cudaSuccess)
-            return GR_OK;
-        if (state != cudaErrorNotReady)
-            TRY(state);
-        if (asked > PATIENCE)
+        double now = gr_now_ms();
+        if (now - asked > ASKS_EACH_MS) {
+            cudaError_t state = cudaStreamQuery(stream);
+            if (state == cudaSuccess)
+                return GR_OK;
+            if (state != cudaErrorNotReady)
+                TRY(state);
+            asked = now;
+        }
+        if (now - start > YIELDS_AFTER_MS)
             sched_yield();
     }
 done:

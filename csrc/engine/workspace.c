@@ -96,11 +96,11 @@ done:
 gr_status gr_open_workspace(int device, gr_workspace **workspace, gr_error *error)
 {
     double init_ms;
-    if (gr_wake(device, &init_ms, error) != GR_OK)
-        return error->status;
     *workspace = take_idle(device);
     if (*workspace)
-        return GR_OK;
+        return error->status = GR_OK;
+    if (gr_wake(device, &init_ms, error) != GR_OK)
+        return error->status;
     return make_workspace(device, workspace, error);
 }
 
