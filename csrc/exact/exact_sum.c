@@ -3,10 +3,10 @@
 
 #include "../cpu/cpu_sum.h"
 #include "../threads/pool.h"
+#include "arithmetic.h"
 #include "extract.h"
 #include "format.h"
 
-#include <float.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 
@@ -19,6 +19,8 @@ enum {
      * are awake. */
     THREADS_FROM = 1 << 16,
     PLACES = 16,        /* where threads put down what they have added up */
+    FIRST = 512,        /* elements whose size is looked at before any is added */
+    FLAGS_FROM = 1024,  /* elements worth 0.1 us; see arithmetic.h */
     FEW = 8,            /* elements that are deposited sooner than bins are set up and emptied */
     PATIENCE = 16,      /* blocks that are scattered from one on that did not fit the bins */
     SCATTER_FROM = 128, /* elements worth clearing the tables for */
@@ -39,6 +41,7 @@ typedef struct {
     gr_load load;
     gr_format format;
     int components;
+    int power; /* the first elements are below 2^power in size */
     place *places;
 } sum_job;
 
@@ -57,9 +60,10 @@ typedef struct {
     gr_load load;
     gr_format format;
     gr_exact *sums[2];
-    int most_bins; /* that are tried */
-    int bins;      /* that the last block needed */
-    int power;     /* `tried` are for elements below 2^power in size */
+    int least_bins, most_bins; /* that are tried */
+    int bins;                  /* that were needed of late */
+    int power;                 /* `tried` are for elements below 2^power in size */
+    bool flags;                /* may be used */
     bin_set tried;
     gr_scatter scatter;
 } worker;
@@ -74,18 +78,6 @@ static const gr_extract_kernels *best_kernels(void)
         return &gr_extract_avx2;
 #endif
     return &gr_extract_baseline;
-}
-
-/* Whether this thread's additions round to nearest and keep subnormals. Other code in the process
- * may have told the processor otherwise (-ffast-math libraries do); integers do not mind. */
-static bool plain_arithmetic(void)
-{
-    if (FLT_EVAL_METHOD == 2 || FLT_EVAL_METHOD < 0) /* x87: wider than float64 */
-        return false;
-    volatile double least = 0x1p-1074, one = 1, small = 0x1p-60, normal = DBL_MIN;
-    if (least + least == 0 || normal - normal / 4 == 0)
-        return false;
-    return one + small == 1 && -one - small == -1 && one - small == 1 && small - one == -1;
 }
 
 static void add_elements(worker *work, const unsigned char *in, size_t n)
@@ -130,50 +122,67 @@ static void try_power(worker *work, int power)
     make_bins(&work->tried, GR_EXTRACT_BINS, power, GR_EXTRACT_LOG_ROWS);
 }
 
-/* The bins are for the largest exponents met of late, which are not known for this block before it
- * has been read. If they were not the right ones, it is read again; by then it is in the cache. */
-static bool extract_block(worker *work, const unsigned char *in, size_t n)
+static size_t least(size_t a, size_t b)
 {
-    gr_extracted got;
-    while (!work->extract(in, n, work->bins, work->tried.start, (unsigned)(work->power + 1022),
-                          &got)) {
-        int power = got.peak > 0 ? (int)got.peak - 1022 : -1021;
-        if (power > MOST_POWER) /* inf and nan, too */
-            return false;
-        if (power > work->power || (power < work->power && got.left))
-            try_power(work, power);
-        else if (work->bins < work->most_bins)
-            work->bins++;
-        else
-            return false;
-    }
-    add_extracted(work, &got, work->bins, &work->tried);
-    return true;
+    return a < b ? a : b;
 }
 
 /* The greatest exponent field. */
-static int peak_of(const worker *work, const unsigned char *in, size_t n)
+static int peak_of(gr_format format, const unsigned char *in, size_t n)
 {
-    size_t size = (size_t)work->format.size;
+    size_t size = (size_t)format.size;
     /* The high word of each element, without its sign. */
     uint64_t mask = size == 8   ? 0x7fff000000000000
                     : size == 4 ? 0x7fff00007fff0000
                                 : 0x7fff7fff7fff7fff;
-    return (int)(work->kernels->peak(in, n * size, mask) >> (15 - work->format.exponent));
+    return (int)(best_kernels()->peak(in, n * size, mask) >> (15 - format.exponent));
 }
 
-/* Of the elements of the first block, if bins can be made for it. */
-static int first_power(const worker *work, const unsigned char *in, size_t n)
+/* The elements are below 2^power in size; MOST_POWER + 1 if no bins can be made for them. */
+static int power_of(gr_format format, const unsigned char *in, size_t n)
 {
     /* An exponent field of 1 is below 2^(unit + fraction + 1), and so is 0. */
-    int top = peak_of(work, in, n);
-    int power = work->format.unit + work->format.fraction + (top > 0 ? top : 1);
-    return power < MOST_POWER ? power : MOST_POWER;
+    int top = peak_of(format, in, n), special = (1 << format.exponent) - 1;
+    int power = format.unit + format.fraction + (top > 0 ? top : 1);
+    return top < special && power <= MOST_POWER ? power : MOST_POWER + 1;
 }
 
-static size_t least(size_t a, size_t b)
+/* Other bins for elements that these did not take, if there are any. */
+static bool adapt(worker *work, const unsigned char *in, size_t n)
 {
-    return a < b ? a : b;
+    int power = power_of(work->format, in, least(n, work->kernels->block));
+    if (power > MOST_POWER || n < WHOLE_FROM)
+        return false;
+    if (power != work->power)
+        try_power(work, power);
+    else if (work->bins < work->most_bins)
+        work->bins++;
+    else
+        return false;
+    return true;
+}
+
+/* The bins are for the largest exponents met of late, which are not known for these elements before
+ * they have been read. If they were not the right ones, those are read again; by then they are in
+ * the cache. Returns how many fitted. */
+static size_t extract(worker *work, const unsigned char *in, size_t n)
+{
+    size_t done = 0;
+    while (done < n) {
+        gr_extracted got;
+        const unsigned char *from = in + done * (size_t)work->format.size;
+        size_t asked = least(n - done, GR_EXTRACT_MOST);
+        size_t more = work->extract(from, asked, work->bins, work->tried.start,
+                                    (unsigned)(work->power + 1022), work->flags, &got);
+        if (more)
+            add_extracted(work, &got, work->bins, &work->tried);
+        done += more;
+        if (more == GR_EXTRACT_MOST && work->bins > work->least_bins)
+            work->bins--; /* what needed more of them may be over */
+        else if (more < asked && !adapt(work, in + done * (size_t)work->format.size, n - done))
+            break;
+    }
+    return done;
 }
 
 /* Adds some elements, and says how many, with bins for all exponents. */
@@ -185,7 +194,7 @@ static size_t add_whole(worker *work, const unsigned char *in, size_t n)
     bin_set set;
     gr_extracted got;
     make_bins(&set, bins, power, half ? GR_EXTRACT_HALF_LOG_ROWS : GR_EXTRACT_WIDE_LOG_ROWS);
-    n = least(n, GR_EXTRACT_WHOLE_MOST);
+    n = least(n, GR_EXTRACT_MOST);
     size_t done = work->whole(in, n, set.start, &got);
     add_extracted(work, &got, bins, &set);
     size_t strange = least(n - done, work->kernels->block);
@@ -200,7 +209,7 @@ static size_t scatter(worker *work, const unsigned char *in, size_t n)
     n = least(n, PATIENCE * block);
     for (size_t left = n; left > 0;) {
         size_t piece = least(left, block);
-        if (peak_of(work, in, piece) == special)
+        if (peak_of(work->format, in, piece) == special)
             add_elements(work, in, piece);
         else
             gr_scatter_add(&work->scatter, in, piece, work->load, &work->kernels->scatter,
@@ -214,24 +223,24 @@ static size_t scatter(worker *work, const unsigned char *in, size_t n)
 /* Adds some elements, and says how many. */
 static size_t add_some(worker *work, const unsigned char *in, size_t n)
 {
-    size_t block = least(n, work->kernels->block);
-    if (work->extract) {
-        if (extract_block(work, in, block))
-            return block;
-        if (block < (work->whole ? WHOLE_FROM : SCATTER_FROM)) {
-            add_elements(work, in, block);
-            return block;
-        }
+    size_t done = work->extract ? extract(work, in, n) : 0;
+    if (done == n)
+        return n;
+    in += done * (size_t)work->format.size;
+    n -= done;
+    if (n < (work->whole ? WHOLE_FROM : SCATTER_FROM)) {
+        add_elements(work, in, n);
+        return done + n;
     }
-    return work->whole ? add_whole(work, in, n) : scatter(work, in, n);
+    return done + (work->whole ? add_whole(work, in, n) : scatter(work, in, n));
 }
 
 /* Which kernels, and with which bins to begin. */
-static void start_worker(worker *work, const unsigned char *in, size_t n)
+static void start_worker(worker *work, const sum_job *job)
 {
     const gr_extract_kernels *kernels = work->kernels = best_kernels();
     work->scatter.used = false;
-    work->bins = 1; /* the fewest that most data fits */
+    work->least_bins = 1; /* which most data fits */
     work->most_bins = kernels->narrow_bins;
     switch (work->load) {
     case GR_LOAD_f16:
@@ -249,10 +258,11 @@ static void start_worker(worker *work, const unsigned char *in, size_t n)
     default:
         work->extract = kernels->f64;
         work->whole = NULL;
-        work->bins = 2;
+        work->least_bins = 2;
         work->most_bins = GR_EXTRACT_BINS;
     }
-    try_power(work, first_power(work, in, least(n, kernels->block)));
+    work->bins = work->least_bins;
+    try_power(work, job->power);
 }
 
 static void add_range(const sum_job *job, const unsigned char *in, size_t n,
@@ -263,11 +273,13 @@ static void add_range(const sum_job *job, const unsigned char *in, size_t n,
     work.format = job->format;
     work.sums[0] = sums[0];
     work.sums[1] = sums[1];
-    if (n <= FEW || !plain_arithmetic()) {
+    /* Integers do not mind how the processor adds floats. */
+    if (n <= FEW || !gr_plain_arithmetic()) {
         add_elements(&work, in, n);
         return;
     }
-    start_worker(&work, in, n);
+    work.flags = n >= FLAGS_FROM && gr_flags_work();
+    start_worker(&work, job);
     while (n > 0) {
         /* Once a nan has been met, nothing else matters. */
         if (sums[0]->flags & sums[1]->flags & GR_EXACT_NAN)
@@ -277,6 +289,15 @@ static void add_range(const sum_job *job, const unsigned char *in, size_t n,
         n -= done;
     }
     gr_scatter_empty(&work.scatter, job->load, sums);
+}
+
+/* Of the first elements, if bins are made for them and can be. */
+static int first_power(const sum_job *job)
+{
+    if (job->n <= FEW || job->load == GR_LOAD_f16)
+        return 0;
+    int power = power_of(job->format, job->data, least(job->n, FIRST));
+    return power < MOST_POWER ? power : MOST_POWER;
 }
 
 static void put_down(place *places, const gr_exact own[2], int components)
@@ -339,10 +360,15 @@ void gr_exact_add_array(gr_exact *acc, const void *data, size_t n, gr_load load,
     gr_exact *sums[2] = {acc, acc + components - 1};
     for (int i = 0; i < components; i++)
         acc[i].count += n;
+    /* Kernels lower this thread's flag. If the program had it up, it finds it up. */
+    bool raised = job.n >= FLAGS_FROM && load != GR_LOAD_f16 && gr_inexact();
+    job.power = first_power(&job);
     if (threads == 1 || job.n < THREADS_FROM)
         add_range(&job, data, job.n, sums);
     else
         add_by_threads(&job, acc, threads);
+    if (raised)
+        gr_raise_inexact();
 }
 
 void gr_exact_sum_array(const void *data, size_t n, gr_load load, int components, int threads,

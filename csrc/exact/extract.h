@@ -30,12 +30,23 @@
  * binades below the block's highest with 2 bins, 84 with 3; float32 21 below with one bin, 67 with
  * 2.
  *
+ * Proof by rest: that nothing is left, and all |x| < 2^p, is looked at for each element.
+ *
+ * Proof by flag (arithmetic.h): the processor says whether it has rounded. If it has not, in
+ *     next = bin + x (unless this is the last bin: without raising the flag);
+ *     part = next - bin;  x = x - part;
+ * then next + x is what bin + x was, whatever the numbers are, and the last bin takes all it meets.
+ * So the bins hold the sum, and of the elements no size need be known, and no rest computed: one
+ * bin is one addition for each. All bins must be in their binade when they are read, as inf and nan
+ * are not.
+ *
  * Bins for all numbers of a format need no look at the data, as nothing is left after the last:
  * - float16: p = 16, r = 6, so k_0 = 23 and u = 2^-29, which divides 2^-24. One bin.
  * - bfloat16 and float32: p = 128, r = 5, so k_0 = 134 and k_5 = -101, where u = 2^-153 divides
  *   2^-149. Six bins, where r = 6 would take seven.
- * Their sums go to int64 after 2^r numbers each, by at most 2^51 units: 2^46 for each number if r
- * is 5 or more, 2^61 for the 2^15 of a call. */
+ * Bins are read, and their units added up in int64, after 2^5 rows or more but for two times in a
+ * call, of at most 2^15 elements: 2^10 bins and two rows of at most 2^6, each at most 2^51, come to
+ * less than 2^62. */
 #ifndef GPUREDUCE_EXACT_EXTRACT_H
 #define GPUREDUCE_EXACT_EXTRACT_H
 
@@ -51,33 +62,31 @@ enum {
     GR_EXTRACT_WIDE_POWER = 128,
     GR_EXTRACT_WIDE_LOG_ROWS = 5,
     GR_EXTRACT_WIDE_BINS = 6,
-    GR_EXTRACT_WHOLE_MOST = 1 << 15 /* elements of a call */
+    GR_EXTRACT_MOST = 1 << 15 /* elements of a call */
 };
 
-/* What the bins of a block hold: sum[bin][i] in units u of the bin, i = 0 of the elements at even
- * indexes and 1 of those at odd ones (of complex numbers: the real and the imaginary parts). */
+/* What bins hold: sum[bin][i] in units u of the bin, i = 0 of the elements at even indexes and 1 of
+ * those at odd ones (of complex numbers: the real and the imaginary parts). */
 typedef struct {
     int64_t sum[GR_EXTRACT_WIDE_BINS][2];
-    unsigned peak; /* the greatest exponent field, as float64 */
-    bool left;     /* something, after the last bin */
 } gr_extracted;
 
 /* The greatest of the 16-bit words of the block under the mask, which leaves the high word of each
  * element without its sign. Its high bits are the exponent. */
 typedef unsigned gr_peak_kernel(const void *data, size_t bytes, uint64_t mask);
 
-/* Adds up at most `block` elements in `bins` bins, of which the first start at start[]. False, and
- * only peak and left are set, if an exponent field as float64 is above `most`, for which the bins
- * were made, or something is left. */
-typedef bool gr_extract_kernel(const void *data, size_t n, int bins, const double *start,
-                               unsigned most, gr_extracted *out);
+/* Adds up at most GR_EXTRACT_MOST elements in `bins` bins, of which the first start at start[], and
+ * says how many: less than n, but even, if among the next `block` there is one that does not fit,
+ * or (without flags) has an exponent field as float64 above `most`, for which the bins were made.
+ * `flags`: whether they may be used (arithmetic.h). */
+typedef size_t gr_extract_kernel(const void *data, size_t n, int bins, const double *start,
+                                 unsigned most, bool flags, gr_extracted *out);
 
-/* Adds up at most GR_EXTRACT_WHOLE_MOST elements in bins for all numbers of the format, and says
- * how many: less than n, but even, if there is an inf or nan among the next `block`. */
+/* The same in bins for all numbers of the format: what does not fit is inf or nan. */
 typedef size_t gr_whole_kernel(const void *data, size_t n, const double *start, gr_extracted *out);
 
 typedef struct {
-    size_t block;    /* elements */
+    size_t block;    /* elements: even */
     int narrow_bins; /* more for bf16 and f32 would be slower than what follows */
     gr_peak_kernel *peak;
     gr_extract_kernel *bf16, *f32, *f64;

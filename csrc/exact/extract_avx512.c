@@ -15,6 +15,7 @@
 
 #define VECTOR_BYTES 64
 #define NARROW_BINS 3
+#define FLAG_BINS 3
 #define WHOLE
 #define EXTRACT gr_extract_avx512
 #include "extract_vectors.h"
@@ -22,6 +23,13 @@
 INLINE doubles widen(floats x)
 {
     return (doubles)_mm512_cvtps_pd((__m256)x);
+}
+
+/* Without raising flags. */
+INLINE doubles add_quietly(doubles a, doubles b)
+{
+    return (doubles)_mm512_add_round_pd((__m512d)a, (__m512d)b,
+                                        _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
 INLINE lanes16 max_lanes(lanes16 a, lanes16 b)

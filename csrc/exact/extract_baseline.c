@@ -1,6 +1,7 @@
 /* What every processor of the architecture has: SSE2, NEON. */
 #define VECTOR_BYTES 16
 #define NARROW_BINS 1
+#define FLAG_BINS 1
 #define EXTRACT gr_extract_baseline
 #include "extract_vectors.h"
 
@@ -22,6 +23,12 @@ INLINE doubles widen(floats x)
 #else
     return __builtin_convertvector(x, doubles);
 #endif
+}
+
+/* No instruction adds without raising flags, and no caller needs one. */
+INLINE doubles add_quietly(doubles a, doubles b)
+{
+    return a + b;
 }
 
 INLINE lanes16 max_lanes(lanes16 a, lanes16 b)

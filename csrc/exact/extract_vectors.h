@@ -1,5 +1,6 @@
 /* Vectors of VECTOR_BYTES bytes, for the file that has defined it. They are the compilers' own
  * (GCC's vector extension), so that one text serves every instruction set. */
+#include "arithmetic.h"
 #include "extract.h"
 
 #include <string.h>
@@ -16,9 +17,11 @@ enum {
     /* Vectors of bins: enough to hide the latency of an addition, and three bins of each, with what
      * the loop works on, fit the registers. */
     STREAMS = VECTOR_BYTES == 64 ? 4 : 2,
-    ROW = STREAMS * WIDTH, /* elements that go to different bins */
-    BLOCK = ROW << GR_EXTRACT_LOG_ROWS
+    LONE_STREAMS = 8, /* where there is but one bin of each */
+    BLOCK = 2048      /* elements that are added up before they are known to fit the bins */
 };
+
+#define ROW(streams) ((size_t)(streams)*WIDTH) /* elements that go to different bins */
 
 static const uint64_t HIGH_WORD = 0x7fff000000000000; /* of a double, without its sign */
 
