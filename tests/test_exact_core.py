@@ -143,3 +143,13 @@ def test_quick_ways_add_up_what_single_elements_do(tmp_path):
         assert [words[0] for words in told] == FLOATS
         for _, elements, wrong in told:
             assert int(elements) > 1_000_000 and wrong == "0"
+
+
+@needs_gcc
+def test_programs_that_add_otherwise(tmp_path):
+    """Rounding, subnormals and interrupts as programs may set them, and the flag that they have."""
+    program = build(tmp_path, "exact_modes")
+    for simd in ("baseline", "avx2", "avx512"):
+        for threads in ("1", "3"):
+            ((count, _),) = run(program, GPUREDUCE_SIMD=simd, GPUREDUCE_THREADS=threads)
+            assert int(count) >= 60
