@@ -93,6 +93,17 @@ def rising(fmt: Format, rng: np.random.Generator) -> Iterator[Array]:
                 yield numbers.astype(fmt.dtype)
 
 
+def rests(fmt: Format, rng: np.random.Generator) -> Iterator[Array]:
+    """Each but a few leaves the next bin as much as can be, always of one sign."""
+    for n in (1000, 3 * PIECE):
+        for below in (45, 46, 47, 90, 92, 93):
+            size = np.ldexp(1 - 2.0 ** -(fmt.fraction + 1), 1 - below)
+            for sign in (1.0, -1.0):
+                numbers = np.full(n, sign * size)
+                numbers[:: int(rng.integers(40, 500))] = 1.75
+                yield numbers.astype(fmt.dtype)
+
+
 def specials(fmt: Format, rng: np.random.Generator) -> Iterator[Array]:
     """Inf and nan in every place of a row, in full pieces and in tails."""
     for n in (64, 1100, PIECE + 64):
@@ -127,7 +138,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     fmt, rng = FORMATS[sys.argv[1]], np.random.default_rng(70)
     arrays = wrong = 0
-    for make in (borders, subnormals, rising, specials):
+    for make in (borders, subnormals, rising, rests, specials):
         for array in make(fmt, rng):
             arrays += 1
             wrong += differs(array)
