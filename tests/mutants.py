@@ -90,8 +90,6 @@ def _masks() -> list[Mutant]:
         for nth, (lanes, low, high) in enumerate(halves, 1):
             becomes = f"__syncwarp(tid < {lanes} ? {low} : {high});"
             found.append(Mutant(kernel, "__syncwarp();", WARP, becomes, nth))
-    becomes = "__syncwarp(threadIdx.x < 4 ? 0xfu : 0xfffffff0u);"
-    found.append(Mutant("tiles", "__syncwarp();", WARP, becomes, file="common.h", n=20000, grid=8))
     return found
 
 
@@ -110,18 +108,22 @@ def _warps() -> list[Mutant]:
 def _grids() -> list[Mutant]:
     """Blocks that meet: by a ticket, by a barrier, by an atomic."""
     fence = "__threadfence();"
-    drawn = "drawn = draw_ticket(ticket, gridDim.x - 1);"
     plain = "is_last = (*ticket)++ == gridDim.x - 1;"
     atomic = "is_last = atomicInc(ticket, gridDim.x - 1) == gridDim.x - 1;"
     grid_sync = "cooperative_groups::this_grid().sync();"
-    weak = "drawn = atomicInc(ticket, gridDim.x - 1);"
     found = [Mutant("last_block", fence, FENCE, nth=nth) for nth in (1, 2)]
     found += [Mutant("last_block", fence, FENCE, "__threadfence_block();", nth) for nth in (1, 2)]
     found.append(Mutant("last_block", atomic, GRID, plain))
+    put, got = (
+        "put_marked(work + blockIdx.x, sum);",
+        "marks &= get_marked(work + block + 32 * k, partial[k]);",
+    )
     for kernel in ("tiles", "bulk_copy"):
-        for becomes in (weak, f"__threadfence(); {weak}", f"{weak} __threadfence();"):
-            found.append(Mutant(kernel, drawn, FENCE, becomes, file="common.h", n=20000, grid=8))
-        found.append(Mutant(kernel, "__syncwarp();", WARP, file="common.h", n=20000, grid=8))
+        for whole, becomes in (
+            (put, "work[blockIdx.x] = {sum, ~0u};"),
+            (got, "partial[k] = work[block + 32 * k].value;"),
+        ):
+            found.append(Mutant(kernel, whole, GRID, becomes, file="common.h", n=20000, grid=8))
     found.append(Mutant("grid_sync", grid_sync, GRID))
     found.append(Mutant("grid_sync", grid_sync, GRID, "__syncthreads();"))
     found.append(Mutant("atomic_block", "atomicAdd(out, sum);", GRID, "*out += sum;"))

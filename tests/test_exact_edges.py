@@ -93,11 +93,17 @@ def test_bins_up_to_the_highest(name, low):
 
 
 def test_float64_bins_that_are_full_to_the_last():
-    """Exponents so that elements are as large as the bins' exponent lets them be."""
+    """Exponents so that elements are as large as the bins' exponent lets them be.
+
+    The first flight has smaller ones, for which bins are chosen that just hold the others.
+    """
     for field in (*range(1004, 1020), 1, 5, 2021, 2033, 2034, 2046):
+        fits = (f for f in range(max(field - 11, 1), field) if (f + 22) // 8 * 8 - 11 >= field)
+        first = next(fits, field)
         # The second leaves the next bin almost half of the first one's last place each time.
         for fraction in ((1 << 52) - 1, (1 << 52) - 1 - (1 << 11)):
             bits = np.full(2 * 32768 + 64, field << 52 | fraction, np.uint64)
+            bits[:640] = first << 52 | fraction
             bits[::53] = max(field - 60, 0) << 52 | 1
             for array in (bits.view(float), -bits.view(float)):
                 for n in (32769, array.size):
@@ -169,11 +175,29 @@ def test_float64_rests_of_some_lanes(lanes, huge, device):
 
 
 @pytest.mark.parametrize("device", ON)
+@pytest.mark.parametrize("block", [64, 256, 384])
+def test_float64_warps_whose_bins_lie_apart(block, device):
+    """By less than 2^24, by more, out of each other's reach; and warps that have nothing."""
+    warps, seed = block // 32, 0
+    for apart in (8, 16, 24, 32, 40, 200, 500, 1000, 2000):
+        for _ in range(4):
+            rng, seed = np.random.default_rng([block, seed]), seed + 1
+            flights = rng.standard_normal((12, warps, 64))
+            up = rng.choice([0, 0, 8, apart // 2, apart], warps) - rng.integers(min(apart, 1000))
+            up = np.minimum(up, 1000)
+            array = np.ldexp(flights, up[:, None] * (rng.random((warps, 64)) < 0.9))
+            array[:, rng.integers(warps)] = 0
+            array[0, :, 5:7] *= -1
+            got = add(array.reshape(-1), device, block=block, grid=1)
+            assert got == expected_bits(array.reshape(-1))
+
+
+@pytest.mark.parametrize("device", ON)
 @pytest.mark.parametrize("block", [32, 384])
 def test_what_float64_bins_keep_comes_to_more_than_64_bits(block, device):
     """Bins that are full each time they are emptied, into what the warp keeps of them."""
     n = 140 * 32 * EMPTIED_AFTER["float64"] + 7
-    for size in (2**55 - 4, 4 - 2**55):  # of an exponent for which bins are no larger than needed
+    for size in (2**52 - 1, 1 - 2**52):  # of an exponent for which bins are no larger than needed
         array = np.full(n, float(size))
         assert add(array, device, block=block, grid=1) == bits_of(np.float64(n * size))
 

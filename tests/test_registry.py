@@ -53,9 +53,19 @@ def test_last_block_publishes_before_it_draws():
     publish = r"work\[blockIdx\.x\] = sum;\s*__threadfence\(\);\s*is_last = atomicInc"
     assert re.search(publish, text)
     assert re.search(r"return;\s*__threadfence\(\);", text)
+
+
+def test_a_sum_that_is_not_there_yet_is_looked_for_again():
+    """None here comes later than its ticket, and no processor here would read half a word."""
     text = (CSRC / "kernels" / "common.h").read_text()
-    assert re.search(r"work\[blockIdx\.x\] = sum;\s*drawn = draw_ticket", text)
-    assert "atom.acq_rel.gpu" in (CSRC / "cuda" / "device.h").read_text()
+    looks = text[text.index("finish_in_last_block") :]
+    assert re.search(
+        r"do \{\s*marks = ~0u;.*marks &= get_marked.*\} while \(!marks\);", looks, re.S
+    )
+    words = (CSRC / "cuda" / "device.h").read_text()
+    for access in ("st", "ld"):
+        for size in ("u64", "b128"):
+            assert f"{access}.relaxed.gpu.global.{size} " in words
 
 
 @pytest.mark.parametrize("call", ["wait_for_earlier_kernels();", "invite_next_kernel();"])

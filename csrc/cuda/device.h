@@ -5,6 +5,8 @@
 
 #include <cuda_runtime.h>
 
+#include <string.h>
+
 /* A function that kernels call, as one copy. */
 #define DEVICE_FUNCTION static __device__ __noinline__
 
@@ -16,24 +18,82 @@ template <typename T> __device__ __forceinline__ T *shared_array()
     return reinterpret_cast<T *>(gr_shared_bytes);
 }
 
-/* Takes the next number of 0, 1, ... `last`, 0, ... What this thread wrote before is seen by
- * whoever draws a later number, and it sees what was written before earlier ones were drawn: an
- * atomic that is a fence to both sides, and cheaper than __threadfence, which also orders what
- * nobody asked for. */
-__device__ __forceinline__ unsigned draw_ticket(unsigned *ticket, unsigned last)
+/* A value for another block, and a mark that it is there: written by one store and read by one
+ * load, so whoever sees the mark sees the value, without a fence. */
+template <typename T> struct alignas(2 * sizeof(T)) Marked {
+    T value;
+    unsigned mark; /* all bits, or none: nothing there */
+};
+
+__device__ __forceinline__ void store_whole(void *global, unsigned long long bits)
 {
-    unsigned drawn;
-    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
-                 : "=r"(drawn)
-                 : "l"(__cvta_generic_to_global(ticket)), "r"(last)
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(global)),
+                 "l"(bits)
                  : "memory");
-    return drawn;
 }
 
-/* A value that another block has written during this launch: never out of this block's L1 cache. */
-template <typename T> __device__ __forceinline__ T load_fresh(const T *address)
+__device__ __forceinline__ void store_whole(void *global, ulonglong2 bits)
 {
-    return __ldcg(address);
+    asm volatile("{\n"
+                 ".reg .b128 whole;\n"
+                 "mov.b128 whole, {%1, %2};\n"
+                 "st.relaxed.gpu.global.b128 [%0], whole;\n"
+                 "}" ::"l"(__cvta_generic_to_global(global)),
+                 "l"(bits.x), "l"(bits.y)
+                 : "memory");
+}
+
+__device__ __forceinline__ void load_whole(const void *global, unsigned long long &bits)
+{
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];"
+                 : "=l"(bits)
+                 : "l"(__cvta_generic_to_global(global))
+                 : "memory");
+}
+
+__device__ __forceinline__ void load_whole(const void *global, ulonglong2 &bits)
+{
+    asm volatile("{\n"
+                 ".reg .b128 whole;\n"
+                 "ld.relaxed.gpu.global.b128 whole, [%2];\n"
+                 "mov.b128 {%0, %1}, whole;\n"
+                 "}"
+                 : "=l"(bits.x), "=l"(bits.y)
+                 : "l"(__cvta_generic_to_global(global))
+                 : "memory");
+}
+
+template <size_t bytes> struct Whole;
+template <> struct Whole<8> {
+    using Bits = unsigned long long;
+};
+template <> struct Whole<16> {
+    using Bits = ulonglong2;
+};
+
+template <typename T> __device__ __forceinline__ void put_marked(Marked<T> *place, T value)
+{
+    typename Whole<sizeof(Marked<T>)>::Bits bits;
+    Marked<T> marked = {value, ~0u};
+    memcpy(&bits, &marked, sizeof bits);
+    store_whole(place, bits);
+}
+
+/* The mark, and if there is one the value. */
+template <typename T> __device__ __forceinline__ unsigned get_marked(const Marked<T> *place, T &value)
+{
+    typename Whole<sizeof(Marked<T>)>::Bits bits;
+    Marked<T> marked;
+    load_whole(place, bits);
+    memcpy(&marked, &bits, sizeof bits);
+    value = marked.value;
+    return marked.mark;
+}
+
+template <typename T> __device__ __forceinline__ void take_mark_off(Marked<T> *place)
+{
+    typename Whole<sizeof(Marked<T>)>::Bits bits = {};
+    store_whole(place, bits);
 }
 
 /* The next kernel on the stream may be launched from here on, while this one is at work, so that

@@ -402,10 +402,13 @@ static void end_team(Worker *w, gr_recorder *r)
     r->first_team = false;
 }
 
+/* As if so many blocks had come before: whoever comes last finds a mark in each place. */
 static void call_roll(const gr_roll &roll, unsigned come)
 {
     if (roll.ticket)
         *roll.ticket = come;
+    if (roll.marked)
+        memset(roll.marked, come ? 0xff : 0, roll.marked_bytes);
     for (unsigned i = 0; i < roll.words; ++i)
         roll.word[i] = uint64_t(come) << roll.shift;
 }

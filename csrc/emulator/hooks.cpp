@@ -23,19 +23,22 @@ static void take_turns(Worker *w)
 }
 
 /* Every access of a lane to shared or global memory passes here, before it is made. `place` is the
- * return address of the hook: the access's place in the kernel. */
-static void access(Worker *w, const void *address, size_t size, Access kind, const void *place)
+ * return address of the hook: the access's place in the kernel. What it is to others, who may come
+ * between, and what it is to the memory are mostly the same. */
+static void access(Worker *w, const void *address, size_t size, Access to_others, Access to_memory,
+                   const void *place)
 {
     take_turns(w);
     w->vain = 0;
     if (watched(w))
-        watch_access(w, address, size, kind, place);
+        watch_access(w, address, size, to_others, place);
     if (counted(w))
-        count_access(w, address, size, kind, place);
+        count_access(w, address, size, to_memory, place);
 }
 
 /* Host code has no lane; a lane's own variables and threadIdx and its like are no memory. */
-static inline void hook(const void *address, size_t size, Access kind, const void *place)
+static inline void hook(const void *address, size_t size, Access to_others, Access to_memory,
+                        const void *place)
 {
     Worker *w = worker;
     if (!w || !w->lane)
@@ -43,7 +46,11 @@ static inline void hook(const void *address, size_t size, Access kind, const voi
     uintptr_t at = (uintptr_t)address;
     if (at - (uintptr_t)w->stacks.arena < w->stacks.bytes || at - w->builtins < w->builtins_bytes)
         return;
-    access(w, address, size, kind, place);
+    access(w, address, size, to_others, to_memory, place);
+}
+static inline void hook(const void *address, size_t size, Access kind, const void *place)
+{
+    hook(address, size, kind, kind, place);
 }
 
 #define PLACE __builtin_return_address(0)
@@ -109,10 +116,19 @@ void *__tsan_memset(void *to, int value, size_t size)
     return memset(to, value, size);
 }
 
-/* CUDA's atomics say so themselves, once each (device_atomics.h)... */
+/* CUDA's atomics say so themselves, once each (device_atomics.h), and what is loaded and stored
+ * whole (device.h)... */
 void gr_trace_atomic(const void *address, size_t size)
 {
     hook(address, size, ATOMIC, PLACE);
+}
+void gr_trace_whole_load(const void *address, size_t size)
+{
+    hook(address, size, ATOMIC, READ, PLACE);
+}
+void gr_trace_whole_store(const void *address, size_t size)
+{
+    hook(address, size, ATOMIC, WRITE, PLACE);
 }
 
 /* Nor do fences and bulk copies show by themselves. */
@@ -130,11 +146,6 @@ void gr_trace_fence(gr_scope scope, const char *file, int line)
         watch_fence(worker, scope, file, line);
     if (lane_counted())
         count_fence(worker, file, line);
-}
-void gr_trace_acquire(void)
-{
-    if (lane_watched())
-        watch_acquire(worker);
 }
 void gr_trace_copy_barrier(const void *barrier, const char *file, int line)
 {

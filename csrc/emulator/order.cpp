@@ -244,11 +244,6 @@ static void acquire(const Watch *watch, LaneWatch *lane, gr_scope scope)
         strand[KNOWN] = joined(watch, strand[KNOWN], strand[SEEN_GRID]);
 }
 
-void watch_acquire(Worker *w)
-{
-    guarded(w->watch, [&] { acquire(w->watch, self_of(w, w->lane).lane, GR_GRID); });
-}
-
 void watch_fence(Worker *w, gr_scope scope, const char *file, int line)
 {
     Watch *watch = w->watch;

@@ -183,7 +183,6 @@ void watch_launch_end(Watch *watch);
 void watch_team(Worker *w);
 void watch_access(Worker *w, const void *address, size_t size, Access kind, const void *place);
 void watch_fence(Worker *w, gr_scope scope, const char *file, int line);
-void watch_acquire(Worker *w);
 void watch_block_end(Worker *w, const Lane *last);
 /* The running lane makes a barrier for bulk copies, orders a copy, has waited for one. */
 void watch_copy_barrier(Worker *w, const void *barrier, const char *file, int line);

@@ -28,7 +28,9 @@ static unsigned attributes_of(const gr_plan *plan, cudaLaunchAttribute attribute
 gr_status gr_launch(const gr_plan *plan, void *in, void *out, size_t n, gr_workspace *workspace,
                     cudaStream_t stream, gr_error *error)
 {
-    void *work = plan->strategy->traits & DIGITS ? workspace->totals : workspace->work.data;
+    void *work = plan->strategy->traits & DIGITS          ? workspace->totals
+                 : plan->strategy->traits & MARKED_BLOCKS ? workspace->marked.data
+                                                          : workspace->work.data;
     unsigned *ticket = workspace->ticket;
     void *arguments[] = {in, &out, &n, &work, &ticket};
     cudaLaunchAttribute attribute[MAX_ATTRIBUTES];
@@ -74,7 +76,9 @@ gr_status gr_make_room(const gr_request *request, const gr_plan *plan, size_t n,
         bytes = plan->grid * slot;
     else if (traits & WORK_LIBRARY)
         TRY(gr_backend_cub(NULL, NULL, n, request->load, request->acc, NULL, &bytes, NULL));
+    size_t marked = traits & MARKED_BLOCKS ? (size_t)plan->grid * 2 * slot : 0;
     if (gr_reserve(&workspace->work, bytes, error) != GR_OK ||
+        gr_reserve_zeros(workspace, &workspace->marked, marked, error) != GR_OK ||
         gr_reserve(&workspace->out[0], plan->out_bytes, error) != GR_OK)
         return error->status;
     if (plan->outs > 1) {

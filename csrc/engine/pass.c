@@ -70,12 +70,17 @@ gr_status gr_run_pass(const gr_request *request, int later,
         gr_reserve(&space.out[0], plan.out_bytes, error) == GR_OK &&
         take_zeros(&space.work, work, error) == GR_OK) {
         void *in = space.in.data;
-        space.totals = space.work.data;
-        gr_roll roll = {NULL, NULL, 0, 0};
-        if (plan.strategy->traits & TICKET)
-            roll.ticket = &ticket;
-        if (plan.strategy->traits & DIGITS)
-            roll = (gr_roll){NULL, space.totals, GR_EXACT_WORDS, 64 - GR_EXACT_COUNT_BITS};
+        space.totals = space.marked.data = space.work.data;
+        gr_roll roll = {.ticket = plan.strategy->traits & TICKET ? &ticket : NULL};
+        if (plan.strategy->traits & MARKED_BLOCKS) {
+            roll.marked = space.work.data;
+            roll.marked_bytes = (size_t)plan.grid * 2 * slot; /* a block has more threads */
+        }
+        if (plan.strategy->traits & DIGITS) {
+            roll.word = space.totals;
+            roll.words = GR_EXACT_WORDS;
+            roll.shift = 64 - GR_EXACT_COUNT_BITS;
+        }
         if (prepare(context, &roll))
             gr_launch(&plan, &in, space.out[0].data, request->n, &space, NULL, error);
         else

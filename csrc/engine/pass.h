@@ -19,11 +19,13 @@ typedef struct {
 gr_status gr_plan_pass(const gr_request *request, int later, gr_pass *pass, gr_error *error);
 
 /* Where a launch counts its blocks as they come, from 0: by a ticket, or by each of some words from
- * bit `shift` on. NULL where it does not. */
+ * bit `shift` on; and where they leave marked sums. NULL where it does not. */
 typedef struct {
     unsigned *ticket;
     uint64_t *word;
     unsigned words, shift;
+    void *marked;
+    size_t marked_bytes;
 } gr_roll;
 
 /* Launches it on elements that are all zero; `prepare` is told of the roll that the launch starts

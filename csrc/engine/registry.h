@@ -31,8 +31,10 @@ typedef enum {
     RING = 1 << 17,           /* shared memory: GR_RING_BYTES for bulk copies */
     ANY_ELEMENTS = 1 << 18,   /* compiled for GR_LOAD_any, too */
     OVERLAPS = 1 << 19,       /* begins with wait_for_earlier_kernels() */
-    DIGITS = 1 << 20          /* leaves an exact sum's digits in out[] (engine/exact_layout.h);
+    DIGITS = 1 << 20,         /* leaves an exact sum's digits in out[] (engine/exact_layout.h);
                                  fourth argument: as many words, zero between launches */
+    MARKED_BLOCKS = 1 << 21   /* fourth argument: a marked accumulator per block (device.h), twice
+                                 as large as a plain one, zero between launches */
 } gr_trait;
 
 /* Six tiles of 32 KiB and a barrier for each: see kernels/bulk_copy.cu. */

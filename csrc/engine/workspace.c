@@ -44,6 +44,7 @@ void gr_shrink(gr_workspace *workspace)
     free_buffer(&workspace->out[0]);
     free_buffer(&workspace->out[1]);
     free_buffer(&workspace->work);
+    free_buffer(&workspace->marked);
 }
 
 static void free_workspace(gr_workspace *workspace)
@@ -150,5 +151,20 @@ gr_status gr_reserve(gr_buffer *buffer, size_t bytes, gr_error *error)
     TRY(cudaMalloc(&buffer->data, bytes));
     buffer->bytes = bytes;
 done:
+    return error->status;
+}
+
+gr_status gr_reserve_zeros(gr_workspace *workspace, gr_buffer *buffer, size_t bytes,
+                           gr_error *error)
+{
+    if (buffer->bytes >= bytes)
+        return error->status = GR_OK;
+    if (gr_reserve(buffer, bytes, error) != GR_OK)
+        return error->status;
+    TRY(cudaMemsetAsync(buffer->data, 0, bytes, workspace->stream));
+    TRY(cudaStreamSynchronize(workspace->stream)); /* the sum may be on another stream */
+    return GR_OK;
+done:
+    free_buffer(buffer);
     return error->status;
 }

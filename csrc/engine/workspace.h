@@ -18,6 +18,7 @@ struct gr_workspace {
     gr_buffer in;            /* a copy of a host array */
     gr_buffer out[2];        /* block sums, and the sums of those */
     gr_buffer work;          /* what strategies call `work` */
+    gr_buffer marked;        /* marked sums of blocks, zero between launches */
     unsigned *ticket;        /* zero between launches */
     void *totals;            /* GR_EXACT_WORDS of them, zero between launches */
     volatile gr_value *slot; /* as many, in pinned host memory that kernels can write to */
@@ -26,6 +27,10 @@ struct gr_workspace {
 
 /* Makes a buffer at least that large; what was in it is lost. */
 gr_status gr_reserve(gr_buffer *buffer, size_t bytes, gr_error *error);
+
+/* The same for one that is zero between launches. */
+gr_status gr_reserve_zeros(gr_workspace *workspace, gr_buffer *buffer, size_t bytes,
+                           gr_error *error);
 
 /* So much of a buffer is kept for the next call. */
 size_t gr_kept_bytes(int device);

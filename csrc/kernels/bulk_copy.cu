@@ -9,7 +9,7 @@
 #include "common.h"
 
 template <typename In, typename Acc>
-__global__ void bulk_copy(In in, Acc *out, size_t n, Acc *work, unsigned *ticket)
+__global__ void bulk_copy(In in, Acc *out, size_t n, Marked<Acc> *work, unsigned *ticket)
 {
     constexpr unsigned stages = 6, tile = 2048, bytes = 16 * tile; /* a tile is 2048 packs */
     Packed<In> packed(in, n);

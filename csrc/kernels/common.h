@@ -216,31 +216,43 @@ template <typename Acc> struct LooseEnds {
     }
 };
 
-/* What `last_block` spells out, with less waiting: leaves the block's sum in `work`, and the block
- * that comes last adds up all of them. Only its first warp does, so nobody waits at a block
- * barrier; and drawing the ticket is itself the fence. `sum` counts in thread 0 only. */
+/* What `last_block` spells out, with less waiting: each block leaves its sum, and the block that
+ * draws the last ticket adds up all of them. A sum and the mark that it is there are one word, so
+ * nobody waits at a fence for the sum to be seen before the ticket is: should a sum come later than
+ * the ticket, it is looked for again. Only the first warp finishes, so nobody waits at a block
+ * barrier. The marks are taken off for the next launch. `sum` counts in thread 0 only. */
 template <typename Acc>
-__device__ __forceinline__ void finish_in_last_block(Acc sum, Acc *out, Acc *work, unsigned *ticket)
+__device__ __forceinline__ void finish_in_last_block(Acc sum, Acc *out, Marked<Acc> *work,
+                                                     unsigned *ticket)
 {
     constexpr unsigned flight = 8;
     unsigned drawn = 0;
     if (threadIdx.x >= 32)
         return;
     if (threadIdx.x == 0) {
-        work[blockIdx.x] = sum;
-        drawn = draw_ticket(ticket, gridDim.x - 1);
+        put_marked(work + blockIdx.x, sum);
+        drawn = atomicInc(ticket, gridDim.x - 1);
     }
-    __syncwarp();
     if (__shfl_sync(0xffffffffu, drawn, 0) != gridDim.x - 1)
         return;
 
     sum = 0;
     for (unsigned block = threadIdx.x; block < gridDim.x; block += 32 * flight) {
         Acc partial[flight];
-        for (unsigned k = 0; k < flight; k++)
-            partial[k] = block + 32 * k < gridDim.x ? load_fresh(work + block + 32 * k) : Acc(0);
-        for (unsigned k = 0; k < flight; k++)
+        unsigned marks;
+        do {
+            marks = ~0u;
+            for (unsigned k = 0; k < flight; k++) {
+                partial[k] = 0;
+                if (block + 32 * k < gridDim.x)
+                    marks &= get_marked(work + block + 32 * k, partial[k]);
+            }
+        } while (!marks);
+        for (unsigned k = 0; k < flight; k++) {
             sum += partial[k];
+            if (block + 32 * k < gridDim.x)
+                take_mark_off(work + block + 32 * k);
+        }
     }
     sum = warp_sum(sum);
     if (threadIdx.x == 0)

@@ -212,7 +212,7 @@ __device__ __forceinline__ void finish_digits(Deposits &deposit, unsigned long l
         long long total = (long long)(sum << GR_EXACT_COUNT_BITS) >> GR_EXACT_COUNT_BITS;
         if (which < words && (sum - (unsigned long long)total) >> bits == gridDim.x) {
             if (gridDim.x > 1)
-                atomicExch(&totals[word], 0ull);
+                atomicAdd(&totals[word], 0 - sum); /* nobody waits for what was there */
             out[word] = (unsigned long long)(word == exact_digits ? flags_of(total) : total);
             is_last = word == exact_digits;
         }

@@ -129,7 +129,7 @@ template <> struct Deposit<double> {
     }
 
     /* Empties the bins. A warp's 2^15 elements make less than 2^56; while it keeps no more than
-     * 2^57, 32 warps' integers are 2^63. */
+     * 2^57, the integers of all warps are below 2^63. */
     __device__ __forceinline__ void restart(int next_top)
     {
         if (taken > 0)
@@ -139,8 +139,7 @@ template <> struct Deposit<double> {
             if (threadIdx.x % 32 < 8 * bins) /* other lanes have kept nothing */
                 add_integer(kept, position(top, (int)(threadIdx.x % 32 / 8)));
             kept = 0;
-            __syncwarp(); /* together again: nothing else would make the lanes wait for each other
-                           */
+            __syncwarp(); /* nothing else would make the lanes wait for each other */
         }
         start(next_top);
     }
@@ -183,8 +182,8 @@ template <> struct Deposit<double> {
             unsigned other = __shfl_xor_sync(0xffffffffu, peak, offset);
             peak = peak > other ? peak : other;
         }
-        /* In steps, so that the warps agree, and the next peak a little higher fits. */
-        int k = ((int)(peak >> 20) + headroom + 7) / 8 * 8 - 1022;
+        /* In steps, so that the warps agree; and higher than must be, for peaks to come. */
+        int k = ((int)(peak >> 20) + headroom + 11) / 8 * 8 - 1022;
         k = k < 1022 ? k : 1022;
         if (k > top)
             restart(k);
@@ -296,27 +295,91 @@ template <> struct Deposit<double> {
     /* The warps do that by themselves. */
     __device__ __forceinline__ void clear() {}
 
-    /* Mostly, all warps' bins have the units of the first warp's, so their integers are added up
-     * first: lane 8 b + i begins with bin b of warp i. The bins are 42 apart: six digits. */
+    /* Lane 8 b + i takes bin b of warps i and i + 8. The bins are 42 apart: six digits. Mostly, all
+     * warps' have the same units, and their integers can be added up as they are. */
     static __device__ __forceinline__ long long merge(unsigned &k)
     {
         const Gathering *all = gathering();
-        unsigned lane = threadIdx.x, mine = lane / 8 < bins ? lane / 8 : 0;
-        unsigned warps = lane / 8 < bins ? blockDim.x / 32 : 0;
-        long long total = 0, digit = 0;
-        for (unsigned warp = lane % 8; warp < warps; warp += 8) {
-            unsigned position = all->position[warp * bins + mine];
-            if (position == all->position[mine])
-                total += all->value[warp * bins + mine];
-            else
-                add_integer(all->value[warp * bins + mine], position);
+        unsigned lane = threadIdx.x, own = lane / 8 < bins ? lane / 8 : 0;
+        unsigned integers = lane / 8 < bins ? blockDim.x / 32 * bins : 0;
+        unsigned at[bins], position[2] = {0, 0};
+        long long value[2] = {0, 0};
+        for (unsigned j = 0; j < 2; j++) {
+            unsigned i = own + (lane % 8 + 8 * j) * bins;
+            if (i < integers) {
+                value[j] = all->value[i];
+                position[j] = all->position[i];
+            }
         }
-        for (unsigned offset = 4; offset > 0; offset /= 2)
-            total += __shfl_xor_sync(0xffffffffu, total, offset);
-        k = all->position[bins - 1] / 32 + lane;
         for (unsigned b = 0; b < bins; b++)
-            digit += digit_of(__shfl_sync(0xffffffffu, total, 8 * b), all->position[b] % 32,
-                              k - all->position[b] / 32);
+            at[b] = all->position[b];
+        bool same = (value[0] == 0 || position[0] == all->position[own]) &&
+                    (value[1] == 0 || position[1] == all->position[own]);
+        if (!__all_sync(0xffffffffu, same))
+            return merge_apart(value, position, k);
+        k = at[bins - 1] / 32 + lane;
+        return digits_of_bins(eighth_total(value[0] + value[1]), 0, at, k);
+    }
+
+    /* The same of bins whose units are up to 2^24 apart, for which halves of the integers are added
+     * up. Those further up go to the words, and so does a bin that is out of reach of the 32 digits
+     * that the warp makes. */
+    static __device__ __forceinline__ long long
+    merge_apart(const long long (&value)[2], const unsigned (&position)[2], unsigned &k)
+    {
+        unsigned least = ~0u, lowest, at[bins];
+        long long low = 0, high = 0;
+        for (unsigned j = 0; j < 2; j++)
+            if (value[j] != 0 && position[j] < least)
+                least = position[j];
+        least = least_among(least, 1, 4);
+        lowest = least_among(least, 8, 16);
+        for (unsigned j = 0; j < 2; j++) {
+            if (value[j] == 0)
+                continue;
+            unsigned above = position[j] - least;
+            if (above <= 24 && least - lowest < 512) {
+                low += (value[j] & 0xffffffff) << above;
+                high += (long long)((unsigned long long)(value[j] >> 32) << above);
+            } else {
+                add_integer(value[j], position[j]);
+            }
+        }
+        for (unsigned b = 0; b < bins; b++)
+            at[b] = __shfl_sync(0xffffffffu, least, 8 * b);
+        k = lowest / 32 + threadIdx.x;
+        return digits_of_bins(eighth_total(low), eighth_total(high), at, k);
+    }
+
+    /* Among lanes whose numbers differ in bits from `from` to `to`. */
+    static __device__ __forceinline__ unsigned least_among(unsigned value, unsigned from,
+                                                           unsigned to)
+    {
+        for (unsigned offset = from; offset <= to; offset *= 2) {
+            unsigned other = __shfl_xor_sync(0xffffffffu, value, offset);
+            value = value < other ? value : other;
+        }
+        return value;
+    }
+
+    /* The sum over eight lanes. */
+    static __device__ __forceinline__ long long eighth_total(long long value)
+    {
+        for (unsigned offset = 4; offset > 0; offset /= 2)
+            value += __shfl_xor_sync(0xffffffffu, value, offset);
+        return value;
+    }
+
+    /* Digit k of low + 2^32 high in units of 2^(at[b] - 1074), in lane 8 b. */
+    static __device__ __forceinline__ long long
+    digits_of_bins(long long low, long long high, const unsigned (&at)[bins], unsigned k)
+    {
+        long long digit = 0;
+        for (unsigned b = 0; b < bins; b++) {
+            unsigned which = k - at[b] / 32;
+            digit += digit_of(__shfl_sync(0xffffffffu, low, 8 * b), at[b] % 32, which);
+            digit += digit_of(__shfl_sync(0xffffffffu, high, 8 * b), at[b] % 32, which - 1);
+        }
         return digit;
     }
 

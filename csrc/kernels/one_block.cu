@@ -5,8 +5,8 @@
  * block needs none of it. What is left is the time of one load, so each thread issues several
  * before it uses the first: for that the compiler must be told that no other block shares the
  * registers. Every step after it is waited for by all. So the block size is known to the compiler,
- * sums are added by halves instead of one after the other, and no more shuffles are made than there
- * are warps for.
+ * sums are added by halves instead of one after the other, and there is one tree of shuffles, not
+ * one in each warp and one more.
  *
  * Wasted: all multiprocessors but one. Good up to about 64 KiB. */
 #include "common.h"
@@ -37,14 +37,15 @@ __global__ void __launch_bounds__(1024, 1) one_block(In in, Acc *out, size_t n)
         sum += sum_by_halves(part);
     }
 
-    sum = warp_sum(ends.after(sum));
-    if (threadIdx.x % 32 == 0)
-        partial[threadIdx.x / 32] = sum;
+    /* A shuffle takes longer than a load from shared memory, of which several can be on their way:
+     * so the first warp takes the sums of all threads, and only then is it a tree. */
+    partial[threadIdx.x] = ends.after(sum);
     __syncthreads();
-    if (threadIdx.x < warps) {
-        sum = partial[threadIdx.x];
-        for (unsigned offset = warps / 2; offset > 0; offset /= 2)
-            sum += __shfl_down_sync(0xffffffffu >> (32 - warps), sum, offset);
+    if (threadIdx.x < 32) {
+        Acc part[warps];
+        for (unsigned k = 0; k < warps; k++)
+            part[k] = partial[threadIdx.x + 32 * k];
+        sum = warp_sum(sum_by_halves(part));
         if (threadIdx.x == 0)
             *out = sum;
     }

@@ -10,7 +10,7 @@
 
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(1024, 1)
-    tiles(In in, Acc *out, size_t n, Acc *work, unsigned *ticket)
+    tiles(In in, Acc *out, size_t n, Marked<Acc> *work, unsigned *ticket)
 {
     constexpr unsigned flight = 4;
     Packed<In> packed(in, n);

@@ -12,19 +12,46 @@ template <typename T> GR_INTRINSIC T *shared_array()
     return reinterpret_cast<T *>(gr_shared);
 }
 
-/* As on the card: an atomic that is a fence to both sides. */
-GR_ACCESS unsigned draw_ticket(unsigned *ticket, unsigned last, GR_SITE)
+/* A value for another block, and a mark that it is there. Written and read as one, as far as
+ * anybody can tell: the mark last, and first. */
+template <typename T> struct alignas(2 * sizeof(T)) Marked {
+    T value;
+    unsigned mark; /* all bits, or none: nothing there */
+};
+
+template <typename T> GR_INTRINSIC void gr_store_marked(Marked<T> *place, T value, unsigned mark)
 {
-    __threadfence(file, line);
-    unsigned drawn = atomicInc(ticket, last);
-    GR_TRACE(acquire);
-    return drawn;
+    __atomic_store(&place->value, &value, __ATOMIC_RELAXED);
+    __atomic_store(&place->mark, &mark, __ATOMIC_RELEASE);
 }
 
-/* There is no cache that others do not see. */
-template <typename T> GR_ACCESS T load_fresh(const T *address)
+template <typename T> GR_INTRINSIC unsigned gr_load_marked(const Marked<T> *place, T &value)
 {
-    return *address;
+    unsigned mark;
+    __atomic_load(&place->mark, &mark, __ATOMIC_ACQUIRE);
+    __atomic_load(&place->value, &value, __ATOMIC_RELAXED);
+    if (mark == 0)
+        gr_yield(); /* to whoever may put one there */
+    return mark;
+}
+
+template <typename T> GR_ACCESS void put_marked(Marked<T> *place, T value)
+{
+    GR_TRACE_WHOLE(store, place);
+    gr_store_marked(place, value, ~0u);
+}
+
+/* The mark, and if there is one the value. */
+template <typename T> GR_ACCESS unsigned get_marked(const Marked<T> *place, T &value)
+{
+    GR_TRACE_WHOLE(load, place);
+    return gr_load_marked(place, value);
+}
+
+template <typename T> GR_ACCESS void take_mark_off(Marked<T> *place)
+{
+    GR_TRACE_WHOLE(store, place);
+    gr_store_marked(place, T(0), 0);
 }
 
 /* Launches follow one another here. */

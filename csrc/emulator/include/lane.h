@@ -101,19 +101,25 @@ void gr_await_copy(const char *file, int line);
 void gr_copy_ordered(void);
 [[noreturn]] void gr_trap(const char *file, int line);
 
-/* The traced build's word for "an atomic access here"; its return address is the place. */
-extern "C" void gr_trace_atomic(const void *address, size_t size);
+/* The traced build's word for "an atomic access here"; its return address is the place. And for a
+ * load or a store in one piece, which no other such access races with. */
+extern "C" {
+void gr_trace_atomic(const void *address, size_t size);
+void gr_trace_whole_load(const void *address, size_t size);
+void gr_trace_whole_store(const void *address, size_t size);
+}
 #ifdef GR_KERNEL_TRACED
 #define GR_TRACE_ATOMIC(address) gr_trace_atomic(address, sizeof *(address))
+#define GR_TRACE_WHOLE(access, address) gr_trace_whole_##access(address, sizeof *(address))
 #else
 #define GR_TRACE_ATOMIC(address) (void)0
+#define GR_TRACE_WHOLE(access, address) (void)0
 #endif
 
-/* The same for a fence, for the second half of an atomic that is one to both sides, and for bulk
- * copies: a barrier made for them, a copy ordered, copies waited for. */
+/* The same for a fence and for bulk copies: a barrier made for them, a copy ordered, copies waited
+ * for. */
 extern "C" {
 void gr_trace_fence(gr_scope scope, const char *file, int line);
-void gr_trace_acquire(void);
 void gr_trace_copy_barrier(const void *barrier, const char *file, int line);
 void gr_trace_copy(const void *shared, const void *global, size_t bytes, const void *barrier,
                    const char *file, int line);
