@@ -80,7 +80,8 @@ template <typename T> __device__ __forceinline__ void put_marked(Marked<T> *plac
 }
 
 /* The mark, and if there is one the value. */
-template <typename T> __device__ __forceinline__ unsigned get_marked(const Marked<T> *place, T &value)
+template <typename T>
+__device__ __forceinline__ unsigned get_marked(const Marked<T> *place, T &value)
 {
     typename Whole<sizeof(Marked<T>)>::Bits bits;
     Marked<T> marked;

@@ -52,6 +52,16 @@ template <typename Bin, unsigned bins> struct Bins {
         return at((bits >> shift & mask) | mine);
     }
 
+    /* Both are read before either is written: half the waiting. */
+    static __device__ __forceinline__ void add_both(Bin *first, Bin x, Bin *second, Bin y)
+    {
+        Bin sum = *first, other = *second;
+        sum += x;
+        other = (first == second ? sum : other) + y;
+        *first = sum;
+        *second = other;
+    }
+
     /* For a loop over bin b of all lanes that differ from this one in the lowest bits alone: in
      * round i of that of lane ^ i, so that the lanes are in different banks in each round. */
     __device__ __forceinline__ Bin *neighbour(unsigned b, unsigned i) const
@@ -82,8 +92,11 @@ template <> struct Deposit<float> : Bins<double, GR_EXACT_BINS> {
     {
         for (unsigned k = 0; k < flight; k++)
             if (k < count)
-                for (unsigned j = 0; j < 4; j++)
-                    add_loose(__uint_as_float(pack[k].element[j]));
+                for (unsigned j = 0; j < 4; j += 2) {
+                    unsigned first = pack[k].element[j], second = pack[k].element[j + 1];
+                    add_both(bin_of(first), __uint_as_float(first), bin_of(second),
+                             __uint_as_float(second));
+                }
     }
 
     /* Lanes b and b + 16 take bin b, each of its half of the warp. */
@@ -152,16 +165,11 @@ template <> struct Deposit<__nv_bfloat16> : Bins<float, GR_EXACT_BF16_BINS> {
     static constexpr unsigned first_word = position / 32, words = integers + 2;
     unsigned flags = 0;
 
-    /* Both bins are read before either is written: half the waiting. */
     __device__ __forceinline__ void add_word(unsigned word)
     {
         unsigned held = word & ~(word >> 1 & 0x20002000);
-        float *low = bin_of(word << 16), *high = bin_of(word);
-        float low_sum = *low, high_sum = *high;
-        low_sum += __uint_as_float(held << 16);
-        high_sum = (low == high ? low_sum : high_sum) + __uint_as_float(held & 0xffff0000);
-        *low = low_sum;
-        *high = high_sum;
+        add_both(bin_of(word << 16), __uint_as_float(held << 16), bin_of(word),
+                 __uint_as_float(held & 0xffff0000));
     }
 
     __device__ __forceinline__ void take_specials(unsigned &word)
