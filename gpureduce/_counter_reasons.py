@@ -135,30 +135,35 @@ def _merged(counter: str, extra: int, code: Machine) -> str:
 # --- warps ----------------------------------------------------------------------------------------
 
 
-def _before_a_barrier(code: Machine) -> set[int]:
-    """Which WARPSYNC bring a warp together because a barrier of more than the warp comes next."""
+_OWN = r"WARPSYNC(?!\.COLL)"
+
+
+def _before(code: Machine, meeting: str) -> set[int]:
+    """Which WARPSYNC bring a warp together for such a meeting, which comes next."""
     found = set()
     for at, one in enumerate(code):
-        if re.match(r"WARPSYNC(?!\.COLL)", one.opcode):
+        if re.match(_OWN, one.opcode):
             after = (i.opcode for i in code[at + 1 :] if i.issued)
             meets = (o for o in after if re.match(r"BAR\.|UCGABAR|SHFL|VOTE|WARPSYNC", o))
-            if re.match(r"BAR\.|UCGABAR", next(meets, "")):
+            if re.match(meeting, next(meets, "")):
                 found.add(at)
     return found
 
 
 def _together(model: Counts, code: Machine) -> str:
     """What `__syncwarp` became is a WARPSYNC or NOP for 32 lanes; all others must have a cause."""
-    barriers = _before_a_barrier(code)
+    barriers = _before(code, r"BAR\.|UCGABAR")
     before = [one for at, one in enumerate(code) if at in barriers]
     rest = [one for at, one in enumerate(code) if at not in barriers]
-    own = r"WARPSYNC(?!\.COLL)"
-    whole, fences = lanes(rest, own) // 32, issued(code, "FENCE")  # each with a NOP after it
-    if whole + issued(code, "NOP") - fences != model["warp_barriers"]:
+    whole, fences = lanes(rest, _OWN) // 32, issued(code, "FENCE")  # each with a NOP after it
+    shuffled = lanes([code[at] for at in _before(code, "SHFL")], _OWN) // 32
+    surplus = whole + issued(code, "NOP") - fences - model["warp_barriers"]
+    if surplus not in (0, shuffled):
         return ""
     causes = {
         "WARPSYNC stand before a barrier of the block or cluster": issued(before, ""),
-        "WARPSYNC are the same once more, by a warp in two parts": issued(rest, own) - whole,
+        "WARPSYNC gather a warp that has branched, before a shuffle": surplus,
+        "WARPSYNC are the same once more, by a warp in two parts": issued(rest, _OWN) - whole,
         "WARPSYNC gather warps in two parts": issued(code, r"WARPSYNC\.COLL"),
         "NOP follow the fences of bulk copies": fences,
     }
@@ -178,9 +183,4 @@ def _one_atomic(model: Counts, seen: Counts) -> str:
 def _fences(extra: int, code: Machine) -> str:
     if extra == issued(code, "UCGABAR_ARV"):
         return f"a cluster's barrier begins with a MEMBAR ({extra:,})"
-    if extra == issued(code, r"MEMBAR\.ALL\.CTA"):
-        return (
-            "where a kernel has bulk copies, MEMBAR.ALL.CTA stands before the ticket's "
-            f"MEMBAR.ALL.GPU ({extra:,})"
-        )
     return ""

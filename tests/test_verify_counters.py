@@ -133,13 +133,11 @@ def test_verification_knows_how_cuda_makes_a_barrier_of_the_grid():
 
 def test_verification_knows_what_warps_in_two_parts_do():
     """`__syncwarp` is one WARPSYNC for 32 lanes, however often it is issued."""
-    seen = as_hardware(Case("tiles", 2**16, 256))
+    seen = as_hardware(Case("unroll_warp", 2**16, 256))
     by_opcode = {i.opcode: i for i in seen.code}
-    own, shuffle, barrier = (
-        by_opcode.pop("NOP").issued,
-        *map(by_opcode.pop, ("SHFL.DOWN", "BAR.SYNC")),
-    )
-    assert own == seen.case.grid
+    own, barrier = (by_opcode.pop("NOP").issued, by_opcode.pop("BAR.SYNC"))
+    assert own == 5 * seen.case.grid
+    shuffle = Instruction("SHFL.DOWN", own, 32 * own, 0)
 
     def row(*code):
         rows = summarized(replace(seen, code=[*by_opcode.values(), *code])).rows
@@ -161,6 +159,25 @@ def test_verification_knows_what_warps_in_two_parts_do():
         Instruction("FENCE.VIEW.ASYNC.S", 6 * own, 6 * own, 0),
     )
     assert fenced.why == f"{6 * own:,} NOP follow the fences of bulk copies"
+
+
+def test_verification_knows_why_a_warp_that_has_branched_is_gathered():
+    """Without `__syncwarp`, by WARPSYNC before a shuffle; nowhere else, and no part of a warp."""
+    seen = as_hardware(Case("tiles", 2**16, 256))
+    blocks = seen.case.grid
+    shuffles = [i for i in seen.code if i.opcode == "SHFL.DOWN"]
+    rest = [i for i in seen.code if i.opcode != "SHFL.DOWN"]
+
+    def verdict(*code):
+        rows = summarized(replace(seen, code=[*rest, *code])).rows
+        return next(row for row in rows if row.counter == "warp_barriers")
+
+    gathered = Instruction("WARPSYNC.ALL", 2 * blocks, 32 * blocks, 0)
+    found = verdict(gathered, *shuffles)
+    assert found.verdict == "explained"
+    assert found.why.startswith(f"{blocks:,} WARPSYNC gather a warp that has branched, before a sh")
+    assert verdict(*shuffles, gathered).verdict == "differs"
+    assert verdict(gathered, gathered, *shuffles).verdict == "differs"
 
 
 VERIFY = ["verify-counters", "--sizes", "2^10", "5000", "--blocks", "64"]
