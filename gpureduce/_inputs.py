@@ -60,7 +60,7 @@ class Conversion:
     def value(self, bits: bytes) -> Any:
         """The accumulator's bits as a scalar of the result's dtype (of a part, if complex)."""
         total = np.frombuffer(bits, number_of(self.acc), count=1)
-        if self.is_complex:
+        if self.is_complex or total.dtype == self.result:
             return total[0]
         with np.errstate(over="ignore"):
             return total.astype(self.result)[0]

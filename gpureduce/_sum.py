@@ -7,7 +7,7 @@ import operator
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,17 @@ class _Tally:
     grid: int | None = None
     launches: int = 0
     strategy: str | None = None  # what a choice came to
+
+
+class _Done(NamedTuple):
+    """A sum, and where and how it was made."""
+
+    value: Any
+    tally: _Tally
+    source: str
+    backend: str
+    device: str
+    peak_gb_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -177,13 +188,14 @@ def sum(
     call = _Call(chosen, array, conversion, dtype is None, *launch, timed=timing)
 
     if on_host:
-        value, found = _ON_HOST[chosen.name](call)
+        done = _ON_HOST[chosen.name](call)
     elif share < 1:
-        value, found = _on_both(call, _backends.choose_device(device), share)
+        done = _on_both(call, _backends.choose_device(device), share)
     else:
-        value, found = _on_device(call, _backends.choose_device(device))
-    object.__setattr__(found, "total_ms", (time.perf_counter() - start) * 1e3)
-    return SumResult(value, found if timing else cast(Timing, None))
+        done = _on_device(call, _backends.choose_device(device))
+    if not timing:
+        return SumResult(done.value, cast(Timing, None))
+    return SumResult(done.value, _timing(call, done, (time.perf_counter() - start) * 1e3))
 
 
 def _quickly(arr: object, strategy: str, stream: object) -> SumResult | None:
@@ -288,23 +300,23 @@ def _count(name: str, number: int | None, most: int) -> int:
     return number
 
 
-def _numpy(call: _Call) -> tuple[Any, Timing]:
+def _numpy(call: _Call) -> _Done:
     start = time.perf_counter()
     value = np.sum(call.array, dtype=call.conversion.result)
     tally = _Tally(kernel_ms=(time.perf_counter() - start) * 1e3)
-    return value, _timing(call, tally, "perf_counter", "numpy", "cpu")
+    return _Done(value, tally, "perf_counter", "numpy", "cpu")
 
 
-def _plainly(call: _Call, exactly: bool) -> tuple[Any, Timing] | None:
-    """The shortest way to a value and its timing, for arrays that it is for."""
+def _plainly(call: _Call, exactly: bool) -> _Done | None:
+    """The shortest way, for arrays that it is for."""
     found = _emulator.quick_sum(call.array, exactly, True) if call.plain else None
     if found is None:
         return None
     value, ms = found
-    return value, _timing(call, _Tally(ms), "perf_counter", "cpu", "cpu")
+    return _Done(value, _Tally(ms), "perf_counter", "cpu", "cpu")
 
 
-def _cpu(call: _Call) -> tuple[Any, Timing]:
+def _cpu(call: _Call) -> _Done:
     if quick := _plainly(call, False):
         return quick
     tally = _Tally()
@@ -323,22 +335,22 @@ def _cpu(call: _Call) -> tuple[Any, Timing]:
         value = _join(conversion, conversion.value(bits[:half]), conversion.value(bits[half:]))
     else:
         value = _add_pieces(call, add)
-    return value, _timing(call, tally, "perf_counter", "cpu", "cpu")
+    return _Done(value, tally, "perf_counter", "cpu", "cpu")
 
 
-def _exactly(call: _Call) -> tuple[Any, Timing]:
+def _exactly(call: _Call) -> _Done:
     if not call.into and (quick := _plainly(call, True)):
         return quick
     total = call.into or _exact.new(call.conversion.result)
     tally = _Tally(kernel_ms=_exact.feed(total, call.array))
     value = _exact.value(total, call.conversion.result)
-    return value, _timing(call, tally, "perf_counter", "cpu", "cpu")
+    return _Done(value, tally, "perf_counter", "cpu", "cpu")
 
 
 _ON_HOST = {"numpy": _numpy, "cpu": _cpu, "exact": _exactly}
 
 
-def _on_device(call: _Call, device: _backends.Device) -> tuple[Any, Timing]:
+def _on_device(call: _Call, device: _backends.Device) -> _Done:
     schedule = emulator.current()
     module = _backends.module_of(device, traced=schedule.traced)
     if call.strategy.kind == "library" and device.backend == "emulator":
@@ -380,17 +392,17 @@ def _on_device(call: _Call, device: _backends.Device) -> tuple[Any, Timing]:
     else:
         value = _add_pieces(call, add)
     source = "emulator" if device.backend == "emulator" else "cuda_event"
-    return value, _timing(call, tally, source, device.backend, device.name, device.peak_gb_s)
+    return _Done(value, tally, source, device.backend, device.name, device.peak_gb_s)
 
 
 def sum_by_both(array: _inputs.Array, device: _backends.Device, share: float) -> Any:
     """The sum of a flat array of integers, for measuring."""
     conversion = _inputs.convert(array.dtype, None)
     call = _Call(_registry.STRATEGIES["fast"], array, conversion, True, 0, 0, None, timed=False)
-    return _on_both(call, device, share)[0]
+    return _on_both(call, device, share).value
 
 
-def _on_both(call: _Call, device: _backends.Device, share: float) -> tuple[Any, Timing]:
+def _on_both(call: _Call, device: _backends.Device, share: float) -> _Done:
     """The card adds up its share of the array while the processors add up the rest.
 
     One slab after the other, for the card's part cannot be broken off by Ctrl-C.
@@ -410,20 +422,20 @@ def _on_both(call: _Call, device: _backends.Device, share: float) -> tuple[Any, 
             part = flat[first : first + slab]
             cut = int(part.size * share)
             job = meanwhile.submit(_on_device, replace(by_card, array=part[:cut]), device)
-            values.append(_ON_HOST[on_host](replace(by_host, array=part[cut:]))[0])
-            value, ran = job.result()
-            values.append(value)
-            tally.launches += ran.launches
+            values.append(_ON_HOST[on_host](replace(by_host, array=part[cut:])).value)
+            done = job.result()
+            values.append(done.value)
+            tally.launches += done.tally.launches
     if by_card.into and by_host.into:
         by_card.into.merge(by_host.into)
         value = _exact.value(by_card.into, result)
     else:
         value = np.array(values, result).sum(dtype=result)  # which wraps around
-        tally.strategy = f"cpu+{ran.strategy}"
-    tally.block, tally.grid = ran.block, ran.grid
+        tally.strategy = f"cpu+{done.tally.strategy}"
+    tally.block, tally.grid = done.tally.block, done.tally.grid
     tally.kernel_ms = (time.perf_counter() - start) * 1e3
     where = (f"cpu+{device.backend}", f"cpu + {device.name}")
-    return value, _timing(call, tally, "perf_counter", *where)
+    return _Done(value, tally, "perf_counter", *where)
 
 
 def _add_pieces(call: _Call, add: Callable[[_inputs.Array], bytes]) -> Any:
@@ -440,12 +452,13 @@ def _add_pieces(call: _Call, add: Callable[[_inputs.Array], bytes]) -> Any:
 def _total(
     array: _inputs.Array, conversion: _inputs.Conversion, add: Callable[[_inputs.Array], bytes]
 ) -> bytes:
-    number = _inputs.number_of(conversion.acc)
-    total = np.zeros(1, number)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for piece in _inputs.pieces(array, conversion):
-            total += np.frombuffer(add(piece), number, count=1)
-    return total.tobytes()
+    pieces = _inputs.pieces(array, conversion)
+    bits = add(next(pieces))  # mostly, that is all
+    for piece in pieces:
+        two = np.frombuffer(bits + add(piece), _inputs.number_of(conversion.acc))
+        with np.errstate(over="ignore", invalid="ignore"):
+            bits = (two[:1] + two[1:]).tobytes()
+    return bits
 
 
 def _join(conversion: _inputs.Conversion, real: Any, imaginary: Any) -> Any:
@@ -454,23 +467,17 @@ def _join(conversion: _inputs.Conversion, real: Any, imaginary: Any) -> Any:
     return parts.view(conversion.result)[0]
 
 
-def _timing(
-    call: _Call,
-    tally: _Tally,
-    source: str,
-    backend: str,
-    device: str,
-    peak_gb_s: float | None = None,
-) -> Timing:
+def _timing(call: _Call, done: _Done, total_ms: float) -> Timing:
+    tally = done.tally
     return Timing(
         kernel_ms=tally.kernel_ms,
         h2d_ms=tally.h2d_ms,
         d2h_ms=tally.d2h_ms,
         init_ms=tally.init_ms,
-        total_ms=0.0,
-        source=source,
-        backend=backend,
-        device=device,
+        total_ms=total_ms,
+        source=done.source,
+        backend=done.backend,
+        device=done.device,
         strategy=tally.strategy or call.strategy.name,
         dtype=_inputs.name_of(call.array.dtype),
         block=tally.block,
@@ -479,5 +486,5 @@ def _timing(
         launches=tally.launches,
         n=call.array.size,
         nbytes=call.array.size * call.array.dtype.itemsize,
-        peak_gb_s=peak_gb_s,
+        peak_gb_s=done.peak_gb_s,
     )
