@@ -73,7 +73,7 @@ gr_status gr_set_choices(int device, const gr_choice *rows, int count, gr_error 
 int gr_get_choices(int device, gr_choice rows[GR_MAX_CHOICES]);
 
 /* A stream and scratch memory, kept from call to call; concurrent calls have one each. Opening one
- * need not make its device the thread's. */
+ * makes its device the thread's: a producer that is told the stream asks what its own is there. */
 typedef struct gr_workspace gr_workspace;
 gr_status gr_open_workspace(int device, gr_workspace **workspace, gr_error *error);
 void *gr_workspace_stream(const gr_workspace *workspace);

@@ -211,6 +211,7 @@ static gr_status find_room(const gr_request *request, int chosen, gr_workspace *
                            size_t *piece, gr_plan *plan, gr_error *error)
 {
     int released = 0;
+    double init_ms;
 
     *piece = request->n;
     if (!request->on_device && piece_size(request, chosen, workspace, piece, error) != GR_OK)
@@ -225,7 +226,9 @@ static gr_status find_room(const gr_request *request, int chosen, gr_workspace *
         if (error->status != GR_NO_MEMORY)
             return error->status;
         if (!released) {
-            gr_release();
+            gr_release(); /* goes from device to device */
+            if (gr_wake(request->device, &init_ms, error) != GR_OK)
+                return error->status;
             gr_shrink(workspace);
             released = 1;
             if (!request->on_device &&

@@ -97,11 +97,11 @@ done:
 gr_status gr_open_workspace(int device, gr_workspace **workspace, gr_error *error)
 {
     double init_ms;
-    *workspace = take_idle(device);
-    if (*workspace)
-        return error->status = GR_OK;
     if (gr_wake(device, &init_ms, error) != GR_OK)
         return error->status;
+    *workspace = take_idle(device);
+    if (*workspace)
+        return GR_OK;
     return make_workspace(device, workspace, error);
 }
 
@@ -121,6 +121,8 @@ void gr_close_workspace(gr_workspace *workspace, int broken)
         free_buffer(&workspace->in);
     if (workspace->work.bytes > gr_kept_bytes(workspace->device))
         free_buffer(&workspace->work);
+    if (workspace->marked.bytes > gr_kept_bytes(workspace->device))
+        free_buffer(&workspace->marked);
     pthread_mutex_lock(&lock);
     workspace->next = idle;
     idle = workspace;

@@ -21,8 +21,9 @@
 #include <fenv.h>
 #endif
 
-/* That additions round to nearest and keep subnormals, and that none of it interrupts the program.
- * Other code in the process may have told the processor otherwise (-ffast-math libraries do). */
+/* That additions round to nearest and keep subnormals; and, on x86-64, that none of it interrupts
+ * the program. Other code in the process may have told the processor otherwise (-ffast-math
+ * libraries do). */
 bool gr_plain_arithmetic(void);
 
 /* Some programs that impersonate processors have no flags. */
@@ -76,6 +77,7 @@ static inline bool gr_inexact(void)
 }
 
 static inline void gr_lower_inexact(void) {}
+static inline void gr_raise_inexact(void) {}
 #endif
 
 #endif

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-#ifdef __FAST_MATH__
-#error "(bin + x) - bin is not x here: compile without -ffast-math"
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__)
+#error "(bin + x) - bin is not x here: compile without -ffast-math and -fassociative-math"
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
