@@ -227,13 +227,19 @@ static int run_job(gr_job *job, gr_workspace *workspace)
     return -1;
 }
 
+static PyObject *sum_of(const gr_asked *asked, const gr_gpu_array *array, gr_workspace *workspace,
+                        gr_job *job)
+{
+    if (plan_job(asked, array, job) < 0 || run_job(job, workspace) < 0)
+        return NULL;
+    return scalar(job, asked->target);
+}
+
 static PyObject *sum_described(const gr_asked *asked, const gr_gpu_array *array,
                                gr_workspace *workspace)
 {
     gr_job job;
-    if (plan_job(asked, array, &job) < 0 || run_job(&job, workspace) < 0)
-        return NULL;
-    PyObject *value = scalar(&job, asked->target);
+    PyObject *value = sum_of(asked, array, workspace, &job);
     if (!value)
         return NULL;
     const gr_outcome *outcome = &job.outcome[0];
@@ -248,11 +254,9 @@ static PyObject *sum_untimed(const gr_asked *asked, const gr_gpu_array *array,
                              gr_workspace *workspace)
 {
     gr_job job;
-    if (plan_job(asked, array, &job) < 0 || run_job(&job, workspace) < 0)
-        return NULL;
-    PyObject *value = scalar(&job, asked->target);
-    int half = array->bytes == 2 && job.reading.acc == GR_ACC_f32;
-    return half && value ? Py_BuildValue("NC", value, array->kind) : gr_untimed(value);
+    PyObject *value = sum_of(asked, array, workspace, &job);
+    int half = value && array->bytes == 2 && job.reading.acc == GR_ACC_f32;
+    return half ? Py_BuildValue("NC", value, array->kind) : gr_untimed(value);
 }
 
 /* The exact sums themselves, for an accumulator. */

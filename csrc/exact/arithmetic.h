@@ -33,7 +33,7 @@ bool gr_flags_work(void);
 #define GR_OPAQUE(variable) __asm__ volatile("" : "+m"(variable) : : "memory")
 
 /* These are quick as long as the flag is found as it was found last time: a processor that has
- * guessed so does some work again if not (0.06 us, Sapphire Rapids). */
+ * guessed so does some work again if not. */
 #if defined(__x86_64__)
 /* Not <fenv.h>, which also goes through the old x87 unit. */
 enum { GR_MXCSR_INEXACT = 1 << 5 };

@@ -20,7 +20,7 @@ enum {
     THREADS_FROM = 1 << 16,
     PLACES = 16,        /* where threads put down what they have added up */
     FIRST = 512,        /* elements whose size is looked at before any is added */
-    FLAGS_FROM = 1024,  /* elements worth 0.1 us; see arithmetic.h */
+    FLAGS_FROM = 1024,  /* elements worth flags that may have to be guessed anew: arithmetic.h */
     FEW = 8,            /* elements that are deposited sooner than bins are set up and emptied */
     PATIENCE = 16,      /* blocks that are scattered from one on that did not fit the bins */
     SCATTER_FROM = 128, /* elements worth clearing the tables for */

@@ -23,12 +23,6 @@ INLINE doubles widen(floats x)
     return (doubles)_mm256_cvtps_pd((__m128)x);
 }
 
-/* No instruction adds without raising flags, and no caller needs one. */
-INLINE doubles add_quietly(doubles a, doubles b)
-{
-    return a + b;
-}
-
 INLINE lanes16 max_lanes(lanes16 a, lanes16 b)
 {
     return (lanes16)_mm256_max_epi16((__m256i)a, (__m256i)b);

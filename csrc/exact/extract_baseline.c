@@ -25,12 +25,6 @@ INLINE doubles widen(floats x)
 #endif
 }
 
-/* No instruction adds without raising flags, and no caller needs one. */
-INLINE doubles add_quietly(doubles a, doubles b)
-{
-    return a + b;
-}
-
 INLINE lanes16 max_lanes(lanes16 a, lanes16 b)
 {
 #if defined(__x86_64__)

@@ -1,9 +1,17 @@
 /* The inner loops, compiled once per instruction set. The file that includes this one chooses the
  * width (extract_vectors.h), defines widen, max_lanes, load_f16 and interleave (spread_text.h), and
- * EXTRACT, the table's name; NARROW_BINS; FLAG_BINS, and add_quietly; and WHOLE if bfloat16 and
- * float32 need no scattering.
+ * EXTRACT, the table's name; NARROW_BINS; FLAG_BINS, and add_quietly if that is above 1; and WHOLE
+ * if bfloat16 and float32 need no scattering.
  *
  * What is added where depends on the width, and the result does not: nothing is rounded. */
+#if FLAG_BINS == 1
+/* No instruction adds without raising flags, and one bin needs none. */
+INLINE doubles add_quietly(doubles a, doubles b)
+{
+    return a + b;
+}
+#endif
+
 INLINE void load_f64(const unsigned char *in, doubles pair[2])
 {
     /* One at a time: GCC 12 copies two vectors at once by way of the stack. */
@@ -29,8 +37,8 @@ INLINE void load_bf16(const unsigned char *in, doubles pair[2])
 }
 
 /* How far ahead memory is asked for: processors look ahead by themselves, but stop where a page
- * ends. Measured on Sapphire Rapids, with one thread and float64 that lie in no cache: 0.46 ns each
- * with anything from 0.5 to 3 KiB, 0.57 with 4 KiB or more, 0.72 without. */
+ * ends. For one thread on Sapphire Rapids and numbers that lie in no cache, anything from 0.5 to
+ * 3 KiB was best; a page or more was slower, and none at all slower still. */
 enum { AHEAD = 3 << 10, CACHE_LINE = 64 };
 
 /* Past the end of an array it is harmless, as no prefetch faults; but it is no address C lets a
