@@ -136,13 +136,19 @@ static int plan_reading(const gr_asked *asked, const gr_gpu_array *array, gr_job
 }
 
 /* Integers are exact without `exact`. */
+int gr_pick(int asked, int integers, int *strategy)
+{
+    int exact = is_exact(asked), choose = asked == FAST || (exact && integers);
+    *strategy = choose ? 0 : exact ? exact_strategy() : asked;
+    return choose;
+}
+
 static int plan_strategy(const gr_asked *asked, const gr_gpu_array *array, gr_job *job)
 {
     int exact = is_exact(asked->strategy);
     int integers = job->reading.acc == GR_ACC_u32 || job->reading.acc == GR_ACC_u64;
 
-    job->choose = asked->strategy == FAST || (exact && integers);
-    job->request.strategy = job->choose ? 0 : exact ? exact_strategy() : asked->strategy;
+    job->choose = gr_pick(asked->strategy, integers, &job->request.strategy);
     if (exact && !integers && !is_float_kind(array->kind) && array->bytes == 8) {
         PyErr_SetString(PyExc_TypeError, "64-bit integers on a GPU cannot be summed exactly as "
                                          "floats: sum them as integers, or cast the array first");

@@ -72,19 +72,27 @@ PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int component
     return array;
 }
 
-PyObject *gr_summed(gr_request *request, int choose, int order, unsigned long long seed)
+int gr_run_sum(gr_request *request, int choose, int order, unsigned long long seed,
+               gr_outcome *outcome)
 {
-    gr_outcome outcome;
     gr_error error;
     gr_status status;
     gr_without_gil call;
     gr_drop_gil(&call);
     gr_backend_schedule(order, seed);
-    status = gr_sum(request, choose, &outcome, &error);
+    status = gr_sum(request, choose, outcome, &error);
     if (gr_take_gil(&call) < 0)
-        return NULL;
+        return -1;
     if (status != GR_OK)
-        return gr_raise(&error);
+        gr_raise(&error);
+    return status == GR_OK ? 0 : -1;
+}
+
+PyObject *gr_summed(gr_request *request, int choose, int order, unsigned long long seed)
+{
+    gr_outcome outcome;
+    if (gr_run_sum(request, choose, order, seed, &outcome) < 0)
+        return NULL;
     int digits = gr_strategy_at(request->strategy)->traits & DIGITS;
     return Py_BuildValue("y#ddddIIIii", digits ? (char *)&outcome.exact : (char *)&outcome.value,
                          (Py_ssize_t)(digits ? sizeof outcome.exact : sizeof outcome.value),
@@ -380,6 +388,10 @@ static PyMethodDef methods[] = {
      "quick_sum(array, exactly, timed)\n--\n\n"
      "The sum by `exact` or `cpu`, as a SumResult or as (value, ms); None if the array needs the "
      "long way."},
+    {"quick_sum_sent", (PyCFunction)(void (*)(void))gr_py_quick_sum_sent, METH_FASTCALL,
+     "quick_sum_sent(array, strategy, device)\n--\n\n"
+     "The sum of an array that is sent to a device, not timed, by defaults: a SumResult; None for "
+     "arrays that take the long way. strategy: its number, or -1 for `fast`, or -2 for `auto`."},
     {"cpu_error_factor", py_cpu_error_factor, METH_VARARGS,
      "cpu_error_factor(n, load, acc)\n--\n\nThe error bound of cpu_sum, as a factor of the sum of "
      "magnitudes."},

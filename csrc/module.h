@@ -27,6 +27,14 @@ PyObject *gr_untimed(PyObject *value);
  * exception if not. */
 PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int components);
 
+/* What is to be run where a strategy's number, or -1 for `fast`, or -2 for `auto`, is asked for:
+ * whether the engine is to choose, and else what. */
+int gr_pick(int asked, int integers, int *strategy);
+
+/* gr_sum without the GIL: 0, or -1 with an exception. */
+int gr_run_sum(gr_request *request, int choose, int order, unsigned long long seed,
+               gr_outcome *outcome);
+
 /* gr_sum for Python: the sum's bits, times and launch; NULL with an exception. */
 PyObject *gr_summed(gr_request *request, int choose, int order, unsigned long long seed);
 
@@ -43,6 +51,7 @@ extern PyMethodDef gr_trace_methods[];
 void gr_learn_dtypes(void);
 
 PyObject *gr_py_quick_sum(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *gr_py_quick_sum_sent(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_sum_gpu(PyObject *module, PyObject *args);
 PyObject *gr_py_quick_sum_gpu(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_exact_gpu(PyObject *module, PyObject *args);

@@ -1,6 +1,6 @@
-/* The shortest way for an array in host memory: one call that looks at the array itself, adds it up
- * and returns the result. It serves what needs no thought; all else takes the long way, by
- * gpureduce/_sum.py, and the two give the same bits. */
+/* The shortest way for an array in host memory: one call that looks at the array itself, adds it
+ * up, by the processors or by a device, and returns the result. It serves what needs no thought;
+ * all else takes the long way, by gpureduce/_sum.py, and the two give the same bits. */
 #include "module.h"
 
 #include "clock.h"
@@ -112,7 +112,8 @@ static void store_rounded(const gr_exact *sum, const reading *how, scalar *out)
     }
 }
 
-static void store_cpu(const gr_value values[2], const reading *how, scalar *out)
+/* Sums in accumulators, as numbers of the result's type. */
+static void store_values(const gr_value *values, const reading *how, scalar *out)
 {
     gr_exact wide;
     size_t size = gr_acc_size(how->acc);
@@ -136,7 +137,7 @@ static void add(const void *data, size_t n, const reading *how, bool exactly, sc
     }
     gr_value values[2];
     gr_cpu_sum(data, n, how->load, how->acc, how->components, 0, values);
-    store_cpu(values, how, out);
+    store_values(values, how, out);
 }
 
 static PyObject *scalar_of(const scalar *sum, const reading *how, PyArrayObject *array)
@@ -182,4 +183,36 @@ PyObject *gr_py_quick_sum(PyObject *Py_UNUSED(module), PyObject *const *args, Py
         return NULL;
     PyObject *value = scalar_of(&sum, how, array);
     return timed && value ? Py_BuildValue("Nd", value, gr_now_ms() - start) : gr_untimed(value);
+}
+
+PyObject *gr_py_quick_sum_sent(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 3) {
+        PyErr_SetString(PyExc_TypeError, "expected an array, a strategy's number and a device's");
+        return NULL;
+    }
+    int asked = (int)PyLong_AsLong(args[1]), device = (int)PyLong_AsLong(args[2]);
+    const reading *how = PyErr_Occurred() ? NULL : reading_of(args[0]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (asked >= gr_strategy_count())
+        return PyErr_Format(PyExc_ValueError, "no such strategy as %d", asked);
+    if (!how || how->components != 1)
+        Py_RETURN_NONE;
+    PyArrayObject *array = (PyArrayObject *)args[0];
+    gr_request request = {.data = PyArray_DATA(array),
+                          .n = (size_t)PyArray_SIZE(array),
+                          .load = how->load,
+                          .acc = how->acc,
+                          .device = device};
+    int choose = gr_pick(asked, is_integer(how), &request.strategy);
+    gr_outcome outcome;
+    if (gr_run_sum(&request, choose, 0, 0, &outcome) < 0)
+        return NULL;
+    scalar sum;
+    if (gr_strategy_at(request.strategy)->traits & DIGITS)
+        store_rounded(&outcome.exact, how, &sum);
+    else
+        store_values(&outcome.value, how, &sum);
+    return gr_untimed(scalar_of(&sum, how, array));
 }

@@ -156,9 +156,9 @@ def sum(
     >>> int(value), timing.strategy
     (499500, 'warp_shfl')
     """
-    plain = dtype is None and block is None and grid is None and finish is None and device is None
-    if plain and not timing:
-        quick = _quickly(arr, strategy, stream)
+    plain = dtype is None and block is None and grid is None and finish is None
+    if plain and not timing and type(strategy) is str:
+        quick = _quickly(arr, strategy, device, stream)
         if quick is not None:
             return quick
     start = time.perf_counter()
@@ -198,13 +198,17 @@ def sum(
     return SumResult(done.value, _timing(call, done, (time.perf_counter() - start) * 1e3))
 
 
-def _quickly(arr: object, strategy: str, stream: object) -> SumResult | None:
+def _quickly(arr: object, strategy: str, device: str | None, stream: object) -> SumResult | None:
     """The sum by defaults, in one call of C; None if this takes the long way."""
     if type(arr) is not np.ndarray:
-        return _gpu.quick_sum(arr, strategy, stream)
-    if stream is None and strategy == "cpu":
+        return _gpu.quick_sum(arr, strategy, stream) if device is None else None
+    if stream is not None:
+        return None
+    if device is not None:
+        return _gpu.quick_sum_sent(arr, strategy, device)
+    if strategy == "cpu":
         return _emulator.quick_sum(arr, False, False)
-    if stream is None and strategy in ("auto", "exact"):
+    if strategy in ("auto", "exact"):
         if strategy == "auto" and arr.nbytes >= _calibration.LEAST_BYTES:
             return None  # a card may be quicker
         return _emulator.quick_sum(arr, True, False)

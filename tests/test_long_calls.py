@@ -16,11 +16,15 @@ DEVICES = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
 on_devices = pytest.mark.parametrize("device", DEVICES)
 
 
-@pytest.mark.parametrize(("strategy", "device"), [("sequential", "emulator"), ("cpu", None)])
-def test_a_signal_breaks_a_sum_off_and_the_next_one_works(strategy, device, monkeypatch):
-    monkeypatch.setenv("GPUREDUCE_THREADS", "1")
+@pytest.mark.parametrize(
+    ("strategy", "device", "threads"),
+    [("sequential", "emulator", 1), ("cpu", None, 1)]
+    + [pytest.param("cascade", "cuda", n, marks=pytest.mark.gpu) for n in (1, 16)],
+)
+def test_a_signal_breaks_a_sum_off_and_the_next_one_works(strategy, device, threads, monkeypatch):
+    monkeypatch.setenv("GPUREDUCE_THREADS", str(threads))
     # An untouched page costs no memory, and the cpu is quick: it needs many of them.
-    array = np.zeros(2**24 if device else 2**31, np.int32)
+    array = np.zeros(2**24 if device == "emulator" else 2**31, np.int32)
     array[-1] = 7
     start = time.perf_counter()
     assert gpureduce.sum(array, strategy, dtype="int32", device=device).value == 7

@@ -1,13 +1,13 @@
 /* A copy from pageable memory goes through the driver's one thread at a fifth of what the link can
  * do. Here several threads copy pieces into a ring of pinned memory, from where the card fetches
  * them meanwhile. The ring is small enough to stay in the processor's cache, so that the memory is
- * read once and nothing is written to it.
+ * read once and nothing is written to it; and so small that the threads, which have nothing to do
+ * while the last pieces are fetched, are still awake when the next copy comes.
  *
- * Pieces are small, so that the link has something to do at once and little to do at the end. But
- * between two orders the link rests a while, and threads that call the driver together only wait
- * for each other. So one thread at a time talks to the driver, and orders all pieces that are there
- * by one call, as soon as no more than one order is under way; while that one is carried out, the
- * next pieces come together. */
+ * One of the threads talks to the driver: between two orders the link rests a while, and threads
+ * that call the driver together only wait for each other. The first order is small, so that the
+ * link has something to do at once; each further one takes as much as all before it together, so
+ * that it comes while those are carried out. */
 #include "engine/staging.h"
 
 #include "threads/pool.h"
@@ -19,17 +19,14 @@
 #include <string.h>
 
 enum {
-    PIECE = 1 << 16,
+    PIECE = 1 << 15,
     PLACES = 512,          /* for pieces, in the ring */
-    MOST_PIECES = 64,      /* ordered together: their places become free together, too */
-    ORDERS = 16,           /* that can be under way */
-    THREADS = 12,          /* that read memory faster than an H200's link carries it away */
+    FIRST_PIECES = 4,      /* ordered together, at first */
+    MOST_PIECES = 128,     /* 2 us of rest for each 78 of work; their places become free together */
+    ORDERS = 16,           /* that can be under way, in a ring that is used again */
+    THREADS = 16,          /* that read memory faster than an H200's link carries it away */
     THREADS_FROM = 1 << 20 /* bytes; below, to wake threads costs more than it saves */
 };
-
-/* When all pieces are there, those left are ordered at once, though two orders may be under way.
- * That can be the whole ring, and one more as no order goes across its end. */
-_Static_assert(ORDERS >= 2 + PLACES / MOST_PIECES + 1, "each order has an event of its own");
 
 static struct {
     pthread_mutex_t mutex; /* there is one link: copies that come together take turns */
@@ -44,12 +41,14 @@ typedef struct {
     const char *from;
     size_t bytes, pieces;
     cudaStream_t stream;
-    atomic_size_t next;           /* piece that nobody has begun */
+    atomic_size_t begun;          /* pieces */
     atomic_size_t filled[PLACES]; /* 1 + the last piece that was put there */
-    atomic_size_t fetched;        /* pieces */
+    atomic_size_t fetched;        /* pieces, as far as anybody has asked */
     atomic_int failed;            /* a cudaError_t */
-    atomic_bool is_talking;       /* a thread is, to the driver; what follows is that thread's */
-    size_t ordered;               /* pieces */
+    atomic_bool is_broken_off;
+
+    /* Of the thread that talks to the driver: */
+    size_t ready, ordered; /* pieces */
     size_t orders, orders_fetched;
     size_t order_end[ORDERS]; /* the piece behind each order */
 } staged_copy;
@@ -85,11 +84,6 @@ static cudaError_t open_ring(int device)
     return state;
 }
 
-static bool has_failed(staged_copy *copy)
-{
-    return atomic_load_explicit(&copy->failed, memory_order_relaxed) != cudaSuccess;
-}
-
 /* The first failure counts. */
 static void note(staged_copy *copy, cudaError_t state)
 {
@@ -98,57 +92,16 @@ static void note(staged_copy *copy, cudaError_t state)
         atomic_compare_exchange_strong(&copy->failed, &none, (int)state);
 }
 
-/* The piece behind those that are ready to be ordered together. */
-static size_t ready_end(staged_copy *copy)
+/* Whether nothing more is to be done. Of the threads at work only the caller hears an interrupt. */
+static bool is_over(staged_copy *copy)
 {
-    size_t first = copy->ordered, end = first, most = first - first % PLACES + PLACES;
-    most = most < first + MOST_PIECES ? most : first + MOST_PIECES;
-    while (end < most &&
-           atomic_load_explicit(&copy->filled[end % PLACES], memory_order_acquire) == end + 1)
-        end++;
-    return end;
+    if (gr_ask_for_interrupts())
+        atomic_store_explicit(&copy->is_broken_off, true, memory_order_relaxed);
+    return atomic_load_explicit(&copy->is_broken_off, memory_order_relaxed) ||
+           atomic_load_explicit(&copy->failed, memory_order_relaxed) != cudaSuccess;
 }
 
-static void order(staged_copy *copy, size_t end)
-{
-    size_t first = copy->ordered, at = first * PIECE, number = copy->orders % ORDERS;
-    size_t bytes = (end * PIECE < copy->bytes ? end * PIECE : copy->bytes) - at;
-
-    note(copy, cudaMemcpyAsync(copy->to + at, ring.memory + first % PLACES * PIECE, bytes,
-                               cudaMemcpyHostToDevice, copy->stream));
-    note(copy, cudaEventRecord(ring.fetched[number], copy->stream));
-    copy->ordered = end;
-    copy->order_end[number] = end;
-    copy->orders++;
-}
-
-static void see_what_is_fetched(staged_copy *copy)
-{
-    while (copy->orders_fetched < copy->orders) {
-        cudaError_t state = cudaEventQuery(ring.fetched[copy->orders_fetched % ORDERS]);
-        if (state != cudaSuccess) {
-            note(copy, state == cudaErrorNotReady ? cudaSuccess : state);
-            return;
-        }
-        atomic_store_explicit(&copy->fetched, copy->order_end[copy->orders_fetched % ORDERS],
-                              memory_order_release);
-        copy->orders_fetched++;
-    }
-}
-
-/* Unless somebody is at it already. */
-static void talk(staged_copy *copy, bool is_last)
-{
-    size_t end;
-    if (atomic_exchange_explicit(&copy->is_talking, true, memory_order_acquire))
-        return;
-    note(copy, cudaSetDevice(ring.device)); /* a setting of each thread */
-    see_what_is_fetched(copy);
-    while (!has_failed(copy) && (is_last || copy->orders - copy->orders_fetched < 2) &&
-           (end = ready_end(copy)) > copy->ordered)
-        order(copy, end);
-    atomic_store_explicit(&copy->is_talking, false, memory_order_release);
-}
+/* --- pieces ---------------------------------------------------------------------------------- */
 
 /* What a thread has just written lies in its processor's own cache, from where the link is slow to
  * fetch it. This moves it on to the cache that all share. Where processors do not know the
@@ -166,33 +119,136 @@ static void move_on(char *at, size_t bytes)
 }
 #endif
 
-/* Whoever filled the place before began earlier and waits for nobody who began later: this ends. */
-static void await_place(staged_copy *copy, size_t piece)
+/* The next piece, if there is one, and a place for it: whoever has begun one waits for nobody. */
+static bool begin_piece(staged_copy *copy, size_t *piece)
 {
-    while (piece >= atomic_load_explicit(&copy->fetched, memory_order_acquire) + PLACES &&
-           !has_failed(copy)) {
-        talk(copy, false);
-        sched_yield();
-    }
+    size_t next = atomic_load_explicit(&copy->begun, memory_order_relaxed);
+    do
+        if (next == copy->pieces ||
+            next >= atomic_load_explicit(&copy->fetched, memory_order_acquire) + PLACES)
+            return false;
+    while (!atomic_compare_exchange_weak_explicit(&copy->begun, &next, next + 1,
+                                                  memory_order_relaxed, memory_order_relaxed));
+    *piece = next;
+    return true;
 }
 
-static void run_task(size_t task, void *context)
+static void fill(staged_copy *copy, size_t piece)
 {
-    staged_copy *copy = context;
-    (void)task; /* pieces are begun in order, whatever order tasks come in */
-    size_t piece = atomic_fetch_add_explicit(&copy->next, 1, memory_order_relaxed);
     size_t at = piece * PIECE, place = piece % PLACES;
     size_t bytes = copy->bytes - at < PIECE ? copy->bytes - at : PIECE;
     char *pinned = ring.memory + place * PIECE;
-
-    await_place(copy, piece);
-    if (has_failed(copy))
-        return;
     memcpy(pinned, copy->from + at, bytes);
-    if (piece + PLACES >= copy->pieces) /* earlier ones are pushed on by those that follow */
-        move_on(pinned, bytes);
+    move_on(pinned, bytes);
     atomic_store_explicit(&copy->filled[place], piece + 1, memory_order_release);
-    talk(copy, false);
+}
+
+static void fill_pieces(staged_copy *copy)
+{
+    size_t piece;
+    while (atomic_load_explicit(&copy->begun, memory_order_relaxed) < copy->pieces &&
+           !is_over(copy)) {
+        if (begin_piece(copy, &piece))
+            fill(copy, piece);
+        else
+            sched_yield();
+    }
+}
+
+/* --- orders ---------------------------------------------------------------------------------- */
+
+static void see_what_is_ready(staged_copy *copy)
+{
+    while (copy->ready < copy->pieces &&
+           atomic_load_explicit(&copy->filled[copy->ready % PLACES], memory_order_acquire) ==
+               copy->ready + 1)
+        copy->ready++;
+}
+
+/* An array that fits into the ring needs none of its places twice. */
+static bool goes_round(const staged_copy *copy)
+{
+    return copy->pieces > PLACES;
+}
+
+static void see_what_is_fetched(staged_copy *copy)
+{
+    while (copy->orders_fetched < copy->orders) {
+        size_t number = copy->orders_fetched % ORDERS;
+        cudaError_t state = cudaEventQuery(ring.fetched[number]);
+        if (state != cudaSuccess) {
+            note(copy, state == cudaErrorNotReady ? cudaSuccess : state);
+            return;
+        }
+        atomic_store_explicit(&copy->fetched, copy->order_end[number], memory_order_release);
+        copy->orders_fetched++;
+    }
+}
+
+static size_t at_most(size_t value, size_t most)
+{
+    return value < most ? value : most;
+}
+
+/* The piece behind the next order, which does not go across the ring's end; that of the last one
+ * as long as there is not enough for another. */
+static size_t order_end(const staged_copy *copy)
+{
+    size_t first = copy->ordered, ring_end = first - first % PLACES + PLACES;
+    size_t end = at_most(at_most(copy->ready, first + MOST_PIECES), ring_end);
+    size_t enough = first < FIRST_PIECES ? FIRST_PIECES : at_most(first, MOST_PIECES);
+    bool due = end - first >= enough || end == copy->pieces || end == ring_end;
+    bool can = !goes_round(copy) || copy->orders - copy->orders_fetched < ORDERS;
+    return due && can ? end : first;
+}
+
+static void order(staged_copy *copy, size_t end)
+{
+    size_t first = copy->ordered, at = first * PIECE, number = copy->orders % ORDERS;
+    size_t bytes = at_most(end * PIECE, copy->bytes) - at;
+
+    note(copy, cudaMemcpyAsync(copy->to + at, ring.memory + first % PLACES * PIECE, bytes,
+                               cudaMemcpyHostToDevice, copy->stream));
+    copy->ordered = end;
+    if (!goes_round(copy))
+        return;
+    note(copy, cudaEventRecord(ring.fetched[number], copy->stream));
+    copy->order_end[number] = end;
+    copy->orders++;
+}
+
+/* Helps out where hardly anybody else is filling: the others may be asleep, or not exist. */
+static bool help(staged_copy *copy)
+{
+    size_t piece, begun = atomic_load_explicit(&copy->begun, memory_order_relaxed);
+    if (begun > copy->ready + 1 || !begin_piece(copy, &piece))
+        return false;
+    fill(copy, piece);
+    return true;
+}
+
+static void order_all(staged_copy *copy)
+{
+    note(copy, cudaSetDevice(ring.device)); /* a setting of each thread */
+    while (copy->ordered < copy->pieces && !is_over(copy)) {
+        see_what_is_ready(copy);
+        size_t end = order_end(copy);
+        if (end > copy->ordered) {
+            order(copy, end);
+        } else if (!help(copy)) {
+            see_what_is_fetched(copy);
+            sched_yield();
+        }
+    }
+}
+
+/* Whoever comes to the first task talks to the driver; it could do all the rest as well. */
+static void take_part(size_t task, void *context)
+{
+    if (task == 0)
+        order_all(context);
+    else
+        fill_pieces(context);
 }
 
 static int is_pageable(const void *host)
@@ -217,8 +273,7 @@ static cudaError_t stage(void *to, const void *host, size_t bytes, cudaStream_t 
     cudaError_t state = cudaEventSynchronize(ring.drained);
     if (state != cudaSuccess)
         return state;
-    gr_parallel_beside(threads, copy.pieces, run_task, &copy);
-    talk(&copy, true);
+    gr_parallel_beside(threads, (size_t)threads, take_part, &copy);
     note(&copy, cudaEventRecord(ring.drained, stream));
     return (cudaError_t)atomic_load(&copy.failed);
 }

@@ -61,6 +61,8 @@ static void free_workspace(gr_workspace *workspace)
     (void)cudaFree(workspace->totals);
     if (workspace->slot)
         (void)cudaFreeHost((void *)workspace->slot);
+    if (workspace->staged)
+        (void)cudaFreeHost(workspace->staged);
     if (workspace->stream)
         (void)cudaStreamDestroy(workspace->stream);
     free(workspace);

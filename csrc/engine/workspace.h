@@ -22,6 +22,7 @@ struct gr_workspace {
     unsigned *ticket;        /* zero between launches */
     void *totals;            /* GR_EXACT_WORDS of them, zero between launches */
     volatile gr_value *slot; /* as many, in pinned host memory that kernels can write to */
+    void *staged;            /* GR_REACH_BYTES of such memory for a small host array, or NULL */
     cudaEvent_t start, copied, summed, returned;
 };
 

@@ -127,7 +127,7 @@ bool gr_interrupted(void)
     return interrupts && interrupts->interrupted;
 }
 
-static bool ask_for_interrupts(void)
+bool gr_ask_for_interrupts(void)
 {
     enum { EVERY_MS = 50 };
     if (!interrupts || interrupts->interrupted)
@@ -164,7 +164,7 @@ static void draw_from(gr_pool *pool, task_share *share, size_t spare)
         size_t task = atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed);
         if (task >= share->end)
             return;
-        if (ask_for_interrupts())
+        if (gr_ask_for_interrupts())
             drop_tasks(pool);
         else
             pool->run(task, pool->context);
@@ -473,7 +473,7 @@ static void run_region(gr_pool *pool, int threads, size_t tasks,
         close_region(pool, open_to);
         atomic_store_explicit(&pool->busy, false, memory_order_release);
     } else {
-        for (size_t task = 0; task < tasks && !ask_for_interrupts(); task++)
+        for (size_t task = 0; task < tasks && !gr_ask_for_interrupts(); task++)
             run(task, context);
     }
     inside = nested;

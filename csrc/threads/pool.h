@@ -49,6 +49,9 @@ void gr_watch_interrupts(gr_interrupts *watch);
 /* Whether what this thread is at was broken off. */
 bool gr_interrupted(void);
 
+/* The same, after a look whether it is to be: for a task that takes long. */
+bool gr_ask_for_interrupts(void);
+
 #ifdef __cplusplus
 }
 #endif

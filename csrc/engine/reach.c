@@ -1,0 +1,81 @@
+/* A copy to the device costs as much time to begin and to wait for as some hundred kilobytes take
+ * on the bus. A kernel that reads pinned memory itself needs none. It reads each element once, so
+ * nothing is fetched twice; and what threads have just written, and still have in their caches, it
+ * reads quicker than the copy engine does. */
+#include "engine/reach.h"
+
+#include "clock.h"
+#include "threads/pool.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum {
+    ALIGNED = 256,   /* as memory of the device is: the sum must not depend on where it was read */
+    SHARE = 8 << 10, /* of a thread, at least */
+    ALONE_BELOW = 512 << 10, /* below, to wake threads costs more than it saves */
+    THREADS = 16,
+    CACHE_LINE = 64
+};
+
+const void *gr_pinned(const void *host)
+{
+    struct cudaPointerAttributes attributes;
+    if (cudaPointerGetAttributes(&attributes, host) == cudaSuccess)
+        return attributes.type == cudaMemoryTypeHost ? attributes.devicePointer : NULL;
+    (void)cudaGetLastError();
+    return NULL;
+}
+
+typedef struct {
+    char *to;
+    const char *from;
+    size_t bytes, share;
+} copying;
+
+static void copy_share(size_t task, void *context)
+{
+    const copying *copy = context;
+    size_t at = task * copy->share;
+    size_t bytes = copy->bytes - at < copy->share ? copy->bytes - at : copy->share;
+    memcpy(copy->to + at, copy->from + at, bytes);
+}
+
+/* Whether helpers are awake, because there was an array to copy a moment ago. */
+static int are_awake(void)
+{
+    static const double AWAKE_MS = 0.15; /* less than they look out for work; see threads/pool.c */
+    static _Atomic double last;
+    double now = gr_now_ms();
+    return now - atomic_exchange_explicit(&last, now, memory_order_relaxed) < AWAKE_MS;
+}
+
+static void copy_by_threads(void *to, const void *from, size_t bytes)
+{
+    copying copy = {.to = to, .from = from, .bytes = bytes};
+    size_t threads = (size_t)gr_thread_count(), most = bytes / SHARE;
+    int awake = are_awake();
+    threads = threads < THREADS ? threads : THREADS;
+    threads = threads < most ? threads : most;
+    if (threads < 2 || (bytes < ALONE_BELOW && !awake)) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    copy.share = (bytes / threads / CACHE_LINE + 1) * CACHE_LINE;
+    gr_parallel_beside((int)threads, (bytes - 1) / copy.share + 1, copy_share, &copy);
+}
+
+const void *gr_within_reach(gr_workspace *workspace, const void *host, size_t bytes)
+{
+    const void *there = gr_pinned(host);
+    if (there && (uintptr_t)there % ALIGNED == 0)
+        return there;
+    if (!workspace->staged &&
+        cudaHostAlloc(&workspace->staged, GR_REACH_BYTES, cudaHostAllocMapped) != cudaSuccess) {
+        workspace->staged = NULL;
+        (void)cudaGetLastError();
+        return NULL;
+    }
+    copy_by_threads(workspace->staged, host, bytes);
+    return workspace->staged;
+}

@@ -1,0 +1,18 @@
+/* How kernels read a small array of host memory themselves, over the bus. */
+#ifndef GPUREDUCE_REACH_H
+#define GPUREDUCE_REACH_H
+
+#include "engine/workspace.h"
+
+/* Larger arrays come quicker by a copy that begins while they are still being staged. */
+enum { GR_REACH_BYTES = 2 << 20 };
+
+/* Where a kernel on the workspace's device finds the array: where it lies, if that is memory that
+ * the device can read, or else in a copy in the workspace. NULL if there is no memory for one. It
+ * is there until the workspace's next sum. At most GR_REACH_BYTES. */
+const void *gr_within_reach(gr_workspace *workspace, const void *host, size_t bytes);
+
+/* Where the device can read memory of the host, whoever pinned that; NULL where it cannot. */
+const void *gr_pinned(const void *host);
+
+#endif

@@ -1,0 +1,147 @@
+"""Host arrays that a device is sent, untimed: the bits of the long way, whichever way they went."""
+
+from __future__ import annotations
+
+import concurrent.futures
+
+import ml_dtypes  # noqa: F401
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import DTYPES, array_of
+from gpureduce import _backends, _emulator, _gpu, _registry
+
+# Read over the bus by the kernels themselves; csrc/engine/reach.h says so.
+REACH = 2 << 20
+DEVICES = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
+on_devices = pytest.mark.parametrize("device", DEVICES)
+
+
+@pytest.fixture
+def sent(device):
+    """The sum by the shortest way, on a device."""
+    module = _emulator if device == "emulator" else _backends.load_cuda()
+    return lambda array, strategy: module.quick_sum_sent(array, _gpu.QUICK[strategy], 0)
+
+
+def same(a, b):
+    return type(a) is type(b) and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+@on_devices
+@pytest.mark.parametrize("strategy", ["fast", "auto", "exact", "cascade", "global_tree"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_same_bits(sent, device, dtype, strategy):
+    for n in (0, 1, 33, 1000, 70_001):
+        array = array_of(dtype, n)
+        quick = sent(array, strategy)
+        long = gpureduce.sum(array, strategy, device=device)
+        assert same(quick.value, long.value), n
+        assert quick.timing is None and long.timing.n == n
+
+
+@on_devices
+@pytest.mark.parametrize("strategy", ["fast", "exact"])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float64"])
+def test_around_the_size_where_arrays_are_copied(sent, device, dtype, strategy):
+    most = REACH // np.dtype(dtype).itemsize
+    whole = array_of(dtype, most + 64)
+    for n in (most - 1, most, most + 1):
+        for offset in (0, 1, 7):
+            array = whole[offset : offset + n]
+            long = gpureduce.sum(array, strategy, device=device)
+            assert long.timing.h2d_ms > 0  # which is a copy
+            assert same(sent(array, strategy).value, long.value), (n, offset)
+
+
+@on_devices
+def test_what_is_sent_is_what_is_there_now(sent):
+    """Memory that is kept for the next call holds nothing of the last one."""
+    for n in (5000, 400_000, 3000, 700_000, 4999):
+        array = np.ones(n, np.int32)
+        for k in range(5):
+            array[n - 1 - k] = k
+            assert int(sent(array, "fast").value) == array.sum()
+
+
+@on_devices
+@pytest.mark.parametrize("threads", [1, 2, 3, 64])
+def test_any_number_of_threads(sent, threads, monkeypatch):
+    monkeypatch.setenv("GPUREDUCE_THREADS", str(threads))
+    for nbytes in (2**15, 2**16 + 4, 2**19 - 4, REACH, REACH + 4, 17 * 2**20 + 12, 41 * 2**20):
+        # Weights by position: a part that is lost, doubled or taken for another one shows.
+        array = np.arange(nbytes // 4, dtype=np.uint32) % 65521
+        for _ in range(3):  # helpers of the first are awake for the next
+            assert int(sent(array, "fast").value) == array.sum()
+
+
+@on_devices
+def test_callers_at_once(sent):
+    arrays = [array_of("int32", 2**k + k, k) for k in range(5, 22)] * 3
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda a: int(sent(a, "fast").value), arrays))
+    assert found == [int(a.sum()) for a in arrays]
+
+
+def test_what_takes_the_long_way():
+    base = array_of("float32", 6000).reshape(60, 100)
+    for array in (base[:, ::2], base.astype(">f4"), base.astype("complex64"), base.tolist()):
+        assert _emulator.quick_sum_sent(array, _gpu.QUICK["fast"], 0) is None
+    assert _emulator.quick_sum_sent(base.T, _gpu.QUICK["exact"], 0).value == (
+        gpureduce.sum(base, "exact").value
+    )
+
+
+def test_wrong_arguments():
+    array = np.ones(3, np.float32)
+    with pytest.raises(TypeError, match="a strategy's number and a device's"):
+        _emulator.quick_sum_sent(array, 0)
+    with pytest.raises(TypeError):
+        _emulator.quick_sum_sent(array, "fast", 0)
+    with pytest.raises(ValueError, match="there is no emulator device 7"):
+        _emulator.quick_sum_sent(array, -1, 7)
+    with pytest.raises(ValueError, match="no such strategy"):
+        _emulator.quick_sum_sent(array, len(_registry.STRATEGIES), 0)
+    assert _emulator.quick_sum_sent(array, -1, 0) == (3, None)
+
+
+def test_python_takes_it_for_a_card(monkeypatch):
+    """Where device="cuda" is all that is said."""
+    seen = []
+
+    class Module:
+        @staticmethod
+        def quick_sum_sent(*arguments):
+            seen.append(arguments)
+            return _emulator.quick_sum_sent(*arguments)
+
+    monkeypatch.setattr(_gpu, "_module", lambda: Module)
+    array = np.ones(100, np.float32)
+    assert gpureduce.sum(array, "fast", device="cuda", timing=False) == (100, None)
+    assert [arguments[1:] for arguments in seen] == [(-1, 0)]
+    with pytest.raises(TypeError, match="must be a name"):
+        gpureduce.sum(array, ["fast"], device="cuda", timing=False)
+    with pytest.raises(ValueError, match="stream is for arrays on a GPU"):
+        gpureduce.sum(array, "fast", device="cuda", stream=1, timing=False)
+    assert len(seen) == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("strategy", ["fast", "exact"])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float64", "float16"])
+def test_pinned_arrays(dtype, strategy):
+    """Read where they lie, unless they are not aligned as memory of the card is."""
+    torch = pytest.importorskip("torch")
+    kind = np.dtype(dtype)
+    for nbytes in (64, 4096, 2**16, 2**20, REACH, REACH + 256):
+        pinned = torch.empty(nbytes + 512, dtype=torch.uint8, pin_memory=True).numpy()
+        for offset in (0, kind.itemsize, 256):
+            array = pinned[offset : offset + nbytes].view(kind)
+            array[:] = array_of(dtype, array.size)
+            ordinary = array.copy()
+            quick = gpureduce.sum(array, strategy, device="cuda", timing=False).value
+            assert same(quick, gpureduce.sum(ordinary, strategy, device="cuda").value)
+            array[-1] += 1
+            quick = gpureduce.sum(array, strategy, device="cuda", timing=False).value
+            assert same(quick, gpureduce.sum(array.copy(), strategy, device="cuda").value)
