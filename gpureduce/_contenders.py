@@ -206,12 +206,11 @@ def explaining(
     )
 
 
-def through_pinned(given: Input) -> list[Contender]:
+def through_pinned(given: Input) -> tuple[Contender, Contender]:
     """The limits of every way through the card.
 
-    The bytes from pinned memory to the card, without a sum; the sum of an array that lies in pinned
-    memory, so that nothing is staged; and the same just after processors have written the array, so
-    that it lies in their caches, as what is staged does.
+    The bytes from pinned memory to the card, without a sum; and the sum of an array that lies in
+    pinned memory, so that nothing is staged.
     """
     _, torch = _peers.load("torch")
     device = _backends.choose_device(given.device)
@@ -220,29 +219,26 @@ def through_pinned(given: Input) -> list[Contender]:
     array = pinned.numpy().view(given.array.dtype)
     np.copyto(array, given.array)
     call = _our_call(dataclasses.replace(given, array=array), "fast", given.device)
-    source = torch.from_numpy(given.array.view(np.uint8))
 
     def copy() -> None:
         there.copy_(pinned, non_blocking=True)
         torch.cuda.current_stream().synchronize()
 
-    def write_and_call(repeats: int) -> list[float]:
-        times = []
-        for _ in range(repeats):
-            pinned.copy_(source)  # by many threads
-            start = time.perf_counter_ns()
-            call()
-            times.append((time.perf_counter_ns() - start) / 1e3)
-        return times
-
-    def contender(name: str, run: Callable[[int], list[float]], value: Callable[[], Any]) -> None:
-        made.append(Contender(name, run, value, device.name, "perf_counter", producer="torch"))
-
-    made: list[Contender] = []
-    contender(
-        _targets.PINNED_COPY, lambda repeats: timed_calls(copy, repeats), lambda: np.float64("nan")
+    return (
+        Contender(
+            _targets.PINNED_COPY,
+            lambda repeats: timed_calls(copy, repeats),
+            lambda: np.float64("nan"),
+            device.name,
+            "perf_counter",
+            producer="torch",
+        ),
+        Contender(
+            _targets.OF_PINNED,
+            lambda repeats: timed_calls(call, repeats),
+            call,
+            device.name,
+            "perf_counter",
+            producer="torch",
+        ),
     )
-    contender(_targets.OF_PINNED, lambda repeats: timed_calls(call, repeats), call)
-    if given.array.nbytes <= _targets.MOST_WRITTEN:
-        contender(_targets.OF_WRITTEN, write_and_call, call)
-    return made

@@ -71,11 +71,9 @@ class Target:
 
 
 _HOST = ("numpy", "torch", "cupy")
-# What no way through the card can outrun: a copy from pinned memory; the sum of an array there; and
-# that of one which processors have just written there.
-PINNED_COPY, OF_PINNED, OF_WRITTEN = "pinned copy", "fast of pinned", "fast of just written"
-LIMITS = (PINNED_COPY, OF_PINNED, OF_WRITTEN)
-MOST_WRITTEN = 64 * MIB  # more than caches keep
+# What no way through the card can outrun: a copy from pinned memory, and such a copy and the sum.
+PINNED_COPY, OF_PINNED = "pinned copy", "fast of pinned"
+LIMITS = (PINNED_COPY, OF_PINNED)
 
 ON_CARD = (
     Target("kernel", "fast", ("cub",), 1.0, lambda r: not 16 * KIB <= r["nbytes"] <= 256 * KIB),
@@ -104,15 +102,12 @@ def _short_of(target: Target, rows: Sequence[Row]) -> list[str]:
     found = [r for r in ratios(rows, target.measure, target.ours, target.theirs) if target.on(r)]
     short = [r for r in found if r["ratio"] < target.least]
     staged = [PINNED_COPY] if PINNED_COPY in target.theirs else []
-    limits: dict[tuple[str, int], str] = {}
-    for name, what in ((OF_PINNED, "a pinned array"), (OF_WRITTEN, "one just written")):
-        for r in ratios(rows, "host", name, staged):
-            point = r["dtype"], r["n"]
-            limits[point] = f"{limits.get(point, '')}, of {what} {r['ratio']:.3f}"
+    of_pinned = ratios(rows, "host", OF_PINNED, staged)
+    limits = {(r["dtype"], r["n"]): f" (of a pinned array {r['ratio']:.3f})" for r in of_pinned}
     by = {"kernel": "", "call": " of a call", "host": " of a host array"}[target.measure]
     return [
         f"{r['dtype']}, {size_text(r['nbytes'])}{by}: `{target.ours}` is {r['ratio']:.3f} times as "
-        f"quick as {r['best']}, not {target.least:.3g}{limits.get((r['dtype'], r['n']), '')}"
+        f"quick as {r['best']}, not {target.least:.3g}" + limits.get((r["dtype"], r["n"]), "")
         for r in short
     ]
 

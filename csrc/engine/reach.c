@@ -44,7 +44,7 @@ static void copy_share(size_t task, void *context)
 /* Whether helpers are awake, because there was an array to copy a moment ago. */
 static int are_awake(void)
 {
-    static const double AWAKE_MS = 0.15; /* less than they look out for work; see threads/pool.c */
+    static const double AWAKE_MS = 0.4; /* less than they look out for work; see threads/pool.c */
     static _Atomic double last;
     double now = gr_now_ms();
     return now - atomic_exchange_explicit(&last, now, memory_order_relaxed) < AWAKE_MS;

@@ -36,6 +36,8 @@ enum {
     MOST_WORKERS = 1023,
     /* Longer than from one region to the next in a loop of calls, too short to be seen as load. */
     SPIN_NS = 200 * 1000,
+    /* What was staged for a device last is under way for longer after the region; see staging.c. */
+    SPIN_BESIDE_NS = 500 * 1000,
     /* With more threads than processors whoever spins keeps others from running. */
     CROWDED_SPIN_NS = 10 * 1000,
     PATIENCE_NS = 5 * 1000,
@@ -371,7 +373,8 @@ static void add_workers(gr_pool *pool, int wanted)
     pthread_mutex_unlock(&pool->mutex);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     bool crowded = pool->workers >= gr_processor_count();
-    atomic_store_explicit(&pool->spin_ns, crowded ? CROWDED_SPIN_NS : SPIN_NS,
+    int spin_ns = pool == &pools[BESIDE] ? SPIN_BESIDE_NS : SPIN_NS;
+    atomic_store_explicit(&pool->spin_ns, crowded ? CROWDED_SPIN_NS : spin_ns,
                           memory_order_relaxed);
 }
 
@@ -429,6 +432,20 @@ static void close_region(gr_pool *pool, int open_to)
     pthread_mutex_unlock(&pool->mutex);
 }
 
+/* Asked for at every call, of the system only now and then: that takes half a microsecond. */
+static int processor_count(void)
+{
+    enum { HOLDS_NS = 10 * 1000 * 1000 };
+    static atomic_llong until;
+    static atomic_int count;
+    long long now = now_ns();
+    if (now >= atomic_load_explicit(&until, memory_order_acquire)) {
+        atomic_store_explicit(&count, gr_processor_count(), memory_order_relaxed);
+        atomic_store_explicit(&until, now + HOLDS_NS, memory_order_release);
+    }
+    return atomic_load_explicit(&count, memory_order_relaxed);
+}
+
 int gr_thread_count(void)
 {
     const char *text = getenv("GPUREDUCE_THREADS");
@@ -439,7 +456,7 @@ int gr_thread_count(void)
         if (errno == 0 && *end == '\0' && count > 0 && count <= INT_MAX)
             return (int)count;
     }
-    return gr_processor_count();
+    return processor_count();
 }
 
 static int helper_count(int threads, size_t tasks)
