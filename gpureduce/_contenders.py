@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -206,39 +207,39 @@ def explaining(
     )
 
 
-def through_pinned(given: Input) -> tuple[Contender, Contender]:
+def through_pinned(given: Input) -> tuple[Contender, ...]:
     """The limits of every way through the card.
 
-    The bytes from pinned memory to the card, without a sum; and the sum of an array that lies in
-    pinned memory, so that nothing is staged.
+    The bytes from pinned memory to the card, without a sum; the sum of an array that lies in pinned
+    memory, so that nothing is staged; and the same when many threads have to write it there first.
     """
     _, torch = _peers.load("torch")
     device = _backends.choose_device(given.device)
     pinned = torch.empty(given.array.nbytes, dtype=torch.uint8, pin_memory=True)
     there = torch.empty(given.array.nbytes, dtype=torch.uint8, device="cuda")
+    source = torch.from_numpy(given.array.view(np.uint8))
     array = pinned.numpy().view(given.array.dtype)
     np.copyto(array, given.array)
     call = _our_call(dataclasses.replace(given, array=array), "fast", given.device)
 
-    def copy() -> None:
+    def copy() -> Any:
         there.copy_(pinned, non_blocking=True)
         torch.cuda.current_stream().synchronize()
+        return np.float64("nan")
 
-    return (
+    def write_and_call() -> Any:
+        pinned.copy_(source)
+        return call()
+
+    calls = (copy, call, write_and_call)
+    return tuple(
         Contender(
-            _targets.PINNED_COPY,
-            lambda repeats: timed_calls(copy, repeats),
-            lambda: np.float64("nan"),
+            name,
+            functools.partial(timed_calls, run),
+            run,
             device.name,
             "perf_counter",
             producer="torch",
-        ),
-        Contender(
-            _targets.OF_PINNED,
-            lambda repeats: timed_calls(call, repeats),
-            call,
-            device.name,
-            "perf_counter",
-            producer="torch",
-        ),
+        )
+        for name, run in zip(_targets.LIMITS, calls, strict=True)
     )

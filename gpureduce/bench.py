@@ -11,8 +11,8 @@ What can be measured:
     From an array on a GPU to a Python number.
 ``host``
     From a NumPy array to a number, with all the copies that it takes. With PyTorch and a card, a
-    copy from pinned memory is measured beside it, and `fast` of a pinned array: the limits of every
-    way through the card.
+    copy from pinned memory is measured beside it, and `fast` of a pinned array, without and with
+    writing it there first: the limits of every way through the card.
 ``explain``, ``count``
     A call of `gpureduce.explain`, which counts some blocks for all; and one that runs every block.
     Both work on one processor.

@@ -119,9 +119,12 @@ def test_the_way_through_the_card_is_judged_by_its_limits():
     copy = row("pinned copy", 1.0, "host", producer="torch")
     (told,) = missed(ours, copy, row("fast of pinned", 1.25, "host", producer="torch"))
     assert told == (
-        "float32, 4 KiB of a host array: `fast` is 0.500 times as quick as pinned copy, not 0.85 "
-        "(of a pinned array 0.800)"
+        "float32, 4 KiB of a host array: `fast` is 0.500 times as quick as pinned copy, not 0.85, "
+        "of a pinned array 0.800"
     )
+    written = row("write, fast of pinned", 1.6, "host", producer="torch")
+    (told,) = missed(ours, copy, row("fast of pinned", 1.25, "host", producer="torch"), written)
+    assert told.endswith("of a pinned array 0.800, with writing it there 0.625")
     assert missed(row("fast", 1.1, "host", producer="numpy"), copy) == []
     torch = row("torch", 1.0, "host", producer="numpy")
     (told,) = missed(row("cpu", 1.25, "host", producer="numpy"), torch)
@@ -150,14 +153,15 @@ class FakePinned:
     def numpy(self):
         return self.bytes
 
-    def copy_(self, other, non_blocking):
-        self.bytes[:] = other.bytes
+    def copy_(self, other, non_blocking=False):
+        self.bytes[:] = getattr(other, "bytes", other)
 
 
 def test_limits_of_the_way_through_the_card(monkeypatch):
     torch = types.SimpleNamespace(
         empty=FakePinned,
         uint8=np.uint8,
+        from_numpy=lambda array: array,
         cuda=types.SimpleNamespace(
             current_stream=lambda: types.SimpleNamespace(synchronize=lambda: None)
         ),
@@ -166,10 +170,11 @@ def test_limits_of_the_way_through_the_card(monkeypatch):
     array = np.arange(1000, dtype=np.int32)
     conversion = _inputs.convert(array.dtype, None)
     given = _contenders.Input(array, conversion, None, "emulator")
-    copy, of_pinned = _contenders.through_pinned(given)
-    assert (copy.strategy, of_pinned.strategy) == _targets.LIMITS
-    assert len(copy.run(3)) == len(of_pinned.run(3)) == 3
-    assert np.isnan(copy.value()) and of_pinned.value() == array.sum()
+    limits = _contenders.through_pinned(given)
+    assert tuple(c.strategy for c in limits) == _targets.LIMITS
+    assert [len(c.run(3)) for c in limits] == [3, 3, 3]
+    copy, *sums = limits
+    assert np.isnan(copy.value()) and [c.value() for c in sums] == [array.sum()] * 2
 
 
 def test_a_part_that_was_not_measured_is_left_out():

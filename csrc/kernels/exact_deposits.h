@@ -214,7 +214,7 @@ __device__ __forceinline__ void finish_digits(Deposits &deposit, unsigned long l
             if (gridDim.x > 1)
                 atomicAdd(&totals[word], 0 - sum); /* nobody waits for what was there */
             out[word] = (unsigned long long)(word == exact_digits ? flags_of(total) : total);
-            is_last = word == exact_digits;
+            is_last |= word == exact_digits;
         }
     }
     if (__any_sync(0xffffffffu, is_last))

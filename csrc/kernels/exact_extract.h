@@ -66,6 +66,7 @@ template <> struct Deposit<double> {
     static constexpr unsigned few = 4; /* lanes */
     static constexpr unsigned first_word = 0, words = exact_digits;
     static constexpr int bins = 3, step = 42, headroom = 11;
+    static constexpr int raised_by = 8, spare_binades = 4; /* at a time; for peaks to come */
     static constexpr unsigned infinity = 0x7ff00000; /* the upper word of inf, and nan's is more */
     Column column;
     double bin[bins];
@@ -182,8 +183,9 @@ template <> struct Deposit<double> {
             unsigned other = __shfl_xor_sync(0xffffffffu, peak, offset);
             peak = peak > other ? peak : other;
         }
-        /* In steps, so that the warps agree; and higher than must be, for peaks to come. */
-        int k = ((int)(peak >> 20) + headroom + 11) / 8 * 8 - 1022;
+        /* In steps, so that the warps agree; rounded up. */
+        int k = (int)(peak >> 20) + headroom + spare_binades + raised_by - 1;
+        k = k / raised_by * raised_by - 1022;
         k = k < 1022 ? k : 1022;
         if (k > top)
             restart(k);
