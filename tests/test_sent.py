@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import mmap
 
 import ml_dtypes  # noqa: F401
 import numpy as np
@@ -145,3 +146,18 @@ def test_pinned_arrays(dtype, strategy):
             array[-1] += 1
             quick = gpureduce.sum(array, strategy, device="cuda", timing=False).value
             assert same(quick, gpureduce.sum(array.copy(), strategy, device="cuda").value)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("nbytes", [2**20, 8 * 2**20])
+def test_arrays_that_are_pinned_in_part(nbytes):
+    runtime = pytest.importorskip("torch").cuda.cudart()
+    array = np.frombuffer(mmap.mmap(-1, nbytes), np.int32)
+    array[:] = np.arange(array.size)
+    start = array.ctypes.data
+    for first in (start, start + nbytes // 2):
+        assert int(runtime.cudaHostRegister(first, nbytes // 2, 0)) == 0
+        for timing in (False, True):
+            found = gpureduce.sum(array, "fast", device="cuda", timing=timing)
+            assert int(found.value) == array.sum()
+        assert int(runtime.cudaHostUnregister(first)) == 0

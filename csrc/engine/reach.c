@@ -18,7 +18,8 @@ enum {
     CACHE_LINE = 64
 };
 
-const void *gr_pinned(const void *host)
+/* Where the device can read memory of the host, whoever pinned that; NULL where it cannot. */
+static const char *pinned(const char *host)
 {
     struct cudaPointerAttributes attributes;
     if (cudaPointerGetAttributes(&attributes, host) == cudaSuccess)
@@ -65,10 +66,19 @@ static void copy_by_threads(void *to, const void *from, size_t bytes)
     gr_parallel_beside((int)threads, (bytes - 1) / copy.share + 1, copy_share, &copy);
 }
 
+/* An array may be pinned in part. */
+static const void *where_it_lies(const char *host, size_t bytes)
+{
+    const char *there = pinned(host);
+    return there && (uintptr_t)there % ALIGNED == 0 && pinned(host + bytes - 1) == there + bytes - 1
+               ? there
+               : NULL;
+}
+
 const void *gr_within_reach(gr_workspace *workspace, const void *host, size_t bytes)
 {
-    const void *there = gr_pinned(host);
-    if (there && (uintptr_t)there % ALIGNED == 0)
+    const void *there = where_it_lies(host, bytes);
+    if (there)
         return there;
     if (!workspace->staged &&
         cudaHostAlloc(&workspace->staged, GR_REACH_BYTES, cudaHostAllocMapped) != cudaSuccess) {

@@ -12,7 +12,4 @@ enum { GR_REACH_BYTES = 2 << 20 };
  * is there until the workspace's next sum. At most GR_REACH_BYTES. */
 const void *gr_within_reach(gr_workspace *workspace, const void *host, size_t bytes);
 
-/* Where the device can read memory of the host, whoever pinned that; NULL where it cannot. */
-const void *gr_pinned(const void *host);
-
 #endif

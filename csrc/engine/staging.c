@@ -282,7 +282,8 @@ gr_status gr_copy_to_device(int device, void *to, const void *host, size_t bytes
                             cudaStream_t stream, gr_error *error)
 {
     error->status = GR_OK;
-    if (bytes && is_pageable(host)) {
+    /* An array may be pinned in part. */
+    if (bytes && (is_pageable(host) || is_pageable((const char *)host + bytes - 1))) {
         pthread_mutex_lock(&ring.mutex);
         int opened = open_ring(device) == cudaSuccess;
         cudaError_t state = opened ? stage(to, host, bytes, stream) : cudaSuccess;
