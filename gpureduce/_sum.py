@@ -204,15 +204,15 @@ def _quickly(arr: object, strategy: str, device: str | None, stream: object) -> 
         return _gpu.quick_sum(arr, strategy, stream) if device is None else None
     if stream is not None:
         return None
-    if device is not None:
-        return _gpu.quick_sum_sent(arr, strategy, device)
-    if strategy == "cpu":
+    if device is None and strategy == "cpu":
         return _emulator.quick_sum(arr, False, False)
-    if strategy in ("auto", "exact"):
+    if device is None and strategy in ("auto", "exact"):
         if strategy == "auto" and arr.nbytes >= _calibration.LEAST_BYTES:
             return None  # a card may be quicker
         return _emulator.quick_sum(arr, True, False)
-    return None
+    if device is None:
+        device = _backends.choose_device(None).backend
+    return _gpu.quick_sum_sent(arr, strategy, device)
 
 
 def _on_gpu(

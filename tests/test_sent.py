@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import mmap
+import types
 
 import ml_dtypes  # noqa: F401
 import numpy as np
@@ -120,12 +121,22 @@ def test_python_takes_it_for_a_card(monkeypatch):
     monkeypatch.setattr(_gpu, "_module", lambda: Module)
     array = np.ones(100, np.float32)
     assert gpureduce.sum(array, "fast", device="cuda", timing=False) == (100, None)
+    assert gpureduce.sum(array, "fast", timing=False) == (100, None)  # no card: the emulator
     assert [arguments[1:] for arguments in seen] == [(-1, 0)]
+    card = types.SimpleNamespace(backend="cuda")
+    with monkeypatch.context() as patch:
+        patch.setattr(_backends, "choose_device", lambda wanted: card)
+        assert gpureduce.sum(array, "reduce7", timing=False) == (100, None)
+        assert gpureduce.sum(array, "exact", timing=False) == (100, None)  # the processors
+    assert [arguments[1:] for arguments in seen[1:]] == [(_gpu.QUICK["reduce7"], 0)]
+    for wrong in ("", "cuda:x", "gpu"):
+        with pytest.raises(ValueError, match="device must be None"):
+            gpureduce.sum(array, "fast", device=wrong, timing=False)
     with pytest.raises(TypeError, match="must be a name"):
         gpureduce.sum(array, ["fast"], device="cuda", timing=False)
     with pytest.raises(ValueError, match="stream is for arrays on a GPU"):
         gpureduce.sum(array, "fast", device="cuda", stream=1, timing=False)
-    assert len(seen) == 1
+    assert len(seen) == 2
 
 
 @pytest.mark.gpu
