@@ -5,7 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "threads/pool.h"
+#include "threads/interrupts.h"
 
 typedef struct {
     PyThreadState *saved;

@@ -135,6 +135,19 @@ static int plan_reading(const gr_asked *asked, const gr_gpu_array *array, gr_job
     return 0;
 }
 
+int gr_strategy_of(PyObject *number, int *asked)
+{
+    long found = PyLong_AsLong(number);
+    if (PyErr_Occurred())
+        return -1;
+    if (found < AUTO || found >= gr_strategy_count()) {
+        PyErr_Format(PyExc_ValueError, "no such strategy as %ld", found);
+        return -1;
+    }
+    *asked = (int)found;
+    return 0;
+}
+
 /* Integers are exact without `exact`. */
 int gr_pick(int asked, int integers, int *strategy)
 {
@@ -330,7 +343,8 @@ PyObject *gr_py_quick_sum_gpu(PyObject *Py_UNUSED(module), PyObject *const *args
         return NULL;
     }
     asked.object = args[0];
-    asked.strategy = (int)PyLong_AsLong(args[1]);
+    if (gr_strategy_of(args[1], &asked.strategy) < 0)
+        return NULL;
     asked.stream = PyLong_AsUnsignedLongLongMask(args[2]);
     return PyErr_Occurred() ? NULL : on_gpu(&asked, sum_untimed);
 }

@@ -340,7 +340,9 @@ static PyObject *py_memory_limit(PyObject *Py_UNUSED(self), PyObject *args)
         PyErr_SetString(PyExc_ValueError, "a memory limit is at least 0 (0: the default)");
         return NULL;
     }
-    gr_release(); /* what is kept for later calls would not be asked for again */
+    Py_BEGIN_ALLOW_THREADS; /* others may hold its locks and want the GIL */
+    gr_release();           /* what is kept for later calls would not be asked for again */
+    Py_END_ALLOW_THREADS;
     gr_backend_memory_limit((size_t)bytes);
     Py_RETURN_NONE;
 }

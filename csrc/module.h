@@ -27,8 +27,11 @@ PyObject *gr_untimed(PyObject *value);
  * exception if not. */
 PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int components);
 
-/* What is to be run where a strategy's number, or -1 for `fast`, or -2 for `auto`, is asked for:
- * whether the engine is to choose, and else what. */
+/* A strategy's number, or -1 for `fast`, or -2 for `auto`, from Python: 0, or -1 with an exception.
+ */
+int gr_strategy_of(PyObject *number, int *asked);
+
+/* What is to be run for such a number: whether the engine is to choose, and else what. */
 int gr_pick(int asked, int integers, int *strategy);
 
 /* gr_sum without the GIL: 0, or -1 with an exception. */

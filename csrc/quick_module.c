@@ -8,6 +8,7 @@
 #include "exact/exact.h"
 #include "gil.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -191,12 +192,15 @@ PyObject *gr_py_quick_sum_sent(PyObject *Py_UNUSED(module), PyObject *const *arg
         PyErr_SetString(PyExc_TypeError, "expected an array, a strategy's number and a device's");
         return NULL;
     }
-    int asked = (int)PyLong_AsLong(args[1]), device = (int)PyLong_AsLong(args[2]);
-    const reading *how = PyErr_Occurred() ? NULL : reading_of(args[0]);
+    int asked;
+    if (gr_strategy_of(args[1], &asked) < 0)
+        return NULL;
+    long device = PyLong_AsLong(args[2]);
+    if (!PyErr_Occurred() && (device < 0 || device > INT_MAX))
+        PyErr_Format(PyExc_ValueError, "there is no device %ld", device);
     if (PyErr_Occurred())
         return NULL;
-    if (asked >= gr_strategy_count())
-        return PyErr_Format(PyExc_ValueError, "no such strategy as %d", asked);
+    const reading *how = reading_of(args[0]);
     if (!how || how->components != 1)
         Py_RETURN_NONE;
     PyArrayObject *array = (PyArrayObject *)args[0];
@@ -204,7 +208,7 @@ PyObject *gr_py_quick_sum_sent(PyObject *Py_UNUSED(module), PyObject *const *arg
                           .n = (size_t)PyArray_SIZE(array),
                           .load = how->load,
                           .acc = how->acc,
-                          .device = device};
+                          .device = (int)device};
     int choose = gr_pick(asked, is_integer(how), &request.strategy);
     gr_outcome outcome;
     if (gr_run_sum(&request, choose, 0, 0, &outcome) < 0)

@@ -113,10 +113,16 @@ def quick_sum(arr: object, strategy: str, stream: object) -> SumResult | None:
 def quick_sum_sent(arr: npt.NDArray[Any], strategy: str, device: str) -> SumResult | None:
     """The sum of a host array by a card, without timing; None if this takes the long way."""
     module, number = _module(), QUICK.get(strategy)
-    if module is None or number is None or device != "cuda":
+    if module is None or number is None or device != "cuda" or not _has_card():
         return None
     found: SumResult | None = module.quick_sum_sent(arr, number, 0)
     return found
+
+
+@functools.cache
+def _has_card() -> bool:
+    """Without one the long way says what is missing."""
+    return _backends.devices()[0].backend == "cuda"
 
 
 def _untimed_half(value: Any, kind: str) -> SumResult:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import concurrent.futures
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -70,3 +72,28 @@ def test_a_file_is_summed_where_it_lies(tmp_path):
     mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
     for strategy in ("auto", "cpu", "cascade"):
         assert gpureduce.sum(mapped, strategy).value == array.sum()
+
+
+HANDLED = """
+import signal
+import numpy as np
+import gpureduce
+
+def handler(*_):
+    print(int(gpureduce.sum(np.ones(2**20, np.float32), {inner}).value))
+
+long = np.zeros(2**29, np.int8)  # an untouched page costs no memory
+long[-1] = 7
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.02)  # while it is being copied
+print(int(gpureduce.sum(long, "fast", device="emulator").value))
+"""
+
+
+@pytest.mark.parametrize("inner", ['"cpu"', '"fast", device="emulator"'])
+def test_a_signal_handler_may_call_what_it_interrupts(inner):
+    """In a process of its own, which hung, or ended, where this went wrong."""
+    command = [sys.executable, "-P", "-c", HANDLED.format(inner=inner)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["1048576", "7"]

@@ -103,8 +103,16 @@ def test_wrong_arguments():
         _emulator.quick_sum_sent(array, "fast", 0)
     with pytest.raises(ValueError, match="there is no emulator device 7"):
         _emulator.quick_sum_sent(array, -1, 7)
-    with pytest.raises(ValueError, match="no such strategy"):
-        _emulator.quick_sum_sent(array, len(_registry.STRATEGIES), 0)
+    for number in (len(_registry.STRATEGIES), -3, -(2**31), 2**32 - 1):
+        with pytest.raises(ValueError, match="no such strategy"):
+            _emulator.quick_sum_sent(array, number, 0)
+        with pytest.raises(ValueError, match="no such strategy"):
+            _emulator.quick_sum_gpu(array, number, 0)
+    for device in (-1, 2**32):
+        with pytest.raises(ValueError, match="there is no device"):
+            _emulator.quick_sum_sent(array, -1, device)
+    with pytest.raises(OverflowError):
+        _emulator.quick_sum_sent(array, -1, 2**70)
     assert _emulator.quick_sum_sent(array, -1, 0) == (3, None)
 
 
@@ -120,6 +128,12 @@ def test_python_takes_it_for_a_card(monkeypatch):
 
     monkeypatch.setattr(_gpu, "_module", lambda: Module)
     array = np.ones(100, np.float32)
+    monkeypatch.setattr(_gpu, "_has_card", lambda: False)
+    if not _backends._cuda_devices()[0]:
+        with pytest.raises(gpureduce.CudaError, match="was asked for, but"):
+            gpureduce.sum(array, "fast", device="cuda", timing=False)
+    assert not seen
+    monkeypatch.setattr(_gpu, "_has_card", lambda: True)
     assert gpureduce.sum(array, "fast", device="cuda", timing=False) == (100, None)
     assert gpureduce.sum(array, "fast", timing=False) == (100, None)  # no card: the emulator
     assert [arguments[1:] for arguments in seen] == [(-1, 0)]

@@ -6,6 +6,7 @@
 #include <new>
 #include <string.h>
 
+#include "threads/interrupts.h"
 #include "threads/pool.h"
 
 namespace gr

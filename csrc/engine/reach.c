@@ -8,11 +8,12 @@
 #include "threads/pool.h"
 
 #include <stdatomic.h>
+#include <stdint.h>
 #include <string.h>
 
 enum {
-    ALIGNED = 256,   /* as memory of the device is: the sum must not depend on where it was read */
-    SHARE = 8 << 10, /* of a thread, at least */
+    ALIGNED = 256,    /* as memory of the device is: the sum must not depend on where it was read */
+    SHARE = 32 << 10, /* of a thread, at least */
     ALONE_BELOW = 512 << 10, /* below, to wake threads costs more than it saves */
     THREADS = 16,
     CACHE_LINE = 64
@@ -42,10 +43,11 @@ static void copy_share(size_t task, void *context)
     memcpy(copy->to + at, copy->from + at, bytes);
 }
 
-/* Whether helpers are awake, because there was an array to copy a moment ago. */
-static int are_awake(void)
+/* Whether there was an array to share a moment ago: helpers look out for the next for a while. The
+ * second such array may have to wake them, once. */
+static int come_in_a_row(void)
 {
-    static const double AWAKE_MS = 0.4; /* less than they look out for work; see threads/pool.c */
+    static const double AWAKE_MS = 0.4; /* less than they look out; see threads/pool.c */
     static _Atomic double last;
     double now = gr_now_ms();
     return now - atomic_exchange_explicit(&last, now, memory_order_relaxed) < AWAKE_MS;
@@ -55,10 +57,9 @@ static void copy_by_threads(void *to, const void *from, size_t bytes)
 {
     copying copy = {.to = to, .from = from, .bytes = bytes};
     size_t threads = (size_t)gr_thread_count(), most = bytes / SHARE;
-    int awake = are_awake();
     threads = threads < THREADS ? threads : THREADS;
     threads = threads < most ? threads : most;
-    if (threads < 2 || (bytes < ALONE_BELOW && !awake)) {
+    if (threads < 2 || (!come_in_a_row() && bytes < ALONE_BELOW)) {
         memcpy(to, from, bytes);
         return;
     }

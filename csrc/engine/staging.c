@@ -10,6 +10,7 @@
  * that it comes while those are carried out. */
 #include "engine/staging.h"
 
+#include "threads/interrupts.h"
 #include "threads/pool.h"
 
 #include <pthread.h>
@@ -46,8 +47,9 @@ typedef struct {
     atomic_size_t fetched;        /* pieces, as far as anybody has asked */
     atomic_int failed;            /* a cudaError_t */
     atomic_bool is_broken_off;
+    atomic_bool has_driver; /* somebody talks to the driver */
 
-    /* Of the thread that talks to the driver: */
+    /* Of the thread that does: */
     size_t ready, ordered; /* pieces */
     size_t orders, orders_fetched;
     size_t order_end[ORDERS]; /* the piece behind each order */
@@ -60,8 +62,10 @@ static void close_ring(void)
             (void)cudaEventDestroy(ring.fetched[i]);
         ring.fetched[i] = NULL;
     }
-    if (ring.drained)
+    if (ring.drained) {
+        (void)cudaEventSynchronize(ring.drained); /* nothing says that to free it waits */
         (void)cudaEventDestroy(ring.drained);
+    }
     ring.drained = NULL;
     (void)cudaFreeHost(ring.memory);
     ring.memory = NULL;
@@ -92,7 +96,8 @@ static void note(staged_copy *copy, cudaError_t state)
         atomic_compare_exchange_strong(&copy->failed, &none, (int)state);
 }
 
-/* Whether nothing more is to be done. Of the threads at work only the caller hears an interrupt. */
+/* Whether nothing more is to be done. Of the threads at work only the caller hears an interrupt,
+ * and while it waits for the others nobody does. */
 static bool is_over(staged_copy *copy)
 {
     if (gr_ask_for_interrupts())
@@ -119,7 +124,7 @@ static void move_on(char *at, size_t bytes)
 }
 #endif
 
-/* The next piece, if there is one, and a place for it: whoever has begun one waits for nobody. */
+/* The next piece, if there is one, and a place for it: a piece that was begun waits for nothing. */
 static bool begin_piece(staged_copy *copy, size_t *piece)
 {
     size_t next = atomic_load_explicit(&copy->begun, memory_order_relaxed);
@@ -143,6 +148,8 @@ static void fill(staged_copy *copy, size_t piece)
     atomic_store_explicit(&copy->filled[place], piece + 1, memory_order_release);
 }
 
+/* While all places are taken this waits for whoever talks to the driver. If nobody does, as the
+ * first task was dropped, or comes last, it leaves the rest: that task could do it all. */
 static void fill_pieces(staged_copy *copy)
 {
     size_t piece;
@@ -150,8 +157,10 @@ static void fill_pieces(staged_copy *copy)
            !is_over(copy)) {
         if (begin_piece(copy, &piece))
             fill(copy, piece);
-        else
+        else if (atomic_load_explicit(&copy->has_driver, memory_order_relaxed))
             sched_yield();
+        else
+            return;
     }
 }
 
@@ -176,8 +185,12 @@ static void see_what_is_fetched(staged_copy *copy)
     while (copy->orders_fetched < copy->orders) {
         size_t number = copy->orders_fetched % ORDERS;
         cudaError_t state = cudaEventQuery(ring.fetched[number]);
+        if (state == cudaErrorNotReady) {
+            (void)cudaGetLastError(); /* which others would take for an error of theirs */
+            return;
+        }
         if (state != cudaSuccess) {
-            note(copy, state == cudaErrorNotReady ? cudaSuccess : state);
+            note(copy, state);
             return;
         }
         atomic_store_explicit(&copy->fetched, copy->order_end[number], memory_order_release);
@@ -192,7 +205,7 @@ static size_t at_most(size_t value, size_t most)
 
 /* The piece behind the next order, which does not go across the ring's end; that of the last one
  * as long as there is not enough for another. */
-static size_t order_end(const staged_copy *copy)
+static size_t end_of_next(const staged_copy *copy)
 {
     size_t first = copy->ordered, ring_end = first - first % PLACES + PLACES;
     size_t end = at_most(at_most(copy->ready, first + MOST_PIECES), ring_end);
@@ -229,10 +242,11 @@ static bool help(staged_copy *copy)
 
 static void order_all(staged_copy *copy)
 {
+    atomic_store_explicit(&copy->has_driver, true, memory_order_relaxed);
     note(copy, cudaSetDevice(ring.device)); /* a setting of each thread */
     while (copy->ordered < copy->pieces && !is_over(copy)) {
         see_what_is_ready(copy);
-        size_t end = order_end(copy);
+        size_t end = end_of_next(copy);
         if (end > copy->ordered) {
             order(copy, end);
         } else if (!help(copy)) {
@@ -271,24 +285,52 @@ static cudaError_t stage(void *to, const void *host, size_t bytes, cudaStream_t 
     int threads = gr_thread_count();
     threads = bytes < THREADS_FROM ? 1 : threads < THREADS ? threads : THREADS;
     cudaError_t state = cudaEventSynchronize(ring.drained);
-    if (state != cudaSuccess)
+    if (state != cudaSuccess) {
+        close_ring(); /* it may belong to a context that is gone */
         return state;
+    }
     gr_parallel_beside(threads, (size_t)threads, take_part, &copy);
     note(&copy, cudaEventRecord(ring.drained, stream));
     return (cudaError_t)atomic_load(&copy.failed);
 }
 
+/* A signal handler may make a call of its own while this thread has the ring. */
+static _Thread_local bool has_ring;
+
+/* In a child made by fork() what others had begun is never ended; its memory is left alone. */
+static void forget_ring(void)
+{
+    memset(&ring, 0, sizeof ring);
+    ring.mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, forget_ring);
+}
+
+static cudaError_t copy_through_ring(int device, void *to, const void *host, size_t bytes,
+                                     cudaStream_t stream, bool *opened)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&ring.mutex);
+    has_ring = true;
+    *opened = open_ring(device) == cudaSuccess;
+    cudaError_t state = *opened ? stage(to, host, bytes, stream) : cudaSuccess;
+    has_ring = false;
+    pthread_mutex_unlock(&ring.mutex);
+    return state;
+}
+
 gr_status gr_copy_to_device(int device, void *to, const void *host, size_t bytes,
                             cudaStream_t stream, gr_error *error)
 {
+    bool opened = false;
     error->status = GR_OK;
     /* An array may be pinned in part. */
-    if (bytes && (is_pageable(host) || is_pageable((const char *)host + bytes - 1))) {
-        pthread_mutex_lock(&ring.mutex);
-        int opened = open_ring(device) == cudaSuccess;
-        cudaError_t state = opened ? stage(to, host, bytes, stream) : cudaSuccess;
-        pthread_mutex_unlock(&ring.mutex);
-        TRY(state);
+    if (bytes && !has_ring && (is_pageable(host) || is_pageable((const char *)host + bytes - 1))) {
+        TRY(copy_through_ring(device, to, host, bytes, stream, &opened));
         if (opened)
             return GR_OK;
         (void)cudaGetLastError(); /* no memory to pin: the slow way works */
@@ -300,6 +342,8 @@ done:
 
 void gr_release_staging(void)
 {
+    if (has_ring)
+        return;
     pthread_mutex_lock(&ring.mutex);
     if (ring.memory && cudaSetDevice(ring.device) == cudaSuccess)
         close_ring();

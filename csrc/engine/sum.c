@@ -5,7 +5,7 @@
 #include "engine/launch.h"
 #include "engine/reach.h"
 #include "engine/staging.h"
-#include "threads/pool.h"
+#include "threads/interrupts.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -52,6 +52,7 @@ static gr_status wait_for_result(const gr_request *request, const gr_workspace *
                 return GR_OK;
             if (state != cudaErrorNotReady)
                 TRY(state);
+            (void)cudaGetLastError(); /* not ready: others would take that for an error of theirs */
             asked = now;
         }
         if (now - start > YIELDS_AFTER_MS)

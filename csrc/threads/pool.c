@@ -18,6 +18,7 @@
  * array in the same processor's cache, and then helps with the shares of others. */
 #include "pool.h"
 
+#include "interrupts.h"
 #include "processors.h"
 
 #include <errno.h>
@@ -108,38 +109,6 @@ static long long now_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
-
-/* --- interrupts ------------------------------------------------------------------------------ */
-
-/* Who watches for interrupts on this thread; workers never do. */
-static _Thread_local gr_interrupts *interrupts;
-
-void gr_watch_interrupts(gr_interrupts *watch)
-{
-    interrupts = watch;
-    if (!watch)
-        return;
-    watch->asked_ms = now_ns() / 1000000;
-    watch->interrupted = false;
-}
-
-bool gr_interrupted(void)
-{
-    return interrupts && interrupts->interrupted;
-}
-
-bool gr_ask_for_interrupts(void)
-{
-    enum { EVERY_MS = 50 };
-    if (!interrupts || interrupts->interrupted)
-        return interrupts;
-    long long ms = now_ns() / 1000000;
-    if (ms - interrupts->asked_ms < EVERY_MS)
-        return false;
-    interrupts->asked_ms = ms;
-    interrupts->interrupted = interrupts->check(interrupts->context) != 0;
-    return interrupts->interrupted;
 }
 
 /* --- tasks ----------------------------------------------------------------------------------- */

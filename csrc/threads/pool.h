@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 /* How many threads a parallel region gets by default, the caller included: GPUREDUCE_THREADS if
- * that is a positive integer, else the processors this process may run on. */
+ * that is a positive integer, else the processors this process may run on, or might 10 ms ago. */
 int gr_thread_count(void);
 
 /* Calls run(task, context) for each task in 0..tasks-1, in any order, on up to `threads` threads
@@ -31,26 +31,6 @@ void gr_parallel(int threads, size_t tasks, void (*run)(size_t task, void *conte
  * go on while a region of sums has the other one. */
 void gr_parallel_beside(int threads, size_t tasks, void (*run)(size_t task, void *context),
                         void *context);
-
-/* How a long call is broken off. Regions that the watching thread opens ask `check` between its own
- * tasks, every 50 ms at most; once that returns nonzero, the tasks that nobody has begun are left
- * out, of this region and of all that this thread opens until it stops watching. What the tasks
- * were to compute is then worthless. */
-typedef struct {
-    int (*check)(void *context);
-    void *context;
-    bool interrupted;
-    long long asked_ms;
-} gr_interrupts;
-
-/* Until it is called again with NULL, or with another one. */
-void gr_watch_interrupts(gr_interrupts *watch);
-
-/* Whether what this thread is at was broken off. */
-bool gr_interrupted(void);
-
-/* The same, after a look whether it is to be: for a task that takes long. */
-bool gr_ask_for_interrupts(void);
 
 #ifdef __cplusplus
 }
