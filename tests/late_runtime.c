@@ -1,0 +1,246 @@
+/* Those functions of CUDA's runtime that staging calls, for machines without a card: what is put on
+ * a stream is carried out by a thread of its own, now and then late, so that memory that is used
+ * again too early, or freed, shows. */
+#include "late_runtime.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct work {
+    struct work *next;
+    void *to; /* NULL: an event */
+    const char *from;
+    size_t bytes;
+    cudaEvent_t event;
+} work;
+
+struct CUstream_st {
+    work *first, **last;
+    int device;
+};
+
+struct CUevent_st {
+    unsigned recorded, come;
+    int device;
+};
+
+enum { STREAMS = 16, BLOCKS = 16 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct CUstream_st *streams[STREAMS];
+static int stream_count;
+static struct {
+    char *memory;
+    size_t bytes;
+} pinned[BLOCKS];
+static long calls, fails_at = -1;
+static _Thread_local int device;
+
+static void take(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+/* Takes the lock, unless this call is the one to fail. */
+static bool begin(void)
+{
+    take();
+    if (calls++ != fails_at)
+        return true;
+    pthread_mutex_unlock(&lock);
+    return false;
+}
+
+static cudaError_t give_back(void)
+{
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    return cudaSuccess;
+}
+
+void late_fail_at(long call)
+{
+    take();
+    fails_at = call < 0 ? -1 : calls + call;
+    give_back();
+}
+
+static void expect(bool good, const char *what)
+{
+    if (good)
+        return;
+    fprintf(stderr, "%s\n", what);
+    abort();
+}
+
+static void *carry_out(void *argument)
+{
+    cudaStream_t stream = argument;
+    unsigned seed = 7;
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        while (!stream->first)
+            pthread_cond_wait(&changed, &lock);
+        work *one = stream->first;
+        pthread_mutex_unlock(&lock);
+        if (rand_r(&seed) % 4 == 0)
+            usleep((unsigned)rand_r(&seed) % 300);
+        if (one->to)
+            memcpy(one->to, one->from, one->bytes);
+        pthread_mutex_lock(&lock);
+        if (!one->to)
+            one->event->come++;
+        stream->first = one->next;
+        if (!stream->first)
+            stream->last = &stream->first;
+        pthread_cond_broadcast(&changed);
+        free(one);
+    }
+    return NULL;
+}
+
+static void put(cudaStream_t stream, work given)
+{
+    work *one = malloc(sizeof *one);
+    *one = given;
+    *stream->last = one;
+    stream->last = &one->next;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
+{
+    pthread_t thread;
+    (void)flags;
+    take();
+    *stream = calloc(1, sizeof **stream);
+    (*stream)->last = &(*stream)->first;
+    (*stream)->device = device;
+    streams[stream_count++] = *stream;
+    pthread_create(&thread, NULL, carry_out, *stream);
+    return give_back();
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    take();
+    while (stream->first)
+        pthread_cond_wait(&changed, &lock);
+    return give_back();
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    (void)kind;
+    if (!begin())
+        return cudaErrorInvalidValue;
+    expect(stream->device == device, "a copy on another device's stream");
+    put(stream, (work){.to = to, .from = from, .bytes = bytes});
+    return give_back();
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+    (void)flags;
+    if (!begin())
+        return cudaErrorMemoryAllocation;
+    *event = calloc(1, sizeof **event);
+    (*event)->device = device;
+    return give_back();
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    take();
+    if (event->come == event->recorded)
+        free(event);
+    return give_back();
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    if (!begin())
+        return cudaErrorInvalidValue;
+    expect(event->device == stream->device, "an event on another device's stream");
+    event->recorded++;
+    put(stream, (work){.event = event});
+    return give_back();
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    if (!begin())
+        return cudaErrorLaunchFailure;
+    bool come = event->come == event->recorded;
+    give_back();
+    return come ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    if (!begin())
+        return cudaErrorLaunchFailure;
+    while (event->come != event->recorded)
+        pthread_cond_wait(&changed, &lock);
+    return give_back();
+}
+
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
+{
+    int i = 0;
+    (void)flags;
+    if (!begin())
+        return cudaErrorMemoryAllocation;
+    while (pinned[i].memory)
+        i++;
+    *memory = pinned[i].memory = malloc(bytes);
+    pinned[i].bytes = bytes;
+    return give_back();
+}
+
+static int block_of(const void *address)
+{
+    const char *at = address;
+    for (int i = 0; i < BLOCKS; i++)
+        if (pinned[i].memory && at >= pinned[i].memory && at < pinned[i].memory + pinned[i].bytes)
+            return i;
+    return -1;
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+    if (!memory)
+        return cudaSuccess;
+    take();
+    int block = block_of(memory);
+    for (int i = 0; i < stream_count; i++)
+        for (work *one = streams[i]->first; one; one = one->next)
+            expect(!one->to || block_of(one->from) != block, "freed while it is copied from");
+    pinned[block].memory = NULL;
+    free(memory);
+    return give_back();
+}
+
+cudaError_t cudaSetDevice(int number)
+{
+    device = number;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *pointer)
+{
+    memset(attributes, 0, sizeof *attributes);
+    take();
+    attributes->type = block_of(pointer) < 0 ? cudaMemoryTypeUnregistered : cudaMemoryTypeHost;
+    return give_back();
+}

@@ -1,0 +1,59 @@
+"""Staging, against a runtime whose copies are late: the emulator's are there at once."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CSRC = ROOT / "csrc"
+
+pytestmark = pytest.mark.skipif(
+    not CSRC.exists() or not shutil.which("gcc"), reason="no source or compiler"
+)
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    target = tmp_path_factory.mktemp("staged") / "staged_copies"
+    include = [f"-I{path}" for path in (CSRC, CSRC / "emulator/include", ROOT / "tests")]
+    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    sources = [CSRC / "engine/staging.c", *CSRC.glob("threads/*.c")]
+    sources += [ROOT / "tests/late_runtime.c", ROOT / "tests/staged_copies.c"]
+    subprocess.run(["gcc", *flags, *include, *sources, "-o", str(target)], check=True)
+    return target
+
+
+def run(program, threads, *arguments):
+    done = subprocess.run(
+        [program, *map(str, arguments)],
+        env={"GPUREDUCE_THREADS": str(threads)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 16])
+def test_copies_arrive_whole(program, threads):
+    run(program, threads, "copies", 1, 1, 12)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_copies_that_come_together(program, devices):
+    run(program, 4, "copies", 3, devices, 8)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("mib", [1, 16, 17, 40])
+def test_one_that_is_broken_off_before_it_begins(program, mib, threads):
+    run(program, threads, "interrupted", mib)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_any_call_may_fail(program, threads):
+    run(program, threads, "failing", 40)
