@@ -71,10 +71,14 @@ class Target:
 
 
 _HOST = ("numpy", "torch", "cupy")
-# What no way through the card can outrun: a copy from pinned memory, and the sum of an array that
-# lies there; nor, where arrays are too small for doing both at once, writing them there first.
+# What a way through the card is measured against, and what that is.
 PINNED_COPY, OF_PINNED, WRITTEN_FIRST = "pinned copy", "fast of pinned", "write, fast of pinned"
-LIMITS = (PINNED_COPY, OF_PINNED, WRITTEN_FIRST)
+LIMITS = {
+    PINNED_COPY: "a copy to the card and no sum",
+    OF_PINNED: "the sum of an array that lies in pinned memory already",
+    WRITTEN_FIRST: "the same after threads have written it there, which only large arrays can do "
+    "while others are on their way",
+}
 
 ON_CARD = (
     Target("kernel", "fast", ("cub",), 1.0, lambda r: not 16 * KIB <= r["nbytes"] <= 256 * KIB),

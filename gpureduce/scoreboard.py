@@ -190,6 +190,9 @@ def _host_table(rows: Sequence[Row]) -> str:
         f"{' or '.join(others)} divided by ours, at its least over {', '.join(dtypes)}: "
         f"{'; '.join(told)}."
     )
+    if limits := [f"`{name}`, {LIMITS[name]}" for name in names if name in LIMITS]:
+        text += " Here `fast` goes through the card, whatever is quicker; beside it: "
+        text += f"{'; '.join(limits)}."
     head = ["bytes", *(f"`{name}`" for name in names)]
     parts = [text, markdown_table(head, body, left=()), _price_of_exactness(rows)]
     return "\n\n".join(filter(None, parts))

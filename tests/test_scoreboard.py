@@ -141,6 +141,7 @@ def test_what_exactness_costs_is_told():
     text = scoreboard.markdown(PROVENANCE | {"rows": [*rows, limit]})
     assert "up to 2.00 times as long as `cpu` (4 KiB), of 16 KiB 1.50 times." in text
     assert "The time of numpy divided by ours" in text and "| `fast of pinned` |" in text
+    assert "beside it: `fast of pinned`, the sum of an array that lies in pinned" in text
     assert "correctly rounded" not in scoreboard.markdown(PROVENANCE | {"rows": rows[1:3]})
 
 
@@ -171,7 +172,7 @@ def test_limits_of_the_way_through_the_card(monkeypatch):
     conversion = _inputs.convert(array.dtype, None)
     given = _contenders.Input(array, conversion, None, "emulator")
     limits = _contenders.through_pinned(given)
-    assert tuple(c.strategy for c in limits) == _targets.LIMITS
+    assert [c.strategy for c in limits] == list(_targets.LIMITS)
     assert [len(c.run(3)) for c in limits] == [3, 3, 3]
     copy, *sums = limits
     assert np.isnan(copy.value()) and [c.value() for c in sums] == [array.sum()] * 2
