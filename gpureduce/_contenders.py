@@ -208,7 +208,7 @@ def explaining(
 
 
 def through_pinned(given: Input) -> tuple[Contender, ...]:
-    """The limits of every way through the card.
+    """What a way through the card is measured against.
 
     The bytes from pinned memory to the card, without a sum; the sum of an array that lies in pinned
     memory, so that nothing is staged; and the same when many threads have to write it there first.

@@ -107,15 +107,15 @@ def _short_of(target: Target, rows: Sequence[Row]) -> list[str]:
     found = [r for r in ratios(rows, target.measure, target.ours, target.theirs) if target.on(r)]
     short = [r for r in found if r["ratio"] < target.least]
     staged = [PINNED_COPY] if PINNED_COPY in target.theirs else []
-    limits: dict[tuple[str, int], str] = {}
+    limits: dict[tuple[str, int], list[str]] = {}
     for name, what in ((OF_PINNED, "of a pinned array"), (WRITTEN_FIRST, "with writing it there")):
         for r in ratios(rows, "host", name, staged):
-            point = r["dtype"], r["n"]
-            limits[point] = f"{limits.get(point, '')}, {what} {r['ratio']:.3f}"
+            limits.setdefault((r["dtype"], r["n"]), []).append(f"{what} {r['ratio']:.3f}")
+    beside = {point: f" ({', '.join(parts)})" for point, parts in limits.items()}
     by = {"kernel": "", "call": " of a call", "host": " of a host array"}[target.measure]
     return [
         f"{r['dtype']}, {size_text(r['nbytes'])}{by}: `{target.ours}` is {r['ratio']:.3f} times as "
-        f"quick as {r['best']}, not {target.least:.3g}{limits.get((r['dtype'], r['n']), '')}"
+        f"quick as {r['best']}, not {target.least:.3g}{beside.get((r['dtype'], r['n']), '')}"
         for r in short
     ]
 

@@ -12,7 +12,7 @@ What can be measured:
 ``host``
     From a NumPy array to a number, with all the copies that it takes. With PyTorch and a card, a
     copy from pinned memory is measured beside it, and `fast` of a pinned array, without and with
-    writing it there first: the limits of every way through the card.
+    writing it there first: what a way through the card is measured against.
 ``explain``, ``count``
     A call of `gpureduce.explain`, which counts some blocks for all; and one that runs every block.
     Both work on one processor.
