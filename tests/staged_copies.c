@@ -8,6 +8,7 @@
 #include "engine/staging.h"
 #include "late_runtime.h"
 #include "threads/interrupts.h"
+#include "threads/pool.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -93,7 +94,11 @@ static void interrupted(size_t bytes)
     gr_watch_interrupts(&watch);
     watch.asked_ms -= 1000; /* so that it is asked before the first task */
     gr_copy_to_device(0, to, source, bytes, stream, &error);
-    wrong = !gr_interrupted();
+    if (!gr_interrupted()) {
+        /* Others may have taken all tasks before the caller has come to its first. */
+        cudaStreamSynchronize(stream);
+        wrong = gr_thread_count() == 1 || memcmp(to, source, bytes) != 0;
+    }
     gr_watch_interrupts(NULL);
     gr_copy_to_device(0, to, source, bytes, stream, &error);
     cudaStreamSynchronize(stream);

@@ -28,10 +28,19 @@ enum {
     MOST_POWER = 1022 - GR_EXTRACT_LOG_ROWS - 1 /* extract.h: k_0 <= 1022 */
 };
 
+/* What one set of bins has taken: of most arrays everything, in a tenth of the bytes of an
+ * accumulator. */
+typedef struct {
+    bool any;
+    int units[GR_EXTRACT_BINS];
+    int64_t sum[GR_EXTRACT_BINS][2];
+} bin_sums;
+
 /* Several of them, so that no thread waits for another one. */
 typedef struct {
     alignas(64) atomic_bool taken;
     bool used; /* the sums are set up */
+    bin_sums kept;
     gr_exact sums[2];
 } place;
 
@@ -65,6 +74,7 @@ typedef struct {
     int power;                 /* `tried` are for elements below 2^power in size */
     bool flags;                /* may be used */
     bin_set tried;
+    bin_sums *kept; /* not yet in `sums` */
     gr_scatter scatter;
 } worker;
 
@@ -92,6 +102,49 @@ static void add_extracted(worker *work, const gr_extracted *got, int bins, const
     for (int b = 0; b < bins; b++)
         for (int i = 0; i < 2; i++)
             gr_exact_add_scaled(work->sums[i], got->sum[b][i], set->units[b]);
+}
+
+static void deposit(const bin_sums *kept, gr_exact *const sums[2])
+{
+    for (int b = 0; kept->any && b < GR_EXTRACT_BINS; b++)
+        for (int i = 0; i < 2; i++)
+            if (kept->sum[b][i])
+                gr_exact_add_scaled(sums[i], kept->sum[b][i], kept->units[b]);
+}
+
+/* False, and nothing done, if the bins are others, or the sums too large. */
+static bool add_to_kept(bin_sums *kept, const bin_sums *more)
+{
+    if (!kept->any) {
+        *kept = *more;
+        return true;
+    }
+    if (!more->any)
+        return true;
+    bin_sums next = *kept;
+    bool over = memcmp(kept->units, more->units, sizeof kept->units) != 0;
+    for (int b = 0; b < GR_EXTRACT_BINS; b++)
+        for (int i = 0; i < 2; i++)
+            over |= __builtin_add_overflow(kept->sum[b][i], more->sum[b][i], &next.sum[b][i]);
+    if (!over)
+        *kept = next;
+    return !over;
+}
+
+static void keep(bin_sums *kept, const bin_sums *more, gr_exact *const sums[2])
+{
+    if (add_to_kept(kept, more))
+        return;
+    deposit(kept, sums);
+    *kept = *more;
+}
+
+static void keep_extracted(worker *work, const gr_extracted *got)
+{
+    bin_sums more = {.any = true};
+    memcpy(more.units, work->tried.units, sizeof more.units);
+    memcpy(more.sum, got->sum, (size_t)work->bins * sizeof *more.sum);
+    keep(work->kept, &more, work->sums);
 }
 
 /* 3 * 2^(exponent - 1), for a normal number's exponent. */
@@ -175,7 +228,7 @@ static size_t extract(worker *work, const unsigned char *in, size_t n)
         size_t more = work->extract(from, asked, work->bins, work->tried.start,
                                     (unsigned)(work->power + 1022), work->flags, &got);
         if (more)
-            add_extracted(work, &got, work->bins, &work->tried);
+            keep_extracted(work, &got);
         done += more;
         if (more == GR_EXTRACT_MOST && work->bins > work->least_bins)
             work->bins--; /* what needed more of them may be over */
@@ -265,10 +318,12 @@ static void start_worker(worker *work, const sum_job *job)
     try_power(work, job->power);
 }
 
-static void add_range(const sum_job *job, const unsigned char *in, size_t n,
+/* To what is kept and to the sums. */
+static void add_range(const sum_job *job, const unsigned char *in, size_t n, bin_sums *kept,
                       gr_exact *const sums[2])
 {
     worker work;
+    work.kept = kept;
     work.load = job->load;
     work.format = job->format;
     work.sums[0] = sums[0];
@@ -300,7 +355,13 @@ static int first_power(const sum_job *job)
     return power < MOST_POWER ? power : MOST_POWER;
 }
 
-static void put_down(place *places, const gr_exact own[2], int components)
+/* Whether anything has been added. */
+static bool is_used(const gr_exact *acc)
+{
+    return acc->fill || acc->flags;
+}
+
+static void put_down(place *places, const bin_sums *kept, gr_exact own[2], int components)
 {
     static atomic_uint numbers;
     static _Thread_local unsigned number; /* of this thread, from 1: where it looks first */
@@ -309,13 +370,17 @@ static void put_down(place *places, const gr_exact own[2], int components)
     unsigned i = number % PLACES;
     while (atomic_exchange_explicit(&places[i].taken, true, memory_order_acquire))
         i = (i + 1) % PLACES;
-    for (int c = 0; c < components; c++) {
+    gr_exact *sums[2] = {&own[0], &own[components - 1]};
+    if (!add_to_kept(&places[i].kept, kept))
+        deposit(kept, sums);
+    bool used = is_used(sums[0]) || is_used(sums[1]);
+    for (int c = 0; used && c < components; c++) {
         if (places[i].used)
             gr_exact_merge(&places[i].sums[c], &own[c]);
         else
             places[i].sums[c] = own[c];
     }
-    places[i].used = true;
+    places[i].used |= used;
     atomic_store_explicit(&places[i].taken, false, memory_order_release);
 }
 
@@ -323,30 +388,36 @@ static void run_task(size_t task, void *context)
 {
     sum_job *job = context;
     size_t first = task * job->task, n = job->n - first < job->task ? job->n - first : job->task;
+    bin_sums kept = {.any = false};
     gr_exact own[2];
     gr_exact *sums[2] = {&own[0], &own[job->components - 1]};
     for (int c = 0; c < job->components; c++)
         gr_exact_init(&own[c]);
-    add_range(job, job->data + first * (size_t)job->format.size, n, sums);
-    put_down(job->places, own, job->components);
+    add_range(job, job->data + first * (size_t)job->format.size, n, &kept, sums);
+    put_down(job->places, &kept, own, job->components);
 }
 
 /* Not inlined, to keep its large frame out of small sums. */
-static __attribute__((noinline)) void add_by_threads(sum_job *job, gr_exact *acc, int threads)
+static __attribute__((noinline)) void add_by_threads(sum_job *job, gr_exact *const sums[2],
+                                                     int threads)
 {
     place places[PLACES];
     for (int i = 0; i < PLACES; i++) {
         atomic_init(&places[i].taken, false);
-        places[i].used = false;
+        places[i].used = places[i].kept.any = false;
     }
     job->places = places;
     job->task = LEAST_TASK;
     while (job->task < MOST_TASK && job->task * TASKS < job->n)
         job->task *= 2;
     gr_parallel(threads, (job->n - 1) / job->task + 1, run_task, job);
-    for (int i = 0; i < PLACES; i++)
+    bin_sums kept = {.any = false};
+    for (int i = 0; i < PLACES; i++) {
+        keep(&kept, &places[i].kept, sums);
         for (int c = 0; places[i].used && c < job->components; c++)
-            gr_exact_merge(&acc[c], &places[i].sums[c]);
+            gr_exact_merge(sums[c], &places[i].sums[c]);
+    }
+    deposit(&kept, sums);
 }
 
 void gr_exact_add_array(gr_exact *acc, const void *data, size_t n, gr_load load, int components,
@@ -363,10 +434,13 @@ void gr_exact_add_array(gr_exact *acc, const void *data, size_t n, gr_load load,
     /* Kernels lower this thread's flag. If the program had it up, it finds it up. */
     bool raised = job.n >= FLAGS_FROM && load != GR_LOAD_f16 && gr_inexact();
     job.power = first_power(&job);
-    if (threads == 1 || job.n < THREADS_FROM)
-        add_range(&job, data, job.n, sums);
-    else
-        add_by_threads(&job, acc, threads);
+    if (threads == 1 || job.n < THREADS_FROM) {
+        bin_sums kept = {.any = false};
+        add_range(&job, data, job.n, &kept, sums);
+        deposit(&kept, sums);
+    } else {
+        add_by_threads(&job, sums, threads);
+    }
     if (raised)
         gr_raise_inexact();
 }

@@ -18,7 +18,7 @@ enum {
      * the loop works on, fit the registers. */
     STREAMS = VECTOR_BYTES == 64 ? 4 : 2,
     LONE_STREAMS = 8, /* where there is but one bin of each */
-    BLOCK = 2048      /* elements that are added up before they are known to fit the bins */
+    BLOCK = 4096      /* elements that are added up before they are known to fit the bins */
 };
 
 #define ROW(streams) ((size_t)(streams)*WIDTH) /* elements that go to different bins */

@@ -8,10 +8,12 @@
  *
  * A worker that has just left a region looks at the gate for a while before it goes to sleep: until
  * then it joins the next region in a fraction of a microsecond, where to be woken takes 20 to 50 in
- * a virtual machine. Nobody but the caller writes to the gate, and no two workers to the same line
- * of the cache, so that many may come and go at once. To sit down a worker says that it sits and
- * then looks whether the gate is still open; to close, the caller closes the gate and then looks
- * who sits. One of them sees the other.
+ * a virtual machine. A line of the cache that another processor has written takes a tenth of a
+ * microsecond to come, so there are few of them: all that a worker needs to know lies beside the
+ * gate, which nobody but the caller writes to, and all that others want to know of a worker lies in
+ * a line of its own. To sit down a worker says that it sits and then looks whether the gate is
+ * still open; to close, the caller closes the gate and then looks who sits. One of them sees the
+ * other.
  *
  * Tasks are split into contiguous shares, one for each thread that was asked for. A worker begins
  * with the share of its own number, so that the next call of the kind finds the same part of an
@@ -31,7 +33,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum {
     MOST_WORKERS = 1023,
@@ -41,28 +42,41 @@ enum {
     SPIN_BESIDE_NS = 500 * 1000,
     /* With more threads than processors whoever spins keeps others from running. */
     CROWDED_SPIN_NS = 10 * 1000,
-    PATIENCE_NS = 5 * 1000,
     LOOKS = 16, /* between two looks at the clock */
     CACHE_LINE = 64
 };
 
-/* The gate: how many workers it is open to, below the number of the region. */
-#define OPEN_TO ((uint64_t)0xffff)
-#define NEXT_REGION ((uint64_t)1 << 16)
+/* What fits `begun`, with those who come too late. */
+static const size_t MOST_TASKS = INT32_MAX;
 
-typedef struct {
-    alignas(CACHE_LINE) atomic_size_t next; /* first task that nobody has begun */
-    size_t first, end;
-} task_share;
+/* Under the number of a region: how many tasks of a share have been begun, so that nobody has to
+ * set that to 0, or how many shares are open. */
+#define NUMBER_SHIFT 32
+#define COUNT UINT32_MAX
 
 typedef struct gr_pool gr_pool;
 
 typedef struct {
-    alignas(CACHE_LINE) atomic_bool seated; /* may look at the region */
+    void (*run)(size_t task, void *context);
+    void *context;
+    size_t each;     /* tasks in a share */
+    int more;        /* shares, from the first on, that have one more */
+    int shares;      /* the caller's and those of the workers it is open to */
+    uint32_t number; /* as in the gate */
+} region;
+
+/* By the number of the thread; the caller's is 0. The two are lines of their own since those who
+ * look for a task take the one from its owner again and again, and nobody waits for it. */
+typedef struct {
+    alignas(CACHE_LINE) atomic_uint_least64_t begun; /* of its share */
+    alignas(CACHE_LINE) atomic_bool seated;          /* may look at the region; not the caller */
+} seat;
+
+typedef struct {
     alignas(CACHE_LINE) atomic_bool asleep; /* waits on `wake`, or is about to */
     pthread_cond_t wake;
     gr_pool *pool;
-} worker_seat;
+} bed;
 
 struct gr_pool {
     pthread_mutex_t mutex; /* guards going to sleep and `workers` */
@@ -72,17 +86,14 @@ struct gr_pool {
     atomic_bool busy;      /* a region has the pool */
     atomic_int processor;  /* the caller's */
     atomic_int spin_ns;
-
-    /* The region: written before the gate is opened, read only by those who sit. */
-    alignas(CACHE_LINE) void (*run)(size_t task, void *context);
-    void *context;
-    int shares;
-
-    alignas(CACHE_LINE) atomic_uint_least64_t gate;
     atomic_bool caller_sleeps;
 
-    task_share share[MOST_WORKERS + 1];
-    worker_seat seat[MOST_WORKERS + 1]; /* by number; the caller, who is 0, has none */
+    /* How many shares are open, 0 if the gate is closed, below the number of the region. */
+    alignas(CACHE_LINE) atomic_uint_least64_t gate;
+    region region; /* written before the gate is opened, read only by those who sit */
+
+    seat seat[MOST_WORKERS + 1];
+    bed bed[MOST_WORKERS + 1]; /* the caller has none */
 };
 
 enum { FOR_SUMS, BESIDE, POOLS };
@@ -100,87 +111,85 @@ static void pause_briefly(void)
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
-    __asm__ volatile("isb"); /* "yield" is a no-op on most cores */
+    __asm__ volatile("isb"); /* "yield" does nothing on most */
 #endif
-}
-
-static long long now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
 /* --- tasks ----------------------------------------------------------------------------------- */
 
-static void drop_tasks(gr_pool *pool)
+static size_t share_size(const region *now, int share)
 {
-    for (int i = 0; i < pool->shares; i++)
-        atomic_store_explicit(&pool->share[i].next, pool->share[i].end, memory_order_relaxed);
+    return now->each + (share < now->more);
 }
 
-/* How many tasks nobody has begun. */
-static size_t left_in(task_share *share)
+static size_t share_start(const region *now, int share)
 {
-    size_t next = atomic_load_explicit(&share->next, memory_order_relaxed);
-    return next < share->end ? share->end - next : 0;
+    return now->each * (size_t)share + (size_t)(share < now->more ? share : now->more);
 }
 
-/* Relaxed: the gate orders the region's data; the counter only has to hand out each task once.
- * Leaves `spare` tasks to the share's owner, if there is one at work. */
-static void draw_from(gr_pool *pool, task_share *share, size_t spare)
+static uint64_t under(uint32_t number, size_t count)
 {
-    size_t left;
-    while ((left = left_in(share)) > spare || (left && left == share->end - share->first)) {
-        size_t task = atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed);
-        if (task >= share->end)
+    return (uint64_t)number << NUMBER_SHIFT | count;
+}
+
+/* How many tasks of a share nobody has begun. */
+static size_t left_in(gr_pool *pool, const region *now, int share)
+{
+    uint64_t begun = atomic_load_explicit(&pool->seat[share].begun, memory_order_relaxed);
+    size_t size = share_size(now, share);
+    if (begun >> NUMBER_SHIFT != now->number)
+        return size;
+    return (begun & COUNT) < size ? size - (size_t)(begun & COUNT) : 0;
+}
+
+static void drop_tasks(gr_pool *pool, const region *now)
+{
+    for (int i = 0; i < now->shares; i++)
+        atomic_store_explicit(&pool->seat[i].begun, under(now->number, share_size(now, i)),
+                              memory_order_relaxed);
+}
+
+/* How many had been begun before. The gate orders the region's data; this only hands out each task
+ * once. */
+static size_t begin_next(atomic_uint_least64_t *begun, uint32_t number)
+{
+    uint64_t before = atomic_load_explicit(begun, memory_order_relaxed);
+    while (before >> NUMBER_SHIFT != number)
+        if (atomic_compare_exchange_weak_explicit(begun, &before, under(number, 1),
+                                                  memory_order_relaxed, memory_order_relaxed))
+            return 0;
+    return atomic_fetch_add_explicit(begun, 1, memory_order_relaxed) & COUNT;
+}
+
+/* Leaves `spare` tasks to the share's owner, if there is one at work. */
+static void draw_from(gr_pool *pool, const region *now, int share, size_t spare)
+{
+    size_t left, size = share_size(now, share);
+    while ((left = left_in(pool, now, share)) > spare || (left && left == size)) {
+        size_t next = begin_next(&pool->seat[share].begun, now->number);
+        if (next >= size)
             return;
         if (gr_ask_for_interrupts())
-            drop_tasks(pool);
+            drop_tasks(pool, now);
         else
-            pool->run(task, pool->context);
+            now->run(share_start(now, share) + next, now->context);
     }
 }
 
-/* Whether something is left even so. */
-static bool help_others(gr_pool *pool, int number, size_t spare)
+static void help_others(gr_pool *pool, const region *now, int number, size_t spare)
 {
-    int shares = pool->shares;
-    bool left = false;
-    for (int i = 1; i < shares; i++) {
-        task_share *share = &pool->share[(number + i) % shares];
-        draw_from(pool, share, spare);
-        left = left || left_in(share);
-    }
-    return left;
+    for (int i = number + 1; i < number + now->shares; i++)
+        draw_from(pool, now, i < now->shares ? i : i - now->shares, spare);
 }
 
-/* One's own share first, then those of others. The last task of a share is left to its owner for a
- * moment: to carry its data to another processor's cache would take as long, and the next call
- * would have to carry it back. */
+/* One's own share first, then those of others, and only then the last task of each: its owner may
+ * be about to begin it, and has its data in the cache. */
 static void draw_tasks(gr_pool *pool, int number)
 {
-    draw_from(pool, &pool->share[number], 0);
-    if (!help_others(pool, number, 1))
-        return;
-    long long end = now_ns() + PATIENCE_NS;
-    do
-        pause_briefly();
-    while (help_others(pool, number, 1) && now_ns() < end);
-    help_others(pool, number, 0);
-}
-
-static void split_tasks(gr_pool *pool, size_t tasks, int shares)
-{
-    size_t each = tasks / (size_t)shares, more = tasks % (size_t)shares, first = 0;
-    for (int i = 0; i < shares; i++) {
-        size_t end = first + each + ((size_t)i < more);
-        atomic_store_explicit(&pool->share[i].next, first, memory_order_relaxed);
-        pool->share[i].first = first;
-        pool->share[i].end = end;
-        first = end;
-    }
-    pool->shares = shares;
+    const region now = pool->region;
+    draw_from(pool, &now, number, 0);
+    help_others(pool, &now, number, 1);
+    help_others(pool, &now, number, 0);
 }
 
 /* --- workers --------------------------------------------------------------------------------- */
@@ -188,23 +197,23 @@ static void split_tasks(gr_pool *pool, size_t tasks, int shares)
 /* Whether the region is open to this worker, which was last in region `last`. */
 static bool is_open(uint64_t gate, int number, uint64_t last)
 {
-    return (int)(gate & OPEN_TO) >= number && gate != last;
+    return (int)(gate & COUNT) > number && gate != last;
 }
 
 /* Wakes the two whose turn it is, if they sleep: since they wake two more each, nobody has to make
  * all the calls, of a few microseconds each. */
 static bool wake_next(gr_pool *pool, int number)
 {
-    int open_to = (int)(atomic_load(&pool->gate) & OPEN_TO);
+    int shares = (int)(atomic_load(&pool->gate) & COUNT);
     bool any = false;
-    for (int i = 2 * number + 1; i <= 2 * number + 2 && i <= open_to; i++) {
-        if (!atomic_load(&pool->seat[i].asleep))
+    for (int i = 2 * number + 1; i <= 2 * number + 2 && i < shares; i++) {
+        if (!atomic_load(&pool->bed[i].asleep))
             continue;
         /* One that has not yet looked at the gate holds the mutex. It is given back at once, or
          * who wakes would only wait for it. */
         pthread_mutex_lock(&pool->mutex);
         pthread_mutex_unlock(&pool->mutex);
-        pthread_cond_signal(&pool->seat[i].wake);
+        pthread_cond_signal(&pool->bed[i].wake);
         any = true;
     }
     return any;
@@ -236,14 +245,14 @@ static bool take_seat(gr_pool *pool, int number, uint64_t *last)
 
 static bool spin_for_seat(gr_pool *pool, int number, uint64_t *last)
 {
-    long long end = now_ns() + atomic_load_explicit(&pool->spin_ns, memory_order_relaxed);
+    long long end = gr_now_ns() + atomic_load_explicit(&pool->spin_ns, memory_order_relaxed);
     do {
         for (int i = 0; i < LOOKS; i++) {
             if (take_seat(pool, number, last))
                 return true;
             pause_briefly();
         }
-    } while (now_ns() < end);
+    } while (gr_now_ns() < end);
     return false;
 }
 
@@ -252,12 +261,12 @@ static bool spin_for_seat(gr_pool *pool, int number, uint64_t *last)
  * before. */
 static void sleep_for_seat(gr_pool *pool, int number, uint64_t last)
 {
-    worker_seat *seat = &pool->seat[number];
+    bed *own = &pool->bed[number];
     pthread_mutex_lock(&pool->mutex);
-    atomic_store(&seat->asleep, true);
+    atomic_store(&own->asleep, true);
     while (!is_open(atomic_load(&pool->gate), number, last))
-        pthread_cond_wait(&seat->wake, &pool->mutex);
-    atomic_store(&seat->asleep, false);
+        pthread_cond_wait(&own->wake, &pool->mutex);
+    atomic_store(&own->asleep, false);
     pthread_mutex_unlock(&pool->mutex);
     if (pool->virtual_machine && atomic_load(&pool->processor) == gr_this_processor())
         gr_leave_this_processor();
@@ -265,9 +274,9 @@ static void sleep_for_seat(gr_pool *pool, int number, uint64_t last)
 
 static void *worker(void *argument)
 {
-    worker_seat *own = argument;
+    bed *own = argument;
     gr_pool *pool = own->pool;
-    int number = (int)(own - pool->seat);
+    int number = (int)(own - pool->bed);
     uint64_t last = 0;
     inside = true;
     for (;;) {
@@ -298,11 +307,11 @@ static void empty_in_child(gr_pool *pool)
 {
     for (int i = 1; i <= pool->workers; i++) {
         atomic_store(&pool->seat[i].seated, false);
-        atomic_store(&pool->seat[i].asleep, false);
+        atomic_store(&pool->bed[i].asleep, false);
     }
     pool->done = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pool->workers = 0;
-    atomic_fetch_and(&pool->gate, ~OPEN_TO);
+    atomic_store(&pool->gate, under(pool->region.number, 0));
     atomic_store(&pool->caller_sleeps, false);
     atomic_store(&pool->busy, false);
 }
@@ -331,10 +340,10 @@ static void add_workers(gr_pool *pool, int wanted)
     while (pool->workers < wanted) {
         pthread_t thread;
         int number = pool->workers + 1;
-        worker_seat *seat = &pool->seat[number];
-        seat->wake = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
-        seat->pool = pool;
-        if (pthread_create(&thread, NULL, worker, seat) != 0)
+        bed *own = &pool->bed[number];
+        own->wake = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+        own->pool = pool;
+        if (pthread_create(&thread, NULL, worker, own) != 0)
             break; /* too many threads, or no memory: do with those there are */
         pthread_detach(thread);
         pool->workers = number;
@@ -349,70 +358,69 @@ static void add_workers(gr_pool *pool, int wanted)
 
 /* --- regions --------------------------------------------------------------------------------- */
 
-/* Returns to how many workers. */
+/* From 1 on. They come round after hours of calls: nothing that was written until then may look
+ * like new. */
+static uint32_t next_number(gr_pool *pool)
+{
+    if (pool->region.number < UINT32_MAX)
+        return pool->region.number + 1;
+    for (int i = 0; i <= MOST_WORKERS; i++)
+        atomic_store(&pool->seat[i].begun, 0);
+    return 1;
+}
+
+/* Returns how many shares there are. */
 static int open_region(gr_pool *pool, int helpers, size_t tasks, void (*run)(size_t, void *),
                        void *context)
 {
     if (pool->workers < helpers)
         add_workers(pool, helpers);
-    int open_to = helpers < pool->workers ? helpers : pool->workers;
+    int shares = 1 + (helpers < pool->workers ? helpers : pool->workers);
     atomic_store_explicit(&pool->processor, gr_this_processor(), memory_order_relaxed);
-    pool->run = run;
-    pool->context = context;
-    split_tasks(pool, tasks, open_to + 1);
-    uint64_t region = atomic_load_explicit(&pool->gate, memory_order_relaxed) & ~OPEN_TO;
-    atomic_store(&pool->gate, region + NEXT_REGION + (uint64_t)open_to);
+    pool->region = (region){.run = run,
+                            .context = context,
+                            .each = tasks / (size_t)shares,
+                            .more = (int)(tasks % (size_t)shares),
+                            .shares = shares,
+                            .number = next_number(pool)};
+    atomic_store(&pool->gate, under(pool->region.number, (size_t)shares));
     if (wake_next(pool, 0) && pool->virtual_machine)
         sched_yield();
-    return open_to;
+    return shares;
 }
 
-/* The first from `number` on who sits; above open_to if nobody does. */
-static int next_seated(gr_pool *pool, int number, int open_to)
+/* The first from `number` on who sits; `shares` if nobody does. */
+static int next_seated(gr_pool *pool, int number, int shares)
 {
-    while (number <= open_to && !atomic_load(&pool->seat[number].seated))
+    while (number < shares && !atomic_load(&pool->seat[number].seated))
         number++;
     return number;
 }
 
-static void close_region(gr_pool *pool, int open_to)
+static void close_region(gr_pool *pool, int shares)
 {
-    atomic_fetch_and(&pool->gate, ~OPEN_TO);
-    int seated = next_seated(pool, 1, open_to);
+    atomic_store(&pool->gate, under(pool->region.number, 0));
+    int seated = next_seated(pool, 1, shares);
     long long end = 0;
-    for (int i = 0; seated <= open_to; i++) {
+    for (int i = 0; seated < shares; i++) {
         pause_briefly();
-        seated = next_seated(pool, seated, open_to);
+        seated = next_seated(pool, seated, shares);
         if (i % LOOKS)
             continue;
-        long long now = now_ns();
+        long long now = gr_now_ns();
         if (!end)
             end = now + atomic_load_explicit(&pool->spin_ns, memory_order_relaxed);
         else if (now >= end)
             break;
     }
-    if (seated > open_to)
+    if (seated == shares)
         return;
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->caller_sleeps, true);
-    while ((seated = next_seated(pool, seated, open_to)) <= open_to)
+    while ((seated = next_seated(pool, seated, shares)) < shares)
         pthread_cond_wait(&pool->done, &pool->mutex);
     atomic_store(&pool->caller_sleeps, false);
     pthread_mutex_unlock(&pool->mutex);
-}
-
-/* Asked for at every call, of the system only now and then: that takes half a microsecond. */
-static int processor_count(void)
-{
-    enum { HOLDS_NS = 10 * 1000 * 1000 };
-    static atomic_llong until;
-    static atomic_int count;
-    long long now = now_ns();
-    if (now >= atomic_load_explicit(&until, memory_order_acquire)) {
-        atomic_store_explicit(&count, gr_processor_count(), memory_order_relaxed);
-        atomic_store_explicit(&until, now + HOLDS_NS, memory_order_release);
-    }
-    return atomic_load_explicit(&count, memory_order_relaxed);
 }
 
 int gr_thread_count(void)
@@ -425,7 +433,7 @@ int gr_thread_count(void)
         if (errno == 0 && *end == '\0' && count > 0 && count <= INT_MAX)
             return (int)count;
     }
-    return processor_count();
+    return gr_processor_count();
 }
 
 static int helper_count(int threads, size_t tasks)
@@ -451,12 +459,12 @@ static void run_region(gr_pool *pool, int threads, size_t tasks,
 {
     bool nested = inside;
     int helpers = nested ? 0 : helper_count(threads, tasks);
-    bool pooled = helpers > 0 && get_pool(pool);
+    bool pooled = helpers > 0 && tasks <= MOST_TASKS && get_pool(pool);
     inside = true;
     if (pooled) {
-        int open_to = open_region(pool, helpers, tasks, run, context);
+        int shares = open_region(pool, helpers, tasks, run, context);
         draw_tasks(pool, 0);
-        close_region(pool, open_to);
+        close_region(pool, shares);
         atomic_store_explicit(&pool->busy, false, memory_order_release);
     } else {
         for (size_t task = 0; task < tasks && !gr_ask_for_interrupts(); task++)

@@ -21,8 +21,9 @@ int gr_thread_count(void);
  * cache.
  *
  * The pool serves one region at a time. A caller that finds it busy runs its tasks on its own
- * thread, at once; so does a task that itself calls gr_parallel. There is nothing to wait for and
- * no deadlock. Fewer threads than asked for may come; the tasks are all run even so.
+ * thread, at once; so does a task that itself calls gr_parallel, and who has 2^31 tasks or more.
+ * There is nothing to wait for and no deadlock. Fewer threads than asked for may come; the tasks
+ * are all run even so.
  *
  * A child made by fork() starts with an empty pool of its own. */
 void gr_parallel(int threads, size_t tasks, void (*run)(size_t task, void *context), void *context);

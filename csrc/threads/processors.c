@@ -5,14 +5,23 @@
 
 #include <limits.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
 
-int gr_processor_count(void)
+long long gr_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static int count_processors(void)
 {
 #ifdef __linux__
     cpu_set_t set;
@@ -21,6 +30,20 @@ int gr_processor_count(void)
 #endif
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 && online <= INT_MAX ? (int)online : 1;
+}
+
+/* Asked for at every call, of the system only now and then: that takes half a microsecond. */
+int gr_processor_count(void)
+{
+    enum { HOLDS_NS = 10 * 1000 * 1000 };
+    static atomic_llong until;
+    static atomic_int count;
+    long long now = gr_now_ns();
+    if (now >= atomic_load_explicit(&until, memory_order_acquire)) {
+        atomic_store_explicit(&count, count_processors(), memory_order_relaxed);
+        atomic_store_explicit(&until, now + HOLDS_NS, memory_order_release);
+    }
+    return atomic_load_explicit(&count, memory_order_relaxed);
 }
 
 #if defined(__linux__) && defined(__x86_64__)

@@ -1,10 +1,13 @@
-/* What the pool asks the operating system about processors. */
+/* What the pool asks the operating system. */
 #ifndef GPUREDUCE_PROCESSORS_H
 #define GPUREDUCE_PROCESSORS_H
 
 #include <stdbool.h>
 
-/* How many this process may run on. */
+/* A clock that never goes back. */
+long long gr_now_ns(void);
+
+/* How many processors this process may run on, or might 10 ms ago. */
 int gr_processor_count(void);
 
 /* The one that this thread is on; 0 where that cannot be known. */
