@@ -101,9 +101,8 @@ PyObject *gr_summed(gr_request *request, int choose, int order, unsigned long lo
                          request->strategy);
 }
 
-/* A negative strategy is one to be chosen. */
-static gr_request request_of(PyArrayObject *array, int load, int acc, int strategy, unsigned block,
-                             unsigned grid, int finish, int device)
+gr_request gr_request_of(PyArrayObject *array, int load, int acc, int strategy, unsigned block,
+                         unsigned grid, int finish, int device)
 {
     return (gr_request){
         .data = PyArray_DATA(array),
@@ -135,7 +134,7 @@ static PyObject *py_sum(PyObject *Py_UNUSED(self), PyObject *args)
         return NULL;
     }
 
-    gr_request request = request_of(array, load, acc, strategy, block, grid, finish, device);
+    gr_request request = gr_request_of(array, load, acc, strategy, block, grid, finish, device);
     request.timed = timed;
     return gr_summed(&request, strategy < 0, order, seed);
 }
@@ -177,7 +176,7 @@ static PyObject *py_measure(PyObject *Py_UNUSED(self), PyObject *args)
         PyErr_SetString(PyExc_ValueError, "copies, repeats and the array must be at least 1 long");
         return NULL;
     }
-    gr_request request = request_of(array, load, acc, strategy, block, grid, finish, device);
+    gr_request request = gr_request_of(array, load, acc, strategy, block, grid, finish, device);
     request.on_device = 1;
     gr_measurement how = {copies, warmups, repeats, (size_t)offset};
     return gr_measured(&request, strategy < 0, &how);

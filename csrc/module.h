@@ -34,6 +34,10 @@ int gr_strategy_of(PyObject *number, int *asked);
 /* What is to be run for such a number: whether the engine is to choose, and else what. */
 int gr_pick(int asked, int integers, int *strategy);
 
+/* What is asked for of a checked array in host memory. A negative strategy is one to be chosen. */
+gr_request gr_request_of(PyArrayObject *array, int load, int acc, int strategy, unsigned block,
+                         unsigned grid, int finish, int device);
+
 /* gr_sum without the GIL: 0, or -1 with an exception. */
 int gr_run_sum(gr_request *request, int choose, int order, unsigned long long seed,
                gr_outcome *outcome);

@@ -204,12 +204,9 @@ PyObject *gr_py_quick_sum_sent(PyObject *Py_UNUSED(module), PyObject *const *arg
     if (!how || how->components != 1)
         Py_RETURN_NONE;
     PyArrayObject *array = (PyArrayObject *)args[0];
-    gr_request request = {.data = PyArray_DATA(array),
-                          .n = (size_t)PyArray_SIZE(array),
-                          .load = how->load,
-                          .acc = how->acc,
-                          .device = (int)device};
-    int choose = gr_pick(asked, is_integer(how), &request.strategy);
+    int strategy, choose = gr_pick(asked, is_integer(how), &strategy);
+    gr_request request = gr_request_of(array, (int)how->load, (int)how->acc, strategy, 0, 0,
+                                       GR_FINISH_DEFAULT, (int)device);
     gr_outcome outcome;
     if (gr_run_sum(&request, choose, 0, 0, &outcome) < 0)
         return NULL;
