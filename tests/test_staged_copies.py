@@ -21,7 +21,7 @@ def program(tmp_path_factory):
     target = tmp_path_factory.mktemp("staged") / "staged_copies"
     include = [f"-I{path}" for path in (CSRC, CSRC / "emulator/include", ROOT / "tests")]
     flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    sources = [CSRC / "engine/staging.c", *CSRC.glob("threads/*.c")]
+    sources = [CSRC / "engine/staging.c", CSRC / "engine/pinned.c", *CSRC.glob("threads/*.c")]
     sources += [ROOT / "tests/late_runtime.c", ROOT / "tests/staged_copies.c"]
     subprocess.run(["gcc", *flags, *include, *sources, "-o", str(target)], check=True)
     return target

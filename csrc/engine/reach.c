@@ -5,6 +5,7 @@
 #include "engine/reach.h"
 
 #include "clock.h"
+#include "engine/pinned.h"
 #include "threads/pool.h"
 
 #include <stdatomic.h>
@@ -14,20 +15,12 @@
 enum {
     ALIGNED = 256,    /* as memory of the device is: the sum must not depend on where it was read */
     SHARE = 32 << 10, /* of a thread, at least */
-    ALONE_BELOW = 512 << 10, /* below, to wake threads costs more than it saves */
-    THREADS = 16,
+    /* Below, to wake threads costs more than it saves; measured on one machine, an H200 and 16
+     * processors. Not staging's limit: there the link is at work while one thread fills, here
+     * nothing is. */
+    ALONE_BELOW = 512 << 10,
     CACHE_LINE = 64
 };
-
-/* Where the device can read memory of the host, whoever pinned that; NULL where it cannot. */
-static const char *pinned(const char *host)
-{
-    struct cudaPointerAttributes attributes;
-    if (cudaPointerGetAttributes(&attributes, host) == cudaSuccess)
-        return attributes.type == cudaMemoryTypeHost ? attributes.devicePointer : NULL;
-    (void)cudaGetLastError();
-    return NULL;
-}
 
 typedef struct {
     char *to;
@@ -56,8 +49,7 @@ static int come_in_a_row(void)
 static void copy_by_threads(void *to, const void *from, size_t bytes)
 {
     copying copy = {.to = to, .from = from, .bytes = bytes};
-    size_t threads = (size_t)gr_thread_count(), most = bytes / SHARE;
-    threads = threads < THREADS ? threads : THREADS;
+    size_t threads = (size_t)gr_filling_threads(), most = bytes / SHARE;
     threads = threads < most ? threads : most;
     if (threads < 2 || (!come_in_a_row() && bytes < ALONE_BELOW)) {
         memcpy(to, from, bytes);
@@ -67,19 +59,10 @@ static void copy_by_threads(void *to, const void *from, size_t bytes)
     gr_parallel_beside((int)threads, (bytes - 1) / copy.share + 1, copy_share, &copy);
 }
 
-/* An array may be pinned in part. */
-static const void *where_it_lies(const char *host, size_t bytes)
-{
-    const char *there = pinned(host);
-    return there && (uintptr_t)there % ALIGNED == 0 && pinned(host + bytes - 1) == there + bytes - 1
-               ? there
-               : NULL;
-}
-
 const void *gr_within_reach(gr_workspace *workspace, const void *host, size_t bytes)
 {
-    const void *there = where_it_lies(host, bytes);
-    if (there)
+    const char *there = gr_pinning_of(host, bytes).mapped;
+    if (there && (uintptr_t)there % ALIGNED == 0)
         return there;
     if (!workspace->staged &&
         cudaHostAlloc(&workspace->staged, GR_REACH_BYTES, cudaHostAllocMapped) != cudaSuccess) {

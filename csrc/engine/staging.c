@@ -10,6 +10,7 @@
  * that it comes while those are carried out. */
 #include "engine/staging.h"
 
+#include "engine/pinned.h"
 #include "threads/interrupts.h"
 #include "threads/pool.h"
 
@@ -25,7 +26,6 @@ enum {
     FIRST_PIECES = 4,      /* ordered together, at first */
     MOST_PIECES = 128,     /* 2 us of rest for each 78 of work; their places become free together */
     ORDERS = 16,           /* that can be under way, in a ring that is used again */
-    THREADS = 16,          /* that read memory faster than an H200's link carries it away */
     THREADS_FROM = 1 << 20 /* bytes; below, to wake threads costs more than it saves */
 };
 
@@ -265,15 +265,6 @@ static void take_part(size_t task, void *context)
         fill_pieces(context);
 }
 
-static int is_pageable(const void *host)
-{
-    struct cudaPointerAttributes attributes;
-    if (cudaPointerGetAttributes(&attributes, host) == cudaSuccess)
-        return attributes.type == cudaMemoryTypeUnregistered;
-    (void)cudaGetLastError();
-    return 1;
-}
-
 /* The ring must be open, and the caller's. */
 static cudaError_t stage(void *to, const void *host, size_t bytes, cudaStream_t stream)
 {
@@ -282,8 +273,7 @@ static cudaError_t stage(void *to, const void *host, size_t bytes, cudaStream_t 
                         .bytes = bytes,
                         .pieces = (bytes - 1) / PIECE + 1,
                         .stream = stream};
-    int threads = gr_thread_count();
-    threads = bytes < THREADS_FROM ? 1 : threads < THREADS ? threads : THREADS;
+    int threads = bytes < THREADS_FROM ? 1 : gr_filling_threads();
     cudaError_t state = cudaEventSynchronize(ring.drained);
     if (state != cudaSuccess) {
         close_ring(); /* it may belong to a context that is gone */
@@ -328,8 +318,7 @@ gr_status gr_copy_to_device(int device, void *to, const void *host, size_t bytes
 {
     bool opened = false;
     error->status = GR_OK;
-    /* An array may be pinned in part. */
-    if (bytes && !has_ring && (is_pageable(host) || is_pageable((const char *)host + bytes - 1))) {
+    if (bytes && !has_ring && gr_pinning_of(host, bytes).is_pageable) {
         TRY(copy_through_ring(device, to, host, bytes, stream, &opened));
         if (opened)
             return GR_OK;
