@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import os
 import subprocess
 import sys
 import time
@@ -97,3 +98,32 @@ def test_a_signal_handler_may_call_what_it_interrupts(inner):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["1048576", "7"]
+
+
+LIMITED = """
+import threading
+import numpy as np
+import gpureduce
+
+def copy_ms(n):
+    return gpureduce.sum(np.zeros(n, np.float64), "fast", device="emulator").timing.h2d_ms
+
+n = 2**23  # an untouched page costs no memory
+while copy_ms(n) < 100 and n < 2**27:  # so long that it asks after Ctrl-C, which takes the GIL
+    n *= 2
+copies = threading.Thread(target=lambda: [copy_ms(n) for _ in range(3)], daemon=True)
+copies.start()
+limits = 0
+while copies.is_alive():
+    with gpureduce.emulator.memory_limit(2**34):
+        limits += 1
+print(limits > 0)
+"""
+
+
+def test_setting_a_memory_limit_during_a_copy():
+    """It waits for the copy, which hung while it did so with the GIL: in a process of its own."""
+    environment = os.environ | {"GPUREDUCE_THREADS": "1"}
+    command = [sys.executable, "-P", "-c", LIMITED]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
