@@ -4,7 +4,6 @@
 #include "late_runtime.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +38,7 @@ static struct {
     size_t bytes;
 } pinned[BLOCKS];
 static long calls, fails_at = -1;
+static bool is_held;
 static _Thread_local int device;
 
 static void take(void)
@@ -70,6 +70,52 @@ void late_fail_at(long call)
     give_back();
 }
 
+void late_hold(bool held)
+{
+    take();
+    is_held = held;
+    give_back();
+}
+
+static int most_on_a_stream(void)
+{
+    int most = 0;
+    for (int i = 0; i < stream_count; i++) {
+        int works = 0;
+        for (work *one = streams[i]->first; one; one = one->next)
+            works++;
+        most = works > most ? works : most;
+    }
+    return most;
+}
+
+void late_await(int works)
+{
+    take();
+    while (most_on_a_stream() < works)
+        pthread_cond_wait(&changed, &lock);
+    give_back();
+}
+
+static void give_back_in_parent(void)
+{
+    give_back();
+}
+
+/* The threads that carry out what is on streams are the parent's. */
+static void start_anew(void)
+{
+    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    stream_count = 0;
+    is_held = false;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(take, give_back_in_parent, start_anew);
+}
+
 static void expect(bool good, const char *what)
 {
     if (good)
@@ -84,7 +130,7 @@ static void *carry_out(void *argument)
     unsigned seed = 7;
     pthread_mutex_lock(&lock);
     for (;;) {
-        while (!stream->first)
+        while (!stream->first || is_held)
             pthread_cond_wait(&changed, &lock);
         work *one = stream->first;
         pthread_mutex_unlock(&lock);

@@ -4,6 +4,8 @@
  *   staged_copies interrupted MIB                 a copy that is broken off at once returns
  *   staged_copies failing CALLS                   each of so many calls fails once; the next copy
  *                                                 works
+ *   staged_copies forked                          a child made in the middle of a copy makes its
+ * own
  */
 #include "engine/staging.h"
 #include "late_runtime.h"
@@ -14,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { KIB = 1 << 10, MIB = 1 << 20, MOST = 50 * MIB };
@@ -78,6 +81,15 @@ static void copies(int callers)
     gr_release_staging();
 }
 
+static bool arrives(unsigned char *to, size_t bytes, cudaStream_t stream)
+{
+    gr_error error;
+    memset(to, 0, bytes);
+    gr_copy_to_device(0, to, source, bytes, stream, &error);
+    cudaStreamSynchronize(stream);
+    return error.status == GR_OK && memcmp(to, source, bytes) == 0;
+}
+
 static int break_off(void *context)
 {
     (void)context;
@@ -100,9 +112,7 @@ static void interrupted(size_t bytes)
         wrong = gr_thread_count() == 1 || memcmp(to, source, bytes) != 0;
     }
     gr_watch_interrupts(NULL);
-    gr_copy_to_device(0, to, source, bytes, stream, &error);
-    cudaStreamSynchronize(stream);
-    wrong |= error.status != GR_OK || memcmp(to, source, bytes) != 0;
+    wrong |= !arrives(to, bytes, stream);
 }
 
 static void failing(long calls)
@@ -118,12 +128,45 @@ static void failing(long calls)
         late_fail_at(-1);
         cudaStreamSynchronize(stream);
         wrong |= error.status == GR_OK && memcmp(to, source, bytes) != 0;
-        memset(to, 0, bytes);
-        gr_copy_to_device(0, to, source, bytes, stream, &error);
-        cudaStreamSynchronize(stream);
-        wrong |= error.status != GR_OK || memcmp(to, source, bytes) != 0;
+        wrong |= !arrives(to, bytes, stream);
         gr_release_staging(); /* so that opening the ring is among what fails */
     }
+}
+
+static const size_t GOES_ROUND = 40 * MIB; /* it fills the ring and waits */
+
+static void *copy_once(void *context)
+{
+    (void)context;
+    return arrives(malloc(GOES_ROUND), GOES_ROUND, stream_on(0)) ? source : NULL;
+}
+
+static int in_child(void)
+{
+    alarm(20); /* ends it if it hangs */
+    for (int round = 0; round < 2; round++) {
+        if (!copy_once(NULL))
+            return 1;
+        gr_release_staging();
+    }
+    return 0;
+}
+
+static void forked(void)
+{
+    int status;
+    void *arrived;
+    pthread_t thread;
+    late_hold(true);
+    pthread_create(&thread, NULL, copy_once, NULL);
+    late_await(4); /* two orders and their events */
+    pid_t child = fork();
+    if (child == 0)
+        _exit(in_child());
+    wrong = waitpid(child, &status, 0) != child || status != 0;
+    late_hold(false);
+    pthread_join(thread, &arrived);
+    wrong |= !arrived;
 }
 
 int main(int count, char **arguments)
@@ -139,6 +182,8 @@ int main(int count, char **arguments)
         interrupted((size_t)atoi(arguments[2]) * MIB);
     } else if (count == 3 && !strcmp(arguments[1], "failing")) {
         failing(atoi(arguments[2]));
+    } else if (count == 2 && !strcmp(arguments[1], "forked")) {
+        forked();
     } else {
         return 2;
     }

@@ -57,3 +57,8 @@ def test_one_that_is_broken_off_before_it_begins(program, mib, threads):
 @pytest.mark.parametrize("threads", [1, 3])
 def test_any_call_may_fail(program, threads):
     run(program, threads, "failing", 40)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_child_made_in_the_middle_of_a_copy_makes_its_own(program, threads):
+    run(program, threads, "forked")
