@@ -114,19 +114,21 @@ template <> struct Deposit<float> : Bins<double, GR_EXACT_BINS> {
             outside |= (unsigned)__double2hiint(units) ^ field;
         }
         if (outside >> 20)
-            total = take_specials(b);
+            total = take_specials(b << row | mine, b);
         total += __shfl_xor_sync(0xffffffffu, total, bins);
         __syncwarp();
         if (lane < bins)
             integers_of(threadIdx.x / 32)[b] = (long long)total;
     }
 
-    /* Bin b, which has held an inf or nan: by the threads that leave found that out of. */
-    __device__ __forceinline__ unsigned long long take_specials(unsigned b)
+    /* Bin b, which has held an inf or nan: by the threads that leave found that out of. A function
+     * and a loop: written out where it is needed, it was a third of the kernel. */
+    DEVICE_FUNCTION unsigned long long take_specials(unsigned own, unsigned b)
     {
         unsigned long long total = 0;
+        MOSTLY_ONCE
         for (unsigned i = 0; i < bins; i++) {
-            double held = *neighbour(b, i);
+            double held = *at(own ^ i * (unsigned)sizeof held);
             if (held - held != 0)
                 add_flags(special_flag(held));
             else
@@ -140,9 +142,12 @@ template <> struct Deposit<float> : Bins<double, GR_EXACT_BINS> {
     {
         unsigned lane = threadIdx.x, m = lane % 8;
         long long even = 0, odd = 0;
-        for (unsigned warp = lane / 8; warp < blockDim.x / 32; warp += 4) {
-            even += integers_of(warp)[2 * m];
-            odd += integers_of(warp)[2 * m + 1];
+        for (unsigned i = 0; i < 32 / 4; i++) { /* so many in any case: none waits for another */
+            unsigned warp = lane / 8 + 4 * i;
+            if (warp < blockDim.x / 32) {
+                even += integers_of(warp)[2 * m];
+                odd += integers_of(warp)[2 * m + 1];
+            }
         }
         for (unsigned offset = 8; offset < 32; offset *= 2) {
             even += __shfl_xor_sync(0xffffffffu, even, offset);
@@ -238,8 +243,11 @@ template <> struct Deposit<__nv_bfloat16> : Bins<float, GR_EXACT_BF16_BINS> {
     {
         unsigned lane = threadIdx.x;
         long long sum = 0;
-        for (unsigned warp = lane / integers; warp < blockDim.x / 32; warp += 32 / integers)
-            sum += integers_of(warp)[lane % integers];
+        for (unsigned i = 0; i < integers; i++) {
+            unsigned warp = lane / integers + 32 / integers * i;
+            if (warp < blockDim.x / 32)
+                sum += integers_of(warp)[lane % integers];
+        }
         for (unsigned offset = integers; offset < 32; offset *= 2)
             sum += __shfl_xor_sync(0xffffffffu, sum, offset);
         k = position / 32 + lane;
