@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -68,7 +69,9 @@ class Conversion:
 
 def as_array(arr: object) -> Array:
     """`arr` as an array in host memory, never copied from a device behind the caller's back."""
-    if isinstance(arr, np.ma.MaskedArray):
+    # Looked up, since np.ma is imported by whoever names it first, and a signal handler that comes
+    # between calls itself until the stack is full.
+    if isinstance(arr, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
         raise TypeError("a masked array has no plain sum: pass arr.compressed() or arr.filled(0)")
     if isinstance(arr, np.ndarray):
         return arr
