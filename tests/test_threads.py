@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ import pytest
 import gpureduce
 from cases import array_of, broken_off_after
 
+CSRC = Path(__file__).resolve().parent.parent / "csrc"
 MIB = 2**20
 ARRAYS = [np.arange(k * MIB // 8 + 7 * k, dtype=np.int64) for k in range(1, 9)]
 SUMS = [int(a.sum()) for a in ARRAYS]
@@ -33,6 +36,19 @@ def test_many_callers_at_once(threads):
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
         for _ in range(20):
             assert list(pool.map(lambda a: cpu(a, threads), ARRAYS)) == SUMS
+
+
+@pytest.mark.skipif(not CSRC.exists() or not shutil.which("gcc"), reason="no source or compiler")
+def test_every_task_is_run_once(tmp_path):
+    """By the pool alone: also when the numbers of its regions come round, hours later."""
+    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    include = [f"-I{CSRC}", f"-I{CSRC / 'threads'}"]
+    sources = [CSRC / "threads/interrupts.c", CSRC / "threads/processors.c"]
+    sources.append(Path(__file__).with_name("pool_regions.c"))
+    program = tmp_path / "pool_regions"
+    subprocess.run(["gcc", *flags, *include, *sources, "-o", str(program)], check=True)
+    done = subprocess.run([program], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
 
 
 def test_other_numbers_of_threads_from_call_to_call():
@@ -165,6 +181,23 @@ def test_the_same_bits_for_any_number_of_threads(dtype):
             total.add(array, row.load, 1, True, threads)
             exact.add(total.to_bytes())
         assert len(bits) == len(exact) == 1, n
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_exact_sums_too_large_for_what_threads_keep(dtype):
+    """They keep 64-bit integers, which 2^18 of these elements fill."""
+    em = gpureduce._emulator
+    row = gpureduce._registry.DTYPES[dtype]
+    n = 2**21 + 3
+    bits = np.finfo(dtype).nmant if dtype != "bfloat16" else 7
+    element = 1 - 2.0 ** -(bits + 1)  # the largest below 1
+    array = array_of(dtype, n)
+    array[:] = element
+    for threads in (1, 2, 5, 16):
+        total = em.Exact(row.load, 1)
+        total.add(array, row.load, 1, True, threads)
+        value = gpureduce.Accumulator.from_bytes(total.to_bytes()).value("float64")
+        assert Fraction(float(value)) == Fraction(float(n * Fraction(element))), threads
 
 
 def test_partial_sums_that_overflow_in_any_number_of_threads():
