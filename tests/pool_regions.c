@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { MOST = 1 << 16 };
@@ -31,6 +32,43 @@ static void nest(size_t task, void *context)
     count(3 + task, NULL);
 }
 
+static void count_slowly(size_t task, void *context)
+{
+    usleep(300);
+    count(task, context);
+}
+
+static pid_t child;
+
+static int fork_once(void *context)
+{
+    (void)context;
+    if (child < 0)
+        child = fork();
+    return 0;
+}
+
+/* The child goes on with the region that its parent was in, whose other threads it has not. */
+static void forked_region(void)
+{
+    int status;
+    gr_interrupts watch = {.check = fork_once};
+    child = -1;
+    memset(runs, 0, sizeof runs);
+    gr_watch_interrupts(&watch);
+    watch.asked_ms -= 1000; /* so that it is asked before the first task */
+    gr_parallel(4, 32, count_slowly, NULL);
+    gr_watch_interrupts(NULL);
+    for (size_t i = 0; i < 32; i++)
+        wrong |= runs[i] != 1;
+    if (child == 0) {
+        region_of(4, 100);
+        _exit(wrong);
+    }
+    if (child > 0 && (waitpid(child, &status, 0) != child || status != 0))
+        wrong = 1;
+}
+
 int main(void)
 {
     unsigned seed = 1;
@@ -54,6 +92,8 @@ int main(void)
     gr_parallel(4, 10, nest, count);
     for (size_t i = 0; i < 16; i++)
         wrong |= runs[i] != (i < 3 ? 10 : i < 13);
+    for (int i = 0; i < 20; i++)
+        forked_region();
     puts(wrong ? "wrong" : "right");
     return wrong;
 }

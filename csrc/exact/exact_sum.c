@@ -25,6 +25,7 @@ enum {
     PATIENCE = 16,      /* blocks that are scattered from one on that did not fit the bins */
     SCATTER_FROM = 128, /* elements worth clearing the tables for */
     WHOLE_FROM = 24,    /* and worth bins for all exponents */
+    STRANGE = 256,      /* elements that are added one by one if an inf or nan is among them */
     MOST_POWER = 1022 - GR_EXTRACT_LOG_ROWS - 1 /* extract.h: k_0 <= 1022 */
 };
 
@@ -250,9 +251,16 @@ static size_t add_whole(worker *work, const unsigned char *in, size_t n)
     n = least(n, GR_EXTRACT_MOST);
     size_t done = work->whole(in, n, set.start, &got);
     add_extracted(work, &got, bins, &set);
-    size_t strange = least(n - done, work->kernels->block);
-    add_elements(work, in + done * (size_t)work->format.size, strange);
-    return done + strange;
+    size_t end = done + least(n - done, work->kernels->block);
+    for (size_t piece; done < end; done += piece) {
+        const unsigned char *from = in + done * (size_t)work->format.size;
+        piece = least(end - done, STRANGE);
+        if (work->whole(from, piece, set.start, &got) == piece)
+            add_extracted(work, &got, bins, &set);
+        else
+            add_elements(work, from, piece);
+    }
+    return end;
 }
 
 static size_t scatter(worker *work, const unsigned char *in, size_t n)
@@ -262,7 +270,12 @@ static size_t scatter(worker *work, const unsigned char *in, size_t n)
     n = least(n, PATIENCE * block);
     for (size_t left = n; left > 0;) {
         size_t piece = least(left, block);
-        if (peak_of(work->format, in, piece) == special)
+        bool strange = peak_of(work->format, in, piece) == special;
+        if (strange) {
+            piece = least(left, STRANGE);
+            strange = peak_of(work->format, in, piece) == special;
+        }
+        if (strange)
             add_elements(work, in, piece);
         else
             gr_scatter_add(&work->scatter, in, piece, work->load, &work->kernels->scatter,

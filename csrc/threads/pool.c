@@ -106,6 +106,9 @@ static gr_pool pools[POOLS] = {
 /* Whether this thread runs a task of some region, or is a worker. */
 static _Thread_local bool inside;
 
+/* The pool whose region this thread has opened. */
+static _Thread_local gr_pool *own_pool;
+
 static void pause_briefly(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -289,9 +292,17 @@ static void *worker(void *argument)
     return NULL;
 }
 
-/* The mutexes are held across fork() so that the child finds what they guard in one piece. */
+static void close_region(gr_pool *pool, int shares);
+
+/* A signal handler may fork in the middle of a region of its thread. The child has no workers to
+ * end what they have begun, so that is waited for; they take what nobody has begun, too. Copies to
+ * a device wait for this thread, and a child could not use the device.
+ *
+ * The mutexes are held across fork() so that the child finds what they guard in one piece. */
 static void before_fork(void)
 {
+    if (own_pool == &pools[FOR_SUMS])
+        close_region(own_pool, own_pool->region.shares);
     for (int i = 0; i < POOLS; i++)
         pthread_mutex_lock(&pools[i].mutex);
 }
@@ -313,7 +324,7 @@ static void empty_in_child(gr_pool *pool)
     pool->workers = 0;
     atomic_store(&pool->gate, under(pool->region.number, 0));
     atomic_store(&pool->caller_sleeps, false);
-    atomic_store(&pool->busy, false);
+    atomic_store(&pool->busy, pool == own_pool);
 }
 
 static void after_fork_in_child(void)
@@ -463,8 +474,10 @@ static void run_region(gr_pool *pool, int threads, size_t tasks,
     inside = true;
     if (pooled) {
         int shares = open_region(pool, helpers, tasks, run, context);
+        own_pool = pool;
         draw_tasks(pool, 0);
         close_region(pool, shares);
+        own_pool = NULL;
         atomic_store_explicit(&pool->busy, false, memory_order_release);
     } else {
         for (size_t task = 0; task < tasks && !gr_ask_for_interrupts(); task++)
