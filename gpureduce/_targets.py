@@ -76,8 +76,8 @@ PINNED_COPY, OF_PINNED, WRITTEN_FIRST = "pinned copy", "fast of pinned", "write,
 LIMITS = {
     PINNED_COPY: "a copy to the card and no sum",
     OF_PINNED: "the sum of an array that lies in pinned memory already",
-    WRITTEN_FIRST: "the same after threads have written it there, which only large arrays can do "
-    "while others are on their way",
+    WRITTEN_FIRST: "the same after PyTorch's threads have written it there, and what that adds is "
+    "the time of writing it",
 }
 
 ON_CARD = (
