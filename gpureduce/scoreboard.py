@@ -194,8 +194,24 @@ def _host_table(rows: Sequence[Row]) -> str:
         text += " Here `fast` goes through the card, whatever is quicker; beside it: "
         text += f"{'; '.join(limits)}."
     head = ["bytes", *(f"`{name}`" for name in names)]
-    parts = [text, markdown_table(head, body, left=()), _price_of_exactness(rows)]
-    return "\n\n".join(filter(None, parts))
+    table = markdown_table(head, body, left=())
+    return "\n\n".join(filter(None, [text, table, _disturbed(host), _price_of_exactness(rows)]))
+
+
+def _disturbed(host: Sequence[Row]) -> str:
+    """Medians that say more of the machine than of whose they are."""
+    found = [
+        f"`{r['strategy']}` of {size_text(r['nbytes'])} of {r['dtype']} "
+        f"({r['nbytes'] / r['low_us'] / 1e3:.3g} GB/s)"
+        for r in host
+        if r["median_us"] > 3 * r["low_us"]
+    ]
+    if not found:
+        return ""
+    return (
+        "Disturbed, as the median is more than three times the quickest tenth (which is in "
+        f"brackets): {', '.join(found)}."
+    )
 
 
 def _price_of_exactness(rows: Sequence[Row]) -> str:

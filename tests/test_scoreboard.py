@@ -147,6 +147,14 @@ def test_what_exactness_costs_is_told():
     assert "correctly rounded" not in scoreboard.markdown(PROVENANCE | {"rows": rows[1:3]})
 
 
+def test_medians_that_were_disturbed_are_named():
+    rows = [row(name, 6.0, "host", producer="numpy") for name in ("auto", "numpy", "torch")]
+    assert "Disturbed" not in scoreboard.markdown(PROVENANCE | {"rows": rows})
+    rows[2]["low_us"] = 1.0
+    text = scoreboard.markdown(PROVENANCE | {"rows": rows})
+    assert "(which is in brackets): `torch` of 4 KiB of float32 (4.1 GB/s)." in text
+
+
 class FakePinned:
     """As little of torch as a copy takes."""
 
