@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import math
+import shutil
 import signal
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 import gpureduce
 from gpureduce import _registry
+
+ROOT = Path(__file__).resolve().parent.parent
+CSRC = ROOT / "csrc"
+needs_c = pytest.mark.skipif(
+    not CSRC.exists() or not shutil.which("gcc"), reason="no source or compiler"
+)
 
 KERNELS = [s.name for s in gpureduce.strategies() if s.kind == "kernel"]
 BROKEN = [s.name for s in gpureduce.strategies() if s.broken]
@@ -28,6 +38,14 @@ PAIRS = [
     for dtype in DTYPES
     if dtype in s.dtypes
 ]
+
+
+def build_c(target: Path, sources: Sequence[Path], *include: Path) -> Path:
+    """A program of our own C, warnings being errors."""
+    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    found = [f"-I{path}" for path in (CSRC, *include)]
+    subprocess.run(["gcc", *flags, *found, *sources, "-o", str(target)], check=True)
+    return target
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:

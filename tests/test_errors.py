@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -115,6 +117,17 @@ def test_dtypes_that_a_strategy_lacks():
 def test_dtype_that_would_lose_data(source, target):
     with pytest.raises(TypeError, match=r"would lose part|cannot hold a sum"):
         gpureduce.sum(A.astype(source), dtype=target)
+
+
+def test_a_sum_does_not_import_masked_arrays():
+    """A signal handler that summed in the middle of that import called itself without end."""
+    code = (
+        "import sys, numpy as np, gpureduce\n"
+        "before = 'numpy.ma' in sys.modules\n"
+        "assert gpureduce.sum(np.ones(3)).value == 3\n"
+        "assert before or 'numpy.ma' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)
 
 
 def test_masked_array():

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-CSRC = ROOT / "csrc"
+from cases import CSRC, ROOT, build_c, needs_c
 
-pytestmark = pytest.mark.skipif(
-    not CSRC.exists() or not shutil.which("gcc"), reason="no source or compiler"
-)
+pytestmark = needs_c
 
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
     target = tmp_path_factory.mktemp("staged") / "staged_copies"
-    include = [f"-I{path}" for path in (CSRC, CSRC / "emulator/include", ROOT / "tests")]
-    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
     sources = [CSRC / "engine/staging.c", CSRC / "engine/pinned.c", *CSRC.glob("threads/*.c")]
     sources += [ROOT / "tests/late_runtime.c", ROOT / "tests/staged_copies.c"]
-    subprocess.run(["gcc", *flags, *include, *sources, "-o", str(target)], check=True)
-    return target
+    return build_c(target, sources, CSRC / "emulator/include", ROOT / "tests")
 
 
 def run(program, threads, *arguments):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,9 +15,8 @@ import numpy as np
 import pytest
 
 import gpureduce
-from cases import array_of, broken_off_after
+from cases import CSRC, ROOT, array_of, broken_off_after, build_c, needs_c
 
-CSRC = Path(__file__).resolve().parent.parent / "csrc"
 MIB = 2**20
 ARRAYS = [np.arange(k * MIB // 8 + 7 * k, dtype=np.int64) for k in range(1, 9)]
 SUMS = [int(a.sum()) for a in ARRAYS]
@@ -38,15 +36,12 @@ def test_many_callers_at_once(threads):
             assert list(pool.map(lambda a: cpu(a, threads), ARRAYS)) == SUMS
 
 
-@pytest.mark.skipif(not CSRC.exists() or not shutil.which("gcc"), reason="no source or compiler")
+@needs_c
 def test_every_task_is_run_once(tmp_path):
     """By the pool alone: also when the numbers of its regions come round, hours later."""
-    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    include = [f"-I{CSRC}", f"-I{CSRC / 'threads'}"]
     sources = [CSRC / "threads/interrupts.c", CSRC / "threads/processors.c"]
-    sources.append(Path(__file__).with_name("pool_regions.c"))
-    program = tmp_path / "pool_regions"
-    subprocess.run(["gcc", *flags, *include, *sources, "-o", str(program)], check=True)
+    sources.append(ROOT / "tests/pool_regions.c")
+    program = build_c(tmp_path / "pool_regions", sources, CSRC / "threads")
     done = subprocess.run([program], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
 
