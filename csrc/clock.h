@@ -4,12 +4,17 @@
 
 #include <time.h>
 
-/* Milliseconds since some moment in the past. */
-static inline double gr_now_ms(void)
+/* Nanoseconds since some moment in the past. Never goes back. */
+static inline long long gr_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static inline double gr_now_ms(void)
+{
+    return (double)gr_now_ns() / 1e6;
 }
 
 #endif

@@ -133,15 +133,16 @@ static const struct {
     unsigned block, blocks_per_sm;
 } exact_shapes[] = {
     {GR_LOAD_f32, (size_t)2 << 10, 128, 1},   {GR_LOAD_f32, (size_t)2 << 20, 256, 1},
-    {GR_LOAD_f32, (size_t)40 << 20, 256, 2},  {GR_LOAD_f32, (size_t)160 << 20, 768, 1},
+    {GR_LOAD_f32, (size_t)40 << 20, 256, 2},  {GR_LOAD_f32, (size_t)56 << 20, 768, 1},
+    {GR_LOAD_f32, (size_t)80 << 20, 640, 1},  {GR_LOAD_f32, (size_t)160 << 20, 768, 1},
     {GR_LOAD_f32, (size_t)768 << 20, 448, 2}, {GR_LOAD_f32, SIZE_MAX, 1024, 1},
     {GR_LOAD_f16, (size_t)8 << 20, 256, 1},   {GR_LOAD_f16, (size_t)48 << 20, 512, 2},
     {GR_LOAD_f16, SIZE_MAX, 1024, 1},         {GR_LOAD_bf16, (size_t)24 << 10, 128, 1},
     {GR_LOAD_bf16, (size_t)8 << 20, 256, 1},  {GR_LOAD_bf16, (size_t)24 << 20, 256, 2},
     {GR_LOAD_bf16, SIZE_MAX, 512, 1},         {GR_LOAD_any, (size_t)2 << 20, 128, 1},
-    {GR_LOAD_any, (size_t)8 << 20, 256, 1},   {GR_LOAD_any, (size_t)24 << 20, 224, 1},
-    {GR_LOAD_any, (size_t)48 << 20, 160, 2},  {GR_LOAD_any, (size_t)192 << 20, 320, 1},
-    {GR_LOAD_any, SIZE_MAX, 352, 1},
+    {GR_LOAD_any, (size_t)18 << 20, 224, 1},  {GR_LOAD_any, (size_t)28 << 20, 256, 1},
+    {GR_LOAD_any, (size_t)36 << 20, 320, 1},  {GR_LOAD_any, (size_t)44 << 20, 256, 1},
+    {GR_LOAD_any, (size_t)384 << 20, 320, 1}, {GR_LOAD_any, SIZE_MAX, 352, 1},
 };
 
 void gr_shape_exact(gr_request *request)

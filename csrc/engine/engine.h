@@ -96,6 +96,10 @@ typedef struct {
 gr_status gr_measure(gr_request *request, int choose, const gr_measurement *how, double *ms,
                      gr_outcome *outcome, gr_error *error);
 
+/* Writes an array to pinned memory, as a host array is before a device has it, and no more: for who
+ * measures what that takes. */
+void gr_write_pinned(void *to, const void *from, size_t bytes);
+
 /* Frees what is kept for the next call: scratch memory, streams, events. */
 void gr_release(void);
 

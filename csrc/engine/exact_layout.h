@@ -8,9 +8,8 @@
 enum {
     GR_EXACT_WORDS = GR_EXACT_DIGITS + 1, /* the digits, and the flags in the last word */
     GR_EXACT_F64_THREADS = 384, /* of a block: registers and columns for more there are not */
-    /* That warps leave: float64's three each. Of float16 there are 32 warps, with one each. */
-    GR_EXACT_INTEGERS = GR_EXACT_F64_THREADS / 32 * 3,
-    GR_EXACT_HEADER_WORDS = GR_EXACT_INTEGERS * 3 / 2 + GR_EXACT_WORDS + 1, /* even */
+    GR_EXACT_INTEGERS = GR_EXACT_F64_THREADS, /* that warps leave: float64's one per lane */
+    GR_EXACT_HEADER_WORDS = GR_EXACT_INTEGERS + 1 + GR_EXACT_WORDS, /* even */
     GR_EXACT_BINS = 16,          /* per thread, of float64: kernels/exact_bins.h */
     GR_EXACT_BF16_BINS = 64,     /* per thread, of float32 */
     GR_EXACT_COLUMN = 66,        /* per thread: kernels/exact_extract.h */

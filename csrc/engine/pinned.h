@@ -9,6 +9,9 @@
 /* How many threads fill pinned memory. */
 int gr_filling_threads(void);
 
+/* Copies a small array there, by threads if that pays. */
+void gr_fill_pinned(void *to, const void *from, size_t bytes);
+
 typedef struct {
     bool is_pageable; /* in part at least: the driver has to copy it before a device can read it */
     const char *mapped; /* where the current device reads all of it; NULL where it cannot */

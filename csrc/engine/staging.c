@@ -11,6 +11,7 @@
 #include "engine/staging.h"
 
 #include "engine/pinned.h"
+#include "engine/reach.h"
 #include "threads/interrupts.h"
 #include "threads/pool.h"
 
@@ -148,13 +149,18 @@ static bool begin_piece(staged_copy *copy, size_t *piece)
     return true;
 }
 
-static void fill(staged_copy *copy, size_t piece)
+static void write_piece(char *pinned, const staged_copy *copy, size_t piece)
 {
-    size_t at = piece * PIECE, place = piece % PLACES;
+    size_t at = piece * PIECE;
     size_t bytes = copy->bytes - at < PIECE ? copy->bytes - at : PIECE;
-    char *pinned = ring.memory + place * PIECE;
     memcpy(pinned, copy->from + at, bytes);
     move_on(pinned, bytes);
+}
+
+static void fill(staged_copy *copy, size_t piece)
+{
+    size_t place = piece % PLACES;
+    write_piece(ring.memory + place * PIECE, copy, piece);
     atomic_store_explicit(&copy->filled[place], piece + 1, memory_order_release);
 }
 
@@ -336,6 +342,22 @@ gr_status gr_copy_to_device(int device, void *to, const void *host, size_t bytes
     TRY(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, stream));
 done:
     return error->status;
+}
+
+static void write_task(size_t piece, void *context)
+{
+    const staged_copy *copy = context;
+    write_piece(copy->to + piece * PIECE, copy, piece);
+}
+
+void gr_write_pinned(void *to, const void *from, size_t bytes)
+{
+    if (bytes <= GR_REACH_BYTES) {
+        gr_fill_pinned(to, from, bytes);
+        return;
+    }
+    staged_copy copy = {.to = to, .from = from, .bytes = bytes};
+    gr_parallel_beside(gr_filling_threads(), (bytes - 1) / PIECE + 1, write_task, &copy);
 }
 
 void gr_release_staging(void)

@@ -98,19 +98,18 @@ static void add_elements(worker *work, const unsigned char *in, size_t n)
         gr_add_element(work->sums[i % 2], gr_element_bits(in + i * size, size), work->format);
 }
 
-static void add_extracted(worker *work, const gr_extracted *got, int bins, const bin_set *set)
+static void add_bins(gr_exact *const sums[2], const int64_t (*sum)[2], const int *units, int bins)
 {
     for (int b = 0; b < bins; b++)
         for (int i = 0; i < 2; i++)
-            gr_exact_add_scaled(work->sums[i], got->sum[b][i], set->units[b]);
+            if (sum[b][i])
+                gr_exact_add_scaled(sums[i], sum[b][i], units[b]);
 }
 
 static void deposit(const bin_sums *kept, gr_exact *const sums[2])
 {
-    for (int b = 0; kept->any && b < GR_EXTRACT_BINS; b++)
-        for (int i = 0; i < 2; i++)
-            if (kept->sum[b][i])
-                gr_exact_add_scaled(sums[i], kept->sum[b][i], kept->units[b]);
+    if (kept->any)
+        add_bins(sums, kept->sum, kept->units, GR_EXTRACT_BINS);
 }
 
 /* False, and nothing done, if the bins are others, or the sums too large. */
@@ -250,13 +249,13 @@ static size_t add_whole(worker *work, const unsigned char *in, size_t n)
     make_bins(&set, bins, power, half ? GR_EXTRACT_HALF_LOG_ROWS : GR_EXTRACT_WIDE_LOG_ROWS);
     n = least(n, GR_EXTRACT_MOST);
     size_t done = work->whole(in, n, set.start, &got);
-    add_extracted(work, &got, bins, &set);
+    add_bins(work->sums, got.sum, set.units, bins);
     size_t end = done + least(n - done, work->kernels->block);
     for (size_t piece; done < end; done += piece) {
         const unsigned char *from = in + done * (size_t)work->format.size;
         piece = least(end - done, STRANGE);
         if (work->whole(from, piece, set.start, &got) == piece)
-            add_extracted(work, &got, bins, &set);
+            add_bins(work->sums, got.sum, set.units, bins);
         else
             add_elements(work, from, piece);
     }

@@ -122,7 +122,7 @@ template <> struct Deposit<float> : Bins<double, GR_EXACT_BINS> {
     }
 
     /* Bin b, which has held an inf or nan: by the threads that leave found that out of. A function
-     * and a loop: written out where it is needed, it was a third of the kernel. */
+     * and a loop: the kernel would be much longer with it written out. */
     DEVICE_FUNCTION unsigned long long take_specials(unsigned own, unsigned b)
     {
         unsigned long long total = 0;

@@ -23,13 +23,12 @@ constexpr unsigned exact_digits = GR_EXACT_DIGITS, exact_words = GR_EXACT_WORDS;
 
 template <typename T> struct Deposit;
 
-/* At the start of shared memory: what warps leave, integers value[i] 2^(position[i] - 1074), and
- * the block's words. */
+/* At the start of shared memory: what warps leave, and the block's words. */
 struct Gathering {
     long long value[GR_EXACT_INTEGERS];
-    unsigned position[GR_EXACT_INTEGERS];
+    unsigned low;     /* float64: the first digit that warps keep */
+    unsigned is_used; /* the words are, which is rare */
     unsigned long long word[GR_EXACT_WORDS];
-    unsigned long long is_used; /* the words are, which is rare */
 };
 
 static_assert(sizeof(Gathering) == GR_EXACT_HEADER_WORDS * 8, "exact_layout.h says the same");
@@ -60,8 +59,10 @@ __device__ __forceinline__ void clear_words()
 {
     for (unsigned k = threadIdx.x; k < exact_words; k += blockDim.x)
         gathering()->word[k] = 0;
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
+        gathering()->low = ~0u; /* none yet */
         gathering()->is_used = 0;
+    }
 }
 
 /* An integer is at most three digits: the first, the second or the third one. */
@@ -80,7 +81,7 @@ __device__ __forceinline__ void add_digit(unsigned k, long long digit)
     if (digit == 0)
         return;
     atomicAdd(&gathering()->word[k], (unsigned long long)digit);
-    atomicExch(&gathering()->is_used, 1ull);
+    atomicExch(&gathering()->is_used, 1u);
 }
 
 /* Adds value 2^(position - 1074). */
@@ -95,7 +96,7 @@ __device__ __forceinline__ void add_flags(unsigned flags)
     if (flags == 0)
         return;
     atomicOr(&gathering()->word[exact_digits], (unsigned long long)flags);
-    atomicExch(&gathering()->is_used, 1ull);
+    atomicExch(&gathering()->is_used, 1u);
 }
 
 /* The flag for an inf or nan. */
@@ -192,12 +193,10 @@ __device__ __forceinline__ void finish_digits(Deposits &deposit, unsigned long l
     long long digit = deposit.merge(k);
     __syncwarp();
     bool is_used = gathering()->is_used != 0;
-    unsigned lowest = k - threadIdx.x;
     for (unsigned i = 0; i < flight; i++) {
-        unsigned which = threadIdx.x + 32 * i, from = first + which - lowest;
+        unsigned which = threadIdx.x + 32 * i;
         unsigned word = which < words - 1 ? first + which : exact_digits;
-        long long digit_here = __shfl_sync(0xffffffffu, digit, from % 32);
-        mine[i] = which < words - 1 && from < 32 ? (unsigned long long)digit_here : 0;
+        mine[i] = which < words - 1 && word == k ? (unsigned long long)digit : 0;
         if (is_used)
             mine[i] += (unsigned long long)carried(word, first, first + words - 2);
         mine[i] += 1ull << bits;

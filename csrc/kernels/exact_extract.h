@@ -7,10 +7,11 @@
  * the next bin's k is 42 less: together they hold any x < 2^(k-11) that is a multiple of 2^(k-136).
  *
  * k is a warp's own. It rises when a larger element comes: the bins are emptied and start again
- * higher up. What the last bin leaves of an element goes to the words at once, if that is rare.
- * Else, and of elements too large for any k, it is deposited as integers: thread t's digits are in
- * column t of shared memory. Where most elements leave something, a warp deposits integers for a
- * while without trying the bins, and then starts them anew. */
+ * higher up. What bins held is kept as digits, one in each of the warp's lanes. What the last bin
+ * leaves of an element goes to the words at once, if that is rare, and else is deposited as
+ * integers: thread t's digits are in column t of shared memory. So are flights with elements too
+ * large for any k. Where most elements would leave something, a warp deposits integers for a while
+ * without trying the bins. */
 #ifndef GPUREDUCE_EXACT_EXTRACT_H
 #define GPUREDUCE_EXACT_EXTRACT_H
 
@@ -21,14 +22,26 @@
 struct Column {
     static constexpr unsigned digits = GR_EXACT_COLUMN, most = 1 << 9, unused = ~0u;
     long long *digit;
+    unsigned row;           /* bytes from a digit to the next */
     unsigned held = unused; /* deposits since the carries were taken; unused: not even cleared */
+
+    __device__ __forceinline__ Column()
+    {
+        digit = deposit_memory<long long>() + threadIdx.x;
+        row = blockDim.x * (unsigned)sizeof *digit;
+    }
 
     /* The column as it may be added to, or to others. */
     DEVICE_FUNCTION void tidy(long long *digit, bool is_used)
     {
+        if (!is_used) {
+            for (unsigned k = 0; k < digits; k++)
+                digit[k * blockDim.x] = 0;
+            return;
+        }
         long long over = 0;
         for (unsigned k = 0; k < digits; k++) {
-            long long sum = is_used ? digit[k * blockDim.x] + over : 0;
+            long long sum = digit[k * blockDim.x] + over;
             over = sum >> 32;
             digit[k * blockDim.x] = k < digits - 1 ? sum & 0xffffffff : sum;
         }
@@ -43,19 +56,27 @@ struct Column {
         held += count;
     }
 
-    /* Adds a finite x; there is room. */
+    /* Adds a finite x; there is room. Random bits are no slower than this is long: shifts take the
+     * last five bits of `position`, and it goes up by 32 where the next digit begins. */
     __device__ __forceinline__ void add(double x)
     {
         unsigned upper = (unsigned)__double2hiint(x), field = upper >> 20 & 0x7ff;
-        unsigned high = (upper & 0xfffff) | (field ? 1u << 20 : 0);
-        unsigned position = field ? field - 1 : 0, shift = position % 32;
-        unsigned long long size = (unsigned long long)high << 32 | (unsigned)__double2loint(x);
+        unsigned normal = field < 1 ? field : 1, position = field - normal;
+        unsigned high = (upper & 0xfffff) + (normal << 20);
+        long long size = (long long)((unsigned long long)high << 32 | (unsigned)__double2loint(x));
         long long negative = (int)upper >> 31; /* 0 or -1 */
-        long long low = (unsigned)__double2loint(x) << shift;
-        long long rest = (long long)(size >> (32 - shift));
-        long long *at = digit + position / 32 * blockDim.x;
-        at[0] += (low ^ negative) - negative;
-        at[blockDim.x] += (rest ^ negative) - negative;
+        size = (size ^ negative) - negative;
+        unsigned low = (unsigned)size, middle = (unsigned)(size >> 32);
+        unsigned sign = (unsigned)((int)middle >> 31);
+        unsigned long long rest = (unsigned long long)__funnelshift_l(middle, sign, position) << 32;
+        rest |= __funnelshift_l(low, middle, position);
+        char *at = reinterpret_cast<char *>(digit) + position / 32 * row;
+        long long *lower = reinterpret_cast<long long *>(at);
+        long long *higher = reinterpret_cast<long long *>(at + row);
+        /* Both are read before either is written: half the waiting. */
+        long long first = *lower, second = *higher;
+        *lower = first + __funnelshift_l(0, low, position);
+        *higher = second + (long long)rest;
     }
 };
 
@@ -63,14 +84,19 @@ template <> struct Deposit<double> {
     static constexpr unsigned most_threads = GR_EXACT_F64_THREADS, flight = 10, rounds = 0;
     static constexpr unsigned room = (1 << 10) / (2 * flight) * 2 * flight;
     static constexpr unsigned least_patience = 32, most_patience = 1 << 9;
-    static constexpr unsigned few = 4; /* lanes */
+    static constexpr unsigned few = 4, many = 8; /* lanes */
+    static constexpr unsigned nowhere = ~0u;
+    static constexpr unsigned reach = 31;    /* digits that are kept: the next takes their carry */
+    static constexpr unsigned span = 6;      /* digits that a set of bins reaches over */
+    static constexpr unsigned below_low = 8; /* kept, too, for warps with lower bins */
     static constexpr unsigned first_word = 0, words = exact_digits;
     static constexpr int bins = 3, step = 42, headroom = 11;
     static constexpr int raised_by = 8, spare_binades = 4; /* at a time; for peaks to come */
     static constexpr unsigned infinity = 0x7ff00000; /* the upper word of inf, and nan's is more */
     Column column;
     double bin[bins];
-    long long kept = 0; /* in lane 8 b: what bin b of the warp took before it was last emptied */
+    long long kept = 0;     /* of what the warp's bins took: lane k mod 32 keeps digit k, .. */
+    unsigned low = nowhere; /* .. from this digit on, in all warps of a block */
     int top;           /* the first bin's k; the same in all lanes of a warp, as are these three: */
     unsigned taken;    /* elements since the bins were empty */
     unsigned wild = 0; /* flights for which the bins are not tried */
@@ -80,7 +106,6 @@ template <> struct Deposit<double> {
 
     __device__ __forceinline__ Deposit()
     {
-        column.digit = deposit_memory<long long>() + threadIdx.x;
         start(headroom - 1023); /* whatever comes raises them */
     }
 
@@ -129,19 +154,47 @@ template <> struct Deposit<double> {
         return (unsigned)(bin_exponent(top, b) - 52 - GR_EXACT_UNIT);
     }
 
-    /* Empties the bins. A warp's 2^15 elements make less than 2^56; while it keeps no more than
-     * 2^57, the integers of all warps are below 2^63. */
+    /* Which digits the block's warps keep is settled by who comes first. */
+    __device__ __forceinline__ void agree(unsigned lowest)
+    {
+        if (threadIdx.x % 32 == 0) {
+            unsigned mine = lowest < below_low ? 0 : lowest - below_low;
+            low = atomicCAS(&gathering()->low, nowhere, mine);
+            low = low == nowhere ? mine : low;
+        }
+        low = __shfl_sync(0xffffffffu, low, 0);
+    }
+
+    /* The digit, from digit `from` on, that is this lane's. */
+    static __device__ __forceinline__ unsigned digit_from(unsigned from)
+    {
+        return from + (threadIdx.x - from) % 32;
+    }
+
+    /* Moves what the bins hold to the digits that are kept; or to the words, if it is out of their
+     * reach. */
+    __device__ __forceinline__ void keep()
+    {
+        if (taken == 0)
+            return;
+        long long sum = units(), digit = 0;
+        if (!__any_sync(0xffffffffu, sum != 0))
+            return;
+        unsigned lowest = position(top, bins - 1) / 32;
+        bool is_kept = low != nowhere && lowest - low <= reach - span;
+        unsigned k = digit_from(is_kept ? low : lowest);
+        for (int b = 0; b < bins; b++)
+            digit += digit_of(__shfl_sync(0xffffffffu, sum, 8 * b), position(top, b) % 32,
+                              k - position(top, b) / 32);
+        if (is_kept)
+            kept += digit;
+        else
+            add_digit(k, digit);
+    }
+
     __device__ __forceinline__ void restart(int next_top)
     {
-        if (taken > 0)
-            kept += units();
-        bool is_large = (kept + (1ll << 57)) >> 58 != 0;
-        if (next_top != top || __any_sync(0xffffffffu, is_large)) {
-            if (threadIdx.x % 32 < 8 * bins) /* other lanes have kept nothing */
-                add_integer(kept, position(top, (int)(threadIdx.x % 32 / 8)));
-            kept = 0;
-            __syncwarp(); /* nothing else would make the lanes wait for each other */
-        }
+        keep();
         start(next_top);
     }
 
@@ -175,9 +228,16 @@ template <> struct Deposit<double> {
         return x;
     }
 
-    /* Raises the bins, for a flight whose greatest upper word is `peak` in this lane, if they can
-     * be, and takes the elements that they cannot be raised for. All lanes of the warp. */
-    __device__ __forceinline__ void raise(unsigned peak, double (&x)[2 * flight])
+    __device__ __forceinline__ void go_wild()
+    {
+        wild = patience;
+        patience = patience < most_patience ? 2 * patience : patience;
+    }
+
+    /* Raises the bins, for a flight whose greatest upper word is `peak` in this lane, if that is
+     * any good. All lanes of the warp. Two elements of each lane tell whether the raised bins could
+     * take most of them. */
+    __device__ __forceinline__ void raise(unsigned peak, const double (&x)[2 * flight])
     {
         for (unsigned offset = 16; offset > 0; offset /= 2) {
             unsigned other = __shfl_xor_sync(0xffffffffu, peak, offset);
@@ -187,17 +247,17 @@ template <> struct Deposit<double> {
         int k = (int)(peak >> 20) + headroom + spare_binades + raised_by - 1;
         k = k / raised_by * raised_by - 1022;
         k = k < 1022 ? k : 1022;
-        if (k > top)
+        int least = k - (bins - 1) * step + 1023; /* a lower exponent field's last bits are lost */
+        unsigned below = (unsigned)(least > 0 ? least : 0) << 20;
+        bool is_small = upper(x[0]) - 1 < below || upper(x[1]) - 1 < below; /* and not 0 */
+        if ((unsigned)__popc(__ballot_sync(0xffffffffu, is_small)) > many) {
+            go_wild();
+        } else if (peak >= limit(k)) {
+            wild = 1;
+        } else {
             restart(k);
-        if (peak < limit(top))
-            return;
-        column.make_room(2 * flight);
-        for (unsigned j = 0; j < 2 * flight; j++) {
-            x[j] = take_special(x[j]);
-            if (upper(x[j]) >= limit(top)) {
-                column.add(x[j]);
-                x[j] = 0;
-            }
+            if (low == nowhere)
+                agree(position(k, bins - 1) / 32);
         }
     }
 
@@ -242,6 +302,8 @@ template <> struct Deposit<double> {
         memcpy(x, pack, sizeof x);
         for (unsigned j = 0; j < 2 * flight; j++)
             peak = peak > upper(x[j]) ? peak : upper(x[j]);
+        if (wild == 0 && __any_sync(0xffffffffu, peak >= limit(top)))
+            raise(peak, x);
         if (wild > 0) {
             wild--;
             if (peak >= infinity)
@@ -250,8 +312,6 @@ template <> struct Deposit<double> {
             add_integers(x);
             return;
         }
-        if (__any_sync(0xffffffffu, peak >= limit(top)))
-            raise(peak, x);
         for (unsigned j = 0; j < 2 * flight; j++) {
             x[j] = extract(x[j]);
             left |= upper(x[j]) | (unsigned)__double2loint(x[j]);
@@ -264,15 +324,12 @@ template <> struct Deposit<double> {
                 add_integers(x);
         }
         taken += 2 * flight;
-        if (lanes > 8) {
-            wild = patience;
-            patience = patience < most_patience ? 2 * patience : patience;
-            restart(headroom - 1023);
-        } else {
+        if (lanes > many)
+            go_wild();
+        else
             patience = least_patience;
-            if (taken == room)
-                restart(top);
-        }
+        if (lanes > many || taken == room)
+            restart(lanes > many ? headroom - 1023 : top);
     }
 
     /* One of the two that an array may have outside the 16-byte boundaries. */
@@ -283,12 +340,8 @@ template <> struct Deposit<double> {
 
     __device__ __forceinline__ void leave()
     {
-        unsigned lane = threadIdx.x % 32, i = threadIdx.x / 32 * bins + lane / 8;
-        kept += units();
-        if (lane % 8 == 0 && lane < 8 * bins) {
-            gathering()->value[i] = kept;
-            gathering()->position[i] = position(top, (int)lane / 8);
-        }
+        keep();
+        gathering()->value[threadIdx.x] = kept;
         add_flags(flags);
         if (__syncthreads_or(column.held != Column::unused))
             gather_columns();
@@ -297,92 +350,18 @@ template <> struct Deposit<double> {
     /* The warps do that by themselves. */
     __device__ __forceinline__ void clear() {}
 
-    /* Lane 8 b + i takes bin b of warps i and i + 8. The bins are 42 apart: six digits. Mostly, all
-     * warps' have the same units, and their integers can be added up as they are. */
+    /* The lane has the same digit of all warps. */
     static __device__ __forceinline__ long long merge(unsigned &k)
     {
         const Gathering *all = gathering();
-        unsigned lane = threadIdx.x, own = lane / 8 < bins ? lane / 8 : 0;
-        unsigned integers = lane / 8 < bins ? blockDim.x / 32 * bins : 0;
-        unsigned at[bins], position[2] = {0, 0};
-        long long value[2] = {0, 0};
-        for (unsigned j = 0; j < 2; j++) {
-            unsigned i = own + (lane % 8 + 8 * j) * bins;
-            if (i < integers) {
-                value[j] = all->value[i];
-                position[j] = all->position[i];
-            }
-        }
-        for (unsigned b = 0; b < bins; b++)
-            at[b] = all->position[b];
-        bool same = (value[0] == 0 || position[0] == all->position[own]) &&
-                    (value[1] == 0 || position[1] == all->position[own]);
-        if (!__all_sync(0xffffffffu, same))
-            return merge_apart(value, position, k);
-        k = at[bins - 1] / 32 + lane;
-        return digits_of_bins(eighth_total(value[0] + value[1]), 0, at, k);
-    }
-
-    /* The same of bins whose units are up to 2^24 apart, for which halves of the integers are added
-     * up. Those further up go to the words, and so does a bin that is out of reach of the 32 digits
-     * that the warp makes. */
-    static __device__ __forceinline__ long long
-    merge_apart(const long long (&value)[2], const unsigned (&position)[2], unsigned &k)
-    {
-        unsigned least = ~0u, lowest, at[bins];
-        long long low = 0, high = 0;
-        for (unsigned j = 0; j < 2; j++)
-            if (value[j] != 0 && position[j] < least)
-                least = position[j];
-        least = least_among(least, 1, 4);
-        lowest = least_among(least, 8, 16);
-        for (unsigned j = 0; j < 2; j++) {
-            if (value[j] == 0)
-                continue;
-            unsigned above = position[j] - least;
-            if (above <= 24 && least - lowest < 512) {
-                low += (value[j] & 0xffffffff) << above;
-                high += (long long)((unsigned long long)(value[j] >> 32) << above);
-            } else {
-                add_integer(value[j], position[j]);
-            }
-        }
-        for (unsigned b = 0; b < bins; b++)
-            at[b] = __shfl_sync(0xffffffffu, least, 8 * b);
-        k = lowest / 32 + threadIdx.x;
-        return digits_of_bins(eighth_total(low), eighth_total(high), at, k);
-    }
-
-    /* Among lanes whose numbers differ in bits from `from` to `to`. */
-    static __device__ __forceinline__ unsigned least_among(unsigned value, unsigned from,
-                                                           unsigned to)
-    {
-        for (unsigned offset = from; offset <= to; offset *= 2) {
-            unsigned other = __shfl_xor_sync(0xffffffffu, value, offset);
-            value = value < other ? value : other;
-        }
-        return value;
-    }
-
-    /* The sum over eight lanes. */
-    static __device__ __forceinline__ long long eighth_total(long long value)
-    {
-        for (unsigned offset = 4; offset > 0; offset /= 2)
-            value += __shfl_xor_sync(0xffffffffu, value, offset);
-        return value;
-    }
-
-    /* Digit k of low + 2^32 high in units of 2^(at[b] - 1074), in lane 8 b. */
-    static __device__ __forceinline__ long long
-    digits_of_bins(long long low, long long high, const unsigned (&at)[bins], unsigned k)
-    {
-        long long digit = 0;
-        for (unsigned b = 0; b < bins; b++) {
-            unsigned which = k - at[b] / 32;
-            digit += digit_of(__shfl_sync(0xffffffffu, low, 8 * b), at[b] % 32, which);
-            digit += digit_of(__shfl_sync(0xffffffffu, high, 8 * b), at[b] % 32, which - 1);
-        }
-        return digit;
+        unsigned lane = threadIdx.x, low = all->low;
+        long long sum = 0;
+        for (unsigned warp = 0; warp < most_threads / 32; warp++)
+            if (warp < blockDim.x / 32)
+                sum += all->value[32 * warp + lane];
+        long long over = __shfl_sync(0xffffffffu, sum >> 32, (int)(lane + 31) % 32);
+        k = digit_from(low);
+        return (sum & 0xffffffff) + (k == low ? 0 : over);
     }
 
     /* Adds up the columns of all threads, low and high halves of the digits apart: lane l those of

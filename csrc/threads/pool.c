@@ -20,6 +20,7 @@
  * array in the same processor's cache, and then helps with the shares of others. */
 #include "pool.h"
 
+#include "../clock.h"
 #include "interrupts.h"
 #include "processors.h"
 

@@ -3,23 +3,17 @@
 #endif
 #include "processors.h"
 
+#include "../clock.h"
+
 #include <limits.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
-#include <time.h>
 #include <unistd.h>
 
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
-
-long long gr_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
 
 static int count_processors(void)
 {
@@ -32,7 +26,7 @@ static int count_processors(void)
     return online > 0 && online <= INT_MAX ? (int)online : 1;
 }
 
-/* Asked for at every call, of the system only now and then: that takes half a microsecond. */
+/* Asked for at every call, of the system only now and then: that takes far longer. */
 int gr_processor_count(void)
 {
     enum { HOLDS_NS = 10 * 1000 * 1000 };

@@ -4,9 +4,6 @@
 
 #include <stdbool.h>
 
-/* A clock that never goes back. */
-long long gr_now_ns(void);
-
 /* How many processors this process may run on, or might 10 ms ago. */
 int gr_processor_count(void);
 

@@ -29,6 +29,11 @@ GR_INTRINSIC int __clzll(long long x)
 {
     return x ? __builtin_clzll((unsigned long long)x) : 64;
 }
+/* The upper word of both, shifted left by the last five bits of shift. */
+GR_INTRINSIC unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift)
+{
+    return (unsigned)(((unsigned long long)high << 32 | low) << (shift & 31) >> 32);
+}
 GR_INTRINSIC unsigned __brev(unsigned x)
 {
     unsigned reversed = 0;
