@@ -295,3 +295,37 @@ def test_condition_numbers_are_as_bad_as_they_are_meant_to_be():
             if total:
                 logs.append(size.bit_length() - abs(total).bit_length())
         assert min(logs) < 20 and np.median(logs) > worst / 3 and max(logs) > worst
+
+
+@pytest.mark.parametrize("device", ON)
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("first", [0, 1])
+def test_float64_warps_far_apart(first, sign, device):
+    """Digits that a block's warps keep together, and others; all cancels but a subnormal."""
+    for up in range(0, 1300, 8):
+        flight = np.full((10, 2, 32, 2), math.ldexp(1.0, -600))
+        flight[:, first] = math.ldexp(sign, up - 600)
+        rest = [-sign * math.ldexp(640, up - 600), -math.ldexp(640, -600), 5e-324]
+        assert add(np.append(flight.reshape(-1), rest), device, block=64, grid=1) == 1, up
+
+
+@pytest.mark.parametrize("device", ON)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_float64_subnormals_among_integers(sign, device):
+    """Around the least normal number, where a warp has found that bins are no use."""
+    flights = np.full((2, 10, 32, 2), 1e300)
+    flights[:, 0, :, 0] = 2.0**-1022 * (1 + 2**-52)
+    flights[:, 1, :, 0] = 2.0**-1022 * (1 - 2**-52)
+    both = np.append(sign * flights, np.where(flights > 1, -sign * flights, 0))
+    assert add(both, device, block=32, grid=1) == expected_bits(both) != 0
+
+
+@pytest.mark.parametrize("device", ON)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_float64_integers_of_the_largest_digits(sign, device):
+    """All of one sign, shifted by 31 bits, in column after column of 512 flights."""
+    flights = np.full((1400, 10, 32, 2), math.ldexp(2.0**53 - 1, 2015 - 1074))
+    for at in (0, 32, 96, 224, 480, 992):  # where bins would be tried again
+        flights[at, 0, :, 0] = 1e-300
+    array = sign * flights.reshape(-1)
+    assert add(array, device, block=32, grid=1) == expected_bits(array)

@@ -56,8 +56,9 @@ struct Column {
         held += count;
     }
 
-    /* Adds a finite x; there is room. Random bits are no slower than this is long: shifts take the
-     * last five bits of `position`, and it goes up by 32 where the next digit begins. */
+    /* Adds a finite x; there is room. Random bits take as long as this has instructions, so no bits
+     * are masked: a funnel shift takes the last five of `position`, which are where its digit has
+     * the last bit of x. */
     __device__ __forceinline__ void add(double x)
     {
         unsigned upper = (unsigned)__double2hiint(x), field = upper >> 20 & 0x7ff;
@@ -256,7 +257,7 @@ template <> struct Deposit<double> {
             wild = 1;
         } else {
             restart(k);
-            if (low == nowhere)
+            if (low == nowhere && peak > 0) /* zeros would put it out of others' reach */
                 agree(position(k, bins - 1) / 32);
         }
     }
@@ -350,18 +351,18 @@ template <> struct Deposit<double> {
     /* The warps do that by themselves. */
     __device__ __forceinline__ void clear() {}
 
-    /* The lane has the same digit of all warps. */
+    /* The lane has the same digit of all warps. Of the last one no warp keeps any. */
     static __device__ __forceinline__ long long merge(unsigned &k)
     {
         const Gathering *all = gathering();
-        unsigned lane = threadIdx.x, low = all->low;
+        unsigned lane = threadIdx.x;
         long long sum = 0;
         for (unsigned warp = 0; warp < most_threads / 32; warp++)
             if (warp < blockDim.x / 32)
                 sum += all->value[32 * warp + lane];
         long long over = __shfl_sync(0xffffffffu, sum >> 32, (int)(lane + 31) % 32);
-        k = digit_from(low);
-        return (sum & 0xffffffff) + (k == low ? 0 : over);
+        k = digit_from(all->low);
+        return (sum & 0xffffffff) + over;
     }
 
     /* Adds up the columns of all threads, low and high halves of the digits apart: lane l those of
