@@ -72,12 +72,13 @@ class Target:
 
 _HOST = ("numpy", "torch", "cupy")
 # What a way through the card is measured against, and what that is.
-PINNED_COPY, OF_PINNED, WRITTEN_FIRST = "pinned copy", "fast of pinned", "write, fast of pinned"
+PINNED_COPY, OF_PINNED = "pinned copy", "fast of pinned"
+WRITTEN, WRITTEN_COPY = "write to pinned", "write, pinned copy"
 LIMITS = {
     PINNED_COPY: "a copy to the card and no sum",
     OF_PINNED: "the sum of an array that lies in pinned memory already",
-    WRITTEN_FIRST: "the same after PyTorch's threads have written it there, and what that adds is "
-    "the time of writing it",
+    WRITTEN: "our threads writing it there, and no more",
+    WRITTEN_COPY: "and then a copy, of what is still in the processors' caches",
 }
 
 ON_CARD = (
@@ -106,20 +107,25 @@ _MEAN, _PEAK_PERCENT, _MISALIGNED = 1.15, 97.0, 1.03
 def _limits(rows: Sequence[Row]) -> dict[tuple[str, int], str]:
     """By dtype and n: what bounds a way through the card, of a pinned copy.
 
-    To write an array to pinned memory takes what that adds to the sum of one that is there.
+    A copy of what has just been written takes what it adds to the writing.
     """
-    told, sums = {}, {}
-    for r in ratios(rows, "host", OF_PINNED, [PINNED_COPY]):
-        point = r["dtype"], r["n"]
-        sums[point] = r["median_us"]
-        told[point] = f"of a pinned array {r['ratio']:.3f}"
-    for r in ratios(rows, "host", WRITTEN_FIRST, [PINNED_COPY]):
-        point = r["dtype"], r["n"]
-        writing = r["median_us"] - sums.get(point, math.inf)
-        if writing > 0:
-            told[point] += f", writing it there {r['best_us'] / writing:.3f}"
-            told[point] += f", one after the other {r['ratio']:.3f}"
-    return {point: f" ({text})" for point, text in told.items()}
+    us: dict[tuple[str, int], dict[str, float]] = {}
+    for row in rows:
+        if row["measure"] == "host" and row["strategy"] in LIMITS:
+            us.setdefault((row["dtype"], row["n"]), {})[row["strategy"]] = row["median_us"]
+    told: dict[tuple[str, int], str] = {}
+    for point, of in us.items():
+        if len(of) < len(LIMITS):
+            continue
+        limits = {
+            "the sum of a pinned array": of[OF_PINNED],
+            "writing it there": of[WRITTEN],
+            "a copy of what has just been written": of[WRITTEN_COPY] - of[WRITTEN],
+            "writing and then adding up": of[WRITTEN] + of[OF_PINNED],
+        }
+        shown = (f"{what} {of[PINNED_COPY] / t:.3f}" for what, t in limits.items() if t > 0)
+        told[point] = f" ({', '.join(shown)})"
+    return told
 
 
 def _short_of(target: Target, rows: Sequence[Row]) -> list[str]:

@@ -11,8 +11,8 @@ What can be measured:
     From an array on a GPU to a Python number.
 ``host``
     From a NumPy array to a number, with all the copies that it takes. With PyTorch and a card, a
-    copy from pinned memory is measured beside it, and `fast` of a pinned array, without and with
-    writing it there first: what a way through the card is measured against.
+    copy from pinned memory is measured beside it, `fast` of a pinned array, and the writing to such
+    memory, without and with a copy: what a way through the card is measured against.
 ``explain``, ``count``
     A call of `gpureduce.explain`, which counts some blocks for all; and one that runs every block.
     Both work on one processor.
