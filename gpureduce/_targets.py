@@ -150,13 +150,14 @@ def missed(record: dict[str, Any]) -> list[str]:
     if kernels and mean(kernels) < _MEAN:
         told.append(f"geometric mean of CUB's time by ours: {mean(kernels):.3f}, not {_MEAN}")
     told += [
-        f"float32, 8 GiB: {r['percent_of_peak']:.1f}% of peak, not {_PEAK_PERCENT:g}%"
+        f"float32, 8 GiB: {r['percent_of_peak']:.1f}% of peak, not {_PEAK_PERCENT:g}% "
+        f"({r['percent_of_ceiling']:.1f}% of what this card can be read at)"
         for r in kernels
         if r["dtype"] == "float32" and r["nbytes"] == 8 * GIB
         and r["percent_of_peak"] < _PEAK_PERCENT
     ]  # fmt: skip
     told += [
-        f"{r['dtype']}, {size_text(r['nbytes'])}, one element off: {r['ratio']:.3f} times as long, "
+        f"{r['dtype']}, {size_text(r['nbytes'])}, one element off: {r['ratio']:.4f} times as long, "
         f"not {_MISALIGNED}"
         for r in misaligned(rows)
         if r["ratio"] > _MISALIGNED

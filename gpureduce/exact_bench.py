@@ -30,7 +30,7 @@ import numpy as np
 from gpureduce import _backends, _emulator, _exact, _gpu, _inputs, _registry
 from gpureduce._contenders import rotation
 from gpureduce.record import provenance
-from gpureduce.text import markdown_table
+from gpureduce.text import markdown_table, shortfall
 
 MIB = 1 << 20
 _BASE_BYTES = 64 * MIB  # random numbers made; larger arrays repeat them
@@ -351,7 +351,7 @@ def _cpu_markdown(record: dict[str, Any]) -> str:
         "and {:.0f} times from memory; {:.0f} and {:.0f} times where fsum is given a list."
         "\n\n".format(*least)
         + markdown_table(["one thread, ns per element", *kinds], lines)
-        + (f"\n\nShort of what it aims at: {'; '.join(missed)}." if missed else "")
+        + (f"\n\n{shortfall(missed)}" if missed else "")
     )
 
 
@@ -375,7 +375,7 @@ def _card_markdown(record: dict[str, Any]) -> str:
 
 
 def _short_of(targets: Sequence[dict[str, Any]]) -> list[str]:
-    """A sentence on the targets that are missed, and one on those that nothing was measured of."""
+    """On the targets that are missed, and on those that nothing was measured of."""
     missed = [
         f"{row['what']}: {row.get('least', row.get('most')):.3g}, not {row['wanted']}"
         + (f" ({'; '.join(row['short'])})" if "short" in row else "")
@@ -383,7 +383,7 @@ def _short_of(targets: Sequence[dict[str, Any]]) -> list[str]:
         if row["met"] is False
     ]
     unknown = [row["what"] for row in targets if row["met"] is None]
-    told = [f"Short of what it aims at: {'; '.join(missed)}."] if missed else []
+    told = [shortfall(missed)] if missed else []
     return told + ([f"Not measured: {'; '.join(unknown)}."] if unknown else [])
 
 

@@ -24,7 +24,7 @@ from gpureduce._targets import (
     size_text,
 )
 from gpureduce.bench import Measurement, benchmark
-from gpureduce.text import markdown_table
+from gpureduce.text import markdown_table, shortfall
 
 Progress = Callable[[int, int, str], None]
 
@@ -100,7 +100,7 @@ def markdown(record: dict[str, Any]) -> str:
     rows = record["rows"]
     parts = [_kernel_table(rows), _call_table(rows), _host_table(rows), _calibrated(record)]
     if short := missed(record):
-        parts.append(f"Short of what it aims at: {'; '.join(short)}.")
+        parts.append(shortfall(short))
     return "\n\n".join([_made(record), *filter(None, parts)])
 
 

@@ -35,6 +35,11 @@ def markdown_table(
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *rows])
 
 
+def shortfall(missed: Sequence[str]) -> str:
+    """For Markdown: what was aimed at and not reached."""
+    return "\n".join(["Short of what it aims at:", "", *(f"- {text}" for text in missed)])
+
+
 def show_json(what: object) -> None:
     """JSON, with NumPy's numbers as plain ones."""
 
