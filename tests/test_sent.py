@@ -85,6 +85,21 @@ def test_callers_at_once(sent):
     assert found == [int(a.sum()) for a in arrays]
 
 
+@pytest.mark.parametrize("nbytes", [1, 4097, REACH, REACH + 1, 3 * REACH, 3 * REACH + 32_769])
+def test_writing_alone_is_a_copy(nbytes):
+    """As it is measured, by shares and by pieces; nothing beside it is written."""
+    array = array_of("uint8", nbytes)
+    room = np.full(nbytes + 2, 7, np.uint8)
+    _emulator.write_pinned(room[1:-1], array)
+    assert (room[1:-1] == array).all() and room[0] == room[-1] == 7
+
+
+def test_writing_what_does_not_fit():
+    for to, array in ((3, 4), (4, 3), (0, 0)):
+        with pytest.raises(ValueError, match="as many bytes, at least 1"):
+            _emulator.write_pinned(np.ones(to, np.uint8), np.ones(array, np.uint8))
+
+
 def test_what_takes_the_long_way():
     base = array_of("float32", 6000).reshape(60, 100)
     for array in (base[:, ::2], base.astype(">f4"), base.astype("complex64"), base.tolist()):
