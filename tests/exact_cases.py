@@ -17,6 +17,7 @@ from cases import numpy_dtype
 Array = np.ndarray[Any, Any]
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
+INSTRUCTIONS = ["baseline", "avx2", "avx512", "avx512_halves"]  # what GPUREDUCE_SIMD can name
 
 # Fraction bits, exponent bits, and the exponent of the least subnormal.
 _LAYOUT = {

@@ -5,10 +5,12 @@
  * exact_core arrays FILE    sums the arrays of the file: uint64 load, components and n before each
  * exact_core fills          accumulators to which as much was added as they take without a carry
  * exact_core tables         scatter tables to which as much was added as they take
+ * exact_core instructions   which are in use; whether bins for all float32 are, and whether tables
  *
- * Prints a line per accumulator: its value as an integer in units of 2^-1074 and in base 2^32,
- * least digit first, and the value as the bits of f16, bf16, f32 and f64. tests/test_exact_core.py
- * knows what they should be. */
+ * Prints that, or a line per accumulator: its value as an integer in units of 2^-1074 and in base
+ * 2^32, least digit first, and the value as the bits of f16, bf16, f32 and f64.
+ * tests/test_exact_core.py knows what they should be. */
+#include "cpu/cpu_sum.h"
 #include "exact/exact.h"
 #include "exact/extract.h"
 
@@ -154,6 +156,13 @@ static void fill_tables(double x, size_t missing, size_t more)
     print(&sum);
 }
 
+static void tell_instructions(void)
+{
+    const gr_extract_kernels *best = gr_extract_best();
+    printf("%s %d %d\n", gr_cpu_instructions(), best->whole_f32 != NULL,
+           best->scatter.f32 != NULL);
+}
+
 int main(int argc, char **argv)
 {
     /* The first three have the largest high and low parts, of all bits, and half of high's unit. */
@@ -173,7 +182,9 @@ int main(int argc, char **argv)
             for (size_t missing = 0; missing < 3; missing++)
                 for (size_t more = 1; more <= 3 * GR_PAIR_TABLES; more++)
                     fill_tables(numbers[i], missing, more);
+    else if (argc == 2 && strcmp(argv[1], "instructions") == 0)
+        tell_instructions();
     else
-        fail("arrays FILE, fills or tables");
+        fail("arrays FILE, fills, instructions or tables");
     return 0;
 }

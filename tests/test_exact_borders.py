@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from exact_cases import FLOATS
+from exact_cases import FLOATS, INSTRUCTIONS
 
 PROGRAM = Path(__file__).with_name("exact_borders.py")
 
 
-@pytest.mark.parametrize("simd", ["baseline", "avx2", "avx512"])
+@pytest.mark.parametrize("simd", INSTRUCTIONS)
 @pytest.mark.parametrize("name", FLOATS)
 def test_elements_that_just_fit_or_do_not(name, simd):
     done = subprocess.run(

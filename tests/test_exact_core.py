@@ -15,6 +15,7 @@ from exact_cases import (
     FLOATS,
     FORMATS,
     GENERATORS,
+    INSTRUCTIONS,
     LEAST,
     batches,
     combine,
@@ -85,9 +86,9 @@ def check_arrays(program, folder):
                 n = array.size // components
                 file.write(struct.pack("3Q", DTYPES[name].load, components, n))
                 file.write(array[: n * components].tobytes())
-    outputs = [run(program, "arrays", str(path), GPUREDUCE_SIMD=s) for s in ("baseline", "avx2")]
+    outputs = [run(program, "arrays", str(path), GPUREDUCE_SIMD=simd) for simd in INSTRUCTIONS]
     outputs += [run(program, "arrays", str(path), GPUREDUCE_THREADS="3")]
-    assert outputs[0] == outputs[1] == outputs[2]
+    assert all(output == outputs[0] for output in outputs)
     lines = iter(outputs[0])
     for name, array in cases:
         even = array[: array.size // 2 * 2]
@@ -99,6 +100,31 @@ def check_arrays(program, folder):
             assert (total, count) == (want, part.size)
             assert rounded == [combine(FORMATS[to], kind, want) for to in FLOATS]
             assert rounded[FLOATS.index(name)] == expected_bits(part)
+
+
+def processor():
+    """What Linux tells of the first processor."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().split("\n\n")[0].splitlines() if path.exists() else []
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+def check_instructions(program):
+    """Each name is heard where the processor has it, and has its own way with many exponents."""
+    about = processor()
+    flags = set(about.get("flags", "").split())
+    avx2 = {"avx2", "f16c"} <= flags
+    avx512 = avx2 and {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= flags
+    names = INSTRUCTIONS[: 4 if avx512 else 2 if avx2 else 1]
+    for simd in INSTRUCTIONS:
+        ((name, whole, scatters),) = run(program, "instructions", GPUREDUCE_SIMD=simd)
+        assert name == (simd if simd in names else names[-1])
+        ways = {"avx512": ("1", "0"), "avx512_halves": ("1", "1")}
+        assert (whole, scatters) == ways.get(name, ("0", "1"))
+    if avx512:
+        ((name, _, _),) = run(program, "instructions", GPUREDUCE_SIMD="")
+        known = {("GenuineIntel", "6"): ["avx512"], ("AuthenticAMD", "25"): ["avx512_halves"]}
+        assert name in known.get((about["vendor_id"], about["cpu family"]), names[2:])
 
 
 def check_full_accumulators(program):
@@ -129,6 +155,7 @@ needs_gcc = pytest.mark.skipif(
 @needs_gcc
 def test_a_c_program_of_its_own(tmp_path):
     program = build(tmp_path, "exact_core")
+    check_instructions(program)
     check_full_accumulators(program)
     check_full_tables(program)
     check_arrays(program, tmp_path)
@@ -138,7 +165,7 @@ def test_a_c_program_of_its_own(tmp_path):
 def test_quick_ways_add_up_what_single_elements_do(tmp_path):
     """Long arrays of many exponents, by every instruction set that this processor has."""
     program = build(tmp_path, "exact_fuzz")
-    for seed, simd in enumerate(("baseline", "avx2", "avx512"), 1):
+    for seed, simd in enumerate(INSTRUCTIONS, 1):
         told = run(program, "2000", str(seed), GPUREDUCE_SIMD=simd)
         assert [words[0] for words in told] == FLOATS
         for _, elements, wrong in told:
@@ -149,7 +176,7 @@ def test_quick_ways_add_up_what_single_elements_do(tmp_path):
 def test_programs_that_add_otherwise(tmp_path):
     """Rounding, subnormals and interrupts as programs may set them, and the flag that they have."""
     program = build(tmp_path, "exact_modes")
-    for simd in ("baseline", "avx2", "avx512"):
+    for simd in INSTRUCTIONS:
         for threads in ("1", "3"):
             ((count, _),) = run(program, GPUREDUCE_SIMD=simd, GPUREDUCE_THREADS=threads)
             assert int(count) >= 60

@@ -46,47 +46,73 @@ typedef struct {
     task_sum *sums;
 } sum_job;
 
+typedef struct {
+    const char *name;
+    const gr_cpu_kernels *kernels;
+} instruction_set;
+
+static const instruction_set baseline = {"baseline", &gr_cpu_baseline};
+
 #ifdef __x86_64__
+static const instruction_set avx2 = {"avx2", &gr_cpu_avx2};
+static const instruction_set avx512 = {"avx512", &gr_cpu_avx512};
+static const instruction_set avx512_halves = {"avx512_halves", &gr_cpu_avx512};
+
 static bool have_f16c(void)
 {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
-static const gr_cpu_kernels *best_kernels(const char *name)
+static bool have_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+/* As Zen 4 does it. Of others than AMD's, none is known that does. */
+static bool in_halves(void)
+{
+    const unsigned leaf = 0x8000001a, fp256 = 1 << 2, fp512 = 1 << 3;
+    unsigned a, b, c, d;
+    return __builtin_cpu_is("amd") && __get_cpuid(leaf, &a, &b, &c, &d) &&
+           (a & (fp256 | fp512)) == fp256;
+}
+
+static const instruction_set *best_instructions(const char *name)
 {
     __builtin_cpu_init();
     if (strcmp(name, "baseline") == 0 || !__builtin_cpu_supports("avx2") || !have_f16c())
-        return &gr_cpu_baseline;
-    if (strcmp(name, "avx2") == 0 || !__builtin_cpu_supports("avx512f") ||
-        !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq") ||
-        !__builtin_cpu_supports("avx512vl"))
-        return &gr_cpu_avx2;
-    return &gr_cpu_avx512;
+        return &baseline;
+    if (strcmp(name, "avx2") == 0 || !have_avx512())
+        return &avx2;
+    if (strcmp(name, "avx512") == 0)
+        return &avx512;
+    return strcmp(name, "avx512_halves") == 0 || in_halves() ? &avx512_halves : &avx512;
 }
 #else
-static const gr_cpu_kernels *best_kernels(const char *name)
+static const instruction_set *best_instructions(const char *name)
 {
     (void)name;
-    return &gr_cpu_baseline;
+    return &baseline;
 }
 #endif
 
-static const gr_cpu_kernels *kernels(void)
+static const instruction_set *instructions(void)
 {
-    static _Atomic(const gr_cpu_kernels *) chosen; /* by whoever is first; all choose the same */
-    const gr_cpu_kernels *table = atomic_load_explicit(&chosen, memory_order_relaxed);
-    if (!table) {
+    static _Atomic(const instruction_set *) chosen; /* by whoever is first; all choose the same */
+    const instruction_set *set = atomic_load_explicit(&chosen, memory_order_relaxed);
+    if (!set) {
         const char *name = getenv("GPUREDUCE_SIMD");
-        table = best_kernels(name ? name : "");
-        atomic_store_explicit(&chosen, table, memory_order_relaxed);
+        set = best_instructions(name ? name : "");
+        atomic_store_explicit(&chosen, set, memory_order_relaxed);
     }
-    return table;
+    return set;
 }
 
 const char *gr_cpu_instructions(void)
 {
-    return kernels()->name;
+    return instructions()->name;
 }
 
 static bool finite_pair(gr_pair x)
@@ -142,7 +168,7 @@ static void run_task(size_t task, void *context)
 /* What the load needs: how its bits become a number. */
 static void choose_kernel(sum_job *job)
 {
-    const gr_cpu_kernels *table = kernels();
+    const gr_cpu_kernels *table = instructions()->kernels;
     switch (job->load) {
     case GR_LOAD_f16: job->floats = table->f16; return;
     case GR_LOAD_bf16: job->floats = table->bf16; return;

@@ -47,8 +47,10 @@ void gr_cpu_sum(const void *data, size_t n, gr_load load, gr_acc acc, int compon
  * numbers ask for 2n: it holds for either component. */
 double gr_cpu_error_factor(size_t n, gr_load load, gr_acc acc);
 
-/* Which instruction set is in use: "avx512", "avx2" or "baseline". The best one that the processor
- * has, or a lesser one that the environment names in GPUREDUCE_SIMD (read at the first sum). */
+/* Which instruction set is in use: "avx512", "avx512_halves", "avx2" or "baseline". The best one
+ * for the processor, or another one that it has and that the environment names in GPUREDUCE_SIMD
+ * (read at the first sum). "avx512_halves" are the same instructions where the processor makes each
+ * of them in two halves: what is quickest there is something else. */
 const char *gr_cpu_instructions(void);
 
 #ifdef __cplusplus

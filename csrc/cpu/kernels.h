@@ -19,7 +19,6 @@ typedef gr_pair gr_float_kernel(const void *data, size_t n);
 typedef uint64_t gr_integer_kernel(const void *data, size_t bytes, uint64_t flip);
 
 typedef struct {
-    const char *name;
     gr_float_kernel *f16, *bf16, *f32, *f64;
     gr_integer_kernel *bits8, *bits16, *bits32, *bits64;
 } gr_cpu_kernels;

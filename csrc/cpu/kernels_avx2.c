@@ -14,7 +14,6 @@
 
 #define VECTOR_BYTES 32
 #define KERNELS gr_cpu_avx2
-#define KERNELS_NAME "avx2"
 #include "vectors.h"
 
 INLINE doubles widen(floats x)

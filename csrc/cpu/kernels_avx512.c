@@ -15,7 +15,6 @@
 
 #define VECTOR_BYTES 64
 #define KERNELS gr_cpu_avx512
-#define KERNELS_NAME "avx512"
 #include "vectors.h"
 
 INLINE doubles widen(floats x)

@@ -1,7 +1,6 @@
 /* What every processor of the architecture has: SSE2, NEON. */
 #define VECTOR_BYTES 16
 #define KERNELS gr_cpu_baseline
-#define KERNELS_NAME "baseline"
 #include "vectors.h"
 
 #if defined(__x86_64__)

@@ -1,8 +1,7 @@
 /* The inner loops, compiled once per instruction set. The file that includes this one chooses the
- * width (vectors.h), defines widen and load_f16 for it, and says
- *   KERNELS, KERNELS_NAME  what the table that is defined here is called
- * What the vectors add, they add lane by lane, and the lanes are the same in any width: so every
- * instruction set gives the same bits. */
+ * width (vectors.h), defines widen and load_f16 for it, and KERNELS, what the table that is defined
+ * here is called. What the vectors add, they add lane by lane, and the lanes are the same in any
+ * width: so every instruction set gives the same bits. */
 INLINE void load_f64(const unsigned char *in, doubles pair[2])
 {
     /* One at a time: GCC 12 copies two vectors at once by way of the stack. */
@@ -221,6 +220,5 @@ static uint64_t sum_bits64(const void *data, size_t bytes, uint64_t flip)
 }
 
 const gr_cpu_kernels KERNELS = {
-    KERNELS_NAME, sum_f16,    sum_bf16,   sum_f32,    sum_f64,
-    sum_bits8,    sum_bits16, sum_bits32, sum_bits64,
+    sum_f16, sum_bf16, sum_f32, sum_f64, sum_bits8, sum_bits16, sum_bits32, sum_bits64,
 };

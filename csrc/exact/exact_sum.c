@@ -1,7 +1,6 @@
 /* How an array is split into tasks and blocks, and which way a block is added up. */
 #include "exact.h"
 
-#include "../cpu/cpu_sum.h"
 #include "../threads/pool.h"
 #include "arithmetic.h"
 #include "extract.h"
@@ -25,6 +24,7 @@ enum {
     PATIENCE = 16,      /* blocks that are scattered from one on that did not fit the bins */
     SCATTER_FROM = 128, /* elements worth clearing the tables for */
     WHOLE_FROM = 24,    /* and worth bins for all exponents */
+    WHOLE_TO = 512,     /* where scattering is the quicker way only for more than these */
     STRANGE = 256,      /* elements that are added one by one if an inf or nan is among them */
     MOST_POWER = 1022 - GR_EXTRACT_LOG_ROWS - 1 /* extract.h: k_0 <= 1022 */
 };
@@ -66,7 +66,8 @@ typedef struct {
 typedef struct {
     const gr_extract_kernels *kernels;
     gr_extract_kernel *extract; /* null: not worth trying */
-    gr_whole_kernel *whole;     /* null: blocks that do not fit are scattered */
+    gr_whole_kernel *whole;     /* for blocks that do not fit; null: they are scattered */
+    bool scatters;              /* and long ones even if not null */
     gr_load load;
     gr_format format;
     gr_exact *sums[2];
@@ -78,18 +79,6 @@ typedef struct {
     bin_sums *kept; /* not yet in `sums` */
     gr_scatter scatter;
 } worker;
-
-static const gr_extract_kernels *best_kernels(void)
-{
-#ifdef __x86_64__
-    const char *name = gr_cpu_instructions();
-    if (strcmp(name, "avx512") == 0)
-        return &gr_extract_avx512;
-    if (strcmp(name, "avx2") == 0)
-        return &gr_extract_avx2;
-#endif
-    return &gr_extract_baseline;
-}
 
 static void add_elements(worker *work, const unsigned char *in, size_t n)
 {
@@ -188,7 +177,7 @@ static int peak_of(gr_format format, const unsigned char *in, size_t n)
     uint64_t mask = size == 8   ? 0x7fff000000000000
                     : size == 4 ? 0x7fff00007fff0000
                                 : 0x7fff7fff7fff7fff;
-    return (int)(best_kernels()->peak(in, n * size, mask) >> (15 - format.exponent));
+    return (int)(gr_extract_best()->peak(in, n * size, mask) >> (15 - format.exponent));
 }
 
 /* The elements are below 2^power in size; MOST_POWER + 1 if no bins can be made for them. */
@@ -293,17 +282,18 @@ static size_t add_some(worker *work, const unsigned char *in, size_t n)
         return n;
     in += done * (size_t)work->format.size;
     n -= done;
-    if (n < (work->whole ? WHOLE_FROM : SCATTER_FROM)) {
+    bool whole = work->whole && (!work->scatters || n < WHOLE_TO);
+    if (n < (whole ? WHOLE_FROM : SCATTER_FROM)) {
         add_elements(work, in, n);
         return done + n;
     }
-    return done + (work->whole ? add_whole(work, in, n) : scatter(work, in, n));
+    return done + (whole ? add_whole(work, in, n) : scatter(work, in, n));
 }
 
 /* Which kernels, and with which bins to begin. */
 static void start_worker(worker *work, const sum_job *job)
 {
-    const gr_extract_kernels *kernels = work->kernels = best_kernels();
+    const gr_extract_kernels *kernels = work->kernels = gr_extract_best();
     work->scatter.used = false;
     work->least_bins = 1; /* which most data fits */
     work->most_bins = kernels->narrow_bins;
@@ -311,18 +301,22 @@ static void start_worker(worker *work, const sum_job *job)
     case GR_LOAD_f16:
         work->extract = NULL;
         work->whole = kernels->whole_f16;
+        work->scatters = false;
         return;
     case GR_LOAD_bf16:
         work->extract = kernels->bf16;
         work->whole = kernels->whole_bf16;
+        work->scatters = kernels->scatter.bf16 != NULL;
         break;
     case GR_LOAD_f32:
         work->extract = kernels->f32;
         work->whole = kernels->whole_f32;
+        work->scatters = kernels->scatter.f32 != NULL;
         break;
     default:
         work->extract = kernels->f64;
         work->whole = NULL;
+        work->scatters = true;
         work->least_bins = 2;
         work->most_bins = GR_EXTRACT_BINS;
     }

@@ -90,7 +90,8 @@ typedef struct {
     int narrow_bins; /* more for bf16 and f32 would be slower than what follows */
     gr_peak_kernel *peak;
     gr_extract_kernel *bf16, *f32, *f64;
-    /* For blocks that do not fit those bins; null what is slower than the other way. */
+    /* For blocks that do not fit those bins; null what is slower than the other way. Where both are
+     * there, `whole` is for few elements. */
     gr_whole_kernel *whole_f16, *whole_bf16, *whole_f32;
     gr_scatter_kernels scatter;
 } gr_extract_kernels;
@@ -98,6 +99,11 @@ typedef struct {
 extern const gr_extract_kernels gr_extract_baseline;
 #ifdef __x86_64__
 extern const gr_extract_kernels gr_extract_avx2, gr_extract_avx512;
+/* For processors that make each instruction of AVX-512 in two halves: six bins for each element
+ * take them longer than scattering does. */
+extern const gr_extract_kernels gr_extract_avx512_halves;
 #endif
+
+const gr_extract_kernels *gr_extract_best(void);
 
 #endif

@@ -15,7 +15,6 @@
 #define VECTOR_BYTES 32
 #define NARROW_BINS 2
 #define FLAG_BINS 1
-#define EXTRACT gr_extract_avx2
 #include "extract_vectors.h"
 
 INLINE doubles widen(floats x)
@@ -46,6 +45,8 @@ INLINE void interleave(__m256d low, __m256d high, __m256d pairs[2])
 }
 
 #include "extract_text.h"
+
+EXTRACT_TABLE(gr_extract_avx2, SCATTERED);
 
 #ifdef __clang__
 #pragma clang attribute pop

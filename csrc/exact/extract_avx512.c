@@ -17,7 +17,6 @@
 #define NARROW_BINS 3
 #define FLAG_BINS 3
 #define WHOLE
-#define EXTRACT gr_extract_avx512
 #include "extract_vectors.h"
 
 INLINE doubles widen(floats x)
@@ -55,6 +54,9 @@ INLINE void interleave(__m256d low, __m256d high, __m256d pairs[2])
 }
 
 #include "extract_text.h"
+
+EXTRACT_TABLE(gr_extract_avx512, IN_WHOLE);
+EXTRACT_TABLE(gr_extract_avx512_halves, IN_WHOLE, SCATTERED);
 
 #ifdef __clang__
 #pragma clang attribute pop

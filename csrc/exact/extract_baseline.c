@@ -2,7 +2,6 @@
 #define VECTOR_BYTES 16
 #define NARROW_BINS 1
 #define FLAG_BINS 1
-#define EXTRACT gr_extract_baseline
 #include "extract_vectors.h"
 
 #if defined(__x86_64__)
@@ -95,3 +94,5 @@ INLINE void interleave(doubles low, doubles high, doubles pairs[2])
 }
 
 #include "extract_text.h"
+
+EXTRACT_TABLE(gr_extract_baseline, SCATTERED);

@@ -1,7 +1,7 @@
 /* The inner loops, compiled once per instruction set. The file that includes this one chooses the
  * width (extract_vectors.h), defines widen, max_lanes, load_f16 and interleave (spread_text.h), and
- * EXTRACT, the table's name; NARROW_BINS; FLAG_BINS, and add_quietly if that is above 1; and WHOLE
- * if bfloat16 and float32 need no scattering.
+ * NARROW_BINS; FLAG_BINS, and add_quietly if that is above 1; and WHOLE if it wants bins for all
+ * bfloat16 and float32. Then it has EXTRACT_TABLE make its table.
  *
  * What is added where depends on the width, and the result does not: nothing is rounded. */
 #if FLAG_BINS == 1
@@ -300,28 +300,25 @@ EXTRACT_FUNCTION(f64, 8, IN_ORDER)
 
 WHOLE_FUNCTION(f16, 2, IN_ORDER, HALF)
 
+#include "bins_text.h"
 #include "spread_text.h"
 
 #ifdef WHOLE
 WHOLE_FUNCTION(bf16, 2, PAIRED, WIDE)
 WHOLE_FUNCTION(f32, 4, IN_ORDER, WIDE)
-#else
-#include "bins_text.h"
 #endif
 
-const gr_extract_kernels EXTRACT = {
-    .block = BLOCK,
-    .narrow_bins = NARROW_BINS,
-    .peak = peak,
-    .bf16 = extract_bf16,
-    .f32 = extract_f32,
-    .f64 = extract_f64,
-    .whole_f16 = whole_f16,
-#ifdef WHOLE
-    .whole_bf16 = whole_bf16,
-    .whole_f32 = whole_f32,
-    .scatter = {.f64 = add_pairs},
-#else
-    .scatter = {add_bins_bf16, add_bins_f32, add_pairs},
-#endif
-};
+/* After the name: the ways for bf16 and f32 that do not fit the narrow bins. */
+#define EXTRACT_TABLE(name, ...)                                                                   \
+    const gr_extract_kernels name = {.block = BLOCK,                                               \
+                                     .narrow_bins = NARROW_BINS,                                   \
+                                     .peak = peak,                                                 \
+                                     .bf16 = extract_bf16,                                         \
+                                     .f32 = extract_f32,                                           \
+                                     .f64 = extract_f64,                                           \
+                                     .whole_f16 = whole_f16,                                       \
+                                     .scatter.f64 = add_pairs,                                     \
+                                     __VA_ARGS__}
+
+#define IN_WHOLE .whole_bf16 = whole_bf16, .whole_f32 = whole_f32
+#define SCATTERED .scatter.bf16 = add_bins_bf16, .scatter.f32 = add_bins_f32
