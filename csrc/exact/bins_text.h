@@ -11,6 +11,8 @@ INLINE void add_bins(const void *data, size_t n, size_t size, load_pair *load, l
     while (n > 0) {
         alignas(64) double x[WIDENED / WIDTH / 2][2][WIDTH];
         size_t piece = n < WIDENED ? n : WIDENED;
+        /* The next block is looked at first (peak), all at once: by then it should be here. */
+        fetch_ahead(in, BLOCK * size, WIDENED * size);
         if (piece < WIDENED)
             in = memcpy(rest, in, piece * size);
 #pragma GCC unroll 4
