@@ -187,17 +187,18 @@ static PyObject *py_write_pinned(PyObject *Py_UNUSED(self), PyObject *args)
     Py_buffer to, from;
     if (!PyArg_ParseTuple(args, "w*y*", &to, &from))
         return NULL;
-    bool fits = to.len == from.len && to.len > 0;
-    gr_without_gil call;
-    gr_drop_gil(&call);
-    if (fits)
+    int failed = to.len != from.len || to.len == 0;
+    if (failed) {
+        PyErr_SetString(PyExc_ValueError, "expected two arrays of as many bytes, at least 1");
+    } else {
+        gr_without_gil call;
+        gr_drop_gil(&call);
         gr_write_pinned(to.buf, from.buf, (size_t)to.len);
-    int broken_off = gr_take_gil(&call);
+        failed = gr_take_gil(&call);
+    }
     PyBuffer_Release(&to);
     PyBuffer_Release(&from);
-    if (!fits && broken_off == 0)
-        PyErr_SetString(PyExc_ValueError, "expected two arrays of as many bytes, at least 1");
-    return fits && broken_off == 0 ? Py_NewRef(Py_None) : NULL;
+    return failed ? NULL : Py_NewRef(Py_None);
 }
 
 /* A table of `fast`: rows of (max_bytes, element_bytes, strategy, block, grid, blocks per SM). */
@@ -394,8 +395,7 @@ static PyMethodDef methods[] = {
      "offset)\n--\n\n"
      "Time the launches alone: (repeats float64 ms as bytes, block, grid, strategy)."},
     {"write_pinned", py_write_pinned, METH_VARARGS,
-     "write_pinned(to, array)\n--\n\n"
-     "Copy an array as it is copied to pinned memory on its way to a device, and no more."},
+     "write_pinned(to, array)\n--\n\nCopy an array as for a device that reads it there."},
     {"set_choices", py_set_choices, METH_VARARGS,
      "set_choices(device, rows)\n--\n\nThe table of `fast` for a device; [] for the defaults."},
     {"get_choices", py_get_choices, METH_VARARGS,

@@ -47,8 +47,8 @@ _LIBRARIES = ("cupy", "torch", "jax")
 
 ON_CARD = (
     Part("kernel", ("fast",), ("cub",), _ALL, (*(4**i * KIB for i in range(1, 12)), 8 * GIB)),
-    Part("kernel", ("fast",), (), ("float32", "int8", "float16", "float64"),
-         (MIB, 64 * MIB, GIB), offset=1),
+    Part("kernel", ("fast",), (), ("float32", "int8", "float16", "int32", "float64"),
+         (16 * KIB, 256 * KIB, MIB, 64 * MIB, GIB), offset=1),
     Part("call", ("fast",), _LIBRARIES, ("float32",), (4, 4 * KIB, 64 * KIB, 256 * KIB)),
     Part("call", ("fast",), ("cupy", "torch"), ("int32",), (GIB, 4 * GIB)),
     Part("host", ("auto", "cpu", "fast"), ("numpy", "cupy", "torch"), ("float32",),

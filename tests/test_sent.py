@@ -14,7 +14,7 @@ from cases import DTYPES, array_of
 from gpureduce import _backends, _emulator, _gpu, _registry
 
 # Read over the bus by the kernels themselves; csrc/engine/reach.h says so.
-REACH = 2 << 20
+REACH = 16 << 20
 DEVICES = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
 on_devices = pytest.mark.parametrize("device", DEVICES)
 

@@ -115,6 +115,18 @@ __device__ __forceinline__ void wait_for_earlier_kernels()
 #endif
 }
 
+/* A word that the host writes while kernels run. Who has seen it sees all that was written before.
+ */
+__device__ __forceinline__ unsigned long long load_of_host(const unsigned long long *mapped)
+{
+    unsigned long long word;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];"
+                 : "=l"(word)
+                 : "l"(__cvta_generic_to_global(mapped))
+                 : "memory");
+    return word;
+}
+
 /* Before a loop of which most arrays need one round: else several are written out, and all wait
  * while it is found out that there is but one. */
 #define MOSTLY_ONCE _Pragma("unroll 1")

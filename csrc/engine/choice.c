@@ -3,6 +3,7 @@
  */
 #include "engine/exact_layout.h"
 #include "engine/launch.h"
+#include "engine/reach.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -97,6 +98,20 @@ int gr_get_choices(int device, gr_choice rows[GR_MAX_CHOICES])
     return found->count;
 }
 
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Where kernels read host memory themselves, unless they are timed: the bits are the same. They
+ * wait for the bus then, and do not get it sooner by more threads; more blocks than pieces only
+ * look for their marks more often. Smaller arrays are brought sooner than threads can help; there
+ * the table holds. */
+static int reads_over_bus(const gr_request *request, size_t bytes)
+{
+    return !request->on_device && bytes >= 64 * KIB && bytes <= GR_REACH_BYTES;
+}
+
 void gr_choose(gr_request *request)
 {
     size_t element = gr_load_size(request->load), bytes = request->n * element;
@@ -105,6 +120,12 @@ void gr_choose(gr_request *request)
 
     if (gr_view_of(request)) {
         request->strategy = strategy_index("last_block");
+        return;
+    }
+    if (reads_over_bus(request, bytes)) {
+        request->strategy = strategy_index("tiles");
+        request->block = 256;
+        request->grid = (unsigned)least(facts->sms, (bytes - 1) / GR_PIECE_BYTES + 1);
         return;
     }
     for (int i = 0; i < rows->count; i++) {
@@ -117,7 +138,7 @@ void gr_choose(gr_request *request)
         size_t useful = bytes / ((size_t)row->block * 16) + 1;
         request->strategy = row->strategy;
         request->block = row->block;
-        request->grid = most ? (unsigned)(most < useful ? most : useful) : row->grid;
+        request->grid = most ? (unsigned)least(most, useful) : row->grid;
         return;
     }
     request->strategy = strategy_index("last_block");
@@ -162,8 +183,9 @@ void gr_shape_exact(gr_request *request)
     while (request->block > GR_WARP &&
            gr_exact_shared_words(load, request->block) * sizeof(gr_value) > facts->shared_bytes)
         request->block -= GR_WARP;
-    size_t most = (size_t)exact_shapes[row].blocks_per_sm * facts->sms;
+    size_t per_sm = reads_over_bus(request, bytes) ? 1 : exact_shapes[row].blocks_per_sm;
+    size_t most = per_sm * facts->sms;
     size_t useful = bytes / BYTES_PER_BLOCK + 1;
     if (!request->grid)
-        request->grid = (unsigned)(most < useful ? most : useful);
+        request->grid = (unsigned)least(most, useful);
 }

@@ -115,7 +115,7 @@ gr_status gr_reduce(const gr_request *request, gr_plan plan, const void *data, s
                     gr_error *error)
 {
     const void *in = data;
-    const void *view = gr_view_of(request);
+    const void *view = plan.arriving ? plan.arriving : gr_view_of(request);
     void *first_in = view ? (void *)view : (void *)&in;
     int host_adds = request->finish == GR_FINISH_HOST;
     /* Atomics want memory of the card's own. */

@@ -1,9 +1,7 @@
 #include "engine/pinned.h"
 
-#include "clock.h"
 #include "threads/pool.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 int gr_filling_threads(void)
@@ -15,50 +13,45 @@ int gr_filling_threads(void)
     return threads < MOST ? threads : MOST;
 }
 
-enum {
-    SHARE = 32 << 10, /* of a thread, at least */
-    /* Below, to wake threads costs more than it saves; measured on one machine, an H200 and 16
-     * processors. Not staging's limit: there the link is at work while one thread fills, here
-     * nothing is. */
-    ALONE_BELOW = 512 << 10,
-    CACHE_LINE = 64
-};
+/* What a thread has just written lies in its processor's own cache, from where the bus is slow to
+ * fetch it. This moves it on to the cache that all share. Where processors do not know the
+ * instruction, it does nothing. */
+#if defined(__x86_64__)
+__attribute__((target("cldemote"))) static void move_on(char *at, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+        __builtin_ia32_cldemote(at + i);
+}
+#else
+static void move_on(char *at, size_t bytes)
+{
+    (void)at, (void)bytes;
+}
+#endif
+
+void gr_write_piece(char *pinned, const char *from, size_t bytes)
+{
+    memcpy(pinned, from, bytes);
+    move_on(pinned, bytes);
+}
 
 typedef struct {
     char *to;
     const char *from;
-    size_t bytes, share;
+    size_t bytes;
 } copying;
 
-static void copy_share(size_t task, void *context)
+static void write_task(size_t piece, void *context)
 {
     const copying *copy = context;
-    size_t at = task * copy->share;
-    size_t bytes = copy->bytes - at < copy->share ? copy->bytes - at : copy->share;
-    memcpy(copy->to + at, copy->from + at, bytes);
+    size_t at = piece * GR_PIECE_BYTES, left = copy->bytes - at;
+    gr_write_piece(copy->to + at, copy->from + at, left < GR_PIECE_BYTES ? left : GR_PIECE_BYTES);
 }
 
-/* Whether there was an array to share a moment ago: helpers look out for the next for a while. The
- * second such array may have to wake them, once. */
-static int come_in_a_row(void)
-{
-    static const double AWAKE_MS = 0.4; /* less than they look out; see threads/pool.c */
-    static _Atomic double last;
-    double now = gr_now_ms();
-    return now - atomic_exchange_explicit(&last, now, memory_order_relaxed) < AWAKE_MS;
-}
-
-void gr_fill_pinned(void *to, const void *from, size_t bytes)
+void gr_write_pinned(void *to, const void *from, size_t bytes)
 {
     copying copy = {.to = to, .from = from, .bytes = bytes};
-    size_t threads = (size_t)gr_filling_threads(), most = bytes / SHARE;
-    threads = threads < most ? threads : most;
-    if (threads < 2 || (!come_in_a_row() && bytes < ALONE_BELOW)) {
-        memcpy(to, from, bytes);
-        return;
-    }
-    copy.share = (bytes / threads / CACHE_LINE + 1) * CACHE_LINE;
-    gr_parallel_beside((int)threads, (bytes - 1) / copy.share + 1, copy_share, &copy);
+    gr_parallel_beside(gr_filling_threads(), (bytes - 1) / GR_PIECE_BYTES + 1, write_task, &copy);
 }
 
 /* Where the runtime fails, nothing is pinned as far as anybody knows; the next call says why. */

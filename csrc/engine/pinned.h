@@ -9,8 +9,8 @@
 /* How many threads fill pinned memory. */
 int gr_filling_threads(void);
 
-/* Copies a small array there, by threads if that pays. */
-void gr_fill_pinned(void *to, const void *from, size_t bytes);
+/* Copies there what the bus will fetch. */
+void gr_write_piece(char *pinned, const char *from, size_t bytes);
 
 typedef struct {
     bool is_pageable; /* in part at least: the driver has to copy it before a device can read it */

@@ -230,6 +230,7 @@ gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int li
     const gr_strategy *strategy = gr_strategy_at(request->strategy);
 
     plan->strategy = strategy;
+    plan->arriving = NULL;
     plan->block = block_of(request);
     plan->kernel = gr_find_kernel(request->strategy, load, kernel_acc(request, load), plan->block);
     if (!plan->kernel)
@@ -256,4 +257,18 @@ gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int li
                                               : plan->grid;
     plan->out_bytes = plan->outs * gr_result_bytes(request);
     return GR_OK;
+}
+
+gr_status gr_find_waiting(const gr_request *request, const gr_plan *plan, gr_kernel **kernel,
+                          gr_error *error)
+{
+    size_t blocks;
+    *kernel = NULL;
+    error->status = GR_OK;
+    if (plan->strategy->traits & ARRIVES)
+        *kernel = gr_find_kernel(request->strategy, gr_arriving_load(request->load),
+                                 kernel_acc(request, request->load), plan->block);
+    if (*kernel)
+        gr_resident_blocks(request, *kernel, plan->block, plan->shared_bytes, &blocks, error);
+    return error->status;
 }

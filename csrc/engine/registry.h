@@ -33,8 +33,9 @@ typedef enum {
     OVERLAPS = 1 << 19,       /* begins with wait_for_earlier_kernels() */
     DIGITS = 1 << 20,         /* leaves an exact sum's digits in out[] (engine/exact_layout.h);
                                  fourth argument: as many words, zero between launches */
-    MARKED_BLOCKS = 1 << 21   /* fourth argument: a marked accumulator per block (device.h), twice
+    MARKED_BLOCKS = 1 << 21,  /* fourth argument: a marked accumulator per block (device.h), twice
                                  as large as a plain one, zero between launches */
+    ARRIVES = 1 << 22         /* compiled for arrays that are still arriving, too */
 } gr_trait;
 
 /* Six tiles of 32 KiB and a barrier for each: see kernels/bulk_copy.cu. */

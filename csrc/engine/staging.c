@@ -11,7 +11,6 @@
 #include "engine/staging.h"
 
 #include "engine/pinned.h"
-#include "engine/reach.h"
 #include "threads/interrupts.h"
 #include "threads/pool.h"
 
@@ -119,22 +118,6 @@ static bool is_over(staged_copy *copy)
 
 /* --- pieces ---------------------------------------------------------------------------------- */
 
-/* What a thread has just written lies in its processor's own cache, from where the link is slow to
- * fetch it. This moves it on to the cache that all share. Where processors do not know the
- * instruction, it does nothing. */
-#if defined(__x86_64__)
-__attribute__((target("cldemote"))) static void move_on(char *at, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i += 64)
-        __builtin_ia32_cldemote(at + i);
-}
-#else
-static void move_on(char *at, size_t bytes)
-{
-    (void)at, (void)bytes;
-}
-#endif
-
 /* The next piece, if there is one, and a place for it: a piece that was begun waits for nothing. */
 static bool begin_piece(staged_copy *copy, size_t *piece)
 {
@@ -149,18 +132,10 @@ static bool begin_piece(staged_copy *copy, size_t *piece)
     return true;
 }
 
-static void write_piece(char *pinned, const staged_copy *copy, size_t piece)
-{
-    size_t at = piece * PIECE;
-    size_t bytes = copy->bytes - at < PIECE ? copy->bytes - at : PIECE;
-    memcpy(pinned, copy->from + at, bytes);
-    move_on(pinned, bytes);
-}
-
 static void fill(staged_copy *copy, size_t piece)
 {
-    size_t place = piece % PLACES;
-    write_piece(ring.memory + place * PIECE, copy, piece);
+    size_t place = piece % PLACES, at = piece * PIECE, left = copy->bytes - at;
+    gr_write_piece(ring.memory + place * PIECE, copy->from + at, left < PIECE ? left : PIECE);
     atomic_store_explicit(&copy->filled[place], piece + 1, memory_order_release);
 }
 
@@ -342,22 +317,6 @@ gr_status gr_copy_to_device(int device, void *to, const void *host, size_t bytes
     TRY(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, stream));
 done:
     return error->status;
-}
-
-static void write_task(size_t piece, void *context)
-{
-    const staged_copy *copy = context;
-    write_piece(copy->to + piece * PIECE, copy, piece);
-}
-
-void gr_write_pinned(void *to, const void *from, size_t bytes)
-{
-    if (bytes <= GR_REACH_BYTES) {
-        gr_fill_pinned(to, from, bytes);
-        return;
-    }
-    staged_copy copy = {.to = to, .from = from, .bytes = bytes};
-    gr_parallel_beside(gr_filling_threads(), (bytes - 1) / PIECE + 1, write_task, &copy);
 }
 
 void gr_release_staging(void)

@@ -126,19 +126,72 @@ done:
     return error->status;
 }
 
-/* Brings a piece of a host array to where the kernels can read it. Timed, the way over the bus is
- * no part of the kernel's time; and not all kernels that can be asked for by name read each element
- * once. */
-static gr_status bring(const gr_request *request, int chosen, const void **data, size_t bytes,
-                       gr_workspace *workspace, cudaStream_t stream, gr_error *error)
+/* One piece of the array, and all that its launches need. */
+typedef struct {
+    const gr_request *request;
+    const gr_plan *plan;
+    gr_kernel *waiting; /* that reads arriving arrays; NULL: there is none */
+    const void *data;
+    size_t n;
+    gr_workspace *workspace;
+    cudaStream_t stream;
+    gr_reduced reduced;
+    gr_error *error;
+} piece_sum;
+
+static gr_status launch_piece(piece_sum *piece, const gr_plan *plan, const void *data)
 {
-    int near = chosen && !request->timed && bytes <= GR_REACH_BYTES;
-    const void *there = near ? gr_within_reach(workspace, *data, bytes) : NULL;
-    const void *host = *data;
-    *data = there ? there : workspace->in.data;
-    if (there)
-        return error->status = GR_OK;
-    return gr_copy_to_device(request->device, workspace->in.data, host, bytes, stream, error);
+    /* Timed, the way of the result over the bus is no part of the kernel's time. */
+    void *last = piece->request->timed ? NULL : (void *)piece->workspace->slot;
+    expect_result(piece->request, piece->workspace);
+    return gr_reduce(piece->request, *plan, data, piece->n, piece->workspace, piece->stream, last,
+                     &piece->reduced, piece->error);
+}
+
+static void launch_on_arriving(const gr_arriving *array, void *context)
+{
+    piece_sum *piece = context;
+    gr_plan plan = *piece->plan;
+    if (array->mark) {
+        plan.kernel = piece->waiting;
+        plan.arriving = array;
+    }
+    launch_piece(piece, &plan, array->data);
+}
+
+/* Not all kernels that can be asked for by name read each element once; and timed, the way over the
+ * bus is no part of the kernel's time. */
+static bool launch_within_reach(piece_sum *piece, int chosen, size_t bytes)
+{
+    if (!chosen || piece->request->timed || bytes > GR_REACH_BYTES ||
+        gr_find_waiting(piece->request, piece->plan, &piece->waiting, piece->error) != GR_OK)
+        return false;
+    return gr_bring_within_reach(piece->workspace, piece->data, bytes, piece->waiting,
+                                 launch_on_arriving, piece);
+}
+
+static gr_status copy_and_launch(piece_sum *piece, size_t bytes)
+{
+    const gr_request *request = piece->request;
+    gr_workspace *workspace = piece->workspace;
+    gr_error *error = piece->error;
+    const void *data = piece->data;
+
+    error->status = GR_OK;
+    if (request->timed)
+        TRY(cudaEventRecord(workspace->start, piece->stream));
+    if (!request->on_device) {
+        if (gr_copy_to_device(request->device, workspace->in.data, data, bytes, piece->stream,
+                              error) != GR_OK ||
+            gr_interrupted())
+            return error->status;
+        data = workspace->in.data;
+    }
+    if (request->timed)
+        TRY(cudaEventRecord(workspace->copied, piece->stream));
+    launch_piece(piece, piece->plan, data);
+done:
+    return error->status;
 }
 
 /* One piece of the array: bring it unless it is there, reduce, fetch, add on. */
@@ -147,34 +200,25 @@ static gr_status sum_piece(const gr_request *request, int chosen, const void *da
                            gr_error *error)
 {
     cudaStream_t stream = request->stream ? (cudaStream_t)request->stream : workspace->stream;
-    /* Timed, the way of the result over the bus is no part of the kernel's time. */
-    void *last = request->timed ? NULL : (void *)workspace->slot;
-    gr_reduced reduced;
+    piece_sum piece = {request, plan, NULL, data, n, workspace, stream, {NULL, 0, 0}, error};
+    size_t bytes = n * gr_load_size(request->load);
 
     error->status = GR_OK;
-    if (request->timed)
-        TRY(cudaEventRecord(workspace->start, stream));
-    if (!request->on_device) {
-        size_t bytes = n * gr_load_size(request->load);
-        if (bring(request, chosen, &data, bytes, workspace, stream, error) != GR_OK ||
-            gr_interrupted())
-            return error->status;
-    }
-    if (request->timed)
-        TRY(cudaEventRecord(workspace->copied, stream));
-    expect_result(request, workspace);
-    if (gr_reduce(request, *plan, data, n, workspace, stream, last, &reduced, error) != GR_OK)
+    if (request->on_device || !launch_within_reach(&piece, chosen, bytes))
+        copy_and_launch(&piece, bytes);
+    const gr_reduced *reduced = &piece.reduced;
+    if (error->status != GR_OK || !reduced->launches)
         return error->status;
-    outcome->launches += reduced.launches;
+    outcome->launches += reduced->launches;
     if (request->timed)
         TRY(cudaEventRecord(workspace->summed, stream));
 
-    if (reduced.count > 1) {
-        if (add_on_host(request, &reduced, stream, outcome, error) != GR_OK)
+    if (reduced->count > 1) {
+        if (add_on_host(request, reduced, stream, outcome, error) != GR_OK)
             return error->status;
     } else {
-        if (reduced.values != (void *)workspace->slot)
-            TRY(cudaMemcpyAsync((void *)workspace->slot, reduced.values, gr_result_bytes(request),
+        if (reduced->values != (void *)workspace->slot)
+            TRY(cudaMemcpyAsync((void *)workspace->slot, reduced->values, gr_result_bytes(request),
                                 cudaMemcpyDeviceToHost, stream));
         if (!request->timed && wait_for_result(request, workspace, stream, error) != GR_OK)
             return error->status;
@@ -184,7 +228,7 @@ static gr_status sum_piece(const gr_request *request, int chosen, const void *da
         if (read_clocks(workspace, outcome, error) != GR_OK)
             return error->status;
     }
-    if (reduced.count == 1)
+    if (reduced->count == 1)
         add_result(request, workspace, outcome);
 done:
     return error->status;

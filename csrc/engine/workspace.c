@@ -61,8 +61,7 @@ static void free_workspace(gr_workspace *workspace)
     (void)cudaFree(workspace->totals);
     if (workspace->slot)
         (void)cudaFreeHost((void *)workspace->slot);
-    if (workspace->staged)
-        (void)cudaFreeHost(workspace->staged);
+    (void)cudaFreeHost(workspace->staged.data);
     if (workspace->stream)
         (void)cudaStreamDestroy(workspace->stream);
     free(workspace);

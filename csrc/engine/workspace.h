@@ -14,15 +14,16 @@ typedef struct {
 struct gr_workspace {
     struct gr_workspace *next;
     int device;
-    cudaStream_t stream;     /* our own; a call may use the caller's instead */
-    gr_buffer in;            /* a copy of a host array */
-    gr_buffer out[2];        /* block sums, and the sums of those */
-    gr_buffer work;          /* what strategies call `work` */
-    gr_buffer marked;        /* marked sums of blocks, zero between launches */
-    unsigned *ticket;        /* zero between launches */
-    void *totals;            /* GR_EXACT_WORDS of them, zero between launches */
-    volatile gr_value *slot; /* as many, in pinned host memory that kernels can write to */
-    void *staged;            /* GR_REACH_BYTES of such memory for a small host array, or NULL */
+    cudaStream_t stream;         /* our own; a call may use the caller's instead */
+    gr_buffer in;                /* a copy of a host array */
+    gr_buffer out[2];            /* block sums, and the sums of those */
+    gr_buffer work;              /* what strategies call `work` */
+    gr_buffer marked;            /* marked sums of blocks, zero between launches */
+    unsigned *ticket;            /* zero between launches */
+    void *totals;                /* GR_EXACT_WORDS of them, zero between launches */
+    volatile gr_value *slot;     /* as many, in pinned host memory that kernels can write to */
+    gr_buffer staged;            /* such memory, for a host array and its marks: engine/reach.h */
+    unsigned long long arrivals; /* how many arrays came there */
     cudaEvent_t start, copied, summed, returned;
 };
 

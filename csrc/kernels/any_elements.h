@@ -55,6 +55,8 @@ template <typename Acc> struct Packed<Elements<Acc>> {
     {
     }
 
+    __device__ __forceinline__ void await(size_t, size_t) const {}
+
     __device__ __forceinline__ Pack<Acc> or_zero(size_t i, size_t end) const
     {
         Pack<Acc> pack;

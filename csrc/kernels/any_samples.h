@@ -29,6 +29,13 @@ template <typename Acc> struct Packed<Samples<Acc>> {
 
     __device__ __forceinline__ void settled() {}
 
+    __device__ __forceinline__ size_t into_line() const
+    {
+        return 0;
+    }
+
+    __device__ __forceinline__ void await(size_t, size_t) const {}
+
     __device__ __forceinline__ Pack<Acc> operator[](size_t i) const
     {
         Pack<Acc> pack;

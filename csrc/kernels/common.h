@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <type_traits>
+#include <utility>
 
 /* The largest power of two below `block`: half of it when it is a power of two itself, and more
  * when it is not, so that the first tree step folds the ragged end in. Needs block >= 2. */
@@ -136,15 +138,24 @@ template <typename T> struct Packed<const T *> {
         settle(tail);
     }
 
+    /* Until the packs from `begin` to `end` are there, and if those are the array's last ones its
+     * tail, too. By all threads of the block; here they are. */
+    __device__ __forceinline__ void await(size_t, size_t) const {}
+
     __device__ __forceinline__ const void *address(size_t i) const
     {
         return first + i * Pack<T>::count;
     }
 
-    /* Packs before the first line of memory, of 128 bytes, begins. */
+    /* Packs since a line of memory, of 128 bytes, began, and before the next one does. */
+    __device__ __forceinline__ size_t into_line() const
+    {
+        return reinterpret_cast<uintptr_t>(first) / 16 % 8;
+    }
+
     __device__ __forceinline__ size_t before_line() const
     {
-        size_t lead = (0 - reinterpret_cast<uintptr_t>(first) / 16) % 8;
+        size_t lead = (8 - into_line()) % 8;
         return lead < packs ? lead : packs;
     }
 
@@ -196,23 +207,28 @@ __device__ __forceinline__ Acc loose_ends(In in, size_t n, const Packed<In> &pac
     return sum;
 }
 
-/* The same two elements, to be added when all else has been: whoever adds them before the loop over
- * the packs waits for them before its first load. */
-template <typename Acc> struct LooseEnds {
-    Acc head, tail;
+/* The same two elements, to be converted and added when all else has been: whoever does that before
+ * the loop over the packs waits for them before its first load. */
+template <typename Acc, typename In> struct LooseEnds {
+    using Element = std::decay_t<decltype(std::declval<In>()[0])>;
+    bool any;
+    Element head, tail;
 
-    template <typename In>
     __device__ __forceinline__ LooseEnds(In in, size_t n, const Packed<In> &packed, size_t id)
-        : head(id < packed.head ? Acc(in[id]) : Acc(0)),
-          tail(id < packed.tail ? Acc(in[n - 1 - id]) : Acc(0))
+        : any(id < packed.head || id < packed.tail),
+          head(id < packed.head ? in[id] : Element{}),
+          tail(id < packed.tail ? in[n - 1 - id] : Element{})
     {
     }
 
-    /* One after the other: their own sum would be made as soon as it can be. */
+    /* Without the question the compiler converts them as soon as they are loaded. */
     __device__ __forceinline__ Acc after(Acc sum) const
     {
-        sum += head;
-        return sum + tail;
+        if (any) {
+            sum += Acc(head);
+            sum += Acc(tail);
+        }
+        return sum;
     }
 };
 

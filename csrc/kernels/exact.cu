@@ -23,13 +23,14 @@ __global__ void __launch_bounds__(Deposit<typename Packed<In>::Element>::most_th
     /* As in tiles, each block walks through a contiguous share; all its warps make as many rounds,
      * as emptying bins takes the whole block. */
     size_t groups = (packed.packs + 31) / 32;
-    size_t first = groups * blockIdx.x / gridDim.x * 32 + threadIdx.x;
+    size_t begin = groups * blockIdx.x / gridDim.x * 32, first = begin + threadIdx.x;
     size_t end = groups * (blockIdx.x + 1) / gridDim.x * 32;
     end = end < packed.packs ? end : packed.packs;
 
     wait_for_earlier_kernels();
     invite_next_kernel(); /* earlier, its blocks would take the room that these need */
     Pack<unsigned> pack[flight], next[flight];
+    packed.await(begin, end);
     unsigned count, next_count = count_of(first, block, end, flight);
     for (unsigned k = 0; k < flight; k++)
         next[k] = packed.words_or_zero(first + k * block, end);
@@ -57,7 +58,8 @@ __global__ void __launch_bounds__(Deposit<typename Packed<In>::Element>::most_th
             rounds = 0;
         }
     }
-    size_t id = blockIdx.x * block + threadIdx.x;
+    /* The last block's, as the tail lies behind its share. */
+    size_t id = (gridDim.x - 1 - blockIdx.x) * block + threadIdx.x;
     if (id < packed.head)
         deposit.add_loose(in[id]);
     if (id < packed.tail)

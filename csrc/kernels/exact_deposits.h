@@ -25,8 +25,9 @@ template <typename T> struct Deposit;
 
 /* At the start of shared memory: what warps leave, and the block's words. */
 struct Gathering {
+    static constexpr unsigned nowhere = ~0u;
     long long value[GR_EXACT_INTEGERS];
-    unsigned low;     /* float64: the first digit that warps keep */
+    unsigned low;     /* float64: the first digit that warps keep; `nowhere`: none yet */
     unsigned is_used; /* the words are, which is rare */
     unsigned long long word[GR_EXACT_WORDS];
 };
@@ -60,7 +61,7 @@ __device__ __forceinline__ void clear_words()
     for (unsigned k = threadIdx.x; k < exact_words; k += blockDim.x)
         gathering()->word[k] = 0;
     if (threadIdx.x == 0) {
-        gathering()->low = ~0u; /* none yet */
+        gathering()->low = Gathering::nowhere;
         gathering()->is_used = 0;
     }
 }

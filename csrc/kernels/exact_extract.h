@@ -56,9 +56,9 @@ struct Column {
         held += count;
     }
 
-    /* Adds a finite x; there is room. Random bits take as long as this has instructions, so no bits
-     * are masked: a funnel shift takes the last five of `position`, which are where its digit has
-     * the last bit of x. */
+    /* Adds a finite x; there is room. Random bits take as long as this does. So no bits are masked:
+     * a funnel shift takes the last five of `position`, which are where its digit has the last bit
+     * of x. And both digits are read before either is written, which is half the waiting. */
     __device__ __forceinline__ void add(double x)
     {
         unsigned upper = (unsigned)__double2hiint(x), field = upper >> 20 & 0x7ff;
@@ -74,7 +74,6 @@ struct Column {
         char *at = reinterpret_cast<char *>(digit) + position / 32 * row;
         long long *lower = reinterpret_cast<long long *>(at);
         long long *higher = reinterpret_cast<long long *>(at + row);
-        /* Both are read before either is written: half the waiting. */
         long long first = *lower, second = *higher;
         *lower = first + __funnelshift_l(0, low, position);
         *higher = second + (long long)rest;
@@ -86,7 +85,7 @@ template <> struct Deposit<double> {
     static constexpr unsigned room = (1 << 10) / (2 * flight) * 2 * flight;
     static constexpr unsigned least_patience = 32, most_patience = 1 << 9;
     static constexpr unsigned few = 4, many = 8; /* lanes */
-    static constexpr unsigned nowhere = ~0u;
+    static constexpr unsigned nowhere = Gathering::nowhere;
     static constexpr unsigned reach = 31;    /* digits that are kept: the next takes their carry */
     static constexpr unsigned span = 6;      /* digits that a set of bins reaches over */
     static constexpr unsigned below_low = 8; /* kept, too, for warps with lower bins */
@@ -173,7 +172,8 @@ template <> struct Deposit<double> {
     }
 
     /* Moves what the bins hold to the digits that are kept; or to the words, if it is out of their
-     * reach. */
+     * reach. A digit gets less than 2^34 of three bins. As that takes a flight at least, those of
+     * 2^29 flights of a warp fit, which would be 2 TB. */
     __device__ __forceinline__ void keep()
     {
         if (taken == 0)

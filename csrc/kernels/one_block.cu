@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(1024, 1) one_block(In in, Acc *out, size_t n)
     packed.settled();
     invite_next_kernel();
     wait_for_earlier_kernels();
-    LooseEnds<Acc> ends(in, n, packed, threadIdx.x);
+    LooseEnds<Acc, In> ends(in, n, packed, threadIdx.x);
     Acc sum = 0;
     MOSTLY_ONCE
     for (size_t i = threadIdx.x; i < packed.packs; i += flight * Block) {

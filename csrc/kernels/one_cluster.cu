@@ -25,10 +25,14 @@ __global__ void __launch_bounds__(1024, 1) one_cluster(In in, Acc *out, size_t n
     packed.settled();
     invite_next_kernel();
     wait_for_earlier_kernels();
-    LooseEnds<Acc> ends(in, n, packed, id);
+    decltype(packed[0]) pack[flight];
+    for (unsigned k = 0; k < flight; k++)
+        pack[k] = packed.or_zero(id + k * grid_stride, packed.packs);
+    LooseEnds<Acc, In> ends(in, n, packed, id);
     Acc sum = 0;
-    for (size_t i = id; i < packed.packs; i += flight * grid_stride) {
-        decltype(packed[0]) pack[flight];
+    for (unsigned k = 0; k < flight; k++)
+        sum += sum_of<Acc>(pack[k]);
+    for (size_t i = id + flight * grid_stride; i < packed.packs; i += flight * grid_stride) {
         for (unsigned k = 0; k < flight; k++)
             pack[k] = packed.or_zero(i + k * grid_stride, packed.packs);
         for (unsigned k = 0; k < flight; k++)

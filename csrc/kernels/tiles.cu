@@ -16,10 +16,13 @@ __global__ void __launch_bounds__(1024, 1)
     Packed<In> packed(in, n);
     size_t block = blockDim.x;
 
-    /* Shares are cut at multiples of a warp's 32 packs. */
-    size_t groups = (packed.packs + 31) / 32;
-    size_t i = groups * blockIdx.x / gridDim.x * 32 + threadIdx.x;
+    /* Shares are cut at multiples of a warp's 32 packs, counted from where the first pack's line
+     * begins: a warp's load that lies across lines fetches one more. In the first block that can be
+     * before the first pack, which as an index is one that is too large. */
+    size_t into_line = packed.into_line(), groups = (into_line + packed.packs + 31) / 32;
+    size_t begin = groups * blockIdx.x / gridDim.x * 32 - into_line, i = begin + threadIdx.x;
     size_t end = groups * (blockIdx.x + 1) / gridDim.x * 32;
+    end -= end ? into_line : 0;
     end = end < packed.packs ? end : packed.packs;
 
     packed.settled();
@@ -27,7 +30,9 @@ __global__ void __launch_bounds__(1024, 1)
     settle(end);
     invite_next_kernel();
     wait_for_earlier_kernels();
-    LooseEnds<Acc> ends(in, n, packed, blockIdx.x * block + threadIdx.x);
+    packed.await(begin, end);
+    /* The last block's, as the tail lies behind its share. */
+    LooseEnds<Acc, In> ends(in, n, packed, (gridDim.x - 1 - blockIdx.x) * block + threadIdx.x);
     decltype(packed[0]) now[flight], next[flight];
     for (unsigned k = 0; k < flight; k++)
         now[k] = packed.or_zero(i + k * block, end);

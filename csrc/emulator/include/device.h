@@ -58,6 +58,12 @@ template <typename T> GR_ACCESS void take_mark_off(Marked<T> *place)
 GR_INTRINSIC void invite_next_kernel() {}
 GR_INTRINSIC void wait_for_earlier_kernels() {}
 template <typename T> GR_INTRINSIC void settle(T &) {}
+
+GR_INTRINSIC unsigned long long load_of_host(const unsigned long long *mapped)
+{
+    return __atomic_load_n(mapped, __ATOMIC_ACQUIRE);
+}
+
 #define MOSTLY_ONCE
 
 /* A bulk copy is over when it is started: one of the orders that the hardware allows. `copies`

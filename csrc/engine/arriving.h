@@ -1,0 +1,21 @@
+/* An array of the host's in pinned memory, to which it is still being copied while kernels read it:
+ * shared by the engine and the kernels. */
+#ifndef GPUREDUCE_ARRIVING_H
+#define GPUREDUCE_ARRIVING_H
+
+#include <stddef.h>
+
+/* What threads write at a time. Small enough that the first piece is there when a kernel starts,
+ * large enough that to share them out costs little. */
+enum {
+    GR_PIECE_BYTES = 16 << 10,
+    GR_MARK_STEP = 8 /* from mark to mark: a line of the cache has one, as one thread writes it */
+};
+
+typedef struct {
+    const void *data;               /* aligned to 16 bytes at least */
+    const unsigned long long *mark; /* of each piece: mark[GR_MARK_STEP * piece] */
+    unsigned long long arrived;     /* it is this once the piece is there */
+} gr_arriving;
+
+#endif
