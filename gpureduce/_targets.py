@@ -140,6 +140,10 @@ def _short_of(target: Target, rows: Sequence[Row]) -> list[str]:
     ]
 
 
+def _of_ceiling(percent: float | None) -> str:
+    return "" if percent is None else f" ({percent:.1f}% of what this card can be read at)"
+
+
 def missed(record: dict[str, Any]) -> list[str]:
     """Where the record is short of what its kind of machine should do; a sentence each."""
     rows = record["rows"]
@@ -150,8 +154,8 @@ def missed(record: dict[str, Any]) -> list[str]:
     if kernels and mean(kernels) < _MEAN:
         told.append(f"geometric mean of CUB's time by ours: {mean(kernels):.3f}, not {_MEAN}")
     told += [
-        f"float32, 8 GiB: {r['percent_of_peak']:.1f}% of peak, not {_PEAK_PERCENT:g}% "
-        f"({r['percent_of_ceiling']:.1f}% of what this card can be read at)"
+        f"float32, 8 GiB: {r['percent_of_peak']:.1f}% of peak, not {_PEAK_PERCENT:g}%"
+        + _of_ceiling(r["percent_of_ceiling"])
         for r in kernels
         if r["dtype"] == "float32" and r["nbytes"] == 8 * GIB
         and r["percent_of_peak"] < _PEAK_PERCENT

@@ -22,8 +22,9 @@ enum {
     ALIGNED = 256, /* as memory of the device is: no sum depends on where it was read */
     LEAST_ROOM = 2 << 20,
     LINE = 64,
-    /* Of an array that is there already more comes quicker by a copy. */
-    PINNED_BYTES = 2 << 20
+    /* Of an array that is there already, or must be before the launch, more comes quicker by a copy
+     * to the device. */
+    AT_ONCE_BYTES = 2 << 20
 };
 
 /* --- the copy's place ------------------------------------------------------------------------- */
@@ -73,11 +74,25 @@ typedef struct {
     gr_launcher *launch;
     void *context;
     bool is_launched; /* the caller's */
+    int child;        /* of how many fork()s */
 
     /* Lines of the cache that threads take from each other, and nothing else there. */
     alignas(LINE) atomic_size_t begun;     /* pieces */
     alignas(LINE) atomic_bool is_attended; /* another thread is at work until all are begun */
 } transfer;
+
+/* A signal handler may fork before this thread comes to a task. */
+static atomic_int children;
+
+static void count_child(void)
+{
+    atomic_fetch_add(&children, 1);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, count_child);
+}
 
 static bool write_next(transfer *now)
 {
@@ -98,6 +113,10 @@ static void launch_once(transfer *now)
     enum { LOOKS = 1000 };
     if (now->is_launched)
         return;
+    if (now->child != atomic_load(&children)) { /* the others are the parent's */
+        atomic_store(&now->is_attended, false);
+        atomic_store(&now->begun, 0);
+    }
     for (int look = 0; look < LOOKS; look++)
         if (atomic_load_explicit(&now->is_attended, memory_order_relaxed))
             break;
@@ -143,8 +162,13 @@ static size_t threads_for(size_t bytes)
 bool gr_bring_within_reach(gr_workspace *workspace, const void *host, size_t bytes, bool waits,
                            gr_launcher *launch, void *context)
 {
-    const char *there = gr_pinning_of(host, bytes).mapped;
-    if (there && bytes > PINNED_BYTES)
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    gr_pinning pinning = gr_pinning_of(host, bytes);
+    const char *there = pinning.mapped;
+    /* Managed memory is neither: on some systems nobody may read it while a kernel runs. */
+    waits = waits && (pinning.is_pageable || there);
+    if (bytes > AT_ONCE_BYTES && (!waits || there))
         return false;
     if (there && (uintptr_t)there % ALIGNED == 0) {
         launch(&(gr_arriving){.data = there}, context);
@@ -167,6 +191,7 @@ bool gr_bring_within_reach(gr_workspace *workspace, const void *host, size_t byt
                     .bytes = bytes,
                     .pieces = pieces_of(bytes),
                     .caller = pthread_self(),
+                    .child = atomic_load(&children),
                     .launch = launch,
                     .context = context};
     gr_parallel_beside((int)threads, threads, take_part, &now);

@@ -40,11 +40,11 @@ template <typename T> struct Packed<Arriving<T>> : Packed<const T *> {
     __device__ __forceinline__ void await(size_t begin, size_t end) const
     {
         constexpr unsigned least_nap = 125, nap_per_piece = 1000; /* ns */
-        size_t piece = begin * 16 / GR_PIECE_BYTES;
-        size_t last = ((end == this->packs ? bytes : end * 16) - 1) / GR_PIECE_BYTES;
-        unsigned longest = nap_per_piece * unsigned(last - piece + 1);
+        size_t piece = begin * 16 / GR_PIECE_BYTES, stop = end == this->packs ? bytes : end * 16;
+        size_t pieces = (stop + GR_PIECE_BYTES - 1) / GR_PIECE_BYTES;
+        unsigned longest = nap_per_piece * unsigned(pieces - piece);
         if (threadIdx.x < 32)
-            for (piece += threadIdx.x; piece <= last; piece += 32)
+            for (piece += threadIdx.x; piece < pieces; piece += 32)
                 for (unsigned nap = least_nap; !is_there(piece);
                      nap = nap < longest ? 2 * nap : nap)
                     __nanosleep(nap);
