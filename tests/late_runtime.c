@@ -1,6 +1,6 @@
-/* Those functions of CUDA's runtime that staging calls, for machines without a card: what is put on
- * a stream is carried out by a thread of its own, now and then late, so that memory that is used
- * again too early, or freed, shows. */
+/* Those functions of CUDA's runtime that staging and reach call, for machines without a card: what
+ * is put on a stream is carried out by a thread of its own, now and then late, so that memory that
+ * is used again too early, or freed, shows. */
 #include "late_runtime.h"
 
 #include <pthread.h>
@@ -39,6 +39,7 @@ static struct {
 } pinned[BLOCKS];
 static long calls, fails_at = -1;
 static bool is_held;
+static unsigned long long litter;
 static _Thread_local int device;
 
 static void take(void)
@@ -74,6 +75,13 @@ void late_hold(bool held)
 {
     take();
     is_held = held;
+    give_back();
+}
+
+void late_litter(unsigned long long word)
+{
+    take();
+    litter = word;
     give_back();
 }
 
@@ -238,14 +246,17 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
 {
+    enum { PAGE = 4096 };
     int i = 0;
     (void)flags;
     if (!begin())
         return cudaErrorMemoryAllocation;
     while (pinned[i].memory)
         i++;
-    *memory = pinned[i].memory = malloc(bytes);
+    *memory = pinned[i].memory = aligned_alloc(PAGE, (bytes + PAGE - 1) / PAGE * PAGE);
     pinned[i].bytes = bytes;
+    for (size_t at = 0; litter && at + sizeof litter <= bytes; at += sizeof litter)
+        memcpy(pinned[i].memory + at, &litter, sizeof litter);
     return give_back();
 }
 
@@ -264,6 +275,7 @@ cudaError_t cudaFreeHost(void *memory)
         return cudaSuccess;
     take();
     int block = block_of(memory);
+    expect(block >= 0 && pinned[block].memory == memory, "freed what is not there");
     for (int i = 0; i < stream_count; i++)
         for (work *one = streams[i]->first; one; one = one->next)
             expect(!one->to || block_of(one->from) != block, "freed while it is copied from");
@@ -287,6 +299,9 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 {
     memset(attributes, 0, sizeof *attributes);
     take();
-    attributes->type = block_of(pointer) < 0 ? cudaMemoryTypeUnregistered : cudaMemoryTypeHost;
+    if (block_of(pointer) >= 0) {
+        attributes->type = cudaMemoryTypeHost;
+        attributes->devicePointer = (void *)pointer;
+    }
     return give_back();
 }

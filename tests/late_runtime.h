@@ -13,4 +13,8 @@ void late_hold(bool held);
 /* Returns when so much is on a stream. A child made by fork() has no stream and holds nothing. */
 void late_await(int works);
 
+/* What each word of pinned memory holds when it is new, as others may have had it before; 0: what
+ * the host's memory held. */
+void late_litter(unsigned long long word);
+
 #endif

@@ -1,4 +1,4 @@
-"""Kernels of no lesson, compiled with the emulator: masks, votes, faults, orders, loose heads."""
+"""Kernels compiled with the emulator: of no lesson, and the ladder's where their array arrives."""
 
 from __future__ import annotations
 
@@ -11,20 +11,29 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "csrc"
+INCLUDES = [f"-I{CSRC / d}" for d in (".", "emulator/include", "kernels")]
+CXX = ["g++", "-std=c++17", "-O1", "-pthread", *INCLUDES]
+
+pytestmark = pytest.mark.skipif(
+    not CSRC.exists() or not shutil.which("g++"), reason="no source or compiler"
+)
 
 
-@pytest.mark.skipif(not CSRC.exists() or not shutil.which("g++"), reason="no source or compiler")
-def test_kernels_of_no_lesson(tmp_path):
-    sources = [*CSRC.glob("emulator/*.cpp"), ROOT / "tests" / "emulator_kernels.cpp"]
-    includes = [f"-I{CSRC / d}" for d in (".", "emulator/include", "kernels")]
-    program = tmp_path / "kernels"
+@pytest.fixture(scope="module")
+def emulator(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("emulator")
     threads = [str(path) for path in CSRC.glob("threads/*.c")]
-    subprocess.run(["gcc", "-O1", *includes, "-c", *threads], check=True, cwd=tmp_path)
-    objects = [str(path) for path in tmp_path.glob("*.o")]
-    subprocess.run(
-        ["g++", "-std=c++17", "-O1", "-pthread", *includes, *map(str, sources), *objects,
-         "-o", str(program)], check=True,
-    )  # fmt: skip
+    sources = [str(path) for path in CSRC.glob("emulator/*.cpp")]
+    subprocess.run(["gcc", "-O1", *INCLUDES, "-c", *threads], check=True, cwd=folder)
+    subprocess.run([*CXX, "-c", *sources], check=True, cwd=folder)
+    return [str(path) for path in folder.glob("*.o")]
+
+
+@pytest.mark.parametrize("name", ["emulator_kernels", "arriving_kernels"])
+def test_kernels(emulator, tmp_path, name):
+    program = tmp_path / name
+    source = str(ROOT / "tests" / f"{name}.cpp")
+    subprocess.run([*CXX, source, *emulator, "-o", str(program)], check=True)
     done = subprocess.run(
         [program], capture_output=True, text=True, timeout=240,
         env={**os.environ, "GPUREDUCE_THREADS": "1"},

@@ -1,0 +1,330 @@
+/* Arrays brought within reach of kernels, against a runtime without a card, by launchers that play
+ * the kernel: tests/test_reach.py builds and runs this.
+ *
+ *   reach sizes SEED             of all sizes, read piece by piece while they arrive
+ *   reach blocking               by launches that return when their kernel has ended
+ *   reach nested                 from tasks of the pool that copies
+ *   reach at_once CALLERS        from several threads
+ *   reach whole                  for kernels that do not wait, and of pinned memory
+ *   reach failing                without memory for the copy
+ *   reach growing                in memory that holds the marks of others
+ *   reach interrupted            in calls that are broken off
+ *
+ * It says whether all was right, and whether some launches had marks to wait for and came before
+ * half was there. What never comes ends it by a signal. */
+
+/* Threads come late with some pieces, so that a mark that is before its piece shows, and so that
+ * there are pieces to wait for. */
+#define gr_write_piece write_piece_at_once
+#include "engine/pinned.c"
+#undef gr_write_piece
+
+#include "engine/reach.h"
+#include "late_runtime.h"
+#include "threads/interrupts.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { KIB = 1 << 10, MIB = 1 << 20, PIECES = GR_REACH_BYTES / GR_PIECE_BYTES };
+static unsigned char *source;
+static atomic_uint written;
+static atomic_bool wrong;
+static atomic_bool with_marks, before_half; /* so some launches came */
+
+void gr_write_piece(char *pinned, const char *from, size_t bytes)
+{
+    if (atomic_fetch_add(&written, 1) % 8 == 3)
+        usleep(30);
+    write_piece_at_once(pinned, from, bytes);
+}
+
+static void expect(bool good, const char *what, size_t bytes)
+{
+    if (good)
+        return;
+    fprintf(stderr, "%s, %zu bytes\n", what, bytes);
+    wrong = true;
+}
+
+/* --- the kernel ------------------------------------------------------------------------------- */
+
+typedef enum { STARTS, BLOCKS, LINGERS } launching;
+
+typedef struct {
+    launching launching;
+    const void *host;
+    size_t bytes;
+    unsigned seed;
+    pthread_t caller, thread;
+    int launches;
+    gr_arriving array;
+    uint16_t order[PIECES];
+} kernel;
+
+/* Where its last bytes are read first: they are written last. */
+static bool is_piece_right(const kernel *now, size_t piece)
+{
+    enum { END = 64 };
+    size_t at = piece * GR_PIECE_BYTES, left = now->bytes - at;
+    size_t bytes = left < GR_PIECE_BYTES ? left : GR_PIECE_BYTES;
+    const char *found = (const char *)now->array.data + at, *right = (const char *)now->host + at;
+    size_t end = bytes < END ? bytes : END;
+    return memcmp(found + bytes - end, right + bytes - end, end) == 0 &&
+           memcmp(found, right, bytes) == 0;
+}
+
+/* Each piece as soon as its mark says that it is there: in any order, or close behind those who
+ * write them. */
+static void *read_pieces(void *context)
+{
+    kernel *now = context;
+    size_t pieces = (now->bytes + GR_PIECE_BYTES - 1) / GR_PIECE_BYTES;
+    for (size_t i = 0; i < pieces; i++) {
+        size_t other = now->seed % 2 ? (size_t)rand_r(&now->seed) % (i + 1) : i;
+        now->order[i] = now->order[other];
+        now->order[other] = (uint16_t)i;
+    }
+    for (size_t i = 0; i < pieces; i++) {
+        size_t piece = now->order[i];
+        const unsigned long long *mark = &now->array.mark[GR_MARK_STEP * piece];
+        while (__atomic_load_n(mark, __ATOMIC_ACQUIRE) != now->array.arrived)
+            sched_yield();
+        expect(is_piece_right(now, piece), "a piece that is not there", now->bytes);
+    }
+    return NULL;
+}
+
+static void launch(const gr_arriving *array, void *context)
+{
+    kernel *now = context;
+    now->launches++;
+    now->array = *array;
+    expect(pthread_equal(now->caller, pthread_self()), "another thread", now->bytes);
+    if (!array->mark) {
+        expect(memcmp(array->data, now->host, now->bytes) == 0, "not all there", now->bytes);
+        return;
+    }
+    with_marks = true;
+    /* Of the last few pieces some may be missing when all have been begun, too. */
+    const unsigned long long *half = &array->mark[GR_MARK_STEP * (now->bytes / GR_PIECE_BYTES / 2)];
+    if (now->bytes > MIB && __atomic_load_n(half, __ATOMIC_RELAXED) != array->arrived)
+        before_half = true;
+    if (now->launching == STARTS) {
+        pthread_create(&now->thread, NULL, read_pieces, now);
+        return;
+    }
+    if (now->launching == LINGERS)
+        usleep(60 * 1000); /* until interrupts are asked for again */
+    read_pieces(now);
+}
+
+/* --- calls ------------------------------------------------------------------------------------ */
+
+/* As gr_sum, it waits until the kernel has ended. */
+static bool bring(gr_workspace *workspace, const void *host, size_t bytes, bool waits,
+                  launching launching, kernel *now)
+{
+    *now = (kernel){.launching = launching,
+                    .host = host,
+                    .bytes = bytes,
+                    .seed = (unsigned)rand(),
+                    .caller = pthread_self()};
+    bool done = gr_bring_within_reach(workspace, host, bytes, waits, launch, now);
+    expect(now->launches == done, "not one launch", bytes);
+    if (done && now->array.mark && launching == STARTS)
+        pthread_join(now->thread, NULL);
+    return done;
+}
+
+/* From another place than the last one, so that what is left of that shows. */
+static void bring_some(gr_workspace *workspace, size_t bytes, launching launching)
+{
+    static atomic_size_t places;
+    kernel now;
+    /* The mark of this array, where memory is new. */
+    late_litter(workspace->arrivals + 1);
+    const unsigned char *from = source + ++places * 977 % MIB;
+    expect(bring(workspace, from, bytes, true, launching, &now), "no memory", bytes);
+}
+
+static void drop(gr_workspace *workspace)
+{
+    cudaFreeHost(workspace->staged.data);
+    free(workspace);
+}
+
+static gr_workspace *new_workspace(void)
+{
+    return calloc(1, sizeof(gr_workspace));
+}
+
+static const size_t SIZES[] = {
+    1,         2,       GR_PIECE_BYTES, 2 * GR_PIECE_BYTES, 3 * GR_PIECE_BYTES, 31 * GR_PIECE_BYTES,
+    512 * KIB, 2 * MIB, GR_REACH_BYTES};
+enum { SIZE_COUNT = sizeof SIZES / sizeof *SIZES };
+
+/* Each size, and one byte more or less, in an order by chance. */
+static void all_sizes(launching launching)
+{
+    enum { ALL = 3 * SIZE_COUNT, ROUNDS = 2 };
+    gr_workspace *workspace = new_workspace();
+    for (int i = 0; i < ROUNDS * ALL; i++) {
+        size_t bytes = SIZES[rand() % SIZE_COUNT] + (size_t)(rand() % 3) - 1;
+        if (i < ALL)
+            bytes = SIZES[i / 3] + (size_t)(i % 3) - 1;
+        if (bytes > 0 && bytes <= GR_REACH_BYTES)
+            bring_some(workspace, bytes, launching);
+    }
+    drop(workspace);
+}
+
+static void nested_task(size_t task, void *context)
+{
+    gr_workspace *workspace = new_workspace();
+    (void)context;
+    for (size_t i = 0; i < 3; i++)
+        bring_some(workspace, (i + task) % 3 * 512 * KIB + 20 * KIB, BLOCKS);
+    drop(workspace);
+}
+
+static void *call_again_and_again(void *number)
+{
+    gr_workspace *workspace = new_workspace();
+    unsigned seed = *(unsigned *)number;
+    for (int i = 0; i < 40; i++)
+        bring_some(workspace, 1 + (size_t)rand_r(&seed) % MIB, rand_r(&seed) % 2 ? BLOCKS : STARTS);
+    drop(workspace);
+    return NULL;
+}
+
+static void at_once(int callers)
+{
+    enum { MOST = 8 };
+    pthread_t threads[MOST];
+    unsigned numbers[MOST];
+    for (int i = 0; i < callers; i++) {
+        numbers[i] = (unsigned)i;
+        pthread_create(&threads[i], NULL, call_again_and_again, &numbers[i]);
+    }
+    for (int i = 0; i < callers; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void whole(void)
+{
+    gr_workspace *workspace = new_workspace();
+    kernel now;
+    for (int i = 0; i < SIZE_COUNT; i++) {
+        expect(bring(workspace, source + i, SIZES[i], false, STARTS, &now), "no memory", SIZES[i]);
+        expect(!now.array.mark, "marks for who does not wait", SIZES[i]);
+    }
+
+    char *pinned;
+    const size_t most = 2 * MIB; /* of which there is no copy */
+    cudaHostAlloc((void **)&pinned, 2 * most, 0);
+    memcpy(pinned, source, 2 * most);
+    for (int i = 0; i < 2 * 5; i++) {
+        size_t bytes = ((size_t[]){1, GR_PIECE_BYTES + 1, MIB, most, most + 1})[i / 2];
+        bool is_reached = bring(workspace, pinned + 256, bytes, i % 2, STARTS, &now);
+        expect(is_reached == (bytes <= most), "a large one", bytes);
+        expect(now.array.data == (is_reached ? pinned + 256 : NULL), "elsewhere", bytes);
+        expect(!now.array.mark, "marks of what is there", bytes);
+        is_reached = bring(workspace, pinned + 8, bytes, i % 2, STARTS, &now);
+        expect(is_reached == (bytes <= most), "a large one, misaligned", bytes);
+        expect(!is_reached || now.array.data == workspace->staged.data, "misaligned", bytes);
+    }
+    cudaFreeHost(pinned);
+    drop(workspace);
+}
+
+static void failing(void)
+{
+    static const size_t order[] = {MIB, 3 * MIB, 16 * MIB};
+    gr_workspace *workspace = new_workspace();
+    kernel now;
+    for (int i = 0; i < 3; i++) {
+        late_fail_at(0);
+        expect(!bring(workspace, source, order[i], true, STARTS, &now), "memory", order[i]);
+        late_fail_at(-1);
+        /* Of a size that had room before, and of the one that had none. */
+        bring_some(workspace, order[0], BLOCKS);
+        bring_some(workspace, order[i], STARTS);
+    }
+    drop(workspace);
+}
+
+static void growing(void)
+{
+    gr_workspace *workspace = new_workspace();
+    for (int i = 0; i < 3; i++) {
+        for (size_t bytes = MIB; bytes <= GR_REACH_BYTES; bytes *= 2) {
+            bring_some(workspace, bytes + (bytes < GR_REACH_BYTES), STARTS);
+            bring_some(workspace, 40 * KIB, BLOCKS);
+            bring_some(workspace, bytes, i % 2 ? STARTS : BLOCKS);
+        }
+        cudaFreeHost(workspace->staged.data); /* as gr_shrink does; there is no memory to reserve */
+        workspace->staged = (gr_buffer){NULL, 0};
+    }
+    drop(workspace);
+}
+
+static int break_off(void *context)
+{
+    usleep(*(unsigned *)context);
+    return 1;
+}
+
+/* What was launched cannot be called back: all that it waits for comes. */
+static void interrupted(void)
+{
+    gr_workspace *workspace = new_workspace();
+    for (int i = 0; i < 3 * 2 * 3; i++) {
+        unsigned us = (unsigned)(i % 2) * 2000; /* as long as others need to come */
+        gr_interrupts watch = {.check = break_off, .context = &us};
+        gr_watch_interrupts(&watch);
+        if (i / 2 % 3 < 2)
+            watch.asked_ms -= 1000; /* so that it is asked before the first task */
+        bring_some(workspace, ((size_t[]){40 * KIB, MIB, GR_REACH_BYTES})[i / 6],
+                   (launching)(i / 2 % 3));
+        gr_watch_interrupts(NULL);
+        bring_some(workspace, MIB + 1, STARTS);
+    }
+    drop(workspace);
+}
+
+int main(int count, char **arguments)
+{
+    const char *what = count > 1 ? arguments[1] : "";
+    int number = count > 2 ? atoi(arguments[2]) : 0;
+    alarm(60); /* ends it if it hangs */
+    srand((unsigned)number);
+    source = malloc(GR_REACH_BYTES + MIB);
+    for (size_t i = 0; i < GR_REACH_BYTES + MIB; i++)
+        source[i] = (unsigned char)(i * 2654435761u >> 24);
+    if (!strcmp(what, "sizes"))
+        all_sizes(STARTS);
+    else if (!strcmp(what, "blocking"))
+        all_sizes(BLOCKS);
+    else if (!strcmp(what, "nested"))
+        gr_parallel_beside(4, 12, nested_task, NULL);
+    else if (!strcmp(what, "at_once"))
+        at_once(number);
+    else if (!strcmp(what, "whole"))
+        whole();
+    else if (!strcmp(what, "failing"))
+        failing();
+    else if (!strcmp(what, "growing"))
+        growing();
+    else if (!strcmp(what, "interrupted"))
+        interrupted();
+    else
+        return 2;
+    printf("%s%s%s\n", wrong ? "wrong" : "right", with_marks ? ", marked" : "",
+           before_half ? ", early" : "");
+    return wrong;
+}

@@ -1,0 +1,63 @@
+"""Host arrays that kernels read while threads bring them, by launchers that play the kernel."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from cases import CSRC, ROOT, build_c, needs_c
+
+pytestmark = needs_c
+with_threads = pytest.mark.parametrize("threads", [1, 2, 3, 16])
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    target = tmp_path_factory.mktemp("reach") / "reach"
+    sources = [CSRC / "engine/reach.c", *CSRC.glob("threads/*.c")]
+    sources += [ROOT / "tests/late_runtime.c", ROOT / "tests/reach.c"]
+    return build_c(target, sources, CSRC / "emulator/include", ROOT / "tests")
+
+
+def run(program, threads, *arguments):
+    done = subprocess.run(
+        [program, *map(str, arguments)],
+        env={"GPUREDUCE_THREADS": str(threads)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    found = done.stdout.strip().split(", ")
+    assert (done.returncode, found[0]) == (0, "right"), done.stdout + done.stderr
+    # Who is alone has all there before it launches.
+    assert ("marked" in found) == (threads > 1)
+    return found
+
+
+@with_threads
+@pytest.mark.parametrize("seed", [1, 2])
+def test_kernels_read_each_piece_when_it_is_there(program, threads, seed):
+    # Some pieces come so late that others take part in the meantime.
+    assert ("early" in run(program, threads, "sizes", seed)) == (threads > 1)
+
+
+@with_threads
+def test_launches_that_last_until_the_kernel_has_ended(program, threads):
+    run(program, threads, "blocking")
+
+
+@with_threads
+def test_calls_from_tasks_of_the_same_pool(program, threads):
+    run(program, threads, "nested")
+
+
+@with_threads
+def test_calls_at_once(program, threads):
+    run(program, threads, "at_once", 4)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("what", ["whole", "failing", "growing", "interrupted"])
+def test_other_arrays(program, threads, what):
+    run(program, threads, what)
