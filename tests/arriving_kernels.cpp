@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <thread>
-#include <tuple>
 #include <unistd.h>
 #include <vector>
 
@@ -12,7 +11,7 @@
 #include "emulator/emulator.h"
 #include "engine/exact_layout.h"
 #include "exact.cu"
-#include "kernel_entry.h"
+#include "launch_kernel.h"
 #include "tiles.cu"
 
 using ull = unsigned long long;
@@ -25,23 +24,6 @@ static void check(cudaError_t error)
 {
     if (error != cudaSuccess && failures++ < 20)
         printf("%s: %s\n", cudaGetErrorName(error), gr_emulator_fault());
-}
-
-template <typename... P, typename... A>
-static void launch(void (*kernel)(P...), unsigned grid, unsigned block, size_t shared, A... a)
-{
-    std::tuple<P...> values(a...);
-    void *args[sizeof...(P)];
-    size_t i = 0;
-    std::apply([&](auto &...v) { ((args[i++] = &v), ...); }, values);
-    cudaLaunchConfig_t config;
-    memset(&config, 0, sizeof config);
-    config.gridDim = dim3(grid, 1, 1);
-    config.blockDim = dim3(block, 1, 1);
-    config.dynamicSmemBytes = shared;
-    check(cudaFuncSetAttribute(kernel_entry(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               int(shared)));
-    check(cudaLaunchKernelExC(&config, kernel_entry(kernel), args));
 }
 
 template <typename T> static T *zeros(size_t count)
@@ -62,7 +44,8 @@ struct Tiles {
 
     template <typename In> Sum sum(In in, size_t n, unsigned grid)
     {
-        launch(tiles<In, uint32_t>, grid, 64, 2 * sizeof(uint32_t), in, out, n, work, ticket);
+        check(
+            launch(tiles<In, uint32_t>, grid, 64, 2 * sizeof(uint32_t), in, out, n, work, ticket));
         return Sum(out, out + 1);
     }
 };
@@ -76,7 +59,9 @@ struct Exact {
     template <typename In> Sum sum(In in, size_t n, unsigned grid)
     {
         size_t shared = gr_exact_shared_words(GR_LOAD_f32, 32) * sizeof(ull);
-        launch(exact<In, float>, grid, 32, shared, in, out, n, totals, (unsigned *)nullptr);
+        check(cudaFuncSetAttribute(kernel_entry(exact<In, float>),
+                                   cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)));
+        check(launch(exact<In, float>, grid, 32, shared, in, out, n, totals, (unsigned *)nullptr));
         return Sum(out, out + GR_EXACT_WORDS);
     }
 };

@@ -48,6 +48,25 @@ def build_c(target: Path, sources: Sequence[Path], *include: Path) -> Path:
     return target
 
 
+def build_on_late_runtime(target: Path, *sources: Path) -> Path:
+    """A program of ours and of the threads', for a card that is late: late_runtime.c."""
+    every = [*sources, *CSRC.glob("threads/*.c"), ROOT / "tests/late_runtime.c"]
+    return build_c(target, every, CSRC / "emulator/include", ROOT / "tests")
+
+
+def run_c(program: Path, threads: int, *arguments: object) -> str:
+    """What it says, if it ends well."""
+    done = subprocess.run(
+        [program, *map(str, arguments)],
+        env={"GPUREDUCE_THREADS": str(threads)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
 

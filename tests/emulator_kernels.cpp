@@ -2,30 +2,14 @@
  * tests/test_emulator_kernels.py compiles this with the emulator and runs it. */
 #include <stdio.h>
 #include <string.h>
-#include <tuple>
 
 #include "common.h"
 #include "emulator/emulator.h"
-#include "kernel_entry.h"
+#include "launch_kernel.h"
 #include "vector_load.cu"
 
 static int failures;
 #define CHECK(x) ((x) ? (void)0 : (void)(++failures, printf("%s:%d: %s\n", __FILE__, __LINE__, #x)))
-
-template <typename... P, typename... A>
-static cudaError_t launch(void (*kernel)(P...), unsigned grid, unsigned block, size_t shared, A... a)
-{
-    std::tuple<P...> values(a...);
-    void *args[sizeof...(P) + 1];
-    size_t i = 0;
-    std::apply([&](auto &...v) { ((args[i++] = &v), ...); }, values);
-    cudaLaunchConfig_t config;
-    memset(&config, 0, sizeof config);
-    config.gridDim = dim3(grid, 1, 1);
-    config.blockDim = dim3(block, 1, 1);
-    config.dynamicSmemBytes = shared;
-    return cudaLaunchKernelExC(&config, kernel_entry(kernel), args);
-}
 
 __global__ void shuffles(unsigned *out)
 {
@@ -36,7 +20,7 @@ __global__ void shuffles(unsigned *out)
     row[96] = __shfl_xor_sync(~0u, t, 5, 16);
     row[128] = __ballot_sync(~0u, t % 3 == 0);
     row[160] = (unsigned)__any_sync(~0u, t == 9) * 2 + (unsigned)__all_sync(~0u, t < 31) +
-                 (unsigned)__any_sync(~0u, t == 99) * 4 + (unsigned)__all_sync(~0u, t < 32) * 8;
+               (unsigned)__any_sync(~0u, t == 99) * 4 + (unsigned)__all_sync(~0u, t < 32) * 8;
     row[192] = __reduce_min_sync(~0u, t + 5);
     row[224] = __reduce_max_sync(~0u, t + 5);
 }

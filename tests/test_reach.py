@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
-from cases import CSRC, ROOT, build_c, needs_c
+from cases import CSRC, ROOT, build_on_late_runtime, needs_c, run_c
 
 pytestmark = needs_c
 with_threads = pytest.mark.parametrize("threads", [1, 2, 3, 16])
@@ -14,22 +12,13 @@ with_threads = pytest.mark.parametrize("threads", [1, 2, 3, 16])
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
-    target = tmp_path_factory.mktemp("reach") / "reach"
-    sources = [CSRC / "engine/reach.c", *CSRC.glob("threads/*.c")]
-    sources += [ROOT / "tests/late_runtime.c", ROOT / "tests/reach.c"]
-    return build_c(target, sources, CSRC / "emulator/include", ROOT / "tests")
+    folder = tmp_path_factory.mktemp("reach")
+    return build_on_late_runtime(folder / "reach", CSRC / "engine/reach.c", ROOT / "tests/reach.c")
 
 
 def run(program, threads, *arguments):
-    done = subprocess.run(
-        [program, *map(str, arguments)],
-        env={"GPUREDUCE_THREADS": str(threads)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    found = done.stdout.strip().split(", ")
-    assert (done.returncode, found[0]) == (0, "right"), done.stdout + done.stderr
+    found = run_c(program, threads, *arguments).strip().split(", ")
+    assert found[0] == "right"
     # Who is alone has all there before it launches.
     assert ("marked" in found) == (threads > 1)
     return found

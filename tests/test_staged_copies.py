@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
-from cases import CSRC, ROOT, build_c, needs_c
+from cases import CSRC, ROOT, build_on_late_runtime, needs_c, run_c
 
 pytestmark = needs_c
 
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
-    target = tmp_path_factory.mktemp("staged") / "staged_copies"
-    sources = [CSRC / "engine/staging.c", CSRC / "engine/pinned.c", *CSRC.glob("threads/*.c")]
-    sources += [ROOT / "tests/late_runtime.c", ROOT / "tests/staged_copies.c"]
-    return build_c(target, sources, CSRC / "emulator/include", ROOT / "tests")
+    folder = tmp_path_factory.mktemp("staged")
+    engine = [CSRC / "engine/staging.c", CSRC / "engine/pinned.c"]
+    return build_on_late_runtime(folder / "staged_copies", *engine, ROOT / "tests/staged_copies.c")
 
 
 def run(program, threads, *arguments):
-    done = subprocess.run(
-        [program, *map(str, arguments)],
-        env={"GPUREDUCE_THREADS": str(threads)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
+    assert run_c(program, threads, *arguments) == "right\n"
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 16])
