@@ -159,8 +159,7 @@ static void fill_tables(double x, size_t missing, size_t more)
 static void tell_instructions(void)
 {
     const gr_extract_kernels *best = gr_extract_best();
-    printf("%s %d %d\n", gr_cpu_instructions(), best->whole_f32 != NULL,
-           best->scatter.f32 != NULL);
+    printf("%s %d %d\n", gr_cpu_instructions(), best->whole_f32 != NULL, best->scatter.f32 != NULL);
 }
 
 int main(int argc, char **argv)
