@@ -9,6 +9,7 @@
  *   reach failing                without memory for the copy
  *   reach growing                in memory that holds the marks of others
  *   reach interrupted            in calls that are broken off
+ *   reach forked                 in a child made when others have begun
  *
  * It says whether all was right, and whether some launches had marks to wait for and came before
  * half was there. What never comes ends it by a signal. */
@@ -28,6 +29,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { KIB = 1 << 10, MIB = 1 << 20, PIECES = GR_REACH_BYTES / GR_PIECE_BYTES };
@@ -298,6 +300,37 @@ static void interrupted(void)
     drop(workspace);
 }
 
+static pid_t child;
+
+static int make_child(void *context)
+{
+    usleep(*(unsigned *)context);
+    child = fork();
+    if (!child)
+        alarm(20); /* which it does not inherit */
+    return 0;
+}
+
+/* The child has begun pieces, and nobody at work on them. */
+static void forked(void)
+{
+    gr_workspace *workspace = new_workspace();
+    for (unsigned us = 0; us < 3000; us += 200) {
+        gr_interrupts watch = {.check = make_child, .context = &us};
+        bring_some(workspace, MIB, BLOCKS); /* so that the others are awake */
+        gr_watch_interrupts(&watch);
+        watch.asked_ms -= 1000; /* so that it is asked before the first task */
+        child = -1;
+        bring_some(workspace, GR_REACH_BYTES, BLOCKS);
+        gr_watch_interrupts(NULL);
+        if (!child)
+            _exit(wrong);
+        int status = -1;
+        expect(child > 0 && waitpid(child, &status, 0) == child && status == 0, "a child", us);
+    }
+    drop(workspace);
+}
+
 int main(int count, char **arguments)
 {
     const char *what = count > 1 ? arguments[1] : "";
@@ -323,6 +356,8 @@ int main(int count, char **arguments)
         growing();
     else if (!strcmp(what, "interrupted"))
         interrupted();
+    else if (!strcmp(what, "forked"))
+        forked();
     else
         return 2;
     printf("%s%s%s\n", wrong ? "wrong" : "right", with_marks ? ", marked" : "",

@@ -50,3 +50,7 @@ def test_calls_at_once(program, threads):
 @pytest.mark.parametrize("what", ["whole", "failing", "growing", "interrupted"])
 def test_other_arrays(program, threads, what):
     run(program, threads, what)
+
+
+def test_a_child_made_when_others_have_begun(program):
+    run(program, 3, "forked")
