@@ -105,9 +105,10 @@ _MEAN, _PEAK_PERCENT, _MISALIGNED = 1.15, 97.0, 1.03
 
 
 def _limits(rows: Sequence[Row]) -> dict[tuple[str, int], str]:
-    """By dtype and n: what bounds a way through the card, of a pinned copy.
+    """By dtype and n: what parts of a way through the card reach, of a pinned copy.
 
-    A copy of what has just been written takes what it adds to the writing.
+    Ours writes while it adds up; the last one is both, one after the other. A copy of what has just
+    been written takes what it adds to the writing.
     """
     us: dict[tuple[str, int], dict[str, float]] = {}
     for row in rows:
