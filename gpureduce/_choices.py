@@ -60,6 +60,9 @@ def use(choices: Sequence[Choice], device: _backends.Device) -> None:
 def fast_table(device: str | None = None) -> list[Choice]:
     """The table that `fast` uses on a device.
 
+    Arrays in host memory of 64 KiB to 16 MiB are read over the bus, which is what takes the time:
+    those are added up by `tiles`, whatever stands here.
+
     >>> import gpureduce
     >>> gpureduce.fast_table("emulator")[0].strategy
     'one_block'

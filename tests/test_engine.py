@@ -10,6 +10,7 @@ import pytest
 
 import gpureduce
 from cases import KERNELS, array_of, check, gpureduce_strategy
+from producers import ByInterface
 
 A = np.arange(100_000, dtype=np.int32)
 EM = gpureduce._emulator
@@ -88,8 +89,10 @@ def test_choices():
     assert gpureduce.sum(A, device="emulator").timing.strategy == "tiles"
     assert gpureduce.sum(A, "fast", device="emulator").timing.strategy == "tiles"
     assert gpureduce.sum(A[:100], "fast", device="emulator").timing.strategy == "one_block"
-    assert gpureduce.sum(A[:20_000], "fast", device="emulator").timing.strategy == "one_cluster"
-    ring = gpureduce.sum(np.ones(3 << 20, np.int8), "fast", device="emulator")
+    assert gpureduce.sum(A[:20_000], "fast", device="emulator").timing.strategy == "tiles"
+    there = ByInterface(A[:20_000])
+    assert gpureduce.sum(there, "fast", device="emulator").timing.strategy == "one_cluster"
+    ring = gpureduce.sum(ByInterface(np.ones(3 << 20, np.int8)), "fast", device="emulator")
     assert (int(ring.value), ring.timing.strategy) == (3 << 20, "bulk_copy")
     assert gpureduce.sum(A, "fast").timing.backend != "cpu"
 

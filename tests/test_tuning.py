@@ -9,6 +9,7 @@ import pytest
 
 import gpureduce
 from gpureduce import Choice, _backends, _choices, _emulator, cli, tuning
+from producers import ByInterface
 
 EMULATOR = _backends.choose_device("emulator")
 TABLE = (
@@ -26,7 +27,7 @@ def defaults():
 
 def launched(n, dtype="int32"):
     array = np.arange(n, dtype=dtype) % 100
-    value, timing = gpureduce.sum(array, "fast", device="emulator")
+    value, timing = gpureduce.sum(ByInterface(array), "fast", device="emulator")
     assert value == array.sum()
     return timing.strategy, timing.block, timing.grid
 
@@ -41,6 +42,18 @@ def test_rows_are_tried_in_order(defaults):
     assert launched(20000) == ("tiles", 96, 8)
     _choices.use((), EMULATOR)
     assert launched(1024)[0] == "one_block" and len(gpureduce.fast_table("emulator")) > 3
+
+
+def test_no_table_for_what_is_read_over_the_bus(defaults):
+    _choices.use([Choice(2**64 - 1, 0, "one_cluster", 64, 8)], EMULATOR)
+    for nbytes, name in ((65535, "one_cluster"), (65536, "tiles"), (2**24, "tiles")):
+        array = np.ones(nbytes, np.uint8)
+        for timing in (True, False):
+            result = gpureduce.sum(array, "fast", device="emulator", timing=timing)
+            assert int(result.value) == nbytes
+            if timing:
+                assert result.timing.strategy == name
+    assert launched(2**14)[0] == "one_cluster"
 
 
 def test_launch_is_what_the_engine_does(defaults):
