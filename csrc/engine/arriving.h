@@ -13,7 +13,7 @@ enum {
 };
 
 typedef struct {
-    const void *data;               /* aligned to 16 bytes at least */
+    const void *data;               /* aligned to 128 bytes at least */
     const unsigned long long *mark; /* of each piece: mark[GR_MARK_STEP * piece] */
     unsigned long long arrived;     /* it is this once the piece is there */
 } gr_arriving;

@@ -214,9 +214,9 @@ template <typename Acc, typename In> struct LooseEnds {
     bool any;
     Element head, tail;
 
+    /* Only the first few threads of whom it asks load anything. */
     __device__ __forceinline__ LooseEnds(In in, size_t n, const Packed<In> &packed, size_t id)
-        : any(id < packed.head || id < packed.tail),
-          head(id < packed.head ? in[id] : Element{}),
+        : any(id < packed.head || id < packed.tail), head(id < packed.head ? in[id] : Element{}),
           tail(id < packed.tail ? in[n - 1 - id] : Element{})
     {
     }
