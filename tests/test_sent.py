@@ -15,6 +15,7 @@ from gpureduce import _backends, _emulator, _gpu, _registry
 
 # Read over the bus by the kernels themselves; csrc/engine/reach.h says so.
 REACH = 16 << 20
+PIECE = 16 << 10  # which a thread writes at a time: csrc/engine/arriving.h
 DEVICES = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
 on_devices = pytest.mark.parametrize("device", DEVICES)
 
@@ -85,9 +86,9 @@ def test_callers_at_once(sent):
     assert found == [int(a.sum()) for a in arrays]
 
 
-@pytest.mark.parametrize("nbytes", [1, 4097, REACH, REACH + 1, 3 * REACH, 3 * REACH + 32_769])
+@pytest.mark.parametrize("nbytes", [1, 4097, PIECE, PIECE + 1, 3 * PIECE, REACH + 2 * PIECE + 1])
 def test_writing_alone_is_a_copy(nbytes):
-    """As it is measured, by shares and by pieces; nothing beside it is written."""
+    """As it is measured, by pieces; nothing beside it is written."""
     array = array_of("uint8", nbytes)
     room = np.full(nbytes + 2, 7, np.uint8)
     _emulator.write_pinned(room[1:-1], array)
