@@ -52,7 +52,7 @@ PyObject *gr_py_sum_samples(PyObject *Py_UNUSED(self), PyObject *args)
         .timed = 1,
     };
     if (repeats) {
-        gr_measurement how = {.copies = 1, .warmups = 2, .repeats = repeats, .offset = 0};
+        gr_measurement how = {.copies = 1, .warmups = 2, .repeats = repeats};
         return gr_measured(&request, strategy < 0, &how);
     }
     return gr_summed(&request, strategy < 0, order, seed);

@@ -162,11 +162,11 @@ PyObject *gr_measured(gr_request *request, int choose, const gr_measurement *how
 static PyObject *py_measure(PyObject *Py_UNUSED(self), PyObject *args)
 {
     PyObject *object;
-    int load, acc, strategy, finish, device;
+    int load, acc, strategy, finish, device, apart;
     unsigned block, grid, copies, warmups, repeats;
     Py_ssize_t offset;
-    if (!PyArg_ParseTuple(args, "OiiiIIiiIIIn", &object, &load, &acc, &strategy, &block, &grid,
-                          &finish, &device, &copies, &warmups, &repeats, &offset))
+    if (!PyArg_ParseTuple(args, "OiiiIIiiIIInp", &object, &load, &acc, &strategy, &block, &grid,
+                          &finish, &device, &copies, &warmups, &repeats, &offset, &apart))
         return NULL;
     PyArrayObject *array = gr_check_array(object, load, acc, 1);
     if (!array)
@@ -178,7 +178,7 @@ static PyObject *py_measure(PyObject *Py_UNUSED(self), PyObject *args)
     }
     gr_request request = gr_request_of(array, load, acc, strategy, block, grid, finish, device);
     request.on_device = 1;
-    gr_measurement how = {copies, warmups, repeats, (size_t)offset};
+    gr_measurement how = {copies, warmups, repeats, (size_t)offset, apart};
     return gr_measured(&request, strategy < 0, &how);
 }
 
@@ -392,8 +392,8 @@ static PyMethodDef methods[] = {
      "gpu_dtype(array)\n--\n\nKind and size of an array on a GPU; None if it does not lie there."},
     {"measure", py_measure, METH_VARARGS,
      "measure(array, load, acc, strategy, block, grid, finish, device, copies, warmups, repeats, "
-     "offset)\n--\n\n"
-     "Time the launches alone: (repeats float64 ms as bytes, block, grid, strategy)."},
+     "offset, apart)\n--\n\n"
+     "Time only the launches: (repeats float64 ms as bytes, block, grid, strategy)."},
     {"write_pinned", py_write_pinned, METH_VARARGS,
      "write_pinned(to, array)\n--\n\nCopy an array as for a device that reads it there."},
     {"set_choices", py_set_choices, METH_VARARGS,

@@ -77,7 +77,14 @@ def rotation(device: _backends.Device, nbytes: int) -> tuple[int, str]:
     return copies, "cold" if copies * nbytes > device.l2_bytes else "warm"
 
 
-def kernel(given: Input, row: _registry.Strategy, block: int | None, grid: int | None) -> Contender:
+def kernel(
+    given: Input,
+    row: _registry.Strategy,
+    block: int | None,
+    grid: int | None,
+    *,
+    apart: bool = False,
+) -> Contender:
     """The launches of one of our kernels or of CUB, without Python; or a host strategy's adding."""
     array, conversion = given.array, given.conversion
     if row.kind == "host":
@@ -89,7 +96,7 @@ def kernel(given: Input, row: _registry.Strategy, block: int | None, grid: int |
     def run(repeats: int) -> list[float]:
         times, used_block, used_grid, _ = _backends.module_of(device).measure(
             array, conversion.load, conversion.acc, number, block or 0, grid or 0, 0,
-            device.index, copies, 2, repeats, given.offset,
+            device.index, copies, 2, repeats, given.offset, apart,
         )  # fmt: skip
         made.block, made.grid = used_block or None, used_grid or None
         found: list[float] = (np.frombuffer(times) * 1e3).tolist()

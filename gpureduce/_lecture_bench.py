@@ -125,6 +125,6 @@ class Bench:
             array, to.load, to.acc, -1 if row.kind == "choice" else row.index,
             case.block or 0, case.grid or 0, _registry.finish_number(case.finish),
             self.device.index,
-            copies, 1 if self.emulated else 2, self.repeats, 0,
+            copies, 1 if self.emulated else 2, self.repeats, 0, False,
         )  # fmt: skip
         return self.row(case, array.nbytes, np.frombuffer(times).tolist(), (block, grid), cache)

@@ -3,10 +3,13 @@
 What can be measured:
 
 ``kernel``
-    The launches alone: no Python, no copies, no fetching of the result. On a card as replays of a
-    CUDA graph between two events, on the emulator by the clock. The input is held in several
-    copies that are taken in turn, so that it does not stay in the L2 cache (``cold``), unless one
-    is enough (``warm``).
+    Only the launches: no Python, no copies, no fetching of the result. On a card as replays of a
+    CUDA graph of many sums between two events, on the emulator by the clock. The input is held in
+    several copies that are taken in turn, so that it does not stay in the L2 cache (``cold``),
+    unless one is enough (``warm``). Kernels that can begin while the last one ends do so.
+``apart``
+    The same, but nothing of a sum can begin before the last one has ended: a word is written
+    between any two, and the time of the same without the sums is taken off.
 ``call``
     From an array on a GPU to a Python number.
 ``host``
@@ -35,7 +38,7 @@ from gpureduce import _backends, _contenders, _inputs, _peers, _registry
 from gpureduce._contenders import Contender, Input
 from gpureduce._sum import sum as sum_of
 
-MEASURES = ("kernel", "call", "host", "explain", "count")
+MEASURES = ("kernel", "apart", "call", "host", "explain", "count")
 _ROUNDS = 3
 
 
@@ -105,13 +108,15 @@ def array_of(dtype: str, n: int) -> _inputs.Array:
     return _inputs.repeated(part, n)
 
 
-def _kernels(given: Input, plan: _Plan) -> Iterator[Contender]:
+def _kernels(given: Input, plan: _Plan, *, apart: bool = False) -> Iterator[Contender]:
     names = [*plan.strategies, *(["cub"] if "cub" in plan.peers else [])]
     for row in dict.fromkeys(map(_registry.find, names)):
+        if apart and row.kind == "host":
+            raise ValueError(f"{row.name} launches nothing that could be measured apart")
         launched = row.launches_kernels
         for block in plan.blocks if launched else (None,):
             for grid in plan.grids if launched else (None,):
-                yield _contenders.kernel(given, row, block, grid)
+                yield _contenders.kernel(given, row, block, grid, apart=apart)
 
 
 def _calls(given: Input, plan: _Plan) -> Iterator[Contender]:
@@ -197,6 +202,7 @@ def _measurement(
 
 _MAKERS: dict[str, Callable[[Input, _Plan], Iterator[Contender]]] = {
     "kernel": _kernels,
+    "apart": functools.partial(_kernels, apart=True),
     "call": _calls,
     "host": _hosts,
     "explain": functools.partial(_explanations, sample=True),
@@ -251,7 +257,8 @@ def benchmark(
         The dtype to add up in, as `dtype=` of `gpureduce.sum` (``"int32"`` for the lectures'
         ladder).
     measure
-        ``"kernel"``, ``"call"``, ``"host"``, ``"explain"``, ``"count"``: see the module's own text.
+        ``"kernel"``, ``"apart"``, ``"call"``, ``"host"``, ``"explain"``, ``"count"``: see the
+        module's own text.
     peers
         Libraries to measure beside: ``"cub"``, ``"numpy"``, ``"cupy"``, ``"torch"``, ``"jax"``, or
         ``"all"`` that are installed.

@@ -137,8 +137,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--measure",
         nargs="+",
         choices=MEASURES,
-        help="the launches alone (the default), calls on GPU arrays, calls on NumPy arrays, "
-        "explaining, or counting every block",
+        help="launches in a row (the default), launches with something else between, calls on GPU "
+        "arrays, calls on NumPy arrays, explaining, or counting every block",
     )
     parser.add_argument(
         "--peers",

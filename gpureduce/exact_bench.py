@@ -74,7 +74,7 @@ def device_us(
     conversion = _inputs.convert(array.dtype, None)
     times, *_ = _backends.module_of(device).measure(
         array, conversion.load, conversion.acc, -1 if row.kind == "choice" else row.index,
-        block, grid, 0, device.index, rotation(device, array.nbytes)[0], 2, repeats, 0,
+        block, grid, 0, device.index, rotation(device, array.nbytes)[0], 2, repeats, 0, False,
     )  # fmt: skip
     return float(np.median(np.frombuffer(times)) * 1e3)
 

@@ -49,6 +49,8 @@ ON_CARD = (
     Part("kernel", ("fast",), ("cub",), _ALL, (*(4**i * KIB for i in range(1, 12)), 8 * GIB)),
     Part("kernel", ("fast",), (), ("float32", "int8", "float16", "int32", "float64"),
          (16 * KIB, 256 * KIB, MIB, 64 * MIB, GIB), offset=1),
+    Part("apart", ("fast", "exact"), ("cub",), ("float32",),
+         (MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB)),
     Part("call", ("fast",), _LIBRARIES, ("float32",), (4, 4 * KIB, 64 * KIB, 256 * KIB)),
     Part("call", ("fast",), ("cupy", "torch"), ("int32",), (GIB, 4 * GIB)),
     Part("host", ("auto", "cpu", "fast"), ("numpy", "cupy", "torch"), ("float32",),
@@ -143,7 +145,22 @@ def _kernel_table(rows: Sequence[Row]) -> str:
             f"\n\nArrays that start one element off take {mean(off):.3f} times as long, at most "
             f"{most['ratio']:.3f} ({most['dtype']}, {size_text(most['nbytes'])})."
         )
-    return text
+    return "\n\n".join(filter(None, [text, _apart(rows)]))
+
+
+def _apart(rows: Sequence[Row]) -> str:
+    """What is left of the ratios where sums do not follow one another."""
+    told = [
+        f"`{name}` " + ", ".join(f"{r['ratio']:.2f} ({size_text(r['nbytes'])})" for r in found)
+        for name in ("fast", "exact")
+        if (found := ratios(rows, "apart", name, ["cub"]))
+    ]
+    if not told:
+        return ""
+    return (
+        "So it is for sums in a row, of which ours begin while the last one ends. With something "
+        f"else between any two, whose own time is taken off, float32: {'; '.join(told)}."
+    )
 
 
 def _call_table(rows: Sequence[Row]) -> str:

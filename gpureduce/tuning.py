@@ -77,7 +77,7 @@ def _time(
     try:
         times, *_ = _backends.module_of(device).measure(
             array, conversion.load, conversion.acc, row.index, block, grid, 0,
-            device.index, copies, 2, repeats, 0,
+            device.index, copies, 2, repeats, 0, False,
         )  # fmt: skip
     except CudaError:
         return None

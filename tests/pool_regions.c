@@ -9,7 +9,7 @@
 
 enum { MOST = 1 << 16 };
 static atomic_uchar runs[MOST];
-static int wrong;
+static atomic_int wrong;
 
 static void count(size_t task, void *context)
 {
@@ -36,6 +36,35 @@ static void count_slowly(size_t task, void *context)
 {
     usleep(300);
     count(task, context);
+}
+
+/* Who has opened a region is helped, unless nobody else may come to it. */
+static void ask_alone(size_t task, void *wanted)
+{
+    (void)task;
+    wrong |= gr_is_helped() != *(bool *)wanted;
+}
+
+static void ask(size_t task, void *caller)
+{
+    static bool no;
+    bool is_caller = pthread_equal(pthread_self(), *(pthread_t *)caller);
+    wrong |= gr_is_helped() != is_caller;
+    gr_parallel(4, 3, ask_alone, &no);
+    gr_parallel_beside(4, 3, ask_alone, &no);
+    wrong |= gr_is_helped() != is_caller;
+    count(task, NULL);
+}
+
+static void helped_regions(void)
+{
+    pthread_t caller = pthread_self();
+    bool no = false;
+    for (int i = 0; i < 100; i++)
+        gr_parallel(4, 16, ask, &caller);
+    gr_parallel(4, 1, ask_alone, &no);
+    gr_parallel(1, 16, ask_alone, &no);
+    wrong |= gr_is_helped();
 }
 
 static pid_t child;
@@ -92,6 +121,7 @@ int main(void)
     gr_parallel(4, 10, nest, count);
     for (size_t i = 0; i < 16; i++)
         wrong |= runs[i] != (i < 3 ? 10 : i < 13);
+    helped_regions();
     for (int i = 0; i < 20; i++)
         forked_region();
     puts(wrong ? "wrong" : "right");

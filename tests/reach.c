@@ -9,6 +9,7 @@
  *   reach failing                without memory for the copy
  *   reach growing                in memory that holds the marks of others
  *   reach interrupted            in calls that are broken off
+ *   reach nested_interrupted     in one that is, within a region that has workers
  *   reach forked                 in a child made when others have begun
  *
  * It says whether all was right, and whether some launches had marks to wait for and came before
@@ -300,6 +301,34 @@ static void interrupted(void)
     drop(workspace);
 }
 
+/* The workers are those of the region around it, which do not come to this one. */
+static void interrupted_task(size_t task, void *caller)
+{
+    static atomic_bool done;
+    unsigned us = 0;
+    gr_interrupts watch = {.check = break_off, .context = &us};
+    (void)task;
+    if (!pthread_equal(pthread_self(), *(pthread_t *)caller) || atomic_exchange(&done, true)) {
+        usleep(1000);
+        return;
+    }
+    gr_workspace *workspace = new_workspace();
+    gr_watch_interrupts(&watch);
+    watch.asked_ms -= 1000;
+    bring_some(workspace, MIB, BLOCKS);
+    gr_watch_interrupts(NULL);
+    drop(workspace);
+}
+
+static void nested_interrupted(void)
+{
+    pthread_t caller = pthread_self();
+    gr_workspace *workspace = new_workspace();
+    bring_some(workspace, MIB, BLOCKS);
+    gr_parallel(4, 32, interrupted_task, &caller);
+    drop(workspace);
+}
+
 static pid_t child;
 
 static int make_child(void *context)
@@ -356,6 +385,8 @@ int main(int count, char **arguments)
         growing();
     else if (!strcmp(what, "interrupted"))
         interrupted();
+    else if (!strcmp(what, "nested_interrupted"))
+        nested_interrupted();
     else if (!strcmp(what, "forked"))
         forked();
     else

@@ -105,6 +105,21 @@ def test_libraries_are_measured_beside_ours(fake_cupy):
     assert min(r.error_ulps for r in rows) <= 0.5
 
 
+@pytest.mark.parametrize("device", ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_sums_apart(device):
+    """Something else is between any two, and its time is taken off: what is left is the sum's."""
+    rows = list(
+        gpureduce.benchmark(
+            ["fast", "exact"], [5000], ["float32"], device=device, repeats=3, offset=1,
+            measure=["kernel", "apart"],
+        )
+    )  # fmt: skip
+    assert [(r.measure, r.strategy) for r in rows] == [
+        ("kernel", "fast"), ("kernel", "exact"), ("apart", "fast"), ("apart", "exact"),
+    ]  # fmt: skip
+    assert all(r.repeats == 3 and 0 < r.low_us <= r.median_us for r in rows)
+
+
 def test_half_floats_are_left_to_those_that_have_them(fake_cupy):
     rows = list(
         gpureduce.benchmark(
@@ -135,8 +150,10 @@ def test_peers_that_are_not_there(monkeypatch):
         list(gpureduce.benchmark(["fast"], peers=["tensorflow"]))
     with pytest.raises(ValueError, match="needs arrays on a GPU"):
         list(gpureduce.benchmark(["fast"], measure=["call"], device="emulator"))
-    with pytest.raises(ValueError, match="measure must be of kernel, call, host"):
+    with pytest.raises(ValueError, match="measure must be of kernel, apart, call, host"):
         list(gpureduce.benchmark(["fast"], measure=["all"]))
+    with pytest.raises(ValueError, match="cpu launches nothing that could be measured apart"):
+        list(gpureduce.benchmark(["cpu"], measure=["apart"], device="emulator"))
 
 
 def test_output_forms(capsys, tmp_path):

@@ -27,7 +27,7 @@ def run(program, threads, *arguments):
 @with_threads
 @pytest.mark.parametrize("seed", [1, 2])
 def test_kernels_read_each_piece_when_it_is_there(program, threads, seed):
-    # Some pieces come so late that others take part in the meantime.
+    # Launches do not wait for the pieces, of which some come late.
     assert ("early" in run(program, threads, "sizes", seed)) == (threads > 1)
 
 
@@ -47,7 +47,9 @@ def test_calls_at_once(program, threads):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("what", ["whole", "failing", "growing", "interrupted"])
+@pytest.mark.parametrize(
+    "what", ["whole", "failing", "growing", "interrupted", "nested_interrupted"]
+)
 def test_other_arrays(program, threads, what):
     run(program, threads, what)
 

@@ -52,6 +52,17 @@ def test_ratios():
     assert _targets.ratios(ROWS, "kernel", "fast", ["torch"]) == []
 
 
+def test_sums_apart():
+    rows = [row("fast", 4.0, "apart"), row("cub", 3.0, "apart"), row("exact", 6.0, "apart")]
+    assert "float32: `fast` 0.75 (4 KiB); `exact` 0.50 (4 KiB)." in scoreboard.markdown(
+        PROVENANCE | {"rows": [*ROWS, *rows]}
+    )
+    assert "else between" not in scoreboard.markdown(PROVENANCE | {"rows": ROWS})
+    assert [r["ratio"] for r in _targets.ratios([*ROWS, *rows], "kernel", "fast", ["cub"])] == [
+        1.5, 0.75, 2.0,
+    ]  # fmt: skip
+
+
 CALIBRATION = {
     "cpu": {"card_share": 0.0, "gb_s": 100.25, "latency_us": 9.0},
     "cuda": {"card_share": 1.0, "gb_s": 50.0, "latency_us": 9.0},

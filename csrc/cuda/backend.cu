@@ -79,14 +79,16 @@ static cudaError_t time_graph(cudaGraphExec_t graph, cudaStream_t stream, unsign
 }
 
 cudaError_t gr_backend_replay(cudaStream_t stream, int (*launch)(void *context), void *context,
-                              unsigned warmups, unsigned repeats, double *ms)
+                              unsigned in_a_row, unsigned warmups, unsigned repeats, double *ms)
 {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t runnable = nullptr;
     cudaError_t state = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
     if (state != cudaSuccess)
         return state;
-    int failed = launch(context);
+    int failed = 0;
+    for (unsigned i = 0; i < in_a_row && !failed; i++)
+        failed = launch(context);
     state = cudaStreamEndCapture(stream, &graph);
     if (failed && state == cudaSuccess)
         state = cudaErrorUnknown;
@@ -94,6 +96,8 @@ cudaError_t gr_backend_replay(cudaStream_t stream, int (*launch)(void *context),
         state = cudaGraphInstantiate(&runnable, graph, 0);
     if (state == cudaSuccess)
         state = time_graph(runnable, stream, warmups, repeats, ms);
+    for (unsigned i = 0; i < repeats && state == cudaSuccess; i++)
+        ms[i] /= in_a_row;
     if (runnable)
         cudaGraphExecDestroy(runnable);
     if (graph)

@@ -115,8 +115,17 @@ __device__ __forceinline__ void wait_for_earlier_kernels()
 #endif
 }
 
-/* A word that the host writes while kernels run. Who has seen it sees all that was written before.
- */
+/* A hint: this line of memory will be read after that wait. */
+__device__ __forceinline__ void fetch_into_l2(const void *global)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(global)));
+#else
+    (void)global; /* who does not wait reads at once */
+#endif
+}
+
+/* A word that the host writes while kernels run. Who has seen it sees what was written before. */
 __device__ __forceinline__ unsigned long long load_of_host(const unsigned long long *mapped)
 {
     unsigned long long word;
@@ -127,8 +136,8 @@ __device__ __forceinline__ unsigned long long load_of_host(const unsigned long l
     return word;
 }
 
-/* Before a loop of which most arrays need one round: else several are written out, and all wait
- * while it is found out that there is but one. */
+/* Before a loop that most arrays go through once, or not at all: else several rounds are written
+ * out, and all wait while it is found out how few there are. */
 #define MOSTLY_ONCE _Pragma("unroll 1")
 
 /* Has an address or a size ready here. The compiler would rather work it out behind the wait above,

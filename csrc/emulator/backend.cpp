@@ -29,7 +29,7 @@ cudaError_t gr_backend_cub(const void *, void *, size_t, gr_load, gr_acc, void *
     return cudaErrorNotSupported;
 }
 
-cudaError_t gr_backend_replay(cudaStream_t, int (*launch)(void *context), void *context,
+cudaError_t gr_backend_replay(cudaStream_t, int (*launch)(void *context), void *context, unsigned,
                               unsigned warmups, unsigned repeats, double *ms)
 {
     for (unsigned i = 0; i < warmups + repeats; i++) {

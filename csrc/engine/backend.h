@@ -24,10 +24,12 @@ const char *gr_backend_fault(void);
 cudaError_t gr_backend_cub(const void *in, void *out, size_t n, gr_load load, gr_acc acc,
                            void *work, size_t *work_bytes, cudaStream_t stream);
 
-/* Runs what `launch` puts on the stream (it returns 0 if that went well) again and again, as one
- * graph where there are graphs, and takes the time of each run in ms[repeats]. */
+/* Runs what `launch` puts on the stream (it returns 0 if that went well) again and again, and takes
+ * the time of each run in ms[repeats]. Where there are graphs a run is one graph, of what `launch`
+ * does when it is called `in_a_row` times, and its time is divided by that: to start a graph takes
+ * as long as a small kernel. */
 cudaError_t gr_backend_replay(cudaStream_t stream, int (*launch)(void *context), void *context,
-                              unsigned warmups, unsigned repeats, double *ms);
+                              unsigned in_a_row, unsigned warmups, unsigned repeats, double *ms);
 
 /* Whether kernels can read any memory of the process, as the emulator's can. */
 int gr_backend_reads_host_memory(void);

@@ -98,11 +98,6 @@ int gr_get_choices(int device, gr_choice rows[GR_MAX_CHOICES])
     return found->count;
 }
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Where kernels read host memory themselves, unless they are timed: the bits are the same. They
  * wait for the bus then, and do not get it sooner by more threads; more blocks than pieces only
  * look for their marks more often. Smaller arrays are brought sooner than threads can help; there
@@ -125,7 +120,7 @@ void gr_choose(gr_request *request)
     if (reads_over_bus(request, bytes)) {
         request->strategy = strategy_index("tiles");
         request->block = 256;
-        request->grid = (unsigned)least(facts->sms, (bytes - 1) / GR_PIECE_BYTES + 1);
+        request->grid = (unsigned)gr_least(facts->sms, (bytes - 1) / GR_PIECE_BYTES + 1);
         return;
     }
     for (int i = 0; i < rows->count; i++) {
@@ -138,7 +133,7 @@ void gr_choose(gr_request *request)
         size_t useful = bytes / ((size_t)row->block * 16) + 1;
         request->strategy = row->strategy;
         request->block = row->block;
-        request->grid = most ? (unsigned)least(most, useful) : row->grid;
+        request->grid = most ? (unsigned)gr_least(most, useful) : row->grid;
         return;
     }
     request->strategy = strategy_index("last_block");
@@ -154,10 +149,10 @@ static const struct {
     unsigned block, blocks_per_sm;
 } exact_shapes[] = {
     {GR_LOAD_f32, (size_t)2 << 10, 128, 1},   {GR_LOAD_f32, (size_t)2 << 20, 256, 1},
-    {GR_LOAD_f32, (size_t)40 << 20, 256, 2},  {GR_LOAD_f32, (size_t)56 << 20, 768, 1},
-    {GR_LOAD_f32, (size_t)80 << 20, 640, 1},  {GR_LOAD_f32, (size_t)160 << 20, 768, 1},
-    {GR_LOAD_f32, (size_t)768 << 20, 448, 2}, {GR_LOAD_f32, SIZE_MAX, 1024, 1},
-    {GR_LOAD_f16, (size_t)8 << 20, 256, 1},   {GR_LOAD_f16, (size_t)48 << 20, 512, 2},
+    {GR_LOAD_f32, (size_t)6 << 20, 256, 2},   {GR_LOAD_f32, (size_t)20 << 20, 512, 1},
+    {GR_LOAD_f32, (size_t)80 << 20, 640, 1},  {GR_LOAD_f32, (size_t)768 << 20, 896, 1},
+    {GR_LOAD_f32, SIZE_MAX, 1024, 1},         {GR_LOAD_f16, (size_t)2 << 20, 256, 1},
+    {GR_LOAD_f16, (size_t)24 << 20, 256, 2},  {GR_LOAD_f16, (size_t)48 << 20, 512, 2},
     {GR_LOAD_f16, SIZE_MAX, 1024, 1},         {GR_LOAD_bf16, (size_t)24 << 10, 128, 1},
     {GR_LOAD_bf16, (size_t)8 << 20, 256, 1},  {GR_LOAD_bf16, (size_t)24 << 20, 256, 2},
     {GR_LOAD_bf16, SIZE_MAX, 512, 1},         {GR_LOAD_any, (size_t)2 << 20, 128, 1},
@@ -183,9 +178,10 @@ void gr_shape_exact(gr_request *request)
     while (request->block > GR_WARP &&
            gr_exact_shared_words(load, request->block) * sizeof(gr_value) > facts->shared_bytes)
         request->block -= GR_WARP;
-    size_t per_sm = reads_over_bus(request, bytes) ? 1 : exact_shapes[row].blocks_per_sm;
+    int over_bus = reads_over_bus(request, bytes) && !request->timed;
+    size_t per_sm = over_bus ? 1 : exact_shapes[row].blocks_per_sm;
     size_t most = per_sm * facts->sms;
     size_t useful = bytes / BYTES_PER_BLOCK + 1;
     if (!request->grid)
-        request->grid = (unsigned)least(most, useful);
+        request->grid = (unsigned)gr_least(most, useful);
 }

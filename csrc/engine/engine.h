@@ -90,9 +90,11 @@ typedef struct {
     unsigned copies; /* of the input, taken in turn; enough of them do not stay in the L2 cache */
     unsigned warmups, repeats;
     size_t offset; /* elements that each copy is shifted off the 512-byte boundary */
+    int apart;     /* something else is between any two sums, and the time of that is taken off */
 } gr_measurement;
 
-/* Times the launches alone: ms[] gets `repeats` times of one sum, each the mean over the copies. */
+/* Times only the launches: ms[] gets `repeats` times of one sum, each the mean over the copies
+ * and, of arrays that take little time, over several rounds of them. */
 gr_status gr_measure(gr_request *request, int choose, const gr_measurement *how, double *ms,
                      gr_outcome *outcome, gr_error *error);
 

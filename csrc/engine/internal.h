@@ -16,6 +16,11 @@
         }                                                                                          \
     } while (0)
 
+static inline size_t gr_least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
 /* What is asked of a device often, and asked the device once. */
 typedef struct {
     unsigned sms;

@@ -13,20 +13,60 @@ typedef struct {
     char *data;
     size_t stride; /* bytes from one copy of the input to the next */
     unsigned copies;
+    /* A word that is written before each sum, or NULL: no kernel begins before that has ended. */
+    void *between;
+    int only_between; /* and no sums: for the time that this takes */
     gr_error *error;
 } gr_round;
 
-/* One sum of each copy. */
+/* One sum of each copy, and what is between them. */
 static int launch_round(void *context)
 {
     gr_round *round = context;
+    gr_error *error = round->error;
     gr_reduced reduced;
-    for (unsigned copy = 0; copy < round->copies; copy++)
-        if (gr_reduce(round->request, *round->plan, round->data + copy * round->stride,
+    for (unsigned copy = 0; copy < round->copies && error->status == GR_OK; copy++) {
+        if (round->between)
+            TRY(cudaMemsetAsync(round->between, 0, sizeof(unsigned), round->workspace->stream));
+        if (!round->only_between)
+            gr_reduce(round->request, *round->plan, round->data + copy * round->stride,
                       round->request->n, round->workspace, round->workspace->stream, NULL, &reduced,
-                      round->error) != GR_OK)
-            break;
-    return (int)round->error->status;
+                      error);
+    }
+done:
+    return (int)error->status;
+}
+
+/* How often it goes through the copies in one run: the smaller they are, the more of the time of a
+ * few would be that of starting them. */
+static unsigned rounds_of(unsigned copies, size_t bytes)
+{
+    static const size_t LAUNCHES = 16, BYTES = (size_t)2 << 30;
+    size_t launches = BYTES / (bytes ? bytes : 1);
+    launches = launches < LAUNCHES ? launches : LAUNCHES;
+    return launches > copies ? (unsigned)((launches + copies - 1) / copies) : 1;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median time of what is between the sums. */
+static cudaError_t time_between(gr_round *round, unsigned in_a_row, double *ms)
+{
+    enum { REPEATS = 15 };
+    double times[REPEATS];
+    round->only_between = 1;
+    cudaError_t state = gr_backend_replay(round->workspace->stream, launch_round, round, in_a_row,
+                                          2, REPEATS, times);
+    round->only_between = 0;
+    if (state == cudaSuccess) {
+        qsort(times, REPEATS, sizeof *times, ascending);
+        *ms = times[REPEATS / 2];
+    }
+    return state;
 }
 
 static gr_status fill_copies(const gr_request *request, const gr_round *round, gr_error *error)
@@ -56,12 +96,17 @@ static gr_status measure_in(gr_workspace *workspace, const gr_request *request,
     /* Copies start on 512-byte boundaries, plus the offset that was asked for. */
     size_t stride = (request->n * element + how->offset * element + 511) / 512 * 512;
     size_t bytes = gr_view_of(request) ? 0 : stride * how->copies;
-    gr_round round = {request, &plan, workspace, NULL, stride, how->copies, error};
+    size_t between = how->apart ? sizeof(unsigned) : 0;
+    unsigned in_a_row = rounds_of(how->copies, request->n * (element ? element : sizeof(double)));
+    double between_ms = 0;
+    gr_round round = {request, &plan, workspace, NULL, stride, how->copies, NULL, 0, error};
 
     if (gr_plan_first(request, request->n, &plan, error) != GR_OK ||
         gr_make_room(request, &plan, request->n, workspace, error) != GR_OK ||
-        gr_reserve(&buffer, bytes, error) != GR_OK)
+        gr_reserve(&buffer, bytes + between, error) != GR_OK)
         goto done;
+    if (between)
+        round.between = (char *)buffer.data + bytes;
     if (bytes) {
         round.data = (char *)buffer.data + how->offset * element;
         if (fill_copies(request, &round, error) != GR_OK)
@@ -69,12 +114,15 @@ static gr_status measure_in(gr_workspace *workspace, const gr_request *request,
     }
     outcome->block = plan.block;
     outcome->grid = plan.grid;
-    cudaError_t replayed =
-        gr_backend_replay(workspace->stream, launch_round, &round, how->warmups, how->repeats, ms);
-    if (error->status == GR_OK)
-        TRY(replayed);
+    cudaError_t replayed = between ? time_between(&round, in_a_row, &between_ms) : cudaSuccess;
+    if (replayed == cudaSuccess)
+        replayed = gr_backend_replay(workspace->stream, launch_round, &round, in_a_row,
+                                     how->warmups, how->repeats, ms);
+    if (error->status != GR_OK)
+        goto done;
+    TRY(replayed);
     for (unsigned i = 0; i < how->repeats; i++)
-        ms[i] /= how->copies;
+        ms[i] = (ms[i] - between_ms) / how->copies;
 done:
     (void)cudaFree(buffer.data);
     return error->status;

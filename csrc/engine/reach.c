@@ -76,9 +76,8 @@ typedef struct {
     bool is_launched; /* the caller's */
     int child;        /* of how many fork()s */
 
-    /* Lines of the cache that threads take from each other, and nothing else there. */
-    alignas(LINE) atomic_size_t begun;     /* pieces */
-    alignas(LINE) atomic_bool is_attended; /* another thread is at work until all are begun */
+    /* Pieces. Threads take this line of the cache from each other: nothing else is there. */
+    alignas(LINE) atomic_size_t begun;
 } transfer;
 
 /* A signal handler may fork before this thread comes to a task. */
@@ -106,21 +105,16 @@ static bool write_next(transfer *now)
 }
 
 /* A launch may last until the kernel has ended: the emulator's do, and those under a debugger. So
- * this thread has no piece begun then, and another one sees to the rest, or there is none. */
-static void launch_once(transfer *now)
+ * this thread has no piece begun then, and others come who see to all, or there is none left. */
+static void launch_once(transfer *now, bool is_helped)
 {
-    /* Others come within a microsecond if they are awake. */
-    enum { LOOKS = 1000 };
     if (now->is_launched)
         return;
     if (now->child != atomic_load(&children)) { /* the others are the parent's */
-        atomic_store(&now->is_attended, false);
+        is_helped = false;
         atomic_store(&now->begun, 0);
     }
-    for (int look = 0; look < LOOKS; look++)
-        if (atomic_load_explicit(&now->is_attended, memory_order_relaxed))
-            break;
-    while (!atomic_load_explicit(&now->is_attended, memory_order_relaxed) && write_next(now))
+    while (!is_helped && write_next(now))
         ;
     now->is_launched = true;
     now->launch(&now->array, now->context);
@@ -131,9 +125,7 @@ static void take_part(size_t task, void *context)
     transfer *now = context;
     (void)task;
     if (pthread_equal(pthread_self(), now->caller))
-        launch_once(now);
-    else if (!atomic_load_explicit(&now->is_attended, memory_order_relaxed))
-        atomic_store_explicit(&now->is_attended, true, memory_order_relaxed);
+        launch_once(now, gr_is_helped());
     while (write_next(now))
         ;
 }
@@ -195,6 +187,6 @@ bool gr_bring_within_reach(gr_workspace *workspace, const void *host, size_t byt
                     .launch = launch,
                     .context = context};
     gr_parallel_beside((int)threads, threads, take_part, &now);
-    launch_once(&now); /* if others were done before this thread came to a task */
+    launch_once(&now, false); /* if this thread came to no task */
     return true;
 }

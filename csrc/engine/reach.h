@@ -14,11 +14,11 @@ enum { GR_REACH_BYTES = 16 << 20 };
 typedef void gr_launcher(const gr_arriving *array, void *context);
 
 /* Brings the array within reach, and calls `launch`, once, on this thread. If its kernel `waits`
- * for marks, that is as soon as somebody else is at work on the array's copy, else when all is
- * there; an array in pinned memory is there. The copy is until the workspace's next sum. While it
- * is made, which may mean to read a file, blocks of the kernel wait on the device. False, and
- * nothing was called, if there is no memory for it, or a copy to the device is quicker. At most
- * GR_REACH_BYTES. */
+ * for marks, that is at once if others come who see to the array's copy, else when all is there; an
+ * array in pinned memory is there. The copy is until the workspace's next sum. While it is made,
+ * which may mean to read a file, blocks of the kernel wait on the device. False, and nothing was
+ * called, if there is no memory for it, or a copy to the device is quicker. At most GR_REACH_BYTES.
+ */
 bool gr_bring_within_reach(gr_workspace *workspace, const void *host, size_t bytes, bool waits,
                            gr_launcher *launch, void *context);
 

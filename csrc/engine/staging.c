@@ -189,18 +189,13 @@ static void see_what_is_fetched(staged_copy *copy)
     }
 }
 
-static size_t at_most(size_t value, size_t most)
-{
-    return value < most ? value : most;
-}
-
 /* The piece behind the next order, which does not go across the ring's end; that of the last one
  * as long as there is not enough for another. */
 static size_t end_of_next(const staged_copy *copy)
 {
     size_t first = copy->ordered, ring_end = first - first % PLACES + PLACES;
-    size_t end = at_most(at_most(copy->ready, first + MOST_PIECES), ring_end);
-    size_t enough = first < FIRST_PIECES ? FIRST_PIECES : at_most(first, MOST_PIECES);
+    size_t end = gr_least(gr_least(copy->ready, first + MOST_PIECES), ring_end);
+    size_t enough = first < FIRST_PIECES ? FIRST_PIECES : gr_least(first, MOST_PIECES);
     bool due = end - first >= enough || end == copy->pieces || end == ring_end;
     return due ? end : first;
 }
@@ -208,7 +203,7 @@ static size_t end_of_next(const staged_copy *copy)
 static void order(staged_copy *copy, size_t end)
 {
     size_t first = copy->ordered, at = first * PIECE, number = copy->orders % ORDERS;
-    size_t bytes = at_most(end * PIECE, copy->bytes) - at;
+    size_t bytes = gr_least(end * PIECE, copy->bytes) - at;
 
     note(copy, cudaMemcpyAsync(copy->to + at, ring.memory + first % PLACES * PIECE, bytes,
                                cudaMemcpyHostToDevice, copy->stream));

@@ -33,6 +33,8 @@ template <typename T> struct Packed<Arriving<T>> : Packed<const T *> {
         return load_of_host(array.mark + GR_MARK_STEP * piece) == array.arrived;
     }
 
+    __device__ __forceinline__ void fetch_ahead(size_t, size_t) const {}
+
     /* A lane looks for each piece: one after the other they would take a journey over the bus each.
      * Who looks takes something of the bus from those who read, so all look less and less often.
      * What the host wrote before a mark is seen by the lane that has seen the mark, and behind the

@@ -34,6 +34,7 @@ template <typename Acc> struct Packed<Samples<Acc>> {
         return 0;
     }
 
+    __device__ __forceinline__ void fetch_ahead(size_t, size_t) const {}
     __device__ __forceinline__ void await(size_t, size_t) const {}
 
     __device__ __forceinline__ Pack<Acc> operator[](size_t i) const

@@ -138,6 +138,20 @@ template <typename T> struct Packed<const T *> {
         settle(tail);
     }
 
+    /* Before the wait for earlier kernels nothing may be read, as they may yet write it. But the
+     * first bytes of a block's share can be asked for, from memory into the L2 cache, where they
+     * stay what they are for all. Much more than that stands in the way of those who still read.
+     * A share may begin before the first pack, within its line, even one that holds no pack; where
+     * the array has none, nothing is asked for. */
+    __device__ __forceinline__ void fetch_ahead(size_t begin, size_t end) const
+    {
+        constexpr size_t line = 8, most = 2048; /* packs */
+        size_t count = end - begin < packs ? end - begin : packs;
+        uintptr_t from = reinterpret_cast<uintptr_t>(first) + begin * 16;
+        for (size_t i = threadIdx.x * line; i < count && i < most; i += blockDim.x * line)
+            fetch_into_l2(reinterpret_cast<const void *>(from + i * 16));
+    }
+
     /* Until the packs from `begin` to `end` are there, and if those are the array's last ones its
      * tail, too. By all threads of the block; here they are. */
     __device__ __forceinline__ void await(size_t, size_t) const {}

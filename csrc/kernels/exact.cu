@@ -27,14 +27,16 @@ __global__ void __launch_bounds__(Deposit<typename Packed<In>::Element>::most_th
     size_t end = groups * (blockIdx.x + 1) / gridDim.x * 32;
     end = end < packed.packs ? end : packed.packs;
 
+    packed.fetch_ahead(begin, end);
     wait_for_earlier_kernels();
-    invite_next_kernel(); /* earlier, its blocks would take the room that these need */
     Pack<unsigned> pack[flight], next[flight];
     packed.await(begin, end);
     unsigned count, next_count = count_of(first, block, end, flight);
     for (unsigned k = 0; k < flight; k++)
         next[k] = packed.words_or_zero(first + k * block, end);
 
+    if (end - begin <= flight * block) /* all its loads are under way */
+        invite_next_kernel();
     clear_words();
     Deposits deposit;
     __syncthreads();
@@ -48,6 +50,7 @@ __global__ void __launch_bounds__(Deposit<typename Packed<In>::Element>::most_th
             for (unsigned k = 0; k < flight; k++)
                 next[k] = packed.words(after + k * block);
         } else {
+            invite_next_kernel(); /* earlier, its blocks would ask for their bytes too soon */
             next_count = count_of(after, block, end, flight);
             for (unsigned k = 0; k < flight; k++)
                 next[k] = packed.words_or_zero(after + k * block, end);

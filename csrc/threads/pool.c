@@ -110,6 +110,9 @@ static _Thread_local bool inside;
 /* The pool whose region this thread has opened. */
 static _Thread_local gr_pool *own_pool;
 
+/* Whether it is the innermost one, and was opened to workers. */
+static _Thread_local bool helped;
+
 static void pause_briefly(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -472,10 +475,13 @@ static void run_region(gr_pool *pool, int threads, size_t tasks,
     bool nested = inside;
     int helpers = nested ? 0 : helper_count(threads, tasks);
     bool pooled = helpers > 0 && tasks <= MOST_TASKS && get_pool(pool);
+    bool outer_helped = helped;
     inside = true;
+    helped = false;
     if (pooled) {
         int shares = open_region(pool, helpers, tasks, run, context);
         own_pool = pool;
+        helped = shares > 1;
         draw_tasks(pool, 0);
         close_region(pool, shares);
         own_pool = NULL;
@@ -485,6 +491,12 @@ static void run_region(gr_pool *pool, int threads, size_t tasks,
             run(task, context);
     }
     inside = nested;
+    helped = outer_helped;
+}
+
+bool gr_is_helped(void)
+{
+    return helped && own_pool && (atomic_load(&own_pool->gate) & COUNT) > 1;
 }
 
 void gr_parallel(int threads, size_t tasks, void (*run)(size_t task, void *context), void *context)

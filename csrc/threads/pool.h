@@ -33,6 +33,10 @@ void gr_parallel(int threads, size_t tasks, void (*run)(size_t task, void *conte
 void gr_parallel_beside(int threads, size_t tasks, void (*run)(size_t task, void *context),
                         void *context);
 
+/* Whether somebody else comes to the region that this thread has opened and is in a task of: a
+ * worker, sooner or later, whatever this thread does. */
+bool gr_is_helped(void);
+
 #ifdef __cplusplus
 }
 #endif

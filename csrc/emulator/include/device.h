@@ -57,6 +57,7 @@ template <typename T> GR_ACCESS void take_mark_off(Marked<T> *place)
 /* Launches follow one another here. */
 GR_INTRINSIC void invite_next_kernel() {}
 GR_INTRINSIC void wait_for_earlier_kernels() {}
+GR_INTRINSIC void fetch_into_l2(const void *) {}
 template <typename T> GR_INTRINSIC void settle(T &) {}
 
 GR_INTRINSIC unsigned long long load_of_host(const unsigned long long *mapped)
