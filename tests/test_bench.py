@@ -13,7 +13,7 @@ import pytest
 
 import gpureduce
 import producers
-from gpureduce import _peers, bench_report, cli
+from gpureduce import _backends, _peers, bench_report, cli
 from gpureduce import bench as bench_module
 
 
@@ -106,8 +106,16 @@ def test_libraries_are_measured_beside_ours(fake_cupy):
 
 
 @pytest.mark.parametrize("device", ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_sums_apart(device):
+def test_sums_apart(device, monkeypatch):
     """Something else is between any two, and its time is taken off: what is left is the sum's."""
+    module = _backends.module_of(_backends.choose_device(device))
+    measure, asked = module.measure, []
+
+    def listen(*given):
+        asked.append(given[-1])
+        return measure(*given)
+
+    monkeypatch.setattr(module, "measure", listen)
     rows = list(
         gpureduce.benchmark(
             ["fast", "exact"], [5000], ["float32"], device=device, repeats=3, offset=1,
@@ -118,6 +126,7 @@ def test_sums_apart(device):
         ("kernel", "fast"), ("kernel", "exact"), ("apart", "fast"), ("apart", "exact"),
     ]  # fmt: skip
     assert all(r.repeats == 3 and 0 < r.low_us <= r.median_us for r in rows)
+    assert asked and asked == sorted(asked) and asked.count(True) == asked.count(False)
 
 
 def test_half_floats_are_left_to_those_that_have_them(fake_cupy):
