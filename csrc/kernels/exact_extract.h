@@ -366,22 +366,31 @@ template <> struct Deposit<double> {
     }
 
     /* Adds up the columns of all threads, low and high halves of the digits apart: lane l those of
-     * digits l, l + 32 and l + 64 of its warp, in turns that keep the lanes in different banks. */
+     * digits l and l + 32 of its warp, in turns that keep the lanes in different banks. The few
+     * digits above, for which most lanes would wait, go from lane to lane. Then a thread has a word
+     * for itself, which gets what its digit carries from the one below. */
     __device__ __forceinline__ void gather_columns()
     {
-        constexpr unsigned parts = (Column::digits + 31) / 32;
+        constexpr unsigned rows = Column::digits / 32, parts = rows + 1;
         long long *all = deposit_memory<long long>(), low[parts], high[parts];
         unsigned lane = threadIdx.x % 32;
         if (column.held == Column::unused)
             column.tidy(column.digit, false);
         __syncwarp();
-        for (unsigned p = 0; p < parts; p++) {
+        for (unsigned p = 0; p < rows; p++) {
             low[p] = high[p] = 0;
-            for (unsigned i = 0; lane + 32 * p < Column::digits && i < 32; i++) {
+            for (unsigned i = 0; i < 32; i++) {
                 long long digit = all[(lane + 32 * p) * blockDim.x + (threadIdx.x ^ i)];
                 low[p] += digit & 0xffffffff;
                 high[p] += digit >> 32;
             }
+        }
+        low[rows] = high[rows] = 0;
+        for (unsigned k = 32 * rows; k < Column::digits; k++) {
+            long long digit = all[k * blockDim.x + threadIdx.x];
+            long long sum = warp_total(digit & 0xffffffff), over = warp_total(digit >> 32);
+            low[rows] = lane == k % 32 ? sum : low[rows];
+            high[rows] = lane == k % 32 ? over : high[rows];
         }
         __syncwarp();
         for (unsigned p = 0; p < parts; p++) {
@@ -389,16 +398,18 @@ template <> struct Deposit<double> {
             all[(2 * p + 1) * blockDim.x + threadIdx.x] = high[p];
         }
         __syncthreads();
-        for (unsigned k = threadIdx.x; k < Column::digits; k += blockDim.x) {
-            const long long *half = all + k / 32 * 2 * blockDim.x + k % 32;
-            long long sums[2] = {0, 0};
+        for (unsigned k = threadIdx.x; k <= Column::digits; k += blockDim.x) {
+            long long sum = 0;
             for (unsigned warp = 0; warp < blockDim.x; warp += 32) {
-                sums[0] += half[warp];
-                sums[1] += half[warp + blockDim.x];
+                if (k < Column::digits)
+                    sum += all[k / 32 * 2 * blockDim.x + k % 32 + warp];
+                if (k > 0)
+                    sum += all[((k - 1) / 32 * 2 + 1) * blockDim.x + (k - 1) % 32 + warp];
             }
-            add_digit(k, sums[0]);
-            add_digit(k + 1, sums[1]);
+            gathering()->word[k] += (unsigned long long)sum;
         }
+        if (threadIdx.x == 0)
+            gathering()->is_used = 1;
     }
 };
 
