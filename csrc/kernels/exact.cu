@@ -35,10 +35,13 @@ __global__ void __launch_bounds__(Deposit<typename Packed<In>::Element>::most_th
     for (unsigned k = 0; k < flight; k++)
         next[k] = packed.words_or_zero(first + k * block, end);
 
-    if (end - begin <= flight * block) /* all its loads are under way */
+    bool is_short = end - begin <= flight * block;
+    if (is_short) /* all its loads are under way */
         invite_next_kernel();
     clear_words();
     Deposits deposit;
+    if (!is_short)
+        deposit.prepare();
     __syncthreads();
     unsigned rounds = 0;
     for (; first - threadIdx.x < end; first += flight * block) {

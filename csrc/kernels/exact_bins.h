@@ -41,6 +41,8 @@ template <typename Bin, unsigned bins> struct Bins {
             *at(b << row | mine) = 0;
     }
 
+    __device__ __forceinline__ void prepare() {}
+
     static __device__ __forceinline__ Bin *at(unsigned offset)
     {
         return reinterpret_cast<Bin *>(deposit_memory<char>() + offset);
@@ -323,6 +325,8 @@ template <> struct Deposit<__half> {
     {
         sum[0] = sum[1] = 0;
     }
+
+    __device__ __forceinline__ void prepare() {}
 
     static __device__ __forceinline__ long long merge(unsigned &k)
     {

@@ -20,10 +20,11 @@
 /* Digits of one thread. A deposit adds less than 2^53 to a digit, so after 2^9 of them the carries
  * are taken. 66: what the highest digit that an element reaches carries needs one more. */
 struct Column {
-    static constexpr unsigned digits = GR_EXACT_COLUMN, most = 1 << 9, unused = ~0u;
+    static constexpr unsigned digits = GR_EXACT_COLUMN, most = 1 << 9;
+    static constexpr unsigned unused = ~0u, clear = unused - 1; /* nothing there; zeros are there */
     long long *digit;
     unsigned row;           /* bytes from a digit to the next */
-    unsigned held = unused; /* deposits since the carries were taken; unused: not even cleared */
+    unsigned held = unused; /* deposits since the carries were taken, or one of these */
 
     __device__ __forceinline__ Column()
     {
@@ -31,14 +32,19 @@ struct Column {
         row = blockDim.x * (unsigned)sizeof *digit;
     }
 
-    /* The column as it may be added to, or to others. */
-    DEVICE_FUNCTION void tidy(long long *digit, bool is_used)
+    __device__ __forceinline__ bool is_used() const
     {
-        if (!is_used) {
-            for (unsigned k = 0; k < digits; k++)
-                digit[k * blockDim.x] = 0;
-            return;
-        }
+        return held < clear;
+    }
+
+    DEVICE_FUNCTION void write_zeros(long long *digit)
+    {
+        for (unsigned k = 0; k < digits; k++)
+            digit[k * blockDim.x] = 0;
+    }
+
+    DEVICE_FUNCTION void carry(long long *digit)
+    {
         long long over = 0;
         for (unsigned k = 0; k < digits; k++) {
             long long sum = digit[k * blockDim.x] + over;
@@ -47,10 +53,22 @@ struct Column {
         }
     }
 
+    /* To be added to, or to others. */
+    __device__ __forceinline__ void prepare()
+    {
+        if (held != unused)
+            return;
+        write_zeros(digit);
+        held = clear;
+    }
+
     __device__ __forceinline__ void make_room(unsigned count)
     {
         if (held > most - count) {
-            tidy(digit, held != unused);
+            if (is_used())
+                carry(digit);
+            else
+                prepare();
             held = 0;
         }
         held += count;
@@ -294,6 +312,7 @@ template <> struct Deposit<double> {
             unsigned j = (unsigned)__ffs((int)which) - 1;
             add_number(__longlong_as_double(column.digit[j * blockDim.x]));
         }
+        column.held = Column::unused;
     }
 
     __device__ __forceinline__ void add(const Pack<unsigned> (&pack)[flight], unsigned)
@@ -319,7 +338,7 @@ template <> struct Deposit<double> {
         }
         unsigned lanes = (unsigned)__popc(__ballot_sync(0xffffffffu, left != 0));
         if (left) {
-            if (lanes <= few && spare > 0 && column.held == Column::unused)
+            if (lanes <= few && spare > 0 && !column.is_used())
                 add_rare(x);
             else
                 add_integers(x);
@@ -344,8 +363,15 @@ template <> struct Deposit<double> {
         keep();
         gathering()->value[threadIdx.x] = kept;
         add_flags(flags);
-        if (__syncthreads_or(column.held != Column::unused))
+        if (__syncthreads_or(column.is_used()))
             gather_columns();
+    }
+
+    /* Most arrays do not need the columns, but where they do it takes as long as the first loads.
+     */
+    __device__ __forceinline__ void prepare()
+    {
+        column.prepare();
     }
 
     /* The warps do that by themselves. */
@@ -374,8 +400,7 @@ template <> struct Deposit<double> {
         constexpr unsigned rows = Column::digits / 32, parts = rows + 1;
         long long *all = deposit_memory<long long>(), low[parts], high[parts];
         unsigned lane = threadIdx.x % 32;
-        if (column.held == Column::unused)
-            column.tidy(column.digit, false);
+        column.prepare();
         __syncwarp();
         for (unsigned p = 0; p < rows; p++) {
             low[p] = high[p] = 0;
