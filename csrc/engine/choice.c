@@ -148,17 +148,17 @@ static const struct {
     size_t max_bytes;
     unsigned block, blocks_per_sm;
 } exact_shapes[] = {
-    {GR_LOAD_f32, (size_t)2 << 10, 128, 1},   {GR_LOAD_f32, (size_t)2 << 20, 256, 1},
-    {GR_LOAD_f32, (size_t)6 << 20, 256, 2},   {GR_LOAD_f32, (size_t)20 << 20, 512, 1},
-    {GR_LOAD_f32, (size_t)80 << 20, 640, 1},  {GR_LOAD_f32, (size_t)768 << 20, 896, 1},
-    {GR_LOAD_f32, SIZE_MAX, 1024, 1},         {GR_LOAD_f16, (size_t)2 << 20, 256, 1},
-    {GR_LOAD_f16, (size_t)24 << 20, 256, 2},  {GR_LOAD_f16, (size_t)48 << 20, 512, 2},
-    {GR_LOAD_f16, SIZE_MAX, 1024, 1},         {GR_LOAD_bf16, (size_t)24 << 10, 128, 1},
-    {GR_LOAD_bf16, (size_t)8 << 20, 256, 1},  {GR_LOAD_bf16, (size_t)24 << 20, 256, 2},
-    {GR_LOAD_bf16, SIZE_MAX, 512, 1},         {GR_LOAD_any, (size_t)2 << 20, 128, 1},
-    {GR_LOAD_any, (size_t)18 << 20, 224, 1},  {GR_LOAD_any, (size_t)28 << 20, 256, 1},
-    {GR_LOAD_any, (size_t)36 << 20, 320, 1},  {GR_LOAD_any, (size_t)44 << 20, 256, 1},
-    {GR_LOAD_any, (size_t)384 << 20, 320, 1}, {GR_LOAD_any, SIZE_MAX, 352, 1},
+    {GR_LOAD_f32, (size_t)2 << 10, 128, 1},  {GR_LOAD_f32, (size_t)9 << 19, 256, 1},
+    {GR_LOAD_f32, (size_t)14 << 20, 384, 1}, {GR_LOAD_f32, (size_t)20 << 20, 512, 1},
+    {GR_LOAD_f32, (size_t)80 << 20, 640, 1}, {GR_LOAD_f32, (size_t)768 << 20, 896, 1},
+    {GR_LOAD_f32, SIZE_MAX, 1024, 1},        {GR_LOAD_f16, (size_t)2 << 20, 256, 1},
+    {GR_LOAD_f16, (size_t)24 << 20, 256, 2}, {GR_LOAD_f16, (size_t)48 << 20, 512, 2},
+    {GR_LOAD_f16, SIZE_MAX, 1024, 1},        {GR_LOAD_bf16, (size_t)24 << 10, 128, 1},
+    {GR_LOAD_bf16, (size_t)8 << 20, 256, 1}, {GR_LOAD_bf16, (size_t)20 << 20, 256, 2},
+    {GR_LOAD_bf16, SIZE_MAX, 512, 1},        {GR_LOAD_any, (size_t)2 << 20, 128, 1},
+    {GR_LOAD_any, (size_t)29 << 20, 224, 1}, {GR_LOAD_any, (size_t)40 << 20, 256, 1},
+    {GR_LOAD_any, (size_t)56 << 20, 352, 1}, {GR_LOAD_any, (size_t)72 << 20, 256, 1},
+    {GR_LOAD_any, SIZE_MAX, 352, 1},
 };
 
 void gr_shape_exact(gr_request *request)

@@ -27,7 +27,13 @@ __global__ void __launch_bounds__(Deposit<typename Packed<In>::Element>::most_th
     size_t end = groups * (blockIdx.x + 1) / gridDim.x * 32;
     end = end < packed.packs ? end : packed.packs;
 
+    /* Until the kernel ahead is done, what does not wait for it. */
+    bool is_short = end - begin <= flight * block;
     packed.fetch_ahead(begin, end);
+    clear_words();
+    Deposits deposit;
+    if (!is_short)
+        deposit.prepare();
     wait_for_earlier_kernels();
     Pack<unsigned> pack[flight], next[flight];
     packed.await(begin, end);
@@ -35,13 +41,8 @@ __global__ void __launch_bounds__(Deposit<typename Packed<In>::Element>::most_th
     for (unsigned k = 0; k < flight; k++)
         next[k] = packed.words_or_zero(first + k * block, end);
 
-    bool is_short = end - begin <= flight * block;
     if (is_short) /* all its loads are under way */
         invite_next_kernel();
-    clear_words();
-    Deposits deposit;
-    if (!is_short)
-        deposit.prepare();
     __syncthreads();
     unsigned rounds = 0;
     for (; first - threadIdx.x < end; first += flight * block) {

@@ -9,8 +9,8 @@
  * Then each warp may `leave` its sums in shared memory, and the first warp, when all have, `merge`s
  * them: digit number k for each of its lanes, where k is set. That is done at the end, and after so
  * many `rounds`, from where the bins start anew: `clear`. What cannot wait for it goes to the
- * block's words. No sum reaches a word before first_word, nor one behind `words` of them. While the
- * first flight is on its way, a thread that will have more of them may `prepare`. */
+ * block's words. No sum reaches a word before first_word, nor one behind `words` of them. Before
+ * the first flight, a thread that will have more of them may `prepare`. */
 #ifndef GPUREDUCE_EXACT_DEPOSITS_H
 #define GPUREDUCE_EXACT_DEPOSITS_H
 

@@ -99,7 +99,7 @@ struct Column {
 };
 
 template <> struct Deposit<double> {
-    static constexpr unsigned most_threads = GR_EXACT_F64_THREADS, flight = 10, rounds = 0;
+    static constexpr unsigned most_threads = GR_EXACT_F64_THREADS, flight = 9, rounds = 0;
     static constexpr unsigned room = (1 << 10) / (2 * flight) * 2 * flight;
     static constexpr unsigned least_patience = 32, most_patience = 1 << 9;
     static constexpr unsigned few = 4, many = 8; /* lanes */
@@ -367,8 +367,8 @@ template <> struct Deposit<double> {
             gather_columns();
     }
 
-    /* Most arrays do not need the columns, but where they do it takes as long as the first loads.
-     */
+    /* Most arrays do not need the columns; but to clear them takes as long as a flight, and beside
+     * the kernel ahead it takes nothing. */
     __device__ __forceinline__ void prepare()
     {
         column.prepare();
