@@ -54,8 +54,9 @@ typedef struct {
 static void *open_for(void *context, int device)
 {
     gr_opening *opening = context;
+    double init_ms;
     if (!opening->workspace &&
-        gr_open_workspace(device, &opening->workspace, &opening->error) != GR_OK) {
+        gr_open_workspace(device, &opening->workspace, &init_ms, &opening->error) != GR_OK) {
         gr_raise(&opening->error);
         return NULL;
     }

@@ -6,6 +6,7 @@ They are read in place, by DLPack or ``__cuda_array_interface__``; nothing is co
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, cast
 
@@ -112,17 +113,16 @@ def quick_sum(arr: object, strategy: str, stream: object) -> SumResult | None:
 
 def quick_sum_sent(arr: npt.NDArray[Any], strategy: str, device: str) -> SumResult | None:
     """The sum of a host array by a card, without timing; None if this takes the long way."""
-    module, number = _module(), QUICK.get(strategy)
-    if module is None or number is None or device != "cuda" or not _has_card():
-        return None
-    found: SumResult | None = module.quick_sum_sent(arr, number, 0)
-    return found
+    number, send = QUICK.get(strategy), _sender()
+    return send(arr, number, 0) if device == "cuda" and number is not None and send else None
 
 
 @functools.cache
-def _has_card() -> bool:
-    """Without one the long way says what is missing."""
-    return _backends.devices()[0].backend == "cuda"
+def _sender() -> Callable[[npt.NDArray[Any], int, int], SumResult | None] | None:
+    """What adds up a host array by a card; None without one: the long way says what is missing."""
+    module = _module()
+    has_card = module is not None and _backends.devices()[0].backend == "cuda"
+    return cast(Any, module).quick_sum_sent if has_card else None
 
 
 def _untimed_half(value: Any, kind: str) -> SumResult:

@@ -3,6 +3,7 @@
 #include "threads/pool.c" /* for the number of its regions, which come round after hours */
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,33 +39,53 @@ static void count_slowly(size_t task, void *context)
     count(task, context);
 }
 
-/* Who has opened a region is helped, unless nobody else may come to it. */
-static void ask_alone(size_t task, void *wanted)
+/* Each region has a first call, before its caller comes to a task: with whether others may come to
+ * them. */
+typedef struct {
+    pthread_t caller;
+    bool is_helped;
+    int firsts;
+} beginning;
+
+static void begin(bool is_helped, void *context)
 {
-    (void)task;
-    wrong |= gr_is_helped() != *(bool *)wanted;
+    beginning *now = context;
+    wrong |= is_helped != now->is_helped || !pthread_equal(pthread_self(), now->caller);
+    now->firsts++;
 }
 
-static void ask(size_t task, void *caller)
+static void follow(size_t task, void *context)
 {
-    static bool no;
-    bool is_caller = pthread_equal(pthread_self(), *(pthread_t *)caller);
-    wrong |= gr_is_helped() != is_caller;
-    gr_parallel(4, 3, ask_alone, &no);
-    gr_parallel_beside(4, 3, ask_alone, &no);
-    wrong |= gr_is_helped() != is_caller;
+    const beginning *now = context;
+    wrong |= pthread_equal(pthread_self(), now->caller) && now->firsts != 1;
     count(task, NULL);
 }
 
-static void helped_regions(void)
+static void begun_region(int threads, size_t tasks, bool is_helped)
 {
-    pthread_t caller = pthread_self();
-    bool no = false;
-    for (int i = 0; i < 100; i++)
-        gr_parallel(4, 16, ask, &caller);
-    gr_parallel(4, 1, ask_alone, &no);
-    gr_parallel(1, 16, ask_alone, &no);
-    wrong |= gr_is_helped();
+    beginning now = {.caller = pthread_self(), .is_helped = is_helped};
+    gr_parallel_behind(begin, threads, tasks, follow, &now);
+    wrong |= now.firsts != 1;
+}
+
+static void begin_nested(size_t task, void *context)
+{
+    (void)task, (void)context;
+    begun_region(4, 3, false);
+}
+
+static void begun_regions(void)
+{
+    for (int i = 0; i < 100; i++) {
+        memset(runs, 0, sizeof runs);
+        begun_region(4, 16, true);
+        for (size_t task = 0; task < 16; task++)
+            wrong |= runs[task] != 1;
+    }
+    begun_region(4, 1, false);
+    begun_region(1, 16, false);
+    gr_parallel(4, 16, begin_nested, NULL);
+    gr_parallel_beside(4, 16, begin_nested, NULL);
 }
 
 static pid_t child;
@@ -121,7 +142,7 @@ int main(void)
     gr_parallel(4, 10, nest, count);
     for (size_t i = 0; i < 16; i++)
         wrong |= runs[i] != (i < 3 ? 10 : i < 13);
-    helped_regions();
+    begun_regions();
     for (int i = 0; i < 20; i++)
         forked_region();
     puts(wrong ? "wrong" : "right");

@@ -128,7 +128,9 @@ static void launch(const gr_arriving *array, void *context)
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-/* As gr_sum, it waits until the kernel has ended. */
+static pid_t child = -1;
+
+/* As gr_sum, it waits until the kernel has ended; but a child's is its parent's. */
 static bool bring(gr_workspace *workspace, const void *host, size_t bytes, bool waits,
                   launching launching, kernel *now)
 {
@@ -139,7 +141,7 @@ static bool bring(gr_workspace *workspace, const void *host, size_t bytes, bool 
                     .caller = pthread_self()};
     bool done = gr_bring_within_reach(workspace, host, bytes, waits, launch, now);
     expect(now->launches == done, "not one launch", bytes);
-    if (done && now->array.mark && launching == STARTS)
+    if (done && now->array.mark && launching == STARTS && child)
         pthread_join(now->thread, NULL);
     return done;
 }
@@ -329,8 +331,6 @@ static void nested_interrupted(void)
     drop(workspace);
 }
 
-static pid_t child;
-
 static int make_child(void *context)
 {
     usleep(*(unsigned *)context);
@@ -350,7 +350,7 @@ static void forked(void)
         gr_watch_interrupts(&watch);
         watch.asked_ms -= 1000; /* so that it is asked before the first task */
         child = -1;
-        bring_some(workspace, GR_REACH_BYTES, BLOCKS);
+        bring_some(workspace, GR_REACH_BYTES, STARTS);
         gr_watch_interrupts(NULL);
         if (!child)
             _exit(wrong);

@@ -11,6 +11,7 @@
 #include "late_runtime.h"
 #include "threads/interrupts.h"
 #include "threads/pool.h"
+#include "threads/processors.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -135,20 +135,17 @@ def test_python_takes_it_for_a_card(monkeypatch):
     """Where device="cuda" is all that is said."""
     seen = []
 
-    class Module:
-        @staticmethod
-        def quick_sum_sent(*arguments):
-            seen.append(arguments)
-            return _emulator.quick_sum_sent(*arguments)
+    def send(*arguments):
+        seen.append(arguments)
+        return _emulator.quick_sum_sent(*arguments)
 
-    monkeypatch.setattr(_gpu, "_module", lambda: Module)
     array = np.ones(100, np.float32)
-    monkeypatch.setattr(_gpu, "_has_card", lambda: False)
+    monkeypatch.setattr(_gpu, "_sender", lambda: None)
     if not _backends._cuda_devices()[0]:
         with pytest.raises(gpureduce.CudaError, match="was asked for, but"):
             gpureduce.sum(array, "fast", device="cuda", timing=False)
     assert not seen
-    monkeypatch.setattr(_gpu, "_has_card", lambda: True)
+    monkeypatch.setattr(_gpu, "_sender", lambda: send)
     assert gpureduce.sum(array, "fast", device="cuda", timing=False) == (100, None)
     with monkeypatch.context() as patch:
         patch.setenv("GPUREDUCE_BACKEND", "emulator")

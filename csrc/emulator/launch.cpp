@@ -7,6 +7,7 @@
 #include "emulator/recorder.h"
 #include "emulator/watch.h"
 #include "threads/pool.h"
+#include "threads/processors.h"
 
 namespace gr
 {

@@ -73,16 +73,18 @@ gr_status gr_set_choices(int device, const gr_choice *rows, int count, gr_error 
 int gr_get_choices(int device, gr_choice rows[GR_MAX_CHOICES]);
 
 /* A stream and scratch memory, kept from call to call; concurrent calls have one each. Opening one
- * makes its device the thread's: a producer that is told the stream asks what its own is there. */
+ * makes its device the thread's: a producer that is told the stream asks what its own is there.
+ * *init_ms is what it took to wake the device, if it slept. */
 typedef struct gr_workspace gr_workspace;
-gr_status gr_open_workspace(int device, gr_workspace **workspace, gr_error *error);
+gr_status gr_open_workspace(int device, gr_workspace **workspace, double *init_ms, gr_error *error);
 void *gr_workspace_stream(const gr_workspace *workspace);
 void gr_close_workspace(gr_workspace *workspace, int broken);
 
 /* If `choose`, the request's strategy, block and grid are chosen here: what `fast` is. */
 gr_status gr_sum(gr_request *request, int choose, gr_outcome *outcome, gr_error *error);
 
-/* The same, in a workspace of the request's device that the caller has opened, and closes. */
+/* The same, in a workspace of the request's device that the caller has opened, and closes; what it
+ * has called since may have made another device the thread's. */
 gr_status gr_sum_in(gr_workspace *workspace, gr_request *request, int choose, gr_outcome *outcome,
                     gr_error *error);
 

@@ -1,6 +1,7 @@
 #include "engine/pinned.h"
 
 #include "threads/pool.h"
+#include "threads/processors.h"
 
 #include <string.h>
 

@@ -12,7 +12,6 @@
 #include "engine/pinned.h"
 #include "threads/pool.h"
 
-#include <pthread.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -70,28 +69,12 @@ typedef struct {
     const char *from;
     unsigned long long *mark;
     size_t bytes, pieces;
-    pthread_t caller;
     gr_launcher *launch;
     void *context;
-    bool is_launched; /* the caller's */
-    int child;        /* of how many fork()s */
 
     /* Pieces. Threads take this line of the cache from each other: nothing else is there. */
     alignas(LINE) atomic_size_t begun;
 } transfer;
-
-/* A signal handler may fork before this thread comes to a task. */
-static atomic_int children;
-
-static void count_child(void)
-{
-    atomic_fetch_add(&children, 1);
-}
-
-static void watch_forks(void)
-{
-    pthread_atfork(NULL, NULL, count_child);
-}
 
 static bool write_next(transfer *now)
 {
@@ -104,59 +87,65 @@ static bool write_next(transfer *now)
     return true;
 }
 
-/* A launch may last until the kernel has ended: the emulator's do, and those under a debugger. So
- * this thread has no piece begun then, and others come who see to all, or there is none left. */
-static void launch_once(transfer *now, bool is_helped)
+static void write_all(size_t task, void *context)
 {
-    if (now->is_launched)
-        return;
-    if (now->child != atomic_load(&children)) { /* the others are the parent's */
-        is_helped = false;
-        atomic_store(&now->begun, 0);
-    }
-    while (!is_helped && write_next(now))
+    (void)task;
+    while (write_next(context))
         ;
-    now->is_launched = true;
-    now->launch(&now->array, now->context);
 }
 
-static void take_part(size_t task, void *context)
+/* A launch may last until the kernel has ended: the emulator's do, and those under a debugger. So
+ * this thread has no piece begun then, and others come who see to all, or there is none left. */
+static void launch_first(bool is_helped, void *context)
 {
     transfer *now = context;
-    (void)task;
-    if (pthread_equal(pthread_self(), now->caller))
-        launch_once(now, gr_is_helped());
-    while (write_next(now))
-        ;
+    if (!is_helped)
+        write_all(0, now);
+    now->launch(&now->array, now->context);
 }
 
 /* Whether there was an array a moment ago: helpers look out for the next for a while. The second
  * such array may have to wake them, once. */
-static bool come_in_a_row(void)
+static bool come_in_a_row(double now)
 {
     static const double AWAKE_MS = 0.4; /* less than they look out; see threads/pool.c */
     static _Atomic double last;
-    double now = gr_now_ms();
     return now - atomic_exchange_explicit(&last, now, memory_order_relaxed) < AWAKE_MS;
 }
 
 /* The caller included. */
-static size_t threads_for(size_t bytes)
+static size_t threads_for(size_t bytes, double now)
 {
-    /* Below, to wake threads costs more than it saves; measured on one machine, an H200 and 16
-     * processors. */
-    enum { ALONE_BELOW = 512 << 10 };
-    size_t threads = (size_t)gr_filling_threads(), pieces = pieces_of(bytes);
-    bool row = come_in_a_row();
-    return bytes < ALONE_BELOW && !row ? 1 : threads < pieces ? threads : pieces;
+    /* Both measured on one machine, an H200 and 16 processors. Below the one, to wake threads costs
+     * more than it saves. More than the other are not quicker; and if each processor has one, one
+     * of them is interrupted now and then, and its piece comes late. */
+    enum { ALONE_BELOW = 512 << 10, MOST = 12 };
+    bool row = come_in_a_row(now);
+    if (bytes < ALONE_BELOW && !row)
+        return 1;
+    return gr_least(gr_least((size_t)gr_filling_threads(), MOST), pieces_of(bytes));
+}
+
+/* The runtime takes half a microsecond for its answer, so it is asked of the same array only now
+ * and then: to copy one that has been pinned meanwhile is right as well. */
+static gr_pinning pinning_of(gr_workspace *workspace, const void *host, size_t bytes, double now)
+{
+    static const double HOLDS_MS = 5;
+    if (workspace->pageable == host && workspace->pageable_bytes == bytes &&
+        now < workspace->pageable_until)
+        return (gr_pinning){.is_pageable = true};
+    gr_pinning pinning = gr_pinning_of(host, bytes);
+    workspace->pageable = pinning.is_pageable ? host : NULL;
+    workspace->pageable_bytes = bytes;
+    workspace->pageable_until = now + HOLDS_MS;
+    return pinning;
 }
 
 bool gr_bring_within_reach(gr_workspace *workspace, const void *host, size_t bytes, bool waits,
                            gr_launcher *launch, void *context)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
-    gr_pinning pinning = gr_pinning_of(host, bytes);
+    double time = gr_now_ms();
+    gr_pinning pinning = pinning_of(workspace, host, bytes, time);
     const char *there = pinning.mapped;
     /* Managed memory is neither: on some systems nobody may read it while a kernel runs. */
     waits = waits && (pinning.is_pageable || there);
@@ -169,7 +158,7 @@ bool gr_bring_within_reach(gr_workspace *workspace, const void *host, size_t byt
     if (!make_room(workspace, bytes))
         return false;
     char *staged = workspace->staged.data;
-    size_t threads = waits ? threads_for(bytes) : 1;
+    size_t threads = waits ? threads_for(bytes, time) : 1;
     if (threads == 1) {
         memcpy(staged, host, bytes);
         launch(&(gr_arriving){.data = staged}, context);
@@ -182,11 +171,9 @@ bool gr_bring_within_reach(gr_workspace *workspace, const void *host, size_t byt
                     .mark = mark,
                     .bytes = bytes,
                     .pieces = pieces_of(bytes),
-                    .caller = pthread_self(),
-                    .child = atomic_load(&children),
                     .launch = launch,
                     .context = context};
-    gr_parallel_beside((int)threads, threads, take_part, &now);
-    launch_once(&now, false); /* if this thread came to no task */
+    gr_parallel_behind(launch_first, (int)threads, threads, write_all, &now);
+    write_all(0, &now); /* what was left, as an interrupt drops tasks: the kernel waits for it */
     return true;
 }

@@ -331,12 +331,9 @@ static gr_finish finish_used(const gr_request *request)
     return request->finish == GR_FINISH_DEFAULT ? GR_FINISH_RELAUNCH : request->finish;
 }
 
-gr_status gr_sum_in(gr_workspace *workspace, gr_request *request, int choose, gr_outcome *outcome,
-                    gr_error *error)
+static gr_status sum_awake(gr_workspace *workspace, gr_request *request, int choose,
+                           gr_outcome *outcome, gr_error *error)
 {
-    memset(outcome, 0, sizeof *outcome);
-    if (gr_wake(request->device, &outcome->init_ms, error) != GR_OK)
-        return error->status;
     if (choose)
         gr_choose(request);
     gr_shape_exact(request);
@@ -348,16 +345,23 @@ gr_status gr_sum_in(gr_workspace *workspace, gr_request *request, int choose, gr
     return sum_all(request, chosen, workspace, outcome, error);
 }
 
+gr_status gr_sum_in(gr_workspace *workspace, gr_request *request, int choose, gr_outcome *outcome,
+                    gr_error *error)
+{
+    memset(outcome, 0, sizeof *outcome);
+    if (gr_wake(request->device, &outcome->init_ms, error) != GR_OK)
+        return error->status;
+    return sum_awake(workspace, request, choose, outcome, error);
+}
+
 gr_status gr_sum(gr_request *request, int choose, gr_outcome *outcome, gr_error *error)
 {
     gr_workspace *workspace;
-    double init_ms;
 
-    if (gr_wake(request->device, &init_ms, error) != GR_OK ||
-        gr_open_workspace(request->device, &workspace, error) != GR_OK)
+    memset(outcome, 0, sizeof *outcome);
+    if (gr_open_workspace(request->device, &workspace, &outcome->init_ms, error) != GR_OK)
         return error->status;
-    gr_sum_in(workspace, request, choose, outcome, error);
-    outcome->init_ms = init_ms;
+    sum_awake(workspace, request, choose, outcome, error);
     gr_close_workspace(workspace, error->status == GR_CUDA_ERROR);
     return error->status;
 }

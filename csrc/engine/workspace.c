@@ -95,10 +95,9 @@ done:
 }
 
 /* An idle one of the device, or a new one. */
-gr_status gr_open_workspace(int device, gr_workspace **workspace, gr_error *error)
+gr_status gr_open_workspace(int device, gr_workspace **workspace, double *init_ms, gr_error *error)
 {
-    double init_ms;
-    if (gr_wake(device, &init_ms, error) != GR_OK)
+    if (gr_wake(device, init_ms, error) != GR_OK)
         return error->status;
     *workspace = take_idle(device);
     if (*workspace)

@@ -33,6 +33,7 @@ template <typename T> struct Packed<Arriving<T>> : Packed<const T *> {
         return load_of_host(array.mark + GR_MARK_STEP * piece) == array.arrived;
     }
 
+    /* What is still being written would be fetched twice. */
     __device__ __forceinline__ void fetch_ahead(size_t, size_t) const {}
 
     /* A lane looks for each piece: one after the other they would take a journey over the bus each.

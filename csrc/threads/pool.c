@@ -24,8 +24,6 @@
 #include "interrupts.h"
 #include "processors.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -33,7 +31,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 enum {
     MOST_WORKERS = 1023,
@@ -109,9 +106,6 @@ static _Thread_local bool inside;
 
 /* The pool whose region this thread has opened. */
 static _Thread_local gr_pool *own_pool;
-
-/* Whether it is the innermost one, and was opened to workers. */
-static _Thread_local bool helped;
 
 static void pause_briefly(void)
 {
@@ -438,19 +432,6 @@ static void close_region(gr_pool *pool, int shares)
     pthread_mutex_unlock(&pool->mutex);
 }
 
-int gr_thread_count(void)
-{
-    const char *text = getenv("GPUREDUCE_THREADS");
-    if (text && *text) {
-        char *end;
-        errno = 0;
-        long count = strtol(text, &end, 10);
-        if (errno == 0 && *end == '\0' && count > 0 && count <= INT_MAX)
-            return (int)count;
-    }
-    return gr_processor_count();
-}
-
 static int helper_count(int threads, size_t tasks)
 {
     if (tasks < 2)
@@ -470,42 +451,44 @@ static bool get_pool(gr_pool *pool)
 }
 
 static void run_region(gr_pool *pool, int threads, size_t tasks,
+                       void (*first)(bool is_helped, void *context),
                        void (*run)(size_t task, void *context), void *context)
 {
     bool nested = inside;
     int helpers = nested ? 0 : helper_count(threads, tasks);
     bool pooled = helpers > 0 && tasks <= MOST_TASKS && get_pool(pool);
-    bool outer_helped = helped;
     inside = true;
-    helped = false;
     if (pooled) {
         int shares = open_region(pool, helpers, tasks, run, context);
         own_pool = pool;
-        helped = shares > 1;
+        if (first)
+            first(shares > 1, context);
         draw_tasks(pool, 0);
         close_region(pool, shares);
         own_pool = NULL;
         atomic_store_explicit(&pool->busy, false, memory_order_release);
     } else {
+        if (first)
+            first(false, context);
         for (size_t task = 0; task < tasks && !gr_ask_for_interrupts(); task++)
             run(task, context);
     }
     inside = nested;
-    helped = outer_helped;
-}
-
-bool gr_is_helped(void)
-{
-    return helped && own_pool && (atomic_load(&own_pool->gate) & COUNT) > 1;
 }
 
 void gr_parallel(int threads, size_t tasks, void (*run)(size_t task, void *context), void *context)
 {
-    run_region(&pools[FOR_SUMS], threads, tasks, run, context);
+    run_region(&pools[FOR_SUMS], threads, tasks, NULL, run, context);
 }
 
 void gr_parallel_beside(int threads, size_t tasks, void (*run)(size_t task, void *context),
                         void *context)
 {
-    run_region(&pools[BESIDE], threads, tasks, run, context);
+    run_region(&pools[BESIDE], threads, tasks, NULL, run, context);
+}
+
+void gr_parallel_behind(void (*first)(bool is_helped, void *context), int threads, size_t tasks,
+                        void (*run)(size_t task, void *context), void *context)
+{
+    run_region(&pools[BESIDE], threads, tasks, first, run, context);
 }

@@ -9,10 +9,6 @@
 extern "C" {
 #endif
 
-/* How many threads a parallel region gets by default, the caller included: GPUREDUCE_THREADS if
- * that is a positive integer, else the processors this process may run on, or might 10 ms ago. */
-int gr_thread_count(void);
-
 /* Calls run(task, context) for each task in 0..tasks-1, in any order, on up to `threads` threads
  * (gr_thread_count() if threads <= 0), of which the caller is one; returns when all have returned.
  *
@@ -33,9 +29,10 @@ void gr_parallel(int threads, size_t tasks, void (*run)(size_t task, void *conte
 void gr_parallel_beside(int threads, size_t tasks, void (*run)(size_t task, void *context),
                         void *context);
 
-/* Whether somebody else comes to the region that this thread has opened and is in a task of: a
- * worker, sooner or later, whatever this thread does. */
-bool gr_is_helped(void);
+/* The same, and before this thread comes to a task it calls `first`, once: with whether others come
+ * to the tasks, sooner or later, whatever this thread does. */
+void gr_parallel_behind(void (*first)(bool is_helped, void *context), int threads, size_t tasks,
+                        void (*run)(size_t task, void *context), void *context);
 
 #ifdef __cplusplus
 }

@@ -5,10 +5,12 @@
 
 #include "../clock.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #ifdef __x86_64__
@@ -38,6 +40,19 @@ int gr_processor_count(void)
         atomic_store_explicit(&until, now + HOLDS_NS, memory_order_release);
     }
     return atomic_load_explicit(&count, memory_order_relaxed);
+}
+
+int gr_thread_count(void)
+{
+    const char *text = getenv("GPUREDUCE_THREADS");
+    if (text && *text) {
+        char *end;
+        errno = 0;
+        long count = strtol(text, &end, 10);
+        if (errno == 0 && *end == '\0' && count > 0 && count <= INT_MAX)
+            return (int)count;
+    }
+    return gr_processor_count();
 }
 
 #if defined(__linux__) && defined(__x86_64__)
