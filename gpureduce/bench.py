@@ -9,7 +9,8 @@ What can be measured:
     unless one is enough (``warm``). Kernels that can begin while the last one ends do so.
 ``apart``
     The same, but nothing of a sum can begin before the last one has ended: a word is written
-    between any two, and the time of the same without the sums is taken off.
+    between any two, and the time of the same without the sums is taken off. What launches nothing
+    is left out.
 ``call``
     From an array on a GPU to a Python number.
 ``host``
@@ -110,9 +111,12 @@ def array_of(dtype: str, n: int) -> _inputs.Array:
 
 def _kernels(given: Input, plan: _Plan, *, apart: bool = False) -> Iterator[Contender]:
     names = [*plan.strategies, *(["cub"] if "cub" in plan.peers else [])]
-    for row in dict.fromkeys(map(_registry.find, names)):
+    rows = [*dict.fromkeys(map(_registry.find, names))]
+    if apart and all(row.kind == "host" for row in rows):
+        raise ValueError(f"{', '.join(names)} launches nothing that could be measured apart")
+    for row in rows:
         if apart and row.kind == "host":
-            raise ValueError(f"{row.name} launches nothing that could be measured apart")
+            continue
         launched = row.launches_kernels
         for block in plan.blocks if launched else (None,):
             for grid in plan.grids if launched else (None,):

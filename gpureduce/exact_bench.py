@@ -106,27 +106,40 @@ def compare(
     strategies: Sequence[str] = ("cub", "fast", "exact"),
     rounds: int = 3,
     repeats: int = 5,
-    reproducible: Reproducible | None = None,
 ) -> dict[str, Any]:
     """One row: the time of each strategy on the same array, in turns."""
     array = make(data, dtype, nbytes)
-    measures: dict[str, Callable[[], float]] = {
-        name: lambda name=name: device_us(array, name, device, repeats)  # type: ignore[misc]
-        for name in strategies
-    }
-    if reproducible and dtype in ("float32", "float64"):  # which CUB has it for
-        measures["cub_reproducible"] = lambda: reproducible.us(array, device, repeats)
-    times: dict[str, list[float]] = {name: [] for name in measures}
+    times: dict[str, list[float]] = {name: [] for name in strategies}
     for _ in range(rounds):
-        for name, measure in measures.items():
-            times[name].append(measure())
-    us = {name: statistics.median(found) for name, found in times.items()}
-    row: dict[str, Any] = {"dtype": dtype, "data": data, "nbytes": array.nbytes, "us": us}
-    row["gb_s"] = {name: round(array.nbytes / t / 1e3, 1) for name, t in us.items()}
-    row["exact_of"] = {name: round(us[name] / us["exact"], 4) for name in us if name != "exact"}
+        for name, found in times.items():
+            found.append(device_us(array, name, device, repeats))
+    row: dict[str, Any] = {"dtype": dtype, "data": data, "nbytes": array.nbytes}
+    row |= {"us": {}, "gb_s": {}, "exact_of": {}}
+    for name, found in times.items():
+        _tell(row, name, statistics.median(found))
+    for name in times:
+        if name != "exact":
+            row["exact_of"][name] = round(row["us"][name] / row["us"]["exact"], 4)
     if device.peak_gb_s:
         row["exact_of"]["bus"] = round(row["gb_s"]["exact"] / device.peak_gb_s, 4)
     return row
+
+
+def _tell(row: dict[str, Any], name: str, us: float) -> None:
+    row["us"][name] = us
+    row["gb_s"][name] = round(row["nbytes"] / us / 1e3, 1)
+
+
+def beside_reproducible(
+    row: dict[str, Any], device: _backends.Device, reproducible: Reproducible, rounds: int
+) -> None:
+    """Add the time of CUB's reproducible sum to a row."""
+    array = make(row["data"], row["dtype"], row["nbytes"])
+    found = [reproducible.us(array, device, 5) for _ in range(rounds)]
+    _tell(row, "cub_reproducible", statistics.median(found))
+    row["exact_of"]["cub_reproducible"] = round(
+        row["us"]["cub_reproducible"] / row["us"]["exact"], 4
+    )
 
 
 def call_us(array: object, strategy: str, repeats: int = 300) -> float:
@@ -256,18 +269,22 @@ def missed_on_cpu(rows: Sequence[dict[str, Any]]) -> list[str]:
     return missed
 
 
-def _short_at(row: dict[str, Any], other: str) -> str:
-    """Where a ratio is too small; and of the bus, what plain sums reach there in the same turns."""
-    ratio = row["exact_of"][other]
+def _short_at(row: dict[str, Any], other: str, kernels: Sequence[dict[str, Any]]) -> str:
+    """Where a ratio is too small; and of the bus, where plain sums are, and this of kinder data."""
+    ratio, alike = row["exact_of"][other], ("dtype", "nbytes")
     told = f"{row['data']}, {row['nbytes'] // MIB} MiB: {ratio:.3f}"
     if other != "bus":
         return told
-    plain = (
-        f"{name} {ratio * row['us']['exact'] / row['us'][name]:.3f}"
+    reached = {
+        name: ratio * row["us"]["exact"] / row["us"][name]
         for name in ("cub", "fast")
         if name in row["us"]
-    )
-    return f"{told}, where plain sums reach {', '.join(plain)}"
+    }
+    same = [r for r in kernels if all(r[key] == row[key] for key in alike)]
+    kindest = max(same, key=lambda r: r["exact_of"].get("bus", 0))
+    if kindest is not row:
+        reached[f"exact of {kindest['data']} numbers"] = kindest["exact_of"]["bus"]
+    return f"{told}; there {', '.join(f'{name} is at {r:.3f}' for name, r in reached.items())}"
 
 
 def judge(record: dict[str, Any]) -> list[dict[str, Any]]:
@@ -278,7 +295,9 @@ def judge(record: dict[str, Any]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for what, least, other, on in TARGETS:
         rows = [r for r in record["kernels"] if on(r) and other in r["exact_of"]]
-        short = [_short_at(r, other) for r in rows if r["exact_of"][other] < least]
+        short = [
+            _short_at(r, other, record["kernels"]) for r in rows if r["exact_of"][other] < least
+        ]
         ratios = [r["exact_of"][other] for r in rows]
         told = {"what": what, "wanted": least, "least": min(ratios, default=None)}
         found.append(told | ({"short": short} if short else {}))
@@ -305,7 +324,6 @@ def judge(record: dict[str, Any]) -> list[dict[str, Any]]:
 def _measure_device(asked: argparse.Namespace) -> dict[str, Any]:
     device = _backends.choose_device(asked.device)
     others = ["cub", "fast", "exact"] if device.backend == "cuda" else ["fast", "exact"]
-    rfa = Reproducible(asked.cub_reproducible) if asked.cub_reproducible else None
     record: dict[str, Any] = provenance("exact", device)
     record |= {"peak_gb_s": device.peak_gb_s, "small": [], "kernels": []}
     jobs = [("kernels", mib * MIB) for mib in asked.mib] + [
@@ -314,8 +332,15 @@ def _measure_device(asked: argparse.Namespace) -> dict[str, Any]:
     for dtype in asked.dtypes:
         for where, nbytes in jobs:
             for data in asked.data if where == "kernels" else ["normal"]:
-                row = compare(dtype, data, int(nbytes), device, others, asked.rounds, 5, rfa)
+                row = compare(dtype, data, int(nbytes), device, others, asked.rounds)
                 record[where].append(row)
+                _print(row)
+    if asked.cub_reproducible:
+        # Behind all others: the library brings a CUDA runtime of its own into the process.
+        reproducible = Reproducible(asked.cub_reproducible)
+        for row in (*record["kernels"], *record["small"]):
+            if row["dtype"] in ("float32", "float64"):  # which CUB has it for
+                beside_reproducible(row, device, reproducible, asked.rounds)
                 _print(row)
     if device.backend == "cuda" and importlib.util.find_spec("cupy"):
         record["calls"] = small_calls()

@@ -127,6 +127,8 @@ def test_sums_apart(device, monkeypatch):
     ]  # fmt: skip
     assert all(r.repeats == 3 and 0 < r.low_us <= r.median_us for r in rows)
     assert asked and asked == sorted(asked) and asked.count(True) == asked.count(False)
+    some = gpureduce.benchmark(["cpu", "fast"], [9], measure=["apart"], device=device, repeats=1)
+    assert [r.strategy for r in some] == ["fast"]  # the other launches nothing
 
 
 def test_half_floats_are_left_to_those_that_have_them(fake_cupy):

@@ -48,8 +48,11 @@ def test_targets_are_judged_by_the_worst_row():
         _row("float32", "bits", 16, 10.1, 9.7, cub_reproducible=12.0),
         _row("float32", "bits", 8, 20.0, 9.0),  # smaller than what the target is about
         _row("float64", "bits", 1024, 20.0, 9.0),
+        _row("float64", "uniform", 1024, 10.0, 9.8),
+        _row("float64", "normal", 64, 10.0, 9.9),
     ]
-    rows[3]["exact_of"]["bus"] = 0.45
+    for row, of_bus in zip(rows[3:], (0.45, 0.9, 0.95), strict=True):
+        row["exact_of"]["bus"] = of_bus
     small = [{"us": {"fast": 2.0, "exact": 4.5}}, {"us": {"fast": 2.0, "exact": 5.5}}]
     found = {row["what"]: row for row in exact_bench.judge({"kernels": rows, "small": small})}
     assert found["float32, of CUB's sum"]["least"] == 9.7 / 10.1
@@ -62,7 +65,8 @@ def test_targets_are_judged_by_the_worst_row():
     assert found["float16 from 1 GiB, of the bus"]["met"] is None
     assert found["calls: us above fast"]["met"] is None
     missed, unknown = exact_bench._short_of(list(found.values()))
-    plain = "(bits, 1024 MiB: 0.450, where plain sums reach cub 1.000, fast 1.000)"
+    others = "cub is at 1.000, fast is at 1.000, exact of uniform numbers is at 0.900"
+    plain = f"(bits, 1024 MiB: 0.450; there {others})"
     assert f"float64 of random bits, of the bus: 0.45, not 0.5 {plain}" in missed
     assert "float32, of CUB's sum: 0.96, not 0.97 (bits, 16 MiB: 0.960)" in missed
     assert "small: us above fast: 3.5, not 3" in missed and "reproducible" not in missed
