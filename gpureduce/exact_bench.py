@@ -322,6 +322,8 @@ def judge(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _measure_device(asked: argparse.Namespace) -> dict[str, Any]:
+    if asked.cub_reproducible and not asked.cub_reproducible.is_file():
+        raise FileNotFoundError(f"there is no library {asked.cub_reproducible}")
     device = _backends.choose_device(asked.device)
     others = ["cub", "fast", "exact"] if device.backend == "cuda" else ["fast", "exact"]
     record: dict[str, Any] = provenance("exact", device)

@@ -7,6 +7,9 @@
 /* After so many more calls of those that can fail, one does; -1: none. */
 void late_fail_at(long call);
 
+/* How often it was asked what a pointer is. */
+long late_questions(void);
+
 /* From now on nothing that is put on a stream is carried out, or all is again. */
 void late_hold(bool held);
 

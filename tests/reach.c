@@ -10,6 +10,8 @@
  *   reach growing                in memory that holds the marks of others
  *   reach interrupted            in calls that are broken off
  *   reach nested_interrupted     in one that is, within a region that has workers
+ *   reach deserted               in one that is, before any worker has come
+ *   reach asked                  of which the runtime was asked a moment ago
  *   reach forked                 in a child made when others have begun
  *
  * It says whether all was right, and whether some launches had marks to wait for and came before
@@ -22,6 +24,7 @@
 #undef gr_write_piece
 
 #include "engine/reach.h"
+#include "clock.h"
 #include "late_runtime.h"
 #include "threads/interrupts.h"
 
@@ -56,7 +59,7 @@ static void expect(bool good, const char *what, size_t bytes)
 
 /* --- the kernel ------------------------------------------------------------------------------- */
 
-typedef enum { STARTS, BLOCKS, LINGERS } launching;
+typedef enum { STARTS, BLOCKS, LINGERS, LATER } launching;
 
 typedef struct {
     launching launching;
@@ -117,6 +120,8 @@ static void launch(const gr_arriving *array, void *context)
     const unsigned long long *half = &array->mark[GR_MARK_STEP * (now->bytes / GR_PIECE_BYTES / 2)];
     if (now->bytes > MIB && __atomic_load_n(half, __ATOMIC_RELAXED) != array->arrived)
         before_half = true;
+    if (now->launching == LATER)
+        return;
     if (now->launching == STARTS) {
         pthread_create(&now->thread, NULL, read_pieces, now);
         return;
@@ -143,6 +148,8 @@ static bool bring(gr_workspace *workspace, const void *host, size_t bytes, bool 
     expect(now->launches == done, "not one launch", bytes);
     if (done && now->array.mark && launching == STARTS && child)
         pthread_join(now->thread, NULL);
+    if (done && now->array.mark && launching == LATER)
+        read_pieces(now);
     return done;
 }
 
@@ -331,6 +338,76 @@ static void nested_interrupted(void)
     drop(workspace);
 }
 
+static atomic_bool nobody_wakes;
+
+/* In place of the system's, for workers that sleep when they are called. */
+int pthread_cond_signal(pthread_cond_t *condition)
+{
+    return nobody_wakes ? 0 : pthread_cond_broadcast(condition);
+}
+
+/* Launched, and then all tasks are dropped: the caller brings what the kernel waits for. */
+static void deserted(void)
+{
+    gr_workspace *workspace = new_workspace();
+    unsigned us = 0;
+    for (int i = 0; i < 10; i++) {
+        gr_interrupts watch = {.check = break_off, .context = &us};
+        bring_some(workspace, MIB, BLOCKS);
+        usleep(20 * 1000); /* until they sleep */
+        nobody_wakes = true;
+        gr_watch_interrupts(&watch);
+        watch.asked_ms -= 1000;
+        bring_some(workspace, MIB, LATER);
+        gr_watch_interrupts(NULL);
+        nobody_wakes = false;
+    }
+    drop(workspace);
+}
+
+/* How often the runtime is asked of an array; -1: that took longer than an answer holds. */
+static long questions_of(gr_workspace *workspace, const void *host, size_t bytes)
+{
+    kernel now;
+    long before = late_questions();
+    double start = gr_now_ms();
+    expect(bring(workspace, host, bytes, true, BLOCKS, &now), "no memory", bytes);
+    return gr_now_ms() - start < 2 ? late_questions() - before : -1;
+}
+
+static void asked(void)
+{
+    gr_workspace *workspace = new_workspace();
+    bool was_quick = false;
+    for (int i = 0; i < 1000 && !was_quick; i++) {
+        long first = questions_of(workspace, source + i, MIB);
+        long second = questions_of(workspace, source + i, MIB);
+        was_quick = first >= 0 && second >= 0;
+        expect(!was_quick || (first == 1 && second == 0), "asked twice", MIB);
+    }
+    expect(was_quick, "all too slow", MIB);
+
+    long before = late_questions();
+    questions_of(workspace, source + MIB, MIB); /* another place */
+    expect(late_questions() == before + 1, "not asked of another place", MIB);
+    questions_of(workspace, source + MIB, MIB - 1);
+    expect(late_questions() == before + 2, "not asked of another size", MIB);
+    usleep(6 * 1000);
+    questions_of(workspace, source + MIB, MIB - 1);
+    expect(late_questions() == before + 3, "not asked after a while", MIB);
+
+    kernel now;
+    char *pinned;
+    cudaHostAlloc((void **)&pinned, MIB, 0);
+    memcpy(pinned, source, MIB);
+    for (int i = 0; i < 2; i++) {
+        bring(workspace, pinned, MIB, true, BLOCKS, &now);
+        expect(now.array.data == pinned, "not read in place", MIB);
+    }
+    cudaFreeHost(pinned);
+    drop(workspace);
+}
+
 static int make_child(void *context)
 {
     usleep(*(unsigned *)context);
@@ -387,6 +464,10 @@ int main(int count, char **arguments)
         interrupted();
     else if (!strcmp(what, "nested_interrupted"))
         nested_interrupted();
+    else if (!strcmp(what, "deserted"))
+        deserted();
+    else if (!strcmp(what, "asked"))
+        asked();
     else if (!strcmp(what, "forked"))
         forked();
     else

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -18,11 +19,16 @@ from exact_cases import (
 )
 
 import gpureduce
-from cases import array_of, numpy_dtype
+from cases import CSRC, array_of, numpy_dtype
 from gpureduce import _races
 from producers import ByDLPack
 
 ON = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+# Packs of float64 that a thread deposits at a time.
+EXTRACT = (CSRC / "kernels/exact_extract.h").read_text()
+PACKS = int(re.findall(r"GR_EXACT_F64_THREADS, flight = (\d+)", EXTRACT)[0])
+FLIGHT = 2 * 32 * PACKS  # elements of a warp
 
 # Elements that each thread of a block of 32 deposits before its bins are emptied: rounds, by packs
 # in flight, by elements of a pack (kernels/exact_bins.h), and of float64 bins (exact_extract.h).
@@ -30,7 +36,7 @@ EMPTIED_AFTER = {
     "float16": 255 * 4 * 8,
     "bfloat16": 255 * 4 * 8,
     "float32": 255 * 4 * 4,
-    "float64": 51 * 20,
+    "float64": 1024 // (2 * PACKS) * 2 * PACKS,
 }
 
 
@@ -97,16 +103,17 @@ def test_float64_bins_that_are_full_to_the_last():
 
     The first flight has smaller ones, for which bins are chosen that just hold the others.
     """
+    full = 32 * EMPTIED_AFTER["float64"]
     for field in (*range(1004, 1020), 1, 5, 2021, 2033, 2034, 2046):
         fits = (f for f in range(max(field - 11, 1), field) if (f + 22) // 8 * 8 - 11 >= field)
         first = next(fits, field)
         # The second leaves the next bin almost half of the first one's last place each time.
         for fraction in ((1 << 52) - 1, (1 << 52) - 1 - (1 << 11)):
-            bits = np.full(2 * 32768 + 64, field << 52 | fraction, np.uint64)
-            bits[:640] = first << 52 | fraction
+            bits = np.full(2 * full + 64, field << 52 | fraction, np.uint64)
+            bits[:FLIGHT] = first << 52 | fraction
             bits[::53] = max(field - 60, 0) << 52 | 1
             for array in (bits.view(float), -bits.view(float)):
-                for n in (32769, array.size):
+                for n in (full + 1, array.size):
                     assert nothing_is_lost(array[:n])
 
 
@@ -135,8 +142,8 @@ def test_columns_just_below_at_and_above_full():
         bits[::2] = big << 52 | (1 << 52) - 1
         bits[1::2] = 33 << 52 | (1 << 52) - 1
         for array in (bits.view(float), -bits.view(float)):
-            # 16 elements a flight of 32 lanes; carries are taken after 512.
-            for n in (16_384, 16_385, 33 * 512 + 1, array.size - 1):
+            full = 512 // (2 * PACKS) * FLIGHT  # then carries are taken
+            for n in (full, full + 1, full + FLIGHT + 1, array.size - 1):
                 for shift in (0, 1):
                     assert nothing_is_lost(array[shift : n + shift])
 
@@ -160,13 +167,13 @@ def test_blocks_whose_words_are_used_add_up(name, device):
 @pytest.mark.parametrize("huge", [False, True], ids=["bins", "columns too"])
 @pytest.mark.parametrize("lanes", [1, 4, 5, 8, 9, 32])
 def test_float64_rests_of_some_lanes(lanes, huge, device):
-    """What the bins leave of an element, in so many lanes of a warp's flight of 640 elements."""
+    """What the bins leave of an element, in so many lanes of a warp's flight."""
     rng = np.random.default_rng(lanes)
-    flights = rng.standard_normal((6, 10, 32, 2))
+    flights = rng.standard_normal((6, PACKS, 32, 2))
     rest = np.zeros_like(flights)
     for flight in (1, 2, 4):
         where = rng.choice(32, lanes, replace=False)
-        rest[flight, rng.integers(10, size=lanes), where, 1] = rng.standard_normal(lanes) * 1e-60
+        rest[flight, rng.integers(PACKS, size=lanes), where, 1] = rng.standard_normal(lanes) * 1e-60
     if huge:
         flights[0, 0, 3, 0] = 1.5e308
     array = np.concatenate([np.where(rest != 0, rest, flights), np.where(rest != 0, 0, -flights)])
@@ -222,7 +229,7 @@ def test_no_race_in_rare_ways_to_deposit(monkeypatch):
     rng = np.random.default_rng(55)
     kinds = [rng.standard_normal(96 * 60) for _ in range(4)]
     kinds[0] = np.ldexp(kinds[0], np.tile(np.repeat([0, 200, -300], 64), 30))
-    kinds[1][5::641] = 1e-80
+    kinds[1][5 :: FLIGHT + 1] = 1e-80
     kinds[2] *= 10.0 ** rng.integers(-200, 200, kinds[2].size)
     kinds[3][:12] = 1e-80  # six lanes
     special = kinds[1].astype(np.float32)
@@ -303,9 +310,9 @@ def test_condition_numbers_are_as_bad_as_they_are_meant_to_be():
 def test_float64_warps_far_apart(first, sign, device):
     """Digits that a block's warps keep together, and others; all cancels but a subnormal."""
     for up in range(0, 1300, 8):
-        flight = np.full((10, 2, 32, 2), math.ldexp(1.0, -600))
+        flight = np.full((PACKS, 2, 32, 2), math.ldexp(1.0, -600))
         flight[:, first] = math.ldexp(sign, up - 600)
-        rest = [-sign * math.ldexp(640, up - 600), -math.ldexp(640, -600), 5e-324]
+        rest = [-sign * math.ldexp(FLIGHT, up - 600), -math.ldexp(FLIGHT, -600), 5e-324]
         assert add(np.append(flight.reshape(-1), rest), device, block=64, grid=1) == 1, up
 
 
@@ -313,7 +320,7 @@ def test_float64_warps_far_apart(first, sign, device):
 @pytest.mark.parametrize("sign", [1, -1])
 def test_float64_subnormals_among_integers(sign, device):
     """Around the least normal number, where a warp has found that bins are no use."""
-    flights = np.full((2, 10, 32, 2), 1e300)
+    flights = np.full((2, PACKS, 32, 2), 1e300)
     flights[:, 0, :, 0] = 2.0**-1022 * (1 + 2**-52)
     flights[:, 1, :, 0] = 2.0**-1022 * (1 - 2**-52)
     both = np.append(sign * flights, np.where(flights > 1, -sign * flights, 0))
@@ -324,7 +331,7 @@ def test_float64_subnormals_among_integers(sign, device):
 @pytest.mark.parametrize("sign", [1, -1])
 def test_float64_integers_of_the_largest_digits(sign, device):
     """All of one sign, shifted by 31 bits, in column after column of 512 flights."""
-    flights = np.full((1400, 10, 32, 2), math.ldexp(2.0**53 - 1, 2015 - 1074))
+    flights = np.full((1400, PACKS, 32, 2), math.ldexp(2.0**53 - 1, 2015 - 1074))
     for at in (0, 32, 96, 224, 480, 992):  # where bins would be tried again
         flights[at, 0, :, 0] = 1e-300
     array = sign * flights.reshape(-1)

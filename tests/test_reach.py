@@ -48,7 +48,8 @@ def test_calls_at_once(program, threads):
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(
-    "what", ["whole", "failing", "growing", "interrupted", "nested_interrupted"]
+    "what",
+    ["whole", "failing", "growing", "interrupted", "nested_interrupted", "deserted", "asked"],
 )
 def test_other_arrays(program, threads, what):
     run(program, threads, what)

@@ -127,7 +127,8 @@ static size_t threads_for(size_t bytes, double now)
 }
 
 /* The runtime takes half a microsecond for its answer, so it is asked of the same array only now
- * and then: to copy one that has been pinned meanwhile is right as well. */
+ * and then. To copy one that has been pinned meanwhile is right as well; and nobody frees an array,
+ * and has managed memory in its very place, in that time. */
 static gr_pinning pinning_of(gr_workspace *workspace, const void *host, size_t bytes, double now)
 {
     static const double HOLDS_MS = 5;

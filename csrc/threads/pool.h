@@ -10,7 +10,8 @@ extern "C" {
 #endif
 
 /* Calls run(task, context) for each task in 0..tasks-1, in any order, on up to `threads` threads
- * (gr_thread_count() if threads <= 0), of which the caller is one; returns when all have returned.
+ * (gr_thread_count() of processors.h if threads <= 0), of which the caller is one; returns when all
+ * have returned.
  *
  * Tasks next to each other are run by the same thread as far as that can be, and in the next region
  * of as many tasks and threads by the same one again: what they read may be in its processor's
@@ -29,8 +30,8 @@ void gr_parallel(int threads, size_t tasks, void (*run)(size_t task, void *conte
 void gr_parallel_beside(int threads, size_t tasks, void (*run)(size_t task, void *context),
                         void *context);
 
-/* The same, and before this thread comes to a task it calls `first`, once: with whether others come
- * to the tasks, sooner or later, whatever this thread does. */
+/* As gr_parallel_beside; and before this thread comes to a task it calls `first`, once: with
+ * whether others come to the tasks, sooner or later, whatever this thread does, but for fork(). */
 void gr_parallel_behind(void (*first)(bool is_helped, void *context), int threads, size_t tasks,
                         void (*run)(size_t task, void *context), void *context);
 
