@@ -3,12 +3,12 @@
     python -m gpureduce.exact_bench --record notebooks/data/exact_CARD.json
     python -m gpureduce.exact_bench --cpu --record notebooks/data/exact_cpu.json
 
-On a card: kernels beside `fast` and CUB's ordinary sum (and CUB's reproducible one, if a library
-made of tests/cub_reproducible.cu is named), small arrays beside `fast`, and with CuPy the calls on
-them. Kernels are timed as `gpureduce bench` times them. The strategies take turns, several rounds
-each, so that a drifting clock meets all of them; what is compared are the medians. On the CPU:
-nanoseconds per element of one thread's processor time, beside numpy.sum and math.fsum of the array,
-and of a list of its numbers, also in turns.
+On a card: kernels beside `fast` and CUB's ordinary sum (and, behind all others, CUB's reproducible
+one, if a library made of tests/cub_reproducible.cu is named), small arrays beside `fast`, and with
+CuPy the calls on them. Kernels are timed as `gpureduce bench` times them. The strategies take turns,
+several rounds each, so that a drifting clock meets all of them; what is compared are the medians. On
+the CPU: nanoseconds per element of one thread's processor time, beside numpy.sum and math.fsum of the
+array, and of a list of its numbers, also in turns.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ def _measure_device(asked: argparse.Namespace) -> dict[str, Any]:
                 record[where].append(row)
                 _print(row)
     if asked.cub_reproducible:
-        # Behind all others: the library brings a CUDA runtime of its own into the process.
+        # Behind all others: once it has added up small arrays, CUB's ordinary sum takes longer.
         reproducible = Reproducible(asked.cub_reproducible)
         for row in (*record["kernels"], *record["small"]):
             if row["dtype"] in ("float32", "float64"):  # which CUB has it for
@@ -390,11 +390,13 @@ def _card_markdown(record: dict[str, Any]) -> str:
     for row in rows:
         cells = [f"{row['gb_s'][name]:.0f}" if name in row["gb_s"] else "" for name in names]
         lines.append([f"{row['dtype']}, {row['data']}", *cells])
+    with_reproducible = "cub_reproducible" in names
     head = [f"{most // MIB} MiB, GB/s", *(f"`{name}`" for name in names)]
     return "\n\n".join(
         [
             f"`exact` on {record['card']} ({record['date']}, commit "
-            f"{str(record['commit'])[:9]}), kernels, all in one run and in turns.",
+            f"{str(record['commit'])[:9]}), kernels, all in one run and in turns"
+            + (", but for `cub_reproducible`, behind them." if with_reproducible else "."),
             markdown_table(head, lines),
             *_short_of(record["targets"]),
         ]
