@@ -24,6 +24,7 @@ from gpureduce._page import (
     short,
 )
 from gpureduce._targets import MIB, ratios
+from gpureduce.exact_bench import how_taken
 from gpureduce.lecture_tables import made_on, short_device
 from gpureduce.lectures import Record
 
@@ -159,7 +160,7 @@ def exact_cost(path: str | Path = "data/exact_h200.json", title: str = "") -> An
     axes[0].set_yticks(range(len(kinds)), kinds, fontsize=9)
     axes[0].set_ylim(len(kinds) - 0.45, -0.55)
     figure.suptitle(title or f"{nbytes // MIB:,} MiB on a card", x=0.01, ha="left", fontsize=11)
-    foot(figure, f"{made_on(record)}; all in one run and in turns.")
+    foot(figure, f"{made_on(record)}; {how_taken(names)}.")
     return figure
 
 

@@ -3,12 +3,12 @@
     python -m gpureduce.exact_bench --record notebooks/data/exact_CARD.json
     python -m gpureduce.exact_bench --cpu --record notebooks/data/exact_cpu.json
 
-On a card: kernels beside `fast` and CUB's ordinary sum (and, behind all others, CUB's reproducible
-one, if a library made of tests/cub_reproducible.cu is named), small arrays beside `fast`, and with
-CuPy the calls on them. Kernels are timed as `gpureduce bench` times them. The strategies take turns,
-several rounds each, so that a drifting clock meets all of them; what is compared are the medians. On
-the CPU: nanoseconds per element of one thread's processor time, beside numpy.sum and math.fsum of the
-array, and of a list of its numbers, also in turns.
+On a card: kernels beside `fast` and CUB's ordinary sum (and, behind all others, CUB's
+reproducible one, if a library made of tests/cub_reproducible.cu is named), small arrays beside
+`fast`, and with CuPy the calls on them. Kernels are timed as `gpureduce bench` times them. The
+strategies take turns, several rounds each, so that a drifting clock meets all of them; what is
+compared are the medians. On the CPU: nanoseconds per element of one thread's processor time,
+beside numpy.sum and math.fsum of the array, and of a list of its numbers, also in turns.
 """
 
 from __future__ import annotations
@@ -382,6 +382,12 @@ def _cpu_markdown(record: dict[str, Any]) -> str:
     )
 
 
+def how_taken(names: Sequence[str]) -> str:
+    """What can be said of a card's record with these strategies."""
+    last = ", cub_reproducible behind the others" if "cub_reproducible" in names else ""
+    return f"all in one run and in turns{last}"
+
+
 def _card_markdown(record: dict[str, Any]) -> str:
     most = max(row["nbytes"] for row in record["kernels"])
     rows = [row for row in record["kernels"] if row["nbytes"] == most]
@@ -390,13 +396,11 @@ def _card_markdown(record: dict[str, Any]) -> str:
     for row in rows:
         cells = [f"{row['gb_s'][name]:.0f}" if name in row["gb_s"] else "" for name in names]
         lines.append([f"{row['dtype']}, {row['data']}", *cells])
-    with_reproducible = "cub_reproducible" in names
     head = [f"{most // MIB} MiB, GB/s", *(f"`{name}`" for name in names)]
     return "\n\n".join(
         [
             f"`exact` on {record['card']} ({record['date']}, commit "
-            f"{str(record['commit'])[:9]}), kernels, all in one run and in turns"
-            + (", but for `cub_reproducible`, behind them." if with_reproducible else "."),
+            f"{str(record['commit'])[:9]}), kernels, {how_taken(names)}.",
             markdown_table(head, lines),
             *_short_of(record["targets"]),
         ]
