@@ -121,8 +121,10 @@ def quick_sum_sent(arr: npt.NDArray[Any], strategy: str, device: str) -> SumResu
 def _sender() -> Callable[[npt.NDArray[Any], int, int], SumResult | None] | None:
     """What adds up a host array by a card; None without one: the long way says what is missing."""
     module = _module()
-    has_card = module is not None and _backends.devices()[0].backend == "cuda"
-    return cast(Any, module).quick_sum_sent if has_card else None
+    if module is None or _backends.devices()[0].backend != "cuda":
+        return None
+    send: Callable[[npt.NDArray[Any], int, int], SumResult | None] = module.quick_sum_sent
+    return send
 
 
 def _untimed_half(value: Any, kind: str) -> SumResult:

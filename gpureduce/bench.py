@@ -111,12 +111,11 @@ def array_of(dtype: str, n: int) -> _inputs.Array:
 
 def _kernels(given: Input, plan: _Plan, *, apart: bool = False) -> Iterator[Contender]:
     names = [*plan.strategies, *(["cub"] if "cub" in plan.peers else [])]
-    rows = [*dict.fromkeys(map(_registry.find, names))]
-    if apart and all(row.kind == "host" for row in rows):
+    every = dict.fromkeys(map(_registry.find, names))
+    rows = [row for row in every if not apart or row.kind != "host"]
+    if every and not rows:
         raise ValueError(f"{', '.join(names)} launches nothing that could be measured apart")
     for row in rows:
-        if apart and row.kind == "host":
-            continue
         launched = row.launches_kernels
         for block in plan.blocks if launched else (None,):
             for grid in plan.grids if launched else (None,):

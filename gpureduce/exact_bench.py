@@ -113,21 +113,19 @@ def compare(
     for _ in range(rounds):
         for name, found in times.items():
             found.append(device_us(array, name, device, repeats))
-    row: dict[str, Any] = {"dtype": dtype, "data": data, "nbytes": array.nbytes}
-    row |= {"us": {}, "gb_s": {}, "exact_of": {}}
-    for name, found in times.items():
-        _tell(row, name, statistics.median(found))
-    for name in times:
-        if name != "exact":
-            row["exact_of"][name] = round(row["us"][name] / row["us"]["exact"], 4)
-    if device.peak_gb_s:
-        row["exact_of"]["bus"] = round(row["gb_s"]["exact"] / device.peak_gb_s, 4)
+    us = {name: statistics.median(found) for name, found in times.items()}
+    row: dict[str, Any] = {"dtype": dtype, "data": data, "nbytes": array.nbytes, "us": us}
+    _work_out(row, device)
     return row
 
 
-def _tell(row: dict[str, Any], name: str, us: float) -> None:
-    row["us"][name] = us
-    row["gb_s"][name] = round(row["nbytes"] / us / 1e3, 1)
+def _work_out(row: dict[str, Any], device: _backends.Device) -> None:
+    """Sets what follows from the times."""
+    us = row["us"]
+    row["gb_s"] = {name: round(row["nbytes"] / t / 1e3, 1) for name, t in us.items()}
+    row["exact_of"] = {name: round(us[name] / us["exact"], 4) for name in us if name != "exact"}
+    if device.peak_gb_s:
+        row["exact_of"]["bus"] = round(row["gb_s"]["exact"] / device.peak_gb_s, 4)
 
 
 def beside_reproducible(
@@ -136,10 +134,8 @@ def beside_reproducible(
     """Add the time of CUB's reproducible sum to a row."""
     array = make(row["data"], row["dtype"], row["nbytes"])
     found = [reproducible.us(array, device, 5) for _ in range(rounds)]
-    _tell(row, "cub_reproducible", statistics.median(found))
-    row["exact_of"]["cub_reproducible"] = round(
-        row["us"]["cub_reproducible"] / row["us"]["exact"], 4
-    )
+    row["us"]["cub_reproducible"] = statistics.median(found)
+    _work_out(row, device)
 
 
 def call_us(array: object, strategy: str, repeats: int = 300) -> float:
@@ -271,7 +267,7 @@ def missed_on_cpu(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def _short_at(row: dict[str, Any], other: str, kernels: Sequence[dict[str, Any]]) -> str:
     """Where a ratio is too small; and of the bus, where plain sums are, and this of kinder data."""
-    ratio, alike = row["exact_of"][other], ("dtype", "nbytes")
+    ratio = row["exact_of"][other]
     told = f"{row['data']}, {row['nbytes'] // MIB} MiB: {ratio:.3f}"
     if other != "bus":
         return told
@@ -280,7 +276,8 @@ def _short_at(row: dict[str, Any], other: str, kernels: Sequence[dict[str, Any]]
         for name in ("cub", "fast")
         if name in row["us"]
     }
-    same = [r for r in kernels if all(r[key] == row[key] for key in alike)]
+    size = (row["dtype"], row["nbytes"])
+    same = [r for r in kernels if (r["dtype"], r["nbytes"]) == size]
     kindest = max(same, key=lambda r: r["exact_of"].get("bus", 0))
     if kindest is not row:
         reached[f"exact of {kindest['data']} numbers"] = kindest["exact_of"]["bus"]
@@ -337,6 +334,10 @@ def _measure_device(asked: argparse.Namespace) -> dict[str, Any]:
                 row = compare(dtype, data, int(nbytes), device, others, asked.rounds)
                 record[where].append(row)
                 _print(row)
+    if device.backend == "cuda" and importlib.util.find_spec("cupy"):
+        record["calls"] = small_calls()
+        for row in record["calls"]:
+            print(row)
     if asked.cub_reproducible:
         # Behind all others: once it has added up small arrays, CUB's ordinary sum takes longer.
         reproducible = Reproducible(asked.cub_reproducible)
@@ -344,10 +345,6 @@ def _measure_device(asked: argparse.Namespace) -> dict[str, Any]:
             if row["dtype"] in ("float32", "float64"):  # which CUB has it for
                 beside_reproducible(row, device, reproducible, asked.rounds)
                 _print(row)
-    if device.backend == "cuda" and importlib.util.find_spec("cupy"):
-        record["calls"] = small_calls()
-        for row in record["calls"]:
-            print(row)
     # Emulated times are no card's.
     record["targets"] = judge(record) if device.backend == "cuda" else []
     for row in record["targets"]:
