@@ -116,14 +116,13 @@ static bool come_in_a_row(double now)
 /* The caller included. */
 static size_t threads_for(size_t bytes, double now)
 {
-    /* Both measured on one machine, an H200 and 16 processors. Below the one, to wake threads costs
-     * more than it saves. More than the other are not quicker; and if each processor has one, one
-     * of them is interrupted now and then, and its piece comes late. */
-    enum { ALONE_BELOW = 512 << 10, MOST = 12 };
+    /* Below, to wake threads costs more than it saves; measured on one machine, an H200 and 16
+     * processors. */
+    enum { ALONE_BELOW = 512 << 10 };
     bool row = come_in_a_row(now);
     if (bytes < ALONE_BELOW && !row)
         return 1;
-    return gr_least(gr_least((size_t)gr_filling_threads(), MOST), pieces_of(bytes));
+    return gr_least((size_t)gr_filling_threads(), pieces_of(bytes));
 }
 
 /* The runtime takes half a microsecond for its answer, so it is asked of the same array only now
