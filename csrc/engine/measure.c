@@ -42,8 +42,7 @@ done:
 static unsigned rounds_of(unsigned copies, size_t bytes)
 {
     static const size_t LAUNCHES = 16, BYTES = (size_t)2 << 30;
-    size_t launches = BYTES / (bytes ? bytes : 1);
-    launches = launches < LAUNCHES ? launches : LAUNCHES;
+    size_t launches = gr_least(BYTES / (bytes ? bytes : 1), LAUNCHES);
     return launches > copies ? (unsigned)((launches + copies - 1) / copies) : 1;
 }
 
