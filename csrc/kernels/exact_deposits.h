@@ -187,6 +187,10 @@ __device__ __forceinline__ void finish_digits(Deposits &deposit, unsigned long l
     unsigned long long mine[flight], before[flight];
     bool is_last = false;
     unsigned k;
+    auto word_of = [](unsigned i) {
+        unsigned which = threadIdx.x + 32 * i;
+        return which < words - 1 ? first + which : exact_digits;
+    };
 
     deposit.leave();
     __syncthreads();
@@ -196,19 +200,21 @@ __device__ __forceinline__ void finish_digits(Deposits &deposit, unsigned long l
     __syncwarp();
     bool is_used = gathering()->is_used != 0;
     for (unsigned i = 0; i < flight; i++) {
-        unsigned which = threadIdx.x + 32 * i;
-        unsigned word = which < words - 1 ? first + which : exact_digits;
-        mine[i] = which < words - 1 && word == k ? (unsigned long long)digit : 0;
-        if (is_used)
-            mine[i] += (unsigned long long)carried(word, first, first + words - 2);
-        mine[i] += 1ull << bits;
+        unsigned word = word_of(i);
+        bool is_mine = word < exact_digits && word == k;
+        mine[i] = (is_mine ? (unsigned long long)digit : 0) + (1ull << bits);
+    }
+    if (is_used)
+        for (unsigned i = 0; i < flight; i++)
+            mine[i] += (unsigned long long)carried(word_of(i), first, first + words - 2);
+    /* Apart, as shared memory is not read ahead of an atomic. */
+    for (unsigned i = 0; i < flight; i++) {
         before[i] = 0;
-        if (gridDim.x > 1 && which < words)
-            before[i] = atomicAdd(&totals[word], mine[i]);
+        if (gridDim.x > 1 && threadIdx.x + 32 * i < words)
+            before[i] = atomicAdd(&totals[word_of(i)], mine[i]);
     }
     for (unsigned i = 0; i < flight; i++) {
-        unsigned which = threadIdx.x + 32 * i;
-        unsigned word = which < words - 1 ? first + which : exact_digits;
+        unsigned which = threadIdx.x + 32 * i, word = word_of(i);
         unsigned long long sum = before[i] + mine[i];
         long long total = (long long)(sum << GR_EXACT_COUNT_BITS) >> GR_EXACT_COUNT_BITS;
         if (which < words && (sum - (unsigned long long)total) >> bits == gridDim.x) {

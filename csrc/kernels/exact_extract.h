@@ -423,15 +423,18 @@ template <> struct Deposit<double> {
             all[(2 * p + 1) * blockDim.x + threadIdx.x] = high[p];
         }
         __syncthreads();
+        /* No condition in the inner loop but the warp's, so that no load waits for another. */
         for (unsigned k = threadIdx.x; k <= Column::digits; k += blockDim.x) {
-            long long sum = 0;
-            for (unsigned warp = 0; warp < blockDim.x; warp += 32) {
-                if (k < Column::digits)
-                    sum += all[k / 32 * 2 * blockDim.x + k % 32 + warp];
-                if (k > 0)
-                    sum += all[((k - 1) / 32 * 2 + 1) * blockDim.x + (k - 1) % 32 + warp];
-            }
-            gathering()->word[k] += (unsigned long long)sum;
+            unsigned below = k > 0 ? k - 1 : 0;
+            const long long *here = all + k / 32 * 2 * blockDim.x + k % 32;
+            const long long *there = all + (below / 32 * 2 + 1) * blockDim.x + below % 32;
+            long long sum = 0, over = 0;
+            for (unsigned warp = 0; warp < most_threads / 32; warp++)
+                if (warp < blockDim.x / 32) {
+                    sum += here[32 * warp];
+                    over += there[32 * warp];
+                }
+            gathering()->word[k] += (unsigned long long)(sum + (k > 0 ? over : 0));
         }
         if (threadIdx.x == 0)
             gathering()->is_used = 1;
