@@ -459,9 +459,13 @@ def _total(
     pieces = _inputs.pieces(array, conversion)
     bits = add(next(pieces))  # mostly, that is all
     for piece in pieces:
-        two = np.frombuffer(bits + add(piece), _inputs.number_of(conversion.acc))
+        # The sum is what those bytes begin with.
+        so_far, more = (
+            np.frombuffer(found, _inputs.number_of(conversion.acc), count=1)
+            for found in (bits, add(piece))
+        )
         with np.errstate(over="ignore", invalid="ignore"):
-            bits = (two[:1] + two[1:]).tobytes()
+            bits = (so_far + more).tobytes()
     return bits
 
 

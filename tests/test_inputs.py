@@ -162,6 +162,42 @@ def test_more_than_one_packed_piece(monkeypatch):
     assert result.timing.launches == 10 * 2  # ten pieces, each reduced and relaunched
 
 
+PACKED = [
+    *((dtype, None) for dtype in ("i1", ">i4", "u8", "?", "f2", "f4", ">f4", "f8", "c8", ">c16")),
+    ("i4", "i4"),
+    ("i1", "f4"),
+    ("f4", "f8"),
+    ("f4", "c8"),
+]
+
+
+@pytest.mark.parametrize("timing", [True, False])
+@pytest.mark.parametrize(
+    ("strategy", "dtype", "target"),
+    [
+        (strategy, *types)
+        for strategy in ("sequential", "fast", "cpu", "exact", "auto", "numpy")
+        for types in PACKED
+        if strategy != "sequential" or "c" not in str(types)  # which adds no complex numbers
+    ],
+)
+def test_packed_pieces_are_added_up(monkeypatch, strategy, dtype, target, timing):
+    monkeypatch.setattr(gpureduce._inputs, "PACK_ELEMENTS", 100)
+    numbers = np.random.default_rng(5).integers(-20, 20, (40, 30))
+    if np.dtype(dtype).kind == "c":
+        numbers = numbers + 1j * numbers[::-1, ::-1]
+    array = numbers.astype(dtype)[:, ::2]  # of which all sums are whole numbers, and exact
+    device = "emulator" if strategy in ("sequential", "fast") else None
+    value = gpureduce.sum(array, strategy, dtype=target, device=device, timing=timing).value
+    assert value == array.sum(dtype=target or (None if dtype != "f2" else "f4"))
+
+
+@pytest.mark.parametrize("strategy", ["auto", "cpu"])
+def test_more_than_one_packed_piece_as_they_come(strategy):
+    array = np.ones((gpureduce._inputs.PACK_ELEMENTS + 1, 2), np.int8)
+    assert gpureduce.sum(array[:, 1], strategy).value == len(array)
+
+
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_any_array(data):
