@@ -1,10 +1,10 @@
 #include "gpu_array.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* --- DLPack, as its specification 1.x lays it out ----------------------------------------------
- */
+/* --- DLPack, as its specification 1.x lays it out -------------------------------------------- */
 
 typedef struct {
     int32_t type, id;
@@ -59,6 +59,37 @@ enum { DL_CPU = 1, DL_CUDA = 2, DL_CUDA_HOST = 3, DL_CUDA_MANAGED = 13 };
 /* CUDA's names for its default streams; NULL means "a stream of our own" in the engine. */
 #define LEGACY_STREAM ((void *)1)
 
+/* Sizes that some producer has made up. */
+static int check_sizes(const gr_gpu_array *array)
+{
+    int64_t count = 1, bytes;
+    bool is_empty = false, overflows = false;
+    for (int d = 0; d < array->dims; d++) {
+        if (array->size[d] < 0) {
+            PyErr_Format(PyExc_BufferError, "an array on a GPU with a size of %lld in its shape",
+                         (long long)array->size[d]);
+            return -1;
+        }
+        is_empty |= array->size[d] == 0;
+        overflows |= __builtin_mul_overflow(count, array->size[d], &count);
+    }
+    overflows |= __builtin_mul_overflow(count, array->bytes, &bytes);
+    if (is_empty || (!overflows && array->base))
+        return 1;
+    if (overflows)
+        PyErr_SetString(PyExc_BufferError, "an array on a GPU, larger than any memory");
+    else
+        PyErr_Format(PyExc_BufferError, "an array on a GPU of %lld elements, at no address",
+                     (long long)count);
+    return -1;
+}
+
+/* Wraps around, as it may for arrays without elements. */
+static int64_t times(int64_t step, int64_t size)
+{
+    return (int64_t)((uint64_t)step * (uint64_t)size);
+}
+
 static int on_gpu(dl_device device)
 {
     return device.type == DL_CUDA || device.type == DL_CUDA_MANAGED;
@@ -69,8 +100,9 @@ static int take_tensor(const dl_tensor *tensor, gr_gpu_array *array)
     static const char kinds[] = {'i', 'u', 'f', 0, 'B', 'c', 'b'};
     int code = tensor->dtype.code;
 
-    if (tensor->ndim > GR_ARRAY_MAX_DIMS || tensor->dtype.lanes != 1 || tensor->dtype.bits % 8 ||
-        code >= (int)sizeof kinds || !kinds[code]) {
+    if (tensor->ndim < 0 || tensor->ndim > GR_ARRAY_MAX_DIMS || tensor->dtype.lanes != 1 ||
+        !tensor->dtype.bits || tensor->dtype.bits % 8 || code >= (int)sizeof kinds ||
+        !kinds[code]) {
         PyErr_Format(PyExc_BufferError,
                      "cannot read a DLPack array of type code %d, %d bits, %d lanes, %d dimensions",
                      code, tensor->dtype.bits, tensor->dtype.lanes, tensor->ndim);
@@ -85,9 +117,9 @@ static int take_tensor(const dl_tensor *tensor, gr_gpu_array *array)
     for (int d = tensor->ndim - 1; d >= 0; d--) {
         array->size[d] = tensor->shape[d];
         array->step[d] = tensor->strides ? tensor->strides[d] : step;
-        step *= tensor->shape[d];
+        step = times(step, tensor->shape[d]);
     }
-    return 1;
+    return check_sizes(array);
 }
 
 static int by_exchange(PyObject *object, const dl_exchange *table, gr_gpu_array *array)
@@ -156,8 +188,9 @@ static int dlpack_device(PyObject *object, dl_device *device)
     return ok ? 1 : -1;
 }
 
-/* --- __cuda_array_interface__, version 3 --------------------------------------------------------
- */
+/* --- __cuda_array_interface__, version 3 ----------------------------------------------------- */
+
+enum { MOST_BYTES = 32 }; /* of an element; which of them can be summed is settled later */
 
 static int take_typestr(const char *text, gr_gpu_array *array)
 {
@@ -168,6 +201,11 @@ static int take_typestr(const char *text, gr_gpu_array *array)
     }
     array->kind = text[1];
     array->bytes = atoi(text + 2);
+    if (array->bytes < 1 || array->bytes > MOST_BYTES) {
+        PyErr_Format(PyExc_BufferError, "%s is no type of numbers of 1 to %d bytes", text,
+                     MOST_BYTES);
+        return -1;
+    }
     return 1;
 }
 
@@ -194,9 +232,9 @@ static int take_shape(PyObject *shape, PyObject *strides, gr_gpu_array *array)
             }
             array->step[d] = bytes / array->bytes;
         }
-        step *= array->size[d];
+        step = times(step, array->size[d]);
     }
-    return PyErr_Occurred() ? -1 : 1;
+    return PyErr_Occurred() ? -1 : check_sizes(array);
 }
 
 static int by_interface(PyObject *interface, gr_gpu_array *array)
@@ -219,14 +257,12 @@ static int by_interface(PyObject *interface, gr_gpu_array *array)
         PyErr_SetString(PyExc_TypeError, "masked arrays on a GPU cannot be summed");
         return -1;
     }
-    const char *text = PyUnicode_AsUTF8AndSize(typestr, NULL);
-    if (!text || take_typestr(text, array) < 0 || take_shape(shape, strides, array) < 0)
-        return -1;
     array->base = PyLong_AsVoidPtr(PyTuple_GetItem(data, 0));
     array->device = -1;
     if (stream && stream != Py_None)
         array->stream = PyLong_AsVoidPtr(stream);
-    return PyErr_Occurred() ? -1 : 1;
+    const char *text = PyErr_Occurred() ? NULL : PyUnicode_AsUTF8AndSize(typestr, NULL);
+    return text && take_typestr(text, array) > 0 ? take_shape(shape, strides, array) : -1;
 }
 
 static int names_stream(PyObject *interface)
@@ -252,10 +288,13 @@ static int know_cupy(PyTypeObject *type)
     int same = module && name && PyUnicode_CompareWithASCIIString(module, "cupy") == 0 &&
                PyUnicode_CompareWithASCIIString(name, "ndarray") == 0;
     PyObject *cuda = same ? PyImport_ImportModule("cupy.cuda") : NULL;
-    PyObject *before = current_stream;
-    current_stream = cuda ? PyObject_GetAttrString(cuda, "get_current_stream") : NULL;
-    Py_XDECREF(before);
-    int known = current_stream != NULL;
+    PyObject *found = cuda ? PyObject_GetAttrString(cuda, "get_current_stream") : NULL;
+    int known = found != NULL;
+    if (known) { /* other types leave what a thread may be about to call */
+        PyObject *before = current_stream;
+        current_stream = found;
+        Py_XDECREF(before);
+    }
     for (int i = 0; known && i < NAMES; i++)
         known = names[i] || (names[i] = PyUnicode_InternFromString(text[i]));
     Py_XDECREF(module);
@@ -299,12 +338,13 @@ static void *take_pointer(PyObject *object)
 
 static int by_cupy(PyObject *object, gr_gpu_array *array)
 {
+    PyObject *ask_stream = Py_NewRef(current_stream); /* attributes may let other threads run */
     PyObject *data = PyObject_GetAttr(object, names[DATA]);
     PyObject *device = data ? PyObject_GetAttr(data, names[DEVICE_ID]) : NULL;
     PyObject *dtype = device ? PyObject_GetAttr(object, names[DTYPE]) : NULL;
     PyObject *shape = dtype ? PyObject_GetAttr(object, names[SHAPE]) : NULL;
     PyObject *strides = shape ? PyObject_GetAttr(object, names[STRIDES]) : NULL;
-    PyObject *stream = strides ? PyObject_CallNoArgs(current_stream) : NULL;
+    PyObject *stream = strides ? PyObject_CallNoArgs(ask_stream) : NULL;
     int found = -1;
     if (stream) {
         array->base = take_pointer(data);
@@ -315,17 +355,13 @@ static int by_cupy(PyObject *object, gr_gpu_array *array)
         if (!PyErr_Occurred() && take_dtype(dtype, array) > 0)
             found = take_shape(shape, strides, array);
     }
-    Py_XDECREF(data);
-    Py_XDECREF(device);
-    Py_XDECREF(dtype);
-    Py_XDECREF(shape);
-    Py_XDECREF(strides);
-    Py_XDECREF(stream);
+    PyObject *asked[] = {ask_stream, data, device, dtype, shape, strides, stream};
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
+        Py_XDECREF(asked[i]);
     return found;
 }
 
-/* --- what it comes to ----------------------------------------------------------------------------
- */
+/* --- what it comes to ------------------------------------------------------------------------ */
 
 static const dl_exchange *find_exchange(PyTypeObject *type)
 {
@@ -348,19 +384,20 @@ typedef struct {
     int cupy;
 } producer;
 
-/* The last type is remembered: a program mostly sums arrays of one library. The GIL guards it. */
-static const producer *producer_of(PyTypeObject *type)
+/* The last type is remembered: a program mostly sums arrays of one library. The GIL guards it; but
+ * what Python runs in between may let go of it. */
+static producer producer_of(PyTypeObject *type)
 {
     static producer last;
-    if (type != last.type) {
-        producer found = {type, find_exchange(type), 0};
-        found.cupy = !found.table && know_cupy(type);
-        PyTypeObject *before = last.type;
-        Py_INCREF((PyObject *)type);
-        last = found;
-        Py_XDECREF((PyObject *)before);
-    }
-    return &last;
+    if (type == last.type)
+        return last;
+    producer found = {type, find_exchange(type), 0};
+    found.cupy = !found.table && know_cupy(type);
+    PyTypeObject *before = last.type;
+    Py_INCREF((PyObject *)type);
+    last = found;
+    Py_XDECREF((PyObject *)before);
+    return found;
 }
 
 int gr_gpu_array_of(PyObject *object, void *(*our_stream)(void *context, int device), void *context,
@@ -370,10 +407,10 @@ int gr_gpu_array_of(PyObject *object, void *(*our_stream)(void *context, int dev
     array->stream = NULL;
     array->owner = NULL;
 
-    const producer *known = producer_of(Py_TYPE(object));
-    if (known->table)
-        return by_exchange(object, known->table, array);
-    if (known->cupy)
+    const producer known = producer_of(Py_TYPE(object));
+    if (known.table)
+        return by_exchange(object, known.table, array);
+    if (known.cupy)
         return by_cupy(object, array);
 
     /* An interface that names its stream is taken first: the sum is put on that stream, which saves

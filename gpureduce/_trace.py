@@ -17,6 +17,7 @@ from gpureduce import _emulator_traced as traced
 
 NAMES: tuple[str, ...] = traced.counter_names()
 
+_MOST_DEALT = 2**20  # blocks: some hundred megabytes
 _PACK_BYTES = 16
 _TILE_PACKS = 2048
 _SHARE_PACKS = 32
@@ -175,6 +176,11 @@ def _dealt(request: Request, block: int, grid: int, team_blocks: int) -> list[_G
     By elements or by 16-byte packs, a grid's stride apart; by contiguous shares of packs; or by
     whole tiles, with the rest by packs.
     """
+    if grid > _MOST_DEALT:
+        raise ValueError(
+            f"grid={grid:,}: the blocks of {request.strategy.name} are sorted by what they do, at "
+            f"most {_MOST_DEALT:,} of them"
+        )
     number = np.arange(grid, dtype=np.int64)
     per_pack = _PACK_BYTES // request.element_bytes
     packs, tail = divmod(request.n, per_pack)

@@ -6,6 +6,8 @@ import concurrent.futures
 import gc
 import subprocess
 import sys
+import time
+import types
 from pathlib import Path
 
 import numpy as np
@@ -133,9 +135,32 @@ def test_the_producer_is_told_our_stream():
     assert array.calls[0]["max_version"] == (1, 1)
 
 
+class WithShape(ByDLPack):
+    """One that says so of its tensor."""
+
+    def __dlpack__(self, **more):
+        capsule = super().__dlpack__(**more)
+        self.shape[0] = self.said
+        return capsule
+
+    def __init__(self, array, said):
+        super().__init__(array)
+        self.said = said
+
+
 def test_what_cannot_be_read():
     array = array_of("float32", 10)
     for bad, error, words in [
+        (ByInterface(array, typestr="<f"), BufferError, "no type of numbers"),
+        (ByInterface(array, typestr="|b", strides=(1,)), BufferError, "no type of numbers"),
+        (ByInterface(array, typestr="<f-4", strides=(4,)), BufferError, "no type of numbers"),
+        (ByInterface(array, shape=(-1,)), BufferError, "a size of -1"),
+        (ByInterface(array, shape=(-5, -2)), BufferError, "a size of -"),
+        (ByInterface(array, shape=(0, -2)), BufferError, "a size of -2"),
+        (ByInterface(array, shape=(2**40, 2**40)), BufferError, "larger than any memory"),
+        (ByInterface(array, shape=(2**62,)), BufferError, "larger than any memory"),
+        (ByInterface(array, data=(0, True)), BufferError, "no address"),
+        (WithShape(array, -5), BufferError, "a size of -5"),
         (ByDLPack(array, major=2), BufferError, "unknown version"),
         (ByInterface(array, mask=array), TypeError, "masked"),
         (ByInterface(array, typestr=">f4"), TypeError, "cannot be summed"),
@@ -222,6 +247,33 @@ def test_threads():
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         got = list(pool.map(lambda a: int(add(ByInterface(a), timing=False).value), arrays))
     assert got == [int(a.sum()) for a in arrays]
+
+
+class Yielding:
+    """A CuPy array that lets other threads run while it is asked what it is."""
+
+    def __init__(self, array):
+        self.data = types.SimpleNamespace(ptr=array.ctypes.data, device_id=0)
+        self.array, self.dtype, self.shape = array, array.dtype, array.shape
+
+    @property
+    def strides(self):
+        time.sleep(0.001)
+        return self.array.strides
+
+
+Yielding.__module__, Yielding.__name__ = "cupy", "ndarray"
+
+
+def test_threads_with_arrays_of_different_libraries(fake_cupys_modules):
+    array = array_of("int32", 100)
+
+    def add_up(made):
+        return [int(add(made, timing=False).value) for _ in range(200)]
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        got = list(pool.map(add_up, (Yielding(array), ByInterface(array))))
+    assert got == [[array.sum()] * 200] * 2
 
 
 # --- on a card, with the real producers ---------------------------------------------------------

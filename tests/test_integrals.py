@@ -141,6 +141,9 @@ def test_errors_name_what_would_be_right():
         integrate("pi", strategy="global_race")
     with pytest.raises(ValueError, match="block"):
         integrate("pi", strategy="sequential", block=33)
+    for n in (2**36 + 64, 2**37 + 3200):
+        with pytest.raises(ValueError, match="blocks, and a launch has at most 2147483647"):
+            integrate("sine", n=n, strategy="sequential", block=32, device="emulator")
     with pytest.raises(ValueError, match="GPU kernel"):
         integrate("pi", strategy="sequential", device="cpu")
     assert float(integrate("pi", strategy="sequential")) == pytest.approx(math.pi)

@@ -39,6 +39,33 @@ def test_a_signal_breaks_a_sum_off_and_the_next_one_works(strategy, device, thre
     assert gpureduce.sum(array[-MIB:], strategy, dtype="int32", device=device).value == 7
 
 
+NESTED = """
+import signal, sys, time
+import numpy as np, gpureduce
+
+def handler(*_):
+    time.sleep(0.1)  # until signals are looked for again
+    print(gpureduce.sum(np.arange(1000, dtype=np.int32), "cpu", timing=False).value)
+
+long = np.zeros(2**33, np.int8)
+long[-1] = 7
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.06)
+print(gpureduce.sum(long, "cpu", timing=False).value)
+"""
+
+
+def test_a_slow_signal_handler_may_add_up_a_small_array():
+    run = subprocess.run(
+        [sys.executable, "-c", NESTED],
+        capture_output=True,
+        text=True,
+        timeout=50,  # it would wait for ever
+        env={**os.environ, "GPUREDUCE_THREADS": "1"},
+    )
+    assert run.stdout.split() == ["499500", "7"], run.stderr
+
+
 @on_devices
 @pytest.mark.parametrize("nbytes", [2 * MIB - 4, 2 * MIB, 2 * MIB + 4, 9 * MIB + 4, 37 * MIB - 8])
 def test_every_chunk_arrives_where_it_belongs(nbytes, device):

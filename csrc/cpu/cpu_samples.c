@@ -1,5 +1,6 @@
 #include "cpu_samples.h"
 
+#include "../exact/arithmetic.h"
 #include "../threads/pool.h"
 #include "cpu_sum.h"
 
@@ -24,8 +25,10 @@ static void sum_tile(size_t tile, void *context)
     uint64_t first = (uint64_t)tile * TILE, left = job->samples->last + 1 - first;
     size_t n = left < TILE ? (size_t)left : TILE;
 
+    gr_arithmetic before = gr_begin_plain();
     for (size_t i = 0; i < n; i++)
         sample[i] = gr_sample(job->samples, first + i);
+    gr_end_plain(before);
     gr_cpu_sum(sample, n, GR_LOAD_f64, GR_ACC_f64, 1, 1, sums);
     job->sums[tile] = sums[0].f64;
 }

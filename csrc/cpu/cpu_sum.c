@@ -1,6 +1,7 @@
 /* How a sum is split into tasks, and how their sums become one. */
 #include "cpu_sum.h"
 
+#include "../exact/arithmetic.h"
 #include "../threads/pool.h"
 #include "kernels.h"
 
@@ -159,10 +160,13 @@ static void run_task(size_t task, void *context)
         sum->integer = job->integers(in, n * job->size, job->flip);
         return;
     }
+    /* Each thread's is its own, and another thread would make another sum of it. */
+    gr_arithmetic before = gr_begin_plain();
     sum->pair = job->floats(in, n);
     sum->scaled = job->load == GR_LOAD_f64 && !finite_pair(sum->pair);
     if (sum->scaled)
         sum->pair = scaled_sum(in, n, job->floats);
+    gr_end_plain(before);
 }
 
 /* What the load needs: how its bits become a number. */
@@ -249,9 +253,11 @@ static void run_tasks(sum_job *job, gr_acc acc, int components, int threads, gr_
         store_integer(add_integers(job, tasks), acc, out);
         return;
     }
+    gr_arithmetic before = gr_begin_plain();
     gr_pair sum = total_floats(job, tasks, components);
     for (int i = 0; i < components; i++)
         store_float(sum[i], acc, &out[i]);
+    gr_end_plain(before);
 }
 
 /* A size that follows from n and the type alone: where partial sums overflow, it shows. */

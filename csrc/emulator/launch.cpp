@@ -6,6 +6,7 @@
 
 #include "emulator/recorder.h"
 #include "emulator/watch.h"
+#include "exact/arithmetic.h"
 #include "threads/pool.h"
 #include "threads/processors.h"
 
@@ -66,11 +67,21 @@ static uint64_t team_at(const Launch *launch, uint64_t turn)
     }
 }
 
+/* A card's arithmetic does not depend on what the program has told the processor. */
+struct AsOnACard {
+    gr_arithmetic before = gr_begin_plain();
+    ~AsOnACard()
+    {
+        gr_end_plain(before);
+    }
+};
+
 static void run_task(size_t task, void *context)
 {
     Launch *launch = static_cast<Launch *>(context);
     if (launch->failed)
         return;
+    AsOnACard arithmetic;
     Worker *w = worker_for(launch);
     if (!w) {
         launch_failed(launch, cudaErrorMemoryAllocation, "");

@@ -86,8 +86,9 @@ gr_status gr_set_choices(int device, const gr_choice *rows, int count, gr_error 
 static const table *table_of(int device)
 {
     pthread_once(&defaults_set, set_defaults);
-    const table *found =
-        device < MAX_DEVICES ? __atomic_load_n(&tuned[device], __ATOMIC_ACQUIRE) : NULL;
+    const table *found = device >= 0 && device < MAX_DEVICES
+                             ? __atomic_load_n(&tuned[device], __ATOMIC_ACQUIRE)
+                             : NULL;
     return found ? found : &defaults;
 }
 

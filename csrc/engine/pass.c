@@ -2,6 +2,7 @@
 
 #include "engine/launch.h"
 
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -9,6 +10,9 @@ static gr_status make_plan(const gr_request *request, int later, gr_plan *plan, 
 {
     double init_ms;
     gr_load load = later ? gr_load_of_acc(request->acc) : request->load;
+    if (request->n > PTRDIFF_MAX / gr_load_size(load))
+        return gr_fail(error, GR_BAD_VALUE, "no memory has room for %zu elements of %zu bytes",
+                       request->n, gr_load_size(load));
     if (gr_wake(request->device, &init_ms, error) != GR_OK ||
         gr_check_request(request, error) != GR_OK)
         return error->status;

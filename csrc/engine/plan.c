@@ -155,6 +155,13 @@ static gr_status grid_to_cover(const gr_request *request, size_t n, size_t cover
                        plan->strategy->name, gr_per_thread(plan->strategy),
                        gr_per_thread(plan->strategy) == 1 ? "" : "s", n, plan->block, cover,
                        request->grid);
+    if (cover > MAX_GRID)
+        return gr_fail(error, GR_BAD_VALUE,
+                       "%s gives each thread %u element%s: %zu elements with block=%u need %zu "
+                       "blocks, and a launch has at most %zu; take a larger block, or fast",
+                       plan->strategy->name, gr_per_thread(plan->strategy),
+                       gr_per_thread(plan->strategy) == 1 ? "" : "s", n, plan->block, cover,
+                       MAX_GRID);
     plan->grid = request->grid && !limit_grid ? request->grid : (unsigned)cover;
     return GR_OK;
 }

@@ -5,6 +5,7 @@
 #include "engine/launch.h"
 #include "engine/reach.h"
 #include "engine/staging.h"
+#include "exact/arithmetic.h"
 #include "threads/interrupts.h"
 
 #include <sched.h>
@@ -64,12 +65,14 @@ done:
 
 static void add_value(gr_acc acc, gr_value *total, gr_value value)
 {
+    gr_arithmetic before = gr_begin_plain();
     switch (acc) {
     case GR_ACC_u32: total->u32 += value.u32; break;
     case GR_ACC_u64: total->u64 += value.u64; break;
     case GR_ACC_f32: total->f32 += value.f32; break;
     default: total->f64 += value.f64; break;
     }
+    gr_end_plain(before);
 }
 
 static void expect_result(const gr_request *request, gr_workspace *workspace)

@@ -33,9 +33,7 @@ bool gr_flags_work(void)
 #ifdef __x86_64__
 bool gr_plain_arithmetic(void)
 {
-    /* All but the flags: no subnormals taken or made zero, no exception that interrupts. */
-    const unsigned settings = 0xffc0, plain = 0x1f80;
-    return (_mm_getcsr() & settings) == plain;
+    return (_mm_getcsr() & GR_MXCSR_SETTINGS) == GR_MXCSR_PLAIN;
 }
 #else
 bool gr_plain_arithmetic(void)

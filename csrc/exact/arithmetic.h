@@ -21,10 +21,65 @@
 #include <fenv.h>
 #endif
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* That additions round to nearest and keep subnormals; and, on x86-64, that none of it interrupts
  * the program. Other code in the process may have told the processor otherwise (-ffast-math
  * libraries do). */
 bool gr_plain_arithmetic(void);
+
+#ifdef __x86_64__
+/* All but the flags: no subnormals taken or made zero, no exception that interrupts. */
+enum { GR_MXCSR_SETTINGS = 0xffc0, GR_MXCSR_PLAIN = 0x1f80 };
+#endif
+
+/* For what must not depend on it: between the two, this thread's arithmetic is plain. What is
+ * computed there is computed from memory, and goes to memory. */
+#ifdef __x86_64__
+typedef unsigned gr_arithmetic;
+
+static inline gr_arithmetic gr_begin_plain(void)
+{
+    gr_arithmetic before = _mm_getcsr();
+    if ((before & GR_MXCSR_SETTINGS) != GR_MXCSR_PLAIN)
+        _mm_setcsr(GR_MXCSR_PLAIN);
+    __asm__ volatile("" : : : "memory");
+    return before;
+}
+
+static inline void gr_end_plain(gr_arithmetic before)
+{
+    __asm__ volatile("" : : : "memory");
+    if ((before & GR_MXCSR_SETTINGS) != GR_MXCSR_PLAIN)
+        _mm_setcsr(before);
+}
+#else
+typedef struct {
+    bool was_plain;
+    fenv_t before;
+} gr_arithmetic;
+
+static inline gr_arithmetic gr_begin_plain(void)
+{
+    gr_arithmetic found;
+    found.was_plain = gr_plain_arithmetic();
+    if (!found.was_plain) {
+        (void)fegetenv(&found.before);
+        (void)fesetenv(FE_DFL_ENV);
+    }
+    __asm__ volatile("" : : : "memory");
+    return found;
+}
+
+static inline void gr_end_plain(gr_arithmetic found)
+{
+    __asm__ volatile("" : : : "memory");
+    if (!found.was_plain)
+        (void)fesetenv(&found.before);
+}
+#endif
 
 /* Some programs that impersonate processors have no flags. */
 bool gr_flags_work(void);
@@ -78,6 +133,10 @@ static inline bool gr_inexact(void)
 
 static inline void gr_lower_inexact(void) {}
 static inline void gr_raise_inexact(void) {}
+#endif
+
+#ifdef __cplusplus
+}
 #endif
 
 #endif

@@ -31,7 +31,9 @@ bool gr_ask_for_interrupts(void)
     if (now - watch->asked_ms < EVERY_MS)
         return false;
     watch->asked_ms = now;
+    /* A signal handler may make calls of its own, which are not this watch's to break off. */
+    interrupts = NULL;
     watch->interrupted = watch->check(watch->context) != 0;
-    interrupts = watch; /* a signal handler may have made calls of its own */
+    interrupts = watch;
     return watch->interrupted;
 }

@@ -1,0 +1,96 @@
+"""Sums while other code in the process has told the processor to round or to flush otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import platform
+
+import numpy as np
+import pytest
+
+import gpureduce
+
+pytestmark = pytest.mark.skipif(
+    platform.machine() != "x86_64" or platform.libc_ver()[0] != "glibc",
+    reason="where the settings lie in fenv_t is known of glibc on x86-64",
+)
+
+FLUSHED, DOWN, UP = 0x8040, 0x2000, 0x4000  # of the register MXCSR
+MXCSR = 28  # where it lies
+
+
+@contextlib.contextmanager
+def arithmetic(settings):
+    libm = ctypes.CDLL("libm.so.6")
+    before, changed = (ctypes.create_string_buffer(32) for _ in range(2))
+    for environment in (before, changed):
+        assert libm.fegetenv(environment) == 0
+    found = ctypes.c_uint32.from_buffer(changed, MXCSR)
+    found.value |= settings
+    assert libm.fesetenv(changed) == 0
+    try:
+        yield
+    finally:
+        assert libm.fesetenv(before) == 0
+
+
+def test_that_it_is_told():
+    tiny, third = np.float64(5e-324), np.float64(3.0)
+    with arithmetic(FLUSHED):
+        assert tiny + tiny == 0
+    with arithmetic(UP):
+        up = 1 / third
+    assert tiny + tiny > 0 and 1 / third < up
+
+
+def numbers(dtype, kind):
+    if kind == "tiny":
+        return np.full(3 * 2**16, np.finfo(dtype).smallest_subnormal)
+    return np.random.default_rng(1).standard_normal(3 * 2**16 + 1).astype(dtype)
+
+
+@pytest.mark.parametrize("settings", [FLUSHED, DOWN, UP])
+@pytest.mark.parametrize("kind", ["tiny", "normal"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize(
+    ("strategy", "device"),
+    [
+        ("exact", "cpu"),
+        ("exact", "emulator"),
+        ("cpu", None),
+        ("last_block", "emulator"),
+        ("sequential", "emulator"),
+    ],
+)
+def test_sums_do_not_depend_on_it(strategy, device, dtype, kind, settings):
+    array = numbers(dtype, kind)
+
+    def add(finish):
+        more = {"finish": finish} if finish else {}
+        return gpureduce.sum(array, strategy, device=device, **more).value
+
+    for finish in (None, "host") if strategy == "sequential" else (None,):
+        plain = add(finish)
+        with arithmetic(settings):
+            other = add(finish)
+        assert plain.tobytes() == other.tobytes()
+
+
+def test_threads_agree_on_it(monkeypatch):
+    array = np.full(2**21, 1e-309)
+    with arithmetic(FLUSHED):
+        sums = {float(gpureduce.sum(array, "cpu", timing=False).value) for _ in range(20)}
+        monkeypatch.setenv("GPUREDUCE_THREADS", "1")
+        sums.add(float(gpureduce.sum(array, "cpu", timing=False).value))
+    assert sums == {float(gpureduce.sum(array, "cpu").value)} != {0.0}
+
+
+def test_threads_agree_on_samples(monkeypatch):
+    """What Python computes of their sum is rounded as the program has said."""
+    found = set()
+    with arithmetic(DOWN):
+        for threads in ("1", "2") * 5:
+            monkeypatch.setenv("GPUREDUCE_THREADS", threads)
+            found.add(gpureduce.integrate("pi", n=2_000_001, strategy="cpu").value)
+    assert len(found) == 1
