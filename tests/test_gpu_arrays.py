@@ -249,6 +249,14 @@ def test_threads():
     assert got == [int(a.sum()) for a in arrays]
 
 
+@pytest.mark.parametrize("device", ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_nothing_lies_nowhere(device):
+    """Of an array without elements libraries give no address."""
+    nothing = ByInterface(np.empty((3, 0), np.float32), data=(0, False), stream=1)
+    for timing in (True, False):
+        assert gpureduce.sum(nothing, "fast", device=device, timing=timing).value == 0
+
+
 class Yielding:
     """A CuPy array that lets other threads run while it is asked what it is."""
 

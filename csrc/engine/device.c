@@ -90,6 +90,11 @@ gr_status gr_pointer_device(const void *pointer, int *device, gr_error *error)
 {
     struct cudaPointerAttributes attributes;
     error->status = GR_OK;
+    *device = 0;
+    if (!pointer) { /* an array without elements, which any device can add up */
+        TRY(cudaGetDevice(device));
+        return GR_OK;
+    }
     TRY(cudaPointerGetAttributes(&attributes, pointer));
     *device = attributes.device;
     if (gr_backend_reads_host_memory())
