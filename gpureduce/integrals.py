@@ -105,6 +105,8 @@ def _problem(f: object, a: float | None, b: float | None, n: int, dtype: npt.DTy
     end = integrand.interval[1] if b is None else float(b)
     if not (math.isfinite(start) and math.isfinite(end)):
         raise ValueError(f"a and b must be finite, not {start} and {end}")
+    if not math.isfinite(end - start):
+        raise ValueError(f"b - a must be finite: from {start} to {end} is too far for a float64")
     n = operator.index(n)
     if not 2 <= n <= 2**40:
         raise ValueError(f"n, the number of points, must be from 2 to 2**40, not {n}")
@@ -323,10 +325,11 @@ def trapezoid(
         result = add(samples[1:-1])
         if len(samples) < 2:
             return result._replace(value=result.value * 0)
-        half = samples.dtype.type(0.5)
+        # As wide as was asked for: the samples' own dtype may be too narrow for dx.
+        kind = np.asarray(result.value).dtype.type
         with np.errstate(all="ignore"):
-            ends = half * samples[0] + half * samples[-1]
-            value = samples.dtype.type(dx) * (result.value + ends)
+            ends = kind(0.5) * kind(samples[0]) + kind(0.5) * kind(samples[-1])
+            value = kind(dx) * (result.value + ends)
         return result._replace(value=value)
     points = _inputs.as_array(x)
     if points.shape != samples.shape:

@@ -131,6 +131,8 @@ def test_errors_name_what_would_be_right():
         integrate("pi", n=2.5)
     with pytest.raises(ValueError, match="finite"):
         integrate("pi", 0, math.inf)
+    with pytest.raises(ValueError, match="b - a must be finite"):
+        integrate("pi", -1e308, 1e308, n=11)
     with pytest.raises(TypeError, match="float64 or float32"):
         integrate("pi", dtype="int32")
     with pytest.raises(ValueError, match="samples of a function; global_tree"):
@@ -216,6 +218,19 @@ def test_trapezoid_keeps_types_and_special_values():
     assert float(gpureduce.trapezoid([])) == 0 and float(gpureduce.trapezoid([7.0])) == 0
     assert float(gpureduce.trapezoid([math.inf, 1.0, 1.0])) == math.inf
     assert math.isnan(float(gpureduce.trapezoid([math.nan, 1.0])))
+
+
+@pytest.mark.parametrize("strategy", ["auto", "numpy", "cpu"])
+@pytest.mark.parametrize(
+    ("source", "dtype"), [("f2", "f8"), ("f4", "f8"), ("f4", "c8"), ("f8", "f4"), ("c8", "c16")]
+)
+def test_trapezoid_computes_in_the_dtype_asked_for(strategy, source, dtype):
+    for dx in (0.1, 1e-9):
+        value = gpureduce.trapezoid(np.ones(1001, source), dx=dx, strategy=strategy, dtype=dtype)
+        expected = value.value.dtype.type(dx) * value.value.dtype.type(1000)
+        assert value.value.dtype == dtype and value.value == expected
+        x = np.arange(1001, dtype=source)
+        assert gpureduce.trapezoid(x * 0 + 1, x, strategy, dtype=dtype).value.dtype == dtype
 
 
 def test_trapezoid_errors():
