@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from gpureduce import _emulator
+from gpureduce._registry import Strategy
 from gpureduce.errors import CudaError
 
 BACKENDS = ("cuda", "emulator")
@@ -155,6 +156,16 @@ def choose_device(wanted: str | None) -> Device:
         known = ", ".join(device.id for device in found)
         raise ValueError(f"there is no device {wanted!r}; there is {known}")
     return found[int(index or 0)]
+
+
+def check_can_run(device: Device, strategy: Strategy) -> None:
+    """Refuse a compiled library on the emulator."""
+    if strategy.kind == "library" and device.backend == "emulator":
+        raise CudaError(
+            f"{strategy.name} needs {strategy.needs}; the emulator cannot run a "
+            f"compiled library ({build_info()['why']})",
+            "cudaErrorNoDevice",
+        )
 
 
 def free_scratch() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import gpureduce
-from cases import DTYPES, array_of, check, exact, magnitude
+from cases import DTYPES, array_of, check, exact, magnitude, numpy_dtype
 
 # One of each kind: a tree, a grid-stride kernel, packs with loose ends, and the CPU.
 SOME = ["sequential", "cascade", "vector_load", "cpu"]
@@ -134,6 +134,17 @@ def test_dtype_argument(source, target):
             assert abs(complex(result.value) - exact(array)) <= 1e-6 * magnitude(array)
         else:
             check(result, array, target)
+
+
+@pytest.mark.parametrize("strategy", ["numpy", "cpu", "fast"])
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_half_floats_are_rounded_once(strategy, name):
+    """Also where there are too many for a sum in their own dtype."""
+    tenths = np.full((10_000, 3), 0.1, numpy_dtype(name))
+    for array in (tenths, tenths[:, :2], tenths[::7, 1:]):
+        check(gpureduce.sum(array, strategy), array)
+    result = gpureduce.sum(np.ones((300, 2), np.int8), strategy, name)
+    assert result.value == 600 and result.value.dtype == numpy_dtype(name)
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
