@@ -108,6 +108,13 @@ def error_bound(result: SumResult, magnitude: float) -> float:
     True
     """
     timing = result.timing
+    if timing is None:
+        raise ValueError(
+            "the bound follows from what ran, which a sum with timing=False does not tell: leave "
+            "that out"
+        )
+    if not magnitude >= 0:
+        raise ValueError(f"magnitude must be a sum of magnitudes, 0 or more, not {magnitude}")
     strategy = _registry.STRATEGIES[timing.strategy]
     out = np.asarray(result.value).dtype
     part = out if out.kind != "c" else np.dtype(f"f{out.itemsize // 2}")

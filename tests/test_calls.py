@@ -121,6 +121,16 @@ def test_error_bound_is_tight_enough_to_mean_something():
     assert gpureduce.error_bound(gpureduce.sum(A), 1.0) == 0
 
 
+def test_error_bound_says_what_it_needs():
+    for strategy in ("auto", "cpu", "sequential"):
+        result = gpureduce.sum([0.5], strategy)
+        for magnitude in (-1.0, float("nan")):
+            with pytest.raises(ValueError, match=f"0 or more, not {magnitude}"):
+                gpureduce.error_bound(result, magnitude)
+        with pytest.raises(ValueError, match="timing=False"):
+            gpureduce.error_bound(gpureduce.sum([0.5], strategy, timing=False), 0.5)
+
+
 def test_lists():
     rows = gpureduce.strategies()
     assert {s.kind for s in rows} == {
