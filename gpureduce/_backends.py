@@ -139,16 +139,19 @@ def _named_backend() -> str | None:
     return named or None
 
 
-def choose_device(wanted: str | None) -> Device:
-    """The device for a kernel: the one asked for, or the first GPU, or the emulator."""
+def choose_device(wanted: str | None, *, or_cpu: bool = False) -> Device:
+    """The device for a kernel: the one asked for, or the first GPU, or the emulator.
+
+    With `or_cpu` errors name "cpu", too: the caller takes that, and has seen to it before.
+    """
     if wanted is None:
         wanted = _named_backend() or ("cuda" if _cuda_devices()[0] else "emulator")
-    backend, _, index = wanted.partition(":")
+    backend, _, index = wanted.partition(":") if isinstance(wanted, str) else ("", "", "")
     if backend == "emulator" and not index:
         return _emulator_device()
     if backend != "cuda" or (index and not index.isdecimal()):
-        known = ", ".join(repr(device.id) for device in devices())
-        raise ValueError(f"device must be None, 'cpu', 'cuda', {known}, not {wanted!r}")
+        names = ["cpu"] * or_cpu + ["cuda"] + [device.id for device in devices()]
+        raise ValueError(f"device must be None, {', '.join(map(repr, names))}, not {wanted!r}")
     found, why = _cuda_devices()
     if not found:
         raise CudaError(f"device={wanted!r} was asked for, but {why}", "cudaErrorNoDevice")
@@ -156,6 +159,12 @@ def choose_device(wanted: str | None) -> Device:
         known = ", ".join(device.id for device in found)
         raise ValueError(f"there is no device {wanted!r}; there is {known}")
     return found[int(index or 0)]
+
+
+def check_device(wanted: str | None) -> None:
+    """Refuse what is no device here, without looking for one where none was asked for."""
+    if wanted not in (None, "cpu"):
+        choose_device(wanted, or_cpu=True)
 
 
 def check_can_run(device: Device, strategy: Strategy) -> None:

@@ -94,6 +94,7 @@ def _module() -> ModuleType | None:
 
 def module_for(device: str | None) -> ModuleType | None:
     """The build that takes GPU arrays: CUDA's, or the emulator's if that was asked for by name."""
+    _backends.check_device(device)
     return _emulator if device == "emulator" else _module()
 
 

@@ -189,9 +189,9 @@ def sum(
     if on_host:
         done = _ON_HOST[chosen.name](call)
     elif share < 1:
-        done = _on_both(call, _backends.choose_device(device), share)
+        done = _on_both(call, _backends.choose_device(device, or_cpu=True), share)
     else:
-        done = _on_device(call, _backends.choose_device(device))
+        done = _on_device(call, _backends.choose_device(device, or_cpu=True))
     if not timing:
         return SumResult(done.value, cast(Timing, None))
     return SumResult(done.value, _timing(call, done, (time.perf_counter() - start) * 1e3))

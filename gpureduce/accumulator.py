@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce import _emulator, _exact, _gpu, _inputs
+from gpureduce import _backends, _emulator, _exact, _gpu, _inputs
 from gpureduce._registry import COMPLEX, DTYPES
 
 _FLOATS = [name for name in DTYPES if "float" in name]
@@ -68,8 +68,12 @@ class Accumulator:
         """Add all elements of an array, and return this accumulator.
 
         An array on a GPU is added up there, in the order of its producer's stream or on `stream`;
-        `device="emulator"` reads such an array as the emulator's.
+        `device="emulator"` reads such an array as the emulator's. One in host memory is added up by
+        the processors, on whatever device.
         """
+        if isinstance(array, Accumulator):
+            raise TypeError("add takes an array; another accumulator is added by +=")
+        _backends.check_device(device)
         if not isinstance(array, np.ndarray) and self._add_on_gpu(array, stream, device):
             return self
         if stream is not None:
@@ -134,10 +138,10 @@ class Accumulator:
         return self._total.to_bytes()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Accumulator:
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> Accumulator:
         """Read what `to_bytes` has written; ValueError if that is not what it is."""
         made = object.__new__(cls)
-        made._total = _emulator.Exact.from_bytes(data)
+        made._total = _emulator.Exact.from_bytes(bytes(memoryview(data)))
         part = _NAME_OF[made._total.load]
         if made._total.components == 2 and part not in ("float32", "float64"):
             raise ValueError("these bytes are no accumulator: there is no such complex type")

@@ -191,7 +191,8 @@ def integrate(
     if chosen.kind == "host":
         value, timing = _on_host(problem, chosen, start)
     else:
-        value, timing = _on_device(problem, chosen, launch, _backends.choose_device(device))
+        on = _backends.choose_device(device, or_cpu=True)
+        value, timing = _on_device(problem, chosen, launch, on)
     object.__setattr__(timing, "total_ms", (time.perf_counter() - start) * 1e3)
     return SumResult(value, timing)
 

@@ -53,7 +53,8 @@ def test_bytes_and_pickle(name):
         assert copied == total and copied.dtype == kind and copied.count == total.count
         assert str(copied.value()) == str(total.value())
         assert len(pickle.dumps(total)) <= 700
-        assert Accumulator.from_bytes(total.to_bytes()).to_bytes() == total.to_bytes()
+        for kept in (total.to_bytes(), bytearray(total.to_bytes()), memoryview(total.to_bytes())):
+            assert Accumulator.from_bytes(kept).to_bytes() == total.to_bytes()
 
 
 DIGEST = "90a6294df3dfb83124d77de1377457f07f5c3f8446f91fb0510834a6acf67f60"
@@ -163,6 +164,8 @@ def test_arrays_of_other_dtypes():
         Accumulator("float32") + Accumulator("float64")
     with pytest.raises(ValueError, match="stream is for arrays on a GPU"):
         Accumulator().add(np.ones(3), stream=1)
+    with pytest.raises(TypeError, match=r"another accumulator is added by \+="):
+        Accumulator().add(Accumulator())
 
 
 def test_adding_leaves_the_operands_alone():

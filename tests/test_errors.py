@@ -153,10 +153,28 @@ def test_broken_kernels_are_refused(name):
         gpureduce.sum(A, name)
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:x", "emulator:1", "", "cuda:-1"])
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "emulator:1", "", "cuda:-1", 3, b"cuda"])
 def test_unknown_device(device):
-    with pytest.raises(ValueError, match="device must be None, 'cpu', 'cuda'"):
-        gpureduce.sum(A, "sequential", device=device)
+    for call in (
+        lambda: gpureduce.sum(A, "sequential", device=device),
+        lambda: gpureduce.sum(A, device=device),
+        lambda: gpureduce.sum([1, 2], device=device, timing=False),
+        lambda: gpureduce.integrate("pi", device=device),
+        lambda: gpureduce.Accumulator().add([1.0], device=device),
+        lambda: gpureduce.Accumulator().add(A, device=device),
+    ):
+        with pytest.raises(ValueError, match=f"device must be None, 'cpu', 'cuda'.*{device!r}"):
+            call()
+
+
+def test_the_cpu_where_only_kernels_run():
+    for call in (
+        lambda: gpureduce.fast_table("cpu"),
+        lambda: gpureduce.tune("cpu"),
+        lambda: next(gpureduce.benchmark(["fast"], device="cpu")),
+    ):
+        with pytest.raises(ValueError, match=r"device must be None, 'cuda', .*not 'cpu'"):
+            call()
 
 
 def test_device_that_cannot_run_the_strategy():
@@ -176,6 +194,9 @@ def no_gpu(monkeypatch):
 def test_no_gpu_when_one_was_asked_for(monkeypatch):
     with pytest.raises(gpureduce.CudaError, match="there is no driver") as caught:
         gpureduce.sum(A, "sequential", device="cuda")
+    for array in (A, [1.0]):
+        with pytest.raises(gpureduce.CudaError, match="there is no driver"):
+            gpureduce.Accumulator().add(array, device="cuda")
     assert caught.value.name == "cudaErrorNoDevice"
     monkeypatch.setenv("GPUREDUCE_BACKEND", "cuda")
     with pytest.raises(gpureduce.CudaError, match="there is no driver"):
