@@ -33,6 +33,15 @@ _FORWARD = Schedule()
 _current: ContextVar[Schedule] = ContextVar("gpureduce_schedule", default=_FORWARD)
 
 
+def _checked(schedule: Schedule) -> Schedule:
+    order, seed = schedule
+    if order not in ORDERS:
+        raise ValueError(f"schedule must be one of {', '.join(ORDERS)}, not {order!r}")
+    if not 0 <= seed < 2**64:
+        raise ValueError(f"seed must be from 0 to 2**64 - 1, not {seed}")
+    return schedule
+
+
 def current() -> Schedule:
     """The schedule that the next emulated sum will use."""
     return _current.get()
@@ -52,11 +61,7 @@ def schedule(order: str, seed: int = 0) -> Iterator[Schedule]:
     ...     int(gpureduce.sum(np.arange(100), strategy="sequential", device="emulator").value)
     4950
     """
-    if order not in ORDERS:
-        raise ValueError(f"schedule must be one of {', '.join(ORDERS)}, not {order!r}")
-    if not 0 <= seed < 2**64:
-        raise ValueError(f"seed must be from 0 to 2**64 - 1, not {seed}")
-    token = _current.set(Schedule(order, seed))
+    token = _current.set(_checked(Schedule(order, seed)))
     try:
         yield _current.get()
     finally:

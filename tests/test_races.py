@@ -174,6 +174,9 @@ def test_bad_arguments_are_named_and_the_next_call_works():
     for schedule in ("backward", "random x", "lockstep 1"):
         with pytest.raises(ValueError, match="a schedule is one of"):
             gpureduce.races("sequential", schedules=[schedule])
+    for seed in (f"random {2**64 + 1}", gpureduce.emulator.Schedule("random", 2**64 + 1)):
+        with pytest.raises(ValueError, match=r"seed must be from 0 to 2\*\*64 - 1, not 184467"):
+            gpureduce.races("sequential", schedules=[seed])
     with pytest.raises(ValueError, match="at least one of forward"):
         gpureduce.races("sequential", schedules=[])
     with pytest.raises(TypeError, match="integer"):
