@@ -86,6 +86,8 @@ def _verify(arguments: argparse.Namespace) -> None:
 
     if arguments.again:
         made = json.loads(Path(arguments.again).read_text())
+        if not isinstance(made, dict) or made.get("kind") != "counters":
+            raise ValueError(f"{arguments.again} is no record of verify-counters")
         table = verify_counters.judge_again(made)
         if record:
             table.record(record, made)

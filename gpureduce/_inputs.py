@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import operator
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -92,7 +93,19 @@ def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
 
         bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         return bfloat16
-    return np.dtype(dtype)
+    try:
+        return np.dtype(dtype)
+    except SyntaxError as error:  # NumPy parses a list of fields as Python
+        raise TypeError(f"there is no dtype {dtype!r}") from error
+
+
+def count(name: str, number: int, most: int) -> int:
+    """A whole number from 1 to `most`, checked here: C would take its low bits for the number."""
+    number = operator.index(number)
+    if not 1 <= number <= most:
+        what = "a multiple of 32 from 32 to 1024" if name == "block" else f"from 1 to {most}"
+        raise ValueError(f"{name} must be {what}, not {number}")
+    return number
 
 
 def is_here(name: str) -> bool:

@@ -29,9 +29,14 @@ TOUR += ["warp_shfl", "last_block", "cpu", "numpy"]
 
 
 def _load(path: str) -> Any:
-    if path.endswith(".npy"):
+    if not path.endswith(".npy"):
+        raise ValueError(f"{path}: only .npy files can be read")
+    try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
-    raise ValueError(f"{path}: only .npy files can be read")
+    except OSError:
+        raise
+    except Exception as error:  # of several kinds: a header is parsed as Python
+        raise ValueError(f"{path} is no whole .npy file: {error}") from error
 
 
 def _sum_rows(arguments: argparse.Namespace, array: Any) -> list[dict[str, Any]]:
@@ -242,6 +247,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments.run(arguments)
     except BrokenPipeError:
         return 1
+    except KeyboardInterrupt:
+        print("gpureduce: broken off", file=sys.stderr)
+        return 130  # as shells have it: 128 and the signal's number
     except (OSError, ValueError, TypeError, MemoryError, gpureduce.CudaError) as error:
         print(f"gpureduce: {error}", file=sys.stderr)
         return 2

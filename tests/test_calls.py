@@ -178,6 +178,31 @@ def test_command_errors(capsys, tmp_path):
         assert status == 2 and words in err and not out
 
 
+def test_broken_files_are_named(capsys, tmp_path):
+    np.save(tmp_path / "a.npy", A)
+    whole = (tmp_path / "a.npy").read_bytes()
+    file = tmp_path / "broken.npy"
+    for text in (
+        b"", b"x", whole[:7], whole[:50], whole[:-1], whole.replace(b"{", b"(", 1),
+        whole.replace(b"'<i4'", b"' , '"), whole.replace(b"'<i4'", b"'|O '"),
+    ):  # fmt: skip
+        file.write_bytes(text)
+        status, out, err = run_cli(capsys, "sum", str(file))
+        assert status == 2 and not out and err.count("\n") == 1
+        assert err.startswith(f"gpureduce: {file} is no whole .npy file: ")
+    status, _, err = run_cli(capsys, "sum", str(tmp_path / "a.npy"), "--dtype", ",")
+    assert status == 2 and "there is no dtype ','" in err
+
+
+def test_ctrl_c_ends_a_command_in_one_line(capsys, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpureduce, "devices", interrupted)
+    status, out, err = run_cli(capsys, "devices")
+    assert (status, out, err) == (130, "", "gpureduce: broken off\n")
+
+
 @pytest.mark.parametrize("command", ["strategies", "devices", "info", "tour"])
 def test_commands(capsys, command):
     more = ["--n", "5000", "--device", "emulator"] if command == "tour" else []

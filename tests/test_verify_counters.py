@@ -225,6 +225,10 @@ def test_a_record_is_judged_again_without_a_card(ncu, tmp_path, capsys):
     path.write_text(json.dumps(record))
     assert cli.main(again) == 2
     assert "no launches to judge again" in capsys.readouterr().err
+    for text in ("{}", "[]", '{"kind": "bench", "rows": []}'):
+        path.write_text(text)
+        assert cli.main(again) == 2
+        assert f"{path} is no record of verify-counters" in capsys.readouterr().err
 
 
 def test_where_nothing_is_to_be_arbitrated_conflicts_must_be_equal(ncu, capsys):
