@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import operator
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -289,18 +288,15 @@ def _launch_arguments(
             raise ValueError(f"{chosen.name} chooses its own launch: leave {name} out")
     # What a choice finishes in a single call may take several launches of what it chooses.
     finish = None if chosen.kind == "choice" else finish
-    return _count("block", block, 1024), _count("grid", grid, 2**31 - 1), finish
+    return *launch_sizes(block, grid), finish
 
 
-def _count(name: str, number: int | None, most: int) -> int:
-    """A launch size as the engine counts it, where 0 is the default."""
-    if number is None:
-        return 0
-    number = operator.index(number)
-    if not 1 <= number <= most:
-        what = "a multiple of 32 from 32 to 1024" if name == "block" else f"from 1 to {most}"
-        raise ValueError(f"{name} must be {what}, not {number}")
-    return number
+def launch_sizes(block: int | None, grid: int | None) -> tuple[int, int]:
+    """Block and grid as the engine counts them, where 0 is the default."""
+    return (
+        0 if block is None else _inputs.count("block", block, 1024),
+        0 if grid is None else _inputs.count("grid", grid, 2**31 - 1),
+    )
 
 
 def _numpy(call: _Call) -> _Done:

@@ -28,6 +28,7 @@ wakes up is nobody's disadvantage.
 from __future__ import annotations
 
 import functools
+import itertools
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -37,9 +38,11 @@ import numpy as np
 
 from gpureduce import _backends, _contenders, _inputs, _peers, _registry
 from gpureduce._contenders import Contender, Input
+from gpureduce._sum import launch_sizes
 from gpureduce._sum import sum as sum_of
 
 MEASURES = ("kernel", "apart", "call", "host", "explain", "count")
+MOST_REPEATS = 2**31 - 1
 _ROUNDS = 3
 
 
@@ -270,11 +273,16 @@ def benchmark(
     progress
         Called with how many of how many groups are done, and what comes next.
     """
+    for block, grid in itertools.product(blocks, grids):
+        launch_sizes(block, grid)
+    sizes = [_inputs.count("sizes", n, 2**63 - 1) for n in sizes]
+    if not 0 <= offset < 2**31:
+        raise ValueError(f"offset must be from 0 to {2**31 - 1}, not {offset}")
     plan = _Plan(
         tuple(_registry.find(name).name for name in strategies),
         tuple(blocks),
         tuple(grids),
-        repeats,
+        _inputs.count("repeats", repeats, MOST_REPEATS),
         _peers.installed(tuple(peers)),
     )
     unknown = [name for name in measure if name not in MEASURES]

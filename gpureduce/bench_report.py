@@ -117,8 +117,16 @@ def progress_bar(done: int, total: int, text: str) -> None:
 
 def size(text: str) -> int:
     """A number of elements, also as 2^20."""
-    base, _, power = text.partition("^")
-    return int(int(base) ** int(power or 1))
+    base, caret, power = text.partition("^")
+    try:
+        number, times = int(base), int(power) if caret else 1
+    except ValueError:
+        number, times = -1, 1
+    if not (0 <= number < 2**63 and 0 <= times < 64 and number**times < 2**63):
+        raise argparse.ArgumentTypeError(
+            f"a size is a whole number below 2^63, like 4096 or 2^12, not {text!r}"
+        )
+    return int(number**times)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

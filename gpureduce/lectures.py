@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce import _backends, _registry, integrals
+from gpureduce import _backends, _inputs, _registry, integrals
 from gpureduce._lecture_bench import Bench, Case, Row
+from gpureduce.bench import MOST_REPEATS
 from gpureduce.record import provenance
 
 MI = 2**20
@@ -323,6 +324,7 @@ def run(name: str, device: str | None = None, repeats: int = 11) -> Record:
     Sizes that do not fit into a GPU's memory are left out.
     """
     experiment = find(name)
+    repeats = _inputs.count("repeats", repeats, MOST_REPEATS)
     chosen = _backends.choose_device(device)
     emulated = chosen.backend == "emulator"
     shrink = experiment.shrink if emulated else 1

@@ -16,7 +16,7 @@ import numpy as np
 from gpureduce import _backends, _inputs, _registry
 from gpureduce._choices import LARGEST, Choice, fast_table, save, use, user_file
 from gpureduce._contenders import rotation
-from gpureduce.bench import array_of
+from gpureduce.bench import MOST_REPEATS, array_of
 from gpureduce.bench_report import progress, size
 from gpureduce.errors import CudaError
 from gpureduce.text import show_json, table
@@ -139,6 +139,8 @@ def tune(
     user's configuration folder, from where later processes take it.
     """
     chosen = _backends.choose_device(device)
+    repeats = _inputs.count("repeats", repeats, MOST_REPEATS)
+    sizes = [_inputs.count("sizes", nbytes, LARGEST) for nbytes in sizes]
     best: dict[int, list[tuple[int, Choice]]] = {}
     measured = []
     groups = [(width, nbytes) for width in _DTYPES for nbytes in sorted(sizes)]

@@ -58,6 +58,36 @@ def test_bad_arguments():
         list(gpureduce.benchmark(["cpu"], dtypes=["int32"], accumulate="float32"))
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"blocks": [64, -1]}, "block must be a multiple of 32 from 32 to 1024, not -1"),
+        ({"blocks": [10**20]}, f"block must be .* not {10**20}"),
+        ({"grids": [-1]}, "grid must be from 1 to 2147483647, not -1"),
+        ({"repeats": 0}, "repeats must be from 1 to 2147483647, not 0"),
+        ({"repeats": 2**32 + 1}, "repeats must be from 1 to 2147483647, not 4294967297"),
+        ({"sizes": [0]}, "sizes must be from 1 to .*, not 0"),
+        ({"offset": 10**20}, f"offset must be from 0 to 2147483647, not {10**20}"),
+        ({"offset": -1}, "offset must be from 0 to 2147483647, not -1"),
+    ],
+)
+def test_numbers_are_checked_before_c_cuts_them_down(wrong, words):
+    for device in ("emulator", None):
+        with pytest.raises(ValueError, match=words):
+            next(gpureduce.benchmark(["fast"], device=device, **wrong))
+
+
+def test_sizes_on_the_command_line(capsys):
+    assert [bench_report.size(text) for text in ("0", "7", "2^20", "10^3", "2^0")] == [
+        0, 7, 2**20, 1000, 1,
+    ]  # fmt: skip
+    for text in ("", "2^", "^2", "2^-3", "-2^2", "2^99999999999", "2^63", "1.5", "2^2^2"):
+        with pytest.raises(SystemExit) as caught:
+            cli.main(["bench", f"--sizes={text}"])
+        assert caught.value.code == 2
+        assert f"like 4096 or 2^12, not {text!r}" in capsys.readouterr().err
+
+
 def test_command(capsys):
     some = ["bench", "--strategies", "cascade", "--sizes", "2^12", "--device", "emulator"]
     assert cli.main([*some, "--json"]) == 0

@@ -136,6 +136,17 @@ def test_tune_measures_saves_and_uses(defaults, tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out) == kept["rows"]
 
 
+def test_sizes_and_repeats_that_cannot_be():
+    for wrong, words in (
+        ({"sizes": [4096, 0]}, "sizes must be from 1 to .*, not 0"),
+        ({"sizes": [-4096]}, "sizes must be from 1 to .*, not -4096"),
+        ({"repeats": 0}, "repeats must be from 1 to 2147483647, not 0"),
+        ({"repeats": 2**32 + 1}, "repeats must be from 1 to 2147483647, not 4294967297"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            gpureduce.tune("emulator", **wrong)
+
+
 def test_a_card_gets_its_own_table(tmp_path, monkeypatch, defaults):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     _choices.save(TABLE, EMULATOR, _choices.user_file(EMULATOR))
