@@ -6,6 +6,7 @@ import argparse
 import itertools
 import math
 import statistics
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,12 +42,15 @@ def worth(nbytes: int) -> float:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What `tune` found: the table, and the microseconds of every candidate at every size."""
+    """What `tune` found: the table, and the microseconds of every candidate at every size.
+
+    `path` is where the table was written; None for the emulator's, if no path was named.
+    """
 
     card: str
     choices: tuple[Choice, ...]
     measured: tuple[dict[str, Any], ...]
-    path: Path
+    path: Path | None
 
 
 def candidates(nbytes: int) -> Iterator[Choice]:
@@ -136,7 +140,8 @@ def tune(
 
     Every candidate kernel, block and grid is timed at every size (in bytes) and element width, with
     a cold L2 cache; some minutes on a large card. The table is written to `path`, by default to the
-    user's configuration folder, from where later processes take it.
+    user's configuration folder, from where later processes take it. Of the emulator, of which no
+    process takes a table, it is written only where `path` is named.
     """
     chosen = _backends.choose_device(device)
     repeats = _inputs.count("repeats", repeats, MOST_REPEATS)
@@ -155,8 +160,9 @@ def tune(
         progress(len(groups), len(groups), "")
     choices = rows_from(best)
     use(choices, chosen)
-    target = Path(path) if path else user_file(chosen)
-    save(choices, chosen, target)
+    target = Path(path) if path else user_file(chosen) if chosen.backend == "cuda" else None
+    if target:
+        save(choices, chosen, target)
     return Tuned(chosen.name, choices, tuple(measured), target)
 
 
@@ -208,7 +214,8 @@ def command(arguments: argparse.Namespace) -> None:
             path=arguments.output,
             progress=progress(),
         )
-        print(f"{made.path}\n")
+        kept = made.path or "not written: the emulator's table is of no use to later processes"
+        print(f"{kept}\n", file=sys.stderr if arguments.json else sys.stdout)
     choices = fast_table(arguments.device)
     if arguments.json:
         show_json([asdict(c) for c in choices])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -124,16 +125,31 @@ def test_large_arrays_are_measured_in_turns(monkeypatch):
 
 def test_tune_measures_saves_and_uses(defaults, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    assert cli.main(["tune", "--device", "emulator", "--sizes", "2^12", "2^14",
-                     "--repeats", "1"]) == 0  # fmt: skip
+    card = dataclasses.replace(EMULATOR, id="cuda:0", backend="cuda", l2_bytes=0)
+    monkeypatch.setattr(_backends, "choose_device", lambda _: card)
+    monkeypatch.setattr(_backends, "module_of", lambda _: _emulator)
+    assert cli.main(["tune", "--sizes", "2^12", "2^14", "--repeats", "1"]) == 0
     path = tmp_path / "gpureduce" / "gpureduce-emulator.json"
     assert str(path) in capsys.readouterr().out
     kept = json.loads(path.read_text())
     assert kept["schema"] == 1 and kept["card"] == EMULATOR.name
     assert {row["element_bytes"] for row in kept["rows"]} == {1, 2, 4, 8}
     assert list(_choices.load(path)) == gpureduce.fast_table("emulator")
-    assert cli.main(["tune", "--device", "emulator", "--show", "--json"]) == 0
+    assert cli.main(["tune", "--show", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == kept["rows"]
+
+
+def test_the_emulators_table_is_written_only_where_that_is_asked_for(
+    defaults, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    tune = ["tune", "--device", "emulator", "--sizes", "2^12", "--repeats", "1"]
+    assert cli.main(tune) == 0
+    assert "not written" in capsys.readouterr().out and not (tmp_path / "config").exists()
+    assert cli.main([*tune, "--json", "--output", str(tmp_path / "table.json")]) == 0
+    said = capsys.readouterr()
+    kept = json.loads((tmp_path / "table.json").read_text())
+    assert json.loads(said.out) == kept["rows"] and str(tmp_path / "table.json") in said.err
 
 
 def test_sizes_and_repeats_that_cannot_be():
