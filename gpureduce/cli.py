@@ -189,7 +189,7 @@ def _parser() -> argparse.ArgumentParser:
 
     def command(name: str, run: Callable[[argparse.Namespace], None], text: str) -> Any:
         added = commands.add_parser(name, help=text, description=text)
-        added.add_argument("--json", action="store_true", help="print JSON")
+        added.add_argument("--json", action="store_true", help="print JSON; nan and inf as strings")
         added.set_defaults(run=run)
         return added
 

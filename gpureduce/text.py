@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -41,15 +42,18 @@ def shortfall(missed: Sequence[str]) -> str:
 
 
 def show_json(what: object) -> None:
-    """JSON, with NumPy's numbers as plain ones."""
+    """JSON, with NumPy's numbers as plain ones, and as text what JSON has no number for."""
 
     def plain(value: Any) -> Any:
-        if isinstance(value, np.generic):
-            item = value.item()
-            return str(item) if isinstance(item, complex) else item
-        return str(value)
+        if isinstance(value, dict):
+            return {key: plain(one) for key, one in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [plain(one) for one in value]
+        value = value.item() if isinstance(value, np.generic) else value
+        is_number = isinstance(value, float) and math.isfinite(value)
+        return value if is_number or isinstance(value, (str, int, type(None))) else str(value)
 
-    print(json.dumps(what, indent=1, default=plain))
+    print(json.dumps(plain(what), indent=1, allow_nan=False))
 
 
 def number(value: float | None, form: str = ".3f") -> str:

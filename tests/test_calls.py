@@ -166,6 +166,21 @@ def test_command_sum(capsys, tmp_path):
     assert (row["value"], row["block"], row["grid"], row["strategy"]) == (TOTAL, 64, 3, "cascade")
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1.5])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64"])
+def test_command_sum_prints_what_json_has(capsys, tmp_path, value, dtype):
+    file = str(tmp_path / "a.npy")
+    np.save(file, np.array([value], dtype))
+    _, out, _ = run_cli(capsys, "sum", file, "--strategy", "auto", "numpy", "--json")
+
+    def refuse(name):
+        raise AssertionError(f"{name} is no JSON")
+
+    for row in json.loads(out, parse_constant=refuse):
+        plain = value if value == 1.5 else str(value)
+        assert row["value"] == (plain if dtype != "complex64" else str(np.complex64(value).item()))
+
+
 def test_command_errors(capsys, tmp_path):
     np.save(tmp_path / "a.npy", A)
     for arguments, words in [
