@@ -90,6 +90,7 @@ def kernel(
     if row.kind == "host":
         return _host_kernel(given, row)
     device = _backends.choose_device(given.device)
+    _backends.check_can_run(device, row)
     copies, cache = rotation(device, array.nbytes)
     number = -1 if row.kind == "choice" else row.index
 

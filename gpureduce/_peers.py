@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce import _inputs, _registry
+from gpureduce import _backends, _inputs, _registry
 
 Run = Callable[[], Any]
 
@@ -83,8 +83,11 @@ PEERS = (
 NAMES = ("cub", "numpy", *(peer.name for peer in PEERS))
 
 
-def installed(wanted: tuple[str, ...]) -> tuple[str, ...]:
-    """Of the names that were asked for, those that are here; all of them if that is ``all``."""
+def installed(wanted: tuple[str, ...], device: str | None = None) -> tuple[str, ...]:
+    """Of the names that were asked for, those that are here; all of them if that is ``all``.
+
+    CUB is part of the CUDA build, but runs on a card only: else ``all`` is without it.
+    """
     unknown = [name for name in wanted if name not in (*NAMES, "all")]
     if unknown:
         raise ValueError(f"there is no peer {unknown[0]!r}; there are {', '.join(NAMES)}, all")
@@ -93,6 +96,8 @@ def installed(wanted: tuple[str, ...]) -> tuple[str, ...]:
     missing = [n for n in names if n in modules and not importlib.util.find_spec(modules[n])]
     if missing and "all" not in wanted:
         raise ValueError(f"the peer {missing[0]} is not installed")
+    if "all" in wanted and _backends.choose_device(device).backend != "cuda":
+        missing.append("cub")
     return tuple(n for n in names if n not in missing)
 
 

@@ -273,6 +273,8 @@ def benchmark(
     progress
         Called with how many of how many groups are done, and what comes next.
     """
+    if device is not None:  # which no host strategy would ask for
+        _backends.choose_device(device)
     for block, grid in itertools.product(blocks, grids):
         launch_sizes(block, grid)
     sizes = [_inputs.count("sizes", n, 2**63 - 1) for n in sizes]
@@ -283,7 +285,7 @@ def benchmark(
         tuple(blocks),
         tuple(grids),
         _inputs.count("repeats", repeats, MOST_REPEATS),
-        _peers.installed(tuple(peers)),
+        _peers.installed(tuple(peers), device),
     )
     unknown = [name for name in measure if name not in MEASURES]
     if unknown:

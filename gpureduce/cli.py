@@ -124,6 +124,14 @@ def _command_tour(arguments: argparse.Namespace) -> None:
 
 
 def _command_bench(arguments: argparse.Namespace) -> None:
+    if arguments.lecture:
+        usual = vars(_parser().parse_args(["bench"]))
+        taken = ("lecture", "record", "device", "repeats")
+        for name, value in vars(arguments).items():
+            if name not in taken and value != usual[name]:
+                raise ValueError(
+                    f"--{name} is not for --lecture, which takes --record, --device and --repeats"
+                )
     if arguments.lecture or arguments.record:
         _lecture_cli.command(
             arguments.lecture or "", arguments.device, arguments.repeats, arguments.record

@@ -75,7 +75,7 @@ def measure(
     parts: Sequence[Part], device: str | None = None, progress: Progress | None = None
 ) -> Iterator[Measurement]:
     """Measure the parts; dtypes and libraries that are not installed are left out."""
-    here = set(_peers.installed(("all",)))
+    here = set(_peers.installed(("all",), device))
     jobs = [(part, dtype) for part in parts for dtype in part.dtypes if _inputs.is_here(dtype)]
     for done, (part, dtype) in enumerate(jobs):
         if progress:

@@ -184,7 +184,15 @@ def test_errors_are_counted_in_last_places():
 
 def test_peers_that_are_not_there(monkeypatch):
     monkeypatch.setattr(_peers.importlib.util, "find_spec", lambda name: None)
-    assert _peers.installed(("all",)) == ("cub", "numpy")
+    assert _peers.installed(("all",), "emulator") == ("numpy",)
+    with monkeypatch.context() as patch:
+        patch.setattr(_backends, "choose_device", lambda _: types.SimpleNamespace(backend="cuda"))
+        assert _peers.installed(("all",)) == ("cub", "numpy")
+    rows = gpureduce.benchmark(["fast"], [100], device="emulator", repeats=1, peers=["all"])
+    assert [r.strategy for r in rows] == ["fast"]
+    for how in ({"strategies": ["cub"]}, {"strategies": ["cpu"], "peers": ["cub"]}):
+        with pytest.raises(gpureduce.CudaError, match="cub needs an NVIDIA GPU"):
+            list(gpureduce.benchmark(**how, sizes=[100], device="emulator", repeats=1))
     with pytest.raises(ValueError, match="torch is not installed"):
         list(gpureduce.benchmark(["fast"], peers=["torch"]))
     with pytest.raises(ValueError, match="no peer 'tensorflow'; there are cub, numpy, cupy"):
@@ -210,6 +218,20 @@ def test_output_forms(capsys, tmp_path):
     assert "tell nothing about a card" in capsys.readouterr().out
     assert cli.main([*some, "--output", "a.txt"]) == 2
     assert "must end in .json or .csv" in capsys.readouterr().err
+
+
+def test_a_lecture_takes_no_options_of_strategies(capsys, tmp_path):
+    lab = ["bench", "--lecture", "lab", "--device", "emulator", "--repeats", "1"]
+    for wrong in (["--json"], ["--csv"], ["--output", str(tmp_path / "a.json")],
+                  ["--strategies", "fast"], ["--scoreboard"], ["--peers"]):  # fmt: skip
+        assert cli.main([*lab, *wrong]) == 2
+        captured = capsys.readouterr()
+        assert not captured.out and f"{wrong[0]} is not for --lecture" in captured.err
+
+
+def test_a_device_that_no_strategy_asks_for_is_looked_at(capsys):
+    assert cli.main(["bench", "--strategies", "cpu", "--device", "bogus"]) == 2
+    assert "device must be None, 'cuda'" in capsys.readouterr().err
 
 
 def test_progress(capsys):
