@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,29 @@ def test_kernels_are_ordinary_cuda_of_lesson_length():
         text = path.read_text()
         assert not re.search(r"#\s*(if|define)|asm|g_idata|g_odata", text), path
         assert len(text.splitlines()) <= 75, path
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_texts_know_how_long_kernels_are(name):
+    sizes = [len(path.read_text().splitlines()) for path in (CSRC / "kernels").glob("*.cu")]
+    said = re.findall(r"(\d+)\s+to\s+(\d+)\s+lines", (ROOT / name).read_text())
+    assert said == [(str(min(sizes)), str(max(sizes)))]
+
+
+def test_readme_knows_which_strategies_have_no_file():
+    said = re.search(r"Each strategy but (.*?) is one file", (ROOT / "README.md").read_text(), re.S)
+    without = [s.name for s in gpureduce.strategies() if not s.launches_kernels]
+    assert re.findall(r"`(\w+)`", said[1]) == without
+
+
+def test_readme_names_what_an_import_brings():
+    text = (ROOT / "README.md").read_text()
+    names = sorted(set(re.findall(r"(?<!-m )\bgpureduce\.([a-z]\w*)", text)))
+    assert "sum" in names
+    # A process of its own: other tests import more of the package.
+    code = f"import gpureduce; print([n for n in {names} if not hasattr(gpureduce, n)])"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stdout + done.stderr
 
 
 def test_kernels_whose_blocks_run_side_by_side_keep_shared_memory_in_shared_array():
