@@ -45,6 +45,16 @@ def test_cpu_extremes(dtype, value):
     check(gpureduce.sum(array, "cpu"), array)
 
 
+FULL_SIZES = [n + more for n in range(1 << 13, (1 << 18) + 1, 1 << 13) for more in (-1, 0, 257)]
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("uint8", 255), ("int8", 127), ("int8", -128)])
+def test_cpu_bytes_as_large_as_can_be(dtype, value):
+    """As many as 16-bit lanes have room for before they are emptied, and a few more."""
+    for n in FULL_SIZES:
+        assert int(gpureduce.sum(np.full(n, value, dtype), "cpu").value) == n * value, n
+
+
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_cpu_complex_of_many_tasks(dtype):
     rng = np.random.default_rng(1)
@@ -79,6 +89,9 @@ em, h = gpureduce._emulator, hashlib.sha256()
 for dtype in DTYPES:
     for n in (1, 2, 3, 7, 15, 31, 32, 33, 63, 65, 255, 1000, 1024, 1025, 40_000, 300_001):
         h.update(gpureduce.sum(array_of(dtype, n), "cpu").value.tobytes())
+for dtype, value in (("uint8", 255), ("int8", 127), ("int8", -128)):
+    for n in (8191, 8192, 8193, 16_384, 20_000, 32_768, 65_536, 100_001, 262_144):
+        assert int(gpureduce.sum(np.full(n, value, dtype), "cpu").value) == n * value, (dtype, n)
 every = np.arange(65536, dtype=np.uint16)
 for kind in ("f2", "bf"):
     import ml_dtypes
