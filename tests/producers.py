@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import types
+from typing import Any
 
 import numpy as np
 
@@ -84,6 +86,27 @@ class ByDLPack:
         self.managed = managed
         name = b"dltensor" if self.old else b"dltensor_versioned"
         return new_capsule(ctypes.addressof(managed), name, None)
+
+
+class Kept(ByDLPack):
+    """As ByDLPack, but keeps its capsules, and may say that they are of another device."""
+
+    def __init__(self, array: np.ndarray, *, device: int = 0, **form: Any) -> None:
+        super().__init__(array, **form)
+        self.device = device
+        self.capsules: list[object] = []
+
+    def __dlpack__(self, **words):
+        capsule = super().__dlpack__(**words)
+        self.managed.tensor.device.id = self.device
+        self.capsules.append(capsule)
+        return capsule
+
+    def held_by_others(self) -> int:
+        """How many references to its capsules there are besides its own."""
+        kept = [object() for _ in self.capsules]
+        counts = [sum(map(sys.getrefcount, found)) for found in (self.capsules, kept)]
+        return counts[0] - counts[1]
 
 
 class ByExchange:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import gc
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 import gpureduce
 from cases import DTYPES, KERNELS, PAIRS, array_of, check, needed_dtype
 from gpureduce import _gpu
-from producers import CUPYS_STREAM, ByDLPack, ByExchange, ByInterface, fake_cupy, like_cupy
+from producers import CUPYS_STREAM, ByDLPack, ByExchange, ByInterface, Kept, fake_cupy, like_cupy
 
 PRODUCERS = [ByDLPack, lambda a: ByDLPack(a, old=True), ByExchange, ByInterface, like_cupy]
 
@@ -217,6 +218,44 @@ def test_the_quick_way_leaks_nothing(emulator_for_a_card):
         add_all()
     assert [sys.getrefcount(array) for array in arrays] == before
     assert sys.getallocatedblocks() < allocated + 1000
+
+
+FLOATS = array_of("float32", 100)
+MISALIGNED = array_of("uint8", 41)[1:].view(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("array", "form", "error", "stream"),
+    [
+        (FLOATS, {}, None, None),
+        (FLOATS, {"old": True}, None, None),
+        (FLOATS, {}, None, 1),
+        (FLOATS, {"device": 7}, (ValueError, BufferError), 1),
+        (FLOATS, {"major": 2}, BufferError, None),
+        (MISALIGNED, {}, BufferError, None),
+    ],
+)
+def test_each_capsule_is_let_go(emulator_for_a_card, array, form, error, stream):
+    """By whoever has asked for one, whether it can be read or not."""
+    there = Kept(array, **form)
+    for call in (
+        lambda: add(there, stream=stream),
+        lambda: add(there, stream=stream, timing=False),
+        lambda: gpureduce.sum(there, "fast", stream=stream, timing=False),
+        lambda: gpureduce.Accumulator().add(there, stream, "emulator"),
+    ):
+        there.capsules.clear()
+        with pytest.raises(error) if error else contextlib.nullcontext():
+            call()
+        assert there.capsules and there.held_by_others() == 0
+
+
+def test_each_capsule_of_a_dtype_that_is_refused_is_let_go():
+    for dtype, words in (("int64", "cannot be summed exactly"), ("complex64", "no place for")):
+        there = Kept(np.ones(100, dtype))
+        with pytest.raises(TypeError, match=words):
+            gpureduce.Accumulator().add(there, device="emulator")
+        assert there.capsules and there.held_by_others() == 0
 
 
 @pytest.mark.parametrize(("dtype", "bits"), [("uint64", NOT_YET), ("int64", NOT_YET),
