@@ -1,5 +1,5 @@
 /* The pool of threads, alone: tests/test_threads.py builds and runs this. Each task of a region is
- * run once, whatever region was before. */
+ * run once, whatever region was before, unless it is broken off. */
 #include <pthread.h>
 #include <stdbool.h>
 
@@ -132,6 +132,41 @@ static void forked_region(void)
         wrong = 1;
 }
 
+static int go_on(void *context)
+{
+    (void)context;
+    return 0;
+}
+
+/* As a signal handler that adds up something itself, and the second time breaks the call off. */
+static int add_up_and_break_off(void *times)
+{
+    gr_interrupts watch = {.check = go_on};
+    gr_watch_interrupts(&watch);
+    gr_parallel(1, 3, count, NULL);
+    gr_watch_interrupts(NULL);
+    return ++*(int *)times == 2;
+}
+
+static void count_until_asked(size_t task, void *watch)
+{
+    count(task, NULL);
+    ((gr_interrupts *)watch)->asked_ms -= 1000; /* so that it is asked before the next task */
+}
+
+static void handled_region(void)
+{
+    int times = 0;
+    gr_interrupts watch = {.check = add_up_and_break_off, .context = &times};
+    memset(runs, 0, sizeof runs);
+    gr_watch_interrupts(&watch);
+    gr_parallel(1, 16, count_until_asked, &watch);
+    wrong |= times != 2 || !gr_interrupted();
+    gr_watch_interrupts(NULL);
+    for (size_t i = 0; i < 16; i++)
+        wrong |= runs[i] != (i < 2 ? 3 : i == 2 ? 2 : 0);
+}
+
 int main(void)
 {
     unsigned seed = 1;
@@ -161,6 +196,7 @@ int main(void)
     begun_regions();
     for (int i = 0; i < 20; i++)
         forked_region();
+    handled_region();
     puts(wrong ? "wrong" : "right");
     return wrong;
 }
