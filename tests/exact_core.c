@@ -30,6 +30,8 @@ static void print(const gr_exact *acc)
 {
     const gr_load targets[] = {GR_LOAD_f16, GR_LOAD_bf16, GR_LOAD_f32, GR_LOAD_f64};
     gr_exact normal = *acc;
+    if (acc->fill > 1u << 30)
+        fail("digits may be larger than exact.c says");
     for (int k = 0; k < GR_EXACT_DIGITS - 1; k++)
         if (imaxabs(acc->digit[k]) > (int64_t)acc->fill << 32)
             fail("a digit is larger than the header says");
@@ -113,15 +115,16 @@ static void fill_accumulators(void)
     const int exponents[] = {GR_EXACT_UNIT, GR_EXACT_UNIT + 31, -5, 1037};
     for (int i = 0; i < 5; i++)
         for (int j = 0; j < 4; j++)
-            for (uint32_t more = 0; more < 5; more++) {
-                uint32_t times = (1u << 30) - 2;
-                gr_exact sum = deposits(times, numbers[i], exponents[j]);
-                for (uint32_t k = 0; k < more; k++)
-                    gr_exact_add_scaled(&sum, numbers[i], exponents[j]);
-                sum.count = times + more;
-                printf("%" PRId64 " %d ", numbers[i], exponents[j]);
-                print(&sum);
-            }
+            for (int log = 30; log <= 31; log++)
+                for (uint32_t more = 0; more < 5; more++) {
+                    uint32_t times = (1u << log) - 2;
+                    gr_exact sum = deposits(times, numbers[i], exponents[j]);
+                    for (uint32_t k = 0; k < more; k++)
+                        gr_exact_add_scaled(&sum, numbers[i], exponents[j]);
+                    sum.count = times + more;
+                    printf("%" PRId64 " %d ", numbers[i], exponents[j]);
+                    print(&sum);
+                }
 }
 
 /* As if every table of float64 had taken all elements but `missing`; then `more` are added. */

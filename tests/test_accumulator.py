@@ -116,6 +116,24 @@ def test_content_that_no_accumulator_has_is_refused():
         Accumulator.from_bytes(_signed(both))
 
 
+def test_the_largest_values_that_bytes_have_room_for():
+    """2^63 elements stay below 2^18 in the last digit; more is neither read nor written."""
+    content = Accumulator("float64").add([1.0]).to_bytes()[:-8]
+
+    def of_last_digit(top):
+        return _signed(content[:-4] + top.to_bytes(4, "little", signed=True))
+
+    for top in (-(2**18), 2**18 - 1):
+        total = Accumulator.from_bytes(of_last_digit(top))
+        assert total.to_bytes() == of_last_digit(top)
+        total += total
+        with pytest.raises(OverflowError, match="larger than"):
+            total.to_bytes()
+    for top in (-(2**18) - 1, 2**18, -(2**19), 2**19 - 1):
+        with pytest.raises(ValueError, match="no accumulator has this content"):
+            Accumulator.from_bytes(of_last_digit(top))
+
+
 def test_a_count_that_would_wrap_around_is_refused():
     total = Accumulator("float64").add([np.finfo(float).max])
     for _ in range(63):
