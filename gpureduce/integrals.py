@@ -110,7 +110,7 @@ def _problem(f: object, a: float | None, b: float | None, n: int, dtype: npt.DTy
     n = operator.index(n)
     if not 2 <= n <= 2**40:
         raise ValueError(f"n, the number of points, must be from 2 to 2**40, not {n}")
-    named = np.dtype(dtype)
+    named = _inputs.named(dtype)
     if named.name not in _ACCUMULATORS:
         raise TypeError(f"dtype must be float64 or float32, not {named.name}")
     return _Problem(integrand, start, end, n, named)

@@ -135,6 +135,8 @@ def test_errors_name_what_would_be_right():
         integrate("pi", -1e308, 1e308, n=11)
     with pytest.raises(TypeError, match="float64 or float32"):
         integrate("pi", dtype="int32")
+    with pytest.raises(TypeError, match="there is no dtype ','"):
+        integrate("pi", dtype=",")
     with pytest.raises(ValueError, match="samples of a function; global_tree"):
         integrate("pi", strategy="bulk_copy")
     with pytest.raises(ValueError, match="samples of a function"):
