@@ -40,18 +40,20 @@ PAIRS = [
 ]
 
 
-def build_c(target: Path, sources: Sequence[Path], *include: Path) -> Path:
+def build_c(
+    target: Path, sources: Sequence[Path], *include: Path, flags: Sequence[str] = ()
+) -> Path:
     """A program of our own C, warnings being errors."""
-    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    common = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
     found = [f"-I{path}" for path in (CSRC, *include)]
-    subprocess.run(["gcc", *flags, *found, *sources, "-o", str(target)], check=True)
+    subprocess.run(["gcc", *common, *flags, *found, *sources, "-o", str(target)], check=True)
     return target
 
 
-def build_on_late_runtime(target: Path, *sources: Path) -> Path:
+def build_on_late_runtime(target: Path, *sources: Path, flags: Sequence[str] = ()) -> Path:
     """A program of ours and of the threads', for a card that is late: late_runtime.c."""
     every = [*sources, *CSRC.glob("threads/*.c"), ROOT / "tests/late_runtime.c"]
-    return build_c(target, every, CSRC / "emulator/include", ROOT / "tests")
+    return build_c(target, every, CSRC / "emulator/include", ROOT / "tests", flags=flags)
 
 
 def run_c(program: Path, threads: int, *arguments: object) -> str:

@@ -1,6 +1,6 @@
-/* Those functions of CUDA's runtime that staging and reach call, for machines without a card: what
- * is put on a stream is carried out by a thread of its own, now and then late, so that memory that
- * is used again too early, or freed, shows. */
+/* Those functions of CUDA's runtime that staging, reach and the wait for results call, for machines
+ * without a card: what is put on a stream is carried out by a thread of its own, now and then late,
+ * so that memory that is used again too early, or freed, shows. */
 #include "late_runtime.h"
 
 #include <pthread.h>
@@ -186,6 +186,14 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     while (stream->first)
         pthread_cond_wait(&changed, &lock);
     return give_back();
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    take();
+    bool done = !stream->first;
+    give_back();
+    return done ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,

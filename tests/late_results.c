@@ -1,0 +1,75 @@
+/* Results of which the words come late, one by one: tests/test_late_results.py builds and runs
+ * this. Only the engine's wait for them is at work. */
+#include "engine/sum.c"
+
+#include "late_runtime.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+static size_t result_bytes;
+
+size_t gr_result_bytes(const gr_request *request)
+{
+    (void)request;
+    return result_bytes;
+}
+
+gr_status gr_fail_cuda(gr_error *error, cudaError_t code, const char *call, const char *file,
+                       int line)
+{
+    (void)code;
+    fprintf(stderr, "%s:%d: %s\n", file, line, call);
+    return error->status = GR_CUDA_ERROR;
+}
+
+/* Whether that is so where one word, `last`, comes after all others, and some time after. */
+static bool comes_whole(gr_workspace *workspace, const gr_value *words, size_t last)
+{
+    enum { BETWEEN = 16 };
+    const gr_request request = {0};
+    gr_error error;
+    gr_value elsewhere;
+    size_t count = (result_bytes + sizeof *words - 1) / sizeof *words;
+    size_t bytes = gr_least(result_bytes, sizeof *words);
+    cudaStream_t stream = workspace->stream;
+
+    expect_result(&request, workspace);
+    for (size_t i = 1; i <= count; i++) {
+        size_t word = (last + i) % count;
+        for (int k = 0; i == count && k < BETWEEN; k++)
+            cudaMemcpyAsync(&elsewhere, words, bytes, cudaMemcpyHostToHost, stream);
+        cudaMemcpyAsync((void *)&workspace->slot[word], &words[word], bytes, cudaMemcpyDeviceToHost,
+                        stream);
+    }
+    gr_status status = wait_for_result(&request, workspace, stream, &error);
+    bool whole = status == GR_OK && memcmp((void *)workspace->slot, words, result_bytes) == 0;
+    cudaStreamSynchronize(stream);
+    return whole;
+}
+
+int main(void)
+{
+    static const size_t sizes[] = {4, 8, GR_EXACT_WORDS * sizeof(gr_value)};
+    gr_workspace workspace = {0};
+    gr_value words[GR_EXACT_WORDS];
+    void *slot;
+    int wrong = 0;
+
+    alarm(60); /* ends it if it hangs */
+    cudaStreamCreateWithFlags(&workspace.stream, cudaStreamNonBlocking);
+    cudaHostAlloc(&slot, sizeof words, 0);
+    workspace.slot = slot;
+    for (uint64_t round = 0; round < 3 * GR_EXACT_WORDS; round++) {
+        uint64_t last = round / 3;
+        for (uint64_t i = 0; i < GR_EXACT_WORDS; i++)
+            words[i].u64 = round << 32 | (round + i);
+        if (last % 7 == 6)
+            words[last / 7].u64 = NOT_YET; /* the stream's end tells */
+        result_bytes = sizes[round % 3];
+        wrong |= !comes_whole(&workspace, words, last);
+    }
+    cudaFreeHost(slot);
+    puts(wrong ? "wrong" : "right");
+    return wrong;
+}
