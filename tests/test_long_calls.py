@@ -47,7 +47,7 @@ def handler(*_):
     time.sleep(0.1)  # until signals are looked for again
     print(gpureduce.sum(np.arange(1000, dtype=np.int32), "cpu", timing=False).value)
 
-long = np.zeros(2**33, np.int8)
+long = np.zeros(2**32, np.int8)
 long[-1] = 7
 signal.signal(signal.SIGALRM, handler)
 signal.setitimer(signal.ITIMER_REAL, 0.06)
@@ -57,10 +57,10 @@ print(gpureduce.sum(long, "cpu", timing=False).value)
 
 def test_a_slow_signal_handler_may_add_up_a_small_array():
     run = subprocess.run(
-        [sys.executable, "-c", NESTED],
+        [sys.executable, "-P", "-c", NESTED],
         capture_output=True,
         text=True,
-        timeout=50,  # it would wait for ever
+        timeout=120,  # it would wait for ever
         env={**os.environ, "GPUREDUCE_THREADS": "1"},
     )
     assert run.stdout.split() == ["499500", "7"], run.stderr
