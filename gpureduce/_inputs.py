@@ -59,9 +59,13 @@ class Conversion:
         """Whether an element is a pair of floats."""
         return self.result.kind == "c"
 
+    def total(self, bits: bytes) -> Array:
+        """The accumulator, with which its bits begin: the engine's are padded."""
+        return np.frombuffer(bits, number_of(self.acc), count=1)
+
     def value(self, bits: bytes) -> Any:
         """The accumulator's bits as a scalar of the result's dtype (of a part, if complex)."""
-        total = np.frombuffer(bits, number_of(self.acc), count=1)
+        total = self.total(bits)
         if self.is_complex or total.dtype == self.result:
             return total[0]
         with np.errstate(over="ignore"):

@@ -453,13 +453,9 @@ def _total(
     pieces = _inputs.pieces(array, conversion)
     bits = add(next(pieces))  # mostly, that is all
     for piece in pieces:
-        # The sum is what those bytes begin with.
-        so_far, more = (
-            np.frombuffer(found, _inputs.number_of(conversion.acc), count=1)
-            for found in (bits, add(piece))
-        )
+        more = conversion.total(add(piece))
         with np.errstate(over="ignore", invalid="ignore"):
-            bits = (so_far + more).tobytes()
+            bits = (conversion.total(bits) + more).tobytes()
     return bits
 
 

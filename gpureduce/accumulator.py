@@ -73,8 +73,9 @@ class Accumulator:
         """
         if isinstance(array, Accumulator):
             raise TypeError("add takes an array; another accumulator is added by +=")
-        _backends.check_device(device)
-        if not isinstance(array, np.ndarray) and self._add_on_gpu(array, stream, device):
+        if isinstance(array, np.ndarray):
+            _backends.check_device(device)
+        elif self._add_on_gpu(array, stream, device):
             return self
         if stream is not None:
             raise ValueError("stream is for arrays on a GPU; this one is in host memory")

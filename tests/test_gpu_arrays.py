@@ -139,14 +139,14 @@ def test_the_producer_is_told_our_stream():
 class WithShape(ByDLPack):
     """One that says so of its tensor."""
 
+    def __init__(self, array, said):
+        super().__init__(array)
+        self.said = said
+
     def __dlpack__(self, **more):
         capsule = super().__dlpack__(**more)
         self.shape[0] = self.said
         return capsule
-
-    def __init__(self, array, said):
-        super().__init__(array)
-        self.said = said
 
 
 def test_what_cannot_be_read():

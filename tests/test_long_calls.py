@@ -40,7 +40,7 @@ def test_a_signal_breaks_a_sum_off_and_the_next_one_works(strategy, device, thre
 
 
 NESTED = """
-import signal, sys, time
+import signal, time
 import numpy as np, gpureduce
 
 def handler(*_):

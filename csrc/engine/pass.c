@@ -16,9 +16,6 @@ static gr_status make_plan(const gr_request *request, int later, gr_plan *plan, 
     if (gr_wake(request->device, &init_ms, error) != GR_OK ||
         gr_check_request(request, error) != GR_OK)
         return error->status;
-    if (!later && request->n > gr_max_elements(request))
-        return gr_fail(error, GR_BAD_VALUE, "%s takes at most %zu elements in one launch",
-                       gr_strategy_at(request->strategy)->name, gr_max_elements(request));
     return gr_make_plan(request, load, request->n, later, plan, error);
 }
 

@@ -148,13 +148,6 @@ static gr_status grid_to_fill(const gr_request *request, size_t cover, size_t re
 static gr_status grid_to_cover(const gr_request *request, size_t n, size_t cover, int limit_grid,
                                gr_plan *plan, gr_error *error)
 {
-    if (request->grid && !limit_grid && request->grid < cover)
-        return gr_fail(error, GR_BAD_VALUE,
-                       "%s gives each thread %u element%s: %zu elements with block=%u need "
-                       "grid=%zu or more, not %u; leave grid out",
-                       plan->strategy->name, gr_per_thread(plan->strategy),
-                       gr_per_thread(plan->strategy) == 1 ? "" : "s", n, plan->block, cover,
-                       request->grid);
     if (cover > MAX_GRID)
         return gr_fail(error, GR_BAD_VALUE,
                        "%s gives each thread %u element%s: %zu elements with block=%u need %zu "
@@ -162,6 +155,13 @@ static gr_status grid_to_cover(const gr_request *request, size_t n, size_t cover
                        plan->strategy->name, gr_per_thread(plan->strategy),
                        gr_per_thread(plan->strategy) == 1 ? "" : "s", n, plan->block, cover,
                        MAX_GRID);
+    if (request->grid && !limit_grid && request->grid < cover)
+        return gr_fail(error, GR_BAD_VALUE,
+                       "%s gives each thread %u element%s: %zu elements with block=%u need "
+                       "grid=%zu or more, not %u; leave grid out",
+                       plan->strategy->name, gr_per_thread(plan->strategy),
+                       gr_per_thread(plan->strategy) == 1 ? "" : "s", n, plan->block, cover,
+                       request->grid);
     plan->grid = request->grid && !limit_grid ? request->grid : (unsigned)cover;
     return GR_OK;
 }

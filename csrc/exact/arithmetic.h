@@ -30,14 +30,12 @@ extern "C" {
  * libraries do). */
 bool gr_plain_arithmetic(void);
 
-#ifdef __x86_64__
-/* All but the flags: no subnormals taken or made zero, no exception that interrupts. */
-enum { GR_MXCSR_SETTINGS = 0xffc0, GR_MXCSR_PLAIN = 0x1f80 };
-#endif
-
 /* For what must not depend on it: between the two, this thread's arithmetic is plain. What is
  * computed there is computed from memory, and goes to memory. */
 #ifdef __x86_64__
+/* All but the flags: no subnormals taken or made zero, no exception that interrupts. */
+enum { GR_MXCSR_SETTINGS = 0xffc0, GR_MXCSR_PLAIN = 0x1f80 };
+
 typedef unsigned gr_arithmetic;
 
 static inline gr_arithmetic gr_begin_plain(void)
