@@ -85,14 +85,15 @@ struct Host {
     }
 };
 
-/* All is there but one piece when the kernel starts. Behind the marks there are none. */
-template <typename Kernel> static void one_comes_late(const char *name)
+/* All is there but one piece when the kernel starts. Behind the marks there are none. The first
+ * bytes of what is not there are blank, which some values of an array are, too. */
+template <typename Kernel> static void one_comes_late(const char *name, size_t blank)
 {
     using T = typename Kernel::Element;
     Kernel kernel;
     std::vector<T> values(most_bytes / sizeof(T));
     for (size_t i = 0; i < values.size(); i++)
-        values[i] = T(i % 4099 + 1);
+        values[i] = T(i % 4099 ? i % 4099 : GR_BLANK);
     Host host{(char *)zeros<T>(values.size()), (const char *)values.data(), 0,
               zeros<ull>(most_pieces * GR_MARK_STEP), 0};
     T *whole = zeros<T>(values.size());
@@ -105,6 +106,8 @@ template <typename Kernel> static void one_comes_late(const char *name)
             host.bytes = size_t(n) * sizeof(T);
             for (size_t late = 0; late < host.pieces(); late++) {
                 memset(host.to, 0x5a, most_bytes);
+                for (size_t i = 0; i < blank / sizeof(unsigned); i++)
+                    ((unsigned *)host.to)[i] = GR_BLANK;
                 host.arrived++;
                 for (size_t i = 0; i < host.pieces(); i++)
                     if (i != late)
@@ -113,11 +116,12 @@ template <typename Kernel> static void one_comes_late(const char *name)
                     usleep(400);
                     host.bring(late);
                 });
-                gr_arriving array{host.to, host.mark, host.arrived};
+                gr_arriving array{host.to, host.mark, host.arrived, blank};
                 auto found = kernel.sum(Arriving<T>{array}, size_t(n), grid);
                 bringer.join();
                 if (found != right && failures++ < 20)
-                    printf("%s: %ld elements, %u blocks, piece %zu late\n", name, n, grid, late);
+                    printf("%s: %ld elements, %zu bytes blank, %u blocks, piece %zu late\n", name,
+                           n, blank, grid, late);
             }
         }
 }
@@ -127,8 +131,10 @@ int main()
     alarm(60);
     for (gr_schedule order : {GR_SCHEDULE_FORWARD, GR_SCHEDULE_REVERSE, GR_SCHEDULE_RANDOM}) {
         gr_emulator_schedule(order, 3);
-        one_comes_late<Tiles>("tiles");
-        one_comes_late<Exact>("exact");
+        for (size_t blank : {size_t(0), size_t(2 * GR_PIECE_BYTES), most_bytes}) {
+            one_comes_late<Tiles>("tiles", blank);
+            one_comes_late<Exact>("exact", blank);
+        }
     }
     return failures != 0;
 }

@@ -16,6 +16,8 @@ from gpureduce import _backends, _emulator, _gpu, _registry
 # Read over the bus by the kernels themselves; csrc/engine/reach.h says so.
 REACH = 16 << 20
 PIECE = 16 << 10  # which a thread writes at a time: csrc/engine/arriving.h
+BLANK = 0x7FA5C3E1  # what is there before an array is; the same file says so
+SHARES = [0.05, 0.3, 0.3, 0.2, 0.1, 0.05]
 DEVICES = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
 on_devices = pytest.mark.parametrize("device", DEVICES)
 
@@ -65,6 +67,24 @@ def test_what_is_sent_is_what_is_there_now(sent):
         for k in range(5):
             array[n - 1 - k] = k
             assert int(sent(array, "fast").value) == array.sum()
+
+
+@on_devices
+@pytest.mark.parametrize("strategy", ["fast", "exact"])
+def test_arrays_in_a_row(sent, strategy, monkeypatch):
+    """Each other than the last one, where kernels read before they know that all is there."""
+    monkeypatch.setenv("GPUREDUCE_THREADS", "8")
+    rng = np.random.default_rng(5)
+    values = rng.integers(0, 2**32, 2**20, np.uint32)
+    for start in rng.integers(0, values.size, 40):
+        values[start : start + rng.integers(1, 9000)] = BLANK
+    before = np.concatenate([[0], np.cumsum(values, dtype=np.uint64)])
+    for i in range(1500):
+        n = int(rng.choice([PIECE, 5 * PIECE, 2**18, 2**19, 2**20, 2**21], p=SHARES)) // 4
+        n += int(rng.integers(-5, 6))
+        start = int(rng.integers(0, values.size - n)) if n < values.size else 0
+        found = sent(values[start : start + n], strategy).value
+        assert int(found) == before[min(start + n, values.size)] - before[start], (i, start, n)
 
 
 @on_devices

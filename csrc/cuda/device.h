@@ -136,6 +136,16 @@ __device__ __forceinline__ unsigned long long load_of_host(const unsigned long l
     return word;
 }
 
+/* Four words: each as it was when the kernel was launched, or as the host has written it since. */
+__device__ __forceinline__ uint4 load_of_host(const uint4 *mapped)
+{
+    uint4 words;
+    asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                 : "l"(__cvta_generic_to_global(mapped)));
+    return words;
+}
+
 /* Before a loop that most arrays go through once, or not at all: else several rounds are written
  * out, and all wait while it is found out how few there are. */
 #define MOSTLY_ONCE _Pragma("unroll 1")

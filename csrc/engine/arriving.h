@@ -12,10 +12,16 @@ enum {
     GR_MARK_STEP = 8 /* from mark to mark: a line of the cache has one, as one thread writes it */
 };
 
+/* What each word of 4 bytes is before it is written, where that is promised: who finds another has
+ * found what was written. It is a NaN that no computation makes, no small number and no text; an
+ * array may have it even so, and is looked at twice then. */
+#define GR_BLANK 0x7fa5c3e1u
+
 typedef struct {
     const void *data;               /* aligned to 128 bytes at least */
     const unsigned long long *mark; /* of each piece: mark[GR_MARK_STEP * piece] */
     unsigned long long arrived;     /* it is this once the piece is there */
+    size_t blank;                   /* from the first on, so many bytes were before that */
 } gr_arriving;
 
 #endif

@@ -3,6 +3,7 @@
 #include "threads/pool.h"
 #include "threads/processors.h"
 
+#include <stdint.h>
 #include <string.h>
 
 int gr_filling_threads(void)
@@ -14,17 +15,15 @@ int gr_filling_threads(void)
     return threads < MOST ? threads : MOST;
 }
 
-/* What a thread has just written lies in its processor's own cache, from where the bus is slow to
- * fetch it. This moves it on to the cache that all share. Where processors do not know the
- * instruction, it does nothing. */
+/* Where processors do not know the instruction, it does nothing. */
 #if defined(__x86_64__)
-__attribute__((target("cldemote"))) static void move_on(char *at, size_t bytes)
+__attribute__((target("cldemote"))) void gr_move_on(char *at, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 64)
         __builtin_ia32_cldemote(at + i);
 }
 #else
-static void move_on(char *at, size_t bytes)
+void gr_move_on(char *at, size_t bytes)
 {
     (void)at, (void)bytes;
 }
@@ -33,7 +32,19 @@ static void move_on(char *at, size_t bytes)
 void gr_write_piece(char *pinned, const char *from, size_t bytes)
 {
     memcpy(pinned, from, bytes);
-    move_on(pinned, bytes);
+    gr_move_on(pinned, bytes);
+}
+
+void gr_write_words(char *pinned, const char *from, size_t bytes)
+{
+    size_t words = bytes / sizeof(uint64_t);
+    for (size_t i = 0; i < words; i++) {
+        uint64_t word;
+        memcpy(&word, from + i * sizeof word, sizeof word);
+        __atomic_store_n((uint64_t *)pinned + i, word, __ATOMIC_RELAXED);
+    }
+    size_t at = words * sizeof(uint64_t);
+    memcpy(pinned + at, from + at, bytes - at);
 }
 
 typedef struct {

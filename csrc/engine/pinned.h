@@ -9,8 +9,15 @@
 /* How many threads fill pinned memory. */
 int gr_filling_threads(void);
 
-/* Copies there what the bus will fetch. */
+/* What a thread has just written lies in its processor's own cache, from where the bus is slow to
+ * fetch it. This moves it on to the cache that all share, which takes longer than to write it. */
+void gr_move_on(char *at, size_t bytes);
+
+/* Copies there what the bus will fetch, and moves it on. */
 void gr_write_piece(char *pinned, const char *from, size_t bytes);
+
+/* Copies for who reads meanwhile: finds each whole word of 8 bytes as it was or as it is. */
+void gr_write_words(char *pinned, const char *from, size_t bytes);
 
 typedef struct {
     bool is_pageable; /* in part at least: the driver has to copy it before a device can read it */

@@ -24,6 +24,7 @@ struct gr_workspace {
     volatile gr_value *slot;     /* as many, in pinned host memory that kernels can write to */
     gr_buffer staged;            /* such memory, for a host array and its marks: engine/reach.h */
     unsigned long long arrivals; /* how many arrays came there */
+    size_t unblanked[2];         /* bytes of its places for small ones that may not be blank */
     const void *pageable;        /* one that came there, .. */
     size_t pageable_bytes;
     double pageable_until; /* .. which is taken to be pageable until then */

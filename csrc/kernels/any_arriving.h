@@ -36,11 +36,69 @@ template <typename T> struct Packed<Arriving<T>> : Packed<const T *> {
     /* What is still being written would be fetched twice. */
     __device__ __forceinline__ void fetch_ahead(size_t, size_t) const {}
 
+    __device__ __forceinline__ Pack<T> operator[](size_t i) const
+    {
+        uint4 bits = load_of_host(static_cast<const uint4 *>(this->address(i)));
+        Pack<T> pack;
+        memcpy(&pack, &bits, sizeof pack);
+        return pack;
+    }
+
+    __device__ __forceinline__ Pack<T> or_zero(size_t i, size_t end) const
+    {
+        if (i < end)
+            return (*this)[i];
+        Pack<T> pack;
+        memset(&pack, 0, sizeof pack);
+        return pack;
+    }
+
+    /* To look for marks takes a journey over the bus before that for the elements. What is written
+     * first is mostly there when the kernel is, so it is read at once: what was not there yet is
+     * blank. Of a tail's elements nobody sees that. */
+    __device__ __forceinline__ void await(size_t begin, size_t end, size_t seen_to = 0) const
+    {
+        bool has_tail = end == this->packs && this->tail;
+        if (!was_blank(end) || has_tail || end - begin > seen_to)
+            look_for_marks(begin, end);
+    }
+
+    template <unsigned flight>
+    __device__ __forceinline__ void complete(Pack<T> (&pack)[flight], size_t i, size_t begin,
+                                             size_t end) const
+    {
+        if (!was_blank(end))
+            return;
+        bool is_missing = false;
+        for (unsigned k = 0; k < flight; k++)
+            is_missing |= has_blank(pack[k]);
+        if (!__syncthreads_or(is_missing))
+            return;
+        look_for_marks(begin, end);
+        if (is_missing)
+            for (unsigned k = 0; k < flight; k++)
+                pack[k] = or_zero(i + k * blockDim.x, end);
+    }
+
+  private:
+    __device__ __forceinline__ bool was_blank(size_t end) const
+    {
+        return end * 16 <= array.blank;
+    }
+
+    __device__ __forceinline__ static bool has_blank(const Pack<T> &pack)
+    {
+        unsigned word[4];
+        memcpy(word, &pack, sizeof word);
+        return word[0] == GR_BLANK || word[1] == GR_BLANK || word[2] == GR_BLANK ||
+               word[3] == GR_BLANK;
+    }
+
     /* A lane looks for each piece: one after the other they would take a journey over the bus each.
      * Who looks takes something of the bus from those who read, so all look less and less often.
      * What the host wrote before a mark is seen by the lane that has seen the mark, and behind the
      * barrier by all. */
-    __device__ __forceinline__ void await(size_t begin, size_t end) const
+    __device__ __forceinline__ void look_for_marks(size_t begin, size_t end) const
     {
         constexpr unsigned least_nap = 125, nap_per_piece = 1000; /* ns */
         size_t piece = begin * 16 / GR_PIECE_BYTES, stop = end == this->packs ? bytes : end * 16;

@@ -56,7 +56,12 @@ template <typename Acc> struct Packed<Elements<Acc>> {
     }
 
     __device__ __forceinline__ void fetch_ahead(size_t, size_t) const {}
-    __device__ __forceinline__ void await(size_t, size_t) const {}
+    __device__ __forceinline__ void await(size_t, size_t, size_t = 0) const {}
+
+    template <unsigned flight>
+    __device__ __forceinline__ void complete(Pack<Acc> (&)[flight], size_t, size_t, size_t) const
+    {
+    }
 
     __device__ __forceinline__ Pack<Acc> or_zero(size_t i, size_t end) const
     {

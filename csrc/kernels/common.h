@@ -153,8 +153,19 @@ template <typename T> struct Packed<const T *> {
     }
 
     /* Until the packs from `begin` to `end` are there, and if those are the array's last ones its
-     * tail, too. By all threads of the block; here they are. */
-    __device__ __forceinline__ void await(size_t, size_t) const {}
+     * tail, too; or if they are at most `seen_to` packs, until later, as the kernel calls
+     * complete() then. By all threads of the block; here they are there. */
+    __device__ __forceinline__ void await(size_t begin, size_t end, size_t seen_to = 0) const
+    {
+        (void)begin, (void)end, (void)seen_to;
+    }
+
+    /* Those of a thread's packs that were not there are; it has read pack[k] at i + k * block. By
+     * all threads of the block, with all that they have read of its share. */
+    template <unsigned flight>
+    __device__ __forceinline__ void complete(Pack<T> (&)[flight], size_t, size_t, size_t) const
+    {
+    }
 
     __device__ __forceinline__ const void *address(size_t i) const
     {

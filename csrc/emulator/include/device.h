@@ -65,6 +65,16 @@ GR_INTRINSIC unsigned long long load_of_host(const unsigned long long *mapped)
     return __atomic_load_n(mapped, __ATOMIC_ACQUIRE);
 }
 
+GR_INTRINSIC uint4 load_of_host(const uint4 *mapped)
+{
+    uint4 words;
+    words.x = __atomic_load_n(&mapped->x, __ATOMIC_RELAXED);
+    words.y = __atomic_load_n(&mapped->y, __ATOMIC_RELAXED);
+    words.z = __atomic_load_n(&mapped->z, __ATOMIC_RELAXED);
+    words.w = __atomic_load_n(&mapped->w, __ATOMIC_RELAXED);
+    return words;
+}
+
 #define MOSTLY_ONCE
 
 /* A bulk copy is over when it is started: one of the orders that the hardware allows. `copies`
