@@ -101,7 +101,7 @@ template <typename Kernel> static void one_comes_late(const char *name, size_t b
 
     constexpr long piece = GR_PIECE_BYTES / sizeof(T);
     for (long n : {piece - 1, piece, piece + 1, 2 * piece + 5, 4 * piece, 4 * piece + 3})
-        for (unsigned grid : {1u, 2u, 3u, 7u, most_grid}) {
+        for (unsigned grid : {1u, 2u, 3u, 7u, 9u, 19u, most_grid}) {
             auto right = kernel.sum((const T *)whole, size_t(n), grid);
             host.bytes = size_t(n) * sizeof(T);
             for (size_t late = 0; late < host.pieces(); late++) {

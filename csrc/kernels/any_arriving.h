@@ -38,19 +38,22 @@ template <typename T> struct Packed<Arriving<T>> : Packed<const T *> {
 
     __device__ __forceinline__ Pack<T> operator[](size_t i) const
     {
-        uint4 bits = load_of_host(static_cast<const uint4 *>(this->address(i)));
-        Pack<T> pack;
-        memcpy(&pack, &bits, sizeof pack);
-        return pack;
+        return load<Pack<T>>(i);
     }
 
     __device__ __forceinline__ Pack<T> or_zero(size_t i, size_t end) const
     {
-        if (i < end)
-            return (*this)[i];
-        Pack<T> pack;
-        memset(&pack, 0, sizeof pack);
-        return pack;
+        return load_or_zero<Pack<T>>(i, end);
+    }
+
+    __device__ __forceinline__ Pack<unsigned> words(size_t i) const
+    {
+        return load<Pack<unsigned>>(i);
+    }
+
+    __device__ __forceinline__ Pack<unsigned> words_or_zero(size_t i, size_t end) const
+    {
+        return load_or_zero<Pack<unsigned>>(i, end);
     }
 
     /* To look for marks takes a journey over the bus before that for the elements. What is written
@@ -63,8 +66,8 @@ template <typename T> struct Packed<Arriving<T>> : Packed<const T *> {
             look_for_marks(begin, end);
     }
 
-    template <unsigned flight>
-    __device__ __forceinline__ void complete(Pack<T> (&pack)[flight], size_t i, size_t begin,
+    template <typename P, unsigned flight>
+    __device__ __forceinline__ void complete(P (&pack)[flight], size_t i, size_t begin,
                                              size_t end) const
     {
         if (!was_blank(end))
@@ -77,16 +80,33 @@ template <typename T> struct Packed<Arriving<T>> : Packed<const T *> {
         look_for_marks(begin, end);
         if (is_missing)
             for (unsigned k = 0; k < flight; k++)
-                pack[k] = or_zero(i + k * blockDim.x, end);
+                pack[k] = load_or_zero<P>(i + k * blockDim.x, end);
     }
 
   private:
+    template <typename P> __device__ __forceinline__ P load(size_t i) const
+    {
+        uint4 bits = load_of_host(static_cast<const uint4 *>(this->address(i)));
+        P pack;
+        memcpy(&pack, &bits, sizeof pack);
+        return pack;
+    }
+
+    template <typename P> __device__ __forceinline__ P load_or_zero(size_t i, size_t end) const
+    {
+        if (i < end)
+            return load<P>(i);
+        P pack;
+        memset(&pack, 0, sizeof pack);
+        return pack;
+    }
+
     __device__ __forceinline__ bool was_blank(size_t end) const
     {
         return end * 16 <= array.blank;
     }
 
-    __device__ __forceinline__ static bool has_blank(const Pack<T> &pack)
+    template <typename P> __device__ __forceinline__ static bool has_blank(const P &pack)
     {
         unsigned word[4];
         memcpy(word, &pack, sizeof word);

@@ -37,8 +37,8 @@ template <typename Acc> struct Packed<Samples<Acc>> {
     __device__ __forceinline__ void fetch_ahead(size_t, size_t) const {}
     __device__ __forceinline__ void await(size_t, size_t, size_t = 0) const {}
 
-    template <unsigned flight>
-    __device__ __forceinline__ void complete(Pack<Acc> (&)[flight], size_t, size_t, size_t) const
+    template <typename P, unsigned flight>
+    __device__ __forceinline__ void complete(P (&)[flight], size_t, size_t, size_t) const
     {
     }
 

@@ -162,8 +162,8 @@ template <typename T> struct Packed<const T *> {
 
     /* Those of a thread's packs that were not there are; it has read pack[k] at i + k * block. By
      * all threads of the block, with all that they have read of its share. */
-    template <unsigned flight>
-    __device__ __forceinline__ void complete(Pack<T> (&)[flight], size_t, size_t, size_t) const
+    template <typename P, unsigned flight>
+    __device__ __forceinline__ void complete(P (&)[flight], size_t, size_t, size_t) const
     {
     }
 
