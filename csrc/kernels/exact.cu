@@ -20,8 +20,7 @@ __global__ void __launch_bounds__(Deposit<typename Packed<In>::Element>::most_th
     constexpr unsigned flight = Deposits::flight;
     size_t block = blockDim.x;
 
-    /* As in tiles, each block walks through a contiguous share; all its warps make as many rounds,
-     * as emptying bins takes the whole block. */
+    /* Shares as in tiles. All warps make as many rounds, as emptying bins takes the whole block. */
     size_t groups = (packed.packs + 31) / 32;
     size_t begin = groups * blockIdx.x / gridDim.x * 32, first = begin + threadIdx.x;
     size_t end = groups * (blockIdx.x + 1) / gridDim.x * 32;
