@@ -51,11 +51,19 @@ class Input:
 
 
 def timed_calls(call: Callable[[], Any], repeats: int) -> list[float]:
-    """The times of a call; each the mean of several if it is short."""
-    call()
-    start = time.perf_counter_ns()
-    call()
-    calls = max(1, min(1000, _CALLS_NS // max(1, time.perf_counter_ns() - start)))
+    """The times of a call; each the mean of several if it is short.
+
+    Those of a warm-up are not counted, whoever is called: threads that sleep wake one by one, which
+    takes as long as ten short calls.
+    """
+    start = now = time.perf_counter_ns()
+    took = warm_ups = 0
+    while warm_ups < 2 or now - start < _CALLS_NS:
+        call()
+        before, now = now, time.perf_counter_ns()
+        took = now - before
+        warm_ups += 1
+    calls = max(1, min(1000, _CALLS_NS // max(1, took)))
     times = []
     for _ in range(repeats):
         start = time.perf_counter_ns()

@@ -13,7 +13,7 @@ import pytest
 
 import gpureduce
 import producers
-from gpureduce import _backends, _peers, bench_report, cli
+from gpureduce import _backends, _contenders, _peers, bench_report, cli
 from gpureduce import bench as bench_module
 
 
@@ -159,6 +159,30 @@ def test_sums_apart(device, monkeypatch):
     assert asked and asked == sorted(asked) and asked.count(True) == asked.count(False)
     some = gpureduce.benchmark(["cpu", "fast"], [9], measure=["apart"], device=device, repeats=1)
     assert [r.strategy for r in some] == ["fast"]  # the other launches nothing
+
+
+def test_calls_are_timed_when_they_are_warm(monkeypatch):
+    """Slow until threads are awake; of long ones no more are made than it takes."""
+    now = 0
+    made = []
+    monkeypatch.setattr(_contenders.time, "perf_counter_ns", lambda: now)
+
+    def call():
+        nonlocal now
+        made.append(now)
+        now += 100_000 if len(made) <= 15 else 10_000
+
+    assert _contenders.timed_calls(call, 3) == [10, 10, 10]  # after 15 + 50 calls
+    made = [0] * 15
+    assert _contenders.timed_calls(call, 2) == [10, 10] and len(made) == 15 + 3 * 200
+
+    def long_call():
+        nonlocal now
+        made.append(now)
+        now += 3_000_000
+
+    made.clear()
+    assert _contenders.timed_calls(long_call, 2) == [3000, 3000] and len(made) == 4
 
 
 def test_half_floats_are_left_to_those_that_have_them(fake_cupy):
