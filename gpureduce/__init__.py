@@ -11,6 +11,7 @@ from importlib.metadata import version as _version
 
 from gpureduce import emulator
 from gpureduce._backends import Device, build_info, devices, free_scratch
+from gpureduce._backends import warn_of_threads as _warn_of_threads
 from gpureduce._calibration import Calibration, calibrate, calibration
 from gpureduce._choices import Choice, fast_table
 from gpureduce._explain import Comparison, Explanation, explain
@@ -27,6 +28,7 @@ from gpureduce.integrals import Integrand, integrands, integrate, trapezoid
 from gpureduce.tuning import Tuned, tune
 
 __version__ = _version("gpureduce")
+_warn_of_threads()
 
 __all__ = [
     "Accumulator",

@@ -6,7 +6,9 @@ import functools
 import importlib
 import json
 import os
+import re
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -137,6 +139,18 @@ def _named_backend() -> str | None:
     if named and named not in BACKENDS:
         raise ValueError(f"GPUREDUCE_BACKEND must be one of {', '.join(BACKENDS)}, not {named!r}")
     return named or None
+
+
+def warn_of_threads() -> None:
+    """Says that C will not take GPUREDUCE_THREADS, which it reads whenever it makes threads."""
+    named = os.environ.get("GPUREDUCE_THREADS")
+    if named and not (re.fullmatch(r"\s*\+?\d+", named) and 0 < int(named) < 2**31):
+        warnings.warn(
+            f"GPUREDUCE_THREADS must be a number of threads, 1 or more, not {named!r}: "
+            "all processors are used",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def choose_device(wanted: str | None, *, or_cpu: bool = False) -> Device:

@@ -36,6 +36,25 @@ def test_many_callers_at_once(threads):
             assert list(pool.map(lambda a: cpu(a, threads), ARRAYS)) == SUMS
 
 
+NUMBERS = ["", "1", " +08", str(2**31 - 1)]
+
+
+@pytest.mark.parametrize("named", [*NUMBERS, "0", "-2", "4 ", "2.5", "x", str(2**31)])
+def test_a_number_of_threads_that_is_none(named):
+    """It says so, and what is done instead."""
+    code = "import gpureduce; print(gpureduce.sum([1, 2], 'cpu').value)"
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "GPUREDUCE_THREADS": named},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.strip() == "3"
+    said = f"GPUREDUCE_THREADS must be a number of threads, 1 or more, not {named!r}"
+    assert (said in ran.stderr) == (named not in NUMBERS) == bool(ran.stderr)
+
+
 @needs_c
 def test_every_task_is_run_once(tmp_path):
     """By the pool alone: also when the numbers of its regions come round, hours later."""
