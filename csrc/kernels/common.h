@@ -300,4 +300,12 @@ __device__ __forceinline__ void finish_in_last_block(Acc sum, Acc *out, Marked<A
         *out = sum;
 }
 
+/* The sum of all blocks, of what they have read from `packed`. */
+template <typename In, typename Acc>
+__device__ __forceinline__ void finish(const Packed<In> &, Acc sum, Acc *out, Marked<Acc> *work,
+                                       unsigned *ticket)
+{
+    finish_in_last_block(sum, out, work, ticket);
+}
+
 #endif
