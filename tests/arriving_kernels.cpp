@@ -79,14 +79,26 @@ struct Host {
 
     void bring(size_t piece) const
     {
-        size_t at = piece * GR_PIECE_BYTES, left = bytes - at;
-        memcpy(to + at, from + at, left < GR_PIECE_BYTES ? left : GR_PIECE_BYTES);
+        for (size_t word = 0; word < 3; word++)
+            bring_words(piece, word);
         __atomic_store_n(&mark[GR_MARK_STEP * piece], arrived, __ATOMIC_RELEASE);
+    }
+
+    /* Every third one of 8 bytes, or less at the end: of a kernel's 16 bytes half may be there. */
+    void bring_words(size_t piece, size_t first) const
+    {
+        size_t at = piece * GR_PIECE_BYTES, end = at + GR_PIECE_BYTES;
+        for (at += first * sizeof(ull), end = end < bytes ? end : bytes; at < end;
+             at += 3 * sizeof(ull))
+            if (at + sizeof(ull) > end)
+                memcpy(to + at, from + at, end - at);
+            else
+                __atomic_store_n((ull *)(to + at), *(const ull *)(from + at), __ATOMIC_RELAXED);
     }
 };
 
-/* All is there but one piece when the kernel starts. Behind the marks there are none. The first
- * bytes of what is not there are blank, which some values of an array are, too. */
+/* All is there but most of one piece when the kernel starts. Behind the marks there are none. The
+ * first bytes of what is not there are blank, which some values of an array are, too. */
 template <typename Kernel> static void one_comes_late(const char *name, size_t blank)
 {
     using T = typename Kernel::Element;
@@ -100,8 +112,12 @@ template <typename Kernel> static void one_comes_late(const char *name, size_t b
     check(cudaMemcpy(whole, values.data(), most_bytes, cudaMemcpyHostToDevice));
 
     constexpr long piece = GR_PIECE_BYTES / sizeof(T);
-    for (long n : {piece - 1, piece, piece + 1, 2 * piece + 5, 4 * piece, 4 * piece + 3})
-        for (unsigned grid : {1u, 2u, 3u, 7u, 9u, 19u, most_grid}) {
+    /* A pack more than a round of the loop of tiles, and than what is blank; and shares of exact of
+     * a round and a bit that ends in another piece. */
+    constexpr long round = 7 * 64 * 4, pack = 4;
+    for (long n : {round + pack, piece - 1, piece, piece + 1, 2 * piece + pack, 2 * piece + 5,
+                   4 * piece, 4 * piece + 3})
+        for (unsigned grid : {1u, 2u, 3u, 7u, 9u, 19u, 27u, most_grid}) {
             auto right = kernel.sum((const T *)whole, size_t(n), grid);
             host.bytes = size_t(n) * sizeof(T);
             for (size_t late = 0; late < host.pieces(); late++) {
@@ -112,6 +128,7 @@ template <typename Kernel> static void one_comes_late(const char *name, size_t b
                 for (size_t i = 0; i < host.pieces(); i++)
                     if (i != late)
                         host.bring(i);
+                host.bring_words(late, 1);
                 std::thread bringer([&] {
                     usleep(400);
                     host.bring(late);

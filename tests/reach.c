@@ -237,6 +237,9 @@ static void all_sizes(launching launching)
         if (bytes > 0 && bytes <= GR_REACH_BYTES)
             bring_some(workspace, bytes, launching);
     }
+    /* On a busy machine others may have come too late, or not yet, to make a place blank. */
+    for (int i = 0; i < 1000 && !blank_again; i++)
+        bring_some(workspace, 9 * GR_PIECE_BYTES, launching);
     drop(workspace);
 }
 
