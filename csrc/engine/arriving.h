@@ -13,8 +13,8 @@ enum {
 };
 
 /* What each word of 4 bytes is before it is written, where that is promised: who finds another has
- * found what was written. It is a NaN that no computation makes, no small number and no text; an
- * array may have it even so, and is looked at twice then. */
+ * found what was written. It is a NaN of float32 that no computation makes, no small number and no
+ * text; an array may have it even so, and is looked at twice then. */
 #define GR_BLANK 0x7fa5c3e1u
 
 /* Kernels leave the sums of at most so many blocks to the host, each a word of 8 bytes from the

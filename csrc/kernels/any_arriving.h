@@ -59,7 +59,7 @@ template <typename T> struct Packed<Arriving<T>> : Packed<const T *> {
 
     /* To look for marks takes a journey over the bus before that for the elements. What is written
      * first is mostly there when the kernel is, so it is read at once: what was not there yet is
-     * blank. Of a tail's elements nobody sees that. */
+     * blank. Of a tail nobody looks for that: it is read element by element, by plain loads. */
     __device__ __forceinline__ void await(size_t begin, size_t end, size_t seen_to = 0) const
     {
         bool has_tail = end == this->packs && this->tail;
@@ -87,7 +87,7 @@ template <typename T> struct Packed<Arriving<T>> : Packed<const T *> {
   private:
     template <typename P> __device__ __forceinline__ P load(size_t i) const
     {
-        uint4 bits = load_of_host(static_cast<const uint4 *>(this->address(i)));
+        uint4 bits = load_words_of_host(static_cast<const uint4 *>(this->address(i)));
         P pack;
         memcpy(&pack, &bits, sizeof pack);
         return pack;
