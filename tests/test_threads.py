@@ -44,7 +44,7 @@ def test_a_number_of_threads_that_is_none(named):
     """It says so, and what is done instead."""
     code = "import gpureduce; print(gpureduce.sum([1, 2], 'cpu').value)"
     ran = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-P", "-c", code],
         env={**os.environ, "GPUREDUCE_THREADS": named},
         capture_output=True,
         text=True,
