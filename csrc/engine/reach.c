@@ -29,7 +29,7 @@ enum {
     PLACE_BYTES = 1 << 20, /* a larger array takes both */
     /* Of a place: what most threads write as their first pieces. */
     BLANK_BYTES = 16 * GR_PIECE_BYTES,
-    LEAST_BLANKED = 2, /* pieces by each thread, where the last array was not much larger */
+    LEAST_BLANKED = 2, /* pieces by each thread, even if the caller waits for it */
     LEAST_ROOM = PLACES * PLACE_BYTES,
     LINE = 64,
     /* Of an array that is there already, or must be before the launch, more comes quicker by a copy
