@@ -53,8 +53,8 @@ class Input:
 def timed_calls(call: Callable[[], Any], repeats: int) -> list[float]:
     """The times of a call; each the mean of several if it is short.
 
-    Those of a warm-up are not counted, whoever is called: threads that sleep wake one by one, which
-    takes as long as ten short calls.
+    Those of a warm-up are not counted, whoever is called: threads that sleep wake one by one, while
+    many a short call is made.
     """
     start = now = time.perf_counter_ns()
     took = warm_ups = 0
