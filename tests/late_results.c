@@ -7,14 +7,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static size_t result_bytes;
-
-size_t gr_result_bytes(const gr_request *request)
-{
-    (void)request;
-    return result_bytes;
-}
-
 gr_status gr_fail_cuda(gr_error *error, cudaError_t code, const char *call, const char *file,
                        int line)
 {
@@ -23,18 +15,18 @@ gr_status gr_fail_cuda(gr_error *error, cudaError_t code, const char *call, cons
     return error->status = GR_CUDA_ERROR;
 }
 
-/* Whether that is so where one word, `last`, comes after all others, and some time after. */
-static bool comes_whole(gr_workspace *workspace, const gr_value *words, size_t last)
+/* Whether that is so where one word, `last`, comes after all others, and some time after. Of each
+ * word `bytes` come, the last bytes of a value of 4 being what stood there before. */
+static bool comes_whole(gr_workspace *workspace, const gr_value *words, size_t result_bytes,
+                        size_t bytes, size_t last)
 {
     enum { BETWEEN = 16 };
-    const gr_request request = {0};
     gr_error error;
     gr_value elsewhere;
     size_t count = (result_bytes + sizeof *words - 1) / sizeof *words;
-    size_t bytes = gr_least(result_bytes, sizeof *words);
     cudaStream_t stream = workspace->stream;
 
-    expect_result(&request, workspace);
+    expect_result(workspace, result_bytes);
     for (size_t i = 1; i <= count; i++) {
         size_t word = (last + i) % count;
         for (int k = 0; i == count && k < BETWEEN; k++)
@@ -42,15 +34,20 @@ static bool comes_whole(gr_workspace *workspace, const gr_value *words, size_t l
         cudaMemcpyAsync((void *)&workspace->slot[word], &words[word], bytes, cudaMemcpyDeviceToHost,
                         stream);
     }
-    gr_status status = wait_for_result(&request, workspace, stream, &error);
-    bool whole = status == GR_OK && memcmp((void *)workspace->slot, words, result_bytes) == 0;
+    gr_status status = wait_for_result(workspace, result_bytes, stream, &error);
+    bool whole = status == GR_OK;
+    for (size_t i = 0; i < count; i++)
+        whole &= memcmp((void *)&workspace->slot[i], &words[i], bytes) == 0;
     cudaStreamSynchronize(stream);
     return whole;
 }
 
 int main(void)
 {
-    static const size_t sizes[] = {4, 8, GR_EXACT_WORDS * sizeof(gr_value)};
+    enum { ALL = GR_EXACT_WORDS * sizeof(gr_value), KINDS = 4 };
+    static const struct {
+        size_t result_bytes, bytes;
+    } kinds[KINDS] = {{4, 4}, {8, 8}, {ALL, 8}, {ALL, 4}};
     gr_workspace workspace = {0};
     gr_value words[GR_EXACT_WORDS];
     void *slot;
@@ -60,14 +57,14 @@ int main(void)
     cudaStreamCreateWithFlags(&workspace.stream, cudaStreamNonBlocking);
     cudaHostAlloc(&slot, sizeof words, 0);
     workspace.slot = slot;
-    for (uint64_t round = 0; round < 3 * GR_EXACT_WORDS; round++) {
-        uint64_t last = round / 3;
+    for (uint64_t round = 0; round < KINDS * GR_EXACT_WORDS; round++) {
+        uint64_t last = round / KINDS;
         for (uint64_t i = 0; i < GR_EXACT_WORDS; i++)
             words[i].u64 = round << 32 | (round + i);
         if (last % 7 == 6)
             words[last / 7].u64 = NOT_YET; /* the stream's end tells */
-        result_bytes = sizes[round % 3];
-        wrong |= !comes_whole(&workspace, words, last);
+        size_t kind = round % KINDS;
+        wrong |= !comes_whole(&workspace, words, kinds[kind].result_bytes, kinds[kind].bytes, last);
     }
     cudaFreeHost(slot);
     puts(wrong ? "wrong" : "right");

@@ -37,7 +37,7 @@ def same(a, b):
 @pytest.mark.parametrize("strategy", ["fast", "auto", "exact", "cascade", "global_tree"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_same_bits(sent, device, dtype, strategy):
-    for n in (0, 1, 33, 1000, 70_001):
+    for n in (0, 1, 33, 1000, 70_001, 250_000):
         array = array_of(dtype, n)
         quick = sent(array, strategy)
         long = gpureduce.sum(array, strategy, device=device)

@@ -136,14 +136,15 @@ __device__ __forceinline__ unsigned long long load_of_host(const unsigned long l
     return word;
 }
 
-/* Four words: each as it was when the kernel was launched, or as the host has written it since. */
-__device__ __forceinline__ uint4 load_of_host(const uint4 *mapped)
+/* Two words of 8 bytes: each as it was when the kernel was launched, or as the host has written it
+ * since. Says nothing of others. */
+__device__ __forceinline__ uint4 load_words_of_host(const uint4 *mapped)
 {
-    uint4 words;
-    asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+    unsigned long long low, high;
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(low), "=l"(high)
                  : "l"(__cvta_generic_to_global(mapped)));
-    return words;
+    return make_uint4(unsigned(low), unsigned(low >> 32), unsigned(high), unsigned(high >> 32));
 }
 
 /* Before a loop that most arrays go through once, or not at all: else several rounds are written

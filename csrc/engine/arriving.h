@@ -13,15 +13,20 @@ enum {
 };
 
 /* What each word of 4 bytes is before it is written, where that is promised: who finds another has
- * found what was written. It is a NaN that no computation makes, no small number and no text; an
- * array may have it even so, and is looked at twice then. */
+ * found what was written. It is a NaN of float32 that no computation makes, no small number and no
+ * text; an array may have it even so, and is looked at twice then. */
 #define GR_BLANK 0x7fa5c3e1u
 
+/* Kernels leave the sums of at most so many blocks to the host, each a word of 8 bytes from the
+ * last: it looks out for the result anyway, and a ticket's two journeys to memory are saved. */
+enum { GR_MOST_BLOCK_SUMS = 64, GR_BLOCK_SUM_BYTES = 8 };
+
 typedef struct {
-    const void *data;               /* aligned to 128 bytes at least */
-    const unsigned long long *mark; /* of each piece: mark[GR_MARK_STEP * piece] */
-    unsigned long long arrived;     /* it is this once the piece is there */
-    size_t blank;                   /* from the first on, so many bytes were before that */
+    const void *data; /* aligned to 128 bytes at least */
+    const unsigned long long
+        *mark;                  /* of each piece: mark[GR_MARK_STEP * piece]; NULL: all is there */
+    unsigned long long arrived; /* it is this once the piece is there */
+    size_t blank;               /* from the first on, so many bytes were before that */
 } gr_arriving;
 
 #endif

@@ -31,7 +31,7 @@ gr_status gr_launch(const gr_plan *plan, void *in, void *out, size_t n, gr_works
     void *work = plan->strategy->traits & DIGITS          ? workspace->totals
                  : plan->strategy->traits & MARKED_BLOCKS ? workspace->marked.data
                                                           : workspace->work.data;
-    unsigned *ticket = workspace->ticket;
+    unsigned *ticket = plan->block_sums ? NULL : workspace->ticket;
     void *arguments[] = {in, &out, &n, &work, &ticket};
     cudaLaunchAttribute attribute[MAX_ATTRIBUTES];
     cudaLaunchConfig_t config;

@@ -238,6 +238,7 @@ gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int li
 
     plan->strategy = strategy;
     plan->arriving = NULL;
+    plan->block_sums = 0;
     plan->block = block_of(request);
     plan->kernel = gr_find_kernel(request->strategy, load, kernel_acc(request, load), plan->block);
     if (!plan->kernel)

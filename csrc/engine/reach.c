@@ -26,8 +26,10 @@
 enum {
     ALIGNED = 256, /* as memory of the device is: no sum depends on where it was read */
     PLACES = 2,
-    PLACE_BYTES = 1 << 20,             /* a larger array takes both */
-    BLANK_BYTES = 16 * GR_PIECE_BYTES, /* of a place: one piece for each thread */
+    PLACE_BYTES = 1 << 20, /* a larger array takes both */
+    /* Of a place: what most threads write as their first pieces. */
+    BLANK_BYTES = 16 * GR_PIECE_BYTES,
+    LEAST_BLANKED = 2, /* pieces by each thread, even if the caller waits for it */
     LEAST_ROOM = PLACES * PLACE_BYTES,
     LINE = 64,
     /* Of an array that is there already, or must be before the launch, more comes quicker by a copy
@@ -77,48 +79,31 @@ static bool make_room(gr_workspace *workspace, size_t bytes)
            marks_bytes(room)); /* no array's mark: those begin at 1 */
     for (size_t i = 0; i < PLACES; i++) {
         make_blank((char *)staged->data + i * PLACE_BYTES, BLANK_BYTES);
-        workspace->unblanked[i] = 0;
+        workspace->places[i] = (gr_place){.blank_to = BLANK_BYTES};
     }
     return true;
 }
 
-typedef struct {
-    char *start;
-    size_t blank; /* so many bytes, from the first on, are */
-    char *other;  /* place, which the array before this one had */
-    size_t other_bytes;
-    size_t *other_unblanked;
-} place;
-
-/* For the next array. It is not blank any more. */
-static place next_place(gr_workspace *workspace, size_t bytes)
+/* Notes that so much of it is written from now on, and returns how much is blank until then. */
+static size_t take(gr_place *place, size_t bytes)
 {
-    char *start = workspace->staged.data;
-    size_t *unblanked = workspace->unblanked;
-    size_t turn = ++workspace->arrivals % PLACES, other = (turn + 1) % PLACES;
-    if (bytes > PLACE_BYTES) {
-        for (size_t i = 0; i < PLACES; i++)
-            unblanked[i] = BLANK_BYTES;
-        return (place){.start = start};
-    }
-    size_t blank = unblanked[turn] ? 0 : BLANK_BYTES, written = gr_least(bytes, BLANK_BYTES);
-    if (unblanked[turn] < written)
-        unblanked[turn] = written;
-    return (place){.start = start + turn * PLACE_BYTES,
-                   .blank = blank,
-                   .other = start + other * PLACE_BYTES,
-                   .other_bytes = unblanked[other],
-                   .other_unblanked = &unblanked[other]};
+    size_t blank = place->blank_to, written = gr_least(bytes, BLANK_BYTES);
+    if (blank == BLANK_BYTES || place->blank_from < written)
+        place->blank_from = written;
+    place->blank_to = 0;
+    return blank;
 }
 
 /* --- copying while the kernel starts ---------------------------------------------------------- */
 
 typedef struct {
     gr_arriving array;
-    place to;
+    char *to;
     const char *from;
     unsigned long long *mark;
-    size_t bytes, pieces, other_pieces;
+    size_t bytes, pieces;
+    char *unblanked; /* the place of the array before this one, to be made blank */
+    size_t unblanked_pieces;
     pthread_t caller;
     gr_launcher *launch;
     void *context;
@@ -126,7 +111,8 @@ typedef struct {
     /* Pieces. Threads take these lines of the cache from each other: nothing else is there. */
     alignas(LINE) atomic_size_t begun;
     alignas(LINE) atomic_size_t blank_begun;
-    atomic_size_t blank_ended;
+    atomic_size_t blank_ended; /* fewer in a child made meanwhile, as nobody goes on there */
+    atomic_bool is_awaited;    /* the caller has nothing else to do */
 } transfer;
 
 static bool write_next(transfer *now)
@@ -135,7 +121,7 @@ static bool write_next(transfer *now)
     if (piece >= now->pieces)
         return false;
     size_t at = piece * GR_PIECE_BYTES, bytes = gr_least(now->bytes - at, GR_PIECE_BYTES);
-    char *to = now->to.start + at;
+    char *to = now->to + at;
     bool was_blank = at < now->array.blank;
     if (was_blank)
         gr_write_words(to, now->from + at, bytes);
@@ -151,24 +137,41 @@ static bool write_next(transfer *now)
 static bool blank_next(transfer *now)
 {
     size_t piece = atomic_fetch_add_explicit(&now->blank_begun, 1, memory_order_relaxed);
-    if (piece >= now->other_pieces)
+    if (piece >= now->unblanked_pieces)
         return false;
-    make_blank(now->to.other + piece * GR_PIECE_BYTES, GR_PIECE_BYTES);
+    make_blank(now->unblanked + piece * GR_PIECE_BYTES, GR_PIECE_BYTES);
     atomic_fetch_add_explicit(&now->blank_ended, 1, memory_order_relaxed);
     return true;
 }
 
-/* The caller makes nothing blank: it has a kernel to wait for. If nobody else comes, the next array
- * has to do without. */
+/* The caller makes nothing blank, as it has a kernel to wait for, nor does it wait for long until
+ * others have. The next array has to do with what is. */
 static void write_all(size_t task, void *context)
 {
     transfer *now = context;
     (void)task;
     while (write_next(now))
         ;
-    if (!pthread_equal(now->caller, pthread_self()))
-        while (blank_next(now))
-            ;
+    if (pthread_equal(now->caller, pthread_self())) {
+        atomic_store_explicit(&now->is_awaited, true, memory_order_relaxed);
+        return;
+    }
+    for (int i = 0;
+         i < LEAST_BLANKED || !atomic_load_explicit(&now->is_awaited, memory_order_relaxed); i++)
+        if (!blank_next(now))
+            return;
+}
+
+/* All that was begun is ended now. */
+static void note_what_is_blank(const transfer *now, gr_place *place)
+{
+    size_t pieces = gr_least(now->blank_begun, now->unblanked_pieces);
+    if (pieces != now->blank_ended)
+        return;
+    if (pieces == now->unblanked_pieces)
+        *place = (gr_place){.blank_to = BLANK_BYTES};
+    else
+        place->blank_to = pieces * GR_PIECE_BYTES;
 }
 
 /* A launch may last until the kernel has ended: the emulator's do, and those under a debugger. So
@@ -234,28 +237,37 @@ bool gr_bring_within_reach(gr_workspace *workspace, const void *host, size_t byt
     }
     if (!make_room(workspace, bytes))
         return false;
-    place to = next_place(workspace, bytes);
+    bool is_small = bytes <= PLACE_BYTES;
+    unsigned long long number = ++workspace->arrivals;
+    size_t turn = is_small ? number % PLACES : 0;
+    gr_place *own = &workspace->places[turn], *other = &workspace->places[1 - turn];
+    gr_buffer *staged = &workspace->staged;
+    char *to = (char *)staged->data + turn * PLACE_BYTES;
+    size_t blank = take(own, bytes);
+    if (!is_small)
+        take(other, PLACE_BYTES);
+
     size_t threads = waits ? threads_for(bytes, time) : 1;
     if (threads == 1) {
-        memcpy(to.start, host, bytes);
-        launch(&(gr_arriving){.data = to.start}, context);
+        memcpy(to, host, bytes);
+        launch(&(gr_arriving){.data = to}, context);
         return true;
     }
-    gr_buffer *staged = &workspace->staged;
     unsigned long long *mark = (unsigned long long *)((char *)staged->data + staged->bytes);
-    transfer now = {.array = {to.start, mark, workspace->arrivals, to.blank},
+    transfer now = {.array = {to, mark, number, blank},
                     .to = to,
                     .from = host,
                     .mark = mark,
                     .bytes = bytes,
                     .pieces = pieces_of(bytes),
-                    .other_pieces = pieces_of(to.other_bytes),
+                    .unblanked = (char *)staged->data + (1 - turn) * PLACE_BYTES,
+                    .unblanked_pieces = is_small ? pieces_of(other->blank_from) : 0,
                     .caller = pthread_self(),
                     .launch = launch,
                     .context = context};
     gr_parallel_behind(launch_first, (int)threads, threads, write_all, &now);
-    if (to.other_bytes && now.blank_ended == now.other_pieces)
-        *to.other_unblanked = 0;
+    if (is_small)
+        note_what_is_blank(&now, other);
     write_all(0, &now); /* what was left, as an interrupt drops tasks: the kernel waits for it */
     return true;
 }

@@ -33,12 +33,11 @@ static int has_come(const gr_workspace *workspace, size_t bytes)
 /* Spins, and asks now and then whether the stream has come to an end or to grief: not before small
  * sums are there, for while the driver answers nobody sees them come. A sum that takes milliseconds
  * is not worth a busy processor. */
-static gr_status wait_for_result(const gr_request *request, const gr_workspace *workspace,
-                                 cudaStream_t stream, gr_error *error)
+static gr_status wait_for_result(const gr_workspace *workspace, size_t bytes, cudaStream_t stream,
+                                 gr_error *error)
 {
     enum { LOOKS = 500 };
     static const double ASKS_EACH_MS = 0.05, YIELDS_AFTER_MS = 0.3;
-    size_t bytes = gr_result_bytes(request);
     double start = gr_now_ms(), asked = start;
 
     error->status = GR_OK;
@@ -63,29 +62,53 @@ done:
     return error->status;
 }
 
-static void add_value(gr_acc acc, gr_value *total, gr_value value)
+static void add_plainly(gr_acc acc, gr_value *total, gr_value value)
 {
-    gr_arithmetic before = gr_begin_plain();
     switch (acc) {
     case GR_ACC_u32: total->u32 += value.u32; break;
     case GR_ACC_u64: total->u64 += value.u64; break;
     case GR_ACC_f32: total->f32 += value.f32; break;
     default: total->f64 += value.f64; break;
     }
+}
+
+static void add_value(gr_acc acc, gr_value *total, gr_value value)
+{
+    gr_arithmetic before = gr_begin_plain();
+    add_plainly(acc, total, value);
     gr_end_plain(before);
 }
 
-static void expect_result(const gr_request *request, gr_workspace *workspace)
+static void expect_result(gr_workspace *workspace, size_t bytes)
 {
     workspace->slot->u64 = NOT_YET;
-    for (size_t i = 1; i < gr_result_bytes(request) / sizeof *workspace->slot; i++)
+    for (size_t i = 1; i < bytes / sizeof *workspace->slot; i++)
         workspace->slot[i].u64 = NOT_YET;
 }
 
+/* In the order of finish_in_last_block (kernels/common.h), so that the bits are the same. */
+static gr_value sum_of_blocks(gr_acc acc, const gr_value *sums, unsigned count)
+{
+    enum { LANES = 32 };
+    gr_value lane[LANES] = {0};
+    gr_arithmetic before = gr_begin_plain();
+    for (unsigned i = 0; i < count; i++)
+        add_plainly(acc, &lane[i % LANES], sums[i]);
+    for (unsigned half = LANES / 2; half > 0; half /= 2)
+        for (unsigned i = 0; i < half; i++)
+            add_plainly(acc, &lane[i], lane[i + half]);
+    gr_end_plain(before);
+    return lane[0];
+}
+
 static void add_result(const gr_request *request, const gr_workspace *workspace,
-                       gr_outcome *outcome)
+                       unsigned block_sums, gr_outcome *outcome)
 {
     const gr_value *slot = (const gr_value *)workspace->slot;
+    if (block_sums) {
+        add_value(request->acc, &outcome->value, sum_of_blocks(request->acc, slot, block_sums));
+        return;
+    }
     if (!(gr_strategy_at(request->strategy)->traits & DIGITS)) {
         add_value(request->acc, &outcome->value, *slot);
         return;
@@ -138,15 +161,20 @@ typedef struct {
     size_t n;
     gr_workspace *workspace;
     cudaStream_t stream;
-    gr_reduced reduced;
     gr_error *error;
+    gr_reduced reduced;
+    unsigned block_sums;
+    size_t result_bytes;
 } piece_sum;
 
 static gr_status launch_piece(piece_sum *piece, const gr_plan *plan, const void *data)
 {
     /* Timed, the way of the result over the bus is no part of the kernel's time. */
     void *last = piece->request->timed ? NULL : (void *)piece->workspace->slot;
-    expect_result(piece->request, piece->workspace);
+    piece->block_sums = plan->block_sums;
+    piece->result_bytes =
+        plan->block_sums ? plan->block_sums * sizeof(gr_value) : gr_result_bytes(piece->request);
+    expect_result(piece->workspace, piece->result_bytes);
     return gr_reduce(piece->request, *plan, data, piece->n, piece->workspace, piece->stream, last,
                      &piece->reduced, piece->error);
 }
@@ -155,9 +183,11 @@ static void launch_on_arriving(const gr_arriving *array, void *context)
 {
     piece_sum *piece = context;
     gr_plan plan = *piece->plan;
-    if (array->mark) {
+    bool has_few_sums = plan.strategy->traits & MARKED_BLOCKS && plan.grid <= GR_MOST_BLOCK_SUMS;
+    if (piece->waiting && (array->mark || has_few_sums)) {
         plan.kernel = piece->waiting;
         plan.arriving = array;
+        plan.block_sums = has_few_sums ? plan.grid : 0;
     }
     launch_piece(piece, &plan, array->data);
 }
@@ -203,7 +233,13 @@ static gr_status sum_piece(const gr_request *request, int chosen, const void *da
                            gr_error *error)
 {
     cudaStream_t stream = request->stream ? (cudaStream_t)request->stream : workspace->stream;
-    piece_sum piece = {request, plan, NULL, data, n, workspace, stream, {NULL, 0, 0}, error};
+    piece_sum piece = {.request = request,
+                       .plan = plan,
+                       .data = data,
+                       .n = n,
+                       .workspace = workspace,
+                       .stream = stream,
+                       .error = error};
     size_t bytes = n * gr_load_size(request->load);
 
     error->status = GR_OK;
@@ -221,9 +257,10 @@ static gr_status sum_piece(const gr_request *request, int chosen, const void *da
             return error->status;
     } else {
         if (reduced->values != (void *)workspace->slot)
-            TRY(cudaMemcpyAsync((void *)workspace->slot, reduced->values, gr_result_bytes(request),
+            TRY(cudaMemcpyAsync((void *)workspace->slot, reduced->values, piece.result_bytes,
                                 cudaMemcpyDeviceToHost, stream));
-        if (!request->timed && wait_for_result(request, workspace, stream, error) != GR_OK)
+        if (!request->timed &&
+            wait_for_result(workspace, piece.result_bytes, stream, error) != GR_OK)
             return error->status;
     }
     if (request->timed) {
@@ -232,7 +269,7 @@ static gr_status sum_piece(const gr_request *request, int chosen, const void *da
             return error->status;
     }
     if (reduced->count == 1)
-        add_result(request, workspace, outcome);
+        add_result(request, workspace, piece.block_sums, outcome);
 done:
     return error->status;
 }

@@ -67,6 +67,9 @@ static void free_workspace(gr_workspace *workspace)
     free(workspace);
 }
 
+_Static_assert(GR_MOST_BLOCK_SUMS <= (int)GR_EXACT_WORDS && GR_BLOCK_SUM_BYTES == sizeof(gr_value),
+               "block sums fit the place for the result");
+
 static gr_status make_workspace(int device, gr_workspace **made, gr_error *error)
 {
     const size_t words = GR_EXACT_WORDS * sizeof(gr_value);

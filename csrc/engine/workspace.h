@@ -11,6 +11,12 @@ typedef struct {
     size_t bytes;
 } gr_buffer;
 
+/* Where small arrays go in turn. What lies between is not blank; see engine/reach.c. */
+typedef struct {
+    size_t blank_to;   /* from the first byte */
+    size_t blank_from; /* to the last that ever is */
+} gr_place;
+
 struct gr_workspace {
     struct gr_workspace *next;
     int device;
@@ -24,7 +30,7 @@ struct gr_workspace {
     volatile gr_value *slot;     /* as many, in pinned host memory that kernels can write to */
     gr_buffer staged;            /* such memory, for a host array and its marks: engine/reach.h */
     unsigned long long arrivals; /* how many arrays came there */
-    size_t unblanked[2];         /* bytes of its places for small ones that may not be blank */
+    gr_place places[2];          /* of it, for small arrays */
     const void *pageable;        /* one that came there, .. */
     size_t pageable_bytes;
     double pageable_until; /* .. which is taken to be pageable until then */
@@ -41,7 +47,7 @@ gr_status gr_reserve_zeros(gr_workspace *workspace, gr_buffer *buffer, size_t by
 /* So much of a buffer is kept for the next call. */
 size_t gr_kept_bytes(int device);
 
-/* Frees all its buffers. */
+/* Frees its buffers on the device. */
 void gr_shrink(gr_workspace *workspace);
 
 #endif

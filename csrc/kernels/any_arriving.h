@@ -1,4 +1,5 @@
-/* An array that the host is still copying to where kernels read it. A block waits for its share. */
+/* An array that the host is still copying to where kernels read it, or has there. A block waits for
+ * its share. */
 #ifndef GPUREDUCE_KERNEL_ARRIVING_H
 #define GPUREDUCE_KERNEL_ARRIVING_H
 
@@ -58,11 +59,11 @@ template <typename T> struct Packed<Arriving<T>> : Packed<const T *> {
 
     /* To look for marks takes a journey over the bus before that for the elements. What is written
      * first is mostly there when the kernel is, so it is read at once: what was not there yet is
-     * blank. Of a tail's elements nobody sees that. */
+     * blank. Of a tail nobody looks for that: it is read element by element, by plain loads. */
     __device__ __forceinline__ void await(size_t begin, size_t end, size_t seen_to = 0) const
     {
         bool has_tail = end == this->packs && this->tail;
-        if (!was_blank(end) || has_tail || end - begin > seen_to)
+        if (array.mark && (!was_blank(end) || has_tail || end - begin > seen_to))
             look_for_marks(begin, end);
     }
 
@@ -86,7 +87,7 @@ template <typename T> struct Packed<Arriving<T>> : Packed<const T *> {
   private:
     template <typename P> __device__ __forceinline__ P load(size_t i) const
     {
-        uint4 bits = load_of_host(static_cast<const uint4 *>(this->address(i)));
+        uint4 bits = load_words_of_host(static_cast<const uint4 *>(this->address(i)));
         P pack;
         memcpy(&pack, &bits, sizeof pack);
         return pack;
@@ -132,5 +133,16 @@ template <typename T> struct Packed<Arriving<T>> : Packed<const T *> {
         __syncthreads();
     }
 };
+
+/* Without a ticket each block leaves its sum to the host. */
+template <typename T, typename Acc>
+__device__ __forceinline__ void finish(const Packed<Arriving<T>> &, Acc sum, Acc *out,
+                                       Marked<Acc> *work, unsigned *ticket)
+{
+    if (ticket)
+        finish_in_last_block(sum, out, work, ticket);
+    else if (threadIdx.x == 0)
+        out[blockIdx.x * (GR_BLOCK_SUM_BYTES / sizeof(Acc))] = sum;
+}
 
 #endif

@@ -153,8 +153,8 @@ template <typename T> struct Packed<const T *> {
     }
 
     /* Until the packs from `begin` to `end` are there, and if those are the array's last ones its
-     * tail, too; or if they are at most `seen_to` packs, until later, as the kernel calls
-     * complete() then. By all threads of the block; here they are there. */
+     * tail, too. It may not wait for at most `seen_to` packs: of those the kernel reads the whole
+     * share at once, and calls complete(). By all threads of the block; here they are there. */
     __device__ __forceinline__ void await(size_t begin, size_t end, size_t seen_to = 0) const
     {
         (void)begin, (void)end, (void)seen_to;
@@ -298,6 +298,14 @@ __device__ __forceinline__ void finish_in_last_block(Acc sum, Acc *out, Marked<A
     sum = warp_sum(sum);
     if (threadIdx.x == 0)
         *out = sum;
+}
+
+/* The sum of all blocks, of what they have read from `packed`. */
+template <typename In, typename Acc>
+__device__ __forceinline__ void finish(const Packed<In> &, Acc sum, Acc *out, Marked<Acc> *work,
+                                       unsigned *ticket)
+{
+    finish_in_last_block(sum, out, work, ticket);
 }
 
 #endif

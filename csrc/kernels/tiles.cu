@@ -51,5 +51,5 @@ __global__ void __launch_bounds__(1024, 1)
     for (unsigned k = 0; k < flight; k++)
         sum += sum_of<Acc>(pack[k]);
 
-    finish_in_last_block(block_sum(ends.after(sum)), out, work, ticket);
+    finish(packed, block_sum(ends.after(sum)), out, work, ticket);
 }

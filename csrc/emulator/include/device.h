@@ -65,14 +65,12 @@ GR_INTRINSIC unsigned long long load_of_host(const unsigned long long *mapped)
     return __atomic_load_n(mapped, __ATOMIC_ACQUIRE);
 }
 
-GR_INTRINSIC uint4 load_of_host(const uint4 *mapped)
+GR_INTRINSIC uint4 load_words_of_host(const uint4 *mapped)
 {
-    uint4 words;
-    words.x = __atomic_load_n(&mapped->x, __ATOMIC_RELAXED);
-    words.y = __atomic_load_n(&mapped->y, __ATOMIC_RELAXED);
-    words.z = __atomic_load_n(&mapped->z, __ATOMIC_RELAXED);
-    words.w = __atomic_load_n(&mapped->w, __ATOMIC_RELAXED);
-    return words;
+    const auto *words = reinterpret_cast<const unsigned long long *>(mapped);
+    unsigned long long low = __atomic_load_n(words, __ATOMIC_RELAXED);
+    unsigned long long high = __atomic_load_n(words + 1, __ATOMIC_RELAXED);
+    return {unsigned(low), unsigned(low >> 32), unsigned(high), unsigned(high >> 32)};
 }
 
 #define MOSTLY_ONCE
