@@ -375,8 +375,7 @@ static PyMethodDef methods[] = {
      "sum(array, load, acc, strategy, block, grid, finish, device, order, seed, timed)\n--\n\n"
      "The engine's sum of a flat array: (value bits, kernel, h2d, d2h and init ms, block, grid, "
      "launches, finish, strategy). Strategy -1: what `fast` chooses. Of `exact`, the value bits "
-     "are "
-     "what Exact.add_state takes."},
+     "are what Exact.add_state takes."},
     {"sum_gpu", gr_py_sum_gpu, METH_VARARGS,
      "sum_gpu(array, acc, cast, typenum, strategy, block, grid, finish, stream, target)\n--\n\n"
      "The sum of an array on a GPU; None if it does not lie there. acc, typenum, strategy -1: the "
@@ -430,6 +429,7 @@ static PyMethodDef methods[] = {
     {"dtypes", py_dtypes, METH_NOARGS, "The lines of dtypes.def: (name, load, acc, result)."},
     {"devices", py_devices, METH_NOARGS, "What devices this backend has."},
     {"build", py_build, METH_NOARGS, "How this backend was built."},
+    {"environment", gr_py_environment, METH_O, "What a name stands for there, or None."},
     {"memory_limit", py_memory_limit, METH_VARARGS,
      "The emulated device's memory in bytes; 0 for the default."},
     {"live_bytes", py_live_bytes, METH_NOARGS, "Bytes now allocated on the emulated device."},

@@ -59,6 +59,7 @@ void gr_learn_dtypes(void);
 
 PyObject *gr_py_quick_sum(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_quick_sum_sent(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *gr_py_environment(PyObject *module, PyObject *name);
 PyObject *gr_py_sum_gpu(PyObject *module, PyObject *args);
 PyObject *gr_py_quick_sum_gpu(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_exact_gpu(PyObject *module, PyObject *args);

@@ -135,10 +135,15 @@ def _version(number: int) -> str | None:
 
 def _named_backend() -> str | None:
     """GPUREDUCE_BACKEND, checked."""
-    named = os.environ.get("GPUREDUCE_BACKEND")
+    named = _emulator.environment("GPUREDUCE_BACKEND")
     if named and named not in BACKENDS:
         raise ValueError(f"GPUREDUCE_BACKEND must be one of {', '.join(BACKENDS)}, not {named!r}")
     return named or None
+
+
+def default_backend() -> str:
+    """Where kernels run if nobody names a device."""
+    return _named_backend() or ("cuda" if _cuda_devices()[0] else "emulator")
 
 
 def warn_of_threads() -> None:
@@ -159,7 +164,7 @@ def choose_device(wanted: str | None, *, or_cpu: bool = False) -> Device:
     With `or_cpu` errors name "cpu", too: the caller takes that, and has seen to it before.
     """
     if wanted is None:
-        wanted = _named_backend() or ("cuda" if _cuda_devices()[0] else "emulator")
+        wanted = default_backend()
     backend, _, index = wanted.partition(":") if isinstance(wanted, str) else ("", "", "")
     if backend == "emulator" and not index:
         return _emulator_device()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import pytest
 
 import gpureduce
 from cases import BROKEN, KERNELS
-from gpureduce import _backends
+from gpureduce import _backends, _emulator
 
 A = np.arange(1000, dtype=np.int32)
 
@@ -214,9 +215,22 @@ def test_backend_variable(monkeypatch):
     monkeypatch.setenv("GPUREDUCE_BACKEND", "emulator")
     assert gpureduce.sum(A, "sequential").timing.backend == "emulator"
     monkeypatch.setenv("GPUREDUCE_BACKEND", "opencl")
-    with pytest.raises(ValueError, match="GPUREDUCE_BACKEND must be one of cuda, emulator"):
-        gpureduce.sum(A, "sequential")
+    for timing in (True, False):
+        with pytest.raises(ValueError, match="GPUREDUCE_BACKEND must be one of cuda, emulator"):
+            gpureduce.sum(A, "sequential", timing=timing)
     monkeypatch.undo()
+
+
+def test_c_sees_the_environment_as_python_does(monkeypatch):
+    name = "GPUREDUCE_NAME_OF_A_TEST"
+    assert _emulator.environment(name) is None
+    for value in ("cuda", "", "größer", os.fsdecode(b"\xff")):
+        monkeypatch.setenv(name, value)
+        assert _emulator.environment(name) == value
+    monkeypatch.delenv(name)
+    assert _emulator.environment(name) is None
+    with pytest.raises(TypeError):
+        _emulator.environment(1)
 
 
 @pytest.fixture
