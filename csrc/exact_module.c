@@ -183,6 +183,18 @@ static PyObject *exact_to_bytes(PyObject *object, PyObject *Py_UNUSED(none))
     return PyBytes_FromStringAndSize((char *)bytes, (Py_ssize_t)size);
 }
 
+/* Whether so many elements, each below 2^1024, can make a normalized sum: merged with itself again
+ * and again, a larger one would leave its digits before its count is too large. */
+static bool fits_its_count(const gr_exact *sum)
+{
+    enum { LAST = GR_EXACT_DIGITS - 1, BIT_OF_MOST = 1024 - GR_EXACT_UNIT - 32 * (LAST - 2) };
+    const int64_t *top = &sum->digit[LAST - 2];
+    /* Rounded towards minus infinity, in units of 2^1024. */
+    uint64_t most = (uint64_t)top[2] << (64 - BIT_OF_MOST) |
+                    (uint64_t)top[1] << (32 - BIT_OF_MOST) | (uint64_t)top[0] >> BIT_OF_MOST;
+    return (top[2] < 0 ? ~most : most) < sum->count || gr_exact_is_zero(sum);
+}
+
 static PyObject *exact_from_bytes(PyObject *type, PyObject *args)
 {
     const char *bytes;
@@ -194,6 +206,9 @@ static PyObject *exact_from_bytes(PyObject *type, PyObject *args)
         return NULL;
     gr_exact_error error =
         gr_exact_from_bytes((const unsigned char *)bytes, (size_t)size, sum, &components, &load);
+    for (int i = 0; error == GR_EXACT_OK && i < components; i++)
+        if (!fits_its_count(&sum[i]))
+            error = GR_EXACT_BAD_CONTENT;
     if (error != GR_EXACT_OK) {
         PyErr_Format(PyExc_ValueError, "these bytes are no accumulator: %s",
                      gr_exact_error_text(error));

@@ -116,22 +116,28 @@ def test_content_that_no_accumulator_has_is_refused():
         Accumulator.from_bytes(_signed(both))
 
 
-def test_the_largest_values_that_bytes_have_room_for():
-    """2^63 elements stay below 2^18 in the last digit; more is neither read nor written."""
-    content = Accumulator("float64").add([1.0]).to_bytes()[:-8]
+def _of(value, count, dtype="float64"):
+    """Bytes of an accumulator of so many elements that come to that."""
+    content = bytearray(Accumulator(dtype).add([1.0]).to_bytes()[:-8])
+    content[8:] = count.to_bytes(8, "little")
+    for part in value:
+        content += (part << 1074).to_bytes(272, "little", signed=True)
+    return _signed(content)
 
-    def of_last_digit(top):
-        return _signed(content[:-4] + top.to_bytes(4, "little", signed=True))
 
-    for top in (-(2**18), 2**18 - 1):
-        total = Accumulator.from_bytes(of_last_digit(top))
-        assert total.to_bytes() == of_last_digit(top)
-        total += total
-        with pytest.raises(OverflowError, match="larger than"):
-            total.to_bytes()
-    for top in (-(2**18) - 1, 2**18, -(2**19), 2**19 - 1):
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 2**20, 2**63, 2**64 - 1])
+def test_values_that_so_many_elements_cannot_make_are_refused(count):
+    """Each is below 2^1024; else sums of such sums would leave the digits while there is room."""
+    bound = count << 1024
+    for value in (0, bound - 1, 1 - bound, -bound) if count else (0,):
+        assert Accumulator.from_bytes(_of([value], count)).to_bytes() == _of([value], count)
+        assert Accumulator.from_bytes(_of([0, value], count, "complex128")).count == count
+    largest = 1 << 1088
+    for value in (bound or 1, -bound - 1, 2 * bound + 1, largest - 1, -largest, 5 * largest):
         with pytest.raises(ValueError, match="no accumulator has this content"):
-            Accumulator.from_bytes(of_last_digit(top))
+            Accumulator.from_bytes(_of([value], count))
+        with pytest.raises(ValueError, match="no accumulator has this content"):
+            Accumulator.from_bytes(_of([0, value], count, "complex128"))
 
 
 def test_a_count_that_would_wrap_around_is_refused():

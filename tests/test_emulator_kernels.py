@@ -1,4 +1,4 @@
-"""Kernels compiled with the emulator: of no lesson, and the ladder's where their array arrives."""
+"""Programs with the emulator: kernels of no lesson, the ladder's on arriving arrays, and forks."""
 
 from __future__ import annotations
 
@@ -31,9 +31,18 @@ def emulator(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["emulator_kernels", "arriving_kernels"])
 def test_kernels(emulator, tmp_path, name):
-    program = tmp_path / name
-    source = str(ROOT / "tests" / f"{name}.cpp")
-    subprocess.run([*CXX, source, *emulator, "-o", str(program)], check=True)
+    run(tmp_path / name, ROOT / "tests" / f"{name}.cpp", *emulator)
+
+
+def test_children_made_while_others_have_locks(emulator, tmp_path):
+    sources = [ROOT / "tests/forks.c", CSRC / "engine/workspace.c"]
+    options = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-pthread"]
+    subprocess.run(["gcc", *options, *INCLUDES, "-c", *sources], check=True, cwd=tmp_path)
+    run(tmp_path / "forks", tmp_path / "forks.o", tmp_path / "workspace.o", *emulator)
+
+
+def run(program, *parts):
+    subprocess.run([*CXX, *parts, "-o", program], check=True)
     done = subprocess.run(
         [program], capture_output=True, text=True, timeout=240,
         env={**os.environ, "GPUREDUCE_THREADS": "1"},

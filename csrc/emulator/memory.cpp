@@ -3,6 +3,7 @@
  * that reading what nobody wrote shows. */
 #include <map>
 #include <mutex>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,13 @@ static Memory *memory()
 {
     static Memory *const the_memory = new Memory;
     return the_memory;
+}
+
+/* For children made by fork(), as in engine/workspace.c. */
+__attribute__((constructor)) static void watch_forks()
+{
+    pthread_atfork([] { memory()->mutex.lock(); }, [] { memory()->mutex.unlock(); },
+                   [] { memory()->mutex.unlock(); });
 }
 
 static size_t limit_of(const Memory *m)

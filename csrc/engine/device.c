@@ -55,9 +55,22 @@ done:
     return error->status;
 }
 
+static pthread_mutex_t waking = PTHREAD_MUTEX_INITIALIZER;
+
+/* In a child made by fork() whoever was at it is gone, and the child begins anew. To hold it over
+ * the fork might take seconds. */
+static void forget_waking(void)
+{
+    waking = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, forget_waking);
+}
+
 gr_status gr_wake(int device, double *init_ms, gr_error *error)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     int count = 0;
 
     error->status = GR_OK;
@@ -70,12 +83,12 @@ gr_status gr_wake(int device, double *init_ms, gr_error *error)
     }
     TRY(cudaSetDevice(device));
     if (!__atomic_load_n(&awake[device], __ATOMIC_ACQUIRE)) {
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&waking);
         double start = gr_now_ms();
         if (!awake[device])
             find_facts(device, error);
         *init_ms = gr_now_ms() - start;
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&waking);
     }
 done:
     return error->status;

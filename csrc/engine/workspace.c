@@ -17,6 +17,23 @@ size_t gr_kept_bytes(int device)
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static gr_workspace *idle;
 
+static void take_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void give_lock_back(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+/* A child made by fork() has none of the other threads: if one of them had the lock then, nobody
+ * would give it back there. */
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(take_lock, give_lock_back, give_lock_back);
+}
+
 static gr_workspace *take_idle(int device)
 {
     gr_workspace *found = NULL;
