@@ -32,6 +32,7 @@ class Peer:
     add_host: Callable[[ModuleType, _inputs.Array], Run] | None
     free: Callable[[ModuleType], None] = lambda module: None
     lacks: frozenset[str] = frozenset()  # dtypes that it does not have
+    needs_card: bool = False  # for arrays from the host, too
 
 
 def _torch_tensor(torch: ModuleType, array: _inputs.Array) -> Any:
@@ -62,6 +63,7 @@ PEERS = (
         add_host=lambda cupy, array: lambda: cupy.asarray(array).sum().item(),
         free=lambda cupy: cupy.get_default_memory_pool().free_all_blocks(),
         lacks=frozenset({"bfloat16"}),
+        needs_card=True,
     ),
     Peer(
         "torch",
@@ -86,7 +88,7 @@ NAMES = ("cub", "numpy", *(peer.name for peer in PEERS))
 def installed(wanted: tuple[str, ...], device: str | None = None) -> tuple[str, ...]:
     """Of the names that were asked for, those that are here; all of them if that is ``all``.
 
-    CUB is part of the CUDA build, but runs on a card only: else ``all`` is without it.
+    Where no card is measured, ``all`` is without those that need one.
     """
     unknown = [name for name in wanted if name not in (*NAMES, "all")]
     if unknown:
@@ -97,7 +99,7 @@ def installed(wanted: tuple[str, ...], device: str | None = None) -> tuple[str, 
     if missing and "all" not in wanted:
         raise ValueError(f"the peer {missing[0]} is not installed")
     if "all" in wanted and _backends.choose_device(device).backend != "cuda":
-        missing.append("cub")
+        missing += ["cub", *(peer.name for peer in PEERS if peer.needs_card)]
     return tuple(n for n in names if n not in missing)
 
 

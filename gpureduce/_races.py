@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from gpureduce import _emulator, _exact, _inputs, _race_pictures, _registry, _sum
 from gpureduce._sources import text_of
-from gpureduce.emulator import ORDERS, Schedule, _checked
+from gpureduce.emulator import ORDERS, Schedule, checked
 from gpureduce.errors import CudaError
 
 # As csrc/emulator/watch.h orders them: the later ones do more.
@@ -293,7 +293,7 @@ def _schedule(wanted: str | Schedule) -> tuple[str, Schedule]:
         if order not in ORDERS or (seed and not (order == "random" and seed.isdecimal())):
             raise ValueError(f"a schedule is one of {', '.join(ORDERS)}, or 'random 7': {wanted!r}")
         schedule = Schedule(order, int(seed or 0))
-    _checked(schedule)
+    checked(schedule)
     name = schedule.order + (f" {schedule.seed}" if schedule.order == "random" else "")
     return name, schedule
 

@@ -55,11 +55,11 @@ def rows_of(found: Iterable[Measurement], ceiling: float | None) -> list[dict[st
 
 
 def record(
-    rows: list[dict[str, Any]], peers: Sequence[str], before: dict[str, float], ceiling: Any
+    rows: list[dict[str, Any]], peers: tuple[str, ...], before: dict[str, float], ceiling: Any
 ) -> dict[str, Any]:
     """All that makes the rows worth keeping."""
     said = provenance("bench")
-    said["versions"] |= _peers.versions(_peers.installed(tuple(peers)))
+    said["versions"] |= _peers.versions(peers)
     said["clocks"] = {"before": before, "after": clocks()}
     if found := _calibration.known():
         said["calibration"] = dataclasses.asdict(found)
@@ -226,7 +226,8 @@ def command(arguments: argparse.Namespace) -> None:
     measured = list(found)
     on_card = any(m.source == "cuda_event" for m in measured)
     ceiling = read_ceiling(arguments.device) if on_card else None
-    made = record(rows_of(measured, ceiling), peers, before, ceiling)
+    measured_beside = _peers.installed(tuple(peers), arguments.device)
+    made = record(rows_of(measured, ceiling), measured_beside, before, ceiling)
     if arguments.output:
         _write(Path(arguments.output), made)
     _print(arguments, made)

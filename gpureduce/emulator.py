@@ -33,7 +33,8 @@ _FORWARD = Schedule()
 _current: ContextVar[Schedule] = ContextVar("gpureduce_schedule", default=_FORWARD)
 
 
-def _checked(schedule: Schedule) -> Schedule:
+def checked(schedule: Schedule) -> Schedule:
+    """The schedule that was given, or an error that says what there is."""
     order, seed = schedule
     if order not in ORDERS:
         raise ValueError(f"schedule must be one of {', '.join(ORDERS)}, not {order!r}")
@@ -61,7 +62,7 @@ def schedule(order: str, seed: int = 0) -> Iterator[Schedule]:
     ...     int(gpureduce.sum(np.arange(100), strategy="sequential", device="emulator").value)
     4950
     """
-    token = _current.set(_checked(Schedule(order, seed)))
+    token = _current.set(checked(Schedule(order, seed)))
     try:
         yield _current.get()
     finally:

@@ -206,6 +206,14 @@ def test_errors_are_counted_in_last_places():
     assert ulps(np.float32("inf"), one) is None
 
 
+def test_peers_that_need_a_card(monkeypatch):
+    monkeypatch.setattr(_peers.importlib.util, "find_spec", lambda name: name)
+    assert _peers.installed(("all",), "emulator") == ("numpy", "torch", "jax")
+    assert _peers.installed(("numpy", "cupy"), "emulator") == ("numpy", "cupy")
+    monkeypatch.setattr(_backends, "choose_device", lambda _: types.SimpleNamespace(backend="cuda"))
+    assert _peers.installed(("all",)) == _peers.NAMES
+
+
 def test_peers_that_are_not_there(monkeypatch):
     monkeypatch.setattr(_peers.importlib.util, "find_spec", lambda name: None)
     assert _peers.installed(("all",), "emulator") == ("numpy",)
