@@ -161,6 +161,22 @@ static void launch(const gr_arriving *array, void *context)
 
 static pid_t child = -1;
 
+/* What the places are said to be blank in is. */
+static void check_places(const gr_workspace *workspace, size_t bytes)
+{
+    enum { PLACE_BYTES = 1 << 20, BLANK_BYTES = 16 * GR_PIECE_BYTES }; /* as in engine/reach.c */
+    const char *start = workspace->staged.data;
+    for (int i = 0; start && i < 2; i++, start += PLACE_BYTES) {
+        const gr_place *place = &workspace->places[i];
+        size_t from = place->blank_to == BLANK_BYTES ? 0 : place->blank_from;
+        bool is_blank = true;
+        for (size_t at = 0; at < BLANK_BYTES; at += sizeof(uint32_t))
+            if (at < place->blank_to || at >= from)
+                is_blank &= *(const uint32_t *)(start + at) == GR_BLANK;
+        expect(is_blank, "a place that is not blank", bytes);
+    }
+}
+
 /* As gr_sum, it waits until the kernel has ended; but a child's is its parent's. */
 static bool bring(gr_workspace *workspace, const void *host, size_t bytes, bool waits,
                   launching launching, kernel *now)
@@ -176,6 +192,7 @@ static bool bring(gr_workspace *workspace, const void *host, size_t bytes, bool 
         pthread_join(now->thread, NULL);
     if (done && now->array.mark && launching == LATER)
         read_pieces(now);
+    check_places(workspace, bytes);
     return done;
 }
 

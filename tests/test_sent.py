@@ -10,7 +10,7 @@ import pytest
 
 import gpureduce
 from cases import DTYPES, array_of
-from gpureduce import _backends, _emulator, _gpu, _registry
+from gpureduce import Choice, _backends, _choices, _emulator, _gpu, _registry
 
 # Read over the bus by the kernels themselves; csrc/engine/reach.h says so.
 REACH = 16 << 20
@@ -42,6 +42,23 @@ def test_the_same_bits(sent, device, dtype, strategy):
         long = gpureduce.sum(array, strategy, device=device)
         assert same(quick.value, long.value), n
         assert quick.timing is None and long.timing.n == n
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "float16"])
+def test_the_same_bits_of_any_number_of_blocks(dtype):
+    """Whether the host adds up their sums, as of few, or their last one does."""
+    device = _backends.choose_device("emulator")
+    try:
+        for grid in (*range(1, 71), 3000):
+            _choices.use([Choice(2**64 - 1, 0, "tiles", 32, grid)], device)
+            array = array_of(dtype, 65_000 // np.dtype(dtype).itemsize, grid)
+            quick = _emulator.quick_sum_sent(array, _gpu.QUICK["fast"], 0).value
+            long = gpureduce.sum(array, "fast", device="emulator")
+            assert long.timing.grid == grid and same(quick, long.value), grid
+        _choices.use([Choice(2**64 - 1, 0, "bulk_copy", 32, 3)], device)
+        assert _emulator.quick_sum_sent(np.ones(5000), _gpu.QUICK["fast"], 0).value == 5000
+    finally:
+        _choices.use((), device)
 
 
 @on_devices

@@ -46,7 +46,7 @@ typedef struct {
     unsigned block, grid;
     unsigned outs;               /* how many values it leaves in out[] */
     const gr_arriving *arriving; /* what the kernel reads in place of an array in memory; or NULL */
-    unsigned block_sums;         /* how many the host adds up as they come; 0: the kernel does */
+    unsigned block_sums;         /* how many the host adds up; 0: the kernel does, by a ticket */
     size_t shared_bytes, out_bytes;
 } gr_plan;
 

@@ -88,7 +88,7 @@ static bool make_room(gr_workspace *workspace, size_t bytes)
 static size_t take(gr_place *place, size_t bytes)
 {
     size_t blank = place->blank_to, written = gr_least(bytes, BLANK_BYTES);
-    if (blank == BLANK_BYTES || place->blank_from < written)
+    if (place->blank_from < written)
         place->blank_from = written;
     place->blank_to = 0;
     return blank;

@@ -25,8 +25,6 @@ static int has_come(const gr_workspace *workspace, size_t bytes)
     for (size_t i = 1; i < bytes / sizeof *workspace->slot; i++)
         if (__atomic_load_n(&workspace->slot[i].u64, __ATOMIC_ACQUIRE) == NOT_YET)
             return 0;
-    if (bytes == 4)
-        return __atomic_load_n(&workspace->slot->u32, __ATOMIC_ACQUIRE) != (uint32_t)NOT_YET;
     return __atomic_load_n(&workspace->slot->u64, __ATOMIC_ACQUIRE) != NOT_YET;
 }
 
@@ -86,11 +84,12 @@ static void expect_result(gr_workspace *workspace, size_t bytes)
         workspace->slot[i].u64 = NOT_YET;
 }
 
-/* In the order of finish_in_last_block (kernels/common.h), so that the bits are the same. */
+/* In the order of finish_in_last_block (kernels/common.h), so that the bits are the same, but for
+ * those of a NaN, which each processor makes its own. */
 static gr_value sum_of_blocks(gr_acc acc, const gr_value *sums, unsigned count)
 {
     enum { LANES = 32 };
-    gr_value lane[LANES] = {0};
+    gr_value lane[LANES] = {{.u64 = 0}}; /* a union's first member would be but half of it */
     gr_arithmetic before = gr_begin_plain();
     for (unsigned i = 0; i < count; i++)
         add_plainly(acc, &lane[i % LANES], sums[i]);
