@@ -162,6 +162,8 @@ def _read(file: Path, card: str, processors: int) -> Calibration | None:
 def _keep(file: Path, found: Calibration) -> None:
     """Write it down, if that can be; nobody ever sees half a file."""
     said = {"schema": _SCHEMA, **dataclasses.asdict(found)}
+    if not file.is_absolute():  # "~", of a user without a home
+        return
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as made:
@@ -255,10 +257,11 @@ def way_for(nbytes: int) -> tuple[str | None, float]:
 
 def told() -> dict[str, str]:
     """What ``gpureduce info`` says of it."""
-    if pin := pinned():
-        return {"host_arrays": f"{pin} ({PIN})"}
+    pin = pinned()
     if _card() is None:
         return {"host_arrays": "cpu: there is no GPU"}
+    if pin:
+        return {"host_arrays": f"{pin} ({PIN})"}
     found = known()
     if found is None:
         return {"host_arrays": "cpu, cuda or both: to be measured at the first one of 64 MiB"}

@@ -86,6 +86,14 @@ def _user_folder() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "gpureduce"
 
 
+def _own_folder() -> Path | None:
+    """The same, if there is one: some users have no home."""
+    try:
+        return _user_folder()
+    except RuntimeError:
+        return None
+
+
 def save(choices: Sequence[Choice], device: _backends.Device, path: Path) -> None:
     """Write a table down, with where and when it was made."""
     from gpureduce.record import provenance
@@ -109,9 +117,9 @@ def load(path: Path) -> tuple[Choice, ...]:
 def load_for(module: ModuleType, cards: Sequence[str]) -> None:
     """Give each card its table, the user's own before the one that comes with the package."""
     for index, card in enumerate(cards):
-        for folder in (_user_folder(), _SHIPPED):
-            path = folder / _file_name(card)
-            if path.exists():
+        for folder in (_own_folder(), _SHIPPED):
+            path = folder and folder / _file_name(card)
+            if path and os.path.exists(path):  # which a folder that is closed to us does not fail
                 _try(module, index, path)
                 break
 

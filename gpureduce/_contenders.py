@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce import _backends, _inputs, _peers, _registry, _targets
+from gpureduce import _backends, _inputs, _peers, _registry, _sum, _targets
 from gpureduce._explain import Comparison, Explanation, explain
 from gpureduce._sum import sum as sum_of
 
@@ -100,7 +100,8 @@ def kernel(
     device = _backends.choose_device(given.device)
     _backends.check_can_run(device, row)
     copies, cache = rotation(device, array.nbytes)
-    number = -1 if row.kind == "choice" else row.index
+    ran, _ = _sum._resolve(row, device.id, conversion.result)  # `auto` is `exact` for floats
+    number = -1 if ran.kind == "choice" else ran.index
 
     def run(repeats: int) -> list[float]:
         times, used_block, used_grid, _ = _backends.module_of(device).measure(

@@ -58,7 +58,7 @@ def _explain(arguments: argparse.Namespace) -> None:
         grid=arguments.grid,
     )
     if arguments.svg:
-        Path(arguments.svg).write_text(found.picture().svg())
+        Path(arguments.svg).write_text(found.picture().svg(), encoding="utf-8")
     if arguments.json:
         show_json(found.as_dict())
         return

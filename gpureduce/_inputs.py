@@ -93,7 +93,12 @@ def as_array(arr: object) -> Array:
 def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
     """The dtype of that name; NumPy knows bfloat16 once ml_dtypes is imported."""
     if isinstance(dtype, str) and dtype == "bfloat16":
-        import ml_dtypes
+        try:
+            import ml_dtypes
+        except ImportError as error:
+            raise TypeError(
+                "NumPy has no bfloat16 without ml_dtypes: pip install ml_dtypes"
+            ) from error
 
         bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         return bfloat16

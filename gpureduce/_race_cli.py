@@ -24,7 +24,7 @@ def _run(arguments: argparse.Namespace) -> None:
             raise ValueError(
                 f"{found.strategy} has no race to draw; {arguments.svg} is not written"
             )
-        Path(arguments.svg).write_text(found.svg())
+        Path(arguments.svg).write_text(found.svg(), encoding="utf-8")
     if arguments.json:
         show_json(found.as_dict())
     else:

@@ -216,7 +216,7 @@ def races(
     dtype: npt.DTypeLike = "int32",
     block: int = 256,
     grid: int | None = None,
-    schedules: str | Sequence[str | Schedule] = SCHEDULES,
+    schedules: str | Schedule | Sequence[str | Schedule] = SCHEDULES,
 ) -> Races:
     """Run a strategy's kernels on the emulator and look for races; no GPU is needed.
 
@@ -265,7 +265,7 @@ def races(
     if dtype not in chosen.dtypes:
         raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
     blocks, grids, _ = _sum._launch_arguments(chosen, block, grid, None)
-    orders = (schedules,) if isinstance(schedules, str) else tuple(schedules)
+    orders = (schedules,) if isinstance(schedules, (str, Schedule)) else tuple(schedules)
     if not orders:
         raise ValueError(f"schedules must name at least one of {', '.join(ORDERS)}")
     if n is None:
@@ -288,6 +288,8 @@ def _schedule(wanted: str | Schedule) -> tuple[str, Schedule]:
     """A schedule and the name that it goes by in a report."""
     if isinstance(wanted, Schedule):
         schedule = wanted
+    elif not isinstance(wanted, str):
+        raise TypeError(f"a schedule is a name or a Schedule, not {type(wanted).__name__}")
     else:
         order, _, seed = wanted.partition(" ")
         if order not in ORDERS or (seed and not (order == "random" and seed.isdecimal())):

@@ -82,7 +82,9 @@ class Accumulator:
         host = _inputs.as_array(array)
         _inputs.convert(host.dtype, None)  # is it a dtype that can be summed?
         self._check(host.dtype.kind)
-        _exact.feed(self._total, host)
+        whole = _exact.new(self._dtype)  # a signal may break it off: all of the array, or nothing
+        _exact.feed(whole, host)
+        self._total.merge(whole)
         return self
 
     def _check(self, kind: str) -> None:
@@ -97,8 +99,10 @@ class Accumulator:
         kind, _ = described
         self._check(kind)
         states = module.exact_gpu(array, kind in "biu", _gpu.stream_number(stream))
+        whole = _exact.new(self._dtype)
         for component, state in enumerate(states):
-            self._total.add_state(state, component, component == 0)
+            whole.add_state(state, component, component == 0)
+        self._total.merge(whole)
         return True
 
     def value(self, dtype: npt.DTypeLike | None = None) -> Any:

@@ -219,6 +219,8 @@ def command(arguments: argparse.Namespace) -> None:
     """What ``gpureduce bench`` does: measure, show, and write down if asked to."""
     if arguments.output and Path(arguments.output).suffix not in (".json", ".csv"):
         raise ValueError(f"--output must end in .json or .csv, not {arguments.output!r}")
+    if arguments.output and not Path(arguments.output).parent.is_dir():
+        raise FileNotFoundError(f"there is no folder to write {arguments.output} to")
     everything = arguments.peers == [] or arguments.scoreboard
     peers = ["all"] if everything else arguments.peers or []
     before = clocks()

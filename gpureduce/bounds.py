@@ -115,11 +115,11 @@ def error_bound(result: SumResult, magnitude: float) -> float:
         )
     if not magnitude >= 0:
         raise ValueError(f"magnitude must be a sum of magnitudes, 0 or more, not {magnitude}")
-    strategy = _registry.STRATEGIES[timing.strategy]
     out = np.asarray(result.value).dtype
     part = out if out.kind != "c" else np.dtype(f"f{out.itemsize // 2}")
     if part.kind in "iu":
         return 0.0
+    strategy = _registry.STRATEGIES[timing.strategy]
     if strategy.name == "exact":
         return _half_ulp(result.value, part.name)
     conversion = _inputs.convert(np.dtype(timing.dtype), out)

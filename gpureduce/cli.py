@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import io
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -222,7 +224,9 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     tour = command("tour", _command_tour, "add up random numbers by several strategies")
-    tour.add_argument("--n", type=int, default=2**20, help="how many numbers (default: 2^20)")
+    tour.add_argument(
+        "--n", type=bench_report.size, default=2**20, help="how many numbers (default: 2^20)"
+    )
     tour.add_argument("--device", help="cuda, cuda:1 or emulator")
 
     benching = command("bench", _command_bench, "time strategies, and other libraries beside them")
@@ -248,17 +252,33 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _flush() -> None:
+    """Write what is printed now: what fails at exit, Python tells in its own words."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else it is tried again
+        raise
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; errors go to standard error, and the exit status tells."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a locale may lack arrows and shades
     arguments = _parser().parse_args(argv)
     try:
         arguments.run(arguments)
+        _flush()
     except BrokenPipeError:
         return 1
     except KeyboardInterrupt:
         print("gpureduce: broken off", file=sys.stderr)
         return 130  # as shells have it: 128 and the signal's number
-    except (OSError, ValueError, TypeError, MemoryError, gpureduce.CudaError) as error:
+    except (
+        OSError, ValueError, TypeError, MemoryError, ImportError, gpureduce.CudaError
+    ) as error:  # fmt: skip
         print(f"gpureduce: {error}", file=sys.stderr)
         return 2
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -35,7 +36,7 @@ _current: ContextVar[Schedule] = ContextVar("gpureduce_schedule", default=_FORWA
 
 def checked(schedule: Schedule) -> Schedule:
     """The schedule that was given, or an error that says what there is."""
-    order, seed = schedule
+    order, seed = schedule.order, operator.index(schedule.seed)
     if order not in ORDERS:
         raise ValueError(f"schedule must be one of {', '.join(ORDERS)}, not {order!r}")
     if not 0 <= seed < 2**64:

@@ -110,7 +110,7 @@ def _problem(f: object, a: float | None, b: float | None, n: int, dtype: npt.DTy
     n = operator.index(n)
     if not 2 <= n <= 2**40:
         raise ValueError(f"n, the number of points, must be from 2 to 2**40, not {n}")
-    named = _inputs.named(dtype)
+    named = _inputs.named(dtype).newbyteorder("=")
     if named.name not in _ACCUMULATORS:
         raise TypeError(f"dtype must be float64 or float32, not {named.name}")
     return _Problem(integrand, start, end, n, named)
@@ -184,9 +184,8 @@ def integrate(
     _check(chosen, allow_broken)
     launch = _sum._launch_arguments(chosen, block, grid, finish)
     if chosen.name == "auto":
-        on_card = device not in (None, "cpu") or _backends.devices()[0].backend == "cuda"
+        on_card = _backends.devices()[0].backend == "cuda" if device is None else device != "cpu"
         chosen = _registry.STRATEGIES["fast" if on_card else "cpu"]
-        device = None if device == "cpu" else device
     chosen, device = _sum._resolve(chosen, device, problem.dtype)
     if chosen.kind == "host":
         value, timing = _on_host(problem, chosen, start)
@@ -335,5 +334,10 @@ def trapezoid(
     points = _inputs.as_array(x)
     if points.shape != samples.shape:
         raise ValueError(f"x must have the shape of y, {samples.shape}, not {points.shape}")
+    # As wide as was asked for from the first term on; steps between whole numbers do not wrap.
+    asked = [] if how.get("dtype") is None else [_inputs.named(how["dtype"])]
+    wide = np.result_type(samples, points, *asked)
+    steps = np.diff(points.astype(np.int64) if points.dtype.kind in "biu" else points).astype(wide)
+    samples = samples.astype(wide)
     with np.errstate(all="ignore"):
-        return add(np.diff(points) * (samples[1:] + samples[:-1]) / 2)
+        return add(steps * (samples[1:] + samples[:-1]) / 2)

@@ -13,7 +13,7 @@ import pytest
 from exact_cases import FLOATS, FORMATS, GENERATORS, batches, bits_of, expected_bits
 
 from cases import array_of, numpy_dtype
-from gpureduce import Accumulator
+from gpureduce import Accumulator, _exact
 from producers import ByDLPack, ByInterface
 
 
@@ -273,3 +273,20 @@ def test_a_stream_of_the_callers_own():
     with cupy.cuda.Stream(non_blocking=True) as stream:
         there = cupy.ones(1 << 20, cupy.float32)
         assert Accumulator("float32").add(there, stream=stream).value() == 1 << 20
+
+
+def test_an_array_that_is_broken_off_leaves_nothing_behind(monkeypatch):
+    total = Accumulator("float64").add([0.5])
+    before = total.to_bytes()
+    feed = _exact.feed
+
+    def broken_off(into, array, *more):
+        feed(into, array, *more)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_exact, "feed", broken_off)
+        with pytest.raises(KeyboardInterrupt):
+            total.add(np.full(1000, 2**40 + 1))
+    assert total.to_bytes() == before
+    assert total.add([1.0]).value() == 1.5 and total.count == 2

@@ -13,7 +13,7 @@ import pytest
 
 import gpureduce
 import producers
-from gpureduce import _backends, _contenders, _peers, bench_report, cli
+from gpureduce import _backends, _contenders, _emulator, _peers, bench_report, cli
 from gpureduce import bench as bench_module
 
 
@@ -284,3 +284,24 @@ def test_on_the_card():
     rows = list(gpureduce.benchmark(["cub", "fast"], [2**20], ["float32"], device="cuda"))
     assert all(r.source == "cuda_event" and r.cache == "cold" for r in rows)
     assert all(0 < r.percent_of_peak < 100 for r in rows)
+
+
+def test_auto_is_measured_as_what_it_is(monkeypatch):
+    """The exact sum of floats, and of integers, which need none, what `fast` chooses."""
+    asked = []
+    measure = _emulator.measure
+
+    def spy(*arguments):
+        asked.append(arguments[3])
+        return measure(*arguments)
+
+    monkeypatch.setattr(_emulator, "measure", spy)
+    for dtype in ("float32", "int32"):
+        list(gpureduce.benchmark(["auto"], [1000], [dtype], device="emulator", repeats=1))
+    assert set(asked) == {gpureduce._registry.find("exact").index, -1}
+
+
+def test_a_folder_that_is_not_there_is_told_before_anything_is_measured(capsys, tmp_path):
+    target = str(tmp_path / "no" / "x.json")
+    assert cli.main(["bench", "--scoreboard", "--output", target]) == 2
+    assert "there is no folder to write" in capsys.readouterr().err

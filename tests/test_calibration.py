@@ -372,3 +372,15 @@ def test_both_on_the_card(monkeypatch, tmp_path, dtype):
     result = gpureduce.sum(array)
     assert result.timing.backend == "cpu+cuda"
     assert result.value.tobytes() == gpureduce.sum(array, device="cpu").value.tobytes()
+
+
+def test_users_without_a_home_get_no_folder(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    _calibration._keep(_calibration.Path("~/.cache/x.json"), figures(1.0))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_pinned_way_that_is_not_there_is_not_shown(monkeypatch):
+    monkeypatch.setenv(_calibration.PIN, "cuda")
+    monkeypatch.setattr(_calibration, "_card", lambda: None)
+    assert _calibration.told() == {"host_arrays": "cpu: there is no GPU"}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import gc
 import json
+import os
 import subprocess
 import sys
 
@@ -235,3 +237,61 @@ def test_module_and_script_are_the_same():
         check=True,
     )
     assert "emulator" in done.stdout
+
+
+def test_integers_need_no_bound_whoever_adds_them():
+    value, timing = gpureduce.sum(A)
+    shared = dataclasses.replace(timing, strategy="cpu+tiles")
+    assert gpureduce.error_bound(gpureduce.SumResult(value, shared), 1.0) == 0
+
+
+def command_line(*arguments, **how):
+    """It run as a program of its own, which does not write each line at once."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "gpureduce", *arguments],
+        env={**env, **how.pop("env", {})},
+        stderr=subprocess.PIPE,
+        text=True,
+        **how,
+    )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_output_that_cannot_be_written_is_told_in_one_line():
+    with open("/dev/full", "w") as full:
+        done = command_line("strategies", stdout=full)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("gpureduce: ") and "No space left" in done.stderr
+
+
+def test_a_reader_that_is_gone_ends_it_quietly():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = command_line("strategies", stdout=writing)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_locale_without_arrows(tmp_path):
+    picture = tmp_path / "a.svg"
+    done = command_line(
+        "explain", "sum_idx", "sum_seq", "--svg", str(picture),
+        env={"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"},
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout
+    assert picture.read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_sizes_of_the_tour_are_written_as_elsewhere(capsys):
+    status, out, _ = run_cli(capsys, "tour", "--n", "2^10", "--device", "emulator", "--json")
+    assert status == 0 and json.loads(out)
+
+
+def test_bfloat16_says_what_it_needs(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    status, out, err = run_cli(
+        capsys, "bench", "--dtypes", "bfloat16", "--device", "emulator", "--sizes", "100"
+    )
+    assert status == 2 and not out and "pip install ml_dtypes" in err

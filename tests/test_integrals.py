@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import types
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpureduce
-from gpureduce import _registry, integrals
+from gpureduce import _backends, _registry, integrals
 
 ABLE = [s.name for s in integrals._able() if not s.broken]
 EXACT = {f.name: float(f.exact) for f in gpureduce.integrands()}
@@ -251,3 +252,38 @@ def test_on_the_card(strategy):
         value, timing = gpureduce.integrate(f, n=65536, strategy=strategy, device="cuda")
         assert float(value) == pytest.approx(rule(f, 65536), rel=1e-12), f.name
         assert timing.source == "cuda_event"
+
+
+@pytest.mark.parametrize("strategy", ["auto", "cpu", "numpy", "sequential"])
+@pytest.mark.parametrize("dtype", [">f8", ">f4", "<f8"])
+def test_the_order_of_bytes_is_the_machines(strategy, dtype):
+    found = gpureduce.integrate("pi", n=1001, dtype=dtype, strategy=strategy)
+    assert float(found) == pytest.approx(math.pi, rel=1e-5)
+    assert found.value.dtype.isnative
+
+
+def test_the_processors_by_name_are_not_a_card(monkeypatch):
+    card = types.SimpleNamespace(backend="cuda")
+    monkeypatch.setattr(_backends, "devices", lambda: [card])
+    found = gpureduce.integrate("pi", n=1001, device="cpu")
+    assert found.timing.device == "cpu" and found.timing.strategy == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("x", "wanted"),
+    [
+        (np.array([-100, 100], "i1"), 200),
+        (np.array([3, 2], "u1"), -1),
+        (np.array([True, False]), -1),
+        (np.array([2**64 - 1, 2**64 - 4], "u8"), -3),
+        (np.array([2**63 - 1, 2**63 - 2]), -1),
+    ],
+)
+def test_steps_between_whole_numbers_do_not_wrap_around(x, wanted):
+    assert float(gpureduce.trapezoid(np.ones(2), x)) == wanted
+
+
+def test_terms_are_as_wide_as_was_asked_for():
+    y, x = np.full(3, 60000, "f2"), np.arange(3, dtype="f2")
+    assert float(gpureduce.trapezoid(y, x, dtype="f8")) == 120000
+    assert float(gpureduce.trapezoid(y, dtype="f8")) == 120000

@@ -203,3 +203,15 @@ def test_command_line(capsys, tmp_path):
     assert "<svg" in (tmp_path / "race.svg").read_text()
     assert main(["races", "sequential", "--svg", str(tmp_path / "none.svg")]) == 2
     assert "no race to draw" in capsys.readouterr().err
+
+
+def test_a_schedule_may_stand_alone_and_others_are_refused():
+    found = gpureduce.races(
+        "sequential", n=64, block=32, schedules=gpureduce.emulator.Schedule("random", 3)
+    )
+    assert not found.races
+    for wrong in ([5], [None]):
+        with pytest.raises(TypeError, match="a schedule is a name or a Schedule"):
+            gpureduce.races("sequential", n=64, block=32, schedules=wrong)
+    with pytest.raises(TypeError, match="integer"), gpureduce.emulator.schedule("random", 1.5):
+        pass

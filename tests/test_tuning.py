@@ -193,3 +193,14 @@ def test_on_the_card(tmp_path, monkeypatch):
         assert gpureduce.fast_table("cuda") == list(made.choices)
     finally:
         _choices.use(before, device)
+
+
+def test_users_without_a_home_have_the_shipped_tables(monkeypatch, defaults):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr(_choices.Path, "home", homeless)
+    before = gpureduce.fast_table("emulator")
+    _choices.load_for(_emulator, [EMULATOR.name])
+    assert gpureduce.fast_table("emulator") == before
