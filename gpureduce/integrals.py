@@ -337,7 +337,8 @@ def trapezoid(
     # As wide as was asked for from the first term on; steps between whole numbers do not wrap.
     asked = [] if how.get("dtype") is None else [_inputs.named(how["dtype"])]
     wide = np.result_type(samples, points, *asked)
-    steps = np.diff(points.astype(np.int64) if points.dtype.kind in "biu" else points).astype(wide)
-    samples = samples.astype(wide)
+    of_steps = np.int64 if points.dtype.kind in "biu" else np.result_type(points, *asked)
     with np.errstate(all="ignore"):
+        steps = np.diff(points.astype(of_steps, copy=False)).astype(wide, copy=False)
+        samples = samples.astype(wide, copy=False)
         return add(steps * (samples[1:] + samples[:-1]) / 2)

@@ -287,3 +287,6 @@ def test_terms_are_as_wide_as_was_asked_for():
     y, x = np.full(3, 60000, "f2"), np.arange(3, dtype="f2")
     assert float(gpureduce.trapezoid(y, x, dtype="f8")) == 120000
     assert float(gpureduce.trapezoid(y, dtype="f8")) == 120000
+    ends = np.array([-60000, 60000], "f2")
+    assert float(gpureduce.trapezoid(np.ones(2, "f2"), ends)) == np.inf  # and warns of nothing
+    assert float(gpureduce.trapezoid(np.ones(2, "f2"), ends, dtype="f8")) == 2 * float(ends[1])
