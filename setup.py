@@ -69,7 +69,6 @@ class Kernel:
             f"-DPAIRS=GR_PAIRS_{self.dtypes}",
             f"-DBLOCKS={int('BLOCK_TEMPLATE' in self.traits)}",
             f"-DVIEWS=GR_VIEWS_{self.dtypes if 'ANY_ELEMENTS' in self.traits else 'NONE'}",
-            f"-DARRIVING={int('ARRIVES' in self.traits)}",
             # Samples are no bytes that could be copied, and no integers.
             f"-DSAMPLES={int(self.dtypes == 'ALL' and 'RING' not in self.traits)}",
         ]

@@ -39,16 +39,9 @@ typedef enum {
     GR_LOADS(X)
 #undef X
         GR_LOAD_COUNT,
-    GR_LOAD_any = GR_LOAD_COUNT + 1,     /* strided or to be cast: see engine/elements.h */
-    GR_LOAD_samples = GR_LOAD_COUNT + 2, /* of a function: see engine/samples.h */
-    GR_LOAD_arriving = GR_LOAD_COUNT + 3 /* and on: see gr_arriving_load */
+    GR_LOAD_any = GR_LOAD_COUNT + 1,    /* strided or to be cast: see engine/elements.h */
+    GR_LOAD_samples = GR_LOAD_COUNT + 2 /* of a function: see engine/samples.h */
 } gr_load;
-
-/* What the kernels are listed by that read these elements while they arrive: engine/arriving.h. */
-static inline gr_load gr_arriving_load(gr_load load)
-{
-    return (gr_load)((int)GR_LOAD_arriving + (int)load);
-}
 
 typedef enum {
 #define X(name) GR_ACC_##name,

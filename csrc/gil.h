@@ -1,4 +1,4 @@
-/* Long calls into C without the GIL, which Ctrl-C can break off all the same. */
+/* Long calls into C without the GIL, which Ctrl-C can interrupt all the same. */
 #ifndef GPUREDUCE_GIL_H
 #define GPUREDUCE_GIL_H
 
@@ -12,10 +12,13 @@ typedef struct {
     gr_interrupts watch;
 } gr_without_gil;
 
-/* Between the two no Python may be touched. */
+/* Called once, when the module is loaded: 0, or -1 with an exception. */
+int gr_remember_main_thread(void);
+
+/* Between the two no Python may be touched. On the main thread, signal handlers run meanwhile. */
 void gr_drop_gil(gr_without_gil *call);
 
-/* -1 with an exception set if the call was broken off: its results are worthless then. */
+/* -1 with an exception set if the call was interrupted: its results are worthless then. */
 int gr_take_gil(gr_without_gil *call);
 
 #endif

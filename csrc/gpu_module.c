@@ -1,8 +1,13 @@
 /* Arrays that lie on a GPU: how their elements are read, and their sums. */
 #include "module.h"
 
+#include "engine/backend.h"
+#include "exact/format.h"
+#include "gil.h"
 #include "gpu_array.h"
 
+#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 /* How elements of a producer's array are read, and what their sum is by default. */
@@ -40,8 +45,12 @@ static int find_reading(const gr_gpu_array *array, gr_reading *reading)
             *reading = table[i].reading;
             return 1;
         }
-    PyErr_Format(PyExc_TypeError, "arrays of kind '%c' and %d bytes on a GPU cannot be summed",
-                 array->kind, array->bytes);
+    static const char *const names[] = {"bbool", "iint", "uuint", "ffloat", "Bbfloat", "ccomplex"};
+    size_t i = 0;
+    while (i + 1 < sizeof names / sizeof names[0] && names[i][0] != array->kind)
+        i++;
+    PyErr_Format(PyExc_TypeError, "arrays of %s%d on a GPU cannot be summed", names[i] + 1,
+                 8 * array->bytes);
     return -1;
 }
 
@@ -74,11 +83,35 @@ enum { FAST = -1, AUTO = -2 };
 /* What gr_py_sum_gpu was asked. */
 typedef struct {
     PyObject *object;
+    PyObject *resolve; /* by kind and bytes of an element and device: acc, cast, typenum and target,
+                          -1 for the default; NULL: all by default */
     int acc, cast, typenum, strategy, finish, timed;
     unsigned block, grid;
     unsigned long long stream; /* 0: the producer's */
     int target;                /* what an exact sum is rounded to; -1: the elements' own type */
 } gr_asked;
+
+/* Who asked decides with the description at hand: a producer may describe itself otherwise the next
+ * time. */
+static int resolve(gr_asked *asked, const gr_gpu_array *array)
+{
+    if (!asked->resolve)
+        return 0;
+    PyObject *found =
+        PyObject_CallFunction(asked->resolve, "Cii", array->kind, array->bytes, array->device);
+    int ok =
+        found && PyTuple_Check(found) &&
+        PyArg_ParseTuple(found, "ipii", &asked->acc, &asked->cast, &asked->typenum, &asked->target);
+    Py_XDECREF(found);
+    if (ok && (asked->acc >= GR_ACC_COUNT ||
+               (asked->target >= 0 && !gr_is_float((gr_load)asked->target)))) {
+        PyErr_SetString(PyExc_ValueError, "no such accumulator, or no float to round to");
+        return -1;
+    }
+    if (!ok && !PyErr_Occurred())
+        PyErr_SetString(PyExc_TypeError, "expected a tuple of four numbers");
+    return ok ? 0 : -1;
+}
 
 /* A sum, or two for the parts of complex numbers, that is planned or done. */
 typedef struct {
@@ -234,29 +267,51 @@ static PyObject *scalar(const gr_job *job, int asked_target)
     return result;
 }
 
-static int run_job(gr_job *job, gr_workspace *workspace)
+/* What a kernel that faults has read, and that this process has to go. */
+static void blame(gr_error *error, const gr_job *job, const gr_gpu_array *array)
+{
+    size_t used = strlen(error->message);
+    if (error->lost)
+        snprintf(
+            error->message + used, sizeof error->message - used,
+            "\nThe kernel read %zu elements of %d bytes from %#llx to %#llx, as their producer "
+            "described them.",
+            job->request.n, array->bytes, (unsigned long long)array->first,
+            (unsigned long long)array->last);
+}
+
+static int run_job(gr_job *job, const gr_gpu_array *array, gr_workspace *workspace)
 {
     gr_error error;
     gr_status status;
-    Py_BEGIN_ALLOW_THREADS;
+    gr_without_gil call;
+    gr_drop_gil(&call);
+    gr_backend_schedule(0, 0); /* forward: what a sum of this thread had set does not count */
     status = sum_parts(workspace, job, &error);
-    Py_END_ALLOW_THREADS;
-    if (status == GR_OK)
-        return 0;
-    gr_raise(&error);
-    return -1;
+    if (gr_take_gil(&call) < 0)
+        return -1;
+    if (status != GR_OK) {
+        blame(&error, job, array);
+        gr_raise(&error);
+    }
+    return status == GR_OK ? 0 : -1;
 }
 
-static PyObject *sum_of(const gr_asked *asked, const gr_gpu_array *array, gr_workspace *workspace,
+static int do_job(gr_asked *asked, const gr_gpu_array *array, gr_workspace *workspace, gr_job *job)
+{
+    return resolve(asked, array) < 0 || plan_job(asked, array, job) < 0 ||
+                   run_job(job, array, workspace) < 0
+               ? -1
+               : 0;
+}
+
+static PyObject *sum_of(gr_asked *asked, const gr_gpu_array *array, gr_workspace *workspace,
                         gr_job *job)
 {
-    if (plan_job(asked, array, job) < 0 || run_job(job, workspace) < 0)
-        return NULL;
-    return scalar(job, asked->target);
+    return do_job(asked, array, workspace, job) < 0 ? NULL : scalar(job, asked->target);
 }
 
-static PyObject *sum_described(const gr_asked *asked, const gr_gpu_array *array,
-                               gr_workspace *workspace)
+static PyObject *sum_described(gr_asked *asked, const gr_gpu_array *array, gr_workspace *workspace)
 {
     gr_job job;
     PyObject *value = sum_of(asked, array, workspace, &job);
@@ -270,8 +325,7 @@ static PyObject *sum_described(const gr_asked *asked, const gr_gpu_array *array,
 }
 
 /* The sum alone. Python rounds half floats, as C knows no NumPy type for bfloat16. */
-static PyObject *sum_untimed(const gr_asked *asked, const gr_gpu_array *array,
-                             gr_workspace *workspace)
+static PyObject *sum_untimed(gr_asked *asked, const gr_gpu_array *array, gr_workspace *workspace)
 {
     gr_job job;
     PyObject *value = sum_of(asked, array, workspace, &job);
@@ -280,12 +334,12 @@ static PyObject *sum_untimed(const gr_asked *asked, const gr_gpu_array *array,
 }
 
 /* The exact sums themselves, for an accumulator. */
-static PyObject *deposit_described(const gr_asked *asked, const gr_gpu_array *array,
+static PyObject *deposit_described(gr_asked *asked, const gr_gpu_array *array,
                                    gr_workspace *workspace)
 {
     gr_job job;
     Py_ssize_t size = sizeof(gr_exact);
-    if (plan_job(asked, array, &job) < 0 || run_job(&job, workspace) < 0)
+    if (do_job(asked, array, workspace, &job) < 0)
         return NULL;
     const char *real = (const char *)&job.outcome[0].exact;
     const char *imaginary = (const char *)&job.outcome[1].exact;
@@ -304,75 +358,100 @@ static gr_workspace *workspace_for(gr_gpu_array *array, gr_opening *opening)
     return open_for(opening, array->device) ? opening->workspace : NULL;
 }
 
+/* Whether the memory that a producer described is there: 0, or -1 with an exception. The last
+ * answers are kept, for programs sum the same memory again and again. The GIL guards them. */
+static int check_memory(const gr_gpu_array *array)
+{
+    enum { KEPT = 8 };
+    static gr_range kept[KEPT] = {{1, 0}};
+    static unsigned next;
+    gr_range bytes = {array->first, array->last}, known;
+    if (!array->count)
+        return 0;
+    for (int i = 0; i < KEPT; i++)
+        if (bytes.first >= kept[i].first && bytes.last <= kept[i].last)
+            return 0;
+    if (!gr_backend_can_read(bytes, &known)) {
+        PyErr_Format(PyExc_BufferError,
+                     "its producer describes an array of %lld elements of %d bytes from %p to %p, "
+                     "which is not all memory that the %s can read",
+                     (long long)array->count, array->bytes, (void *)bytes.first, (void *)bytes.last,
+                     gr_backend_name());
+        return -1;
+    }
+    kept[next] = known;
+    next = (next + 1) % KEPT;
+    return 0;
+}
+
 /* What is to be done with an array that is found on a GPU; None if it is not there. */
-static PyObject *on_gpu(const gr_asked *asked,
-                        PyObject *(*work)(const gr_asked *asked, const gr_gpu_array *array,
+static PyObject *on_gpu(gr_asked *asked,
+                        PyObject *(*work)(gr_asked *asked, const gr_gpu_array *array,
                                           gr_workspace *workspace))
 {
     gr_gpu_array array;
-    gr_opening opening = {NULL, {GR_OK, "", ""}};
+    gr_opening opening = {.error = {.status = GR_OK}};
     int found = asked->stream ? gr_gpu_array_of(asked->object, callers_stream,
                                                 (void *)(uintptr_t)asked->stream, &array)
                               : gr_gpu_array_of(asked->object, open_for, &opening, &array);
     PyObject *result = NULL;
     if (found == 0) {
         result = Py_NewRef(Py_None);
-    } else if (found > 0 && workspace_for(&array, &opening)) {
+    } else if (found > 0 && workspace_for(&array, &opening) && check_memory(&array) == 0) {
         result = work(asked, &array, opening.workspace);
     }
     if (opening.workspace)
-        gr_close_workspace(opening.workspace, !result);
+        gr_close_workspace(opening.workspace, result != NULL);
     gr_gpu_array_done(&array);
     return result;
 }
 
+static const gr_asked DEFAULTS = {.acc = -1, .typenum = -1, .target = -1};
+
+/* A stream's number: 0, or -1 with an exception. */
+static int stream_of(PyObject *number, unsigned long long *stream)
+{
+    *stream = PyLong_AsUnsignedLongLong(number);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 PyObject *gr_py_sum_gpu(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    gr_asked asked = {.timed = 1};
-    if (!PyArg_ParseTuple(args, "OipiiIIiKi", &asked.object, &asked.acc, &asked.cast,
-                          &asked.typenum, &asked.strategy, &asked.block, &asked.grid, &asked.finish,
-                          &asked.stream, &asked.target))
+    gr_asked asked = DEFAULTS;
+    PyObject *strategy, *stream;
+    if (!PyArg_ParseTuple(args, "OOOIIiOp", &asked.object, &asked.resolve, &strategy, &asked.block,
+                          &asked.grid, &asked.finish, &stream, &asked.timed) ||
+        gr_strategy_of(strategy, &asked.strategy) < 0 || stream_of(stream, &asked.stream) < 0)
         return NULL;
+    if (asked.finish < 0 || asked.finish > GR_FINISH_SINGLE) {
+        PyErr_SetString(PyExc_ValueError, "no such finish");
+        return NULL;
+    }
+    if (asked.resolve == Py_None)
+        asked.resolve = NULL;
     return on_gpu(&asked, sum_described);
 }
 
 PyObject *gr_py_quick_sum_gpu(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
-    gr_asked asked = {.acc = -1, .typenum = -1, .target = -1};
+    gr_asked asked = DEFAULTS;
     if (count != 3) {
         PyErr_SetString(PyExc_TypeError, "expected an array, a strategy's number and a stream");
         return NULL;
     }
     asked.object = args[0];
-    if (gr_strategy_of(args[1], &asked.strategy) < 0)
+    if (gr_strategy_of(args[1], &asked.strategy) < 0 || stream_of(args[2], &asked.stream) < 0)
         return NULL;
-    asked.stream = PyLong_AsUnsignedLongLongMask(args[2]);
-    return PyErr_Occurred() ? NULL : on_gpu(&asked, sum_untimed);
+    return on_gpu(&asked, sum_untimed);
 }
 
 PyObject *gr_py_exact_gpu(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    gr_asked asked;
-    memset(&asked, 0, sizeof asked);
+    gr_asked asked = DEFAULTS;
+    PyObject *stream;
     asked.strategy = exact_strategy();
-    asked.acc = asked.target = -1;
-    if (!PyArg_ParseTuple(args, "OpK", &asked.object, &asked.cast, &asked.stream))
+    if (!PyArg_ParseTuple(args, "OOO", &asked.object, &asked.resolve, &stream) ||
+        stream_of(stream, &asked.stream) < 0)
         return NULL;
-    if (asked.cast)
-        asked.acc = GR_ACC_f64;
     return on_gpu(&asked, deposit_described);
-}
-
-PyObject *gr_py_gpu_dtype(PyObject *Py_UNUSED(self), PyObject *object)
-{
-    gr_gpu_array array;
-    gr_opening opening = {NULL, {GR_OK, "", ""}};
-    int found = gr_gpu_array_of(object, open_for, &opening, &array);
-    if (opening.workspace)
-        gr_close_workspace(opening.workspace, found < 0);
-    PyObject *result = found > 0    ? Py_BuildValue("Ci", array.kind, array.bytes)
-                       : found == 0 ? Py_NewRef(Py_None)
-                                    : NULL;
-    gr_gpu_array_done(&array);
-    return result;
 }

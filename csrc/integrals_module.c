@@ -17,6 +17,7 @@ static int make_samples(gr_samples *samples, int integrand, double from, double 
     samples->step = (to - from) / (double)(n - 1);
     samples->last = (uint64_t)n - 1;
     samples->integrand = integrand;
+    samples->first = 0;
     return 0;
 }
 
@@ -32,11 +33,12 @@ PyObject *gr_py_sum_samples(PyObject *Py_UNUSED(self), PyObject *args)
                           &block, &grid, &finish, &device, &order, &seed, &repeats) ||
         make_samples(&samples, integrand, from, to, n) < 0)
         return NULL;
-    if ((acc != GR_ACC_f32 && acc != GR_ACC_f64) || strategy >= gr_strategy_count() || finish < 0 ||
-        finish > GR_FINISH_SINGLE) {
-        PyErr_SetString(PyExc_ValueError, "no such accumulator, strategy or finish");
+    if (acc != GR_ACC_f32 && acc != GR_ACC_f64) {
+        PyErr_SetString(PyExc_ValueError, "no such accumulator");
         return NULL;
     }
+    if (gr_check_numbers(strategy, finish, device, order) < 0)
+        return NULL;
 
     gr_request request = {
         .n = (size_t)n,
@@ -104,7 +106,9 @@ PyObject *gr_py_integrands(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 PyObject *gr_py_takes_samples(PyObject *Py_UNUSED(self), PyObject *args)
 {
     int strategy;
-    if (!PyArg_ParseTuple(args, "i", &strategy))
+    if (!PyArg_ParseTuple(args, "i", &strategy) || gr_check_numbers(strategy, 0, 0, 0) < 0)
         return NULL;
+    if (strategy < 0)
+        Py_RETURN_FALSE;
     return PyBool_FromLong(gr_find_kernel(strategy, GR_LOAD_samples, GR_ACC_f64, 256) != NULL);
 }

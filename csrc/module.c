@@ -10,6 +10,8 @@
 #include "engine/backend.h"
 #include "gil.h"
 
+#include <limits.h>
+#include <stdbool.h>
 #include <string.h>
 
 PyObject *gr_raise(const gr_error *error)
@@ -72,6 +74,16 @@ PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int component
     return array;
 }
 
+int gr_check_numbers(int strategy, int finish, int device, int order)
+{
+    enum { ORDERS = 4 }; /* engine/backend.h lists them */
+    bool known = strategy >= -1 && strategy < gr_strategy_count() && finish >= 0 &&
+                 finish <= GR_FINISH_SINGLE && device >= 0 && order >= 0 && order < ORDERS;
+    if (!known)
+        PyErr_SetString(PyExc_ValueError, "no such strategy, finish, device or order of threads");
+    return known ? 0 : -1;
+}
+
 int gr_run_sum(gr_request *request, int choose, int order, unsigned long long seed,
                gr_outcome *outcome)
 {
@@ -117,7 +129,7 @@ gr_request gr_request_of(PyArrayObject *array, int load, int acc, int strategy, 
     };
 }
 
-static PyObject *py_sum(PyObject *Py_UNUSED(self), PyObject *args)
+PyObject *gr_py_sum(PyObject *Py_UNUSED(self), PyObject *args)
 {
     PyObject *object;
     int load, acc, strategy, finish, device, order, timed;
@@ -129,10 +141,8 @@ static PyObject *py_sum(PyObject *Py_UNUSED(self), PyObject *args)
     PyArrayObject *array = gr_check_array(object, load, acc, 1);
     if (!array)
         return NULL;
-    if (strategy >= gr_strategy_count() || finish < 0 || finish > GR_FINISH_SINGLE) {
-        PyErr_SetString(PyExc_ValueError, "no such strategy or finish");
+    if (gr_check_numbers(strategy, finish, device, order) < 0)
         return NULL;
-    }
 
     gr_request request = gr_request_of(array, load, acc, strategy, block, grid, finish, device);
     request.timed = timed;
@@ -171,11 +181,12 @@ static PyObject *py_measure(PyObject *Py_UNUSED(self), PyObject *args)
     PyArrayObject *array = gr_check_array(object, load, acc, 1);
     if (!array)
         return NULL;
-    if (!copies || !repeats || offset < 0 || !PyArray_SIZE(array) ||
-        strategy >= gr_strategy_count()) {
+    if (!copies || !repeats || offset < 0 || !PyArray_SIZE(array)) {
         PyErr_SetString(PyExc_ValueError, "copies, repeats and the array must be at least 1 long");
         return NULL;
     }
+    if (gr_check_numbers(strategy, finish, device, 0) < 0)
+        return NULL;
     gr_request request = gr_request_of(array, load, acc, strategy, block, grid, finish, device);
     request.on_device = 1;
     gr_measurement how = {copies, warmups, repeats, (size_t)offset, apart};
@@ -201,6 +212,44 @@ static PyObject *py_write_pinned(PyObject *Py_UNUSED(self), PyObject *args)
     return failed ? NULL : Py_NewRef(Py_None);
 }
 
+/* Whole numbers from 0 to `most`: PyArg_ParseTuple's I and K would take the low bits of larger
+ * ones. */
+static bool read_numbers(PyObject *const *objects, int count, unsigned long long most,
+                         unsigned long long *numbers)
+{
+    for (int i = 0; i < count; i++) {
+        numbers[i] = PyLong_AsUnsignedLongLong(objects[i]);
+        if (PyErr_Occurred())
+            return false;
+        if (numbers[i] > most) {
+            PyErr_Format(PyExc_OverflowError, "%llu is above %llu", numbers[i], most);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_choice(PyObject *object, gr_choice *row)
+{
+    enum { COUNTS = 4 };
+    PyObject *most, *count[COUNTS];
+    unsigned long long bytes, number[COUNTS];
+    if (!PyTuple_Check(object)) {
+        PyErr_SetString(PyExc_TypeError, "a row of a table is a tuple");
+        return false;
+    }
+    if (!PyArg_ParseTuple(object, "OOiOOO", &most, &count[0], &row->strategy, &count[1], &count[2],
+                          &count[3]) ||
+        !read_numbers(&most, 1, SIZE_MAX, &bytes) || !read_numbers(count, COUNTS, UINT_MAX, number))
+        return false;
+    row->max_bytes = (size_t)bytes;
+    row->element_bytes = (unsigned)number[0];
+    row->block = (unsigned)number[1];
+    row->grid = (unsigned)number[2];
+    row->blocks_per_sm = (unsigned)number[3];
+    return true;
+}
+
 /* A table of `fast`: rows of (max_bytes, element_bytes, strategy, block, grid, blocks per SM). */
 static PyObject *py_set_choices(PyObject *Py_UNUSED(self), PyObject *args)
 {
@@ -213,14 +262,9 @@ static PyObject *py_set_choices(PyObject *Py_UNUSED(self), PyObject *args)
     Py_ssize_t count = PyList_Size(list);
     if (count > GR_MAX_CHOICES)
         return PyErr_Format(PyExc_ValueError, "a table has at most %d rows", GR_MAX_CHOICES);
-    for (Py_ssize_t i = 0; i < count; i++) {
-        unsigned long long most;
-        if (!PyArg_ParseTuple(PyList_GetItem(list, i), "KIiIII", &most, &rows[i].element_bytes,
-                              &rows[i].strategy, &rows[i].block, &rows[i].grid,
-                              &rows[i].blocks_per_sm))
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!read_choice(PyList_GetItem(list, i), &rows[i]))
             return NULL;
-        rows[i].max_bytes = (size_t)most;
-    }
     if (gr_set_choices(device, rows, (int)count, &error) != GR_OK)
         return gr_raise(&error);
     Py_RETURN_NONE;
@@ -282,6 +326,10 @@ static PyObject *py_cpu_error_factor(PyObject *Py_UNUSED(self), PyObject *args)
     int load, acc;
     if (!PyArg_ParseTuple(args, "nii", &n, &load, &acc))
         return NULL;
+    if (n < 0 || load < 0 || load >= GR_LOAD_COUNT || acc < 0 || acc >= GR_ACC_COUNT) {
+        PyErr_SetString(PyExc_ValueError, "no such size, element type or accumulator");
+        return NULL;
+    }
     return PyFloat_FromDouble(gr_cpu_error_factor((size_t)n, (gr_load)load, (gr_acc)acc));
 }
 
@@ -351,17 +399,19 @@ static PyObject *py_build(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 
 static PyObject *py_memory_limit(PyObject *Py_UNUSED(self), PyObject *args)
 {
+    unsigned long long token;
     Py_ssize_t bytes;
-    if (!PyArg_ParseTuple(args, "n", &bytes))
+    if (!PyArg_ParseTuple(args, "Kn", &token, &bytes))
         return NULL;
     if (bytes < 0) {
-        PyErr_SetString(PyExc_ValueError, "a memory limit is at least 0 (0: the default)");
+        PyErr_SetString(PyExc_ValueError, "a memory limit is at least 0 (0: none)");
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS; /* others may hold its locks and want the GIL */
     gr_release();           /* what is kept for later calls would not be asked for again */
     Py_END_ALLOW_THREADS;
-    gr_backend_memory_limit((size_t)bytes);
+    if (!gr_backend_memory_limit(token, (size_t)bytes))
+        return PyErr_NoMemory();
     Py_RETURN_NONE;
 }
 
@@ -371,24 +421,25 @@ static PyObject *py_live_bytes(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(no
 }
 
 static PyMethodDef methods[] = {
-    {"sum", py_sum, METH_VARARGS,
+    {"sum", gr_py_sum, METH_VARARGS,
      "sum(array, load, acc, strategy, block, grid, finish, device, order, seed, timed)\n--\n\n"
      "The engine's sum of a flat array: (value bits, kernel, h2d, d2h and init ms, block, grid, "
      "launches, finish, strategy). Strategy -1: what `fast` chooses. Of `exact`, the value bits "
      "are what Exact.add_state takes."},
     {"sum_gpu", gr_py_sum_gpu, METH_VARARGS,
-     "sum_gpu(array, acc, cast, typenum, strategy, block, grid, finish, stream, target)\n--\n\n"
-     "The sum of an array on a GPU; None if it does not lie there. acc, typenum, strategy -1: the "
-     "default; strategy -2: `auto`. target: what an exact sum is rounded to. (value, kind, bytes, "
-     "device, n, nbytes, kernel ms, d2h ms, block, grid, launches, finish, strategy)."},
+     "sum_gpu(array, resolve, strategy, block, grid, finish, stream, timed)\n--\n\n"
+     "The sum of an array on a GPU; None if it does not lie there. strategy -1: `fast`, -2: "
+     "`auto`. "
+     "resolve(kind, bytes, device) returns accumulator, whether to cast, NumPy's number of the "
+     "result, and what an exact sum is rounded to (-1: the default); None: all by default. (value, "
+     "kind, bytes, device, n, nbytes, kernel ms, d2h ms, block, grid, launches, finish, "
+     "strategy)."},
     {"quick_sum_gpu", (PyCFunction)(void (*)(void))gr_py_quick_sum_gpu, METH_FASTCALL,
      "quick_sum_gpu(array, strategy, stream)\n--\n\n"
      "The same by defaults and not timed: a SumResult, or (value, kind) of half floats."},
     {"exact_gpu", gr_py_exact_gpu, METH_VARARGS,
-     "exact_gpu(array, cast, stream)\n--\n\n"
+     "exact_gpu(array, resolve, stream)\n--\n\n"
      "The exact sums of an array on a GPU, for Exact.add_state; None if it does not lie there."},
-    {"gpu_dtype", gr_py_gpu_dtype, METH_O,
-     "gpu_dtype(array)\n--\n\nKind and size of an array on a GPU; None if it does not lie there."},
     {"measure", py_measure, METH_VARARGS,
      "measure(array, load, acc, strategy, block, grid, finish, device, copies, warmups, repeats, "
      "offset, apart)\n--\n\n"
@@ -474,7 +525,11 @@ static int exec_module(PyObject *module)
     if (PyArray_ImportNumPyAPI() < 0)
         return -1;
     gr_learn_dtypes();
-    return 0;
+    if (!gr_fill_registry()) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    return gr_remember_main_thread();
 }
 
 static PyModuleDef_Slot slots[] = {

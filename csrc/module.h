@@ -27,6 +27,10 @@ PyObject *gr_untimed(PyObject *value);
  * exception if not. */
 PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int components);
 
+/* Whether there are such a strategy (-1: one to be chosen), finish, device and order of threads: 0,
+ * or -1 with an exception. */
+int gr_check_numbers(int strategy, int finish, int device, int order);
+
 /* A strategy's number, or -1 for `fast`, or -2 for `auto`, from Python: 0, or -1 with an exception.
  */
 int gr_strategy_of(PyObject *number, int *asked);
@@ -57,13 +61,13 @@ extern PyMethodDef gr_trace_methods[];
 /* Fills in what quick_sum knows of NumPy's types. */
 void gr_learn_dtypes(void);
 
+PyObject *gr_py_sum(PyObject *module, PyObject *args);
 PyObject *gr_py_quick_sum(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_quick_sum_sent(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_environment(PyObject *module, PyObject *name);
 PyObject *gr_py_sum_gpu(PyObject *module, PyObject *args);
 PyObject *gr_py_quick_sum_gpu(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_exact_gpu(PyObject *module, PyObject *args);
-PyObject *gr_py_gpu_dtype(PyObject *module, PyObject *object);
 PyObject *gr_py_sum_samples(PyObject *module, PyObject *args);
 PyObject *gr_py_cpu_sum_samples(PyObject *module, PyObject *args);
 PyObject *gr_py_integrands(PyObject *module, PyObject *none);

@@ -175,6 +175,12 @@ static PyObject *py_shared_wavefronts(PyObject *Py_UNUSED(self), PyObject *args)
     return Py_BuildValue("II", wavefronts, ideal);
 }
 
+static PyObject *py_recorder_limits(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    return Py_BuildValue("nn", (Py_ssize_t)GR_RECORDER_MOST_BYTES,
+                         (Py_ssize_t)GR_RECORDER_INSTRUCTION_BYTES);
+}
+
 static PyObject *py_counter_names(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 {
 #define X(name) "s"
@@ -186,19 +192,36 @@ static PyObject *py_counter_names(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED
     );
 }
 
-static PyObject *py_watch_start(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+/* One call, so that no signal handler can come between the watching and its end. */
+static PyObject *py_watched_sum(PyObject *self, PyObject *args)
 {
-    if (!gr_watch_start())
+    Py_ssize_t last = PyTuple_Size(args) - 1;
+    PyObject *reports = last >= 0 ? PyTuple_GetItem(args, last) : NULL;
+    if (!reports || !PyList_Check(reports)) {
+        PyErr_SetString(PyExc_TypeError, "expected the arguments of sum() and a list");
+        return NULL;
+    }
+    PyObject *rest = PyTuple_GetSlice(args, 0, last);
+    if (!rest)
+        return NULL;
+    if (!gr_watch_start()) {
+        Py_DECREF(rest);
         return PyErr_NoMemory();
-    Py_RETURN_NONE;
-}
-
-static PyObject *py_watch_stop(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
-{
+    }
+    PyObject *sum = gr_py_sum(self, rest), *type, *value, *traceback;
     char *found = gr_watch_stop();
-    PyObject *text = found ? PyUnicode_FromString(found) : PyErr_NoMemory();
+    Py_DECREF(rest);
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *text = found ? PyUnicode_FromString(found) : NULL;
+    int kept = text ? PyList_Append(reports, text) : -1;
     free(found);
-    return text;
+    Py_XDECREF(text);
+    PyErr_Restore(type, value, traceback);
+    if (sum && kept < 0) {
+        Py_CLEAR(sum);
+        PyErr_NoMemory();
+    }
+    return sum;
 }
 
 PyMethodDef gr_trace_methods[] = {
@@ -212,9 +235,13 @@ PyMethodDef gr_trace_methods[] = {
     {"shared_wavefronts", py_shared_wavefronts, METH_VARARGS,
      "shared_wavefronts(offsets, mask, size, store)\n--\n\n"
      "Wavefronts of one warp instruction on shared memory, and how few they could be."},
+    {"recorder_limits", py_recorder_limits, METH_NOARGS,
+     "How many bytes of warp instructions are kept at most, and how many for one."},
     {"counter_names", py_counter_names, METH_NOARGS, "The names of the counters, in order."},
-    {"watch_start", py_watch_start, METH_NOARGS, "Watch this thread's launches for races."},
-    {"watch_stop", py_watch_stop, METH_NOARGS, "End it; what was found, as JSON."},
+    {"watched_sum", py_watched_sum, METH_VARARGS,
+     "watched_sum(..., reports)\n--\n\n"
+     "As sum(), and looks for races. Appends what was found to a list, as JSON, also where the sum "
+     "fails; nothing if there was no memory for it."},
     {NULL, NULL, 0, NULL},
 };
 

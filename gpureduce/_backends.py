@@ -146,12 +146,19 @@ def default_backend() -> str:
     return _named_backend() or ("cuda" if _cuda_devices()[0] else "emulator")
 
 
+def _is_thread_count(text: str) -> bool:
+    """Whether C's strtol reads the text as a whole number from 1 to 2**31 - 1."""
+    found = re.fullmatch(r"[ \t\n\v\f\r]*\+?0*([0-9]{1,10})", text)
+    return found is not None and 0 < int(found[1]) < 2**31
+
+
 def warn_of_threads() -> None:
     """Says that C will not take GPUREDUCE_THREADS, which it reads whenever it makes threads."""
     named = os.environ.get("GPUREDUCE_THREADS")
-    if named and not (re.fullmatch(r"\s*\+?\d+", named) and 0 < int(named) < 2**31):
+    if named and not _is_thread_count(named):
+        shown = named if len(named) <= 40 else f"{named[:37]}..."
         warnings.warn(
-            f"GPUREDUCE_THREADS must be a number of threads, 1 or more, not {named!r}: "
+            f"GPUREDUCE_THREADS must be a number of threads, 1 or more, not {shown!a}: "
             "all processors are used",
             RuntimeWarning,
             stacklevel=2,

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 import re
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version as _version
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce import _backends, _emulator
+from gpureduce import _backends, _emulator, _json_files
 from gpureduce.errors import CudaError
 
 # Smaller arrays are the processors': they are done before a card has been asked.
@@ -137,26 +137,43 @@ def _measure(card: _backends.Device) -> Calibration:
     return Calibration(cpu, cuda, both, card.name, _processors(), _version("gpureduce"))
 
 
-def _way_of(said: dict[str, Any]) -> Way:
-    way = Way(**said)
-    numbers = (way.card_share, way.gb_s, way.latency_us)
-    if not all(type(x) is float and math.isfinite(x) and x >= 0 for x in numbers) or not way.gb_s:
-        raise ValueError(f"{said} is no measurement")
-    return way
-
-
 def _read(file: Path, card: str, processors: int) -> Calibration | None:
-    """What was kept, if it is of this machine and whole."""
+    """The calibration in a file, if it is of this machine and this version.
+
+    None: the machine is to be measured. Contents that are not a calibration give a warning.
+    """
     try:
-        said = json.loads(file.read_text())
-        if said.pop("schema") != _SCHEMA:
-            return None
-        cpu, cuda, both = (_way_of(said.pop(name)) for name in _PINS)
-        found = Calibration(cpu, cuda, both, **said)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return _parsed(file, card, processors)
+    except OSError:
         return None
-    made_here = (found.card, found.processors, found.version)
-    return found if made_here == (card, processors, _version("gpureduce")) else None
+    except ValueError as error:
+        warnings.warn(f"the calibration is not used: {error}", RuntimeWarning, stacklevel=2)
+        return None
+
+
+def _parsed(file: Path, card: str, processors: int) -> Calibration | None:
+    said = _json_files.read(file)
+    with _json_files.naming(file):
+        _json_files.checked(said, dict[str, Any], "")
+        if _json_files.field(said, "schema", int) != _SCHEMA:
+            return None
+        here = {"card": card, "processors": processors, "version": _version("gpureduce")}
+        if any(_json_files.field(said, name, type(value)) != value for name, value in here.items()):
+            return None
+        fields = {name: value for name, value in said.items() if name != "schema"}
+        found = _json_files.made(Calibration, fields, "")
+        for name in _PINS:
+            _check(name, getattr(found, name))
+    return found
+
+
+def _check(name: str, way: Way) -> None:
+    if not 0 <= way.card_share <= 1:
+        raise ValueError(f"{name}.card_share must be from 0 to 1, not {way.card_share}")
+    if way.gb_s <= 0:
+        raise ValueError(f"{name}.gb_s must be above 0, not {way.gb_s}")
+    if way.latency_us < 0:
+        raise ValueError(f"{name}.latency_us must be 0 or more, not {way.latency_us}")
 
 
 def _keep(file: Path, found: Calibration) -> None:

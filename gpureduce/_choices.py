@@ -6,6 +6,7 @@ for some cards come with the package; other cards use the defaults of csrc/engin
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -14,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-from gpureduce import _backends, _registry
+from gpureduce import _backends, _emulator, _json_files, _registry
 
 LARGEST = 2**64 - 1
+_MOST_GRID, _MOST_PER_SM = 2**31 - 1, 1024
 _SHIPPED = Path(__file__).parent / "tables"
 
 
@@ -44,7 +45,62 @@ class Choice:
         return self.block, min(most, nbytes // (self.block * 16) + 1) if most else self.grid
 
 
+def _fault(choice: Choice) -> str | None:
+    """The first field that no row of a table can have, with its range; None if all are right."""
+    if not 1 <= choice.max_bytes <= LARGEST:
+        return f"max_bytes must be from 1 to {LARGEST}, not {choice.max_bytes}"
+    if choice.element_bytes not in (0, 1, 2, 4, 8):
+        return f"element_bytes must be 0, 1, 2, 4 or 8, not {choice.element_bytes}"
+    kernels = _kernels()
+    if choice.strategy not in kernels:
+        return f"strategy must be one of {', '.join(kernels)}, not {choice.strategy!r}"
+    if choice.block % 32 or not 32 <= choice.block <= 1024:
+        return f"block must be a multiple of 32 from 32 to 1024, not {choice.block}"
+    if not 0 <= choice.blocks_per_sm <= _MOST_PER_SM:
+        return f"blocks_per_sm must be from 0 to {_MOST_PER_SM}, not {choice.blocks_per_sm}"
+    if not 0 <= choice.grid <= _MOST_GRID:
+        return f"grid must be from 0 to {_MOST_GRID}, not {choice.grid}"
+    return _launch_fault(choice, kernels[choice.strategy].traits)
+
+
+def _launch_fault(choice: Choice, traits: int) -> str | None:
+    """A grid that the strategy refuses for every input, or for most."""
+    name = choice.strategy
+    any_grid = traits & _emulator.MANY and not traits & (
+        _emulator.CLUSTER | _emulator.ALONE | _emulator.COOPERATIVE
+    )
+    if choice.blocks_per_sm and not any_grid:
+        return f"blocks_per_sm must be 0 for {name}, not {choice.blocks_per_sm}"
+    if any_grid or not choice.grid:
+        return None
+    step = _emulator.CLUSTER_BLOCKS if traits & _emulator.CLUSTER else 1
+    if traits & _emulator.ALONE:
+        grids = [step, 2 * step] if traits & _emulator.CLUSTER else [step]
+        if choice.grid not in grids:
+            return f"grid must be 0 or {' or '.join(map(str, grids))} for {name}, not {choice.grid}"
+    elif traits & _emulator.CLUSTER:
+        if choice.grid % step:
+            return f"grid must be a multiple of {step} for {name}, not {choice.grid}"
+    else:
+        return f"grid must be 0 for {name}, not {choice.grid}"
+    return None
+
+
+@functools.cache
+def _kernels() -> dict[str, _registry.Strategy]:
+    """The kernels for `fast`: they add up every dtype, and give the same bits in every run."""
+    return {
+        row.name: row
+        for row in _registry.strategies()
+        if row.kind == "kernel" and row.deterministic and len(row.dtypes) == len(_registry.DTYPES)
+    }
+
+
 def _rows(choices: Sequence[Choice]) -> list[tuple[int, int, int, int, int, int]]:
+    """The table as C takes it; ValueError for a row that cannot be."""
+    for i, choice in enumerate(choices):
+        if fault := _fault(choice):
+            raise ValueError(f"rows[{i}].{fault}")
     return [
         (c.max_bytes, c.element_bytes, _registry.find(c.strategy).index, c.block, c.grid,
          c.blocks_per_sm)
@@ -59,9 +115,6 @@ def use(choices: Sequence[Choice], device: _backends.Device) -> None:
 
 def fast_table(device: str | None = None) -> list[Choice]:
     """The table that `fast` uses on a device.
-
-    Arrays in host memory of 64 KiB to 16 MiB are read over the bus, which is what takes the time:
-    those are added up by `tiles`, whatever stands here.
 
     >>> import gpureduce
     >>> gpureduce.fast_table("emulator")[0].strategy
@@ -104,13 +157,11 @@ def save(choices: Sequence[Choice], device: _backends.Device, path: Path) -> Non
 
 
 def load(path: Path) -> tuple[Choice, ...]:
-    """The table in a file."""
-    try:
-        rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"]
-        choices = tuple(Choice(**row) for row in rows)
+    """The table in a file; ValueError, naming the file and the field, if it is not one."""
+    record = _json_files.read_record(path, "fast_table")
+    with _json_files.naming(path):
+        choices: tuple[Choice, ...] = _json_files.field(record, "rows", tuple[Choice, ...])
         _rows(choices)
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{path} is no table for fast: {error}") from error
     return choices
 
 
@@ -126,6 +177,8 @@ def load_for(module: ModuleType, cards: Sequence[str]) -> None:
 
 def _try(module: ModuleType, index: int, path: Path) -> None:
     try:
-        module.set_choices(index, _rows(load(path)))
-    except (OSError, ValueError, TypeError, OverflowError) as error:
+        choices = load(path)
+        with _json_files.naming(path):
+            module.set_choices(index, _rows(choices))
+    except (OSError, ValueError) as error:
         warnings.warn(f"fast goes by its defaults: {error}", RuntimeWarning, stacklevel=2)

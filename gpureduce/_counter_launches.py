@@ -6,12 +6,14 @@ Of the machine code only what counters or reasons are about, and what a warp cam
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, replace
-from typing import Any
+from typing import Any, TypedDict
 
+from gpureduce import _json_files
 from gpureduce._counter_rows import place_of
 from gpureduce._hardware_counters import BESIDE, METRICS, Case, Instruction, Seen
+from gpureduce._sources import Place
 
 _TOLD = re.compile(r"LD(?!C)|ST|ATOM|RED|CREDUX|BAR\.|UCGABAR|WARPSYNC|NOP|SHFL|VOTE|MEMBAR|FENCE")
 
@@ -38,17 +40,45 @@ def as_values(launches: Sequence[Seen]) -> dict[str, Any]:
     return {"counters": names, "instructions": [list(key) for key in listed], "launches": rows}
 
 
-def of_values(values: dict[str, Any], sources: dict[str, str]) -> tuple[Seen, ...]:
-    """The launches again."""
+class Values(TypedDict):
+    """What `as_values` writes."""
 
-    def code_of(rows: Iterable[Sequence[int]]) -> list[Instruction]:
-        listed = values["instructions"]
-        return [
-            Instruction(listed[at][1], issued, lanes, wavefronts, place_of(listed[at][0], sources))
-            for at, issued, lanes, wavefronts in rows
-        ]
+    counters: list[str]
+    instructions: list[list[str]]
+    launches: list[list[Any]]
 
+
+_LAUNCH = ("strategy", "n", "block", "grid", "counters", "code")
+_COUNTS = ("instruction", "issued", "lanes", "wavefronts")
+
+
+def of_values(values: Values, sources: dict[str, str]) -> tuple[Seen, ...]:
+    """The launches again; ValueError for a field that is wrong."""
+    if lacking := {*METRICS, *BESIDE}.difference(values["counters"]):
+        raise ValueError(f"seen.counters lacks {', '.join(sorted(lacking))}")
+    listed = []
+    for i, pair in enumerate(values["instructions"]):
+        if len(pair) != 2 or not pair[1].strip():
+            raise ValueError(f"seen.instructions[{i}] must be a place and an instruction")
+        listed.append((place_of(pair[0], sources), pair[1]))
     return tuple(
-        Seen(Case(*case), dict(zip(values["counters"], counts, strict=True)), code_of(code))
-        for *case, counts, code in values["launches"]
+        _launch_of(launch, values["counters"], listed, f"seen.launches[{i}]")
+        for i, launch in enumerate(values["launches"])
     )
+
+
+def _launch_of(
+    launch: Any, counters: Sequence[str], listed: Sequence[tuple[Place | None, str]], name: str
+) -> Seen:
+    fields = _json_files.row(_LAUNCH, launch, name)
+    counts = _json_files.row(counters, fields.pop("counters"), f"{name}.counters")
+    code = []
+    for i, one in enumerate(_json_files.checked(fields.pop("code"), list[Any], f"{name}.code")):
+        at = f"{name}.code[{i}]"
+        row = _json_files.checked(_json_files.row(_COUNTS, one, at), dict[str, int], at)
+        if not 0 <= row["instruction"] < len(listed):
+            raise ValueError(f"{at}.instruction must be below {len(listed)}")
+        place, text = listed[row.pop("instruction")]
+        code.append(Instruction(text, place=place, **row))
+    checked = _json_files.checked(counts, dict[str, int], f"{name}.counters")
+    return Seen(_json_files.made(Case, fields, name), checked, code)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, TypedDict
 
-from gpureduce import _counter_control
+from gpureduce import _counter_control, _json_files
 from gpureduce._counter_control import Alone
 from gpureduce._counter_rows import Predicated, Row
 from gpureduce._hardware_counters import opcode_of
@@ -38,9 +39,20 @@ def markdown(record: dict[str, Any], patterns: dict[str, Any] | None = None) -> 
     `patterns` is a record of the same card's wavefronts for single warps' random accesses.
     """
     found = Table.of_record(record)
+    if not found.rows:
+        raise ValueError("it has no rows")
     parts = [_head(record, found), _ladder(found.rows), _counters(found.rows)]
     parts.append(" ".join([arbitration(found.rows), *_control(found.control, patterns)]))
     return "\n\n".join([*parts, *_predicated(found.predicated)])
+
+
+class _Pattern(TypedDict):
+    equal: bool
+
+
+def load_patterns(path: Path) -> dict[str, Any]:
+    """A record of single warps' wavefronts; ValueError, naming file and field, if it is not one."""
+    return _json_files.read_record(path, "wavefronts", patterns=list[_Pattern])
 
 
 def arbitration(rows: Iterable[Row]) -> str:

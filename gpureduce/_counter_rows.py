@@ -174,8 +174,12 @@ def sources_of(rows: Iterable[LineRow | Predicated | Instruction]) -> dict[str, 
 
 def place_of(key: str, sources: dict[str, str]) -> Place | None:
     """The place behind a key."""
+    if not key:
+        return None
     file, _, line = key.rpartition(":")
-    return Place(file, int(line), sources[key]) if key else None
+    if key not in sources or not (line.isascii() and line.isdecimal() and len(line) < 10):
+        raise ValueError(f"{key!r} is not one of its sources, with a file and a line")
+    return Place(file, int(line), sources[key])
 
 
 # --- as text --------------------------------------------------------------------------------------

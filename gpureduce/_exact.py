@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,21 @@ from gpureduce._registry import DTYPES
 
 # Integers are whole float64 up to this size; wider ones go in two halves.
 _WHOLE_INTEGER_BYTES = 4
+
+# A real number, or inf or nan.
+Number = Fraction | float
+
+# Of each float dtype: the bits of the significand, and the exponent of the least subnormal.
+FORMATS = {
+    "float16": (11, -24),
+    "bfloat16": (8, -133),
+    "float32": (24, -149),
+    "float64": (53, -1074),
+}
+
+# Layout of an accumulator's bytes and its flags: csrc/exact/exact_bytes.c, csrc/exact/exact.h.
+_HEADER, _BODY, _UNIT = 16, 272, 1 << 1074
+_SPECIAL = {1: math.nan, 2: math.inf, 4: -math.inf}
 
 
 def part_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -78,3 +95,44 @@ def value(total: _emulator.Exact, result: np.dtype[Any]) -> Any:
     if result.kind != "c":
         return parts[0]
     return np.append(parts, part.type(0))[:2].view(result)[0]
+
+
+def parts(total: _emulator.Exact) -> list[Number]:
+    """The sum, not rounded at all: of a complex sum, its real and imaginary parts."""
+    found: list[Number] = []
+    data = total.to_bytes()
+    for i in range(total.components):
+        flag = data[7] >> 4 * i & 15
+        body = data[_HEADER + i * _BODY : _HEADER + (i + 1) * _BODY]
+        units = int.from_bytes(body, "little", signed=True)
+        found.append(_SPECIAL[flag] if flag else Fraction(units, _UNIT))
+    return found
+
+
+def _exponent(x: Fraction) -> int:
+    """The e with 2^e <= |x| < 2^(e+1)."""
+    e = x.numerator.bit_length() - x.denominator.bit_length()
+    return e if abs(x) >= Fraction(2) ** e else e - 1
+
+
+def _nearest(x: Number, part: str) -> float:
+    """`x` rounded once, to nearest, ties to even, to a float dtype; too large for it: inf."""
+    if isinstance(x, float) or x == 0:
+        return float(x)
+    precision, least = FORMATS[part]
+    unit = max(_exponent(x) - precision + 1, least)
+    try:
+        found = math.ldexp(round(abs(x) / Fraction(2) ** unit), unit)
+    except OverflowError:
+        found = math.inf
+    return found if x > 0 else -found
+
+
+def rounded(numbers: list[Number], result: np.dtype[Any]) -> Any:
+    """A scalar of `result` from the real part, and the imaginary one if there is one."""
+    part = part_of(result)
+    with np.errstate(over="ignore"):
+        values = np.array([_nearest(x, part.name) for x in numbers]).astype(part)
+    if result.kind != "c":
+        return values[0]
+    return np.append(values, part.type(0))[:2].view(result)[0]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpureduce import _text, verify_counters
+from gpureduce import _json_files, _text, verify_counters
 from gpureduce._explain import Comparison, explain
 from gpureduce.bench_report import size
 from gpureduce.text import show_json
@@ -85,10 +84,9 @@ def _verify(arguments: argparse.Namespace) -> None:
             table.record(record)
 
     if arguments.again:
-        made = json.loads(Path(arguments.again).read_text())
-        if not isinstance(made, dict) or made.get("kind") != "counters":
-            raise ValueError(f"{arguments.again} is no record of verify-counters")
-        table = verify_counters.judge_again(made)
+        made = verify_counters.read(Path(arguments.again))
+        with _json_files.naming(Path(arguments.again)):
+            table = verify_counters.judge_again(made)
         if record:
             table.record(record, made)
     else:

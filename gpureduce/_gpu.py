@@ -67,19 +67,25 @@ def _round_half(value: Any, result: np.dtype[Any] | None) -> Any:
         return np.asarray(value).astype(result)[()]
 
 
+def _checked_stream(number: int) -> int:
+    if not 0 <= number < 2**64:
+        raise ValueError(f"a CUDA stream is a number from 0 to 2**64 - 1, not {number}")
+    return number or 1  # CUDA calls its default stream 0, or 1
+
+
 def stream_number(stream: object) -> int:
     """A cudaStream_t, from a number or a CuPy, PyTorch, Numba or CUDA Python stream; 0: none."""
     if stream is None:
         return 0
     if isinstance(stream, int):
-        return stream or 1  # CUDA calls its default stream 0, or 1
+        return _checked_stream(stream)
     for name in ("cuda_stream", "ptr", "handle"):
         found = getattr(stream, name, None)
         if found is not None:
-            return int(getattr(found, "value", found) or 1)
+            return _checked_stream(int(getattr(found, "value", found) or 0))
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
-        return int(protocol()[1]) or 1
+        return _checked_stream(int(protocol()[1]))
     raise TypeError(f"stream must be None, a number or a CUDA stream, not {type(stream).__name__}")
 
 
@@ -98,9 +104,19 @@ def module_for(device: str | None) -> ModuleType | None:
     return _emulator if device == "emulator" else _module()
 
 
+def ask(function: Callable[..., Any], arr: object, *arguments: object) -> Any:
+    """Call C with an array that may lie on a GPU. Explains errors of tensors without elements."""
+    try:
+        return function(arr, *arguments)
+    except Exception as error:
+        if why := _inputs.without_elements(arr):
+            raise TypeError(f"{type(arr).__name__} {why}") from error
+        raise
+
+
 def untimed_sum(module: ModuleType, arr: object, strategy: int, stream: int) -> SumResult | None:
     """The sum by defaults, without timing; None if `arr` does not lie on a GPU."""
-    found: SumResult | None = module.quick_sum_gpu(arr, strategy, stream)
+    found: SumResult | None = ask(module.quick_sum_gpu, arr, strategy, stream)
     return found if type(found) is not tuple else _untimed_half(*found)
 
 
@@ -150,44 +166,51 @@ def _result_of_half(kind: str) -> np.dtype[Any] | None:
     return _bfloat16() if kind == "B" else np.dtype(np.float16)
 
 
-def timed_sum(
+def check_same_device(asked: str | None, index: int) -> None:
+    """Refuse an array on another card than the one asked for by number."""
+    if asked and asked.startswith("cuda:") and int(asked[len("cuda:") :]) != index:
+        raise ValueError(
+            f"the array lies on cuda:{index}, where it is summed; device={asked!r} cannot read it: "
+            "leave device out, or pass a copy on that card"
+        )
+
+
+def sum_described(
     module: ModuleType,
     arr: object,
     strategy: _registry.Strategy,
     dtype: npt.DTypeLike | None,
     launch: tuple[int, int, str | None],
+    device: str | None,
     stream: int,
+    timing: bool,
 ) -> tuple[Any, dict[str, Any]] | None:
     """The value and what `Timing` wants to know; None if `arr` does not lie on a GPU."""
-    acc, cast, typenum, target, half = _DEFAULT, False, _DEFAULT, _DEFAULT, None
-    described = module.gpu_dtype(arr)
-    if described is None:
+    wanted = None if dtype is None else _inputs.named(dtype)
+    exactly = strategy.name in ("auto", "exact")
+
+    def resolve(kind: str, nbytes: int, index: int) -> tuple[int, bool, int, int]:
+        check_same_device(device, index)
+        if wanted is None:
+            return _DEFAULT, False, _DEFAULT, _DEFAULT
+        return _asked(kind, nbytes, wanted, exactly)
+
+    block, grid, finish = launch
+    found = ask(
+        module.sum_gpu, arr, resolve, number_of(strategy), block, grid,
+        _registry.finish_number(finish), stream, timing,
+    )  # fmt: skip
+    if found is None:
         return None
-    kind, nbytes = described
-    if dtype is not None:
-        wanted = _inputs.named(dtype)
-        exactly = strategy.name in ("auto", "exact")
-        acc, cast, typenum, target = _asked(kind, nbytes, wanted, exactly)
+    value, kind, nbytes, index, n, size, kernel_ms, d2h_ms, block, grid, launches, _, ran = found
+    half = None
+    if wanted is not None:
         half = wanted if wanted.itemsize == 2 and wanted.kind not in "iu" else None
     elif nbytes == 2 and kind in "fB":
         half = _result_of_half(kind)
-    block, grid, finish = launch
-    value, *facts = module.sum_gpu(
-        arr,
-        acc,
-        cast,
-        typenum,
-        number_of(strategy),
-        block,
-        grid,
-        _registry.finish_number(finish),
-        stream,
-        target,
-    )
-    _, _, device, n, size, kernel_ms, d2h_ms, block, grid, launches, _, ran = facts
     return _round_half(value, half), {
         "dtype": "bfloat16" if kind == "B" else str(_source(kind, nbytes)),
-        "device": device,
+        "device": index,
         "n": n,
         "nbytes": size,
         "kernel_ms": kernel_ms,

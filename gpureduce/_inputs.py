@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce import _emulator
+from gpureduce import _emulator, _host_dlpack
 from gpureduce._registry import COMPLEX, DTYPES
 
 Array = np.ndarray[Any, Any]
@@ -21,8 +21,6 @@ Array = np.ndarray[Any, Any]
 # Strided, byte-swapped, unaligned or cast input is packed through a buffer of this many elements,
 # so that a memory-mapped file larger than memory can be summed.
 PACK_ELEMENTS = 1 << 22
-
-_DLPACK_ON_THE_HOST = (1, 3)  # kDLCPU, kDLCUDAHost
 
 # NumPy's own stub does not know "contig".
 _PACKED: Any = [["readonly", "nbo", "aligned", "contig"]]
@@ -78,16 +76,74 @@ def as_array(arr: object) -> Array:
     # between calls itself until the stack is full.
     if isinstance(arr, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
         raise TypeError("a masked array has no plain sum: pass arr.compressed() or arr.filled(0)")
-    if isinstance(arr, np.ndarray):
-        return arr
-    device = getattr(arr, "__dlpack_device__", None)
-    on_device = device is not None and int(device()[0]) not in _DLPACK_ON_THE_HOST
+    if isinstance(arr, np.ndarray):  # a subclass may mean something else by shape and size
+        return _numbers(arr if type(arr) is np.ndarray else arr.view(np.ndarray))
+    if why := without_elements(arr):
+        raise TypeError(f"{type(arr).__name__} {why}")
+    device = _host_dlpack.device_type(arr)
+    on_device = device is not None and device not in _host_dlpack.HOST_DEVICES
     if on_device or hasattr(arr, "__cuda_array_interface__"):
         raise TypeError(
             f"{type(arr).__name__} lies on a GPU, where host strategies and a gpureduce without "
             "CUDA cannot read it, and it is not copied silently: pass a host copy"
         )
-    return np.asarray(arr)
+    return _numbers(np.asarray(arr) if device is None else _host_array(arr))
+
+
+def _numbers(array: Array) -> Array:
+    """The array; TypeError if its elements are accumulators, which have sums of their own."""
+    if array.dtype.kind == "O":
+        for one in array.flat:
+            if words := getattr(type(one), "_not_a_number", None):
+                raise TypeError(words)
+    return array
+
+
+def without_elements(arr: object) -> str | None:
+    """Why a PyTorch tensor has no elements to read one by one, and what to pass instead."""
+    if str(getattr(arr, "layout", "")).startswith("torch.sparse"):
+        return "is sparse: pass its values(), or tensor.to_dense()"
+    if getattr(arr, "is_meta", False) is True:
+        return "is on PyTorch's meta device, where tensors have a shape and no elements"
+    if getattr(arr, "is_quantized", False) is True:
+        return "is quantized: pass tensor.dequantize(), or tensor.int_repr()"
+    return None
+
+
+def _views_memory(arr: object) -> bool:
+    """Whether NumPy knows one of the object's protocols."""
+    if any(hasattr(arr, name) for name in ("__array__", "__array_interface__", "__array_struct__")):
+        return True
+    try:
+        memoryview(arr).release()  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return True
+
+
+def _host_array(arr: object) -> Array:
+    """An object in host memory that speaks DLPack: NumPy's own view of it, if there is one."""
+    refused: Exception | None = None
+    if _views_memory(arr):
+        try:
+            return np.asarray(arr)
+        except (TypeError, RuntimeError, BufferError) as error:  # as PyTorch's of a bfloat16 tensor
+            refused = error
+    try:
+        array, name = _host_dlpack.view(arr)
+    except (BufferError, RuntimeError) as error:
+        if refused:
+            raise refused from None
+        raise BufferError(f"{type(arr).__name__} cannot be read by DLPack: {error}") from error
+    if array is None:
+        raise _no_sum_of(name)
+    return array.view(named("bfloat16")) if name == "bfloat16" else array
+
+
+def _no_sum_of(name: str) -> TypeError:
+    return TypeError(
+        f"arrays of dtype {name} cannot be summed; there are {', '.join((*DTYPES, *COMPLEX))}"
+    )
 
 
 def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
@@ -111,7 +167,7 @@ def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
 def count(name: str, number: int, most: int) -> int:
     """A whole number from 1 to `most`, checked here: C would take its low bits for the number."""
     number = operator.index(number)
-    if not 1 <= number <= most:
+    if not 1 <= number <= most or (name == "block" and number % 32):
         what = "a multiple of 32 from 32 to 1024" if name == "block" else f"from 1 to {most}"
         raise ValueError(f"{name} must be {what}, not {number}")
     return number
@@ -161,9 +217,7 @@ def convert(source: np.dtype[Any], wanted: npt.DTypeLike | None) -> Conversion:
 @functools.lru_cache(256)  # the names of NumPy's dtypes are made anew each time: microseconds
 def _convert(source: np.dtype[Any], wanted: np.dtype[Any] | None) -> Conversion:
     if not _known(source):
-        raise TypeError(
-            f"arrays of dtype {source} cannot be summed; there are {', '.join((*DTYPES, *COMPLEX))}"
-        )
+        raise _no_sum_of(str(source))
     result = _default_result(source) if wanted is None else wanted.newbyteorder("=")
     if not _known(result) or result.kind == "b":
         raise TypeError(f"dtype={result} cannot hold a sum")

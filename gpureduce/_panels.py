@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpureduce import lectures
+from gpureduce import exact_bench, lectures
 from gpureduce._page import (
     COLOURS,
     FAINT,
@@ -23,7 +22,7 @@ from gpureduce._page import (
     page,
     short,
 )
-from gpureduce._targets import MIB, ratios
+from gpureduce._targets import MIB, load, ratios
 from gpureduce.exact_bench import how_taken
 from gpureduce.lecture_tables import made_on, short_device
 from gpureduce.lectures import Record
@@ -134,7 +133,9 @@ def exact_cost(path: str | Path = "data/exact_h200.json", title: str = "") -> An
 
     Drawn is the largest input of a record of ``python -m gpureduce.exact_bench``.
     """
-    record = json.loads(Path(path).read_text())
+    record = exact_bench.load(Path(path))
+    if "kernels" not in record:
+        raise ValueError(f"{path}: it has no sums on a card to draw")
     nbytes = max(row["nbytes"] for row in record["kernels"])
     rows = [row for row in record["kernels"] if row["nbytes"] == nbytes]
     dtypes, kinds = (list(dict.fromkeys(row[key] for row in rows)) for key in ("dtype", "data"))
@@ -169,9 +170,11 @@ def beside_cub(path: str | Path = "data/bench_h200.json", title: str = "") -> An
 
     Drawn are the kernels of a record of ``gpureduce bench --scoreboard``, in one run and in turns.
     """
-    record = json.loads(Path(path).read_text())
+    record = load(Path(path))
     lines: dict[str, list[tuple[int, float]]] = {}
     found = ratios(record["rows"], "kernel", "fast", ["cub"])
+    if not found:
+        raise ValueError(f"{path}: it has no kernels of fast and cub to draw")
     for row in sorted(found, key=lambda row: (row["dtype"], row["nbytes"])):
         lines.setdefault(row["dtype"], []).append((row["nbytes"], row["ratio"]))
     figure, (ax,) = page(8, 4.5)

@@ -318,19 +318,25 @@ def examine(
     for name, schedule in map(_schedule, schedules):
         # A wrong kernel may have left a ticket drawn, or sums that the next order must not find.
         module.free_scratch()
-        module.watch_start()
+        reports: list[str] = []
         try:
-            bits, *_ = module.sum(
+            bits, *_ = module.watched_sum(
                 array, conversion.load, conversion.acc, strategy.index, block, grid, 0, 0,
-                schedule.number, schedule.seed, True,
+                schedule.number, schedule.seed, True, reports,
             )  # fmt: skip
             value = _value(strategy, conversion, bytes(bits))
             if value != expected:
                 found.wrong[name] = value
         except CudaError as error:
             found.faults[name] = str(error)
-        finally:
-            found.add(name, json.loads(module.watch_stop()))
+        except MemoryError as error:
+            raise MemoryError(
+                f"no memory to look at all accesses of {strategy.name} for n={n} (4 GiB at most): "
+                "take a smaller n"
+            ) from error
+        if not reports:
+            raise MemoryError(f"no memory for what was found in {strategy.name} with n={n}")
+        found.add(name, json.loads(reports[0]))
     module.free_scratch()
     return Races(
         strategy.name, n, dtype, block, grid or None, tuple(_schedule(s)[0] for s in schedules),

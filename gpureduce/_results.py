@@ -16,6 +16,10 @@ class Timing:
     and `d2h_ms`; `init_ms` is the first use of a device, paid once per process; `total_ms` is the
     whole call as the caller sees it. Where processors and card add up an array between them,
     `kernel_ms` is by the processor's clock and the copies are in it.
+
+    `pieces` counts the parts that were added up one after the other: large arrays that are strided,
+    byte-swapped or cast are packed piece by piece. `integral` is True for results of
+    `gpureduce.trapezoid` and `gpureduce.integrate`, which are not plain sums.
     """
 
     kernel_ms: float
@@ -35,6 +39,8 @@ class Timing:
     n: int
     nbytes: int
     peak_gb_s: float | None = field(default=None, repr=False)
+    pieces: int = field(default=1, repr=False)
+    integral: bool = field(default=False, repr=False)
 
     @property
     def gb_s(self) -> float | None:

@@ -37,6 +37,7 @@ class _Tally:
     block: int | None = None
     grid: int | None = None
     launches: int = 0
+    pieces: int = 0
     strategy: str | None = None  # what a choice came to
 
 
@@ -98,10 +99,12 @@ def sum(
         are accumulated in float32 and rounded once. ``exact`` does not cast elements: it rounds
         their sum to this dtype, a wider or a narrower one.
     block
-        Threads per block: a multiple of 32 from 32 to 1024; 256 by default.
+        Threads per block: a multiple of 32 from 32 to 1024; 256 by default. The kernel of ``exact``
+        takes at most 384 for float64 and 512 for bfloat16, as its threads need more registers and
+        shared memory. Of integers, ``exact`` is ``fast``, which chooses block and grid itself.
     grid
         Blocks. By default as many as the input needs, or, for kernels with a grid-stride loop, as
-        many as the card holds at once.
+        many as the card holds at once. ``exact`` takes at most 16383.
     finish
         How block sums become one number: ``"relaunch"`` (the same kernel again), ``"host"``, or
         ``"single"`` for strategies that finish by themselves.
@@ -159,6 +162,25 @@ def sum(
         quick = _quickly(arr, strategy, device, stream)
         if quick is not None:
             return quick
+    return sum_into(
+        None, arr, strategy, dtype, block, grid, finish, device, allow_broken, stream, timing
+    )
+
+
+def sum_into(
+    into: _emulator.Exact | None,
+    arr: npt.ArrayLike,
+    strategy: str,
+    dtype: npt.DTypeLike | None = None,
+    block: int | None = None,
+    grid: int | None = None,
+    finish: str | None = None,
+    device: str | None = None,
+    allow_broken: bool = False,
+    stream: object = None,
+    timing: bool = True,
+) -> SumResult:
+    """As `sum`; an exact sum of a host array is also added to `into`, before it is rounded."""
     start = time.perf_counter()
     chosen = _registry.find(strategy)
     _registry.check_allowed(chosen, allow_broken)
@@ -181,9 +203,9 @@ def sum(
     on_host = chosen.kind == "host" or (chosen.kind == "everywhere" and device in (None, "cpu"))
     if on_host and (block is not None or grid is not None):
         raise ValueError(
-            f"{chosen.name} has no block and grid on the CPU: name a device, or leave them out"
+            f"{strategy} has no block and grid on the CPU: name a device, or leave them out"
         )
-    call = _Call(chosen, array, conversion, dtype is None, *launch, timed=timing)
+    call = _Call(chosen, array, conversion, dtype is None, *launch, into=into, timed=timing)
 
     if on_host:
         done = _ON_HOST[chosen.name](call)
@@ -225,15 +247,16 @@ def _on_gpu(
 ) -> SumResult | None:
     """The sum of an array that lies on a GPU; None if it does not."""
     module = _gpu.module_for(device)
-    if module is None or chosen.kind == "host":
+    if module is None or chosen.kind == "host" or device == "cpu":
         return None
     number = _gpu.stream_number(stream)
-    if not timing and dtype is None and launch == (None, None, None):
-        return _gpu.untimed_sum(module, arr, _gpu.number_of(chosen), number)
-    found = _gpu.timed_sum(module, arr, chosen, dtype, _launch_arguments(chosen, *launch), number)
+    arguments = _launch_arguments(chosen, *launch)
+    found = _gpu.sum_described(module, arr, chosen, dtype, arguments, device, number, timing)
     if found is None:
         return None
     value, facts = found
+    if not timing:
+        return SumResult(value, cast(Timing, None))
     backend = "emulator" if module is _emulator else "cuda"
     ran = _backends.choose_device("emulator" if module is _emulator else f"cuda:{facts['device']}")
     finish = launch[2] or _registry.STRATEGIES[facts["strategy"]].finishes[0]
@@ -276,7 +299,7 @@ def _resolve(
 def _launch_arguments(
     chosen: _registry.Strategy, block: int | None, grid: int | None, finish: str | None
 ) -> tuple[int, int, str | None]:
-    if finish is not None and finish not in _registry.FINISHES:
+    if finish is not None and not (isinstance(finish, str) and finish in _registry.FINISHES):
         raise ValueError(f"finish must be one of {', '.join(_registry.FINISHES)}, not {finish!r}")
     if finish is not None and finish not in chosen.finishes:
         raise ValueError(
@@ -299,11 +322,24 @@ def launch_sizes(block: int | None, grid: int | None) -> tuple[int, int]:
     )
 
 
+def _rounds_between(array: _inputs.Array, result: np.dtype[Any]) -> bool:
+    """Whether NumPy rounds partial sums to that 16-bit float.
+
+    It adds up bfloat16 in bfloat16. It adds up float16 in float32, but rounds to float16 after each
+    row or buffer of an array that is not contiguous or is cast.
+    """
+    if result.name == "bfloat16":
+        return True
+    return result == np.float16 and not (array.dtype == result and _inputs.is_flat(array))
+
+
 def _numpy(call: _Call) -> _Done:
     start = time.perf_counter()
     result = call.conversion.result
-    if result.name == "bfloat16":  # which NumPy adds up in itself: 256 ones and one are 256
-        value = np.sum(call.array, dtype=np.float32).astype(result)
+    if _rounds_between(call.array, result):
+        total = np.sum(call.array, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            value = total.astype(result)
     else:
         value = np.sum(call.array, dtype=result)
     tally = _Tally(kernel_ms=(time.perf_counter() - start) * 1e3)
@@ -327,6 +363,7 @@ def _cpu(call: _Call) -> _Done:
     def add(piece: _inputs.Array) -> bytes:
         bits, ms = _emulator.cpu_sum(piece, call.conversion.load, call.conversion.acc, 1, 0)
         tally.kernel_ms += ms
+        tally.pieces += 1
         return bits
 
     array, conversion = call.array, call.conversion
@@ -360,13 +397,19 @@ def _on_device(call: _Call, device: _backends.Device) -> _Done:
     tally = _Tally()
 
     def add(piece: _inputs.Array, load: int = call.conversion.load) -> bytes:
+        strategy, block, grid = call.strategy.index, call.block, call.grid
+        if call.strategy.kind == "choice":
+            strategy = -1
+            if tally.strategy:  # all pieces run alike, as the timing describes them
+                strategy = _registry.STRATEGIES[tally.strategy].index
+                block, grid = tally.block or 0, tally.grid or 0
         bits, kernel_ms, h2d_ms, d2h_ms, init_ms, block, grid, launches, _, ran = module.sum(
             piece,
             load,
             call.conversion.acc,
-            -1 if call.strategy.kind == "choice" else call.strategy.index,
-            call.block,
-            call.grid,
+            strategy,
+            block,
+            grid,
             _registry.finish_number(call.finish),
             device.index,
             schedule.number,
@@ -380,6 +423,7 @@ def _on_device(call: _Call, device: _backends.Device) -> _Done:
         tally.block = tally.block or block or None
         tally.grid = tally.grid or grid or None
         tally.launches += launches
+        tally.pieces += 1
         tally.strategy = tally.strategy or _gpu.NAMES[ran]
         return bytes(bits)
 
@@ -427,6 +471,8 @@ def _on_both(call: _Call, device: _backends.Device, share: float) -> _Done:
     if by_card.into and by_host.into:
         by_card.into.merge(by_host.into)
         value = _exact.value(by_card.into, result)
+        if call.into:
+            call.into.merge(by_card.into)
     else:
         value = np.array(values, result).sum(dtype=result)  # which wraps around
         tally.strategy = f"cpu+{done.tally.strategy}"
@@ -485,4 +531,5 @@ def _timing(call: _Call, done: _Done, total_ms: float) -> Timing:
         n=call.array.size,
         nbytes=call.array.size * call.array.dtype.itemsize,
         peak_gb_s=done.peak_gb_s,
+        pieces=max(tally.pieces, 1),
     )

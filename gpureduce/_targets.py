@@ -5,11 +5,45 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypedDict
+
+from gpureduce import _json_files
+from gpureduce._calibration import Calibration
+from gpureduce.record import HEAD
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 
 Row = dict[str, Any]
+
+
+class Point(TypedDict):
+    """The fields of a record's row that the tables read."""
+
+    strategy: str
+    dtype: str
+    n: int
+    nbytes: int
+    measure: str
+    producer: str
+    offset: int
+    median_us: float
+    low_us: float
+    gb_s: float
+    percent_of_peak: float | None
+
+
+def load(path: Path) -> dict[str, Any]:
+    """A scoreboard's record; ValueError, naming file and field, if the file does not have one."""
+    record = _json_files.read_record(path, "bench", **HEAD, rows=list[Point])
+    with _json_files.naming(path):
+        for i, row in enumerate(record["rows"]):
+            for name in ("n", "nbytes", "median_us", "low_us", "gb_s"):
+                if row[name] <= 0:
+                    raise ValueError(f"rows[{i}].{name} must be above 0, not {row[name]}")
+        if record.get("calibration") is not None:
+            _json_files.made(Calibration, record["calibration"], "calibration")
+    return record
 
 
 def ratios(rows: Iterable[Row], measure: str, ours: str, theirs: Sequence[str]) -> list[Row]:

@@ -95,11 +95,25 @@ class Request:
         index, finish = self.strategy.index, self.finish
         return index, self.load, self.acc, self.n, self.block, self.grid, finish, self.later
 
+    def _check_memory(self, block: int, grid: int, team_blocks: int) -> None:
+        """Refuse what cannot be kept: the loads of all warps that run at once, packed."""
+        most, each = traced.recorder_limits()
+        loads = self.n * self.element_bytes // (_PACK_BYTES * grid * block)
+        needed = loads * team_blocks * (block // 32) * each
+        if needed > most:
+            raise ValueError(
+                f"explain keeps what warps do until their next barrier: for n={self.n:,} of "
+                f"{self.strategy.name} with {grid:,} blocks of {block} that is "
+                f"{needed / 2**30:,.0f} GiB or more, and {most >> 30} GiB at most are kept; take a "
+                "smaller n or a larger grid"
+            )
+
     def count(self, *, sample: bool) -> Launch:
         """Count it, from samples if that can be."""
         plan = traced.plan_pass(*self._arguments())
         block, grid, team_blocks, _ = plan
         teams = grid // team_blocks
+        self._check_memory(block, grid, team_blocks)
         counts = self.strategy.traits & (_emulator.TICKET | _emulator.DIGITS)
         last = grid - 1 if counts else 0
         if sample and not self.strategy.broken:

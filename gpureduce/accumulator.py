@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -93,12 +93,18 @@ class Accumulator:
 
     def _add_on_gpu(self, array: object, stream: object, device: str | None) -> bool:
         module = _gpu.module_for(device)
-        described = module.gpu_dtype(array) if module else None
-        if module is None or described is None:
+        if module is None or device == "cpu":
             return False
-        kind, _ = described
-        self._check(kind)
-        states = module.exact_gpu(array, kind in "biu", _gpu.stream_number(stream))
+
+        def resolve(kind: str, nbytes: int, index: int) -> tuple[int, bool, int, int]:
+            _gpu.check_same_device(device, index)
+            self._check(kind)
+            is_cast = kind in "biu"
+            return (_emulator.ACC_F64 if is_cast else -1), is_cast, -1, -1
+
+        states = _gpu.ask(module.exact_gpu, array, resolve, _gpu.stream_number(stream))
+        if states is None:
+            return False
         whole = _exact.new(self._dtype)
         for component, state in enumerate(states):
             whole.add_state(state, component, component == 0)
@@ -137,6 +143,18 @@ class Accumulator:
         return made
 
     __array_ufunc__ = None  # array + accumulator is not an array of accumulators
+
+    def __radd__(self, other: object) -> NoReturn:
+        raise TypeError(
+            f"{type(other).__name__} + Accumulator is not defined: acc += array adds an array, and "
+            "acc1 + acc2 another accumulator"
+        )
+
+    # What `_inputs.as_array` says of arrays and lists of accumulators.
+    _not_a_number = (
+        "an Accumulator is not an array: acc1 + acc2 adds accumulators, and acc.value() is the sum "
+        "of one"
+    )
 
     def to_bytes(self) -> bytes:
         """The value, count and dtype, with a version and a checksum: equal ones, equal bytes."""

@@ -30,15 +30,50 @@ TOUR = ["interleaved_mod", "interleaved_idx", "sequential", "unroll_warp", "firs
 TOUR += ["warp_shfl", "last_block", "cpu", "numpy"]
 
 
+_NPY, _ZIP = b"\x93NUMPY", b"PK"
+
+
+def _check_header(path: str) -> None:
+    """Refuse what NumPy would divide by zero for, and cannot map."""
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+        (3, 0): np.lib.format.read_array_header_2_0,  # differs in the letters of names only
+    }
+    with open(path, "rb") as file:
+        version = np.lib.format.read_magic(file)
+        if version not in readers:
+            raise ValueError(f"its format is {version[0]}.{version[1]}, and 1.0 to 3.0 are known")
+        shape, _, dtype = readers[version](file)
+    if dtype.itemsize == 0:
+        raise ValueError(f"its header says {dtype.str!r} and the shape {shape}")
+
+
 def _load(path: str) -> Any:
     if not path.endswith(".npy"):
         raise ValueError(f"{path}: only .npy files can be read")
+    with open(path, "rb") as file:
+        start = file.read(len(_NPY))
+    if start.startswith(_ZIP):
+        raise ValueError(
+            f"{path} is no whole .npy file: it is an archive, as numpy.savez writes; write one "
+            "array by numpy.save"
+        )
+    if start != _NPY:
+        raise ValueError(
+            f"{path} is no whole .npy file: it does not begin as numpy.save begins one"
+        )
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        _check_header(path)
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError:
         raise
     except Exception as error:  # of several kinds: a header is parsed as Python
-        raise ValueError(f"{path} is no whole .npy file: {error}") from error
+        told = " ".join(str(error).split())
+        if "Python objects" in told:
+            told = "its elements are Python objects, not numbers"
+        raise ValueError(f"{path} is no whole .npy file: {told}") from error
+    return array
 
 
 def _sum_rows(arguments: argparse.Namespace, array: Any) -> list[dict[str, Any]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -29,6 +31,9 @@ class Schedule(NamedTuple):
         """Lanes can only be stepped from access to access where each access has a hook."""
         return self.order == "lockstep"
 
+
+_LARGEST_LIMIT = sys.maxsize
+_tokens = itertools.count()
 
 _FORWARD = Schedule()
 _current: ContextVar[Schedule] = ContextVar("gpureduce_schedule", default=_FORWARD)
@@ -72,18 +77,32 @@ def schedule(order: str, seed: int = 0) -> Iterator[Schedule]:
 
 @contextmanager
 def memory_limit(nbytes: int) -> Iterator[None]:
-    """Give the emulated device only `nbytes` of memory, for the length of a ``with`` block."""
-    if nbytes < 1:
-        raise ValueError(f"nbytes must be at least 1, not {nbytes}")
-    for module in (_emulator, _emulator_traced):
-        module.memory_limit(nbytes)
+    """Give the emulated device only `nbytes` of memory, for the length of a ``with`` block.
+
+    The limit holds for all threads. Of several, the one that was set last holds; at the end of its
+    block, the one before it.
+    """
+    nbytes = operator.index(nbytes)
+    if not 1 <= nbytes <= _LARGEST_LIMIT:
+        told = nbytes if nbytes.bit_length() <= 128 else "a far larger number"
+        raise ValueError(f"nbytes must be from 1 to {_LARGEST_LIMIT}, not {told}")
+    token = next(_tokens)
+    # A signal handler may raise after any call: each limit is taken off by a call of its own. Where
+    # it raises on the way into or out of the block, this ends with the exception's frames.
     try:
+        _emulator.memory_limit(token, nbytes)
+        _emulator_traced.memory_limit(token, nbytes)
         yield
     finally:
-        for module in (_emulator, _emulator_traced):
-            module.memory_limit(0)
+        try:
+            _emulator.memory_limit(token, 0)
+        finally:
+            _emulator_traced.memory_limit(token, 0)
 
 
 def live_bytes() -> int:
-    """How many bytes are allocated on the emulated device now; 0 between calls."""
+    """How many bytes are allocated on the emulated device now.
+
+    Between calls, what is kept for the next one: `gpureduce.free_scratch` gives that back.
+    """
     return _emulator.live_bytes() + _emulator_traced.live_bytes()

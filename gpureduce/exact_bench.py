@@ -23,13 +23,13 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
-from gpureduce import _backends, _emulator, _exact, _gpu, _inputs, _registry
+from gpureduce import _backends, _emulator, _exact, _gpu, _inputs, _json_files, _registry
 from gpureduce._contenders import rotation
-from gpureduce.record import provenance
+from gpureduce.record import HEAD, provenance
 from gpureduce.text import markdown_table, shortfall
 
 MIB = 1 << 20
@@ -350,6 +350,77 @@ def _measure_device(asked: argparse.Namespace) -> dict[str, Any]:
     for row in record["targets"]:
         print(row)
     return record
+
+
+class _OfFsum(TypedDict, total=False):
+    of_fsum: float
+    of_fsum_of_list: float
+
+
+class _OnCpu(_OfFsum):
+    dtype: str
+    data: str
+    n: int
+    exact: dict[str, float]
+
+
+class _OnCard(TypedDict):
+    dtype: str
+    data: str
+    nbytes: int
+    gb_s: dict[str, float]
+
+
+class _Reached(TypedDict, total=False):
+    least: float | None
+    most: float | None
+    short: list[str]
+
+
+class _Target(_Reached):
+    what: str
+    wanted: float
+    met: bool | None
+
+
+def load(path: Path) -> dict[str, Any]:
+    """A record of this module; ValueError, naming file and field, if the file does not have one."""
+    record = _json_files.read_record(path, "exact", **HEAD)
+    with _json_files.naming(path):
+        if "cpu" in record:
+            _json_files.fields(record, load_average=float, cpu=list[_OnCpu])
+            rows = record["cpu"]
+            _check_cpu(rows)
+        else:
+            kinds = {"peak_gb_s": float | None, "kernels": list[_OnCard], "targets": list[_Target]}
+            _json_files.fields(record, **kinds)
+            rows = record["kernels"]
+            for i, row in enumerate(record["targets"]):
+                if row["met"] is not None and row.get("least", row.get("most")) is None:
+                    raise ValueError(f"targets[{i}] has neither least nor most")
+        if not rows:
+            raise ValueError("it has no rows")
+    return record
+
+
+def _check_cpu(rows: Sequence[dict[str, Any]]) -> None:
+    """The table has a cell for each combination, and compares float64 with fsum."""
+    keys = ("dtype", "data", "n")
+    of = [set(row[key] for row in rows) for key in keys]
+    there = {tuple(row[key] for key in keys) for row in rows}
+    if len(of[2]) != 2 or len(there) != math.prod(map(len, of)):
+        raise ValueError("cpu must have a row for each dtype and kind of data at two sizes")
+    of_fsum = set(_OfFsum.__annotations__)
+    compared = set()
+    for i, row in enumerate(rows):
+        lacking = {"exact.ns"} if "ns" not in row["exact"] else set()
+        if of_fsum & row.keys():
+            lacking |= of_fsum - row.keys()
+            compared |= {row["n"]} if row["dtype"] == "float64" else set()
+        if lacking:
+            raise ValueError(f"cpu[{i}] lacks {', '.join(sorted(lacking))}")
+    if compared != of[2]:
+        raise ValueError("cpu must have rows of float64 with of_fsum at both sizes")
 
 
 def _cpu_markdown(record: dict[str, Any]) -> str:

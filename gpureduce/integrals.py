@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import numbers
 import operator
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce import _backends, _emulator, _gpu, _inputs, _registry, _sum, emulator
+from gpureduce import _backends, _emulator, _exact, _gpu, _inputs, _registry, _sum, emulator
 from gpureduce._results import SumResult, Timing
 
 _ACCUMULATORS = {"float32": _emulator.ACC_F32, "float64": _emulator.ACC_F64}
@@ -265,6 +267,7 @@ def _timing(
         n=problem.n,
         nbytes=0,
         peak_gb_s=device.peak_gb_s if device and not emulated else None,
+        integral=True,
     )
 
 
@@ -296,6 +299,131 @@ def measure(
     return np.frombuffer(times).tolist(), block, grid
 
 
+def _numbers(name: str, given: object) -> _inputs.Array:
+    """A host array of numbers that can be summed."""
+    array = _inputs.as_array(given)
+    if array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
+        raise TypeError(f"{name} must hold numbers, not {array.dtype}")
+    _inputs.convert(array.dtype, None)
+    return array
+
+
+def _step(dx: object) -> _exact.Number:
+    """The spacing as it was given: a real number."""
+    if isinstance(dx, numbers.Rational):
+        return Fraction(int(dx.numerator), int(dx.denominator))
+    if not isinstance(dx, numbers.Real):
+        found = _inputs.as_array(dx)
+        if found.ndim:
+            raise ValueError(
+                f"dx must be one number, not an array of shape {found.shape}: for points that are "
+                "not equally spaced pass x"
+            )
+        if found.dtype.kind not in "biuf" and found.dtype.name != "bfloat16":
+            what = found.dtype if isinstance(dx, (np.ndarray, np.generic)) else type(dx).__name__
+            raise TypeError(f"dx must be a real number, not {what}")
+        dx = found
+    step = float(dx)
+    return Fraction(step) if math.isfinite(step) else step
+
+
+def _common(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype that NumPy computes in; it has none for bfloat16 and wide integers or float16."""
+    names = {a.name, b.name}
+    if "bfloat16" in names and (a.kind in "biu" or b.kind in "biu"):
+        return _inputs.named("bfloat16")
+    if names == {"bfloat16", "float16"}:
+        return np.dtype(np.float32)
+    return np.result_type(a, b)
+
+
+def _result_dtype(
+    samples: _inputs.Array, other: object, asked: npt.DTypeLike | None
+) -> np.dtype[Any]:
+    """What the integral is rounded to; `other` are the points, or the spacing."""
+    found = samples.dtype if samples.dtype.kind not in "biu" else np.dtype(np.float64)
+    if isinstance(other, (np.ndarray, np.generic)):  # a Python number widens nothing
+        found = _common(found, other.dtype)
+    return _inputs.convert(found.newbyteorder("="), asked).result
+
+
+def _as_numbers(value: Any) -> list[_exact.Number]:
+    """A scalar without any rounding: its real part, and the imaginary one if there is one."""
+    if np.asarray(value).dtype.kind in "biu":
+        return [Fraction(int(value))]
+    parts = (value.real, value.imag) if np.asarray(value).dtype.kind == "c" else (value,)
+    return [Fraction(float(x)) if math.isfinite(x) else float(x) for x in parts]
+
+
+def _plus(a: _exact.Number, b: _exact.Number) -> _exact.Number:
+    if isinstance(a, Fraction) and isinstance(b, Fraction):
+        return a + b
+    return sum(x for x in (a, b) if isinstance(x, float))  # inf and nan alone decide
+
+
+def _times(a: _exact.Number, b: _exact.Number) -> _exact.Number:
+    if isinstance(a, Fraction) and isinstance(b, Fraction):
+        return a * b
+    signs = [(x > 0) - (x < 0) if isinstance(x, Fraction) else x for x in (a, b)]
+    return float(signs[0] * signs[1])
+
+
+def _wide(array: _inputs.Array) -> np.dtype[Any]:
+    return np.dtype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def _add_up(
+    terms: _inputs.Array, strategy: str, how: dict[str, Any]
+) -> tuple[SumResult, list[_exact.Number]]:
+    """The sum's result, and its value in full: exact, or as a strategy adds up float64."""
+    wide = _wide(terms)
+    if _registry.find(strategy).name in ("auto", "exact"):
+        total = _exact.new(wide)
+        result = _sum.sum_into(total, terms, strategy, wide, **how)
+        return result, _exact.parts(total)
+    with np.errstate(over="ignore", invalid="ignore"):
+        result = _sum.sum(terms, strategy, wide, **how)
+    if np.isfinite(result.value) or not np.isfinite(terms).all():
+        return result, _as_numbers(result.value)
+    down = terms.size.bit_length() + 1  # so far that no partial sum overflows
+    result = _sum.sum(terms.astype(wide) * 2.0**-down, strategy, wide, **how)
+    return result, [_times(x, Fraction(1 << down)) for x in _as_numbers(result.value)]
+
+
+def _steps(points: _inputs.Array) -> _inputs.Array:
+    """From each point to the next, rounded to float64 once; whole numbers do not wrap around."""
+    if points.dtype.kind not in "biu":
+        return np.diff(points.astype(_wide(points), copy=False))
+    bits = points.astype(np.uint64)
+    rise = points[1:] >= points[:-1]
+    sizes = np.where(rise, bits[1:] - bits[:-1], bits[:-1] - bits[1:])
+    return np.where(rise, 1.0, -1.0) * sizes.astype(np.float64)
+
+
+def _down(array: _inputs.Array) -> int:
+    """By which power of two an array of floats is larger than 2^500."""
+    largest = max(np.abs(array.real).max(), np.abs(array.imag).max())
+    return max(math.frexp(float(largest))[1] - 500, 0)
+
+
+def _terms(samples: _inputs.Array, points: _inputs.Array) -> tuple[_inputs.Array, int]:
+    """The areas between neighbours in float64, times a power of two, and its exponent."""
+    heights = samples.astype(_wide(samples), copy=False)
+    areas = np.empty(max(len(samples) - 1, 0), np.result_type(heights, _wide(points)))
+    with np.errstate(all="ignore"):
+        for first in range(0, len(areas), _CHUNK):  # Ctrl-C is heard between two
+            part = slice(first, first + _CHUNK + 1)
+            sides = heights[part]
+            areas[first : first + _CHUNK] = _steps(points[part]) * (sides[1:] + sides[:-1]) / 2
+    if np.isfinite(areas).all() or not (np.isfinite(samples).all() and np.isfinite(points).all()):
+        return areas, 0
+    floats = points.astype(_wide(points), copy=False)
+    a, b = _down(heights), _down(floats)
+    heights = heights * 2.0**-a
+    steps = np.diff(floats * 2.0**-b) if points.dtype.kind not in "biu" else _steps(points)
+    return steps * (heights[1:] + heights[:-1]) / 2, a + b
+
+
 def trapezoid(
     y: npt.ArrayLike,
     x: npt.ArrayLike | None = None,
@@ -305,40 +433,71 @@ def trapezoid(
 ) -> SumResult:
     """Integrate samples `y` by the trapezoidal rule, as scipy.integrate.trapezoid does.
 
-    `x` are the points of the samples; without them they lie `dx` apart. `strategy` and further
-    arguments are those of `gpureduce.sum`. Fewer than two samples enclose nothing.
+    Parameters
+    ----------
+    y
+        The samples: a one-dimensional array in host memory, real or complex. Fewer than two enclose
+        nothing: their integral is 0.
+    x
+        The points of the samples. They need not rise.
+    dx
+        Without `x`: the spacing, one real number.
+    strategy, how
+        As for `gpureduce.sum`. `dtype` is that of the result.
 
+    Returns
+    -------
+    SumResult
+        The integral and the `Timing` of the sum in it. The dtype is NumPy's: that of the samples,
+        or float64 for integers, widened by `x`, or by a `dx` that is a NumPy scalar. bfloat16 is
+        not widened by integers.
+
+    Notes
+    -----
+    Without `x`, ``"auto"`` and ``"exact"`` round once: the result is the exact sum of the samples,
+    the two at the ends by half, times `dx` as a real number, rounded to the result's dtype. Any
+    other strategy adds up the samples between the ends in float64 (complex128), and rounds there.
+    Ends and product are exact again, and the result is rounded once.
+
+    With `x`, steps, sums of neighbouring samples, and their products are rounded to float64
+    (complex128) each. So are integers that float64 cannot hold; steps between integers are rounded
+    once. These areas are added up as the samples are without `x`.
+
+    No partial result overflows unless a finite integral does. `error_bound` is for plain sums and
+    refuses integrals.
+
+    Examples
+    --------
     >>> import gpureduce, numpy as np
     >>> x = np.linspace(0, np.pi, 1001)
     >>> round(float(gpureduce.trapezoid(np.sin(x), x)), 6)
     1.999998
+    >>> float(gpureduce.trapezoid(np.full(1001, 100, np.float16), dx=0.01))
+    1000.0
     """
-    samples = _inputs.as_array(y)
+    if unknown := how.keys() - inspect.signature(_sum.sum).parameters.keys():
+        raise TypeError(f"trapezoid has no argument {min(unknown)!r}")
+    samples = _numbers("y", y)
     if samples.ndim != 1:
         raise ValueError(f"y must be one-dimensional, not of shape {samples.shape}")
-    if samples.dtype.kind in "biu":
-        samples = samples.astype(np.float64)  # halves are no integers
-    if samples.dtype.kind not in "fcV":
-        raise TypeError(f"y must hold numbers, not {samples.dtype}")
-    add: Callable[[Any], SumResult] = lambda terms: _sum.sum(terms, strategy, **how)  # noqa: E731
+    asked = how.pop("dtype", None)
     if x is None:
-        result = add(samples[1:-1])
-        if len(samples) < 2:
-            return result._replace(value=result.value * 0)
-        # As wide as was asked for: the samples' own dtype may be too narrow for dx.
-        kind = np.asarray(result.value).dtype.type
-        with np.errstate(all="ignore"):
-            ends = kind(0.5) * kind(samples[0]) + kind(0.5) * kind(samples[-1])
-            value = kind(dx) * (result.value + ends)
-        return result._replace(value=value)
-    points = _inputs.as_array(x)
-    if points.shape != samples.shape:
-        raise ValueError(f"x must have the shape of y, {samples.shape}, not {points.shape}")
-    # As wide as was asked for from the first term on; steps between whole numbers do not wrap.
-    asked = [] if how.get("dtype") is None else [_inputs.named(how["dtype"])]
-    wide = np.result_type(samples, points, *asked)
-    of_steps = np.int64 if points.dtype.kind in "biu" else np.result_type(points, *asked)
-    with np.errstate(all="ignore"):
-        steps = np.diff(points.astype(of_steps, copy=False)).astype(wide, copy=False)
-        samples = samples.astype(wide, copy=False)
-        return add(steps * (samples[1:] + samples[:-1]) / 2)
+        factor, wanted = _step(dx), _result_dtype(samples, dx, asked)
+        result, total = _add_up(samples[1:-1], strategy, how)
+        if len(samples) >= 2:
+            for end in (samples[0], samples[-1]):
+                half = (_times(part, Fraction(1, 2)) for part in _as_numbers(end))
+                total = list(map(_plus, total, half))
+        else:
+            factor = Fraction(0)
+    else:
+        points = _numbers("x", x)
+        if points.shape != samples.shape:
+            raise ValueError(f"x must have the shape of y, {samples.shape}, not {points.shape}")
+        wanted = _result_dtype(samples, points, asked)
+        areas, up = _terms(samples, points)
+        factor = Fraction(1 << up)
+        result, total = _add_up(areas, strategy, how)
+    value = _exact.rounded([_times(part, factor) for part in total], wanted)
+    timing = result.timing and replace(result.timing, integral=True)
+    return SumResult(value, timing)

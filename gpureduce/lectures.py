@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce import _backends, _inputs, _registry, integrals
+from gpureduce import _backends, _inputs, _json_files, _registry, integrals
 from gpureduce._lecture_bench import Bench, Case, Row
 from gpureduce.bench import MOST_REPEATS
-from gpureduce.record import provenance
+from gpureduce.record import HEAD, provenance
 
 MI = 2**20
 
@@ -340,12 +340,35 @@ def _fits(case: Case, device: _backends.Device) -> bool:
 
 
 def load(path: str | Path) -> Record:
-    """A record from its JSON file."""
-    text = json.loads(Path(path).read_text())
-    if text.get("kind") != "lecture":
-        raise ValueError(f"{path} is no record of a lecture's experiment")
-    rows = tuple(Row(**row) for row in text.pop("rows"))
-    return Record(text.pop("lecture"), text.pop("shrink"), rows, text)
+    """A record from its JSON file; ValueError, naming file and field, if it is not one."""
+    path = Path(path)
+    kinds = {"lecture": str, "shrink": int, "rows": list[Any]}
+    made = _json_files.read_record(path, "lecture", **HEAD, **kinds)
+    with _json_files.naming(path):
+        name = find(made.pop("lecture")).name
+        rows = _json_files.checked(made.pop("rows"), tuple[Row, ...], "rows")
+        if not rows:
+            raise ValueError("it has no rows")
+        for i, row in enumerate(rows):
+            _check(row, name, f"rows[{i}]")
+        return Record(name, made.pop("shrink"), rows, made)
+
+
+def _check(row: Row, lecture: str, at: str) -> None:
+    """What the tables and charts take for granted."""
+    if row.strategy not in _registry.STRATEGIES:
+        raise ValueError(f"{at}.strategy must be a strategy, not {row.strategy!r}")
+    if row.median_us <= 0:
+        raise ValueError(f"{at}.median_us must be above 0, not {row.median_us}")
+    needed: Sequence[str] = ["values"] if lecture == "trapezoid" else []
+    if lecture == "profile":
+        needed = sources()[str(find(lecture).source)]["metrics"]
+    for fact in needed:
+        if fact not in row.facts or row.facts[fact] == []:
+            raise ValueError(f"{at}.facts.{fact} is missing")
+    for fact, value in row.facts.items():
+        kind = list[float] if fact == "values" else float
+        _json_files.checked(value, kind, f"{at}.facts.{fact}")
 
 
 def _printed_row(case: Case, experiment: Experiment, counters: Sequence[str]) -> Row:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from gpureduce import _counter_report, _races, _registry, exact_bench, scoreboard
+from gpureduce import (
+    _counter_report,
+    _json_files,
+    _races,
+    _registry,
+    _targets,
+    exact_bench,
+    scoreboard,
+    verify_counters,
+)
 
 
 def strategy_table() -> str:
@@ -29,19 +40,26 @@ def race_timeline() -> str:
     return f"```text\n{cited}\n\n{race.timeline}\n\n  missing: {race.missing}\n```"
 
 
+def _named(path: Path, report: Callable[[dict[str, Any]], str], record: dict[str, Any]) -> str:
+    """A record's tables; errors name its file."""
+    with _json_files.naming(path):
+        return report(record)
+
+
 def performance(records: Path) -> str:
     """The tables of the scoreboards that are kept, the cards' first."""
-    kept = [json.loads(path.read_text()) for path in sorted(records.glob("bench_*.json"))]
-    kept.sort(key=lambda record: str(record["device"] != "cuda"))
-    return "\n\n".join(scoreboard.markdown(record) for record in kept)
+    paths = sorted(records.glob("bench_*.json"))
+    kept = [(path, _targets.load(path)) for path in paths]
+    kept.sort(key=lambda one: str(one[1]["device"] != "cuda"))
+    return "\n\n".join(_named(path, scoreboard.markdown, record) for path, record in kept)
 
 
 def exact_sums(records: Path) -> str:
     """The tables of what `exact` costs, the cards' first."""
-    kept = [json.loads(path.read_text()) for path in sorted(records.glob("exact_*.json"))]
-    kept = [record for record in kept if record["kind"] == "exact"]
-    kept.sort(key=lambda record: "cpu" in record)
-    return "\n\n".join(exact_bench.markdown(record) for record in kept)
+    paths = [path for path in sorted(records.glob("exact_*.json")) if path.stem != "exact_fuzz"]
+    kept = [(path, exact_bench.load(path)) for path in paths]
+    kept.sort(key=lambda one: "cpu" in one[1])
+    return "\n\n".join(_named(path, exact_bench.markdown, record) for path, record in kept)
 
 
 def counters(records: Path) -> str:
@@ -49,8 +67,9 @@ def counters(records: Path) -> str:
     told = []
     for path in sorted(records.glob("counters_*.json")):
         beside = path.with_name(path.name.replace("counters", "wavefronts"))
-        patterns = json.loads(beside.read_text()) if beside.exists() else None
-        told.append(_counter_report.markdown(json.loads(path.read_text()), patterns))
+        patterns = _counter_report.load_patterns(beside) if beside.exists() else None
+        report = functools.partial(_counter_report.markdown, patterns=patterns)
+        told.append(_named(path, report, verify_counters.read(path)))
     return "\n\n".join(told) or _counter_report.NOT_YET
 
 
@@ -73,11 +92,16 @@ def rewrite(text: str, records: Path) -> str:
     return text
 
 
-def main() -> None:
-    """Rewrite README.md in the current folder."""
+def main() -> int:
+    """Rewrite README.md in the current folder; errors go to standard error, in one line."""
     path = Path(sys.argv[1] if len(sys.argv) > 1 else "README.md")
-    path.write_text(rewrite(path.read_text(), path.parent / "notebooks" / "data"))
+    try:
+        path.write_text(rewrite(path.read_text(), path.parent / "notebooks" / "data"))
+    except (OSError, ValueError) as error:
+        print(f"gpureduce.readme: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

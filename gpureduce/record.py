@@ -16,6 +16,19 @@ from gpureduce import _backends
 
 SCHEMA = 1
 
+# What `provenance` writes, for readers of records.
+HEAD: dict[str, Any] = {
+    "card": str,
+    "device": str,
+    "processor": str,
+    "processors": int,
+    "driver": str | None,
+    "toolkit": str | None,
+    "versions": dict[str, str],
+    "date": str,
+    "commit": str | None,
+}
+
 
 def _git(*arguments: str) -> str | None:
     """What git says of the checkout that this package runs from, if it does."""

@@ -13,11 +13,18 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from gpureduce import _counter_control, _counter_launches, _emulator, _machine_lines, _registry
+from gpureduce import (
+    _counter_control,
+    _counter_launches,
+    _emulator,
+    _json_files,
+    _machine_lines,
+    _registry,
+)
 from gpureduce._counter_control import Alone
 from gpureduce._counter_reasons import why
 from gpureduce._counter_rows import (
@@ -46,8 +53,10 @@ from gpureduce._hardware_counters import (
     profile,
 )
 from gpureduce.errors import CudaError
-from gpureduce.record import provenance
+from gpureduce.record import HEAD, provenance
 from gpureduce.text import table
+
+T = TypeVar("T")
 
 SIZES = (2**16, 1_000_003, 2**24)
 BLOCKS = (256, 1024)
@@ -69,6 +78,46 @@ def _explained(case: Case, dtype: str) -> Explanation:
     )
     assert isinstance(found, Explanation)
     return found
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """A row of a record's failures."""
+
+    strategy: str
+    n: int
+    block: int
+    grid: int
+    why: str
+
+
+@dataclass(frozen=True)
+class _Unplaced:
+    """A row of a record's strategies without lines."""
+
+    strategy: str
+    why: str
+
+
+_FIELDS = {
+    "dtype": str,
+    "columns": list[str],
+    "rows": list[Any],
+    "sources": dict[str, str],
+    "line_columns": list[str],
+    "lines": list[Any],
+    "predicated_columns": list[str],
+    "predicated": list[Any],
+    "failures": list[Any],
+    "unplaced": list[Any],
+    "control": list[Any],
+    "seen": _counter_launches.Values,
+}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The record of this command in a file; ValueError, naming the file, if it is not one."""
+    return _json_files.read_record(path, "counters", **HEAD)
 
 
 def compare(seen: Seen, found: Explanation) -> list[Row]:
@@ -151,25 +200,37 @@ class Table:
 
     @staticmethod
     def of_record(record: dict[str, Any]) -> Table:
-        """The table that a record holds."""
+        """The table that a record holds; ValueError names a field that is wrong."""
+        _json_files.fields(record, **_FIELDS)
         derived = ("difference", "verdict")
+        sources = record["sources"]
 
-        def read(columns: str, rows: str) -> list[dict[str, Any]]:
-            named = [dict(zip(record[columns], row, strict=True)) for row in record[rows]]
-            for row in named:
+        def read(kind: type[T], columns: Sequence[str], name: str) -> tuple[T, ...]:
+            found = []
+            for i, values in enumerate(record[name]):
+                row = _json_files.row(columns, values, f"{name}[{i}]")
                 if "place" in row:
-                    row["place"] = place_of(row["place"], record["sources"])
-            return [{k: v for k, v in row.items() if k not in derived} for row in named]
+                    place = _json_files.checked(row["place"], str, f"{name}[{i}].place")
+                    row["place"] = place_of(place, sources)
+                told = {k: v for k, v in row.items() if k not in derived}
+                found.append(_json_files.made(kind, told, f"{name}[{i}]"))
+            return tuple(found)
 
         return Table(
             record["dtype"],
-            tuple(Row(**row) for row in read("columns", "rows")),
-            tuple(LineRow(**row) for row in read("line_columns", "lines")),
-            tuple(Predicated(**row) for row in read("predicated_columns", "predicated")),
-            tuple(Failure(Case(*one[:-1]), one[-1]) for one in record["failures"]),
-            tuple((strategy, why) for strategy, why in record["unplaced"]),
-            tuple(Alone(*row) for row in record["control"]),
-            _counter_launches.of_values(record["seen"], record["sources"]),
+            read(Row, record["columns"], "rows"),
+            read(LineRow, record["line_columns"], "lines"),
+            read(Predicated, record["predicated_columns"], "predicated"),
+            tuple(
+                Failure(Case(one.strategy, one.n, one.block, one.grid), one.why)
+                for one in read(_Failed, [f.name for f in fields(_Failed)], "failures")
+            ),
+            tuple(
+                (one.strategy, one.why)
+                for one in read(_Unplaced, [f.name for f in fields(_Unplaced)], "unplaced")
+            ),
+            read(Alone, _counter_control.COLUMNS, "control"),
+            _counter_launches.of_values(record["seen"], sources),
         )
 
     def record(self, path: Path, made: dict[str, Any] | None = None) -> None:

@@ -25,7 +25,7 @@ static void *open_and_close(void *unused)
             cudaMalloc(&memory, 1) != cudaSuccess)
             abort();
         cudaFree(memory);
-        gr_close_workspace(workspace, 0);
+        gr_close_workspace(workspace, 1);
         awake[0] = 0;
     } while (!ended);
     return unused;

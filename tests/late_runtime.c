@@ -1,4 +1,4 @@
-/* Those functions of CUDA's runtime that staging, reach and the wait for results call, for machines
+/* Those functions of CUDA's runtime that staging and the wait for results call, for machines
  * without a card: what is put on a stream is carried out by a thread of its own, now and then late,
  * so that memory that is used again too early, or freed, shows. */
 #include "late_runtime.h"
@@ -40,7 +40,6 @@ static struct {
 } pinned[BLOCKS];
 static long calls, fails_at = -1;
 static bool is_held;
-static unsigned long long litter;
 static _Thread_local int device;
 
 static void take(void)
@@ -76,13 +75,6 @@ void late_hold(bool held)
 {
     take();
     is_held = held;
-    give_back();
-}
-
-void late_litter(unsigned long long word)
-{
-    take();
-    litter = word;
     give_back();
 }
 
@@ -264,8 +256,6 @@ cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
         i++;
     *memory = pinned[i].memory = aligned_alloc(PAGE, (bytes + PAGE - 1) / PAGE * PAGE);
     pinned[i].bytes = bytes;
-    for (size_t at = 0; litter && at + sizeof litter <= bytes; at += sizeof litter)
-        memcpy(pinned[i].memory + at, &litter, sizeof litter);
     return give_back();
 }
 
@@ -304,16 +294,8 @@ cudaError_t cudaGetLastError(void)
     return cudaSuccess;
 }
 
-static atomic_long questions;
-
-long late_questions(void)
-{
-    return questions;
-}
-
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *pointer)
 {
-    atomic_fetch_add(&questions, 1);
     memset(attributes, 0, sizeof *attributes);
     take();
     if (block_of(pointer) >= 0) {

@@ -52,55 +52,6 @@ static void count_slowly(size_t task, void *context)
     count(task, context);
 }
 
-/* Each region has a first call, before its caller comes to a task: with whether others may come to
- * them. */
-typedef struct {
-    pthread_t caller;
-    bool is_helped;
-    int firsts;
-} beginning;
-
-static void begin(bool is_helped, void *context)
-{
-    beginning *now = context;
-    wrong |= is_helped != now->is_helped || !pthread_equal(pthread_self(), now->caller);
-    now->firsts++;
-}
-
-static void follow(size_t task, void *context)
-{
-    const beginning *now = context;
-    wrong |= pthread_equal(pthread_self(), now->caller) && now->firsts != 1;
-    count(task, NULL);
-}
-
-static void begun_region(int threads, size_t tasks, bool is_helped)
-{
-    beginning now = {.caller = pthread_self(), .is_helped = is_helped};
-    gr_parallel_behind(begin, threads, tasks, follow, &now);
-    wrong |= now.firsts != 1;
-}
-
-static void begin_nested(size_t task, void *context)
-{
-    (void)task, (void)context;
-    begun_region(4, 3, false);
-}
-
-static void begun_regions(void)
-{
-    for (int i = 0; i < 100; i++) {
-        memset(runs, 0, sizeof runs);
-        begun_region(4, 16, true);
-        for (size_t task = 0; task < 16; task++)
-            wrong |= runs[task] != 1;
-    }
-    begun_region(4, 1, false);
-    begun_region(1, 16, false);
-    gr_parallel(4, 16, begin_nested, NULL);
-    gr_parallel_beside(4, 16, begin_nested, NULL);
-}
-
 static pid_t child;
 
 static int fork_once(void *context)
@@ -171,7 +122,7 @@ int main(void)
 {
     unsigned seed = 1;
     no_threads = true;
-    begun_region(4, 16, false);
+    region_of(4, 16);
     no_threads = false;
     /* The eight shares of these are begun in regions 1 and 2, and then two alone until the numbers
      * come round to 1 and 2 again. */
@@ -193,7 +144,6 @@ int main(void)
     gr_parallel(4, 10, nest, count);
     for (size_t i = 0; i < 16; i++)
         wrong |= runs[i] != (i < 3 ? 10 : i < 13);
-    begun_regions();
     for (int i = 0; i < 20; i++)
         forked_region();
     handled_region();

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from exact_cases import FLOATS, FORMATS, GENERATORS, batches, bits_of, expected_bits
 
+import gpureduce
 from cases import array_of, numpy_dtype
 from gpureduce import Accumulator, _exact
 from producers import ByDLPack, ByInterface
@@ -290,3 +291,17 @@ def test_an_array_that_is_broken_off_leaves_nothing_behind(monkeypatch):
             total.add(np.full(1000, 2**40 + 1))
     assert total.to_bytes() == before
     assert total.add([1.0]).value() == 1.5 and total.count == 2
+
+
+def test_accumulators_are_not_arrays():
+    acc = Accumulator().add(np.ones(3))
+    words = r"an Accumulator is not an array: acc1 \+ acc2 adds accumulators, and acc.value\(\)"
+    for array in ([acc, acc], acc, (acc,), [[acc], [acc]], [1.0, acc], np.array([acc], object)):
+        with pytest.raises(TypeError, match=words):
+            gpureduce.sum(array)
+        with pytest.raises(TypeError, match=f"{words}|another accumulator is added by"):
+            Accumulator().add(array)
+    for left in (np.ones(2), 1.0, [1.0], np.float32(1)):
+        with pytest.raises(TypeError, match=r"\+ Accumulator is not defined: acc \+= array adds"):
+            left + acc
+    assert (acc + np.ones(2)).count == 5 and acc.count == 3

@@ -125,17 +125,8 @@ def test_it_is_kept_and_read(card):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"version": "0.0.1"}, {"processors": 1000}, {"card": "another"}, {"schema": 1},
-        {"cpu": {"card_share": 0.0, "gb_s": 0.0, "latency_us": 1.0}},
-        {"cpu": {"card_share": 0.0, "gb_s": "10", "latency_us": 1.0}},
-        {"cuda": {"card_share": 1.0, "gb_s": -1.0, "latency_us": 1.0}},
-        {"cuda": {"card_share": 1.0, "gb_s": float("nan"), "latency_us": 1.0}},
-        {"both": {"card_share": 0.5, "gb_s": 10.0, "latency_us": None}},
-        {"both": {"card_share": 0.5, "gb_s": 10.0}}, {"both": 1}, {"more": 1},
-    ],
-)  # fmt: skip
+    "change", [{"version": "0.0.1"}, {"processors": 1000}, {"card": "another"}, {"schema": 1}]
+)
 def test_what_is_not_of_this_machine_is_measured_anew(card, change):
     gpureduce.calibration()
     said = json.loads(card.file.read_text())
@@ -145,19 +136,50 @@ def test_what_is_not_of_this_machine_is_measured_anew(card, change):
     assert json.loads(card.file.read_text()) == said
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "1", "{}", '{"schema": 1}', "\0\0", "null"])
+WAY = {"card_share": 0.5, "gb_s": 10.0, "latency_us": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"schema": "2"}, 'schema must be a whole number, not "2"'),
+        ({"cpu": WAY | {"gb_s": 0.0}}, "cpu.gb_s must be above 0, not 0.0"),
+        ({"cpu": WAY | {"gb_s": "10"}}, 'cpu.gb_s must be a finite number, not "10"'),
+        ({"cpu": WAY | {"gb_s": True}}, "cpu.gb_s must be a finite number, not true"),
+        ({"cuda": WAY | {"gb_s": -1.0}}, "cuda.gb_s must be above 0, not -1.0"),
+        ({"cuda": WAY | {"gb_s": float("nan")}}, "cuda.gb_s must be a finite number, not NaN"),
+        ({"cuda": WAY | {"gb_s": 10**400}}, "cuda.gb_s must be a finite number, not 1000"),
+        ({"cuda": WAY | {"card_share": 1.5}}, "cuda.card_share must be from 0 to 1, not 1.5"),
+        ({"both": WAY | {"card_share": -0.5}}, "both.card_share must be from 0 to 1, not -0.5"),
+        ({"both": WAY | {"latency_us": None}}, "both.latency_us must be a finite number, not null"),
+        ({"both": {"card_share": 0.5, "gb_s": 10.0}}, "both.latency_us is missing"),
+        ({"both": 1}, "both must be an object, not 1"),
+        ({"more": 1}, "more is not a field: there are cpu, cuda, both, card"),
+    ],
+)
+def test_a_wrong_field_is_named_and_the_machine_measured_anew(card, change, field):
+    gpureduce.calibration()
+    said = json.loads(card.file.read_text())
+    card.file.write_text(json.dumps(said | change))
+    card.forget()
+    with pytest.warns(RuntimeWarning, match="the calibration is not used: ") as warned:
+        assert went_to() == "emulator" and card.measured == 2
+    assert len(warned) == 1 and f"{card.file}: {field}" in str(warned[0].message)
+    assert json.loads(card.file.read_text()) == said
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "1", "{}", '{"schema": 2}', "\0\0", "null", "[" * 10**5, "9" * 5000, b"\xff{"],
+    ids=range(11),
+)
 def test_a_broken_file_fails_no_sum(card, text):
     gpureduce.calibration()
-    card.file.write_text(text)
+    card.file.write_bytes(text if isinstance(text, bytes) else text.encode())
     card.forget()
-    assert went_to() == "emulator" and card.measured == 2
-
-
-def test_a_file_that_is_no_text_fails_no_sum(card):
-    gpureduce.calibration()
-    card.file.write_bytes(b"\xff\xfe{")
-    card.forget()
-    assert went_to() == "emulator" and card.measured == 2
+    with pytest.warns(RuntimeWarning, match="the calibration is not used: ") as warned:
+        assert went_to() == "emulator" and card.measured == 2
+    assert len(warned) == 1 and str(card.file) in str(warned[0].message)
 
 
 def test_a_folder_that_cannot_be_written_fails_no_sum(card, monkeypatch, tmp_path):

@@ -7,8 +7,10 @@ import dataclasses
 import gc
 import json
 import os
+import pickle
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -209,6 +211,33 @@ def test_broken_files_are_named(capsys, tmp_path):
         assert err.startswith(f"gpureduce: {file} is no whole .npy file: ")
     status, _, err = run_cli(capsys, "sum", str(tmp_path / "a.npy"), "--dtype", ",")
     assert status == 2 and "there is no dtype ','" in err
+
+
+def test_files_of_other_kinds_are_named(capsys, tmp_path):
+    """An empty archive was summed as an array of nothing."""
+    file = tmp_path / "other.npy"
+    whole = tmp_path / "whole.npy"
+    np.save(whole, A)
+    header = whole.read_bytes()
+    archive = tmp_path / "archive.npz"
+    zipfile.ZipFile(tmp_path / "empty.npz", "w").close()
+    np.savez(archive, a=A)
+    np.save(tmp_path / "objects.npy", np.array([1, None], object))
+    long = header[:8] + (60_000).to_bytes(2, "little") + header[10:] + b" " * 60_000
+    for text, words in (
+        ((tmp_path / "empty.npz").read_bytes(), "it is an archive, as numpy.savez writes"),
+        (archive.read_bytes(), "it is an archive, as numpy.savez writes"),
+        (pickle.dumps([1, 2]), "it does not begin as numpy.save begins one"),
+        ((tmp_path / "objects.npy").read_bytes(), "its elements are Python objects, not numbers"),
+        (header[:9], "reading"),
+        (header[:40], "reading array header"),
+        (long, "Header info length"),
+    ):
+        file.write_bytes(text)
+        status, out, err = run_cli(capsys, "sum", str(file))
+        assert status == 2 and not out and err.count("\n") == 1, err
+        assert err.startswith(f"gpureduce: {file} is no whole .npy file: ") and words in err
+    assert run_cli(capsys, "sum", str(archive))[2].endswith("only .npy files can be read\n")
 
 
 def test_ctrl_c_ends_a_command_in_one_line(capsys, monkeypatch):

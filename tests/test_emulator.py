@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import gpureduce
@@ -77,8 +78,44 @@ def test_memory_is_kept_for_the_next_call_and_comes_back():
     assert gpureduce.emulator.live_bytes() == kept > 0
     gpureduce.free_scratch()
     assert gpureduce.emulator.live_bytes() == 0
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match=r"from 1 to .*, not 0"):
         gpureduce.emulator.memory_limit(0).__enter__()
+
+
+def test_memory_limits_nest():
+    """Leaving the inner one lifted the outer one's limit, too."""
+    array = np.ones(1 << 16)
+
+    def fits():
+        for order in ("forward", "lockstep"):  # two builds of the emulator
+            with gpureduce.emulator.schedule(order):
+                try:
+                    gpureduce.sum(array, "global_tree", device="emulator")
+                except MemoryError:
+                    return False
+        return True
+
+    assert fits()
+    with gpureduce.emulator.memory_limit(1000):
+        assert not fits()
+        with gpureduce.emulator.memory_limit(1 << 30):
+            assert fits()
+            with pytest.raises(KeyError), gpureduce.emulator.memory_limit(np.int64(2000)):
+                raise KeyError
+            assert fits()
+        assert not fits()
+    assert fits()
+
+
+def test_memory_limits_are_whole_numbers():
+    for wrong in (1e6, "1000", None):
+        with pytest.raises(TypeError):
+            gpureduce.emulator.memory_limit(wrong).__enter__()
+    for wrong in (0, -1, 2**63, 2**64 + 1, 10**5000):
+        with pytest.raises(ValueError, match="nbytes must be from 1 to 9223372036854775807, not"):
+            gpureduce.emulator.memory_limit(wrong).__enter__()
+    with gpureduce.emulator.memory_limit(2**63 - 1):
+        assert gpureduce.sum(np.ones(3), "sequential", device="emulator").value == 3
 
 
 def test_emulated_time_is_called_so():

@@ -1,4 +1,4 @@
-"""Programs with the emulator: kernels of no lesson, the ladder's on arriving arrays, and forks."""
+"""Programs with the emulator: kernels of no lesson, and forks."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ def emulator(tmp_path_factory):
     return [str(path) for path in folder.glob("*.o")]
 
 
-@pytest.mark.parametrize("name", ["emulator_kernels", "arriving_kernels"])
-def test_kernels(emulator, tmp_path, name):
-    run(tmp_path / name, ROOT / "tests" / f"{name}.cpp", *emulator)
+def test_kernels(emulator, tmp_path):
+    run(tmp_path / "kernels", ROOT / "tests/emulator_kernels.cpp", *emulator)
 
 
 def test_children_made_while_others_have_locks(emulator, tmp_path):

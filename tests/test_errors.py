@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpureduce
-from cases import BROKEN, KERNELS
+from cases import BROKEN, KERNELS, numpy_dtype
 from gpureduce import _backends, _emulator
 
 A = np.arange(1000, dtype=np.int32)
@@ -68,6 +68,34 @@ def test_exact_takes_no_more_blocks_than_it_can_count():
     for grid in (3, 16383):
         found = gpureduce.sum(doubles, "exact", device="emulator", block=32, grid=grid)
         assert found.value == gpureduce.sum(doubles, "cpu").value
+
+
+@pytest.mark.parametrize("device", [None, "cpu", "emulator"])
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float64", "float32"])
+def test_exact_takes_no_invalid_launch_of_any_dtype(dtype, device):
+    """Of integers it is another strategy, which ignored a wrong block."""
+    array = np.ones(5, dtype)
+    for block in (7, 0, -32, 48, 1056, 2**40):
+        with pytest.raises(ValueError, match=rf"block must be .* from 32 to 1024, not {block}"):
+            gpureduce.sum(array, "exact", device=device, block=block)
+    for grid in (0, -1, 2**40):
+        with pytest.raises(ValueError, match=rf"grid must be from 1 to .*, not {grid}"):
+            gpureduce.sum(array, "exact", device=device, grid=grid)
+    if device != "emulator":
+        with pytest.raises(ValueError, match="exact has no block and grid on the CPU"):
+            gpureduce.sum(array, "exact", device=device, block=64)
+
+
+def test_the_docstring_tells_the_limits_of_exact():
+    limits = {"float64": 384, "bfloat16": 512, "float32": 1024, "float16": 1024}
+    for dtype, most in limits.items():
+        array = np.ones(5000, numpy_dtype(dtype))
+        value = gpureduce.sum(array, "exact", device="emulator", block=most).value
+        assert value == array.dtype.type(5000)
+        assert most == 1024 or f"{most} for {dtype}" in gpureduce.sum.__doc__
+        with pytest.raises(ValueError, match="block"):
+            gpureduce.sum(array, "exact", device="emulator", block=most + 32)
+    assert f"at most {2**14 - 1}" in gpureduce.sum.__doc__
 
 
 def test_finish():

@@ -5,11 +5,9 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import gc
-import subprocess
 import sys
 import time
 import types
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -121,7 +119,7 @@ def test_cupys_arrays_are_put_on_its_current_stream(fake_cupys_modules, monkeypa
             add(like_cupy(array))
     odd = like_cupy(array)
     odd.dtype = np.dtype("V4")
-    with pytest.raises(TypeError, match=r"arrays of type \|V4 on a GPU cannot be summed"):
+    with pytest.raises(TypeError, match=r"arrays of type '\|V4' on a GPU cannot be summed"):
         add(odd)
     del odd.strides
     with pytest.raises(AttributeError, match="strides"):
@@ -158,15 +156,15 @@ def test_what_cannot_be_read():
         (ByInterface(array, shape=(-1,)), BufferError, "a size of -1"),
         (ByInterface(array, shape=(-5, -2)), BufferError, "a size of -"),
         (ByInterface(array, shape=(0, -2)), BufferError, "a size of -2"),
-        (ByInterface(array, shape=(2**40, 2**40)), BufferError, "larger than any memory"),
-        (ByInterface(array, shape=(2**62,)), BufferError, "larger than any memory"),
+        (ByInterface(array, shape=(2**40, 2**40)), BufferError, r"2\^63 elements or more"),
+        (ByInterface(array, shape=(2**62,)), BufferError, "lead out of all memory"),
         (ByInterface(array, data=(0, True)), BufferError, "no address"),
         (WithShape(array, -5), BufferError, "a size of -5"),
         (ByDLPack(array, major=2), BufferError, "unknown version"),
         (ByInterface(array, mask=array), TypeError, "masked"),
         (ByInterface(array, typestr=">f4"), TypeError, "cannot be summed"),
         (ByInterface(array, typestr="|V4"), TypeError, "cannot be summed"),
-        (ByInterface(array, shape=None), BufferError, "odd shape"),
+        (ByInterface(array, shape=None), BufferError, "lacks typestr, shape or data"),
         (ByInterface(array, strides=(3,)), BufferError, "no multiple"),
         (ByInterface(array, data=None), BufferError, "lacks"),
         (ByInterface(array.view(np.uint8)[1:37].view(np.float32)), BufferError, "aligned"),
@@ -424,37 +422,3 @@ def test_a_hundred_threads_on_several_streams():
 
     with concurrent.futures.ThreadPoolExecutor(100) as pool:
         assert all(pool.map(one, range(300)))
-
-
-FAULT = """
-import sys
-sys.path.insert(0, {tests!r})
-import numpy as np, gpureduce
-from producers import ByDLPack
-
-class Nowhere(ByDLPack):
-    def __dlpack__(self, **words):
-        capsule = super().__dlpack__(**words)
-        self.managed.tensor.data = 4096
-        return capsule
-
-for timing in ({timing}, not {timing}):
-    try:
-        gpureduce.sum(Nowhere(np.ones(2**20, np.float32)), {strategy!r}, timing=timing)
-    except gpureduce.CudaError as error:
-        print(error)
-"""
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("timing", [False, True])
-@pytest.mark.parametrize("strategy", ["fast", "exact", "sequential"])
-def test_a_kernel_that_faults_raises(timing, strategy):
-    """In a process of its own, whose CUDA context is lost: so later calls must raise, too."""
-    code = FAULT.format(tests=str(Path(__file__).parent), timing=timing, strategy=strategy)
-    command = [sys.executable, "-P", "-W", "ignore", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    first, second = done.stdout.splitlines()
-    assert "cudaErrorIllegalAddress" in first, done.stdout
-    assert "cudaError" in second

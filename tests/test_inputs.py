@@ -232,3 +232,22 @@ def test_any_array(data):
     strategy = data.draw(st.sampled_from(SOME))
     launch = {} if strategy == "cpu" else {"block": block, "device": "emulator"}
     check(gpureduce.sum(array, strategy, **launch), array)
+
+
+class Odd(np.ndarray):
+    """A subclass that means something else by what arrays are asked."""
+
+    @property
+    def size(self):
+        return 0
+
+    def reshape(self, *shape, **how):
+        return np.ones(3)
+
+
+def test_subclasses_are_added_up_as_the_arrays_that_they_are():
+    odd = np.arange(1000.0).view(Odd)
+    for strategy in ("auto", "cpu", "sequential"):
+        for array in (odd, odd[::3]):
+            expected = float(np.asarray(array).sum())
+            assert float(gpureduce.sum(array, strategy).value) == pytest.approx(expected)

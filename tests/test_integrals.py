@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fractions
 import itertools
 import math
 import types
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -146,12 +148,19 @@ def test_errors_name_what_would_be_right():
         integrate("pi", strategy="global_race")
     with pytest.raises(ValueError, match="block"):
         integrate("pi", strategy="sequential", block=33)
-    for n in (2**36 + 64, 2**37 + 3200):
-        with pytest.raises(ValueError, match="blocks, and a launch has at most 2147483647"):
-            integrate("sine", n=n, strategy="sequential", block=32, device="emulator")
     with pytest.raises(ValueError, match="GPU kernel"):
         integrate("pi", strategy="sequential", device="cpu")
     assert float(integrate("pi", strategy="sequential")) == pytest.approx(math.pi)
+
+
+@pytest.mark.parametrize("strategy", ["sequential", "last_block"])
+def test_samples_of_several_launches(strategy):
+    """So that Ctrl-C is heard between two of them; the last one has a few samples only."""
+    n = 2**23 + 1001
+    value, timing = gpureduce.integrate("pi", n=n, strategy=strategy, device="emulator")
+    assert float(value) == pytest.approx(math.pi, rel=1e-13) and timing.n == n
+    whole = gpureduce.integrate("pi", n=2**23, strategy=strategy, device="emulator").timing
+    assert timing.launches > whole.launches
 
 
 def test_engine_refuses_what_is_not_compiled_for_samples():
@@ -277,10 +286,14 @@ def test_the_processors_by_name_are_not_a_card(monkeypatch):
         (np.array([True, False]), -1),
         (np.array([2**64 - 1, 2**64 - 4], "u8"), -3),
         (np.array([2**63 - 1, 2**63 - 2]), -1),
+        (np.array([0, 2**63], "u8"), 2**63),
+        (np.array([2**64 - 1, 0], "u8"), -(2**64)),
+        (np.array([-(2**63), 2**63 - 1]), 2**64),
     ],
 )
 def test_steps_between_whole_numbers_do_not_wrap_around(x, wanted):
-    assert float(gpureduce.trapezoid(np.ones(2), x)) == wanted
+    for strategy in ("auto", "cpu", "sequential"):
+        assert float(gpureduce.trapezoid(np.ones(2), x, strategy=strategy)) == wanted
 
 
 def test_terms_are_as_wide_as_was_asked_for():
@@ -290,3 +303,138 @@ def test_terms_are_as_wide_as_was_asked_for():
     ends = np.array([-60000, 60000], "f2")
     assert float(gpureduce.trapezoid(np.ones(2, "f2"), ends)) == np.inf  # and warns of nothing
     assert float(gpureduce.trapezoid(np.ones(2, "f2"), ends, dtype="f8")) == 2 * float(ends[1])
+
+
+def nearest(x, dtype):
+    """A rational number rounded to a float dtype by search: independent of the package."""
+    kind = np.dtype(dtype)
+    with np.errstate(over="ignore"):
+        near = np.array([float(x)]).astype(kind)
+    bits = near.view(f"u{kind.itemsize}").astype(np.int64) + np.arange(-1, 2)
+    around = bits.clip(0).astype(f"u{kind.itemsize}").view(kind)
+    there = [v for v in around if math.isfinite(v)]
+    # Ties to even: an even bit pattern is an even significand.
+    return min(
+        there,
+        key=lambda v: (
+            abs(fractions.Fraction(float(v)) - x),
+            int(np.array([v]).view(f"u{kind.itemsize}")[0]) % 2,
+        ),
+    )
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ml_dtypes.bfloat16, "i8", "u8"])
+def test_samples_that_are_equally_spaced_are_rounded_once(dtype):
+    rng = np.random.default_rng(5)
+    for n in (2, 3, 4, 50, 301):
+        y = rng.integers(-1000, 1000, n) * (1 if np.dtype(dtype).kind in "iu" else 0.37)
+        y = y.astype(dtype)  # of u8, some wrap around
+        for dx in (0.01, 1e-5, 3, fractions.Fraction(1, 3)):
+            exact = fractions.Fraction(dx) * sum(
+                fractions.Fraction(int(v) if np.dtype(dtype).kind in "iu" else float(v))
+                * (fractions.Fraction(1, 2) if i in (0, n - 1) else 1)
+                for i, v in enumerate(y)
+            )
+            value = gpureduce.trapezoid(y, dx=dx).value
+            out = np.float64 if np.dtype(dtype).kind in "iu" else dtype
+            assert value.dtype == out
+            assert abs(value) == nearest(abs(exact), out)
+            assert (value < 0) == (exact < 0)
+
+
+@pytest.mark.parametrize("strategy", ["auto", "exact", "cpu", "numpy", "fast", "sequential"])
+def test_no_partial_integral_overflows(scipy_integrate, strategy):
+    """1,001 samples of 100 in float16 add up to more than a float16 holds."""
+    hundred = np.full(1001, 100, np.float16)
+    value = gpureduce.trapezoid(hundred, dx=0.01, strategy=strategy).value
+    assert value == 1000 and value.dtype == np.float16
+    assert value == scipy_integrate.trapezoid(hundred, dx=0.01)
+    x = np.arange(1001, dtype=np.float16) / np.float16(128)
+    assert float(gpureduce.trapezoid(hundred, x, strategy=strategy)) == 781
+    for dtype, big in (("f4", 3e38), (ml_dtypes.bfloat16, 3e38), ("f8", 1.5e308)):
+        y = np.full(1001, big, dtype)
+        value = gpureduce.trapezoid(y, dx=2.0**-10, strategy=strategy).value
+        assert float(value) == pytest.approx(float(y[0]) * (1000 / 1024), rel=1e-2)
+        for x in (np.arange(1001) / 1024, (np.arange(1001) - 500) * 2.0**-11):
+            value = gpureduce.trapezoid(y, x.astype("f4"), strategy=strategy).value
+            whole = float(y[0]) * (float(x[-1]) - float(x[0]))
+            assert float(value) == pytest.approx(whole, rel=1e-2)
+    far = np.array([-1.7e308, 1.7e308])
+    value = gpureduce.trapezoid(np.full(2, 1e-10), far, strategy=strategy).value
+    assert float(value) == pytest.approx(3.4e298)
+    assert float(gpureduce.trapezoid(far, far, strategy=strategy)) == 0
+    assert float(gpureduce.trapezoid([1e308, 1e308], dx=10, strategy=strategy)) == math.inf
+
+
+@pytest.mark.parametrize("strategy", ["auto", "cpu", "numpy"])
+def test_complex_samples_and_contours(scipy_integrate, strategy):
+    y = np.exp(1j * np.linspace(0, 3, 501))
+    for how in ({"dx": 0.25}, {"x": np.arange(501)}, {"x": np.linspace(0, 1, 501) * (1 + 2j)}):
+        value = gpureduce.trapezoid(y, strategy=strategy, **how).value
+        assert complex(value) == pytest.approx(scipy_integrate.trapezoid(y, **how), rel=1e-13)
+        assert value.dtype == np.complex128
+    assert gpureduce.trapezoid(y.astype("c8"), dx=0.25, strategy=strategy).value.dtype == "c8"
+    part_of_inf = gpureduce.trapezoid(np.array([complex(math.inf, 1), 1j]), strategy=strategy)
+    assert part_of_inf.value == complex(math.inf, 1)
+
+
+@pytest.mark.parametrize("strategy", ["auto", "cpu", "numpy", "sequential"])
+@pytest.mark.parametrize("x", ["i8", "u8", "i1", "?", "f2", "f4", "f8", ml_dtypes.bfloat16])
+def test_bfloat16_samples_at_points_of_any_dtype(strategy, x):
+    y, points = np.full(5, 1.5, ml_dtypes.bfloat16), np.arange(5).astype(x)
+    value = gpureduce.trapezoid(y, points, strategy=strategy).value
+    assert float(value) == (1.5 if x == "?" else 6)
+    wide = {"f2": "float32", "f4": "float32", "f8": "float64"}.get(x, "bfloat16")
+    assert value.dtype.name == wide
+
+
+@pytest.mark.parametrize("source", ["f2", "f4", "f8", "c8", "i4"])
+@pytest.mark.parametrize(
+    "dx", [2, 0.5, True, np.float16(0.5), np.float32(0.5), np.float64(0.5), np.array(0.5)]
+)
+def test_spacing_widens_as_in_numpy(source, dx):
+    y = np.ones(7, source)
+    value, wanted = gpureduce.trapezoid(y, dx=dx).value, np.trapezoid(y, dx=dx)
+    assert value == wanted and value.dtype == wanted.dtype
+
+
+@pytest.mark.parametrize(
+    ("dx", "error", "words"),
+    [
+        ([1.0, 2.0], ValueError, r"dx must be one number, not an array of shape \(2,\)"),
+        (np.ones((1, 1)), ValueError, r"not an array of shape \(1, 1\)"),
+        (None, TypeError, "dx must be a real number, not NoneType"),
+        ("0.1", TypeError, "dx must be a real number, not str"),
+        (1j, TypeError, "dx must be a real number, not complex"),
+        (np.array("a"), TypeError, "dx must be a real number, not <U1"),
+    ],
+)
+def test_spacing_is_one_real_number(dx, error, words):
+    with pytest.raises(error, match=words):
+        gpureduce.trapezoid([1.0, 2.0, 3.0], dx=dx)
+    assert float(gpureduce.trapezoid([1.0, 2.0], dx=10**30)) == 1.5e30
+
+
+def test_points_must_be_numbers():
+    for x in (["a", "b"], np.array([0, 1], "M8[s]")):
+        with pytest.raises(TypeError, match="x must hold numbers"):
+            gpureduce.trapezoid([1.0, 2.0], x)
+    with pytest.raises(TypeError, match="lose part of"):
+        gpureduce.trapezoid([1, 2], dtype="int64")
+
+
+def test_trapezoid_hands_further_arguments_on():
+    y = np.arange(1000.0)
+    for how in ({}, {"x": np.arange(1000)}):
+        _, timing = gpureduce.trapezoid(y, strategy="cascade", block=64, grid=3, **how)
+        assert (timing.block, timing.grid, timing.integral) == (64, 3, True)
+        _, timing = gpureduce.trapezoid(y, device="emulator", **how)
+        assert (timing.strategy, timing.backend) == ("exact", "emulator")
+        assert gpureduce.trapezoid(y, timing=False, **how).timing is None
+        with pytest.raises(ValueError, match="block must"):
+            gpureduce.trapezoid(y, strategy="cascade", block=33, **how)
+
+
+def test_trapezoid_names_an_argument_that_it_does_not_have():
+    with pytest.raises(TypeError, match="trapezoid has no argument 'axis'"):
+        gpureduce.trapezoid([1.0, 2.0], axis=0)

@@ -14,6 +14,7 @@ from gpureduce import _backends, cli, counter_tables, lectures, profile, verify_
 from gpureduce._counter_control import Alone
 from gpureduce._counter_rows import Row
 from gpureduce.lecture_tables import in_unit, origins, quickest, show, steps
+from gpureduce.record import provenance
 
 TIMED = [name for name in lectures.EXPERIMENTS if name != "profile"]
 
@@ -114,7 +115,7 @@ def test_bad_arguments(capsys, tmp_path):
     assert "folder" in capsys.readouterr().err
     other = tmp_path / "other.json"
     other.write_text('{"kind": "tests"}')
-    with pytest.raises(ValueError, match="no record"):
+    with pytest.raises(ValueError, match="is not a record of kind 'lecture'"):
         lectures.load(other)
 
 
@@ -324,7 +325,7 @@ def test_counters_beside_a_record(tmp_path):
     ]
     rows = tuple(Row(name, 2**16, 256, *rest) for name, *rest in counted)
     table = verify_counters.Table("int32", rows, control=(Alone("redux", "int32", "x", 1, 1),))
-    made = {"card": "NVIDIA H200", "driver": "1", "toolkit": "2", "date": "3", "commit": "4" * 40}
+    made = provenance("counters") | {"card": "NVIDIA H200"}
     path = tmp_path / "counters_h200.json"
     path.write_text(json.dumps(made | table.as_dict()))
     found = counter_tables.recorded(["sequential", "warp_shfl"], 2**16, path=path)

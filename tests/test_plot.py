@@ -11,6 +11,7 @@ import pytest
 
 import gpureduce
 from gpureduce import lectures
+from gpureduce.record import provenance
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -219,7 +220,8 @@ def test_what_exact_costs(tmp_path):
             for dtype in ("float32", "float64") for data in ("uniform", "bits")
             for nbytes, speed in ((2**20, 1.0), (2**30, 3210.0))]  # fmt: skip
     path = tmp_path / "exact_h200.json"
-    path.write_text(json.dumps({**MADE, "peak_gb_s": 4800.0, "kernels": rows}))
+    more = {"kind": "exact", "peak_gb_s": 4800.0, "kernels": rows, "targets": []}
+    path.write_text(json.dumps({**provenance("exact"), **MADE, **more}))
     figure = plot.exact_cost(path)
     assert_readable(figure)
     written = [text.strip() for text, _ in texts(figure)]
@@ -229,13 +231,14 @@ def test_what_exact_costs(tmp_path):
 
 def test_fast_beside_cub(tmp_path):
     rows = [{"measure": "kernel", "offset": offset, "dtype": dtype, "nbytes": nbytes,
-             "n": nbytes, "strategy": name, "median_us": us}
+             "n": nbytes, "strategy": name, "median_us": us, "low_us": us, "gb_s": nbytes / us,
+             "producer": "", "percent_of_peak": None}
             for dtype in ("float32", "int8") for nbytes in (2**20, 2**30, 2**31)
             for offset in (0, 1)
             for name, us in (("fast", 2.0 + 9 * offset), ("cub", 5.0))]  # fmt: skip
     rows.append({**rows[0], "dtype": "float64"})  # has no CUB beside it
     path = tmp_path / "bench_h200.json"
-    path.write_text(json.dumps({**MADE, "rows": rows}))
+    path.write_text(json.dumps({**provenance("bench"), **MADE, "kind": "bench", "rows": rows}))
     figure = plot.beside_cub(path, "fast beside CUB")
     assert_readable(figure)
     written = [text for text, _ in texts(figure)]

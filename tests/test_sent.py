@@ -10,12 +10,10 @@ import pytest
 
 import gpureduce
 from cases import DTYPES, array_of
-from gpureduce import Choice, _backends, _choices, _emulator, _gpu, _registry
+from gpureduce import _backends, _emulator, _gpu, _registry
 
-# Read over the bus by the kernels themselves; csrc/engine/reach.h says so.
-REACH = 16 << 20
-PIECE = 16 << 10  # which a thread writes at a time: csrc/engine/arriving.h
-BLANK = 0x7FA5C3E1  # what is there before an array is; the same file says so
+RING = 16 << 20  # bytes of the staging ring: csrc/engine/staging.c
+PIECE = 32 << 10  # which a thread copies at a time: the same file
 SHARES = [0.05, 0.3, 0.3, 0.2, 0.1, 0.05]
 DEVICES = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
 on_devices = pytest.mark.parametrize("device", DEVICES)
@@ -44,34 +42,16 @@ def test_the_same_bits(sent, device, dtype, strategy):
         assert quick.timing is None and long.timing.n == n
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "float16"])
-def test_the_same_bits_of_any_number_of_blocks(dtype):
-    """Whether the host adds up their sums, as of few, or their last one does."""
-    device = _backends.choose_device("emulator")
-    try:
-        for grid in (*range(1, 71), 3000):
-            _choices.use([Choice(2**64 - 1, 0, "tiles", 32, grid)], device)
-            array = array_of(dtype, 65_000 // np.dtype(dtype).itemsize, grid)
-            quick = _emulator.quick_sum_sent(array, _gpu.QUICK["fast"], 0).value
-            long = gpureduce.sum(array, "fast", device="emulator")
-            assert long.timing.grid == grid and same(quick, long.value), grid
-        _choices.use([Choice(2**64 - 1, 0, "bulk_copy", 32, 3)], device)
-        assert _emulator.quick_sum_sent(np.ones(5000), _gpu.QUICK["fast"], 0).value == 5000
-    finally:
-        _choices.use((), device)
-
-
 @on_devices
 @pytest.mark.parametrize("strategy", ["fast", "exact"])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "float64"])
-def test_around_the_size_where_arrays_are_copied(sent, device, dtype, strategy):
-    most = REACH // np.dtype(dtype).itemsize
+def test_around_the_size_of_the_staging_ring(sent, device, dtype, strategy):
+    most = RING // np.dtype(dtype).itemsize
     whole = array_of(dtype, most + 64)
     for n in (most - 1, most, most + 1):
         for offset in (0, 1, 7):
             array = whole[offset : offset + n]
             long = gpureduce.sum(array, strategy, device=device)
-            assert long.timing.h2d_ms > 0  # which is a copy
             assert same(sent(array, strategy).value, long.value), (n, offset)
 
 
@@ -88,12 +68,10 @@ def test_what_is_sent_is_what_is_there_now(sent):
 @on_devices
 @pytest.mark.parametrize("strategy", ["fast", "exact"])
 def test_arrays_in_a_row(sent, strategy, monkeypatch):
-    """Each other than the last one, where kernels read before they know that all is there."""
+    """Each other than the last one."""
     monkeypatch.setenv("GPUREDUCE_THREADS", "8")
     rng = np.random.default_rng(5)
     values = rng.integers(0, 2**32, 2**20, np.uint32)
-    for start in rng.integers(0, values.size, 40):
-        values[start : start + rng.integers(1, 9000)] = BLANK
     before = np.concatenate([[0], np.cumsum(values, dtype=np.uint64)])
     for i in range(1500):
         n = int(rng.choice([PIECE, 5 * PIECE, 2**18, 2**19, 2**20, 2**21], p=SHARES)) // 4
@@ -107,7 +85,7 @@ def test_arrays_in_a_row(sent, strategy, monkeypatch):
 @pytest.mark.parametrize("threads", [1, 2, 3, 64])
 def test_any_number_of_threads(sent, threads, monkeypatch):
     monkeypatch.setenv("GPUREDUCE_THREADS", str(threads))
-    for nbytes in (2**15, 2**16 + 4, 2**19 - 4, REACH, REACH + 4, 17 * 2**20 + 12, 41 * 2**20):
+    for nbytes in (2**15, 2**16 + 4, 2**19 - 4, RING, RING + 4, 17 * 2**20 + 12, 41 * 2**20):
         # Weights by position: a part that is lost, doubled or taken for another one shows.
         array = np.arange(nbytes // 4, dtype=np.uint32) % 65521
         for _ in range(3):  # helpers of the first are awake for the next
@@ -122,7 +100,7 @@ def test_callers_at_once(sent):
     assert found == [int(a.sum()) for a in arrays]
 
 
-@pytest.mark.parametrize("nbytes", [1, 4097, PIECE, PIECE + 1, 3 * PIECE, REACH + 2 * PIECE + 1])
+@pytest.mark.parametrize("nbytes", [1, 4097, PIECE, PIECE + 1, 3 * PIECE, RING + 2 * PIECE + 1])
 def test_writing_alone_is_a_copy(nbytes):
     """As it is measured, by pieces; nothing beside it is written."""
     array = array_of("uint8", nbytes)
@@ -206,10 +184,10 @@ def test_python_takes_it_for_a_card(monkeypatch):
 @pytest.mark.parametrize("strategy", ["fast", "exact"])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "float64", "float16"])
 def test_pinned_arrays(dtype, strategy):
-    """Read where they lie, unless they are not aligned as memory of the card is."""
+    """The card copies them without staging."""
     torch = pytest.importorskip("torch")
     kind = np.dtype(dtype)
-    for nbytes in (64, 4096, 2**16, 2**20, REACH, REACH + 256):
+    for nbytes in (64, 4096, 2**16, 2**20, RING, RING + 256):
         pinned = torch.empty(nbytes + 512, dtype=torch.uint8, pin_memory=True).numpy()
         for offset in (0, kind.itemsize, 256):
             array = pinned[offset : offset + nbytes].view(kind)

@@ -36,10 +36,12 @@ def test_many_callers_at_once(threads):
             assert list(pool.map(lambda a: cpu(a, threads), ARRAYS)) == SUMS
 
 
-NUMBERS = ["", "1", " +08", str(2**31 - 1)]
+NUMBERS = ["", "1", " +08", "\t\n 2", "0" * 5000 + "3", str(2**31 - 1)]
+OTHERS = ["0", "-2", "4 ", "2.5", "x", str(2**31), "9" * 5000, "0" * 5000, " ", "+", "\u0663",
+          "\u00a02", "\u20032", "\x1c2", "\udcff", "1_0", "0x4", "1\n"]  # fmt: skip
 
 
-@pytest.mark.parametrize("named", [*NUMBERS, "0", "-2", "4 ", "2.5", "x", str(2**31)])
+@pytest.mark.parametrize("named", [*NUMBERS, *OTHERS], ids=range(len(NUMBERS) + len(OTHERS)))
 def test_a_number_of_threads_that_is_none(named):
     """It says so, and what is done instead."""
     code = "import gpureduce; print(gpureduce.sum([1, 2], 'cpu').value)"
@@ -51,8 +53,9 @@ def test_a_number_of_threads_that_is_none(named):
         check=True,
     )
     assert ran.stdout.strip() == "3"
-    said = f"GPUREDUCE_THREADS must be a number of threads, 1 or more, not {named!r}"
-    assert (said in ran.stderr) == (named not in NUMBERS) == bool(ran.stderr)
+    shown = named if len(named) <= 40 else f"{named[:37]}..."
+    said = f"GPUREDUCE_THREADS must be a number of threads, 1 or more, not {shown!a}"
+    assert ran.stderr.count(said) == (named not in NUMBERS) == bool(ran.stderr)
 
 
 @needs_c

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import json
+import os
+import re
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import gpureduce
-from gpureduce import Choice, _backends, _choices, _emulator, cli, tuning
+from gpureduce import Choice, _backends, _choices, _emulator, _registry, cli, tuning
 from producers import ByInterface
 
 EMULATOR = _backends.choose_device("emulator")
@@ -45,18 +50,6 @@ def test_rows_are_tried_in_order(defaults):
     assert launched(1024)[0] == "one_block" and len(gpureduce.fast_table("emulator")) > 3
 
 
-def test_no_table_for_what_is_read_over_the_bus(defaults):
-    _choices.use([Choice(2**64 - 1, 0, "one_cluster", 64, 8)], EMULATOR)
-    for nbytes, name in ((65535, "one_cluster"), (65536, "tiles"), (2**24, "tiles")):
-        array = np.ones(nbytes, np.uint8)
-        for timing in (True, False):
-            result = gpureduce.sum(array, "fast", device="emulator", timing=timing)
-            assert int(result.value) == nbytes
-            if timing:
-                assert result.timing.strategy == name
-    assert launched(2**14)[0] == "one_cluster"
-
-
 def test_launch_is_what_the_engine_does(defaults):
     _choices.use(TABLE, EMULATOR)
     for n, choice in ((1000, TABLE[0]), (2000, TABLE[1]), (2049, TABLE[2]), (20000, TABLE[2])):
@@ -64,13 +57,104 @@ def test_launch_is_what_the_engine_does(defaults):
         assert launched(n)[1:] == (block, grid or 1)
 
 
-def test_bad_tables_are_refused():
-    with pytest.raises(ValueError, match="names no kernel"):
-        _choices.use([Choice(1, 0, "cub", 64)], EMULATOR)
+WRONG_ROWS = [
+    ({"block": 0}, "block must be a multiple of 32 from 32 to 1024, not 0"),
+    ({"block": 2**32}, f"block must be a multiple of 32 from 32 to 1024, not {2**32}"),
+    ({"block": 2**32 + 64}, f"block must be a multiple of 32 from 32 to 1024, not {2**32 + 64}"),
+    ({"block": 48}, "block must be a multiple of 32 from 32 to 1024, not 48"),
+    ({"grid": -1}, "grid must be from 0 to 2147483647, not -1"),
+    ({"grid": 2**32 + 8}, f"grid must be from 0 to 2147483647, not {2**32 + 8}"),
+    ({"blocks_per_sm": 2**32 + 1}, f"blocks_per_sm must be from 0 to 1024, not {2**32 + 1}"),
+    ({"max_bytes": 0}, f"max_bytes must be from 1 to {2**64 - 1}, not 0"),
+    ({"max_bytes": 2**64}, f"max_bytes must be from 1 to {2**64 - 1}, not {2**64}"),
+    ({"element_bytes": 3}, "element_bytes must be 0, 1, 2, 4 or 8, not 3"),
+    ({"element_bytes": 2**32}, f"element_bytes must be 0, 1, 2, 4 or 8, not {2**32}"),
+    ({"strategy": "quick"}, "strategy must be one of .*, not 'quick'"),
+    ({"strategy": "cub"}, "strategy must be one of global_tree, .*, not 'cub'"),
+    ({"strategy": "redux"}, "strategy must be one of .*, not 'redux'"),  # not of every dtype
+    ({"strategy": "atomic_block"}, "strategy must be one of .*, not 'atomic_block'"),
+    ({"strategy": "one_block", "grid": 2}, "grid must be 0 or 1 for one_block, not 2"),
+    ({"strategy": "one_cluster", "grid": 4}, "grid must be 0 or 8 or 16 for one_cluster, not 4"),
+    ({"strategy": "cluster", "grid": 4}, "grid must be a multiple of 8 for cluster, not 4"),
+    ({"strategy": "sequential", "grid": 4}, "grid must be 0 for sequential, not 4"),
+    ({"strategy": "grid_sync", "blocks_per_sm": 1}, "blocks_per_sm must be 0 for grid_sync, not 1"),
+]
+WRONG_TYPES = [
+    ({"block": "64"}, 'block must be a whole number, not "64"'),
+    ({"block": 64.0}, "block must be a whole number, not 64.0"),
+    ({"grid": True}, "grid must be a whole number, not true"),
+    ({"grid": None}, "grid must be a whole number, not null"),
+    ({"strategy": ["tiles"]}, "strategy must be a string, not a list"),
+    ({"max_byte": 1}, "max_byte is not a field: there are max_bytes, element_bytes"),
+]
+ROW = {"max_bytes": 64, "element_bytes": 0, "strategy": "tiles", "block": 64}
+
+
+@pytest.mark.parametrize(("change", "fault"), WRONG_ROWS)
+def test_bad_tables_are_refused(change, fault):
+    with pytest.raises(ValueError, match=rf"rows\[1\]\.{fault}"):
+        _choices.use([TABLE[0], Choice(**ROW | change)], EMULATOR)
+
+
+def test_bad_sizes_of_tables_are_refused():
     with pytest.raises(ValueError, match="at most 96 rows"):
         _choices.use([TABLE[0]] * 97, EMULATOR)
     with pytest.raises(ValueError, match="at most 64"):
         _emulator.set_choices(64, [])
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_c_takes_no_row_that_it_cannot_launch(at):
+    """A block of 0 would divide by zero; wide numbers were cut to their low 32 bits."""
+    strategies = list(_registry.STRATEGIES)
+    row = [64, 0, strategies.index("tiles"), 64, 0, 0]
+    for wrong in (2**64, 2**32, 2**32 + 64, -1, 3, "64", 64.0, None):
+        if at == 0 and wrong in (2**32, 2**32 + 64, 3):
+            continue  # which a number of bytes may be
+        if at in (2, 4, 5) and wrong == 3:
+            continue
+        changed = (*row[:at], wrong, *row[at + 1 :])
+        with pytest.raises((ValueError, OverflowError, TypeError)):
+            _emulator.set_choices(0, [changed])
+    for block in (0, 16, 33, 1056):
+        with pytest.raises(ValueError, match=r"row 0 of the table has a block that is not"):
+            _emulator.set_choices(0, [(64, 0, row[2], block, 0, 0)])
+    for name in ("cub", "fast", "missing_barrier"):
+        with pytest.raises(ValueError, match="row 0 of the table names no kernel"):
+            _emulator.set_choices(0, [(64, 0, strategies.index(name), 64, 0, 0)])
+    with pytest.raises(TypeError, match="a row of a table is a tuple"):
+        _emulator.set_choices(0, [row])
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
+def test_a_table_that_is_replaced_is_freed(defaults):
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1])
+
+    rows = _choices._rows(TABLE)
+    before = resident()
+    for _ in range(10_000):  # of 3 KiB each
+        _emulator.set_choices(0, rows)
+    assert resident() - before < 2000  # pages of 4 KiB
+
+
+def test_tables_are_replaced_while_others_sum(defaults):
+    array = np.ones(3000, np.float32)
+    stop = threading.Event()
+
+    def add():
+        while not stop.is_set():
+            assert gpureduce.sum(array, "fast", device="emulator", timing=False).value == 3000
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        jobs = [pool.submit(add) for _ in range(2)]
+        for _ in range(500):
+            _choices.use(TABLE, EMULATOR)
+            assert gpureduce.fast_table("emulator") == list(TABLE)
+            _choices.use((), EMULATOR)
+        stop.set()
+        for job in jobs:
+            job.result()
 
 
 def test_boundaries_lie_between_the_sizes():
@@ -170,18 +254,44 @@ def test_a_card_gets_its_own_table(tmp_path, monkeypatch, defaults):
     assert gpureduce.fast_table("emulator") == list(TABLE)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"rows": [{"strategy": "tiles"}]}',
-                                  '{"rows": [{"max_bytes": 1, "element_bytes": 0, "block": 32, '
-                                  '"strategy": "quick"}]}'])  # fmt: skip
-def test_a_spoilt_file_warns_and_leaves_the_defaults(text, tmp_path, monkeypatch, defaults):
+def table_text(**changes):
+    return json.dumps({"schema": 1, "kind": "fast_table", "rows": [ROW | changes]})
+
+
+SPOILT = [
+    *(("", "[]", "null", "{", "[" * 10**5, '{"a":' * 10**5, "9" * 5000)),
+    *(('{"schema": 1, "kind": "bench", "rows": []}', '{"kind": "fast_table", "rows": []}')),
+    *(('{"schema": 1, "kind": "fast_table"}', '{"schema": 1, "kind": "fast_table", "rows": {}}')),
+    '{"schema": 1, "kind": "fast_table", "rows": [1]}',
+    '{"schema": 1, "kind": "fast_table", "rows": [{"strategy": "tiles"}]}',
+    json.dumps({"schema": 1, "kind": "fast_table", "rows": [ROW] * 97}),
+    *(table_text(**change) for change, _ in (*WRONG_ROWS, *WRONG_TYPES)),
+]
+
+
+def spoil(tmp_path, monkeypatch, text):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     path = _choices.user_file(EMULATOR)
     path.parent.mkdir()
     path.write_text(text)
     before = gpureduce.fast_table("emulator")
-    with pytest.warns(RuntimeWarning, match="fast goes by its defaults: .*gpureduce-emulator.json"):
+    with pytest.warns(RuntimeWarning, match="fast goes by its defaults: ") as warned:
         _choices.load_for(_emulator, [EMULATOR.name])
     assert gpureduce.fast_table("emulator") == before
+    (one,) = warned
+    assert f"{path}: " in str(one.message)
+    return str(one.message)
+
+
+@pytest.mark.parametrize("text", SPOILT, ids=range(len(SPOILT)))
+def test_a_spoilt_file_warns_and_leaves_the_defaults(text, tmp_path, monkeypatch, defaults):
+    spoil(tmp_path, monkeypatch, text)
+
+
+@pytest.mark.parametrize(("change", "fault"), [*WRONG_ROWS, *WRONG_TYPES])
+def test_the_warning_names_the_field(change, fault, tmp_path, monkeypatch, defaults):
+    told = spoil(tmp_path, monkeypatch, table_text(**change))
+    assert re.search(rf"gpureduce-emulator\.json: rows\[0\]\.{fault}", told), told
 
 
 @pytest.mark.gpu
@@ -204,3 +314,8 @@ def test_users_without_a_home_have_the_shipped_tables(monkeypatch, defaults):
     before = gpureduce.fast_table("emulator")
     _choices.load_for(_emulator, [EMULATOR.name])
     assert gpureduce.fast_table("emulator") == before
+
+
+def test_the_shipped_tables_are_right():
+    paths = sorted(_choices._SHIPPED.glob("*.json"))
+    assert paths and all(_choices.load(path) for path in paths)

@@ -228,7 +228,7 @@ def test_a_record_is_judged_again_without_a_card(ncu, tmp_path, capsys):
     for text in ("{}", "[]", '{"kind": "bench", "rows": []}'):
         path.write_text(text)
         assert cli.main(again) == 2
-        assert f"{path} is no record of verify-counters" in capsys.readouterr().err
+        assert f"{path}: it is not a record of kind 'counters'" in capsys.readouterr().err
 
 
 def test_where_nothing_is_to_be_arbitrated_conflicts_must_be_equal(ncu, capsys):
@@ -250,7 +250,9 @@ def test_where_nothing_is_to_be_arbitrated_conflicts_must_be_equal(ncu, capsys):
 def test_readme_shows_a_record(tmp_path):
     """What is equal, what is explained, and what differs."""
     path = tmp_path / "counters_card.json"
-    (tmp_path / "wavefronts_card.json").write_text('{"patterns": [{"equal": true}]}')
+    (tmp_path / "wavefronts_card.json").write_text(
+        '{"schema": 1, "kind": "wavefronts", "patterns": [{"equal": true}]}'
+    )
     cases = [Case(name, n, 64) for name in ("sequential", "warp_shfl") for n in (1024, 5000)]
     summarized(*map(as_hardware, cases)).record(path)
     record = json.loads(path.read_text())

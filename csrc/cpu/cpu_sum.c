@@ -2,12 +2,12 @@
 #include "cpu_sum.h"
 
 #include "../exact/arithmetic.h"
+#include "../threads/interrupts.h"
 #include "../threads/pool.h"
 #include "kernels.h"
 
 #include <float.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,21 +99,18 @@ static const instruction_set *best_instructions(const char *name)
 }
 #endif
 
-static const instruction_set *instructions(void)
+static const instruction_set *instructions;
+
+/* When this is loaded: later, another thread may be changing the environment. */
+__attribute__((constructor)) static void choose_instructions(void)
 {
-    static _Atomic(const instruction_set *) chosen; /* by whoever is first; all choose the same */
-    const instruction_set *set = atomic_load_explicit(&chosen, memory_order_relaxed);
-    if (!set) {
-        const char *name = getenv("GPUREDUCE_SIMD");
-        set = best_instructions(name ? name : "");
-        atomic_store_explicit(&chosen, set, memory_order_relaxed);
-    }
-    return set;
+    const char *name = getenv("GPUREDUCE_SIMD");
+    instructions = best_instructions(name ? name : "");
 }
 
 const char *gr_cpu_instructions(void)
 {
-    return instructions()->name;
+    return instructions->name;
 }
 
 static bool finite_pair(gr_pair x)
@@ -172,7 +169,7 @@ static void run_task(size_t task, void *context)
 /* What the load needs: how its bits become a number. */
 static void choose_kernel(sum_job *job)
 {
-    const gr_cpu_kernels *table = instructions()->kernels;
+    const gr_cpu_kernels *table = instructions->kernels;
     switch (job->load) {
     case GR_LOAD_f16: job->floats = table->f16; return;
     case GR_LOAD_bf16: job->floats = table->bf16; return;
@@ -249,6 +246,8 @@ static void run_tasks(sum_job *job, gr_acc acc, int components, int threads, gr_
 {
     size_t tasks = (job->n - 1) / job->task_n + 1;
     gr_parallel(threads, tasks, run_task, job);
+    if (gr_interrupted()) /* some tasks have left no sum */
+        return;
     if (job->integers) {
         store_integer(add_integers(job, tasks), acc, out);
         return;

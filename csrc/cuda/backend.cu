@@ -1,6 +1,7 @@
 /* The CUDA build's side of engine/backend.h: CUB, and the emulator's settings that do not exist. */
 #include "engine/backend.h"
 #include "engine/types.h"
+#include "threads/interrupts.h"
 
 #include <cub/device/device_reduce.cuh>
 #include <cuda/std/functional>
@@ -54,6 +55,23 @@ const char *gr_backend_fault(void)
     return "";
 }
 
+int gr_backend_is_lost(cudaError_t code)
+{
+    switch (code) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorHardwareStackError:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorAssert: return 1;
+    default: return 0;
+    }
+}
+
 static cudaError_t time_graph(cudaGraphExec_t graph, cudaStream_t stream, unsigned warmups,
                               unsigned repeats, double *ms)
 {
@@ -63,7 +81,7 @@ static cudaError_t time_graph(cudaGraphExec_t graph, cudaStream_t stream, unsign
         state = cudaEventCreate(&stop);
     for (unsigned i = 0; i < warmups && state == cudaSuccess; i++)
         state = cudaGraphLaunch(graph, stream);
-    for (unsigned i = 0; i < repeats && state == cudaSuccess; i++) {
+    for (unsigned i = 0; i < repeats && state == cudaSuccess && !gr_ask_for_interrupts(); i++) {
         float elapsed = 0;
         cudaEventRecord(start, stream);
         cudaGraphLaunch(graph, stream);
@@ -105,14 +123,76 @@ cudaError_t gr_backend_replay(cudaStream_t stream, int (*launch)(void *context),
     return state;
 }
 
+/* Of the driver itself: the runtime does not offer this. */
+static size_t range_of(uintptr_t address, uintptr_t *first)
+{
+    typedef int get_range(unsigned long long *base, size_t *bytes, unsigned long long address);
+    static get_range *const ask = [] {
+        void *found = nullptr;
+        cudaDriverEntryPointQueryResult state;
+        if (cudaGetDriverEntryPointByVersion("cuMemGetAddressRange", &found, 12000,
+                                             cudaEnableDefault, &state) != cudaSuccess)
+            found = nullptr;
+        return reinterpret_cast<get_range *>(found);
+    }();
+    unsigned long long base = 0;
+    size_t bytes = 0;
+    *first = 0;
+    if (!ask) /* an old driver: what cannot be asked is believed */
+        return SIZE_MAX;
+    if (ask(&base, &bytes, address) != 0)
+        return 0;
+    *first = uintptr_t(base);
+    return bytes;
+}
+
+/* One allocation, or several that are mapped side by side. */
+int gr_backend_can_read(gr_range bytes, gr_range *known)
+{
+    uintptr_t at = bytes.first, first;
+    do {
+        size_t size = range_of(at, &first);
+        if (!size)
+            return 0;
+        if (at == bytes.first)
+            known->first = first;
+        known->last = first + (size - 1);
+        at = known->last + 1;
+    } while (known->last < bytes.last);
+    return 1;
+}
+
+size_t gr_backend_elements_at_once(void)
+{
+    return size_t(1) << 34; /* tenths of a second */
+}
+
 int gr_backend_reads_host_memory(void)
 {
     return 0;
 }
 
+/* A signal handler may make another device the thread's. */
+void *gr_backend_put_aside(void)
+{
+    int device = -1;
+    (void)cudaGetDevice(&device);
+    return reinterpret_cast<void *>(2 + intptr_t(device));
+}
+
+void gr_backend_take_up(void *aside)
+{
+    int device = int(reinterpret_cast<intptr_t>(aside) - 2);
+    if (device >= 0)
+        (void)cudaSetDevice(device);
+}
+
 void gr_backend_schedule(int, uint64_t) {}
 
-void gr_backend_memory_limit(size_t) {}
+int gr_backend_memory_limit(uint64_t, size_t)
+{
+    return 1;
+}
 
 size_t gr_backend_live_bytes(void)
 {

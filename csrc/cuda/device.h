@@ -125,28 +125,6 @@ __device__ __forceinline__ void fetch_into_l2(const void *global)
 #endif
 }
 
-/* A word that the host writes while kernels run. Who has seen it sees what was written before. */
-__device__ __forceinline__ unsigned long long load_of_host(const unsigned long long *mapped)
-{
-    unsigned long long word;
-    asm volatile("ld.acquire.sys.global.u64 %0, [%1];"
-                 : "=l"(word)
-                 : "l"(__cvta_generic_to_global(mapped))
-                 : "memory");
-    return word;
-}
-
-/* Two words of 8 bytes: each as it was when the kernel was launched, or as the host has written it
- * since. Says nothing of others. */
-__device__ __forceinline__ uint4 load_words_of_host(const uint4 *mapped)
-{
-    unsigned long long low, high;
-    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
-                 : "=l"(low), "=l"(high)
-                 : "l"(__cvta_generic_to_global(mapped)));
-    return make_uint4(unsigned(low), unsigned(low >> 32), unsigned(high), unsigned(high >> 32));
-}
-
 /* Before a loop that most arrays go through once, or not at all: else several rounds are written
  * out, and all wait while it is found out how few there are. */
 #define MOSTLY_ONCE _Pragma("unroll 1")

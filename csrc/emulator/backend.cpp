@@ -2,6 +2,7 @@
 #include "engine/backend.h"
 
 #include "emulator/emulator.h"
+#include "threads/interrupts.h"
 
 #include <chrono>
 
@@ -23,6 +24,11 @@ const char *gr_backend_fault(void)
     return fault ? fault : "";
 }
 
+int gr_backend_is_lost(cudaError_t)
+{
+    return 0;
+}
+
 cudaError_t gr_backend_cub(const void *, void *, size_t, gr_load, gr_acc, void *, size_t *,
                            cudaStream_t)
 {
@@ -32,7 +38,7 @@ cudaError_t gr_backend_cub(const void *, void *, size_t, gr_load, gr_acc, void *
 cudaError_t gr_backend_replay(cudaStream_t, int (*launch)(void *context), void *context, unsigned,
                               unsigned warmups, unsigned repeats, double *ms)
 {
-    for (unsigned i = 0; i < warmups + repeats; i++) {
+    for (unsigned i = 0; i < warmups + repeats && !gr_ask_for_interrupts(); i++) {
         auto start = std::chrono::steady_clock::now();
         if (launch(context))
             return cudaErrorUnknown;
@@ -43,9 +49,31 @@ cudaError_t gr_backend_replay(cudaStream_t, int (*launch)(void *context), void *
     return cudaSuccess;
 }
 
+/* Looked at anew each time, at its ends: other memory of the process comes and goes. */
+int gr_backend_can_read(gr_range bytes, gr_range *known)
+{
+    *known = {1, 0};
+    return gr_emulator_can_read(bytes.first) && gr_emulator_can_read(bytes.last);
+}
+
+size_t gr_backend_elements_at_once(void)
+{
+    return 1 << 23; /* some tenths of a second on one processor */
+}
+
 int gr_backend_reads_host_memory(void)
 {
     return 1;
+}
+
+void *gr_backend_put_aside(void)
+{
+    return gr_emulator_put_aside();
+}
+
+void gr_backend_take_up(void *aside)
+{
+    gr_emulator_take_up(aside);
 }
 
 void gr_backend_schedule(int order, uint64_t seed)
@@ -53,9 +81,9 @@ void gr_backend_schedule(int order, uint64_t seed)
     gr_emulator_schedule(static_cast<gr_schedule>(order), seed);
 }
 
-void gr_backend_memory_limit(size_t bytes)
+int gr_backend_memory_limit(uint64_t token, size_t bytes)
 {
-    gr_emulator_memory_limit(bytes);
+    return gr_emulator_memory_limit(token, bytes);
 }
 
 size_t gr_backend_live_bytes(void)

@@ -19,6 +19,13 @@ gr_recorder *thread_recorder()
     return recorder_of_thread;
 }
 
+gr_recorder *exchange_recorder(gr_recorder *recorder)
+{
+    gr_recorder *before = recorder_of_thread;
+    recorder_of_thread = recorder;
+    return before;
+}
+
 /* --- places and steps ---------------------------------------------------------------------- */
 
 static inline size_t hash_of(uintptr_t at, uint64_t rest)
@@ -66,6 +73,16 @@ static inline unsigned place_number(gr_recorder *r, const Place &place)
     return recent->number;
 }
 
+static_assert(sizeof(Instruction) == GR_RECORDER_INSTRUCTION_BYTES, "as counters.h says");
+
+/* Counts memory that is about to be taken; to be called where with_memory() catches. */
+static void charge(gr_recorder *r, size_t bytes)
+{
+    r->bytes += bytes;
+    if (r->bytes > GR_RECORDER_MOST_BYTES)
+        throw std::bad_alloc();
+}
+
 static unsigned step_number(gr_recorder *r, unsigned barrier, unsigned sync)
 {
     if (barrier >= r->step_of.size())
@@ -74,6 +91,7 @@ static unsigned step_number(gr_recorder *r, unsigned barrier, unsigned sync)
     if (sync >= row.size())
         row.resize(sync + 1);
     if (!row[sync]) {
+        charge(r, sizeof(StepRecord));
         r->steps.push_back({barrier, sync, {}, {}, {}});
         row[sync] = (unsigned)r->steps.size();
     }
@@ -232,8 +250,10 @@ static inline __attribute__((always_inline)) void come_to(gr_recorder *r, const 
     if (time >= column->used) {
         if (!column->used)
             warp->touched.push_back(number);
-        if (time >= column->instructions.size())
+        if (time >= column->instructions.size()) {
+            charge(r, (time + 1) * sizeof(Instruction));
             column->instructions.resize(2 * time + 1);
+        }
         column->instructions[time].mask = 0;
         column->used = time + 1;
     }
@@ -280,8 +300,8 @@ static Place site(const char *file, int line, Deed deed)
     return {(uintptr_t)file, line, 0, 0, deed};
 }
 
-/* Runs `record`, which may find no memory: then the recording has failed, but not the launch. */
-template <typename Record> static void with_memory(gr_recorder *r, Record record)
+/* Runs `record`, which may find no memory: then the recording has failed, and the launch ends. */
+template <typename Record> static void with_memory(Worker *w, gr_recorder *r, Record record)
 {
     if (r->failed)
         return;
@@ -289,6 +309,7 @@ template <typename Record> static void with_memory(gr_recorder *r, Record record
         record();
     } catch (const std::bad_alloc &) {
         r->failed = true;
+        launch_failed(w->launch, cudaErrorMemoryAllocation, "");
     }
 }
 
@@ -298,7 +319,7 @@ void count_access(Worker *w, const void *address, size_t size, Access kind, cons
 {
     static const Deed deeds[] = {LOAD, STORE, UPDATE};
     gr_recorder *r = w->recorder;
-    with_memory(r, [&] {
+    with_memory(w, r, [&] {
         uintptr_t at = (uintptr_t)address;
         for (size_t left = size; left; left -= left < 16 ? left : 16, at += 16) {
             uint8_t part = left < 16 ? (uint8_t)left : 16; /* no instruction moves more */
@@ -309,13 +330,13 @@ void count_access(Worker *w, const void *address, size_t size, Access kind, cons
 
 void count_fence(Worker *w, const char *file, int line)
 {
-    with_memory(w->recorder, [&] { come_to(w->recorder, w->lane, site(file, line, FENCE), 0); });
+    with_memory(w, w->recorder, [&] { come_to(w->recorder, w->lane, site(file, line, FENCE), 0); });
 }
 
 void count_copy(Worker *w, size_t bytes, const char *file, int line)
 {
     gr_recorder *r = w->recorder;
-    with_memory(r, [&] {
+    with_memory(w, r, [&] {
         unsigned number = place_number(r, site(file, line, MEETING));
         Count count = count_at(r, number, &r->warps[w->lane->warp->index]);
         count.add(GR_COUNT_bulk_copies, 1);
@@ -328,7 +349,7 @@ void count_barrier(Worker *w, const Barrier *barrier, gr_scope scope)
     static const unsigned counters[] = {GR_COUNT_block_barriers, GR_COUNT_cluster_barriers,
                                         GR_COUNT_grid_barriers};
     gr_recorder *r = w->recorder;
-    with_memory(r, [&] {
+    with_memory(w, r, [&] {
         bool counted = false;
         for (unsigned i = 0; i < barrier->warp_count; ++i) {
             const Warp *warp = &barrier->warps[i];
@@ -360,7 +381,7 @@ static unsigned counter_of(gr_collective op)
 void count_meeting(Worker *w, Warp *warp, const Meeting *meeting)
 {
     gr_recorder *r = w->recorder;
-    with_memory(r, [&] {
+    with_memory(w, r, [&] {
         WarpRecord *record = &r->warps[warp->index];
         const Lane *lane = lane_of(w, warp, (unsigned)__builtin_ctz(meeting->arrived));
         unsigned number = place_number(r, site(lane->file, lane->line, MEETING));
@@ -416,11 +437,11 @@ static void call_roll(const gr_roll &roll, unsigned come)
 
 static void run_one(Worker *w, gr_recorder *r, uint64_t team)
 {
-    with_memory(r, [&] { begin_team(w, r); });
+    with_memory(w, r, [&] { begin_team(w, r); });
     w->recorder = r->failed ? nullptr : r;
     run_team(w, team);
     if (w->recorder && !w->faulted)
-        with_memory(r, [&] { end_team(w, r); });
+        with_memory(w, r, [&] { end_team(w, r); });
     w->recorder = nullptr;
 }
 
@@ -452,7 +473,7 @@ static void run_batch(size_t batch, void *context)
     uint64_t i = batch * BATCH, end = i + BATCH < sample->count ? i + BATCH : sample->count;
     if (batch == 0) /* teams that follow one another are on the same roll */
         call_roll(r->roll, sample->ticket);
-    for (; i < end && !all->launch->failed; ++i)
+    for (; i < end && !is_stopped(all->launch); ++i)
         run_one(all->worker, r, sample->first + i);
 }
 
@@ -465,7 +486,7 @@ void run_samples(Launch *launch)
         launch_failed(launch, cudaErrorMemoryAllocation, "");
         return;
     }
-    for (size_t i = 0; i < r->samples.size() && !gr_interrupted(); ++i) {
+    for (size_t i = 0; i < r->samples.size() && !is_stopped(launch); ++i) {
         const gr_sample *sample = &r->samples[i];
         Batches all = {launch, w, r, sample};
         gr_parallel(1, (sample->count + BATCH - 1) / BATCH, run_batch, &all);
@@ -480,7 +501,7 @@ void run_samples(Launch *launch)
 
 extern "C" void gr_record(gr_recorder *recorder)
 {
-    gr::recorder_of_thread = recorder;
+    gr::exchange_recorder(recorder);
 }
 
 #endif

@@ -94,6 +94,11 @@ typedef struct {
 
 typedef struct gr_recorder gr_recorder;
 
+/* Memory that a recorder takes at most: it keeps warp instructions until the next barrier. */
+#define GR_RECORDER_MOST_BYTES ((size_t)2 << 30)
+/* Memory for one warp instruction. */
+#define GR_RECORDER_INSTRUCTION_BYTES 264
+
 /* NULL: no memory. */
 gr_recorder *gr_recorder_new(const gr_sample *samples, size_t count, const gr_roll *roll);
 void gr_recorder_free(gr_recorder *recorder);
@@ -103,10 +108,10 @@ void gr_recorder_free(gr_recorder *recorder);
 void gr_record(gr_recorder *recorder);
 
 /* What was counted, the samples' weights worked in; lines and steps are sorted. False: no memory
- * somewhere on the way. */
-int gr_recorded(const gr_recorder *recorder);
-size_t gr_recorded_lines(gr_recorder *recorder, const gr_counted_line **lines);
-size_t gr_recorded_steps(gr_recorder *recorder, const gr_counted_step **steps);
+ * somewhere on the way. The others follow a call of gr_recorded() that was true. */
+int gr_recorded(gr_recorder *recorder);
+size_t gr_recorded_lines(const gr_recorder *recorder, const gr_counted_line **lines);
+size_t gr_recorded_steps(const gr_recorder *recorder, const gr_counted_step **steps);
 /* Of one team of this sample. */
 void gr_recorded_sample(const gr_recorder *recorder, size_t sample, gr_counters *counters);
 /* Which lanes of each warp of the first block that ran were active in a step; their number. */

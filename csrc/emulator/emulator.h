@@ -31,8 +31,12 @@ typedef enum {
 /* For the launches of the calling host thread, from now on. */
 void gr_emulator_schedule(gr_schedule schedule, uint64_t seed);
 
-/* The emulated device's memory, for the whole process; 0 is the default, half of the host's. */
-void gr_emulator_memory_limit(size_t bytes);
+/* Limits the emulated device's memory, for the whole process, until the same token has 0 bytes. The
+ * latest limit holds; without one, half of the host's memory is there. 0: no memory for that. */
+int gr_emulator_memory_limit(uint64_t token, size_t bytes);
+
+/* Whether this process can read the byte at an address. */
+int gr_emulator_can_read(uintptr_t address);
 
 /* Bytes now held by cudaMalloc, cudaMallocHost and cudaHostAlloc. */
 size_t gr_emulator_live_bytes(void);
@@ -40,6 +44,11 @@ size_t gr_emulator_live_bytes(void);
 /* Why the calling host thread's last launch failed with cudaErrorLaunchFailure: a text naming the
  * kernel's lines. NULL if it did not. Valid until this thread launches again. */
 const char *gr_emulator_fault(void);
+
+/* Around a signal handler on this thread, which may launch kernels of its own: puts the thread's
+ * state aside, a running team's too, and takes it up again. */
+void *gr_emulator_put_aside(void);
+void gr_emulator_take_up(void *aside);
 
 /* 1 in the traced build: the kernels' accesses to memory are seen. */
 int gr_emulator_traced(void);

@@ -131,7 +131,11 @@ void stack_overflow(Worker *w)
 void deadlock(Worker *w)
 {
     w->faulted = true;
-    report_deadlock(w);
+    try {
+        report_deadlock(w);
+    } catch (const std::bad_alloc &) {
+        launch_failed(w->launch, cudaErrorLaunchFailure, "deadlock");
+    }
     leave_team(w);
 }
 

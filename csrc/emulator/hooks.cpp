@@ -29,6 +29,7 @@ static void access(Worker *w, const void *address, size_t size, Access to_others
                    const void *place)
 {
     take_turns(w);
+    look_now_and_then(w);
     w->vain = 0;
     if (watched(w))
         watch_access(w, address, size, to_others, place);

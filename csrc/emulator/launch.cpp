@@ -32,7 +32,10 @@ void launch_failed(Launch *launch, cudaError_t error, const char *fault)
     if (launch->failed)
         return;
     launch->error = error;
-    launch->fault = fault;
+    try {
+        launch->fault = fault;
+    } catch (const std::bad_alloc &) { /* the error without its text */
+    }
     launch->failed = true;
 }
 
@@ -79,7 +82,7 @@ struct AsOnACard {
 static void run_task(size_t task, void *context)
 {
     Launch *launch = static_cast<Launch *>(context);
-    if (launch->failed)
+    if (is_stopped(launch))
         return;
     AsOnACard arithmetic;
     Worker *w = worker_for(launch);
@@ -88,7 +91,7 @@ static void run_task(size_t task, void *context)
         return;
     }
     uint64_t turn = task * launch->batch, end = turn + launch->batch;
-    for (; turn < end && turn < launch->teams && !launch->failed; ++turn)
+    for (; turn < end && turn < launch->teams && !is_stopped(launch); ++turn)
         run_team(w, team_at(launch, turn));
 }
 
@@ -126,6 +129,8 @@ static void run_teams(Launch *launch)
 static cudaError_t run(Launch *launch)
 {
     run_teams(launch);
+    if (gr_is_interrupted(launch->watch))
+        launch_failed(launch, cudaErrorUnknown, "");
     if (!launch->failed)
         return cudaSuccess;
     if (launch->error == cudaErrorLaunchFailure) {
@@ -224,6 +229,7 @@ static cudaError_t launch_kernel(const cudaLaunchConfig_t *config, const void *f
     launch.shape.shared = config->dynamicSmemBytes;
     launch.schedule = thread_schedule;
     launch.seed = thread_seed * 0x9e3779b97f4a7c15 + 1;
+    launch.watch = gr_current_watch();
     read_attributes(&launch, config);
     cudaError_t error = check_sizes(&launch, config);
     if (!error)
@@ -231,6 +237,49 @@ static cudaError_t launch_kernel(const cudaLaunchConfig_t *config, const void *f
     if (!error)
         error = form_teams(&launch);
     return error ? error : run(&launch);
+}
+
+/* A thread's state while a signal handler runs on it. */
+struct Aside {
+    gr_schedule schedule;
+    uint64_t seed;
+    bool faulted;
+    std::string fault;
+    cudaError_t error;
+    WorkerAside worker;
+    gr_recorder *recorder;
+    Watch *watch;
+};
+
+static Aside *put_aside()
+{
+    Aside *aside = new (std::nothrow) Aside();
+    if (!aside)
+        return nullptr;
+    aside->schedule = thread_schedule;
+    aside->seed = thread_seed;
+    aside->faulted = thread_faulted;
+    aside->fault.swap(thread_fault);
+    aside->error = cudaGetLastError();
+    put_worker_aside(&aside->worker);
+    aside->recorder = exchange_recorder(nullptr);
+    aside->watch = exchange_watch(nullptr);
+    return aside;
+}
+
+static void take_up(Aside *aside)
+{
+    if (!aside)
+        return;
+    (void)exchange_recorder(aside->recorder);
+    (void)exchange_watch(aside->watch);
+    take_worker_up(&aside->worker);
+    (void)cudaGetLastError();
+    set_error(aside->error);
+    thread_fault.swap(aside->fault);
+    thread_faulted = aside->faulted;
+    gr_emulator_schedule(aside->schedule, aside->seed);
+    delete aside;
 }
 
 } // namespace gr
@@ -243,20 +292,33 @@ const void *gr_register_kernel(gr_any_kernel function, gr_kernel_caller caller,
     static std::mutex mutex;
     static auto *kernels = new std::map<gr_any_kernel, Kernel *>; /* handles outlive everything */
     std::lock_guard<std::mutex> lock(mutex);
-    Kernel *&kernel = (*kernels)[function];
-    if (!kernel) {
-        kernel = new Kernel();
+    try {
+        if (Kernel *known = (*kernels)[function])
+            return known;
+        Kernel *kernel = new Kernel();
         kernel->magic = kernel_magic;
         kernel->kernel = function;
         kernel->caller = caller;
         kernel->pointees = pointees;
         kernel->parameters = parameters;
         kernel->dynamic_shared = device_shared_per_block;
+        return (*kernels)[function] = kernel;
+    } catch (const std::bad_alloc &) {
+        return nullptr;
     }
-    return kernel;
 }
 
 extern "C" {
+
+void *gr_emulator_put_aside(void)
+{
+    return put_aside();
+}
+
+void gr_emulator_take_up(void *aside)
+{
+    take_up(static_cast<Aside *>(aside));
+}
 
 void gr_emulator_schedule(gr_schedule schedule, uint64_t seed)
 {
@@ -271,7 +333,7 @@ const char *gr_emulator_fault(void)
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *func, void **args)
 {
-    return set_error(launch_kernel(config, func, args));
+    return set_error(without_throwing([&] { return launch_kernel(config, func, args); }));
 }
 
 cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, int value)

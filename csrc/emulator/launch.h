@@ -4,12 +4,14 @@
 
 #include <atomic>
 #include <mutex>
+#include <new>
 #include <string>
 #include <stdint.h>
 
 #include "cuda_runtime_api.h"
 #include "emulator/emulator.h"
 #include "kernel_entry.h"
+#include "threads/interrupts.h"
 
 namespace gr
 {
@@ -54,14 +56,32 @@ struct Launch {
     uint64_t seed;
     uint64_t teams, batch;
 
+    const gr_interrupts *watch; /* of the thread that launched; may be null */
+
     std::atomic<bool> failed;
     std::mutex mutex; /* for the two below */
     cudaError_t error;
     std::string fault;
 };
 
-/* The first failure of a launch counts. */
+/* Whether what has not run yet shall not run: from any thread. */
+inline bool is_stopped(const Launch *launch)
+{
+    return launch->failed || gr_is_interrupted(launch->watch);
+}
+
+/* The first failure of a launch counts. Throws nothing. */
 void launch_failed(Launch *launch, cudaError_t error, const char *fault);
+
+/* What a function of the runtime does, which may throw for want of memory. */
+template <typename Step> cudaError_t without_throwing(Step step)
+{
+    try {
+        return step();
+    } catch (const std::bad_alloc &) {
+        return cudaErrorMemoryAllocation;
+    }
+}
 
 /* The device memory that this address lies in, from its first byte; 0 bytes: it lies in none. */
 size_t device_range(const void *address, uintptr_t *first);

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <sys/mman.h>
@@ -238,17 +239,21 @@ void read_file(Table *table, const char *path)
     close(file);
 }
 
-/* Called for every loaded object; reads the one that this function itself lies in. */
-int read_if_own(struct dl_phdr_info *object, size_t, void *context)
+struct Object {
+    uint64_t bias;
+    const char *path;
+};
+
+/* Called for every loaded object; finds the one that this function itself lies in. */
+int find_own(struct dl_phdr_info *object, size_t, void *context)
 {
     uint64_t own = (uint64_t)(uintptr_t)&gr_line_of - object->dlpi_addr;
     for (unsigned i = 0; i < object->dlpi_phnum; ++i) {
         const ElfW(Phdr) &segment = object->dlpi_phdr[i];
         if (segment.p_type != PT_LOAD || own - segment.p_vaddr >= segment.p_memsz)
             continue;
-        Table *table = static_cast<Table *>(context);
-        table->bias = object->dlpi_addr;
-        read_file(table, *object->dlpi_name ? object->dlpi_name : "/proc/self/exe");
+        Object *found = static_cast<Object *>(context);
+        *found = {object->dlpi_addr, *object->dlpi_name ? object->dlpi_name : "/proc/self/exe"};
         return 1;
     }
     return 0;
@@ -256,9 +261,13 @@ int read_if_own(struct dl_phdr_info *object, size_t, void *context)
 
 const Table *read_table()
 {
-    Table *table = new Table; /* never destroyed: file names live for ever */
-    dl_iterate_phdr(read_if_own, table);
-    return table;
+    Object own = {0, nullptr};
+    dl_iterate_phdr(find_own, &own); /* which what follows may not throw through */
+    std::unique_ptr<Table> table(new Table);
+    table->bias = own.bias;
+    if (own.path)
+        read_file(table.get(), own.path);
+    return table.release(); /* never destroyed: file names live for ever */
 }
 
 bool is_runtimes(const char *file)

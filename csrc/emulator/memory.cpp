@@ -1,15 +1,21 @@
 /* The emulated device's memory. It is the host's, but every range is known, so that what CUDA would
  * refuse is refused here; and fresh memory is filled with 0xff, a NaN in every float format, so
  * that reading what nobody wrote shows. */
+#include <errno.h>
 #include <map>
 #include <mutex>
-#include <pthread.h>
+#include <new>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utility>
+#include <vector>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "emulator/launch.h"
+#include "threads/forks.h"
+#include "threads/interrupts.h"
 
 namespace gr
 {
@@ -23,7 +29,7 @@ struct Memory {
     std::mutex mutex;
     std::map<uintptr_t, Range> ranges; /* by first address */
     size_t device_bytes = 0, host_bytes = 0;
-    size_t limit = 0;
+    std::vector<std::pair<uint64_t, size_t>> limits; /* by token; the last one holds */
 };
 
 /* Never destroyed: other threads may free their memory while the process ends. */
@@ -33,17 +39,50 @@ static Memory *memory()
     return the_memory;
 }
 
-/* For children made by fork(), as in engine/workspace.c. */
-__attribute__((constructor)) static void watch_forks()
+static void lock_memory()
 {
-    pthread_atfork([] { memory()->mutex.lock(); }, [] { memory()->mutex.unlock(); },
-                   [] { memory()->mutex.unlock(); });
+    memory()->mutex.lock();
+}
+
+static void unlock_memory()
+{
+    memory()->mutex.unlock();
+}
+
+/* As in engine/workspace.c. */
+GR_AROUND_FORK(lock_memory, unlock_memory, unlock_memory)
+
+/* When this is loaded: a thread that made it later might be gone in a child made meanwhile. */
+__attribute__((constructor)) static void make_memory()
+{
+    memory();
 }
 
 static size_t limit_of(const Memory *m)
 {
-    return m->limit ? m->limit
-                    : (size_t)sysconf(_SC_PHYS_PAGES) / 2 * (size_t)sysconf(_SC_PAGESIZE);
+    return m->limits.size() ? m->limits.back().second
+                            : (size_t)sysconf(_SC_PHYS_PAGES) / 2 * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* False: interrupted. */
+static bool poison(char *memory, size_t bytes)
+{
+    constexpr size_t slice = 16 << 20;
+    for (size_t at = 0; at < bytes; at += slice) {
+        memset(memory + at, 0xff, bytes - at < slice ? bytes - at : slice);
+        if (bytes > slice && gr_ask_for_interrupts())
+            return false;
+    }
+    return true;
+}
+
+static cudaError_t take_range(Memory *m, void *address, size_t bytes, bool device)
+{
+    return without_throwing([&] {
+        std::lock_guard<std::mutex> lock(m->mutex);
+        m->ranges[(uintptr_t)address] = Range{bytes, device};
+        return cudaSuccess;
+    });
 }
 
 static cudaError_t allocate(void **out, size_t bytes, bool device)
@@ -62,17 +101,18 @@ static cudaError_t allocate(void **out, size_t bytes, bool device)
         (device ? m->device_bytes : m->host_bytes) += bytes; /* reserved: filling takes a while */
     }
     void *address = nullptr;
-    bool made = posix_memalign(&address, 256, bytes) == 0;
-    if (made && device)
-        memset(address, 0xff, bytes);
-    std::lock_guard<std::mutex> lock(m->mutex);
-    if (!made) {
-        (device ? m->device_bytes : m->host_bytes) -= bytes;
-        return cudaErrorMemoryAllocation;
+    cudaError_t state = posix_memalign(&address, 256, bytes) ? cudaErrorMemoryAllocation
+                        : device && !poison(static_cast<char *>(address), bytes)
+                            ? cudaErrorUnknown
+                            : take_range(m, address, bytes, device);
+    if (state == cudaSuccess) {
+        *out = address;
+        return cudaSuccess;
     }
-    m->ranges[(uintptr_t)address] = Range{bytes, device};
-    *out = address;
-    return cudaSuccess;
+    free(address);
+    std::lock_guard<std::mutex> lock(m->mutex);
+    (device ? m->device_bytes : m->host_bytes) -= bytes;
+    return state;
 }
 
 static cudaError_t release(void *address, bool device)
@@ -156,10 +196,30 @@ using namespace gr;
 
 extern "C" {
 
-void gr_emulator_memory_limit(size_t bytes)
+/* The system looks, and does not fault. */
+int gr_emulator_can_read(uintptr_t address)
 {
-    std::lock_guard<std::mutex> lock(memory()->mutex);
-    memory()->limit = bytes;
+    char byte;
+    iovec to = {&byte, 1}, from = {reinterpret_cast<void *>(address), 1};
+    if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1)
+        return 1;
+    return errno != EFAULT; /* where that is forbidden, not known: believed */
+}
+
+int gr_emulator_memory_limit(uint64_t token, size_t bytes)
+{
+    Memory *m = memory();
+    return without_throwing([&] {
+               std::lock_guard<std::mutex> lock(m->mutex);
+               for (auto at = m->limits.begin(); at != m->limits.end(); ++at)
+                   if (at->first == token) {
+                       m->limits.erase(at);
+                       break;
+                   }
+               if (bytes)
+                   m->limits.emplace_back(token, bytes);
+               return cudaSuccess;
+           }) == cudaSuccess;
 }
 
 size_t gr_emulator_live_bytes(void)

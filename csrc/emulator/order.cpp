@@ -19,6 +19,13 @@ Watch *thread_watch()
     return watch_of_thread.get();
 }
 
+Watch *exchange_watch(Watch *watch)
+{
+    Watch *before = watch_of_thread.release();
+    watch_of_thread.reset(watch);
+    return before;
+}
+
 /* --- launches and teams ---------------------------------------------------------------------- */
 
 void watch_launch(Watch *watch, Launch *launch)
@@ -28,6 +35,7 @@ void watch_launch(Watch *watch, Launch *launch)
     watch->threads = (size.x * size.y * size.z + 31) / 32 * 32;
     watch->slots = watch->threads + COPY_SLOTS;
     watch->range_bytes = 0;
+    watch->event_count = 0;
 }
 
 static Event event_beside(const std::vector<Event> &events, size_t at, int step)
@@ -38,7 +46,8 @@ static Event event_beside(const std::vector<Event> &events, size_t at, int step)
     return {nullptr, nullptr, 0, 0};
 }
 
-void watch_launch_end(Watch *watch)
+/* For each race, the barriers next to its two sides. */
+static void find_events(Watch *watch)
 {
     for (Race &race : watch->races)
         for (Side &side : race.side) {
@@ -50,6 +59,11 @@ void watch_launch_end(Watch *watch)
             side.after = event_beside(events, side.time, 1);
             side.known_events = true;
         }
+}
+
+void watch_launch_end(Watch *watch)
+{
+    guarded(watch, [&] { find_events(watch); });
     watch->events.clear();
     watch->variables.clear();
     watch->device.clear();
@@ -315,8 +329,12 @@ using namespace gr;
 
 int gr_watch_start(void)
 {
-    watch_of_thread.reset(new (std::nothrow) Watch);
-    return watch_of_thread != nullptr;
+    try {
+        watch_of_thread = std::make_unique<Watch>();
+        return 1;
+    } catch (const std::bad_alloc &) {
+        return 0;
+    }
 }
 
 char *gr_watch_stop(void)

@@ -179,8 +179,9 @@ static void touch(Worker *w, const Touch &now)
         Word &word = shadow->word_at(word_address);
         for (Access kind_old : {READ, WRITE, ATOMIC})
             look_through(w, shadow, &word, kind_old, now, (uint8_t)bytes, first_word);
-        shadow->insert(&word, now.kind,
-                       {now.self.block, now.slot, now.time, 0, now.site, (uint8_t)bytes});
+        if (shadow->insert(&word, now.kind,
+                           {now.self.block, now.slot, now.time, 0, now.site, (uint8_t)bytes}))
+            check_memory(w->watch);
     }
 }
 

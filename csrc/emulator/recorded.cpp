@@ -97,21 +97,25 @@ void gr_recorder_free(gr_recorder *recorder)
     delete recorder;
 }
 
-int gr_recorded(const gr_recorder *recorder)
+int gr_recorded(gr_recorder *recorder)
 {
+    try {
+        collect_lines(recorder);
+        collect_steps(recorder);
+    } catch (const std::bad_alloc &) {
+        recorder->failed = true;
+    }
     return !recorder->failed;
 }
 
-size_t gr_recorded_lines(gr_recorder *recorder, const gr_counted_line **lines)
+size_t gr_recorded_lines(const gr_recorder *recorder, const gr_counted_line **lines)
 {
-    collect_lines(recorder);
     *lines = recorder->lines.data();
     return recorder->lines.size();
 }
 
-size_t gr_recorded_steps(gr_recorder *recorder, const gr_counted_step **steps)
+size_t gr_recorded_steps(const gr_recorder *recorder, const gr_counted_step **steps)
 {
-    collect_steps(recorder);
     *steps = recorder->sorted.data();
     return recorder->sorted.size();
 }

@@ -76,6 +76,7 @@ struct gr_recorder {
     std::vector<gr_counters> sample_counts;
     gr_roll roll;
     bool failed;
+    size_t bytes; /* taken for what warps have done since their last barriers, and for steps */
 
     std::vector<gr::PlaceRecord> places;
     std::vector<unsigned> table; /* of places, by hash; place + 1 */
@@ -101,6 +102,8 @@ namespace gr
 void run_samples(Launch *launch);
 /* The calling thread's recorder, or null. */
 gr_recorder *thread_recorder();
+/* Replaces it; returns the one before. */
+gr_recorder *exchange_recorder(gr_recorder *recorder);
 
 void count_access(Worker *w, const void *address, size_t size, Access kind, const void *place);
 void count_fence(Worker *w, const char *file, int line);
@@ -116,6 +119,10 @@ inline bool counted(const Worker *w)
 #else
 inline void run_samples(Launch *) {}
 inline constexpr gr_recorder *thread_recorder()
+{
+    return nullptr;
+}
+inline gr_recorder *exchange_recorder(gr_recorder *)
 {
     return nullptr;
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "emulator/watch.h"
+#include "clock.h"
 #include "emulator/fault.h"
 
 /* clang-format off */
@@ -136,7 +137,34 @@ Lane *first_lane(Worker *w, Barrier *barrier)
 void start_team(Worker *w, Lane *first)
 {
     enter(w, &w->main, &w->main_fake_stack, first);
+    while (void *fiber = w->paused) {
+        w->paused = nullptr;
+        if (is_stopped(w->launch) || gr_ask_for_interrupts()) {
+            w->faulted = true; /* nobody resumes its fibers */
+            break;
+        }
+        announce_switch(&w->main_fake_stack, stack_low(&w->stacks, w->lane->stack), stack_stride);
+        gr_fiber_switch(&w->main, fiber, true);
+        announce_arrival(w->main_fake_stack);
+    }
     w->lane = nullptr;
+}
+
+void look(Worker *w)
+{
+    constexpr unsigned most_switches = 4096;
+    constexpr long long seldom_ns = 5000000, often_ns = 1000000;
+    long long now = gr_now_ns(), since = now - w->looked_ns;
+    if (since > seldom_ns)
+        w->look_every = w->look_every / 4 + 1;
+    else if (since < often_ns && w->look_every < most_switches)
+        w->look_every *= 2;
+    w->until_look = w->look_every;
+    w->looked_ns = now;
+    Lane *me = w->lane;
+    announce_switch(&me->fake_stack, w->main_bounds.low, w->main_bounds.size);
+    gr_fiber_switch(&w->paused, w->main, true);
+    announce_arrival(me->fake_stack);
 }
 
 void leave_team(Worker *w)
@@ -181,6 +209,7 @@ extern "C" void gr_fiber_main(void)
     Worker *w = worker;
     announce_start(&w->main_bounds);
     for (;;) {
+        look_now_and_then(w);
         const Launch *launch = w->launch;
         launch->kernel->caller(launch->kernel->kernel, launch->args);
         Lane *me = w->lane;

@@ -106,7 +106,10 @@ struct Worker {
     uint64_t random;
     unsigned turns;
     Stacks stacks;
-    void *main; /* the OS thread's own stack, waiting for the team to end */
+    void *main;   /* the OS thread's own stack, waiting for the team to end */
+    void *paused; /* the running fiber, while the OS thread looks whether to go on */
+    unsigned until_look, look_every; /* switches of lanes, or accesses */
+    long long looked_ns;
 
     Watch *watch;            /* looks for races in this launch; null: nothing does */
     ::gr_recorder *recorder; /* counts what this launch does; null: nothing does */
@@ -137,6 +140,16 @@ struct Worker {
 };
 
 extern __thread __attribute__((tls_model("initial-exec"))) Worker *worker;
+
+/* A thread's worker, put aside while a signal handler runs on the thread. */
+struct WorkerAside {
+    Worker *worker;
+    uint3 thread, block;
+    dim3 block_size, grid_size;
+    char *shared;
+};
+void put_worker_aside(WorkerAside *aside);
+void take_worker_up(const WorkerAside *aside);
 
 /* Runs one team of the worker's launch. */
 void run_team(Worker *w, uint64_t team);
@@ -221,6 +234,17 @@ inline void become(Worker *w, Lane *lane)
     }
 }
 
+/* Has the OS thread look, on its own stack, whether to go on: on a fiber's there is no room for a
+ * signal handler. */
+void look(Worker *w);
+
+/* Called so often that Ctrl-C is heard within a team, too. */
+inline void look_now_and_then(Worker *w)
+{
+    if (__builtin_expect(--w->until_look == 0, 0))
+        look(w);
+}
+
 /* Saves the running fiber in *save; runs the lane on its own, or on a new one. */
 inline void enter(Worker *w, void **save, void **fake_stack, Lane *lane)
 {
@@ -243,6 +267,7 @@ inline __attribute__((always_inline)) void switch_lanes(Worker *w, Lane *me, Lan
     if (!next)
         deadlock(w);
     check_stack(w, me);
+    look_now_and_then(w);
     enter(w, &me->saved, &me->fake_stack, next);
 }
 

@@ -19,9 +19,10 @@ Word &Shadow::word_at(uintptr_t address)
     return last_words[word % page_words];
 }
 
-void Shadow::insert(Word *word, Access kind, const Record &record)
+bool Shadow::insert(Word *word, Access kind, const Record &record)
 {
     uint32_t number = free_record;
+    bool grows = !number;
     if (number) {
         free_record = records[number].next;
     } else {
@@ -31,6 +32,7 @@ void Shadow::insert(Word *word, Access kind, const Record &record)
     records[number] = record;
     records[number].next = word->first[kind];
     word->first[kind] = number;
+    return grows;
 }
 
 void Shadow::remove(uint32_t *link)

@@ -43,10 +43,16 @@ class Shadow
     {
         return records[number];
     }
-    void insert(Word *word, Access kind, const Record &record);
+    /* True: it took more memory. */
+    bool insert(Word *word, Access kind, const Record &record);
     /* Takes out what *link leads to. */
     void remove(uint32_t *link);
     void clear();
+    /* Memory that records take. */
+    size_t bytes() const
+    {
+        return records.size() * sizeof(Record);
+    }
 
   private:
     static constexpr unsigned page_words = 1024;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "emulator/fault.h"
 #include "emulator/watch.h"
 #ifdef GR_ASAN
@@ -52,6 +53,24 @@ struct Owner {
     }
 };
 static thread_local Owner owner;
+
+void put_worker_aside(WorkerAside *aside)
+{
+    *aside = {worker, threadIdx, blockIdx, blockDim, gridDim, gr_shared};
+    worker = owner.owned = nullptr;
+}
+
+void take_worker_up(const WorkerAside *aside)
+{
+    if (worker)
+        destroy(worker);
+    worker = owner.owned = aside->worker;
+    threadIdx = aside->thread;
+    blockIdx = aside->block;
+    blockDim = aside->block_size;
+    gridDim = aside->grid_size;
+    gr_shared = aside->shared;
+}
 
 template <typename T> static T *make_array(size_t count, size_t alignment = alignof(T))
 {
@@ -196,6 +215,8 @@ Worker *worker_for(Launch *launch)
     if (!same(w->shape, launch->shape) && !lay_out(w, launch->shape, launch->shared_stride))
         return nullptr;
     w->launch = launch;
+    w->until_look = w->look_every = 16;
+    w->looked_ns = gr_now_ns();
     w->schedule = launch->schedule;
     w->watch = thread_watch();
     blockDim = launch->shape.block;

@@ -99,6 +99,7 @@ struct Watch {
     std::vector<Divergence> divergences;
     std::set<std::vector<int>> divergent_lines; /* of those */
     bool failed = false;                        /* for want of memory */
+    size_t event_count = 0;                     /* of the running launch */
     uint64_t meetings = 0;
 
     /* The running launch */
@@ -126,7 +127,19 @@ template <typename Step> void guarded(Watch *watch, Step step)
         step();
     } catch (const std::bad_alloc &) {
         watch->failed = true;
+        launch_failed(watch->launch, cudaErrorMemoryAllocation, "");
     }
+}
+
+/* Memory that a watch takes for events and accesses, at most. */
+constexpr size_t watch_most_bytes = size_t(4) << 30;
+
+/* Whether that is exceeded; to be called where guarded() catches. */
+inline void check_memory(const Watch *watch)
+{
+    size_t events = watch->event_count * sizeof(Event);
+    if (events + watch->device.bytes() + watch->own.bytes() > watch_most_bytes)
+        throw std::bad_alloc();
 }
 
 inline unsigned rank_of(const Watch *watch, const Block *block)
@@ -152,6 +165,8 @@ inline Self self_of(const Worker *w, const Lane *lane)
 /* An event of the lane: what it did before is one with the time that now ends. */
 inline void advance(Watch *watch, const Self &self, Event event)
 {
+    ++watch->event_count;
+    check_memory(watch);
     watch->events[(uint64_t)self.block * watch->threads + self.slot].push_back(event);
     ++self.lane->time;
 }
@@ -177,6 +192,8 @@ std::string report(const Watch *watch);
 
 /* The calling thread's; null: it does not watch. */
 Watch *thread_watch();
+/* Replaces it; returns the one before. */
+Watch *exchange_watch(Watch *watch);
 
 void watch_launch(Watch *watch, Launch *launch);
 void watch_launch_end(Watch *watch);
@@ -208,6 +225,10 @@ inline constexpr bool watched(const Worker *)
     return false;
 }
 inline constexpr Watch *thread_watch()
+{
+    return nullptr;
+}
+inline Watch *exchange_watch(Watch *)
 {
     return nullptr;
 }

@@ -3,26 +3,46 @@
  */
 #include "engine/exact_layout.h"
 #include "engine/launch.h"
-#include "engine/reach.h"
+#include "threads/forks.h"
 
+#include <limits.h>
 #include <pthread.h>
-#include <stdlib.h>
+#include <stdbool.h>
 #include <string.h>
 
-enum { MAX_DEVICES = 64 };
+enum { MAX_DEVICES = 64, MAX_BLOCKS_PER_SM = 1024, MAX_GRID = INT_MAX };
 
-/* A row holds for inputs up to max_bytes. Where a row's strategy cannot run (the card, the layout),
- * the next one that can is taken. */
-typedef struct {
-    int count;
-    gr_choice row[GR_MAX_CHOICES];
-} table;
+#define KIB(n) ((size_t)(n) << 10)
+#define MIB(n) ((size_t)(n) << 20)
 
-/* For cards that nobody has tuned for: an H200's table (gpureduce/tables), coarsened, and what
- * cards without clusters and bulk copies take instead. */
-static table defaults;
-static pthread_once_t defaults_set = PTHREAD_ONCE_INIT;
-static table *tuned[MAX_DEVICES]; /* NULL: the defaults */
+/* For cards without a table of their own: an H200's table (gpureduce/tables), coarsened, and the
+ * kernels for cards without clusters and bulk copies. Where a row's strategy cannot run (the card,
+ * the layout), the next one that can is taken. */
+static const struct {
+    size_t max_bytes;
+    unsigned element_bytes;
+    const char *strategy;
+    unsigned block, blocks_per_sm;
+} named[] = {
+    {KIB(8), 0, "one_block", 128, 0},
+    /* Bytes cost more additions per load: they need more multiprocessors, and the ring. */
+    {KIB(32), 1, "one_cluster", 128, 0},
+    {KIB(512), 1, "tiles", 128, 1},
+    {MIB(2), 1, "tiles", 256, 1},
+    {SIZE_MAX, 1, "bulk_copy", 512, 1},
+    {KIB(32), 0, "one_block", 256, 0},
+    {KIB(128), 0, "one_cluster", 128, 0},
+    {KIB(384), 0, "one_cluster", 512, 0},
+    {MIB(2), 0, "tiles", 256, 1},
+    {MIB(8), 0, "tiles", 512, 1},
+    {MIB(128), 0, "tiles", 1024, 1},
+    {SIZE_MAX, 0, "bulk_copy", 512, 1},
+    {SIZE_MAX, 0, "tiles", 512, 2},
+};
+enum { DEFAULTS = sizeof named / sizeof named[0] };
+
+static gr_choice defaults[DEFAULTS];
+static int last_block;
 
 static int strategy_index(const char *name)
 {
@@ -32,112 +52,126 @@ static int strategy_index(const char *name)
     return -1;
 }
 
-static const size_t KIB = 1024, MIB = 1024 * 1024;
-
-static void add(size_t max_bytes, unsigned element_bytes, const char *name, unsigned block,
-                unsigned blocks_per_sm)
+/* When the module is loaded, so that fork() never meets it half done. */
+__attribute__((constructor)) static void set_defaults(void)
 {
-    gr_choice *row = &defaults.row[defaults.count++];
-    row->max_bytes = max_bytes;
-    row->element_bytes = element_bytes;
-    row->strategy = strategy_index(name);
-    row->block = block;
-    row->blocks_per_sm = blocks_per_sm;
+    for (int i = 0; i < DEFAULTS; i++)
+        defaults[i] = (gr_choice){
+            .max_bytes = named[i].max_bytes,
+            .element_bytes = named[i].element_bytes,
+            .strategy = strategy_index(named[i].strategy),
+            .block = named[i].block,
+            .blocks_per_sm = named[i].blocks_per_sm,
+        };
+    last_block = strategy_index("last_block");
 }
 
-static void set_defaults(void)
+/* The tables that were set; no rows: the defaults. The lock is held for reading and writing. */
+static struct {
+    int count;
+    gr_choice row[GR_MAX_CHOICES];
+} tuned[MAX_DEVICES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void take_lock(void)
 {
-    add(8 * KIB, 0, "one_block", 128, 0);
-    /* Bytes cost more additions per load: they want more multiprocessors, and the ring. */
-    add(32 * KIB, 1, "one_cluster", 128, 0);
-    add(512 * KIB, 1, "tiles", 128, 1);
-    add(2 * MIB, 1, "tiles", 256, 1);
-    add(SIZE_MAX, 1, "bulk_copy", 512, 1);
-    add(32 * KIB, 0, "one_block", 256, 0);
-    add(128 * KIB, 0, "one_cluster", 128, 0);
-    add(384 * KIB, 0, "one_cluster", 512, 0);
-    add(2 * MIB, 0, "tiles", 256, 1);
-    add(8 * MIB, 0, "tiles", 512, 1);
-    add(128 * MIB, 0, "tiles", 1024, 1);
-    add(SIZE_MAX, 0, "bulk_copy", 512, 1);
-    add(SIZE_MAX, 0, "tiles", 512, 2);
+    pthread_mutex_lock(&lock);
+}
+
+static void give_lock_back(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+/* As in engine/workspace.c. */
+GR_AROUND_FORK(take_lock, give_lock_back, give_lock_back)
+
+/* The rows of a device; the caller holds the lock. */
+static const gr_choice *rows_of(int device, int *count)
+{
+    int set = device >= 0 && device < MAX_DEVICES ? tuned[device].count : 0;
+    *count = set ? set : DEFAULTS;
+    return set ? tuned[device].row : defaults;
+}
+
+/* What is wrong with a row, or NULL. gpureduce/_choices.py checks more, and names the field. */
+static const char *fault_of(const gr_choice *row)
+{
+    if (row->strategy < 0 || row->strategy >= gr_strategy_count() ||
+        gr_strategy_at(row->strategy)->kind != GR_KIND_KERNEL)
+        return "names no kernel";
+    if (row->block < GR_MIN_BLOCK || row->block > GR_MAX_BLOCK || row->block % GR_WARP)
+        return "has a block that is not a multiple of 32 from 32 to 1024";
+    if (row->element_bytes > 8 || (row->element_bytes & (row->element_bytes - 1)))
+        return "has element_bytes other than 0, 1, 2, 4 and 8";
+    if (row->grid > MAX_GRID)
+        return "has a grid above 2147483647";
+    if (row->blocks_per_sm > MAX_BLOCKS_PER_SM)
+        return "has more than 1024 blocks_per_sm";
+    return NULL;
 }
 
 gr_status gr_set_choices(int device, const gr_choice *rows, int count, gr_error *error)
 {
-    table *made = NULL;
     if (device < 0 || device >= MAX_DEVICES || count < 0 || count > GR_MAX_CHOICES)
         return gr_fail(error, GR_BAD_VALUE, "a table has at most %d rows, a device at most %d",
                        GR_MAX_CHOICES, MAX_DEVICES);
     for (int i = 0; i < count; i++)
-        if (rows[i].strategy < 0 || rows[i].strategy >= gr_strategy_count() ||
-            gr_strategy_at(rows[i].strategy)->kind != GR_KIND_KERNEL)
-            return gr_fail(error, GR_BAD_VALUE, "row %d of the table names no kernel", i);
-    if (count && !(made = calloc(1, sizeof *made)))
-        return gr_fail(error, GR_NO_MEMORY, "no host memory for a table");
-    if (made) {
-        made->count = count;
-        memcpy(made->row, rows, (size_t)count * sizeof *rows);
-    }
-    __atomic_store_n(&tuned[device], made, __ATOMIC_RELEASE);
+        if (fault_of(&rows[i]))
+            return gr_fail(error, GR_BAD_VALUE, "row %d of the table %s", i, fault_of(&rows[i]));
+    take_lock();
+    tuned[device].count = count;
+    memcpy(tuned[device].row, rows, (size_t)count * sizeof *rows);
+    give_lock_back();
     return error->status = GR_OK;
-}
-
-static const table *table_of(int device)
-{
-    pthread_once(&defaults_set, set_defaults);
-    const table *found = device >= 0 && device < MAX_DEVICES
-                             ? __atomic_load_n(&tuned[device], __ATOMIC_ACQUIRE)
-                             : NULL;
-    return found ? found : &defaults;
 }
 
 int gr_get_choices(int device, gr_choice rows[GR_MAX_CHOICES])
 {
-    const table *found = table_of(device);
-    memcpy(rows, found->row, (size_t)found->count * sizeof *rows);
-    return found->count;
+    int count;
+    take_lock();
+    const gr_choice *found = rows_of(device, &count);
+    memcpy(rows, found, (size_t)count * sizeof *rows);
+    give_lock_back();
+    return count;
 }
 
-/* Where kernels read host memory themselves, unless they are timed: the bits are the same. They
- * wait for the bus then, and do not get it sooner by more threads; more blocks than pieces only
- * look for their marks more often. Smaller arrays are brought sooner than threads can help; there
- * the table holds. */
-static int reads_over_bus(const gr_request *request, size_t bytes)
+/* Copies the first row that fits; false if there is none. */
+static bool find_row(int device, size_t bytes, size_t element, int capability, gr_choice *found)
 {
-    return !request->on_device && bytes >= 64 * KIB && bytes <= GR_REACH_BYTES;
+    int count, i = 0;
+    take_lock();
+    const gr_choice *row = rows_of(device, &count);
+    while (i < count &&
+           (bytes > row[i].max_bytes || (row[i].element_bytes && row[i].element_bytes != element) ||
+            gr_strategy_at(row[i].strategy)->capability > capability))
+        i++;
+    if (i < count)
+        *found = row[i];
+    give_lock_back();
+    return i < count;
 }
 
 void gr_choose(gr_request *request)
 {
     size_t element = gr_load_size(request->load), bytes = request->n * element;
     const gr_facts *facts = gr_facts_of(request->device);
-    const table *rows = table_of(request->device);
+    gr_choice row;
 
     if (gr_view_of(request)) {
-        request->strategy = strategy_index("last_block");
+        request->strategy = last_block;
         return;
     }
-    if (reads_over_bus(request, bytes)) {
-        request->strategy = strategy_index("tiles");
-        request->block = 256;
-        request->grid = (unsigned)gr_least(facts->sms, (bytes - 1) / GR_PIECE_BYTES + 1);
+    if (!find_row(request->device, bytes, element, facts->capability, &row)) {
+        request->strategy = last_block;
         return;
     }
-    for (int i = 0; i < rows->count; i++) {
-        const gr_choice *row = &rows->row[i];
-        if (bytes > row->max_bytes || (row->element_bytes && row->element_bytes != element) ||
-            gr_strategy_at(row->strategy)->capability > facts->capability)
-            continue;
-        size_t most = (size_t)row->blocks_per_sm * facts->sms;
-        /* No block without at least one 16-byte load for each of its threads. */
-        size_t useful = bytes / ((size_t)row->block * 16) + 1;
-        request->strategy = row->strategy;
-        request->block = row->block;
-        request->grid = most ? (unsigned)gr_least(most, useful) : row->grid;
-        return;
-    }
-    request->strategy = strategy_index("last_block");
+    size_t most = (size_t)row.blocks_per_sm * facts->sms;
+    /* No block without at least one 16-byte load for each of its threads. */
+    size_t useful = bytes / ((size_t)row.block * 16) + 1;
+    request->strategy = row.strategy;
+    request->block = row.block;
+    request->grid = most ? (unsigned)gr_least(most, useful) : row.grid;
 }
 
 /* Threads per block, and blocks per multiprocessor, up to so many bytes: quickest on an H200 of
@@ -179,9 +213,7 @@ void gr_shape_exact(gr_request *request)
     while (request->block > GR_WARP &&
            gr_exact_shared_words(load, request->block) * sizeof(gr_value) > facts->shared_bytes)
         request->block -= GR_WARP;
-    int over_bus = reads_over_bus(request, bytes) && !request->timed;
-    size_t per_sm = over_bus ? 1 : exact_shapes[row].blocks_per_sm;
-    size_t most = per_sm * facts->sms;
+    size_t most = (size_t)exact_shapes[row].blocks_per_sm * facts->sms;
     size_t useful = bytes / BYTES_PER_BLOCK + 1;
     if (!request->grid)
         request->grid = (unsigned)gr_least(most, useful);

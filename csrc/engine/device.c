@@ -2,6 +2,7 @@
 #include "engine/internal.h"
 
 #include "clock.h"
+#include "threads/forks.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -18,6 +19,7 @@ gr_status gr_fail(gr_error *error, gr_status status, const char *format, ...)
     va_start(args, format);
     error->status = status;
     error->name[0] = 0;
+    error->lost = 0;
     vsnprintf(error->message, sizeof error->message, format, args);
     va_end(args);
     return status;
@@ -30,8 +32,13 @@ gr_status gr_fail_cuda(gr_error *error, cudaError_t code, const char *call, cons
     (void)cudaGetLastError(); /* so that the next call starts clean */
     error->status = code == cudaErrorMemoryAllocation ? GR_NO_MEMORY : GR_CUDA_ERROR;
     snprintf(error->name, sizeof error->name, "%s", cudaGetErrorName(code));
-    snprintf(error->message, sizeof error->message, "%s: %s, from %s at %s:%d%s%s",
+    error->lost = gr_backend_is_lost(code);
+    snprintf(error->message, sizeof error->message, "%s: %s, from %s at %s:%d%s%s%s",
              cudaGetErrorName(code), cudaGetErrorString(code), call, file, line,
+             error->lost
+                 ? "\nA kernel has faulted, and with it the CUDA context of this process is "
+                   "lost: restart the process."
+                 : "",
              fault[0] ? "\n" : "", fault);
     return error->status;
 }
@@ -64,10 +71,7 @@ static void forget_waking(void)
     waking = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
-__attribute__((constructor)) static void watch_forks(void)
-{
-    pthread_atfork(NULL, NULL, forget_waking);
-}
+GR_AROUND_FORK(NULL, NULL, forget_waking)
 
 gr_status gr_wake(int device, double *init_ms, gr_error *error)
 {

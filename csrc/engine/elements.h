@@ -15,6 +15,7 @@ typedef struct {
     int dims;
     uint64_t size[GR_MAX_DIMS]; /* slowest first */
     int64_t step[GR_MAX_DIMS];  /* in elements */
+    uint64_t first;             /* of a launch that adds up a part of them: its element 0 */
 } gr_elements;
 
 #endif

@@ -16,7 +16,8 @@ typedef enum { GR_OK, GR_BAD_VALUE, GR_BAD_DTYPE, GR_NO_MEMORY, GR_CUDA_ERROR } 
 typedef struct {
     gr_status status;
     char name[64]; /* CUDA's name of the error, where it has one */
-    char message[700];
+    char message[900];
+    int lost; /* the device's context is lost: no call of this process will work there */
 } gr_error;
 
 /* How block sums become one number. */
@@ -67,8 +68,7 @@ typedef struct {
 
 enum { GR_MAX_CHOICES = 96 };
 
-/* The rows for a device, in the order they are tried; no rows bring the defaults back. Old tables
- * are never freed, as somebody may be reading them. */
+/* The rows for a device, in the order they are tried; no rows bring the defaults back. */
 gr_status gr_set_choices(int device, const gr_choice *rows, int count, gr_error *error);
 int gr_get_choices(int device, gr_choice rows[GR_MAX_CHOICES]);
 
@@ -78,7 +78,11 @@ int gr_get_choices(int device, gr_choice rows[GR_MAX_CHOICES]);
 typedef struct gr_workspace gr_workspace;
 gr_status gr_open_workspace(int device, gr_workspace **workspace, double *init_ms, gr_error *error);
 void *gr_workspace_stream(const gr_workspace *workspace);
-void gr_close_workspace(gr_workspace *workspace, int broken);
+
+/* Keeps the workspace for the next call if this one ended well. Any other call (an error, an
+ * interruption, an exception on the way out) may have left tickets drawn, totals half filled or
+ * kernels running: then the workspace is freed, which waits for its stream. */
+void gr_close_workspace(gr_workspace *workspace, int ended_well);
 
 /* If `choose`, the request's strategy, block and grid are chosen here: what `fast` is. */
 gr_status gr_sum(gr_request *request, int choose, gr_outcome *outcome, gr_error *error);

@@ -2,7 +2,6 @@
 #ifndef GPUREDUCE_ENGINE_INTERNAL_H
 #define GPUREDUCE_ENGINE_INTERNAL_H
 
-#include "engine/arriving.h"
 #include "engine/backend.h"
 #include "engine/engine.h"
 
@@ -44,9 +43,7 @@ typedef struct {
     const gr_strategy *strategy;
     gr_kernel *kernel;
     unsigned block, grid;
-    unsigned outs;               /* how many values it leaves in out[] */
-    const gr_arriving *arriving; /* what the kernel reads in place of an array in memory; or NULL */
-    unsigned block_sums;         /* how many the host adds up; 0: the kernel does, by a ticket */
+    unsigned outs; /* how many values it leaves in out[] */
     size_t shared_bytes, out_bytes;
 } gr_plan;
 
@@ -70,11 +67,6 @@ gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int li
  * onto the card, which happens at a kernel's first use and is nobody's kernel time. */
 gr_status gr_resident_blocks(const gr_request *request, gr_kernel *kernel, unsigned block,
                              size_t shared_bytes, size_t *blocks, gr_error *error);
-
-/* The kernel for the same launch over an array that is still arriving, loaded; NULL if the strategy
- * is not compiled for that. */
-gr_status gr_find_waiting(const gr_request *request, const gr_plan *plan, gr_kernel **kernel,
-                          gr_error *error);
 
 /* How many elements one launch can take at most. */
 size_t gr_max_elements(const gr_request *request);

@@ -3,7 +3,6 @@
  *   PAIRS          GR_PAIRS_ALL, GR_PAIRS_INT32 or GR_PAIRS_COMPLEX,
  *   BLOCKS         1 if the block size is a template parameter,
  *   VIEWS          GR_VIEWS_NONE, or for which accumulators to compile it for strided arrays, too,
- *   ARRIVING       1 to compile it for arrays that are still arriving, too,
  *   SAMPLES        1 to compile it for the samples of a function, too,
  * and lists the kernel for every pair of element and accumulator. A kernel file thereby holds
  * nothing but its kernel. */
@@ -13,7 +12,6 @@
 #include "engine/types.h"
 
 #include KERNEL_FILE
-#include "any_arriving.h"
 #include "any_elements.h"
 #include "any_samples.h"
 
@@ -46,12 +44,6 @@ extern "C" void TABLE(KERNEL)(gr_kernel_list *list)
         kernel_entry(KERNEL<const type_##load *, type_##acc>));
 #endif
     PAIRS(X)
-#if ARRIVING
-#define ARRIVES(load, acc)                                                                         \
-    add(list, gr_arriving_load(GR_LOAD_##load), GR_ACC_##acc, 0,                                   \
-        kernel_entry(KERNEL<Arriving<type_##load>, type_##acc>));
-    PAIRS(ARRIVES)
-#endif
 #define ANY(acc)                                                                                   \
     add(list, GR_LOAD_any, GR_ACC_##acc, 0, kernel_entry(KERNEL<Elements<type_##acc>, type_##acc>));
     VIEWS(ANY)

@@ -31,8 +31,7 @@ gr_status gr_launch(const gr_plan *plan, void *in, void *out, size_t n, gr_works
     void *work = plan->strategy->traits & DIGITS          ? workspace->totals
                  : plan->strategy->traits & MARKED_BLOCKS ? workspace->marked.data
                                                           : workspace->work.data;
-    unsigned *ticket = plan->block_sums ? NULL : workspace->ticket;
-    void *arguments[] = {in, &out, &n, &work, &ticket};
+    void *arguments[] = {in, &out, &n, &work, &workspace->ticket};
     cudaLaunchAttribute attribute[MAX_ATTRIBUTES];
     cudaLaunchConfig_t config;
 
@@ -115,7 +114,7 @@ gr_status gr_reduce(const gr_request *request, gr_plan plan, const void *data, s
                     gr_error *error)
 {
     const void *in = data;
-    const void *view = plan.arriving ? plan.arriving : gr_view_of(request);
+    const void *view = gr_view_of(request);
     void *first_in = view ? (void *)view : (void *)&in;
     int host_adds = request->finish == GR_FINISH_HOST;
     /* Atomics want memory of the card's own. */

@@ -141,6 +141,6 @@ gr_status gr_measure(gr_request *request, int choose, const gr_measurement *how,
     gr_shape_exact(request);
     if (gr_check_request(request, error) == GR_OK)
         measure_in(workspace, request, how, ms, outcome, error);
-    gr_close_workspace(workspace, error->status == GR_CUDA_ERROR);
+    gr_close_workspace(workspace, error->status == GR_OK);
     return error->status;
 }

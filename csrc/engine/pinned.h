@@ -16,15 +16,8 @@ void gr_move_on(char *at, size_t bytes);
 /* Copies there what the bus will fetch, and moves it on. */
 void gr_write_piece(char *pinned, const char *from, size_t bytes);
 
-/* Copies for who reads meanwhile: finds each whole word of 8 bytes as it was or as it is. */
-void gr_write_words(char *pinned, const char *from, size_t bytes);
-
-typedef struct {
-    bool is_pageable; /* in part at least: the driver has to copy it before a device can read it */
-    const char *mapped; /* where the current device reads all of it; NULL where it cannot */
-} gr_pinning;
-
-/* Of an array of at least one byte. It is judged by its first and its last. */
-gr_pinning gr_pinning_of(const void *host, size_t bytes);
+/* Whether an array of at least one byte is pageable, judged by its first and its last byte: then
+ * the driver has to copy it before a device can read it. */
+bool gr_is_pageable(const void *host, size_t bytes);
 
 #endif

@@ -215,19 +215,31 @@ static unsigned exact_most_threads(gr_load load)
     }
 }
 
+/* The first dtype that is read so. */
+static const char *name_of(gr_load wanted)
+{
+#define DTYPE(name, load, acc, result)                                                             \
+    if (wanted == GR_LOAD_##load)                                                                  \
+        return #name;
+#include "dtypes.def"
+#undef DTYPE
+    return "strided arrays";
+}
+
 static gr_status check_block(const gr_request *request, gr_load load, const gr_plan *plan,
                              gr_error *error)
 {
     size_t most = gr_facts_of(request->device)->shared_bytes;
+    if (plan->strategy->traits & DIGITS && plan->block > exact_most_threads(load))
+        return gr_fail(error, GR_BAD_VALUE,
+                       "%s of %s takes blocks of at most %u threads, not %u: its threads need more "
+                       "registers and shared memory than larger blocks have",
+                       plan->strategy->name, name_of(load), exact_most_threads(load), plan->block);
     if (plan->shared_bytes > most)
         return gr_fail(error, GR_BAD_VALUE,
                        "%s needs %zu bytes of shared memory for block=%u, and this card has %zu: "
                        "choose a smaller block",
                        plan->strategy->name, plan->shared_bytes, plan->block, most);
-    if (plan->strategy->traits & DIGITS && plan->block > exact_most_threads(load))
-        return gr_fail(error, GR_BAD_VALUE,
-                       "%s of this dtype takes blocks of at most %u threads, not %u",
-                       plan->strategy->name, exact_most_threads(load), plan->block);
     return GR_OK;
 }
 
@@ -237,8 +249,6 @@ gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int li
     const gr_strategy *strategy = gr_strategy_at(request->strategy);
 
     plan->strategy = strategy;
-    plan->arriving = NULL;
-    plan->block_sums = 0;
     plan->block = block_of(request);
     plan->kernel = gr_find_kernel(request->strategy, load, kernel_acc(request, load), plan->block);
     if (!plan->kernel)
@@ -265,18 +275,4 @@ gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int li
                                               : plan->grid;
     plan->out_bytes = plan->outs * gr_result_bytes(request);
     return GR_OK;
-}
-
-gr_status gr_find_waiting(const gr_request *request, const gr_plan *plan, gr_kernel **kernel,
-                          gr_error *error)
-{
-    size_t blocks;
-    *kernel = NULL;
-    error->status = GR_OK;
-    if (plan->strategy->traits & ARRIVES)
-        *kernel = gr_find_kernel(request->strategy, gr_arriving_load(request->load),
-                                 kernel_acc(request, request->load), plan->block);
-    if (*kernel)
-        gr_resident_blocks(request, *kernel, plan->block, plan->shared_bytes, &blocks, error);
-    return error->status;
 }

@@ -1,7 +1,5 @@
 #include "engine/registry.h"
 
-#include <pthread.h>
-
 #define GR_FILL_KERNEL(name) gr_kernels_##name
 #define GR_FILL_BROKEN(name) gr_kernels_##name
 #define GR_FILL_LIBRARY(name) NULL
@@ -31,13 +29,18 @@ static const gr_strategy strategies[] = {
 enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
 
 static gr_kernel_list lists[STRATEGIES];
-static pthread_once_t filled = PTHREAD_ONCE_INIT;
 
-static void fill_lists(void)
+bool gr_fill_registry(void)
 {
-    for (int i = 0; i < STRATEGIES; i++)
-        if (strategies[i].fill)
-            strategies[i].fill(&lists[i]);
+    bool complete = true;
+    for (int i = 0; i < STRATEGIES; i++) {
+        gr_kernel_list *list = &lists[i];
+        if (strategies[i].fill && !list->count)
+            strategies[i].fill(list);
+        for (int k = 0; k < list->count; k++)
+            complete &= list->kernel[k].entry != NULL;
+    }
+    return complete;
 }
 
 int gr_strategy_count(void)
@@ -61,7 +64,6 @@ static unsigned template_block(unsigned block)
 
 gr_kernel *gr_find_kernel(int strategy, gr_load load, gr_acc acc, unsigned block)
 {
-    pthread_once(&filled, fill_lists);
     unsigned wanted = strategies[strategy].traits & BLOCK_TEMPLATE ? template_block(block) : 0;
     gr_kernel_list *list = &lists[strategy];
     int last = __atomic_load_n(&list->last, __ATOMIC_RELAXED);

@@ -4,6 +4,8 @@
 
 #include "dtypes.h"
 
+#include <stdbool.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -33,9 +35,8 @@ typedef enum {
     OVERLAPS = 1 << 19,       /* begins with wait_for_earlier_kernels() */
     DIGITS = 1 << 20,         /* leaves an exact sum's digits in out[] (engine/exact_layout.h);
                                  fourth argument: as many words, zero between launches */
-    MARKED_BLOCKS = 1 << 21,  /* fourth argument: a marked accumulator per block (device.h), twice
+    MARKED_BLOCKS = 1 << 21   /* fourth argument: a marked accumulator per block (device.h), twice
                                  as large as a plain one, zero between launches */
-    ARRIVES = 1 << 22         /* compiled for arrays that are still arriving, too */
 } gr_trait;
 
 /* Six tiles of 32 KiB and a barrier for each: see kernels/bulk_copy.cu. */
@@ -84,6 +85,10 @@ typedef struct {
     const char *lesson;
     void (*fill)(gr_kernel_list *list); /* NULL where nothing is compiled */
 } gr_strategy;
+
+/* Lists the kernels: once, before all else and on one thread, as the module does while it is
+ * loaded. False: no memory. */
+bool gr_fill_registry(void);
 
 int gr_strategy_count(void);
 const gr_strategy *gr_strategy_at(int index);

@@ -11,6 +11,7 @@
 #include "engine/staging.h"
 
 #include "engine/pinned.h"
+#include "threads/forks.h"
 #include "threads/interrupts.h"
 #include "threads/pool.h"
 
@@ -57,6 +58,7 @@ typedef struct {
     atomic_size_t fetched;        /* pieces, as far as anybody has asked */
     atomic_int failed;            /* a cudaError_t */
     atomic_bool is_broken_off;
+    atomic_bool is_cut;     /* by fork(): threads that had begun pieces are not in this process */
     atomic_bool has_driver; /* somebody talks to the driver */
 
     /* Of the thread that does: */
@@ -113,6 +115,7 @@ static bool is_over(staged_copy *copy)
     if (gr_ask_for_interrupts())
         atomic_store_explicit(&copy->is_broken_off, true, memory_order_relaxed);
     return atomic_load_explicit(&copy->is_broken_off, memory_order_relaxed) ||
+           atomic_load_explicit(&copy->is_cut, memory_order_relaxed) ||
            atomic_load_explicit(&copy->failed, memory_order_relaxed) != cudaSuccess;
 }
 
@@ -250,8 +253,12 @@ static void take_part(size_t task, void *context)
         fill_pieces(context);
 }
 
-/* The ring must be open, and the caller's. */
-static cudaError_t stage(void *to, const void *host, size_t bytes, cudaStream_t stream)
+/* What this thread is copying: a signal handler may fork in the middle of that, or copy itself. */
+static _Thread_local staged_copy *own_copy;
+
+/* The ring must be open, and the caller's. Sets *is_cut where the copy has to be made anew. */
+static cudaError_t stage_once(void *to, const void *host, size_t bytes, cudaStream_t stream,
+                              bool *is_cut)
 {
     staged_copy copy = {.to = to,
                         .from = host,
@@ -264,36 +271,49 @@ static cudaError_t stage(void *to, const void *host, size_t bytes, cudaStream_t 
         close_ring(); /* it may belong to a context that is gone */
         return state;
     }
+    own_copy = &copy;
     gr_parallel_beside(threads, (size_t)threads, take_part, &copy);
+    own_copy = NULL;
+    *is_cut = atomic_load(&copy.is_cut);
     note(&copy, cudaEventRecord(ring.drained, stream));
-    return (cudaError_t)atomic_load(&copy.failed);
+    state = (cudaError_t)atomic_load(&copy.failed);
+    if (state != cudaSuccess || atomic_load(&copy.is_broken_off)) {
+        (void)cudaStreamSynchronize(stream); /* pieces may be on their way */
+        close_ring();
+    }
+    return state;
 }
 
-/* A signal handler may make a call of its own while this thread has the ring. */
-static _Thread_local bool has_ring;
+static cudaError_t stage(void *to, const void *host, size_t bytes, cudaStream_t stream)
+{
+    bool is_cut = false;
+    cudaError_t state = stage_once(to, host, bytes, stream, &is_cut);
+    while (is_cut && state == cudaSuccess)
+        state = stage_once(to, host, bytes, stream, &is_cut);
+    return state;
+}
 
-/* In a child made by fork() what others had begun is never ended; its memory is left alone. */
+/* In a child made by fork() pieces that other threads had begun are never filled. If this thread
+ * has the ring, it copies all anew; on a card that fails, as a child cannot use its parent's. The
+ * memory of another thread's ring is left alone. */
 static void forget_ring(void)
 {
+    if (own_copy) {
+        atomic_store(&own_copy->is_cut, true);
+        return;
+    }
     memset(&ring, 0, sizeof ring);
     ring.mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
-static void watch_forks(void)
-{
-    pthread_atfork(NULL, NULL, forget_ring);
-}
+GR_AROUND_FORK(NULL, NULL, forget_ring)
 
 static cudaError_t copy_through_ring(int device, void *to, const void *host, size_t bytes,
                                      cudaStream_t stream, bool *opened)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
     pthread_mutex_lock(&ring.mutex);
-    has_ring = true;
     *opened = open_ring(device) == cudaSuccess;
     cudaError_t state = *opened ? stage(to, host, bytes, stream) : cudaSuccess;
-    has_ring = false;
     pthread_mutex_unlock(&ring.mutex);
     return state;
 }
@@ -303,7 +323,7 @@ gr_status gr_copy_to_device(int device, void *to, const void *host, size_t bytes
 {
     bool opened = false;
     error->status = GR_OK;
-    if (bytes && !has_ring && gr_pinning_of(host, bytes).is_pageable) {
+    if (bytes && !own_copy && gr_is_pageable(host, bytes)) {
         TRY(copy_through_ring(device, to, host, bytes, stream, &opened));
         if (opened)
             return GR_OK;
@@ -316,7 +336,7 @@ done:
 
 void gr_release_staging(void)
 {
-    if (has_ring)
+    if (own_copy)
         return;
     pthread_mutex_lock(&ring.mutex);
     if (ring.memory && cudaSetDevice(ring.device) == cudaSuccess)

@@ -3,7 +3,6 @@
 #include "clock.h"
 #include "cpu/cpu_sum.h"
 #include "engine/launch.h"
-#include "engine/reach.h"
 #include "engine/staging.h"
 #include "exact/arithmetic.h"
 #include "threads/interrupts.h"
@@ -60,20 +59,15 @@ done:
     return error->status;
 }
 
-static void add_plainly(gr_acc acc, gr_value *total, gr_value value)
+static void add_value(gr_acc acc, gr_value *total, gr_value value)
 {
+    gr_arithmetic before = gr_begin_plain();
     switch (acc) {
     case GR_ACC_u32: total->u32 += value.u32; break;
     case GR_ACC_u64: total->u64 += value.u64; break;
     case GR_ACC_f32: total->f32 += value.f32; break;
     default: total->f64 += value.f64; break;
     }
-}
-
-static void add_value(gr_acc acc, gr_value *total, gr_value value)
-{
-    gr_arithmetic before = gr_begin_plain();
-    add_plainly(acc, total, value);
     gr_end_plain(before);
 }
 
@@ -84,30 +78,10 @@ static void expect_result(gr_workspace *workspace, size_t bytes)
         workspace->slot[i].u64 = NOT_YET;
 }
 
-/* In the order of finish_in_last_block (kernels/common.h), so that the bits are the same, but for
- * those of a NaN, which each processor makes its own. */
-static gr_value sum_of_blocks(gr_acc acc, const gr_value *sums, unsigned count)
-{
-    enum { LANES = 32 };
-    gr_value lane[LANES] = {{.u64 = 0}}; /* a union's first member would be but half of it */
-    gr_arithmetic before = gr_begin_plain();
-    for (unsigned i = 0; i < count; i++)
-        add_plainly(acc, &lane[i % LANES], sums[i]);
-    for (unsigned half = LANES / 2; half > 0; half /= 2)
-        for (unsigned i = 0; i < half; i++)
-            add_plainly(acc, &lane[i], lane[i + half]);
-    gr_end_plain(before);
-    return lane[0];
-}
-
 static void add_result(const gr_request *request, const gr_workspace *workspace,
-                       unsigned block_sums, gr_outcome *outcome)
+                       gr_outcome *outcome)
 {
     const gr_value *slot = (const gr_value *)workspace->slot;
-    if (block_sums) {
-        add_value(request->acc, &outcome->value, sum_of_blocks(request->acc, slot, block_sums));
-        return;
-    }
     if (!(gr_strategy_at(request->strategy)->traits & DIGITS)) {
         add_value(request->acc, &outcome->value, *slot);
         return;
@@ -151,115 +125,46 @@ done:
     return error->status;
 }
 
-/* One piece of the array, and all that its launches need. */
-typedef struct {
-    const gr_request *request;
-    const gr_plan *plan;
-    gr_kernel *waiting; /* that reads arriving arrays; NULL: there is none */
-    const void *data;
-    size_t n;
-    gr_workspace *workspace;
-    cudaStream_t stream;
-    gr_error *error;
+/* One piece of the array: copies it unless it is on the device, reduces it, fetches the result and
+ * adds that on. */
+static gr_status sum_piece(const gr_request *request, const void *data, size_t n,
+                           const gr_plan *plan, gr_workspace *workspace, gr_outcome *outcome,
+                           gr_error *error)
+{
+    cudaStream_t stream = request->stream ? (cudaStream_t)request->stream : workspace->stream;
+    size_t result_bytes = gr_result_bytes(request);
+    /* With timing, the copy of the result is not part of the kernel's time. */
+    void *last = request->timed ? NULL : (void *)workspace->slot;
     gr_reduced reduced;
-    unsigned block_sums;
-    size_t result_bytes;
-} piece_sum;
-
-static gr_status launch_piece(piece_sum *piece, const gr_plan *plan, const void *data)
-{
-    /* Timed, the way of the result over the bus is no part of the kernel's time. */
-    void *last = piece->request->timed ? NULL : (void *)piece->workspace->slot;
-    piece->block_sums = plan->block_sums;
-    piece->result_bytes =
-        plan->block_sums ? plan->block_sums * sizeof(gr_value) : gr_result_bytes(piece->request);
-    expect_result(piece->workspace, piece->result_bytes);
-    return gr_reduce(piece->request, *plan, data, piece->n, piece->workspace, piece->stream, last,
-                     &piece->reduced, piece->error);
-}
-
-static void launch_on_arriving(const gr_arriving *array, void *context)
-{
-    piece_sum *piece = context;
-    gr_plan plan = *piece->plan;
-    bool has_few_sums = plan.strategy->traits & MARKED_BLOCKS && plan.grid <= GR_MOST_BLOCK_SUMS;
-    if (piece->waiting && (array->mark || has_few_sums)) {
-        plan.kernel = piece->waiting;
-        plan.arriving = array;
-        plan.block_sums = has_few_sums ? plan.grid : 0;
-    }
-    launch_piece(piece, &plan, array->data);
-}
-
-/* Not all kernels that can be asked for by name read each element once; and timed, the way over the
- * bus is no part of the kernel's time. */
-static bool launch_within_reach(piece_sum *piece, int chosen, size_t bytes)
-{
-    if (!chosen || piece->request->timed || bytes > GR_REACH_BYTES ||
-        gr_find_waiting(piece->request, piece->plan, &piece->waiting, piece->error) != GR_OK)
-        return false;
-    return gr_bring_within_reach(piece->workspace, piece->data, bytes, piece->waiting,
-                                 launch_on_arriving, piece);
-}
-
-static gr_status copy_and_launch(piece_sum *piece, size_t bytes)
-{
-    const gr_request *request = piece->request;
-    gr_workspace *workspace = piece->workspace;
-    gr_error *error = piece->error;
-    const void *data = piece->data;
 
     error->status = GR_OK;
     if (request->timed)
-        TRY(cudaEventRecord(workspace->start, piece->stream));
+        TRY(cudaEventRecord(workspace->start, stream));
     if (!request->on_device) {
-        if (gr_copy_to_device(request->device, workspace->in.data, data, bytes, piece->stream,
-                              error) != GR_OK ||
+        size_t bytes = n * gr_load_size(request->load);
+        if (gr_copy_to_device(request->device, workspace->in.data, data, bytes, stream, error) !=
+                GR_OK ||
             gr_interrupted())
             return error->status;
         data = workspace->in.data;
     }
     if (request->timed)
-        TRY(cudaEventRecord(workspace->copied, piece->stream));
-    launch_piece(piece, piece->plan, data);
-done:
-    return error->status;
-}
-
-/* One piece of the array: bring it unless it is there, reduce, fetch, add on. */
-static gr_status sum_piece(const gr_request *request, int chosen, const void *data, size_t n,
-                           const gr_plan *plan, gr_workspace *workspace, gr_outcome *outcome,
-                           gr_error *error)
-{
-    cudaStream_t stream = request->stream ? (cudaStream_t)request->stream : workspace->stream;
-    piece_sum piece = {.request = request,
-                       .plan = plan,
-                       .data = data,
-                       .n = n,
-                       .workspace = workspace,
-                       .stream = stream,
-                       .error = error};
-    size_t bytes = n * gr_load_size(request->load);
-
-    error->status = GR_OK;
-    if (request->on_device || !launch_within_reach(&piece, chosen, bytes))
-        copy_and_launch(&piece, bytes);
-    const gr_reduced *reduced = &piece.reduced;
-    if (error->status != GR_OK || !reduced->launches)
+        TRY(cudaEventRecord(workspace->copied, stream));
+    expect_result(workspace, result_bytes);
+    if (gr_reduce(request, *plan, data, n, workspace, stream, last, &reduced, error) != GR_OK)
         return error->status;
-    outcome->launches += reduced->launches;
+    outcome->launches += reduced.launches;
     if (request->timed)
         TRY(cudaEventRecord(workspace->summed, stream));
 
-    if (reduced->count > 1) {
-        if (add_on_host(request, reduced, stream, outcome, error) != GR_OK)
+    if (reduced.count > 1) {
+        if (add_on_host(request, &reduced, stream, outcome, error) != GR_OK)
             return error->status;
     } else {
-        if (reduced->values != (void *)workspace->slot)
-            TRY(cudaMemcpyAsync((void *)workspace->slot, reduced->values, piece.result_bytes,
+        if (reduced.values != (void *)workspace->slot)
+            TRY(cudaMemcpyAsync((void *)workspace->slot, reduced.values, result_bytes,
                                 cudaMemcpyDeviceToHost, stream));
-        if (!request->timed &&
-            wait_for_result(workspace, piece.result_bytes, stream, error) != GR_OK)
+        if (!request->timed && wait_for_result(workspace, result_bytes, stream, error) != GR_OK)
             return error->status;
     }
     if (request->timed) {
@@ -267,8 +172,8 @@ static gr_status sum_piece(const gr_request *request, int chosen, const void *da
         if (read_clocks(workspace, outcome, error) != GR_OK)
             return error->status;
     }
-    if (reduced->count == 1)
-        add_result(request, workspace, piece.block_sums, outcome);
+    if (reduced.count == 1)
+        add_result(request, workspace, outcome);
 done:
     return error->status;
 }
@@ -312,6 +217,8 @@ static gr_status find_room(const gr_request *request, int chosen, gr_workspace *
     double init_ms;
 
     *piece = request->n;
+    if (gr_view_of(request))
+        *piece = gr_least(*piece, gr_backend_elements_at_once());
     if (!request->on_device && piece_size(request, chosen, workspace, piece, error) != GR_OK)
         return error->status;
     for (;;) {
@@ -345,7 +252,17 @@ static gr_status sum_all(const gr_request *request, int chosen, gr_workspace *wo
 {
     size_t piece;
     gr_plan plan;
+    gr_request part = *request;
+    gr_samples samples;
+    gr_elements elements;
 
+    if (request->load == GR_LOAD_samples) {
+        samples = *request->samples;
+        part.samples = &samples;
+    } else if (request->load == GR_LOAD_any) {
+        elements = *request->elements;
+        part.elements = &elements;
+    }
     if (find_room(request, chosen, workspace, &piece, &plan, error) != GR_OK)
         return error->status;
     outcome->block = plan.block;
@@ -354,11 +271,15 @@ static gr_status sum_all(const gr_request *request, int chosen, gr_workspace *wo
          at += piece) {
         size_t n = request->n - at < piece ? request->n - at : piece;
         const char *data = (const char *)request->data;
-        if (!gr_view_of(request))
+        if (request->load == GR_LOAD_samples)
+            samples.first = at;
+        else if (request->load == GR_LOAD_any)
+            elements.first = at;
+        else
             data += at * gr_load_size(request->load);
         if (n < piece && gr_plan_first(request, n, &plan, error) != GR_OK)
             break;
-        sum_piece(request, chosen, data, n, &plan, workspace, outcome, error);
+        sum_piece(&part, data, n, &plan, workspace, outcome, error);
     }
     return error->status;
 }
@@ -401,6 +322,6 @@ gr_status gr_sum(gr_request *request, int choose, gr_outcome *outcome, gr_error 
     if (gr_open_workspace(request->device, &workspace, &outcome->init_ms, error) != GR_OK)
         return error->status;
     sum_awake(workspace, request, choose, outcome, error);
-    gr_close_workspace(workspace, error->status == GR_CUDA_ERROR);
+    gr_close_workspace(workspace, error->status == GR_OK);
     return error->status;
 }

@@ -1,5 +1,7 @@
 #include "engine/workspace.h"
 #include "engine/staging.h"
+#include "threads/forks.h"
+#include "threads/interrupts.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -29,10 +31,7 @@ static void give_lock_back(void)
 
 /* A child made by fork() has none of the other threads: if one of them had the lock then, nobody
  * would give it back there. */
-__attribute__((constructor)) static void watch_forks(void)
-{
-    pthread_atfork(take_lock, give_lock_back, give_lock_back);
-}
+GR_AROUND_FORK(take_lock, give_lock_back, give_lock_back)
 
 static gr_workspace *take_idle(int device)
 {
@@ -78,14 +77,10 @@ static void free_workspace(gr_workspace *workspace)
     (void)cudaFree(workspace->totals);
     if (workspace->slot)
         (void)cudaFreeHost((void *)workspace->slot);
-    (void)cudaFreeHost(workspace->staged.data);
     if (workspace->stream)
         (void)cudaStreamDestroy(workspace->stream);
     free(workspace);
 }
-
-_Static_assert(GR_MOST_BLOCK_SUMS <= (int)GR_EXACT_WORDS && GR_BLOCK_SUM_BYTES == sizeof(gr_value),
-               "block sums fit the place for the result");
 
 static gr_status make_workspace(int device, gr_workspace **made, gr_error *error)
 {
@@ -130,10 +125,9 @@ void *gr_workspace_stream(const gr_workspace *workspace)
     return workspace->stream;
 }
 
-/* After an error nobody knows what is still running, so a broken one is freed, which waits. */
-void gr_close_workspace(gr_workspace *workspace, int broken)
+void gr_close_workspace(gr_workspace *workspace, int ended_well)
 {
-    if (broken) {
+    if (!ended_well || gr_interrupted()) {
         free_workspace(workspace);
         return;
     }

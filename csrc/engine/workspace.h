@@ -11,29 +11,17 @@ typedef struct {
     size_t bytes;
 } gr_buffer;
 
-/* Where small arrays go in turn. What lies between is not blank; see engine/reach.c. */
-typedef struct {
-    size_t blank_to;   /* from the first byte */
-    size_t blank_from; /* to the last that ever is */
-} gr_place;
-
 struct gr_workspace {
     struct gr_workspace *next;
     int device;
-    cudaStream_t stream;         /* our own; a call may use the caller's instead */
-    gr_buffer in;                /* a copy of a host array */
-    gr_buffer out[2];            /* block sums, and the sums of those */
-    gr_buffer work;              /* what strategies call `work` */
-    gr_buffer marked;            /* marked sums of blocks, zero between launches */
-    unsigned *ticket;            /* zero between launches */
-    void *totals;                /* GR_EXACT_WORDS of them, zero between launches */
-    volatile gr_value *slot;     /* as many, in pinned host memory that kernels can write to */
-    gr_buffer staged;            /* such memory, for a host array and its marks: engine/reach.h */
-    unsigned long long arrivals; /* how many arrays came there */
-    gr_place places[2];          /* of it, for small arrays */
-    const void *pageable;        /* one that came there, .. */
-    size_t pageable_bytes;
-    double pageable_until; /* .. which is taken to be pageable until then */
+    cudaStream_t stream;     /* our own; a call may use the caller's instead */
+    gr_buffer in;            /* a copy of a host array */
+    gr_buffer out[2];        /* block sums, and the sums of those */
+    gr_buffer work;          /* what strategies call `work` */
+    gr_buffer marked;        /* marked sums of blocks, zero between launches */
+    unsigned *ticket;        /* zero between launches */
+    void *totals;            /* GR_EXACT_WORDS of them, zero between launches */
+    volatile gr_value *slot; /* as many, in pinned host memory that kernels can write to */
     cudaEvent_t start, copied, summed, returned;
 };
 

@@ -8,6 +8,7 @@
 
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 enum {
     /* Elements of a task; even, so that it starts with a real part. */
@@ -403,11 +404,21 @@ static void run_task(size_t task, void *context)
     put_down(job->places, &kept, own, job->components);
 }
 
-/* Not inlined, to keep its large frame out of small sums. */
-static __attribute__((noinline)) void add_by_threads(sum_job *job, gr_exact *const sums[2],
-                                                     int threads)
+static void add_by_one(const sum_job *job, gr_exact *const sums[2])
 {
-    place places[PLACES];
+    bin_sums kept = {.any = false};
+    add_range(job, job->data, job->n, &kept, sums);
+    deposit(&kept, sums);
+}
+
+/* The places are too large for the stacks that some threads have. */
+static void add_by_threads(sum_job *job, gr_exact *const sums[2], int threads)
+{
+    place *places = aligned_alloc(alignof(place), PLACES * sizeof *places);
+    if (!places) {
+        add_by_one(job, sums);
+        return;
+    }
     for (int i = 0; i < PLACES; i++) {
         atomic_init(&places[i].taken, false);
         places[i].used = places[i].kept.any = false;
@@ -424,6 +435,7 @@ static __attribute__((noinline)) void add_by_threads(sum_job *job, gr_exact *con
             gr_exact_merge(sums[c], &places[i].sums[c]);
     }
     deposit(&kept, sums);
+    free(places);
 }
 
 void gr_exact_add_array(gr_exact *acc, const void *data, size_t n, gr_load load, int components,
@@ -440,13 +452,10 @@ void gr_exact_add_array(gr_exact *acc, const void *data, size_t n, gr_load load,
     /* Kernels lower this thread's flag. If the program had it up, it finds it up. */
     bool raised = job.n >= FLAGS_FROM && load != GR_LOAD_f16 && gr_inexact();
     job.power = first_power(&job);
-    if (threads == 1 || job.n < THREADS_FROM) {
-        bin_sums kept = {.any = false};
-        add_range(&job, data, job.n, &kept, sums);
-        deposit(&kept, sums);
-    } else {
+    if (threads == 1 || job.n < THREADS_FROM)
+        add_by_one(&job, sums);
+    else
         add_by_threads(&job, sums, threads);
-    }
     if (raised)
         gr_raise_inexact();
 }

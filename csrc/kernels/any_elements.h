@@ -21,6 +21,7 @@ template <typename Acc> struct Elements {
     __device__ __forceinline__ Acc operator[](size_t i) const
     {
         int64_t offset = 0;
+        i += array.first;
         for (int d = array.dims - 1; d > 0; d--) {
             offset += (int64_t)(i % array.size[d]) * array.step[d];
             i /= array.size[d];
@@ -56,12 +57,6 @@ template <typename Acc> struct Packed<Elements<Acc>> {
     }
 
     __device__ __forceinline__ void fetch_ahead(size_t, size_t) const {}
-    __device__ __forceinline__ void await(size_t, size_t, size_t = 0) const {}
-
-    template <typename P, unsigned flight>
-    __device__ __forceinline__ void complete(P (&)[flight], size_t, size_t, size_t) const
-    {
-    }
 
     __device__ __forceinline__ Pack<Acc> or_zero(size_t i, size_t end) const
     {

@@ -12,7 +12,7 @@ template <typename Acc> struct Samples {
 
     __device__ __forceinline__ Acc operator[](size_t i) const
     {
-        return Acc(gr_sample(&samples, i));
+        return Acc(gr_sample(&samples, samples.first + i));
     }
 };
 
@@ -35,12 +35,6 @@ template <typename Acc> struct Packed<Samples<Acc>> {
     }
 
     __device__ __forceinline__ void fetch_ahead(size_t, size_t) const {}
-    __device__ __forceinline__ void await(size_t, size_t, size_t = 0) const {}
-
-    template <typename P, unsigned flight>
-    __device__ __forceinline__ void complete(P (&)[flight], size_t, size_t, size_t) const
-    {
-    }
 
     __device__ __forceinline__ Pack<Acc> operator[](size_t i) const
     {

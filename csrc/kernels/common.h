@@ -152,21 +152,6 @@ template <typename T> struct Packed<const T *> {
             fetch_into_l2(reinterpret_cast<const void *>(from + i * 16));
     }
 
-    /* Until the packs from `begin` to `end` are there, and if those are the array's last ones its
-     * tail, too. It may not wait for at most `seen_to` packs: of those the kernel reads the whole
-     * share at once, and calls complete(). By all threads of the block; here they are there. */
-    __device__ __forceinline__ void await(size_t begin, size_t end, size_t seen_to = 0) const
-    {
-        (void)begin, (void)end, (void)seen_to;
-    }
-
-    /* Those of a thread's packs that were not there are; it has read pack[k] at i + k * block. By
-     * all threads of the block, with all that they have read of its share. */
-    template <typename P, unsigned flight>
-    __device__ __forceinline__ void complete(P (&)[flight], size_t, size_t, size_t) const
-    {
-    }
-
     __device__ __forceinline__ const void *address(size_t i) const
     {
         return first + i * Pack<T>::count;
@@ -298,14 +283,6 @@ __device__ __forceinline__ void finish_in_last_block(Acc sum, Acc *out, Marked<A
     sum = warp_sum(sum);
     if (threadIdx.x == 0)
         *out = sum;
-}
-
-/* The sum of all blocks, of what they have read from `packed`. */
-template <typename In, typename Acc>
-__device__ __forceinline__ void finish(const Packed<In> &, Acc sum, Acc *out, Marked<Acc> *work,
-                                       unsigned *ticket)
-{
-    finish_in_last_block(sum, out, work, ticket);
 }
 
 #endif

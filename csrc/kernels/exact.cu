@@ -35,11 +35,9 @@ __global__ void __launch_bounds__(Deposit<typename Packed<In>::Element>::most_th
         deposit.prepare();
     wait_for_earlier_kernels();
     Pack<unsigned> pack[flight], next[flight];
-    packed.await(begin, end, flight * block);
     unsigned count, next_count = count_of(first, block, end, flight);
     for (unsigned k = 0; k < flight; k++)
         next[k] = packed.words_or_zero(first + k * block, end);
-    packed.complete(next, first, begin, end);
 
     if (is_short) /* all its loads are under way */
         invite_next_kernel();

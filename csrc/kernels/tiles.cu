@@ -33,7 +33,6 @@ __global__ void __launch_bounds__(1024, 1)
     packed.fetch_ahead(begin, end);
     invite_next_kernel();
     wait_for_earlier_kernels();
-    packed.await(begin, end, (flight - 1) * block);
     /* The last block's, as the tail lies behind its share. */
     LooseEnds<Acc, In> ends(in, n, packed, (gridDim.x - 1 - blockIdx.x) * block + threadIdx.x);
     decltype(packed[0]) pack[flight];
@@ -47,9 +46,8 @@ __global__ void __launch_bounds__(1024, 1)
     }
     for (unsigned k = 0; k < flight; k++)
         pack[k] = packed.or_zero(i + k * block, end);
-    packed.complete(pack, i, begin, end);
     for (unsigned k = 0; k < flight; k++)
         sum += sum_of<Acc>(pack[k]);
 
-    finish(packed, block_sum(ends.after(sum)), out, work, ticket);
+    finish_in_last_block(block_sum(ends.after(sum)), out, work, ticket);
 }

@@ -2,9 +2,7 @@
 
 #include "../clock.h"
 
-#include <stddef.h>
-
-/* Who watches on this thread; a pool's workers never do. */
+/* The watch of this thread; a pool's workers never have one. */
 static _Thread_local gr_interrupts *interrupts;
 
 void gr_watch_interrupts(gr_interrupts *watch)
@@ -16,9 +14,14 @@ void gr_watch_interrupts(gr_interrupts *watch)
     watch->interrupted = false;
 }
 
+const gr_interrupts *gr_current_watch(void)
+{
+    return interrupts;
+}
+
 bool gr_interrupted(void)
 {
-    return interrupts && interrupts->interrupted;
+    return gr_is_interrupted(interrupts);
 }
 
 bool gr_ask_for_interrupts(void)
@@ -31,9 +34,10 @@ bool gr_ask_for_interrupts(void)
     if (now - watch->asked_ms < EVERY_MS)
         return false;
     watch->asked_ms = now;
-    /* A signal handler may make calls of its own, which are not this watch's to break off. */
+    /* A signal handler may make calls of its own, which this watch must not interrupt. */
     interrupts = NULL;
-    watch->interrupted = watch->check(watch->context) != 0;
+    int interrupted = watch->check(watch->context) != 0;
     interrupts = watch;
-    return watch->interrupted;
+    __atomic_store_n(&watch->interrupted, interrupted, __ATOMIC_RELAXED);
+    return interrupted;
 }

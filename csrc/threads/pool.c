@@ -21,6 +21,7 @@
 #include "pool.h"
 
 #include "../clock.h"
+#include "forks.h"
 #include "interrupts.h"
 #include "processors.h"
 
@@ -332,10 +333,11 @@ static void after_fork_in_child(void)
     after_fork_in_parent();
 }
 
-static void set_up(void)
+GR_AROUND_FORK(before_fork, after_fork_in_parent, after_fork_in_child)
+
+__attribute__((constructor)) static void look_at_machine(void)
 {
     pools[FOR_SUMS].virtual_machine = pools[BESIDE].virtual_machine = gr_in_virtual_machine();
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 static void add_workers(gr_pool *pool, int wanted)
@@ -406,6 +408,18 @@ static int next_seated(gr_pool *pool, int number, int shares)
     return number;
 }
 
+/* Sleeps until some worker leaves its seat, or so briefly that Ctrl-C does not wait long. */
+static void sleep_beside_workers(gr_pool *pool)
+{
+    enum { NAP_NS = 50 * 1000 * 1000, SECOND_NS = 1000 * 1000 * 1000 };
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_nsec += NAP_NS;
+    end.tv_sec += end.tv_nsec / SECOND_NS;
+    end.tv_nsec %= SECOND_NS;
+    pthread_cond_timedwait(&pool->done, &pool->mutex, &end);
+}
+
 static void close_region(gr_pool *pool, int shares)
 {
     atomic_store(&pool->gate, under(pool->region.number, 0));
@@ -426,8 +440,12 @@ static void close_region(gr_pool *pool, int shares)
         return;
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->caller_sleeps, true);
-    while ((seated = next_seated(pool, seated, shares)) < shares)
-        pthread_cond_wait(&pool->done, &pool->mutex);
+    while ((seated = next_seated(pool, seated, shares)) < shares) {
+        sleep_beside_workers(pool);
+        pthread_mutex_unlock(&pool->mutex);
+        gr_ask_for_interrupts(); /* tasks that take long look at the answer */
+        pthread_mutex_lock(&pool->mutex);
+    }
     atomic_store(&pool->caller_sleeps, false);
     pthread_mutex_unlock(&pool->mutex);
 }
@@ -445,13 +463,10 @@ static int helper_count(int threads, size_t tasks)
 
 static bool get_pool(gr_pool *pool)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, set_up);
     return !atomic_exchange_explicit(&pool->busy, true, memory_order_acquire);
 }
 
 static void run_region(gr_pool *pool, int threads, size_t tasks,
-                       void (*first)(bool is_helped, void *context),
                        void (*run)(size_t task, void *context), void *context)
 {
     bool nested = inside;
@@ -461,15 +476,11 @@ static void run_region(gr_pool *pool, int threads, size_t tasks,
     if (pooled) {
         int shares = open_region(pool, helpers, tasks, run, context);
         own_pool = pool;
-        if (first)
-            first(shares > 1, context);
         draw_tasks(pool, 0);
         close_region(pool, shares);
         own_pool = NULL;
         atomic_store_explicit(&pool->busy, false, memory_order_release);
     } else {
-        if (first)
-            first(false, context);
         for (size_t task = 0; task < tasks && !gr_ask_for_interrupts(); task++)
             run(task, context);
     }
@@ -478,17 +489,11 @@ static void run_region(gr_pool *pool, int threads, size_t tasks,
 
 void gr_parallel(int threads, size_t tasks, void (*run)(size_t task, void *context), void *context)
 {
-    run_region(&pools[FOR_SUMS], threads, tasks, NULL, run, context);
+    run_region(&pools[FOR_SUMS], threads, tasks, run, context);
 }
 
 void gr_parallel_beside(int threads, size_t tasks, void (*run)(size_t task, void *context),
                         void *context)
 {
-    run_region(&pools[BESIDE], threads, tasks, NULL, run, context);
-}
-
-void gr_parallel_behind(void (*first)(bool is_helped, void *context), int threads, size_t tasks,
-                        void (*run)(size_t task, void *context), void *context)
-{
-    run_region(&pools[BESIDE], threads, tasks, first, run, context);
+    run_region(&pools[BESIDE], threads, tasks, run, context);
 }

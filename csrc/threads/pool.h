@@ -30,11 +30,6 @@ void gr_parallel(int threads, size_t tasks, void (*run)(size_t task, void *conte
 void gr_parallel_beside(int threads, size_t tasks, void (*run)(size_t task, void *context),
                         void *context);
 
-/* As gr_parallel_beside; and before this thread comes to a task it calls `first`, once: with
- * whether others come to the tasks, sooner or later, whatever this thread does, but for fork(). */
-void gr_parallel_behind(void (*first)(bool is_helped, void *context), int threads, size_t tasks,
-                        void (*run)(size_t task, void *context), void *context);
-
 #ifdef __cplusplus
 }
 #endif

@@ -42,17 +42,27 @@ int gr_processor_count(void)
     return atomic_load_explicit(&count, memory_order_relaxed);
 }
 
-int gr_thread_count(void)
+/* 0 if the text is no positive integer. */
+static int positive(const char *text)
+{
+    char *end;
+    errno = 0;
+    long count = strtol(text, &end, 10);
+    return errno == 0 && *end == '\0' && count > 0 && count <= INT_MAX ? (int)count : 0;
+}
+
+static atomic_int wanted_threads; /* 0: as many as processors */
+
+__attribute__((constructor)) void gr_read_environment(void)
 {
     const char *text = getenv("GPUREDUCE_THREADS");
-    if (text && *text) {
-        char *end;
-        errno = 0;
-        long count = strtol(text, &end, 10);
-        if (errno == 0 && *end == '\0' && count > 0 && count <= INT_MAX)
-            return (int)count;
-    }
-    return gr_processor_count();
+    atomic_store_explicit(&wanted_threads, text ? positive(text) : 0, memory_order_relaxed);
+}
+
+int gr_thread_count(void)
+{
+    int wanted = atomic_load_explicit(&wanted_threads, memory_order_relaxed);
+    return wanted ? wanted : gr_processor_count();
 }
 
 #if defined(__linux__) && defined(__x86_64__)

@@ -12,8 +12,12 @@ extern "C" {
 int gr_processor_count(void);
 
 /* How many threads a parallel region gets by default, the caller included: GPUREDUCE_THREADS if
- * that is a positive integer, else the processors. */
+ * that is a positive integer, else the processors. The environment is read when this is loaded and
+ * by gr_read_environment(). */
 int gr_thread_count(void);
+
+/* Other threads must not change the environment meanwhile. Python's do so with the GIL. */
+void gr_read_environment(void);
 
 /* The one that this thread is on; 0 where that cannot be known. */
 int gr_this_processor(void);

@@ -60,19 +60,6 @@ GR_INTRINSIC void wait_for_earlier_kernels() {}
 GR_INTRINSIC void fetch_into_l2(const void *) {}
 template <typename T> GR_INTRINSIC void settle(T &) {}
 
-GR_INTRINSIC unsigned long long load_of_host(const unsigned long long *mapped)
-{
-    return __atomic_load_n(mapped, __ATOMIC_ACQUIRE);
-}
-
-GR_INTRINSIC uint4 load_words_of_host(const uint4 *mapped)
-{
-    const auto *words = reinterpret_cast<const unsigned long long *>(mapped);
-    unsigned long long low = __atomic_load_n(words, __ATOMIC_RELAXED);
-    unsigned long long high = __atomic_load_n(words + 1, __ATOMIC_RELAXED);
-    return {unsigned(low), unsigned(low >> 32), unsigned(high), unsigned(high >> 32)};
-}
-
 #define MOSTLY_ONCE
 
 /* A bulk copy is over when it is started: one of the orders that the hardware allows. `copies`

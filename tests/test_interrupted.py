@@ -1,0 +1,352 @@
+"""Right sums after interruptions, forks and changes of the environment; no crash at exit."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import CSRC, broken_off_after
+
+SMALL = np.ones(100_000, np.float32)
+AFTER = ["exact", "last_block", "tiles", "bulk_copy", "grid_sync", "one_cluster", "fast"]
+
+
+def check_next(strategy):
+    for _ in range(3):
+        assert float(gpureduce.sum(SMALL, strategy, device="emulator").value) == SMALL.size
+
+
+def run(code, *, timeout=120, **environment):
+    """In a process of its own, as it crashed or hung where this went wrong."""
+    return subprocess.run(
+        [sys.executable, "-P", "-W", "ignore", "-c", code],
+        capture_output=True, text=True, timeout=timeout, env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("strategy", AFTER)
+def test_the_sum_after_an_interrupted_one(strategy):
+    """Tickets drawn, totals half filled and marks of the interrupted one are gone."""
+    large = np.ones(2**23, np.float32)
+    start = time.perf_counter()
+    gpureduce.sum(large, strategy, device="emulator")
+    whole = time.perf_counter() - start
+    for part in (0.3, 0.5, 0.6, 0.7, 0.8):
+        broken_off_after(part * whole, lambda: gpureduce.sum(large, strategy, device="emulator"))
+        check_next(strategy)
+
+
+def in_lockstep():
+    with gpureduce.emulator.schedule("lockstep"):
+        gpureduce.sum(np.ones(2**19, np.float32), "last_block", device="emulator")
+
+
+def integrate(strategy, n):
+    gpureduce.integrate("pi", n=n, strategy=strategy, device="emulator")
+
+
+def benchmark(n, repeats):
+    return list(
+        gpureduce.benchmark(["last_block"], [n], ["float32"], device="emulator", repeats=repeats)
+    )
+
+
+CALLS = {
+    "benchmark": lambda: benchmark(2**22, 40),
+    "integrate": lambda: gpureduce.integrate(
+        "pi", n=2**26, strategy="last_block", device="emulator"
+    ),
+    "tune": lambda: gpureduce.tune("emulator", sizes=[2**20], repeats=20),
+    "explain": lambda: gpureduce.explain("last_block", n=2**22, sample=False),
+    "races": lambda: gpureduce.races("last_block", n=2**18),
+    "lockstep": in_lockstep,
+    "accumulator": lambda: gpureduce.Accumulator().add(np.zeros(2**28, np.int8)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_sums_after_another_interrupted_call(name):
+    call, rng = CALLS[name], np.random.default_rng(5)
+    for _ in range(4):
+        broken_off_after(0.05 + 0.3 * rng.random(), call)
+        for strategy in ("last_block", "exact", "bulk_copy"):
+            check_next(strategy)
+        with gpureduce.emulator.schedule("lockstep"):
+            for strategy in ("last_block", "exact"):
+                found = gpureduce.sum(SMALL[:20_000], strategy, device="emulator").value
+                assert float(found) == 20_000
+
+
+LONG = {
+    "one team of a whole grid": lambda: gpureduce.sum(
+        np.zeros(2**27, np.int32), "grid_sync", device="emulator"
+    ),
+    "one block": lambda: gpureduce.integrate(
+        "pi", n=2**36, strategy="one_block", device="emulator"
+    ),
+    "all blocks": lambda: gpureduce.integrate("pi", n=2**36, strategy="cascade", device="emulator"),
+    "processors": lambda: gpureduce.integrate("pi", n=2**40, strategy="cpu"),
+    "counting": lambda: gpureduce.explain("cascade", n=2**31, sample=False),
+    "counting samples": lambda: gpureduce.explain("exact", n=2**31, dtype="float32"),
+    "races": lambda: gpureduce.races("sequential", n=2**24),
+    "benchmark": lambda: benchmark(2**20, 10**6),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_calls_hear_a_signal(name):
+    call, after = LONG[name], 0.6
+    stopped = broken_off_after(after, call)
+    assert stopped is not None, "it was over before the signal came"
+    assert stopped - after < (2.0 if name == "races" else 1.0)  # 0.3 on a quiet machine
+    check_next("exact")
+
+
+def test_what_cannot_be_kept_is_refused_with_its_size():
+    with pytest.raises(ValueError, match=r"that is 66 GiB or more, and 2 GiB at most are kept"):
+        gpureduce.explain("cascade", n=2**40)
+    with pytest.raises(ValueError, match="GiB or more"):
+        gpureduce.explain("tiles", n=2**37)
+
+
+NESTED = """
+import signal, sys
+import numpy as np, gpureduce as g
+
+inner = []
+def handler(*_):
+    signal.setitimer(signal.ITIMER_REAL, 0.07)
+    if len(inner) < 20:
+        inner.append(float(g.sum(np.ones(5000, np.float32), "last_block", device="emulator").value))
+        with g.emulator.schedule("lockstep"):
+            inner.append(float(g.sum(np.ones(5000, np.float32), "exact", device="emulator").value))
+        inner.append(5000.0 + len(g.races("missing_barrier", n=300, block=64).races) - 1)
+        inner.append(g.explain("sequential", n=5000).n)
+
+def counts(strategy):
+    found = g.explain(strategy, n=2**21, sample=False)
+    return {k: v for k, v in vars(found).items() if k == "counts"}
+
+large = np.ones(2**25, np.float32)
+expected = counts("grid_sync")
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.02)
+assert counts("grid_sync") == expected
+assert float(g.sum(large, "grid_sync", device="emulator").value) == large.size
+assert float(g.sum(large, "last_block", device="emulator").value) == large.size
+assert not g.races("cascade", n=2**16)
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert len(inner) >= 4 and set(inner) == {5000.0}, inner
+"""
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_signal_handlers_in_the_middle_of_an_emulated_team(threads):
+    """They sum, look for races and count on the thread whose team waits for them."""
+    done = run(NESTED, GPUREDUCE_THREADS=threads)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_environment_is_read_with_the_gil_alone():
+    """Or before there is another thread: in what runs when the library is loaded."""
+    uses = {path.name: path.read_text().count("= getenv(") for path in CSRC.rglob("*.[ch]*")}
+    assert {name: count for name, count in uses.items() if count} == {
+        "processors.c": 1,  # gr_read_environment()
+        "cpu_sum.c": 1,  # choose_instructions()
+        "quick_module.c": 1,  # with the GIL
+    }
+    for path in CSRC.rglob("*.[ch]*"):
+        assert len(re.findall(r"\bgetenv\(", path.read_text())) == uses[path.name], path
+
+
+ENVIRONMENT = """
+import os, threading, time
+import numpy as np, gpureduce
+array, stop = np.ones(70_000), False
+def add():
+    while not stop:
+        gpureduce.sum(array, "exact", timing=False)
+threads = [threading.Thread(target=add) for _ in range(2)]
+for t in threads: t.start()
+end, i = time.time() + 3, 0
+while time.time() < end:
+    os.environ[f"K{i}"] = "x"  # which moves the environment
+    i += 1
+    if i % 3000 == 0:
+        for k in range(i - 3000, i): del os.environ[f"K{k}"]
+stop = True
+for t in threads: t.join()
+"""
+
+
+def test_another_thread_changes_the_environment():
+    done = run(ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_number_of_threads_may_change_at_run_time(monkeypatch):
+    array = np.ones(2**22)
+    for threads in ("1", "3", "2"):
+        monkeypatch.setenv("GPUREDUCE_THREADS", threads)
+        assert gpureduce.sum(array, "cpu").value == array.size
+
+
+END = """
+import sys, threading, time
+import numpy as np, gpureduce as g
+big = np.zeros(2**31, np.float32)  # untouched pages cost no memory
+def work(depth):
+    if depth:
+        return list(map(work, [depth - 1]))  # some C stack, as of any callback
+    while True:
+        {call}
+threading.Thread(target=work, args=(100,), daemon=True).start()
+time.sleep(0.2)
+class Slow:  # as large programs, which take a while to end
+    def __del__(self, sleep=time.sleep):
+        sleep(0.3)
+sys.modules["slow"] = Slow()
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'g.sum(big, "exact")',
+        'g.sum(big[: 2**23], "sequential", device="emulator")',
+        'g.integrate("pi", n=2**30, strategy="cpu")',
+    ],
+)
+def test_the_interpreter_ends_while_a_daemon_thread_sums(call):
+    for _ in range(3):
+        done = run(END.format(call=call), GPUREDUCE_THREADS="3")
+        assert done.returncode == 0, (done.returncode, done.stderr)
+
+
+FORKED = """
+import os, sys, threading, time
+import numpy as np, gpureduce as g
+array, go = np.arange(20000, dtype=np.int32), threading.Event()
+def first():
+    go.set()
+    g.sum(array, "cascade", device="emulator")
+sys.setswitchinterval(1e-6)
+threading.Thread(target=first).start()
+go.wait()
+end = time.perf_counter() + {delay}
+while time.perf_counter() < end:
+    pass
+child = os.fork()
+if child == 0:
+    for s in ("cascade", "unroll_full", "one_block"):
+        assert g.sum(array, s, device="emulator").value == 199990000
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+sys.exit(status != 0)
+"""
+
+
+def test_a_fork_during_the_first_use_of_the_emulator():
+    for delay in (0.0001, 0.0003, 0.0005, 0.0008, 0.0012):
+        assert run(FORKED.format(delay=delay), timeout=30).returncode == 0
+
+
+def test_nothing_is_set_up_at_its_first_use():
+    """A fork in the middle of that would leave it half done in the child."""
+    for path in CSRC.rglob("*.[ch]*"):
+        assert "pthread_once" not in path.read_text(), path
+        if path.name != "forks.h":
+            assert "pthread_atfork" not in path.read_text(), path
+
+
+SMALL_STACK = """
+import threading
+import numpy as np, gpureduce as g
+large = np.ones(2**21)
+def lockstep():
+    with g.emulator.schedule("lockstep"):
+        g.sum(large[:3000], "sequential", device="emulator")
+calls = [
+    lambda: g.sum(large, "exact"), lambda: g.sum(large, timing=False), lambda: g.sum(large, "cpu"),
+    lambda: g.sum(large[:2**16], "exact", device="emulator"), lockstep,
+    lambda: g.explain("sequential"), lambda: g.races("missing_barrier"),
+    lambda: g.integrate("pi", strategy="cpu"), lambda: g.Accumulator().add(large),
+]
+for call in calls:
+    call()  # with the imports that first calls make
+threading.stack_size(32 * 1024)
+for call in calls:
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+"""
+
+
+@pytest.mark.skipif(
+    bool(gpureduce.build_info()["sanitize"]), reason="sanitizers need larger stacks"
+)
+def test_a_thread_with_a_small_stack():
+    done = run(SMALL_STACK)
+    assert done.returncode == 0, (done.returncode, done.stderr)
+
+
+FORK_IN_A_COPY = """
+import os, signal, sys
+import numpy as np, gpureduce as g
+array, child = np.ones(40_000_000), -1
+def fork(*_):
+    global child
+    child = os.fork()
+g.sum(array, "last_block", device="emulator")  # what is kept lets the next one copy at once
+signal.signal(signal.SIGALRM, fork)
+signal.setitimer(signal.ITIMER_REAL, 0.01)
+value = float(g.sum(array, "last_block", device="emulator").value)
+if child == 0:
+    again = float(g.sum(array, "last_block", device="emulator").value)
+    os._exit(not value == again == array.size)
+_, status = os.waitpid(child, 0)
+sys.exit(status != 0 or value != array.size)
+"""
+
+
+@pytest.mark.parametrize("threads", ["1", "2", "4"])
+def test_a_signal_handler_that_forks_during_a_copy(threads):
+    """The child copies anew what threads of its parent had begun."""
+    done = run(FORK_IN_A_COPY, GPUREDUCE_THREADS=threads)
+    assert done.returncode == 0, done.stderr
+
+
+def test_memory_limits_end_whatever_happens():
+    """In any order, and where a signal handler raises in the middle."""
+    first, second = gpureduce.emulator.memory_limit(1000), gpureduce.emulator.memory_limit(1 << 30)
+    large = np.ones(2**18)
+
+    def fits():
+        try:
+            return gpureduce.sum(large, "cascade", device="emulator").value == large.size
+        except MemoryError:
+            return False
+
+    with first:
+        assert not fits()
+        second.__enter__()
+        assert fits()
+    assert fits()
+    second.__exit__(None, None, None)
+    rng = np.random.default_rng(3)
+
+    def limit():
+        for _ in range(1000):
+            with gpureduce.emulator.memory_limit(1000):
+                pass
+
+    for _ in range(300):
+        broken_off_after(float(rng.uniform(1e-6, 3e-4)), limit)
+    assert fits()

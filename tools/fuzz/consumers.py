@@ -1,0 +1,136 @@
+"""Calls that take an array of a producer, and the check of their results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+
+import gpureduce
+from tools.fuzz import values
+from tools.fuzz.outcomes import Answer, Failure, attempt, check_injected
+
+KERNELS = [s.name for s in gpureduce.strategies() if s.kind == "kernel"]
+# They take every dtype.
+CHOICES = ("fast", "exact", "auto")
+_DTYPES = (*values.NAMES, "int", float, ">f4", "junk", "M8[s]", "O", object(), 7)
+
+
+@dataclass
+class Consumer:
+    """A call, and what is asked of its result."""
+
+    run: Callable[[Any], Any]
+    strategy: str | None  # None: an accumulator's
+    dtype: Any = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in notes."""
+        return f"{self.strategy or 'Accumulator'}, dtype={self.dtype}"
+
+    @property
+    def plain(self) -> bool:
+        """Whether it takes any array that is whole."""
+        return self.dtype is None and self.strategy in CHOICES
+
+    def check(self, value: Any, totals: list[tuple[str, complex | int]]) -> None:
+        """Fail unless the value is the sum of one of these, given as names of dtypes and totals."""
+        wrong = []
+        for name, total in totals:
+            wrong.append(values.difference(value, total, self._result(name)))
+            if not wrong[-1]:
+                return
+        raise Failure(" and ".join(map(str, wrong)))
+
+    def _result(self, name: str) -> np.dtype[Any]:
+        if self.dtype is None:
+            return values.default_result(name)
+        dtype = values.dtype_of(self.dtype) if isinstance(self.dtype, str) else self.dtype
+        return np.dtype(dtype).newbyteorder("=")
+
+
+def _summing(rng: Random) -> Consumer:
+    name = rng.choice((*CHOICES, *CHOICES, *CHOICES, rng.choice(KERNELS)))
+    dtype = rng.choice(_DTYPES) if rng.random() < 0.3 else None
+    words: dict[str, Any] = {"device": "emulator"}
+    if rng.random() < 0.5:
+        words["timing"] = False
+    if rng.random() < 0.1:
+        words["stream"] = rng.choice((1, 2, 12345))
+    return Consumer(lambda a: gpureduce.sum(a, name, dtype=dtype, **words).value, name, dtype)
+
+
+def _accumulating(rng: Random) -> Consumer:
+    dtype = rng.choice((*values.FLOATS, *values.COMPLEX))
+
+    def run(array: Any) -> Any:
+        total = gpureduce.Accumulator(dtype)
+        try:
+            return total.add(array, device="emulator").value()
+        except BaseException:
+            if total.count or total != gpureduce.Accumulator(dtype):
+                raise Failure("an array that failed was added in part") from None
+            raise
+
+    return Consumer(run, None, dtype)
+
+
+def _on_host(rng: Random) -> Consumer:
+    """A call that finds no GPU to read the array on."""
+    name = rng.choice(("cpu", "numpy", "exact", "auto"))
+    return Consumer(lambda a: gpureduce.sum(a, name, timing=rng.random() < 0.5).value, "host", name)
+
+
+def consumer(rng: Random) -> Consumer:
+    """One of them."""
+    return rng.choice((_summing, _summing, _summing, _accumulating, _on_host))(rng)
+
+
+_ONES = np.ones(3000, np.int32)
+
+
+def check_next(rng: Random) -> None:
+    """The call after a case: it must work, whatever happened in the case."""
+    name = rng.choice(("fast", "sequential", "last_block", "tiles", "cpu"))
+    device = None if name == "cpu" else "emulator"
+    answer = attempt(lambda: gpureduce.sum(_ONES, name, device=device, timing=False).value)
+    if answer.value != 3000:
+        raise Failure(f"the next call, {name}, gave {answer.value} {answer.error!r}, not 3000")
+
+
+RIGHT, RAISES, EITHER, UNCHECKED = "right", "raises", "either", "unchecked"
+
+
+def judge(
+    answer: Answer,
+    used: Consumer,
+    wanted: str,
+    totals: list[tuple[str, complex | int]],
+    injected: list[BaseException],
+    refusals: tuple[type[BaseException], ...] = (),
+) -> str:
+    """The outcome of a call with a producer's array.
+
+    `wanted` is RIGHT (the value, or one of `refusals`), RAISES, EITHER (the right value or a
+    documented error) or UNCHECKED (anything documented).
+    """
+    found = check_injected(answer, injected)
+    if found:
+        return found
+    if answer.error is not None:
+        name = answer.name
+        if wanted == RIGHT and used.plain and not isinstance(answer.error, refusals):
+            raise Failure(f"a whole array was refused: {answer.error!r}") from answer.error
+        return name
+    if used.strategy == "host" and wanted == RIGHT:
+        raise Failure("a GPU's memory was read by the host")
+    if wanted == RAISES:
+        raise Failure(f"an array that cannot be was summed: {answer.value!r}")
+    if wanted == UNCHECKED or used.strategy == "host":
+        return "unchecked"
+    used.check(answer.value, totals)
+    return "right"

@@ -1,0 +1,166 @@
+"""Runs the fuzzers and the threads' tests on builds with sanitizers.
+
+    python tools/sanitizers.py [address] [thread] [--cases N] [--jobs N] [--keep FOLDER]
+
+address: everything in C and C++ is built with ASan and UBSan, and all kinds of tools/fuzz run.
+
+thread: the host's C (threads, cpu, exact, engine, bindings) is built with TSan, and the kind
+`threads` of tools/fuzz runs on it, and the C programs of tests/ that are about threads. The
+emulator's C++ and its kernels are built without: they switch stacks by themselves, which TSan
+cannot follow. Nor can it follow fork().
+
+Each build is made from a copy of the tree, into a folder of its own; NumPy and the rest are those
+of the Python that runs this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILDS = ("address", "thread")
+# gcc, with TSan for what is not part of a traced build, whose kernels have hooks of their own.
+_GCC_WITH_TSAN = """#!/bin/sh
+case " $* " in
+*" -DGR_EMULATOR_TRACED "*) exec gcc "$@" ;;
+*) exec gcc -fsanitize=thread "$@" ;;
+esac
+"""
+_TSAN = "halt_on_error=1 exitcode=66 die_after_fork=0"
+_WITH_TSAN = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-pthread", "-fsanitize=thread"]
+
+
+def run(command: Sequence[str | Path], **environment: str) -> bool:
+    """Run a command; whether its status was 0."""
+    print("$", *command, flush=True)
+    done = subprocess.run(list(map(str, command)), env={**os.environ, **environment})
+    return done.returncode == 0
+
+
+def copy_tree(folder: Path) -> Path:
+    """What git tracks, or could; nothing that an earlier build left."""
+    listed = [
+        "git",
+        "-C",
+        str(ROOT),
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]
+    names = subprocess.run(listed, capture_output=True, check=True).stdout
+    folder.mkdir(exist_ok=True)
+    copy = ["xargs", "-0", "cp", "--parents", "-t", str(folder)]
+    subprocess.run(copy, input=names, cwd=ROOT, check=True)
+    return folder
+
+
+def install(folder: Path, **environment: str) -> Path:
+    """The package built from a copy of the tree; the folder to put on Python's path."""
+    tree, target = copy_tree(folder / "tree"), folder / "site"
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(target)]
+    if importlib.util.find_spec("setuptools"):
+        command.append("--no-build-isolation")
+    if not run([*command, tree], GPUREDUCE_CUDA="0", **environment):
+        sys.exit("the build failed")
+    return target
+
+
+def library(name: str) -> str:
+    """The path of one of gcc's runtime libraries."""
+    asked = ["gcc", f"-print-file-name={name}"]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def fuzz(site: Path, kind: str, options: argparse.Namespace, **environment: str) -> bool:
+    """The cases of a kind, by the package in that folder."""
+    command = [sys.executable, "-P", ROOT / "tools" / "fuzz", kind]
+    command += ["--cases", str(options.cases), "--jobs", str(options.jobs), "--timeout", "120"]
+    return run(command, PYTHONPATH=str(site), **environment)
+
+
+def address(folder: Path, options: argparse.Namespace) -> bool:
+    """ASan and UBSan: all kinds."""
+    site = install(folder, GPUREDUCE_SANITIZE="address,undefined")
+    return fuzz(
+        site, "all", options,
+        LD_PRELOAD=f"{library('libasan.so')}:{library('libubsan.so')}",
+        ASAN_OPTIONS="detect_leaks=0",
+        UBSAN_OPTIONS="print_stacktrace=1",
+    )  # fmt: skip
+
+
+def thread(folder: Path, options: argparse.Namespace) -> bool:
+    """TSan: the C programs, and several threads of Python."""
+    clean = all([run([program, *words], TSAN_OPTIONS=_TSAN, GPUREDUCE_THREADS="3")
+                 for program, words in programs(folder)])  # fmt: skip
+    compiler = folder / "gcc"
+    compiler.write_text(_GCC_WITH_TSAN)
+    compiler.chmod(0o755)
+    site = install(folder, CC=str(compiler))
+    preload = {"LD_PRELOAD": library("libtsan.so"), "TSAN_OPTIONS": _TSAN}
+    return fuzz(site, "threads", options, **preload) and clean
+
+
+def programs(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """The C programs about threads, built with TSan, and how they are run."""
+    csrc, tests = ROOT / "csrc", ROOT / "tests"
+    includes = [csrc, csrc / "threads", csrc / "emulator" / "include", tests]
+    late = [*sorted((csrc / "threads").glob("*.c")), tests / "late_runtime.c"]
+    staging = [csrc / "engine" / "staging.c", csrc / "engine" / "pinned.c"]
+    pool = [csrc / "threads" / "interrupts.c", csrc / "threads" / "processors.c"]
+    # Not late_results.c: there a thread stands for a card, whose plain writes are read atomically.
+    sources = {"pool_regions": pool, "staged_copies": [*late, *staging]}
+    runs = {
+        "pool_regions": [[]],
+        "staged_copies": [["copies", "3", "2", "8"], ["interrupted", "17"], ["failing", "40"]],
+    }
+    for name, others in sources.items():
+        command = ["gcc", *_WITH_TSAN, *(f"-I{path}" for path in includes), *map(str, others)]
+        built = run([*command, str(tests / f"{name}.c"), "-o", str(folder / name)])
+        if not built:
+            sys.exit(f"{name} could not be built")
+        yield from ((folder / name, words) for words in runs[name])
+
+
+@contextlib.contextmanager
+def place(kept: Path | None, name: str) -> Iterator[Path]:
+    """A folder to build in."""
+    if kept:
+        (kept / name).mkdir(parents=True, exist_ok=True)
+        yield kept / name
+        return
+    with tempfile.TemporaryDirectory(prefix=f"{name}-") as folder:
+        yield Path(folder)
+
+
+def main() -> int:
+    """Run what is asked for; the exit status is 1 if anything was found."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "builds", nargs="*", metavar="BUILD", help="address or thread; both by default"
+    )
+    parser.add_argument("--cases", type=int, default=10_000, help="of each kind (default: 10000)")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--keep", type=Path, help="build here, and leave it there")
+    options = parser.parse_args()
+    if set(options.builds) - set(BUILDS):
+        parser.error(f"the builds are {' and '.join(BUILDS)}")
+    clean = []
+    for name in options.builds or BUILDS:
+        with place(options.keep, name) as folder:
+            clean.append({"address": address, "thread": thread}[name](folder, options))
+    return 0 if all(clean) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
