@@ -1,5 +1,5 @@
 /* Exact: the exact accumulator (exact/exact.h) as a Python object. What arrays and dtypes mean is
- * the business of gpureduce/_exact.py; here are elements as the kernels read them. */
+ * the business of gpureduce/core/exact.py; here are elements as the kernels read them. */
 #include "module.h"
 
 #include "clock.h"

@@ -38,7 +38,7 @@ PyObject *gr_untimed(PyObject *value)
 {
     static PyTypeObject *type; /* the GIL guards it */
     if (value && !type) {
-        PyObject *module = PyImport_ImportModule("gpureduce._results");
+        PyObject *module = PyImport_ImportModule("gpureduce.core.results");
         type = module ? (PyTypeObject *)PyObject_GetAttrString(module, "SumResult") : NULL;
         Py_XDECREF(module);
     }

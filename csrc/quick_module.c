@@ -1,6 +1,6 @@
 /* The shortest way for an array in host memory: one call that looks at the array itself, adds it
  * up, by the processors or by a device, and returns the result. It serves what needs no thought;
- * all else takes the long way, by gpureduce/_sum.py, and the two give the same bits. */
+ * all else takes the long way, by gpureduce/core/summation.py, and the two give the same bits. */
 #include "module.h"
 
 #include "clock.h"

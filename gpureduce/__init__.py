@@ -7,28 +7,49 @@ it took; `strategies` lists the rungs of the ladder and what each one teaches;
 
 from __future__ import annotations
 
+import importlib
 from importlib.metadata import version as _version
+from typing import TYPE_CHECKING, Any
 
-from gpureduce import emulator
-from gpureduce._backends import Device, build_info, devices, free_scratch
-from gpureduce._backends import warn_of_threads as _warn_of_threads
-from gpureduce._calibration import Calibration, calibrate, calibration
-from gpureduce._choices import Choice, fast_table
-from gpureduce._explain import Comparison, Explanation, explain
-from gpureduce._races import Race, Races, races
-from gpureduce._registry import Strategy, strategies
-from gpureduce._results import SumResult, Timing
-from gpureduce._sources import Source, source
-from gpureduce._sum import sum
-from gpureduce.accumulator import Accumulator
-from gpureduce.bench import Measurement, benchmark
-from gpureduce.bounds import error_bound
+from gpureduce.core.devices import Device, build_info, devices, free_scratch
+from gpureduce.core.devices import warn_of_threads as _warn_of_threads
+from gpureduce.core.registry import Strategy, strategies
+from gpureduce.core.results import SumResult, Timing
+from gpureduce.core.summation import sum
 from gpureduce.errors import CudaError
-from gpureduce.integrals import Integrand, integrands, integrate, trapezoid
-from gpureduce.tuning import Tuned, tune
+
+if TYPE_CHECKING:
+    from gpureduce import emulator
+    from gpureduce.bench.benchmark import Measurement, benchmark
+    from gpureduce.bench.tuning import Tuned, tune
+    from gpureduce.core.accumulator import Accumulator
+    from gpureduce.core.bounds import error_bound
+    from gpureduce.core.calibration import Calibration, calibrate, calibration
+    from gpureduce.core.fast_table import Choice, fast_table
+    from gpureduce.core.integrals import Integrand, integrands, integrate, trapezoid
+    from gpureduce.core.sources import Source, source
+    from gpureduce.emulator.explain import Comparison, Explanation, explain
+    from gpureduce.emulator.race import Race
+    from gpureduce.emulator.races import Races, races
 
 __version__ = _version("gpureduce")
 _warn_of_threads()
+
+# Where the other public names live; a module is imported when one of its names is first used.
+_HOMES = {
+    "bench.benchmark": "Measurement benchmark",
+    "bench.tuning": "Tuned tune",
+    "core.accumulator": "Accumulator",
+    "core.bounds": "error_bound",
+    "core.calibration": "Calibration calibrate calibration",
+    "core.fast_table": "Choice fast_table",
+    "core.integrals": "Integrand integrands integrate trapezoid",
+    "core.sources": "Source source",
+    "emulator.explain": "Comparison Explanation explain",
+    "emulator.race": "Race",
+    "emulator.races": "Races races",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "Accumulator",
@@ -66,3 +87,17 @@ __all__ = [
     "trapezoid",
     "tune",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "emulator":
+        return importlib.import_module("gpureduce.emulator")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'gpureduce' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"gpureduce.{_HOME_OF[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

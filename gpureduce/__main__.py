@@ -2,6 +2,6 @@
 
 import sys
 
-from gpureduce.cli import main
+from gpureduce.cli.main import main
 
 sys.exit(main())

@@ -5,7 +5,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from gpureduce._results import SumResult
+from gpureduce.core.results import SumResult
 
 ONE: int
 TWO: int

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,46 @@ def markdown_table(
     """The same for Markdown; all columns but `left` are set flush right."""
     rule = ["---" if i in left else "---:" for i in range(len(head))]
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *rows])
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that prints as text, and as HTML in a notebook."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+
+    @property
+    def right(self) -> list[int]:
+        """The columns set flush right: those of figures."""
+        columns = range(1, len(self.head))
+        return [i for i in columns if not any(_is_words(row[i]) for row in self.rows)]
+
+    def __str__(self) -> str:
+        text = table(self.head, self.rows, right=self.right)
+        return "\n".join([self.title, "", text, *self.notes])
+
+    def _repr_html_(self) -> str:
+        right = self.right
+
+        def row(cells: Sequence[str], tag: str) -> str:
+            made = (
+                f'<{tag} style="text-align:{"right" if i in right else "left"}">'
+                f"{html.escape(cell)}</{tag}>"
+                for i, cell in enumerate(cells)
+            )
+            return "<tr>" + "".join(made) + "</tr>"
+
+        body = "\n".join(row(cells, "td") for cells in self.rows)
+        notes = "".join(f"<div><small>{html.escape(note)}</small></div>" for note in self.notes)
+        title = f"<div><b>{html.escape(self.title)}</b></div>"
+        return f"{title}<table>\n{row(self.head, 'th')}\n{body}\n</table>{notes}"
+
+
+def _is_words(cell: str) -> bool:
+    return cell[:1].isalpha() and cell not in ("n/a", "nan")
 
 
 def shortfall(missed: Sequence[str]) -> str:

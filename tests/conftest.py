@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import gpureduce
-from gpureduce.record import provenance
+from gpureduce.bench.provenance import provenance
 
 
 def _why_no_gpu() -> str:

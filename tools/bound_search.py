@@ -24,7 +24,7 @@ import ml_dtypes
 import numpy as np
 
 import gpureduce
-from gpureduce import _exact, _inputs
+from gpureduce.core import arrays, exact, registry
 
 Array = np.ndarray[Any, Any]
 
@@ -139,12 +139,12 @@ _MAKERS: list[Callable[[np.random.Generator, int, int, int, int], Array]] = [
 
 def floats(rng: np.random.Generator, n: int, name: str) -> Array:
     """Finite numbers of a dtype; near its upper end partial sums may overflow."""
-    bits, least = _exact.FORMATS[name]
+    bits, least = exact.FORMATS[name]
     top = {"float16": 15, "bfloat16": 127, "float32": 127, "float64": 1023}[name]
     low = least + int(rng.choice([0, 0, bits]))
     high = top if rng.random() < 0.15 else max(low + bits + 30, min(40, top - 12))
     if rng.random() < 0.4:  # where casts to a narrower dtype underflow or overflow
-        other, its_least = _exact.FORMATS[FLOATS[rng.integers(4)]]
+        other, its_least = exact.FORMATS[FLOATS[rng.integers(4)]]
         low, high = max(least, its_least - other), min(top, its_least + 30 + 2 * bits)
     high = min(max(high, low + 26), top - 1)
     maker = _MAKERS[rng.integers(len(_MAKERS))]
@@ -247,7 +247,7 @@ def _strategies(rng: random.Random, kernel_share: float) -> list[tuple[str, dict
 
 
 def _launch(rng: random.Random, name: str) -> dict[str, Any]:
-    row = gpureduce._registry.find(name)
+    row = registry.find(name)
     how: dict[str, Any] = {"device": "emulator", "allow_broken": True}
     if row.kind == "choice" or name == "exact":
         return how
@@ -274,12 +274,12 @@ def _parts(value: Any, array: Array) -> Iterator[tuple[float, Array]]:
 
 @contextlib.contextmanager
 def _packed_by(number: int) -> Iterator[None]:
-    before = _inputs.PACK_ELEMENTS
-    _inputs.PACK_ELEMENTS = number
+    before = arrays.PACK_ELEMENTS
+    arrays.PACK_ELEMENTS = number
     try:
         yield
     finally:
-        _inputs.PACK_ELEMENTS = before
+        arrays.PACK_ELEMENTS = before
 
 
 def _check(
@@ -300,7 +300,7 @@ def _check(
     for (value, _), reference in zip(parts, sums, strict=False):
         if reference is None:  # inf or nan among the elements
             bound = gpureduce.error_bound(result, 1.0)
-            lost = finite and gpureduce._registry.find(name).broken  # it skips elements
+            lost = finite and registry.find(name).broken  # it skips elements
             wrong = not lost and bound != math.inf
         else:
             total, magnitude = reference
@@ -316,7 +316,7 @@ def _check(
         if wrong:
             found.violations.append(
                 f"{label} {how} {array.dtype} {array.shape} {array.strides}: {value!r} {bound!r} "
-                f"{_inputs.PACK_ELEMENTS} {flat.tolist() if flat.size <= 12 else flat[:12]!r}"
+                f"{arrays.PACK_ELEMENTS} {flat.tolist() if flat.size <= 12 else flat[:12]!r}"
             )
 
 

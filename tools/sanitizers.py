@@ -5,7 +5,7 @@
 address: everything in C and C++ is built with ASan and UBSan, and all kinds of tools/fuzz run.
 
 thread: the host's C (threads, cpu, exact, engine, bindings) is built with TSan, and the kind
-`threads` of tools/fuzz runs on it, and the C programs of tests/ that are about threads. The
+`threads` of tools/fuzz runs on it, and the C programs of tests/native that are about threads. The
 emulator's C++ and its kernels are built without: they switch stacks by themselves, which TSan
 cannot follow. Nor can it follow fork().
 
@@ -113,7 +113,7 @@ def thread(folder: Path, options: argparse.Namespace) -> bool:
 
 def programs(folder: Path) -> Iterator[tuple[Path, list[str]]]:
     """The C programs about threads, built with TSan, and how they are run."""
-    csrc, tests = ROOT / "csrc", ROOT / "tests"
+    csrc, tests = ROOT / "csrc", ROOT / "tests" / "native"
     includes = [csrc, csrc / "threads", csrc / "emulator" / "include", tests]
     late = [*sorted((csrc / "threads").glob("*.c")), tests / "late_runtime.c"]
     staging = [csrc / "engine" / "staging.c", csrc / "engine" / "pinned.c"]

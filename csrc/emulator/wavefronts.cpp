@@ -2,7 +2,7 @@
  * each bank gives one word, to as many lanes as want it. Accesses of 8 bytes are served by
  * half-warps and those of 16 bytes by quarter-warps, one after another; but twice as many lanes of
  * a load are served together if, all over the warp, lanes i and i ^ 1 want the same (or else lanes
- * i and i ^ 2 do), where both are active. Found by tests/wavefront_patterns.py, and so it is on an
+ * i and i ^ 2 do), where both are active. Found by tools/wavefront_patterns.py, and so it is on an
  * H200 in all 1,200 patterns of notebooks/data/wavefronts_h200.json. */
 #ifdef GR_EMULATOR_TRACED
 

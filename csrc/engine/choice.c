@@ -94,7 +94,7 @@ static const gr_choice *rows_of(int device, int *count)
     return set ? tuned[device].row : defaults;
 }
 
-/* What is wrong with a row, or NULL. gpureduce/_choices.py checks more, and names the field. */
+/* What is wrong with a row, or NULL. gpureduce/core/fast_table.py checks more, and names the field. */
 static const char *fault_of(const gr_choice *row)
 {
     if (row->strategy < 0 || row->strategy >= gr_strategy_count() ||

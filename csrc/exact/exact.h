@@ -11,7 +11,7 @@
  *     float value = gr_exact_f32(sum);
  *
  * To use it alone: cc -Icsrc yours.c csrc/exact/?*.c csrc/cpu/?*.c csrc/threads/?*.c -pthread
- * -lm, as tests/exact_core.c does.
+ * -lm, as tests/native/exact_core.c does.
  *
  * Special values. A nan, or +inf and -inf together, make the sum nan; infinities of one sign make
  * it that infinity. A finite sum is inf only if it rounds to inf: partial sums do not overflow. The

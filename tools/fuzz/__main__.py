@@ -10,11 +10,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def _arrange_path() -> None:
-    """Make `tools` and tests/producers.py importable, without hiding an installed gpureduce."""
+    """Make tests/support and `tools` importable, without hiding an installed gpureduce."""
     built = any((ROOT / "gpureduce").glob("_emulator*.so"))
     here = {str(Path(__file__).parent), *(() if built else (str(ROOT), ""))}
     sys.path[:] = [entry for entry in sys.path if entry not in here]
-    sys.path += [str(ROOT), str(ROOT / "tests")]
+    sys.path += [str(ROOT), str(ROOT / "tests" / "support")]
 
 
 _arrange_path()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import gpureduce
-from gpureduce import _backends, _choices
+from gpureduce.core import devices, fast_table
 from producers import ByDLPack, ByInterface
 from tools.fuzz import values
 from tools.fuzz.outcomes import Failure
@@ -234,7 +234,7 @@ def _tune(rng: Random, most: int) -> Call:
         try:
             return gpureduce.tune("emulator", sizes=[2000], repeats=1).card
         finally:
-            _choices.use([], _backends.choose_device("emulator"))
+            fast_table.use([], devices.choose_device("emulator"))
 
     return _same("tune", run)
 

@@ -12,7 +12,7 @@ from random import Random
 
 import numpy as np
 
-from gpureduce import cli
+from gpureduce.cli import main
 from tools.fuzz import commands, consumers, values
 from tools.fuzz.outcomes import Failure
 
@@ -46,12 +46,12 @@ _FOLDER_NAMES = ("out.json", "out.csv", "out.svg", "out", "no/out.json", "", "."
 
 
 # It takes longer to make than most commands take.
-cli._parser = functools.cache(cli._parser)
+main._parser = functools.cache(main._parser)
 
 
 @functools.cache
 def _parsers() -> dict[str, argparse.ArgumentParser]:
-    actions = cli._parser()._actions
+    actions = main._parser()._actions
     (found,) = (a for a in actions if isinstance(a, argparse._SubParsersAction))
     return dict(found.choices)
 

@@ -7,7 +7,7 @@ import io
 import warnings
 from collections.abc import Sequence
 
-from gpureduce import cli
+from gpureduce.cli import main
 from tools.fuzz import notes
 from tools.fuzz.outcomes import Failure, describe
 
@@ -23,7 +23,7 @@ def run(arguments: Sequence[str]) -> tuple[int, str, str]:
     ):
         warnings.simplefilter("ignore")
         try:
-            status: object = cli.main(list(arguments))
+            status: object = main.main(list(arguments))
         except SystemExit as ended:
             status = 0 if ended.code is None else ended.code
         except Exception as error:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 import gpureduce
-from gpureduce import _backends, _calibration, _choices, _emulator, lectures
+from gpureduce import _emulator, lectures
+from gpureduce.core import calibration, devices, fast_table
 from tools.fuzz import commands, consumers, mutations, notes
 from tools.fuzz.outcomes import Answer, Failure, attempt, describe
 
@@ -52,7 +53,7 @@ def _documented(answer: Answer) -> str:
 
 @functools.cache
 def _table() -> Any:
-    table = json.loads(next((ROOT / "gpureduce" / "tables").glob("*.json")).read_text())
+    table = json.loads(next((ROOT / "gpureduce" / "core" / "tables").glob("*.json")).read_text())
     table["rows"] = table["rows"][:6]
     return table
 
@@ -63,7 +64,7 @@ def _quick(choice: Any) -> bool:
 
 
 def _check_fast() -> None:
-    if not all(map(_quick, _choices.fast_table("emulator"))):
+    if not all(map(_quick, fast_table.fast_table("emulator"))):
         return
     for n, array in _ARRAYS.items():
         answer = attempt(lambda a=array: gpureduce.sum(a, "fast", device="emulator").value)
@@ -74,23 +75,23 @@ def _check_fast() -> None:
 def _load_table(rng: Random, folder: Path) -> str:
     path = folder / "table.json"
     _write(rng, path, _table())
-    answer = attempt(lambda: _choices.load(path))
+    answer = attempt(lambda: fast_table.load(path))
     return _documented(answer) if answer.error is not None else "right"
 
 
 def _use_table(rng: Random, _: Path) -> str:
     """As at the first use of a card: at most a warning, and `fast` works."""
-    path = Path(os.environ["XDG_CONFIG_HOME"]) / "gpureduce" / _choices._file_name(_CARD)
+    path = Path(os.environ["XDG_CONFIG_HOME"]) / "gpureduce" / fast_table._file_name(_CARD)
     _write(rng, path, _table())
     try:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            _choices.load_for(_emulator, [_CARD])
+            fast_table.load_for(_emulator, [_CARD])
         if len(warned) > 1 or any(w.category is not RuntimeWarning for w in warned):
             raise Failure(f"warnings: {[str(w.message)[:80] for w in warned]}")
         _check_fast()
     finally:
-        _choices.use([], _backends.choose_device("emulator"))
+        fast_table.use([], devices.choose_device("emulator"))
     return "warned" if warned else "right"
 
 
@@ -105,7 +106,7 @@ def _calibration_file(rng: Random, folder: Path) -> str:
     kept = {"schema": 2, **ways, "card": _CARD, "processors": 2, "version": version}
     path = folder / "calibration.json"
     _write(rng, path, kept)
-    found = _calibration._read(path, _CARD, 2)
+    found = calibration._read(path, _CARD, 2)
     if found is None:
         return "unchecked"
     for power in (0, 20, 26, 40, 63):

@@ -1,4 +1,4 @@
-"""Failures on purpose: tests/test_fuzz.py looks at what the parent makes of them."""
+"""Failures on purpose: tests/tools/test_fuzz.py looks at what the parent makes of them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Measurements of strategies, and of the libraries beside them."""

@@ -1,0 +1,309 @@
+"""Measure strategies side by side, and other libraries beside them.
+
+What can be measured:
+
+``kernel``
+    Only the launches: no Python, no copies, no fetching of the result. On a card as replays of a
+    CUDA graph of many sums between two events, on the emulator by the clock. The input is held in
+    several copies that are taken in turn, so that it does not stay in the L2 cache (``cold``),
+    unless one is enough (``warm``). Kernels that can begin while the last one ends do so.
+``apart``
+    The same, but nothing of a sum can begin before the last one has ended: a word is written
+    between any two, and the time of the same without the sums is taken off. What launches nothing
+    is left out.
+``call``
+    From an array on a GPU to a Python number.
+``host``
+    From a NumPy array to a number, with all the copies that it takes. With PyTorch and a card, a
+    copy from pinned memory is measured beside it, `fast` of a pinned array, and the writing to such
+    memory, without and with a copy: what a way through the card is measured against.
+``explain``, ``count``
+    A call of `gpureduce.explain`, which counts some blocks for all; and one that runs every block.
+    Both work on one processor.
+
+What is compared takes turns, several times over, so that a card that warms up or a neighbour that
+wakes up is nobody's disadvantage.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpureduce.bench import contenders as _contenders
+from gpureduce.bench import libraries
+from gpureduce.bench.contenders import Contender, Input
+from gpureduce.core import arrays, devices, registry
+from gpureduce.core.summation import launch_sizes
+from gpureduce.core.summation import sum as sum_of
+
+MEASURES = ("kernel", "apart", "call", "host", "explain", "count")
+MOST_REPEATS = 2**31 - 1
+_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The time of one sum, in microseconds, over `repeats` runs.
+
+    `measure` is what was timed and `producer` whose array it was; `error_ulps` is how far the sum
+    lies from the exact one, in units of its own last place (None where that means nothing).
+    """
+
+    strategy: str
+    dtype: str
+    n: int
+    nbytes: int
+    block: int | None
+    grid: int | None
+    device: str
+    source: str
+    cache: str
+    repeats: int
+    median_us: float
+    low_us: float
+    high_us: float
+    peak_gb_s: float | None
+    measure: str = "kernel"
+    producer: str = ""
+    offset: int = 0
+    error_ulps: float | None = None
+
+    @property
+    def gb_s(self) -> float:
+        """Bytes of the input by the median time."""
+        return self.nbytes / self.median_us / 1e3
+
+    @property
+    def elements_per_us(self) -> float:
+        """Millions of elements a second."""
+        return self.n / self.median_us
+
+    @property
+    def percent_of_peak(self) -> float | None:
+        """`gb_s` in percent of the card's bandwidth on paper; None off a GPU."""
+        return 100 * self.gb_s / self.peak_gb_s if self.peak_gb_s else None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What `benchmark` was asked for, in one piece."""
+
+    strategies: tuple[str, ...]
+    blocks: tuple[int | None, ...]
+    grids: tuple[int | None, ...]
+    repeats: int
+    peers: tuple[str, ...]
+
+
+def array_of(dtype: str, n: int) -> arrays.Array:
+    """Random numbers; a large array repeats some of them, which no strategy notices."""
+    rng = np.random.default_rng(n)
+    kind = arrays.named(dtype)
+    some = min(n, 2**22 + 1)
+    if kind.kind in "iu":
+        part = rng.integers(0, 100, some, dtype=kind)
+    else:
+        part = rng.standard_normal(some).astype(kind)
+    return arrays.repeated(part, n)
+
+
+def _kernels(given: Input, plan: _Plan, *, apart: bool = False) -> Iterator[Contender]:
+    names = [*plan.strategies, *(["cub"] if "cub" in plan.peers else [])]
+    every = dict.fromkeys(map(registry.find, names))
+    rows = [row for row in every if not apart or row.kind != "host"]
+    if every and not rows:
+        raise ValueError(f"{', '.join(names)} launches nothing that could be measured apart")
+    for row in rows:
+        launched = row.launches_kernels
+        for block in plan.blocks if launched else (None,):
+            for grid in plan.grids if launched else (None,):
+                yield _contenders.kernel(given, row, block, grid, apart=apart)
+
+
+def _calls(given: Input, plan: _Plan) -> Iterator[Contender]:
+    dtype = given.array.dtype.name
+    for peer in libraries.PEERS:
+        if peer.name in plan.peers and libraries.takes(peer.name, dtype):
+            ours = [n for n in plan.strategies if registry.find(n).kind != "host"]
+            for name in (*ours, peer.name):
+                yield _contenders.on_gpu(given, name, peer.name)
+
+
+def _hosts(given: Input, plan: _Plan) -> Iterator[Contender]:
+    others = [
+        p for p in plan.peers if p != "cub" and libraries.takes_host(p, given.array.dtype.name)
+    ]
+    for name in dict.fromkeys((*plan.strategies, *others)):
+        yield _contenders.on_host(given, name)
+    if "torch" in plan.peers and devices.choose_device(given.device).backend == "cuda":
+        yield from _contenders.through_pinned(given)
+
+
+def _explanations(given: Input, plan: _Plan, *, sample: bool) -> Iterator[Contender]:
+    for row in map(registry.find, plan.strategies):
+        for block in plan.blocks if row.launches_kernels else ():
+            for grid in plan.grids:
+                yield _contenders.explaining(given, row, block, grid, sample=sample)
+
+
+def _rounds(contenders: list[Contender], repeats: int) -> list[list[float]]:
+    """The times of each contender, taken in turns."""
+    times: list[list[float]] = [[] for _ in contenders]
+    quick = all(c.source == "emulator" for c in contenders) or len(contenders) == 1
+    rounds = 1 if quick else min(_ROUNDS, repeats)
+    for turn in range(rounds):
+        share = repeats // rounds + (turn < repeats % rounds)
+        for i, contender in enumerate(contenders):
+            times[i] += contender.run(share)
+    return times
+
+
+def _exact(given: Input) -> Any:
+    """The correctly rounded sum."""
+    return sum_of(given.array, "exact", given.accumulate and given.conversion.result).value
+
+
+def _error_ulps(value: Any, exact: Any) -> float | None:
+    value, exact = np.asarray(value), np.asarray(exact)
+    if not np.isfinite(exact) or not np.isfinite(value):
+        return None
+    if exact.dtype.kind in "iub":
+        return float(abs(int(value) - int(exact)))
+    if exact.dtype.kind == "c":
+        parts = (_error_ulps(v, e) for v, e in ((value.real, exact.real), (value.imag, exact.imag)))
+        return max((part for part in parts if part is not None), default=None)
+    precision = {2: 10 if exact.dtype.kind == "f" else 7, 4: 23, 8: 52}[exact.dtype.itemsize]
+    _, exponent = np.frexp(float(exact))
+    return float(abs(float(value) - float(exact)) / 2.0 ** (int(exponent) - 1 - precision))
+
+
+def _measurement(
+    given: Input, contender: Contender, measure: str, times: list[float], exact: Any
+) -> Measurement:
+    array = given.array
+    return Measurement(
+        strategy=contender.strategy,
+        dtype=str(array.dtype),
+        n=array.size,
+        nbytes=array.nbytes,
+        block=contender.block,
+        grid=contender.grid,
+        device=contender.device,
+        source=contender.source,
+        cache=contender.cache,
+        repeats=len(times),
+        median_us=statistics.median(times),
+        low_us=min(times),
+        high_us=max(times),
+        peak_gb_s=contender.peak_gb_s,
+        measure=measure,
+        producer=contender.producer,
+        offset=given.offset,
+        error_ulps=_error_ulps(contender.value(), exact),
+    )
+
+
+_MAKERS: dict[str, Callable[[Input, _Plan], Iterator[Contender]]] = {
+    "kernel": _kernels,
+    "apart": functools.partial(_kernels, apart=True),
+    "call": _calls,
+    "host": _hosts,
+    "explain": functools.partial(_explanations, sample=True),
+    "count": functools.partial(_explanations, sample=False),
+}
+
+
+def _group(given: Input, measure: str, plan: _Plan) -> Iterator[Measurement]:
+    contenders = list(_MAKERS[measure](given, plan))
+    if not contenders and measure == "call":
+        raise ValueError(
+            "measuring calls needs arrays on a GPU: name a peer that makes them (cupy, torch, jax)"
+        )
+    times = _rounds(contenders, plan.repeats)
+    exact = _exact(given)
+    for contender, found in zip(contenders, times, strict=True):
+        yield _measurement(given, contender, measure, found, exact)
+    contenders.clear()
+    libraries.free(plan.peers)
+
+
+def benchmark(
+    strategies: Sequence[str],
+    sizes: Sequence[int] = (2**20,),
+    dtypes: Sequence[str] = ("int32",),
+    blocks: Sequence[int | None] = (None,),
+    grids: Sequence[int | None] = (None,),
+    device: str | None = None,
+    repeats: int = 11,
+    accumulate: str | None = None,
+    *,
+    measure: Sequence[str] = ("kernel",),
+    peers: Sequence[str] = (),
+    offset: int = 0,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Iterator[Measurement]:
+    """Measure every combination; those of one dtype and size take turns.
+
+    Parameters
+    ----------
+    strategies
+        Names or aliases out of `gpureduce.strategies`.
+    sizes, dtypes
+        Numbers of elements, and what they are.
+    blocks, grids
+        Launch sizes for kernels that take them.
+    device
+        As in `gpureduce.sum`.
+    repeats
+        Runs that follow a warm-up.
+    accumulate
+        The dtype to add up in, as `dtype=` of `gpureduce.sum` (``"int32"`` for the lectures'
+        ladder).
+    measure
+        ``"kernel"``, ``"apart"``, ``"call"``, ``"host"``, ``"explain"``, ``"count"``: see the
+        module's own text.
+    peers
+        Libraries to measure beside: ``"cub"``, ``"numpy"``, ``"cupy"``, ``"torch"``, ``"jax"``, or
+        ``"all"`` that are installed.
+    offset
+        How many elements the array starts off a 512-byte boundary (kernels only).
+    progress
+        Called with how many of how many groups are done, and what comes next.
+    """
+    if device is not None:  # which no host strategy would ask for
+        devices.choose_device(device)
+    for block, grid in itertools.product(blocks, grids):
+        launch_sizes(block, grid)
+    sizes = [arrays.count("sizes", n, 2**63 - 1) for n in sizes]
+    if not 0 <= offset < 2**31:
+        raise ValueError(f"offset must be from 0 to {2**31 - 1}, not {offset}")
+    plan = _Plan(
+        tuple(registry.find(name).name for name in strategies),
+        tuple(blocks),
+        tuple(grids),
+        arrays.count("repeats", repeats, MOST_REPEATS),
+        libraries.installed(tuple(peers), device),
+    )
+    unknown = [name for name in measure if name not in MEASURES]
+    if unknown:
+        raise ValueError(f"measure must be of {', '.join(MEASURES)}, not {unknown[0]!r}")
+    groups = [(d, n, m) for d in dtypes for n in sizes for m in measure]
+    for done, (dtype, n, what) in enumerate(groups):
+        if progress:
+            progress(done, len(groups), f"{what} {dtype} {n}")
+        conversion = arrays.convert(arrays.named(dtype), accumulate)
+        if conversion.cast is not None:
+            raise TypeError(f"{dtype} cannot be added up in {accumulate} without a cast")
+        if conversion.is_complex and what != "host":
+            raise TypeError(f"{dtype} can be measured as host arrays only: measure='host'")
+        given = Input(array_of(dtype, n), conversion, accumulate, device, offset)
+        yield from _group(given, what, plan)
+    if progress:
+        progress(len(groups), len(groups), "")

@@ -1,0 +1,267 @@
+"""What the benchmark times: each contender runs a number of times and gives those times back."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpureduce.bench import libraries, targets
+from gpureduce.core import arrays, devices, registry, summation
+from gpureduce.core.summation import sum as sum_of
+from gpureduce.emulator.explain import Comparison, Explanation, explain
+
+_MOST_COPIES = 1 << 14
+_CALLS_NS = 2_000_000  # short calls are repeated for as long as this, and the mean is taken
+
+# Until the threads of whoever's turn it was before are asleep: OpenMP's go on looking out for work
+# for some milliseconds, on every processor.
+_QUIET_S = 0.05
+
+
+@dataclass
+class Contender:
+    """One row to be: who it is, how it is run, and what it found out on the way."""
+
+    strategy: str
+    run: Callable[[int], list[float]]  # so many times, in microseconds
+    value: Callable[[], Any]
+    device: str
+    source: str
+    cache: str = "warm"
+    producer: str = ""
+    block: int | None = None
+    grid: int | None = None
+    peak_gb_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Input:
+    """An array to add up, and how."""
+
+    array: arrays.Array
+    conversion: arrays.Conversion
+    accumulate: str | None
+    device: str | None
+    offset: int = 0
+
+
+def timed_calls(call: Callable[[], Any], repeats: int) -> list[float]:
+    """The times of a call; each the mean of several if it is short.
+
+    Those of a warm-up are not counted, whoever is called: threads that sleep wake one by one, while
+    many a short call is made.
+    """
+    start = now = time.perf_counter_ns()
+    took = warm_ups = 0
+    while warm_ups < 2 or now - start < _CALLS_NS:
+        call()
+        before, now = now, time.perf_counter_ns()
+        took = now - before
+        warm_ups += 1
+    calls = max(1, min(1000, _CALLS_NS // max(1, took)))
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter_ns()
+        for _ in range(calls):
+            call()
+        times.append((time.perf_counter_ns() - start) / calls / 1e3)
+    return times
+
+
+def _dtype(given: Input) -> Any:
+    return given.accumulate and given.conversion.result
+
+
+def rotation(device: devices.Device, nbytes: int) -> tuple[int, str]:
+    """How many copies of an input are taken in turn, and whether that keeps the L2 cache cold."""
+    if device.backend != "cuda" or not device.l2_bytes:
+        return 1, "warm"
+    copies = max(1, min(_MOST_COPIES, -(-3 * device.l2_bytes // max(nbytes, 1))))
+    return copies, "cold" if copies * nbytes > device.l2_bytes else "warm"
+
+
+def kernel(
+    given: Input,
+    row: registry.Strategy,
+    block: int | None,
+    grid: int | None,
+    *,
+    apart: bool = False,
+) -> Contender:
+    """The launches of one of our kernels or of CUB, without Python; or a host strategy's adding."""
+    array, conversion = given.array, given.conversion
+    if row.kind == "host":
+        return _host_kernel(given, row)
+    device = devices.choose_device(given.device)
+    devices.check_can_run(device, row)
+    copies, cache = rotation(device, array.nbytes)
+    ran, _ = summation._resolve(row, device.id, conversion.result)  # `auto` is `exact` for floats
+    number = -1 if ran.kind == "choice" else ran.index
+
+    def run(repeats: int) -> list[float]:
+        times, used_block, used_grid, _ = devices.module_of(device).measure(
+            array, conversion.load, conversion.acc, number, block or 0, grid or 0, 0,
+            device.index, copies, 2, repeats, given.offset, apart,
+        )  # fmt: skip
+        made.block, made.grid = used_block or None, used_grid or None
+        found: list[float] = (np.frombuffer(times) * 1e3).tolist()
+        return found
+
+    made = Contender(
+        row.name,
+        run,
+        lambda: (
+            sum_of(array, row.name, _dtype(given), block=block, grid=grid, device=device.id).value
+        ),
+        device.name,
+        "emulator" if device.backend == "emulator" else "cuda_event",
+        cache,
+        peak_gb_s=device.peak_gb_s if device.backend == "cuda" else None,
+    )
+    return made
+
+
+def _host_kernel(given: Input, row: registry.Strategy) -> Contender:
+    def add() -> Any:
+        return sum_of(given.array, row.name, _dtype(given))
+
+    def run(repeats: int) -> list[float]:
+        add()
+        return [add().timing.kernel_ms * 1e3 for _ in range(repeats)]
+
+    return Contender(row.name, run, lambda: add().value, "cpu", "perf_counter")
+
+
+def _numpy_call(given: Input) -> Callable[[], Any]:
+    return lambda: np.sum(given.array, dtype=given.conversion.result)
+
+
+def _our_call(given: Input, name: str, device: str | None) -> Callable[[], Any]:
+    dtype = _dtype(given)
+    return lambda: sum_of(given.array, name, dtype, device=device, timing=False).value
+
+
+def on_host(given: Input, name: str) -> Contender:
+    """A whole call, from a NumPy array to the number."""
+    where = "cpu"
+    if name == "numpy":
+        call = _numpy_call(given)
+    elif libraries.is_ours(name):
+        device = None if registry.find(name).kind == "host" else given.device
+        where = sum_of(given.array, name, _dtype(given), device=device).timing.device
+        call = _our_call(given, name, device)
+    else:
+        peer, module = libraries.load(name)
+        assert peer.add_host
+        call = peer.add_host(module, given.array)
+        where = "cpu" if name == "torch" else devices.choose_device(None).name
+
+    def run(repeats: int) -> list[float]:
+        time.sleep(_QUIET_S)
+        return timed_calls(call, repeats)
+
+    return Contender(
+        name,
+        run,
+        call,
+        where,
+        "perf_counter",
+        producer="numpy",
+    )
+
+
+def on_gpu(given: Input, name: str, producer: str) -> Contender:
+    """A whole call, from an array on a GPU to a Python number."""
+    peer, module = libraries.load(producer)
+    assert peer.put and peer.add
+    array = peer.put(module, given.array)
+    device = devices.choose_device(given.device)
+    # Left out, the device costs nothing to look up: the array says where it lies.
+    named = device.id if device.backend == "emulator" else None
+    call = (
+        peer.add(module, array)
+        if name == producer
+        else lambda: sum_of(array, name, device=named, timing=False).value.item()
+    )
+    return Contender(
+        name,
+        lambda repeats: timed_calls(call, repeats),
+        call,
+        device.name,
+        "perf_counter",
+        producer=producer,
+        peak_gb_s=device.peak_gb_s if device.backend == "cuda" else None,
+    )
+
+
+def explaining(
+    given: Input, row: registry.Strategy, block: int | None, grid: int | None, *, sample: bool
+) -> Contender:
+    """No sum at all: a strategy explained, from some blocks or with all of them run."""
+
+    def call() -> Explanation | Comparison:
+        dtype = given.conversion.result if given.accumulate else given.array.dtype
+        return explain(
+            row.name, n=given.array.size, dtype=dtype, block=block or 256, grid=grid,
+            input_dtype=given.array.dtype, sample=sample,
+        )  # fmt: skip
+
+    found = call()
+    assert isinstance(found, Explanation)
+    return Contender(
+        row.name,
+        lambda repeats: timed_calls(call, repeats),
+        lambda: np.float64("nan"),
+        "gpureduce emulator",
+        "perf_counter",
+        block=found.block,
+        grid=found.grid,
+    )
+
+
+def through_pinned(given: Input) -> tuple[Contender, ...]:
+    """What a way through the card is measured against.
+
+    The bytes from pinned memory to the card, without a sum; the sum of an array that lies in pinned
+    memory, so that nothing is staged; the writing of an array to such memory, by our threads; and
+    that with a copy of what they have just written.
+    """
+    _, torch = libraries.load("torch")
+    device = devices.choose_device(given.device)
+    pinned = torch.empty(given.array.nbytes, dtype=torch.uint8, pin_memory=True)
+    there = torch.empty(given.array.nbytes, dtype=torch.uint8, device="cuda")
+    array = pinned.numpy().view(given.array.dtype)
+    np.copyto(array, given.array)
+    call = _our_call(dataclasses.replace(given, array=array), "fast", given.device)
+
+    def copy() -> Any:
+        there.copy_(pinned, non_blocking=True)
+        torch.cuda.current_stream().synchronize()
+        return np.float64("nan")
+
+    def write() -> Any:
+        devices.module_of(device).write_pinned(array, given.array)
+        return np.float64("nan")
+
+    def write_and_copy() -> Any:
+        write()
+        return copy()
+
+    calls = (copy, call, write, write_and_copy)
+    return tuple(
+        Contender(
+            name,
+            functools.partial(timed_calls, run),
+            run,
+            device.name,
+            "perf_counter",
+            producer="torch",
+        )
+        for name, run in zip(targets.LIMITS, calls, strict=True)
+    )

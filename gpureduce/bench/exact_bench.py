@@ -1,0 +1,524 @@
+"""Measure `exact` beside other strategies, in one run, whatever the data.
+
+    python -m gpureduce.exact_bench --record notebooks/data/exact_CARD.json
+    python -m gpureduce.exact_bench --cpu --record notebooks/data/exact_cpu.json
+
+On a card: kernels beside `fast` and CUB's ordinary sum (and, behind all others, CUB's
+reproducible one, if a library made of tools/cub_reproducible.cu is named), small arrays beside
+`fast`, and with CuPy the calls on them. Kernels are timed as `gpureduce bench` times them. The
+strategies take turns, several rounds each, so that a drifting clock meets all of them; what is
+compared are the medians. On the CPU: nanoseconds per element of one thread's processor time,
+beside numpy.sum and math.fsum of the array, and of a list of its numbers, also in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib.util
+import json
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
+
+from gpureduce import _emulator
+from gpureduce.bench.contenders import rotation
+from gpureduce.bench.provenance import HEAD, provenance
+from gpureduce.core import arrays, devices, gpu_arrays, json_files, registry
+from gpureduce.core import exact as _exact
+from gpureduce.text import markdown_table, shortfall
+
+MIB = 1 << 20
+_BASE_BYTES = 64 * MIB  # random numbers made; larger arrays repeat them
+
+
+def _random_bits(rng: np.random.Generator, n: int, kind: np.dtype[Any]) -> arrays.Array:
+    """Any finite floats: all exponents alike."""
+    words = rng.integers(0, 256, n * kind.itemsize, dtype=np.uint8).view(f"u{kind.itemsize}")
+    fraction = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}[kind.name]
+    field = words.dtype.type(((1 << (8 * kind.itemsize - 1)) - 1) >> fraction << fraction)
+    low = words.dtype.type(1 << fraction)
+    return np.where(words & field == field, words & ~low, words).view(kind)
+
+
+def _floats(values: arrays.Array, kind: np.dtype[Any]) -> arrays.Array:
+    """Numbers of as many digits as the kind has; none that overflows float16."""
+    return (np.minimum(values, 60000.0) if kind.name == "float16" else values).astype(kind)
+
+
+DATA: dict[str, Callable[[np.random.Generator, int, np.dtype[Any]], arrays.Array]] = {
+    "uniform": lambda rng, n, kind: _floats(rng.random(n), kind),
+    "normal": lambda rng, n, kind: _floats(rng.standard_normal(n), kind),
+    "lognormal": lambda rng, n, kind: _floats(rng.lognormal(0, 5, n), kind),
+    "bits": _random_bits,
+}
+
+
+def make(name: str, dtype: str, nbytes: int) -> arrays.Array:
+    """An array of that many bytes."""
+    kind = arrays.named(dtype)
+    base = DATA[name](np.random.default_rng(1), min(nbytes, _BASE_BYTES) // kind.itemsize, kind)
+    return arrays.repeated(base, nbytes // kind.itemsize)
+
+
+def device_us(
+    array: arrays.Array, strategy: str, device: devices.Device, repeats: int,
+    block: int = 0, grid: int = 0,
+) -> float:  # fmt: skip
+    """The median time of one sum of an array that lies on the device."""
+    row = registry.find(strategy)
+    conversion = arrays.convert(array.dtype, None)
+    times, *_ = devices.module_of(device).measure(
+        array, conversion.load, conversion.acc, -1 if row.kind == "choice" else row.index,
+        block, grid, 0, device.index, rotation(device, array.nbytes)[0], 2, repeats, 0, False,
+    )  # fmt: skip
+    return float(np.median(np.frombuffer(times)) * 1e3)
+
+
+class Reproducible:
+    """CUB's reproducible sum, out of a library made of tools/cub_reproducible.cu."""
+
+    def __init__(self, library: Path) -> None:
+        self._measure = ctypes.CDLL(str(library.resolve())).cub_reproducible
+        self._measure.restype = ctypes.c_char_p
+
+    def us(self, array: arrays.Array, device: devices.Device, repeats: int) -> float:
+        """The median time of one sum, as `device_us` measures it."""
+        times, value = (ctypes.c_double * repeats)(), ctypes.c_double()
+        error = self._measure(
+            array.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(array.size), array.itemsize,
+            rotation(device, array.nbytes)[0], 2, repeats, times, ctypes.byref(value),
+        )  # fmt: skip
+        if error:
+            raise RuntimeError(f"CUB's reproducible sum: {error.decode()}")
+        return float(statistics.median(times))
+
+
+def compare(
+    dtype: str,
+    data: str,
+    nbytes: int,
+    device: devices.Device,
+    strategies: Sequence[str] = ("cub", "fast", "exact"),
+    rounds: int = 3,
+    repeats: int = 5,
+) -> dict[str, Any]:
+    """One row: the time of each strategy on the same array, in turns."""
+    array = make(data, dtype, nbytes)
+    times: dict[str, list[float]] = {name: [] for name in strategies}
+    for _ in range(rounds):
+        for name, found in times.items():
+            found.append(device_us(array, name, device, repeats))
+    us = {name: statistics.median(found) for name, found in times.items()}
+    row: dict[str, Any] = {"dtype": dtype, "data": data, "nbytes": array.nbytes, "us": us}
+    _work_out(row, device)
+    return row
+
+
+def _work_out(row: dict[str, Any], device: devices.Device) -> None:
+    """Sets what follows from the times."""
+    us = row["us"]
+    row["gb_s"] = {name: round(row["nbytes"] / t / 1e3, 1) for name, t in us.items()}
+    row["exact_of"] = {name: round(us[name] / us["exact"], 4) for name in us if name != "exact"}
+    if device.peak_gb_s:
+        row["exact_of"]["bus"] = round(row["gb_s"]["exact"] / device.peak_gb_s, 4)
+
+
+def beside_reproducible(
+    row: dict[str, Any], device: devices.Device, reproducible: Reproducible, rounds: int
+) -> None:
+    """Add the time of CUB's reproducible sum to a row."""
+    array = make(row["data"], row["dtype"], row["nbytes"])
+    found = [reproducible.us(array, device, 5) for _ in range(rounds)]
+    row["us"]["cub_reproducible"] = statistics.median(found)
+    _work_out(row, device)
+
+
+def call_us(array: object, strategy: str, repeats: int = 300) -> float:
+    """The median time of a call, Python to Python, on an array that lies on a GPU."""
+    number = gpu_arrays.QUICK[strategy]
+    module = gpu_arrays.module_for(None)
+    assert module is not None
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        gpu_arrays.untimed_sum(module, array, number, 0)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1e6
+
+
+def small_calls(sizes: Sequence[int] = (1, 1000, 10_000, 100_000, 1_000_000)) -> list[Any]:
+    """Calls on small arrays, `exact` beside `fast`; needs CuPy to make the arrays."""
+    import importlib
+
+    cupy = importlib.import_module("cupy")
+
+    rows = []
+    for dtype in ("float32", "float64", "float16"):
+        for n in sizes:
+            there = cupy.asarray(make("normal", dtype, 8 * n)[:n])
+            for name in ("fast", "exact"):
+                call_us(there, name, 50)
+            us: dict[str, list[float]] = {"fast": [], "exact": []}
+            for _ in range(5):
+                for name, found in us.items():
+                    found.append(call_us(there, name))
+            row = {name: round(statistics.median(found), 2) for name, found in us.items()}
+            rows.append({"dtype": dtype, "n": n, "us": row})
+    return rows
+
+
+def _cpu_row(dtype: str, data: str, n: int, rounds: int) -> dict[str, Any]:
+    array = make(data, dtype, n * arrays.named(dtype).itemsize)
+    load = _exact.load_of(array.dtype)
+    numbers = array.tolist()
+    repeats = max(1, (1 << 18) // n)  # so that the clock's own time is nothing
+    measures: dict[str, Callable[[], object]] = {
+        "exact": lambda: _emulator.Exact(load, 1).add(array, load, 1, True, 1),
+        "numpy": lambda: np.add.reduce(array),
+        "fsum": lambda: math.fsum(array),
+        "fsum_of_list": lambda: math.fsum(numbers),
+    }
+    ns: dict[str, list[float]] = {name: [] for name in measures}
+    for _ in range(rounds):
+        for name, measure in measures.items():
+            try:
+                with np.errstate(all="ignore"):
+                    if repeats > 1:  # small: in its cache, where the others left something else
+                        measure()
+                    start = time.thread_time()
+                    for _ in range(repeats):
+                        measure()
+            except OverflowError:  # a partial sum of math.fsum's
+                continue
+            ns[name].append((time.thread_time() - start) / n / repeats * 1e9)
+    row: dict[str, Any] = {"dtype": dtype, "data": data, "n": n}
+    for name, found in ns.items():
+        if found:
+            low, middle, high = (round(float(x), 4) for x in np.percentile(found, (10, 50, 90)))
+            row[name] = {"ns": middle, "low": low, "high": high}
+    for name in ("fsum", "fsum_of_list"):
+        if name in row:
+            row[f"of_{name}"] = round(row[name]["ns"] / row["exact"]["ns"], 1)
+    return row
+
+
+def cpu_rows(sizes: Sequence[int] = (1 << 16, 1 << 22), rounds: int = 15) -> list[dict[str, Any]]:
+    """Nanoseconds per element of one thread, in its cache and out of memory."""
+    dtypes = ("float16", "bfloat16", "float32", "float64")
+    return [_cpu_row(dtype, data, n, rounds) for dtype in dtypes for data in DATA for n in sizes]
+
+
+def _print(row: dict[str, Any]) -> None:
+    size = f"{row['nbytes'] / MIB:8.2f} MiB"
+    times = "  ".join(f"{name} {us:9.2f} us" for name, us in row["us"].items())
+    ratios = "  ".join(f"of {name} {ratio:.3f}" for name, ratio in row["exact_of"].items())
+    print(f"{row['dtype']:9}{row['data']:10}{size}  {times}  {ratios}", flush=True)
+
+
+def _print_cpu(row: dict[str, Any]) -> None:
+    times = "  ".join(f"{k} {row[k]['ns']:8.3f}" for k in ("exact", "numpy", "fsum") if k in row)
+    more = f"  {row['of_fsum']:6.1f} x fsum" if "of_fsum" in row else ""
+    print(f"{row['dtype']:9}{row['data']:10}{row['n']:9}  ns per element: {times}{more}")
+
+
+# What exact should be at least, of what, and on which rows.
+Target = tuple[str, float, str, Callable[[dict[str, Any]], bool]]
+
+
+def _is(dtype: str, *data: str, mib: int = 16) -> Callable[[dict[str, Any]], bool]:
+    return lambda row: bool(
+        row["dtype"] == dtype and row["data"] in (data or DATA) and row["nbytes"] >= mib * MIB
+    )
+
+
+TARGETS: list[Target] = [
+    ("float32, of CUB's sum", 0.97, "cub", _is("float32")),
+    ("float64, of CUB's sum", 0.97, "cub", _is("float64", "uniform", "normal", "lognormal")),
+    ("float64 of random bits, of the bus", 0.5, "bus", _is("float64", "bits")),
+    ("float16 from 1 GiB, of the bus", 0.85, "bus", _is("float16", mib=1024)),
+    ("bfloat16 from 1 GiB, of the bus", 0.75, "bus", _is("bfloat16", mib=1024)),
+    ("any, of CUB's reproducible sum", 1.0, "cub_reproducible", lambda row: True),
+]
+
+
+# On one thread: nanoseconds per element at most, and times as quick as math.fsum at least.
+CPU_MOST_NS = {"float32": 0.6, "float64": 1.2}
+CPU_LEAST_OF_FSUM = 20
+
+
+def missed_on_cpu(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Which of the CPU's rows are short of that, fsum of a list included."""
+    missed = []
+    for row in rows:
+        what = f"{row['dtype']} {row['data']}, n = {row['n']:,}"
+        most = CPU_MOST_NS.get(row["dtype"], math.inf)
+        if row["exact"]["ns"] > most:
+            missed.append(f"{what}: {row['exact']['ns']:.2f} ns, not {most}")
+        for name, other in (("of_fsum", "fsum"), ("of_fsum_of_list", "fsum of a list")):
+            if row.get(name, math.inf) < CPU_LEAST_OF_FSUM:
+                missed.append(f"{what}: {row[name]:.1f} times {other}, not {CPU_LEAST_OF_FSUM}")
+    return missed
+
+
+def _short_at(row: dict[str, Any], other: str, kernels: Sequence[dict[str, Any]]) -> str:
+    """Where a ratio is too small; and of the bus, where plain sums are, and this of kinder data."""
+    ratio = row["exact_of"][other]
+    told = f"{row['data']}, {row['nbytes'] // MIB} MiB: {ratio:.3f}"
+    if other != "bus":
+        return told
+    reached = {
+        name: ratio * row["us"]["exact"] / row["us"][name]
+        for name in ("cub", "fast")
+        if name in row["us"]
+    }
+    size = (row["dtype"], row["nbytes"])
+    same = [r for r in kernels if (r["dtype"], r["nbytes"]) == size]
+    kindest = max(same, key=lambda r: r["exact_of"].get("bus", 0))
+    if kindest is not row:
+        reached[f"exact of {kindest['data']} numbers"] = kindest["exact_of"]["bus"]
+    return f"{told}; there {', '.join(f'{name} is at {r:.3f}' for name, r in reached.items())}"
+
+
+def judge(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """The least ratio of each target, and the most microseconds above `fast` of small arrays.
+
+    What no row tells of is not `met`, but None.
+    """
+    found: list[dict[str, Any]] = []
+    for what, least, other, on in TARGETS:
+        rows = [r for r in record["kernels"] if on(r) and other in r["exact_of"]]
+        short = [
+            _short_at(r, other, record["kernels"]) for r in rows if r["exact_of"][other] < least
+        ]
+        ratios = [r["exact_of"][other] for r in rows]
+        told = {"what": what, "wanted": least, "least": min(ratios, default=None)}
+        found.append(told | ({"short": short} if short else {}))
+    floats = [r for r in record["kernels"] if r["dtype"] == "float32"]
+    for size in sorted({r["nbytes"] for r in floats}):
+        us = [r["us"]["exact"] for r in floats if r["nbytes"] == size]
+        what = f"float32 of {size // MIB} MiB, quickest data of slowest"
+        found.append({"what": what, "wanted": 0.98, "least": round(min(us) / max(us), 4)})
+    for where in ("small", "calls"):
+        more = [round(r["us"]["exact"] - r["us"]["fast"], 2) for r in record.get(where, [])]
+        found.append(
+            {"what": f"{where}: us above fast", "wanted": 3, "most": max(more, default=None)}
+        )
+    for row in found:
+        lowest, highest = row.get("least"), row.get("most")
+        row["met"] = None
+        if lowest is not None:
+            row["met"] = lowest >= row["wanted"]
+        elif highest is not None:
+            row["met"] = highest <= row["wanted"]
+    return found
+
+
+def _measure_device(asked: argparse.Namespace) -> dict[str, Any]:
+    if asked.cub_reproducible and not asked.cub_reproducible.is_file():
+        raise FileNotFoundError(f"there is no library {asked.cub_reproducible}")
+    device = devices.choose_device(asked.device)
+    others = ["cub", "fast", "exact"] if device.backend == "cuda" else ["fast", "exact"]
+    record: dict[str, Any] = provenance("exact", device)
+    record |= {"peak_gb_s": device.peak_gb_s, "small": [], "kernels": []}
+    jobs = [("kernels", mib * MIB) for mib in asked.mib] + [
+        ("small", kib * 1024) for kib in asked.kib
+    ]
+    for dtype in asked.dtypes:
+        for where, nbytes in jobs:
+            for data in asked.data if where == "kernels" else ["normal"]:
+                row = compare(dtype, data, int(nbytes), device, others, asked.rounds)
+                record[where].append(row)
+                _print(row)
+    if device.backend == "cuda" and importlib.util.find_spec("cupy"):
+        record["calls"] = small_calls()
+        for row in record["calls"]:
+            print(row)
+    if asked.cub_reproducible:
+        # Behind all others: once it has added up small arrays, CUB's ordinary sum takes longer.
+        reproducible = Reproducible(asked.cub_reproducible)
+        for row in (*record["kernels"], *record["small"]):
+            if row["dtype"] in ("float32", "float64"):  # which CUB has it for
+                beside_reproducible(row, device, reproducible, asked.rounds)
+                _print(row)
+    # Emulated times are no card's.
+    record["targets"] = judge(record) if device.backend == "cuda" else []
+    for row in record["targets"]:
+        print(row)
+    return record
+
+
+class _OfFsum(TypedDict, total=False):
+    of_fsum: float
+    of_fsum_of_list: float
+
+
+class _OnCpu(_OfFsum):
+    dtype: str
+    data: str
+    n: int
+    exact: dict[str, float]
+
+
+class _OnCard(TypedDict):
+    dtype: str
+    data: str
+    nbytes: int
+    gb_s: dict[str, float]
+
+
+class _Reached(TypedDict, total=False):
+    least: float | None
+    most: float | None
+    short: list[str]
+
+
+class _Target(_Reached):
+    what: str
+    wanted: float
+    met: bool | None
+
+
+def load(path: Path) -> dict[str, Any]:
+    """A record of this module; ValueError, naming file and field, if the file does not have one."""
+    record = json_files.read_record(path, "exact", **HEAD)
+    with json_files.naming(path):
+        if "cpu" in record:
+            json_files.fields(record, load_average=float, cpu=list[_OnCpu])
+            rows = record["cpu"]
+            _check_cpu(rows)
+        else:
+            kinds = {"peak_gb_s": float | None, "kernels": list[_OnCard], "targets": list[_Target]}
+            json_files.fields(record, **kinds)
+            rows = record["kernels"]
+            for i, row in enumerate(record["targets"]):
+                if row["met"] is not None and row.get("least", row.get("most")) is None:
+                    raise ValueError(f"targets[{i}] has neither least nor most")
+        if not rows:
+            raise ValueError("it has no rows")
+    return record
+
+
+def _check_cpu(rows: Sequence[dict[str, Any]]) -> None:
+    """The table has a cell for each combination, and compares float64 with fsum."""
+    keys = ("dtype", "data", "n")
+    of = [set(row[key] for row in rows) for key in keys]
+    there = {tuple(row[key] for key in keys) for row in rows}
+    if len(of[2]) != 2 or len(there) != math.prod(map(len, of)):
+        raise ValueError("cpu must have a row for each dtype and kind of data at two sizes")
+    of_fsum = set(_OfFsum.__annotations__)
+    compared = set()
+    for i, row in enumerate(rows):
+        lacking = {"exact.ns"} if "ns" not in row["exact"] else set()
+        if of_fsum & row.keys():
+            lacking |= of_fsum - row.keys()
+            compared |= {row["n"]} if row["dtype"] == "float64" else set()
+        if lacking:
+            raise ValueError(f"cpu[{i}] lacks {', '.join(sorted(lacking))}")
+    if compared != of[2]:
+        raise ValueError("cpu must have rows of float64 with of_fsum at both sizes")
+
+
+def _cpu_markdown(record: dict[str, Any]) -> str:
+    rows = record["cpu"]
+    sizes, kinds = sorted({row["n"] for row in rows}), list(dict.fromkeys(r["data"] for r in rows))
+    lines = []
+    for dtype in dict.fromkeys(row["dtype"] for row in rows):
+        for n, where in zip(sizes, ("in its cache", "from memory"), strict=True):
+            of = {r["data"]: r["exact"]["ns"] for r in rows if (r["dtype"], r["n"]) == (dtype, n)}
+            lines.append([f"{dtype}, {where}", *(f"{of[k]:.2f}" for k in kinds)])
+    doubles = [row for row in rows if row["dtype"] == "float64" and "of_fsum" in row]
+    missed = [text for text in missed_on_cpu(rows) if " ns, not " in text]  # fsum is told of above
+    least = [
+        min(row[name] for row in doubles if row["n"] == n)
+        for name in ("of_fsum", "of_fsum_of_list")
+        for n in sizes
+    ]
+    return (
+        f"`exact` on one thread of {record['processor']} ({record['date']}, commit "
+        f"{str(record['commit'])[:9]}; medians of processor time, at a load average of "
+        f"{record['load_average']} on {record['processors']} processors; bits: random ones). "
+        "Of float64 it is at least {:.0f} times as quick as `math.fsum` of the array in its cache, "
+        "and {:.0f} times from memory; {:.0f} and {:.0f} times where fsum is given a list."
+        "\n\n".format(*least)
+        + markdown_table(["one thread, ns per element", *kinds], lines)
+        + (f"\n\n{shortfall(missed)}" if missed else "")
+    )
+
+
+def how_taken(names: Sequence[str]) -> str:
+    """What can be said of a card's record with these strategies."""
+    last = ", cub_reproducible behind the others" if "cub_reproducible" in names else ""
+    return f"all in one run and in turns{last}"
+
+
+def _card_markdown(record: dict[str, Any]) -> str:
+    most = max(row["nbytes"] for row in record["kernels"])
+    rows = [row for row in record["kernels"] if row["nbytes"] == most]
+    names = list(dict.fromkeys(name for row in rows for name in row["gb_s"]))
+    lines = []
+    for row in rows:
+        cells = [f"{row['gb_s'][name]:.0f}" if name in row["gb_s"] else "" for name in names]
+        lines.append([f"{row['dtype']}, {row['data']}", *cells])
+    head = [f"{most // MIB} MiB, GB/s", *(f"`{name}`" for name in names)]
+    return "\n\n".join(
+        [
+            f"`exact` on {record['card']} ({record['date']}, commit "
+            f"{str(record['commit'])[:9]}), kernels, {how_taken(names)}.",
+            markdown_table(head, lines),
+            *_short_of(record["targets"]),
+        ]
+    )
+
+
+def _short_of(targets: Sequence[dict[str, Any]]) -> list[str]:
+    """On the targets that are missed, and on those that nothing was measured of."""
+    missed = [
+        f"{row['what']}: {row.get('least', row.get('most')):.3g}, not {row['wanted']}"
+        + (f" ({'; '.join(row['short'])})" if "short" in row else "")
+        for row in targets
+        if row["met"] is False
+    ]
+    unknown = [row["what"] for row in targets if row["met"] is None]
+    told = [shortfall(missed)] if missed else []
+    return told + ([f"Not measured: {'; '.join(unknown)}."] if unknown else [])
+
+
+def markdown(record: dict[str, Any]) -> str:
+    """A record's table."""
+    return _cpu_markdown(record) if "cpu" in record else _card_markdown(record)
+
+
+def main() -> int:
+    """Measure and print, and write a record if one is asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    dtypes = ["float32", "float64", "float16", "bfloat16"]
+    parser.add_argument("--dtypes", nargs="+", default=dtypes, choices=dtypes)
+    parser.add_argument("--data", nargs="+", default=list(DATA), choices=list(DATA))
+    parser.add_argument("--mib", nargs="*", type=float, default=[16, 64, 256, 1024])
+    parser.add_argument("--kib", nargs="*", type=float, default=[1, 16, 64, 256, 1024])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device")
+    parser.add_argument("--cub-reproducible", type=Path, metavar="LIBRARY")
+    parser.add_argument("--cpu", action="store_true", help="only the CPU, one thread")
+    parser.add_argument("--record", type=Path)
+    asked = parser.parse_args()
+    if asked.cpu:
+        load = {"load_average": round(os.getloadavg()[0], 1)}  # what else ran meanwhile
+        record: dict[str, Any] = {**provenance("exact"), **load}
+        record["cpu"] = cpu_rows(rounds=3 * asked.rounds)
+        for row in record["cpu"]:
+            _print_cpu(row)
+        for text in missed_on_cpu(record["cpu"]):
+            print(f"missed: {text}")
+    else:
+        record = _measure_device(asked)
+    if asked.record:
+        asked.record.write_text(json.dumps(record, indent=1) + "\n")
+    return 0

@@ -1,0 +1,139 @@
+"""The libraries that the benchmark measures beside ours, each imported only when asked for."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gpureduce.core import arrays, devices, registry
+
+Run = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A library's own way to a sum. A function is None where the library has no such way.
+
+    `put` brings a NumPy array to the library's GPU array, `add` takes that to a Python number, and
+    `add_host` starts from the NumPy array.
+    """
+
+    name: str
+    module: str
+    put: Callable[[ModuleType, arrays.Array], Any] | None
+    add: Callable[[ModuleType, Any], Run] | None
+    add_host: Callable[[ModuleType, arrays.Array], Run] | None
+    free: Callable[[ModuleType], None] = lambda module: None
+    lacks: frozenset[str] = frozenset()  # dtypes that it does not have
+    needs_card: bool = False  # for arrays from the host, too
+
+
+def _torch_tensor(torch: ModuleType, array: arrays.Array) -> Any:
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def _torch_host(torch: ModuleType, array: arrays.Array) -> Run:
+    tensor = _torch_tensor(torch, array)
+    return lambda: tensor.sum().item()
+
+
+def _jax_put(jax: ModuleType, array: arrays.Array) -> Any:
+    if array.itemsize == 8:
+        jax.config.update("jax_enable_x64", True)
+    placed = jax.device_put(array, jax.devices("gpu")[0])
+    placed.block_until_ready()
+    return placed
+
+
+PEERS = (
+    Peer(
+        "cupy",
+        "cupy",
+        put=lambda cupy, array: cupy.asarray(array),
+        add=lambda cupy, array: lambda: array.sum().item(),
+        add_host=lambda cupy, array: lambda: cupy.asarray(array).sum().item(),
+        free=lambda cupy: cupy.get_default_memory_pool().free_all_blocks(),
+        lacks=frozenset({"bfloat16"}),
+        needs_card=True,
+    ),
+    Peer(
+        "torch",
+        "torch",
+        put=lambda torch, array: _torch_tensor(torch, array).cuda(),
+        add=lambda torch, tensor: lambda: tensor.sum().item(),
+        add_host=_torch_host,
+        free=lambda torch: torch.cuda.empty_cache(),
+        lacks=frozenset({"uint16", "uint32", "uint64"}),
+    ),
+    Peer(
+        "jax",
+        "jax",
+        put=_jax_put,
+        add=lambda jax, array: lambda: array.sum().item(),
+        add_host=None,
+    ),
+)
+NAMES = ("cub", "numpy", *(peer.name for peer in PEERS))
+
+
+def installed(wanted: tuple[str, ...], device: str | None = None) -> tuple[str, ...]:
+    """Of the names that were asked for, those that are here; all of them if that is ``all``.
+
+    Where no card is measured, ``all`` is without those that need one.
+    """
+    unknown = [name for name in wanted if name not in (*NAMES, "all")]
+    if unknown:
+        raise ValueError(f"there is no peer {unknown[0]!r}; there are {', '.join(NAMES)}, all")
+    names = NAMES if "all" in wanted else wanted
+    modules = {peer.name: peer.module for peer in PEERS}
+    missing = [n for n in names if n in modules and not importlib.util.find_spec(modules[n])]
+    if missing and "all" not in wanted:
+        raise ValueError(f"the peer {missing[0]} is not installed")
+    if "all" in wanted and devices.choose_device(device).backend != "cuda":
+        missing += ["cub", *(peer.name for peer in PEERS if peer.needs_card)]
+    return tuple(n for n in names if n not in missing)
+
+
+def load(name: str) -> tuple[Peer, ModuleType]:
+    """A peer and its library."""
+    peer = next(peer for peer in PEERS if peer.name == name)
+    # JAX would take three quarters of the card's memory, which the others are to use.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    return peer, importlib.import_module(peer.module)
+
+
+def versions(names: tuple[str, ...]) -> dict[str, str]:
+    """What was measured against."""
+    found = {n: load(n)[1].__version__ for n in names if n not in ("cub", "numpy")}
+    return {name: str(version) for name, version in found.items()}
+
+
+def takes(name: str, dtype: str) -> bool:
+    """Whether a library can add up such an array on a GPU."""
+    return any(peer.add and dtype not in peer.lacks for peer in PEERS if peer.name == name)
+
+
+def takes_host(name: str, dtype: str) -> bool:
+    """Whether a library can add up such a NumPy array."""
+    return all(peer.add_host and dtype not in peer.lacks for peer in PEERS if peer.name == name)
+
+
+def free(names: tuple[str, ...]) -> None:
+    """Have the libraries give back the memory that they keep."""
+    for peer in PEERS:
+        if peer.name in names:
+            peer.free(importlib.import_module(peer.module))
+
+
+def is_ours(name: str) -> bool:
+    """Whether `name` is one of our strategies rather than a library."""
+    return name in registry.STRATEGIES and name not in ("cub", "numpy")

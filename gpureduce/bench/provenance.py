@@ -1,0 +1,91 @@
+"""What every record of a measurement says about where it was made."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpureduce.core import devices
+
+SCHEMA = 1
+
+# What `provenance` writes, for readers of records.
+HEAD: dict[str, Any] = {
+    "card": str,
+    "device": str,
+    "processor": str,
+    "processors": int,
+    "driver": str | None,
+    "toolkit": str | None,
+    "versions": dict[str, str],
+    "date": str,
+    "commit": str | None,
+}
+
+
+def _git(*arguments: str) -> str | None:
+    """What git says of the checkout that this package runs from, if it does."""
+    folder = Path(__file__).resolve().parent
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip() or None
+
+
+def _driver() -> str | None:
+    """The NVIDIA driver's own version; CUDA only tells which CUDA it can do."""
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text()
+    except OSError:
+        return None
+    found = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", text)
+    return found[1] if found else None
+
+
+def _processor() -> str:
+    """Its name, as Linux tells it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        text = ""
+    found = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    return found[1] if found else platform.machine()
+
+
+def provenance(kind: str, device: devices.Device | None = None) -> dict[str, Any]:
+    """Schema, card, driver, toolkit, versions, date, and the commit and kernels measured.
+
+    Where the package does not run from its checkout, the environment's GPUREDUCE_COMMIT and
+    GPUREDUCE_CSRC_TREE (``git rev-parse HEAD HEAD:csrc``) say what was built. `device` is what was
+    measured on, by default the first GPU.
+    """
+    device = device or devices.devices()[0]
+    info = devices.build_info()
+    return {
+        "schema": SCHEMA,
+        "kind": kind,
+        "card": device.name,
+        "device": device.backend,
+        "processor": _processor(),
+        "processors": len(os.sched_getaffinity(0)),
+        "driver": _driver(),
+        "toolkit": info.get("nvcc"),
+        "versions": {
+            "gpureduce": info["version"],
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        },
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        "commit": os.environ.get("GPUREDUCE_COMMIT") or _git("rev-parse", "HEAD"),
+        "csrc_tree": os.environ.get("GPUREDUCE_CSRC_TREE") or _git("rev-parse", "HEAD:csrc"),
+    }

@@ -1,0 +1,236 @@
+"""``gpureduce bench``: the measurements as a table, CSV or JSON, with a progress bar meanwhile."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import dataclasses
+import io
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpureduce.bench import libraries, scoreboard
+from gpureduce.bench.benchmark import MEASURES, Measurement, benchmark
+from gpureduce.bench.provenance import provenance
+from gpureduce.core import calibration
+from gpureduce.text import EMULATED, number, table
+
+_CLOCKS = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu")
+DERIVED = ("gb_s", "percent_of_peak", "percent_of_ceiling")
+
+
+def clocks() -> dict[str, float]:
+    """The first card's clocks in MHz and its temperature, as nvidia-smi tells; {} without it."""
+    command = ["nvidia-smi", f"--query-gpu={','.join(_CLOCKS)}", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+        values = done.stdout.splitlines()[0].split(",")
+        return {name: float(v) for name, v in zip(_CLOCKS, values, strict=True)}
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return {}
+
+
+def read_ceiling(device: str | None) -> float | None:
+    """The most GB/s that a kernel of ours reads 4 GiB with, on a card: what the memory gives."""
+    rows = benchmark(["bulk_copy", "tiles"], [2**30], ["float32"], device=device, repeats=5)
+    found = [row.gb_s for row in rows if row.source == "cuda_event"]
+    return max(found) if found else None
+
+
+def rows_of(found: Iterable[Measurement], ceiling: float | None) -> list[dict[str, Any]]:
+    """Measurements as plain rows, with what follows from them."""
+    rows = []
+    for m in found:
+        derived = {
+            "gb_s": m.gb_s,
+            "percent_of_peak": m.percent_of_peak,
+            "percent_of_ceiling": 100 * m.gb_s / ceiling if ceiling and m.peak_gb_s else None,
+        }
+        rows.append(dataclasses.asdict(m) | derived)
+    return rows
+
+
+def record(
+    rows: list[dict[str, Any]], peers: tuple[str, ...], before: dict[str, float], ceiling: Any
+) -> dict[str, Any]:
+    """All that makes the rows worth keeping."""
+    said = provenance("bench")
+    said["versions"] |= libraries.versions(peers)
+    said["clocks"] = {"before": before, "after": clocks()}
+    if found := calibration.known():
+        said["calibration"] = dataclasses.asdict(found)
+    return said | {"read_ceiling_gb_s": ceiling, "rows": rows}
+
+
+def as_csv(rows: list[dict[str, Any]]) -> str:
+    """The rows for a spreadsheet."""
+    names = [field.name for field in dataclasses.fields(Measurement)] + list(DERIVED)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def as_table(rows: list[dict[str, Any]]) -> str:
+    """The rows for people: columns that say nothing are left out."""
+    columns: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
+        ("what", lambda r: r["measure"]),
+        ("strategy", lambda r: r["strategy"]),
+        ("array of", lambda r: r["producer"] if r["measure"] == "call" else ""),
+        ("dtype", lambda r: r["dtype"]),
+        ("n", lambda r: str(r["n"])),
+        ("block", lambda r: str(r["block"] or "")),
+        ("grid", lambda r: str(r["grid"] or "")),
+        ("median us", lambda r: f"{r['median_us']:.2f}"),
+        ("low", lambda r: f"{r['low_us']:.2f}"),
+        ("high", lambda r: f"{r['high_us']:.2f}"),
+        ("GB/s", lambda r: f"{r['gb_s']:.2f}"),
+        ("M elements/s", lambda r: f"{r['n'] / r['median_us']:.1f}"),
+        ("% of peak", lambda r: number(r["percent_of_peak"], ".1f")),
+        ("% of ceiling", lambda r: number(r["percent_of_ceiling"], ".1f")),
+        ("error, ulps", lambda r: number(r["error_ulps"], ".2f")),
+        ("L2", lambda r: r["cache"]),
+        ("ran on", lambda r: r["device"]),
+    ]
+    kept = [(head, cell) for head, cell in columns if any(cell(row) for row in rows)]
+    heads = [head for head, _ in kept]
+    text = {"what", "strategy", "array of", "dtype", "L2", "ran on"}
+    right = [i for i, head in enumerate(heads) if head not in text]
+    return table(heads, [[cell(row) for _, cell in kept] for row in rows], right)
+
+
+def progress_bar(done: int, total: int, text: str) -> None:
+    """One line that is written over and over, and wiped at the end."""
+    columns = shutil.get_terminal_size().columns - 1
+    width = 24
+    full = width * done // total
+    line = f"[{'#' * full}{'.' * (width - full)}] {done}/{total} {text}"
+    end = "\r" if done < total else f"\r{' ' * columns}\r"
+    sys.stderr.write(f"\r{line[:columns].ljust(columns)}{end}" if done < total else end)
+    sys.stderr.flush()
+
+
+def size(text: str) -> int:
+    """A number of elements, also as 2^20."""
+    base, caret, power = text.partition("^")
+    try:
+        number, times = int(base), int(power) if caret else 1
+    except ValueError:
+        number, times = -1, 1
+    if not (0 <= number < 2**63 and 0 <= times < 64 and number**times < 2**63):
+        raise argparse.ArgumentTypeError(
+            f"a size is a whole number below 2^63, like 4096 or 2^12, not {text!r}"
+        )
+    return int(number**times)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``gpureduce bench`` that are about measuring."""
+    parser.add_argument(
+        "--strategies", nargs="+", metavar="NAME", default=["sequential", "cascade", "fast", "cpu"]
+    )
+    parser.add_argument("--sizes", nargs="+", type=size, metavar="N", default=[2**20])
+    parser.add_argument("--dtypes", nargs="+", metavar="DTYPE", default=["int32"])
+    parser.add_argument("--accumulate", metavar="DTYPE", help="the dtype to add up in")
+    parser.add_argument("--block", nargs="+", type=int)
+    parser.add_argument("--grid", nargs="+", type=int)
+    parser.add_argument("--device", help="cuda, cuda:1 or emulator")
+    parser.add_argument("--repeats", type=int, default=11)
+    parser.add_argument(
+        "--measure",
+        nargs="+",
+        choices=MEASURES,
+        help="launches in a row (the default), launches with something else between, calls on GPU "
+        "arrays, calls on NumPy arrays, explaining, or counting every block",
+    )
+    parser.add_argument(
+        "--peers",
+        nargs="*",
+        metavar="NAME",
+        help=f"measure beside: {', '.join(libraries.NAMES)}; without names, all that are installed",
+    )
+    parser.add_argument("--offset", type=int, default=0, help="elements off a 512-byte boundary")
+    parser.add_argument(
+        "--scoreboard",
+        action="store_true",
+        help="measure what the README's tables show, and print such tables",
+    )
+    parser.add_argument("--csv", action="store_true", help="print CSV")
+    parser.add_argument(
+        "--output", metavar="FILE", help="also write the record: .json, or .csv for the rows alone"
+    )
+
+
+def _write(path: Path, made: dict[str, Any]) -> None:
+    if path.suffix not in (".json", ".csv"):
+        raise ValueError(f"--output must end in .json or .csv, not {path.name!r}")
+    is_csv = path.suffix == ".csv"
+    path.write_text(as_csv(made["rows"]) if is_csv else json.dumps(made, indent=1) + "\n")
+
+
+def _scoreboard(arguments: argparse.Namespace) -> Iterator[Measurement]:
+    parts = scoreboard.parts_for(arguments.device)
+    chosen = [part for part in parts if part.measure in (arguments.measure or MEASURES)]
+    return scoreboard.measure(chosen, arguments.device, progress())
+
+
+def _asked(arguments: argparse.Namespace, peers: Sequence[str]) -> Iterator[Measurement]:
+    return benchmark(
+        arguments.strategies,
+        arguments.sizes,
+        arguments.dtypes,
+        arguments.block or (None,),
+        arguments.grid or (None,),
+        arguments.device,
+        arguments.repeats,
+        arguments.accumulate,
+        measure=arguments.measure or ["kernel"],
+        peers=peers,
+        offset=arguments.offset,
+        progress=progress(),
+    )
+
+
+def progress() -> Callable[[int, int, str], None] | None:
+    """What shows how far a long command is: the bar, for people who watch."""
+    return progress_bar if sys.stderr.isatty() else None
+
+
+def _print(arguments: argparse.Namespace, made: dict[str, Any]) -> None:
+    rows = made["rows"]
+    if arguments.json:
+        print(json.dumps(made, indent=1))
+    elif arguments.csv:
+        print(as_csv(rows), end="")
+    elif arguments.scoreboard:
+        print(scoreboard.markdown(made))
+    else:
+        print(as_table(rows))
+        if any(row["source"] == "emulator" for row in rows):
+            print(f"\n{EMULATED}")
+
+
+def command(arguments: argparse.Namespace) -> None:
+    """What ``gpureduce bench`` does: measure, show, and write down if asked to."""
+    if arguments.output and Path(arguments.output).suffix not in (".json", ".csv"):
+        raise ValueError(f"--output must end in .json or .csv, not {arguments.output!r}")
+    if arguments.output and not Path(arguments.output).parent.is_dir():
+        raise FileNotFoundError(f"there is no folder to write {arguments.output} to")
+    everything = arguments.peers == [] or arguments.scoreboard
+    peers = ["all"] if everything else arguments.peers or []
+    before = clocks()
+    found = _scoreboard(arguments) if arguments.scoreboard else _asked(arguments, peers)
+    measured = list(found)
+    on_card = any(m.source == "cuda_event" for m in measured)
+    ceiling = read_ceiling(arguments.device) if on_card else None
+    measured_beside = libraries.installed(tuple(peers), arguments.device)
+    made = record(rows_of(measured, ceiling), measured_beside, before, ceiling)
+    if arguments.output:
+        _write(Path(arguments.output), made)
+    _print(arguments, made)

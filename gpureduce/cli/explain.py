@@ -1,0 +1,103 @@
+"""`gpureduce explain` and `gpureduce verify-counters` on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gpureduce.bench.report import size
+from gpureduce.core import json_files
+from gpureduce.emulator import explain_text
+from gpureduce.emulator.explain import Comparison, explain
+from gpureduce.hardware import verify_counters
+from gpureduce.text import show_json
+
+_WIDEST = 120  # lines longer than that are hard to follow
+
+Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
+
+
+def register(command: Command) -> None:
+    """Add the two commands."""
+    explaining = command("explain", _explain, "count what a kernel does, and why, without a GPU")
+    explaining.add_argument("strategy", metavar="STRATEGY")
+    explaining.add_argument("other", metavar="OTHER", nargs="?", help="compare the two")
+    explaining.add_argument("--n", type=size, default=2**20, help="elements (default: 2^20)")
+    explaining.add_argument("--dtype", default="int32", help="the dtype to add up in")
+    explaining.add_argument("--input-dtype", metavar="DTYPE", help="of the elements, if another")
+    explaining.add_argument("--block", type=int, default=256, help="threads per block")
+    explaining.add_argument("--grid", type=int, help="blocks")
+    explaining.add_argument("--svg", metavar="FILE", help="draw it to a file")
+
+    verifying = command(
+        "verify-counters",
+        _verify,
+        "compare the counts with those of a card, by Nsight Compute (ncu); status 1 if they differ",
+    )
+    verifying.add_argument("--strategies", nargs="+", metavar="NAME", help="default: all kernels")
+    verifying.add_argument("--sizes", nargs="+", type=size, default=list(verify_counters.SIZES))
+    verifying.add_argument("--blocks", nargs="+", type=int, default=list(verify_counters.BLOCKS))
+    verifying.add_argument("--dtype", default="int32")
+    verifying.add_argument("--record", metavar="FILE", help="write the table as JSON, as it grows")
+    verifying.add_argument(
+        "--again", metavar="FILE", help="judge what a record holds again, without a card"
+    )
+
+
+def _explain(arguments: argparse.Namespace) -> None:
+    found = explain(
+        arguments.strategy,
+        arguments.other,
+        n=arguments.n,
+        dtype=arguments.dtype,
+        input_dtype=arguments.input_dtype,
+        block=arguments.block,
+        grid=arguments.grid,
+    )
+    if arguments.svg:
+        Path(arguments.svg).write_text(found.picture().svg(), encoding="utf-8")
+    if arguments.json:
+        show_json(found.as_dict())
+        return
+    columns = min(max(shutil.get_terminal_size().columns, explain_text.WIDTH), _WIDEST)
+    if isinstance(found, Comparison):
+        print(explain_text.comparison(found, columns))
+    else:
+        print(explain_text.explanation(found, columns))
+
+
+def _verify(arguments: argparse.Namespace) -> None:
+    record = Path(arguments.record) if arguments.record else None
+    if record and not record.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {record.parent} to write {record.name} to")
+
+    def so_far(table: verify_counters.Table, measured: int, of: int) -> None:
+        print(
+            f"{measured} of {of} launches: {len(table.rows)} counters, {len(table.differing)} "
+            f"differ, {len(table.failures)} launches could not be measured",
+            file=sys.stderr,
+            flush=True,
+        )
+        if record:
+            table.record(record)
+
+    if arguments.again:
+        made = verify_counters.read(Path(arguments.again))
+        with json_files.naming(Path(arguments.again)):
+            table = verify_counters.judge_again(made)
+        if record:
+            table.record(record, made)
+    else:
+        table = verify_counters.verify(
+            arguments.strategies, arguments.sizes, arguments.blocks, arguments.dtype, so_far
+        )
+    if arguments.json:
+        show_json(table.as_dict())
+    else:
+        print(table)
+    if table.differing or table.failures:
+        raise SystemExit(1)

@@ -1,0 +1,313 @@
+"""The ``gpureduce`` command: output fit for people, and ``--json`` for programs."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import io
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import gpureduce
+from gpureduce.bench import report, tuning
+from gpureduce.cli import explain, lectures, races
+from gpureduce.core import calibration, registry
+from gpureduce.lectures import experiments
+from gpureduce.text import EMULATED, number, show_json, table
+
+TOUR = ["interleaved_mod", "interleaved_idx", "sequential", "unroll_warp", "first_add", "cascade"]
+TOUR += ["warp_shfl", "last_block", "cpu", "numpy"]
+
+
+_NPY, _ZIP = b"\x93NUMPY", b"PK"
+
+
+def _check_header(path: str) -> None:
+    """Refuse what NumPy would divide by zero for, and cannot map."""
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+        (3, 0): np.lib.format.read_array_header_2_0,  # differs in the letters of names only
+    }
+    with open(path, "rb") as file:
+        version = np.lib.format.read_magic(file)
+        if version not in readers:
+            raise ValueError(f"its format is {version[0]}.{version[1]}, and 1.0 to 3.0 are known")
+        shape, _, dtype = readers[version](file)
+    if dtype.itemsize == 0:
+        raise ValueError(f"its header says {dtype.str!r} and the shape {shape}")
+
+
+def _load(path: str) -> Any:
+    if not path.endswith(".npy"):
+        raise ValueError(f"{path}: only .npy files can be read")
+    with open(path, "rb") as file:
+        start = file.read(len(_NPY))
+    if start.startswith(_ZIP):
+        raise ValueError(
+            f"{path} is no whole .npy file: it is an archive, as numpy.savez writes; write one "
+            "array by numpy.save"
+        )
+    if start != _NPY:
+        raise ValueError(
+            f"{path} is no whole .npy file: it does not begin as numpy.save begins one"
+        )
+    try:
+        _check_header(path)
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError:
+        raise
+    except Exception as error:  # of several kinds: a header is parsed as Python
+        told = " ".join(str(error).split())
+        if "Python objects" in told:
+            told = "its elements are Python objects, not numbers"
+        raise ValueError(f"{path} is no whole .npy file: {told}") from error
+    return array
+
+
+def _sum_rows(arguments: argparse.Namespace, array: Any) -> list[dict[str, Any]]:
+    rows = []
+    for name in arguments.strategy:
+        value, timing = gpureduce.sum(
+            array,
+            strategy=name,
+            dtype=arguments.dtype,
+            block=arguments.block,
+            grid=arguments.grid,
+            finish=arguments.finish,
+            device=arguments.device,
+            allow_broken=arguments.allow_broken,
+        )
+        rows.append(
+            {
+                "strategy": name,
+                "value": value,
+                **dataclasses.asdict(timing),
+                "ran": timing.strategy,
+                "gb_s": timing.gb_s,
+                "percent_of_peak": timing.percent_of_peak,
+            }
+            | {"strategy": name}
+        )
+    return rows
+
+
+def _show_sums(rows: list[dict[str, Any]]) -> None:
+    head = [
+        "strategy",
+        "sum",
+        "block",
+        "grid",
+        "launches",
+        "kernel ms",
+        "total ms",
+        "GB/s",
+        "ran on",
+    ]
+    cells = [
+        [
+            row["strategy"],
+            str(row["value"]),
+            str(row["block"] or ""),
+            str(row["grid"] or ""),
+            str(row["launches"] or ""),
+            number(row["kernel_ms"]),
+            number(row["total_ms"]),
+            number(row["gb_s"], ".2f"),
+            row["device"],
+        ]
+        for row in rows
+    ]
+    print(table(head, cells, right=range(1, 8)))
+    if any(row["source"] == "emulator" for row in rows):
+        print(f"\n{EMULATED}")
+
+
+def _command_sum(arguments: argparse.Namespace) -> None:
+    rows = _sum_rows(arguments, _load(arguments.file))
+    if arguments.json:
+        show_json(rows)
+    else:
+        _show_sums(rows)
+
+
+def _command_tour(arguments: argparse.Namespace) -> None:
+    array = np.random.default_rng(1).integers(-1000, 1000, arguments.n, dtype=np.int32)
+    arguments.strategy = TOUR
+    rows = []
+    for name in TOUR:
+        on_host = registry.find(name).kind == "host"
+        value, timing = gpureduce.sum(
+            array, strategy=name, device=None if on_host else arguments.device
+        )
+        rows.append({"strategy": name, "value": value, **dataclasses.asdict(timing)})
+        rows[-1] |= {"strategy": name, "gb_s": timing.gb_s}
+    if arguments.json:
+        show_json(rows)
+        return
+    print(f"{arguments.n} random int32 numbers, added up in int64 by several strategies:\n")
+    _show_sums(rows)
+
+
+def _command_bench(arguments: argparse.Namespace) -> None:
+    if arguments.lecture:
+        usual = vars(_parser().parse_args(["bench"]))
+        taken = ("lecture", "record", "device", "repeats")
+        for name, value in vars(arguments).items():
+            if name not in taken and value != usual[name]:
+                raise ValueError(
+                    f"--{name} is not for --lecture, which takes --record, --device and --repeats"
+                )
+    if arguments.lecture or arguments.record:
+        lectures.command(
+            arguments.lecture or "", arguments.device, arguments.repeats, arguments.record
+        )
+        return
+    report.command(arguments)
+
+
+def _command_strategies(arguments: argparse.Namespace) -> None:
+    found = gpureduce.strategies()
+    if arguments.json:
+        rows = [dataclasses.asdict(s) | {"broken": s.broken} for s in found]
+        show_json([{k: v for k, v in r.items() if k not in ("index", "traits")} for r in rows])
+        return
+    for row in found:
+        extra = [f"also {', '.join(row.aliases)}"] if row.aliases else []
+        extra += [f"needs {row.needs}"] if row.needs else []
+        extra += ["int32 and uint32 only"] if len(row.dtypes) == 2 else []
+        extra += ["floats change from run to run"] if not row.deterministic | row.broken else []
+        print(row.name + (f"  ({'; '.join(extra)})" if extra else ""))
+        print(textwrap.fill(row.lesson, 96, initial_indent="    ", subsequent_indent="    "))
+
+
+def _command_devices(arguments: argparse.Namespace) -> None:
+    found = gpureduce.devices()
+    if arguments.json:
+        show_json([dataclasses.asdict(device) for device in found])
+        return
+    head = ["device", "name", "capability", "SMs", "memory GiB", "peak GB/s"]
+    rows = [
+        [
+            device.id,
+            device.name,
+            ".".join(map(str, device.capability)),
+            str(device.sms),
+            number(device.memory_bytes / 2**30, ".1f"),
+            number(device.peak_gb_s, ".0f"),
+        ]
+        for device in found
+    ]
+    print(table(head, rows, right=range(2, 6)))
+    why = gpureduce.build_info()["why"]
+    if why:
+        print(f"\nNo GPU: {why}")
+
+
+def _command_info(arguments: argparse.Namespace) -> None:
+    info = gpureduce.build_info() | calibration.told()
+    if arguments.json:
+        show_json(info)
+        return
+    for key, value in info.items():
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        print(f"{key:12} {text}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpureduce", description="Parallel reduction, rung by rung."
+    )
+    parser.add_argument("--version", action="version", version=gpureduce.__version__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Callable[[argparse.Namespace], None], text: str) -> Any:
+        added = commands.add_parser(name, help=text, description=text)
+        added.add_argument("--json", action="store_true", help="print JSON; nan and inf as strings")
+        added.set_defaults(run=run)
+        return added
+
+    adding = command("sum", _command_sum, "add up the elements of a .npy file")
+    adding.add_argument("file", metavar="FILE.npy")
+    adding.add_argument(
+        "--strategy",
+        nargs="+",
+        default=["auto"],
+        metavar="NAME",
+        help="one or more of: " + ", ".join(s.name for s in gpureduce.strategies()),
+    )
+    adding.add_argument("--dtype", help="the dtype to add up in and return, as in numpy.sum")
+    adding.add_argument("--block", type=int, help="threads per block: 32, 64, ... 1024")
+    adding.add_argument("--grid", type=int, help="blocks")
+    adding.add_argument(
+        "--finish", choices=registry.FINISHES, help="how block sums become one number"
+    )
+    adding.add_argument("--device", help="cuda, cuda:1, emulator or cpu")
+    adding.add_argument(
+        "--allow-broken", action="store_true", help="run kernels that are wrong on purpose"
+    )
+
+    tour = command("tour", _command_tour, "add up random numbers by several strategies")
+    tour.add_argument(
+        "--n", type=report.size, default=2**20, help="how many numbers (default: 2^20)"
+    )
+    tour.add_argument("--device", help="cuda, cuda:1 or emulator")
+
+    benching = command("bench", _command_bench, "time strategies, and other libraries beside them")
+    report.add_arguments(benching)
+    benching.add_argument(
+        "--lecture",
+        metavar="NAME",
+        help="run a lecture's experiment instead and print its figures beside ours; one of: "
+        + ", ".join((*experiments.EXPERIMENTS, "all")),
+    )
+    benching.add_argument(
+        "--record", metavar="FILE", help="with --lecture: write the JSON that the notebooks read"
+    )
+
+    explain.register(command)
+    races.register(command)
+    tuning_ = command("tune", tuning.command, "find the quickest kernels of this card for `fast`")
+    tuning.add_arguments(tuning_)
+
+    command("strategies", _command_strategies, "list the strategies and what each one teaches")
+    command("devices", _command_devices, "list the devices")
+    command("info", _command_info, "tell how gpureduce was built and what it found")
+    return parser
+
+
+def _flush() -> None:
+    """Write what is printed now: what fails at exit, Python tells in its own words."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else it is tried again
+        raise
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; errors go to standard error, and the exit status tells."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a locale may lack arrows and shades
+    arguments = _parser().parse_args(argv)
+    try:
+        arguments.run(arguments)
+        _flush()
+    except BrokenPipeError:
+        return 1
+    except KeyboardInterrupt:
+        print("gpureduce: broken off", file=sys.stderr)
+        return 130  # as shells have it: 128 and the signal's number
+    except (
+        OSError, ValueError, TypeError, MemoryError, ImportError, gpureduce.CudaError
+    ) as error:  # fmt: skip
+        print(f"gpureduce: {error}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,46 @@
+"""``gpureduce races STRATEGY``: the race detector on the command line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gpureduce.bench.report import size
+from gpureduce.emulator.races import SCHEDULES, races
+from gpureduce.text import show_json
+
+Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    found = races(
+        arguments.strategy, arguments.n, arguments.dtype, arguments.block, arguments.grid,
+        arguments.schedules,
+    )  # fmt: skip
+    if arguments.svg:
+        if not found.races:
+            raise ValueError(
+                f"{found.strategy} has no race to draw; {arguments.svg} is not written"
+            )
+        Path(arguments.svg).write_text(found.svg(), encoding="utf-8")
+    if arguments.json:
+        show_json(found.as_dict())
+    else:
+        print(found)
+
+
+def register(command: Command) -> None:
+    """Add the command."""
+    added = command("races", _run, "look for accesses to memory that race, on the emulated GPU")
+    added.add_argument("strategy", metavar="STRATEGY", help="broken ones, too")
+    added.add_argument("--n", type=size, help="how many elements (default: for several blocks)")
+    added.add_argument("--dtype", default="int32", help="the elements' dtype (default: int32)")
+    added.add_argument("--block", type=int, default=256, help="threads per block (default: 256)")
+    added.add_argument("--grid", type=int, help="blocks")
+    added.add_argument(
+        "--schedules", nargs="+", metavar="ORDER", default=SCHEDULES,
+        help="forward, reverse, lockstep, 'random 7' (default: all, and three random ones)",
+    )  # fmt: skip
+    added.add_argument("--svg", metavar="FILE", help="also draw the first race")

@@ -1,0 +1,1 @@
+"""The sum: from any array to a launch and back."""

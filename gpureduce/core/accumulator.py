@@ -1,0 +1,191 @@
+"""`gpureduce.Accumulator`: an exact sum that grows piece by piece, anywhere."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from gpureduce import _emulator
+from gpureduce.core import arrays, devices, exact, gpu_arrays
+from gpureduce.core.registry import COMPLEX, DTYPES
+
+_FLOATS = [name for name in DTYPES if "float" in name]
+_NAME_OF = {DTYPES[name].load: name for name in _FLOATS}
+
+
+class Accumulator:
+    """The exact sum of all elements added so far, and their count.
+
+    Whatever the pieces, their order, and the processes and devices that added them up: equal
+    elements make equal values, and equal bytes. Nothing is rounded until `value` is asked for, and
+    then as by strategy ``exact``: `gpureduce.sum` says what becomes of nan, inf, overflow,
+    subnormals and zeros.
+
+    Parameters
+    ----------
+    dtype
+        What `value` rounds to: float16, bfloat16, float32, float64, complex64 or complex128. Arrays
+        of any other real dtype can be added, too, and count as the numbers that they are; complex
+        arrays only where `dtype` is complex.
+
+    Examples
+    --------
+    >>> import gpureduce, numpy as np, pickle
+    >>> total = gpureduce.Accumulator("float32")
+    >>> total += np.full(10, 0.1, np.float32)
+    >>> other = gpureduce.Accumulator("float32").add(np.ones(3, np.float32))
+    >>> both = total + pickle.loads(pickle.dumps(other))
+    >>> float(both.value()), both.count
+    (4.0, 13)
+    """
+
+    __slots__ = ("_dtype", "_total")
+
+    def __init__(self, dtype: npt.DTypeLike = "float64") -> None:
+        named = arrays.named(dtype).newbyteorder("=")
+        if named.name not in _FLOATS and named.name not in COMPLEX:
+            raise TypeError(
+                f"an accumulator is of {', '.join((*_FLOATS, *COMPLEX))}, not {named}; integers "
+                "never round: numpy.sum will do"
+            )
+        self._dtype = named
+        self._total = exact.new(named)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """What `value` rounds to."""
+        return self._dtype
+
+    @property
+    def count(self) -> int:
+        """How many elements were added."""
+        return self._total.count
+
+    def add(
+        self, array: npt.ArrayLike, stream: object = None, device: str | None = None
+    ) -> Accumulator:
+        """Add all elements of an array, and return this accumulator.
+
+        An array on a GPU is added up there, in the order of its producer's stream or on `stream`;
+        `device="emulator"` reads such an array as the emulator's. One in host memory is added up by
+        the processors, on whatever device.
+        """
+        if isinstance(array, Accumulator):
+            raise TypeError("add takes an array; another accumulator is added by +=")
+        if isinstance(array, np.ndarray):
+            devices.check_device(device)
+        elif self._add_on_gpu(array, stream, device):
+            return self
+        if stream is not None:
+            raise ValueError("stream is for arrays on a GPU; this one is in host memory")
+        host = arrays.as_array(array)
+        arrays.convert(host.dtype, None)  # is it a dtype that can be summed?
+        self._check(host.dtype.kind)
+        whole = exact.new(self._dtype)  # a signal may break it off: all of the array, or nothing
+        exact.feed(whole, host)
+        self._total.merge(whole)
+        return self
+
+    def _check(self, kind: str) -> None:
+        if kind == "c" and self._dtype.kind != "c":
+            raise TypeError(f"a sum of {self._dtype} has no place for imaginary parts")
+
+    def _add_on_gpu(self, array: object, stream: object, device: str | None) -> bool:
+        module = gpu_arrays.module_for(device)
+        if module is None or device == "cpu":
+            return False
+
+        def resolve(kind: str, nbytes: int, index: int) -> tuple[int, bool, int, int]:
+            gpu_arrays.check_same_device(device, index)
+            self._check(kind)
+            is_cast = kind in "biu"
+            return (_emulator.ACC_F64 if is_cast else -1), is_cast, -1, -1
+
+        states = gpu_arrays.ask(module.exact_gpu, array, resolve, gpu_arrays.stream_number(stream))
+        if states is None:
+            return False
+        whole = exact.new(self._dtype)
+        for component, state in enumerate(states):
+            whole.add_state(state, component, component == 0)
+        self._total.merge(whole)
+        return True
+
+    def value(self, dtype: npt.DTypeLike | None = None) -> Any:
+        """The sum, rounded once to `dtype`, as a NumPy scalar."""
+        wanted = self._dtype if dtype is None else arrays.named(dtype).newbyteorder("=")
+        if wanted.name not in _FLOATS and wanted.name not in COMPLEX:
+            raise TypeError(f"an exact sum is rounded to a float or complex dtype, not {wanted}")
+        if self._dtype.kind == "c" and wanted.kind != "c":
+            raise TypeError(f"dtype={wanted} would lose the imaginary part")
+        return exact.value(self._total, wanted)
+
+    def copy(self) -> Accumulator:
+        """Another accumulator of the same value and count."""
+        made = object.__new__(Accumulator)
+        made._dtype, made._total = self._dtype, self._total.copy()
+        return made
+
+    def _merge(self, other: Accumulator) -> None:
+        if other._dtype != self._dtype:
+            raise TypeError(f"accumulators of {self._dtype} and {other._dtype} cannot be added")
+        self._total.merge(other._total)
+
+    def __iadd__(self, other: Accumulator | npt.ArrayLike) -> Accumulator:
+        if isinstance(other, Accumulator):
+            self._merge(other)
+            return self
+        return self.add(other)
+
+    def __add__(self, other: Accumulator | npt.ArrayLike) -> Accumulator:
+        made = self.copy()
+        made += other
+        return made
+
+    __array_ufunc__ = None  # array + accumulator is not an array of accumulators
+
+    def __radd__(self, other: object) -> NoReturn:
+        raise TypeError(
+            f"{type(other).__name__} + Accumulator is not defined: acc += array adds an array, and "
+            "acc1 + acc2 another accumulator"
+        )
+
+    # What `arrays.as_array` says of arrays and lists of accumulators.
+    _not_a_number = (
+        "an Accumulator is not an array: acc1 + acc2 adds accumulators, and acc.value() is the sum "
+        "of one"
+    )
+
+    def to_bytes(self) -> bytes:
+        """The value, count and dtype, with a version and a checksum: equal ones, equal bytes."""
+        return self._total.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> Accumulator:
+        """Read what `to_bytes` has written; ValueError if that is not what it is."""
+        made = object.__new__(cls)
+        made._total = _emulator.Exact.from_bytes(bytes(memoryview(data)))
+        part = _NAME_OF[made._total.load]
+        if made._total.components == 2 and part not in ("float32", "float64"):
+            raise ValueError("these bytes are no accumulator: there is no such complex type")
+        made._dtype = arrays.named(part)
+        if made._total.components == 2:
+            made._dtype = np.dtype(f"c{2 * made._dtype.itemsize}")
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Accumulator.from_bytes, (self.to_bytes(),)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal dtype, count and value; unlike floats, two nans are equal here."""
+        if not isinstance(other, Accumulator):
+            return NotImplemented
+        return self.to_bytes() == other.to_bytes()
+
+    def __hash__(self) -> int:
+        """Of the present value: do not add to an accumulator that is a key."""
+        return hash(self.to_bytes())
+
+    def __repr__(self) -> str:
+        return f"<Accumulator {self._dtype}: {self.value()} of {self.count}>"

@@ -1,0 +1,297 @@
+"""Whether large host arrays are added up by the processors, by a card or by both: measured, kept.
+
+Which is quickest depends on the machine: its cores and memory against the link to the card. So it
+is measured, once, when `auto` first meets an array that is large enough for the question, and kept
+in the user's cache folder. Without a GPU nobody asks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version as _version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpureduce import _emulator
+from gpureduce.core import devices, json_files
+from gpureduce.errors import CudaError
+
+# Smaller arrays are the processors': they are done before a card has been asked.
+LEAST_BYTES = 1 << 26
+
+PIN = "GPUREDUCE_HOST_ARRAYS"
+_PINS = ("cpu", "cuda", "both")
+
+_SCHEMA = 2
+_SMALL, _LARGE = LEAST_BYTES, 4 * LEAST_BYTES  # two points make a line
+_REPEATS = 3
+# Both at once keep the processors and the card from others: that must be worth something.
+_WORTH_BOTH = 0.9
+
+
+@dataclass(frozen=True)
+class Way:
+    """How quickly int32 arrays in host memory are added up: b bytes in latency + b / speed.
+
+    `card_share` is the part of the array that a card adds up, all copies included: nothing, all, or
+    so much that the card and the processors, which add up the rest meanwhile, end together.
+    """
+
+    card_share: float
+    gb_s: float
+    latency_us: float
+
+    def us(self, nbytes: int) -> float:
+        """The microseconds that an array of so many bytes takes."""
+        return self.latency_us + nbytes / self.gb_s / 1e3
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How quickly this machine adds up host arrays: on its processors, on a card, on both at once.
+
+    `card`, `processors` and `version` (of gpureduce) say where that was measured.
+    """
+
+    cpu: Way
+    cuda: Way
+    both: Way
+    card: str
+    processors: int
+    version: str
+
+    def quickest(self, nbytes: int) -> str:
+        """``"cpu"``, ``"cuda"`` or ``"both"``: the way that `auto` takes with so many bytes."""
+        if nbytes < LEAST_BYTES:
+            return "cpu"
+        cpu, cuda = self.cpu.us(nbytes), self.cuda.us(nbytes)
+        if self.both.us(nbytes) < _WORTH_BOTH * min(cpu, cuda):
+            return "both"
+        return "cuda" if cuda < cpu else "cpu"
+
+
+_lock = threading.Lock()
+_known: dict[tuple[str, int], Calibration | None] = {}
+
+
+def _card() -> devices.Device | None:
+    """The GPU that `auto` would go to."""
+    if os.environ.get("GPUREDUCE_BACKEND") == "emulator":
+        return None
+    first = devices.devices()[0]
+    return first if first.backend == "cuda" else None
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _file(card: str, processors: int) -> Path:
+    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    name = re.sub(r"[^A-Za-z0-9]+", "-", card).strip("-")
+    return Path(folder) / "gpureduce" / f"calibration-{name}-{processors}.json"
+
+
+def _way(card_share: float, array: Any, add: Callable[[Any], object]) -> Way:
+    """How quickly `add` adds up the array and its beginning."""
+    times = []
+    for part in (array[: _SMALL // 4], array):
+        add(part)
+        found = []
+        for _ in range(_REPEATS):
+            start = time.perf_counter()
+            add(part)
+            found.append(time.perf_counter() - start)
+        times.append(min(found) * 1e6)
+    small, large = times
+    us_per_byte = (large - small) / (_LARGE - _SMALL)
+    if us_per_byte <= 0:  # noise: the large one alone tells
+        return Way(card_share, _LARGE / large / 1e3, 0.0)
+    return Way(card_share, 1 / us_per_byte / 1e3, max(0.0, small - us_per_byte * _SMALL))
+
+
+def _measure(card: devices.Device) -> Calibration:
+    from gpureduce.core.summation import sum as sum_of
+    from gpureduce.core.summation import sum_by_both
+
+    array = np.ones(_LARGE // 4, np.int32)
+    cpu = _way(0.0, array, lambda part: _emulator.quick_sum(part, False, False))
+    cuda = _way(1.0, array, lambda part: sum_of(part, "fast", device=card.id, timing=False))
+
+    def by_both(share: float) -> Way:
+        return _way(share, array, lambda part: sum_by_both(part, card, share))
+
+    # Did they not hinder each other, they would end together; they share cores and memory.
+    even = cuda.gb_s / (cuda.gb_s + cpu.gb_s)
+    both = min(by_both(even), by_both(even / 2), key=lambda way: way.us(_LARGE))
+    return Calibration(cpu, cuda, both, card.name, _processors(), _version("gpureduce"))
+
+
+def _read(file: Path, card: str, processors: int) -> Calibration | None:
+    """The calibration in a file, if it is of this machine and this version.
+
+    None: the machine is to be measured. Contents that are not a calibration give a warning.
+    """
+    try:
+        return _parsed(file, card, processors)
+    except OSError:
+        return None
+    except ValueError as error:
+        warnings.warn(f"the calibration is not used: {error}", RuntimeWarning, stacklevel=2)
+        return None
+
+
+def _parsed(file: Path, card: str, processors: int) -> Calibration | None:
+    said = json_files.read(file)
+    with json_files.naming(file):
+        json_files.checked(said, dict[str, Any], "")
+        if json_files.field(said, "schema", int) != _SCHEMA:
+            return None
+        here = {"card": card, "processors": processors, "version": _version("gpureduce")}
+        if any(json_files.field(said, name, type(value)) != value for name, value in here.items()):
+            return None
+        fields = {name: value for name, value in said.items() if name != "schema"}
+        found = json_files.made(Calibration, fields, "")
+        for name in _PINS:
+            _check(name, getattr(found, name))
+    return found
+
+
+def _check(name: str, way: Way) -> None:
+    if not 0 <= way.card_share <= 1:
+        raise ValueError(f"{name}.card_share must be from 0 to 1, not {way.card_share}")
+    if way.gb_s <= 0:
+        raise ValueError(f"{name}.gb_s must be above 0, not {way.gb_s}")
+    if way.latency_us < 0:
+        raise ValueError(f"{name}.latency_us must be 0 or more, not {way.latency_us}")
+
+
+def _keep(file: Path, found: Calibration) -> None:
+    """Write it down, if that can be; nobody ever sees half a file."""
+    said = {"schema": _SCHEMA, **dataclasses.asdict(found)}
+    if not file.is_absolute():  # "~", of a user without a home
+        return
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as made:
+            made.write(json.dumps(said, indent=1) + "\n")
+        os.replace(made.name, file)
+    except OSError:
+        return
+
+
+def known() -> Calibration | None:
+    """What was measured earlier, by this process or another one; nothing is measured now."""
+    card = _card()
+    if card is None:
+        return None
+    key = (card.name, _processors())
+    return _known.get(key) or _read(_file(*key), *key)
+
+
+def _measure_and_keep(card: devices.Device) -> Calibration:
+    found = _measure(card)
+    _known[card.name, found.processors] = found
+    _keep(_file(card.name, found.processors), found)
+    return found
+
+
+def calibrate() -> Calibration | None:
+    """Measure anew how quickly host arrays are added up, and keep it; None without a GPU.
+
+    It takes about a second, the first use of a device aside.
+    """
+    card = _card()
+    if card is None:
+        return None
+    with _lock:
+        return _measure_and_keep(card)
+
+
+def calibration() -> Calibration | None:
+    """How quickly this machine adds up host arrays: on its processors, its card, both at once.
+
+    It is measured once and kept as JSON in the user's cache folder (``XDG_CACHE_HOME`` or
+    ``~/.cache``); `calibrate` measures anew. `auto` goes by it for arrays of 64 MiB or more. None
+    without a GPU. The environment's GPUREDUCE_HOST_ARRAYS overrides it: ``cpu``, ``cuda`` or
+    ``both``, which are shared as was measured.
+    """
+    card = _card()
+    if card is None:
+        return None
+    with _lock:
+        return known() or _measure_and_keep(card)
+
+
+def pinned() -> str | None:
+    """GPUREDUCE_HOST_ARRAYS, checked."""
+    pin = os.environ.get(PIN)
+    if pin and pin not in _PINS:
+        raise ValueError(f"{PIN} must be cpu, cuda or both, not {pin!r}")
+    return pin or None
+
+
+def _known_to_auto(card: devices.Device) -> Calibration | None:
+    key = (card.name, _processors())
+    if key not in _known:
+        try:
+            _known[key] = calibration()
+        except (CudaError, MemoryError):
+            _known[key] = None  # a card that cannot be measured is left alone
+    return _known[key]
+
+
+def way_for(nbytes: int) -> tuple[str | None, float]:
+    """Where `auto` takes a host array: the card, as `device=` names it, and its share of the array.
+
+    No card and no share: the processors alone.
+    """
+    nowhere = (None, 0.0)
+    if nbytes < LEAST_BYTES:
+        return nowhere
+    pin = pinned()
+    card = None if pin == "cpu" else _card()
+    if card is None:
+        return nowhere
+    if pin == "cuda":
+        return card.id, 1.0
+    found = _known_to_auto(card)
+    if found is None:
+        return nowhere
+    way: Way = getattr(found, pin or found.quickest(nbytes))
+    return (card.id, way.card_share) if way.card_share else nowhere
+
+
+def told() -> dict[str, str]:
+    """What ``gpureduce info`` says of it."""
+    pin = pinned()
+    if _card() is None:
+        return {"host_arrays": "cpu: there is no GPU"}
+    if pin:
+        return {"host_arrays": f"{pin} ({PIN})"}
+    found = known()
+    if found is None:
+        return {"host_arrays": "cpu, cuda or both: to be measured at the first one of 64 MiB"}
+    sizes = {"64 MiB": 1 << 26, "1 GiB": 1 << 30, "16 GiB": 1 << 34}
+    ways = {
+        "cpu": found.cpu,
+        found.card: found.cuda,
+        f"both, {found.both.card_share:.0%} of it on the card,": found.both,
+    }
+    return {
+        "host_arrays": ", ".join(f"{found.quickest(n)} at {name}" for name, n in sizes.items()),
+        "calibration": "; ".join(
+            f"{name} {way.gb_s:.1f} GB/s + {way.latency_us:.0f} us" for name, way in ways.items()
+        ),
+    }

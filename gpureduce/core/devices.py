@@ -1,0 +1,221 @@
+"""Which builds of the engine there are, which one a call goes to, and why another is missing."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+import re
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gpureduce import _emulator
+from gpureduce.core.registry import Strategy
+from gpureduce.errors import CudaError
+
+BACKENDS = ("cuda", "emulator")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that kernels can run on; see `devices`."""
+
+    id: str
+    backend: str
+    name: str
+    capability: tuple[int, int]
+    sms: int
+    memory_bytes: int
+    l2_bytes: int
+    peak_gb_s: float | None
+    clock_mhz: float | None
+
+    @property
+    def index(self) -> int:
+        """CUDA's number of it."""
+        return int(self.id.partition(":")[2] or 0)
+
+
+@functools.cache
+def build() -> dict[str, Any]:
+    """What setup.py wrote down when it built the backends."""
+    text = (Path(__file__).parents[1] / "_build.json").read_text()
+    result: dict[str, Any] = json.loads(text)
+    return result
+
+
+@functools.cache
+def load_cuda() -> ModuleType | str:
+    """The CUDA build, or a sentence that says why there is none."""
+    why = build().get("why")
+    if not build()["cuda"]:
+        return f"gpureduce was built without CUDA: {why}"
+    try:
+        return importlib.import_module("gpureduce._cuda")
+    except ImportError as error:
+        return f"the CUDA build cannot be loaded: {error}"
+
+
+@functools.cache
+def _cuda_devices() -> tuple[tuple[Device, ...], str]:
+    """The GPUs, and a reason where there is none."""
+    module = load_cuda()
+    if isinstance(module, str):
+        return (), module
+    try:
+        found = tuple(_device("cuda", i, row) for i, row in enumerate(module.devices()))
+    except CudaError as error:
+        if not module.build()["driver"]:  # the runtime's own word for that is "insufficient"
+            return (), "there is no NVIDIA driver"
+        return (), str(error)
+    from gpureduce.core import fast_table
+
+    fast_table.load_for(module, [device.name for device in found])
+    return found, "" if found else "no NVIDIA GPU was found"
+
+
+def _device(backend: str, index: int, row: dict[str, Any]) -> Device:
+    return Device(
+        id=f"{backend}:{index}" if backend == "cuda" else backend,
+        backend=backend,
+        name=row["name"],
+        capability=(row["major"], row["minor"]),
+        sms=row["sms"],
+        memory_bytes=row["memory_bytes"],
+        l2_bytes=row["l2_bytes"],
+        peak_gb_s=row["peak_gb_s"] or None,
+        clock_mhz=row["clock_mhz"] or None,
+    )
+
+
+@functools.cache
+def _emulator_device() -> Device:
+    return _device("emulator", 0, _emulator.devices()[0])
+
+
+def devices() -> list[Device]:
+    """The devices that kernels can run on: the GPUs first, then the emulator.
+
+    >>> import gpureduce
+    >>> gpureduce.devices()[-1].id
+    'emulator'
+    """
+    return [*_cuda_devices()[0], _emulator_device()]
+
+
+def build_info() -> dict[str, Any]:
+    """How this gpureduce was built, and what it found: the place to look when a GPU is missed.
+
+    Keys: ``version``, ``cuda`` (was the CUDA backend built), ``why`` (if there is no usable GPU,
+    the reason), ``cuda_archs``, ``nvcc``, ``runtime``, ``driver``, ``compiler``, ``sanitize``,
+    ``devices``.
+    """
+    from gpureduce import __version__
+
+    info = {"version": __version__, **build(), "compiler": _emulator.build()["compiler"]}
+    found, why = _cuda_devices()
+    module = load_cuda()
+    if not isinstance(module, str):
+        versions = module.build()
+        info["runtime"] = _version(versions["runtime"])
+        info["driver"] = _version(versions["driver"])
+    info["why"] = why
+    info["devices"] = [device.id for device in (*found, _emulator_device())]
+    return info
+
+
+def _version(number: int) -> str | None:
+    return f"{number // 1000}.{number % 1000 // 10}" if number else None
+
+
+def _named_backend() -> str | None:
+    """GPUREDUCE_BACKEND, checked."""
+    named = _emulator.environment("GPUREDUCE_BACKEND")
+    if named and named not in BACKENDS:
+        raise ValueError(f"GPUREDUCE_BACKEND must be one of {', '.join(BACKENDS)}, not {named!r}")
+    return named or None
+
+
+def default_backend() -> str:
+    """Where kernels run if nobody names a device."""
+    return _named_backend() or ("cuda" if _cuda_devices()[0] else "emulator")
+
+
+def _is_thread_count(text: str) -> bool:
+    """Whether C's strtol reads the text as a whole number from 1 to 2**31 - 1."""
+    found = re.fullmatch(r"[ \t\n\v\f\r]*\+?0*([0-9]{1,10})", text)
+    return found is not None and 0 < int(found[1]) < 2**31
+
+
+def warn_of_threads() -> None:
+    """Says that C will not take GPUREDUCE_THREADS, which it reads whenever it makes threads."""
+    named = os.environ.get("GPUREDUCE_THREADS")
+    if named and not _is_thread_count(named):
+        shown = named if len(named) <= 40 else f"{named[:37]}..."
+        warnings.warn(
+            f"GPUREDUCE_THREADS must be a number of threads, 1 or more, not {shown!a}: "
+            "all processors are used",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def choose_device(wanted: str | None, *, or_cpu: bool = False) -> Device:
+    """The device for a kernel: the one asked for, or the first GPU, or the emulator.
+
+    With `or_cpu` errors name "cpu", too: the caller takes that, and has seen to it before.
+    """
+    if wanted is None:
+        wanted = default_backend()
+    backend, _, index = wanted.partition(":") if isinstance(wanted, str) else ("", "", "")
+    if backend == "emulator" and not index:
+        return _emulator_device()
+    if backend != "cuda" or (index and not index.isdecimal()):
+        names = ["cpu"] * or_cpu + ["cuda"] + [device.id for device in devices()]
+        raise ValueError(f"device must be None, {', '.join(map(repr, names))}, not {wanted!r}")
+    found, why = _cuda_devices()
+    if not found:
+        raise CudaError(f"device={wanted!r} was asked for, but {why}", "cudaErrorNoDevice")
+    if int(index or 0) >= len(found):
+        known = ", ".join(device.id for device in found)
+        raise ValueError(f"there is no device {wanted!r}; there is {known}")
+    return found[int(index or 0)]
+
+
+def check_device(wanted: str | None) -> None:
+    """Refuse what is no device here, without looking for one where none was asked for."""
+    if wanted not in (None, "cpu"):
+        choose_device(wanted, or_cpu=True)
+
+
+def check_can_run(device: Device, strategy: Strategy) -> None:
+    """Refuse a compiled library on the emulator."""
+    if strategy.kind == "library" and device.backend == "emulator":
+        raise CudaError(
+            f"{strategy.name} needs {strategy.needs}; the emulator cannot run a "
+            f"compiled library ({build_info()['why']})",
+            "cudaErrorNoDevice",
+        )
+
+
+def free_scratch() -> None:
+    """Give back the device memory that is kept from call to call, on all devices."""
+    names = ("gpureduce._emulator", "gpureduce._emulator_traced", "gpureduce._cuda")
+    for name in names:
+        if name in sys.modules:
+            sys.modules[name].free_scratch()
+
+
+def module_of(device: Device, *, traced: bool = False) -> ModuleType:
+    """The build that runs kernels on `device`."""
+    if device.backend == "emulator":
+        return importlib.import_module("gpureduce._emulator_traced") if traced else _emulator
+    module = load_cuda()
+    if isinstance(module, str):
+        raise CudaError(module, "cudaErrorNoDevice")
+    return module

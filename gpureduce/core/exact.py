@@ -1,0 +1,139 @@
+"""Exact sums: how arrays of any dtype get into the accumulator of csrc/exact, and values out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from gpureduce import _emulator
+from gpureduce.core import arrays
+from gpureduce.core.registry import DTYPES
+
+# Integers are whole float64 up to this size; wider ones go in two halves.
+_WHOLE_INTEGER_BYTES = 4
+
+# A real number, or inf or nan.
+Number = Fraction | float
+
+# Of each float dtype: the bits of the significand, and the exponent of the least subnormal.
+FORMATS = {
+    "float16": (11, -24),
+    "bfloat16": (8, -133),
+    "float32": (24, -149),
+    "float64": (53, -1074),
+}
+
+# Layout of an accumulator's bytes and its flags: csrc/exact/exact_bytes.c, csrc/exact/exact.h.
+_HEADER, _BODY, _UNIT = 16, 272, 1 << 1074
+_SPECIAL = {1: math.nan, 2: math.inf, 4: -math.inf}
+
+
+def part_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of the real part."""
+    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+
+
+def load_of(dtype: np.dtype[Any]) -> int:
+    """How kernels read the elements, or their parts."""
+    return DTYPES[part_of(dtype).name].load
+
+
+def is_exact(result: np.dtype[Any]) -> bool:
+    """Whether sums of that dtype are rounded at all: integers are exact anyway."""
+    return result.kind not in "iu"
+
+
+def new(dtype: np.dtype[Any]) -> _emulator.Exact:
+    """An empty sum for elements of `dtype`, a float or complex one."""
+    return _emulator.Exact(load_of(dtype), 2 if dtype.kind == "c" else 1)
+
+
+def _flat(array: arrays.Array, cast: np.dtype[Any] | None = None) -> Iterator[arrays.Array]:
+    return arrays.pieces(array, arrays.Conversion(cast, 0, 0, array.dtype))
+
+
+def _pieces(array: arrays.Array) -> Iterator[tuple[arrays.Array, bool]]:
+    """Flat pieces of floats that add up to the array, and whether they are new elements."""
+    source = array.dtype
+    if source.kind not in "biu":
+        yield from ((piece, True) for piece in _flat(array))
+    elif source.itemsize <= _WHOLE_INTEGER_BYTES:
+        yield from ((piece, True) for piece in _flat(array, np.dtype(np.float64)))
+    else:
+        for piece in _flat(array):
+            yield (piece & piece.dtype.type(0xFFFFFFFF)).astype(np.float64), True
+            yield (piece >> piece.dtype.type(32)).astype(np.float64) * 2.0**32, False
+
+
+def feed(total: _emulator.Exact, array: arrays.Array) -> float:
+    """Add every element, as it is, on the CPU; returns the milliseconds of the adding."""
+    ms = 0.0
+    for piece, counts in _pieces(array):
+        parts = 2 if piece.dtype.kind == "c" else 1
+        ms += total.add(piece, load_of(piece.dtype), parts, counts, 0)
+    return ms
+
+
+def feed_by(
+    total: _emulator.Exact, array: arrays.Array, deposit: Callable[[arrays.Array, int], bytes]
+) -> None:
+    """Add every element by `deposit`, which takes a flat piece and its load to a device."""
+    parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
+    for component, part in enumerate(parts):
+        for piece, counts in _pieces(part):
+            state = deposit(piece, load_of(piece.dtype))
+            total.add_state(state, component, counts and component == 0)
+
+
+def value(total: _emulator.Exact, result: np.dtype[Any]) -> Any:
+    """The sum as a scalar of `result`, rounded once."""
+    part = part_of(result)
+    parts = np.frombuffer(total.round(load_of(result)), part)
+    if result.kind != "c":
+        return parts[0]
+    return np.append(parts, part.type(0))[:2].view(result)[0]
+
+
+def parts(total: _emulator.Exact) -> list[Number]:
+    """The sum, not rounded at all: of a complex sum, its real and imaginary parts."""
+    found: list[Number] = []
+    data = total.to_bytes()
+    for i in range(total.components):
+        flag = data[7] >> 4 * i & 15
+        body = data[_HEADER + i * _BODY : _HEADER + (i + 1) * _BODY]
+        units = int.from_bytes(body, "little", signed=True)
+        found.append(_SPECIAL[flag] if flag else Fraction(units, _UNIT))
+    return found
+
+
+def _exponent(x: Fraction) -> int:
+    """The e with 2^e <= |x| < 2^(e+1)."""
+    e = x.numerator.bit_length() - x.denominator.bit_length()
+    return e if abs(x) >= Fraction(2) ** e else e - 1
+
+
+def _nearest(x: Number, part: str) -> float:
+    """`x` rounded once, to nearest, ties to even, to a float dtype; too large for it: inf."""
+    if isinstance(x, float) or x == 0:
+        return float(x)
+    precision, least = FORMATS[part]
+    unit = max(_exponent(x) - precision + 1, least)
+    try:
+        found = math.ldexp(round(abs(x) / Fraction(2) ** unit), unit)
+    except OverflowError:
+        found = math.inf
+    return found if x > 0 else -found
+
+
+def rounded(numbers: list[Number], result: np.dtype[Any]) -> Any:
+    """A scalar of `result` from the real part, and the imaginary one if there is one."""
+    part = part_of(result)
+    with np.errstate(over="ignore"):
+        values = np.array([_nearest(x, part.name) for x in numbers]).astype(part)
+    if result.kind != "c":
+        return values[0]
+    return np.append(values, part.type(0))[:2].view(result)[0]

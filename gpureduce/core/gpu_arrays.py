@@ -1,0 +1,223 @@
+"""Arrays that lie on a GPU: CuPy, PyTorch, JAX, Numba, and whatever speaks their protocols.
+
+They are read in place, by DLPack or ``__cuda_array_interface__``; nothing is copied to the host.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gpureduce import _emulator
+from gpureduce.core import arrays, devices, exact, registry
+from gpureduce.core.results import SumResult, Timing
+
+_DEFAULT = _FAST = -1
+_AUTO = -2
+NAMES = list(registry.STRATEGIES)
+
+
+@functools.cache
+def _bfloat16() -> Any:
+    """NumPy's bfloat16, where ml_dtypes brings it; else None."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        return None
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def _source(kind: str, nbytes: int) -> np.dtype[Any]:
+    """The NumPy dtype of a producer's elements; float16 stands in for a missing bfloat16."""
+    if kind == "B":
+        return _bfloat16() or np.dtype(np.float16)
+    return np.dtype(f"{kind}{nbytes}")
+
+
+@functools.cache
+def _asked(
+    kind: str, nbytes: int, wanted: np.dtype[Any], exactly: bool
+) -> tuple[int, bool, int, int]:
+    """Accumulator, whether elements are cast, result type and rounding for an explicit dtype."""
+    conversion = arrays.convert(_source(kind, nbytes), wanted)
+    part = conversion.result if not conversion.is_complex else conversion.result.type(0).real.dtype
+    if conversion.is_complex and kind != "c":
+        raise TypeError("real arrays on a GPU cannot be summed as complex: use a real dtype")
+    half = part.itemsize == 2 and part.kind not in "iu"
+    typenum = np.dtype(np.float32).num if half else conversion.result.num
+    if exactly and part.kind not in "iu":
+        return conversion.acc, kind in "biu", typenum, exact.load_of(part)
+    if conversion.cast is not None and part != arrays.number_of(conversion.acc):
+        raise TypeError(
+            f"arrays on a GPU cannot be cast to {conversion.cast} element by element; cast the "
+            "array first"
+        )
+    return conversion.acc, conversion.cast is not None, typenum, _DEFAULT
+
+
+def _round_half(value: Any, result: np.dtype[Any] | None) -> Any:
+    """The kernel's float32 sum as the half float that numpy.sum returns."""
+    if result is None:
+        return value
+    with np.errstate(over="ignore"):
+        return np.asarray(value).astype(result)[()]
+
+
+def _checked_stream(number: int) -> int:
+    if not 0 <= number < 2**64:
+        raise ValueError(f"a CUDA stream is a number from 0 to 2**64 - 1, not {number}")
+    return number or 1  # CUDA calls its default stream 0, or 1
+
+
+def stream_number(stream: object) -> int:
+    """A cudaStream_t, from a number or a CuPy, PyTorch, Numba or CUDA Python stream; 0: none."""
+    if stream is None:
+        return 0
+    if isinstance(stream, int):
+        return _checked_stream(stream)
+    for name in ("cuda_stream", "ptr", "handle"):
+        found = getattr(stream, name, None)
+        if found is not None:
+            return _checked_stream(int(getattr(found, "value", found) or 0))
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        return _checked_stream(int(protocol()[1]))
+    raise TypeError(f"stream must be None, a number or a CUDA stream, not {type(stream).__name__}")
+
+
+@functools.cache
+def _module() -> ModuleType | None:
+    module = devices.load_cuda()
+    if isinstance(module, str):
+        return None
+    devices.devices()  # which gives each card its table of `fast`
+    return module
+
+
+def module_for(device: str | None) -> ModuleType | None:
+    """The build that takes GPU arrays: CUDA's, or the emulator's if that was asked for by name."""
+    devices.check_device(device)
+    return _emulator if device == "emulator" else _module()
+
+
+def ask(function: Callable[..., Any], arr: object, *arguments: object) -> Any:
+    """Call C with an array that may lie on a GPU. Explains errors of tensors without elements."""
+    try:
+        return function(arr, *arguments)
+    except Exception as error:
+        if why := arrays.without_elements(arr):
+            raise TypeError(f"{type(arr).__name__} {why}") from error
+        raise
+
+
+def untimed_sum(module: ModuleType, arr: object, strategy: int, stream: int) -> SumResult | None:
+    """The sum by defaults, without timing; None if `arr` does not lie on a GPU."""
+    found: SumResult | None = ask(module.quick_sum_gpu, arr, strategy, stream)
+    return found if type(found) is not tuple else _untimed_half(*found)
+
+
+def quick_sum(arr: object, strategy: str, stream: object) -> SumResult | None:
+    """The same on the card that has the array; None if this takes the long way."""
+    module, number = _module(), QUICK.get(strategy)
+    if module is None or number is None:
+        return None
+    return untimed_sum(module, arr, number, 0 if stream is None else stream_number(stream))
+
+
+def quick_sum_sent(arr: npt.NDArray[Any], strategy: str, device: str) -> SumResult | None:
+    """The sum of a host array by a card, without timing; None if this takes the long way."""
+    number, send = QUICK.get(strategy), _sender()
+    return send(arr, number, 0) if device == "cuda" and number is not None and send else None
+
+
+@functools.cache
+def _sender() -> Callable[[npt.NDArray[Any], int, int], SumResult | None] | None:
+    """What adds up a host array by a card; None without one: the long way says what is missing."""
+    module = _module()
+    if module is None or devices.devices()[0].backend != "cuda":
+        return None
+    send: Callable[[npt.NDArray[Any], int, int], SumResult | None] = module.quick_sum_sent
+    return send
+
+
+def _untimed_half(value: Any, kind: str) -> SumResult:
+    return SumResult(_round_half(value, _result_of_half(kind)), cast(Timing, None))
+
+
+def number_of(strategy: registry.Strategy) -> int:
+    """The strategy as C knows it: its line, or what stands for a choice."""
+    return {"fast": _FAST, "auto": _AUTO}.get(strategy.name, strategy.index)
+
+
+# What the shortest way takes a name for.
+QUICK = {
+    name: number_of(row)
+    for row in registry.STRATEGIES.values()
+    if row.kind in ("kernel", "library", "choice", "everywhere")
+    for name in (row.name, *row.aliases)
+}
+
+
+def _result_of_half(kind: str) -> np.dtype[Any] | None:
+    return _bfloat16() if kind == "B" else np.dtype(np.float16)
+
+
+def check_same_device(asked: str | None, index: int) -> None:
+    """Refuse an array on another card than the one asked for by number."""
+    if asked and asked.startswith("cuda:") and int(asked[len("cuda:") :]) != index:
+        raise ValueError(
+            f"the array lies on cuda:{index}, where it is summed; device={asked!r} cannot read it: "
+            "leave device out, or pass a copy on that card"
+        )
+
+
+def sum_described(
+    module: ModuleType,
+    arr: object,
+    strategy: registry.Strategy,
+    dtype: npt.DTypeLike | None,
+    launch: tuple[int, int, str | None],
+    device: str | None,
+    stream: int,
+    timing: bool,
+) -> tuple[Any, dict[str, Any]] | None:
+    """The value and what `Timing` wants to know; None if `arr` does not lie on a GPU."""
+    wanted = None if dtype is None else arrays.named(dtype)
+    exactly = strategy.name in ("auto", "exact")
+
+    def resolve(kind: str, nbytes: int, index: int) -> tuple[int, bool, int, int]:
+        check_same_device(device, index)
+        if wanted is None:
+            return _DEFAULT, False, _DEFAULT, _DEFAULT
+        return _asked(kind, nbytes, wanted, exactly)
+
+    block, grid, finish = launch
+    found = ask(
+        module.sum_gpu, arr, resolve, number_of(strategy), block, grid,
+        registry.finish_number(finish), stream, timing,
+    )  # fmt: skip
+    if found is None:
+        return None
+    value, kind, nbytes, index, n, size, kernel_ms, d2h_ms, block, grid, launches, _, ran = found
+    half = None
+    if wanted is not None:
+        half = wanted if wanted.itemsize == 2 and wanted.kind not in "iu" else None
+    elif nbytes == 2 and kind in "fB":
+        half = _result_of_half(kind)
+    return _round_half(value, half), {
+        "dtype": "bfloat16" if kind == "B" else str(_source(kind, nbytes)),
+        "device": index,
+        "n": n,
+        "nbytes": size,
+        "kernel_ms": kernel_ms,
+        "d2h_ms": d2h_ms,
+        "block": block or None,
+        "grid": grid or None,
+        "launches": launches,
+        "strategy": NAMES[ran],
+    }

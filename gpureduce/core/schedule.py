@@ -1,0 +1,45 @@
+"""The order in which the emulator runs threads and blocks."""
+
+from __future__ import annotations
+
+import operator
+from contextvars import ContextVar
+from typing import NamedTuple
+
+ORDERS = ("forward", "reverse", "random", "lockstep")
+
+
+class Schedule(NamedTuple):
+    """The order in which the emulator runs threads and blocks."""
+
+    order: str = "forward"
+    seed: int = 0
+
+    @property
+    def number(self) -> int:
+        """The order as the C code counts it."""
+        return ORDERS.index(self.order)
+
+    @property
+    def traced(self) -> bool:
+        """Lanes can only be stepped from access to access where each access has a hook."""
+        return self.order == "lockstep"
+
+
+_FORWARD = Schedule()
+CURRENT: ContextVar[Schedule] = ContextVar("gpureduce_schedule", default=_FORWARD)
+
+
+def checked(schedule: Schedule) -> Schedule:
+    """The schedule that was given, or an error that says what there is."""
+    order, seed = schedule.order, operator.index(schedule.seed)
+    if order not in ORDERS:
+        raise ValueError(f"schedule must be one of {', '.join(ORDERS)}, not {order!r}")
+    if not 0 <= seed < 2**64:
+        raise ValueError(f"seed must be from 0 to 2**64 - 1, not {seed}")
+    return schedule
+
+
+def current() -> Schedule:
+    """The schedule that the next emulated sum will use."""
+    return CURRENT.get()

@@ -1,0 +1,75 @@
+"""The kernels' source text, as it was when gpureduce was built."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpureduce.core import registry
+
+
+@functools.cache
+def files() -> dict[str, list[str]]:
+    """The lines of every file in csrc/kernels, by its path."""
+    path = Path(__file__).parents[1] / "_kernels.json"
+    texts: dict[str, list[str]] = json.loads(path.read_text())
+    return texts
+
+
+def text_of(file: str, line: int) -> str:
+    """The text of a line of a kernel, counted from 1; empty if it is not known.
+
+    >>> text_of("csrc/kernels/sequential.cu", 2 * 10**9)
+    ''
+    """
+    lines = files().get(file, [])
+    return lines[line - 1].strip() if 1 <= line <= len(lines) else ""
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A line of a kernel's source: the file's bare name, the line from 1, and what stands there."""
+
+    file: str
+    line: int
+    text: str
+
+    @property
+    def key(self) -> str:
+        """File and line alone."""
+        return f"{self.file}:{self.line}"
+
+    def __str__(self) -> str:
+        return f"{self.key}  {self.text}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A kernel's file; printed, it is the text."""
+
+    file: str
+    text: str
+
+    @property
+    def code(self) -> str:
+        """The kernel alone, without the head comment, which gives its lesson away."""
+        return self.text[self.text.index("template") :]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def source(strategy: str) -> Source:
+    """The kernel that a strategy runs, as it was when gpureduce was built.
+
+    >>> import gpureduce
+    >>> print(gpureduce.source("sum_seq").file)
+    csrc/kernels/sequential.cu
+    """
+    name = registry.find(strategy).name
+    for file, lines in files().items():
+        if Path(file).stem == name:
+            return Source(file, "\n".join(lines))
+    raise ValueError(f"{name} has no kernel of its own")

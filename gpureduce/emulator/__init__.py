@@ -1,0 +1,71 @@
+"""Controls of the emulated GPU: the order in which it runs threads, and its memory."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gpureduce import _emulator, _emulator_traced
+from gpureduce.core.schedule import CURRENT, ORDERS, Schedule, checked, current
+
+__all__ = ["ORDERS", "Schedule", "current", "live_bytes", "memory_limit", "schedule"]
+
+_LARGEST_LIMIT = sys.maxsize
+_tokens = itertools.count()
+
+
+@contextmanager
+def schedule(order: str, seed: int = 0) -> Iterator[Schedule]:
+    """Run the threads of emulated kernels in another order, for the length of a ``with`` block.
+
+    A correct kernel gives the same answer in every order that CUDA allows. ``"forward"`` runs
+    thread 0 first, ``"reverse"`` the last one; ``"random"`` shuffles threads and blocks, afresh
+    after each barrier and the same way for the same `seed`; ``"lockstep"`` steps the 32 lanes of a
+    warp through their memory accesses together, as GPUs did before Volta.
+
+    >>> import gpureduce, numpy as np
+    >>> with gpureduce.emulator.schedule("random", seed=7):
+    ...     int(gpureduce.sum(np.arange(100), strategy="sequential", device="emulator").value)
+    4950
+    """
+    token = CURRENT.set(checked(Schedule(order, seed)))
+    try:
+        yield CURRENT.get()
+    finally:
+        CURRENT.reset(token)
+
+
+@contextmanager
+def memory_limit(nbytes: int) -> Iterator[None]:
+    """Give the emulated device only `nbytes` of memory, for the length of a ``with`` block.
+
+    The limit holds for all threads. Of several, the one that was set last holds; at the end of its
+    block, the one before it.
+    """
+    nbytes = operator.index(nbytes)
+    if not 1 <= nbytes <= _LARGEST_LIMIT:
+        told = nbytes if nbytes.bit_length() <= 128 else "a far larger number"
+        raise ValueError(f"nbytes must be from 1 to {_LARGEST_LIMIT}, not {told}")
+    token = next(_tokens)
+    # A signal handler may raise after any call: each limit is taken off by a call of its own. Where
+    # it raises on the way into or out of the block, this ends with the exception's frames.
+    try:
+        _emulator.memory_limit(token, nbytes)
+        _emulator_traced.memory_limit(token, nbytes)
+        yield
+    finally:
+        try:
+            _emulator.memory_limit(token, 0)
+        finally:
+            _emulator_traced.memory_limit(token, 0)
+
+
+def live_bytes() -> int:
+    """How many bytes are allocated on the emulated device now.
+
+    Between calls, what is kept for the next one: `gpureduce.free_scratch` gives that back.
+    """
+    return _emulator.live_bytes() + _emulator_traced.live_bytes()

@@ -1,0 +1,241 @@
+"""`explain`: what a kernel does, counted on the emulator, and why one rung is faster than another.
+
+Nothing here is a time. What is counted follows from the kernel's text and the launch alone: which
+lanes take part, which words and sectors they touch, where they wait for each other.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from gpureduce.core import arrays, registry, summation
+from gpureduce.core.sources import text_of
+from gpureduce.emulator import explain_picture, explain_text, trace
+from gpureduce.emulator.counts import (
+    COUNTERS,
+    DETAILS,
+    Change,
+    Counted,
+    CountsPair,
+    KernelCounts,
+    Line,
+    Step,
+    StrategyCounts,
+    split,
+)
+from gpureduce.emulator.explain_picture import Picture
+
+__all__ = [
+    "COUNTERS",
+    "DETAILS",
+    "Change",
+    "Comparison",
+    "Counted",
+    "Explanation",
+    "KernelCounts",
+    "Line",
+    "Step",
+    "explain",
+]
+
+
+@dataclass(frozen=True)
+class Explanation(StrategyCounts):
+    """What a strategy does, counted: see `explain`.
+
+    `counters`, `lines` and `steps` are of the first launch, the one over the input; `kernels` has
+    all launches. Printed, it is a picture for the terminal; `plot` and a notebook draw it.
+    """
+
+    def picture(self) -> Picture:
+        """The drawing behind `plot` and the notebook's view."""
+        return explain_picture.draw(self)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw it with matplotlib; returns the axes."""
+        return self.picture().plot(ax)
+
+    def __str__(self) -> str:
+        return explain_text.explanation(self)
+
+    def _repr_html_(self) -> str:
+        return self.picture().html(title=f"{self.strategy}: {self.lesson}")
+
+
+@dataclass(frozen=True)
+class Comparison(CountsPair):
+    """Two strategies side by side: what fell from the one to the other, and by how much."""
+
+    before: Explanation
+    after: Explanation
+
+    def picture(self) -> Picture:
+        """The drawing behind `plot` and the notebook's view."""
+        return explain_picture.draw_comparison(self)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw it with matplotlib; returns the axes."""
+        return self.picture().plot(ax)
+
+    def __str__(self) -> str:
+        return explain_text.comparison(self)
+
+    def _repr_html_(self) -> str:
+        title = f"{self.before.strategy} → {self.after.strategy}: {self.lesson}"
+        return self.picture().html(title=title)
+
+
+def _kernel(launch: trace.Launch, teams_of: int) -> KernelCounts:
+    lines = tuple(
+        Line(
+            **split(row.counts),
+            file=row.file,
+            line=row.line,
+            text=text_of(row.file, row.line),
+            access=row.access,
+        )
+        for row in launch.rows
+    )
+    steps = tuple(
+        Step(**split(s.counts), barrier=s.barrier, sync=s.sync, lanes=s.lanes)
+        for s in launch.stages
+    )
+    return KernelCounts(
+        **split(launch.counts),
+        n=launch.n,
+        block=launch.block,
+        grid=launch.grid,
+        sampled=launch.ran < teams_of,
+        ran=launch.ran,
+        lines=lines,
+        steps=steps,
+    )
+
+
+def _find(strategy: str) -> registry.Strategy:
+    chosen = registry.find(strategy)
+    if chosen.launches_kernels:
+        return chosen
+    why = {
+        "choice": f"{chosen.name} picks another strategy for each size and dtype: explain the one "
+        f"that gpureduce.sum(..., {chosen.name!r}).timing.strategy names",
+        "library": f"{chosen.name} is a compiled library, whose kernels the emulator cannot run",
+        "host": f"{chosen.name} runs on the processor: there are no warps to count",
+    }[chosen.kind]
+    raise ValueError(f"there is nothing to explain: {why}")
+
+
+def explain(
+    strategy: str,
+    other: str | None = None,
+    *,
+    n: int = 2**20,
+    dtype: npt.DTypeLike = "int32",
+    block: int = 256,
+    grid: int | None = None,
+    finish: str | None = None,
+    input_dtype: npt.DTypeLike | None = None,
+    sample: bool = True,
+) -> Explanation | Comparison:
+    """Count what a strategy's kernel does, without a GPU; or compare two of them.
+
+    Parameters
+    ----------
+    strategy, other
+        Names or aliases out of `strategies`. With `other`, the two are compared.
+    n
+        How many elements are added up. Their values make no difference, except to `exact`, which
+        is counted for zeros.
+    dtype
+        The dtype to add up in, and of the elements unless `input_dtype` says otherwise. The
+        lectures' ladder, int32 added up in int32, is the default.
+    block, grid, finish
+        As in `sum`. Without `grid`, kernels with a grid-stride loop get the blocks that fill the
+        emulated card, which is a small one.
+    input_dtype
+        The dtype of the elements.
+    sample
+        Count some blocks for all that do the same, which gives the same numbers in less time;
+        False runs every block.
+
+    Returns
+    -------
+    Explanation or Comparison
+
+    Raises
+    ------
+    ValueError, TypeError, CudaError
+        For arguments that do not exist, strategies that are no kernels of ours, and a kernel that
+        comes to grief.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> gpureduce.explain("interleaved_idx", n=256).counters["shared_load_conflicts"]
+    70
+    >>> both = gpureduce.explain("interleaved_idx", "sequential", n=256)
+    >>> both.fell[0].name, both.fell[0].before, both.fell[0].after
+    ('shared_load_conflicts', 70, 0)
+    """
+    asked = (n, dtype, block, grid, finish, input_dtype, sample)
+    if other is None:
+        return _explain(strategy, *asked)
+    return Comparison(_explain(strategy, *asked), _explain(other, *asked))
+
+
+def _explain(
+    strategy: str,
+    n: int,
+    dtype: npt.DTypeLike,
+    block: int | None,
+    grid: int | None,
+    finish: str | None,
+    input_dtype: npt.DTypeLike | None,
+    sample: bool,
+) -> Explanation:
+    chosen = _find(strategy)
+    n = operator.index(n)
+    if not 1 <= n < 2**63:
+        raise ValueError(f"n must be at least 1, and less than 2^63, not {n}")
+    source = arrays.named(dtype if input_dtype is None else input_dtype)
+    conversion = arrays.convert(source, dtype)
+    if conversion.is_complex:
+        raise TypeError(
+            "complex numbers are added up as two sums, of their real and their imaginary parts: "
+            "explain the dtype of a part"
+        )
+    elements = source if conversion.cast is None else conversion.cast
+    threads, blocks, finish = summation._launch_arguments(chosen, block, grid, finish)
+    kernels: list[KernelCounts] = []
+    count = n
+    while not kernels or (count > 1 and finish != "host" and chosen.finishes != ("single",)):
+        request = trace.Request(
+            strategy=chosen,
+            load=conversion.load,
+            acc=conversion.acc,
+            n=count,
+            block=threads,
+            grid=blocks,
+            finish=registry.finish_number(finish),
+            element_bytes=arrays.number_of(conversion.acc).itemsize
+            if kernels
+            else elements.itemsize,
+            later=bool(kernels),
+        )
+        launch = request.count(sample=sample)
+        kernels.append(_kernel(launch, launch.teams))
+        count = launch.outs
+    return Explanation(
+        counters=kernels[0].counters,
+        details=kernels[0].details,
+        strategy=chosen.name,
+        lesson=chosen.lesson,
+        n=n,
+        dtype=conversion.result.name,
+        input_dtype=source.name,
+        kernels=tuple(kernels),
+    )

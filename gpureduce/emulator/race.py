@@ -1,0 +1,245 @@
+"""Races, and the barriers that only part of a block reaches: data, and each as text."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from gpureduce.core.sources import text_of
+
+# As csrc/emulator/watch.h orders them: the later ones do more.
+MISSING = (
+    "__threadfence()",
+    "__syncwarp()",
+    "__syncthreads()",
+    "cluster.sync()",
+    "grid.sync()",
+    "copy_wait()",
+)
+_DEEDS = {"read": "reads", "write": "writes", "atomic": "updates", "end": "ends with"}
+_WIDTH = 31  # of a thread: two of them fit on a terminal
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a kernel, and the barrier or fence that stands there, if it is about one.
+
+    Two threads that have met at a barrier have the same number there as their `meeting`.
+    """
+
+    file: str
+    line: int
+    what: str = ""
+    meeting: int = 0
+
+    @property
+    def text(self) -> str:
+        """The line as it is written, if gpureduce was built from it."""
+        return text_of(self.file, self.line)
+
+    @property
+    def short(self) -> str:
+        """File and line, without folders."""
+        return f"{PurePosixPath(self.file).name}:{self.line}"
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two accesses of a race: which thread, what, where, between which barriers.
+
+    `copy` is true for a bulk copy that the thread's block has ordered; it belongs to no thread.
+    `before` and `after` are the barriers or fences that the thread passes next to the access.
+    """
+
+    block: int
+    thread: int
+    copy: bool
+    kind: str
+    place: Place
+    before: Place | None
+    after: Place | None
+
+    @property
+    def warp(self) -> int:
+        """The thread's warp in its block."""
+        return self.thread // 32
+
+    @property
+    def name(self) -> str:
+        """The thread, for a sentence."""
+        if self.copy:
+            return f"a bulk copy of block {self.block}"
+        return f"thread {self.thread} of block {self.block}"
+
+
+@dataclass(frozen=True)
+class Race:
+    """Two accesses to the same bytes that nothing orders; at least one writes.
+
+    `address` is what they touch (``"shared[12]"``, ``"out[0]"``); `missing` the barrier or fence
+    that would order them; `count` how often this pair of lines raced; `schedules` under which
+    orders of threads it was seen.
+    """
+
+    sides: tuple[Side, Side]
+    address: str
+    missing: str
+    count: int
+    schedules: tuple[str, ...]
+
+    @property
+    def lanes(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """The two threads, each as (block, thread)."""
+        a, b = self.sides
+        return (a.block, a.thread), (b.block, b.thread)
+
+    @property
+    def timeline(self) -> str:
+        """The two threads side by side, from the barrier before to the barrier after."""
+        return timeline(self)
+
+    def __str__(self) -> str:
+        first, second = self.sides
+        return (
+            f"{first.name} {_VERBS[first.kind]} {self.address} at {first.place}, and {second.name} "
+            f"{_VERBS[second.kind]} it at {second.place}; nothing orders the two: "
+            f"{REMEDIES[self.missing]}"
+        )
+
+
+_VERBS = {"read": "reads", "write": "writes", "atomic": "updates", "end": "ends and gives up"}
+REMEDIES = {
+    "__syncwarp()": "a __syncwarp() that names both lanes is missing between them",
+    "__syncthreads()": "a __syncthreads() is missing between them",
+    "cluster.sync()": "a cluster.sync() is missing between them",
+    "grid.sync()": "only a barrier over the whole grid (grid.sync() in a cooperative launch) or a "
+    "second launch comes between blocks",
+    "__threadfence()": "an atomic passes between them, but without a __threadfence() on both sides",
+    "copy_wait()": "a copy_wait() for the bulk copy is missing between them",
+}
+
+
+@dataclass(frozen=True)
+class SplitBarrier:
+    """A barrier that only part of a block has reached, while others wait at another line.
+
+    CUDA wants all threads of a block at the same ``__syncthreads()``, or none. `threads` holds, for
+    each of the `places`, who waits there.
+    """
+
+    block: int
+    places: tuple[Place, ...]
+    threads: tuple[tuple[int, ...], ...]
+
+    def __str__(self) -> str:
+        lines = [f"block {self.block} is split over {len(self.places)} barriers:"]
+        for place, threads in zip(self.places, self.threads, strict=True):
+            lines.append(f"  threads {ranges(threads)} wait in {place.what}()")
+            lines.append(f"    at {place}    {place.text}".rstrip())
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class FoundRaces:
+    """The races, split barriers and wrong sums of one strategy; true if there are any.
+
+    `races` are pairs of lines that race, the most frequent first; `barriers` those that only part
+    of a block reached; `faults` what ended a launch (a deadlock, say), by schedule; `wrong` the
+    sums that came out wrong, by schedule, beside the right one, `expected`.
+    """
+
+    strategy: str
+    n: int
+    dtype: str
+    block: int
+    grid: int | None
+    schedules: tuple[str, ...]
+    races: tuple[Race, ...]
+    barriers: tuple[SplitBarrier, ...]
+    faults: dict[str, str]
+    wrong: dict[str, Any]
+    expected: Any
+
+    def __bool__(self) -> bool:
+        return bool(self.races or self.barriers or self.faults)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain lists and dicts, the lines' texts with it."""
+
+        def plain(value: Any) -> Any:
+            if dataclasses.is_dataclass(value):
+                fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+                return fields | ({"text": value.text} if isinstance(value, Place) else {})
+            if isinstance(value, tuple):
+                return [plain(item) for item in value]
+            if isinstance(value, dict):
+                return {key: plain(item) for key, item in value.items()}
+            return value.item() if isinstance(value, np.generic) else value
+
+        result: dict[str, Any] = plain(self)
+        return result
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers in few words: ``0-31, 64``."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in parts[:6]]
+    return ", ".join(shown) + (", ..." if len(parts) > 6 else "")
+
+
+def title(side: Side) -> str:
+    if side.copy:
+        return f"block {side.block}, a bulk copy"
+    return f"block {side.block}, thread {side.thread} (warp {side.warp})"
+
+
+def deed(race: Race, side: Side) -> str:
+    return f"{_DEEDS[side.kind]} {race.address}"
+
+
+def event(place: Place | None, edge: str) -> str:
+    if place is None:
+        return f"({edge})"
+    return f"line {place.line}: {place.what}()"
+
+
+def same(a: Place | None, b: Place | None) -> bool:
+    """Whether both met there: at a barrier, or at the start or the end of the launch."""
+    return a == b if a is None or b is None else a.meeting == b.meeting > 0
+
+
+def timeline(race: Race) -> str:
+    """The two threads of a race side by side, from the barrier before to the one after."""
+    left, right = race.sides
+
+    def row(a: str, between: str, b: str) -> str:
+        return f"  {a:<{_WIDTH}} {between:^10}  {b}".rstrip()
+
+    def barrier(a: Place | None, b: Place | None, edge: str) -> str:
+        return row(event(a, edge), "=" * 10 if same(a, b) else "", event(b, edge))
+
+    bar = row("    |", "", "    |")
+    deeds = [f"line {side.place.line}: {deed(race, side)}" for side in race.sides]
+    lines = [
+        row(title(left), "", title(right)),
+        row("-" * len(title(left)), "", "-" * len(title(right))),
+        barrier(left.before, right.before, "start"),
+        bar,
+        row(deeds[0], "<- race ->", deeds[1]),
+        bar,
+        barrier(left.after, right.after, "end"),
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,260 @@
+"""Which accesses to memory race: `races` runs a strategy's kernels on the emulator and tells."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpureduce import _emulator
+from gpureduce.core import arrays, exact, registry, summation
+from gpureduce.core.schedule import ORDERS, Schedule, checked
+from gpureduce.emulator import race_picture
+from gpureduce.emulator.race import MISSING, FoundRaces, Place, Race, Side, SplitBarrier
+from gpureduce.errors import CudaError
+
+SCHEDULES = ("forward", "reverse", "lockstep", "random 0", "random 1", "random 2")
+# What a kernel's parameters are called, by place (CONTRIBUTING.md).
+_PARAMETERS = ("in", "out", "n", "work", "ticket")
+
+
+@dataclass(frozen=True)
+class Races(FoundRaces):
+    """What `races` has found; true if it found anything.
+
+    `races` are pairs of lines that race, the most frequent first; `barriers` those that only part
+    of a block reached; `faults` what ended a launch (a deadlock, say), by schedule; `wrong` the
+    sums that came out wrong, by schedule, beside the right one, `expected`.
+    """
+
+    def __str__(self) -> str:
+        return race_picture.text(self)
+
+    def _repr_html_(self) -> str:
+        return race_picture.html(self)
+
+    def plot(self, race: int = 0) -> Any:
+        """The timeline of one race as a matplotlib figure: two threads, and no barrier between."""
+        return race_picture.plot(self, race)
+
+    def svg(self, race: int = 0) -> str:
+        """The same picture as SVG."""
+        return race_picture.svg(self, race)
+
+
+def races(
+    strategy: str,
+    n: int | None = None,
+    dtype: npt.DTypeLike = "int32",
+    block: int = 256,
+    grid: int | None = None,
+    schedules: str | Schedule | Sequence[str | Schedule] = SCHEDULES,
+) -> Races:
+    """Run a strategy's kernels on the emulator and look for races; no GPU is needed.
+
+    Two accesses to the same bytes race if two threads make them, at least one of them writes, not
+    both are atomic, and nothing says which comes first: no barrier that both threads pass, no
+    ``__syncwarp`` that names both, no fences on either side of atomics, no end of a launch. A race
+    is found whether or not the sum comes out right.
+
+    Not seen: branches that these numbers do not take; launches that overlap others (the emulator's
+    follow one another); which memory orders C++'s own atomics ask for (they count as relaxed).
+
+    Parameters
+    ----------
+    strategy
+        A name or alias out of `strategies`, the ones that are wrong on purpose included.
+    n
+        How many elements to add up; by default enough for several blocks.
+    dtype
+        The elements' dtype. Numbers of four bytes and more are added up in it, as in the lectures.
+    block, grid
+        As in `sum`.
+    schedules
+        In which orders to run the threads: ``"forward"``, ``"reverse"``, ``"lockstep"``,
+        ``"random SEED"``. More orders find more only where a kernel takes other branches.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> bool(gpureduce.races("sequential"))
+    False
+    >>> found = gpureduce.races("missing_barrier")
+    >>> found.races[0].missing
+    '__syncthreads()'
+    """
+    from gpureduce import _emulator_traced
+
+    chosen = registry.find(strategy)
+    if not chosen.launches_kernels:
+        raise ValueError(f"{chosen.name} is no kernel of its own: name one of the ladder's")
+    dtype = arrays.name_of(arrays.named(dtype))
+    if dtype in chosen.dtypes and arrays.named(dtype).kind == "c":
+        raise TypeError(
+            "complex numbers are added up as two sums, of their real and their imaginary parts: "
+            "name the dtype of a part"
+        )
+    if dtype not in chosen.dtypes:
+        raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
+    blocks, grids, _ = summation._launch_arguments(chosen, block, grid, None)
+    orders = (schedules,) if isinstance(schedules, (str, Schedule)) else tuple(schedules)
+    if not orders:
+        raise ValueError(f"schedules must name at least one of {', '.join(ORDERS)}")
+    if n is None:
+        n, grids = _default_size(chosen.traits, dtype, blocks, grids)
+    n = operator.index(n)
+    if not 1 <= n <= 2**24:
+        raise ValueError(f"n must be from 1 to 2^24 (each access is looked at), not {n}")
+    return examine(_emulator_traced, chosen, n, dtype, (blocks, grids), orders)
+
+
+def _default_size(traits: int, dtype: str, block: int, grid: int) -> tuple[int, int]:
+    """Several blocks and a ragged end; a ring of bulk copies must come round."""
+    if traits & _emulator.RING and not grid:
+        tile = 32768 // arrays.named(dtype).itemsize
+        return 8 * tile + 7, 1
+    return 8 * block + 7, grid
+
+
+def _schedule(wanted: str | Schedule) -> tuple[str, Schedule]:
+    """A schedule and the name that it goes by in a report."""
+    if isinstance(wanted, Schedule):
+        schedule = wanted
+    elif not isinstance(wanted, str):
+        raise TypeError(f"a schedule is a name or a Schedule, not {type(wanted).__name__}")
+    else:
+        order, _, seed = wanted.partition(" ")
+        if order not in ORDERS or (seed and not (order == "random" and seed.isdecimal())):
+            raise ValueError(f"a schedule is one of {', '.join(ORDERS)}, or 'random 7': {wanted!r}")
+        schedule = Schedule(order, int(seed or 0))
+    checked(schedule)
+    name = schedule.order + (f" {schedule.seed}" if schedule.order == "random" else "")
+    return name, schedule
+
+
+def examine(
+    module: ModuleType,
+    strategy: registry.Strategy,
+    n: int,
+    dtype: str,
+    launch: tuple[int, int],
+    schedules: Sequence[str | Schedule],
+) -> Races:
+    """The work of `races`, for any traced build of the emulator."""
+    array = _numbers(n, dtype)
+    itself = dtype in ("int32", "uint32", "float32", "float64")
+    conversion = arrays.convert(array.dtype, array.dtype if itself else None)
+    expected = conversion.result.type(np.sum(array.astype(np.float64)))
+    found = _Found()
+    block, grid = launch
+    for name, schedule in map(_schedule, schedules):
+        # A wrong kernel may have left a ticket drawn, or sums that the next order must not find.
+        module.free_scratch()
+        reports: list[str] = []
+        try:
+            bits, *_ = module.watched_sum(
+                array, conversion.load, conversion.acc, strategy.index, block, grid, 0, 0,
+                schedule.number, schedule.seed, True, reports,
+            )  # fmt: skip
+            value = _value(strategy, conversion, bytes(bits))
+            if value != expected:
+                found.wrong[name] = value
+        except CudaError as error:
+            found.faults[name] = str(error)
+        except MemoryError as error:
+            raise MemoryError(
+                f"no memory to look at all accesses of {strategy.name} for n={n} (4 GiB at most): "
+                "take a smaller n"
+            ) from error
+        if not reports:
+            raise MemoryError(f"no memory for what was found in {strategy.name} with n={n}")
+        found.add(name, json.loads(reports[0]))
+    module.free_scratch()
+    return Races(
+        strategy.name, n, dtype, block, grid or None, tuple(_schedule(s)[0] for s in schedules),
+        found.races(), tuple(found.barriers.values()), found.faults, found.wrong, expected,
+    )  # fmt: skip
+
+
+def _value(strategy: registry.Strategy, conversion: arrays.Conversion, bits: bytes) -> Any:
+    """The sum as a number: what a kernel leaves is one, or the digits of one."""
+    if strategy.kind != "everywhere":
+        return conversion.value(bits)
+    total = exact.new(conversion.result)
+    total.add_state(bits, 0, True)
+    return exact.value(total, conversion.result)
+
+
+def _numbers(n: int, dtype: str) -> arrays.Array:
+    """Small numbers of which the sum is exact in any dtype, and each of which counts."""
+    return (1 + np.arange(n) % 2).astype(arrays.named(dtype))
+
+
+class _Found:
+    """What several runs have found, each pair of lines once."""
+
+    def __init__(self) -> None:
+        self.by_lines: dict[tuple[Any, ...], Race] = {}
+        self.barriers: dict[tuple[Any, ...], SplitBarrier] = {}
+        self.faults: dict[str, str] = {}
+        self.wrong: dict[str, Any] = {}
+
+    def add(self, schedule: str, report: dict[str, Any]) -> None:
+        for row in report["races"]:
+            self._add_race(schedule, row)
+        for row in report["barriers"]:
+            places = tuple(_place(place) for place in row["places"])
+            threads = tuple(tuple(place["threads"]) for place in row["places"])
+            self.barriers.setdefault(places, SplitBarrier(row["block"], places, threads))
+
+    def _add_race(self, schedule: str, row: dict[str, Any]) -> None:
+        sides = tuple(_side(side) for side in row["sides"])
+        race = Race(sides, _address(row, sides), row["missing"], row["count"], (schedule,))  # type: ignore[arg-type]
+        lines = tuple(sorted((s.place.file, s.place.line, s.kind) for s in sides))
+        known = self.by_lines.get(lines)
+        if known:
+            more = MISSING.index(race.missing) > MISSING.index(known.missing)
+            race = dataclasses.replace(
+                race if more else known,
+                count=known.count + race.count,
+                schedules=tuple(dict.fromkeys((*known.schedules, schedule))),
+            )
+        self.by_lines[lines] = race
+
+    def races(self) -> tuple[Race, ...]:
+        return tuple(sorted(self.by_lines.values(), key=lambda race: -race.count))
+
+
+def _place(row: dict[str, Any]) -> Place:
+    return Place(row["file"], row["line"], row.get("what", ""), row.get("meeting", 0))
+
+
+def _side(row: dict[str, Any]) -> Side:
+    before, after = row["before"], row["after"]
+    return Side(
+        row["block"],
+        row["thread"],
+        row["copy"],
+        row["kind"],
+        _place({"file": row["file"], "line": row["line"]}),
+        _place(before) if before else None,
+        _place(after) if after else None,
+    )
+
+
+def _address(row: dict[str, Any], sides: Sequence[Side]) -> str:
+    offset, size = row["offset"], row["size"]
+    index = f"[{offset // size}]" if offset % size == 0 else f", byte {offset},"
+    if row["space"] == "shared":
+        far = any(side.block != row["owner"] for side in sides)
+        return f"shared{index}" + (f" of block {row['owner']}" if far else "")
+    if row["parameter"] >= 0:
+        return _PARAMETERS[row["parameter"]] + index
+    return f"the byte at {offset:#x}"

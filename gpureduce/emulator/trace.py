@@ -1,0 +1,256 @@
+"""Counting what a launch does, on the emulator: which blocks to run, and what comes of it.
+
+What a kernel does depends on how much of the input a block gets, never on the values. So blocks
+are sorted into classes that get the same work, a few of each class run, and their counts are
+multiplied. Several of a class run only to see that they agree; if they do not, every block runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpureduce import _emulator
+from gpureduce import _emulator_traced as traced
+from gpureduce.core import registry
+
+NAMES: tuple[str, ...] = traced.counter_names()
+
+_MOST_DEALT = 2**20  # blocks: some hundred megabytes
+_PACK_BYTES = 16
+_TILE_PACKS = 2048
+_SHARE_PACKS = 32
+
+Counts = dict[str, int]
+
+_Counted = tuple[
+    list[tuple[str | None, int, tuple[int, ...], tuple[int, int, int, int, int, bytes]]],
+    list[tuple[int, int, tuple[int, ...], bytes]],
+    list[tuple[int, ...]],
+]
+
+
+@dataclass(frozen=True)
+class Access:
+    """One warp instruction on shared memory: where each lane of it goes, in bytes."""
+
+    offsets: tuple[int | None, ...]
+    size: int
+    wavefronts: int
+    ideal: int
+    store: bool
+
+
+@dataclass(frozen=True)
+class Row:
+    """Counts of one line of the source, and its access with the most wavefronts."""
+
+    file: str
+    line: int
+    counts: Counts
+    access: Access | None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Counts between two barriers, and the lanes of the first block's warps that were active."""
+
+    barrier: int
+    sync: int
+    counts: Counts
+    lanes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What one launch does."""
+
+    n: int
+    block: int
+    grid: int
+    outs: int
+    teams: int
+    ran: int
+    rows: tuple[Row, ...]
+    stages: tuple[Stage, ...]
+    counts: Counts
+
+
+@dataclass(frozen=True)
+class Request:
+    """One launch of a strategy: `later` ones add up block sums."""
+
+    strategy: registry.Strategy
+    load: int
+    acc: int
+    n: int
+    block: int
+    grid: int
+    finish: int
+    element_bytes: int
+    later: bool
+
+    def _arguments(self) -> tuple[int, int, int, int, int, int, int, bool]:
+        index, finish = self.strategy.index, self.finish
+        return index, self.load, self.acc, self.n, self.block, self.grid, finish, self.later
+
+    def _check_memory(self, block: int, grid: int, team_blocks: int) -> None:
+        """Refuse what cannot be kept: the loads of all warps that run at once, packed."""
+        most, each = traced.recorder_limits()
+        loads = self.n * self.element_bytes // (_PACK_BYTES * grid * block)
+        needed = loads * team_blocks * (block // 32) * each
+        if needed > most:
+            raise ValueError(
+                f"explain keeps what warps do until their next barrier: for n={self.n:,} of "
+                f"{self.strategy.name} with {grid:,} blocks of {block} that is "
+                f"{needed / 2**30:,.0f} GiB or more, and {most >> 30} GiB at most are kept; take a "
+                "smaller n or a larger grid"
+            )
+
+    def count(self, *, sample: bool) -> Launch:
+        """Count it, from samples if that can be."""
+        plan = traced.plan_pass(*self._arguments())
+        block, grid, team_blocks, _ = plan
+        teams = grid // team_blocks
+        self._check_memory(block, grid, team_blocks)
+        counts = self.strategy.traits & (_emulator.TICKET | _emulator.DIGITS)
+        last = grid - 1 if counts else 0
+        if sample and not self.strategy.broken:
+            chosen, classes = _choose(self, block, grid, team_blocks, last)
+            if len(chosen) < teams:
+                found = traced.count_pass(*self._arguments(), _packed(chosen))
+                if _agree(found[2], classes):
+                    return _launch(self.n, plan, len(chosen), found)
+        found = traced.count_pass(*self._arguments(), _packed([(0, teams, 1, 0)]))
+        return _launch(self.n, plan, teams, found)
+
+
+# The team that runs, how many from there on, the weight of each, and the ticket that it finds.
+_Sample = tuple[int, int, int, int]
+
+
+def _packed(samples: list[_Sample]) -> bytes:
+    return np.array(samples, np.uint64).tobytes()
+
+
+def _agree(counts: list[tuple[int, ...]], classes: list[int]) -> bool:
+    """Whether all samples of a class did the same."""
+    first: dict[int, tuple[int, ...]] = {}
+    return all(first.setdefault(c, row) == row for c, row in zip(classes, counts, strict=True))
+
+
+def _choose(
+    request: Request, block: int, grid: int, team_blocks: int, last_ticket: int
+) -> tuple[list[_Sample], list[int]]:
+    """The samples, and which class each is of."""
+    if request.strategy.traits & _emulator.MANY:
+        groups = _dealt(request, block, grid, team_blocks)
+    else:
+        groups = _covering(request, block, grid)
+    samples: list[_Sample] = []
+    classes: list[int] = []
+    for number, (members, weight) in enumerate(groups):
+        if last_ticket and members[-1] == grid - 1:
+            # The block that draws the last ticket goes on alone: it runs apart from its class.
+            samples.append((grid - 1, 1, 1, last_ticket))
+            classes.append(-1)
+            weight, members = weight - 1, members[:-1]
+        for i, member in enumerate(members):
+            samples.append((member, 1, weight - len(members) + 1 if i == 0 else 1, 0))
+            classes.append(number)
+    order = sorted(range(len(samples)), key=samples.__getitem__)  # block 0 first, as in a full run
+    return [samples[i] for i in order], [classes[i] for i in order]
+
+
+_Numbers = np.ndarray[Any, np.dtype[np.int64]]
+_Group = tuple[tuple[int, ...], int]  # some members, and how many there are
+
+
+def _some_of(first: int, count: int) -> _Group:
+    return tuple(sorted({first, first + count // 2, first + count - 1})), count
+
+
+def _covering(request: Request, block: int, grid: int) -> list[_Group]:
+    """Where the grid covers the input: whole blocks, a ragged one, and those without elements."""
+    per_block = block * (2 if request.strategy.traits & _emulator.TWO else 1)
+    whole, ragged = divmod(request.n, per_block)
+    groups = [_some_of(0, whole)] if whole else []
+    if ragged:
+        groups.append(((whole,), 1))
+    used = whole + bool(ragged)
+    if used < grid:
+        groups.append(_some_of(used, grid - used))
+    return groups
+
+
+def _dealt(request: Request, block: int, grid: int, team_blocks: int) -> list[_Group]:
+    """Where a block takes many elements: classes that are the same however the kernel deals.
+
+    By elements or by 16-byte packs, a grid's stride apart; by contiguous shares of packs; or by
+    whole tiles, with the rest by packs.
+    """
+    if grid > _MOST_DEALT:
+        raise ValueError(
+            f"grid={grid:,}: the blocks of {request.strategy.name} are sorted by what they do, at "
+            f"most {_MOST_DEALT:,} of them"
+        )
+    number = np.arange(grid, dtype=np.int64)
+    per_pack = _PACK_BYTES // request.element_bytes
+    packs, tail = divmod(request.n, per_pack)
+    tiles = packs // _TILE_PACKS
+    shares = -(-packs // _SHARE_PACKS)
+    begin = shares * number // grid * _SHARE_PACKS
+    end = np.minimum(shares * (number + 1) // grid * _SHARE_PACKS, packs)
+    columns = [
+        *_strides(request.n, number * block, block, grid),
+        *_strides(packs, number * block, block, grid),
+        *_strides(packs - tiles * _TILE_PACKS, number * block, block, grid),
+        np.maximum(end - begin, 0),
+        -(-(tiles - number) // grid),
+        np.where(number * block < tail, number + 1, 0),
+    ]
+    work = np.stack(columns, axis=1).reshape(grid // team_blocks, -1)
+    _, first, members = np.unique(work, axis=0, return_index=True, return_inverse=True)
+    groups = []
+    for number_of_class, one in enumerate(first):
+        alike = np.flatnonzero(members.reshape(-1) == number_of_class)
+        groups.append((tuple(sorted({int(one), int(alike[-1])})), len(alike)))
+    return groups
+
+
+def _strides(n: int, begin: _Numbers, block: int, grid: int) -> list[_Numbers]:
+    """How often the first and the last thread of each block come by; and who does once more."""
+    stride = block * grid
+    most = np.maximum(-(-(n - begin) // stride), 0)
+    least = np.maximum(-(-(n - begin - (block - 1)) // stride), 0)
+    return [most, least, np.where(most != least, (n - begin) % stride, 0)]
+
+
+def _named(counts: tuple[int, ...]) -> Counts:
+    return dict(zip(NAMES, counts, strict=True))
+
+
+def _access(found: tuple[int, int, int, int, int, bytes]) -> Access | None:
+    wavefronts, ideal, mask, size, store, offsets = found
+    if not mask:
+        return None
+    places = np.frombuffer(offsets, np.uint32).tolist()
+    lanes = tuple(place if mask >> lane & 1 else None for lane, place in enumerate(places))
+    return Access(lanes, size, wavefronts, ideal, bool(store))
+
+
+def _launch(n: int, plan: tuple[int, int, int, int], ran: int, found: _Counted) -> Launch:
+    lines, steps, _ = found
+    rows = tuple(
+        Row(file or "", line, _named(counts), _access(access))
+        for file, line, counts, access in lines
+    )
+    stages = tuple(
+        Stage(barrier, sync, _named(counts), tuple(np.frombuffer(lanes, np.uint32).tolist()))
+        for barrier, sync, counts, lanes in steps
+    )
+    total = {name: sum(row.counts[name] for row in rows) for name in NAMES}
+    block, grid, team_blocks, outs = plan
+    return Launch(n, block, grid, outs, grid // team_blocks, ran, rows, stages, total)

@@ -1,0 +1,1 @@
+"""Counters of a real card, and their comparison with the emulator's."""

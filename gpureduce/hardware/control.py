@@ -1,0 +1,96 @@
+"""Launches with nothing to arbitrate: one warp alone on the card, kernel by kernel.
+
+Elsewhere the pipe counts more bank conflicts than its instructions have. If that is arbitration
+between warps, it must count exactly the model's here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpureduce.emulator.explain import Explanation, explain
+from gpureduce.errors import CudaError
+from gpureduce.hardware.counters import Case, Failure, Found, finish_of
+
+WARP = 32
+WIDE = "int64"  # of 8 bytes, so that one warp alone can be in conflict with itself
+COUNTERS = ("shared_load_conflicts", "shared_store_conflicts")
+COLUMNS = ("strategy", "dtype", "counter", "model", "hardware")
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A counter of bank conflicts in a launch of one warp."""
+
+    strategy: str
+    dtype: str
+    counter: str
+    model: int
+    hardware: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.strategy} {self.dtype}, one warp alone, {self.counter}: model {self.model:,}, "
+            f"hardware {self.hardware:,}"
+        )
+
+
+def _explained(strategy: str, dtype: str) -> Explanation | None:
+    """What `explain` counts of one warp; None if the strategy cannot, or takes more blocks."""
+    try:
+        found = explain(strategy, n=WARP, dtype=dtype, block=WARP, finish=finish_of(strategy))
+    except (ValueError, TypeError, CudaError):
+        return None
+    assert isinstance(found, Explanation)
+    return found if found.grid == 1 else None
+
+
+def cases(strategies: Sequence[str], dtype: str) -> Iterator[tuple[str, list[Case]]]:
+    """What to launch, by dtype: all that use shared memory; of the wide ones, those in conflict."""
+    for kind in dict.fromkeys((dtype, WIDE)):
+        counted = {name: _explained(name, kind) for name in strategies}
+        shared = COUNTERS if kind != dtype else ("shared_load_lanes", "shared_store_lanes")
+        wanted = [
+            Case(name, WARP, WARP, 1)
+            for name, found in counted.items()
+            if found and any(found.counters[counter] for counter in shared)
+        ]
+        if wanted:
+            yield kind, wanted
+
+
+def judge(found: Found, dtype: str) -> tuple[list[Alone], list[Failure]]:
+    """What the card counted of them beside the model, and what could not be measured."""
+    rows: list[Alone] = []
+    failures: list[Failure] = []
+    for one in found:
+        if isinstance(one, Failure):
+            failures.append(one)
+            continue
+        name = one.case.strategy
+        model = _explained(name, dtype)
+        if model is None or one.case.grid != 1:
+            failures.append(Failure(one.case, f"{one.case.grid} blocks, and not one warp alone"))
+            continue
+        for counter in COUNTERS:
+            rows.append(Alone(name, dtype, counter, model.counters[counter], one.counters[counter]))
+    return rows, failures
+
+
+def summary(rows: Sequence[Alone]) -> str:
+    """What the control shows, in a sentence."""
+    launches = len({(row.strategy, row.dtype) for row in rows})
+    equal = sum(row.model == row.hardware for row in rows)
+    conflicts = sum(row.model > 0 for row in rows)
+    return (
+        f"control: in {launches} launches of one warp alone, with nothing to arbitrate, "
+        f"{equal} of {len(rows)} counts of bank conflicts ({conflicts} of them not 0) are exactly "
+        "the model's"
+    )
+
+
+def as_values(rows: Sequence[Alone]) -> list[list[Any]]:
+    """The rows in the order of `COLUMNS`."""
+    return [[getattr(row, column) for column in COLUMNS] for row in rows]

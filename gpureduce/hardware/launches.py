@@ -1,0 +1,84 @@
+"""What ncu counted, as records keep it: enough to judge it again without the card.
+
+Of the machine code only what counters or reasons are about, and what a warp came by.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import astuple, replace
+from typing import Any, TypedDict
+
+from gpureduce.core import json_files
+from gpureduce.core.sources import Place
+from gpureduce.hardware.counters import BESIDE, METRICS, Case, Instruction, Seen
+from gpureduce.hardware.rows import place_of
+
+_TOLD = re.compile(r"LD(?!C)|ST|ATOM|RED|CREDUX|BAR\.|UCGABAR|WARPSYNC|NOP|SHFL|VOTE|MEMBAR|FENCE")
+
+
+def in_short(seen: Seen) -> Seen:
+    """The launch with that part of its machine code."""
+    told = [one for one in seen.code if one.issued and _TOLD.match(one.opcode)]
+    return replace(seen, code=[replace(one, text=one.text.strip()) for one in told])
+
+
+def as_values(launches: Sequence[Seen]) -> dict[str, Any]:
+    """Launches as plain values: instructions are listed once, and counted launch by launch."""
+    names = [*METRICS, *BESIDE]
+    listed: dict[tuple[str, str], int] = {}
+    rows = []
+    for seen in launches:
+        code = []
+        for one in seen.code:
+            key = (one.place.key if one.place else "", one.text)
+            code.append(
+                [listed.setdefault(key, len(listed)), one.issued, one.lanes, one.wavefronts]
+            )
+        rows.append([*astuple(seen.case), [seen.counters[name] for name in names], code])
+    return {"counters": names, "instructions": [list(key) for key in listed], "launches": rows}
+
+
+class Values(TypedDict):
+    """What `as_values` writes."""
+
+    counters: list[str]
+    instructions: list[list[str]]
+    launches: list[list[Any]]
+
+
+_LAUNCH = ("strategy", "n", "block", "grid", "counters", "code")
+_COUNTS = ("instruction", "issued", "lanes", "wavefronts")
+
+
+def of_values(values: Values, sources: dict[str, str]) -> tuple[Seen, ...]:
+    """The launches again; ValueError for a field that is wrong."""
+    if lacking := {*METRICS, *BESIDE}.difference(values["counters"]):
+        raise ValueError(f"seen.counters lacks {', '.join(sorted(lacking))}")
+    listed = []
+    for i, pair in enumerate(values["instructions"]):
+        if len(pair) != 2 or not pair[1].strip():
+            raise ValueError(f"seen.instructions[{i}] must be a place and an instruction")
+        listed.append((place_of(pair[0], sources), pair[1]))
+    return tuple(
+        _launch_of(launch, values["counters"], listed, f"seen.launches[{i}]")
+        for i, launch in enumerate(values["launches"])
+    )
+
+
+def _launch_of(
+    launch: Any, counters: Sequence[str], listed: Sequence[tuple[Place | None, str]], name: str
+) -> Seen:
+    fields = json_files.row(_LAUNCH, launch, name)
+    counts = json_files.row(counters, fields.pop("counters"), f"{name}.counters")
+    code = []
+    for i, one in enumerate(json_files.checked(fields.pop("code"), list[Any], f"{name}.code")):
+        at = f"{name}.code[{i}]"
+        row = json_files.checked(json_files.row(_COUNTS, one, at), dict[str, int], at)
+        if not 0 <= row["instruction"] < len(listed):
+            raise ValueError(f"{at}.instruction must be below {len(listed)}")
+        place, text = listed[row.pop("instruction")]
+        code.append(Instruction(text, place=place, **row))
+    checked = json_files.checked(counts, dict[str, int], f"{name}.counters")
+    return Seen(json_files.made(Case, fields, name), checked, code)

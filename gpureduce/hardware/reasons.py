@@ -1,0 +1,186 @@
+"""Why the hardware counts otherwise than the model: differences that the evidence accounts for.
+
+A difference is explained only if another counter, or the machine code, gives exactly its size. (But
+for threads that wait, which look as often as it takes: see `_looks`.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gpureduce.hardware.counters import Case, Instruction
+
+Machine = Sequence[Instruction]
+Counts = dict[str, int]
+
+
+def issued(code: Machine, pattern: str) -> int:
+    """How often warps came by an instruction whose opcode begins so."""
+    return sum(i.issued for i in code if re.match(pattern, i.opcode))
+
+
+def lanes(code: Machine, pattern: str) -> int:
+    """The same, counted in lanes that were on."""
+    return sum(i.lanes for i in code if re.match(pattern, i.opcode))
+
+
+def why(case: Case, counter: str, model: Counts, seen: Counts, code: Machine) -> str:
+    """Where a difference comes from, if the machine code or another counter proves it."""
+    extra = seen[counter] - model[counter]
+    if model["grid_barriers"]:
+        reason = _grid_barrier(case, counter, extra, model, seen, code)
+        if reason:
+            return reason
+    if counter.endswith("_conflicts"):
+        return _conflicts(counter, model, seen)
+    if counter.startswith("shared_load"):
+        return _merged(counter, extra, code)
+    if counter == "shared_store_lanes":
+        return _generic(model, seen, code)
+    if counter == "warp_barriers":
+        return _together(model, code)
+    if counter in ("atomics", "warp_reductions"):
+        return _one_atomic(model, seen)
+    if counter == "fences":
+        return _fences(extra, code)
+    return ""
+
+
+def line_why(counter: str, model: Counts, seen: Counts, code: Machine) -> str:
+    """The same of one line of the source and its part of the machine code."""
+    if counter.startswith("shared_load"):
+        return _merged(counter, seen[counter] - model[counter], code)
+    return _generic(model, seen, code)
+
+
+def _generic(model: Counts, seen: Counts, code: Machine) -> str:
+    """Stores that may go to another block's shared memory are other instructions."""
+    missing = model["shared_store_lanes"] - seen["shared_store_lanes"]
+    if missing and missing + model["cluster_store_lanes"] == lanes(code, r"ST(\.|$)"):
+        return f"stores to a cluster's memory go by ST, even to the block's own ({missing:,})"
+    return ""
+
+
+# --- a barrier of the grid ------------------------------------------------------------------------
+
+_LOOK = r"LD\..*STRONG"
+
+
+def _grid_barrier(
+    case: Case, counter: str, extra: int, model: Counts, seen: Counts, code: Machine
+) -> str:
+    """A grid has no barrier in hardware: CUDA makes one of an atomic and of loads that wait.
+
+    One thread of each block adds to a counter, hands the result on as if its warp had come along
+    (by SHFL.IDX, which no kernel with such a barrier uses itself), and looks until all are there.
+    """
+    times = model["grid_barriers"]
+    comings = case.grid * times
+    if counter == "block_barrier_instructions" and extra == 2 * (case.block // 32) * comings:
+        return f"CUDA's barrier of the grid holds two of each block ({extra:,})"
+    if counter == "atomics" and extra == comings:
+        return f"CUDA's barrier of the grid: each block adds to a counter in memory ({extra:,})"
+    if counter == "shuffles" and extra == comings == issued(code, r"SHFL\.IDX"):
+        return f"CUDA's barrier of the grid: a SHFL.IDX after each block's atomic ({extra:,})"
+    if counter == "fences" and extra == issued(code, "MEMBAR"):
+        return f"CUDA's barrier of the grid: a MEMBAR before each block's atomic ({extra:,})"
+    if counter in ("global_load_requests", "global_load_sectors"):
+        return _looks(comings, extra, model, seen, code)
+    return ""
+
+
+def _looks(comings: int, extra: int, model: Counts, seen: Counts, code: Machine) -> str:
+    """How often threads look is never the same, and ncu reads each counter in a run of its own.
+
+    So it is what is left that must be as the model has it: all other loads, by instruction.
+    """
+    looks = issued(code, _LOOK)
+    others = issued(code, r"LDG?(\.|$)") - looks
+    own = others == model["global_load_requests"]
+    own = own and seen["global_load_lanes"] == model["global_load_lanes"]
+    if own and looks == lanes(code, _LOOK) and min(extra, looks) >= comings:
+        return (
+            "CUDA's barrier of the grid: a thread of each block looks until all have come "
+            f"({extra:,}); by instruction, all other loads are the model's"
+        )
+    return ""
+
+
+# --- shared memory --------------------------------------------------------------------------------
+
+
+def _conflicts(counter: str, model: Counts, seen: Counts) -> str:
+    """The pipe's wavefronts less those that its instructions take are nobody's addresses.
+
+    That holds however many they are, for without them the conflicts are exactly the model's.
+    """
+    kind = counter.removesuffix("_conflicts")
+    surplus = seen[f"{kind}_pipe"] - seen[f"{kind}_wavefronts"]
+    if not 0 < surplus == seen[counter] - model[counter]:
+        return ""
+    share = surplus / seen[f"{kind}_pipe"]
+    return f"arbitration: no instruction takes these {surplus:,} wavefronts ({share:.1%} of all)"
+
+
+def _merged(counter: str, extra: int, code: Machine) -> str:
+    """Neighbouring elements by one load: each LDS.64 brings one more, each LDS.128 three."""
+    count = lanes if counter.endswith("lanes") else issued
+    saved = count(code, r"LDS\.64") + 3 * count(code, r"LDS\.128")
+    if saved and -extra == saved:
+        return f"the compiler reads two neighbours by one LDS.64 ({issued(code, 'LDS.64'):,})"
+    return ""
+
+
+# --- warps ----------------------------------------------------------------------------------------
+
+
+_OWN = r"WARPSYNC(?!\.COLL)"
+
+
+def _before(code: Machine, meeting: str) -> set[int]:
+    """Which WARPSYNC bring a warp together for such a meeting, which comes next."""
+    found = set()
+    for at, one in enumerate(code):
+        if re.match(_OWN, one.opcode):
+            after = (i.opcode for i in code[at + 1 :] if i.issued)
+            meets = (o for o in after if re.match(r"BAR\.|UCGABAR|SHFL|VOTE|WARPSYNC", o))
+            if re.match(meeting, next(meets, "")):
+                found.add(at)
+    return found
+
+
+def _together(model: Counts, code: Machine) -> str:
+    """What `__syncwarp` became is a WARPSYNC or NOP for 32 lanes; all others must have a cause."""
+    barriers = _before(code, r"BAR\.|UCGABAR")
+    before = [one for at, one in enumerate(code) if at in barriers]
+    rest = [one for at, one in enumerate(code) if at not in barriers]
+    whole, fences = lanes(rest, _OWN) // 32, issued(code, "FENCE")  # each with a NOP after it
+    shuffled = lanes([code[at] for at in _before(code, "SHFL")], _OWN) // 32
+    surplus = whole + issued(code, "NOP") - fences - model["warp_barriers"]
+    if surplus not in (0, shuffled):
+        return ""
+    causes = {
+        "WARPSYNC stand before a barrier of the block or cluster": issued(before, ""),
+        "WARPSYNC gather a warp that has branched, before a shuffle": surplus,
+        "WARPSYNC are the same once more, by a warp in two parts": issued(rest, _OWN) - whole,
+        "WARPSYNC gather warps in two parts": issued(code, r"WARPSYNC\.COLL"),
+        "NOP follow the fences of bulk copies": fences,
+    }
+    return "; ".join(f"{count:,} {said}" for said, count in causes.items() if count)
+
+
+def _one_atomic(model: Counts, seen: Counts) -> str:
+    alone = seen["atomics"] == model["atomic_instructions"] != model["atomics"]
+    if alone and seen["warp_reductions"] - model["warp_reductions"] == seen["atomics"]:
+        return (
+            f"the compiler adds up each warp by REDUX ({seen['warp_reductions']:,}) and lets one "
+            "lane do the atomic"
+        )
+    return ""
+
+
+def _fences(extra: int, code: Machine) -> str:
+    if extra == issued(code, "UCGABAR_ARV"):
+        return f"a cluster's barrier begins with a MEMBAR ({extra:,})"
+    return ""

@@ -1,0 +1,203 @@
+"""What `verify-counters` found, as the README and notebooks show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+from gpureduce.core import json_files
+from gpureduce.core.sources import Place
+from gpureduce.hardware import control
+from gpureduce.hardware.control import Alone
+from gpureduce.hardware.counters import opcode_of
+from gpureduce.hardware.rows import Predicated, Row
+from gpureduce.hardware.verify_counters import Table
+from gpureduce.text import markdown_table
+
+NOT_YET = (
+    "Not measured yet for these kernels: `gpureduce verify-counters --record "
+    "notebooks/data/counters_CARD.json` takes some minutes on a machine with a card and Nsight "
+    "Compute, and `python tools/readme.py` shows here what it found."
+)
+LADDER = ("interleaved_mod", "interleaved_idx", "sequential", "unroll_warp", "cascade", "warp_shfl")
+SHOWN = {
+    "shared_load_accesses": "shared loads, wavefronts less conflicts",
+    "shared_load_conflicts": "their bank conflicts",
+    "shared_load_lanes": "their lanes",
+    "global_load_sectors": "global sectors",
+    "block_barrier_instructions": "barriers",
+}
+
+
+# Of the pipe's wavefronts: more arbitration than that is worth telling.
+MUCH = 0.05
+
+
+def markdown(record: dict[str, Any], patterns: dict[str, Any] | None = None) -> str:
+    """A record in short: where it was made, the ladder, and each counter's worst row.
+
+    `patterns` is a record of the same card's wavefronts for single warps' random accesses.
+    """
+    found = Table.of_record(record)
+    if not found.rows:
+        raise ValueError("it has no rows")
+    parts = [_head(record, found), _ladder(found.rows), _counters(found.rows)]
+    parts.append(" ".join([arbitration(found.rows), *_control(found.control, patterns)]))
+    return "\n\n".join([*parts, *_predicated(found.predicated)])
+
+
+class _Pattern(TypedDict):
+    equal: bool
+
+
+def load_patterns(path: Path) -> dict[str, Any]:
+    """A record of single warps' wavefronts; ValueError, naming file and field, if it is not one."""
+    return json_files.read_record(path, "wavefronts", patterns=list[_Pattern])
+
+
+def arbitration(rows: Iterable[Row]) -> str:
+    """How many bank conflicts the pipe counts that no instruction has, in a few sentences."""
+    at = {(row.strategy, row.n, row.block, row.counter): row for row in rows}
+    conflicts = [row for row in at.values() if row.counter.endswith("_conflicts")]
+    shares = []
+    for row in conflicts:
+        if row.verdict == "explained":
+            beside = row.counter.replace("conflicts", "accesses")
+            accesses = at[row.strategy, row.n, row.block, beside].hardware
+            shares.append((row.difference / (accesses + row.hardware), row))
+    equal = sum(row.verdict == "equal" for row in conflicts)
+    said = f"Bank conflicts: {equal} of {len(conflicts)} counts are exactly the model's."
+    if not shares:
+        return said
+    share, worst = max(shares, key=lambda one: one[0])
+    much = sum(one[0] > MUCH for one in shares)
+    kind = worst.counter.split("_")[1]
+    return (
+        f"{said} In {len(shares)} the pipe has more wavefronts than its instructions: in {much} by "
+        f"more than {MUCH:.0%} of all its wavefronts, at worst by {share:.1%} "
+        f"(`{worst.strategy}`, n = {worst.n:,}, block {worst.block}: {worst.difference:,} of "
+        f"{round(worst.difference / share):,} for {kind}s). No instruction takes those, and "
+        "counted by instruction the conflicts are the model's there, too: what is left is "
+        "arbitration between warps."
+    )
+
+
+def _control(rows: Sequence[Alone], patterns: dict[str, Any] | None) -> list[str]:
+    """Where there is nothing to arbitrate."""
+    said = []
+    if rows:
+        said.append(control.summary(rows).capitalize() + ".")
+    if patterns:
+        of = patterns["patterns"]
+        equal = sum(row["equal"] for row in of)
+        said.append(
+            "One warp alone, by random accesses of 4, 8 and 16 bytes a lane: in "
+            f"{equal:,} of {len(of):,} patterns the pipe's wavefronts and conflicts are exactly "
+            "the model's, for loads and stores."
+        )
+    return said
+
+
+def _head(record: dict[str, Any], found: Table) -> str:
+    sizes = sorted({row.n for row in found.rows})
+    blocks = sorted({row.block for row in found.rows})
+    verdicts = [row.verdict for row in found.rows]
+    differ = verdicts.count("differs")
+    others = f"{differ:,} differ" if differ else "none differs"
+    said = (
+        f"{record['card']}, {record['date']}, driver {record['driver']}, nvcc {record['toolkit']}: "
+        f"{len({row.strategy for row in found.rows})} kernels, n = "
+        f"{', '.join(f'{n:,}' for n in sizes)}, {' and '.join(map(str, blocks))} threads a block. "
+        f"Of {len(verdicts):,} counters, {verdicts.count('equal'):,} are equal, "
+        f"{verdicts.count('explained'):,} differ by what another counter or the machine code "
+        f"accounts for, and {others} otherwise."
+    )
+    if found.lines:
+        equal = sum(row.verdict == "equal" for row in found.lines)
+        said += (
+            f" Counted line by line of the source, {equal:,} of {len(found.lines):,} counts of "
+            "shared memory are equal."
+        )
+    if found.failures:
+        names = ", ".join(dict.fromkeys(one.case.strategy for one in found.failures))
+        said += f" {len(found.failures)} launches could not be measured ({names})."
+    return said
+
+
+def _both(row: Row | None) -> str:
+    """One number if model and hardware agree, else both."""
+    if row is None:
+        return ""
+    if not row.difference:
+        return f"{row.model:,}"
+    return f"{row.model:,} → {row.hardware:,} ({_share(row)})"
+
+
+def _share(row: Row) -> str:
+    return f"{row.difference / row.model:+.2%}" if row.model else f"{row.difference:+,}"
+
+
+def _ladder(rows: Iterable[Row]) -> str:
+    """The lectures' rungs at the largest size in the smallest blocks."""
+    rows = list(rows)
+    n, block = max(row.n for row in rows), min(row.block for row in rows)
+    at = {(r.strategy, r.counter): r for r in rows if (r.n, r.block) == (n, block)}
+    head = [f"n = {n:,}, block {block}", *SHOWN.values()]
+    cells = [
+        [f"`{name}`", *(_both(at.get((name, counter))) for counter in SHOWN)]
+        for name in LADDER
+        if (name, "shared_load_accesses") in at
+    ]
+    said = "Model → hardware, one number where they are equal:\n\n"
+    return said + markdown_table(head, cells)
+
+
+def _counters(rows: Sequence[Row]) -> str:
+    """Each counter over all launches, and the row that is furthest off."""
+    lines = []
+    for counter in dict.fromkeys(row.counter for row in rows):
+        of = [row for row in rows if row.counter == counter]
+        worst = max(of, key=_badness)
+        said = ""
+        if worst.difference:
+            where = f"`{worst.strategy}`, n = {worst.n:,}, block {worst.block}"
+            said = f"{where}: {_both(worst)}"
+        equal = sum(not row.difference for row in of)
+        why = worst.why or ("not explained" if worst.difference else "")
+        lines.append([counter.replace("_", " "), f"{len(of)}", f"{equal}", said, why])
+    head = ["counter", "compared", "equal", "worst", "why"]
+    return markdown_table(head, lines, left=(0, 3, 4))
+
+
+def _predicated(rows: Sequence[Predicated]) -> list[str]:
+    """What the ladder's kernels pass with lanes off, line by line of the source."""
+    rows = [row for row in rows if row.strategy in LADDER and row.place]
+    if not rows:
+        return []
+    n, block = max(row.n for row in rows), min(row.block for row in rows)
+    lines: dict[Place, list[Predicated]] = {}
+    for row in rows:
+        if (row.n, row.block) == (n, block) and row.place:
+            lines.setdefault(row.place, []).append(row)
+    head = [
+        "line", "where the compiler predicates", "instructions", "warps that came by", "lanes on",
+    ]  # fmt: skip
+    cells = [
+        [place.key, f"`{place.text}`", ", ".join(dict.fromkeys(opcode_of(row.text) for row in of)),
+         f"{sum(row.issued for row in of):,}", f"{_lanes_on(of):.1f} of 32"]
+        for place, of in lines.items()
+    ]  # fmt: skip
+    return [
+        f"Predicated instead of branched around, n = {n:,}, block {block}: warps come by whether a "
+        "lane is on or not.",
+        markdown_table(head, cells, left=(0, 1, 2)),
+    ]
+
+
+def _lanes_on(rows: Sequence[Predicated]) -> float:
+    return sum(row.lanes for row in rows) / max(sum(row.issued for row in rows), 1)
+
+
+def _badness(row: Row) -> tuple[bool, float]:
+    return row.verdict == "differs", abs(row.difference) / max(row.model, 1)

@@ -1,0 +1,223 @@
+"""The rows of what `verify-counters` tells: counters of a launch, and of a line of the source.
+
+With them, what the compiler predicates at a line instead of branching around it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpureduce.core.sources import Place
+from gpureduce.emulator.explain import Explanation
+from gpureduce.hardware.counters import Case, Instruction, Seen
+from gpureduce.hardware.reasons import line_why
+
+# Counted of each line: which instructions, and what of them.
+LINE_COUNTERS = {
+    "shared_load_lanes": (r"LDS", "lanes"),
+    "shared_load_wavefronts": (r"LDS", "wavefronts"),
+    "shared_store_lanes": (r"STS", "lanes"),
+    "shared_store_wavefronts": (r"STS", "wavefronts"),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One counter of one launch. `why` tells where a difference comes from, with the evidence."""
+
+    strategy: str
+    n: int
+    block: int
+    grid: int
+    counter: str
+    model: int
+    hardware: int
+    why: str = ""
+
+    @property
+    def difference(self) -> int:
+        """Hardware less model."""
+        return self.hardware - self.model
+
+    @property
+    def verdict(self) -> str:
+        """``"equal"``, ``"explained"`` or ``"differs"``."""
+        if self.model == self.hardware:
+            return "equal"
+        return "explained" if self.why else "differs"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.strategy} n={self.n:,} block={self.block} {self.counter}: model "
+            f"{self.model:,}, hardware {self.hardware:,}{': ' if self.why else ''}{self.why}"
+        )
+
+
+@dataclass(frozen=True)
+class LineRow(Row):
+    """One counter of one line of the source, in one launch."""
+
+    place: Place | None = None
+
+
+@dataclass(frozen=True)
+class Predicated:
+    """An instruction on shared memory that warps pass with lanes off, rather than branch around.
+
+    `place` is the line of the source that it comes from, if that is known.
+    """
+
+    strategy: str
+    n: int
+    block: int
+    text: str
+    issued: int
+    lanes: int
+    wavefronts: int
+    place: Place | None = None
+
+
+def predicated(seen: Seen) -> list[Predicated]:
+    """What a launch passed with lanes off."""
+    case = seen.case
+    return [
+        Predicated(
+            case.strategy, case.n, case.block, i.text.strip(), i.issued, i.lanes, i.wavefronts,
+            i.place,
+        )
+        for i in seen.code
+        if i.predicated and i.issued and re.match("LDS|STS", i.opcode)
+    ]  # fmt: skip
+
+
+def by_line(seen: Seen, found: Explanation) -> list[LineRow]:
+    """The launch line by line, as `explain` and the card have it; nothing if lines are unknown."""
+    model: dict[Place, Counter[str]] = {}
+    for line in found.lines:
+        counts = {name: line.counters[name] for name in LINE_COUNTERS}
+        if any(counts.values()):
+            model[Place(Path(line.file).name, line.line, line.text)] = Counter(
+                {**counts, "cluster_store_lanes": line.details["cluster_store_lanes"]}
+            )
+    code: dict[Place, list[Instruction]] = {}
+    for instruction in seen.code:
+        if instruction.place:
+            code.setdefault(instruction.place, []).append(instruction)
+    if not code:
+        return []
+    hardware = {place: _counted(machine) for place, machine in code.items()}
+    return [
+        row
+        for place in sorted({*model, *hardware})
+        for row in _line_rows(
+            seen.case,
+            place,
+            model.get(place, Counter()),
+            hardware.get(place, Counter()),
+            code.get(place, []),
+        )
+    ]
+
+
+def _counted(code: Iterable[Instruction]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for instruction in code:
+        for name, (opcode, what) in LINE_COUNTERS.items():
+            if re.match(opcode, instruction.opcode):
+                counts[name] += getattr(instruction, what)
+    return counts
+
+
+def _line_rows(
+    case: Case,
+    place: Place,
+    model: Counter[str],
+    hardware: Counter[str],
+    code: Sequence[Instruction],
+) -> list[LineRow]:
+    at = (case.strategy, case.n, case.block, case.grid)
+    rows = []
+    for name in LINE_COUNTERS:
+        if model[name] or hardware[name]:
+            same = model[name] == hardware[name]
+            why = "" if same else line_why(name, model, hardware, code)
+            rows.append(LineRow(*at, name, model[name], hardware[name], why, place))
+    return rows
+
+
+# --- as plain values, for records ---------------------------------------------------------------
+
+LINE_COLUMNS = (
+    "strategy", "n", "block", "grid", "place", "counter", "model", "hardware", "difference",
+    "verdict", "why",
+)  # fmt: skip
+PREDICATED_COLUMNS = (
+    "strategy", "n", "block", "place", "text", "issued", "lanes", "wavefronts",
+)  # fmt: skip
+
+
+def as_values(row: LineRow | Predicated, columns: Sequence[str]) -> list[Any]:
+    """A row in the order of its columns; its place is a key into `sources_of`."""
+    plain = {"place": row.place.key if row.place else ""}
+    return [plain[c] if c in plain else getattr(row, c) for c in columns]
+
+
+def sources_of(rows: Iterable[LineRow | Predicated | Instruction]) -> dict[str, str]:
+    """What stands in the lines that the rows are about."""
+    return {place.key: place.text for place in sorted({row.place for row in rows if row.place})}
+
+
+def place_of(key: str, sources: dict[str, str]) -> Place | None:
+    """The place behind a key."""
+    if not key:
+        return None
+    file, _, line = key.rpartition(":")
+    if key not in sources or not (line.isascii() and line.isdecimal() and len(line) < 10):
+        raise ValueError(f"{key!r} is not one of its sources, with a file and a line")
+    return Place(file, int(line), sources[key])
+
+
+# --- as text --------------------------------------------------------------------------------------
+
+
+def lines_text(rows: Sequence[LineRow]) -> list[str]:
+    """How the counts agree line by line, and the rows that do not."""
+    if not rows:
+        return []
+    equal = sum(row.verdict == "equal" for row in rows)
+    told = [f"by lines of the source: {equal:,} of {len(rows):,} counts are equal"]
+    told += [f"{row.place}\n  {row.verdict}: {row}" for row in rows if row.difference]
+    return ["", *told]
+
+
+def predicated_text(rows: Sequence[Predicated]) -> list[str]:
+    """What warps pass with all lanes off, too: each instruction in its worst case, line by line."""
+    lines: list[str] = []
+    last: object = ()
+    for one in worst_cases(rows):
+        if one.place != last:
+            lines.append(str(one.place) if one.place else "(line unknown)")
+        last = one.place
+        lines.append(
+            f"  {one.strategy} n={one.n:,} block={one.block} {one.text}: {one.issued:,} warps, "
+            f"{one.lanes:,} lanes"
+        )
+    said = "predicated, not branched around (warps that came by, and their lanes that were on):"
+    return ["", said, *lines] if lines else []
+
+
+def worst_cases(rows: Iterable[Predicated]) -> list[Predicated]:
+    """Of each instruction the launch with the fewest lanes on, by lines of the source."""
+    worst: dict[tuple[object, ...], Predicated] = {}
+    for one in rows:
+        known = worst.setdefault((one.strategy, one.place, one.text), one)
+        if one.issued / max(one.lanes, 1) > known.issued / max(known.lanes, 1):
+            worst[one.strategy, one.place, one.text] = one
+    order = {name: i for i, name in enumerate(dict.fromkeys(one.strategy for one in rows))}
+    nowhere = Place("", 0, "")
+    return sorted(worst.values(), key=lambda one: (order[one.strategy], one.place or nowhere))

@@ -1,0 +1,83 @@
+"""What `explain` counts beside what a card counted, as ``verify-counters`` recorded it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gpureduce.core import json_files, registry
+from gpureduce.emulator.explain import Explanation, explain
+from gpureduce.hardware import control, report, verify_counters
+from gpureduce.hardware.counters import finish_of
+from gpureduce.text import Table
+
+PATH = "data/counters_h200.json"
+COUNTERS = {
+    "global_load_sectors": "global sectors read",
+    "shared_load_wavefronts": "shared load wavefronts",
+    "block_barrier_instructions": "warps at block barriers",
+    "warp_barriers": "warp barriers",
+    "shuffles": "shuffles",
+}
+
+
+def recorded(
+    strategies: Sequence[str],
+    n: int = 2**24,
+    block: int = 256,
+    path: str | Path = PATH,
+) -> Table:
+    """Counted now by `explain`, and beside it what a card counted, as recorded in `path`.
+
+    Without that file the table says that the card's counts are not recorded yet.
+    """
+    path = Path(path)
+    record, told = None, None
+    if path.exists():
+        record = verify_counters.read(path)
+        with json_files.naming(path):
+            told = verify_counters.Table.of_record(record)
+    card = path.stem.partition("_")[2].upper()
+    rows_of = told.rows if told else ()
+    measured = {(r.strategy, r.counter): r for r in rows_of if (r.n, r.block) == (n, block)}
+    grids = {key[0]: row.grid for key, row in measured.items()}
+    head = [""]
+    for name in COUNTERS.values():
+        head += [name, card] if record else [name]
+    rows = []
+    for wanted in strategies:
+        strategy = registry.find(wanted).name
+        found = explain(
+            strategy, n=n, dtype="int32", block=block, grid=grids.get(strategy),
+            finish=finish_of(strategy),
+        )  # fmt: skip
+        assert isinstance(found, Explanation)
+        model = {**found.counters, **found.details}
+        cells = [strategy]
+        for counter in COUNTERS:
+            cells.append(f"{model[counter]:,}")
+            if record:
+                row = measured.get((strategy, counter))
+                cells.append(f"{row.hardware:,}" if row else "")
+        rows.append(cells)
+    title = f"First launch, {n:,} int32, {block} threads per block: counted on the emulator"
+    title += f", and by Nsight Compute on the {card}" if record else ""
+    return Table(title, head, rows, _notes(record, told, card))
+
+
+def _notes(
+    record: dict[str, Any] | None, found: verify_counters.Table | None, card: str
+) -> list[str]:
+    if not record or not found:
+        return [f"{card}: not recorded yet. Shown: what is counted here, without a GPU."]
+    verdicts = [row.verdict for row in found.rows]
+    equal, explained = (verdicts.count(name) for name in ("equal", "explained"))
+    said = (
+        f"{record['card']}: driver {record['driver']}, CUDA {record['toolkit']}, {record['date']}, "
+        f"commit {str(record['commit'])[:9]}. Of {len(verdicts):,} counts on record {equal:,} are "
+        f"equal, {explained:,} differ for a reason that the machine code shows, and "
+        f"{len(verdicts) - equal - explained:,} differ without."
+    )
+    notes = [said, report.arbitration(found.rows).replace("`", "")]
+    return [*notes, *([control.summary(found.control)] if found.control else [])]

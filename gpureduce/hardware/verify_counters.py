@@ -1,0 +1,360 @@
+"""The counts of `explain`, held against a card: ``python -m gpureduce verify-counters``.
+
+Nsight Compute runs the ladder and reads the hardware's counters; a table puts model, hardware and
+difference side by side. The compiler predicates where the source branches, so that instructions
+with all lanes off are issued, too: what is compared are the instructions with a lane on. The issued
+ones stand beside them, each with the line of the source that it comes from; and what shared memory
+does is compared line by line, too. (That needs nvcc and nvdisasm of the CUDA toolkit.)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gpureduce import _emulator
+from gpureduce.bench.provenance import HEAD, provenance
+from gpureduce.core import json_files, registry
+from gpureduce.emulator.explain import Explanation, explain
+from gpureduce.errors import CudaError
+from gpureduce.hardware import control as _counter_control
+from gpureduce.hardware import launches, machine_code
+from gpureduce.hardware.control import Alone
+from gpureduce.hardware.counters import (
+    METRICS,
+    OPCODES,
+    Case,
+    Failure,
+    Seen,
+    by_opcode,
+    finish_of,
+    profile,
+)
+from gpureduce.hardware.reasons import why
+from gpureduce.hardware.rows import (
+    LINE_COLUMNS,
+    PREDICATED_COLUMNS,
+    LineRow,
+    Predicated,
+    Row,
+    as_values,
+    by_line,
+    lines_text,
+    place_of,
+    predicated,
+    predicated_text,
+    sources_of,
+)
+from gpureduce.text import table
+
+T = TypeVar("T")
+
+SIZES = (2**16, 1_000_003, 2**24)
+BLOCKS = (256, 1024)
+
+# What is left of the pipe's wavefronts without its bank conflicts: the accesses themselves.
+ACCESSES = "shared_{}_accesses"
+COLUMNS = ("strategy", "n", "block", "grid", "counter", "model", "hardware", "difference")
+
+
+def _explained(case: Case, dtype: str) -> Explanation:
+    """What `explain` counts of it."""
+    found = explain(
+        case.strategy,
+        n=case.n,
+        dtype=dtype,
+        block=case.block,
+        grid=case.grid,
+        finish=finish_of(case.strategy),
+    )
+    assert isinstance(found, Explanation)
+    return found
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """A row of a record's failures."""
+
+    strategy: str
+    n: int
+    block: int
+    grid: int
+    why: str
+
+
+@dataclass(frozen=True)
+class _Unplaced:
+    """A row of a record's strategies without lines."""
+
+    strategy: str
+    why: str
+
+
+_FIELDS = {
+    "dtype": str,
+    "columns": list[str],
+    "rows": list[Any],
+    "sources": dict[str, str],
+    "line_columns": list[str],
+    "lines": list[Any],
+    "predicated_columns": list[str],
+    "predicated": list[Any],
+    "failures": list[Any],
+    "unplaced": list[Any],
+    "control": list[Any],
+    "seen": launches.Values,
+}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The record of this command in a file; ValueError, naming the file, if it is not one."""
+    return json_files.read_record(path, "counters", **HEAD)
+
+
+def compare(seen: Seen, found: Explanation) -> list[Row]:
+    """The counters of one launch, model and hardware."""
+    case = seen.case
+    model = {**found.counters, **found.details}
+    hardware = {**seen.counters, **by_opcode(seen.code)}
+    # The hardware counts loads from another block's shared memory as loads from shared memory.
+    for name in ("instructions", "wavefronts"):
+        model[f"shared_load_{name}"] += model["cluster_load_instructions"]
+    for kind in ("load", "store"):
+        accesses = ACCESSES.format(kind)
+        conflicts = f"shared_{kind}_conflicts"
+        model[accesses] = model[f"shared_{kind}_wavefronts"] - model[conflicts]
+        hardware[accesses] = hardware[f"shared_{kind}_pipe"] - hardware[conflicts]
+    rows = []
+    for counter in (*METRICS, *map(ACCESSES.format, ("load", "store")), *OPCODES):
+        row = Row(**asdict(case), counter=counter, model=model[counter], hardware=hardware[counter])
+        if row.difference:
+            row = replace(row, why=why(case, counter, model, hardware, seen.code))
+        rows.append(row)
+    return rows
+
+
+@dataclass(frozen=True)
+class Table:
+    """What `verify` found: of launches, of lines of the source, and what the compiler predicated.
+
+    `unplaced` says of which strategies the machine code's lines are not known, and why; `control`
+    is of launches with nothing to arbitrate; `seen` is what the card counted, to judge it again.
+    """
+
+    dtype: str
+    rows: tuple[Row, ...] = ()
+    lines: tuple[LineRow, ...] = ()
+    predicated: tuple[Predicated, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    unplaced: tuple[tuple[str, str], ...] = ()
+    control: tuple[Alone, ...] = ()
+    seen: tuple[Seen, ...] = ()
+
+    def __add__(self, other: Table) -> Table:
+        return Table(
+            self.dtype,
+            self.rows + other.rows,
+            self.lines + other.lines,
+            self.predicated + other.predicated,
+            self.failures + other.failures,
+            self.unplaced + other.unplaced,
+            self.control + other.control,
+            self.seen + other.seen,
+        )
+
+    @property
+    def differing(self) -> list[Row | Alone]:
+        """Rows that differ and that nothing explains; of the control, all that differ."""
+        found = [row for row in (*self.rows, *self.lines) if row.verdict == "differs"]
+        return [*found, *(row for row in self.control if row.model != row.hardware)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain values, for JSON: rows are lists, in the order of their columns."""
+        columns = [*COLUMNS, "verdict", "why"]
+        machine = [one for seen in self.seen for one in seen.code]
+        return {
+            "dtype": self.dtype,
+            "metrics": {**METRICS, **{name: opcode for name, (_, opcode) in OPCODES.items()}},
+            "columns": columns,
+            "rows": [[getattr(row, column) for column in columns] for row in self.rows],
+            "sources": sources_of([*self.lines, *self.predicated, *machine]),
+            "line_columns": [*LINE_COLUMNS],
+            "lines": [as_values(row, LINE_COLUMNS) for row in self.lines],
+            "predicated_columns": [*PREDICATED_COLUMNS],
+            "predicated": [as_values(row, PREDICATED_COLUMNS) for row in self.predicated],
+            "failures": [[*asdict(one.case).values(), one.why] for one in self.failures],
+            "unplaced": [list(one) for one in self.unplaced],
+            "control_columns": [*_counter_control.COLUMNS],
+            "control": _counter_control.as_values(self.control),
+            "seen": launches.as_values(self.seen),
+        }
+
+    @staticmethod
+    def of_record(record: dict[str, Any]) -> Table:
+        """The table that a record holds; ValueError names a field that is wrong."""
+        json_files.fields(record, **_FIELDS)
+        derived = ("difference", "verdict")
+        sources = record["sources"]
+
+        def read(kind: type[T], columns: Sequence[str], name: str) -> tuple[T, ...]:
+            found = []
+            for i, values in enumerate(record[name]):
+                row = json_files.row(columns, values, f"{name}[{i}]")
+                if "place" in row:
+                    place = json_files.checked(row["place"], str, f"{name}[{i}].place")
+                    row["place"] = place_of(place, sources)
+                told = {k: v for k, v in row.items() if k not in derived}
+                found.append(json_files.made(kind, told, f"{name}[{i}]"))
+            return tuple(found)
+
+        return Table(
+            record["dtype"],
+            read(Row, record["columns"], "rows"),
+            read(LineRow, record["line_columns"], "lines"),
+            read(Predicated, record["predicated_columns"], "predicated"),
+            tuple(
+                Failure(Case(one.strategy, one.n, one.block, one.grid), one.why)
+                for one in read(_Failed, [f.name for f in fields(_Failed)], "failures")
+            ),
+            tuple(
+                (one.strategy, one.why)
+                for one in read(_Unplaced, [f.name for f in fields(_Unplaced)], "unplaced")
+            ),
+            read(Alone, _counter_control.COLUMNS, "control"),
+            launches.of_values(record["seen"], sources),
+        )
+
+    def record(self, path: Path, made: dict[str, Any] | None = None) -> None:
+        """Write it with its provenance, a row a line; `made` is a record's that was made before."""
+        found = {**(made or provenance("counters")), **self.as_dict()}
+        text = json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+        path.write_text(re.sub(r'(\["\w+",\d+)', r"\n\1", text) + "\n")
+
+    def __str__(self) -> str:
+        lines = [_verdicts(self)]
+        if self.control:
+            lines += ["", _counter_control.summary(self.control)]
+            lines += [str(row) for row in self.control if row.model != row.hardware]
+        lines += [f"{one.case.strategy} n={one.case.n:,} block={one.case.block} could not be "
+                  f"measured: {one.why}" for one in self.failures]  # fmt: skip
+        for verdict in ("differs", "explained"):
+            shown = [row for row in self.rows if row.verdict == verdict]
+            if shown:
+                lines += ["", f"{verdict}:"]
+            lines += map(str, shown)
+        lines += [*lines_text(self.lines), *predicated_text(self.predicated)]
+        return "\n".join([*lines, *_unplaced(self.unplaced)])
+
+
+def _verdicts(found: Table) -> str:
+    """How many counters of each strategy are as the model has them."""
+    counts = Counter((row.strategy, row.verdict) for row in found.rows)
+    counts.update((one.case.strategy, "not measured") for one in found.failures)
+    names = dict.fromkeys(row.strategy for row in found.rows)
+    names |= dict.fromkeys(one.case.strategy for one in found.failures)
+    verdicts = ("equal", "explained", "differs", "not measured")
+    rows = [[name, *(str(counts[name, verdict]) for verdict in verdicts)] for name in names]
+    return table(["strategy", *verdicts], rows, right=(1, 2, 3, 4))
+
+
+def _unplaced(found: Iterable[tuple[str, str]]) -> list[str]:
+    """Why instructions are without their lines: once for all strategies that share a reason."""
+    names: dict[str, list[str]] = {}
+    for strategy, reason in found:
+        names.setdefault(reason, []).append(strategy)
+    return ["", *(f"lines of the source are not known for {', '.join(of)}: {reason}"
+                  for reason, of in names.items())] if names else []  # fmt: skip
+
+
+def summarize(
+    found: Iterable[Seen | Failure],
+    dtype: str,
+    functions: Callable[[str], machine_code.Functions] = machine_code.functions,
+) -> Table:
+    """The table of what `profile` found. `functions` has a strategy's machine code by lines."""
+    table = Table(dtype)
+    unplaced: dict[str, str] = {}
+    for one in found:
+        if isinstance(one, Failure):
+            table += Table(dtype, failures=(one,))
+            continue
+        name = one.case.strategy
+        try:
+            code = machine_code.with_places(one.code, name, functions(name))
+            one = replace(one, code=code)
+        except machine_code.Missing as error:
+            unplaced[name] = str(error)
+        table += judge(one, dtype)
+    return table + Table(dtype, unplaced=tuple(unplaced.items()))
+
+
+def judge(seen: Seen, dtype: str) -> Table:
+    """The table of one launch."""
+    try:
+        explained = _explained(seen.case, dtype)
+    except (ValueError, TypeError, CudaError) as error:
+        return Table(dtype, failures=(Failure(seen.case, f"the emulator: {error}"),))
+    return Table(
+        dtype,
+        tuple(compare(seen, explained)),
+        tuple(by_line(seen, explained)),
+        tuple(predicated(seen)),
+        seen=(launches.in_short(seen),),
+    )
+
+
+def judge_again(record: dict[str, Any]) -> Table:
+    """The table that a record's counts make today: no card is needed for a better reason."""
+    old = Table.of_record(record)
+    if not old.seen:
+        raise ValueError("the record holds no launches to judge again, but only the table of them")
+    kept = Table(old.dtype, failures=old.failures, unplaced=old.unplaced, control=old.control)
+    for seen in old.seen:
+        kept += judge(seen, old.dtype)
+    return kept
+
+
+def verify(
+    strategies: Sequence[str] | None = None,
+    sizes: Sequence[int] = SIZES,
+    blocks: Sequence[int] = BLOCKS,
+    dtype: str = "int32",
+    progress: Callable[[Table, int, int], None] | None = None,
+) -> Table:
+    """Profile the ladder on the card and compare; needs ncu, and the right to read counters.
+
+    `progress` is called after each group of strategies: with the table so far, and how many of how
+    many launches it holds.
+    """
+    names = strategies or [s.name for s in registry.strategies() if s.kind == "kernel"]
+    names = [row.name for row in map(registry.find, names)]
+    cases = [_case(name, n, block) for name in names for n in sizes for block in blocks]
+    alone = list(_counter_control.cases(names, dtype))
+    whole, measured, of = Table(dtype), 0, len(cases) + sum(len(one) for _, one in alone)
+    for group in profile(cases, dtype):
+        whole += summarize(group, dtype)
+        measured += len(group)
+        if progress:
+            progress(whole, measured, of)
+    for kind, single in alone:
+        for group in profile(single, kind, len(single)):
+            rows, failures = _counter_control.judge(group, kind)
+            whole += Table(dtype, control=tuple(rows), failures=tuple(failures))
+            measured += len(group)
+            if progress:
+                progress(whole, measured, of)
+    return whole
+
+
+def _case(name: str, n: int, block: int) -> Case:
+    """A cooperative grid must fit on the emulated card, too, which is smaller."""
+    if not registry.find(name).traits & _emulator.COOPERATIVE:
+        return Case(name, n, block)
+    found = explain(name, n=n, block=block)
+    assert isinstance(found, Explanation)
+    return Case(name, n, block, found.grid)

@@ -1,0 +1,19 @@
+"""The lectures' experiments, run here as they were run there, and what the lectures print."""
+
+from gpureduce.lectures.experiments import EXPERIMENTS, Experiment, find, lecture_card, sources
+from gpureduce.lectures.measuring import Row
+from gpureduce.lectures.records import Record, load, printed, recorded, run
+
+__all__ = [
+    "EXPERIMENTS",
+    "Experiment",
+    "Record",
+    "Row",
+    "find",
+    "lecture_card",
+    "load",
+    "printed",
+    "recorded",
+    "run",
+    "sources",
+]

@@ -1,0 +1,211 @@
+"""What follows from the lectures' records: where a card's order differs from theirs, and why.
+
+Every table is made of a record and of what `gpureduce.explain` counts; none has a figure typed in.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from gpureduce.core import registry
+from gpureduce.emulator.explain import Explanation, explain
+from gpureduce.lectures import experiments
+from gpureduce.lectures.measuring import Row
+from gpureduce.lectures.records import Record, printed
+from gpureduce.lectures.tables import provenance_note, short_device
+from gpureduce.text import Table
+
+_TIE = 1.02  # what differs by less has no order
+
+
+def _notes(*records: Record) -> list[str]:
+    return list(dict.fromkeys(provenance_note(record) for record in records))
+
+
+def _their_card(record: Record) -> str:
+    return experiments.lecture_card(record.lecture)
+
+
+def _launches(record: Record) -> list[tuple[str, Record]]:
+    """The record's rows of one launch each, rung by rung; by block if rungs have several."""
+    labels = {row.label for row in record.rows}
+    if len(labels) == len(record.rows):
+        return [("", record)]
+    found = []
+    for n in dict.fromkeys(row.n for row in record.rows):
+        for block in dict.fromkeys(row.block for row in record.rows):
+            found.append((str(block), record.only(n=n, block=block)))
+    return found
+
+
+def ends(*records: Record) -> Table:
+    """How many times as fast the last rung is as the first, on the record's card and the lecture's.
+
+    Of several sizes the largest counts; each block has a line. The records are of one card.
+    """
+    body = []
+    for record in records:
+        for block, rows in _launches(record.largest):
+            timed = zip(rows.rows, rows.their_us, strict=True)
+            pairs = [(row, us) for row, us in timed if us]
+            (first, their_first), (last, their_last) = pairs[0], pairs[-1]
+            name = f"{record.lecture}, block {block}" if block else record.lecture
+            theirs = f"{their_first / their_last:.2f}x on {_their_card(record)}"
+            ours = f"{first.median_us / last.median_us:.2f}x"
+            body.append([name, f"{last.label} over {first.label}", theirs, ours])
+    head = ["", "", "the lecture", short_device(records[0])]
+    return Table("The last rung over the first", head, body, _notes(*records))
+
+
+def _range(ratios: Sequence[float]) -> str:
+    low, high = f"{min(ratios):.2f}", f"{max(ratios):.2f}"
+    return f"{low}x" if low == high else f"{low} to {high}x"
+
+
+def order(*records: Record) -> Table:
+    """The pairs of rungs that come in another order on the records' card than in the lectures.
+
+    Each pair says how many times as fast the later rung is as the earlier one. What differs by
+    less than 2% has no order, and kernels that are wrong on purpose have none.
+    """
+    body = []
+    for record in records:
+        pairs = swapped(record)
+        for (later, earlier), seen in pairs.items():
+            blocks = ", ".join(block for block, _, _ in seen)
+            name = f"{record.lecture}, block {blocks}" if blocks else record.lecture
+            theirs = f"{_range([ratio for _, ratio, _ in seen])} on {_their_card(record)}"
+            ours = _range([ratio for _, _, ratio in seen])
+            body.append([name, f"{later} over {earlier}", theirs, ours])
+        if not pairs:
+            body.append([record.lecture, "nowhere: all rungs in the lecture's order", "", ""])
+    head = ["", "", "the lecture", short_device(records[0])]
+    return Table("Where the order differs", head, body, _notes(*records))
+
+
+def swapped(record: Record) -> dict[tuple[str, str], list[tuple[str, float, float]]]:
+    """By pair of rungs: the block, and how many times as fast the later is, there and here."""
+    found: dict[tuple[str, str], list[tuple[str, float, float]]] = {}
+    for block, rows in _launches(record):
+        timed = [
+            (row.label, row.median_us, us)
+            for row, us in zip(rows.rows, rows.their_us, strict=True)
+            if us and not registry.find(row.strategy).broken
+        ]
+        for (a, ours_a, theirs_a), (b, ours_b, theirs_b) in itertools.combinations(timed, 2):
+            ours, theirs = ours_a / ours_b, theirs_a / theirs_b
+            if min(ours, theirs) * _TIE < 1 < max(ours, theirs) / _TIE:
+                found.setdefault((b, a), []).append((block, theirs, ours))
+    return found
+
+
+def _explained(row: Row) -> Explanation:
+    how: dict[str, Any] = {"n": row.n, "dtype": row.dtype, "block": row.block, "grid": row.grid}
+    found = explain(row.strategy, finish=row.finish, **how)
+    assert isinstance(found, Explanation)
+    return found
+
+
+def _total(found: Explanation, name: str) -> int:
+    return sum({**kernel.counters, **kernel.details}[name] for kernel in found.kernels)
+
+
+def _time(us: float) -> str:
+    return f"{us:,.1f}" if us < 1000 else f"{us:,.0f}"
+
+
+def counted(record: Record, report: Record | None = None) -> Table:
+    """A record's times beside what `explain` counts of the same launches, all of them together.
+
+    `report`, the record of the profiler, adds the instructions that it saw of the same kernels.
+    """
+    card = short_device(record)
+    seen = (
+        {row.strategy: row.facts["executed_instructions"] for row in report.rows} if report else {}
+    )
+    head = [f"{card}: us", "launches", "blocks", "shared wavefronts", "of them conflicts",
+            "warps at barriers", *(["sectors"] if record.rows[0].nbytes else [])]  # fmt: skip
+    body = []
+    for row in record.rows:
+        e = _explained(row)
+        wavefronts = _total(e, "shared_load_wavefronts") + _total(e, "shared_store_wavefronts")
+        conflicts = _total(e, "shared_load_conflicts") + _total(e, "shared_store_conflicts")
+        counts = [len(e.kernels), sum(kernel.grid for kernel in e.kernels), wavefronts, conflicts,
+                  _total(e, "block_barrier_instructions")]  # fmt: skip
+        if row.nbytes:  # an integral reads none
+            counts.append(_total(e, "global_load_sectors"))
+        body.append([row.label, _time(row.median_us), *(f"{count:,}" for count in counts)])
+        if seen:
+            body[-1].append(f"{seen[row.strategy]:,.0f}" if row.strategy in seen else "")
+    notes = [f"Counted on the emulator. Times: {provenance_note(record)}"]
+    if report and seen:
+        head.append("instructions, profiled")
+        first = report.rows[0]
+        notes.append(f"Instructions: by Nsight Compute, of {first.n:,} {first.dtype} in blocks of "
+                     f"{first.block}; {provenance_note(report)}")  # fmt: skip
+    first = record.rows[0]
+    title = f"{first.n:,} {first.dtype}, {first.block} threads per block: time and counts"
+    return Table(title, ["", *head], body, notes)
+
+
+_BUSY = {"compute": "compute_sm_pct", "memory": "memory_pct", "DRAM": "dram_throughput_pct"}
+
+
+def _busiest(facts: dict[str, float]) -> str:
+    """DRAM and memory are one where the DRAM is what the memory is busy with."""
+    share, name = max((facts[key], name) for name, key in reversed(_BUSY.items()))
+    if facts[_BUSY["DRAM"]] == share:
+        name = "DRAM"
+    return f"{name}, {share:.0f}%"
+
+
+def busiest(report: Record) -> Table:
+    """What each profiled kernel keeps most busy, on the record's card and the lecture's."""
+    theirs = printed(report.lecture).only(label=tuple(row.label for row in report.rows))
+    records = list({short_device(record): record for record in (theirs, report)}.values())
+    columns = [[_busiest(row.facts) for row in record.rows] for record in records]
+    labels = [row.label for row in report.rows]
+    body = [[label, *cells] for label, *cells in zip(labels, *columns, strict=True)]
+    return Table("What is busiest", ["", *map(short_device, records)], body, _notes(*records))
+
+
+def blocks_started(record: Record) -> Table:
+    """Blocks of the first launch by microsecond of the sum, for each rung and block size.
+
+    Where this is the same for several rungs, it is what takes the time.
+    """
+    blocks = list(dict.fromkeys(row.block for row in record.rows))
+    body = []
+    for label in dict.fromkeys(row.label for row in record.rows):
+        rows = {row.block: row for row in record.rows if row.label == label}
+        rates = [(rows[block].grid or 0) / rows[block].median_us for block in blocks]
+        body.append([label, *(f"{rate:,.0f}" for rate in rates)])
+    head = ["threads per block", *map(str, blocks)]
+    title = f"Blocks per microsecond, {short_device(record)}"
+    return Table(title, head, body, _notes(record))
+
+
+def filled(record: Record, per_multiprocessor: int = 2048, multiprocessors: int = 132) -> Table:
+    """The cascade's launches by the trees that they pay for: how full the card is, and the time.
+
+    Warps at barriers are counted by `explain`. How many threads a card holds at once is, unless
+    told, that of an H200.
+    """
+    room = per_multiprocessor * multiprocessors
+    lines: list[tuple[int, list[str]]] = []
+    for row, us in zip(record.rows, record.their_us, strict=True):
+        warps = _total(_explained(row), "block_barrier_instructions")
+        threads = (row.block or 0) * (row.grid or 0)
+        cells = [f"{row.block} x {row.grid}", f"{min(threads / room, 1):.0%}",
+                 f"{row.n / threads:,.0f}", f"{warps:,}"]  # fmt: skip
+        cells += [_time(us or 0.0)] if not record.printed else []
+        lines.append((warps, [*cells, _time(row.median_us)]))
+    cards = (
+        [short_device(record)] if record.printed else [_their_card(record), short_device(record)]
+    )
+    head = ["block x grid", f"of {room:,} threads", "elements per thread", "warps at barriers",
+            *(f"{card}: us" for card in cards)]  # fmt: skip
+    body = [cells for _, cells in sorted(lines, key=lambda line: line[0])]
+    return Table("The cascade, by the trees it pays for", head, body, _notes(record))

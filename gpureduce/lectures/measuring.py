@@ -1,0 +1,130 @@
+"""What the lectures' experiments are made of: cases, and the rows that timing them gives."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gpureduce.bench.contenders import rotation
+from gpureduce.core import arrays, devices, registry
+
+_PATTERN = 2**22
+
+
+@dataclass(frozen=True)
+class Case:
+    """One entry of a lecture's table; `theirs` is its figure, in the experiment's unit."""
+
+    label: str
+    strategy: str
+    n: int
+    dtype: str
+    block: int | None = None
+    grid: int | None = None
+    finish: str = "host"
+    theirs: float | None = None
+
+    def is_of(self, row: Row) -> bool:
+        """Whether the row is a measurement of this case."""
+        same = self.label == row.label and self.n == row.n and self.finish == row.finish
+        return same and self.block in (None, row.block) and self.grid in (None, row.grid)
+
+
+@dataclass(frozen=True)
+class Row:
+    """The time of a case, in microseconds, over `repeats` runs.
+
+    `facts` holds what an experiment tells beside times: a profiler's counters, an integral's value.
+    """
+
+    label: str
+    strategy: str
+    dtype: str
+    n: int
+    nbytes: int
+    block: int | None
+    grid: int | None
+    finish: str
+    device: str
+    source: str
+    cache: str
+    repeats: int
+    median_us: float
+    low_us: float
+    high_us: float
+    peak_gb_s: float | None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def gb_s(self) -> float:
+        """Bytes of the input by the median time."""
+        return self.nbytes / self.median_us / 1e3
+
+    @property
+    def percent_of_peak(self) -> float | None:
+        """`gb_s` in percent of the card's bandwidth on paper; None off a GPU."""
+        return 100 * self.gb_s / self.peak_gb_s if self.peak_gb_s else None
+
+
+@dataclass
+class Bench:
+    """Times kernels on one device; keeps the input of the last size."""
+
+    device: devices.Device
+    repeats: int
+    _kept: dict[tuple[str, int], arrays.Array] = field(default_factory=dict)
+
+    @property
+    def emulated(self) -> bool:
+        return self.device.backend == "emulator"
+
+    def array(self, dtype: str, n: int) -> arrays.Array:
+        """Numbers of little entropy: a thousand million random ones would take a minute."""
+        if (dtype, n) not in self._kept:
+            rng = np.random.default_rng(n)
+            some = rng.integers(-1000, 1000, min(n, _PATTERN)).astype(dtype)
+            self._kept = {(dtype, n): arrays.repeated(some, n)}
+        return self._kept[dtype, n]
+
+    def row(self, case: Case, nbytes: int, ms: Sequence[float], launch: Sequence[int],
+            cache: str, **facts: Any) -> Row:  # fmt: skip
+        """What was measured of a case."""
+        strategy = registry.find(case.strategy)
+        on_host = strategy.kind == "host"
+        return Row(
+            label=case.label,
+            strategy=strategy.name,
+            dtype=case.dtype,
+            n=case.n,
+            nbytes=nbytes,
+            block=launch[0] or None,
+            grid=launch[1] or None,
+            finish=case.finish,
+            device="cpu" if on_host else self.device.name,
+            source="perf_counter" if on_host else "emulator" if self.emulated else "cuda_event",
+            cache=cache,
+            repeats=len(ms),
+            median_us=statistics.median(ms) * 1e3,
+            low_us=min(ms) * 1e3,
+            high_us=max(ms) * 1e3,
+            peak_gb_s=None if self.emulated or on_host else self.device.peak_gb_s,
+            facts=facts,
+        )
+
+    def time(self, case: Case) -> Row:
+        """The launches of one sum alone: no copies, no host, no Python."""
+        row = registry.find(case.strategy)
+        array = self.array(case.dtype, case.n)
+        to = arrays.convert(array.dtype, case.dtype)
+        copies, cache = rotation(self.device, array.nbytes)
+        times, block, grid, _ = devices.module_of(self.device).measure(
+            array, to.load, to.acc, -1 if row.kind == "choice" else row.index,
+            case.block or 0, case.grid or 0, registry.finish_number(case.finish),
+            self.device.index,
+            copies, 1 if self.emulated else 2, self.repeats, 0, False,
+        )  # fmt: skip
+        return self.row(case, array.nbytes, np.frombuffer(times).tolist(), (block, grid), cache)

@@ -1,0 +1,152 @@
+"""Records of the lectures' experiments: run here, loaded from a file, or what a lecture printed.
+
+A record is a JSON file that says where it was made, so that notebooks can draw what was measured on
+a card that their reader does not have. `gpureduce.plot` draws records.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpureduce.bench.benchmark import MOST_REPEATS
+from gpureduce.bench.provenance import HEAD, provenance
+from gpureduce.core import arrays, devices, json_files, registry
+from gpureduce.lectures.experiments import (
+    Experiment,
+    Measured,
+    find,
+    lecture_card,
+    microseconds,
+    sources,
+)
+from gpureduce.lectures.measuring import Bench, Case, Row
+from gpureduce.lectures.tables import show
+
+
+@dataclass(frozen=True)
+class Record(Measured):
+    """What one experiment gave on one device, and where that was.
+
+    The sizes are the lecture's divided by `shrink`, which is 1 on a GPU. `missing` names the card
+    whose record this one stands in for, as `recorded` does where there is none yet. A notebook
+    shows it as its lecture prints it, beside the lecture's own figures.
+    """
+
+    def _repr_html_(self) -> str:
+        return show(self)._repr_html_()
+
+    def save(self, path: Path) -> None:
+        """Write the record as JSON."""
+        rows = [dataclasses.asdict(row) for row in self.rows]
+        kept = {"lecture": self.lecture, "shrink": self.shrink, "rows": rows}
+        path.write_text(json.dumps(self.made | kept, indent=1) + "\n")
+
+
+def run(name: str, device: str | None = None, repeats: int = 11) -> Record:
+    """Run an experiment on a device, by default the first GPU, or the emulator without one.
+
+    Sizes that do not fit into a GPU's memory are left out.
+    """
+    experiment = find(name)
+    repeats = arrays.count("repeats", repeats, MOST_REPEATS)
+    chosen = devices.choose_device(device)
+    emulated = chosen.backend == "emulator"
+    shrink = experiment.shrink if emulated else 1
+    bench = Bench(chosen, min(repeats, 3) if emulated else repeats)
+    cases = [case for case in experiment.cases(shrink) if _fits(case, chosen)]
+    rows = tuple(experiment.measure(bench, cases))
+    return Record(name, shrink, rows, provenance("lecture", chosen))
+
+
+def _fits(case: Case, device: devices.Device) -> bool:
+    nbytes = case.n * np.dtype(case.dtype).itemsize
+    return device.backend == "emulator" or nbytes < 0.8 * device.memory_bytes
+
+
+def load(path: str | Path) -> Record:
+    """A record from its JSON file; ValueError, naming file and field, if it is not one."""
+    path = Path(path)
+    kinds = {"lecture": str, "shrink": int, "rows": list[Any]}
+    made = json_files.read_record(path, "lecture", **HEAD, **kinds)
+    with json_files.naming(path):
+        name = find(made.pop("lecture")).name
+        rows = json_files.checked(made.pop("rows"), tuple[Row, ...], "rows")
+        if not rows:
+            raise ValueError("it has no rows")
+        for i, row in enumerate(rows):
+            _check(row, name, f"rows[{i}]")
+        return Record(name, made.pop("shrink"), rows, made)
+
+
+def _check(row: Row, lecture: str, at: str) -> None:
+    """What the tables and charts take for granted."""
+    if row.strategy not in registry.STRATEGIES:
+        raise ValueError(f"{at}.strategy must be a strategy, not {row.strategy!r}")
+    if row.median_us <= 0:
+        raise ValueError(f"{at}.median_us must be above 0, not {row.median_us}")
+    needed: Sequence[str] = ["values"] if lecture == "trapezoid" else []
+    if lecture == "profile":
+        needed = sources()[str(find(lecture).source)]["metrics"]
+    for fact in needed:
+        if fact not in row.facts or row.facts[fact] == []:
+            raise ValueError(f"{at}.facts.{fact} is missing")
+    for fact, value in row.facts.items():
+        kind = list[float] if fact == "values" else float
+        json_files.checked(value, kind, f"{at}.facts.{fact}")
+
+
+def _printed_row(case: Case, experiment: Experiment, counters: Sequence[str]) -> Row:
+    lecture = sources()[str(experiment.source)]
+    nbytes = case.n * np.dtype(case.dtype).itemsize
+    us = microseconds(case.theirs or 0.0, experiment.unit, nbytes)
+    return Row(
+        label=case.label,
+        strategy=registry.find(case.strategy).name,
+        dtype=case.dtype,
+        n=case.n,
+        nbytes=0 if experiment.name == "trapezoid" else nbytes,
+        block=case.block,
+        grid=case.grid,
+        finish=case.finish,
+        device=lecture_card(experiment.name),
+        source="lecture",
+        cache="",
+        repeats=1,
+        median_us=us,
+        low_us=us,
+        high_us=us,
+        peak_gb_s=lecture.get("peak_gb_s"),
+        facts=dict(zip(counters, lecture["kernels"][case.label], strict=True)) if counters else {},
+    )
+
+
+def printed(name: str) -> Record:
+    """The lecture's own figures, as a record like those of a card: every chart draws them, too."""
+    experiment = find(name)
+    if not experiment.source:
+        raise ValueError(f"no lecture prints figures for {name}")
+    lecture = sources()[experiment.source]
+    counters = lecture["metrics"] if name == "profile" else ()
+    cases = [case for case in experiment.cases(1) if case.theirs is not None]
+    rows = tuple(_printed_row(case, experiment, counters) for case in cases)
+    return Record(name, 1, rows, {"card": lecture_card(name), "title": lecture["title"]})
+
+
+def recorded(name: str, folder: str | Path = "data", card: str = "H200") -> Record:
+    """An experiment's record on a card, from ``lecture_NAME_CARD.json`` in `folder`.
+
+    Where that is not there yet, the lecture's own figures stand in for it, or, if no lecture has
+    any, what this machine gives now. Its tables and charts say so, and `Record.missing` does.
+    """
+    path = Path(folder) / f"lecture_{find(name).name}_{card.lower()}.json"
+    if path.exists():
+        return load(path)
+    instead = printed(name) if find(name).source else run(name, repeats=3)
+    return dataclasses.replace(instead, missing=card)

@@ -1,0 +1,311 @@
+"""Records as the lectures print their tables, with the lecture's own figures beside ours."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpureduce.lectures import experiments
+from gpureduce.lectures.experiments import Measured
+from gpureduce.lectures.measuring import Row
+from gpureduce.text import Table
+
+
+def short_device(record: Measured) -> str:
+    """The device in a word or two, for table heads and chart labels."""
+    return "emulated" if record.emulated else record.device.removeprefix("NVIDIA ")
+
+
+def missing_note(record: Measured) -> str:
+    """Which record is not there, if this one stands in for another."""
+    if not record.missing:
+        return ""
+    instead = "what this machine gives" if not record.printed else "the lecture's own figures"
+    return f"{record.missing}: not recorded yet. Shown instead: {instead}."
+
+
+def _size(n: int) -> str:
+    for unit, name in ((2**20, "Mi"), (2**10, "Ki")):
+        if n % unit == 0:
+            return f"{n // unit} {name}"
+    return str(n)
+
+
+def _figure(value: float | None) -> str:
+    """Three significant digits at least, and no exponent."""
+    if value is None:
+        return ""
+    before = math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:.{max(0, 2 - before)}f}"
+
+
+def in_unit(row: Row, unit: str) -> float:
+    """A row's figure in the unit that its lecture prints."""
+    if unit == "GB/s":
+        return row.gb_s
+    return row.median_us / 1e3 if unit == "ms" else row.median_us
+
+
+def provenance_note(record: Measured) -> str:
+    """One sentence: where, with what and when a record was made."""
+    made = record.made
+    if record.printed:
+        return f"As printed in \u201c{made['title']}\u201d, measured there on {record.device}."
+    if record.emulated:
+        smaller = f", inputs {record.shrink} times smaller than on a card"
+        return (
+            f"Here: an emulated GPU on {made['date']}{smaller if record.shrink > 1 else ''}. "
+            "Emulated times tell nothing about a card."
+        )
+    return f"{made_on(made)}; {of_runs(record.rows[0].repeats)}."
+
+
+def made_on(made: Mapping[str, Any]) -> str:
+    """On which card a record was made, with what, and when."""
+    return (
+        f"{made['card']}: driver {made['driver']}, CUDA {made['toolkit']}, {made['date']}, "
+        f"commit {str(made['commit'])[:9]}"
+    )
+
+
+def of_runs(repeats: int) -> str:
+    """Of how many runs a figure is."""
+    return f"medians of {repeats}" if repeats > 1 else "one run each"
+
+
+def _notes(record: Measured) -> list[str]:
+    gpu = experiments.find(record.lecture).gpu
+    gpu = f"hardware {gpu}" if gpu.startswith("not named") else gpu
+    theirs = [f"Theirs: {gpu}."] if gpu and not record.printed else []
+    return [missing_note(record), provenance_note(record), *theirs]
+
+
+def _ratio_note(pairs: Sequence[tuple[Row, float | None]]) -> list[str]:
+    """The last rung's speedup over the first; an emulated one would tell nothing."""
+    (first, their_first), (last, their_last) = pairs[0], pairs[-1]
+    if first.source == "emulator" or not their_first or not their_last:
+        return []
+    if first.source == "lecture":
+        return [f"{last.label} over {first.label}: {their_first / their_last:.2f}x."]
+    mine, lecture = first.median_us / last.median_us, their_first / their_last
+    return [f"{last.label} over {first.label}: {mine:.2f}x here, {lecture:.2f}x in the lecture."]
+
+
+def _grown(row: Row, shrink: int) -> Row:
+    """The row as it is in the lecture, before an emulator's sizes were shrunk."""
+    return dataclasses.replace(row, n=row.n * shrink, grid=(row.grid or 0) * shrink)
+
+
+def _theirs_at(ours: str, theirs: str) -> str:
+    """The head of a column of the lecture's, which tells its size where that is not ours."""
+    return "theirs" if ours == theirs else f"theirs at {theirs}"
+
+
+def _grid(
+    title: str, pairs: Sequence[tuple[Row, float | None]], unit: str, across: Callable[[Row], str],
+    shrink: int = 1,
+) -> Table:  # fmt: skip
+    """Kernels down, one quantity across, ours and theirs side by side, where those are others'."""
+    columns = list(dict.fromkeys(across(row) for row, _ in pairs))
+    labels = list(dict.fromkeys(row.label for row, _ in pairs))
+    ours = {(row.label, across(row)): in_unit(row, unit) for row, _ in pairs}
+    theirs = {(row.label, across(row)): v for row, v in pairs if v and row.source != "lecture"}
+    sides = (ours, theirs) if theirs else (ours,)
+    whose = {across(row): _theirs_at(across(row), across(_grown(row, shrink))) for row, _ in pairs}
+    head = ["", *(text for c in columns for text in (c, whose[c])[: len(sides)])]
+
+    def cell(side: dict[Any, float], at: Any) -> str:
+        """The lectures' figures have two decimals."""
+        as_printed = side is theirs or pairs[0][0].source == "lecture"
+        return f"{side[at]:.2f}" if as_printed and at in side else _figure(side.get(at))
+
+    body = [
+        [label, *(cell(side, (label, c)) for c in columns for side in sides)] for label in labels
+    ]
+    return Table(f"{title} ({_clock(pairs[0][0])}{unit})", head, body)
+
+
+def _clock(row: Row) -> str:
+    """Before a unit: that this is no card's time."""
+    return "emulated " if row.source == "emulator" else ""
+
+
+def _warp_execution(record: Measured) -> list[Table]:
+    tables = []
+    pairs = list(zip(record.rows, record.theirs, strict=True))
+    for block in dict.fromkeys(row.block for row in record.rows):
+        here = [pair for pair in pairs if pair[0].block == block]
+        made = _grid(f"M = {block} threads per block", here, "ms", lambda row: _size(row.n),
+                     record.shrink)  # fmt: skip
+        largest = [pair for pair in here if pair[0].n == here[-1][0].n]
+        tables.append(Table(made.title, made.head, made.rows, _ratio_note(largest)))
+    return tables
+
+
+def _their_ladder() -> tuple[list[str], dict[str, list[str]]]:
+    """The lab's table as the lab prints it; the steps follow from its times."""
+    lecture = experiments.sources()["warp_level_lab"]
+    rows = lecture["rows"]
+    head = ["ms", "GB/s", "speedup", "step", "% of peak"]
+    body = {}
+    for before, row in zip([rows[0], *rows], rows, strict=False):
+        step = before["kernel_ms"] / row["kernel_ms"]
+        shares = [v for lab, v in lecture["percent_of_peak"].items() if lab in row["name"]]
+        figures = f"{row['kernel_ms']:.3f} {row['gb_s']:.2f} {row['speedup']:.2f} {step:.2f}"
+        body[row["name"]] = [*figures.split(), str(shares[0]) if shares else ""]
+    return head, body
+
+
+def _ladder(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Time, rate, speedup over the first and over the one before; an emulator has time alone."""
+    if rows[0].source == "emulator":
+        return ["emulated ms"], [[f"{row.median_us / 1e3:.4f}"] for row in rows]
+    head = ["ms", "GB/s", "speedup", "step", "% of peak"]
+    body = []
+    for before, row in zip([rows[0], *rows], rows, strict=False):
+        times = (row.median_us / 1e3, row.gb_s, rows[0].median_us / row.median_us)
+        step, share = before.median_us / row.median_us, row.percent_of_peak
+        body.append(
+            [f"{times[0]:.4g}", f"{times[1]:.2f}", f"{times[2]:.2f}", f"{step:.2f}",
+             "" if share is None else f"{share:.1f}"]
+        )  # fmt: skip
+    return head, body
+
+
+def _lab(record: Measured) -> list[Table]:
+    first = record.rows[0]
+    more, theirs = _their_ladder()
+    head, body = ([], [[]] * len(record.rows)) if record.printed else _ladder(record.rows)
+    head = [*head, *more] if record.printed else [*head, f"theirs: {more[0]}", *more[1:]]
+    rows = [[row.label, *cells, *theirs[row.label]]
+            for row, cells in zip(record.rows, body, strict=True)]  # fmt: skip
+    title = f"{_size(first.n)} int32, {first.block} threads per block"
+    notes = _ratio_note(list(zip(record.rows, record.theirs, strict=True)))
+    return [Table(title, ["", *head], rows, notes)]
+
+
+def _plain_grid(across: str, title: str) -> Callable[[Measured], list[Table]]:
+    def made(record: Measured) -> list[Table]:
+        pairs = list(zip(record.rows, record.theirs, strict=True))
+        unit = experiments.find(record.lecture).unit
+        return [_grid(title, pairs, unit, lambda row: str(getattr(row, across)), record.shrink)]
+
+    return made
+
+
+def _trapezoid(record: Measured) -> list[Table]:
+    """Times, how far each value is from the integral, and in how many ways a race was wrong."""
+    loop, their_loop = record.rows[0], record.theirs[0] or 1.0
+    title = f"{loop.n} float64 samples"
+    theirs = [
+        ["" if t is None else f"{t:.2f}", "" if t is None else _figure(their_loop / t)]
+        for t in record.theirs
+    ]
+    if record.printed:
+        rows = [[row.label, *cells] for row, cells in zip(record.rows, theirs, strict=True)]
+        return [Table(title, ["", "s", "speedup"], rows)]
+    ours = [[row.label, *_integral(record, row)] for row in record.rows]
+    head = ["", f"{_clock(record.rows[-1])}us", "value", "off by", "values in 8 runs",
+            "theirs: s", "speedup"]  # fmt: skip
+    if not record.emulated:
+        head.insert(2, "speedup")
+        for row, cells in zip(record.rows, ours, strict=True):
+            cells.insert(2, _figure(loop.median_us / row.median_us))
+        _insert_calls(record, head, ours)
+    return [Table(title, head, [[*a, *b] for a, b in zip(ours, theirs, strict=True)])]
+
+
+def _insert_calls(record: Measured, head: list[str], body: list[list[str]]) -> None:
+    """After the launches' time that of a whole call, the host's part included, where recorded."""
+    calls = [row.facts.get("call_us") for row in record.rows]
+    if any(calls):
+        head.insert(2, "whole call, us")
+        for cells, call in zip(body, calls, strict=True):
+            cells.insert(2, _figure(call))
+
+
+def _integral(record: Measured, row: Row) -> list[str]:
+    """Of several values that which is furthest off."""
+    exact = float(experiments.sources()["trapezoid_lecture"]["value"])
+    values = row.facts["values"]
+    worst = max(values, key=lambda value: math.inf if math.isnan(value) else abs(value - exact))
+    kinds = len({str(value) for value in values})
+    return [_figure(row.median_us), f"{worst:.12f}", f"{abs(worst - exact):.1e}", str(kinds)]
+
+
+def _rungs(record: Measured) -> list[Table]:
+    pairs = [(row, None) for row in record.rows]
+    title = "Every rung, float32, by number of elements"
+    unit = "us" if record.emulated else "GB/s"  # few elements make no rate to speak of
+    return [_grid(title, pairs, unit, lambda row: _size(row.n))]
+
+
+_COUNTERS = (
+    ("duration_us", "us"),
+    ("memory_pct", "memory %"),
+    ("dram_throughput_pct", "DRAM %"),
+    ("compute_sm_pct", "compute %"),
+    ("executed_instructions", "instructions"),
+    ("achieved_occupancy_pct", "occupancy %"),
+    ("active_warps_per_sm", "warps per SM"),
+)
+
+
+def _counter(value: float | None, key: str) -> str:
+    if value is None:
+        return "n/a"
+    return f"{value:,.0f}" if key == "executed_instructions" else f"{value:.2f}"
+
+
+def _profile(record: Measured) -> list[Table]:
+    lecture = experiments.sources()["seven_kernels_report"]
+    head = ["", *(name for _, name in _COUNTERS)]
+    ours = [[row.label, *(_counter(row.facts.get(k), k) for k, _ in _COUNTERS)]
+            for row in record.rows]  # fmt: skip
+    order = [lecture["metrics"].index(key) for key, _ in _COUNTERS]
+    theirs = [
+        [label, *(_counter(figures[at], k) for at, (k, _) in zip(order, _COUNTERS, strict=True))]
+        for label, figures in lecture["kernels"].items()
+    ]
+    tables = [] if record.printed else [Table(short_device(record), head, ours)]
+    return [*tables, Table(lecture["gpu"], head, theirs)]
+
+
+_SHOWN: dict[str, Callable[[Measured], list[Table]]] = {
+    "warp_execution": _warp_execution,
+    "lab": _lab,
+    "block_sweep": _plain_grid("block", "Throughput by threads per block"),
+    "block_grid": _plain_grid("grid", "The cascade by block and grid"),
+    "profile": _profile,
+    "trapezoid": _trapezoid,
+    "rungs": _rungs,
+}
+
+
+@dataclass(frozen=True)
+class Tables:
+    """A lecture's tables, with a line on where ours come from."""
+
+    title: str
+    tables: Sequence[Table]
+    notes: Sequence[str]
+
+    def __str__(self) -> str:
+        parts: list[Any] = [self.title, *self.tables, "\n".join(self.notes)]
+        return "\n\n".join(str(part) for part in parts)
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<div><small>{html.escape(note)}</small></div>" for note in self.notes)
+        return "".join(table._repr_html_() for table in self.tables) + notes
+
+
+def show(record: Measured) -> Tables:
+    """The record as its lecture prints it, the lecture's own figures beside it."""
+    experiment = experiments.find(record.lecture)
+    title = f"{experiment.name}: {experiment.about}"
+    notes = [note for note in _notes(record) if note]
+    return Tables(title, _SHOWN[record.lecture](record), notes)

@@ -1,0 +1,30 @@
+"""Charts of what was measured and counted; needs matplotlib: ``pip install 'gpureduce[plot]'``."""
+
+from gpureduce.plot.charts import (
+    bandwidth,
+    colour,
+    compare,
+    heatmap,
+    lines,
+    speedup,
+    spread,
+    times,
+)
+from gpureduce.plot.panels import beside_cub, counts, exact_cost, panels, profile, why
+
+__all__ = [
+    "bandwidth",
+    "beside_cub",
+    "colour",
+    "compare",
+    "counts",
+    "exact_cost",
+    "heatmap",
+    "lines",
+    "panels",
+    "profile",
+    "speedup",
+    "spread",
+    "times",
+    "why",
+]

@@ -1,0 +1,203 @@
+"""Bars in panels side by side, and what the profiler and `explain` tell, drawn that way."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpureduce.bench import exact_bench
+from gpureduce.bench.exact_bench import how_taken
+from gpureduce.bench.targets import MIB, load, ratios
+from gpureduce.lectures.records import Record, printed
+from gpureduce.lectures.tables import made_on, short_device
+from gpureduce.plot.layout import (
+    COLOURS,
+    FAINT,
+    INK,
+    MARKERS,
+    count,
+    foot,
+    label_ends,
+    look,
+    note_on,
+    page,
+    short,
+)
+
+if TYPE_CHECKING:
+    from gpureduce.emulator.explain import Explanation
+
+
+def panels(
+    table: Mapping[str, Mapping[str, Sequence[float]]], labels: Sequence[str], title: str = "",
+    note: str = "", strategies: Sequence[str] = (),
+) -> Any:  # fmt: skip
+    """Bars in a panel for each quantity: ``{"duration, us": {"H200": [...], "2080 Ti": [...]}}``.
+
+    `labels` name the bars, from top to bottom; `strategies` colour those of the first series.
+    """
+    figure, axes = page(min(2.3 * len(table) + 1.6, 10.2), 0.55 * len(labels) + 1.4, len(table),
+                           sharey=True)  # fmt: skip
+    for ax, (quantity, series) in zip(axes, table.items(), strict=True):
+        thick = 0.8 / len(series)
+        for i, values in enumerate(series.values()):
+            at = [k + (i - (len(series) - 1) / 2) * thick for k in range(len(labels))]
+            inks = [look(s)["color"] for s in strategies] if strategies and not i else FAINT
+            ax.barh(at, values, height=thick * 0.9, color=inks)
+            for y, value in zip(at, values, strict=True):
+                ax.annotate(f" {short(value)}", (value, y), va="center", fontsize=7.5)
+        ax.set_xlim(0, 1.35 * (max(v for values in series.values() for v in values) or 1))
+        ax.set_title(quantity, loc="left", fontsize=9.5)
+        ax.xaxis.set_major_locator(importlib.import_module("matplotlib.ticker").MaxNLocator(3))
+        ax.xaxis.set_major_formatter(lambda value, _: short(value))
+        ax.tick_params(axis="x", labelsize=8)
+        ax.grid(False, axis="y")
+    axes[0].set_yticks(range(len(labels)), labels, fontsize=9)
+    axes[0].set_ylim(len(labels) - 0.45, -0.55)
+    names = list(next(iter(table.values())))
+    if len(names) > 1:
+        note = f"In colour: {names[0]}; in grey: {', '.join(names[1:])}. {note}"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    foot(figure, note)
+    return figure
+
+
+_PROFILED = {
+    "duration, us": "duration_us",
+    "instructions": "executed_instructions",
+    "compute, %": "compute_sm_pct",
+    "memory, %": "memory_pct",
+    "DRAM, %": "dram_throughput_pct",
+    "occupancy, %": "achieved_occupancy_pct",
+}
+
+
+def _profiled(report: Record, key: str) -> dict[str, list[float]]:
+    """A quantity of the profiler for each kernel: on the card recorded, and the lecture's."""
+    theirs = printed(report.lecture).only(label=tuple(row.label for row in report.rows))
+    records = {short_device(record): record for record in (report, theirs)}
+    return {name: [row.facts[key] for row in record.rows] for name, record in records.items()}
+
+
+def profile(report: Record, title: str = "") -> Any:
+    """What the profiler says of each kernel, beside what it said in the lecture."""
+    table = {name: _profiled(report, key) for name, key in _PROFILED.items()}
+    labels = [row.label for row in report.rows]
+    return panels(table, labels, title, note_on(report, report.rows),
+                  [row.strategy for row in report.rows])  # fmt: skip
+
+
+_COUNTS: Mapping[str, Callable[[Any], float]] = {
+    "lanes per access": lambda e: e.active_lanes or 0.0,
+    "bank conflicts": lambda e: e.conflicts,
+    "shared wavefronts": lambda e: e.wavefronts,
+    "block barriers": lambda e: e.counters["block_barriers"],
+    "global sectors": lambda e: e.counters["global_load_sectors"],
+}
+
+
+def counts(explained: Sequence[Explanation], labels: Sequence[str], title: str = "") -> Any:
+    """What `gpureduce.explain` counts of several kernels, a panel for each count."""
+    table = {name: {"": [count_of(e) for e in explained]} for name, count_of in _COUNTS.items()}
+    return panels(table, labels, title,
+                  "Counted on the emulator, first launch: the same on every machine. No times.",
+                  [e.strategy for e in explained])  # fmt: skip
+
+
+def why(report: Record, explained: Sequence[Explanation], title: str = "") -> Any:
+    """Time and instructions as profiled, and what `explain` counts, relative to the first."""
+
+    def relative(values: Sequence[float]) -> list[float]:
+        return [value / values[0] for value in values]
+
+    table = {
+        name: {card: relative(values) for card, values in _profiled(report, key).items()}
+        for name, key in (("time", "duration_us"), ("instructions", "executed_instructions"))
+    }
+    for name, values in (
+        ("memory instructions", [e.memory_instructions for e in explained]),
+        ("shared wavefronts", [e.wavefronts for e in explained]),
+        ("global sectors", [e.counters["global_load_sectors"] for e in explained]),
+    ):
+        table[name] = {"counted": relative(values)}
+    note = f"{note_on(report, report.rows)} The three panels on the right: counted on the emulator."
+    return panels(table, [row.label for row in report.rows], title, note,
+                  [row.strategy for row in report.rows])  # fmt: skip
+
+
+def exact_cost(path: str | Path = "data/exact_h200.json", title: str = "") -> Any:
+    """What `exact` reaches beside sums that round, by dtype and by how the numbers are spread.
+
+    Drawn is the largest input of a record of ``python -m gpureduce.exact_bench``.
+    """
+    record = exact_bench.load(Path(path))
+    if "kernels" not in record:
+        raise ValueError(f"{path}: it has no sums on a card to draw")
+    nbytes = max(row["nbytes"] for row in record["kernels"])
+    rows = [row for row in record["kernels"] if row["nbytes"] == nbytes]
+    dtypes, kinds = (list(dict.fromkeys(row[key] for row in rows)) for key in ("dtype", "data"))
+    figure, axes = page(10.2, 4.4, len(dtypes), sharey=True)
+    names = [name for name in _SUMS if any(name in row["gb_s"] for row in rows)]
+    thick = 0.84 / len(names)
+    for ax, dtype in zip(axes, dtypes, strict=True):
+        found = {row["data"]: row["gb_s"] for row in rows if row["dtype"] == dtype}
+        for i, name in enumerate(names):
+            bars = [(k, found[kind][name]) for k, kind in enumerate(kinds) if name in found[kind]]
+            at = [k + (i - (len(names) - 1) / 2) * thick for k, _ in bars]
+            ax.barh(at, [value for _, value in bars], height=0.9 * thick, color=_SUMS[name])
+            for y, (_, value) in zip(at, bars, strict=True):
+                ax.annotate(f" {name}", (0, y), va="center", fontsize=7.5, color="white")
+                ax.annotate(f" {value:,.0f}", (value, y), va="center", fontsize=7.5)
+        ax.set_title(dtype, loc="left", fontsize=9.5)
+        ax.set_xlim(0, 1.25 * record["peak_gb_s"])
+        ax.xaxis.set_major_locator(importlib.import_module("matplotlib.ticker").MaxNLocator(3))
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        ax.tick_params(axis="x", labelsize=8)
+        ax.set_xlabel("GB/s", fontsize=8.5)
+        ax.grid(False, axis="y")
+    axes[0].set_yticks(range(len(kinds)), kinds, fontsize=9)
+    axes[0].set_ylim(len(kinds) - 0.45, -0.55)
+    figure.suptitle(title or f"{nbytes // MIB:,} MiB on a card", x=0.01, ha="left", fontsize=11)
+    foot(figure, f"{made_on(record)}; {how_taken(names)}.")
+    return figure
+
+
+def beside_cub(path: str | Path = "data/bench_h200.json", title: str = "") -> Any:
+    """How many times as fast as CUB's sum `fast` is, by size, a line for each dtype.
+
+    Drawn are the kernels of a record of ``gpureduce bench --scoreboard``, in one run and in turns.
+    """
+    record = load(Path(path))
+    lines: dict[str, list[tuple[int, float]]] = {}
+    found = ratios(record["rows"], "kernel", "fast", ["cub"])
+    if not found:
+        raise ValueError(f"{path}: it has no kernels of fast and cub to draw")
+    for row in sorted(found, key=lambda row: (row["dtype"], row["nbytes"])):
+        lines.setdefault(row["dtype"], []).append((row["nbytes"], row["ratio"]))
+    figure, (ax,) = page(8, 4.5)
+    ends = []
+    for i, (dtype, line) in enumerate(lines.items()):
+        ink = COLOURS[i % len(COLOURS)]
+        marker = MARKERS[i % len(MARKERS)]
+        ax.plot(*zip(*line, strict=True), color=ink, marker=marker, linewidth=1.8, markersize=5)
+        ends.append((*line[-1], f"{dtype}: {line[-1][1]:.2f}x", ink))
+    ax.axhline(1, color=INK, linewidth=1)
+    ax.set_xscale("log", base=2)
+    sizes = sorted({nbytes for line in lines.values() for nbytes, _ in line})
+    apart = [a for a, b in itertools.pairwise(sizes) if b > 2 * a] + sizes[-1:]
+    ax.set_xticks(apart, [f"{count(nbytes)}B" for nbytes in apart], fontsize=8.5)
+    ax.minorticks_off()
+    ax.set_ylim(bottom=min(0.8, ax.get_ylim()[0]))
+    ax.set_xlabel("size of the array")
+    ax.set_ylabel("times as fast as CUB")
+    ax.set_title(title, loc="left", fontsize=11)
+    label_ends(ax, ends)
+    foot(figure, f"{made_on(record)}; all in one run and in turns.")
+    return figure
+
+
+_SUMS = {"exact": look("exact")["color"], "fast": "#000000", "cub": look("cub")["color"],
+         "cub_reproducible": "#AA7744"}  # fmt: skip

@@ -1,0 +1,310 @@
+"""The benchmark: what it measures, and that it says so."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import gpureduce
+import producers
+from gpureduce import _emulator
+from gpureduce.bench import benchmark as bench_module
+from gpureduce.bench import contenders, libraries, report
+from gpureduce.cli import main
+from gpureduce.core import devices, registry
+
+
+def test_measurements_say_what_ran():
+    rows = list(
+        gpureduce.benchmark(
+            ["reduce2", "fast", "cpu", "numpy"], [1000, 5000], ["int32"], [64], device="emulator",
+            repeats=3,
+        )
+    )  # fmt: skip
+    assert [r.strategy for r in rows] == ["sequential", "fast", "cpu", "numpy"] * 2
+    assert rows[0].block == 64 and rows[0].grid == 16
+    for row in rows:
+        assert 0 < row.low_us <= row.median_us <= row.high_us
+        assert row.gb_s == pytest.approx(row.n * 4 / row.median_us / 1e3)
+        assert (row.source == "emulator") == (row.strategy in ("sequential", "fast"))
+        assert row.percent_of_peak is None
+
+
+def test_bfloat16_by_name():
+    (row,) = gpureduce.benchmark(["cpu"], [1000], ["bfloat16"], repeats=1)
+    assert row.dtype == "bfloat16" and row.nbytes == 2000
+
+
+def test_explaining_is_measured():
+    rows = list(
+        gpureduce.benchmark(
+            ["sequential", "fast", "cpu"], [5000], ["int32"], [64], repeats=2,
+            accumulate="int32", measure=["explain", "count"],
+        )
+    )  # fmt: skip
+    assert [(r.strategy, r.measure, r.block, r.grid) for r in rows] == [
+        ("sequential", "explain", 64, 79), ("sequential", "count", 64, 79),
+    ]  # fmt: skip
+    assert all(row.source == "perf_counter" and row.error_ulps is None for row in rows)
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="no strategy"):
+        list(gpureduce.benchmark(["quick"]))
+    with pytest.raises(TypeError, match="without a cast"):
+        list(gpureduce.benchmark(["cpu"], dtypes=["int32"], accumulate="float32"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"blocks": [64, -1]}, "block must be a multiple of 32 from 32 to 1024, not -1"),
+        ({"blocks": [10**20]}, f"block must be .* not {10**20}"),
+        ({"grids": [-1]}, "grid must be from 1 to 2147483647, not -1"),
+        ({"repeats": 0}, "repeats must be from 1 to 2147483647, not 0"),
+        ({"repeats": 2**32 + 1}, "repeats must be from 1 to 2147483647, not 4294967297"),
+        ({"sizes": [0]}, "sizes must be from 1 to .*, not 0"),
+        ({"offset": 10**20}, f"offset must be from 0 to 2147483647, not {10**20}"),
+        ({"offset": -1}, "offset must be from 0 to 2147483647, not -1"),
+    ],
+)
+def test_numbers_are_checked_before_c_cuts_them_down(wrong, words):
+    for device in ("emulator", None):
+        with pytest.raises(ValueError, match=words):
+            next(gpureduce.benchmark(["fast"], device=device, **wrong))
+
+
+def test_sizes_on_the_command_line(capsys):
+    assert [report.size(text) for text in ("0", "7", "2^20", "10^3", "2^0")] == [
+        0, 7, 2**20, 1000, 1,
+    ]  # fmt: skip
+    for text in ("", "2^", "^2", "2^-3", "-2^2", "2^99999999999", "2^63", "1.5", "2^2^2"):
+        with pytest.raises(SystemExit) as caught:
+            main.main(["bench", f"--sizes={text}"])
+        assert caught.value.code == 2
+        assert f"like 4096 or 2^12, not {text!r}" in capsys.readouterr().err
+
+
+def test_command(capsys):
+    some = ["bench", "--strategies", "cascade", "--sizes", "2^12", "--device", "emulator"]
+    assert main.main([*some, "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["rows"][0]["n"] == 4096 and record["schema"] == 1
+    assert main.main(some) == 0
+    assert "M elements/s" in capsys.readouterr().out
+
+
+class FakeArray(producers.ByDLPack):
+    """A library's GPU array, on the emulator."""
+
+    def sum(self):
+        return self.array.sum()
+
+
+@pytest.fixture
+def fake_cupy(monkeypatch):
+    pool = types.SimpleNamespace(free_all_blocks=lambda: None)
+    fake = types.ModuleType("cupy")
+    fake.asarray = FakeArray
+    fake.get_default_memory_pool = lambda: pool
+    fake.__version__ = "0.fake"
+    fake.__spec__ = types.SimpleNamespace()
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    return fake
+
+
+def test_libraries_are_measured_beside_ours(fake_cupy):
+    rows = list(
+        gpureduce.benchmark(
+            ["fast", "cpu"], [3000], ["float32"], device="emulator", repeats=4,
+            measure=["kernel", "call", "host"], peers=["cupy", "numpy"],
+        )
+    )  # fmt: skip
+    found = [(r.measure, r.strategy, r.producer) for r in rows]
+    assert found == [
+        ("kernel", "fast", ""), ("kernel", "cpu", ""),
+        ("call", "fast", "cupy"), ("call", "cupy", "cupy"),
+        ("host", "fast", "numpy"), ("host", "cpu", "numpy"),
+        ("host", "cupy", "numpy"), ("host", "numpy", "numpy"),
+    ]  # fmt: skip
+    assert all(r.repeats == 4 and 0 < r.low_us <= r.median_us <= r.high_us for r in rows)
+    assert all(r.error_ulps is not None and r.error_ulps < 100 for r in rows)
+    assert min(r.error_ulps for r in rows) <= 0.5
+
+
+@pytest.mark.parametrize("device", ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_sums_apart(device, monkeypatch):
+    """Something else is between any two, and its time is taken off: what is left is the sum's."""
+    module = devices.module_of(devices.choose_device(device))
+    measure, asked = module.measure, []
+
+    def listen(*given):
+        asked.append(given[-1])
+        return measure(*given)
+
+    monkeypatch.setattr(module, "measure", listen)
+    rows = list(
+        gpureduce.benchmark(
+            ["fast", "exact"], [5000], ["float32"], device=device, repeats=3, offset=1,
+            measure=["kernel", "apart"],
+        )
+    )  # fmt: skip
+    assert [(r.measure, r.strategy) for r in rows] == [
+        ("kernel", "fast"), ("kernel", "exact"), ("apart", "fast"), ("apart", "exact"),
+    ]  # fmt: skip
+    assert all(r.repeats == 3 and 0 < r.low_us <= r.median_us for r in rows)
+    assert asked and asked == sorted(asked) and asked.count(True) == asked.count(False)
+    some = gpureduce.benchmark(["cpu", "fast"], [9], measure=["apart"], device=device, repeats=1)
+    assert [r.strategy for r in some] == ["fast"]  # the other launches nothing
+
+
+def test_calls_are_timed_when_they_are_warm(monkeypatch):
+    """Slow until threads are awake; of long ones no more are made than it takes."""
+    now = 0
+    made = []
+    monkeypatch.setattr(contenders.time, "perf_counter_ns", lambda: now)
+
+    def call():
+        nonlocal now
+        made.append(now)
+        now += 100_000 if len(made) <= 15 else 10_000
+
+    assert contenders.timed_calls(call, 3) == [10, 10, 10]  # after 15 + 50 calls
+    made = [0] * 15
+    assert contenders.timed_calls(call, 2) == [10, 10] and len(made) == 15 + 3 * 200
+
+    def long_call():
+        nonlocal now
+        made.append(now)
+        now += 3_000_000
+
+    made.clear()
+    assert contenders.timed_calls(long_call, 2) == [3000, 3000] and len(made) == 4
+
+
+def test_half_floats_are_left_to_those_that_have_them(fake_cupy):
+    rows = list(
+        gpureduce.benchmark(
+            ["fast"], [100], ["bfloat16"], device="emulator", repeats=1, measure=["host"],
+            peers=["cupy"],
+        )
+    )  # fmt: skip
+    assert [r.strategy for r in rows] == ["fast"]
+
+
+def test_errors_are_counted_in_last_places():
+    ulps = bench_module._error_ulps
+    one = np.float32(1)
+    assert ulps(np.nextafter(one, np.float32(2)), one) == 1
+    assert ulps(one, one) == 0
+    assert ulps(np.float64(4 + 2**-50), np.float64(4)) == 1
+    assert ulps(np.float16(2048), np.float16(2046)) == 2
+    assert ulps(np.int64(5), np.int64(3)) == 2
+    assert ulps(np.float32("inf"), one) is None
+
+
+def test_peers_that_need_a_card(monkeypatch):
+    monkeypatch.setattr(libraries.importlib.util, "find_spec", lambda name: name)
+    assert libraries.installed(("all",), "emulator") == ("numpy", "torch", "jax")
+    assert libraries.installed(("numpy", "cupy"), "emulator") == ("numpy", "cupy")
+    monkeypatch.setattr(devices, "choose_device", lambda _: types.SimpleNamespace(backend="cuda"))
+    assert libraries.installed(("all",)) == libraries.NAMES
+
+
+def test_peers_that_are_not_there(monkeypatch):
+    monkeypatch.setattr(libraries.importlib.util, "find_spec", lambda name: None)
+    assert libraries.installed(("all",), "emulator") == ("numpy",)
+    with monkeypatch.context() as patch:
+        patch.setattr(devices, "choose_device", lambda _: types.SimpleNamespace(backend="cuda"))
+        assert libraries.installed(("all",)) == ("cub", "numpy")
+    rows = gpureduce.benchmark(["fast"], [100], device="emulator", repeats=1, peers=["all"])
+    assert [r.strategy for r in rows] == ["fast"]
+    for how in ({"strategies": ["cub"]}, {"strategies": ["cpu"], "peers": ["cub"]}):
+        with pytest.raises(gpureduce.CudaError, match="cub needs an NVIDIA GPU"):
+            list(gpureduce.benchmark(**how, sizes=[100], device="emulator", repeats=1))
+    with pytest.raises(ValueError, match="torch is not installed"):
+        list(gpureduce.benchmark(["fast"], peers=["torch"]))
+    with pytest.raises(ValueError, match="no peer 'tensorflow'; there are cub, numpy, cupy"):
+        list(gpureduce.benchmark(["fast"], peers=["tensorflow"]))
+    with pytest.raises(ValueError, match="needs arrays on a GPU"):
+        list(gpureduce.benchmark(["fast"], measure=["call"], device="emulator"))
+    with pytest.raises(ValueError, match="measure must be of kernel, apart, call, host"):
+        list(gpureduce.benchmark(["fast"], measure=["all"]))
+    with pytest.raises(ValueError, match="cpu launches nothing that could be measured apart"):
+        list(gpureduce.benchmark(["cpu"], measure=["apart"], device="emulator"))
+
+
+def test_output_forms(capsys, tmp_path):
+    some = ["bench", "--strategies", "cascade", "numpy", "--sizes", "2^12", "--device", "emulator"]
+    assert main.main([*some, "--csv", "--output", str(tmp_path / "a.json")]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    record = json.loads((tmp_path / "a.json").read_text())
+    assert [r["strategy"] for r in rows] == ["cascade", "numpy"]
+    assert float(rows[0]["median_us"]) == record["rows"][0]["median_us"]
+    assert record["schema"] == 1 and {"commit", "clocks"} <= record.keys()
+    assert main.main([*some, "--output", str(tmp_path / "a.csv")]) == 0
+    assert "\nnumpy," in (tmp_path / "a.csv").read_text()
+    assert "tell nothing about a card" in capsys.readouterr().out
+    assert main.main([*some, "--output", "a.txt"]) == 2
+    assert "must end in .json or .csv" in capsys.readouterr().err
+
+
+def test_a_lecture_takes_no_options_of_strategies(capsys, tmp_path):
+    lab = ["bench", "--lecture", "lab", "--device", "emulator", "--repeats", "1"]
+    for wrong in (["--json"], ["--csv"], ["--output", str(tmp_path / "a.json")],
+                  ["--strategies", "fast"], ["--scoreboard"], ["--peers"]):  # fmt: skip
+        assert main.main([*lab, *wrong]) == 2
+        captured = capsys.readouterr()
+        assert not captured.out and f"{wrong[0]} is not for --lecture" in captured.err
+
+
+def test_a_device_that_no_strategy_asks_for_is_looked_at(capsys):
+    assert main.main(["bench", "--strategies", "cpu", "--device", "bogus"]) == 2
+    assert "device must be None, 'cuda'" in capsys.readouterr().err
+
+
+def test_progress(capsys):
+    said = []
+    rows = gpureduce.benchmark(
+        ["cpu"], [10, 20], ["int8"], repeats=1, progress=lambda *what: said.append(what)
+    )
+    list(rows)
+    assert said == [(0, 2, "kernel int8 10"), (1, 2, "kernel int8 20"), (2, 2, "")]
+    for what in said:
+        report.progress_bar(*what)
+    bar = capsys.readouterr().err
+    assert "[............" in bar and "1/2 kernel int8 20" in bar and bar.endswith("\r")
+
+
+@pytest.mark.gpu
+def test_on_the_card():
+    rows = list(gpureduce.benchmark(["cub", "fast"], [2**20], ["float32"], device="cuda"))
+    assert all(r.source == "cuda_event" and r.cache == "cold" for r in rows)
+    assert all(0 < r.percent_of_peak < 100 for r in rows)
+
+
+def test_auto_is_measured_as_what_it_is(monkeypatch):
+    """The exact sum of floats, and of integers, which need none, what `fast` chooses."""
+    asked = []
+    measure = _emulator.measure
+
+    def spy(*arguments):
+        asked.append(arguments[3])
+        return measure(*arguments)
+
+    monkeypatch.setattr(_emulator, "measure", spy)
+    for dtype in ("float32", "int32"):
+        list(gpureduce.benchmark(["auto"], [1000], [dtype], device="emulator", repeats=1))
+    assert set(asked) == {registry.find("exact").index, -1}
+
+
+def test_a_folder_that_is_not_there_is_told_before_anything_is_measured(capsys, tmp_path):
+    target = str(tmp_path / "no" / "x.json")
+    assert main.main(["bench", "--scoreboard", "--output", target]) == 2
+    assert "there is no folder to write" in capsys.readouterr().err

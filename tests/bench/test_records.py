@@ -1,0 +1,86 @@
+"""What was measured on a card says where, when and of which kernels."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "notebooks" / "data"
+# What the lectures print was measured by others, elsewhere: it says so in its own way.
+RECORDS = sorted(path for path in DATA.glob("*.json") if path.name != "lectures.json")
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.name)
+def test_provenance(path):
+    record = json.loads(path.read_text())
+    assert record["schema"] == 1
+    on_card = ("driver", "toolkit") if record.get("device", "cuda") == "cuda" else ("processor",)
+    for key in ("kind", "card", *on_card, "versions", "date", "commit", "csrc_tree"):
+        assert record[key], key
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", record["date"])
+    for key in ("commit", "csrc_tree"):
+        assert re.fullmatch(r"[0-9a-f]{40}", record[key]), key
+
+
+def test_the_lectures_say_what_they_measured_on():
+    lectures = json.loads((DATA / "lectures.json").read_text())
+    assert lectures["kind"] == "lectures" and lectures["schema"] == 1
+    assert len(lectures["sources"]) == 5
+    for source in lectures["sources"].values():
+        for key in ("title", "gpu", "dtype"):
+            assert source[key], key
+
+
+def test_a_record_of_a_lecture_is_complete():
+    """Each was run at the lecture's own sizes on the card that it names; none is made up."""
+    from gpureduce import lectures
+
+    found = sorted(DATA.glob("lecture_*.json"))
+    for path in found:
+        record = lectures.load(path)
+        assert path.name == f"lecture_{record.lecture}_{record.device.split()[-1].lower()}.json"
+        assert record.made["device"].startswith("cuda"), "an emulated GPU is no card"
+        assert not record.emulated and record.shrink == 1
+        cases = lectures.find(record.lecture).cases(1)
+        if record.lecture != "rungs":  # what a card cannot run is left out there
+            assert len(record.rows) == len(cases)
+        assert all(any(case.is_of(row) for case in cases) for row in record.rows)
+    missing = set(lectures.EXPERIMENTS) - {lectures.load(path).lecture for path in found}
+    if missing:
+        pytest.skip(f"not recorded on a card yet: {', '.join(sorted(missing))}")
+
+
+def test_tests_ran_and_passed_on_a_card():
+    record = json.loads((ROOT / "notebooks" / "data" / "tests_h200.json").read_text())
+    assert set(record["tests"]) == {"passed"} and record["tests"]["passed"] > 1000
+    assert all(tool["clean"] for tool in record["compute_sanitizer"].values())
+    assert set(record["compute_sanitizer"]) == {"memcheck", "racecheck", "synccheck", "initcheck"}
+
+
+def test_explaining_is_quick():
+    """A rung at 2^20 in a tenth of a second, and 3 million elements a second with all counted."""
+    rows = json.loads((DATA / "explain_cpu.json").read_text())["rows"]
+    kinds = {kind: [row for row in rows if row["measure"] == kind] for kind in ("explain", "count")}
+    for row in rows:
+        assert (row["n"], row["block"], row["dtype"]) == (2**20, 256, "int32")
+    assert len(kinds["explain"]) >= 9
+    assert all(row["median_us"] <= 100_000 for row in kinds["explain"])
+    assert len(kinds["count"]) >= 9
+    assert all(row["n"] / row["median_us"] >= 3 for row in kinds["count"])
+
+
+def test_which_records_speak_of_other_kernels():
+    """Not a failure, since only a machine with the card can make a record anew: a list."""
+    try:
+        command = ["git", "-C", str(ROOT), "rev-parse", "HEAD:csrc"]
+        tree = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout: what is measured cannot be compared with what is here")
+    stale = [p.name for p in RECORDS if json.loads(p.read_text())["csrc_tree"] != tree]
+    if stale:
+        pytest.xfail(f"measured on other kernels than csrc {tree[:12]}: {', '.join(stale)}")

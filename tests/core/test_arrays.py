@@ -1,0 +1,254 @@
+"""Anything NumPy can view: shapes, strides, byte orders, dtypes, special values, sizes."""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import gpureduce
+from cases import DTYPES, array_of, check, exact, magnitude, numpy_dtype
+from gpureduce.core import arrays
+
+# One of each kind: a tree, a grid-stride kernel, packs with loose ends, and the CPU.
+SOME = ["sequential", "cascade", "vector_load", "cpu"]
+
+
+@pytest.fixture(params=[*SOME, pytest.param("cuda vector_load", marks=pytest.mark.gpu)])
+def add(request):
+    """A sum by one of these strategies, on the emulator, the CPU or the card."""
+    device, _, strategy = request.param.rpartition(" ")
+    device = device or (None if strategy == "cpu" else "emulator")
+
+    def run(array, **more):
+        return gpureduce.sum(array, strategy, device=device, **more)
+
+    return run
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_layouts(add, dtype):
+    flat = array_of(dtype, 5 * 7 * 12)
+    cube = flat.reshape(5, 7, 12)
+    raw = np.empty(flat.nbytes + 1, np.uint8)[1:].view(flat.dtype)
+    raw[:] = flat
+    assert flat.itemsize == 1 or not raw.flags.aligned
+    frozen = flat.copy()
+    frozen.flags.writeable = False
+    views = [cube, cube.T, cube[::2], cube[:, ::-1], cube[..., 3], cube[1:, 2:, 5:-1], frozen, raw]
+    views += [np.asfortranarray(cube), np.broadcast_to(flat[:3], (4, 3)), flat[::-1], cube[:, :0]]
+    for view in views:
+        check(add(view), view)
+
+
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d not in ("bool", "bfloat16")])
+def test_byte_swapped(add, dtype):
+    array = array_of(dtype, 301)
+    check(add(array.astype(array.dtype.newbyteorder(">"))), array)
+
+
+def test_memory_mapped(add, tmp_path):
+    array = array_of("float64", 10_001)
+    np.save(tmp_path / "a.npy", array)
+    check(add(np.load(tmp_path / "a.npy", mmap_mode="r")), array)
+
+
+def test_lists_scalars_and_0d(add):
+    assert int(add([[1, 2], [3, 4]]).value) == 10
+    assert float(add(2.5).value) == 2.5
+    assert float(add(np.array(7.0)).value) == 7.0
+    assert float(add(np.float32(3)).value) == 3.0
+
+
+def test_0d_that_must_be_converted(add):
+    """NumPy before 2.3 hands out an unwritten buffer for these if it is not asked with care."""
+    for i in range(300):
+        assert int(add(np.array(i, ">i2")).value) == i
+        assert float(add(np.array(i, "i4"), dtype="float64").value) == i
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_empty(add, dtype):
+    array = array_of(dtype, 0)
+    result = add(array)
+    assert float(result.value) == 0 and not np.signbit(np.float64(result.value))
+    assert result.value.dtype == np.sum(array).dtype
+    assert result.timing.launches == 0
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_special_values(add, dtype):
+    inf, nan = math.inf, math.nan
+    rows = [
+        [-0.0],
+        [-0.0] * 40,
+        [inf, 1],
+        [inf, -inf],
+        [-inf] * 40,
+        [nan, 1],
+        [0.0, -0.0],
+        [1, nan],
+    ]
+    for row in rows:
+        array = np.array(row, np.float64).astype(dtype)
+        with np.errstate(invalid="ignore"):
+            expected = np.float64(np.sum(array))
+        value = np.float64(add(array).value)
+        assert np.array_equal(value, expected, equal_nan=True), row
+        assert np.signbit(value) == np.signbit(expected) or np.isnan(value), row
+
+
+def test_half_is_added_in_float(add):
+    array = np.full(4096, 1.0, np.float16)
+    assert float(add(array).value) == 4096  # in float16 it would stick at 2048
+    array = np.full(4096, 1.0, ml_dtypes.bfloat16)
+    assert float(add(array).value) == 4096  # in bfloat16 at 256
+    assert np.isinf(add(np.full(2, 60000, np.float16)).value)
+
+
+CASTS = [
+    ("int8", "int32"), ("int8", "uint8"), ("int32", "int16"), ("int64", "int32"), ("bool", "uint8"),
+    ("int64", "uint64"), ("uint64", "int64"), ("int32", "float32"), ("int64", "float64"),
+    ("uint8", "float16"), ("bool", "float32"), ("float64", "float32"), ("float32", "float64"),
+    ("float16", "float64"), ("float16", "float32"), ("bfloat16", "float32"), ("float32", "float16"),
+    ("int16", "complex64"), ("float64", "complex128"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "target"), CASTS)
+def test_dtype_argument(source, target):
+    array = array_of(source, 1003)
+    array = (
+        np.clip(array, 0 if array.dtype.kind == "u" else -30, 30)
+        if (array.dtype.kind in "iu")
+        else array
+    )
+    for strategy in SOME if not target.startswith("complex") else ["cpu", "fast"]:
+        result = gpureduce.sum(array, strategy, dtype=target)
+        if target.startswith("complex"):
+            assert result.value.dtype == target
+            assert abs(complex(result.value) - exact(array)) <= 1e-6 * magnitude(array)
+        else:
+            check(result, array, target)
+
+
+@pytest.mark.parametrize("strategy", ["numpy", "cpu", "fast"])
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_half_floats_are_rounded_once(strategy, name):
+    """Also where there are too many for a sum in their own dtype."""
+    tenths = np.full((10_000, 3), 0.1, numpy_dtype(name))
+    for array in (tenths, tenths[:, :2], tenths[::7, 1:]):
+        check(gpureduce.sum(array, strategy), array)
+    result = gpureduce.sum(np.ones((300, 2), np.int8), strategy, name)
+    assert result.value == 600 and result.value.dtype == numpy_dtype(name)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("strategy", ["auto", "fast", "cpu", "numpy"])
+def test_complex(strategy, dtype):
+    rng = np.random.default_rng(3)
+    array = (rng.standard_normal((60, 50)) + 1j * rng.standard_normal((60, 50))).astype(dtype)
+    for view in (array, array[::2, 1:], array.T, array.astype(array.dtype.newbyteorder(">"))):
+        result = gpureduce.sum(view, strategy)
+        assert result.value.dtype == dtype
+        for got, part in ((result.value.real, view.real), (result.value.imag, view.imag)):
+            bound = gpureduce.error_bound(result, magnitude(part))
+            assert abs(float(got) - exact(part)) <= bound
+
+
+def test_complex_infinities_stay_where_they_are():
+    value = gpureduce.sum(np.array([complex(math.inf, 1), complex(2, 3)])).value
+    assert value == complex(math.inf, 4)
+
+
+def test_more_than_one_packed_piece(monkeypatch):
+    monkeypatch.setattr(arrays, "PACK_ELEMENTS", 1000)
+    array = array_of("int32", 20_000)[::2]
+    result = gpureduce.sum(array, "sequential", device="emulator")
+    check(result, array)
+    assert result.timing.launches == 10 * 2  # ten pieces, each reduced and relaunched
+
+
+PACKED = [
+    *((dtype, None) for dtype in ("i1", ">i4", "u8", "?", "f2", "f4", ">f4", "f8", "c8", ">c16")),
+    ("i4", "i4"),
+    ("i1", "f4"),
+    ("f4", "f8"),
+    ("f4", "c8"),
+]
+
+
+@pytest.mark.parametrize("timing", [True, False])
+@pytest.mark.parametrize(
+    ("strategy", "dtype", "target"),
+    [
+        (strategy, *types)
+        for strategy in ("sequential", "fast", "cpu", "exact", "auto", "numpy")
+        for types in PACKED
+        if strategy != "sequential" or "c" not in str(types)  # which adds no complex numbers
+    ],
+)
+def test_packed_pieces_are_added_up(monkeypatch, strategy, dtype, target, timing):
+    monkeypatch.setattr(arrays, "PACK_ELEMENTS", 100)
+    numbers = np.random.default_rng(5).integers(-20, 20, (40, 30))
+    if np.dtype(dtype).kind == "c":
+        numbers = numbers + 1j * numbers[::-1, ::-1]
+    array = numbers.astype(dtype)[:, ::2]  # of which all sums are whole numbers, and exact
+    device = "emulator" if strategy in ("sequential", "fast") else None
+    value = gpureduce.sum(array, strategy, dtype=target, device=device, timing=timing).value
+    assert value == array.sum(dtype=target or (None if dtype != "f2" else "f4"))
+
+
+@pytest.mark.parametrize("strategy", ["auto", "cpu"])
+def test_more_than_one_packed_piece_as_they_come(strategy):
+    array = np.ones((arrays.PACK_ELEMENTS + 1, 2), np.int8)
+    assert gpureduce.sum(array[:, 1], strategy).value == len(array)
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_any_array(data):
+    dtype = data.draw(
+        st.one_of(
+            hnp.integer_dtypes(endianness="?"),
+            hnp.unsigned_integer_dtypes(endianness="?"),
+            hnp.floating_dtypes(endianness="?", sizes=(16, 32, 64)),
+            hnp.boolean_dtypes(),
+        )
+    )
+    shape = data.draw(hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=9))
+    limits = {"allow_nan": False, "allow_infinity": False, "min_value": -100, "max_value": 100}
+    elements = limits if dtype.kind == "f" else None
+    array = data.draw(
+        hnp.arrays(dtype, shape, elements=hnp.from_dtype(dtype, **elements) if elements else None)
+    )
+    if array.ndim:
+        array = np.asarray(array[data.draw(hnp.basic_indices(array.shape))])
+    block = data.draw(st.sampled_from([32, 96, 256]))
+    strategy = data.draw(st.sampled_from(SOME))
+    launch = {} if strategy == "cpu" else {"block": block, "device": "emulator"}
+    check(gpureduce.sum(array, strategy, **launch), array)
+
+
+class Odd(np.ndarray):
+    """A subclass that means something else by what arrays are asked."""
+
+    @property
+    def size(self):
+        return 0
+
+    def reshape(self, *shape, **how):
+        return np.ones(3)
+
+
+def test_subclasses_are_added_up_as_the_arrays_that_they_are():
+    odd = np.arange(1000.0).view(Odd)
+    for strategy in ("auto", "cpu", "sequential"):
+        for array in (odd, odd[::3]):
+            expected = float(np.asarray(array).sum())
+            assert float(gpureduce.sum(array, strategy).value) == pytest.approx(expected)

@@ -1,0 +1,274 @@
+"""error_bound: sums made to round as much as they can, and a slice of the search for more."""
+
+from __future__ import annotations
+
+import dataclasses
+import fractions
+import importlib.util
+import math
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import BROKEN, KERNELS, ROOT, magnitude, numpy_dtype
+from gpureduce.core import arrays, gpu_arrays
+
+FLOATS = ["float16", "bfloat16", "float32", "float64"]
+FLOAT_KERNELS = [name for name in KERNELS if name != "redux"]
+SEARCH = ROOT / "tools/bound_search.py"
+
+
+def off(result, array):
+    """How far a real sum is from the exact one, and its bound."""
+    exact = sum((fractions.Fraction(float(x)) for x in array.reshape(-1)), fractions.Fraction(0))
+    bound = gpureduce.error_bound(result, magnitude(array))
+    return abs(fractions.Fraction(float(result.value)) - exact), bound
+
+
+def creeping(n, where, dtype=np.float64):
+    """A one, and at every other place a little more than half its last place: each rounds up."""
+    array = np.zeros(n, dtype)
+    array[where] = np.finfo(dtype).eps / 2 * (1 + 2.0**-10)
+    array[where[0]] = 1
+    return array
+
+
+# --- the orders of addition -----------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not SEARCH.exists(), reason="tools/ is not here")
+def test_a_slice_of_the_search():
+    spec = importlib.util.spec_from_file_location("bound_search", SEARCH)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["bound_search"] = module  # dataclasses look there
+    spec.loader.exec_module(module)
+    found = module.search(2000, 1)
+    assert found.cases >= 2000 and not found.violations, str(found)
+
+
+def test_the_host_adds_up_block_sums_lane_by_lane():
+    """1,024 block sums of float64 go to 32 lanes of the processors' order, not into a tree."""
+    blocks = np.arange(0, 1024, 32)
+    array = creeping(1024 * 32, blocks * 32)
+    result = gpureduce.sum(array, "sequential", block=32, finish="host", device="emulator")
+    error, bound = off(result, array)
+    assert 30 * 2.0**-53 < error <= bound < 100 * 2.0**-53
+
+
+def test_one_warp_adds_up_the_block_sums_of_tiles():
+    grid = 3200
+    array = creeping(64 * grid, 64 * np.arange(0, grid, 32))
+    result = gpureduce.sum(array, "tiles", block=256, grid=grid, device="emulator")
+    error, bound = off(result, array)
+    assert 90 * 2.0**-53 < error <= bound < 250 * 2.0**-53
+
+
+def test_a_small_block_takes_many_packs_of_a_tile():
+    array = creeping(4096, np.arange(0, 4096, 64))
+    result = gpureduce.sum(array, "bulk_copy", block=32, grid=64, device="emulator")
+    error, bound = off(result, array)
+    assert 60 * 2.0**-53 < error <= bound < 200 * 2.0**-53
+
+
+@pytest.mark.parametrize("strategy", ["cpu", "fast", "sequential"])
+def test_pieces_are_added_one_after_the_other(strategy, monkeypatch):
+    monkeypatch.setattr(arrays, "PACK_ELEMENTS", 4)
+    array = np.zeros(512, np.float32)
+    array[::2] = creeping(256, np.arange(0, 256, 4), np.float32)
+    how = {} if strategy == "cpu" else {"device": "emulator"}
+    result = gpureduce.sum(array[::2], strategy, **how)
+    error, bound = off(result, array)
+    assert result.timing.pieces == 64
+    assert 60 * 2.0**-24 < error <= bound < 200 * 2.0**-24
+
+
+def test_the_timing_describes_every_piece_of_a_choice(monkeypatch):
+    monkeypatch.setattr(arrays, "PACK_ELEMENTS", 9000)
+    array = np.full(40_002, 0.1, np.float32)[::2]
+    result = gpureduce.sum(array, "fast", device="emulator")
+    assert (result.timing.pieces, result.timing.strategy) == (3, "one_cluster")
+    error, bound = off(result, array)
+    assert error <= bound
+
+
+@pytest.mark.parametrize("strategy", ["cpu", "numpy", *FLOAT_KERNELS])
+def test_two_additions_are_no_more_than_two(strategy):
+    """In any order n - 1 additions round, however deep the tree."""
+    how = {} if strategy in ("cpu", "numpy") else {"device": "emulator"}
+    one = gpureduce.sum(np.full(1, 0.1), strategy, **how)
+    assert gpureduce.error_bound(one, 0.1) == 0
+    three = gpureduce.sum(np.full(3, 0.1), strategy, **how)
+    assert 0 < gpureduce.error_bound(three, 0.3) <= 0.3 * 2.1 * 2.0**-53
+
+
+def test_a_loop_of_many_has_a_finite_bound():
+    timing = gpureduce.sum(np.ones(9), "atomic_thread", device="emulator").timing
+    timing = dataclasses.replace(timing, n=2**25, dtype="float32")
+    result = gpureduce.SumResult(np.float32(2.0**24), timing)
+    assert 2.0**24 <= gpureduce.error_bound(result, 2.0**25) <= 3 * 2.0**24 * 1.001
+
+
+def test_processors_add_float32_in_float64():
+    """Terms that cancel cost the last places of the terms in float64, not in float32."""
+    array = np.array([1e8, 1.25, -1e8, 0.5], np.float32)
+    result = gpureduce.sum(array, "cpu")
+    error, bound = off(result, array)
+    assert error <= bound < 1e-6
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_nothing_is_known_of_what_is_wrong_on_purpose(name):
+    array = np.linspace(-1, 2, 300)
+    result = gpureduce.sum(array, name, allow_broken=True, device="emulator")
+    error, bound = off(result, array)
+    assert error <= bound
+    assert bound == pytest.approx(abs(float(result)) + magnitude(array))
+
+
+# --- casts, and the ends of the range -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", ["cpu", "numpy", "sequential", "vector_load", "fast"])
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("f8", "float32"), ("f8", "float16"), ("f4", "float16"), ("f8", "bfloat16")],
+)
+def test_elements_that_a_cast_makes_zero(strategy, source, target):
+    least = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}[target]
+    how = {} if strategy in ("cpu", "numpy") else {"device": "emulator"}
+    for size in (0.499, 0.5, 0.501, 0.75, 1.499, 2.5):
+        array = np.full(100, size * least).astype(source)
+        result = gpureduce.sum(array, strategy, dtype=numpy_dtype(target), **how)
+        error, bound = off(result, array)
+        assert error <= bound <= 4 * magnitude(array)
+
+
+@pytest.mark.parametrize("strategy", ["exact", "cpu", "numpy", "sequential", "tiles", "fast"])
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_no_bound_of_what_is_not_finite(strategy, value):
+    for dtype in FLOATS:
+        how = {} if strategy in ("exact", "cpu", "numpy") else {"device": "emulator"}
+        result = gpureduce.sum(np.array([1, value], numpy_dtype(dtype)), strategy, **how)
+        assert gpureduce.error_bound(result, 1.0) == math.inf
+    with np.errstate(over="ignore"):
+        large = gpureduce.sum(np.full(4, 3e38, np.float32), strategy)
+    assert float(large) == math.inf and gpureduce.error_bound(large, 1.2e39) == math.inf
+
+
+@pytest.mark.parametrize("strategy", ["exact", "cpu", "numpy", "fast"])
+def test_no_bound_of_complex_sums_with_a_part_that_is_not_finite(strategy):
+    for value in (complex(math.inf, 1), complex(1, math.nan)):
+        result = gpureduce.sum(np.array([value, 1j]), strategy)
+        assert gpureduce.error_bound(result, 1.0) == math.inf
+
+
+@pytest.mark.parametrize("device", [None, "emulator"])
+def test_exact_zeros_and_subnormals_are_exact(device):
+    for name in FLOATS:
+        kind = numpy_dtype(name)
+        least = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
+        tiny = kind.type(least.get(name, 2.0**-1074))
+        for array in (np.zeros(3, kind), np.array([tiny, -tiny]), np.array([1, -1], kind),
+                      np.empty(0, kind), np.array([tiny, tiny, tiny])):  # fmt: skip
+            result = gpureduce.sum(array, "exact", device=device)
+            assert gpureduce.error_bound(result, magnitude(array)) == 0
+    whole = gpureduce.sum(np.arange(100), "exact", dtype=float, device=device)
+    assert gpureduce.error_bound(whole, 4950.0) == 0
+    wide = gpureduce.sum(np.full(3, 0.1, np.float16), "exact", dtype=float, device=device)
+    assert gpureduce.error_bound(wide, 0.3) == 0
+    tenth = gpureduce.sum(np.full(3, 0.1), "exact", device=device)
+    assert gpureduce.error_bound(tenth, 0.3) == 2.0**-55
+
+
+def test_an_exact_sum_that_underflows_is_off_by_all_there_was():
+    for size in (1e-50, 2.0**-151, 1e-300):
+        array = np.array([size])
+        result = gpureduce.sum(array, "exact", dtype="float32")
+        error, bound = off(result, array)
+        assert float(result) == 0 and error <= bound <= size * (1 + 1e-14)
+    tie = gpureduce.sum(np.array([2.0**-149, 2.0**-150]), "exact", dtype="float32")
+    assert gpureduce.error_bound(tie, 2.0**-148) == 2.0**-150
+
+
+def test_atomics_of_a_gpu_take_subnormals_as_zero():
+    array = np.full(50, 2.0**-140, np.float32)
+    for name in ("atomic_thread", "atomic_block"):
+        timing = gpureduce.sum(array, name, device="emulator").timing
+        there = gpureduce.SumResult(
+            np.float32(0), dataclasses.replace(timing, backend="cuda", source="cuda_event")
+        )
+        lost = 50 * 2.0**-140
+        assert lost <= gpureduce.error_bound(there, lost) < 1.001 * lost
+        one = gpureduce.SumResult(np.float32(1), there.timing)
+        assert gpureduce.error_bound(one, 1.0) > 0
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_numpy_does_not_round_between_rows_and_buffers(dtype):
+    """Its own sum of byte-swapped float16 is rounded to float16 after each buffer."""
+    kind = numpy_dtype(dtype)
+    tenths = np.full((10_000, 3), 0.1, kind)
+    views = [tenths, tenths[:, :2], tenths.T]
+    if dtype == "float16":
+        views.append(tenths.astype(">f2"))
+        assert gpureduce.sum(tenths, "numpy").value == np.sum(tenths)
+    for view in views:
+        result = gpureduce.sum(view, "numpy")
+        error, bound = off(result, view)
+        assert error <= bound <= 8.1 * (2 if dtype == "bfloat16" else 1)
+    bytes_ = gpureduce.sum(np.full(9000, 7, np.int8), "numpy", dtype=kind)
+    assert abs(float(bytes_) - 63000) <= gpureduce.error_bound(bytes_, 63000.0) < 300
+
+
+# --- wrong arguments -----------------------------------------------------------------------------
+
+
+def test_integrals_are_refused():
+    y = np.ones(100)
+    for result in (
+        gpureduce.trapezoid(y),
+        gpureduce.trapezoid(y, np.arange(100), strategy="cpu"),
+        gpureduce.integrate("pi", n=101),
+        gpureduce.integrate("pi", n=101, strategy="sequential", device="emulator"),
+    ):
+        assert result.timing.integral
+        with pytest.raises(ValueError, match=r"for results of gpureduce\.sum; an integral"):
+            gpureduce.error_bound(result, 100.0)
+    assert not gpureduce.sum(y).timing.integral
+
+
+def test_the_magnitude_may_be_any_float_and_rounded():
+    array = np.full(1000, 0.1, np.float32)
+    result = gpureduce.sum(array, "sequential", device="emulator")
+    wide = gpureduce.error_bound(result, 100.0)
+    assert gpureduce.error_bound(result, np.float32(100)) == wide
+    assert type(gpureduce.error_bound(result, np.float16(100))) is float
+    assert gpureduce.error_bound(result, math.inf) == math.inf
+    assert gpureduce.error_bound(gpureduce.sum(array), math.inf) == 2.0**-18
+    # Half of it is half the bound: the bound is in proportion to what is not known better.
+    assert gpureduce.error_bound(result, 50.0) == pytest.approx(wide / 2)
+
+
+def test_bfloat16_of_a_gpu_where_numpy_does_not_know_it(monkeypatch):
+    timing = gpureduce.sum(np.ones(3, ml_dtypes.bfloat16), "sequential", device="emulator").timing
+    monkeypatch.setattr(gpu_arrays, "_bfloat16", lambda: None)
+    result = gpureduce.SumResult(np.float32(3), timing)
+    assert 0 < gpureduce.error_bound(result, 3.0) < 1e-6
+    exact = gpureduce.SumResult(np.float32(3), dataclasses.replace(timing, strategy="exact"))
+    assert gpureduce.error_bound(exact, 3.0) == 2.0**-23
+
+
+@pytest.mark.parametrize("result", [np.float32(1), 5.0, (1.0, None), None])
+def test_results_that_are_none(result):
+    with pytest.raises(TypeError, match=r"result must be what gpureduce\.sum returns"):
+        gpureduce.error_bound(result, 5.0)
+
+
+@pytest.mark.parametrize("magnitude", ["5", None, 1j, np.ones(3), [1.0]])
+def test_magnitudes_that_are_none(magnitude):
+    with pytest.raises(TypeError, match="magnitude must be one real number"):
+        gpureduce.error_bound(gpureduce.sum(np.ones(3)), magnitude)
+    assert gpureduce.error_bound(gpureduce.sum(np.ones(3), "cpu"), 10**400) == math.inf

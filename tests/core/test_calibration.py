@@ -1,0 +1,409 @@
+"""Where `auto` sends large host arrays: measured once, kept, inspected, pinned; by fake figures."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import array_of, broken_off_after
+from gpureduce.cli import main
+from gpureduce.core import calibration, devices, summation
+from gpureduce.core.calibration import Way
+
+LEAST = 1 << 16
+INTS = np.arange(LEAST // 4 + 1, dtype=np.int32)
+FLOATS = INTS.astype(np.float32)
+
+
+def figures(card_gb_s, card_latency_us=1.0, both_gb_s=1.0, card_share=0.25):
+    """Of a machine whose processors do 10 GB/s."""
+    cpu, cuda = Way(0.0, 10.0, 1.0), Way(1.0, card_gb_s, card_latency_us)
+    both = Way(card_share, both_gb_s, 1.0)
+    card, processors = devices.devices()[-1].name, calibration._processors()
+    return gpureduce.Calibration(cpu, cuda, both, card, processors, gpureduce.__version__)
+
+
+@pytest.fixture
+def card(monkeypatch, tmp_path):
+    """The emulator plays the card; says how often it was measured, and takes fake figures."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv(calibration.PIN, raising=False)
+    monkeypatch.setattr(calibration, "_known", {})
+    monkeypatch.setattr(calibration, "LEAST_BYTES", LEAST)
+    monkeypatch.setattr(calibration, "_card", lambda: devices.devices()[-1])
+
+    class Fake:
+        measured = 0
+        figures = figures(100.0)
+        folder = tmp_path / "gpureduce"
+
+        def __call__(self, card):
+            self.measured += 1
+            if isinstance(self.figures, Exception):
+                raise self.figures
+            return self.figures
+
+        @property
+        def file(self):
+            (found,) = self.folder.iterdir()
+            return found
+
+        def forget(self):
+            calibration._known.clear()
+
+    fake = Fake()
+    monkeypatch.setattr(calibration, "_measure", fake)
+    return fake
+
+
+def went_to(array=INTS, **more):
+    result = gpureduce.sum(array, **more)
+    assert result.value == array.sum()
+    return result.timing.backend
+
+
+def test_which_way_is_quickest():
+    large = 1 << 40
+    assert figures(5.0).quickest(large) == figures(10.0).quickest(large) == "cpu"
+    assert figures(100.0).quickest(calibration.LEAST_BYTES) == "cuda"
+    assert figures(100.0).quickest(calibration.LEAST_BYTES - 1) == "cpu"
+    # 1e6 us are lost before the card begins, 0.09 us are won with each kB.
+    late, edge = figures(100.0, 1e6 + 1), int(1e6 / 0.09e-3)
+    assert (late.quickest(edge - 9), late.quickest(edge + 9)) == ("cpu", "cuda")
+    # Both must save a tenth of what the better of the two takes.
+    assert figures(5.0, both_gb_s=11.0).quickest(large) == "cpu"
+    assert figures(5.0, both_gb_s=11.2).quickest(large) == "both"
+    assert figures(20.0, both_gb_s=22.0).quickest(large) == "cuda"
+    assert figures(20.0, both_gb_s=22.3).quickest(large) == "both"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        figures(5.0).card = ""
+
+
+def test_auto_goes_by_the_figures(card):
+    assert went_to() == "emulator" and went_to() == "emulator" and card.measured == 1
+    value, timing = gpureduce.sum(INTS, timing=False)
+    assert value == INTS.sum() and timing is None
+    assert went_to(strategy="cpu") == went_to(device="cpu") == "cpu"
+    assert went_to(INTS[:-2]) == "cpu"  # too small to be asked about
+    card.figures = figures(1.0)
+    assert gpureduce.calibrate() is card.figures
+    assert went_to() == "cpu" and card.measured == 2
+    card.figures = figures(100.0, 1e9)
+    gpureduce.calibrate()
+    assert went_to() == "cpu"
+
+
+def test_floats_go_there_and_are_exact(card):
+    result = gpureduce.sum(FLOATS)
+    assert result.timing.backend == "emulator" and result.timing.strategy == "exact"
+    assert result.value == np.float32(INTS.sum())
+
+
+def test_small_arrays_ask_nobody(card, monkeypatch):
+    card.figures = AssertionError("measured")
+    monkeypatch.setattr(calibration, "_card", card)
+    assert went_to(INTS[:1000]) == "cpu"
+    assert gpureduce.sum(INTS[:1000], timing=False).value == INTS[:1000].sum()
+
+
+def test_it_is_kept_and_read(card):
+    assert gpureduce.calibration() == card.figures
+    said = json.loads(card.file.read_text())
+    assert said["cuda"] == {"card_share": 1.0, "gb_s": 100.0, "latency_us": 1.0}
+    assert card.file.name.startswith("calibration-") and card.file.suffix == ".json"
+    card.forget()
+    assert gpureduce.calibration() == card.figures and went_to() == "emulator"
+    assert card.measured == 1
+    card.figures = figures(2.0)
+    assert gpureduce.calibrate() == card.figures
+    card.forget()
+    assert gpureduce.calibration() == card.figures and card.measured == 2
+
+
+@pytest.mark.parametrize(
+    "change", [{"version": "0.0.1"}, {"processors": 1000}, {"card": "another"}, {"schema": 1}]
+)
+def test_what_is_not_of_this_machine_is_measured_anew(card, change):
+    gpureduce.calibration()
+    said = json.loads(card.file.read_text())
+    card.file.write_text(json.dumps(said | change))
+    card.forget()
+    assert went_to() == "emulator" and card.measured == 2
+    assert json.loads(card.file.read_text()) == said
+
+
+WAY = {"card_share": 0.5, "gb_s": 10.0, "latency_us": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"schema": "2"}, 'schema must be a whole number, not "2"'),
+        ({"cpu": WAY | {"gb_s": 0.0}}, "cpu.gb_s must be above 0, not 0.0"),
+        ({"cpu": WAY | {"gb_s": "10"}}, 'cpu.gb_s must be a finite number, not "10"'),
+        ({"cpu": WAY | {"gb_s": True}}, "cpu.gb_s must be a finite number, not true"),
+        ({"cuda": WAY | {"gb_s": -1.0}}, "cuda.gb_s must be above 0, not -1.0"),
+        ({"cuda": WAY | {"gb_s": float("nan")}}, "cuda.gb_s must be a finite number, not NaN"),
+        ({"cuda": WAY | {"gb_s": 10**400}}, "cuda.gb_s must be a finite number, not 1000"),
+        ({"cuda": WAY | {"card_share": 1.5}}, "cuda.card_share must be from 0 to 1, not 1.5"),
+        ({"both": WAY | {"card_share": -0.5}}, "both.card_share must be from 0 to 1, not -0.5"),
+        ({"both": WAY | {"latency_us": None}}, "both.latency_us must be a finite number, not null"),
+        ({"both": {"card_share": 0.5, "gb_s": 10.0}}, "both.latency_us is missing"),
+        ({"both": 1}, "both must be an object, not 1"),
+        ({"more": 1}, "more is not a field: there are cpu, cuda, both, card"),
+    ],
+)
+def test_a_wrong_field_is_named_and_the_machine_measured_anew(card, change, field):
+    gpureduce.calibration()
+    said = json.loads(card.file.read_text())
+    card.file.write_text(json.dumps(said | change))
+    card.forget()
+    with pytest.warns(RuntimeWarning, match="the calibration is not used: ") as warned:
+        assert went_to() == "emulator" and card.measured == 2
+    assert len(warned) == 1 and f"{card.file}: {field}" in str(warned[0].message)
+    assert json.loads(card.file.read_text()) == said
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "1", "{}", '{"schema": 2}', "\0\0", "null", "[" * 10**5, "9" * 5000, b"\xff{"],
+    ids=range(11),
+)
+def test_a_broken_file_fails_no_sum(card, text):
+    gpureduce.calibration()
+    card.file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    card.forget()
+    with pytest.warns(RuntimeWarning, match="the calibration is not used: ") as warned:
+        assert went_to() == "emulator" and card.measured == 2
+    assert len(warned) == 1 and str(card.file) in str(warned[0].message)
+
+
+def test_a_folder_that_cannot_be_written_fails_no_sum(card, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert went_to() == "emulator" and went_to() == "emulator" and card.measured == 1
+
+
+def test_a_card_that_cannot_be_measured_is_left_alone(card):
+    card.figures = gpureduce.CudaError("no memory")
+    assert went_to() == "cpu" and went_to() == "cpu" and card.measured == 1
+    with pytest.raises(gpureduce.CudaError):
+        gpureduce.calibrate()
+
+
+def test_pinned(card, monkeypatch):
+    card.figures = AssertionError("measured")
+    for pin, where in (("cpu", "cpu"), ("cuda", "emulator")):
+        monkeypatch.setenv("GPUREDUCE_HOST_ARRAYS", pin)
+        assert went_to() == where
+    monkeypatch.setenv("GPUREDUCE_HOST_ARRAYS", "gpu")
+    with pytest.raises(
+        ValueError, match="GPUREDUCE_HOST_ARRAYS must be cpu, cuda or both, not 'gpu'"
+    ):
+        gpureduce.sum(INTS)
+    monkeypatch.delenv("GPUREDUCE_HOST_ARRAYS")
+    card.figures = figures(100.0)
+    assert went_to() == "emulator"
+
+
+def test_without_a_card_nobody_asks(card, monkeypatch):
+    monkeypatch.setattr(calibration, "_card", lambda: None)
+    assert went_to() == "cpu" and gpureduce.calibration() is gpureduce.calibrate() is None
+    monkeypatch.setenv("GPUREDUCE_HOST_ARRAYS", "cuda")
+    assert went_to() == "cpu"
+    assert card.measured == 0 and not card.folder.exists()
+
+
+def test_the_emulator_by_name_is_no_card(monkeypatch):
+    monkeypatch.setenv("GPUREDUCE_BACKEND", "emulator")
+    assert calibration._card() is None
+
+
+def test_many_callers_measure_once(card):
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: gpureduce.calibration(), range(16)))
+    assert set(found) == {card.figures} and card.measured == 1
+
+
+def small_measurements(monkeypatch):
+    monkeypatch.setattr(calibration, "_SMALL", 1 << 16)
+    monkeypatch.setattr(calibration, "_LARGE", 1 << 20)
+
+
+def test_measuring(monkeypatch):
+    small_measurements(monkeypatch)
+    found = calibration._measure(devices.devices()[-1])
+    ways = (found.cpu, found.cuda, found.both)
+    assert min(way.gb_s for way in ways) > 0 and min(way.latency_us for way in ways) >= 0
+    assert (found.cpu.card_share, found.cuda.card_share) == (0, 1)
+    assert 0 < found.both.card_share < 1
+    assert (found.card, found.processors) == ("gpureduce emulator", calibration._processors())
+
+
+def way_of(monkeypatch, small_us, large_us):
+    """What is made of sums that take so long."""
+    clock = 0.0
+
+    def add(array):
+        nonlocal clock
+        clock += (small_us if array.nbytes == calibration._SMALL else large_us) * 1e-6
+
+    monkeypatch.setattr(calibration.time, "perf_counter", lambda: clock)
+    array = np.zeros(calibration._LARGE // 4, np.int32)
+    return dataclasses.astuple(calibration._way(0.5, array, add))
+
+
+def test_two_sizes_make_a_line(monkeypatch):
+    small_measurements(monkeypatch)
+    small, large = calibration._SMALL, calibration._LARGE
+    at_10_gb_s = (30 + small / 10e3, 30 + large / 10e3)
+    assert way_of(monkeypatch, *at_10_gb_s) == pytest.approx((0.5, 10, 30))
+    # Noise: the small one took longer. The large one alone tells the speed.
+    assert way_of(monkeypatch, 900, 800) == pytest.approx((0.5, large / 800e3, 0))
+
+
+# --- both at once ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def both(card):
+    card.figures = figures(20.0, both_gb_s=30.0)
+    return card
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bool", "uint16", "int32", "uint64", "int64"])
+@pytest.mark.parametrize("share", [0.0001, 0.25, 0.9999])
+def test_integers_by_both(both, dtype, share):
+    both.figures = figures(20.0, both_gb_s=30.0, card_share=share)
+    array = array_of(dtype, 70_001 if np.dtype(dtype).itemsize > 1 else 3 * LEAST)
+    if dtype == "uint64":
+        array |= np.uint64(1 << 63)  # it wraps around
+    value, timing = gpureduce.sum(array)
+    assert value == array.sum() and value.dtype == array.sum().dtype
+    assert timing.backend == "cpu+emulator" and timing.strategy.startswith("cpu+")
+    assert timing.n == array.size and 0 < timing.kernel_ms <= timing.total_ms
+    assert gpureduce.sum(array, timing=False).value == value
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128"])
+def test_floats_by_both_are_exact(both, dtype):
+    array = array_of(dtype, 70_001)
+    alone = gpureduce.sum(array, device="cpu").value
+    value, timing = gpureduce.sum(array)
+    assert value.tobytes() == alone.tobytes() and value.dtype == alone.dtype
+    assert (timing.backend, timing.strategy) == ("cpu+emulator", "exact")
+    # One rounding, not one for each of the two.
+    array[:] = 1
+    array[0] = array[-1] = 2.0 ** (np.finfo(dtype).nmant // 2 + 9)
+    assert (
+        gpureduce.sum(array).value.tobytes() == gpureduce.sum(array, device="cpu").value.tobytes()
+    )
+
+
+def test_slab_by_slab(both, monkeypatch):
+    monkeypatch.setattr(summation, "_SLAB_BYTES", 10_000)
+    for array in (INTS, FLOATS, np.array(FLOATS, "F") * 1j):
+        value, timing = gpureduce.sum(array)
+        assert value.tobytes() == gpureduce.sum(array, device="cpu").value.tobytes()
+        assert timing.backend == "cpu+emulator" and timing.launches >= array.nbytes // 10_000
+
+
+def test_both_take_any_array(both):
+    square = np.arange(2**16, dtype=np.int32).reshape(256, 256)
+    for array in (square, square.T, square[::-1], square[:, ::2], np.repeat(INTS, 3)[::3]):
+        assert gpureduce.sum(array).value == array.sum()
+    assert gpureduce.sum(square.T).timing.backend == "cpu+emulator"
+    assert gpureduce.sum(INTS, dtype="int32").value == INTS.sum(dtype=np.int32)
+    assert gpureduce.sum(INTS, dtype="float32").value == np.float32(INTS.sum())
+
+
+def test_both_by_name(both, monkeypatch):
+    both.figures = figures(1.0)
+    assert went_to() == "cpu"
+    monkeypatch.setenv("GPUREDUCE_HOST_ARRAYS", "both")
+    assert went_to() == "cpu+emulator"
+
+
+def test_a_signal_breaks_it_off_and_the_next_one_works(both, monkeypatch):
+    both.figures = figures(20.0, both_gb_s=30.0, card_share=0.9)
+    slabs, by_card = [], summation._on_device
+    monkeypatch.setattr(summation, "_SLAB_BYTES", 1 << 22)
+    monkeypatch.setattr(summation, "_on_device", lambda *a: (slabs.append(a), by_card(*a))[1])
+    array = np.zeros(2**28, np.int32)  # untouched pages cost no memory
+    assert broken_off_after(0.02, lambda: gpureduce.sum(array)) is not None
+    assert 0 < len(slabs) < 256
+    assert went_to(INTS) == "cpu+emulator"
+
+
+def test_a_fault_of_the_card_is_told(both, monkeypatch):
+    def fails(call, device):
+        raise gpureduce.CudaError("it fell off the bus")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(summation, "_on_device", fails)
+        with pytest.raises(gpureduce.CudaError, match="fell off the bus"):
+            gpureduce.sum(INTS)
+    assert went_to() == "cpu+emulator"
+
+
+def test_records_of_measurements_have_it(card, tmp_path):
+    arguments = ["bench", "--measure", "host", "--strategies", "cpu", "--sizes", "1000"]
+    for measured in (False, True):
+        assert main.main([*arguments, "--output", str(tmp_path / "out.json")]) == 0
+        said = json.loads((tmp_path / "out.json").read_text()).get("calibration")
+        assert said == (dataclasses.asdict(card.figures) if measured else None)
+        gpureduce.calibration()
+
+
+def test_info_shows_it(card, capsys, monkeypatch):
+    def said():
+        assert main.main(["info", "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    assert "to be measured" in said()["host_arrays"] and card.measured == 0
+    gpureduce.calibration()
+    assert said()["host_arrays"] == "cuda at 64 MiB, cuda at 1 GiB, cuda at 16 GiB"
+    assert "cpu 10.0 GB/s + 1 us; " in said()["calibration"]
+    assert "both, 25% of it on the card, 1.0 GB/s" in said()["calibration"]
+    monkeypatch.setenv("GPUREDUCE_HOST_ARRAYS", "cpu")
+    assert said()["host_arrays"] == "cpu (GPUREDUCE_HOST_ARRAYS)"
+
+
+@pytest.mark.gpu
+def test_on_the_card(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(calibration, "_known", {})
+    array = np.ones(2**24 + 1, np.int32)
+    assert gpureduce.sum(array).value == array.size
+    found = gpureduce.calibration()
+    assert found.card == gpureduce.devices()[0].name
+    assert min(way.gb_s for way in (found.cpu, found.cuda, found.both)) > 0.1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["int8", "int32", "float32", "float64"])
+def test_both_on_the_card(monkeypatch, tmp_path, dtype):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("GPUREDUCE_HOST_ARRAYS", "both")
+    monkeypatch.setattr(summation, "_SLAB_BYTES", 50_000_000)
+    array = np.tile(array_of(dtype, 1_000_003), 70)
+    result = gpureduce.sum(array)
+    assert result.timing.backend == "cpu+cuda"
+    assert result.value.tobytes() == gpureduce.sum(array, device="cpu").value.tobytes()
+
+
+def test_users_without_a_home_get_no_folder(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    calibration._keep(calibration.Path("~/.cache/x.json"), figures(1.0))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_pinned_way_that_is_not_there_is_not_shown(monkeypatch):
+    monkeypatch.setenv(calibration.PIN, "cuda")
+    monkeypatch.setattr(calibration, "_card", lambda: None)
+    assert calibration.told() == {"host_arrays": "cpu: there is no GPU"}

@@ -1,0 +1,154 @@
+"""The `cpu` strategy: its lanes, blocks, tasks and threads have edges of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import DTYPES, SUPPORT, array_of, check, exact, magnitude, numpy_dtype
+
+CPU_SIZES = [
+    *range(1, 70),
+    255,
+    256,
+    257,
+    1023,
+    1024,
+    1025,
+    2047,
+    2049,
+    32_769,
+    65_537,
+    131_073,
+    262_145,
+    3_000_001,
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_cpu_sizes(dtype):
+    for n in CPU_SIZES:
+        check(gpureduce.sum(array_of(dtype, n), "cpu"), array_of(dtype, n))
+
+
+@pytest.mark.parametrize("value", [0, 1, -1])
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if numpy_dtype(d).kind in "iu"])
+def test_cpu_extremes(dtype, value):
+    """Narrow lanes overflow when every element is the largest, not when they are random."""
+    info = np.iinfo(dtype)
+    array = np.full((1 << 20) + 5, {0: info.min, 1: info.max, -1: 0}[value], dtype)
+    check(gpureduce.sum(array, "cpu"), array)
+
+
+FULL_SIZES = [n + more for n in range(1 << 13, (1 << 18) + 1, 1 << 13) for more in (-1, 0, 257)]
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("uint8", 255), ("int8", 127), ("int8", -128)])
+def test_cpu_bytes_as_large_as_can_be(dtype, value):
+    """As many as 16-bit lanes have room for before they are emptied, and a few more."""
+    for n in FULL_SIZES:
+        assert int(gpureduce.sum(np.full(n, value, dtype), "cpu").value) == n * value, n
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_cpu_complex_of_many_tasks(dtype):
+    rng = np.random.default_rng(1)
+    array = (rng.standard_normal(700_001) + 1j * rng.standard_normal(700_001)).astype(dtype)
+    result = gpureduce.sum(array, "cpu")
+    for got, part in ((result.value.real, array.real), (result.value.imag, array.imag)):
+        assert abs(float(got) - exact(part)) <= gpureduce.error_bound(result, magnitude(part))
+
+
+def test_cpu_more_tasks_than_the_table_has():
+    array = np.ones((70 << 20) + 3, np.uint8)
+    assert int(gpureduce.sum(array, "cpu").value) == array.size
+
+
+@pytest.mark.parametrize("n", [3, 3000, 60_000, 2_000_001])
+def test_cpu_partial_sums_that_overflow(n):
+    """cpu_sum.h: finite numbers give inf only when their sum is too large, and never nan."""
+    big = np.finfo(np.float64).max
+    array = np.zeros(n)
+    array[[0, n // 2, n - 1]] = big, big, -big
+    assert float(gpureduce.sum(array, "cpu").value) == big
+    many = np.tile([big, big, -big, -big], n)
+    assert float(gpureduce.sum(many, "cpu").value) == 0.0
+
+
+SIMD = """
+import hashlib, sys
+sys.path.insert(0, {here!r})
+import numpy as np, gpureduce
+from cases import DTYPES, array_of
+em, h = gpureduce._emulator, hashlib.sha256()
+for dtype in DTYPES:
+    for n in (1, 2, 3, 7, 15, 31, 32, 33, 63, 65, 255, 1000, 1024, 1025, 40_000, 300_001):
+        h.update(gpureduce.sum(array_of(dtype, n), "cpu").value.tobytes())
+for dtype, value in (("uint8", 255), ("int8", 127), ("int8", -128)):
+    for n in (8191, 8192, 8193, 16_384, 20_000, 32_768, 65_536, 100_001, 262_144):
+        assert int(gpureduce.sum(np.full(n, value, dtype), "cpu").value) == n * value, (dtype, n)
+every = np.arange(65536, dtype=np.uint16)
+for kind in ("f2", "bf"):
+    import ml_dtypes
+    values = every.view(np.float16 if kind == "f2" else ml_dtypes.bfloat16)
+    values = values[np.isfinite(values.astype(np.float64))]
+    for i in range(0, len(values) - 8, 5):
+        piece = values[i : i + 5]
+        got = gpureduce.sum(piece, "cpu", dtype="float32").value
+        h.update(got.tobytes())
+        want = np.float32(piece.astype(np.float64).sum())
+        assert got == want or kind == "bf", (piece, got, want)
+print(h.hexdigest())
+"""
+
+
+def test_cpu_gives_the_same_bits_in_every_instruction_set():
+    code = SIMD.format(here=str(SUPPORT))
+    got = {}
+    for simd in ("baseline", "avx2", ""):
+        done = subprocess.run(
+            [sys.executable, "-P", "-W", "ignore", "-c", code],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "GPUREDUCE_SIMD": simd},
+        )
+        assert done.returncode == 0, simd + done.stderr
+        got[simd] = done.stdout
+    assert len(set(got.values())) == 1, got
+
+
+def documented_sum(array):
+    """The order that cpu/cpu_sum.h promises, step by step."""
+    leaves = []
+    for start in range(0, array.size, 1024):
+        block = array[start : start + 1024].astype(np.float64)
+        block = np.concatenate([block, np.zeros(-block.size % 32)]).reshape(-1, 32)
+        lanes = np.zeros(32)
+        for row in block:
+            lanes = lanes + row
+        while lanes.size > 2:
+            lanes = lanes[: lanes.size // 2] + lanes[lanes.size // 2 :]
+        leaves.append(lanes)
+    while len(leaves) > 1:
+        leaves += [np.zeros(2)] * (len(leaves) % 2)
+        leaves = [a + b for a, b in zip(leaves[::2], leaves[1::2], strict=True)]
+    return array.dtype.type(leaves[0][0] + leaves[0][1])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_cpu_adds_in_the_order_it_documents(dtype):
+    for n in (1, 2, 31, 33, 1000, 1025, 5 * 1024 + 3, 40_961, 300_001):
+        array = array_of(dtype, n)
+        got = gpureduce.sum(array, "cpu").value
+        want = documented_sum(array)
+        assert got == want, n
+
+
+def test_nan_is_always_the_same():
+    value = gpureduce.sum(np.array([np.inf, -np.inf]), "cpu").value
+    assert value.tobytes() == np.float64(np.nan).tobytes()

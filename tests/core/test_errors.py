@@ -1,0 +1,342 @@
+"""Bad input gets a clear error that says what would be right, and the next call works."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import BROKEN, KERNELS, numpy_dtype
+from gpureduce import _emulator
+from gpureduce.core import devices as _backends
+
+A = np.arange(1000, dtype=np.int32)
+
+
+@pytest.fixture(autouse=True)
+def next_call_works():
+    yield
+    for strategy in ("sequential", "cpu"):
+        assert int(gpureduce.sum(A, strategy).value) == 499500
+
+
+def test_unknown_strategy_lists_the_known():
+    with pytest.raises(ValueError, match=r"no strategy 'quick'; there are global_tree, .*cpu"):
+        gpureduce.sum(A, "quick")
+    with pytest.raises(TypeError, match="must be a name"):
+        gpureduce.sum(A, 7)
+
+
+@pytest.mark.parametrize("block", [33, 2048, 0, -32, 16, 1056, 2**40])
+@pytest.mark.parametrize("strategy", ["sequential", "unroll_full", "cluster"])
+def test_block(strategy, block):
+    with pytest.raises(
+        ValueError, match=rf"block must be a multiple of 32 from 32 to 1024.*{block}"
+    ):
+        gpureduce.sum(A, strategy, block=block)
+    with pytest.raises(ValueError, match="block"):
+        gpureduce.sum(A[:0], strategy, block=block)
+
+
+def test_block_must_be_a_whole_number():
+    with pytest.raises(TypeError):
+        gpureduce.sum(A, "sequential", block=64.0)
+
+
+def test_grid():
+    with pytest.raises(ValueError, match="need grid=4 or more, not 3"):
+        gpureduce.sum(A, "sequential", grid=3)
+    with pytest.raises(ValueError, match="grid must be from 1 to"):
+        gpureduce.sum(A, "cascade", grid=0)
+    with pytest.raises(ValueError, match="multiple of 8"):
+        gpureduce.sum(A, "cluster", grid=3)
+    with pytest.raises(ValueError, match="on the card at once"):
+        gpureduce.sum(A, "grid_sync", grid=10**6)
+
+
+def test_exact_takes_no_more_blocks_than_it_can_count():
+    doubles = A.astype("f8")
+    with pytest.raises(ValueError, match="grid may be at most 16383, not 16384"):
+        gpureduce.sum(doubles, "exact", device="emulator", block=32, grid=16384)
+    with pytest.raises(ValueError, match="blocks of at most 384 threads, not 416"):
+        gpureduce.sum(doubles, "exact", device="emulator", block=416)
+    for grid in (3, 16383):
+        found = gpureduce.sum(doubles, "exact", device="emulator", block=32, grid=grid)
+        assert found.value == gpureduce.sum(doubles, "cpu").value
+
+
+@pytest.mark.parametrize("device", [None, "cpu", "emulator"])
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float64", "float32"])
+def test_exact_takes_no_invalid_launch_of_any_dtype(dtype, device):
+    """Of integers it is another strategy, which ignored a wrong block."""
+    array = np.ones(5, dtype)
+    for block in (7, 0, -32, 48, 1056, 2**40):
+        with pytest.raises(ValueError, match=rf"block must be .* from 32 to 1024, not {block}"):
+            gpureduce.sum(array, "exact", device=device, block=block)
+    for grid in (0, -1, 2**40):
+        with pytest.raises(ValueError, match=rf"grid must be from 1 to .*, not {grid}"):
+            gpureduce.sum(array, "exact", device=device, grid=grid)
+    if device != "emulator":
+        with pytest.raises(ValueError, match="exact has no block and grid on the CPU"):
+            gpureduce.sum(array, "exact", device=device, block=64)
+
+
+def test_the_docstring_tells_the_limits_of_exact():
+    limits = {"float64": 384, "bfloat16": 512, "float32": 1024, "float16": 1024}
+    for dtype, most in limits.items():
+        array = np.ones(5000, numpy_dtype(dtype))
+        value = gpureduce.sum(array, "exact", device="emulator", block=most).value
+        assert value == array.dtype.type(5000)
+        assert most == 1024 or f"{most} for {dtype}" in gpureduce.sum.__doc__
+        with pytest.raises(ValueError, match="block"):
+            gpureduce.sum(array, "exact", device="emulator", block=most + 32)
+    assert f"at most {2**14 - 1}" in gpureduce.sum.__doc__
+
+
+def test_finish():
+    with pytest.raises(ValueError, match="one of host, relaunch, single"):
+        gpureduce.sum(A, "sequential", finish="later")
+    with pytest.raises(ValueError, match="not for sequential, which takes 'relaunch' or 'host'"):
+        gpureduce.sum(A, "sequential", finish="single")
+    with pytest.raises(ValueError, match="not for last_block, which takes 'single'"):
+        gpureduce.sum(A, "last_block", finish="host")
+
+
+@pytest.mark.parametrize("strategy", ["cpu", "numpy", "cub", "auto", "fast"])
+def test_no_launch_to_choose(strategy):
+    with pytest.raises(ValueError, match="leave block out"):
+        gpureduce.sum(A, strategy, block=64)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([1, "a"], object),
+        np.array(["a"]),
+        np.array([datetime.datetime(2026, 1, 1)], "M8[s]"),
+        np.zeros(3, [("a", int)]),
+        np.zeros(3, np.longdouble),
+    ],
+    ids=lambda a: str(a.dtype),
+)
+@pytest.mark.parametrize("strategy", ["auto", "sequential", "cpu"])
+def test_dtypes_without_a_sum(strategy, array):
+    with pytest.raises(TypeError, match=r"cannot be summed; there are bool, int8.*complex128"):
+        gpureduce.sum(array, strategy)
+
+
+def test_dtypes_that_a_strategy_lacks():
+    with pytest.raises(TypeError, match="redux adds 32-bit integers"):
+        gpureduce.sum(A.astype(float), "redux")
+    with pytest.raises(TypeError, match="redux adds 32-bit integers"):
+        gpureduce.sum(A, "redux")  # int32 adds up in int64 unless told otherwise
+    with pytest.raises(TypeError, match=r"sequential cannot add complex.*auto"):
+        gpureduce.sum(A.astype(complex), "sequential")
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("f8", "i4"), ("c16", "f8"), ("f4", "bool"), ("i4", "bool"), ("f4", "O"), ("i4", "S3")],
+)
+def test_dtype_that_would_lose_data(source, target):
+    with pytest.raises(TypeError, match=r"would lose part|cannot hold a sum"):
+        gpureduce.sum(A.astype(source), dtype=target)
+
+
+def test_a_sum_does_not_import_masked_arrays():
+    """A signal handler that summed in the middle of that import called itself without end."""
+    code = (
+        "import sys, numpy as np, gpureduce\n"
+        "before = 'numpy.ma' in sys.modules\n"
+        "assert gpureduce.sum(np.ones(3)).value == 3\n"
+        "assert before or 'numpy.ma' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)
+
+
+def test_masked_array():
+    with pytest.raises(TypeError, match="masked"):
+        gpureduce.sum(np.ma.array([1, 2], mask=[0, 1]))
+
+
+def test_arrays_on_a_gpu_are_not_copied_silently():
+    class OnGpu:
+        def __dlpack_device__(self):
+            return 2, 0
+
+        def __array__(self, *_):
+            raise AssertionError("copied behind the caller's back")
+
+    with pytest.raises(TypeError, match="lies on a GPU"):
+        gpureduce.sum(OnGpu(), "cpu")
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_kernels_are_refused(name):
+    with pytest.raises(ValueError, match=r"wrong on purpose.*allow_broken=True"):
+        gpureduce.sum(A, name)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "emulator:1", "", "cuda:-1", 3, b"cuda"])
+def test_unknown_device(device):
+    for call in (
+        lambda: gpureduce.sum(A, "sequential", device=device),
+        lambda: gpureduce.sum(A, device=device),
+        lambda: gpureduce.sum([1, 2], device=device, timing=False),
+        lambda: gpureduce.integrate("pi", device=device),
+        lambda: gpureduce.Accumulator().add([1.0], device=device),
+        lambda: gpureduce.Accumulator().add(A, device=device),
+    ):
+        with pytest.raises(ValueError, match=f"device must be None, 'cpu', 'cuda'.*{device!r}"):
+            call()
+
+
+def test_the_cpu_where_only_kernels_run():
+    for call in (
+        lambda: gpureduce.fast_table("cpu"),
+        lambda: gpureduce.tune("cpu"),
+        lambda: next(gpureduce.benchmark(["fast"], device="cpu")),
+    ):
+        with pytest.raises(ValueError, match=r"device must be None, 'cuda', .*not 'cpu'"):
+            call()
+
+
+def test_device_that_cannot_run_the_strategy():
+    with pytest.raises(ValueError, match="cpu runs on the CPU"):
+        gpureduce.sum(A, "cpu", device="emulator")
+    with pytest.raises(ValueError, match="sequential is a GPU kernel"):
+        gpureduce.sum(A, "sequential", device="cpu")
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    """A machine without a GPU, wherever the test runs."""
+    monkeypatch.setattr(_backends, "_cuda_devices", lambda: ((), "there is no driver"))
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_no_gpu_when_one_was_asked_for(monkeypatch):
+    with pytest.raises(gpureduce.CudaError, match="there is no driver") as caught:
+        gpureduce.sum(A, "sequential", device="cuda")
+    for array in (A, [1.0]):
+        with pytest.raises(gpureduce.CudaError, match="there is no driver"):
+            gpureduce.Accumulator().add(array, device="cuda")
+    assert caught.value.name == "cudaErrorNoDevice"
+    monkeypatch.setenv("GPUREDUCE_BACKEND", "cuda")
+    with pytest.raises(gpureduce.CudaError, match="there is no driver"):
+        gpureduce.sum(A, "sequential")
+    monkeypatch.undo()
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_cub_says_what_it_needs():
+    with pytest.raises(gpureduce.CudaError, match="cub needs an NVIDIA GPU"):
+        gpureduce.sum(A, "cub")
+
+
+def test_backend_variable(monkeypatch):
+    monkeypatch.setenv("GPUREDUCE_BACKEND", "emulator")
+    assert gpureduce.sum(A, "sequential").timing.backend == "emulator"
+    monkeypatch.setenv("GPUREDUCE_BACKEND", "opencl")
+    for timing in (True, False):
+        with pytest.raises(ValueError, match="GPUREDUCE_BACKEND must be one of cuda, emulator"):
+            gpureduce.sum(A, "sequential", timing=timing)
+    monkeypatch.undo()
+
+
+def test_c_sees_the_environment_as_python_does(monkeypatch):
+    name = "GPUREDUCE_NAME_OF_A_TEST"
+    assert _emulator.environment(name) is None
+    for value in ("cuda", "", "größer", os.fsdecode(b"\xff")):
+        monkeypatch.setenv(name, value)
+        assert _emulator.environment(name) == value
+    monkeypatch.delenv(name)
+    assert _emulator.environment(name) is None
+    with pytest.raises(TypeError):
+        _emulator.environment(1)
+
+
+@pytest.fixture
+def asked_anew():
+    """What was found of the CUDA build is forgotten before the test and after it."""
+    found = (_backends.load_cuda, _backends._cuda_devices)
+    for one in found:
+        one.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+    for one in found:
+        one.cache_clear()
+
+
+def test_extension_that_could_not_be_built(asked_anew):
+    asked_anew.setattr(_backends, "build", lambda: {"cuda": False, "why": "no nvcc, alas"})
+    with pytest.raises(gpureduce.CudaError, match="built without CUDA: no nvcc, alas"):
+        gpureduce.sum(A, "sequential", device="cuda")
+    assert "no nvcc" in gpureduce.build_info()["why"]
+    assert gpureduce.sum(A, "sequential").timing.backend == "emulator"
+
+
+@pytest.mark.parametrize(
+    ("driver", "why"), [(0, "there is no NVIDIA driver"), (11040, "driver version is insufficient")]
+)
+def test_no_driver_or_an_old_one(asked_anew, driver, why):
+    def devices():
+        raise gpureduce.CudaError("CUDA driver version is insufficient", "cudaErrorInsufficient")
+
+    fake = SimpleNamespace(devices=devices, build=lambda: {"runtime": 13000, "driver": driver})
+    asked_anew.setattr(_backends, "load_cuda", lambda: fake)
+    assert why in gpureduce.build_info()["why"]
+    with pytest.raises(gpureduce.CudaError, match=why):
+        gpureduce.sum(A, "sequential", device="cuda")
+
+
+@pytest.mark.parametrize("strategy", KERNELS)
+def test_out_of_device_memory(strategy):
+    array = np.ones(1 << 17, np.int32)
+    gpureduce.free_scratch()
+    with (
+        gpureduce.emulator.memory_limit(1000),
+        pytest.raises(MemoryError, match=r"cudaErrorMemoryAllocation.*cudaMalloc.*engine/\w+\.c"),
+    ):
+        gpureduce.sum(array, strategy, dtype="int32", device="emulator")
+    gpureduce.free_scratch()
+    assert gpureduce.emulator.live_bytes() == 0
+    value = gpureduce.sum(array, strategy, dtype="int32", device="emulator").value
+    assert int(value) == array.size
+
+
+@pytest.mark.parametrize("strategy", KERNELS)
+def test_larger_than_device_memory(strategy):
+    array = np.arange(500_003, dtype=np.int32)
+    gpureduce.free_scratch()
+    with gpureduce.emulator.memory_limit(1 << 20):
+        result = gpureduce.sum(array, strategy, dtype="int32", device="emulator")
+    assert int(result.value) == int(array.sum(dtype=np.int32))
+    assert result.timing.launches >= 2
+
+
+@pytest.mark.gpu
+def test_out_of_memory_on_the_card():
+    cupy = pytest.importorskip("cupy")
+    array = np.ones(1 << 26, np.int32)
+    gpureduce.free_scratch()
+    hoard = []
+    size = cupy.cuda.runtime.memGetInfo()[0]
+    while size > 1 << 16:
+        try:
+            hoard.append(cupy.cuda.runtime.malloc(size))
+        except cupy.cuda.runtime.CUDARuntimeError:
+            size //= 2
+    try:
+        with pytest.raises(MemoryError, match="cudaErrorMemoryAllocation"):
+            gpureduce.sum(array, "global_tree", device="cuda")
+    finally:
+        for pointer in hoard:
+            cupy.cuda.runtime.free(pointer)
+    assert int(gpureduce.sum(array, "global_tree", device="cuda").value) == array.size

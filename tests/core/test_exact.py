@@ -1,0 +1,477 @@
+"""Strategy `exact`: the real-number sum rounded once, whatever the order, backend and data."""
+
+from __future__ import annotations
+
+import fractions
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from fuzz_exact import COMPLEX, fuzz, on_card, on_host
+
+import gpureduce
+from cases import SUPPORT, array_of, numpy_dtype
+from exact_cases import (
+    FLOATS,
+    FORMATS,
+    GENERATORS,
+    batches,
+    bits_of,
+    exact_integer,
+    expected_bits,
+    expected_rows,
+    integers,
+    round_integer,
+)
+from exact_ways import check
+from producers import ByDLPack, ByInterface
+
+ON = ["cpu", "emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+def add(array, device="cpu", **more):
+    return gpureduce.sum(array, "exact", device=device, **more).value
+
+
+def right(array, device="cpu", **more):
+    return bits_of(add(array, device, **more)) == expected_bits(array)
+
+
+# --- the oracle itself ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_the_oracle_rounds_to_the_nearest(name):
+    """By its definition: no float lies nearer, and of two equally near ones it takes the even."""
+    fmt = FORMATS[name]
+    rng = np.random.default_rng(7)
+    one = fractions.Fraction(2) ** -1074
+
+    def value(bits):
+        return exact_integer(fmt.floats(np.array([bits])))
+
+    for _ in range(2000):
+        bits = int(rng.integers(0, fmt.infinity - 1))
+        low, high = value(bits), value(bits + 1)
+        middle = (low + high) // 2
+        for total in (
+            low,
+            high,
+            middle,
+            middle + 1,
+            middle - 1,
+            int(rng.integers(0, 1 << 62)) % high,
+        ):
+            got = round_integer(fmt, total)
+            if got >= fmt.infinity:
+                continue
+            off = abs(value(got) - total)
+            for near in {max(got - 1, 0), min(got + 1, fmt.infinity - 1)} - {got}:
+                other = abs(value(near) - total)
+                assert off < other or (off == other and got % 2 == 0)
+    assert one > 0
+
+
+def test_the_oracle_agrees_with_python():
+    for _, rows in batches("float64", 4000, 3):
+        for row in rows:
+            if np.isfinite(row).all():
+                try:
+                    want = math.fsum(row.tolist())
+                except OverflowError:
+                    continue
+                assert expected_bits(row) == bits_of(np.float64(want))
+
+
+# --- against the oracle ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", ON)
+@pytest.mark.parametrize("name", [*FLOATS, *COMPLEX])
+def test_fuzz(name, device):
+    """The short one; tests/fuzz_exact.py goes on for as long as you like."""
+    found = fuzz(name, 30_000 if device == "cpu" else 1500, 5, on_host(device))
+    assert found["wrong"] == 0, found["examples"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [*FLOATS, *COMPLEX])
+def test_fuzz_on_the_card(name, count_sum):
+    found = fuzz(name, 20_000, 6, on_card)
+    assert found["wrong"] == 0, found["examples"]
+    count_sum("exact", name)
+
+
+@pytest.mark.parametrize("device", ON)
+@pytest.mark.parametrize("generate", GENERATORS, ids=lambda g: g.__name__)
+@pytest.mark.parametrize("name", FLOATS)
+def test_long_arrays(name, generate, device):
+    """Tasks, blocks, threads, and bins that are emptied on the way."""
+    fmt, rng = FORMATS[name], np.random.default_rng(11)
+    n = 300_007 if device == "cpu" else 9_001
+    (row,) = generate(fmt, rng, 1, n)
+    assert right(row, device)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_flush_boundaries(name, sign):
+    """Equal maxima, just below, at and above the counts at which bins are emptied."""
+    fmt = FORMATS[name]
+    big = fmt.floats(np.array([fmt.infinity - 1]))[0]
+    most = fmt.floats(np.array([(16 << fmt.fraction) - 1]))[0]
+    for value in (big, most, fmt.dtype.type(1), fmt.floats(np.array([1]))[0]):
+        for log in (6, 11, 12, 13, 14, 15, 16):
+            for n in ((1 << log) - 1, 1 << log, (1 << log) + 1):
+                array = np.full(n, value * fmt.dtype.type(sign), fmt.dtype)
+                assert right(array), (value, n)
+                assert right(np.append(array, -array[:1])), (value, n)
+    # Eight tables are filled side by side: 2^15 elements at a time.
+    wild = fmt.floats(np.tile(np.array([1, fmt.infinity - 1]), 40_000))
+    assert right(wild)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_every_position_of_nan_and_inf(name):
+    for n in (1, 2, 9, 70, 1500, 3000):
+        base = array_of(name, n)
+        for special, want in ((math.nan, "nan"), (math.inf, "inf"), (-math.inf, "-inf")):
+            for at in {0, 1 % n, n // 2, n - 1}:
+                array = base.copy()
+                array[at] = special
+                assert str(float(add(array))) == want
+                array[(at + 1) % n] = -math.inf
+                assert right(array)
+
+
+def test_nan_is_always_the_same():
+    for name in FLOATS:
+        fmt = FORMATS[name]
+        for bits in (
+            [fmt.infinity + 1],
+            [fmt.infinity, fmt.infinity | fmt.sign],
+            [2 * fmt.sign - 1],
+        ):
+            assert right(fmt.floats(np.array(bits)))
+
+
+# --- where others go wrong ------------------------------------------------------------------------
+
+
+def test_negative_totals_round_as_positive_ones():
+    """Mantissas of all ones with negative totals.
+
+    Rounding in two's complement drops the sign's carry there, and turns ties the wrong way.
+    """
+    for name in FLOATS:
+        fmt = FORMATS[name]
+        one = fmt.dtype.type(1)
+        ulp = fmt.dtype.type(2.0**-fmt.fraction)
+        below_two = fmt.dtype.type(2) - ulp
+        assert float(add(np.array([-below_two, -ulp / one]))) == -2
+        half = ulp / fmt.dtype.type(2)
+        assert float(add(np.array([-below_two, -half]))) == -2  # a tie, and 2 is even
+        assert float(add(np.array([-below_two, -half, half / one * ulp]))) == -float(below_two)
+        assert float(add(np.array([-one, -half]))) == -1  # a tie, and 1 is even
+        assert float(add(np.array([-one, -half, -half * ulp]))) == -1 - float(ulp)
+        for top in range(1, fmt.most_field):
+            bits = np.array([top << fmt.fraction | (1 << fmt.fraction) - 1])
+            ones = fmt.floats(bits)[0]
+            for parts in (
+                [ones],
+                [ones, ones],
+                [ones, ones, ones],
+                [ones, fmt.floats(bits * 0 + 1)[0]],
+            ):
+                array = np.array(parts, fmt.dtype)
+                assert bits_of(add(-array)) == bits_of(add(array)) | fmt.sign
+                assert right(-array)
+
+
+def test_rounded_once_and_not_by_way_of_a_wider_type():
+    """Twice rounded, these come out one last place off."""
+    assert float(add(np.array([1, 2**-24, 2**-60], np.float32))) == 1 + 2**-23
+    assert float(add(np.array([1, 2**-11, 2**-24], np.float16))) == 1 + 2**-10
+    bf16 = numpy_dtype("bfloat16")
+    assert float(add(np.array([1, 2**-8, 2**-100], bf16))) == 1 + 2**-7
+    assert float(add(np.array([-1, -(2**-8), 2**-100], bf16))) == -1
+    # Through float32 2^-60 would be lost, and then the tie would go to even.
+    assert float(add(np.array([1, 2**-8, 2**-60], bf16))) == 1 + 2**-7
+
+
+def test_overflow_is_final_only():
+    most = np.finfo(np.float64).max
+    assert float(add(np.array([most, most, -most]))) == most
+    assert float(add(np.array([most, most]))) == math.inf
+    assert float(add(np.array([-most, -most]))) == -math.inf
+    ulp = math.ulp(most)
+    assert float(add(np.array([most, ulp / 2]))) == math.inf  # a tie, and inf is even
+    assert float(add(np.array([most, math.nextafter(ulp / 2, 0)]))) == most
+    assert float(add(np.array([most, ulp / 2, -5e-324]))) == most
+    with pytest.raises(OverflowError):
+        math.fsum([most, most, -most])
+
+
+def test_zeros_and_nothing():
+    for name in FLOATS:
+        kind = numpy_dtype(name)
+        for row in ([], [-0.0], [-0.0, -0.0], [0.0, -0.0], [1.0, -1.0], [-1.0, 1.0, -0.0]):
+            value = add(np.array(row, kind))
+            assert value.dtype == kind and bits_of(value) == 0
+            assert str(math.fsum(row)) == "0.0"
+    tiny = np.array([-(2.0**-149)] * 2, np.float32)
+    assert bits_of(gpureduce.sum(tiny, "exact", dtype="float16").value) == 0x8000  # rounds to -0
+
+
+# --- dtypes and layouts ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", ON)
+@pytest.mark.parametrize("target", FLOATS)
+@pytest.mark.parametrize("name", FLOATS)
+def test_dtype_names_what_the_sum_is_rounded_to(name, target, device):
+    for _, rows in batches(name, 600, 8):
+        for row in rows[:20]:
+            value = gpureduce.sum(row, "exact", dtype=numpy_dtype(target), device=device).value
+            assert value.dtype == numpy_dtype(target)
+            assert bits_of(value) == expected_bits(row, target)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_layouts(name):
+    flat = array_of(name, 7 * 9 * 20)
+    cube = flat.reshape(7, 9, 20)
+    views = [cube.T, cube[::2], cube[:, ::-1], cube[..., 3], flat[::-3], cube[:, :0], flat[5:-3]]
+    views += [np.broadcast_to(flat[:3], (40, 3)), np.asfortranarray(cube), flat[:1].reshape(())]
+    if name != "bfloat16":
+        views.append(flat.astype(flat.dtype.newbyteorder(">")))
+    raw = np.empty(flat.nbytes + 1, np.uint8)[1:].view(flat.dtype)
+    raw[:] = flat
+    for view in [*views, raw]:
+        native = np.ascontiguousarray(view).astype(numpy_dtype(name)).reshape(-1)
+        assert bits_of(add(view)) == expected_bits(native)
+
+
+@pytest.mark.parametrize("device", ON)
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_complex(name, device):
+    rng = np.random.default_rng(2)
+    for generate in GENERATORS:
+        for n in (1, 7, 400, 50_001):
+            real, imaginary = generate(FORMATS[name], rng, 2, n)
+            array = np.empty(n, f"c{2 * real.itemsize}")
+            array.real, array.imag = real, imaginary
+            for view in (array, array[::3], array[::-1]):
+                value = add(view, device)
+                assert bits_of(value.real) == expected_bits(np.ascontiguousarray(view.real))
+                assert bits_of(value.imag) == expected_bits(np.ascontiguousarray(view.imag))
+    assert add(np.array([1, 2.5]), device, dtype=complex) == 3.5
+    pair = np.array([1 + 2j, 2.0**-60 - 1j])
+    assert add(pair, device, dtype="complex64") == 1 + 1j
+    assert add(pair.astype("complex64"), device, dtype="complex128") == 1 + 1j
+    for narrow, wide in (("complex64", "complex128"), ("complex128", "complex64")):
+        assert add(pair.astype(narrow), device, dtype=wide).dtype == wide
+
+
+@pytest.mark.parametrize("device", ON)
+@pytest.mark.parametrize("name", ["bool", "int8", "uint16", "int32", "int64", "uint64"])
+def test_integers(name, device):
+    array = array_of(name, 20_003)
+    assert add(array, device) == array.sum()
+    total = sum(int(x) for x in array)
+    for target in FLOATS:
+        want = round_integer(FORMATS[target], total << 1074)
+        assert bits_of(add(array, device, dtype=numpy_dtype(target))) == want
+
+
+# --- what the rest of the package knows of it -----------------------------------------------------
+
+
+def test_auto_is_exact_for_floats_and_not_for_integers():
+    for name in (*FLOATS, "complex64", "complex128"):
+        array = np.ones(10, numpy_dtype(name))
+        assert gpureduce.sum(array).timing.strategy == "exact"
+    assert gpureduce.sum(np.ones(10, int)).timing.strategy == "cpu"
+    assert gpureduce.sum(np.ones(10, int), "exact").timing.strategy == "cpu"
+    assert gpureduce.sum(np.ones(10, int), dtype=float).timing.strategy == "exact"
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_error_bound_is_half_a_last_place(name):
+    fmt = FORMATS[name]
+    for _, rows in batches(name, 3000, 9):
+        for row in rows[:30]:
+            result = gpureduce.sum(row, "exact")
+            finite = not integers(fmt, fmt.bits(row))[2].any()
+            if finite and math.isfinite(result.value):
+                total = fractions.Fraction(exact_integer(row), 1 << 1074)
+                off = abs(fractions.Fraction(float(result.value)) - total)
+                assert off <= gpureduce.error_bound(result, 0.0)
+    bound = gpureduce.error_bound(gpureduce.sum(np.ones(1, fmt.dtype), "exact"), 1.0)
+    assert bound == 2.0 ** -(fmt.fraction + 1)
+
+
+# --- one bit pattern ------------------------------------------------------------------------------
+
+
+SOME = ("uniform", "normal", "lognormal", "random_bits", "cancelling", "subnormals", "midpoints")
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_three_hundred_ways_give_one_bit_pattern(name):
+    """Order, block, grid, pieces, place, threads, schedule and backend."""
+    found = check(name, 300, 21, ["cpu", "emulator", "emulator array"])
+    assert found["bit_patterns"] == 1 and found["wrong"] == 0, found["examples"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", FLOATS)
+def test_a_card_gives_the_same_bit_pattern(name):
+    fmt, rng = FORMATS[name], np.random.default_rng(22)
+    base = np.concatenate([g(fmt, rng, 1, 9973)[0] for g in GENERATORS if g.__name__ in SOME])
+    want = expected_bits(base)
+    for block in (32, 96, 256, 384):
+        for grid in (1, 2, 7, 132, 1000):
+            for offset in range(9):
+                array = np.empty(base.size + 9, base.dtype)[offset : offset + base.size]
+                array[:] = base
+                rng.shuffle(array)
+                assert bits_of(add(array, "cuda", block=block, grid=grid)) == want
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_deposits_that_are_emptied_on_the_way(name):
+    """A thread of a small grid gets more elements than its bins can take."""
+    fmt, rng = FORMATS[name], np.random.default_rng(23)
+    for generate in GENERATORS:
+        if generate.__name__ in ("normal", "random_bits", "same_sign_maxima", "one_subnormal"):
+            (row,) = generate(fmt, rng, 1, 280_007)
+            assert bits_of(add(row, "emulator", block=32, grid=1)) == expected_bits(row)
+
+
+def test_rising_and_falling_and_outlying_float64():
+    """The kernel's bins move with the data: up at once, and down after a while."""
+    steps = 2.0 ** np.linspace(-1020, 1000, 60_000)
+    lonely = np.ones(60_000)
+    for array in (steps, steps[::-1], -steps, lonely):
+        array[30_011] = 1e308 if array is lonely else array[30_011]
+        for block, grid in ((32, 1), (384, 2), (None, None)):
+            got = add(array, "emulator", block=block, grid=grid)
+            assert bits_of(got) == expected_bits(np.ascontiguousarray(array))
+
+
+def test_larger_than_device_memory():
+    for name in FLOATS:
+        (row,) = GENERATORS[3](FORMATS[name], np.random.default_rng(5), 1, 700_001)
+        with gpureduce.emulator.memory_limit(5 << 18):
+            result = gpureduce.sum(row, "exact", device="emulator")
+        assert bits_of(result.value) == expected_bits(row)
+        assert result.timing.launches >= 2 and result.timing.strategy == "exact"
+
+
+def test_block_that_does_not_fit_shared_memory():
+    with pytest.raises(
+        ValueError, match="exact of float64 takes blocks of at most 384 threads, not 1024"
+    ):
+        add(np.ones(5), "emulator", block=1024)
+    with pytest.raises(ValueError, match="no block and grid on the CPU"):
+        add(np.ones(5), "cpu", block=64)
+    assert add(np.ones(5, np.float32), "emulator", block=1024) == 5
+
+
+# --- arrays on a GPU ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("producer", [ByDLPack, ByInterface])
+@pytest.mark.parametrize("strategy", ["exact", "auto"])
+@pytest.mark.parametrize("name", FLOATS)
+def test_arrays_on_a_gpu(producer, strategy, name):
+    if name == "bfloat16" and producer is ByInterface:
+        pytest.skip("the interface has no bfloat16")
+    for _, rows in batches(name, 2500, 31):
+        for row in (*rows[:4], rows, rows.T, rows[:, ::-2]):
+            want = expected_bits(np.ascontiguousarray(row).reshape(-1))
+            for timing in (True, False):
+                result = gpureduce.sum(producer(row), strategy, device="emulator", timing=timing)
+                assert result.value.dtype == numpy_dtype(name)
+                assert bits_of(result.value) == want
+                assert not timing or result.timing.strategy == "exact"
+
+
+@pytest.mark.parametrize("target", FLOATS)
+@pytest.mark.parametrize("name", FLOATS)
+def test_dtype_of_arrays_on_a_gpu(name, target):
+    for _, rows in batches(name, 600, 32):
+        value = gpureduce.sum(
+            ByDLPack(rows[0]), "exact", dtype=numpy_dtype(target), device="emulator"
+        ).value
+        assert value.dtype == numpy_dtype(target)
+        assert bits_of(value) == expected_bits(rows[0], target)
+
+
+def test_complex_and_integers_on_a_gpu():
+    rng = np.random.default_rng(33)
+    array = rng.standard_normal(4001) + 1j * rng.standard_normal(4001)
+    for view in (array, array[::3], array.astype(np.complex64)):
+        got = gpureduce.sum(ByDLPack(view), device="emulator", timing=False).value
+        assert got == add(view) and got.dtype == view.dtype
+    ints = rng.integers(-(2**31), 2**31, 5001).astype(np.int32)
+    assert gpureduce.sum(ByDLPack(ints), "exact", device="emulator").value == ints.sum()
+    assert gpureduce.sum(ByDLPack(ints), device="emulator").timing.strategy != "exact"
+    got = gpureduce.sum(ByDLPack(ints), "exact", dtype="float32", device="emulator").value
+    assert bits_of(got) == round_integer(FORMATS["float32"], int(ints.sum()) << 1074)
+    with pytest.raises(TypeError, match="64-bit integers on a GPU"):
+        gpureduce.sum(ByDLPack(ints.astype(int)), "exact", dtype=float, device="emulator")
+
+
+@pytest.mark.gpu
+@pytest.mark.sanitizer
+@pytest.mark.parametrize("name", FLOATS)
+def test_short_for_the_sanitizer(name, count_sum):
+    fmt, rng = FORMATS[name], np.random.default_rng(34)
+    for generate in GENERATORS:
+        (row,) = generate(fmt, rng, 1, 5003)
+        for block, grid in ((32, 1), (96, 3), (None, None)):
+            array = row[3:]
+            assert bits_of(add(array, "cuda", block=block, grid=grid)) == expected_bits(array)
+            count_sum("exact", name)
+
+
+THREADED = """
+import sys; sys.path.insert(0, {here!r})
+from exact_cases import FLOATS, batches, bits_of
+import gpureduce, numpy as np, hashlib
+h = hashlib.sha256()
+for name in FLOATS:
+    for _, rows in batches(name, 1200, 12):
+        for row in [*rows, rows.reshape(-1)]:
+            h.update(gpureduce.sum(row, "exact").value.tobytes())
+print(h.hexdigest())
+"""
+
+
+def test_every_instruction_set_and_thread_count_gives_the_same_bits():
+    code = THREADED.format(here=str(SUPPORT))
+    got = set()
+    settings = [("SIMD", "baseline"), ("SIMD", "avx2"), ("SIMD", ""), ("THREADS", "1")]
+    for name, setting in [*settings, ("THREADS", "5")]:
+        done = subprocess.run(
+            [sys.executable, "-P", "-W", "ignore", "-c", code],
+            capture_output=True, text=True, env={**os.environ, f"GPUREDUCE_{name}": setting},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        got.add(done.stdout)
+    assert len(got) == 1
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_what_one_dtype_gives_does_not_depend_on_how_its_rows_are_cut(name):
+    rng = np.random.default_rng(4)
+    array = np.concatenate([g(FORMATS[name], rng, 1, 700)[0] for g in GENERATORS[:4]])
+    want = expected_rows(FORMATS[name], array[None])[0]
+    for _ in range(60):
+        rng.shuffle(array)
+        assert bits_of(add(array)) == want

@@ -1,0 +1,559 @@
+"""Producers of GPU arrays that lie, change their mind, raise or run code when they are asked."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import SUPPORT, array_of
+from gpureduce import _emulator
+from gpureduce.core import gpu_arrays
+from producers import (
+    EXCHANGE_NAME,
+    STREAM,
+    TENSOR,
+    ByDLPack,
+    ByExchange,
+    ByInterface,
+    DLDataType,
+    DLExchange,
+    fake_cupy,
+    like_cupy,
+    new_capsule,
+)
+
+FLOATS = np.arange(1, 11, dtype=np.float32)
+
+
+def add(array, strategy="fast", **more):
+    return gpureduce.sum(array, strategy, device="emulator", **more)
+
+
+def check_next():
+    """The next sum of an honest array is right."""
+    assert float(add(ByInterface(FLOATS)).value) == 55
+
+
+class Running:
+    """A number whose __index__ runs code."""
+
+    def __init__(self, number, code):
+        self.number, self.code = number, code
+
+    def __index__(self):
+        self.code()
+        return self.number
+
+
+@pytest.mark.parametrize("where", ["shape", "strides"])
+def test_items_that_empty_the_interface(where):
+    """The tuple that is walked stays, whatever the producer does to its dict meanwhile."""
+
+    class Emptied:
+        @property
+        def __cuda_array_interface__(self):
+            found = ByInterface(FLOATS).__cuda_array_interface__
+
+            def empty():
+                found.clear()
+                self.litter = [bytes(24 + 8 * 25) for _ in range(500)]
+
+            ones = (1,) * 24
+            found["shape"] = (*ones, Running(10, empty) if where == "shape" else 10)
+            found["strides"] = (4,) * 24 + (Running(4, empty) if where == "strides" else 4,)
+            return found
+
+    assert float(add(Emptied()).value) == 55
+
+
+def test_the_interface_is_kept_until_the_sum_is_made():
+    """It may be what keeps the memory."""
+
+    class Dying(dict):
+        alive = True
+
+        def __del__(self):
+            Dying.alive = False
+            memory[:] = -1
+
+    memory = FLOATS.copy()
+    seen = []
+
+    class Producer:
+        @property
+        def __cuda_array_interface__(self):
+            return Dying(ByInterface(memory).__cuda_array_interface__)
+
+    def resolve(kind, nbytes, device):
+        gc.collect()
+        seen.append(Dying.alive)
+        return -1, False, -1, -1
+
+    value, *_ = _emulator.sum_gpu(Producer(), resolve, -1, 0, 0, 0, 0, False)
+    assert float(value) == 55 and seen == [True] and not Dying.alive
+
+
+@pytest.mark.parametrize("dtype", [None, "complex128"])
+@pytest.mark.parametrize("strategy", ["fast", "exact", "auto"])
+def test_producers_are_asked_once(strategy, dtype):
+    class Changing:
+        def __init__(self, *answers):
+            self.answers = list(answers)
+
+        @property
+        def __cuda_array_interface__(self):
+            return ByInterface(self.answers.pop(0)).__cuda_array_interface__
+
+    pairs = np.arange(10) + 1j
+    assert add(Changing(pairs), strategy, dtype=dtype).value == pairs.sum()
+    total = gpureduce.Accumulator("float64").add(Changing(FLOATS), device="emulator")
+    assert (float(total.value()), total.count) == (55.0, 10)
+    with pytest.raises(TypeError, match="no place for imaginary parts"):
+        gpureduce.Accumulator("float64").add(Changing(pairs), device="emulator")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"typestr": "<f4x"}, BufferError, "no type of numbers"),
+        ({"typestr": "<f4 "}, BufferError, "no type of numbers"),
+        ({"typestr": "<f99999999999999999999"}, BufferError, "no type of numbers"),
+        ({"typestr": 4}, TypeError, "must be a text"),
+        ({"data": (2**63, True)}, BufferError, "lead out of all memory"),
+        ({"data": (2**64, True)}, BufferError, "address of an array on a GPU must be a number"),
+        ({"data": (-1, True)}, BufferError, "address of an array on a GPU must be a number"),
+        ({"data": ("0", True)}, TypeError, "address of an array on a GPU must be a number"),
+        ({"stream": 2**64}, BufferError, "stream of an array on a GPU must be a number"),
+        ({"stream": -1}, BufferError, "stream of an array on a GPU must be a number"),
+        ({"shape": (2**64,)}, BufferError, r"2\^63 or more in its shape"),
+        ({"shape": (2,), "strides": (2**63,)}, BufferError, r"2\^63 or more in its shape"),
+        ({"shape": (3,), "strides": (2**62,)}, BufferError, "lead out of all memory"),
+        ({"shape": (3,), "strides": (-(2**62),)}, BufferError, "lead out of all memory"),
+        ({"shape": (2,), "strides": (-(2**63),)}, BufferError, "lead out of all memory"),
+        ({"shape": ("10",)}, TypeError, "integer"),
+        ({"shape": [10]}, BufferError, "tuples of at most 64 numbers"),
+        ({"shape": (1,) * 65}, BufferError, "tuples of at most 64 numbers"),
+        ({"shape": (2, 5)}, None, ""),
+        ({"shape": (1, 10), "strides": (2**62, 4)}, None, ""),  # of one element: leads nowhere
+        ({"shape": (10,), "strides": None, "mask": None, "stream": 0}, None, ""),
+    ],
+)
+def test_interfaces(changes, error, words):
+    if error is None:
+        assert float(add(ByInterface(FLOATS, **changes)).value) == 55
+        return
+    for strategy in ("fast", "exact"):
+        for timing in (True, False):
+            with pytest.raises(error, match=words):
+                add(ByInterface(FLOATS, **changes), strategy, timing=timing)
+    with pytest.raises(error, match=words):
+        gpureduce.Accumulator().add(ByInterface(FLOATS, **changes), device="emulator")
+    check_next()
+
+
+class Changed(ByDLPack):
+    """One whose tensor is changed before it is handed out."""
+
+    def __init__(self, array, change, **form):
+        super().__init__(array, **form)
+        self.change = change
+
+    def __dlpack__(self, **words):
+        capsule = super().__dlpack__(**words)
+        self.change(self.managed.tensor)
+        return capsule
+
+
+def changed(**fields):
+    """A change of such fields; of `shape` and `strides`, their items."""
+
+    def change(tensor):
+        for name, value in fields.items():
+            if isinstance(value, tuple):
+                items = (ctypes.c_int64 * len(value))(*value)
+                change.kept = [*getattr(change, "kept", []), items]
+                value = ctypes.cast(items, ctypes.POINTER(ctypes.c_int64))
+            setattr(tensor, name, value)
+
+    return change
+
+
+NOWHERE = ctypes.POINTER(ctypes.c_int64)()
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize(
+    ("fields", "error", "words"),
+    [
+        ({"shape": NOWHERE}, BufferError, "has no shape"),
+        ({"ndim": -1}, BufferError, "of -1 dimensions"),
+        ({"ndim": 65}, BufferError, "of 65 dimensions"),
+        ({"shape": (3,), "strides": (2**62,)}, BufferError, "lead out of all memory"),
+        ({"shape": (3,), "strides": (2**61,)}, BufferError, "lead out of all memory"),
+        ({"shape": (2**62,), "strides": (2**62,)}, BufferError, "lead out of all memory"),
+        ({"shape": (2**63 - 1,), "strides": NOWHERE}, BufferError, "lead out of all memory"),
+        ({"shape": (2**40, 2**40), "ndim": 2}, BufferError, r"2\^63 elements"),
+        ({"shape": (-3,)}, BufferError, "a size of -3"),
+        ({"byte_offset": 2**64 - 1}, BufferError, "byte_offset leads out"),
+        ({"data": None}, BufferError, "at no address"),
+        ({"data": None, "byte_offset": 8}, BufferError, "at no address"),
+        ({"data": 2**63}, BufferError, "lead out of all memory"),
+        ({"dtype": DLDataType(2, 32, 2)}, TypeError, "float32 in vectors of 2 on a GPU"),
+        ({"dtype": DLDataType(10, 8, 1)}, TypeError, "float8_e4m3fn on a GPU"),
+        ({"dtype": DLDataType(17, 4, 1)}, TypeError, "float4_e2m1fn on a GPU"),
+        ({"dtype": DLDataType(0, 4, 1)}, TypeError, "int4 on a GPU"),
+        ({"dtype": DLDataType(3, 64, 1)}, TypeError, "opaque handles on a GPU"),
+        ({"dtype": DLDataType(200, 8, 1)}, TypeError, "DLPack's type 200"),
+        ({"dtype": DLDataType(5, 32, 1)}, TypeError, "complex32 on a GPU"),
+        ({"dtype": DLDataType(0, 128, 1)}, TypeError, "int128 on a GPU"),
+        ({"shape": (0,), "strides": (2**62,), "data": None}, None, "0"),
+        ({"shape": (1, 10), "strides": (2**62, 1), "ndim": 2}, None, "55"),
+        ({"strides": NOWHERE}, None, "55"),
+        ({"ndim": 0, "shape": NOWHERE, "strides": NOWHERE}, None, "1"),
+        ({"byte_offset": 4, "shape": (9,)}, None, "54"),
+    ],
+)
+def test_dlpack_structures(fields, error, words, old):
+    array = Changed(FLOATS, changed(**fields), old=old)
+    if error is None:
+        assert float(add(array).value) == float(words)
+        return
+    for strategy in ("fast", "exact"):
+        with pytest.raises(error, match=words):
+            add(array, strategy)
+    check_next()
+
+
+def test_complex_strides_that_overflow():
+    """As parts of pairs they are twice as many."""
+    pairs = np.ones(3, np.complex128)
+    for stride in (2**62, 2**61, 2**57):
+        with pytest.raises(BufferError, match="lead out of all memory"):
+            add(Changed(pairs, changed(strides=(stride,))))
+
+
+def test_a_capsule_of_another_device_than_announced():
+    for type_, number in ((1, 0), (2, 1)):
+
+        def change(tensor, type_=type_, number=number):
+            tensor.device.type, tensor.device.id = type_, number
+
+        with pytest.raises(BufferError, match="announced device 0 of type 2, and"):
+            add(Changed(FLOATS, change))
+    check_next()
+
+
+@pytest.mark.parametrize(
+    "said", [None, 2, (2,), (2, 0, 0), ("2", 0), (2, None), (2, 2**40), (2, -1)]
+)
+def test_devices_that_are_no_pair(said, monkeypatch):
+    monkeypatch.setattr(ByDLPack, "__dlpack_device__", lambda self: said)
+    with pytest.raises(BufferError, match=r"__dlpack_device__\(\) must return the numbers"):
+        add(ByDLPack(FLOATS))
+
+
+@pytest.mark.parametrize("fails", ["tensor", "stream"])
+def test_an_exchange_that_fails_without_an_exception(fails):
+    parts = {"tensor": ByExchange._tensor, "stream": lambda *_: 0, fails: lambda *_: -1}
+    table = DLExchange(1, 3, (None,) * 4, TENSOR(parts["tensor"]), STREAM(parts["stream"]))
+
+    class Failing(ByExchange):
+        __dlpack_c_exchange_api__ = new_capsule(ctypes.addressof(table), EXCHANGE_NAME, None)
+
+    with pytest.raises(BufferError, match="failed and gave no reason"):
+        add(Failing(FLOATS))
+    assert float(add(ByExchange(FLOATS)).value) == 55
+
+
+class Raising:
+    """Raises an exception where it is asked for one thing."""
+
+    def __init__(self, where, error):
+        self.where, self.error = where, error
+
+    def __getattribute__(self, name):
+        where = object.__getattribute__(self, "where")
+        if name == where:
+            raise object.__getattribute__(self, "error")
+        if name == "__dlpack_device__":
+            return lambda: (2, 0)
+        return object.__getattribute__(self, name)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), MemoryError("none")])
+@pytest.mark.parametrize("where", ["__cuda_array_interface__", "__dlpack_device__", "__dlpack__"])
+def test_exceptions_come_out_as_they_are(where, error):
+    with pytest.raises(type(error)):
+        add(Raising(where, error))
+    check_next()
+
+
+def test_an_interrupt_in_an_item_stays_one():
+    def interrupt():
+        raise KeyboardInterrupt
+
+    for changes in (
+        {"shape": (Running(10, interrupt),)},
+        {"shape": (2, 5), "strides": (Running(20, interrupt), 4)},
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            add(ByInterface(FLOATS, **changes))
+    check_next()
+
+
+def test_dtypes_whose_end_runs_a_sum(monkeypatch):
+    """What is remembered of a dtype is not that of an array summed meanwhile."""
+    for name, module in fake_cupy().items():
+        monkeypatch.setitem(sys.modules, name, module)
+
+    class Dtype:
+        def __init__(self, text, last=None):
+            self.str, self.last = text, last
+
+        def __del__(self):
+            if self.last:
+                self.last()
+
+    def cupys(array, dtype):
+        made = like_cupy(array)
+        made.dtype = dtype
+        return made
+
+    def nested():
+        add(cupys(np.ones(10), Dtype("<f8")), timing=False)
+
+    add(cupys(np.ones(10, np.float32), Dtype("<f4", nested)), timing=False)
+    halves = cupys(np.ones(1000, np.float16), Dtype("<f2"))
+    assert float(add(halves, timing=False).value) == 1000
+
+
+def test_memory_that_is_not_there():
+    """Of a card, the driver is asked; here, the system."""
+    for first in (8, 2**47 - 4096):
+        with pytest.raises(BufferError, match="not all memory that the emulator can read"):
+            add(ByInterface(FLOATS, data=(first, True)))
+    check_next()
+
+
+def test_devices_are_not_ignored(monkeypatch):
+    monkeypatch.setattr(gpu_arrays, "_module", lambda: _emulator)
+    there = ByDLPack(FLOATS)
+    for strategy in ("auto", "exact", "fast"):
+        with pytest.raises(TypeError, match="lies on a GPU"):
+            gpureduce.sum(there, strategy, device="cpu")
+    with pytest.raises(TypeError, match="lies on a GPU"):
+        gpureduce.Accumulator().add(there, device="cpu")
+    with pytest.raises(ValueError, match=r"the array lies on cuda:0.*'cuda:1' cannot read it"):
+        gpu_arrays.check_same_device("cuda:1", 0)
+    for asked in (None, "cuda", "cuda:0", "emulator"):
+        gpu_arrays.check_same_device(asked, 0)
+
+
+def test_streams_are_numbers():
+    for stream in (-1, 2**64):
+        with pytest.raises(ValueError, match="from 0 to 2"):
+            add(ByDLPack(FLOATS), stream=stream)
+    with pytest.raises(OverflowError):
+        _emulator.quick_sum_gpu(ByDLPack(FLOATS), -1, 2**64)
+
+
+@pytest.mark.parametrize("timing", [True, False])
+def test_timing_and_dtype_go_together(timing):
+    result = add(ByDLPack(FLOATS), dtype="float64", timing=timing)
+    assert result.value.dtype == np.float64 and (result.timing is None) == (not timing)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("sum", (FLOATS, 9, 2, -2, 0, 0, 0, 0, 0, 0, True)),
+        ("sum", (FLOATS, 9, 2, 1000, 0, 0, 0, 0, 0, 0, True)),
+        ("sum", (FLOATS, 9, 2, 0, 0, 0, 7, 0, 0, 0, True)),
+        ("sum", (FLOATS, 9, 2, 0, 0, 0, 0, -1, 0, 0, True)),
+        ("sum", (FLOATS, 9, 2, 0, 0, 0, 0, 0, 9, 0, True)),
+        ("sum", (FLOATS, 99, 2, 0, 0, 0, 0, 0, 0, 0, True)),
+        ("sum", (FLOATS, 9, 99, 0, 0, 0, 0, 0, 0, 0, True)),
+        ("measure", (FLOATS, 9, 2, -2, 0, 0, 0, 0, 1, 1, 1, 0, False)),
+        ("measure", (FLOATS, 9, 2, 0, 0, 0, 9, 0, 1, 1, 1, 0, False)),
+        ("sum_samples", (0, 0.0, 1.0, 9, 3, -2, 0, 0, 0, 0, 0, 0, 0)),
+        ("sum_samples", (99, 0.0, 1.0, 9, 3, 0, 0, 0, 0, 0, 0, 0, 0)),
+        ("cpu_error_factor", (-1, 9, 2)),
+        ("cpu_error_factor", (5, 99, 2)),
+        ("cpu_error_factor", (5, 9, -1)),
+        ("takes_samples", (1000,)),
+        ("cpu_sum", (FLOATS, 9, 9, 1, 0)),
+        ("cpu_sum", (FLOATS, 9, 2, 3, 0)),
+    ],
+)
+def test_private_entry_points_check_their_numbers(name, arguments):
+    with pytest.raises(ValueError, match="no such"):
+        getattr(_emulator, name)(*arguments)
+
+
+def test_views_larger_than_a_launch():
+    """In pieces, so that Ctrl-C is heard between them."""
+    wide = np.broadcast_to(array_of("int32", 3), (2**22 + 5, 3))
+    assert int(add(ByInterface(wide)).value) == int(wide.sum())
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+class OnCard:
+    """An array on a card whose producer may lie."""
+
+    def __init__(self, tensor, **changes):
+        self.tensor, self.changes = tensor, changes
+
+    @property
+    def __cuda_array_interface__(self):
+        return {**self.tensor.__cuda_array_interface__, **self.changes}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("timing", [True, False])
+@pytest.mark.parametrize("strategy", ["fast", "exact", "cascade", "cub"])
+def test_a_card_reads_only_memory_that_is_there(torch, strategy, timing):
+    tensor = torch.ones(1024, device="cuda")
+    address = tensor.data_ptr()
+    for changes in (
+        {"shape": (2**36,)},
+        {"shape": (2**40, 2), "strides": (0, 2**40)},
+        {"data": (address, True), "shape": (2,), "strides": (-(2**40),)},
+        {"data": (address + 2**45, True)},
+        {"data": (4096, True)},
+    ):
+        with pytest.raises((BufferError, ValueError), match=r"not all memory|does not lie"):
+            gpureduce.sum(OnCard(tensor, **changes), strategy, timing=timing)
+        assert float(gpureduce.sum(tensor, strategy, timing=timing).value) == 1024
+    repeated = OnCard(tensor, shape=(1000, 1024), strides=(0, 4))
+    assert float(gpureduce.sum(repeated, "fast", timing=timing).value) == 1024 * 1000
+
+
+def run_on_card(code, *arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-P", "-c", code, *arguments], capture_output=True, text=True, timeout=200,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+SEGMENTS = """
+import torch, gpureduce
+tensors = [torch.ones(n << 20, device="cuda") for n in (1, 3, 40, 200)]
+for t in tensors:
+    assert float(gpureduce.sum(t, "fast").value) == t.numel()
+"""
+
+
+@pytest.mark.gpu
+def test_memory_that_is_mapped_in_segments(torch):
+    for settings in ("expandable_segments:True", "backend:cudaMallocAsync", ""):
+        done = run_on_card(SEGMENTS, PYTORCH_CUDA_ALLOC_CONF=settings)
+        assert done.returncode == 0, done.stderr
+
+
+FAULT = """
+import os, sys
+import numpy as np, torch, gpureduce
+sys.path.insert(0, sys.argv[3])
+from producers import ByDLPack
+tensor = torch.ones(2**28, device="cuda")
+address = tensor.data_ptr()
+
+class Stale(ByDLPack):
+    def __dlpack__(self, **words):
+        capsule = super().__dlpack__(**words)
+        self.managed.tensor.data, self.shape[0] = address, 2**28
+        return capsule
+
+stale = Stale(np.ones(1, np.float32))
+assert float(gpureduce.sum(stale, "fast").value) == 2**28
+del tensor
+torch.cuda.empty_cache()
+for timing in (sys.argv[2] == "timed", sys.argv[2] != "timed"):
+    try:
+        print(gpureduce.sum(stale, sys.argv[1], timing=timing), flush=True)
+    except gpureduce.CudaError as error:
+        print(repr(error), flush=True)
+os._exit(0)  # other libraries end the process otherwise, as the context is lost
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("timing", ["timed", "untimed"])
+@pytest.mark.parametrize("strategy", ["fast", "exact", "sequential"])
+def test_a_kernel_that_faults_names_the_array(torch, strategy, timing):
+    """Memory was freed behind a producer's back, after it had been found to be there."""
+    done = run_on_card(FAULT, strategy, timing, str(SUPPORT))
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert "restart the process" in first and "268435456 elements of 4 bytes" in first, first
+    assert "CudaError" in second, second
+
+
+FAILED_LAUNCH = """
+import sys, torch, gpureduce
+tensor, strategy = torch.ones(2**20, device="cuda"), sys.argv[1]
+assert float(gpureduce.sum(tensor, strategy, timing=False).value) == 2**20
+graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+failed = []
+with torch.cuda.stream(stream):
+    graph.capture_begin(capture_error_mode="relaxed")
+    for timing in (True, False):
+        try:
+            gpureduce.sum(tensor, strategy, timing=timing)
+        except gpureduce.CudaError as error:
+            failed.append(error)
+    try:
+        graph.capture_end()
+    except RuntimeError:
+        pass
+assert failed
+for timing in (True, False, True):
+    assert float(gpureduce.sum(tensor, strategy, timing=timing).value) == 2**20
+try:
+    gpureduce.sum(tensor, strategy, block=33)
+except ValueError:
+    print("right:", float(gpureduce.sum(tensor, strategy, timing=False).value))
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("strategy", ["fast", "exact", "last_block", "tiles", "bulk_copy"])
+def test_sums_after_a_launch_that_failed_on_a_card(torch, strategy):
+    """A stream that is being captured refuses to be waited for."""
+    done = run_on_card(FAILED_LAUNCH, strategy)
+    assert done.stdout == "right: 1048576.0\n", done.stderr
+
+
+@pytest.mark.gpu
+def test_an_array_on_another_card_than_asked_for(torch):
+    tensor = torch.ones(10, device="cuda:0")
+    assert gpureduce.sum(tensor, "fast", device="cuda:0").value == 10
+    with pytest.raises(TypeError, match="lies on a GPU"):
+        gpureduce.sum(tensor, device="cpu")
+    with pytest.raises(BufferError, match="the emulator can read"):
+        gpureduce.sum(tensor, "fast", device="emulator")
+
+
+@pytest.mark.gpu
+def test_tensors_without_elements_to_read(torch):
+    for tensor in (
+        torch.ones(3, 3).to_sparse(),
+        torch.ones(3, 3, device="cuda").to_sparse(),
+        torch.ones(3, device="meta"),
+    ):
+        with pytest.raises((TypeError, BufferError, RuntimeError)) as caught:
+            gpureduce.sum(tensor)
+        assert len(str(caught.value).splitlines()) == 1, caught.value
+    halves = torch.arange(100).to(torch.bfloat16)
+    assert float(gpureduce.sum(halves).value) == float(halves.double().sum().bfloat16())

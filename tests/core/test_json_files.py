@@ -1,0 +1,221 @@
+"""Records with wrong fields: errors name the file and the field, in one line."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict
+
+import pytest
+
+import readme
+from gpureduce import lectures
+from gpureduce.bench import exact_bench, scoreboard, targets
+from gpureduce.cli import main
+from gpureduce.core import json_files
+from gpureduce.hardware import report, tables, verify_counters
+from gpureduce.lectures.tables import show
+
+DATA = Path(__file__).resolve().parents[2] / "notebooks" / "data"
+NO_JSON = [b"", b"{", b"\xff\xfe{", b"[" * 100_000, b'{"a":' * 100_000, b"9" * 5000, b"{}x"]
+OTHERS = [b"{}", b"[]", b"null", b'"counters"', b'{"kind": "tests", "schema": 1}', b'{"kind": {}}']
+
+needs_records = pytest.mark.skipif(not DATA.exists(), reason="no records here")
+
+
+@dataclass(frozen=True)
+class Part:
+    number: int
+    share: float = 0.5
+
+
+class Told(TypedDict):
+    name: str
+
+
+@dataclass(frozen=True)
+class Whole:
+    parts: tuple[Part, ...]
+    names: dict[str, str]
+    told: Told
+    perhaps: int | None = None
+    lists: list[list[Any]] = field(default_factory=list)
+
+
+RIGHT = {"parts": [{"number": 1}], "names": {"a": "b"}, "told": {"name": "x"}}
+
+
+def test_objects_become_dataclasses():
+    more = {"perhaps": 2**64, "lists": [[1, "a"], []]}
+    found = json_files.made(Whole, RIGHT | more, "")
+    assert found == Whole((Part(1),), {"a": "b"}, {"name": "x"}, 2**64, [[1, "a"], []])
+    assert type(json_files.checked(3, float, "x")) is float
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"parts": {}}, "parts must be a list, not an object"),
+        ({"parts": [1]}, "parts[0] must be an object, not 1"),
+        ({"parts": [{}]}, "parts[0].number is missing"),
+        ({"parts": [{"number": 1.5}]}, "parts[0].number must be a whole number, not 1.5"),
+        ({"parts": [{"number": True}]}, "parts[0].number must be a whole number"),
+        ({"parts": [{"number": 2**65}]}, "parts[0].number must be a whole number of at most"),
+        ({"parts": [{"number": 10**5000}]}, "parts[0].number must be a whole number of at most 64"),
+        ({"told": {"name": 10**5000}}, "told.name must be a string, not a number that is too"),
+        ({"parts": [{"number": 1, "share": float("inf")}]}, "parts[0].share must be a finite"),
+        ({"parts": [{"number": 1, "share": "x" * 100}]}, f'not "{"x" * 56}...'),
+        ({"parts": [{"number": 1, "size": 1}]}, "parts[0].size is not a field: there are number"),
+        ({"names": {"a": 1}}, "names.a must be a string, not 1"),
+        ({"told": {}}, "told.name is missing"),
+        ({"told": {"name": None}}, "told.name must be a string, not null"),
+        ({"perhaps": "1"}, 'perhaps must be a whole number, not "1"'),
+        ({"lists": [1]}, "lists[0] must be a list, not 1"),
+    ],
+)  # fmt: skip
+def test_a_wrong_field_is_named(change, fault):
+    with pytest.raises(ValueError, match=re.escape(fault)):
+        json_files.made(Whole, RIGHT | change, "")
+
+
+def again(capsys, path):
+    """What `verify-counters --again` says, and its exit status."""
+    status = main.main(["verify-counters", "--again", str(path)])
+    told = capsys.readouterr()
+    assert not told.out and told.err.count("\n") == 1
+    assert told.err.startswith("gpureduce: ") and str(path) in told.err
+    return status
+
+
+@pytest.mark.parametrize("text", [*NO_JSON, *OTHERS], ids=range(len(NO_JSON) + len(OTHERS)))
+def test_again_of_another_file_is_an_error_in_one_line(text, tmp_path, capsys):
+    path = tmp_path / "counters.json"
+    path.write_bytes(text)
+    assert again(capsys, path) == 2
+
+
+def test_again_of_no_file_is_an_error_in_one_line(tmp_path, capsys):
+    assert again(capsys, tmp_path / "missing.json") == 2
+    assert again(capsys, tmp_path) == 2
+
+
+@pytest.mark.parametrize("text", [*NO_JSON, *OTHERS], ids=range(len(NO_JSON) + len(OTHERS)))
+def test_other_readers_name_the_file(text, tmp_path):
+    path = tmp_path / "counters_card.json"
+    path.write_bytes(text)
+    readers = [lectures.load, exact_bench.load, targets.load, verify_counters.read]
+    readers += [report.load_patterns]
+    readers += [lambda path: tables.recorded(["sequential"], 2**10, path=path)]
+    for reader in readers:
+        with pytest.raises(ValueError, match=re.escape(str(path))):
+            reader(path)
+
+
+def test_the_readmes_tables_end_in_one_line(tmp_path, monkeypatch, capsys):
+    (tmp_path / "notebooks" / "data").mkdir(parents=True)
+    path = tmp_path / "notebooks" / "data" / "bench_card.json"
+    path.write_text("[]")
+    (tmp_path / "README.md").write_text("")
+    monkeypatch.setattr("sys.argv", ["readme", str(tmp_path / "README.md")])
+    assert readme.main() == 2
+    told = capsys.readouterr().err
+    assert told == f"tools/readme.py: {path}: it is not a record of kind 'bench'\n"
+
+
+# --- records of a card, with one value after the other made wrong ---------------------------------
+
+SEED = 1  # others are as good
+WRONG = [None, True, -1, 0, 0.0, 1.5, 2**63, 10**30, "", "x", "\0", [], [[]], {}, {"a": []}]
+
+
+def spots(value, rng, most=100):
+    """Paths to some of the values inside: all of the first levels, and some of the long lists."""
+    found = []
+
+    def walk(at, path):
+        keys = list(at) if isinstance(at, dict) else list(range(len(at)))
+        for key in keys if isinstance(at, dict) or len(at) <= 12 else rng.sample(keys, 3):
+            found.append((*path, key))
+            if isinstance(at[key], (dict, list)):
+                walk(at[key], (*path, key))
+
+    walk(value, ())
+    return rng.sample(found, min(most, len(found)))
+
+
+def short(record):
+    """The record with few rows, so that it is quick to copy and judge."""
+    few = {key: one[:3] if isinstance(one, list) and len(one) > 40 and key != "cpu" else one
+           for key, one in record.items()}  # fmt: skip
+    if "seen" in record:
+        launches = [one for one in record["seen"]["launches"] if one[1] <= 2**16][:2]
+        few["seen"] = record["seen"] | {"launches": launches}
+    return few
+
+
+def markdown_of_scoreboard(path):
+    return readme._named(path, scoreboard.markdown, targets.load(path))
+
+
+def markdown_of_exact(path):
+    return readme._named(path, exact_bench.markdown, exact_bench.load(path))
+
+
+def judged(path):
+    with json_files.naming(path):
+        return str(verify_counters.judge_again(verify_counters.read(path)))
+
+
+def markdown_of_counters(path):
+    return readme._named(path, report.markdown, verify_counters.read(path))
+
+
+def fault_of(read, path):
+    """What a reader says of the file, if it refuses it."""
+    try:
+        read(path)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@needs_records
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("bench_h200.json", markdown_of_scoreboard),
+        ("exact_h200.json", markdown_of_exact),
+        ("exact_cpu.json", markdown_of_exact),
+        ("counters_h200.json", judged),
+        ("counters_h200.json", markdown_of_counters),
+        ("lecture_profile_h200.json", lambda path: str(show(lectures.load(path)))),
+        ("lecture_trapezoid_h200.json", lambda path: str(show(lectures.load(path)))),
+        ("wavefronts_h200.json", report.load_patterns),
+    ],
+)
+def test_any_value_may_be_wrong(name, read, tmp_path):
+    """It reads as before, or a ValueError names the file: no other exception gets out."""
+    rng = random.Random(SEED)
+    record = short(json.loads((DATA / name).read_text()))
+    path = tmp_path / name
+    path.write_text(json.dumps(record))
+    assert not fault_of(read, path)
+    refused = 0
+    for spot in spots(record, rng):
+        changed = copy.deepcopy(record)
+        at = changed
+        for key in spot[:-1]:
+            at = at[key]
+        if rng.random() < 0.2:
+            del at[spot[-1]]
+        else:
+            at[spot[-1]] = rng.choice(WRONG)
+        path.write_text(json.dumps(changed))
+        fault = fault_of(read, path)
+        assert not fault or fault.startswith(f"{path}: "), (spot, fault)
+        refused += bool(fault)
+    assert refused >= 5

@@ -1,0 +1,144 @@
+"""One line per strategy: files, lines and everything generated from them agree."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gpureduce
+import readme
+from gpureduce.core import registry
+
+ROOT = Path(__file__).resolve().parents[2]
+CSRC = ROOT / "csrc"
+
+pytestmark = pytest.mark.skipif(not CSRC.exists(), reason="not a source checkout")
+
+
+def kernel_files(folder: str) -> set[str]:
+    return {path.stem for path in (CSRC / folder).glob("*.cu")}
+
+
+def test_each_kernel_has_a_file_and_each_file_a_line():
+    by_kind = {kind: {s.name for s in gpureduce.strategies() if s.kind == kind}
+               for kind in ("kernel", "broken", "everywhere")}  # fmt: skip
+    assert kernel_files("kernels") == by_kind["kernel"] | by_kind["everywhere"]
+    assert kernel_files("kernels/broken") == by_kind["broken"]
+
+
+def test_each_kernel_file_defines_the_kernel_of_its_name():
+    for path in (CSRC / "kernels").rglob("*.cu"):
+        text = path.read_text()
+        bounds = r"(__launch_bounds__\(.+\)\s+)?"
+        assert re.search(rf"__global__ void {bounds}{path.stem}\(", text), path
+        assert text.startswith(f"/* {path.stem}: "), f"{path}: the head comment names the kernel"
+
+
+def test_kernels_are_ordinary_cuda_of_lesson_length():
+    for path in (CSRC / "kernels").rglob("*.cu"):
+        text = path.read_text()
+        assert not re.search(r"#\s*(if|define)|asm|g_idata|g_odata", text), path
+        assert len(text.splitlines()) <= 75, path
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_texts_know_how_long_kernels_are(name):
+    sizes = [len(path.read_text().splitlines()) for path in (CSRC / "kernels").glob("*.cu")]
+    said = re.findall(r"(\d+)\s+to\s+(\d+)\s+lines", (ROOT / name).read_text())
+    assert said == [(str(min(sizes)), str(max(sizes)))]
+
+
+def test_readme_knows_which_strategies_have_no_file():
+    said = re.search(r"Each strategy but (.*?) is one file", (ROOT / "README.md").read_text(), re.S)
+    without = [s.name for s in gpureduce.strategies() if not s.launches_kernels]
+    assert re.findall(r"`(\w+)`", said[1]) == without
+
+
+def test_readme_names_what_an_import_brings():
+    text = (ROOT / "README.md").read_text()
+    names = sorted(set(re.findall(r"(?<!-m )\bgpureduce\.([a-z]\w*)", text)))
+    assert "sum" in names
+    # A process of its own: other tests import more of the package.
+    code = f"import gpureduce; print([n for n in {names} if not hasattr(gpureduce, n)])"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stdout + done.stderr
+
+
+def test_kernels_whose_blocks_run_side_by_side_keep_shared_memory_in_shared_array():
+    for path in (CSRC / "kernels").rglob("*.cu"):
+        assert not re.search(r"__shared__", path.read_text()), path
+
+
+def test_last_block_publishes_before_it_draws():
+    """No processor here would show a missing fence, so the text is looked at."""
+    text = (CSRC / "kernels" / "last_block.cu").read_text()
+    publish = r"work\[blockIdx\.x\] = sum;\s*__threadfence\(\);\s*is_last = atomicInc"
+    assert re.search(publish, text)
+    assert re.search(r"return;\s*__threadfence\(\);", text)
+
+
+def test_a_sum_that_is_not_there_yet_is_looked_for_again():
+    """None here comes later than its ticket, and no processor here would read half a word."""
+    text = (CSRC / "kernels" / "common.h").read_text()
+    looks = text[text.index("finish_in_last_block") :]
+    assert re.search(
+        r"do \{\s*marks = ~0u;.*marks &= get_marked.*\} while \(!marks\);", looks, re.S
+    )
+    words = (CSRC / "cuda" / "device.h").read_text()
+    for access in ("st", "ld"):
+        for size in ("u64", "b128"):
+            assert f"{access}.relaxed.gpu.global.{size} " in words
+
+
+@pytest.mark.parametrize("call", ["wait_for_earlier_kernels();", "invite_next_kernel();"])
+def test_just_the_overlapping_kernels_invite_the_next_and_wait_for_the_last(call):
+    """A kernel that waits without being invited, or invites without being waited for, is wrong."""
+    lines = (CSRC / "strategies.def").read_text()
+    overlaps = re.findall(r"^STRATEGY\((\w+), \w+,[^,]*\bOVERLAPS\b", lines, re.M)
+    assert overlaps
+    for path in (CSRC / "kernels").rglob("*.cu"):
+        assert (call in path.read_text()) == (path.stem in overlaps), path
+
+
+def test_names_and_aliases_are_unique():
+    names = [n for s in gpureduce.strategies() for n in (s.name, *s.aliases)]
+    assert len(names) == len(set(names))
+
+
+def test_aliases_work_wherever_names_do():
+    for row in gpureduce.strategies():
+        for alias in row.aliases:
+            assert registry.find(alias) is row
+    assert gpureduce.sum([1, 2, 3], "reduce2", device="emulator").timing.strategy == "sequential"
+
+
+def test_lessons_are_one_sentence():
+    for row in gpureduce.strategies():
+        assert row.lesson.endswith(".") and len(row.lesson) <= 100, row.name
+
+
+def test_readme_table_is_fresh():
+    text = (ROOT / "README.md").read_text()
+    assert readme.rewrite(text, ROOT / "notebooks" / "data") == text, "run: python tools/readme.py"
+
+
+def test_design_names_are_there():
+    wanted = (
+        "global_tree interleaved_mod interleaved_idx sequential unroll_tail unroll_warp first_add "
+        "first_add_unroll_warp unroll_full cascade warp_shfl coop_groups redux vector_load "
+        "atomic_thread atomic_block last_block grid_sync cluster fast exact cub cpu numpy auto"
+    ).split()
+    names = [s.name for s in gpureduce.strategies() if not s.broken]
+    assert [n for n in names if n in wanted] == wanted
+
+
+def test_contributing_knows_every_folder():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    packages = {path.parent.name for path in (ROOT / "gpureduce").glob("*/__init__.py")}
+    folders = {path.parent.name for path in CSRC.glob("*/*.[ch]")}
+    assert not [name for name in sorted(packages) if f"`gpureduce/{name}/`" not in text]
+    assert not [name for name in sorted(folders) if f"`csrc/{name}/`" not in text]

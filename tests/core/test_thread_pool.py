@@ -1,0 +1,227 @@
+"""The pool of threads: many callers, forks, sleep, crowds, and sums that are broken off."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import signal
+import subprocess
+import sys
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import CSRC, ROOT, SUPPORT, array_of, broken_off_after, build_c, needs_c
+from gpureduce.core import devices, registry, summation
+
+MIB = 2**20
+ARRAYS = [np.arange(k * MIB // 8 + 7 * k, dtype=np.int64) for k in range(1, 9)]
+SUMS = [int(a.sum()) for a in ARRAYS]
+
+
+def cpu(array, threads=0):
+    em = gpureduce._emulator
+    bits, _ = em.cpu_sum(array, registry.DTYPES[array.dtype.name].load, em.ACC_U64, 1,
+                         threads)  # fmt: skip
+    return int(np.frombuffer(bits, np.int64)[0])
+
+
+@pytest.mark.parametrize("threads", [0, 3, 40])
+def test_many_callers_at_once(threads):
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        for _ in range(20):
+            assert list(pool.map(lambda a: cpu(a, threads), ARRAYS)) == SUMS
+
+
+NUMBERS = ["", "1", " +08", "\t\n 2", "0" * 5000 + "3", str(2**31 - 1)]
+OTHERS = ["0", "-2", "4 ", "2.5", "x", str(2**31), "9" * 5000, "0" * 5000, " ", "+", "\u0663",
+          "\u00a02", "\u20032", "\x1c2", "\udcff", "1_0", "0x4", "1\n"]  # fmt: skip
+
+
+@pytest.mark.parametrize("named", [*NUMBERS, *OTHERS], ids=range(len(NUMBERS) + len(OTHERS)))
+def test_a_number_of_threads_that_is_none(named):
+    """It says so, and what is done instead."""
+    code = "import gpureduce; print(gpureduce.sum([1, 2], 'cpu').value)"
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        env={**os.environ, "GPUREDUCE_THREADS": named},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.strip() == "3"
+    shown = named if len(named) <= 40 else f"{named[:37]}..."
+    said = f"GPUREDUCE_THREADS must be a number of threads, 1 or more, not {shown!a}"
+    assert ran.stderr.count(said) == (named not in NUMBERS) == bool(ran.stderr)
+
+
+@needs_c
+def test_every_task_is_run_once(tmp_path):
+    """By the pool alone: also when the numbers of its regions come round, hours later."""
+    sources = [CSRC / "threads/interrupts.c", CSRC / "threads/processors.c"]
+    sources.append(ROOT / "tests/native/pool_regions.c")
+    program = build_c(tmp_path / "pool_regions", sources, CSRC / "threads")
+    done = subprocess.run([program], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
+
+
+def test_other_numbers_of_threads_from_call_to_call():
+    rng = np.random.default_rng(1)
+    for threads in rng.integers(1, 70, 300):
+        i = int(rng.integers(len(ARRAYS)))
+        assert cpu(ARRAYS[i], int(threads)) == SUMS[i], threads
+
+
+def test_pauses_in_which_workers_fall_asleep():
+    """They look out for 200 us: calls that come just then meet some awake and some not."""
+    rng = np.random.default_rng(2)
+    for pause in rng.uniform(0, 600e-6, 700):
+        end = time.perf_counter() + pause
+        while time.perf_counter() < end:
+            pass
+        assert cpu(ARRAYS[0], 4) == SUMS[0]
+
+
+def states():
+    """What the threads of this process are at: S is asleep."""
+    found = []
+    for path in Path("/proc/self/task").iterdir():
+        found.append((path / "stat").read_text().rpartition(")")[2].split()[0])
+    return found
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="needs /proc")
+def test_idle_workers_sleep():
+    code = """
+import sys, time
+sys.path[:0] = {here!r}
+import test_thread_pool as test_threads
+assert test_threads.cpu(test_threads.ARRAYS[7], 6) == test_threads.SUMS[7]
+assert len(test_threads.states()) >= 6
+for _ in range(500):
+    time.sleep(0.01)
+    if sorted(set(test_threads.states())) == ["R", "S"] and test_threads.states().count("R") == 1:
+        break
+else:
+    raise AssertionError(test_threads.states())
+"""
+    code = code.format(here=[str(SUPPORT), os.path.dirname(__file__)])
+    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-P", "-c", code], check=True, env=env)
+
+
+def child_exit(run):
+    """The exit status of a forked child that runs this; a child that hangs is killed."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if run() else 1)
+        finally:
+            os._exit(2)
+    for _ in range(24_000):  # two minutes
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return "hung"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("pause", [0, 0.05])
+def test_fork(pause):
+    """The child starts with no workers, whether the parent's are awake or asleep."""
+    for _ in range(5):
+        assert cpu(ARRAYS[3], 4) == SUMS[3]
+        time.sleep(pause)
+        assert child_exit(lambda: [cpu(a, 4) for a in ARRAYS] == SUMS) == 0
+    assert cpu(ARRAYS[3], 4) == SUMS[3]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_fork_while_another_thread_adds():
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        for _ in range(10):
+            busy = pool.submit(lambda: [cpu(ARRAYS[7], 4) for _ in range(20)])
+            time.sleep(0.001)
+            assert child_exit(lambda: cpu(ARRAYS[2], 4) == SUMS[2]) == 0
+            assert busy.result() == [SUMS[7]] * 20
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("pause", [0, 0.05])
+def test_fork_after_copies_to_a_device(pause):
+    """These have threads of their own."""
+
+    def added():
+        return int(gpureduce.sum(ARRAYS[7], "cascade", device="emulator").value) == SUMS[7]
+
+    for _ in range(5):
+        assert added()
+        time.sleep(pause)
+        assert child_exit(added) == 0
+    assert added()
+
+
+def test_copies_beside_sums():
+    """Shares of an array, by one caller and by many: no task is lost or done twice."""
+    device = devices.devices()[-1]
+    for share in (0.1, 0.5, 0.9) * 5:
+        assert int(summation.sum_by_both(ARRAYS[7], device, share)) == SUMS[7]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        shares = [0.2, 0.4, 0.6, 0.8] * 4
+        found = pool.map(lambda s: summation.sum_by_both(ARRAYS[7], device, s), shares)
+        assert {int(value) for value in found} == {SUMS[7]}
+
+
+def test_a_sum_of_many_threads_is_broken_off(monkeypatch):
+    monkeypatch.setenv("GPUREDUCE_THREADS", "3")
+    array = np.zeros(2**31, np.int32)  # untouched pages cost no memory
+    assert broken_off_after(0.02, lambda: gpureduce.sum(array, "cpu")) is not None
+    assert [cpu(a) for a in ARRAYS] == SUMS
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_the_same_bits_for_any_number_of_threads(dtype):
+    em = gpureduce._emulator
+    row = registry.DTYPES[dtype]
+    for n in (2**16 - 1, 2**16, 2**17 + 1, 2**19 + 3, 3_000_001):
+        array = array_of(dtype, n)
+        bits, exact = set(), set()
+        for threads in (1, 2, 3, 8, 33):
+            bits.add(em.cpu_sum(array, row.load, row.acc, 1, threads)[0])
+            total = em.Exact(row.load, 1)
+            total.add(array, row.load, 1, True, threads)
+            exact.add(total.to_bytes())
+        assert len(bits) == len(exact) == 1, n
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_exact_sums_too_large_for_what_threads_keep(dtype):
+    """They keep 64-bit integers, which 2^18 of these elements fill."""
+    em = gpureduce._emulator
+    row = registry.DTYPES[dtype]
+    n = 2**21 + 3
+    bits = np.finfo(dtype).nmant if dtype != "bfloat16" else 7
+    element = 1 - 2.0 ** -(bits + 1)  # the largest below 1
+    array = array_of(dtype, n)
+    array[:] = element
+    for threads in (1, 2, 5, 16):
+        total = em.Exact(row.load, 1)
+        total.add(array, row.load, 1, True, threads)
+        value = gpureduce.Accumulator.from_bytes(total.to_bytes()).value("float64")
+        assert Fraction(float(value)) == Fraction(float(n * Fraction(element))), threads
+
+
+def test_partial_sums_that_overflow_in_any_number_of_threads():
+    em = gpureduce._emulator
+    big = np.finfo(np.float64).max
+    array = array_of("float64", 200_001)
+    array[[5, 70_000, 150_000, 200_000]] = big, big, -big, -big
+    bits = {em.cpu_sum(array, em.LOAD_F64, em.ACC_F64, 1, t)[0] for t in (1, 2, 5, 40)}
+    assert len(bits) == 1

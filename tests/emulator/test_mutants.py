@@ -1,0 +1,85 @@
+"""The race detector finds every mutant, says what is missing, and nothing in the right kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import shutil
+
+import pytest
+
+from gpureduce.core import registry
+from gpureduce.emulator import races
+from mutant_build import build, load, race_kernels
+from mutants import CSRC, MUTANTS, Mutant
+
+pytestmark = [
+    pytest.mark.skipif(
+        not CSRC.exists() or not shutil.which("g++"), reason="no source, no compiler"
+    ),
+]
+RIGHT = sorted({(m.kernel, m.n, m.block, m.grid) for m in MUTANTS})
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, worker_id):
+    """The folder and the module; pytest's workers share one build."""
+    folder = tmp_path_factory.getbasetemp() / "mutants"
+    if worker_id != "master":
+        folder = tmp_path_factory.getbasetemp().parent / "mutants"
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        library = folder / "_mutants.so"
+        if not library.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            build(folder, MUTANTS)
+    return folder, load(library)
+
+
+def examine(built, name: str, mutant: Mutant, schedules=("forward", "random 1")) -> races.Races:
+    module = built[1]
+    index = [row[0] for row in module.strategies()].index(name)
+    strategy = dataclasses.replace(registry.find(mutant.kernel), index=index)
+    launch = (mutant.block, mutant.grid)
+    return races.examine(module, strategy, mutant.n, "uint32", launch, schedules)
+
+
+def test_there_are_enough_and_all_differ():
+    assert len(MUTANTS) >= 50
+    assert len({(m.name, m.file) for m in MUTANTS}) == len(MUTANTS)
+
+
+@pytest.mark.parametrize("number", range(len(MUTANTS)), ids=lambda i: MUTANTS[i].name)
+def test_mutant_is_found(built, number):
+    mutant = MUTANTS[number]
+    found = examine(built, f"mutant_{number}", mutant)
+    assert found.races, f"not found: {mutant}"
+    assert mutant.missing in {race.missing for race in found.races}, str(found)
+    for race in found.races:
+        a, b = race.sides
+        assert (a.block, a.thread) != (b.block, b.thread) or a.copy or b.copy
+        assert {a.kind, b.kind} not in ({"read"}, {"atomic"})
+        for side in race.sides:
+            folder, name = side.place.file.split("/")
+            assert folder == f"mutant_{number}" and name in ("common.h", f"{mutant.kernel}.cu")
+            lines = (built[0] / side.place.file).read_text().splitlines()
+            assert lines[side.place.line - 1].strip()
+
+
+@pytest.mark.parametrize(("kernel", "n", "block", "grid"), RIGHT)
+def test_the_kernel_as_it_is_has_no_race(built, kernel, n, block, grid):
+    mutant = Mutant(kernel, "", "", n=n, block=block, grid=grid)
+    schedules = ("forward", "reverse", "lockstep", "random 1")
+    found = examine(built, f"right_{kernel}", mutant, schedules)
+    assert not found, str(found)
+    assert not found.wrong
+
+
+@pytest.mark.parametrize("name", race_kernels())
+@pytest.mark.parametrize("order", ["forward", "reverse", "lockstep", "random 1", "random 2"])
+def test_what_orders_and_what_does_not(built, name, order):
+    missing = race_kernels()[name][1]
+    found = examine(built, name, Mutant("sequential", "", "", n=2048, block=96), (order,))
+    assert {race.missing for race in found.races} == {missing} - {"nothing"}, str(found)
+    assert not found.faults

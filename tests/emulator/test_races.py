@@ -1,0 +1,217 @@
+"""gpureduce.races: the broken kernels are found, the right ones are not, and how it tells."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import BROKEN, KERNELS, gpureduce_strategy
+from gpureduce.cli.main import main
+
+SEEDS = [f"random {seed}" for seed in range(50)]
+EVERY = ("forward", "reverse", "lockstep", *SEEDS)
+TREE = "partial[tid] += partial[tid + stride];"
+
+# Which two lines race, and what is missing between them.
+WRONG = {
+    "missing_barrier": (TREE, TREE, "__syncthreads()", "shared["),
+    "global_race": ("work[i] += work[i + stride];", "work[i] += work[i + stride];", "grid.sync()",
+                    "work["),
+    "warp_volatile": ("partial[tid] = partial[tid] + partial[tid + 16];",
+                      "partial[tid] = partial[tid] + partial[tid + 32];", "__syncwarp()",
+                      "shared["),
+    "divergent_barrier": ("Acc right = partial[tid + stride];", "partial[tid] += right;",
+                          "__syncthreads()", "shared["),
+}  # fmt: skip
+
+
+def test_every_broken_kernel_is_here():
+    assert sorted(WRONG) == sorted(BROKEN)
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("dtype", ["int32", "float64", "int8"])
+def test_broken_kernels_are_found(name, dtype):
+    reader, writer, missing, space = WRONG[name]
+    found = gpureduce.races(name, dtype=dtype)
+    assert found
+    assert found.wrong, "some order of threads must give a wrong sum"
+    for race in found.races:
+        sides = {side.kind: side for side in race.sides}
+        if sorted(sides) != ["read", "write"] or race.missing != missing:
+            continue
+        if (sides["read"].place.text, sides["write"].place.text) == (reader, writer):
+            break
+    else:
+        pytest.fail(f"{reader} and {writer} are not named:\n{found}")
+    assert race.address.startswith(space)
+    (block_a, thread_a), (block_b, thread_b) = race.lanes
+    assert (block_a == block_b) != (name == "global_race")
+    if name == "missing_barrier":
+        assert thread_a // 32 != thread_b // 32
+    if name == "warp_volatile":
+        assert thread_a // 32 == thread_b // 32 and thread_a != thread_b
+    for side in race.sides:
+        assert side.place.file == f"csrc/kernels/broken/{name}.cu"
+        assert side.place.line > 10
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("order", ["forward", "reverse", "lockstep", "random 3"])
+def test_broken_kernels_are_found_in_any_order(name, order):
+    assert WRONG[name][2] in {
+        race.missing for race in gpureduce.races(name, schedules=[order]).races
+    }
+
+
+def test_barrier_in_a_branch_is_reported_as_such():
+    found = gpureduce.races("divergent_barrier")
+    (barrier,) = found.barriers
+    inside, after = barrier.places
+    assert inside.text == after.text == "__syncthreads();" and inside.line < after.line
+    assert barrier.threads == (tuple(range(128)), tuple(range(128, 256)))
+    assert "threads 0-127" in str(found) and f"divergent_barrier.cu:{after.line}" in str(found)
+    assert not gpureduce.races("missing_barrier").barriers
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_right_kernels_have_no_race_in_any_order(name):
+    found = gpureduce.races(name, n=500, block=64, schedules=EVERY)
+    assert not found, str(found)
+    assert not found.wrong and "no race" in str(found)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_exact_has_no_race_in_any_order(dtype):
+    found = gpureduce.races("exact", dtype=dtype, n=500, block=64, grid=3, schedules=EVERY)
+    assert not found and not found.wrong, str(found)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_right_kernels_have_no_race_in_any_shape(name):
+    dtypes = gpureduce_strategy(name).dtypes
+    shapes = [(1, 32), (33, 32), (700, 96), (4099, 256), (2500, 416), (5000, 1024)]
+    for (n, block), dtype in zip(shapes * 2, 3 * list(dtypes), strict=False):
+        found = gpureduce.races(name, n=n, block=block, dtype=dtype)
+        assert not found, str(found)
+        assert not found.wrong, (n, block, dtype, found.wrong)
+
+
+@pytest.mark.parametrize("name", ["bulk_copy", "tiles", "last_block", "grid_sync", "one_cluster"])
+def test_right_kernels_have_no_race_where_blocks_meet(name):
+    for n, grid in ((70_000, 2), (70_000, 7)):
+        found = gpureduce.races(name, n=n, grid=grid if "cluster" not in name else None)
+        assert not found, str(found)
+
+
+def test_bulk_copies_come_round_by_default():
+    assert not gpureduce.races("bulk_copy", schedules=EVERY[:8])
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_report_fits_a_terminal(name):
+    assert max(map(len, str(gpureduce.races(name)).splitlines())) <= 80
+
+
+def test_wrong_sums_are_told_even_without_a_race():
+    found = gpureduce.races("sequential", schedules=["forward"])
+    assert "came out wrong" not in str(found) + found._repr_html_()
+    lost = dataclasses.replace(found, wrong={"forward": 1})
+    for shown in (str(lost), lost._repr_html_()):
+        assert "no race" in shown and f"The sum is {found.expected}, and came out wrong" in shown
+
+
+def test_report_shows_a_timeline():
+    found = gpureduce.races("missing_barrier")
+    text = str(found)
+    assert found.races[0].timeline in text
+    before, after = found.races[0].sides[0].before, found.races[0].sides[0].after
+    assert before.what == after.what == "__syncthreads" and before.line < after.line
+    assert before.meeting == found.races[0].sides[1].before.meeting > 0
+    assert f"line {before.line}: __syncthreads()" in text and "missing: __syncthreads()" in text
+    assert f"came out wrong in {len(found.wrong)}" in text
+
+
+def test_report_is_plain_json_and_html():
+    found = gpureduce.races("global_race")
+    again = json.loads(json.dumps(found.as_dict()))
+    assert again["races"][0]["sides"][0]["place"]["text"] == "work[i] += work[i + stride];"
+    assert again["wrong"].keys() == found.wrong.keys()
+    assert "global_race" in found._repr_html_()
+    assert "no race" in gpureduce.races("sequential")._repr_html_()
+
+
+def test_pictures_name_both_threads_and_what_is_missing():
+    pytest.importorskip("matplotlib")
+    found = gpureduce.races("missing_barrier")
+    words = [t.get_text() for t in found.plot().axes[0].texts]
+    assert any("missing here: __syncthreads()" in word for word in words)
+    assert any("thread 0" in word for word in words)
+    assert found.svg().startswith("<svg") and "<svg" in found._repr_html_()
+    with pytest.raises(ValueError, match="race must be from 0 to 0"):
+        found.plot(1)
+
+
+def test_bad_arguments_are_named_and_the_next_call_works():
+    with pytest.raises(ValueError, match="there is no strategy"):
+        gpureduce.races("sequentially")
+    with pytest.raises(ValueError, match="no kernel of its own"):
+        gpureduce.races("numpy")
+    with pytest.raises(ValueError, match="block"):
+        gpureduce.races("sequential", block=2000)
+    with pytest.raises(ValueError, match="block"):
+        gpureduce.races("sequential", block=33)
+    with pytest.raises(ValueError, match="n must be from 1"):
+        gpureduce.races("sequential", n=0)
+    with pytest.raises(TypeError, match="redux takes int32, uint32"):
+        gpureduce.races("redux", dtype="float32")
+    with pytest.raises(TypeError, match="real and their imaginary parts"):
+        gpureduce.races("exact", dtype="complex64")
+    for schedule in ("backward", "random x", "lockstep 1"):
+        with pytest.raises(ValueError, match="a schedule is one of"):
+            gpureduce.races("sequential", schedules=[schedule])
+    for seed in (f"random {2**64 + 1}", gpureduce.emulator.Schedule("random", 2**64 + 1)):
+        with pytest.raises(ValueError, match=r"seed must be from 0 to 2\*\*64 - 1, not 184467"):
+            gpureduce.races("sequential", schedules=[seed])
+    with pytest.raises(ValueError, match="at least one of forward"):
+        gpureduce.races("sequential", schedules=[])
+    with pytest.raises(TypeError, match="integer"):
+        gpureduce.races("sequential", n=2.5)
+    assert not gpureduce.races("sequential", schedules="forward", dtype=np.int32)
+
+
+def test_sums_are_not_watched_afterwards():
+    """What one call found is not in the next; a sum beside it is not slowed down."""
+    assert gpureduce.races("missing_barrier") and not gpureduce.races("sequential")
+    with gpureduce.emulator.schedule("lockstep"):
+        assert int(gpureduce.sum(range(1000), "sequential", device="emulator").value) == 499500
+
+
+def test_command_line(capsys, tmp_path):
+    assert main(["races", "sum_seq", "--n", "2^10", "--schedules", "forward"]) == 0
+    assert "sequential: no race in 1 order of threads" in capsys.readouterr().out
+    assert main(["races", "missing_barrier", "--json", "--block", "128"]) == 0
+    assert json.loads(capsys.readouterr().out)["races"][0]["missing"] == "__syncthreads()"
+    assert main(["races", "cub"]) == 2
+    assert "no kernel of its own" in capsys.readouterr().err
+    pytest.importorskip("matplotlib")
+    assert main(["races", "missing_barrier", "--svg", str(tmp_path / "race.svg")]) == 0
+    assert "<svg" in (tmp_path / "race.svg").read_text()
+    assert main(["races", "sequential", "--svg", str(tmp_path / "none.svg")]) == 2
+    assert "no race to draw" in capsys.readouterr().err
+
+
+def test_a_schedule_may_stand_alone_and_others_are_refused():
+    found = gpureduce.races(
+        "sequential", n=64, block=32, schedules=gpureduce.emulator.Schedule("random", 3)
+    )
+    assert not found.races
+    for wrong in ([5], [None]):
+        with pytest.raises(TypeError, match="a schedule is a name or a Schedule"):
+            gpureduce.races("sequential", n=64, block=32, schedules=wrong)
+    with pytest.raises(TypeError, match="integer"), gpureduce.emulator.schedule("random", 1.5):
+        pass

@@ -1,0 +1,445 @@
+"""verify-counters: how ncu's tables are read and judged, and the records that a card has left."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import fake_ncu
+import readme
+import wavefront_patterns
+from cases import KERNELS
+from fake_ncu import as_hardware
+from gpureduce.cli import main
+from gpureduce.emulator.explain import COUNTERS, explain
+from gpureduce.hardware import ncu as _ncu
+from gpureduce.hardware import report, verify_counters
+from gpureduce.hardware.counters import METRICS, SHARED, Case, Instruction
+
+
+def test_ncu_tables_are_read():
+    raw = (
+        '==PROF== Connected\n"ID","Kernel Name","a.sum"\n"","","inst"\n"0","void k<1>(int)","1,234"'
+    )
+    (row,) = _ncu.rows_of(raw)
+    assert _ncu.number(row, "a.sum") == 1234 and _ncu.number(row, "Kernel Name") is None
+    page = (
+        '"Kernel Name","void tree<const unsigned int *, unsigned int>(T1)",\n'
+        '"Address","Source","inst_executed"\n"0x0","@!P0  LDS R0, [R11]","16384"\n'
+    )
+    listings = _ncu.listings_of(page + page.replace("tree<", "other<") + page)
+    assert {name: len(found) for name, found in listings.items()} == {"tree": 2, "other": 1}
+    assert listings["tree"][1][0]["Source"] == "@!P0  LDS R0, [R11]"
+
+
+def summarized(*found) -> verify_counters.Table:
+    return verify_counters.summarize(found, "int32")
+
+
+def test_verification_finds_what_differs():
+    seen = as_hardware(Case("unroll_warp", 2**16, 256))
+    table = summarized(seen)
+    assert {row.verdict for row in table.rows} == {"equal"} and not table.differing
+    assert [line.text for line in table.predicated] == ["@P0 LDS R1 x"]
+    assert "@P0 LDS R1 x: " in str(table)
+
+    for counter in ("shared_load_wavefronts", "global_load_sectors", "shared_load_conflicts"):
+        for change in (1, -1):
+            wrong = seen.counters | {counter: seen.counters[counter] + change}
+            found = summarized(replace(seen, counters=wrong))
+            assert counter in {row.counter for row in found.differing}
+    lost = [i for i in seen.code if "BAR" not in i.text]
+    found = summarized(replace(seen, code=lost))
+    assert [row.counter for row in found.differing] == ["block_barrier_instructions"]
+    assert "differs:" in str(found) and "model 6,144, hardware 0" in str(found)
+
+
+CONFLICTS = "shared_load_conflicts", "shared_load_pipe"
+
+
+@pytest.mark.parametrize(
+    ("noise", "more", "verdict"),
+    [
+        (7, CONFLICTS, "explained"),
+        (9000, CONFLICTS, "explained"),
+        (-7, CONFLICTS, "differs"),
+        (7, (*CONFLICTS, "shared_load_wavefronts"), "differs"),
+        (7, ("shared_load_conflicts",), "differs"),
+    ],
+)
+def test_conflicts_may_be_more_where_no_instruction_has_them(noise, more, verdict):
+    """If the pipe's own wavefronts are as many more, and its instructions' are not; never fewer."""
+    seen = as_hardware(Case("unroll_warp", 2**16, 256))
+    changed = seen.counters | {name: seen.counters[name] + noise for name in more}
+    rows = summarized(replace(seen, counters=changed)).rows
+    (row,) = [row for row in rows if row.counter == "shared_load_conflicts"]
+    assert row.verdict == verdict
+    assert ("arbitration" in row.why) == (verdict == "explained")
+
+
+def test_verification_explains_what_the_compiler_merges():
+    seen = as_hardware(Case("unroll_warp", 2**16, 256))
+    fewer = dict(seen.counters)
+    for name in ("instructions", "wavefronts", "pipe"):
+        fewer[f"shared_load_{name}"] -= 256
+    merged = []
+    for one in seen.code:
+        if "LDS" in one.text:
+            merged.append(Instruction("@P0 LDS x", one.issued, one.lanes - 512, 0))
+            merged.append(Instruction("LDS.64 x", 256, 256, 256))
+        else:
+            merged.append(one)
+    table = summarized(replace(seen, counters=fewer, code=merged))
+    assert not table.differing
+    assert {row.counter for row in table.rows if "LDS.64 (256)" in row.why} == {
+        "shared_load_instructions", "shared_load_wavefronts", "shared_load_lanes",
+        "shared_load_accesses",
+    }  # fmt: skip
+
+
+def test_verification_knows_how_cuda_makes_a_barrier_of_the_grid():
+    seen = as_hardware(Case("grid_sync", 2**16, 256, 16))
+    more = dict(seen.counters)
+    more["global_load_requests"] += 123
+    more["global_load_sectors"] += 117  # counted in another run, in which threads waited less
+    code = [
+        *seen.code, Instruction("LD.E.STRONG.GPU x", 131, 131, 0),
+        Instruction("@P4 ATOM.E.ADD.STRONG.GPU x", 16, 16, 0),
+        Instruction("SHFL.IDX x", 16, 16, 0),
+        Instruction("@P4 MEMBAR.ALL.GPU", 16, 16, 0),
+        Instruction("BAR.SYNC.DEFER_BLOCKING 0x0", 2 * 16 * 8, 2 * 16 * 8 * 32, 0),
+        Instruction("WARPSYNC.COLLECTIVE.ALL x", 32, 512, 0),
+    ]  # fmt: skip
+    table = summarized(replace(seen, counters=more, code=code))
+    assert not table.differing, str(table)
+    explained = {row.counter for row in table.rows if row.verdict == "explained"}
+    assert explained == {
+        "global_load_requests", "global_load_sectors", "atomics", "fences", "shuffles",
+        "block_barrier_instructions", "warp_barriers",
+    }  # fmt: skip
+    assert summarized(replace(seen, counters=more)).differing
+    for wrong in (  # more loads than those that wait, and a shuffle too many
+        Instruction("LDG.E x", 1, 1, 0),
+        Instruction("LDG.E x", 1, 0, 0),
+        Instruction("SHFL.DOWN x", 1, 32, 0),
+        Instruction("NOP", 1, 32, 0),
+    ):
+        found = summarized(replace(seen, counters=more, code=[*code, wrong]))
+        assert found.differing, wrong
+    seldom = [*code[:-6], Instruction("LD.E.STRONG.GPU x", 15, 15, 0), *code[-5:]]
+    assert summarized(replace(seen, counters=more, code=seldom)).differing
+
+
+def test_verification_knows_what_warps_in_two_parts_do():
+    """`__syncwarp` is one WARPSYNC for 32 lanes, however often it is issued."""
+    seen = as_hardware(Case("unroll_warp", 2**16, 256))
+    by_opcode = {i.opcode: i for i in seen.code}
+    own, barrier = (by_opcode.pop("NOP").issued, by_opcode.pop("BAR.SYNC"))
+    assert own == 5 * seen.case.grid
+    shuffle = Instruction("SHFL.DOWN", own, 32 * own, 0)
+
+    def row(*code):
+        rows = summarized(replace(seen, code=[*by_opcode.values(), *code])).rows
+        return next(row for row in rows if row.counter == "warp_barriers")
+
+    assert row(Instruction("WARPSYNC.ALL", own, 32 * own, 0), shuffle).verdict == "equal"
+    parted = row(Instruction("WARPSYNC.ALL", 2 * own, 32 * own, 0), shuffle)
+    assert parted.verdict == "explained" and "in two parts" in parted.why
+    assert row(Instruction("WARPSYNC.ALL", 2 * own, 64 * own, 0), shuffle).verdict == "differs"
+    both = row(
+        Instruction("WARPSYNC.ALL", 8 * own, 8 * 32 * own, 0),
+        barrier,
+        Instruction("WARPSYNC.ALL", own, 32 * own, 0),
+        shuffle,
+    )
+    assert both.why == f"{8 * own:,} WARPSYNC stand before a barrier of the block or cluster"
+    fenced = row(
+        Instruction("NOP", 7 * own, 7 * own, 0),
+        Instruction("FENCE.VIEW.ASYNC.S", 6 * own, 6 * own, 0),
+    )
+    assert fenced.why == f"{6 * own:,} NOP follow the fences of bulk copies"
+
+
+def test_verification_knows_why_a_warp_that_has_branched_is_gathered():
+    """Without `__syncwarp`, by WARPSYNC before a shuffle; nowhere else, and no part of a warp."""
+    seen = as_hardware(Case("tiles", 2**16, 256))
+    blocks = seen.case.grid
+    shuffles = [i for i in seen.code if i.opcode == "SHFL.DOWN"]
+    rest = [i for i in seen.code if i.opcode != "SHFL.DOWN"]
+
+    def verdict(*code):
+        rows = summarized(replace(seen, code=[*rest, *code])).rows
+        return next(row for row in rows if row.counter == "warp_barriers")
+
+    gathered = Instruction("WARPSYNC.ALL", 2 * blocks, 32 * blocks, 0)
+    found = verdict(gathered, *shuffles)
+    assert found.verdict == "explained"
+    assert found.why.startswith(f"{blocks:,} WARPSYNC gather a warp that has branched, before a sh")
+    assert verdict(*shuffles, gathered).verdict == "differs"
+    assert verdict(gathered, gathered, *shuffles).verdict == "differs"
+
+
+VERIFY = ["verify-counters", "--sizes", "2^10", "5000", "--blocks", "64"]
+
+
+@pytest.fixture
+def ncu(tmp_path, monkeypatch):
+    monkeypatch.setenv("NCU", str(fake_ncu.install(tmp_path)))
+    return monkeypatch
+
+
+def test_whole_run(ncu, tmp_path, capsys):
+    """From the command line to the record, all kernels, by a card that does as the model says."""
+    path = tmp_path / "counters.json"
+    assert main.main([*VERIFY, "--record", str(path)]) == 0
+    said = capsys.readouterr()
+    record = json.loads(path.read_text())
+    again = verify_counters.Table.of_record(record)
+    alone = {(row.strategy, row.dtype) for row in again.control}
+    assert len(again.seen) == 2 * len(KERNELS) and 20 <= len(alone) <= 25
+    launches = len(again.seen) + len(alone)
+    assert f"{launches} of {launches} launches" in said.err and "differs:" not in said.out
+    assert {row.strategy for row in again.rows} == set(KERNELS) and not again.failures
+    assert str(again) in said.out and again.as_dict().items() <= record.items()
+
+
+def test_a_record_is_judged_again_without_a_card(ncu, tmp_path, capsys):
+    """As it was judged where it was made; and otherwise if its counts are others."""
+    path, other = tmp_path / "counters.json", tmp_path / "again.json"
+    names = ["--strategies", "interleaved_idx", "tiles"]
+    assert main.main([*VERIFY, *names, "--record", str(path)]) == 0
+    ncu.setenv("NCU", str(tmp_path / "gone"))
+    again = ["verify-counters", "--again", str(path), "--record", str(other)]
+    assert main.main(again) == 0
+    assert other.read_text() == path.read_text()
+
+    record = json.loads(path.read_text())
+    at = record["seen"]["counters"].index("global_load_sectors")
+    record["seen"]["launches"][0][-2][at] += 1
+    path.write_text(json.dumps(record))
+    with pytest.raises(SystemExit):
+        main.main(again)
+    assert "global_load_sectors: model 128, hardware 129" in capsys.readouterr().out
+    record["seen"]["launches"] = []
+    path.write_text(json.dumps(record))
+    assert main.main(again) == 2
+    assert "no launches to judge again" in capsys.readouterr().err
+    for text in ("{}", "[]", '{"kind": "bench", "rows": []}'):
+        path.write_text(text)
+        assert main.main(again) == 2
+        assert f"{path}: it is not a record of kind 'counters'" in capsys.readouterr().err
+
+
+def test_where_nothing_is_to_be_arbitrated_conflicts_must_be_equal(ncu, capsys):
+    names = ["--strategies", "interleaved_idx", "warp_shfl", "cluster", "atomic_thread", "redux"]
+    assert main.main([*VERIFY, *names]) == 0
+    said = capsys.readouterr().out
+    assert "control: in 4 launches of one warp alone" in said
+    assert "8 of 8 counts of bank conflicts (2 of them not 0) are exactly the model's" in said
+    ncu.setenv("FAKE_NCU_ARBITRATES", "2")  # as between many warps, so also where there is one
+    with pytest.raises(SystemExit):
+        main.main([*VERIFY, *names])
+    said = capsys.readouterr().out
+    assert "differs:" not in said and "0 of 8 counts" in said
+    assert (
+        "interleaved_idx int64, one warp alone, shared_load_conflicts: model 8, hardware 10" in said
+    )
+
+
+def test_readme_shows_a_record(tmp_path):
+    """What is equal, what is explained, and what differs."""
+    path = tmp_path / "counters_card.json"
+    (tmp_path / "wavefronts_card.json").write_text(
+        '{"schema": 1, "kind": "wavefronts", "patterns": [{"equal": true}]}'
+    )
+    cases = [Case(name, n, 64) for name in ("sequential", "warp_shfl") for n in (1024, 5000)]
+    summarized(*map(as_hardware, cases)).record(path)
+    record = json.loads(path.read_text())
+    equal = report.markdown(record)
+    assert f"Of {len(record['rows'])} counters, {len(record['rows'])} are equal" in equal
+    assert "→ hardware" in equal and "8 of 8 counts are exactly the model's." in equal
+    shown = readme.counters(tmp_path)
+    assert "in 1 of 1 patterns" in shown and "patterns" not in equal
+
+    for row in record["rows"]:
+        if (row[0], row[4]) == ("sequential", "global_load_sectors"):
+            row[record["columns"].index("hardware")] += 1
+    record["failures"] = [["redux", 5000, 64, 0, "out of registers"]]
+    shown = report.markdown(record)
+    assert "and 2 differ otherwise. 1 launches could not be measured (redux)." in shown
+    assert "128 → 129 (+0.78%) | not explained |" in shown and "| `sequential` |" in shown
+
+
+def test_readme_tells_how_much_is_arbitration():
+    rows = []
+    for noise in (0, 7, 1400):
+        seen = as_hardware(Case("unroll_warp", 2**16, 256))
+        more = {name: seen.counters[name] + noise for name in CONFLICTS}
+        case = replace(seen.case, n=2**16 + noise)
+        rows += [
+            replace(row, n=case.n)
+            for row in summarized(replace(seen, counters=seen.counters | more)).rows
+        ]
+    said = report.arbitration(rows)
+    assert "4 of 6 counts are exactly the model's. In 2 the pipe has more wavefronts" in said
+    assert "in 1 by more than 5%" in said
+    assert "by 18.6% (`unroll_warp`, n = 66,936, block 256: 1,400 of 7,544 for loads)" in said
+
+
+def test_readme_without_a_record_says_how_to_make_one(tmp_path):
+    assert "gpureduce verify-counters --record" in readme.counters(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [("FAKE_NCU_FAILS", "returned an error code"), ("FAKE_NCU_REFUSES", "out of registers")],
+)
+def test_one_kernel_that_fails_does_not_cost_the_others(ncu, capsys, variable, said):
+    ncu.setenv(variable, "sequential")
+    names = ["sequential", "warp_shfl"]
+    with pytest.raises(SystemExit) as status:
+        main.main([*VERIFY, "--json", "--strategies", *names])
+    assert status.value.code == 1
+    found = json.loads(capsys.readouterr().out)
+    assert {row[0] for row in found["rows"]} == set(names) - {"sequential"}
+    launches = [["sequential", 1024, 64], ["sequential", 5000, 64], ["sequential", 32, 32]]
+    assert [row[:3] for row in found["failures"]] == launches
+    assert all(said in row[-1] for row in found["failures"])
+
+
+def test_a_counter_that_a_card_has_not_is_named(ncu, capsys):
+    for lacking, said in [
+        (METRICS["global_load_sectors"], "ncu has no {} on this card"),
+        (SHARED, "ncu's listing of the machine code has no column {}"),
+    ]:
+        ncu.setenv("FAKE_NCU_LACKS", lacking)
+        with pytest.raises(SystemExit):
+            main.main([*VERIFY, "--strategies", "sequential"])
+        assert said.format(lacking) in capsys.readouterr().out
+
+
+def test_kernels_without_shared_memory_need_no_counter_of_it(ncu, capsys):
+    """Then ncu has no such column in its listing of the machine code."""
+    assert main.main([*VERIFY, "--json", "--strategies", "global_tree", "atomic_thread"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {row[0] for row in found["rows"]} == {"global_tree", "atomic_thread"}
+    assert not found["failures"]
+
+
+def test_users_who_may_not_read_counters_are_told(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "ncu"
+    path.write_text("#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - no permission'; exit 1\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("NCU", str(path))
+    assert main.main([*VERIFY, "--strategies", "sequential"]) == 2
+    assert "may not read the card's counters" in capsys.readouterr().err
+
+
+def test_verification_needs_ncu(monkeypatch, capsys):
+    monkeypatch.setattr(_ncu.shutil, "which", lambda name: None)
+    assert main.main(["verify-counters", "--strategies", "sequential", "--sizes", "2^10"]) == 2
+    assert "Nsight Compute" in capsys.readouterr().err
+    assert main.main(["verify-counters", "--record", "no/such/folder/x.json"]) == 2
+    assert "no folder no/such/folder" in capsys.readouterr().err
+
+
+def test_patterns_of_accesses_are_compared(monkeypatch, tmp_path, capsys):
+    """By a card that does as the model says, but for one run of ncu and one pattern."""
+    runs = []
+
+    def measured(program, patterns):
+        runs.append(len(patterns))
+        if len(runs) == 2:
+            raise _ncu.Failed("something")
+        seen = []
+        for pattern in patterns:
+            counts = {}
+            for op in ("load", "store"):
+                wavefronts, ideal = wavefront_patterns.model(pattern, op)
+                counts[f"{op}_wavefronts"] = 64 * wavefronts
+                counts[f"{op}_conflicts"] = 64 * (wavefronts - ideal)
+                counts[f"{op}_instructions"] = 64
+            seen.append(counts)
+        if len(runs) == 3:
+            seen[0]["store_wavefronts"] += 1
+        return seen
+
+    monkeypatch.setattr(wavefront_patterns, "build", lambda folder: folder / "program")
+    monkeypatch.setattr(wavefront_patterns, "measure", measured)
+    path = tmp_path / "wavefronts.json"
+    assert wavefront_patterns.main(["--patterns", "1000", "--record", str(path)]) == 1
+    rows = json.loads(path.read_text())["patterns"]
+    assert runs == [300, 300, 300, 100] and len(rows) == 700
+    assert sum(not row["equal"] for row in rows) == 1
+    assert {row["size"] for row in rows} == {4, 8, 16}
+    assert "patterns 300 to 599: something" in capsys.readouterr().err
+    runs[:] = [0, 0, 0, 0]
+    assert wavefront_patterns.main(["--patterns", "20"]) == 0
+
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORD = ROOT / "notebooks" / "data" / "counters_h200.json"
+WAVEFRONTS = ROOT / "notebooks" / "data" / "wavefronts_h200.json"
+
+
+@pytest.mark.skipif(not RECORD.exists(), reason="not measured yet")
+def test_record_of_the_counters():
+    record = json.loads(RECORD.read_text())
+    rows = [dict(zip(record["columns"], row, strict=True)) for row in record["rows"]]
+    measured = {row["strategy"] for row in rows} | {one[0] for one in record["failures"]}
+    assert measured == set(KERNELS)
+    assert len({row["n"] for row in rows}) >= 3 and len({row["block"] for row in rows}) >= 2
+    lines = [dict(zip(record["line_columns"], row, strict=True)) for row in record["lines"]]
+    assert lines and not record["unplaced"]
+    for row in [*rows, *lines]:
+        assert row["difference"] == row["hardware"] - row["model"]
+        assert row["verdict"] in ("equal", "explained") or row["strategy"] == "grid_sync", row
+        if row["counter"].endswith("_conflicts"):
+            assert row["difference"] >= 0, row
+
+
+@pytest.mark.skipif(not RECORD.exists(), reason="not measured yet")
+def test_the_record_is_judged_as_it_would_be_today():
+    """Better reasons need no card: `verify-counters --again` writes them into the record."""
+    record = json.loads(RECORD.read_text())
+    if not record["seen"]["launches"]:
+        pytest.skip("recorded when launches were not kept")
+    table = verify_counters.judge_again(record)
+    assert table == verify_counters.Table.of_record(record)
+    assert not table.differing and not table.failures
+    assert len(table.control) >= 40 and any(row.model for row in table.control)
+    barrier = "cooperative_groups::this_grid().sync();"
+    for seen in table.seen:
+        for one in seen.code:
+            if seen.case.strategy == "grid_sync" and re.match("SHFL.IDX|LD.*STRONG", one.opcode):
+                assert one.place.text.strip() == barrier, "that is another's than the barrier's"
+
+
+@pytest.mark.skipif(not RECORD.exists(), reason="not measured yet")
+def test_the_model_is_still_the_recorded_one():
+    record = json.loads(RECORD.read_text())
+    rows = [dict(zip(record["columns"], row, strict=True)) for row in record["rows"]]
+    for row in rows:
+        if row["n"] > 2**20 or row["block"] != 256 or row["counter"] not in COUNTERS:
+            continue
+        options = {"n": row["n"], "block": row["block"], "grid": row["grid"]}
+        found = explain(row["strategy"], **options)
+        wide = row["counter"] in ("shared_load_instructions", "shared_load_wavefronts")
+        extra = found.details["cluster_load_instructions"] if wide else 0
+        assert found.counters[row["counter"]] + extra == row["model"], row
+
+
+@pytest.mark.skipif(not WAVEFRONTS.exists(), reason="not measured yet")
+def test_wavefronts_are_those_of_the_card():
+    record = json.loads(WAVEFRONTS.read_text())
+    assert len(record["patterns"]) >= 1000
+    for row in record["patterns"]:
+        for op in ("load", "store"):
+            counted = wavefront_patterns.model(row, op)
+            measured = row["hardware"][f"{op}_wavefronts"] / record["repeats"]
+            conflicts = row["hardware"][f"{op}_conflicts"] / record["repeats"]
+            assert counted == (measured, measured - conflicts)

@@ -1,0 +1,226 @@
+"""What the notebooks' texts say of a card's times, held against the records.
+
+A record that is made anew may show something else: then the text has to change, not the record.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+
+pytest.importorskip("nbformat")
+pytest.importorskip("nbclient")
+
+import notebooks
+from gpureduce import lectures
+from gpureduce.bench.targets import ratios
+from gpureduce.lecture_findings import swapped
+
+DATA = notebooks.FOLDER / "data"
+
+
+def recorded(name):
+    record = lectures.recorded(name, DATA)
+    if record.missing:
+        pytest.skip(record.missing)
+    return record
+
+
+def us(record, **fields):
+    """Times by strategy, each in microseconds."""
+    return {row.strategy: row.median_us for row in record.only(**fields).rows}
+
+
+def steps(record, block):
+    rows = record.largest.only(block=block).rows
+    return {b.label: a.median_us / b.median_us for a, b in itertools.pairwise(rows)}
+
+
+def packing_gains_most():
+    every = [steps(record, block) for record in (recorded("warp_execution"),
+             lectures.printed("warp_execution")) for block in (256, 1024)]  # fmt: skip
+    return all(max(s, key=s.get) == "sum_idx" and min(s, key=s.get) == "sum_unroll" for s in every)
+
+
+def barriers_second_there_conflicts_here():
+    theirs, ours = (
+        steps(lectures.printed("warp_execution"), 256),
+        steps(recorded("warp_execution"), 256),
+    )
+    return theirs["sum_warp"] > theirs["sum_seq"] and ours["sum_seq"] > ours["sum_warp"]
+
+
+def large_blocks_lose():
+    most = recorded("warp_execution").largest
+    small, large = us(most, block=256), us(most, block=1024)
+    return all(large[name] > small[name] for name in small)
+
+
+def flat():
+    record = recorded("warp_execution").only(block=256)
+    rates = [[row.gb_s for row in record.only(strategy=s).rows] for s in us(record)]
+    return all(max(line) < 1.1 * min(line) for line in rates)
+
+
+def half_the_blocks():
+    ours = us(recorded("lab"))
+    return 1.6 < ours["sequential"] / ours["first_add"] < 2.1
+
+
+def same_order():
+    return not any(swapped(recorded(name)) for name in ("warp_execution", "lab", "profile"))
+
+
+def no_last_rung_fills_the_memory():
+    most = recorded("warp_execution").largest.only(block=256)
+    shares = [record.rows[-1].percent_of_peak for record in (most, recorded("lab"))]
+    shares.append(recorded("profile").rows[-1].facts["dram_throughput_pct"])
+    return max(shares) < 60
+
+
+def vector_load_is_the_largest_step():
+    most = us(recorded("rungs").largest)
+    order = ["unroll_full", "cascade", "warp_shfl", "vector_load", "tiles", "bulk_copy"]
+    gains = {b: most[a] / most[b] for a, b in itertools.pairwise(order)}
+    return max(gains, key=gains.get) == "vector_load"
+
+
+def small_sums():
+    small = us(recorded("rungs"), n=2**10)
+    waits = min(small["cascade"], small["last_block"], small["grid_sync"])
+    alone = ("one_block", "one_cluster")
+    return all(small[name] < waits for name in alone) and small["last_block"] < 1.5 * waits
+
+
+def one_block_then_one_cluster():
+    few, more = us(recorded("rungs"), n=2**10), us(recorded("rungs"), n=2**16)
+    return few["one_block"] < few["one_cluster"] and more["one_cluster"] < more["one_block"]
+
+
+def fast_beside_cub():
+    record = json.loads((DATA / "bench_h200.json").read_text())
+    found = ratios(record["rows"], "kernel", "fast", ["cub"])
+    ratio = {(r["dtype"], r["nbytes"]): r["ratio"] for r in found}
+    small = [r for (_, nbytes), r in ratio.items() if nbytes <= 2**18]
+    narrow = [r for (dtype, nbytes), r in ratio.items() if dtype in ("int8", "uint8")]
+    wide = [
+        r for (dtype, nbytes), r in ratio.items() if dtype[-2:] in ("32", "64") and nbytes >= 2**28
+    ]
+    return min(small) > 1.05 and min(narrow) > 1.1 and all(0.95 < r < 1.1 for r in wide)
+
+
+def blocks_rule_on_the_left():
+    rows = recorded("block_sweep").rows
+    rates = {(r.block, r.strategy): r.grid / r.median_us for r in rows}
+    left = [rate for (block, _), rate in rates.items() if block in (32, 64)]
+    right = [rate for (block, _), rate in rates.items() if block == 1024]
+    return max(left) < 1.25 * min(left) and max(right) > 1.5 * min(right)
+
+
+def written_out_does_not_lose():
+    record = recorded("block_sweep")
+    pairs = [us(record, block=block) for block in (32, 64, 128, 256, 512, 1024)]
+    ahead = all(p["unroll_full"] < 1.02 * p["first_add_unroll_warp"] for p in pairs)
+    theirs = us(lectures.printed("block_sweep"), block=256)
+    return ahead and theirs["unroll_full"] > theirs["first_add_unroll_warp"]
+
+
+def trees_of_the_cascade():
+    rows = {(r.block, r.grid): r.median_us for r in recorded("block_grid").rows}
+    idle = rows[128, 512] / rows[128, 1024]
+    full = [rows[512, grid] for grid in (512, 1024, 2048, 4096)]
+    return 1.7 < idle < 2.2 and full == sorted(full) and rows[1024, 4096] > 1.2 * rows[1024, 512]
+
+
+def nothing_half_busy():
+    last = recorded("profile").rows[-1].facts
+    return max(last[key] for key in ("compute_sm_pct", "memory_pct", "dram_throughput_pct")) < 50
+
+
+def instructions_halve_time_does_not():
+    one, two = (row.facts for row in recorded("profile").rows[-2:])
+    halved = two["executed_instructions"] < one["executed_instructions"] / 2
+    return halved and two["duration_us"] > 0.8 * one["duration_us"]
+
+
+def a_cheaper_tree_gains_nothing():
+    most = us(recorded("rungs").largest)
+    return abs(most["cascade"] / most["warp_shfl"] - 1) < 0.02
+
+
+def host_adds_is_ahead():
+    by = {row.label: row.median_us for row in recorded("trapezoid").rows}
+    return (
+        by["in shared memory, host adds"] < by["sequential addressing"] < by["further launches add"]
+    )
+
+
+def shared_memory_gains_little():
+    by = {row.label: row.median_us for row in recorded("trapezoid").rows}
+    return 0.9 < by["in shared memory, host adds"] / by["a tree per block, host adds"] < 1.1
+
+
+def the_race_is_wrong_every_time():
+    [row] = recorded("trapezoid").only(strategy="global_race").rows
+    return all(abs(value + 0.347022) > 1e-4 for value in row.facts["values"])
+
+
+def exact_is_as_good_as_all_of_it():
+    rows = json.loads((DATA / "exact_h200.json").read_text())["kernels"]
+    most = max(row["nbytes"] for row in rows)
+    of = {(r["dtype"], r["data"]): r["gb_s"]["exact"] / r["gb_s"]["cub"]
+          for r in rows if r["nbytes"] == most}  # fmt: skip
+    whole = all(of[dtype, data] > 0.95 for dtype, data in of if dtype in ("float32", "float16"))
+    kinds = {data for _, data in of}
+    return whole and all(
+        of[dtype, "bits"] < 1.02 * min(of[dtype, data] for data in kinds)
+        for dtype in ("float64", "bfloat16")
+    )
+
+
+CLAIMS = {
+    "01_the_ladder": {
+        "is the largest step on either card": packing_gains_most,
+        "a likely reason for barriers to weigh more there": barriers_second_there_conflicts_here,
+        "Large blocks lose, at the largest input, on every rung": large_blocks_lose,
+        "Nearly flat, all of them": flat,
+        "Nearly twice, on either card": half_the_blocks,
+        "No two rungs change places in these three ladders": same_order,
+        "none of these last rungs comes near": no_last_rung_fills_the_memory,
+        "The largest step up there is `vector_load`": vector_load_is_the_largest_step,
+        "Quickest are those with nobody to wait for": small_sums,
+        "a single block, as long as it is not too much for one": one_block_then_one_cluster,
+        "Where arrays are small, since a single block or cluster": fast_beside_cub,
+    },
+    "02_block_and_grid": {
+        "get through about as many blocks per microsecond": blocks_rule_on_the_left,
+        "nothing in the kernel's text can make it lose": written_out_does_not_lose,
+        "half the threads, twice the time": trees_of_the_cascade,
+    },
+    "03_why": {
+        "On an H200 nothing is even half busy": nothing_half_busy,
+        "the instructions more than halve, and the time hardly follows":
+            instructions_halve_time_does_not,
+        "a cheaper tree gains nothing any more": a_cheaper_tree_gains_nothing,
+    },
+    "04_trapezoid": {
+        "the two versions whose block sums the host adds are *ahead*": host_adds_is_ahead,
+        "Shared memory gains next to nothing here": shared_memory_gains_little,
+        "Side by side is no order either": the_race_is_wrong_every_time,
+    },
+    "05_numbers_you_can_trust": {
+        "For float32 and float16 as good as all of it": exact_is_as_good_as_all_of_it,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("notebook", "said"), [(name, said) for name, claims in CLAIMS.items() for said in claims]
+)
+def test_the_record_bears_out(notebook, said):
+    cells = notebooks.read(notebooks.FOLDER / f"{notebook}.ipynb").cells
+    text = " ".join(" ".join(c.source for c in cells if c.cell_type == "markdown").split())
+    assert said in text, "the claim is gone: take its test away"
+    assert CLAIMS[notebook][said](), f"{notebook} says: {said}"

@@ -1,0 +1,51 @@
+"""Programs with the emulator: kernels of no lesson, and forks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CSRC = ROOT / "csrc"
+INCLUDES = [f"-I{CSRC / d}" for d in (".", "emulator/include", "kernels")]
+CXX = ["g++", "-std=c++17", "-O1", "-pthread", *INCLUDES]
+
+pytestmark = pytest.mark.skipif(
+    not CSRC.exists() or not shutil.which("g++"), reason="no source or compiler"
+)
+
+
+@pytest.fixture(scope="module")
+def emulator(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("emulator")
+    threads = [str(path) for path in CSRC.glob("threads/*.c")]
+    sources = [str(path) for path in CSRC.glob("emulator/*.cpp")]
+    subprocess.run(["gcc", "-O1", *INCLUDES, "-c", *threads], check=True, cwd=folder)
+    subprocess.run([*CXX, "-c", *sources], check=True, cwd=folder)
+    return [str(path) for path in folder.glob("*.o")]
+
+
+def test_kernels(emulator, tmp_path):
+    run(tmp_path / "kernels", ROOT / "tests/native/emulator_kernels.cpp", *emulator)
+
+
+def test_children_made_while_others_have_locks(emulator, tmp_path):
+    sources = [ROOT / "tests/native/forks.c", CSRC / "engine/workspace.c"]
+    options = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-pthread"]
+    subprocess.run(["gcc", *options, *INCLUDES, "-c", *sources], check=True, cwd=tmp_path)
+    run(tmp_path / "forks", tmp_path / "forks.o", tmp_path / "workspace.o", *emulator)
+
+
+def run(program, *parts):
+    subprocess.run([*CXX, *parts, "-o", program], check=True)
+    # Without the sanitizers' library, which may be preloaded: its malloc() may hang in a child.
+    env = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    done = subprocess.run(
+        [program], capture_output=True, text=True, timeout=240,
+        env={**env, "GPUREDUCE_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout

@@ -1,0 +1,182 @@
+"""csrc/exact as a C library: programs that are no Python use it, under the sanitizer."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from exact_cases import (
+    FLOATS,
+    FORMATS,
+    GENERATORS,
+    INSTRUCTIONS,
+    LEAST,
+    batches,
+    combine,
+    expected_bits,
+    integers,
+    round_integer,
+)
+from gpureduce.core.registry import DTYPES
+
+ROOT = Path(__file__).resolve().parents[2]
+CSRC = ROOT / "csrc"
+LAYERS = (["exact"], ["cpu", "threads"])
+
+
+def build(folder, name):
+    """As exact_core.c's head comment says, with the header under pedantic C11."""
+    common = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", f"-I{CSRC}", "-c"]
+    strict = ["-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
+    core, below = ([str(p) for d in ds for p in CSRC.glob(f"{d}/*.c")] for ds in LAYERS)
+    subprocess.run([*common, *below], check=True, cwd=folder)
+    subprocess.run([*common, *strict, *core], check=True, cwd=folder)
+    own = str(ROOT / "tests/native" / f"{name}.c")
+    subprocess.run([*common, *strict, "-pedantic", own], check=True, cwd=folder)
+    objects = [str(path) for path in folder.glob("*.o")]
+    target = folder / name
+    link = ["gcc", "-fsanitize=undefined", "-pthread", *objects, "-lm", "-o", str(target)]
+    subprocess.run(link, check=True)
+    return target
+
+
+def run(program, *arguments, **environment):
+    done = subprocess.run(
+        [program, *arguments], capture_output=True, text=True, timeout=300,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def value_of(words):
+    """The integer of 68 digits, the four roundings and the count that follow it."""
+    total = sum(int(digit) << 32 * k for k, digit in enumerate(words[:68]))
+    return total, [int(word) for word in words[68:72]], int(words[72])
+
+
+def edges():
+    """Arrays just below, at and above the counts at which something is full."""
+    for name in FLOATS:
+        fmt, rng = FORMATS[name], np.random.default_rng(41)
+        for generate in GENERATORS:
+            if generate.__name__ in ("bin_edges", "same_sign_maxima"):
+                # 2^8 to 2^11: blocks; 2^15: bins for all exponents, and tables; 2^13: tasks.
+                for log in range(5, 17):
+                    for n in ((1 << log) - 1, 1 << log, (1 << log) + 1):
+                        yield name, generate(fmt, rng, 1, n)[0]
+        for _, rows in batches(name, 600, 42):
+            yield from ((name, row) for row in rows[:20])
+
+
+def check_arrays(program, folder):
+    """By every instruction set."""
+    cases = list(edges())
+    path = folder / "arrays"
+    with path.open("wb") as file:
+        for name, array in cases:
+            for components in (1, 2):
+                n = array.size // components
+                file.write(struct.pack("3Q", DTYPES[name].load, components, n))
+                file.write(array[: n * components].tobytes())
+    outputs = [run(program, "arrays", str(path), GPUREDUCE_SIMD=simd) for simd in INSTRUCTIONS]
+    outputs += [run(program, "arrays", str(path), GPUREDUCE_THREADS="3")]
+    assert all(output == outputs[0] for output in outputs)
+    lines = iter(outputs[0])
+    for name, array in cases:
+        even = array[: array.size // 2 * 2]
+        for part in (array, even[::2], even[1::2]):
+            mantissa, shift, kinds = integers(FORMATS[name], FORMATS[name].bits(part))
+            kind = int(np.bitwise_or.reduce(kinds, initial=0))
+            want = 0 if kind else sum(m << s for m, s in zip(mantissa, shift, strict=True))
+            total, rounded, count = value_of(next(lines))
+            assert (total, count) == (want, part.size)
+            assert rounded == [combine(FORMATS[to], kind, want) for to in FLOATS]
+            assert rounded[FLOATS.index(name)] == expected_bits(part)
+
+
+def processor():
+    """What Linux tells of the first processor."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().split("\n\n")[0].splitlines() if path.exists() else []
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+def check_instructions(program):
+    """Each name is heard where the processor has it, and has its own way with many exponents."""
+    about = processor()
+    flags = set(about.get("flags", "").split())
+    avx2 = {"avx2", "f16c"} <= flags
+    avx512 = avx2 and {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= flags
+    names = INSTRUCTIONS[: 4 if avx512 else 2 if avx2 else 1]
+    for simd in INSTRUCTIONS:
+        ((name, whole, scatters),) = run(program, "instructions", GPUREDUCE_SIMD=simd)
+        assert name == (simd if simd in names else names[-1])
+        ways = {"avx512": ("1", "0"), "avx512_halves": ("1", "1")}
+        assert (whole, scatters) == ways.get(name, ("0", "1"))
+    if avx512:
+        ((name, _, _),) = run(program, "instructions", GPUREDUCE_SIMD="")
+        known = {("GenuineIntel", "6"): ["avx512"], ("AuthenticAMD", "25"): ["avx512_halves"]}
+        assert name in known.get((about["vendor_id"], about["cpu family"]), names[2:])
+
+
+def check_full_accumulators(program):
+    """2^30 and 2^31 deposits of the largest digits, and a few less and more."""
+    lines = run(program, "fills")
+    assert len(lines) == 200
+    for number, exponent, *words in lines:
+        total, rounded, count = value_of(words)
+        want = count * int(number) << (int(exponent) - LEAST)
+        assert min(abs(count - (1 << log)) for log in (30, 31)) <= 2 and total == want
+        assert rounded == [round_integer(FORMATS[name], want) for name in FLOATS]
+
+
+def check_full_tables(program):
+    """2^19 float64 of one place, more than a task of an array."""
+    lines = run(program, "tables")
+    assert len(lines) == 7 * 3 * 12
+    for number, _, *words in lines:
+        total, _, count = value_of(words)
+        assert total == count * Fraction(float.fromhex(number)) * 2**1074
+
+
+needs_gcc = pytest.mark.skipif(
+    not CSRC.exists() or not shutil.which("gcc"), reason="no source or compiler"
+)
+
+
+@needs_gcc
+def test_a_c_program_of_its_own(tmp_path):
+    program = build(tmp_path, "exact_core")
+    check_instructions(program)
+    check_full_accumulators(program)
+    check_full_tables(program)
+    check_arrays(program, tmp_path)
+
+
+@needs_gcc
+def test_quick_ways_add_up_what_single_elements_do(tmp_path):
+    """Long arrays of many exponents, by every instruction set that this processor has."""
+    program = build(tmp_path, "exact_fuzz")
+    for seed, simd in enumerate(INSTRUCTIONS, 1):
+        told = run(program, "2000", str(seed), GPUREDUCE_SIMD=simd)
+        assert [words[0] for words in told] == FLOATS
+        for _, elements, wrong in told:
+            assert int(elements) > 1_000_000 and wrong == "0"
+
+
+@needs_gcc
+def test_programs_that_add_otherwise(tmp_path):
+    """Rounding, subnormals and interrupts as programs may set them, and the flag that they have."""
+    program = build(tmp_path, "exact_modes")
+    for simd in INSTRUCTIONS:
+        for threads in ("1", "3"):
+            ((count, _),) = run(program, GPUREDUCE_SIMD=simd, GPUREDUCE_THREADS=threads)
+            assert int(count) >= 60

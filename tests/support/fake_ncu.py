@@ -1,0 +1,139 @@
+"""Stands in for ncu where there is no card: prints, as ncu would, what the model says of one.
+
+Of what it is asked to profile it runs nothing; the environment says what goes wrong:
+FAKE_NCU_FAILS and FAKE_NCU_REFUSES name a strategy, FAKE_NCU_LACKS a metric, and
+FAKE_NCU_ARBITRATES a number of wavefronts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+from gpureduce.emulator.explain import Explanation, explain
+from gpureduce.hardware.counters import (
+    BESIDE,
+    LINE_METRICS,
+    METRICS,
+    OPCODES,
+    SHARED,
+    Case,
+    Instruction,
+    Seen,
+    finish_of,
+)
+
+# What the listing of a kernel's machine code shows where a counter is not 0, and how often warps
+# come by an instruction whose lanes are counted.
+INSTRUCTIONS = {
+    "shared_load_lanes": "@P0 LDS R1",
+    "shared_store_lanes": "STS",
+    "global_load_lanes": "LDG.E",
+    "global_store_lanes": "STG.E",
+    "block_barrier_instructions": "BAR.SYNC",
+    "warp_barriers": "NOP",
+    "shuffles": "SHFL.DOWN",
+    "warp_reductions": "REDUX.SUM",
+    "atomics": "REDG.E.ADD",
+    "fences": "MEMBAR.SC.GPU",
+}
+
+ISSUED = {
+    "shared_load_lanes": "shared_load_instructions",
+    "shared_store_lanes": "shared_store_instructions",
+    "global_load_lanes": "global_load_requests",
+    "global_store_lanes": "global_store_requests",
+    "atomics": "atomic_instructions",
+}
+
+
+def as_hardware(case: Case, dtype: str = "int32") -> Seen:
+    """What a card would tell that did just as the model says."""
+    found = explain(case.strategy, n=case.n, dtype=dtype, block=case.block, grid=case.grid or None,
+                    finish=finish_of(case.strategy))  # fmt: skip
+    assert isinstance(found, Explanation)
+    model = {**found.counters, **found.details}
+    for name in ("instructions", "wavefronts"):
+        model[f"shared_load_{name}"] += model["cluster_load_instructions"]
+    counters = {name: model[name] for name in METRICS}
+    for kind in ("load", "store"):
+        noise = int(os.environ.get("FAKE_NCU_ARBITRATES", 0))
+        counters[f"shared_{kind}_conflicts"] += noise
+        counters[f"shared_{kind}_pipe"] = counters[f"shared_{kind}_wavefronts"] + noise
+        counters[f"shared_{kind}_issued"] = counters[f"shared_{kind}_instructions"]
+    code = [
+        Instruction(
+            f"  {INSTRUCTIONS[name]} x",
+            model[ISSUED.get(name, name)],
+            model[name] * (32 if what == "issued" else 1),
+            model[name.replace("lanes", "wavefronts")] if name.startswith("shared") else 0,
+        )
+        for name, (what, _) in OPCODES.items()
+        if model[name]
+    ]
+    return Seen(Case(case.strategy, case.n, case.block, found.grid), counters, code)
+
+
+def install(folder: Path) -> Path:
+    """An executable that is this file."""
+    path = folder / "ncu"
+    search = os.pathsep.join(sys.path)
+    path.write_text(f"#!/bin/sh\nPYTHONPATH='{search}' exec {sys.executable} {__file__} \"$@\"\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def quoted(*cells: Any) -> None:
+    print(",".join(f'"{cell}"' for cell in cells))
+
+
+def print_raw(seen: list[Seen]) -> None:
+    """One row per kernel, its numbers with commas; under the head, a row of units."""
+    metrics = {key: name for name, key in {**METRICS, **BESIDE}.items()}
+    metrics.pop(os.environ.get("FAKE_NCU_LACKS", ""), None)
+    quoted("ID", "Process ID", "Kernel Name", *metrics)
+    quoted("", "", "", *["inst"] * len(metrics))
+    for number, one in enumerate(seen):
+        counts = [f"{one.counters[name]:,}" for name in metrics.values()]
+        quoted(number, 4711, f"void {one.case.strategy}<unsigned const *>(T1, T2)", *counts)
+
+
+def print_source(seen: list[Seen]) -> None:
+    """A table per kernel, each twice, as ncu likes to.
+
+    A counter of shared memory has no column where the machine code has no instruction for that.
+    """
+    for one in [one for one in seen for _ in range(2)]:
+        shared = any(re.match("LDS|STS", line.opcode) for line in one.code)
+        lacking = [SHARED] if not shared else []
+        lacking += [os.environ.get("FAKE_NCU_LACKS", "")]
+        metrics = {name: key for name, key in LINE_METRICS.items() if key not in lacking}
+        quoted("Kernel Name", f"void {one.case.strategy}<unsigned const *>(T1, T2)")
+        quoted("#", "Address", "Source", *metrics.values())
+        for number, line in enumerate(one.code):
+            counts = [getattr(line, name) or "" for name in metrics]
+            quoted(number, hex(number), line.text, *counts)
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    asked, dtype, told = arguments[arguments.index("gpureduce.hardware.counters") + 1 :]
+    cases = [Case(*case) for case in json.loads(Path(asked).read_text())]
+    print("==PROF== Connected to process 4711 (/usr/bin/python3)")
+    if any(case.strategy == os.environ.get("FAKE_NCU_FAILS") for case in cases):
+        sys.exit("==ERROR== The application returned an error code (11).")
+    refused = [case for case in cases if case.strategy == os.environ.get("FAKE_NCU_REFUSES")]
+    seen = [as_hardware(case, dtype) for case in cases if case not in refused]
+    failed = [[vars(case), "CudaError: out of registers"] for case in refused]
+    Path(told).write_text(json.dumps({"ran": [vars(s.case) for s in seen], "failed": failed}))
+    print_raw(seen) if "raw" in arguments else print_source(seen)
+    print("==PROF== Disconnected from process 4711")
+
+
+if __name__ == "__main__":
+    main()

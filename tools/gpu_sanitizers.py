@@ -1,0 +1,56 @@
+"""Run the sanitizer's share of the GPU tests under the tools of compute-sanitizer, side by side.
+
+    python tools/gpu_sanitizers.py [--record FILE]
+
+`--record` adds the outcome to a record that ``pytest -m gpu --record FILE`` has written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+
+
+def run(tool: str) -> dict[str, object]:
+    """One tool over all tests marked sanitizer: what it found, and how many tests passed."""
+    command = ["compute-sanitizer", "--tool", tool, "--target-processes", "all"]
+    command += [sys.executable, "-P", "-m", "pytest", "-q", "-m", "sanitizer", str(TESTS)]
+    command += ["-p", "no:xdist", "-p", "no:benchmark"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    passed = re.search(r"(\d+) passed", done.stdout)
+    summary = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", done.stdout)
+    if done.returncode or not passed or not summary:
+        print(done.stdout[-4000:], done.stderr[-2000:], file=sys.stderr)
+    return {
+        "clean": bool(done.returncode == 0 and summary and summary[1].startswith("0 ")),
+        "summary": summary[1] if summary else "none",
+        "tests": int(passed[1]) if passed else 0,
+    }
+
+
+def main() -> int:
+    """Run every tool; the exit status says whether all were clean."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--record", type=Path)
+    arguments = parser.parse_args()
+    with ThreadPoolExecutor(len(TOOLS)) as pool:  # a tool leaves the card idle most of the time
+        found = dict(zip(TOOLS, pool.map(run, TOOLS), strict=True))
+    for tool, row in found.items():
+        print(tool, row, flush=True)
+    if arguments.record:
+        record = json.loads(arguments.record.read_text())
+        record["compute_sanitizer"] = found
+        arguments.record.write_text(json.dumps(record, indent=1) + "\n")
+    return 0 if all(row["clean"] for row in found.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""Builds the mutants, and the right kernels beside them, as one more build of the emulator."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import re
+import subprocess
+import sysconfig
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from mutants import CSRC, KERNELS, Mutant
+
+RACE_KERNELS = Path(__file__).resolve().parents[1] / "tests/emulator/race_kernels.cu"
+BLOCKS = (32, 64, 128, 256, 512, 1024)
+HEAD = """
+#include "device.h"
+#include "kernel_entry.h"
+#include "engine/registry.h"
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+static void add(gr_kernel_list *list, unsigned block, const void *entry)
+{
+    gr_kernel *kernel = &list->kernel[list->count++];
+    kernel->load = GR_LOAD_u32;
+    kernel->acc = GR_ACC_u32;
+    kernel->block = block;
+    kernel->entry = entry;
+}
+"""
+
+
+def _registry() -> dict[str, str]:
+    """The traits and capability of each kernel, as strategies.def spells them."""
+    text = (CSRC / "strategies.def").read_text()
+    rows = re.finditer(r"^STRATEGY\((\w+),\s+KERNEL,\s+([\w\s|]+),\s+(\d+),", text, re.M)
+    return {name: " ".join(f"{traits}, {capability}".split()) for name, traits, capability in
+            (row.groups() for row in rows)}  # fmt: skip
+
+
+def _write(folder: Path, name: str, kernel: str, mutant: Mutant | None) -> str:
+    """The kernel's files in a folder of their own; the text that compiles them."""
+    (folder / name).mkdir()
+    for file in ("common.h", f"{kernel}.cu"):
+        lines = (KERNELS / file).read_text().splitlines()
+        if mutant and mutant.path == file:
+            lines = mutant.lines()[1]
+        (folder / name / file).write_text("\n".join(lines) + "\n")
+    adds = []
+    for block in BLOCKS if "BLOCK_TEMPLATE" in _registry()[kernel] else (0,):
+        types = "const uint32_t *, uint32_t" + (f", {block}" if block else "")
+        adds.append(f"    add(list, {block}, kernel_entry({name}::{kernel}<{types}>));")
+    return (
+        f'namespace {name} {{\n#undef GPUREDUCE_COMMON_H\n#include "{name}/{kernel}.cu"\n}}\n'
+        f'extern "C" void gr_kernels_{name}(gr_kernel_list *list)\n{{\n' + "\n".join(adds) + "\n}\n"
+    )
+
+
+def race_kernels() -> dict[str, tuple[str, str]]:
+    """The kernels of race_kernels.cu: their traits, and what is missing in them, or nothing."""
+    text = RACE_KERNELS.read_text()
+    rows = re.findall(r"^// KERNEL (\w+): ([A-Z_ |]+): (.+)$", text, re.M)
+    return {name: (traits, missing) for name, traits, missing in rows}
+
+
+def _write_race_kernels(folder: Path) -> str:
+    (folder / "races").mkdir()
+    (folder / "races" / RACE_KERNELS.name).write_text(RACE_KERNELS.read_text())
+    text = (
+        f'namespace races {{\n#undef GPUREDUCE_COMMON_H\n#include "races/{RACE_KERNELS.name}"\n}}\n'
+    )
+    for name in race_kernels():
+        entry = f"kernel_entry(races::{name}<const uint32_t *, uint32_t>)"
+        text += f'extern "C" void gr_kernels_{name}(gr_kernel_list *list)\n'
+        text += f"{{\n    add(list, 0, {entry});\n}}\n"
+    return text
+
+
+def _sources(folder: Path, mutants: Sequence[Mutant]) -> list[Path]:
+    """The kernels in as many files as there are processors, and the registry that lists them."""
+    registry = _registry()
+    wanted = [(f"right_{kernel}", kernel, None) for kernel in sorted({m.kernel for m in mutants})]
+    wanted += [(f"mutant_{i}", mutant.kernel, mutant) for i, mutant in enumerate(mutants)]
+    texts = [_write(folder, *row) for row in wanted]
+    (folder / "strategies.def").write_text(
+        "".join(
+            f'STRATEGY({name}, KERNEL, {registry[kernel]}, INT32, "", "{kernel}")\n'
+            for name, kernel, _ in wanted
+        )
+        + "".join(
+            f'STRATEGY({name}, KERNEL, {traits}, 0, INT32, "", "")\n'
+            for name, (traits, _) in race_kernels().items()
+        )
+    )
+    texts.append(_write_race_kernels(folder))
+    parts = len(os.sched_getaffinity(0))
+    paths = []
+    for part in range(parts):
+        paths.append(folder / f"kernels_{part}.cpp")
+        paths[-1].write_text(HEAD + "\n".join(texts[part::parts]))
+    return paths
+
+
+def build(folder: Path, mutants: Sequence[Mutant], cc: str = "gcc", cxx: str = "g++") -> Path:
+    """The emulator's traced build with these kernels as its only strategies."""
+    headers, numpy = sysconfig.get_paths()["include"], np.get_include()
+    common = [f"-I{p}" for p in (folder, CSRC, CSRC / "emulator/include", CSRC / "kernels")]
+    common += [
+        "-fPIC",
+        "-fvisibility=hidden",
+        "-pthread",
+        "-w",
+        "-DGR_EMULATOR_TRACED",
+        f"-ffile-prefix-map={folder}=.",
+    ]
+    python = [f"-I{headers}", f"-isystem{numpy}", "-DPy_LIMITED_API=0x030B0000"]
+    python += ["-DGR_MODULE=_mutants"]
+    traced = [*common, "-std=c++17"]
+    hooks = ["-O0", "-fsanitize=thread", "-gdwarf-4", "-g1", "-gz=none"]
+    jobs = [
+        [cc, "-std=gnu11", "-O1", *common, *(python if path.parent == CSRC else []), str(path)]
+        for part in (".", "engine", "cpu", "threads", "exact")
+        for path in sorted((CSRC / part).glob("*.c"))
+        if path.name != "absent_kernel.c"
+    ]
+    jobs += [[cxx, *traced, "-O1", str(path)] for path in sorted(CSRC.glob("emulator/*.cpp"))]
+    jobs = [[cxx, *traced, *hooks, str(path)] for path in _sources(folder, mutants)] + jobs
+
+    def compile_one(job: tuple[int, list[str]]) -> str:
+        target = str(folder / f"{job[0]}.o")
+        subprocess.run([*job[1], "-c", "-o", target], check=True)
+        return target
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        objects = list(pool.map(compile_one, enumerate(jobs)))
+    library = folder / "_mutants.so"
+    subprocess.run([cxx, "-shared", "-pthread", *objects, "-o", str(library)], check=True)
+    return library
+
+
+def load(library: Path) -> ModuleType:
+    """The build as a Python module."""
+    loader = importlib.machinery.ExtensionFileLoader("_mutants", str(library))
+    spec = importlib.util.spec_from_loader("_mutants", loader)
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module

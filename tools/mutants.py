@@ -1,0 +1,166 @@
+"""Right kernels with one thing taken out: a barrier, a warp barrier, a fence, a mask, an atomic.
+
+`MUTANTS` is data: which line of which kernel becomes what, and what the race detector must then say
+is missing. tests/test_mutants.py builds all of them, and the kernels as they are beside them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+CSRC = Path(__file__).resolve().parents[1] / "csrc"
+KERNELS = CSRC / "kernels"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """In the kernel's file (or in `file`) the `nth` line of this text becomes another."""
+
+    kernel: str
+    line: str
+    missing: str
+    becomes: str = ";"
+    nth: int = 1
+    file: str = ""
+    n: int = 2055
+    block: int = 256
+    grid: int = 0
+
+    @property
+    def path(self) -> str:
+        return self.file or f"{self.kernel}.cu"
+
+    @property
+    def name(self) -> str:
+        what = re.sub(r"\W+", "_", self.becomes).strip("_") or "gone"
+        line = re.sub(r"\W+", "_", self.line).strip("_")
+        return f"{self.kernel}-{line[:40]}-{self.nth}-{what[:40]}-{self.block}"
+
+    def lines(self) -> tuple[int, list[str]]:
+        """The number of the line, from 1, and the whole mutated file."""
+        lines = (KERNELS / self.path).read_text().splitlines()
+        found = [i for i, text in enumerate(lines) if text.strip() == self.line]
+        assert len(found) >= self.nth, f"{self.path} has no {self.line!r} number {self.nth}"
+        at = found[self.nth - 1]
+        lines[at] = lines[at].replace(self.line, self.becomes)
+        return at + 1, lines
+
+
+BLOCK, WARP, FENCE = "__syncthreads()", "__syncwarp()", "__threadfence()"
+GRID, CLUSTER, COPY = "grid.sync()", "cluster.sync()", "copy_wait()"
+
+
+def _barriers(kernel: str, expected: list[str], line: str, **more: int) -> list[Mutant]:
+    """A mutant for each barrier of that text, in the order of the file."""
+    return [Mutant(kernel, line, missing, nth=i + 1, **more) for i, missing in enumerate(expected)]
+
+
+def _trees() -> list[Mutant]:
+    found = []
+    for kernel in ("interleaved_idx", "sequential", "first_add"):
+        found += _barriers(kernel, [BLOCK, BLOCK], "__syncthreads();")
+    # Where a step stays within a warp, a warp barrier is what is missing.
+    for kernel in ("global_tree", "interleaved_mod"):
+        found += _barriers(kernel, [WARP, BLOCK], "__syncthreads();")
+    found += _barriers("unroll_tail", [BLOCK, BLOCK, *[WARP] * 5], "__syncthreads();")
+    for kernel in ("unroll_warp", "first_add_unroll_warp"):
+        found += _barriers(kernel, [BLOCK, BLOCK], "__syncthreads();")
+        found += _barriers(kernel, [WARP] * 5, "__syncwarp();")
+    return found
+
+
+def _templates() -> list[Mutant]:
+    """Each step is compiled for the block sizes that need it."""
+    found = []
+    for kernel in ("unroll_full", "cascade"):
+        barriers = _barriers(kernel, [BLOCK] * 6, "__syncthreads();", n=5000)
+        for mutant, block in zip(barriers, (256, 416, 1024, 512, 256, 128), strict=True):
+            found.append(Mutant(kernel, mutant.line, BLOCK, nth=mutant.nth, n=5000, block=block))
+        found += _barriers(kernel, [WARP] * 5, "__syncwarp();")
+    return found
+
+
+def _masks() -> list[Mutant]:
+    """Warp barriers that leave out one of two lanes that need each other."""
+    halves = [(16, "0xffffu", "0xffff0000u"), (8, "0xffu", "0xffffff00u"), (4, "0xfu", "~0xfu")]
+    found = []
+    for kernel in ("unroll_warp", "unroll_full"):
+        for nth, (lanes, low, high) in enumerate(halves, 1):
+            becomes = f"__syncwarp(tid < {lanes} ? {low} : {high});"
+            found.append(Mutant(kernel, "__syncwarp();", WARP, becomes, nth))
+    return found
+
+
+def _warps() -> list[Mutant]:
+    found = [Mutant("warp_shfl", "__syncthreads();", BLOCK)]
+    found += [
+        Mutant("redux", "__syncthreads();", BLOCK),
+        Mutant("coop_groups", "block.sync();", BLOCK),
+    ]
+    found.append(Mutant("one_block", "__syncthreads();", BLOCK, n=20000))
+    for kernel in ("vector_load", "atomic_block", "cluster"):
+        found.append(Mutant(kernel, "__syncthreads();", BLOCK, file="common.h", n=20000))
+    return found
+
+
+def _grids() -> list[Mutant]:
+    """Blocks that meet: by a ticket, by a barrier, by an atomic."""
+    fence = "__threadfence();"
+    plain = "is_last = (*ticket)++ == gridDim.x - 1;"
+    atomic = "is_last = atomicInc(ticket, gridDim.x - 1) == gridDim.x - 1;"
+    grid_sync = "cooperative_groups::this_grid().sync();"
+    found = [Mutant("last_block", fence, FENCE, nth=nth) for nth in (1, 2)]
+    found += [Mutant("last_block", fence, FENCE, "__threadfence_block();", nth) for nth in (1, 2)]
+    found.append(Mutant("last_block", atomic, GRID, plain))
+    put, got = (
+        "put_marked(work + blockIdx.x, sum);",
+        "marks &= get_marked(work + block + 32 * k, partial[k]);",
+    )
+    for kernel in ("tiles", "bulk_copy"):
+        for whole, becomes in (
+            (put, "work[blockIdx.x] = {sum, ~0u};"),
+            (got, "partial[k] = work[block + 32 * k].value;"),
+        ):
+            found.append(Mutant(kernel, whole, GRID, becomes, file="common.h", n=20000, grid=8))
+    found.append(Mutant("grid_sync", grid_sync, GRID))
+    found.append(Mutant("grid_sync", grid_sync, GRID, "__syncthreads();"))
+    found.append(Mutant("atomic_block", "atomicAdd(out, sum);", GRID, "*out += sum;"))
+    found.append(
+        Mutant("atomic_thread", "atomicAdd(out, Acc(in[i]));", GRID, "*out += Acc(in[i]);")
+    )
+    return found
+
+
+def _clusters() -> list[Mutant]:
+    first = "group.sync();"
+    last = "group.sync(); /* no block may leave while its shared memory is still being read */"
+    found = []
+    for kernel in ("cluster", "one_cluster"):
+        found.append(Mutant(kernel, first, CLUSTER, n=20000))
+        found.append(Mutant(kernel, first, CLUSTER, "__syncthreads();", n=20000))
+    found.append(Mutant("cluster", last, CLUSTER, n=20000))
+    return found
+
+
+def _copies() -> list[Mutant]:
+    free = "__syncthreads(); /* the stage is free: all have read it */"
+    wait = "copy_wait(&arrived[stage], round % 2);"
+    ring = {"n": 9 * 8192 + 7, "grid": 1}
+    return [
+        Mutant("bulk_copy", "__syncthreads();", BLOCK, **ring),
+        Mutant("bulk_copy", free, BLOCK, **ring),
+        Mutant("bulk_copy", wait, COPY, **ring),
+    ]
+
+
+MUTANTS = [
+    *_trees(),
+    *_templates(),
+    *_masks(),
+    *_warps(),
+    *_grids(),
+    *_clusters(),
+    *_copies(),
+]
