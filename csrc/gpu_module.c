@@ -250,12 +250,32 @@ static gr_value rounded(const gr_exact *sum, gr_load target)
     return value;
 }
 
+/* Whether an accumulator (two, of complex numbers) has the bits of a NumPy type. */
+static int holds(int acc, int parts, int typenum)
+{
+    if (typenum < 0 || !PyTypeNum_ISNUMBER(typenum))
+        return 0;
+    PyArray_Descr *type = PyArray_DescrFromType(typenum);
+    size_t bytes = type ? (size_t)PyDataType_ELSIZE(type) : 0, part = gr_acc_size((gr_acc)acc);
+    Py_XDECREF((PyObject *)type);
+    if (acc == GR_ACC_u32 || acc == GR_ACC_u64)
+        return parts == 1 && PyTypeNum_ISINTEGER(typenum) && bytes <= part;
+    int same_kind = parts == 1 ? PyTypeNum_ISFLOAT(typenum) : PyTypeNum_ISCOMPLEX(typenum);
+    return same_kind && bytes == part * (size_t)parts;
+}
+
 static PyObject *scalar(const gr_job *job, int asked_target)
 {
-    unsigned char bits[16];
+    unsigned char bits[16] = {0};
     int digits = gr_strategy_at(job->request.strategy)->traits & DIGITS;
     gr_load target = (gr_load)(asked_target < 0 ? job->reading.load : asked_target);
     size_t part = gr_acc_size((gr_acc)job->reading.acc);
+    int rounds_to = target == GR_LOAD_f64 ? GR_ACC_f64 : GR_ACC_f32;
+    if (!holds(job->reading.acc, job->reading.parts, job->reading.typenum) ||
+        (digits && rounds_to != job->reading.acc)) {
+        PyErr_SetString(PyExc_ValueError, "the accumulator does not have the result's type");
+        return NULL;
+    }
     for (int i = 0; i < job->reading.parts; i++) {
         const gr_outcome *outcome = &job->outcome[i];
         gr_value value = digits ? rounded(&outcome->exact, target) : outcome->value;

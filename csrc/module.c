@@ -262,9 +262,15 @@ static PyObject *py_set_choices(PyObject *Py_UNUSED(self), PyObject *args)
     Py_ssize_t count = PyList_Size(list);
     if (count > GR_MAX_CHOICES)
         return PyErr_Format(PyExc_ValueError, "a table has at most %d rows", GR_MAX_CHOICES);
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (!read_choice(PyList_GetItem(list, i), &rows[i]))
-            return NULL;
+    PyObject *kept = PyList_AsTuple(list); /* a number's __index__ may change the list */
+    if (!kept)
+        return NULL;
+    Py_ssize_t read = 0;
+    while (read < count && read_choice(PyTuple_GetItem(kept, read), &rows[read]))
+        read++;
+    Py_DECREF(kept);
+    if (read < count)
+        return NULL;
     if (gr_set_choices(device, rows, (int)count, &error) != GR_OK)
         return gr_raise(&error);
     Py_RETURN_NONE;

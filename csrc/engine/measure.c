@@ -2,6 +2,7 @@
  * the copies or the fetching of the result. */
 #include "engine/launch.h"
 #include "engine/staging.h"
+#include "threads/interrupts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -120,7 +121,7 @@ static gr_status measure_in(gr_workspace *workspace, const gr_request *request,
     if (error->status != GR_OK)
         goto done;
     TRY(replayed);
-    for (unsigned i = 0; i < how->repeats; i++)
+    for (unsigned i = 0; i < how->repeats && !gr_interrupted(); i++)
         ms[i] = (ms[i] - between_ms) / how->copies;
 done:
     (void)cudaFree(buffer.data);

@@ -7,6 +7,7 @@ import math
 import numbers
 import operator
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -386,45 +387,71 @@ def _add_up(
         return result, _exact.parts(total)
     with np.errstate(over="ignore", invalid="ignore"):
         result = summation.sum(terms, strategy, wide, **how)
-    if np.isfinite(result.value) or not np.isfinite(terms).all():
+    if np.isfinite(result.value) or not _finite(terms):
         return result, _as_numbers(result.value)
     down = terms.size.bit_length() + 1  # so far that no partial sum overflows
-    result = summation.sum(terms.astype(wide) * 2.0**-down, strategy, wide, **how)
+    scaled = np.empty(terms.shape, wide)
+    for first, part in _parts(terms):
+        scaled[first : first + _CHUNK] = part.astype(wide) * 2.0**-down
+    result = summation.sum(scaled, strategy, wide, **how)
     return result, [_times(x, Fraction(1 << down)) for x in _as_numbers(result.value)]
 
 
-def _steps(points: arrays.Array) -> arrays.Array:
-    """From each point to the next, rounded to float64 once; whole numbers do not wrap around."""
+def _steps(points: arrays.Array, down: int) -> arrays.Array:
+    """From each point to the next, rounded to float64 once; whole numbers do not wrap around.
+
+    Floats are scaled by 2^-down first.
+    """
     if points.dtype.kind not in "biu":
-        return np.diff(points.astype(_wide(points), copy=False))
+        return np.diff(points.astype(_wide(points), copy=False) * 2.0**-down)
     bits = points.astype(np.uint64)
     rise = points[1:] >= points[:-1]
     sizes = np.where(rise, bits[1:] - bits[:-1], bits[:-1] - bits[1:])
     return np.where(rise, 1.0, -1.0) * sizes.astype(np.float64)
 
 
+def _parts(array: arrays.Array, also: int = 0) -> Iterator[tuple[int, arrays.Array]]:
+    """Where each part of a large array begins, and the part; Ctrl-C is heard between two.
+
+    Parts overlap by `also` elements.
+    """
+    for first in range(0, max(len(array) - also, 0), _CHUNK):
+        yield first, array[first : first + _CHUNK + also]
+
+
+def _finite(array: arrays.Array) -> bool:
+    with np.errstate(invalid="ignore"):  # signalling nans
+        return all(np.isfinite(part).all() for _, part in _parts(array))
+
+
 def _down(array: arrays.Array) -> int:
-    """By which power of two an array of floats is larger than 2^500."""
-    largest = max(np.abs(array.real).max(), np.abs(array.imag).max())
-    return max(math.frexp(float(largest))[1] - 500, 0)
+    """By which power of two an array of numbers is larger than 2^500."""
+    largest = 0.0
+    for _, part in _parts(array):
+        wide = part.astype(_wide(part), copy=False)
+        largest = max(largest, float(np.abs(wide.real).max()), float(np.abs(wide.imag).max()))
+    return max(math.frexp(largest)[1] - 500, 0)
+
+
+def _areas(samples: arrays.Array, points: arrays.Array, a: int, b: int) -> arrays.Array:
+    """The areas between neighbours in float64, with samples and points scaled by 2^-a and 2^-b."""
+    kind = np.result_type(_wide(samples), _wide(points))
+    areas = np.empty(max(len(samples) - 1, 0), kind)
+    with np.errstate(all="ignore"):
+        for first, part in _parts(samples, also=1):
+            sides = part.astype(_wide(part), copy=False) * 2.0**-a
+            steps = _steps(points[first : first + len(part)], b)
+            areas[first : first + _CHUNK] = steps * (sides[1:] + sides[:-1]) / 2
+    return areas
 
 
 def _terms(samples: arrays.Array, points: arrays.Array) -> tuple[arrays.Array, int]:
     """The areas between neighbours in float64, times a power of two, and its exponent."""
-    heights = samples.astype(_wide(samples), copy=False)
-    areas = np.empty(max(len(samples) - 1, 0), np.result_type(heights, _wide(points)))
-    with np.errstate(all="ignore"):
-        for first in range(0, len(areas), _CHUNK):  # Ctrl-C is heard between two
-            part = slice(first, first + _CHUNK + 1)
-            sides = heights[part]
-            areas[first : first + _CHUNK] = _steps(points[part]) * (sides[1:] + sides[:-1]) / 2
-    if np.isfinite(areas).all() or not (np.isfinite(samples).all() and np.isfinite(points).all()):
+    areas = _areas(samples, points, 0, 0)
+    if _finite(areas) or not (_finite(samples) and _finite(points)):
         return areas, 0
-    floats = points.astype(_wide(points), copy=False)
-    a, b = _down(heights), _down(floats)
-    heights = heights * 2.0**-a
-    steps = np.diff(floats * 2.0**-b) if points.dtype.kind not in "biu" else _steps(points)
-    return steps * (heights[1:] + heights[:-1]) / 2, a + b
+    a, b = _down(samples), 0 if points.dtype.kind in "biu" else _down(points)
+    return _areas(samples, points, a, b), a + b
 
 
 def trapezoid(

@@ -31,11 +31,12 @@ def schedule(order: str, seed: int = 0) -> Iterator[Schedule]:
     ...     int(gpureduce.sum(np.arange(100), strategy="sequential", device="emulator").value)
     4950
     """
-    token = CURRENT.set(checked(Schedule(order, seed)))
+    wanted, before = checked(Schedule(order, seed)), CURRENT.get()
     try:
-        yield CURRENT.get()
+        CURRENT.set(wanted)  # a signal handler may raise after any call
+        yield wanted
     finally:
-        CURRENT.reset(token)
+        CURRENT.set(before)
 
 
 @contextmanager

@@ -397,6 +397,36 @@ def test_private_entry_points_check_their_numbers(name, arguments):
         getattr(_emulator, name)(*arguments)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (2, False, 17, -1), (2, False, 25, -1), (2, False, 12, -1), (2, False, 16, -1),
+        (2, False, 0, -1), (2, False, -7, -1), (3, False, 11, -1), (3, True, 12, 7),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("strategy", [-1, -2])
+def test_results_have_the_accumulators_type(answer, strategy):
+    array = ByInterface(FLOATS)
+    try:
+        value, *_ = _emulator.sum_gpu(array, lambda *_: answer, strategy, 0, 0, 0, 0, True)
+    except ValueError:
+        return
+    assert float(value) == 55 or answer[0] == 3
+
+
+def test_rows_that_empty_their_table():
+    class Clear:
+        def __index__(self):
+            rows.clear()
+            return 1
+
+    rows = [(2**30, 0, Clear(), 256, 0, 0), (2**30, 0, 1, 256, 0, 0)]
+    try:
+        _emulator.set_choices(0, rows)
+    finally:
+        _emulator.set_choices(0, [])
+
+
 def test_views_larger_than_a_launch():
     """In pieces, so that Ctrl-C is heard between them."""
     wide = np.broadcast_to(array_of("int32", 3), (2**22 + 5, 3))

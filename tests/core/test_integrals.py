@@ -10,6 +10,7 @@ import types
 import ml_dtypes
 import numpy as np
 import pytest
+import scipy.integrate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -438,3 +439,30 @@ def test_trapezoid_hands_further_arguments_on():
 def test_trapezoid_names_an_argument_that_it_does_not_have():
     with pytest.raises(TypeError, match="trapezoid has no argument 'axis'"):
         gpureduce.trapezoid([1.0, 2.0], axis=0)
+
+
+def test_signalling_nans_are_silent():
+    samples = np.array([1, 2, 3], "f4")
+    samples.view("u4")[1] = 0x7F800001
+    for x in (None, np.arange(3.0), samples):
+        assert np.isnan(gpureduce.trapezoid(samples, x).value)
+
+
+def test_large_samples_are_interrupted_soon(monkeypatch):
+    """No step of its work passes over all samples at once."""
+    longest = 0
+
+    def seen(array, *arguments, **options):
+        nonlocal longest
+        longest = max(longest, len(array))
+        return wide(array, *arguments, **options)
+
+    wide = integrals._steps
+    monkeypatch.setattr(integrals, "_steps", seen)
+    samples = np.full(3 * integrals._CHUNK, 1e30, np.float32)
+    points = np.arange(len(samples), dtype=np.float32)
+    want = float(scipy.integrate.trapezoid(samples.astype(float), points.astype(float)))
+    assert np.isclose(float(gpureduce.trapezoid(samples, points, dtype="float64").value), want)
+    assert 0 < longest <= integrals._CHUNK + 1
+    large = np.full(3 * integrals._CHUNK, 1.5e308)
+    assert float(gpureduce.trapezoid(large, points * np.float32(1e-9)).value) < np.inf

@@ -323,6 +323,39 @@ def test_a_signal_handler_that_forks_during_a_copy(threads):
     assert done.returncode == 0, done.stderr
 
 
+class _Broken(Exception):
+    pass
+
+
+@pytest.mark.parametrize("moment", range(1, 30))
+def test_schedules_end_whatever_happens(moment):
+    """An exception between any two instructions before the block leaves no schedule behind."""
+    code = gpureduce.emulator.schedule.__wrapped__.__code__
+    passed = 0
+
+    def trace(frame, event, _):
+        nonlocal passed
+        if frame.f_code is not code:
+            return None
+        frame.f_trace_opcodes = True
+        passed += event == "opcode"
+        if passed == moment:
+            sys.settrace(None)
+            raise _Broken
+        return trace
+
+    before = sys.gettrace()
+    try:
+        sys.settrace(trace)
+        with gpureduce.emulator.schedule("reverse"):
+            sys.settrace(before)
+    except _Broken:
+        pass
+    finally:
+        sys.settrace(before)
+    assert gpureduce.emulator.current().order == "forward"
+
+
 def test_memory_limits_end_whatever_happens():
     """In any order, and where a signal handler raises in the middle."""
     first, second = gpureduce.emulator.memory_limit(1000), gpureduce.emulator.memory_limit(1 << 30)
