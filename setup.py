@@ -37,7 +37,7 @@ SANITIZE = os.environ.get("GPUREDUCE_SANITIZE", "")
 WARNINGS = ["-Wall", "-Wextra"] + (["-Werror"] if os.environ.get("GPUREDUCE_WERROR") else [])
 # By default clang leaves out the hook of a load where a store to the same place follows.
 CLANG_HOOKS = ["-mllvm", "-tsan-instrument-read-before-write=1"]
-# The line table that csrc/emulator/lines.cpp reads.
+# The line table that csrc/emulator/trace/lines.cpp reads.
 LINES = ["-gdwarf-4", "-g1", "-gz=none"]
 
 
@@ -224,7 +224,7 @@ class Toolchain:
 
     def c(self, source: Path, extra: list[str] | None = None) -> Job:
         flags = ["-std=gnu11", *self.common, *self.sanitize, *self.includes, *(extra or [])]
-        flags += self.python if source.parent == CSRC else []
+        flags += self.python if source.parent.name == "bindings" else []
         flags += ["-O3"] if source.parent.name == "cpu" else []
         return self.job(source, [*self.cc, *flags])
 
@@ -241,7 +241,7 @@ class Toolchain:
 
 def c_sources() -> list[Path]:
     """The C that every backend shares."""
-    folders = (".", "engine", "cpu", "threads", "exact")
+    folders = ("bindings", "engine", "transfer", "exact", "cpu", "shared", "threads")
     found = [p for f in folders for p in sorted((ROOT / CSRC / f).glob("*.c"))]
     return [p.relative_to(ROOT) for p in found if p.name != "absent_kernel.c"]
 
@@ -252,7 +252,7 @@ class EmulatorBuild:
     def __init__(self, folder: Path, module: str) -> None:
         traced = module.endswith("_traced")
         tools = Toolchain(folder, module, [CSRC / "emulator" / "include", CSRC / "kernels"])
-        runtime = sorted((ROOT / CSRC / "emulator").glob("*.cpp"))
+        runtime = sorted((ROOT / CSRC / "emulator").rglob("*.cpp"))
         defines = ["-DGR_EMULATOR_TRACED"] if traced else []
         # The hooks are the point of the traced build: its kernels go without other sanitizers.
         hooks = ["-O0", "-fsanitize=thread", *LINES] if traced else []
@@ -317,7 +317,7 @@ def kernel_sources() -> dict[str, list[str]]:
 def nvcc_recipe() -> dict[str, object]:
     """How one kernel is compiled, and the text around it, for compiling it again somewhere else."""
     around = [ROOT / KERNEL_TABLE]
-    for folder in (".", "cuda", "engine", "exact"):
+    for folder in (".", "cuda", "engine", "shared", "exact"):
         around += sorted(p for p in (ROOT / CSRC / folder).iterdir() if p.suffix in (".h", ".def"))
     return {
         "flags": [*NVCC_FLAGS, *(f"-I{folder}" for folder in (CSRC, *CUDA_INCLUDES))],

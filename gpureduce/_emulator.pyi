@@ -1,4 +1,4 @@
-"""The builds _emulator, _emulator_traced and _cuda have one interface: csrc/module.c."""
+"""The builds _emulator, _emulator_traced and _cuda have one interface: csrc/bindings/module.c."""
 
 from collections.abc import Callable
 from typing import Any, Literal, overload

@@ -1,4 +1,4 @@
-"""What the traced build is used for beyond csrc/module.c: csrc/trace_module.c."""
+"""What the traced build is used for beyond csrc/bindings/module.c: csrc/bindings/tracing.c."""
 
 from typing import Any
 

@@ -22,7 +22,7 @@ BLOCKS = (32, 64, 128, 256, 512, 1024)
 HEAD = """
 #include "device.h"
 #include "kernel_entry.h"
-#include "engine/registry.h"
+#include "shared/registry.h"
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <cuda_bf16.h>
@@ -49,8 +49,8 @@ def _registry() -> dict[str, str]:
 
 def _write(folder: Path, name: str, kernel: str, mutant: Mutant | None) -> str:
     """The kernel's files in a folder of their own; the text that compiles them."""
-    (folder / name).mkdir()
-    for file in ("common.h", f"{kernel}.cu"):
+    (folder / name / "parts").mkdir(parents=True)
+    for file in ("parts/common.h", f"{kernel}.cu"):
         lines = (KERNELS / file).read_text().splitlines()
         if mutant and mutant.path == file:
             lines = mutant.lines()[1]
@@ -127,12 +127,19 @@ def build(folder: Path, mutants: Sequence[Mutant], cc: str = "gcc", cxx: str = "
     traced = [*common, "-std=c++17"]
     hooks = ["-O0", "-fsanitize=thread", "-gdwarf-4", "-g1", "-gz=none"]
     jobs = [
-        [cc, "-std=gnu11", "-O1", *common, *(python if path.parent == CSRC else []), str(path)]
-        for part in (".", "engine", "cpu", "threads", "exact")
+        [
+            cc,
+            "-std=gnu11",
+            "-O1",
+            *common,
+            *(python if path.parent.name == "bindings" else []),
+            str(path),
+        ]
+        for part in ("bindings", "engine", "transfer", "exact", "cpu", "shared", "threads")
         for path in sorted((CSRC / part).glob("*.c"))
         if path.name != "absent_kernel.c"
     ]
-    jobs += [[cxx, *traced, "-O1", str(path)] for path in sorted(CSRC.glob("emulator/*.cpp"))]
+    jobs += [[cxx, *traced, "-O1", str(path)] for path in sorted(CSRC.glob("emulator/*/*.cpp"))]
     jobs = [[cxx, *traced, *hooks, str(path)] for path in _sources(folder, mutants)] + jobs
 
     def compile_one(job: tuple[int, list[str]]) -> str:

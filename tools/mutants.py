@@ -101,7 +101,7 @@ def _warps() -> list[Mutant]:
     ]
     found.append(Mutant("one_block", "__syncthreads();", BLOCK, n=20000))
     for kernel in ("vector_load", "atomic_block", "cluster"):
-        found.append(Mutant(kernel, "__syncthreads();", BLOCK, file="common.h", n=20000))
+        found.append(Mutant(kernel, "__syncthreads();", BLOCK, file="parts/common.h", n=20000))
     return found
 
 
@@ -123,7 +123,9 @@ def _grids() -> list[Mutant]:
             (put, "work[blockIdx.x] = {sum, ~0u};"),
             (got, "partial[k] = work[block + 32 * k].value;"),
         ):
-            found.append(Mutant(kernel, whole, GRID, becomes, file="common.h", n=20000, grid=8))
+            found.append(
+                Mutant(kernel, whole, GRID, becomes, file="parts/common.h", n=20000, grid=8)
+            )
     found.append(Mutant("grid_sync", grid_sync, GRID))
     found.append(Mutant("grid_sync", grid_sync, GRID, "__syncthreads();"))
     found.append(Mutant("atomic_block", "atomicAdd(out, sum);", GRID, "*out += sum;"))

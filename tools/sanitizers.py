@@ -116,7 +116,7 @@ def programs(folder: Path) -> Iterator[tuple[Path, list[str]]]:
     csrc, tests = ROOT / "csrc", ROOT / "tests" / "native"
     includes = [csrc, csrc / "threads", csrc / "emulator" / "include", tests]
     late = [*sorted((csrc / "threads").glob("*.c")), tests / "late_runtime.c"]
-    staging = [csrc / "engine" / "staging.c", csrc / "engine" / "pinned.c"]
+    staging = [csrc / "transfer" / "staging.c", csrc / "transfer" / "pinned_memory.c"]
     pool = [csrc / "threads" / "interrupts.c", csrc / "threads" / "processors.c"]
     # Not late_results.c: there a thread stands for a card, whose plain writes are read atomically.
     sources = {"pool_regions": pool, "staged_copies": [*late, *staging]}

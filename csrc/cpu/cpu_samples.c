@@ -1,12 +1,12 @@
-#include "cpu_samples.h"
+#include "cpu/cpu_samples.h"
 
-#include "../exact/arithmetic.h"
-#include "../threads/interrupts.h"
-#include "../threads/pool.h"
-#include "cpu_sum.h"
+#include "cpu/floating_point_mode.h"
+#include "threads/interrupts.h"
+#include "threads/pool.h"
+#include "cpu/cpu_sum.h"
 
 #define GR_SAMPLING static
-#include "../engine/sample_text.h"
+#include "shared/sample_values.h"
 
 #include <stdlib.h>
 

@@ -2,8 +2,8 @@
 #ifndef GPUREDUCE_CPU_SAMPLES_H
 #define GPUREDUCE_CPU_SAMPLES_H
 
-#include "../dtypes.h"
-#include "../engine/samples.h"
+#include "shared/dtypes.h"
+#include "shared/samples.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,10 +1,10 @@
 /* How a sum is split into tasks, and how their sums become one. */
-#include "cpu_sum.h"
+#include "cpu/cpu_sum.h"
 
-#include "../exact/arithmetic.h"
-#include "../threads/interrupts.h"
-#include "../threads/pool.h"
-#include "kernels.h"
+#include "cpu/floating_point_mode.h"
+#include "threads/interrupts.h"
+#include "threads/pool.h"
+#include "cpu/kernels.h"
 
 #include <float.h>
 #include <math.h>

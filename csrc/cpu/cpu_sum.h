@@ -25,7 +25,7 @@
 #ifndef GPUREDUCE_CPU_SUM_H
 #define GPUREDUCE_CPU_SUM_H
 
-#include "../dtypes.h"
+#include "shared/dtypes.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -2,8 +2,8 @@
 #ifndef GPUREDUCE_CPU_KERNELS_H
 #define GPUREDUCE_CPU_KERNELS_H
 
-#include "../dtypes.h"
-#include "tree.h"
+#include "shared/dtypes.h"
+#include "cpu/tree.h"
 
 enum {
     GR_CPU_LANES = 32,  /* element i of a block is added to lane i % 32 */

@@ -1,6 +1,6 @@
 /* x86-64 since 2013 (Haswell, Zen). The target is set in the text since a flag for one file is more
  * than setup.py's compiler interface can say. */
-#include "kernels.h"
+#include "cpu/kernels.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -14,7 +14,7 @@
 
 #define VECTOR_BYTES 32
 #define KERNELS gr_cpu_avx2
-#include "vectors.h"
+#include "cpu/vectors.h"
 
 INLINE doubles widen(floats x)
 {
@@ -32,7 +32,7 @@ INLINE void load_f16(const unsigned char *in, doubles pair[2])
     pair[1] = widen(from_half(in + 2 * WIDTH));
 }
 
-#include "kernels_text.h"
+#include "cpu/kernels_text.h"
 
 #ifdef __clang__
 #pragma clang attribute pop

@@ -1,6 +1,6 @@
 /* x86-64 with AVX-512 (Skylake-X, Zen 4). The target is set in the text since a flag for one file
  * is more than setup.py's compiler interface can say. */
-#include "kernels.h"
+#include "cpu/kernels.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -15,7 +15,7 @@
 
 #define VECTOR_BYTES 64
 #define KERNELS gr_cpu_avx512
-#include "vectors.h"
+#include "cpu/vectors.h"
 
 INLINE doubles widen(floats x)
 {
@@ -33,7 +33,7 @@ INLINE void load_f16(const unsigned char *in, doubles pair[2])
     pair[1] = widen(from_half(in + 2 * WIDTH));
 }
 
-#include "kernels_text.h"
+#include "cpu/kernels_text.h"
 
 #ifdef __clang__
 #pragma clang attribute pop

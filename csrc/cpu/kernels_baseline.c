@@ -1,7 +1,7 @@
 /* What every processor of the architecture has: SSE2, NEON. */
 #define VECTOR_BYTES 16
 #define KERNELS gr_cpu_baseline
-#include "vectors.h"
+#include "cpu/vectors.h"
 
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -66,4 +66,4 @@ INLINE void load_f16(const unsigned char *in, doubles pair[2])
     pair[1] = widen(high);
 }
 
-#include "kernels_text.h"
+#include "cpu/kernels_text.h"

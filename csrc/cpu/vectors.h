@@ -1,6 +1,6 @@
 /* Vectors of VECTOR_BYTES bytes, for the file that has defined it. They are the compilers' own
  * (GCC's vector extension), so that one text serves every instruction set. */
-#include "kernels.h"
+#include "cpu/kernels.h"
 
 #include <string.h>
 

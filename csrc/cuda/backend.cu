@@ -1,6 +1,6 @@
-/* The CUDA build's side of engine/backend.h: CUB, and the emulator's settings that do not exist. */
-#include "engine/backend.h"
-#include "engine/types.h"
+/* The CUDA build's side of shared/backend.h: CUB, and the emulator's settings that do not exist. */
+#include "shared/backend.h"
+#include "shared/cuda_types.h"
 #include "threads/interrupts.h"
 
 #include <cub/device/device_reduce.cuh>

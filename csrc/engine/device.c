@@ -1,47 +1,16 @@
-/* Devices, versions and errors. */
+/* Devices and versions. */
 #include "engine/internal.h"
 
-#include "clock.h"
+#include "threads/clock.h"
 #include "threads/forks.h"
 
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { MAX_DEVICES = 64 };
 static gr_facts facts[MAX_DEVICES];
 static unsigned char awake[MAX_DEVICES];
-
-gr_status gr_fail(gr_error *error, gr_status status, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    error->status = status;
-    error->name[0] = 0;
-    error->lost = 0;
-    vsnprintf(error->message, sizeof error->message, format, args);
-    va_end(args);
-    return status;
-}
-
-gr_status gr_fail_cuda(gr_error *error, cudaError_t code, const char *call, const char *file,
-                       int line)
-{
-    const char *fault = code == cudaErrorLaunchFailure ? gr_backend_fault() : "";
-    (void)cudaGetLastError(); /* so that the next call starts clean */
-    error->status = code == cudaErrorMemoryAllocation ? GR_NO_MEMORY : GR_CUDA_ERROR;
-    snprintf(error->name, sizeof error->name, "%s", cudaGetErrorName(code));
-    error->lost = gr_backend_is_lost(code);
-    snprintf(error->message, sizeof error->message, "%s: %s, from %s at %s:%d%s%s%s",
-             cudaGetErrorName(code), cudaGetErrorString(code), call, file, line,
-             error->lost
-                 ? "\nA kernel has faulted, and with it the CUDA context of this process is "
-                   "lost: restart the process."
-                 : "",
-             fault[0] ? "\n" : "", fault);
-    return error->status;
-}
 
 static gr_status find_facts(int device, gr_error *error)
 {

@@ -2,23 +2,15 @@
 #ifndef GPUREDUCE_ENGINE_H
 #define GPUREDUCE_ENGINE_H
 
-#include "engine/elements.h"
-#include "engine/registry.h"
-#include "engine/samples.h"
+#include "shared/elements.h"
+#include "shared/registry.h"
+#include "shared/samples.h"
+#include "shared/status.h"
 #include "exact/exact.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef enum { GR_OK, GR_BAD_VALUE, GR_BAD_DTYPE, GR_NO_MEMORY, GR_CUDA_ERROR } gr_status;
-
-typedef struct {
-    gr_status status;
-    char name[64]; /* CUDA's name of the error, where it has one */
-    char message[900];
-    int lost; /* the device's context is lost: no call of this process will work there */
-} gr_error;
 
 /* How block sums become one number. */
 typedef enum { GR_FINISH_DEFAULT, GR_FINISH_HOST, GR_FINISH_RELAUNCH, GR_FINISH_SINGLE } gr_finish;

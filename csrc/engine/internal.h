@@ -2,23 +2,8 @@
 #ifndef GPUREDUCE_ENGINE_INTERNAL_H
 #define GPUREDUCE_ENGINE_INTERNAL_H
 
-#include "engine/backend.h"
+#include "shared/backend.h"
 #include "engine/engine.h"
-
-/* Needs a local `gr_error *error` and a label `done`. */
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        cudaError_t tried = (call);                                                                \
-        if (tried != cudaSuccess) {                                                                \
-            gr_fail_cuda(error, tried, #call, __FILE__, __LINE__);                                 \
-            goto done;                                                                             \
-        }                                                                                          \
-    } while (0)
-
-static inline size_t gr_least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 /* What is asked of a device often, and asked the device once. */
 typedef struct {
@@ -52,11 +37,6 @@ static inline unsigned gr_cluster_blocks(const gr_plan *plan)
 {
     return plan->strategy->traits & ALONE ? plan->grid : GR_CLUSTER_BLOCKS;
 }
-
-gr_status gr_fail(gr_error *error, gr_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-gr_status gr_fail_cuda(gr_error *error, cudaError_t code, const char *call, const char *file,
-                       int line);
 
 /* Plans a launch over n > 0 elements. `limit_grid`: a later pass, where a grid that was asked for
  * is an upper limit rather than an order. */

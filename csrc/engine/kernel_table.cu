@@ -8,12 +8,12 @@
  * nothing but its kernel. */
 #include "device.h"
 #include "kernel_entry.h"
-#include "engine/registry.h"
-#include "engine/types.h"
+#include "shared/registry.h"
+#include "shared/cuda_types.h"
 
 #include KERNEL_FILE
-#include "any_elements.h"
-#include "any_samples.h"
+#include "kernels/parts/elements.h"
+#include "kernels/parts/samples.h"
 
 static void add(gr_kernel_list *list, gr_load load, gr_acc acc, unsigned block, const void *entry)
 {

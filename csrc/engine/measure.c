@@ -1,7 +1,7 @@
 /* gr_measure: how long a strategy's launches take on data that lies on the device, without Python,
  * the copies or the fetching of the result. */
 #include "engine/launch.h"
-#include "engine/staging.h"
+#include "transfer/staging.h"
 #include "threads/interrupts.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Launch geometry: how many blocks, how much shared memory, and what may be asked for. */
-#include "engine/exact_layout.h"
+#include "exact/device_layout.h"
 #include "engine/internal.h"
 
 #include <stdio.h>

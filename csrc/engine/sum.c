@@ -1,10 +1,10 @@
 /* gr_sum: brings an array to the device, in pieces if it must, or finds it there; launches the
  * strategy until one value is left; and fetches that. */
-#include "clock.h"
+#include "threads/clock.h"
 #include "cpu/cpu_sum.h"
 #include "engine/launch.h"
-#include "engine/staging.h"
-#include "exact/arithmetic.h"
+#include "transfer/staging.h"
+#include "cpu/floating_point_mode.h"
 #include "threads/interrupts.h"
 
 #include <sched.h>

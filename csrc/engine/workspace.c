@@ -1,5 +1,5 @@
 #include "engine/workspace.h"
-#include "engine/staging.h"
+#include "transfer/staging.h"
 #include "threads/forks.h"
 #include "threads/interrupts.h"
 

@@ -3,7 +3,7 @@
 #ifndef GPUREDUCE_WORKSPACE_H
 #define GPUREDUCE_WORKSPACE_H
 
-#include "engine/exact_layout.h"
+#include "exact/device_layout.h"
 #include "engine/internal.h"
 
 typedef struct {

@@ -10,8 +10,8 @@
  * The numbers are 64 bits wide in two's complement and >> of a negative one is arithmetic, as it is
  * with every compiler this builds with: d == (d >> 32) * 2^32 + (d & 0xffffffff) for either sign.
  */
-#include "exact.h"
-#include "format.h"
+#include "exact/exact.h"
+#include "exact/format.h"
 
 static const uint32_t MOST_FILL = 1u << 30;
 

@@ -23,7 +23,7 @@
 #ifndef GPUREDUCE_EXACT_H
 #define GPUREDUCE_EXACT_H
 
-#include "../dtypes.h"
+#include "shared/dtypes.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -8,8 +8,8 @@
  *   16  272 per component: the value in units of 2^-1074, one integer in two's complement
  *    .  8  FNV-1a (64 bits) of all that precedes
  * Each step of FNV-1a is a bijection of its state, so a change of any one byte is always seen. */
-#include "exact.h"
-#include "format.h"
+#include "exact/exact.h"
+#include "exact/format.h"
 
 enum {
     HEADER = 16,

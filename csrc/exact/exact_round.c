@@ -1,6 +1,6 @@
 /* The one rounding. */
-#include "exact.h"
-#include "format.h"
+#include "exact/exact.h"
+#include "exact/format.h"
 
 /* The absolute value in binary: what is rounded. Rounding a negative number in two's complement
  * goes wrong where the bits below the guard bit are all zero or the mantissa is all ones. */

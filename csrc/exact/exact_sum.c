@@ -1,10 +1,10 @@
 /* How an array is split into tasks and blocks, and which way a block is added up. */
-#include "exact.h"
+#include "exact/exact.h"
 
-#include "../threads/pool.h"
-#include "arithmetic.h"
-#include "extract.h"
-#include "format.h"
+#include "threads/pool.h"
+#include "cpu/floating_point_mode.h"
+#include "exact/extract.h"
+#include "exact/format.h"
 
 #include <stdalign.h>
 #include <stdatomic.h>

@@ -50,7 +50,7 @@
 #ifndef GPUREDUCE_EXACT_EXTRACT_H
 #define GPUREDUCE_EXACT_EXTRACT_H
 
-#include "scatter.h"
+#include "exact/scatter.h"
 
 enum {
     GR_EXTRACT_LOG_ROWS = 6, /* r: how many numbers a bin takes */

@@ -1,6 +1,6 @@
 /* x86-64 since 2013 (Haswell, Zen). The target is set in the text since a flag for one file is more
  * than setup.py's compiler interface can say. */
-#include "extract.h"
+#include "exact/extract.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -15,7 +15,7 @@
 #define VECTOR_BYTES 32
 #define NARROW_BINS 2
 #define FLAG_BINS 1
-#include "extract_vectors.h"
+#include "exact/extract_vectors.h"
 
 INLINE doubles widen(floats x)
 {
@@ -44,7 +44,7 @@ INLINE void interleave(__m256d low, __m256d high, __m256d pairs[2])
     pairs[1] = _mm256_unpackhi_pd(low, high);
 }
 
-#include "extract_text.h"
+#include "exact/extract_text.h"
 
 EXTRACT_TABLE(gr_extract_avx2, SCATTERED);
 

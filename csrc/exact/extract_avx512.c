@@ -1,6 +1,6 @@
 /* x86-64 with AVX-512 (Skylake-X, Zen 4). The target is set in the text since a flag for one file
  * is more than setup.py's compiler interface can say. */
-#include "extract.h"
+#include "exact/extract.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -17,7 +17,7 @@
 #define NARROW_BINS 3
 #define FLAG_BINS 3
 #define WHOLE
-#include "extract_vectors.h"
+#include "exact/extract_vectors.h"
 
 INLINE doubles widen(floats x)
 {
@@ -53,7 +53,7 @@ INLINE void interleave(__m256d low, __m256d high, __m256d pairs[2])
     pairs[1] = _mm256_unpackhi_pd(low, high);
 }
 
-#include "extract_text.h"
+#include "exact/extract_text.h"
 
 EXTRACT_TABLE(gr_extract_avx512, IN_WHOLE);
 EXTRACT_TABLE(gr_extract_avx512_halves, IN_WHOLE, SCATTERED);

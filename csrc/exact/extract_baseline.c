@@ -2,7 +2,7 @@
 #define VECTOR_BYTES 16
 #define NARROW_BINS 1
 #define FLAG_BINS 1
-#include "extract_vectors.h"
+#include "exact/extract_vectors.h"
 
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -93,6 +93,6 @@ INLINE void interleave(doubles low, doubles high, doubles pairs[2])
     pairs[1] = (doubles){low[1], high[1]};
 }
 
-#include "extract_text.h"
+#include "exact/extract_text.h"
 
 EXTRACT_TABLE(gr_extract_baseline, SCATTERED);

@@ -1,7 +1,7 @@
 /* Which table is the quickest on this processor. */
-#include "extract.h"
+#include "exact/extract.h"
 
-#include "../cpu/cpu_sum.h"
+#include "cpu/cpu_sum.h"
 
 #include <stdatomic.h>
 #include <string.h>

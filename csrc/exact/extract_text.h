@@ -300,8 +300,8 @@ EXTRACT_FUNCTION(f64, 8, IN_ORDER)
 
 WHOLE_FUNCTION(f16, 2, IN_ORDER, HALF)
 
-#include "bins_text.h"
-#include "spread_text.h"
+#include "exact/bins_text.h"
+#include "exact/spread_text.h"
 
 #ifdef WHOLE
 WHOLE_FUNCTION(bf16, 2, PAIRED, WIDE)

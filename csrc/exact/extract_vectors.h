@@ -1,7 +1,7 @@
 /* Vectors of VECTOR_BYTES bytes, for the file that has defined it. They are the compilers' own
  * (GCC's vector extension), so that one text serves every instruction set. */
-#include "arithmetic.h"
-#include "extract.h"
+#include "cpu/floating_point_mode.h"
+#include "exact/extract.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef GPUREDUCE_EXACT_FORMAT_H
 #define GPUREDUCE_EXACT_FORMAT_H
 
-#include "exact.h"
+#include "exact/exact.h"
 
 #include <string.h>
 

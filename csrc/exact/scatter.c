@@ -1,4 +1,4 @@
-#include "scatter.h"
+#include "exact/scatter.h"
 
 #include <string.h>
 

@@ -21,7 +21,7 @@
 #ifndef GPUREDUCE_EXACT_SCATTER_H
 #define GPUREDUCE_EXACT_SCATTER_H
 
-#include "exact.h"
+#include "exact/exact.h"
 
 #include <stdalign.h>
 

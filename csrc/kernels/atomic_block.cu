@@ -6,7 +6,7 @@
  *
  * Still wasted: reproducibility. Blocks arrive in any order, so floats may differ in the last bits
  * from run to run. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void atomic_block(In in, Acc *out, size_t n)
 {

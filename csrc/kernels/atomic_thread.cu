@@ -5,7 +5,7 @@
  * Wasted: all threads of the grid queue for one address, so the sum is as serial as a loop (for
  * 32-bit integers the compiler adds up each warp first). Floats add up in whatever order the
  * threads arrive, so the last bits change from run to run. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void atomic_thread(In in, Acc *out, size_t n)
 {

@@ -6,7 +6,7 @@
  * tiles make a ring, so about 160 KiB are always on their way to each multiprocessor.
  *
  * Still wasted: nothing of note for large arrays; small ones are over before the ring is full. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc>
 __global__ void bulk_copy(In in, Acc *out, size_t n, Marked<Acc> *work, unsigned *ticket)

@@ -6,7 +6,7 @@
  *
  * Still wasted: the tree goes through shared memory although a warp could hand values over in
  * registers; and a thread waits for one 4-byte load at a time. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc, unsigned Block>
 __global__ void cascade(In in, Acc *out, size_t n)

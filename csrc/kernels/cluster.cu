@@ -6,7 +6,7 @@
  * so one value per cluster is left instead of one per block.
  *
  * Still wasted: cluster sums still need a second launch, or the host. */
-#include "common.h"
+#include "parts/common.h"
 
 #include <cooperative_groups.h>
 

@@ -4,7 +4,7 @@
  * rank and size, and `reduce` picks the best instructions for the type and the card.
  *
  * Still wasted: the same loads as warp_shfl; what is gained is in the reading. */
-#include "common.h"
+#include "parts/common.h"
 
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>

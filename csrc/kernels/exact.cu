@@ -8,8 +8,8 @@
  *
  * Costs: a few more instructions per element, which the memory's time hides, as each thread loads
  * its next packs before it deposits these; and a longer finish, which shows on small arrays. */
-#include "common.h"
-#include "exact_deposits.h"
+#include "parts/common.h"
+#include "parts/exact_deposits.h"
 
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(Deposit<typename Packed<In>::Element>::most_threads)

@@ -5,7 +5,7 @@
  * barriers and trees do the same work.
  *
  * Still wasted: the barriers of the last steps, as in sequential. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void first_add(In in, Acc *out, size_t n)
 {

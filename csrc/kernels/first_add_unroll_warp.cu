@@ -3,7 +3,7 @@
  * first_add and unroll_warp each removed one waste of sequential; the two go together.
  *
  * Still wasted: the loop over the strides, because the compiler does not know the block size. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc>
 __global__ void first_add_unroll_warp(In in, Acc *out, size_t n)

@@ -6,7 +6,7 @@
  *
  * Still wasted: each of the log2(block) steps goes out to global memory and back, and the active
  * threads lie further and further apart, so a 32-byte sector is moved for every 4 bytes used. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc>
 __global__ void global_tree(In in, Acc *out, size_t n, Acc *work)

@@ -5,7 +5,7 @@
  * the partials.
  *
  * Still wasted: every block waits, and the grid must fit on the card at once. */
-#include "common.h"
+#include "parts/common.h"
 
 #include <cooperative_groups.h>
 

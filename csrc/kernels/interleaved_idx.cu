@@ -6,7 +6,7 @@
  * Still wasted: neighbouring lanes now touch words 2 * stride apart. Shared memory has 32 banks of
  * 4 bytes; at stride 16 all lanes of a warp meet in one bank and are served one after another (bank
  * conflicts). */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void interleaved_idx(In in, Acc *out, size_t n)
 {

@@ -6,7 +6,7 @@
  * Still wasted: the test leaves every second, then every fourth lane of each warp at work. A warp
  * takes as long for one active lane as for 32, so nearly all warps stay busy until the last steps
  * (divergence); and `%` is slow. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void interleaved_mod(In in, Acc *out, size_t n)
 {

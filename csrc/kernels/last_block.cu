@@ -8,7 +8,7 @@
  * ticket wraps around to 0 and is ready for the next launch.
  *
  * Still wasted: the last block works alone while the rest of the card is idle. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc>
 __global__ void last_block(In in, Acc *out, size_t n, Acc *work, unsigned *ticket)

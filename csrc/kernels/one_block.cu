@@ -9,7 +9,7 @@
  * one in each warp and one more.
  *
  * Wasted: all multiprocessors but one. Good up to about 64 KiB. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc, unsigned Block>
 __global__ void __launch_bounds__(1024, 1) one_block(In in, Acc *out, size_t n)

@@ -7,7 +7,7 @@
  * wait at after, costs nothing.
  *
  * Wasted: all multiprocessors but eight. Good for some hundred KiB. */
-#include "common.h"
+#include "parts/common.h"
 
 #include <cooperative_groups.h>
 

@@ -4,7 +4,7 @@
  * `__reduce_add_sync` does it in one instruction, for 32-bit integers only.
  *
  * Still wasted: nothing in the tree; the time goes into the loads. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void redux(In in, Acc *out, size_t n)
 {

@@ -5,7 +5,7 @@
  *
  * Still wasted: half of the threads never add anything but are launched and loaded for; and the
  * last steps, in which one warp works, still stop the whole block at a barrier. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void sequential(In in, Acc *out, size_t n)
 {

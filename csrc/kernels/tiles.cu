@@ -7,7 +7,7 @@
  * while this one finishes.
  *
  * Still wasted: every byte passes through registers on its way to the adders. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(1024, 1)

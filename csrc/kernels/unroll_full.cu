@@ -6,7 +6,7 @@
  * rest in.
  *
  * Still wasted: each thread reads two elements and then goes through the whole tree. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc, unsigned Block>
 __global__ void unroll_full(In in, Acc *out, size_t n)

@@ -5,7 +5,7 @@
  *
  * Still wasted: the barriers. One warp works in these six steps, and the whole block waits at each
  * of them. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void unroll_tail(In in, Acc *out, size_t n)
 {

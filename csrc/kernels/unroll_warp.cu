@@ -5,7 +5,7 @@
  * out: see broken/warp_volatile.cu for what happens now.)
  *
  * Still wasted: half of the threads only load. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void unroll_warp(In in, Acc *out, size_t n)
 {

@@ -6,7 +6,7 @@
  * than 16 bytes at either end, are added one by one.
  *
  * Still wasted: a second launch, or the host, must add up the block sums. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void vector_load(In in, Acc *out, size_t n)
 {

@@ -5,7 +5,7 @@
  * carries one value per warp to the first warp, so there is one block barrier in all.
  *
  * Still wasted: loads of one element at a time. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void warp_shfl(In in, Acc *out, size_t n)
 {

@@ -1,6 +1,6 @@
-#include "interrupts.h"
+#include "threads/interrupts.h"
 
-#include "../clock.h"
+#include "threads/clock.h"
 
 /* The watch of this thread; a pool's workers never have one. */
 static _Thread_local gr_interrupts *interrupts;

@@ -18,12 +18,12 @@
  * Tasks are split into contiguous shares, one for each thread that was asked for. A worker begins
  * with the share of its own number, so that the next call of the kind finds the same part of an
  * array in the same processor's cache, and then helps with the shares of others. */
-#include "pool.h"
+#include "threads/pool.h"
 
-#include "../clock.h"
-#include "forks.h"
-#include "interrupts.h"
-#include "processors.h"
+#include "threads/clock.h"
+#include "threads/forks.h"
+#include "threads/interrupts.h"
+#include "threads/processors.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -1,9 +1,9 @@
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE /* sched_getaffinity, sched_getcpu */
 #endif
-#include "processors.h"
+#include "threads/processors.h"
 
-#include "../clock.h"
+#include "threads/clock.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,7 +1,7 @@
 """The table behind `fast`: which kernel, block and grid for how many bytes.
 
 `tune` (tuning.py) measures a card and keeps its table in the user's configuration folder; tables
-for some cards come with the package; other cards use the defaults of csrc/engine/choice.c.
+for some cards come with the package; other cards use the defaults of csrc/engine/fast_table.c.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpureduce.core.sources import text_of
 
-# As csrc/emulator/watch.h orders them: the later ones do more.
+# As csrc/emulator/races/detector.h orders them: the later ones do more.
 MISSING = (
     "__threadfence()",
     "__syncwarp()",

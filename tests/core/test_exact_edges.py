@@ -26,7 +26,7 @@ from producers import ByDLPack
 ON = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 # Packs of float64 that a thread deposits at a time.
-EXTRACT = (CSRC / "kernels/exact_extract.h").read_text()
+EXTRACT = (CSRC / "kernels/parts/exact_extract.h").read_text()
 PACKS = int(re.findall(r"GR_EXACT_F64_THREADS, flight = (\d+)", EXTRACT)[0])
 FLIGHT = 2 * 32 * PACKS  # elements of a warp
 

@@ -13,7 +13,7 @@ from cases import DTYPES, array_of
 from gpureduce import _emulator
 from gpureduce.core import devices, gpu_arrays, registry
 
-RING = 16 << 20  # bytes of the staging ring: csrc/engine/staging.c
+RING = 16 << 20  # bytes of the staging ring: csrc/transfer/staging.c
 PIECE = 32 << 10  # which a thread copies at a time: the same file
 SHARES = [0.05, 0.3, 0.3, 0.2, 0.1, 0.05]
 DEVICES = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]

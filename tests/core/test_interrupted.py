@@ -160,7 +160,7 @@ def test_the_environment_is_read_with_the_gil_alone():
     assert {name: count for name, count in uses.items() if count} == {
         "processors.c": 1,  # gr_read_environment()
         "cpu_sum.c": 1,  # choose_instructions()
-        "quick_module.c": 1,  # with the GIL
+        "shortest_path.c": 1,  # with the GIL
     }
     for path in CSRC.rglob("*.[ch]*"):
         assert len(re.findall(r"\bgetenv\(", path.read_text())) == uses[path.name], path

@@ -83,7 +83,7 @@ def test_last_block_publishes_before_it_draws():
 
 def test_a_sum_that_is_not_there_yet_is_looked_for_again():
     """None here comes later than its ticket, and no processor here would read half a word."""
-    text = (CSRC / "kernels" / "common.h").read_text()
+    text = (CSRC / "kernels" / "parts" / "common.h").read_text()
     looks = text[text.index("finish_in_last_block") :]
     assert re.search(
         r"do \{\s*marks = ~0u;.*marks &= get_marked.*\} while \(!marks\);", looks, re.S

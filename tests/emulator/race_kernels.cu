@@ -1,7 +1,7 @@
 /* What orders two threads, and what does not: kernels of no lesson for the race detector. Each line
  * that begins with KERNEL says its traits for the engine and what the detector must find missing;
  * tests/test_mutants.py reads it. */
-#include "common.h"
+#include "parts/common.h"
 
 #include <cooperative_groups.h>
 

@@ -256,7 +256,7 @@ def test_lines_are_those_of_the_source():
     for strategy in ("interleaved_idx", "atomic_thread", "last_block", "tiles", "warp_shfl"):
         found = explain(strategy, n=50_000)
         for line in found.lines:
-            assert re.fullmatch(r"csrc/kernels/(common\.h|\w+\.cu)", line.file), line.file
+            assert re.fullmatch(r"csrc/kernels/(parts/common\.h|\w+\.cu)", line.file), line.file
             assert line.text, line.place
         texts = {line.text for line in found.lines}
         wanted = {

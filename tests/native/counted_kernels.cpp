@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "emulator/counters.h"
-#include "emulator/emulator.h"
+#include "emulator/trace/counters.h"
+#include "emulator/runtime/emulator.h"
 #include "kernel_entry.h"
 
 #include "coop_groups.cu"

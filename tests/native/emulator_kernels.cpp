@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common.h"
-#include "emulator/emulator.h"
+#include "parts/common.h"
+#include "emulator/runtime/emulator.h"
 #include "launch_kernel.h"
 #include "vector_load.cu"
 

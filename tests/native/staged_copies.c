@@ -7,7 +7,7 @@
  *   staged_copies forked                          a child made in the middle of a copy makes its
  * own
  */
-#include "engine/staging.h"
+#include "transfer/staging.h"
 #include "late_runtime.h"
 #include "threads/interrupts.h"
 #include "threads/pool.h"

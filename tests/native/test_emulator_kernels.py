@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 def emulator(tmp_path_factory):
     folder = tmp_path_factory.mktemp("emulator")
     threads = [str(path) for path in CSRC.glob("threads/*.c")]
-    sources = [str(path) for path in CSRC.glob("emulator/*.cpp")]
+    sources = [str(path) for path in CSRC.glob("emulator/*/*.cpp")]
     subprocess.run(["gcc", "-O1", *INCLUDES, "-c", *threads], check=True, cwd=folder)
     subprocess.run([*CXX, "-c", *sources], check=True, cwd=folder)
     return [str(path) for path in folder.glob("*.o")]
@@ -34,10 +34,10 @@ def test_kernels(emulator, tmp_path):
 
 
 def test_children_made_while_others_have_locks(emulator, tmp_path):
-    sources = [ROOT / "tests/native/forks.c", CSRC / "engine/workspace.c"]
+    sources = [ROOT / "tests/native/forks.c", CSRC / "engine/workspace.c", CSRC / "shared/status.c"]
     options = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-pthread"]
     subprocess.run(["gcc", *options, *INCLUDES, "-c", *sources], check=True, cwd=tmp_path)
-    run(tmp_path / "forks", tmp_path / "forks.o", tmp_path / "workspace.o", *emulator)
+    run(tmp_path / "forks", *tmp_path.glob("*.o"), *emulator)
 
 
 def run(program, *parts):

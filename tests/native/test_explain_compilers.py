@@ -37,7 +37,7 @@ def build_runtime(folder: Path) -> list[Path]:
     compiler = COMPILERS[-1]
     c_compiler = {"g++": "gcc", "clang++": "clang"}[compiler]
     flags = ["-O1", "-pthread", "-DGR_EMULATOR_TRACED", *COMMON]
-    jobs = [[compiler, "-std=c++17", *flags, str(path)] for path in CSRC.glob("emulator/*.cpp")]
+    jobs = [[compiler, "-std=c++17", *flags, str(path)] for path in CSRC.glob("emulator/*/*.cpp")]
     jobs += [[c_compiler, *flags, str(path)] for path in CSRC.glob("threads/*.c")]
     folder.mkdir()
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:

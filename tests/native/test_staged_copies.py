@@ -12,7 +12,7 @@ pytestmark = needs_c
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
     folder = tmp_path_factory.mktemp("staged")
-    engine = [CSRC / "engine/staging.c", CSRC / "engine/pinned.c"]
+    engine = [CSRC / "transfer/staging.c", CSRC / "transfer/pinned_memory.c"]
     return build_on_late_runtime(folder / "staged_copies", *engine, NATIVE / "staged_copies.c")
 
 

@@ -4,7 +4,7 @@
  * that add something reach the barrier in the loop; the others skip it and run ahead to the one at
  * the end. A barrier counts arrivals, so theirs are taken for arrivals at the one in the loop, and
  * nothing holds back the next step's reading until this step's writing is done. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void divergent_barrier(In in, Acc *out, size_t n)
 {

@@ -4,7 +4,7 @@
  * ends up with the whole sum. But `__syncthreads` holds up one block only. Once the stride reaches
  * past the block, a thread adds a partial sum that its owner may not have finished, and the answer
  * changes from run to run. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc>
 __global__ void global_race(In in, Acc *out, size_t n, Acc *work)

@@ -2,7 +2,7 @@
  *
  * A step reads what threads of other warps wrote in the step before. Without the barrier it may
  * read before they have written. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void missing_barrier(In in, Acc *out, size_t n)
 {

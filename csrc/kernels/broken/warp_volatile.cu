@@ -3,7 +3,7 @@
  * `volatile` makes each access go to memory, but nothing orders the lanes: the code relies on all
  * 32 running in step. Since Volta each lane has a program counter of its own and may run ahead.
  * unroll_warp is this kernel made right. */
-#include "common.h"
+#include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void warp_volatile(In in, Acc *out, size_t n)
 {

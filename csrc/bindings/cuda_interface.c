@@ -1,0 +1,292 @@
+/* __cuda_array_interface__, version 3; and CuPy, whose arrays are asked attribute by attribute. */
+#include "bindings/gpu_array.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <string.h>
+
+enum { MOST_BYTES = 32 }; /* of an element; which of them can be summed is settled later */
+
+/* "<f4": byte order, kind, and bytes of an element. */
+static int take_typestr(PyObject *typestr, gr_gpu_array *array)
+{
+    Py_ssize_t length;
+    const char *text = PyUnicode_Check(typestr) ? PyUnicode_AsUTF8AndSize(typestr, &length) : NULL;
+    if (!text) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_TypeError, "an array's typestr must be a text such as '<f4', not %R",
+                         typestr);
+        return -1;
+    }
+    if ((text[0] != '<' && text[0] != '|') || !text[1] || !strchr("biufc", text[1])) {
+        PyErr_Format(PyExc_TypeError,
+                     "arrays of type %R on a GPU cannot be summed: native numbers can", typestr);
+        return -1;
+    }
+    const char *digit = text + 2;
+    int bytes = 0;
+    while (*digit >= '0' && *digit <= '9' && bytes <= MOST_BYTES)
+        bytes = 10 * bytes + (*digit++ - '0');
+    if (digit != text + length || text[2] == '0' || bytes < 1 || bytes > MOST_BYTES) {
+        PyErr_Format(PyExc_BufferError, "%R is no type of numbers of 1 to %d bytes", typestr,
+                     MOST_BYTES);
+        return -1;
+    }
+    array->kind = text[1];
+    array->bytes = bytes;
+    return 0;
+}
+
+/* -1 with an exception. What items of the tuples run when they are asked for their number may
+ * change the producer, but not these tuples. */
+static int take_numbers(PyObject *tuple, int64_t *numbers)
+{
+    Py_ssize_t count = PyTuple_Size(tuple);
+    for (Py_ssize_t d = 0; d < count; d++) {
+        numbers[d] = PyLong_AsLongLong(PyTuple_GetItem(tuple, d));
+        if (numbers[d] == -1 && PyErr_Occurred()) {
+            if (PyErr_ExceptionMatches(PyExc_OverflowError))
+                PyErr_SetString(PyExc_BufferError,
+                                "an array on a GPU with a number of 2^63 or more in its shape or "
+                                "strides");
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Both must be the caller's own references. */
+static int take_shape(PyObject *shape, PyObject *strides, gr_gpu_array *array)
+{
+    Py_ssize_t dims = PyTuple_Check(shape) ? PyTuple_Size(shape) : -1;
+    int strided = strides && strides != Py_None;
+    if (dims < 0 || dims > GR_ARRAY_MAX_DIMS ||
+        (strided && (!PyTuple_Check(strides) || PyTuple_Size(strides) != dims))) {
+        PyErr_Format(
+            PyExc_BufferError,
+            "an array on a GPU must have a shape, and may have strides, that are tuples of "
+            "at most %d numbers, as many of the one as of the other",
+            GR_ARRAY_MAX_DIMS);
+        return -1;
+    }
+    array->dims = (int)dims;
+    if (take_numbers(shape, array->size) < 0)
+        return -1;
+    if (!strided) {
+        gr_fill_steps(array);
+        return gr_check_extent(array);
+    }
+    if (take_numbers(strides, array->step) < 0)
+        return -1;
+    for (Py_ssize_t d = 0; d < dims; d++) {
+        if (array->step[d] % array->bytes && array->size[d] > 1) {
+            PyErr_SetString(PyExc_BufferError,
+                            "strides that are no multiple of the element cannot be read");
+            return -1;
+        }
+        array->step[d] /= array->bytes;
+    }
+    return gr_check_extent(array);
+}
+
+/* An address or a stream. */
+static int take_pointer(PyObject *number, const char *what, void **pointer)
+{
+    bool is_number = PyLong_Check(number);
+    unsigned long long value = is_number ? PyLong_AsUnsignedLongLong(number) : 0;
+    if (!is_number || PyErr_Occurred()) {
+        PyErr_Clear();
+        PyErr_Format(is_number ? PyExc_BufferError : PyExc_TypeError,
+                     "%s of an array on a GPU must be a number from 0 to 2^64 - 1, not %R", what,
+                     number);
+        return -1;
+    }
+    *pointer = (void *)(uintptr_t)value;
+    return 0;
+}
+
+/* --- the interface --------------------------------------------------------------------------- */
+
+enum { TYPESTR, SHAPE, DATA, STRIDES, MASK, STREAM, ITEMS };
+static const char *const items[] = {"typestr", "shape", "data", "strides", "mask", "stream"};
+
+/* As a new reference; NULL where there is none, or with an exception. */
+static PyObject *item_of(PyObject *interface, const char *name)
+{
+    PyObject *key = PyUnicode_FromString(name);
+    PyObject *found = key ? PyDict_GetItemWithError(interface, key) : NULL;
+    Py_XDECREF(key);
+    return found && found != Py_None ? Py_NewRef(found) : NULL;
+}
+
+int gr_names_stream(PyObject *interface)
+{
+    PyObject *stream = PyDict_Check(interface) ? item_of(interface, items[STREAM]) : NULL;
+    int named = stream ? 1 : PyErr_Occurred() ? -1 : 0;
+    Py_XDECREF(stream);
+    return named;
+}
+
+static int take_items(PyObject *item[ITEMS], gr_gpu_array *array)
+{
+    void *base;
+    if (!item[TYPESTR] || !item[SHAPE] || !item[DATA] || !PyTuple_Check(item[DATA]) ||
+        PyTuple_Size(item[DATA]) < 1) {
+        PyErr_SetString(PyExc_BufferError,
+                        "__cuda_array_interface__ lacks typestr, shape or data, or data is no "
+                        "tuple of an address and a flag");
+        return -1;
+    }
+    if (item[MASK]) {
+        PyErr_SetString(PyExc_TypeError, "masked arrays on a GPU cannot be summed");
+        return -1;
+    }
+    if (take_pointer(PyTuple_GetItem(item[DATA], 0), "the address", &base) < 0)
+        return -1;
+    array->base = base;
+    array->device = -1;
+    if (item[STREAM]) {
+        if (take_pointer(item[STREAM], "the stream", &array->stream) < 0)
+            return -1;
+        if (!array->stream) /* which the interface forbids, as it may mean either default one */
+            array->stream = GR_LEGACY_STREAM;
+    }
+    if (take_typestr(item[TYPESTR], array) < 0)
+        return -1;
+    return take_shape(item[SHAPE], item[STRIDES], array);
+}
+
+int gr_by_interface(PyObject *interface, gr_gpu_array *array)
+{
+    PyObject *item[ITEMS] = {NULL};
+    if (!PyDict_Check(interface)) {
+        PyErr_Format(PyExc_BufferError, "__cuda_array_interface__ must be a dict, not %R",
+                     (PyObject *)Py_TYPE(interface));
+        return -1;
+    }
+    array->owner = Py_NewRef(interface); /* it may be what keeps the memory */
+    for (int i = 0; i < ITEMS && !PyErr_Occurred(); i++)
+        item[i] = item_of(interface, items[i]);
+    int found = PyErr_Occurred() ? -1 : take_items(item, array);
+    for (int i = 0; i < ITEMS; i++)
+        Py_XDECREF(item[i]);
+    return found;
+}
+
+/* --- CuPy ----------------------------------------------------------------------------------------
+ *
+ * Its arrays have an interface, but making one up takes CuPy longer than to be asked for what is in
+ * it; and where the array lies would have to be asked of CUDA. */
+
+enum { BUFFER, PTR, DEVICE_ID, DTYPE, OWN_SHAPE, OWN_STRIDES, NAMES };
+static PyObject *names[NAMES], *current_stream; /* the GIL guards them */
+
+static int is_cupys(PyTypeObject *type)
+{
+    PyObject *module = NULL, *name = NULL;
+    int same = -1;
+    if (gr_optional_attribute((PyObject *)type, "__module__", 0, &module) == 0 &&
+        gr_optional_attribute((PyObject *)type, "__name__", 0, &name) == 0)
+        same = module && name && PyUnicode_Check(module) && PyUnicode_Check(name) &&
+               PyUnicode_CompareWithASCIIString(module, "cupy") == 0 &&
+               PyUnicode_CompareWithASCIIString(name, "ndarray") == 0;
+    Py_XDECREF(module);
+    Py_XDECREF(name);
+    return same;
+}
+
+int gr_know_cupy(PyTypeObject *type)
+{
+    static const char *const text[] = {"data", "ptr", "device_id", "dtype", "shape", "strides"};
+    int known = is_cupys(type);
+    if (known <= 0)
+        return known;
+    PyObject *cuda = PyImport_ImportModule("cupy.cuda"), *found = NULL;
+    if (!cuda || gr_optional_attribute(cuda, "get_current_stream", 0, &found) < 0)
+        known = -1;
+    Py_XDECREF(cuda);
+    if (known < 0 && PyErr_ExceptionMatches(PyExc_ImportError)) {
+        PyErr_Clear();
+        known = 0;
+    }
+    if (!found)
+        return known < 0 ? -1 : 0;
+    PyObject *before = current_stream; /* which a thread may be about to call */
+    current_stream = found;
+    Py_XDECREF(before);
+    for (int i = 0; i < NAMES; i++)
+        if (!names[i] && !(names[i] = PyUnicode_InternFromString(text[i])))
+            return -1;
+    return 1;
+}
+
+/* NumPy's types of numbers exist once each. */
+static int take_dtype(PyObject *dtype, gr_gpu_array *array)
+{
+    static PyObject *known;
+    static int kind, bytes;
+    if (dtype == known) {
+        array->kind = kind;
+        array->bytes = bytes;
+        return 0;
+    }
+    PyObject *typestr = PyObject_GetAttrString(dtype, "str");
+    int taken = typestr ? take_typestr(typestr, array) : -1;
+    Py_XDECREF(typestr);
+    if (taken < 0)
+        return -1;
+    PyObject *before = known;
+    known = Py_NewRef(dtype);
+    kind = array->kind;
+    bytes = array->bytes;
+    Py_XDECREF(before); /* which may run Python, and this function */
+    return 0;
+}
+
+static int take_attribute(PyObject *object, const char *what, void **pointer)
+{
+    PyObject *number = PyObject_GetAttr(object, names[PTR]);
+    int taken = number ? take_pointer(number, what, pointer) : -1;
+    Py_XDECREF(number);
+    return taken;
+}
+
+static int take_device(PyObject *number, gr_gpu_array *array)
+{
+    long device = PyLong_AsLong(number);
+    if (device == -1 && PyErr_Occurred())
+        return -1;
+    if (device < 0 || device > INT_MAX) {
+        PyErr_Format(PyExc_BufferError, "an array on a GPU says that it lies on device %ld",
+                     device);
+        return -1;
+    }
+    array->device = (int)device;
+    return 0;
+}
+
+int gr_by_cupy(PyObject *object, gr_gpu_array *array)
+{
+    PyObject *ask_stream = Py_NewRef(current_stream); /* attributes may let other threads run */
+    PyObject *data = PyObject_GetAttr(object, names[BUFFER]);
+    PyObject *device = data ? PyObject_GetAttr(data, names[DEVICE_ID]) : NULL;
+    PyObject *dtype = device ? PyObject_GetAttr(object, names[DTYPE]) : NULL;
+    PyObject *shape = dtype ? PyObject_GetAttr(object, names[OWN_SHAPE]) : NULL;
+    PyObject *strides = shape ? PyObject_GetAttr(object, names[OWN_STRIDES]) : NULL;
+    PyObject *stream = strides ? PyObject_CallNoArgs(ask_stream) : NULL;
+    void *base;
+    int found = -1;
+    if (stream && take_attribute(data, "the address", &base) == 0 &&
+        take_attribute(stream, "the stream", &array->stream) == 0 &&
+        take_device(device, array) == 0 && take_dtype(dtype, array) == 0) {
+        array->base = base;
+        if (!array->stream)
+            array->stream = GR_LEGACY_STREAM;
+        found = take_shape(shape, strides, array);
+    }
+    array->owner = data; /* it keeps the memory */
+    PyObject *asked[] = {ask_stream, device, dtype, shape, strides, stream};
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
+        Py_XDECREF(asked[i]);
+    return found;
+}

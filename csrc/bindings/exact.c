@@ -1,0 +1,284 @@
+/* Exact: the exact accumulator (exact/exact.h) as a Python object. What arrays and dtypes mean is
+ * the business of gpureduce/core/exact.py; here are elements as the kernels read them. */
+#include "bindings/module.h"
+
+#include "threads/clock.h"
+#include "exact/exact.h"
+#include "exact/format.h"
+#include "bindings/gil.h"
+
+#include <string.h>
+
+typedef struct {
+    PyObject_HEAD gr_load load; /* the type that it is for: remembered, and no more */
+    int components;             /* 2: real and imaginary parts */
+    gr_exact sum[2];
+} exact_object;
+
+static exact_object *new_object(PyTypeObject *type, int load, int components)
+{
+    if (!gr_is_float((gr_load)load) || components < 1 || components > 2) {
+        PyErr_SetString(PyExc_ValueError, "an exact sum is of 1 or 2 floats");
+        return NULL;
+    }
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    exact_object *self = (exact_object *)allocate(type, 0);
+    if (self) {
+        self->load = (gr_load)load;
+        self->components = components;
+        gr_exact_init(&self->sum[0]);
+        gr_exact_init(&self->sum[1]);
+    }
+    return self;
+}
+
+static PyObject *exact_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(keywords))
+{
+    int load, components;
+    if (!PyArg_ParseTuple(args, "ii", &load, &components))
+        return NULL;
+    return (PyObject *)new_object(type, load, components);
+}
+
+static void exact_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static exact_object *same_shape(exact_object *self, PyObject *other)
+{
+    if (Py_TYPE(other) != Py_TYPE((PyObject *)self)) {
+        PyErr_SetString(PyExc_TypeError, "expected another exact sum");
+        return NULL;
+    }
+    exact_object *found = (exact_object *)other;
+    if (found->components != self->components) {
+        PyErr_SetString(PyExc_TypeError, "one sum is complex and the other is not");
+        return NULL;
+    }
+    return found;
+}
+
+/* Whether so many elements can be added: a count that wraps around would be wrong, and it bounds
+ * the value, too. */
+static bool has_room(const exact_object *self, uint64_t n)
+{
+    if (n <= UINT64_MAX - self->sum[0].count)
+        return true;
+    PyErr_SetString(PyExc_OverflowError, "a sum is of less than 2^64 elements");
+    return false;
+}
+
+/* The array is added up beside the object, without the GIL, and then merged: threads may add to the
+ * same object. */
+static PyObject *exact_add(PyObject *object, PyObject *args)
+{
+    exact_object *self = (exact_object *)object;
+    PyObject *data;
+    int load, components, counts, threads;
+    if (!PyArg_ParseTuple(args, "Oiipi", &data, &load, &components, &counts, &threads))
+        return NULL;
+    if (!gr_is_float((gr_load)load) || components > self->components) {
+        PyErr_SetString(PyExc_ValueError, "no such element type, or complex into real");
+        return NULL;
+    }
+    PyArrayObject *array = gr_check_array(data, load, GR_ACC_f64, components);
+    if (!array)
+        return NULL;
+
+    gr_exact sum[2];
+    const void *bytes = PyArray_DATA(array);
+    size_t n = (size_t)PyArray_SIZE(array);
+    gr_without_gil call;
+    gr_drop_gil(&call);
+    double start = gr_now_ms();
+    gr_exact_sum_array(bytes, n, (gr_load)load, components, threads, sum);
+    double ms = gr_now_ms() - start;
+    if (gr_take_gil(&call) < 0 || !has_room(self, counts ? n : 0))
+        return NULL;
+    for (int i = 0; i < components; i++) {
+        sum[i].count = 0;
+        gr_exact_merge(&self->sum[i], &sum[i]);
+    }
+    for (int i = 0; i < self->components; i++)
+        self->sum[i].count += counts ? n : 0;
+    return PyFloat_FromDouble(ms);
+}
+
+static PyObject *exact_add_state(PyObject *object, PyObject *args)
+{
+    exact_object *self = (exact_object *)object;
+    const char *bytes;
+    Py_ssize_t size;
+    int component, counts;
+    gr_exact state;
+    if (!PyArg_ParseTuple(args, "y#ip", &bytes, &size, &component, &counts))
+        return NULL;
+    if ((size_t)size != sizeof state || component < 0 || component >= self->components) {
+        PyErr_SetString(PyExc_ValueError, "no state of such an exact sum");
+        return NULL;
+    }
+    memcpy(&state, bytes, sizeof state);
+    uint64_t n = counts ? state.count : 0;
+    if (!has_room(self, n))
+        return NULL;
+    state.count = 0;
+    gr_exact_merge(&self->sum[component], &state);
+    for (int i = 0; i < self->components; i++)
+        self->sum[i].count += n;
+    Py_RETURN_NONE;
+}
+
+static PyObject *exact_merge(PyObject *object, PyObject *other)
+{
+    exact_object *self = (exact_object *)object, *more = same_shape(self, other);
+    if (!more || !has_room(self, more->sum[0].count))
+        return NULL;
+    for (int i = 0; i < self->components; i++)
+        gr_exact_merge(&self->sum[i], &more->sum[i]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *exact_copy(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    exact_object *self = (exact_object *)object;
+    exact_object *copy = new_object(Py_TYPE(object), self->load, self->components);
+    if (copy)
+        memcpy(copy->sum, self->sum, sizeof copy->sum);
+    return (PyObject *)copy;
+}
+
+static PyObject *exact_round(PyObject *object, PyObject *args)
+{
+    exact_object *self = (exact_object *)object;
+    unsigned char bytes[16];
+    int target;
+    if (!PyArg_ParseTuple(args, "i", &target))
+        return NULL;
+    if (!gr_is_float((gr_load)target)) {
+        PyErr_SetString(PyExc_ValueError, "a sum is rounded to a float type");
+        return NULL;
+    }
+    size_t size = gr_load_size((gr_load)target);
+    for (int i = 0; i < self->components; i++) {
+        /* Little-endian, as the processors that this builds for: the low bytes come first. */
+        uint64_t bits = gr_exact_round(&self->sum[i], (gr_load)target);
+        memcpy(bytes + (size_t)i * size, &bits, size);
+    }
+    return PyBytes_FromStringAndSize((char *)bytes, (Py_ssize_t)(size * (size_t)self->components));
+}
+
+static PyObject *exact_to_bytes(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    exact_object *self = (exact_object *)object;
+    unsigned char bytes[GR_EXACT_MOST_BYTES];
+    size_t size = gr_exact_to_bytes(self->sum, self->components, self->load, bytes);
+    if (!size) {
+        PyErr_SetString(PyExc_OverflowError, "the sum is larger than 2^64 elements can make it");
+        return NULL;
+    }
+    return PyBytes_FromStringAndSize((char *)bytes, (Py_ssize_t)size);
+}
+
+/* Whether so many elements, each below 2^1024, can make a normalized sum: merged with itself again
+ * and again, a larger one would leave its digits before its count is too large. */
+static bool fits_its_count(const gr_exact *sum)
+{
+    enum { LAST = GR_EXACT_DIGITS - 1, BIT_OF_MOST = 1024 - GR_EXACT_UNIT - 32 * (LAST - 2) };
+    const int64_t *top = &sum->digit[LAST - 2];
+    /* Rounded towards minus infinity, in units of 2^1024. */
+    uint64_t most = (uint64_t)top[2] << (64 - BIT_OF_MOST) |
+                    (uint64_t)top[1] << (32 - BIT_OF_MOST) | (uint64_t)top[0] >> BIT_OF_MOST;
+    return (top[2] < 0 ? ~most : most) < sum->count || gr_exact_is_zero(sum);
+}
+
+static PyObject *exact_from_bytes(PyObject *type, PyObject *args)
+{
+    const char *bytes;
+    Py_ssize_t size;
+    gr_exact sum[2];
+    gr_load load;
+    int components;
+    if (!PyArg_ParseTuple(args, "y#", &bytes, &size))
+        return NULL;
+    gr_exact_error error =
+        gr_exact_from_bytes((const unsigned char *)bytes, (size_t)size, sum, &components, &load);
+    for (int i = 0; error == GR_EXACT_OK && i < components; i++)
+        if (!fits_its_count(&sum[i]))
+            error = GR_EXACT_BAD_CONTENT;
+    if (error != GR_EXACT_OK) {
+        PyErr_Format(PyExc_ValueError, "these bytes are no accumulator: %s",
+                     gr_exact_error_text(error));
+        return NULL;
+    }
+    exact_object *self = new_object((PyTypeObject *)type, load, components);
+    if (self)
+        memcpy(self->sum, sum, (size_t)components * sizeof *sum);
+    return (PyObject *)self;
+}
+
+static PyObject *get_count(PyObject *object, void *Py_UNUSED(closure))
+{
+    return PyLong_FromUnsignedLongLong(((exact_object *)object)->sum[0].count);
+}
+
+static PyObject *get_load(PyObject *object, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLong((long)((exact_object *)object)->load);
+}
+
+static PyObject *get_components(PyObject *object, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLong(((exact_object *)object)->components);
+}
+
+static PyMethodDef methods[] = {
+    {"add", exact_add, METH_VARARGS,
+     "add(array, load, components, counts, threads)\n--\n\n"
+     "Add a flat array; `counts`: and its elements to the count. Returns ms."},
+    {"add_state", exact_add_state, METH_VARARGS,
+     "add_state(bytes, component, counts)\n--\n\n"
+     "Add what a backend's engine has deposited."},
+    {"merge", exact_merge, METH_O, "merge(other)\n--\n\nAdd what another one holds."},
+    {"copy", exact_copy, METH_NOARGS, "copy()\n--\n\nAnother one of the same value."},
+    {"round", exact_round, METH_VARARGS,
+     "round(load)\n--\n\nThe value, rounded once to that type, as its bytes."},
+    {"to_bytes", exact_to_bytes, METH_NOARGS, "to_bytes()\n--\n\nSee exact/exact.h."},
+    {"from_bytes", exact_from_bytes, METH_VARARGS | METH_CLASS,
+     "from_bytes(bytes)\n--\n\nSee exact/exact.h."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef properties[] = {
+    {"count", get_count, NULL, "How many elements were added.", NULL},
+    {"load", get_load, NULL, "The element type.", NULL},
+    {"components", get_components, NULL, "2 if complex.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, (void *)exact_new},
+    {Py_tp_dealloc, (void *)exact_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, properties},
+    {Py_tp_doc, "Exact(load, components)\n--\n\nAn exact sum."},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "gpureduce._emulator.Exact",
+    .basicsize = sizeof(exact_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
+};
+
+int gr_add_exact_type(PyObject *module)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
+    int added = type ? PyModule_AddObjectRef(module, "Exact", type) : -1;
+    Py_XDECREF(type);
+    return added;
+}

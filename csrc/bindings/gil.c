@@ -1,0 +1,63 @@
+#include "bindings/gil.h"
+
+#include "shared/backend.h"
+#include "threads/forks.h"
+#include "threads/processors.h"
+
+#include <pthread.h>
+
+/* Python runs signal handlers on its main thread alone. Another thread that took the GIL here while
+ * the interpreter ends would be ended by that, in the middle of a region whose helpers read its
+ * stack. */
+static unsigned long main_thread; /* as Python's threading names it */
+
+static void become_main_thread(void)
+{
+    main_thread = (unsigned long)pthread_self();
+}
+
+/* In a child made by fork() the thread that forked is the main one. */
+GR_AROUND_FORK(NULL, NULL, become_main_thread)
+
+int gr_remember_main_thread(void)
+{
+    PyObject *threading = PyImport_ImportModule("threading");
+    PyObject *thread = threading ? PyObject_CallMethod(threading, "main_thread", NULL) : NULL;
+    PyObject *ident = thread ? PyObject_GetAttrString(thread, "ident") : NULL;
+    if (ident)
+        main_thread = PyLong_AsUnsignedLong(ident);
+    Py_XDECREF(ident);
+    Py_XDECREF(thread);
+    Py_XDECREF(threading);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Signal handlers may call gpureduce, so what this thread was at is put aside for them. */
+static int check_signals(void *context)
+{
+    gr_without_gil *call = context;
+    void *aside = gr_backend_put_aside();
+    if (!aside)
+        return 0;
+    PyEval_RestoreThread(call->saved);
+    int raised = PyErr_CheckSignals();
+    call->saved = PyEval_SaveThread();
+    gr_backend_take_up(aside);
+    return raised;
+}
+
+void gr_drop_gil(gr_without_gil *call)
+{
+    gr_read_environment();
+    call->watch = (gr_interrupts){.check = check_signals, .context = call};
+    bool is_main = (unsigned long)pthread_self() == main_thread;
+    gr_watch_interrupts(is_main ? &call->watch : NULL);
+    call->saved = PyEval_SaveThread();
+}
+
+int gr_take_gil(gr_without_gil *call)
+{
+    PyEval_RestoreThread(call->saved);
+    gr_watch_interrupts(NULL);
+    return call->watch.interrupted ? -1 : 0;
+}

@@ -1,0 +1,252 @@
+/* The Python face of what only the traced build can do: counting, and looking for races. */
+#include "bindings/module.h"
+
+#ifdef GR_EMULATOR_TRACED
+
+#include "emulator/trace/counters.h"
+#include "emulator/races/races.h"
+#include "shared/backend.h"
+#include "engine/pass.h"
+#include "bindings/gil.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static PyObject *counts(const gr_counters *counters)
+{
+    PyObject *tuple = PyTuple_New(GR_COUNTER_COUNT);
+    for (Py_ssize_t i = 0; tuple && i < GR_COUNTER_COUNT; i++) {
+        PyObject *count = PyLong_FromUnsignedLongLong(counters->count[i]);
+        if (!count || PyTuple_SetItem(tuple, i, count) < 0)
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
+/* A list of what `make` makes of each of `count` things. */
+static PyObject *list_of(size_t count, PyObject *(*make)(const void *context, size_t i),
+                         const void *context)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list && i < count; i++) {
+        PyObject *item = make(context, i);
+        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *line_row(const void *context, size_t i)
+{
+    const gr_counted_line *line = (const gr_counted_line *)context + i;
+    return Py_BuildValue("ziN(IIIIiy#)", line->file, line->line, counts(&line->counters),
+                         line->wavefronts, line->ideal, line->mask, line->size, line->stores,
+                         (const char *)line->offset, (Py_ssize_t)sizeof line->offset);
+}
+
+typedef struct {
+    gr_recorder *recorder;
+    const gr_counted_step *steps;
+} gr_step_list;
+
+static PyObject *step_row(const void *context, size_t i)
+{
+    const gr_step_list *list = context;
+    const gr_counted_step *step = &list->steps[i];
+    const uint32_t *warps;
+    size_t count = gr_recorded_lanes(list->recorder, step->barrier, step->sync, &warps);
+    return Py_BuildValue("IINy#", step->barrier, step->sync, counts(&step->counters),
+                         count ? (const char *)warps : "", (Py_ssize_t)(count * sizeof *warps));
+}
+
+static PyObject *sample_row(const void *context, size_t i)
+{
+    gr_counters counters;
+    gr_recorded_sample(context, i, &counters);
+    return counts(&counters);
+}
+
+static PyObject *recorded(gr_recorder *recorder, size_t samples)
+{
+    const gr_counted_line *lines;
+    gr_step_list steps = {recorder, NULL};
+    if (!gr_recorded(recorder))
+        return PyErr_NoMemory();
+    size_t line_count = gr_recorded_lines(recorder, &lines);
+    size_t step_count = gr_recorded_steps(recorder, &steps.steps);
+    return Py_BuildValue("NNN", list_of(line_count, line_row, lines),
+                         list_of(step_count, step_row, &steps),
+                         list_of(samples, sample_row, recorder));
+}
+
+/* False: a Python error is set. */
+static int read_request(PyObject *args, gr_request *request, int *later, const gr_sample **samples,
+                        Py_ssize_t *sample_bytes)
+{
+    int load, acc, strategy, finish;
+    unsigned block, grid;
+    unsigned long long n;
+    const char *bytes = NULL;
+    if (!PyArg_ParseTuple(args, samples ? "iiiKIIipy#" : "iiiKIIip", &strategy, &load, &acc, &n,
+                          &block, &grid, &finish, later, &bytes, sample_bytes))
+        return 0;
+    if (load < 0 || load >= GR_LOAD_COUNT || acc < 0 || acc >= GR_ACC_COUNT || strategy < 0 ||
+        strategy >= gr_strategy_count() || !gr_strategy_at(strategy)->fill || !n || finish < 0 ||
+        finish > GR_FINISH_SINGLE) {
+        PyErr_SetString(PyExc_ValueError, "no such kernel, element type, accumulator or finish");
+        return 0;
+    }
+    memset(request, 0, sizeof *request);
+    request->n = n;
+    request->load = (gr_load)load;
+    request->acc = (gr_acc)acc;
+    request->strategy = strategy;
+    request->block = block;
+    request->grid = grid;
+    request->finish = (gr_finish)finish;
+    if (samples)
+        *samples = (const gr_sample *)(const void *)bytes;
+    return 1;
+}
+
+static PyObject *py_plan_pass(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    gr_request request;
+    gr_pass pass;
+    gr_error error;
+    int later;
+    if (!read_request(args, &request, &later, NULL, NULL))
+        return NULL;
+    if (gr_plan_pass(&request, later, &pass, &error) != GR_OK)
+        return gr_raise(&error);
+    return Py_BuildValue("IIII", pass.block, pass.grid, pass.team_blocks, pass.outs);
+}
+
+typedef struct {
+    const gr_sample *samples;
+    size_t count;
+    gr_recorder *recorder;
+} gr_recording;
+
+static int start_recording(void *context, const gr_roll *roll)
+{
+    gr_recording *recording = context;
+    recording->recorder = gr_recorder_new(recording->samples, recording->count, roll);
+    gr_record(recording->recorder);
+    return recording->recorder != NULL;
+}
+
+static PyObject *py_count_pass(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    gr_request request;
+    gr_recording recording = {NULL, 0, NULL};
+    gr_error error;
+    Py_ssize_t bytes = 0;
+    int later;
+    if (!read_request(args, &request, &later, &recording.samples, &bytes))
+        return NULL;
+    recording.count = (size_t)bytes / sizeof(gr_sample);
+    gr_without_gil call;
+    gr_drop_gil(&call);
+    gr_status status = gr_run_pass(&request, later, start_recording, &recording, &error);
+    gr_record(NULL);
+    PyObject *result = NULL;
+    if (gr_take_gil(&call) == 0)
+        result = status == GR_OK ? recorded(recording.recorder, recording.count) : gr_raise(&error);
+    gr_recorder_free(recording.recorder);
+    return result;
+}
+
+static PyObject *py_shared_wavefronts(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    const char *bytes;
+    Py_ssize_t length;
+    unsigned mask, size, ideal;
+    int store;
+    if (!PyArg_ParseTuple(args, "y#IIp", &bytes, &length, &mask, &size, &store))
+        return NULL;
+    if (length != 32 * sizeof(uint32_t) || !size || size > 16 || (size & (size - 1))) {
+        PyErr_SetString(PyExc_ValueError, "expected 32 offsets, and 1, 2, 4, 8 or 16 bytes");
+        return NULL;
+    }
+    uint32_t offset[32];
+    memcpy(offset, bytes, sizeof offset);
+    unsigned wavefronts = gr_shared_wavefronts(offset, mask, size, store, &ideal);
+    return Py_BuildValue("II", wavefronts, ideal);
+}
+
+static PyObject *py_recorder_limits(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    return Py_BuildValue("nn", (Py_ssize_t)GR_RECORDER_MOST_BYTES,
+                         (Py_ssize_t)GR_RECORDER_INSTRUCTION_BYTES);
+}
+
+static PyObject *py_counter_names(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+#define X(name) "s"
+    return Py_BuildValue("(" GR_COUNTERS(X) ")"
+#undef X
+#define X(name) , #name
+                         GR_COUNTERS(X)
+#undef X
+    );
+}
+
+/* One call, so that no signal handler can come between the watching and its end. */
+static PyObject *py_watched_sum(PyObject *self, PyObject *args)
+{
+    Py_ssize_t last = PyTuple_Size(args) - 1;
+    PyObject *reports = last >= 0 ? PyTuple_GetItem(args, last) : NULL;
+    if (!reports || !PyList_Check(reports)) {
+        PyErr_SetString(PyExc_TypeError, "expected the arguments of sum() and a list");
+        return NULL;
+    }
+    PyObject *rest = PyTuple_GetSlice(args, 0, last);
+    if (!rest)
+        return NULL;
+    if (!gr_watch_start()) {
+        Py_DECREF(rest);
+        return PyErr_NoMemory();
+    }
+    PyObject *sum = gr_py_sum(self, rest), *type, *value, *traceback;
+    char *found = gr_watch_stop();
+    Py_DECREF(rest);
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *text = found ? PyUnicode_FromString(found) : NULL;
+    int kept = text ? PyList_Append(reports, text) : -1;
+    free(found);
+    Py_XDECREF(text);
+    PyErr_Restore(type, value, traceback);
+    if (sum && kept < 0) {
+        Py_CLEAR(sum);
+        PyErr_NoMemory();
+    }
+    return sum;
+}
+
+PyMethodDef gr_trace_methods[] = {
+    {"plan_pass", py_plan_pass, METH_VARARGS,
+     "plan_pass(strategy, load, acc, n, block, grid, finish, later)\n--\n\n"
+     "One launch of a sum: (block, grid, blocks that run side by side, values that are left)."},
+    {"count_pass", py_count_pass, METH_VARARGS,
+     "count_pass(strategy, load, acc, n, block, grid, finish, later, samples)\n--\n\n"
+     "What one launch does. Samples are four uint64 each: the first team that runs, how many, the "
+     "weight of each, the ticket before. Returns lines, steps and the samples' own counts."},
+    {"shared_wavefronts", py_shared_wavefronts, METH_VARARGS,
+     "shared_wavefronts(offsets, mask, size, store)\n--\n\n"
+     "Wavefronts of one warp instruction on shared memory, and how few they could be."},
+    {"recorder_limits", py_recorder_limits, METH_NOARGS,
+     "How many bytes of warp instructions are kept at most, and how many for one."},
+    {"counter_names", py_counter_names, METH_NOARGS, "The names of the counters, in order."},
+    {"watched_sum", py_watched_sum, METH_VARARGS,
+     "watched_sum(..., reports)\n--\n\n"
+     "As sum(), and looks for races. Appends what was found to a list, as JSON, also where the sum "
+     "fails; nothing if there was no memory for it."},
+    {NULL, NULL, 0, NULL},
+};
+
+#else
+
+PyMethodDef gr_trace_methods[] = {{NULL, NULL, 0, NULL}};
+
+#endif

@@ -1,0 +1,48 @@
+#include "cpu/floating_point_mode.h"
+
+#include <float.h>
+#include <stdatomic.h>
+
+static bool flags_tell(void)
+{
+    bool before = gr_inexact();
+    gr_lower_inexact();
+    volatile double one = 1, small = 0x1p-60, sum = one + one;
+    bool early = gr_inexact();
+    sum = one + small;
+    (void)sum;
+    bool told = gr_inexact();
+    if (!before)
+        gr_lower_inexact();
+    return told && !early;
+}
+
+/* It takes a while, and it is the same for all threads. */
+bool gr_flags_work(void)
+{
+    enum { UNKNOWN, YES, NO };
+    static atomic_int known;
+    int answer = atomic_load_explicit(&known, memory_order_relaxed);
+    if (answer == UNKNOWN) {
+        answer = flags_tell() ? YES : NO;
+        atomic_store_explicit(&known, answer, memory_order_relaxed);
+    }
+    return answer == YES;
+}
+
+#ifdef __x86_64__
+bool gr_plain_arithmetic(void)
+{
+    return (_mm_getcsr() & GR_MXCSR_SETTINGS) == GR_MXCSR_PLAIN;
+}
+#else
+bool gr_plain_arithmetic(void)
+{
+    if (FLT_EVAL_METHOD == 2 || FLT_EVAL_METHOD < 0) /* x87: wider than float64 */
+        return false;
+    volatile double least = 0x1p-1074, one = 1, small = 0x1p-60, normal = DBL_MIN;
+    if (least + least == 0 || normal - normal / 4 == 0)
+        return false;
+    return one + small == 1 && -one - small == -1 && one - small == 1 && small - one == -1;
+}
+#endif

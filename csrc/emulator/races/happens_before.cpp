@@ -1,0 +1,350 @@
+/* What happened before what: told by barriers, fences, atomics and bulk copies. */
+#ifdef GR_EMULATOR_TRACED
+
+#include "emulator/races/races.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "emulator/runtime/fault.h"
+#include "emulator/races/detector.h"
+
+namespace gr
+{
+
+static thread_local std::unique_ptr<Watch> watch_of_thread;
+
+Watch *thread_watch()
+{
+    return watch_of_thread.get();
+}
+
+Watch *exchange_watch(Watch *watch)
+{
+    Watch *before = watch_of_thread.release();
+    watch_of_thread.reset(watch);
+    return before;
+}
+
+/* --- launches and teams ---------------------------------------------------------------------- */
+
+void watch_launch(Watch *watch, Launch *launch)
+{
+    dim3 size = launch->shape.block;
+    watch->launch = launch;
+    watch->threads = (size.x * size.y * size.z + 31) / 32 * 32;
+    watch->slots = watch->threads + COPY_SLOTS;
+    watch->range_bytes = 0;
+    watch->event_count = 0;
+}
+
+static Event event_beside(const std::vector<Event> &events, size_t at, int step)
+{
+    for (; at < events.size(); at += (size_t)(ptrdiff_t)step)
+        if (events[at].what)
+            return events[at];
+    return {nullptr, nullptr, 0, 0};
+}
+
+/* For each race, the barriers next to its two sides. */
+static void find_events(Watch *watch)
+{
+    for (Race &race : watch->races)
+        for (Side &side : race.side) {
+            if (side.known_events || side.slot >= watch->threads)
+                continue;
+            const std::vector<Event> &events =
+                watch->events[(uint64_t)side.block * watch->threads + side.slot];
+            side.before = event_beside(events, (size_t)side.time - 1, -1);
+            side.after = event_beside(events, side.time, 1);
+            side.known_events = true;
+        }
+}
+
+void watch_launch_end(Watch *watch)
+{
+    guarded(watch, [&] { find_events(watch); });
+    watch->events.clear();
+    watch->variables.clear();
+    watch->device.clear();
+    watch->own.clear();
+    watch->launch = nullptr;
+}
+
+void watch_team(Worker *w)
+{
+    Watch *watch = w->watch;
+    guarded(watch, [&] {
+        watch->lanes.assign(w->lane_count, LaneWatch());
+        watch->own.clear();
+        watch->copies.clear();
+    });
+}
+
+/* --- barriers -------------------------------------------------------------------------------- */
+
+Knowledge joined(const Watch *watch, const Knowledge &a, const Knowledge &b)
+{
+    if (!a || !b || a == b)
+        return a ? a : b;
+    Gathering gathering(watch->slots);
+    gathering.add(a);
+    gathering.add(b);
+    return gathering.result();
+}
+
+/* All that a lane has done and knows. */
+Knowledge everything(const Watch *watch, const Self &self, const Knowledge &known)
+{
+    Gathering gathering(watch->slots);
+    gathering.add(known);
+    gathering.add(self.block, self.slot, self.lane->time);
+    return gathering.result();
+}
+
+/* What those who have come to a barrier bring with them. */
+struct Brought {
+    Self self;
+    const Mind *mind;
+    uint32_t time;
+};
+
+static Mind gather(const Watch *watch, const std::vector<Brought> &all)
+{
+    Mind mind;
+    for (unsigned strand = 0; strand < STRANDS; ++strand) {
+        Gathering gathering(watch->slots);
+        for (const Brought &one : all) {
+            gathering.add(one.mind->strand[strand]);
+            if (strand <= KNOWN_IF_FENCED)
+                gathering.add(one.self.block, one.self.slot, one.time);
+        }
+        mind.strand[strand] = gathering.result();
+    }
+    return mind;
+}
+
+/* Threads of a block that wait at different lines: CUDA wants all at one barrier, or none. */
+static void note_divergence(Watch *watch, const Worker *w, const std::vector<Brought> &all)
+{
+    Divergence found;
+    std::vector<int> lines;
+    const Lane *first = w->lanes + (all[0].self.lane - watch->lanes.data());
+    bool same = true;
+    for (const Brought &one : all) {
+        const Lane *lane = w->lanes + (one.self.lane - watch->lanes.data());
+        same = same && lane->line == first->line && !strcmp(lane->file, first->file);
+    }
+    if (same)
+        return;
+    for (const Brought &one : all) {
+        const Lane *lane = w->lanes + (one.self.lane - watch->lanes.data());
+        found.places[{lane->file, lane->line, name_wait(lane->waits)}].push_back(one.self.slot);
+    }
+    for (const auto &place : found.places)
+        lines.push_back(std::get<1>(place.first));
+    found.block = all[0].self.block;
+    if (watch->divergent_lines.insert(lines).second)
+        watch->divergences.push_back(found);
+}
+
+/* Who has come: lanes that wait, and those that have arrived at a cluster's and not waited yet. */
+static std::vector<Brought> all_at(Worker *w, const Barrier *barrier, gr_scope scope)
+{
+    std::vector<Brought> all;
+    for (unsigned i = 0; i < barrier->warp_count; ++i) {
+        const Warp *warp = &barrier->warps[i];
+        unsigned lanes = scope == GR_CLUSTER ? warp->live : warp->at[scope];
+        for (; lanes; lanes &= lanes - 1) {
+            unsigned index = (unsigned)__builtin_ctz(lanes);
+            Self self = self_of(w, lane_of(w, warp, index));
+            if (scope == GR_CLUSTER && self.lane->arrived)
+                all.push_back({self, &self.lane->carried, self.lane->arrived_time});
+            else if (warp->at[scope] >> index & 1)
+                all.push_back({self, &self.lane->mind, self.lane->time});
+        }
+    }
+    return all;
+}
+
+static Event event_of(const Watch *watch, const Lane *lane)
+{
+    return {name_wait(lane->waits), lane->file, lane->line, watch->meetings};
+}
+
+void watch_barrier(Worker *w, const Barrier *barrier, gr_scope scope)
+{
+    Watch *watch = w->watch;
+    guarded(watch, [&] {
+        std::vector<Brought> all = all_at(w, barrier, scope);
+        if (all.empty())
+            return;
+        if (scope == GR_BLOCK)
+            note_divergence(watch, w, all);
+        Mind mind = gather(watch, all);
+        ++watch->meetings;
+        for (const Brought &one : all) {
+            LaneWatch *lane = one.self.lane;
+            const Lane *waiting = w->lanes + (lane - watch->lanes.data());
+            bool waits = waiting->warp->at[scope] >> waiting->index & 1;
+            if (waits) {
+                lane->mind = mind;
+                advance(watch, one.self, event_of(watch, waiting));
+            } else {
+                lane->carried = mind;
+                lane->passed = true;
+            }
+            lane->arrived = false;
+        }
+    });
+}
+
+void watch_meeting(Worker *w, const Warp *warp, const Meeting *meeting)
+{
+    if (meeting->op != GR_SYNCWARP)
+        return;
+    Watch *watch = w->watch;
+    guarded(watch, [&] {
+        std::vector<Brought> all;
+        for (unsigned lanes = meeting->arrived; lanes; lanes &= lanes - 1) {
+            const Lane *lane = lane_of(w, warp, (unsigned)__builtin_ctz(lanes));
+            Self self = self_of(w, lane);
+            all.push_back({self, &self.lane->mind, self.lane->time});
+        }
+        Mind mind = gather(watch, all);
+        ++watch->meetings;
+        for (const Brought &one : all) {
+            one.self.lane->mind = mind;
+            advance(watch, one.self,
+                    event_of(watch, w->lanes + (one.self.lane - watch->lanes.data())));
+        }
+    });
+}
+
+void watch_arrival(Worker *w)
+{
+    Watch *watch = w->watch;
+    guarded(watch, [&] {
+        Self self = self_of(w, w->lane);
+        self.lane->arrived = true;
+        self.lane->carried = self.lane->mind;
+        self.lane->arrived_time = self.lane->time;
+        advance(watch, self, {nullptr, nullptr, 0, 0});
+    });
+}
+
+void watch_passage(Worker *w, const char *file, int line)
+{
+    Watch *watch = w->watch;
+    guarded(watch, [&] {
+        Self self = self_of(w, w->lane);
+        if (!self.lane->passed)
+            return;
+        for (unsigned strand = 0; strand < STRANDS; ++strand) {
+            Knowledge &own = self.lane->mind.strand[strand];
+            own = joined(watch, own, self.lane->carried.strand[strand]);
+        }
+        self.lane->passed = false;
+        advance(watch, self, {"cluster.barrier_wait", file, line, 0});
+    });
+}
+
+/* What atomics have brought so far becomes known. */
+static void acquire(const Watch *watch, LaneWatch *lane, gr_scope scope)
+{
+    Knowledge *strand = lane->mind.strand;
+    strand[KNOWN] = joined(watch, strand[KNOWN], strand[SEEN_BLOCK]);
+    if (scope != GR_BLOCK)
+        strand[KNOWN] = joined(watch, strand[KNOWN], strand[SEEN_GRID]);
+}
+
+void watch_fence(Worker *w, gr_scope scope, const char *file, int line)
+{
+    Watch *watch = w->watch;
+    guarded(watch, [&] {
+        Self self = self_of(w, w->lane);
+        Knowledge *strand = self.lane->mind.strand;
+        acquire(watch, self.lane, scope);
+        strand[FENCED_BLOCK] = everything(watch, self, strand[KNOWN]);
+        if (scope != GR_BLOCK)
+            strand[FENCED_GRID] = strand[FENCED_BLOCK];
+        advance(watch, self,
+                {scope == GR_BLOCK ? "__threadfence_block" : "__threadfence", file, line, 0});
+    });
+}
+
+void pass_on(Watch *watch, const Self &self, const void *address)
+{
+    Variable &variable = watch->variables[(uintptr_t)address];
+    Knowledge *strand = self.lane->mind.strand;
+    Knowledge &block = variable.block[self.block];
+    strand[SEEN_GRID] = joined(watch, strand[SEEN_GRID], variable.grid);
+    strand[SEEN_BLOCK] = joined(watch, strand[SEEN_BLOCK], block);
+    strand[KNOWN_IF_FENCED] = joined(watch, strand[KNOWN_IF_FENCED], variable.if_fenced);
+    variable.grid = joined(watch, variable.grid, strand[FENCED_GRID]);
+    block = joined(watch, block, strand[FENCED_BLOCK]);
+    variable.if_fenced = everything(watch, self, strand[KNOWN_IF_FENCED]);
+    advance(watch, self, {nullptr, nullptr, 0, 0});
+}
+
+/* --- bulk copies ----------------------------------------------------------------------------- */
+
+Copies &copies_of(Watch *watch, const Self &self, const void *barrier)
+{
+    auto key = std::make_pair(self.block, (uintptr_t)barrier);
+    auto found = watch->copies.find(key);
+    if (found == watch->copies.end()) {
+        unsigned slot = watch->threads + (unsigned)(watch->copies.size() % COPY_SLOTS);
+        found = watch->copies.emplace(key, Copies(slot, CopyClock())).first;
+    }
+    return found->second;
+}
+
+void order_copy(Watch *watch, const Self &self, CopyClock *clock)
+{
+    ++clock->time;
+    for (unsigned strand : {KNOWN, KNOWN_IF_FENCED})
+        clock->released[strand] = joined(watch, clock->released[strand],
+                                         everything(watch, self, self.lane->mind.strand[strand]));
+    advance(watch, self, {nullptr, nullptr, 0, 0});
+}
+
+void finish_copies(Watch *watch, const Self &self, const Copies &copies, Event event)
+{
+    if (!copies.second.time)
+        return;
+    for (unsigned strand : {KNOWN, KNOWN_IF_FENCED}) {
+        Gathering gathering(watch->slots);
+        gathering.add(self.lane->mind.strand[strand]);
+        gathering.add(copies.second.released[strand]);
+        gathering.add(self.block, copies.first, copies.second.time - 1);
+        self.lane->mind.strand[strand] = gathering.result();
+    }
+    advance(watch, self, event);
+}
+
+} // namespace gr
+
+using namespace gr;
+
+int gr_watch_start(void)
+{
+    try {
+        watch_of_thread = std::make_unique<Watch>();
+        return 1;
+    } catch (const std::bad_alloc &) {
+        return 0;
+    }
+}
+
+char *gr_watch_stop(void)
+{
+    std::unique_ptr<Watch> watch = std::move(watch_of_thread);
+    try {
+        return watch && !watch->failed ? strdup(report(watch.get()).c_str()) : nullptr;
+    } catch (const std::bad_alloc &) {
+        return nullptr;
+    }
+}
+
+#endif

@@ -1,0 +1,136 @@
+/* The race detector's findings as JSON. */
+#ifdef GR_EMULATOR_TRACED
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "emulator/trace/lines.h"
+#include "emulator/races/detector.h"
+
+namespace gr
+{
+
+static void print(std::string *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void print(std::string *out, const char *format, ...)
+{
+    char text[256];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    *out += text;
+}
+
+static void print_text(std::string *out, const std::string &text)
+{
+    *out += '"';
+    for (char c : text) {
+        if (c == '"' || c == '\\')
+            *out += '\\';
+        if ((unsigned char)c >= ' ')
+            *out += c;
+    }
+    *out += '"';
+}
+
+static void print_line(std::string *out, const char *file, int line)
+{
+    if (file && file[0] == '.' && file[1] == '/')
+        file += 2;
+    *out += "\"file\":";
+    print_text(out, file ? file : "");
+    print(out, ",\"line\":%d", line);
+}
+
+static void print_site(std::string *out, const Site &site)
+{
+    const char *file = static_cast<const char *>(site.at);
+    int line = site.line;
+    if (!line && !gr_line_of(site.at, &file, &line))
+        file = nullptr;
+    print_line(out, file, line);
+}
+
+static void print_event(std::string *out, const char *name, const Event &event)
+{
+    print(out, ",\"%s\":", name);
+    if (!event.what) {
+        *out += "null";
+        return;
+    }
+    *out += "{\"what\":";
+    print_text(out, event.what);
+    *out += ',';
+    print_line(out, event.file, event.line);
+    print(out, ",\"meeting\":%llu}", (unsigned long long)event.meeting);
+}
+
+static void print_side(std::string *out, const Watch *watch, const Side &side)
+{
+    static const char *const kinds[] = {"read", "write", "atomic"};
+    const char *kind = side.site.at ? kinds[side.kind] : "end";
+    bool copy = side.slot >= watch->threads;
+    print(out, "{\"block\":%u,\"thread\":%u,\"copy\":%s,\"kind\":\"%s\",", side.block,
+          copy ? 0 : side.slot, copy ? "true" : "false", kind);
+    if (side.site.at)
+        print_site(out, side.site);
+    else
+        print_line(out, side.before.file, side.before.line);
+    print_event(out, "before", side.before);
+    print_event(out, "after", side.after);
+    *out += '}';
+}
+
+static void print_race(std::string *out, const Watch *watch, const Race &race)
+{
+    static const char *const missing[] = {"__threadfence()", "__syncwarp()", "__syncthreads()",
+                                          "cluster.sync()",  "grid.sync()",  "copy_wait()"};
+    static const char *const spaces[] = {"shared", "global", "other"};
+    const Address &address = race.address;
+    print(out, "{\"count\":%llu,\"missing\":\"%s\",\"space\":\"%s\",\"owner\":%u,",
+          (unsigned long long)race.count, missing[race.missing], spaces[address.space],
+          address.owner);
+    print(out, "\"parameter\":%d,\"offset\":%llu,\"size\":%u,\"sides\":[", address.parameter,
+          (unsigned long long)address.offset, address.size);
+    print_side(out, watch, race.side[0]);
+    *out += ',';
+    print_side(out, watch, race.side[1]);
+    *out += "]}";
+}
+
+static void print_divergence(std::string *out, const Divergence &divergence)
+{
+    print(out, "{\"block\":%u,\"places\":[", divergence.block);
+    const char *comma = "";
+    for (const auto &place : divergence.places) {
+        print(out, "%s{\"what\":", comma);
+        print_text(out, std::get<2>(place.first));
+        *out += ',';
+        print_line(out, std::get<0>(place.first).c_str(), std::get<1>(place.first));
+        *out += ",\"threads\":[";
+        for (size_t i = 0; i < place.second.size(); ++i)
+            print(out, i ? ",%u" : "%u", place.second[i]);
+        *out += "]}";
+        comma = ",";
+    }
+    *out += "]}";
+}
+
+std::string report(const Watch *watch)
+{
+    std::string out = "{\"races\":[";
+    for (size_t i = 0; i < watch->races.size(); ++i) {
+        out += i ? ",\n" : "\n";
+        print_race(&out, watch, watch->races[i]);
+    }
+    out += "],\"barriers\":[";
+    for (size_t i = 0; i < watch->divergences.size(); ++i) {
+        out += i ? ",\n" : "\n";
+        print_divergence(&out, watch->divergences[i]);
+    }
+    return out + "]}";
+}
+
+} // namespace gr
+
+#endif

@@ -1,0 +1,266 @@
+/* The accesses that nothing orders, found word by word. */
+#ifdef GR_EMULATOR_TRACED
+
+#include <string.h>
+
+#include "emulator/races/detector.h"
+
+namespace gr
+{
+
+/* One access: by a lane, or by a copy that it has ordered. */
+struct Touch {
+    Self self;
+    unsigned slot; /* the lane's own, or the copy's */
+    uint32_t time;
+    Access kind;
+    Site site;
+    uintptr_t address;
+    size_t size;
+};
+
+static bool ordered(const Touch &now, const Record &before, unsigned strand)
+{
+    if (before.block == now.self.block && before.slot == now.self.slot)
+        return true;
+    return knows(now.self.lane->mind.strand[strand], before.block, before.slot, before.time);
+}
+
+/* Whether somebody among these lanes of the team knows of it, so that a barrier would do. */
+static bool known_among(const Watch *watch, size_t first, size_t count, const Record &before)
+{
+    for (size_t i = first; i < first + count; ++i)
+        if (knows(watch->lanes[i].mind.strand[KNOWN], before.block, before.slot, before.time))
+            return true;
+    return false;
+}
+
+/* A lane that has just waited for a copy has been overtaken by the next one; else it has not waited
+ * for this one. */
+static Missing missing_after_copy(Watch *watch, const Touch &now)
+{
+    const std::vector<Event> &events =
+        watch->events[(uint64_t)now.self.block * watch->threads + now.self.slot];
+    bool waited = !events.empty() && events.back().what && !strcmp(events.back().what, "copy_wait");
+    return waited && now.slot < watch->threads ? SYNCTHREADS : COPY_WAIT;
+}
+
+static Missing missing_between(Watch *watch, const Touch &now, const Record &before)
+{
+    if (before.slot >= watch->threads)
+        return missing_after_copy(watch, now);
+    if (ordered(now, before, KNOWN_IF_FENCED))
+        return THREADFENCE;
+    size_t lane = (size_t)(now.self.lane - watch->lanes.data());
+    if (before.block != now.self.block) {
+        if (known_among(watch, lane / 32 * 32, 32, before))
+            return SYNCWARP;
+        if (known_among(watch, lane / watch->threads * watch->threads, watch->threads, before))
+            return SYNCTHREADS;
+    }
+    if (before.block == now.self.block)
+        return before.slot / 32 == now.slot / 32 ? SYNCWARP : SYNCTHREADS;
+    unsigned cluster = watch->launch->shape.cluster_blocks;
+    return cluster > 1 && before.block / cluster == now.self.block / cluster ? CLUSTER_SYNC
+                                                                             : GRID_SYNC;
+}
+
+/* Which parameter of the kernel points to where this address is. */
+static void name_parameter(const Watch *watch, uintptr_t address, Address *name)
+{
+    const Kernel *kernel = watch->launch->kernel;
+    uintptr_t nearest = 0;
+    for (unsigned i = 0; i < kernel->parameters; ++i) {
+        uintptr_t value = 0;
+        if (!kernel->pointees[i])
+            continue;
+        memcpy(&value, watch->launch->args[i], sizeof value);
+        if (value < watch->range || value > address || value < nearest)
+            continue;
+        nearest = value;
+        name->parameter = (int)i;
+        name->offset = address - value;
+        name->size = kernel->pointees[i];
+    }
+}
+
+static Address name_address(const Worker *w, const Touch &now)
+{
+    const Watch *watch = w->watch;
+    uintptr_t address = now.address;
+    Address name = {Address::OTHER, 0, -1, address, (unsigned)now.size};
+    uintptr_t in_shared = address - (uintptr_t)w->shared;
+    if (in_shared < w->shared_bytes) {
+        size_t stride = watch->launch->shared_stride;
+        name.space = Address::SHARED;
+        name.owner = rank_of(watch, &w->blocks[in_shared / stride]);
+        name.offset = in_shared % stride;
+    } else if (address - watch->range < watch->range_bytes) {
+        name.space = Address::GLOBAL;
+        name.offset = address - watch->range;
+        name_parameter(watch, address, &name);
+    }
+    return name;
+}
+
+static void note_race(Worker *w, const Touch &now, const Record &before, Access kind_before,
+                      bool first_word)
+{
+    Watch *watch = w->watch;
+    auto key = std::make_tuple(before.site.at, before.site.line, kind_before, now.site.at,
+                               now.site.line, now.kind);
+    auto found = watch->race_of.emplace(key, watch->races.size());
+    Missing missing = missing_between(watch, now, before);
+    if (found.second)
+        watch->races.push_back(Race());
+    Race &race = watch->races[found.first->second];
+    race.count += first_word || !race.count;
+    if (!found.second && missing <= race.missing)
+        return;
+    race.side[0] = {before.block, before.slot, before.time, kind_before, before.site};
+    race.side[1] = {now.self.block, now.slot, now.time, now.kind, now.site};
+    race.address = name_address(w, now);
+    race.missing = missing;
+}
+
+static bool conflict(Access a, Access b)
+{
+    return a == WRITE || b == WRITE || a != b;
+}
+
+/* Whether whatever would race with the older record would race with the newer one, too. */
+static bool outdated(const Record &old, Access kind_old, uint8_t bytes, Access kind)
+{
+    return (kind == WRITE || kind == kind_old) && (old.bytes & ~bytes) == 0;
+}
+
+/* Looks through the word's records of one kind. Those that cannot race with this access are there
+ * to be cleared away; of them there may be many, and a few at a time are enough. */
+static void look_through(Worker *w, Shadow *shadow, Word *word, Access kind_old, const Touch &now,
+                         uint8_t bytes, bool first_word)
+{
+    bool conflicting = conflict(kind_old, now.kind);
+    unsigned seen = 0;
+    for (uint32_t *link = &word->first[kind_old]; *link && (conflicting || seen < 4); ++seen) {
+        const Record &old = shadow->record(*link);
+        bool in_order = ordered(now, old, KNOWN);
+        if (conflicting && !in_order && (old.bytes & bytes))
+            note_race(w, now, old, kind_old, first_word);
+        if (in_order && outdated(old, kind_old, bytes, now.kind))
+            shadow->remove(link);
+        else
+            link = &shadow->record(*link).next;
+    }
+}
+
+/* Device memory is shared by all blocks of the launch; the rest belongs to the team. */
+static Shadow *shadow_of(Worker *w, uintptr_t address)
+{
+    Watch *watch = w->watch;
+    if (address - (uintptr_t)w->shared < w->shared_bytes)
+        return &watch->own;
+    if (address - watch->range >= watch->range_bytes)
+        watch->range_bytes = device_range((const void *)address, &watch->range);
+    return watch->range_bytes ? &watch->device : &watch->own;
+}
+
+static void touch(Worker *w, const Touch &now)
+{
+    uintptr_t end = now.address + now.size;
+    uintptr_t word_address = now.address / Shadow::word_bytes * Shadow::word_bytes;
+    Shadow *shadow = shadow_of(w, now.address);
+    for (; word_address < end; word_address += Shadow::word_bytes) {
+        bool first_word = word_address <= now.address;
+        unsigned bytes = 15;
+        if (first_word)
+            bytes &= 15u << (now.address - word_address);
+        if (end < word_address + Shadow::word_bytes)
+            bytes &= 15u >> (word_address + Shadow::word_bytes - end);
+        Word &word = shadow->word_at(word_address);
+        for (Access kind_old : {READ, WRITE, ATOMIC})
+            look_through(w, shadow, &word, kind_old, now, (uint8_t)bytes, first_word);
+        if (shadow->insert(&word, now.kind,
+                           {now.self.block, now.slot, now.time, 0, now.site, (uint8_t)bytes}))
+            check_memory(w->watch);
+    }
+}
+
+/* An access that the running lane itself makes. */
+static void touch(Worker *w, const Self &self, const void *address, size_t size, Access kind,
+                  Site site)
+{
+    touch(w, {self, self.slot, self.lane->time, kind, site, (uintptr_t)address, size});
+}
+
+/* A block that has ended takes its shared memory with it, whoever of its cluster may read it. */
+void watch_block_end(Worker *w, const Lane *last)
+{
+    Watch *watch = w->watch;
+    if (watch->launch->shape.cluster_blocks < 2)
+        return;
+    guarded(watch, [&] {
+        Self self = self_of(w, last);
+        const Block *block = last->warp->block;
+        size_t first = block->own.warps->index * 32ul;
+        Gathering gathering(watch->slots);
+        for (unsigned slot = 0; slot < watch->threads; ++slot) {
+            const LaneWatch &lane = watch->lanes[first + slot];
+            gathering.add(lane.mind.strand[KNOWN]);
+            gathering.add(self.block, slot, lane.time); /* the block's own are done with it */
+        }
+        self.lane->mind.strand[KNOWN] = gathering.result();
+        touch(w, self, block->shared, watch->launch->shape.shared, WRITE, {nullptr, 0});
+    });
+}
+
+void watch_access(Worker *w, const void *address, size_t size, Access kind, const void *place)
+{
+    Watch *watch = w->watch;
+    guarded(watch, [&] {
+        Self self = self_of(w, w->lane);
+        touch(w, self, address, size, kind, {place, 0});
+        if (kind == ATOMIC)
+            pass_on(watch, self, address);
+    });
+}
+
+void watch_copy_barrier(Worker *w, const void *barrier, const char *file, int line)
+{
+    guarded(w->watch, [&] {
+        Self self = self_of(w, w->lane);
+        touch(w, self, barrier, sizeof(uint64_t), WRITE, {file, line});
+    });
+}
+
+void watch_copy(Worker *w, const void *shared, const void *global, size_t bytes,
+                const void *barrier, const char *file, int line)
+{
+    Watch *watch = w->watch;
+    guarded(watch, [&] {
+        Self self = self_of(w, w->lane);
+        Copies &copies = copies_of(watch, self, barrier);
+        CopyClock &clock = copies.second;
+        touch(w, self, barrier, sizeof(uint64_t), ATOMIC, {file, line});
+        Touch copy = {self, copies.first, clock.time, READ, {file, line}, (uintptr_t)global, bytes};
+        touch(w, copy);
+        copy.kind = WRITE;
+        copy.address = (uintptr_t)shared;
+        touch(w, copy);
+        order_copy(watch, self, &clock);
+    });
+}
+
+void watch_copied(Worker *w, const void *barrier, const char *file, int line)
+{
+    Watch *watch = w->watch;
+    guarded(watch, [&] {
+        Self self = self_of(w, w->lane);
+        const Copies &copies = copies_of(watch, self, barrier);
+        touch(w, self, barrier, sizeof(uint64_t), ATOMIC, {file, line});
+        finish_copies(watch, self, copies, {"copy_wait", file, line, 0});
+    });
+}
+
+} // namespace gr
+
+#endif

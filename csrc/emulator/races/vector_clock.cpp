@@ -1,0 +1,78 @@
+/* Vector clocks: joined page by page, and only where pages differ. */
+#ifdef GR_EMULATOR_TRACED
+
+#include "emulator/races/vector_clock.h"
+
+#include <algorithm>
+
+namespace gr
+{
+
+bool knows(const Knowledge &knowledge, unsigned block, unsigned slot, uint32_t time)
+{
+    if (!knowledge)
+        return false;
+    auto page = std::lower_bound(knowledge->begin(), knowledge->end(), block,
+                                 [](const Page &p, unsigned wanted) { return p.block < wanted; });
+    return page != knowledge->end() && page->block == block && (*page->clocks)[slot] > time;
+}
+
+Gathering::Sum &Gathering::sum_of(unsigned block)
+{
+    size_t at = (size_t)(std::lower_bound(blocks.begin(), blocks.end(), block) - blocks.begin());
+    if (at == blocks.size() || blocks[at] != block) {
+        blocks.insert(blocks.begin() + (ptrdiff_t)at, block);
+        sums.insert(sums.begin() + (ptrdiff_t)at, Sum());
+    }
+    return sums[at];
+}
+
+Clocks &Gathering::writable(Sum *sum)
+{
+    if (!sum->own) {
+        sum->own = sum->clocks ? std::make_shared<Clocks>(*sum->clocks)
+                               : std::make_shared<Clocks>(slots, 0);
+        sum->clocks = sum->own;
+    }
+    return *sum->own;
+}
+
+void Gathering::add(const Knowledge &knowledge)
+{
+    if (!knowledge || knowledge == last)
+        return;
+    last = knowledge;
+    for (const Page &page : *knowledge) {
+        Sum &sum = sum_of(page.block);
+        if (sum.clocks == page.clocks)
+            continue;
+        if (!sum.clocks) {
+            sum.clocks = page.clocks;
+            continue;
+        }
+        Clocks &own = writable(&sum);
+        for (unsigned slot = 0; slot < slots; ++slot)
+            own[slot] = std::max(own[slot], (*page.clocks)[slot]);
+    }
+}
+
+void Gathering::add(unsigned block, unsigned slot, uint32_t time)
+{
+    uint32_t &known = writable(&sum_of(block))[slot];
+    known = std::max(known, time + 1);
+}
+
+Knowledge Gathering::result() const
+{
+    if (blocks.empty())
+        return nullptr;
+    auto pages = std::make_shared<Pages>();
+    pages->reserve(blocks.size());
+    for (size_t i = 0; i < blocks.size(); ++i)
+        pages->push_back({blocks[i], sums[i].clocks});
+    return pages;
+}
+
+} // namespace gr
+
+#endif

@@ -1,0 +1,302 @@
+/* The emulated device's memory. It is the host's, but every range is known, so that what CUDA would
+ * refuse is refused here; and fresh memory is filled with 0xff, a NaN in every float format, so
+ * that reading what nobody wrote shows. */
+#include <errno.h>
+#include <map>
+#include <mutex>
+#include <new>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utility>
+#include <vector>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "emulator/runtime/launch.h"
+#include "threads/forks.h"
+#include "threads/interrupts.h"
+
+namespace gr
+{
+
+struct Range {
+    size_t bytes;
+    bool device;
+};
+
+struct Memory {
+    std::mutex mutex;
+    std::map<uintptr_t, Range> ranges; /* by first address */
+    size_t device_bytes = 0, host_bytes = 0;
+    std::vector<std::pair<uint64_t, size_t>> limits; /* by token; the last one holds */
+};
+
+/* Never destroyed: other threads may free their memory while the process ends. */
+static Memory *memory()
+{
+    static Memory *const the_memory = new Memory;
+    return the_memory;
+}
+
+static void lock_memory()
+{
+    memory()->mutex.lock();
+}
+
+static void unlock_memory()
+{
+    memory()->mutex.unlock();
+}
+
+/* As in engine/workspace.c. */
+GR_AROUND_FORK(lock_memory, unlock_memory, unlock_memory)
+
+/* When this is loaded: a thread that made it later might be gone in a child made meanwhile. */
+__attribute__((constructor)) static void make_memory()
+{
+    memory();
+}
+
+static size_t limit_of(const Memory *m)
+{
+    return m->limits.size() ? m->limits.back().second
+                            : (size_t)sysconf(_SC_PHYS_PAGES) / 2 * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* False: interrupted. */
+static bool poison(char *memory, size_t bytes)
+{
+    constexpr size_t slice = 16 << 20;
+    for (size_t at = 0; at < bytes; at += slice) {
+        memset(memory + at, 0xff, bytes - at < slice ? bytes - at : slice);
+        if (bytes > slice && gr_ask_for_interrupts())
+            return false;
+    }
+    return true;
+}
+
+static cudaError_t take_range(Memory *m, void *address, size_t bytes, bool device)
+{
+    return without_throwing([&] {
+        std::lock_guard<std::mutex> lock(m->mutex);
+        m->ranges[(uintptr_t)address] = Range{bytes, device};
+        return cudaSuccess;
+    });
+}
+
+static cudaError_t allocate(void **out, size_t bytes, bool device)
+{
+    if (!out)
+        return cudaErrorInvalidValue;
+    *out = nullptr;
+    if (!bytes)
+        return cudaSuccess;
+    Memory *m = memory();
+    {
+        std::lock_guard<std::mutex> lock(m->mutex);
+        size_t limit = limit_of(m);
+        if (device && (m->device_bytes > limit || bytes > limit - m->device_bytes))
+            return cudaErrorMemoryAllocation;
+        (device ? m->device_bytes : m->host_bytes) += bytes; /* reserved: filling takes a while */
+    }
+    void *address = nullptr;
+    cudaError_t state = posix_memalign(&address, 256, bytes) ? cudaErrorMemoryAllocation
+                        : device && !poison(static_cast<char *>(address), bytes)
+                            ? cudaErrorUnknown
+                            : take_range(m, address, bytes, device);
+    if (state == cudaSuccess) {
+        *out = address;
+        return cudaSuccess;
+    }
+    free(address);
+    std::lock_guard<std::mutex> lock(m->mutex);
+    (device ? m->device_bytes : m->host_bytes) -= bytes;
+    return state;
+}
+
+static cudaError_t release(void *address, bool device)
+{
+    if (!address)
+        return cudaSuccess;
+    Memory *m = memory();
+    {
+        std::lock_guard<std::mutex> lock(m->mutex);
+        auto found = m->ranges.find((uintptr_t)address);
+        if (found == m->ranges.end() || found->second.device != device)
+            return cudaErrorInvalidValue;
+        (device ? m->device_bytes : m->host_bytes) -= found->second.bytes;
+        m->ranges.erase(found);
+    }
+    free(address);
+    return cudaSuccess;
+}
+
+struct Found {
+    uintptr_t first;
+    size_t bytes; /* of the whole range; 0: the address lies in none */
+    bool device;
+};
+
+static Found range_of(const void *address)
+{
+    Memory *m = memory();
+    uintptr_t at = (uintptr_t)address;
+    std::lock_guard<std::mutex> lock(m->mutex);
+    auto after = m->ranges.upper_bound(at);
+    if (after == m->ranges.begin())
+        return Found{};
+    --after;
+    if (at - after->first >= after->second.bytes)
+        return Found{};
+    return Found{after->first, after->second.bytes, after->second.device};
+}
+
+size_t device_range(const void *address, uintptr_t *first)
+{
+    Found range = range_of(address);
+    *first = range.first;
+    return range.device ? range.bytes : 0;
+}
+
+static bool on_device(const void *address, size_t bytes)
+{
+    Found range = range_of(address);
+    return range.device && range.bytes - ((uintptr_t)address - range.first) >= bytes;
+}
+
+static cudaError_t copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind)
+{
+    if ((unsigned)kind > cudaMemcpyDefault)
+        return cudaErrorInvalidMemcpyDirection;
+    if (!bytes)
+        return cudaSuccess;
+    if (!to || !from)
+        return cudaErrorInvalidValue;
+    bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+    bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    if ((to_device && !on_device(to, bytes)) || (from_device && !on_device(from, bytes)))
+        return cudaErrorInvalidValue;
+    memmove(to, from, bytes);
+    return cudaSuccess;
+}
+
+static cudaError_t fill(void *address, int value, size_t bytes)
+{
+    if (bytes && !on_device(address, bytes))
+        return cudaErrorInvalidValue;
+    if (bytes)
+        memset(address, value, bytes);
+    return cudaSuccess;
+}
+
+} // namespace gr
+
+using namespace gr;
+
+extern "C" {
+
+/* The system looks, and does not fault. */
+int gr_emulator_can_read(uintptr_t address)
+{
+    char byte;
+    iovec to = {&byte, 1}, from = {reinterpret_cast<void *>(address), 1};
+    if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1)
+        return 1;
+    return errno != EFAULT; /* where that is forbidden, not known: believed */
+}
+
+int gr_emulator_memory_limit(uint64_t token, size_t bytes)
+{
+    Memory *m = memory();
+    return without_throwing([&] {
+               std::lock_guard<std::mutex> lock(m->mutex);
+               for (auto at = m->limits.begin(); at != m->limits.end(); ++at)
+                   if (at->first == token) {
+                       m->limits.erase(at);
+                       break;
+                   }
+               if (bytes)
+                   m->limits.emplace_back(token, bytes);
+               return cudaSuccess;
+           }) == cudaSuccess;
+}
+
+size_t gr_emulator_live_bytes(void)
+{
+    std::lock_guard<std::mutex> lock(memory()->mutex);
+    return memory()->device_bytes + memory()->host_bytes;
+}
+
+cudaError_t cudaMalloc(void **out, size_t size)
+{
+    return set_error(allocate(out, size, true));
+}
+
+cudaError_t cudaFree(void *pointer)
+{
+    return set_error(release(pointer, true));
+}
+
+cudaError_t cudaMallocHost(void **out, size_t size)
+{
+    return set_error(allocate(out, size, false));
+}
+
+cudaError_t cudaHostAlloc(void **out, size_t size, unsigned int)
+{
+    return set_error(allocate(out, size, false));
+}
+
+cudaError_t cudaFreeHost(void *pointer)
+{
+    return set_error(release(pointer, false));
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t count, enum cudaMemcpyKind kind)
+{
+    return set_error(copy(to, from, count, kind));
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t count, enum cudaMemcpyKind kind,
+                            cudaStream_t)
+{
+    return set_error(copy(to, from, count, kind));
+}
+
+cudaError_t cudaMemset(void *pointer, int value, size_t count)
+{
+    return set_error(fill(pointer, value, count));
+}
+
+cudaError_t cudaMemsetAsync(void *pointer, int value, size_t count, cudaStream_t)
+{
+    return set_error(fill(pointer, value, count));
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
+{
+    if (!free_bytes || !total)
+        return set_error(cudaErrorInvalidValue);
+    Memory *m = memory();
+    std::lock_guard<std::mutex> lock(m->mutex);
+    *total = limit_of(m);
+    *free_bytes = *total > m->device_bytes ? *total - m->device_bytes : 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *pointer)
+{
+    if (!attributes)
+        return set_error(cudaErrorInvalidValue);
+    Found range = range_of(pointer);
+    void *address = const_cast<void *>(pointer);
+    attributes->type = !range.bytes   ? cudaMemoryTypeUnregistered
+                       : range.device ? cudaMemoryTypeDevice
+                                      : cudaMemoryTypeHost;
+    attributes->device = range.bytes ? 0 : -2;
+    attributes->devicePointer = range.bytes ? address : nullptr;
+    attributes->hostPointer = range.device ? nullptr : address;
+    return cudaSuccess;
+}
+}

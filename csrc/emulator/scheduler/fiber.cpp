@@ -1,0 +1,128 @@
+/* The stack switch. What a function call may clobber the compiler has saved already; the rest, the
+ * callee-saved registers, go onto the stack that is left. The floating point control words are not
+ * saved: no kernel changes them. */
+#include "emulator/scheduler/fiber.h"
+
+#if defined(__x86_64__) && !defined(GR_EMULATOR_UCONTEXT)
+
+/* Both stacks look alike where rsp changes, so one description serves the unwinder throughout. */
+#define GR_SAVE                                                                                    \
+    "pushq %rbp\n .cfi_adjust_cfa_offset 8\n .cfi_rel_offset %rbp, 0\n"                            \
+    "pushq %rbx\n .cfi_adjust_cfa_offset 8\n .cfi_rel_offset %rbx, 0\n"                            \
+    "pushq %r12\n .cfi_adjust_cfa_offset 8\n .cfi_rel_offset %r12, 0\n"                            \
+    "pushq %r13\n .cfi_adjust_cfa_offset 8\n .cfi_rel_offset %r13, 0\n"                            \
+    "pushq %r14\n .cfi_adjust_cfa_offset 8\n .cfi_rel_offset %r14, 0\n"                            \
+    "pushq %r15\n .cfi_adjust_cfa_offset 8\n .cfi_rel_offset %r15, 0\n"                            \
+    "movq %rsp, (%rdi)\n"
+#define GR_RESTORE                                                                                 \
+    "popq %r15\n .cfi_adjust_cfa_offset -8\n .cfi_restore %r15\n"                                  \
+    "popq %r14\n .cfi_adjust_cfa_offset -8\n .cfi_restore %r14\n"                                  \
+    "popq %r13\n .cfi_adjust_cfa_offset -8\n .cfi_restore %r13\n"                                  \
+    "popq %r12\n .cfi_adjust_cfa_offset -8\n .cfi_restore %r12\n"                                  \
+    "popq %rbx\n .cfi_adjust_cfa_offset -8\n .cfi_restore %rbx\n"                                  \
+    "popq %rbp\n .cfi_adjust_cfa_offset -8\n .cfi_restore %rbp\n"                                  \
+    "ret\n"
+#define GR_FUNCTION(name)                                                                          \
+    ".p2align 4\n .globl " #name "\n .hidden " #name "\n .type " #name ", @function\n" #name ":\n" \
+    ".cfi_startproc\n"
+#define GR_END(name) ".cfi_endproc\n .size " #name ", .-" #name "\n"
+
+/* clang-format off */
+asm(".text\n"
+    GR_FUNCTION(gr_fiber_switch)
+    GR_SAVE
+    "movq %rsi, %rsp\n"
+    "testb %dl, %dl\n"
+    "jz 1f\n"
+    ".cfi_remember_state\n"
+    GR_RESTORE
+    ".cfi_restore_state\n"
+    "1:\n"
+    ".cfi_undefined %rip\n" /* the unwinder stops here */
+    "xorl %ebp, %ebp\n"
+    "pushq $0\n" /* a jump, not a call: a return that never comes would put all others out */
+    "jmp gr_fiber_main\n"
+    GR_END(gr_fiber_switch)
+
+    GR_FUNCTION(gr_fiber_leave)
+    "movq %rdi, %rsp\n"
+    ".cfi_def_cfa %rsp, 56\n"
+    ".cfi_offset %rbp, -16\n .cfi_offset %rbx, -24\n .cfi_offset %r12, -32\n"
+    ".cfi_offset %r13, -40\n .cfi_offset %r14, -48\n .cfi_offset %r15, -56\n"
+    GR_RESTORE
+    GR_END(gr_fiber_leave)
+);
+/* clang-format on */
+
+#elif defined(__aarch64__) && !defined(GR_EMULATOR_UCONTEXT)
+
+#define GR_SAVE                                                                                    \
+    "sub sp, sp, #160\n .cfi_adjust_cfa_offset 160\n"                                              \
+    "stp x19, x20, [sp, #0]\n .cfi_rel_offset x19, 0\n .cfi_rel_offset x20, 8\n"                   \
+    "stp x21, x22, [sp, #16]\n .cfi_rel_offset x21, 16\n .cfi_rel_offset x22, 24\n"                \
+    "stp x23, x24, [sp, #32]\n .cfi_rel_offset x23, 32\n .cfi_rel_offset x24, 40\n"                \
+    "stp x25, x26, [sp, #48]\n .cfi_rel_offset x25, 48\n .cfi_rel_offset x26, 56\n"                \
+    "stp x27, x28, [sp, #64]\n .cfi_rel_offset x27, 64\n .cfi_rel_offset x28, 72\n"                \
+    "stp x29, x30, [sp, #80]\n .cfi_rel_offset x29, 80\n .cfi_rel_offset x30, 88\n"                \
+    "stp d8, d9, [sp, #96]\n stp d10, d11, [sp, #112]\n"                                           \
+    "stp d12, d13, [sp, #128]\n stp d14, d15, [sp, #144]\n"                                        \
+    "mov x9, sp\n str x9, [x0]\n"
+#define GR_RESTORE                                                                                 \
+    "ldp x19, x20, [sp, #0]\n ldp x21, x22, [sp, #16]\n ldp x23, x24, [sp, #32]\n"                 \
+    "ldp x25, x26, [sp, #48]\n ldp x27, x28, [sp, #64]\n ldp x29, x30, [sp, #80]\n"                \
+    "ldp d8, d9, [sp, #96]\n ldp d10, d11, [sp, #112]\n"                                           \
+    "ldp d12, d13, [sp, #128]\n ldp d14, d15, [sp, #144]\n"                                        \
+    "add sp, sp, #160\n ret\n"
+#define GR_FUNCTION(name)                                                                          \
+    ".p2align 4\n .globl " #name "\n .hidden " #name "\n .type " #name ", %function\n" #name ":\n" \
+    ".cfi_startproc\n"
+#define GR_END(name) ".cfi_endproc\n .size " #name ", .-" #name "\n"
+
+/* clang-format off */
+asm(".text\n"
+    GR_FUNCTION(gr_fiber_switch)
+    GR_SAVE
+    "mov sp, x1\n"
+    "tbz w2, #0, 1f\n" /* a bool: the upper bits are anybody's */
+    GR_RESTORE
+    "1:\n"
+    ".cfi_undefined x30\n" /* the unwinder stops here */
+    "mov x29, xzr\n mov x30, xzr\n"
+    "b gr_fiber_main\n"
+    GR_END(gr_fiber_switch)
+
+    GR_FUNCTION(gr_fiber_leave)
+    "mov sp, x0\n"
+    GR_RESTORE
+    GR_END(gr_fiber_leave)
+);
+/* clang-format on */
+
+#else
+
+/* Anywhere else: slow, for the signal mask is switched too, by a system call. A fiber's context
+ * lies in the frame that waits on its own stack. */
+#include <ucontext.h>
+
+extern "C" void gr_fiber_switch(void **save, void *to, bool begun)
+{
+    ucontext_t here, fresh;
+    *save = &here;
+    if (!begun) {
+        getcontext(&fresh);
+        fresh.uc_stack.ss_size = gr::stack_bytes;
+        fresh.uc_stack.ss_sp = static_cast<char *>(to) - gr::stack_bytes;
+        fresh.uc_link = nullptr;
+        makecontext(&fresh, gr_fiber_main, 0);
+        to = &fresh;
+    }
+    swapcontext(&here, static_cast<ucontext_t *>(to));
+}
+
+extern "C" void gr_fiber_leave(void *to)
+{
+    setcontext(static_cast<ucontext_t *>(to));
+    __builtin_trap(); /* setcontext returns only on an error, of which there is none */
+}
+
+#endif

@@ -1,0 +1,231 @@
+/* The traced build: the kernels are compiled with -O0 -fsanitize=thread, which puts a call before
+ * each access to memory, and linked against these functions instead of ThreadSanitizer's. */
+#ifdef GR_EMULATOR_TRACED
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "emulator/trace/recorder.h"
+#include "emulator/races/detector.h"
+
+using namespace gr;
+
+/* In lockstep the lanes of a warp take turns here: each comes to its k-th access, lets the others
+ * come to theirs, and only then makes it. A warp runs on until all its lanes wait or have ended. */
+static void take_turns(Worker *w)
+{
+    Lane *me = w->lane;
+    if (w->schedule == GR_SCHEDULE_LOCKSTEP)
+        switch_lanes(w, me, next_lane(w, me->warp, me->index));
+    else if (w->schedule == GR_SCHEDULE_RANDOM && (random_next(&w->random) >> 60) == 0)
+        switch_lanes(w, me, random_lane(w));
+}
+
+/* Every access of a lane to shared or global memory passes here, before it is made. `place` is the
+ * return address of the hook: the access's place in the kernel. What it is to others, who may come
+ * between, and what it is to the memory are mostly the same. */
+static void access(Worker *w, const void *address, size_t size, Access to_others, Access to_memory,
+                   const void *place)
+{
+    take_turns(w);
+    look_now_and_then(w);
+    w->vain = 0;
+    if (watched(w))
+        watch_access(w, address, size, to_others, place);
+    if (counted(w))
+        count_access(w, address, size, to_memory, place);
+}
+
+/* Host code has no lane; a lane's own variables and threadIdx and its like are no memory. */
+static inline void hook(const void *address, size_t size, Access to_others, Access to_memory,
+                        const void *place)
+{
+    Worker *w = worker;
+    if (!w || !w->lane)
+        return;
+    uintptr_t at = (uintptr_t)address;
+    if (at - (uintptr_t)w->stacks.arena < w->stacks.bytes || at - w->builtins < w->builtins_bytes)
+        return;
+    access(w, address, size, to_others, to_memory, place);
+}
+static inline void hook(const void *address, size_t size, Access kind, const void *place)
+{
+    hook(address, size, kind, kind, place);
+}
+
+#define PLACE __builtin_return_address(0)
+
+extern "C" {
+
+void __tsan_init(void) {}
+void __tsan_func_entry(void *) {}
+void __tsan_func_exit(void) {}
+
+#define GR_HOOK(name, size, kind)                                                                  \
+    void name(void *address)                                                                       \
+    {                                                                                              \
+        hook(address, size, kind, PLACE);                                                          \
+    }
+#define GR_HOOKS(size)                                                                             \
+    GR_HOOK(__tsan_read##size, size, READ)                                                         \
+    GR_HOOK(__tsan_write##size, size, WRITE)                                                       \
+    GR_HOOK(__tsan_read_write##size, size, WRITE)                                                  \
+    GR_HOOK(__tsan_unaligned_read##size, size, READ)                                               \
+    GR_HOOK(__tsan_unaligned_write##size, size, WRITE)                                             \
+    GR_HOOK(__tsan_unaligned_read_write##size, size, WRITE)                                        \
+    GR_HOOK(__tsan_volatile_read##size, size, READ)                                                \
+    GR_HOOK(__tsan_volatile_write##size, size, WRITE)                                              \
+    GR_HOOK(__tsan_unaligned_volatile_read##size, size, READ)                                      \
+    GR_HOOK(__tsan_unaligned_volatile_write##size, size, WRITE)
+GR_HOOKS(1)
+GR_HOOKS(2)
+GR_HOOKS(4)
+GR_HOOKS(8)
+GR_HOOKS(16)
+
+GR_HOOK(__tsan_vptr_read, sizeof(void *), READ)
+void __tsan_vptr_update(void **address, void *)
+{
+    hook(address, sizeof *address, WRITE, PLACE);
+}
+void __tsan_read_range(void *address, size_t size)
+{
+    hook(address, size, READ, PLACE);
+}
+void __tsan_write_range(void *address, size_t size)
+{
+    hook(address, size, WRITE, PLACE);
+}
+
+/* What newer compilers call for a copy of a structure. */
+void *__tsan_memcpy(void *to, const void *from, size_t size)
+{
+    hook(from, size, READ, PLACE);
+    hook(to, size, WRITE, PLACE);
+    return memcpy(to, from, size);
+}
+void *__tsan_memmove(void *to, const void *from, size_t size)
+{
+    hook(from, size, READ, PLACE);
+    hook(to, size, WRITE, PLACE);
+    return memmove(to, from, size);
+}
+void *__tsan_memset(void *to, int value, size_t size)
+{
+    hook(to, size, WRITE, PLACE);
+    return memset(to, value, size);
+}
+
+/* CUDA's atomics say so themselves, once each (device_atomics.h), and what is loaded and stored
+ * whole (device.h)... */
+void gr_trace_atomic(const void *address, size_t size)
+{
+    hook(address, size, ATOMIC, PLACE);
+}
+void gr_trace_whole_load(const void *address, size_t size)
+{
+    hook(address, size, ATOMIC, READ, PLACE);
+}
+void gr_trace_whole_store(const void *address, size_t size)
+{
+    hook(address, size, ATOMIC, WRITE, PLACE);
+}
+
+/* Nor do fences and bulk copies show by themselves. */
+static bool lane_watched(void)
+{
+    return worker && worker->lane && watched(worker);
+}
+static bool lane_counted(void)
+{
+    return worker && worker->lane && counted(worker);
+}
+void gr_trace_fence(gr_scope scope, const char *file, int line)
+{
+    if (lane_watched())
+        watch_fence(worker, scope, file, line);
+    if (lane_counted())
+        count_fence(worker, file, line);
+}
+void gr_trace_copy_barrier(const void *barrier, const char *file, int line)
+{
+    if (lane_watched())
+        watch_copy_barrier(worker, barrier, file, line);
+}
+void gr_trace_copy(const void *shared, const void *global, size_t bytes, const void *barrier,
+                   const char *file, int line)
+{
+    if (lane_watched())
+        watch_copy(worker, shared, global, bytes, barrier, file, line);
+    if (lane_counted())
+        count_copy(worker, bytes, file, line);
+}
+void gr_trace_copied(const void *barrier, const char *file, int line)
+{
+    if (lane_watched())
+        watch_copied(worker, barrier, file, line);
+}
+
+/* ...these are for C++'s own, std::atomic and the compiler's builtins. */
+#define GR_ATOMIC_UPDATE(bits, type, name)                                                         \
+    type __tsan_atomic##bits##_##name(volatile type *address, type value, int)                     \
+    {                                                                                              \
+        hook(const_cast<type *>(address), sizeof(type), ATOMIC, PLACE);                            \
+        return __atomic_##name(address, value, __ATOMIC_SEQ_CST);                                  \
+    }
+#define GR_ATOMIC_COMPARE(bits, type, name)                                                        \
+    int __tsan_atomic##bits##_##name(volatile type *address, type *expected, type value, int, int) \
+    {                                                                                              \
+        hook(const_cast<type *>(address), sizeof(type), ATOMIC, PLACE);                            \
+        return __atomic_compare_exchange_n(address, expected, value, false, __ATOMIC_SEQ_CST,      \
+                                           __ATOMIC_SEQ_CST);                                      \
+    }
+#define GR_ATOMIC_HOOKS(bits, type)                                                                \
+    type __tsan_atomic##bits##_load(const volatile type *address, int)                             \
+    {                                                                                              \
+        hook(const_cast<const type *>(address), sizeof(type), ATOMIC, PLACE);                      \
+        return __atomic_load_n(address, __ATOMIC_SEQ_CST);                                         \
+    }                                                                                              \
+    void __tsan_atomic##bits##_store(volatile type *address, type value, int)                      \
+    {                                                                                              \
+        hook(const_cast<type *>(address), sizeof(type), ATOMIC, PLACE);                            \
+        __atomic_store_n(address, value, __ATOMIC_SEQ_CST);                                        \
+    }                                                                                              \
+    type __tsan_atomic##bits##_exchange(volatile type *address, type value, int)                   \
+    {                                                                                              \
+        hook(const_cast<type *>(address), sizeof(type), ATOMIC, PLACE);                            \
+        return __atomic_exchange_n(address, value, __ATOMIC_SEQ_CST);                              \
+    }                                                                                              \
+    GR_ATOMIC_UPDATE(bits, type, fetch_add)                                                        \
+    GR_ATOMIC_UPDATE(bits, type, fetch_sub)                                                        \
+    GR_ATOMIC_UPDATE(bits, type, fetch_and)                                                        \
+    GR_ATOMIC_UPDATE(bits, type, fetch_or)                                                         \
+    GR_ATOMIC_UPDATE(bits, type, fetch_xor)                                                        \
+    GR_ATOMIC_UPDATE(bits, type, fetch_nand)                                                       \
+    GR_ATOMIC_COMPARE(bits, type, compare_exchange_strong)                                         \
+    GR_ATOMIC_COMPARE(bits, type, compare_exchange_weak)                                           \
+    type __tsan_atomic##bits##_compare_exchange_val(volatile type *address, type expected,         \
+                                                    type value, int, int)                          \
+    {                                                                                              \
+        hook(const_cast<type *>(address), sizeof(type), ATOMIC, PLACE);                            \
+        __atomic_compare_exchange_n(address, &expected, value, false, __ATOMIC_SEQ_CST,            \
+                                    __ATOMIC_SEQ_CST);                                             \
+        return expected;                                                                           \
+    }
+GR_ATOMIC_HOOKS(8, uint8_t)
+GR_ATOMIC_HOOKS(16, uint16_t)
+GR_ATOMIC_HOOKS(32, uint32_t)
+GR_ATOMIC_HOOKS(64, uint64_t)
+
+void __tsan_atomic_thread_fence(int)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+void __tsan_atomic_signal_fence(int)
+{
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+}
+
+#endif

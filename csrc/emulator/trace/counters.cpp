@@ -1,0 +1,507 @@
+/* Recording: from single accesses of single lanes to the warp instructions they are part of. */
+#ifdef GR_EMULATOR_TRACED
+
+#include "emulator/trace/recorder.h"
+
+#include <new>
+#include <string.h>
+
+#include "threads/interrupts.h"
+#include "threads/pool.h"
+
+namespace gr
+{
+
+static thread_local gr_recorder *recorder_of_thread;
+
+gr_recorder *thread_recorder()
+{
+    return recorder_of_thread;
+}
+
+gr_recorder *exchange_recorder(gr_recorder *recorder)
+{
+    gr_recorder *before = recorder_of_thread;
+    recorder_of_thread = recorder;
+    return before;
+}
+
+/* --- places and steps ---------------------------------------------------------------------- */
+
+static inline size_t hash_of(uintptr_t at, uint64_t rest)
+{
+    return ((at ^ rest * 0xff51afd7ed558ccd) * 0x9e3779b97f4a7c15) >> 32;
+}
+
+static void grow_table(gr_recorder *r)
+{
+    r->table.assign(r->table.empty() ? 256 : r->table.size() * 2, 0);
+    for (unsigned i = 0; i < r->places.size(); ++i) {
+        size_t at = hash_of(r->places[i].place.at, r->places[i].place.rest());
+        while (r->table[at & (r->table.size() - 1)])
+            ++at;
+        r->table[at & (r->table.size() - 1)] = i + 1;
+    }
+}
+
+static __attribute__((noinline)) unsigned find_place(gr_recorder *r, const Place &place,
+                                                     size_t hash)
+{
+    if (r->places.size() * 2 >= r->table.size())
+        grow_table(r);
+    for (size_t at = hash;; ++at) {
+        unsigned *entry = &r->table[at & (r->table.size() - 1)];
+        if (!*entry) {
+            r->places.push_back({place, {}, {}, {}});
+            *entry = (unsigned)r->places.size();
+        } else {
+            const Place &other = r->places[*entry - 1].place;
+            if (other.at != place.at || other.rest() != place.rest())
+                continue;
+        }
+        return *entry - 1;
+    }
+}
+
+static inline unsigned place_number(gr_recorder *r, const Place &place)
+{
+    uint64_t rest = place.rest();
+    size_t hash = hash_of(place.at, rest);
+    auto *recent = &r->recent[hash % 64];
+    if (recent->at != place.at || recent->rest != rest)
+        *recent = {place.at, rest, find_place(r, place, hash)};
+    return recent->number;
+}
+
+static_assert(sizeof(Instruction) == GR_RECORDER_INSTRUCTION_BYTES, "as counters.h says");
+
+/* Counts memory that is about to be taken; to be called where with_memory() catches. */
+static void charge(gr_recorder *r, size_t bytes)
+{
+    r->bytes += bytes;
+    if (r->bytes > GR_RECORDER_MOST_BYTES)
+        throw std::bad_alloc();
+}
+
+static unsigned step_number(gr_recorder *r, unsigned barrier, unsigned sync)
+{
+    if (barrier >= r->step_of.size())
+        r->step_of.resize(barrier + 1);
+    std::vector<unsigned> &row = r->step_of[barrier];
+    if (sync >= row.size())
+        row.resize(sync + 1);
+    if (!row[sync]) {
+        charge(r, sizeof(StepRecord));
+        r->steps.push_back({barrier, sync, {}, {}, {}});
+        row[sync] = (unsigned)r->steps.size();
+    }
+    return row[sync] - 1;
+}
+
+/* --- one warp instruction ------------------------------------------------------------------ */
+
+struct Count {
+    uint64_t *place, *step;
+
+    void add(unsigned counter, uint64_t amount) const
+    {
+        place[counter] += amount;
+        step[counter] += amount;
+    }
+};
+
+static Count count_at(gr_recorder *r, unsigned place, const WarpRecord *warp)
+{
+    return {r->places[place].now.count, r->steps[warp->step].now.count};
+}
+
+static unsigned lanes_in(uint32_t mask)
+{
+    return (unsigned)__builtin_popcount(mask);
+}
+
+static void count_shared(const Count &count, PlaceRecord *place, const Instruction *instruction,
+                         uint32_t mask, uintptr_t base)
+{
+    uint32_t offset[32] = {0};
+    for (uint32_t lanes = mask; lanes; lanes &= lanes - 1) {
+        int lane = __builtin_ctz(lanes);
+        offset[lane] = (uint32_t)(instruction->address[lane] - base);
+    }
+    bool load = place->place.deed == LOAD;
+    unsigned ideal,
+        wavefronts = gr_shared_wavefronts(offset, mask, place->place.size, !load, &ideal);
+    count.add(load ? GR_COUNT_shared_load_instructions : GR_COUNT_shared_store_instructions, 1);
+    count.add(load ? GR_COUNT_shared_load_wavefronts : GR_COUNT_shared_store_wavefronts,
+              wavefronts);
+    count.add(load ? GR_COUNT_shared_load_conflicts : GR_COUNT_shared_store_conflicts,
+              wavefronts - ideal);
+    count.add(load ? GR_COUNT_shared_load_lanes : GR_COUNT_shared_store_lanes, lanes_in(mask));
+    Pattern *worst = &place->worst;
+    if (wavefronts > worst->wavefronts) {
+        *worst = {wavefronts, ideal, mask, {}};
+        memcpy(worst->offset, offset, sizeof offset);
+    }
+}
+
+/* Distinct 32-byte sectors, and the distinct bytes of them that lanes asked for. */
+struct Sectors {
+    uintptr_t sector[64];
+    uint32_t bytes[64];
+    unsigned count = 0, last = 0;
+
+    void take(uintptr_t number, uint32_t wanted)
+    {
+        if (count && sector[last] == number) { /* neighbours, nearly always */
+            bytes[last] |= wanted;
+            return;
+        }
+        for (last = 0; last < count && sector[last] != number; ++last)
+            ;
+        if (last == count) {
+            sector[count] = number;
+            bytes[count++] = 0;
+        }
+        bytes[last] |= wanted;
+    }
+    void take_access(uintptr_t address, uint32_t size)
+    {
+        unsigned within = address % 32;
+        uint64_t wanted = ((1ull << size) - 1) << within;
+        take(address / 32, (uint32_t)wanted);
+        if (wanted >> 32)
+            take(address / 32 + 1, (uint32_t)(wanted >> 32));
+    }
+};
+
+static void count_global(const Count &count, const Place &place, const Instruction *instruction,
+                         uint32_t mask)
+{
+    Sectors sectors;
+    unsigned used = 0;
+    for (uint32_t lanes = mask; lanes; lanes &= lanes - 1)
+        sectors.take_access(instruction->address[__builtin_ctz(lanes)], place.size);
+    for (unsigned i = 0; i < sectors.count; ++i)
+        used += lanes_in(sectors.bytes[i]);
+    bool load = place.deed == LOAD;
+    count.add(load ? GR_COUNT_global_load_requests : GR_COUNT_global_store_requests, 1);
+    count.add(load ? GR_COUNT_global_load_sectors : GR_COUNT_global_store_sectors, sectors.count);
+    count.add(load ? GR_COUNT_global_load_bytes_used : GR_COUNT_global_store_bytes_used, used);
+    count.add(load ? GR_COUNT_global_load_lanes : GR_COUNT_global_store_lanes, lanes_in(mask));
+}
+
+static void count_cluster(const Count &count, const Place &place, uint32_t mask)
+{
+    bool load = place.deed == LOAD;
+    count.add(load ? GR_COUNT_cluster_load_instructions : GR_COUNT_cluster_store_instructions, 1);
+    count.add(load ? GR_COUNT_cluster_load_lanes : GR_COUNT_cluster_store_lanes, lanes_in(mask));
+}
+
+/* An instruction that reads other blocks' shared memory, too, goes through the cluster's network
+ * for all its lanes. */
+static void count_memory(Worker *w, const Count &count, PlaceRecord *place, const Warp *warp,
+                         const Instruction *instruction)
+{
+    uintptr_t team = (uintptr_t)w->shared, own = (uintptr_t)warp->block->shared;
+    uint32_t in_team = 0, in_block = 0;
+    for (uint32_t lanes = instruction->mask; lanes; lanes &= lanes - 1) {
+        int lane = __builtin_ctz(lanes);
+        uintptr_t at = instruction->address[lane];
+        in_team |= (uint32_t)(at - team < w->shared_bytes) << lane;
+        in_block |= (uint32_t)(at - own < w->launch->shared_stride) << lane;
+    }
+    if (in_team != in_block)
+        count_cluster(count, place->place, in_team);
+    else if (in_block)
+        count_shared(count, place, instruction, in_block, own);
+    if (instruction->mask & ~in_team)
+        count_global(count, place->place, instruction, instruction->mask & ~in_team);
+}
+
+static void count_instruction(Worker *w, unsigned number, const Warp *warp,
+                              const Instruction *instruction)
+{
+    gr_recorder *r = w->recorder;
+    Count count = count_at(r, number, &r->warps[warp->index]);
+    PlaceRecord *place = &r->places[number];
+    switch (place->place.deed) {
+    case UPDATE:
+        count.add(GR_COUNT_atomics, lanes_in(instruction->mask));
+        count.add(GR_COUNT_atomic_instructions, 1);
+        break;
+    case FENCE: count.add(GR_COUNT_fences, 1); break;
+    default: count_memory(w, count, place, warp, instruction);
+    }
+}
+
+/* --- what a warp has gathered -------------------------------------------------------------- */
+
+static inline __attribute__((always_inline)) void come_to(gr_recorder *r, const Lane *lane,
+                                                          Place place, uintptr_t address)
+{
+    WarpRecord *warp = &r->warps[lane->warp->index];
+    unsigned index = lane->index;
+    place.interval = warp->interval[index];
+    unsigned number = place_number(r, place);
+    if (number >= warp->columns.size())
+        warp->columns.resize(number + 8);
+    Column *column = &warp->columns[number];
+    unsigned time = column->times[index]++;
+    if (time >= column->used) {
+        if (!column->used)
+            warp->touched.push_back(number);
+        if (time >= column->instructions.size()) {
+            charge(r, (time + 1) * sizeof(Instruction));
+            column->instructions.resize(2 * time + 1);
+        }
+        column->instructions[time].mask = 0;
+        column->used = time + 1;
+    }
+    Instruction *instruction = &column->instructions[time];
+    instruction->mask |= 1u << index;
+    instruction->address[index] = address;
+}
+
+/* The warp has come to a barrier: nobody joins its instructions any more. */
+static void flush(Worker *w, const Warp *warp)
+{
+    gr_recorder *r = w->recorder;
+    WarpRecord *record = &r->warps[warp->index];
+    for (unsigned number : record->touched) {
+        Column *column = &record->columns[number];
+        for (unsigned i = 0; i < column->used; ++i) {
+            count_instruction(w, number, warp, &column->instructions[i]);
+            if (r->places[number].place.deed != FENCE)
+                record->active |= column->instructions[i].mask;
+        }
+        column->used = 0;
+        memset(column->times, 0, sizeof column->times);
+    }
+    record->touched.clear();
+    memset(record->interval, 0, sizeof record->interval);
+    if (r->first_team && warp->block == w->blocks) {
+        std::vector<uint32_t> *lanes = &r->steps[record->step].lanes;
+        if (lanes->size() <= warp->index)
+            lanes->resize(warp->block->own.warp_count);
+        (*lanes)[warp->index] |= record->active;
+    }
+    record->active = 0;
+}
+
+static void next_step(gr_recorder *r, WarpRecord *warp, bool barrier)
+{
+    warp->sync = barrier ? 0 : warp->sync + 1;
+    warp->barrier += barrier;
+    warp->step = step_number(r, warp->barrier, warp->sync);
+}
+
+static Place site(const char *file, int line, Deed deed)
+{
+    return {(uintptr_t)file, line, 0, 0, deed};
+}
+
+/* Runs `record`, which may find no memory: then the recording has failed, and the launch ends. */
+template <typename Record> static void with_memory(Worker *w, gr_recorder *r, Record record)
+{
+    if (r->failed)
+        return;
+    try {
+        record();
+    } catch (const std::bad_alloc &) {
+        r->failed = true;
+        launch_failed(w->launch, cudaErrorMemoryAllocation, "");
+    }
+}
+
+/* --- what the hooks and the scheduler tell -------------------------------------------------- */
+
+void count_access(Worker *w, const void *address, size_t size, Access kind, const void *place)
+{
+    static const Deed deeds[] = {LOAD, STORE, UPDATE};
+    gr_recorder *r = w->recorder;
+    with_memory(w, r, [&] {
+        uintptr_t at = (uintptr_t)address;
+        for (size_t left = size; left; left -= left < 16 ? left : 16, at += 16) {
+            uint8_t part = left < 16 ? (uint8_t)left : 16; /* no instruction moves more */
+            come_to(r, w->lane, {(uintptr_t)place, 0, 0, part, deeds[kind]}, at);
+        }
+    });
+}
+
+void count_fence(Worker *w, const char *file, int line)
+{
+    with_memory(w, w->recorder, [&] { come_to(w->recorder, w->lane, site(file, line, FENCE), 0); });
+}
+
+void count_copy(Worker *w, size_t bytes, const char *file, int line)
+{
+    gr_recorder *r = w->recorder;
+    with_memory(w, r, [&] {
+        unsigned number = place_number(r, site(file, line, MEETING));
+        Count count = count_at(r, number, &r->warps[w->lane->warp->index]);
+        count.add(GR_COUNT_bulk_copies, 1);
+        count.add(GR_COUNT_bulk_copy_bytes, bytes);
+    });
+}
+
+void count_barrier(Worker *w, const Barrier *barrier, gr_scope scope)
+{
+    static const unsigned counters[] = {GR_COUNT_block_barriers, GR_COUNT_cluster_barriers,
+                                        GR_COUNT_grid_barriers};
+    gr_recorder *r = w->recorder;
+    with_memory(w, r, [&] {
+        bool counted = false;
+        for (unsigned i = 0; i < barrier->warp_count; ++i) {
+            const Warp *warp = &barrier->warps[i];
+            if (!warp->at[scope])
+                continue;
+            const Lane *lane = lane_of(w, warp, (unsigned)__builtin_ctz(warp->at[scope]));
+            unsigned number = place_number(r, site(lane->file, lane->line, MEETING));
+            Count count = count_at(r, number, &r->warps[warp->index]);
+            if (!counted)
+                count.add(counters[scope], 1);
+            counted = true;
+            if (scope == GR_BLOCK)
+                count.add(GR_COUNT_block_barrier_instructions, 1);
+            flush(w, warp);
+            next_step(r, &r->warps[warp->index], true);
+        }
+    });
+}
+
+static unsigned counter_of(gr_collective op)
+{
+    if (op == GR_SYNCWARP)
+        return GR_COUNT_warp_barriers;
+    if (op <= GR_SHUFFLE_XOR)
+        return GR_COUNT_shuffles;
+    return op <= GR_ALL ? GR_COUNT_votes : GR_COUNT_warp_reductions;
+}
+
+void count_meeting(Worker *w, Warp *warp, const Meeting *meeting)
+{
+    gr_recorder *r = w->recorder;
+    with_memory(w, r, [&] {
+        WarpRecord *record = &r->warps[warp->index];
+        const Lane *lane = lane_of(w, warp, (unsigned)__builtin_ctz(meeting->arrived));
+        unsigned number = place_number(r, site(lane->file, lane->line, MEETING));
+        unsigned counter = counter_of(meeting->op);
+        bool begins = meeting->op != GR_SYNCWARP;
+        if (!begins)
+            count_at(r, number, record).add(counter, 1);
+        if (meeting->arrived == warp->live) {
+            flush(w, warp);
+            next_step(r, record, false);
+        } else { /* the others stay behind, in the step that goes on */
+            for (uint32_t lanes = meeting->arrived; lanes; lanes &= lanes - 1)
+                ++record->interval[__builtin_ctz(lanes)];
+        }
+        if (begins) {
+            count_at(r, number, record).add(counter, 1);
+            record->active |= meeting->arrived;
+        }
+    });
+}
+
+/* --- a launch ------------------------------------------------------------------------------ */
+
+static void begin_team(Worker *w, gr_recorder *r)
+{
+    if (r->warps.size() < w->warp_count)
+        r->warps.resize(w->warp_count);
+    unsigned first = step_number(r, 0, 0);
+    for (unsigned i = 0; i < w->warp_count; ++i) {
+        WarpRecord *warp = &r->warps[i];
+        warp->barrier = warp->sync = 0;
+        warp->step = first;
+    }
+}
+
+static void end_team(Worker *w, gr_recorder *r)
+{
+    for (unsigned i = 0; i < w->warp_count; ++i)
+        flush(w, &w->warps[i]);
+    r->first_team = false;
+}
+
+/* As if so many blocks had come before: whoever comes last finds a mark in each place. */
+static void call_roll(const gr_roll &roll, unsigned come)
+{
+    if (roll.ticket)
+        *roll.ticket = come;
+    if (roll.marked)
+        memset(roll.marked, come ? 0xff : 0, roll.marked_bytes);
+    for (unsigned i = 0; i < roll.words; ++i)
+        roll.word[i] = uint64_t(come) << roll.shift;
+}
+
+static void run_one(Worker *w, gr_recorder *r, uint64_t team)
+{
+    with_memory(w, r, [&] { begin_team(w, r); });
+    w->recorder = r->failed ? nullptr : r;
+    run_team(w, team);
+    if (w->recorder && !w->faulted)
+        with_memory(w, r, [&] { end_team(w, r); });
+    w->recorder = nullptr;
+}
+
+static void take_over(gr_counters *total, gr_counters *now, uint64_t weight, gr_counters *sample)
+{
+    for (unsigned c = 0; c < GR_COUNTER_COUNT; ++c) {
+        total->count[c] += weight * now->count[c];
+        if (sample)
+            sample->count[c] += now->count[c];
+        now->count[c] = 0;
+    }
+}
+
+/* Between batches the user may break off. */
+enum : uint64_t { BATCH = 64 };
+
+struct Batches {
+    Launch *launch;
+    Worker *worker;
+    gr_recorder *recorder;
+    const gr_sample *sample;
+};
+
+static void run_batch(size_t batch, void *context)
+{
+    const Batches *all = static_cast<const Batches *>(context);
+    const gr_sample *sample = all->sample;
+    gr_recorder *r = all->recorder;
+    uint64_t i = batch * BATCH, end = i + BATCH < sample->count ? i + BATCH : sample->count;
+    if (batch == 0) /* teams that follow one another are on the same roll */
+        call_roll(r->roll, sample->ticket);
+    for (; i < end && !is_stopped(all->launch); ++i)
+        run_one(all->worker, r, sample->first + i);
+}
+
+void run_samples(Launch *launch)
+{
+    gr_recorder *r = recorder_of_thread;
+    launch->schedule = GR_SCHEDULE_FORWARD;
+    Worker *w = worker_for(launch);
+    if (!w) {
+        launch_failed(launch, cudaErrorMemoryAllocation, "");
+        return;
+    }
+    for (size_t i = 0; i < r->samples.size() && !is_stopped(launch); ++i) {
+        const gr_sample *sample = &r->samples[i];
+        Batches all = {launch, w, r, sample};
+        gr_parallel(1, (sample->count + BATCH - 1) / BATCH, run_batch, &all);
+        for (PlaceRecord &place : r->places)
+            take_over(&place.total, &place.now, sample->weight, &r->sample_counts[i]);
+        for (StepRecord &step : r->steps)
+            take_over(&step.total, &step.now, sample->weight, nullptr);
+    }
+}
+
+} // namespace gr
+
+extern "C" void gr_record(gr_recorder *recorder)
+{
+    gr::exchange_recorder(recorder);
+}
+
+#endif

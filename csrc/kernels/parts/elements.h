@@ -1,0 +1,83 @@
+/* An array of any strides and any element type, seen by a kernel as `in[i]`: the i-th element in
+ * the order of its dimensions, as an Acc. It costs a division per dimension and element, so
+ * contiguous arrays come as plain pointers instead. */
+#ifndef GPUREDUCE_KERNEL_ELEMENTS_H
+#define GPUREDUCE_KERNEL_ELEMENTS_H
+
+#include "common.h"
+#include "shared/elements.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+template <typename Acc> struct Elements {
+    gr_elements array;
+
+    template <typename T> __device__ __forceinline__ Acc at(int64_t offset) const
+    {
+        return Acc(static_cast<const T *>(array.base)[offset]);
+    }
+
+    __device__ __forceinline__ Acc operator[](size_t i) const
+    {
+        int64_t offset = 0;
+        i += array.first;
+        for (int d = array.dims - 1; d > 0; d--) {
+            offset += (int64_t)(i % array.size[d]) * array.step[d];
+            i /= array.size[d];
+        }
+        offset += (int64_t)i * array.step[0];
+        switch (array.load) {
+        case GR_LOAD_i8: return at<int8_t>(offset);
+        case GR_LOAD_u8: return at<uint8_t>(offset);
+        case GR_LOAD_i16: return at<int16_t>(offset);
+        case GR_LOAD_u16: return at<uint16_t>(offset);
+        case GR_LOAD_i32: return at<int32_t>(offset);
+        case GR_LOAD_u32: return at<uint32_t>(offset);
+        case GR_LOAD_f16: return Acc(float(static_cast<const __half *>(array.base)[offset]));
+        case GR_LOAD_bf16:
+            return Acc(float(static_cast<const __nv_bfloat16 *>(array.base)[offset]));
+        case GR_LOAD_f32: return at<float>(offset);
+        case GR_LOAD_f64: return at<double>(offset);
+        case GR_ELEMENTS_I64: return at<long long>(offset);
+        default: return at<unsigned long long>(offset);
+        }
+    }
+};
+
+/* For kernels that take 16 bytes at a time: as many elements in a row, wherever they lie. */
+template <typename Acc> struct Packed<Elements<Acc>> {
+    using Element = Acc;
+    Elements<Acc> in;
+    size_t head, packs, tail;
+
+    __device__ __forceinline__ Packed(const Elements<Acc> &in, size_t n)
+        : in(in), head(0), packs(n / Pack<Acc>::count), tail(n % Pack<Acc>::count)
+    {
+    }
+
+    __device__ __forceinline__ void fetch_ahead(size_t, size_t) const {}
+
+    __device__ __forceinline__ Pack<Acc> or_zero(size_t i, size_t end) const
+    {
+        Pack<Acc> pack;
+        for (unsigned k = 0; k < Pack<Acc>::count; k++)
+            pack.element[k] = i < end ? in[i * Pack<Acc>::count + k] : Acc(0);
+        return pack;
+    }
+
+    __device__ __forceinline__ Pack<unsigned> words(size_t i) const
+    {
+        return words_or_zero(i, i + 1);
+    }
+
+    __device__ __forceinline__ Pack<unsigned> words_or_zero(size_t i, size_t end) const
+    {
+        Pack<Acc> pack = or_zero(i, end);
+        Pack<unsigned> words;
+        memcpy(&words, &pack, sizeof words);
+        return words;
+    }
+};
+
+#endif

@@ -1,0 +1,236 @@
+/* How threads deposit floats without rounding, and how that becomes digits.
+ *
+ * Digits: a number is the sum of digit[k] 2^(32 k - 1074), each digit a signed 64-bit integer, for
+ * every float is a multiple of 2^-1074. The word after them holds flags, as in exact/exact.h. Each
+ * block has such words in shared memory. What is added to a digit in all stays below 2^62: most of
+ * it comes when bins are full, and what comes more often is limited for that (exact_extract.h).
+ *
+ * Deposit<T> is what a thread has: `add` takes a flight of packs, of which the warp has `count`.
+ * Then each warp may `leave` its sums in shared memory, and the first warp, when all have, `merge`s
+ * them: digit number k for each of its lanes, where k is set. That is done at the end, and after so
+ * many `rounds`, from where the bins start anew: `clear`. What cannot wait for it goes to the
+ * block's words. No sum reaches a word before first_word, nor one behind `words` of them. Before
+ * the first flight, a thread that will have more of them may `prepare`. */
+#ifndef GPUREDUCE_EXACT_DEPOSITS_H
+#define GPUREDUCE_EXACT_DEPOSITS_H
+
+#include "common.h"
+#include "exact/device_layout.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+constexpr unsigned exact_digits = GR_EXACT_DIGITS, exact_words = GR_EXACT_WORDS;
+
+template <typename T> struct Deposit;
+
+/* At the start of shared memory: what warps leave, and the block's words. */
+struct Gathering {
+    static constexpr unsigned nowhere = ~0u;
+    long long value[GR_EXACT_INTEGERS];
+    unsigned low;     /* float64: the first digit that warps keep; `nowhere`: none yet */
+    unsigned is_used; /* the words are, which is rare */
+    unsigned long long word[GR_EXACT_WORDS];
+};
+
+static_assert(sizeof(Gathering) == GR_EXACT_HEADER_WORDS * 8, "device_layout.h says the same");
+
+__device__ __forceinline__ Gathering *gathering()
+{
+    return shared_array<Gathering>();
+}
+
+/* Shared memory behind it. */
+template <typename T> __device__ __forceinline__ T *deposit_memory()
+{
+    return reinterpret_cast<T *>(gathering() + 1);
+}
+
+/* How many packs of a flight the warp has: nothing waits for those that are not there. */
+__device__ __forceinline__ unsigned count_of(size_t first, size_t block, size_t end,
+                                             unsigned flight)
+{
+    size_t of_warp = first - threadIdx.x % 32;
+    unsigned count = 0;
+    for (unsigned k = 0; k < flight; k++)
+        count += of_warp + k * block < end;
+    return count;
+}
+
+__device__ __forceinline__ void clear_words()
+{
+    for (unsigned k = threadIdx.x; k < exact_words; k += blockDim.x)
+        gathering()->word[k] = 0;
+    if (threadIdx.x == 0) {
+        gathering()->low = Gathering::nowhere;
+        gathering()->is_used = 0;
+    }
+}
+
+/* An integer is at most three digits: the first, the second or the third one. */
+__device__ __forceinline__ long long digit_of(long long value, unsigned shift, unsigned which)
+{
+    long long rest = value >> (32 - shift);
+    return which == 0   ? (long long)((unsigned long long)value << shift & 0xffffffff)
+           : which == 1 ? rest & 0xffffffff
+           : which == 2 ? rest >> 32
+                        : 0;
+}
+
+/* Any thread may add to the words. */
+__device__ __forceinline__ void add_digit(unsigned k, long long digit)
+{
+    if (digit == 0)
+        return;
+    atomicAdd(&gathering()->word[k], (unsigned long long)digit);
+    atomicExch(&gathering()->is_used, 1u);
+}
+
+/* Adds value 2^(position - 1074). */
+__device__ __forceinline__ void add_integer(long long value, unsigned position)
+{
+    for (unsigned i = 0; i < 3; i++)
+        add_digit(position / 32 + i, digit_of(value, position % 32, i));
+}
+
+__device__ __forceinline__ void add_flags(unsigned flags)
+{
+    if (flags == 0)
+        return;
+    atomicOr(&gathering()->word[exact_digits], (unsigned long long)flags);
+    atomicExch(&gathering()->is_used, 1u);
+}
+
+/* The flag for an inf or nan. */
+__device__ __forceinline__ unsigned special_flag(double x)
+{
+    return x != x ? GR_EXACT_NAN : x > 0 ? GR_EXACT_PLUS_INF : GR_EXACT_MINUS_INF;
+}
+
+__device__ __forceinline__ double power_of_two(int exponent)
+{
+    return __hiloint2double((exponent + 1023) << 20, 0);
+}
+
+/* The sum over a warp, in all its lanes. */
+__device__ __forceinline__ long long warp_total(long long value)
+{
+    for (unsigned offset = 16; offset > 0; offset /= 2)
+        value += __shfl_xor_sync(0xffffffffu, value, offset);
+    return value;
+}
+
+/* The value of so many lanes below, or 0. */
+__device__ __forceinline__ long long from_below(long long value, unsigned lanes)
+{
+    long long found = __shfl_up_sync(0xffffffffu, value, lanes);
+    return threadIdx.x % 32 < lanes ? 0 : found;
+}
+
+/* Integers as digits, in a warp: `low` of lane k is k digits above lane 0's, and shifted, and so is
+ * `high`, which is one digit further up. Lane k gets digit k. */
+__device__ __forceinline__ long long spread(long long low, unsigned low_shift, long long high = 0,
+                                            unsigned high_shift = 0)
+{
+    long long digit = digit_of(low, low_shift, 0);
+    digit += from_below(digit_of(low, low_shift, 1) + digit_of(high, high_shift, 0), 1);
+    digit += from_below(digit_of(low, low_shift, 2) + digit_of(high, high_shift, 1), 2);
+    return digit + from_below(digit_of(high, high_shift, 2), 3);
+}
+
+/* Moves the sums so far to the words, which are far larger. By all threads of the block. */
+template <typename Deposits> __device__ __forceinline__ void start_anew(Deposits &deposit)
+{
+    deposit.leave();
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        unsigned k;
+        long long digit = deposit.merge(k);
+        add_digit(k, digit);
+    }
+    __syncthreads();
+    deposit.clear();
+}
+
+/* Word k, less than 2^33: its upper half goes to the next one, but for the topmost. Of the flags,
+ * each has 16 bits, where blocks can be counted. */
+__device__ __forceinline__ long long carried(unsigned k, unsigned first, unsigned top)
+{
+    const unsigned long long *word = gathering()->word;
+    if (k == exact_digits)
+        return (long long)((word[k] & 1) | (word[k] & 2) << 15 | (word[k] & 4) << 30);
+    long long low = k < top ? (long long)(unsigned)word[k] : (long long)word[k];
+    return low + (k > first ? (long long)word[k - 1] >> 32 : 0);
+}
+
+/* The same in the end: which have been counted at all. */
+__device__ __forceinline__ long long flags_of(long long counted)
+{
+    return ((counted & 0xffff) != 0) | ((counted >> 16 & 0xffff) != 0) << 1 |
+           (counted >> 32 != 0) << 2;
+}
+
+static_assert((GR_EXACT_NAN | GR_EXACT_PLUS_INF | GR_EXACT_MINUS_INF) == 7, "three flags");
+
+/* Adds this block's digits to the others', and counts the blocks, by one atomic per word: its upper
+ * 14 bits are the count. Whoever is last there writes the sum out and leaves a zero; no block waits
+ * for another, and no word for another. A block adds less than 2^35 to each word: 2^14 blocks fit
+ * below the count. (float16's topmost may get more, of 2^33 elements and above: as nothing carries
+ * out of it, it is the sum itself in units of 2^14, and 2^46 elements fit.) As in
+ * finish_in_last_block, only the first warp is left. */
+template <typename Deposits>
+__device__ __forceinline__ void finish_digits(Deposits &deposit, unsigned long long *out,
+                                              unsigned long long *totals)
+{
+    constexpr unsigned first = Deposits::first_word, words = Deposits::words + 1;
+    constexpr unsigned flight = (words + 31) / 32, bits = 64 - GR_EXACT_COUNT_BITS;
+    unsigned long long mine[flight], before[flight];
+    bool is_last = false;
+    unsigned k;
+    auto word_of = [](unsigned i) {
+        unsigned which = threadIdx.x + 32 * i;
+        return which < words - 1 ? first + which : exact_digits;
+    };
+
+    deposit.leave();
+    __syncthreads();
+    if (threadIdx.x >= 32)
+        return;
+    long long digit = deposit.merge(k);
+    __syncwarp();
+    bool is_used = gathering()->is_used != 0;
+    for (unsigned i = 0; i < flight; i++) {
+        unsigned word = word_of(i);
+        bool is_mine = word < exact_digits && word == k;
+        mine[i] = (is_mine ? (unsigned long long)digit : 0) + (1ull << bits);
+    }
+    if (is_used)
+        for (unsigned i = 0; i < flight; i++)
+            mine[i] += (unsigned long long)carried(word_of(i), first, first + words - 2);
+    /* Apart, as shared memory is not read ahead of an atomic. */
+    for (unsigned i = 0; i < flight; i++) {
+        before[i] = 0;
+        if (gridDim.x > 1 && threadIdx.x + 32 * i < words)
+            before[i] = atomicAdd(&totals[word_of(i)], mine[i]);
+    }
+    for (unsigned i = 0; i < flight; i++) {
+        unsigned which = threadIdx.x + 32 * i, word = word_of(i);
+        unsigned long long sum = before[i] + mine[i];
+        long long total = (long long)(sum << GR_EXACT_COUNT_BITS) >> GR_EXACT_COUNT_BITS;
+        if (which < words && (sum - (unsigned long long)total) >> bits == gridDim.x) {
+            if (gridDim.x > 1)
+                atomicAdd(&totals[word], 0 - sum); /* nobody waits for what was there */
+            out[word] = (unsigned long long)(word == exact_digits ? flags_of(total) : total);
+            is_last |= word == exact_digits;
+        }
+    }
+    if (__any_sync(0xffffffffu, is_last))
+        for (unsigned word = threadIdx.x; word < exact_digits; word += 32)
+            if (word - first >= words - 1)
+                out[word] = 0;
+}
+
+#include "exact_bins.h"
+#include "exact_extract.h"
+
+#endif

@@ -1,0 +1,82 @@
+/* Element and accumulator types, shared by every layer. No Python, no CUDA. */
+#ifndef GPUREDUCE_DTYPES_H
+#define GPUREDUCE_DTYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* These lists are tables. */
+/* clang-format off */
+
+/* How a kernel reads one element. */
+#define GR_LOADS(X) \
+    X(i8) X(u8) X(i16) X(u16) X(i32) X(u32) X(u64) X(f16) X(bf16) X(f32) X(f64)
+
+/* What it adds them up in. */
+#define GR_ACCS(X) X(u32) X(u64) X(f32) X(f64)
+
+/* The (load, accumulator) pairs that kernels are compiled for. The last one of each accumulator is
+ * what adds up block sums. dtype="int32" adds 32-bit integers in u32: the lectures' ladder. */
+#define GR_PAIRS_INT32(X) X(u32, u32)
+#define GR_PAIRS_ALL(X) \
+    X(i8, u64) X(u8, u64) X(i16, u64) X(u16, u64) X(i32, u64) X(u32, u64) X(u64, u64) \
+    X(u32, u32) \
+    X(f16, f32) X(bf16, f32) X(f32, f32) \
+    X(f32, f64) X(f64, f64)
+
+/* Of a strategy that adds up floats in its own way, whatever the accumulator asked for. */
+#define GR_PAIRS_COMPLEX(X) X(f16, f32) X(bf16, f32) X(f32, f32) X(f64, f64)
+
+/* The accumulators that strided arrays and casts are compiled for. */
+#define GR_VIEWS_NONE(X)
+#define GR_VIEWS_ALL(X) GR_ACCS(X)
+#define GR_VIEWS_COMPLEX(X) X(f64)
+
+/* clang-format on */
+
+typedef enum {
+#define X(name) GR_LOAD_##name,
+    GR_LOADS(X)
+#undef X
+        GR_LOAD_COUNT,
+    GR_LOAD_any = GR_LOAD_COUNT + 1,    /* strided or to be cast: see shared/elements.h */
+    GR_LOAD_samples = GR_LOAD_COUNT + 2 /* of a function: see shared/samples.h */
+} gr_load;
+
+typedef enum {
+#define X(name) GR_ACC_##name,
+    GR_ACCS(X)
+#undef X
+        GR_ACC_COUNT
+} gr_acc;
+
+static inline size_t gr_load_size(gr_load load)
+{
+    switch (load) {
+    case GR_LOAD_i8:
+    case GR_LOAD_u8: return 1;
+    case GR_LOAD_i16:
+    case GR_LOAD_u16:
+    case GR_LOAD_f16:
+    case GR_LOAD_bf16: return 2;
+    case GR_LOAD_i32:
+    case GR_LOAD_u32:
+    case GR_LOAD_f32: return 4;
+    default: return 8;
+    }
+}
+
+static inline size_t gr_acc_size(gr_acc acc)
+{
+    return acc == GR_ACC_u32 || acc == GR_ACC_f32 ? 4 : 8;
+}
+
+/* One accumulator's worth of bits. */
+typedef union {
+    uint32_t u32;
+    uint64_t u64;
+    float f32;
+    double f64;
+} gr_value;
+
+#endif

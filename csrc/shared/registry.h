@@ -1,0 +1,102 @@
+/* The table of strategies and of the kernels compiled for them. */
+#ifndef GPUREDUCE_REGISTRY_H
+#define GPUREDUCE_REGISTRY_H
+
+#include "shared/dtypes.h"
+
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the engine must know to launch a strategy. */
+typedef enum {
+    ONE = 1 << 0,             /* one element per thread: the grid covers the input */
+    TWO = 1 << 1,             /* two elements per thread */
+    MANY = 1 << 2,            /* a grid-stride loop: the grid fills the card */
+    PARTIALS = 1 << 3,        /* leaves a sum per block (or cluster) in out[] */
+    FINISHES = 1 << 4,        /* leaves the sum in out[0] */
+    ZEROED = 1 << 5,          /* wants out[0] to be zero at the start */
+    SHARED_THREADS = 1 << 6,  /* shared memory: an accumulator per thread */
+    SHARED_WARPS = 1 << 7,    /* shared memory: an accumulator per warp; with CLUSTER and ALONE,
+                                 one per block behind them */
+    WORK_ELEMENTS = 1 << 8,   /* fourth argument: an accumulator per thread of the grid */
+    WORK_BLOCKS = 1 << 9,     /* fourth argument: an accumulator per block */
+    WORK_LIBRARY = 1 << 10,   /* scratch memory as the library says */
+    TICKET = 1 << 11,         /* fifth argument: a counter, zero between launches */
+    COOPERATIVE = 1 << 12,    /* cooperative launch: the whole grid on the card at once */
+    CLUSTER = 1 << 13,        /* launched in clusters of GR_CLUSTER_BLOCKS */
+    BLOCK_TEMPLATE = 1 << 14, /* compiled once per power-of-two block size */
+    UNORDERED = 1 << 15,      /* floats add up in an order that changes from run to run */
+    ALONE = 1 << 16,          /* a single block, or cluster, takes the whole input */
+    RING = 1 << 17,           /* shared memory: GR_RING_BYTES for bulk copies */
+    ANY_ELEMENTS = 1 << 18,   /* compiled for GR_LOAD_any, too */
+    OVERLAPS = 1 << 19,       /* begins with wait_for_earlier_kernels() */
+    DIGITS = 1 << 20,         /* leaves an exact sum's digits in out[] (exact/device_layout.h);
+                                 fourth argument: as many words, zero between launches */
+    MARKED_BLOCKS = 1 << 21   /* fourth argument: a marked accumulator per block (device.h), twice
+                                 as large as a plain one, zero between launches */
+} gr_trait;
+
+/* Six tiles of 32 KiB and a barrier for each: see kernels/bulk_copy.cu. */
+enum { GR_RING_BYTES = 6 * (32768 + 8) };
+
+/* A large cluster is more than every card must be able to hold; one_cluster may ask for it. */
+enum { GR_CLUSTER_BLOCKS = 8, GR_LARGE_CLUSTER_BLOCKS = 16 };
+enum { GR_MIN_BLOCK = 32, GR_MAX_BLOCK = 1024, GR_WARP = 32 };
+
+typedef enum {
+    GR_KIND_KERNEL,
+    GR_KIND_BROKEN,
+    GR_KIND_LIBRARY,
+    GR_KIND_HOST,
+    GR_KIND_EVERYWHERE,
+    GR_KIND_CHOICE
+} gr_kind;
+
+typedef enum { GR_DTYPES_ALL, GR_DTYPES_INT32, GR_DTYPES_COMPLEX } gr_dtypes;
+
+/* One compiled kernel. `block` is 0, or the block size that it was compiled for. */
+typedef struct {
+    gr_load load;
+    gr_acc acc;
+    unsigned block;
+    const void *entry;
+    /* What gr_resident_blocks found out, per block size. */
+    uint64_t resident[32];
+} gr_kernel;
+
+enum { GR_MAX_KERNELS = 96 };
+
+typedef struct {
+    int count;
+    int last; /* that was asked for: mostly the next one, too */
+    gr_kernel kernel[GR_MAX_KERNELS];
+} gr_kernel_list;
+
+typedef struct {
+    const char *name;
+    gr_kind kind;
+    unsigned traits;
+    int capability;
+    gr_dtypes dtypes;
+    const char *aliases;
+    const char *lesson;
+    void (*fill)(gr_kernel_list *list); /* NULL where nothing is compiled */
+} gr_strategy;
+
+/* Lists the kernels: once, before all else and on one thread, as the module does while it is
+ * loaded. False: no memory. */
+bool gr_fill_registry(void);
+
+int gr_strategy_count(void);
+const gr_strategy *gr_strategy_at(int index);
+
+/* The kernel for a pair and a block size, or NULL. */
+gr_kernel *gr_find_kernel(int strategy, gr_load load, gr_acc acc, unsigned block);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,44 @@
+/* How a call ended, and the error that Python raises. */
+#ifndef GPUREDUCE_STATUS_H
+#define GPUREDUCE_STATUS_H
+
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum { GR_OK, GR_BAD_VALUE, GR_BAD_DTYPE, GR_NO_MEMORY, GR_CUDA_ERROR } gr_status;
+
+typedef struct {
+    gr_status status;
+    char name[64]; /* CUDA's name of the error, where it has one */
+    char message[900];
+    int lost; /* the device's context is lost: no call of this process will work there */
+} gr_error;
+
+gr_status gr_fail(gr_error *error, gr_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+gr_status gr_fail_cuda(gr_error *error, cudaError_t code, const char *call, const char *file,
+                       int line);
+
+/* Needs a local `gr_error *error` and a label `done`. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        cudaError_t tried = (call);                                                                \
+        if (tried != cudaSuccess) {                                                                \
+            gr_fail_cuda(error, tried, #call, __FILE__, __LINE__);                                 \
+            goto done;                                                                             \
+        }                                                                                          \
+    } while (0)
+
+static inline size_t gr_least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,32 @@
+"""Imports and includes point one way; the checks of that see those that do not."""
+
+from __future__ import annotations
+
+import pytest
+
+import includes
+from cases import CSRC
+
+
+@pytest.mark.skipif(not CSRC.exists(), reason="no source")
+def test_includes_point_down():
+    assert not includes.faults()
+
+
+@pytest.mark.parametrize(
+    ("source", "include", "allowed"),
+    [
+        ("threads/pool.c", "engine/engine.h", False),
+        ("shared/status.c", "exact/exact.h", False),
+        ("emulator/runtime/launch.cpp", "bindings/gil.h", False),
+        ("engine/sum.c", "kernels/parts/common.h", False),
+        ("kernels/last_block.cu", "engine/engine.h", False),
+        ("cpu/cpu_sum.c", "no_such_file.h", False),
+        ("kernels/last_block.cu", "parts/common.h", True),
+        ("bindings/module.c", "engine/engine.h", True),
+        ("engine/sum.c", "threads/pool.h", True),
+    ],
+)
+@pytest.mark.skipif(not CSRC.exists(), reason="no source")
+def test_includes_that_point_up_are_found(source, include, allowed):
+    assert (includes.fault(include, CSRC / source) is None) == allowed

@@ -1,0 +1,78 @@
+"""Checks that C includes point down: ``python tools/includes.py``; the exit status says so.
+
+A file may include its own folder and those after it in LAYERS; folders in one entry do not include
+each other. Kernels include only `kernels/parts` and what a card's code may know.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+CSRC = Path(__file__).resolve().parents[1] / "csrc"
+LAYERS = (
+    {"bindings"},
+    {"cuda", "emulator"},
+    {"engine"},
+    {"transfer"},
+    {"exact"},
+    {"cpu"},
+    {"shared"},
+    {"threads"},
+)
+# Compiled into every backend, from engine/kernel_table.cu.
+KERNELS_MAY_INCLUDE = {"kernels", "shared", "exact"}
+# Headers that the CUDA build and the emulator both have, in csrc/cuda and csrc/emulator/include.
+EITHER = {"device.h", "kernel_entry.h"}
+PYTHON = re.compile(r"#include <(Python|numpy/\w+)\.h>")
+
+
+def layer_of(folder: str) -> int:
+    """The place of a folder in LAYERS; larger is lower."""
+    return next(i for i, folders in enumerate(LAYERS) if folder in folders)
+
+
+def folder_of(include: str, source: Path) -> str | None:
+    """The top folder of csrc that an include names; None for tables and for `EITHER`."""
+    if include.endswith(".def") or include in EITHER:
+        return None
+    for root in (CSRC, source.parent, CSRC / "kernels", CSRC / "emulator" / "include"):
+        found = root / include
+        if found.exists():
+            return found.resolve().relative_to(CSRC).parts[0]
+    return "?"
+
+
+def fault(include: str, source: Path) -> str | None:
+    """Why this file must not include that one; None if it may."""
+    own, other = source.relative_to(CSRC).parts[0], folder_of(include, source)
+    if other in (None, own):
+        return None
+    if other == "?":
+        return "there is no such file"
+    if own == "kernels":
+        return None if other in KERNELS_MAY_INCLUDE else "kernels do not know it"
+    if other == "kernels":
+        return None if source.name == "kernel_table.cu" else "only kernel_table.cu includes kernels"
+    same = layer_of(other) == layer_of(own)
+    return None if layer_of(other) > layer_of(own) and not same else "it is not below"
+
+
+def faults() -> list[str]:
+    """All includes that point up or sideways, and files with Python.h outside of bindings."""
+    found = []
+    for source in sorted(CSRC.rglob("*")):
+        if source.suffix not in (".c", ".h", ".cpp", ".cu"):
+            continue
+        name, text = source.relative_to(CSRC).as_posix(), source.read_text()
+        for include in re.findall(r'#include "([^"]+)"', text):
+            if why := fault(include, source):
+                found.append(f'csrc/{name} includes "{include}": {why}')
+        if PYTHON.search(text) and not name.startswith("bindings/"):
+            found.append(f"csrc/{name} includes Python's or NumPy's headers")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit("\n".join(faults()) or 0)
