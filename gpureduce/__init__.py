@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from gpureduce.core.accumulator import Accumulator
     from gpureduce.core.bounds import error_bound
     from gpureduce.core.calibration import Calibration, calibrate, calibration
-    from gpureduce.core.fast_table import Choice, fast_table
+    from gpureduce.core.fast_table import fast_table
     from gpureduce.core.integrals import Integrand, integrands, integrate, trapezoid
     from gpureduce.core.sources import Source, source
+    from gpureduce.core.table_files import Choice
     from gpureduce.emulator.explain import Comparison, Explanation, explain
     from gpureduce.emulator.race import Race
     from gpureduce.emulator.races import Races, races
@@ -42,7 +43,8 @@ _HOMES = {
     "core.accumulator": "Accumulator",
     "core.bounds": "error_bound",
     "core.calibration": "Calibration calibrate calibration",
-    "core.fast_table": "Choice fast_table",
+    "core.fast_table": "fast_table",
+    "core.table_files": "Choice",
     "core.integrals": "Integrand integrands integrate trapezoid",
     "core.sources": "Source source",
     "emulator.explain": "Comparison Explanation explain",

@@ -5,6 +5,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from gpureduce.core.request import Launch
 from gpureduce.core.results import SumResult
 
 ONE: int
@@ -57,33 +58,12 @@ class Exact:
     def from_bytes(cls, data: bytes, /) -> Exact: ...
 
 def sum(
-    array: np.ndarray[Any, Any],
-    load: int,
-    acc: int,
-    strategy: int,
-    block: int,
-    grid: int,
-    finish: int,
-    device: int,
-    order: int,
-    seed: int,
-    timed: bool,
-    /,
+    array: np.ndarray[Any, Any], launch: Launch, /
 ) -> tuple[bytes, float, float, float, float, int, int, int, int, int]: ...
 
 _Resolve = Callable[[str, int, int], tuple[int, bool, int, int]]
 
-def sum_gpu(
-    array: object,
-    resolve: _Resolve | None,
-    strategy: int,
-    block: int,
-    grid: int,
-    finish: int,
-    stream: int,
-    timed: bool,
-    /,
-) -> Any: ...
+def sum_gpu(array: object, resolve: _Resolve | None, launch: Launch, stream: int, /) -> Any: ...
 def quick_sum_sent(
     array: np.ndarray[Any, Any], strategy: int, device: int, /
 ) -> SumResult | None: ...
@@ -106,20 +86,7 @@ def quick_sum(
 ) -> tuple[Any, float] | None: ...
 def cpu_error_factor(n: int, load: int, acc: int, /) -> float: ...
 def sum_samples(
-    integrand: int,
-    start: float,
-    end: float,
-    n: int,
-    acc: int,
-    strategy: int,
-    block: int,
-    grid: int,
-    finish: int,
-    device: int,
-    order: int,
-    seed: int,
-    repeats: int,
-    /,
+    integrand: int, start: float, end: float, n: int, launch: Launch, repeats: int, /
 ) -> Any: ...
 def cpu_sum_samples(
     integrand: int, start: float, end: float, n: int, acc: int, threads: int, /

@@ -2,31 +2,14 @@
 
 from typing import Any
 
+from gpureduce.core.request import Launch
+
 def memory_limit(token: int, bytes: int, /) -> None: ...
 def live_bytes() -> int: ...
 def counter_names() -> tuple[str, ...]: ...
-def plan_pass(
-    strategy: int,
-    load: int,
-    acc: int,
-    n: int,
-    block: int,
-    grid: int,
-    finish: int,
-    later: bool,
-    /,
-) -> tuple[int, int, int, int]: ...
+def plan_pass(n: int, launch: Launch, later: bool, /) -> tuple[int, int, int, int]: ...
 def count_pass(
-    strategy: int,
-    load: int,
-    acc: int,
-    n: int,
-    block: int,
-    grid: int,
-    finish: int,
-    later: bool,
-    samples: bytes,
-    /,
+    n: int, launch: Launch, later: bool, samples: bytes, /
 ) -> tuple[
     list[tuple[str | None, int, tuple[int, ...], tuple[int, int, int, int, int, bytes]]],
     list[tuple[int, int, tuple[int, ...], bytes]],

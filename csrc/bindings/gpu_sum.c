@@ -1,5 +1,5 @@
 /* Arrays that lie on a GPU: how their elements are read, and their sums. */
-#include "bindings/module.h"
+#include "bindings/request.h"
 
 #include "shared/backend.h"
 #include "exact/format.h"
@@ -77,16 +77,13 @@ static void *callers_stream(void *context, int Py_UNUSED(device))
     return context;
 }
 
-/* Strategies that are chosen here: what is quickest, or what is right. */
-enum { FAST = -1, AUTO = -2 };
-
 /* What gr_py_sum_gpu was asked. */
 typedef struct {
     PyObject *object;
     PyObject *resolve; /* by kind and bytes of an element and device: acc, cast, typenum and target,
                           -1 for the default; NULL: all by default */
-    int acc, cast, typenum, strategy, finish, timed;
-    unsigned block, grid;
+    gr_launch launch;
+    int acc, cast, typenum;
     unsigned long long stream; /* 0: the producer's */
     int target;                /* what an exact sum is rounded to; -1: the elements' own type */
 } gr_asked;
@@ -122,19 +119,6 @@ typedef struct {
     gr_outcome outcome[2];
 } gr_job;
 
-static int is_exact(int strategy)
-{
-    return strategy == AUTO || (strategy >= 0 && gr_strategy_at(strategy)->traits & DIGITS);
-}
-
-static int exact_strategy(void)
-{
-    int i = 0;
-    while (!is_exact(i))
-        i++;
-    return i;
-}
-
 static int is_float_kind(int kind)
 {
     return kind == 'f' || kind == 'B' || kind == 'c';
@@ -169,33 +153,12 @@ static int plan_reading(const gr_asked *asked, const gr_gpu_array *array, gr_job
     return 0;
 }
 
-int gr_strategy_of(PyObject *number, int *asked)
-{
-    long found = PyLong_AsLong(number);
-    if (PyErr_Occurred())
-        return -1;
-    if (found < AUTO || found >= gr_strategy_count()) {
-        PyErr_Format(PyExc_ValueError, "no such strategy as %ld", found);
-        return -1;
-    }
-    *asked = (int)found;
-    return 0;
-}
-
-/* Integers are exact without `exact`. */
-int gr_pick(int asked, int integers, int *strategy)
-{
-    int exact = is_exact(asked), choose = asked == FAST || (exact && integers);
-    *strategy = choose ? 0 : exact ? exact_strategy() : asked;
-    return choose;
-}
-
 static int plan_strategy(const gr_asked *asked, const gr_gpu_array *array, gr_job *job)
 {
-    int exact = is_exact(asked->strategy);
+    int exact = gr_is_exact(asked->launch.strategy);
     int integers = job->reading.acc == GR_ACC_u32 || job->reading.acc == GR_ACC_u64;
 
-    job->choose = gr_pick(asked->strategy, integers, &job->request.strategy);
+    job->choose = gr_pick(asked->launch.strategy, integers, &job->request.strategy);
     if (exact && !integers && !is_float_kind(array->kind) && array->bytes == 8) {
         PyErr_SetString(PyExc_TypeError, "64-bit integers on a GPU cannot be summed exactly as "
                                          "floats: sum them as integers, or cast the array first");
@@ -206,16 +169,12 @@ static int plan_strategy(const gr_asked *asked, const gr_gpu_array *array, gr_jo
 
 static int plan_job(const gr_asked *asked, const gr_gpu_array *array, gr_job *job)
 {
-    memset(&job->request, 0, sizeof job->request);
+    job->request = gr_request_of(&asked->launch);
     if (plan_reading(asked, array, job) < 0 || plan_strategy(asked, array, job) < 0)
         return -1;
-    job->request.block = asked->block;
-    job->request.grid = asked->grid;
-    job->request.finish = (gr_finish)asked->finish;
     job->request.device = array->device;
     job->request.on_device = 1;
     job->request.stream = asked->stream ? (void *)(uintptr_t)asked->stream : array->stream;
-    job->request.timed = asked->timed;
     return 0;
 }
 
@@ -426,7 +385,8 @@ static PyObject *on_gpu(gr_asked *asked,
     return result;
 }
 
-static const gr_asked DEFAULTS = {.acc = -1, .typenum = -1, .target = -1};
+static const gr_asked DEFAULTS = {
+    .launch = {.load = -1, .acc = -1}, .acc = -1, .typenum = -1, .target = -1};
 
 /* A stream's number: 0, or -1 with an exception. */
 static int stream_of(PyObject *number, unsigned long long *stream)
@@ -438,15 +398,11 @@ static int stream_of(PyObject *number, unsigned long long *stream)
 PyObject *gr_py_sum_gpu(PyObject *Py_UNUSED(self), PyObject *args)
 {
     gr_asked asked = DEFAULTS;
-    PyObject *strategy, *stream;
-    if (!PyArg_ParseTuple(args, "OOOIIiOp", &asked.object, &asked.resolve, &strategy, &asked.block,
-                          &asked.grid, &asked.finish, &stream, &asked.timed) ||
-        gr_strategy_of(strategy, &asked.strategy) < 0 || stream_of(stream, &asked.stream) < 0)
+    PyObject *launch, *stream;
+    if (!PyArg_ParseTuple(args, "OOOO", &asked.object, &asked.resolve, &launch, &stream) ||
+        gr_read_launch(launch, GR_GPU_ARRAY, &asked.launch) < 0 ||
+        stream_of(stream, &asked.stream) < 0)
         return NULL;
-    if (asked.finish < 0 || asked.finish > GR_FINISH_SINGLE) {
-        PyErr_SetString(PyExc_ValueError, "no such finish");
-        return NULL;
-    }
     if (asked.resolve == Py_None)
         asked.resolve = NULL;
     return on_gpu(&asked, sum_described);
@@ -460,7 +416,8 @@ PyObject *gr_py_quick_sum_gpu(PyObject *Py_UNUSED(module), PyObject *const *args
         return NULL;
     }
     asked.object = args[0];
-    if (gr_strategy_of(args[1], &asked.strategy) < 0 || stream_of(args[2], &asked.stream) < 0)
+    if (gr_strategy_of(args[1], &asked.launch.strategy) < 0 ||
+        stream_of(args[2], &asked.stream) < 0)
         return NULL;
     return on_gpu(&asked, sum_untimed);
 }
@@ -469,7 +426,7 @@ PyObject *gr_py_exact_gpu(PyObject *Py_UNUSED(self), PyObject *args)
 {
     gr_asked asked = DEFAULTS;
     PyObject *stream;
-    asked.strategy = exact_strategy();
+    asked.launch.strategy = gr_exact_strategy();
     if (!PyArg_ParseTuple(args, "OOO", &asked.object, &asked.resolve, &stream) ||
         stream_of(stream, &asked.stream) < 0)
         return NULL;

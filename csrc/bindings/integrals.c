@@ -1,5 +1,5 @@
 /* The Python face's half for integrals: sums over the samples of a compiled-in function. */
-#include "bindings/module.h"
+#include "bindings/request.h"
 
 #include "threads/clock.h"
 #include "cpu/cpu_samples.h"
@@ -23,41 +23,27 @@ static int make_samples(gr_samples *samples, int integrand, double from, double 
 
 PyObject *gr_py_sum_samples(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    int integrand, acc, strategy, finish, device, order;
+    int integrand;
     double from, to;
     Py_ssize_t n;
-    unsigned block, grid, repeats;
-    unsigned long long seed;
+    PyObject *asked;
+    unsigned repeats;
+    gr_launch launch;
     gr_samples samples;
-    if (!PyArg_ParseTuple(args, "iddniiIIiiiKI", &integrand, &from, &to, &n, &acc, &strategy,
-                          &block, &grid, &finish, &device, &order, &seed, &repeats) ||
-        make_samples(&samples, integrand, from, to, n) < 0)
+    if (!PyArg_ParseTuple(args, "iddnOI", &integrand, &from, &to, &n, &asked, &repeats) ||
+        make_samples(&samples, integrand, from, to, n) < 0 ||
+        gr_read_launch(asked, GR_SAMPLES, &launch) < 0)
         return NULL;
-    if (acc != GR_ACC_f32 && acc != GR_ACC_f64) {
-        PyErr_SetString(PyExc_ValueError, "no such accumulator");
-        return NULL;
-    }
-    if (gr_check_numbers(strategy, finish, device, order) < 0)
-        return NULL;
-
-    gr_request request = {
-        .n = (size_t)n,
-        .load = GR_LOAD_samples,
-        .acc = (gr_acc)acc,
-        .strategy = strategy < 0 ? 0 : strategy,
-        .block = block,
-        .grid = grid,
-        .finish = (gr_finish)finish,
-        .device = device,
-        .on_device = 1,
-        .samples = &samples,
-        .timed = 1,
-    };
+    gr_request request = gr_request_of(&launch);
+    request.n = (size_t)n;
+    request.load = GR_LOAD_samples;
+    request.on_device = 1;
+    request.samples = &samples;
     if (repeats) {
         gr_measurement how = {.copies = 1, .warmups = 2, .repeats = repeats};
-        return gr_measured(&request, strategy < 0, &how);
+        return gr_measured(&request, launch.strategy < 0, &how);
     }
-    return gr_summed(&request, strategy < 0, order, seed);
+    return gr_summed(&request, &launch);
 }
 
 PyObject *gr_py_cpu_sum_samples(PyObject *Py_UNUSED(self), PyObject *args)
@@ -105,8 +91,9 @@ PyObject *gr_py_integrands(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 
 PyObject *gr_py_takes_samples(PyObject *Py_UNUSED(self), PyObject *args)
 {
+    PyObject *number;
     int strategy;
-    if (!PyArg_ParseTuple(args, "i", &strategy) || gr_check_numbers(strategy, 0, 0, 0) < 0)
+    if (!PyArg_ParseTuple(args, "O", &number) || gr_strategy_of(number, &strategy) < 0)
         return NULL;
     if (strategy < 0)
         Py_RETURN_FALSE;

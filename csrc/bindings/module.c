@@ -3,7 +3,7 @@
  *
  * GR_MODULE is the name that this build goes by: _cuda, _emulator or _emulator_traced. */
 #define GR_IMPORTS_NUMPY
-#include "bindings/module.h"
+#include "bindings/request.h"
 
 #include "threads/clock.h"
 #include "cpu/cpu_sum.h"
@@ -74,16 +74,6 @@ PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int component
     return array;
 }
 
-int gr_check_numbers(int strategy, int finish, int device, int order)
-{
-    enum { ORDERS = 4 }; /* shared/backend.h lists them */
-    bool known = strategy >= -1 && strategy < gr_strategy_count() && finish >= 0 &&
-                 finish <= GR_FINISH_SINGLE && device >= 0 && order >= 0 && order < ORDERS;
-    if (!known)
-        PyErr_SetString(PyExc_ValueError, "no such strategy, finish, device or order of threads");
-    return known ? 0 : -1;
-}
-
 int gr_run_sum(gr_request *request, int choose, int order, unsigned long long seed,
                gr_outcome *outcome)
 {
@@ -100,10 +90,10 @@ int gr_run_sum(gr_request *request, int choose, int order, unsigned long long se
     return status == GR_OK ? 0 : -1;
 }
 
-PyObject *gr_summed(gr_request *request, int choose, int order, unsigned long long seed)
+PyObject *gr_summed(gr_request *request, const gr_launch *launch)
 {
     gr_outcome outcome;
-    if (gr_run_sum(request, choose, order, seed, &outcome) < 0)
+    if (gr_run_sum(request, launch->strategy < 0, launch->order, launch->seed, &outcome) < 0)
         return NULL;
     int digits = gr_strategy_at(request->strategy)->traits & DIGITS;
     return Py_BuildValue("y#ddddIIIii", digits ? (char *)&outcome.exact : (char *)&outcome.value,
@@ -113,40 +103,27 @@ PyObject *gr_summed(gr_request *request, int choose, int order, unsigned long lo
                          request->strategy);
 }
 
-gr_request gr_request_of(PyArrayObject *array, int load, int acc, int strategy, unsigned block,
-                         unsigned grid, int finish, int device)
+/* The data of a host array; NULL with an exception where C cannot read it as the launch says. */
+static PyArrayObject *read_array(PyObject *object, const gr_launch *launch, gr_request *request)
 {
-    return (gr_request){
-        .data = PyArray_DATA(array),
-        .n = (size_t)PyArray_SIZE(array),
-        .load = (gr_load)load,
-        .acc = (gr_acc)acc,
-        .strategy = strategy < 0 ? 0 : strategy,
-        .block = block,
-        .grid = grid,
-        .finish = (gr_finish)finish,
-        .device = device,
-    };
+    PyArrayObject *array = gr_check_array(object, launch->load, launch->acc, 1);
+    *request = gr_request_of(launch);
+    if (array) {
+        request->data = PyArray_DATA(array);
+        request->n = (size_t)PyArray_SIZE(array);
+    }
+    return array;
 }
 
 PyObject *gr_py_sum(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *object;
-    int load, acc, strategy, finish, device, order, timed;
-    unsigned block, grid;
-    unsigned long long seed;
-    if (!PyArg_ParseTuple(args, "OiiiIIiiiKp", &object, &load, &acc, &strategy, &block, &grid,
-                          &finish, &device, &order, &seed, &timed))
+    PyObject *object, *asked;
+    gr_launch launch;
+    gr_request request;
+    if (!PyArg_ParseTuple(args, "OO", &object, &asked) ||
+        gr_read_launch(asked, GR_HOST_ARRAY, &launch) < 0 || !read_array(object, &launch, &request))
         return NULL;
-    PyArrayObject *array = gr_check_array(object, load, acc, 1);
-    if (!array)
-        return NULL;
-    if (gr_check_numbers(strategy, finish, device, order) < 0)
-        return NULL;
-
-    gr_request request = gr_request_of(array, load, acc, strategy, block, grid, finish, device);
-    request.timed = timed;
-    return gr_summed(&request, strategy < 0, order, seed);
+    return gr_summed(&request, &launch);
 }
 
 PyObject *gr_measured(gr_request *request, int choose, const gr_measurement *how)
@@ -171,26 +148,23 @@ PyObject *gr_measured(gr_request *request, int choose, const gr_measurement *how
 
 static PyObject *py_measure(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *object;
-    int load, acc, strategy, finish, device, apart;
-    unsigned block, grid, copies, warmups, repeats;
+    PyObject *object, *asked;
+    gr_launch launch;
+    gr_request request;
+    unsigned copies, repeats, warmups;
     Py_ssize_t offset;
-    if (!PyArg_ParseTuple(args, "OiiiIIiiIIInp", &object, &load, &acc, &strategy, &block, &grid,
-                          &finish, &device, &copies, &warmups, &repeats, &offset, &apart))
+    int apart;
+    if (!PyArg_ParseTuple(args, "OOIIInp", &object, &asked, &copies, &warmups, &repeats, &offset,
+                          &apart) ||
+        gr_read_launch(asked, GR_HOST_ARRAY, &launch) < 0 || !read_array(object, &launch, &request))
         return NULL;
-    PyArrayObject *array = gr_check_array(object, load, acc, 1);
-    if (!array)
-        return NULL;
-    if (!copies || !repeats || offset < 0 || !PyArray_SIZE(array)) {
+    if (!copies || !repeats || offset < 0 || !request.n) {
         PyErr_SetString(PyExc_ValueError, "copies, repeats and the array must be at least 1 long");
         return NULL;
     }
-    if (gr_check_numbers(strategy, finish, device, 0) < 0)
-        return NULL;
-    gr_request request = gr_request_of(array, load, acc, strategy, block, grid, finish, device);
     request.on_device = 1;
     gr_measurement how = {copies, warmups, repeats, (size_t)offset, apart};
-    return gr_measured(&request, strategy < 0, &how);
+    return gr_measured(&request, launch.strategy < 0, &how);
 }
 
 static PyObject *py_write_pinned(PyObject *Py_UNUSED(self), PyObject *args)

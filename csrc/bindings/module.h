@@ -27,27 +27,9 @@ PyObject *gr_untimed(PyObject *value);
  * exception if not. */
 PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int components);
 
-/* Whether there are such a strategy (-1: one to be chosen), finish, device and order of threads: 0,
- * or -1 with an exception. */
-int gr_check_numbers(int strategy, int finish, int device, int order);
-
-/* A strategy's number, or -1 for `fast`, or -2 for `auto`, from Python: 0, or -1 with an exception.
- */
-int gr_strategy_of(PyObject *number, int *asked);
-
-/* What is to be run for such a number: whether the engine is to choose, and else what. */
-int gr_pick(int asked, int integers, int *strategy);
-
-/* What is asked for of a checked array in host memory. A negative strategy is one to be chosen. */
-gr_request gr_request_of(PyArrayObject *array, int load, int acc, int strategy, unsigned block,
-                         unsigned grid, int finish, int device);
-
 /* gr_sum without the GIL: 0, or -1 with an exception. */
 int gr_run_sum(gr_request *request, int choose, int order, unsigned long long seed,
                gr_outcome *outcome);
-
-/* gr_sum for Python: the sum's bits, times and launch; NULL with an exception. */
-PyObject *gr_summed(gr_request *request, int choose, int order, unsigned long long seed);
 
 /* gr_measure for Python: the times' bytes, block, grid and strategy; NULL with an exception. */
 PyObject *gr_measured(gr_request *request, int choose, const gr_measurement *how);

@@ -1,7 +1,7 @@
 /* The shortest way for an array in host memory: one call that looks at the array itself, adds it
  * up, by the processors or by a device, and returns the result. It serves what needs no thought;
  * all else takes the long way, by gpureduce/core/summation.py, and the two give the same bits. */
-#include "bindings/module.h"
+#include "bindings/request.h"
 
 #include "threads/clock.h"
 #include "cpu/cpu_sum.h"
@@ -206,8 +206,14 @@ PyObject *gr_py_quick_sum_sent(PyObject *Py_UNUSED(module), PyObject *const *arg
         Py_RETURN_NONE;
     PyArrayObject *array = (PyArrayObject *)args[0];
     int strategy, choose = gr_pick(asked, is_integer(how), &strategy);
-    gr_request request = gr_request_of(array, (int)how->load, (int)how->acc, strategy, 0, 0,
-                                       GR_FINISH_DEFAULT, (int)device);
+    gr_request request = {
+        .data = PyArray_DATA(array),
+        .n = (size_t)PyArray_SIZE(array),
+        .load = how->load,
+        .acc = how->acc,
+        .strategy = strategy,
+        .device = (int)device,
+    };
     gr_outcome outcome;
     if (gr_run_sum(&request, choose, 0, 0, &outcome) < 0)
         return NULL;

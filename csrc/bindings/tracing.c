@@ -1,5 +1,5 @@
 /* The Python face of what only the traced build can do: counting, and looking for races. */
-#include "bindings/module.h"
+#include "bindings/request.h"
 
 #ifdef GR_EMULATOR_TRACED
 
@@ -79,33 +79,18 @@ static PyObject *recorded(gr_recorder *recorder, size_t samples)
                          list_of(samples, sample_row, recorder));
 }
 
-/* False: a Python error is set. */
-static int read_request(PyObject *args, gr_request *request, int *later, const gr_sample **samples,
-                        Py_ssize_t *sample_bytes)
+/* A kernel's launch over n elements: false with an exception. */
+static int read_pass(PyObject *asked, unsigned long long n, gr_request *request)
 {
-    int load, acc, strategy, finish;
-    unsigned block, grid;
-    unsigned long long n;
-    const char *bytes = NULL;
-    if (!PyArg_ParseTuple(args, samples ? "iiiKIIipy#" : "iiiKIIip", &strategy, &load, &acc, &n,
-                          &block, &grid, &finish, later, &bytes, sample_bytes))
+    gr_launch launch;
+    if (gr_read_launch(asked, GR_HOST_ARRAY, &launch) < 0)
         return 0;
-    if (load < 0 || load >= GR_LOAD_COUNT || acc < 0 || acc >= GR_ACC_COUNT || strategy < 0 ||
-        strategy >= gr_strategy_count() || !gr_strategy_at(strategy)->fill || !n || finish < 0 ||
-        finish > GR_FINISH_SINGLE) {
-        PyErr_SetString(PyExc_ValueError, "no such kernel, element type, accumulator or finish");
+    if (launch.strategy < 0 || !gr_strategy_at(launch.strategy)->fill || !n) {
+        PyErr_SetString(PyExc_ValueError, "no such kernel, or no elements");
         return 0;
     }
-    memset(request, 0, sizeof *request);
+    *request = gr_request_of(&launch);
     request->n = n;
-    request->load = (gr_load)load;
-    request->acc = (gr_acc)acc;
-    request->strategy = strategy;
-    request->block = block;
-    request->grid = grid;
-    request->finish = (gr_finish)finish;
-    if (samples)
-        *samples = (const gr_sample *)(const void *)bytes;
     return 1;
 }
 
@@ -114,8 +99,10 @@ static PyObject *py_plan_pass(PyObject *Py_UNUSED(self), PyObject *args)
     gr_request request;
     gr_pass pass;
     gr_error error;
+    PyObject *launch;
+    unsigned long long n;
     int later;
-    if (!read_request(args, &request, &later, NULL, NULL))
+    if (!PyArg_ParseTuple(args, "KOp", &n, &launch, &later) || !read_pass(launch, n, &request))
         return NULL;
     if (gr_plan_pass(&request, later, &pass, &error) != GR_OK)
         return gr_raise(&error);
@@ -141,10 +128,15 @@ static PyObject *py_count_pass(PyObject *Py_UNUSED(self), PyObject *args)
     gr_request request;
     gr_recording recording = {NULL, 0, NULL};
     gr_error error;
-    Py_ssize_t bytes = 0;
+    PyObject *launch;
+    const char *samples;
+    Py_ssize_t bytes;
+    unsigned long long n;
     int later;
-    if (!read_request(args, &request, &later, &recording.samples, &bytes))
+    if (!PyArg_ParseTuple(args, "KOpy#", &n, &launch, &later, &samples, &bytes) ||
+        !read_pass(launch, n, &request))
         return NULL;
+    recording.samples = (const gr_sample *)(const void *)samples;
     recording.count = (size_t)bytes / sizeof(gr_sample);
     gr_without_gil call;
     gr_drop_gil(&call);
@@ -226,10 +218,10 @@ static PyObject *py_watched_sum(PyObject *self, PyObject *args)
 
 PyMethodDef gr_trace_methods[] = {
     {"plan_pass", py_plan_pass, METH_VARARGS,
-     "plan_pass(strategy, load, acc, n, block, grid, finish, later)\n--\n\n"
+     "plan_pass(n, launch, later)\n--\n\n"
      "One launch of a sum: (block, grid, blocks that run side by side, values that are left)."},
     {"count_pass", py_count_pass, METH_VARARGS,
-     "count_pass(strategy, load, acc, n, block, grid, finish, later, samples)\n--\n\n"
+     "count_pass(n, launch, later, samples)\n--\n\n"
      "What one launch does. Samples are four uint64 each: the first team that runs, how many, the "
      "weight of each, the ticket before. Returns lines, steps and the samples' own counts."},
     {"shared_wavefronts", py_shared_wavefronts, METH_VARARGS,

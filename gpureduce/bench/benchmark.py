@@ -40,7 +40,8 @@ from gpureduce.bench import contenders as _contenders
 from gpureduce.bench import libraries
 from gpureduce.bench.contenders import Contender, Input
 from gpureduce.core import arrays, devices, registry
-from gpureduce.core.summation import launch_sizes
+from gpureduce.core.dtypes import Array, convert, count, named
+from gpureduce.core.request import launch_sizes
 from gpureduce.core.summation import sum as sum_of
 
 MEASURES = ("kernel", "apart", "call", "host", "explain", "count")
@@ -102,10 +103,10 @@ class _Plan:
     peers: tuple[str, ...]
 
 
-def array_of(dtype: str, n: int) -> arrays.Array:
+def array_of(dtype: str, n: int) -> Array:
     """Random numbers; a large array repeats some of them, which no strategy notices."""
     rng = np.random.default_rng(n)
-    kind = arrays.named(dtype)
+    kind = named(dtype)
     some = min(n, 2**22 + 1)
     if kind.kind in "iu":
         part = rng.integers(0, 100, some, dtype=kind)
@@ -281,14 +282,14 @@ def benchmark(
         devices.choose_device(device)
     for block, grid in itertools.product(blocks, grids):
         launch_sizes(block, grid)
-    sizes = [arrays.count("sizes", n, 2**63 - 1) for n in sizes]
+    sizes = [count("sizes", n, 2**63 - 1) for n in sizes]
     if not 0 <= offset < 2**31:
         raise ValueError(f"offset must be from 0 to {2**31 - 1}, not {offset}")
     plan = _Plan(
         tuple(registry.find(name).name for name in strategies),
         tuple(blocks),
         tuple(grids),
-        arrays.count("repeats", repeats, MOST_REPEATS),
+        count("repeats", repeats, MOST_REPEATS),
         libraries.installed(tuple(peers), device),
     )
     unknown = [name for name in measure if name not in MEASURES]
@@ -298,7 +299,7 @@ def benchmark(
     for done, (dtype, n, what) in enumerate(groups):
         if progress:
             progress(done, len(groups), f"{what} {dtype} {n}")
-        conversion = arrays.convert(arrays.named(dtype), accumulate)
+        conversion = convert(named(dtype), accumulate)
         if conversion.cast is not None:
             raise TypeError(f"{dtype} cannot be added up in {accumulate} without a cast")
         if conversion.is_complex and what != "host":

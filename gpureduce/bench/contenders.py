@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from gpureduce.bench import libraries, targets
-from gpureduce.core import arrays, devices, registry, summation
+from gpureduce.core import devices, dtypes, on_device, registry
+from gpureduce.core.request import Request, placed
 from gpureduce.core.summation import sum as sum_of
 from gpureduce.emulator.explain import Comparison, Explanation, explain
 
@@ -44,8 +45,8 @@ class Contender:
 class Input:
     """An array to add up, and how."""
 
-    array: arrays.Array
-    conversion: arrays.Conversion
+    array: dtypes.Array
+    conversion: dtypes.Conversion
     accumulate: str | None
     device: str | None
     offset: int = 0
@@ -101,17 +102,15 @@ def kernel(
     device = devices.choose_device(given.device)
     devices.check_can_run(device, row)
     copies, cache = rotation(device, array.nbytes)
-    ran, _ = summation._resolve(row, device.id, conversion.result)  # `auto` is `exact` for floats
-    number = -1 if ran.kind == "choice" else ran.index
+    ran = placed(row, device.id, conversion.result)  # `auto` is `exact` for floats
+    request = Request(ran, conversion, block or 0, grid or 0)
 
     def run(repeats: int) -> list[float]:
-        times, used_block, used_grid, _ = devices.module_of(device).measure(
-            array, conversion.load, conversion.acc, number, block or 0, grid or 0, 0,
-            device.index, copies, 2, repeats, given.offset, apart,
+        times, made.block, made.grid = on_device.measure(
+            request, array, device,
+            copies=copies, repeats=repeats, offset=given.offset, apart=apart,
         )  # fmt: skip
-        made.block, made.grid = used_block or None, used_grid or None
-        found: list[float] = (np.frombuffer(times) * 1e3).tolist()
-        return found
+        return [1e3 * ms for ms in times]
 
     made = Contender(
         row.name,

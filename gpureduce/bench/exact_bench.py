@@ -30,15 +30,16 @@ import numpy as np
 from gpureduce import _emulator
 from gpureduce.bench.contenders import rotation
 from gpureduce.bench.provenance import HEAD, provenance
-from gpureduce.core import arrays, devices, gpu_arrays, json_files, registry
-from gpureduce.core import exact as _exact
+from gpureduce.core import arrays, devices, gpu_arrays, json_files, on_device, registry
+from gpureduce.core.dtypes import Array, convert, load_of, named
+from gpureduce.core.request import Request
 from gpureduce.text import markdown_table, shortfall
 
 MIB = 1 << 20
 _BASE_BYTES = 64 * MIB  # random numbers made; larger arrays repeat them
 
 
-def _random_bits(rng: np.random.Generator, n: int, kind: np.dtype[Any]) -> arrays.Array:
+def _random_bits(rng: np.random.Generator, n: int, kind: np.dtype[Any]) -> Array:
     """Any finite floats: all exponents alike."""
     words = rng.integers(0, 256, n * kind.itemsize, dtype=np.uint8).view(f"u{kind.itemsize}")
     fraction = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}[kind.name]
@@ -47,12 +48,12 @@ def _random_bits(rng: np.random.Generator, n: int, kind: np.dtype[Any]) -> array
     return np.where(words & field == field, words & ~low, words).view(kind)
 
 
-def _floats(values: arrays.Array, kind: np.dtype[Any]) -> arrays.Array:
+def _floats(values: Array, kind: np.dtype[Any]) -> Array:
     """Numbers of as many digits as the kind has; none that overflows float16."""
     return (np.minimum(values, 60000.0) if kind.name == "float16" else values).astype(kind)
 
 
-DATA: dict[str, Callable[[np.random.Generator, int, np.dtype[Any]], arrays.Array]] = {
+DATA: dict[str, Callable[[np.random.Generator, int, np.dtype[Any]], Array]] = {
     "uniform": lambda rng, n, kind: _floats(rng.random(n), kind),
     "normal": lambda rng, n, kind: _floats(rng.standard_normal(n), kind),
     "lognormal": lambda rng, n, kind: _floats(rng.lognormal(0, 5, n), kind),
@@ -60,25 +61,23 @@ DATA: dict[str, Callable[[np.random.Generator, int, np.dtype[Any]], arrays.Array
 }
 
 
-def make(name: str, dtype: str, nbytes: int) -> arrays.Array:
+def make(name: str, dtype: str, nbytes: int) -> Array:
     """An array of that many bytes."""
-    kind = arrays.named(dtype)
+    kind = named(dtype)
     base = DATA[name](np.random.default_rng(1), min(nbytes, _BASE_BYTES) // kind.itemsize, kind)
     return arrays.repeated(base, nbytes // kind.itemsize)
 
 
 def device_us(
-    array: arrays.Array, strategy: str, device: devices.Device, repeats: int,
+    array: Array, strategy: str, device: devices.Device, repeats: int,
     block: int = 0, grid: int = 0,
 ) -> float:  # fmt: skip
     """The median time of one sum of an array that lies on the device."""
     row = registry.find(strategy)
-    conversion = arrays.convert(array.dtype, None)
-    times, *_ = devices.module_of(device).measure(
-        array, conversion.load, conversion.acc, -1 if row.kind == "choice" else row.index,
-        block, grid, 0, device.index, rotation(device, array.nbytes)[0], 2, repeats, 0, False,
-    )  # fmt: skip
-    return float(np.median(np.frombuffer(times)) * 1e3)
+    request = Request(row, convert(array.dtype, None), block, grid)
+    copies, _ = rotation(device, array.nbytes)
+    times, *_ = on_device.measure(request, array, device, copies=copies, repeats=repeats)
+    return statistics.median(times) * 1e3
 
 
 class Reproducible:
@@ -88,7 +87,7 @@ class Reproducible:
         self._measure = ctypes.CDLL(str(library.resolve())).cub_reproducible
         self._measure.restype = ctypes.c_char_p
 
-    def us(self, array: arrays.Array, device: devices.Device, repeats: int) -> float:
+    def us(self, array: Array, device: devices.Device, repeats: int) -> float:
         """The median time of one sum, as `device_us` measures it."""
         times, value = (ctypes.c_double * repeats)(), ctypes.c_double()
         error = self._measure(
@@ -175,8 +174,8 @@ def small_calls(sizes: Sequence[int] = (1, 1000, 10_000, 100_000, 1_000_000)) ->
 
 
 def _cpu_row(dtype: str, data: str, n: int, rounds: int) -> dict[str, Any]:
-    array = make(data, dtype, n * arrays.named(dtype).itemsize)
-    load = _exact.load_of(array.dtype)
+    array = make(data, dtype, n * named(dtype).itemsize)
+    load = load_of(array.dtype)
     numbers = array.tolist()
     repeats = max(1, (1 << 18) // n)  # so that the clock's own time is nothing
     measures: dict[str, Callable[[], object]] = {

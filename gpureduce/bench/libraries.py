@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce.core import arrays, devices, registry
+from gpureduce.core import devices, dtypes, registry
 
 Run = Callable[[], Any]
 
@@ -27,26 +27,26 @@ class Peer:
 
     name: str
     module: str
-    put: Callable[[ModuleType, arrays.Array], Any] | None
+    put: Callable[[ModuleType, dtypes.Array], Any] | None
     add: Callable[[ModuleType, Any], Run] | None
-    add_host: Callable[[ModuleType, arrays.Array], Run] | None
+    add_host: Callable[[ModuleType, dtypes.Array], Run] | None
     free: Callable[[ModuleType], None] = lambda module: None
     lacks: frozenset[str] = frozenset()  # dtypes that it does not have
     needs_card: bool = False  # for arrays from the host, too
 
 
-def _torch_tensor(torch: ModuleType, array: arrays.Array) -> Any:
+def _torch_tensor(torch: ModuleType, array: dtypes.Array) -> Any:
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 
 
-def _torch_host(torch: ModuleType, array: arrays.Array) -> Run:
+def _torch_host(torch: ModuleType, array: dtypes.Array) -> Run:
     tensor = _torch_tensor(torch, array)
     return lambda: tensor.sum().item()
 
 
-def _jax_put(jax: ModuleType, array: arrays.Array) -> Any:
+def _jax_put(jax: ModuleType, array: dtypes.Array) -> Any:
     if array.itemsize == 8:
         jax.config.update("jax_enable_x64", True)
     placed = jax.device_put(array, jax.devices("gpu")[0])

@@ -24,7 +24,8 @@ from gpureduce.bench.targets import (
     ratios,
     size_text,
 )
-from gpureduce.core import arrays, devices
+from gpureduce.core import devices
+from gpureduce.core.dtypes import is_here, named
 from gpureduce.text import markdown_table, shortfall
 
 Progress = Callable[[int, int, str], None]
@@ -77,13 +78,13 @@ def measure(
 ) -> Iterator[Measurement]:
     """Measure the parts; dtypes and libraries that are not installed are left out."""
     here = set(_peers.installed(("all",), device))
-    jobs = [(part, dtype) for part in parts for dtype in part.dtypes if arrays.is_here(dtype)]
+    jobs = [(part, dtype) for part in parts for dtype in part.dtypes if is_here(dtype)]
     for done, (part, dtype) in enumerate(jobs):
         if progress:
             progress(done, len(jobs), f"{part.measure} {dtype}")
         yield from benchmark(
             part.strategies,
-            [max(1, size // arrays.named(dtype).itemsize) for size in part.nbytes],
+            [max(1, size // named(dtype).itemsize) for size in part.nbytes],
             [dtype],
             device=device,
             repeats=part.repeats,

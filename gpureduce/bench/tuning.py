@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import math
 import statistics
 import sys
@@ -12,13 +13,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gpureduce.bench.benchmark import MOST_REPEATS, array_of
 from gpureduce.bench.contenders import rotation
+from gpureduce.bench.provenance import provenance
 from gpureduce.bench.report import progress, size
-from gpureduce.core import arrays, devices, registry
-from gpureduce.core.fast_table import LARGEST, Choice, fast_table, save, use, user_file
+from gpureduce.core import devices, on_device, registry
+from gpureduce.core.dtypes import Array, convert, count, is_here, named
+from gpureduce.core.fast_table import fast_table, use
+from gpureduce.core.request import Request
+from gpureduce.core.table_files import LARGEST, Choice, user_file
 from gpureduce.errors import CudaError
 from gpureduce.text import show_json, table
 
@@ -70,22 +73,18 @@ def candidates(nbytes: int) -> Iterator[Choice]:
             yield Choice(nbytes, 0, "bulk_copy", block, 0, 1)
 
 
-def _time(
-    device: devices.Device, array: arrays.Array, choice: Choice, repeats: int
-) -> float | None:
+def _time(device: devices.Device, array: Array, choice: Choice, repeats: int) -> float | None:
     """Microseconds of one sum; None where the card cannot run the candidate."""
-    conversion = arrays.convert(array.dtype, None)
+    conversion = convert(array.dtype, None)
     row = registry.find(choice.strategy)
     block, grid = choice.launch(array.nbytes, device.sms)
     copies, _ = rotation(device, array.nbytes)
     try:
-        times, *_ = devices.module_of(device).measure(
-            array, conversion.load, conversion.acc, row.index, block, grid, 0,
-            device.index, copies, 2, repeats, 0, False,
-        )  # fmt: skip
+        request = Request(row, conversion, block, grid)
+        times, *_ = on_device.measure(request, array, device, copies=copies, repeats=repeats)
     except CudaError:
         return None
-    return 1e3 * float(np.median(np.frombuffer(times)))
+    return 1e3 * statistics.median(times)
 
 
 def _best(times: dict[Choice, float], before: tuple[Any, ...] | None) -> Choice:
@@ -144,8 +143,8 @@ def tune(
     process takes a table, it is written only where `path` is named.
     """
     chosen = devices.choose_device(device)
-    repeats = arrays.count("repeats", repeats, MOST_REPEATS)
-    sizes = [arrays.count("sizes", nbytes, LARGEST) for nbytes in sizes]
+    repeats = count("repeats", repeats, MOST_REPEATS)
+    sizes = [count("sizes", nbytes, LARGEST) for nbytes in sizes]
     best: dict[int, list[tuple[int, Choice]]] = {}
     measured = []
     groups = [(width, nbytes) for width in _DTYPES for nbytes in sorted(sizes)]
@@ -160,10 +159,17 @@ def tune(
         progress(len(groups), len(groups), "")
     choices = rows_from(best)
     use(choices, chosen)
-    target = Path(path) if path else user_file(chosen) if chosen.backend == "cuda" else None
+    target = Path(path) if path else user_file(chosen.name) if chosen.backend == "cuda" else None
     if target:
         save(choices, chosen, target)
     return Tuned(chosen.name, choices, tuple(measured), target)
+
+
+def save(choices: Sequence[Choice], device: devices.Device, path: Path) -> None:
+    """Write a table down, with where and when it was made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = provenance("fast_table", device) | {"rows": [asdict(c) for c in choices]}
+    path.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 def _group_times(
@@ -171,8 +177,8 @@ def _group_times(
 ) -> dict[Choice, float]:
     """Of the dtypes of one width the mean counts: one row serves them all."""
     times: dict[Choice, list[float]] = {}
-    for dtype in filter(arrays.is_here, dtypes):
-        array = array_of(dtype, max(1, nbytes // arrays.named(dtype).itemsize))
+    for dtype in filter(is_here, dtypes):
+        array = array_of(dtype, max(1, nbytes // named(dtype).itemsize))
         turns: dict[Choice, list[float]] = {}
         for _ in range(_TURNS if nbytes >= LARGE else 1):
             for choice in candidates(nbytes):

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _emulator
-from gpureduce.core import arrays, devices, exact, gpu_arrays
+from gpureduce.core import arrays, devices, dtypes, exact, gpu_arrays
 from gpureduce.core.registry import COMPLEX, DTYPES
 
 _FLOATS = [name for name in DTYPES if "float" in name]
@@ -44,7 +44,7 @@ class Accumulator:
     __slots__ = ("_dtype", "_total")
 
     def __init__(self, dtype: npt.DTypeLike = "float64") -> None:
-        named = arrays.named(dtype).newbyteorder("=")
+        named = dtypes.named(dtype).newbyteorder("=")
         if named.name not in _FLOATS and named.name not in COMPLEX:
             raise TypeError(
                 f"an accumulator is of {', '.join((*_FLOATS, *COMPLEX))}, not {named}; integers "
@@ -81,7 +81,7 @@ class Accumulator:
         if stream is not None:
             raise ValueError("stream is for arrays on a GPU; this one is in host memory")
         host = arrays.as_array(array)
-        arrays.convert(host.dtype, None)  # is it a dtype that can be summed?
+        dtypes.convert(host.dtype, None)  # is it a dtype that can be summed?
         self._check(host.dtype.kind)
         whole = exact.new(self._dtype)  # a signal may break it off: all of the array, or nothing
         exact.feed(whole, host)
@@ -114,7 +114,7 @@ class Accumulator:
 
     def value(self, dtype: npt.DTypeLike | None = None) -> Any:
         """The sum, rounded once to `dtype`, as a NumPy scalar."""
-        wanted = self._dtype if dtype is None else arrays.named(dtype).newbyteorder("=")
+        wanted = self._dtype if dtype is None else dtypes.named(dtype).newbyteorder("=")
         if wanted.name not in _FLOATS and wanted.name not in COMPLEX:
             raise TypeError(f"an exact sum is rounded to a float or complex dtype, not {wanted}")
         if self._dtype.kind == "c" and wanted.kind != "c":
@@ -169,7 +169,7 @@ class Accumulator:
         part = _NAME_OF[made._total.load]
         if made._total.components == 2 and part not in ("float32", "float64"):
             raise ValueError("these bytes are no accumulator: there is no such complex type")
-        made._dtype = arrays.named(part)
+        made._dtype = dtypes.named(part)
         if made._total.components == 2:
             made._dtype = np.dtype(f"c{2 * made._dtype.itemsize}")
         return made

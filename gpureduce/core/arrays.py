@@ -1,23 +1,15 @@
-"""From whatever NumPy can view to flat pieces that a kernel can read."""
+"""From whatever NumPy can view to flat pieces that a kernel can read, and their sums joined."""
 
 from __future__ import annotations
 
-import functools
-import importlib.util
-import operator
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from gpureduce import _emulator
 from gpureduce.core import host_dlpack
-from gpureduce.core.registry import COMPLEX, DTYPES
-
-Array = np.ndarray[Any, Any]
+from gpureduce.core.dtypes import Array, Conversion, named, no_sum_of
 
 # Strided, byte-swapped, unaligned or cast input is packed through a buffer of this many elements,
 # so that a memory-mapped file larger than memory can be summed.
@@ -25,50 +17,6 @@ PACK_ELEMENTS = 1 << 22
 
 # NumPy's own stub does not know "contig".
 _PACKED: Any = [["readonly", "nbo", "aligned", "contig"]]
-
-_NUMBERS_OF: dict[int, np.dtype[Any]] = {
-    _emulator.ACC_U32: np.dtype(np.uint32),
-    _emulator.ACC_U64: np.dtype(np.uint64),
-    _emulator.ACC_F32: np.dtype(np.float32),
-    _emulator.ACC_F64: np.dtype(np.float64),
-}
-
-
-def number_of(acc: int) -> np.dtype[Any]:
-    """The NumPy dtype of an accumulator."""
-    return _NUMBERS_OF[acc]
-
-
-@dataclass(frozen=True)
-class Conversion:
-    """How the elements of one dtype become a sum of another.
-
-    Elements are first cast to `cast`, where that is not None, as numpy.sum does; then read as
-    `load` and added up in `acc`; the sum becomes a `result`. For complex numbers `load` and `acc`
-    are those of the real and imaginary parts.
-    """
-
-    cast: np.dtype[Any] | None
-    load: int
-    acc: int
-    result: np.dtype[Any]
-
-    @property
-    def is_complex(self) -> bool:
-        """Whether an element is a pair of floats."""
-        return self.result.kind == "c"
-
-    def total(self, bits: bytes) -> Array:
-        """The accumulator, with which its bits begin: the engine's are padded."""
-        return np.frombuffer(bits, number_of(self.acc), count=1)
-
-    def value(self, bits: bytes) -> Any:
-        """The accumulator's bits as a scalar of the result's dtype (of a part, if complex)."""
-        total = self.total(bits)
-        if self.is_complex or total.dtype == self.result:
-            return total[0]
-        with np.errstate(over="ignore"):
-            return total.astype(self.result)[0]
 
 
 def as_array(arr: object) -> Array:
@@ -137,46 +85,8 @@ def _host_array(arr: object) -> Array:
             raise refused from None
         raise BufferError(f"{type(arr).__name__} cannot be read by DLPack: {error}") from error
     if array is None:
-        raise _no_sum_of(name)
+        raise no_sum_of(name)
     return array.view(named("bfloat16")) if name == "bfloat16" else array
-
-
-def _no_sum_of(name: str) -> TypeError:
-    return TypeError(
-        f"arrays of dtype {name} cannot be summed; there are {', '.join((*DTYPES, *COMPLEX))}"
-    )
-
-
-def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """The dtype of that name; NumPy knows bfloat16 once ml_dtypes is imported."""
-    if isinstance(dtype, str) and dtype == "bfloat16":
-        try:
-            import ml_dtypes
-        except ImportError as error:
-            raise TypeError(
-                "NumPy has no bfloat16 without ml_dtypes: pip install ml_dtypes"
-            ) from error
-
-        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return bfloat16
-    try:
-        return np.dtype(dtype)
-    except SyntaxError as error:  # NumPy parses a list of fields as Python
-        raise TypeError(f"there is no dtype {dtype!r}") from error
-
-
-def count(name: str, number: int, most: int) -> int:
-    """A whole number from 1 to `most`, checked here: C would take its low bits for the number."""
-    number = operator.index(number)
-    if not 1 <= number <= most or (name == "block" and number % 32):
-        what = "a multiple of 32 from 32 to 1024" if name == "block" else f"from 1 to {most}"
-        raise ValueError(f"{name} must be {what}, not {number}")
-    return number
-
-
-def is_here(name: str) -> bool:
-    """Whether there is such a dtype: ml_dtypes brings bfloat16, if it is installed."""
-    return name != "bfloat16" or importlib.util.find_spec("ml_dtypes") is not None
 
 
 def repeated(part: Array, n: int) -> Array:
@@ -187,74 +97,6 @@ def repeated(part: Array, n: int) -> Array:
     for start in range(0, n, len(part)):
         whole[start : start + len(part)] = part[: n - start]
     return whole
-
-
-@functools.lru_cache(256)
-def name_of(dtype: np.dtype[Any]) -> str:
-    """What NumPy calls a dtype, with its byte order; NumPy makes that up anew each time."""
-    return str(dtype)
-
-
-def _kind(dtype: np.dtype[Any]) -> str:
-    """NumPy's kind, with bfloat16 among the floats."""
-    return "f" if dtype.name == "bfloat16" else dtype.kind
-
-
-def _known(dtype: np.dtype[Any]) -> bool:
-    return dtype.name in DTYPES or dtype.name in COMPLEX
-
-
-def _default_result(source: np.dtype[Any]) -> np.dtype[Any]:
-    if source.name in COMPLEX or source.name == "bfloat16":
-        return source.newbyteorder("=")
-    return np.dtype(DTYPES[source.name].result)
-
-
-def convert(source: np.dtype[Any], wanted: npt.DTypeLike | None) -> Conversion:
-    """The conversion from elements of `source` to a sum of `wanted`, or of NumPy's own choice."""
-    return _convert(source, None if wanted is None else named(wanted))
-
-
-@functools.lru_cache(256)  # the names of NumPy's dtypes are made anew each time: microseconds
-def _convert(source: np.dtype[Any], wanted: np.dtype[Any] | None) -> Conversion:
-    if not _known(source):
-        raise _no_sum_of(str(source))
-    result = _default_result(source) if wanted is None else wanted.newbyteorder("=")
-    if not _known(result) or result.kind == "b":
-        raise TypeError(f"dtype={result} cannot hold a sum")
-    if "biufc".index(_kind(result)) < "biufc".index(_kind(source)) and _kind(result) not in "iu":
-        raise TypeError(f"dtype={result} would lose part of {source}; cast the array first")
-    if _kind(result) in "iu" and _kind(source) in "fc":
-        raise TypeError(f"dtype={result} would lose part of {source}; cast the array first")
-
-    if result.kind in "iu":
-        return _to_integers(source, result)
-    part = result if result.kind != "c" else np.dtype(f"f{result.itemsize // 2}")
-    parts = source if source.kind != "c" else np.dtype(f"f{source.itemsize // 2}")
-    acc = DTYPES[part.name].acc
-    if _read_as_is(parts, part, acc):
-        return Conversion(None, DTYPES[parts.name].load, acc, result)
-    return Conversion(part, DTYPES[part.name].load, acc, result)
-
-
-def _to_integers(source: np.dtype[Any], result: np.dtype[Any]) -> Conversion:
-    """Integers wrap around, so a wider accumulator gives the same low bits as a narrow one."""
-    load = DTYPES[source.name].load
-    if result.itemsize == 4 and load in (_emulator.LOAD_I32, _emulator.LOAD_U32):
-        return Conversion(None, _emulator.LOAD_U32, _emulator.ACC_U32, result)
-    return Conversion(None, load, _emulator.ACC_U64, result)
-
-
-def _read_as_is(source: np.dtype[Any], result: np.dtype[Any], acc: int) -> bool:
-    """Whether a kernel widens `source` itself: exactly, and to what NumPy would cast it to."""
-    if source.kind in "biu":
-        return False
-    if source.newbyteorder("=") == result:
-        return True
-    load = DTYPES[source.name].load
-    if acc == _emulator.ACC_F64:
-        return load == _emulator.LOAD_F32
-    return result == np.float32 and load in (_emulator.LOAD_F16, _emulator.LOAD_BF16)
 
 
 def is_flat(array: Array) -> bool:
@@ -286,3 +128,32 @@ def pieces(array: Array, conversion: Conversion) -> Iterator[Array]:
         ) as packed,
     ):
         yield from packed
+
+
+Add = Callable[[Array], bytes]  # a flat piece: the bits of its sum
+
+
+def add_pieces(array: Array, conversion: Conversion, add: Add) -> Any:
+    """Add up an array piece by piece; complex numbers, their real and imaginary parts apart."""
+    if not conversion.is_complex:
+        return conversion.value(_total(array, conversion, add))
+    real = conversion.value(_total(array.real, conversion, add))
+    if array.dtype.kind != "c":
+        return conversion.result.type(real)
+    return joined(conversion, real, conversion.value(_total(array.imag, conversion, add)))
+
+
+def _total(array: Array, conversion: Conversion, add: Add) -> bytes:
+    every = pieces(array, conversion)
+    bits = add(next(every))  # mostly, that is all
+    for piece in every:
+        more = conversion.total(add(piece))
+        with np.errstate(over="ignore", invalid="ignore"):
+            bits = (conversion.total(bits) + more).tobytes()
+    return bits
+
+
+def joined(conversion: Conversion, real: Any, imaginary: Any) -> Any:
+    """A complex scalar from its parts; ``real + 1j * imaginary`` would turn inf into nan."""
+    parts = np.array([real, imaginary])
+    return parts.view(conversion.result)[0]

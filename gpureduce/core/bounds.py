@@ -93,7 +93,7 @@ from typing import Any
 import numpy as np
 
 from gpureduce import _emulator
-from gpureduce.core import arrays, exact, gpu_arrays, registry
+from gpureduce.core import dtypes, exact, gpu_arrays, registry
 from gpureduce.core.results import SumResult, Timing
 
 _FLUSHED = 2.0**-126  # atomics in global memory take smaller float32 as zero
@@ -193,14 +193,14 @@ def _blocks_left(strategy: registry.Strategy, timing: Timing, outs: int, block: 
 
 
 def _device_factor(
-    strategy: registry.Strategy, timing: Timing, conversion: arrays.Conversion, unit: float
+    strategy: registry.Strategy, timing: Timing, conversion: dtypes.Conversion, unit: float
 ) -> float:
     """The factor of A for all launches, and for the pieces of a large array."""
     n, block, grid = timing.n, timing.block, timing.grid
     in_any_order = _in_any_order(n, unit)
     if block is None or grid is None:
         return in_any_order  # a library; or the sum of nothing
-    acc_bytes = arrays.number_of(conversion.acc).itemsize
+    acc_bytes = dtypes.number_of(conversion.acc).itemsize
     pieces = timing.launches  # at least one for each
     depth, outs = _launch_depth(strategy, n, block, grid, 16 // _load_bytes(conversion))
     outs = _blocks_left(strategy, timing, outs, block)
@@ -221,7 +221,7 @@ def _device_factor(
     return by_depth if _flushes(strategy, timing, unit) else min(by_depth, in_any_order)
 
 
-def _load_bytes(conversion: arrays.Conversion) -> int:
+def _load_bytes(conversion: dtypes.Conversion) -> int:
     """The size of an element as a kernel reads it, a float."""
     sizes = {_emulator.LOAD_F64: 8, _emulator.LOAD_F32: 4}
     return sizes.get(conversion.load, 2)
@@ -240,14 +240,14 @@ def _flushed(strategy: registry.Strategy, timing: Timing, unit: float) -> float:
     return 2 * atomics * _FLUSHED
 
 
-def _cpu_factor(timing: Timing, conversion: arrays.Conversion) -> float:
+def _cpu_factor(timing: Timing, conversion: dtypes.Conversion) -> float:
     """The factor of A for sums in float64, and for pieces; not for a last rounding to float32."""
     of_both_parts = 2 if conversion.is_complex else 1
     n, pieces = of_both_parts * timing.n, timing.pieces
     factor = _emulator.cpu_error_factor(n, conversion.load, _emulator.ACC_F64)
     if pieces == 1:
         return factor
-    unit = _unit(arrays.number_of(conversion.acc).name)
+    unit = _unit(dtypes.number_of(conversion.acc).name)
     return _then(factor, _gamma(pieces, unit))
 
 
@@ -258,7 +258,7 @@ def _cast_error(source: np.dtype[Any], part: str) -> tuple[float, float]:
         its_bits = 1 if source.kind == "b" else 8 * source.itemsize - (source.kind == "i")
         its_least = 0
     else:
-        its_bits, its_least = exact.FORMATS[exact.part_of(source).name]
+        its_bits, its_least = exact.FORMATS[dtypes.part_of(source).name]
     relative = _unit(part) if its_bits > bits else 0.0
     absolute = _least(part) / 2 if its_least < least else 0.0
     if part in ("float16", "bfloat16") and its_bits > exact.FORMATS["float32"][0]:
@@ -272,7 +272,7 @@ def _grid(timing: Timing) -> float:
     if timing.dtype == "bfloat16":
         return _least("bfloat16")
     source = np.dtype(timing.dtype)
-    return 1.0 if source.kind in "biu" else _least(exact.part_of(source).name)
+    return 1.0 if source.kind in "biu" else _least(dtypes.part_of(source).name)
 
 
 def _rounding(size: float, part: str, grid: float) -> float:
@@ -356,7 +356,7 @@ def error_bound(result: SumResult, magnitude: float) -> float:
     size, given = max(sizes), given * _GIVEN
     strategy = registry.STRATEGIES[timing.strategy]
     if strategy.name == "exact":
-        bound = _rounding(size, exact.part_of(out).name, _grid(timing))
+        bound = _rounding(size, dtypes.part_of(out).name, _grid(timing))
         return bound if size else min(bound, given)
     if given == math.inf:
         return math.inf
@@ -368,9 +368,9 @@ def _rounded_bound(
     strategy: registry.Strategy, timing: Timing, size: float, magnitude: float, out: np.dtype
 ) -> float:
     """Steps 4 to 7 of the module's text."""
-    source, part = _source_of(timing), exact.part_of(out).name
-    conversion = arrays.convert(source, out)
-    acc = arrays.number_of(conversion.acc).name
+    source, part = _source_of(timing), dtypes.part_of(out).name
+    conversion = dtypes.convert(source, out)
+    acc = dtypes.number_of(conversion.acc).name
     unit = _unit(acc)
 
     relative, absolute = _cast_error(source, part) if conversion.cast is not None else (0.0, 0.0)

@@ -24,17 +24,16 @@ from typing import Any
 import numpy as np
 
 from gpureduce import _emulator
-from gpureduce.core import devices, json_files
+from gpureduce.core import devices, json_files, on_both, on_device, registry
+from gpureduce.core.dtypes import convert
+from gpureduce.core.request import LEAST_SHARED_BYTES, Request
 from gpureduce.errors import CudaError
-
-# Smaller arrays are the processors': they are done before a card has been asked.
-LEAST_BYTES = 1 << 26
 
 PIN = "GPUREDUCE_HOST_ARRAYS"
 _PINS = ("cpu", "cuda", "both")
 
 _SCHEMA = 2
-_SMALL, _LARGE = LEAST_BYTES, 4 * LEAST_BYTES  # two points make a line
+_SMALL, _LARGE = LEAST_SHARED_BYTES, 4 * LEAST_SHARED_BYTES  # two points make a line
 _REPEATS = 3
 # Both at once keep the processors and the card from others: that must be worth something.
 _WORTH_BOTH = 0.9
@@ -73,7 +72,7 @@ class Calibration:
 
     def quickest(self, nbytes: int) -> str:
         """``"cpu"``, ``"cuda"`` or ``"both"``: the way that `auto` takes with so many bytes."""
-        if nbytes < LEAST_BYTES:
+        if nbytes < LEAST_SHARED_BYTES:
             return "cpu"
         cpu, cuda = self.cpu.us(nbytes), self.cuda.us(nbytes)
         if self.both.us(nbytes) < _WORTH_BOTH * min(cpu, cuda):
@@ -87,7 +86,7 @@ _known: dict[tuple[str, int], Calibration | None] = {}
 
 def _card() -> devices.Device | None:
     """The GPU that `auto` would go to."""
-    if os.environ.get("GPUREDUCE_BACKEND") == "emulator":
+    if devices.named_backend() == "emulator":
         return None
     first = devices.devices()[0]
     return first if first.backend == "cuda" else None
@@ -122,15 +121,13 @@ def _way(card_share: float, array: Any, add: Callable[[Any], object]) -> Way:
 
 
 def _measure(card: devices.Device) -> Calibration:
-    from gpureduce.core.summation import sum as sum_of
-    from gpureduce.core.summation import sum_by_both
-
     array = np.ones(_LARGE // 4, np.int32)
+    fast = Request(registry.STRATEGIES["fast"], convert(array.dtype, None), timed=False)
     cpu = _way(0.0, array, lambda part: _emulator.quick_sum(part, False, False))
-    cuda = _way(1.0, array, lambda part: sum_of(part, "fast", device=card.id, timing=False))
+    cuda = _way(1.0, array, lambda part: on_device.add(fast, part, card))
 
     def by_both(share: float) -> Way:
-        return _way(share, array, lambda part: sum_by_both(part, card, share))
+        return _way(share, array, lambda part: on_both.add(fast, part, card, share))
 
     # Did they not hinder each other, they would end together; they share cores and memory.
     even = cuda.gb_s / (cuda.gb_s + cpu.gb_s)
@@ -258,7 +255,7 @@ def way_for(nbytes: int) -> tuple[str | None, float]:
     No card and no share: the processors alone.
     """
     nowhere = (None, 0.0)
-    if nbytes < LEAST_BYTES:
+    if nbytes < LEAST_SHARED_BYTES:
         return nowhere
     pin = pinned()
     card = None if pin == "cpu" else _card()

@@ -10,6 +10,7 @@ import re
 import sys
 import warnings
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -73,9 +74,9 @@ def _cuda_devices() -> tuple[tuple[Device, ...], str]:
         if not module.build()["driver"]:  # the runtime's own word for that is "insufficient"
             return (), "there is no NVIDIA driver"
         return (), str(error)
-    from gpureduce.core import fast_table
+    from gpureduce.core import table_files
 
-    fast_table.load_for(module, [device.name for device in found])
+    table_files.load_for(module, [device.name for device in found])
     return found, "" if found else "no NVIDIA GPU was found"
 
 
@@ -115,9 +116,7 @@ def build_info() -> dict[str, Any]:
     the reason), ``cuda_archs``, ``nvcc``, ``runtime``, ``driver``, ``compiler``, ``sanitize``,
     ``devices``.
     """
-    from gpureduce import __version__
-
-    info = {"version": __version__, **build(), "compiler": _emulator.build()["compiler"]}
+    info = {"version": version("gpureduce"), **build(), "compiler": _emulator.build()["compiler"]}
     found, why = _cuda_devices()
     module = load_cuda()
     if not isinstance(module, str):
@@ -133,7 +132,7 @@ def _version(number: int) -> str | None:
     return f"{number // 1000}.{number % 1000 // 10}" if number else None
 
 
-def _named_backend() -> str | None:
+def named_backend() -> str | None:
     """GPUREDUCE_BACKEND, checked."""
     named = _emulator.environment("GPUREDUCE_BACKEND")
     if named and named not in BACKENDS:
@@ -143,7 +142,7 @@ def _named_backend() -> str | None:
 
 def default_backend() -> str:
     """Where kernels run if nobody names a device."""
-    return _named_backend() or ("cuda" if _cuda_devices()[0] else "emulator")
+    return named_backend() or ("cuda" if _cuda_devices()[0] else "emulator")
 
 
 def _is_thread_count(text: str) -> bool:

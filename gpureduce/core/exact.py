@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gpureduce import _emulator
-from gpureduce.core import arrays
-from gpureduce.core.registry import DTYPES
+from gpureduce.core import arrays, dtypes
+from gpureduce.core.dtypes import load_of, part_of
 
 # Integers are whole float64 up to this size; wider ones go in two halves.
 _WHOLE_INTEGER_BYTES = 4
@@ -32,31 +32,16 @@ _HEADER, _BODY, _UNIT = 16, 272, 1 << 1074
 _SPECIAL = {1: math.nan, 2: math.inf, 4: -math.inf}
 
 
-def part_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of the real part."""
-    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
-
-
-def load_of(dtype: np.dtype[Any]) -> int:
-    """How kernels read the elements, or their parts."""
-    return DTYPES[part_of(dtype).name].load
-
-
-def is_exact(result: np.dtype[Any]) -> bool:
-    """Whether sums of that dtype are rounded at all: integers are exact anyway."""
-    return result.kind not in "iu"
-
-
 def new(dtype: np.dtype[Any]) -> _emulator.Exact:
     """An empty sum for elements of `dtype`, a float or complex one."""
     return _emulator.Exact(load_of(dtype), 2 if dtype.kind == "c" else 1)
 
 
-def _flat(array: arrays.Array, cast: np.dtype[Any] | None = None) -> Iterator[arrays.Array]:
-    return arrays.pieces(array, arrays.Conversion(cast, 0, 0, array.dtype))
+def _flat(array: dtypes.Array, cast: np.dtype[Any] | None = None) -> Iterator[dtypes.Array]:
+    return arrays.pieces(array, dtypes.Conversion(cast, 0, 0, array.dtype))
 
 
-def _pieces(array: arrays.Array) -> Iterator[tuple[arrays.Array, bool]]:
+def _pieces(array: dtypes.Array) -> Iterator[tuple[dtypes.Array, bool]]:
     """Flat pieces of floats that add up to the array, and whether they are new elements."""
     source = array.dtype
     if source.kind not in "biu":
@@ -69,7 +54,7 @@ def _pieces(array: arrays.Array) -> Iterator[tuple[arrays.Array, bool]]:
             yield (piece >> piece.dtype.type(32)).astype(np.float64) * 2.0**32, False
 
 
-def feed(total: _emulator.Exact, array: arrays.Array) -> float:
+def feed(total: _emulator.Exact, array: dtypes.Array) -> float:
     """Add every element, as it is, on the CPU; returns the milliseconds of the adding."""
     ms = 0.0
     for piece, counts in _pieces(array):
@@ -79,7 +64,7 @@ def feed(total: _emulator.Exact, array: arrays.Array) -> float:
 
 
 def feed_by(
-    total: _emulator.Exact, array: arrays.Array, deposit: Callable[[arrays.Array, int], bytes]
+    total: _emulator.Exact, array: dtypes.Array, deposit: Callable[[dtypes.Array, int], bytes]
 ) -> None:
     """Add every element by `deposit`, which takes a flat piece and its load to a device."""
     parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)

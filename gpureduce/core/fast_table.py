@@ -1,117 +1,16 @@
-"""The table behind `fast`: which kernel, block and grid for how many bytes.
-
-`tune` (tuning.py) measures a card and keeps its table in the user's configuration folder; tables
-for some cards come with the package; other cards use the defaults of csrc/engine/fast_table.c.
-"""
+"""The table that `fast` uses on a device: which kernel, block and grid for how many bytes."""
 
 from __future__ import annotations
 
-import functools
-import json
-import os
-import re
-import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from types import ModuleType
 
-from gpureduce import _emulator
-from gpureduce.core import devices, json_files, registry
-
-LARGEST = 2**64 - 1
-_MOST_GRID, _MOST_PER_SM = 2**31 - 1, 1024
-_SHIPPED = Path(__file__).parent / "tables"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One row of the table: what to take for inputs of up to `max_bytes`.
-
-    Their elements are `element_bytes` wide (0: of any width). The first row that fits, and that the
-    card can run, is taken. The grid is `grid`, or `blocks_per_sm` times the card's multiprocessors
-    but no more than there is work for, or, where both are 0, the strategy's own.
-    """
-
-    max_bytes: int
-    element_bytes: int
-    strategy: str
-    block: int
-    grid: int = 0
-    blocks_per_sm: int = 0
-
-    def launch(self, nbytes: int, sms: int) -> tuple[int, int]:
-        """Block and grid, as the engine works them out."""
-        most = self.blocks_per_sm * sms
-        return self.block, min(most, nbytes // (self.block * 16) + 1) if most else self.grid
-
-
-def _fault(choice: Choice) -> str | None:
-    """The first field that no row of a table can have, with its range; None if all are right."""
-    if not 1 <= choice.max_bytes <= LARGEST:
-        return f"max_bytes must be from 1 to {LARGEST}, not {choice.max_bytes}"
-    if choice.element_bytes not in (0, 1, 2, 4, 8):
-        return f"element_bytes must be 0, 1, 2, 4 or 8, not {choice.element_bytes}"
-    kernels = _kernels()
-    if choice.strategy not in kernels:
-        return f"strategy must be one of {', '.join(kernels)}, not {choice.strategy!r}"
-    if choice.block % 32 or not 32 <= choice.block <= 1024:
-        return f"block must be a multiple of 32 from 32 to 1024, not {choice.block}"
-    if not 0 <= choice.blocks_per_sm <= _MOST_PER_SM:
-        return f"blocks_per_sm must be from 0 to {_MOST_PER_SM}, not {choice.blocks_per_sm}"
-    if not 0 <= choice.grid <= _MOST_GRID:
-        return f"grid must be from 0 to {_MOST_GRID}, not {choice.grid}"
-    return _launch_fault(choice, kernels[choice.strategy].traits)
-
-
-def _launch_fault(choice: Choice, traits: int) -> str | None:
-    """A grid that the strategy refuses for every input, or for most."""
-    name = choice.strategy
-    any_grid = traits & _emulator.MANY and not traits & (
-        _emulator.CLUSTER | _emulator.ALONE | _emulator.COOPERATIVE
-    )
-    if choice.blocks_per_sm and not any_grid:
-        return f"blocks_per_sm must be 0 for {name}, not {choice.blocks_per_sm}"
-    if any_grid or not choice.grid:
-        return None
-    step = _emulator.CLUSTER_BLOCKS if traits & _emulator.CLUSTER else 1
-    if traits & _emulator.ALONE:
-        grids = [step, 2 * step] if traits & _emulator.CLUSTER else [step]
-        if choice.grid not in grids:
-            return f"grid must be 0 or {' or '.join(map(str, grids))} for {name}, not {choice.grid}"
-    elif traits & _emulator.CLUSTER:
-        if choice.grid % step:
-            return f"grid must be a multiple of {step} for {name}, not {choice.grid}"
-    else:
-        return f"grid must be 0 for {name}, not {choice.grid}"
-    return None
-
-
-@functools.cache
-def _kernels() -> dict[str, registry.Strategy]:
-    """The kernels for `fast`: they add up every dtype, and give the same bits in every run."""
-    return {
-        row.name: row
-        for row in registry.strategies()
-        if row.kind == "kernel" and row.deterministic and len(row.dtypes) == len(registry.DTYPES)
-    }
-
-
-def _rows(choices: Sequence[Choice]) -> list[tuple[int, int, int, int, int, int]]:
-    """The table as C takes it; ValueError for a row that cannot be."""
-    for i, choice in enumerate(choices):
-        if fault := _fault(choice):
-            raise ValueError(f"rows[{i}].{fault}")
-    return [
-        (c.max_bytes, c.element_bytes, registry.find(c.strategy).index, c.block, c.grid,
-         c.blocks_per_sm)
-        for c in choices
-    ]  # fmt: skip
+from gpureduce.core import devices, registry
+from gpureduce.core.table_files import Choice, as_rows
 
 
 def use(choices: Sequence[Choice], device: devices.Device) -> None:
     """Have `fast` use a table on a device, in this process; an empty one for the defaults."""
-    devices.module_of(device).set_choices(device.index, _rows(choices))
+    devices.module_of(device).set_choices(device.index, as_rows(choices))
 
 
 def fast_table(device: str | None = None) -> list[Choice]:
@@ -125,61 +24,3 @@ def fast_table(device: str | None = None) -> list[Choice]:
     names = list(registry.STRATEGIES)
     rows = devices.module_of(chosen).get_choices(chosen.index)
     return [Choice(r[0], r[1], names[r[2]], *r[3:]) for r in rows]
-
-
-def _file_name(card: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", card.lower()).strip("-") + ".json"
-
-
-def user_file(device: devices.Device) -> Path:
-    """Where the table of this user's card is kept."""
-    return _user_folder() / _file_name(device.name)
-
-
-def _user_folder() -> Path:
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "gpureduce"
-
-
-def _own_folder() -> Path | None:
-    """The same, if there is one: some users have no home."""
-    try:
-        return _user_folder()
-    except RuntimeError:
-        return None
-
-
-def save(choices: Sequence[Choice], device: devices.Device, path: Path) -> None:
-    """Write a table down, with where and when it was made."""
-    from gpureduce.bench.provenance import provenance
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    kept = provenance("fast_table", device) | {"rows": [asdict(c) for c in choices]}
-    path.write_text(json.dumps(kept, indent=1) + "\n")
-
-
-def load(path: Path) -> tuple[Choice, ...]:
-    """The table in a file; ValueError, naming the file and the field, if it is not one."""
-    record = json_files.read_record(path, "fast_table")
-    with json_files.naming(path):
-        choices: tuple[Choice, ...] = json_files.field(record, "rows", tuple[Choice, ...])
-        _rows(choices)
-    return choices
-
-
-def load_for(module: ModuleType, cards: Sequence[str]) -> None:
-    """Give each card its table, the user's own before the one that comes with the package."""
-    for index, card in enumerate(cards):
-        for folder in (_own_folder(), _SHIPPED):
-            path = folder and folder / _file_name(card)
-            if path and os.path.exists(path):  # which a folder that is closed to us does not fail
-                _try(module, index, path)
-                break
-
-
-def _try(module: ModuleType, index: int, path: Path) -> None:
-    try:
-        choices = load(path)
-        with json_files.naming(path):
-            module.set_choices(index, _rows(choices))
-    except (OSError, ValueError) as error:
-        warnings.warn(f"fast goes by its defaults: {error}", RuntimeWarning, stacklevel=2)

@@ -6,6 +6,7 @@ They are read in place, by DLPack or ``__cuda_array_interface__``; nothing is co
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, cast
@@ -14,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _emulator
-from gpureduce.core import arrays, devices, exact, registry
+from gpureduce.core import arrays, devices, dtypes, registry
+from gpureduce.core.on_device import NAMES
+from gpureduce.core.request import Arguments, Launch, launch_of, number_of
 from gpureduce.core.results import SumResult, Timing
 
-_DEFAULT = _FAST = -1
-_AUTO = -2
-NAMES = list(registry.STRATEGIES)
+_DEFAULT = -1
 
 
 @functools.cache
@@ -44,15 +45,15 @@ def _asked(
     kind: str, nbytes: int, wanted: np.dtype[Any], exactly: bool
 ) -> tuple[int, bool, int, int]:
     """Accumulator, whether elements are cast, result type and rounding for an explicit dtype."""
-    conversion = arrays.convert(_source(kind, nbytes), wanted)
+    conversion = dtypes.convert(_source(kind, nbytes), wanted)
     part = conversion.result if not conversion.is_complex else conversion.result.type(0).real.dtype
     if conversion.is_complex and kind != "c":
         raise TypeError("real arrays on a GPU cannot be summed as complex: use a real dtype")
     half = part.itemsize == 2 and part.kind not in "iu"
     typenum = np.dtype(np.float32).num if half else conversion.result.num
     if exactly and part.kind not in "iu":
-        return conversion.acc, kind in "biu", typenum, exact.load_of(part)
-    if conversion.cast is not None and part != arrays.number_of(conversion.acc):
+        return conversion.acc, kind in "biu", typenum, dtypes.load_of(part)
+    if conversion.cast is not None and part != dtypes.number_of(conversion.acc):
         raise TypeError(
             f"arrays on a GPU cannot be cast to {conversion.cast} element by element; cast the "
             "array first"
@@ -149,11 +150,6 @@ def _untimed_half(value: Any, kind: str) -> SumResult:
     return SumResult(_round_half(value, _result_of_half(kind)), cast(Timing, None))
 
 
-def number_of(strategy: registry.Strategy) -> int:
-    """The strategy as C knows it: its line, or what stands for a choice."""
-    return {"fast": _FAST, "auto": _AUTO}.get(strategy.name, strategy.index)
-
-
 # What the shortest way takes a name for.
 QUICK = {
     name: number_of(row)
@@ -176,31 +172,29 @@ def check_same_device(asked: str | None, index: int) -> None:
         )
 
 
-def sum_described(
-    module: ModuleType,
-    arr: object,
-    strategy: registry.Strategy,
-    dtype: npt.DTypeLike | None,
-    launch: tuple[int, int, str | None],
-    device: str | None,
-    stream: int,
-    timing: bool,
-) -> tuple[Any, dict[str, Any]] | None:
-    """The value and what `Timing` wants to know; None if `arr` does not lie on a GPU."""
-    wanted = None if dtype is None else arrays.named(dtype)
+def add(
+    asked: Arguments, strategy: registry.Strategy, arr: object, start: float
+) -> SumResult | None:
+    """The sum of an array that lies on a GPU; None if it does not."""
+    module = module_for(asked.device)
+    if module is None or strategy.kind == "host" or asked.device == "cpu":
+        return None
+    stream = stream_number(asked.stream)
+    block, grid, finish = launch_of(strategy, asked.block, asked.grid, asked.finish)
+    launch = Launch(
+        number_of(strategy), block=block, grid=grid, finish=registry.finish_number(finish),
+        timed=asked.timing,
+    )  # fmt: skip
+    wanted = None if asked.dtype is None else dtypes.named(asked.dtype)
     exactly = strategy.name in ("auto", "exact")
 
     def resolve(kind: str, nbytes: int, index: int) -> tuple[int, bool, int, int]:
-        check_same_device(device, index)
+        check_same_device(asked.device, index)
         if wanted is None:
             return _DEFAULT, False, _DEFAULT, _DEFAULT
         return _asked(kind, nbytes, wanted, exactly)
 
-    block, grid, finish = launch
-    found = ask(
-        module.sum_gpu, arr, resolve, number_of(strategy), block, grid,
-        registry.finish_number(finish), stream, timing,
-    )  # fmt: skip
+    found = ask(module.sum_gpu, arr, resolve, launch, stream)
     if found is None:
         return None
     value, kind, nbytes, index, n, size, kernel_ms, d2h_ms, block, grid, launches, _, ran = found
@@ -209,15 +203,28 @@ def sum_described(
         half = wanted if wanted.itemsize == 2 and wanted.kind not in "iu" else None
     elif nbytes == 2 and kind in "fB":
         half = _result_of_half(kind)
-    return _round_half(value, half), {
-        "dtype": "bfloat16" if kind == "B" else str(_source(kind, nbytes)),
-        "device": index,
-        "n": n,
-        "nbytes": size,
-        "kernel_ms": kernel_ms,
-        "d2h_ms": d2h_ms,
-        "block": block or None,
-        "grid": grid or None,
-        "launches": launches,
-        "strategy": NAMES[ran],
-    }
+    value = _round_half(value, half)
+    if not asked.timing:
+        return SumResult(value, cast(Timing, None))
+    emulated = module is _emulator
+    device = devices.choose_device("emulator" if emulated else f"cuda:{index}")
+    timing = Timing(
+        kernel_ms=kernel_ms,
+        h2d_ms=0.0,
+        d2h_ms=d2h_ms,
+        init_ms=0.0,
+        total_ms=(time.perf_counter() - start) * 1e3,
+        source="emulator" if emulated else "cuda_event",
+        backend=device.backend,
+        device=device.name,
+        strategy=NAMES[ran],
+        dtype="bfloat16" if kind == "B" else str(_source(kind, nbytes)),
+        block=block or None,
+        grid=grid or None,
+        finish=asked.finish or registry.STRATEGIES[NAMES[ran]].finishes[0],
+        launches=launches,
+        n=n,
+        nbytes=size,
+        peak_gb_s=device.peak_gb_s,
+    )
+    return SumResult(value, timing)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import numbers
 import operator
@@ -16,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _emulator
-from gpureduce.core import arrays, devices, gpu_arrays, registry, summation
+from gpureduce.core import arrays, devices, dtypes, on_device, registry, summation
 from gpureduce.core import exact as _exact
+from gpureduce.core.request import Arguments, Request, launch_of, placed, strategy_of
 from gpureduce.core.results import SumResult, Timing
 from gpureduce.core.schedule import current
 
@@ -92,8 +92,14 @@ class _Problem:
     dtype: np.dtype[Any]
 
     @property
-    def acc(self) -> int:
-        return _ACCUMULATORS[self.dtype.name]
+    def conversion(self) -> dtypes.Conversion:
+        """No element is loaded: samples are computed."""
+        return dtypes.Conversion(None, -1, _ACCUMULATORS[self.dtype.name], self.dtype)
+
+    @property
+    def samples(self) -> tuple[int, float, float, int]:
+        """The integrand and its points, for C."""
+        return self.integrand.index, self.start, self.end, self.n
 
     @property
     def step(self) -> float:
@@ -116,7 +122,7 @@ def _problem(f: object, a: float | None, b: float | None, n: int, dtype: npt.DTy
     n = operator.index(n)
     if not 2 <= n <= 2**40:
         raise ValueError(f"n, the number of points, must be from 2 to 2**40, not {n}")
-    named = arrays.named(dtype).newbyteorder("=")
+    named = dtypes.named(dtype).newbyteorder("=")
     if named.name not in _ACCUMULATORS:
         raise TypeError(f"dtype must be float64 or float32, not {named.name}")
     return _Problem(integrand, start, end, n, named)
@@ -131,11 +137,12 @@ def _able() -> list[registry.Strategy]:
     ]
 
 
-def _check(strategy: registry.Strategy, allow_broken: bool) -> None:
-    registry.check_allowed(strategy, allow_broken)
+def _strategy_of(name: str, allow_broken: bool) -> registry.Strategy:
+    strategy = strategy_of(name, allow_broken)
     if strategy not in _able():
         names = ", ".join(s.name for s in _able() if not s.broken)
         raise ValueError(f"{strategy.name} adds up arrays, not samples of a function; {names} can")
+    return strategy
 
 
 def integrate(
@@ -186,27 +193,24 @@ def integrate(
     """
     start = time.perf_counter()
     problem = _problem(f, a, b, n, dtype)
-    chosen = registry.find(strategy)
-    _check(chosen, allow_broken)
-    launch = summation._launch_arguments(chosen, block, grid, finish)
+    chosen = _strategy_of(strategy, allow_broken)
+    launch = launch_of(chosen, block, grid, finish)
     if chosen.name == "auto":
         on_card = devices.devices()[0].backend == "cuda" if device is None else device != "cpu"
         chosen = registry.STRATEGIES["fast" if on_card else "cpu"]
-    chosen, device = summation._resolve(chosen, device, problem.dtype)
+    chosen = placed(chosen, device, problem.dtype)
     if chosen.kind == "host":
         value, timing = _on_host(problem, chosen, start)
     else:
-        on = devices.choose_device(device, or_cpu=True)
-        value, timing = _on_device(problem, chosen, launch, on)
+        request = Request(chosen, problem.conversion, *launch)
+        value, timing = _on_device(problem, request, devices.choose_device(device, or_cpu=True))
     object.__setattr__(timing, "total_ms", (time.perf_counter() - start) * 1e3)
     return SumResult(value, timing)
 
 
 def _on_host(problem: _Problem, chosen: registry.Strategy, start: float) -> tuple[Any, Timing]:
     if chosen.name == "cpu":
-        bits, ms = _emulator.cpu_sum_samples(
-            problem.integrand.index, problem.start, problem.end, problem.n, problem.acc, 0
-        )
+        bits, ms = _emulator.cpu_sum_samples(*problem.samples, problem.conversion.acc, 0)
         value = problem.value(bits)
     else:
         value = _with_numpy(problem)
@@ -226,24 +230,15 @@ def _with_numpy(problem: _Problem) -> Any:
         return problem.dtype.type(problem.step * float(total))
 
 
-def _on_device(
-    problem: _Problem,
-    chosen: registry.Strategy,
-    launch: tuple[int, int, str | None],
-    device: devices.Device,
-) -> tuple[Any, Timing]:
+def _on_device(problem: _Problem, request: Request, device: devices.Device) -> tuple[Any, Timing]:
     schedule = current()
     module = devices.module_of(device, traced=schedule.traced)
-    block, grid, finish = launch
     bits, kernel_ms, h2d_ms, d2h_ms, init_ms, block, grid, launches, _, ran = module.sum_samples(
-        problem.integrand.index, problem.start, problem.end, problem.n, problem.acc,
-        -1 if chosen.kind == "choice" else chosen.index, block, grid,
-        registry.finish_number(finish), device.index,
-        schedule.number, schedule.seed, 0,
-    )  # fmt: skip
-    row = registry.STRATEGIES[gpu_arrays.NAMES[ran]]
+        *problem.samples, request.launch(device, schedule), 0
+    )
+    row = registry.STRATEGIES[on_device.NAMES[ran]]
     return problem.value(bits), _timing(
-        problem, row.name, finish or row.finishes[0], device,
+        problem, row.name, request.finish or row.finishes[0], device,
         kernel_ms=kernel_ms, h2d_ms=h2d_ms, d2h_ms=d2h_ms, init_ms=init_ms,
         block=block or None, grid=grid or None, launches=launches,
     )  # fmt: skip
@@ -283,32 +278,31 @@ def measure(
     finish: str | None = None,
     device: str | None = None,
     repeats: int = 11,
-) -> tuple[list[float], int, int]:
+) -> tuple[list[float], int | None, int | None]:
     """The launches of one integral alone, `repeats` times: milliseconds, block and grid.
 
     The strategy ``"cpu"`` is timed on one thread: a plain loop over the points.
     """
     problem = _problem(f, None, None, n, "float64")
-    chosen = registry.find(strategy)
-    _check(chosen, allow_broken=True)
-    where = problem.integrand.index, problem.start, problem.end, problem.n, problem.acc
+    chosen = _strategy_of(strategy, allow_broken=True)
     if chosen.name == "cpu":
-        return [_emulator.cpu_sum_samples(*where, 1)[1] for _ in range(repeats)], 0, 0
-    block, grid, finish = summation._launch_arguments(chosen, block, None, finish)
+        times = [
+            _emulator.cpu_sum_samples(*problem.samples, problem.conversion.acc, 1)[1]
+            for _ in range(repeats)
+        ]
+        return times, None, None
+    request = Request(chosen, problem.conversion, *launch_of(chosen, block, None, finish))
     on = devices.choose_device(device)
-    times, block, grid, _ = devices.module_of(on).sum_samples(
-        *where, -1 if chosen.kind == "choice" else chosen.index, block, grid,
-        registry.finish_number(finish), on.index, 0, 0, repeats,
-    )  # fmt: skip
-    return np.frombuffer(times).tolist(), block, grid
+    module = devices.module_of(on)
+    return on_device.measured(module.sum_samples(*problem.samples, request.launch(on), repeats))
 
 
-def _numbers(name: str, given: object) -> arrays.Array:
+def _numbers(name: str, given: object) -> dtypes.Array:
     """A host array of numbers that can be summed."""
     array = arrays.as_array(given)
     if array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
         raise TypeError(f"{name} must hold numbers, not {array.dtype}")
-    arrays.convert(array.dtype, None)
+    dtypes.convert(array.dtype, None)
     return array
 
 
@@ -335,20 +329,20 @@ def _common(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype that NumPy computes in; it has none for bfloat16 and wide integers or float16."""
     names = {a.name, b.name}
     if "bfloat16" in names and (a.kind in "biu" or b.kind in "biu"):
-        return arrays.named("bfloat16")
+        return dtypes.named("bfloat16")
     if names == {"bfloat16", "float16"}:
         return np.dtype(np.float32)
     return np.result_type(a, b)
 
 
 def _result_dtype(
-    samples: arrays.Array, other: object, asked: npt.DTypeLike | None
+    samples: dtypes.Array, other: object, asked: npt.DTypeLike | None
 ) -> np.dtype[Any]:
     """What the integral is rounded to; `other` are the points, or the spacing."""
     found = samples.dtype if samples.dtype.kind not in "biu" else np.dtype(np.float64)
     if isinstance(other, (np.ndarray, np.generic)):  # a Python number widens nothing
         found = _common(found, other.dtype)
-    return arrays.convert(found.newbyteorder("="), asked).result
+    return dtypes.convert(found.newbyteorder("="), asked).result
 
 
 def _as_numbers(value: Any) -> list[_exact.Number]:
@@ -372,18 +366,18 @@ def _times(a: _exact.Number, b: _exact.Number) -> _exact.Number:
     return float(signs[0] * signs[1])
 
 
-def _wide(array: arrays.Array) -> np.dtype[Any]:
+def _wide(array: dtypes.Array) -> np.dtype[Any]:
     return np.dtype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
 def _add_up(
-    terms: arrays.Array, strategy: str, how: dict[str, Any]
+    terms: dtypes.Array, strategy: str, how: dict[str, Any]
 ) -> tuple[SumResult, list[_exact.Number]]:
     """The sum's result, and its value in full: exact, or as a strategy adds up float64."""
     wide = _wide(terms)
     if registry.find(strategy).name in ("auto", "exact"):
         total = _exact.new(wide)
-        result = summation.sum_into(total, terms, strategy, wide, **how)
+        result = summation.add(Arguments(strategy, wide, **how), terms, total)
         return result, _exact.parts(total)
     with np.errstate(over="ignore", invalid="ignore"):
         result = summation.sum(terms, strategy, wide, **how)
@@ -397,7 +391,7 @@ def _add_up(
     return result, [_times(x, Fraction(1 << down)) for x in _as_numbers(result.value)]
 
 
-def _steps(points: arrays.Array, down: int) -> arrays.Array:
+def _steps(points: dtypes.Array, down: int) -> dtypes.Array:
     """From each point to the next, rounded to float64 once; whole numbers do not wrap around.
 
     Floats are scaled by 2^-down first.
@@ -410,7 +404,7 @@ def _steps(points: arrays.Array, down: int) -> arrays.Array:
     return np.where(rise, 1.0, -1.0) * sizes.astype(np.float64)
 
 
-def _parts(array: arrays.Array, also: int = 0) -> Iterator[tuple[int, arrays.Array]]:
+def _parts(array: dtypes.Array, also: int = 0) -> Iterator[tuple[int, dtypes.Array]]:
     """Where each part of a large array begins, and the part; Ctrl-C is heard between two.
 
     Parts overlap by `also` elements.
@@ -419,12 +413,12 @@ def _parts(array: arrays.Array, also: int = 0) -> Iterator[tuple[int, arrays.Arr
         yield first, array[first : first + _CHUNK + also]
 
 
-def _finite(array: arrays.Array) -> bool:
+def _finite(array: dtypes.Array) -> bool:
     with np.errstate(invalid="ignore"):  # signalling nans
         return all(np.isfinite(part).all() for _, part in _parts(array))
 
 
-def _down(array: arrays.Array) -> int:
+def _down(array: dtypes.Array) -> int:
     """By which power of two an array of numbers is larger than 2^500."""
     largest = 0.0
     for _, part in _parts(array):
@@ -433,7 +427,7 @@ def _down(array: arrays.Array) -> int:
     return max(math.frexp(largest)[1] - 500, 0)
 
 
-def _areas(samples: arrays.Array, points: arrays.Array, a: int, b: int) -> arrays.Array:
+def _areas(samples: dtypes.Array, points: dtypes.Array, a: int, b: int) -> dtypes.Array:
     """The areas between neighbours in float64, with samples and points scaled by 2^-a and 2^-b."""
     kind = np.result_type(_wide(samples), _wide(points))
     areas = np.empty(max(len(samples) - 1, 0), kind)
@@ -445,7 +439,7 @@ def _areas(samples: arrays.Array, points: arrays.Array, a: int, b: int) -> array
     return areas
 
 
-def _terms(samples: arrays.Array, points: arrays.Array) -> tuple[arrays.Array, int]:
+def _terms(samples: dtypes.Array, points: dtypes.Array) -> tuple[dtypes.Array, int]:
     """The areas between neighbours in float64, times a power of two, and its exponent."""
     areas = _areas(samples, points, 0, 0)
     if _finite(areas) or not (_finite(samples) and _finite(points)):
@@ -505,7 +499,7 @@ def trapezoid(
     >>> float(gpureduce.trapezoid(np.full(1001, 100, np.float16), dx=0.01))
     1000.0
     """
-    if unknown := how.keys() - inspect.signature(summation.sum).parameters.keys():
+    if unknown := how.keys() - {*Arguments._fields}:
         raise TypeError(f"trapezoid has no argument {min(unknown)!r}")
     samples = _numbers("y", y)
     if samples.ndim != 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 
@@ -53,6 +53,34 @@ class Timing:
         if self.source != "cuda_event" or not self.peak_gb_s or self.gb_s is None:
             return None
         return 100 * self.gb_s / self.peak_gb_s
+
+
+@dataclass
+class Outcome:
+    """The value of a sum, how long its parts took, and where it was made.
+
+    `strategy` is what a choice came to; None where nothing was chosen.
+    """
+
+    value: Any
+    source: str
+    backend: str
+    device: str
+    strategy: str | None = None
+    kernel_ms: float = 0.0
+    h2d_ms: float = 0.0
+    d2h_ms: float = 0.0
+    init_ms: float = 0.0
+    block: int | None = None
+    grid: int | None = None
+    launches: int = 0
+    pieces: int = 1
+    peak_gb_s: float | None = None
+
+    def timing(self, **more: Any) -> Timing:
+        """The `Timing` for users; `more` has the fields that are not known here."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "value"}
+        return Timing(**(own | more))
 
 
 class SumResult(NamedTuple):

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from gpureduce.core import arrays, registry, summation
+from gpureduce.core import dtypes, registry
+from gpureduce.core.request import launch_of
 from gpureduce.core.sources import text_of
 from gpureduce.emulator import explain_picture, explain_text, trace
 from gpureduce.emulator.counts import (
@@ -89,7 +90,7 @@ class Comparison(CountsPair):
         return self.picture().html(title=title)
 
 
-def _kernel(launch: trace.Launch, teams_of: int) -> KernelCounts:
+def _kernel(launch: trace.CountedLaunch, teams_of: int) -> KernelCounts:
     lines = tuple(
         Line(
             **split(row.counts),
@@ -201,15 +202,15 @@ def _explain(
     n = operator.index(n)
     if not 1 <= n < 2**63:
         raise ValueError(f"n must be at least 1, and less than 2^63, not {n}")
-    source = arrays.named(dtype if input_dtype is None else input_dtype)
-    conversion = arrays.convert(source, dtype)
+    source = dtypes.named(dtype if input_dtype is None else input_dtype)
+    conversion = dtypes.convert(source, dtype)
     if conversion.is_complex:
         raise TypeError(
             "complex numbers are added up as two sums, of their real and their imaginary parts: "
             "explain the dtype of a part"
         )
     elements = source if conversion.cast is None else conversion.cast
-    threads, blocks, finish = summation._launch_arguments(chosen, block, grid, finish)
+    threads, blocks, finish = launch_of(chosen, block, grid, finish)
     kernels: list[KernelCounts] = []
     count = n
     while not kernels or (count > 1 and finish != "host" and chosen.finishes != ("single",)):
@@ -221,7 +222,7 @@ def _explain(
             block=threads,
             grid=blocks,
             finish=registry.finish_number(finish),
-            element_bytes=arrays.number_of(conversion.acc).itemsize
+            element_bytes=dtypes.number_of(conversion.acc).itemsize
             if kernels
             else elements.itemsize,
             later=bool(kernels),

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _emulator
-from gpureduce.core import arrays, exact, registry, summation
+from gpureduce.core import devices, dtypes, exact, registry
+from gpureduce.core.request import Request, launch_of
 from gpureduce.core.schedule import ORDERS, Schedule, checked
 from gpureduce.emulator import race_picture
 from gpureduce.emulator.race import MISSING, FoundRaces, Place, Race, Side, SplitBarrier
@@ -95,15 +96,15 @@ def races(
     chosen = registry.find(strategy)
     if not chosen.launches_kernels:
         raise ValueError(f"{chosen.name} is no kernel of its own: name one of the ladder's")
-    dtype = arrays.name_of(arrays.named(dtype))
-    if dtype in chosen.dtypes and arrays.named(dtype).kind == "c":
+    dtype = dtypes.name_of(dtypes.named(dtype))
+    if dtype in chosen.dtypes and dtypes.named(dtype).kind == "c":
         raise TypeError(
             "complex numbers are added up as two sums, of their real and their imaginary parts: "
             "name the dtype of a part"
         )
     if dtype not in chosen.dtypes:
         raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
-    blocks, grids, _ = summation._launch_arguments(chosen, block, grid, None)
+    blocks, grids, _ = launch_of(chosen, block, grid, None)
     orders = (schedules,) if isinstance(schedules, (str, Schedule)) else tuple(schedules)
     if not orders:
         raise ValueError(f"schedules must name at least one of {', '.join(ORDERS)}")
@@ -118,7 +119,7 @@ def races(
 def _default_size(traits: int, dtype: str, block: int, grid: int) -> tuple[int, int]:
     """Several blocks and a ragged end; a ring of bulk copies must come round."""
     if traits & _emulator.RING and not grid:
-        tile = 32768 // arrays.named(dtype).itemsize
+        tile = 32768 // dtypes.named(dtype).itemsize
         return 8 * tile + 7, 1
     return 8 * block + 7, grid
 
@@ -150,19 +151,17 @@ def examine(
     """The work of `races`, for any traced build of the emulator."""
     array = _numbers(n, dtype)
     itself = dtype in ("int32", "uint32", "float32", "float64")
-    conversion = arrays.convert(array.dtype, array.dtype if itself else None)
+    conversion = dtypes.convert(array.dtype, array.dtype if itself else None)
     expected = conversion.result.type(np.sum(array.astype(np.float64)))
     found = _Found()
     block, grid = launch
+    request, device = Request(strategy, conversion, block, grid), devices.choose_device("emulator")
     for name, schedule in map(_schedule, schedules):
         # A wrong kernel may have left a ticket drawn, or sums that the next order must not find.
         module.free_scratch()
         reports: list[str] = []
         try:
-            bits, *_ = module.watched_sum(
-                array, conversion.load, conversion.acc, strategy.index, block, grid, 0, 0,
-                schedule.number, schedule.seed, True, reports,
-            )  # fmt: skip
+            bits, *_ = module.watched_sum(array, request.launch(device, schedule), reports)
             value = _value(strategy, conversion, bytes(bits))
             if value != expected:
                 found.wrong[name] = value
@@ -183,7 +182,7 @@ def examine(
     )  # fmt: skip
 
 
-def _value(strategy: registry.Strategy, conversion: arrays.Conversion, bits: bytes) -> Any:
+def _value(strategy: registry.Strategy, conversion: dtypes.Conversion, bits: bytes) -> Any:
     """The sum as a number: what a kernel leaves is one, or the digits of one."""
     if strategy.kind != "everywhere":
         return conversion.value(bits)
@@ -192,9 +191,9 @@ def _value(strategy: registry.Strategy, conversion: arrays.Conversion, bits: byt
     return exact.value(total, conversion.result)
 
 
-def _numbers(n: int, dtype: str) -> arrays.Array:
+def _numbers(n: int, dtype: str) -> dtypes.Array:
     """Small numbers of which the sum is exact in any dtype, and each of which counts."""
-    return (1 + np.arange(n) % 2).astype(arrays.named(dtype))
+    return (1 + np.arange(n) % 2).astype(dtypes.named(dtype))
 
 
 class _Found:

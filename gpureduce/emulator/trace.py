@@ -15,6 +15,7 @@ import numpy as np
 from gpureduce import _emulator
 from gpureduce import _emulator_traced as traced
 from gpureduce.core import registry
+from gpureduce.core.request import Launch
 
 NAMES: tuple[str, ...] = traced.counter_names()
 
@@ -64,7 +65,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Launch:
+class CountedLaunch:
     """What one launch does."""
 
     n: int
@@ -92,9 +93,11 @@ class Request:
     element_bytes: int
     later: bool
 
-    def _arguments(self) -> tuple[int, int, int, int, int, int, int, bool]:
-        index, finish = self.strategy.index, self.finish
-        return index, self.load, self.acc, self.n, self.block, self.grid, finish, self.later
+    def _arguments(self) -> tuple[int, Launch, bool]:
+        launch = Launch(
+            self.strategy.index, self.load, self.acc, self.block, self.grid, self.finish
+        )
+        return self.n, launch, self.later
 
     def _check_memory(self, block: int, grid: int, team_blocks: int) -> None:
         """Refuse what cannot be kept: the loads of all warps that run at once, packed."""
@@ -109,7 +112,7 @@ class Request:
                 "smaller n or a larger grid"
             )
 
-    def count(self, *, sample: bool) -> Launch:
+    def count(self, *, sample: bool) -> CountedLaunch:
         """Count it, from samples if that can be."""
         plan = traced.plan_pass(*self._arguments())
         block, grid, team_blocks, _ = plan
@@ -241,7 +244,7 @@ def _access(found: tuple[int, int, int, int, int, bytes]) -> Access | None:
     return Access(lanes, size, wavefronts, ideal, bool(store))
 
 
-def _launch(n: int, plan: tuple[int, int, int, int], ran: int, found: _Counted) -> Launch:
+def _launch(n: int, plan: tuple[int, int, int, int], ran: int, found: _Counted) -> CountedLaunch:
     lines, steps, _ = found
     rows = tuple(
         Row(file or "", line, _named(counts), _access(access))
@@ -253,4 +256,4 @@ def _launch(n: int, plan: tuple[int, int, int, int], ran: int, found: _Counted) 
     )
     total = {name: sum(row.counts[name] for row in rows) for name in NAMES}
     block, grid, team_blocks, outs = plan
-    return Launch(n, block, grid, outs, grid // team_blocks, ran, rows, stages, total)
+    return CountedLaunch(n, block, grid, outs, grid // team_blocks, ran, rows, stages, total)

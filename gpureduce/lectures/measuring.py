@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from gpureduce.bench.contenders import rotation
-from gpureduce.core import arrays, devices, registry
+from gpureduce.core import arrays, devices, dtypes, on_device, registry
+from gpureduce.core.request import Request
 
 _PATTERN = 2**22
 
@@ -76,13 +77,13 @@ class Bench:
 
     device: devices.Device
     repeats: int
-    _kept: dict[tuple[str, int], arrays.Array] = field(default_factory=dict)
+    _kept: dict[tuple[str, int], dtypes.Array] = field(default_factory=dict)
 
     @property
     def emulated(self) -> bool:
         return self.device.backend == "emulator"
 
-    def array(self, dtype: str, n: int) -> arrays.Array:
+    def array(self, dtype: str, n: int) -> dtypes.Array:
         """Numbers of little entropy: a thousand million random ones would take a minute."""
         if (dtype, n) not in self._kept:
             rng = np.random.default_rng(n)
@@ -90,7 +91,7 @@ class Bench:
             self._kept = {(dtype, n): arrays.repeated(some, n)}
         return self._kept[dtype, n]
 
-    def row(self, case: Case, nbytes: int, ms: Sequence[float], launch: Sequence[int],
+    def row(self, case: Case, nbytes: int, ms: Sequence[float], launch: Sequence[int | None],
             cache: str, **facts: Any) -> Row:  # fmt: skip
         """What was measured of a case."""
         strategy = registry.find(case.strategy)
@@ -119,12 +120,11 @@ class Bench:
         """The launches of one sum alone: no copies, no host, no Python."""
         row = registry.find(case.strategy)
         array = self.array(case.dtype, case.n)
-        to = arrays.convert(array.dtype, case.dtype)
+        to = dtypes.convert(array.dtype, case.dtype)
         copies, cache = rotation(self.device, array.nbytes)
-        times, block, grid, _ = devices.module_of(self.device).measure(
-            array, to.load, to.acc, -1 if row.kind == "choice" else row.index,
-            case.block or 0, case.grid or 0, registry.finish_number(case.finish),
-            self.device.index,
-            copies, 1 if self.emulated else 2, self.repeats, 0, False,
+        request = Request(row, to, case.block or 0, case.grid or 0, case.finish)
+        times, block, grid = on_device.measure(
+            request, array, self.device,
+            copies=copies, repeats=self.repeats, warmups=1 if self.emulated else 2,
         )  # fmt: skip
-        return self.row(case, array.nbytes, np.frombuffer(times).tolist(), (block, grid), cache)
+        return self.row(case, array.nbytes, times, (block, grid), cache)

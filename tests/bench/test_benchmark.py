@@ -295,7 +295,7 @@ def test_auto_is_measured_as_what_it_is(monkeypatch):
     measure = _emulator.measure
 
     def spy(*arguments):
-        asked.append(arguments[3])
+        asked.append(arguments[1].strategy)
         return measure(*arguments)
 
     monkeypatch.setattr(_emulator, "measure", spy)

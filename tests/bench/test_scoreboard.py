@@ -13,7 +13,7 @@ import readme
 from gpureduce.bench import contenders, report, scoreboard, targets
 from gpureduce.bench.benchmark import Measurement
 from gpureduce.cli import main
-from gpureduce.core import arrays
+from gpureduce.core import dtypes
 
 PROVENANCE = {
     "card": "Some Card", "device": "cuda", "processor": "Some Processor", "processors": 16,
@@ -197,7 +197,7 @@ def test_limits_of_the_way_through_the_card(monkeypatch):
     )
     monkeypatch.setattr(contenders.libraries, "load", lambda name: (None, torch))
     array = np.arange(1000, dtype=np.int32)
-    conversion = arrays.convert(array.dtype, None)
+    conversion = dtypes.convert(array.dtype, None)
     given = contenders.Input(array, conversion, None, "emulator")
     limits = contenders.through_pinned(given)
     assert [c.strategy for c in limits] == list(targets.LIMITS)

@@ -123,6 +123,9 @@ def test_processors_add_float32_in_float64():
 def test_nothing_is_known_of_what_is_wrong_on_purpose(name):
     array = np.linspace(-1, 2, 300)
     result = gpureduce.sum(array, name, allow_broken=True, device="emulator")
+    if np.isnan(result.value):  # a race may read memory that nobody has written
+        assert not np.isfinite(gpureduce.error_bound(result, magnitude(array)))
+        return
     error, bound = off(result, array)
     assert error <= bound
     assert bound == pytest.approx(abs(float(result)) + magnitude(array))

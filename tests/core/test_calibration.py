@@ -12,7 +12,7 @@ import pytest
 import gpureduce
 from cases import array_of, broken_off_after
 from gpureduce.cli import main
-from gpureduce.core import calibration, devices, summation
+from gpureduce.core import calibration, devices, on_both, on_device, summation
 from gpureduce.core.calibration import Way
 
 LEAST = 1 << 16
@@ -34,7 +34,8 @@ def card(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv(calibration.PIN, raising=False)
     monkeypatch.setattr(calibration, "_known", {})
-    monkeypatch.setattr(calibration, "LEAST_BYTES", LEAST)
+    monkeypatch.setattr(calibration, "LEAST_SHARED_BYTES", LEAST)
+    monkeypatch.setattr(summation, "LEAST_SHARED_BYTES", LEAST)
     monkeypatch.setattr(calibration, "_card", lambda: devices.devices()[-1])
 
     class Fake:
@@ -70,8 +71,8 @@ def went_to(array=INTS, **more):
 def test_which_way_is_quickest():
     large = 1 << 40
     assert figures(5.0).quickest(large) == figures(10.0).quickest(large) == "cpu"
-    assert figures(100.0).quickest(calibration.LEAST_BYTES) == "cuda"
-    assert figures(100.0).quickest(calibration.LEAST_BYTES - 1) == "cpu"
+    assert figures(100.0).quickest(calibration.LEAST_SHARED_BYTES) == "cuda"
+    assert figures(100.0).quickest(calibration.LEAST_SHARED_BYTES - 1) == "cpu"
     # 1e6 us are lost before the card begins, 0.09 us are won with each kB.
     late, edge = figures(100.0, 1e6 + 1), int(1e6 / 0.09e-3)
     assert (late.quickest(edge - 9), late.quickest(edge + 9)) == ("cpu", "cuda")
@@ -306,7 +307,7 @@ def test_floats_by_both_are_exact(both, dtype):
 
 
 def test_slab_by_slab(both, monkeypatch):
-    monkeypatch.setattr(summation, "_SLAB_BYTES", 10_000)
+    monkeypatch.setattr(on_both, "_SLAB_BYTES", 10_000)
     for array in (INTS, FLOATS, np.array(FLOATS, "F") * 1j):
         value, timing = gpureduce.sum(array)
         assert value.tobytes() == gpureduce.sum(array, device="cpu").value.tobytes()
@@ -331,9 +332,9 @@ def test_both_by_name(both, monkeypatch):
 
 def test_a_signal_breaks_it_off_and_the_next_one_works(both, monkeypatch):
     both.figures = figures(20.0, both_gb_s=30.0, card_share=0.9)
-    slabs, by_card = [], summation._on_device
-    monkeypatch.setattr(summation, "_SLAB_BYTES", 1 << 22)
-    monkeypatch.setattr(summation, "_on_device", lambda *a: (slabs.append(a), by_card(*a))[1])
+    slabs, by_card = [], on_device.add
+    monkeypatch.setattr(on_both, "_SLAB_BYTES", 1 << 22)
+    monkeypatch.setattr(on_device, "add", lambda *a: (slabs.append(a), by_card(*a))[1])
     array = np.zeros(2**28, np.int32)  # untouched pages cost no memory
     assert broken_off_after(0.02, lambda: gpureduce.sum(array)) is not None
     assert 0 < len(slabs) < 256
@@ -341,11 +342,11 @@ def test_a_signal_breaks_it_off_and_the_next_one_works(both, monkeypatch):
 
 
 def test_a_fault_of_the_card_is_told(both, monkeypatch):
-    def fails(call, device):
+    def fails(*_):
         raise gpureduce.CudaError("it fell off the bus")
 
     with monkeypatch.context() as patch:
-        patch.setattr(summation, "_on_device", fails)
+        patch.setattr(on_device, "add", fails)
         with pytest.raises(gpureduce.CudaError, match="fell off the bus"):
             gpureduce.sum(INTS)
     assert went_to() == "cpu+emulator"
@@ -390,7 +391,7 @@ def test_on_the_card(monkeypatch, tmp_path):
 def test_both_on_the_card(monkeypatch, tmp_path, dtype):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("GPUREDUCE_HOST_ARRAYS", "both")
-    monkeypatch.setattr(summation, "_SLAB_BYTES", 50_000_000)
+    monkeypatch.setattr(on_both, "_SLAB_BYTES", 50_000_000)
     array = np.tile(array_of(dtype, 1_000_003), 70)
     result = gpureduce.sum(array)
     assert result.timing.backend == "cpu+cuda"

@@ -17,7 +17,7 @@ import gpureduce
 from gpureduce import Choice, _emulator
 from gpureduce.bench import tuning
 from gpureduce.cli import main
-from gpureduce.core import devices, fast_table, registry
+from gpureduce.core import devices, fast_table, registry, table_files
 from producers import ByInterface
 
 EMULATOR = devices.choose_device("emulator")
@@ -134,7 +134,7 @@ def test_a_table_that_is_replaced_is_freed(defaults):
     def resident():
         return int(Path("/proc/self/statm").read_text().split()[1])
 
-    rows = fast_table._rows(TABLE)
+    rows = table_files.as_rows(TABLE)
     before = resident()
     for _ in range(10_000):  # of 3 KiB each
         _emulator.set_choices(0, rows)
@@ -221,7 +221,7 @@ def test_tune_measures_saves_and_uses(defaults, tmp_path, monkeypatch, capsys):
     kept = json.loads(path.read_text())
     assert kept["schema"] == 1 and kept["card"] == EMULATOR.name
     assert {row["element_bytes"] for row in kept["rows"]} == {1, 2, 4, 8}
-    assert list(fast_table.load(path)) == gpureduce.fast_table("emulator")
+    assert list(table_files.load(path)) == gpureduce.fast_table("emulator")
     assert main.main(["tune", "--show", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == kept["rows"]
 
@@ -252,8 +252,8 @@ def test_sizes_and_repeats_that_cannot_be():
 
 def test_a_card_gets_its_own_table(tmp_path, monkeypatch, defaults):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    fast_table.save(TABLE, EMULATOR, fast_table.user_file(EMULATOR))
-    fast_table.load_for(_emulator, [EMULATOR.name, "another"])
+    tuning.save(TABLE, EMULATOR, table_files.user_file(EMULATOR.name))
+    table_files.load_for(_emulator, [EMULATOR.name, "another"])
     assert gpureduce.fast_table("emulator") == list(TABLE)
 
 
@@ -274,12 +274,12 @@ SPOILT = [
 
 def spoil(tmp_path, monkeypatch, text):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    path = fast_table.user_file(EMULATOR)
+    path = table_files.user_file(EMULATOR.name)
     path.parent.mkdir()
     path.write_text(text)
     before = gpureduce.fast_table("emulator")
     with pytest.warns(RuntimeWarning, match="fast goes by its defaults: ") as warned:
-        fast_table.load_for(_emulator, [EMULATOR.name])
+        table_files.load_for(_emulator, [EMULATOR.name])
     assert gpureduce.fast_table("emulator") == before
     (one,) = warned
     assert f"{path}: " in str(one.message)
@@ -313,12 +313,12 @@ def test_users_without_a_home_have_the_shipped_tables(monkeypatch, defaults):
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.setattr(fast_table.Path, "home", homeless)
+    monkeypatch.setattr(table_files.Path, "home", homeless)
     before = gpureduce.fast_table("emulator")
-    fast_table.load_for(_emulator, [EMULATOR.name])
+    table_files.load_for(_emulator, [EMULATOR.name])
     assert gpureduce.fast_table("emulator") == before
 
 
 def test_the_shipped_tables_are_right():
-    paths = sorted(fast_table._SHIPPED.glob("*.json"))
-    assert paths and all(fast_table.load(path) for path in paths)
+    paths = sorted(table_files._SHIPPED.glob("*.json"))
+    assert paths and all(table_files.load(path) for path in paths)

@@ -15,6 +15,7 @@ import gpureduce
 from cases import SUPPORT, array_of
 from gpureduce import _emulator
 from gpureduce.core import gpu_arrays
+from gpureduce.core.request import Launch
 from producers import (
     EXCHANGE_NAME,
     STREAM,
@@ -96,7 +97,7 @@ def test_the_interface_is_kept_until_the_sum_is_made():
         seen.append(Dying.alive)
         return -1, False, -1, -1
 
-    value, *_ = _emulator.sum_gpu(Producer(), resolve, -1, 0, 0, 0, 0, False)
+    value, *_ = _emulator.sum_gpu(Producer(), resolve, Launch(-1, timed=False), 0)
     assert float(value) == 55 and seen == [True] and not Dying.alive
 
 
@@ -373,17 +374,22 @@ def test_timing_and_dtype_go_together(timing):
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("sum", (FLOATS, 9, 2, -2, 0, 0, 0, 0, 0, 0, True)),
-        ("sum", (FLOATS, 9, 2, 1000, 0, 0, 0, 0, 0, 0, True)),
-        ("sum", (FLOATS, 9, 2, 0, 0, 0, 7, 0, 0, 0, True)),
-        ("sum", (FLOATS, 9, 2, 0, 0, 0, 0, -1, 0, 0, True)),
-        ("sum", (FLOATS, 9, 2, 0, 0, 0, 0, 0, 9, 0, True)),
-        ("sum", (FLOATS, 99, 2, 0, 0, 0, 0, 0, 0, 0, True)),
-        ("sum", (FLOATS, 9, 99, 0, 0, 0, 0, 0, 0, 0, True)),
-        ("measure", (FLOATS, 9, 2, -2, 0, 0, 0, 0, 1, 1, 1, 0, False)),
-        ("measure", (FLOATS, 9, 2, 0, 0, 0, 9, 0, 1, 1, 1, 0, False)),
-        ("sum_samples", (0, 0.0, 1.0, 9, 3, -2, 0, 0, 0, 0, 0, 0, 0)),
-        ("sum_samples", (99, 0.0, 1.0, 9, 3, 0, 0, 0, 0, 0, 0, 0, 0)),
+        ("sum", (FLOATS, Launch(-2, 9, 2))),
+        ("sum", (FLOATS, Launch(1000, 9, 2))),
+        ("sum", (FLOATS, Launch(0, 9, 2, finish=7))),
+        ("sum", (FLOATS, Launch(0, 9, 2, device=-1))),
+        ("sum", (FLOATS, Launch(0, 9, 2, order=9))),
+        ("sum", (FLOATS, Launch(0, 99, 2))),
+        ("sum", (FLOATS, Launch(0, -1, 2))),
+        ("sum", (FLOATS, Launch(0, 9, 99))),
+        ("sum", (FLOATS, Launch(0, 9, -1))),
+        ("measure", (FLOATS, Launch(-2, 9, 2), 1, 1, 1, 0, False)),
+        ("measure", (FLOATS, Launch(0, 9, 2, finish=9), 1, 1, 1, 0, False)),
+        ("sum_samples", (0, 0.0, 1.0, 9, Launch(-2, -1, 3), 0)),
+        ("sum_samples", (0, 0.0, 1.0, 9, Launch(0, -1, 0), 0)),
+        ("sum_samples", (99, 0.0, 1.0, 9, Launch(0, -1, 3), 0)),
+        ("sum_gpu", (FLOATS, None, Launch(-3), 0)),
+        ("sum_gpu", (FLOATS, None, Launch(0, finish=4), 0)),
         ("cpu_error_factor", (-1, 9, 2)),
         ("cpu_error_factor", (5, 99, 2)),
         ("cpu_error_factor", (5, 9, -1)),
@@ -408,7 +414,7 @@ def test_private_entry_points_check_their_numbers(name, arguments):
 def test_results_have_the_accumulators_type(answer, strategy):
     array = ByInterface(FLOATS)
     try:
-        value, *_ = _emulator.sum_gpu(array, lambda *_: answer, strategy, 0, 0, 0, 0, True)
+        value, *_ = _emulator.sum_gpu(array, lambda *_: answer, Launch(strategy), 0)
     except ValueError:
         return
     assert float(value) == 55 or answer[0] == 3

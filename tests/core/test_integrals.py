@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import gpureduce
 from gpureduce.core import devices, integrals, registry
+from gpureduce.core.request import Launch
 
 ABLE = [s.name for s in integrals._able() if not s.broken]
 EXACT = {f.name: float(f.exact) for f in gpureduce.integrands()}
@@ -169,11 +170,10 @@ def test_engine_refuses_what_is_not_compiled_for_samples():
     module, acc = integrals._emulator, integrals._emulator.ACC_F64
     for name in ("bulk_copy", "cub"):
         with pytest.raises(ValueError, match="samples of a function"):
-            module.sum_samples(
-                0, 0.0, 1.0, 100, acc, registry.STRATEGIES[name].index, 0, 0, 0, 0, 0, 0, 0
-            )
+            launch = Launch(registry.STRATEGIES[name].index, acc=acc)
+            module.sum_samples(0, 0.0, 1.0, 100, launch, 0)
     with pytest.raises(ValueError, match="integrand"):
-        module.sum_samples(99, 0.0, 1.0, 100, acc, 0, 0, 0, 0, 0, 0, 0, 0)
+        module.sum_samples(99, 0.0, 1.0, 100, Launch(0, acc=acc), 0)
 
 
 def test_measured_alone():
@@ -181,7 +181,7 @@ def test_measured_alone():
                                         repeats=3)  # fmt: skip
     assert len(ms) == 3 and min(ms) > 0 and (block, grid) == (128, 32)
     ms, block, grid = integrals.measure("lecture", 4096, "cpu", repeats=2)
-    assert len(ms) == 2 and block == grid == 0
+    assert len(ms) == 2 and block is grid is None
 
 
 # --- samples ------------------------------------------------------------------------------------

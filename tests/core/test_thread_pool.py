@@ -16,7 +16,8 @@ import pytest
 
 import gpureduce
 from cases import CSRC, ROOT, SUPPORT, array_of, broken_off_after, build_c, needs_c
-from gpureduce.core import devices, registry, summation
+from gpureduce.core import devices, dtypes, on_both, registry
+from gpureduce.core.request import Request
 
 MIB = 2**20
 ARRAYS = [np.arange(k * MIB // 8 + 7 * k, dtype=np.int64) for k in range(1, 9)]
@@ -170,13 +171,17 @@ def test_fork_after_copies_to_a_device(pause):
 
 def test_copies_beside_sums():
     """Shares of an array, by one caller and by many: no task is lost or done twice."""
-    device = devices.devices()[-1]
+    device, array = devices.devices()[-1], ARRAYS[7]
+    request = Request(registry.STRATEGIES["fast"], dtypes.convert(array.dtype, None))
+
+    def by_both(share):
+        return int(on_both.add(request, array, device, share).value)
+
     for share in (0.1, 0.5, 0.9) * 5:
-        assert int(summation.sum_by_both(ARRAYS[7], device, share)) == SUMS[7]
+        assert by_both(share) == SUMS[7]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         shares = [0.2, 0.4, 0.6, 0.8] * 4
-        found = pool.map(lambda s: summation.sum_by_both(ARRAYS[7], device, s), shares)
-        assert {int(value) for value in found} == {SUMS[7]}
+        assert {*pool.map(by_both, shares)} == {SUMS[7]}
 
 
 def test_a_sum_of_many_threads_is_broken_off(monkeypatch):

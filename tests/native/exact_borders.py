@@ -18,7 +18,7 @@ import numpy as np
 
 import gpureduce
 from exact_cases import FORMATS, Array, Format
-from gpureduce.core import exact
+from gpureduce.core import dtypes
 
 PIECE = 2048  # csrc/exact/extract_vectors.h
 LENGTHS = (40, 700, 1024, PIECE, PIECE + 1, 2 * PIECE + 70, 3 * PIECE + 129)
@@ -120,7 +120,7 @@ def specials(fmt: Format, rng: np.random.Generator) -> Iterator[Array]:
 def total(array: Array, components: int, step: int) -> gpureduce.Accumulator:
     """By one thread, `step` elements at a time."""
     acc = gpureduce.Accumulator(array.dtype)
-    load = exact.load_of(np.dtype("float32") if components == 2 else array.dtype)
+    load = dtypes.load_of(np.dtype("float32") if components == 2 else array.dtype)
     for first in range(0, array.size, step):
         acc._total.add(array[first : first + step], load, components, True, 1)
     return acc

@@ -14,7 +14,7 @@ import numpy as np
 
 import gpureduce
 from exact_cases import FORMATS, GENERATORS, Array, Format, bits_of, expected_bits
-from gpureduce.core import exact
+from gpureduce.core import dtypes
 from producers import ByDLPack
 
 ORDERS: dict[str, Callable[[np.random.Generator, Array], Array]] = {
@@ -89,7 +89,7 @@ def _add(total: gpureduce.Accumulator, way: Way, piece: Array) -> None:
     elif way["device"] == "cuda array":
         total.add(_on_card(piece))
     elif piece.flags.c_contiguous:
-        total._total.add(piece, exact.load_of(piece.dtype), 1, True, way["threads"])
+        total._total.add(piece, dtypes.load_of(piece.dtype), 1, True, way["threads"])
     else:
         total.add(piece)
 

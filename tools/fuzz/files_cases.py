@@ -16,7 +16,7 @@ import numpy as np
 
 import gpureduce
 from gpureduce import _emulator, lectures
-from gpureduce.core import calibration, devices, fast_table
+from gpureduce.core import calibration, devices, fast_table, table_files
 from tools.fuzz import commands, consumers, mutations, notes
 from tools.fuzz.outcomes import Answer, Failure, attempt, describe
 
@@ -75,18 +75,18 @@ def _check_fast() -> None:
 def _load_table(rng: Random, folder: Path) -> str:
     path = folder / "table.json"
     _write(rng, path, _table())
-    answer = attempt(lambda: fast_table.load(path))
+    answer = attempt(lambda: table_files.load(path))
     return _documented(answer) if answer.error is not None else "right"
 
 
 def _use_table(rng: Random, _: Path) -> str:
     """As at the first use of a card: at most a warning, and `fast` works."""
-    path = Path(os.environ["XDG_CONFIG_HOME"]) / "gpureduce" / fast_table._file_name(_CARD)
+    path = Path(os.environ["XDG_CONFIG_HOME"]) / "gpureduce" / table_files._file_name(_CARD)
     _write(rng, path, _table())
     try:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            fast_table.load_for(_emulator, [_CARD])
+            table_files.load_for(_emulator, [_CARD])
         if len(warned) > 1 or any(w.category is not RuntimeWarning for w in warned):
             raise Failure(f"warnings: {[str(w.message)[:80] for w in warned]}")
         _check_fast()

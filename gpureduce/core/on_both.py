@@ -1,0 +1,58 @@
+"""Sums of large host arrays by the processors and a card at the same time."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import time
+
+import numpy as np
+
+from gpureduce import _emulator
+from gpureduce.core import devices, exact, on_device, on_host
+from gpureduce.core.arrays import is_flat
+from gpureduce.core.dtypes import Array
+from gpureduce.core.request import Request
+from gpureduce.core.results import Outcome
+
+_SLAB_BYTES = 1 << 30  # between two slabs Ctrl-C is heard: the card's part cannot be broken off
+
+
+def add(
+    request: Request,
+    array: Array,
+    device: devices.Device,
+    share: float,
+    into: _emulator.Exact | None = None,
+) -> Outcome:
+    """The card adds up its share of the array while the processors add up the rest."""
+    by_host = request.by("exact" if request.strategy.kind == "everywhere" else "cpu")
+    if not is_flat(array):  # packing takes the processors longer than adding up
+        return on_host.add(by_host, array, into)
+    start = time.perf_counter()
+    flat, result = array.reshape(-1, order="A"), request.conversion.result
+    exactly = by_host.strategy.name == "exact"
+    totals = [exact.new(result) if exactly else None for _ in range(2)]
+    slab = max(1, _SLAB_BYTES // flat.itemsize)
+    values, launches = [], 0
+    with concurrent.futures.ThreadPoolExecutor(1) as meanwhile:
+        for first in range(0, flat.size, slab):
+            part = flat[first : first + slab]
+            cut = int(part.size * share)
+            job = meanwhile.submit(on_device.add, request, part[:cut], device, totals[0])
+            values.append(on_host.add(by_host, part[cut:], totals[1]).value)
+            done = job.result()
+            values.append(done.value)
+            launches += done.launches
+    if totals[0] and totals[1]:
+        totals[0].merge(totals[1])
+        value, strategy = exact.value(totals[0], result), done.strategy
+        if into:
+            into.merge(totals[0])
+    else:
+        value = np.array(values, result).sum(dtype=result)  # which wraps around
+        strategy = f"cpu+{done.strategy}"
+    where = f"cpu+{device.backend}", f"cpu + {device.name}"
+    ms = (time.perf_counter() - start) * 1e3
+    outcome = Outcome(value, "perf_counter", *where, strategy=strategy, kernel_ms=ms)
+    outcome.block, outcome.grid, outcome.launches = done.block, done.grid, launches
+    return outcome

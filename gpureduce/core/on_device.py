@@ -1,0 +1,81 @@
+"""Sums of host arrays by a kernel, on a card or on the emulator; and times of launches alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpureduce import _emulator
+from gpureduce.core import devices, exact, registry
+from gpureduce.core.arrays import add_pieces
+from gpureduce.core.dtypes import Array
+from gpureduce.core.request import Request
+from gpureduce.core.results import Outcome
+from gpureduce.core.schedule import current
+
+NAMES = list(registry.STRATEGIES)
+
+
+def add(
+    request: Request, array: Array, device: devices.Device, into: _emulator.Exact | None = None
+) -> Outcome:
+    """The sum of a host array; an exact one is also added to `into`, before it is rounded."""
+    schedule = current()
+    module = devices.module_of(device, traced=schedule.traced)
+    devices.check_can_run(device, request.strategy)
+    source = "emulator" if device.backend == "emulator" else "cuda_event"
+    outcome = Outcome(
+        None, source, device.backend, device.name, pieces=0, peak_gb_s=device.peak_gb_s
+    )
+    launch = request.launch(device, schedule)
+
+    def add_one(piece: Array, load: int = launch.load) -> bytes:
+        nonlocal launch
+        bits, kernel_ms, h2d_ms, d2h_ms, init_ms, block, grid, launches, _, ran = module.sum(
+            piece, launch._replace(load=load)
+        )
+        outcome.kernel_ms += kernel_ms
+        outcome.h2d_ms += h2d_ms
+        outcome.d2h_ms += d2h_ms
+        outcome.init_ms += init_ms
+        outcome.launches += launches
+        if not outcome.pieces:
+            outcome.block, outcome.grid, outcome.strategy = block or None, grid or None, NAMES[ran]
+            if request.strategy.kind == "choice":  # all pieces run alike, as the timing says
+                launch = launch._replace(strategy=ran, block=block, grid=grid)
+        outcome.pieces += 1
+        return bytes(bits)
+
+    if request.strategy.kind == "everywhere":
+        total = into or exact.new(request.conversion.result)
+        exact.feed_by(total, array, add_one)
+        outcome.value = exact.value(total, request.conversion.result)
+    else:
+        outcome.value = add_pieces(array, request.conversion, add_one)
+    return outcome
+
+
+def measure(
+    request: Request,
+    array: Array,
+    device: devices.Device,
+    *,
+    copies: int,
+    repeats: int,
+    warmups: int = 2,
+    offset: int = 0,
+    apart: bool = False,
+) -> tuple[list[float], int | None, int | None]:
+    """Milliseconds of the launches of one sum alone, `repeats` times; block and grid.
+
+    The input lies on the device, in so many copies that are read in turn, `offset` elements off a
+    512-byte boundary. With `apart` something else runs between two sums, whose time is taken off.
+    """
+    how = (copies, warmups, repeats, offset, apart)
+    found = devices.module_of(device).measure(array, request.launch(device), *how)
+    return measured(found)
+
+
+def measured(found: tuple[bytes, int, int, int]) -> tuple[list[float], int | None, int | None]:
+    """Milliseconds, block and grid from what C says of a measurement."""
+    times, block, grid, _ = found
+    return np.frombuffer(times).tolist(), block or None, grid or None

@@ -1,0 +1,170 @@
+"""From the arguments of any public function to a strategy, a dtype, a device and a launch.
+
+`resolve` decides all of it once. C gets the decision as a `Launch`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gpureduce.core import registry
+from gpureduce.core.devices import Device
+from gpureduce.core.dtypes import Conversion, convert, count, is_exact
+from gpureduce.core.registry import Strategy
+from gpureduce.core.schedule import Schedule
+
+# For C: a strategy that the engine chooses by size and dtype, and the one that `auto` means.
+CHOOSE, AUTO = -1, -2
+
+# `auto` adds up smaller host arrays by the processors, before a card has been asked.
+LEAST_SHARED_BYTES = 1 << 26
+
+
+class Arguments(NamedTuple):
+    """The arguments of `gpureduce.sum` beside the array."""
+
+    strategy: str = "auto"
+    dtype: npt.DTypeLike | None = None
+    block: int | None = None
+    grid: int | None = None
+    finish: str | None = None
+    device: str | None = None
+    allow_broken: bool = False
+    stream: object = None
+    timing: bool = True
+
+    @property
+    def all_default(self) -> bool:
+        """Whether dtype and launch are left to us."""
+        return not any(x is not None for x in (self.dtype, self.block, self.grid, self.finish))
+
+
+class Launch(NamedTuple):
+    """A launch for C: csrc/bindings/request.c reads these fields, in this order."""
+
+    strategy: int
+    load: int = -1  # of arrays on a GPU, and of samples
+    acc: int = -1  # of arrays on a GPU
+    block: int = 0
+    grid: int = 0
+    finish: int = 0
+    device: int = 0
+    order: int = 0
+    seed: int = 0
+    timed: bool = True
+
+
+@dataclass(frozen=True)
+class Request:
+    """The checked arguments of a call. `strategy` is never ``"auto"``.
+
+    `block` and `grid` are 0 for the strategy's own choice; `device` is None where nobody named one.
+    """
+
+    strategy: Strategy
+    conversion: Conversion
+    block: int = 0
+    grid: int = 0
+    finish: str | None = None
+    device: str | None = None
+    timed: bool = True
+
+    @property
+    def on_host(self) -> bool:
+        """Whether the processors add it up."""
+        on_host = self.device in (None, "cpu")
+        return self.strategy.kind == "host" or (self.strategy.kind == "everywhere" and on_host)
+
+    def by(self, name: str) -> Request:
+        """The same by another strategy."""
+        return replace(self, strategy=registry.STRATEGIES[name])
+
+    def launch(self, device: Device, schedule: Schedule = Schedule()) -> Launch:  # noqa: B008
+        """The launch on a device."""
+        return Launch(
+            number_of(self.strategy),
+            self.conversion.load,
+            self.conversion.acc,
+            self.block,
+            self.grid,
+            registry.finish_number(self.finish),
+            device.index,
+            schedule.number,
+            schedule.seed,
+            self.timed,
+        )
+
+
+def number_of(strategy: Strategy) -> int:
+    """The strategy as C knows it: its line in strategies.def, or what stands for a choice."""
+    return {"fast": CHOOSE, "auto": AUTO}.get(strategy.name, strategy.index)
+
+
+def launch_of(
+    strategy: Strategy, block: int | None, grid: int | None, finish: str | None
+) -> tuple[int, int, str | None]:
+    """Block, grid (0 for the default) and finish, checked for this strategy."""
+    if finish is not None and not (isinstance(finish, str) and finish in registry.FINISHES):
+        raise ValueError(f"finish must be one of {', '.join(registry.FINISHES)}, not {finish!r}")
+    if finish is not None and finish not in strategy.finishes:
+        raise ValueError(
+            f"finish={finish!r} is not for {strategy.name}, which takes "
+            f"{' or '.join(map(repr, strategy.finishes))}"
+        )
+    for name, number in (("block", block), ("grid", grid)):
+        if number is not None and not strategy.launches_kernels:
+            raise ValueError(f"{strategy.name} chooses its own launch: leave {name} out")
+    # A choice that finishes in one call may choose a strategy that takes several launches.
+    finish = None if strategy.kind == "choice" else finish
+    return *launch_sizes(block, grid), finish
+
+
+def launch_sizes(block: int | None, grid: int | None) -> tuple[int, int]:
+    """Block and grid as the engine takes them: 0 for the default."""
+    return (
+        0 if block is None else count("block", block, 1024),
+        0 if grid is None else count("grid", grid, 2**31 - 1),
+    )
+
+
+def strategy_of(name: str, allow_broken: bool = False) -> Strategy:
+    """The strategy of that name, refused if it is wrong on purpose and that was not asked for."""
+    found = registry.find(name)
+    registry.check_allowed(found, allow_broken)
+    return found
+
+
+def placed(strategy: Strategy, device: str | None, result: np.dtype[Any]) -> Strategy:
+    """The strategy for sums of a dtype: `auto` decided, and refused where it cannot run."""
+    on_host = device in (None, "cpu")
+    if strategy.name == "auto":
+        strategy = registry.STRATEGIES["exact"]
+    if strategy.name == "exact" and not is_exact(result):  # integers are never rounded
+        strategy = registry.STRATEGIES["cpu" if on_host else "fast"]
+    if strategy.kind == "host" and not on_host:
+        raise ValueError(f"{strategy.name} runs on the CPU; device={device!r} cannot run it")
+    if strategy.kind not in ("host", "everywhere") and device == "cpu":
+        raise ValueError(
+            f"{strategy.name} is a GPU kernel: device must be 'cuda' or 'emulator', or left out"
+        )
+    return strategy
+
+
+def resolve(asked: Arguments, strategy: Strategy, source: np.dtype[Any]) -> Request:
+    """What is to be done with a host array of dtype `source`; `strategy` is the one asked for."""
+    conversion = convert(source, asked.dtype)
+    if conversion.is_complex and "complex64" not in strategy.dtypes:
+        able = [s.name for s in registry.strategies() if "complex64" in s.dtypes]
+        raise TypeError(f"{strategy.name} cannot add complex numbers; {', '.join(able)} can")
+    launch = launch_of(strategy, asked.block, asked.grid, asked.finish)
+    chosen = placed(strategy, asked.device, conversion.result)
+    request = Request(chosen, conversion, *launch, asked.device, asked.timing)
+    if request.on_host and (asked.block is not None or asked.grid is not None):
+        raise ValueError(
+            f"{asked.strategy} has no block and grid on the CPU: name a device, or leave them out"
+        )
+    return request
