@@ -2,10 +2,14 @@
 
 _emulator         the CUDA runtime impersonated on the CPU; always built
 _emulator_traced  the same with a hook at every memory access of a kernel
-_cuda             the real thing; built where nvcc is found
+_cuda             the real thing
 
-Environment: GPUREDUCE_CUDA=0 (skip) or require, GPUREDUCE_CUDA_ARCHS="80;90", NVCC, CUDA_HOME,
-CC, CXX, GPUREDUCE_SANITIZE="address,undefined", GPUREDUCE_WERROR=1, GPUREDUCE_JOBS.
+_cuda is built where there is an NVIDIA driver, for the cards that are there. GPUREDUCE_CUDA=require
+builds it without a driver, too, and fails if there is no nvcc; GPUREDUCE_CUDA=0 leaves it out;
+GPUREDUCE_CUDA_ARCHS="80;90" names compute capabilities.
+
+Environment, besides: NVCC, CUDA_HOME, CC, CXX, GPUREDUCE_SANITIZE="address,undefined",
+GPUREDUCE_WERROR=1, GPUREDUCE_JOBS.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,14 +132,27 @@ def cuda_wanted() -> str:
     return wanted
 
 
+def wants_cuda() -> bool:
+    """Whether to build _cuda: by default where a card may be."""
+    named = cuda_wanted() == "require" or bool(os.environ.get("GPUREDUCE_CUDA_ARCHS"))
+    return cuda_wanted() != "0" and (named or has_driver())
+
+
 def wheels_to_build_with() -> list[str]:
     """The toolkit's wheels, asked for only where they would be of use."""
     if "egg_info" not in sys.argv:  # not the build front end, asking for requirements
         return []
-    wanted = cuda_wanted()
-    if wanted == "0" or find_nvcc() or (wanted == "auto" and not has_driver()):
-        return []
-    return CUDA_WHEELS
+    return CUDA_WHEELS if wants_cuda() and not find_nvcc() else []
+
+
+def archs_of_cards() -> str:
+    """The compute capabilities of the cards that are there, such as "80;90"; "" if none is."""
+    command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return ";".join(found.replace(".", "") for found in re.findall(r"^\d+\.\d$", said, re.M))
 
 
 # --- compiling ----------------------------------------------------------------------------------
@@ -174,8 +192,15 @@ def compile_all(jobs: list[Job]) -> None:
     for job in todo.values():
         job.target.parent.mkdir(parents=True, exist_ok=True)
     workers = int(os.environ.get("GPUREDUCE_JOBS", 0)) or len(os.sched_getaffinity(0))
+    start = told = time.monotonic()
     with ThreadPoolExecutor(workers) as pool:
-        list(pool.map(lambda job: run(job.command), todo.values()))
+        for done, _ in enumerate(pool.map(lambda job: run(job.command), todo.values())):
+            if time.monotonic() - told > 10:
+                told = time.monotonic()
+                print(
+                    f"gpureduce: compiled {done + 1} of {len(todo)} files in {told - start:.0f} s",
+                    file=sys.stderr, flush=True,
+                )  # fmt: skip
 
 
 def is_clang(compiler: list[str]) -> bool:
@@ -354,18 +379,24 @@ class BuildBackends(build_ext):
         for extension, build in builds:
             build.link(Path(self.get_ext_fullpath(extension.name)).resolve())
         self.write_info(info)
+        if not info["cuda"]:
+            print(f"gpureduce: built without CUDA: {info['why']}", file=sys.stderr)
 
     def cuda_build(self, folder: Path, module: str) -> tuple[CudaBuild | None, dict[str, object]]:
         wanted, nvcc = cuda_wanted(), find_nvcc()
         if wanted == "0":
             return None, {"why": "GPUREDUCE_CUDA=0 when gpureduce was built"}
+        if not wants_cuda():
+            return None, {
+                "why": "no NVIDIA driver when gpureduce was built (GPUREDUCE_CUDA=require builds "
+                "for all cards, GPUREDUCE_CUDA_ARCHS=90 for one kind)"
+            }
         if not nvcc:
             why = "no nvcc when gpureduce was built (NVCC, CUDA_HOME, PATH, nvidia-cuda-nvcc)"
             if wanted == "require":
                 sys.exit(f"GPUREDUCE_CUDA=require, but there was {why}")
-            print(f"gpureduce: building without CUDA: {why}", file=sys.stderr)
             return None, {"why": why}
-        named = os.environ.get("GPUREDUCE_CUDA_ARCHS") or DEFAULT_ARCHS
+        named = os.environ.get("GPUREDUCE_CUDA_ARCHS") or archs_of_cards() or DEFAULT_ARCHS
         if not re.fullmatch(r"\d+([;, ]+\d+)*", named):
             sys.exit(f"GPUREDUCE_CUDA_ARCHS must be numbers such as '80;90', not {named!r}")
         archs = sorted({int(arch) for arch in re.split(r"[;, ]+", named)})

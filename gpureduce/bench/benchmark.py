@@ -30,7 +30,7 @@ from __future__ import annotations
 import functools
 import itertools
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -278,6 +278,11 @@ def benchmark(
     progress
         Called with how many of how many groups are done, and what comes next.
     """
+    lists = {"strategies": strategies, "sizes": sizes, "dtypes": dtypes, "blocks": blocks,
+             "grids": grids, "measure": measure, "peers": peers}  # fmt: skip
+    for name, given in lists.items():
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise TypeError(f"{name} must be a list, such as [{given!r}], not {given!r}")
     if device is not None:  # which no host strategy would ask for
         devices.choose_device(device)
     for block, grid in itertools.product(blocks, grids):
@@ -303,7 +308,7 @@ def benchmark(
         if conversion.cast is not None:
             raise TypeError(f"{dtype} cannot be added up in {accumulate} without a cast")
         if conversion.is_complex and what != "host":
-            raise TypeError(f"{dtype} can be measured as host arrays only: measure='host'")
+            raise TypeError(f"{dtype} can be measured as host arrays only: measure=['host']")
         given = Input(array_of(dtype, n), conversion, accumulate, device, offset)
         yield from _group(given, what, plan)
     if progress:

@@ -151,7 +151,7 @@ def on_host(given: Input, name: str) -> Contender:
     where = "cpu"
     if name == "numpy":
         call = _numpy_call(given)
-    elif libraries.is_ours(name):
+    elif libraries.is_ours(name) or name == "cub":
         device = None if registry.find(name).kind == "host" else given.device
         where = sum_of(given.array, name, _dtype(given), device=device).timing.device
         call = _our_call(given, name, device)

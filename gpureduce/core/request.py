@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -40,7 +41,8 @@ class Arguments(NamedTuple):
     @property
     def all_default(self) -> bool:
         """Whether dtype and launch are left to us."""
-        return not any(x is not None for x in (self.dtype, self.block, self.grid, self.finish))
+        launch_is = self.block is None and self.grid is None and self.finish is None
+        return launch_is and self.dtype is None
 
 
 class Launch(NamedTuple):
@@ -156,6 +158,19 @@ def placed(strategy: Strategy, device: str | None, result: np.dtype[Any]) -> Str
 
 def resolve(asked: Arguments, strategy: Strategy, source: np.dtype[Any]) -> Request:
     """What is to be done with a host array of dtype `source`; `strategy` is the one asked for."""
+    if asked.all_default and type(asked.device) in (str, type(None)):
+        return _by_defaults(asked.strategy, strategy, source, asked.device, asked.timing)
+    return _resolve(asked, strategy, source)
+
+
+@functools.lru_cache(256)
+def _by_defaults(
+    name: str, strategy: Strategy, source: np.dtype[Any], device: str | None, timing: bool
+) -> Request:
+    return _resolve(Arguments(name, device=device, timing=timing), strategy, source)
+
+
+def _resolve(asked: Arguments, strategy: Strategy, source: np.dtype[Any]) -> Request:
     conversion = convert(source, asked.dtype)
     if conversion.is_complex and "complex64" not in strategy.dtypes:
         able = [s.name for s in registry.strategies() if "complex64" in s.dtypes]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
@@ -77,10 +77,30 @@ class Outcome:
     pieces: int = 1
     peak_gb_s: float | None = None
 
-    def timing(self, **more: Any) -> Timing:
-        """The `Timing` for users; `more` has the fields that are not known here."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "value"}
-        return Timing(**(own | more))
+    def timing(
+        self, strategy: str, dtype: str, finish: str, n: int, nbytes: int, total_ms: float
+    ) -> Timing:
+        """The `Timing` for users. `strategy` is the one of the request."""
+        return Timing(
+            self.kernel_ms,
+            self.h2d_ms,
+            self.d2h_ms,
+            self.init_ms,
+            total_ms,
+            self.source,
+            self.backend,
+            self.device,
+            self.strategy or strategy,
+            dtype,
+            self.block,
+            self.grid,
+            finish,
+            self.launches,
+            n,
+            nbytes,
+            self.peak_gb_s,
+            self.pieces,
+        )
 
 
 class SumResult(NamedTuple):

@@ -187,10 +187,10 @@ def _by_one_call(
 
 def _timing(request: Request, array: dtypes.Array, outcome: Outcome, start: float) -> Timing:
     return outcome.timing(
-        strategy=outcome.strategy or request.strategy.name,
-        dtype=dtypes.name_of(array.dtype),
-        finish=request.finish or request.strategy.finishes[0],
-        n=array.size,
-        nbytes=array.size * array.dtype.itemsize,
-        total_ms=(time.perf_counter() - start) * 1e3,
+        request.strategy.name,
+        dtypes.name_of(array.dtype),
+        request.finish or request.strategy.finishes[0],
+        array.size,
+        array.size * array.dtype.itemsize,
+        (time.perf_counter() - start) * 1e3,
     )

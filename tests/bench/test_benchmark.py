@@ -308,3 +308,17 @@ def test_a_folder_that_is_not_there_is_told_before_anything_is_measured(capsys, 
     target = str(tmp_path / "no" / "x.json")
     assert main.main(["bench", "--scoreboard", "--output", target]) == 2
     assert "there is no folder to write" in capsys.readouterr().err
+
+
+def test_cub_needs_a_card_for_host_arrays_too():
+    with pytest.raises(gpureduce.CudaError, match="cub needs an NVIDIA GPU"):
+        list(gpureduce.benchmark(["cub"], [100], measure=["host"], device="emulator"))
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"strategies": "cpu"}, {"dtypes": "int32"}, {"peers": "numpy"}, {"sizes": 100}]
+)
+def test_lists_are_lists(arguments):
+    (name,) = arguments
+    with pytest.raises(TypeError, match=rf"{name} must be a list, such as \["):
+        next(gpureduce.benchmark(**{"strategies": ["cpu"]} | arguments))

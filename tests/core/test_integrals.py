@@ -169,8 +169,8 @@ def test_engine_refuses_what_is_not_compiled_for_samples():
     """The Python face asks first; the engine does not rely on it."""
     module, acc = integrals._emulator, integrals._emulator.ACC_F64
     for name in ("bulk_copy", "cub"):
+        launch = Launch(registry.STRATEGIES[name].index, acc=acc)
         with pytest.raises(ValueError, match="samples of a function"):
-            launch = Launch(registry.STRATEGIES[name].index, acc=acc)
             module.sum_samples(0, 0.0, 1.0, 100, launch, 0)
     with pytest.raises(ValueError, match="integrand"):
         module.sum_samples(99, 0.0, 1.0, 100, Launch(0, acc=acc), 0)
