@@ -280,9 +280,9 @@ def benchmark(
     """
     lists = {"strategies": strategies, "sizes": sizes, "dtypes": dtypes, "blocks": blocks,
              "grids": grids, "measure": measure, "peers": peers}  # fmt: skip
-    for name, given in lists.items():
-        if isinstance(given, str) or not isinstance(given, Iterable):
-            raise TypeError(f"{name} must be a list, such as [{given!r}], not {given!r}")
+    for name, value in lists.items():
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise TypeError(f"{name} must be a list, such as [{value!r}], not {value!r}")
     if device is not None:  # which no host strategy would ask for
         devices.choose_device(device)
     for block, grid in itertools.product(blocks, grids):
