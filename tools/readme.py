@@ -1,4 +1,7 @@
-"""What of README.md follows from the registry and records: ``python tools/readme.py``."""
+"""Generated parts of README.md and docs/, from the registry and records.
+
+python tools/readme.py [FOLDER]
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpureduce import lectures
 from gpureduce.bench import exact_bench, scoreboard, targets
 from gpureduce.core import json_files, registry
-from gpureduce.emulator import races
 from gpureduce.hardware import report as _counter_report
 from gpureduce.hardware import verify_counters
 
@@ -26,13 +29,6 @@ def strategy_table() -> str:
         needs += ["32-bit integers"] if len(row.dtypes) == 2 else []
         lines.append(f"| `{row.name}` | {row.lesson} | {aliases} | {', '.join(needs)} |")
     return "\n".join(lines)
-
-
-def race_timeline() -> str:
-    """What the race detector says of a broken kernel, as the terminal shows it."""
-    race = races.races("missing_barrier").races[0]
-    cited = f"{race.sides[0].place}    {race.sides[0].place.text}"
-    return f"```text\n{cited}\n\n{race.timeline}\n\n  missing: {race.missing}\n```"
 
 
 def _named(path: Path, report: Callable[[dict[str, Any]], str], record: dict[str, Any]) -> str:
@@ -68,30 +64,102 @@ def counters(records: Path) -> str:
     return "\n\n".join(told) or _counter_report.NOT_YET
 
 
-def rewrite(text: str, records: Path) -> str:
-    """The README with all that is generated made anew between its markers."""
-    made = {
-        "strategies": strategy_table(),
-        "race": race_timeline(),
-        "performance": performance(records),
-        "exact": exact_sums(records),
-        "counters": counters(records),
-    }
-    for name, table in made.items():
-        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-        if text.count(start) != 1 or text.count(end) != 1:
-            raise ValueError(f"README.md must have one place for the table {name!r}")
-        before, rest = text.split(start)
-        lines = f"{table}\n" if table else ""
-        text = f"{before}{start}{lines}{end}{rest.split(end)[1]}"
-    return text
+def headline(records: Path) -> str:
+    """The README's five lines: one sum at a time, which is what a program sees."""
+    path = records / "bench_h200.json"
+    record = targets.load(path)
+    rows = [row for row in record["rows"] if row["measure"] == "apart"]
+    apart = {(row["strategy"], row["n"]): row["median_us"] for row in rows}
+    lines = [
+        f"{record['card']}, float32, one sum at a time (something else runs between two sums):",
+        "",
+        "| | " + " | ".join(_size(n) for n in _SHOWN) + " |",
+        "|---|" + "---:|" * len(_SHOWN),
+    ]
+    for name in ("fast", "exact"):
+        ratios = [f"{apart['cub', n] / apart[name, n]:.2f}" for n in _SHOWN]
+        lines.append(f"| CUB's time / that of `{name}` | {' | '.join(ratios)} |")
+    return "\n".join(lines)
+
+
+_SHOWN = (2**18, 2**22, 2**24, 2**26, 2**28)
+
+
+def _size(n: int) -> str:
+    nbytes = 4 * n
+    return f"{nbytes >> 30} GiB" if nbytes >= 2**30 else f"{nbytes >> 20} MiB"
+
+
+def ladder_chart(records: Path) -> str:
+    """GB/s of the lectures' rungs and of what comes after them, as SVG bars."""
+    record = lectures.load(records / "lecture_rungs_h200.json").largest
+    speeds = {row.strategy: row.nbytes / row.median_us / 1e3 for row in record.rows}
+    bars = [(name, speeds[name]) for name in _BARS]
+    left, width, height = 170, 760, 20
+    most, bottom = max(speed for _, speed in bars), height * len(bars) + 34
+    texts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {bottom}" '
+        'font-family="sans-serif" font-size="13">',
+        f'<rect width="{width}" height="{bottom}" fill="white"/>',
+        f'<text x="8" y="17" font-size="14">GB/s of {record.rows[0].nbytes >> 30} GiB float32, '
+        f"{record.device}, back to back</text>",
+    ]
+    for i, (name, speed) in enumerate(bars):
+        y, long = 28 + height * i, (width - left - 60) * speed / most
+        colour = {"cub": "#999999", "fast": "#117733", "exact": "#117733"}.get(name, "#332288")
+        texts += [
+            f'<text x="{left - 8}" y="{y + 13}" text-anchor="end" fill="#222">{name}</text>',
+            f'<rect x="{left}" y="{y + 2}" width="{long:.1f}" height="{height - 5}" '
+            f'fill="{colour}"/>',
+            f'<text x="{left + long + 6:.1f}" y="{y + 13}" fill="#222">{speed:,.0f}</text>',
+        ]
+    return "\n".join([*texts, "</svg>", ""])
+
+
+_BARS = ("global_tree", "interleaved_mod", "interleaved_idx", "sequential", "unroll_tail",
+         "unroll_warp", "first_add", "first_add_unroll_warp", "unroll_full", "cascade",
+         "warp_shfl", "vector_load", "tiles", "cub", "exact", "fast")  # fmt: skip
+
+
+# What is generated, and on which page it stands between two markers of that name.
+PAGES: dict[str, tuple[str, Callable[[Path], str]]] = {
+    "README.md": ("headline", headline),
+    "docs/strategies.md": ("strategies", lambda _: strategy_table()),
+    "docs/performance.md": ("performance", performance),
+    "docs/exactness.md": ("exact", exact_sums),
+    "docs/counters.md": ("counters", counters),
+}
+CHART = "docs/ladder.svg"
+
+
+def rewrite(text: str, name: str, table: str) -> str:
+    """A page with what stands between the markers of that name made anew."""
+    start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    if text.count(start) != 1 or text.count(end) != 1:
+        raise ValueError(f"there must be one place for the table {name!r}")
+    before, rest = text.split(start)
+    lines = f"{table}\n" if table else ""
+    return f"{before}{start}{lines}{end}{rest.split(end)[1]}"
+
+
+def pages(root: Path) -> dict[Path, str]:
+    """Every page with generated parts, made anew, and the chart."""
+    records = root / "notebooks" / "data"
+    made = {}
+    for page, (name, table) in PAGES.items():
+        with json_files.naming(root / page):
+            text = (root / page).read_text()
+            made[root / page] = rewrite(text, name, "")
+        made[root / page] = rewrite(text, name, table(records))
+    made[root / CHART] = ladder_chart(records)
+    return made
 
 
 def main() -> int:
-    """Rewrite README.md in the current folder; errors go to standard error, in one line."""
-    path = Path(sys.argv[1] if len(sys.argv) > 1 else "README.md")
+    """Rewrite the pages of a folder, by default this one; errors are one line."""
     try:
-        path.write_text(rewrite(path.read_text(), path.parent / "notebooks" / "data"))
+        for path, text in pages(Path(sys.argv[1] if len(sys.argv) > 1 else ".")).items():
+            path.write_text(text)
     except (OSError, ValueError) as error:
         print(f"tools/readme.py: {error}", file=sys.stderr)
         return 2

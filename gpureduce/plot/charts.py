@@ -30,24 +30,6 @@ from gpureduce.plot.layout import (
     page,
     three_digits,
 )
-from gpureduce.plot.panels import beside_cub, counts, exact_cost, panels, profile, why
-
-__all__ = [
-    "bandwidth",
-    "beside_cub",
-    "colour",
-    "compare",
-    "counts",
-    "exact_cost",
-    "heatmap",
-    "lines",
-    "panels",
-    "profile",
-    "speedup",
-    "spread",
-    "times",
-    "why",
-]
 
 
 def colour(strategy: str) -> str:

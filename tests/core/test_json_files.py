@@ -6,6 +6,7 @@ import copy
 import json
 import random
 import re
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
@@ -20,7 +21,8 @@ from gpureduce.core import json_files
 from gpureduce.hardware import report, tables, verify_counters
 from gpureduce.lectures.tables import show
 
-DATA = Path(__file__).resolve().parents[2] / "notebooks" / "data"
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "notebooks" / "data"
 NO_JSON = [b"", b"{", b"\xff\xfe{", b"[" * 100_000, b'{"a":' * 100_000, b"9" * 5000, b"{}x"]
 OTHERS = [b"{}", b"[]", b"null", b'"counters"', b'{"kind": "tests", "schema": 1}', b'{"kind": {}}']
 
@@ -117,10 +119,11 @@ def test_other_readers_name_the_file(text, tmp_path):
 
 def test_the_readmes_tables_end_in_one_line(tmp_path, monkeypatch, capsys):
     (tmp_path / "notebooks" / "data").mkdir(parents=True)
-    path = tmp_path / "notebooks" / "data" / "bench_card.json"
+    path = tmp_path / "notebooks" / "data" / "bench_h200.json"
     path.write_text("[]")
-    (tmp_path / "README.md").write_text("")
-    monkeypatch.setattr("sys.argv", ["readme", str(tmp_path / "README.md")])
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(ROOT / "README.md", tmp_path)
+    monkeypatch.setattr("sys.argv", ["readme", str(tmp_path)])
     assert readme.main() == 2
     told = capsys.readouterr().err
     assert told == f"tools/readme.py: {path}: it is not a record of kind 'bench'\n"

@@ -45,15 +45,16 @@ def test_kernels_are_ordinary_cuda_of_lesson_length():
         assert len(text.splitlines()) <= 75, path
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("name", ["docs/strategies.md", "CONTRIBUTING.md"])
 def test_texts_know_how_long_kernels_are(name):
     sizes = [len(path.read_text().splitlines()) for path in (CSRC / "kernels").glob("*.cu")]
     said = re.findall(r"(\d+)\s+to\s+(\d+)\s+lines", (ROOT / name).read_text())
     assert said == [(str(min(sizes)), str(max(sizes)))]
 
 
-def test_readme_knows_which_strategies_have_no_file():
-    said = re.search(r"Each strategy but (.*?) is one file", (ROOT / "README.md").read_text(), re.S)
+def test_the_docs_know_which_strategies_have_no_file():
+    text = (ROOT / "docs/strategies.md").read_text()
+    said = re.search(r"Each strategy but (.*?) is one file", text, re.S)
     without = [s.name for s in gpureduce.strategies() if not s.launches_kernels]
     assert re.findall(r"`(\w+)`", said[1]) == without
 
@@ -121,9 +122,31 @@ def test_lessons_are_one_sentence():
         assert row.lesson.endswith(".") and len(row.lesson) <= 100, row.name
 
 
-def test_readme_table_is_fresh():
+def test_generated_pages_are_fresh():
+    for path, text in readme.pages(ROOT).items():
+        assert path.read_text() == text, f"{path.name}: run python tools/readme.py"
+
+
+def test_readme_fits_on_two_screens():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_readme_names_every_strategy():
     text = (ROOT / "README.md").read_text()
-    assert readme.rewrite(text, ROOT / "notebooks" / "data") == text, "run: python tools/readme.py"
+    listed = re.findall(
+        r"`(\w+)`", text[text.index("## Strategies") : text.index("docs/strategies")]
+    )
+    assert listed == [s.name for s in gpureduce.strategies() if not s.broken]
+
+
+def test_readme_examples_print_what_it_shows():
+    text = (ROOT / "README.md").read_text()
+    shown = re.findall(r"```python\n(.*?)```\n```text\n(.*?)```", text, re.S)
+    assert len(shown) == text.count("```python\n") == 5
+    code = "".join(example + "print('=====')\n" for example, _ in shown)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("=====\n")[:-1] == [printed for _, printed in shown]
 
 
 def test_design_names_are_there():

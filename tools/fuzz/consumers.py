@@ -105,6 +105,14 @@ def check_next(rng: Random) -> None:
 RIGHT, RAISES, EITHER, UNCHECKED = "right", "raises", "either", "unchecked"
 
 
+def both(first: str, second: str) -> str:
+    """What is wanted of an array with two changes: the laxer one, but for what must be refused."""
+    order = (RIGHT, EITHER, UNCHECKED)
+    if RAISES in (first, second):
+        return RAISES if {first, second} <= {RAISES, RIGHT} else UNCHECKED
+    return max(first, second, key=order.index)
+
+
 def judge(
     answer: Answer,
     used: Consumer,

@@ -39,12 +39,7 @@ class Case:
     junk: list[object] = field(default_factory=list)
 
     def expect(self, wanted: str) -> None:
-        """Note what must come of it: the laxer one of two, but for what must be refused."""
-        order = (RIGHT, EITHER, UNCHECKED)
-        if RAISES in (wanted, self.wanted):
-            self.wanted = RAISES if {wanted, self.wanted} <= {RAISES, RIGHT} else UNCHECKED
-        else:
-            self.wanted = max(wanted, self.wanted, key=order.index)
+        self.wanted = consumers.both(self.wanted, wanted)
 
     def mischief(self) -> Any:
         """Raise an exception of a producer's own."""
