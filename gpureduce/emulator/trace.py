@@ -215,11 +215,12 @@ def _dealt(request: Request, block: int, grid: int, team_blocks: int) -> list[_G
         np.where(number * block < tail, number + 1, 0),
     ]
     work = np.stack(columns, axis=1).reshape(grid // team_blocks, -1)
-    _, first, members = np.unique(work, axis=0, return_index=True, return_inverse=True)
+    # Not np.unique(axis=0): inside it an exception of a signal handler becomes a TypeError.
+    order = np.lexsort(work.T[::-1])  # stable: equal rows stay in ascending order
+    differs = (work[order[1:]] != work[order[:-1]]).any(axis=1)
     groups = []
-    for number_of_class, one in enumerate(first):
-        alike = np.flatnonzero(members.reshape(-1) == number_of_class)
-        groups.append((tuple(sorted({int(one), int(alike[-1])})), len(alike)))
+    for alike in np.split(order, np.flatnonzero(differs) + 1):
+        groups.append((tuple(sorted({int(alike[0]), int(alike[-1])})), len(alike)))
     return groups
 
 
