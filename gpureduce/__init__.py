@@ -8,6 +8,8 @@ it took; `strategies` lists the rungs of the ladder and what each one teaches;
 from __future__ import annotations
 
 import importlib
+import os
+import threading
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +53,14 @@ _HOMES = {
     "emulator.race": "Race",
     "emulator.races": "Races races",
 }
+# A fork waits until another thread has imported: Python's locks of half imported modules would stay
+# locked in the child.
+_importing = threading.RLock()
+os.register_at_fork(
+    before=_importing.acquire,
+    after_in_parent=_importing.release,
+    after_in_child=_importing.release,
+)
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
@@ -93,10 +103,12 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "emulator":
-        return importlib.import_module("gpureduce.emulator")
+        with _importing:
+            return importlib.import_module("gpureduce.emulator")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'gpureduce' has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"gpureduce.{_HOME_OF[name]}"), name)
+    with _importing:
+        found = getattr(importlib.import_module(f"gpureduce.{_HOME_OF[name]}"), name)
     globals()[name] = found
     return found
 

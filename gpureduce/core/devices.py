@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from gpureduce import _emulator
+from gpureduce.core import table_files
 from gpureduce.core.registry import Strategy
 from gpureduce.errors import CudaError
 
@@ -74,8 +75,6 @@ def _cuda_devices() -> tuple[tuple[Device, ...], str]:
         if not module.build()["driver"]:  # the runtime's own word for that is "insufficient"
             return (), "there is no NVIDIA driver"
         return (), str(error)
-    from gpureduce.core import table_files
-
     table_files.load_for(module, [device.name for device in found])
     return found, "" if found else "no NVIDIA GPU was found"
 

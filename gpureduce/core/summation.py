@@ -11,9 +11,11 @@ import numpy.typing as npt
 from gpureduce import _emulator
 from gpureduce.core import (
     arrays,
+    calibration,
     devices,
     dtypes,
     gpu_arrays,
+    on_both,
     on_device,
     on_host,
 )
@@ -133,8 +135,6 @@ def add(asked: Arguments, arr: npt.ArrayLike, into: _emulator.Exact | None = Non
         raise ValueError("stream is for arrays on a GPU; this one is in host memory")
     share = 1.0
     if strategy.name == "auto" and asked.device is None and array.nbytes >= LEAST_SHARED_BYTES:
-        from gpureduce.core import calibration
-
         device, share = calibration.way_for(array.nbytes)
         asked = asked._replace(device=device)
     request = resolve(asked, strategy, array.dtype)
@@ -160,8 +160,6 @@ def _add_host_array(
         return on_host.add(request, array, into)
     device = devices.choose_device(request.device, or_cpu=True)
     if share < 1:
-        from gpureduce.core import on_both
-
         return on_both.add(request, array, device, share, into)
     return on_device.add(request, array, device, into)
 

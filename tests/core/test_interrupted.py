@@ -383,3 +383,30 @@ def test_memory_limits_end_whatever_happens():
     for _ in range(300):
         broken_off_after(float(rng.uniform(1e-6, 3e-4)), limit)
     assert fits()
+
+
+FORK_WHILE_IMPORTING = """
+import os, sys, threading, time
+import numpy as np, gpureduce
+use = {
+    "explain": lambda: gpureduce.explain("sequential", n=256).n,
+    "sum": lambda: gpureduce.sum(np.ones(1 << 24, np.float32)).value,
+}[sys.argv[1]]
+for pause in (0.0005, 0.002, 0.005):
+    thread = threading.Thread(target=use)
+    thread.start()
+    time.sleep(pause)
+    child = os.fork()
+    if child == 0:
+        use()
+        os._exit(0)
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.parametrize("what", ["explain", "sum"])
+def test_a_fork_while_another_thread_imports(what):
+    command = [sys.executable, "-P", "-W", "ignore", "-c", FORK_WHILE_IMPORTING, what]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
