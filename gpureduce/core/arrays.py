@@ -121,8 +121,8 @@ def pieces(array: Array, conversion: Conversion) -> Iterator[Array]:
             np.atleast_1d(array),  # before 2.3, NumPy leaves the buffer of a 0-d array unwritten
             flags=["external_loop", "buffered", "growinner"],
             op_flags=_PACKED,
-            op_dtypes=[wanted],
-            casting="same_kind",
+            op_dtypes=[wanted],  # `convert` has refused casts that lose something
+            casting="unsafe",
             order="K",
             buffersize=PACK_ELEMENTS,
         ) as packed,

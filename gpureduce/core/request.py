@@ -159,7 +159,7 @@ def placed(strategy: Strategy, device: str | None, result: np.dtype[Any]) -> Str
 def resolve(asked: Arguments, strategy: Strategy, source: np.dtype[Any]) -> Request:
     """What is to be done with a host array of dtype `source`; `strategy` is the one asked for."""
     if asked.all_default and type(asked.device) in (str, type(None)):
-        return _by_defaults(asked.strategy, strategy, source, asked.device, asked.timing)
+        return _by_defaults(asked.strategy, strategy, source, asked.device, bool(asked.timing))
     return _resolve(asked, strategy, source)
 
 
@@ -177,7 +177,7 @@ def _resolve(asked: Arguments, strategy: Strategy, source: np.dtype[Any]) -> Req
         raise TypeError(f"{strategy.name} cannot add complex numbers; {', '.join(able)} can")
     launch = launch_of(strategy, asked.block, asked.grid, asked.finish)
     chosen = placed(strategy, asked.device, conversion.result)
-    request = Request(chosen, conversion, *launch, asked.device, asked.timing)
+    request = Request(chosen, conversion, *launch, asked.device, bool(asked.timing))
     if request.on_host and (asked.block is not None or asked.grid is not None):
         raise ValueError(
             f"{asked.strategy} has no block and grid on the CPU: name a device, or leave them out"

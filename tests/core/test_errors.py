@@ -340,3 +340,15 @@ def test_out_of_memory_on_the_card():
         for pointer in hoard:
             cupy.cuda.runtime.free(pointer)
     assert int(gpureduce.sum(array, "global_tree", device="cuda").value) == array.size
+
+
+def test_timing_is_any_truth_value():
+    assert gpureduce.sum(np.ones(3), timing=[1]).timing is not None
+    assert gpureduce.sum(np.ones(3), timing=[]).timing is None
+
+
+@pytest.mark.parametrize("strategy", ["cpu", "fast", "cascade", "exact", "numpy"])
+def test_bfloat16_adds_up_to_float16(strategy):
+    array = np.ones(6, numpy_dtype("bfloat16"))
+    result = gpureduce.sum(array, strategy, dtype="float16")
+    assert result.value == 6 and result.value.dtype == np.float16
