@@ -253,6 +253,7 @@ sys.exit(status != 0)
 """
 
 
+@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer's malloc() may hang in a child")
 def test_a_fork_during_the_first_use_of_the_emulator():
     for delay in (0.0001, 0.0003, 0.0005, 0.0008, 0.0012):
         assert run(FORKED.format(delay=delay), timeout=30).returncode == 0
@@ -405,6 +406,7 @@ for pause in (0.0005, 0.002, 0.005):
 """
 
 
+@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer's malloc() may hang in a child")
 @pytest.mark.parametrize("what", ["explain", "sum"])
 def test_a_fork_while_another_thread_imports(what):
     command = [sys.executable, "-P", "-W", "ignore", "-c", FORK_WHILE_IMPORTING, what]
