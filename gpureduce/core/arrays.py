@@ -115,9 +115,9 @@ def pieces(array: Array, conversion: Conversion) -> Iterator[Array]:
     if is_flat(array) and wanted == array.dtype:
         yield array.reshape(-1, order="A")
         return
-    with (
-        np.errstate(over="ignore"),
-        np.nditer(
+    # Never a yield inside errstate: whoever breaks off the sum would be left with its settings.
+    with np.errstate(over="ignore"):
+        packed = np.nditer(
             np.atleast_1d(array),  # before 2.3, NumPy leaves the buffer of a 0-d array unwritten
             flags=["external_loop", "buffered", "growinner"],
             op_flags=_PACKED,
@@ -125,9 +125,11 @@ def pieces(array: Array, conversion: Conversion) -> Iterator[Array]:
             casting="unsafe",
             order="K",
             buffersize=PACK_ELEMENTS,
-        ) as packed,
-    ):
-        yield from packed
+        )
+    while not packed.finished:
+        yield packed[0]
+        with np.errstate(over="ignore"):
+            packed.iternext()
 
 
 Add = Callable[[Array], bytes]  # a flat piece: the bits of its sum

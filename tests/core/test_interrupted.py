@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 import gpureduce
 from cases import CSRC, broken_off_after
+from gpureduce.core import arrays, dtypes
 
 SMALL = np.ones(100_000, np.float32)
 AFTER = ["exact", "last_block", "tiles", "bulk_copy", "grid_sync", "one_cluster", "fast"]
@@ -29,6 +31,28 @@ def run(code, *, timeout=120, **environment):
         [sys.executable, "-P", "-W", "ignore", "-c", code],
         capture_output=True, text=True, timeout=timeout, env={**os.environ, **environment},
     )  # fmt: skip
+
+
+class _BrokenOff(Exception):
+    pass
+
+
+def test_errstate_is_as_it_was_while_the_exception_is_kept():
+    """Its traceback holds on to generators, and what they do at their end comes at any time."""
+    conversion = dtypes.convert(np.dtype(np.float64), np.dtype(np.float32))
+    outside = np.geterr()
+
+    def add(piece):
+        assert np.geterr() == outside
+        raise _BrokenOff
+
+    with pytest.raises(_BrokenOff) as kept:
+        arrays.add_pieces(np.ones((40, 40))[::2, ::2], conversion, add)
+    assert np.geterr() == outside
+    with np.errstate(all="raise"):
+        del kept
+        gc.collect()
+        assert set(np.geterr().values()) == {"raise"}
 
 
 @pytest.mark.parametrize("strategy", AFTER)
