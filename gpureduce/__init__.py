@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from gpureduce.core.bounds import error_bound
     from gpureduce.core.calibration import Calibration, calibrate, calibration
     from gpureduce.core.fast_table import fast_table
-    from gpureduce.core.integrals import Integrand, integrands, integrate, trapezoid
+    from gpureduce.core.integrals import Integrand, integrands, integrate
     from gpureduce.core.sources import Source, source
     from gpureduce.core.table_files import Choice
+    from gpureduce.core.trapezoid import trapezoid
     from gpureduce.emulator.explain import Comparison, Explanation, explain
     from gpureduce.emulator.race import Race
     from gpureduce.emulator.races import Races, races
@@ -47,8 +48,9 @@ _HOMES = {
     "core.calibration": "Calibration calibrate calibration",
     "core.fast_table": "fast_table",
     "core.table_files": "Choice",
-    "core.integrals": "Integrand integrands integrate trapezoid",
+    "core.integrals": "Integrand integrands integrate",
     "core.sources": "Source source",
+    "core.trapezoid": "trapezoid",
     "emulator.explain": "Comparison Explanation explain",
     "emulator.race": "Race",
     "emulator.races": "Races races",

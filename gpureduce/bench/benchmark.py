@@ -30,7 +30,7 @@ from __future__ import annotations
 import functools
 import itertools
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,8 @@ from gpureduce.bench import contenders as _contenders
 from gpureduce.bench import libraries
 from gpureduce.bench.contenders import Contender, Input
 from gpureduce.core import arrays, devices, registry
-from gpureduce.core.dtypes import Array, convert, count, named
+from gpureduce.core.checks import listed, one_of, whole
+from gpureduce.core.dtypes import Array, convert, named
 from gpureduce.core.request import launch_sizes
 from gpureduce.core.summation import sum as sum_of
 
@@ -278,28 +279,25 @@ def benchmark(
     progress
         Called with how many of how many groups are done, and what comes next.
     """
-    lists = {"strategies": strategies, "sizes": sizes, "dtypes": dtypes, "blocks": blocks,
-             "grids": grids, "measure": measure, "peers": peers}  # fmt: skip
-    for name, value in lists.items():
-        if isinstance(value, str) or not isinstance(value, Iterable):
-            raise TypeError(f"{name} must be a list, such as [{value!r}], not {value!r}")
+    strategies, sizes = listed("strategies", strategies), listed("sizes", sizes)
+    dtypes, measure = listed("dtypes", dtypes), listed("measure", measure)
+    blocks, grids = listed("blocks", blocks), listed("grids", grids)
+    peers = listed("peers", peers)
     if device is not None:  # which no host strategy would ask for
         devices.choose_device(device)
     for block, grid in itertools.product(blocks, grids):
         launch_sizes(block, grid)
-    sizes = [count("sizes", n, 2**63 - 1) for n in sizes]
-    if not 0 <= offset < 2**31:
-        raise ValueError(f"offset must be from 0 to {2**31 - 1}, not {offset}")
+    sizes = [whole("sizes", n, 1, 2**63 - 1) for n in sizes]
+    offset = whole("offset", offset, 0, 2**31 - 1)
     plan = _Plan(
         tuple(registry.find(name).name for name in strategies),
-        tuple(blocks),
-        tuple(grids),
-        count("repeats", repeats, MOST_REPEATS),
-        libraries.installed(tuple(peers), device),
+        blocks,
+        grids,
+        whole("repeats", repeats, 1, MOST_REPEATS),
+        libraries.installed(peers, device),
     )
-    unknown = [name for name in measure if name not in MEASURES]
-    if unknown:
-        raise ValueError(f"measure must be of {', '.join(MEASURES)}, not {unknown[0]!r}")
+    for name in measure:
+        one_of("measure", name, MEASURES)
     groups = [(d, n, m) for d in dtypes for n in sizes for m in measure]
     for done, (dtype, n, what) in enumerate(groups):
         if progress:

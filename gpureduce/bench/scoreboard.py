@@ -205,8 +205,9 @@ def _host_table(rows: Sequence[Row]) -> str:
         told.append(f"`{name}` {worst['ratio']:.2f} ({', '.join(where)})")
     dtypes = list(dict.fromkeys(row["dtype"] for row in host))
     text = (
-        f"**Arrays in host memory**, from NumPy array to number, {dtypes[0]}, in GB/s. The time of "
-        f"{' or '.join(others)} divided by ours, at its least over {', '.join(dtypes)}: "
+        f"**Arrays in host memory**, from NumPy array to number: {dtypes[0]}, in GB/s. For each "
+        f"way, the smallest ratio of the time of {' or '.join(others)} to ours, over all sizes of "
+        f"{', '.join(dtypes)}: "
         f"{'; '.join(told)}."
     )
     if limits := [f"`{name}`, {LIMITS[name]}" for name in names if name in LIMITS]:

@@ -18,7 +18,8 @@ from gpureduce.bench.contenders import rotation
 from gpureduce.bench.provenance import provenance
 from gpureduce.bench.report import progress, size
 from gpureduce.core import devices, on_device, registry
-from gpureduce.core.dtypes import Array, convert, count, is_here, named
+from gpureduce.core.checks import whole
+from gpureduce.core.dtypes import Array, convert, is_here, named
 from gpureduce.core.fast_table import fast_table, use
 from gpureduce.core.request import Request
 from gpureduce.core.table_files import LARGEST, Choice, user_file
@@ -143,8 +144,8 @@ def tune(
     process takes a table, it is written only where `path` is named.
     """
     chosen = devices.choose_device(device)
-    repeats = count("repeats", repeats, MOST_REPEATS)
-    sizes = [count("sizes", nbytes, LARGEST) for nbytes in sizes]
+    repeats = whole("repeats", repeats, 1, MOST_REPEATS)
+    sizes = [whole("sizes", nbytes, 1, LARGEST) for nbytes in sizes]
     best: dict[int, list[tuple[int, Choice]]] = {}
     measured = []
     groups = [(width, nbytes) for width in _DTYPES for nbytes in sorted(sizes)]

@@ -21,10 +21,13 @@ _PACKED: Any = [["readonly", "nbo", "aligned", "contig"]]
 
 def as_array(arr: object) -> Array:
     """`arr` as an array in host memory, never copied from a device behind the caller's back."""
-    # Looked up, since np.ma is imported by whoever names it first, and a signal handler that comes
-    # between calls itself until the stack is full.
+    # Not np.ma.MaskedArray: NumPy imports np.ma when it is first named, by a function that calls
+    # itself without end if a signal handler raises in its middle.
     if isinstance(arr, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
-        raise TypeError("a masked array has no plain sum: pass arr.compressed() or arr.filled(0)")
+        raise TypeError(
+            "masked arrays are refused, as the mask would be lost: pass arr.compressed() or "
+            "arr.filled(value), whichever is meant"
+        )
     if isinstance(arr, np.ndarray):  # a subclass may mean something else by shape and size
         return _numbers(arr if type(arr) is np.ndarray else arr.view(np.ndarray))
     if why := without_elements(arr):

@@ -17,6 +17,7 @@ from typing import Any
 
 from gpureduce import _emulator
 from gpureduce.core import table_files
+from gpureduce.core.checks import shown
 from gpureduce.core.registry import Strategy
 from gpureduce.errors import CudaError
 
@@ -175,7 +176,7 @@ def choose_device(wanted: str | None, *, or_cpu: bool = False) -> Device:
         return _emulator_device()
     if backend != "cuda" or (index and not index.isdecimal()):
         names = ["cpu"] * or_cpu + ["cuda"] + [device.id for device in devices()]
-        raise ValueError(f"device must be None, {', '.join(map(repr, names))}, not {wanted!r}")
+        raise ValueError(f"device must be None, {', '.join(map(repr, names))}, not {shown(wanted)}")
     found, why = _cuda_devices()
     if not found:
         raise CudaError(f"device={wanted!r} was asked for, but {why}", "cudaErrorNoDevice")
@@ -187,7 +188,7 @@ def choose_device(wanted: str | None, *, or_cpu: bool = False) -> Device:
 
 def check_device(wanted: str | None) -> None:
     """Refuse what is no device here, without looking for one where none was asked for."""
-    if wanted not in (None, "cpu"):
+    if wanted is not None and (not isinstance(wanted, str) or wanted != "cpu"):
         choose_device(wanted, or_cpu=True)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _emulator
+from gpureduce.core.checks import shown
 from gpureduce.core.registry import COMPLEX, DTYPES
 
 Array = np.ndarray[Any, Any]
@@ -81,17 +81,10 @@ def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
         return bfloat16
     try:
         return np.dtype(dtype)
-    except SyntaxError as error:  # NumPy parses a list of fields as Python
-        raise TypeError(f"there is no dtype {dtype!r}") from error
-
-
-def count(name: str, number: int, most: int) -> int:
-    """A whole number from 1 to `most`, checked here: C would take its low bits for the number."""
-    number = operator.index(number)
-    if not 1 <= number <= most or (name == "block" and number % 32):
-        what = "a multiple of 32 from 32 to 1024" if name == "block" else f"from 1 to {most}"
-        raise ValueError(f"{name} must be {what}, not {number}")
-    return number
+    except (TypeError, ValueError, SyntaxError):  # NumPy reads some texts and lists as Python
+        if isinstance(dtype, str):
+            raise TypeError(f"there is no dtype {shown(dtype)}") from None
+        raise TypeError(f"dtype must be a NumPy dtype or its name, not {shown(dtype)}") from None
 
 
 def is_here(name: str) -> bool:
@@ -148,9 +141,13 @@ def _convert(source: np.dtype[Any], wanted: np.dtype[Any] | None) -> Conversion:
     if not _known(result) or result.kind == "b":
         raise TypeError(f"dtype={result} cannot hold a sum")
     if "biufc".index(_kind(result)) < "biufc".index(_kind(source)) and _kind(result) not in "iu":
-        raise TypeError(f"dtype={result} would lose part of {source}; cast the array first")
+        raise TypeError(
+            f"dtype={result} would lose part of {source}; cast it first if that is meant"
+        )
     if _kind(result) in "iu" and _kind(source) in "fc":
-        raise TypeError(f"dtype={result} would lose part of {source}; cast the array first")
+        raise TypeError(
+            f"dtype={result} would lose part of {source}; cast it first if that is meant"
+        )
 
     if result.kind in "iu":
         return _to_integers(source, result)

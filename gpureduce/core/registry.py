@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpureduce import _emulator
+from gpureduce.core.checks import shown
 
 COMPLEX = ("complex64", "complex128")
 FINISHES = ("host", "relaunch", "single")
@@ -115,10 +116,10 @@ def finish_number(finish: str | None) -> int:
     return (None, *FINISHES).index(finish)
 
 
-def find(name: object) -> Strategy:
-    """The strategy of that name or alias."""
+def find(name: object, argument: str = "strategy") -> Strategy:
+    """The strategy of that name or alias, which an argument gives."""
     if not isinstance(name, str):
-        raise TypeError(f"strategy must be a name, not {type(name).__name__}")
+        raise TypeError(f"{argument} must be the name of a strategy, not {shown(name)}")
     row = STRATEGIES.get(name) or _BY_ALIAS.get(name)
     if row is None:
         names = ", ".join(s.name for s in STRATEGIES.values() if not s.broken)

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce.core import registry
-from gpureduce.core.devices import Device
-from gpureduce.core.dtypes import Conversion, convert, count, is_exact
+from gpureduce.core.checks import one_of, whole
+from gpureduce.core.devices import Device, choose_device
+from gpureduce.core.dtypes import Conversion, convert, is_exact
 from gpureduce.core.registry import Strategy
 from gpureduce.core.schedule import Schedule
 
@@ -110,9 +111,7 @@ def launch_of(
     strategy: Strategy, block: int | None, grid: int | None, finish: str | None
 ) -> tuple[int, int, str | None]:
     """Block, grid (0 for the default) and finish, checked for this strategy."""
-    if finish is not None and not (isinstance(finish, str) and finish in registry.FINISHES):
-        raise ValueError(f"finish must be one of {', '.join(registry.FINISHES)}, not {finish!r}")
-    if finish is not None and finish not in strategy.finishes:
+    if finish is not None and one_of("finish", finish, registry.FINISHES) not in strategy.finishes:
         raise ValueError(
             f"finish={finish!r} is not for {strategy.name}, which takes "
             f"{' or '.join(map(repr, strategy.finishes))}"
@@ -128,8 +127,8 @@ def launch_of(
 def launch_sizes(block: int | None, grid: int | None) -> tuple[int, int]:
     """Block and grid as the engine takes them: 0 for the default."""
     return (
-        0 if block is None else count("block", block, 1024),
-        0 if grid is None else count("grid", grid, 2**31 - 1),
+        0 if block is None else whole("block", block, 32, 1024, step=32),
+        0 if grid is None else whole("grid", grid, 1, 2**31 - 1),
     )
 
 
@@ -142,6 +141,8 @@ def strategy_of(name: str, allow_broken: bool = False) -> Strategy:
 
 def placed(strategy: Strategy, device: str | None, result: np.dtype[Any]) -> Strategy:
     """The strategy for sums of a dtype: `auto` decided, and refused where it cannot run."""
+    if not (device is None or isinstance(device, str)):
+        choose_device(device, or_cpu=True)  # which says what there is
     on_host = device in (None, "cpu")
     if strategy.name == "auto":
         strategy = registry.STRATEGIES["exact"]

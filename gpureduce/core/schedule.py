@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from contextvars import ContextVar
 from typing import NamedTuple
+
+from gpureduce.core.checks import one_of, whole
 
 ORDERS = ("forward", "reverse", "random", "lockstep")
 
@@ -32,11 +33,8 @@ CURRENT: ContextVar[Schedule] = ContextVar("gpureduce_schedule", default=_FORWAR
 
 def checked(schedule: Schedule) -> Schedule:
     """The schedule that was given, or an error that says what there is."""
-    order, seed = schedule.order, operator.index(schedule.seed)
-    if order not in ORDERS:
-        raise ValueError(f"schedule must be one of {', '.join(ORDERS)}, not {order!r}")
-    if not 0 <= seed < 2**64:
-        raise ValueError(f"seed must be from 0 to 2**64 - 1, not {seed}")
+    one_of("schedule", schedule.order, ORDERS)
+    whole("seed", schedule.seed, 0, 2**64 - 1)
     return schedule
 
 

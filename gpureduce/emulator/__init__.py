@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import operator
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gpureduce import _emulator, _emulator_traced
+from gpureduce.core.checks import whole
 from gpureduce.core.schedule import CURRENT, ORDERS, Schedule, checked, current
 
 __all__ = ["ORDERS", "Schedule", "current", "live_bytes", "memory_limit", "schedule"]
 
-_LARGEST_LIMIT = sys.maxsize
 _tokens = itertools.count()
 
 
@@ -46,10 +45,7 @@ def memory_limit(nbytes: int) -> Iterator[None]:
     The limit holds for all threads. Of several, the one that was set last holds; at the end of its
     block, the one before it.
     """
-    nbytes = operator.index(nbytes)
-    if not 1 <= nbytes <= _LARGEST_LIMIT:
-        told = nbytes if nbytes.bit_length() <= 128 else "a far larger number"
-        raise ValueError(f"nbytes must be from 1 to {_LARGEST_LIMIT}, not {told}")
+    nbytes = whole("nbytes", nbytes, 1, sys.maxsize)
     token = next(_tokens)
     # A signal handler may raise after any call: each limit is taken off by a call of its own. Where
     # it raises on the way into or out of the block, this ends with the exception's frames.

@@ -6,13 +6,13 @@ lanes take part, which words and sectors they touch, where they wait for each ot
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
 
 from gpureduce.core import dtypes, registry
+from gpureduce.core.checks import whole
 from gpureduce.core.request import launch_of
 from gpureduce.core.sources import text_of
 from gpureduce.emulator import explain_picture, explain_text, trace
@@ -117,8 +117,8 @@ def _kernel(launch: trace.CountedLaunch, teams_of: int) -> KernelCounts:
     )
 
 
-def _find(strategy: str) -> registry.Strategy:
-    chosen = registry.find(strategy)
+def _find(strategy: str, argument: str) -> registry.Strategy:
+    chosen = registry.find(strategy, argument)
     if chosen.launches_kernels:
         return chosen
     why = {
@@ -183,13 +183,15 @@ def explain(
     ('shared_load_conflicts', 70, 0)
     """
     asked = (n, dtype, block, grid, finish, input_dtype, sample)
+    first = _find(strategy, "strategy")
     if other is None:
-        return _explain(strategy, *asked)
-    return Comparison(_explain(strategy, *asked), _explain(other, *asked))
+        return _explain(first, *asked)
+    second = _find(other, "other")
+    return Comparison(_explain(first, *asked), _explain(second, *asked))
 
 
 def _explain(
-    strategy: str,
+    chosen: registry.Strategy,
     n: int,
     dtype: npt.DTypeLike,
     block: int | None,
@@ -198,10 +200,7 @@ def _explain(
     input_dtype: npt.DTypeLike | None,
     sample: bool,
 ) -> Explanation:
-    chosen = _find(strategy)
-    n = operator.index(n)
-    if not 1 <= n < 2**63:
-        raise ValueError(f"n must be at least 1, and less than 2^63, not {n}")
+    n = whole("n", n, 1, 2**63 - 1)
     source = dtypes.named(dtype if input_dtype is None else input_dtype)
     conversion = dtypes.convert(source, dtype)
     if conversion.is_complex:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from gpureduce import _emulator
 from gpureduce.core import devices, dtypes, exact, registry
+from gpureduce.core.checks import listed, whole
 from gpureduce.core.request import Request, launch_of
 from gpureduce.core.schedule import ORDERS, Schedule, checked
 from gpureduce.emulator import race_picture
@@ -105,14 +105,13 @@ def races(
     if dtype not in chosen.dtypes:
         raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
     blocks, grids, _ = launch_of(chosen, block, grid, None)
-    orders = (schedules,) if isinstance(schedules, (str, Schedule)) else tuple(schedules)
+    alone = isinstance(schedules, (str, Schedule))
+    orders = (schedules,) if alone else listed("schedules", schedules)
     if not orders:
         raise ValueError(f"schedules must name at least one of {', '.join(ORDERS)}")
     if n is None:
         n, grids = _default_size(chosen.traits, dtype, blocks, grids)
-    n = operator.index(n)
-    if not 1 <= n <= 2**24:
-        raise ValueError(f"n must be from 1 to 2^24 (each access is looked at), not {n}")
+    n = whole("n", n, 1, 2**24)  # each access is looked at
     return examine(_emulator_traced, chosen, n, dtype, (blocks, grids), orders)
 
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from gpureduce.bench.benchmark import MOST_REPEATS
 from gpureduce.bench.provenance import HEAD, provenance
-from gpureduce.core import devices, dtypes, json_files, registry
+from gpureduce.core import devices, json_files, registry
+from gpureduce.core.checks import whole
 from gpureduce.lectures.experiments import (
     Experiment,
     Measured,
@@ -55,7 +56,7 @@ def run(name: str, device: str | None = None, repeats: int = 11) -> Record:
     Sizes that do not fit into a GPU's memory are left out.
     """
     experiment = find(name)
-    repeats = dtypes.count("repeats", repeats, MOST_REPEATS)
+    repeats = whole("repeats", repeats, 1, MOST_REPEATS)
     chosen = devices.choose_device(device)
     emulated = chosen.backend == "emulator"
     shrink = experiment.shrink if emulated else 1

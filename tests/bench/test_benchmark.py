@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
 import types
 
@@ -65,18 +66,18 @@ def test_bad_arguments():
     ("wrong", "words"),
     [
         ({"blocks": [64, -1]}, "block must be a multiple of 32 from 32 to 1024, not -1"),
-        ({"blocks": [10**20]}, f"block must be .* not {10**20}"),
-        ({"grids": [-1]}, "grid must be from 1 to 2147483647, not -1"),
-        ({"repeats": 0}, "repeats must be from 1 to 2147483647, not 0"),
-        ({"repeats": 2**32 + 1}, "repeats must be from 1 to 2147483647, not 4294967297"),
-        ({"sizes": [0]}, "sizes must be from 1 to .*, not 0"),
-        ({"offset": 10**20}, f"offset must be from 0 to 2147483647, not {10**20}"),
-        ({"offset": -1}, "offset must be from 0 to 2147483647, not -1"),
+        ({"blocks": [10**20]}, f"block must be a multiple of 32 from 32 to 1024, not {10**20}"),
+        ({"grids": [-1]}, "grid must be from 1 to 2**31 - 1, not -1"),
+        ({"repeats": 0}, "repeats must be from 1 to 2**31 - 1, not 0"),
+        ({"repeats": 2**32 + 1}, "repeats must be from 1 to 2**31 - 1, not 4294967297"),
+        ({"sizes": [0]}, "sizes must be from 1 to 2**63 - 1, not 0"),
+        ({"offset": 10**20}, f"offset must be from 0 to 2**31 - 1, not {10**20}"),
+        ({"offset": -1}, "offset must be from 0 to 2**31 - 1, not -1"),
     ],
 )
 def test_numbers_are_checked_before_c_cuts_them_down(wrong, words):
     for device in ("emulator", None):
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises(ValueError, match=re.escape(words)):
             next(gpureduce.benchmark(["fast"], device=device, **wrong))
 
 
@@ -234,7 +235,7 @@ def test_peers_that_are_not_there(monkeypatch):
         list(gpureduce.benchmark(["fast"], peers=["tensorflow"]))
     with pytest.raises(ValueError, match="needs arrays on a GPU"):
         list(gpureduce.benchmark(["fast"], measure=["call"], device="emulator"))
-    with pytest.raises(ValueError, match="measure must be of kernel, apart, call, host"):
+    with pytest.raises(ValueError, match="measure must be one of kernel, apart, call, host"):
         list(gpureduce.benchmark(["fast"], measure=["all"]))
     with pytest.raises(ValueError, match="cpu launches nothing that could be measured apart"):
         list(gpureduce.benchmark(["cpu"], measure=["apart"], device="emulator"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -29,7 +30,7 @@ def next_call_works():
 def test_unknown_strategy_lists_the_known():
     with pytest.raises(ValueError, match=r"no strategy 'quick'; there are global_tree, .*cpu"):
         gpureduce.sum(A, "quick")
-    with pytest.raises(TypeError, match="must be a name"):
+    with pytest.raises(TypeError, match="must be the name"):
         gpureduce.sum(A, 7)
 
 
@@ -352,3 +353,43 @@ def test_bfloat16_adds_up_to_float16(strategy):
     array = np.ones(6, numpy_dtype("bfloat16"))
     result = gpureduce.sum(array, strategy, dtype="float16")
     assert result.value == 6 and result.value.dtype == np.float16
+
+
+ONES = np.ones(8, np.float32)
+NAMED = {
+    "block must be a whole number, not '64'": lambda: gpureduce.sum(ONES, "sequential", block="64"),
+    "grid must be a whole number, not 1.5": lambda: gpureduce.sum(ONES, "sequential", grid=1.5),
+    "dtype must be a NumPy dtype or its name, not [1]": lambda: gpureduce.sum(ONES, dtype=[1]),
+    "there is no dtype 'floatt'": lambda: gpureduce.sum(ONES, dtype="floatt"),
+    "device must be None, 'cpu'": lambda: gpureduce.sum(ONES, device=ONES),
+    "finish must be one of host, relaunch, single, not array(": lambda: gpureduce.sum(
+        ONES, "warp_shfl", finish=np.ones((3, 3))
+    ),
+    "b must be a real number, not 'x'": lambda: gpureduce.integrate("pi", 0, "x"),
+    "a must be finite in float64, not a far larger": lambda: gpureduce.integrate("pi", 10**400, 1),
+    "dx must be a real number, not timedelta64[s]": lambda: gpureduce.trapezoid(
+        ONES, dx=np.timedelta64(2, "s")
+    ),
+    "dx must be a real number of at most 64 bits": lambda: gpureduce.trapezoid(
+        ONES, dx=np.longdouble(2)
+    ),
+    "offset must be a whole number, not 'x'": lambda: list(
+        gpureduce.benchmark(["sequential"], offset="x")
+    ),
+    "sizes must be a list, such as [array(64)]": lambda: list(
+        gpureduce.benchmark(["sequential"], np.array(64))
+    ),
+    "schedules must be a list, such as [5]": lambda: gpureduce.races("sequential", schedules=5),
+    "other must be the name of a strategy, not 5": lambda: gpureduce.explain("sequential", 5),
+    "masked arrays are refused, as the mask would be lost": lambda: gpureduce.trapezoid(
+        np.ma.array([1.0, 2.0], mask=[False, True])
+    ),
+}
+
+
+@pytest.mark.parametrize("words", NAMED)
+def test_the_argument_that_was_wrong_is_named(words):
+    with pytest.raises((TypeError, ValueError), match=re.escape(words)) as raised:
+        NAMED[words]()
+    assert "\n" not in str(raised.value)
+    assert float(gpureduce.sum(ONES).value) == 8

@@ -174,7 +174,7 @@ def test_python_takes_it_for_a_card(monkeypatch):
     for wrong in ("", "cuda:x", "gpu"):
         with pytest.raises(ValueError, match="device must be None"):
             gpureduce.sum(array, "fast", device=wrong, timing=False)
-    with pytest.raises(TypeError, match="must be a name"):
+    with pytest.raises(TypeError, match="must be the name"):
         gpureduce.sum(array, ["fast"], device="cuda", timing=False)
     with pytest.raises(ValueError, match="stream is for arrays on a GPU"):
         gpureduce.sum(array, "fast", device="cuda", stream=1, timing=False)

@@ -110,7 +110,7 @@ def test_arguments_are_still_checked():
     array = np.ones(3, np.float32)
     for error, words, more in [
         (ValueError, "no strategy 'quick'", {"strategy": "quick"}),
-        (TypeError, "must be a name", {"strategy": ["cpu"]}),
+        (TypeError, "must be the name", {"strategy": ["cpu"]}),
         (ValueError, "stream is for arrays on a GPU", {"stream": 1}),
         (ValueError, "chooses its own launch", {"strategy": "cpu", "block": 64}),
         (TypeError, "would lose part", {"strategy": "cpu", "dtype": "int32"}),

@@ -112,7 +112,7 @@ def test_memory_limits_are_whole_numbers():
         with pytest.raises(TypeError):
             gpureduce.emulator.memory_limit(wrong).__enter__()
     for wrong in (0, -1, 2**63, 2**64 + 1, 10**5000):
-        with pytest.raises(ValueError, match="nbytes must be from 1 to 9223372036854775807, not"):
+        with pytest.raises(ValueError, match=r"nbytes must be from 1 to 2\*\*63 - 1, not"):
             gpureduce.emulator.memory_limit(wrong).__enter__()
     with gpureduce.emulator.memory_limit(2**63 - 1):
         assert gpureduce.sum(np.ones(3), "sequential", device="emulator").value == 3

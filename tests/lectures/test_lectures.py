@@ -267,7 +267,7 @@ def test_a_record_that_is_there(tmp_path):
     made.save(tmp_path / "lecture_lab_h200.json")
     found = lectures.recorded("lab", tmp_path)
     assert found == made and not found.missing and "not recorded" not in str(show(found))
-    with pytest.raises(ValueError, match="repeats must be from 1 to 2147483647, not 0"):
+    with pytest.raises(ValueError, match=r"repeats must be from 1 to .* - 1, not 0"):
         lectures.run("lab", "emulator", repeats=0)
     with pytest.raises(ValueError, match="there is no lecture"):
         lectures.recorded("physics", tmp_path)

@@ -29,7 +29,7 @@ class Consumer:
 
     @property
     def name(self) -> str:
-        """What it is called in notes."""
+        """What the notes of a failed case call it."""
         return f"{self.strategy or 'Accumulator'}, dtype={self.dtype}"
 
     @property

@@ -30,7 +30,7 @@ _ignored: list[str] = []
 
 
 class Signals:
-    """A handler that acts once, and what it did."""
+    """A signal handler that acts at one signal, and the exception that it raised there."""
 
     def __init__(self) -> None:
         self.act: Callable[[], None] | None = None

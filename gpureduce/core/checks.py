@@ -1,0 +1,69 @@
+"""Checks of single arguments. The error names the argument, what it may be, and what it was."""
+
+from __future__ import annotations
+
+import math
+import operator
+import reprlib
+from collections.abc import Collection
+from typing import Any
+
+
+def shown(value: object) -> str:
+    """A value for an error message: one short line, whatever it is."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return "a far larger number" if value > 0 else "a far smaller number"
+    return " ".join(reprlib.repr(value).split())
+
+
+def _bound(number: int) -> str:
+    """The end of a range: 2**63 - 1 says more than its digits."""
+    power = (number + 1).bit_length() - 1
+    if number < 2**20 or number not in (2**power, 2**power - 1):
+        return str(number)
+    return f"2**{power}" if number == 2**power else f"2**{power} - 1"
+
+
+def whole(name: str, value: Any, least: int, most: int, *, step: int = 1) -> int:
+    """A whole number in a range; C would take the low bits of a larger one."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, not {shown(value)}") from None
+    if not least <= number <= most or number % step:
+        multiple = f"a multiple of {step} " if step > 1 else ""
+        allowed = f"{multiple}from {least} to {_bound(most)}"
+        raise ValueError(f"{name} must be {allowed}, not {shown(number)}")
+    return number
+
+
+def finite(name: str, value: Any) -> float:
+    """A real number as a finite float64."""
+    try:
+        number = float(value) if not isinstance(value, (str, bytes, bytearray)) else None
+    except TypeError:
+        number = None
+    except OverflowError:
+        number = math.inf
+    if number is None:
+        raise TypeError(f"{name} must be a real number, not {shown(value)}")
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite in float64, not {shown(value)}")
+    return number
+
+
+def one_of(name: str, value: object, names: Collection[str]) -> str:
+    """One of the names there are."""
+    if isinstance(value, str) and value in names:
+        return value
+    raise ValueError(f"{name} must be one of {', '.join(names)}, not {shown(value)}")
+
+
+def listed(name: str, value: Any) -> tuple[Any, ...]:
+    """A list's values; a text is no list of its letters."""
+    try:
+        if not isinstance(value, str):
+            return tuple(value)
+    except TypeError:
+        pass
+    raise TypeError(f"{name} must be a list, such as [{shown(value)}], not {shown(value)}")

@@ -1,0 +1,254 @@
+"""Integrals of samples by the trapezoidal rule."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpureduce.core import arrays, dtypes, registry, summation
+from gpureduce.core import exact as _exact
+from gpureduce.core.request import Arguments
+from gpureduce.core.results import SumResult
+
+_CHUNK = 2**18
+
+
+def _numbers(name: str, given: object) -> dtypes.Array:
+    """A host array of numbers that can be summed."""
+    array = arrays.as_array(given)
+    if array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
+        raise TypeError(f"{name} must hold numbers, not {array.dtype}")
+    dtypes.convert(array.dtype, None)
+    return array
+
+
+def _step(dx: object) -> _exact.Number:
+    """The spacing as it was given: a real number."""
+    ours = isinstance(dx, (np.ndarray, np.generic))  # whose timedelta64 is an integer for `numbers`
+    if isinstance(dx, numbers.Rational) and not ours:
+        return Fraction(int(dx.numerator), int(dx.denominator))
+    if not isinstance(dx, numbers.Real) or ours:
+        found = arrays.as_array(dx)
+        if found.ndim:
+            raise ValueError(
+                f"dx must be one number, not an array of shape {found.shape}: for points that are "
+                "not equally spaced pass x"
+            )
+        real = found.dtype.kind in "biuf" or found.dtype.name == "bfloat16"
+        if not real or found.dtype.itemsize > 8:
+            what = found.dtype if ours else type(dx).__name__
+            raise TypeError(f"dx must be a real number{' of at most 64 bits' * real}, not {what}")
+        if found.dtype.kind in "biu":
+            return Fraction(int(found))
+        dx = found
+    step = float(dx)
+    return Fraction(step) if math.isfinite(step) else step
+
+
+def _common(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype that NumPy computes in; it has none for bfloat16 and wide integers or float16."""
+    names = {a.name, b.name}
+    if "bfloat16" in names and (a.kind in "biu" or b.kind in "biu"):
+        return dtypes.named("bfloat16")
+    if names == {"bfloat16", "float16"}:
+        return np.dtype(np.float32)
+    return np.result_type(a, b)
+
+
+def _result_dtype(
+    samples: dtypes.Array, other: object, asked: npt.DTypeLike | None
+) -> np.dtype[Any]:
+    """What the integral is rounded to; `other` are the points, or the spacing."""
+    found = samples.dtype if samples.dtype.kind not in "biu" else np.dtype(np.float64)
+    if isinstance(other, (np.ndarray, np.generic)):  # a Python number widens nothing
+        found = _common(found, other.dtype)
+    return dtypes.convert(found.newbyteorder("="), asked).result
+
+
+def _as_numbers(value: Any) -> list[_exact.Number]:
+    """A scalar without any rounding: its real part, and the imaginary one if there is one."""
+    if np.asarray(value).dtype.kind in "biu":
+        return [Fraction(int(value))]
+    parts = (value.real, value.imag) if np.asarray(value).dtype.kind == "c" else (value,)
+    return [Fraction(float(x)) if math.isfinite(x) else float(x) for x in parts]
+
+
+def _plus(a: _exact.Number, b: _exact.Number) -> _exact.Number:
+    if isinstance(a, Fraction) and isinstance(b, Fraction):
+        return a + b
+    return sum(x for x in (a, b) if isinstance(x, float))  # inf and nan alone decide
+
+
+def _times(a: _exact.Number, b: _exact.Number) -> _exact.Number:
+    if isinstance(a, Fraction) and isinstance(b, Fraction):
+        return a * b
+    signs = [(x > 0) - (x < 0) if isinstance(x, Fraction) else x for x in (a, b)]
+    return float(signs[0] * signs[1])
+
+
+def _wide(array: dtypes.Array) -> np.dtype[Any]:
+    return np.dtype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def _add_up(
+    terms: dtypes.Array, strategy: str, how: dict[str, Any]
+) -> tuple[SumResult, list[_exact.Number]]:
+    """The sum's result, and its value in full: exact, or as a strategy adds up float64."""
+    wide = _wide(terms)
+    if registry.find(strategy).name in ("auto", "exact"):
+        total = _exact.new(wide)
+        result = summation.add(Arguments(strategy, wide, **how), terms, total)
+        return result, _exact.parts(total)
+    with np.errstate(over="ignore", invalid="ignore"):
+        result = summation.sum(terms, strategy, wide, **how)
+    if np.isfinite(result.value) or not _finite(terms):
+        return result, _as_numbers(result.value)
+    down = terms.size.bit_length() + 1  # so far that no partial sum overflows
+    scaled = np.empty(terms.shape, wide)
+    for first, part in _parts(terms):
+        scaled[first : first + _CHUNK] = part.astype(wide) * 2.0**-down
+    result = summation.sum(scaled, strategy, wide, **how)
+    return result, [_times(x, Fraction(1 << down)) for x in _as_numbers(result.value)]
+
+
+def _steps(points: dtypes.Array, down: int) -> dtypes.Array:
+    """From each point to the next, rounded to float64 once; whole numbers do not wrap around.
+
+    Floats are scaled by 2^-down first.
+    """
+    if points.dtype.kind not in "biu":
+        return np.diff(points.astype(_wide(points), copy=False) * 2.0**-down)
+    bits = points.astype(np.uint64)
+    rise = points[1:] >= points[:-1]
+    sizes = np.where(rise, bits[1:] - bits[:-1], bits[:-1] - bits[1:])
+    return np.where(rise, 1.0, -1.0) * sizes.astype(np.float64)
+
+
+def _parts(array: dtypes.Array, also: int = 0) -> Iterator[tuple[int, dtypes.Array]]:
+    """Where each part of a large array begins, and the part; Ctrl-C is heard between two.
+
+    Parts overlap by `also` elements.
+    """
+    for first in range(0, max(len(array) - also, 0), _CHUNK):
+        yield first, array[first : first + _CHUNK + also]
+
+
+def _finite(array: dtypes.Array) -> bool:
+    with np.errstate(invalid="ignore"):  # signalling nans
+        return all(np.isfinite(part).all() for _, part in _parts(array))
+
+
+def _down(array: dtypes.Array) -> int:
+    """By which power of two an array of numbers is larger than 2^500."""
+    largest = 0.0
+    for _, part in _parts(array):
+        wide = part.astype(_wide(part), copy=False)
+        largest = max(largest, float(np.abs(wide.real).max()), float(np.abs(wide.imag).max()))
+    return max(math.frexp(largest)[1] - 500, 0)
+
+
+def _areas(samples: dtypes.Array, points: dtypes.Array, a: int, b: int) -> dtypes.Array:
+    """The areas between neighbours in float64, with samples and points scaled by 2^-a and 2^-b."""
+    kind = np.result_type(_wide(samples), _wide(points))
+    areas = np.empty(max(len(samples) - 1, 0), kind)
+    with np.errstate(all="ignore"):
+        for first, part in _parts(samples, also=1):
+            sides = part.astype(_wide(part), copy=False) * 2.0**-a
+            steps = _steps(points[first : first + len(part)], b)
+            areas[first : first + _CHUNK] = steps * (sides[1:] + sides[:-1]) / 2
+    return areas
+
+
+def _terms(samples: dtypes.Array, points: dtypes.Array) -> tuple[dtypes.Array, int]:
+    """The areas between neighbours in float64, times a power of two, and its exponent."""
+    areas = _areas(samples, points, 0, 0)
+    if _finite(areas) or not (_finite(samples) and _finite(points)):
+        return areas, 0
+    a, b = _down(samples), 0 if points.dtype.kind in "biu" else _down(points)
+    return _areas(samples, points, a, b), a + b
+
+
+def trapezoid(
+    y: npt.ArrayLike,
+    x: npt.ArrayLike | None = None,
+    dx: float = 1.0,
+    strategy: str = "auto",
+    **how: Any,
+) -> SumResult:
+    """Integrate samples `y` by the trapezoidal rule, as scipy.integrate.trapezoid does.
+
+    Parameters
+    ----------
+    y
+        The samples: a one-dimensional array in host memory, real or complex. Fewer than two enclose
+        nothing: their integral is 0.
+    x
+        The points of the samples. They need not rise.
+    dx
+        Without `x`: the spacing, one real number.
+    strategy, how
+        As for `gpureduce.sum`. `dtype` is that of the result.
+
+    Returns
+    -------
+    SumResult
+        The integral and the `Timing` of the sum in it. The dtype is NumPy's: that of the samples,
+        or float64 for integers, widened by `x`, or by a `dx` that is a NumPy scalar. bfloat16 is
+        not widened by integers.
+
+    Notes
+    -----
+    Without `x`, ``"auto"`` and ``"exact"`` round once: the result is the exact sum of the samples,
+    the two at the ends by half, times `dx` as a real number, rounded to the result's dtype. Any
+    other strategy adds up the samples between the ends in float64 (complex128), and rounds there.
+    Ends and product are exact again, and the result is rounded once.
+
+    With `x`, steps, sums of neighbouring samples, and their products are rounded to float64
+    (complex128) each. So are integers that float64 cannot hold; steps between integers are rounded
+    once. These areas are added up as the samples are without `x`.
+
+    No partial result overflows unless a finite integral does. `error_bound` is for plain sums and
+    refuses integrals.
+
+    Examples
+    --------
+    >>> import gpureduce, numpy as np
+    >>> x = np.linspace(0, np.pi, 1001)
+    >>> round(float(gpureduce.trapezoid(np.sin(x), x)), 6)
+    1.999998
+    >>> float(gpureduce.trapezoid(np.full(1001, 100, np.float16), dx=0.01))
+    1000.0
+    """
+    if unknown := how.keys() - {*Arguments._fields}:
+        raise TypeError(f"trapezoid has no argument {min(unknown)!r}")
+    samples = _numbers("y", y)
+    if samples.ndim != 1:
+        raise ValueError(f"y must be one-dimensional, not of shape {samples.shape}")
+    asked = how.pop("dtype", None)
+    if x is None:
+        factor, wanted = _step(dx), _result_dtype(samples, dx, asked)
+        result, total = _add_up(samples[1:-1], strategy, how)
+        if len(samples) >= 2:
+            for end in (samples[0], samples[-1]):
+                half = (_times(part, Fraction(1, 2)) for part in _as_numbers(end))
+                total = list(map(_plus, total, half))
+        else:
+            factor = Fraction(0)
+    else:
+        points = _numbers("x", x)
+        if points.shape != samples.shape:
+            raise ValueError(f"x must have the shape of y, {samples.shape}, not {points.shape}")
+        wanted = _result_dtype(samples, points, asked)
+        areas, up = _terms(samples, points)
+        factor = Fraction(1 << up)
+        result, total = _add_up(areas, strategy, how)
+    value = _exact.rounded([_times(part, factor) for part in total], wanted)
+    timing = result.timing and replace(result.timing, integral=True)
+    return SumResult(value, timing)
