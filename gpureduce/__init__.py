@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import os
 import threading
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 from gpureduce.core.devices import Device, build_info, devices, free_scratch
@@ -19,6 +18,7 @@ from gpureduce.core.registry import Strategy, strategies
 from gpureduce.core.results import SumResult, Timing
 from gpureduce.core.summation import sum
 from gpureduce.errors import CudaError
+from gpureduce.version import VERSION
 
 if TYPE_CHECKING:
     from gpureduce import emulator
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gpureduce.emulator.race import Race
     from gpureduce.emulator.races import Races, races
 
-__version__ = _version("gpureduce")
+__version__ = VERSION
 _warn_of_threads()
 
 # Where the other public names live; a module is imported when one of its names is first used.

@@ -283,7 +283,7 @@ def benchmark(
     dtypes, measure = listed("dtypes", dtypes), listed("measure", measure)
     blocks, grids = listed("blocks", blocks), listed("grids", grids)
     peers = listed("peers", peers)
-    if device is not None:  # which no host strategy would ask for
+    if device is not None:  # host strategies would not look at it
         devices.choose_device(device)
     for block, grid in itertools.product(blocks, grids):
         launch_sizes(block, grid)

@@ -20,8 +20,8 @@ from gpureduce.emulator.explain import Comparison, Explanation, explain
 _MOST_COPIES = 1 << 14
 _CALLS_NS = 2_000_000  # short calls are repeated for as long as this, and the mean is taken
 
-# Until the threads of whoever's turn it was before are asleep: OpenMP's go on looking out for work
-# for some milliseconds, on every processor.
+# Wait until the threads of the library that was measured before are asleep: OpenMP's spin for some
+# milliseconds, on every processor.
 _QUIET_S = 0.05
 
 
@@ -30,7 +30,7 @@ class Contender:
     """One row to be: who it is, how it is run, and what it found out on the way."""
 
     strategy: str
-    run: Callable[[int], list[float]]  # so many times, in microseconds
+    run: Callable[[int], list[float]]  # run it so often: the microseconds of each
     value: Callable[[], Any]
     device: str
     source: str
@@ -181,7 +181,7 @@ def on_gpu(given: Input, name: str, producer: str) -> Contender:
     assert peer.put and peer.add
     array = peer.put(module, given.array)
     device = devices.choose_device(given.device)
-    # Left out, the device costs nothing to look up: the array says where it lies.
+    # No device is named: looking it up takes time, and the array says where it lies.
     named = device.id if device.backend == "emulator" else None
     call = (
         peer.add(module, array)

@@ -177,7 +177,7 @@ def _cpu_row(dtype: str, data: str, n: int, rounds: int) -> dict[str, Any]:
     array = make(data, dtype, n * named(dtype).itemsize)
     load = load_of(array.dtype)
     numbers = array.tolist()
-    repeats = max(1, (1 << 18) // n)  # so that the clock's own time is nothing
+    repeats = max(1, (1 << 18) // n)  # so that reading the clock takes no part of the time
     measures: dict[str, Callable[[], object]] = {
         "exact": lambda: _emulator.Exact(load, 1).add(array, load, 1, True, 1),
         "numpy": lambda: np.add.reduce(array),
@@ -194,7 +194,7 @@ def _cpu_row(dtype: str, data: str, n: int, rounds: int) -> dict[str, Any]:
                     start = time.thread_time()
                     for _ in range(repeats):
                         measure()
-            except OverflowError:  # a partial sum of math.fsum's
+            except OverflowError:  # math.fsum overflowed in a partial sum
                 continue
             ns[name].append((time.thread_time() - start) / n / repeats * 1e9)
     row: dict[str, Any] = {"dtype": dtype, "data": data, "n": n}
@@ -227,7 +227,7 @@ def _print_cpu(row: dict[str, Any]) -> None:
     print(f"{row['dtype']:9}{row['data']:10}{row['n']:9}  ns per element: {times}{more}")
 
 
-# What exact should be at least, of what, and on which rows.
+# Targets of `exact`: the least ratio, what it is a ratio to, and the rows that it holds for.
 Target = tuple[str, float, str, Callable[[dict[str, Any]], bool]]
 
 
@@ -433,7 +433,9 @@ def _cpu_markdown(record: dict[str, Any]) -> str:
             of = {r["data"]: r["exact"]["ns"] for r in rows if (r["dtype"], r["n"]) == (dtype, n)}
             lines.append([f"{dtype}, {where}", *(f"{of[k]:.2f}" for k in kinds)])
     doubles = [row for row in rows if row["dtype"] == "float64" and "of_fsum" in row]
-    missed = [text for text in missed_on_cpu(rows) if " ns, not " in text]  # fsum is told of above
+    missed = [
+        text for text in missed_on_cpu(rows) if " ns, not " in text
+    ]  # the text above tells of fsum
     least = [
         min(row[name] for row in doubles if row["n"] == n)
         for name in ("of_fsum", "of_fsum_of_list")

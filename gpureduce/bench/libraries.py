@@ -32,7 +32,7 @@ class Peer:
     add_host: Callable[[ModuleType, dtypes.Array], Run] | None
     free: Callable[[ModuleType], None] = lambda module: None
     lacks: frozenset[str] = frozenset()  # dtypes that it does not have
-    needs_card: bool = False  # for arrays from the host, too
+    needs_card: bool = False  # also for arrays in host memory
 
 
 def _torch_tensor(torch: ModuleType, array: dtypes.Array) -> Any:

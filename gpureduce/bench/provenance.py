@@ -16,7 +16,7 @@ from gpureduce.core import devices
 
 SCHEMA = 1
 
-# What `provenance` writes, for readers of records.
+# The fields that `provenance` writes, and their types, for those who read records.
 HEAD: dict[str, Any] = {
     "card": str,
     "device": str,

@@ -105,7 +105,7 @@ class Target:
 
 
 _HOST = ("numpy", "torch", "cupy")
-# What a way through the card is measured against, and what that is.
+# The rows that ways through the card are compared with, and what each of them is.
 PINNED_COPY, OF_PINNED = "pinned copy", "fast of pinned"
 WRITTEN, WRITTEN_COPY = "write to pinned", "write, pinned copy"
 LIMITS = {

@@ -62,7 +62,7 @@ def _load(path: str) -> Any:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError:
         raise
-    except Exception as error:  # of several kinds: a header is parsed as Python
+    except Exception as error:  # of any kind: NumPy parses the header as Python
         told = " ".join(str(error).split())
         if "Python objects" in told:
             told = "its elements are Python objects, not numbers"
@@ -288,7 +288,9 @@ def _flush() -> None:
     try:
         sys.stdout.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else it is tried again
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # so that Python's flush at exit does not fail, too
         raise
 
 

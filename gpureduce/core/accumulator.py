@@ -83,7 +83,9 @@ class Accumulator:
         host = arrays.as_array(array)
         dtypes.convert(host.dtype, None)  # is it a dtype that can be summed?
         self._check(host.dtype.kind)
-        whole = exact.new(self._dtype)  # a signal may break it off: all of the array, or nothing
+        whole = exact.new(
+            self._dtype
+        )  # a signal may break it off: add all of the array, or nothing
         exact.feed(whole, host)
         self._total.merge(whole)
         return self
@@ -151,7 +153,7 @@ class Accumulator:
             "acc1 + acc2 another accumulator"
         )
 
-    # What `arrays.as_array` says of arrays and lists of accumulators.
+    # The error that `arrays.as_array` raises for arrays and lists of accumulators.
     _not_a_number = (
         "an Accumulator is not an array: acc1 + acc2 adds accumulators, and acc.value() is the sum "
         "of one"

@@ -28,7 +28,7 @@ def as_array(arr: object) -> Array:
             "masked arrays are refused, as the mask would be lost: pass arr.compressed() or "
             "arr.filled(value), whichever is meant"
         )
-    if isinstance(arr, np.ndarray):  # a subclass may mean something else by shape and size
+    if isinstance(arr, np.ndarray):  # a subclass may redefine shape and size
         return _numbers(arr if type(arr) is np.ndarray else arr.view(np.ndarray))
     if why := without_elements(arr):
         raise TypeError(f"{type(arr).__name__} {why}")
@@ -79,7 +79,7 @@ def _host_array(arr: object) -> Array:
     if _views_memory(arr):
         try:
             return np.asarray(arr)
-        except (TypeError, RuntimeError, BufferError) as error:  # as PyTorch's of a bfloat16 tensor
+        except (TypeError, RuntimeError, BufferError) as error:  # PyTorch has none of bfloat16
             refused = error
     try:
         array, name = host_dlpack.view(arr)
@@ -150,7 +150,7 @@ def add_pieces(array: Array, conversion: Conversion, add: Add) -> Any:
 
 def _total(array: Array, conversion: Conversion, add: Add) -> bytes:
     every = pieces(array, conversion)
-    bits = add(next(every))  # mostly, that is all
+    bits = add(next(every))  # mostly there is one piece
     for piece in every:
         more = conversion.total(add(piece))
         with np.errstate(over="ignore", invalid="ignore"):

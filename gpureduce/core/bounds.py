@@ -96,9 +96,9 @@ from gpureduce import _emulator
 from gpureduce.core import dtypes, exact, gpu_arrays, registry
 from gpureduce.core.results import SumResult, Timing
 
-_FLUSHED = 2.0**-126  # atomics in global memory take smaller float32 as zero
+_FLUSHED = 2.0**-126  # atomics in global memory flush smaller float32 to zero
 _ROUNDINGS_HERE = 1 + 2.0**-46
-_GIVEN = 1 + 2.0**-52  # the magnitude may be rounded to nearest
+_GIVEN = 1 + 2.0**-52  # the caller's magnitude may have been rounded to nearest
 _WARPS_ADD = 10  # two trees over 32 lanes each
 _TILE, _SLACK = 2048, 38  # packs of bulk_copy; packs by which a share of tiles may be cut later
 

@@ -17,7 +17,6 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version as _version
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from gpureduce.core import devices, json_files, on_both, on_device, registry
 from gpureduce.core.dtypes import convert
 from gpureduce.core.request import LEAST_SHARED_BYTES, Request
 from gpureduce.errors import CudaError
+from gpureduce.version import VERSION
 
 PIN = "GPUREDUCE_HOST_ARRAYS"
 _PINS = ("cpu", "cuda", "both")
@@ -35,7 +35,8 @@ _PINS = ("cpu", "cuda", "both")
 _SCHEMA = 2
 _SMALL, _LARGE = LEAST_SHARED_BYTES, 4 * LEAST_SHARED_BYTES  # two points make a line
 _REPEATS = 3
-# Both at once keep the processors and the card from others: that must be worth something.
+# The processors and the card together are taken if they need at most this part of the time: other
+# programs want them, too.
 _WORTH_BOTH = 0.9
 
 
@@ -115,7 +116,7 @@ def _way(card_share: float, array: Any, add: Callable[[Any], object]) -> Way:
         times.append(min(found) * 1e6)
     small, large = times
     us_per_byte = (large - small) / (_LARGE - _SMALL)
-    if us_per_byte <= 0:  # noise: the large one alone tells
+    if us_per_byte <= 0:  # noise: only the larger size counts
         return Way(card_share, _LARGE / large / 1e3, 0.0)
     return Way(card_share, 1 / us_per_byte / 1e3, max(0.0, small - us_per_byte * _SMALL))
 
@@ -129,10 +130,10 @@ def _measure(card: devices.Device) -> Calibration:
     def by_both(share: float) -> Way:
         return _way(share, array, lambda part: on_both.add(fast, part, card, share))
 
-    # Did they not hinder each other, they would end together; they share cores and memory.
+    # They share cores and memory: if neither slowed the other down, both would end together.
     even = cuda.gb_s / (cuda.gb_s + cpu.gb_s)
     both = min(by_both(even), by_both(even / 2), key=lambda way: way.us(_LARGE))
-    return Calibration(cpu, cuda, both, card.name, _processors(), _version("gpureduce"))
+    return Calibration(cpu, cuda, both, card.name, _processors(), VERSION)
 
 
 def _read(file: Path, card: str, processors: int) -> Calibration | None:
@@ -155,7 +156,7 @@ def _parsed(file: Path, card: str, processors: int) -> Calibration | None:
         json_files.checked(said, dict[str, Any], "")
         if json_files.field(said, "schema", int) != _SCHEMA:
             return None
-        here = {"card": card, "processors": processors, "version": _version("gpureduce")}
+        here = {"card": card, "processors": processors, "version": VERSION}
         if any(json_files.field(said, name, type(value)) != value for name, value in here.items()):
             return None
         fields = {name: value for name, value in said.items() if name != "schema"}
@@ -245,7 +246,7 @@ def _known_to_auto(card: devices.Device) -> Calibration | None:
         try:
             _known[key] = calibration()
         except (CudaError, MemoryError):
-            _known[key] = None  # a card that cannot be measured is left alone
+            _known[key] = None  # a card that cannot be measured is not used
     return _known[key]
 
 

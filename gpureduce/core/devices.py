@@ -10,7 +10,6 @@ import re
 import sys
 import warnings
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,6 +19,7 @@ from gpureduce.core import table_files
 from gpureduce.core.checks import shown
 from gpureduce.core.registry import Strategy
 from gpureduce.errors import CudaError
+from gpureduce.version import VERSION
 
 BACKENDS = ("cuda", "emulator")
 
@@ -73,7 +73,7 @@ def _cuda_devices() -> tuple[tuple[Device, ...], str]:
     try:
         found = tuple(_device("cuda", i, row) for i, row in enumerate(module.devices()))
     except CudaError as error:
-        if not module.build()["driver"]:  # the runtime's own word for that is "insufficient"
+        if not module.build()["driver"]:  # the runtime calls a missing one "insufficient"
             return (), "there is no NVIDIA driver"
         return (), str(error)
     table_files.load_for(module, [device.name for device in found])
@@ -116,7 +116,7 @@ def build_info() -> dict[str, Any]:
     the reason), ``cuda_archs``, ``nvcc``, ``runtime``, ``driver``, ``compiler``, ``sanitize``,
     ``devices``.
     """
-    info = {"version": version("gpureduce"), **build(), "compiler": _emulator.build()["compiler"]}
+    info = {"version": VERSION, **build(), "compiler": _emulator.build()["compiler"]}
     found, why = _cuda_devices()
     module = load_cuda()
     if not isinstance(module, str):

@@ -133,7 +133,7 @@ def convert(source: np.dtype[Any], wanted: npt.DTypeLike | None) -> Conversion:
     return _convert(source, None if wanted is None else named(wanted))
 
 
-@functools.lru_cache(256)  # the names of NumPy's dtypes are made anew each time: microseconds
+@functools.lru_cache(256)  # NumPy builds a dtype's name anew each time, in microseconds
 def _convert(source: np.dtype[Any], wanted: np.dtype[Any] | None) -> Conversion:
     if not _known(source):
         raise no_sum_of(str(source))

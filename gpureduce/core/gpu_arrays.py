@@ -150,7 +150,7 @@ def _untimed_half(value: Any, kind: str) -> SumResult:
     return SumResult(_round_half(value, _result_of_half(kind)), cast(Timing, None))
 
 
-# What the shortest way takes a name for.
+# The names of the strategies that the shortest way takes.
 QUICK = {
     name: number_of(row)
     for row in registry.STRATEGIES.values()

@@ -14,7 +14,7 @@ from gpureduce.core.dtypes import Array
 from gpureduce.core.request import Request
 from gpureduce.core.results import Outcome
 
-_SLAB_BYTES = 1 << 30  # between two slabs Ctrl-C is heard: the card's part cannot be broken off
+_SLAB_BYTES = 1 << 30  # Ctrl-C is heard between two slabs: a card's sum cannot be interrupted
 
 
 def add(
@@ -26,7 +26,7 @@ def add(
 ) -> Outcome:
     """The card adds up its share of the array while the processors add up the rest."""
     by_host = request.by("exact" if request.strategy.kind == "everywhere" else "cpu")
-    if not is_flat(array):  # packing takes the processors longer than adding up
+    if not is_flat(array):  # to pack it takes the processors longer than to add it up
         return on_host.add(by_host, array, into)
     start = time.perf_counter()
     flat, result = array.reshape(-1, order="A"), request.conversion.result

@@ -40,7 +40,9 @@ def add(
         outcome.launches += launches
         if not outcome.pieces:
             outcome.block, outcome.grid, outcome.strategy = block or None, grid or None, NAMES[ran]
-            if request.strategy.kind == "choice":  # all pieces run alike, as the timing says
+            if (
+                request.strategy.kind == "choice"
+            ):  # the first piece chooses for all, so that the timing names one launch
                 launch = launch._replace(strategy=ran, block=block, grid=grid)
         outcome.pieces += 1
         return bytes(bits)

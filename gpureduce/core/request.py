@@ -142,7 +142,7 @@ def strategy_of(name: str, allow_broken: bool = False) -> Strategy:
 def placed(strategy: Strategy, device: str | None, result: np.dtype[Any]) -> Strategy:
     """The strategy for sums of a dtype: `auto` decided, and refused where it cannot run."""
     if not (device is None or isinstance(device, str)):
-        choose_device(device, or_cpu=True)  # which says what there is
+        choose_device(device, or_cpu=True)  # its error lists the devices
     on_host = device in (None, "cpu")
     if strategy.name == "auto":
         strategy = registry.STRATEGIES["exact"]

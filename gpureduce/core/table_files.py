@@ -143,7 +143,9 @@ def load_for(module: ModuleType, cards: Sequence[str]) -> None:
     for index, card in enumerate(cards):
         for folder in (_own_folder(), _SHIPPED):
             path = folder and folder / _file_name(card)
-            if path and os.path.exists(path):  # which a folder that is closed to us does not fail
+            if path and os.path.exists(
+                path
+            ):  # False, not an error, in a folder that we may not read
                 _try(module, index, path)
                 break
 

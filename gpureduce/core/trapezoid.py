@@ -67,7 +67,7 @@ def _result_dtype(
 ) -> np.dtype[Any]:
     """What the integral is rounded to; `other` are the points, or the spacing."""
     found = samples.dtype if samples.dtype.kind not in "biu" else np.dtype(np.float64)
-    if isinstance(other, (np.ndarray, np.generic)):  # a Python number widens nothing
+    if isinstance(other, (np.ndarray, np.generic)):  # a Python number does not widen the dtype
         found = _common(found, other.dtype)
     return dtypes.convert(found.newbyteorder("="), asked).result
 
@@ -83,7 +83,7 @@ def _as_numbers(value: Any) -> list[_exact.Number]:
 def _plus(a: _exact.Number, b: _exact.Number) -> _exact.Number:
     if isinstance(a, Fraction) and isinstance(b, Fraction):
         return a + b
-    return sum(x for x in (a, b) if isinstance(x, float))  # inf and nan alone decide
+    return sum(x for x in (a, b) if isinstance(x, float))  # finite ones make no difference
 
 
 def _times(a: _exact.Number, b: _exact.Number) -> _exact.Number:
@@ -110,7 +110,7 @@ def _add_up(
         result = summation.sum(terms, strategy, wide, **how)
     if np.isfinite(result.value) or not _finite(terms):
         return result, _as_numbers(result.value)
-    down = terms.size.bit_length() + 1  # so far that no partial sum overflows
+    down = terms.size.bit_length() + 1  # scaled so far that no partial sum overflows
     scaled = np.empty(terms.shape, wide)
     for first, part in _parts(terms):
         scaled[first : first + _CHUNK] = part.astype(wide) * 2.0**-down

@@ -47,8 +47,9 @@ def memory_limit(nbytes: int) -> Iterator[None]:
     """
     nbytes = whole("nbytes", nbytes, 1, sys.maxsize)
     token = next(_tokens)
-    # A signal handler may raise after any call: each limit is taken off by a call of its own. Where
-    # it raises on the way into or out of the block, this ends with the exception's frames.
+    # A signal handler may raise after any call, so each limit is taken off by a call of its own. If
+    # one raises on the way into or out of the block, that happens once the exception's frames are
+    # freed.
     try:
         _emulator.memory_limit(token, nbytes)
         _emulator_traced.memory_limit(token, nbytes)

@@ -98,7 +98,7 @@ class Picture:
         places = [Rectangle((box.x, box.y), box.width, box.height) for box in self.boxes]
         fills = [box.fill for box in self.boxes]
         ax.add_collection(PatchCollection(places, facecolors=fills, linewidths=0))
-        # Text is in points, the page in pixels: it keeps its proportion to the boxes.
+        # Font sizes are in points and the boxes in pixels: text is scaled as the boxes are.
         figure_width = ax.figure.get_size_inches()[0] * ax.get_position().width
         points = 72 * figure_width / self.width
         anchors = {"start": "left", "middle": "center", "end": "right"}

@@ -130,7 +130,8 @@ class Request:
         return _launch(self.n, plan, teams, found)
 
 
-# The team that runs, how many from there on, the weight of each, and the ticket that it finds.
+# The first team that runs, how many run from there on, how many teams each of them counts for, and
+# the ticket that the first one finds.
 _Sample = tuple[int, int, int, int]
 
 

@@ -30,7 +30,7 @@ SHOWN = {
 }
 
 
-# Of the pipe's wavefronts: more arbitration than that is worth telling.
+# Arbitration above this share of the pipe's wavefronts is reported.
 MUCH = 0.05
 
 

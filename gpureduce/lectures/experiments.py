@@ -240,7 +240,7 @@ def _integrated(bench: Bench, cases: list[Case]) -> Iterator[Row]:
             for _ in range(8)
         ]  # fmt: skip
         facts: dict[str, Any] = {"values": [float(result) for result in results]}
-        if not on_host:  # there the call has all threads, the loop one
+        if not on_host:  # there the call uses all threads, and the loop one
             facts["call_us"] = 1e3 * statistics.median(r.timing.total_ms for r in results)
         yield bench.row(case, 0, ms, (block, grid), "warm", **facts)
 

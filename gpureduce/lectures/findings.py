@@ -17,7 +17,7 @@ from gpureduce.lectures.records import Record, printed
 from gpureduce.lectures.tables import provenance_note, short_device
 from gpureduce.text import Table
 
-_TIE = 1.02  # what differs by less has no order
+_TIE = 1.02  # times that differ by less count as equal
 
 
 def _notes(*records: Record) -> list[str]:

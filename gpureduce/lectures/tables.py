@@ -240,7 +240,9 @@ def _integral(record: Measured, row: Row) -> list[str]:
 def _rungs(record: Measured) -> list[Table]:
     pairs = [(row, None) for row in record.rows]
     title = "Every rung, float32, by number of elements"
-    unit = "us" if record.emulated else "GB/s"  # few elements make no rate to speak of
+    unit = (
+        "us" if record.emulated else "GB/s"
+    )  # emulated sums are small: their time says more than a rate
     return [_grid(title, pairs, unit, lambda row: _size(row.n))]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import gc
+import importlib.metadata
 import json
 import os
 import pickle
@@ -150,6 +151,7 @@ def test_lists():
     assert gpureduce.devices()[-1].id == "emulator"
     info = gpureduce.build_info()
     assert info["version"] == gpureduce.__version__ and "emulator" in info["devices"]
+    assert gpureduce.__version__ == importlib.metadata.version("gpureduce")
     assert bool(info["why"]) == (gpureduce.devices()[0].backend == "emulator")
 
 
