@@ -227,7 +227,7 @@ def _print_cpu(row: dict[str, Any]) -> None:
     print(f"{row['dtype']:9}{row['data']:10}{row['n']:9}  ns per element: {times}{more}")
 
 
-# Targets of `exact`: the least ratio, what it is a ratio to, and the rows that it holds for.
+# A target of `exact`: its name, the least speed, as a ratio to what, and a filter for its rows.
 Target = tuple[str, float, str, Callable[[dict[str, Any]], bool]]
 
 
@@ -433,9 +433,8 @@ def _cpu_markdown(record: dict[str, Any]) -> str:
             of = {r["data"]: r["exact"]["ns"] for r in rows if (r["dtype"], r["n"]) == (dtype, n)}
             lines.append([f"{dtype}, {where}", *(f"{of[k]:.2f}" for k in kinds)])
     doubles = [row for row in rows if row["dtype"] == "float64" and "of_fsum" in row]
-    missed = [
-        text for text in missed_on_cpu(rows) if " ns, not " in text
-    ]  # the text above tells of fsum
+    # The text above has the targets that are ratios to math.fsum.
+    missed = [text for text in missed_on_cpu(rows) if " ns, not " in text]
     least = [
         min(row[name] for row in doubles if row["n"] == n)
         for name in ("of_fsum", "of_fsum_of_list")

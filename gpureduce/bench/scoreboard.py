@@ -205,10 +205,9 @@ def _host_table(rows: Sequence[Row]) -> str:
         told.append(f"`{name}` {worst['ratio']:.2f} ({', '.join(where)})")
     dtypes = list(dict.fromkeys(row["dtype"] for row in host))
     text = (
-        f"**Arrays in host memory**, from NumPy array to number: {dtypes[0]}, in GB/s. For each "
-        f"way, the smallest ratio of the time of {' or '.join(others)} to ours, over all sizes of "
-        f"{', '.join(dtypes)}: "
-        f"{'; '.join(told)}."
+        f"**Arrays in host memory**, from NumPy array to number: {dtypes[0]}, in GB/s. How many "
+        f"times as fast as {' or '.join(others)} each of our ways is at its worst size "
+        f"({', '.join(dtypes)}): {'; '.join(told)}."
     )
     if limits := [f"`{name}`, {LIMITS[name]}" for name in names if name in LIMITS]:
         text += " Here `fast` goes through the card, whatever is quicker; beside it: "

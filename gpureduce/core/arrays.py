@@ -118,7 +118,7 @@ def pieces(array: Array, conversion: Conversion) -> Iterator[Array]:
     if is_flat(array) and wanted == array.dtype:
         yield array.reshape(-1, order="A")
         return
-    # Never a yield inside errstate: whoever breaks off the sum would be left with its settings.
+    # No yield inside errstate: an interrupted sum would leave NumPy's settings changed.
     with np.errstate(over="ignore"):
         packed = np.nditer(
             np.atleast_1d(array),  # before 2.3, NumPy leaves the buffer of a 0-d array unwritten

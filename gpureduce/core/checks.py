@@ -1,4 +1,4 @@
-"""Checks of single arguments. The error names the argument, what it may be, and what it was."""
+"""Checks of single arguments. Errors name the argument, the allowed values and the given one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def shown(value: object) -> str:
 
 
 def _bound(number: int) -> str:
-    """The end of a range: 2**63 - 1 says more than its digits."""
+    """The end of a range, as a power of two where it is one: 2**63 - 1 reads better than digits."""
     power = (number + 1).bit_length() - 1
     if number < 2**20 or number not in (2**power, 2**power - 1):
         return str(number)

@@ -143,9 +143,8 @@ def load_for(module: ModuleType, cards: Sequence[str]) -> None:
     for index, card in enumerate(cards):
         for folder in (_own_folder(), _SHIPPED):
             path = folder and folder / _file_name(card)
-            if path and os.path.exists(
-                path
-            ):  # False, not an error, in a folder that we may not read
+            # exists() is False, not an error, in a folder that we may not read.
+            if path and os.path.exists(path):
                 _try(module, index, path)
                 break
 

@@ -38,7 +38,7 @@ class _BrokenOff(Exception):
 
 
 def test_errstate_is_as_it_was_while_the_exception_is_kept():
-    """Its traceback holds on to generators, and what they do at their end comes at any time."""
+    """The traceback keeps generators alive; an errstate block in one would end too late."""
     conversion = dtypes.convert(np.dtype(np.float64), np.dtype(np.float32))
     outside = np.geterr()
 
