@@ -1,8 +1,9 @@
-"""Builds the backends: one source set, compiled once for each of them.
+"""Builds the compiled modules.
 
-_emulator         the CUDA runtime impersonated on the CPU; always built
+_host             sums by the processors, exact accumulators, the registry
+_emulator         the kernels, for the emulated GPU
 _emulator_traced  the same with a hook at every memory access of a kernel
-_cuda             the real thing
+_cuda             the kernels, for NVIDIA's GPUs
 
 _cuda is built where there is an NVIDIA driver, for the cards that are there. GPUREDUCE_CUDA=require
 builds it without a driver, too, and fails if there is no nvcc; GPUREDUCE_CUDA=0 leaves it out;
@@ -24,6 +25,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +54,11 @@ WRITTEN = ("_build.json", "_kernels.json", "_nvcc.json")
 NVCC_FLAGS = ["-std=c++17", "-O3"]
 CUDA_INCLUDES = [CSRC / "cuda", CSRC / "kernels"]
 KERNEL_TABLE = CSRC / "engine" / "kernel_table.cu"
+
+# Folders of C: those of every module, those of _host, and those of a build of the kernels.
+EVERY_MODULE = ("bindings", "shared", "threads", "cpu", "exact")
+HOST = (*EVERY_MODULE, "bindings/host")
+KNOWS_CUDA = ("bindings/device", "backend", "transfer", "engine")
 
 
 # --- the registry, as far as the build needs it ------------------------------------------------
@@ -228,7 +235,6 @@ class Toolchain:
             f"-ffile-prefix-map={headers}=python",
             f"-ffile-prefix-map={numpy_headers}=numpy",
             "-DPy_LIMITED_API=0x030B0000",
-            f"-DGR_MODULE={module}",
         ]
         # The build machine's paths stay out of the objects.
         self.rename = [f"-ffile-prefix-map={ROOT}=."]
@@ -242,15 +248,18 @@ class Toolchain:
         )
 
     def job(self, source: Path, command: list[str]) -> Job:
-        key = hashlib.sha256("\0".join(command).encode()).hexdigest()[:12]
+        key = hashlib.sha256("\0".join([*command, str(source)]).encode()).hexdigest()[:12]
         target = self.folder / f"{source.stem}-{key}.o"
         tell = ["-MMD", "-MF", str(target.with_suffix(".d"))]  # what it read
         return Job(source, target, [*command, *tell, "-c", str(source), "-o", str(target)])
 
-    def c(self, source: Path, extra: list[str] | None = None) -> Job:
-        flags = ["-std=gnu11", *self.common, *self.sanitize, *self.includes, *(extra or [])]
-        flags += self.python if source.parent.name == "bindings" else []
-        flags += ["-O3"] if source.parent.name == "cpu" else []
+    def c(self, source: Path, extra: Sequence[str] = ()) -> Job:
+        folder = source.parent.relative_to(CSRC).as_posix()
+        flags = ["-std=gnu11", *self.common, *self.sanitize, f"-I{CSRC}", *extra]
+        flags += self.includes if folder in KNOWS_CUDA else []
+        flags += self.python if folder.startswith("bindings") else []
+        flags += [f"-DGR_MODULE={self.module}"] if source.name == "module.c" else []
+        flags += ["-O3"] if folder == "cpu" else []
         return self.job(source, [*self.cc, *flags])
 
     def cpp(self, source: Path, extra: list[str], sanitize: bool = True) -> Job:
@@ -264,11 +273,20 @@ class Toolchain:
         run([*command, "-o", str(target)])
 
 
-def c_sources() -> list[Path]:
-    """The C that every backend shares."""
-    folders = ("bindings", "engine", "transfer", "exact", "cpu", "shared", "threads")
+def c_sources(folders: Sequence[str]) -> list[Path]:
     found = [p for f in folders for p in sorted((ROOT / CSRC / f).glob("*.c"))]
     return [p.relative_to(ROOT) for p in found if p.name != "absent_kernel.c"]
+
+
+class HostBuild:
+    """Sums by the processors: plain C, which knows no CUDA."""
+
+    def __init__(self, folder: Path, module: str) -> None:
+        self.tools = Toolchain(folder, module, [])
+        self.jobs = [self.tools.c(source) for source in c_sources(HOST)]
+
+    def link(self, target: Path) -> None:
+        self.tools.link(target, self.jobs, [])
 
 
 class EmulatorBuild:
@@ -284,7 +302,7 @@ class EmulatorBuild:
         hooks += CLANG_HOOKS if traced and is_clang(tools.cxx) else []
 
         self.tools = tools
-        self.jobs = [tools.c(source, defines) for source in c_sources()]
+        self.jobs = [tools.c(p, defines) for p in c_sources((*EVERY_MODULE, *KNOWS_CUDA))]
         self.jobs += [tools.cpp(p.relative_to(ROOT), defines) for p in runtime]
         self.jobs += [
             tools.cpp(KERNEL_TABLE, [*kernel.defines(), *defines, *hooks], sanitize=not traced)
@@ -308,7 +326,8 @@ class CudaBuild:
             *("-lcudart_static", "-ldl", "-lrt"),
         ]
         system = [f"-isystem{home / 'include'}"]
-        self.jobs = [tools.c(source, system) for source in c_sources()]
+        self.jobs = [tools.c(source) for source in c_sources(EVERY_MODULE)]
+        self.jobs += [tools.c(source, system) for source in c_sources(KNOWS_CUDA)]
         self.jobs.append(self.cuda(CSRC / "cuda" / "backend.cu", archs, []))
         for kernel in read_registry():
             fit = [arch for arch in archs if arch >= kernel.capability]
@@ -367,6 +386,8 @@ class BuildBackends(build_ext):
             if module == "_cuda":
                 build, said = self.cuda_build(folder, module)
                 info |= said
+            elif module == "_host":
+                build = HostBuild(folder, module)
             else:
                 build = EmulatorBuild(folder, module)
             if build:
@@ -411,7 +432,7 @@ class BuildBackends(build_ext):
         return CudaBuild(folder, module, nvcc, archs), said
 
     def write_info(self, info: dict[str, object]) -> None:
-        package = Path(self.get_ext_fullpath("gpureduce._emulator")).parent
+        package = Path(self.get_ext_fullpath("gpureduce._host")).parent
         for name, said in zip(WRITTEN, (info, kernel_sources(), nvcc_recipe()), strict=True):
             (package / name).write_text(json.dumps(said, indent=1) + "\n")
 
@@ -425,14 +446,14 @@ class BuildBackends(build_ext):
                 copied.unlink()
 
     def get_outputs(self) -> list[str]:
-        package = Path(self.get_ext_fullpath("gpureduce._emulator")).parent
+        package = Path(self.get_ext_fullpath("gpureduce._host")).parent
         return [*super().get_outputs(), *(str(package / written) for written in WRITTEN)]
 
 
 setup(
     ext_modules=[
         Extension(f"gpureduce.{name}", sources=[], py_limited_api=True)
-        for name in ("_emulator", "_emulator_traced", "_cuda")
+        for name in ("_host", "_emulator", "_emulator_traced", "_cuda")
     ],
     cmdclass={"build_ext": BuildBackends},
     options={"bdist_wheel": {"py_limited_api": "cp311"}},

@@ -7,9 +7,6 @@ it took; `strategies` lists the rungs of the ladder and what each one teaches;
 
 from __future__ import annotations
 
-import importlib
-import os
-import threading
 from typing import TYPE_CHECKING, Any
 
 from gpureduce.core.devices import Device, build_info, devices, free_scratch
@@ -18,6 +15,7 @@ from gpureduce.core.registry import Strategy, strategies
 from gpureduce.core.results import SumResult, Timing
 from gpureduce.core.summation import sum
 from gpureduce.errors import CudaError
+from gpureduce.lazy_import import load as _load
 from gpureduce.version import VERSION
 
 if TYPE_CHECKING:
@@ -55,14 +53,6 @@ _HOMES = {
     "emulator.race": "Race",
     "emulator.races": "Races races",
 }
-# A fork waits until another thread has imported: Python's locks of half imported modules would stay
-# locked in the child.
-_importing = threading.RLock()
-os.register_at_fork(
-    before=_importing.acquire,
-    after_in_parent=_importing.release,
-    after_in_child=_importing.release,
-)
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
@@ -105,12 +95,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "emulator":
-        with _importing:
-            return importlib.import_module("gpureduce.emulator")
+        return _load("emulator")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'gpureduce' has no attribute {name!r}")
-    with _importing:
-        found = getattr(importlib.import_module(f"gpureduce.{_HOME_OF[name]}"), name)
+    found = getattr(_load(_HOME_OF[name]), name)
     globals()[name] = found
     return found
 

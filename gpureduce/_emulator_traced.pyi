@@ -1,4 +1,4 @@
-"""What the traced build is used for beyond csrc/bindings/module.c: csrc/bindings/tracing.c."""
+"""The emulator with a hook at every memory access: also csrc/bindings/device/tracing.c."""
 
 from typing import Any
 

@@ -253,9 +253,9 @@ def _launch(rng: random.Random, name: str) -> dict[str, Any]:
         return how
     if rng.random() < 0.8:
         how["block"] = rng.choice([32, 32, 64, 96, 128])
-    many = row.traits & gpureduce._emulator.MANY and not row.traits & gpureduce._emulator.ALONE
+    many = row.traits & gpureduce._host.MANY and not row.traits & gpureduce._host.ALONE
     if many and rng.random() < 0.5:
-        whole = row.traits & gpureduce._emulator.CLUSTER
+        whole = row.traits & gpureduce._host.CLUSTER
         how["grid"] = 8 if whole else rng.choice([1, 2, 3, 5, 40])
     if len(row.finishes) > 1:
         how["finish"] = rng.choice(row.finishes)

@@ -12,10 +12,13 @@ from pathlib import Path
 
 CSRC = Path(__file__).resolve().parents[1] / "csrc"
 LAYERS = (
-    {"bindings"},
+    {"bindings/device"},
     {"cuda", "emulator"},
     {"engine"},
     {"transfer"},
+    {"backend"},
+    {"bindings/host"},
+    {"bindings"},
     {"exact"},
     {"cpu"},
     {"shared"},
@@ -34,19 +37,25 @@ def layer_of(folder: str) -> int:
 
 
 def folder_of(include: str, source: Path) -> str | None:
-    """The top folder of csrc that an include names; None for tables and for `EITHER`."""
+    """The folder of LAYERS that an include names; None for tables and for `EITHER`."""
     if include.endswith(".def") or include in EITHER:
         return None
     for root in (CSRC, source.parent, CSRC / "kernels", CSRC / "emulator" / "include"):
         found = root / include
         if found.exists():
-            return found.resolve().relative_to(CSRC).parts[0]
+            return entry_of(found.resolve())
     return "?"
+
+
+def entry_of(path: Path) -> str:
+    """The folder of LAYERS, or `kernels`, that a file lies in."""
+    folder = path.relative_to(CSRC).parent
+    return folder.as_posix() if folder.parts[0] == "bindings" else folder.parts[0]
 
 
 def fault(include: str, source: Path) -> str | None:
     """Why this file must not include that one; None if it may."""
-    own, other = source.relative_to(CSRC).parts[0], folder_of(include, source)
+    own, other = entry_of(source), folder_of(include, source)
     if other in (None, own):
         return None
     if other == "?":
@@ -55,6 +64,8 @@ def fault(include: str, source: Path) -> str | None:
         return None if other in KERNELS_MAY_INCLUDE else "kernels do not know it"
     if other == "kernels":
         return None if source.name == "kernel_table.cu" else "only kernel_table.cu includes kernels"
+    if other.startswith("bindings") and not own.startswith("bindings"):
+        return "only bindings know Python"
     same = layer_of(other) == layer_of(own)
     return None if layer_of(other) > layer_of(own) and not same else "it is not below"
 

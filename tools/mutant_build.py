@@ -18,11 +18,16 @@ import numpy as np
 from mutants import CSRC, KERNELS, Mutant
 
 RACE_KERNELS = Path(__file__).resolve().parents[1] / "tests/emulator/race_kernels.cu"
+# The folders of C in a build of the kernels, as setup.py has them.
+_FOLDERS = (
+    *("bindings", "bindings/device", "shared", "threads", "cpu", "exact"),
+    *("backend", "transfer", "engine"),
+)
 BLOCKS = (32, 64, 128, 256, 512, 1024)
 HEAD = """
 #include "device.h"
 #include "kernel_entry.h"
-#include "shared/registry.h"
+#include "engine/compiled_kernels.h"
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <cuda_bf16.h>
@@ -132,10 +137,10 @@ def build(folder: Path, mutants: Sequence[Mutant], cc: str = "gcc", cxx: str = "
             "-std=gnu11",
             "-O1",
             *common,
-            *(python if path.parent.name == "bindings" else []),
+            *(python if "bindings" in path.parts else []),
             str(path),
         ]
-        for part in ("bindings", "engine", "transfer", "exact", "cpu", "shared", "threads")
+        for part in _FOLDERS
         for path in sorted((CSRC / part).glob("*.c"))
         if path.name != "absent_kernel.c"
     ]
@@ -152,6 +157,11 @@ def build(folder: Path, mutants: Sequence[Mutant], cc: str = "gcc", cxx: str = "
     library = folder / "_mutants.so"
     subprocess.run([cxx, "-shared", "-pthread", *objects, "-o", str(library)], check=True)
     return library
+
+
+def strategies(folder: Path) -> list[str]:
+    """The names of the build's strategies, by their numbers."""
+    return re.findall(r"^STRATEGY\((\w+),", (folder / "strategies.def").read_text(), re.M)
 
 
 def load(library: Path) -> ModuleType:

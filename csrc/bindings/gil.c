@@ -1,6 +1,5 @@
 #include "bindings/gil.h"
 
-#include "shared/backend.h"
 #include "threads/forks.h"
 #include "threads/processors.h"
 
@@ -32,17 +31,26 @@ int gr_remember_main_thread(void)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Signal handlers may call gpureduce, so what this thread was at is put aside for them. */
+static void *(*save_state)(void);
+static void (*restore_state)(void *saved);
+
+void gr_save_around_handlers(void *(*put_aside)(void), void (*take_up)(void *saved))
+{
+    save_state = put_aside;
+    restore_state = take_up;
+}
+
 static int check_signals(void *context)
 {
     gr_without_gil *call = context;
-    void *aside = gr_backend_put_aside();
-    if (!aside)
+    void *saved = save_state ? save_state() : NULL;
+    if (save_state && !saved)
         return 0;
     PyEval_RestoreThread(call->saved);
     int raised = PyErr_CheckSignals();
     call->saved = PyEval_SaveThread();
-    gr_backend_take_up(aside);
+    if (saved)
+        restore_state(saved);
     return raised;
 }
 

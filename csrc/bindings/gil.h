@@ -1,4 +1,4 @@
-/* Long calls into C without the GIL, which Ctrl-C can interrupt all the same. */
+/* Long calls into C without the GIL. Ctrl-C interrupts them all the same. */
 #ifndef GPUREDUCE_GIL_H
 #define GPUREDUCE_GIL_H
 
@@ -14,6 +14,11 @@ typedef struct {
 
 /* Called once, when the module is loaded: 0, or -1 with an exception. */
 int gr_remember_main_thread(void);
+
+/* For modules that keep state per thread. A signal handler may make calls of its own, so
+ * `put_aside` saves the state before the handler runs (NULL: no memory, the handler runs later) and
+ * `take_up` restores it afterwards. */
+void gr_save_around_handlers(void *(*put_aside)(void), void (*take_up)(void *saved));
 
 /* Between the two no Python may be touched. On the main thread, signal handlers run meanwhile. */
 void gr_drop_gil(gr_without_gil *call);

@@ -1,5 +1,5 @@
-/* The CUDA build's side of shared/backend.h: CUB, and the emulator's settings that do not exist. */
-#include "shared/backend.h"
+/* The CUDA build's side of backend/backend.h: CUB, and the emulator's settings that do not exist. */
+#include "backend/backend.h"
 #include "shared/cuda_types.h"
 #include "threads/interrupts.h"
 

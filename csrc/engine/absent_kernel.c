@@ -1,5 +1,5 @@
 /* Stands in for a kernel that none of the chosen architectures can run (GPUREDUCE_CUDA_ARCHS). */
-#include "shared/registry.h"
+#include "engine/compiled_kernels.h"
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

@@ -5,7 +5,7 @@
 #include "shared/elements.h"
 #include "shared/registry.h"
 #include "shared/samples.h"
-#include "shared/status.h"
+#include "backend/status.h"
 #include "exact/exact.h"
 
 #ifdef __cplusplus

@@ -2,7 +2,8 @@
 #ifndef GPUREDUCE_ENGINE_INTERNAL_H
 #define GPUREDUCE_ENGINE_INTERNAL_H
 
-#include "shared/backend.h"
+#include "backend/backend.h"
+#include "engine/compiled_kernels.h"
 #include "engine/engine.h"
 
 /* What is asked of a device often, and asked the device once. */

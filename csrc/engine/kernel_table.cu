@@ -8,7 +8,7 @@
  * nothing but its kernel. */
 #include "device.h"
 #include "kernel_entry.h"
-#include "shared/registry.h"
+#include "engine/compiled_kernels.h"
 #include "shared/cuda_types.h"
 
 #include KERNEL_FILE

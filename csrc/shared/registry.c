@@ -1,80 +1,18 @@
 #include "shared/registry.h"
 
-#define GR_FILL_KERNEL(name) gr_kernels_##name
-#define GR_FILL_BROKEN(name) gr_kernels_##name
-#define GR_FILL_LIBRARY(name) NULL
-#define GR_FILL_HOST(name) NULL
-#define GR_FILL_CHOICE(name) NULL
-#define GR_FILL_EVERYWHERE(name) gr_kernels_##name
-
-#define GR_DECLARE_KERNEL(name) void gr_kernels_##name(gr_kernel_list *list);
-#define GR_DECLARE_BROKEN(name) void gr_kernels_##name(gr_kernel_list *list);
-#define GR_DECLARE_LIBRARY(name)
-#define GR_DECLARE_HOST(name)
-#define GR_DECLARE_CHOICE(name)
-#define GR_DECLARE_EVERYWHERE(name) void gr_kernels_##name(gr_kernel_list *list);
-
-#define STRATEGY(name, kind, traits, capability, dtypes, aliases, lesson) GR_DECLARE_##kind(name)
-#include "strategies.def"
-#undef STRATEGY
-
 static const gr_strategy strategies[] = {
 #define STRATEGY(name, kind, traits, capability, dtypes, aliases, lesson)                          \
-    {#name,  GR_KIND_##kind,      traits, capability, GR_DTYPES_##dtypes, aliases,                 \
-     lesson, GR_FILL_##kind(name)},
+    {#name, GR_KIND_##kind, traits, capability, GR_DTYPES_##dtypes, aliases, lesson},
 #include "strategies.def"
 #undef STRATEGY
 };
 
-enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
-
-static gr_kernel_list lists[STRATEGIES];
-
-bool gr_fill_registry(void)
-{
-    bool complete = true;
-    for (int i = 0; i < STRATEGIES; i++) {
-        gr_kernel_list *list = &lists[i];
-        if (strategies[i].fill && !list->count)
-            strategies[i].fill(list);
-        for (int k = 0; k < list->count; k++)
-            complete &= list->kernel[k].entry != NULL;
-    }
-    return complete;
-}
-
 int gr_strategy_count(void)
 {
-    return STRATEGIES;
+    return sizeof strategies / sizeof strategies[0];
 }
 
 const gr_strategy *gr_strategy_at(int index)
 {
     return &strategies[index];
-}
-
-/* The largest power of two that is not above `block`. */
-static unsigned template_block(unsigned block)
-{
-    unsigned power = GR_MIN_BLOCK;
-    while (2 * power <= block)
-        power *= 2;
-    return power;
-}
-
-gr_kernel *gr_find_kernel(int strategy, gr_load load, gr_acc acc, unsigned block)
-{
-    unsigned wanted = strategies[strategy].traits & BLOCK_TEMPLATE ? template_block(block) : 0;
-    gr_kernel_list *list = &lists[strategy];
-    int last = __atomic_load_n(&list->last, __ATOMIC_RELAXED);
-    for (int tried = 0, i = last; tried < list->count; tried++) {
-        gr_kernel *kernel = &list->kernel[i];
-        if (kernel->load == load && kernel->acc == acc && kernel->block == wanted) {
-            if (i != last)
-                __atomic_store_n(&list->last, i, __ATOMIC_RELAXED);
-            return kernel;
-        }
-        i = i + 1 < list->count ? i + 1 : 0;
-    }
-    return NULL;
 }

@@ -1,10 +1,6 @@
-/* The table of strategies and of the kernels compiled for them. */
+/* The table of strategies: the lines of strategies.def. */
 #ifndef GPUREDUCE_REGISTRY_H
 #define GPUREDUCE_REGISTRY_H
-
-#include "shared/dtypes.h"
-
-#include <stdbool.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -57,24 +53,6 @@ typedef enum {
 
 typedef enum { GR_DTYPES_ALL, GR_DTYPES_INT32, GR_DTYPES_COMPLEX } gr_dtypes;
 
-/* One compiled kernel. `block` is 0, or the block size that it was compiled for. */
-typedef struct {
-    gr_load load;
-    gr_acc acc;
-    unsigned block;
-    const void *entry;
-    /* What gr_resident_blocks found out, per block size. */
-    uint64_t resident[32];
-} gr_kernel;
-
-enum { GR_MAX_KERNELS = 96 };
-
-typedef struct {
-    int count;
-    int last; /* that was asked for: mostly the next one, too */
-    gr_kernel kernel[GR_MAX_KERNELS];
-} gr_kernel_list;
-
 typedef struct {
     const char *name;
     gr_kind kind;
@@ -83,18 +61,10 @@ typedef struct {
     gr_dtypes dtypes;
     const char *aliases;
     const char *lesson;
-    void (*fill)(gr_kernel_list *list); /* NULL where nothing is compiled */
 } gr_strategy;
-
-/* Lists the kernels: once, before all else and on one thread, as the module does while it is
- * loaded. False: no memory. */
-bool gr_fill_registry(void);
 
 int gr_strategy_count(void);
 const gr_strategy *gr_strategy_at(int index);
-
-/* The kernel for a pair and a block size, or NULL. */
-gr_kernel *gr_find_kernel(int strategy, gr_load load, gr_acc acc, unsigned block);
 
 #ifdef __cplusplus
 }

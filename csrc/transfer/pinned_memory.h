@@ -2,7 +2,7 @@
 #ifndef GPUREDUCE_PINNED_H
 #define GPUREDUCE_PINNED_H
 
-#include "shared/status.h"
+#include "backend/status.h"
 
 #include <stdbool.h>
 

@@ -2,7 +2,7 @@
 #ifndef GPUREDUCE_STAGING_H
 #define GPUREDUCE_STAGING_H
 
-#include "shared/status.h"
+#include "backend/status.h"
 
 /* Puts the copy on the stream. When it returns, `host` has been read, or, for a small array or one
  * in pinned memory, will have been when the stream gets there. */

@@ -27,7 +27,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from gpureduce import _emulator
+from gpureduce import _host
 from gpureduce.bench.contenders import rotation
 from gpureduce.bench.provenance import HEAD, provenance
 from gpureduce.core import arrays, devices, gpu_arrays, json_files, on_device, registry
@@ -141,7 +141,7 @@ def beside_reproducible(
 
 def call_us(array: object, strategy: str, repeats: int = 300) -> float:
     """The median time of a call, Python to Python, on an array that lies on a GPU."""
-    number = gpu_arrays.QUICK[strategy]
+    number = gpu_arrays.NUMBERS[strategy]
     module = gpu_arrays.module_for(None)
     assert module is not None
     times = []
@@ -179,7 +179,7 @@ def _cpu_row(dtype: str, data: str, n: int, rounds: int) -> dict[str, Any]:
     numbers = array.tolist()
     repeats = max(1, (1 << 18) // n)  # so that reading the clock takes no part of the time
     measures: dict[str, Callable[[], object]] = {
-        "exact": lambda: _emulator.Exact(load, 1).add(array, load, 1, True, 1),
+        "exact": lambda: _host.Exact(load, 1).add(array, load, 1, True, 1),
         "numpy": lambda: np.add.reduce(array),
         "fsum": lambda: math.fsum(array),
         "fsum_of_list": lambda: math.fsum(numbers),

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce import _emulator
+from gpureduce import _host
 from gpureduce.core import arrays, devices, dtypes, exact, gpu_arrays
 from gpureduce.core.registry import COMPLEX, DTYPES
 
@@ -103,7 +103,7 @@ class Accumulator:
             gpu_arrays.check_same_device(device, index)
             self._check(kind)
             is_cast = kind in "biu"
-            return (_emulator.ACC_F64 if is_cast else -1), is_cast, -1, -1
+            return (_host.ACC_F64 if is_cast else -1), is_cast, -1, -1
 
         states = gpu_arrays.ask(module.exact_gpu, array, resolve, gpu_arrays.stream_number(stream))
         if states is None:
@@ -167,7 +167,7 @@ class Accumulator:
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Accumulator:
         """Read what `to_bytes` has written; ValueError if that is not what it is."""
         made = object.__new__(cls)
-        made._total = _emulator.Exact.from_bytes(bytes(memoryview(data)))
+        made._total = _host.Exact.from_bytes(bytes(memoryview(data)))
         part = _NAME_OF[made._total.load]
         if made._total.components == 2 and part not in ("float32", "float64"):
             raise ValueError("these bytes are no accumulator: there is no such complex type")

@@ -92,7 +92,7 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce import _emulator
+from gpureduce import _host
 from gpureduce.core import dtypes, exact, gpu_arrays, registry
 from gpureduce.core.results import SumResult, Timing
 
@@ -140,9 +140,9 @@ def _loads(strategy: registry.Strategy, n: int, block: int, grid: int, per_pack:
     """
     threads, packs = grid * block, n // per_pack
     in_pack = per_pack - 1 + 2
-    if strategy.traits & _emulator.TWO:
+    if strategy.traits & _host.TWO:
         return 1
-    if not strategy.traits & _emulator.MANY:
+    if not strategy.traits & _host.MANY:
         return 0
     if strategy.name == "vector_load":  # two packs meet before they are added to the sum
         return in_pack + 1 + _share(packs, threads)
@@ -168,18 +168,18 @@ def _launch_depth(
         return n, 1
     depth = _loads(strategy, n, block, grid, per_pack)
     # Trees of warps go through two of them, zeros included; others have a step per halving.
-    depth += _WARPS_ADD if traits & _emulator.MANY else _ceil_log2(block)
+    depth += _WARPS_ADD if traits & _host.MANY else _ceil_log2(block)
     if strategy.name == "one_cluster":
         return depth + 5, 1
-    if traits & _emulator.CLUSTER:
-        return depth + 5, max(grid // _emulator.CLUSTER_BLOCKS, 1)
-    if traits & _emulator.ALONE:
+    if traits & _host.CLUSTER:
+        return depth + 5, max(grid // _host.CLUSTER_BLOCKS, 1)
+    if traits & _host.ALONE:
         return depth, 1
     if strategy.name == "atomic_block":
         return depth + grid, 1
     if strategy.name in ("tiles", "bulk_copy"):  # one warp adds up the block sums
         return depth + _share(grid, 32) + 5, 1
-    if traits & _emulator.FINISHES:
+    if traits & _host.FINISHES:
         return depth + _share(grid, block) + _WARPS_ADD, 1
     return depth, grid
 
@@ -188,8 +188,8 @@ def _blocks_left(strategy: registry.Strategy, timing: Timing, outs: int, block: 
     """The most values that the first launch left; other pieces may be longer than the first."""
     if timing.pieces == 1 or outs == 1:
         return outs
-    per_thread = 2 if strategy.traits & _emulator.TWO else 1
-    return max(outs, _share(timing.n, block * per_thread)) + _emulator.CLUSTER_BLOCKS
+    per_thread = 2 if strategy.traits & _host.TWO else 1
+    return max(outs, _share(timing.n, block * per_thread)) + _host.CLUSTER_BLOCKS
 
 
 def _device_factor(
@@ -205,16 +205,16 @@ def _device_factor(
     depth, outs = _launch_depth(strategy, n, block, grid, 16 // _load_bytes(conversion))
     outs = _blocks_left(strategy, timing, outs, block)
     if timing.finish == "host" and outs > 1:
-        load = _emulator.LOAD_F64 if acc_bytes == 8 else _emulator.LOAD_F32
-        host = _emulator.cpu_error_factor(outs, load, conversion.acc)
+        load = _host.LOAD_F64 if acc_bytes == 8 else _host.LOAD_F32
+        host = _host.cpu_error_factor(outs, load, conversion.acc)
         blocks = min(_gamma(depth, unit), in_any_order)
         return _then(_then(blocks, host), _gamma(pieces, unit))
-    per_thread = 2 if strategy.traits & _emulator.TWO else 1
+    per_thread = 2 if strategy.traits & _host.TWO else 1
     while outs > 1:
         cover = _share(outs, block * per_thread)
-        grid = min(timing.grid or cover, cover) if strategy.traits & _emulator.MANY else cover
-        if strategy.traits & _emulator.CLUSTER:
-            grid = _share(grid, _emulator.CLUSTER_BLOCKS) * _emulator.CLUSTER_BLOCKS
+        grid = min(timing.grid or cover, cover) if strategy.traits & _host.MANY else cover
+        if strategy.traits & _host.CLUSTER:
+            grid = _share(grid, _host.CLUSTER_BLOCKS) * _host.CLUSTER_BLOCKS
         step, outs = _launch_depth(strategy, outs, block, grid, 16 // acc_bytes)
         depth += step
     by_depth = _gamma(depth + pieces, unit)
@@ -223,7 +223,7 @@ def _device_factor(
 
 def _load_bytes(conversion: dtypes.Conversion) -> int:
     """The size of an element as a kernel reads it, a float."""
-    sizes = {_emulator.LOAD_F64: 8, _emulator.LOAD_F32: 4}
+    sizes = {_host.LOAD_F64: 8, _host.LOAD_F32: 4}
     return sizes.get(conversion.load, 2)
 
 
@@ -244,7 +244,7 @@ def _cpu_factor(timing: Timing, conversion: dtypes.Conversion) -> float:
     """The factor of A for sums in float64, and for pieces; not for a last rounding to float32."""
     of_both_parts = 2 if conversion.is_complex else 1
     n, pieces = of_both_parts * timing.n, timing.pieces
-    factor = _emulator.cpu_error_factor(n, conversion.load, _emulator.ACC_F64)
+    factor = _host.cpu_error_factor(n, conversion.load, _host.ACC_F64)
     if pieces == 1:
         return factor
     unit = _unit(dtypes.number_of(conversion.acc).name)

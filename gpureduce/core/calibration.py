@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce import _emulator
+from gpureduce import _host
 from gpureduce.core import devices, json_files, on_both, on_device, registry
 from gpureduce.core.dtypes import convert
 from gpureduce.core.request import LEAST_SHARED_BYTES, Request
@@ -124,7 +124,7 @@ def _way(card_share: float, array: Any, add: Callable[[Any], object]) -> Way:
 def _measure(card: devices.Device) -> Calibration:
     array = np.ones(_LARGE // 4, np.int32)
     fast = Request(registry.STRATEGIES["fast"], convert(array.dtype, None), timed=False)
-    cpu = _way(0.0, array, lambda part: _emulator.quick_sum(part, False, False))
+    cpu = _way(0.0, array, lambda part: _host.sum_array(part, False, False))
     cuda = _way(1.0, array, lambda part: on_device.add(fast, part, card))
 
     def by_both(share: float) -> Way:

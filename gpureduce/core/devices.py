@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import json
 import os
 import re
@@ -14,11 +13,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gpureduce import _emulator
+from gpureduce import _host
 from gpureduce.core import table_files
 from gpureduce.core.checks import shown
 from gpureduce.core.registry import Strategy
 from gpureduce.errors import CudaError
+from gpureduce.lazy_import import load
 from gpureduce.version import VERSION
 
 BACKENDS = ("cuda", "emulator")
@@ -59,7 +59,7 @@ def load_cuda() -> ModuleType | str:
     if not build()["cuda"]:
         return f"gpureduce was built without CUDA: {why}"
     try:
-        return importlib.import_module("gpureduce._cuda")
+        return load("_cuda")
     except ImportError as error:
         return f"the CUDA build cannot be loaded: {error}"
 
@@ -95,8 +95,14 @@ def _device(backend: str, index: int, row: dict[str, Any]) -> Device:
 
 
 @functools.cache
+def emulator() -> ModuleType:
+    """The emulated GPU, loaded when a kernel is first emulated."""
+    return load("_emulator")
+
+
+@functools.cache
 def _emulator_device() -> Device:
-    return _device("emulator", 0, _emulator.devices()[0])
+    return _device("emulator", 0, emulator().devices()[0])
 
 
 def devices() -> list[Device]:
@@ -116,7 +122,7 @@ def build_info() -> dict[str, Any]:
     the reason), ``cuda_archs``, ``nvcc``, ``runtime``, ``driver``, ``compiler``, ``sanitize``,
     ``devices``.
     """
-    info = {"version": VERSION, **build(), "compiler": _emulator.build()["compiler"]}
+    info = {"version": VERSION, **build(), "compiler": _host.COMPILER}
     found, why = _cuda_devices()
     module = load_cuda()
     if not isinstance(module, str):
@@ -134,7 +140,7 @@ def _version(number: int) -> str | None:
 
 def named_backend() -> str | None:
     """GPUREDUCE_BACKEND, checked."""
-    named = _emulator.environment("GPUREDUCE_BACKEND")
+    named = _host.environment("GPUREDUCE_BACKEND")
     if named and named not in BACKENDS:
         raise ValueError(f"GPUREDUCE_BACKEND must be one of {', '.join(BACKENDS)}, not {named!r}")
     return named or None
@@ -213,7 +219,7 @@ def free_scratch() -> None:
 def module_of(device: Device, *, traced: bool = False) -> ModuleType:
     """The build that runs kernels on `device`."""
     if device.backend == "emulator":
-        return importlib.import_module("gpureduce._emulator_traced") if traced else _emulator
+        return load("_emulator_traced") if traced else emulator()
     module = load_cuda()
     if isinstance(module, str):
         raise CudaError(module, "cudaErrorNoDevice")

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce import _emulator
+from gpureduce import _host
 from gpureduce.core.checks import shown
 from gpureduce.core.registry import COMPLEX, DTYPES
 
 Array = np.ndarray[Any, Any]
 
 _NUMBERS_OF: dict[int, np.dtype[Any]] = {
-    _emulator.ACC_U32: np.dtype(np.uint32),
-    _emulator.ACC_U64: np.dtype(np.uint64),
-    _emulator.ACC_F32: np.dtype(np.float32),
-    _emulator.ACC_F64: np.dtype(np.float64),
+    _host.ACC_U32: np.dtype(np.uint32),
+    _host.ACC_U64: np.dtype(np.uint64),
+    _host.ACC_F32: np.dtype(np.float32),
+    _host.ACC_F64: np.dtype(np.float64),
 }
 
 
@@ -162,9 +162,9 @@ def _convert(source: np.dtype[Any], wanted: np.dtype[Any] | None) -> Conversion:
 def _to_integers(source: np.dtype[Any], result: np.dtype[Any]) -> Conversion:
     """Integers wrap around, so a wider accumulator gives the same low bits as a narrow one."""
     load = DTYPES[source.name].load
-    if result.itemsize == 4 and load in (_emulator.LOAD_I32, _emulator.LOAD_U32):
-        return Conversion(None, _emulator.LOAD_U32, _emulator.ACC_U32, result)
-    return Conversion(None, load, _emulator.ACC_U64, result)
+    if result.itemsize == 4 and load in (_host.LOAD_I32, _host.LOAD_U32):
+        return Conversion(None, _host.LOAD_U32, _host.ACC_U32, result)
+    return Conversion(None, load, _host.ACC_U64, result)
 
 
 def _read_as_is(source: np.dtype[Any], result: np.dtype[Any], acc: int) -> bool:
@@ -174,6 +174,6 @@ def _read_as_is(source: np.dtype[Any], result: np.dtype[Any], acc: int) -> bool:
     if source.newbyteorder("=") == result:
         return True
     load = DTYPES[source.name].load
-    if acc == _emulator.ACC_F64:
-        return load == _emulator.LOAD_F32
-    return result == np.float32 and load in (_emulator.LOAD_F16, _emulator.LOAD_BF16)
+    if acc == _host.ACC_F64:
+        return load == _host.LOAD_F32
+    return result == np.float32 and load in (_host.LOAD_F16, _host.LOAD_BF16)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce import _emulator
+from gpureduce import _host
 from gpureduce.core import arrays, dtypes
 from gpureduce.core.dtypes import load_of, part_of
 
@@ -32,9 +32,9 @@ _HEADER, _BODY, _UNIT = 16, 272, 1 << 1074
 _SPECIAL = {1: math.nan, 2: math.inf, 4: -math.inf}
 
 
-def new(dtype: np.dtype[Any]) -> _emulator.Exact:
+def new(dtype: np.dtype[Any]) -> _host.Exact:
     """An empty sum for elements of `dtype`, a float or complex one."""
-    return _emulator.Exact(load_of(dtype), 2 if dtype.kind == "c" else 1)
+    return _host.Exact(load_of(dtype), 2 if dtype.kind == "c" else 1)
 
 
 def _flat(array: dtypes.Array, cast: np.dtype[Any] | None = None) -> Iterator[dtypes.Array]:
@@ -54,7 +54,7 @@ def _pieces(array: dtypes.Array) -> Iterator[tuple[dtypes.Array, bool]]:
             yield (piece >> piece.dtype.type(32)).astype(np.float64) * 2.0**32, False
 
 
-def feed(total: _emulator.Exact, array: dtypes.Array) -> float:
+def feed(total: _host.Exact, array: dtypes.Array) -> float:
     """Add every element, as it is, on the CPU; returns the milliseconds of the adding."""
     ms = 0.0
     for piece, counts in _pieces(array):
@@ -64,7 +64,7 @@ def feed(total: _emulator.Exact, array: dtypes.Array) -> float:
 
 
 def feed_by(
-    total: _emulator.Exact, array: dtypes.Array, deposit: Callable[[dtypes.Array, int], bytes]
+    total: _host.Exact, array: dtypes.Array, deposit: Callable[[dtypes.Array, int], bytes]
 ) -> None:
     """Add every element by `deposit`, which takes a flat piece and its load to a device."""
     parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
@@ -74,7 +74,7 @@ def feed_by(
             total.add_state(state, component, counts and component == 0)
 
 
-def value(total: _emulator.Exact, result: np.dtype[Any]) -> Any:
+def value(total: _host.Exact, result: np.dtype[Any]) -> Any:
     """The sum as a scalar of `result`, rounded once."""
     part = part_of(result)
     parts = np.frombuffer(total.round(load_of(result)), part)
@@ -83,7 +83,7 @@ def value(total: _emulator.Exact, result: np.dtype[Any]) -> Any:
     return np.append(parts, part.type(0))[:2].view(result)[0]
 
 
-def parts(total: _emulator.Exact) -> list[Number]:
+def parts(total: _host.Exact) -> list[Number]:
     """The sum, not rounded at all: of a complex sum, its real and imaginary parts."""
     found: list[Number] = []
     data = total.to_bytes()

@@ -14,7 +14,6 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce import _emulator
 from gpureduce.core import arrays, devices, dtypes, registry
 from gpureduce.core.on_device import NAMES
 from gpureduce.core.request import Arguments, Launch, launch_of, number_of
@@ -103,7 +102,7 @@ def _module() -> ModuleType | None:
 def module_for(device: str | None) -> ModuleType | None:
     """The build that takes GPU arrays: CUDA's, or the emulator's if that was asked for by name."""
     devices.check_device(device)
-    return _emulator if device == "emulator" else _module()
+    return devices.emulator() if device == "emulator" else _module()
 
 
 def ask(function: Callable[..., Any], arr: object, *arguments: object) -> Any:
@@ -118,21 +117,21 @@ def ask(function: Callable[..., Any], arr: object, *arguments: object) -> Any:
 
 def untimed_sum(module: ModuleType, arr: object, strategy: int, stream: int) -> SumResult | None:
     """The sum by defaults, without timing; None if `arr` does not lie on a GPU."""
-    found: SumResult | None = ask(module.quick_sum_gpu, arr, strategy, stream)
+    found: SumResult | None = ask(module.sum_gpu_untimed, arr, strategy, stream)
     return found if type(found) is not tuple else _untimed_half(*found)
 
 
-def quick_sum(arr: object, strategy: str, stream: object) -> SumResult | None:
+def by_one_call(arr: object, strategy: str, stream: object) -> SumResult | None:
     """The same on the card that has the array; None if this takes the long way."""
-    module, number = _module(), QUICK.get(strategy)
+    module, number = _module(), NUMBERS.get(strategy)
     if module is None or number is None:
         return None
     return untimed_sum(module, arr, number, 0 if stream is None else stream_number(stream))
 
 
-def quick_sum_sent(arr: npt.NDArray[Any], strategy: str, device: str) -> SumResult | None:
+def sent_by_one_call(arr: npt.NDArray[Any], strategy: str, device: str) -> SumResult | None:
     """The sum of a host array by a card, without timing; None if this takes the long way."""
-    number, send = QUICK.get(strategy), _sender()
+    number, send = NUMBERS.get(strategy), _sender()
     return send(arr, number, 0) if device == "cuda" and number is not None and send else None
 
 
@@ -142,7 +141,7 @@ def _sender() -> Callable[[npt.NDArray[Any], int, int], SumResult | None] | None
     module = _module()
     if module is None or devices.devices()[0].backend != "cuda":
         return None
-    send: Callable[[npt.NDArray[Any], int, int], SumResult | None] = module.quick_sum_sent
+    send: Callable[[npt.NDArray[Any], int, int], SumResult | None] = module.sum_host_untimed
     return send
 
 
@@ -150,8 +149,8 @@ def _untimed_half(value: Any, kind: str) -> SumResult:
     return SumResult(_round_half(value, _result_of_half(kind)), cast(Timing, None))
 
 
-# The names of the strategies that the shortest way takes.
-QUICK = {
+# By name and alias: the numbers of the strategies that run on a card.
+NUMBERS = {
     name: number_of(row)
     for row in registry.STRATEGIES.values()
     if row.kind in ("kernel", "library", "choice", "everywhere")
@@ -206,7 +205,7 @@ def add(
     value = _round_half(value, half)
     if not asked.timing:
         return SumResult(value, cast(Timing, None))
-    emulated = module is _emulator
+    emulated = module.BACKEND == "emulator"
     device = devices.choose_device("emulator" if emulated else f"cuda:{index}")
     timing = Timing(
         kernel_ms=kernel_ms,

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce import _emulator
+from gpureduce import _host
 from gpureduce.core import devices, dtypes, on_device, registry
 from gpureduce.core.checks import finite, whole
 from gpureduce.core.request import Request, launch_of, placed, strategy_of
 from gpureduce.core.results import SumResult, Timing
 from gpureduce.core.schedule import current
 
-_ACCUMULATORS = {"float32": _emulator.ACC_F32, "float64": _emulator.ACC_F64}
+_ACCUMULATORS = {"float32": _host.ACC_F32, "float64": _host.ACC_F64}
 _CHUNK = 2**18
 
 
@@ -45,7 +45,7 @@ class Integrand:
 
 def _read() -> dict[str, Integrand]:
     rows = {}
-    for index, (name, formula, start, end, exact, lesson) in enumerate(_emulator.integrands()):
+    for index, (name, formula, start, end, exact, lesson) in enumerate(_host.integrands()):
         rows[name] = Integrand(name, formula, (start, end), exact, lesson, index)
     return rows
 
@@ -125,7 +125,7 @@ def _able() -> list[registry.Strategy]:
     return [
         s
         for s in registry.strategies()
-        if s.name in ("auto", "fast", "cpu", "numpy") or _emulator.takes_samples(s.index)
+        if s.name in ("auto", "fast", "cpu", "numpy") or devices.emulator().takes_samples(s.index)
     ]
 
 
@@ -202,7 +202,7 @@ def integrate(
 
 def _on_host(problem: _Problem, chosen: registry.Strategy, start: float) -> tuple[Any, Timing]:
     if chosen.name == "cpu":
-        bits, ms = _emulator.cpu_sum_samples(*problem.samples, problem.conversion.acc, 0)
+        bits, ms = _host.cpu_sum_samples(*problem.samples, problem.conversion.acc, 0)
         value = problem.value(bits)
     else:
         value = _with_numpy(problem)
@@ -279,7 +279,7 @@ def measure(
     chosen = _strategy_of(strategy, allow_broken=True)
     if chosen.name == "cpu":
         times = [
-            _emulator.cpu_sum_samples(*problem.samples, problem.conversion.acc, 1)[1]
+            _host.cpu_sum_samples(*problem.samples, problem.conversion.acc, 1)[1]
             for _ in range(repeats)
         ]
         return times, None, None

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from gpureduce import _emulator
+from gpureduce import _host
 from gpureduce.core import devices, exact, on_device, on_host
 from gpureduce.core.arrays import is_flat
 from gpureduce.core.dtypes import Array
@@ -22,7 +22,7 @@ def add(
     array: Array,
     device: devices.Device,
     share: float,
-    into: _emulator.Exact | None = None,
+    into: _host.Exact | None = None,
 ) -> Outcome:
     """The card adds up its share of the array while the processors add up the rest."""
     by_host = request.by("exact" if request.strategy.kind == "everywhere" else "cpu")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpureduce import _emulator
+from gpureduce import _host
 from gpureduce.core import devices, exact, registry
 from gpureduce.core.arrays import add_pieces
 from gpureduce.core.dtypes import Array
@@ -16,7 +16,7 @@ NAMES = list(registry.STRATEGIES)
 
 
 def add(
-    request: Request, array: Array, device: devices.Device, into: _emulator.Exact | None = None
+    request: Request, array: Array, device: devices.Device, into: _host.Exact | None = None
 ) -> Outcome:
     """The sum of a host array; an exact one is also added to `into`, before it is rounded."""
     schedule = current()

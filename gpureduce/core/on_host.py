@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from gpureduce import _emulator
+from gpureduce import _host
 from gpureduce.core import exact
 from gpureduce.core.arrays import add_pieces, is_flat, joined
 from gpureduce.core.dtypes import Array
@@ -14,7 +14,7 @@ from gpureduce.core.request import Request
 from gpureduce.core.results import Outcome
 
 
-def add(request: Request, array: Array, into: _emulator.Exact | None = None) -> Outcome:
+def add(request: Request, array: Array, into: _host.Exact | None = None) -> Outcome:
     """The sum of a host array; an exact one is also added to `into`, before it is rounded."""
     if request.strategy.name == "numpy":
         return _by_numpy(request, array)
@@ -57,13 +57,13 @@ def _by_cpu(request: Request, array: Array) -> Outcome:
     conversion = request.conversion
 
     def add_one(piece: Array) -> bytes:
-        bits, ms = _emulator.cpu_sum(piece, conversion.load, conversion.acc, 1, 0)
+        bits, ms = _host.cpu_sum(piece, conversion.load, conversion.acc, 1, 0)
         times.append(ms)
         return bits
 
     if array.dtype.kind == "c" and conversion.cast is None and is_flat(array):
         flat = array.reshape(-1, order="A")
-        bits, ms = _emulator.cpu_sum(flat, conversion.load, conversion.acc, 2, 0)
+        bits, ms = _host.cpu_sum(flat, conversion.load, conversion.acc, 2, 0)
         half = len(bits) // 2
         parts = conversion.value(bits[:half]), conversion.value(bits[half:])
         return _outcome(joined(conversion, *parts), ms, "cpu")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpureduce import _emulator
+from gpureduce import _host
 from gpureduce.core.checks import shown
 
 COMPLEX = ("complex64", "complex128")
@@ -53,7 +53,7 @@ class Strategy:
         return self.kind in ("kernel", "broken", "everywhere")
 
 
-DTYPES = {row[0]: DType(*row) for row in _emulator.dtypes()}
+DTYPES = {row[0]: DType(*row) for row in _host.dtypes()}
 
 
 def _needs(kind: str, traits: int, capability: int) -> str:
@@ -62,7 +62,7 @@ def _needs(kind: str, traits: int, capability: int) -> str:
     wanted = []
     if capability:
         wanted.append(f"compute capability {capability // 10}.{capability % 10}")
-    if traits & _emulator.COOPERATIVE:
+    if traits & _host.COOPERATIVE:
         wanted.append("cooperative launch")
     return ", ".join(wanted)
 
@@ -71,7 +71,7 @@ def _read() -> dict[str, Strategy]:
     every = tuple(DTYPES)
     dtypes = {"all": every, "complex": (*every, *COMPLEX), "int32": ("int32", "uint32")}
     rows = {}
-    for index, row in enumerate(_emulator.strategies()):
+    for index, row in enumerate(_host.strategies()):
         name, kind, aliases, lesson, kinds, traits, capability = row
         rows[name] = Strategy(
             name=name,
@@ -80,8 +80,8 @@ def _read() -> dict[str, Strategy]:
             aliases=tuple(aliases.split()),
             dtypes=dtypes[kinds],
             needs=_needs(kind, traits, capability),
-            deterministic=not traits & _emulator.UNORDERED and kind != "broken",
-            finishes=("single",) if traits & _emulator.FINISHES else ("relaunch", "host"),
+            deterministic=not traits & _host.UNORDERED and kind != "broken",
+            finishes=("single",) if traits & _host.FINISHES else ("relaunch", "host"),
             index=index,
             traits=traits,
         )

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce import _emulator
+from gpureduce import _host
 from gpureduce.core import (
     arrays,
     calibration,
@@ -122,7 +122,7 @@ def sum(
     return add(asked, arr)
 
 
-def add(asked: Arguments, arr: npt.ArrayLike, into: _emulator.Exact | None = None) -> SumResult:
+def add(asked: Arguments, arr: npt.ArrayLike, into: _host.Exact | None = None) -> SumResult:
     """As `sum`; an exact sum of a host array is also added to `into`, before it is rounded."""
     start = time.perf_counter()
     strategy = strategy_of(asked.strategy, asked.allow_broken)
@@ -149,11 +149,11 @@ def _add_host_array(
     array: dtypes.Array,
     share: float,
     asked: Arguments,
-    into: _emulator.Exact | None,
+    into: _host.Exact | None,
 ) -> Outcome:
     if request.on_host:
         if asked.all_default and not into and request.strategy.name != "numpy":
-            shortest = _emulator.quick_sum(array, request.strategy.name == "exact", True)
+            shortest = _host.sum_array(array, request.strategy.name == "exact", True)
             if shortest is not None:
                 value, ms = shortest
                 return Outcome(value, "perf_counter", "cpu", "cpu", kernel_ms=ms)
@@ -169,18 +169,18 @@ def _by_one_call(
 ) -> SumResult | None:
     """The sum by defaults, in one call of C; None for arrays and strategies that it cannot take."""
     if type(arr) is not np.ndarray:
-        return gpu_arrays.quick_sum(arr, strategy, stream) if device is None else None
+        return gpu_arrays.by_one_call(arr, strategy, stream) if device is None else None
     if stream is not None:
         return None
     if device is None and strategy == "cpu":
-        return _emulator.quick_sum(arr, False, False)
+        return _host.sum_array(arr, False, False)
     if device is None and strategy in ("auto", "exact"):
         if strategy == "auto" and arr.nbytes >= LEAST_SHARED_BYTES:
             return None  # a card may be quicker
-        return _emulator.quick_sum(arr, True, False)
+        return _host.sum_array(arr, True, False)
     if device is None:
         device = devices.default_backend()
-    return gpu_arrays.quick_sum_sent(arr, strategy, device)
+    return gpu_arrays.sent_by_one_call(arr, strategy, device)
 
 
 def _timing(request: Request, array: dtypes.Array, outcome: Outcome, start: float) -> Timing:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from gpureduce import _emulator
+from gpureduce import _host
 from gpureduce.core import json_files, registry
 
 LARGEST = 2**64 - 1
@@ -66,19 +66,19 @@ def _fault(choice: Choice) -> str | None:
 def _launch_fault(choice: Choice, traits: int) -> str | None:
     """A grid that the strategy refuses for every input, or for most."""
     name = choice.strategy
-    any_grid = traits & _emulator.MANY and not traits & (
-        _emulator.CLUSTER | _emulator.ALONE | _emulator.COOPERATIVE
+    any_grid = traits & _host.MANY and not traits & (
+        _host.CLUSTER | _host.ALONE | _host.COOPERATIVE
     )
     if choice.blocks_per_sm and not any_grid:
         return f"blocks_per_sm must be 0 for {name}, not {choice.blocks_per_sm}"
     if any_grid or not choice.grid:
         return None
-    step = _emulator.CLUSTER_BLOCKS if traits & _emulator.CLUSTER else 1
-    if traits & _emulator.ALONE:
-        grids = [step, 2 * step] if traits & _emulator.CLUSTER else [step]
+    step = _host.CLUSTER_BLOCKS if traits & _host.CLUSTER else 1
+    if traits & _host.ALONE:
+        grids = [step, 2 * step] if traits & _host.CLUSTER else [step]
         if choice.grid not in grids:
             return f"grid must be 0 or {' or '.join(map(str, grids))} for {name}, not {choice.grid}"
-    elif traits & _emulator.CLUSTER:
+    elif traits & _host.CLUSTER:
         if choice.grid % step:
             return f"grid must be a multiple of {step} for {name}, not {choice.grid}"
     else:

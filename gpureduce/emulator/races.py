@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce import _emulator
+from gpureduce import _host
 from gpureduce.core import devices, dtypes, exact, registry
 from gpureduce.core.checks import listed, whole
 from gpureduce.core.request import Request, launch_of
@@ -117,7 +117,7 @@ def races(
 
 def _default_size(traits: int, dtype: str, block: int, grid: int) -> tuple[int, int]:
     """Several blocks and a ragged end; a ring of bulk copies must come round."""
-    if traits & _emulator.RING and not grid:
+    if traits & _host.RING and not grid:
         tile = 32768 // dtypes.named(dtype).itemsize
         return 8 * tile + 7, 1
     return 8 * block + 7, grid

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce import _emulator
 from gpureduce import _emulator_traced as traced
+from gpureduce import _host
 from gpureduce.core import registry
 from gpureduce.core.request import Launch
 
@@ -118,7 +118,7 @@ class Request:
         block, grid, team_blocks, _ = plan
         teams = grid // team_blocks
         self._check_memory(block, grid, team_blocks)
-        counts = self.strategy.traits & (_emulator.TICKET | _emulator.DIGITS)
+        counts = self.strategy.traits & (_host.TICKET | _host.DIGITS)
         last = grid - 1 if counts else 0
         if sample and not self.strategy.broken:
             chosen, classes = _choose(self, block, grid, team_blocks, last)
@@ -149,7 +149,7 @@ def _choose(
     request: Request, block: int, grid: int, team_blocks: int, last_ticket: int
 ) -> tuple[list[_Sample], list[int]]:
     """The samples, and which class each is of."""
-    if request.strategy.traits & _emulator.MANY:
+    if request.strategy.traits & _host.MANY:
         groups = _dealt(request, block, grid, team_blocks)
     else:
         groups = _covering(request, block, grid)
@@ -178,7 +178,7 @@ def _some_of(first: int, count: int) -> _Group:
 
 def _covering(request: Request, block: int, grid: int) -> list[_Group]:
     """Where the grid covers the input: whole blocks, a ragged one, and those without elements."""
-    per_block = block * (2 if request.strategy.traits & _emulator.TWO else 1)
+    per_block = block * (2 if request.strategy.traits & _host.TWO else 1)
     whole, ragged = divmod(request.n, per_block)
     groups = [_some_of(0, whole)] if whole else []
     if ragged:

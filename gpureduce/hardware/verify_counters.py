@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gpureduce import _emulator
+from gpureduce import _host
 from gpureduce.bench.provenance import HEAD, provenance
 from gpureduce.core import json_files, registry
 from gpureduce.emulator.explain import Explanation, explain
@@ -353,7 +353,7 @@ def verify(
 
 def _case(name: str, n: int, block: int) -> Case:
     """A cooperative grid must fit on the emulated card, too, which is smaller."""
-    if not registry.find(name).traits & _emulator.COOPERATIVE:
+    if not registry.find(name).traits & _host.COOPERATIVE:
         return Case(name, n, block)
     found = explain(name, n=n, block=block)
     assert isinstance(found, Explanation)

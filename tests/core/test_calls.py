@@ -114,8 +114,8 @@ def test_no_device_memory_leaks():
 
 def test_cpu_gives_the_same_bits_for_any_number_of_threads():
     array = array_of("float32", 3_000_001)
-    em = gpureduce._emulator
-    bits = {em.cpu_sum(array, em.LOAD_F32, em.ACC_F32, 1, t)[0][:4] for t in (1, 2, 3, 8)}
+    host = gpureduce._host
+    bits = {host.cpu_sum(array, host.LOAD_F32, host.ACC_F32, 1, t)[0][:4] for t in (1, 2, 3, 8)}
     assert len(bits) == 1
 
 

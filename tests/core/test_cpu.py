@@ -85,7 +85,7 @@ import hashlib, sys
 sys.path.insert(0, {here!r})
 import numpy as np, gpureduce
 from cases import DTYPES, array_of
-em, h = gpureduce._emulator, hashlib.sha256()
+host, h = gpureduce._host, hashlib.sha256()
 for dtype in DTYPES:
     for n in (1, 2, 3, 7, 15, 31, 32, 33, 63, 65, 255, 1000, 1024, 1025, 40_000, 300_001):
         h.update(gpureduce.sum(array_of(dtype, n), "cpu").value.tobytes())

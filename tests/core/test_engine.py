@@ -10,20 +10,20 @@ import pytest
 
 import gpureduce
 from cases import KERNELS, array_of, check, gpureduce_strategy
+from gpureduce import _host
 from producers import ByInterface
 
 A = np.arange(100_000, dtype=np.int32)
-EM = gpureduce._emulator
 
 
 def passes(row, n, block, most):
     """How many launches until one value is left."""
-    per = block * (2 if row.traits & EM.TWO else 1)
-    step = EM.CLUSTER_BLOCKS if row.traits & EM.CLUSTER else 1
+    per = block * (2 if row.traits & _host.TWO else 1)
+    step = _host.CLUSTER_BLOCKS if row.traits & _host.CLUSTER else 1
     count = 0
     while count == 0 or n > 1:
         n = -(-n // per)
-        if row.traits & EM.MANY:
+        if row.traits & _host.MANY:
             n = -(-min(n, most) // step)
         count += 1
     return count
@@ -32,7 +32,7 @@ def passes(row, n, block, most):
 @pytest.mark.parametrize("strategy", KERNELS)
 def test_launches_are_counted_and_finish_is_obeyed(strategy):
     row = gpureduce_strategy(strategy)
-    if row.traits & EM.FINISHES:
+    if row.traits & _host.FINISHES:
         assert gpureduce.sum(A, strategy, "int32", device="emulator").timing.launches == 1
         return
     for finish in row.finishes:
@@ -44,9 +44,9 @@ def test_launches_are_counted_and_finish_is_obeyed(strategy):
 def test_default_grid(strategy):
     """Just enough blocks, or, where blocks have more to do, no more than the card holds."""
     row, block = gpureduce_strategy(strategy), 128
-    per = block * (2 if row.traits & EM.TWO else 1)
-    step = EM.CLUSTER_BLOCKS if row.traits & EM.CLUSTER else 1
-    if row.traits & EM.ALONE:
+    per = block * (2 if row.traits & _host.TWO else 1)
+    step = _host.CLUSTER_BLOCKS if row.traits & _host.CLUSTER else 1
+    if row.traits & _host.ALONE:
         assert gpureduce.sum(A, strategy, "int32", device="emulator").timing.grid == step
         return
     # The emulated card has four multiprocessors, each with room for one ring.
@@ -55,7 +55,7 @@ def test_default_grid(strategy):
         grid = gpureduce.sum(A[:n], strategy, "int32", block=block, device="emulator").timing.grid
         cover = min(math.ceil(n / per), most)
         assert grid == math.ceil(cover / step) * step
-    if row.traits & EM.MANY:
+    if row.traits & _host.MANY:
         big = np.ones(1 << 20, np.int32)
         launches = [
             gpureduce.sum(big[:n], strategy, "int32", block=1024, device="emulator").timing

@@ -14,7 +14,7 @@ import pytest
 
 import gpureduce
 from cases import BROKEN, KERNELS, numpy_dtype
-from gpureduce import _emulator
+from gpureduce import _host
 from gpureduce.core import devices as _backends
 
 A = np.arange(1000, dtype=np.int32)
@@ -253,14 +253,14 @@ def test_backend_variable(monkeypatch):
 
 def test_c_sees_the_environment_as_python_does(monkeypatch):
     name = "GPUREDUCE_NAME_OF_A_TEST"
-    assert _emulator.environment(name) is None
+    assert _host.environment(name) is None
     for value in ("cuda", "", "größer", os.fsdecode(b"\xff")):
         monkeypatch.setenv(name, value)
-        assert _emulator.environment(name) == value
+        assert _host.environment(name) == value
     monkeypatch.delenv(name)
-    assert _emulator.environment(name) is None
+    assert _host.environment(name) is None
     with pytest.raises(TypeError):
-        _emulator.environment(1)
+        _host.environment(1)
 
 
 @pytest.fixture

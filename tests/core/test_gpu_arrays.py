@@ -14,7 +14,7 @@ import pytest
 
 import gpureduce
 from cases import DTYPES, KERNELS, PAIRS, array_of, check, needed_dtype
-from gpureduce.core import gpu_arrays
+from gpureduce.core import devices, gpu_arrays
 from producers import CUPYS_STREAM, ByDLPack, ByExchange, ByInterface, Kept, fake_cupy, like_cupy
 
 PRODUCERS = [ByDLPack, lambda a: ByDLPack(a, old=True), ByExchange, ByInterface, like_cupy]
@@ -176,7 +176,7 @@ def test_what_cannot_be_read():
 
 @pytest.fixture
 def emulator_for_a_card(monkeypatch):
-    monkeypatch.setattr(gpu_arrays, "_module", lambda: gpureduce._emulator)
+    monkeypatch.setattr(gpu_arrays, "_module", devices.emulator)
 
 
 @pytest.mark.parametrize("strategy", ["fast", "auto", "exact", "reduce7", "one_block"])
@@ -206,7 +206,7 @@ def test_the_quick_way_leaks_nothing(emulator_for_a_card):
 
     def add_all():
         for array in arrays:
-            gpu_arrays.quick_sum(array, "fast", None)
+            gpu_arrays.by_one_call(array, "fast", None)
 
     add_all()
     gc.collect()

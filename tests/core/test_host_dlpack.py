@@ -14,7 +14,7 @@ import pytest
 
 import gpureduce
 from cases import DTYPES, array_of, numpy_dtype
-from gpureduce.core import arrays, gpu_arrays, host_dlpack
+from gpureduce.core import arrays, devices, gpu_arrays, host_dlpack
 from producers import ByDLPack, DLDataType, DLDevice
 
 DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -250,7 +250,7 @@ def like_torch(**more):
 )
 @pytest.mark.parametrize("has_card", [False, True])
 def test_tensors_without_plain_elements(tensor, words, has_card, monkeypatch):
-    monkeypatch.setattr(gpu_arrays, "_module", lambda: gpureduce._emulator if has_card else None)
+    monkeypatch.setattr(gpu_arrays, "_module", lambda: devices.emulator() if has_card else None)
     for add in (gpureduce.sum, gpureduce.Accumulator().add):
         with pytest.raises(TypeError, match=f"Tensor is {words}"):
             add(like_torch(**tensor))

@@ -24,7 +24,7 @@ on_devices = pytest.mark.parametrize("device", DEVICES)
 def sent(device):
     """The sum by the shortest way, on a device."""
     module = _emulator if device == "emulator" else devices.load_cuda()
-    return lambda array, strategy: module.quick_sum_sent(array, gpu_arrays.QUICK[strategy], 0)
+    return lambda array, strategy: module.sum_host_untimed(array, gpu_arrays.NUMBERS[strategy], 0)
 
 
 def same(a, b):
@@ -119,8 +119,8 @@ def test_writing_what_does_not_fit():
 def test_what_takes_the_long_way():
     base = array_of("float32", 6000).reshape(60, 100)
     for array in (base[:, ::2], base.astype(">f4"), base.astype("complex64"), base.tolist()):
-        assert _emulator.quick_sum_sent(array, gpu_arrays.QUICK["fast"], 0) is None
-    assert _emulator.quick_sum_sent(base.T, gpu_arrays.QUICK["exact"], 0).value == (
+        assert _emulator.sum_host_untimed(array, gpu_arrays.NUMBERS["fast"], 0) is None
+    assert _emulator.sum_host_untimed(base.T, gpu_arrays.NUMBERS["exact"], 0).value == (
         gpureduce.sum(base, "exact").value
     )
 
@@ -128,22 +128,22 @@ def test_what_takes_the_long_way():
 def test_wrong_arguments():
     array = np.ones(3, np.float32)
     with pytest.raises(TypeError, match="a strategy's number and a device's"):
-        _emulator.quick_sum_sent(array, 0)
+        _emulator.sum_host_untimed(array, 0)
     with pytest.raises(TypeError):
-        _emulator.quick_sum_sent(array, "fast", 0)
+        _emulator.sum_host_untimed(array, "fast", 0)
     with pytest.raises(ValueError, match="there is no emulator device 7"):
-        _emulator.quick_sum_sent(array, -1, 7)
+        _emulator.sum_host_untimed(array, -1, 7)
     for number in (len(registry.STRATEGIES), -3, -(2**31), 2**32 - 1):
         with pytest.raises(ValueError, match="no such strategy"):
-            _emulator.quick_sum_sent(array, number, 0)
+            _emulator.sum_host_untimed(array, number, 0)
         with pytest.raises(ValueError, match="no such strategy"):
-            _emulator.quick_sum_gpu(array, number, 0)
+            _emulator.sum_gpu_untimed(array, number, 0)
     for device in (-1, 2**32):
         with pytest.raises(ValueError, match="there is no device"):
-            _emulator.quick_sum_sent(array, -1, device)
+            _emulator.sum_host_untimed(array, -1, device)
     with pytest.raises(OverflowError):
-        _emulator.quick_sum_sent(array, -1, 2**70)
-    assert _emulator.quick_sum_sent(array, -1, 0) == (3, None)
+        _emulator.sum_host_untimed(array, -1, 2**70)
+    assert _emulator.sum_host_untimed(array, -1, 0) == (3, None)
 
 
 def test_python_takes_it_for_a_card(monkeypatch):
@@ -152,7 +152,7 @@ def test_python_takes_it_for_a_card(monkeypatch):
 
     def send(*arguments):
         seen.append(arguments)
-        return _emulator.quick_sum_sent(*arguments)
+        return _emulator.sum_host_untimed(*arguments)
 
     array = np.ones(100, np.float32)
     monkeypatch.setattr(gpu_arrays, "_sender", lambda: None)
@@ -170,7 +170,7 @@ def test_python_takes_it_for_a_card(monkeypatch):
         patch.setattr(devices, "default_backend", lambda: "cuda")
         assert gpureduce.sum(array, "reduce7", timing=False) == (100, None)
         assert gpureduce.sum(array, "exact", timing=False) == (100, None)  # the processors
-    assert [arguments[1:] for arguments in seen[1:]] == [(gpu_arrays.QUICK["reduce7"], 0)]
+    assert [arguments[1:] for arguments in seen[1:]] == [(gpu_arrays.NUMBERS["reduce7"], 0)]
     for wrong in ("", "cuda:x", "gpu"):
         with pytest.raises(ValueError, match="device must be None"):
             gpureduce.sum(array, "fast", device=wrong, timing=False)

@@ -119,8 +119,8 @@ def test_one_tree_over_the_grid_goes_wrong_and_depends_on_the_order_of_blocks(mo
 
 def test_results_do_not_depend_on_the_number_of_threads():
     n = 100_003
-    one = integrals._emulator.cpu_sum_samples(0, -1.0, 1.0, n, integrals._emulator.ACC_F64, 1)[0]
-    two = integrals._emulator.cpu_sum_samples(0, -1.0, 1.0, n, integrals._emulator.ACC_F64, 2)[0]
+    one = integrals._host.cpu_sum_samples(0, -1.0, 1.0, n, integrals._host.ACC_F64, 1)[0]
+    two = integrals._host.cpu_sum_samples(0, -1.0, 1.0, n, integrals._host.ACC_F64, 2)[0]
     assert one == two
 
 
@@ -167,7 +167,7 @@ def test_samples_of_several_launches(strategy):
 
 def test_engine_refuses_what_is_not_compiled_for_samples():
     """The Python face asks first; the engine does not rely on it."""
-    module, acc = integrals._emulator, integrals._emulator.ACC_F64
+    module, acc = devices.emulator(), integrals._host.ACC_F64
     for name in ("bulk_copy", "cub"):
         launch = Launch(registry.STRATEGIES[name].index, acc=acc)
         with pytest.raises(ValueError, match="samples of a function"):

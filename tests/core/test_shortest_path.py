@@ -11,7 +11,7 @@ import pytest
 
 import gpureduce
 from cases import DTYPES, array_of, broken_off_after
-from gpureduce import _emulator
+from gpureduce import _emulator, _host
 
 SIZES = (0, 1, 2, 3, 31, 33, 127, 1000, 1025, 16_385, 33_000, 70_001, 300_001)
 ALL = (*DTYPES, "complex64", "complex128")
@@ -30,7 +30,7 @@ def same(a, b):
 
 def ways(array, strategy):
     """The value by the quick way, by the timed one, and by the long one."""
-    quick = _emulator.quick_sum(array, strategy != "cpu", False).value
+    quick = _host.sum_array(array, strategy != "cpu", False).value
     untimed = gpureduce.sum(array, strategy, timing=False)
     timed = gpureduce.sum(array, strategy)
     named = np.sum(array[:0]).dtype if array.ndim else np.sum(array).dtype
@@ -75,7 +75,7 @@ def test_every_layout():
     slowly = {"strided": base[:, ::2], "reversed": base[::-1], "unaligned": raw.view(np.float32)}
     slowly |= {"swapped": base.astype(">f4"), "subclass": np.asarray(base).view(np.recarray)}
     for name, array in (quickly | slowly).items():
-        quick = _emulator.quick_sum(array, True, False)
+        quick = _host.sum_array(array, True, False)
         assert (quick is not None) == (name in quickly), name
         want = gpureduce.sum(np.ascontiguousarray(array, np.float32), "exact").value
         assert same(gpureduce.sum(array, "exact", timing=False).value, want), name
@@ -85,7 +85,7 @@ def test_every_layout():
 @pytest.mark.parametrize("dtype", ["longdouble", "datetime64[s]", "O", "S4", "V2", "clongdouble"])
 def test_what_has_no_sum_has_none_here(dtype):
     array = np.zeros(3, dtype)
-    assert _emulator.quick_sum(array, False, False) is None
+    assert _host.sum_array(array, False, False) is None
     with pytest.raises(TypeError, match="cannot be summed"):
         gpureduce.sum(array, "cpu", timing=False)
 
@@ -95,8 +95,8 @@ def test_other_names_for_the_same_integers():
         array = np.arange(10, dtype=kind)
         assert same(gpureduce.sum(array, "cpu", timing=False).value, result(45))
     float8 = np.ones(3, ml_dtypes.float8_e4m3fn)
-    assert _emulator.quick_sum(float8, False, False) is None
-    assert _emulator.quick_sum([1, 2], False, False) is None
+    assert _host.sum_array(float8, False, False) is None
+    assert _host.sum_array([1, 2], False, False) is None
 
 
 def test_the_result_is_as_the_long_way_makes_it():
@@ -119,11 +119,11 @@ def test_arguments_are_still_checked():
         with pytest.raises(error, match=words):
             gpureduce.sum(array, timing=False, **more)
     with pytest.raises(TypeError, match="two truth values"):
-        _emulator.quick_sum(array)
+        _host.sum_array(array)
     with pytest.raises(TypeError, match="a strategy's number and a stream"):
-        _emulator.quick_sum_gpu(array, 0)
+        _emulator.sum_gpu_untimed(array, 0)
     with pytest.raises(TypeError):
-        _emulator.quick_sum_gpu(array, 0, "stream")
+        _emulator.sum_gpu_untimed(array, 0, "stream")
 
 
 def test_a_dtype_that_numpy_takes_for_none_is_no_default():
@@ -137,8 +137,8 @@ def test_it_leaks_nothing():
 
     def add_all():
         for array in arrays:
-            _emulator.quick_sum(array, True, False)
-            _emulator.quick_sum(array, False, True)
+            _host.sum_array(array, True, False)
+            _host.sum_array(array, False, True)
 
     add_all()
     gc.collect()

@@ -25,8 +25,8 @@ SUMS = [int(a.sum()) for a in ARRAYS]
 
 
 def cpu(array, threads=0):
-    em = gpureduce._emulator
-    bits, _ = em.cpu_sum(array, registry.DTYPES[array.dtype.name].load, em.ACC_U64, 1,
+    host = gpureduce._host
+    bits, _ = host.cpu_sum(array, registry.DTYPES[array.dtype.name].load, host.ACC_U64, 1,
                          threads)  # fmt: skip
     return int(np.frombuffer(bits, np.int64)[0])
 
@@ -193,14 +193,14 @@ def test_a_sum_of_many_threads_is_broken_off(monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_the_same_bits_for_any_number_of_threads(dtype):
-    em = gpureduce._emulator
+    host = gpureduce._host
     row = registry.DTYPES[dtype]
     for n in (2**16 - 1, 2**16, 2**17 + 1, 2**19 + 3, 3_000_001):
         array = array_of(dtype, n)
         bits, exact = set(), set()
         for threads in (1, 2, 3, 8, 33):
-            bits.add(em.cpu_sum(array, row.load, row.acc, 1, threads)[0])
-            total = em.Exact(row.load, 1)
+            bits.add(host.cpu_sum(array, row.load, row.acc, 1, threads)[0])
+            total = host.Exact(row.load, 1)
             total.add(array, row.load, 1, True, threads)
             exact.add(total.to_bytes())
         assert len(bits) == len(exact) == 1, n
@@ -209,7 +209,7 @@ def test_the_same_bits_for_any_number_of_threads(dtype):
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_exact_sums_too_large_for_what_threads_keep(dtype):
     """They keep 64-bit integers, which 2^18 of these elements fill."""
-    em = gpureduce._emulator
+    host = gpureduce._host
     row = registry.DTYPES[dtype]
     n = 2**21 + 3
     bits = np.finfo(dtype).nmant if dtype != "bfloat16" else 7
@@ -217,16 +217,16 @@ def test_exact_sums_too_large_for_what_threads_keep(dtype):
     array = array_of(dtype, n)
     array[:] = element
     for threads in (1, 2, 5, 16):
-        total = em.Exact(row.load, 1)
+        total = host.Exact(row.load, 1)
         total.add(array, row.load, 1, True, threads)
         value = gpureduce.Accumulator.from_bytes(total.to_bytes()).value("float64")
         assert Fraction(float(value)) == Fraction(float(n * Fraction(element))), threads
 
 
 def test_partial_sums_that_overflow_in_any_number_of_threads():
-    em = gpureduce._emulator
+    host = gpureduce._host
     big = np.finfo(np.float64).max
     array = array_of("float64", 200_001)
     array[[5, 70_000, 150_000, 200_000]] = big, big, -big, -big
-    bits = {em.cpu_sum(array, em.LOAD_F64, em.ACC_F64, 1, t)[0] for t in (1, 2, 5, 40)}
+    bits = {host.cpu_sum(array, host.LOAD_F64, host.ACC_F64, 1, t)[0] for t in (1, 2, 5, 40)}
     assert len(bits) == 1

@@ -12,7 +12,7 @@ import pytest
 
 import gpureduce
 from cases import BROKEN, KERNELS
-from gpureduce import _emulator_traced
+from gpureduce import _emulator_traced, _host
 from gpureduce.core import registry
 from gpureduce.emulator.explain import COUNTERS, explain
 
@@ -196,7 +196,7 @@ def test_samples_stand_for_all_blocks(strategy, block):
 
 @pytest.mark.parametrize("strategy", [s for s in KERNELS if s not in TREES])
 def test_samples_of_grids_that_are_asked_for(strategy):
-    alone = registry.find(strategy).traits & _emulator_traced.ALONE
+    alone = registry.find(strategy).traits & _host.ALONE
     for grid, n in ((8, 70_001), (24, 3 * 24 * 128 * 4 + 1), (40, 2**16), (72, 12_345)):
         if alone or (strategy == "grid_sync" and grid > 32):
             continue

@@ -10,7 +10,7 @@ import pytest
 
 from gpureduce.core import registry
 from gpureduce.emulator import races
-from mutant_build import build, load, race_kernels
+from mutant_build import build, load, race_kernels, strategies
 from mutants import CSRC, MUTANTS, Mutant
 
 pytestmark = [
@@ -38,8 +38,8 @@ def built(tmp_path_factory, worker_id):
 
 
 def examine(built, name: str, mutant: Mutant, schedules=("forward", "random 1")) -> races.Races:
-    module = built[1]
-    index = [row[0] for row in module.strategies()].index(name)
+    folder, module = built
+    index = strategies(folder).index(name)
     strategy = dataclasses.replace(registry.find(mutant.kernel), index=index)
     launch = (mutant.block, mutant.grid)
     return races.examine(module, strategy, mutant.n, "uint32", launch, schedules)

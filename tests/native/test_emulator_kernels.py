@@ -34,7 +34,11 @@ def test_kernels(emulator, tmp_path):
 
 
 def test_children_made_while_others_have_locks(emulator, tmp_path):
-    sources = [ROOT / "tests/native/forks.c", CSRC / "engine/workspace.c", CSRC / "shared/status.c"]
+    sources = [
+        ROOT / "tests/native/forks.c",
+        CSRC / "engine/workspace.c",
+        CSRC / "backend/status.c",
+    ]
     options = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-pthread"]
     subprocess.run(["gcc", *options, *INCLUDES, "-c", *sources], check=True, cwd=tmp_path)
     run(tmp_path / "forks", *tmp_path.glob("*.o"), *emulator)

@@ -17,13 +17,16 @@ def test_includes_point_down():
     ("source", "include", "allowed"),
     [
         ("threads/pool.c", "engine/engine.h", False),
-        ("shared/status.c", "exact/exact.h", False),
+        ("backend/status.c", "exact/exact.h", False),
         ("emulator/runtime/launch.cpp", "bindings/gil.h", False),
         ("engine/sum.c", "kernels/parts/common.h", False),
         ("kernels/last_block.cu", "engine/engine.h", False),
         ("cpu/cpu_sum.c", "no_such_file.h", False),
         ("kernels/last_block.cu", "parts/common.h", True),
-        ("bindings/module.c", "engine/engine.h", True),
+        ("bindings/device/module.c", "engine/engine.h", True),
+        ("bindings/host/module.c", "exact/exact.h", True),
+        ("bindings/host/module.c", "engine/engine.h", False),
+        ("bindings/host/module.c", "bindings/device/run.h", False),
         ("engine/sum.c", "threads/pool.h", True),
     ],
 )

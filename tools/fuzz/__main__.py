@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def _arrange_path() -> None:
     """Make tests/support and `tools` importable, without hiding an installed gpureduce."""
-    built = any((ROOT / "gpureduce").glob("_emulator*.so"))
+    built = any((ROOT / "gpureduce").glob("_host*.so"))
     here = {str(Path(__file__).parent), *(() if built else (str(ROOT), ""))}
     sys.path[:] = [entry for entry in sys.path if entry not in here]
     sys.path += [str(ROOT), str(ROOT / "tests" / "support")]

@@ -174,9 +174,9 @@ def _run_worker(tally: Tally, folder: Path, first: int, last: int) -> int:
     if status == worker.SPOILED:
         return at + 1
     if at < 0:
-        tally.fail(
-            first, "", f"no case was begun: {_died(status, one.errors)}", _excerpt(one.errors)
-        )
+        if not tally.over():
+            head = f"no case was begun: {_died(status, one.errors)}"
+            tally.fail(first, "", head, _excerpt(one.errors))
         return last
     if one.hung or not tally.over():
         head = f"hung for {tally.options.timeout:g} s" if one.hung else _died(status, one.errors)

@@ -1,5 +1,5 @@
-/* The emulator's side of shared/backend.h. */
-#include "shared/backend.h"
+/* The emulator's side of backend/backend.h. */
+#include "backend/backend.h"
 
 #include "emulator/runtime/emulator.h"
 #include "threads/interrupts.h"

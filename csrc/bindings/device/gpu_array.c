@@ -1,5 +1,5 @@
 /* From a Python object to the description of an array on a GPU. */
-#include "bindings/gpu_array.h"
+#include "bindings/device/gpu_array.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* DLPack, as its specification 1.x lays it out. */
-#include "bindings/gpu_array.h"
+#include "bindings/device/gpu_array.h"
 
 #include <limits.h>
 #include <string.h>

@@ -1,11 +1,12 @@
 /* Exact: the exact accumulator (exact/exact.h) as a Python object. What arrays and dtypes mean is
  * the business of gpureduce/core/exact.py; here are elements as the kernels read them. */
-#include "bindings/module.h"
+#include "bindings/host/functions.h"
 
-#include "threads/clock.h"
+#include "bindings/gil.h"
+#include "bindings/numpy_arrays.h"
 #include "exact/exact.h"
 #include "exact/format.h"
-#include "bindings/gil.h"
+#include "threads/clock.h"
 
 #include <string.h>
 
@@ -269,7 +270,7 @@ static PyType_Slot slots[] = {
 };
 
 static PyType_Spec spec = {
-    .name = "gpureduce._emulator.Exact",
+    .name = "gpureduce._host.Exact",
     .basicsize = sizeof(exact_object),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = slots,

@@ -1,11 +1,13 @@
 /* The Python face of what only the traced build can do: counting, and looking for races. */
-#include "bindings/request.h"
+#include "bindings/device/functions.h"
 
 #ifdef GR_EMULATOR_TRACED
 
 #include "emulator/trace/counters.h"
 #include "emulator/races/races.h"
-#include "shared/backend.h"
+#include "backend/backend.h"
+#include "bindings/device/run.h"
+#include "engine/compiled_kernels.h"
 #include "engine/pass.h"
 #include "bindings/gil.h"
 
@@ -85,7 +87,7 @@ static int read_pass(PyObject *asked, unsigned long long n, gr_request *request)
     gr_launch launch;
     if (gr_read_launch(asked, GR_HOST_ARRAY, &launch) < 0)
         return 0;
-    if (launch.strategy < 0 || !gr_strategy_at(launch.strategy)->fill || !n) {
+    if (launch.strategy < 0 || !gr_has_kernels(launch.strategy) || !n) {
         PyErr_SetString(PyExc_ValueError, "no such kernel, or no elements");
         return 0;
     }

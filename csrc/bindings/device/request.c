@@ -1,4 +1,4 @@
-#include "bindings/request.h"
+#include "bindings/device/request.h"
 
 #include <stdbool.h>
 
@@ -18,7 +18,7 @@ static bool is_acc(int acc, gr_read_from read_from)
 
 int gr_read_launch(PyObject *object, gr_read_from read_from, gr_launch *launch)
 {
-    enum { ORDERS = 4 }; /* shared/backend.h lists them */
+    enum { ORDERS = 4 }; /* backend/backend.h lists them */
     gr_launch found;
     if (!PyTuple_Check(object)) {
         PyErr_SetString(PyExc_TypeError, "a launch is a tuple");

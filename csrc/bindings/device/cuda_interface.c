@@ -1,5 +1,5 @@
 /* __cuda_array_interface__, version 3; and CuPy, whose arrays are asked attribute by attribute. */
-#include "bindings/gpu_array.h"
+#include "bindings/device/gpu_array.h"
 
 #include <limits.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
-#include "shared/status.h"
+#include "backend/status.h"
 
-#include "shared/backend.h"
+#include "backend/backend.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,10 +1,12 @@
 /* Arrays that lie on a GPU: how their elements are read, and their sums. */
-#include "bindings/request.h"
+#include "bindings/device/functions.h"
 
-#include "shared/backend.h"
-#include "exact/format.h"
+#include "backend/backend.h"
+#include "bindings/device/gpu_array.h"
+#include "bindings/device/run.h"
 #include "bindings/gil.h"
-#include "bindings/gpu_array.h"
+#include "bindings/numpy_arrays.h"
+#include "exact/format.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -408,7 +410,8 @@ PyObject *gr_py_sum_gpu(PyObject *Py_UNUSED(self), PyObject *args)
     return on_gpu(&asked, sum_described);
 }
 
-PyObject *gr_py_quick_sum_gpu(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+PyObject *gr_py_sum_gpu_untimed(PyObject *Py_UNUSED(module), PyObject *const *args,
+                                Py_ssize_t count)
 {
     gr_asked asked = DEFAULTS;
     if (count != 3) {

@@ -2,7 +2,9 @@
 #ifndef GPUREDUCE_BINDINGS_REQUEST_H
 #define GPUREDUCE_BINDINGS_REQUEST_H
 
-#include "bindings/module.h"
+#include "bindings/python.h"
+
+#include "engine/engine.h"
 
 /* A strategy's number, or one of these: the engine chooses; or what `auto` means for the dtype. */
 enum { GR_CHOOSE = -1, GR_AUTO = -2 };
@@ -24,9 +26,6 @@ int gr_read_launch(PyObject *object, gr_read_from read_from, gr_launch *launch);
 
 /* The engine's request for a launch; its data, size and kind of memory are the caller's to add. */
 gr_request gr_request_of(const gr_launch *launch);
-
-/* gr_sum for Python: the sum's bits, times and launch; NULL with an exception. */
-PyObject *gr_summed(gr_request *request, const gr_launch *launch);
 
 /* A strategy's number from Python, GR_CHOOSE and GR_AUTO included: 0, or -1 with an exception. */
 int gr_strategy_of(PyObject *number, int *asked);

@@ -1,0 +1,22 @@
+/* The functions of a device's module, for its table in module.c. */
+#ifndef GPUREDUCE_BINDINGS_DEVICE_FUNCTIONS_H
+#define GPUREDUCE_BINDINGS_DEVICE_FUNCTIONS_H
+
+#include "bindings/python.h"
+
+/* Counters and races, which only the traced build has; ends with an empty entry. */
+extern PyMethodDef gr_trace_methods[];
+
+PyObject *gr_py_sum(PyObject *module, PyObject *args);
+PyObject *gr_py_sum_host_untimed(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *gr_py_measure(PyObject *module, PyObject *args);
+PyObject *gr_py_write_pinned(PyObject *module, PyObject *args);
+PyObject *gr_py_sum_gpu(PyObject *module, PyObject *args);
+PyObject *gr_py_sum_gpu_untimed(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *gr_py_exact_gpu(PyObject *module, PyObject *args);
+PyObject *gr_py_sum_samples(PyObject *module, PyObject *args);
+PyObject *gr_py_takes_samples(PyObject *module, PyObject *args);
+PyObject *gr_py_set_choices(PyObject *module, PyObject *args);
+PyObject *gr_py_get_choices(PyObject *module, PyObject *args);
+
+#endif

@@ -1,0 +1,141 @@
+/* _cuda, _emulator and _emulator_traced: sums by the kernels of one backend. GR_MODULE is the name
+ * of the build. Python decides what the arguments of a public call mean; here they are checked, the
+ * GIL is dropped, and the engine is called. */
+#include "bindings/device/functions.h"
+
+#include "backend/backend.h"
+#include "bindings/device/run.h"
+#include "bindings/gil.h"
+#include "bindings/numpy_arrays.h"
+#include "engine/compiled_kernels.h"
+
+static PyObject *py_free_scratch(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    Py_BEGIN_ALLOW_THREADS; /* others may hold its locks and want the GIL */
+    gr_release();
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_devices(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    gr_error error;
+    int count;
+    if (gr_device_count(&count, &error) != GR_OK)
+        return gr_raise(&error);
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list && i < count; i++) {
+        gr_device device;
+        if (gr_device_at(i, &device, &error) != GR_OK) {
+            Py_DECREF(list);
+            return gr_raise(&error);
+        }
+        PyObject *row =
+            Py_BuildValue("{s:s,s:i,s:i,s:i,s:n,s:n,s:d,s:d}", "name", device.name, "major",
+                          device.major, "minor", device.minor, "sms", device.sms, "memory_bytes",
+                          (Py_ssize_t)device.memory_bytes, "l2_bytes", (Py_ssize_t)device.l2_bytes,
+                          "peak_gb_s", device.peak_gb_s, "clock_mhz", device.clock_mhz);
+        if (!row || PyList_Append(list, row) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(row);
+    }
+    return list;
+}
+
+static PyObject *py_build(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    int runtime, driver;
+    gr_versions(&runtime, &driver);
+    return Py_BuildValue("{s:s,s:s,s:i,s:i,s:s,s:i}", "backend", gr_backend_name(), "clock",
+                         gr_backend_clock(), "runtime", runtime, "driver", driver, "compiler",
+                         __VERSION__, "traced", gr_backend_traced());
+}
+
+static PyObject *py_memory_limit(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    unsigned long long token;
+    Py_ssize_t bytes;
+    if (!PyArg_ParseTuple(args, "Kn", &token, &bytes))
+        return NULL;
+    if (bytes < 0) {
+        PyErr_SetString(PyExc_ValueError, "a memory limit is at least 0 (0: none)");
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS; /* others may hold its locks and want the GIL */
+    gr_release();           /* what is kept for later calls would not be asked for again */
+    Py_END_ALLOW_THREADS;
+    if (!gr_backend_memory_limit(token, (size_t)bytes))
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_live_bytes(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    return PyLong_FromSize_t(gr_backend_live_bytes());
+}
+
+static PyMethodDef methods[] = {
+    {"sum", gr_py_sum, METH_VARARGS,
+     "sum(array, load, acc, strategy, block, grid, finish, device, order, seed, timed)\n--\n\n"
+     "The engine's sum of a flat array: (value bits, kernel, h2d, d2h and init ms, block, grid, "
+     "launches, finish, strategy). Strategy -1: what `fast` chooses. Of `exact`, the value bits "
+     "are what Exact.add_state takes."},
+    {"sum_gpu", gr_py_sum_gpu, METH_VARARGS,
+     "sum_gpu(array, resolve, strategy, block, grid, finish, stream, timed)\n--\n\n"
+     "The sum of an array on a GPU; None if it does not lie there. strategy -1: `fast`, -2: "
+     "`auto`. "
+     "resolve(kind, bytes, device) returns accumulator, whether to cast, NumPy's number of the "
+     "result, and what an exact sum is rounded to (-1: the default); None: all by default. (value, "
+     "kind, bytes, device, n, nbytes, kernel ms, d2h ms, block, grid, launches, finish, "
+     "strategy)."},
+    {"sum_gpu_untimed", (PyCFunction)(void (*)(void))gr_py_sum_gpu_untimed, METH_FASTCALL,
+     "sum_gpu_untimed(array, strategy, stream)\n--\n\n"
+     "The same by defaults and not timed: a SumResult, or (value, kind) of half floats."},
+    {"exact_gpu", gr_py_exact_gpu, METH_VARARGS,
+     "exact_gpu(array, resolve, stream)\n--\n\n"
+     "The exact sums of an array on a GPU, for Exact.add_state; None if it does not lie there."},
+    {"measure", gr_py_measure, METH_VARARGS,
+     "measure(array, load, acc, strategy, block, grid, finish, device, copies, warmups, repeats, "
+     "offset, apart)\n--\n\n"
+     "Time only the launches: (repeats float64 ms as bytes, block, grid, strategy)."},
+    {"write_pinned", gr_py_write_pinned, METH_VARARGS,
+     "write_pinned(to, array)\n--\n\nCopy an array as for a device that reads it there."},
+    {"set_choices", gr_py_set_choices, METH_VARARGS,
+     "set_choices(device, rows)\n--\n\nThe table of `fast` for a device; [] for the defaults."},
+    {"get_choices", gr_py_get_choices, METH_VARARGS,
+     "get_choices(device)\n--\n\nThe table of `fast` in use: (max_bytes, element_bytes, strategy, "
+     "block, grid, blocks per SM)."},
+    {"free_scratch", py_free_scratch, METH_NOARGS,
+     "Free the device memory that is kept for the next call."},
+    {"sum_host_untimed", (PyCFunction)(void (*)(void))gr_py_sum_host_untimed, METH_FASTCALL,
+     "sum_host_untimed(array, strategy, device)\n--\n\n"
+     "The sum of an array that is sent to a device, not timed, by defaults: a SumResult; None for "
+     "arrays that take the long way. strategy: its number, or -1 for `fast`, or -2 for `auto`."},
+    {"sum_samples", gr_py_sum_samples, METH_VARARGS,
+     "sum_samples(integrand, from, to, n, acc, strategy, block, grid, finish, device, order, seed, "
+     "repeats)\n--\n\n"
+     "The sum of n weighted samples, as sum() tells it; with repeats, as measure() does."},
+    {"takes_samples", gr_py_takes_samples, METH_VARARGS,
+     "takes_samples(strategy)\n--\n\nWhether a strategy is compiled for samples."},
+    {"devices", py_devices, METH_NOARGS, "What devices this backend has."},
+    {"build", py_build, METH_NOARGS, "How this backend was built."},
+    {"memory_limit", py_memory_limit, METH_VARARGS,
+     "The emulated device's memory in bytes; 0 for the default."},
+    {"live_bytes", py_live_bytes, METH_NOARGS, "Bytes now allocated on the emulated device."},
+    {NULL, NULL, 0, NULL},
+};
+
+static int exec_module(PyObject *module)
+{
+    gr_save_around_handlers(gr_backend_put_aside, gr_backend_take_up);
+    if (PyModule_AddStringConstant(module, "BACKEND", gr_backend_name()) < 0 ||
+        PyModule_AddFunctions(module, gr_trace_methods) < 0 || gr_import_numpy() < 0)
+        return -1;
+    if (!gr_list_kernels()) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    return gr_remember_main_thread();
+}
+
+GR_DEFINE_MODULE(methods, exec_module)

@@ -1,0 +1,135 @@
+/* _host: sums by the processors, exact accumulators, and the tables of strategies, dtypes and
+ * integrands. It knows no device. */
+#include "bindings/host/functions.h"
+
+#include "bindings/gil.h"
+#include "bindings/numpy_arrays.h"
+#include "shared/registry.h"
+#include "shared/samples.h"
+
+#include <stdlib.h>
+
+static PyObject *py_strategies(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    static const char *const kinds[] = {"kernel", "broken",     "library",
+                                        "host",   "everywhere", "choice"};
+    static const char *const dtypes[] = {"all", "int32", "complex"};
+    int count = gr_strategy_count();
+    PyObject *list = PyList_New(count);
+    for (int i = 0; list && i < count; i++) {
+        const gr_strategy *s = gr_strategy_at(i);
+        PyObject *row = Py_BuildValue("sssssIi", s->name, kinds[s->kind], s->aliases, s->lesson,
+                                      dtypes[s->dtypes], s->traits, s->capability);
+        if (!row || PyList_SetItem(list, i, row) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *py_dtypes(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    return Py_BuildValue("["
+#define DTYPE(name, load, acc, result) "(siis)"
+#include "dtypes.def"
+#undef DTYPE
+                         "]"
+#define DTYPE(name, load, acc, result) , #name, GR_LOAD_##load, GR_ACC_##acc, #result
+#include "dtypes.def"
+#undef DTYPE
+    );
+}
+
+static PyObject *py_integrands(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    static const struct {
+        const char *name, *formula, *exact, *lesson;
+        double from, to;
+    } rows[] = {
+#define INTEGRAND(name, formula, from, to, exact, lesson)                                          \
+    {#name, #formula, #exact, lesson, from, to},
+#include "integrands.def"
+#undef INTEGRAND
+    };
+    PyObject *list = PyList_New(GR_INTEGRAND_COUNT);
+    for (int i = 0; list && i < GR_INTEGRAND_COUNT; i++) {
+        PyObject *row = Py_BuildValue("ssddss", rows[i].name, rows[i].formula, rows[i].from,
+                                      rows[i].to, rows[i].exact, rows[i].lesson);
+        if (!row || PyList_SetItem(list, i, row) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+/* os.environ, which writes through to C's, takes as long to miss a name as the rest of a call's way
+ * through Python: a microsecond. */
+static PyObject *py_environment(PyObject *Py_UNUSED(module), PyObject *name)
+{
+    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    if (!text)
+        return NULL;
+    const char *value = getenv(text);
+    if (value)
+        return PyUnicode_DecodeFSDefault(value);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"sum_array", (PyCFunction)(void (*)(void))gr_py_sum_array, METH_FASTCALL,
+     "sum_array(array, exactly, timed)\n--\n\n"
+     "The sum by `exact` or `cpu`, as a SumResult or as (value, ms); None for arrays that must be "
+     "converted first."},
+    {"cpu_sum", gr_py_cpu_sum, METH_VARARGS,
+     "cpu_sum(array, load, acc, components, threads)\n--\n\n"
+     "The threaded SIMD sum: (bits of two values, ms)."},
+    {"cpu_error_factor", gr_py_cpu_error_factor, METH_VARARGS,
+     "cpu_error_factor(n, load, acc)\n--\n\nThe error bound of cpu_sum, as a factor of the sum of "
+     "magnitudes."},
+    {"cpu_sum_samples", gr_py_cpu_sum_samples, METH_VARARGS,
+     "cpu_sum_samples(integrand, from, to, n, acc, threads)\n--\n\n(value bits, ms)."},
+    {"strategies", py_strategies, METH_NOARGS, "The lines of strategies.def."},
+    {"dtypes", py_dtypes, METH_NOARGS, "The lines of dtypes.def: (name, load, acc, result)."},
+    {"integrands", py_integrands, METH_NOARGS, "The lines of integrands.def."},
+    {"environment", py_environment, METH_O, "The value of an environment variable, or None."},
+    {NULL, NULL, 0, NULL},
+};
+
+static int exec_module(PyObject *module)
+{
+    static const struct {
+        const char *name;
+        long value;
+    } constants[] = {
+        {"ONE", ONE},
+        {"TWO", TWO},
+        {"MANY", MANY},
+        {"PARTIALS", PARTIALS},
+        {"FINISHES", FINISHES},
+        {"COOPERATIVE", COOPERATIVE},
+        {"CLUSTER", CLUSTER},
+        {"ALONE", ALONE},
+        {"TICKET", TICKET},
+        {"DIGITS", DIGITS},
+        {"UNORDERED", UNORDERED},
+        {"RING", RING},
+        {"CLUSTER_BLOCKS", GR_CLUSTER_BLOCKS},
+        {"LOAD_F16", GR_LOAD_f16},
+        {"LOAD_BF16", GR_LOAD_bf16},
+        {"LOAD_F32", GR_LOAD_f32},
+        {"LOAD_F64", GR_LOAD_f64},
+        {"LOAD_I32", GR_LOAD_i32},
+        {"LOAD_U32", GR_LOAD_u32},
+        {"ACC_U32", GR_ACC_u32},
+        {"ACC_U64", GR_ACC_u64},
+        {"ACC_F32", GR_ACC_f32},
+        {"ACC_F64", GR_ACC_f64},
+    };
+    for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++)
+        if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0)
+            return -1;
+    if (PyModule_AddStringConstant(module, "COMPILER", __VERSION__) < 0 ||
+        gr_add_exact_type(module) < 0 || gr_import_numpy() < 0)
+        return -1;
+    return gr_remember_main_thread();
+}
+
+GR_DEFINE_MODULE(methods, exec_module)

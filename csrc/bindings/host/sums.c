@@ -1,0 +1,121 @@
+/* Sums by the processors. */
+#include "bindings/host/functions.h"
+
+#include "bindings/gil.h"
+#include "bindings/numpy_arrays.h"
+#include "bindings/samples.h"
+#include "cpu/cpu_samples.h"
+#include "cpu/cpu_sum.h"
+#include "exact/exact.h"
+#include "threads/clock.h"
+
+#include <string.h>
+
+/* Up to here a sum is over before another thread would have had the GIL. */
+enum { KEEPS_GIL_BYTES = 1 << 16 };
+
+static void add(const void *data, size_t n, const gr_numpy_type *type, bool exactly, gr_scalar *scalar)
+{
+    if (exactly && !gr_adds_integers(type)) {
+        gr_exact sum[2];
+        gr_exact_sum_array(data, n, type->load, type->components, 0, sum);
+        gr_round_sums(sum, type, scalar);
+        return;
+    }
+    gr_value values[2];
+    gr_cpu_sum(data, n, type->load, type->acc, type->components, 0, values);
+    gr_convert_sums(values, type, scalar);
+}
+
+static int add_array(PyArrayObject *array, const gr_numpy_type *type, bool exactly, gr_scalar *scalar)
+{
+    const void *data = PyArray_DATA(array);
+    size_t n = (size_t)PyArray_SIZE(array);
+    if (PyArray_NBYTES(array) <= KEEPS_GIL_BYTES) {
+        add(data, n, type, exactly, scalar);
+        return 0;
+    }
+    gr_without_gil call;
+    gr_drop_gil(&call);
+    add(data, n, type, exactly, scalar);
+    return gr_take_gil(&call);
+}
+
+/* The shortest way for a NumPy array. It serves what needs no thought; all else takes the long way,
+ * by gpureduce/core/on_host.py, and the two give the same bits. */
+PyObject *gr_py_sum_array(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 3) {
+        PyErr_SetString(PyExc_TypeError, "expected an array and two truth values");
+        return NULL;
+    }
+    const gr_numpy_type *type = gr_numpy_type_of(args[0]);
+    if (!type)
+        Py_RETURN_NONE;
+    bool exactly = args[1] == Py_True, timed = args[2] == Py_True;
+    gr_scalar scalar;
+    double start = timed ? gr_now_ms() : 0;
+    if (add_array((PyArrayObject *)args[0], type, exactly, &scalar) < 0)
+        return NULL;
+    PyObject *value = gr_scalar_object(&scalar, type, args[0]);
+    return timed && value ? Py_BuildValue("Nd", value, gr_now_ms() - start) : gr_untimed(value);
+}
+
+PyObject *gr_py_cpu_sum(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    PyObject *object;
+    int load, acc, components, threads;
+    if (!PyArg_ParseTuple(args, "Oiiii", &object, &load, &acc, &components, &threads))
+        return NULL;
+    PyArrayObject *array = gr_check_array(object, load, acc, components);
+    if (!array)
+        return NULL;
+
+    const void *data = PyArray_DATA(array);
+    size_t n = (size_t)PyArray_SIZE(array);
+    gr_value values[2];
+    memset(values, 0, sizeof values);
+    gr_without_gil call;
+    gr_drop_gil(&call);
+    double start = gr_now_ms();
+    gr_cpu_sum(data, n, (gr_load)load, (gr_acc)acc, components, threads, values);
+    double ms = gr_now_ms() - start;
+    if (gr_take_gil(&call) < 0)
+        return NULL;
+    return Py_BuildValue("y#d", (char *)values, (Py_ssize_t)sizeof values, ms);
+}
+
+PyObject *gr_py_cpu_error_factor(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    Py_ssize_t n;
+    int load, acc;
+    if (!PyArg_ParseTuple(args, "nii", &n, &load, &acc))
+        return NULL;
+    if (n < 0 || load < 0 || load >= GR_LOAD_COUNT || acc < 0 || acc >= GR_ACC_COUNT) {
+        PyErr_SetString(PyExc_ValueError, "no such size, element type or accumulator");
+        return NULL;
+    }
+    return PyFloat_FromDouble(gr_cpu_error_factor((size_t)n, (gr_load)load, (gr_acc)acc));
+}
+
+PyObject *gr_py_cpu_sum_samples(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    int integrand, acc, threads, failed;
+    double from, to;
+    Py_ssize_t n;
+    gr_samples samples;
+    gr_value value = {.u64 = 0};
+    gr_without_gil call;
+    if (!PyArg_ParseTuple(args, "iddnii", &integrand, &from, &to, &n, &acc, &threads) ||
+        gr_make_samples(&samples, integrand, from, to, n) < 0)
+        return NULL;
+    gr_drop_gil(&call);
+    double start = gr_now_ms();
+    failed = gr_cpu_sum_samples(&samples, (gr_acc)acc, threads, &value);
+    double ms = gr_now_ms() - start;
+    if (gr_take_gil(&call) < 0)
+        return NULL;
+    if (failed)
+        return PyErr_NoMemory();
+    return Py_BuildValue("y#d", (char *)&value, (Py_ssize_t)sizeof value, ms);
+}

@@ -1,0 +1,156 @@
+/* NumPy arrays that C reads, and NumPy scalars that it returns. */
+#define GR_IMPORTS_NUMPY
+#include "bindings/numpy_arrays.h"
+
+#include <string.h>
+
+/* NumPy's last number of a type of its own. */
+enum { LAST_TYPE = NPY_HALF };
+
+/* By NumPy's numbers. bfloat16 has none until ml_dtypes is imported. */
+static gr_numpy_type types[LAST_TYPE + 1];
+static gr_numpy_type bfloat16 = {.components = 1, .result = -1};
+
+/* NumPy's number of a type; -1 if NumPy alone does not know it. */
+static int number_of(const char *name)
+{
+    PyArray_Descr *found = NULL;
+    PyObject *text = PyUnicode_FromString(name);
+    if (!text || !PyArray_DescrConverter(text, &found))
+        PyErr_Clear();
+    Py_XDECREF(text);
+    int number = found ? found->type_num : -1;
+    Py_XDECREF((PyObject *)found);
+    return number;
+}
+
+static void learn(const char *name, gr_load load, gr_acc acc, const char *result, int components)
+{
+    int number = number_of(name);
+    gr_numpy_type *row = number < 0 || number > LAST_TYPE ? &bfloat16 : &types[number];
+    *row = (gr_numpy_type){load, acc, components, number_of(result)};
+}
+
+int gr_import_numpy(void)
+{
+    if (PyArray_ImportNumPyAPI() < 0)
+        return -1;
+#define DTYPE(name, load, acc, result) learn(#name, GR_LOAD_##load, GR_ACC_##acc, #result, 1);
+#include "dtypes.def"
+#undef DTYPE
+    learn("complex64", GR_LOAD_f32, GR_ACC_f32, "complex64", 2);
+    learn("complex128", GR_LOAD_f64, GR_ACC_f64, "complex128", 2);
+    return 0;
+}
+
+static bool is_bfloat16(const PyArray_Descr *type)
+{
+    static int number = -1; /* guarded by the GIL */
+    if (type->type_num == number)
+        return true;
+    PyObject *name = PyObject_GetAttrString((PyObject *)type->typeobj, "__name__");
+    bool same = name && PyUnicode_CompareWithASCIIString(name, "bfloat16") == 0;
+    Py_XDECREF(name);
+    if (!name)
+        PyErr_Clear();
+    if (same)
+        number = type->type_num;
+    return same;
+}
+
+const gr_numpy_type *gr_numpy_type_of(PyObject *object)
+{
+    if (!PyArray_CheckExact(object))
+        return NULL;
+    PyArrayObject *array = (PyArrayObject *)object;
+    int flags = PyArray_FLAGS(array), number = PyArray_TYPE(array);
+    if (!(flags & (NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS)) ||
+        !(flags & NPY_ARRAY_ALIGNED) || !PyArray_ISNOTSWAPPED(array))
+        return NULL;
+    if (number >= NPY_USERDEF)
+        return is_bfloat16(PyArray_DESCR(array)) ? &bfloat16 : NULL;
+    if (number == NPY_LONGLONG || number == NPY_ULONGLONG)
+        number -= NPY_LONGLONG - NPY_LONG; /* the same, where Linux is 64 bits wide */
+    bool known = number >= 0 && number <= LAST_TYPE && types[number].components;
+    size_t size = known ? gr_load_size(types[number].load) : 0;
+    bool fits =
+        size * (size_t)types[known ? number : 0].components == (size_t)PyArray_ITEMSIZE(array);
+    return known && fits ? &types[number] : NULL;
+}
+
+/* Little-endian, as the processors that this builds for: the low bytes come first. */
+void gr_round_sums(const gr_exact *sums, const gr_numpy_type *type, gr_scalar *scalar)
+{
+    size_t size = gr_load_size(type->load);
+    for (int i = 0; i < type->components; i++) {
+        uint64_t bits = gr_exact_round(&sums[i], type->load);
+        memcpy(scalar->bytes + (size_t)i * size, &bits, size);
+    }
+}
+
+void gr_convert_sums(const gr_value *values, const gr_numpy_type *type, gr_scalar *scalar)
+{
+    gr_exact wide;
+    size_t size = gr_acc_size(type->acc);
+    if (gr_load_size(type->load) == 2 && !gr_adds_integers(type)) {
+        gr_exact_init(&wide); /* rounds once, to nearest */
+        gr_exact_add_f64(&wide, (double)values[0].f32);
+        gr_round_sums(&wide, type, scalar);
+        return;
+    }
+    for (int i = 0; i < type->components; i++)
+        memcpy(scalar->bytes + (size_t)i * size, &values[i], size);
+}
+
+PyObject *gr_scalar_object(const gr_scalar *scalar, const gr_numpy_type *type, PyObject *array)
+{
+    PyArray_Descr *found = PyArray_DESCR((PyArrayObject *)array);
+    if (type->result >= 0)
+        found = PyArray_DescrFromType(type->result);
+    else
+        Py_INCREF((PyObject *)found);
+    PyObject *value = found ? PyArray_Scalar((void *)scalar->bytes, found, NULL) : NULL;
+    Py_XDECREF((PyObject *)found);
+    return value;
+}
+
+/* Fills the tuple itself: a call of SumResult goes through Python, which takes longer. */
+PyObject *gr_untimed(PyObject *value)
+{
+    static PyTypeObject *type; /* the GIL guards it */
+    if (value && !type) {
+        PyObject *module = PyImport_ImportModule("gpureduce.core.results");
+        type = module ? (PyTypeObject *)PyObject_GetAttrString(module, "SumResult") : NULL;
+        Py_XDECREF(module);
+    }
+    PyObject *result = value && type ? PyType_GenericAlloc(type, 2) : NULL;
+    if (!result) {
+        Py_XDECREF(value);
+        return NULL;
+    }
+    PyTuple_SetItem(result, 0, value);
+    PyTuple_SetItem(result, 1, Py_NewRef(Py_None));
+    return result;
+}
+
+PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int components)
+{
+    if (load < 0 || load >= GR_LOAD_COUNT || acc < 0 || acc >= GR_ACC_COUNT || components < 1 ||
+        components > 2) {
+        PyErr_SetString(PyExc_ValueError, "no such element type, accumulator or component count");
+        return NULL;
+    }
+    if (!PyArray_Check(object)) {
+        PyErr_SetString(PyExc_TypeError, "expected a NumPy array");
+        return NULL;
+    }
+    PyArrayObject *array = (PyArrayObject *)object;
+    if (!PyArray_CHKFLAGS(array, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED) ||
+        !PyArray_ISNOTSWAPPED(array) ||
+        (size_t)PyArray_ITEMSIZE(array) != gr_load_size((gr_load)load) * (size_t)components) {
+        PyErr_SetString(PyExc_ValueError,
+                        "expected a contiguous, aligned array in native byte order");
+        return NULL;
+    }
+    return array;
+}

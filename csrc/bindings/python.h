@@ -1,0 +1,35 @@
+/* Python.h and NumPy, for the files of this folder alone. */
+#ifndef GPUREDUCE_BINDINGS_PYTHON_H
+#define GPUREDUCE_BINDINGS_PYTHON_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#define NPY_TARGET_VERSION NPY_2_0_API_VERSION
+/* numpy_arrays.c fetches NumPy's table of functions, once for all files. */
+#define PY_ARRAY_UNIQUE_SYMBOL gr_numpy_api
+#ifndef GR_IMPORTS_NUMPY
+#define NO_IMPORT_ARRAY
+#endif
+#include <numpy/arrayobject.h>
+
+/* Defines the init function of the module GR_MODULE, which setup.py names. `exec` fills it. */
+#define GR_DEFINE_MODULE(methods, exec)                                                            \
+    static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, (void *)(exec)}, {0, NULL}};           \
+    static struct PyModuleDef module_definition = {                                                \
+        PyModuleDef_HEAD_INIT,                                                                     \
+        .m_name = "gpureduce." GR_STRING(GR_MODULE),                                               \
+        .m_methods = (methods),                                                                    \
+        .m_slots = module_slots,                                                                   \
+    };                                                                                             \
+    PyMODINIT_FUNC GR_JOIN(PyInit_, GR_MODULE)(void)                                               \
+    {                                                                                              \
+        return PyModuleDef_Init(&module_definition);                                               \
+    }
+#define GR_STRING_(x) #x
+#define GR_STRING(x) GR_STRING_(x)
+#define GR_JOIN_(a, b) a##b
+#define GR_JOIN(a, b) GR_JOIN_(a, b)
+
+#endif

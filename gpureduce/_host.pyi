@@ -1,0 +1,77 @@
+"""Sums by the processors, exact accumulators and the registry: csrc/bindings/host."""
+
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from gpureduce.core.results import SumResult
+
+COMPILER: str
+ONE: int
+TWO: int
+MANY: int
+PARTIALS: int
+FINISHES: int
+COOPERATIVE: int
+CLUSTER: int
+ALONE: int
+TICKET: int
+DIGITS: int
+UNORDERED: int
+RING: int
+CLUSTER_BLOCKS: int
+LOAD_F16: int
+LOAD_BF16: int
+LOAD_F32: int
+LOAD_F64: int
+LOAD_I32: int
+LOAD_U32: int
+ACC_U32: int
+ACC_U64: int
+ACC_F32: int
+ACC_F64: int
+
+class Exact:
+    def __new__(cls, load: int, components: int, /) -> Exact: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def load(self) -> int: ...
+    @property
+    def components(self) -> int: ...
+    def add(
+        self,
+        array: np.ndarray[Any, Any],
+        load: int,
+        components: int,
+        counts: bool,
+        threads: int,
+        /,
+    ) -> float: ...
+    def add_state(self, state: bytes, component: int, counts: bool, /) -> None: ...
+    def merge(self, other: Exact, /) -> None: ...
+    def copy(self) -> Exact: ...
+    def round(self, load: int, /) -> bytes: ...
+    def to_bytes(self) -> bytes: ...
+    @classmethod
+    def from_bytes(cls, data: bytes, /) -> Exact: ...
+
+@overload
+def sum_array(
+    array: np.ndarray[Any, Any], exactly: bool, timed: Literal[False], /
+) -> SumResult | None: ...
+@overload
+def sum_array(
+    array: np.ndarray[Any, Any], exactly: bool, timed: Literal[True], /
+) -> tuple[Any, float] | None: ...
+def cpu_sum(
+    array: np.ndarray[Any, Any], load: int, acc: int, components: int, threads: int, /
+) -> tuple[bytes, float]: ...
+def cpu_error_factor(n: int, load: int, acc: int, /) -> float: ...
+def cpu_sum_samples(
+    integrand: int, start: float, end: float, n: int, acc: int, threads: int, /
+) -> tuple[bytes, float]: ...
+def strategies() -> list[tuple[str, str, str, str, str, int, int]]: ...
+def dtypes() -> list[tuple[str, int, int, str]]: ...
+def integrands() -> list[tuple[str, str, float, float, str, str]]: ...
+def environment(name: str, /) -> str | None: ...
