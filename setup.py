@@ -371,6 +371,22 @@ def nvcc_recipe() -> dict[str, object]:
     }
 
 
+def git_tree(folder: Path) -> tuple[str, dict[str, str]]:
+    """Git's hash of a folder, and those of what lies in it; without git, for a build has none."""
+    rows, hashes = [], {}
+    for path in folder.iterdir():
+        if path.is_dir():
+            name = git_tree(path)[0]
+        else:
+            content = path.read_bytes()
+            name = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+        mode = "40000" if path.is_dir() else "100755" if os.access(path, os.X_OK) else "100644"
+        rows.append((path.name + "/" * path.is_dir(), f"{mode} {path.name}", bytes.fromhex(name)))
+        hashes[path.name] = name
+    tree = b"".join(entry.encode() + b"\0" + name for _, entry, name in sorted(rows))
+    return hashlib.sha1(b"tree %d\0" % len(tree) + tree).hexdigest(), dict(sorted(hashes.items()))
+
+
 # --- setuptools ---------------------------------------------------------------------------------
 
 
@@ -379,7 +395,10 @@ class BuildBackends(build_ext):
 
     def build_extensions(self) -> None:
         folder = Path(self.build_temp).resolve()
-        info: dict[str, object] = {"sanitize": SANITIZE, "cuda": False, "cuda_archs": []}
+        trees = git_tree(ROOT / CSRC)[1]
+        info: dict[str, object] = {
+            "sanitize": SANITIZE, "cuda": False, "cuda_archs": [], "trees": trees,
+        }  # fmt: skip
         builds = []
         for extension in self.extensions:
             module = extension.name.rpartition(".")[2]

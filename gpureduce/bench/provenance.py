@@ -63,11 +63,11 @@ def _processor() -> str:
 
 
 def provenance(kind: str, device: devices.Device | None = None) -> dict[str, Any]:
-    """Schema, card, driver, toolkit, versions, date, and the commit and kernels measured.
+    """Schema, card, driver, toolkit, versions, date, commit, and git's hashes of csrc's folders.
 
-    Where the package does not run from its checkout, the environment's GPUREDUCE_COMMIT and
-    GPUREDUCE_CSRC_TREE (``git rev-parse HEAD HEAD:csrc``) say what was built. `device` is what was
-    measured on, by default the first GPU.
+    The hashes are those of the sources that were built. Where the package does not run from its
+    checkout, the environment's GPUREDUCE_COMMIT (``git rev-parse HEAD``) says the commit. `device`
+    is what was measured on, by default the first GPU.
     """
     device = device or devices.devices()[0]
     info = devices.build_info()
@@ -87,5 +87,5 @@ def provenance(kind: str, device: devices.Device | None = None) -> dict[str, Any
         },
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         "commit": os.environ.get("GPUREDUCE_COMMIT") or _git("rev-parse", "HEAD"),
-        "csrc_tree": os.environ.get("GPUREDUCE_CSRC_TREE") or _git("rev-parse", "HEAD:csrc"),
+        "trees": devices.build()["trees"],
     }
