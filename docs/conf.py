@@ -1,0 +1,76 @@
+"""Settings of Sphinx; ``python tools/docs.py`` builds the pages to docs/_build/html."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+import gpureduce
+
+HERE = Path(__file__).resolve().parent
+
+project = "gpureduce"
+author = "the gpureduce contributors"
+copyright = f"2026, {author}"
+version = release = gpureduce.__version__
+
+extensions = ["sphinx.ext.autodoc", "numpydoc", "myst_nb"]
+exclude_patterns = ["_build"]
+
+default_role = "py:obj"
+python_maximum_signature_line_length = 72
+add_module_names = False
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+nb_execution_mode = "off"  # the outputs that are stored are shown
+nb_merge_streams = True
+
+html_theme = "furo"
+html_title = f"gpureduce {version}"
+html_static_path = ["_static"]
+html_css_files = ["gpureduce.css"]
+html_copy_source = False
+html_show_sphinx = False
+pygments_style = "friendly"
+pygments_dark_style = "monokai"
+
+# The notebooks stay where Jupyter opens them. Sphinx reads only what lies in its own folder.
+(HERE / "notebooks").mkdir(exist_ok=True)
+for _notebook in (HERE.parent / "notebooks").glob("*.ipynb"):
+    _copy = HERE / "notebooks" / _notebook.name
+    if not _copy.exists() or _copy.read_bytes() != _notebook.read_bytes():
+        shutil.copy(_notebook, _copy)
+
+
+def _link(link: re.Match[str]) -> str:
+    """A link out of docs/, which a repository shows, as a link to the page that has it here."""
+    text, target = link.groups()
+    if target.startswith("../notebooks/") and target.endswith(".ipynb"):
+        return f"[{text}]({target.removeprefix('../')})"
+    if target in _PAGES:
+        return f"[{text}]({_PAGES[target]})"
+    return text if (HERE / target).is_dir() else link[0]
+
+
+_PAGES = {
+    "../CONTRIBUTING.md": "contributing.md",
+    "../CHANGELOG.md": "changelog.md",
+    "../csrc/kernels": "kernels.md",
+}
+
+
+def _point_inside(app: Sphinx, docname: str, source: list[str]) -> None:
+    source[0] = re.sub(r"\[([^]]+)\]\((\.\./[^)#]+)\)", _link, source[0])
+
+
+def setup(app: Sphinx) -> None:
+    """What Sphinx calls when it starts."""
+    app.connect("source-read", _point_inside)
