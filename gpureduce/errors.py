@@ -8,6 +8,13 @@ class CudaError(RuntimeError):
 
     `name` is CUDA's own name of the error, such as ``"cudaErrorNoDevice"``. The message says which
     call failed, where, and what to do. The next call works, unless the card itself was lost.
+
+    >>> import gpureduce
+    >>> try:
+    ...     gpureduce.sum([1.0], "cub", device="emulator")
+    ... except gpureduce.CudaError as error:
+    ...     print(error.name)
+    cudaErrorNoDevice
     """
 
     def __init__(self, message: str, name: str = "") -> None:

@@ -52,10 +52,44 @@ _ROUNDS = 3
 
 @dataclass(frozen=True)
 class Measurement:
-    """The time of one sum, in microseconds, over `repeats` runs.
+    """The time of one sum, over several runs; see `benchmark`.
 
-    `measure` is what was timed and `producer` whose array it was; `error_ulps` is how far the sum
-    lies from the exact one, in units of its own last place (None where that means nothing).
+    Attributes
+    ----------
+    strategy
+        The strategy, or the library.
+    dtype, n, nbytes
+        The dtype of the elements, how many there are, and their bytes.
+    block, grid
+        Threads per block and blocks; None where there are none.
+    device, source
+        The device's name, and the clock: see `Timing`.
+    cache
+        ``"cold"`` or ``"warm"``: whether the input was in the L2 cache.
+    repeats
+        The number of runs.
+    median_us, low_us, high_us
+        Microseconds: the median, the fastest and the slowest run.
+    peak_gb_s
+        The card's bandwidth by its data sheet; None off a GPU.
+    measure
+        What was timed, as `benchmark` takes it.
+    producer
+        The library whose array was added up.
+    offset
+        Elements between the array's start and a 512-byte boundary.
+    error_ulps
+        The distance of the sum from the exact one, in units in its last place; None where that has
+        no meaning.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> row, = gpureduce.benchmark(["sequential"], [1000], repeats=3, device="emulator")
+    >>> row.strategy, row.n, row.block, row.grid, row.error_ulps
+    ('sequential', 1000, 256, 4, 0.0)
+    >>> row.low_us <= row.median_us <= row.high_us
+    True
     """
 
     strategy: str
@@ -278,6 +312,14 @@ def benchmark(
         How many elements the array starts off a 512-byte boundary (kernels only).
     progress
         Called with how many of how many groups are done, and what comes next.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> names = ["interleaved_mod", "sequential"]
+    >>> rows = gpureduce.benchmark(names, sizes=[1000, 2000], repeats=3, device="emulator")
+    >>> [row.n for row in rows if row.strategy == "sequential"]
+    [1000, 2000]
     """
     strategies, sizes = listed("strategies", strategies), listed("sizes", sizes)
     dtypes, measure = listed("dtypes", dtypes), listed("measure", measure)

@@ -385,7 +385,14 @@ class _Target(_Reached):
 
 
 def load(path: Path) -> dict[str, Any]:
-    """A record of this module; ValueError, naming file and field, if the file does not have one."""
+    """A record of this module; ValueError, naming file and field, if the file does not have one.
+
+    >>> from pathlib import Path
+    >>> from gpureduce import exact_bench
+    >>> record = exact_bench.load(Path("notebooks/data/exact_cpu.json"))
+    >>> record["cpu"][0]["dtype"]
+    'float16'
+    """
     record = json_files.read_record(path, "exact", **HEAD)
     with json_files.naming(path):
         if "cpu" in record:
@@ -491,12 +498,29 @@ def _short_of(targets: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """A record's table."""
+    """A record's table.
+
+    >>> from pathlib import Path
+    >>> from gpureduce import exact_bench
+    >>> text = exact_bench.markdown(exact_bench.load(Path("notebooks/data/exact_cpu.json")))
+    >>> text.splitlines()[2]
+    '| one thread, ns per element | uniform | normal | lognormal | bits |'
+    """
     return _cpu_markdown(record) if "cpu" in record else _card_markdown(record)
 
 
 def main() -> int:
-    """Measure and print, and write a record if one is asked for."""
+    """Measure and print, and write a record if one is asked for.
+
+    >>> import contextlib, io, sys
+    >>> from gpureduce import exact_bench
+    >>> sys.argv, before = ["exact_bench", "--help"], sys.argv
+    >>> with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.suppress(SystemExit):
+    ...     exact_bench.main()
+    >>> sys.argv = before
+    >>> "--record" in printed.getvalue()
+    True
+    """
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     dtypes = ["float32", "float64", "float16", "bfloat16"]
     parser.add_argument("--dtypes", nargs="+", default=dtypes, choices=dtypes)

@@ -46,9 +46,25 @@ def worth(nbytes: int) -> float:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What `tune` found: the table, and the microseconds of every candidate at every size.
+    """What `tune` found.
 
-    `path` is where the table was written; None for the emulator's, if no path was named.
+    Attributes
+    ----------
+    card
+        The device's name.
+    choices
+        The table that `fast` uses from now on.
+    measured
+        The microseconds of every candidate at every size.
+    path
+        Where the table was written. None for the emulator, unless a path was named.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> tuned = gpureduce.tune("emulator", sizes=[1024], repeats=1)
+    >>> tuned.card, len(tuned.choices), tuned.path
+    ('gpureduce emulator', 4, None)
     """
 
     card: str
@@ -142,6 +158,11 @@ def tune(
     a cold L2 cache; some minutes on a large card. The table is written to `path`, by default to the
     user's configuration folder, from where later processes take it. Of the emulator, of which no
     process takes a table, it is written only where `path` is named.
+
+    >>> import gpureduce
+    >>> tuned = gpureduce.tune("emulator", sizes=[1024, 4096], repeats=1)
+    >>> gpureduce.fast_table("emulator") == list(tuned.choices)
+    True
     """
     chosen = devices.choose_device(device)
     repeats = whole("repeats", repeats, 1, MOST_REPEATS)

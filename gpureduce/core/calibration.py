@@ -62,6 +62,11 @@ class Calibration:
     """How quickly this machine adds up host arrays: on its processors, on a card, on both at once.
 
     `card`, `processors` and `version` (of gpureduce) say where that was measured.
+
+    >>> import gpureduce
+    >>> found = gpureduce.calibration()
+    >>> found is None or found.quickest(2**30) in ("cpu", "cuda", "both")
+    True
     """
 
     cpu: Way
@@ -209,6 +214,11 @@ def calibrate() -> Calibration | None:
     """Measure anew how quickly host arrays are added up, and keep it; None without a GPU.
 
     It takes about a second, the first use of a device aside.
+
+    >>> import gpureduce
+    >>> found = gpureduce.calibrate()  # None without a GPU
+    >>> found is None or found.cpu.gb_s > 0
+    True
     """
     card = _card()
     if card is None:
@@ -224,6 +234,11 @@ def calibration() -> Calibration | None:
     ``~/.cache``); `calibrate` measures anew. `auto` goes by it for arrays of 64 MiB or more. None
     without a GPU. The environment's GPUREDUCE_HOST_ARRAYS overrides it: ``cpu``, ``cuda`` or
     ``both``, which are shared as was measured.
+
+    >>> import gpureduce
+    >>> found = gpureduce.calibration()  # None without a GPU
+    >>> found is None or found.both.card_share > 0
+    True
     """
     card = _card()
     if card is None:

@@ -26,7 +26,34 @@ BACKENDS = ("cuda", "emulator")
 
 @dataclass(frozen=True)
 class Device:
-    """A device that kernels can run on; see `devices`."""
+    """A device that kernels can run on; see `devices`.
+
+    Attributes
+    ----------
+    id
+        What `device=` takes: ``"cuda:0"`` or ``"emulator"``.
+    backend
+        ``"cuda"`` or ``"emulator"``.
+    name
+        The card's name.
+    capability
+        Its compute capability, as two numbers.
+    sms
+        The number of its multiprocessors.
+    memory_bytes, l2_bytes
+        The size of its memory and of its L2 cache.
+    peak_gb_s
+        Memory clock times bus width, in GB/s; None for the emulator.
+    clock_mhz
+        The clock of its multiprocessors; None for the emulator.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> device = gpureduce.devices()[-1]
+    >>> device.id, device.backend, device.capability, device.sms
+    ('emulator', 'emulator', (9, 0), 4)
+    """
 
     id: str
     backend: str
@@ -121,6 +148,11 @@ def build_info() -> dict[str, Any]:
     Keys: ``version``, ``cuda`` (was the CUDA backend built), ``why`` (if there is no usable GPU,
     the reason), ``cuda_archs``, ``nvcc``, ``runtime``, ``driver``, ``compiler``, ``sanitize``,
     ``devices``.
+
+    >>> import gpureduce
+    >>> info = gpureduce.build_info()
+    >>> info["version"] == gpureduce.__version__, "emulator" in info["devices"]
+    (True, True)
     """
     info = {"version": VERSION, **build(), "compiler": _host.COMPILER}
     found, why = _cuda_devices()
@@ -209,7 +241,14 @@ def check_can_run(device: Device, strategy: Strategy) -> None:
 
 
 def free_scratch() -> None:
-    """Give back the device memory that is kept from call to call, on all devices."""
+    """Give back the device memory that is kept from call to call, on all devices.
+
+    >>> import gpureduce, numpy as np
+    >>> result = gpureduce.sum(np.ones(1000), "sequential", device="emulator")
+    >>> gpureduce.free_scratch()
+    >>> gpureduce.emulator.live_bytes()
+    0
+    """
     names = ("gpureduce._emulator", "gpureduce._emulator_traced", "gpureduce._cuda")
     for name in names:
         if name in sys.modules:

@@ -25,8 +25,29 @@ _CHUNK = 2**18
 class Integrand:
     """A function that is compiled into every kernel; see `integrands`.
 
-    `formula` is the function of x, `interval` where it is integrated by default, and `exact` the
-    integral over that interval, as text with all its digits. Call it to evaluate it with NumPy.
+    Call it to evaluate it with NumPy.
+
+    Attributes
+    ----------
+    name
+        What `integrate` takes.
+    formula
+        The function of x, as text.
+    interval
+        Where it is integrated by default.
+    exact
+        The integral over that interval, as text with all its digits.
+    lesson
+        What it teaches.
+    index
+        Its place in the compiled registry.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> sine = gpureduce.integrands()[1]
+    >>> sine.formula, sine.exact, float(sine(0.0))
+    ('sin(x)', '2.0', 0.0)
     """
 
     name: str

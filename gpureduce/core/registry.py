@@ -23,12 +23,34 @@ class DType:
 
 @dataclass(frozen=True)
 class Strategy:
-    """One way to add up an array.
+    """One way to add up an array; see `strategies`.
 
-    `kind` is ``"kernel"``, ``"broken"`` (wrong on purpose), ``"library"``, ``"host"``,
-    ``"everywhere"`` (a kernel, and its like on the CPU) or ``"choice"`` (picks another strategy).
-    `needs` is what the hardware must have. `deterministic` tells whether floats give the same bits
-    in every run. `finishes` names what `finish=` may be.
+    Attributes
+    ----------
+    name, aliases
+        What `strategy=` takes.
+    kind
+        ``"kernel"``, ``"broken"`` (wrong on purpose), ``"library"``, ``"host"``, ``"everywhere"``
+        (a kernel, and a processor's version of it) or ``"choice"`` (picks another strategy).
+    lesson
+        What it teaches, in one sentence.
+    dtypes
+        The dtypes of elements that it takes.
+    needs
+        What the hardware must have.
+    deterministic
+        Whether floats give the same bits in every run.
+    finishes
+        What `finish=` may be; the first is the default.
+    index, traits
+        Its place and its flags in the compiled registry.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> by_name = {s.name: s for s in gpureduce.strategies()}
+    >>> by_name["sequential"].aliases, by_name["redux"].needs
+    (('sum_seq', 'reduce2'), 'compute capability 8.0')
     """
 
     name: str

@@ -8,18 +8,54 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True)
 class Timing:
-    """Where the time of one sum went, in milliseconds, and what ran.
+    """Where the time of one sum went, and what ran.
 
-    `kernel_ms` is the adding alone: CUDA events around the launches (`source` is
-    ``"cuda_event"``), the processor's clock around a host strategy (``"perf_counter"``), or the
-    time the emulator took (``"emulator"``), which says nothing about a GPU. Copies are `h2d_ms`
-    and `d2h_ms`; `init_ms` is the first use of a device, paid once per process; `total_ms` is the
-    whole call as the caller sees it. Where processors and card add up an array between them,
-    `kernel_ms` is by the processor's clock and the copies are in it.
+    Attributes
+    ----------
+    kernel_ms
+        Milliseconds of the additions alone. On a GPU without copies; where processors and a GPU add
+        up an array between them, copies included.
+    h2d_ms, d2h_ms
+        Milliseconds of the copies to the device and back.
+    init_ms
+        Milliseconds of the first use of a device, paid once per process.
+    total_ms
+        Milliseconds of the whole call.
+    source
+        The clock behind `kernel_ms`: ``"cuda_event"``, ``"perf_counter"`` (the processor's clock)
+        or ``"emulator"``. Emulated time says nothing about a GPU.
+    backend
+        ``"cuda"``, ``"emulator"``, ``"cpu"``, or a mixture such as ``"cpu+cuda"``.
+    device
+        The device's name.
+    strategy
+        The strategy that ran, where ``"auto"`` or ``"fast"`` chose one.
+    dtype
+        The dtype that was added up in.
+    block, grid
+        Threads per block and blocks of the first launch; None where no kernel ran.
+    finish
+        How block sums became one number.
+    launches
+        Kernel launches.
+    n, nbytes
+        Elements and bytes of the input.
+    peak_gb_s
+        The card's memory bandwidth by its data sheet; None off a GPU.
+    pieces
+        Parts that were added up one after the other: large arrays that are strided, byte-swapped or
+        cast are packed piece by piece.
+    integral
+        Whether this belongs to `gpureduce.trapezoid` or `gpureduce.integrate`.
 
-    `pieces` counts the parts that were added up one after the other: large arrays that are strided,
-    byte-swapped or cast are packed piece by piece. `integral` is True for results of
-    `gpureduce.trapezoid` and `gpureduce.integrate`, which are not plain sums.
+    Examples
+    --------
+    >>> import gpureduce, numpy as np
+    >>> timing = gpureduce.sum(np.ones(2**16), "sequential", device="emulator").timing
+    >>> timing.strategy, timing.block, timing.grid, timing.launches, timing.source
+    ('sequential', 256, 256, 2, 'emulator')
+    >>> timing.kernel_ms <= timing.total_ms
+    True
     """
 
     kernel_ms: float
@@ -104,9 +140,24 @@ class Outcome:
 
 
 class SumResult(NamedTuple):
-    """The sum, a NumPy scalar, and its timing: ``value, timing = gpureduce.sum(a)``.
+    """The sum and its timing, as a named tuple.
 
-    `timing` is None where ``timing=False`` was asked for.
+    `float`, `int` and `complex` convert it to the value.
+
+    Attributes
+    ----------
+    value
+        The sum, a NumPy scalar.
+    timing
+        Its `Timing`; None with ``timing=False``.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> result = gpureduce.sum([1.5, 2.5])
+    >>> value, timing = result
+    >>> float(result), int(result), timing.n
+    (4.0, 4, 2)
     """
 
     value: Any

@@ -11,7 +11,12 @@ ORDERS = ("forward", "reverse", "random", "lockstep")
 
 
 class Schedule(NamedTuple):
-    """The order in which the emulator runs threads and blocks."""
+    """The order in which the emulator runs threads and blocks.
+
+    >>> import gpureduce
+    >>> gpureduce.emulator.Schedule("random", seed=7)
+    Schedule(order='random', seed=7)
+    """
 
     order: str = "forward"
     seed: int = 0
@@ -39,5 +44,10 @@ def checked(schedule: Schedule) -> Schedule:
 
 
 def current() -> Schedule:
-    """The schedule that the next emulated sum will use."""
+    """The schedule that the next emulated sum will use.
+
+    >>> import gpureduce
+    >>> gpureduce.emulator.current()
+    Schedule(order='forward', seed=0)
+    """
     return CURRENT.get()

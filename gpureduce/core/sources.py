@@ -47,7 +47,21 @@ class Place:
 
 @dataclass(frozen=True)
 class Source:
-    """A kernel's file; printed, it is the text."""
+    """The file of a kernel; ``str`` of it is the text.
+
+    Attributes
+    ----------
+    file
+        Its path in the source tree.
+    text
+        The whole file.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> print(gpureduce.source("sequential").text.splitlines()[0])
+    /* sequential: stride from half the block downward.
+    """
 
     file: str
     text: str

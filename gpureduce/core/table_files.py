@@ -25,11 +25,30 @@ _SHIPPED = Path(__file__).parent / "tables"
 
 @dataclass(frozen=True)
 class Choice:
-    """One row of the table: what to take for inputs of up to `max_bytes`.
+    """One row of the table behind `fast`: the kernel for inputs of up to `max_bytes`.
 
-    Their elements are `element_bytes` wide (0: of any width). The first row that fits, and that the
-    card can run, is taken. The grid is `grid`, or `blocks_per_sm` times the card's multiprocessors
-    but no more than there is work for, or, where both are 0, the strategy's own.
+    The first row that fits the input, and that the card can run, is used.
+
+    Attributes
+    ----------
+    max_bytes
+        The largest input, in bytes.
+    element_bytes
+        The width of its elements; 0 for any width.
+    strategy, block
+        The kernel, and its threads per block.
+    grid
+        The number of blocks; 0 to follow `blocks_per_sm`.
+    blocks_per_sm
+        Blocks per multiprocessor, but no more than there is work for. If this and `grid` are 0, the
+        strategy's own default is used.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> row = gpureduce.Choice(max_bytes=8192, element_bytes=0, strategy="one_block", block=128)
+    >>> row.launch(4096, sms=132)  # block, and grid: 0 for the strategy's own
+    (128, 0)
     """
 
     max_bytes: int

@@ -44,6 +44,11 @@ def memory_limit(nbytes: int) -> Iterator[None]:
 
     The limit holds for all threads. Of several, the one that was set last holds; at the end of its
     block, the one before it.
+
+    >>> import gpureduce, numpy as np
+    >>> with gpureduce.emulator.memory_limit(2**20):
+    ...     int(gpureduce.sum(np.ones(2**19, int), "sequential", device="emulator").value)
+    524288
     """
     nbytes = whole("nbytes", nbytes, 1, sys.maxsize)
     token = next(_tokens)
@@ -65,5 +70,10 @@ def live_bytes() -> int:
     """How many bytes are allocated on the emulated device now.
 
     Between calls, what is kept for the next one: `gpureduce.free_scratch` gives that back.
+
+    >>> import gpureduce, numpy as np
+    >>> result = gpureduce.sum(np.ones(1000), "sequential", device="emulator")
+    >>> gpureduce.emulator.live_bytes() > 0
+    True
     """
     return _emulator.live_bytes() + _emulator_traced.live_bytes()

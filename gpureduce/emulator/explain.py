@@ -50,6 +50,13 @@ class Explanation(StrategyCounts):
 
     `counters`, `lines` and `steps` are of the first launch, the one over the input; `kernels` has
     all launches. Printed, it is a picture for the terminal; `plot` and a notebook draw it.
+
+    >>> import gpureduce
+    >>> counted = gpureduce.explain("interleaved_idx", n=2**12, block=256)
+    >>> counted.wavefronts, counted.conflicts, counted.grid
+    (2400, 1680, 16)
+    >>> print(counted.worst_line.place)
+    interleaved_idx.cu:23
     """
 
     def picture(self) -> Picture:
@@ -69,7 +76,13 @@ class Explanation(StrategyCounts):
 
 @dataclass(frozen=True)
 class Comparison(CountsPair):
-    """Two strategies side by side: what fell from the one to the other, and by how much."""
+    """Two strategies side by side: what fell from the one to the other, and by how much.
+
+    >>> import gpureduce
+    >>> both = gpureduce.explain("interleaved_mod", "interleaved_idx", n=2**12)
+    >>> [change.name for change in both.rose]
+    ['shared_store_conflicts', 'shared_load_conflicts']
+    """
 
     before: Explanation
     after: Explanation

@@ -87,6 +87,11 @@ class Race:
     `address` is what they touch (``"shared[12]"``, ``"out[0]"``); `missing` the barrier or fence
     that would order them; `count` how often this pair of lines raced; `schedules` under which
     orders of threads it was seen.
+
+    >>> import gpureduce
+    >>> race = gpureduce.races("missing_barrier").races[0]
+    >>> race.address, race.missing, race.lanes
+    ('shared[32]', '__syncthreads()', ((0, 0), (0, 32)))
     """
 
     sides: tuple[Side, Side]

@@ -33,6 +33,11 @@ class Races(FoundRaces):
     `races` are pairs of lines that race, the most frequent first; `barriers` those that only part
     of a block reached; `faults` what ended a launch (a deadlock, say), by schedule; `wrong` the
     sums that came out wrong, by schedule, beside the right one, `expected`.
+
+    >>> import gpureduce
+    >>> found = gpureduce.races("missing_barrier")
+    >>> bool(found), len(found.races), found.races[0].sides[0].place.line
+    (True, 1, 18)
     """
 
     def __str__(self) -> str:

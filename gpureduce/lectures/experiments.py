@@ -86,7 +86,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a lecture timed. `source` is its key in lectures.json, `unit` that of its figures."""
+    """What a lecture timed. `source` is its key in lectures.json, `unit` that of its figures.
+
+    >>> from gpureduce import lectures
+    >>> lectures.find("lab").about
+    'The warp-level lab: five kernels, 2^24 int32, 1024 threads'
+    """
 
     name: str
     about: str
@@ -104,7 +109,12 @@ class Experiment:
 
 @functools.cache
 def sources() -> dict[str, Any]:
-    """What the lectures print: hardware, method and figures, by lecture."""
+    """What the lectures print: hardware, method and figures, by lecture.
+
+    >>> from gpureduce import lectures
+    >>> sorted(lectures.sources())[:2]
+    ['scheduling_lecture', 'seven_kernels_report']
+    """
     text = (Path(__file__).parent / "lectures.json").read_text()
     found: dict[str, Any] = json.loads(text)["sources"]
     return found
@@ -295,7 +305,12 @@ EXPERIMENTS = {
 
 
 def find(name: str) -> Experiment:
-    """The experiment of that name."""
+    """The experiment of that name.
+
+    >>> from gpureduce import lectures
+    >>> lectures.find("block_grid").source
+    'seven_kernels_report'
+    """
     if name not in EXPERIMENTS:
         raise ValueError(f"there is no lecture {name!r}; there are {', '.join(EXPERIMENTS)}")
     return EXPERIMENTS[name]
@@ -310,6 +325,11 @@ def microseconds(figure: float, unit: str, nbytes: int) -> float:
 
 
 def lecture_card(name: str) -> str:
-    """The hardware of an experiment's lecture, in a word or two."""
+    """The hardware of an experiment's lecture, in a word or two.
+
+    >>> from gpureduce import lectures
+    >>> lectures.lecture_card("block_grid")
+    'RTX 2080 Ti'
+    """
     gpu = find(name).gpu.partition(";")[0].partition(" (")[0]
     return "the lecture's card" if gpu.startswith(("not named", "2688")) else gpu

@@ -44,6 +44,11 @@ def ends(*records: Record) -> Table:
     """How many times as fast the last rung is as the first, on the record's card and the lecture's.
 
     Of several sizes the largest counts; each block has a line. The records are of one card.
+
+    >>> from gpureduce import lecture_findings, lectures
+    >>> record = lectures.recorded("lab", "notebooks/data")
+    >>> [row[1] for row in lecture_findings.ends(record).rows]
+    ['last warp unrolled (lab 28) over divergent interleaved (lab 25)']
     """
     body = []
     for record in records:
@@ -69,6 +74,11 @@ def order(*records: Record) -> Table:
 
     Each pair says how many times as fast the later rung is as the earlier one. What differs by
     less than 2% has no order, and kernels that are wrong on purpose have none.
+
+    >>> from gpureduce import lecture_findings, lectures
+    >>> table = lecture_findings.order(lectures.printed("lab"))
+    >>> table.rows[0][1]
+    "nowhere: all rungs in the lecture's order"
     """
     body = []
     for record in records:
@@ -86,7 +96,12 @@ def order(*records: Record) -> Table:
 
 
 def swapped(record: Record) -> dict[tuple[str, str], list[tuple[str, float, float]]]:
-    """By pair of rungs: the block, and how many times as fast the later is, there and here."""
+    """By pair of rungs: the block, and how many times as fast the later is, there and here.
+
+    >>> from gpureduce import lecture_findings, lectures
+    >>> lecture_findings.swapped(lectures.printed("lab"))
+    {}
+    """
     found: dict[tuple[str, str], list[tuple[str, float, float]]] = {}
     for block, rows in _launches(record):
         timed = [
@@ -120,6 +135,11 @@ def counted(record: Record, report: Record | None = None) -> Table:
     """A record's times beside what `explain` counts of the same launches, all of them together.
 
     `report`, the record of the profiler, adds the instructions that it saw of the same kernels.
+
+    >>> from gpureduce import lecture_findings, lectures
+    >>> table = lecture_findings.counted(lectures.printed("lab"))
+    >>> [row[4] for row in table.rows]  # shared wavefronts
+    ['9,928,704', '9,928,704', '2,310,144', '1,155,072', '1,138,688']
     """
     card = short_device(record)
     seen = (
@@ -162,7 +182,13 @@ def _busiest(facts: dict[str, float]) -> str:
 
 
 def busiest(report: Record) -> Table:
-    """What each profiled kernel keeps most busy, on the record's card and the lecture's."""
+    """What each profiled kernel keeps most busy, on the record's card and the lecture's.
+
+    >>> from gpureduce import lecture_findings, lectures
+    >>> table = lecture_findings.busiest(lectures.printed("profile"))
+    >>> table.rows[0]
+    ['1 interleaved', 'compute, 41%']
+    """
     theirs = printed(report.lecture).only(label=tuple(row.label for row in report.rows))
     records = list({short_device(record): record for record in (theirs, report)}.values())
     columns = [[_busiest(row.facts) for row in record.rows] for record in records]
@@ -175,6 +201,11 @@ def blocks_started(record: Record) -> Table:
     """Blocks of the first launch by microsecond of the sum, for each rung and block size.
 
     Where this is the same for several rungs, it is what takes the time.
+
+    >>> from gpureduce import lecture_findings, lectures
+    >>> table = lecture_findings.blocks_started(lectures.printed("block_sweep"))
+    >>> table.head
+    ['threads per block', '32', '64', '128', '256', '512', '1024']
     """
     blocks = list(dict.fromkeys(row.block for row in record.rows))
     body = []
@@ -192,6 +223,11 @@ def filled(record: Record, per_multiprocessor: int = 2048, multiprocessors: int 
 
     Warps at barriers are counted by `explain`. How many threads a card holds at once is, unless
     told, that of an H200.
+
+    >>> from gpureduce import lecture_findings, lectures
+    >>> table = lecture_findings.filled(lectures.printed("block_grid"))
+    >>> table.rows[0]
+    ['128 x 512', '24%', '256', '4,096', '122.7']
     """
     room = per_multiprocessor * multiprocessors
     lines: list[tuple[int, list[str]]] = []

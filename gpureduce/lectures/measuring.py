@@ -40,6 +40,11 @@ class Row:
     """The time of a case, in microseconds, over `repeats` runs.
 
     `facts` holds what an experiment tells beside times: a profiler's counters, an integral's value.
+
+    >>> from gpureduce import lectures
+    >>> row = lectures.printed("lab").rows[0]
+    >>> row.strategy, row.block, row.median_us, round(row.gb_s, 1)
+    ('interleaved_mod', 1024, 706.0, 95.1)
     """
 
     label: str

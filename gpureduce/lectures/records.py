@@ -38,6 +38,11 @@ class Record(Measured):
     The sizes are the lecture's divided by `shrink`, which is 1 on a GPU. `missing` names the card
     whose record this one stands in for, as `recorded` does where there is none yet. A notebook
     shows it as its lecture prints it, beside the lecture's own figures.
+
+    >>> from gpureduce import lectures
+    >>> record = lectures.printed("lab")
+    >>> record.printed, len(record.rows), record.only(block=1024) == record
+    (True, 5, True)
     """
 
     def _repr_html_(self) -> str:
@@ -54,6 +59,11 @@ def run(name: str, device: str | None = None, repeats: int = 11) -> Record:
     """Run an experiment on a device, by default the first GPU, or the emulator without one.
 
     Sizes that do not fit into a GPU's memory are left out.
+
+    >>> from gpureduce import lectures
+    >>> record = lectures.run("trapezoid", device="emulator", repeats=1)
+    >>> record.emulated, len(record.rows)
+    (True, 11)
     """
     experiment = find(name)
     repeats = whole("repeats", repeats, 1, MOST_REPEATS)
@@ -72,7 +82,16 @@ def _fits(case: Case, device: devices.Device) -> bool:
 
 
 def load(path: str | Path) -> Record:
-    """A record from its JSON file; ValueError, naming file and field, if it is not one."""
+    """A record from its JSON file; ValueError, naming file and field, if it is not one.
+
+    >>> import pathlib, tempfile
+    >>> from gpureduce import lectures
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "lab.json")
+    ...     lectures.recorded("lab", "notebooks/data").save(path)
+    ...     lectures.load(path).device
+    'NVIDIA H200'
+    """
     path = Path(path)
     kinds = {"lecture": str, "shrink": int, "rows": list[Any]}
     made = json_files.read_record(path, "lecture", **HEAD, **kinds)
@@ -129,7 +148,12 @@ def _printed_row(case: Case, experiment: Experiment, counters: Sequence[str]) ->
 
 
 def printed(name: str) -> Record:
-    """The lecture's own figures, as a record like those of a card: every chart draws them, too."""
+    """The lecture's own figures, as a record like those of a card: every chart draws them, too.
+
+    >>> from gpureduce import lectures
+    >>> [row.median_us for row in lectures.printed("lab").rows][0]
+    706.0
+    """
     experiment = find(name)
     if not experiment.source:
         raise ValueError(f"no lecture prints figures for {name}")
@@ -145,6 +169,10 @@ def recorded(name: str, folder: str | Path = "data", card: str = "H200") -> Reco
 
     Where that is not there yet, the lecture's own figures stand in for it, or, if no lecture has
     any, what this machine gives now. Its tables and charts say so, and `Record.missing` does.
+
+    >>> from gpureduce import lectures
+    >>> lectures.recorded("lab", "notebooks/data").device
+    'NVIDIA H200'
     """
     path = Path(folder) / f"lecture_{find(name).name}_{card.lower()}.json"
     if path.exists():

@@ -33,7 +33,12 @@ from gpureduce.plot.layout import (
 
 
 def colour(strategy: str) -> str:
-    """The colour of a rung, the same in every chart."""
+    """The colour of a rung, the same in every chart.
+
+    >>> from gpureduce import lectures, plot
+    >>> plot.colour("sequential") == plot.colour("reduce2")
+    True
+    """
     return str(look(registry.find(strategy).name)["color"])
 
 
@@ -113,6 +118,9 @@ def bandwidth(
 
     By size both axes are logarithmic, and the card's peak on paper is drawn. `ceiling` is the
     fastest that the memory can be read, as measured, in GB/s.
+
+    >>> from gpureduce import lectures, plot
+    >>> figure = plot.bandwidth(lectures.printed("block_sweep"), x="block")
     """
     rows = _rows(results)
     figure, (ax,) = page(8, 5)
@@ -123,7 +131,11 @@ def bandwidth(
 
 
 def times(results: Record | Iterable[Any], title: str = "") -> Any:
-    """Microseconds by size, from zero: what a sum takes however few elements there are."""
+    """Microseconds by size, from zero: what a sum takes however few elements there are.
+
+    >>> from gpureduce import lectures, plot
+    >>> figure = plot.times(lectures.recorded("rungs", "notebooks/data"))
+    """
     rows = _rows(results)
     figure, (ax,) = page(8, 4.5)
     _draw_lines(ax, rows, "n", value="median_us")
@@ -170,6 +182,9 @@ def speedup(results: Record | Iterable[Any], title: str = "") -> Any:
 
     Each row needs a bar of its own: of a record with several sizes or blocks, take
     ``record.only(n=..., block=...)``.
+
+    >>> from gpureduce import lectures, plot
+    >>> figure = plot.speedup(lectures.printed("lab"), title="Five kernels")
     """
     rows = _rows(results)
     names = [getattr(row, "label", row.strategy) for row in rows]
@@ -214,6 +229,9 @@ def heatmap(
 
     The colours tell how many times as long as the quickest of its panel a cell takes. A record has
     the lecture's own figures before it, in a panel with the same colours.
+
+    >>> from gpureduce import lectures, plot
+    >>> figure = plot.heatmap(lectures.printed("block_grid"))
     """
     found = _rows(results)
     panels: list[tuple[str, list[float]]] = [("", [row.median_us for row in found])]
@@ -280,6 +298,9 @@ def compare(
     the first rung. An experiment that varies block or grid within a rung is drawn as lines, a panel
     for each device. `mine` is None where there is no GPU, `recorded` where there is no record (or
     one that stands in for it); `lecture` names the experiment where it is not plain from them.
+
+    >>> from gpureduce import lectures, plot
+    >>> figure = plot.compare(None, lectures.recorded("lab", "notebooks/data"))
     """
     records = [record for record in (recorded, mine) if record is not None]
     if not records:
@@ -383,6 +404,9 @@ def lines(
     """Lines on logarithmic axes, each with its name: ``{"runge": (points, errors)}``.
 
     Lines named as a strategy have its colour. Zeros, which have no logarithm, are left out.
+
+    >>> from gpureduce import plot
+    >>> figure = plot.lines({"error": ([10, 100], [1e-2, 1e-4])}, xlabel="points", ylabel="error")
     """
     figure, (ax,) = page(8, 4.5)
     ends = []
@@ -410,6 +434,9 @@ def spread(
 
     What is the same every time is one dot; how many different values there are stands beside it.
     The scale is linear up to 1 and logarithmic beyond.
+
+    >>> from gpureduce import plot
+    >>> figure = plot.spread({"exact": [0.2, 0.2], "cpu": [0.3, 1.4]}, xlabel="error, ulps")
     """
     figure, (ax,) = page(8, 0.42 * len(values) + 1.5)
     looks = _line_looks(values)

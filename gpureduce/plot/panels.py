@@ -38,6 +38,9 @@ def panels(
     """Bars in a panel for each quantity: ``{"duration, us": {"H200": [...], "2080 Ti": [...]}}``.
 
     `labels` name the bars, from top to bottom; `strategies` colour those of the first series.
+
+    >>> from gpureduce import plot
+    >>> figure = plot.panels({"us": {"H200": [2.0, 1.0]}}, labels=["before", "after"])
     """
     figure, axes = page(min(2.3 * len(table) + 1.6, 10.2), 0.55 * len(labels) + 1.4, len(table),
                            sharey=True)  # fmt: skip
@@ -83,7 +86,11 @@ def _profiled(report: Record, key: str) -> dict[str, list[float]]:
 
 
 def profile(report: Record, title: str = "") -> Any:
-    """What the profiler says of each kernel, beside what it said in the lecture."""
+    """What the profiler says of each kernel, beside what it said in the lecture.
+
+    >>> from gpureduce import lectures, plot
+    >>> figure = plot.profile(lectures.recorded("profile", "notebooks/data"))
+    """
     table = {name: _profiled(report, key) for name, key in _PROFILED.items()}
     labels = [row.label for row in report.rows]
     return panels(table, labels, title, note_on(report, report.rows),
@@ -100,7 +107,13 @@ _COUNTS: Mapping[str, Callable[[Any], float]] = {
 
 
 def counts(explained: Sequence[Explanation], labels: Sequence[str], title: str = "") -> Any:
-    """What `gpureduce.explain` counts of several kernels, a panel for each count."""
+    """What `gpureduce.explain` counts of several kernels, a panel for each count.
+
+    >>> import gpureduce
+    >>> from gpureduce import plot
+    >>> names = ["interleaved_idx", "sequential"]
+    >>> figure = plot.counts([gpureduce.explain(name, n=2**12) for name in names], names)
+    """
     table = {name: {"": [count_of(e) for e in explained]} for name, count_of in _COUNTS.items()}
     return panels(table, labels, title,
                   "Counted on the emulator, first launch: the same on every machine. No times.",
@@ -108,7 +121,14 @@ def counts(explained: Sequence[Explanation], labels: Sequence[str], title: str =
 
 
 def why(report: Record, explained: Sequence[Explanation], title: str = "") -> Any:
-    """Time and instructions as profiled, and what `explain` counts, relative to the first."""
+    """Time and instructions as profiled, and what `explain` counts, relative to the first.
+
+    >>> import gpureduce
+    >>> from gpureduce import lectures, plot
+    >>> report = lectures.recorded("profile", "notebooks/data")
+    >>> explained = [gpureduce.explain(row.strategy, n=2**12) for row in report.rows]
+    >>> figure = plot.why(report, explained)
+    """
 
     def relative(values: Sequence[float]) -> list[float]:
         return [value / values[0] for value in values]
@@ -132,6 +152,9 @@ def exact_cost(path: str | Path = "data/exact_h200.json", title: str = "") -> An
     """What `exact` reaches beside sums that round, by dtype and by how the numbers are spread.
 
     Drawn is the largest input of a record of ``python -m gpureduce.exact_bench``.
+
+    >>> from gpureduce import plot
+    >>> figure = plot.exact_cost("notebooks/data/exact_h200.json")
     """
     record = exact_bench.load(Path(path))
     if "kernels" not in record:
@@ -169,6 +192,9 @@ def beside_cub(path: str | Path = "data/bench_h200.json", title: str = "") -> An
     """How many times as fast as CUB's sum `fast` is, by size, a line for each dtype.
 
     Drawn are the kernels of a record of ``gpureduce bench --scoreboard``, in one run and in turns.
+
+    >>> from gpureduce import plot
+    >>> figure = plot.beside_cub("notebooks/data/bench_h200.json")
     """
     record = load(Path(path))
     lines: dict[str, list[tuple[int, float]]] = {}
