@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 import shutil
 from pathlib import Path
@@ -50,25 +52,30 @@ for _notebook in (HERE.parent / "notebooks").glob("*.ipynb"):
         shutil.copy(_notebook, _copy)
 
 
-def _link(link: re.Match[str]) -> str:
-    """A link out of docs/, which a repository shows, as a link to the page that has it here."""
-    text, target = link.groups()
-    if target.startswith("../notebooks/") and target.endswith(".ipynb"):
-        return f"[{text}]({target.removeprefix('../')})"
-    if target in _PAGES:
-        return f"[{text}]({_PAGES[target]})"
-    return text if (HERE / target).is_dir() else link[0]
-
-
-_PAGES = {
-    "../CONTRIBUTING.md": "contributing.md",
-    "../CHANGELOG.md": "changelog.md",
-    "../csrc/kernels": "kernels.md",
+# Links out of docs/, which a repository follows, and the page here that has the same.
+PAGES = {
+    HERE.parent / "README.md": HERE / "index.md",
+    HERE.parent / "CONTRIBUTING.md": HERE / "contributing.md",
+    HERE.parent / "CHANGELOG.md": HERE / "changelog.md",
+    HERE.parent / "csrc" / "kernels": HERE / "kernels.md",
 }
 
 
+def _link(folder: Path, link: re.Match[str]) -> str:
+    """A link that leads out of docs/, as a link to a page here; a link to a folder as text."""
+    text, target = link[1], (folder / link[2]).resolve()
+    page = PAGES.get(target)
+    if target.suffix == ".ipynb":
+        page = HERE / "notebooks" / target.name
+    if page:
+        return f"[{text}]({os.path.relpath(page, folder)})"
+    return text if target.is_dir() else link[0]
+
+
 def _point_inside(app: Sphinx, docname: str, source: list[str]) -> None:
-    source[0] = re.sub(r"\[([^]]+)\]\((\.\./[^)#]+)\)", _link, source[0])
+    folder = (HERE / docname).parent
+    links = r"\[([^]]+)\]\((\.\./[^)#]+)\)"
+    source[0] = re.sub(links, functools.partial(_link, folder), source[0])
 
 
 def setup(app: Sphinx) -> None:

@@ -5,6 +5,7 @@ python tools/readme.py [FOLDER]
 
 from __future__ import annotations
 
+import argparse
 import functools
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 
 from gpureduce import lectures
 from gpureduce.bench import exact_bench, scoreboard, targets
+from gpureduce.cli import main as command_line
 from gpureduce.core import json_files, registry
 from gpureduce.hardware import report as _counter_report
 from gpureduce.hardware import verify_counters
@@ -27,8 +29,55 @@ def strategy_table() -> str:
         aliases = ", ".join(f"`{alias}`" for alias in row.aliases)
         needs = [row.needs] if row.needs else []
         needs += ["32-bit integers"] if len(row.dtypes) == 2 else []
-        lines.append(f"| `{row.name}` | {row.lesson} | {aliases} | {', '.join(needs)} |")
+        name = f"[`{row.name}`](kernels.md#{row.name})" if row.launches_kernels else f"`{row.name}`"
+        lines.append(f"| {name} | {row.lesson} | {aliases} | {', '.join(needs)} |")
     return "\n".join(lines)
+
+
+def kernel_listing() -> str:
+    """Every kernel's file, as the pages show it."""
+    parts = []
+    for row in registry.strategies():
+        if row.launches_kernels:
+            file = f"csrc/kernels/{'broken/' * row.broken}{row.name}.cu"
+            include = f"```{{literalinclude}} ../{file}\n:language: cuda\n```"
+            parts.append(f"## {row.name}\n\n{row.lesson}\n[{file}](../{file})\n\n{include}")
+    return "\n\n".join(parts)
+
+
+def command_listing() -> str:
+    """Every command with its options, as argparse has them."""
+    parser = command_line._parser()
+    verbs = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    parts = []
+    for name, verb in verbs.choices.items():
+        actions = [a for a in verb._actions if a.dest not in ("help", "json")]
+        given = [_shown(a) if a.nargs != "?" else f"[{_shown(a)}]" for a in actions
+                 if not a.option_strings]  # fmt: skip
+        options = [f"| `{_shown(a)}` | {_meaning(a)} |" for a in actions if a.option_strings]
+        usage = " ".join(["gpureduce", name, *given, *(["[options]"] if options else [])])
+        about = verb.description or ""
+        parts += [f"## {name}", f"{about[:1].upper()}{about[1:]}.", f"```sh\n{usage}\n```"]
+        if options:
+            parts.append("\n".join(["| option | meaning |", "|---|---|", *options]))
+    return "\n\n".join(parts)
+
+
+def _shown(action: argparse.Action) -> str:
+    """An option or argument as it is typed."""
+    if action.nargs == 0:
+        value = ""
+    else:
+        value = str(action.metavar or action.dest.upper())
+        value += " ..." if action.nargs in ("+", "*") else ""
+    return " ".join([*action.option_strings[-1:], *([value] if value else [])])
+
+
+def _meaning(action: argparse.Action) -> str:
+    text = (action.help or "").replace("|", "\\|")
+    if action.choices:
+        text += f"{'; ' * bool(text)}one of {', '.join(f'`{c}`' for c in action.choices)}"
+    return text
 
 
 def _named(path: Path, report: Callable[[dict[str, Any]], str], record: dict[str, Any]) -> str:
@@ -125,6 +174,8 @@ _BARS = ("global_tree", "interleaved_mod", "interleaved_idx", "sequential", "unr
 PAGES: dict[str, tuple[str, Callable[[Path], str]]] = {
     "README.md": ("headline", headline),
     "docs/strategies.md": ("strategies", lambda _: strategy_table()),
+    "docs/kernels.md": ("kernels", lambda _: kernel_listing()),
+    "docs/command_line.md": ("commands", lambda _: command_listing()),
     "docs/performance.md": ("performance", performance),
     "docs/exactness.md": ("exact", exact_sums),
     "docs/counters.md": ("counters", counters),

@@ -133,15 +133,32 @@ def size(text: str) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``gpureduce bench`` that are about measuring."""
     parser.add_argument(
-        "--strategies", nargs="+", metavar="NAME", default=["sequential", "cascade", "fast", "cpu"]
+        "--strategies",
+        nargs="+",
+        metavar="NAME",
+        default=["sequential", "cascade", "fast", "cpu"],
+        help="what to time (default: sequential cascade fast cpu)",
     )
-    parser.add_argument("--sizes", nargs="+", type=size, metavar="N", default=[2**20])
-    parser.add_argument("--dtypes", nargs="+", metavar="DTYPE", default=["int32"])
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        type=size,
+        metavar="N",
+        default=[2**20],
+        help="numbers of elements (default: 2^20)",
+    )
+    parser.add_argument(
+        "--dtypes",
+        nargs="+",
+        metavar="DTYPE",
+        default=["int32"],
+        help="dtypes of the elements (default: int32)",
+    )
     parser.add_argument("--accumulate", metavar="DTYPE", help="the dtype to add up in")
-    parser.add_argument("--block", nargs="+", type=int)
-    parser.add_argument("--grid", nargs="+", type=int)
+    parser.add_argument("--block", nargs="+", type=int, help="threads per block")
+    parser.add_argument("--grid", nargs="+", type=int, help="blocks")
     parser.add_argument("--device", help="cuda, cuda:1 or emulator")
-    parser.add_argument("--repeats", type=int, default=11)
+    parser.add_argument("--repeats", type=int, default=11, help="runs of each (default: 11)")
     parser.add_argument(
         "--measure",
         nargs="+",

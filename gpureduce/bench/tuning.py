@@ -228,8 +228,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", help="cuda, cuda:1 or emulator")
     parser.add_argument("--show", action="store_true", help="only show the table in use")
     parser.add_argument("--output", metavar="FILE", help="write the table here")
-    parser.add_argument("--sizes", nargs="+", type=size, metavar="BYTES", default=SIZES)
-    parser.add_argument("--repeats", type=int, default=11)
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        type=size,
+        metavar="BYTES",
+        default=SIZES,
+        help="bytes of the inputs to try",
+    )
+    parser.add_argument("--repeats", type=int, default=11, help="runs of each (default: 11)")
 
 
 def command(arguments: argparse.Namespace) -> None:

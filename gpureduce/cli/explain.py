@@ -27,9 +27,13 @@ def register(command: Command) -> None:
     explaining.add_argument("strategy", metavar="STRATEGY")
     explaining.add_argument("other", metavar="OTHER", nargs="?", help="compare the two")
     explaining.add_argument("--n", type=size, default=2**20, help="elements (default: 2^20)")
-    explaining.add_argument("--dtype", default="int32", help="the dtype to add up in")
+    explaining.add_argument(
+        "--dtype", default="int32", help="the dtype to add up in (default: int32)"
+    )
     explaining.add_argument("--input-dtype", metavar="DTYPE", help="of the elements, if another")
-    explaining.add_argument("--block", type=int, default=256, help="threads per block")
+    explaining.add_argument(
+        "--block", type=int, default=256, help="threads per block (default: 256)"
+    )
     explaining.add_argument("--grid", type=int, help="blocks")
     explaining.add_argument("--svg", metavar="FILE", help="draw it to a file")
 
@@ -39,9 +43,23 @@ def register(command: Command) -> None:
         "compare the counts with those of a card, by Nsight Compute (ncu); status 1 if they differ",
     )
     verifying.add_argument("--strategies", nargs="+", metavar="NAME", help="default: all kernels")
-    verifying.add_argument("--sizes", nargs="+", type=size, default=list(verify_counters.SIZES))
-    verifying.add_argument("--blocks", nargs="+", type=int, default=list(verify_counters.BLOCKS))
-    verifying.add_argument("--dtype", default="int32")
+    verifying.add_argument(
+        "--sizes",
+        nargs="+",
+        type=size,
+        metavar="N",
+        default=list(verify_counters.SIZES),
+        help="numbers of elements",
+    )
+    verifying.add_argument(
+        "--blocks",
+        nargs="+",
+        type=int,
+        metavar="THREADS",
+        default=list(verify_counters.BLOCKS),
+        help="threads per block",
+    )
+    verifying.add_argument("--dtype", default="int32", help="of the elements (default: int32)")
     verifying.add_argument("--record", metavar="FILE", help="write the table as JSON, as it grows")
     verifying.add_argument(
         "--again", metavar="FILE", help="judge what a record holds again, without a card"

@@ -31,7 +31,7 @@ class Timing:
     strategy
         The strategy that ran, where ``"auto"`` or ``"fast"`` chose one.
     dtype
-        The dtype that was added up in.
+        The dtype of the elements.
     block, grid
         Threads per block and blocks of the first launch; None where no kernel ran.
     finish
