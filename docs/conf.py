@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 from sphinx.application import Sphinx
 
@@ -27,6 +28,7 @@ python_maximum_signature_line_length = 72
 add_module_names = False
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
+autodoc_type_aliases = {"npt.ArrayLike": "ArrayLike", "npt.DTypeLike": "DTypeLike"}
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 
@@ -78,6 +80,13 @@ def _point_inside(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = re.sub(links, functools.partial(_link, folder), source[0])
 
 
+def _short_types(app: Sphinx, *what: Any) -> tuple[str | None, str | None]:
+    """Sphinx shows an alias in a union by the class that stands for it."""
+    shown = (text and re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", text) for text in what[-2:])
+    return next(shown), next(shown)
+
+
 def setup(app: Sphinx) -> None:
     """What Sphinx calls when it starts."""
+    app.connect("autodoc-process-signature", _short_types)
     app.connect("source-read", _point_inside)

@@ -30,8 +30,13 @@ def strategy_table() -> str:
         needs = [row.needs] if row.needs else []
         needs += ["32-bit integers"] if len(row.dtypes) == 2 else []
         name = f"[`{row.name}`](kernels.md#{row.name})" if row.launches_kernels else f"`{row.name}`"
-        lines.append(f"| {name} | {row.lesson} | {aliases} | {', '.join(needs)} |")
+        lines.append(f"| {name} | {_plain(row.lesson)} | {aliases} | {', '.join(needs)} |")
     return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    """A text that Markdown shows as it is."""
+    return text.replace("*", "\\*").replace("__", "\\_\\_")
 
 
 def kernel_listing() -> str:
@@ -41,7 +46,7 @@ def kernel_listing() -> str:
         if row.launches_kernels:
             file = f"csrc/kernels/{'broken/' * row.broken}{row.name}.cu"
             include = f"```{{literalinclude}} ../{file}\n:language: cuda\n```"
-            parts.append(f"## {row.name}\n\n{row.lesson}\n[{file}](../{file})\n\n{include}")
+            parts.append(f"## {row.name}\n\n{_plain(row.lesson)}\n[{file}](../{file})\n\n{include}")
     return "\n\n".join(parts)
 
 

@@ -285,7 +285,7 @@ def benchmark(
     offset: int = 0,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Iterator[Measurement]:
-    """Measure every combination; those of one dtype and size take turns.
+    """Measure every combination. Those of one dtype and size alternate.
 
     Parameters
     ----------
@@ -303,15 +303,17 @@ def benchmark(
         The dtype to add up in, as `dtype=` of `gpureduce.sum` (``"int32"`` for the lectures'
         ladder).
     measure
-        ``"kernel"``, ``"apart"``, ``"call"``, ``"host"``, ``"explain"``, ``"count"``: see the
-        module's own text.
+        ``"kernel"``: the launches alone, back to back. ``"apart"``: the same, with something else
+        between two sums. ``"call"``: from an array on a GPU to a Python number. ``"host"``: from a
+        NumPy array to a number, copies included. ``"explain"`` and ``"count"``: a call of
+        `explain`, by sampled blocks or by all.
     peers
-        Libraries to measure beside: ``"cub"``, ``"numpy"``, ``"cupy"``, ``"torch"``, ``"jax"``, or
+        Other libraries to measure: ``"cub"``, ``"numpy"``, ``"cupy"``, ``"torch"``, ``"jax"``, or
         ``"all"`` that are installed.
     offset
-        How many elements the array starts off a 512-byte boundary (kernels only).
+        The number of elements between a 512-byte boundary and the array's start (kernels only).
     progress
-        Called with how many of how many groups are done, and what comes next.
+        Called with the number of groups that are done, the number of all, and the next one's name.
 
     Examples
     --------

@@ -152,13 +152,27 @@ def tune(
     path: str | Path | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Tuned:
-    """Find out what is quickest on a card, and let `fast` use it from now on.
+    """Find the fastest kernels of a card, and let `fast` use them from now on.
 
-    Every candidate kernel, block and grid is timed at every size (in bytes) and element width, with
-    a cold L2 cache; some minutes on a large card. The table is written to `path`, by default to the
-    user's configuration folder, from where later processes take it. Of the emulator, of which no
-    process takes a table, it is written only where `path` is named.
+    Every candidate kernel, block and grid is timed at every size and element width, with a cold L2
+    cache. This takes some minutes on a large card.
 
+    Parameters
+    ----------
+    device
+        As in `gpureduce.sum`.
+    sizes
+        The sizes of the inputs, in bytes.
+    repeats
+        Runs of each candidate.
+    path
+        The file to write the table to, by default in the user's configuration folder. Later
+        processes read it there. The table of the emulator is written only if `path` is named.
+    progress
+        Called with the number of groups that are done, the number of all, and the next one's name.
+
+    Examples
+    --------
     >>> import gpureduce
     >>> tuned = gpureduce.tune("emulator", sizes=[1024, 4096], repeats=1)
     >>> gpureduce.fast_table("emulator") == list(tuned.choices)

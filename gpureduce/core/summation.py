@@ -83,9 +83,14 @@ def sum(
 
     Raises
     ------
-    ValueError, TypeError, MemoryError, CudaError
-        For arguments that do not exist, dtypes that cannot be, and what the device says. The next
-        call works.
+    ValueError
+        A name, block, grid or finish does not exist. The message lists what does.
+    TypeError
+        The array or the dtype cannot be summed that way.
+    MemoryError
+        The host or the device has too little memory.
+    CudaError
+        A call of CUDA failed, or there is no GPU. After any of these errors the next call works.
 
     Notes
     -----

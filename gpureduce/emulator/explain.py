@@ -46,10 +46,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Explanation(StrategyCounts):
-    """What a strategy does, counted: see `explain`.
+    """The counts of a strategy's kernels; see `explain`.
 
-    `counters`, `lines` and `steps` are of the first launch, the one over the input; `kernels` has
-    all launches. Printed, it is a picture for the terminal; `plot` and a notebook draw it.
+    `counters`, `lines` and `steps` are those of the first launch, over the input. `kernels` has
+    all launches. ``print`` shows a picture for the terminal. `plot` and a notebook draw it.
 
     >>> import gpureduce
     >>> counted = gpureduce.explain("interleaved_idx", n=2**12, block=256)
@@ -76,7 +76,7 @@ class Explanation(StrategyCounts):
 
 @dataclass(frozen=True)
 class Comparison(CountsPair):
-    """Two strategies side by side: what fell from the one to the other, and by how much.
+    """The counts of two strategies side by side; see `explain`.
 
     >>> import gpureduce
     >>> both = gpureduce.explain("interleaved_mod", "interleaved_idx", n=2**12)
@@ -179,12 +179,16 @@ def explain(
     Returns
     -------
     Explanation or Comparison
+        The counts of one strategy, or of two.
 
     Raises
     ------
-    ValueError, TypeError, CudaError
-        For arguments that do not exist, strategies that are no kernels of ours, and a kernel that
-        comes to grief.
+    ValueError
+        An argument does not exist, or the strategy has no kernel of its own.
+    TypeError
+        The strategy does not take that dtype.
+    CudaError
+        The kernel fails.
 
     Examples
     --------
