@@ -93,7 +93,9 @@ def build(builder: str, folder: Path) -> int:
     """Run Sphinx; its exit status."""
     from sphinx.cmd.build import main
 
-    return main(["-q", "-E", "-W", "--keep-going", "-b", builder, str(DOCS), str(folder)])
+    trees = DOCS / "_build" / "doctrees"
+    options = ["-q", "-E", "-W", "--keep-going", "-d", str(trees)]
+    return main([*options, "-b", builder, str(DOCS), str(folder)])
 
 
 class _Page(HTMLParser):
