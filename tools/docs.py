@@ -9,14 +9,10 @@
 
 from __future__ import annotations
 
-import os
-
-os.environ["GPUREDUCE_BACKEND"] = "emulator"  # before gpureduce is imported
-os.environ["MPLBACKEND"] = "Agg"
-
 import doctest
 import importlib
 import inspect
+import os
 import pkgutil
 import re
 import sys
@@ -148,6 +144,7 @@ def broken_files() -> list[str]:
 def main() -> int:
     """Check all of it; 0 if nothing is wrong."""
     start = time.monotonic()
+    os.environ |= {"GPUREDUCE_BACKEND": "emulator", "MPLBACKEND": "Agg"}
     os.chdir(ROOT)  # examples read notebooks/data
     faults = undocumented("\n".join(p.read_text() for p in (DOCS / "api").glob("*.md")))
     faults += broken_files()
