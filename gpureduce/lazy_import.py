@@ -7,17 +7,32 @@ import os
 import threading
 from types import ModuleType
 
-# A fork waits until another thread has imported: Python's locks of half imported modules would stay
-# locked in the child.
-_importing = threading.RLock()
+# Python's lock of a half imported module stays locked in a child made by fork(), so a fork waits
+# until other threads have imported. Threads do not wait for each other here.
+_changed = threading.Condition()
+_importing: dict[int, int] = {}  # how many imports are under way, by thread
+
+
+def _before_fork() -> None:
+    _changed.acquire()
+    _changed.wait_for(lambda: not _importing.keys() - {threading.get_ident()})
+
+
 os.register_at_fork(
-    before=_importing.acquire,
-    after_in_parent=_importing.release,
-    after_in_child=_importing.release,
+    before=_before_fork, after_in_parent=_changed.release, after_in_child=_changed.release
 )
 
 
 def load(name: str) -> ModuleType:
     """The module ``gpureduce.<name>``."""
-    with _importing:
+    thread = threading.get_ident()
+    with _changed:
+        _importing[thread] = _importing.get(thread, 0) + 1
+    try:
         return importlib.import_module(f"gpureduce.{name}")
+    finally:
+        with _changed:
+            _importing[thread] -= 1
+            if not _importing[thread]:
+                del _importing[thread]
+            _changed.notify_all()

@@ -1,9 +1,29 @@
 #include "threads/interrupts.h"
 
 #include "threads/clock.h"
+#include "threads/forks.h"
+
+#include <stdatomic.h>
 
 /* The watch of this thread; a pool's workers never have one. */
 static _Thread_local gr_interrupts *interrupts;
+
+/* Checks that run now, in all threads and in this one. */
+static atomic_int checks;
+static _Thread_local int own_checks;
+
+/* A child made by fork() has only the thread that forked. */
+static void count_own_checks(void)
+{
+    atomic_store_explicit(&checks, own_checks, memory_order_relaxed);
+}
+
+GR_AROUND_FORK(NULL, NULL, count_own_checks)
+
+bool gr_is_checking(void)
+{
+    return atomic_load_explicit(&checks, memory_order_relaxed) > 0;
+}
 
 void gr_watch_interrupts(gr_interrupts *watch)
 {
@@ -36,7 +56,11 @@ bool gr_ask_for_interrupts(void)
     watch->asked_ms = now;
     /* A signal handler may make calls of its own, which this watch must not interrupt. */
     interrupts = NULL;
+    own_checks++;
+    atomic_fetch_add_explicit(&checks, 1, memory_order_relaxed);
     int interrupted = watch->check(watch->context) != 0;
+    atomic_fetch_sub_explicit(&checks, 1, memory_order_relaxed);
+    own_checks--;
     interrupts = watch;
     __atomic_store_n(&watch->interrupted, interrupted, __ATOMIC_RELAXED);
     return interrupted;

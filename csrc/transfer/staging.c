@@ -20,6 +20,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
+#include <time.h>
 
 /* What took how long, and from where on threads pay, was measured on one machine, an H200 and 16
  * processors. */
@@ -308,12 +309,33 @@ static void forget_ring(void)
 
 GR_AROUND_FORK(NULL, NULL, forget_ring)
 
-static cudaError_t copy_through_ring(int device, void *to, const void *host, size_t bytes,
-                                     cudaStream_t stream, bool *opened)
+/* Waits for its turn. False: the call was interrupted meanwhile; or a signal handler runs, perhaps
+ * in the middle of another thread's copy, and it may wait for this thread. */
+static bool take_ring(void)
 {
-    pthread_mutex_lock(&ring.mutex);
-    *opened = open_ring(device) == cudaSuccess;
-    cudaError_t state = *opened ? stage(to, host, bytes, stream) : cudaSuccess;
+    static const struct timespec PAUSE = {.tv_nsec = 50 * 1000};
+    enum { YIELDS = 100 };
+    for (unsigned tries = 0; pthread_mutex_trylock(&ring.mutex); tries++) {
+        if (gr_ask_for_interrupts() || gr_is_checking())
+            return false;
+        if (tries < YIELDS)
+            sched_yield();
+        else
+            nanosleep(&PAUSE, NULL);
+    }
+    return true;
+}
+
+/* Sets *copied unless the copy has to be made without the ring. */
+static cudaError_t copy_through_ring(int device, void *to, const void *host, size_t bytes,
+                                     cudaStream_t stream, bool *copied)
+{
+    if (!take_ring()) {
+        *copied = gr_interrupted();
+        return cudaSuccess;
+    }
+    *copied = open_ring(device) == cudaSuccess;
+    cudaError_t state = *copied ? stage(to, host, bytes, stream) : cudaSuccess;
     pthread_mutex_unlock(&ring.mutex);
     return state;
 }
@@ -321,13 +343,13 @@ static cudaError_t copy_through_ring(int device, void *to, const void *host, siz
 gr_status gr_copy_to_device(int device, void *to, const void *host, size_t bytes,
                             cudaStream_t stream, gr_error *error)
 {
-    bool opened = false;
+    bool copied = false;
     error->status = GR_OK;
     if (bytes && !own_copy && gr_is_pageable(host, bytes)) {
-        TRY(copy_through_ring(device, to, host, bytes, stream, &opened));
-        if (opened)
+        TRY(copy_through_ring(device, to, host, bytes, stream, &copied));
+        if (copied)
             return GR_OK;
-        (void)cudaGetLastError(); /* no memory to pin: the slow way works */
+        (void)cudaGetLastError(); /* perhaps there is no memory to pin: the slow way works */
     }
     TRY(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, stream));
 done:
@@ -336,9 +358,8 @@ done:
 
 void gr_release_staging(void)
 {
-    if (own_copy)
+    if (pthread_mutex_trylock(&ring.mutex)) /* in use: it is kept */
         return;
-    pthread_mutex_lock(&ring.mutex);
     if (ring.memory && cudaSetDevice(ring.device) == cudaSuccess)
         close_ring();
     pthread_mutex_unlock(&ring.mutex);

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import math
 import statistics
 import sys
@@ -17,7 +16,7 @@ from gpureduce.bench.benchmark import MOST_REPEATS, array_of
 from gpureduce.bench.contenders import rotation
 from gpureduce.bench.provenance import provenance
 from gpureduce.bench.report import progress, size
-from gpureduce.core import devices, on_device, registry
+from gpureduce.core import devices, json_files, on_device, registry
 from gpureduce.core.checks import whole
 from gpureduce.core.dtypes import Array, convert, is_here, named
 from gpureduce.core.fast_table import fast_table, use
@@ -203,9 +202,8 @@ def tune(
 
 def save(choices: Sequence[Choice], device: devices.Device, path: Path) -> None:
     """Write a table down, with where and when it was made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     kept = provenance("fast_table", device) | {"rows": [asdict(c) for c in choices]}
-    path.write_text(json.dumps(kept, indent=1) + "\n")
+    json_files.write(path, kept)
 
 
 def _group_times(

@@ -8,10 +8,8 @@ in the user's cache folder. Without a GPU nobody asks.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
-import tempfile
 import threading
 import time
 import warnings
@@ -86,7 +84,16 @@ class Calibration:
         return "cuda" if cuda < cpu else "cpu"
 
 
-_lock = threading.Lock()
+_measuring = threading.RLock()  # a signal handler may measure while its thread does
+
+
+def _forget_who_measures() -> None:
+    """A child made by fork() has none of the other threads."""
+    global _measuring
+    _measuring = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forget_who_measures)
 _known: dict[tuple[str, int], Calibration | None] = {}
 
 
@@ -181,15 +188,12 @@ def _check(name: str, way: Way) -> None:
 
 
 def _keep(file: Path, found: Calibration) -> None:
-    """Write it down, if that can be; nobody ever sees half a file."""
+    """Write it down, if that can be."""
     said = {"schema": _SCHEMA, **dataclasses.asdict(found)}
     if not file.is_absolute():  # "~", of a user without a home
         return
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as made:
-            made.write(json.dumps(said, indent=1) + "\n")
-        os.replace(made.name, file)
+        json_files.write(file, said)
     except OSError:
         return
 
@@ -223,7 +227,7 @@ def calibrate() -> Calibration | None:
     card = _card()
     if card is None:
         return None
-    with _lock:
+    with _measuring:
         return _measure_and_keep(card)
 
 
@@ -243,7 +247,7 @@ def calibration() -> Calibration | None:
     card = _card()
     if card is None:
         return None
-    with _lock:
+    with _measuring:
         return known() or _measure_and_keep(card)
 
 
@@ -257,11 +261,17 @@ def pinned() -> str | None:
 
 def _known_to_auto(card: devices.Device) -> Calibration | None:
     key = (card.name, _processors())
-    if key not in _known:
-        try:
-            _known[key] = calibration()
-        except (CudaError, MemoryError):
-            _known[key] = None  # a card that cannot be measured is not used
+    if key in _known:
+        return _known[key]
+    lock = _measuring
+    if not lock.acquire(blocking=False):
+        return None  # another thread measures; to wait for it might be for ever, in a handler
+    try:
+        _known[key] = calibration()
+    except (CudaError, MemoryError):
+        _known[key] = None  # a card that cannot be measured is not used
+    finally:
+        lock.release()
     return _known[key]
 
 

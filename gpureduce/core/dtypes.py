@@ -81,7 +81,7 @@ def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
         return bfloat16
     try:
         return np.dtype(dtype)
-    except (TypeError, ValueError, SyntaxError):  # NumPy reads some texts and lists as Python
+    except (TypeError, ValueError, OverflowError, SyntaxError):  # NumPy reads some as Python
         if isinstance(dtype, str):
             raise TypeError(f"there is no dtype {shown(dtype)}") from None
         raise TypeError(f"dtype must be a NumPy dtype or its name, not {shown(dtype)}") from None

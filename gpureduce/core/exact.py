@@ -49,9 +49,11 @@ def _pieces(array: dtypes.Array) -> Iterator[tuple[dtypes.Array, bool]]:
     elif source.itemsize <= _WHOLE_INTEGER_BYTES:
         yield from ((piece, True) for piece in _flat(array, np.dtype(np.float64)))
     else:
-        for piece in _flat(array):
-            yield (piece & piece.dtype.type(0xFFFFFFFF)).astype(np.float64), True
-            yield (piece >> piece.dtype.type(32)).astype(np.float64) * 2.0**32, False
+        for flat in _flat(array):
+            for first in range(0, flat.size, arrays.PACK_ELEMENTS):
+                piece = flat[first : first + arrays.PACK_ELEMENTS]
+                yield (piece & piece.dtype.type(0xFFFFFFFF)).astype(np.float64), True
+                yield (piece >> piece.dtype.type(32)).astype(np.float64) * 2.0**32, False
 
 
 def feed(total: _host.Exact, array: dtypes.Array) -> float:

@@ -125,7 +125,8 @@ class _Problem:
     def value(self, bits: bytes) -> Any:
         """The integral from the bits of the sum."""
         total = float(np.frombuffer(bits, self.dtype, count=1)[0])
-        return self.dtype.type(self.step * total)
+        with np.errstate(over="ignore"):
+            return self.dtype.type(self.step * total)
 
 
 def _problem(f: object, a: float | None, b: float | None, n: int, dtype: npt.DTypeLike) -> _Problem:

@@ -10,6 +10,8 @@ import dataclasses
 import functools
 import json
 import math
+import os
+import tempfile
 import types
 import typing
 from collections.abc import Iterator, Sequence
@@ -53,6 +55,14 @@ def read_record(path: Path, kind: str, **kinds: Any) -> dict[str, Any]:
             raise ValueError(f"schema must be 1, not {shown(found.get('schema'))}")
         fields(found, **kinds)
     return found
+
+
+def write(path: Path, value: object) -> None:
+    """Write a file, whose folder need not be there yet. Nobody ever sees half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as made:
+        made.write(json.dumps(value, indent=1) + "\n")
+    os.replace(made.name, path)
 
 
 @contextmanager

@@ -147,7 +147,7 @@ def find(name: object, argument: str = "strategy") -> Strategy:
         names = ", ".join(s.name for s in STRATEGIES.values() if not s.broken)
         wrong = ", ".join(s.name for s in STRATEGIES.values() if s.broken)
         raise ValueError(
-            f"there is no strategy {name!r}; there are {names} (and their aliases), "
+            f"there is no strategy {shown(name)}; there are {names} (and their aliases), "
             f"and, wrong on purpose, {wrong}"
         )
     return row

@@ -118,13 +118,10 @@ def _add_up(
     return result, [_times(x, Fraction(1 << down)) for x in _as_numbers(result.value)]
 
 
-def _steps(points: dtypes.Array, down: int) -> dtypes.Array:
-    """From each point to the next, rounded to float64 once; whole numbers do not wrap around.
-
-    Floats are scaled by 2^-down first.
-    """
+def _steps(points: dtypes.Array) -> dtypes.Array:
+    """From each point to the next, rounded to float64 once; whole numbers do not wrap around."""
     if points.dtype.kind not in "biu":
-        return np.diff(points.astype(_wide(points), copy=False) * 2.0**-down)
+        return np.diff(points.astype(_wide(points), copy=False))
     bits = points.astype(np.uint64)
     rise = points[1:] >= points[:-1]
     sizes = np.where(rise, bits[1:] - bits[:-1], bits[:-1] - bits[1:])
@@ -145,34 +142,48 @@ def _finite(array: dtypes.Array) -> bool:
         return all(np.isfinite(part).all() for _, part in _parts(array))
 
 
-def _down(array: dtypes.Array) -> int:
-    """By which power of two an array of numbers is larger than 2^500."""
-    largest = 0.0
-    for _, part in _parts(array):
-        wide = part.astype(_wide(part), copy=False)
-        largest = max(largest, float(np.abs(wide.real).max()), float(np.abs(wide.imag).max()))
-    return max(math.frexp(largest)[1] - 500, 0)
+def _areas(samples: dtypes.Array, points: dtypes.Array) -> tuple[dtypes.Array, list[_exact.Number]]:
+    """The areas between neighbours in float64, and the exact sum of those too large for it.
 
-
-def _areas(samples: dtypes.Array, points: dtypes.Array, a: int, b: int) -> dtypes.Array:
-    """The areas between neighbours in float64, with samples and points scaled by 2^-a and 2^-b."""
+    The areas have 0 in place of these. Of a complex sum, the real and the imaginary part.
+    """
     kind = np.result_type(_wide(samples), _wide(points))
     areas = np.empty(max(len(samples) - 1, 0), kind)
     with np.errstate(all="ignore"):
         for first, part in _parts(samples, also=1):
-            sides = part.astype(_wide(part), copy=False) * 2.0**-a
-            steps = _steps(points[first : first + len(part)], b)
+            sides = part.astype(_wide(part), copy=False)
+            steps = _steps(points[first : first + len(part)])
             areas[first : first + _CHUNK] = steps * (sides[1:] + sides[:-1]) / 2
-    return areas
-
-
-def _terms(samples: dtypes.Array, points: dtypes.Array) -> tuple[dtypes.Array, int]:
-    """The areas between neighbours in float64, times a power of two, and its exponent."""
-    areas = _areas(samples, points, 0, 0)
     if _finite(areas) or not (_finite(samples) and _finite(points)):
-        return areas, 0
-    a, b = _down(samples), 0 if points.dtype.kind in "biu" else _down(points)
-    return _areas(samples, points, a, b), a + b
+        return areas, []
+    real = imaginary = 0
+    for first, part in _parts(areas):
+        for i in first + np.flatnonzero(~np.isfinite(part)):
+            found = _exact_area(samples[i : i + 2], points[i : i + 2])
+            real, imaginary = real + found[0], imaginary + found[1]
+            areas[i] = 0
+    rest: list[_exact.Number] = [Fraction(part, _AREA_UNIT) for part in (real, imaginary)]
+    return areas, rest if kind.kind == "c" else rest[:1]
+
+
+_AREA_UNIT = 1 << 2 * 1074 + 1
+
+
+def _exact_area(samples: dtypes.Array, points: dtypes.Array) -> tuple[int, int]:
+    """The area between two neighbours, its real and imaginary parts, in units of 2^-2149."""
+    (a, b), (x, y) = ([_units(value) for value in pair] for pair in (samples, points))
+    side, step = (a[0] + b[0], a[1] + b[1]), (y[0] - x[0], y[1] - x[1])
+    return side[0] * step[0] - side[1] * step[1], side[0] * step[1] + side[1] * step[0]
+
+
+def _units(value: Any) -> tuple[int, int]:
+    """A finite scalar's real and imaginary parts in units of 2^-1074."""
+    if value.dtype.kind in "biu":
+        return int(value) << 1074, 0
+    wide = complex(value)
+    ratios = (part.as_integer_ratio() for part in (wide.real, wide.imag))
+    real, imaginary = (n << 1075 - d.bit_length() for n, d in ratios)
+    return real, imaginary
 
 
 def trapezoid(
@@ -212,7 +223,8 @@ def trapezoid(
 
     With `x`, steps, sums of neighbouring samples, and their products are rounded to float64
     (complex128) each. So are integers that float64 cannot hold; steps between integers are rounded
-    once. These areas are added up as the samples are without `x`.
+    once. These areas are added up as the samples are without `x`. Areas too large for float64 are
+    not rounded.
 
     No partial result overflows unless a finite integral does. `error_bound` is for plain sums and
     refuses integrals.
@@ -246,9 +258,10 @@ def trapezoid(
         if points.shape != samples.shape:
             raise ValueError(f"x must have the shape of y, {samples.shape}, not {points.shape}")
         wanted = _result_dtype(samples, points, asked)
-        areas, up = _terms(samples, points)
-        factor = Fraction(1 << up)
+        areas, rest = _areas(samples, points)
+        factor = Fraction(1)
         result, total = _add_up(areas, strategy, how)
+        total = list(map(_plus, total, rest)) if rest else total
     value = _exact.rounded([_times(part, factor) for part in total], wanted)
     timing = result.timing and replace(result.timing, integral=True)
     return SumResult(value, timing)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import json
+import os
+import threading
 
 import numpy as np
 import pytest
@@ -229,6 +231,45 @@ def test_many_callers_measure_once(card):
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: gpureduce.calibration(), range(16)))
     assert set(found) == {card.figures} and card.measured == 1
+
+
+def test_nobody_waits_for_a_measurement(card, monkeypatch):
+    """`auto` takes the processors meanwhile; so does a child, whose parent measures on."""
+    begun, go_on = threading.Event(), threading.Event()
+    seen = card.figures
+
+    def slow(_):
+        begun.set()
+        assert go_on.wait(60)
+        return seen
+
+    monkeypatch.setattr(calibration, "_measure", slow)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        first = pool.submit(went_to)
+        assert begun.wait(60)
+        assert went_to() == "cpu"
+        child = os.fork()
+        if not child:
+            calibration._measure = lambda _: seen
+            os._exit(0 if went_to() == "emulator" else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        go_on.set()
+        assert first.result() == "emulator"
+    assert went_to() == "emulator"
+
+
+def test_a_signal_handler_may_sum_during_a_measurement(card, monkeypatch):
+    outer = card.figures
+
+    def interrupted(_):
+        if calibration._known or card.measured:
+            return outer
+        card.measured = 1
+        assert went_to() == "emulator"  # as a handler would, on the same thread
+        return outer
+
+    monkeypatch.setattr(calibration, "_measure", interrupted)
+    assert went_to() == "emulator"
 
 
 def small_measurements(monkeypatch):

@@ -360,6 +360,10 @@ NAMED = {
     "block must be a whole number, not '64'": lambda: gpureduce.sum(ONES, "sequential", block="64"),
     "grid must be a whole number, not 1.5": lambda: gpureduce.sum(ONES, "sequential", grid=1.5),
     "dtype must be a NumPy dtype or its name, not [1]": lambda: gpureduce.sum(ONES, dtype=[1]),
+    "there is no strategy 'xxxxxxxxxxxx...xxxxxxxxxxxxx'": lambda: gpureduce.sum(ONES, "x" * 10**6),
+    "dtype must be a NumPy dtype or its name, not": lambda: gpureduce.sum(
+        ONES, dtype={"names": ["a"], "formats": ["f4"], "offsets": [2**70]}
+    ),
     "there is no dtype 'floatt'": lambda: gpureduce.sum(ONES, dtype="floatt"),
     "device must be None, 'cpu'": lambda: gpureduce.sum(ONES, device=ONES),
     "finish must be one of host, relaunch, single, not array(": lambda: gpureduce.sum(

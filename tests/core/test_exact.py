@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -475,3 +476,16 @@ def test_what_one_dtype_gives_does_not_depend_on_how_its_rows_are_cut(name):
     for _ in range(60):
         rng.shuffle(array)
         assert bits_of(add(array)) == want
+
+
+@pytest.mark.parametrize("add", [lambda a: gpureduce.sum(a, dtype="float64"),
+                                 lambda a: gpureduce.Accumulator().add(a)])  # fmt: skip
+def test_wide_integers_as_floats_take_little_memory(add):
+    """A memory-mapped file may be larger than the memory; and Ctrl-C is heard between pieces."""
+    array = np.ones(2**24, np.int64)
+    add(array[:10])
+    tracemalloc.start()
+    add(array)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < array.nbytes

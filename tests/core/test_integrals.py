@@ -343,6 +343,26 @@ def test_samples_that_are_equally_spaced_are_rounded_once(dtype):
             assert (value < 0) == (exact < 0)
 
 
+def test_areas_too_large_for_float64_leave_the_others_alone():
+    """Sums of neighbours, or areas, overflow; they cancel, or are in the other component."""
+    most = 1.5e308
+    found = gpureduce.trapezoid(np.full(2, most + 1e-100j), [0, 1e-100]).value
+    assert (found.real, found.imag) == (1.5e208, pytest.approx(1e-200, rel=1e-15))
+    y = np.array([most, most, most, 0, 1e-100, 1e-100])
+    assert gpureduce.trapezoid(y, [0, 1e-300, 0, 0, 0, 1e-100]).value == 1e-200
+    y = np.array([most, most, most, 0, 1, 1])
+    assert gpureduce.trapezoid(y, [0, 1e10, 0, 0, 0, 0.1]).value == 0.1
+    z = np.array([1e200 + 1e200j, 1e200 + 1e200j])
+    assert gpureduce.trapezoid(z, [0, 1e150 - 1e150j]).value == complex(math.inf, 0)
+
+
+def test_an_integral_too_large_for_float32_warns_of_nothing():
+    with np.errstate(all="raise"):
+        for strategy in ("cpu", "sequential", "numpy"):
+            found = gpureduce.integrate("corner", 0, 1e30, 3, strategy, dtype="float32")
+            assert np.isinf(found.value)
+
+
 @pytest.mark.parametrize("strategy", ["auto", "exact", "cpu", "numpy", "fast", "sequential"])
 def test_no_partial_integral_overflows(scipy_integrate, strategy):
     """1,001 samples of 100 in float16 add up to more than a float16 holds."""

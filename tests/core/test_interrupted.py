@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 import gpureduce
 from cases import CSRC, broken_off_after
+from gpureduce import lazy_import
 from gpureduce.core import arrays, dtypes
 
 SMALL = np.ones(100_000, np.float32)
@@ -427,6 +429,25 @@ for pause in (0.0005, 0.002, 0.005):
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
 """
+
+
+def test_imports_do_not_wait_for_each_other(monkeypatch):
+    """A signal handler may wait for a thread that imports, in the middle of an import."""
+    begun, done = threading.Event(), threading.Event()
+
+    def import_module(name):
+        if name == "gpureduce.slow":
+            begun.set()
+            assert done.wait(60)
+        return name
+
+    monkeypatch.setattr(lazy_import.importlib, "import_module", import_module)
+    thread = threading.Thread(target=lazy_import.load, args=["slow"])
+    thread.start()
+    assert begun.wait(60) and lazy_import.load("quick") == "gpureduce.quick"
+    done.set()
+    thread.join()
+    assert not lazy_import._importing
 
 
 @pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer's malloc() may hang in a child")

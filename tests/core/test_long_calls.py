@@ -128,6 +128,44 @@ def test_a_signal_handler_may_call_what_it_interrupts(inner):
     assert done.stdout.split() == ["1048576", "7"]
 
 
+WAITS_FOR_A_COPY = """
+import concurrent.futures, os, signal, time
+import numpy as np, gpureduce
+
+small = np.ones(1000, np.float32)
+pool = concurrent.futures.ThreadPoolExecutor(1)
+calls = 0
+
+def add():
+    return gpureduce.sum(small, "sequential", device="emulator").value
+
+def handler(*_):
+    global calls
+    try:
+        assert pool.submit(add).result(20) == 1000
+        calls += 1
+    except concurrent.futures.TimeoutError:
+        os._exit(3)
+
+add(), pool.submit(add).result()
+long = np.ones(2**26, np.float32)
+signal.signal(signal.SIGALRM, handler)
+end = time.time() + 60
+while calls < 12 and time.time() < end:
+    signal.setitimer(signal.ITIMER_REAL, 0.03)
+    gpureduce.sum(long, "exact", device="emulator")
+os._exit(0 if calls == 12 else 4)
+"""
+
+
+def test_a_signal_handler_may_wait_for_another_threads_copy():
+    """Both copies want the ring of pinned memory. This hung, so it runs in its own process."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", WAITS_FOR_A_COPY], capture_output=True, text=True, timeout=180
+    )
+    assert done.returncode == 0, done.stderr
+
+
 LIMITED = """
 import threading
 import numpy as np
@@ -150,7 +188,7 @@ print(limits > 0)
 
 
 def test_setting_a_memory_limit_during_a_copy():
-    """It waits for the copy, which hung while it did so with the GIL: in a process of its own."""
+    """It waited for the copy with the GIL, and hung. In a process of its own."""
     environment = os.environ | {"GPUREDUCE_THREADS": "1"}
     command = [sys.executable, "-P", "-c", LIMITED]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)

@@ -107,6 +107,17 @@ def test_memory_limits_nest():
     assert fits()
 
 
+def test_a_limit_does_not_change_the_devices_memory():
+    """In a process of its own: facts of a device are asked for once."""
+    code = """
+import gpureduce
+with gpureduce.emulator.memory_limit(10**6):
+    inside = gpureduce.devices()[-1].memory_bytes
+assert inside == gpureduce.devices()[-1].memory_bytes > 10**6
+"""
+    subprocess.run([sys.executable, "-P", "-c", code], check=True, timeout=60)
+
+
 def test_memory_limits_are_whole_numbers():
     for wrong in (1e6, "1000", None):
         with pytest.raises(TypeError):

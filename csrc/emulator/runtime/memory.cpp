@@ -58,10 +58,14 @@ __attribute__((constructor)) static void make_memory()
     memory();
 }
 
+static size_t device_memory()
+{
+    return (size_t)sysconf(_SC_PHYS_PAGES) / 2 * (size_t)sysconf(_SC_PAGESIZE);
+}
+
 static size_t limit_of(const Memory *m)
 {
-    return m->limits.size() ? m->limits.back().second
-                            : (size_t)sysconf(_SC_PHYS_PAGES) / 2 * (size_t)sysconf(_SC_PAGESIZE);
+    return m->limits.size() ? m->limits.back().second : device_memory();
 }
 
 /* False: interrupted. */
@@ -280,8 +284,9 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
         return set_error(cudaErrorInvalidValue);
     Memory *m = memory();
     std::lock_guard<std::mutex> lock(m->mutex);
-    *total = limit_of(m);
-    *free_bytes = *total > m->device_bytes ? *total - m->device_bytes : 0;
+    size_t limit = limit_of(m);
+    *total = device_memory();
+    *free_bytes = limit > m->device_bytes ? limit - m->device_bytes : 0;
     return cudaSuccess;
 }
 
