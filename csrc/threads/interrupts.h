@@ -32,8 +32,8 @@ static inline bool gr_is_interrupted(const gr_interrupts *watch)
     return watch != NULL && __atomic_load_n(&watch->interrupted, __ATOMIC_RELAXED);
 }
 
-/* Whether a thread of this process runs `check`, and so perhaps a signal handler, which may wait for
- * any other thread. */
+/* Whether a thread of this process runs `check`, and so perhaps a signal handler, which may wait
+ * for any other thread. */
 bool gr_is_checking(void);
 
 /* Whether this thread's call was interrupted. */
