@@ -160,8 +160,9 @@ def _apart(rows: Sequence[Row]) -> str:
     if not told:
         return ""
     return (
-        "So it is for sums in a row, of which ours begin while the last one ends. With something "
-        f"else between any two, whose own time is taken off, float32: {'; '.join(told)}."
+        "These are back-to-back sums: each of ours starts while the one before it finishes. One "
+        "sum at a time, with other work between two sums whose time is subtracted, float32: "
+        f"{'; '.join(told)}."
     )
 
 

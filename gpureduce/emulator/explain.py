@@ -28,7 +28,7 @@ from gpureduce.emulator.counts import (
     StrategyCounts,
     split,
 )
-from gpureduce.emulator.explain_picture import Picture
+from gpureduce.emulator.picture import Picture
 
 __all__ = [
     "COUNTERS",

@@ -1,154 +1,35 @@
-"""Explanations drawn: as SVG without any library, or on matplotlib's axes.
-
-A picture is a list of rectangles and texts, made once and shown either way.
-"""
+"""Pictures of explanations."""
 
 from __future__ import annotations
 
-import html
 import textwrap
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from gpureduce.emulator.counts import CountsPair, Line, StrategyCounts
 from gpureduce.emulator.explain_text import bytes_text, factor, wavefront_table
+from gpureduce.emulator.picture import (
+    ACTIVE,
+    ALARM,
+    EMPTY,
+    FAINT,
+    GOOD,
+    HALF,
+    INK,
+    WIDTH,
+    Page,
+    Picture,
+)
 from gpureduce.emulator.trace import Access
 
-INK, FAINT, EMPTY = "#1f2933", "#7b8794", "#eef1f4"
-ACTIVE, HALF, CONFLICT, GOOD = "#2b6cb0", "#90cdf4", "#c53030", "#2f855a"
-WIDTH = 760
 _ROW = 18
 _MANY_STEPS = 24
 _MANY_WARPS = 8
 
 
-@dataclass(frozen=True)
-class Box:
-    """A filled rectangle; `title` is what a mouse over it tells."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    fill: str
-    title: str = ""
-
-
-@dataclass(frozen=True)
-class Words:
-    """A line of text; `anchor` is ``"start"``, ``"middle"`` or ``"end"``."""
-
-    x: float
-    y: float
-    text: str
-    size: float = 11
-    fill: str = INK
-    anchor: str = "start"
-    bold: bool = False
-
-
-@dataclass
-class Picture:
-    """Boxes and words on a page, in pixels from its upper left corner."""
-
-    width: float = WIDTH
-    height: float = 0.0
-    boxes: list[Box] = field(default_factory=list)
-    words: list[Words] = field(default_factory=list)
-
-    def svg(self) -> str:
-        """The picture as an SVG document."""
-        parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:g}" '
-            f'height="{self.height:g}" viewBox="0 0 {self.width:g} {self.height:g}" '
-            'font-family="DejaVu Sans, Verdana, sans-serif">',
-            f'<rect width="{self.width:g}" height="{self.height:g}" fill="#ffffff"/>',
-        ]
-        for box in self.boxes:
-            place = f'x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" height="{box.height:g}"'
-            inside = f"<title>{html.escape(box.title)}</title>" if box.title else ""
-            parts.append(f'<rect {place} fill="{box.fill}">{inside}</rect>')
-        for words in self.words:
-            weight = ' font-weight="bold"' if words.bold else ""
-            parts.append(
-                f'<text x="{words.x:g}" y="{words.y:g}" font-size="{words.size:g}" '
-                f'fill="{words.fill}" text-anchor="{words.anchor}"{weight} '
-                f'xml:space="preserve">{html.escape(words.text)}</text>'
-            )
-        return "\n".join([*parts, "</svg>\n"])
-
-    def html(self, title: str) -> str:
-        """The picture under a heading, for a notebook."""
-        return f"<div><b>{html.escape(title)}</b><br>{self.svg()}</div>"
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw it with matplotlib, at the size it has in SVG; returns the axes."""
-        try:
-            import matplotlib.pyplot as plt
-            from matplotlib.collections import PatchCollection
-            from matplotlib.patches import Rectangle
-        except ImportError as error:
-            raise ImportError(
-                "plot() needs matplotlib: pip install 'gpureduce[plot]'; "
-                "picture().svg() needs nothing"
-            ) from error
-        if ax is None:
-            _, ax = plt.subplots(figsize=(self.width / 96, self.height / 96), layout="constrained")
-        places = [Rectangle((box.x, box.y), box.width, box.height) for box in self.boxes]
-        fills = [box.fill for box in self.boxes]
-        ax.add_collection(PatchCollection(places, facecolors=fills, linewidths=0))
-        # Font sizes are in points and the boxes in pixels: text is scaled as the boxes are.
-        figure_width = ax.figure.get_size_inches()[0] * ax.get_position().width
-        points = 72 * figure_width / self.width
-        anchors = {"start": "left", "middle": "center", "end": "right"}
-        for words in self.words:
-            ax.text(
-                words.x,
-                words.y,
-                words.text.replace("$", r"\$"),
-                fontsize=words.size * points,
-                color=words.fill,
-                ha=anchors[words.anchor],
-                va="baseline",
-                weight="bold" if words.bold else "normal",
-            )
-        ax.set_xlim(0, self.width)
-        ax.set_ylim(self.height, 0)
-        ax.set_aspect("equal")
-        ax.set_axis_off()
-        return ax
-
-
-class _Page:
-    """A picture in the making, from top to bottom."""
-
-    def __init__(self) -> None:
-        self.picture = Picture()
-        self.y = 0.0
-
-    def box(self, x: float, dy: float, width: float, height: float, fill: str, title: str) -> None:
-        self.picture.boxes.append(Box(x, self.y + dy, width, height, fill, title))
-
-    def say(self, x: float, dy: float, text: str, **style: Any) -> None:
-        self.picture.words.append(Words(x, self.y + dy, text, **style))
-
-    def heading(self, text: str, remark: str = "") -> None:
-        self.y += 26
-        self.say(8, 0, text, size=13, bold=True)
-        if remark:
-            self.y += 16
-            self.say(8, 0, remark, fill=FAINT)
-        self.y += 8
-
-    def done(self) -> Picture:
-        self.picture.height = self.y + 10
-        return self.picture
-
-
 def draw(what: StrategyCounts) -> Picture:
     """Who is active step by step, the worst bank conflict, and bytes moved against bytes used."""
-    page = _Page()
+    page = Page()
     _activity(page, what)
     worst = what.worst_line
     if worst and worst.access:
@@ -159,7 +40,7 @@ def draw(what: StrategyCounts) -> Picture:
 
 def draw_comparison(both: CountsPair) -> Picture:
     """The counters that differ as pairs of bars, and the activity of both."""
-    page = _Page()
+    page = Page()
     _changes(page, both)
     for what in (both.before, both.after):
         _activity(page, what)
@@ -167,7 +48,7 @@ def draw_comparison(both: CountsPair) -> Picture:
     return page.done()
 
 
-def _legend(page: _Page, x: float, entries: Iterable[tuple[str, str]]) -> None:
+def _legend(page: Page, x: float, entries: Iterable[tuple[str, str]]) -> None:
     """What the colours of the bars below mean."""
     for fill, text in entries:
         page.box(x, 1, 10, 10, fill, text)
@@ -176,7 +57,7 @@ def _legend(page: _Page, x: float, entries: Iterable[tuple[str, str]]) -> None:
     page.y += 18
 
 
-def _activity(page: _Page, what: StrategyCounts) -> None:
+def _activity(page: Page, what: StrategyCounts) -> None:
     steps = [step for step in what.steps[:_MANY_STEPS] if any(step.lanes)]
     warps = max((len(step.lanes) for step in steps), default=0)
     if not warps:
@@ -211,13 +92,13 @@ def _activity(page: _Page, what: StrategyCounts) -> None:
         page.y += _ROW
 
 
-def _remark(page: _Page, x: float, conflicts: int, step: Any) -> None:
+def _remark(page: Page, x: float, conflicts: int, step: Any) -> None:
     active = sum(mask.bit_count() for mask in step.lanes)
     busy = sum(1 for mask in step.lanes if mask)
     page.say(x, 12, f"{active} lanes, {busy} warp{'s' if busy != 1 else ''}", size=10, fill=INK)
     if conflicts:
         share = step.conflicts / step.wavefronts
-        page.say(WIDTH - 8, 12, f"{share:.0%} conflicts", size=10, fill=CONFLICT, anchor="end")
+        page.say(WIDTH - 8, 12, f"{share:.0%} conflicts", size=10, fill=ALARM, anchor="end")
 
 
 def _runs(mask: int) -> list[tuple[int, int]]:
@@ -232,7 +113,7 @@ def _runs(mask: int) -> list[tuple[int, int]]:
     return runs
 
 
-def _banks(page: _Page, line: Line, access: Access) -> None:
+def _banks(page: Page, line: Line, access: Access) -> None:
     table = wavefront_table(access)
     fault = f"{access.wavefronts} wavefronts where {access.ideal} would do"
     verdict = fault if access.wavefronts > access.ideal else "no bank conflict"
@@ -249,7 +130,7 @@ def _banks(page: _Page, line: Line, access: Access) -> None:
         extra = number >= access.ideal
         page.say(left - 8, 13, f"wavefront {number + 1}", size=10, anchor="end", fill=FAINT)
         for bank, lane in enumerate(row):
-            fill = EMPTY if lane is None else CONFLICT if extra else ACTIVE
+            fill = EMPTY if lane is None else ALARM if extra else ACTIVE
             title = f"bank {bank}: " + ("idle" if lane is None else f"lane {lane}")
             page.box(left + bank * cell, 1, cell - 1, _ROW - 2, fill, title)
             if lane is not None:
@@ -268,7 +149,7 @@ def _banks(page: _Page, line: Line, access: Access) -> None:
     page.y += 14
 
 
-def _bytes(page: _Page, every: list[StrategyCounts]) -> None:
+def _bytes(page: Page, every: list[StrategyCounts]) -> None:
     rows = []
     for what in every:
         for kind in ("load", "store"):
@@ -295,7 +176,7 @@ def _bytes(page: _Page, every: list[StrategyCounts]) -> None:
         page.y += _ROW
 
 
-def _changes(page: _Page, both: CountsPair) -> None:
+def _changes(page: Page, both: CountsPair) -> None:
     before, after = both.before, both.after
     page.heading(
         f"{before.strategy} → {after.strategy}",
@@ -310,7 +191,7 @@ def _changes(page: _Page, both: CountsPair) -> None:
             page.box(left, dy, max(room * count / most, min(count, 1)), 10, fill, f"{count:,}")
         worse = change.after > change.before
         text = f"{change.before:,} → {change.after:,}  {factor(change)}"
-        page.say(left + room + 8, 17, text, size=10, fill=CONFLICT if worse else INK)
+        page.say(left + room + 8, 17, text, size=10, fill=ALARM if worse else INK)
         page.y += 28
     if not both.changes:
         page.say(8, 12, "Nothing that is counted differs.", fill=FAINT)

@@ -1,12 +1,11 @@
-"""Races as text for the terminal, and as pictures for notebooks: two threads, side by side."""
+"""Races as text for the terminal, and as pictures: two threads, side by side."""
 
 from __future__ import annotations
 
 import html as _html
-import io
 import textwrap
-from typing import Any
 
+from gpureduce.emulator.picture import ACTIVE, ALARM, FAINT, GOOD, WIDTH, Page, Picture
 from gpureduce.emulator.race import FoundRaces, Place, Race, Side, deed, event, same, title
 
 _TERMINAL = 80
@@ -85,7 +84,7 @@ def html(found: FoundRaces) -> str:
     escape = _html.escape
     parts = [f"<p><b>{escape(_verdict(found))}</b></p>"]
     if found.races:
-        parts.append(_picture(found))
+        parts.append(picture(found, 0).svg())
     for barrier in found.barriers:
         parts.append(f"<pre>{escape(str(barrier))}</pre>")
     for name, fault in found.faults.items():
@@ -99,87 +98,61 @@ def html(found: FoundRaces) -> str:
     return "\n".join(parts)
 
 
-def _picture(found: FoundRaces) -> str:
-    try:
-        return svg(found, 0)
-    except ImportError:
-        return f"<pre>{_html.escape(_race_text(found.races[0]))}</pre>"
-
-
-def svg(found: FoundRaces, number: int) -> str:
-    """One race as SVG."""
-    figure = plot(found, number)
-    out = io.StringIO()
-    figure.savefig(out, format="svg", bbox_inches="tight")
-    return out.getvalue()[out.getvalue().index("<svg") :]
-
-
-_COLOURS = {"read": "#2a6fbb", "write": "#c1272d", "atomic": "#7a4fa3", "end": "#c1272d"}
-_CALM, _ALARM = "#5a6b5d", "#c1272d"
-
-
-def plot(found: FoundRaces, number: int) -> Any:
-    """One race as a matplotlib figure: time runs to the right, a lane for each thread."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'gpureduce[plot]'") from error
+def picture(found: FoundRaces, number: int) -> Picture:
+    """One race: time runs to the right, a lane for each of the two threads."""
     if not 0 <= number < len(found.races):
         raise ValueError(f"race must be from 0 to {len(found.races) - 1}, not {number}")
-    race = found.races[number]
-    figure, axes = plt.subplots(figsize=(9.0, 3.0), layout="constrained")
-    plt.close(figure)  # a notebook shows what a cell returns, once
-    axes.set(xlim=(-0.2, 1.06), ylim=(-0.75, 1.6))
-    axes.axis("off")
-    for height, side in zip((1, 0), race.sides, strict=True):
-        _draw_lane(axes, height, race, side)
-    _draw_barriers(axes, race)
-    _draw_gap(axes, race)
-    axes.set_title(f"{found.strategy}: a race for {race.address}", loc="left", fontweight="bold")
-    return figure
+    race, page = found.races[number], Page()
+    page.heading(f"{found.strategy}: a race for {race.address}")
+    page.y += 42
+    for dy, side in zip(_LANES, race.sides, strict=True):
+        _draw_lane(page, dy, race, side)
+    _draw_barriers(page, race)
+    _draw_gap(page, race.missing)
+    page.y += 160
+    return page.done()
 
 
-def _draw_lane(axes: Any, height: float, race: Race, side: Side) -> None:
-    axes.annotate(
-        "", (1.04, height), (-0.02, height), arrowprops={"arrowstyle": "->", "color": "#888888"}
-    )
-    words = title(side).replace(", ", "\n").replace(" (", "\n(")
-    axes.text(-0.04, height, words, fontsize=10, fontweight="bold", va="center", ha="right")
-    at = 0.42 if height else 0.58
-    axes.plot([at], [height], "o", markersize=13, color=_COLOURS[side.kind], zorder=3)
-    below = height == 0
-    words = f"line {side.place.line}: {deed(race, side)}"
-    words += f"\n{side.place.text}" if side.place.text else ""
-    axes.annotate(
-        words, (at, height), (0, -14 if below else 14), textcoords="offset points", ha="center",
-        va="top" if below else "bottom", fontsize=10, color=_COLOURS[side.kind],
-    )  # fmt: skip
+_LANES = (0, 110)  # from the top
+_LEFT, _RIGHT = 150.0, WIDTH - 16.0
+_BEFORE, _FIRST, _GAP, _SECOND, _AFTER = 215.0, 390.0, 440.0, 490.0, 690.0
+_COLOURS = {"read": ACTIVE, "write": ALARM, "atomic": "#7a4fa3", "end": ALARM}
 
 
-def _draw_barriers(axes: Any, race: Race) -> None:
-    """One bar through both lanes where one barrier orders both, else a mark on each."""
+def _draw_lane(page: Page, dy: float, race: Race, side: Side) -> None:
+    page.box(_LEFT, dy - 1, _RIGHT - _LEFT, 2, FAINT, "time")
+    page.say(_RIGHT, dy + 5, "\u25b6", size=14, fill=FAINT, anchor="middle")
+    for row, name in enumerate(title(side).replace(" (", ", (").split(", ")):
+        page.say(_LEFT - 12, dy - 8 + 15 * row, name, bold=True, anchor="end")
+    first, colour = dy == _LANES[0], _COLOURS[side.kind]
+    x = _FIRST if first else _SECOND
+    words = [f"line {side.place.line}: {deed(race, side)}", side.place.text]
+    page.box(x - 7, dy - 7, 14, 14, colour, words[0])
+    for row, text in enumerate(words):
+        page.say(x, dy + (-29 if first else 24) + 15 * row, text, fill=colour, anchor="middle")
+
+
+def _draw_barriers(page: Page, race: Race) -> None:
+    """A bar through both lanes where one barrier orders both; else a mark on each lane."""
     left, right = race.sides
-    ends = ((0.1, left.before, right.before, "start"), (0.9, left.after, right.after, "end"))
-    for at, a, b, edge in ends:
-        if same(a, b):
-            axes.plot([at, at], [-0.15, 1.15], linewidth=5, color=_CALM, solid_capstyle="round")
-            words = dict.fromkeys((event(a, edge), event(b, edge)))
-            axes.text(
-                at, -0.25, "\n".join(words), ha="center", va="top", fontsize=9, color=_CALM
-            )  # fmt: skip
-            continue
-        for height, place in ((1, a), (0, b)):
-            axes.plot([at, at], [height - 0.1, height + 0.1], linewidth=5, color=_CALM)
-            axes.text(
-                at, height - 0.15, event(place, edge), ha="center", va="top", fontsize=9,
-                color=_CALM,
-            )  # fmt: skip
+    for x, a, b, edge in (
+        (_BEFORE, left.before, right.before, "start"),
+        (_AFTER, left.after, right.after, "end"),
+    ):
+        marks = [(-12.0, 134.0)] if same(a, b) else [(-12.0, 24.0), (98.0, 24.0)]
+        for dy, height in marks:
+            page.box(x - 3, dy, 6, height, GOOD, "a barrier, or the start or the end of the launch")
+        below = [event(b, edge)]
+        if not same(a, b):
+            page.say(x, _LANES[0] + 28, event(a, edge), size=10, fill=GOOD, anchor="middle")
+        elif event(a, edge) not in below:
+            below.append(event(a, edge))
+        for row, text in enumerate(below):
+            page.say(x, _LANES[1] + 30 + 14 * row, text, size=10, fill=GOOD, anchor="middle")
 
 
-def _draw_gap(axes: Any, race: Race) -> None:
-    """What is not there."""
-    axes.plot([0.5, 0.5], [-0.12, 1.12], linewidth=2, linestyle=(0, (4, 4)), color=_ALARM)
-    axes.text(
-        0.515, 0.5, f"missing here: {race.missing}", ha="left", va="center", fontsize=11,
-        color=_ALARM, fontweight="bold",
-    )  # fmt: skip
+def _draw_gap(page: Page, missing: str) -> None:
+    """A dashed line between the two accesses."""
+    for dy in range(4, 104, 10):
+        page.box(_GAP - 1, dy, 2, 6, ALARM, "nothing orders the two accesses")
+    page.say(_GAP + 10, 59, f"missing here: {missing}", size=12, fill=ALARM, bold=True)

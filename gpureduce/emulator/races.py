@@ -48,11 +48,15 @@ class Races(FoundRaces):
 
     def plot(self, race: int = 0) -> Any:
         """The timeline of one race as a matplotlib figure: two threads, and no barrier between."""
-        return race_picture.plot(self, race)
+        figure = race_picture.picture(self, race).plot().figure
+        import matplotlib.pyplot as plt
+
+        plt.close(figure)  # a notebook shows what a cell returns, once
+        return figure
 
     def svg(self, race: int = 0) -> str:
         """The same picture as SVG."""
-        return race_picture.svg(self, race)
+        return race_picture.picture(self, race).svg()
 
 
 def races(

@@ -100,9 +100,7 @@ def test_pictures_stay_on_their_page(strategy):
 
 def test_conflicts_stand_out():
     def red(strategy):
-        return sum(
-            box.fill == explain_picture.CONFLICT for box in explain(strategy).picture().boxes
-        )
+        return sum(box.fill == explain_picture.ALARM for box in explain(strategy).picture().boxes)
 
     assert red("interleaved_idx") == 28  # 32 lanes less the 4 that the first wavefront serves
     assert red("sequential") == red("interleaved_mod") == 0

@@ -1,0 +1,133 @@
+"""Pictures of rectangles and texts: as SVG without any library, or on matplotlib's axes."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, field
+from typing import Any
+
+INK, FAINT, EMPTY = "#1f2933", "#7b8794", "#eef1f4"
+ACTIVE, HALF, ALARM, GOOD = "#2b6cb0", "#90cdf4", "#c53030", "#2f855a"
+WIDTH = 760
+
+
+@dataclass(frozen=True)
+class Box:
+    """A filled rectangle; `title` is what a mouse over it tells."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    fill: str
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Words:
+    """A line of text; `anchor` is ``"start"``, ``"middle"`` or ``"end"``."""
+
+    x: float
+    y: float
+    text: str
+    size: float = 11
+    fill: str = INK
+    anchor: str = "start"
+    bold: bool = False
+
+
+@dataclass
+class Picture:
+    """Boxes and words on a page, in pixels from its upper left corner."""
+
+    width: float = WIDTH
+    height: float = 0.0
+    boxes: list[Box] = field(default_factory=list)
+    words: list[Words] = field(default_factory=list)
+
+    def svg(self) -> str:
+        """The picture as an SVG document."""
+        parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:g}" '
+            f'height="{self.height:g}" viewBox="0 0 {self.width:g} {self.height:g}" '
+            'font-family="DejaVu Sans, Verdana, sans-serif">',
+            f'<rect width="{self.width:g}" height="{self.height:g}" fill="#ffffff"/>',
+        ]
+        for box in self.boxes:
+            place = f'x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" height="{box.height:g}"'
+            inside = f"<title>{html.escape(box.title)}</title>" if box.title else ""
+            parts.append(f'<rect {place} fill="{box.fill}">{inside}</rect>')
+        for words in self.words:
+            weight = ' font-weight="bold"' if words.bold else ""
+            parts.append(
+                f'<text x="{words.x:g}" y="{words.y:g}" font-size="{words.size:g}" '
+                f'fill="{words.fill}" text-anchor="{words.anchor}"{weight} '
+                f'xml:space="preserve">{html.escape(words.text)}</text>'
+            )
+        return "\n".join([*parts, "</svg>\n"])
+
+    def html(self, title: str) -> str:
+        """The picture under a heading, for a notebook."""
+        return f"<div><b>{html.escape(title)}</b><br>{self.svg()}</div>"
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw it with matplotlib, at the size it has in SVG; returns the axes."""
+        try:
+            import matplotlib.pyplot as plt
+            from matplotlib.collections import PatchCollection
+            from matplotlib.patches import Rectangle
+        except ImportError as error:
+            raise ImportError(
+                "plot() needs matplotlib: pip install 'gpureduce[plot]'; svg() needs nothing"
+            ) from error
+        if ax is None:
+            _, ax = plt.subplots(figsize=(self.width / 96, self.height / 96), layout="constrained")
+        places = [Rectangle((box.x, box.y), box.width, box.height) for box in self.boxes]
+        fills = [box.fill for box in self.boxes]
+        ax.add_collection(PatchCollection(places, facecolors=fills, linewidths=0))
+        # Font sizes are in points and the boxes in pixels: text is scaled as the boxes are.
+        figure_width = ax.figure.get_size_inches()[0] * ax.get_position().width
+        points = 72 * figure_width / self.width
+        anchors = {"start": "left", "middle": "center", "end": "right"}
+        for words in self.words:
+            ax.text(
+                words.x,
+                words.y,
+                words.text.replace("$", r"\$"),
+                fontsize=words.size * points,
+                color=words.fill,
+                ha=anchors[words.anchor],
+                va="baseline",
+                weight="bold" if words.bold else "normal",
+            )
+        ax.set_xlim(0, self.width)
+        ax.set_ylim(self.height, 0)
+        ax.set_aspect("equal")
+        ax.set_axis_off()
+        return ax
+
+
+class Page:
+    """A picture in the making, from top to bottom."""
+
+    def __init__(self) -> None:
+        self.picture = Picture()
+        self.y = 0.0
+
+    def box(self, x: float, dy: float, width: float, height: float, fill: str, title: str) -> None:
+        self.picture.boxes.append(Box(x, self.y + dy, width, height, fill, title))
+
+    def say(self, x: float, dy: float, text: str, **style: Any) -> None:
+        self.picture.words.append(Words(x, self.y + dy, text, **style))
+
+    def heading(self, text: str, remark: str = "") -> None:
+        self.y += 26
+        self.say(8, 0, text, size=13, bold=True)
+        if remark:
+            self.y += 16
+            self.say(8, 0, remark, fill=FAINT)
+        self.y += 8
+
+    def done(self) -> Picture:
+        self.picture.height = self.y + 10
+        return self.picture
