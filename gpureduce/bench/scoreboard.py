@@ -131,7 +131,8 @@ def _kernel_table(rows: Sequence[Row]) -> str:
         first = cells.get((dtypes[0], size))
         if first is None:
             continue
-        told = [f"{first['median_us']:.2f}", f"{first['percent_of_peak']:.0f}%"]
+        of_peak = first["percent_of_peak"]
+        told = [f"{first['median_us']:.2f}", "" if of_peak is None else f"{of_peak:.0f}%"]
         shown = [cells.get((dtype, size)) for dtype in dtypes]
         body.append([size_text(size), *told, *(f"{r['ratio']:.2f}" if r else "" for r in shown)])
     worst = min(found, key=lambda r: float(r["ratio"]))

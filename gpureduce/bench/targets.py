@@ -193,7 +193,7 @@ def missed(record: dict[str, Any]) -> list[str]:
         + _of_ceiling(r["percent_of_ceiling"])
         for r in kernels
         if r["dtype"] == "float32" and r["nbytes"] == 8 * GIB
-        and r["percent_of_peak"] < _PEAK_PERCENT
+        and r["percent_of_peak"] is not None and r["percent_of_peak"] < _PEAK_PERCENT
     ]  # fmt: skip
     told += [
         f"{r['dtype']}, {size_text(r['nbytes'])}, one element off: {r['ratio']:.4f} times as long, "

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import time
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,7 @@ from gpureduce.core import (
     on_both,
     on_device,
     on_host,
+    registry,
 )
 from gpureduce.core.request import LEAST_SHARED_BYTES, Arguments, Request, resolve, strategy_of
 from gpureduce.core.results import Outcome, SumResult, Timing
@@ -118,9 +121,8 @@ def sum(
     >>> int(value), timing.strategy
     (499500, 'warp_shfl')
     """
-    plain = dtype is None and block is None and grid is None and finish is None
-    if plain and not timing and type(strategy) is str:
-        shortest = _by_one_call(arr, strategy, device, stream)
+    if dtype is None and block is None and grid is None and finish is None:
+        shortest = _by_one_call(arr, strategy, device, stream, timing)
         if shortest is not None:
             return shortest
     asked = Arguments(strategy, dtype, block, grid, finish, device, allow_broken, stream, timing)
@@ -157,11 +159,6 @@ def _add_host_array(
     into: _host.Exact | None,
 ) -> Outcome:
     if request.on_host:
-        if asked.all_default and not into and request.strategy.name != "numpy":
-            shortest = _host.sum_array(array, request.strategy.name == "exact", True)
-            if shortest is not None:
-                value, ms = shortest
-                return Outcome(value, "perf_counter", "cpu", "cpu", kernel_ms=ms)
         return on_host.add(request, array, into)
     device = devices.choose_device(request.device, or_cpu=True)
     if share < 1:
@@ -170,22 +167,47 @@ def _add_host_array(
 
 
 def _by_one_call(
-    arr: object, strategy: str, device: str | None, stream: object
+    arr: Any, strategy: str, device: str | None, stream: object, timing: bool
 ) -> SumResult | None:
-    """The sum by defaults, in one call of C; None for arrays and strategies that it cannot take."""
+    """The sum by defaults, in one call of C; None for arguments that it cannot take."""
+    if type(strategy) is not str:
+        return None
     if type(arr) is not np.ndarray:
-        return gpu_arrays.by_one_call(arr, strategy, stream) if device is None else None
+        return None if timing or device else gpu_arrays.by_one_call(arr, strategy, stream)
     if stream is not None:
         return None
-    if device is None and strategy == "cpu":
-        return _host.sum_array(arr, False, False)
-    if device is None and strategy in ("auto", "exact"):
-        if strategy == "auto" and arr.nbytes >= LEAST_SHARED_BYTES:
-            return None  # a card may be quicker
-        return _host.sum_array(arr, True, False)
-    if device is None:
-        device = devices.default_backend()
-    return gpu_arrays.sent_by_one_call(arr, strategy, device)
+    if device is not None or strategy not in _ON_HOST:
+        if timing:
+            return None
+        return gpu_arrays.sent_by_one_call(arr, strategy, device or devices.default_backend())
+    if strategy == "auto" and arr.nbytes >= LEAST_SHARED_BYTES:
+        return None  # a card may be quicker
+    if not timing:
+        return _host.sum_array(arr, strategy != "cpu", False)
+    start = time.perf_counter()
+    found = _host.sum_array(arr, strategy != "cpu", True)
+    if found is None:
+        return None
+    value, exactly, ms = found
+    fields = _timing_on_host(arr.dtype, exactly) | {
+        "n": arr.size,
+        "nbytes": arr.nbytes,
+        "kernel_ms": ms,
+        "total_ms": (time.perf_counter() - start) * 1e3,
+    }
+    return SumResult(value, Timing.of(fields))
+
+
+_ON_HOST = ("auto", "exact", "cpu")
+
+
+@functools.cache
+def _timing_on_host(source: np.dtype[Any], exactly: bool) -> dict[str, Any]:
+    """The fields of a timing that are the same for all arrays of a dtype."""
+    row = registry.STRATEGIES["exact" if exactly else "cpu"]
+    outcome = Outcome(None, "perf_counter", "cpu", "cpu")
+    timing = outcome.timing(row.name, dtypes.name_of(source), row.finishes[0], 0, 0, 0.0)
+    return dataclasses.asdict(timing)
 
 
 def _timing(request: Request, array: dtypes.Array, outcome: Outcome, start: float) -> Timing:

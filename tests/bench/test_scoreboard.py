@@ -55,6 +55,13 @@ def test_ratios():
     assert targets.ratios(ROWS, "kernel", "fast", ["torch"]) == []
 
 
+def test_a_card_without_a_known_bandwidth():
+    rows = [{**r, "percent_of_peak": None} for r in (*ROWS, row("fast", 1.0, n=2**31))]
+    rows += [{**row("cub", 1.0, n=2**31), "percent_of_peak": None}]
+    assert "| 4 KiB | 2.00 |  | 1.50" in scoreboard.markdown(PROVENANCE | {"rows": rows})
+    assert not any("of peak" in text for text in targets.missed(PROVENANCE | {"rows": rows}))
+
+
 def test_sums_apart():
     rows = [row("fast", 4.0, "apart"), row("cub", 3.0, "apart"), row("exact", 6.0, "apart")]
     assert "float32: `fast` 0.75 (4 KiB); `exact` 0.50 (4 KiB)." in scoreboard.markdown(

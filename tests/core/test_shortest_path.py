@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import sys
 
@@ -28,14 +29,19 @@ def same(a, b):
     return type(a) is type(b) and a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
+def without_times(timing):
+    times = ("kernel_ms", "h2d_ms", "d2h_ms", "init_ms", "total_ms")
+    return dataclasses.replace(timing, **dict.fromkeys(times, 0.0))
+
+
 def ways(array, strategy):
-    """The value by the quick way, by the timed one, and by the long one."""
+    """The value by one call of C, by `gpureduce.sum` untimed and timed, and by the long way."""
     quick = _host.sum_array(array, strategy != "cpu", False).value
     untimed = gpureduce.sum(array, strategy, timing=False)
     timed = gpureduce.sum(array, strategy)
     named = np.sum(array[:0]).dtype if array.ndim else np.sum(array).dtype
-    long = gpureduce.sum(array, strategy, dtype=named).value
-    assert untimed.timing is None
+    long, long_timing = gpureduce.sum(array, strategy, dtype=named)
+    assert untimed.timing is None and without_times(timed.timing) == without_times(long_timing)
     assert timed.timing.n == array.size and timed.timing.nbytes == array.nbytes
     assert 0 < timed.timing.kernel_ms <= timed.timing.total_ms
     return quick, untimed.value, timed.value, long

@@ -76,8 +76,8 @@ static PyObject *py_environment(PyObject *Py_UNUSED(module), PyObject *name)
 static PyMethodDef methods[] = {
     {"sum_array", (PyCFunction)(void (*)(void))gr_py_sum_array, METH_FASTCALL,
      "sum_array(array, exactly, timed)\n--\n\n"
-     "The sum by `exact` or `cpu`, as a SumResult or as (value, ms); None for arrays that must be "
-     "converted first."},
+     "The sum by `exact` or `cpu`, as a SumResult or as (value, whether `exact` ran, ms); None for "
+     "arrays that must be converted first."},
     {"cpu_sum", gr_py_cpu_sum, METH_VARARGS,
      "cpu_sum(array, load, acc, components, threads)\n--\n\n"
      "The threaded SIMD sum: (bits of two values, ms)."},

@@ -58,7 +58,10 @@ PyObject *gr_py_sum_array(PyObject *Py_UNUSED(module), PyObject *const *args, Py
     if (add_array((PyArrayObject *)args[0], type, exactly, &scalar) < 0)
         return NULL;
     PyObject *value = gr_scalar_object(&scalar, type, args[0]);
-    return timed && value ? Py_BuildValue("Nd", value, gr_now_ms() - start) : gr_untimed(value);
+    if (!timed || !value)
+        return gr_untimed(value);
+    PyObject *rounded_once = exactly && !gr_adds_integers(type) ? Py_True : Py_False;
+    return Py_BuildValue("NOd", value, rounded_once, gr_now_ms() - start);
 }
 
 PyObject *gr_py_cpu_sum(PyObject *Py_UNUSED(self), PyObject *args)
