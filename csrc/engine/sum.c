@@ -110,17 +110,32 @@ done:
     return error->status;
 }
 
-static gr_status read_clocks(gr_workspace *workspace, gr_outcome *outcome, gr_error *error)
+/* Adds the milliseconds between two events, the later one of which may still be under way. */
+static gr_status add_elapsed(cudaEvent_t first, cudaEvent_t second, double *total, gr_error *error)
 {
     float ms = 0;
     error->status = GR_OK;
-    TRY(cudaEventSynchronize(workspace->returned));
-    TRY(cudaEventElapsedTime(&ms, workspace->start, workspace->copied));
-    outcome->h2d_ms += ms;
-    TRY(cudaEventElapsedTime(&ms, workspace->copied, workspace->summed));
-    outcome->kernel_ms += ms;
-    TRY(cudaEventElapsedTime(&ms, workspace->summed, workspace->returned));
-    outcome->d2h_ms += ms;
+    TRY(cudaEventSynchronize(second));
+    TRY(cudaEventElapsedTime(&ms, first, second));
+    *total += ms;
+done:
+    return error->status;
+}
+
+/* Waits for the result and adds it to the outcome. Copies it from the device first, unless the last
+ * kernel writes it to the slot. */
+static gr_status fetch(const gr_request *request, const gr_reduced *reduced, cudaStream_t stream,
+                       gr_workspace *workspace, gr_outcome *outcome, gr_error *error)
+{
+    size_t result_bytes = gr_result_bytes(request);
+    if (reduced->count > 1)
+        return add_on_host(request, reduced, stream, outcome, error);
+    error->status = GR_OK;
+    if (reduced->values != (void *)workspace->slot)
+        TRY(cudaMemcpyAsync((void *)workspace->slot, reduced->values, result_bytes,
+                            cudaMemcpyDeviceToHost, stream));
+    if (wait_for_result(workspace, result_bytes, stream, error) == GR_OK)
+        add_result(request, workspace, outcome);
 done:
     return error->status;
 }
@@ -132,15 +147,13 @@ static gr_status sum_piece(const gr_request *request, const void *data, size_t n
                            gr_error *error)
 {
     cudaStream_t stream = request->stream ? (cudaStream_t)request->stream : workspace->stream;
-    size_t result_bytes = gr_result_bytes(request);
-    /* With timing, the copy of the result is not part of the kernel's time. */
-    void *last = request->timed ? NULL : (void *)workspace->slot;
+    int is_copied = !request->on_device;
     gr_reduced reduced;
 
     error->status = GR_OK;
-    if (request->timed)
-        TRY(cudaEventRecord(workspace->start, stream));
-    if (!request->on_device) {
+    if (is_copied) {
+        if (request->timed)
+            TRY(cudaEventRecord(workspace->start, stream));
         size_t bytes = n * gr_load_size(request->load);
         if (gr_copy_to_device(request->device, workspace->in.data, data, bytes, stream, error) !=
                 GR_OK ||
@@ -150,30 +163,25 @@ static gr_status sum_piece(const gr_request *request, const void *data, size_t n
     }
     if (request->timed)
         TRY(cudaEventRecord(workspace->copied, stream));
-    expect_result(workspace, result_bytes);
-    if (gr_reduce(request, *plan, data, n, workspace, stream, last, &reduced, error) != GR_OK)
+    expect_result(workspace, gr_result_bytes(request));
+    if (gr_reduce(request, *plan, data, n, workspace, stream, (void *)workspace->slot, &reduced,
+                  error) != GR_OK)
         return error->status;
     outcome->launches += reduced.launches;
     if (request->timed)
         TRY(cudaEventRecord(workspace->summed, stream));
-
-    if (reduced.count > 1) {
-        if (add_on_host(request, &reduced, stream, outcome, error) != GR_OK)
-            return error->status;
-    } else {
-        if (reduced.values != (void *)workspace->slot)
-            TRY(cudaMemcpyAsync((void *)workspace->slot, reduced.values, result_bytes,
-                                cudaMemcpyDeviceToHost, stream));
-        if (!request->timed && wait_for_result(workspace, result_bytes, stream, error) != GR_OK)
-            return error->status;
-    }
-    if (request->timed) {
+    int is_fetched = reduced.values != (void *)workspace->slot;
+    if (fetch(request, &reduced, stream, workspace, outcome, error) != GR_OK || !request->timed)
+        return error->status;
+    if (is_fetched) {
         TRY(cudaEventRecord(workspace->returned, stream));
-        if (read_clocks(workspace, outcome, error) != GR_OK)
+        if (add_elapsed(workspace->summed, workspace->returned, &outcome->d2h_ms, error) != GR_OK)
             return error->status;
     }
-    if (reduced.count == 1)
-        add_result(request, workspace, outcome);
+    if (is_copied &&
+        add_elapsed(workspace->start, workspace->copied, &outcome->h2d_ms, error) != GR_OK)
+        return error->status;
+    add_elapsed(workspace->copied, workspace->summed, &outcome->kernel_ms, error);
 done:
     return error->status;
 }

@@ -5,6 +5,7 @@ They are read in place, by DLPack or ``__cuda_array_interface__``; nothing is co
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from gpureduce.core import arrays, devices, dtypes, registry
 from gpureduce.core.on_device import NAMES
 from gpureduce.core.request import Arguments, Launch, launch_of, number_of
-from gpureduce.core.results import SumResult, Timing
+from gpureduce.core.results import Outcome, SumResult, Timing
 
 _DEFAULT = -1
 
@@ -193,7 +194,8 @@ def add(
             return _DEFAULT, False, _DEFAULT, _DEFAULT
         return _asked(kind, nbytes, wanted, exactly)
 
-    found = ask(module.sum_gpu, arr, resolve, launch, stream)
+    by_defaults = wanted is None and asked.device is None
+    found = ask(module.sum_gpu, arr, None if by_defaults else resolve, launch, stream)
     if found is None:
         return None
     value, kind, nbytes, index, n, size, kernel_ms, d2h_ms, block, grid, launches, _, ran = found
@@ -205,25 +207,27 @@ def add(
     value = _round_half(value, half)
     if not asked.timing:
         return SumResult(value, cast(Timing, None))
-    emulated = module.BACKEND == "emulator"
-    device = devices.choose_device("emulator" if emulated else f"cuda:{index}")
-    timing = Timing(
-        kernel_ms=kernel_ms,
-        h2d_ms=0.0,
-        d2h_ms=d2h_ms,
-        init_ms=0.0,
-        total_ms=(time.perf_counter() - start) * 1e3,
-        source="emulator" if emulated else "cuda_event",
-        backend=device.backend,
-        device=device.name,
-        strategy=NAMES[ran],
-        dtype="bfloat16" if kind == "B" else str(_source(kind, nbytes)),
-        block=block or None,
-        grid=grid or None,
-        finish=asked.finish or registry.STRATEGIES[NAMES[ran]].finishes[0],
-        launches=launches,
-        n=n,
-        nbytes=size,
-        peak_gb_s=device.peak_gb_s,
-    )
-    return SumResult(value, timing)
+    fields = _timing_on(module.BACKEND, index, NAMES[ran], kind, nbytes) | {
+        "kernel_ms": kernel_ms,
+        "d2h_ms": d2h_ms,
+        "block": block or None,
+        "grid": grid or None,
+        "launches": launches,
+        "n": n,
+        "nbytes": size,
+    }
+    if asked.finish:
+        fields["finish"] = asked.finish
+    fields["total_ms"] = (time.perf_counter() - start) * 1e3
+    return SumResult(value, Timing.of(fields))
+
+
+@functools.cache
+def _timing_on(backend: str, index: int, strategy: str, kind: str, nbytes: int) -> dict[str, Any]:
+    """The fields of a timing that are the same for all arrays of a dtype on a device."""
+    device = devices.choose_device("emulator" if backend == "emulator" else f"cuda:{index}")
+    source = "emulator" if backend == "emulator" else "cuda_event"
+    outcome = Outcome(None, source, backend, device.name, peak_gb_s=device.peak_gb_s)
+    dtype = "bfloat16" if kind == "B" else str(_source(kind, nbytes))
+    finish = registry.STRATEGIES[strategy].finishes[0]
+    return dataclasses.asdict(outcome.timing(strategy, dtype, finish, 0, 0, 0.0))

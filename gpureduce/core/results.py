@@ -16,7 +16,8 @@ class Timing:
         Milliseconds of the additions alone. On a GPU without copies; where processors and a GPU add
         up an array between them, copies included.
     h2d_ms, d2h_ms
-        Milliseconds of the copies to the device and back.
+        Milliseconds of the copies to the device and back. Most kernels write the sum to host memory
+        themselves: then `d2h_ms` is 0.
     init_ms
         Milliseconds of the first use of a device, paid once per process.
     total_ms
