@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from cases import ROOT
+
 DATA = ROOT / "notebooks" / "data"
 # What the lectures print was measured by others, elsewhere: it says so in its own way.
 RECORDS = sorted(path for path in DATA.glob("*.json") if path.name != "lectures.json")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import types
 
 import numpy as np
 import pytest
 
-import readme
 from gpureduce.bench import contenders, report, scoreboard, targets
 from gpureduce.bench.benchmark import Measurement
-from gpureduce.cli import main
 from gpureduce.core import dtypes
 
 PROVENANCE = {
@@ -87,8 +83,12 @@ def test_tables():
     assert "| bytes | `auto` | `numpy` | `torch` | `pinned copy` |" in text
 
 
+def missed(*rows, **more):
+    return targets.missed(PROVENANCE | more | {"rows": list(rows)})
+
+
 def test_what_is_missed_is_told():
-    told = targets.missed(PROVENANCE | {"rows": ROWS})
+    told = missed(*ROWS)
     assert told == [
         "float32, 16 KiB: `fast` is 0.750 times as quick as cub, not 1.3",
         "float32, 4 KiB of a call: `fast` is 1.500 times as quick as torch, not 1.54",
@@ -101,9 +101,6 @@ def test_what_is_missed_is_told():
 
 
 def test_what_is_only_missed_where_it_counts():
-    def missed(*rows, **more):
-        return targets.missed(PROVENANCE | more | {"rows": list(rows)})
-
     def peak(percent):
         rows = [row("fast", 1.0, n=2**31), row("cub", 1.2, n=2**31)]
         more = {"percent_of_peak": percent, "percent_of_ceiling": 99.5}
@@ -128,9 +125,6 @@ def test_what_is_only_missed_where_it_counts():
 
 
 def test_the_way_through_the_card_is_judged_by_its_limits():
-    def missed(*rows):
-        return targets.missed(PROVENANCE | {"rows": list(rows)})
-
     ours = row("fast", 2.0, "host", producer="numpy")
     copy = row("pinned copy", 1.0, "host", producer="torch")
     (told,) = missed(ours, copy)
@@ -219,18 +213,3 @@ def test_sizes():
     ]  # fmt: skip
     kernels = scoreboard.ON_CARD[0]
     assert kernels.nbytes[0] == 4096 and kernels.nbytes[-2:] == (2**32, 2**33)
-
-
-def test_on_the_command_line(capsys, monkeypatch, tmp_path):
-    small = dataclasses.replace(scoreboard.ON_HOST[0], nbytes=(256, 4096), repeats=2)
-    monkeypatch.setattr(scoreboard, "ON_HOST", (small,))
-    monkeypatch.setattr(scoreboard, "ON_CARD", (small,))
-    kept = tmp_path / "bench_here.json"
-    assert main.main(["bench", "--scoreboard", "--output", str(kept)]) == 0
-    out = capsys.readouterr().out
-    assert "| 256 B |" in out and "bfloat16" in out
-    rows = json.loads(kept.read_text())["rows"]
-    assert {r["strategy"] for r in rows} == {"cpu", "exact", "numpy"}
-    assert {r["dtype"] for r in rows} == set(small.dtypes)
-    assert readme.performance(tmp_path).strip() == out.strip()
-    assert main.main(["bench", "--scoreboard", "--measure", "call"]) == 0

@@ -7,13 +7,11 @@ import dataclasses
 import pytest
 
 import gpureduce
+from cases import MADE
 from gpureduce import lectures
 from gpureduce.lecture_findings import blocks_started, busiest, counted, ends, filled, order
 from gpureduce.lectures.summaries import steps
 from gpureduce.lectures.tables import show
-
-MADE = {"card": "NVIDIA Test 9000", "driver": "580", "toolkit": "13.0", "date": "2026-01-01",
-        "commit": "0" * 40}  # fmt: skip
 
 
 def measured(name, change=None):
