@@ -197,7 +197,8 @@ def test_numpys_own_view_comes_first():
         def __dlpack__(self, **words):
             raise AssertionError("asked by DLPack")
 
-    assert gpureduce.sum(Both(np.ones(3))).value == 3
+    for device in (1, 3):  # the CPU; memory that CUDA has pinned
+        assert gpureduce.sum(Both(np.ones(3), device=device)).value == 3
     buffer = memoryview(np.ones(3))
     assert gpureduce.sum(buffer).value == 3
 
