@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 import gpureduce
 import readme
+from cases import CSRC, ROOT, run_python
 from gpureduce.core import registry
-
-ROOT = Path(__file__).resolve().parents[2]
-CSRC = ROOT / "csrc"
 
 pytestmark = pytest.mark.skipif(not CSRC.exists(), reason="not a source checkout")
 
@@ -65,8 +60,7 @@ def test_readme_names_what_an_import_brings():
     assert "sum" in names
     # A process of its own: other tests import more of the package.
     code = f"import gpureduce; print([n for n in {names} if not hasattr(gpureduce, n)])"
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
-    assert done.stdout == "[]\n", done.stdout + done.stderr
+    assert run_python(code) == "[]\n"
 
 
 def test_kernels_whose_blocks_run_side_by_side_keep_shared_memory_in_shared_array():
@@ -144,9 +138,7 @@ def test_readme_examples_print_what_it_shows():
     shown = re.findall(r"```python\n(.*?)```\n```text\n(.*?)```", text, re.S)
     assert len(shown) == text.count("```python\n") == 5
     code = "".join(example + "print('=====')\n" for example, _ in shown)
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split("=====\n")[:-1] == [printed for _, printed in shown]
+    assert run_python(code).split("=====\n")[:-1] == [printed for _, printed in shown]
 
 
 def test_design_names_are_there():

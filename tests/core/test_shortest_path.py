@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpureduce
-from cases import DTYPES, array_of, broken_off_after
+from cases import DTYPES, array_of, same_bits
 from gpureduce import _emulator
 
 SIZES = (0, 1, 2, 3, 31, 33, 127, 1000, 1025, 16_385, 33_000, 70_001, 300_001)
@@ -22,10 +22,6 @@ def array_for(dtype, n):
         return array_of(dtype, n)
     part = "float32" if dtype == "complex64" else "float64"
     return array_of(part, 2 * n).view(dtype)
-
-
-def same(a, b):
-    return type(a) is type(b) and a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
 def ways(array, strategy):
@@ -47,7 +43,7 @@ def test_the_same_bits(dtype, strategy):
     for n in SIZES:
         array = array_for(dtype, n)
         quick, *others = ways(array, strategy)
-        assert all(same(quick, other) for other in others), (n, quick, others)
+        assert all(same_bits(quick, other) for other in others), (n, quick, others)
 
 
 @pytest.mark.parametrize("strategy", ["cpu", "exact"])
@@ -62,7 +58,7 @@ def test_special_values(dtype, strategy):
     ):  # fmt: skip
         array = np.array(values).astype(kind)
         quick, *others = ways(array, strategy)
-        assert all(same(quick, other) for other in others), (values, quick, others)
+        assert all(same_bits(quick, other) for other in others), (values, quick, others)
 
 
 def test_every_layout():
@@ -78,8 +74,8 @@ def test_every_layout():
         quick = _emulator.quick_sum(array, True, False)
         assert (quick is not None) == (name in quickly), name
         want = gpureduce.sum(np.ascontiguousarray(array, np.float32), "exact").value
-        assert same(gpureduce.sum(array, "exact", timing=False).value, want), name
-        assert same(gpureduce.sum(array, "exact").value, want), name
+        assert same_bits(gpureduce.sum(array, "exact", timing=False).value, want), name
+        assert same_bits(gpureduce.sum(array, "exact").value, want), name
 
 
 @pytest.mark.parametrize("dtype", ["longdouble", "datetime64[s]", "O", "S4", "V2", "clongdouble"])
@@ -93,7 +89,7 @@ def test_what_has_no_sum_has_none_here(dtype):
 def test_other_names_for_the_same_integers():
     for kind, result in ((np.longlong, np.int64), (np.ulonglong, np.uint64)):
         array = np.arange(10, dtype=kind)
-        assert same(gpureduce.sum(array, "cpu", timing=False).value, result(45))
+        assert same_bits(gpureduce.sum(array, "cpu", timing=False).value, result(45))
     float8 = np.ones(3, ml_dtypes.float8_e4m3fn)
     assert _emulator.quick_sum(float8, False, False) is None
     assert _emulator.quick_sum([1, 2], False, False) is None
@@ -106,18 +102,8 @@ def test_the_result_is_as_the_long_way_makes_it():
     assert gc.is_tracked(quick) and quick._replace(value=1) == (1, None)
 
 
-def test_arguments_are_still_checked():
+def test_wrong_arguments():
     array = np.ones(3, np.float32)
-    for error, words, more in [
-        (ValueError, "no strategy 'quick'", {"strategy": "quick"}),
-        (TypeError, "must be the name", {"strategy": ["cpu"]}),
-        (ValueError, "stream is for arrays on a GPU", {"stream": 1}),
-        (ValueError, "chooses its own launch", {"strategy": "cpu", "block": 64}),
-        (TypeError, "would lose part", {"strategy": "cpu", "dtype": "int32"}),
-        (ValueError, "wrong on purpose", {"strategy": "global_race"}),
-    ]:
-        with pytest.raises(error, match=words):
-            gpureduce.sum(array, timing=False, **more)
     with pytest.raises(TypeError, match="two truth values"):
         _emulator.quick_sum(array)
     with pytest.raises(TypeError, match="a strategy's number and a stream"):
@@ -148,10 +134,3 @@ def test_it_leaks_nothing():
         add_all()
     assert [sys.getrefcount(x) for a in arrays for x in (a, a.dtype)] == before
     assert sys.getallocatedblocks() < allocated + 100
-
-
-def test_a_signal_breaks_it_off(monkeypatch):
-    monkeypatch.setenv("GPUREDUCE_THREADS", "1")
-    array = np.zeros(2**31, np.int32)  # untouched pages cost no memory
-    assert broken_off_after(0.02, lambda: gpureduce.sum(array, "cpu", timing=False)) is not None
-    assert gpureduce.sum(array[:1000], "cpu", timing=False).value == 0
