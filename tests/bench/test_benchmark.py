@@ -244,7 +244,7 @@ def test_on_the_card():
     assert all(0 < r.percent_of_peak < 100 for r in rows)
 
 
-def test_auto_is_measured_as_what_it_is(monkeypatch):
+def test_auto_is_measured_as_the_strategy_that_it_chooses(monkeypatch):
     """The exact sum of floats, and of integers, which need none, what `fast` chooses."""
     asked = []
     measure = _emulator.measure

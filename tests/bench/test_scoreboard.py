@@ -87,7 +87,7 @@ def missed(*rows, **more):
     return targets.missed(PROVENANCE | more | {"rows": list(rows)})
 
 
-def test_what_is_missed_is_told():
+def test_missed_targets_are_named():
     told = missed(*ROWS)
     assert told == [
         "float32, 16 KiB: `fast` is 0.750 times as quick as cub, not 1.3",
@@ -100,7 +100,7 @@ def test_what_is_missed_is_told():
     assert text.endswith(f"Short of what it aims at:\n\n{listed}")
 
 
-def test_what_is_only_missed_where_it_counts():
+def test_targets_hold_for_certain_sizes_only():
     def peak(percent):
         rows = [row("fast", 1.0, n=2**31), row("cub", 1.2, n=2**31)]
         more = {"percent_of_peak": percent, "percent_of_ceiling": 99.5}
@@ -145,7 +145,7 @@ def test_the_way_through_the_card_is_judged_by_its_limits():
     assert told.endswith("`cpu` is 0.800 times as quick as torch, not 0.95")
 
 
-def test_what_exactness_costs_is_told():
+def test_the_table_names_the_cost_of_exactness():
     rows = [
         row(name, us, "host", n=n, producer="numpy")
         for n, times in ((1024, (2.0, 1.0, 4.0)), (4096, (3.0, 2.0, 4.0)))

@@ -65,7 +65,7 @@ def test_a_record_that_cannot_be_read_is_an_error_in_one_line(command, tmp_path,
     assert err.startswith("gpureduce: ") and str(path) in err
 
 
-def test_where_nothing_is_to_be_arbitrated_conflicts_must_be_equal(ncu, command):
+def test_conflicts_of_one_warp_alone_must_be_equal(ncu, command):
     names = ["--strategies", "interleaved_idx", "warp_shfl", "cluster", "atomic_thread", "redux"]
     status, out, _ = command(*VERIFY, *names)
     assert status == 0 and "control: in 4 launches of one warp alone" in out
@@ -111,7 +111,7 @@ def test_kernels_without_shared_memory_need_no_counter_of_it(ncu, command):
     assert not found["failures"]
 
 
-def test_users_who_may_not_read_counters_are_told(command, tmp_path, monkeypatch):
+def test_no_permission_to_read_counters(command, tmp_path, monkeypatch):
     path = tmp_path / "ncu"
     path.write_text("#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - no permission'; exit 1\n")
     path.chmod(0o755)
@@ -120,7 +120,7 @@ def test_users_who_may_not_read_counters_are_told(command, tmp_path, monkeypatch
     assert status == 2 and "may not read the card's counters" in err
 
 
-def test_what_it_needs(command, monkeypatch):
+def test_missing_ncu_and_missing_folder(command, monkeypatch):
     monkeypatch.setattr(_ncu.shutil, "which", lambda name: None)
     status, _, err = command(*VERIFY, "--strategies", "sequential")
     assert status == 2 and "Nsight Compute" in err

@@ -119,7 +119,7 @@ def test_processors_add_float32_in_float64():
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_nothing_is_known_of_what_is_wrong_on_purpose(name):
+def test_broken_kernels_have_only_a_trivial_bound(name):
     array = np.linspace(-1, 2, 300)
     result = gpureduce.sum(array, name, allow_broken=True, device="emulator")
     if np.isnan(result.value):  # a race may read memory that nobody has written
@@ -150,7 +150,7 @@ def test_elements_that_a_cast_makes_zero(strategy, source, target):
 
 @pytest.mark.parametrize("strategy", ["exact", "cpu", "numpy", "sequential", "tiles", "fast"])
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-def test_no_bound_of_what_is_not_finite(strategy, value):
+def test_sums_that_are_not_finite_have_no_bound(strategy, value):
     for dtype in FLOATS:
         how = {} if strategy in ("exact", "cpu", "numpy") else {"device": "emulator"}
         result = gpureduce.sum(np.array([1, value], numpy_dtype(dtype)), strategy, **how)

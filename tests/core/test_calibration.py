@@ -112,7 +112,7 @@ def test_small_arrays_ask_nobody(card, monkeypatch):
     assert gpureduce.sum(INTS[:1000], timing=False).value == INTS[:1000].sum()
 
 
-def test_it_is_kept_and_read(card):
+def test_the_calibration_is_kept_and_read(card):
     assert gpureduce.calibration() == card.figures
     said = json.loads(card.file.read_text())
     assert said["cuda"] == {"card_share": 1.0, "gb_s": 100.0, "latency_us": 1.0}
@@ -129,7 +129,7 @@ def test_it_is_kept_and_read(card):
 @pytest.mark.parametrize(
     "change", [{"version": "0.0.1"}, {"processors": 1000}, {"card": "another"}, {"schema": 1}]
 )
-def test_what_is_not_of_this_machine_is_measured_anew(card, change):
+def test_the_calibration_of_another_machine_is_measured_anew(card, change):
     gpureduce.calibration()
     said = json.loads(card.file.read_text())
     card.file.write_text(json.dumps(said | change))
@@ -341,7 +341,7 @@ def test_a_signal_breaks_it_off_and_the_next_one_works(both, monkeypatch):
     assert went_to(INTS) == "cpu+emulator"
 
 
-def test_a_fault_of_the_card_is_told(both, monkeypatch):
+def test_an_error_of_the_card_is_raised(both, monkeypatch):
     def fails(*_):
         raise gpureduce.CudaError("it fell off the bus")
 
@@ -352,14 +352,14 @@ def test_a_fault_of_the_card_is_told(both, monkeypatch):
     assert went_to() == "cpu+emulator"
 
 
-def test_records_of_measurements_have_it(card):
+def test_records_of_measurements_have_the_calibration(card):
     assert "calibration" not in report.record([], (), {}, None)
     gpureduce.calibration()
     found = report.record([], (), {}, None)["calibration"]
     assert found == dataclasses.asdict(card.figures)
 
 
-def test_info_shows_it(card, monkeypatch):
+def test_info_shows_the_calibration(card, monkeypatch):
     assert "to be measured" in calibration.told()["host_arrays"] and card.measured == 0
     gpureduce.calibration()
     told = calibration.told()

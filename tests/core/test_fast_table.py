@@ -105,7 +105,7 @@ def test_bad_sizes_of_tables_are_refused():
 
 
 @pytest.mark.parametrize("at", range(6))
-def test_c_takes_no_row_that_it_cannot_launch(at):
+def test_c_refuses_rows_that_it_cannot_launch(at):
     """A block of 0 would divide by zero; wide numbers were cut to their low 32 bits."""
     strategies = list(registry.STRATEGIES)
     row = [64, 0, strategies.index("tiles"), 64, 0, 0]

@@ -119,7 +119,7 @@ def test_cupys_arrays_are_put_on_its_current_stream(fake_cupys_modules, monkeypa
     assert add(like_cupy(array)).value == add(array).value
 
 
-def test_the_producer_is_told_our_stream():
+def test_the_producer_gets_our_stream():
     array = ByDLPack(array_of("int32", 100))
     add(array)
     assert array.calls and all(call["stream"] not in (None, 0, -1) for call in array.calls)
@@ -133,7 +133,7 @@ def emulator_for_a_card(monkeypatch):
 
 @pytest.mark.parametrize("strategy", ["fast", "auto", "exact", "reduce7", "one_block"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int64"])
-def test_the_quick_way_gives_what_the_long_one_gives(emulator_for_a_card, strategy, dtype):
+def test_timed_and_untimed_sums_are_equal(emulator_for_a_card, strategy, dtype):
     """Where a card has the array, so that no device need be named."""
     there = ByDLPack(array_of(dtype, 2000))
     quick, long = gpureduce.sum(there, strategy, timing=False), add(there, strategy)
@@ -141,7 +141,7 @@ def test_the_quick_way_gives_what_the_long_one_gives(emulator_for_a_card, strate
     assert quick.value == long.value and quick.value.dtype == long.value.dtype
 
 
-def test_the_quick_way_leaves_what_is_not_for_it(emulator_for_a_card):
+def test_the_quick_way_passes_other_calls_on(emulator_for_a_card):
     there = ByExchange(array_of("int32", 100))
     assert gpureduce.sum(there, "fast", stream=1, timing=False) == (add(there).value, None)
     assert gpureduce.sum([1, 2], "fast", timing=False).value == 3
@@ -211,7 +211,7 @@ def test_each_capsule_of_a_dtype_that_is_refused_is_let_go():
 
 @pytest.mark.parametrize(("dtype", "bits"), [("uint64", NOT_YET), ("int64", NOT_YET),
                                              ("float32", NOT_YET & 0xFFFFFFFF)])  # fmt: skip
-def test_a_sum_that_looks_as_if_it_had_not_come(dtype, bits):
+def test_a_sum_with_the_bits_of_the_mark_for_no_result_yet(dtype, bits):
     """Then the end of the stream tells."""
     part = np.dtype(dtype)
     array = np.array([bits], f"u{part.itemsize}").view(part)
@@ -226,7 +226,7 @@ def test_threads():
 
 
 @on_devices
-def test_nothing_lies_nowhere(device):
+def test_arrays_without_elements_need_no_address(device):
     """Of an array without elements libraries give no address."""
     nothing = ByInterface(np.empty((3, 0), np.float32), data=(0, False), stream=1)
     for timing in (True, False):

@@ -177,7 +177,7 @@ def test_producers_that_cannot_be():
         gpureduce.sum(NoCapsule(array))
 
 
-def test_what_numpy_said_is_told_where_dlpack_says_less():
+def test_numpys_error_is_raised_where_dlpack_says_less():
     class NeedsGradient(TorchTensor):
         def __array__(self, dtype=None, copy=None):
             raise RuntimeError("Can't call numpy() on Tensor that requires grad.")

@@ -110,7 +110,7 @@ def test_writing_what_does_not_fit():
             _emulator.write_pinned(np.ones(to, np.uint8), np.ones(array, np.uint8))
 
 
-def test_what_takes_the_long_way():
+def test_arrays_that_take_the_long_way():
     base = array_of("float32", 6000).reshape(60, 100)
     for array in (base[:, ::2], base.astype(">f4"), base.astype("complex64"), base.tolist()):
         assert _emulator.quick_sum_sent(array, gpu_arrays.QUICK["fast"], 0) is None
@@ -140,7 +140,7 @@ def test_wrong_arguments():
     assert _emulator.quick_sum_sent(array, -1, 0) == (3, None)
 
 
-def test_python_takes_it_for_a_card(monkeypatch):
+def test_untimed_sums_on_a_card_take_the_short_way(monkeypatch):
     """Where device="cuda" is all that is said."""
     seen = []
 

@@ -322,7 +322,7 @@ def test_an_interrupt_in_an_item_stays_one():
     check_next()
 
 
-def test_dtypes_whose_end_runs_a_sum(monkeypatch):
+def test_dtypes_whose_destructor_runs_a_sum(monkeypatch):
     """What is remembered of a dtype is not that of an array summed meanwhile."""
     for name, module in fake_cupy().items():
         monkeypatch.setitem(sys.modules, name, module)

@@ -148,7 +148,7 @@ def test_samples_of_several_launches(strategy):
     assert timing.launches > whole.launches
 
 
-def test_engine_refuses_what_is_not_compiled_for_samples():
+def test_engine_refuses_strategies_without_samples():
     """The Python face asks first; the engine does not rely on it."""
     module, acc = integrals._emulator, integrals._emulator.ACC_F64
     for name in ("bulk_copy", "cub"):

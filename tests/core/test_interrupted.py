@@ -116,7 +116,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_long_calls_hear_a_signal(name):
+def test_a_signal_interrupts_long_calls(name):
     call, after = LONG[name], 0.6
     stopped = broken_off_after(after, call)
     assert stopped is not None, "it was over before the signal came"
@@ -124,7 +124,7 @@ def test_long_calls_hear_a_signal(name):
     check_next("exact")
 
 
-def test_what_cannot_be_kept_is_refused_with_its_size():
+def test_counts_that_need_too_much_memory_are_refused():
     with pytest.raises(ValueError, match=r"that is 66 GiB or more, and 2 GiB at most are kept"):
         gpureduce.explain("cascade", n=2**40)
     with pytest.raises(ValueError, match="GiB or more"):

@@ -54,7 +54,7 @@ def test_the_docs_know_which_strategies_have_no_file():
     assert re.findall(r"`(\w+)`", said[1]) == without
 
 
-def test_readme_names_what_an_import_brings():
+def test_names_in_the_readme_are_in_the_package():
     text = (ROOT / "README.md").read_text()
     names = sorted(set(re.findall(r"(?<!-m )\bgpureduce\.([a-z]\w*)", text)))
     assert "sum" in names

@@ -79,7 +79,7 @@ def test_every_layout():
 
 
 @pytest.mark.parametrize("dtype", ["longdouble", "datetime64[s]", "O", "S4", "V2", "clongdouble"])
-def test_what_has_no_sum_has_none_here(dtype):
+def test_dtypes_without_a_sum_are_refused(dtype):
     array = np.zeros(3, dtype)
     assert _emulator.quick_sum(array, False, False) is None
     with pytest.raises(TypeError, match="cannot be summed"):
@@ -95,7 +95,7 @@ def test_other_names_for_the_same_integers():
     assert _emulator.quick_sum([1, 2], False, False) is None
 
 
-def test_the_result_is_as_the_long_way_makes_it():
+def test_the_result_is_a_sum_result():
     quick = gpureduce.sum(np.ones(3), "exact", timing=False)
     assert type(quick) is gpureduce.SumResult and quick == (3.0, None)
     assert (quick.value, quick.timing, float(quick), len(quick)) == (3.0, None, 3.0, 2)
@@ -118,7 +118,7 @@ def test_a_dtype_that_numpy_takes_for_none_is_no_default():
     assert gpureduce.sum(array, "cpu", float64, timing=False).value == 1 + 2**-30
 
 
-def test_it_leaks_nothing():
+def test_the_shortest_path_leaks_nothing():
     arrays = [np.ones(100, np.float32), np.ones(100, ml_dtypes.bfloat16), np.ones(9, np.longdouble)]
 
     def add_all():

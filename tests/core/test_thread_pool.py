@@ -44,7 +44,7 @@ OTHERS = ["0", "-2", "4 ", "2.5", "x", str(2**31), "9" * 5000, "0" * 5000, " ", 
 
 
 @pytest.mark.parametrize("named", [*NUMBERS, *OTHERS], ids=range(len(NUMBERS) + len(OTHERS)))
-def test_a_number_of_threads_that_is_none(named):
+def test_numbers_of_threads_in_the_environment(named):
     """It says so, and what is done instead."""
     code = "import gpureduce; print(gpureduce.sum([1, 2], 'cpu').value)"
     ran = subprocess.run(
@@ -195,7 +195,7 @@ def test_the_same_bits_for_any_number_of_threads(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_exact_sums_too_large_for_what_threads_keep(dtype):
+def test_exact_sums_that_overflow_the_integers_of_a_thread(dtype):
     """They keep 64-bit integers, which 2^18 of these elements fill."""
     em = gpureduce._emulator
     row = registry.DTYPES[dtype]

@@ -224,7 +224,7 @@ def test_lines_and_steps_add_up():
             )
 
 
-def test_who_is_active_step_by_step():
+def test_active_lanes_of_each_step():
     steps = explain("interleaved_mod", n=2**20, block=64).steps
     assert [step.name for step in steps] == ["0", "1", "2", "3", "4", "5", "6", "7"]
     assert steps[0].lanes == (0xFFFFFFFF, 0xFFFFFFFF)

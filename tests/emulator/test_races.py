@@ -115,7 +115,7 @@ def test_report_fits_a_terminal(name):
     assert max(map(len, str(gpureduce.races(name)).splitlines())) <= 80
 
 
-def test_wrong_sums_are_told_even_without_a_race():
+def test_wrong_sums_are_reported_even_without_a_race():
     found = gpureduce.races("sequential", schedules=["forward"])
     assert "came out wrong" not in str(found) + found._repr_html_()
     lost = dataclasses.replace(found, wrong={"forward": 1})
@@ -143,7 +143,7 @@ def test_report_is_plain_json_and_html():
     assert "no race" in gpureduce.races("sequential")._repr_html_()
 
 
-def test_pictures_name_both_threads_and_what_is_missing():
+def test_pictures_name_both_threads_and_the_missing_barrier():
     pytest.importorskip("matplotlib")
     found = gpureduce.races("missing_barrier")
     words = [t.get_text() for t in found.plot().axes[0].texts]

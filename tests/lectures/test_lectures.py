@@ -119,7 +119,7 @@ def ncu(monkeypatch, tmp_path):
 CARD = devices.Device("cuda:0", "cuda", "NVIDIA Test", (9, 0), 132, 2**30, 2**20, 1e3, 1e3)
 
 
-def test_what_the_profiler_prints_is_read(ncu):
+def test_output_of_the_profiler_is_read(ncu):
     ncu(NCU.format(unit="ns", one="1,110,020.5", two="124,000"))
     cases = [lectures.find("profile").cases(1)[i] for i in (0, -1)]
     first, second = kernel_profile.counters(CARD, cases)
@@ -241,7 +241,7 @@ def test_a_record_that_is_there(tmp_path):
         lectures.recorded("physics", tmp_path)
 
 
-def test_what_no_lecture_prints_is_run_here(tmp_path, monkeypatch):
+def test_experiments_of_no_lecture_are_run_here(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="no lecture prints"):
         lectures.printed("rungs")
     ran = lectures.Record("rungs", 1, lectures.printed("lab").rows, {"card": "here", "title": ""})
@@ -273,7 +273,7 @@ def test_an_emulated_table_has_no_rates_of_its_own():
     assert show(record).tables[0].head[:3] == ["", "emulated ms", "theirs: ms"]
 
 
-def test_an_emulated_table_says_at_which_size_theirs_is():
+def test_an_emulated_table_names_the_size_of_the_lectures_figures():
     printed = lectures.printed("warp_execution").only(block=256)
     rows = [dataclasses.replace(row, n=row.n // 4096, source="emulator") for row in printed.rows]
     record = lectures.Record("warp_execution", 4096, tuple(rows), {"date": "2026-01-01"})

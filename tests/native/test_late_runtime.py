@@ -32,7 +32,7 @@ def test_copies_that_come_together(program, devices):
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 @pytest.mark.parametrize("mib", [1, 16, 17, 40])
-def test_one_that_is_broken_off_before_it_begins(program, mib, threads):
+def test_a_copy_that_is_interrupted_before_it_begins(program, mib, threads):
     run(program, threads, "interrupted", mib)
 
 

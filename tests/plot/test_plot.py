@@ -110,7 +110,7 @@ def test_readable(name):
         assert ax.get_xlabel() or ax.get_ylabel() or ax.get_title(loc="left"), "an axis has no name"
 
 
-def test_charts_say_where_times_are_from():
+def test_charts_name_the_source_of_their_times():
     assert "NVIDIA Test 9000: driver 580" in plot.speedup(record("lab"))._supxlabel.get_text()
     emulated = list(gpureduce.benchmark(["sequential", "cascade"], [1000], device="emulator",
                                         repeats=1))  # fmt: skip
@@ -210,7 +210,7 @@ def test_a_map_has_the_lectures_first_and_their_origin():
     assert "As printed in" in figure._supxlabel.get_text()
 
 
-def test_what_exact_costs(tmp_path):
+def test_chart_of_the_cost_of_exact(tmp_path):
     rows = [{"dtype": dtype, "data": data, "nbytes": nbytes, "gb_s": {"cub": 4e3, "exact": speed}}
             for dtype in ("float32", "float64") for data in ("uniform", "bits")
             for nbytes, speed in ((2**20, 1.0), (2**30, 3210.0))]  # fmt: skip
