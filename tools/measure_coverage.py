@@ -33,7 +33,7 @@ branch = True
 parallel = True
 patch = subprocess
 source = {site}/gpureduce
-data_file = {folder}/coverage
+data_file = {folder}/data
 """
 _RAISING_SIGNALS = [
     "tests/core/test_interrupted.py",
