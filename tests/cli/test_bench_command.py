@@ -42,6 +42,8 @@ def test_output_forms(command, tmp_path):
     status, out, _ = command(*BENCH, "--output", tmp_path / "a.csv")
     assert status == 0 and "\nnumpy," in (tmp_path / "a.csv").read_text()
     assert "tell nothing about a card" in out and "M elements/s" in out
+    status, out, _ = command("bench", "--strategies", "cpu", "--sizes", "1000")
+    assert status == 0 and "M elements/s" in out and "tell nothing about a card" not in out
     status, out, _ = command(*BENCH, "--json")
     assert status == 0 and json.loads(out)["rows"][0]["n"] == 4096
 
