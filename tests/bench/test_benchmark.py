@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import re
 import sys
 import types
@@ -14,10 +11,10 @@ import pytest
 
 import gpureduce
 import producers
+from cases import on_devices
 from gpureduce import _emulator
 from gpureduce.bench import benchmark as bench_module
 from gpureduce.bench import contenders, libraries, report
-from gpureduce.cli import main
 from gpureduce.core import devices, registry
 
 
@@ -55,13 +52,6 @@ def test_explaining_is_measured():
     assert all(row.source == "perf_counter" and row.error_ulps is None for row in rows)
 
 
-def test_bad_arguments():
-    with pytest.raises(ValueError, match="no strategy"):
-        list(gpureduce.benchmark(["quick"]))
-    with pytest.raises(TypeError, match="without a cast"):
-        list(gpureduce.benchmark(["cpu"], dtypes=["int32"], accumulate="float32"))
-
-
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -79,26 +69,6 @@ def test_numbers_are_checked_before_c_cuts_them_down(wrong, words):
     for device in ("emulator", None):
         with pytest.raises(ValueError, match=re.escape(words)):
             next(gpureduce.benchmark(["fast"], device=device, **wrong))
-
-
-def test_sizes_on_the_command_line(capsys):
-    assert [report.size(text) for text in ("0", "7", "2^20", "10^3", "2^0")] == [
-        0, 7, 2**20, 1000, 1,
-    ]  # fmt: skip
-    for text in ("", "2^", "^2", "2^-3", "-2^2", "2^99999999999", "2^63", "1.5", "2^2^2"):
-        with pytest.raises(SystemExit) as caught:
-            main.main(["bench", f"--sizes={text}"])
-        assert caught.value.code == 2
-        assert f"like 4096 or 2^12, not {text!r}" in capsys.readouterr().err
-
-
-def test_command(capsys):
-    some = ["bench", "--strategies", "cascade", "--sizes", "2^12", "--device", "emulator"]
-    assert main.main([*some, "--json"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert record["rows"][0]["n"] == 4096 and record["schema"] == 1
-    assert main.main(some) == 0
-    assert "M elements/s" in capsys.readouterr().out
 
 
 class FakeArray(producers.ByDLPack):
@@ -139,7 +109,7 @@ def test_libraries_are_measured_beside_ours(fake_cupy):
     assert min(r.error_ulps for r in rows) <= 0.5
 
 
-@pytest.mark.parametrize("device", ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)])
+@on_devices
 def test_sums_apart(device, monkeypatch):
     """Something else is between any two, and its time is taken off: what is left is the sum's."""
     module = devices.module_of(devices.choose_device(device))
@@ -226,48 +196,32 @@ def test_peers_that_are_not_there(monkeypatch):
         assert libraries.installed(("all",)) == ("cub", "numpy")
     rows = gpureduce.benchmark(["fast"], [100], device="emulator", repeats=1, peers=["all"])
     assert [r.strategy for r in rows] == ["fast"]
-    for how in ({"strategies": ["cub"]}, {"strategies": ["cpu"], "peers": ["cub"]}):
-        with pytest.raises(gpureduce.CudaError, match="cub needs an NVIDIA GPU"):
-            list(gpureduce.benchmark(**how, sizes=[100], device="emulator", repeats=1))
-    with pytest.raises(ValueError, match="torch is not installed"):
-        list(gpureduce.benchmark(["fast"], peers=["torch"]))
-    with pytest.raises(ValueError, match="no peer 'tensorflow'; there are cub, numpy, cupy"):
-        list(gpureduce.benchmark(["fast"], peers=["tensorflow"]))
-    with pytest.raises(ValueError, match="needs arrays on a GPU"):
-        list(gpureduce.benchmark(["fast"], measure=["call"], device="emulator"))
-    with pytest.raises(ValueError, match="measure must be one of kernel, apart, call, host"):
-        list(gpureduce.benchmark(["fast"], measure=["all"]))
-    with pytest.raises(ValueError, match="cpu launches nothing that could be measured apart"):
-        list(gpureduce.benchmark(["cpu"], measure=["apart"], device="emulator"))
 
 
-def test_output_forms(capsys, tmp_path):
-    some = ["bench", "--strategies", "cascade", "numpy", "--sizes", "2^12", "--device", "emulator"]
-    assert main.main([*some, "--csv", "--output", str(tmp_path / "a.json")]) == 0
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    record = json.loads((tmp_path / "a.json").read_text())
-    assert [r["strategy"] for r in rows] == ["cascade", "numpy"]
-    assert float(rows[0]["median_us"]) == record["rows"][0]["median_us"]
-    assert record["schema"] == 1 and {"commit", "clocks"} <= record.keys()
-    assert main.main([*some, "--output", str(tmp_path / "a.csv")]) == 0
-    assert "\nnumpy," in (tmp_path / "a.csv").read_text()
-    assert "tell nothing about a card" in capsys.readouterr().out
-    assert main.main([*some, "--output", "a.txt"]) == 2
-    assert "must end in .json or .csv" in capsys.readouterr().err
-
-
-def test_a_lecture_takes_no_options_of_strategies(capsys, tmp_path):
-    lab = ["bench", "--lecture", "lab", "--device", "emulator", "--repeats", "1"]
-    for wrong in (["--json"], ["--csv"], ["--output", str(tmp_path / "a.json")],
-                  ["--strategies", "fast"], ["--scoreboard"], ["--peers"]):  # fmt: skip
-        assert main.main([*lab, *wrong]) == 2
-        captured = capsys.readouterr()
-        assert not captured.out and f"{wrong[0]} is not for --lecture" in captured.err
-
-
-def test_a_device_that_no_strategy_asks_for_is_looked_at(capsys):
-    assert main.main(["bench", "--strategies", "cpu", "--device", "bogus"]) == 2
-    assert "device must be None, 'cuda'" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"strategies": ["quick"]}, ValueError, "no strategy"),
+        ({"accumulate": "float32"}, TypeError, "without a cast"),
+        ({"strategies": ["cub"]}, gpureduce.CudaError, "cub needs an NVIDIA GPU"),
+        ({"strategies": ["cub"], "measure": ["host"]}, gpureduce.CudaError, "cub needs"),
+        ({"peers": ["cub"]}, gpureduce.CudaError, "cub needs an NVIDIA GPU"),
+        ({"peers": ["torch"]}, ValueError, "torch is not installed"),
+        ({"peers": ["tensorflow"]}, ValueError, "no peer 'tensorflow'; there are cub, numpy, cupy"),
+        ({"measure": ["call"]}, ValueError, "needs arrays on a GPU"),
+        ({"measure": ["all"]}, ValueError, "measure must be one of kernel, apart, call, host"),
+        ({"measure": ["apart"]}, ValueError, "cpu launches nothing that could be measured apart"),
+        ({"strategies": "cpu"}, TypeError, r"strategies must be a list, such as \["),
+        ({"dtypes": "int32"}, TypeError, r"dtypes must be a list, such as \["),
+        ({"peers": "numpy"}, TypeError, r"peers must be a list, such as \["),
+        ({"sizes": 100}, TypeError, r"sizes must be a list, such as \["),
+    ],
+)
+def test_errors(arguments, error, words, monkeypatch):
+    monkeypatch.setattr(libraries.importlib.util, "find_spec", lambda name: None)
+    usual = {"strategies": ["cpu"], "sizes": [100], "device": "emulator", "repeats": 1}
+    with pytest.raises(error, match=words):
+        list(gpureduce.benchmark(**usual | arguments))
 
 
 def test_progress(capsys):
@@ -290,7 +244,7 @@ def test_on_the_card():
     assert all(0 < r.percent_of_peak < 100 for r in rows)
 
 
-def test_auto_is_measured_as_what_it_is(monkeypatch):
+def test_auto_is_measured_as_the_strategy_that_it_chooses(monkeypatch):
     """The exact sum of floats, and of integers, which need none, what `fast` chooses."""
     asked = []
     measure = _emulator.measure
@@ -303,23 +257,3 @@ def test_auto_is_measured_as_what_it_is(monkeypatch):
     for dtype in ("float32", "int32"):
         list(gpureduce.benchmark(["auto"], [1000], [dtype], device="emulator", repeats=1))
     assert set(asked) == {registry.find("exact").index, -1}
-
-
-def test_a_folder_that_is_not_there_is_told_before_anything_is_measured(capsys, tmp_path):
-    target = str(tmp_path / "no" / "x.json")
-    assert main.main(["bench", "--scoreboard", "--output", target]) == 2
-    assert "there is no folder to write" in capsys.readouterr().err
-
-
-def test_cub_needs_a_card_for_host_arrays_too():
-    with pytest.raises(gpureduce.CudaError, match="cub needs an NVIDIA GPU"):
-        list(gpureduce.benchmark(["cub"], [100], measure=["host"], device="emulator"))
-
-
-@pytest.mark.parametrize(
-    "arguments", [{"strategies": "cpu"}, {"dtypes": "int32"}, {"peers": "numpy"}, {"sizes": 100}]
-)
-def test_lists_are_lists(arguments):
-    (name,) = arguments
-    with pytest.raises(TypeError, match=rf"{name} must be a list, such as \["):
-        next(gpureduce.benchmark(**{"strategies": ["cpu"]} | arguments))

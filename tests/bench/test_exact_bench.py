@@ -94,7 +94,7 @@ def test_a_library_that_is_missing_is_an_error(tmp_path):
     assert set(row["us"]) == {"fast", "exact"} and set(row["exact_of"]) == {"fast"}
 
 
-def test_what_the_cpu_misses_is_told():
+def test_missed_targets_of_the_cpu_are_named():
     row = {"dtype": "float64", "data": "bits", "n": 64, "exact": {"ns": 1.3}, "of_fsum": 19.6}
     assert exact_bench.missed_on_cpu([row]) == [
         "float64 bits, n = 64: 1.30 ns, not 1.2", "float64 bits, n = 64: 19.6 times fsum, not 20",

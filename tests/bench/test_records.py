@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
+from cases import ROOT
 from gpureduce.core import devices
 
-ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "notebooks" / "data"
 # What the lectures print was measured by others, elsewhere: it says so in its own way.
 RECORDS = sorted(path for path in DATA.glob("*.json") if path.name != "lectures.json")
@@ -92,7 +91,7 @@ DEPENDS = {
 }
 
 
-def changed(path: Path, now: dict[str, str]) -> list[str]:
+def changed(path, now):
     """The folders that a record depends on and that have changed since."""
     trees = json.loads(path.read_text())["trees"]
     start = next(start for start in DEPENDS if path.name.startswith(start))

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import types
 
 import numpy as np
 import pytest
 
-import readme
 from gpureduce.bench import contenders, report, scoreboard, targets
 from gpureduce.bench.benchmark import Measurement
-from gpureduce.cli import main
 from gpureduce.core import dtypes
 
 PROVENANCE = {
@@ -94,8 +90,12 @@ def test_tables():
     assert "| bytes | `auto` | `numpy` | `torch` | `pinned copy` |" in text
 
 
-def test_what_is_missed_is_told():
-    told = targets.missed(PROVENANCE | {"rows": ROWS})
+def missed(*rows, **more):
+    return targets.missed(PROVENANCE | more | {"rows": list(rows)})
+
+
+def test_missed_targets_are_named():
+    told = missed(*ROWS)
     assert told == [
         "float32, 16 KiB: `fast` is 0.750 times as quick as cub, not 1.3",
         "float32, 4 KiB of a call: `fast` is 1.500 times as quick as torch, not 1.54",
@@ -107,10 +107,7 @@ def test_what_is_missed_is_told():
     assert text.endswith(f"Short of what it aims at:\n\n{listed}")
 
 
-def test_what_is_only_missed_where_it_counts():
-    def missed(*rows, **more):
-        return targets.missed(PROVENANCE | more | {"rows": list(rows)})
-
+def test_targets_hold_for_certain_sizes_only():
     def peak(percent):
         rows = [row("fast", 1.0, n=2**31), row("cub", 1.2, n=2**31)]
         more = {"percent_of_peak": percent, "percent_of_ceiling": 99.5}
@@ -135,9 +132,6 @@ def test_what_is_only_missed_where_it_counts():
 
 
 def test_the_way_through_the_card_is_judged_by_its_limits():
-    def missed(*rows):
-        return targets.missed(PROVENANCE | {"rows": list(rows)})
-
     ours = row("fast", 2.0, "host", producer="numpy")
     copy = row("pinned copy", 1.0, "host", producer="torch")
     (told,) = missed(ours, copy)
@@ -158,7 +152,7 @@ def test_the_way_through_the_card_is_judged_by_its_limits():
     assert told.endswith("`cpu` is 0.800 times as quick as torch, not 0.95")
 
 
-def test_what_exactness_costs_is_told():
+def test_the_table_names_the_cost_of_exactness():
     rows = [
         row(name, us, "host", n=n, producer="numpy")
         for n, times in ((1024, (2.0, 1.0, 4.0)), (4096, (3.0, 2.0, 4.0)))
@@ -226,18 +220,3 @@ def test_sizes():
     ]  # fmt: skip
     kernels = scoreboard.ON_CARD[0]
     assert kernels.nbytes[0] == 4096 and kernels.nbytes[-2:] == (2**32, 2**33)
-
-
-def test_on_the_command_line(capsys, monkeypatch, tmp_path):
-    small = dataclasses.replace(scoreboard.ON_HOST[0], nbytes=(256, 4096), repeats=2)
-    monkeypatch.setattr(scoreboard, "ON_HOST", (small,))
-    monkeypatch.setattr(scoreboard, "ON_CARD", (small,))
-    kept = tmp_path / "bench_here.json"
-    assert main.main(["bench", "--scoreboard", "--output", str(kept)]) == 0
-    out = capsys.readouterr().out
-    assert "| 256 B |" in out and "bfloat16" in out
-    rows = json.loads(kept.read_text())["rows"]
-    assert {r["strategy"] for r in rows} == {"cpu", "exact", "numpy"}
-    assert {r["dtype"] for r in rows} == set(small.dtypes)
-    assert readme.performance(tmp_path).strip() == out.strip()
-    assert main.main(["bench", "--scoreboard", "--measure", "call"]) == 0

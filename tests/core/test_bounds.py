@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import fractions
-import importlib.util
 import math
-import sys
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+import bound_search
 import gpureduce
-from cases import BROKEN, KERNELS, ROOT, magnitude, numpy_dtype
+from cases import BROKEN, KERNELS, magnitude, numpy_dtype
+from exact_cases import FLOATS
 from gpureduce.core import arrays, gpu_arrays
 
-FLOATS = ["float16", "bfloat16", "float32", "float64"]
 FLOAT_KERNELS = [name for name in KERNELS if name != "redux"]
-SEARCH = ROOT / "tools/bound_search.py"
 
 
 def off(result, array):
@@ -39,38 +37,27 @@ def creeping(n, where, dtype=np.float64):
 # --- the orders of addition -----------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not SEARCH.exists(), reason="tools/ is not here")
 def test_a_slice_of_the_search():
-    spec = importlib.util.spec_from_file_location("bound_search", SEARCH)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["bound_search"] = module  # dataclasses look there
-    spec.loader.exec_module(module)
-    found = module.search(2000, 1)
+    found = bound_search.search(2000, 1)
     assert found.cases >= 2000 and not found.violations, str(found)
 
 
-def test_the_host_adds_up_block_sums_lane_by_lane():
-    """1,024 block sums of float64 go to 32 lanes of the processors' order, not into a tree."""
-    blocks = np.arange(0, 1024, 32)
-    array = creeping(1024 * 32, blocks * 32)
-    result = gpureduce.sum(array, "sequential", block=32, finish="host", device="emulator")
+ORDERS = [
+    # 1,024 block sums of float64 go to 32 lanes of the processors' order, not into a tree.
+    ("sequential", {"block": 32, "finish": "host"}, 1024 * 32, 32 * 32, 30, 100),
+    # One warp adds up the block sums of tiles.
+    ("tiles", {"block": 256, "grid": 3200}, 3200 * 64, 32 * 64, 90, 250),
+    # A small block takes many packs of a tile.
+    ("bulk_copy", {"block": 32, "grid": 64}, 4096, 64, 60, 200),
+]
+
+
+@pytest.mark.parametrize(("strategy", "launch", "n", "step", "low", "high"), ORDERS)
+def test_long_chains_of_additions(strategy, launch, n, step, low, high):
+    array = creeping(n, np.arange(0, n, step))
+    result = gpureduce.sum(array, strategy, device="emulator", **launch)
     error, bound = off(result, array)
-    assert 30 * 2.0**-53 < error <= bound < 100 * 2.0**-53
-
-
-def test_one_warp_adds_up_the_block_sums_of_tiles():
-    grid = 3200
-    array = creeping(64 * grid, 64 * np.arange(0, grid, 32))
-    result = gpureduce.sum(array, "tiles", block=256, grid=grid, device="emulator")
-    error, bound = off(result, array)
-    assert 90 * 2.0**-53 < error <= bound < 250 * 2.0**-53
-
-
-def test_a_small_block_takes_many_packs_of_a_tile():
-    array = creeping(4096, np.arange(0, 4096, 64))
-    result = gpureduce.sum(array, "bulk_copy", block=32, grid=64, device="emulator")
-    error, bound = off(result, array)
-    assert 60 * 2.0**-53 < error <= bound < 200 * 2.0**-53
+    assert low * 2.0**-53 < error <= bound < high * 2.0**-53
 
 
 @pytest.mark.parametrize("strategy", ["cpu", "fast", "sequential"])
@@ -104,6 +91,18 @@ def test_two_additions_are_no_more_than_two(strategy):
     assert 0 < gpureduce.error_bound(three, 0.3) <= 0.3 * 2.1 * 2.0**-53
 
 
+def test_the_bound_follows_the_launches_that_were_made():
+    """Blocks of 32 need more launches than blocks of 1024; a loop is far worse than a tree."""
+    array = np.full(50_001, 0.1, np.float32)
+
+    def bound(strategy, block):
+        result = gpureduce.sum(array, strategy, block=block, device="emulator")
+        return gpureduce.error_bound(result, 2.0**24)
+
+    assert 16 <= bound("sequential", 1024) <= 60 and 18 <= bound("sequential", 32) <= 90
+    assert bound("atomic_thread", 256) > 1000
+
+
 def test_a_loop_of_many_has_a_finite_bound():
     timing = gpureduce.sum(np.ones(9), "atomic_thread", device="emulator").timing
     timing = dataclasses.replace(timing, n=2**25, dtype="float32")
@@ -120,7 +119,7 @@ def test_processors_add_float32_in_float64():
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_nothing_is_known_of_what_is_wrong_on_purpose(name):
+def test_broken_kernels_have_only_a_trivial_bound(name):
     array = np.linspace(-1, 2, 300)
     result = gpureduce.sum(array, name, allow_broken=True, device="emulator")
     if np.isnan(result.value):  # a race may read memory that nobody has written
@@ -151,7 +150,7 @@ def test_elements_that_a_cast_makes_zero(strategy, source, target):
 
 @pytest.mark.parametrize("strategy", ["exact", "cpu", "numpy", "sequential", "tiles", "fast"])
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-def test_no_bound_of_what_is_not_finite(strategy, value):
+def test_sums_that_are_not_finite_have_no_bound(strategy, value):
     for dtype in FLOATS:
         how = {} if strategy in ("exact", "cpu", "numpy") else {"device": "emulator"}
         result = gpureduce.sum(np.array([1, value], numpy_dtype(dtype)), strategy, **how)
@@ -265,13 +264,35 @@ def test_bfloat16_of_a_gpu_where_numpy_does_not_know_it(monkeypatch):
 
 
 @pytest.mark.parametrize("result", [np.float32(1), 5.0, (1.0, None), None])
-def test_results_that_are_none(result):
+def test_wrong_results(result):
     with pytest.raises(TypeError, match=r"result must be what gpureduce\.sum returns"):
         gpureduce.error_bound(result, 5.0)
 
 
-@pytest.mark.parametrize("magnitude", ["5", None, 1j, np.ones(3), [1.0]])
-def test_magnitudes_that_are_none(magnitude):
-    with pytest.raises(TypeError, match="magnitude must be one real number"):
-        gpureduce.error_bound(gpureduce.sum(np.ones(3)), magnitude)
-    assert gpureduce.error_bound(gpureduce.sum(np.ones(3), "cpu"), 10**400) == math.inf
+@pytest.mark.parametrize("strategy", ["auto", "cpu", "sequential"])
+@pytest.mark.parametrize(
+    ("magnitude", "error", "words"),
+    [
+        *((wrong, TypeError, "must be one real number") for wrong in ("5", None, 1j, [1.0])),
+        (np.ones(3), TypeError, "magnitude must be one real number"),
+        (-1.0, ValueError, "0 or more, not -1.0"),
+        (math.nan, ValueError, "0 or more, not nan"),
+    ],
+)
+def test_wrong_magnitudes(strategy, magnitude, error, words):
+    result = gpureduce.sum([0.5], strategy)
+    with pytest.raises(error, match=words):
+        gpureduce.error_bound(result, magnitude)
+    assert gpureduce.error_bound(gpureduce.sum([0.5, 0.1, 0.1], "cpu"), 10**400) == math.inf
+
+
+def test_sums_without_a_timing_have_no_bound():
+    with pytest.raises(ValueError, match="timing=False"):
+        gpureduce.error_bound(gpureduce.sum([0.5], timing=False), 0.5)
+
+
+def test_integers_are_exact_whichever_device_adds_them():
+    value, timing = gpureduce.sum(np.arange(1000))
+    shared = dataclasses.replace(timing, strategy="cpu+tiles")
+    for found in (timing, shared):
+        assert gpureduce.error_bound(gpureduce.SumResult(value, found), 1.0) == 0

@@ -13,7 +13,7 @@ import pytest
 
 import gpureduce
 from cases import array_of, broken_off_after
-from gpureduce.cli import main
+from gpureduce.bench import report
 from gpureduce.core import calibration, devices, on_both, on_device, summation
 from gpureduce.core.calibration import Way
 
@@ -114,7 +114,7 @@ def test_small_arrays_ask_nobody(card, monkeypatch):
     assert gpureduce.sum(INTS[:1000], timing=False).value == INTS[:1000].sum()
 
 
-def test_it_is_kept_and_read(card):
+def test_the_calibration_is_kept_and_read(card):
     assert gpureduce.calibration() == card.figures
     said = json.loads(card.file.read_text())
     assert said["cuda"] == {"card_share": 1.0, "gb_s": 100.0, "latency_us": 1.0}
@@ -131,7 +131,7 @@ def test_it_is_kept_and_read(card):
 @pytest.mark.parametrize(
     "change", [{"version": "0.0.1"}, {"processors": 1000}, {"card": "another"}, {"schema": 1}]
 )
-def test_what_is_not_of_this_machine_is_measured_anew(card, change):
+def test_the_calibration_of_another_machine_is_measured_anew(card, change):
     gpureduce.calibration()
     said = json.loads(card.file.read_text())
     card.file.write_text(json.dumps(said | change))
@@ -382,7 +382,7 @@ def test_a_signal_breaks_it_off_and_the_next_one_works(both, monkeypatch):
     assert went_to(INTS) == "cpu+emulator"
 
 
-def test_a_fault_of_the_card_is_told(both, monkeypatch):
+def test_an_error_of_the_card_is_raised(both, monkeypatch):
     def fails(*_):
         raise gpureduce.CudaError("it fell off the bus")
 
@@ -393,27 +393,25 @@ def test_a_fault_of_the_card_is_told(both, monkeypatch):
     assert went_to() == "cpu+emulator"
 
 
-def test_records_of_measurements_have_it(card, tmp_path):
-    arguments = ["bench", "--measure", "host", "--strategies", "cpu", "--sizes", "1000"]
-    for measured in (False, True):
-        assert main.main([*arguments, "--output", str(tmp_path / "out.json")]) == 0
-        said = json.loads((tmp_path / "out.json").read_text()).get("calibration")
-        assert said == (dataclasses.asdict(card.figures) if measured else None)
-        gpureduce.calibration()
-
-
-def test_info_shows_it(card, capsys, monkeypatch):
-    def said():
-        assert main.main(["info", "--json"]) == 0
-        return json.loads(capsys.readouterr().out)
-
-    assert "to be measured" in said()["host_arrays"] and card.measured == 0
+def test_records_of_measurements_have_the_calibration(card):
+    assert "calibration" not in report.record([], (), {}, None)
     gpureduce.calibration()
-    assert said()["host_arrays"] == "cuda at 64 MiB, cuda at 1 GiB, cuda at 16 GiB"
-    assert "cpu 10.0 GB/s + 1 us; " in said()["calibration"]
-    assert "both, 25% of it on the card, 1.0 GB/s" in said()["calibration"]
+    found = report.record([], (), {}, None)["calibration"]
+    assert found == dataclasses.asdict(card.figures)
+
+
+def test_info_shows_the_calibration(card, monkeypatch):
+    assert "to be measured" in calibration.told()["host_arrays"] and card.measured == 0
+    gpureduce.calibration()
+    told = calibration.told()
+    assert told["host_arrays"] == "cuda at 64 MiB, cuda at 1 GiB, cuda at 16 GiB"
+    assert "cpu 10.0 GB/s + 1 us; " in told["calibration"]
+    assert "both, 25% of it on the card, 1.0 GB/s" in told["calibration"]
     monkeypatch.setenv("GPUREDUCE_HOST_ARRAYS", "cpu")
-    assert said()["host_arrays"] == "cpu (GPUREDUCE_HOST_ARRAYS)"
+    assert calibration.told() == {"host_arrays": "cpu (GPUREDUCE_HOST_ARRAYS)"}
+    monkeypatch.setenv("GPUREDUCE_HOST_ARRAYS", "cuda")
+    monkeypatch.setattr(calibration, "_card", lambda: None)
+    assert calibration.told() == {"host_arrays": "cpu: there is no GPU"}
 
 
 @pytest.mark.gpu
@@ -443,9 +441,3 @@ def test_users_without_a_home_get_no_folder(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     calibration._keep(calibration.Path("~/.cache/x.json"), figures(1.0))
     assert not list(tmp_path.iterdir())
-
-
-def test_a_pinned_way_that_is_not_there_is_not_shown(monkeypatch):
-    monkeypatch.setenv(calibration.PIN, "cuda")
-    monkeypatch.setattr(calibration, "_card", lambda: None)
-    assert calibration.told() == {"host_arrays": "cpu: there is no GPU"}

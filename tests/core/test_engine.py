@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpureduce
-from cases import KERNELS, array_of, check, gpureduce_strategy
+from cases import KERNELS, array_of, gpureduce_strategy
 from gpureduce import _host
 from producers import ByInterface
 
@@ -64,18 +64,6 @@ def test_default_grid(strategy):
         assert launches[0].grid == launches[1].grid
 
 
-@pytest.mark.parametrize("dtype", ["int64", "float32", "float64", "float16", "uint32"])
-@pytest.mark.parametrize(
-    "strategy", ["global_tree", "vector_load", "last_block", "atomic_block", "cluster"]
-)
-def test_larger_than_device_memory_in_every_accumulator(strategy, dtype):
-    array = array_of(dtype, 500_003)
-    with gpureduce.emulator.memory_limit(5 << 18):
-        result = gpureduce.sum(array, strategy, device="emulator")
-    check(result, array)
-    assert result.timing.launches >= 2
-
-
 def test_where_the_time_goes():
     """Most kernels write the sum to host memory; the sum of atomics is copied."""
     # The quickest of some calls: on a busy machine one may lose the processor in any part of it.
@@ -115,35 +103,6 @@ def test_seeds_differ_and_threads_keep_theirs():
     assert len(set(alone)) > 10
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         assert list(pool.map(answer, range(40))) == alone
-
-
-def test_dlpack_on_the_host_is_read_as_an_array():
-    class OnHost:
-        def __init__(self, kind):
-            self.kind = kind
-
-        def __dlpack_device__(self):
-            return self.kind, 0
-
-        def __array__(self, *_, **__):
-            return A
-
-    for kind in (1, 3):
-        assert int(gpureduce.sum(OnHost(kind), "cpu").value) == A.sum()
-
-
-def test_bool_cannot_hold_a_sum():
-    with pytest.raises(TypeError, match="cannot hold a sum"):
-        gpureduce.sum(np.ones(3, bool), dtype=bool)
-
-
-def test_bound_of_more_launches_is_larger():
-    """A bound is computed from the launches that were made."""
-    a = array_of("float32", 50_001)
-    one = gpureduce.error_bound(gpureduce.sum(a, "sequential", block=1024, device="emulator"), 1.0)
-    two = gpureduce.error_bound(gpureduce.sum(a, "sequential", block=32, device="emulator"), 1.0)
-    u = 2.0**-24
-    assert 16 * u <= one <= 60 * u and 18 * u <= two <= 90 * u
 
 
 def test_cooperative_limit_is_exact():

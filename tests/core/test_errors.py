@@ -5,15 +5,14 @@ from __future__ import annotations
 import datetime
 import os
 import re
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import gpureduce
-from cases import BROKEN, KERNELS, numpy_dtype
+from cases import BROKEN, KERNELS, array_of, check, numpy_dtype, run_python
+from exact_cases import FLOATS
 from gpureduce import _host
 from gpureduce.core import devices as _backends
 
@@ -27,11 +26,34 @@ def next_call_works():
         assert int(gpureduce.sum(A, strategy).value) == 499500
 
 
-def test_unknown_strategy_lists_the_known():
-    with pytest.raises(ValueError, match=r"no strategy 'quick'; there are global_tree, .*cpu"):
-        gpureduce.sum(A, "quick")
-    with pytest.raises(TypeError, match="must be the name"):
-        gpureduce.sum(A, 7)
+REFUSED = [
+    ("quick", {}, ValueError, r"no strategy 'quick'; there are global_tree, .*cpu"),
+    (7, {}, TypeError, "must be the name"),
+    (["cpu"], {}, TypeError, "must be the name"),
+    ("sequential", {"grid": 3}, ValueError, "need grid=4 or more, not 3"),
+    ("cascade", {"grid": 0}, ValueError, "grid must be from 1 to"),
+    ("cluster", {"grid": 3}, ValueError, "multiple of 8"),
+    ("grid_sync", {"grid": 10**6}, ValueError, "on the card at once"),
+    ("sequential", {"finish": "later"}, ValueError, "one of host, relaunch, single"),
+    ("sequential", {"finish": "single"}, ValueError, "not for sequential, which takes 'relaunch'"),
+    ("last_block", {"finish": "host"}, ValueError, "not for last_block, which takes 'single'"),
+    ("redux", {"dtype": float}, TypeError, "redux adds 32-bit integers"),
+    ("redux", {}, TypeError, "redux adds 32-bit integers"),  # int32 adds up in int64 by default
+    ("sequential", {"dtype": complex}, TypeError, r"sequential cannot add complex.*auto"),
+    ("cpu", {"device": "emulator"}, ValueError, "cpu runs on the CPU"),
+    ("sequential", {"device": "cpu"}, ValueError, "sequential is a GPU kernel"),
+    ("auto", {"stream": 1}, ValueError, "stream is for arrays on a GPU"),
+    *((name, {"block": 64}, ValueError, "leave block out")
+      for name in ("cpu", "numpy", "cub", "auto", "fast")),
+    *((name, {}, ValueError, r"wrong on purpose.*allow_broken=True") for name in BROKEN),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("strategy", "options", "error", "words"), REFUSED)
+@pytest.mark.parametrize("timing", [True, False])
+def test_refused_calls(strategy, options, error, words, timing):
+    with pytest.raises(error, match=words):
+        gpureduce.sum(A, strategy, timing=timing, **options)
 
 
 @pytest.mark.parametrize("block", [33, 2048, 0, -32, 16, 1056, 2**40])
@@ -43,22 +65,6 @@ def test_block(strategy, block):
         gpureduce.sum(A, strategy, block=block)
     with pytest.raises(ValueError, match="block"):
         gpureduce.sum(A[:0], strategy, block=block)
-
-
-def test_block_must_be_a_whole_number():
-    with pytest.raises(TypeError):
-        gpureduce.sum(A, "sequential", block=64.0)
-
-
-def test_grid():
-    with pytest.raises(ValueError, match="need grid=4 or more, not 3"):
-        gpureduce.sum(A, "sequential", grid=3)
-    with pytest.raises(ValueError, match="grid must be from 1 to"):
-        gpureduce.sum(A, "cascade", grid=0)
-    with pytest.raises(ValueError, match="multiple of 8"):
-        gpureduce.sum(A, "cluster", grid=3)
-    with pytest.raises(ValueError, match="on the card at once"):
-        gpureduce.sum(A, "grid_sync", grid=10**6)
 
 
 def test_exact_takes_no_more_blocks_than_it_can_count():
@@ -100,21 +106,6 @@ def test_the_docstring_tells_the_limits_of_exact():
     assert f"at most {2**14 - 1}" in gpureduce.sum.__doc__
 
 
-def test_finish():
-    with pytest.raises(ValueError, match="one of host, relaunch, single"):
-        gpureduce.sum(A, "sequential", finish="later")
-    with pytest.raises(ValueError, match="not for sequential, which takes 'relaunch' or 'host'"):
-        gpureduce.sum(A, "sequential", finish="single")
-    with pytest.raises(ValueError, match="not for last_block, which takes 'single'"):
-        gpureduce.sum(A, "last_block", finish="host")
-
-
-@pytest.mark.parametrize("strategy", ["cpu", "numpy", "cub", "auto", "fast"])
-def test_no_launch_to_choose(strategy):
-    with pytest.raises(ValueError, match="leave block out"):
-        gpureduce.sum(A, strategy, block=64)
-
-
 @pytest.mark.parametrize(
     "array",
     [
@@ -132,33 +123,32 @@ def test_dtypes_without_a_sum(strategy, array):
         gpureduce.sum(array, strategy)
 
 
-def test_dtypes_that_a_strategy_lacks():
-    with pytest.raises(TypeError, match="redux adds 32-bit integers"):
-        gpureduce.sum(A.astype(float), "redux")
-    with pytest.raises(TypeError, match="redux adds 32-bit integers"):
-        gpureduce.sum(A, "redux")  # int32 adds up in int64 unless told otherwise
-    with pytest.raises(TypeError, match=r"sequential cannot add complex.*auto"):
-        gpureduce.sum(A.astype(complex), "sequential")
-
-
 @pytest.mark.parametrize(
     ("source", "target"),
-    [("f8", "i4"), ("c16", "f8"), ("f4", "bool"), ("i4", "bool"), ("f4", "O"), ("i4", "S3")],
+    [
+        ("f8", "i4"),
+        ("c16", "f8"),
+        ("f4", "bool"),
+        ("i4", "bool"),
+        ("f4", "O"),
+        ("i4", "S3"),
+        ("?", "bool"),
+    ],
 )
-def test_dtype_that_would_lose_data(source, target):
+@pytest.mark.parametrize("timing", [True, False])
+def test_dtype_that_would_lose_data(source, target, timing):
     with pytest.raises(TypeError, match=r"would lose part|cannot hold a sum"):
-        gpureduce.sum(A.astype(source), dtype=target)
+        gpureduce.sum(A.astype(source), "cpu", dtype=target, timing=timing)
 
 
 def test_a_sum_does_not_import_masked_arrays():
     """A signal handler that summed in the middle of that import called itself without end."""
-    code = (
+    run_python(
         "import sys, numpy as np, gpureduce\n"
         "before = 'numpy.ma' in sys.modules\n"
         "assert gpureduce.sum(np.ones(3)).value == 3\n"
         "assert before or 'numpy.ma' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-P", "-c", code], check=True)
 
 
 def test_masked_array():
@@ -166,7 +156,8 @@ def test_masked_array():
         gpureduce.sum(np.ma.array([1, 2], mask=[0, 1]))
 
 
-def test_arrays_on_a_gpu_are_not_copied_silently():
+@pytest.mark.parametrize("strategy", ["cpu", "numpy"])
+def test_arrays_on_a_gpu_are_not_copied_silently(strategy):
     class OnGpu:
         def __dlpack_device__(self):
             return 2, 0
@@ -175,13 +166,7 @@ def test_arrays_on_a_gpu_are_not_copied_silently():
             raise AssertionError("copied behind the caller's back")
 
     with pytest.raises(TypeError, match="lies on a GPU"):
-        gpureduce.sum(OnGpu(), "cpu")
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_broken_kernels_are_refused(name):
-    with pytest.raises(ValueError, match=r"wrong on purpose.*allow_broken=True"):
-        gpureduce.sum(A, name)
+        gpureduce.sum(OnGpu(), strategy)
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:x", "emulator:1", "", "cuda:-1", 3, b"cuda"])
@@ -206,13 +191,6 @@ def test_the_cpu_where_only_kernels_run():
     ):
         with pytest.raises(ValueError, match=r"device must be None, 'cuda', .*not 'cpu'"):
             call()
-
-
-def test_device_that_cannot_run_the_strategy():
-    with pytest.raises(ValueError, match="cpu runs on the CPU"):
-        gpureduce.sum(A, "cpu", device="emulator")
-    with pytest.raises(ValueError, match="sequential is a GPU kernel"):
-        gpureduce.sum(A, "sequential", device="cpu")
 
 
 @pytest.fixture
@@ -312,14 +290,25 @@ def test_out_of_device_memory(strategy):
     assert int(value) == array.size
 
 
-@pytest.mark.parametrize("strategy", KERNELS)
-def test_larger_than_device_memory(strategy):
-    array = np.arange(500_003, dtype=np.int32)
+LARGE = [
+    *((strategy, "int32", "int32") for strategy in KERNELS),
+    *(
+        (strategy, dtype, None)
+        for strategy in ("global_tree", "vector_load", "last_block", "atomic_block", "cluster")
+        for dtype in ("int64", "float32", "float64", "float16", "uint32")
+    ),
+    *(("exact", dtype, None) for dtype in FLOATS),
+]
+
+
+@pytest.mark.parametrize(("strategy", "dtype", "target"), LARGE)
+def test_larger_than_device_memory(strategy, dtype, target):
+    array = array_of(dtype, 700_001)
     gpureduce.free_scratch()
-    with gpureduce.emulator.memory_limit(1 << 20):
-        result = gpureduce.sum(array, strategy, dtype="int32", device="emulator")
-    assert int(result.value) == int(array.sum(dtype=np.int32))
-    assert result.timing.launches >= 2
+    with gpureduce.emulator.memory_limit(5 << 18):
+        result = gpureduce.sum(array, strategy, dtype=target, device="emulator")
+    check(result, array, target)
+    assert result.timing.launches >= 2 and result.timing.strategy == strategy
 
 
 @pytest.mark.gpu

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpureduce
-from cases import CSRC, array_of, numpy_dtype
+from cases import CSRC, array_of, numpy_dtype, on_devices
 from exact_cases import (
     FLOATS,
     FORMATS,
@@ -22,8 +22,6 @@ from exact_cases import (
 )
 from gpureduce.emulator import races
 from producers import ByDLPack
-
-ON = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 # Packs of float64 that a thread deposits at a time.
 EXTRACT = (CSRC / "kernels/parts/exact_extract.h").read_text()
@@ -59,7 +57,7 @@ def nothing_is_lost(array, device="emulator"):
     return got == expected_bits(both, "float64") and got != 0
 
 
-@pytest.mark.parametrize("device", ON)
+@on_devices
 @pytest.mark.parametrize("name", FLOATS)
 def test_bins_just_below_at_and_above_full(name, device):
     """The largest elements of a bin, and some whose loss would show."""
@@ -148,7 +146,7 @@ def test_columns_just_below_at_and_above_full():
                     assert nothing_is_lost(array[shift : n + shift])
 
 
-@pytest.mark.parametrize("device", ON)
+@on_devices
 @pytest.mark.parametrize("name", FLOATS)
 def test_blocks_whose_words_are_used_add_up(name, device):
     """Bins emptied several times in several blocks: negative words, carries between them, flags."""
@@ -163,7 +161,7 @@ def test_blocks_whose_words_are_used_add_up(name, device):
             assert got == expected_bits(array, "float64"), generate.__name__
 
 
-@pytest.mark.parametrize("device", ON)
+@on_devices
 @pytest.mark.parametrize("huge", [False, True], ids=["bins", "columns too"])
 @pytest.mark.parametrize("lanes", [1, 4, 5, 8, 9, 32])
 def test_float64_rests_of_some_lanes(lanes, huge, device):
@@ -181,7 +179,7 @@ def test_float64_rests_of_some_lanes(lanes, huge, device):
     assert got == expected_bits(array.reshape(-1)) == expected_bits(rest.reshape(-1))
 
 
-@pytest.mark.parametrize("device", ON)
+@on_devices
 @pytest.mark.parametrize("block", [64, 256, 384])
 def test_float64_warps_whose_bins_lie_apart(block, device):
     """By less than 2^24, by more, out of each other's reach; and warps that have nothing."""
@@ -199,7 +197,7 @@ def test_float64_warps_whose_bins_lie_apart(block, device):
             assert got == expected_bits(array.reshape(-1))
 
 
-@pytest.mark.parametrize("device", ON)
+@on_devices
 @pytest.mark.parametrize("block", [32, 384])
 def test_what_float64_bins_keep_comes_to_more_than_64_bits(block, device):
     """Bins that are full each time they are emptied, into what the warp keeps of them."""
@@ -240,7 +238,7 @@ def test_no_race_in_rare_ways_to_deposit(monkeypatch):
             assert not found, str(found)
 
 
-@pytest.mark.parametrize("device", ON)
+@on_devices
 @pytest.mark.parametrize("name", FLOATS)
 def test_nan_and_inf_in_every_place(name, device):
     """In a head, a tail, any lane and pack of a flight, a warp of many, and after emptying."""
@@ -304,7 +302,7 @@ def test_condition_numbers_are_as_bad_as_they_are_meant_to_be():
         assert min(logs) < 20 and np.median(logs) > worst / 3 and max(logs) > worst
 
 
-@pytest.mark.parametrize("device", ON)
+@on_devices
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("first", [0, 1])
 def test_float64_warps_far_apart(first, sign, device):
@@ -316,7 +314,7 @@ def test_float64_warps_far_apart(first, sign, device):
         assert add(np.append(flight.reshape(-1), rest), device, block=64, grid=1) == 1, up
 
 
-@pytest.mark.parametrize("device", ON)
+@on_devices
 @pytest.mark.parametrize("sign", [1, -1])
 def test_float64_subnormals_among_integers(sign, device):
     """Around the least normal number, where a warp has found that bins are no use."""
@@ -327,7 +325,7 @@ def test_float64_subnormals_among_integers(sign, device):
     assert add(both, device, block=32, grid=1) == expected_bits(both) != 0
 
 
-@pytest.mark.parametrize("device", ON)
+@on_devices
 @pytest.mark.parametrize("sign", [1, -1])
 def test_float64_integers_of_the_largest_digits(sign, device):
     """All of one sign, shifted by 31 bits, in column after column of 512 flights."""

@@ -35,7 +35,7 @@ def arithmetic(settings):
         assert libm.fesetenv(before) == 0
 
 
-def test_that_it_is_told():
+def test_the_settings_take_effect():
     tiny, third = np.float64(5e-324), np.float64(3.0)
     with arithmetic(FLUSHED):
         assert tiny + tiny == 0
@@ -63,7 +63,7 @@ def numbers(dtype, kind):
         ("sequential", "emulator"),
     ],
 )
-def test_sums_do_not_depend_on_it(strategy, device, dtype, kind, settings):
+def test_sums_do_not_depend_on_the_settings(strategy, device, dtype, kind, settings):
     array = numbers(dtype, kind)
 
     def add(finish):
@@ -77,7 +77,7 @@ def test_sums_do_not_depend_on_it(strategy, device, dtype, kind, settings):
         assert plain.tobytes() == other.tobytes()
 
 
-def test_threads_agree_on_it(monkeypatch):
+def test_threads_agree_on_the_settings(monkeypatch):
     array = np.full(2**21, 1e-309)
     with arithmetic(FLUSHED):
         sums = {float(gpureduce.sum(array, "cpu", timing=False).value) for _ in range(20)}

@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 
 import gpureduce
-from cases import DTYPES, array_of
+from cases import DTYPES, array_of, on_devices, same_bits
 from gpureduce import _emulator
 from gpureduce.core import devices, gpu_arrays, registry
 
 RING = 16 << 20  # bytes of the staging ring: csrc/transfer/staging.c
 PIECE = 32 << 10  # which a thread copies at a time: the same file
 SHARES = [0.05, 0.3, 0.3, 0.2, 0.1, 0.05]
-DEVICES = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
-on_devices = pytest.mark.parametrize("device", DEVICES)
 
 
 @pytest.fixture
@@ -25,10 +23,6 @@ def sent(device):
     """The sum by the shortest way, on a device."""
     module = _emulator if device == "emulator" else devices.load_cuda()
     return lambda array, strategy: module.sum_host_untimed(array, gpu_arrays.NUMBERS[strategy], 0)
-
-
-def same(a, b):
-    return type(a) is type(b) and a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
 @on_devices
@@ -39,7 +33,7 @@ def test_the_same_bits(sent, device, dtype, strategy):
         array = array_of(dtype, n)
         quick = sent(array, strategy)
         long = gpureduce.sum(array, strategy, device=device)
-        assert same(quick.value, long.value), n
+        assert same_bits(quick.value, long.value), n
         assert quick.timing is None and long.timing.n == n
 
 
@@ -53,7 +47,7 @@ def test_around_the_size_of_the_staging_ring(sent, device, dtype, strategy):
         for offset in (0, 1, 7):
             array = whole[offset : offset + n]
             long = gpureduce.sum(array, strategy, device=device)
-            assert same(sent(array, strategy).value, long.value), (n, offset)
+            assert same_bits(sent(array, strategy).value, long.value), (n, offset)
 
 
 @on_devices
@@ -116,7 +110,7 @@ def test_writing_what_does_not_fit():
             _emulator.write_pinned(np.ones(to, np.uint8), np.ones(array, np.uint8))
 
 
-def test_what_takes_the_long_way():
+def test_arrays_that_take_the_long_way():
     base = array_of("float32", 6000).reshape(60, 100)
     for array in (base[:, ::2], base.astype(">f4"), base.astype("complex64"), base.tolist()):
         assert _emulator.sum_host_untimed(array, gpu_arrays.NUMBERS["fast"], 0) is None
@@ -146,7 +140,7 @@ def test_wrong_arguments():
     assert _emulator.sum_host_untimed(array, -1, 0) == (3, None)
 
 
-def test_python_takes_it_for_a_card(monkeypatch):
+def test_untimed_sums_on_a_card_take_the_short_way(monkeypatch):
     """Where device="cuda" is all that is said."""
     seen = []
 
@@ -195,10 +189,10 @@ def test_pinned_arrays(dtype, strategy):
             array[:] = array_of(dtype, array.size)
             ordinary = array.copy()
             quick = gpureduce.sum(array, strategy, device="cuda", timing=False).value
-            assert same(quick, gpureduce.sum(ordinary, strategy, device="cuda").value)
+            assert same_bits(quick, gpureduce.sum(ordinary, strategy, device="cuda").value)
             array[-1] += 1
             quick = gpureduce.sum(array, strategy, device="cuda", timing=False).value
-            assert same(quick, gpureduce.sum(array.copy(), strategy, device="cuda").value)
+            assert same_bits(quick, gpureduce.sum(array.copy(), strategy, device="cuda").value)
 
 
 @pytest.mark.gpu

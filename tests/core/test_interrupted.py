@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpureduce
-from cases import CSRC, broken_off_after
+from cases import CSRC, broken_off_after, run_python
 from gpureduce import lazy_import
 from gpureduce.core import arrays, dtypes
 
@@ -25,14 +24,6 @@ AFTER = ["exact", "last_block", "tiles", "bulk_copy", "grid_sync", "one_cluster"
 def check_next(strategy):
     for _ in range(3):
         assert float(gpureduce.sum(SMALL, strategy, device="emulator").value) == SMALL.size
-
-
-def run(code, *, timeout=120, **environment):
-    """In a process of its own, as it crashed or hung where this went wrong."""
-    return subprocess.run(
-        [sys.executable, "-P", "-W", "ignore", "-c", code],
-        capture_output=True, text=True, timeout=timeout, env={**os.environ, **environment},
-    )  # fmt: skip
 
 
 class _BrokenOff(Exception):
@@ -127,7 +118,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_long_calls_hear_a_signal(name):
+def test_a_signal_interrupts_long_calls(name):
     call, after = LONG[name], 0.6
     stopped = broken_off_after(after, call)
     assert stopped is not None, "it was over before the signal came"
@@ -135,7 +126,7 @@ def test_long_calls_hear_a_signal(name):
     check_next("exact")
 
 
-def test_what_cannot_be_kept_is_refused_with_its_size():
+def test_counts_that_need_too_much_memory_are_refused():
     with pytest.raises(ValueError, match=r"that is 66 GiB or more, and 2 GiB at most are kept"):
         gpureduce.explain("cascade", n=2**40)
     with pytest.raises(ValueError, match="GiB or more"):
@@ -176,8 +167,7 @@ assert len(inner) >= 4 and set(inner) == {5000.0}, inner
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_signal_handlers_in_the_middle_of_an_emulated_team(threads):
     """They sum, look for races and count on the thread whose team waits for them."""
-    done = run(NESTED, GPUREDUCE_THREADS=threads)
-    assert done.returncode == 0, done.stderr
+    run_python(NESTED, GPUREDUCE_THREADS=threads)
 
 
 def test_the_environment_is_read_with_the_gil_alone():
@@ -212,15 +202,7 @@ for t in threads: t.join()
 
 
 def test_another_thread_changes_the_environment():
-    done = run(ENVIRONMENT)
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_number_of_threads_may_change_at_run_time(monkeypatch):
-    array = np.ones(2**22)
-    for threads in ("1", "3", "2"):
-        monkeypatch.setenv("GPUREDUCE_THREADS", threads)
-        assert gpureduce.sum(array, "cpu").value == array.size
+    run_python(ENVIRONMENT)
 
 
 END = """
@@ -251,8 +233,7 @@ sys.modules["slow"] = Slow()
 )
 def test_the_interpreter_ends_while_a_daemon_thread_sums(call):
     for _ in range(3):
-        done = run(END.format(call=call), GPUREDUCE_THREADS="3")
-        assert done.returncode == 0, (done.returncode, done.stderr)
+        run_python(END.format(call=call), GPUREDUCE_THREADS="3")
 
 
 FORKED = """
@@ -281,7 +262,7 @@ sys.exit(status != 0)
 @pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer's malloc() may hang in a child")
 def test_a_fork_during_the_first_use_of_the_emulator():
     for delay in (0.0001, 0.0003, 0.0005, 0.0008, 0.0012):
-        assert run(FORKED.format(delay=delay), timeout=30).returncode == 0
+        run_python(FORKED.format(delay=delay), timeout=30)
 
 
 def test_nothing_is_set_up_at_its_first_use():
@@ -319,8 +300,7 @@ for call in calls:
     bool(gpureduce.build_info()["sanitize"]), reason="sanitizers need larger stacks"
 )
 def test_a_thread_with_a_small_stack():
-    done = run(SMALL_STACK)
-    assert done.returncode == 0, (done.returncode, done.stderr)
+    run_python(SMALL_STACK)
 
 
 FORK_IN_A_COPY = """
@@ -345,12 +325,7 @@ sys.exit(status != 0 or value != array.size)
 @pytest.mark.parametrize("threads", ["1", "2", "4"])
 def test_a_signal_handler_that_forks_during_a_copy(threads):
     """The child copies anew what threads of its parent had begun."""
-    done = run(FORK_IN_A_COPY, GPUREDUCE_THREADS=threads)
-    assert done.returncode == 0, done.stderr
-
-
-class _Broken(Exception):
-    pass
+    run_python(FORK_IN_A_COPY, GPUREDUCE_THREADS=threads)
 
 
 @pytest.mark.parametrize("moment", range(1, 30))
@@ -367,7 +342,7 @@ def test_schedules_end_whatever_happens(moment):
         passed += event == "opcode"
         if passed == moment:
             sys.settrace(None)
-            raise _Broken
+            raise _BrokenOff
         return trace
 
     before = sys.gettrace()
@@ -375,7 +350,7 @@ def test_schedules_end_whatever_happens(moment):
         sys.settrace(trace)
         with gpureduce.emulator.schedule("reverse"):
             sys.settrace(before)
-    except _Broken:
+    except _BrokenOff:
         pass
     finally:
         sys.settrace(before)
@@ -453,6 +428,4 @@ def test_imports_do_not_wait_for_each_other(monkeypatch):
 @pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer's malloc() may hang in a child")
 @pytest.mark.parametrize("what", ["explain", "sum"])
 def test_a_fork_while_another_thread_imports(what):
-    command = [sys.executable, "-P", "-W", "ignore", "-c", FORK_WHILE_IMPORTING, what]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+    run_python(FORK_WHILE_IMPORTING, what, timeout=60)

@@ -8,20 +8,18 @@ import random
 import re
 import shutil
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypedDict
 
 import pytest
 
 import readme
+from cases import ROOT
 from gpureduce import lectures
 from gpureduce.bench import exact_bench, scoreboard, targets
-from gpureduce.cli import main
 from gpureduce.core import json_files
 from gpureduce.hardware import report, tables, verify_counters
 from gpureduce.lectures.tables import show
 
-ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "notebooks" / "data"
 NO_JSON = [b"", b"{", b"\xff\xfe{", b"[" * 100_000, b'{"a":' * 100_000, b"9" * 5000, b"{}x"]
 OTHERS = [b"{}", b"[]", b"null", b'"counters"', b'{"kind": "tests", "schema": 1}', b'{"kind": {}}']
@@ -82,27 +80,6 @@ def test_objects_become_dataclasses():
 def test_a_wrong_field_is_named(change, fault):
     with pytest.raises(ValueError, match=re.escape(fault)):
         json_files.made(Whole, RIGHT | change, "")
-
-
-def again(capsys, path):
-    """What `verify-counters --again` says, and its exit status."""
-    status = main.main(["verify-counters", "--again", str(path)])
-    told = capsys.readouterr()
-    assert not told.out and told.err.count("\n") == 1
-    assert told.err.startswith("gpureduce: ") and str(path) in told.err
-    return status
-
-
-@pytest.mark.parametrize("text", [*NO_JSON, *OTHERS], ids=range(len(NO_JSON) + len(OTHERS)))
-def test_again_of_another_file_is_an_error_in_one_line(text, tmp_path, capsys):
-    path = tmp_path / "counters.json"
-    path.write_bytes(text)
-    assert again(capsys, path) == 2
-
-
-def test_again_of_no_file_is_an_error_in_one_line(tmp_path, capsys):
-    assert again(capsys, tmp_path / "missing.json") == 2
-    assert again(capsys, tmp_path) == 2
 
 
 @pytest.mark.parametrize("text", [*NO_JSON, *OTHERS], ids=range(len(NO_JSON) + len(OTHERS)))

@@ -16,6 +16,7 @@ from cases import (
     check,
     gpureduce_strategy,
     needed_dtype,
+    on_devices,
     small_sizes,
 )
 
@@ -87,7 +88,7 @@ def test_lane_by_lane(strategy, order):
 GRIDS = {"cluster": (8, 16, 32), "grid_sync": (1, 2, 7), "one_block": (1,), "one_cluster": (8,)}
 
 
-@pytest.mark.parametrize("device", ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)])
+@on_devices
 @pytest.mark.parametrize("strategy", KERNELS)
 def test_grids_and_finishes(strategy, device):
     row = gpureduce_strategy(strategy)
@@ -115,7 +116,7 @@ def test_lecture_ladder_wraps_in_32_bits(strategy):
     assert int(value) == int(np.sum(array, dtype=np.int32)) == -1000
 
 
-@pytest.mark.parametrize("device", ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)])
+@on_devices
 @pytest.mark.parametrize(
     "strategy", [s for s, d in PAIRS if d == "float32" and gpureduce_strategy(s).deterministic]
 )

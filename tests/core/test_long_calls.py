@@ -3,40 +3,39 @@
 from __future__ import annotations
 
 import concurrent.futures
-import os
-import subprocess
-import sys
+import functools
 import time
 
 import numpy as np
 import pytest
 
 import gpureduce
-from cases import broken_off_after
+from cases import broken_off_after, on_devices, run_python
 
 MIB = 2**20
-DEVICES = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
-on_devices = pytest.mark.parametrize("device", DEVICES)
 
 
 @pytest.mark.parametrize(
-    ("strategy", "device", "threads"),
-    [("sequential", "emulator", 1), ("cpu", None, 1)]
-    + [pytest.param("cascade", "cuda", n, marks=pytest.mark.gpu) for n in (1, 16)],
+    ("strategy", "device", "threads", "timing"),
+    [("sequential", "emulator", 1, True), ("cpu", None, 3, True), ("cpu", None, 1, False)]
+    + [pytest.param("cascade", "cuda", n, True, marks=pytest.mark.gpu) for n in (1, 16)],
 )
-def test_a_signal_breaks_a_sum_off_and_the_next_one_works(strategy, device, threads, monkeypatch):
+def test_a_signal_breaks_a_sum_off_and_the_next_one_works(
+    strategy, device, threads, timing, monkeypatch
+):
     monkeypatch.setenv("GPUREDUCE_THREADS", str(threads))
+    dtype = "int32" if device else None
+    how = {"strategy": strategy, "dtype": dtype, "device": device, "timing": timing}
+    add = functools.partial(gpureduce.sum, **how)
     # An untouched page costs no memory, and the cpu is quick: it needs many of them.
     array = np.zeros(2**24 if device == "emulator" else 2**31, np.int32)
     array[-1] = 7
     start = time.perf_counter()
-    assert gpureduce.sum(array, strategy, dtype="int32", device=device).value == 7
+    assert add(array).value == 7
     whole = time.perf_counter() - start
-    stopped = broken_off_after(
-        0.02, lambda: gpureduce.sum(array, strategy, dtype="int32", device=device)
-    )
+    stopped = broken_off_after(0.02, lambda: add(array))
     assert stopped is not None and stopped < whole
-    assert gpureduce.sum(array[-MIB:], strategy, dtype="int32", device=device).value == 7
+    assert add(array[-MIB:]).value == 7
 
 
 NESTED = """
@@ -56,14 +55,7 @@ print(gpureduce.sum(long, "cpu", timing=False).value)
 
 
 def test_a_slow_signal_handler_may_add_up_a_small_array():
-    run = subprocess.run(
-        [sys.executable, "-P", "-c", NESTED],
-        capture_output=True,
-        text=True,
-        timeout=120,  # it would wait for ever
-        env={**os.environ, "GPUREDUCE_THREADS": "1"},
-    )
-    assert run.stdout.split() == ["499500", "7"], run.stderr
+    assert run_python(NESTED, GPUREDUCE_THREADS="1").split() == ["499500", "7"]
 
 
 @on_devices
@@ -94,14 +86,6 @@ def test_giving_back_scratch_memory_during_copies(device):
         assert {int(s.result().value) for s in sums} == {array.size * 3}
 
 
-def test_a_file_is_summed_where_it_lies(tmp_path):
-    array = np.arange(3 * MIB, dtype=np.int64)
-    np.save(tmp_path / "a.npy", array)
-    mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
-    for strategy in ("auto", "cpu", "cascade"):
-        assert gpureduce.sum(mapped, strategy).value == array.sum()
-
-
 HANDLED = """
 import signal
 import numpy as np
@@ -122,10 +106,7 @@ print(int(gpureduce.sum(long, "fast", device="emulator").value))
 @pytest.mark.parametrize("inner", ['"cpu"', '"fast", device="emulator"'])
 def test_a_signal_handler_may_call_what_it_interrupts(inner):
     """In a process of its own, which hung, or ended, where this went wrong."""
-    command = [sys.executable, "-P", "-c", HANDLED.format(inner=inner)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["1048576", "7"]
+    assert run_python(HANDLED.format(inner=inner)).split() == ["1048576", "7"]
 
 
 WAITS_FOR_A_COPY = """
@@ -160,10 +141,7 @@ os._exit(0 if calls == 12 else 4)
 
 def test_a_signal_handler_may_wait_for_another_threads_copy():
     """Both copies want the ring of pinned memory. This hung, so it runs in its own process."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", WAITS_FOR_A_COPY], capture_output=True, text=True, timeout=180
-    )
-    assert done.returncode == 0, done.stderr
+    run_python(WAITS_FOR_A_COPY, timeout=180)
 
 
 LIMITED = """
@@ -189,7 +167,4 @@ print(limits > 0)
 
 def test_setting_a_memory_limit_during_a_copy():
     """It waited for the copy with the GIL, and hung. In a process of its own."""
-    environment = os.environ | {"GPUREDUCE_THREADS": "1"}
-    command = [sys.executable, "-P", "-c", LIMITED]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    assert run_python(LIMITED, GPUREDUCE_THREADS="1") == "True\n"

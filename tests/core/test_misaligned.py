@@ -10,7 +10,7 @@ from cases import array_of, numpy_dtype
 from producers import ByDLPack
 
 LINE = 128
-STRATEGIES = ["tiles", "one_cluster", "one_block", "fast", "exact"]
+STRATEGIES = ["tiles", "bulk_copy", "one_cluster", "one_block", "vector_load", "fast", "exact"]
 FEW = [*range(10), 15, 16, 17, 31, 32, 33, 63, 64, 65]
 # A warp loads 512 bytes at once, and shares are of so much.
 SIZES = sorted({*FEW, *(k * LINE + more for k in (1, 2, 3, 4, 8, 12) for more in (-1, 0, 1))})

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 import gpureduce
 import readme
+from cases import CSRC, ROOT, run_python
 from gpureduce.core import registry
-
-ROOT = Path(__file__).resolve().parents[2]
-CSRC = ROOT / "csrc"
 
 pytestmark = pytest.mark.skipif(not CSRC.exists(), reason="not a source checkout")
 
@@ -59,14 +54,13 @@ def test_the_docs_know_which_strategies_have_no_file():
     assert re.findall(r"`(\w+)`", said[1]) == without
 
 
-def test_readme_names_what_an_import_brings():
+def test_names_in_the_readme_are_in_the_package():
     text = (ROOT / "README.md").read_text()
     names = sorted(set(re.findall(r"(?<!-m )\bgpureduce\.([a-z]\w*)", text)))
     assert "sum" in names
     # A process of its own: other tests import more of the package.
     code = f"import gpureduce; print([n for n in {names} if not hasattr(gpureduce, n)])"
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
-    assert done.stdout == "[]\n", done.stdout + done.stderr
+    assert run_python(code) == "[]\n"
 
 
 def test_kernels_whose_blocks_run_side_by_side_keep_shared_memory_in_shared_array():
@@ -144,9 +138,7 @@ def test_readme_examples_print_what_it_shows():
     shown = re.findall(r"```python\n(.*?)```\n```text\n(.*?)```", text, re.S)
     assert len(shown) == text.count("```python\n") == 5
     code = "".join(example + "print('=====')\n" for example, _ in shown)
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split("=====\n")[:-1] == [printed for _, printed in shown]
+    assert run_python(code).split("=====\n")[:-1] == [printed for _, printed in shown]
 
 
 def test_design_names_are_there():

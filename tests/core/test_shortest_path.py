@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpureduce
-from cases import DTYPES, array_of, broken_off_after
+from cases import DTYPES, array_of, same_bits
 from gpureduce import _emulator, _host
 
 SIZES = (0, 1, 2, 3, 31, 33, 127, 1000, 1025, 16_385, 33_000, 70_001, 300_001)
@@ -23,10 +23,6 @@ def array_for(dtype, n):
         return array_of(dtype, n)
     part = "float32" if dtype == "complex64" else "float64"
     return array_of(part, 2 * n).view(dtype)
-
-
-def same(a, b):
-    return type(a) is type(b) and a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
 def without_times(timing):
@@ -53,7 +49,7 @@ def test_the_same_bits(dtype, strategy):
     for n in SIZES:
         array = array_for(dtype, n)
         quick, *others = ways(array, strategy)
-        assert all(same(quick, other) for other in others), (n, quick, others)
+        assert all(same_bits(quick, other) for other in others), (n, quick, others)
 
 
 @pytest.mark.parametrize("strategy", ["cpu", "exact"])
@@ -68,7 +64,7 @@ def test_special_values(dtype, strategy):
     ):  # fmt: skip
         array = np.array(values).astype(kind)
         quick, *others = ways(array, strategy)
-        assert all(same(quick, other) for other in others), (values, quick, others)
+        assert all(same_bits(quick, other) for other in others), (values, quick, others)
 
 
 def test_every_layout():
@@ -84,12 +80,12 @@ def test_every_layout():
         quick = _host.sum_array(array, True, False)
         assert (quick is not None) == (name in quickly), name
         want = gpureduce.sum(np.ascontiguousarray(array, np.float32), "exact").value
-        assert same(gpureduce.sum(array, "exact", timing=False).value, want), name
-        assert same(gpureduce.sum(array, "exact").value, want), name
+        assert same_bits(gpureduce.sum(array, "exact", timing=False).value, want), name
+        assert same_bits(gpureduce.sum(array, "exact").value, want), name
 
 
 @pytest.mark.parametrize("dtype", ["longdouble", "datetime64[s]", "O", "S4", "V2", "clongdouble"])
-def test_what_has_no_sum_has_none_here(dtype):
+def test_dtypes_without_a_sum_are_refused(dtype):
     array = np.zeros(3, dtype)
     assert _host.sum_array(array, False, False) is None
     with pytest.raises(TypeError, match="cannot be summed"):
@@ -99,31 +95,21 @@ def test_what_has_no_sum_has_none_here(dtype):
 def test_other_names_for_the_same_integers():
     for kind, result in ((np.longlong, np.int64), (np.ulonglong, np.uint64)):
         array = np.arange(10, dtype=kind)
-        assert same(gpureduce.sum(array, "cpu", timing=False).value, result(45))
+        assert same_bits(gpureduce.sum(array, "cpu", timing=False).value, result(45))
     float8 = np.ones(3, ml_dtypes.float8_e4m3fn)
     assert _host.sum_array(float8, False, False) is None
     assert _host.sum_array([1, 2], False, False) is None
 
 
-def test_the_result_is_as_the_long_way_makes_it():
+def test_the_result_is_a_sum_result():
     quick = gpureduce.sum(np.ones(3), "exact", timing=False)
     assert type(quick) is gpureduce.SumResult and quick == (3.0, None)
     assert (quick.value, quick.timing, float(quick), len(quick)) == (3.0, None, 3.0, 2)
     assert gc.is_tracked(quick) and quick._replace(value=1) == (1, None)
 
 
-def test_arguments_are_still_checked():
+def test_wrong_arguments():
     array = np.ones(3, np.float32)
-    for error, words, more in [
-        (ValueError, "no strategy 'quick'", {"strategy": "quick"}),
-        (TypeError, "must be the name", {"strategy": ["cpu"]}),
-        (ValueError, "stream is for arrays on a GPU", {"stream": 1}),
-        (ValueError, "chooses its own launch", {"strategy": "cpu", "block": 64}),
-        (TypeError, "would lose part", {"strategy": "cpu", "dtype": "int32"}),
-        (ValueError, "wrong on purpose", {"strategy": "global_race"}),
-    ]:
-        with pytest.raises(error, match=words):
-            gpureduce.sum(array, timing=False, **more)
     with pytest.raises(TypeError, match="two truth values"):
         _host.sum_array(array)
     with pytest.raises(TypeError, match="a strategy's number and a stream"):
@@ -138,7 +124,7 @@ def test_a_dtype_that_numpy_takes_for_none_is_no_default():
     assert gpureduce.sum(array, "cpu", float64, timing=False).value == 1 + 2**-30
 
 
-def test_it_leaks_nothing():
+def test_the_shortest_path_leaks_nothing():
     arrays = [np.ones(100, np.float32), np.ones(100, ml_dtypes.bfloat16), np.ones(9, np.longdouble)]
 
     def add_all():
@@ -154,10 +140,3 @@ def test_it_leaks_nothing():
         add_all()
     assert [sys.getrefcount(x) for a in arrays for x in (a, a.dtype)] == before
     assert sys.getallocatedblocks() < allocated + 100
-
-
-def test_a_signal_breaks_it_off(monkeypatch):
-    monkeypatch.setenv("GPUREDUCE_THREADS", "1")
-    array = np.zeros(2**31, np.int32)  # untouched pages cost no memory
-    assert broken_off_after(0.02, lambda: gpureduce.sum(array, "cpu", timing=False)) is not None
-    assert gpureduce.sum(array[:1000], "cpu", timing=False).value == 0

@@ -81,7 +81,7 @@ def test_the_kernel_as_it_is_has_no_race(built, kernel, n, block, grid):
 
 @pytest.mark.parametrize("name", race_kernels())
 @pytest.mark.parametrize("order", ["forward", "reverse", "lockstep", "random 1", "random 2"])
-def test_what_orders_and_what_does_not(built, name, order):
+def test_accesses_that_are_ordered_and_that_are_not(built, name, order):
     missing = race_kernels()[name][1]
     found = examine(built, name, Mutant("sequential", "", "", n=2048, block=96), (order,))
     assert {race.missing for race in found.races} == {missing} - {"nothing"}, str(found)

@@ -10,7 +10,6 @@ import pytest
 
 import gpureduce
 from cases import BROKEN, KERNELS, gpureduce_strategy
-from gpureduce.cli.main import main
 
 SEEDS = [f"random {seed}" for seed in range(50)]
 EVERY = ("forward", "reverse", "lockstep", *SEEDS)
@@ -63,9 +62,8 @@ def test_broken_kernels_are_found(name, dtype):
 @pytest.mark.parametrize("name", WRONG)
 @pytest.mark.parametrize("order", ["forward", "reverse", "lockstep", "random 3"])
 def test_broken_kernels_are_found_in_any_order(name, order):
-    assert WRONG[name][2] in {
-        race.missing for race in gpureduce.races(name, schedules=[order]).races
-    }
+    found = gpureduce.races(name, schedules=[order])
+    assert WRONG[name][2] in {race.missing for race in found.races}
 
 
 def test_barrier_in_a_branch_is_reported_as_such():
@@ -117,7 +115,7 @@ def test_report_fits_a_terminal(name):
     assert max(map(len, str(gpureduce.races(name)).splitlines())) <= 80
 
 
-def test_wrong_sums_are_told_even_without_a_race():
+def test_wrong_sums_are_reported_even_without_a_race():
     found = gpureduce.races("sequential", schedules=["forward"])
     assert "came out wrong" not in str(found) + found._repr_html_()
     lost = dataclasses.replace(found, wrong={"forward": 1})
@@ -145,7 +143,8 @@ def test_report_is_plain_json_and_html():
     assert "no race" in gpureduce.races("sequential")._repr_html_()
 
 
-def test_pictures_name_both_threads_and_what_is_missing():
+def test_pictures_name_both_threads_and_the_missing_barrier():
+    pytest.importorskip("matplotlib")
     found = gpureduce.races("missing_barrier")
     picture = found.svg()
     for words in ("missing here: __syncthreads()", "thread 0", "thread 32", "reads shared[32]"):
@@ -158,32 +157,40 @@ def test_pictures_name_both_threads_and_what_is_missing():
     assert "missing here: __syncthreads()" in words
 
 
-def test_bad_arguments_are_named_and_the_next_call_works():
-    with pytest.raises(ValueError, match="there is no strategy"):
-        gpureduce.races("sequentially")
-    with pytest.raises(ValueError, match="no kernel of its own"):
-        gpureduce.races("numpy")
-    with pytest.raises(ValueError, match="block"):
-        gpureduce.races("sequential", block=2000)
-    with pytest.raises(ValueError, match="block"):
-        gpureduce.races("sequential", block=33)
-    with pytest.raises(ValueError, match="n must be from 1"):
-        gpureduce.races("sequential", n=0)
-    with pytest.raises(TypeError, match="redux takes int32, uint32"):
-        gpureduce.races("redux", dtype="float32")
-    with pytest.raises(TypeError, match="real and their imaginary parts"):
-        gpureduce.races("exact", dtype="complex64")
-    for schedule in ("backward", "random x", "lockstep 1"):
-        with pytest.raises(ValueError, match="a schedule is one of"):
-            gpureduce.races("sequential", schedules=[schedule])
-    for seed in (f"random {2**64 + 1}", gpureduce.emulator.Schedule("random", 2**64 + 1)):
-        with pytest.raises(ValueError, match=r"seed must be from 0 to 2\*\*64 - 1, not 1844674"):
-            gpureduce.races("sequential", schedules=[seed])
-    with pytest.raises(ValueError, match="at least one of forward"):
-        gpureduce.races("sequential", schedules=[])
-    with pytest.raises(TypeError, match="must be a whole number"):
-        gpureduce.races("sequential", n=2.5)
-    assert not gpureduce.races("sequential", schedules="forward", dtype=np.int32)
+A_SEED = gpureduce.emulator.Schedule("random", 2**64 + 1)
+TOO_LARGE = r"seed must be from 0 to 2\*\*64 - 1, not 1844674"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "words"),
+    [
+        ("sequentially", {}, ValueError, "there is no strategy"),
+        ("numpy", {}, ValueError, "no kernel of its own"),
+        ("sequential", {"block": 2000}, ValueError, "block"),
+        ("sequential", {"block": 33}, ValueError, "block"),
+        ("sequential", {"n": 0}, ValueError, "n must be from 1"),
+        ("sequential", {"n": 2.5}, TypeError, "must be a whole number"),
+        ("redux", {"dtype": "float32"}, TypeError, "redux takes int32, uint32"),
+        ("exact", {"dtype": "complex64"}, TypeError, "real and their imaginary parts"),
+        *(
+            ("sequential", {"schedules": [schedule]}, ValueError, "a schedule is one of")
+            for schedule in ("backward", "random x", "lockstep 1")
+        ),
+        ("sequential", {"schedules": [f"random {2**64 + 1}"]}, ValueError, TOO_LARGE),
+        ("sequential", {"schedules": [A_SEED]}, ValueError, TOO_LARGE),
+        ("sequential", {"schedules": []}, ValueError, "at least one of forward"),
+        ("sequential", {"schedules": [5]}, TypeError, "a schedule is a name or a Schedule"),
+        ("sequential", {"schedules": [None]}, TypeError, "a schedule is a name or a Schedule"),
+    ],
+)
+def test_wrong_arguments_are_named(name, options, error, words):
+    with pytest.raises(error, match=words):
+        gpureduce.races(name, **options)
+
+
+def test_a_schedule_may_stand_alone():
+    for schedule in ("forward", gpureduce.emulator.Schedule("random", 3)):
+        assert not gpureduce.races("sequential", n=64, schedules=schedule, dtype=np.int32)
 
 
 def test_sums_are_not_watched_afterwards():
@@ -191,31 +198,3 @@ def test_sums_are_not_watched_afterwards():
     assert gpureduce.races("missing_barrier") and not gpureduce.races("sequential")
     with gpureduce.emulator.schedule("lockstep"):
         assert int(gpureduce.sum(range(1000), "sequential", device="emulator").value) == 499500
-
-
-def test_command_line(capsys, tmp_path):
-    assert main(["races", "sum_seq", "--n", "2^10", "--schedules", "forward"]) == 0
-    assert "sequential: no race in 1 order of threads" in capsys.readouterr().out
-    assert main(["races", "missing_barrier", "--json", "--block", "128"]) == 0
-    assert json.loads(capsys.readouterr().out)["races"][0]["missing"] == "__syncthreads()"
-    assert main(["races", "cub"]) == 2
-    assert "no kernel of its own" in capsys.readouterr().err
-    assert main(["races", "missing_barrier", "--svg", str(tmp_path / "race.svg")]) == 0
-    assert "<svg" in (tmp_path / "race.svg").read_text()
-    assert main(["races", "sequential", "--svg", str(tmp_path / "none.svg")]) == 2
-    assert "no race to draw" in capsys.readouterr().err
-
-
-def test_a_schedule_may_stand_alone_and_others_are_refused():
-    found = gpureduce.races(
-        "sequential", n=64, block=32, schedules=gpureduce.emulator.Schedule("random", 3)
-    )
-    assert not found.races
-    for wrong in ([5], [None]):
-        with pytest.raises(TypeError, match="a schedule is a name or a Schedule"):
-            gpureduce.races("sequential", n=64, block=32, schedules=wrong)
-    with (
-        pytest.raises(TypeError, match="must be a whole number"),
-        gpureduce.emulator.schedule("random", 1.5),
-    ):
-        pass

@@ -181,7 +181,7 @@ def test_a_line_that_only_the_card_comes_to_differs():
     assert row in table.differing
 
 
-def test_what_is_predicated_names_its_line(tmp_path):
+def test_predicated_instructions_name_their_line(tmp_path):
     case = Case("sequential", 5000, 256)
     seen = counted(case, code_of("sequential"))
     table = verify_counters.summarize([seen], "int32", lambda strategy: RECORDED)

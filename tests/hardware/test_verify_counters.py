@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-import fake_ncu
 import readme
 import wavefront_patterns
-from cases import KERNELS
+from cases import KERNELS, ROOT
 from fake_ncu import as_hardware
-from gpureduce.cli import main
 from gpureduce.emulator.explain import COUNTERS, explain
 from gpureduce.hardware import ncu as _ncu
 from gpureduce.hardware import report, verify_counters
-from gpureduce.hardware.counters import METRICS, SHARED, Case, Instruction
+from gpureduce.hardware.counters import Case, Instruction
 
 
 def test_ncu_tables_are_read():
@@ -183,73 +180,6 @@ def test_verification_knows_why_a_warp_that_has_branched_is_gathered():
     assert verdict(gathered, gathered, *shuffles).verdict == "differs"
 
 
-VERIFY = ["verify-counters", "--sizes", "2^10", "5000", "--blocks", "64"]
-
-
-@pytest.fixture
-def ncu(tmp_path, monkeypatch):
-    monkeypatch.setenv("NCU", str(fake_ncu.install(tmp_path)))
-    return monkeypatch
-
-
-def test_whole_run(ncu, tmp_path, capsys):
-    """From the command line to the record, all kernels, by a card that does as the model says."""
-    path = tmp_path / "counters.json"
-    assert main.main([*VERIFY, "--record", str(path)]) == 0
-    said = capsys.readouterr()
-    record = json.loads(path.read_text())
-    again = verify_counters.Table.of_record(record)
-    alone = {(row.strategy, row.dtype) for row in again.control}
-    assert len(again.seen) == 2 * len(KERNELS) and 20 <= len(alone) <= 25
-    launches = len(again.seen) + len(alone)
-    assert f"{launches} of {launches} launches" in said.err and "differs:" not in said.out
-    assert {row.strategy for row in again.rows} == set(KERNELS) and not again.failures
-    assert str(again) in said.out and again.as_dict().items() <= record.items()
-
-
-def test_a_record_is_judged_again_without_a_card(ncu, tmp_path, capsys):
-    """As it was judged where it was made; and otherwise if its counts are others."""
-    path, other = tmp_path / "counters.json", tmp_path / "again.json"
-    names = ["--strategies", "interleaved_idx", "tiles"]
-    assert main.main([*VERIFY, *names, "--record", str(path)]) == 0
-    ncu.setenv("NCU", str(tmp_path / "gone"))
-    again = ["verify-counters", "--again", str(path), "--record", str(other)]
-    assert main.main(again) == 0
-    assert other.read_text() == path.read_text()
-
-    record = json.loads(path.read_text())
-    at = record["seen"]["counters"].index("global_load_sectors")
-    record["seen"]["launches"][0][-2][at] += 1
-    path.write_text(json.dumps(record))
-    with pytest.raises(SystemExit):
-        main.main(again)
-    assert "global_load_sectors: model 128, hardware 129" in capsys.readouterr().out
-    record["seen"]["launches"] = []
-    path.write_text(json.dumps(record))
-    assert main.main(again) == 2
-    assert "no launches to judge again" in capsys.readouterr().err
-    for text in ("{}", "[]", '{"kind": "bench", "rows": []}'):
-        path.write_text(text)
-        assert main.main(again) == 2
-        assert f"{path}: it is not a record of kind 'counters'" in capsys.readouterr().err
-
-
-def test_where_nothing_is_to_be_arbitrated_conflicts_must_be_equal(ncu, capsys):
-    names = ["--strategies", "interleaved_idx", "warp_shfl", "cluster", "atomic_thread", "redux"]
-    assert main.main([*VERIFY, *names]) == 0
-    said = capsys.readouterr().out
-    assert "control: in 4 launches of one warp alone" in said
-    assert "8 of 8 counts of bank conflicts (2 of them not 0) are exactly the model's" in said
-    ncu.setenv("FAKE_NCU_ARBITRATES", "2")  # as between many warps, so also where there is one
-    with pytest.raises(SystemExit):
-        main.main([*VERIFY, *names])
-    said = capsys.readouterr().out
-    assert "differs:" not in said and "0 of 8 counts" in said
-    assert (
-        "interleaved_idx int64, one warp alone, shared_load_conflicts: model 8, hardware 10" in said
-    )
-
-
 def test_readme_shows_a_record(tmp_path):
     """What is equal, what is explained, and what differs."""
     path = tmp_path / "counters_card.json"
@@ -294,59 +224,6 @@ def test_readme_without_a_record_says_how_to_make_one(tmp_path):
     assert "gpureduce verify-counters --record" in readme.counters(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("variable", "said"),
-    [("FAKE_NCU_FAILS", "returned an error code"), ("FAKE_NCU_REFUSES", "out of registers")],
-)
-def test_one_kernel_that_fails_does_not_cost_the_others(ncu, capsys, variable, said):
-    ncu.setenv(variable, "sequential")
-    names = ["sequential", "warp_shfl"]
-    with pytest.raises(SystemExit) as status:
-        main.main([*VERIFY, "--json", "--strategies", *names])
-    assert status.value.code == 1
-    found = json.loads(capsys.readouterr().out)
-    assert {row[0] for row in found["rows"]} == set(names) - {"sequential"}
-    launches = [["sequential", 1024, 64], ["sequential", 5000, 64], ["sequential", 32, 32]]
-    assert [row[:3] for row in found["failures"]] == launches
-    assert all(said in row[-1] for row in found["failures"])
-
-
-def test_a_counter_that_a_card_has_not_is_named(ncu, capsys):
-    for lacking, said in [
-        (METRICS["global_load_sectors"], "ncu has no {} on this card"),
-        (SHARED, "ncu's listing of the machine code has no column {}"),
-    ]:
-        ncu.setenv("FAKE_NCU_LACKS", lacking)
-        with pytest.raises(SystemExit):
-            main.main([*VERIFY, "--strategies", "sequential"])
-        assert said.format(lacking) in capsys.readouterr().out
-
-
-def test_kernels_without_shared_memory_need_no_counter_of_it(ncu, capsys):
-    """Then ncu has no such column in its listing of the machine code."""
-    assert main.main([*VERIFY, "--json", "--strategies", "global_tree", "atomic_thread"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert {row[0] for row in found["rows"]} == {"global_tree", "atomic_thread"}
-    assert not found["failures"]
-
-
-def test_users_who_may_not_read_counters_are_told(tmp_path, monkeypatch, capsys):
-    path = tmp_path / "ncu"
-    path.write_text("#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - no permission'; exit 1\n")
-    path.chmod(0o755)
-    monkeypatch.setenv("NCU", str(path))
-    assert main.main([*VERIFY, "--strategies", "sequential"]) == 2
-    assert "may not read the card's counters" in capsys.readouterr().err
-
-
-def test_verification_needs_ncu(monkeypatch, capsys):
-    monkeypatch.setattr(_ncu.shutil, "which", lambda name: None)
-    assert main.main(["verify-counters", "--strategies", "sequential", "--sizes", "2^10"]) == 2
-    assert "Nsight Compute" in capsys.readouterr().err
-    assert main.main(["verify-counters", "--record", "no/such/folder/x.json"]) == 2
-    assert "no folder no/such/folder" in capsys.readouterr().err
-
-
 def test_patterns_of_accesses_are_compared(monkeypatch, tmp_path, capsys):
     """By a card that does as the model says, but for one run of ncu and one pattern."""
     runs = []
@@ -381,7 +258,6 @@ def test_patterns_of_accesses_are_compared(monkeypatch, tmp_path, capsys):
     assert wavefront_patterns.main(["--patterns", "20"]) == 0
 
 
-ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / "notebooks" / "data" / "counters_h200.json"
 WAVEFRONTS = ROOT / "notebooks" / "data" / "wavefronts_h200.json"
 

@@ -7,13 +7,11 @@ import dataclasses
 import pytest
 
 import gpureduce
+from cases import MADE
 from gpureduce import lectures
 from gpureduce.lecture_findings import blocks_started, busiest, counted, ends, filled, order
 from gpureduce.lectures.summaries import steps
 from gpureduce.lectures.tables import show
-
-MADE = {"card": "NVIDIA Test 9000", "driver": "580", "toolkit": "13.0", "date": "2026-01-01",
-        "commit": "0" * 40}  # fmt: skip
 
 
 def measured(name, change=None):
@@ -61,7 +59,7 @@ def test_order():
     assert table.rows[0][2:] == ["0.78x on the lecture's card", "1.56x"]
 
 
-def test_what_hardly_differs_has_no_order():
+def test_small_differences_do_not_change_the_order():
     """32 threads: 11.05 against 10.46; a hair less is still the lecture's order."""
 
     def a_hair(row):

@@ -1,6 +1,6 @@
 /* Counts what a few kernels do and prints it, line by line of the source.
- * tests/test_explain_compilers.py compiles this with several compilers and options, which must make
- * no difference. */
+ * tests/native/test_explain_compilers.py compiles this with several compilers and options, which
+ * must make no difference. */
 #include <stdio.h>
 #include <string.h>
 

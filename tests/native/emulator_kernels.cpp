@@ -1,5 +1,5 @@
 /* Kernels of no lesson: what the ladder never does, so that the emulator's side of it is tested.
- * tests/test_emulator_kernels.py compiles this with the emulator and runs it. */
+ * tests/native/test_emulator_kernels.py compiles this with the emulator and runs it. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,10 +1,10 @@
-"""Arrays in which one element just fits the CPU's bins, or just does not, in every place.
+"""Arrays that test where the CPU's ways to add exactly end, and random arrays of many exponents.
 
-    python tests/exact_borders.py float32
+    python tests/native/exact_borders.py float32
 
-prints how many such arrays were added up, and of how many the digits differ from those that the
-same elements give eight at a time, which is few enough to be added up as integers. Which vectors
-are at work, GPUREDUCE_SIMD says; test_exact_borders.py runs this with each of them.
+Prints how many such arrays were added up, how many elements they have, and how many of the sums
+have other digits than the sum of the same elements eight at a time, few enough to be added up as
+integers. GPUREDUCE_SIMD names the instructions; test_exact_borders.py runs this with each of them.
 """
 
 from __future__ import annotations
@@ -117,10 +117,42 @@ def specials(fmt: Format, rng: np.random.Generator) -> Iterator[Array]:
             yield array
 
 
+def mixtures(fmt: Format, rng: np.random.Generator) -> Iterator[Array]:
+    """Exponents, zeros, subnormals and signs drawn in many ways, as each has its own quick way."""
+    end = fmt.most_field + 1  # the exponent field of inf and nan
+    for _ in range(2000):
+        n = int(rng.integers(8, rng.choice([200, 3000, 80_000], p=[0.74, 0.25, 0.01])))
+        low, high = np.sort(rng.integers(0, end, 2))
+        anywhere, half = rng.integers(0, end, n), rng.random(n) < 0.5
+        fields = [
+            rng.integers(low, high + 1, n),
+            np.where(half, low, high),
+            np.where(np.arange(n) % 97 == 0, anywhere, low),  # few that do not fit the bins
+            np.where(rng.random(n) < 0.02, anywhere, (low + rng.integers(0, 16, n)) % end),
+            np.where(half, end - 1, rng.integers(0, 4, n) % end),
+            (anywhere | 15) % end,  # where tables change places
+            anywhere,
+        ]
+        field = fields[rng.integers(len(fields))]
+        fraction = rng.integers(0, 1 << fmt.fraction, n)
+        if rng.random() < 0.5:
+            one_bit = np.left_shift(1, rng.integers(0, fmt.fraction, n))
+            ones = np.where(rng.random(n) < 0.25, one_bit, (1 << fmt.fraction) - 1)
+            fraction = np.where(half, ones, fraction)
+        zeros, subnormals, specials = rng.random(3) * (rng.random(3) < 1 / 3) * (1, 1, 4e-4)
+        field[rng.random(n) < subnormals] = 0
+        zero = rng.random(n) < zeros
+        fraction[zero] = field[zero] = 0
+        field[rng.random(n) < specials] = end
+        sign = [rng.integers(0, 2, n), np.arange(n) % 2, np.zeros(n, int)][rng.integers(3)]
+        bits = sign << (fmt.fraction + fmt.exponent) | field << fmt.fraction | fraction
+        yield fmt.floats(bits.astype(np.uint64))[int(rng.integers(0, 6)) :]
+
+
 def total(array: Array, components: int, step: int) -> gpureduce.Accumulator:
     """By one thread, `step` elements at a time."""
     acc = gpureduce.Accumulator(array.dtype)
-    load = dtypes.load_of(np.dtype("float32") if components == 2 else array.dtype)
+    load = dtypes.load_of(array.real.dtype if components == 2 else array.dtype)
     for first in range(0, array.size, step):
         acc._total.add(array[first : first + step], load, components, True, 1)
     return acc
@@ -137,16 +169,17 @@ def main() -> None:
     """Count the arrays of one dtype, and those added up wrongly."""
     warnings.simplefilter("ignore")
     fmt, rng = FORMATS[sys.argv[1]], np.random.default_rng(70)
-    arrays = wrong = 0
-    for make in (borders, subnormals, rising, rests, specials):
+    arrays = elements = wrong = 0
+    for make in (borders, subnormals, rising, rests, specials, mixtures):
         for array in make(fmt, rng):
             arrays += 1
+            elements += array.size
             wrong += differs(array)
-            if fmt.name == "float32" and arrays % 4 == 0:
-                pairs = array[: array.size // 2 * 2].view(np.complex64)
+            if fmt.name in ("float32", "float64") and arrays % 4 == 0:
+                pairs = array[: array.size // 2 * 2].view(f"c{2 * array.itemsize}")
                 arrays += 1
                 wrong += differs(pairs, 2)
-    print(arrays, wrong)
+    print(arrays, elements, wrong)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
  *
  * Prints that, or a line per accumulator: its value as an integer in units of 2^-1074 and in base
  * 2^32, least digit first, and the value as the bits of f16, bf16, f32 and f64.
- * tests/test_exact_core.py knows what they should be. */
+ * tests/native/test_exact_core.py knows what they should be. */
 #include "cpu/cpu_sum.h"
 #include "exact/exact.h"
 #include "exact/extract.h"

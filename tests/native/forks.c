@@ -1,5 +1,5 @@
 /* Children made by fork() while other threads have the emulator's memory, the engine's workspaces
- * and devices in hand: tests/test_emulator_kernels.py builds and runs this. */
+ * and devices in hand: tests/native/test_emulator_kernels.py builds and runs this. */
 #include "engine/device.c"
 #include "engine/workspace.h"
 

@@ -1,4 +1,4 @@
-/* Results of which the words come late, one by one: tests/test_late_results.py builds and runs
+/* Results of which the words come late, one by one: tests/native/test_late_runtime.py builds and runs
  * this. Only the engine's wait for them is at work. */
 #include "engine/sum.c"
 

@@ -1,4 +1,4 @@
-/* The pool of threads, alone: tests/test_threads.py builds and runs this. Each task of a region is
+/* The pool of threads, alone: tests/core/test_thread_pool.py builds and runs this. Each task of a region is
  * run once, whatever region was before, unless it is broken off. */
 #include <pthread.h>
 #include <stdbool.h>

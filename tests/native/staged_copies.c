@@ -1,4 +1,4 @@
-/* Staging against a runtime that is late: tests/test_staged_copies.py builds and runs this.
+/* Staging against a runtime that is late: tests/native/test_late_runtime.py builds and runs this.
  *
  *   staged_copies copies CALLERS DEVICES ROUNDS   copies that come together arrive whole
  *   staged_copies interrupted MIB                 a copy that is broken off at once returns

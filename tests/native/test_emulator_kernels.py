@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-CSRC = ROOT / "csrc"
+from cases import CSRC, NATIVE
+
 INCLUDES = [f"-I{CSRC / d}" for d in (".", "emulator/include", "kernels")]
 CXX = ["g++", "-std=c++17", "-O1", "-pthread", *INCLUDES]
 
@@ -30,15 +29,11 @@ def emulator(tmp_path_factory):
 
 
 def test_kernels(emulator, tmp_path):
-    run(tmp_path / "kernels", ROOT / "tests/native/emulator_kernels.cpp", *emulator)
+    run(tmp_path / "kernels", NATIVE / "emulator_kernels.cpp", *emulator)
 
 
 def test_children_made_while_others_have_locks(emulator, tmp_path):
-    sources = [
-        ROOT / "tests/native/forks.c",
-        CSRC / "engine/workspace.c",
-        CSRC / "backend/status.c",
-    ]
+    sources = [NATIVE / "forks.c", CSRC / "engine/workspace.c", CSRC / "backend/status.c"]
     options = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-pthread"]
     subprocess.run(["gcc", *options, *INCLUDES, "-c", *sources], check=True, cwd=tmp_path)
     run(tmp_path / "forks", *tmp_path.glob("*.o"), *emulator)

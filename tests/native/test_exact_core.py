@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import struct
 import subprocess
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-import pytest
 
+from cases import CSRC, NATIVE, needs_c
 from exact_cases import (
     FLOATS,
     FORMATS,
@@ -26,8 +25,6 @@ from exact_cases import (
 )
 from gpureduce.core.registry import DTYPES
 
-ROOT = Path(__file__).resolve().parents[2]
-CSRC = ROOT / "csrc"
 LAYERS = (["exact"], ["cpu", "threads"])
 
 
@@ -38,7 +35,7 @@ def build(folder, name):
     core, below = ([str(p) for d in ds for p in CSRC.glob(f"{d}/*.c")] for ds in LAYERS)
     subprocess.run([*common, *below], check=True, cwd=folder)
     subprocess.run([*common, *strict, *core], check=True, cwd=folder)
-    own = str(ROOT / "tests/native" / f"{name}.c")
+    own = str(NATIVE / f"{name}.c")
     subprocess.run([*common, *strict, "-pedantic", own], check=True, cwd=folder)
     objects = [str(path) for path in folder.glob("*.o")]
     target = folder / name
@@ -147,12 +144,7 @@ def check_full_tables(program):
         assert total == count * Fraction(float.fromhex(number)) * 2**1074
 
 
-needs_gcc = pytest.mark.skipif(
-    not CSRC.exists() or not shutil.which("gcc"), reason="no source or compiler"
-)
-
-
-@needs_gcc
+@needs_c
 def test_a_c_program_of_its_own(tmp_path):
     program = build(tmp_path, "exact_core")
     check_instructions(program)
@@ -161,18 +153,7 @@ def test_a_c_program_of_its_own(tmp_path):
     check_arrays(program, tmp_path)
 
 
-@needs_gcc
-def test_quick_ways_add_up_what_single_elements_do(tmp_path):
-    """Long arrays of many exponents, by every instruction set that this processor has."""
-    program = build(tmp_path, "exact_fuzz")
-    for seed, simd in enumerate(INSTRUCTIONS, 1):
-        told = run(program, "2000", str(seed), GPUREDUCE_SIMD=simd)
-        assert [words[0] for words in told] == FLOATS
-        for _, elements, wrong in told:
-            assert int(elements) > 1_000_000 and wrong == "0"
-
-
-@needs_gcc
+@needs_c
 def test_programs_that_add_otherwise(tmp_path):
     """Rounding, subnormals and interrupts as programs may set them, and the flag that they have."""
     program = build(tmp_path, "exact_modes")

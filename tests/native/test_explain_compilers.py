@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from cases import CSRC, ROOT
 from gpureduce import _emulator_traced
 from gpureduce.emulator.explain import explain
 
-ROOT = Path(__file__).resolve().parents[2]
-CSRC = ROOT / "csrc"
 INCLUDES = [f"-I{CSRC / d}" for d in (".", "emulator/include", "kernels")]
 COMMON = ["-g1", "-fPIC", *INCLUDES, "-c"]
 COMPILERS = [c for c in ("g++", "clang++") if shutil.which(c)]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,7 +32,13 @@ KERNELS = [s.name for s in gpureduce.strategies() if s.kind == "kernel"]
 BROKEN = [s.name for s in gpureduce.strategies() if s.broken]
 DTYPES = list(registry.DTYPES)
 BLOCKS = (32, 64, 96, 128, 256, 416, 512, 1024)
+DEVICES = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
+on_devices = pytest.mark.parametrize("device", DEVICES)
 SCHEDULES = [("forward", 0), ("reverse", 0), ("random", 1)]
+
+# What a record says of the card that it was made on.
+MADE = {"card": "NVIDIA Test 9000", "driver": "580", "toolkit": "13.0", "date": "2026-01-01",
+        "commit": "0" * 40}  # fmt: skip
 
 # Every strategy with every dtype that it takes.
 PAIRS = [
@@ -71,6 +79,18 @@ def run_c(program: Path, threads: int, *arguments: object) -> str:
     return done.stdout
 
 
+def run_python(code: str, *arguments: str, timeout: int = 120, **environment: str) -> str:
+    """What code prints in its own process, which may not crash or hang; it can import support/."""
+    path = [str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        [sys.executable, "-P", "-W", "ignore", "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path), **environment},
+        capture_output=True, text=True, timeout=timeout,
+    )  # fmt: skip
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    return done.stdout
+
+
 def numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
 
@@ -101,6 +121,11 @@ def needed_dtype(strategy: str, dtype: str) -> str | None:
 
 def gpureduce_strategy(name: str) -> gpureduce.Strategy:
     return registry.find(name)
+
+
+def same_bits(a: Any, b: Any) -> bool:
+    """Whether two scalars have one type and the same bits."""
+    return type(a) is type(b) and a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
 def exact(array: np.ndarray[Any, Any]) -> float:

@@ -59,7 +59,7 @@ SELF_TEST = {
 }
 
 
-def test_failures_are_told_with_the_command_that_repeats_them():
+def test_failures_are_printed_with_the_command_that_repeats_them():
     """By a kind that crashes, hangs, raises and exits on purpose, and is right in between."""
     done = fuzz("self-test", "--cases", "8", "--timeout", "2")
     assert done.returncode == 1

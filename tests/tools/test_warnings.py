@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import gpureduce
+from cases import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PROJECT = ROOT / "pyproject.toml"
 
 pytestmark = pytest.mark.skipif(not PROJECT.exists(), reason="not a source checkout")

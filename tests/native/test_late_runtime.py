@@ -1,4 +1,4 @@
-"""Staging, against a runtime whose copies are late: the emulator's are there at once."""
+"""Staging and results on a runtime whose copies are late; the emulator's are there at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_copies_that_come_together(program, devices):
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 @pytest.mark.parametrize("mib", [1, 16, 17, 40])
-def test_one_that_is_broken_off_before_it_begins(program, mib, threads):
+def test_a_copy_that_is_interrupted_before_it_begins(program, mib, threads):
     run(program, threads, "interrupted", mib)
 
 
@@ -44,3 +44,10 @@ def test_any_call_may_fail(program, threads):
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_child_made_in_the_middle_of_a_copy_makes_its_own(program, threads):
     run(program, threads, "forked")
+
+
+def test_a_result_is_waited_for_until_all_its_words_are_there(tmp_path):
+    # Leaves out the parts of sum.c that call what is not linked.
+    flags = ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
+    source = NATIVE / "late_results.c"
+    run(build_on_late_runtime(tmp_path / "late_results", source, flags=flags), 1)

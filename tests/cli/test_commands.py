@@ -1,0 +1,147 @@
+"""The commands that list and add up, and what all commands have in common."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+
+import gpureduce
+
+A = np.arange(100_000, dtype=np.int32)
+TOTAL = int(A.sum())
+
+
+@pytest.fixture
+def file(tmp_path):
+    np.save(tmp_path / "a.npy", A)
+    return tmp_path / "a.npy"
+
+
+def test_sum(command, file):
+    status, out, _ = command("sum", file, "--strategy", "reduce2", "cpu")
+    assert status == 0 and out.count(str(TOTAL)) == 2 and "GB/s" in out
+    launch = ["--strategy", "cascade", "--block", "64", "--grid", "3"]
+    (row,) = json.loads(command("sum", file, *launch, "--json")[1])
+    assert (row["value"], row["block"], row["grid"], row["strategy"]) == (TOTAL, 64, 3, "cascade")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1.5])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64"])
+def test_values_that_json_lacks_are_strings(command, tmp_path, value, dtype):
+    np.save(tmp_path / "a.npy", np.array([value], dtype))
+    _, out, _ = command("sum", tmp_path / "a.npy", "--strategy", "auto", "numpy", "--json")
+
+    def refuse(name):
+        raise AssertionError(f"{name} is not JSON")
+
+    for row in json.loads(out, parse_constant=refuse):
+        plain = value if value == 1.5 else str(value)
+        assert row["value"] == (plain if dtype != "complex64" else str(np.complex64(value).item()))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("no.npy", [], "No such file"),
+        ("a.txt", [], "only .npy files can be read\n"),
+        ("a.npy", ["--strategy", "quick"], "there is no strategy 'quick'"),
+        ("a.npy", ["--strategy", "cascade", "--block", "33"], "block must"),
+        ("a.npy", ["--dtype", ","], "there is no dtype ','"),
+    ],
+)
+def test_errors_of_sum(command, file, name, options, words):
+    status, out, err = command("sum", file.with_name(name), *options)
+    assert status == 2 and words in err and not out
+
+
+def broken_files(folder):
+    """The bytes of files that are not a whole array, and what the error says of each."""
+    np.save(folder / "whole.npy", A)
+    np.save(folder / "objects.npy", np.array([1, None], object))
+    np.savez(folder / "archive.npz", a=A)
+    zipfile.ZipFile(folder / "empty.npz", "w").close()
+    whole, objects, archive, empty = (
+        (folder / name).read_bytes()
+        for name in ("whole.npy", "objects.npy", "archive.npz", "empty.npz")
+    )
+    header = whole[:8] + (60_000).to_bytes(2, "little") + whole[10:] + b" " * 60_000
+    for text in (
+        b"", b"x", whole[:7], whole[:50], whole[:-1], whole.replace(b"{", b"(", 1),
+        whole.replace(b"'<i4'", b"' , '"), whole.replace(b"'<i4'", b"'|O '"),
+    ):  # fmt: skip
+        yield text, ""
+    yield empty, "it is an archive, as numpy.savez writes"  # it was summed as an empty array
+    yield archive, "it is an archive, as numpy.savez writes"
+    yield pickle.dumps([1, 2]), "it does not begin as numpy.save begins one"
+    yield objects, "its elements are Python objects, not numbers"
+    yield whole[:9], "reading"
+    yield whole[:40], "reading array header"
+    yield header, "Header info length"
+
+
+def test_files_that_are_not_a_whole_array_are_named(command, tmp_path):
+    file = tmp_path / "broken.npy"
+    for text, words in broken_files(tmp_path):
+        file.write_bytes(text)
+        status, out, err = command("sum", file)
+        assert status == 2 and not out and err.count("\n") == 1, err
+        assert err.startswith(f"gpureduce: {file} is no whole .npy file: ") and words in err
+
+
+def test_ctrl_c_ends_a_command_in_one_line(command, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpureduce, "devices", interrupted)
+    assert command("devices") == (130, "", "gpureduce: broken off\n")
+
+
+@pytest.mark.parametrize("name", ["strategies", "devices", "info", "tour"])
+def test_lists_and_tour(command, name):
+    more = ["--n", "2^10", "--device", "emulator"] if name == "tour" else []
+    status, out, _ = command(name, *more)
+    assert status == 0 and ("emulator" in out or name == "strategies")
+    status, out, _ = command(name, "--json", *more)
+    assert status == 0 and json.loads(out)
+
+
+def program(*words, stdout, **environment):
+    """A command in its own process, which buffers its output."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "gpureduce", *words],
+        env={**env, **environment}, stdout=stdout, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_output_that_cannot_be_written_is_an_error_in_one_line():
+    with open("/dev/full", "w") as full:
+        done = program("strategies", stdout=full)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("gpureduce: ") and "No space left" in done.stderr
+
+
+def test_a_closed_pipe_ends_a_command_quietly():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = program("strategies", stdout=writing)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_locale_without_arrows(tmp_path):
+    picture = tmp_path / "a.svg"
+    done = program(
+        "explain", "sum_idx", "sum_seq", "--svg", str(picture),
+        stdout=subprocess.PIPE, PYTHONIOENCODING="ascii", LC_ALL="C", PYTHONUTF8="0",
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout
+    assert picture.read_text(encoding="utf-8").startswith("<svg")

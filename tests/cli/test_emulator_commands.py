@@ -1,0 +1,53 @@
+"""`gpureduce explain` and `gpureduce races`."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from cases import KERNELS
+from gpureduce.core import registry
+from gpureduce.emulator.explain import explain
+
+
+def test_explain(command, tmp_path):
+    status, out, _ = command("explain", "sum_idx", "--n", "2^16", "--block", "128")
+    assert status == 0 and "Worst bank conflict" in out
+    status, out, _ = command("explain", "sum_idx", "--n", "2^16", "--json")
+    assert json.loads(out)["counters"] == explain("interleaved_idx", n=2**16).counters
+    path = tmp_path / "both.svg"
+    status, out, _ = command("explain", "sum_idx", "sum_seq", "--json", "--svg", path)
+    assert status == 0 and json.loads(out)["lesson"] == registry.find("sequential").lesson
+    assert ElementTree.fromstring(path.read_text()).tag.endswith("svg")
+    status, _, err = command("explain", "cub")
+    assert status == 2 and "compiled library" in err
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_text_of_explain_fits_the_terminal(command, width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    widest = 0
+    for strategy in KERNELS:
+        for asked in (["--block", "1024"], ["--n", "5000", "--block", "96"], ["sequential"]):
+            status, out, _ = command("explain", strategy, *asked)
+            most = max(map(len, out.splitlines()))
+            assert status == 0 and most <= width, out
+            widest = max(widest, most)
+    assert widest > width - 3
+
+
+def test_races(command, tmp_path):
+    status, out, _ = command("races", "sum_seq", "--n", "2^10", "--schedules", "forward")
+    assert status == 0 and "sequential: no race in 1 order of threads" in out
+    status, out, _ = command("races", "missing_barrier", "--json", "--block", "128")
+    assert status == 0 and json.loads(out)["races"][0]["missing"] == "__syncthreads()"
+    status, _, err = command("races", "cub")
+    assert status == 2 and "no kernel of its own" in err
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "race.svg"
+    assert command("races", "missing_barrier", "--svg", path)[0] == 0
+    assert "<svg" in path.read_text()
+    status, _, err = command("races", "sequential", "--svg", tmp_path / "none.svg")
+    assert status == 2 and "no race to draw" in err

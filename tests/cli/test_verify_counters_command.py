@@ -1,0 +1,128 @@
+"""`gpureduce verify-counters`, from ncu's output to the record; a script stands in for ncu."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import fake_ncu
+from cases import KERNELS
+from gpureduce.hardware import ncu as _ncu
+from gpureduce.hardware import verify_counters
+from gpureduce.hardware.counters import METRICS, SHARED
+
+VERIFY = ["verify-counters", "--sizes", "2^10", "5000", "--blocks", "64"]
+
+
+@pytest.fixture
+def ncu(tmp_path, monkeypatch):
+    monkeypatch.setenv("NCU", str(fake_ncu.install(tmp_path)))
+    return monkeypatch
+
+
+def test_whole_run(ncu, command, tmp_path):
+    """All kernels, on a card that does what the model says."""
+    path = tmp_path / "counters.json"
+    status, out, err = command(*VERIFY, "--record", path)
+    record = json.loads(path.read_text())
+    again = verify_counters.Table.of_record(record)
+    alone = {(row.strategy, row.dtype) for row in again.control}
+    assert len(again.seen) == 2 * len(KERNELS) and 20 <= len(alone) <= 25
+    launches = len(again.seen) + len(alone)
+    assert status == 0 and f"{launches} of {launches} launches" in err and "differs:" not in out
+    assert {row.strategy for row in again.rows} == set(KERNELS) and not again.failures
+    assert str(again) in out and again.as_dict().items() <= record.items()
+
+
+def test_a_record_is_judged_again_without_a_card(ncu, command, tmp_path):
+    path, other = tmp_path / "counters.json", tmp_path / "again.json"
+    assert command(*VERIFY, "--strategies", "interleaved_idx", "tiles", "--record", path)[0] == 0
+    ncu.setenv("NCU", str(tmp_path / "gone"))
+    again = ["verify-counters", "--again", path, "--record", other]
+    assert command(*again)[0] == 0
+    assert other.read_text() == path.read_text()
+
+    record = json.loads(path.read_text())
+    at = record["seen"]["counters"].index("global_load_sectors")
+    record["seen"]["launches"][0][-2][at] += 1
+    path.write_text(json.dumps(record))
+    status, out, _ = command(*again)
+    assert status == 1 and "global_load_sectors: model 128, hardware 129" in out
+    record["seen"]["launches"] = []
+    path.write_text(json.dumps(record))
+    status, _, err = command(*again)
+    assert status == 2 and "no launches to judge again" in err
+
+
+@pytest.mark.parametrize("text", [None, b"{", b'{"kind": "bench", "rows": []}'])
+def test_a_record_that_cannot_be_read_is_an_error_in_one_line(command, tmp_path, text):
+    path = tmp_path / "counters.json"
+    if text is not None:
+        path.write_bytes(text)
+    status, out, err = command("verify-counters", "--again", path)
+    assert status == 2 and not out and err.count("\n") == 1
+    assert err.startswith("gpureduce: ") and str(path) in err
+
+
+def test_conflicts_of_one_warp_alone_must_be_equal(ncu, command):
+    names = ["--strategies", "interleaved_idx", "warp_shfl", "cluster", "atomic_thread", "redux"]
+    status, out, _ = command(*VERIFY, *names)
+    assert status == 0 and "control: in 4 launches of one warp alone" in out
+    assert "8 of 8 counts of bank conflicts (2 of them not 0) are exactly the model's" in out
+    ncu.setenv("FAKE_NCU_ARBITRATES", "2")  # as between many warps, so also where there is one
+    status, out, _ = command(*VERIFY, *names)
+    assert status == 1 and "differs:" not in out and "0 of 8 counts" in out
+    assert "interleaved_idx int64, one warp alone, shared_load_conflicts: model 8, hard" in out
+
+
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [("FAKE_NCU_FAILS", "returned an error code"), ("FAKE_NCU_REFUSES", "out of registers")],
+)
+def test_one_kernel_that_fails_does_not_cost_the_others(ncu, command, variable, said):
+    ncu.setenv(variable, "sequential")
+    status, out, _ = command(*VERIFY, "--json", "--strategies", "sequential", "warp_shfl")
+    found = json.loads(out)
+    assert status == 1 and {row[0] for row in found["rows"]} == {"warp_shfl"}
+    launches = [["sequential", 1024, 64], ["sequential", 5000, 64], ["sequential", 32, 32]]
+    assert [row[:3] for row in found["failures"]] == launches
+    assert all(said in row[-1] for row in found["failures"])
+
+
+@pytest.mark.parametrize(
+    ("lacking", "said"),
+    [
+        (METRICS["global_load_sectors"], "ncu has no {} on this card"),
+        (SHARED, "ncu's listing of the machine code has no column {}"),
+    ],
+)
+def test_a_counter_that_a_card_has_not_is_named(ncu, command, lacking, said):
+    ncu.setenv("FAKE_NCU_LACKS", lacking)
+    status, out, _ = command(*VERIFY, "--strategies", "sequential")
+    assert status == 1 and said.format(lacking) in out
+
+
+def test_kernels_without_shared_memory_need_no_counter_of_it(ncu, command):
+    """For them ncu's listing of the machine code has no such column."""
+    status, out, _ = command(*VERIFY, "--json", "--strategies", "global_tree", "atomic_thread")
+    found = json.loads(out)
+    assert status == 0 and {row[0] for row in found["rows"]} == {"global_tree", "atomic_thread"}
+    assert not found["failures"]
+
+
+def test_no_permission_to_read_counters(command, tmp_path, monkeypatch):
+    path = tmp_path / "ncu"
+    path.write_text("#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - no permission'; exit 1\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("NCU", str(path))
+    status, _, err = command(*VERIFY, "--strategies", "sequential")
+    assert status == 2 and "may not read the card's counters" in err
+
+
+def test_missing_ncu_and_missing_folder(command, monkeypatch):
+    monkeypatch.setattr(_ncu.shutil, "which", lambda name: None)
+    status, _, err = command(*VERIFY, "--strategies", "sequential")
+    assert status == 2 and "Nsight Compute" in err
+    status, _, err = command("verify-counters", "--record", "no/such/folder/x.json")
+    assert status == 2 and "no folder no/such/folder" in err
