@@ -5,17 +5,17 @@
 
 #include <pthread.h>
 
-/* Python runs signal handlers on its main thread alone. Another thread that took the GIL here while
- * the interpreter ends would be ended by that, in the middle of a region whose helpers read its
- * stack. */
-static unsigned long main_thread; /* as Python's threading names it */
+/* Python runs signal handlers on the main thread only, so only that thread takes the GIL to check
+ * for signals. While the interpreter shuts down, taking the GIL ends any other thread: it would end
+ * in the middle of a region whose helpers still read its stack. */
+static unsigned long main_thread; /* its ident in Python's threading */
 
 static void become_main_thread(void)
 {
     main_thread = (unsigned long)pthread_self();
 }
 
-/* In a child made by fork() the thread that forked is the main one. */
+/* In a child process, the thread that called fork() is the main thread. */
 GR_AROUND_FORK(NULL, NULL, become_main_thread)
 
 int gr_remember_main_thread(void)

@@ -1,4 +1,4 @@
-/* Long calls into C without the GIL. Ctrl-C interrupts them all the same. */
+/* Long C calls without the GIL. Ctrl-C still interrupts them. */
 #ifndef GPUREDUCE_GIL_H
 #define GPUREDUCE_GIL_H
 
@@ -12,18 +12,20 @@ typedef struct {
     gr_interrupts watch;
 } gr_without_gil;
 
-/* Called once, when the module is loaded: 0, or -1 with an exception. */
+/* Called once, when the module is loaded. Returns 0, or -1 with an exception set. */
 int gr_remember_main_thread(void);
 
-/* For modules that keep state per thread. A signal handler may make calls of its own, so
- * `put_aside` saves the state before the handler runs (NULL: no memory, the handler runs later) and
- * `take_up` restores it afterwards. */
+/* For modules that keep state per thread. A signal handler may call the module, so `put_aside`
+ * saves the state before the handler runs, and `take_up` restores it afterwards. If `put_aside`
+ * returns NULL (no memory), the handler runs later. */
 void gr_save_around_handlers(void *(*put_aside)(void), void (*take_up)(void *saved));
 
-/* Between the two no Python may be touched. On the main thread, signal handlers run meanwhile. */
+/* No Python API may be used between gr_drop_gil() and gr_take_gil(). On the main thread, signal
+ * handlers run in between. */
 void gr_drop_gil(gr_without_gil *call);
 
-/* -1 with an exception set if the call was interrupted: its results are worthless then. */
+/* Returns 0, or -1 with an exception set if the call was interrupted. The call's results are then
+ * invalid. */
 int gr_take_gil(gr_without_gil *call);
 
 #endif

@@ -4,14 +4,14 @@
 
 #include <string.h>
 
-/* NumPy's last number of a type of its own. */
+/* NumPy's highest built-in type number. */
 enum { LAST_TYPE = NPY_HALF };
 
-/* By NumPy's numbers. bfloat16 has none until ml_dtypes is imported. */
+/* Indexed by NumPy's type number. bfloat16 has no number until ml_dtypes is imported. */
 static gr_numpy_type types[LAST_TYPE + 1];
 static gr_numpy_type bfloat16 = {.components = 1, .result = -1};
 
-/* NumPy's number of a type; -1 if NumPy alone does not know it. */
+/* Returns NumPy's type number, or -1 if NumPy does not define the type itself. */
 static int number_of(const char *name)
 {
     PyArray_Descr *found = NULL;
@@ -70,7 +70,7 @@ const gr_numpy_type *gr_numpy_type_of(PyObject *object)
     if (number >= NPY_USERDEF)
         return is_bfloat16(PyArray_DESCR(array)) ? &bfloat16 : NULL;
     if (number == NPY_LONGLONG || number == NPY_ULONGLONG)
-        number -= NPY_LONGLONG - NPY_LONG; /* the same, where Linux is 64 bits wide */
+        number -= NPY_LONGLONG - NPY_LONG; /* the same type on 64-bit Linux */
     bool known = number >= 0 && number <= LAST_TYPE && types[number].components;
     size_t size = known ? gr_load_size(types[number].load) : 0;
     bool fits =
@@ -78,7 +78,7 @@ const gr_numpy_type *gr_numpy_type_of(PyObject *object)
     return known && fits ? &types[number] : NULL;
 }
 
-/* Little-endian, as the processors that this builds for: the low bytes come first. */
+/* Copies the low bytes first: all processors that this builds for are little-endian. */
 void gr_round_sums(const gr_exact *sums, const gr_numpy_type *type, gr_scalar *scalar)
 {
     size_t size = gr_load_size(type->load);
@@ -114,7 +114,7 @@ PyObject *gr_scalar_object(const gr_scalar *scalar, const gr_numpy_type *type, P
     return value;
 }
 
-/* Fills the tuple itself: a call of SumResult goes through Python, which takes longer. */
+/* Fills the tuple directly: calling SumResult would run Python code, which takes longer. */
 PyObject *gr_untimed(PyObject *value)
 {
     static PyTypeObject *type; /* the GIL guards it */

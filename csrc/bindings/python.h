@@ -1,4 +1,4 @@
-/* Python.h and NumPy, for the files of this folder alone. */
+/* Includes Python.h and NumPy's headers. Only for files in this folder. */
 #ifndef GPUREDUCE_BINDINGS_PYTHON_H
 #define GPUREDUCE_BINDINGS_PYTHON_H
 
@@ -7,14 +7,15 @@
 
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #define NPY_TARGET_VERSION NPY_2_0_API_VERSION
-/* numpy_arrays.c fetches NumPy's table of functions, once for all files. */
+/* numpy_arrays.c imports NumPy's function table once, for all files. */
 #define PY_ARRAY_UNIQUE_SYMBOL gr_numpy_api
 #ifndef GR_IMPORTS_NUMPY
 #define NO_IMPORT_ARRAY
 #endif
 #include <numpy/arrayobject.h>
 
-/* Defines the init function of the module GR_MODULE, which setup.py names. `exec` fills it. */
+/* Defines the init function of the module GR_MODULE, a name that setup.py defines. `exec` adds the
+ * module's contents. */
 #define GR_DEFINE_MODULE(methods, exec)                                                            \
     static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, (void *)(exec)}, {0, NULL}};           \
     static struct PyModuleDef module_definition = {                                                \

@@ -1,4 +1,4 @@
-/* The samples of an integrand, from Python's numbers. */
+/* Describes the samples of an integrand, from arguments that Python passes. */
 #ifndef GPUREDUCE_BINDINGS_SAMPLES_H
 #define GPUREDUCE_BINDINGS_SAMPLES_H
 
@@ -6,7 +6,7 @@
 
 #include "shared/samples.h"
 
-/* 0, or -1 with an exception. */
+/* Fills in *samples. Returns 0, or -1 with an exception set. */
 static inline int gr_make_samples(gr_samples *samples, int integrand, double from, double to,
                                   Py_ssize_t n)
 {

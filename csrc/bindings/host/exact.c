@@ -1,5 +1,5 @@
-/* Exact: the exact accumulator (exact/exact.h) as a Python object. What arrays and dtypes mean is
- * the business of gpureduce/core/exact.py; here are elements as the kernels read them. */
+/* Exact: the exact accumulator (exact/exact.h) as a Python object. gpureduce/core/exact.py
+ * interprets arrays and dtypes; this file only takes flat arrays of known element types. */
 #include "bindings/host/functions.h"
 
 #include "bindings/gil.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 typedef struct {
-    PyObject_HEAD gr_load load; /* the type that it is for: remembered, and no more */
+    PyObject_HEAD gr_load load; /* element type: stored, not used for arithmetic */
     int components;             /* 2: real and imaginary parts */
     gr_exact sum[2];
 } exact_object;
@@ -63,8 +63,8 @@ static exact_object *same_shape(exact_object *self, PyObject *other)
     return found;
 }
 
-/* Whether so many elements can be added: a count that wraps around would be wrong, and it bounds
- * the value, too. */
+/* Returns whether the count has room for n more elements; false with an exception set. The count
+ * must not wrap around: it also bounds the magnitude of the sum. */
 static bool has_room(const exact_object *self, uint64_t n)
 {
     if (n <= UINT64_MAX - self->sum[0].count)
@@ -73,8 +73,8 @@ static bool has_room(const exact_object *self, uint64_t n)
     return false;
 }
 
-/* The array is added up beside the object, without the GIL, and then merged: threads may add to the
- * same object. */
+/* Sums the array into a local accumulator without the GIL, then merges that into the object with
+ * the GIL held. So several threads may add to the same object. */
 static PyObject *exact_add(PyObject *object, PyObject *args)
 {
     exact_object *self = (exact_object *)object;
@@ -165,7 +165,7 @@ static PyObject *exact_round(PyObject *object, PyObject *args)
     }
     size_t size = gr_load_size((gr_load)target);
     for (int i = 0; i < self->components; i++) {
-        /* Little-endian, as the processors that this builds for: the low bytes come first. */
+        /* Copies the low bytes first: all processors that this builds for are little-endian. */
         uint64_t bits = gr_exact_round(&self->sum[i], (gr_load)target);
         memcpy(bytes + (size_t)i * size, &bits, size);
     }
@@ -184,8 +184,8 @@ static PyObject *exact_to_bytes(PyObject *object, PyObject *Py_UNUSED(none))
     return PyBytes_FromStringAndSize((char *)bytes, (Py_ssize_t)size);
 }
 
-/* Whether so many elements, each below 2^1024, can make a normalized sum: merged with itself again
- * and again, a larger one would leave its digits before its count is too large. */
+/* Whether `count` elements below 2^1024 can add up to this normalized sum. A larger sum is invalid:
+ * if it is merged with itself repeatedly, its digits overflow before its count does. */
 static bool fits_its_count(const gr_exact *sum)
 {
     enum { LAST = GR_EXACT_DIGITS - 1, BIT_OF_MOST = 1024 - GR_EXACT_UNIT - 32 * (LAST - 2) };

@@ -4,7 +4,7 @@
 
 #include "bindings/python.h"
 
-/* Adds the type Exact to the module: 0, or -1 with an exception. */
+/* Adds the type Exact to the module. Returns 0, or -1 with an exception set. */
 int gr_add_exact_type(PyObject *module);
 
 PyObject *gr_py_sum_array(PyObject *module, PyObject *const *args, Py_ssize_t count);

@@ -1,5 +1,5 @@
-/* _host: sums by the processors, exact accumulators, and the tables of strategies, dtypes and
- * integrands. It knows no device. */
+/* The module _host: CPU sums, exact accumulators, and the tables of strategies, dtypes and
+ * integrands. It uses no device. */
 #include "bindings/host/functions.h"
 
 #include "bindings/gil.h"
@@ -60,8 +60,8 @@ static PyObject *py_integrands(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(no
     return list;
 }
 
-/* os.environ, which writes through to C's, takes as long to miss a name as the rest of a call's way
- * through Python: a microsecond. */
+/* Reads the C environment, which os.environ writes through to. Looking up a missing name in
+ * os.environ takes a microsecond, as long as all other Python code of a call. */
 static PyObject *py_environment(PyObject *Py_UNUSED(module), PyObject *name)
 {
     const char *text = PyUnicode_AsUTF8AndSize(name, NULL);

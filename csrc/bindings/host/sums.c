@@ -1,4 +1,4 @@
-/* Sums by the processors. */
+/* CPU sums. */
 #include "bindings/host/functions.h"
 
 #include "bindings/gil.h"
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* Up to here a sum is over before another thread would have had the GIL. */
+/* Up to this size the GIL is kept: the sum takes less time than handing the GIL over. */
 enum { KEEPS_GIL_BYTES = 1 << 16 };
 
 static void add(const void *data, size_t n, const gr_numpy_type *type, bool exactly, gr_scalar *scalar)
@@ -41,8 +41,8 @@ static int add_array(PyArrayObject *array, const gr_numpy_type *type, bool exact
     return gr_take_gil(&call);
 }
 
-/* The shortest way for a NumPy array. It serves what needs no thought; all else takes the long way,
- * by gpureduce/core/on_host.py, and the two give the same bits. */
+/* The fast path for NumPy arrays that need no conversion. Returns None for all other objects, which
+ * gpureduce/core/on_host.py handles. Both paths give the same bits. */
 PyObject *gr_py_sum_array(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
     if (count != 3) {
