@@ -1,13 +1,13 @@
-/* __cuda_array_interface__, version 3; and CuPy, whose arrays are asked attribute by attribute. */
+/* Reads __cuda_array_interface__, version 3, and the attributes of CuPy's arrays. */
 #include "bindings/device/gpu_array.h"
 
 #include <limits.h>
 #include <stdbool.h>
 #include <string.h>
 
-enum { MOST_BYTES = 32 }; /* of an element; which of them can be summed is settled later */
+enum { MOST_BYTES = 32 }; /* per element; gpu_sum.c later rejects types that it cannot sum */
 
-/* "<f4": byte order, kind, and bytes of an element. */
+/* Parses a typestr such as "<f4": byte order, kind, and bytes per element. */
 static int take_typestr(PyObject *typestr, gr_gpu_array *array)
 {
     Py_ssize_t length;
@@ -37,8 +37,8 @@ static int take_typestr(PyObject *typestr, gr_gpu_array *array)
     return 0;
 }
 
-/* -1 with an exception. What items of the tuples run when they are asked for their number may
- * change the producer, but not these tuples. */
+/* Returns 0, or -1 with an exception set. An item's __index__ may change the producer, but not this
+ * tuple. */
 static int take_numbers(PyObject *tuple, int64_t *numbers)
 {
     Py_ssize_t count = PyTuple_Size(tuple);
@@ -55,7 +55,7 @@ static int take_numbers(PyObject *tuple, int64_t *numbers)
     return 0;
 }
 
-/* Both must be the caller's own references. */
+/* The caller must own a reference to each tuple, since this may run Python code. */
 static int take_shape(PyObject *shape, PyObject *strides, gr_gpu_array *array)
 {
     Py_ssize_t dims = PyTuple_Check(shape) ? PyTuple_Size(shape) : -1;
@@ -89,7 +89,7 @@ static int take_shape(PyObject *shape, PyObject *strides, gr_gpu_array *array)
     return gr_check_extent(array);
 }
 
-/* An address or a stream. */
+/* Reads an address or a stream handle. */
 static int take_pointer(PyObject *number, const char *what, void **pointer)
 {
     bool is_number = PyLong_Check(number);
@@ -110,7 +110,8 @@ static int take_pointer(PyObject *number, const char *what, void **pointer)
 enum { TYPESTR, SHAPE, DATA, STRIDES, MASK, STREAM, ITEMS };
 static const char *const items[] = {"typestr", "shape", "data", "strides", "mask", "stream"};
 
-/* As a new reference; NULL where there is none, or with an exception. */
+/* Returns a new reference. Returns NULL without an exception if the item is missing or None, and
+ * with an exception set on failure. */
 static PyObject *item_of(PyObject *interface, const char *name)
 {
     PyObject *key = PyUnicode_FromString(name);
@@ -148,7 +149,7 @@ static int take_items(PyObject *item[ITEMS], gr_gpu_array *array)
     if (item[STREAM]) {
         if (take_pointer(item[STREAM], "the stream", &array->stream) < 0)
             return -1;
-        if (!array->stream) /* which the interface forbids, as it may mean either default one */
+        if (!array->stream) /* forbidden by the interface: either default stream */
             array->stream = GR_LEGACY_STREAM;
     }
     if (take_typestr(item[TYPESTR], array) < 0)
@@ -164,7 +165,7 @@ int gr_by_interface(PyObject *interface, gr_gpu_array *array)
                      (PyObject *)Py_TYPE(interface));
         return -1;
     }
-    array->owner = Py_NewRef(interface); /* it may be what keeps the memory */
+    array->owner = Py_NewRef(interface); /* it may keep the memory alive */
     for (int i = 0; i < ITEMS && !PyErr_Occurred(); i++)
         item[i] = item_of(interface, items[i]);
     int found = PyErr_Occurred() ? -1 : take_items(item, array);
@@ -175,8 +176,8 @@ int gr_by_interface(PyObject *interface, gr_gpu_array *array)
 
 /* --- CuPy ----------------------------------------------------------------------------------------
  *
- * Its arrays have an interface, but making one up takes CuPy longer than to be asked for what is in
- * it; and where the array lies would have to be asked of CUDA. */
+ * CuPy's arrays have a __cuda_array_interface__, but building that dict takes longer than reading
+ * the attributes. The dict also lacks the device, which would take a CUDA call to find. */
 
 enum { BUFFER, PTR, DEVICE_ID, DTYPE, OWN_SHAPE, OWN_STRIDES, NAMES };
 static PyObject *names[NAMES], *current_stream; /* the GIL guards them */
@@ -211,7 +212,7 @@ int gr_know_cupy(PyTypeObject *type)
     }
     if (!found)
         return known < 0 ? -1 : 0;
-    PyObject *before = current_stream; /* which a thread may be about to call */
+    PyObject *before = current_stream; /* another thread may be about to call it */
     current_stream = found;
     Py_XDECREF(before);
     for (int i = 0; i < NAMES; i++)
@@ -220,7 +221,7 @@ int gr_know_cupy(PyTypeObject *type)
     return 1;
 }
 
-/* NumPy's types of numbers exist once each. */
+/* Caches the last dtype by identity: each of NumPy's number types has one dtype object. */
 static int take_dtype(PyObject *dtype, gr_gpu_array *array)
 {
     static PyObject *known;
@@ -239,7 +240,7 @@ static int take_dtype(PyObject *dtype, gr_gpu_array *array)
     known = Py_NewRef(dtype);
     kind = array->kind;
     bytes = array->bytes;
-    Py_XDECREF(before); /* which may run Python, and this function */
+    Py_XDECREF(before); /* may run Python code that calls this function */
     return 0;
 }
 
@@ -267,7 +268,7 @@ static int take_device(PyObject *number, gr_gpu_array *array)
 
 int gr_by_cupy(PyObject *object, gr_gpu_array *array)
 {
-    PyObject *ask_stream = Py_NewRef(current_stream); /* attributes may let other threads run */
+    PyObject *ask_stream = Py_NewRef(current_stream); /* other threads may replace it meanwhile */
     PyObject *data = PyObject_GetAttr(object, names[BUFFER]);
     PyObject *device = data ? PyObject_GetAttr(data, names[DEVICE_ID]) : NULL;
     PyObject *dtype = device ? PyObject_GetAttr(object, names[DTYPE]) : NULL;
@@ -284,7 +285,7 @@ int gr_by_cupy(PyObject *object, gr_gpu_array *array)
             array->stream = GR_LEGACY_STREAM;
         found = take_shape(shape, strides, array);
     }
-    array->owner = data; /* it keeps the memory */
+    array->owner = data; /* keeps the memory alive */
     PyObject *asked[] = {ask_stream, device, dtype, shape, strides, stream};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
         Py_XDECREF(asked[i]);

@@ -1,4 +1,4 @@
-/* DLPack, as its specification 1.x lays it out. */
+/* Reads DLPack arrays, with the structs of specification 1.x. */
 #include "bindings/device/gpu_array.h"
 
 #include <limits.h>
@@ -40,7 +40,7 @@ typedef struct dl_versioned {
     dl_tensor tensor;
 } dl_versioned;
 
-/* The table of C functions that newer producers offer, which saves the way through Python. */
+/* The table of C functions that newer producers offer. It avoids calls through Python. */
 typedef struct {
     dl_version version;
     void *previous;
@@ -59,8 +59,8 @@ static int on_gpu(dl_device device)
     return device.type == DL_CUDA || device.type == DL_CUDA_MANAGED;
 }
 
-/* By DLPack's type code: NumPy's kind, 'B' for bfloat16, 0 for types that cannot be summed here;
- * and the name, which for some codes ends with the number of bits. */
+/* Indexed by DLPack's type code. `kind` is NumPy's kind, 'B' for bfloat16, or 0 for types that
+ * cannot be summed here. With `has_bits`, the number of bits is appended to the name. */
 static const struct {
     char kind, has_bits;
     const char *name;
@@ -73,7 +73,7 @@ static const struct {
     {0, 0, "float6_e2m3fn"},  {0, 0, "float6_e3m2fn"},   {0, 0, "float4_e2m1fn"},
 };
 
-/* A type that cannot be summed, by its name. */
+/* Sets an exception that names a type that cannot be summed. Returns -1. */
 static int refuse_type(dl_type type)
 {
     char bits[8] = "", lanes[32] = "";
@@ -127,8 +127,9 @@ static int take_tensor(const dl_tensor *tensor, gr_gpu_array *array)
     return gr_check_extent(array);
 }
 
-/* Some producers fail without an exception; others add the stack of their own code to it, of which
- * the first line alone is left. */
+/* Called when a producer's C function has failed. Returns -1 with an exception set. Some producers
+ * fail without an exception: sets one. Others append a stack trace of their C++ code to the message
+ * of a RuntimeError: keeps the first line only. */
 static int failed_in(const char *what)
 {
     PyObject *type = NULL, *value = NULL, *traceback = NULL;
@@ -180,7 +181,7 @@ static PyObject *call_dlpack(PyObject *object, void *stream)
     if (method && none && words)
         capsule = PyObject_Call(method, none, words);
     if (!capsule && method && none && words && PyErr_ExceptionMatches(PyExc_TypeError)) {
-        /* A producer from before DLPack 1.0. */
+        /* A producer older than DLPack 1.0. */
         PyErr_Clear();
         if (PyDict_DelItemString(words, "max_version") == 0)
             capsule = PyObject_Call(method, none, words);
@@ -228,8 +229,8 @@ static int announced_device(PyObject *object, dl_device *device)
     return is_pair ? 0 : -1;
 }
 
-/* Who takes a tensor out of a capsule must free it; a capsule still named "dltensor" frees it
- * itself when it goes, so it is enough to keep the capsule. */
+/* Reads the tensor and keeps the capsule. A consumer that takes the tensor out renames the capsule
+ * and must free the tensor. A capsule that keeps its name frees the tensor itself. */
 int gr_by_dlpack(PyObject *object, void *(*our_stream)(void *context, int device), void *context,
                  gr_gpu_array *array)
 {

@@ -1,4 +1,4 @@
-/* The table behind `fast`, to and from Python. */
+/* Converts the table behind `fast` from and to Python. */
 #include "bindings/device/functions.h"
 
 #include "bindings/device/run.h"
@@ -6,8 +6,8 @@
 #include <limits.h>
 #include <stdbool.h>
 
-/* Whole numbers from 0 to `most`: PyArg_ParseTuple's I and K would take the low bits of larger
- * ones. */
+/* Reads integers from 0 to `most`. Returns false with an exception set on failure. The formats I
+ * and K of PyArg_ParseTuple would silently truncate larger integers. */
 static bool read_numbers(PyObject *const *objects, int count, unsigned long long most,
                          unsigned long long *numbers)
 {
@@ -44,7 +44,8 @@ static bool read_choice(PyObject *object, gr_choice *row)
     return true;
 }
 
-/* A table of `fast`: rows of (max_bytes, element_bytes, strategy, block, grid, blocks per SM). */
+/* Sets the table of `fast`: rows of (max_bytes, element_bytes, strategy, block, grid, blocks per
+ * SM). */
 PyObject *gr_py_set_choices(PyObject *Py_UNUSED(self), PyObject *args)
 {
     gr_choice rows[GR_MAX_CHOICES];

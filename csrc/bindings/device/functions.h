@@ -4,7 +4,8 @@
 
 #include "bindings/python.h"
 
-/* Counters and races, which only the traced build has; ends with an empty entry. */
+/* The functions for counters and race detection, which only the traced build has. Ends with an
+ * empty entry. */
 extern PyMethodDef gr_trace_methods[];
 
 PyObject *gr_py_sum(PyObject *module, PyObject *args);

@@ -1,10 +1,10 @@
-/* From a Python object to the description of an array on a GPU. */
+/* Describes an array on a GPU, given a Python object. */
 #include "bindings/device/gpu_array.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-/* No address is as high on any processor or card. Below, the arithmetic on addresses and steps
+/* Larger than any address on any CPU or GPU. Up to this limit, arithmetic on addresses and steps
  * cannot overflow. */
 static const int64_t HIGHEST_ADDRESS = (int64_t)1 << 61;
 
@@ -16,14 +16,14 @@ static int refuse(const char *what)
 
 void gr_fill_steps(gr_gpu_array *array)
 {
-    uint64_t step = 1; /* wraps around where gr_check_extent() will refuse the sizes */
+    uint64_t step = 1; /* may wrap around for sizes that gr_check_extent() rejects */
     for (int d = array->dims - 1; d >= 0; d--) {
         array->step[d] = (int64_t)step;
         step *= (uint64_t)array->size[d];
     }
 }
 
-/* 1: there are elements; 0: none; -1: an exception. */
+/* Returns 1 if there are elements, 0 if there are none, or -1 with an exception set. */
 static int count_elements(gr_gpu_array *array)
 {
     bool is_empty = false, overflows = false;
@@ -52,7 +52,7 @@ int gr_check_extent(gr_gpu_array *array)
     for (int d = 0; d < array->dims; d++) {
         int64_t span, *end = array->step[d] < 0 ? &low : &high;
         if (array->size[d] == 1)
-            array->step[d] = 0; /* leads nowhere, whatever it was */
+            array->step[d] = 0; /* never taken: there is one element */
         overflows |= __builtin_mul_overflow(array->size[d] - 1, array->step[d], &span);
         overflows |= __builtin_mul_overflow(span, array->bytes, &span);
         overflows |= __builtin_add_overflow(*end, span, end);
@@ -77,7 +77,7 @@ int gr_optional_attribute(PyObject *object, const char *name, int or_broken, PyO
     *value = PyObject_GetAttrString(object, name);
     if (*value)
         return 0;
-    /* An exception of another type may be a signal handler's. */
+    /* Exceptions of other types are passed on: a signal handler may have raised them. */
     PyObject *type = PyErr_Occurred();
     bool is_none = PyErr_ExceptionMatches(PyExc_AttributeError) ||
                    (or_broken && (type == PyExc_TypeError || type == PyExc_RuntimeError));
@@ -87,15 +87,15 @@ int gr_optional_attribute(PyObject *object, const char *name, int or_broken, PyO
     return 0;
 }
 
-/* What is known of a type of arrays. */
+/* How to read arrays of a Python type. */
 typedef struct {
     PyTypeObject *type;
-    const void *table; /* DLPack's C functions; NULL: it has none */
+    const void *table; /* DLPack's C functions; NULL: the type has none */
     int cupy;
 } producer;
 
-/* The last type is remembered: a program mostly sums arrays of one library. The GIL guards it; but
- * what Python runs in between may let go of it. */
+/* Caches the last type: a program mostly sums arrays of one library. The GIL guards the cache, but
+ * Python code that runs in here may release the GIL. */
 static int producer_of(PyTypeObject *type, producer *found)
 {
     static producer last;
@@ -121,11 +121,11 @@ static int by_protocols(PyObject *object, void *(*our_stream)(void *context, int
                         void *context, gr_gpu_array *array)
 {
     PyObject *interface, *device;
-    /* Some types raise an error here; the one that __dlpack__ raises is clearer. */
+    /* Some types raise an error here. It is ignored, because __dlpack__ raises a clearer one. */
     if (gr_optional_attribute(object, "__cuda_array_interface__", 1, &interface) < 0)
         return -1;
-    /* An interface that names its stream is taken first: the sum is put on that stream, which saves
-     * the producer the event, and us the wait, that DLPack's way of ordering costs. */
+    /* An interface that names its stream takes precedence: the sum runs on that stream. With DLPack
+     * the producer would record an event, and our stream would wait for it. */
     int ordered = interface ? gr_names_stream(interface) : 0, found = -1;
     if (ordered > 0) {
         found = gr_by_interface(interface, array);
@@ -157,7 +157,7 @@ void gr_gpu_array_done(gr_gpu_array *array)
     Py_CLEAR(array->owner);
 }
 
-/* The order of additions does not matter, so dimensions may be sorted, turned around and merged. */
+/* The order of additions does not matter, so dimensions may be sorted, reversed and merged. */
 int gr_flatten(const gr_gpu_array *array, gr_elements *elements, size_t *count)
 {
     int64_t size[GR_ARRAY_MAX_DIMS], step[GR_ARRAY_MAX_DIMS];

@@ -1,4 +1,4 @@
-/* Arrays that lie on a GPU: how their elements are read, and their sums. */
+/* Sums of arrays on a GPU. */
 #include "bindings/device/functions.h"
 
 #include "backend/backend.h"
@@ -12,10 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How elements of a producer's array are read, and what their sum is by default. */
+/* How the elements of an array are read, and the default types of the accumulator and result. */
 typedef struct {
-    int load, acc, typenum; /* typenum: of the result; half floats come as float32 */
-    int elements_load;      /* as shared/elements.h counts it */
+    int load, acc, typenum; /* typenum: the result's; half floats give float32 */
+    int elements_load;      /* for gr_elements (shared/elements.h) */
     int parts;              /* 2 for complex numbers */
 } gr_reading;
 
@@ -61,7 +61,8 @@ typedef struct {
     gr_error error;
 } gr_opening;
 
-/* Called by gr_gpu_array_of, where a producer must be told which stream to make wait. */
+/* Returns the stream of a workspace, which it opens if necessary; NULL with an exception set.
+ * gr_gpu_array_of() calls this for producers that make our stream wait. */
 static void *open_for(void *context, int device)
 {
     gr_opening *opening = context;
@@ -79,19 +80,19 @@ static void *callers_stream(void *context, int Py_UNUSED(device))
     return context;
 }
 
-/* What gr_py_sum_gpu was asked. */
+/* Arguments of gr_py_sum_gpu() and the other entry points below. */
 typedef struct {
     PyObject *object;
-    PyObject *resolve; /* by kind and bytes of an element and device: acc, cast, typenum and target,
-                          -1 for the default; NULL: all by default */
+    PyObject *resolve; /* maps (kind, bytes per element, device) to (acc, cast, typenum, target), -1
+                          for a default; NULL: all defaults */
     gr_launch launch;
     int acc, cast, typenum;
     unsigned long long stream; /* 0: the producer's */
-    int target;                /* what an exact sum is rounded to; -1: the elements' own type */
+    int target;                /* type that exact sums are rounded to; -1: the elements' type */
 } gr_asked;
 
-/* Who asked decides with the description at hand: a producer may describe itself otherwise the next
- * time. */
+/* Calls `resolve` with this call's description of the array. A producer may describe the same array
+ * differently the next time, so Python must not read it a second time. */
 static int resolve(gr_asked *asked, const gr_gpu_array *array)
 {
     if (!asked->resolve)
@@ -112,7 +113,7 @@ static int resolve(gr_asked *asked, const gr_gpu_array *array)
     return ok ? 0 : -1;
 }
 
-/* A sum, or two for the parts of complex numbers, that is planned or done. */
+/* The plan and outcome of one sum, or of two for the parts of complex numbers. */
 typedef struct {
     gr_reading reading;
     gr_elements elements;
@@ -196,7 +197,7 @@ static gr_status sum_parts(gr_workspace *workspace, gr_job *job, gr_error *error
     return GR_OK;
 }
 
-/* Rounded once, to `target`; a half float as the float32 that it is. */
+/* Rounds an exact sum once, to `target`. Returns half floats widened to float32. */
 static gr_value rounded(const gr_exact *sum, gr_load target)
 {
     gr_value value = {.u64 = gr_exact_round(sum, target)};
@@ -206,12 +207,12 @@ static gr_value rounded(const gr_exact *sum, gr_load target)
     gr_exact widened;
     gr_exact_sum_array(&half, 1, target, 1, 1, &widened);
     value.f32 = gr_exact_f32(&widened);
-    if (half == 0x8000) /* -0 is no sum */
+    if (half == 0x8000) /* an exact sum of -0 is +0 */
         value.f32 = -0.0F;
     return value;
 }
 
-/* Whether an accumulator (two, of complex numbers) has the bits of a NumPy type. */
+/* Whether one accumulator, or two for complex numbers, has the bits of a NumPy type. */
 static int holds(int acc, int parts, int typenum)
 {
     if (typenum < 0 || !PyTypeNum_ISNUMBER(typenum))
@@ -248,7 +249,7 @@ static PyObject *scalar(const gr_job *job, int asked_target)
     return result;
 }
 
-/* What a kernel that faults has read, and that this process has to go. */
+/* If a kernel has faulted, appends to the message the memory that it read. */
 static void blame(gr_error *error, const gr_job *job, const gr_gpu_array *array)
 {
     size_t used = strlen(error->message);
@@ -267,7 +268,7 @@ static int run_job(gr_job *job, const gr_gpu_array *array, gr_workspace *workspa
     gr_status status;
     gr_without_gil call;
     gr_drop_gil(&call);
-    gr_backend_schedule(0, 0); /* forward: what a sum of this thread had set does not count */
+    gr_backend_schedule(0, 0); /* forward, whatever order an earlier sum of this thread set */
     status = sum_parts(workspace, job, &error);
     if (gr_take_gil(&call) < 0)
         return -1;
@@ -305,7 +306,8 @@ static PyObject *sum_described(gr_asked *asked, const gr_gpu_array *array, gr_wo
                          outcome->launches, (int)outcome->finish, job.request.strategy);
 }
 
-/* The sum alone. Python rounds half floats, as C knows no NumPy type for bfloat16. */
+/* Returns the sum without times, or (value, kind) for half floats. Python rounds those, because C
+ * has no NumPy type number for bfloat16. */
 static PyObject *sum_untimed(gr_asked *asked, const gr_gpu_array *array, gr_workspace *workspace)
 {
     gr_job job;
@@ -314,7 +316,7 @@ static PyObject *sum_untimed(gr_asked *asked, const gr_gpu_array *array, gr_work
     return half ? Py_BuildValue("NC", value, array->kind) : gr_untimed(value);
 }
 
-/* The exact sums themselves, for an accumulator. */
+/* Returns the bytes of the exact sums, one per component, for an accumulator. */
 static PyObject *deposit_described(gr_asked *asked, const gr_gpu_array *array,
                                    gr_workspace *workspace)
 {
@@ -328,7 +330,8 @@ static PyObject *deposit_described(gr_asked *asked, const gr_gpu_array *array,
                                   : Py_BuildValue("(y#)", real, size);
 }
 
-/* Opens a workspace where the producer did not need one yet. */
+/* Returns the workspace that open_for() has opened for the producer, or opens one. Returns NULL
+ * with an exception set on failure. */
 static gr_workspace *workspace_for(gr_gpu_array *array, gr_opening *opening)
 {
     if (array->device < 0 &&
@@ -339,8 +342,9 @@ static gr_workspace *workspace_for(gr_gpu_array *array, gr_opening *opening)
     return open_for(opening, array->device) ? opening->workspace : NULL;
 }
 
-/* Whether the memory that a producer described is there: 0, or -1 with an exception. The last
- * answers are kept, for programs sum the same memory again and again. The GIL guards them. */
+/* Checks that kernels can read the memory that a producer described. Returns 0, or -1 with an
+ * exception set. Caches the last readable ranges, because programs sum the same memory repeatedly.
+ * The GIL guards the cache. */
 static int check_memory(const gr_gpu_array *array)
 {
     enum { KEPT = 8 };
@@ -365,7 +369,7 @@ static int check_memory(const gr_gpu_array *array)
     return 0;
 }
 
-/* What is to be done with an array that is found on a GPU; None if it is not there. */
+/* Returns the result of `work` for an array on a GPU, or None if the object is not on a GPU. */
 static PyObject *on_gpu(gr_asked *asked,
                         PyObject *(*work)(gr_asked *asked, const gr_gpu_array *array,
                                           gr_workspace *workspace))
@@ -390,7 +394,7 @@ static PyObject *on_gpu(gr_asked *asked,
 static const gr_asked DEFAULTS = {
     .launch = {.load = -1, .acc = -1}, .acc = -1, .typenum = -1, .target = -1};
 
-/* A stream's number: 0, or -1 with an exception. */
+/* Reads a stream handle. Returns 0, or -1 with an exception set. */
 static int stream_of(PyObject *number, unsigned long long *stream)
 {
     *stream = PyLong_AsUnsignedLongLong(number);

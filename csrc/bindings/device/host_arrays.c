@@ -7,7 +7,8 @@
 
 #include <limits.h>
 
-/* The data of a host array; NULL with an exception where C cannot read it as the launch says. */
+/* Fills in a request for a host array. Returns NULL with an exception set if the array does not fit
+ * the launch's element type. */
 static PyArrayObject *read_array(PyObject *object, const gr_launch *launch, gr_request *request)
 {
     PyArrayObject *array = gr_check_array(object, launch->load, launch->acc, 1);
@@ -30,8 +31,8 @@ PyObject *gr_py_sum(PyObject *Py_UNUSED(self), PyObject *args)
     return gr_summed(&request, &launch);
 }
 
-/* The shortest way for a NumPy array: the sum by defaults, not timed. It serves what needs no
- * thought; all else takes the long way, by gpureduce/core/on_device.py, and the two give the same
+/* The fast path for NumPy arrays that need no conversion: an untimed sum with all defaults. Returns
+ * None for all other objects, which gpureduce/core/on_device.py handles. Both paths give the same
  * bits. */
 PyObject *gr_py_sum_host_untimed(PyObject *Py_UNUSED(module), PyObject *const *args,
                                  Py_ssize_t count)

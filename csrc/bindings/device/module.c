@@ -1,6 +1,6 @@
-/* _cuda, _emulator and _emulator_traced: sums by the kernels of one backend. GR_MODULE is the name
- * of the build. Python decides what the arguments of a public call mean; here they are checked, the
- * GIL is dropped, and the engine is called. */
+/* The modules _cuda, _emulator and _emulator_traced: sums by the kernels of one backend. GR_MODULE
+ * is the module's name. Python interprets the arguments of public calls. The functions here check
+ * them, drop the GIL and call the engine. */
 #include "bindings/device/functions.h"
 
 #include "backend/backend.h"
@@ -11,7 +11,7 @@
 
 static PyObject *py_free_scratch(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 {
-    Py_BEGIN_ALLOW_THREADS; /* others may hold its locks and want the GIL */
+    Py_BEGIN_ALLOW_THREADS; /* threads that hold its locks may wait for the GIL */
     gr_release();
     Py_END_ALLOW_THREADS;
     Py_RETURN_NONE;
@@ -61,8 +61,8 @@ static PyObject *py_memory_limit(PyObject *Py_UNUSED(self), PyObject *args)
         PyErr_SetString(PyExc_ValueError, "a memory limit is at least 0 (0: none)");
         return NULL;
     }
-    Py_BEGIN_ALLOW_THREADS; /* others may hold its locks and want the GIL */
-    gr_release();           /* what is kept for later calls would not be asked for again */
+    Py_BEGIN_ALLOW_THREADS; /* threads that hold its locks may wait for the GIL */
+    gr_release();           /* memory kept for later calls would escape the new limit */
     Py_END_ALLOW_THREADS;
     if (!gr_backend_memory_limit(token, (size_t)bytes))
         return PyErr_NoMemory();

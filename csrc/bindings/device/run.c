@@ -61,7 +61,7 @@ PyObject *gr_measured(gr_request *request, int choose, const gr_measurement *how
     double *ms = (double *)(void *)PyBytes_AsString(times);
     gr_without_gil call;
     gr_drop_gil(&call);
-    gr_backend_schedule(0, 0); /* forward: what a sum of this thread had set does not count */
+    gr_backend_schedule(0, 0); /* forward, whatever order an earlier sum of this thread set */
     gr_status status = gr_measure(request, choose, how, ms, &outcome, &error);
     int broken_off = gr_take_gil(&call) < 0;
     if (broken_off || status != GR_OK) {

@@ -1,4 +1,4 @@
-/* The Python face of what only the traced build can do: counting, and looking for races. */
+/* Python functions of the traced build: counters and race detection. */
 #include "bindings/device/functions.h"
 
 #ifdef GR_EMULATOR_TRACED
@@ -25,7 +25,7 @@ static PyObject *counts(const gr_counters *counters)
     return tuple;
 }
 
-/* A list of what `make` makes of each of `count` things. */
+/* Returns a list of make(context, i) for i = 0 .. count - 1. */
 static PyObject *list_of(size_t count, PyObject *(*make)(const void *context, size_t i),
                          const void *context)
 {
@@ -81,7 +81,7 @@ static PyObject *recorded(gr_recorder *recorder, size_t samples)
                          list_of(samples, sample_row, recorder));
 }
 
-/* A kernel's launch over n elements: false with an exception. */
+/* Reads a kernel's launch over n elements. Returns false with an exception set on failure. */
 static int read_pass(PyObject *asked, unsigned long long n, gr_request *request)
 {
     gr_launch launch;
@@ -186,7 +186,8 @@ static PyObject *py_counter_names(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED
     );
 }
 
-/* One call, so that no signal handler can come between the watching and its end. */
+/* Starts and stops the race detector in one call. Between two calls from Python, a signal handler
+ * could raise an exception, and the detector would keep running. */
 static PyObject *py_watched_sum(PyObject *self, PyObject *args)
 {
     Py_ssize_t last = PyTuple_Size(args) - 1;
