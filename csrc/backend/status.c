@@ -21,7 +21,7 @@ gr_status gr_fail_cuda(gr_error *error, cudaError_t code, const char *call, cons
                        int line)
 {
     const char *fault = code == cudaErrorLaunchFailure ? gr_backend_fault() : "";
-    (void)cudaGetLastError(); /* so that the next call starts clean */
+    (void)cudaGetLastError(); /* clears the error for the next call */
     error->status = code == cudaErrorMemoryAllocation ? GR_NO_MEMORY : GR_CUDA_ERROR;
     snprintf(error->name, sizeof error->name, "%s", cudaGetErrorName(code));
     error->lost = gr_backend_is_lost(code);

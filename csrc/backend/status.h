@@ -1,4 +1,4 @@
-/* How a call ended, and the error that Python raises. */
+/* The status of a call, and the error that Python raises. */
 #ifndef GPUREDUCE_STATUS_H
 #define GPUREDUCE_STATUS_H
 
@@ -13,9 +13,9 @@ typedef enum { GR_OK, GR_BAD_VALUE, GR_BAD_DTYPE, GR_NO_MEMORY, GR_CUDA_ERROR } 
 
 typedef struct {
     gr_status status;
-    char name[64]; /* CUDA's name of the error, where it has one */
+    char name[64]; /* CUDA's name of the error; "" for other errors */
     char message[900];
-    int lost; /* the device's context is lost: no call of this process will work there */
+    int lost; /* the context is lost: all later calls of this process on the device fail */
 } gr_error;
 
 gr_status gr_fail(gr_error *error, gr_status status, const char *format, ...)

@@ -1,4 +1,4 @@
-/* The CUDA build's side of backend/backend.h: CUB, and the emulator's settings that do not exist. */
+/* Implements backend/backend.h for CUDA. The emulator's settings are empty functions here. */
 #include "backend/backend.h"
 #include "shared/cuda_types.h"
 #include "threads/interrupts.h"
@@ -6,7 +6,7 @@
 #include <cub/device/device_reduce.cuh>
 #include <cuda/std/functional>
 
-/* Each element is widened before it is added: CUB adds up in the type of the first value. */
+/* CUB adds in the type of the initial value, so each element is widened before it is added. */
 template <typename T, typename Acc, typename Count>
 static cudaError_t reduce_count(const void *in, void *out, Count n, void *work, size_t *work_bytes,
                                 cudaStream_t stream)
@@ -16,8 +16,8 @@ static cudaError_t reduce_count(const void *in, void *out, Count n, void *work, 
                                      stream);
 }
 
-/* CUB computes its offsets in a type as wide as the count's. The reference is CUB at its best, so
- * it gets 32 bits where they are enough. */
+/* CUB computes offsets in a type as wide as the count's. CUB is the reference and must run at its
+ * best, so it gets a 32-bit count where that is enough. */
 template <typename T, typename Acc>
 static cudaError_t reduce(const void *in, void *out, size_t n, void *work, size_t *work_bytes,
                           cudaStream_t stream)
@@ -123,7 +123,8 @@ cudaError_t gr_backend_replay(cudaStream_t stream, int (*launch)(void *context),
     return state;
 }
 
-/* Of the driver itself: the runtime does not offer this. */
+/* Returns the size of the allocation that holds `address`, 0 if there is none, and sets *first to
+ * its start. Calls the driver: the runtime has no such function. */
 static size_t range_of(uintptr_t address, uintptr_t *first)
 {
     typedef int get_range(unsigned long long *base, size_t *bytes, unsigned long long address);
@@ -138,7 +139,7 @@ static size_t range_of(uintptr_t address, uintptr_t *first)
     unsigned long long base = 0;
     size_t bytes = 0;
     *first = 0;
-    if (!ask) /* an old driver: what cannot be asked is believed */
+    if (!ask) /* an old driver: all memory counts as readable */
         return SIZE_MAX;
     if (ask(&base, &bytes, address) != 0)
         return 0;
@@ -146,7 +147,7 @@ static size_t range_of(uintptr_t address, uintptr_t *first)
     return bytes;
 }
 
-/* One allocation, or several that are mapped side by side. */
+/* The bytes may span several allocations that are mapped side by side. */
 int gr_backend_can_read(gr_range bytes, gr_range *known)
 {
     uintptr_t at = bytes.first, first;
@@ -164,7 +165,7 @@ int gr_backend_can_read(gr_range bytes, gr_range *known)
 
 size_t gr_backend_elements_at_once(void)
 {
-    return size_t(1) << 34; /* tenths of a second */
+    return size_t(1) << 34; /* tenths of a second per launch */
 }
 
 int gr_backend_reads_host_memory(void)
@@ -172,7 +173,7 @@ int gr_backend_reads_host_memory(void)
     return 0;
 }
 
-/* A signal handler may make another device the thread's. */
+/* A signal handler may change the thread's current device. */
 void *gr_backend_put_aside(void)
 {
     int device = -1;

@@ -1,5 +1,5 @@
-/* What CUDA C has no plain word for, as small named functions. The emulator has a twin of this
- * file, csrc/emulator/include/device.h, so that kernels compile for both without a change. */
+/* Small named functions for operations without a plain syntax in CUDA C. The emulator has its own
+ * version of this file, csrc/emulator/include/device.h, so kernels compile unchanged for both. */
 #ifndef GPUREDUCE_DEVICE_H
 #define GPUREDUCE_DEVICE_H
 
@@ -7,22 +7,22 @@
 
 #include <string.h>
 
-/* A function that kernels call, as one copy. */
+/* A function that kernels call and that is not inlined. */
 #define DEVICE_FUNCTION static __device__ __noinline__
 
-/* The block's dynamic shared memory, as an array of T; its size is chosen at the launch. (A plain
- * `extern __shared__ T name[]` cannot stand in a template: all T would share one name.) */
+/* The block's dynamic shared memory, as an array of T; the launch sets its size. (A template cannot
+ * contain a plain `extern __shared__ T name[]`: all T would share one name.) */
 template <typename T> __device__ __forceinline__ T *shared_array()
 {
     extern __shared__ __align__(16) unsigned char gr_shared_bytes[];
     return reinterpret_cast<T *>(gr_shared_bytes);
 }
 
-/* A value for another block, and a mark that it is there: written by one store and read by one
- * load, so whoever sees the mark sees the value, without a fence. */
+/* A value for another block, and a mark that the value has been written. One store writes both and
+ * one load reads both, so a block that reads the mark has also read the value, without a fence. */
 template <typename T> struct alignas(2 * sizeof(T)) Marked {
     T value;
-    unsigned mark; /* all bits, or none: nothing there */
+    unsigned mark; /* all ones if the value is written, else 0 */
 };
 
 __device__ __forceinline__ void store_whole(void *global, unsigned long long bits)
@@ -79,7 +79,7 @@ template <typename T> __device__ __forceinline__ void put_marked(Marked<T> *plac
     store_whole(place, bits);
 }
 
-/* The mark, and if there is one the value. */
+/* Returns the mark. `value` is valid if the mark is set. */
 template <typename T>
 __device__ __forceinline__ unsigned get_marked(const Marked<T> *place, T &value)
 {
@@ -97,8 +97,8 @@ template <typename T> __device__ __forceinline__ void take_mark_off(Marked<T> *p
     store_whole(place, bits);
 }
 
-/* The next kernel on the stream may be launched from here on, while this one is at work, so that
- * its launch is off the clock. It waits where it calls wait_for_earlier_kernels. */
+/* Programmatic dependent launch: from here on the next kernel on the stream may launch while this
+ * one runs, which hides its launch latency. It waits in wait_for_earlier_kernels(). */
 __device__ __forceinline__ void invite_next_kernel()
 {
 #if __CUDA_ARCH__ >= 900
@@ -106,8 +106,8 @@ __device__ __forceinline__ void invite_next_kernel()
 #endif
 }
 
-/* Until the kernels ahead of this one on the stream have ended; nothing of theirs may be read
- * before. By all blocks of a kernel that may be invited. */
+/* Waits until all earlier kernels on the stream have ended. Before that, nothing that they write
+ * may be read. All blocks of a kernel with the trait OVERLAPS call this. */
 __device__ __forceinline__ void wait_for_earlier_kernels()
 {
 #if __CUDA_ARCH__ >= 900
@@ -115,22 +115,23 @@ __device__ __forceinline__ void wait_for_earlier_kernels()
 #endif
 }
 
-/* A hint: this line of memory will be read after that wait. */
+/* A prefetch hint: this line of memory is read after wait_for_earlier_kernels(). */
 __device__ __forceinline__ void fetch_into_l2(const void *global)
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(global)));
 #else
-    (void)global; /* who does not wait reads at once */
+    (void)global; /* there is no wait: the read follows immediately */
 #endif
 }
 
-/* Before a loop that most arrays go through once, or not at all: else several rounds are written
- * out, and all wait while it is found out how few there are. */
+/* Stands before a loop that runs at most once for most arrays. If the compiler unrolled the loop,
+ * every thread would wait for the computation of its iteration count. */
 #define MOSTLY_ONCE _Pragma("unroll 1")
 
-/* Has an address or a size ready here. The compiler would rather work it out behind the wait above,
- * where everybody waits for it, and again in each round of a loop, which saves a register. */
+/* Makes the compiler compute an address or a size here. To save a register it would compute it
+ * after wait_for_earlier_kernels(), which delays all threads, and again in each iteration of a
+ * loop. */
 template <typename T> __device__ __forceinline__ void settle(T &value)
 {
     asm volatile("" : "+l"(value));
@@ -139,13 +140,13 @@ template <typename T> __device__ __forceinline__ void settle(T &value)
 template <typename T> __device__ __forceinline__ void settle(const T *&global)
 {
     asm volatile("" : "+l"(global));
-    __builtin_assume(__isGlobal(global)); /* what is known of it is lost, too */
+    __builtin_assume(__isGlobal(global)); /* the asm hides this from the compiler */
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-/* Counts the bytes of one bulk copy at a time; lies in shared memory. Each completed copy turns its
- * phase over: 0, 1, 0, ... */
+/* A barrier (mbarrier) in shared memory that counts the bytes of one bulk copy at a time. Each
+ * completed copy flips its phase: 0, 1, 0, ... */
 struct CopyBarrier {
     unsigned long long state;
 };
@@ -155,14 +156,15 @@ __device__ __forceinline__ unsigned shared_address(const void *pointer)
     return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
-/* By one thread, before a block barrier. */
+/* Called by one thread, before a block barrier. */
 __device__ __forceinline__ void copy_barrier_init(CopyBarrier *barrier)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)));
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/* By one thread: orders `bytes` (a multiple of 16) from global to shared memory. */
+/* Called by one thread. Starts a copy of `bytes` (a multiple of 16) from global to shared memory.
+ */
 __device__ __forceinline__ void copy_start(void *shared, const void *global, unsigned bytes,
                                            CopyBarrier *barrier)
 {
@@ -176,7 +178,7 @@ __device__ __forceinline__ void copy_start(void *shared, const void *global, uns
                  : "memory");
 }
 
-/* By every thread that will read: waits until the copy of that phase is there. */
+/* Called by every thread that reads the copy. Waits until the copy of that phase is complete. */
 __device__ __forceinline__ void copy_wait(CopyBarrier *barrier, unsigned phase)
 {
     asm volatile("{\n"

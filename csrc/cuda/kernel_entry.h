@@ -1,4 +1,5 @@
-/* How the table of kernels names a kernel for cudaLaunchKernelExC. The emulator has a twin. */
+/* Converts a kernel to the pointer that cudaLaunchKernelExC takes, for the table of kernels. The
+ * emulator has its own version of this file. */
 #ifndef GPUREDUCE_KERNEL_ENTRY_H
 #define GPUREDUCE_KERNEL_ENTRY_H
 

@@ -1,4 +1,4 @@
-/* The types behind the tags of dtypes.h, as CUDA's own functions spell them. */
+/* The C types of the tags of dtypes.h, as CUDA's functions take them. */
 #ifndef GR_TYPES_H
 #define GR_TYPES_H
 

@@ -8,15 +8,16 @@
 /* These lists are tables. */
 /* clang-format off */
 
-/* How a kernel reads one element. */
+/* The element types that kernels read. */
 #define GR_LOADS(X) \
     X(i8) X(u8) X(i16) X(u16) X(i32) X(u32) X(u64) X(f16) X(bf16) X(f32) X(f64)
 
-/* What it adds them up in. */
+/* The accumulator types. */
 #define GR_ACCS(X) X(u32) X(u64) X(f32) X(f64)
 
-/* The (load, accumulator) pairs that kernels are compiled for. The last one of each accumulator is
- * what adds up block sums. dtype="int32" adds 32-bit integers in u32: the lectures' ladder. */
+/* The (load, accumulator) pairs that kernels are compiled for. The last pair of each accumulator,
+ * such as (f32, f32), also adds up block sums. dtype="int32" adds 32-bit integers in u32, as the
+ * lectures' ladder does. */
 #define GR_PAIRS_INT32(X) X(u32, u32)
 #define GR_PAIRS_ALL(X) \
     X(i8, u64) X(u8, u64) X(i16, u64) X(u16, u64) X(i32, u64) X(u32, u64) X(u64, u64) \
@@ -24,7 +25,7 @@
     X(f16, f32) X(bf16, f32) X(f32, f32) \
     X(f32, f64) X(f64, f64)
 
-/* Of a strategy that adds up floats in its own way, whatever the accumulator asked for. */
+/* For a strategy that adds up floats in its own digits, whatever accumulator the request names. */
 #define GR_PAIRS_COMPLEX(X) X(f16, f32) X(bf16, f32) X(f32, f32) X(f64, f64)
 
 /* The accumulators that strided arrays and casts are compiled for. */
@@ -39,8 +40,8 @@ typedef enum {
     GR_LOADS(X)
 #undef X
         GR_LOAD_COUNT,
-    GR_LOAD_any = GR_LOAD_COUNT + 1,    /* strided or to be cast: see shared/elements.h */
-    GR_LOAD_samples = GR_LOAD_COUNT + 2 /* of a function: see shared/samples.h */
+    GR_LOAD_any = GR_LOAD_COUNT + 1,    /* strided or cast elements: see shared/elements.h */
+    GR_LOAD_samples = GR_LOAD_COUNT + 2 /* samples of a function: see shared/samples.h */
 } gr_load;
 
 typedef enum {
@@ -71,7 +72,7 @@ static inline size_t gr_acc_size(gr_acc acc)
     return acc == GR_ACC_u32 || acc == GR_ACC_f32 ? 4 : 8;
 }
 
-/* One accumulator's worth of bits. */
+/* The value of one accumulator of any type. */
 typedef union {
     uint32_t u32;
     uint64_t u64;

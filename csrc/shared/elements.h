@@ -1,12 +1,12 @@
-/* An array on a device as DLPack and __cuda_array_interface__ describe it: any strides, any type.
- */
+/* An array on a device, as DLPack and __cuda_array_interface__ describe it: with any strides and
+ * element type. */
 #ifndef GPUREDUCE_ELEMENTS_H
 #define GPUREDUCE_ELEMENTS_H
 
 #include "shared/dtypes.h"
 
-/* Kernels read int64 as uint64, which adds up the same; as a float it does not come out the same.
- */
+/* GR_ELEMENTS_I64 marks int64 elements. Integer sums read int64 as uint64, with the same result,
+ * but a conversion to float has to distinguish them. */
 enum { GR_MAX_DIMS = 8, GR_ELEMENTS_I64 = GR_LOAD_COUNT };
 
 typedef struct {
@@ -15,7 +15,7 @@ typedef struct {
     int dims;
     uint64_t size[GR_MAX_DIMS]; /* slowest first */
     int64_t step[GR_MAX_DIMS];  /* in elements */
-    uint64_t first;             /* of a launch that adds up a part of them: its element 0 */
+    uint64_t first;             /* the index at which a launch over a part of them starts */
 } gr_elements;
 
 #endif

@@ -6,31 +6,31 @@
 extern "C" {
 #endif
 
-/* What the engine must know to launch a strategy. */
+/* The properties of a strategy that the engine needs to launch it. */
 typedef enum {
     ONE = 1 << 0,             /* one element per thread: the grid covers the input */
     TWO = 1 << 1,             /* two elements per thread */
-    MANY = 1 << 2,            /* a grid-stride loop: the grid fills the card */
+    MANY = 1 << 2,            /* a grid-stride loop: the grid fills the device */
     PARTIALS = 1 << 3,        /* leaves a sum per block (or cluster) in out[] */
     FINISHES = 1 << 4,        /* leaves the sum in out[0] */
-    ZEROED = 1 << 5,          /* wants out[0] to be zero at the start */
+    ZEROED = 1 << 5,          /* needs out[0] to be zero at the start */
     SHARED_THREADS = 1 << 6,  /* shared memory: an accumulator per thread */
     SHARED_WARPS = 1 << 7,    /* shared memory: an accumulator per warp; with CLUSTER and ALONE,
-                                 one per block behind them */
+                                 followed by one per block */
     WORK_ELEMENTS = 1 << 8,   /* fourth argument: an accumulator per thread of the grid */
     WORK_BLOCKS = 1 << 9,     /* fourth argument: an accumulator per block */
-    WORK_LIBRARY = 1 << 10,   /* scratch memory as the library says */
+    WORK_LIBRARY = 1 << 10,   /* scratch memory; the library defines its size */
     TICKET = 1 << 11,         /* fifth argument: a counter, zero between launches */
-    COOPERATIVE = 1 << 12,    /* cooperative launch: the whole grid on the card at once */
+    COOPERATIVE = 1 << 12,    /* cooperative launch: the whole grid is resident */
     CLUSTER = 1 << 13,        /* launched in clusters of GR_CLUSTER_BLOCKS */
     BLOCK_TEMPLATE = 1 << 14, /* compiled once per power-of-two block size */
     UNORDERED = 1 << 15,      /* floats add up in an order that changes from run to run */
-    ALONE = 1 << 16,          /* a single block, or cluster, takes the whole input */
+    ALONE = 1 << 16,          /* a single block or cluster sums the whole input */
     RING = 1 << 17,           /* shared memory: GR_RING_BYTES for bulk copies */
-    ANY_ELEMENTS = 1 << 18,   /* compiled for GR_LOAD_any, too */
+    ANY_ELEMENTS = 1 << 18,   /* also compiled for GR_LOAD_any */
     OVERLAPS = 1 << 19,       /* begins with wait_for_earlier_kernels() */
     DIGITS = 1 << 20,         /* leaves an exact sum's digits in out[] (exact/device_layout.h);
-                                 fourth argument: as many words, zero between launches */
+                                 fourth argument: GR_EXACT_WORDS words, zero between launches */
     MARKED_BLOCKS = 1 << 21   /* fourth argument: a marked accumulator per block (device.h), twice
                                  as large as a plain one, zero between launches */
 } gr_trait;
@@ -38,7 +38,7 @@ typedef enum {
 /* Six tiles of 32 KiB and a barrier for each: see kernels/bulk_copy.cu. */
 enum { GR_RING_BYTES = 6 * (32768 + 8) };
 
-/* A large cluster is more than every card must be able to hold; one_cluster may ask for it. */
+/* Not every device supports the large cluster size; one_cluster uses it on request. */
 enum { GR_CLUSTER_BLOCKS = 8, GR_LARGE_CLUSTER_BLOCKS = 16 };
 enum { GR_MIN_BLOCK = 32, GR_MAX_BLOCK = 1024, GR_WARP = 32 };
 

@@ -1,6 +1,6 @@
-/* How a sample is computed, the same for the CPU and for kernels: GR_SAMPLING says what kind of
- * function this is. Not inlined: a kernel that takes 16 samples at a time would hold all functions
- * 16 times. */
+/* Computes samples, in the same way on the CPU and in kernels. GR_SAMPLING holds the functions'
+ * declaration specifiers. The functions are not inlined: a kernel that computes 16 samples at a
+ * time would contain each integrand 16 times. */
 #include "shared/samples.h"
 
 #include <math.h>
@@ -17,8 +17,8 @@ GR_SAMPLING double gr_integrand(int integrand, double x)
     }
 }
 
-/* The i-th sample with its weight: a half at either end. The last point is `to` itself, not what
- * rounding makes of it, since a function may end there. */
+/* The i-th sample times its weight, which is a half at either end. The last point is `to` itself: a
+ * rounded value might lie outside the function's domain. */
 GR_SAMPLING double gr_sample(const gr_samples *samples, uint64_t i)
 {
     double x = i == samples->last ? samples->to : samples->from + (double)i * samples->step;

@@ -14,7 +14,7 @@ enum {
 typedef struct {
     double from, step, to;
     uint64_t last;  /* the samples are numbered 0 to last, which is at least 1 */
-    uint64_t first; /* of a launch that adds up a part of them: its element 0 */
+    uint64_t first; /* the index at which a launch over a part of them starts */
     int integrand;
 } gr_samples;
 
