@@ -1,7 +1,7 @@
 """Right kernels with one thing taken out: a barrier, a warp barrier, a fence, a mask, an atomic.
 
 `MUTANTS` is data: which line of which kernel becomes what, and what the race detector must then say
-is missing. tests/emulator/test_mutants.py builds all of them, and the kernels as they are beside them.
+is missing. tests/emulator/test_mutants.py builds all of them, and the right kernels beside them.
 """
 
 from __future__ import annotations

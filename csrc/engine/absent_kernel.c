@@ -1,4 +1,4 @@
-/* Stands in for a kernel that none of the chosen architectures can run (GPUREDUCE_CUDA_ARCHS). */
+/* Replaces a kernel that none of the chosen architectures can run (GPUREDUCE_CUDA_ARCHS). */
 #include "engine/compiled_kernels.h"
 
 #define JOIN_(a, b) a##b

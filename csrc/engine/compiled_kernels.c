@@ -20,7 +20,7 @@
 #include "strategies.def"
 #undef STRATEGY
 
-/* NULL for strategies without a kernel of ours. */
+/* NULL for strategies without kernels of this package. */
 static void (*const fill[])(gr_kernel_list *list) = {
 #define STRATEGY(name, kind, traits, capability, dtypes, aliases, lesson) GR_LIST_##kind(name),
 #include "strategies.def"
@@ -49,7 +49,7 @@ bool gr_has_kernels(int strategy)
     return lists[strategy].count > 0;
 }
 
-/* The largest power of two that is not above `block`. */
+/* Returns the largest power of two that is not above `block`. */
 static unsigned template_block(unsigned block)
 {
     unsigned power = GR_MIN_BLOCK;

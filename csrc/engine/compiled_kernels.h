@@ -10,13 +10,13 @@
 extern "C" {
 #endif
 
-/* One compiled kernel. `block` is 0, or the block size that it was compiled for. */
+/* One compiled kernel. `block` is the block size that it was compiled for, or 0 for any. */
 typedef struct {
     gr_load load;
     gr_acc acc;
     unsigned block;
     const void *entry;
-    /* What gr_resident_blocks found out, per block size. */
+    /* Results that gr_resident_blocks() caches, per block size. */
     uint64_t resident[32];
 } gr_kernel;
 
@@ -24,18 +24,18 @@ enum { GR_MAX_KERNELS = 96 };
 
 typedef struct {
     int count;
-    int last; /* that was asked for: mostly the next one, too */
+    int last; /* index of the kernel found last, where the next search starts */
     gr_kernel kernel[GR_MAX_KERNELS];
 } gr_kernel_list;
 
-/* Lists the kernels: once, before all else and on one thread, while the module is loaded. False: no
- * memory. */
+/* Lists the kernels. Called once, on one thread, while the module is loaded and before any other
+ * function. Returns false if there is no memory. */
 bool gr_list_kernels(void);
 
-/* Whether a strategy has kernels of ours. */
+/* Whether a strategy has kernels of this package. */
 bool gr_has_kernels(int strategy);
 
-/* The kernel for a pair and a block size, or NULL. */
+/* Returns the kernel for a pair and a block size, or NULL. */
 gr_kernel *gr_find_kernel(int strategy, gr_load load, gr_acc acc, unsigned block);
 
 #ifdef __cplusplus

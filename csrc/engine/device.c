@@ -33,8 +33,8 @@ done:
 
 static pthread_mutex_t waking = PTHREAD_MUTEX_INITIALIZER;
 
-/* In a child made by fork() whoever was at it is gone, and the child begins anew. To hold it over
- * the fork might take seconds. */
+/* In a child process, a thread that held this mutex is gone, so the child starts with a new one.
+ * Taking the mutex before fork() might take seconds. */
 static void forget_waking(void)
 {
     waking = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -77,7 +77,7 @@ gr_status gr_pointer_device(const void *pointer, int *device, gr_error *error)
     struct cudaPointerAttributes attributes;
     error->status = GR_OK;
     *device = 0;
-    if (!pointer) { /* an array without elements, which any device can add up */
+    if (!pointer) { /* an array without elements: any device will do */
         TRY(cudaGetDevice(device));
         return GR_OK;
     }

@@ -1,6 +1,5 @@
-/* What `fast` is: which kernel, block and grid for how many bytes. And the block and grid of
- * `exact`.
- */
+/* `fast`: tables that choose kernel, block and grid by the size of the input. Also chooses block
+ * and grid of `exact`. */
 #include "exact/device_layout.h"
 #include "engine/launch.h"
 #include "threads/forks.h"
@@ -15,9 +14,9 @@ enum { MAX_DEVICES = 64, MAX_BLOCKS_PER_SM = 1024, MAX_GRID = INT_MAX };
 #define KIB(n) ((size_t)(n) << 10)
 #define MIB(n) ((size_t)(n) << 20)
 
-/* For cards without a table of their own: an H200's table (gpureduce/tables), coarsened, and the
- * kernels for cards without clusters and bulk copies. Where a row's strategy cannot run (the card,
- * the layout), the next one that can is taken. */
+/* The default table, for devices without a table of their own: an H200's table (gpureduce/tables),
+ * coarsened, with kernels for devices without clusters and bulk copies added. If a device cannot
+ * run a row's strategy, the next row that fits applies. */
 static const struct {
     size_t max_bytes;
     unsigned element_bytes;
@@ -25,7 +24,7 @@ static const struct {
     unsigned block, blocks_per_sm;
 } named[] = {
     {KIB(8), 0, "one_block", 128, 0},
-    /* Bytes cost more additions per load: they need more multiprocessors, and the ring. */
+    /* One-byte elements need more additions per load, hence more multiprocessors and the ring. */
     {KIB(32), 1, "one_cluster", 128, 0},
     {KIB(512), 1, "tiles", 128, 1},
     {MIB(2), 1, "tiles", 256, 1},
@@ -52,7 +51,7 @@ static int strategy_index(const char *name)
     return -1;
 }
 
-/* When the module is loaded, so that fork() never meets it half done. */
+/* Runs when the module is loaded, so that no fork() can happen in the middle of it. */
 __attribute__((constructor)) static void set_defaults(void)
 {
     for (int i = 0; i < DEFAULTS; i++)
@@ -66,7 +65,7 @@ __attribute__((constructor)) static void set_defaults(void)
     last_block = strategy_index("last_block");
 }
 
-/* The tables that were set; no rows: the defaults. The lock is held for reading and writing. */
+/* The tables that gr_set_choices() has set. No rows: the defaults. `lock` guards them. */
 static struct {
     int count;
     gr_choice row[GR_MAX_CHOICES];
@@ -83,10 +82,10 @@ static void give_lock_back(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* As in engine/workspace.c. */
+/* For the reason given in engine/workspace.c. */
 GR_AROUND_FORK(take_lock, give_lock_back, give_lock_back)
 
-/* The rows of a device; the caller holds the lock. */
+/* Returns the rows of a device. The caller holds the lock. */
 static const gr_choice *rows_of(int device, int *count)
 {
     int set = device >= 0 && device < MAX_DEVICES ? tuned[device].count : 0;
@@ -94,8 +93,8 @@ static const gr_choice *rows_of(int device, int *count)
     return set ? tuned[device].row : defaults;
 }
 
-/* What is wrong with a row, or NULL. gpureduce/core/fast_table.py checks more, and names the field.
- */
+/* Describes the error in a row, or returns NULL. gpureduce/core/fast_table.py checks more, and
+ * names the field. */
 static const char *fault_of(const gr_choice *row)
 {
     if (row->strategy < 0 || row->strategy >= gr_strategy_count() ||
@@ -137,7 +136,7 @@ int gr_get_choices(int device, gr_choice rows[GR_MAX_CHOICES])
     return count;
 }
 
-/* Copies the first row that fits; false if there is none. */
+/* Copies the first row that fits. Returns false if there is none. */
 static bool find_row(int device, size_t bytes, size_t element, int capability, gr_choice *found)
 {
     int count, i = 0;
@@ -168,17 +167,17 @@ void gr_choose(gr_request *request)
         return;
     }
     size_t most = (size_t)row.blocks_per_sm * facts->sms;
-    /* No block without at least one 16-byte load for each of its threads. */
+    /* No more blocks than have at least one 16-byte load per thread. */
     size_t useful = bytes / ((size_t)row.block * 16) + 1;
     request->strategy = row.strategy;
     request->block = row.block;
     request->grid = most ? (unsigned)gr_least(most, useful) : row.grid;
 }
 
-/* Threads per block, and blocks per multiprocessor, up to so many bytes: quickest on an H200 of
- * those that were tried when the kernels were written (notebooks/data/exact_h200.json has how
- * quick). Each thread of a block costs time at the end, and each block an addition to all digits;
- * large arrays want all the memory that there is to be on its way. */
+/* Threads per block and blocks per multiprocessor, for inputs up to `max_bytes`: the fastest of
+ * those that were tried on an H200 when the kernels were written (times:
+ * notebooks/data/exact_h200.json). Each thread adds to the time at the end of its block, and each
+ * block adds to all digits. Large arrays need as many loads in flight as possible. */
 static const struct {
     gr_load load;
     size_t max_bytes;

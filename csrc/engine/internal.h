@@ -6,22 +6,22 @@
 #include "engine/compiled_kernels.h"
 #include "engine/engine.h"
 
-/* What is asked of a device often, and asked the device once. */
+/* Properties of a device that are used often and queried once. */
 typedef struct {
     unsigned sms;
     int capability;      /* times ten */
-    size_t shared_bytes; /* that a block can have at most */
+    size_t shared_bytes; /* the most that a block can have */
     size_t memory_bytes;
 } gr_facts;
 
-/* Makes the device the calling thread's. The first use creates its context, which takes long and is
- * nobody's kernel time: *init_ms says how long. */
+/* Makes the device the calling thread's current device. The first use creates its context, which
+ * takes long: *init_ms is that time, which does not count as kernel time. */
 gr_status gr_wake(int device, double *init_ms, gr_error *error);
 
-/* Of a device that was woken. */
+/* Returns the facts of a device. gr_wake() must have been called for it. */
 const gr_facts *gr_facts_of(int device);
 
-/* What a launch that finishes leaves: one accumulator, or the words of an exact sum. */
+/* The size of a sum on the device: one accumulator, or the words of an exact sum. */
 size_t gr_result_bytes(const gr_request *request);
 
 /* One launch of one strategy. */
@@ -33,26 +33,27 @@ typedef struct {
     size_t shared_bytes, out_bytes;
 } gr_plan;
 
-/* How many blocks stand in a cluster of a strategy that has clusters. */
+/* The blocks per cluster, for strategies with clusters. */
 static inline unsigned gr_cluster_blocks(const gr_plan *plan)
 {
     return plan->strategy->traits & ALONE ? plan->grid : GR_CLUSTER_BLOCKS;
 }
 
-/* Plans a launch over n > 0 elements. `limit_grid`: a later pass, where a grid that was asked for
- * is an upper limit rather than an order. */
+/* Plans a launch over n > 0 elements. With `limit_grid`, for later passes, the requested grid is an
+ * upper limit. */
 gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int limit_grid,
                        gr_plan *plan, gr_error *error);
 
-/* The blocks that fill the card once, all at work at the same time. Asking also loads the kernel
- * onto the card, which happens at a kernel's first use and is nobody's kernel time. */
+/* Finds how many blocks can be resident on the device at the same time. This query also loads the
+ * kernel onto the device. Otherwise the first launch would, and the kernel's time would include
+ * that. */
 gr_status gr_resident_blocks(const gr_request *request, gr_kernel *kernel, unsigned block,
                              size_t shared_bytes, size_t *blocks, gr_error *error);
 
-/* How many elements one launch can take at most. */
+/* The most elements that one launch can sum. */
 size_t gr_max_elements(const gr_request *request);
 
-/* Checks name-independent arguments: block, finish, dtype, the card's capability. */
+/* Checks a request's block, dtype, finish and the device's compute capability. */
 gr_status gr_check_request(const gr_request *request, gr_error *error);
 
 static inline gr_load gr_load_of_acc(gr_acc acc)
@@ -66,7 +67,8 @@ static inline gr_load gr_load_of_acc(gr_acc acc)
     return loads[acc];
 }
 
-/* What a kernel reads in place of an array; NULL where it reads an array. */
+/* Returns the description of a strided array or of samples, which the kernel takes in place of an
+ * array's address. Returns NULL for contiguous arrays. */
 static inline const void *gr_view_of(const gr_request *request)
 {
     return request->load == GR_LOAD_any       ? (const void *)request->elements
@@ -74,7 +76,7 @@ static inline const void *gr_view_of(const gr_request *request)
                                               : NULL;
 }
 
-/* Threads that one element or two or a stride's worth keep busy: elements per thread, at least. */
+/* The least number of elements per thread. */
 static inline unsigned gr_per_thread(const gr_strategy *strategy)
 {
     return strategy->traits & TWO ? 2 : 1;

@@ -2,10 +2,10 @@
  *   KERNEL         the kernel's name,        KERNEL_FILE   its file,
  *   PAIRS          GR_PAIRS_ALL, GR_PAIRS_INT32 or GR_PAIRS_COMPLEX,
  *   BLOCKS         1 if the block size is a template parameter,
- *   VIEWS          GR_VIEWS_NONE, or for which accumulators to compile it for strided arrays, too,
- *   SAMPLES        1 to compile it for the samples of a function, too,
- * and lists the kernel for every pair of element and accumulator. A kernel file thereby holds
- * nothing but its kernel. */
+ *   VIEWS          the accumulators to compile it for with strided arrays, or GR_VIEWS_NONE,
+ *   SAMPLES        1 to compile it also for the samples of a function,
+ * and lists the kernel for every pair of element and accumulator. So a kernel file contains only
+ * its kernel. */
 #include "device.h"
 #include "kernel_entry.h"
 #include "engine/compiled_kernels.h"

@@ -1,4 +1,4 @@
-/* One launch, and launch after launch until few enough values are left. */
+/* A single launch, and the sequence of launches of a sum. */
 #include "engine/launch.h"
 
 #include <string.h>
@@ -81,8 +81,9 @@ gr_status gr_make_room(const gr_request *request, const gr_plan *plan, size_t n,
         gr_reserve(&workspace->out[0], plan->out_bytes, error) != GR_OK)
         return error->status;
     if (plan->outs > 1) {
-        /* Block sums are added up by a kernel of their own element type. Ask for it now: a kernel
-         * is loaded onto the card when it is first asked for, and that is nobody's kernel time. */
+        /* A kernel for the block sums' element type adds up the block sums. Querying it loads it
+         * onto the device now. Otherwise its first launch would, and the kernel's time would
+         * include that. */
         size_t blocks;
         gr_kernel *kernel = gr_find_kernel(request->strategy, gr_load_of_acc(request->acc),
                                            request->acc, plan->block);
@@ -117,7 +118,7 @@ gr_status gr_reduce(const gr_request *request, gr_plan plan, const void *data, s
     const void *view = gr_view_of(request);
     void *first_in = view ? (void *)view : (void *)&in;
     int host_adds = request->finish == GR_FINISH_HOST;
-    /* Atomics want memory of the card's own. */
+    /* Strategies with atomics need out[] in device memory. */
     int final = plan.outs == 1 && last && !(plan.strategy->traits & ZEROED);
     void *out = final ? last : workspace->out[0].data;
 

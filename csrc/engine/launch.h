@@ -1,28 +1,29 @@
-/* From elements on the device to the last few values. */
+/* Launches that reduce elements on the device to one or a few values. */
 #ifndef GPUREDUCE_LAUNCH_H
 #define GPUREDUCE_LAUNCH_H
 
 #include "engine/workspace.h"
 
 typedef struct {
-    void *values; /* where the values are that are left */
+    void *values; /* the values that are left */
     unsigned count, launches;
 } gr_reduced;
 
-/* The first launch over n elements; an empty plan for a library. */
+/* Plans the first launch over n elements. For a library, the plan has no kernel. */
 gr_status gr_plan_first(const gr_request *request, size_t n, gr_plan *plan, gr_error *error);
 
-/* Scratch memory for that plan and the ones that follow from it, and their kernels loaded. */
+/* Allocates scratch memory for that plan and for the plans of later launches, and loads their
+ * kernels. */
 gr_status gr_make_room(const gr_request *request, const gr_plan *plan, size_t n,
                        gr_workspace *workspace, gr_error *error);
 
-/* Puts the launches on the stream. If one value is left in the end it is written to `last`, unless
- * that is NULL or the strategy needs it in its own memory. */
+/* Puts the launches on the stream. If one value is left in the end, it is written to `last`, unless
+ * `last` is NULL or the strategy needs the value in device memory. */
 gr_status gr_reduce(const gr_request *request, gr_plan plan, const void *data, size_t n,
                     gr_workspace *workspace, cudaStream_t stream, void *last, gr_reduced *reduced,
                     gr_error *error);
 
-/* One launch. `in` points to the kernel's first argument. */
+/* Puts one launch on the stream. `in` points to the kernel's first argument. */
 gr_status gr_launch(const gr_plan *plan, void *in, void *out, size_t n, gr_workspace *workspace,
                     cudaStream_t stream, gr_error *error);
 

@@ -1,5 +1,5 @@
-/* gr_measure: how long a strategy's launches take on data that lies on the device, without Python,
- * the copies or the fetching of the result. */
+/* gr_measure: times a strategy's launches on data that is on the device. The times exclude Python,
+ * copies to the device, and fetching the result. */
 #include "engine/launch.h"
 #include "transfer/staging.h"
 #include "threads/interrupts.h"
@@ -14,13 +14,14 @@ typedef struct {
     char *data;
     size_t stride; /* bytes from one copy of the input to the next */
     unsigned copies;
-    /* A word that is written before each sum, or NULL: no kernel begins before that has ended. */
+    /* A word that a memset writes before each sum, or NULL. No kernel starts before the memset has
+     * ended, so the sums do not overlap. */
     void *between;
-    int only_between; /* and no sums: for the time that this takes */
+    int only_between; /* launch only the memsets, to time them */
     gr_error *error;
 } gr_round;
 
-/* One sum of each copy, and what is between them. */
+/* Launches one sum of each copy, and the memsets between the sums. */
 static int launch_round(void *context)
 {
     gr_round *round = context;
@@ -38,8 +39,8 @@ done:
     return (int)error->status;
 }
 
-/* How often it goes through the copies in one run: the smaller they are, the more of the time of a
- * few would be that of starting them. */
+/* Returns how many rounds over the copies one run consists of. Small copies need several rounds, or
+ * starting the run would take a large part of the measured time. */
 static unsigned rounds_of(unsigned copies, size_t bytes)
 {
     static const size_t LAUNCHES = 16, BYTES = (size_t)2 << 30;
@@ -53,7 +54,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median time of what is between the sums. */
+/* Measures the median time of the memsets between the sums. */
 static cudaError_t time_between(gr_round *round, unsigned in_a_row, double *ms)
 {
     enum { REPEATS = 15 };
@@ -93,7 +94,7 @@ static gr_status measure_in(gr_workspace *workspace, const gr_request *request,
     size_t element = gr_load_size(request->load);
     gr_plan plan;
     gr_buffer buffer = {NULL, 0};
-    /* Copies start on 512-byte boundaries, plus the offset that was asked for. */
+    /* Copies start on 512-byte boundaries, plus the requested offset. */
     size_t stride = (request->n * element + how->offset * element + 511) / 512 * 512;
     size_t bytes = gr_view_of(request) ? 0 : stride * how->copies;
     size_t between = how->apart ? sizeof(unsigned) : 0;

@@ -33,7 +33,7 @@ gr_status gr_plan_pass(const gr_request *request, int later, gr_pass *pass, gr_e
     return GR_OK;
 }
 
-/* Zeros that cost nothing until they are touched. */
+/* Maps zeros, which take no memory until they are touched. */
 static gr_status take_zeros(gr_buffer *buffer, size_t bytes, gr_error *error)
 {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -75,7 +75,7 @@ gr_status gr_run_pass(const gr_request *request, int later,
         gr_roll roll = {.ticket = plan.strategy->traits & TICKET ? &ticket : NULL};
         if (plan.strategy->traits & MARKED_BLOCKS) {
             roll.marked = space.work.data;
-            roll.marked_bytes = (size_t)plan.grid * 2 * slot; /* a block has more threads */
+            roll.marked_bytes = (size_t)plan.grid * 2 * slot; /* fits: block > 2 */
         }
         if (plan.strategy->traits & DIGITS) {
             roll.word = space.totals;

@@ -1,5 +1,4 @@
-/* The launches that a sum is made of, one at a time and without data: for looking at what a kernel
- * does rather than at what it adds up. */
+/* Single launches of a sum, on zeros in place of data. For counting a kernel's operations. */
 #ifndef GPUREDUCE_PASS_H
 #define GPUREDUCE_PASS_H
 
@@ -11,15 +10,16 @@ extern "C" {
 
 typedef struct {
     unsigned block, grid;
-    unsigned team_blocks; /* that the device must run side by side */
-    unsigned outs;        /* values it leaves, the next pass's elements */
+    unsigned team_blocks; /* blocks that must be resident together */
+    unsigned outs;        /* values left, the elements of the next pass */
 } gr_pass;
 
-/* The first launch over request->n elements, or, if `later`, one over block sums. */
+/* Plans the first launch over request->n elements or, if `later`, one over as many block sums. */
 gr_status gr_plan_pass(const gr_request *request, int later, gr_pass *pass, gr_error *error);
 
-/* Where a launch counts its blocks as they come, from 0: by a ticket, or by each of some words from
- * bit `shift` on; and where they leave marked sums. NULL where it does not. */
+/* Memory in which a launch counts its blocks as they finish, starting from 0, and memory for marked
+ * sums. The counter is a ticket, or the bits from `shift` on of each of `words` words. Pointers
+ * that the launch does not use are NULL. */
 typedef struct {
     unsigned *ticket;
     uint64_t *word;
@@ -28,8 +28,8 @@ typedef struct {
     size_t marked_bytes;
 } gr_roll;
 
-/* Launches it on elements that are all zero; `prepare` is told of the roll that the launch starts
- * from. Memory is only taken as the kernel touches it. */
+/* Runs that launch on zeros. Calls `prepare` before the launch, with the launch's roll; `prepare`
+ * returns 0 if there is no memory. Memory is allocated only where the kernel touches it. */
 gr_status gr_run_pass(const gr_request *request, int later,
                       int (*prepare)(void *context, const gr_roll *roll), void *context,
                       gr_error *error);

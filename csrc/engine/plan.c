@@ -1,4 +1,4 @@
-/* Launch geometry: how many blocks, how much shared memory, and what may be asked for. */
+/* Launch geometry: grid, block and shared memory. Also the checks of a request. */
 #include "exact/device_layout.h"
 #include "engine/internal.h"
 
@@ -66,11 +66,11 @@ gr_status gr_check_request(const gr_request *request, gr_error *error)
     return check_finish(strategy, request->finish, error);
 }
 
-/* More shared memory than this a kernel must ask for. */
+/* A kernel needs a function attribute for more dynamic shared memory than this. */
 enum { PLAIN_SHARED_BYTES = 48 * 1024 };
 
-/* The answer is kept in the kernel: 1 + the blocks in the low half, the device in the high half.
- * Two threads may both find it out; they find the same. */
+/* Caches the answer in the kernel: 1 + the blocks in the low half, the device in the high half. If
+ * two threads compute it at the same time, both get the same value. */
 gr_status gr_resident_blocks(const gr_request *request, gr_kernel *kernel, unsigned block,
                              size_t shared_bytes, size_t *blocks, gr_error *error)
 {
@@ -80,7 +80,7 @@ gr_status gr_resident_blocks(const gr_request *request, gr_kernel *kernel, unsig
 
     error->status = GR_OK;
     if (!known || known >> 32 != (uint64_t)request->device) {
-        if (shared_bytes > PLAIN_SHARED_BYTES) /* for all block sizes that may follow */
+        if (shared_bytes > PLAIN_SHARED_BYTES) /* the most, for all block sizes */
             TRY(cudaFuncSetAttribute(kernel->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      (int)gr_facts_of(request->device)->shared_bytes));
         unsigned traits = gr_strategy_at(request->strategy)->traits;
@@ -103,8 +103,8 @@ static size_t round_up(size_t n, size_t step)
     return (n + step - 1) / step * step;
 }
 
-/* A grid-stride kernel takes any grid; more blocks than elements or than the card holds at once
- * would only add block sums. */
+/* A grid-stride kernel runs with any grid. More blocks than there are elements for, or than can be
+ * resident at once, would only add block sums. */
 static gr_status grid_to_fill(const gr_request *request, size_t cover, size_t resident,
                               int limit_grid, gr_plan *plan, gr_error *error)
 {
@@ -196,7 +196,7 @@ static size_t shared_bytes_of(const gr_strategy *strategy, gr_load load, gr_acc 
                                              : 0;
 }
 
-/* The accumulator that the kernel is compiled for. */
+/* Returns the accumulator that the kernel is compiled for. */
 static gr_acc kernel_acc(const gr_request *request, gr_load load)
 {
     if (!(gr_strategy_at(request->strategy)->traits & DIGITS))
@@ -204,7 +204,7 @@ static gr_acc kernel_acc(const gr_request *request, gr_load load)
     return load == GR_LOAD_f64 || load == GR_LOAD_any ? GR_ACC_f64 : GR_ACC_f32;
 }
 
-/* What the kernel is compiled for. */
+/* Returns the largest block that the kernel of `exact` is compiled for. */
 static unsigned exact_most_threads(gr_load load)
 {
     switch (load) {
@@ -215,7 +215,7 @@ static unsigned exact_most_threads(gr_load load)
     }
 }
 
-/* The first dtype that is read so. */
+/* Returns the name of the first dtype with this element type. */
 static const char *name_of(gr_load wanted)
 {
 #define DTYPE(name, load, acc, result)                                                             \

@@ -1,5 +1,5 @@
-/* gr_sum: brings an array to the device, in pieces if it must, or finds it there; launches the
- * strategy until one value is left; and fetches that. */
+/* gr_sum: copies an array to the device, in pieces if necessary, unless it is there already.
+ * Launches the strategy until one value is left, and fetches that value. */
 #include "threads/clock.h"
 #include "cpu/cpu_sum.h"
 #include "engine/launch.h"
@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A piece is not made smaller than this for want of memory: that would never end. */
+/* The smallest piece when memory is short. With smaller pieces a sum would hardly ever end. */
 static const size_t MIN_PIECE = (size_t)1 << 16, ALIGNED_PIECE = 1 << 9;
 
-/* The result is written to pinned memory by the kernel itself, or by a copy, while the host looks
- * on; that is quicker than waiting for the stream. A word that no sum is likely to be stands there
- * before; should a sum be just that, the stream's end tells. */
+/* The kernel itself, or a copy, writes the result to a slot in pinned memory, which the host polls:
+ * that is faster than waiting for the stream. The slot starts with this unlikely bit pattern. If a
+ * sum happens to be the pattern, the stream's completion ends the wait. */
 static const uint64_t NOT_YET = 0x7ff4a5c3e1b2d697u;
 
 static int has_come(const gr_workspace *workspace, size_t bytes)
@@ -27,9 +27,9 @@ static int has_come(const gr_workspace *workspace, size_t bytes)
     return __atomic_load_n(&workspace->slot->u64, __ATOMIC_ACQUIRE) != NOT_YET;
 }
 
-/* Spins, and asks now and then whether the stream has come to an end or to grief: not before small
- * sums are there, for while the driver answers nobody sees them come. A sum that takes milliseconds
- * is not worth a busy processor. */
+/* Polls; occasionally checks whether the stream finished or failed. The first check comes after
+ * small sums have finished, because polling stops while the driver answers. During sums that take
+ * milliseconds, yields the processor. */
 static gr_status wait_for_result(const gr_workspace *workspace, size_t bytes, cudaStream_t stream,
                                  gr_error *error)
 {
@@ -49,7 +49,7 @@ static gr_status wait_for_result(const gr_workspace *workspace, size_t bytes, cu
                 return GR_OK;
             if (state != cudaErrorNotReady)
                 TRY(state);
-            (void)cudaGetLastError(); /* not ready: others would take that for an error of theirs */
+            (void)cudaGetLastError(); /* clears "not ready", or a later call would report it */
             asked = now;
         }
         if (now - start > YIELDS_AFTER_MS)
@@ -90,7 +90,7 @@ static void add_result(const gr_request *request, const gr_workspace *workspace,
     outcome->exact.flags |= (uint32_t)slot[GR_EXACT_DIGITS].u64;
 }
 
-/* Brings back many block sums and adds them up here. */
+/* Copies the block sums to the host and adds them up there. */
 static gr_status add_on_host(const gr_request *request, const gr_reduced *reduced,
                              cudaStream_t stream, gr_outcome *outcome, gr_error *error)
 {
@@ -140,8 +140,8 @@ done:
     return error->status;
 }
 
-/* One piece of the array: copies it unless it is on the device, reduces it, fetches the result and
- * adds that on. */
+/* Sums one piece of the array: copies it unless it is on the device, reduces it, fetches the result
+ * and adds it to the outcome. */
 static gr_status sum_piece(const gr_request *request, const void *data, size_t n,
                            const gr_plan *plan, gr_workspace *workspace, gr_outcome *outcome,
                            gr_error *error)
@@ -186,8 +186,9 @@ done:
     return error->status;
 }
 
-/* How much of a host array comes to the device at a time, by the room there is. Per element:
- * itself, what the strategy works in, and at worst two sums per smallest block. */
+/* Sets *piece to the number of elements of a host array that fit on the device at a time. Each
+ * element takes room for itself, for the strategy's scratch memory and, at worst, for its share of
+ * two sums per smallest block. */
 static gr_status piece_size(const gr_request *request, int chosen, const gr_workspace *workspace,
                             size_t *piece, gr_error *error)
 {
@@ -200,11 +201,11 @@ static gr_status piece_size(const gr_request *request, int chosen, const gr_work
     if (traits & WORK_ELEMENTS)
         per_element += gr_acc_size(request->acc);
     *piece = request->n;
-    /* Who has not asked for one launch of the whole array is spared the time that it takes to find
-     * and to return memory that is not kept. */
+    /* If the caller has not named a strategy, which implies one launch of the whole array, pieces
+     * fit into the memory that is kept between calls. Allocating and freeing more takes time. */
     if (chosen && *piece > gr_kept_bytes(request->device) / load)
         *piece = gr_kept_bytes(request->device) / load / ALIGNED_PIECE * ALIGNED_PIECE;
-    /* Asking for the free memory takes long, and small arrays find room, or fail cleanly. */
+    /* cudaMemGetInfo takes long. Small arrays skip it: they find room, or fail cleanly. */
     if (*piece > MIN_PIECE && workspace->in.bytes < *piece * load) {
         TRY(cudaMemGetInfo(&free_bytes, &total_bytes));
         size_t room = (free_bytes - free_bytes / 16) / per_element;
@@ -216,8 +217,9 @@ done:
     return error->status;
 }
 
-/* Plans the largest piece that there is memory for. Others use the device too, so when an
- * allocation fails after all, what is kept for other calls is let go, and then half is tried. */
+/* Plans the largest piece that fits into memory. An allocation may still fail, since other programs
+ * use the device too. Then this first frees the memory kept for other calls, and next halves the
+ * piece until it fits. */
 static gr_status find_room(const gr_request *request, int chosen, gr_workspace *workspace,
                            size_t *piece, gr_plan *plan, gr_error *error)
 {
@@ -239,7 +241,7 @@ static gr_status find_room(const gr_request *request, int chosen, gr_workspace *
         if (error->status != GR_NO_MEMORY)
             return error->status;
         if (!released) {
-            gr_release(); /* goes from device to device */
+            gr_release(); /* changes the thread's current device */
             if (gr_wake(request->device, &init_ms, error) != GR_OK)
                 return error->status;
             gr_shrink(workspace);

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Larger copies of host arrays are not kept, as somebody else may need the memory: a small part of
- * what the card has, since freeing gigabytes and asking for them again takes milliseconds. */
+/* Larger buffers are freed after the call, since other programs may need the memory. The limit
+ * grows with the device's memory, because freeing and reallocating gigabytes takes milliseconds. */
 size_t gr_kept_bytes(int device)
 {
     static const size_t LEAST = (size_t)64 << 20;
@@ -29,8 +29,8 @@ static void give_lock_back(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* A child made by fork() has none of the other threads: if one of them had the lock then, nobody
- * would give it back there. */
+/* A child process has only the thread that called fork(). If another thread held the lock, the
+ * child's copy would stay locked, so the forking thread takes it first. */
 GR_AROUND_FORK(take_lock, give_lock_back, give_lock_back)
 
 static gr_workspace *take_idle(int device)
@@ -109,7 +109,7 @@ done:
     return error->status;
 }
 
-/* An idle one of the device, or a new one. */
+/* Takes an idle workspace of the device, or makes a new one. */
 gr_status gr_open_workspace(int device, gr_workspace **workspace, double *init_ms, gr_error *error)
 {
     if (gr_wake(device, init_ms, error) != GR_OK)

@@ -1,5 +1,5 @@
-/* What a call needs on a device beside the data: a stream, scratch memory, a place for the result.
- * Workspaces are kept for the next call; concurrent calls each have their own. */
+/* A call's resources on a device apart from the data: a stream, scratch memory and a result slot.
+ * Workspaces are kept for the next call. Each concurrent call has its own. */
 #ifndef GPUREDUCE_WORKSPACE_H
 #define GPUREDUCE_WORKSPACE_H
 
@@ -17,25 +17,25 @@ struct gr_workspace {
     cudaStream_t stream;     /* our own; a call may use the caller's instead */
     gr_buffer in;            /* a copy of a host array */
     gr_buffer out[2];        /* block sums, and the sums of those */
-    gr_buffer work;          /* what strategies call `work` */
+    gr_buffer work;          /* the kernels' argument `work` */
     gr_buffer marked;        /* marked sums of blocks, zero between launches */
     unsigned *ticket;        /* zero between launches */
-    void *totals;            /* GR_EXACT_WORDS of them, zero between launches */
-    volatile gr_value *slot; /* as many, in pinned host memory that kernels can write to */
+    void *totals;            /* GR_EXACT_WORDS words, zero between launches */
+    volatile gr_value *slot; /* GR_EXACT_WORDS values in pinned host memory, for kernels */
     cudaEvent_t start, copied, summed, returned;
 };
 
-/* Makes a buffer at least that large; what was in it is lost. */
+/* Makes a buffer at least that large. If it grows, its contents are lost. */
 gr_status gr_reserve(gr_buffer *buffer, size_t bytes, gr_error *error);
 
-/* The same for one that is zero between launches. */
+/* The same for a buffer that is zero between launches. */
 gr_status gr_reserve_zeros(gr_workspace *workspace, gr_buffer *buffer, size_t bytes,
                            gr_error *error);
 
-/* So much of a buffer is kept for the next call. */
+/* The size up to which a buffer is kept for the next call. */
 size_t gr_kept_bytes(int device);
 
-/* Frees its buffers on the device. */
+/* Frees the workspace's buffers on the device. */
 void gr_shrink(gr_workspace *workspace);
 
 #endif
