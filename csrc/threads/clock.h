@@ -1,4 +1,4 @@
-/* The processor's clock, for whoever measures. */
+/* A monotonic clock, for measurements. */
 #ifndef GR_CLOCK_H
 #define GR_CLOCK_H
 

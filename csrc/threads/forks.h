@@ -1,9 +1,9 @@
-/* What a file does around fork(): handlers that are registered when the file is loaded, so that no
- * other thread can be in the middle of that. Any handler may be NULL.
+/* Registers a file's handlers for fork() when the file is loaded. At that time no other thread can
+ * be running the file's functions. Any handler may be NULL.
  *
- * before      in the parent, before the fork: takes the locks that the child will need
- * in_parent   after it: gives them back
- * in_child    the same in the child, where the other threads are gone */
+ * before      runs in the parent before the fork: takes the locks that the child will need
+ * in_parent   runs in the parent after the fork: releases them
+ * in_child    runs in the child, where the other threads are gone: releases them */
 #ifndef GPUREDUCE_FORKS_H
 #define GPUREDUCE_FORKS_H
 

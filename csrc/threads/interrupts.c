@@ -5,14 +5,14 @@
 
 #include <stdatomic.h>
 
-/* The watch of this thread; a pool's workers never have one. */
+/* The watch of this thread. Workers of a pool never have one. */
 static _Thread_local gr_interrupts *interrupts;
 
-/* Checks that run now, in all threads and in this one. */
+/* The number of checks that are running, in all threads and in this thread. */
 static atomic_int checks;
 static _Thread_local int own_checks;
 
-/* A child made by fork() has only the thread that forked. */
+/* A child process has only the thread that called fork(). */
 static void count_own_checks(void)
 {
     atomic_store_explicit(&checks, own_checks, memory_order_relaxed);

@@ -1,4 +1,4 @@
-/* How a long call is interrupted. */
+/* Interrupts long calls. */
 #ifndef GPUREDUCE_INTERRUPTS_H
 #define GPUREDUCE_INTERRUPTS_H
 
@@ -9,10 +9,10 @@
 extern "C" {
 #endif
 
-/* Regions that the watching thread opens (pool.h) call `check` between tasks of its own and while
- * it waits for its helpers, every 50 ms at most. Once `check` returns nonzero, tasks that no thread
- * has begun are left out, of this region and of all that this thread opens until it stops watching.
- * The results of those tasks are then worthless. */
+/* A watch. In regions (pool.h) that the watching thread opens, that thread calls `check` between
+ * its own tasks and while it waits for helpers, at most every 50 ms. Once `check` returns nonzero,
+ * tasks that no thread has begun are skipped, in this region and in all others that the thread
+ * opens until it stops watching. The results of these regions are then invalid. */
 typedef struct {
     int (*check)(void *context);
     void *context;
@@ -20,26 +20,26 @@ typedef struct {
     double asked_ms;
 } gr_interrupts;
 
-/* Until it is called again with NULL, or with another one. */
+/* Starts a watch, which lasts until the next call. NULL starts none. */
 void gr_watch_interrupts(gr_interrupts *watch);
 
-/* What this thread watches; NULL: nothing. */
+/* Returns this thread's watch; NULL if there is none. */
 const gr_interrupts *gr_current_watch(void);
 
-/* Whether a call was interrupted; from any thread, for as long as the call lasts. */
+/* Whether a call was interrupted. Any thread may ask, for as long as the call lasts. */
 static inline bool gr_is_interrupted(const gr_interrupts *watch)
 {
     return watch != NULL && __atomic_load_n(&watch->interrupted, __ATOMIC_RELAXED);
 }
 
-/* Whether a thread of this process runs `check`, and so perhaps a signal handler, which may wait
- * for any other thread. */
+/* Whether any thread of this process runs `check`. That may be running a signal handler, which may
+ * wait for any other thread. */
 bool gr_is_checking(void);
 
 /* Whether this thread's call was interrupted. */
 bool gr_interrupted(void);
 
-/* The same, after a check if one is due. For tasks that take long. */
+/* Like gr_interrupted(), but first calls `check` if that is due. For tasks that take long. */
 bool gr_ask_for_interrupts(void);
 
 #ifdef __cplusplus

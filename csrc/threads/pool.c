@@ -1,23 +1,25 @@
-/* A pool: workers that outlive their region, and seats that a region offers them. There are two,
- * one for sums and one for copies to a device, which may run side by side.
+/* Pools of worker threads that stay alive between parallel regions. There are two pools, one for
+ * sums and one for copies to a device, which may run at the same time.
  *
- * A region offers its first so many workers a seat each and starts on its tasks without waiting for
- * anyone; a worker that comes in time helps. When all tasks have been begun the caller closes the
- * gate and waits only for those who sat down, so that a slow wake-up costs a region nothing but the
- * help it would have been.
+ * A region is one parallel call. The caller opens the gate, which offers each worker that the
+ * region can use a seat, and starts on the tasks without waiting. A worker that arrives in time
+ * takes its seat and helps. When all tasks have been begun, the caller closes the gate and waits
+ * only for seated workers. So a worker that wakes up late does not delay the region.
  *
- * A worker that has just left a region looks at the gate for a while before it goes to sleep: until
- * then it joins the next region in a fraction of a microsecond, where to be woken takes 20 to 50 in
- * a virtual machine. A line of the cache that another processor has written takes a tenth of a
- * microsecond to come, so there are few of them: all that a worker needs to know lies beside the
- * gate, which nobody but the caller writes to, and all that others want to know of a worker lies in
- * a line of its own. To sit down a worker says that it sits and then looks whether the gate is
- * still open; to close, the caller closes the gate and then looks who sits. One of them sees the
- * other.
+ * After a region, a worker polls the gate for a while before it goes to sleep. A polling worker
+ * joins the next region in a fraction of a microsecond. Waking a sleeping one takes 20 to 50
+ * microseconds in a virtual machine. To read a cache line that another processor has written takes
+ * a tenth of a microsecond, so threads share few lines. The data that workers read is next to the
+ * gate, in lines that only the caller writes. Each worker's state that other threads read is in
+ * lines of its own.
  *
- * Tasks are split into contiguous shares, one for each thread that was asked for. A worker begins
- * with the share of its own number, so that the next call of the kind finds the same part of an
- * array in the same processor's cache, and then helps with the shares of others. */
+ * To take its seat, a worker marks itself as seated and then checks that the gate is still open. To
+ * end the region, the caller closes the gate and then checks which workers are seated. Because of
+ * this order, at least one of the two sees the other's write.
+ *
+ * Tasks are split into contiguous shares, one per thread. A worker begins with the share of its own
+ * number and then helps with other shares. So in the next call with the same data, the same
+ * processor reads the same part of an array, which may still be in its cache. */
 #include "threads/pool.h"
 
 #include "threads/clock.h"
@@ -35,21 +37,22 @@
 
 enum {
     MOST_WORKERS = 1023,
-    /* Longer than from one region to the next in a loop of calls, too short to be seen as load. */
+    /* Longer than the time between regions in a loop of calls, too short to show as CPU load. */
     SPIN_NS = 200 * 1000,
-    /* What was staged for a device last is under way for longer after the region; see staging.c. */
+    /* Longer, because the last transfers to the device go on after the region: see staging.c. */
     SPIN_BESIDE_NS = 500 * 1000,
-    /* With more threads than processors whoever spins keeps others from running. */
+    /* With more threads than processors, spinning threads keep others from running. */
     CROWDED_SPIN_NS = 10 * 1000,
-    LOOKS = 16, /* between two looks at the clock */
+    LOOKS = 16, /* polls between two reads of the clock */
     CACHE_LINE = 64
 };
 
-/* What fits `begun`, with those who come too late. */
+/* Fits into the low half of `begun`, with room for the increments of threads that find no task. */
 static const size_t MOST_TASKS = INT32_MAX;
 
-/* Under the number of a region: how many tasks of a share have been begun, so that nobody has to
- * set that to 0, or how many shares are open. */
+/* `begun` and `gate` hold the number of a region in the high half and a count in the low half. In
+ * `begun` the count is that of the share's begun tasks; a count with another region's number is 0,
+ * so no thread has to reset it. In `gate` the count is that of the open shares. */
 #define NUMBER_SHIFT 32
 #define COUNT UINT32_MAX
 
@@ -59,16 +62,17 @@ typedef struct {
     void (*run)(size_t task, void *context);
     void *context;
     size_t each;     /* tasks in a share */
-    int more;        /* shares, from the first on, that have one more */
-    int shares;      /* the caller's and those of the workers it is open to */
+    int more;        /* the first `more` shares have one task more */
+    int shares;      /* the caller's, and one for each worker that may help */
     uint32_t number; /* as in the gate */
 } region;
 
-/* By the number of the thread; the caller's is 0. The two are lines of their own since those who
- * look for a task take the one from its owner again and again, and nobody waits for it. */
+/* Indexed by the number of the thread; the caller's is 0. The fields are in separate cache lines:
+ * other threads that look for tasks often take the line of `begun` from its owner, but the caller
+ * waits only for `seated`. */
 typedef struct {
     alignas(CACHE_LINE) atomic_uint_least64_t begun; /* of its share */
-    alignas(CACHE_LINE) atomic_bool seated;          /* may look at the region; not the caller */
+    alignas(CACHE_LINE) atomic_bool seated; /* may read the region; not set for the caller */
 } seat;
 
 typedef struct {
@@ -79,20 +83,20 @@ typedef struct {
 
 struct gr_pool {
     pthread_mutex_t mutex; /* guards going to sleep and `workers` */
-    pthread_cond_t done;   /* somebody got up while the caller slept */
+    pthread_cond_t done;   /* a worker left its seat while the caller slept */
     int workers;           /* threads that exist */
     bool virtual_machine;  /* whether this is one; set once */
-    atomic_bool busy;      /* a region has the pool */
+    atomic_bool busy;      /* a region uses the pool */
     atomic_int processor;  /* the caller's */
     atomic_int spin_ns;
     atomic_bool caller_sleeps;
 
-    /* How many shares are open, 0 if the gate is closed, below the number of the region. */
+    /* The region's number, and the number of open shares: 0 if the gate is closed. */
     alignas(CACHE_LINE) atomic_uint_least64_t gate;
-    region region; /* written before the gate is opened, read only by those who sit */
+    region region; /* written before the gate opens, read by seated workers only */
 
     seat seat[MOST_WORKERS + 1];
-    bed bed[MOST_WORKERS + 1]; /* the caller has none */
+    bed bed[MOST_WORKERS + 1]; /* 0 is unused: the caller has none */
 };
 
 enum { FOR_SUMS, BESIDE, POOLS };
@@ -102,7 +106,7 @@ static gr_pool pools[POOLS] = {
     {.mutex = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER},
 };
 
-/* Whether this thread runs a task of some region, or is a worker. */
+/* Whether this thread is a worker, or runs a task of any region. */
 static _Thread_local bool inside;
 
 /* The pool whose region this thread has opened. */
@@ -113,7 +117,7 @@ static void pause_briefly(void)
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
-    __asm__ volatile("isb"); /* "yield" does nothing on most */
+    __asm__ volatile("isb"); /* "yield" is a no-op on most */
 #endif
 }
 
@@ -134,7 +138,7 @@ static uint64_t under(uint32_t number, size_t count)
     return (uint64_t)number << NUMBER_SHIFT | count;
 }
 
-/* How many tasks of a share nobody has begun. */
+/* Returns how many tasks of a share have not been begun. */
 static size_t left_in(gr_pool *pool, const region *now, int share)
 {
     uint64_t begun = atomic_load_explicit(&pool->seat[share].begun, memory_order_relaxed);
@@ -151,8 +155,8 @@ static void drop_tasks(gr_pool *pool, const region *now)
                               memory_order_relaxed);
 }
 
-/* How many had been begun before. The gate orders the region's data; this only hands out each task
- * once. */
+/* Begins the next task of a share. Returns how many of its tasks had been begun before. Relaxed
+ * memory order hands out each task once; the gate orders accesses to the region's data. */
 static size_t begin_next(atomic_uint_least64_t *begun, uint32_t number)
 {
     uint64_t before = atomic_load_explicit(begun, memory_order_relaxed);
@@ -163,7 +167,8 @@ static size_t begin_next(atomic_uint_least64_t *begun, uint32_t number)
     return atomic_fetch_add_explicit(begun, 1, memory_order_relaxed) & COUNT;
 }
 
-/* Leaves `spare` tasks to the share's owner, if there is one at work. */
+/* Runs tasks of a share, but leaves the last `spare` tasks to its owner. If no task of the share
+ * has been begun, its owner is not at work, and the first task is run in any case. */
 static void draw_from(gr_pool *pool, const region *now, int share, size_t spare)
 {
     size_t left, size = share_size(now, share);
@@ -184,8 +189,9 @@ static void help_others(gr_pool *pool, const region *now, int number, size_t spa
         draw_from(pool, now, i < now->shares ? i : i - now->shares, spare);
 }
 
-/* One's own share first, then those of others, and only then the last task of each: its owner may
- * be about to begin it, and has its data in the cache. */
+/* Runs the tasks of the thread's own share first, then those of other shares except each share's
+ * last task, and finally these last tasks. A share's owner may be about to begin its last task, and
+ * has the data in its cache. */
 static void draw_tasks(gr_pool *pool, int number)
 {
     const region now = pool->region;
@@ -196,14 +202,15 @@ static void draw_tasks(gr_pool *pool, int number)
 
 /* --- workers --------------------------------------------------------------------------------- */
 
-/* Whether the region is open to this worker, which was last in region `last`. */
+/* Whether the gate is open to this worker. `last` is the gate's value in its last region. */
 static bool is_open(uint64_t gate, int number, uint64_t last)
 {
     return (int)(gate & COUNT) > number && gate != last;
 }
 
-/* Wakes the two whose turn it is, if they sleep: since they wake two more each, nobody has to make
- * all the calls, of a few microseconds each. */
+/* Wakes the workers 2 * number + 1 and 2 * number + 2, if they sleep. Each woken worker wakes two
+ * more, so that no single thread makes all the wake-up calls, of a few microseconds each. Returns
+ * whether any was asleep. */
 static bool wake_next(gr_pool *pool, int number)
 {
     int shares = (int)(atomic_load(&pool->gate) & COUNT);
@@ -211,8 +218,8 @@ static bool wake_next(gr_pool *pool, int number)
     for (int i = 2 * number + 1; i <= 2 * number + 2 && i < shares; i++) {
         if (!atomic_load(&pool->bed[i].asleep))
             continue;
-        /* One that has not yet looked at the gate holds the mutex. It is given back at once, or
-         * who wakes would only wait for it. */
+        /* A worker that is about to sleep and has not checked the gate holds the mutex: waits for
+         * that. Unlocks before the signal, or the woken worker would have to wait for the mutex. */
         pthread_mutex_lock(&pool->mutex);
         pthread_mutex_unlock(&pool->mutex);
         pthread_cond_signal(&pool->bed[i].wake);
@@ -258,9 +265,9 @@ static bool spin_for_seat(gr_pool *pool, int number, uint64_t *last)
     return false;
 }
 
-/* Sleeps until the gate is open. In a virtual machine the caller lets the worker go first, and the
- * worker moves away from it: see processors.h. Whoever is seated is waited for, so that comes
- * before. */
+/* Sleeps until the gate is open. In a virtual machine, the caller yields to the woken worker, and
+ * the worker moves to another processor: see processors.h. It moves before it takes its seat,
+ * because the caller waits for seated workers. */
 static void sleep_for_seat(gr_pool *pool, int number, uint64_t last)
 {
     bed *own = &pool->bed[number];
@@ -293,11 +300,12 @@ static void *worker(void *argument)
 
 static void close_region(gr_pool *pool, int shares);
 
-/* A signal handler may fork in the middle of a region of its thread. The child has no workers to
- * end what they have begun, so that is waited for; they take what nobody has begun, too. Copies to
- * a device wait for this thread, and a child could not use the device.
+/* A signal handler may fork in the middle of a region that its thread has opened. The child has no
+ * workers to finish the tasks that they have begun. So a region of sums is closed before the fork,
+ * which waits for its workers; these also run tasks that have not been begun. A region of copies
+ * is not closed: its workers may be waiting for this thread, and a child cannot use the device.
  *
- * The mutexes are held across fork() so that the child finds what they guard in one piece. */
+ * The mutexes are held across fork(), so that the data they guard is consistent in the child. */
 static void before_fork(void)
 {
     if (own_pool == &pools[FOR_SUMS])
@@ -312,7 +320,7 @@ static void after_fork_in_parent(void)
         pthread_mutex_unlock(&pools[i].mutex);
 }
 
-/* Only the thread that forked is left; the workers, and any region of another thread, are gone. */
+/* The child has only the thread that called fork(): no workers, and no regions of other threads. */
 static void empty_in_child(gr_pool *pool)
 {
     for (int i = 1; i <= pool->workers; i++) {
@@ -342,8 +350,8 @@ __attribute__((constructor)) static void look_at_machine(void)
 
 static void add_workers(gr_pool *pool, int wanted)
 {
-    /* Signals are for the program's own threads: a handler must not run on a thread it has never
-     * heard of. Threads inherit the mask of their creator. */
+    /* Workers block all signals, so that handlers run only on the program's own threads. A new
+     * thread inherits the signal mask of its creator. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -355,7 +363,7 @@ static void add_workers(gr_pool *pool, int wanted)
         own->wake = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
         own->pool = pool;
         if (pthread_create(&thread, NULL, worker, own) != 0)
-            break; /* too many threads, or no memory: do with those there are */
+            break; /* too many threads, or no memory: fewer workers must do */
         pthread_detach(thread);
         pool->workers = number;
     }
@@ -369,8 +377,8 @@ static void add_workers(gr_pool *pool, int wanted)
 
 /* --- regions --------------------------------------------------------------------------------- */
 
-/* From 1 on. They come round after hours of calls: nothing that was written until then may look
- * like new. */
+/* Returns the number of the next region, from 1 on. The numbers wrap around after hours of calls.
+ * Then all counts are reset, so that no old count is mistaken for one of a new region. */
 static uint32_t next_number(gr_pool *pool)
 {
     if (pool->region.number < UINT32_MAX)
@@ -380,7 +388,7 @@ static uint32_t next_number(gr_pool *pool)
     return 1;
 }
 
-/* Returns how many shares there are. */
+/* Returns the number of shares. */
 static int open_region(gr_pool *pool, int helpers, size_t tasks, void (*run)(size_t, void *),
                        void *context)
 {
@@ -400,7 +408,7 @@ static int open_region(gr_pool *pool, int helpers, size_t tasks, void (*run)(siz
     return shares;
 }
 
-/* The first from `number` on who sits; `shares` if nobody does. */
+/* Returns the first seated worker from `number` on, or `shares` if there is none. */
 static int next_seated(gr_pool *pool, int number, int shares)
 {
     while (number < shares && !atomic_load(&pool->seat[number].seated))
@@ -408,7 +416,7 @@ static int next_seated(gr_pool *pool, int number, int shares)
     return number;
 }
 
-/* Sleeps until some worker leaves its seat, or so briefly that Ctrl-C does not wait long. */
+/* Sleeps until a worker leaves its seat, or for 50 ms, so that Ctrl-C does not wait long. */
 static void sleep_beside_workers(gr_pool *pool)
 {
     enum { NAP_NS = 50 * 1000 * 1000, SECOND_NS = 1000 * 1000 * 1000 };
@@ -443,7 +451,7 @@ static void close_region(gr_pool *pool, int shares)
     while ((seated = next_seated(pool, seated, shares)) < shares) {
         sleep_beside_workers(pool);
         pthread_mutex_unlock(&pool->mutex);
-        gr_ask_for_interrupts(); /* tasks that take long look at the answer */
+        gr_ask_for_interrupts(); /* long tasks check whether this was interrupted */
         pthread_mutex_lock(&pool->mutex);
     }
     atomic_store(&pool->caller_sleeps, false);

@@ -1,4 +1,4 @@
-/* A small pool of threads for whatever layer has independent tasks to run. */
+/* A small pool of threads that runs independent tasks. */
 #ifndef GPUREDUCE_POOL_H
 #define GPUREDUCE_POOL_H
 
@@ -10,23 +10,21 @@ extern "C" {
 #endif
 
 /* Calls run(task, context) for each task in 0..tasks-1, in any order, on up to `threads` threads
- * (gr_thread_count() of processors.h if threads <= 0), of which the caller is one; returns when all
+ * including the caller (gr_thread_count() of processors.h if threads <= 0). Returns when all calls
  * have returned.
  *
- * Tasks next to each other are run by the same thread as far as that can be, and in the next region
- * of as many tasks and threads by the same one again: what they read may be in its processor's
- * cache.
+ * If possible, the same thread runs adjacent tasks, and runs them again in the next region with the
+ * same numbers of tasks and threads: their data may still be in its processor's cache.
  *
- * The pool serves one region at a time. A caller that finds it busy runs its tasks on its own
- * thread, at once; so does a task that itself calls gr_parallel, and who has 2^31 tasks or more.
- * There is nothing to wait for and no deadlock. Fewer threads than asked for may come; the tasks
- * are all run even so.
+ * The pool runs one region at a time. If it is busy, the caller runs all its tasks on its own
+ * thread, without waiting. So do nested calls and calls with 2^31 tasks or more. Hence there are no
+ * deadlocks. All tasks run, even if fewer threads than requested take part.
  *
- * A child made by fork() starts with an empty pool of its own. */
+ * A child process starts with an empty pool of its own. */
 void gr_parallel(int threads, size_t tasks, void (*run)(size_t task, void *context), void *context);
 
-/* The same by a pool of its own, for tasks that wait for a device more than they compute: so they
- * go on while a region of sums has the other one. */
+/* The same with a second pool, for tasks that wait for a device more than they compute. These run
+ * while a region of sums uses the first pool. */
 void gr_parallel_beside(int threads, size_t tasks, void (*run)(size_t task, void *context),
                         void *context);
 

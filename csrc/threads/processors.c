@@ -28,7 +28,7 @@ static int count_processors(void)
     return online > 0 && online <= INT_MAX ? (int)online : 1;
 }
 
-/* Asked for at every call, of the system only now and then: that takes far longer. */
+/* Runs in every call, so the answer is cached for 10 ms: the system call takes far longer. */
 int gr_processor_count(void)
 {
     enum { HOLDS_NS = 10 * 1000 * 1000 };
@@ -42,7 +42,7 @@ int gr_processor_count(void)
     return atomic_load_explicit(&count, memory_order_relaxed);
 }
 
-/* 0 if the text is no positive integer. */
+/* Returns 0 if the text is not a positive integer. */
 static int positive(const char *text)
 {
     char *end;
@@ -51,7 +51,7 @@ static int positive(const char *text)
     return errno == 0 && *end == '\0' && count > 0 && count <= INT_MAX ? (int)count : 0;
 }
 
-static atomic_int wanted_threads; /* 0: as many as processors */
+static atomic_int wanted_threads; /* 0: one per processor */
 
 __attribute__((constructor)) void gr_read_environment(void)
 {
@@ -88,8 +88,8 @@ void gr_leave_this_processor(void)
     CPU_CLR((size_t)processor, &others);
     if (CPU_COUNT(&others) == 0)
         return;
-    sched_setaffinity(0, sizeof others, &others);   /* moves it */
-    sched_setaffinity(0, sizeof allowed, &allowed); /* which does not move it back */
+    sched_setaffinity(0, sizeof others, &others);   /* moves the thread */
+    sched_setaffinity(0, sizeof allowed, &allowed); /* does not move it back */
 }
 #else
 bool gr_in_virtual_machine(void)

@@ -1,4 +1,4 @@
-/* What the pool asks the operating system, and how many threads it makes of that. */
+/* Properties of the machine's processors, and the default number of threads. */
 #ifndef GPUREDUCE_PROCESSORS_H
 #define GPUREDUCE_PROCESSORS_H
 
@@ -8,26 +8,27 @@
 extern "C" {
 #endif
 
-/* How many processors this process may run on, or might 10 ms ago. */
+/* The number of processors that this process may run on. Up to 10 ms old. */
 int gr_processor_count(void);
 
-/* How many threads a parallel region gets by default, the caller included: GPUREDUCE_THREADS if
- * that is a positive integer, else the processors. The environment is read when this is loaded and
- * by gr_read_environment(). */
+/* The default number of threads of a parallel region, including the caller: GPUREDUCE_THREADS if it
+ * is a positive integer, otherwise the number of processors. The environment is read when this file
+ * is loaded and by gr_read_environment(). */
 int gr_thread_count(void);
 
-/* Other threads must not change the environment meanwhile. Python's do so with the GIL. */
+/* Other threads must not change the environment during this call. Python's threads change it only
+ * with the GIL held. */
 void gr_read_environment(void);
 
-/* The one that this thread is on; 0 where that cannot be known. */
+/* The processor that this thread runs on; 0 if unknown. */
 int gr_this_processor(void);
 
-/* A virtual machine's kernel takes a halted processor for one that the host has lent to others, and
- * wakes a thread next to its waker rather than there. Worker and caller then take turns on one
- * processor until the kernel balances its load, many milliseconds later. */
+/* Whether this is a virtual machine. There, the kernel treats a halted processor as preempted by
+ * the host, so it wakes a thread on the waker's processor instead of a halted one. Worker and
+ * caller then share one processor until the kernel balances its load, many milliseconds later. */
 bool gr_in_virtual_machine(void);
 
-/* Moves this thread to another processor, if it may run on any. */
+/* Moves this thread to another processor, if its affinity allows one. */
 void gr_leave_this_processor(void);
 
 #ifdef __cplusplus

@@ -7,14 +7,14 @@
 
 int gr_filling_threads(void)
 {
-    /* So many read memory faster than an H200's link carries it away; the machine on which that was
-     * measured has no more processors. */
+    /* 16 threads read memory faster than an H200's PCIe link transfers it. More were not measured:
+     * that machine has 16 processors. */
     enum { MOST = 16 };
     int threads = gr_thread_count();
     return threads < MOST ? threads : MOST;
 }
 
-/* Where processors do not know the instruction, it does nothing. */
+/* On processors without the instruction cldemote, it is a no-op. */
 #if defined(__x86_64__)
 __attribute__((target("cldemote"))) void gr_move_on(char *at, size_t bytes)
 {
@@ -34,7 +34,7 @@ void gr_write_piece(char *pinned, const char *from, size_t bytes)
     gr_move_on(pinned, bytes);
 }
 
-enum { PIECE = 16 << 10 }; /* that a thread writes at a time */
+enum { PIECE = 16 << 10 }; /* bytes that a thread writes at a time */
 
 typedef struct {
     char *to;
@@ -55,7 +55,7 @@ void gr_write_pinned(void *to, const void *from, size_t bytes)
     gr_parallel_beside(gr_filling_threads(), (bytes - 1) / PIECE + 1, write_task, &copy);
 }
 
-/* Where the runtime fails, nothing is known to be pinned; the next call says why. */
+/* If the runtime fails, counts the memory as not pinned. The next call reports the error. */
 static bool is_unregistered(const void *host)
 {
     struct cudaPointerAttributes attributes;

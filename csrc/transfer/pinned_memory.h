@@ -1,4 +1,4 @@
-/* Memory of the host that was pinned, by whomever, or was not. */
+/* Pinned and pageable host memory. */
 #ifndef GPUREDUCE_PINNED_H
 #define GPUREDUCE_PINNED_H
 
@@ -6,18 +6,18 @@
 
 #include <stdbool.h>
 
-/* How many threads fill pinned memory. */
+/* Returns the number of threads that fill pinned memory. */
 int gr_filling_threads(void);
 
-/* What a thread has just written lies in its processor's own cache, from where the bus is slow to
- * fetch it. This moves it on to the cache that all share, which takes longer than to write it. */
+/* Demotes freshly written bytes from the processor's private cache to the shared cache, from which
+ * PCIe transfers are faster. Takes longer than writing the bytes. */
 void gr_move_on(char *at, size_t bytes);
 
-/* Copies there what the bus will fetch, and moves it on. */
+/* Copies bytes to pinned memory, for a transfer, and calls gr_move_on(). */
 void gr_write_piece(char *pinned, const char *from, size_t bytes);
 
-/* Whether an array of at least one byte is pageable, judged by its first and its last byte: then
- * the driver has to copy it before a device can read it. */
+/* Whether an array of at least one byte is pageable, judged by its first and its last byte. The
+ * driver has to copy pageable memory before a device can read it. */
 bool gr_is_pageable(const void *host, size_t bytes);
 
 #endif

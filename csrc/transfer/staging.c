@@ -1,13 +1,13 @@
-/* A copy from pageable memory goes through the driver's one thread at a fifth of what the link can
- * do. Here several threads copy pieces into a ring of pinned memory, from where the card fetches
- * them meanwhile. The ring is small enough to stay in the processor's cache, so that the memory is
- * read once and nothing is written to it; and so small that the threads, which have nothing to do
- * while the last pieces are fetched, are still awake when the next copy comes.
+/* The driver copies pageable memory with a single thread, at a fifth of the link's bandwidth. Here
+ * several threads copy pieces into a ring of pinned memory, while the device fetches earlier pieces
+ * from it. The ring is small enough to stay in the processor's cache: the array is read from memory
+ * once, and nothing is written back to memory. The ring is also so small that fetching its last
+ * pieces takes less time than the idle threads spin, so they are still awake for the next copy.
  *
- * One of the threads talks to the driver: between two orders the link rests a while, and threads
- * that call the driver together only wait for each other. The first order is small, so that the
- * link has something to do at once; each further one takes as much as all before it together, so
- * that it comes while those are carried out. */
+ * An order is one cudaMemcpyAsync of adjacent pieces. The link idles between two orders, so there
+ * are few. Only one thread gives orders: threads that call the driver concurrently would wait for
+ * each other. The first order is small, so that the transfer starts early. Each further order is as
+ * large as all orders before it together, so that it is given while those are in progress. */
 #include "transfer/staging.h"
 
 #include "transfer/pinned_memory.h"
@@ -22,31 +22,31 @@
 #include <string.h>
 #include <time.h>
 
-/* What took how long, and from where on threads pay, was measured on one machine, an H200 and 16
+/* The times, and the size from which threads pay, were measured on one machine, with an H200 and 16
  * processors. */
 enum {
     PIECE = 1 << 15,
-    PLACES = 512,     /* for pieces, in the ring */
-    FIRST_PIECES = 4, /* ordered together, at first */
-    DOUBLINGS = 5,    /* of that */
-    /* 2 us of rest for each 78 of work; their places become free together */
+    PLACES = 512,     /* slots for pieces in the ring */
+    FIRST_PIECES = 4, /* pieces of the first order */
+    DOUBLINGS = 5,    /* from the first order to the largest */
+    /* the link idles for 2 us per 78 us of transfer; the slots of an order become free together */
     MOST_PIECES = FIRST_PIECES << DOUBLINGS,
-    ORDERS = 16,           /* with an event each, in a ring that is used again */
-    THREADS_FROM = 1 << 20 /* bytes; below, to wake threads costs more than it saves */
+    ORDERS = 16,           /* events for orders, in a ring */
+    THREADS_FROM = 1 << 20 /* bytes; for fewer, waking threads costs more than it saves */
 };
 
-/* All orders under way find an event: together they have PLACES pieces at most. Those of the
- * copy's beginning, which double what was ordered, are DOUBLINGS + 1; of the others all have
- * MOST_PIECES but for the one at the ring's end and the last of the copy. */
+/* There is an event for each order in progress. These orders have at most PLACES pieces together.
+ * At the beginning of a copy there are DOUBLINGS + 1 orders that double the ordered pieces. All
+ * other orders have MOST_PIECES, except for the one at the ring's end and the copy's last one. */
 _Static_assert(PLACES >= 2 * MOST_PIECES && DOUBLINGS + PLACES / MOST_PIECES + 3 <= ORDERS,
                "more orders under way than there are events");
 
 static struct {
-    pthread_mutex_t mutex; /* there is one link: copies that come together take turns */
+    pthread_mutex_t mutex; /* concurrent copies take turns, as they share one link */
     char *memory;
     int device;
-    cudaEvent_t fetched[ORDERS]; /* the card has read what an order is for, and all before it */
-    cudaEvent_t drained;         /* and all of the last copy */
+    cudaEvent_t fetched[ORDERS]; /* the device has read an order's pieces and all earlier ones */
+    cudaEvent_t drained;         /* the device has read the whole last copy */
 } ring = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 typedef struct {
@@ -55,17 +55,17 @@ typedef struct {
     size_t bytes, pieces;
     cudaStream_t stream;
     atomic_size_t begun;          /* pieces */
-    atomic_size_t filled[PLACES]; /* 1 + the last piece that was put there */
-    atomic_size_t fetched;        /* pieces, as far as anybody has asked */
+    atomic_size_t filled[PLACES]; /* 1 + the last piece written to each slot */
+    atomic_size_t fetched;        /* pieces that are known to be fetched */
     atomic_int failed;            /* a cudaError_t */
     atomic_bool is_broken_off;
     atomic_bool is_cut;     /* by fork(): threads that had begun pieces are not in this process */
-    atomic_bool has_driver; /* somebody talks to the driver */
+    atomic_bool has_driver; /* a thread gives the orders */
 
-    /* Of the thread that does: */
+    /* Used only by the thread that gives the orders: */
     size_t ready, ordered; /* pieces */
     size_t orders, orders_fetched;
-    size_t order_end[ORDERS]; /* the piece behind each order */
+    size_t order_end[ORDERS]; /* the piece after the last one of each order */
 } staged_copy;
 
 static void close_ring(void)
@@ -76,7 +76,7 @@ static void close_ring(void)
         ring.fetched[i] = NULL;
     }
     if (ring.drained) {
-        (void)cudaEventSynchronize(ring.drained); /* nothing says that to free it waits */
+        (void)cudaEventSynchronize(ring.drained); /* cudaFreeHost may not wait */
         (void)cudaEventDestroy(ring.drained);
     }
     ring.drained = NULL;
@@ -101,7 +101,7 @@ static cudaError_t open_ring(int device)
     return state;
 }
 
-/* The first failure counts. */
+/* Records a failure. The first one counts. */
 static void note(staged_copy *copy, cudaError_t state)
 {
     int none = cudaSuccess;
@@ -109,8 +109,8 @@ static void note(staged_copy *copy, cudaError_t state)
         atomic_compare_exchange_strong(&copy->failed, &none, (int)state);
 }
 
-/* Whether nothing more is to be done. Of the threads at work only the caller hears an interrupt,
- * and while it waits for the others nobody does. */
+/* Whether the copy ends early. Only the calling thread receives interrupts. While it waits for the
+ * others at the end, an interrupt no longer ends the copy. */
 static bool is_over(staged_copy *copy)
 {
     if (gr_ask_for_interrupts())
@@ -122,7 +122,8 @@ static bool is_over(staged_copy *copy)
 
 /* --- pieces ---------------------------------------------------------------------------------- */
 
-/* The next piece, if there is one, and a place for it: a piece that was begun waits for nothing. */
+/* Takes the next piece. Returns false if there is none, or no free slot for it: a piece that has
+ * been begun never has to wait. */
 static bool begin_piece(staged_copy *copy, size_t *piece)
 {
     size_t next = atomic_load_explicit(&copy->begun, memory_order_relaxed);
@@ -143,8 +144,9 @@ static void fill(staged_copy *copy, size_t piece)
     atomic_store_explicit(&copy->filled[place], piece + 1, memory_order_release);
 }
 
-/* While all places are taken this waits for whoever talks to the driver. If nobody does, as the
- * first task was dropped, or comes last, it leaves the rest: that task could do it all. */
+/* Fills pieces. While all slots are in use, waits for the thread that gives the orders. If there is
+ * none, because task 0 was dropped or starts last, this leaves the rest to task 0, which can do all
+ * of it. */
 static void fill_pieces(staged_copy *copy)
 {
     size_t piece;
@@ -169,7 +171,7 @@ static void see_what_is_ready(staged_copy *copy)
         copy->ready++;
 }
 
-/* An array that fits into the ring needs none of its places twice. */
+/* Whether the array is larger than the ring, so that slots are reused. */
 static bool goes_round(const staged_copy *copy)
 {
     return copy->pieces > PLACES;
@@ -181,7 +183,7 @@ static void see_what_is_fetched(staged_copy *copy)
         size_t number = copy->orders_fetched % ORDERS;
         cudaError_t state = cudaEventQuery(ring.fetched[number]);
         if (state == cudaErrorNotReady) {
-            (void)cudaGetLastError(); /* which others would take for an error of theirs */
+            (void)cudaGetLastError(); /* clears the code, or a later call would report it */
             return;
         }
         if (state != cudaSuccess) {
@@ -193,8 +195,8 @@ static void see_what_is_fetched(staged_copy *copy)
     }
 }
 
-/* The piece behind the next order, which does not go across the ring's end; that of the last one
- * as long as there is not enough for another. */
+/* Returns the piece after the next order's last one. An order does not cross the ring's end. If too
+ * few pieces are ready for an order, returns the end of the previous order. */
 static size_t end_of_next(const staged_copy *copy)
 {
     size_t first = copy->ordered, ring_end = first - first % PLACES + PLACES;
@@ -219,7 +221,7 @@ static void order(staged_copy *copy, size_t end)
     copy->orders++;
 }
 
-/* Helps out where hardly anybody else is filling: the others may be asleep, or not exist. */
+/* Fills a piece itself if hardly any other thread does: they may be asleep, or not exist. */
 static bool help(staged_copy *copy)
 {
     size_t piece, begun = atomic_load_explicit(&copy->begun, memory_order_relaxed);
@@ -232,7 +234,7 @@ static bool help(staged_copy *copy)
 static void order_all(staged_copy *copy)
 {
     atomic_store_explicit(&copy->has_driver, true, memory_order_relaxed);
-    note(copy, cudaSetDevice(ring.device)); /* a setting of each thread */
+    note(copy, cudaSetDevice(ring.device)); /* a per-thread setting */
     while (copy->ordered < copy->pieces && !is_over(copy)) {
         see_what_is_ready(copy);
         size_t end = end_of_next(copy);
@@ -245,7 +247,7 @@ static void order_all(staged_copy *copy)
     }
 }
 
-/* Whoever comes to the first task talks to the driver; it could do all the rest as well. */
+/* Task 0 gives the orders. If no other thread takes part, it also fills all pieces. */
 static void take_part(size_t task, void *context)
 {
     if (task == 0)
@@ -254,10 +256,11 @@ static void take_part(size_t task, void *context)
         fill_pieces(context);
 }
 
-/* What this thread is copying: a signal handler may fork in the middle of that, or copy itself. */
+/* The copy that this thread is making. A signal handler may fork or copy in the middle of it. */
 static _Thread_local staged_copy *own_copy;
 
-/* The ring must be open, and the caller's. Sets *is_cut where the copy has to be made anew. */
+/* The ring must be open, and the caller must hold its mutex. Sets *is_cut if the copy has to be
+ * repeated. */
 static cudaError_t stage_once(void *to, const void *host, size_t bytes, cudaStream_t stream,
                               bool *is_cut)
 {
@@ -269,7 +272,7 @@ static cudaError_t stage_once(void *to, const void *host, size_t bytes, cudaStre
     int threads = bytes < THREADS_FROM ? 1 : gr_filling_threads();
     cudaError_t state = cudaEventSynchronize(ring.drained);
     if (state != cudaSuccess) {
-        close_ring(); /* it may belong to a context that is gone */
+        close_ring(); /* it may belong to a destroyed context */
         return state;
     }
     own_copy = &copy;
@@ -279,7 +282,7 @@ static cudaError_t stage_once(void *to, const void *host, size_t bytes, cudaStre
     note(&copy, cudaEventRecord(ring.drained, stream));
     state = (cudaError_t)atomic_load(&copy.failed);
     if (state != cudaSuccess || atomic_load(&copy.is_broken_off)) {
-        (void)cudaStreamSynchronize(stream); /* pieces may be on their way */
+        (void)cudaStreamSynchronize(stream); /* transfers may be in progress */
         close_ring();
     }
     return state;
@@ -294,9 +297,9 @@ static cudaError_t stage(void *to, const void *host, size_t bytes, cudaStream_t 
     return state;
 }
 
-/* In a child made by fork() pieces that other threads had begun are never filled. If this thread
- * has the ring, it copies all anew; on a card that fails, as a child cannot use its parent's. The
- * memory of another thread's ring is left alone. */
+/* In a child process, pieces that other threads had begun are never filled. If this thread holds
+ * the ring, it repeats the whole copy. With a GPU that fails, as a child cannot use its parent's
+ * context. If another thread held the ring, its memory is not freed. */
 static void forget_ring(void)
 {
     if (own_copy) {
@@ -309,8 +312,9 @@ static void forget_ring(void)
 
 GR_AROUND_FORK(NULL, NULL, forget_ring)
 
-/* Waits for its turn. False: the call was interrupted meanwhile; or a signal handler runs, perhaps
- * in the middle of another thread's copy, and it may wait for this thread. */
+/* Waits for the ring's mutex. Returns false if this call is interrupted. Also returns false while a
+ * signal handler runs in any thread: the handler may have interrupted the copy that holds the
+ * mutex, and it may be waiting for this thread. */
 static bool take_ring(void)
 {
     static const struct timespec PAUSE = {.tv_nsec = 50 * 1000};
@@ -326,7 +330,7 @@ static bool take_ring(void)
     return true;
 }
 
-/* Sets *copied unless the copy has to be made without the ring. */
+/* Sets *copied to false if the copy has to be made without the ring. */
 static cudaError_t copy_through_ring(int device, void *to, const void *host, size_t bytes,
                                      cudaStream_t stream, bool *copied)
 {
@@ -349,7 +353,7 @@ gr_status gr_copy_to_device(int device, void *to, const void *host, size_t bytes
         TRY(copy_through_ring(device, to, host, bytes, stream, &copied));
         if (copied)
             return GR_OK;
-        (void)cudaGetLastError(); /* perhaps there is no memory to pin: the slow way works */
+        (void)cudaGetLastError(); /* perhaps no memory to pin: copies without the ring */
     }
     TRY(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, stream));
 done:
@@ -358,7 +362,7 @@ done:
 
 void gr_release_staging(void)
 {
-    if (pthread_mutex_trylock(&ring.mutex)) /* in use: it is kept */
+    if (pthread_mutex_trylock(&ring.mutex)) /* in use: not freed */
         return;
     if (ring.memory && cudaSetDevice(ring.device) == cudaSuccess)
         close_ring();

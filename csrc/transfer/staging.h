@@ -1,11 +1,11 @@
-/* How a large array of ordinary host memory gets to a device. */
+/* Copies arrays from host memory to a device. */
 #ifndef GPUREDUCE_STAGING_H
 #define GPUREDUCE_STAGING_H
 
 #include "backend/status.h"
 
-/* Puts the copy on the stream. When it returns, `host` has been read, or, for a small array or one
- * in pinned memory, will have been when the stream gets there. */
+/* Puts the copy on the stream. On return, `host` has been read. Exception: if the array is small or
+ * in pinned memory, it may be read later, when the stream reaches the copy. */
 gr_status gr_copy_to_device(int device, void *to, const void *host, size_t bytes,
                             cudaStream_t stream, gr_error *error);
 
