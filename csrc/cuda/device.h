@@ -163,8 +163,7 @@ __device__ __forceinline__ void copy_barrier_init(CopyBarrier *barrier)
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/* Called by one thread. Starts a copy of `bytes` (a multiple of 16) from global to shared memory.
- */
+/* Called by one thread. Copies `bytes` (a multiple of 16) from global to shared memory. */
 __device__ __forceinline__ void copy_start(void *shared, const void *global, unsigned bytes,
                                            CopyBarrier *barrier)
 {

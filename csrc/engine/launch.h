@@ -27,10 +27,10 @@ gr_status gr_reduce(const gr_request *request, gr_plan plan, const void *data, s
 gr_status gr_launch(const gr_plan *plan, void *in, void *out, size_t n, gr_workspace *workspace,
                     cudaStream_t stream, gr_error *error);
 
-/* Fills in block and grid for a request of `exact`, unless block is given. */
+/* Sets block and grid of a request for `exact`, unless it has a block. */
 void gr_shape_exact(gr_request *request);
 
-/* Fills in strategy, block and grid for a request of `fast`. */
+/* Sets strategy, block and grid of a request for `fast`. */
 void gr_choose(gr_request *request);
 
 #endif

@@ -14,7 +14,8 @@ typedef struct {
     unsigned outs;        /* values left, the elements of the next pass */
 } gr_pass;
 
-/* Plans the first launch over request->n elements or, if `later`, one over as many block sums. */
+/* Plans the first launch over request->n elements, or a launch over request->n block sums if
+ * `later`. */
 gr_status gr_plan_pass(const gr_request *request, int later, gr_pass *pass, gr_error *error);
 
 /* Memory in which a launch counts its blocks as they finish, starting from 0, and memory for marked

@@ -1,4 +1,4 @@
-/* Element and accumulator types, shared by every layer. No Python, no CUDA. */
+/* Element and accumulator types, shared by every layer. Includes neither Python nor CUDA. */
 #ifndef GPUREDUCE_DTYPES_H
 #define GPUREDUCE_DTYPES_H
 

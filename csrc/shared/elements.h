@@ -13,7 +13,7 @@ typedef struct {
     const void *base;
     int load; /* a gr_load, or GR_ELEMENTS_I64 */
     int dims;
-    uint64_t size[GR_MAX_DIMS]; /* slowest first */
+    uint64_t size[GR_MAX_DIMS]; /* the slowest-varying dimension first */
     int64_t step[GR_MAX_DIMS];  /* in elements */
     uint64_t first;             /* the index at which a launch over a part of them starts */
 } gr_elements;

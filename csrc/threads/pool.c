@@ -71,7 +71,7 @@ typedef struct {
  * other threads that look for tasks often take the line of `begun` from its owner, but the caller
  * waits only for `seated`. */
 typedef struct {
-    alignas(CACHE_LINE) atomic_uint_least64_t begun; /* of its share */
+    alignas(CACHE_LINE) atomic_uint_least64_t begun; /* tasks of its share */
     alignas(CACHE_LINE) atomic_bool seated; /* may read the region; not set for the caller */
 } seat;
 
@@ -82,7 +82,7 @@ typedef struct {
 } bed;
 
 struct gr_pool {
-    pthread_mutex_t mutex; /* guards going to sleep and `workers` */
+    pthread_mutex_t mutex; /* guards `workers` and falling asleep */
     pthread_cond_t done;   /* a worker left its seat while the caller slept */
     int workers;           /* threads that exist */
     bool virtual_machine;  /* whether this is one; set once */

@@ -37,7 +37,7 @@ void gr_gpu_array_done(gr_gpu_array *array);
  * exception set if too many dimensions are left. */
 int gr_flatten(const gr_gpu_array *array, gr_elements *elements, size_t *count);
 
-/* --- for the files that read the protocols --------------------------------------------------- */
+/* --- for the files that implement the protocols ---------------------------------------------- */
 
 /* CUDA's explicit handle of the legacy default stream. The engine takes NULL, CUDA's other handle
  * of it, for "a stream of our own". */
