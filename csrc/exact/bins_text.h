@@ -1,6 +1,6 @@
-/* Scattering float32 and bfloat16 (scatter.h): the vectors widen some elements, and adding them is
- * one at a time. The bin is named by the top bits of an element's last byte: as bytes from the
- * table's start, as they are. */
+/* Scattering float32 and bfloat16 (scatter.h). Vector code widens some elements; the additions are
+ * one element at a time. Bits 3 to 6 of an element's last byte are the top four bits of its
+ * exponent field. Masked, they are the bin's byte offset in the table. */
 enum { WIDENED = 16 };
 
 INLINE void add_bins(const void *data, size_t n, size_t size, load_pair *load, lane_order order,
@@ -11,7 +11,8 @@ INLINE void add_bins(const void *data, size_t n, size_t size, load_pair *load, l
     while (n > 0) {
         alignas(64) double x[WIDENED / WIDTH / 2][2][WIDTH];
         size_t piece = n < WIDENED ? n : WIDENED;
-        /* The next block is looked at first (peak), all at once: by then it should be here. */
+        /* Before a block is scattered, peak reads all of it. The prefetch brings the next block in
+         * time for that. */
         fetch_ahead(in, BLOCK * size, WIDENED * size);
         if (piece < WIDENED)
             in = memcpy(rest, in, piece * size);

@@ -1,24 +1,25 @@
-/* What strategy `exact` has in shared memory and hands to the host: for the engine and its kernel.
- */
+/* The layout of strategy `exact` in shared memory and of its results for the host. Shared by the
+ * engine and the kernel. */
 #ifndef GPUREDUCE_EXACT_LAYOUT_H
 #define GPUREDUCE_EXACT_LAYOUT_H
 
 #include "exact/exact.h"
 
 enum {
-    GR_EXACT_WORDS = GR_EXACT_DIGITS + 1, /* the digits, and the flags in the last word */
-    GR_EXACT_F64_THREADS = 384, /* of a block: registers and columns for more there are not */
-    GR_EXACT_INTEGERS = GR_EXACT_F64_THREADS, /* that warps leave: float64's one per lane */
+    GR_EXACT_WORDS = GR_EXACT_DIGITS + 1,     /* the digits, and the flags in the last word */
+    GR_EXACT_F64_THREADS = 384,               /* per block: registers and shared memory limit it */
+    GR_EXACT_INTEGERS = GR_EXACT_F64_THREADS, /* stored by warps: one per lane for float64 */
     GR_EXACT_HEADER_WORDS = GR_EXACT_INTEGERS + 1 + GR_EXACT_WORDS, /* even */
-    GR_EXACT_BINS = 16,          /* per thread, of float64: kernels/exact_bins.h */
-    GR_EXACT_BF16_BINS = 64,     /* per thread, of float32 */
-    GR_EXACT_COLUMN = 66,        /* per thread: kernels/exact_extract.h */
-    GR_EXACT_BF16_THREADS = 512, /* of a block: its bins fill the shared memory */
-    GR_EXACT_COUNT_BITS = 14,    /* of blocks, in each word: kernels/exact_deposits.h */
+    GR_EXACT_BINS = 16,          /* float64 bins per thread: kernels/parts/exact_bins.h */
+    GR_EXACT_BF16_BINS = 64,     /* float32 bins per thread */
+    GR_EXACT_COLUMN = 66,        /* digits per thread: kernels/parts/exact_extract.h */
+    GR_EXACT_BF16_THREADS = 512, /* per block: its bins fill the shared memory */
+    GR_EXACT_COUNT_BITS = 14, /* of the block count in each word: kernels/parts/exact_deposits.h */
     GR_EXACT_BLOCKS = (1 << GR_EXACT_COUNT_BITS) - 1
 };
 
-/* Shared memory of a block, in words of 8 bytes. A row of bins is a power of two long. */
+/* Returns the shared memory of a block, in 8-byte words. The length of a row of bins is a power of
+ * two. */
 static inline size_t gr_exact_shared_words(gr_load load, unsigned block)
 {
     size_t row = 32;

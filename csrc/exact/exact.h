@@ -1,24 +1,23 @@
-/* Sums of floating-point numbers, correctly rounded, with the same bits in any order.
+/* Correctly rounded sums of floating-point numbers. The result has the same bits in any order.
  *
- * Overview. A gr_exact is one wide fixed-point number in which every finite float16, bfloat16,
- * float32 and float64 is a whole number of units, the unit being the least subnormal float64,
- * 2^-1074. Adding to it is adding integers: nothing is rounded, so neither the order nor the
- * grouping of the additions can show. What is rounded, once and to the type that is asked for, is
- * the sum.
+ * Overview. A gr_exact is one wide fixed-point number. Its unit is the least subnormal float64,
+ * 2^-1074, so every finite float16, bfloat16, float32 and float64 is a whole number of units.
+ * Adding to it is integer addition: nothing is rounded, so neither the order nor the grouping of
+ * the additions affects the result. Only the final sum is rounded, once, to the requested type.
  *
  *     gr_exact sum[2];
  *     gr_exact_sum_array(data, n, GR_LOAD_f32, 1, 0, sum);
  *     float value = gr_exact_f32(sum);
  *
- * To use it alone: cc -Icsrc yours.c csrc/exact/?*.c csrc/cpu/?*.c csrc/threads/?*.c -pthread
- * -lm, as tests/native/exact_core.c does.
+ * To use it alone: cc -Icsrc yours.c csrc/exact/?*.c csrc/cpu/?*.c csrc/threads/?*.c -pthread -lm,
+ * as tests/native/exact_core.c does.
  *
  * Special values. A nan, or +inf and -inf together, make the sum nan; infinities of one sign make
  * it that infinity. A finite sum is inf only if it rounds to inf: partial sums do not overflow. The
- * sum of nothing is +0, and so is a sum that cancels and one of nothing but -0. A nan is always
- * returned as the same one, quiet and positive.
+ * sum of no elements is +0, and so is a sum that cancels and a sum of nothing but -0. A nan result
+ * is always the same quiet, positive nan.
  *
- * Nothing here depends on the processor, on the number of threads, on the rounding mode or on
+ * The result does not depend on the processor, on the number of threads, on the rounding mode or on
  * whether the processor flushes subnormals to zero. */
 #ifndef GPUREDUCE_EXACT_H
 #define GPUREDUCE_EXACT_H
@@ -39,15 +38,15 @@ enum {
     GR_EXACT_DIGITS = 68,
     GR_EXACT_UNIT = -1074, /* digit k counts 2^(32 k + GR_EXACT_UNIT) */
 
-    GR_EXACT_NAN = 1, /* flags: what was seen */
+    GR_EXACT_NAN = 1, /* flags: special values that were added */
     GR_EXACT_PLUS_INF = 2,
     GR_EXACT_MINUS_INF = 4
 };
 
 /* The value is the sum of digit[k] 2^(32 k - 1074), whatever sign and size the digits have, unless
- * a flag is set. |digit[k]| <= fill 2^32, except for the last, which has no upper neighbour to
- * carry to. `count` is the number of elements; whoever deposits something else than arrays keeps
- * it. */
+ * a flag is set. |digit[k]| <= fill 2^32, except for the last digit, which has no upper neighbour
+ * to carry to. `count` is the number of elements. Only the array functions and gr_exact_merge
+ * update it; callers of the other functions update it themselves. */
 typedef struct {
     int64_t digit[GR_EXACT_DIGITS];
     uint64_t count;
@@ -55,60 +54,62 @@ typedef struct {
     uint32_t fill;
 } gr_exact;
 
-/* An accumulator of nothing: all zero bytes. */
+/* Makes an empty accumulator: all bytes are zero. */
 void gr_exact_init(gr_exact *acc);
 
 /* --- arrays -------------------------------------------------------------------------------- */
 
 /* Initializes out and adds n contiguous floats to it (any alignment; `load` is f16, bf16, f32 or
- * f64). With `components` 2 they are complex: n pairs, real parts to out[0], imaginary ones to
- * out[1]; with 1, out[1] is left alone. At most `threads` threads work on it, gr_thread_count() if
- * that is <= 0; arrays too small to gain get only one. */
+ * f64). With `components` 2 they are complex: n pairs, whose real parts are added to out[0] and
+ * imaginary parts to out[1]. With 1, out[1] is not touched. Uses at most `threads` threads, or
+ * gr_thread_count() if `threads` <= 0; arrays too small to gain from threads use one. */
 void gr_exact_sum_array(const void *data, size_t n, gr_load load, int components, int threads,
                         gr_exact *out);
 
-/* The same, added to what acc holds. */
+/* The same without initialization: adds to the contents of acc. */
 void gr_exact_add_array(gr_exact *acc, const void *data, size_t n, gr_load load, int components,
                         int threads);
 
-/* The same with `stride` bytes from one element (or pair) to the next; zero and less will do. */
+/* The same with `stride` bytes from one element (or pair) to the next. The stride may be zero or
+ * negative. */
 void gr_exact_add_strided(gr_exact *acc, const void *data, size_t n, ptrdiff_t stride, gr_load load,
                           int components);
 
-/* --- deposits: what other code has added up -------------------------------------------------- */
+/* --- deposits: partial sums of other code ---------------------------------------------------- */
 
-/* Adds mantissa * 2^exponent. False, and nothing done, unless -1074 <= exponent <= 1037. Values up
- * to 2^1101 in size are kept, and from there to 2^1132 known to be too large for any format. */
+/* Adds mantissa * 2^exponent. Returns false, and does nothing, unless -1074 <= exponent <= 1037.
+ * Accumulated values up to 2^1101 in size are exact; larger ones, up to 2^1132, are recognized as
+ * too large for any format. */
 bool gr_exact_add_scaled(gr_exact *acc, int64_t mantissa, int exponent);
 
-/* Adds one float64; inf and nan set their flags. */
+/* Adds one float64. Inf and nan set their flags. */
 void gr_exact_add_f64(gr_exact *acc, double x);
 
-/* Adds digits[i] * 2^(32 (first + i) - 1074), any int64 values. False, and nothing done, unless
- * first + n <= GR_EXACT_DIGITS. */
+/* Adds digits[i] * 2^(32 (first + i) - 1074), for any int64 values. Returns false, and does
+ * nothing, unless first + n <= GR_EXACT_DIGITS. */
 bool gr_exact_add_digits(gr_exact *acc, const int64_t *digits, size_t n, size_t first);
 
-/* Adds what `other` holds, its count and flags too. The two may be the same. */
+/* Adds the value, the count and the flags of `other`. acc and other may be the same. */
 void gr_exact_merge(gr_exact *acc, const gr_exact *other);
 
 /* --- values ---------------------------------------------------------------------------------- */
 
-/* Brings digits and flags into the one form that its value has, and changes nothing else: digits 0
- * to 66 in 0..2^32-1, the last signed; at most one flag, and with one all digits zero. Two
- * normalized accumulators of equal value and count have equal bytes. */
+/* Converts digits and flags to the unique form for the value: digits 0 to 66 in 0..2^32-1, the last
+ * signed; at most one flag, and all digits zero if a flag is set. The value and the count stay the
+ * same. Two normalized accumulators of equal value and count have equal bytes. */
 void gr_exact_normalize(gr_exact *acc);
 
-/* -1, 0 or 1 as a is less than, equal to or greater than b; counts do not matter. 2 if one of them
- * is nan and the other is not; two nans are equal. */
+/* Returns -1, 0 or 1 if a is less than, equal to or greater than b, and 2 if only one of them is
+ * nan. Two nans are equal. The counts are ignored. */
 int gr_exact_compare(const gr_exact *a, const gr_exact *b);
 
-/* -1, 0 or 1: the sign of the value, 0 for nan. */
+/* Returns the sign of the value: -1, 0 or 1. Returns 0 for nan. */
 int gr_exact_sign(const gr_exact *acc);
 
-/* Whether the value is zero: finite, and of no sign. */
+/* Whether the value is zero. A nan is not zero. */
 bool gr_exact_is_zero(const gr_exact *acc);
 
-/* The value rounded to nearest, ties to even, once: the bits of an f16, bf16, f32 or f64. */
+/* Rounds the value once, to nearest, ties to even. Returns the bits of an f16, bf16, f32 or f64. */
 uint64_t gr_exact_round(const gr_exact *acc, gr_load target);
 double gr_exact_f64(const gr_exact *acc);
 float gr_exact_f32(const gr_exact *acc);
@@ -126,13 +127,13 @@ typedef enum {
     GR_EXACT_BAD_CONTENT /* a type, flags or digits that no accumulator has */
 } gr_exact_error;
 
-/* Writes one accumulator, or two of a complex sum, and says how many bytes that took. The same on
- * every machine, and equal for equal type, count (of acc[0]) and values. 0 if the value is too
- * large: more than 2^64 elements can make it. */
+/* Writes one accumulator, or the two of a complex sum. Returns the number of bytes written, or 0 if
+ * the value is too large, which no sum of up to 2^64 elements is. The bytes are the same on every
+ * machine, and equal for equal type, count (of acc[0]) and values. */
 size_t gr_exact_to_bytes(const gr_exact *acc, int components, gr_load load,
                          unsigned char bytes[GR_EXACT_MOST_BYTES]);
 
-/* Reads them back, normalized. Trusts nothing; on an error the outputs are untouched. */
+/* Reads accumulators back, normalized. Checks all input; on an error the outputs are unchanged. */
 gr_exact_error gr_exact_from_bytes(const unsigned char *bytes, size_t size, gr_exact acc[2],
                                    int *components, gr_load *load);
 

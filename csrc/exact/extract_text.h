@@ -1,11 +1,13 @@
-/* The inner loops, compiled once per instruction set. The file that includes this one chooses the
- * width (extract_vectors.h), defines widen, max_lanes, load_f16 and interleave (spread_text.h), and
- * NARROW_BINS; FLAG_BINS, and add_quietly if that is above 1; and WHOLE if it wants bins for all
- * bfloat16 and float32. Then it has EXTRACT_TABLE make its table.
+/* The inner loops, compiled once per instruction set. The including file chooses the width
+ * (extract_vectors.h) and defines widen, max_lanes, load_f16, interleave (for spread_text.h),
+ * NARROW_BINS and FLAG_BINS. If FLAG_BINS is above 1, it also defines add_quietly. It defines WHOLE
+ * to get kernels with bins for all bfloat16 and float32. After including this file, it defines its
+ * table with EXTRACT_TABLE.
  *
- * What is added where depends on the width, and the result does not: nothing is rounded. */
+ * The assignment of elements to bins depends on the width. The result does not, as nothing is
+ * rounded. */
 #if FLAG_BINS == 1
-/* No instruction adds without raising flags, and one bin needs none. */
+/* This instruction set has no addition that leaves the flags alone. One bin needs none. */
 INLINE doubles add_quietly(doubles a, doubles b)
 {
     return a + b;
@@ -14,7 +16,7 @@ INLINE doubles add_quietly(doubles a, doubles b)
 
 INLINE void load_f64(const unsigned char *in, doubles pair[2])
 {
-    /* One at a time: GCC 12 copies two vectors at once by way of the stack. */
+    /* One at a time: GCC 12 copies two vectors at once through the stack. */
     memcpy(&pair[0], in, sizeof *pair);
     memcpy(&pair[1], in + sizeof *pair, sizeof *pair);
 }
@@ -36,13 +38,13 @@ INLINE void load_bf16(const unsigned char *in, doubles pair[2])
     pair[1] = widen((floats)(x & 0xffff0000));
 }
 
-/* How far ahead memory is asked for: processors look ahead by themselves, but stop where a page
- * ends. For one thread on Sapphire Rapids and numbers that lie in no cache, anything from 0.5 to
- * 3 KiB was best; a page or more was slower, and none at all slower still. */
+/* Prefetch distance in bytes. Hardware prefetchers stop at the end of a page. For one thread on
+ * Sapphire Rapids and uncached data, 0.5 to 3 KiB was best; a page or more was slower, and no
+ * prefetching was slower still. */
 enum { AHEAD = 3 << 10, CACHE_LINE = 64 };
 
-/* Past the end of an array it is harmless, as no prefetch faults; but it is no address C lets a
- * pointer have. */
+/* Prefetches `bytes` bytes, `ahead` bytes ahead. This may be past the end of the array: prefetches
+ * do not fault, but C allows no such pointer, hence the integer arithmetic. */
 INLINE void fetch_ahead(const unsigned char *in, size_t ahead, size_t bytes)
 {
 #pragma GCC unroll 8
@@ -50,7 +52,7 @@ INLINE void fetch_ahead(const unsigned char *in, size_t ahead, size_t bytes)
         __builtin_prefetch((const void *)((uintptr_t)in + ahead + i));
 }
 
-/* The greatest of the 16-bit lanes. */
+/* Returns the greatest 16-bit lane. */
 INLINE unsigned greatest(lanes16 x)
 {
     int most = 0;
@@ -87,19 +89,18 @@ static unsigned peak(const void *data, size_t bytes, uint64_t mask)
     return greatest(max_lanes(max_lanes(most[0], most[1]), max_lanes(most[2], most[3])));
 }
 
-/* How it is known whether the bins have taken everything (extract.h). */
+/* The proof that the bins have taken everything (extract.h). */
 typedef enum { ALWAYS, BY_FLAG, BY_REST } proof;
 
-/* What is known of the elements beside their sum, by rest. */
+/* Data for the proof by rest. */
 typedef struct {
-    bits64 left;  /* after the last bin: zero, maybe of either sign, if the bins took all */
+    bits64 left; /* OR of the rests after the last bin: zeros of either sign if the bins took all */
     lanes16 most; /* the greatest high words, without the sign */
 } seen;
 
 typedef doubles bin_vectors[GR_EXTRACT_WIDE_BINS][LONE_STREAMS];
 typedef bits64 totals[GR_EXTRACT_WIDE_BINS][2]; /* integers, modulo 2^64 */
 
-/* Adds one row. */
 INLINE void add_row(const unsigned char *in, size_t size, load_pair *load, int bins, int streams,
                     proof by, bin_vectors bin, seen see[2])
 {
@@ -134,7 +135,7 @@ INLINE void clear(totals total, int bins)
         total[b][0] = total[b][1] = (bits64){0};
 }
 
-/* Starts the bins, and adds rows, the last one filled with zeros. */
+/* Starts the bins and adds rows. The last row is padded with zeros. */
 INLINE void add_rows(const unsigned char *in, size_t n, size_t size, load_pair *load, int bins,
                      int streams, proof by, const double *start, bin_vectors bin, seen see[2])
 {
@@ -155,7 +156,8 @@ INLINE void add_rows(const unsigned char *in, size_t n, size_t size, load_pair *
     }
 }
 
-/* What the bins took: integers of at most 2^51 in size, as long as bins are in their binade. */
+/* Adds to `total` the units in the bins: integers of at most 2^51 in size, as long as the bins are
+ * in their binade. */
 INLINE void take(const bin_vectors bin, int bins, int streams, const double *start,
                  lane_order order, totals total)
 {
@@ -169,7 +171,7 @@ INLINE void take(const bin_vectors bin, int bins, int streams, const double *sta
     }
 }
 
-/* In which bits some bin differs from its start. */
+/* Returns the bits in which any bin differs from its start. */
 INLINE bits64 changed(const bin_vectors bin, int bins, int streams, const double *start)
 {
     bits64 bits = {0};
@@ -181,7 +183,7 @@ INLINE bits64 changed(const bin_vectors bin, int bins, int streams, const double
     return bits;
 }
 
-/* By parity of the elements' indexes. */
+/* Adds up the lanes, separately for elements at even and at odd indexes. */
 INLINE void fold(const totals total, int bins, lane_order order, gr_extracted *out)
 {
 #pragma GCC unroll 6
@@ -204,8 +206,8 @@ INLINE uint64_t any_bits(bits64 lanes)
     return any;
 }
 
-/* Elements up to where a line of the cache starts, if that is an even number: vectors that lie in
- * two lines take longer to load, and from memory half as long again. */
+/* Returns the number of elements before the next cache line starts, or 0 if that is not an even
+ * number. Vectors that span two cache lines take longer to load, from memory 1.5 times as long. */
 INLINE size_t to_boundary(const void *data, size_t size)
 {
     size_t bytes = -(uintptr_t)data % CACHE_LINE;
@@ -217,19 +219,21 @@ INLINE bool proven(proof by, const bin_vectors bin, int bins, int streams, const
                    const seen see[2], unsigned most)
 {
     if (by == BY_REST)
-        return any_bits(see[0].left | see[1].left) << 1 == 0 && /* but for the sign of zeros */
+        return any_bits(see[0].left | see[1].left) << 1 == 0 && /* ignores the sign of zeros */
                greatest(max_lanes(see[0].most, see[1].most)) >> 4 <= most;
-    /* If there are bins for everything, only inf and nan are strange: the first bin meets each. */
+    /* With bins for all numbers, only inf and nan do not fit, and each of them reaches the first
+     * bin. */
     bits64 bits = changed(bin, by == ALWAYS ? 1 : bins, streams, start);
     if (by == BY_FLAG) {
-        GR_OPAQUE(bits); /* computed from all additions, and these from `start` */
+        GR_OPAQUE(bits); /* depends on all additions, and these on `start` */
         if (gr_inexact())
             return false;
     }
     return any_bits(bits) >> 52 == 0;
 }
 
-/* Adds elements up a piece at a time, until one does not fit the bins, and says how many. */
+/* Adds up elements, one piece at a time, until one does not fit the bins. Returns the number added.
+ */
 INLINE size_t extract(const void *data, size_t n, size_t piece, size_t size, load_pair *load,
                       lane_order order, int bins, int streams, proof by, const double *starts,
                       unsigned most, gr_extracted *out)
@@ -261,7 +265,7 @@ INLINE size_t extract(const void *data, size_t n, size_t piece, size_t size, loa
     return done;
 }
 
-/* One loop for each number of bins, the others' registers being free. */
+/* One loop for each number of bins: with a single bin, more streams fit the registers. */
 INLINE size_t extract_some(const void *data, size_t n, size_t size, load_pair *load,
                            lane_order order, int bins, const double *start, unsigned most,
                            bool flags, gr_extracted *out)
@@ -290,7 +294,7 @@ EXTRACT_FUNCTION(bf16, 2, PAIRED)
 EXTRACT_FUNCTION(f32, 4, IN_ORDER)
 EXTRACT_FUNCTION(f64, 8, IN_ORDER)
 
-/* With bins for all numbers of the format. One that has met an inf or nan stays one. */
+/* Sums in bins for all numbers of the format. A bin that has met an inf or nan stays inf or nan. */
 #define WHOLE_FUNCTION(type, size, order, kind)                                                    \
     static size_t whole_##type(const void *data, size_t n, const double *start, gr_extracted *out) \
     {                                                                                              \
@@ -308,7 +312,8 @@ WHOLE_FUNCTION(bf16, 2, PAIRED, WIDE)
 WHOLE_FUNCTION(f32, 4, IN_ORDER, WIDE)
 #endif
 
-/* After the name: the ways for bf16 and f32 that do not fit the narrow bins. */
+/* Defines a table. The arguments after the name are the kernels for bf16 and f32 blocks that do not
+ * fit the narrow bins. */
 #define EXTRACT_TABLE(name, ...)                                                                   \
     const gr_extract_kernels name = {.block = BLOCK,                                               \
                                      .narrow_bins = NARROW_BINS,                                   \

@@ -1,5 +1,5 @@
-/* Vectors of VECTOR_BYTES bytes, for the file that has defined it. They are the compilers' own
- * (GCC's vector extension), so that one text serves every instruction set. */
+/* Vector types of VECTOR_BYTES bytes. The including file defines VECTOR_BYTES. The types use GCC's
+ * vector extension, so that one source serves every instruction set. */
 #include "cpu/floating_point_mode.h"
 #include "exact/extract.h"
 
@@ -14,16 +14,16 @@
 
 enum {
     WIDTH = VECTOR_BYTES / 8, /* doubles in a vector */
-    /* Vectors of bins: enough to hide the latency of an addition, and three bins of each, with what
-     * the loop works on, fit the registers. */
+    /* Vectors per bin: enough to hide the latency of an addition, and few enough that three bins
+     * and the loop's variables fit the registers. */
     STREAMS = VECTOR_BYTES == 64 ? 4 : 2,
-    LONE_STREAMS = 8, /* where there is but one bin of each */
-    BLOCK = 4096      /* elements that are added up before they are known to fit the bins */
+    LONE_STREAMS = 8, /* vectors if there is a single bin */
+    BLOCK = 4096      /* elements added up before it is checked that they fit the bins */
 };
 
 #define ROW(streams) ((size_t)(streams)*WIDTH) /* elements that go to different bins */
 
-static const uint64_t HIGH_WORD = 0x7fff000000000000; /* of a double, without its sign */
+static const uint64_t HIGH_WORD = 0x7fff000000000000; /* masks the sign of a double */
 
 typedef double doubles VECTOR(VECTOR_BYTES);
 typedef float floats VECTOR(VECTOR_BYTES / 2);
@@ -32,8 +32,8 @@ typedef int64_t lanes64 VECTOR(VECTOR_BYTES);
 typedef uint64_t bits64 VECTOR(VECTOR_BYTES);
 typedef int16_t lanes16 VECTOR(VECTOR_BYTES);
 
-/* How 2 * WIDTH elements become two vectors of doubles. Either in order, the first half and the
- * second; or paired, those at even indexes and those at odd ones, which is how 16-bit elements come
- * apart most cheaply. */
+/* Loads 2 * WIDTH elements as two vectors of doubles. Either in order: the first half and the
+ * second half. Or paired: even indexes and odd indexes, which is the cheapest way to split 16-bit
+ * elements. */
 typedef void load_pair(const unsigned char *in, doubles pair[2]);
 typedef enum { IN_ORDER, PAIRED } lane_order;

@@ -1,4 +1,4 @@
-/* The four formats, and one element of any of them as an integer times a power of two. */
+/* The four float formats. Adds an element of any of them as an integer times a power of two. */
 #ifndef GPUREDUCE_EXACT_FORMAT_H
 #define GPUREDUCE_EXACT_FORMAT_H
 
@@ -8,7 +8,7 @@
 
 typedef struct {
     int size;     /* bytes */
-    int fraction; /* bits stored of the mantissa */
+    int fraction; /* stored bits of the mantissa */
     int exponent; /* bits */
     int unit;     /* the least subnormal is 2^unit */
 } gr_format;
@@ -41,7 +41,7 @@ static inline uint64_t gr_element_bits(const void *data, size_t size)
     }
 }
 
-/* The flag that an element sets; 0 for a finite one. */
+/* Returns the flag for an inf or nan element, or 0 for a finite one. */
 static inline uint32_t gr_element_flag(uint64_t bits, gr_format format)
 {
     uint64_t sign = (uint64_t)1 << (format.fraction + format.exponent);
@@ -53,7 +53,7 @@ static inline uint32_t gr_element_flag(uint64_t bits, gr_format format)
     return bits & sign ? GR_EXACT_MINUS_INF : GR_EXACT_PLUS_INF;
 }
 
-/* Adds one element. A deposit like any other, it leaves the count alone. */
+/* Adds one element. Like all deposits, it does not change the count. */
 static inline void gr_add_element(gr_exact *acc, uint64_t bits, gr_format format)
 {
     uint32_t flag = gr_element_flag(bits, format);

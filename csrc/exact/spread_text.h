@@ -1,12 +1,11 @@
-/* Scattering float64. The vectors are of 32 bytes at most: as long as longer ones are at work,
- * Intel's processors close one of the three ports that the additions, one element at a time, go to.
- */
+/* Scattering float64. Vectors have at most 32 bytes: while longer ones execute, Intel processors
+ * close one of the three ports that execute the additions, which are one element at a time. */
 enum {
-    SPREAD = 16, /* elements whose places are computed together */
+    SPREAD = 16, /* elements whose table offsets are computed together */
     SPREAD_BYTES = VECTOR_BYTES < 32 ? VECTOR_BYTES : 32,
     SPREAD_WIDTH = SPREAD_BYTES / 8,
-    /* The next block is looked at first (peak), all at once: by then it should be here, so what is
-     * asked for is the one after it. */
+    /* Before a block is scattered, peak reads all of it. So the next block should be in the cache
+     * by then, and the prefetch is for the block after it. */
     BLOCKS_AHEAD = 2 * BLOCK * 8
 };
 
@@ -14,10 +13,10 @@ typedef double parts VECTOR(SPREAD_BYTES);
 typedef uint64_t places VECTOR(SPREAD_BYTES);
 typedef double pair64 VECTOR(16); /* low, high */
 
-/* Where elements go by their exponents, and what they add there (scatter.h). The vectors compute
- * that for some elements; adding it is one at a time. */
+/* Table offsets of some elements, by their exponents, and the numbers to add there (scatter.h).
+ * Vector code computes them; the additions are one element at a time. */
 typedef struct {
-    alignas(64) uint64_t place[SPREAD]; /* bytes from the table's start */
+    alignas(64) uint64_t place[SPREAD]; /* byte offset in the table */
     pair64 pair[SPREAD / SPREAD_WIDTH][2]
                [SPREAD_WIDTH / 2]; /* of each vector's even elements, then the odd ones */
 } spread;
@@ -26,7 +25,7 @@ INLINE void spread_out(const unsigned char *in, spread *out)
 {
     const uint64_t one = (uint64_t)1 << 52, window = (uint64_t)15 << 52;
     const uint64_t fraction = one - 1, sign = (uint64_t)1 << 63, exponent = sign - one;
-    const uint64_t lowest = (uint64_t)(1023 + 1) << 52; /* 2: y's exponent where s mod 16 is 0 */
+    const uint64_t lowest = (uint64_t)(1023 + 1) << 52; /* 2: y's exponent if s mod 16 is 0 */
 #pragma GCC unroll 8
     for (int j = 0; j < SPREAD / SPREAD_WIDTH; j++) {
         places x;
@@ -35,12 +34,12 @@ INLINE void spread_out(const unsigned char *in, spread *out)
         places subnormal = (places)((x & exponent) == 0);
         places moved = x - (one & ~subnormal), place = moved >> 52 & (GR_PAIRS * 16 - 16);
         places bits = (moved & (sign | window | fraction)) | lowest;
-        /* What the number has before its fraction, which a subnormal one has not. */
+        /* Subtracts the one before the fraction, which a subnormal number does not have. */
         parts y = (parts)bits - (parts)(subnormal & bits & (sign | exponent));
         parts high = y + GR_PAIR_MIDDLE - GR_PAIR_MIDDLE, low = y - high;
         interleave(low, high, pairs);
         memcpy(out->place + j * SPREAD_WIDTH, &place, sizeof place);
-        /* One at a time: GCC 12 copies two vectors at once by way of the stack. */
+        /* One at a time: GCC 12 copies two vectors at once through the stack. */
         memcpy(out->pair[j][0], &pairs[0], sizeof *pairs);
         memcpy(out->pair[j][1], &pairs[1], sizeof *pairs);
     }
