@@ -1,5 +1,5 @@
-/* x86-64 with AVX-512 (Skylake-X, Zen 4). The target is set in the text since a flag for one file
- * is more than setup.py's compiler interface can say. */
+/* x86-64 with AVX-512 (Skylake-X, Zen 4). Pragmas set the target, because setup.py's compiler
+ * interface has no flags for a single file. */
 #include "cpu/kernels.h"
 
 #ifdef __x86_64__

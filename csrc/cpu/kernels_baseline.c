@@ -1,4 +1,4 @@
-/* What every processor of the architecture has: SSE2, NEON. */
+/* For every processor of the architecture: SSE2, NEON. */
 #define VECTOR_BYTES 16
 #define KERNELS gr_cpu_baseline
 #include "cpu/vectors.h"
@@ -9,7 +9,7 @@
 #include <arm_neon.h>
 #endif
 
-/* By name, for GCC 12 makes of __builtin_convertvector one conversion at a time. */
+/* Intrinsics, because GCC 12 compiles __builtin_convertvector to one conversion at a time. */
 INLINE doubles widen(floats x)
 {
 #if defined(__x86_64__)
@@ -32,8 +32,8 @@ INLINE floats4 from_half(halves4 x)
     return (floats4)vcvt_f32_f16((float16x4_t)x);
 }
 #else
-/* There is no instruction for it: with integers, and exactly. Multiplying by 2^112 would be
- * shorter, but wrong for subnormals where the program has the processor flush them to zero. */
+/* Converts exactly, with integers, as there is no instruction for it. Multiplying by 2^112 would be
+ * shorter, but wrong for subnormals if the program has the processor flush them to zero. */
 INLINE floats4 from_half(halves4 x)
 {
 #ifdef __x86_64__

@@ -1,15 +1,13 @@
-/* The accumulator: integer arithmetic in base 2^32 with the carries put off.
+/* The accumulator: integer arithmetic in base 2^32 with deferred carries.
  *
- * Lemma (digits do not overflow). |digit[k]| <= fill 2^32 for all k but the last. Each deposit adds
- * less than its share of 2^32 to a digit and the same to `fill`, merging adds the digits and the
- * fills, and before fill would exceed MOST_FILL = 2^30 the carries are taken, after which a digit
- * is below 2^32 and fill is 1. So |digit[k]| <= 2^62. The last digit holds |value| / 2^2144, less
- * than 2^18 for up to 2^63 elements; it is added modulo 2^64, so that not even invented input makes
- * undefined behaviour of it.
+ * Lemma (digits do not overflow). |digit[k]| <= fill 2^32 for all k but the last. A deposit adds at
+ * most f 2^32 to a digit and f to `fill`; merging adds the digits and the fills. Before fill would
+ * exceed MOST_FILL = 2^30 the carries are propagated, after which a digit is below 2^32 and fill is
+ * 1. So |digit[k]| <= 2^62. The last digit holds |value| / 2^2144, less than 2^18 for up to 2^63
+ * elements. It is added modulo 2^64, so that even forged input causes no undefined behaviour.
  *
- * The numbers are 64 bits wide in two's complement and >> of a negative one is arithmetic, as it is
- * with every compiler this builds with: d == (d >> 32) * 2^32 + (d & 0xffffffff) for either sign.
- */
+ * The numbers are 64 bits wide in two's complement and >> of a negative one is arithmetic, as with
+ * every supported compiler: d == (d >> 32) * 2^32 + (d & 0xffffffff) for either sign. */
 #include "exact/exact.h"
 #include "exact/format.h"
 
@@ -34,7 +32,7 @@ static void carry(gr_exact *acc)
     acc->fill = 1;
 }
 
-/* Before something is added that is at most fill 2^32 in each digit. */
+/* Makes room for adding at most fill 2^32 to each digit. */
 static void make_room(gr_exact *acc, uint32_t fill)
 {
     if (acc->fill > MOST_FILL - fill)
@@ -76,7 +74,8 @@ bool gr_exact_add_digits(gr_exact *acc, const int64_t *digits, size_t n, size_t 
 {
     if (first > GR_EXACT_DIGITS || n > GR_EXACT_DIGITS - first)
         return false;
-    /* The low half of one and the high half of the other below: less than 1.5 * 2^32. */
+    /* A digit gets the low half of one number and the high half of the one below: together less
+     * than 1.5 * 2^32. */
     make_room(acc, 2);
     for (size_t i = 0; i < n; i++) {
         size_t k = first + i;
@@ -111,14 +110,14 @@ void gr_exact_normalize(gr_exact *acc)
     carry(acc);
     if (!acc->flags)
         return;
-    /* No finite number matters any more. */
+    /* With a flag set, the finite numbers no longer affect the value. */
     if (acc->flags & GR_EXACT_NAN || (acc->flags & both) == both)
         acc->flags = GR_EXACT_NAN;
     memset(acc->digit, 0, sizeof acc->digit);
 }
 
-/* Of a normalized one: 0, or the sign of the highest digit that is not, for a negative value has a
- * negative last digit. */
+/* Returns the sign of a normalized accumulator: 0, or the sign of the highest nonzero digit,
+ * because a negative value has a negative last digit. */
 static int sign_of(const gr_exact *acc)
 {
     if (acc->flags)

@@ -1,4 +1,4 @@
-/* Accumulators as bytes, little-endian:
+/* Accumulators as bytes, little-endian. Each row gives offset, size and content:
  *    0  4  magic, "GRXA"
  *    4  1  version, 1
  *    5  1  components, 1 or 2
@@ -6,8 +6,9 @@
  *    7  1  flags: those of component 0, plus 16 times those of component 1
  *    8  8  count
  *   16  272 per component: the value in units of 2^-1074, one integer in two's complement
- *    .  8  FNV-1a (64 bits) of all that precedes
- * Each step of FNV-1a is a bijection of its state, so a change of any one byte is always seen. */
+ *    .  8  FNV-1a (64 bits) of all preceding bytes
+ * Each step of FNV-1a is a bijection of its state, so a change of any one byte is always detected.
+ */
 #include "exact/exact.h"
 #include "exact/format.h"
 
@@ -16,8 +17,7 @@ enum {
     BODY = 4 * GR_EXACT_DIGITS,
     CHECKSUM = 8,
     VERSION = 1,
-    /* 2^63 elements are less than 2^(2161 - 2144) in the last digit; one more bit for good measure.
-     */
+    /* 2^63 elements are less than 2^(2161 - 2144) in the last digit. One more bit is a margin. */
     MOST_TOP = 1 << 18
 };
 
@@ -97,7 +97,7 @@ static gr_exact_error check(const unsigned char *bytes, size_t size)
     return known ? GR_EXACT_OK : GR_EXACT_BAD_CONTENT;
 }
 
-/* False unless what is read is what some normalized accumulator would have written. */
+/* Returns false unless the bytes are those of a normalized accumulator. */
 static bool read_value(gr_exact *acc, const unsigned char *bytes, unsigned flags)
 {
     gr_exact_init(acc);
@@ -110,7 +110,7 @@ static bool read_value(gr_exact *acc, const unsigned char *bytes, unsigned flags
         acc->digit[k] = (int64_t)digit;
     }
     int64_t *top = &acc->digit[GR_EXACT_DIGITS - 1];
-    *top = (*top ^ 0x80000000) - 0x80000000; /* it has the sign */
+    *top = (*top ^ 0x80000000) - 0x80000000; /* sign extension */
     if (flags == 0)
         return top_fits(acc);
     bool one = flags == GR_EXACT_NAN || flags == GR_EXACT_PLUS_INF || flags == GR_EXACT_MINUS_INF;

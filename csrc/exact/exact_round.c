@@ -1,9 +1,10 @@
-/* The one rounding. */
+/* Rounding an accumulator to a float: the only rounding of an exact sum. */
 #include "exact/exact.h"
 #include "exact/format.h"
 
-/* The absolute value in binary: what is rounded. Rounding a negative number in two's complement
- * goes wrong where the bits below the guard bit are all zero or the mantissa is all ones. */
+/* The absolute value in binary. It is rounded instead of the value itself: rounding a negative
+ * number in two's complement goes wrong where the bits below the guard bit are all zero or the
+ * mantissa is all ones. */
 typedef struct {
     uint32_t digit[GR_EXACT_DIGITS + 2]; /* the last two are zero */
     int bits;                            /* the highest bit set is bits - 1; 0 for zero */
@@ -15,7 +16,7 @@ static int bit_length(uint32_t x)
     return x ? 32 - __builtin_clz(x) : 0;
 }
 
-/* Of a normalized value without flags. */
+/* Computes the absolute value. The accumulator must be normalized and have no flags. */
 static void take_magnitude(magnitude *size, const gr_exact *acc)
 {
     int64_t top = acc->digit[GR_EXACT_DIGITS - 1];
@@ -33,7 +34,7 @@ static void take_magnitude(magnitude *size, const gr_exact *acc)
     size->digit[GR_EXACT_DIGITS] = size->digit[GR_EXACT_DIGITS + 1] = 0;
 }
 
-/* The bits from `first` up, of which there are at most 64. */
+/* Returns the bits from `first` up. There must be at most 64 of them. */
 static uint64_t bits_from(const magnitude *size, int first)
 {
     int k = first / 32, shift = first % 32;
@@ -49,7 +50,7 @@ static bool any_below(const magnitude *size, int end)
     return size->digit[end / 32] & ((1u << end % 32) - 1);
 }
 
-/* Drops the bits below `first`: nearest, ties to even. */
+/* Rounds to nearest, ties to even, at bit `first`. Returns the mantissa, in units of that bit. */
 static uint64_t round_at(const magnitude *size, int first)
 {
     uint64_t mantissa = first < size->bits ? bits_from(size, first) : 0;
@@ -60,20 +61,22 @@ static uint64_t round_at(const magnitude *size, int first)
     return mantissa;
 }
 
-/* Lemma. Let the format have p mantissa bits and the least subnormal 2^unit. The numbers of the
- * format in the binade of the value, were its exponent unbounded above, are the multiples of
- * 2^last with last = max(top - (p - 1), unit), where 2^top is the value's highest bit. The rounded
- * mantissa m <= 2^p counts these. With field = last - unit, the bits of m 2^last are
- * field 2^(p-1) + m: for a subnormal, field = 0 and m < 2^(p-1); for a normal number the exponent
- * field is field + 1, and the 1 is the mantissa's hidden bit; and m = 2^p or, from a subnormal,
- * 2^(p-1), carries into the exponent field as it should. IEEE 754 rounds to inf what with unbounded
- * exponent would round to 2^(emax+1) or more, and that is where the bits reach those of inf. */
+/* Lemma. Let the format have p mantissa bits and the least subnormal 2^unit. Let 2^top be the
+ * value's highest bit. In the binade of the value, the numbers of the format, were its exponent
+ * unbounded above, are the multiples of 2^last with last = max(top - (p - 1), unit). The rounded
+ * mantissa m <= 2^p counts these. With field = last - unit, the bits of m 2^last are field
+ * 2^(p-1) + m:
+ * - for a subnormal, field = 0 and m < 2^(p-1);
+ * - for a normal number the exponent field is field + 1, and the 1 is the mantissa's hidden bit;
+ * - m = 2^p or, from a subnormal, 2^(p-1), carries into the exponent field as it should.
+ * IEEE 754 rounds a value to inf if with unbounded exponent it would round to 2^(emax+1) or more;
+ * these are the values where the bits reach those of inf. */
 static uint64_t round_finite(const gr_exact *acc, gr_format format)
 {
     uint64_t sign = (uint64_t)1 << (format.fraction + format.exponent);
     uint64_t infinity = sign - ((uint64_t)1 << format.fraction);
     int64_t top = acc->digit[GR_EXACT_DIGITS - 1];
-    if (top != (int32_t)top) /* deposits can make it; 2^63 elements cannot */
+    if (top != (int32_t)top) /* possible with deposits, not with 2^63 elements */
         return top < 0 ? infinity | sign : infinity;
     magnitude size;
     take_magnitude(&size, acc);

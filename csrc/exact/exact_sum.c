@@ -1,4 +1,4 @@
-/* How an array is split into tasks and blocks, and which way a block is added up. */
+/* Splits an array into tasks and blocks, and chooses the method that adds up a block. */
 #include "exact/exact.h"
 
 #include "threads/pool.h"
@@ -14,31 +14,31 @@ enum {
     /* Elements of a task; even, so that it starts with a real part. */
     LEAST_TASK = 1 << 13,
     MOST_TASK = 1 << 16,
-    TASKS = 64, /* to share out among threads, where that takes none of another size */
-    /* Below this, a region of the pool costs more than it saves: some microseconds if its threads
-     * are awake. */
+    TASKS = 64, /* at most, as long as tasks do not exceed MOST_TASK */
+    /* Below this, the thread pool costs more than it saves: some microseconds if its threads are
+     * awake. */
     THREADS_FROM = 1 << 16,
-    PLACES = 16,        /* where threads put down what they have added up */
-    FIRST = 512,        /* elements whose size is looked at before any is added */
-    FLAGS_FROM = 1024,  /* elements worth flags that may have to be guessed anew: arithmetic.h */
-    FEW = 8,            /* elements that are deposited sooner than bins are set up and emptied */
-    PATIENCE = 16,      /* blocks that are scattered from one on that did not fit the bins */
+    PLACES = 16,        /* slots for the partial sums of threads */
+    FIRST = 512,        /* elements inspected for their size before any is added */
+    FLAGS_FROM = 1024,  /* elements worth a misprediction of the flag: floating_point_mode.h */
+    FEW = 8,            /* up to this many elements, single deposits are faster than bins */
+    PATIENCE = 16,      /* blocks scattered after one that did not fit the bins */
     SCATTER_FROM = 128, /* elements worth clearing the tables for */
-    WHOLE_FROM = 24,    /* and worth bins for all exponents */
-    WHOLE_TO = 512,     /* where scattering is the quicker way only for more than these */
-    STRANGE = 256,      /* elements that are added one by one if an inf or nan is among them */
+    WHOLE_FROM = 24,    /* elements worth bins for all exponents */
+    WHOLE_TO = 512,     /* elements from which on scattering is faster, if both exist */
+    STRANGE = 256,      /* elements added one by one if one of them is inf or nan */
     MOST_POWER = 1022 - GR_EXTRACT_LOG_ROWS - 1 /* extract.h: k_0 <= 1022 */
 };
 
-/* What one set of bins has taken: of most arrays everything, in a tenth of the bytes of an
- * accumulator. */
+/* The units that one set of bins has taken. For most arrays this is the whole sum, in a tenth of
+ * the bytes of an accumulator. */
 typedef struct {
     bool any;
     int units[GR_EXTRACT_BINS];
     int64_t sum[GR_EXTRACT_BINS][2];
 } bin_sums;
 
-/* Several of them, so that no thread waits for another one. */
+/* A slot for partial sums. There are several, so that threads do not wait for each other. */
 typedef struct {
     alignas(64) atomic_bool taken;
     bool used; /* the sums are set up */
@@ -56,28 +56,28 @@ typedef struct {
     place *places;
 } sum_job;
 
-/* Where bins start, and what they count in. */
+/* The starts of bins, and the exponents of their units. */
 typedef struct {
     double start[GR_EXTRACT_WIDE_BINS];
     int units[GR_EXTRACT_WIDE_BINS];
 } bin_set;
 
-/* One thread's work on a stretch of the array. The sums are of even and odd elements, or the same
- * one twice. */
+/* One thread's work on a range of the array. sums[0] is for elements at even indexes, sums[1] for
+ * odd ones; both may point to the same accumulator. */
 typedef struct {
     const gr_extract_kernels *kernels;
     gr_extract_kernel *extract; /* null: not worth trying */
-    gr_whole_kernel *whole;     /* for blocks that do not fit; null: they are scattered */
-    bool scatters;              /* and long ones even if not null */
+    gr_whole_kernel *whole;     /* for blocks that do not fit; null: scatter them */
+    bool scatters;              /* long ones are scattered even if `whole` is not null */
     gr_load load;
     gr_format format;
     gr_exact *sums[2];
-    int least_bins, most_bins; /* that are tried */
-    int bins;                  /* that were needed of late */
+    int least_bins, most_bins; /* limits of `bins` */
+    int bins;                  /* bins needed recently */
     int power;                 /* `tried` are for elements below 2^power in size */
-    bool flags;                /* may be used */
+    bool flags;                /* whether the inexact flag may be used */
     bin_set tried;
-    bin_sums *kept; /* not yet in `sums` */
+    bin_sums *kept; /* sums of bins, not yet added to `sums` */
     gr_scatter scatter;
 } worker;
 
@@ -102,7 +102,8 @@ static void deposit(const bin_sums *kept, gr_exact *const sums[2])
         add_bins(sums, kept->sum, kept->units, GR_EXTRACT_BINS);
 }
 
-/* False, and nothing done, if the bins are others, or the sums too large. */
+/* Adds `more` to `kept`. Returns false, and changes nothing, if their bins differ or a sum would
+ * overflow. */
 static bool add_to_kept(bin_sums *kept, const bin_sums *more)
 {
     if (!kept->any) {
@@ -137,7 +138,7 @@ static void keep_extracted(worker *work, const gr_extracted *got)
     keep(work->kept, &more, work->sums);
 }
 
-/* 3 * 2^(exponent - 1), for a normal number's exponent. */
+/* Returns 3 * 2^(exponent - 1). The exponent must be that of a normal number. */
 static double middle(int exponent)
 {
     uint64_t bits = (uint64_t)(exponent + 1023) << 52 | (uint64_t)1 << 51;
@@ -170,7 +171,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* The greatest exponent field. */
+/* Returns the greatest exponent field of n elements. */
 static int peak_of(gr_format format, const unsigned char *in, size_t n)
 {
     size_t size = (size_t)format.size;
@@ -181,16 +182,18 @@ static int peak_of(gr_format format, const unsigned char *in, size_t n)
     return (int)(gr_extract_best()->peak(in, n * size, mask) >> (15 - format.exponent));
 }
 
-/* The elements are below 2^power in size; MOST_POWER + 1 if no bins can be made for them. */
+/* Returns the power for which the elements are below 2^power in size, or MOST_POWER + 1 if no bins
+ * can be made for them. */
 static int power_of(gr_format format, const unsigned char *in, size_t n)
 {
-    /* An exponent field of 1 is below 2^(unit + fraction + 1), and so is 0. */
+    /* Elements with exponent field 1 are below 2^(unit + fraction + 1), and so are those with field
+     * 0. */
     int top = peak_of(format, in, n), special = (1 << format.exponent) - 1;
     int power = format.unit + format.fraction + (top > 0 ? top : 1);
     return top < special && power <= MOST_POWER ? power : MOST_POWER + 1;
 }
 
-/* Other bins for elements that these did not take, if there are any. */
+/* Changes the bins for elements that did not fit. Returns false if no other bins would help. */
 static bool adapt(worker *work, const unsigned char *in, size_t n)
 {
     int power = power_of(work->format, in, least(n, work->kernels->block));
@@ -205,9 +208,10 @@ static bool adapt(worker *work, const unsigned char *in, size_t n)
     return true;
 }
 
-/* The bins are for the largest exponents met of late, which are not known for these elements before
- * they have been read. If they were not the right ones, those are read again; by then they are in
- * the cache. Returns how many fitted. */
+/* Adds elements in bins. Returns the number of elements that fitted. The bins are made for the
+ * largest exponents met recently, because the exponents of the next elements are unknown before
+ * they are read. Elements that do not fit are read again for other bins; by then they are in the
+ * cache. */
 static size_t extract(worker *work, const unsigned char *in, size_t n)
 {
     size_t done = 0;
@@ -221,14 +225,14 @@ static size_t extract(worker *work, const unsigned char *in, size_t n)
             keep_extracted(work, &got);
         done += more;
         if (more == GR_EXTRACT_MOST && work->bins > work->least_bins)
-            work->bins--; /* what needed more of them may be over */
+            work->bins--; /* later elements may need fewer */
         else if (more < asked && !adapt(work, in + done * (size_t)work->format.size, n - done))
             break;
     }
     return done;
 }
 
-/* Adds some elements, and says how many, with bins for all exponents. */
+/* Adds some elements in bins for all exponents. Returns the number of elements added. */
 static size_t add_whole(worker *work, const unsigned char *in, size_t n)
 {
     bool half = work->load == GR_LOAD_f16;
@@ -275,7 +279,7 @@ static size_t scatter(worker *work, const unsigned char *in, size_t n)
     return n;
 }
 
-/* Adds some elements, and says how many. */
+/* Adds some elements. Returns the number of elements added. */
 static size_t add_some(worker *work, const unsigned char *in, size_t n)
 {
     size_t done = work->extract ? extract(work, in, n) : 0;
@@ -291,12 +295,12 @@ static size_t add_some(worker *work, const unsigned char *in, size_t n)
     return done + (whole ? add_whole(work, in, n) : scatter(work, in, n));
 }
 
-/* Which kernels, and with which bins to begin. */
+/* Chooses the kernels and the first bins. */
 static void start_worker(worker *work, const sum_job *job)
 {
     const gr_extract_kernels *kernels = work->kernels = gr_extract_best();
     work->scatter.used = false;
-    work->least_bins = 1; /* which most data fits */
+    work->least_bins = 1; /* enough for most data */
     work->most_bins = kernels->narrow_bins;
     switch (work->load) {
     case GR_LOAD_f16:
@@ -325,7 +329,7 @@ static void start_worker(worker *work, const sum_job *job)
     try_power(work, job->power);
 }
 
-/* To what is kept and to the sums. */
+/* Adds n elements to `kept` and `sums`. */
 static void add_range(const sum_job *job, const unsigned char *in, size_t n, bin_sums *kept,
                       gr_exact *const sums[2])
 {
@@ -335,7 +339,7 @@ static void add_range(const sum_job *job, const unsigned char *in, size_t n, bin
     work.format = job->format;
     work.sums[0] = sums[0];
     work.sums[1] = sums[1];
-    /* Integers do not mind how the processor adds floats. */
+    /* Adding one by one uses integers only, so it works in any floating-point mode. */
     if (n <= FEW || !gr_plain_arithmetic()) {
         add_elements(&work, in, n);
         return;
@@ -343,7 +347,7 @@ static void add_range(const sum_job *job, const unsigned char *in, size_t n, bin
     work.flags = n >= FLAGS_FROM && gr_flags_work();
     start_worker(&work, job);
     while (n > 0) {
-        /* Once a nan has been met, nothing else matters. */
+        /* Once both sums are nan, no further element changes them. */
         if (sums[0]->flags & sums[1]->flags & GR_EXACT_NAN)
             break;
         size_t done = add_some(&work, in, n);
@@ -353,7 +357,8 @@ static void add_range(const sum_job *job, const unsigned char *in, size_t n, bin
     gr_scatter_empty(&work.scatter, job->load, sums);
 }
 
-/* Of the first elements, if bins are made for them and can be. */
+/* Returns the power for the bins of the first elements, at most MOST_POWER. Returns 0 if no bins
+ * will be used. */
 static int first_power(const sum_job *job)
 {
     if (job->n <= FEW || job->load == GR_LOAD_f16)
@@ -371,7 +376,7 @@ static bool is_used(const gr_exact *acc)
 static void put_down(place *places, const bin_sums *kept, gr_exact own[2], int components)
 {
     static atomic_uint numbers;
-    static _Thread_local unsigned number; /* of this thread, from 1: where it looks first */
+    static _Thread_local unsigned number; /* from 1: selects the first slot it tries */
     if (!number)
         number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
     unsigned i = number % PLACES;
@@ -411,7 +416,7 @@ static void add_by_one(const sum_job *job, gr_exact *const sums[2])
     deposit(&kept, sums);
 }
 
-/* The places are too large for the stacks that some threads have. */
+/* The slots are allocated, as they are too large for the stacks of some threads. */
 static void add_by_threads(sum_job *job, gr_exact *const sums[2], int threads)
 {
     place *places = aligned_alloc(alignof(place), PLACES * sizeof *places);
@@ -449,7 +454,8 @@ void gr_exact_add_array(gr_exact *acc, const void *data, size_t n, gr_load load,
     gr_exact *sums[2] = {acc, acc + components - 1};
     for (int i = 0; i < components; i++)
         acc[i].count += n;
-    /* Kernels lower this thread's flag. If the program had it up, it finds it up. */
+    /* Kernels clear this thread's inexact flag. If it was set before, it is set again at the end.
+     */
     bool raised = job.n >= FLAGS_FROM && load != GR_LOAD_f16 && gr_inexact();
     job.power = first_power(&job);
     if (threads == 1 || job.n < THREADS_FROM)
@@ -468,8 +474,8 @@ void gr_exact_sum_array(const void *data, size_t n, gr_load load, int components
     gr_exact_add_array(out, data, n, load, components, threads);
 }
 
-/* Copies n elements of `size` bytes side by side; a function for each size, so that each copy is
- * a load and a store. */
+/* Copies n elements of `size` bytes to contiguous memory. There is a function for each size, so
+ * that each copy is a load and a store. */
 static inline __attribute__((always_inline)) void
 pack_size(unsigned char *out, const unsigned char *in, size_t n, ptrdiff_t stride, size_t size)
 {

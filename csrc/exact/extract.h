@@ -36,7 +36,7 @@
  *
  * Proof by flag (cpu/floating_point_mode.h): the processor's inexact flag shows whether an addition
  * was rounded. If none was, then after
- *     next = bin + x (unless this is the last bin: without raising the flag);
+ *     next = bin + x (raises the flag only if this is the last bin);
  *     part = next - bin;  x = x - part;
  * next + x is equal to bin + x before it, whatever the numbers are, and the last bin takes all that
  * reaches it. So the bins hold the sum. The size of the elements need not be known, and no rest is

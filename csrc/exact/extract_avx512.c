@@ -1,5 +1,5 @@
-/* x86-64 with AVX-512 (Skylake-X, Zen 4). The target is set in the text since a flag for one file
- * is more than setup.py's compiler interface can say. */
+/* x86-64 with AVX-512 (Skylake-X, Zen 4). Pragmas set the target, because setup.py's compiler
+ * interface has no flags for a single file. */
 #include "exact/extract.h"
 
 #ifdef __x86_64__
@@ -24,7 +24,7 @@ INLINE doubles widen(floats x)
     return (doubles)_mm512_cvtps_pd((__m256)x);
 }
 
-/* Without raising flags. */
+/* Adds without raising flags. */
 INLINE doubles add_quietly(doubles a, doubles b)
 {
     return (doubles)_mm512_add_round_pd((__m512d)a, (__m512d)b,

@@ -1,4 +1,4 @@
-/* What every processor of the architecture has: SSE2, NEON. */
+/* For every processor of the architecture: SSE2, NEON. */
 #define VECTOR_BYTES 16
 #define NARROW_BINS 1
 #define FLAG_BINS 1
@@ -10,7 +10,7 @@
 #include <arm_neon.h>
 #endif
 
-/* By name, for GCC 12 makes of __builtin_convertvector one conversion at a time. */
+/* Intrinsics, because GCC 12 compiles __builtin_convertvector to one conversion at a time. */
 INLINE doubles widen(floats x)
 {
 #if defined(__x86_64__)
@@ -46,10 +46,11 @@ INLINE void load_f16(const unsigned char *in, doubles pair[2])
     pair[1] = (doubles)vcvt_high_f64_f32(x);
 }
 #else
-/* The high 32 bits of a double that is a half scaled: fraction and exponent moved to their places,
- * the exponent's bias 1023 - 15 too small. Multiplying by 2^1008 would mend that, were it not that
- * subnormals are slow and that the program may have the processor flush them. So subnormals are
- * made (1 + fraction) - 1, and inf and nan, at exponent 31, get the bias twice. */
+/* Converts four halves. The high 32 bits of a double can hold a half: fraction and exponent are
+ * shifted to their places, and the exponent's bias is then 1023 - 15 too small. Multiplying by
+ * 2^1008 would correct that, but subnormals are slow and the program may have the processor flush
+ * them to zero. So the bias is added as an integer; subnormals are computed as (1 + fraction) - 1,
+ * scaled; inf and nan, with exponent 31, get the bias twice. */
 typedef uint32_t words4 VECTOR(16);
 
 INLINE void spread_high(words4 x, doubles pair[2])

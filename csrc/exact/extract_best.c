@@ -1,4 +1,4 @@
-/* Which table is the quickest on this processor. */
+/* Chooses the fastest table for this processor. */
 #include "exact/extract.h"
 
 #include "cpu/cpu_sum.h"
@@ -21,10 +21,10 @@ static const gr_extract_kernels *named(const char *instructions)
     return &gr_extract_baseline;
 }
 
-/* Names take as long to compare as some elements to add up. */
+/* The choice is cached, because comparing names takes as long as adding up some elements. */
 const gr_extract_kernels *gr_extract_best(void)
 {
-    static _Atomic(const gr_extract_kernels *) best; /* by whoever is first; all choose the same */
+    static _Atomic(const gr_extract_kernels *) best; /* all threads choose the same table */
     const gr_extract_kernels *table = atomic_load_explicit(&best, memory_order_relaxed);
     if (!table) {
         table = named(gr_cpu_instructions());

@@ -61,7 +61,8 @@ void gr_scatter_add(gr_scatter *scatter, const void *data, size_t n, gr_load loa
             gr_scatter_empty(scatter, load, sums);
         if (!scatter->used)
             start(scatter, load);
-        /* A multiple of the tables but for the end: the first element is always table 0's. */
+        /* Except for the last piece, a multiple of the number of tables, so that the first element
+         * of each piece goes to table 0. */
         size_t room = (most - scatter->added) * tables, piece = n < room ? n : room;
         switch (load) {
         case GR_LOAD_bf16: kernels->bf16(in, piece, scatter->table.bin); break;
