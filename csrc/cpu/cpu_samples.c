@@ -12,7 +12,7 @@
 
 enum { TILE = 2048 };
 
-/* Tiles whose sums are kept at a time: 8 MiB. */
+/* The number of tiles whose sums are stored at a time: 8 MiB. */
 static const size_t MOST_TILES = (size_t)1 << 20;
 
 typedef struct {
@@ -21,7 +21,8 @@ typedef struct {
     double *sums;
 } tile_job;
 
-/* A tile's samples fit the nearest cache, where the SIMD sum finds them. */
+/* Computes and adds the samples of one tile. They fit the first-level cache, from where the SIMD
+ * sum reads them. */
 static void sum_tile(size_t tile, void *context)
 {
     const tile_job *job = context;

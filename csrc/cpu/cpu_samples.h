@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* Samples are computed and added up in float64, in an order that n alone decides; a float32 sum is
- * rounded once. Threads as for gr_cpu_sum. Returns -1 if there is no memory. */
+/* Computes samples and adds them up in float64, in an order that depends on n alone. A float32 sum
+ * is rounded once. `threads` is as for gr_cpu_sum. Returns 0, or -1 if memory is exhausted. */
 int gr_cpu_sum_samples(const gr_samples *samples, gr_acc acc, int threads, gr_value *sum);
 
 #ifdef __cplusplus

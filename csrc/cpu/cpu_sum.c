@@ -1,4 +1,4 @@
-/* How a sum is split into tasks, and how their sums become one. */
+/* Splits a sum into tasks and adds up their sums. */
 #include "cpu/cpu_sum.h"
 
 #include "cpu/floating_point_mode.h"
@@ -17,23 +17,25 @@
 #endif
 
 enum {
-    /* Powers of two of blocks, so that a task is a subtree, and of pages, so that tasks whose array
-     * starts a page share none. */
+    /* Powers of two of blocks, so that a task is a subtree, and of pages, so that no two tasks
+     * share a page if the array starts at a page boundary. */
     LEAST_TASK_BYTES = 1 << 15,
     MOST_TASK_BYTES = 1 << 17,
-    TASKS = 64, /* to share out among threads, where that takes none of another size */
+    TASKS = 64, /* at most, as long as tasks do not exceed MOST_TASK_BYTES */
     MOST_TASKS = 512,
-    /* Below this, a region of the pool costs more than it saves: some microseconds if its threads
-     * are awake. One thread takes 10 for 512 KiB in the cache, or twice that for 16-bit floats. */
+    /* Below this, the thread pool costs more than it saves: some microseconds if its threads are
+     * awake. One thread adds 512 KiB in the cache in 10 microseconds, or in twice that for 16-bit
+     * floats. */
     THREADS_FROM_BYTES = 1 << 19
 };
 
-/* Partial sums that overflowed are added again times 2^-64: room for 2^64 of the largest. */
+/* If partial sums overflow, the elements are added again times 2^-64. This leaves room for 2^64 of
+ * the largest. */
 static const double DOWN = 0x1p-64, UP = 0x1p64;
 
 typedef struct {
     gr_pair pair; /* floats */
-    bool scaled;  /* times 2^-64 */
+    bool scaled;  /* whether `pair` is times 2^-64 */
     uint64_t integer;
 } task_sum;
 
@@ -71,7 +73,8 @@ static bool have_avx512(void)
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-/* As Zen 4 does it. Of others than AMD's, none is known that does. */
+/* Whether the processor executes 512-bit operations as two 256-bit halves, as Zen 4 does. No such
+ * processor that is not AMD's is known. */
 static bool in_halves(void)
 {
     const unsigned leaf = 0x8000001a, fp256 = 1 << 2, fp512 = 1 << 3;
@@ -101,7 +104,7 @@ static const instruction_set *best_instructions(const char *name)
 
 static const instruction_set *instructions;
 
-/* When this is loaded: later, another thread may be changing the environment. */
+/* Reads the environment when the library is loaded: later, another thread may be changing it. */
 __attribute__((constructor)) static void choose_instructions(void)
 {
     const char *name = getenv("GPUREDUCE_SIMD");
@@ -118,7 +121,7 @@ static bool finite_pair(gr_pair x)
     return isfinite(x[0]) && isfinite(x[1]);
 }
 
-/* Functions of their own, so that no compiler fuses the product with an addition. */
+/* Separate functions, so that no compiler fuses the product with an addition. */
 static __attribute__((noinline)) gr_pair scale_pair(gr_pair sum, double factor)
 {
     return sum * factor;
@@ -157,7 +160,7 @@ static void run_task(size_t task, void *context)
         sum->integer = job->integers(in, n * job->size, job->flip);
         return;
     }
-    /* Each thread's is its own, and another thread would make another sum of it. */
+    /* The floating-point mode is per thread, and another mode would change the sum. */
     gr_arithmetic before = gr_begin_plain();
     sum->pair = job->floats(in, n);
     sum->scaled = job->load == GR_LOAD_f64 && !finite_pair(sum->pair);
@@ -166,7 +169,7 @@ static void run_task(size_t task, void *context)
     gr_end_plain(before);
 }
 
-/* What the load needs: how its bits become a number. */
+/* Chooses the kernel for the element type, and the sign bits that it flips for signed integers. */
 static void choose_kernel(sum_job *job)
 {
     const gr_cpu_kernels *table = instructions->kernels;
@@ -190,7 +193,7 @@ static void choose_kernel(sum_job *job)
 
 static uint64_t add_integers(const sum_job *job, size_t tasks)
 {
-    /* Each flipped element is too large by its sign bit. */
+    /* Flipping the sign bit makes each element too large by the value of that bit. */
     uint64_t excess = job->flip ? (uint64_t)1 << (8 * job->size - 1) : 0;
     uint64_t sum = 0 - excess * job->n;
     for (size_t i = 0; i < tasks; i++)
@@ -246,7 +249,7 @@ static void run_tasks(sum_job *job, gr_acc acc, int components, int threads, gr_
 {
     size_t tasks = (job->n - 1) / job->task_n + 1;
     gr_parallel(threads, tasks, run_task, job);
-    if (gr_interrupted()) /* some tasks have left no sum */
+    if (gr_interrupted()) /* some tasks have not stored a sum */
         return;
     if (job->integers) {
         store_integer(add_integers(job, tasks), acc, out);
@@ -259,7 +262,7 @@ static void run_tasks(sum_job *job, gr_acc acc, int components, int threads, gr_
     gr_end_plain(before);
 }
 
-/* A size that follows from n and the type alone: where partial sums overflow, it shows. */
+/* The task size depends only on n and the type. If partial sums overflow, it affects the result. */
 static size_t task_size(size_t bytes)
 {
     size_t task = LEAST_TASK_BYTES;
@@ -268,7 +271,7 @@ static size_t task_size(size_t bytes)
     return task;
 }
 
-/* Not inlined, to keep its large frame out of small sums. */
+/* Not inlined, to keep its large stack frame out of small sums. */
 static __attribute__((noinline)) void sum_large(sum_job *job, gr_acc acc, int components,
                                                 int threads, gr_value out[2])
 {
@@ -318,5 +321,5 @@ double gr_cpu_error_factor(size_t n, gr_load load, gr_acc acc)
     double u = DBL_EPSILON / 2, factor = depth * u / (1 - depth * u);
     if (acc == GR_ACC_f32)
         factor = FLT_EPSILON / 2 + (1 + FLT_EPSILON / 2) * factor;
-    return factor * (1 + 8 * DBL_EPSILON); /* the roundings on this page */
+    return factor * (1 + 8 * DBL_EPSILON); /* covers the roundings in this function */
 }

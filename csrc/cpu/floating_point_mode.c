@@ -17,7 +17,7 @@ static bool flags_tell(void)
     return told && !early;
 }
 
-/* It takes a while, and it is the same for all threads. */
+/* The answer is cached: the test is slow, and its result is the same for all threads. */
 bool gr_flags_work(void)
 {
     enum { UNKNOWN, YES, NO };

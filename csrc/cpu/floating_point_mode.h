@@ -1,15 +1,16 @@
-/* Whether this thread's floating-point arithmetic is as IEEE 754 says by default, and the
- * processor's own word on whether anything was rounded: a flag that every addition with a rounded
- * result raises, and that stays up until it is lowered.
+/* The floating-point mode of this thread: whether its arithmetic follows the IEEE 754 defaults, and
+ * the inexact flag. Every addition with a rounded result raises this flag, and it stays raised
+ * until it is lowered.
  *
  *     gr_lower_inexact();
  *     GR_OPAQUE(x);  ... compute y from x ...  GR_OPAQUE(y);
  *     bool rounded = gr_inexact();
  *
- * Compilers do not know that additions raise flags, and move them as they like but for what they
- * are computed from and what is computed from them. So that is what keeps them here: they begin
- * with a number that is opaque after the flag was lowered, and their results go into one that is
- * opaque before it is looked at. What else gets in between can only raise it in vain. */
+ * Compilers do not know that additions raise flags. They move additions freely, limited only by
+ * data dependences. So data dependences keep the additions between the two calls: their inputs
+ * depend on a variable that is made opaque after the flag was lowered, and their results go into a
+ * variable that is made opaque before the flag is read. Other code that is moved in between can
+ * only raise the flag needlessly. */
 #ifndef GPUREDUCE_EXACT_ARITHMETIC_H
 #define GPUREDUCE_EXACT_ARITHMETIC_H
 
@@ -25,15 +26,15 @@
 extern "C" {
 #endif
 
-/* That additions round to nearest and keep subnormals; and, on x86-64, that none of it interrupts
- * the program. Other code in the process may have told the processor otherwise (-ffast-math
- * libraries do). */
+/* Whether additions round to nearest and keep subnormals, and, on x86-64, raise no trap. Other code
+ * in the process may have changed the mode (-ffast-math libraries do). */
 bool gr_plain_arithmetic(void);
 
-/* For what must not depend on it: between the two, this thread's arithmetic is plain. What is
- * computed there is computed from memory, and goes to memory. */
+/* Between gr_begin_plain and gr_end_plain, this thread's arithmetic is plain. Code between them
+ * must read its inputs from memory and write its results to memory. */
 #ifdef __x86_64__
-/* All but the flags: no subnormals taken or made zero, no exception that interrupts. */
+/* MXCSR without its flags: subnormals are neither read nor written as zero, and no exception traps.
+ */
 enum { GR_MXCSR_SETTINGS = 0xffc0, GR_MXCSR_PLAIN = 0x1f80 };
 
 typedef unsigned gr_arithmetic;
@@ -79,14 +80,14 @@ static inline void gr_end_plain(gr_arithmetic found)
 }
 #endif
 
-/* Some programs that impersonate processors have no flags. */
+/* Whether the inexact flag works. Some emulators of processors have no flags. */
 bool gr_flags_work(void);
 
-/* Nobody knows what it makes of the variable. */
+/* Makes the variable opaque: the compiler must assume that this reads and changes it. */
 #define GR_OPAQUE(variable) __asm__ volatile("" : "+m"(variable) : : "memory")
 
-/* These are quick as long as the flag is found as it was found last time: a processor that has
- * guessed so does some work again if not. */
+/* These functions are fast if the flag has the same state as last time: if not, the processor has
+ * mispredicted it and repeats some work. */
 #if defined(__x86_64__)
 /* Not <fenv.h>, which also goes through the old x87 unit. */
 enum { GR_MXCSR_INEXACT = 1 << 5 };
@@ -123,7 +124,7 @@ static inline void gr_raise_inexact(void)
     feraiseexcept(FE_INEXACT);
 }
 #else
-/* No flags: as if everything were rounded. */
+/* No flags: reports everything as rounded. */
 static inline bool gr_inexact(void)
 {
     return true;

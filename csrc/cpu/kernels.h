@@ -1,4 +1,5 @@
-/* The inner loops: one table per instruction set, all of them the same text (kernels_text.h). */
+/* The inner loops: one table of functions per instruction set, all compiled from the same source
+ * (kernels_text.h). */
 #ifndef GPUREDUCE_CPU_KERNELS_H
 #define GPUREDUCE_CPU_KERNELS_H
 
@@ -10,12 +11,12 @@ enum {
     GR_CPU_BLOCK = 1024 /* elements, 32 to a lane: a block's sum is a leaf of the tree */
 };
 
-/* The sum of n elements in the order that cpu_sum.h describes, in float64. */
+/* Returns the sum of n elements in the order that cpu_sum.h describes, in float64. */
 typedef gr_pair gr_float_kernel(const void *data, size_t n);
 
-/* The sum modulo 2^64 of the unsigned integers in `bytes` bytes, each xored with its part of `flip`
- * first: flipping the sign bit makes a signed integer an unsigned one, greater by a known amount.
- */
+/* Returns the sum modulo 2^64 of the unsigned integers in `bytes` bytes. Each is first xored with
+ * its part of `flip`: flipping the sign bit turns a signed integer into an unsigned one that is
+ * greater by a known amount. */
 typedef uint64_t gr_integer_kernel(const void *data, size_t bytes, uint64_t flip);
 
 typedef struct {

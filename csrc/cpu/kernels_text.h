@@ -1,10 +1,10 @@
-/* The inner loops, compiled once per instruction set. The file that includes this one chooses the
- * width (vectors.h), defines widen and load_f16 for it, and KERNELS, what the table that is defined
- * here is called. What the vectors add, they add lane by lane, and the lanes are the same in any
- * width: so every instruction set gives the same bits. */
+/* The inner loops, compiled once per instruction set. The including file chooses the width
+ * (vectors.h) and defines widen, load_f16, and KERNELS, the name of the table that this file
+ * defines. Vectors are added lane by lane, and the lanes are the same for any width. So every
+ * instruction set gives the same bits. */
 INLINE void load_f64(const unsigned char *in, doubles pair[2])
 {
-    /* One at a time: GCC 12 copies two vectors at once by way of the stack. */
+    /* One at a time: GCC 12 copies two vectors at once through the stack. */
     memcpy(&pair[0], in, sizeof *pair);
     memcpy(&pair[1], in + sizeof *pair, sizeof *pair);
 }
@@ -26,8 +26,9 @@ INLINE void load_bf16(const unsigned char *in, doubles pair[2])
     pair[1] = widen((floats)(x & 0xffff0000));
 }
 
-/* Adds rows of 32 elements to the lanes. Where the registers do not hold all lanes at once, half
- * the lanes take all rows before the other half does: the data is in the nearest cache by then. */
+/* Adds rows of 32 elements to the lanes. If the registers do not hold all lanes, half of the lanes
+ * take all rows before the other half does; the second pass reads the rows from the first-level
+ * cache. */
 INLINE void add_rows(const unsigned char *in, size_t rows, size_t size, load_pair *load,
                      doubles lanes[VECTORS])
 {
@@ -50,7 +51,7 @@ INLINE void add_rows(const unsigned char *in, size_t rows, size_t size, load_pai
     }
 }
 
-/* One vector's lanes i + i+WIDTH/2, then i+WIDTH/4, and so on: the last two of them. */
+/* Folds one vector: lanes i + i+WIDTH/2, then i+WIDTH/4, and so on. Returns the last two lanes. */
 INLINE gr_pair fold_vector(doubles x)
 {
     gr_pair pairs[WIDTH / 2];
@@ -61,7 +62,8 @@ INLINE gr_pair fold_vector(doubles x)
     return pairs[0];
 }
 
-/* Lane i + lane i+16, then i+8, i+4, i+2: one lane of even elements and one of odd are left. */
+/* Folds the lanes: i + i+16, then i+8, i+4, i+2. Returns one lane of even elements and one of odd
+ * elements. */
 INLINE gr_pair fold_lanes(doubles lanes[VECTORS], lane_order order)
 {
     int left = order == PAIRED ? 2 : 1;
@@ -83,7 +85,7 @@ INLINE gr_pair sum_block(const unsigned char *in, size_t n, size_t size, load_pa
     size_t rows = n / GR_CPU_LANES, rest = n % GR_CPU_LANES;
     add_rows(in, rows, size, load, lanes);
     if (rest) {
-        /* Zeros for what is missing: no lane is -0, so adding +0 changes none. */
+        /* Pads the row with zeros. No lane is -0, so adding +0 changes none. */
         doubles row[VECTORS];
         for (int i = 0; i < VECTORS; i++)
             row[i] = (doubles){0};
@@ -127,7 +129,8 @@ static gr_pair sum_f64(const void *data, size_t n)
     return sum_floats(data, n, 8, load_f64, IN_ORDER);
 }
 
-/* Integers of `bits` bits, two to a lane of twice the width: the one plus the other. */
+/* Takes two integers of `bits` bits per lane of twice the width, and adds them within their lane.
+ */
 INLINE lanes64 add_neighbours(lanes64 x, int bits)
 {
     switch (bits) {
@@ -150,7 +153,8 @@ INLINE lanes64 add_lanes(lanes64 a, lanes64 b, int bits)
 enum {
     STREAMS = 4,
     STRIDE = STREAMS * VECTOR_BYTES,
-    /* Rows until 16-bit lanes of byte sums might be full: 128 * 2 * 255 < 2^16. */
+    /* The number of strides before 16-bit lanes of byte sums might overflow: 128 * 2 * 255 < 2^16.
+     */
     MOST_ROWS = 128
 };
 
@@ -187,7 +191,7 @@ INLINE uint64_t sum_integers(const unsigned char *in, size_t bytes, int bits, ui
         bytes -= strides * STRIDE;
     }
     if (bytes) {
-        lanes64 zeros[STREAMS]; /* `flip` is what reads as zero */
+        lanes64 zeros[STREAMS]; /* xored with `flip`, these are zero */
         for (int j = 0; j < STREAMS; j++)
             zeros[j] = flip - (lanes64){0};
         copy_rest(zeros, in, bytes, STRIDE);

@@ -1,20 +1,21 @@
-/* Block sums in, one sum out: added pairwise, in a tree that depends on nothing but their number.
+/* Adds block sums pairwise, in a tree whose shape depends only on their number.
  *
- * The stack holds one sum for each bit set in `count`, the sum of that many leaves; a new leaf is
- * carried through it as in a binary counter. It is the tree of the next power of two with zeros for
- * the leaves that are missing, so that a run of 2^k leaves may be summed apart (another thread's
- * task) and pushed as one: same tree, same bits. */
+ * The stack holds one sum for each bit set in `count`, the sum of that many leaves. A new leaf is
+ * carried through it as in a binary counter. The tree is that of the next power of two, with zeros
+ * for the missing leaves. So a run of 2^k leaves may be summed separately (in another thread's
+ * task) and pushed as one: the tree is the same, and so are the bits. */
 #ifndef GPUREDUCE_CPU_TREE_H
 #define GPUREDUCE_CPU_TREE_H
 
 #include <stddef.h>
 
-/* The sums of the elements at even and at odd indexes: a complex number, or a real one's halves. */
+/* Sums of the elements at even and at odd indexes: a complex number, or two halves of a real sum.
+ */
 typedef double gr_pair __attribute__((vector_size(16)));
 
 typedef struct {
     size_t count;
-    gr_pair *top; /* the next free place */
+    gr_pair *top; /* the next free entry of the stack */
     gr_pair stack[64];
 } gr_tree;
 

@@ -1,5 +1,5 @@
-/* Vectors of VECTOR_BYTES bytes, for the file that has defined it. They are the compilers' own
- * (GCC's vector extension), so that one text serves every instruction set. */
+/* Vector types of VECTOR_BYTES bytes. The including file defines VECTOR_BYTES. The types use GCC's
+ * vector extension, so that one source serves every instruction set. */
 #include "cpu/kernels.h"
 
 #include <string.h>
@@ -9,8 +9,8 @@
 
 enum {
     WIDTH = VECTOR_BYTES / 8,       /* doubles in a vector */
-    VECTORS = GR_CPU_LANES / WIDTH, /* that hold the lanes */
-    /* Sums in flight: enough to hide the latency of an addition, too few to spill registers. */
+    VECTORS = GR_CPU_LANES / WIDTH, /* vectors that hold the lanes */
+    /* Independent sums: enough to hide the latency of an addition, too few to spill registers. */
     SUMS = VECTOR_BYTES == 64 ? 4 : 8
 };
 
@@ -22,14 +22,14 @@ typedef uint64_t lanes64 VECTOR(VECTOR_BYTES);
 typedef uint32_t lanes32 VECTOR(VECTOR_BYTES);
 typedef uint16_t lanes16 VECTOR(VECTOR_BYTES);
 
-/* How 2 * WIDTH elements become two vectors of doubles. Either in order, the first half and the
- * second; or paired, those at even indexes and those at odd ones, which is how 16-bit elements come
- * apart most cheaply. */
+/* Loads 2 * WIDTH elements as two vectors of doubles. Either in order: the first half and the
+ * second half. Or paired: even indexes and odd indexes, which is the cheapest way to split 16-bit
+ * elements. */
 typedef void load_pair(const unsigned char *in, doubles pair[2]);
 typedef enum { IN_ORDER, PAIRED } lane_order;
 
-/* memcpy for fewer bytes than `most`, a power of two up to 256. GCC makes that "rep movs", which
- * takes longer to start than most short sums take; this is at most eight moves. */
+/* memcpy for fewer bytes than `most`, a power of two up to 256, in at most eight moves. GCC
+ * compiles a plain memcpy to "rep movs", whose startup takes longer than most short sums. */
 INLINE void copy_rest(void *to, const unsigned char *from, size_t bytes, size_t most)
 {
     unsigned char *out = to;
@@ -42,9 +42,10 @@ INLINE void copy_rest(void *to, const unsigned char *from, size_t bytes, size_t 
         }
 }
 
-/* Asks for the memory a page further on: processors look ahead by themselves, but stop where a page
- * ends. Measured at 10 to 20 percent for arrays beyond the caches (EPYC Zen 5). Past the end of an
- * array it is harmless, as no prefetch faults; but it is no address C lets a pointer have. */
+/* Prefetches memory one page ahead. Hardware prefetchers stop at the end of a page. Measured gain:
+ * 10 to 20 percent for arrays beyond the caches (EPYC Zen 5). The address may be past the end of
+ * the array: prefetches do not fault, but C allows no such pointer, hence the integer arithmetic.
+ */
 INLINE void fetch_ahead(const unsigned char *in, size_t bytes)
 {
     enum { PAGE = 4096, CACHE_LINE = 64 };
