@@ -1,4 +1,4 @@
-/* What more than one kernel uses. Ordinary CUDA C, the same for the GPU and the emulator. */
+/* Code that several kernels share. Ordinary CUDA C, the same for the GPU and the emulator. */
 #ifndef GPUREDUCE_COMMON_H
 #define GPUREDUCE_COMMON_H
 
@@ -10,8 +10,8 @@
 #include <type_traits>
 #include <utility>
 
-/* The largest power of two below `block`: half of it when it is a power of two itself, and more
- * when it is not, so that the first tree step folds the ragged end in. Needs block >= 2. */
+/* The largest power of two below `block`. This is half of `block` if that is a power of two, and
+ * more if not, so that the first tree step folds the ragged end in. Needs block >= 2. */
 __device__ __forceinline__ unsigned first_stride(unsigned block)
 {
     return 1u << (31 - __clz(block - 1));
@@ -25,8 +25,8 @@ template <typename Acc> __device__ __forceinline__ Acc warp_sum(Acc value)
     return value;
 }
 
-/* The sum of `value` over the block, in thread 0: what `warp_shfl` spells out. It uses one slot of
- * shared memory per warp; whoever calls it twice puts a block barrier between the calls. */
+/* The sum of `value` over the block, in thread 0, computed as in `warp_shfl`. It uses one slot of
+ * shared memory per warp. Two calls need a block barrier between them. */
 template <typename Acc> __device__ __forceinline__ Acc block_sum(Acc value)
 {
     Acc *partial = shared_array<Acc>();
@@ -43,8 +43,8 @@ template <typename Acc> __device__ __forceinline__ Acc block_sum(Acc value)
     return value;
 }
 
-/* The sum of `count` values, a power of two, of one thread: no addition waits for more than a few
- * others. */
+/* The sum of `count` values of one thread. `count` is a power of two. The chain of dependent
+ * additions is short: log2(count). */
 template <typename Acc, unsigned count>
 __device__ __forceinline__ Acc sum_by_halves(Acc (&value)[count])
 {
@@ -54,14 +54,14 @@ __device__ __forceinline__ Acc sum_by_halves(Acc (&value)[count])
     return value[0];
 }
 
-/* Neighbouring elements that one 16-byte load brings. */
+/* Neighbouring elements, loaded by one 16-byte load. */
 template <typename T, bool narrow = sizeof(T) < 4> struct Pack {
     static constexpr unsigned count = 16 / sizeof(T);
     T element[count];
 };
 
-/* Narrow elements stay in the words that they came in: taken apart and put together again, they
- * would cost more instructions than adding them up. */
+/* Narrow elements stay in the words that were loaded: taking them apart and putting them together
+ * again would cost more instructions than adding them up. */
 template <typename T> struct Pack<T, true> {
     static constexpr unsigned count = 16 / sizeof(T);
     unsigned word[4];
@@ -77,8 +77,8 @@ template <typename Acc, typename T> __device__ __forceinline__ Acc sum_of(const 
     return total;
 }
 
-/* Small integers are added up within 32-bit words by one instruction for four bytes, or for two
- * halves: element by element they would cost more time than the memory takes to bring them. */
+/* Small integers are added up within 32-bit words: one instruction adds four bytes or two halves.
+ * Adding them one by one would take longer than loading them from memory. */
 template <typename Acc> __device__ __forceinline__ Acc sum_of(const Pack<int8_t> &pack)
 {
     int total = 0;
@@ -111,8 +111,8 @@ template <typename Acc> __device__ __forceinline__ Acc sum_of(const Pack<uint16_
     return Acc(total);
 }
 
-/* An array seen as packs: `head` loose elements up to the first 16-byte boundary, `packs` whole
- * packs, and `tail` loose elements. 16-byte loads must lie on 16-byte boundaries. */
+/* View of an array as packs: `head` loose elements before the first 16-byte boundary, `packs` whole
+ * packs, and `tail` loose elements. 16-byte loads must be aligned to 16 bytes. */
 template <typename In> struct Packed;
 template <typename T> struct Packed<const T *> {
     using Element = T;
@@ -129,7 +129,7 @@ template <typename T> struct Packed<const T *> {
         tail = (n - head) % Pack<T>::count;
     }
 
-    /* Works out here what the loads need: before the wait for earlier kernels, not behind it. */
+    /* Computes the addresses here: before the wait for earlier kernels, not after it. */
     __device__ __forceinline__ void settled()
     {
         settle(first);
@@ -138,11 +138,11 @@ template <typename T> struct Packed<const T *> {
         settle(tail);
     }
 
-    /* Before the wait for earlier kernels nothing may be read, as they may yet write it. But the
-     * first bytes of a block's share can be asked for, from memory into the L2 cache, where they
-     * stay what they are for all. Much more than that stands in the way of those who still read.
-     * A share may begin before the first pack, within its line, even one that holds no pack; where
-     * the array has none, nothing is asked for. */
+    /* Earlier kernels may still write the array, so no data may be read before the wait for them. A
+     * prefetch to the L2 cache is safe, as the L2 cache is coherent for the whole device. It
+     * fetches only the first bytes of a block's share: many more would slow down the reads of the
+     * earlier kernel. A share may begin before the first pack, within its cache line, even if it
+     * holds no pack; if the array has no packs, nothing is prefetched. */
     __device__ __forceinline__ void fetch_ahead(size_t begin, size_t end) const
     {
         constexpr size_t line = 8, most = 2048; /* packs */
@@ -157,7 +157,7 @@ template <typename T> struct Packed<const T *> {
         return first + i * Pack<T>::count;
     }
 
-    /* Packs since a line of memory, of 128 bytes, began, and before the next one does. */
+    /* The number of packs from the start of a 128-byte line to `first`, and from it to the next. */
     __device__ __forceinline__ size_t into_line() const
     {
         return reinterpret_cast<uintptr_t>(first) / 16 % 8;
@@ -169,7 +169,7 @@ template <typename T> struct Packed<const T *> {
         return lead < packs ? lead : packs;
     }
 
-    /* A pack, wherever it lies, by one load. */
+    /* Loads a pack from global or shared memory, by one load. */
     __device__ __forceinline__ static Pack<T> whole(const void *address)
     {
         uint4 bits = *static_cast<const uint4 *>(address);
@@ -183,7 +183,7 @@ template <typename T> struct Packed<const T *> {
         return whole(address(i));
     }
 
-    /* The bits of a pack, as they came. */
+    /* The bits of a pack, unconverted. */
     __device__ __forceinline__ Pack<unsigned> words(size_t i) const
     {
         uint4 bits = *static_cast<const uint4 *>(address(i));
@@ -195,7 +195,7 @@ template <typename T> struct Packed<const T *> {
         return i < end ? words(i) : Pack<unsigned>{{0, 0, 0, 0}};
     }
 
-    /* From `end` on: zeros, without a load. */
+    /* The pack, or zeros without a load from `end` on. */
     __device__ __forceinline__ Pack<T> or_zero(size_t i, size_t end) const
     {
         if (i < end)
@@ -206,8 +206,8 @@ template <typename T> struct Packed<const T *> {
     }
 };
 
-/* The elements outside the 16-byte boundaries: thread `id` of the grid adds one at either end, if
- * there are that many. */
+/* Sums the elements outside the 16-byte boundaries: thread `id` of the grid adds at most one at
+ * either end. */
 template <typename Acc, typename In>
 __device__ __forceinline__ Acc loose_ends(In in, size_t n, const Packed<In> &packed, size_t id)
 {
@@ -217,21 +217,21 @@ __device__ __forceinline__ Acc loose_ends(In in, size_t n, const Packed<In> &pac
     return sum;
 }
 
-/* The same two elements, to be converted and added when all else has been: whoever does that before
- * the loop over the packs waits for them before its first load. */
+/* The same two elements, for a later conversion and addition. Adding them before the loop over the
+ * packs would make the first load of the loop wait for them. */
 template <typename Acc, typename In> struct LooseEnds {
     using Element = std::decay_t<decltype(std::declval<In>()[0])>;
     bool any;
     Element head, tail;
 
-    /* Only the first few threads of whom it asks load anything. */
+    /* Only the first few threads of the grid load an element. */
     __device__ __forceinline__ LooseEnds(In in, size_t n, const Packed<In> &packed, size_t id)
         : any(id < packed.head || id < packed.tail), head(id < packed.head ? in[id] : Element{}),
           tail(id < packed.tail ? in[n - 1 - id] : Element{})
     {
     }
 
-    /* Without the question the compiler converts them as soon as they are loaded. */
+    /* Without the condition the compiler converts them as soon as they are loaded. */
     __device__ __forceinline__ Acc after(Acc sum) const
     {
         if (any) {
@@ -242,11 +242,11 @@ template <typename Acc, typename In> struct LooseEnds {
     }
 };
 
-/* What `last_block` spells out, with less waiting: each block leaves its sum, and the block that
- * draws the last ticket adds up all of them. A sum and the mark that it is there are one word, so
- * nobody waits at a fence for the sum to be seen before the ticket is: should a sum come later than
- * the ticket, it is looked for again. Only the first warp finishes, so nobody waits at a block
- * barrier. The marks are taken off for the next launch. `sum` counts in thread 0 only. */
+/* The method of `last_block`, with less waiting: each block stores its sum, and the block that
+ * draws the last ticket adds up all sums. A sum and the mark that it is valid are one word. So no
+ * fence is needed to order the sum before the ticket: if a sum arrives later than the ticket, the
+ * last block polls for it. Only the first warp finishes, so no block barrier is needed. The marks
+ * are cleared for the next launch. `sum` is used in thread 0 only. */
 template <typename Acc>
 __device__ __forceinline__ void finish_in_last_block(Acc sum, Acc *out, Marked<Acc> *work,
                                                      unsigned *ticket)

@@ -1,6 +1,6 @@
-/* An array of any strides and any element type, seen by a kernel as `in[i]`: the i-th element in
- * the order of its dimensions, as an Acc. It costs a division per dimension and element, so
- * contiguous arrays come as plain pointers instead. */
+/* View of an array of any strides and any element type: `in[i]` is the i-th element in the order of
+ * its dimensions, converted to Acc. It costs a division per dimension and element, so contiguous
+ * arrays are passed as plain pointers instead. */
 #ifndef GPUREDUCE_KERNEL_ELEMENTS_H
 #define GPUREDUCE_KERNEL_ELEMENTS_H
 
@@ -45,7 +45,7 @@ template <typename Acc> struct Elements {
     }
 };
 
-/* For kernels that take 16 bytes at a time: as many elements in a row, wherever they lie. */
+/* For kernels that load 16 bytes at a time: packs of consecutive elements at any addresses. */
 template <typename Acc> struct Packed<Elements<Acc>> {
     using Element = Acc;
     Elements<Acc> in;

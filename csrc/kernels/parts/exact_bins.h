@@ -1,4 +1,4 @@
-/* float32, bfloat16 and float16: bins that add up exactly what comes into them.
+/* float32, bfloat16 and float16: bins that add up their elements exactly.
  *
  * float32: 16 float64 bins per thread, by the top four bits of the exponent field. Lemma. The
  * elements of bin b have exponent fields 16 b to 16 b + 15: they are multiples of 2^(16 b - 150)
@@ -8,23 +8,23 @@
  * bfloat16: 64 float32 bins per thread, by the top six bits. The elements of bin b are multiples of
  * 2^(4 b - 134) and below 2^(8 + 3) units, so 2^13 of them are at most 2^24. Sums of the bins at
  * the top would overflow, so the last quarter of the bins hold 2^-64 of their elements: one bit of
- * their exponents is taken away, which costs less than to ask each element whether it must be.
+ * their exponents is cleared. This costs less than a test of each element.
  *
- * Shared memory: bin b of thread t at [b][t], so that a warp's lanes, whichever bins they go to,
- * are in different banks. A bin's row is a power of two long, so that an element's exponent,
- * shifted and masked, is where its row begins. As integers, a bin of 2^10 threads makes at most
- * 2^61. */
+ * Shared memory: bin b of thread t is at [b][t], so that the lanes of a warp use different banks,
+ * whichever bins they access. The length of a bin's row is a power of two, so that an element's
+ * exponent, shifted and masked, is the offset of its row. As integers, the bins b of 2^10 threads
+ * add up to at most 2^61. */
 #ifndef GPUREDUCE_EXACT_BINS_H
 #define GPUREDUCE_EXACT_BINS_H
 
 #include "exact_deposits.h"
 
-/* `bins` per thread, by the exponent field's topmost bits. */
+/* `bins` bins per thread, by the topmost bits of the exponent field. */
 template <typename Bin, unsigned bins> struct Bins {
     unsigned row;   /* log2 of the bytes of a row */
-    unsigned shift; /* what brings an element's bin to where the row begins */
+    unsigned shift; /* shifts an element's bin to the row's offset */
     unsigned mask;
-    unsigned mine; /* this thread's place in a row */
+    unsigned mine; /* this thread's offset in a row */
 
     __device__ __forceinline__ Bins()
     {
@@ -48,13 +48,13 @@ template <typename Bin, unsigned bins> struct Bins {
         return reinterpret_cast<Bin *>(deposit_memory<char>() + offset);
     }
 
-    /* The bin of an element with these bits, of a float32. */
+    /* The bin of a float32 with these bits. */
     __device__ __forceinline__ Bin *bin_of(unsigned bits) const
     {
         return at((bits >> shift & mask) | mine);
     }
 
-    /* Both are read before either is written: half the waiting. */
+    /* Adds to two bins. Both are read before either is written, which halves the waiting. */
     static __device__ __forceinline__ void add_both(Bin *first, Bin x, Bin *second, Bin y)
     {
         Bin sum = *first, other = *second;
@@ -64,14 +64,14 @@ template <typename Bin, unsigned bins> struct Bins {
         *second = other;
     }
 
-    /* For a loop over bin b of all lanes that differ from this one in the lowest bits alone: in
-     * round i of that of lane ^ i, so that the lanes are in different banks in each round. */
+    /* For a loop in which each lane reads bin b of all lanes that differ from it only in the lowest
+     * bits. Round i reads that of lane ^ i, so that the lanes use different banks in each round. */
     __device__ __forceinline__ Bin *neighbour(unsigned b, unsigned i) const
     {
         return at((b << row | mine) ^ i * (unsigned)sizeof(Bin));
     }
 
-    /* Where a warp leaves integers, when its bins have been taken. */
+    /* The place where a warp stores integers, after its bins have been read. */
     static __device__ __forceinline__ long long *integers_of(unsigned warp)
     {
         return reinterpret_cast<long long *>(at(warp * 32 * (unsigned)sizeof(Bin)));
@@ -82,7 +82,7 @@ template <> struct Deposit<float> : Bins<double, GR_EXACT_BINS> {
     static constexpr unsigned most_threads = 1024, flight = 4,
                               rounds = (1 << 12) / (4 * flight) - 1;
     static constexpr unsigned bins = GR_EXACT_BINS;
-    static constexpr unsigned position = -150 - GR_EXACT_UNIT; /* bin b is 16 b above */
+    static constexpr unsigned position = -150 - GR_EXACT_UNIT; /* of bin 0; bin b: + 16 b */
     static constexpr unsigned first_word = position / 32, words = bins / 2 + 3;
 
     __device__ __forceinline__ void add_loose(float x)
@@ -101,11 +101,11 @@ template <> struct Deposit<float> : Bins<double, GR_EXACT_BINS> {
                 }
     }
 
-    /* Lanes b and b + 16 take bin b, each of its half of the warp. */
+    /* Lanes b and b + 16 both read bin b, each from its half of the warp. */
     __device__ __forceinline__ void leave()
     {
         const double middle = 6755399441055744.0; /* 1.5 2^52 */
-        constexpr unsigned field = 0x43300000;    /* of numbers from 2^52 to 2^53 */
+        constexpr unsigned field = 0x43300000;    /* of 2^52 up to 2^53 */
         unsigned lane = threadIdx.x % 32, b = lane % bins, outside = 0;
         double scale = power_of_two(150 - 16 * (int)b);
         unsigned long long total = 0 - bins * (unsigned long long)__double_as_longlong(middle);
@@ -123,8 +123,8 @@ template <> struct Deposit<float> : Bins<double, GR_EXACT_BINS> {
             integers_of(threadIdx.x / 32)[b] = (long long)total;
     }
 
-    /* Bin b, which has held an inf or nan: by the threads that leave found that out of. A function
-     * and a loop: the kernel would be much longer with it written out. */
+    /* Reads bin b if it holds an inf or nan, from the same threads as `leave` does. A separate
+     * function with a rolled loop, because inlined code would make the kernel much longer. */
     DEVICE_FUNCTION unsigned long long take_specials(unsigned own, unsigned b)
     {
         unsigned long long total = 0;
@@ -139,12 +139,12 @@ template <> struct Deposit<float> : Bins<double, GR_EXACT_BINS> {
         return total;
     }
 
-    /* Lane m takes bins 2 m and 2 m + 1, at first of every fourth warp. */
+    /* Lane m adds up bins 2 m and 2 m + 1, at first from every fourth warp. */
     static __device__ __forceinline__ long long merge(unsigned &k)
     {
         unsigned lane = threadIdx.x, m = lane % 8;
         long long even = 0, odd = 0;
-        for (unsigned i = 0; i < 32 / 4; i++) { /* so many in any case: none waits for another */
+        for (unsigned i = 0; i < 32 / 4; i++) { /* fixed count: loads do not wait */
             unsigned warp = lane / 8 + 4 * i;
             if (warp < blockDim.x / 32) {
                 even += integers_of(warp)[2 * m];
@@ -161,14 +161,14 @@ template <> struct Deposit<float> : Bins<double, GR_EXACT_BINS> {
     }
 };
 
-/* A bfloat16 is the upper half of a float32; here are two in a word. */
+/* A bfloat16 is the upper half of a float32. Here a word holds two. */
 template <> struct Deposit<__nv_bfloat16> : Bins<float, GR_EXACT_BF16_BINS> {
     static constexpr unsigned most_threads = GR_EXACT_BF16_THREADS, flight = 4,
                               rounds = (1 << 13) / (8 * flight) - 1;
     static constexpr unsigned bins = GR_EXACT_BF16_BINS;
-    static constexpr unsigned infinity = 0x7f80;                        /* nans are above */
-    static constexpr unsigned together = 8, integers = bins / together; /* neighbours */
-    static constexpr unsigned position = -134 - GR_EXACT_UNIT; /* integer i is 32 i above */
+    static constexpr unsigned infinity = 0x7f80;                        /* nans are greater */
+    static constexpr unsigned together = 8, integers = bins / together; /* neighbouring bins */
+    static constexpr unsigned position = -134 - GR_EXACT_UNIT; /* of integer 0; i: + 32 i */
     static constexpr unsigned first_word = position / 32, words = integers + 2;
     unsigned flags = 0;
 
@@ -213,12 +213,12 @@ template <> struct Deposit<__nv_bfloat16> : Bins<float, GR_EXACT_BF16_BINS> {
                     add_word(pack[k].element[j]);
     }
 
-    /* Lane l takes bins l and l + 32 of the warp. Neighbouring bins make a number of 24 + 5 + 28
-     * bits. */
+    /* Lane l reads bins l and l + 32 of the warp. Eight neighbouring bins make one number of
+     * 24 + 5 + 28 bits. */
     __device__ __forceinline__ void leave()
     {
         unsigned lane = threadIdx.x % 32;
-        int taken[2] = {0, 0}; /* of 32 numbers up to 2^24 */
+        int taken[2] = {0, 0}; /* sums of 32 numbers up to 2^24 */
         __syncwarp();
         for (unsigned h = 0; h < 2; h++) {
             unsigned b = lane + 32 * h;
@@ -240,7 +240,7 @@ template <> struct Deposit<__nv_bfloat16> : Bins<float, GR_EXACT_BF16_BINS> {
         flags = 0;
     }
 
-    /* Lane i takes integer i, at first of every fourth warp. */
+    /* Lane i adds up integer i, at first from every fourth warp. */
     static __device__ __forceinline__ long long merge(unsigned &k)
     {
         unsigned lane = threadIdx.x;
@@ -257,10 +257,10 @@ template <> struct Deposit<__nv_bfloat16> : Bins<float, GR_EXACT_BF16_BINS> {
     }
 };
 
-/* float16. Its bits put into a float64, sign to sign, exponent to exponent and fraction to
- * fraction, make it x 2^-1008, be it subnormal or not: 1008 is the difference of the biases. No
- * conversion is needed, which is slow. As 2^-24 divides all of them, 2^13 are at most 2^53 of that:
- * one float64 will do. An inf or nan would become a number, so they are looked for. */
+/* float16. Its bits moved into a float64, sign to sign, exponent to exponent and fraction to
+ * fraction, give x 2^-1008, also for subnormal x: 1008 is the difference of the biases. This avoids
+ * a slow conversion. 2^-24 divides all elements, so 2^13 are at most 2^53 of it: one float64
+ * suffices. An inf or nan would become a number, so there is a test for both. */
 template <> struct Deposit<__half> {
     static constexpr unsigned most_threads = 1024, flight = 4,
                               rounds = (1 << 13) / (8 * flight) - 1;

@@ -1,16 +1,16 @@
-/* How threads deposit floats without rounding, and how that becomes digits.
+/* How threads deposit floats without rounding, and how deposits become digits.
  *
- * Digits: a number is the sum of digit[k] 2^(32 k - 1074), each digit a signed 64-bit integer, for
- * every float is a multiple of 2^-1074. The word after them holds flags, as in exact/exact.h. Each
- * block has such words in shared memory. What is added to a digit in all stays below 2^62: most of
- * it comes when bins are full, and what comes more often is limited for that (exact_extract.h).
+ * Digits: a number is the sum of digit[k] 2^(32 k - 1074), where each digit is a signed 64-bit
+ * integer. Every float is a multiple of 2^-1074. The word after the digits holds flags, as in
+ * exact/exact.h. Each block has such words in shared memory. A digit's total stays below 2^62: most
+ * is added when bins are full, and more frequent additions are limited (exact_extract.h).
  *
- * Deposit<T> is what a thread has: `add` takes a flight of packs, of which the warp has `count`.
- * Then each warp may `leave` its sums in shared memory, and the first warp, when all have, `merge`s
- * them: digit number k for each of its lanes, where k is set. That is done at the end, and after so
- * many `rounds`, from where the bins start anew: `clear`. What cannot wait for it goes to the
- * block's words. No sum reaches a word before first_word, nor one behind `words` of them. Before
- * the first flight, a thread that will have more of them may `prepare`. */
+ * Deposit<T> is a thread's state. `add` takes a flight of packs, of which the warp has `count`. At
+ * the end warps store their sums in shared memory (`leave`). After a barrier the first warp adds
+ * them up: `merge` returns a digit per lane, and its number k. This also happens after `rounds`
+ * flights, and `clear` then empties the bins. Urgent sums go directly to the block's words. All
+ * sums lie in the `words` words from first_word on. Threads with several flights may `prepare`
+ * before the first. */
 #ifndef GPUREDUCE_EXACT_DEPOSITS_H
 #define GPUREDUCE_EXACT_DEPOSITS_H
 
@@ -24,12 +24,12 @@ constexpr unsigned exact_digits = GR_EXACT_DIGITS, exact_words = GR_EXACT_WORDS;
 
 template <typename T> struct Deposit;
 
-/* At the start of shared memory: what warps leave, and the block's words. */
+/* At the start of shared memory: the sums that warps store, and the block's words. */
 struct Gathering {
     static constexpr unsigned nowhere = ~0u;
     long long value[GR_EXACT_INTEGERS];
-    unsigned low;     /* float64: the first digit that warps keep; `nowhere`: none yet */
-    unsigned is_used; /* the words are, which is rare */
+    unsigned low;     /* float64: the first digit that warps keep; `nowhere`: unset */
+    unsigned is_used; /* whether the words are in use, which is rare */
     unsigned long long word[GR_EXACT_WORDS];
 };
 
@@ -40,13 +40,13 @@ __device__ __forceinline__ Gathering *gathering()
     return shared_array<Gathering>();
 }
 
-/* Shared memory behind it. */
+/* The shared memory after it. */
 template <typename T> __device__ __forceinline__ T *deposit_memory()
 {
     return reinterpret_cast<T *>(gathering() + 1);
 }
 
-/* How many packs of a flight the warp has: nothing waits for those that are not there. */
+/* The number of packs of a flight that the warp has. Missing packs are not waited for. */
 __device__ __forceinline__ unsigned count_of(size_t first, size_t block, size_t end,
                                              unsigned flight)
 {
@@ -67,7 +67,7 @@ __device__ __forceinline__ void clear_words()
     }
 }
 
-/* An integer is at most three digits: the first, the second or the third one. */
+/* An integer spans at most three digits. Returns digit number `which`: 0, 1 or 2. */
 __device__ __forceinline__ long long digit_of(long long value, unsigned shift, unsigned which)
 {
     long long rest = value >> (32 - shift);
@@ -77,7 +77,7 @@ __device__ __forceinline__ long long digit_of(long long value, unsigned shift, u
                         : 0;
 }
 
-/* Any thread may add to the words. */
+/* Adds to a word. Any thread may call this. */
 __device__ __forceinline__ void add_digit(unsigned k, long long digit)
 {
     if (digit == 0)
@@ -120,15 +120,15 @@ __device__ __forceinline__ long long warp_total(long long value)
     return value;
 }
 
-/* The value of so many lanes below, or 0. */
+/* Returns the value of the lane `lanes` below this one, or 0 if there is none. */
 __device__ __forceinline__ long long from_below(long long value, unsigned lanes)
 {
     long long found = __shfl_up_sync(0xffffffffu, value, lanes);
     return threadIdx.x % 32 < lanes ? 0 : found;
 }
 
-/* Integers as digits, in a warp: `low` of lane k is k digits above lane 0's, and shifted, and so is
- * `high`, which is one digit further up. Lane k gets digit k. */
+/* Converts integers to digits, in a warp. `low` of lane k starts k digits above lane 0's, plus its
+ * shift. `high` starts one digit further up, plus its shift. Lane k gets digit k. */
 __device__ __forceinline__ long long spread(long long low, unsigned low_shift, long long high = 0,
                                             unsigned high_shift = 0)
 {
@@ -138,7 +138,7 @@ __device__ __forceinline__ long long spread(long long low, unsigned low_shift, l
     return digit + from_below(digit_of(high, high_shift, 2), 3);
 }
 
-/* Moves the sums so far to the words, which are far larger. By all threads of the block. */
+/* Moves the sums to the words, which hold far more. Called by all threads of the block. */
 template <typename Deposits> __device__ __forceinline__ void start_anew(Deposits &deposit)
 {
     deposit.leave();
@@ -152,8 +152,8 @@ template <typename Deposits> __device__ __forceinline__ void start_anew(Deposits
     deposit.clear();
 }
 
-/* Word k, less than 2^33: its upper half goes to the next one, but for the topmost. Of the flags,
- * each has 16 bits, where blocks can be counted. */
+/* Returns word k after a carry, less than 2^33: every word but the topmost passes its upper half to
+ * the next. Each flag gets 16 bits, enough to count blocks. */
 __device__ __forceinline__ long long carried(unsigned k, unsigned first, unsigned top)
 {
     const unsigned long long *word = gathering()->word;
@@ -163,7 +163,7 @@ __device__ __forceinline__ long long carried(unsigned k, unsigned first, unsigne
     return low + (k > first ? (long long)word[k - 1] >> 32 : 0);
 }
 
-/* The same in the end: which have been counted at all. */
+/* Converts the counted flags back: a flag is set if its count is not 0. */
 __device__ __forceinline__ long long flags_of(long long counted)
 {
     return ((counted & 0xffff) != 0) | ((counted >> 16 & 0xffff) != 0) << 1 |
@@ -172,12 +172,12 @@ __device__ __forceinline__ long long flags_of(long long counted)
 
 static_assert((GR_EXACT_NAN | GR_EXACT_PLUS_INF | GR_EXACT_MINUS_INF) == 7, "three flags");
 
-/* Adds this block's digits to the others', and counts the blocks, by one atomic per word: its upper
- * 14 bits are the count. Whoever is last there writes the sum out and leaves a zero; no block waits
- * for another, and no word for another. A block adds less than 2^35 to each word: 2^14 blocks fit
- * below the count. (float16's topmost may get more, of 2^33 elements and above: as nothing carries
- * out of it, it is the sum itself in units of 2^14, and 2^46 elements fit.) As in
- * finish_in_last_block, only the first warp is left. */
+/* Adds this block's digits to the totals and counts the blocks, by one atomic per word, whose upper
+ * 14 bits are the count. The last block to add to a word writes its sum to `out` and resets the
+ * word to zero. No block waits for another, and no word for another. A block adds less than 2^35 to
+ * each word, so the sum of 2^14 blocks fits below the count. (float16's topmost word may get more,
+ * from 2^33 elements on. As nothing carries out of it, it is the sum itself in units of 2^14, and
+ * 2^46 elements fit.) As in finish_in_last_block, only the first warp continues. */
 template <typename Deposits>
 __device__ __forceinline__ void finish_digits(Deposits &deposit, unsigned long long *out,
                                               unsigned long long *totals)
@@ -207,7 +207,7 @@ __device__ __forceinline__ void finish_digits(Deposits &deposit, unsigned long l
     if (is_used)
         for (unsigned i = 0; i < flight; i++)
             mine[i] += (unsigned long long)carried(word_of(i), first, first + words - 2);
-    /* Apart, as shared memory is not read ahead of an atomic. */
+    /* A loop of its own: shared-memory reads are not moved ahead of an atomic. */
     for (unsigned i = 0; i < flight; i++) {
         before[i] = 0;
         if (gridDim.x > 1 && threadIdx.x + 32 * i < words)
@@ -219,7 +219,7 @@ __device__ __forceinline__ void finish_digits(Deposits &deposit, unsigned long l
         long long total = (long long)(sum << GR_EXACT_COUNT_BITS) >> GR_EXACT_COUNT_BITS;
         if (which < words && (sum - (unsigned long long)total) >> bits == gridDim.x) {
             if (gridDim.x > 1)
-                atomicAdd(&totals[word], 0 - sum); /* nobody waits for what was there */
+                atomicAdd(&totals[word], 0 - sum); /* the old value is unused: no wait */
             out[word] = (unsigned long long)(word == exact_digits ? flags_of(total) : total);
             is_last |= word == exact_digits;
         }

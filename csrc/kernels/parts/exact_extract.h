@@ -1,4 +1,4 @@
-/* float64: three bins in registers, and what does not fit them into integers in shared memory.
+/* float64: three bins in registers; the rests that do not fit go to integers in shared memory.
  *
  * A bin starts at 1.5 2^k. While it stays in [2^k, 2^(k+1)] its last place is worth u = 2^(k-52),
  * so next = bin + x;  x -= next - bin;  bin = next; adds to it the multiple of u nearest to x and
@@ -6,25 +6,25 @@
  * as long as |x| < 2^p with p + r + 1 <= k and the bin takes at most 2^r numbers. Here r = 10, and
  * the next bin's k is 42 less: together they hold any x < 2^(k-11) that is a multiple of 2^(k-136).
  *
- * k is a warp's own. It rises when a larger element comes: the bins are emptied and start again
- * higher up. What bins held is kept as digits, one in each of the warp's lanes. What the last bin
- * leaves of an element goes to the words at once, if that is rare, and else is deposited as
- * integers: thread t's digits are in column t of shared memory. So are flights with elements too
- * large for any k. Where most elements would leave something, a warp deposits integers for a while
- * without trying the bins. */
+ * Each warp has its own k. It rises when a larger element comes: the bins are emptied and restart
+ * with the larger k. Emptied bins are kept as digits, one in each of the warp's lanes. The rest of
+ * an element after the last bin goes to the words at once, if rests are rare. Otherwise it is
+ * deposited as integers: the digits of thread t are in column t of shared memory. So are flights
+ * with elements too large for any k. If most elements would leave a rest, a warp deposits integers
+ * for a while without trying the bins. */
 #ifndef GPUREDUCE_EXACT_EXTRACT_H
 #define GPUREDUCE_EXACT_EXTRACT_H
 
 #include "exact_deposits.h"
 
-/* Digits of one thread. A deposit adds less than 2^53 to a digit, so after 2^9 of them the carries
- * are taken. 66: what the highest digit that an element reaches carries needs one more. */
+/* Digits of one thread. A deposit adds less than 2^53 to a digit, so carries are propagated after
+ * 2^9 deposits. There are 66 digits: the highest digit of any element carries into one more. */
 struct Column {
     static constexpr unsigned digits = GR_EXACT_COLUMN, most = 1 << 9;
-    static constexpr unsigned unused = ~0u, clear = unused - 1; /* nothing there; zeros are there */
+    static constexpr unsigned unused = ~0u, clear = unused - 1; /* not written; all zero */
     long long *digit;
-    unsigned row;           /* bytes from a digit to the next */
-    unsigned held = unused; /* deposits since the carries were taken, or one of these */
+    unsigned row;           /* bytes between neighbouring digits */
+    unsigned held = unused; /* deposits since the last carry, or one of these */
 
     __device__ __forceinline__ Column()
     {
@@ -53,7 +53,7 @@ struct Column {
         }
     }
 
-    /* To be added to, or to others. */
+    /* Writes zeros to an unused column, before it is added to or read. */
     __device__ __forceinline__ void prepare()
     {
         if (held != unused)
@@ -74,9 +74,9 @@ struct Column {
         held += count;
     }
 
-    /* Adds a finite x; there is room. Random bits take as long as this does. So no bits are masked:
-     * a funnel shift takes the last five of `position`, which are where its digit has the last bit
-     * of x. And both digits are read before either is written, which is half the waiting. */
+    /* Adds a finite x; needs room. It dominates the time for random bits, so no bits are masked: a
+     * funnel shift uses the last five of `position`, the offset of x's last bit in its digit. Both
+     * digits are read before either is written, which halves the waiting. */
     __device__ __forceinline__ void add(double x)
     {
         unsigned upper = (unsigned)__double2hiint(x), field = upper >> 20 & 0x7ff;
@@ -102,24 +102,24 @@ template <> struct Deposit<double> {
     static constexpr unsigned most_threads = GR_EXACT_F64_THREADS, flight = 9, rounds = 0;
     static constexpr unsigned room = (1 << 10) / (2 * flight) * 2 * flight;
     static constexpr unsigned least_patience = 32, most_patience = 1 << 9;
-    static constexpr unsigned few = 4, many = 8; /* lanes */
+    static constexpr unsigned few = 4, many = 8; /* lanes with rests */
     static constexpr unsigned nowhere = Gathering::nowhere;
-    static constexpr unsigned reach = 31;    /* digits that are kept: the next takes their carry */
-    static constexpr unsigned span = 6;      /* digits that a set of bins reaches over */
-    static constexpr unsigned below_low = 8; /* kept, too, for warps with lower bins */
+    static constexpr unsigned reach = 31;    /* digits that are kept; one more takes their carry */
+    static constexpr unsigned span = 6;      /* digits that a set of bins spans */
+    static constexpr unsigned below_low = 8; /* also kept, for warps with lower bins */
     static constexpr unsigned first_word = 0, words = exact_digits;
     static constexpr int bins = 3, step = 42, headroom = 11;
-    static constexpr int raised_by = 8, spare_binades = 4; /* at a time; for peaks to come */
-    static constexpr unsigned infinity = 0x7ff00000; /* the upper word of inf, and nan's is more */
+    static constexpr int raised_by = 8, spare_binades = 4; /* per step; for later peaks */
+    static constexpr unsigned infinity = 0x7ff00000;       /* the upper word of inf; nan: greater */
     Column column;
     double bin[bins];
-    long long kept = 0;     /* of what the warp's bins took: lane k mod 32 keeps digit k, .. */
+    long long kept = 0;     /* sums of emptied bins: lane k mod 32 keeps digit k, .. */
     unsigned low = nowhere; /* .. from this digit on, in all warps of a block */
-    int top;           /* the first bin's k; the same in all lanes of a warp, as are these three: */
+    int top;           /* the first bin's k; like the next three, equal in all lanes of a warp */
     unsigned taken;    /* elements since the bins were empty */
-    unsigned wild = 0; /* flights for which the bins are not tried */
+    unsigned wild = 0; /* flights that will skip the bins */
     unsigned patience = least_patience;
-    unsigned spare = 1 << 16; /* flights of which rests may still go to the words at once */
+    unsigned spare = 1 << 16; /* flights whose rests may still go to the words at once */
     unsigned flags = 0;
 
     __device__ __forceinline__ Deposit()
@@ -146,8 +146,8 @@ template <> struct Deposit<double> {
             bin[b] = middle(bin_exponent(top, b));
     }
 
-    /* Takes what the warp's bins hold: bin b's sum is lane 8 b's. As bits, the floats of a binade
-     * are consecutive integers. Each step adds up half as many numbers in half as many lanes. */
+    /* Adds up the warp's bins: lane 8 b gets bin b's sum. As bits, the floats of a binade are
+     * consecutive integers. Each step adds up half as many numbers in half as many lanes. */
     __device__ __forceinline__ long long units() const
     {
         long long sum[4] = {0, 0, 0, 0};
@@ -172,7 +172,7 @@ template <> struct Deposit<double> {
         return (unsigned)(bin_exponent(top, b) - 52 - GR_EXACT_UNIT);
     }
 
-    /* Which digits the block's warps keep is settled by who comes first. */
+    /* The first warp to call this decides which digits all warps of the block keep. */
     __device__ __forceinline__ void agree(unsigned lowest)
     {
         if (threadIdx.x % 32 == 0) {
@@ -183,15 +183,15 @@ template <> struct Deposit<double> {
         low = __shfl_sync(0xffffffffu, low, 0);
     }
 
-    /* The digit, from digit `from` on, that is this lane's. */
+    /* Returns the digit of this lane, in the range that starts at digit `from`. */
     static __device__ __forceinline__ unsigned digit_from(unsigned from)
     {
         return from + (threadIdx.x - from) % 32;
     }
 
-    /* Moves what the bins hold to the digits that are kept; or to the words, if it is out of their
-     * reach. A digit gets less than 2^34 of three bins. As that takes a flight at least, those of
-     * 2^29 flights of a warp fit, which would be 2 TB. */
+    /* Moves the sums of the bins to the kept digits, or to the words if these are out of range. A
+     * digit gets less than 2^34 from three bins. As each call takes at least one flight, a digit
+     * has room for 2^29 flights of a warp, which would be 2 TB. */
     __device__ __forceinline__ void keep()
     {
         if (taken == 0)
@@ -222,13 +222,13 @@ template <> struct Deposit<double> {
         return (unsigned)__double2hiint(x) & 0x7fffffff;
     }
 
-    /* An upper word from which on elements are too large for the bins. */
+    /* Returns the least upper word of elements that are too large for the bins. */
     static __device__ __forceinline__ unsigned limit(int top)
     {
         return (unsigned)(top - headroom + 1023) << 20;
     }
 
-    /* Takes an inf or nan, and leaves 0 of it. */
+    /* Sets the flag of an inf or nan and returns 0 for it; returns other x unchanged. */
     __device__ __forceinline__ double take_special(double x)
     {
         if (upper(x) < infinity)
@@ -253,20 +253,20 @@ template <> struct Deposit<double> {
         patience = patience < most_patience ? 2 * patience : patience;
     }
 
-    /* Raises the bins, for a flight whose greatest upper word is `peak` in this lane, if that is
-     * any good. All lanes of the warp. Two elements of each lane tell whether the raised bins could
-     * take most of them. */
+    /* Raises the bins for a flight whose greatest upper word is `peak` in this lane, if this helps.
+     * Called by all lanes of the warp. Two elements per lane serve as a sample: the bins are not
+     * raised if they could not take most of them. */
     __device__ __forceinline__ void raise(unsigned peak, const double (&x)[2 * flight])
     {
         for (unsigned offset = 16; offset > 0; offset /= 2) {
             unsigned other = __shfl_xor_sync(0xffffffffu, peak, offset);
             peak = peak > other ? peak : other;
         }
-        /* In steps, so that the warps agree; rounded up. */
+        /* In steps, so that warps choose equal k; rounded up. */
         int k = (int)(peak >> 20) + headroom + spare_binades + raised_by - 1;
         k = k / raised_by * raised_by - 1022;
         k = k < 1022 ? k : 1022;
-        int least = k - (bins - 1) * step + 1023; /* a lower exponent field's last bits are lost */
+        int least = k - (bins - 1) * step + 1023; /* the last bits of lower fields are lost */
         unsigned below = (unsigned)(least > 0 ? least : 0) << 20;
         bool is_small = upper(x[0]) - 1 < below || upper(x[1]) - 1 < below; /* and not 0 */
         if ((unsigned)__popc(__ballot_sync(0xffffffffu, is_small)) > many) {
@@ -275,7 +275,7 @@ template <> struct Deposit<double> {
             wild = 1;
         } else {
             restart(k);
-            if (low == nowhere && peak > 0) /* zeros would put it out of others' reach */
+            if (low == nowhere && peak > 0) /* zeros would set `low` too low for others */
                 agree(position(k, bins - 1) / 32);
         }
     }
@@ -287,7 +287,7 @@ template <> struct Deposit<double> {
             column.add(x[j]);
     }
 
-    /* Adds a finite x to digits that others add to, too. */
+    /* Adds a finite x to the digits of the words, which the block's threads share. */
     static __device__ __forceinline__ void add_number(double x)
     {
         unsigned field = upper(x) >> 20;
@@ -296,8 +296,8 @@ template <> struct Deposit<double> {
         add_integer(x < 0 ? -size : size, field ? field - 1 : 0);
     }
 
-    /* By way of the column's memory, as registers cannot be counted through, and the code written
-     * out would be long. */
+    /* Adds rare rests to the words. They go through the column's memory, as registers cannot be
+     * indexed, and an unrolled loop would make the code long. */
     __device__ __forceinline__ void add_rare(const double (&x)[2 * flight])
     {
         unsigned which = 0;
@@ -367,17 +367,17 @@ template <> struct Deposit<double> {
             gather_columns();
     }
 
-    /* Most arrays do not need the columns; but to clear them takes as long as a flight, and beside
-     * the kernel ahead it takes nothing. */
+    /* Most arrays do not need the columns. But clearing them takes as long as a flight, and costs
+     * no time while the earlier kernel is running. */
     __device__ __forceinline__ void prepare()
     {
         column.prepare();
     }
 
-    /* The warps do that by themselves. */
+    /* Not needed: each warp restarts its own bins. */
     __device__ __forceinline__ void clear() {}
 
-    /* The lane has the same digit of all warps. Of the last one no warp keeps any. */
+    /* Each lane holds the same digit in all warps. No warp keeps the last digit of the range. */
     static __device__ __forceinline__ long long merge(unsigned &k)
     {
         const Gathering *all = gathering();
@@ -391,10 +391,10 @@ template <> struct Deposit<double> {
         return (sum & 0xffffffff) + over;
     }
 
-    /* Adds up the columns of all threads, low and high halves of the digits apart: lane l those of
-     * digits l and l + 32 of its warp, in turns that keep the lanes in different banks. The few
-     * digits above, for which most lanes would wait, go from lane to lane. Then a thread has a word
-     * for itself, which gets what its digit carries from the one below. */
+    /* Adds up the columns of all threads, with separate sums of the low and high halves of the
+     * digits. Lane l adds digits l and l + 32 of its warp's columns, in an order that keeps the
+     * lanes in different banks. The few digits above are added by shuffles, as most lanes would be
+     * idle. Then each word belongs to one thread, which adds the carry from the digit below. */
     __device__ __forceinline__ void gather_columns()
     {
         constexpr unsigned rows = Column::digits / 32, parts = rows + 1;
@@ -423,7 +423,7 @@ template <> struct Deposit<double> {
             all[(2 * p + 1) * blockDim.x + threadIdx.x] = high[p];
         }
         __syncthreads();
-        /* No condition in the inner loop but the warp's, so that no load waits for another. */
+        /* The only condition in the inner loop is the warp's, so that no load waits for another. */
         for (unsigned k = threadIdx.x; k <= Column::digits; k += blockDim.x) {
             unsigned below = k > 0 ? k - 1 : 0;
             const long long *here = all + k / 32 * 2 * blockDim.x + k % 32;

@@ -1,5 +1,5 @@
-/* The samples of a function, seen by a kernel as `in[i]`: map and reduce in one launch, and no
- * array in between. */
+/* View of the samples of a function: `in[i]` computes sample i. A single launch maps and reduces,
+ * without an array in between. */
 #ifndef GPUREDUCE_KERNEL_SAMPLES_H
 #define GPUREDUCE_KERNEL_SAMPLES_H
 
@@ -16,8 +16,8 @@ template <typename Acc> struct Samples {
     }
 };
 
-/* For kernels that load 16 bytes at a time: as many neighbouring samples, and no boundary to be
- * aligned to. */
+/* For kernels that load 16 bytes at a time: packs of neighbouring samples. There is no boundary to
+ * align to. */
 template <typename Acc> struct Packed<Samples<Acc>> {
     Samples<Acc> in;
     size_t head, packs, tail;
