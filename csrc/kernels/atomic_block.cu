@@ -1,10 +1,10 @@
 /* atomic_block: one `atomicAdd` per block.
  *
- * atomic_thread queued once per element. Here each block first adds up its own part, as in
- * warp_shfl, and queues once; the grid only fills the card, so the queue is short and no second
- * launch is needed.
+ * atomic_thread performed one atomic per element, all on one address. Here each block first adds up
+ * its own part, as in warp_shfl, and performs one atomic. The grid only fills the GPU, so few
+ * atomics wait and no second launch is needed.
  *
- * Still wasted: reproducibility. Blocks arrive in any order, so floats may differ in the last bits
+ * Still wasted: reproducibility. Blocks finish in any order, so the last bits of floats may differ
  * from run to run. */
 #include "parts/common.h"
 

@@ -1,11 +1,11 @@
 /* bulk_copy: bulk asynchronous copies into a ring in shared memory.
  *
- * In tiles, each thread computes addresses and issues loads, and the registers that wait for them
- * limit how many bytes are on their way. Since Hopper (compute capability 9.0) one thread can order
- * a whole tile, 32 KiB, to be brought to shared memory while the others add up earlier ones. Six
- * tiles make a ring, so about 160 KiB are always on their way to each multiprocessor.
+ * In tiles, each thread computes addresses and issues loads, and the registers reserved for loads
+ * limit the bytes in flight. Since Hopper (compute capability 9.0) one thread can start the copy of
+ * a whole tile, 32 KiB, to shared memory while the others add up earlier tiles. Six tiles make a
+ * ring, so about 160 KiB are always in flight to each multiprocessor.
  *
- * Still wasted: nothing of note for large arrays; small ones are over before the ring is full. */
+ * Still wasted: almost nothing for large arrays; small sums end before the ring is full. */
 #include "parts/common.h"
 
 template <typename In, typename Acc>
@@ -16,7 +16,7 @@ __global__ void bulk_copy(In in, Acc *out, size_t n, Marked<Acc> *work, unsigned
     auto *ring = shared_array<decltype(packed[0])>();
     auto *arrived = reinterpret_cast<CopyBarrier *>(ring + stages * tile);
     unsigned tid = threadIdx.x;
-    /* A copy that begins within a line of memory takes longer. */
+    /* A copy takes longer if it does not begin at a memory line. */
     size_t lead = packed.before_line(), tiles = (packed.packs - lead) / tile;
 
     invite_next_kernel();
@@ -31,7 +31,7 @@ __global__ void bulk_copy(In in, Acc *out, size_t n, Marked<Acc> *work, unsigned
         }
     __syncthreads();
 
-    /* What lies outside the tiles, while the first of them come. */
+    /* Adds the elements outside the tiles while the first tiles are in flight. */
     size_t id = (size_t)blockIdx.x * blockDim.x + tid;
     Acc sum = loose_ends<Acc>(in, n, packed, id);
     if (id < lead)

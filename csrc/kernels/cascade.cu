@@ -1,10 +1,10 @@
 /* cascade: many elements per thread in a grid-stride loop, then the tree of `unroll_full`.
  *
- * unroll_full paid for a tree per 2 * block elements. Here the grid is just large enough to fill
- * the card; each thread walks over the input in strides of the whole grid and adds in a register,
- * and the tree is paid once per block, however long the input is.
+ * unroll_full needed one tree per 2 * block elements. Here the grid is just large enough to fill
+ * the GPU. Each thread steps through the input in strides of the whole grid and adds in a register.
+ * The tree is needed once per block, however long the input is.
  *
- * Still wasted: the tree goes through shared memory although a warp could hand values over in
+ * Still wasted: the tree goes through shared memory, although lanes of a warp can exchange
  * registers; and a thread waits for one 4-byte load at a time. */
 #include "parts/common.h"
 

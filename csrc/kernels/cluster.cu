@@ -1,8 +1,8 @@
 /* cluster: blocks that read each other's shared memory.
  *
- * Until Hopper (compute capability 9.0) a block's sum had to go through global memory to meet
- * another's. The blocks of a cluster run side by side, have a barrier of their own, and may read
- * each other's shared memory: the first block of each cluster collects the others' sums from there,
+ * Before Hopper (compute capability 9.0) blocks could combine their sums only through global
+ * memory. The blocks of a cluster run at the same time, have their own barrier, and can read each
+ * other's shared memory. The first block of each cluster reads the other blocks' sums from there,
  * so one value per cluster is left instead of one per block.
  *
  * Still wasted: cluster sums still need a second launch, or the host. */

@@ -1,9 +1,9 @@
-/* coop_groups: as `warp_shfl`, in the words of cooperative groups.
+/* coop_groups: `warp_shfl` written with cooperative groups.
  *
- * warp_shfl counted lanes and masks by hand. A tile is a group of threads with a name: it knows its
- * rank and size, and `reduce` picks the best instructions for the type and the card.
+ * warp_shfl computed lanes and masks by hand. A tile is a named group of threads: it knows its rank
+ * and size, and `reduce` picks the best instructions for the type and the GPU.
  *
- * Still wasted: the same loads as warp_shfl; what is gained is in the reading. */
+ * Still wasted: the same as in warp_shfl. Only readability has improved. */
 #include "parts/common.h"
 
 #include <cooperative_groups.h>

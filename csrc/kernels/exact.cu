@@ -1,13 +1,13 @@
-/* exact: the sum of floats as if it were made without rounding, rounded once.
+/* exact: the correctly rounded sum of floats: added without rounding, rounded once.
  *
  * All rungs before round at each addition, so their last bits depend on the order: on block, grid
- * and card. Here nothing is rounded until the end. Each thread deposits its elements where they
- * cannot round (exact_deposits.h says how, by element type). What a block has deposited becomes
- * digits to base 2^32, which are added to the other blocks' by atomics: they are integers, and
- * integers do not care for the order. The host rounds.
+ * and GPU. Here only the end result is rounded. Each thread deposits its elements where they cannot
+ * round (exact_deposits.h explains this for each element type). A block's deposits become digits to
+ * base 2^32, and atomics add them to the other blocks' digits: integer sums do not depend on the
+ * order. The host rounds.
  *
- * Costs: a few more instructions per element, which the memory's time hides, as each thread loads
- * its next packs before it deposits these; and a longer finish, which shows on small arrays. */
+ * Costs: a few more instructions per element, hidden behind its loads, as each thread loads
+ * its next packs before it deposits these; and a longer finish, visible on small arrays. */
 #include "parts/common.h"
 #include "parts/exact_deposits.h"
 
@@ -20,13 +20,13 @@ __global__ void __launch_bounds__(Deposit<typename Packed<In>::Element>::most_th
     constexpr unsigned flight = Deposits::flight;
     size_t block = blockDim.x;
 
-    /* Shares as in tiles. All warps make as many rounds, as emptying bins takes the whole block. */
+    /* Shares as in tiles. All warps run equally many rounds, as the whole block empties bins. */
     size_t groups = (packed.packs + 31) / 32;
     size_t begin = groups * blockIdx.x / gridDim.x * 32, first = begin + threadIdx.x;
     size_t end = groups * (blockIdx.x + 1) / gridDim.x * 32;
     end = end < packed.packs ? end : packed.packs;
 
-    /* Until the kernel ahead is done, what does not wait for it. */
+    /* Work that can overlap with the previous kernel. */
     bool is_short = end - begin <= flight * block;
     packed.fetch_ahead(begin, end);
     clear_words();
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(Deposit<typename Packed<In>::Element>::most_th
     for (unsigned k = 0; k < flight; k++)
         next[k] = packed.words_or_zero(first + k * block, end);
 
-    if (is_short) /* all its loads are under way */
+    if (is_short) /* all loads are issued */
         invite_next_kernel();
     __syncthreads();
     unsigned rounds = 0;
@@ -48,11 +48,11 @@ __global__ void __launch_bounds__(Deposit<typename Packed<In>::Element>::most_th
         count = next_count;
         for (unsigned k = 0; k < flight; k++)
             pack[k] = next[k];
-        if (after + flight * block <= end) { /* saves comparing each */
+        if (after + flight * block <= end) { /* no bounds checks */
             for (unsigned k = 0; k < flight; k++)
                 next[k] = packed.words(after + k * block);
         } else {
-            invite_next_kernel(); /* earlier, its blocks would ask for their bytes too soon */
+            invite_next_kernel(); /* earlier, its prefetches would come too soon */
             next_count = count_of(after, block, end, flight);
             for (unsigned k = 0; k < flight; k++)
                 next[k] = packed.words_or_zero(after + k * block, end);
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(Deposit<typename Packed<In>::Element>::most_th
             rounds = 0;
         }
     }
-    /* The last block's, as the tail lies behind its share. */
+    /* Loose elements go to the last blocks first, as the tail follows the last share. */
     size_t id = (gridDim.x - 1 - blockIdx.x) * block + threadIdx.x;
     if (id < packed.head)
         deposit.add_loose(in[id]);

@@ -1,8 +1,8 @@
 /* first_add: each thread adds two elements while loading.
  *
- * In sequential, half of the threads were idle from the first tree step on. Here the first step
- * happens on the way in: a block reads two blocks' worth of elements, so half as many blocks,
- * barriers and trees do the same work.
+ * In sequential, half of the threads were idle from the first tree step on. Here the load does the
+ * first step: a block reads two blocks' worth of elements, so half as many blocks, barriers and
+ * trees do the same work.
  *
  * Still wasted: the barriers of the last steps, as in sequential. */
 #include "parts/common.h"

@@ -1,6 +1,6 @@
 /* first_add_unroll_warp: two elements per thread, and a last warp without block barriers.
  *
- * first_add and unroll_warp each removed one waste of sequential; the two go together.
+ * first_add and unroll_warp each removed one waste of sequential. This combines the two.
  *
  * Still wasted: the loop over the strides, because the compiler does not know the block size. */
 #include "parts/common.h"

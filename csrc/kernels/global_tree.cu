@@ -1,11 +1,11 @@
 /* global_tree: a tree per block in global memory.
  *
- * The first idea that works. Each thread copies its element into `work`; then, step by step, every
- * second partial sum swallows its right-hand neighbour, until the block's first holds the block's
- * sum. A barrier parts the steps, because a step reads what the step before wrote.
+ * The first approach that works. Each thread copies its element into `work`. In each step every
+ * second partial sum adds its right-hand neighbour, until the block's first entry holds the block's
+ * sum. A barrier separates the steps, because a step reads results of the step before.
  *
- * Still wasted: each of the log2(block) steps goes out to global memory and back, and the active
- * threads lie further and further apart, so a 32-byte sector is moved for every 4 bytes used. */
+ * Still wasted: each of the log2(block) steps goes to global memory and back, and the active
+ * threads move further and further apart, so a 32-byte sector is moved for every 4 bytes used. */
 #include "parts/common.h"
 
 template <typename In, typename Acc>

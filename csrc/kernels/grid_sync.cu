@@ -1,10 +1,10 @@
 /* grid_sync: one cooperative launch with a barrier over the whole grid.
  *
- * last_block finds out who came last by a ticket. A cooperative launch guarantees that all blocks
- * are on the card together, so they can simply wait for each other; then the first block adds up
- * the partials.
+ * last_block finds the last block by a ticket. A cooperative launch guarantees that all blocks are
+ * on the GPU at the same time, so a grid barrier can wait for all of them. Then the first block
+ * adds up the partials.
  *
- * Still wasted: every block waits, and the grid must fit on the card at once. */
+ * Still wasted: every block waits, and the whole grid must be resident on the GPU. */
 #include "parts/common.h"
 
 #include <cooperative_groups.h>

@@ -1,10 +1,10 @@
-/* interleaved_idx: the same tree, the active threads packed together.
+/* interleaved_idx: the same tree, with the active threads packed together.
  *
  * interleaved_mod spread its active lanes over all warps. Here thread `tid` works on element
- * `2 * stride * tid`, so the first threads are the active ones and whole warps fall idle early.
+ * `2 * stride * tid`, so the first threads are the active ones and whole warps become idle early.
  *
- * Still wasted: neighbouring lanes now touch words 2 * stride apart. Shared memory has 32 banks of
- * 4 bytes; at stride 16 all lanes of a warp meet in one bank and are served one after another (bank
+ * Still wasted: neighbouring lanes now access words 2 * stride apart. Shared memory has 32 banks of
+ * 4 bytes; at stride 16 all lanes of a warp access one bank and are served one after another (bank
  * conflicts). */
 #include "parts/common.h"
 

@@ -1,10 +1,10 @@
-/* interleaved_mod: the tree in shared memory, `tid % (2 * stride) == 0` chooses who works.
+/* interleaved_mod: the tree in shared memory; `tid % (2 * stride) == 0` selects the active threads.
  *
- * global_tree went out to global memory in every step. Here each element is read from it once, and
- * the tree lives in the block's own shared memory.
+ * global_tree accessed global memory in every step. Here each element is read from it once, and the
+ * tree is in the block's shared memory.
  *
- * Still wasted: the test leaves every second, then every fourth lane of each warp at work. A warp
- * takes as long for one active lane as for 32, so nearly all warps stay busy until the last steps
+ * Still wasted: only every second, then every fourth lane of each warp is active. A warp takes as
+ * long for one active lane as for 32, so nearly all warps stay busy until the last steps
  * (divergence); and `%` is slow. */
 #include "parts/common.h"
 

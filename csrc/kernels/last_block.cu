@@ -1,13 +1,13 @@
 /* last_block: one launch; the block that finishes last adds up the partials.
  *
- * atomic_block needs no second launch but adds in a random order. Here every block leaves its sum
- * in `work` and draws a ticket. Whoever draws the last ticket knows that all the others have left
- * theirs, and adds them up in the order of the blocks: one launch, the same bits every time.
+ * atomic_block needs no second launch but adds in a random order. Here every block stores its sum
+ * in `work` and then draws a ticket. When a block draws the last ticket, all other sums are stored.
+ * It adds them up in the order of the blocks: one launch, the same bits every time.
  *
- * `__threadfence` is what makes that true: without it the ticket could be seen before the sum. The
+ * `__threadfence` guarantees this: without it the ticket could become visible before the sum. The
  * ticket wraps around to 0 and is ready for the next launch.
  *
- * Still wasted: the last block works alone while the rest of the card is idle. */
+ * Still wasted: the last block works alone while the rest of the GPU is idle. */
 #include "parts/common.h"
 
 template <typename In, typename Acc>

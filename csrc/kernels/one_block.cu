@@ -1,12 +1,12 @@
 /* one_block: a single block adds up everything.
  *
- * last_block pays for its ticket: a fence and an atomic, a round trip to memory each, and then the
- * reading back of all block sums. For a few thousand elements that costs more than the sum. One
- * block needs none of it. What is left is the time of one load, so each thread issues several
- * before it uses the first: for that the compiler must be told that no other block shares the
- * registers. Every step after it is waited for by all. So the block size is known to the compiler,
- * sums are added by halves instead of one after the other, and there is one tree of shuffles, not
- * one in each warp and one more.
+ * last_block pays for its ticket: a fence and an atomic, each a round trip to memory, and then the
+ * loads of all block sums. For a few thousand elements that costs more than the sum. One block
+ * needs none of it. The time of one load remains, so each thread issues several loads before it
+ * uses the first. The launch bounds give it the registers for that: no other block shares them.
+ * Every later step adds latency. So the block size is a compile-time constant, sums are added by
+ * halves instead of one after the other, and there is a single tree of shuffles instead of one per
+ * warp and one more.
  *
  * Wasted: all multiprocessors but one. Good up to about 64 KiB. */
 #include "parts/common.h"
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(1024, 1) one_block(In in, Acc *out, size_t n)
     Acc *partial = shared_array<Acc>();
     Packed<In> packed(in, n);
 
-    if (threadIdx.x >= Block) /* the rest of a block that is no power of two */
+    if (threadIdx.x >= Block) /* threads beyond a power of two */
         return;
     packed.settled();
     invite_next_kernel();
@@ -37,8 +37,8 @@ __global__ void __launch_bounds__(1024, 1) one_block(In in, Acc *out, size_t n)
         sum += sum_by_halves(part);
     }
 
-    /* A shuffle takes longer than a load from shared memory, of which several can be on their way:
-     * so the first warp takes the sums of all threads, and only then is it a tree. */
+    /* A shuffle takes longer than a load from shared memory, and several loads can be in flight. So
+     * the first warp loads the sums of all threads, and only then runs the tree. */
     partial[threadIdx.x] = ends.after(sum);
     __syncthreads();
     if (threadIdx.x < 32) {

@@ -1,10 +1,10 @@
 /* one_cluster: a single cluster of eight blocks adds up everything.
  *
- * one_block leaves all multiprocessors but one idle. The blocks of a cluster work on eight of them
- * (or sixteen, where the card can) and meet without going through global memory: each leaves its
- * sum in the shared memory of the first, which adds them up. That is quicker than a ticket. Nobody
- * may write there before the first block runs: a barrier that all arrive at before they load, and
- * wait at after, costs nothing.
+ * one_block leaves all multiprocessors but one idle. The blocks of a cluster use eight of them (or
+ * sixteen, if the GPU supports it) and combine their sums without global memory: each block stores
+ * its sum in the shared memory of the first, which adds them up. That is faster than a ticket. The
+ * first block must be running before others write to its shared memory. A split barrier ensures
+ * this: all threads arrive before they load, and wait after, which costs nothing.
  *
  * Wasted: all multiprocessors but eight. Good for some hundred KiB. */
 #include "parts/common.h"
@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(1024, 1) one_cluster(In in, Acc *out, size_t n
 {
     constexpr unsigned flight = 8;
     cooperative_groups::cluster_group group = cooperative_groups::this_cluster();
-    Acc *partial = shared_array<Acc>() + blockDim.x / 32; /* a sum per block, in the first */
+    Acc *partial = shared_array<Acc>() + blockDim.x / 32; /* in block 0: a sum per block */
     Packed<In> packed(in, n);
     size_t id = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     size_t grid_stride = (size_t)gridDim.x * blockDim.x;

@@ -1,10 +1,10 @@
 /* sequential: stride from half the block downward.
  *
- * interleaved_idx packed its threads but let them collide in the banks. Here thread `tid` adds
- * element `tid + stride` to its own: neighbouring lanes touch neighbouring words, one per bank.
+ * interleaved_idx packed its threads but caused bank conflicts. Here thread `tid` adds element
+ * `tid + stride` to its own: neighbouring lanes access neighbouring words, one per bank.
  *
- * Still wasted: half of the threads never add anything but are launched and loaded for; and the
- * last steps, in which one warp works, still stop the whole block at a barrier. */
+ * Still wasted: half of the threads load an element but never add anything; and in the last steps
+ * only one warp works, but the whole block waits at a barrier. */
 #include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void sequential(In in, Acc *out, size_t n)

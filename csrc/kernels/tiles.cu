@@ -1,10 +1,10 @@
-/* tiles: each block walks through a contiguous share of the array.
+/* tiles: each block reads a contiguous share of the array.
  *
- * In a grid-stride loop the loads that a block has in flight lie a whole grid apart, each in
- * another page of memory. Here a block's loads are neighbours, and the memory opens fewer pages:
- * some percent more bandwidth. One launch, eight 16-byte loads in flight per thread, and the last
- * block finishes. Of sums in a row, the next one's first bytes are on their way into the L2 cache
- * while this one finishes.
+ * In a grid-stride loop the loads of a block are a whole grid apart, each in another page of
+ * memory. Here the loads of a block are neighbours, and the memory opens fewer pages: some percent
+ * more bandwidth. One launch, eight 16-byte loads in flight per thread, and the last block
+ * finishes. For back-to-back sums, prefetches the next sum's first bytes into L2 while this one
+ * finishes.
  *
  * Still wasted: every byte passes through registers on its way to the adders. */
 #include "parts/common.h"
@@ -17,9 +17,9 @@ __global__ void __launch_bounds__(1024, 1)
     Packed<In> packed(in, n);
     size_t block = blockDim.x;
 
-    /* Shares are cut at multiples of a warp's 32 packs, counted from where the first pack's line
-     * begins: a warp's load that lies across lines fetches one more. In the first block that can be
-     * before the first pack, which as an index is one that is too large: the thread's next one. */
+    /* Shares begin at multiples of a warp's 32 packs, counted from the start of the first pack's
+     * line: a warp's load that crosses lines fetches one more. So the first share can begin before
+     * the first pack. Such an index wraps around to a huge one, and the thread skips it. */
     size_t into_line = packed.into_line(), groups = (into_line + packed.packs + 31) / 32;
     size_t begin = groups * blockIdx.x / gridDim.x * 32 - into_line, i = begin + threadIdx.x;
     size_t end = groups * (blockIdx.x + 1) / gridDim.x * 32;
@@ -33,12 +33,12 @@ __global__ void __launch_bounds__(1024, 1)
     packed.fetch_ahead(begin, end);
     invite_next_kernel();
     wait_for_earlier_kernels();
-    /* The last block's, as the tail lies behind its share. */
+    /* Loose elements go to the last blocks first, as the tail follows the last share. */
     LooseEnds<Acc, In> ends(in, n, packed, (gridDim.x - 1 - blockIdx.x) * block + threadIdx.x);
     decltype(packed[0]) pack[flight];
     Acc sum = 0;
     MOSTLY_ONCE
-    for (; i + (flight - 1) * block < end; i += flight * block) { /* saves comparing each */
+    for (; i + (flight - 1) * block < end; i += flight * block) { /* no bounds checks */
         for (unsigned k = 0; k < flight; k++)
             pack[k] = packed[i + k * block];
         for (unsigned k = 0; k < flight; k++)

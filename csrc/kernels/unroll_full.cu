@@ -1,9 +1,9 @@
-/* unroll_full: the block size is known to the compiler, and every step is written out.
+/* unroll_full: the compiler knows the block size, and every step is written out.
  *
- * first_add_unroll_warp still looped over the strides. `Block` is a template parameter, so each
- * `if (Block >= ...)` is decided by the compiler and leaves no instruction behind. It is the
- * largest power of two in the block; where the block has more threads, the first step folds the
- * rest in.
+ * first_add_unroll_warp still looped over the strides. `Block` is a template parameter, so the
+ * compiler decides each `if (Block >= ...)` and emits no instruction for it. `Block` is the
+ * largest power of two in the block; if the block has more threads, the first step folds in the
+ * rest.
  *
  * Still wasted: each thread reads two elements and then goes through the whole tree. */
 #include "parts/common.h"

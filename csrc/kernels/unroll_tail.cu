@@ -1,4 +1,4 @@
-/* unroll_tail: as `sequential`, with the last six steps written out.
+/* unroll_tail: `sequential` with the last six steps written out.
  *
  * In sequential, each step pays for the loop around it: compare, halve, jump. Below 64 elements the
  * strides are known, so they are written out as constants.

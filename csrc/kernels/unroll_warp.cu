@@ -1,8 +1,8 @@
 /* unroll_warp: the last warp without block barriers.
  *
- * unroll_tail stopped the whole block six times for the sake of one warp. Here that warp goes on
- * alone, and `__syncwarp` orders its lanes. (Before Volta lanes ran in step and even that was left
- * out: see broken/warp_volatile.cu for what happens now.)
+ * unroll_tail stopped the whole block six times for one warp. Here that warp continues alone, and
+ * `__syncwarp` orders its lanes. (Before Volta the lanes ran in lockstep, and even that was left
+ * out: broken/warp_volatile.cu shows the result on current GPUs.)
  *
  * Still wasted: half of the threads only load. */
 #include "parts/common.h"

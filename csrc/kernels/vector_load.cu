@@ -1,7 +1,7 @@
 /* vector_load: 16-byte loads, four in flight per thread.
  *
- * warp_shfl asked for one element, waited, added it, and asked again. A load takes hundreds of
- * cycles; what counts is how many bytes are on their way at once. Here each load brings 16 bytes
+ * warp_shfl loaded one element, waited, added it, and loaded the next. A load takes hundreds of
+ * cycles, so the bandwidth depends on the number of bytes in flight. Here each load reads 16 bytes
  * and a thread issues four before it uses the first. Elements outside the 16-byte boundaries, fewer
  * than 16 bytes at either end, are added one by one.
  *

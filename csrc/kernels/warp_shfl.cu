@@ -1,8 +1,8 @@
 /* warp_shfl: registers and `__shfl_down_sync` instead of shared memory.
  *
  * cascade wrote every partial sum to shared memory and read it back. A shuffle reads another lane's
- * register directly: five of them add up a warp with no memory and no barrier. Shared memory only
- * carries one value per warp to the first warp, so there is one block barrier in all.
+ * register directly: five shuffles add up a warp without memory or barriers. Shared memory only
+ * passes one value per warp to the first warp, so there is one block barrier in all.
  *
  * Still wasted: loads of one element at a time. */
 #include "parts/common.h"

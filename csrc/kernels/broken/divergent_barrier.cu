@@ -1,9 +1,9 @@
 /* divergent_barrier: WRONG ON PURPOSE. A barrier inside a branch.
  *
- * Read, barrier, write: that parts the reading from the writing within a step. But only the threads
- * that add something reach the barrier in the loop; the others skip it and run ahead to the one at
- * the end. A barrier counts arrivals, so theirs are taken for arrivals at the one in the loop, and
- * nothing holds back the next step's reading until this step's writing is done. */
+ * Read, barrier, write: the barrier separates reads from writes within a step. But only the threads
+ * that add something reach the barrier in the loop; the others skip it and arrive at the one at the
+ * end. A barrier counts arrivals, so these count as arrivals at the barrier in the loop. Then the
+ * next step can read before this step has written. */
 #include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void divergent_barrier(In in, Acc *out, size_t n)

@@ -1,8 +1,8 @@
 /* global_race: WRONG ON PURPOSE. One tree over the whole grid.
  *
- * It looks like global_tree with the block taken away: the strides run up to n, so that one element
- * ends up with the whole sum. But `__syncthreads` holds up one block only. Once the stride reaches
- * past the block, a thread adds a partial sum that its owner may not have finished, and the answer
+ * It looks like global_tree without blocks: the strides run up to n, so that one element ends up
+ * with the whole sum. But `__syncthreads` synchronizes one block only. Once the stride reaches past
+ * the block, a thread adds a partial sum that its owner may not have finished, and the result
  * changes from run to run. */
 #include "parts/common.h"
 

@@ -1,7 +1,7 @@
-/* missing_barrier: WRONG ON PURPOSE. `sequential` with the barrier of the loop left out.
+/* missing_barrier: WRONG ON PURPOSE. `sequential` without the barrier in the loop.
  *
- * A step reads what threads of other warps wrote in the step before. Without the barrier it may
- * read before they have written. */
+ * A step reads values that threads of other warps wrote in the step before. Without the barrier it
+ * may read before they have written. */
 #include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void missing_barrier(In in, Acc *out, size_t n)

@@ -1,8 +1,8 @@
 /* warp_volatile: WRONG ON PURPOSE since Volta. The last warp as it was written before 2017.
  *
  * `volatile` makes each access go to memory, but nothing orders the lanes: the code relies on all
- * 32 running in step. Since Volta each lane has a program counter of its own and may run ahead.
- * unroll_warp is this kernel made right. */
+ * 32 running in lockstep. Since Volta each lane has its own program counter and may run ahead.
+ * unroll_warp is the correct version of this kernel. */
 #include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void warp_volatile(In in, Acc *out, size_t n)
