@@ -1,4 +1,4 @@
-/* Barriers of a block, of a cluster, of the grid: they count live lanes. As on the hardware, lanes
+/* Barriers of a block, a cluster and the grid. They count live lanes. As on the hardware, lanes
  * that wait at one barrier from different lines are released together. */
 #include "emulator/runtime/fault.h"
 #include "emulator/trace/recorder.h"
@@ -22,7 +22,7 @@ static void release(Worker *w, Barrier *barrier, gr_scope scope)
         make_ready(w, warp, warp->at[scope]);
         warp->at[scope] = 0;
     }
-    /* All that are released read the result before the next time can be complete. */
+    /* All released lanes read the result before the barrier can complete again. */
     barrier->result = {barrier->yes, barrier->arrived};
     barrier->yes = 0;
     barrier->arrived = 0;
@@ -54,7 +54,7 @@ Barrier *barriers_leave(Worker *w, Lane *lane)
             continue;
         --barrier->live;
         if (scope == GR_CLUSTER && lane->ticket == barrier->phase + 1) {
-            --barrier->arrived; /* it has ended between arriving and waiting */
+            --barrier->arrived; /* it ended between arriving and waiting */
             --w->wide_arrivals;
         }
         if (barrier->arrived && barrier->arrived == live_at(w, barrier)) {
@@ -66,7 +66,8 @@ Barrier *barriers_leave(Worker *w, Lane *lane)
     return released;
 }
 
-/* The running lane, which has been counted, waits unless it was the last. */
+/* Suspends the running lane, which has already been counted as arrived. If it was the last to
+ * arrive, releases the barrier first. */
 static inline __attribute__((always_inline)) void wait(Worker *w, Lane *me, Barrier *barrier,
                                                        gr_scope scope, const char *file, int line)
 {
@@ -90,7 +91,7 @@ static inline __attribute__((always_inline)) void wait(Worker *w, Lane *me, Barr
     switch_lanes(w, me, next);
 }
 
-/* A barrier that counts predicates and one that does not may not be mixed. */
+/* One phase of a barrier must not mix __syncthreads() with and without a predicate. */
 static inline void check_kind(Worker *w, Barrier *barrier, bool vote, const char *file, int line)
 {
     if (!barrier->arrived)

@@ -1,11 +1,12 @@
-/* The stack switch. What a function call may clobber the compiler has saved already; the rest, the
- * callee-saved registers, go onto the stack that is left. The floating point control words are not
- * saved: no kernel changes them. */
+/* The stack switch. The compiler has already saved the registers that a function call may clobber.
+ * The rest, the callee-saved registers, are pushed onto the stack being left. The floating-point
+ * control words are not saved, because no kernel changes them. */
 #include "emulator/scheduler/fiber.h"
 
 #if defined(__x86_64__) && !defined(GR_EMULATOR_UCONTEXT)
 
-/* Both stacks look alike where rsp changes, so one description serves the unwinder throughout. */
+/* Both stacks have the same layout when rsp changes, so one unwind description covers the
+ * function. */
 #define GR_SAVE                                                                                    \
     "pushq %rbp\n .cfi_adjust_cfa_offset 8\n .cfi_rel_offset %rbp, 0\n"                            \
     "pushq %rbx\n .cfi_adjust_cfa_offset 8\n .cfi_rel_offset %rbx, 0\n"                            \
@@ -40,7 +41,7 @@ asm(".text\n"
     "1:\n"
     ".cfi_undefined %rip\n" /* the unwinder stops here */
     "xorl %ebp, %ebp\n"
-    "pushq $0\n" /* a jump, not a call: a return that never comes would put all others out */
+    "pushq $0\n" /* a jump, not a call: a call without a return would misalign return prediction */
     "jmp gr_fiber_main\n"
     GR_END(gr_fiber_switch)
 
@@ -83,7 +84,7 @@ asm(".text\n"
     GR_FUNCTION(gr_fiber_switch)
     GR_SAVE
     "mov sp, x1\n"
-    "tbz w2, #0, 1f\n" /* a bool: the upper bits are anybody's */
+    "tbz w2, #0, 1f\n" /* a bool's upper bits are unspecified */
     GR_RESTORE
     "1:\n"
     ".cfi_undefined x30\n" /* the unwinder stops here */
@@ -100,8 +101,8 @@ asm(".text\n"
 
 #else
 
-/* Anywhere else: slow, for the signal mask is switched too, by a system call. A fiber's context
- * lies in the frame that waits on its own stack. */
+/* Fallback for other processors. Slow, because a system call also switches the signal mask. A
+ * suspended fiber's context is in the waiting frame on its own stack. */
 #include <ucontext.h>
 
 extern "C" void gr_fiber_switch(void **save, void *to, bool begun)
@@ -122,7 +123,7 @@ extern "C" void gr_fiber_switch(void **save, void *to, bool begun)
 extern "C" void gr_fiber_leave(void *to)
 {
     setcontext(static_cast<ucontext_t *>(to));
-    __builtin_trap(); /* setcontext returns only on an error, of which there is none */
+    __builtin_trap(); /* setcontext returns only on errors, which cannot occur here */
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* Fibers: stacks, and the switch from one to another. */
+/* Fibers: their stacks, and the switch from one fiber to another. */
 #ifndef GPUREDUCE_EMULATOR_FIBER_H
 #define GPUREDUCE_EMULATOR_FIBER_H
 
@@ -19,12 +19,11 @@
 
 extern "C" {
 
-/* Saves the running fiber in *save and goes on with the one saved as `to`; or, if it is not
- * `begun`, with gr_fiber_main on the empty stack that ends at `to`. One function for both, so that
- * every suspended fiber waits at one and the same return address, which the processor then
- * predicts. */
+/* Saves the running fiber in *save and resumes the fiber saved as `to`. If that fiber has not
+ * `begun`, starts gr_fiber_main on the empty stack that ends at `to`. One function does both, so
+ * that every suspended fiber has the same return address, which the processor then predicts. */
 void gr_fiber_switch(void **save, void *to, bool begun);
-/* Goes on with the fiber saved as `to`; the running one is never resumed. */
+/* Resumes the fiber saved as `to`; the running fiber is never resumed. */
 [[noreturn]] void gr_fiber_leave(void *to);
 
 /* Defined by the scheduler. */
@@ -34,32 +33,32 @@ void gr_fiber_switch(void **save, void *to, bool begun);
 namespace gr
 {
 
-/* One mapping holds all stacks of an OS thread; pages come as they are touched. */
+/* The stacks of one OS thread, in one mapping. Pages are committed on first touch. */
 struct Stacks {
     char *arena;
     size_t bytes;
     unsigned count;
-    unsigned *free_list; /* a stack of stacks: the last one given back is warmest */
+    unsigned *free_list; /* LIFO: the stack freed last is warmest in the cache */
     unsigned free_count;
     unsigned guarded; /* stacks 0..guarded-1 have their canary */
 };
 
-/* A frame of the emulated kernel is small; a sanitizer's is not. */
+/* Frames of emulated kernels are small; sanitized frames are not. */
 #ifdef GR_ASAN
 constexpr size_t stack_bytes = 256 << 10;
 #else
 constexpr size_t stack_bytes = 64 << 10;
 #endif
-/* From one stack to the next. Were it a power of two, the tops of all stacks would fall on the same
- * few sets of the caches; an odd number of lines over, they go through all sets. */
+/* Distance from one stack to the next. With a power of two, the tops of all stacks would map to the
+ * same few cache sets. The odd number of extra cache lines spreads them over all sets. */
 constexpr size_t stack_stride = stack_bytes + 4096 + 5 * 64;
-/* The lowest word of a stack is a canary. It borders on the next lower stack's top, which is in
- * use, so that looking after it touches no further page. */
+/* The lowest word of a stack is a canary. It is next to the top of the stack below, which is in
+ * use, so checking it touches no additional page. */
 constexpr uint64_t canary = 0x67707265647563e5;
 
-bool stacks_reserve(Stacks *stacks, unsigned count); /* false: no memory */
+bool stacks_reserve(Stacks *stacks, unsigned count); /* false: out of memory */
 void stacks_release(Stacks *stacks);
-/* Takes all stacks back whose fibers will not be resumed. */
+/* Frees all stacks. Their fibers must never be resumed. */
 void stacks_abandon(Stacks *stacks);
 
 inline char *stack_low(const Stacks *stacks, unsigned stack)
@@ -77,7 +76,7 @@ inline bool stack_intact(const Stacks *stacks, unsigned stack)
 inline unsigned stack_take(Stacks *stacks)
 {
     unsigned stack = stacks->free_list[--stacks->free_count];
-    if (stack >= stacks->guarded) { /* stacks are first taken in order: this one is the next */
+    if (stack >= stacks->guarded) { /* first use is in order: this stack is the next one */
         *reinterpret_cast<uint64_t *>(stack_low(stacks, stack)) = canary;
         stacks->guarded = stack + 1;
     }
@@ -88,9 +87,10 @@ inline void stack_give(Stacks *stacks, unsigned stack)
     stacks->free_list[stacks->free_count++] = stack;
 }
 
-/* AddressSanitizer wants to know when the stack changes: announce_switch before (the place to keep
- * its own record of the stack that is left; none for a fiber that ends), announce_arrival after, or
- * announce_start at the beginning of a fiber, which takes down the bounds of the first stack. */
+/* AddressSanitizer must be notified of stack switches. announce_switch goes before the switch;
+ * `record` stores ASan's record of the stack being left, and is null for a fiber that ends.
+ * announce_arrival goes after the switch. A new fiber calls announce_start instead, which records
+ * the bounds of the OS thread's stack. */
 struct StackBounds {
     const void *low;
     size_t size;
@@ -108,7 +108,7 @@ inline void announce_start(StackBounds *first)
 {
     StackBounds left;
     __sanitizer_finish_switch_fiber(nullptr, &left.low, &left.size);
-    if (!first->low) /* the first fiber of all is started from the OS thread's own stack */
+    if (!first->low) /* the very first fiber is started from the OS thread's own stack */
         *first = left;
 }
 #else

@@ -1,4 +1,4 @@
-/* The fibers' stacks. */
+/* Allocation of the fibers' stacks. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -27,7 +27,7 @@ bool stacks_reserve(Stacks *stacks, unsigned count)
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (arena == MAP_FAILED)
         return false;
-    /* A huge page would commit the unused parts of thirty stacks. */
+    /* A huge page would commit the unused parts of some thirty stacks. */
     madvise(arena, bytes, MADV_NOHUGEPAGE);
     stacks->free_list = static_cast<unsigned *>(malloc(count * sizeof(unsigned)));
     if (!stacks->free_list) {
@@ -53,10 +53,10 @@ void stacks_release(Stacks *stacks)
 void stacks_abandon(Stacks *stacks)
 {
 #ifdef GR_ASAN
-    /* Frames that were never left still have their red zones. */
+    /* Frames that never returned have left their red zones poisoned. */
     __asan_unpoison_memory_region(stacks->arena, stacks->bytes);
 #endif
-    stacks->guarded = 0; /* whoever overflowed wrote over canaries */
+    stacks->guarded = 0; /* an overflow may have overwritten canaries: write them anew */
     refill(stacks);
 }
 

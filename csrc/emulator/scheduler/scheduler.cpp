@@ -1,4 +1,4 @@
-/* Drawing the next lane, and running a lane from its first line to its last. */
+/* Selects the next lane to run, and runs each lane from start to end. */
 #include <string.h>
 
 #include "emulator/races/detector.h"
@@ -27,7 +27,7 @@ static unsigned highest(unsigned bits)
     return 31 - (unsigned)__builtin_clz(bits);
 }
 
-/* The next warp with lanes that can run, upward from `index` and round to it; null: none. */
+/* The next warp with ready lanes, upward from `index`, cyclically. Null: there is none. */
 static Warp *warp_above(Worker *w, unsigned index)
 {
     unsigned word = index / 64;
@@ -68,7 +68,7 @@ static unsigned ready_count(const Worker *w)
     return count;
 }
 
-/* The warp that comes after `skip` others among those with lanes that can run; null: fewer are. */
+/* The ready warp with `skip` ready warps before it. Null: there are too few. */
 static Warp *ready_warp(Worker *w, unsigned skip)
 {
     for (unsigned word = 0; word < w->ready_words; ++word)
@@ -78,8 +78,9 @@ static Warp *ready_warp(Worker *w, unsigned skip)
     return nullptr;
 }
 
-/* One of the team's lanes that can run. The first draws are nearly always enough; the counting
- * after them makes every warp, and every lane of a warp, as likely as the others. */
+/* Picks a random ready warp, then a random ready lane of it. Null: no lane is ready. The first draw
+ * nearly always hits a ready one. If not, the ready ones are counted and drawn from, which keeps
+ * every ready warp, and every ready lane of a warp, equally likely. */
 Lane *random_lane(Worker *w)
 {
     Warp *warp = &w->warps[random_below(w, w->warp_count)];
@@ -102,7 +103,7 @@ Lane *random_lane(Worker *w)
     return lane_of(w, warp, lane);
 }
 
-/* The first lane of the next warp after this one. */
+/* The first lane of the next ready warp after this one. */
 Lane *next_warp(Worker *w, const Warp *warp)
 {
     bool reverse = w->schedule == GR_SCHEDULE_REVERSE;
@@ -112,7 +113,7 @@ Lane *next_warp(Worker *w, const Warp *warp)
     return lane_of(w, next, reverse ? highest(next->ready) : lowest(next->ready));
 }
 
-/* Through all lanes of the team: everybody has a turn before one has a second. */
+/* Round-robin over the team: every ready lane runs before any lane runs again. */
 Lane *next_sweep(Worker *w, const Warp *warp, unsigned index)
 {
     if (w->schedule == GR_SCHEDULE_RANDOM)
@@ -140,7 +141,7 @@ void start_team(Worker *w, Lane *first)
     while (void *fiber = w->paused) {
         w->paused = nullptr;
         if (is_stopped(w->launch) || gr_ask_for_interrupts()) {
-            w->faulted = true; /* nobody resumes its fibers */
+            w->faulted = true; /* its fibers are never resumed */
             break;
         }
         announce_switch(&w->main_fake_stack, stack_low(&w->stacks, w->lane->stack), stack_stride);
@@ -173,7 +174,8 @@ void leave_team(Worker *w)
     gr_fiber_leave(w->main);
 }
 
-/* Takes the running lane, which has returned from the kernel, out of everything that counts it. */
+/* Removes the running lane, which has returned from the kernel, from all counts, and returns the
+ * next lane to run. */
 static inline Lane *lane_ended(Worker *w, Lane *me)
 {
     Warp *warp = me->warp;
@@ -185,7 +187,7 @@ static inline Lane *lane_ended(Worker *w, Lane *me)
     --w->live;
     w->vain = 0;
     --block->own.live;
-    if (!block->own.live && w->block_count > 1) { /* others must not read what is left of it */
+    if (!block->own.live && w->block_count > 1) { /* other blocks must not read its leftover data */
         memset(block->shared, 0xff, w->shape.shared);
         if (watched(w))
             watch_block_end(w, me);
@@ -202,7 +204,7 @@ static inline Lane *lane_ended(Worker *w, Lane *me)
 
 } // namespace gr
 
-/* A fiber's whole life: one lane after another, then on with a lane that waits elsewhere. */
+/* The body of every fiber: runs one lane after another, then switches to a suspended lane. */
 extern "C" void gr_fiber_main(void)
 {
     using namespace gr;
@@ -231,7 +233,7 @@ extern "C" void gr_fiber_main(void)
     }
 }
 
-/* When nobody else has done anything for so many turns, nobody ever will. */
+/* Reports a deadlock after so many consecutive polls by the team without any progress. */
 void gr_await_copy(const char *file, int line)
 {
     using namespace gr;
@@ -250,7 +252,7 @@ void gr_copy_ordered(void)
     gr::worker->vain = 0;
 }
 
-/* Also what kernels call. */
+/* Called from kernel code. Does nothing outside a lane. */
 void gr_yield(void)
 {
     gr::Worker *w = gr::worker;

@@ -1,18 +1,18 @@
 /* How the emulator runs a kernel.
  *
- * A lane is a CUDA thread; it runs on a fiber. A team is the blocks that must be resident together:
- * one block, a cluster, or the whole grid of a cooperative launch. A worker is an OS thread with
- * what it needs to run one team after another; the teams of a launch are spread over workers by
- * gr_parallel.
+ * A lane is a CUDA thread; it runs on a fiber. A team is a co-scheduled group: the blocks that must
+ * be resident together, which are one block, a cluster, or the whole grid of a cooperative launch.
+ * A worker is an OS thread with the state it needs to run one team after another; gr_parallel
+ * distributes a launch's teams over the workers.
  *
- * Which lanes can run is a bit mask per warp and a bit map of warps. A lane that has to wait, or
- * ends, draws the next lane by the launch's schedule and switches straight to it. A lane that ends
- * on a fiber while the next one has not begun yet leaves the fiber to it: a kernel without barriers
- * runs as a plain loop on one stack.
+ * Each warp has a bit mask of its ready lanes; the worker has a bit map of the warps with ready
+ * lanes. A lane that waits or ends picks the next lane by the launch's schedule and switches
+ * directly to it. If a lane ends and the next one has not begun, the next one reuses the fiber: a
+ * kernel without barriers runs as a plain loop on one stack.
  *
- * Barriers count live lanes. When no lane can run and not all have ended, that is a deadlock: a
- * fault, of which the report names the places where lanes wait. After a fault the team's fibers are
- * never resumed; their stacks are taken back as they are. */
+ * Barriers count live lanes. If no lane is ready and not all have ended, that is a deadlock: a
+ * fault, whose report lists the lines where lanes wait. After a fault the team's fibers are never
+ * resumed, and their stacks are freed without unwinding. */
 #ifndef GPUREDUCE_EMULATOR_SCHEDULER_H
 #define GPUREDUCE_EMULATOR_SCHEDULER_H
 
@@ -33,7 +33,7 @@ struct Warp;
 struct Block;
 struct Watch;
 
-/* What a lane waits for: one of the collectives, or a barrier. */
+/* The operation that a lane waits for: a warp collective, a barrier or a bulk copy. */
 enum : uint8_t {
     WAIT_NONE = 255,
     WAIT_BARRIER = GR_COLLECTIVE_COUNT /* + scope */,
@@ -45,44 +45,44 @@ struct alignas(64) Lane {
     Warp *warp;
     uint3 thread;
     unsigned stack;
-    const char *file; /* where it waits, for reports */
+    const char *file; /* the line where the lane waits, for reports */
     int line;
-    unsigned mask;   /* and for which lanes of its warp */
-    unsigned ticket; /* has arrived at the cluster's barrier without waiting: its phase + 1 */
+    unsigned mask;   /* of the warp collective that it waits in */
+    unsigned ticket; /* nonzero after arriving at the cluster barrier, until waiting: phase + 1 */
     uint8_t index;   /* in the warp */
     uint8_t waits;
-    void *fake_stack; /* AddressSanitizer's */
+    void *fake_stack; /* for AddressSanitizer */
 };
 
-/* Lanes of one warp that gather for one collective, all with the same mask. */
+/* A pending collective of one warp: the lanes of `mask` arrive one by one. */
 struct Meeting {
     unsigned mask, arrived;
     gr_collective op;
-    int argument, width; /* the first arrival's */
-    bool uniform;        /* all came with these */
+    int argument, width; /* of the first lane to arrive */
+    bool uniform;        /* all lanes passed the same argument and width */
 };
 
 struct alignas(64) Warp {
     unsigned live;               /* lanes that have not ended */
-    unsigned ready;              /* lanes that can run, the running one among them */
-    unsigned at[GR_SCOPE_COUNT]; /* lanes that wait at a barrier */
+    unsigned ready;              /* lanes that can run, including the running one */
+    unsigned at[GR_SCOPE_COUNT]; /* lanes waiting at a barrier, by its scope */
     unsigned meetings;
     unsigned index; /* in the team */
     Block *block;
-    uint64_t value[32]; /* deposits; each lane writes its own when it arrives */
+    uint64_t value[32]; /* operands; each lane stores its own on arrival */
     int argument[32];
     int width[32];
-    uint64_t result[32]; /* read by the lane when it runs again */
-    Meeting meeting[32]; /* no lane is at two, so there are never more */
+    uint64_t result[32]; /* each lane reads its own when it resumes */
+    Meeting meeting[32]; /* 32 suffice: a lane waits in at most one */
 };
 
 struct Barrier {
-    Warp *warps; /* whom it gathers */
+    Warp *warps; /* the first of the warps that take part */
     unsigned warp_count;
-    unsigned live; /* of a team of one block, only the block's own barrier keeps this */
+    unsigned live; /* live lanes; a one-block team maintains this only in Block::own */
     unsigned arrived;
     unsigned phase;
-    bool vote; /* this time it counts predicates */
+    bool vote; /* the current phase counts predicates */
     unsigned yes;
     gr_votes result; /* of the last vote */
 };
@@ -93,34 +93,35 @@ struct Block {
     unsigned rank;         /* in the grid */
     unsigned cluster_rank; /* in its cluster */
     Barrier own;
-    Barrier *barrier[GR_SCOPE_COUNT]; /* the grid's only in a cooperative launch */
+    Barrier *barrier[GR_SCOPE_COUNT]; /* GR_GRID: null unless the launch is cooperative */
 };
 
 struct Worker {
     /* Read at every switch */
-    Lane *lane; /* the running one; null outside a team */
+    Lane *lane; /* the running lane; null outside a team */
     Block *block;
     gr_schedule schedule;
     unsigned ready_words;
-    uint64_t *ready_warps; /* bit map: warps with lanes that can run */
+    uint64_t *ready_warps; /* bit map of the warps with ready lanes */
     uint64_t random;
     unsigned turns;
     Stacks stacks;
-    void *main;   /* the OS thread's own stack, waiting for the team to end */
-    void *paused; /* the running fiber, while the OS thread looks whether to go on */
-    unsigned until_look, look_every; /* switches of lanes, or accesses */
+    void *main;   /* the OS thread's own stack, suspended until the team ends */
+    void *paused; /* the running fiber, while the OS thread checks whether to stop */
+    unsigned until_look, look_every; /* in lane switches, or memory accesses */
     long long looked_ns;
 
-    Watch *watch;            /* looks for races in this launch; null: nothing does */
-    ::gr_recorder *recorder; /* counts what this launch does; null: nothing does */
+    Watch *watch;            /* the race detector of this launch; null: none */
+    ::gr_recorder *recorder; /* the counter recorder of this launch; null: none */
 
     /* The team */
     Launch *launch;
     uint64_t team;
     unsigned live;
-    unsigned wide_arrivals; /* lanes counted at barriers of a cluster or the grid */
+    unsigned wide_arrivals; /* lanes that have arrived at cluster and grid barriers */
     bool faulted;
-    unsigned vain; /* turns in a row of lanes that looked for a bulk copy, and did not find it */
+    /* consecutive polls for a bulk copy, by any lane, that did not find it complete */
+    unsigned vain;
     unsigned lane_count, warp_count, block_count;
     Lane *lanes;
     Warp *warps;
@@ -129,9 +130,9 @@ struct Worker {
     Barrier grid;
     char *shared;
     size_t shared_bytes;
-    Shape shape; /* what the arrays are laid out for */
+    Shape shape; /* the shape that the arrays are laid out for */
 
-    /* The addresses of threadIdx and its like, which are no memory to a kernel */
+    /* Address range of threadIdx, blockIdx and so on, which kernels do not see as memory */
     uintptr_t builtins;
     size_t builtins_bytes;
 
@@ -141,7 +142,7 @@ struct Worker {
 
 extern __thread __attribute__((tls_model("initial-exec"))) Worker *worker;
 
-/* A thread's worker, put aside while a signal handler runs on the thread. */
+/* A thread's worker state, saved while a signal handler runs on the thread. */
 struct WorkerAside {
     Worker *worker;
     uint3 thread, block;
@@ -153,17 +154,17 @@ void take_worker_up(const WorkerAside *aside);
 
 /* Runs one team of the worker's launch. */
 void run_team(Worker *w, uint64_t team);
-/* Runs the team's lanes, this one first, until all have ended or one has faulted... */
+/* Runs the team's lanes, starting with this one, until all have ended or one has faulted. */
 void start_team(Worker *w, Lane *first);
-/* ...which is where it goes on. */
+/* Ends the team: start_team() returns. */
 [[noreturn]] void leave_team(Worker *w);
-/* This OS thread's worker, laid out for the launch; null: no memory. */
+/* Returns this OS thread's worker, laid out for the launch. Null: out of memory. */
 Worker *worker_for(Launch *launch);
 
-/* The next lane to run by the schedule; null: none can. */
-Lane *first_lane(Worker *w, Barrier *barrier);                 /* of those that it gathers */
-Lane *next_warp(Worker *w, const Warp *warp);                  /* the first of another warp */
-Lane *next_sweep(Worker *w, const Warp *warp, unsigned index); /* through the whole team */
+/* Each returns the next lane to run under the schedule. Null: no lane is ready. */
+Lane *first_lane(Worker *w, Barrier *barrier);                 /* starts at the barrier's warps */
+Lane *next_warp(Worker *w, const Warp *warp);                  /* the first lane of another warp */
+Lane *next_sweep(Worker *w, const Warp *warp, unsigned index); /* round-robin over the whole team */
 Lane *random_lane(Worker *w);
 
 inline Lane *lane_of(Worker *w, const Warp *warp, unsigned index)
@@ -171,7 +172,7 @@ inline Lane *lane_of(Worker *w, const Warp *warp, unsigned index)
     return &w->lanes[warp->index * 32 + index];
 }
 
-/* Round and round the lanes of one warp, which has some that can run. */
+/* Round-robin over the ready lanes of one warp, of which there is at least one. */
 inline Lane *next_in_warp(Worker *w, const Warp *warp, unsigned index)
 {
     unsigned ready = warp->ready, further;
@@ -183,8 +184,8 @@ inline Lane *next_in_warp(Worker *w, const Warp *warp, unsigned index)
     return lane_of(w, warp, (unsigned)__builtin_ctz(further ? further : ready));
 }
 
-/* A warp runs on for as long as it can, while its lanes' stacks are in the cache; but one that
- * finds something to do for ever must not keep the others from what it may be waiting for. */
+/* Stays with a warp while it has ready lanes, because their stacks are in the cache. Every 65536
+ * turns it moves on, so that a spinning warp cannot starve the warps it waits for. */
 inline Lane *next_lane(Worker *w, const Warp *warp, unsigned index)
 {
     if (w->schedule == GR_SCHEDULE_RANDOM)
@@ -194,7 +195,7 @@ inline Lane *next_lane(Worker *w, const Warp *warp, unsigned index)
     return next_in_warp(w, warp, index);
 }
 
-/* Lanes of the warp cease to be, or become, able to run. */
+/* Add lanes to the warp's ready lanes, or remove them. */
 inline void make_ready(Worker *w, Warp *warp, unsigned lanes)
 {
     warp->ready |= lanes;
@@ -207,21 +208,22 @@ inline void make_unready(Worker *w, Warp *warp, unsigned lanes)
         w->ready_warps[warp->index / 64] &= ~(1ull << (warp->index % 64));
 }
 
-/* A lane has ended: those who wait for it alone go on. The barrier whose lanes were released. */
+/* Called when a lane has ended: complete the barriers and collectives that waited only for it.
+ * barriers_leave() returns the last barrier released, or null. */
 Barrier *barriers_leave(Worker *w, Lane *lane);
 void meetings_leave(Worker *w, Warp *warp);
 
 [[noreturn]] void deadlock(Worker *w);       /* fault.h */
 [[noreturn]] void stack_overflow(Worker *w); /* fault.h */
 
-/* Before anything runs on a stack that this one's overflow may have damaged. */
+/* Must run before anything uses the stack below, which an overflow may have damaged. */
 inline void check_stack(Worker *w, const Lane *lane)
 {
     if (!stack_intact(&w->stacks, lane->stack))
         stack_overflow(w);
 }
 
-/* From here on this lane is the running one, to the kernel too. */
+/* Makes this the running lane, for the scheduler and for the kernel. */
 inline void become(Worker *w, Lane *lane)
 {
     w->lane = lane;
@@ -234,18 +236,19 @@ inline void become(Worker *w, Lane *lane)
     }
 }
 
-/* Has the OS thread look, on its own stack, whether to go on: on a fiber's there is no room for a
- * signal handler. */
+/* Switches to the OS thread's own stack, to check for a failed launch and for interrupts. A fiber's
+ * stack is too small for a signal handler. */
 void look(Worker *w);
 
-/* Called so often that Ctrl-C is heard within a team, too. */
+/* Called often enough for Ctrl-C to take effect within a team. */
 inline void look_now_and_then(Worker *w)
 {
     if (__builtin_expect(--w->until_look == 0, 0))
         look(w);
 }
 
-/* Saves the running fiber in *save; runs the lane on its own, or on a new one. */
+/* Saves the running fiber in *save and runs the lane: resumes its fiber, or starts it on a new
+ * stack. */
 inline void enter(Worker *w, void **save, void **fake_stack, Lane *lane)
 {
     become(w, lane);
@@ -257,8 +260,8 @@ inline void enter(Worker *w, void **save, void **fake_stack, Lane *lane)
     announce_arrival(*fake_stack);
 }
 
-/* Suspends the running lane and runs `next`; returns when somebody runs this lane again. No next:
- * a deadlock. Inlined into all that wait: every return on the way out of a wait is one that the
+/* Suspends the running lane and runs `next`; returns when this lane is resumed. If `next` is null:
+ * a deadlock. Inlined into every caller, because each return after a wait is one more that the
  * processor has to predict. */
 inline __attribute__((always_inline)) void switch_lanes(Worker *w, Lane *me, Lane *next)
 {

@@ -1,5 +1,5 @@
-/* What the lanes of a warp do together: they gather, by mask, until all live lanes of the mask have
- * come; the last one works out everybody's result from what each has deposited. */
+/* Warp collectives. Lanes gather by mask until all live lanes of the mask have arrived. The last
+ * one to arrive computes every lane's result from the operands. */
 #include <string.h>
 
 #include "emulator/runtime/fault.h"
@@ -9,10 +9,10 @@
 namespace gr
 {
 
-/* What a lane gets that reads from a lane that is not there: CUDA leaves it undefined. */
+/* The result of reading from an absent lane, which CUDA leaves undefined. */
 static constexpr uint64_t undefined = ~0ull;
 
-/* The lane that this one reads from, as PTX's shfl defines it. */
+/* The lane that `lane` reads from, as PTX's shfl defines it. */
 static int shuffle_source(gr_collective op, int lane, int argument, int width)
 {
     int first = lane & ~(width - 1), last = first + width - 1, from;
@@ -34,7 +34,8 @@ static void shuffle(Warp *warp, const Meeting *meeting)
     }
 }
 
-/* A whole warp with one distance, which is nearly always. */
+/* Fast path for the usual case: a whole warp with one distance. Returns false if it does not
+ * apply. */
 static bool shuffle_whole(Warp *warp, const Meeting *meeting)
 {
     if (meeting->arrived != 0xffffffff || !meeting->uniform || meeting->width != 32)
@@ -103,7 +104,7 @@ static void resolve(Warp *warp, const Meeting *meeting)
         warp->result[__builtin_ctz(lanes)] = result;
 }
 
-/* All have come: gives them their results and lets them run. */
+/* All lanes have arrived: stores their results and makes them ready. */
 static __attribute__((noinline)) void finish(Worker *w, Warp *warp, Meeting *meeting)
 {
     if (watched(w))
@@ -125,7 +126,8 @@ void meetings_leave(Worker *w, Warp *warp)
     }
 }
 
-/* Two lanes that expect each other under different masks never meet. */
+/* Faults if this lane and a waiting one name each other under different masks: they would wait
+ * forever. */
 static __attribute__((noinline)) void check_masks(Worker *w, const Warp *warp, const Lane *me,
                                                   unsigned mask, gr_collective op, const char *file,
                                                   int line)
@@ -156,7 +158,7 @@ static __attribute__((noinline)) void check_arguments(Worker *w, const Lane *me,
               name_lane(me).text, name_wait(op), width);
 }
 
-/* The meeting of these lanes, with the running one come to it. */
+/* Adds the running lane to the pending collective with this mask, or starts one. Returns it. */
 static inline Meeting *join(Worker *w, Warp *warp, const Lane *me, gr_collective op, unsigned mask,
                             int argument, int width, const char *file, int line)
 {
