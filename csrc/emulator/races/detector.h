@@ -1,5 +1,5 @@
-/* The race detector's insides, and the calls by which the scheduler keeps it informed. In the plain
- * build these calls are nothing. */
+/* Internals of the race detector, and the functions by which the scheduler reports events to it. In
+ * the plain build these functions are empty. */
 #ifndef GPUREDUCE_EMULATOR_WATCH_H
 #define GPUREDUCE_EMULATOR_WATCH_H
 
@@ -18,46 +18,52 @@
 namespace gr
 {
 
-/* What a lane carries through barriers. KNOWN is what happened before; KNOWN_IF_FENCED what would
- * have, if each atomic were a fence, too: it tells a missing fence from a missing barrier. SEEN is
- * what atomics have brought and a fence will make known; FENCED, what was known at the last fence,
- * goes with the next atomic. Both by the fence's scope. */
+/* Vector clocks that a lane carries from barrier to barrier. KNOWN: what happened before.
+ * KNOWN_IF_FENCED: what would have happened before if every atomic were also a fence; the
+ * difference tells a missing fence from a missing barrier. SEEN_*: received from atomics, becomes
+ * KNOWN at the next fence. FENCED_*: KNOWN as of the last fence, published by the next atomic. SEEN
+ * and FENCED exist once per fence scope. */
 enum { KNOWN, KNOWN_IF_FENCED, SEEN_BLOCK, SEEN_GRID, FENCED_BLOCK, FENCED_GRID, STRANDS };
 
 struct Mind {
     Knowledge strand[STRANDS];
 };
 
-/* The lane's time counts its meetings, fences and atomics: its events. */
+/* The lane's clock. `time` counts the lane's synchronization events: barriers, fences and
+ * atomics. */
 struct LaneWatch {
     Mind mind;
     uint32_t time = 0;
-    bool arrived = false, passed = false; /* a cluster's barrier, without having waited yet... */
-    Mind carried;                         /* ...what it brought there, or finds when it waits */
+    /* arrived: at a cluster barrier, which is not complete yet. passed: it has completed, but the
+     * lane has not waited for it yet. */
+    bool arrived = false, passed = false;
+    Mind carried; /* the clocks it brought there; once passed, the clocks it receives by waiting */
     uint32_t arrived_time = 0;
 };
 
 struct Event {
-    const char *what; /* null: an atomic */
+    const char *what; /* name of the operation; null: an atomic */
     const char *file;
     int line;
-    uint64_t meeting; /* of several lanes: those that it orders have the same number; or 0 */
+    /* lanes ordered by one barrier share a number; 0: the event is no barrier */
+    uint64_t meeting;
 };
 
-/* What others may learn from an atomic at an address. */
+/* Clocks that lanes published at one address by atomics, for later atomics there to receive. */
 struct Variable {
     Knowledge if_fenced, grid;
     std::map<unsigned, Knowledge> block;
 };
 
-/* Bulk copies that one barrier counts: they have a clock of their own, beside the block's lanes. */
+/* The bulk copies that one mbarrier (CopyBarrier) counts. They have a clock of their own, in
+ * addition to the block's lanes. */
 struct CopyClock {
     uint32_t time = 0;
-    Knowledge released[2]; /* KNOWN, KNOWN_IF_FENCED of those who ordered the copies */
+    Knowledge released[2]; /* KNOWN and KNOWN_IF_FENCED of the lanes that started the copies */
 };
 
-/* What would order two accesses. The later ones do more: where some pairs of threads want one and
- * some another, the latest is what the two lines want. */
+/* What would order two accesses, from weakest to strongest. If thread pairs of two lines need
+ * different ones, the report names the strongest. */
 enum Missing { THREADFENCE, SYNCWARP, SYNCTHREADS, CLUSTER_SYNC, GRID_SYNC, COPY_WAIT };
 
 struct Side {
@@ -65,18 +71,18 @@ struct Side {
     uint32_t time;
     Access kind;
     Site site;
-    /* The barrier, or fence, that comes next to it; what: null if none */
+    /* The nearest barriers or fences around the access; `what` is null if there is none */
     Event before = {nullptr, nullptr, 0, 0}, after = {nullptr, nullptr, 0, 0};
     bool known_events = false;
 };
 
-/* Memory as a report names it. */
+/* A memory location, as a report names it. */
 struct Address {
     enum { SHARED, GLOBAL, OTHER } space;
-    unsigned owner;  /* whose shared memory */
-    int parameter;   /* of the kernel, that points to it; -1: none */
+    unsigned owner;  /* the block whose shared memory it is */
+    int parameter;   /* index of the kernel parameter that points to it; -1: none */
     uint64_t offset; /* in bytes */
-    unsigned size;   /* of an element */
+    unsigned size;   /* of an element, in bytes */
 };
 
 struct Race {
@@ -86,39 +92,42 @@ struct Race {
     uint64_t count;
 };
 
-/* Threads of a block that waited at several barriers at once. */
+/* Threads of a block that waited at different lines for one block barrier. */
 struct Divergence {
     unsigned block;
     std::map<std::tuple<std::string, int, std::string>, std::vector<unsigned>> places;
 };
 
 struct Watch {
-    /* Found so far */
+    /* Results so far */
     std::vector<Race> races;
     std::map<std::tuple<const void *, int, Access, const void *, int, Access>, size_t> race_of;
     std::vector<Divergence> divergences;
-    std::set<std::vector<int>> divergent_lines; /* of those */
-    bool failed = false;                        /* for want of memory */
+    std::set<std::vector<int>> divergent_lines; /* of `divergences`: each set is reported once */
+    bool failed = false;                        /* out of memory */
     size_t event_count = 0;                     /* of the running launch */
     uint64_t meetings = 0;
 
     /* The running launch */
     Launch *launch = nullptr;
-    unsigned threads = 0, slots = 0; /* of a block; with those of its bulk copies */
+    /* per block; slots: threads, plus clocks of bulk copies */
+    unsigned threads = 0, slots = 0;
     std::unordered_map<uint64_t, std::vector<Event>> events; /* by lane of the grid */
     std::unordered_map<uintptr_t, Variable> variables;
     Shadow device;
-    uintptr_t range = 0, range_bytes = 0; /* of device memory, the last one asked for */
+    uintptr_t range = 0, range_bytes = 0; /* the device allocation that was looked up last */
 
     /* The running team */
     std::vector<LaneWatch> lanes;
-    Shadow own; /* shared memory, and what else belongs to blocks */
+    Shadow own; /* of shared memory, and of other memory that belongs to the team */
     std::map<std::pair<unsigned, uintptr_t>, std::pair<unsigned, CopyClock>> copies;
 };
 
-enum { COPY_SLOTS = 32 }; /* barriers for bulk copies that a block's clocks tell apart */
+/* Clock slots per block for mbarriers. With more mbarriers, some share a slot. */
+enum { COPY_SLOTS = 32 };
 
-/* Hooks run on fibers, where nobody further up could catch what they throw. */
+/* Runs `step`, and fails the launch if it runs out of memory. Hooks run on fibers, from which an
+ * exception could not propagate. */
 template <typename Step> void guarded(Watch *watch, Step step)
 {
     if (watch->failed)
@@ -131,10 +140,10 @@ template <typename Step> void guarded(Watch *watch, Step step)
     }
 }
 
-/* Memory that a watch takes for events and accesses, at most. */
+/* Limit on the memory that the detector uses for events and accesses. */
 constexpr size_t watch_most_bytes = size_t(4) << 30;
 
-/* Whether that is exceeded; to be called where guarded() catches. */
+/* Throws if the limit is exceeded; to be called inside guarded(). */
 inline void check_memory(const Watch *watch)
 {
     size_t events = watch->event_count * sizeof(Event);
@@ -148,7 +157,7 @@ inline unsigned rank_of(const Watch *watch, const Block *block)
     return block->index.x + grid.x * (block->index.y + grid.y * block->index.z);
 }
 
-/* The lane's number in its block, and what is kept of it. */
+/* The lane's block, its number there, and its detector state. */
 struct Self {
     unsigned block, slot;
     LaneWatch *lane;
@@ -162,7 +171,8 @@ inline Self self_of(const Worker *w, const Lane *lane)
     return {rank_of(watch, block), number - block->own.warps->index * 32, &watch->lanes[number]};
 }
 
-/* An event of the lane: what it did before is one with the time that now ends. */
+/* Records an event of the lane and ends its current time. Accesses before the event carry that
+ * time, accesses after it the next one. */
 inline void advance(Watch *watch, const Self &self, Event event)
 {
     ++watch->event_count;
@@ -171,28 +181,30 @@ inline void advance(Watch *watch, const Self &self, Event event)
     ++self.lane->time;
 }
 
-/* What either knows; and all that a lane has done and knows. */
+/* joined(): the join of two clocks. everything(): `known`, plus all that the lane itself has
+ * done. */
 Knowledge joined(const Watch *watch, const Knowledge &a, const Knowledge &b);
 Knowledge everything(const Watch *watch, const Self &self, const Knowledge &known);
 
-/* The clock of the copies that a barrier counts, and the slot it has in its block's. */
+/* The clock of the copies that an mbarrier counts, and its slot among the block's clocks. */
 typedef std::pair<unsigned, CopyClock> Copies;
 Copies &copies_of(Watch *watch, const Self &self, const void *barrier);
 
-/* An atomic takes along what its lane had fenced, and brings what those before it had. */
+/* An atomic: publishes the lane's FENCED clocks at the address, and receives the clocks that
+ * earlier atomics published there. */
 void pass_on(Watch *watch, const Self &self, const void *address);
-/* The lane orders a copy; has waited for the copies. */
+/* The lane starts a copy; the lane has waited for the copies. */
 void order_copy(Watch *watch, const Self &self, CopyClock *clock);
 void finish_copies(Watch *watch, const Self &self, const Copies &copies, Event event);
 
-/* Turns what was found into text. */
+/* Formats the results as JSON. */
 std::string report(const Watch *watch);
 
 #ifdef GR_EMULATOR_TRACED
 
-/* The calling thread's; null: it does not watch. */
+/* The calling thread's detector. Null: there is none. */
 Watch *thread_watch();
-/* Replaces it; returns the one before. */
+/* Replaces the calling thread's detector and returns the previous one. */
 Watch *exchange_watch(Watch *watch);
 
 void watch_launch(Watch *watch, Launch *launch);
@@ -201,15 +213,15 @@ void watch_team(Worker *w);
 void watch_access(Worker *w, const void *address, size_t size, Access kind, const void *place);
 void watch_fence(Worker *w, gr_scope scope, const char *file, int line);
 void watch_block_end(Worker *w, const Lane *last);
-/* The running lane makes a barrier for bulk copies, orders a copy, has waited for one. */
+/* The running lane initializes an mbarrier for bulk copies, starts a copy, has waited for one. */
 void watch_copy_barrier(Worker *w, const void *barrier, const char *file, int line);
 void watch_copy(Worker *w, const void *shared, const void *global, size_t bytes,
                 const void *barrier, const char *file, int line);
 void watch_copied(Worker *w, const void *barrier, const char *file, int line);
-/* All whom a barrier gathers have come. */
+/* All lanes have arrived at the barrier or collective. */
 void watch_barrier(Worker *w, const Barrier *barrier, gr_scope scope);
 void watch_meeting(Worker *w, const Warp *warp, const Meeting *meeting);
-/* The running lane has arrived at the cluster's barrier; has waited there. */
+/* The running lane has arrived at the cluster barrier; has waited there. */
 void watch_arrival(Worker *w);
 void watch_passage(Worker *w, const char *file, int line);
 

@@ -1,4 +1,4 @@
-/* What happened before what: told by barriers, fences, atomics and bulk copies. */
+/* The happens-before relation, from barriers, fences, atomics and bulk copies. */
 #ifdef GR_EMULATOR_TRACED
 
 #include "emulator/races/races.h"
@@ -46,7 +46,7 @@ static Event event_beside(const std::vector<Event> &events, size_t at, int step)
     return {nullptr, nullptr, 0, 0};
 }
 
-/* For each race, the barriers next to its two sides. */
+/* Records for both sides of each race the nearest barriers or fences before and after it. */
 static void find_events(Watch *watch)
 {
     for (Race &race : watch->races)
@@ -93,7 +93,6 @@ Knowledge joined(const Watch *watch, const Knowledge &a, const Knowledge &b)
     return gathering.result();
 }
 
-/* All that a lane has done and knows. */
 Knowledge everything(const Watch *watch, const Self &self, const Knowledge &known)
 {
     Gathering gathering(watch->slots);
@@ -102,7 +101,7 @@ Knowledge everything(const Watch *watch, const Self &self, const Knowledge &know
     return gathering.result();
 }
 
-/* What those who have come to a barrier bring with them. */
+/* The clocks that one lane brings to a barrier. */
 struct Brought {
     Self self;
     const Mind *mind;
@@ -124,7 +123,8 @@ static Mind gather(const Watch *watch, const std::vector<Brought> &all)
     return mind;
 }
 
-/* Threads of a block that wait at different lines: CUDA wants all at one barrier, or none. */
+/* Records that threads of a block wait for one barrier at different lines, which CUDA does not
+ * allow. */
 static void note_divergence(Watch *watch, const Worker *w, const std::vector<Brought> &all)
 {
     Divergence found;
@@ -148,7 +148,8 @@ static void note_divergence(Watch *watch, const Worker *w, const std::vector<Bro
         watch->divergences.push_back(found);
 }
 
-/* Who has come: lanes that wait, and those that have arrived at a cluster's and not waited yet. */
+/* The lanes at a barrier: those that wait, and those that arrived at a cluster barrier without
+ * waiting yet. */
 static std::vector<Brought> all_at(Worker *w, const Barrier *barrier, gr_scope scope)
 {
     std::vector<Brought> all;
@@ -249,7 +250,7 @@ void watch_passage(Worker *w, const char *file, int line)
     });
 }
 
-/* What atomics have brought so far becomes known. */
+/* A fence: clocks received from atomics become known. */
 static void acquire(const Watch *watch, LaneWatch *lane, gr_scope scope)
 {
     Knowledge *strand = lane->mind.strand;

@@ -1,4 +1,4 @@
-/* The race detector's findings as JSON. */
+/* Formats the race detector's results as JSON. */
 #ifdef GR_EMULATOR_TRACED
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* The accesses that nothing orders, found word by word. */
+/* Finds races: compares each access with the earlier accesses to the same words. */
 #ifdef GR_EMULATOR_TRACED
 
 #include <string.h>
@@ -8,7 +8,7 @@
 namespace gr
 {
 
-/* One access: by a lane, or by a copy that it has ordered. */
+/* One access, by a lane or by a bulk copy that the lane started. */
 struct Touch {
     Self self;
     unsigned slot; /* the lane's own, or the copy's */
@@ -26,7 +26,8 @@ static bool ordered(const Touch &now, const Record &before, unsigned strand)
     return knows(now.self.lane->mind.strand[strand], before.block, before.slot, before.time);
 }
 
-/* Whether somebody among these lanes of the team knows of it, so that a barrier would do. */
+/* Whether any of these lanes of the team knows of the access, so that a barrier among them would
+ * order it. */
 static bool known_among(const Watch *watch, size_t first, size_t count, const Record &before)
 {
     for (size_t i = first; i < first + count; ++i)
@@ -35,8 +36,8 @@ static bool known_among(const Watch *watch, size_t first, size_t count, const Re
     return false;
 }
 
-/* A lane that has just waited for a copy has been overtaken by the next one; else it has not waited
- * for this one. */
+/* If the lane has just waited for a copy, the access conflicts with the next copy, which started
+ * too early: __syncthreads() is missing. Otherwise the lane has not waited for this copy. */
 static Missing missing_after_copy(Watch *watch, const Touch &now)
 {
     const std::vector<Event> &events =
@@ -65,7 +66,7 @@ static Missing missing_between(Watch *watch, const Touch &now, const Record &bef
                                                                              : GRID_SYNC;
 }
 
-/* Which parameter of the kernel points to where this address is. */
+/* Finds the kernel parameter that points to this address. */
 static void name_parameter(const Watch *watch, uintptr_t address, Address *name)
 {
     const Kernel *kernel = watch->launch->kernel;
@@ -128,14 +129,15 @@ static bool conflict(Access a, Access b)
     return a == WRITE || b == WRITE || a != b;
 }
 
-/* Whether whatever would race with the older record would race with the newer one, too. */
+/* Whether every access that races with the older record also races with the newer access. */
 static bool outdated(const Record &old, Access kind_old, uint8_t bytes, Access kind)
 {
     return (kind == WRITE || kind == kind_old) && (old.bytes & ~bytes) == 0;
 }
 
-/* Looks through the word's records of one kind. Those that cannot race with this access are there
- * to be cleared away; of them there may be many, and a few at a time are enough. */
+/* Compares an access with the word's records of one kind, and removes outdated ones. Records that
+ * cannot race with the access are visited only for removal; there may be many, so only a few are
+ * visited per access. */
 static void look_through(Worker *w, Shadow *shadow, Word *word, Access kind_old, const Touch &now,
                          uint8_t bytes, bool first_word)
 {
@@ -153,7 +155,7 @@ static void look_through(Worker *w, Shadow *shadow, Word *word, Access kind_old,
     }
 }
 
-/* Device memory is shared by all blocks of the launch; the rest belongs to the team. */
+/* Device memory is shared by all blocks of the launch; other memory belongs to the team. */
 static Shadow *shadow_of(Worker *w, uintptr_t address)
 {
     Watch *watch = w->watch;
@@ -185,14 +187,15 @@ static void touch(Worker *w, const Touch &now)
     }
 }
 
-/* An access that the running lane itself makes. */
+/* An access by the running lane itself. */
 static void touch(Worker *w, const Self &self, const void *address, size_t size, Access kind,
                   Site site)
 {
     touch(w, {self, self.slot, self.lane->time, kind, site, (uintptr_t)address, size});
 }
 
-/* A block that has ended takes its shared memory with it, whoever of its cluster may read it. */
+/* Treats the end of a block as a write to its shared memory, which races with accesses by other
+ * blocks of the cluster. */
 void watch_block_end(Worker *w, const Lane *last)
 {
     Watch *watch = w->watch;
@@ -206,7 +209,7 @@ void watch_block_end(Worker *w, const Lane *last)
         for (unsigned slot = 0; slot < watch->threads; ++slot) {
             const LaneWatch &lane = watch->lanes[first + slot];
             gathering.add(lane.mind.strand[KNOWN]);
-            gathering.add(self.block, slot, lane.time); /* the block's own are done with it */
+            gathering.add(self.block, slot, lane.time); /* its own accesses are over */
         }
         self.lane->mind.strand[KNOWN] = gathering.result();
         touch(w, self, block->shared, watch->launch->shape.shared, WRITE, {nullptr, 0});

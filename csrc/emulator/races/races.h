@@ -1,11 +1,15 @@
-/* The race detector: which accesses to the same bytes nothing orders. C and C++.
+/* The race detector: finds conflicting accesses that no synchronization orders. C and C++.
  *
- * Two accesses race if two threads make them, at least one writes, not both are atomic, and neither
- * is known to have happened before the other. What orders: a block's, a cluster's and the grid's
- * barriers; __syncwarp, for the lanes that its mask names (shuffles, votes and warp reductions
- * order nothing, as CUDA has it); a bulk copy's end, for those who wait for it; the end of a
- * launch; and atomics, from what a thread did before a fence ahead of its atomic to what another
- * does after a fence behind the atomic that reads it. volatile orders nothing.
+ * Two accesses race if different threads make them to the same bytes, at least one writes, at least
+ * one is not atomic, and neither happens before the other. Accesses are ordered by:
+ *  - block, cluster and grid barriers;
+ *  - __syncwarp, for the lanes in its mask (as in CUDA, shuffles, votes and warp reductions order
+ *    nothing);
+ *  - the completion of a bulk copy, for the threads that wait for it;
+ *  - the end of a launch;
+ *  - a fence followed by an atomic in one thread, with an atomic that reads the first one's value
+ *    followed by a fence in another thread.
+ * volatile orders nothing.
  *
  * The traced build watches the launches of one host thread, and runs them on that thread alone. */
 #ifndef GPUREDUCE_EMULATOR_RACES_H
@@ -15,10 +19,10 @@
 extern "C" {
 #endif
 
-/* The calling thread's launches are watched from now on. 0: no memory. */
+/* Starts to watch the calling thread's launches. Returns 0 if out of memory. */
 int gr_watch_start(void);
 
-/* No longer; what was found, as JSON, to be freed by the caller. NULL: no memory. */
+/* Stops. Returns the results as JSON, to be freed by the caller, or NULL if out of memory. */
 char *gr_watch_stop(void);
 
 #ifdef __cplusplus

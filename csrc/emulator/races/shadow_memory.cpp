@@ -1,4 +1,4 @@
-/* Shadow memory: words in pages, made when they are first touched; records in one array. */
+/* Shadow memory: words in pages, allocated on first access; records in one array. */
 #ifdef GR_EMULATOR_TRACED
 
 #include "emulator/races/shadow_memory.h"

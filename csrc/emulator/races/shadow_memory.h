@@ -1,4 +1,4 @@
-/* Who has touched which word of memory, as far as it can still matter. */
+/* Shadow memory: for each word of memory, the accesses that later ones may still race with. */
 #ifndef GPUREDUCE_EMULATOR_SHADOW_H
 #define GPUREDUCE_EMULATOR_SHADOW_H
 
@@ -12,24 +12,24 @@
 namespace gr
 {
 
-/* A place in the code: a return address if `line` is 0, else the name of a file. Null: the end of
- * the block. */
+/* A place in the code. If `line` is 0, `at` is a return address, otherwise the name of a file. A
+ * null `at` is the end of the block. */
 struct Site {
     const void *at;
     int line;
 };
 
-/* One access to the bytes of a word, by a lane at a time of its clock. */
+/* One access to bytes of a word, by a lane at a time of its clock. */
 struct Record {
     unsigned block, slot;
     uint32_t time;
-    uint32_t next; /* in its word's list, 0: none; of the same kind */
+    uint32_t next; /* record of the same word and kind; 0: none */
     Site site;
-    uint8_t bytes; /* a bit for each of the word's */
+    uint8_t bytes; /* bit mask of the word's bytes */
 };
 
 struct Word {
-    uint32_t first[3]; /* by Access */
+    uint32_t first[3]; /* head of the record list, by Access */
 };
 
 class Shadow
@@ -37,18 +37,18 @@ class Shadow
   public:
     static constexpr unsigned word_bytes = 4;
 
-    /* The word that lies at this address; the reference holds until the next call. */
+    /* The shadow of the word at this address. The reference is valid until the next call. */
     Word &word_at(uintptr_t address);
     Record &record(uint32_t number)
     {
         return records[number];
     }
-    /* True: it took more memory. */
+    /* Returns true if it took new memory instead of reusing a removed record. */
     bool insert(Word *word, Access kind, const Record &record);
-    /* Takes out what *link leads to. */
+    /* Removes the record that *link refers to. */
     void remove(uint32_t *link);
     void clear();
-    /* Memory that records take. */
+    /* Memory used by records. */
     size_t bytes() const
     {
         return records.size() * sizeof(Record);
@@ -59,7 +59,7 @@ class Shadow
     std::unordered_map<uintptr_t, std::unique_ptr<Word[]>> pages;
     uintptr_t last_page = ~(uintptr_t)0;
     Word *last_words = nullptr;
-    std::vector<Record> records = std::vector<Record>(1); /* the first is nobody's */
+    std::vector<Record> records = std::vector<Record>(1); /* record 0 is unused */
     uint32_t free_record = 0;
 };
 

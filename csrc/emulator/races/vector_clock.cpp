@@ -1,4 +1,4 @@
-/* Vector clocks: joined page by page, and only where pages differ. */
+/* Vector clocks. Joins work page by page, and copy only pages that differ. */
 #ifdef GR_EMULATOR_TRACED
 
 #include "emulator/races/vector_clock.h"

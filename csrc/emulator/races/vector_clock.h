@@ -1,6 +1,6 @@
-/* What lanes know of each other: a vector clock over all lanes of a launch, kept as pages of one
- * block each, for a lane mostly knows of its own block. Knowledge is never changed once it is made,
- * so that the lanes of a barrier share one. */
+/* A vector clock over all lanes of a launch: how much a lane knows of every other one. It is stored
+ * as one page per block, because a lane mostly knows of lanes in its own block. A clock is
+ * immutable, so all lanes of a barrier share one. */
 #ifndef GPUREDUCE_EMULATOR_KNOWLEDGE_H
 #define GPUREDUCE_EMULATOR_KNOWLEDGE_H
 
@@ -11,7 +11,7 @@
 namespace gr
 {
 
-/* By lane of the block: all that it did before this time of its clock is known. */
+/* By lane of the block: everything that the lane did before this time of its clock is known. */
 typedef std::vector<uint32_t> Clocks;
 
 struct Page {
@@ -19,31 +19,32 @@ struct Page {
     std::shared_ptr<const Clocks> clocks;
 };
 
-typedef std::vector<Page> Pages; /* by block */
+typedef std::vector<Page> Pages; /* ascending by block */
 typedef std::shared_ptr<const Pages> Knowledge;
 
-/* Null knowledge is that of nothing. */
+/* Whether everything that this lane did up to and including `time` is known. Null knowledge is
+ * empty. */
 bool knows(const Knowledge &knowledge, unsigned block, unsigned slot, uint32_t time);
 
-/* Adds up what several know. */
+/* Joins several clocks. */
 class Gathering
 {
   public:
     explicit Gathering(unsigned slots) : slots(slots) {}
     void add(const Knowledge &knowledge);
-    /* All that this lane did up to and with this time. */
+    /* Everything that this lane did up to and including this time. */
     void add(unsigned block, unsigned slot, uint32_t time);
     Knowledge result() const;
 
   private:
     struct Sum {
         std::shared_ptr<const Clocks> clocks;
-        std::shared_ptr<Clocks> own; /* the same, if it may be written to */
+        std::shared_ptr<Clocks> own; /* same as `clocks` if it is writable, else null */
     };
     Sum &sum_of(unsigned block);
     Clocks &writable(Sum *sum);
 
-    unsigned slots; /* lanes of a block */
+    unsigned slots; /* per block */
     Knowledge last;
     std::vector<unsigned> blocks; /* ascending */
     std::vector<Sum> sums;
