@@ -1,4 +1,4 @@
-/* The emulator's side of backend/backend.h. */
+/* The emulator's implementation of backend/backend.h. */
 #include "backend/backend.h"
 
 #include "emulator/runtime/emulator.h"
@@ -49,7 +49,8 @@ cudaError_t gr_backend_replay(cudaStream_t, int (*launch)(void *context), void *
     return cudaSuccess;
 }
 
-/* Looked at anew each time, at its ends: other memory of the process comes and goes. */
+/* Checks the first and the last byte on every call and caches nothing, because other code of the
+ * process may free its memory at any time. */
 int gr_backend_can_read(gr_range bytes, gr_range *known)
 {
     *known = {1, 0};

@@ -1,4 +1,4 @@
-/* The rest of the runtime's interface: the device, errors, streams and events. */
+/* The rest of the runtime API: device, errors, streams and events. */
 #include <new>
 #include <string.h>
 #include <time.h>
@@ -16,7 +16,7 @@ cudaError_t gr::set_error(cudaError_t error)
     return error;
 }
 
-/* name, sentence */
+/* name, message */
 #define GR_ERRORS(X)                                                                               \
     X(cudaSuccess, "no error")                                                                     \
     X(cudaErrorInvalidValue, "invalid argument")                                                   \
@@ -65,7 +65,7 @@ struct CUevent_st {
     struct timespec time;
 };
 
-/* Milliseconds from one time to another. */
+/* Elapsed milliseconds. */
 static float between(const struct timespec &start, const struct timespec &end)
 {
     return (float)((double)(end.tv_sec - start.tv_sec) * 1e3 +
@@ -114,7 +114,7 @@ cudaError_t cudaGetDevice(int *device)
     return cudaSuccess;
 }
 
-/* Bandwidths and clock rates stay 0: there is no peak to hold an emulated time against. */
+/* Bandwidths and clock rates are 0: emulated times have no meaningful peak to compare with. */
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
 {
     if (!prop)

@@ -1,5 +1,5 @@
-/* What only the emulator has: how lanes are scheduled, how much memory there is, and what a kernel
- * did wrong. C and C++. */
+/* Functions that only the emulator has: lane schedules, memory limits and fault reports. C and
+ * C++. */
 #ifndef GPUREDUCE_EMULATOR_H
 #define GPUREDUCE_EMULATOR_H
 
@@ -10,16 +10,17 @@
 extern "C" {
 #endif
 
-/* In which order the lanes (CUDA threads) of a block, and the blocks of a grid, take their turns. A
- * right kernel gives its sum under all four; a wrong one is usually wrong under some.
+/* The order in which the lanes (CUDA threads) of a block, and the blocks of a grid, run. A correct
+ * kernel returns the same sum under all four schedules; an incorrect one usually fails under at
+ * least one.
  *
  * FORWARD   lanes and blocks 0, 1, 2, ...; a lane runs until it has to wait
- * REVERSE   the same from the last to the first
- * RANDOM    the next lane is drawn anew at every switch, blocks are permuted; the draw depends on
- *           the seed and the block alone. The traced build also switches at about every sixteenth
- *           access to memory
- * LOCKSTEP  traced build: the lanes of a warp take turns at every access to memory, as warps did
- *           before Volta. In the plain build the same as FORWARD
+ * REVERSE   like FORWARD, from the last to the first
+ * RANDOM    every switch draws the next lane at random, and blocks are permuted. The draws depend
+ *           only on the seed and the block. The traced build also switches at about every 16th
+ *           memory access
+ * LOCKSTEP  traced build: the lanes of a warp switch at every memory access, as warps did before
+ *           Volta. Plain build: like FORWARD
  */
 typedef enum {
     GR_SCHEDULE_FORWARD,
@@ -28,11 +29,12 @@ typedef enum {
     GR_SCHEDULE_LOCKSTEP
 } gr_schedule;
 
-/* For the launches of the calling host thread, from now on. */
+/* Sets the schedule of the calling host thread's later launches. */
 void gr_emulator_schedule(gr_schedule schedule, uint64_t seed);
 
-/* Limits the emulated device's memory, for the whole process, until the same token has 0 bytes. The
- * latest limit holds; without one, half of the host's memory is there. 0: no memory for that. */
+/* Limits the emulated device's memory for the whole process. `token` identifies the limit; 0 bytes
+ * removes it. The limit set last applies. Without any limit, the device has half of the host's
+ * memory. Returns 0 if out of memory. */
 int gr_emulator_memory_limit(uint64_t token, size_t bytes);
 
 /* Whether this process can read the byte at an address. */
@@ -41,16 +43,16 @@ int gr_emulator_can_read(uintptr_t address);
 /* Bytes now held by cudaMalloc, cudaMallocHost and cudaHostAlloc. */
 size_t gr_emulator_live_bytes(void);
 
-/* Why the calling host thread's last launch failed with cudaErrorLaunchFailure: a text naming the
- * kernel's lines. NULL if it did not. Valid until this thread launches again. */
+/* Returns why the calling host thread's last launch failed with cudaErrorLaunchFailure: a text that
+ * names lines of the kernel. Returns NULL if it did not. Valid until this thread launches again. */
 const char *gr_emulator_fault(void);
 
-/* Around a signal handler on this thread, which may launch kernels of its own: puts the thread's
- * state aside, a running team's too, and takes it up again. */
+/* To be called around a signal handler that may launch kernels on this thread. put_aside() saves
+ * the thread's emulator state, including a running team; take_up() restores it. */
 void *gr_emulator_put_aside(void);
 void gr_emulator_take_up(void *aside);
 
-/* 1 in the traced build: the kernels' accesses to memory are seen. */
+/* Returns 1 in the traced build, which observes the kernels' memory accesses. */
 int gr_emulator_traced(void);
 
 #ifdef __cplusplus

@@ -42,7 +42,7 @@ const char *name_wait(unsigned waits)
     return waits < sizeof names / sizeof *names ? names[waits] : "nothing";
 }
 
-/* "0-15, 32, 40-47" */
+/* Formats numbers as ranges: "0-15, 32, 40-47". */
 static std::string name_ranges(const std::vector<unsigned> &numbers)
 {
     std::string text;
@@ -58,7 +58,7 @@ static std::string name_ranges(const std::vector<unsigned> &numbers)
     return text;
 }
 
-/* One line for each place where lanes of the block wait. */
+/* One line of text per place where lanes of the block wait. */
 static std::string describe_block(const Worker *w, const Block *block)
 {
     typedef std::tuple<std::string, int, unsigned, unsigned> Place; /* file, line, wait, mask */

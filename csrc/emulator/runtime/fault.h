@@ -1,4 +1,4 @@
-/* Faults: what a kernel did that CUDA forbids or that can never end. */
+/* Faults: a kernel did something that CUDA forbids, or can never end. */
 #ifndef GPUREDUCE_EMULATOR_FAULT_H
 #define GPUREDUCE_EMULATOR_FAULT_H
 
@@ -7,11 +7,12 @@
 namespace gr
 {
 
-/* Ends the running team with this text; back to the OS thread's own stack. */
+/* Ends the running team with this text, and returns to the OS thread's own stack. */
 [[noreturn]] void fault(Worker *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* deadlock(), a report of where all lanes wait, and stack_overflow() are in scheduler.h. */
-/* For a text: which thread this is, and what it waits in. No heap memory: nobody who calls fault()
- * gets to free it. */
+/* deadlock(), which reports where all lanes wait, and stack_overflow() are declared in
+ * scheduler.h. */
+/* Names of a thread and of the operation that it waits for. They use no heap memory, because
+ * fault() does not unwind its callers. */
 struct Name {
     char text[96];
 };

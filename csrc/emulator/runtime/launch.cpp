@@ -1,4 +1,5 @@
-/* Launching: the kernels' handles, the checks that CUDA makes, and the way from a grid to teams. */
+/* Kernel launches: kernel handles, the checks that CUDA makes, and the division of a grid into
+ * teams. */
 #include "emulator/runtime/launch.h"
 
 #include <map>
@@ -34,13 +35,13 @@ void launch_failed(Launch *launch, cudaError_t error, const char *fault)
     launch->error = error;
     try {
         launch->fault = fault;
-    } catch (const std::bad_alloc &) { /* the error without its text */
+    } catch (const std::bad_alloc &) { /* the error is reported without its text */
     }
     launch->failed = true;
 }
 
 /* A bijection on 0..count-1 that depends on the seed: a Feistel network on the next even number of
- * bits, walked until it falls below count. */
+ * bits, iterated until the result is below count. */
 static uint64_t permute(uint64_t number, uint64_t count, uint64_t seed)
 {
     unsigned half = 1;
@@ -70,7 +71,8 @@ static uint64_t team_at(const Launch *launch, uint64_t turn)
     }
 }
 
-/* A card's arithmetic does not depend on what the program has told the processor. */
+/* Sets the default floating-point mode, because arithmetic on a device does not depend on the mode
+ * of the host thread. */
 struct AsOnACard {
     gr_arithmetic before = gr_begin_plain();
     ~AsOnACard()
@@ -95,7 +97,8 @@ static void run_task(size_t task, void *context)
         run_team(w, team_at(launch, turn));
 }
 
-/* Tasks large enough that handing them out costs nothing, and enough of them for all threads. */
+/* Teams per task: large enough for negligible overhead per task, small enough to keep all threads
+ * busy. */
 static uint64_t batch_for(const Launch *launch)
 {
     uint64_t team_threads = (uint64_t)launch->shape.team_blocks * launch->shape.block.x *
@@ -169,7 +172,7 @@ static cudaError_t check_cluster(const Launch *launch)
     return cudaSuccess;
 }
 
-/* How many blocks of this size one multiprocessor holds. */
+/* Number of resident blocks per multiprocessor, for this block size. */
 static int resident_blocks(uint64_t threads, size_t dynamic_shared)
 {
     uint64_t warps = (threads + 31) / 32;
@@ -192,7 +195,7 @@ static void read_attributes(Launch *launch, const cudaLaunchConfig_t *config)
     }
 }
 
-/* Which blocks run side by side, and whether the device has room for them. */
+/* Sets which blocks form a team, and checks that the device has room for them. */
 static cudaError_t form_teams(Launch *launch)
 {
     Shape *shape = &launch->shape;
@@ -206,8 +209,8 @@ static cudaError_t form_teams(Launch *launch)
         return cudaErrorCooperativeLaunchTooLarge;
     shape->team_blocks = launch->cooperative ? (unsigned)blocks : shape->cluster_blocks;
     launch->teams = blocks / shape->team_blocks;
-    /* What lies past a block's shared memory is not another's, nor anybody's: it is poisoned, so
-     * that a kernel that reads or writes it is found out. */
+    /* The gap after each block's shared memory belongs to no block. It is poisoned, so that
+     * out-of-bounds reads and writes are detected. */
     size_t gap = 64;
     launch->shared_stride = (shape->shared + gap + 1023) / 1024 * 1024;
     return cudaSuccess;
@@ -239,7 +242,7 @@ static cudaError_t launch_kernel(const cudaLaunchConfig_t *config, const void *f
     return error ? error : run(&launch);
 }
 
-/* A thread's state while a signal handler runs on it. */
+/* A thread's emulator state, saved while a signal handler runs on the thread. */
 struct Aside {
     gr_schedule schedule;
     uint64_t seed;
@@ -290,7 +293,7 @@ const void *gr_register_kernel(gr_any_kernel function, gr_kernel_caller caller,
                                const unsigned *pointees, unsigned parameters)
 {
     static std::mutex mutex;
-    static auto *kernels = new std::map<gr_any_kernel, Kernel *>; /* handles outlive everything */
+    static auto *kernels = new std::map<gr_any_kernel, Kernel *>; /* never destroyed */
     std::lock_guard<std::mutex> lock(mutex);
     try {
         if (Kernel *known = (*kernels)[function])

@@ -1,4 +1,4 @@
-/* One launch of a kernel, as all workers see it. */
+/* One launch of a kernel, shared by all workers. */
 #ifndef GPUREDUCE_EMULATOR_LAUNCH_H
 #define GPUREDUCE_EMULATOR_LAUNCH_H
 
@@ -24,21 +24,22 @@ constexpr int device_threads_per_block = 1024;
 constexpr size_t device_shared_per_sm = 228 << 10;
 constexpr size_t device_shared_per_block = 48 << 10;
 constexpr size_t device_shared_optin = 227 << 10;
-constexpr size_t device_shared_reserved = 1 << 10; /* per block, the system's own */
+constexpr size_t device_shared_reserved = 1 << 10; /* per block, reserved by the system */
 constexpr unsigned device_portable_cluster = 8;
 constexpr unsigned device_largest_cluster = 16;
 
 struct Kernel {
-    uint64_t magic; /* tells a handle from another pointer */
+    uint64_t magic; /* tells a handle from any other pointer */
     gr_any_kernel kernel;
     gr_kernel_caller caller;
-    const unsigned *pointees; /* by parameter: bytes of what it points to; 0: no pointer */
+    /* by parameter: size of the type that it points to; 0: it is no pointer */
+    const unsigned *pointees;
     unsigned parameters;
-    std::atomic<size_t> dynamic_shared; /* what it may ask for */
+    std::atomic<size_t> dynamic_shared; /* the kernel's limit */
     std::atomic<bool> large_clusters;
 };
 
-/* What decides how a worker lays out its arrays. */
+/* Everything that a worker's array layout depends on. */
 struct Shape {
     dim3 block;
     unsigned cluster_blocks, team_blocks;
@@ -50,30 +51,31 @@ struct Launch {
     void **args;
     dim3 grid, cluster;
     Shape shape;
-    size_t shared_stride; /* from one block's shared memory to the next one's */
+    /* distance between the shared memory of consecutive blocks of a team */
+    size_t shared_stride;
     bool cooperative;
     gr_schedule schedule;
     uint64_t seed;
     uint64_t teams, batch;
 
-    const gr_interrupts *watch; /* of the thread that launched; may be null */
+    const gr_interrupts *watch; /* interrupts of the launching thread; may be null */
 
     std::atomic<bool> failed;
-    std::mutex mutex; /* for the two below */
+    std::mutex mutex; /* guards the two below */
     cudaError_t error;
     std::string fault;
 };
 
-/* Whether what has not run yet shall not run: from any thread. */
+/* Whether teams that have not started must not start. Callable from any thread. */
 inline bool is_stopped(const Launch *launch)
 {
     return launch->failed || gr_is_interrupted(launch->watch);
 }
 
-/* The first failure of a launch counts. Throws nothing. */
+/* Records a launch's failure; only the first one counts. Throws nothing. */
 void launch_failed(Launch *launch, cudaError_t error, const char *fault);
 
-/* What a function of the runtime does, which may throw for want of memory. */
+/* Runs part of a runtime function; turns std::bad_alloc into an error code. */
 template <typename Step> cudaError_t without_throwing(Step step)
 {
     try {
@@ -83,7 +85,8 @@ template <typename Step> cudaError_t without_throwing(Step step)
     }
 }
 
-/* The device memory that this address lies in, from its first byte; 0 bytes: it lies in none. */
+/* Finds the device allocation that contains this address. Returns its size, or 0 if there is
+ * none. */
 size_t device_range(const void *address, uintptr_t *first);
 
 /* Sets the thread's last error. */

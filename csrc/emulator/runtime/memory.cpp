@@ -1,6 +1,6 @@
-/* The emulated device's memory. It is the host's, but every range is known, so that what CUDA would
- * refuse is refused here; and fresh memory is filled with 0xff, a NaN in every float format, so
- * that reading what nobody wrote shows. */
+/* The emulated device's memory. It is host memory, but every allocation is recorded, so that
+ * pointers that CUDA rejects are rejected here. New device memory is filled with 0xff, a NaN in
+ * every float format, so that reads of uninitialized memory show up. */
 #include <errno.h>
 #include <map>
 #include <mutex>
@@ -29,10 +29,10 @@ struct Memory {
     std::mutex mutex;
     std::map<uintptr_t, Range> ranges; /* by first address */
     size_t device_bytes = 0, host_bytes = 0;
-    std::vector<std::pair<uint64_t, size_t>> limits; /* by token; the last one holds */
+    std::vector<std::pair<uint64_t, size_t>> limits; /* by token; the last one applies */
 };
 
-/* Never destroyed: other threads may free their memory while the process ends. */
+/* Never destroyed: other threads may free their memory while the process exits. */
 static Memory *memory()
 {
     static Memory *const the_memory = new Memory;
@@ -49,10 +49,11 @@ static void unlock_memory()
     memory()->mutex.unlock();
 }
 
-/* As in engine/workspace.c. */
+/* See engine/workspace.c. */
 GR_AROUND_FORK(lock_memory, unlock_memory, unlock_memory)
 
-/* When this is loaded: a thread that made it later might be gone in a child made meanwhile. */
+/* Constructs it at load time. With construction on first use, a fork() during it would leave the
+ * child without the constructing thread. */
 __attribute__((constructor)) static void make_memory()
 {
     memory();
@@ -68,7 +69,7 @@ static size_t limit_of(const Memory *m)
     return m->limits.size() ? m->limits.back().second : device_memory();
 }
 
-/* False: interrupted. */
+/* Returns false if interrupted. */
 static bool poison(char *memory, size_t bytes)
 {
     constexpr size_t slice = 16 << 20;
@@ -102,7 +103,7 @@ static cudaError_t allocate(void **out, size_t bytes, bool device)
         size_t limit = limit_of(m);
         if (device && (m->device_bytes > limit || bytes > limit - m->device_bytes))
             return cudaErrorMemoryAllocation;
-        (device ? m->device_bytes : m->host_bytes) += bytes; /* reserved: filling takes a while */
+        (device ? m->device_bytes : m->host_bytes) += bytes; /* reserved before the slow fill */
     }
     void *address = nullptr;
     cudaError_t state = posix_memalign(&address, 256, bytes) ? cudaErrorMemoryAllocation
@@ -138,7 +139,7 @@ static cudaError_t release(void *address, bool device)
 
 struct Found {
     uintptr_t first;
-    size_t bytes; /* of the whole range; 0: the address lies in none */
+    size_t bytes; /* of the whole allocation; 0: the address is in none */
     bool device;
 };
 
@@ -200,14 +201,14 @@ using namespace gr;
 
 extern "C" {
 
-/* The system looks, and does not fault. */
+/* The operating system does the read, and returns EFAULT where a direct read would crash. */
 int gr_emulator_can_read(uintptr_t address)
 {
     char byte;
     iovec to = {&byte, 1}, from = {reinterpret_cast<void *>(address), 1};
     if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1)
         return 1;
-    return errno != EFAULT; /* where that is forbidden, not known: believed */
+    return errno != EFAULT; /* if the call itself is forbidden: unknown, assume readable */
 }
 
 int gr_emulator_memory_limit(uint64_t token, size_t bytes)

@@ -1,5 +1,5 @@
-/* Workers: an OS thread's lanes, warps, blocks and stacks, laid out for a launch's shape and reset
- * for each team. */
+/* Workers: the lanes, warps, blocks and stacks of an OS thread. They are laid out for a launch's
+ * shape and reset for each team. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static void destroy(Worker *w)
     free(w);
 }
 
-/* Ends the worker with its OS thread. */
+/* Frees the worker when its OS thread ends. */
 struct Owner {
     Worker *owned = nullptr;
     ~Owner()
@@ -118,7 +118,7 @@ static void lay_out_block(Worker *w, unsigned number, unsigned warps)
     }
 }
 
-/* False: no memory. */
+/* Returns false if out of memory. */
 static bool lay_out(Worker *w, const Shape &shape, size_t shared_stride)
 {
     free_arrays(w);
@@ -158,8 +158,9 @@ static bool lay_out(Worker *w, const Shape &shape, size_t shared_stride)
     return true;
 }
 
-/* Past a block's shared memory lies slack up to the next block's. A kernel that reads it gets
- * poison, and one that writes it is found out when its team has ended. ASan does both by itself. */
+/* Shared memory is followed by a gap up to the next block's. It is filled with 0xff, so that a
+ * kernel that reads it gets poison, and a kernel that writes it is reported when its team has
+ * ended. ASan detects both by itself. */
 static void poison_slack(Worker *w, unsigned block)
 {
 #ifndef GR_ASAN
@@ -234,7 +235,7 @@ static void reset_barrier(Barrier *barrier, unsigned live)
     barrier->yes = 0;
 }
 
-/* Which block stands at this place of the team. */
+/* Sets the index of the block at this position of the team. */
 static void place_block(const Launch *launch, Block *block, uint64_t team, unsigned number)
 {
     unsigned cluster_blocks = launch->shape.cluster_blocks;
@@ -278,10 +279,10 @@ static void reset_team(Worker *w, uint64_t team)
     w->turns = 0;
     w->random = (launch->seed ^ (team + 1) * 0x9e3779b97f4a7c15) | 1;
     for (int i = 0; i < 4; ++i)
-        random_next(&w->random); /* neighbouring seeds begin alike */
+        random_next(&w->random); /* similar seeds start with similar numbers */
 }
 
-/* Nobody resumes the fibers of a team that has faulted. */
+/* Prepares the worker for its next team; the fibers of a faulted team are never resumed. */
 static void abandon_team(Worker *w)
 {
     for (unsigned i = 0; i < w->lane_count; ++i) {
