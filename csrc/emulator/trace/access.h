@@ -1,4 +1,4 @@
-/* What a lane does at a place of the kernel's code. */
+/* The kinds of memory access. */
 #ifndef GPUREDUCE_EMULATOR_ACCESS_H
 #define GPUREDUCE_EMULATOR_ACCESS_H
 

@@ -1,5 +1,6 @@
-/* The traced build: the kernels are compiled with -O0 -fsanitize=thread, which puts a call before
- * each access to memory, and linked against these functions instead of ThreadSanitizer's. */
+/* Memory access hooks of the traced build. The kernels are compiled with -O0 -fsanitize=thread,
+ * which inserts a call before each memory access. They are linked against these functions instead
+ * of ThreadSanitizer's. */
 #ifdef GR_EMULATOR_TRACED
 
 #include <stddef.h>
@@ -11,8 +12,9 @@
 
 using namespace gr;
 
-/* In lockstep the lanes of a warp take turns here: each comes to its k-th access, lets the others
- * come to theirs, and only then makes it. A warp runs on until all its lanes wait or have ended. */
+/* Switches lanes before a memory access, if the schedule asks for it. In lockstep, each lane of a
+ * warp comes to its k-th access and lets the others reach theirs before it makes its own. A warp
+ * runs on until all its lanes wait or have ended. */
 static void take_turns(Worker *w)
 {
     Lane *me = w->lane;
@@ -22,9 +24,9 @@ static void take_turns(Worker *w)
         switch_lanes(w, me, random_lane(w));
 }
 
-/* Every access of a lane to shared or global memory passes here, before it is made. `place` is the
- * return address of the hook: the access's place in the kernel. What it is to others, who may come
- * between, and what it is to the memory are mostly the same. */
+/* Called before every access of a lane to shared or global memory. `place` is the return address of
+ * the hook: the access's place in the kernel. The race detector uses the kind `to_others`, the
+ * counters use the kind `to_memory`; the two differ only for whole loads and stores. */
 static void access(Worker *w, const void *address, size_t size, Access to_others, Access to_memory,
                    const void *place)
 {
@@ -37,7 +39,8 @@ static void access(Worker *w, const void *address, size_t size, Access to_others
         count_access(w, address, size, to_memory, place);
 }
 
-/* Host code has no lane; a lane's own variables and threadIdx and its like are no memory. */
+/* Ignores host code, which has no lane. Ignores a lane's own stack variables, and threadIdx and the
+ * like. */
 static inline void hook(const void *address, size_t size, Access to_others, Access to_memory,
                         const void *place)
 {
@@ -98,7 +101,7 @@ void __tsan_write_range(void *address, size_t size)
     hook(address, size, WRITE, PLACE);
 }
 
-/* What newer compilers call for a copy of a structure. */
+/* Newer compilers call these to copy or fill structures. */
 void *__tsan_memcpy(void *to, const void *from, size_t size)
 {
     hook(from, size, READ, PLACE);
@@ -117,8 +120,8 @@ void *__tsan_memset(void *to, int value, size_t size)
     return memset(to, value, size);
 }
 
-/* CUDA's atomics say so themselves, once each (device_atomics.h), and what is loaded and stored
- * whole (device.h)... */
+/* Called explicitly by CUDA's atomics, once each (device_atomics.h), and by loads and stores of a
+ * Marked value in one piece (device.h). */
 void gr_trace_atomic(const void *address, size_t size)
 {
     hook(address, size, ATOMIC, PLACE);
@@ -132,7 +135,7 @@ void gr_trace_whole_store(const void *address, size_t size)
     hook(address, size, ATOMIC, WRITE, PLACE);
 }
 
-/* Nor do fences and bulk copies show by themselves. */
+/* Fences and bulk copies also call their hooks explicitly. */
 static bool lane_watched(void)
 {
     return worker && worker->lane && watched(worker);
@@ -167,7 +170,7 @@ void gr_trace_copied(const void *barrier, const char *file, int line)
         watch_copied(worker, barrier, file, line);
 }
 
-/* ...these are for C++'s own, std::atomic and the compiler's builtins. */
+/* Hooks that the compiler inserts for std::atomic and for its atomic builtins. */
 #define GR_ATOMIC_UPDATE(bits, type, name)                                                         \
     type __tsan_atomic##bits##_##name(volatile type *address, type value, int)                     \
     {                                                                                              \

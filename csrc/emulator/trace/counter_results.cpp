@@ -1,4 +1,4 @@
-/* What a recorder hands out: counts by line of the source and by step, in order. */
+/* The results of a recorder: counts by source line and by step, sorted. */
 #ifdef GR_EMULATOR_TRACED
 
 #include "emulator/trace/recorder.h"

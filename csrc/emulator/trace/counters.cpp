@@ -1,4 +1,4 @@
-/* Recording: from single accesses of single lanes to the warp instructions they are part of. */
+/* Recording: reconstructs warp instructions from the accesses of single lanes. */
 #ifdef GR_EMULATOR_TRACED
 
 #include "emulator/trace/recorder.h"
@@ -75,7 +75,7 @@ static inline unsigned place_number(gr_recorder *r, const Place &place)
 
 static_assert(sizeof(Instruction) == GR_RECORDER_INSTRUCTION_BYTES, "as counters.h says");
 
-/* Counts memory that is about to be taken; to be called where with_memory() catches. */
+/* Accounts for memory before its allocation; to be called inside with_memory(). */
 static void charge(gr_recorder *r, size_t bytes)
 {
     r->bytes += bytes;
@@ -144,7 +144,8 @@ static void count_shared(const Count &count, PlaceRecord *place, const Instructi
     }
 }
 
-/* Distinct 32-byte sectors, and the distinct bytes of them that lanes asked for. */
+/* The distinct 32-byte sectors of an instruction, and a mask of the distinct bytes accessed in
+ * each. */
 struct Sectors {
     uintptr_t sector[64];
     uint32_t bytes[64];
@@ -152,7 +153,7 @@ struct Sectors {
 
     void take(uintptr_t number, uint32_t wanted)
     {
-        if (count && sector[last] == number) { /* neighbours, nearly always */
+        if (count && sector[last] == number) { /* usual: lanes access neighbouring addresses */
             bytes[last] |= wanted;
             return;
         }
@@ -197,8 +198,8 @@ static void count_cluster(const Count &count, const Place &place, uint32_t mask)
     count.add(load ? GR_COUNT_cluster_load_lanes : GR_COUNT_cluster_store_lanes, lanes_in(mask));
 }
 
-/* An instruction that reads other blocks' shared memory, too, goes through the cluster's network
- * for all its lanes. */
+/* If an instruction accesses other blocks' shared memory, all its shared memory accesses go through
+ * the cluster network. */
 static void count_memory(Worker *w, const Count &count, PlaceRecord *place, const Warp *warp,
                          const Instruction *instruction)
 {
@@ -234,7 +235,7 @@ static void count_instruction(Worker *w, unsigned number, const Warp *warp,
     }
 }
 
-/* --- what a warp has gathered -------------------------------------------------------------- */
+/* --- a warp's pending instructions --------------------------------------------------------- */
 
 static inline __attribute__((always_inline)) void come_to(gr_recorder *r, const Lane *lane,
                                                           Place place, uintptr_t address)
@@ -262,7 +263,8 @@ static inline __attribute__((always_inline)) void come_to(gr_recorder *r, const 
     instruction->address[index] = address;
 }
 
-/* The warp has come to a barrier: nobody joins its instructions any more. */
+/* Called when the warp has reached a barrier: its pending instructions are complete, and are
+ * counted. */
 static void flush(Worker *w, const Warp *warp)
 {
     gr_recorder *r = w->recorder;
@@ -300,7 +302,7 @@ static Place site(const char *file, int line, Deed deed)
     return {(uintptr_t)file, line, 0, 0, deed};
 }
 
-/* Runs `record`, which may find no memory: then the recording has failed, and the launch ends. */
+/* Runs `record`. If it runs out of memory, the recording fails and the launch ends. */
 template <typename Record> static void with_memory(Worker *w, gr_recorder *r, Record record)
 {
     if (r->failed)
@@ -313,7 +315,7 @@ template <typename Record> static void with_memory(Worker *w, gr_recorder *r, Re
     }
 }
 
-/* --- what the hooks and the scheduler tell -------------------------------------------------- */
+/* --- hooks for accesses and for the scheduler ----------------------------------------------- */
 
 void count_access(Worker *w, const void *address, size_t size, Access kind, const void *place)
 {
@@ -322,7 +324,7 @@ void count_access(Worker *w, const void *address, size_t size, Access kind, cons
     with_memory(w, r, [&] {
         uintptr_t at = (uintptr_t)address;
         for (size_t left = size; left; left -= left < 16 ? left : 16, at += 16) {
-            uint8_t part = left < 16 ? (uint8_t)left : 16; /* no instruction moves more */
+            uint8_t part = left < 16 ? (uint8_t)left : 16; /* the most per instruction */
             come_to(r, w->lane, {(uintptr_t)place, 0, 0, part, deeds[kind]}, at);
         }
     });
@@ -392,7 +394,7 @@ void count_meeting(Worker *w, Warp *warp, const Meeting *meeting)
         if (meeting->arrived == warp->live) {
             flush(w, warp);
             next_step(r, record, false);
-        } else { /* the others stay behind, in the step that goes on */
+        } else { /* the warp's other lanes stay in the current step */
             for (uint32_t lanes = meeting->arrived; lanes; lanes &= lanes - 1)
                 ++record->interval[__builtin_ctz(lanes)];
         }
@@ -424,7 +426,8 @@ static void end_team(Worker *w, gr_recorder *r)
     r->first_team = false;
 }
 
-/* As if so many blocks had come before: whoever comes last finds a mark in each place. */
+/* Presets the launch's arrival counters as if this many blocks had arrived before. The last block
+ * to arrive then finds a mark in every slot. */
 static void call_roll(const gr_roll &roll, unsigned come)
 {
     if (roll.ticket)
@@ -455,7 +458,7 @@ static void take_over(gr_counters *total, gr_counters *now, uint64_t weight, gr_
     }
 }
 
-/* Between batches the user may break off. */
+/* The user can interrupt between batches. */
 enum : uint64_t { BATCH = 64 };
 
 struct Batches {
@@ -471,7 +474,7 @@ static void run_batch(size_t batch, void *context)
     const gr_sample *sample = all->sample;
     gr_recorder *r = all->recorder;
     uint64_t i = batch * BATCH, end = i + BATCH < sample->count ? i + BATCH : sample->count;
-    if (batch == 0) /* teams that follow one another are on the same roll */
+    if (batch == 0) /* later teams continue with the same arrival counters */
         call_roll(r->roll, sample->ticket);
     for (; i < end && !is_stopped(all->launch); ++i)
         run_one(all->worker, r, sample->first + i);

@@ -1,9 +1,9 @@
-/* What a kernel did, counted: its accesses to memory as the warp instructions that the hardware
- * makes of them, and its barriers, shuffles, atomics and fences. The traced build's own.
+/* Counters of the traced build: a kernel's memory accesses, as the warp instructions that hardware
+ * would issue for them, and its barriers, shuffles, atomics and fences.
  *
- * Lanes run one after another, so their accesses are put together again: those of one warp from one
- * place in the code, the first time each lane comes there since the warp's last barrier, are one
- * warp instruction; those of the second time the next. */
+ * Lanes run one after another, so warp instructions are reconstructed from single accesses.
+ * Accesses by lanes of one warp form one warp instruction if they come from the same place in the
+ * code and each is its lane's n-th access from there since the warp's last barrier. */
 #ifndef GPUREDUCE_EMULATOR_COUNTERS_H
 #define GPUREDUCE_EMULATOR_COUNTERS_H
 
@@ -16,8 +16,8 @@
 extern "C" {
 #endif
 
-/* The counters, in the order in which they are handed out. Instructions are those of warps, counted
- * if a lane is active. */
+/* The counters, in output order. Instructions are warp instructions; one counts if at least one
+ * lane is active. */
 #define GR_COUNTERS(X)                                                                             \
     X(shared_load_instructions)                                                                    \
     X(shared_load_wavefronts)                                                                      \
@@ -64,62 +64,64 @@ typedef struct {
     uint64_t count[GR_COUNTER_COUNT];
 } gr_counters;
 
-/* A line of the source. */
+/* A source line. */
 typedef struct {
-    const char *file; /* NULL where the compiler left no line table */
+    const char *file; /* NULL if the compiler left no line table */
     int line;
     gr_counters counters;
-    /* The access to shared memory from here with the most wavefronts */
+    /* The line's shared memory access with the most wavefronts */
     unsigned wavefronts, ideal;
-    uint32_t mask; /* no lane: there was none */
+    uint32_t mask; /* active lanes; 0: there was no such access */
     uint32_t size;
-    uint32_t offset[32]; /* of each lane's, in bytes of shared memory */
+    uint32_t offset[32]; /* by lane: offset into shared memory, in bytes */
     int stores;
 } gr_counted_line;
 
-/* What the warps of a block do between one barrier and the next. `barrier` counts the barriers of
- * the block (or of more than it) before it, `sync` those of the warp, shuffles among them, since. A
- * barrier is counted in the step that it ends, a shuffle in the one that it begins. */
+/* The work of a block's warps between one barrier and the next. `barrier` is the number of earlier
+ * block, cluster and grid barriers. `sync` is the number of whole-warp collectives, including
+ * shuffles, since the last of these barriers. A barrier is counted in the step that it ends, a
+ * shuffle in the step that it begins. */
 typedef struct {
     unsigned barrier, sync;
     gr_counters counters;
 } gr_counted_step;
 
-/* Some teams that are alike: blocks, clusters, or the whole grid, as the launch has them. */
+/* A sample of equivalent teams: blocks, clusters or the whole grid, depending on the launch. */
 typedef struct {
-    uint64_t first, count; /* which run */
-    uint64_t weight;       /* and how many each of them stands for */
-    unsigned ticket;       /* how many blocks have come before */
+    uint64_t first, count; /* the teams to run */
+    uint64_t weight;       /* number of teams that each of them represents */
+    unsigned ticket;       /* number of blocks that have arrived before the sample */
 } gr_sample;
 
 typedef struct gr_recorder gr_recorder;
 
-/* Memory that a recorder takes at most: it keeps warp instructions until the next barrier. */
+/* Limit on a recorder's memory. A recorder keeps warp instructions until the next barrier. */
 #define GR_RECORDER_MOST_BYTES ((size_t)2 << 30)
 /* Memory for one warp instruction. */
 #define GR_RECORDER_INSTRUCTION_BYTES 264
 
-/* NULL: no memory. */
+/* Returns NULL if out of memory. */
 gr_recorder *gr_recorder_new(const gr_sample *samples, size_t count, const gr_roll *roll);
 void gr_recorder_free(gr_recorder *recorder);
 
-/* The calling thread's launches are counted from now on, on this thread alone and for these samples
- * only, lanes and blocks forward; NULL: no longer. */
+/* Starts to count the calling thread's launches. Of each launch only these samples run, on this
+ * thread alone, with lanes and blocks in forward order. NULL stops counting. */
 void gr_record(gr_recorder *recorder);
 
-/* What was counted, the samples' weights worked in; lines and steps are sorted. False: no memory
- * somewhere on the way. The others follow a call of gr_recorded() that was true. */
+/* Computes the results: weighted totals, with lines and steps sorted. Returns false if recording
+ * ran out of memory. The functions below require that it has returned true. */
 int gr_recorded(gr_recorder *recorder);
 size_t gr_recorded_lines(const gr_recorder *recorder, const gr_counted_line **lines);
 size_t gr_recorded_steps(const gr_recorder *recorder, const gr_counted_step **steps);
-/* Of one team of this sample. */
+/* Gets the counters of one sample: the sum over its teams that ran, unweighted. */
 void gr_recorded_sample(const gr_recorder *recorder, size_t sample, gr_counters *counters);
-/* Which lanes of each warp of the first block that ran were active in a step; their number. */
+/* Gets the active-lane masks, during this step, of all warps of the first block that ran. Returns
+ * the number of warps. */
 size_t gr_recorded_lanes(const gr_recorder *recorder, unsigned barrier, unsigned sync,
                          const uint32_t **warps);
 
-/* The wavefronts that shared memory takes for one warp instruction; *ideal, if nothing conflicted.
- * Offsets in bytes; sizes 1, 2, 4, 8 and 16. */
+/* Returns the number of shared memory wavefronts of one warp instruction. *ideal is the number
+ * without bank conflicts. Offsets are in bytes; sizes are 1, 2, 4, 8 and 16. */
 unsigned gr_shared_wavefronts(const uint32_t offset[32], uint32_t mask, unsigned size, int store,
                               unsigned *ideal);
 

@@ -1,4 +1,4 @@
-/* Reading DWARF, the compiler's description of its code, without trusting it: used by lines.cpp. */
+/* A reader of DWARF debug information that does not trust its input; used by lines.cpp. */
 #ifndef GPUREDUCE_EMULATOR_DWARF_H
 #define GPUREDUCE_EMULATOR_DWARF_H
 
@@ -10,7 +10,7 @@
 namespace gr
 {
 
-/* Reads on until the end, and then zeros. */
+/* Returns zeros when read beyond the end. */
 struct Reader {
     const unsigned char *at, *end;
 
@@ -71,20 +71,20 @@ struct Reader {
     }
 };
 
-/* What a library holds of it; sections that it has not are empty. */
+/* A library's DWARF sections; missing ones are empty. */
 struct Dwarf {
     Reader line, info, abbrev, ranges;
 };
 
-/* A function's body where it was inlined, and the line that calls it. */
+/* An inlined function body, and the line of the call that was inlined. */
 struct Inlined {
     uint64_t low, high;
-    uint64_t unit; /* whose line program, by its offset in .debug_line, knows the file */
+    uint64_t unit; /* offset in .debug_line of the line program whose file table `file` refers to */
     uint64_t file, line;
-    unsigned depth; /* among the bodies that contain one another */
+    unsigned depth; /* nesting depth */
 };
 
-/* All of them, as far as they are described in DWARF 4. */
+/* Returns all inlined bodies that are described in DWARF 4. */
 std::vector<Inlined> read_inlined(const Dwarf &dwarf);
 
 } // namespace gr

@@ -1,4 +1,4 @@
-/* Which code came from inlining what: the tree of .debug_info, read for its inlined functions. */
+/* Finds inlined functions in the entry tree of .debug_info. */
 #ifdef GR_EMULATOR_TRACED
 
 #include "emulator/trace/dwarf.h"
@@ -26,7 +26,7 @@ struct Shape {
     std::vector<Attribute> attributes;
 };
 
-/* What is kept of one entry of the tree. */
+/* The attributes of a tree entry that are used. */
 struct Entry {
     uint64_t low = 0, high = 0, ranges = 0, lines = 0, file = 0, line = 0;
     bool high_is_size = false, has_ranges = false;
@@ -50,7 +50,7 @@ std::map<uint64_t, Shape> read_shapes(Reader abbrev, uint64_t offset)
     return shapes;
 }
 
-/* False: a form that DWARF 4 has not. */
+/* Returns false for a form that DWARF 4 does not define. */
 bool read_value(Reader *info, uint64_t form, uint64_t *value)
 {
     *value = 0;
@@ -120,7 +120,7 @@ void keep(const Dwarf &dwarf, const Entry &unit, const Entry &entry, unsigned de
                     unit.lines, entry.file,
                     entry.line, depth};
     if (!entry.has_ranges) {
-        if (made.low) /* else it is what the linker left out */
+        if (made.low) /* 0: the linker discarded this code */
             found->push_back(made);
         return;
     }
@@ -179,7 +179,7 @@ std::vector<Inlined> read_inlined(const Dwarf &dwarf)
     while (info.at < info.end) {
         uint64_t length = info.fixed<uint32_t>();
         if (length >= 0xfffffff0)
-            break; /* 64-bit DWARF: for more than 4 GiB of it */
+            break; /* 64-bit DWARF: for more than 4 GiB */
         read_unit(dwarf, info.part(length), &found);
     }
     return found;

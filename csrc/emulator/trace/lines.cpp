@@ -1,5 +1,5 @@
-/* A reader of .debug_line, DWARF 2 to 4: the traced kernels are compiled with -gdwarf-4. Tables of
- * other versions, which host code may have, are passed over. Nothing is trusted: the library on
+/* A reader of .debug_line, DWARF 2 to 4; the traced kernels are compiled with -gdwarf-4. Tables of
+ * other versions, which host code may have, are skipped. The input is not trusted: the library on
  * disk may have been stripped or rebuilt since it was loaded. */
 #ifdef GR_EMULATOR_TRACED
 
@@ -30,27 +30,28 @@ struct Row {
     int line;
 };
 
-/* Rows of one function or so: their addresses ascend without a gap. */
+/* Rows with ascending addresses and no gap, usually of one function. */
 struct Sequence {
     uint64_t low, high;
     size_t first, count; /* in Table::rows */
 };
 
 struct Table {
-    uint64_t bias = 0; /* from the library's own addresses to those in memory */
+    uint64_t bias = 0; /* from addresses in the library file to addresses in memory */
     std::vector<Row> rows;
-    std::vector<Sequence> sequences; /* by address */
+    std::vector<Sequence> sequences; /* sorted by address */
     std::set<std::string> files;
-    /* As .debug_info numbers files from 1: by the offset of the unit's program in .debug_line. */
+    /* File tables, which .debug_info indexes from 1. The key is the offset of the unit's line
+     * program in .debug_line. */
     std::map<uint64_t, std::vector<const char *>> unit_files;
-    std::vector<Inlined> inlined; /* in no order: few, and seldom asked for */
+    std::vector<Inlined> inlined; /* unsorted: there are few, and lookups are rare */
 };
 
-/* One unit's header, as far as its program needs it. */
+/* The parts of a unit's header that its line program needs. */
 struct Header {
     uint8_t step = 1, line_range = 1, opcode_base = 1;
     int8_t line_base = 0;
-    std::vector<uint8_t> operands; /* of the standard opcodes */
+    std::vector<uint8_t> operands; /* operand counts of the standard opcodes */
     std::vector<const char *> files;
 };
 
@@ -65,7 +66,7 @@ const char *keep_file(Table *table, const std::vector<const char *> &folders, ui
     return table->files.insert(path).first->c_str();
 }
 
-/* False: a version that is not read. */
+/* Returns false for an unsupported version. */
 bool read_header(Table *table, Reader *unit, Header *header)
 {
     unsigned version = unit->fixed<uint16_t>();
@@ -74,8 +75,8 @@ bool read_header(Table *table, Reader *unit, Header *header)
     Reader rest = unit->part(unit->fixed<uint32_t>());
     header->step = rest.fixed<uint8_t>();
     if (version == 4)
-        rest.fixed<uint8_t>(); /* operations per instruction: for other processors */
-    rest.fixed<uint8_t>();     /* whether rows begin statements: makes no difference here */
+        rest.fixed<uint8_t>(); /* operations per instruction: only for VLIW processors */
+    rest.fixed<uint8_t>();     /* default of is_stmt: not needed */
     header->line_base = rest.fixed<int8_t>();
     header->line_range = rest.fixed<uint8_t>();
     header->opcode_base = rest.fixed<uint8_t>();
@@ -92,13 +93,13 @@ bool read_header(Table *table, Reader *unit, Header *header)
     return header->line_range != 0;
 }
 
-/* The state machine that a line program drives. */
+/* The state machine that executes a line program. */
 struct Machine {
     Table *table;
     const Header *header;
     uint64_t address = 0, file = 1;
     int64_t line = 1;
-    size_t first; /* row of this sequence */
+    size_t first; /* first row of this sequence */
 
     void emit()
     {
@@ -111,7 +112,7 @@ struct Machine {
         address = 0, file = 1, line = 1;
         first = table->rows.size();
     }
-    /* What the linker left out of the library still has its rows, from address 0 on. */
+    /* Ends a sequence. Drops it if it starts at address 0: the linker has discarded its code. */
     void end()
     {
         size_t count = table->rows.size() - first;
@@ -170,7 +171,7 @@ void read_unit(Table *table, uint64_t offset, Reader unit)
             machine.extended(&unit);
         }
     }
-    table->rows.resize(machine.first); /* a sequence that nothing ended */
+    table->rows.resize(machine.first); /* drops an unterminated sequence */
 }
 
 Reader find_section(const unsigned char *file, size_t bytes, const char *name)
@@ -244,7 +245,7 @@ struct Object {
     const char *path;
 };
 
-/* Called for every loaded object; finds the one that this function itself lies in. */
+/* Callback for every loaded object; finds the object that contains this function. */
 int find_own(struct dl_phdr_info *object, size_t, void *context)
 {
     uint64_t own = (uint64_t)(uintptr_t)&gr_line_of - object->dlpi_addr;
@@ -262,12 +263,13 @@ int find_own(struct dl_phdr_info *object, size_t, void *context)
 const Table *read_table()
 {
     Object own = {0, nullptr};
-    dl_iterate_phdr(find_own, &own); /* which what follows may not throw through */
+    /* Only finds the object: an exception must not propagate through dl_iterate_phdr. */
+    dl_iterate_phdr(find_own, &own);
     std::unique_ptr<Table> table(new Table);
     table->bias = own.bias;
     if (own.path)
         read_file(table.get(), own.path);
-    return table.release(); /* never destroyed: file names live for ever */
+    return table.release(); /* never freed: callers keep the file names */
 }
 
 bool is_runtimes(const char *file)
@@ -275,7 +277,7 @@ bool is_runtimes(const char *file)
     return strstr(file, "/include/") || !strncmp(file, "include/", 8);
 }
 
-/* The table's row for an address; null: it has none. */
+/* The table's row for an address. Null: there is none. */
 const Row *row_at(const Table *table, uint64_t address)
 {
     auto after = std::upper_bound(table->sequences.begin(), table->sequences.end(), address,
@@ -292,7 +294,7 @@ const Row *row_at(const Table *table, uint64_t address)
     return nullptr;
 }
 
-/* The innermost line of the kernel among those by whose inlining the address's code came about. */
+/* Finds the innermost inlined call at this address whose line is in the kernel's own source. */
 bool call_at(const Table *table, uint64_t address, Row *call)
 {
     unsigned depth = 0;

@@ -1,5 +1,5 @@
-/* A recorder's insides, and the calls by which the scheduler keeps it informed. In the plain build
- * these calls are nothing. */
+/* Internals of a recorder, and the functions by which the scheduler reports events to it. In the
+ * plain build these functions are empty. */
 #ifndef GPUREDUCE_EMULATOR_RECORDER_H
 #define GPUREDUCE_EMULATOR_RECORDER_H
 
@@ -12,34 +12,36 @@
 namespace gr
 {
 
-/* What stands at a place in the code. */
+/* The operation at a place in the code. */
 enum Deed : uint8_t { LOAD, STORE, UPDATE, FENCE, MEETING };
 
 struct Place {
-    uintptr_t at;      /* a return address; or the name of a file, and the line in it */
-    int line;          /* 0: `at` is a return address */
-    uint16_t interval; /* meetings of part of the warp that went before: they part instructions */
+    uintptr_t at; /* a return address, or the name of a file */
+    int line;     /* line of that file; 0: `at` is a return address */
+    /* number of earlier collectives of only a part of the warp; separates the instructions before
+     * and after them */
+    uint16_t interval;
     uint8_t size;
     Deed deed;
 
-    uint64_t rest() const /* all but `at`, as one word */
+    uint64_t rest() const /* all members but `at`, packed */
     {
         return (uint64_t)(uint32_t)line << 32 | (uint32_t)interval << 16 | (uint32_t)size << 8 |
                deed;
     }
 };
 
-/* Lanes of a warp that came to one place, each for the same time. */
+/* A warp instruction: the lanes that have reached one place for the n-th time. */
 struct Instruction {
     uint32_t mask;
     uintptr_t address[32];
 };
 
-/* All that a warp has done at a place since its last barrier. */
+/* A warp's instructions at one place since its last barrier, by visit. */
 struct Column {
     std::vector<Instruction> instructions;
     unsigned used;
-    uint32_t times[32]; /* that each lane has come here */
+    uint32_t times[32]; /* number of visits, by lane */
 };
 
 struct WarpRecord {
@@ -50,7 +52,7 @@ struct WarpRecord {
     uint32_t active;
 };
 
-/* The worst access to shared memory. */
+/* The shared memory access with the most wavefronts. */
 struct Pattern {
     unsigned wavefronts, ideal;
     uint32_t mask;
@@ -59,14 +61,14 @@ struct Pattern {
 
 struct PlaceRecord {
     Place place;
-    gr_counters now, total; /* of the running sample; of all, weighted */
+    gr_counters now, total; /* of the running sample; weighted sum over all samples */
     Pattern worst;
 };
 
 struct StepRecord {
     unsigned barrier, sync;
     gr_counters now, total;
-    std::vector<uint32_t> lanes; /* active ones, by warp of the first block */
+    std::vector<uint32_t> lanes; /* active lanes, by warp of the first block */
 };
 
 } // namespace gr
@@ -76,21 +78,22 @@ struct gr_recorder {
     std::vector<gr_counters> sample_counts;
     gr_roll roll;
     bool failed;
-    size_t bytes; /* taken for what warps have done since their last barriers, and for steps */
+    /* used for the instructions of warps since their last barriers, and for steps */
+    size_t bytes;
 
     std::vector<gr::PlaceRecord> places;
-    std::vector<unsigned> table; /* of places, by hash; place + 1 */
+    std::vector<unsigned> table; /* hash table of places: index + 1 */
     struct {
         uintptr_t at;
         uint64_t rest;
         unsigned number;
-    } recent[64]; /* places, by some bits of their hash */
+    } recent[64]; /* cache of places, by low bits of their hash */
     std::vector<gr::WarpRecord> warps;
     std::vector<gr::StepRecord> steps;
-    std::vector<std::vector<unsigned>> step_of; /* by barrier and sync; step + 1 */
+    std::vector<std::vector<unsigned>> step_of; /* by barrier and sync: step index + 1 */
     bool first_team;
 
-    std::vector<gr_counted_line> lines; /* as handed out */
+    std::vector<gr_counted_line> lines; /* the results */
     std::vector<gr_counted_step> sorted;
 };
 
@@ -98,17 +101,17 @@ namespace gr
 {
 
 #ifdef GR_EMULATOR_TRACED
-/* Runs the samples of the launch, all on this thread. */
+/* Runs the launch's samples, all on this thread. */
 void run_samples(Launch *launch);
-/* The calling thread's recorder, or null. */
+/* The calling thread's recorder. Null: there is none. */
 gr_recorder *thread_recorder();
-/* Replaces it; returns the one before. */
+/* Replaces the calling thread's recorder and returns the previous one. */
 gr_recorder *exchange_recorder(gr_recorder *recorder);
 
 void count_access(Worker *w, const void *address, size_t size, Access kind, const void *place);
 void count_fence(Worker *w, const char *file, int line);
 void count_copy(Worker *w, size_t bytes, const char *file, int line);
-/* All whom the barrier gathers have come. */
+/* All lanes have arrived at the barrier or collective. */
 void count_barrier(Worker *w, const Barrier *barrier, gr_scope scope);
 void count_meeting(Worker *w, Warp *warp, const Meeting *meeting);
 

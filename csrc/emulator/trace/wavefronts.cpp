@@ -1,9 +1,10 @@
-/* How shared memory serves one warp instruction. It has 32 banks of 4-byte words; in one wavefront
- * each bank gives one word, to as many lanes as want it. Accesses of 8 bytes are served by
- * half-warps and those of 16 bytes by quarter-warps, one after another; but twice as many lanes of
- * a load are served together if, all over the warp, lanes i and i ^ 1 want the same (or else lanes
- * i and i ^ 2 do), where both are active. Found by tools/wavefront_patterns.py, and so it is on an
- * H200 in all 1,200 patterns of notebooks/data/wavefronts_h200.json. */
+/* The number of wavefronts that shared memory needs for one warp instruction. Shared memory has 32
+ * banks of 4-byte words. In one wavefront each bank reads one word, for any number of lanes.
+ * Accesses of 8 bytes are processed by half-warps and accesses of 16 bytes by quarter-warps, one
+ * after another. For loads, twice as many lanes are processed together if, in the whole warp, lanes
+ * i and i ^ 1 read the same address wherever both are active, or if lanes i and i ^ 2 do.
+ * tools/wavefront_patterns.py found this rule. It holds on an H200 for all 1,200 patterns of
+ * notebooks/data/wavefronts_h200.json. */
 #ifdef GR_EMULATOR_TRACED
 
 #include "emulator/trace/counters.h"
@@ -11,8 +12,7 @@
 namespace
 {
 
-/* Whether all of these lanes' words lie in banks of their own, or are the same as another's: nearly
- * always so. */
+/* Whether each bank is accessed for at most one distinct word, which is nearly always the case. */
 bool all_apart(const uint32_t offset[32], uint32_t lanes)
 {
     uint32_t word[32], taken = 0;
@@ -26,10 +26,10 @@ bool all_apart(const uint32_t offset[32], uint32_t lanes)
     return true;
 }
 
-/* Of these lanes: the most distinct words in one bank. */
+/* The largest number of distinct words that these lanes access in one bank. */
 unsigned most_words_in_a_bank(const uint32_t offset[32], uint32_t lanes, unsigned words)
 {
-    uint32_t word[128]; /* the distinct ones, each with the one before it in the same bank */
+    uint32_t word[128]; /* the distinct words; `before` links those of one bank */
     uint8_t before[128], last[32] = {0}, count[32] = {0};
     unsigned used = 0, most = 0;
     if (words == 1 && all_apart(offset, lanes))
@@ -52,7 +52,7 @@ unsigned most_words_in_a_bank(const uint32_t offset[32], uint32_t lanes, unsigne
     return most;
 }
 
-/* Whether lanes i and i ^ distance want the same wherever both are active. */
+/* Whether lanes i and i ^ distance access the same offset wherever both are active. */
 bool paired(const uint32_t offset[32], uint32_t mask, unsigned distance)
 {
     for (unsigned lane = 0; lane < 32; ++lane) {
@@ -69,7 +69,7 @@ unsigned gr_shared_wavefronts(const uint32_t offset[32], uint32_t mask, unsigned
                               unsigned *ideal)
 {
     unsigned words = size > 4 ? size / 4 : 1;
-    unsigned together = 32 / words; /* lanes that are served in one go */
+    unsigned together = 32 / words; /* lanes per wavefront without conflicts */
     if (words > 1 && !store && (paired(offset, mask, 1) || paired(offset, mask, 2)))
         together *= 2;
     unsigned wavefronts = 0;
