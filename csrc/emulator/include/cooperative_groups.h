@@ -1,4 +1,4 @@
-/* Cooperative groups: blocks, tiles of a warp, clusters, the grid. */
+/* Cooperative groups: blocks, tiles of a warp, clusters and the grid. */
 #ifndef GPUREDUCE_EMULATOR_COOPERATIVE_GROUPS_H
 #define GPUREDUCE_EMULATOR_COOPERATIVE_GROUPS_H
 
@@ -45,8 +45,8 @@ GR_INTRINSIC thread_block this_thread_block()
     return thread_block();
 }
 
-/* Size lanes of a warp that stand side by side. Parent, what it was cut from, makes no difference.
- */
+/* Size adjacent lanes of a warp. Parent, the group that the tile was cut from, makes no
+ * difference. */
 template <unsigned Size, typename Parent = void> class thread_block_tile
 {
     static_assert(Size >= 1 && Size <= 32 && (Size & (Size - 1)) == 0,
@@ -58,7 +58,8 @@ template <unsigned Size, typename Parent = void> class thread_block_tile
     }
 
   public:
-    /* Its lanes, as masks of the warp's intrinsics name them. Not CUDA's: for reduce() alone. */
+    /* The mask of the tile's lanes, as the warp intrinsics take it. Not part of CUDA; for reduce()
+     * only. */
     GR_UNTRACED static unsigned mask()
     {
         return (0xffffffffu >> (32 - Size)) << (lane() & ~(Size - 1));
@@ -134,7 +135,7 @@ tiled_partition(const thread_block_tile<Outer, Parent> &)
     return thread_block_tile<Size, thread_block_tile<Outer, Parent>>();
 }
 
-/* The blocks of a cluster; a launch without clusters has clusters of one block. */
+/* The blocks of a cluster. In a launch without clusters, each cluster is one block. */
 class cluster_group
 {
   public:
@@ -177,7 +178,7 @@ class cluster_group
     {
         return num_threads();
     }
-    /* The same place in another block's shared memory. */
+    /* Returns the corresponding address in another block's shared memory. */
     template <typename T> GR_UNTRACED static T *map_shared_rank(T *address, int rank)
     {
         gr_position at = gr_where();
@@ -194,7 +195,7 @@ GR_INTRINSIC cluster_group this_cluster()
 class grid_group
 {
   public:
-    /* A fault in a launch that is not cooperative. */
+    /* Faults if the launch is not cooperative. */
     GR_UNTRACED static void sync(GR_SITE)
     {
         gr_wide_barrier(GR_GRID, file, line);

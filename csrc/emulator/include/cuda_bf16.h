@@ -1,4 +1,4 @@
-/* bfloat16, for loading: the upper half of a float. */
+/* bfloat16, for loads: the upper half of a float. */
 #ifndef GPUREDUCE_EMULATOR_CUDA_BF16_H
 #define GPUREDUCE_EMULATOR_CUDA_BF16_H
 
@@ -23,7 +23,7 @@ struct __attribute__((aligned(2))) __nv_bfloat16 {
     unsigned short __x;
     __nv_bfloat16() = default;
     __nv_bfloat16(const __nv_bfloat16_raw &raw) : __x(raw.x) {}
-    GR_ACCESS operator float() const /* reads *this: the kernel's access */
+    GR_ACCESS operator float() const /* reads *this: an access by the kernel */
     {
         return gr_bfloat16_to_float(__x);
     }

@@ -1,4 +1,4 @@
-/* IEEE half precision, for loading: converts to float, exactly. */
+/* IEEE half precision, for loads: an exact conversion to float. */
 #ifndef GPUREDUCE_EMULATOR_CUDA_FP16_H
 #define GPUREDUCE_EMULATOR_CUDA_FP16_H
 
@@ -25,7 +25,7 @@ GR_INTRINSIC float gr_half_to_float(unsigned short bits)
         memcpy(&wide, &tiny, sizeof wide);
     } else {
         wide = (magnitude << 13) + ((127 - 15) << 23);
-        if (magnitude >= 0x7c00) /* infinity or NaN: the greatest exponent stays the greatest */
+        if (magnitude >= 0x7c00) /* infinity or NaN: the maximum exponent stays the maximum */
             wide += (127 - 15) << 23;
     }
     wide |= sign;
@@ -39,7 +39,7 @@ struct __attribute__((aligned(2))) __half {
     unsigned short __x;
     __half() = default;
     __half(const __half_raw &raw) : __x(raw.x) {}
-    GR_ACCESS operator float() const /* reads *this: the kernel's access */
+    GR_ACCESS operator float() const /* reads *this: an access by the kernel */
     {
         return gr_half_to_float(__x);
     }

@@ -1,5 +1,5 @@
-/* CUDA C's words for the host's C++ compiler: a kernel that includes this runs on the CPU, a fiber
- * per thread (emulator/scheduler.h says how). */
+/* CUDA C's keywords and functions for the host's C++ compiler. A kernel that includes this runs on
+ * the CPU, with one fiber per thread (see emulator/scheduler/scheduler.h). */
 #ifndef GPUREDUCE_EMULATOR_CUDA_RUNTIME_H
 #define GPUREDUCE_EMULATOR_CUDA_RUNTIME_H
 
@@ -14,9 +14,9 @@
 
 #define __global__
 #define __host__
-/* A device function may lie in a header that several kernel files include. A function that is also
- * marked __forceinline__ gets its `inline` from here; C++ takes it only once, so device code says
- * `__device__` or `__device__ __forceinline__`, never `__device__ inline`. */
+/* `inline`, because several kernel files may include a header with device functions. C++ allows
+ * `inline` only once, so __forceinline__ does not add it: device code writes `__device__` or
+ * `__device__ __forceinline__`, never `__device__ inline`. */
 #define __device__ inline
 #define __forceinline__ __attribute__((always_inline))
 #define __constant__
@@ -25,9 +25,10 @@
 #define __cluster_dims__(...)
 #define __align__(n) __attribute__((aligned(n)))
 
-/* One copy per OS thread serves the blocks that run there one after another; it is not poisoned
- * between them. The blocks of a cluster or cooperative launch run side by side on one OS thread and
- * would share it: such kernels keep their shared memory in shared_array() (device.h). */
+/* One copy per OS thread, used by the blocks that run there one after another. It is not poisoned
+ * between blocks. The blocks of a cluster or a cooperative launch run interleaved on one OS thread
+ * and would share the copy, so such kernels use shared_array() (device.h) for their shared
+ * memory. */
 #define __shared__ static thread_local
 
 static const int warpSize = 32;
@@ -78,7 +79,7 @@ GR_INTRINSIC void __nanosleep(unsigned)
     gr_trap(file, line);
 }
 
-/* Shuffles: any arithmetic type of up to 8 bytes */
+/* Shuffles: any arithmetic type of 4 or 8 bytes */
 template <typename T>
 GR_INTRINSIC T gr_shuffle(gr_collective op, unsigned mask, T value, int argument, int width,
                           const char *file, int line)
@@ -145,7 +146,7 @@ GR_REDUCE(__reduce_or_sync, unsigned, GR_REDUCE_OR)
 GR_REDUCE(__reduce_xor_sync, unsigned, GR_REDUCE_XOR)
 #undef GR_REDUCE
 
-/* Loads with a cache hint: the hint is dropped */
+/* Loads with a cache hint, which is ignored */
 #define GR_LOAD(name)                                                                              \
     template <typename T> GR_ACCESS T name(const T *address)                                       \
     {                                                                                              \

@@ -1,8 +1,9 @@
-/* The part of the CUDA runtime's interface that gpureduce uses, for the emulator. C and C++.
+/* The part of the CUDA runtime API that gpureduce uses, for the emulator. C and C++.
  *
- * Names, signatures and numbers are CUDA 13's. Everything is synchronous: a launch has finished,
- * and has failed if it fails, when cudaLaunchKernelExC returns. Errors are not sticky: the next
- * call works. What only the emulator has (schedules, fault texts) is in emulator/emulator.h. */
+ * Names, signatures and numbers are those of CUDA 13. Everything is synchronous: when
+ * cudaLaunchKernelExC returns, the launch has finished or failed. Errors are not sticky: the next
+ * call works. Functions that only the emulator has (schedules, fault reports) are in
+ * emulator/runtime/emulator.h. */
 #ifndef GPUREDUCE_EMULATOR_CUDA_RUNTIME_API_H
 #define GPUREDUCE_EMULATOR_CUDA_RUNTIME_API_H
 
@@ -92,7 +93,7 @@ struct cudaPointerAttributes {
 };
 typedef struct cudaPointerAttributes cudaPointerAttributes;
 
-/* The members that anything here reads, under CUDA's names; the layout is our own. */
+/* The members that gpureduce reads, with CUDA's names but not CUDA's layout. */
 struct cudaDeviceProp {
     char name[256];
     size_t totalGlobalMem;
@@ -254,7 +255,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 
-/* Launches. A function is what kernel_entry() made of a kernel. */
+/* Launches. `func` is a kernel handle from kernel_entry(). */
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *func, void **args);
 cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, int value);
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *func,

@@ -1,4 +1,5 @@
-/* What CUDA C has no word for, as the emulator does it. Its twin is csrc/cuda/device.h. */
+/* The emulator's implementation of device functions that CUDA C does not provide. The counterpart
+ * for GPUs is csrc/cuda/device.h. */
 #ifndef GPUREDUCE_EMULATOR_DEVICE_H
 #define GPUREDUCE_EMULATOR_DEVICE_H
 
@@ -12,11 +13,12 @@ template <typename T> GR_INTRINSIC T *shared_array()
     return reinterpret_cast<T *>(gr_shared);
 }
 
-/* A value for another block, and a mark that it is there. Written and read as one, as far as
- * anybody can tell: the mark last, and first. */
+/* A value for another block, and a mark that is set once the value is there. To other lanes the
+ * pair appears to be stored and loaded as one: the store writes the mark last, and the load reads
+ * it first. */
 template <typename T> struct alignas(2 * sizeof(T)) Marked {
     T value;
-    unsigned mark; /* all bits, or none: nothing there */
+    unsigned mark; /* all bits set, or 0 if there is no value */
 };
 
 template <typename T> GR_INTRINSIC void gr_store_marked(Marked<T> *place, T value, unsigned mark)
@@ -31,7 +33,7 @@ template <typename T> GR_INTRINSIC unsigned gr_load_marked(const Marked<T> *plac
     __atomic_load(&place->mark, &mark, __ATOMIC_ACQUIRE);
     __atomic_load(&place->value, &value, __ATOMIC_RELAXED);
     if (mark == 0)
-        gr_yield(); /* to whoever may put one there */
+        gr_yield(); /* lets the lane that will store it run */
     return mark;
 }
 
@@ -41,7 +43,7 @@ template <typename T> GR_ACCESS void put_marked(Marked<T> *place, T value)
     gr_store_marked(place, value, ~0u);
 }
 
-/* The mark, and if there is one the value. */
+/* Returns the mark. Loads the value too; it is only meaningful if the mark is set. */
 template <typename T> GR_ACCESS unsigned get_marked(const Marked<T> *place, T &value)
 {
     GR_TRACE_WHOLE(load, place);
@@ -54,7 +56,7 @@ template <typename T> GR_ACCESS void take_mark_off(Marked<T> *place)
     gr_store_marked(place, T(0), 0);
 }
 
-/* Launches follow one another here. */
+/* No effect: launches do not overlap. */
 GR_INTRINSIC void invite_next_kernel() {}
 GR_INTRINSIC void wait_for_earlier_kernels() {}
 GR_INTRINSIC void fetch_into_l2(const void *) {}
@@ -62,8 +64,8 @@ template <typename T> GR_INTRINSIC void settle(T &) {}
 
 #define MOSTLY_ONCE
 
-/* A bulk copy is over when it is started: one of the orders that the hardware allows. `copies`
- * counts the completed ones; their parity is the phase. */
+/* A bulk copy completes as soon as it starts, which is one of the orders that the hardware allows.
+ * `copies` counts completed copies; its parity is the phase. */
 struct CopyBarrier {
     unsigned long long copies;
 };
@@ -83,7 +85,8 @@ GR_INTRINSIC void copy_start(void *shared, const void *global, unsigned bytes, C
     gr_copy_ordered();
 }
 
-/* Phase p is over once copy p + 1, p + 3, ... is there, and not yet the one after it. */
+/* Waits until phase p is complete. It is complete while the number of completed copies is p + 1, p
+ * + 3, and so on. */
 GR_INTRINSIC void copy_wait(CopyBarrier *barrier, unsigned phase, GR_SITE)
 {
     while (__atomic_load_n(&barrier->copies, __ATOMIC_RELAXED) % 2 == phase)

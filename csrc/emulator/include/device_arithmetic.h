@@ -1,5 +1,5 @@
-/* CUDA's arithmetic intrinsics: bit counts, bit casts, min and max, operations that are rounded one
- * by one. Included by cuda_runtime.h. */
+/* CUDA's arithmetic intrinsics: bit counts, bit casts, min and max, and individually rounded
+ * operations. Included by cuda_runtime.h. */
 #ifndef GPUREDUCE_EMULATOR_DEVICE_ARITHMETIC_H
 #define GPUREDUCE_EMULATOR_DEVICE_ARITHMETIC_H
 
@@ -29,7 +29,7 @@ GR_INTRINSIC int __clzll(long long x)
 {
     return x ? __builtin_clzll((unsigned long long)x) : 64;
 }
-/* The upper word of both, shifted left by the last five bits of shift. */
+/* Shifts high:low left by the low five bits of `shift` and returns the upper word. */
 GR_INTRINSIC unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift)
 {
     return (unsigned)(((unsigned long long)high << 32 | low) << (shift & 31) >> 32);
@@ -42,8 +42,9 @@ GR_INTRINSIC unsigned __brev(unsigned x)
     return reversed;
 }
 
-/* c plus the products of a's and b's four bytes; or of a's two halves and two bytes of b, the lower
- * or the upper two. Wraps around, as the instruction does. */
+/* __dp4a: c plus the dot product of the four bytes of a and b. __dp2a_lo, __dp2a_hi: c plus the dot
+ * product of a's two halves and the lower or upper two bytes of b. They wrap around, as the
+ * instructions do. */
 #define GR_DOT(type, byte, half)                                                                   \
     GR_INTRINSIC type __dp4a(type a, type b, type c)                                               \
     {                                                                                              \
@@ -94,7 +95,8 @@ GR_INTRINSIC double __hiloint2double(int high, int low)
     return __longlong_as_double((long long)((uint64_t)(unsigned)high << 32 | (unsigned)low));
 }
 
-/* CUDA has them for every arithmetic type and for mixed ones, by value. A NaN loses, as in CUDA. */
+/* As in CUDA, these take arguments by value, of any arithmetic types, also mixed. If one argument
+ * is NaN, the result is the other. */
 template <typename A, typename B> GR_INTRINSIC auto min(A a, B b) -> decltype(a + b)
 {
     typedef decltype(a + b) T;
@@ -106,8 +108,8 @@ template <typename A, typename B> GR_INTRINSIC auto max(A a, B b) -> decltype(a 
     return (T)a < (T)b || a != a ? (T)b : (T)a;
 }
 
-/* Rounded to nearest one by one: never contracted into a fused multiply-add. The volatile result
- * is what keeps the host's compiler from contracting. */
+/* Each operation is rounded to nearest and never contracted into a fused multiply-add. The volatile
+ * result prevents the host's compiler from contracting. */
 #define GR_ROUNDED(name, type, operation)                                                          \
     GR_INTRINSIC type name(type a, type b)                                                         \
     {                                                                                              \

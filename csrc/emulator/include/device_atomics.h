@@ -1,20 +1,20 @@
-/* CUDA's atomic functions. Blocks run on several OS threads, so these are the host's own atomics.
+/* CUDA's atomic functions. They use the host's atomics, because blocks run on several OS threads.
  * Included by cuda_runtime.h. */
 #ifndef GPUREDUCE_EMULATOR_DEVICE_ATOMICS_H
 #define GPUREDUCE_EMULATOR_DEVICE_ATOMICS_H
 
 #include "lane.h"
 
-/* An atomic that changes nothing may be a lane's look at a lock or a flag, which a lane that does
- * not run now has to change: that one must get a turn. */
+/* An atomic that changes nothing may be polling a lock or a flag, which a suspended lane has to
+ * change. Yields, so that the other lane can run. */
 GR_INTRINSIC void gr_let_others(bool unchanged)
 {
     if (unchanged)
         gr_yield();
 }
 
-/* A read-modify-write that the host has no instruction for: update() until nobody came between.
- * Returns the old value. Compares bits, so that a NaN is equal to itself. */
+/* A read-modify-write without a host instruction: a compare-and-swap loop around update(). Returns
+ * the old value. Compares bits, so that a NaN equals itself. */
 template <typename T, typename Update> GR_INTRINSIC T gr_atomic_update(T *address, Update update)
 {
     T old, next;
@@ -79,8 +79,8 @@ template <typename T> GR_INTRINSIC T gr_atomic_cas(T *address, T compare, T valu
     return old;
 }
 
-/* CUDA overloads by type and converts the value to it; a template would not convert. uint64_t is
- * unsigned long here and unsigned long long to CUDA: both are taken. */
+/* CUDA overloads these by type and converts the value to that type; a template would not convert.
+ * uint64_t is unsigned long on the host and unsigned long long in CUDA, so both are overloaded. */
 #define GR_ATOMIC(name, type, function)                                                            \
     GR_ACCESS type name(type *address, type value)                                                 \
     {                                                                                              \

@@ -1,4 +1,5 @@
-/* Turns a kernel into what cudaLaunchKernelExC launches. Its twin is csrc/cuda/kernel_entry.h. */
+/* Registers a kernel with the emulator and returns its handle for cudaLaunchKernelExC. The
+ * counterpart for GPUs is csrc/cuda/kernel_entry.h. */
 #ifndef GPUREDUCE_EMULATOR_KERNEL_ENTRY_H
 #define GPUREDUCE_EMULATOR_KERNEL_ENTRY_H
 
@@ -11,8 +12,8 @@
 typedef void (*gr_any_kernel)();
 typedef void (*gr_kernel_caller)(gr_any_kernel kernel, void **args);
 
-/* The kernel's handle: made at its first registration, the same ever after. `pointees` says of each
- * parameter how many bytes that has which it points to, or 0. */
+/* Returns the kernel's handle, which is created by the first registration and never changes.
+ * `pointees` holds for each parameter the size of the type that it points to, or 0. */
 const void *gr_register_kernel(gr_any_kernel kernel, gr_kernel_caller caller,
                                const unsigned *pointees, unsigned parameters);
 
@@ -23,11 +24,12 @@ template <typename T> struct gr_pointee<T *> {
     static constexpr unsigned bytes = sizeof(T);
 };
 
-/* Calls the kernel with arguments of its own types; what `args` holds beyond them is not read. */
+/* Calls the kernel with arguments of its parameter types; further entries of `args` are not
+ * read. */
 template <typename... P, size_t... I>
 GR_INTRINSIC void gr_call_with(void (*kernel)(P...), void **args, std::index_sequence<I...>)
 {
-    (void)args; /* a kernel may have no parameters */
+    (void)args; /* unused if the kernel has no parameters */
     kernel(*static_cast<std::remove_reference_t<P> *>(args[I])...);
 }
 

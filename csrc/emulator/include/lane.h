@@ -1,5 +1,5 @@
-/* What kernel code calls in the emulator's runtime. Kernels never include this: the headers that
- * stand in for CUDA's do. */
+/* Functions of the emulator's runtime that kernel code calls. Kernels do not include this directly;
+ * the headers that replace CUDA's do. */
 #ifndef GPUREDUCE_EMULATOR_LANE_H
 #define GPUREDUCE_EMULATOR_LANE_H
 
@@ -8,8 +8,9 @@
 
 #include "vector_types.h"
 
-/* In the traced build the kernels, and with them these headers, are compiled with the compiler's
- * memory hooks. What a header function touches for its own ends is not the kernel's access. */
+/* In the traced build, kernels are compiled with the compiler's memory access hooks, and so are
+ * these headers. GR_UNTRACED turns the hooks off in header functions whose own accesses are not the
+ * kernel's. */
 #if defined(__SANITIZE_THREAD__)
 #define GR_KERNEL_TRACED 1
 #define GR_UNTRACED __attribute__((no_sanitize_thread))
@@ -23,23 +24,25 @@
 #define GR_UNTRACED
 #endif
 
-/* For copies of structures clang 14 calls memcpy itself where gcc, and later ones, call a hook. */
+/* For structure copies clang 14 calls memcpy itself; gcc and later versions of clang call a
+ * hook. */
 #if defined(GR_KERNEL_TRACED) && defined(__clang__)
 __asm__(".set memcpy, __tsan_memcpy\n.set memmove, __tsan_memmove\n.set memset, __tsan_memset");
 #endif
 
-/* A function of these headers that is no access by the kernel; one that is (a load, an atomic) is
- * inlined always, so that its hook's return address lies in the kernel. */
+/* GR_INTRINSIC: a header function that is not an access by the kernel. GR_ACCESS: one that is, such
+ * as a load or an atomic. It is always inlined, so that its hook's return address is in the
+ * kernel. */
 #define GR_INTRINSIC GR_UNTRACED inline
 #define GR_ACCESS inline __attribute__((always_inline))
 
-/* Every function that can make a lane wait takes the place it was called from, through default
- * arguments, so that a report names the kernel's lines without a macro in the kernel's text. */
+/* The caller's file and line, as default arguments. Every function that can make a lane wait takes
+ * them, so that reports name lines of the kernel without macros in the kernel. */
 #define GR_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
-/* The lane that runs now. The scheduler sets these whenever it switches; initial-exec, for they are
- * read at every step and are few enough for the static TLS block's spare room. __thread, not
- * thread_local: no wrapper function stands before the access. */
+/* The built-in variables of the running lane, which the scheduler sets at every switch.
+ * initial-exec, because they are read very often and fit into the spare room of the static TLS
+ * block. __thread instead of thread_local avoids a wrapper function at each access. */
 #define GR_BUILTIN extern __thread __attribute__((tls_model("initial-exec")))
 GR_BUILTIN uint3 threadIdx;
 GR_BUILTIN uint3 blockIdx;
@@ -47,7 +50,7 @@ GR_BUILTIN dim3 blockDim;
 GR_BUILTIN dim3 gridDim;
 GR_BUILTIN char *gr_shared; /* the block's dynamic shared memory */
 
-/* What lanes of a warp can do together. */
+/* The collectives of a warp's lanes. */
 enum gr_collective {
     GR_SYNCWARP,
     GR_SHUFFLE_INDEX,
@@ -68,19 +71,20 @@ enum gr_collective {
     GR_COLLECTIVE_COUNT
 };
 
-/* Whom a barrier gathers. */
+/* The lanes that a barrier synchronizes. */
 enum gr_scope { GR_BLOCK, GR_CLUSTER, GR_GRID, GR_SCOPE_COUNT };
 
-/* Where the running lane's block stands, for cooperative groups. */
+/* The position of the running lane's block, for cooperative groups. */
 struct gr_position {
     unsigned block_rank, blocks;         /* in the grid */
     unsigned cluster_rank, cluster_size; /* in the cluster */
-    size_t shared_stride; /* from one block's shared memory to the next one's of its cluster */
+    /* distance between the shared memory of consecutive blocks of a cluster */
+    size_t shared_stride;
     bool cooperative;
 };
 
 void gr_block_barrier(const char *file, int line);
-/* As gr_block_barrier; returns the number of lanes whose predicate is not 0, and of all lanes. */
+/* Like gr_block_barrier. Returns the number of lanes with a nonzero predicate, and of all lanes. */
 struct gr_votes {
     unsigned yes, all;
 };
@@ -92,17 +96,19 @@ uint64_t gr_warp_collective(gr_collective op, unsigned mask, uint64_t value, int
                             int width, const char *file, int line);
 unsigned gr_warp_live(void);
 gr_position gr_where(void);
-/* memcpy, unseen. */
+/* memcpy without memory access hooks. */
 void gr_copy_bytes(void *to, const void *from, size_t bytes);
-/* Lets another lane run: for lanes that wait in a loop of their own, on a lock or a flag. */
+/* Lets another lane run. For lanes that spin on a lock or a flag. */
 void gr_yield(void);
-/* The same for a lane that waits for a bulk copy; and somebody has ordered one. */
+/* gr_await_copy: like gr_yield, for a lane that polls for a bulk copy. gr_copy_ordered: to be
+ * called after starting a bulk copy. */
 void gr_await_copy(const char *file, int line);
 void gr_copy_ordered(void);
 [[noreturn]] void gr_trap(const char *file, int line);
 
-/* The traced build's word for "an atomic access here"; its return address is the place. And for a
- * load or a store in one piece, which no other such access races with. */
+/* In the traced build, reports an atomic access whose place is the return address. Also reports a
+ * whole load or store, which is made in one piece and does not race with other whole accesses or
+ * atomics. */
 extern "C" {
 void gr_trace_atomic(const void *address, size_t size);
 void gr_trace_whole_load(const void *address, size_t size);
@@ -116,8 +122,8 @@ void gr_trace_whole_store(const void *address, size_t size);
 #define GR_TRACE_WHOLE(access, address) (void)0
 #endif
 
-/* The same for a fence and for bulk copies: a barrier made for them, a copy ordered, copies waited
- * for. */
+/* Report a fence, the initialization of an mbarrier for bulk copies, the start of a copy, and the
+ * end of a wait for copies. */
 extern "C" {
 void gr_trace_fence(gr_scope scope, const char *file, int line);
 void gr_trace_copy_barrier(const void *barrier, const char *file, int line);
@@ -131,7 +137,7 @@ void gr_trace_copied(const void *barrier, const char *file, int line);
 #define GR_TRACE(event, ...) ((void)file, (void)line)
 #endif
 
-/* This thread's rank in its block; x runs fastest. */
+/* This thread's rank in its block; x varies fastest. */
 GR_INTRINSIC unsigned gr_thread_rank(void)
 {
     return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);

@@ -1,4 +1,4 @@
-/* make_float4() and its kin. */
+/* make_float4() and similar functions. */
 #ifndef GPUREDUCE_EMULATOR_VECTOR_FUNCTIONS_H
 #define GPUREDUCE_EMULATOR_VECTOR_FUNCTIONS_H
 

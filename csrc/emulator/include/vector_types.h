@@ -1,4 +1,5 @@
-/* CUDA's short vectors, with CUDA's alignment: a 16-byte vector is one 16-byte load. C and C++. */
+/* CUDA's short vector types, with CUDA's alignment: a 16-byte vector is one 16-byte load. C and
+ * C++. */
 #ifndef GPUREDUCE_EMULATOR_VECTOR_TYPES_H
 #define GPUREDUCE_EMULATOR_VECTOR_TYPES_H
 

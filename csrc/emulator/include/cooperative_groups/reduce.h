@@ -26,7 +26,7 @@ template <typename T> struct greater {
     }
 };
 
-/* As on the card, 32-bit integers take one instruction... */
+/* As on the GPU, 32-bit integers use one warp reduction instruction. */
 #define GR_TILE_REDUCE(type, operation, intrinsic)                                                 \
     template <unsigned Size, typename Parent>                                                      \
     GR_INTRINSIC type reduce(const thread_block_tile<Size, Parent> &tile, type value,              \
@@ -42,8 +42,8 @@ GR_TILE_REDUCE(int, greater, __reduce_max_sync)
 GR_TILE_REDUCE(unsigned, greater, __reduce_max_sync)
 #undef GR_TILE_REDUCE
 
-/* ...and others a butterfly, for half of which a + b is b + a. Every lane of the tile gets the
- * result. */
+/* Other types use a butterfly of shuffles. In each step, half of the lanes compute a + b and their
+ * partners b + a. Every lane of the tile gets the result. */
 template <unsigned Size, typename Parent, typename T, typename Operation>
 GR_INTRINSIC T reduce(const thread_block_tile<Size, Parent> &tile, T value, Operation operation,
                       GR_SITE)
