@@ -1,8 +1,8 @@
 """Parallel reduction, rung by rung.
 
-`sum` adds up an array by the strategy you name, on a GPU or on an emulated one, and says how long
-it took; `strategies` lists the rungs of the ladder and what each one teaches;
-`explain` counts what a rung does and why the next one is faster.
+`sum` adds up an array by the strategy you name, on a GPU or on an emulated one, and times it;
+`strategies` lists the rungs of the ladder, each with its lesson;
+`explain` counts the operations of a rung and shows why the next one is faster.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 _warn_of_threads()
 
-# Where the other public names live; a module is imported when one of its names is first used.
+# The modules of the other public names. A module is imported when one of its names is first used.
 _HOMES = {
     "bench.benchmark": "Measurement benchmark",
     "bench.tuning": "Tuned tune",

@@ -1,4 +1,4 @@
-"""The one exception of our own; everything else is Python's."""
+"""`CudaError`, the only exception class of gpureduce. All other errors are Python's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What exact sums cost; ``python -m gpureduce.exact_bench`` measures it on this machine."""
+"""The cost of exact sums; ``python -m gpureduce.exact_bench`` measures it on this machine."""
 
 from gpureduce.bench.exact_bench import load, main, markdown
 

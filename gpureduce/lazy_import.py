@@ -7,10 +7,10 @@ import os
 import threading
 from types import ModuleType
 
-# Python's lock of a half imported module stays locked in a child made by fork(), so a fork waits
-# until other threads have imported. Threads do not wait for each other here.
+# Python's lock of a half-imported module stays locked in a child of fork(). So fork() waits until
+# the imports of other threads are done. Importing threads do not wait for each other.
 _changed = threading.Condition()
-_importing: dict[int, int] = {}  # how many imports are under way, by thread
+_importing: dict[int, int] = {}  # number of running imports, by thread
 
 
 def _before_fork() -> None:

@@ -1,4 +1,4 @@
-"""What the lectures' experiments show, in tables; the same as `gpureduce.lectures.findings`."""
+"""Tables of findings from the lectures' experiments: an alias of `gpureduce.lectures.findings`."""
 
 from gpureduce.lectures.findings import (
     blocks_started,

@@ -1,4 +1,4 @@
-"""What the commands print with: tables, numbers and JSON."""
+"""Formats the output of the commands: tables, numbers and JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EMULATED = (
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Columns wide enough for what they hold; the columns `right` are set flush right."""
+    """A table as text, with columns as wide as their cells. The columns `right` are flush right."""
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     lines = []
     for row in [head, ["-" * width for width in widths], *rows]:
@@ -33,7 +33,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[in
 def markdown_table(
     head: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)
 ) -> str:
-    """The same for Markdown; all columns but `left` are set flush right."""
+    """A table in Markdown. All columns but `left` are flush right."""
     rule = ["---" if i in left else "---:" for i in range(len(head))]
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *rows])
 
@@ -49,7 +49,7 @@ class Table:
 
     @property
     def right(self) -> list[int]:
-        """The columns set flush right: those of figures."""
+        """The columns to set flush right: those with figures."""
         columns = range(1, len(self.head))
         return [i for i in columns if not any(_is_words(row[i]) for row in self.rows)]
 
@@ -79,12 +79,12 @@ def _is_words(cell: str) -> bool:
 
 
 def shortfall(missed: Sequence[str]) -> str:
-    """For Markdown: what was aimed at and not reached."""
+    """A Markdown list of missed targets."""
     return "\n".join(["Short of what it aims at:", "", *(f"- {text}" for text in missed)])
 
 
 def show_json(what: object) -> None:
-    """JSON, with NumPy's numbers as plain ones, and as text what JSON has no number for."""
+    """Prints JSON. NumPy's numbers become plain ones; numbers that JSON lacks become text."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -99,5 +99,5 @@ def show_json(what: object) -> None:
 
 
 def number(value: float | None, form: str = ".3f") -> str:
-    """A number, or nothing where there is none."""
+    """A number as text; empty for None."""
     return "" if value is None else format(value, form)

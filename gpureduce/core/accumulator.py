@@ -55,12 +55,12 @@ class Accumulator:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """What `value` rounds to."""
+        """The dtype that `value` rounds to."""
         return self._dtype
 
     @property
     def count(self) -> int:
-        """How many elements were added."""
+        """The number of elements added."""
         return self._total.count
 
     def add(
@@ -68,9 +68,9 @@ class Accumulator:
     ) -> Accumulator:
         """Add all elements of an array, and return this accumulator.
 
-        An array on a GPU is added up there, in the order of its producer's stream or on `stream`;
-        `device="emulator"` reads such an array as the emulator's. One in host memory is added up by
-        the processors, on whatever device.
+        An array on a GPU is added up there, on its producer's stream or on `stream`.
+        `device="emulator"` reads such an array as one of the emulator. An array in host memory is
+        added up by the processors, whatever `device` says.
         """
         if isinstance(array, Accumulator):
             raise TypeError("add takes an array; another accumulator is added by +=")
@@ -81,11 +81,11 @@ class Accumulator:
         if stream is not None:
             raise ValueError("stream is for arrays on a GPU; this one is in host memory")
         host = arrays.as_array(array)
-        dtypes.convert(host.dtype, None)  # is it a dtype that can be summed?
+        dtypes.convert(host.dtype, None)  # raises if the dtype cannot be summed
         self._check(host.dtype.kind)
         whole = exact.new(
             self._dtype
-        )  # a signal may break it off: add all of the array, or nothing
+        )  # a signal handler may raise meanwhile: all of the array is added, or nothing
         exact.feed(whole, host)
         self._total.merge(whole)
         return self
@@ -160,12 +160,15 @@ class Accumulator:
     )
 
     def to_bytes(self) -> bytes:
-        """The value, count and dtype, with a version and a checksum: equal ones, equal bytes."""
+        """The value, count and dtype as bytes, with a version and a checksum.
+
+        Equal accumulators give equal bytes.
+        """
         return self._total.to_bytes()
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Accumulator:
-        """Read what `to_bytes` has written; ValueError if that is not what it is."""
+        """Read an accumulator from the output of `to_bytes`; ValueError for other bytes."""
         made = object.__new__(cls)
         made._total = _host.Exact.from_bytes(bytes(memoryview(data)))
         part = _NAME_OF[made._total.load]
@@ -180,13 +183,13 @@ class Accumulator:
         return Accumulator.from_bytes, (self.to_bytes(),)
 
     def __eq__(self, other: object) -> bool:
-        """Equal dtype, count and value; unlike floats, two nans are equal here."""
+        """Whether dtype, count and value are equal. Unlike floats, two nans are equal."""
         if not isinstance(other, Accumulator):
             return NotImplemented
         return self.to_bytes() == other.to_bytes()
 
     def __hash__(self) -> int:
-        """Of the present value: do not add to an accumulator that is a key."""
+        """The hash of the present value. Do not add to an accumulator that is a dictionary key."""
         return hash(self.to_bytes())
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""From whatever NumPy can view to flat pieces that a kernel can read, and their sums joined."""
+"""Converts any input that NumPy can view to flat pieces for the kernels, and joins their sums."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _PACKED: Any = [["readonly", "nbo", "aligned", "contig"]]
 
 
 def as_array(arr: object) -> Array:
-    """`arr` as an array in host memory, never copied from a device behind the caller's back."""
-    # Not np.ma.MaskedArray: NumPy imports np.ma when it is first named, by a function that calls
-    # itself without end if a signal handler raises in its middle.
+    """`arr` as an array in host memory. An array on a device is never copied implicitly."""
+    # Not np.ma.MaskedArray: its first use makes NumPy import np.ma in a module-level __getattr__,
+    # which recurses forever if a signal handler raises inside it.
     if isinstance(arr, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
         raise TypeError(
             "masked arrays are refused, as the mask would be lost: pass arr.compressed() or "
@@ -43,7 +43,7 @@ def as_array(arr: object) -> Array:
 
 
 def _numbers(array: Array) -> Array:
-    """The array; TypeError if its elements are accumulators, which have sums of their own."""
+    """Returns the array. Raises TypeError if its elements are accumulators."""
     if array.dtype.kind == "O":
         for one in array.flat:
             if words := getattr(type(one), "_not_a_number", None):
@@ -52,7 +52,7 @@ def _numbers(array: Array) -> Array:
 
 
 def without_elements(arr: object) -> str | None:
-    """Why a PyTorch tensor has no elements to read one by one, and what to pass instead."""
+    """Why the elements of a PyTorch tensor cannot be read, and the argument to pass instead."""
     if str(getattr(arr, "layout", "")).startswith("torch.sparse"):
         return "is sparse: pass its values(), or tensor.to_dense()"
     if getattr(arr, "is_meta", False) is True:
@@ -63,7 +63,7 @@ def without_elements(arr: object) -> str | None:
 
 
 def _views_memory(arr: object) -> bool:
-    """Whether NumPy knows one of the object's protocols."""
+    """Whether the object has an array protocol that NumPy reads."""
     if any(hasattr(arr, name) for name in ("__array__", "__array_interface__", "__array_struct__")):
         return True
     try:
@@ -74,12 +74,12 @@ def _views_memory(arr: object) -> bool:
 
 
 def _host_array(arr: object) -> Array:
-    """An object in host memory that speaks DLPack: NumPy's own view of it, if there is one."""
+    """The array of a host object that supports DLPack: NumPy's own view if there is one."""
     refused: Exception | None = None
     if _views_memory(arr):
         try:
             return np.asarray(arr)
-        except (TypeError, RuntimeError, BufferError) as error:  # PyTorch has none of bfloat16
+        except (TypeError, RuntimeError, BufferError) as error:  # PyTorch refuses bfloat16
             refused = error
     try:
         array, name = host_dlpack.view(arr)
@@ -93,7 +93,7 @@ def _host_array(arr: object) -> Array:
 
 
 def repeated(part: Array, n: int) -> Array:
-    """`n` elements: those of `part` over and over."""
+    """An array of `n` elements: `part`, repeated."""
     if len(part) == n:
         return part
     whole = np.empty(n, part.dtype)
@@ -103,28 +103,28 @@ def repeated(part: Array, n: int) -> Array:
 
 
 def is_flat(array: Array) -> bool:
-    """Whether the elements lie side by side in memory, aligned and in native order."""
+    """Whether the elements are contiguous, aligned and in native byte order."""
     contiguous = array.flags.c_contiguous or array.flags.f_contiguous
     return contiguous and array.flags.aligned and array.dtype.isnative
 
 
 def pieces(array: Array, conversion: Conversion) -> Iterator[Array]:
-    """The elements as flat, aligned, native arrays: a view of all of them where that can be."""
+    """Yields the elements as flat, aligned, native arrays: one view of all where possible."""
     wanted = array.dtype.newbyteorder("=") if conversion.cast is None else conversion.cast
     if array.size == 0:
-        # An empty array still tells the engine what to check.
+        # The engine checks its arguments for an empty array, too.
         yield np.empty(0, wanted)
         return
     if is_flat(array) and wanted == array.dtype:
         yield array.reshape(-1, order="A")
         return
-    # No yield inside errstate: an interrupted sum would leave NumPy's settings changed.
+    # No yield inside errstate: an interrupted sum would leave NumPy's error settings changed.
     with np.errstate(over="ignore"):
         packed = np.nditer(
             np.atleast_1d(array),  # before 2.3, NumPy leaves the buffer of a 0-d array unwritten
             flags=["external_loop", "buffered", "growinner"],
             op_flags=_PACKED,
-            op_dtypes=[wanted],  # `convert` has refused casts that lose something
+            op_dtypes=[wanted],  # `convert` has refused lossy casts
             casting="unsafe",
             order="K",
             buffersize=PACK_ELEMENTS,
@@ -135,11 +135,11 @@ def pieces(array: Array, conversion: Conversion) -> Iterator[Array]:
             packed.iternext()
 
 
-Add = Callable[[Array], bytes]  # a flat piece: the bits of its sum
+Add = Callable[[Array], bytes]  # takes a flat piece, returns the bits of its sum
 
 
 def add_pieces(array: Array, conversion: Conversion, add: Add) -> Any:
-    """Add up an array piece by piece; complex numbers, their real and imaginary parts apart."""
+    """Add up an array piece by piece. Complex arrays: real and imaginary parts separately."""
     if not conversion.is_complex:
         return conversion.value(_total(array, conversion, add))
     real = conversion.value(_total(array.real, conversion, add))
@@ -150,7 +150,7 @@ def add_pieces(array: Array, conversion: Conversion, add: Add) -> Any:
 
 def _total(array: Array, conversion: Conversion, add: Add) -> bytes:
     every = pieces(array, conversion)
-    bits = add(next(every))  # mostly there is one piece
+    bits = add(next(every))  # usually the only piece
     for piece in every:
         more = conversion.total(add(piece))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -159,6 +159,6 @@ def _total(array: Array, conversion: Conversion, add: Add) -> bytes:
 
 
 def joined(conversion: Conversion, real: Any, imaginary: Any) -> Any:
-    """A complex scalar from its parts; ``real + 1j * imaginary`` would turn inf into nan."""
+    """A complex scalar from its parts. ``real + 1j * imaginary`` would turn inf into nan."""
     parts = np.array([real, imaginary])
     return parts.view(conversion.result)[0]

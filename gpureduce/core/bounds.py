@@ -13,17 +13,17 @@ most that factor.
    subnormal. If r is a multiple of q, it is moved by at most u |r|, since multiples of q in the
    subnormal range are numbers of the dtype.
 
-1. Special values. An inf or nan never disappears again: inf + x is inf or nan, and every
+1. Special values. An inf or nan never disappears: inf + x is inf or nan, and every
    conversion keeps both. So a finite v means that no step before it overflowed, and the
    assumptions of the steps below hold. (The strategy `cpu` repeats overflowed float64 sums with all
    elements times 2^-64, which loses less than n 2^-1011 where M > 2^1023; the last factor covers
-   it.) Of an inf or nan result nothing finite can be said: the bound is inf.
+   it.) For an inf or nan result no finite bound exists: the bound is inf.
 
 2. Integers wrap around and do not round: the bound is 0. The mixed strategies of processors and
    device ("cpu+...") add integers only; their share of floats is added by `exact`.
 
 3. Exact sums are rounded once. Let ulp be the distance from v to its neighbour away from zero. Then
-   |v - S| <= ulp / 2. All elements, and so S, are multiples of g, the least subnormal of the
+   |v - S| <= ulp / 2. All elements, and therefore S, are multiples of g, the least subnormal of the
    elements' dtype (1 for integers). If ulp <= g, then S is a multiple of ulp that rounds to v, so
    S = v: the bound is 0. This holds for every subnormal or zero result of the elements' own dtype.
    If v = 0 and ulp > g, the rounding underflowed: |v - S| = |S| <= M as well.
@@ -59,12 +59,12 @@ most that factor.
    A + 2 (i - 1) u A + (k - 1) u B <= (i + k - 1) u (A + B). B <= u A is the same. Otherwise u A < B
    and u B < A, and u |a + b| <= u (A + B) + (i - 1) u B + (k - 1) u A gives the same total.
 
-   The smaller of the two counts. The depth d is what the strategies differ in; `_launch_depth`
+   The smaller of the two bounds is used. The depth d depends on the strategy; `_launch_depth`
    derives it. `numpy` and `cub` promise no order: (n - 1) u.
 
-   Steps in a row, of factors f and g, have the factor f + g + f g: the second works on values whose
-   magnitudes add up to at most (1 + f) A. finish="host" adds up block sums by `cpu`, and pieces of
-   an array are added one after the other in the accumulator's dtype.
+   Two consecutive steps, of factors f and g, have the factor f + g + f g: the second one adds
+   values whose magnitudes add up to at most (1 + f) A. finish="host" adds up block sums by `cpu`;
+   pieces of an array are added one after the other in the accumulator's dtype.
 
    Exception: on a GPU, atomicAdd of float32 in global memory takes subnormal operands and results
    as zero (PTX manual, atom.add). Each moves the sum by less than 2^-126. For `atomic_thread` and
@@ -81,8 +81,9 @@ most that factor.
 8. Whatever a strategy does, |v - S| <= |v| + |S| <= |v| + M. This is the bound of strategies that
    are wrong on purpose, and of all others where it is smaller.
 
-The roundings of these formulas, some tens in float64, are covered by a last factor of 1 + 2^-46. A
-bound below 2^-1022 may be rounded down to a multiple of 2^-1074, of which every error is one, too.
+Evaluating these formulas in float64 takes some tens of roundings; a last factor of 1 + 2^-46 covers
+them. A bound below 2^-1022 may be rounded down to a multiple of 2^-1074. It still holds, because
+every error is such a multiple, too.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ from gpureduce import _host
 from gpureduce.core import dtypes, exact, gpu_arrays, registry
 from gpureduce.core.results import SumResult, Timing
 
-_FLUSHED = 2.0**-126  # atomics in global memory flush smaller float32 to zero
+_FLUSHED = 2.0**-126  # atomics in global memory flush float32 values below this to zero
 _ROUNDINGS_HERE = 1 + 2.0**-46
 _GIVEN = 1 + 2.0**-52  # the caller's magnitude may have been rounded to nearest
 _WARPS_ADD = 10  # two trees over 32 lanes each
@@ -120,7 +121,7 @@ def _in_any_order(n: int, unit: float) -> float:
 
 
 def _then(first: float, second: float) -> float:
-    """The factor of two steps in a row."""
+    """The error factor of two consecutive steps."""
     return first + second + first * second
 
 
@@ -135,8 +136,8 @@ def _share(n: int, threads: int) -> int:
 def _loads(strategy: registry.Strategy, n: int, block: int, grid: int, per_pack: int) -> int:
     """Additions on the longest path from an element to its thread's sum.
 
-    A pack of 16 bytes is added up by itself first. Packs are at most n / per_pack, and a thread may
-    have a loose element at either end of the array.
+    A pack of 16 bytes is first added up by itself. There are at most n / per_pack packs. A thread
+    may also add a single element at either end of the array, outside any pack.
     """
     threads, packs = grid * block, n // per_pack
     in_pack = per_pack - 1 + 2
@@ -144,16 +145,16 @@ def _loads(strategy: registry.Strategy, n: int, block: int, grid: int, per_pack:
         return 1
     if not strategy.traits & _host.MANY:
         return 0
-    if strategy.name == "vector_load":  # two packs meet before they are added to the sum
+    if strategy.name == "vector_load":  # two packs are added to each other, then to the sum
         return in_pack + 1 + _share(packs, threads)
     if strategy.name == "one_cluster":
         return in_pack + _share(packs, threads)
-    if strategy.name == "one_block":  # packs by halves, by at least half of the threads
+    if strategy.name == "one_block":  # packs added pairwise; at least half of the threads add
         return in_pack + 3 + _share(packs, 4 * (block // 2 + 1))
-    if strategy.name == "tiles":  # shares are cut at whole warps
+    if strategy.name == "tiles":  # shares end at whole warps
         groups = (packs + _SLACK) // 32
         return in_pack + _share(32 * _share(groups, grid), block)
-    if strategy.name == "bulk_copy":  # whole tiles for each block, and the packs around them
+    if strategy.name == "bulk_copy":  # whole tiles per block, then the packs around them
         of_tiles = _share(packs // _TILE, grid) * _share(_TILE, block)
         return in_pack + of_tiles + 1 + _share(_TILE, threads)
     return _share(n, threads)
@@ -162,12 +163,12 @@ def _loads(strategy: registry.Strategy, n: int, block: int, grid: int, per_pack:
 def _launch_depth(
     strategy: registry.Strategy, n: int, block: int, grid: int, per_pack: int
 ) -> tuple[int, int]:
-    """Additions on the longest path of one launch, and how many values it leaves."""
+    """Returns the additions on the longest path of one launch, and the number of its outputs."""
     traits = strategy.traits
     if strategy.name == "atomic_thread":
         return n, 1
     depth = _loads(strategy, n, block, grid, per_pack)
-    # Trees of warps go through two of them, zeros included; others have a step per halving.
+    # Warp reductions run two trees of 32 lanes, zeros included; others have one step per halving.
     depth += _WARPS_ADD if traits & _host.MANY else _ceil_log2(block)
     if strategy.name == "one_cluster":
         return depth + 5, 1
@@ -185,7 +186,7 @@ def _launch_depth(
 
 
 def _blocks_left(strategy: registry.Strategy, timing: Timing, outs: int, block: int) -> int:
-    """The most values that the first launch left; other pieces may be longer than the first."""
+    """The most outputs of a first launch. Later pieces may be longer than the first one."""
     if timing.pieces == 1 or outs == 1:
         return outs
     per_thread = 2 if strategy.traits & _host.TWO else 1
@@ -195,13 +196,13 @@ def _blocks_left(strategy: registry.Strategy, timing: Timing, outs: int, block: 
 def _device_factor(
     strategy: registry.Strategy, timing: Timing, conversion: dtypes.Conversion, unit: float
 ) -> float:
-    """The factor of A for all launches, and for the pieces of a large array."""
+    """The error factor, relative to A, of all launches and of joining a large array's pieces."""
     n, block, grid = timing.n, timing.block, timing.grid
     in_any_order = _in_any_order(n, unit)
     if block is None or grid is None:
-        return in_any_order  # a library; or the sum of nothing
+        return in_any_order  # a library, or an empty sum
     acc_bytes = dtypes.number_of(conversion.acc).itemsize
-    pieces = timing.launches  # at least one for each
+    pieces = timing.launches  # an upper bound: each piece has at least one launch
     depth, outs = _launch_depth(strategy, n, block, grid, 16 // _load_bytes(conversion))
     outs = _blocks_left(strategy, timing, outs, block)
     if timing.finish == "host" and outs > 1:
@@ -222,7 +223,7 @@ def _device_factor(
 
 
 def _load_bytes(conversion: dtypes.Conversion) -> int:
-    """The size of an element as a kernel reads it, a float."""
+    """The size in bytes of a float element as a kernel loads it."""
     sizes = {_host.LOAD_F64: 8, _host.LOAD_F32: 4}
     return sizes.get(conversion.load, 2)
 
@@ -233,7 +234,7 @@ def _flushes(strategy: registry.Strategy, timing: Timing, unit: float) -> bool:
 
 
 def _flushed(strategy: registry.Strategy, timing: Timing, unit: float) -> float:
-    """What atomics that take subnormals as zero lose."""
+    """The error of atomics that flush subnormals to zero."""
     if not _flushes(strategy, timing, unit):
         return 0.0
     atomics = timing.n if strategy.name == "atomic_thread" else timing.launches * (timing.grid or 0)
@@ -241,7 +242,10 @@ def _flushed(strategy: registry.Strategy, timing: Timing, unit: float) -> float:
 
 
 def _cpu_factor(timing: Timing, conversion: dtypes.Conversion) -> float:
-    """The factor of A for sums in float64, and for pieces; not for a last rounding to float32."""
+    """The error factor, relative to A, of sums in float64 and of joining pieces.
+
+    It excludes a last rounding to float32.
+    """
     of_both_parts = 2 if conversion.is_complex else 1
     n, pieces = of_both_parts * timing.n, timing.pieces
     factor = _host.cpu_error_factor(n, conversion.load, _host.ACC_F64)
@@ -252,7 +256,7 @@ def _cpu_factor(timing: Timing, conversion: dtypes.Conversion) -> float:
 
 
 def _cast_error(source: np.dtype[Any], part: str) -> tuple[float, float]:
-    """The w and e of casting elements to a float dtype."""
+    """The w and e of step 4, for casting elements to a float dtype."""
     bits, least = exact.FORMATS[part]
     if source.kind in "biu":
         its_bits = 1 if source.kind == "b" else 8 * source.itemsize - (source.kind == "i")
@@ -268,7 +272,7 @@ def _cast_error(source: np.dtype[Any], part: str) -> tuple[float, float]:
 
 
 def _grid(timing: Timing) -> float:
-    """A number that all elements are multiples of."""
+    """The g of step 3: all elements are multiples of it."""
     if timing.dtype == "bfloat16":
         return _least("bfloat16")
     source = np.dtype(timing.dtype)
@@ -276,14 +280,14 @@ def _grid(timing: Timing) -> float:
 
 
 def _rounding(size: float, part: str, grid: float) -> float:
-    """The most that rounding to nearest moves a multiple of `grid` to a number of `size`."""
+    """The largest error of rounding a multiple of `grid` to a number of magnitude `size`."""
     bits, least = exact.FORMATS[part]
     ulp = math.ldexp(1.0, max(math.frexp(size)[1] - bits, least) if size else least)
     return 0.0 if ulp <= grid else ulp / 2
 
 
 def _source_of(timing: Timing) -> np.dtype[Any]:
-    """The elements' dtype; float16 in place of a bfloat16 that NumPy does not know."""
+    """The elements' dtype; float16 instead of bfloat16 where NumPy has no bfloat16."""
     return gpu_arrays._source("B", 2) if timing.dtype == "bfloat16" else np.dtype(timing.dtype)
 
 

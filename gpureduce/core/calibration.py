@@ -1,8 +1,8 @@
-"""Whether large host arrays are added up by the processors, by a card or by both: measured, kept.
+"""Calibration of large host arrays: whether processors, a GPU or both add them up fastest.
 
-Which is quickest depends on the machine: its cores and memory against the link to the card. So it
-is measured, once, when `auto` first meets an array that is large enough for the question, and kept
-in the user's cache folder. Without a GPU nobody asks.
+The fastest way depends on the machine: its cores and memory, and the link to the GPU. `auto`
+measures once, at the first array of 64 MiB or more, and the result is kept in the user's cache
+folder. Without a GPU nothing is measured.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _PINS = ("cpu", "cuda", "both")
 _SCHEMA = 2
 _SMALL, _LARGE = LEAST_SHARED_BYTES, 4 * LEAST_SHARED_BYTES  # two points make a line
 _REPEATS = 3
-# The processors and the card together are taken if they need at most this part of the time: other
-# programs want them, too.
+# `auto` uses processors and GPU together only if their time is below this fraction of the faster
+# one's time, because other programs need both, too.
 _WORTH_BOTH = 0.9
 
 
 @dataclass(frozen=True)
 class Way:
-    """How quickly int32 arrays in host memory are added up: b bytes in latency + b / speed.
+    """The speed of one way to add up int32 arrays in host memory: b bytes take latency + b / speed.
 
-    `card_share` is the part of the array that a card adds up, all copies included: nothing, all, or
-    so much that the card and the processors, which add up the rest meanwhile, end together.
+    `card_share` is the share of the array that the GPU adds up: 0, 1, or a share such that the GPU,
+    copies included, and the processors, which add up the rest, finish at about the same time.
     """
 
     card_share: float
@@ -51,15 +51,15 @@ class Way:
     latency_us: float
 
     def us(self, nbytes: int) -> float:
-        """The microseconds that an array of so many bytes takes."""
+        """Predicted microseconds for an array of `nbytes`."""
         return self.latency_us + nbytes / self.gb_s / 1e3
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """How quickly this machine adds up host arrays: on its processors, on a card, on both at once.
+    """How fast this machine adds up host arrays: on its processors, on a GPU, and on both together.
 
-    `card`, `processors` and `version` (of gpureduce) say where that was measured.
+    `card`, `processors` and `version` (of gpureduce) identify the measured machine.
 
     >>> import gpureduce
     >>> found = gpureduce.calibration()
@@ -75,7 +75,7 @@ class Calibration:
     version: str
 
     def quickest(self, nbytes: int) -> str:
-        """``"cpu"``, ``"cuda"`` or ``"both"``: the way that `auto` takes with so many bytes."""
+        """``"cpu"``, ``"cuda"`` or ``"both"``: the way that `auto` chooses for `nbytes`."""
         if nbytes < LEAST_SHARED_BYTES:
             return "cpu"
         cpu, cuda = self.cpu.us(nbytes), self.cuda.us(nbytes)
@@ -84,11 +84,11 @@ class Calibration:
         return "cuda" if cuda < cpu else "cpu"
 
 
-_measuring = threading.RLock()  # a signal handler may measure while its thread does
+_measuring = threading.RLock()  # a signal handler may measure while the interrupted thread holds it
 
 
 def _forget_who_measures() -> None:
-    """A child made by fork() has none of the other threads."""
+    """Replaces the lock in a child of fork(): the thread that held it does not exist there."""
     global _measuring
     _measuring = threading.RLock()
 
@@ -98,7 +98,7 @@ _known: dict[tuple[str, int], Calibration | None] = {}
 
 
 def _card() -> devices.Device | None:
-    """The GPU that `auto` would go to."""
+    """The GPU that `auto` would use, or None."""
     if devices.named_backend() == "emulator":
         return None
     first = devices.devices()[0]
@@ -116,7 +116,7 @@ def _file(card: str, processors: int) -> Path:
 
 
 def _way(card_share: float, array: Any, add: Callable[[Any], object]) -> Way:
-    """How quickly `add` adds up the array and its beginning."""
+    """Fits a line to the times of `add` for the array and for its beginning."""
     times = []
     for part in (array[: _SMALL // 4], array):
         add(part)
@@ -128,7 +128,7 @@ def _way(card_share: float, array: Any, add: Callable[[Any], object]) -> Way:
         times.append(min(found) * 1e6)
     small, large = times
     us_per_byte = (large - small) / (_LARGE - _SMALL)
-    if us_per_byte <= 0:  # noise: only the larger size counts
+    if us_per_byte <= 0:  # noise: use the larger size alone
         return Way(card_share, _LARGE / large / 1e3, 0.0)
     return Way(card_share, 1 / us_per_byte / 1e3, max(0.0, small - us_per_byte * _SMALL))
 
@@ -142,16 +142,17 @@ def _measure(card: devices.Device) -> Calibration:
     def by_both(share: float) -> Way:
         return _way(share, array, lambda part: on_both.add(fast, part, card, share))
 
-    # They share cores and memory: if neither slowed the other down, both would end together.
+    # Without contention, both would finish at the same time with the share `even`. But they share
+    # cores and memory, so half of it is tried, too.
     even = cuda.gb_s / (cuda.gb_s + cpu.gb_s)
     both = min(by_both(even), by_both(even / 2), key=lambda way: way.us(_LARGE))
     return Calibration(cpu, cuda, both, card.name, _processors(), VERSION)
 
 
 def _read(file: Path, card: str, processors: int) -> Calibration | None:
-    """The calibration in a file, if it is of this machine and this version.
+    """Reads a calibration of this machine and this version from a file.
 
-    None: the machine is to be measured. Contents that are not a calibration give a warning.
+    Returns None if there is none. Warns if the contents are not a calibration.
     """
     try:
         return _parsed(file, card, processors)
@@ -188,9 +189,9 @@ def _check(name: str, way: Way) -> None:
 
 
 def _keep(file: Path, found: Calibration) -> None:
-    """Write it down, if that can be."""
+    """Writes the calibration to its file. Errors of the file system are ignored."""
     said = {"schema": _SCHEMA, **dataclasses.asdict(found)}
-    if not file.is_absolute():  # "~", of a user without a home
+    if not file.is_absolute():  # "~/..." of a user without a home folder
         return
     try:
         json_files.write(file, said)
@@ -199,7 +200,7 @@ def _keep(file: Path, found: Calibration) -> None:
 
 
 def known() -> Calibration | None:
-    """What was measured earlier, by this process or another one; nothing is measured now."""
+    """An earlier calibration, by this process or another one, or None. Measures nothing."""
     card = _card()
     if card is None:
         return None
@@ -215,9 +216,9 @@ def _measure_and_keep(card: devices.Device) -> Calibration:
 
 
 def calibrate() -> Calibration | None:
-    """Measure anew how quickly host arrays are added up, and keep it; None without a GPU.
+    """Measure again how fast host arrays are added up, and keep the result; None without a GPU.
 
-    It takes about a second, the first use of a device aside.
+    Takes about a second, plus the first use of a device.
 
     >>> import gpureduce
     >>> found = gpureduce.calibrate()  # None without a GPU
@@ -232,12 +233,12 @@ def calibrate() -> Calibration | None:
 
 
 def calibration() -> Calibration | None:
-    """How quickly this machine adds up host arrays: on its processors, its card, both at once.
+    """How fast this machine adds up host arrays: on its processors, its GPU, and both together.
 
-    It is measured once and kept as JSON in the user's cache folder (``XDG_CACHE_HOME`` or
-    ``~/.cache``); `calibrate` measures anew. `auto` goes by it for arrays of 64 MiB or more. None
-    without a GPU. The environment's GPUREDUCE_HOST_ARRAYS overrides it: ``cpu``, ``cuda`` or
-    ``both``, which are shared as was measured.
+    The calibration is measured once and kept as JSON in the user's cache folder
+    (``XDG_CACHE_HOME`` or ``~/.cache``); `calibrate` measures again. `auto` uses it for arrays of
+    64 MiB or more. Returns None without a GPU. The environment variable GPUREDUCE_HOST_ARRAYS
+    overrides the choice: ``cpu``, ``cuda``, or ``both``, which uses the measured share.
 
     >>> import gpureduce
     >>> found = gpureduce.calibration()  # None without a GPU
@@ -252,7 +253,7 @@ def calibration() -> Calibration | None:
 
 
 def pinned() -> str | None:
-    """GPUREDUCE_HOST_ARRAYS, checked."""
+    """The value of GPUREDUCE_HOST_ARRAYS, checked; None if unset."""
     pin = os.environ.get(PIN)
     if pin and pin not in _PINS:
         raise ValueError(f"{PIN} must be cpu, cuda or both, not {pin!r}")
@@ -265,20 +266,20 @@ def _known_to_auto(card: devices.Device) -> Calibration | None:
         return _known[key]
     lock = _measuring
     if not lock.acquire(blocking=False):
-        return None  # another thread measures; to wait for it might be for ever, in a handler
+        return None  # another thread measures; to wait in a signal handler could deadlock
     try:
         _known[key] = calibration()
     except (CudaError, MemoryError):
-        _known[key] = None  # a card that cannot be measured is not used
+        _known[key] = None  # a GPU that cannot be measured is not used
     finally:
         lock.release()
     return _known[key]
 
 
 def way_for(nbytes: int) -> tuple[str | None, float]:
-    """Where `auto` takes a host array: the card, as `device=` names it, and its share of the array.
+    """The way of `auto` for a host array: the GPU, as `device=` names it, and the GPU's share.
 
-    No card and no share: the processors alone.
+    Returns (None, 0.0) for the processors alone.
     """
     nowhere = (None, 0.0)
     if nbytes < LEAST_SHARED_BYTES:
@@ -297,7 +298,7 @@ def way_for(nbytes: int) -> tuple[str | None, float]:
 
 
 def told() -> dict[str, str]:
-    """What ``gpureduce info`` says of it."""
+    """The lines on host arrays in the output of ``gpureduce info``."""
     pin = pinned()
     if _card() is None:
         return {"host_arrays": "cpu: there is no GPU"}

@@ -10,14 +10,14 @@ from typing import Any
 
 
 def shown(value: object) -> str:
-    """A value for an error message: one short line, whatever it is."""
+    """Any value as one short line, for an error message."""
     if isinstance(value, int) and value.bit_length() > 128:
         return "a far larger number" if value > 0 else "a far smaller number"
     return " ".join(reprlib.repr(value).split())
 
 
 def _bound(number: int) -> str:
-    """The end of a range, as a power of two where it is one: 2**63 - 1 reads better than digits."""
+    """The end of a range as text, as a power of two where possible: 2**63 - 1, not its digits."""
     power = (number + 1).bit_length() - 1
     if number < 2**20 or number not in (2**power, 2**power - 1):
         return str(number)
@@ -25,7 +25,7 @@ def _bound(number: int) -> str:
 
 
 def whole(name: str, value: Any, least: int, most: int, *, step: int = 1) -> int:
-    """A whole number in a range; C would take the low bits of a larger one."""
+    """Checks a whole number against a range. C would take the low bits of a larger one."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -38,7 +38,7 @@ def whole(name: str, value: Any, least: int, most: int, *, step: int = 1) -> int
 
 
 def finite(name: str, value: Any) -> float:
-    """A real number as a finite float64."""
+    """Converts a real number to float64 and checks that it is finite."""
     try:
         number = float(value) if not isinstance(value, (str, bytes, bytearray)) else None
     except TypeError:
@@ -53,14 +53,14 @@ def finite(name: str, value: Any) -> float:
 
 
 def one_of(name: str, value: object, names: Collection[str]) -> str:
-    """One of the names there are."""
+    """Checks that a value is one of `names`."""
     if isinstance(value, str) and value in names:
         return value
     raise ValueError(f"{name} must be one of {', '.join(names)}, not {shown(value)}")
 
 
 def listed(name: str, value: Any) -> tuple[Any, ...]:
-    """A list's values; a text is no list of its letters."""
+    """The values of a list. Refuses a string, which would be a list of its letters."""
     try:
         if not isinstance(value, str):
             return tuple(value)

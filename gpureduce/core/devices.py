@@ -1,4 +1,4 @@
-"""Which builds of the engine there are, which one a call goes to, and why another is missing."""
+"""The builds of the engine: which ones exist, which one a call uses, and why one is missing."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ class Device:
 
     @property
     def index(self) -> int:
-        """CUDA's number of it."""
+        """CUDA's device number."""
         return int(self.id.partition(":")[2] or 0)
 
 
 @functools.cache
 def build() -> dict[str, Any]:
-    """What setup.py wrote down when it built the backends."""
+    """The facts that setup.py recorded when it built the backends."""
     text = (Path(__file__).parents[1] / "_build.json").read_text()
     result: dict[str, Any] = json.loads(text)
     return result
@@ -81,7 +81,7 @@ def build() -> dict[str, Any]:
 
 @functools.cache
 def load_cuda() -> ModuleType | str:
-    """The CUDA build, or a sentence that says why there is none."""
+    """The module of the CUDA build, or a sentence that says why there is none."""
     why = build().get("why")
     if not build()["cuda"]:
         return f"gpureduce was built without CUDA: {why}"
@@ -93,14 +93,14 @@ def load_cuda() -> ModuleType | str:
 
 @functools.cache
 def _cuda_devices() -> tuple[tuple[Device, ...], str]:
-    """The GPUs, and a reason where there is none."""
+    """Returns the GPUs, and the reason if there is none."""
     module = load_cuda()
     if isinstance(module, str):
         return (), module
     try:
         found = tuple(_device("cuda", i, row) for i, row in enumerate(module.devices()))
     except CudaError as error:
-        if not module.build()["driver"]:  # the runtime calls a missing one "insufficient"
+        if not module.build()["driver"]:  # CUDA reports a missing driver as "insufficient"
             return (), "there is no NVIDIA driver"
         return (), str(error)
     table_files.load_for(module, [device.name for device in found])
@@ -143,7 +143,7 @@ def devices() -> list[Device]:
 
 
 def build_info() -> dict[str, Any]:
-    """How this gpureduce was built, and what it found: the place to look when a GPU is missed.
+    """How this gpureduce was built, and the devices it found. Look here if a GPU is missing.
 
     Keys: ``version``, ``cuda`` (was the CUDA backend built), ``why`` (if there is no usable GPU,
     the reason), ``cuda_archs``, ``nvcc``, ``runtime``, ``driver``, ``compiler``, ``sanitize``,
@@ -171,7 +171,7 @@ def _version(number: int) -> str | None:
 
 
 def named_backend() -> str | None:
-    """GPUREDUCE_BACKEND, checked."""
+    """The value of GPUREDUCE_BACKEND, checked; None if unset."""
     named = _host.environment("GPUREDUCE_BACKEND")
     if named and named not in BACKENDS:
         raise ValueError(f"GPUREDUCE_BACKEND must be one of {', '.join(BACKENDS)}, not {named!r}")
@@ -179,7 +179,7 @@ def named_backend() -> str | None:
 
 
 def default_backend() -> str:
-    """Where kernels run if nobody names a device."""
+    """The backend for kernels if no device is named."""
     return named_backend() or ("cuda" if _cuda_devices()[0] else "emulator")
 
 
@@ -190,7 +190,7 @@ def _is_thread_count(text: str) -> bool:
 
 
 def warn_of_threads() -> None:
-    """Says that C will not take GPUREDUCE_THREADS, which it reads whenever it makes threads."""
+    """Warns if GPUREDUCE_THREADS is not a number. C reads and ignores it when it starts threads."""
     named = os.environ.get("GPUREDUCE_THREADS")
     if named and not _is_thread_count(named):
         shown = named if len(named) <= 40 else f"{named[:37]}..."
@@ -205,7 +205,7 @@ def warn_of_threads() -> None:
 def choose_device(wanted: str | None, *, or_cpu: bool = False) -> Device:
     """The device for a kernel: the one asked for, or the first GPU, or the emulator.
 
-    With `or_cpu` errors name "cpu", too: the caller takes that, and has seen to it before.
+    With `or_cpu`, error messages list "cpu" as well. The caller accepts "cpu" and has handled it.
     """
     if wanted is None:
         wanted = default_backend()
@@ -225,13 +225,13 @@ def choose_device(wanted: str | None, *, or_cpu: bool = False) -> Device:
 
 
 def check_device(wanted: str | None) -> None:
-    """Refuse what is no device here, without looking for one where none was asked for."""
+    """Raises if `wanted` is not an available device. For None, no device is looked up."""
     if wanted is not None and (not isinstance(wanted, str) or wanted != "cpu"):
         choose_device(wanted, or_cpu=True)
 
 
 def check_can_run(device: Device, strategy: Strategy) -> None:
-    """Refuse a compiled library on the emulator."""
+    """Raises if the strategy is a compiled library and the device is the emulator."""
     if strategy.kind == "library" and device.backend == "emulator":
         raise CudaError(
             f"{strategy.name} needs {strategy.needs}; the emulator cannot run a "
@@ -241,7 +241,7 @@ def check_can_run(device: Device, strategy: Strategy) -> None:
 
 
 def free_scratch() -> None:
-    """Give back the device memory that is kept from call to call, on all devices.
+    """Free the device memory that is kept from call to call, on all devices.
 
     >>> import gpureduce, numpy as np
     >>> result = gpureduce.sum(np.ones(1000), "sequential", device="emulator")

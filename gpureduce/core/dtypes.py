@@ -1,4 +1,4 @@
-"""Element types, accumulators and results: how a sum of one dtype becomes one of another."""
+"""Element types, accumulators and results, and the conversions between them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def number_of(acc: int) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class Conversion:
-    """How the elements of one dtype become a sum of another.
+    """How the elements of one dtype are added up to a sum of another.
 
-    Elements are first cast to `cast`, where that is not None, as numpy.sum does; then read as
-    `load` and added up in `acc`; the sum becomes a `result`. For complex numbers `load` and `acc`
-    are those of the real and imaginary parts.
+    Elements are first cast to `cast`, if it is not None, as numpy.sum does. They are then read as
+    `load` and added up in `acc`, and the sum is converted to `result`. For complex numbers, `load`
+    and `acc` are those of the real and imaginary parts.
     """
 
     cast: np.dtype[Any] | None
@@ -49,11 +49,11 @@ class Conversion:
         return self.result.kind == "c"
 
     def total(self, bits: bytes) -> Array:
-        """The accumulator, with which its bits begin: the engine's are padded."""
+        """The accumulator at the start of `bits`, which the engine pads."""
         return np.frombuffer(bits, number_of(self.acc), count=1)
 
     def value(self, bits: bytes) -> Any:
-        """The accumulator's bits as a scalar of the result's dtype (of a part, if complex)."""
+        """The accumulator's bits as a scalar of the result's dtype, or of its part if complex."""
         total = self.total(bits)
         if self.is_complex or total.dtype == self.result:
             return total[0]
@@ -68,7 +68,7 @@ def no_sum_of(name: str) -> TypeError:
 
 
 def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """The dtype of that name; NumPy knows bfloat16 once ml_dtypes is imported."""
+    """Converts `dtype` to a NumPy dtype. NumPy knows bfloat16 once ml_dtypes is imported."""
     if isinstance(dtype, str) and dtype == "bfloat16":
         try:
             import ml_dtypes
@@ -81,14 +81,14 @@ def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
         return bfloat16
     try:
         return np.dtype(dtype)
-    except (TypeError, ValueError, OverflowError, SyntaxError):  # NumPy reads some as Python
+    except (TypeError, ValueError, OverflowError, SyntaxError):  # NumPy parses some as Python
         if isinstance(dtype, str):
             raise TypeError(f"there is no dtype {shown(dtype)}") from None
         raise TypeError(f"dtype must be a NumPy dtype or its name, not {shown(dtype)}") from None
 
 
 def is_here(name: str) -> bool:
-    """Whether there is such a dtype: ml_dtypes brings bfloat16, if it is installed."""
+    """Whether the dtype is available. bfloat16 is, if ml_dtypes is installed."""
     return name != "bfloat16" or importlib.util.find_spec("ml_dtypes") is not None
 
 
@@ -98,23 +98,23 @@ def part_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def load_of(dtype: np.dtype[Any]) -> int:
-    """How kernels read the elements, or their parts."""
+    """The load type by which kernels read elements of `dtype`, or their parts if complex."""
     return DTYPES[part_of(dtype).name].load
 
 
 def is_exact(result: np.dtype[Any]) -> bool:
-    """Whether sums of that dtype are rounded at all: integers are exact anyway."""
+    """Whether sums in dtype `result` need `exact`: those of integers are never rounded."""
     return result.kind not in "iu"
 
 
 @functools.lru_cache(256)
 def name_of(dtype: np.dtype[Any]) -> str:
-    """What NumPy calls a dtype, with its byte order; NumPy makes that up anew each time."""
+    """NumPy's name of a dtype, with its byte order. Cached, because NumPy builds it each time."""
     return str(dtype)
 
 
 def _kind(dtype: np.dtype[Any]) -> str:
-    """NumPy's kind, with bfloat16 among the floats."""
+    """NumPy's kind letter, with bfloat16 as "f"."""
     return "f" if dtype.name == "bfloat16" else dtype.kind
 
 
@@ -129,11 +129,11 @@ def _default_result(source: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def convert(source: np.dtype[Any], wanted: npt.DTypeLike | None) -> Conversion:
-    """The conversion from elements of `source` to a sum of `wanted`, or of NumPy's own choice."""
+    """The conversion from elements of `source` to a sum of `wanted`, by default NumPy's choice."""
     return _convert(source, None if wanted is None else named(wanted))
 
 
-@functools.lru_cache(256)  # NumPy builds a dtype's name anew each time, in microseconds
+@functools.lru_cache(256)  # NumPy takes microseconds to build a dtype's name, each time
 def _convert(source: np.dtype[Any], wanted: np.dtype[Any] | None) -> Conversion:
     if not _known(source):
         raise no_sum_of(str(source))
@@ -160,7 +160,7 @@ def _convert(source: np.dtype[Any], wanted: np.dtype[Any] | None) -> Conversion:
 
 
 def _to_integers(source: np.dtype[Any], result: np.dtype[Any]) -> Conversion:
-    """Integers wrap around, so a wider accumulator gives the same low bits as a narrow one."""
+    """The conversion to an integer sum. Sums wrap, so a wider accumulator has the same low bits."""
     load = DTYPES[source.name].load
     if result.itemsize == 4 and load in (_host.LOAD_I32, _host.LOAD_U32):
         return Conversion(None, _host.LOAD_U32, _host.ACC_U32, result)
@@ -168,7 +168,7 @@ def _to_integers(source: np.dtype[Any], result: np.dtype[Any]) -> Conversion:
 
 
 def _read_as_is(source: np.dtype[Any], result: np.dtype[Any], acc: int) -> bool:
-    """Whether a kernel widens `source` itself: exactly, and to what NumPy would cast it to."""
+    """Whether a kernel reads `source` without a cast: it widens exactly, as NumPy's cast would."""
     if source.kind in "biu":
         return False
     if source.newbyteorder("=") == result:

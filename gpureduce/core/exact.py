@@ -1,4 +1,4 @@
-"""Exact sums: how arrays of any dtype get into the accumulator of csrc/exact, and values out."""
+"""Exact sums: adds arrays of any dtype to the accumulator of csrc/exact, and reads its value."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gpureduce import _host
 from gpureduce.core import arrays, dtypes
 from gpureduce.core.dtypes import load_of, part_of
 
-# Integers are whole float64 up to this size; wider ones go in two halves.
+# Integers of up to this size are exact in float64; wider ones are added as two halves.
 _WHOLE_INTEGER_BYTES = 4
 
 # A real number, or inf or nan.
 Number = Fraction | float
 
-# Of each float dtype: the bits of the significand, and the exponent of the least subnormal.
+# For each float dtype: the bits of the significand, and the exponent of the least subnormal.
 FORMATS = {
     "float16": (11, -24),
     "bfloat16": (8, -133),
@@ -42,7 +42,10 @@ def _flat(array: dtypes.Array, cast: np.dtype[Any] | None = None) -> Iterator[dt
 
 
 def _pieces(array: dtypes.Array) -> Iterator[tuple[dtypes.Array, bool]]:
-    """Flat pieces of floats that add up to the array, and whether they are new elements."""
+    """Yields flat pieces of floats that add up to the array, and whether their elements count.
+
+    A wide integer is added as two floats, of which one counts as an element.
+    """
     source = array.dtype
     if source.kind not in "biu":
         yield from ((piece, True) for piece in _flat(array))
@@ -57,7 +60,7 @@ def _pieces(array: dtypes.Array) -> Iterator[tuple[dtypes.Array, bool]]:
 
 
 def feed(total: _host.Exact, array: dtypes.Array) -> float:
-    """Add every element, as it is, on the CPU; returns the milliseconds of the adding."""
+    """Adds every element, uncast, on the CPU. Returns the milliseconds of the additions."""
     ms = 0.0
     for piece, counts in _pieces(array):
         parts = 2 if piece.dtype.kind == "c" else 1
@@ -68,7 +71,7 @@ def feed(total: _host.Exact, array: dtypes.Array) -> float:
 def feed_by(
     total: _host.Exact, array: dtypes.Array, deposit: Callable[[dtypes.Array, int], bytes]
 ) -> None:
-    """Add every element by `deposit`, which takes a flat piece and its load to a device."""
+    """Adds every element on a device: `deposit` adds up a flat piece and returns its state."""
     parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
     for component, part in enumerate(parts):
         for piece, counts in _pieces(part):
@@ -86,7 +89,7 @@ def value(total: _host.Exact, result: np.dtype[Any]) -> Any:
 
 
 def parts(total: _host.Exact) -> list[Number]:
-    """The sum, not rounded at all: of a complex sum, its real and imaginary parts."""
+    """The unrounded sum, as a list: one number, or the real and the imaginary part."""
     found: list[Number] = []
     data = total.to_bytes()
     for i in range(total.components):
@@ -104,7 +107,7 @@ def _exponent(x: Fraction) -> int:
 
 
 def _nearest(x: Number, part: str) -> float:
-    """`x` rounded once, to nearest, ties to even, to a float dtype; too large for it: inf."""
+    """`x` rounded once to a float dtype, to nearest, ties to even. Overflow gives inf."""
     if isinstance(x, float) or x == 0:
         return float(x)
     precision, least = FORMATS[part]
@@ -117,7 +120,7 @@ def _nearest(x: Number, part: str) -> float:
 
 
 def rounded(numbers: list[Number], result: np.dtype[Any]) -> Any:
-    """A scalar of `result` from the real part, and the imaginary one if there is one."""
+    """Rounds a number, or a real and an imaginary part, to a scalar of `result`."""
     part = part_of(result)
     with np.errstate(over="ignore"):
         values = np.array([_nearest(x, part.name) for x in numbers]).astype(part)

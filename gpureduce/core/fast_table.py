@@ -1,4 +1,4 @@
-"""The table that `fast` uses on a device: which kernel, block and grid for how many bytes."""
+"""The table that `fast` uses on a device: kernel, block and grid by input size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpureduce.core.table_files import Choice, as_rows
 
 
 def use(choices: Sequence[Choice], device: devices.Device) -> None:
-    """Have `fast` use a table on a device, in this process; an empty one for the defaults."""
+    """Sets the table of `fast` on a device, for this process. An empty table means the defaults."""
     devices.module_of(device).set_choices(device.index, as_rows(choices))
 
 

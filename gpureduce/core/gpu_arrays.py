@@ -1,4 +1,4 @@
-"""Arrays that lie on a GPU: CuPy, PyTorch, JAX, Numba, and whatever speaks their protocols.
+"""Arrays on a GPU: CuPy, PyTorch, JAX, Numba, and any library with their protocols.
 
 They are read in place, by DLPack or ``__cuda_array_interface__``; nothing is copied to the host.
 """
@@ -25,7 +25,7 @@ _DEFAULT = -1
 
 @functools.cache
 def _bfloat16() -> Any:
-    """NumPy's bfloat16, where ml_dtypes brings it; else None."""
+    """The bfloat16 dtype of ml_dtypes, or None if that is not installed."""
     try:
         import ml_dtypes
     except ImportError:
@@ -44,7 +44,7 @@ def _source(kind: str, nbytes: int) -> np.dtype[Any]:
 def _asked(
     kind: str, nbytes: int, wanted: np.dtype[Any], exactly: bool
 ) -> tuple[int, bool, int, int]:
-    """Accumulator, whether elements are cast, result type and rounding for an explicit dtype."""
+    """For an explicit dtype: accumulator, whether elements are cast, result type and rounding."""
     conversion = dtypes.convert(_source(kind, nbytes), wanted)
     part = conversion.result if not conversion.is_complex else conversion.result.type(0).real.dtype
     if conversion.is_complex and kind != "c":
@@ -62,7 +62,7 @@ def _asked(
 
 
 def _round_half(value: Any, result: np.dtype[Any] | None) -> Any:
-    """The kernel's float32 sum as the half float that numpy.sum returns."""
+    """Rounds the kernel's float32 sum to the 16-bit float that numpy.sum returns."""
     if result is None:
         return value
     with np.errstate(over="ignore"):
@@ -76,7 +76,7 @@ def _checked_stream(number: int) -> int:
 
 
 def stream_number(stream: object) -> int:
-    """A cudaStream_t, from a number or a CuPy, PyTorch, Numba or CUDA Python stream; 0: none."""
+    """The cudaStream_t of a number, CuPy, PyTorch, Numba or CUDA Python stream; 0 for None."""
     if stream is None:
         return 0
     if isinstance(stream, int):
@@ -96,18 +96,18 @@ def _module() -> ModuleType | None:
     module = devices.load_cuda()
     if isinstance(module, str):
         return None
-    devices.devices()  # which gives each card its table of `fast`
+    devices.devices()  # also sets each GPU's table of `fast`
     return module
 
 
 def module_for(device: str | None) -> ModuleType | None:
-    """The build that takes GPU arrays: CUDA's, or the emulator's if that was asked for by name."""
+    """The build that reads GPU arrays: the emulator's if `device` names it, otherwise CUDA's."""
     devices.check_device(device)
     return devices.emulator() if device == "emulator" else _module()
 
 
 def ask(function: Callable[..., Any], arr: object, *arguments: object) -> Any:
-    """Call C with an array that may lie on a GPU. Explains errors of tensors without elements."""
+    """Calls C with an array that may lie on a GPU. Explains errors of tensors without elements."""
     try:
         return function(arr, *arguments)
     except Exception as error:
@@ -117,13 +117,13 @@ def ask(function: Callable[..., Any], arr: object, *arguments: object) -> Any:
 
 
 def untimed_sum(module: ModuleType, arr: object, strategy: int, stream: int) -> SumResult | None:
-    """The sum by defaults, without timing; None if `arr` does not lie on a GPU."""
+    """The sum with default arguments, without timing; None if `arr` does not lie on a GPU."""
     found: SumResult | None = ask(module.sum_gpu_untimed, arr, strategy, stream)
     return found if type(found) is not tuple else _untimed_half(*found)
 
 
 def by_one_call(arr: object, strategy: str, stream: object) -> SumResult | None:
-    """The same on the card that has the array; None if this takes the long way."""
+    """The untimed sum of an array on a GPU; None if the general path has to add it up."""
     module, number = _module(), NUMBERS.get(strategy)
     if module is None or number is None:
         return None
@@ -131,14 +131,17 @@ def by_one_call(arr: object, strategy: str, stream: object) -> SumResult | None:
 
 
 def sent_by_one_call(arr: npt.NDArray[Any], strategy: str, device: str) -> SumResult | None:
-    """The sum of a host array by a card, without timing; None if this takes the long way."""
+    """The untimed sum of a host array on a GPU; None if the general path has to add it up."""
     number, send = NUMBERS.get(strategy), _sender()
     return send(arr, number, 0) if device == "cuda" and number is not None and send else None
 
 
 @functools.cache
 def _sender() -> Callable[[npt.NDArray[Any], int, int], SumResult | None] | None:
-    """What adds up a host array by a card; None without one: the long way says what is missing."""
+    """The C function that adds up a host array on a GPU.
+
+    None without a GPU: the general path then raises the error.
+    """
     module = _module()
     if module is None or devices.devices()[0].backend != "cuda":
         return None
@@ -150,7 +153,7 @@ def _untimed_half(value: Any, kind: str) -> SumResult:
     return SumResult(_round_half(value, _result_of_half(kind)), cast(Timing, None))
 
 
-# By name and alias: the numbers of the strategies that run on a card.
+# By name and alias: the numbers of the strategies that run on a GPU.
 NUMBERS = {
     name: number_of(row)
     for row in registry.STRATEGIES.values()
@@ -164,7 +167,7 @@ def _result_of_half(kind: str) -> np.dtype[Any] | None:
 
 
 def check_same_device(asked: str | None, index: int) -> None:
-    """Refuse an array on another card than the one asked for by number."""
+    """Raises if the array lies on another GPU than the one that `device=` names by number."""
     if asked and asked.startswith("cuda:") and int(asked[len("cuda:") :]) != index:
         raise ValueError(
             f"the array lies on cuda:{index}, where it is summed; device={asked!r} cannot read it: "
@@ -175,7 +178,7 @@ def check_same_device(asked: str | None, index: int) -> None:
 def add(
     asked: Arguments, strategy: registry.Strategy, arr: object, start: float
 ) -> SumResult | None:
-    """The sum of an array that lies on a GPU; None if it does not."""
+    """The sum of an array on a GPU; None for other arrays."""
     module = module_for(asked.device)
     if module is None or strategy.kind == "host" or asked.device == "cpu":
         return None

@@ -18,7 +18,7 @@ _MOST_DIMENSIONS = 64  # of NumPy
 _MOST_BYTES = 2**63 - 1
 _HIGHEST_ADDRESS = 2**61
 
-# What a type code calls elements that are not read, by the codes of dlpack.h.
+# The names of element types, by the type codes of dlpack.h; types that are not read included.
 _NAMES = {
     0: "int",
     1: "uint",
@@ -43,7 +43,7 @@ _SIZED = (0, 1, 2, 4, 5)  # codes whose names end in the number of bits
 
 
 def device_type(arr: object) -> int | None:
-    """DLPack's number of the kind of device that holds `arr`; None for what speaks no DLPack."""
+    """DLPack's device type of `arr`; None for an object without DLPack."""
     ask = getattr(arr, "__dlpack_device__", None)
     if ask is None:
         return None
@@ -77,7 +77,7 @@ class _Tensor(ctypes.Structure):
 
 
 class _Managed(ctypes.Structure):
-    """DLPack before 1.0: the tensor comes first."""
+    """DLManagedTensor of DLPack before 1.0, which begins with the tensor."""
 
     _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
 
@@ -102,7 +102,7 @@ _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_cha
 
 
 class _Memory:
-    """Memory as NumPy views it. The capsule stays ours: its end gives the memory back."""
+    """Memory for a NumPy view. Keeps the capsule alive, whose destructor frees the memory."""
 
     def __init__(self, capsule: object, interface: dict[str, Any]) -> None:
         self.capsule = capsule
@@ -132,7 +132,7 @@ def dtype_name(code: int, bits: int, lanes: int = 1) -> str:
 
 
 def view(producer: Any) -> View:
-    """The array of an object in host memory that speaks DLPack; BufferError if it has none."""
+    """Views the host memory of an object that supports DLPack; BufferError if that fails."""
     try:
         capsule = producer.__dlpack__(max_version=(_MAJOR, 0))
     except TypeError:  # a producer from before DLPack 1.0
@@ -172,7 +172,7 @@ def _typestr(code: int, bits: int) -> str | None:
 
 
 def _tensor_of(capsule: object) -> _Tensor:
-    """The tensor inside, which lives as long as the capsule."""
+    """The tensor in a capsule. It lives as long as the capsule."""
     tensor: _Tensor
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_get_pointer(capsule, b"dltensor_versioned"))

@@ -60,7 +60,7 @@ class Integrand:
     def __call__(self, x: npt.ArrayLike) -> Any:
         """The function's values at `x`."""
         words: dict[str, Any] = {w: getattr(np, w) for w in ("sin", "cos", "exp", "sqrt", "fabs")}
-        # The formula is ours, compiled in, and reads the same in C and in Python.
+        # The formula is trusted: it is compiled in. It is valid C and Python.
         return eval(self.formula, {"__builtins__": {}}, words | {"x": np.asarray(x, float)})
 
 
@@ -110,7 +110,7 @@ class _Problem:
 
     @property
     def conversion(self) -> dtypes.Conversion:
-        """No element is loaded: samples are computed."""
+        """The conversion of a sum without loads: samples are computed."""
         return dtypes.Conversion(None, -1, _ACCUMULATORS[self.dtype.name], self.dtype)
 
     @property
@@ -123,7 +123,7 @@ class _Problem:
         return (self.end - self.start) / (self.n - 1)
 
     def value(self, bits: bytes) -> Any:
-        """The integral from the bits of the sum."""
+        """The integral, computed from the bits of the sum of samples."""
         total = float(np.frombuffer(bits, self.dtype, count=1)[0])
         with np.errstate(over="ignore"):
             return self.dtype.type(self.step * total)
@@ -143,7 +143,7 @@ def _problem(f: object, a: float | None, b: float | None, n: int, dtype: npt.DTy
 
 
 def _able() -> list[registry.Strategy]:
-    """The strategies that can take samples."""
+    """The strategies that can add up samples of a function."""
     return [
         s
         for s in registry.strategies()
@@ -265,7 +265,7 @@ def _timing(
     device: devices.Device | None = None,
     **measured: Any,
 ) -> Timing:
-    """No bytes are read: `nbytes` is 0."""
+    """The `Timing` of an integral. `nbytes` is 0, because no bytes are read."""
     times = {"h2d_ms": 0.0, "d2h_ms": 0.0, "init_ms": 0.0, "block": None, "grid": None}
     emulated = device is not None and device.backend == "emulator"
     return Timing(
@@ -293,7 +293,7 @@ def measure(
     device: str | None = None,
     repeats: int = 11,
 ) -> tuple[list[float], int | None, int | None]:
-    """The launches of one integral alone, `repeats` times: milliseconds, block and grid.
+    """Times the launches of one integral, `repeats` times: milliseconds, block and grid.
 
     The strategy ``"cpu"`` is timed on one thread: a plain loop over the points.
     """

@@ -1,7 +1,7 @@
 """JSON files: tables of `fast`, calibrations and records. Readers check every field.
 
-People edit and copy these files, and other programs write them. A file that does not fit is a
-`ValueError` whose message names the file and the field.
+People edit and copy these files, and other programs write them. A wrong file raises a `ValueError`
+whose message names the file and the field.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _NAMES = {
     list: "a list",
     dict: "an object",
 }
-_LARGEST = 2**64  # larger numbers are no counts, and too large to divide
-_SHOWN = 60  # characters of a wrong value
+_LARGEST = 2**64  # larger numbers cannot be counts, and overflow when divided
+_SHOWN = 60  # characters of a wrong value in a message
 
 
 def read(path: Path) -> Any:
@@ -46,7 +46,7 @@ def read(path: Path) -> Any:
 
 
 def read_record(path: Path, kind: str, **kinds: Any) -> dict[str, Any]:
-    """The record of that kind in a file, with these fields checked by their types."""
+    """Reads a record of this kind from a file. Checks the types of the fields in `kinds`."""
     found = read(path)
     with naming(path):
         if not isinstance(found, dict) or found.get("kind") != kind:
@@ -58,7 +58,7 @@ def read_record(path: Path, kind: str, **kinds: Any) -> dict[str, Any]:
 
 
 def write(path: Path, value: object) -> None:
-    """Write a file, whose folder need not be there yet. Nobody ever sees half a file."""
+    """Writes a file atomically, and creates its folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as made:
         made.write(json.dumps(value, indent=1) + "\n")
@@ -67,7 +67,7 @@ def write(path: Path, value: object) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Puts the file's name in front of what a ValueError says."""
+    """Puts the file's name in front of the message of a ValueError."""
     try:
         yield
     except ValueError as error:
@@ -75,7 +75,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def shown(value: object) -> str:
-    """A wrong value for a message, in the words of JSON and cut to a readable length."""
+    """A wrong value as JSON for a message, cut to a readable length."""
     if isinstance(value, (list, dict)):
         return _NAMES[type(value)]
     try:
@@ -86,20 +86,20 @@ def shown(value: object) -> str:
 
 
 def field(found: dict[str, Any], name: str, kind: Any) -> Any:
-    """A field of an object, checked."""
+    """The value of a field of an object, checked by type."""
     if name not in found:
         raise ValueError(f"{name} is missing")
     return checked(found[name], kind, name)
 
 
 def fields(found: dict[str, Any], **kinds: Any) -> None:
-    """Check fields of an object by their types; fields that are not named may be anything."""
+    """Checks the types of fields of an object. Other fields may have any value."""
     for name, kind in kinds.items():
         field(found, name, kind)
 
 
 def row(columns: Sequence[str], values: Any, name: str) -> dict[str, Any]:
-    """A row of a table as an object; records write rows as lists, in the order of columns."""
+    """Converts a row of a record, a list in the order of `columns`, to an object."""
     _must_be(isinstance(values, list), list, values, name)
     if len(values) != len(columns):
         raise ValueError(f"{name} must have {len(columns)} values, not {len(values)}")
@@ -107,7 +107,7 @@ def row(columns: Sequence[str], values: Any, name: str) -> dict[str, Any]:
 
 
 def checked(found: Any, kind: Any, name: str) -> Any:
-    """`found`, if it fits the type `kind`; objects become instances of dataclasses.
+    """Returns `found` if it has the type `kind`. Objects become instances of dataclasses.
 
     Knows int, float (finite), str, bool, None, list[X], tuple[X, ...], dict[str, X], unions,
     dataclasses and TypedDicts. `name` is the field's name in messages.
@@ -143,7 +143,7 @@ def checked(found: Any, kind: Any, name: str) -> Any:
 
 
 def made(kind: type[T], found: Any, name: str) -> T:
-    """An instance of a dataclass from an object with all of its fields, and no other fields."""
+    """Makes an instance of a dataclass from an object with exactly its fields."""
     if isinstance(found, kind):
         return found
     _must_be(isinstance(found, dict), dict, found, name)

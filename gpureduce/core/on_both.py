@@ -1,4 +1,4 @@
-"""Sums of large host arrays by the processors and a card at the same time."""
+"""Sums of large host arrays by the processors and a GPU at the same time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpureduce.core.dtypes import Array
 from gpureduce.core.request import Request
 from gpureduce.core.results import Outcome
 
-_SLAB_BYTES = 1 << 30  # Ctrl-C is heard between two slabs: a card's sum cannot be interrupted
+_SLAB_BYTES = 1 << 30  # Ctrl-C takes effect between two slabs: a GPU's sum cannot be interrupted
 
 
 def add(
@@ -24,9 +24,9 @@ def add(
     share: float,
     into: _host.Exact | None = None,
 ) -> Outcome:
-    """The card adds up its share of the array while the processors add up the rest."""
+    """The GPU adds up its share of the array while the processors add up the rest."""
     by_host = request.by("exact" if request.strategy.kind == "everywhere" else "cpu")
-    if not is_flat(array):  # to pack it takes the processors longer than to add it up
+    if not is_flat(array):  # packing it would take longer than adding it up
         return on_host.add(by_host, array, into)
     start = time.perf_counter()
     flat, result = array.reshape(-1, order="A"), request.conversion.result
@@ -49,7 +49,7 @@ def add(
         if into:
             into.merge(totals[0])
     else:
-        value = np.array(values, result).sum(dtype=result)  # which wraps around
+        value = np.array(values, result).sum(dtype=result)  # integers, which wrap around
         strategy = f"cpu+{done.strategy}"
     where = f"cpu+{device.backend}", f"cpu + {device.name}"
     ms = (time.perf_counter() - start) * 1e3

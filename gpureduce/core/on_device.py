@@ -1,4 +1,4 @@
-"""Sums of host arrays by a kernel, on a card or on the emulator; and times of launches alone."""
+"""Sums of host arrays by a kernel, on a GPU or on the emulator; and times of the launches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def add(
             outcome.block, outcome.grid, outcome.strategy = block or None, grid or None, NAMES[ran]
             if (
                 request.strategy.kind == "choice"
-            ):  # the first piece chooses for all, so that the timing names one launch
+            ):  # the choice for the first piece holds for all: the timing names one launch
                 launch = launch._replace(strategy=ran, block=block, grid=grid)
         outcome.pieces += 1
         return bytes(bits)
@@ -67,10 +67,11 @@ def measure(
     offset: int = 0,
     apart: bool = False,
 ) -> tuple[list[float], int | None, int | None]:
-    """Milliseconds of the launches of one sum alone, `repeats` times; block and grid.
+    """Times the launches of one sum, `repeats` times. Returns milliseconds, block and grid.
 
-    The input lies on the device, in so many copies that are read in turn, `offset` elements off a
-    512-byte boundary. With `apart` something else runs between two sums, whose time is taken off.
+    The input lies on the device in `copies` copies that are read in turn. Each begins `offset`
+    elements after a 512-byte boundary. With `apart`, a separate operation runs between two sums;
+    its time is subtracted.
     """
     how = (copies, warmups, repeats, offset, apart)
     found = devices.module_of(device).measure(array, request.launch(device), *how)
@@ -78,6 +79,6 @@ def measure(
 
 
 def measured(found: tuple[bytes, int, int, int]) -> tuple[list[float], int | None, int | None]:
-    """Milliseconds, block and grid from what C says of a measurement."""
+    """Converts a measurement from C to milliseconds, block and grid."""
     times, block, grid, _ = found
     return np.frombuffer(times).tolist(), block or None, grid or None

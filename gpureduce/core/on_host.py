@@ -30,7 +30,7 @@ def _outcome(value: object, ms: float, backend: str, pieces: int = 1) -> Outcome
 
 
 def _rounds_between(array: Array, result: np.dtype[np.generic]) -> bool:
-    """Whether NumPy rounds partial sums to that 16-bit float.
+    """Whether NumPy rounds partial sums to `result`, a 16-bit float.
 
     It adds up bfloat16 in bfloat16. It adds up float16 in float32, but rounds to float16 after each
     row or buffer of an array that is not contiguous or is cast.

@@ -1,4 +1,4 @@
-"""The strategies and dtypes, as csrc/strategies.def and csrc/dtypes.def list them."""
+"""The strategies and dtypes of csrc/strategies.def and csrc/dtypes.def."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FINISHES = ("host", "relaunch", "single")
 
 @dataclass(frozen=True)
 class DType:
-    """A line of dtypes.def: how elements are read and added up, and what numpy.sum returns."""
+    """A line of dtypes.def: load type, accumulator, and result dtype of numpy.sum."""
 
     name: str
     load: int
@@ -125,7 +125,7 @@ def strategies() -> list[Strategy]:
 
 
 def check_allowed(strategy: Strategy, allow_broken: bool) -> None:
-    """Refuse what is wrong on purpose, unless that was asked for."""
+    """Raises for a strategy that is wrong on purpose, unless `allow_broken`."""
     if strategy.broken and not allow_broken:
         raise ValueError(
             f"{strategy.name} is wrong on purpose ({strategy.lesson}); "
@@ -134,12 +134,12 @@ def check_allowed(strategy: Strategy, allow_broken: bool) -> None:
 
 
 def finish_number(finish: str | None) -> int:
-    """A finish as the engine counts them; 0: the strategy's own."""
+    """The engine's number of a finish; 0 for the strategy's default."""
     return (None, *FINISHES).index(finish)
 
 
 def find(name: object, argument: str = "strategy") -> Strategy:
-    """The strategy of that name or alias, which an argument gives."""
+    """The strategy with this name or alias. `argument` is the parameter's name in errors."""
     if not isinstance(name, str):
         raise TypeError(f"{argument} must be the name of a strategy, not {shown(name)}")
     row = STRATEGIES.get(name) or _BY_ALIAS.get(name)

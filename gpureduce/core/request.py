@@ -1,4 +1,4 @@
-"""From the arguments of any public function to a strategy, a dtype, a device and a launch.
+"""Converts the arguments of public functions to a strategy, a dtype, a device and a launch.
 
 `resolve` decides all of it once. C gets the decision as a `Launch`.
 """
@@ -19,15 +19,15 @@ from gpureduce.core.dtypes import Conversion, convert, is_exact
 from gpureduce.core.registry import Strategy
 from gpureduce.core.schedule import Schedule
 
-# For C: a strategy that the engine chooses by size and dtype, and the one that `auto` means.
+# Strategy numbers for C: the engine chooses by size and dtype (`fast`), or as `auto` does.
 CHOOSE, AUTO = -1, -2
 
-# `auto` adds up smaller host arrays by the processors, before a card has been asked.
+# `auto` adds up smaller host arrays on the processors, without looking for a GPU.
 LEAST_SHARED_BYTES = 1 << 26
 
 
 class Arguments(NamedTuple):
-    """The arguments of `gpureduce.sum` beside the array."""
+    """The arguments of `gpureduce.sum` except the array."""
 
     strategy: str = "auto"
     dtype: npt.DTypeLike | None = None
@@ -41,7 +41,7 @@ class Arguments(NamedTuple):
 
     @property
     def all_default(self) -> bool:
-        """Whether dtype and launch are left to us."""
+        """Whether dtype, block, grid and finish have their defaults."""
         launch_is = self.block is None and self.grid is None and self.finish is None
         return launch_is and self.dtype is None
 
@@ -50,8 +50,8 @@ class Launch(NamedTuple):
     """A launch for C: csrc/bindings/request.c reads these fields, in this order."""
 
     strategy: int
-    load: int = -1  # of arrays on a GPU, and of samples
-    acc: int = -1  # of arrays on a GPU
+    load: int = -1  # set for arrays on a GPU and for samples
+    acc: int = -1  # set for arrays on a GPU
     block: int = 0
     grid: int = 0
     finish: int = 0
@@ -65,7 +65,7 @@ class Launch(NamedTuple):
 class Request:
     """The checked arguments of a call. `strategy` is never ``"auto"``.
 
-    `block` and `grid` are 0 for the strategy's own choice; `device` is None where nobody named one.
+    `block` and `grid` are 0 for the strategy's own choice. `device` is None if none was named.
     """
 
     strategy: Strategy
@@ -78,12 +78,12 @@ class Request:
 
     @property
     def on_host(self) -> bool:
-        """Whether the processors add it up."""
+        """Whether the strategy runs on the processors."""
         on_host = self.device in (None, "cpu")
         return self.strategy.kind == "host" or (self.strategy.kind == "everywhere" and on_host)
 
     def by(self, name: str) -> Request:
-        """The same by another strategy."""
+        """The same request with another strategy."""
         return replace(self, strategy=registry.STRATEGIES[name])
 
     def launch(self, device: Device, schedule: Schedule = Schedule()) -> Launch:  # noqa: B008
@@ -103,7 +103,7 @@ class Request:
 
 
 def number_of(strategy: Strategy) -> int:
-    """The strategy as C knows it: its line in strategies.def, or what stands for a choice."""
+    """The strategy's number for C: its line in strategies.def, or the number of a choice."""
     return {"fast": CHOOSE, "auto": AUTO}.get(strategy.name, strategy.index)
 
 
@@ -119,13 +119,13 @@ def launch_of(
     for name, number in (("block", block), ("grid", grid)):
         if number is not None and not strategy.launches_kernels:
             raise ValueError(f"{strategy.name} chooses its own launch: leave {name} out")
-    # A choice that finishes in one call may choose a strategy that takes several launches.
+    # A strategy that chooses another one may choose one with several launches, even for "single".
     finish = None if strategy.kind == "choice" else finish
     return *launch_sizes(block, grid), finish
 
 
 def launch_sizes(block: int | None, grid: int | None) -> tuple[int, int]:
-    """Block and grid as the engine takes them: 0 for the default."""
+    """Block and grid for the engine: 0 for the default."""
     return (
         0 if block is None else whole("block", block, 32, 1024, step=32),
         0 if grid is None else whole("grid", grid, 1, 2**31 - 1),
@@ -133,16 +133,16 @@ def launch_sizes(block: int | None, grid: int | None) -> tuple[int, int]:
 
 
 def strategy_of(name: str, allow_broken: bool = False) -> Strategy:
-    """The strategy of that name, refused if it is wrong on purpose and that was not asked for."""
+    """The strategy with this name. Raises if it is wrong on purpose, unless `allow_broken`."""
     found = registry.find(name)
     registry.check_allowed(found, allow_broken)
     return found
 
 
 def placed(strategy: Strategy, device: str | None, result: np.dtype[Any]) -> Strategy:
-    """The strategy for sums of a dtype: `auto` decided, and refused where it cannot run."""
+    """The strategy for sums of a dtype: resolves `auto`, and raises if it cannot run there."""
     if not (device is None or isinstance(device, str)):
-        choose_device(device, or_cpu=True)  # its error lists the devices
+        choose_device(device, or_cpu=True)  # raises an error that lists the devices
     on_host = device in (None, "cpu")
     if strategy.name == "auto":
         strategy = registry.STRATEGIES["exact"]
@@ -158,7 +158,7 @@ def placed(strategy: Strategy, device: str | None, result: np.dtype[Any]) -> Str
 
 
 def resolve(asked: Arguments, strategy: Strategy, source: np.dtype[Any]) -> Request:
-    """What is to be done with a host array of dtype `source`; `strategy` is the one asked for."""
+    """The request for a host array of dtype `source` with the strategy of the arguments."""
     if asked.all_default and type(asked.device) in (str, type(None)):
         return _by_defaults(asked.strategy, strategy, source, asked.device, bool(asked.timing))
     return _resolve(asked, strategy, source)

@@ -1,4 +1,4 @@
-"""What a sum gives back: the value, and where the time went."""
+"""The result of a sum: the value and its timing."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ class Timing:
 
 @dataclass
 class Outcome:
-    """The value of a sum, how long its parts took, and where it was made.
+    """The value of a sum, the times of its parts, and the device that computed it.
 
-    `strategy` is what a choice came to; None where nothing was chosen.
+    `strategy` is the one that ``"auto"`` or ``"fast"`` chose; None if nothing was chosen.
     """
 
     value: Any
@@ -124,7 +124,7 @@ class Outcome:
     def timing(
         self, strategy: str, dtype: str, finish: str, n: int, nbytes: int, total_ms: float
     ) -> Timing:
-        """The `Timing` for users. `strategy` is the one of the request."""
+        """The `Timing` for users. `strategy` is the strategy of the request."""
         return Timing(
             self.kernel_ms,
             self.h2d_ms,

@@ -23,12 +23,12 @@ class Schedule(NamedTuple):
 
     @property
     def number(self) -> int:
-        """The order as the C code counts it."""
+        """The C code's number of the order."""
         return ORDERS.index(self.order)
 
     @property
     def traced(self) -> bool:
-        """Lanes can only be stepped from access to access where each access has a hook."""
+        """Whether the order needs the traced build: lockstep needs a hook at every access."""
         return self.order == "lockstep"
 
 
@@ -37,7 +37,7 @@ CURRENT: ContextVar[Schedule] = ContextVar("gpureduce_schedule", default=_FORWAR
 
 
 def checked(schedule: Schedule) -> Schedule:
-    """The schedule that was given, or an error that says what there is."""
+    """Returns a valid schedule. Raises an error that lists the valid ones."""
     one_of("schedule", schedule.order, ORDERS)
     whole("seed", schedule.seed, 0, 2**64 - 1)
     return schedule

@@ -19,7 +19,7 @@ def files() -> dict[str, list[str]]:
 
 
 def text_of(file: str, line: int) -> str:
-    """The text of a line of a kernel, counted from 1; empty if it is not known.
+    """The text of line `line` of a kernel's file, counted from 1; empty if unknown.
 
     >>> text_of("csrc/kernels/sequential.cu", 2 * 10**9)
     ''
@@ -30,7 +30,7 @@ def text_of(file: str, line: int) -> str:
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """A line of a kernel's source: the file's bare name, the line from 1, and what stands there."""
+    """A line of a kernel's source: the file's bare name, the line from 1, and the line's text."""
 
     file: str
     line: int

@@ -1,4 +1,4 @@
-"""`gpureduce.sum`: arguments in, result out."""
+"""`gpureduce.sum`: from arguments to result."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def sum(
 
 
 def add(asked: Arguments, arr: npt.ArrayLike, into: _host.Exact | None = None) -> SumResult:
-    """As `sum`; an exact sum of a host array is also added to `into`, before it is rounded."""
+    """Like `sum`, but an exact sum of a host array is also added to `into`, unrounded."""
     start = time.perf_counter()
     strategy = strategy_of(asked.strategy, asked.allow_broken)
     if not isinstance(arr, np.ndarray):
@@ -169,7 +169,7 @@ def _add_host_array(
 def _by_one_call(
     arr: Any, strategy: str, device: str | None, stream: object, timing: bool
 ) -> SumResult | None:
-    """The sum by defaults, in one call of C; None for arguments that it cannot take."""
+    """The sum with default arguments, by one call of C; None if that call cannot add it up."""
     if type(strategy) is not str:
         return None
     if type(arr) is not np.ndarray:
@@ -181,7 +181,7 @@ def _by_one_call(
             return None
         return gpu_arrays.sent_by_one_call(arr, strategy, device or devices.default_backend())
     if strategy == "auto" and arr.nbytes >= LEAST_SHARED_BYTES:
-        return None  # a card may be quicker
+        return None  # a GPU may be faster
     if not timing:
         return _host.sum_array(arr, strategy != "cpu", False)
     start = time.perf_counter()

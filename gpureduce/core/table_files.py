@@ -1,7 +1,7 @@
-"""Tables behind `fast`, as rows and as files: which kernel, block and grid for how many bytes.
+"""The tables of `fast`, as rows and as files: kernel, block and grid by input size.
 
-`tune` (tuning.py) measures a card and keeps its table in the user's configuration folder; tables
-for some cards come with the package; other cards use the defaults of csrc/engine/fast_table.c.
+`tune` (tuning.py) measures a GPU and keeps its table in the user's configuration folder. Tables
+for some GPUs come with the package. Other GPUs use the defaults of csrc/engine/fast_table.c.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class Choice:
     blocks_per_sm: int = 0
 
     def launch(self, nbytes: int, sms: int) -> tuple[int, int]:
-        """Block and grid, as the engine works them out."""
+        """Block and grid, computed as the engine does."""
         most = self.blocks_per_sm * sms
         return self.block, min(most, nbytes // (self.block * 16) + 1) if most else self.grid
 
 
 def _fault(choice: Choice) -> str | None:
-    """The first field that no row of a table can have, with its range; None if all are right."""
+    """An error message for the first invalid field of a row; None if all are valid."""
     if not 1 <= choice.max_bytes <= LARGEST:
         return f"max_bytes must be from 1 to {LARGEST}, not {choice.max_bytes}"
     if choice.element_bytes not in (0, 1, 2, 4, 8):
@@ -83,7 +83,7 @@ def _fault(choice: Choice) -> str | None:
 
 
 def _launch_fault(choice: Choice, traits: int) -> str | None:
-    """A grid that the strategy refuses for every input, or for most."""
+    """An error message for a grid that the strategy refuses for all or most inputs, or None."""
     name = choice.strategy
     any_grid = traits & _host.MANY and not traits & (
         _host.CLUSTER | _host.ALONE | _host.COOPERATIVE
@@ -107,7 +107,7 @@ def _launch_fault(choice: Choice, traits: int) -> str | None:
 
 @functools.cache
 def _kernels() -> dict[str, registry.Strategy]:
-    """The kernels for `fast`: they add up every dtype, and give the same bits in every run."""
+    """The kernels for `fast`: deterministic ones that add up every dtype."""
     return {
         row.name: row
         for row in registry.strategies()
@@ -116,7 +116,7 @@ def _kernels() -> dict[str, registry.Strategy]:
 
 
 def as_rows(choices: Sequence[Choice]) -> list[tuple[int, int, int, int, int, int]]:
-    """The table as C takes it; ValueError for a row that cannot be."""
+    """Converts the table to rows for C. Raises ValueError for an invalid row."""
     for i, choice in enumerate(choices):
         if fault := _fault(choice):
             raise ValueError(f"rows[{i}].{fault}")
@@ -132,7 +132,7 @@ def _file_name(card: str) -> str:
 
 
 def user_file(card: str) -> Path:
-    """Where the table of this user's card is kept."""
+    """The path of the user's own table for a GPU."""
     return _user_folder() / _file_name(card)
 
 
@@ -141,7 +141,7 @@ def _user_folder() -> Path:
 
 
 def _own_folder() -> Path | None:
-    """The same, if there is one: some users have no home."""
+    """The user's configuration folder; None for a user without a home folder."""
     try:
         return _user_folder()
     except RuntimeError:
@@ -149,7 +149,7 @@ def _own_folder() -> Path | None:
 
 
 def load(path: Path) -> tuple[Choice, ...]:
-    """The table in a file; ValueError, naming the file and the field, if it is not one."""
+    """Reads a table from a file. Raises ValueError that names the file and the wrong field."""
     record = json_files.read_record(path, "fast_table")
     with json_files.naming(path):
         choices: tuple[Choice, ...] = json_files.field(record, "rows", tuple[Choice, ...])
@@ -158,11 +158,11 @@ def load(path: Path) -> tuple[Choice, ...]:
 
 
 def load_for(module: ModuleType, cards: Sequence[str]) -> None:
-    """Give each card its table, the user's own before the one that comes with the package."""
+    """Sets each GPU's table. The user's own table precedes the one in the package."""
     for index, card in enumerate(cards):
         for folder in (_own_folder(), _SHIPPED):
             path = folder and folder / _file_name(card)
-            # exists() is False, not an error, in a folder that we may not read.
+            # os.path.exists() returns False for a folder without read permission; no error.
             if path and os.path.exists(path):
                 _try(module, index, path)
                 break

@@ -21,7 +21,7 @@ _CHUNK = 2**18
 
 
 def _numbers(name: str, given: object) -> dtypes.Array:
-    """A host array of numbers that can be summed."""
+    """Converts an argument to a host array of numbers that can be summed."""
     array = arrays.as_array(given)
     if array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
         raise TypeError(f"{name} must hold numbers, not {array.dtype}")
@@ -30,8 +30,8 @@ def _numbers(name: str, given: object) -> dtypes.Array:
 
 
 def _step(dx: object) -> _exact.Number:
-    """The spacing as it was given: a real number."""
-    ours = isinstance(dx, (np.ndarray, np.generic))  # whose timedelta64 is an integer for `numbers`
+    """Converts `dx` to a number without rounding. Raises if it is not one real number."""
+    ours = isinstance(dx, (np.ndarray, np.generic))  # `numbers` takes timedelta64 for an integer
     if isinstance(dx, numbers.Rational) and not ours:
         return Fraction(int(dx.numerator), int(dx.denominator))
     if not isinstance(dx, numbers.Real) or ours:
@@ -53,7 +53,7 @@ def _step(dx: object) -> _exact.Number:
 
 
 def _common(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype that NumPy computes in; it has none for bfloat16 and wide integers or float16."""
+    """NumPy's common dtype, and a choice of ours for bfloat16 with integers or float16."""
     names = {a.name, b.name}
     if "bfloat16" in names and (a.kind in "biu" or b.kind in "biu"):
         return dtypes.named("bfloat16")
@@ -65,7 +65,7 @@ def _common(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
 def _result_dtype(
     samples: dtypes.Array, other: object, asked: npt.DTypeLike | None
 ) -> np.dtype[Any]:
-    """What the integral is rounded to; `other` are the points, or the spacing."""
+    """The dtype of the integral. `other` is the points, or the spacing."""
     found = samples.dtype if samples.dtype.kind not in "biu" else np.dtype(np.float64)
     if isinstance(other, (np.ndarray, np.generic)):  # a Python number does not widen the dtype
         found = _common(found, other.dtype)
@@ -73,7 +73,7 @@ def _result_dtype(
 
 
 def _as_numbers(value: Any) -> list[_exact.Number]:
-    """A scalar without any rounding: its real part, and the imaginary one if there is one."""
+    """A scalar as unrounded numbers: its real part, and the imaginary part if complex."""
     if np.asarray(value).dtype.kind in "biu":
         return [Fraction(int(value))]
     parts = (value.real, value.imag) if np.asarray(value).dtype.kind == "c" else (value,)
@@ -83,7 +83,7 @@ def _as_numbers(value: Any) -> list[_exact.Number]:
 def _plus(a: _exact.Number, b: _exact.Number) -> _exact.Number:
     if isinstance(a, Fraction) and isinstance(b, Fraction):
         return a + b
-    return sum(x for x in (a, b) if isinstance(x, float))  # finite ones make no difference
+    return sum(x for x in (a, b) if isinstance(x, float))  # finite terms leave inf and nan alone
 
 
 def _times(a: _exact.Number, b: _exact.Number) -> _exact.Number:
@@ -100,7 +100,7 @@ def _wide(array: dtypes.Array) -> np.dtype[Any]:
 def _add_up(
     terms: dtypes.Array, strategy: str, how: dict[str, Any]
 ) -> tuple[SumResult, list[_exact.Number]]:
-    """The sum's result, and its value in full: exact, or as a strategy adds up float64."""
+    """The sum's result, and its unrounded value: exact, or the strategy's float64 sum."""
     wide = _wide(terms)
     if registry.find(strategy).name in ("auto", "exact"):
         total = _exact.new(wide)
@@ -110,7 +110,7 @@ def _add_up(
         result = summation.sum(terms, strategy, wide, **how)
     if np.isfinite(result.value) or not _finite(terms):
         return result, _as_numbers(result.value)
-    down = terms.size.bit_length() + 1  # scaled so far that no partial sum overflows
+    down = terms.size.bit_length() + 1  # scaled by 2^-down, no partial sum overflows
     scaled = np.empty(terms.shape, wide)
     for first, part in _parts(terms):
         scaled[first : first + _CHUNK] = part.astype(wide) * 2.0**-down
@@ -119,7 +119,7 @@ def _add_up(
 
 
 def _steps(points: dtypes.Array) -> dtypes.Array:
-    """From each point to the next, rounded to float64 once; whole numbers do not wrap around."""
+    """Differences of neighbouring points, rounded to float64 once. Integers do not wrap around."""
     if points.dtype.kind not in "biu":
         return np.diff(points.astype(_wide(points), copy=False))
     bits = points.astype(np.uint64)
@@ -129,23 +129,24 @@ def _steps(points: dtypes.Array) -> dtypes.Array:
 
 
 def _parts(array: dtypes.Array, also: int = 0) -> Iterator[tuple[int, dtypes.Array]]:
-    """Where each part of a large array begins, and the part; Ctrl-C is heard between two.
+    """Yields the parts of a large array, each with its first index.
 
-    Parts overlap by `also` elements.
+    Ctrl-C takes effect between two parts. Parts overlap by `also` elements.
     """
     for first in range(0, max(len(array) - also, 0), _CHUNK):
         yield first, array[first : first + _CHUNK + also]
 
 
 def _finite(array: dtypes.Array) -> bool:
-    with np.errstate(invalid="ignore"):  # signalling nans
+    with np.errstate(invalid="ignore"):  # signalling nans raise "invalid"
         return all(np.isfinite(part).all() for _, part in _parts(array))
 
 
 def _areas(samples: dtypes.Array, points: dtypes.Array) -> tuple[dtypes.Array, list[_exact.Number]]:
-    """The areas between neighbours in float64, and the exact sum of those too large for it.
+    """The areas between neighbours in float64, and the exact sum of the areas too large for it.
 
-    The areas have 0 in place of these. Of a complex sum, the real and the imaginary part.
+    In the first array, the areas that are too large are 0. Of complex areas, the exact sum is two
+    numbers: the real and the imaginary part.
     """
     kind = np.result_type(_wide(samples), _wide(points))
     areas = np.empty(max(len(samples) - 1, 0), kind)
