@@ -1,1 +1,1 @@
-"""Measurements of strategies, and of the libraries beside them."""
+"""Benchmarks of the strategies and of other libraries."""

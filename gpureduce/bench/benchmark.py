@@ -1,28 +1,26 @@
-"""Measure strategies side by side, and other libraries beside them.
+"""Benchmarks strategies and other libraries side by side.
 
-What can be measured:
+Measures:
 
 ``kernel``
-    Only the launches: no Python, no copies, no fetching of the result. On a card as replays of a
-    CUDA graph of many sums between two events, on the emulator by the clock. The input is held in
-    several copies that are taken in turn, so that it does not stay in the L2 cache (``cold``),
-    unless one is enough (``warm``). Kernels that can begin while the last one ends do so.
+    Only the launches: no Python, no copies, no transfer of the result. On a GPU, a CUDA graph of
+    many sums is replayed between two events; on the emulator, the clock is read. Several copies of
+    the input are read in turn, so that it does not stay in the L2 cache (``cold``). On the emulator
+    and for very small inputs it does stay there (``warm``). Kernels that can overlap do so.
 ``apart``
-    The same, but nothing of a sum can begin before the last one has ended: a word is written
-    between any two, and the time of the same without the sums is taken off. What launches nothing
-    is left out.
+    Like ``kernel``, but sums do not overlap: a word is written between any two. The time of the
+    writes alone is subtracted. Strategies without launches are left out.
 ``call``
     From an array on a GPU to a Python number.
 ``host``
-    From a NumPy array to a number, with all the copies that it takes. With PyTorch and a card, a
-    copy from pinned memory is measured beside it, `fast` of a pinned array, and the writing to such
-    memory, without and with a copy: what a way through the card is measured against.
+    From a NumPy array to a number, with all copies. With PyTorch and a GPU, four references for
+    sums on the GPU are measured, too: a copy from pinned memory, `fast` of a pinned array, and the
+    write to pinned memory, without and with a copy to the GPU.
 ``explain``, ``count``
-    A call of `gpureduce.explain`, which counts some blocks for all; and one that runs every block.
-    Both work on one processor.
+    A call of `gpureduce.explain`. ``explain`` counts sampled blocks, ``count`` runs every block.
+    Both use one processor.
 
-What is compared takes turns, several times over, so that a card that warms up or a neighbour that
-wakes up is nobody's disadvantage.
+Contenders alternate, several times, so that clock drift and other load affect all of them equally.
 """
 
 from __future__ import annotations
@@ -129,7 +127,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What `benchmark` was asked for, in one piece."""
+    """The arguments of `benchmark` that are the same for all groups."""
 
     strategies: tuple[str, ...]
     blocks: tuple[int | None, ...]
@@ -139,7 +137,7 @@ class _Plan:
 
 
 def array_of(dtype: str, n: int) -> Array:
-    """Random numbers; a large array repeats some of them, which no strategy notices."""
+    """Random numbers. A large array repeats some of them, which does not affect the times."""
     rng = np.random.default_rng(n)
     kind = named(dtype)
     some = min(n, 2**22 + 1)
@@ -190,7 +188,7 @@ def _explanations(given: Input, plan: _Plan, *, sample: bool) -> Iterator[Conten
 
 
 def _rounds(contenders: list[Contender], repeats: int) -> list[list[float]]:
-    """The times of each contender, taken in turns."""
+    """The times of each contender. Contenders alternate in several rounds."""
     times: list[list[float]] = [[] for _ in contenders]
     quick = all(c.source == "emulator" for c in contenders) or len(contenders) == 1
     rounds = 1 if quick else min(_ROUNDS, repeats)
@@ -327,7 +325,7 @@ def benchmark(
     dtypes, measure = listed("dtypes", dtypes), listed("measure", measure)
     blocks, grids = listed("blocks", blocks), listed("grids", grids)
     peers = listed("peers", peers)
-    if device is not None:  # host strategies would not look at it
+    if device is not None:  # host strategies would ignore a wrong device
         devices.choose_device(device)
     for block, grid in itertools.product(blocks, grids):
         launch_sizes(block, grid)

@@ -1,4 +1,4 @@
-"""What the benchmark times: each contender runs a number of times and gives those times back."""
+"""The contenders of the benchmark: each one runs a number of times and returns the times."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from gpureduce.core.summation import sum as sum_of
 from gpureduce.emulator.explain import Comparison, Explanation, explain
 
 _MOST_COPIES = 1 << 14
-_CALLS_NS = 2_000_000  # short calls are repeated for as long as this, and the mean is taken
+_CALLS_NS = 2_000_000  # shorter calls are repeated for this time, and their mean is one time
 
-# Wait until the threads of the library that was measured before are asleep: OpenMP's spin for some
+# Pause after which the previous contender's threads sleep. OpenMP's threads spin for some
 # milliseconds, on every processor.
 _QUIET_S = 0.05
 
 
 @dataclass
 class Contender:
-    """One row to be: who it is, how it is run, and what it found out on the way."""
+    """One row of the benchmark: its name, its function, and facts found while it runs."""
 
     strategy: str
-    run: Callable[[int], list[float]]  # run it so often: the microseconds of each
+    run: Callable[[int], list[float]]  # takes the number of runs, returns the microseconds of each
     value: Callable[[], Any]
     device: str
     source: str
@@ -43,7 +43,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Input:
-    """An array to add up, and how."""
+    """An array to add up, and the arguments of the sum."""
 
     array: dtypes.Array
     conversion: dtypes.Conversion
@@ -53,10 +53,10 @@ class Input:
 
 
 def timed_calls(call: Callable[[], Any], repeats: int) -> list[float]:
-    """The times of a call; each the mean of several if it is short.
+    """The times of a call. If the call is short, each time is the mean of several.
 
-    Those of a warm-up are not counted, whoever is called: threads that sleep wake one by one, while
-    many a short call is made.
+    Every contender has warm-up calls, which are not counted: sleeping threads wake one by one,
+    during many short calls.
     """
     start = now = time.perf_counter_ns()
     took = warm_ups = 0
@@ -80,7 +80,7 @@ def _dtype(given: Input) -> Any:
 
 
 def rotation(device: devices.Device, nbytes: int) -> tuple[int, str]:
-    """How many copies of an input are taken in turn, and whether that keeps the L2 cache cold."""
+    """The number of input copies to read in turn, and the L2 cache's state, "cold" or "warm"."""
     if device.backend != "cuda" or not device.l2_bytes:
         return 1, "warm"
     copies = max(1, min(_MOST_COPIES, -(-3 * device.l2_bytes // max(nbytes, 1))))
@@ -95,7 +95,7 @@ def kernel(
     *,
     apart: bool = False,
 ) -> Contender:
-    """The launches of one of our kernels or of CUB, without Python; or a host strategy's adding."""
+    """The launches of one of our kernels or of CUB, without Python; or a host strategy's sum."""
     array, conversion = given.array, given.conversion
     if row.kind == "host":
         return _host_kernel(given, row)
@@ -181,7 +181,7 @@ def on_gpu(given: Input, name: str, producer: str) -> Contender:
     assert peer.put and peer.add
     array = peer.put(module, given.array)
     device = devices.choose_device(given.device)
-    # No device is named: looking it up takes time, and the array says where it lies.
+    # No device is named: a lookup would take time, and the array's device is used anyway.
     named = device.id if device.backend == "emulator" else None
     call = (
         peer.add(module, array)
@@ -202,7 +202,7 @@ def on_gpu(given: Input, name: str, producer: str) -> Contender:
 def explaining(
     given: Input, row: registry.Strategy, block: int | None, grid: int | None, *, sample: bool
 ) -> Contender:
-    """No sum at all: a strategy explained, from some blocks or with all of them run."""
+    """A call of `explain`, with sampled blocks or with all of them."""
 
     def call() -> Explanation | Comparison:
         dtype = given.conversion.result if given.accumulate else given.array.dtype
@@ -225,11 +225,12 @@ def explaining(
 
 
 def through_pinned(given: Input) -> tuple[Contender, ...]:
-    """What a way through the card is measured against.
+    """References for sums of host arrays on the GPU.
 
-    The bytes from pinned memory to the card, without a sum; the sum of an array that lies in pinned
-    memory, so that nothing is staged; the writing of an array to such memory, by our threads; and
-    that with a copy of what they have just written.
+    - A copy from pinned memory to the GPU, without a sum.
+    - The sum of an array in pinned memory, which needs no staging.
+    - Our threads' write of an array to pinned memory.
+    - That write, then a copy of the written data to the GPU.
     """
     _, torch = libraries.load("torch")
     device = devices.choose_device(given.device)

@@ -3,12 +3,14 @@
     python -m gpureduce.exact_bench --record notebooks/data/exact_CARD.json
     python -m gpureduce.exact_bench --cpu --record notebooks/data/exact_cpu.json
 
-On a card: kernels beside `fast` and CUB's ordinary sum (and, behind all others, CUB's
-reproducible one, if a library made of tools/cub_reproducible.cu is named), small arrays beside
-`fast`, and with CuPy the calls on them. Kernels are timed as `gpureduce bench` times them. The
-strategies take turns, several rounds each, so that a drifting clock meets all of them; what is
-compared are the medians. On the CPU: nanoseconds per element of one thread's processor time,
-beside numpy.sum and math.fsum of the array, and of a list of its numbers, also in turns.
+On a GPU, kernels are compared with `fast` and with CUB's ordinary sum. If a library built from
+tools/cub_reproducible.cu is named, CUB's reproducible sum is measured last, after all others. Small
+arrays are compared with `fast`, and with CuPy also calls on them. Kernels are timed as
+`gpureduce bench` times them. The strategies alternate in several rounds, so that clock drift
+affects all of them; the medians are compared.
+
+On the CPU, the unit is nanoseconds per element of one thread's processor time. `exact` alternates
+with numpy.sum, with math.fsum of the array, and with math.fsum of a list of its numbers.
 """
 
 from __future__ import annotations
@@ -36,11 +38,11 @@ from gpureduce.core.request import Request
 from gpureduce.text import markdown_table, shortfall
 
 MIB = 1 << 20
-_BASE_BYTES = 64 * MIB  # random numbers made; larger arrays repeat them
+_BASE_BYTES = 64 * MIB  # of random numbers; larger arrays repeat them
 
 
 def _random_bits(rng: np.random.Generator, n: int, kind: np.dtype[Any]) -> Array:
-    """Any finite floats: all exponents alike."""
+    """Random bits as finite floats, spread over all exponents."""
     words = rng.integers(0, 256, n * kind.itemsize, dtype=np.uint8).view(f"u{kind.itemsize}")
     fraction = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}[kind.name]
     field = words.dtype.type(((1 << (8 * kind.itemsize - 1)) - 1) >> fraction << fraction)
@@ -49,7 +51,7 @@ def _random_bits(rng: np.random.Generator, n: int, kind: np.dtype[Any]) -> Array
 
 
 def _floats(values: Array, kind: np.dtype[Any]) -> Array:
-    """Numbers of as many digits as the kind has; none that overflows float16."""
+    """Converts to `kind`, with all its significant digits filled. Nothing overflows float16."""
     return (np.minimum(values, 60000.0) if kind.name == "float16" else values).astype(kind)
 
 
@@ -62,7 +64,7 @@ DATA: dict[str, Callable[[np.random.Generator, int, np.dtype[Any]], Array]] = {
 
 
 def make(name: str, dtype: str, nbytes: int) -> Array:
-    """An array of that many bytes."""
+    """An array of `nbytes` with data of the kind `name`."""
     kind = named(dtype)
     base = DATA[name](np.random.default_rng(1), min(nbytes, _BASE_BYTES) // kind.itemsize, kind)
     return arrays.repeated(base, nbytes // kind.itemsize)
@@ -81,7 +83,7 @@ def device_us(
 
 
 class Reproducible:
-    """CUB's reproducible sum, out of a library made of tools/cub_reproducible.cu."""
+    """CUB's reproducible sum, from a library built from tools/cub_reproducible.cu."""
 
     def __init__(self, library: Path) -> None:
         self._measure = ctypes.CDLL(str(library.resolve())).cub_reproducible
@@ -108,7 +110,7 @@ def compare(
     rounds: int = 3,
     repeats: int = 5,
 ) -> dict[str, Any]:
-    """One row: the time of each strategy on the same array, in turns."""
+    """One row: the time of each strategy on the same array. Strategies alternate."""
     array = make(data, dtype, nbytes)
     times: dict[str, list[float]] = {name: [] for name in strategies}
     for _ in range(rounds):
@@ -121,7 +123,7 @@ def compare(
 
 
 def _work_out(row: dict[str, Any], device: devices.Device) -> None:
-    """Sets what follows from the times."""
+    """Sets the fields of a row that are computed from its times."""
     us = row["us"]
     row["gb_s"] = {name: round(row["nbytes"] / t / 1e3, 1) for name, t in us.items()}
     row["exact_of"] = {name: round(us[name] / us["exact"], 4) for name in us if name != "exact"}
@@ -132,7 +134,7 @@ def _work_out(row: dict[str, Any], device: devices.Device) -> None:
 def beside_reproducible(
     row: dict[str, Any], device: devices.Device, reproducible: Reproducible, rounds: int
 ) -> None:
-    """Add the time of CUB's reproducible sum to a row."""
+    """Adds the time of CUB's reproducible sum to a row."""
     array = make(row["data"], row["dtype"], row["nbytes"])
     found = [reproducible.us(array, device, 5) for _ in range(rounds)]
     row["us"]["cub_reproducible"] = statistics.median(found)
@@ -153,7 +155,7 @@ def call_us(array: object, strategy: str, repeats: int = 300) -> float:
 
 
 def small_calls(sizes: Sequence[int] = (1, 1000, 10_000, 100_000, 1_000_000)) -> list[Any]:
-    """Calls on small arrays, `exact` beside `fast`; needs CuPy to make the arrays."""
+    """The times of calls of `exact` and `fast` on small arrays. Needs CuPy to make the arrays."""
     import importlib
 
     cupy = importlib.import_module("cupy")
@@ -177,7 +179,7 @@ def _cpu_row(dtype: str, data: str, n: int, rounds: int) -> dict[str, Any]:
     array = make(data, dtype, n * named(dtype).itemsize)
     load = load_of(array.dtype)
     numbers = array.tolist()
-    repeats = max(1, (1 << 18) // n)  # so that reading the clock takes no part of the time
+    repeats = max(1, (1 << 18) // n)  # makes the cost of reading the clock negligible
     measures: dict[str, Callable[[], object]] = {
         "exact": lambda: _host.Exact(load, 1).add(array, load, 1, True, 1),
         "numpy": lambda: np.add.reduce(array),
@@ -189,7 +191,7 @@ def _cpu_row(dtype: str, data: str, n: int, rounds: int) -> dict[str, Any]:
         for name, measure in measures.items():
             try:
                 with np.errstate(all="ignore"):
-                    if repeats > 1:  # small: in its cache, where the others left something else
+                    if repeats > 1:  # small: reload the cache, which the others used
                         measure()
                     start = time.thread_time()
                     for _ in range(repeats):
@@ -209,7 +211,7 @@ def _cpu_row(dtype: str, data: str, n: int, rounds: int) -> dict[str, Any]:
 
 
 def cpu_rows(sizes: Sequence[int] = (1 << 16, 1 << 22), rounds: int = 15) -> list[dict[str, Any]]:
-    """Nanoseconds per element of one thread, in its cache and out of memory."""
+    """Nanoseconds per element of one thread, with data in its cache and in memory."""
     dtypes = ("float16", "bfloat16", "float32", "float64")
     return [_cpu_row(dtype, data, n, rounds) for dtype in dtypes for data in DATA for n in sizes]
 
@@ -227,7 +229,8 @@ def _print_cpu(row: dict[str, Any]) -> None:
     print(f"{row['dtype']:9}{row['data']:10}{row['n']:9}  ns per element: {times}{more}")
 
 
-# A target of `exact`: its name, the least speed, as a ratio to what, and a filter for its rows.
+# A target of `exact`: its name, the least ratio of speeds, the other strategy (or "bus", the peak
+# bandwidth), and a filter for its rows.
 Target = tuple[str, float, str, Callable[[dict[str, Any]], bool]]
 
 
@@ -247,13 +250,13 @@ TARGETS: list[Target] = [
 ]
 
 
-# On one thread: nanoseconds per element at most, and times as quick as math.fsum at least.
+# Targets on one thread: the most nanoseconds per element, and the least speedup over math.fsum.
 CPU_MOST_NS = {"float32": 0.6, "float64": 1.2}
 CPU_LEAST_OF_FSUM = 20
 
 
 def missed_on_cpu(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Which of the CPU's rows are short of that, fsum of a list included."""
+    """Sentences on the CPU rows that miss these targets, fsum of a list included."""
     missed = []
     for row in rows:
         what = f"{row['dtype']} {row['data']}, n = {row['n']:,}"
@@ -267,7 +270,10 @@ def missed_on_cpu(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _short_at(row: dict[str, Any], other: str, kernels: Sequence[dict[str, Any]]) -> str:
-    """Where a ratio is too small; and of the bus, where plain sums are, and this of kinder data."""
+    """Describes a row whose ratio is too small.
+
+    For ratios to the bus, adds the ratios of plain sums, and of `exact` with its fastest data.
+    """
     ratio = row["exact_of"][other]
     told = f"{row['data']}, {row['nbytes'] // MIB} MiB: {ratio:.3f}"
     if other != "bus":
@@ -286,9 +292,10 @@ def _short_at(row: dict[str, Any], other: str, kernels: Sequence[dict[str, Any]]
 
 
 def judge(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """The least ratio of each target, and the most microseconds above `fast` of small arrays.
+    """Compares a record with its targets. Returns a row per target, with `wanted` and `met`.
 
-    What no row tells of is not `met`, but None.
+    A row has the least ratio found, or for small arrays the most microseconds above `fast`. `met`
+    is None if the record has no data for a target.
     """
     found: list[dict[str, Any]] = []
     for what, least, other, on in TARGETS:
@@ -340,13 +347,13 @@ def _measure_device(asked: argparse.Namespace) -> dict[str, Any]:
         for row in record["calls"]:
             print(row)
     if asked.cub_reproducible:
-        # Behind all others: once it has added up small arrays, CUB's ordinary sum takes longer.
+        # Measured last: after the reproducible sum of small arrays, CUB's ordinary sum is slower.
         reproducible = Reproducible(asked.cub_reproducible)
         for row in (*record["kernels"], *record["small"]):
-            if row["dtype"] in ("float32", "float64"):  # which CUB has it for
+            if row["dtype"] in ("float32", "float64"):  # the dtypes of CUB's reproducible sum
                 beside_reproducible(row, device, reproducible, asked.rounds)
                 _print(row)
-    # Emulated times are no card's.
+    # Emulated times say nothing about a GPU.
     record["targets"] = judge(record) if device.backend == "cuda" else []
     for row in record["targets"]:
         print(row)
@@ -385,7 +392,7 @@ class _Target(_Reached):
 
 
 def load(path: Path) -> dict[str, Any]:
-    """A record of this module; ValueError, naming file and field, if the file does not have one.
+    """Reads a record of this module. Raises ValueError that names the file and the wrong field.
 
     >>> from pathlib import Path
     >>> from gpureduce import exact_bench
@@ -412,7 +419,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def _check_cpu(rows: Sequence[dict[str, Any]]) -> None:
-    """The table has a cell for each combination, and compares float64 with fsum."""
+    """Checks that the table has a row for each combination, and compares float64 with fsum."""
     keys = ("dtype", "data", "n")
     of = [set(row[key] for row in rows) for key in keys]
     there = {tuple(row[key] for key in keys) for row in rows}
@@ -440,7 +447,7 @@ def _cpu_markdown(record: dict[str, Any]) -> str:
             of = {r["data"]: r["exact"]["ns"] for r in rows if (r["dtype"], r["n"]) == (dtype, n)}
             lines.append([f"{dtype}, {where}", *(f"{of[k]:.2f}" for k in kinds)])
     doubles = [row for row in rows if row["dtype"] == "float64" and "of_fsum" in row]
-    # The text above has the targets that are ratios to math.fsum.
+    # Only the ratios to math.fsum: the targets in nanoseconds are left out.
     missed = [text for text in missed_on_cpu(rows) if " ns, not " in text]
     least = [
         min(row[name] for row in doubles if row["n"] == n)
@@ -460,7 +467,7 @@ def _cpu_markdown(record: dict[str, Any]) -> str:
 
 
 def how_taken(names: Sequence[str]) -> str:
-    """What can be said of a card's record with these strategies."""
+    """A phrase on how a GPU's record with these strategies was measured."""
     last = ", cub_reproducible behind the others" if "cub_reproducible" in names else ""
     return f"all in one run and in turns{last}"
 
@@ -485,7 +492,7 @@ def _card_markdown(record: dict[str, Any]) -> str:
 
 
 def _short_of(targets: Sequence[dict[str, Any]]) -> list[str]:
-    """On the targets that are missed, and on those that nothing was measured of."""
+    """Paragraphs on the targets that are missed, and on those without measurements."""
     missed = [
         f"{row['what']}: {row.get('least', row.get('most')):.3g}, not {row['wanted']}"
         + (f" ({'; '.join(row['short'])})" if "short" in row else "")
@@ -534,7 +541,7 @@ def main() -> int:
     parser.add_argument("--record", type=Path)
     asked = parser.parse_args()
     if asked.cpu:
-        load = {"load_average": round(os.getloadavg()[0], 1)}  # what else ran meanwhile
+        load = {"load_average": round(os.getloadavg()[0], 1)}  # load by other programs
         record: dict[str, Any] = {**provenance("exact"), **load}
         record["cpu"] = cpu_rows(rounds=3 * asked.rounds)
         for row in record["cpu"]:

@@ -1,4 +1,4 @@
-"""The libraries that the benchmark measures beside ours, each imported only when asked for."""
+"""The other libraries of the benchmark. Each is imported only if it is measured."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Run = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Peer:
-    """A library's own way to a sum. A function is None where the library has no such way.
+    """A library's functions for sums. A function is None if the library lacks it.
 
-    `put` brings a NumPy array to the library's GPU array, `add` takes that to a Python number, and
-    `add_host` starts from the NumPy array.
+    `put` copies a NumPy array to the library's GPU array. `add` adds up such an array to a Python
+    number. `add_host` adds up a NumPy array.
     """
 
     name: str
@@ -31,8 +31,8 @@ class Peer:
     add: Callable[[ModuleType, Any], Run] | None
     add_host: Callable[[ModuleType, dtypes.Array], Run] | None
     free: Callable[[ModuleType], None] = lambda module: None
-    lacks: frozenset[str] = frozenset()  # dtypes that it does not have
-    needs_card: bool = False  # also for arrays in host memory
+    lacks: frozenset[str] = frozenset()  # dtypes that the library lacks
+    needs_card: bool = False  # needs a GPU even for arrays in host memory
 
 
 def _torch_tensor(torch: ModuleType, array: dtypes.Array) -> Any:
@@ -86,9 +86,9 @@ NAMES = ("cub", "numpy", *(peer.name for peer in PEERS))
 
 
 def installed(wanted: tuple[str, ...], device: str | None = None) -> tuple[str, ...]:
-    """Of the names that were asked for, those that are here; all of them if that is ``all``.
+    """The wanted libraries, checked to be installed. ``all`` means all that are installed.
 
-    Where no card is measured, ``all`` is without those that need one.
+    If no GPU is measured, ``all`` omits libraries that need one.
     """
     unknown = [name for name in wanted if name not in (*NAMES, "all")]
     if unknown:
@@ -104,31 +104,31 @@ def installed(wanted: tuple[str, ...], device: str | None = None) -> tuple[str, 
 
 
 def load(name: str) -> tuple[Peer, ModuleType]:
-    """A peer and its library."""
+    """A peer and its imported module."""
     peer = next(peer for peer in PEERS if peer.name == name)
-    # JAX would take three quarters of the card's memory, which the others are to use.
+    # By default JAX reserves three quarters of the GPU's memory, which the others need.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     return peer, importlib.import_module(peer.module)
 
 
 def versions(names: tuple[str, ...]) -> dict[str, str]:
-    """What was measured against."""
+    """The versions of the libraries."""
     found = {n: load(n)[1].__version__ for n in names if n not in ("cub", "numpy")}
     return {name: str(version) for name, version in found.items()}
 
 
 def takes(name: str, dtype: str) -> bool:
-    """Whether a library can add up such an array on a GPU."""
+    """Whether a library can add up an array of this dtype on a GPU."""
     return any(peer.add and dtype not in peer.lacks for peer in PEERS if peer.name == name)
 
 
 def takes_host(name: str, dtype: str) -> bool:
-    """Whether a library can add up such a NumPy array."""
+    """Whether a library can add up a NumPy array of this dtype."""
     return all(peer.add_host and dtype not in peer.lacks for peer in PEERS if peer.name == name)
 
 
 def free(names: tuple[str, ...]) -> None:
-    """Have the libraries give back the memory that they keep."""
+    """Frees the memory that the libraries keep."""
     for peer in PEERS:
         if peer.name in names:
             peer.free(importlib.import_module(peer.module))

@@ -1,4 +1,4 @@
-"""What every record of a measurement says about where it was made."""
+"""The provenance fields of every record: machine, versions, date and commit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpureduce.core import devices
 
 SCHEMA = 1
 
-# The fields that `provenance` writes, and their types, for those who read records.
+# The fields that `provenance` writes, and their types, for checks of records.
 HEAD: dict[str, Any] = {
     "card": str,
     "device": str,
@@ -31,7 +31,7 @@ HEAD: dict[str, Any] = {
 
 
 def _git(*arguments: str) -> str | None:
-    """What git says of the checkout that this package runs from, if it does."""
+    """The output of git for the checkout of this package; None outside a checkout."""
     folder = Path(__file__).resolve().parent
     try:
         done = subprocess.run(
@@ -43,7 +43,7 @@ def _git(*arguments: str) -> str | None:
 
 
 def _driver() -> str | None:
-    """The NVIDIA driver's own version; CUDA only tells which CUDA it can do."""
+    """The NVIDIA driver's version. CUDA's API returns only the supported CUDA version."""
     try:
         text = Path("/proc/driver/nvidia/version").read_text()
     except OSError:
@@ -53,7 +53,7 @@ def _driver() -> str | None:
 
 
 def _processor() -> str:
-    """Its name, as Linux tells it."""
+    """The processor's name, from Linux."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -63,11 +63,11 @@ def _processor() -> str:
 
 
 def provenance(kind: str, device: devices.Device | None = None) -> dict[str, Any]:
-    """Schema, card, driver, toolkit, versions, date, commit, and git's hashes of csrc's folders.
+    """Schema, GPU, driver, toolkit, versions, date, commit, and git's hashes of csrc's folders.
 
-    The hashes are those of the sources that were built. Where the package does not run from its
-    checkout, the environment's GPUREDUCE_COMMIT (``git rev-parse HEAD``) says the commit. `device`
-    is what was measured on, by default the first GPU.
+    The hashes are those of the sources that were built. The environment variable GPUREDUCE_COMMIT
+    (``git rev-parse HEAD``) overrides the commit, for packages outside a checkout. `device` is the
+    measured device, by default the first GPU.
     """
     device = device or devices.devices()[0]
     info = devices.build_info()

@@ -1,4 +1,4 @@
-"""``gpureduce bench``: the measurements as a table, CSV or JSON, with a progress bar meanwhile."""
+"""``gpureduce bench``: measurements as a table, CSV or JSON, with a progress bar."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DERIVED = ("gb_s", "percent_of_peak", "percent_of_ceiling")
 
 
 def clocks() -> dict[str, float]:
-    """The first card's clocks in MHz and its temperature, as nvidia-smi tells; {} without it."""
+    """The first GPU's clocks in MHz and its temperature, from nvidia-smi; {} without it."""
     command = ["nvidia-smi", f"--query-gpu={','.join(_CLOCKS)}", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
@@ -36,14 +36,14 @@ def clocks() -> dict[str, float]:
 
 
 def read_ceiling(device: str | None) -> float | None:
-    """The most GB/s that a kernel of ours reads 4 GiB with, on a card: what the memory gives."""
+    """The read bandwidth of a GPU's memory in GB/s: our fastest kernel on 4 GiB."""
     rows = benchmark(["bulk_copy", "tiles"], [2**30], ["float32"], device=device, repeats=5)
     found = [row.gb_s for row in rows if row.source == "cuda_event"]
     return max(found) if found else None
 
 
 def rows_of(found: Iterable[Measurement], ceiling: float | None) -> list[dict[str, Any]]:
-    """Measurements as plain rows, with what follows from them."""
+    """Measurements as plain rows, with derived rates."""
     rows = []
     for m in found:
         derived = {
@@ -58,7 +58,7 @@ def rows_of(found: Iterable[Measurement], ceiling: float | None) -> list[dict[st
 def record(
     rows: list[dict[str, Any]], peers: tuple[str, ...], before: dict[str, float], ceiling: Any
 ) -> dict[str, Any]:
-    """All that makes the rows worth keeping."""
+    """A record: the rows with their provenance, clocks and calibration."""
     said = provenance("bench")
     said["versions"] |= libraries.versions(peers)
     said["clocks"] = {"before": before, "after": clocks()}
@@ -68,7 +68,7 @@ def record(
 
 
 def as_csv(rows: list[dict[str, Any]]) -> str:
-    """The rows for a spreadsheet."""
+    """The rows as CSV."""
     names = [field.name for field in dataclasses.fields(Measurement)] + list(DERIVED)
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
@@ -78,7 +78,7 @@ def as_csv(rows: list[dict[str, Any]]) -> str:
 
 
 def as_table(rows: list[dict[str, Any]]) -> str:
-    """The rows for people: columns that say nothing are left out."""
+    """The rows as a text table without empty columns."""
     columns: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
         ("what", lambda r: r["measure"]),
         ("strategy", lambda r: r["strategy"]),
@@ -106,7 +106,7 @@ def as_table(rows: list[dict[str, Any]]) -> str:
 
 
 def progress_bar(done: int, total: int, text: str) -> None:
-    """One line that is written over and over, and wiped at the end."""
+    """Draws the progress bar on one line, and erases it at the end."""
     columns = shutil.get_terminal_size().columns - 1
     width = 24
     full = width * done // total
@@ -117,7 +117,7 @@ def progress_bar(done: int, total: int, text: str) -> None:
 
 
 def size(text: str) -> int:
-    """A number of elements, also as 2^20."""
+    """Parses a number of elements, such as 1000 or 2^20."""
     base, caret, power = text.partition("^")
     try:
         number, times = int(base), int(power) if caret else 1
@@ -215,7 +215,7 @@ def _asked(arguments: argparse.Namespace, peers: Sequence[str]) -> Iterator[Meas
 
 
 def progress() -> Callable[[int, int, str], None] | None:
-    """What shows how far a long command is: the bar, for people who watch."""
+    """The progress callback of a long command: the bar on a terminal, otherwise None."""
     return progress_bar if sys.stderr.isatty() else None
 
 
@@ -234,7 +234,7 @@ def _print(arguments: argparse.Namespace, made: dict[str, Any]) -> None:
 
 
 def command(arguments: argparse.Namespace) -> None:
-    """What ``gpureduce bench`` does: measure, show, and write down if asked to."""
+    """Runs ``gpureduce bench``: measures, prints, and writes a record if asked to."""
     if arguments.output and Path(arguments.output).suffix not in (".json", ".csv"):
         raise ValueError(f"--output must end in .json or .csv, not {arguments.output!r}")
     if arguments.output and not Path(arguments.output).parent.is_dir():

@@ -1,4 +1,4 @@
-"""What a scoreboard should show at least, and where a record falls short of it."""
+"""The performance targets of a scoreboard, and the targets that a record misses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Point(TypedDict):
 
 
 def load(path: Path) -> dict[str, Any]:
-    """A scoreboard's record; ValueError, naming file and field, if the file does not have one."""
+    """Reads a scoreboard's record. Raises ValueError that names the file and the wrong field."""
     record = json_files.read_record(path, "bench", **HEAD, rows=list[Point])
     with json_files.naming(path):
         for i, row in enumerate(record["rows"]):
@@ -47,9 +47,9 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def ratios(rows: Iterable[Row], measure: str, ours: str, theirs: Sequence[str]) -> list[Row]:
-    """At each point, how many times as long the quickest of `theirs` takes as `ours`.
+    """At each point, the time of the fastest of `theirs` divided by the time of `ours`.
 
-    Calls are compared where they are given the same library's array.
+    Calls are compared on arrays of the same library.
     """
     points: dict[tuple[Any, ...], dict[str, Row]] = {}
     for row in rows:
@@ -69,7 +69,7 @@ def ratios(rows: Iterable[Row], measure: str, ours: str, theirs: Sequence[str]) 
 
 
 def misaligned(rows: Iterable[Row]) -> list[Row]:
-    """How many times as long arrays off their boundary take as those on it."""
+    """The time of misaligned arrays divided by the time of aligned ones."""
     every = [row for row in rows if row["measure"] == "kernel"]
     on = {(r["strategy"], r["dtype"], r["n"]): r for r in every if r["offset"] == 0}
     found = []
@@ -86,7 +86,7 @@ def mean(found: Sequence[Row]) -> float:
 
 
 def size_text(nbytes: int) -> str:
-    """4 KiB, 64 MiB: for people."""
+    """A size in binary units: 4 KiB, 64 MiB."""
     for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if nbytes >= unit:
             return f"{nbytes / unit:g} {name}"
@@ -95,7 +95,7 @@ def size_text(nbytes: int) -> str:
 
 @dataclass(frozen=True)
 class Target:
-    """Every ratio of one of ours to the quickest of others that `on` picks: at least so much."""
+    """A least ratio (see `ratios`) of `theirs` to `ours`, for the rows that `on` selects."""
 
     measure: str
     ours: str
@@ -105,7 +105,7 @@ class Target:
 
 
 _HOST = ("numpy", "torch", "cupy")
-# The rows that ways through the card are compared with, and what each of them is.
+# The reference rows for sums of host arrays on the GPU, with descriptions.
 PINNED_COPY, OF_PINNED = "pinned copy", "fast of pinned"
 WRITTEN, WRITTEN_COPY = "write to pinned", "write, pinned copy"
 LIMITS = {
@@ -130,7 +130,7 @@ ON_CARD = (
 
 ON_HOST = (
     Target("host", "cpu", ("numpy",), 0.95),
-    # Of arrays in memory, not in a cache.
+    # Arrays in memory, larger than caches.
     Target("host", "cpu", ("numpy",), 1.8,
            lambda r: r["dtype"] == "float32" and r["nbytes"] >= 64 * MIB),
 )  # fmt: skip
@@ -139,10 +139,10 @@ _MEAN, _PEAK_PERCENT, _MISALIGNED = 1.15, 97.0, 1.03
 
 
 def _limits(rows: Sequence[Row]) -> dict[tuple[str, int], str]:
-    """By dtype and n: what parts of a way through the card reach, of a pinned copy.
+    """By dtype and n: the speed of each part of a sum on the GPU, relative to a pinned copy.
 
-    Ours writes while it adds up; the last one is both, one after the other. A copy of what has just
-    been written takes what it adds to the writing.
+    Our sum overlaps writing and adding; the last entry is both, one after the other. The time of a
+    copy of just written data is the time of write and copy minus the time of the write.
     """
     us: dict[tuple[str, int], dict[str, float]] = {}
     for row in rows:
@@ -180,7 +180,7 @@ def _of_ceiling(percent: float | None) -> str:
 
 
 def missed(record: dict[str, Any]) -> list[str]:
-    """Where the record is short of what its kind of machine should do; a sentence each."""
+    """The targets for the record's kind of machine that it misses, as a sentence each."""
     rows = record["rows"]
     if record["device"] != "cuda":
         return [text for target in ON_HOST for text in _short_of(target, rows)]

@@ -1,4 +1,4 @@
-"""`gpureduce.tune`: measures a card, and makes its table for `fast`."""
+"""`gpureduce.tune`: measures a GPU and makes its table for `fast`."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _DTYPES = {
     8: ("float64", "int64"),
 }
 SIZES = tuple(2**power for power in range(12, 31))
-# From here on the memory's bandwidth is the limit, and kernels differ by a percent or two: they
-# take turns, several times over, and small gains count.
+# From this size the memory bandwidth is the limit and kernels differ by a percent or two. They are
+# therefore measured in several alternating rounds, and small gains count.
 LARGE = 2**24
 _TURNS = 3
 
 
 def worth(nbytes: int) -> float:
-    """A candidate that is quicker by less leaves the next smaller size's in place: fewer rows."""
+    """The least relative gain for a switch from the next smaller size's choice. Saves rows."""
     return 0.003 if nbytes >= LARGE else 0.015
 
 
@@ -73,7 +73,7 @@ class Tuned:
 
 
 def candidates(nbytes: int) -> Iterator[Choice]:
-    """What is worth trying for an input of that size."""
+    """The candidates to measure for an input of `nbytes`."""
     fewest = 512 if nbytes >= LARGE else 64
     for block in (64, 128, 256, 512, 1024):
         if nbytes <= 2**17:
@@ -83,14 +83,14 @@ def candidates(nbytes: int) -> Iterator[Choice]:
             yield Choice(nbytes, 0, "one_cluster", block, 16)
         if nbytes >= 2**16:
             for blocks in (1, 2, 4):
-                if fewest <= block * blocks <= 1024:  # its registers allow no more threads
+                if fewest <= block * blocks <= 1024:  # registers allow at most 1024 threads per SM
                     yield Choice(nbytes, 0, "tiles", block, 0, blocks)
         if block >= 256 and nbytes >= 2**22:
             yield Choice(nbytes, 0, "bulk_copy", block, 0, 1)
 
 
 def _time(device: devices.Device, array: Array, choice: Choice, repeats: int) -> float | None:
-    """Microseconds of one sum; None where the card cannot run the candidate."""
+    """Microseconds of one sum; None if the GPU cannot run the candidate."""
     conversion = convert(array.dtype, None)
     row = registry.find(choice.strategy)
     block, grid = choice.launch(array.nbytes, device.sms)
@@ -104,7 +104,7 @@ def _time(device: devices.Device, array: Array, choice: Choice, repeats: int) ->
 
 
 def _best(times: dict[Choice, float], before: tuple[Any, ...] | None) -> Choice:
-    """The quickest, or what the size before took if that is nearly as quick."""
+    """The fastest choice, or the previous size's choice if that is nearly as fast."""
     best = min(times, key=lambda choice: times[choice])
     for choice, time in times.items():
         if _shape(choice) == before and time <= times[best] * (1 + worth(best.max_bytes)):
@@ -119,7 +119,7 @@ def _shape(choice: Choice) -> tuple[Any, ...]:
 def rows_from(best: dict[int, list[tuple[int, Choice]]]) -> tuple[Choice, ...]:
     """A table from the best choice at each size, per element width.
 
-    Between two sizes that were measured, the boundary lies at their geometric mean.
+    The boundary between two measured sizes lies at their geometric mean.
     """
     rows = []
     for width, found in best.items():
@@ -133,7 +133,7 @@ def rows_from(best: dict[int, list[tuple[int, Choice]]]) -> tuple[Choice, ...]:
 def _runs(
     found: list[tuple[int, Choice]],
 ) -> Iterator[tuple[tuple[int, Choice], tuple[int, Choice]]]:
-    """First and last of neighbours that take the same."""
+    """Yields the first and the last of consecutive sizes with the same choice."""
     for _, group in itertools.groupby(found, key=lambda pair: _shape(pair[1])):
         run = list(group)
         yield run[0], run[-1]
@@ -201,7 +201,7 @@ def tune(
 
 
 def save(choices: Sequence[Choice], device: devices.Device, path: Path) -> None:
-    """Write a table down, with where and when it was made."""
+    """Writes a table with its provenance to a file."""
     kept = provenance("fast_table", device) | {"rows": [asdict(c) for c in choices]}
     json_files.write(path, kept)
 
@@ -209,7 +209,7 @@ def save(choices: Sequence[Choice], device: devices.Device, path: Path) -> None:
 def _group_times(
     device: devices.Device, dtypes: Iterable[str], nbytes: int, repeats: int
 ) -> dict[Choice, float]:
-    """Of the dtypes of one width the mean counts: one row serves them all."""
+    """The time of each candidate: the mean over the dtypes of one width, which share a row."""
     times: dict[Choice, list[float]] = {}
     for dtype in filter(is_here, dtypes):
         array = array_of(dtype, max(1, nbytes // named(dtype).itemsize))
@@ -252,7 +252,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> None:
-    """What ``gpureduce tune`` does."""
+    """Runs ``gpureduce tune``."""
     if not arguments.show:
         made = tune(
             arguments.device,

@@ -16,7 +16,7 @@ from gpureduce.emulator.explain import Comparison, explain
 from gpureduce.hardware import verify_counters
 from gpureduce.text import show_json
 
-_WIDEST = 120  # lines longer than that are hard to follow
+_WIDEST = 120  # longer lines are hard to read
 
 Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 

@@ -11,7 +11,7 @@ from gpureduce.lectures.tables import show
 
 
 def file_name(record: Record) -> str:
-    """The name that a record goes by: experiment and card."""
+    """The file name of a record, from its experiment and GPU."""
     card = record.device.split()[-1].lower() if not record.emulated else "emulator"
     return f"lecture_{record.lecture}_{card}.json"
 
@@ -25,7 +25,7 @@ def _target(wanted: str, record: Record, many: bool) -> Path:
 
 
 def command(lecture: str, device: str | None, repeats: int, record: str | None) -> list[Record]:
-    """What ``gpureduce bench --lecture`` does: run, print, and write down if asked to."""
+    """Runs ``gpureduce bench --lecture``: runs, prints, and writes a record if asked to."""
     if not lecture:
         raise ValueError("--record goes with --lecture NAME, or --lecture all and a folder")
     names = list(EXPERIMENTS) if lecture == "all" else [find(lecture).name]

@@ -1,4 +1,4 @@
-"""The ``gpureduce`` command: output fit for people, and ``--json`` for programs."""
+"""The ``gpureduce`` command: readable output, and ``--json`` for programs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _NPY, _ZIP = b"\x93NUMPY", b"PK"
 
 
 def _check_header(path: str) -> None:
-    """Refuse what NumPy would divide by zero for, and cannot map."""
+    """Raises for an itemsize of 0, which NumPy would divide by and cannot map."""
     readers = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
-        (3, 0): np.lib.format.read_array_header_2_0,  # differs in the letters of names only
+        (3, 0): np.lib.format.read_array_header_2_0,  # differs only in the encoding of names
     }
     with open(path, "rb") as file:
         version = np.lib.format.read_magic(file)
@@ -62,7 +62,7 @@ def _load(path: str) -> Any:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError:
         raise
-    except Exception as error:  # of any kind: NumPy parses the header as Python
+    except Exception as error:  # any class: NumPy parses the header as Python
         told = " ".join(str(error).split())
         if "Python objects" in told:
             told = "its elements are Python objects, not numbers"
@@ -282,7 +282,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _flush() -> None:
-    """Write what is printed now: what fails at exit, Python tells in its own words."""
+    """Flushes stdout now. If the flush at exit failed, Python would print its own message."""
     if sys.stdout is None:
         return
     try:
@@ -290,12 +290,12 @@ def _flush() -> None:
     except OSError:
         os.dup2(
             os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # so that Python's flush at exit does not fail, too
+        )  # keeps Python's flush at exit from failing, too
         raise
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; errors go to standard error, and the exit status tells."""
+    """Runs the command line. Errors go to standard error; returns the exit status."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a locale may lack arrows and shades
     arguments = _parser().parse_args(argv)
@@ -306,7 +306,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         print("gpureduce: broken off", file=sys.stderr)
-        return 130  # as shells have it: 128 and the signal's number
+        return 130  # shells' convention: 128 + the signal's number
     except (
         OSError, ValueError, TypeError, MemoryError, ImportError, gpureduce.CudaError
     ) as error:  # fmt: skip
