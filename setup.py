@@ -2,14 +2,14 @@
 
 _host             sums by the processors, exact accumulators, the registry
 _emulator         the kernels, for the emulated GPU
-_emulator_traced  the same with a hook at every memory access of a kernel
+_emulator_traced  like _emulator, with a hook at every memory access of a kernel
 _cuda             the kernels, for NVIDIA's GPUs
 
-_cuda is built where there is an NVIDIA driver, for the cards that are there. GPUREDUCE_CUDA=require
-builds it without a driver, too, and fails if there is no nvcc; GPUREDUCE_CUDA=0 leaves it out;
+_cuda is built if there is an NVIDIA driver, for the GPUs of this machine. GPUREDUCE_CUDA=require
+builds it without a driver, too, and fails if there is no nvcc. GPUREDUCE_CUDA=0 leaves it out.
 GPUREDUCE_CUDA_ARCHS="80;90" names compute capabilities.
 
-Environment, besides: NVCC, CUDA_HOME, CC, CXX, GPUREDUCE_SANITIZE="address,undefined",
+Other environment variables: NVCC, CUDA_HOME, CC, CXX, GPUREDUCE_SANITIZE="address,undefined",
 GPUREDUCE_WERROR=1, GPUREDUCE_JOBS.
 """
 
@@ -42,26 +42,26 @@ CUDA_WHEELS = [
 ]
 SANITIZE = os.environ.get("GPUREDUCE_SANITIZE", "")
 WARNINGS = ["-Wall", "-Wextra"] + (["-Werror"] if os.environ.get("GPUREDUCE_WERROR") else [])
-# By default clang leaves out the hook of a load where a store to the same place follows.
+# By default clang omits the hook of a load if a store to the same address follows.
 CLANG_HOOKS = ["-mllvm", "-tsan-instrument-read-before-write=1"]
 # The line table that csrc/emulator/trace/lines.cpp reads.
 LINES = ["-gdwarf-4", "-g1", "-gz=none"]
 
 
-# What the build writes down beside the backends.
+# Files that the build writes beside the backends.
 WRITTEN = ("_build.json", "_kernels.json", "_nvcc.json")
-# What decides about a kernel's machine code.
+# The flags and paths that determine a kernel's machine code.
 NVCC_FLAGS = ["-std=c++17", "-O3"]
 CUDA_INCLUDES = [CSRC / "cuda", CSRC / "kernels"]
 KERNEL_TABLE = CSRC / "engine" / "kernel_table.cu"
 
-# Folders of C: those of every module, those of _host, and those of a build of the kernels.
+# Folders of C sources: for every module, for _host, and for each build of the kernels.
 EVERY_MODULE = ("bindings", "shared", "threads", "cpu", "exact")
 HOST = (*EVERY_MODULE, "bindings/host")
 KNOWS_CUDA = ("bindings/device", "backend", "transfer", "engine")
 
 
-# --- the registry, as far as the build needs it ------------------------------------------------
+# --- the registry: the fields that the build needs ---------------------------------------------
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Kernel:
             f"-DPAIRS=GR_PAIRS_{self.dtypes}",
             f"-DBLOCKS={int('BLOCK_TEMPLATE' in self.traits)}",
             f"-DVIEWS=GR_VIEWS_{self.dtypes if 'ANY_ELEMENTS' in self.traits else 'NONE'}",
-            # Samples are no bytes that could be copied, and no integers.
+            # Not for kernels that copy bytes (RING) or take integers only: samples are computed.
             f"-DSAMPLES={int(self.dtypes == 'ALL' and 'RING' not in self.traits)}",
         ]
 
@@ -121,7 +121,7 @@ def find_nvcc() -> Path | None:
 
 
 def toolkit_of(nvcc: Path) -> Path:
-    """The toolkit's folder, by nvcc's own word: the nvcc on PATH may be a script that runs it."""
+    """The toolkit's folder, as nvcc reports it: the nvcc on PATH may be a wrapper script."""
     command = [nvcc, "--dryrun", "-x", "cu", os.devnull]
     said = subprocess.run(command, capture_output=True, text=True).stderr
     top = re.search(r"^#\$ TOP=(.+)$", said, re.M)
@@ -140,20 +140,20 @@ def cuda_wanted() -> str:
 
 
 def wants_cuda() -> bool:
-    """Whether to build _cuda: by default where a card may be."""
+    """Whether to build _cuda: by default if there is an NVIDIA driver."""
     named = cuda_wanted() == "require" or bool(os.environ.get("GPUREDUCE_CUDA_ARCHS"))
     return cuda_wanted() != "0" and (named or has_driver())
 
 
 def wheels_to_build_with() -> list[str]:
-    """The toolkit's wheels, asked for only where they would be of use."""
-    if "egg_info" not in sys.argv:  # not the build front end, asking for requirements
+    """The toolkit's wheels, if _cuda is to be built and there is no nvcc."""
+    if "egg_info" not in sys.argv:  # not the build front end's query for requirements
         return []
     return CUDA_WHEELS if wants_cuda() and not find_nvcc() else []
 
 
 def archs_of_cards() -> str:
-    """The compute capabilities of the cards that are there, such as "80;90"; "" if none is."""
+    """The compute capabilities of this machine's GPUs, such as "80;90"; "" without a GPU."""
     command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
@@ -174,7 +174,7 @@ class Job:
     command: list[str]
 
     def stale(self) -> bool:
-        """Whether one of the files that the compiler read, by its own word, is newer or gone."""
+        """Whether one of the files in the compiler's dependency list is newer or missing."""
         try:
             made = self.target.stat().st_mtime
             said = self.target.with_suffix(".d").read_text().replace("\\\n", " ")
@@ -194,7 +194,7 @@ def run(command: list[str]) -> None:
 
 
 def compile_all(jobs: list[Job]) -> None:
-    """Compiles what is out of date, side by side; two jobs with the same target are one."""
+    """Compiles stale targets in parallel. Two jobs with the same target are compiled once."""
     todo = {job.target: job for job in jobs if job.stale()}
     for job in todo.values():
         job.target.parent.mkdir(parents=True, exist_ok=True)
@@ -236,7 +236,7 @@ class Toolchain:
             f"-ffile-prefix-map={numpy_headers}=numpy",
             "-DPy_LIMITED_API=0x030B0000",
         ]
-        # The build machine's paths stay out of the objects.
+        # Keeps the build machine's paths out of the objects.
         self.rename = [f"-ffile-prefix-map={ROOT}=."]
         self.rename += [f"-ffile-prefix-map={toolkit}=cuda"] if toolkit else []
         self.common = ["-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-pthread", *WARNINGS]
@@ -250,7 +250,7 @@ class Toolchain:
     def job(self, source: Path, command: list[str]) -> Job:
         key = hashlib.sha256("\0".join([*command, str(source)]).encode()).hexdigest()[:12]
         target = self.folder / f"{source.stem}-{key}.o"
-        tell = ["-MMD", "-MF", str(target.with_suffix(".d"))]  # what it read
+        tell = ["-MMD", "-MF", str(target.with_suffix(".d"))]  # lists the files read
         return Job(source, target, [*command, *tell, "-c", str(source), "-o", str(target)])
 
     def c(self, source: Path, extra: Sequence[str] = ()) -> Job:
@@ -279,7 +279,7 @@ def c_sources(folders: Sequence[str]) -> list[Path]:
 
 
 class HostBuild:
-    """Sums by the processors: plain C, which knows no CUDA."""
+    """The build of sums by the processors: plain C, without CUDA."""
 
     def __init__(self, folder: Path, module: str) -> None:
         self.tools = Toolchain(folder, module, [])
@@ -290,14 +290,14 @@ class HostBuild:
 
 
 class EmulatorBuild:
-    """The kernels as C++ for the host, on the emulator's own CUDA headers."""
+    """The build of the kernels as C++ for the host, with the emulator's own CUDA headers."""
 
     def __init__(self, folder: Path, module: str) -> None:
         traced = module.endswith("_traced")
         tools = Toolchain(folder, module, [CSRC / "emulator" / "include", CSRC / "kernels"])
         runtime = sorted((ROOT / CSRC / "emulator").rglob("*.cpp"))
         defines = ["-DGR_EMULATOR_TRACED"] if traced else []
-        # The hooks are the point of the traced build: its kernels go without other sanitizers.
+        # The traced build's kernels have the hooks of a sanitizer, and therefore no other ones.
         hooks = ["-O0", "-fsanitize=thread", *LINES] if traced else []
         hooks += CLANG_HOOKS if traced and is_clang(tools.cxx) else []
 
@@ -314,7 +314,7 @@ class EmulatorBuild:
 
 
 class CudaBuild:
-    """The kernels by nvcc; the CUDA runtime is linked statically and libcuda not at all."""
+    """The build of the kernels by nvcc. Links the CUDA runtime statically, and not libcuda."""
 
     def __init__(self, folder: Path, module: str, nvcc: Path, archs: list[int]) -> None:
         home = toolkit_of(nvcc)
@@ -342,7 +342,7 @@ class CudaBuild:
         flags += [f"-gencode=arch=compute_{a},code=sm_{a}" for a in archs]
         flags += [f"-gencode=arch=compute_{archs[-1]},code=compute_{archs[-1]}"]
         host = ["-fPIC", "-fvisibility=hidden", *self.tools.rename]
-        flags += [f"-Xcompiler={shlex.quote(flag)}" for flag in host]  # nvcc runs a shell
+        flags += [f"-Xcompiler={shlex.quote(flag)}" for flag in host]  # nvcc passes them to a shell
         if "CXX" in os.environ:
             flags.append(f"-ccbin={os.environ['CXX']}")
         return self.tools.job(source, [str(self.nvcc), *flags])
@@ -352,14 +352,14 @@ class CudaBuild:
 
 
 def kernel_sources() -> dict[str, list[str]]:
-    """The lines of every kernel file, for showing what a count is about."""
+    """The lines of every kernel file, to show the source line of a count."""
     folder = ROOT / CSRC / "kernels"
     files = sorted(p for p in folder.rglob("*") if p.suffix in (".cu", ".h"))
     return {p.relative_to(ROOT).as_posix(): p.read_text().splitlines() for p in files}
 
 
 def nvcc_recipe() -> dict[str, object]:
-    """How one kernel is compiled, and the text around it, for compiling it again somewhere else."""
+    """Flags, defines and included files of a kernel, to compile it again on another machine."""
     around = [ROOT / KERNEL_TABLE]
     for folder in (".", "cuda", "engine", "shared", "exact"):
         around += sorted(p for p in (ROOT / CSRC / folder).iterdir() if p.suffix in (".h", ".def"))
@@ -372,7 +372,7 @@ def nvcc_recipe() -> dict[str, object]:
 
 
 def git_tree(folder: Path) -> tuple[str, dict[str, str]]:
-    """Git's hash of a folder, and those of what lies in it; without git, for a build has none."""
+    """Git's hash of a folder, and the hashes of its entries. Works without git."""
     rows, hashes = [], {}
     for path in folder.iterdir():
         if path.is_dir():
@@ -391,7 +391,7 @@ def git_tree(folder: Path) -> tuple[str, dict[str, str]]:
 
 
 class BuildBackends(build_ext):
-    """Compiles all objects of all backends in one go, then links each."""
+    """Compiles all objects of all backends together, then links each backend."""
 
     def build_extensions(self) -> None:
         folder = Path(self.build_temp).resolve()
@@ -411,7 +411,7 @@ class BuildBackends(build_ext):
                 build = EmulatorBuild(folder, module)
             if build:
                 builds.append((extension, build))
-            else:  # one that an earlier build left must not be packed
+            else:  # a leftover of an earlier build must not be packaged
                 Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
 
         self.extensions = [extension for extension, _ in builds]

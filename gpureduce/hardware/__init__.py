@@ -1,1 +1,1 @@
-"""Counters of a real card, and their comparison with the emulator's."""
+"""Hardware counters of a GPU, and their comparison with the emulator's counts."""

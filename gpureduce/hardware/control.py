@@ -1,7 +1,7 @@
-"""Launches with nothing to arbitrate: one warp alone on the card, kernel by kernel.
+"""Control experiment without arbitration: each kernel as a single warp, alone on the GPU.
 
-Elsewhere the pipe counts more bank conflicts than its instructions have. If that is arbitration
-between warps, it must count exactly the model's here.
+In other launches the shared memory pipe counts more bank conflicts than the instructions cause. If
+arbitration between warps causes them, the counts of a single warp must equal the model's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpureduce.errors import CudaError
 from gpureduce.hardware.counters import Case, Failure, Found, finish_of
 
 WARP = 32
-WIDE = "int64"  # of 8 bytes, so that one warp alone can be in conflict with itself
+WIDE = "int64"  # 8 bytes per element, so that a single warp can have bank conflicts
 COUNTERS = ("shared_load_conflicts", "shared_store_conflicts")
 COLUMNS = ("strategy", "dtype", "counter", "model", "hardware")
 
@@ -38,7 +38,7 @@ class Alone:
 
 
 def _explained(strategy: str, dtype: str) -> Explanation | None:
-    """What `explain` counts of one warp; None if the strategy cannot, or takes more blocks."""
+    """The counts of `explain` for one warp; None if the strategy refuses or needs more blocks."""
     try:
         found = explain(strategy, n=WARP, dtype=dtype, block=WARP, finish=finish_of(strategy))
     except (ValueError, TypeError, CudaError):
@@ -48,7 +48,7 @@ def _explained(strategy: str, dtype: str) -> Explanation | None:
 
 
 def cases(strategies: Sequence[str], dtype: str) -> Iterator[tuple[str, list[Case]]]:
-    """What to launch, by dtype: all that use shared memory; of the wide ones, those in conflict."""
+    """Yields the launches by dtype: kernels that use shared memory; for `WIDE`, with conflicts."""
     for kind in dict.fromkeys((dtype, WIDE)):
         counted = {name: _explained(name, kind) for name in strategies}
         shared = COUNTERS if kind != dtype else ("shared_load_lanes", "shared_store_lanes")
@@ -62,7 +62,7 @@ def cases(strategies: Sequence[str], dtype: str) -> Iterator[tuple[str, list[Cas
 
 
 def judge(found: Found, dtype: str) -> tuple[list[Alone], list[Failure]]:
-    """What the card counted of them beside the model, and what could not be measured."""
+    """Compares the GPU's counts of these launches with the model; also returns the failures."""
     rows: list[Alone] = []
     failures: list[Failure] = []
     for one in found:
@@ -80,7 +80,7 @@ def judge(found: Found, dtype: str) -> tuple[list[Alone], list[Failure]]:
 
 
 def summary(rows: Sequence[Alone]) -> str:
-    """What the control shows, in a sentence."""
+    """The result of the control experiment, as a sentence."""
     launches = len({(row.strategy, row.dtype) for row in rows})
     equal = sum(row.model == row.hardware for row in rows)
     conflicts = sum(row.model > 0 for row in rows)

@@ -1,8 +1,8 @@
-"""What a card counts of our kernels: launches under Nsight Compute, group by group.
+"""Hardware counters of our kernels: launches under Nsight Compute, group by group.
 
-``python -m gpureduce.hardware.counters CASES DTYPE OUTPUT`` is what ncu is asked to run. A launch
-that fails, or a group of kernels that ncu cannot make sense of, costs the others nothing: the group
-is measured again strategy by strategy, and what still fails is told as a `Failure`.
+ncu runs ``python -m gpureduce.hardware.counters CASES DTYPE OUTPUT``. If a launch fails, or ncu
+fails for a group of kernels, the group is measured again strategy by strategy. The launches that
+fail again are returned as `Failure`; the others are not affected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gpureduce.core import registry
 from gpureduce.core.sources import Place
 from gpureduce.hardware import ncu
 
-# What ncu counts for a whole kernel.
+# Metrics of ncu for a whole kernel.
 METRICS = {
     "shared_load_instructions": "smsp__sass_inst_executed_op_shared_ld.sum",
     "shared_store_instructions": "smsp__sass_inst_executed_op_shared_st.sum",
@@ -36,8 +36,9 @@ METRICS = {
     "global_store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
 }
 
-# Read beside them. The pipe's own wavefronts hold those of instructions, and what a wavefront more
-# a store or load waits for when the pipe is taken by another: noise, which no address explains.
+# Additional metrics of ncu. The wavefronts of the pipe include those of the instructions, and extra
+# wavefronts of loads and stores that wait while another access occupies the pipe. These extra ones
+# are noise: they do not depend on the addresses.
 BESIDE = {
     "shared_load_issued": "smsp__inst_executed_op_shared_ld.sum",
     "shared_store_issued": "smsp__inst_executed_op_shared_st.sum",
@@ -45,7 +46,7 @@ BESIDE = {
     "shared_store_pipe": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
 }
 
-# What it counts for each instruction of the machine code.
+# Metrics of ncu for each instruction of the machine code.
 LINE_METRICS = {
     "issued": "inst_executed",
     "lanes": "thread_inst_executed_true",
@@ -53,8 +54,8 @@ LINE_METRICS = {
 }
 SHARED = LINE_METRICS["wavefronts"]
 
-# Counters that follow from those: by opcode, warps or lanes. Where the compiler knows that a warp
-# is together, it leaves a NOP in __syncwarp's place.
+# Counters computed from the metrics per instruction: issued warps or lanes, by opcode. Where the
+# compiler knows that a warp is converged, it replaces __syncwarp by a NOP.
 OPCODES = {
     "shared_load_lanes": ("lanes", r"LDS"),
     "shared_store_lanes": ("lanes", r"STS"),
@@ -70,12 +71,12 @@ OPCODES = {
 
 _ON_SHARED = re.compile(r"LDS|STS|ATOMS")
 
-_TOGETHER = 6  # strategies that are measured by one run of ncu, which takes seconds to start
+_TOGETHER = 6  # strategies per run of ncu, which takes seconds to start
 
 
 @dataclass(frozen=True)
 class Case:
-    """One launch."""
+    """The arguments of one launch."""
 
     strategy: str
     n: int
@@ -84,15 +85,15 @@ class Case:
 
 
 def opcode_of(text: str) -> str:
-    """Of a line of machine code: without the predicate before it and the operands after it."""
+    """The opcode in a line of machine code, without predicate and operands."""
     return re.sub(r"^@!?U?P\w+\s+", "", text.strip()).split()[0]
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """A line of the machine code: how many warps came by, with how many lanes on.
+    """A line of the machine code: warps that issued it, active lanes, and wavefronts.
 
-    `place` is the line of the source that it comes from, if that is known.
+    `place` is its line in the source, if known.
     """
 
     text: str
@@ -103,18 +104,18 @@ class Instruction:
 
     @property
     def opcode(self) -> str:
-        """Without the predicate before it and the operands after it."""
+        """The opcode, without predicate and operands."""
         return opcode_of(self.text)
 
     @property
     def predicated(self) -> bool:
-        """Whether lanes may be off although the warp came by."""
+        """Whether the instruction has a predicate, which can turn lanes off."""
         return self.text.strip().startswith("@")
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the card counted of one launch."""
+    """The GPU's counters of one launch."""
 
     case: Case
     counters: dict[str, int]
@@ -123,7 +124,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Failure:
-    """A launch of which there is nothing to compare, and why."""
+    """A launch without measurements, and the reason."""
 
     case: Case
     why: str
@@ -133,12 +134,12 @@ Found = list[Seen | Failure]
 
 
 def finish_of(strategy: str) -> str | None:
-    """One launch is enough."""
+    """The finish that needs one launch; None for the strategy's default."""
     return "host" if "host" in registry.find(strategy).finishes else None
 
 
 def _launch(case: Case, dtype: str) -> Case:
-    """Run the case's first launch on the card; its grid filled in."""
+    """Runs the case on the GPU. Returns the case with the grid of its first launch."""
     from gpureduce.core.summation import sum
 
     zeros = np.zeros(case.n, dtype)
@@ -148,7 +149,7 @@ def _launch(case: Case, dtype: str) -> Case:
 
 
 def launch(cases: Sequence[Case], dtype: str) -> tuple[list[Case], list[Failure]]:
-    """Run the cases on the card: those that ran, and those that did not."""
+    """Runs the cases on the GPU. Returns those that ran, and the failures."""
     ran, failed = [], []
     for case in cases:
         try:
@@ -166,7 +167,7 @@ def _launch_here(arguments: Sequence[str]) -> None:
 
 
 def profile(cases: Sequence[Case], dtype: str, together: int = _TOGETHER) -> Iterator[Found]:
-    """The cases as the card counts them, some strategies at a time."""
+    """Yields the GPU's counters of the cases, for some strategies at a time."""
     names = list(dict.fromkeys(case.strategy for case in cases))
     groups = [names[i : i + together] for i in range(0, len(names), together)]
     while groups:
@@ -179,7 +180,7 @@ def profile(cases: Sequence[Case], dtype: str, together: int = _TOGETHER) -> Ite
 
 
 def _profile_group(cases: Sequence[Case], dtype: str) -> Found:
-    """What ncu tells of some launches; where it fails, of none."""
+    """The counters of some launches. If ncu fails, all of them are failures."""
     try:
         return _profile(cases, dtype)
     except ncu.Failed as error:
@@ -207,7 +208,7 @@ def _profile(cases: Sequence[Case], dtype: str) -> Found:
 def matched(
     ran: Sequence[Case], kernels: Sequence[ncu.Row], listings: dict[str, list[list[ncu.Row]]]
 ) -> list[Seen]:
-    """Each launch with what ncu told of it."""
+    """Pairs each launch with its counters and its listing from ncu."""
     if len(ran) != len(kernels):
         raise ncu.Failed(f"{len(ran)} launches, but ncu saw {len(kernels)} kernels")
     launches = Counter(case.strategy for case in ran)
@@ -232,7 +233,7 @@ def _machine_code(listing: Sequence[ncu.Row]) -> list[Instruction]:
     code = [_instruction(row) for row in listing if row.get("Source", "").strip()]
     columns = set(listing[0]) if listing else set()
     if not any(_ON_SHARED.match(one.opcode) for one in code):
-        columns.add(SHARED)  # ncu leaves it out where nothing goes to shared memory
+        columns.add(SHARED)  # ncu omits the column if no instruction accesses shared memory
     for metric in LINE_METRICS.values():
         if metric not in columns:
             raise ncu.Failed(f"ncu's listing of the machine code has no column {metric}")
@@ -240,13 +241,13 @@ def _machine_code(listing: Sequence[ncu.Row]) -> list[Instruction]:
 
 
 def _instruction(row: ncu.Row) -> Instruction:
-    # Where an instruction has nothing to do with a metric, ncu leaves it empty.
+    # ncu leaves a cell empty if the metric does not apply to the instruction.
     counts = {name: ncu.number(row, metric) or 0 for name, metric in LINE_METRICS.items()}
     return Instruction(row["Source"], counts["issued"], counts["lanes"], counts["wavefronts"])
 
 
 def by_opcode(code: Iterable[Instruction]) -> dict[str, int]:
-    """The counters that follow from single instructions."""
+    """The counters of `OPCODES`, computed from the instructions."""
     found: Counter[str] = Counter()
     for instruction in code:
         for name, (what, pattern) in OPCODES.items():

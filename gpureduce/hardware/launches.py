@@ -1,6 +1,6 @@
-"""What ncu counted, as records keep it: enough to judge it again without the card.
+"""The counters from ncu as records store them: enough to compare them again without the GPU.
 
-Of the machine code only what counters or reasons are about, and what a warp came by.
+Of the machine code, only instructions that warps issued and that `rows` or `reasons` use are kept.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _TOLD = re.compile(r"LD(?!C)|ST|ATOM|RED|CREDUX|BAR\.|UCGABAR|WARPSYNC|NOP|SHFL|
 
 
 def in_short(seen: Seen) -> Seen:
-    """The launch with that part of its machine code."""
+    """The launch with only the instructions that records keep."""
     told = [one for one in seen.code if one.issued and _TOLD.match(one.opcode)]
     return replace(seen, code=[replace(one, text=one.text.strip()) for one in told])
 
 
 def as_values(launches: Sequence[Seen]) -> dict[str, Any]:
-    """Launches as plain values: instructions are listed once, and counted launch by launch."""
+    """Launches as plain values. Each instruction is listed once, with counts for each launch."""
     names = [*METRICS, *BESIDE]
     listed: dict[tuple[str, str], int] = {}
     rows = []
@@ -41,7 +41,7 @@ def as_values(launches: Sequence[Seen]) -> dict[str, Any]:
 
 
 class Values(TypedDict):
-    """What `as_values` writes."""
+    """The output of `as_values`."""
 
     counters: list[str]
     instructions: list[list[str]]
@@ -53,7 +53,7 @@ _COUNTS = ("instruction", "issued", "lanes", "wavefronts")
 
 
 def of_values(values: Values, sources: dict[str, str]) -> tuple[Seen, ...]:
-    """The launches again; ValueError for a field that is wrong."""
+    """The inverse of `as_values`. Raises ValueError for a wrong field."""
     if lacking := {*METRICS, *BESIDE}.difference(values["counters"]):
         raise ValueError(f"seen.counters lacks {', '.join(sorted(lacking))}")
     listed = []

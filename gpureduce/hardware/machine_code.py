@@ -1,10 +1,10 @@
-"""Which line of the source each instruction of a kernel's machine code comes from.
+"""Maps each instruction of a kernel's machine code to its line in the source.
 
-nvcc compiles the kernel again, from the text and with the flags that gpureduce was built from, and
-this time with a table of lines, which changes no instruction. (In the extension that table would
-take nearly as much room as the machine code.) nvdisasm reads it. What ncu lists is then held
-against that, instruction by instruction: if another compiler made the extension, it is told, not
-guessed.
+nvcc compiles the kernel again, from the same text and with the same flags as the extension, plus a
+line table. The line table does not change the instructions. (In the extension it would be nearly as
+large as the machine code.) nvdisasm prints the instructions with their lines. They are compared
+with ncu's listing, instruction by instruction. If they differ, for example because another compiler
+built the extension, `Missing` is raised.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from gpureduce.core import devices
 from gpureduce.core.sources import Place, files, text_of
 from gpureduce.hardware.counters import Instruction
 
-_SECONDS = 120  # for one run of a tool
+_SECONDS = 120  # time limit for one run of a tool
 
 
 class Missing(OSError):
-    """Why the lines of a kernel are not known."""
+    """The lines of a kernel are not known; the message says why."""
 
 
 @dataclass(frozen=True)
 class Coded:
     """An instruction as nvdisasm prints it.
 
-    `frames` are file and line that it comes from, and, where that was inlined, from where, and so
-    on outwards.
+    `frames` holds its file and line, and if that was inlined, the file and line of each caller,
+    innermost first.
     """
 
     text: str
@@ -47,7 +47,7 @@ class Coded:
 
     @property
     def place(self) -> Place | None:
-        """The innermost line of a kernel's file, as `explain` attributes what it counts."""
+        """The innermost line in a kernel's file, by the same rule as the lines of `explain`."""
         for file, line in self.frames:
             if file.startswith("csrc/kernels/"):
                 return Place(Path(file).name, line, text_of(file, line))
@@ -65,16 +65,16 @@ _CODED = re.compile(r"\s+/\*[0-9a-f]{4,}\*/\s+(\S.*?)\s*;")
 
 
 def _shortened(file: str) -> str:
-    """A path as the kernels' texts are known by, wherever they were compiled."""
+    """The path of a kernel's file from csrc/ on, wherever it was compiled."""
     return re.sub(r".*/(?=csrc/)", "", file)
 
 
 def functions_of(disassembly: str) -> Functions:
-    """What ``nvdisasm -c -gi`` prints of a cubin: the instructions of its functions."""
+    """Parses the output of ``nvdisasm -c -gi``: the instructions of each function."""
     found: Functions = {}
     code: list[Coded] = []
     frames: tuple[tuple[str, int], ...] = ()
-    marks = False  # whether the line before was part of a mark, which this one then goes on with
+    marks = False  # whether the previous line was a frame: the next frame is then its caller
     for line in disassembly.splitlines():
         function, frame, coded = _FUNCTION.match(line), _FRAME.match(line), _CODED.match(line)
         if function:
@@ -89,9 +89,9 @@ def functions_of(disassembly: str) -> Functions:
 
 
 def _essence(text: str) -> tuple[str, ...]:
-    """What two listings of an instruction must share: its guard, its opcode, its registers.
+    """The parts that must agree in two listings of an instruction: guard, opcode and registers.
 
-    They name places in the code, constants and zeros in different ways.
+    nvdisasm and ncu write labels, constants and zeros in different ways.
     """
     text = re.sub(r"`\(.*\)|\(\*.*", "", text)
     words = text.split()
@@ -100,7 +100,7 @@ def _essence(text: str) -> tuple[str, ...]:
 
 
 def _without_padding(code: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
-    """Behind a function's end stand a jump to itself and NOPs up to the next boundary."""
+    """Strips the end of a function: a jump to itself, then NOPs up to the alignment boundary."""
     end = len(code)
     while end and code[end - 1][1:2] in (("NOP",), ("BRA",)):
         end -= 1
@@ -108,9 +108,10 @@ def _without_padding(code: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...
 
 
 def with_places(code: Sequence[Instruction], name: str, functions: Functions) -> list[Instruction]:
-    """The instructions of a kernel as ncu lists them, each with its place in the source.
+    """Adds the place in the source to each instruction of ncu's listing of a kernel.
 
-    Of the functions that have the kernel's name, one must be the same instruction by instruction.
+    One of the functions with the kernel's name must agree with the listing in each instruction;
+    otherwise raises `Missing`.
     """
     listed = _without_padding([_essence(one.text) for one in code])
     candidates = [coded for f, coded in functions.items() if f"{len(name)}{name}I" in f]
@@ -140,7 +141,7 @@ def with_places(code: Sequence[Instruction], name: str, functions: Functions) ->
 
 
 def find_tool(name: str) -> str:
-    """Where a tool of the CUDA toolkit is."""
+    """The path of a tool of the CUDA toolkit."""
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     candidates = [os.environ.get(name.upper()), name]
     candidates += [f"{home}/bin/{name}" for home in homes if home]
@@ -157,7 +158,7 @@ def find_tool(name: str) -> str:
 
 
 def architecture() -> int:
-    """Which of the architectures that the extension was built for the card runs."""
+    """The architecture, of those in the extension, that the GPU runs."""
     cards = [device for device in devices.devices() if device.backend == "cuda"]
     if not cards:
         raise Missing(devices.build_info()["why"])
@@ -183,13 +184,13 @@ def _run(command: Sequence[str], folder: Path) -> str:
 
 @functools.cache
 def _recipe() -> dict[str, Any]:
-    """What setup.py wrote down about how it compiles a kernel."""
+    """The compiler flags and sources of the kernels, recorded by setup.py."""
     recipe: dict[str, Any] = json.loads((Path(__file__).parents[1] / "_nvcc.json").read_text())
     return recipe
 
 
 def disassembly(strategy: str, arch: int) -> str:
-    """A strategy's kernels for an architecture, as nvdisasm prints them with their lines."""
+    """The output of nvdisasm, with lines, for a strategy's kernels on an architecture."""
     nvcc, nvdisasm = find_tool("nvcc"), find_tool("nvdisasm")
     recipe = _recipe()
     texts = {**recipe["sources"], **{file: "\n".join(text) for file, text in files().items()}}
@@ -212,7 +213,7 @@ def _functions_or_why(strategy: str) -> Functions | Missing:
 
 
 def functions(strategy: str) -> Functions:
-    """A strategy's kernels as they run on the card."""
+    """The instructions of a strategy's kernels, for the GPU's architecture."""
     found = _functions_or_why(strategy)
     if isinstance(found, Missing):
         raise found

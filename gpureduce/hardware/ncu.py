@@ -1,4 +1,4 @@
-"""Nsight Compute (ncu): the hardware's own counters of the kernels that a command launches."""
+"""Nsight Compute (ncu): hardware counters of the kernels that a command launches."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import subprocess
 from collections.abc import Sequence
 
 Row = dict[str, str]
-_SECONDS = 240  # for one run: a kernel that hangs must not hold up all others
+_SECONDS = 240  # time limit for one run, in case a kernel hangs
 
 
 class Failed(OSError):
-    """A run of ncu that gave nothing to go by."""
+    """A run of ncu without usable output."""
 
 
 def find() -> str:
-    """Where ncu is: the environment's NCU, on PATH, or where its installer puts it."""
+    """The path of ncu: from the environment variable NCU, PATH, or its usual folder."""
     usual = ("/usr/local/cuda/bin/ncu", *sorted(glob.glob("/opt/nvidia/nsight-compute/*/ncu")))
     for candidate in (os.environ.get("NCU"), "ncu", *reversed(usual)):
         found = shutil.which(candidate) if candidate else None
@@ -34,18 +34,18 @@ def find() -> str:
 def run(command: Sequence[str], options: Sequence[str], *, cold: bool = False) -> list[Row]:
     """Profile `command`: a row of counters for each kernel that it launched.
 
-    Times come in nanoseconds. `cold` has the caches emptied before each kernel.
+    Times are in nanoseconds. With `cold`, ncu flushes the caches before each kernel.
     """
     return rows_of(_output(command, options, cold=cold))
 
 
 def listings(command: Sequence[str], options: Sequence[str]) -> dict[str, list[list[Row]]]:
-    """Profile `command`: the listings of each kernel it launched, by the kernel's name."""
+    """Profiles `command`: the listings of the kernels that it launched, by the kernel's name."""
     return listings_of(_output(command, options))
 
 
 def _output(command: Sequence[str], options: Sequence[str], *, cold: bool = False) -> str:
-    """What ncu prints. The card's clocks are left alone: no count depends on them."""
+    """The output of ncu. It does not lock the GPU's clocks, because no count depends on them."""
     fixed = ["--csv", "--print-units", "base", "--clock-control", "none"]
     fixed += ["--cache-control", "all" if cold else "none"]
     whole = [find(), *fixed, *options, *command]
@@ -65,14 +65,14 @@ def _output(command: Sequence[str], options: Sequence[str], *, cold: bool = Fals
 
 
 def rows_of(text: str) -> list[Row]:
-    """The rows of ncu's CSV, which stands between what else it and the program print."""
+    """The rows of ncu's CSV, extracted from its other output and the program's."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
-    # Under the head stands a row of units, without an ID.
+    # Below the head, a row without an ID has the units.
     return [row for row in csv.DictReader(lines) if row.get("ID", "").strip()]
 
 
 def listings_of(text: str) -> dict[str, list[list[Row]]]:
-    """The same of ncu's source pages: a row for each instruction, under a line with a name.
+    """The rows of ncu's source pages by kernel: a row for each instruction.
 
     ncu may print the listing of one launch several times over.
     """
@@ -90,7 +90,7 @@ def listings_of(text: str) -> dict[str, list[list[Row]]]:
 
 
 def number(row: Row, metric: str) -> int | None:
-    """A counter's value; None where ncu has none."""
+    """A counter's value; None if ncu printed none."""
     text = row.get(metric, "").replace(",", "").strip()
     try:
         return round(float(text))
@@ -99,7 +99,7 @@ def number(row: Row, metric: str) -> int | None:
 
 
 def counter(row: Row, metric: str) -> int:
-    """A counter's value, which must be there."""
+    """A counter's value. Raises `Failed` if it is missing."""
     count = number(row, metric)
     if count is None:
         raise Failed(f"ncu has no {metric} on this card: {row.get(metric, 'no column')!r}")

@@ -1,7 +1,7 @@
-"""Why the hardware counts otherwise than the model: differences that the evidence accounts for.
+"""Explanations of differences between the hardware's counts and the model's.
 
-A difference is explained only if another counter, or the machine code, gives exactly its size. (But
-for threads that wait, which look as often as it takes: see `_looks`.)
+A difference is explained only if another counter, or the machine code, gives exactly its size. The
+one exception is polling at a grid barrier, whose number of loads varies: see `_looks`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ Counts = dict[str, int]
 
 
 def issued(code: Machine, pattern: str) -> int:
-    """How often warps came by an instruction whose opcode begins so."""
+    """How often warps issued instructions whose opcode matches `pattern`."""
     return sum(i.issued for i in code if re.match(pattern, i.opcode))
 
 
 def lanes(code: Machine, pattern: str) -> int:
-    """The same, counted in lanes that were on."""
+    """Active lanes of the instructions whose opcode matches `pattern`."""
     return sum(i.lanes for i in code if re.match(pattern, i.opcode))
 
 
 def why(case: Case, counter: str, model: Counts, seen: Counts, code: Machine) -> str:
-    """Where a difference comes from, if the machine code or another counter proves it."""
+    """The cause of a difference, if the machine code or another counter proves it; else ""."""
     extra = seen[counter] - model[counter]
     if model["grid_barriers"]:
         reason = _grid_barrier(case, counter, extra, model, seen, code)
@@ -48,14 +48,14 @@ def why(case: Case, counter: str, model: Counts, seen: Counts, code: Machine) ->
 
 
 def line_why(counter: str, model: Counts, seen: Counts, code: Machine) -> str:
-    """The same of one line of the source and its part of the machine code."""
+    """The cause of a difference at one line of the source. `code` is the line's machine code."""
     if counter.startswith("shared_load"):
         return _merged(counter, seen[counter] - model[counter], code)
     return _generic(model, seen, code)
 
 
 def _generic(model: Counts, seen: Counts, code: Machine) -> str:
-    """Stores that may go to another block's shared memory are other instructions."""
+    """Stores that may access another block's shared memory: they are ST, not STS."""
     missing = model["shared_store_lanes"] - seen["shared_store_lanes"]
     if missing and missing + model["cluster_store_lanes"] == lanes(code, r"ST(\.|$)"):
         return f"stores to a cluster's memory go by ST, even to the block's own ({missing:,})"
@@ -70,10 +70,11 @@ _LOOK = r"LD\..*STRONG"
 def _grid_barrier(
     case: Case, counter: str, extra: int, model: Counts, seen: Counts, code: Machine
 ) -> str:
-    """A grid has no barrier in hardware: CUDA makes one of an atomic and of loads that wait.
+    """The instructions of CUDA's grid barrier: hardware has none, so CUDA uses atomics and polling.
 
-    One thread of each block adds to a counter, hands the result on as if its warp had come along
-    (by SHFL.IDX, which no kernel with such a barrier uses itself), and looks until all are there.
+    One thread of each block adds to a counter, broadcasts the result as if its whole warp were
+    active (by SHFL.IDX, which no kernel with such a barrier uses itself), and polls until all
+    blocks have arrived.
     """
     times = model["grid_barriers"]
     comings = case.grid * times
@@ -91,9 +92,10 @@ def _grid_barrier(
 
 
 def _looks(comings: int, extra: int, model: Counts, seen: Counts, code: Machine) -> str:
-    """How often threads look is never the same, and ncu reads each counter in a run of its own.
+    """The polling loads of a grid barrier.
 
-    So it is what is left that must be as the model has it: all other loads, by instruction.
+    Their number varies from run to run, and ncu reads each counter in a run of its own. So the
+    check is that all other loads, by instruction, equal the model's.
     """
     looks = issued(code, _LOOK)
     others = issued(code, r"LDG?(\.|$)") - looks
@@ -111,9 +113,9 @@ def _looks(comings: int, extra: int, model: Counts, seen: Counts, code: Machine)
 
 
 def _conflicts(counter: str, model: Counts, seen: Counts) -> str:
-    """The pipe's wavefronts less those that its instructions take are nobody's addresses.
+    """Arbitration: wavefronts of the pipe that no instruction accounts for.
 
-    That holds however many they are, for without them the conflicts are exactly the model's.
+    Their number does not matter: without them, the conflicts exactly equal the model's.
     """
     kind = counter.removesuffix("_conflicts")
     surplus = seen[f"{kind}_pipe"] - seen[f"{kind}_wavefronts"]
@@ -124,7 +126,7 @@ def _conflicts(counter: str, model: Counts, seen: Counts) -> str:
 
 
 def _merged(counter: str, extra: int, code: Machine) -> str:
-    """Neighbouring elements by one load: each LDS.64 brings one more, each LDS.128 three."""
+    """Merged loads of neighbouring elements: an LDS.64 saves one load, an LDS.128 three."""
     count = lanes if counter.endswith("lanes") else issued
     saved = count(code, r"LDS\.64") + 3 * count(code, r"LDS\.128")
     if saved and -extra == saved:
@@ -139,7 +141,7 @@ _OWN = r"WARPSYNC(?!\.COLL)"
 
 
 def _before(code: Machine, meeting: str) -> set[int]:
-    """Which WARPSYNC bring a warp together for such a meeting, which comes next."""
+    """Indices of the WARPSYNC whose next synchronizing instruction matches `meeting`."""
     found = set()
     for at, one in enumerate(code):
         if re.match(_OWN, one.opcode):
@@ -151,11 +153,11 @@ def _before(code: Machine, meeting: str) -> set[int]:
 
 
 def _together(model: Counts, code: Machine) -> str:
-    """What `__syncwarp` became is a WARPSYNC or NOP for 32 lanes; all others must have a cause."""
+    """`__syncwarp` compiles to a WARPSYNC or NOP of 32 lanes. All others need another cause."""
     barriers = _before(code, r"BAR\.|UCGABAR")
     before = [one for at, one in enumerate(code) if at in barriers]
     rest = [one for at, one in enumerate(code) if at not in barriers]
-    whole, fences = lanes(rest, _OWN) // 32, issued(code, "FENCE")  # each with a NOP after it
+    whole, fences = lanes(rest, _OWN) // 32, issued(code, "FENCE")  # a NOP follows each fence
     shuffled = lanes([code[at] for at in _before(code, "SHFL")], _OWN) // 32
     surplus = whole + issued(code, "NOP") - fences - model["warp_barriers"]
     if surplus not in (0, shuffled):

@@ -1,4 +1,4 @@
-"""What `verify-counters` found, as the README and notebooks show it."""
+"""The report of `verify-counters` for the documentation and notebooks."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ MUCH = 0.05
 
 
 def markdown(record: dict[str, Any], patterns: dict[str, Any] | None = None) -> str:
-    """A record in short: where it was made, the ladder, and each counter's worst row.
+    """The summary of a record: provenance, the ladder, and each counter's worst row.
 
-    `patterns` is a record of the same card's wavefronts for single warps' random accesses.
+    `patterns` is a record of wavefronts of random accesses by single warps on the same GPU.
     """
     found = Table.of_record(record)
     if not found.rows:
@@ -52,12 +52,12 @@ class _Pattern(TypedDict):
 
 
 def load_patterns(path: Path) -> dict[str, Any]:
-    """A record of single warps' wavefronts; ValueError, naming file and field, if it is not one."""
+    """Reads a record of single warps' wavefronts. ValueError names the file and a wrong field."""
     return json_files.read_record(path, "wavefronts", patterns=list[_Pattern])
 
 
 def arbitration(rows: Iterable[Row]) -> str:
-    """How many bank conflicts the pipe counts that no instruction has, in a few sentences."""
+    """Sentences on the pipe's bank conflicts that no instruction accounts for."""
     at = {(row.strategy, row.n, row.block, row.counter): row for row in rows}
     conflicts = [row for row in at.values() if row.counter.endswith("_conflicts")]
     shares = []
@@ -84,7 +84,7 @@ def arbitration(rows: Iterable[Row]) -> str:
 
 
 def _control(rows: Sequence[Alone], patterns: dict[str, Any] | None) -> list[str]:
-    """Where there is nothing to arbitrate."""
+    """Sentences on the control experiments, which have no arbitration."""
     said = []
     if rows:
         said.append(control.summary(rows).capitalize() + ".")
@@ -126,7 +126,7 @@ def _head(record: dict[str, Any], found: Table) -> str:
 
 
 def _both(row: Row | None) -> str:
-    """One number if model and hardware agree, else both."""
+    """The count as text: one number if model and hardware agree, else both."""
     if row is None:
         return ""
     if not row.difference:
@@ -139,7 +139,7 @@ def _share(row: Row) -> str:
 
 
 def _ladder(rows: Iterable[Row]) -> str:
-    """The lectures' rungs at the largest size in the smallest blocks."""
+    """A table of the lectures' rungs at the largest size and the smallest block."""
     rows = list(rows)
     n, block = max(row.n for row in rows), min(row.block for row in rows)
     at = {(r.strategy, r.counter): r for r in rows if (r.n, r.block) == (n, block)}
@@ -154,7 +154,7 @@ def _ladder(rows: Iterable[Row]) -> str:
 
 
 def _counters(rows: Sequence[Row]) -> str:
-    """Each counter over all launches, and the row that is furthest off."""
+    """A table of the counters: agreement over all launches, and the worst row."""
     lines = []
     for counter in dict.fromkeys(row.counter for row in rows):
         of = [row for row in rows if row.counter == counter]
@@ -171,7 +171,7 @@ def _counters(rows: Sequence[Row]) -> str:
 
 
 def _predicated(rows: Sequence[Predicated]) -> list[str]:
-    """What the ladder's kernels pass with lanes off, line by line of the source."""
+    """A table of the ladder's predicated instructions, by line of the source."""
     rows = [row for row in rows if row.strategy in LADDER and row.place]
     if not rows:
         return []

@@ -1,6 +1,6 @@
-"""The rows of what `verify-counters` tells: counters of a launch, and of a line of the source.
+"""Rows of the verify-counters report: counters of a launch, and of a line of the source.
 
-With them, what the compiler predicates at a line instead of branching around it.
+Also the instructions that the compiler predicates instead of branching around them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpureduce.emulator.explain import Explanation
 from gpureduce.hardware.counters import Case, Instruction, Seen
 from gpureduce.hardware.reasons import line_why
 
-# Counted of each line: which instructions, and what of them.
+# The counters of a line: a pattern of opcodes, and the count of each instruction to add up.
 LINE_COUNTERS = {
     "shared_load_lanes": (r"LDS", "lanes"),
     "shared_load_wavefronts": (r"LDS", "wavefronts"),
@@ -28,7 +28,7 @@ LINE_COUNTERS = {
 
 @dataclass(frozen=True)
 class Row:
-    """One counter of one launch. `why` tells where a difference comes from, with the evidence."""
+    """One counter of one launch. `why` is the cause of a difference, with the evidence."""
 
     strategy: str
     n: int
@@ -41,7 +41,7 @@ class Row:
 
     @property
     def difference(self) -> int:
-        """Hardware less model."""
+        """The hardware's count minus the model's."""
         return self.hardware - self.model
 
     @property
@@ -67,9 +67,9 @@ class LineRow(Row):
 
 @dataclass(frozen=True)
 class Predicated:
-    """An instruction on shared memory that warps pass with lanes off, rather than branch around.
+    """A predicated access to shared memory: warps issue it with lanes off instead of branching.
 
-    `place` is the line of the source that it comes from, if that is known.
+    `place` is its line in the source, if known.
     """
 
     strategy: str
@@ -83,7 +83,7 @@ class Predicated:
 
 
 def predicated(seen: Seen) -> list[Predicated]:
-    """What a launch passed with lanes off."""
+    """The predicated shared memory accesses of a launch."""
     case = seen.case
     return [
         Predicated(
@@ -96,7 +96,7 @@ def predicated(seen: Seen) -> list[Predicated]:
 
 
 def by_line(seen: Seen, found: Explanation) -> list[LineRow]:
-    """The launch line by line, as `explain` and the card have it; nothing if lines are unknown."""
+    """The counts of `explain` and of the GPU for each line; empty if the lines are unknown."""
     model: dict[Place, Counter[str]] = {}
     for line in found.lines:
         counts = {name: line.counters[name] for name in LINE_COUNTERS}
@@ -168,12 +168,12 @@ def as_values(row: LineRow | Predicated, columns: Sequence[str]) -> list[Any]:
 
 
 def sources_of(rows: Iterable[LineRow | Predicated | Instruction]) -> dict[str, str]:
-    """What stands in the lines that the rows are about."""
+    """The text of the source lines of the rows, by place."""
     return {place.key: place.text for place in sorted({row.place for row in rows if row.place})}
 
 
 def place_of(key: str, sources: dict[str, str]) -> Place | None:
-    """The place behind a key."""
+    """The place for a key of `sources_of`."""
     if not key:
         return None
     file, _, line = key.rpartition(":")
@@ -186,7 +186,7 @@ def place_of(key: str, sources: dict[str, str]) -> Place | None:
 
 
 def lines_text(rows: Sequence[LineRow]) -> list[str]:
-    """How the counts agree line by line, and the rows that do not."""
+    """Lines of text: how many counts per source line agree, and the rows that differ."""
     if not rows:
         return []
     equal = sum(row.verdict == "equal" for row in rows)
@@ -196,7 +196,7 @@ def lines_text(rows: Sequence[LineRow]) -> list[str]:
 
 
 def predicated_text(rows: Sequence[Predicated]) -> list[str]:
-    """What warps pass with all lanes off, too: each instruction in its worst case, line by line."""
+    """Lines of text on the predicated instructions, each in its worst case, by source line."""
     lines: list[str] = []
     last: object = ()
     for one in worst_cases(rows):
@@ -212,7 +212,7 @@ def predicated_text(rows: Sequence[Predicated]) -> list[str]:
 
 
 def worst_cases(rows: Iterable[Predicated]) -> list[Predicated]:
-    """Of each instruction the launch with the fewest lanes on, by lines of the source."""
+    """For each instruction, the launch with the fewest active lanes per warp, by source line."""
     worst: dict[tuple[object, ...], Predicated] = {}
     for one in rows:
         known = worst.setdefault((one.strategy, one.place, one.text), one)

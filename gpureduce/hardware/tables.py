@@ -1,4 +1,4 @@
-"""What `explain` counts beside what a card counted, as ``verify-counters`` recorded it."""
+"""Tables of the counts of `explain` and the counts of a GPU, from ``verify-counters``."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def recorded(
     block: int = 256,
     path: str | Path = PATH,
 ) -> Table:
-    """Counted now by `explain`, and beside it what a card counted, as recorded in `path`.
+    """The current counts of `explain` beside a GPU's counts from the record in `path`.
 
-    Without that file the table says that the card's counts are not recorded yet.
+    Without that file the table says that the GPU's counts are not recorded yet.
     """
     path = Path(path)
     record, told = None, None

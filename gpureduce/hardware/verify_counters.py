@@ -1,10 +1,10 @@
-"""The counts of `explain`, held against a card: ``python -m gpureduce verify-counters``.
+"""Compares the counts of `explain` with a GPU: ``python -m gpureduce verify-counters``.
 
-Nsight Compute runs the ladder and reads the hardware's counters; a table puts model, hardware and
-difference side by side. The compiler predicates where the source branches, so that instructions
-with all lanes off are issued, too: what is compared are the instructions with a lane on. The issued
-ones stand beside them, each with the line of the source that it comes from; and what shared memory
-does is compared line by line, too. (That needs nvcc and nvdisasm of the CUDA toolkit.)
+Nsight Compute runs the ladder and reads the hardware's counters. A table shows model, hardware and
+difference. Where the source branches, the compiler may predicate, and warps then issue instructions
+with all lanes off. Only instructions with an active lane are compared. The issued ones are listed
+separately, each with its line in the source. Shared memory accesses are also compared by source
+line, which needs nvcc and nvdisasm of the CUDA toolkit.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ T = TypeVar("T")
 SIZES = (2**16, 1_000_003, 2**24)
 BLOCKS = (256, 1024)
 
-# What is left of the pipe's wavefronts without its bank conflicts: the accesses themselves.
+# The name of a computed counter: the pipe's wavefronts minus its bank conflicts.
 ACCESSES = "shared_{}_accesses"
 COLUMNS = ("strategy", "n", "block", "grid", "counter", "model", "hardware", "difference")
 
 
 def _explained(case: Case, dtype: str) -> Explanation:
-    """What `explain` counts of it."""
+    """The counts of `explain` for a case."""
     found = explain(
         case.strategy,
         n=case.n,
@@ -78,7 +78,7 @@ def _explained(case: Case, dtype: str) -> Explanation:
 
 @dataclass(frozen=True)
 class _Failed:
-    """A row of a record's failures."""
+    """A row of the field "failures" of a record."""
 
     strategy: str
     n: int
@@ -89,7 +89,7 @@ class _Failed:
 
 @dataclass(frozen=True)
 class _Unplaced:
-    """A row of a record's strategies without lines."""
+    """A row of the field "unplaced" of a record: a strategy whose source lines are unknown."""
 
     strategy: str
     why: str
@@ -112,16 +112,16 @@ _FIELDS = {
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The record of this command in a file; ValueError, naming the file, if it is not one."""
+    """Reads a record of this command. Raises ValueError that names the file if it is not one."""
     return json_files.read_record(path, "counters", **HEAD)
 
 
 def compare(seen: Seen, found: Explanation) -> list[Row]:
-    """The counters of one launch, model and hardware."""
+    """The rows of one launch: model and hardware for each counter."""
     case = seen.case
     model = {**found.counters, **found.details}
     hardware = {**seen.counters, **by_opcode(seen.code)}
-    # The hardware counts loads from another block's shared memory as loads from shared memory.
+    # The hardware counts loads from another block's shared memory as shared loads, too.
     for name in ("instructions", "wavefronts"):
         model[f"shared_load_{name}"] += model["cluster_load_instructions"]
     for kind in ("load", "store"):
@@ -140,10 +140,10 @@ def compare(seen: Seen, found: Explanation) -> list[Row]:
 
 @dataclass(frozen=True)
 class Table:
-    """What `verify` found: of launches, of lines of the source, and what the compiler predicated.
+    """The result of `verify`: rows of launches, rows of source lines, predicated instructions.
 
-    `unplaced` says of which strategies the machine code's lines are not known, and why; `control`
-    is of launches with nothing to arbitrate; `seen` is what the card counted, to judge it again.
+    `unplaced` lists the strategies whose source lines are unknown, with the reason. `control` has
+    the control launches without arbitration. `seen` has the GPU's counts, for a later comparison.
     """
 
     dtype: str
@@ -169,12 +169,12 @@ class Table:
 
     @property
     def differing(self) -> list[Row | Alone]:
-        """Rows that differ and that nothing explains; of the control, all that differ."""
+        """Rows that differ without an explanation, and all control rows that differ."""
         found = [row for row in (*self.rows, *self.lines) if row.verdict == "differs"]
         return [*found, *(row for row in self.control if row.model != row.hardware)]
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as plain values, for JSON: rows are lists, in the order of their columns."""
+        """The table as plain values, for JSON. Rows are lists, in the order of their columns."""
         columns = [*COLUMNS, "verdict", "why"]
         machine = [one for seen in self.seen for one in seen.code]
         return {
@@ -196,7 +196,7 @@ class Table:
 
     @staticmethod
     def of_record(record: dict[str, Any]) -> Table:
-        """The table that a record holds; ValueError names a field that is wrong."""
+        """The table of a record. ValueError names a wrong field."""
         json_files.fields(record, **_FIELDS)
         derived = ("difference", "verdict")
         sources = record["sources"]
@@ -230,7 +230,10 @@ class Table:
         )
 
     def record(self, path: Path, made: dict[str, Any] | None = None) -> None:
-        """Write it with its provenance, a row a line; `made` is a record's that was made before."""
+        """Writes the table to a file, a row per line, with its provenance.
+
+        `made` is an earlier record whose provenance is kept.
+        """
         found = {**(made or provenance("counters")), **self.as_dict()}
         text = json.dumps(found, separators=(",", ":"), ensure_ascii=False)
         path.write_text(re.sub(r'(\["\w+",\d+)', r"\n\1", text) + "\n")
@@ -252,7 +255,7 @@ class Table:
 
 
 def _verdicts(found: Table) -> str:
-    """How many counters of each strategy are as the model has them."""
+    """Lines of text: how many counters of each strategy equal the model's."""
     counts = Counter((row.strategy, row.verdict) for row in found.rows)
     counts.update((one.case.strategy, "not measured") for one in found.failures)
     names = dict.fromkeys(row.strategy for row in found.rows)
@@ -263,7 +266,7 @@ def _verdicts(found: Table) -> str:
 
 
 def _unplaced(found: Iterable[tuple[str, str]]) -> list[str]:
-    """Why instructions are without their lines: once for all strategies that share a reason."""
+    """Lines of text: why source lines are unknown, by reason, with the strategies."""
     names: dict[str, list[str]] = {}
     for strategy, reason in found:
         names.setdefault(reason, []).append(strategy)
@@ -276,7 +279,7 @@ def summarize(
     dtype: str,
     functions: Callable[[str], machine_code.Functions] = machine_code.functions,
 ) -> Table:
-    """The table of what `profile` found. `functions` has a strategy's machine code by lines."""
+    """The table for the results of `profile`. `functions` returns a strategy's code with lines."""
     table = Table(dtype)
     unplaced: dict[str, str] = {}
     for one in found:
@@ -309,7 +312,7 @@ def judge(seen: Seen, dtype: str) -> Table:
 
 
 def judge_again(record: dict[str, Any]) -> Table:
-    """The table that a record's counts make today: no card is needed for a better reason."""
+    """The table for a record's counts with the current model and reasons. Needs no GPU."""
     old = Table.of_record(record)
     if not old.seen:
         raise ValueError("the record holds no launches to judge again, but only the table of them")
@@ -326,10 +329,10 @@ def verify(
     dtype: str = "int32",
     progress: Callable[[Table, int, int], None] | None = None,
 ) -> Table:
-    """Profile the ladder on the card and compare; needs ncu, and the right to read counters.
+    """Profiles the ladder on the GPU and compares. Needs ncu and permission to read counters.
 
-    `progress` is called after each group of strategies: with the table so far, and how many of how
-    many launches it holds.
+    `progress` is called after each group of strategies with the table so far, the number of
+    launches in it, and the number of all launches.
     """
     names = strategies or [s.name for s in registry.strategies() if s.kind == "kernel"]
     names = [row.name for row in map(registry.find, names)]
@@ -352,7 +355,7 @@ def verify(
 
 
 def _case(name: str, n: int, block: int) -> Case:
-    """A cooperative grid must fit on the emulated card, too, which is smaller."""
+    """A case. A cooperative grid is cut to fit on the emulated GPU, which is smaller."""
     if not registry.find(name).traits & _host.COOPERATIVE:
         return Case(name, n, block)
     found = explain(name, n=n, block=block)

@@ -1,4 +1,4 @@
-"""The lectures' experiments, run here as they were run there, and what the lectures print."""
+"""The lectures' experiments, run on this machine, and the figures that the lectures print."""
 
 from gpureduce.lectures.experiments import EXPERIMENTS, Experiment, find, lecture_card, sources
 from gpureduce.lectures.measuring import Row

@@ -1,4 +1,4 @@
-"""The lectures' experiments: lists of cases, and what the lectures print for their own hardware.
+"""The lectures' experiments: lists of cases, and the lectures' figures for their own hardware.
 
 A case is a kernel, a size, a launch, and the lecture's figure. Without a GPU the same cases run on
 the emulator, on inputs smaller by the experiment's `shrink`.
@@ -25,10 +25,10 @@ MI = 2**20
 
 @dataclass(frozen=True)
 class Measured:
-    """What one experiment gave on one device, and where that was.
+    """The rows of one experiment on one device, with their provenance.
 
-    The sizes are the lecture's divided by `shrink`, which is 1 on a GPU. `missing` names the card
-    whose record this one stands in for, as `recorded` does where there is none yet.
+    The sizes are the lecture's divided by `shrink`, which is 1 on a GPU. If `recorded` found no
+    record of a GPU, this one replaces it and `missing` names that GPU.
     """
 
     lecture: str
@@ -39,12 +39,12 @@ class Measured:
 
     @property
     def device(self) -> str:
-        """The card's name."""
+        """The device's name."""
         return str(self.made["card"])
 
     @property
     def emulated(self) -> bool:
-        """Whether the times are those of a processor that plays a GPU."""
+        """Whether the times are those of the emulator."""
         return any(row.source == "emulator" for row in self.rows)
 
     @property
@@ -86,7 +86,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a lecture timed. `source` is its key in lectures.json, `unit` that of its figures.
+    """An experiment of a lecture. `source` is the lecture's key in lectures.json.
+
+    `unit` is the unit of the lecture's figures.
 
     >>> from gpureduce import lectures
     >>> lectures.find("lab").about
@@ -109,7 +111,7 @@ class Experiment:
 
 @functools.cache
 def sources() -> dict[str, Any]:
-    """What the lectures print: hardware, method and figures, by lecture.
+    """The lectures' printed facts: hardware, method and figures, by lecture.
 
     >>> from gpureduce import lectures
     >>> sorted(lectures.sources())[:2]
@@ -130,7 +132,7 @@ def _time_all(bench: Bench, cases: list[Case]) -> Iterator[Row]:
 def _warp_execution(shrink: int) -> list[Case]:
     lecture = sources()["warp_execution"]
     cases = []
-    # Sizes outermost, so that each input is made once.
+    # Sizes are the outermost loop, so that each input is made once.
     for at, n_mi in enumerate(lecture["n_mi"]):
         for name, by_block in lecture["kernel_ms"].items():
             for block, ms in by_block.items():
@@ -172,7 +174,7 @@ def _block_grid(shrink: int) -> list[Case]:
 
 
 def _profile(shrink: int) -> list[Case]:
-    """The report's seventh kernel has its time at 512 threads and 2048 blocks, so 512 for all."""
+    """The report's kernels, at 512 threads: it timed the seventh at 512 threads, 2048 blocks."""
     lecture = sources()["seven_kernels_report"]
     names = (*_LAB, "unroll_full", "cascade")
     return [
@@ -193,7 +195,7 @@ def _profiled(bench: Bench, cases: list[Case]) -> Iterator[Row]:
 
 
 def _rungs(shrink: int) -> list[Case]:
-    """Every rung by size, those that no lecture reaches included; each in its own launch."""
+    """Every rung by size, also those beyond the lectures, each with its default launch."""
     cases: list[Case] = []
     for power in range(10, 31, 2):
         n = 2**power // shrink
@@ -203,7 +205,7 @@ def _rungs(shrink: int) -> list[Case]:
             on_card = row.kind in ("kernel", "library", "everywhere") or row.name == "fast"
             if not on_card or "float32" not in row.dtypes or (cases and cases[-1].n > n):
                 continue
-            if row.name != "atomic_thread" or power <= 24:  # beyond, it takes seconds
+            if row.name != "atomic_thread" or power <= 24:  # larger sums take seconds
                 finish = row.finishes[0]
                 cases.append(Case(row.name, row.name, n, "float32", finish=finish))
     return cases
@@ -236,7 +238,7 @@ def _trapezoid(shrink: int) -> list[Case]:
 
 
 def _integrated(bench: Bench, cases: list[Case]) -> Iterator[Row]:
-    """Times, and the integral's value: eight times, as a race changes it from run to run."""
+    """Times, and eight values of the integral: a race changes it from run to run."""
     for case in cases:
         how = (case.block, case.finish, bench.device.id)
         ms, block, grid = integrals.measure("lecture", case.n, case.strategy, *how, bench.repeats)
@@ -250,13 +252,13 @@ def _integrated(bench: Bench, cases: list[Case]) -> Iterator[Row]:
             for _ in range(8)
         ]  # fmt: skip
         facts: dict[str, Any] = {"values": [float(result) for result in results]}
-        if not on_host:  # there the call uses all threads, and the loop one
+        if not on_host:  # on the host the call uses all threads, but the timed loop one
             facts["call_us"] = 1e3 * statistics.median(r.timing.total_ms for r in results)
         yield bench.row(case, 0, ms, (block, grid), "warm", **facts)
 
 
 def _runnable(bench: Bench, cases: list[Case]) -> Iterator[Row]:
-    """Leaves out what this device cannot run: the emulator has no library."""
+    """Times the cases that this device can run: the emulator has no libraries."""
     for case in cases:
         if not (bench.emulated and registry.find(case.strategy).kind == "library"):
             yield bench.time(case)
@@ -305,7 +307,7 @@ EXPERIMENTS = {
 
 
 def find(name: str) -> Experiment:
-    """The experiment of that name.
+    """The experiment with this name.
 
     >>> from gpureduce import lectures
     >>> lectures.find("block_grid").source

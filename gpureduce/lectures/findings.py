@@ -1,6 +1,6 @@
-"""What follows from the lectures' records: where a card's order differs from theirs, and why.
+"""Findings from the lectures' records: where a GPU's order of rungs differs, and why.
 
-Every table is made of a record and of what `gpureduce.explain` counts; none has a figure typed in.
+Every table is computed from a record and the counts of `gpureduce.explain`, without fixed figures.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpureduce.lectures.records import Record, printed
 from gpureduce.lectures.tables import provenance_note, short_device
 from gpureduce.text import Table
 
-_TIE = 1.02  # times that differ by less count as equal
+_TIE = 1.02  # times within this ratio count as equal
 
 
 def _notes(*records: Record) -> list[str]:
@@ -29,7 +29,7 @@ def _their_card(record: Record) -> str:
 
 
 def _launches(record: Record) -> list[tuple[str, Record]]:
-    """The record's rows of one launch each, rung by rung; by block if rungs have several."""
+    """The record split into parts with one row per rung, by size and block if there are several."""
     labels = {row.label for row in record.rows}
     if len(labels) == len(record.rows):
         return [("", record)]
@@ -41,9 +41,9 @@ def _launches(record: Record) -> list[tuple[str, Record]]:
 
 
 def ends(*records: Record) -> Table:
-    """How many times as fast the last rung is as the first, on the record's card and the lecture's.
+    """The speedup of the last rung over the first, on the record's GPU and the lecture's.
 
-    Of several sizes the largest counts; each block has a line. The records are of one card.
+    Uses the largest size, with a line for each block. The records must be of one GPU.
 
     >>> from gpureduce import lecture_findings, lectures
     >>> record = lectures.recorded("lab", "notebooks/data")
@@ -70,10 +70,10 @@ def _range(ratios: Sequence[float]) -> str:
 
 
 def order(*records: Record) -> Table:
-    """The pairs of rungs that come in another order on the records' card than in the lectures.
+    """The pairs of rungs whose order on the records' GPU differs from the lectures'.
 
-    Each pair says how many times as fast the later rung is as the earlier one. What differs by
-    less than 2% has no order, and kernels that are wrong on purpose have none.
+    Each pair has the speedup of the later rung over the earlier one. Times within 2% have no
+    order. Kernels that are wrong on purpose are left out.
 
     >>> from gpureduce import lecture_findings, lectures
     >>> table = lecture_findings.order(lectures.printed("lab"))
@@ -96,7 +96,7 @@ def order(*records: Record) -> Table:
 
 
 def swapped(record: Record) -> dict[tuple[str, str], list[tuple[str, float, float]]]:
-    """By pair of rungs: the block, and how many times as fast the later is, there and here.
+    """By pair of rungs: the block, and the later rung's speedup in the lecture and here.
 
     >>> from gpureduce import lecture_findings, lectures
     >>> lecture_findings.swapped(lectures.printed("lab"))
@@ -132,9 +132,9 @@ def _time(us: float) -> str:
 
 
 def counted(record: Record, report: Record | None = None) -> Table:
-    """A record's times beside what `explain` counts of the same launches, all of them together.
+    """A record's times beside the counts of `explain` for the same sums, over all their launches.
 
-    `report`, the record of the profiler, adds the instructions that it saw of the same kernels.
+    `report`, a record of the profiler, adds its instruction counts of the same kernels.
 
     >>> from gpureduce import lecture_findings, lectures
     >>> table = lecture_findings.counted(lectures.printed("lab"))
@@ -154,7 +154,7 @@ def counted(record: Record, report: Record | None = None) -> Table:
         conflicts = _total(e, "shared_load_conflicts") + _total(e, "shared_store_conflicts")
         counts = [len(e.kernels), sum(kernel.grid for kernel in e.kernels), wavefronts, conflicts,
                   _total(e, "block_barrier_instructions")]  # fmt: skip
-        if row.nbytes:  # an integral reads none
+        if row.nbytes:  # 0 for an integral, which reads nothing
             counts.append(_total(e, "global_load_sectors"))
         body.append([row.label, _time(row.median_us), *(f"{count:,}" for count in counts)])
         if seen:
@@ -174,7 +174,7 @@ _BUSY = {"compute": "compute_sm_pct", "memory": "memory_pct", "DRAM": "dram_thro
 
 
 def _busiest(facts: dict[str, float]) -> str:
-    """DRAM and memory are one where the DRAM is what the memory is busy with."""
+    """The busiest unit and its share: "DRAM" if that is what makes the memory busy."""
     share, name = max((facts[key], name) for name, key in reversed(_BUSY.items()))
     if facts[_BUSY["DRAM"]] == share:
         name = "DRAM"
@@ -182,7 +182,7 @@ def _busiest(facts: dict[str, float]) -> str:
 
 
 def busiest(report: Record) -> Table:
-    """What each profiled kernel keeps most busy, on the record's card and the lecture's.
+    """The busiest unit for each profiled kernel, on the record's GPU and the lecture's.
 
     >>> from gpureduce import lecture_findings, lectures
     >>> table = lecture_findings.busiest(lectures.printed("profile"))
@@ -200,7 +200,7 @@ def busiest(report: Record) -> Table:
 def blocks_started(record: Record) -> Table:
     """Blocks of the first launch by microsecond of the sum, for each rung and block size.
 
-    Where this is the same for several rungs, it is what takes the time.
+    If several rungs have the same rate, starting blocks is their limit.
 
     >>> from gpureduce import lecture_findings, lectures
     >>> table = lecture_findings.blocks_started(lectures.printed("block_sweep"))
@@ -219,10 +219,9 @@ def blocks_started(record: Record) -> Table:
 
 
 def filled(record: Record, per_multiprocessor: int = 2048, multiprocessors: int = 132) -> Table:
-    """The cascade's launches by the trees that they pay for: how full the card is, and the time.
+    """The cascade's launches, by the number of their reduction trees: occupied threads, and time.
 
-    Warps at barriers are counted by `explain`. How many threads a card holds at once is, unless
-    told, that of an H200.
+    `explain` counts the warps at barriers. The default capacity in threads is that of an H200.
 
     >>> from gpureduce import lecture_findings, lectures
     >>> table = lecture_findings.filled(lectures.printed("block_grid"))

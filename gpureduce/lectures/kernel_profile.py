@@ -1,6 +1,6 @@
-"""Counters of the hardware itself, by NVIDIA's profiler: what ``bench --lecture profile`` shows.
+"""Hardware counters by NVIDIA's profiler, for ``bench --lecture profile``.
 
-Nsight Compute runs a Python of its own that launches each kernel once.
+Nsight Compute runs a separate Python process that launches each kernel once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpureduce.hardware import ncu
 if TYPE_CHECKING:
     from gpureduce.lectures.measuring import Case
 
-# What the report on seven kernels prints, then what explains it.
+# First the metrics that the report on seven kernels prints, then those that explain them.
 METRICS = {
     "duration_us": "gpu__time_duration.sum",
     "memory_pct": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
@@ -45,18 +45,18 @@ for case in json.loads(sys.argv[1]):
 
 
 class NoProfiler(OSError):
-    """There is nothing to profile with."""
+    """No profiler, or no GPU, is available."""
 
 
 def _values(row: ncu.Row) -> dict[str, float]:
-    """The metrics of a launch, by their short names; what ncu could not count is left out."""
+    """The metrics of a launch, by their short names, without those that ncu could not count."""
     found = {}
     for short, metric in METRICS.items():
         text = row.get(metric, "").replace(",", "")
         if re.fullmatch(r"\d+(\.\d+)?", text):
             found[short] = float(text)
     if "duration_us" in found:
-        found["duration_us"] /= 1e3  # ncu says nanoseconds
+        found["duration_us"] /= 1e3  # ncu reports nanoseconds
     return found
 
 
@@ -68,7 +68,7 @@ def _kernel(row: ncu.Row) -> str:
 def counters(device: devices.Device, cases: Sequence[Case]) -> list[dict[str, Any]]:
     """Run each case once under the profiler: `METRICS` by their short names.
 
-    The first launch of each kernel counts. The card's clocks are left as they are.
+    Uses the first launch of each kernel. The GPU's clocks are not locked.
     """
     if device.backend != "cuda":
         raise NoProfiler(f"a profiler needs a GPU, and this is {device.name}")

@@ -1,4 +1,4 @@
-"""What the lectures' experiments are made of: cases, and the rows that timing them gives."""
+"""Cases of the lectures' experiments, and the rows of their times."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Case:
 class Row:
     """The time of a case, in microseconds, over `repeats` runs.
 
-    `facts` holds what an experiment tells beside times: a profiler's counters, an integral's value.
+    `facts` holds an experiment's other results: a profiler's counters, an integral's values.
 
     >>> from gpureduce import lectures
     >>> row = lectures.printed("lab").rows[0]
@@ -89,7 +89,7 @@ class Bench:
         return self.device.backend == "emulator"
 
     def array(self, dtype: str, n: int) -> dtypes.Array:
-        """Numbers of little entropy: a thousand million random ones would take a minute."""
+        """An input of few different numbers: 10^9 random ones would take a minute to make."""
         if (dtype, n) not in self._kept:
             rng = np.random.default_rng(n)
             some = rng.integers(-1000, 1000, min(n, _PATTERN)).astype(dtype)
@@ -98,7 +98,7 @@ class Bench:
 
     def row(self, case: Case, nbytes: int, ms: Sequence[float], launch: Sequence[int | None],
             cache: str, **facts: Any) -> Row:  # fmt: skip
-        """What was measured of a case."""
+        """The row of a measured case."""
         strategy = registry.find(case.strategy)
         on_host = strategy.kind == "host"
         return Row(

@@ -1,7 +1,7 @@
-"""Records of the lectures' experiments: run here, loaded from a file, or what a lecture printed.
+"""Records of the lectures' experiments: run here, loaded from a file, or printed by a lecture.
 
-A record is a JSON file that says where it was made, so that notebooks can draw what was measured on
-a card that their reader does not have. `gpureduce.plot` draws records.
+A record is a JSON file with its provenance, so that notebooks can draw measurements of a GPU that
+their reader does not have. `gpureduce.plot` draws records.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from gpureduce.lectures.tables import show
 
 @dataclass(frozen=True)
 class Record(Measured):
-    """What one experiment gave on one device, and where that was.
+    """The rows of one experiment on one device, with their provenance.
 
-    The sizes are the lecture's divided by `shrink`, which is 1 on a GPU. `missing` names the card
-    whose record this one stands in for, as `recorded` does where there is none yet. A notebook
-    shows it as its lecture prints it, beside the lecture's own figures.
+    The sizes are the lecture's divided by `shrink`, which is 1 on a GPU. If `recorded` found no
+    record of a GPU, this one replaces it and `missing` names that GPU. A notebook shows a record in
+    the lecture's layout, beside the lecture's own figures.
 
     >>> from gpureduce import lectures
     >>> record = lectures.printed("lab")
@@ -82,7 +82,7 @@ def _fits(case: Case, device: devices.Device) -> bool:
 
 
 def load(path: str | Path) -> Record:
-    """A record from its JSON file; ValueError, naming file and field, if it is not one.
+    """Reads a record from its JSON file. ValueError names the file and a wrong field.
 
     >>> import pathlib, tempfile
     >>> from gpureduce import lectures
@@ -106,7 +106,7 @@ def load(path: str | Path) -> Record:
 
 
 def _check(row: Row, lecture: str, at: str) -> None:
-    """What the tables and charts take for granted."""
+    """Checks the assumptions of the tables and charts."""
     if row.strategy not in registry.STRATEGIES:
         raise ValueError(f"{at}.strategy must be a strategy, not {row.strategy!r}")
     if row.median_us <= 0:
@@ -167,8 +167,8 @@ def printed(name: str) -> Record:
 def recorded(name: str, folder: str | Path = "data", card: str = "H200") -> Record:
     """An experiment's record on a card, from ``lecture_NAME_CARD.json`` in `folder`.
 
-    Where that is not there yet, the lecture's own figures stand in for it, or, if no lecture has
-    any, what this machine gives now. Its tables and charts say so, and `Record.missing` does.
+    If the file does not exist yet, returns the lecture's own figures, or if no lecture has any,
+    runs the experiment on this machine. `Record.missing`, the tables and the charts say so.
 
     >>> from gpureduce import lectures
     >>> lectures.recorded("lab", "notebooks/data").device

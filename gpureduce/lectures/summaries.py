@@ -11,7 +11,7 @@ from gpureduce.text import Table
 
 
 def _with_the_lecture(records: Sequence[Record | None]) -> list[Record]:
-    """The records that are there, after the lecture's own figures."""
+    """The records that are not None, after the lecture's own figures unless they have them."""
     found = [record for record in records if record]
     if not any(record.printed for record in found):
         found.insert(0, printed(found[0].lecture))
@@ -24,13 +24,13 @@ def _summary_notes(records: Sequence[Record]) -> list[str]:
 
 
 def origins(*records: Record) -> Table:
-    """Which records are there, and what stands in for those that are not."""
+    """A table of the records, and of the substitutes for missing ones."""
     rows = [[record.lecture, " ".join(_summary_notes([record]))] for record in records]
     return Table("Whose figures are shown", ["experiment", "shown"], rows)
 
 
 def steps(*records: Record | None) -> Table:
-    """How many times as fast as the rung before, at the largest size, beside the lecture's."""
+    """A table of each rung's speedup over the previous one, at the largest size, by record."""
     found = _with_the_lecture(records)
     head, columns = [""], []
     labels: list[str] = []
@@ -57,7 +57,7 @@ def _by_gain(where: str, gains: Sequence[str], labels: Sequence[str]) -> str:
 
 
 def quickest(*records: Record | None, by: str = "block") -> Table:
-    """For each strategy the block (or grid) with the shortest time, and what a bad one costs."""
+    """For each strategy, the block (or grid) with the shortest time, and the cost of the worst."""
     found = _with_the_lecture(records)
     head, columns = [""], []
     names = list(dict.fromkeys(row.strategy for row in found[0].rows))

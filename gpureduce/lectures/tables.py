@@ -1,4 +1,4 @@
-"""Records as the lectures print their tables, with the lecture's own figures beside ours."""
+"""Tables of records in the lectures' layout, with the lecture's own figures beside ours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def short_device(record: Measured) -> str:
 
 
 def missing_note(record: Measured) -> str:
-    """Which record is not there, if this one stands in for another."""
+    """A sentence that names the missing record, if this one replaces it; else ""."""
     if not record.missing:
         return ""
     instead = "what this machine gives" if not record.printed else "the lecture's own figures"
@@ -36,7 +36,7 @@ def _size(n: int) -> str:
 
 
 def _figure(value: float | None) -> str:
-    """Three significant digits at least, and no exponent."""
+    """A number with at least three significant digits and no exponent; empty for None."""
     if value is None:
         return ""
     before = math.floor(math.log10(abs(value))) if value else 0
@@ -51,7 +51,7 @@ def in_unit(row: Row, unit: str) -> float:
 
 
 def provenance_note(record: Measured) -> str:
-    """One sentence: where, with what and when a record was made."""
+    """A sentence on a record's provenance: device, driver and toolkit, date."""
     made = record.made
     if record.printed:
         return f"As printed in \u201c{made['title']}\u201d, measured there on {record.device}."
@@ -65,7 +65,7 @@ def provenance_note(record: Measured) -> str:
 
 
 def made_on(made: Mapping[str, Any]) -> str:
-    """On which card a record was made, with what, and when."""
+    """The provenance of a record: GPU, driver, toolkit, date and commit."""
     return (
         f"{made['card']}: driver {made['driver']}, CUDA {made['toolkit']}, {made['date']}, "
         f"commit {str(made['commit'])[:9]}"
@@ -73,7 +73,7 @@ def made_on(made: Mapping[str, Any]) -> str:
 
 
 def of_runs(repeats: int) -> str:
-    """Of how many runs a figure is."""
+    """A phrase on the number of runs per figure."""
     return f"medians of {repeats}" if repeats > 1 else "one run each"
 
 
@@ -85,7 +85,7 @@ def _notes(record: Measured) -> list[str]:
 
 
 def _ratio_note(pairs: Sequence[tuple[Row, float | None]]) -> list[str]:
-    """The last rung's speedup over the first; an emulated one would tell nothing."""
+    """A sentence on the last rung's speedup over the first. None for emulated times."""
     (first, their_first), (last, their_last) = pairs[0], pairs[-1]
     if first.source == "emulator" or not their_first or not their_last:
         return []
@@ -96,12 +96,12 @@ def _ratio_note(pairs: Sequence[tuple[Row, float | None]]) -> list[str]:
 
 
 def _grown(row: Row, shrink: int) -> Row:
-    """The row as it is in the lecture, before an emulator's sizes were shrunk."""
+    """The row with the lecture's sizes, before they were divided by `shrink`."""
     return dataclasses.replace(row, n=row.n * shrink, grid=(row.grid or 0) * shrink)
 
 
 def _theirs_at(ours: str, theirs: str) -> str:
-    """The head of a column of the lecture's, which tells its size where that is not ours."""
+    """The head of a column of the lecture's figures, with the lecture's size if ours differs."""
     return "theirs" if ours == theirs else f"theirs at {theirs}"
 
 
@@ -109,7 +109,10 @@ def _grid(
     title: str, pairs: Sequence[tuple[Row, float | None]], unit: str, across: Callable[[Row], str],
     shrink: int = 1,
 ) -> Table:  # fmt: skip
-    """Kernels down, one quantity across, ours and theirs side by side, where those are others'."""
+    """A table with a row per kernel and a column per value of `across`.
+
+    If the rows are not the lecture's own, each column has ours and the lecture's figure.
+    """
     columns = list(dict.fromkeys(across(row) for row, _ in pairs))
     labels = list(dict.fromkeys(row.label for row, _ in pairs))
     ours = {(row.label, across(row)): in_unit(row, unit) for row, _ in pairs}
@@ -119,7 +122,7 @@ def _grid(
     head = ["", *(text for c in columns for text in (c, whose[c])[: len(sides)])]
 
     def cell(side: dict[Any, float], at: Any) -> str:
-        """The lectures' figures have two decimals."""
+        """A figure as text. The lectures' figures have two decimals."""
         as_printed = side is theirs or pairs[0][0].source == "lecture"
         return f"{side[at]:.2f}" if as_printed and at in side else _figure(side.get(at))
 
@@ -130,7 +133,7 @@ def _grid(
 
 
 def _clock(row: Row) -> str:
-    """Before a unit: that this is no card's time."""
+    """The prefix of a unit: marks emulated times."""
     return "emulated " if row.source == "emulator" else ""
 
 
@@ -147,7 +150,7 @@ def _warp_execution(record: Measured) -> list[Table]:
 
 
 def _their_ladder() -> tuple[list[str], dict[str, list[str]]]:
-    """The lab's table as the lab prints it; the steps follow from its times."""
+    """The head and rows of the lab's own table. The steps are computed from its times."""
     lecture = experiments.sources()["warp_level_lab"]
     rows = lecture["rows"]
     head = ["ms", "GB/s", "speedup", "step", "% of peak"]
@@ -161,7 +164,10 @@ def _their_ladder() -> tuple[list[str], dict[str, list[str]]]:
 
 
 def _ladder(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Time, rate, speedup over the first and over the one before; an emulator has time alone."""
+    """Head and cells: time, rate, speedup over the first and over the previous rung.
+
+    Emulated rows have only the time.
+    """
     if rows[0].source == "emulator":
         return ["emulated ms"], [[f"{row.median_us / 1e3:.4f}"] for row in rows]
     head = ["ms", "GB/s", "speedup", "step", "% of peak"]
@@ -198,7 +204,7 @@ def _plain_grid(across: str, title: str) -> Callable[[Measured], list[Table]]:
 
 
 def _trapezoid(record: Measured) -> list[Table]:
-    """Times, how far each value is from the integral, and in how many ways a race was wrong."""
+    """The table of times, errors of the integral, and numbers of different values in 8 runs."""
     loop, their_loop = record.rows[0], record.theirs[0] or 1.0
     title = f"{loop.n} float64 samples"
     theirs = [
@@ -220,7 +226,7 @@ def _trapezoid(record: Measured) -> list[Table]:
 
 
 def _insert_calls(record: Measured, head: list[str], body: list[list[str]]) -> None:
-    """After the launches' time that of a whole call, the host's part included, where recorded."""
+    """Inserts a column with the time of a whole call, host part included, if recorded."""
     calls = [row.facts.get("call_us") for row in record.rows]
     if any(calls):
         head.insert(2, "whole call, us")
@@ -229,7 +235,7 @@ def _insert_calls(record: Measured, head: list[str], body: list[list[str]]) -> N
 
 
 def _integral(record: Measured, row: Row) -> list[str]:
-    """Of several values that which is furthest off."""
+    """The cells of a row. Of several values, the one with the largest error is shown."""
     exact = float(experiments.sources()["trapezoid_lecture"]["value"])
     values = row.facts["values"]
     worst = max(values, key=lambda value: math.inf if math.isnan(value) else abs(value - exact))
@@ -290,7 +296,7 @@ _SHOWN: dict[str, Callable[[Measured], list[Table]]] = {
 
 @dataclass(frozen=True)
 class Tables:
-    """A lecture's tables, with a line on where ours come from."""
+    """A lecture's tables, with notes on the provenance of our figures."""
 
     title: str
     tables: Sequence[Table]
@@ -306,7 +312,7 @@ class Tables:
 
 
 def show(record: Measured) -> Tables:
-    """The record as its lecture prints it, the lecture's own figures beside it."""
+    """A record's tables in its lecture's layout, beside the lecture's own figures."""
     experiment = experiments.find(record.lecture)
     title = f"{experiment.name}: {experiment.about}"
     notes = [note for note in _notes(record) if note]

@@ -1,4 +1,4 @@
-"""Charts of what was measured and counted; needs matplotlib: ``pip install 'gpureduce[plot]'``."""
+"""Charts of measurements and counts; needs matplotlib: ``pip install 'gpureduce[plot]'``."""
 
 from gpureduce.plot.charts import (
     bandwidth,

@@ -1,8 +1,8 @@
 """Charts of measurements, as the notebooks draw them; they need matplotlib (``[plot]``).
 
-Each function takes what `gpureduce.benchmark` yields or a `gpureduce.lectures.Record`, and returns
-the matplotlib Figure. A rung has the same colour in every chart, and its line bears its name. Times
-of an emulated GPU are never drawn beside real ones: that raises ValueError.
+Each function takes the rows of `gpureduce.benchmark` or a `gpureduce.lectures.Record`, and returns
+the matplotlib Figure. A rung has the same colour in every chart, and its line is labelled. A chart
+with both emulated and real times raises ValueError.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def _one_clock(sources: Iterable[str]) -> None:
 
 
 def _titled(title: str, rows: Sequence[Any]) -> str:
-    """The title, which tells at once if no card was timed."""
+    """The title, marked if the times are emulated."""
     return f"{title} (emulated)" if title and rows[0].source == "emulator" else title
 
 
 def _named(rows: Sequence[Any], per: str) -> dict[str, list[Any]]:
-    """The rows of each line, by the name it bears."""
+    """The rows of each line, by the line's label."""
     unit = {"block": " threads", "grid": " blocks"}.get(per, "")
     lines: dict[str, list[Any]] = {}
     for row in rows:
@@ -75,13 +75,13 @@ def _named(rows: Sequence[Any], per: str) -> dict[str, list[Any]]:
 
 
 def _rung_name(row: Any) -> str:
-    """The strategy, by the name that its lecture has for it."""
+    """The strategy's name in its lecture if it is an alias, else its own name."""
     label = getattr(row, "label", row.strategy)
     return label if label in registry.find(row.strategy).aliases else str(row.strategy)
 
 
 def _line_looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Strategies have their own look, other lines one by place."""
+    """The look of each line: fixed for strategies, by position for other lines."""
     known = {name for s in registry.strategies() for name in (s.name, *s.aliases)}
     return {
         name: look(registry.find(name).name)
@@ -131,7 +131,7 @@ def bandwidth(
 
 
 def times(results: Record | Iterable[Any], title: str = "") -> Any:
-    """Microseconds by size, from zero: what a sum takes however few elements there are.
+    """Microseconds by size, from zero: shows the fixed cost of a sum.
 
     >>> from gpureduce import lectures, plot
     >>> figure = plot.times(lectures.recorded("rungs", "notebooks/data"))
@@ -178,9 +178,9 @@ def _draw_lines(
 
 
 def speedup(results: Record | Iterable[Any], title: str = "") -> Any:
-    """How many times faster than the first each one is, as bars that tell time and rate.
+    """The speedup of each row over the first, as bars labelled with time and rate.
 
-    Each row needs a bar of its own: of a record with several sizes or blocks, take
+    Each row is a bar. For a record with several sizes or blocks, pass
     ``record.only(n=..., block=...)``.
 
     >>> from gpureduce import lectures, plot
@@ -227,8 +227,8 @@ def heatmap(
 ) -> Any:
     """The time at each pair of `rows` and `columns`, in microseconds; darker is slower.
 
-    The colours tell how many times as long as the quickest of its panel a cell takes. A record has
-    the lecture's own figures before it, in a panel with the same colours.
+    The colours show a cell's time relative to the fastest cell of its panel. For a record, a panel
+    with the lecture's own figures precedes it, with the same colour scale.
 
     >>> from gpureduce import lectures, plot
     >>> figure = plot.heatmap(lectures.printed("block_grid"))
@@ -259,7 +259,7 @@ def heatmap(
 
 
 def _panel_name(record: Record) -> str:
-    """Whose figures a panel shows."""
+    """The title of a panel: the device, and whether the figures are recorded or the lecture's."""
     if record.printed:
         gpu = experiments.lecture_card(record.lecture)
         return gpu if gpu.startswith("the lecture") else f"the lecture's {gpu}"
@@ -272,7 +272,7 @@ _AXES = {"block": "threads per block", "grid": "blocks", "n": "elements"}
 def _draw_cells(
     ax: Any, cells: Mapping[tuple[Any, Any], float], names: tuple[str, str], most: float
 ) -> Any:
-    """Microseconds in cells whose colours go up to `most` times the least of them."""
+    """Draws microseconds in cells. The colour scale ends at `most` times the least of them."""
     down, across = (sorted({key[i] for key in cells}) for i in (0, 1))
     least = min(cells.values())
     table = [[cells.get((r, c), float("nan")) / least for c in across] for r in down]
@@ -292,12 +292,12 @@ def _draw_cells(
 def compare(
     mine: Record | None, recorded: Record | None, lecture: str | None = None, title: str = ""
 ) -> Any:
-    """One experiment on the lecture's hardware, on the recorded card, and on the reader's own.
+    """One experiment on the lecture's hardware, on the recorded GPU, and on the reader's own.
 
-    What can be compared across hardware is how much each rung gains, so it is drawn as speedup over
-    the first rung. An experiment that varies block or grid within a rung is drawn as lines, a panel
-    for each device. `mine` is None where there is no GPU, `recorded` where there is no record (or
-    one that stands in for it); `lecture` names the experiment where it is not plain from them.
+    Gains of rungs can be compared across hardware, so the chart shows speedups over the first rung.
+    An experiment that varies block or grid within a rung is drawn as lines, with a panel for each
+    device. `mine` is None without a GPU. `recorded` is None without a record (or a substitute for
+    it). `lecture` names the experiment if neither of them does.
 
     >>> from gpureduce import lectures, plot
     >>> figure = plot.compare(None, lectures.recorded("lab", "notebooks/data"))
@@ -355,7 +355,7 @@ _OURS = ("#0077BB", "#EE7733")
 
 
 def _draw_gains(ax: Any, records: Sequence[Record], mine: Record | None) -> None:
-    """Of several sizes the largest counts."""
+    """Draws the speedups over the first rung, at the largest size of each record."""
     lines = []
     labels: list[str] = []
     for record in records:
@@ -374,7 +374,7 @@ def _draw_gains(ax: Any, records: Sequence[Record], mine: Record | None) -> None
 
 
 def _wrapped(label: str) -> str:
-    """A long label on several lines, without what stands in brackets."""
+    """A long label on several lines, without its part in brackets."""
     words = label.partition(" (")[0].replace("_", "_ ").split()
     lines = [""]
     for word in words:
@@ -385,7 +385,7 @@ def _wrapped(label: str) -> str:
 
 
 def _compare_lines(records: Sequence[Record], title: str, mine: Record | None) -> Any:
-    """Panels with their own scales: the shape is what is compared."""
+    """Draws a panel for each record, with its own scale: only the shapes are compared."""
     width = 4.9 * len(records) if len(records) > 1 else 8.0
     figure, axes = page(width, 4.5, len(records))
     for ax, record in zip(axes, records, strict=True):
@@ -403,7 +403,7 @@ def lines(
 ) -> Any:  # fmt: skip
     """Lines on logarithmic axes, each with its name: ``{"runge": (points, errors)}``.
 
-    Lines named as a strategy have its colour. Zeros, which have no logarithm, are left out.
+    A line with the name of a strategy has its colour. Zeros are left out: they have no logarithm.
 
     >>> from gpureduce import plot
     >>> figure = plot.lines({"error": ([10, 100], [1e-2, 1e-4])}, xlabel="points", ylabel="error")
@@ -432,8 +432,8 @@ def spread(
 ) -> Any:
     """A row of dots for each name, one dot per value: ``{"exact": [0.2, 0.2], ...}``.
 
-    What is the same every time is one dot; how many different values there are stands beside it.
-    The scale is linear up to 1 and logarithmic beyond.
+    Equal values share a dot. A label beside each row gives the number of different values. The
+    scale is linear up to 1 and logarithmic beyond.
 
     >>> from gpureduce import plot
     >>> figure = plot.spread({"exact": [0.2, 0.2], "cpu": [0.3, 1.4]}, xlabel="error, ulps")

@@ -1,4 +1,4 @@
-"""What all charts share: a rung's colour, the page, labels at the ends of lines, plain numbers."""
+"""Common parts of all charts: rung colours, figures, labels at the ends of lines, numbers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gpureduce.core import registry
 from gpureduce.lectures.records import Record
 from gpureduce.lectures.tables import missing_note, of_runs, provenance_note
 
-# Paul Tol's "muted" colours, told apart by colour-blind readers, in the order of the lectures'
-# nine rungs; the rungs after them go through the colours again, with dashed lines.
+# Paul Tol's "muted" colours, which colour-blind readers can distinguish, in the order of the
+# lectures' nine rungs. Later rungs reuse the colours, with dashed lines.
 COLOURS = ("#CC6677", "#332288", "#117733", "#88CCEE", "#882255", "#DDAA33", "#44AA99", "#AA4499",
             "#999933")  # fmt: skip
 STYLES = ("-", "--", ":")
-HATCHES = {"-": "", "--": "///", ":": "..."}  # of bars, where lines have styles
+HATCHES = {"-": "", "--": "///", ":": "..."}  # hatches of bars, by the style of lines
 MARKERS = "osD^vPX*h"
 NO_RUNG = {"cub": ("#777777", "--"), "numpy": ("#AAAAAA", "-."), "cpu": ("#444444", "-."),
             "auto": ("#000000", ":"), "fast": ("#000000", "-"),
@@ -56,7 +56,7 @@ def page(width: float = 8.0, height: float = 4.5, panels: int = 1, **how: Any) -
     plt = pyplot()
     figure, axes = plt.subplots(1, panels, figsize=(width, height), squeeze=False,
                                 layout="constrained", **how)  # fmt: skip
-    plt.close(figure)  # a notebook shows what a cell returns, once
+    plt.close(figure)  # otherwise a notebook would show the figure twice
     for ax in axes[0]:
         ax.spines[["top", "right"]].set_visible(False)
         ax.grid(True, color="#dddddd", linewidth=0.6)
@@ -65,7 +65,7 @@ def page(width: float = 8.0, height: float = 4.5, panels: int = 1, **how: Any) -
 
 
 def foot(figure: Any, text: str) -> None:
-    """A line on where the figures are from, which stands out where they are not a card's."""
+    """Adds a note on the source of the figures. It is highlighted if they are not a GPU's."""
     warns = "not recorded yet" in text or "emulated" in text.lower()
     ink = WARNING if warns else "#555555"
     lines = textwrap.fill(text, round(figure.get_figwidth() * 15))
@@ -81,13 +81,13 @@ def count(n: float) -> str:
 
 
 def three_digits(value: float) -> str:
-    """A figure of three digits."""
+    """A number with three significant digits, or more if it is 1000 or larger."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def label_ends(ax: Any, ends: Sequence[tuple[float, float, str, str]]) -> None:
-    """Names each line at its right end, pushed apart where ends lie close: (x, y, text, colour)."""
-    ax.figure.draw_without_rendering()  # so that places on the screen are known
+    """Labels each line at its right end: (x, y, text, colour). Moves apart labels that overlap."""
+    ax.figure.draw_without_rendering()  # computes positions on the screen
     axes_of = (ax.transData + ax.transAxes.inverted()).transform
     height = 13.5 * ax.figure.dpi / 72 / ax.bbox.height
     order = sorted(ends, key=lambda end: axes_of(end[:2])[1])
@@ -102,11 +102,11 @@ def label_ends(ax: Any, ends: Sequence[tuple[float, float, str, str]]) -> None:
 
 
 def _apart(wanted: Sequence[float], height: float) -> list[float]:
-    """Places `height` apart, as near to the wanted ones as can be, and none above 1.
+    """Positions at least `height` apart, as near to the wanted ones as possible, none above 1.
 
-    What would overlap is pooled, and stands around its mean.
+    Labels that would overlap form a pool around their mean.
     """
-    pools: list[tuple[float, int]] = []  # mean of the lowest places, how many
+    pools: list[tuple[float, int]] = []  # mean lowest position, number of labels
     for at, want in enumerate(wanted):
         mean, many = want - at * height, 1
         while pools and pools[-1][0] > mean:
@@ -119,7 +119,7 @@ def _apart(wanted: Sequence[float], height: float) -> list[float]:
 
 
 def log_scale(ax: Any) -> None:
-    """A logarithmic y axis with plain numbers, more of them where it spans little."""
+    """Sets a logarithmic y axis with plain numbers. A short range gets more ticks."""
     ticker = importlib.import_module("matplotlib.ticker")
     ax.set_yscale("log")
     low, high = ax.get_ylim()
@@ -138,7 +138,7 @@ def short(value: float) -> str:
 
 
 def note_on(results: Any, rows: Sequence[Any]) -> str:
-    """Where the times are from, for the chart's foot."""
+    """The source of the times, for the note below a chart."""
     if isinstance(results, Record):
         return "  ".join(filter(None, (missing_note(results), provenance_note(results))))
     if rows[0].source == "emulator":

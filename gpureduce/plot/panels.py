@@ -1,4 +1,4 @@
-"""Bars in panels side by side, and what the profiler and `explain` tell, drawn that way."""
+"""Bar charts in panels side by side, for the profiler's metrics and the counts of `explain`."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ _PROFILED = {
 
 
 def _profiled(report: Record, key: str) -> dict[str, list[float]]:
-    """A quantity of the profiler for each kernel: on the card recorded, and the lecture's."""
+    """A metric of the profiler for each kernel: on the recorded GPU, and in the lecture."""
     theirs = printed(report.lecture).only(label=tuple(row.label for row in report.rows))
     records = {short_device(record): record for record in (report, theirs)}
     return {name: [row.facts[key] for row in record.rows] for name, record in records.items()}
 
 
 def profile(report: Record, title: str = "") -> Any:
-    """What the profiler says of each kernel, beside what it said in the lecture.
+    """The profiler's metrics of each kernel, beside those in the lecture.
 
     >>> from gpureduce import lectures, plot
     >>> figure = plot.profile(lectures.recorded("profile", "notebooks/data"))
@@ -107,7 +107,7 @@ _COUNTS: Mapping[str, Callable[[Any], float]] = {
 
 
 def counts(explained: Sequence[Explanation], labels: Sequence[str], title: str = "") -> Any:
-    """What `gpureduce.explain` counts of several kernels, a panel for each count.
+    """The counts of `gpureduce.explain` for several kernels, a panel for each count.
 
     >>> import gpureduce
     >>> from gpureduce import plot
@@ -121,7 +121,7 @@ def counts(explained: Sequence[Explanation], labels: Sequence[str], title: str =
 
 
 def why(report: Record, explained: Sequence[Explanation], title: str = "") -> Any:
-    """Time and instructions as profiled, and what `explain` counts, relative to the first.
+    """Profiled time and instructions, and the counts of `explain`, relative to the first kernel.
 
     >>> import gpureduce
     >>> from gpureduce import lectures, plot
@@ -149,9 +149,9 @@ def why(report: Record, explained: Sequence[Explanation], title: str = "") -> An
 
 
 def exact_cost(path: str | Path = "data/exact_h200.json", title: str = "") -> Any:
-    """What `exact` reaches beside sums that round, by dtype and by how the numbers are spread.
+    """The bandwidth of `exact` beside that of rounded sums, by dtype and by kind of data.
 
-    Drawn is the largest input of a record of ``python -m gpureduce.exact_bench``.
+    Shows the largest input of a record of ``python -m gpureduce.exact_bench``.
 
     >>> from gpureduce import plot
     >>> figure = plot.exact_cost("notebooks/data/exact_h200.json")
@@ -189,9 +189,9 @@ def exact_cost(path: str | Path = "data/exact_h200.json", title: str = "") -> An
 
 
 def beside_cub(path: str | Path = "data/bench_h200.json", title: str = "") -> Any:
-    """How many times as fast as CUB's sum `fast` is, by size, a line for each dtype.
+    """The speedup of `fast` over CUB's sum, by size, a line for each dtype.
 
-    Drawn are the kernels of a record of ``gpureduce bench --scoreboard``, in one run and in turns.
+    Shows the kernels of a record of ``gpureduce bench --scoreboard``, which alternate in one run.
 
     >>> from gpureduce import plot
     >>> figure = plot.beside_cub("notebooks/data/bench_h200.json")
