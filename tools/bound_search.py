@@ -2,9 +2,9 @@
 
     python tools/bound_search.py --cases 100000 --seed 1
 
-A case is one sum of one array: adversarial data, a dtype, a layout, a strategy, and where the
-strategy has them a block, a grid and a finish. Kernels run on the emulator. Python's integers are
-the reference: each float is a whole number of 2^-1127.
+A case is one sum of one array: adversarial data, a dtype, a layout, a strategy, and if the strategy
+has them, a block, a grid and a finish. Kernels run on the emulator. The reference uses Python's
+integers: each float is a multiple of 2^-1127.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def dtype_of(name: str) -> np.dtype[Any]:
 
 
 def units(x: float) -> int:
-    """A finite float as a whole number of 2^_UNIT."""
+    """A finite float in units of 2^_UNIT."""
     mantissa, exponent = math.frexp(x)
     return int(mantissa * 2**53) << (exponent - 53 - _UNIT)
 
 
 def exact_units(values: Array) -> tuple[int, int]:
-    """The sums of finite elements and of their magnitudes, exactly."""
+    """The exact sums of finite elements and of their magnitudes."""
     if values.dtype.kind in "biu":
         whole = [int(v) << -_UNIT for v in values]
     else:
@@ -69,7 +69,7 @@ def exact_units(values: Array) -> tuple[int, int]:
 
 
 def nearest_float(n: int) -> float:
-    """A number of units, rounded to the nearest float64: what a caller can know of a magnitude."""
+    """A number of units, rounded to the nearest float64, as callers round a magnitude."""
     try:
         return n / (1 << -_UNIT)
     except OverflowError:
@@ -116,7 +116,7 @@ def _least(rng: np.random.Generator, n: int, bits: int, low: int, high: int) -> 
 
 
 def _ties(rng: np.random.Generator, n: int, bits: int, low: int, high: int) -> Array:
-    """Midway between numbers of a dtype with 8, 11 or 24 bits, and just beside."""
+    """Midpoints between numbers of a dtype with 8, 11 or 24 bits, and their neighbours."""
     narrow = int(rng.choice([8, 11, 24]))
     whole = 2.0**narrow + 2 * rng.integers(0, 2 ** (narrow - 1), n) + 1
     beside = 1 + rng.integers(-1, 2, n) * 2.0**-50
@@ -143,7 +143,7 @@ def floats(rng: np.random.Generator, n: int, name: str) -> Array:
     top = {"float16": 15, "bfloat16": 127, "float32": 127, "float64": 1023}[name]
     low = least + int(rng.choice([0, 0, bits]))
     high = top if rng.random() < 0.15 else max(low + bits + 30, min(40, top - 12))
-    if rng.random() < 0.4:  # where casts to a narrower dtype underflow or overflow
+    if rng.random() < 0.4:  # range in which casts to a narrower dtype underflow or overflow
         other, its_least = exact.FORMATS[FLOATS[rng.integers(4)]]
         low, high = max(least, its_least - other), min(top, its_least + 30 + 2 * bits)
     high = min(max(high, low + 26), top - 1)
@@ -173,7 +173,7 @@ def elements(rng: np.random.Generator, n: int, name: str) -> Array:
 
 
 def laid_out(rng: np.random.Generator, values: Array) -> Array:
-    """The same elements: side by side, apart, misaligned, byte-swapped, or in two dimensions."""
+    """Returns the elements contiguous, strided, misaligned, byte-swapped, or in two dimensions."""
     n, way = len(values), rng.random()
     if way < 0.5:
         return values
@@ -198,7 +198,7 @@ def laid_out(rng: np.random.Generator, values: Array) -> Array:
 
 @dataclass
 class Found:
-    """What the search met."""
+    """The results of the search."""
 
     cases: int = 0
     refused: collections.Counter[str] = field(default_factory=collections.Counter)
@@ -206,7 +206,7 @@ class Found:
     zero_bounds: int = 0
     violations: list[str] = field(default_factory=list)
     by_strategy: collections.Counter[str] = field(default_factory=collections.Counter)
-    # The largest error over bound, where the bound says more than |value| + magnitude.
+    # The largest ratio of error to bound, for bounds smaller than the trivial |value| + magnitude.
     nearest: dict[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -227,7 +227,7 @@ class Found:
 
 
 def _targets(rng: random.Random, name: str) -> str | None:
-    """`dtype=`: mostly none."""
+    """A random `dtype=`; often None, except for integers."""
     wider = [*FLOATS, *COMPLEX] if name not in COMPLEX else COMPLEX
     if name in INTEGERS:
         return rng.choice(wider)
@@ -235,7 +235,7 @@ def _targets(rng: random.Random, name: str) -> str | None:
 
 
 def _strategies(rng: random.Random, kernel_share: float) -> list[tuple[str, dict[str, Any]]]:
-    """Ways to add up one array."""
+    """Strategies and arguments for sums of one array."""
     ways: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in HOST]
     kernels = 3 * kernel_share / (1 - kernel_share)
     for _ in range(int(kernels) + (rng.random() < kernels % 1)):
@@ -288,7 +288,7 @@ def _check(
     try:
         with np.errstate(all="ignore"):
             result = gpureduce.sum(array, name, **how)
-    except (TypeError, ValueError) as error:  # dtypes that it does not cast; grids that do not fit
+    except (TypeError, ValueError) as error:  # a dtype is not cast, or a grid does not fit
         found.refused[type(error).__name__ + ": " + re.sub(r"[\d.]+", "#", str(error))[:90]] += 1
         return
     found.cases += 1
@@ -300,7 +300,7 @@ def _check(
     for (value, _), reference in zip(parts, sums, strict=False):
         if reference is None:  # inf or nan among the elements
             bound = gpureduce.error_bound(result, 1.0)
-            lost = finite and registry.find(name).broken  # it skips elements
+            lost = finite and registry.find(name).broken  # broken kernels skip elements
             wrong = not lost and bound != math.inf
         else:
             total, magnitude = reference
@@ -321,7 +321,7 @@ def _check(
 
 
 def search(cases: int, seed: int, kernel_share: float = 0.3) -> Found:
-    """Runs so many cases, or a few more."""
+    """Runs at least `cases` cases."""
     found, rng = Found(), random.Random(seed)
     data = np.random.default_rng(seed)
     while found.cases < cases:

@@ -33,20 +33,20 @@ MODULES = ("emulator", "plot", "lectures", "lecture_findings", "exact_bench")
 
 
 def sources() -> list[Path]:
-    """The Markdown files, as a repository shows them."""
+    """The Markdown files of the repository."""
     pages = [path for path in sorted(DOCS.rglob("*.md")) if "_build" not in path.parts]
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *pages]
 
 
 def public_names() -> Iterator[tuple[str, Any]]:
-    """Every public name with its module, and what it names."""
+    """Every public name with its module, and its object."""
     for module in (gpureduce, *(importlib.import_module(f"gpureduce.{m}") for m in MODULES)):
         for name in module.__all__:
             yield f"{module.__name__}.{name}", getattr(module, name)
 
 
 def undocumented(pages: str) -> list[str]:
-    """Public names that are not in these pages of reference, or have no example."""
+    """Public names that are missing in the reference pages, or have no example."""
     missing = []
     whole = re.findall(r"automodule:: (\S+)\n   :members:", pages)
     for name, what in public_names():
@@ -71,7 +71,7 @@ def page_examples(path: Path) -> doctest.DocTest:
 
 
 def run_examples() -> int:
-    """Run all examples; the number that failed."""
+    """Runs all examples. Returns the number of failures."""
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     for path in sources():
         runner.run(page_examples(path))
@@ -86,7 +86,7 @@ def run_examples() -> int:
 
 
 def build(builder: str, folder: Path) -> int:
-    """Run Sphinx; its exit status."""
+    """Runs Sphinx. Returns its exit status."""
     from sphinx.cmd.build import main
 
     trees = DOCS / "_build" / "doctrees"
@@ -142,7 +142,7 @@ def broken_files() -> list[str]:
 
 
 def main() -> int:
-    """Check all of it; 0 if nothing is wrong."""
+    """Runs all checks. Returns 0 if all pass."""
     start = time.monotonic()
     os.environ |= {"GPUREDUCE_BACKEND": "emulator", "MPLBACKEND": "Agg"}
     os.chdir(ROOT)  # examples read notebooks/data

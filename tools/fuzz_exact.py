@@ -2,9 +2,9 @@
 
     python tools/fuzz_exact.py --arrays 1000000 --ways 1000 --device cpu
 
-Then it adds up the same elements in that many ways (exact_ways.py), which must give one bit
-pattern. On a card (--device cuda), rows are slices of arrays that lie there. Prints one line per
-dtype and puts the run into --record FILE; the exit status says whether all sums were right.
+Then it adds up the same elements in `--ways` ways (exact_ways.py), which must all give the same
+bits. On a GPU (--device cuda), rows are slices of arrays on it. Prints one line per dtype and
+writes the run to --record FILE. The exit status is 0 if all sums were right.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ DEVICES = {
     "cpu": ["cpu"],
     "emulator": ["emulator", "emulator array"],
     "cuda": ["cuda", "cuda array"],
-}  # what a way to add up may use; see exact_ways.py
+}  # devices for the ways to add up, by --device; see exact_ways.py
 
-Bits = tuple[int, ...]  # of the real part, and of the imaginary one if there is one
+Bits = tuple[int, ...]  # of the real part, and of the imaginary part if complex
 
 
 def bits_of_parts(value: Any) -> Bits:
@@ -42,7 +42,7 @@ def bits_of_parts(value: Any) -> Bits:
 
 
 def data(name: str, arrays: int, seed: int) -> Iterator[tuple[str, Array, list[Bits]]]:
-    """Rows to add up, and what they should give; the parts of complex ones have two generators."""
+    """Rows to add up with their right sums. Parts of complex rows come from two generators."""
     part = FORMATS[COMPLEX.get(name, name)]
     rng = np.random.default_rng([seed, 99])
     for label, rows in batches(part.name, arrays, seed):
@@ -57,7 +57,7 @@ def data(name: str, arrays: int, seed: int) -> Iterator[tuple[str, Array, list[B
 
 
 def on_host(device: str) -> Callable[[Array], list[Bits]]:
-    """Sums each row, from host memory."""
+    """Returns a function that sums each row, from host memory."""
 
     def run(rows: Array) -> list[Bits]:
         return [bits_of_parts(gpureduce.sum(row, "exact", device=device).value) for row in rows]
@@ -66,7 +66,7 @@ def on_host(device: str) -> Callable[[Array], list[Bits]]:
 
 
 def on_card(rows: Array) -> list[Bits]:
-    """Sums each row where it lies on the card."""
+    """Copies rows to the GPU and sums each row there."""
     import cupy
 
     name = rows.dtype.name
@@ -79,7 +79,7 @@ def on_card(rows: Array) -> list[Bits]:
 
 
 def fuzz(name: str, arrays: int, seed: int, run: Callable[[Array], list[Bits]]) -> dict[str, Any]:
-    """How many arrays of one dtype were summed, how many wrongly, and the first wrong ones."""
+    """Sums arrays of one dtype. Returns the counts of all and wrong sums, and some wrong ones."""
     checked = wrong = elements = 0
     examples = []
     start = time.perf_counter()
@@ -105,7 +105,7 @@ def fuzz(name: str, arrays: int, seed: int, run: Callable[[Array], list[Bits]]) 
 
 
 def write(path: Path, device: str, run: dict[str, Any]) -> None:
-    """Put the run into the record, beside those of the other devices."""
+    """Writes the run to the record. Runs on other devices are kept."""
     from gpureduce.bench.provenance import provenance
     from gpureduce.core import devices
 
@@ -118,7 +118,7 @@ def write(path: Path, device: str, run: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Fuzz the dtypes that were asked for, and then try ways to add up."""
+    """Fuzzes the dtypes of the command line, then tries ways to add up."""
     names = [*FLOATS, *COMPLEX]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--arrays", type=int, default=1_000_000, help="of each dtype")

@@ -2,7 +2,7 @@
 
     python tools/gpu_sanitizers.py [--record FILE]
 
-`--record` adds the outcome to a record that ``pytest -m gpu --record FILE`` has written.
+`--record` adds the result to a record that ``pytest -m gpu --record FILE`` has written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TESTS = Path(__file__).resolve().parents[1] / "tests"
 
 
 def run(tool: str) -> dict[str, object]:
-    """One tool over all tests marked sanitizer: what it found, and how many tests passed."""
+    """Runs one tool over all tests marked sanitizer. Returns its errors, and the passed tests."""
     command = ["compute-sanitizer", "--tool", tool, "--target-processes", "all"]
     command += [sys.executable, "-P", "-m", "pytest", "-q", "-m", "sanitizer", str(TESTS)]
     command += ["-p", "no:xdist", "-p", "no:benchmark"]
@@ -37,11 +37,11 @@ def run(tool: str) -> dict[str, object]:
 
 
 def main() -> int:
-    """Run every tool; the exit status says whether all were clean."""
+    """Runs every tool. Returns 0 if all were clean."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--record", type=Path)
     arguments = parser.parse_args()
-    with ThreadPoolExecutor(len(TOOLS)) as pool:  # a tool leaves the card idle most of the time
+    with ThreadPoolExecutor(len(TOOLS)) as pool:  # each tool leaves the GPU idle most of the time
         found = dict(zip(TOOLS, pool.map(run, TOOLS), strict=True))
     for tool, row in found.items():
         print(tool, row, flush=True)

@@ -1,7 +1,7 @@
-"""Checks that C includes point down: ``python tools/includes.py``; the exit status says so.
+"""Checks that C includes follow the layers: ``python tools/includes.py`` exits with 0 if so.
 
-A file may include its own folder and those after it in LAYERS; folders in one entry do not include
-each other. Kernels include only `kernels/parts` and what a card's code may know.
+A file may include files of its own folder and of later entries in LAYERS. Folders of one entry may
+not include each other. Kernels may include only `kernels/parts` and KERNELS_MAY_INCLUDE.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ LAYERS = (
 )
 # Compiled into every backend, from engine/kernel_table.cu.
 KERNELS_MAY_INCLUDE = {"kernels", "shared", "exact"}
-# Headers that the CUDA build and the emulator both have, in csrc/cuda and csrc/emulator/include.
+# Headers that exist twice, in csrc/cuda and in csrc/emulator/include.
 EITHER = {"device.h", "kernel_entry.h"}
 PYTHON = re.compile(r"#include <(Python|numpy/\w+)\.h>")
 
 
 def layer_of(folder: str) -> int:
-    """The place of a folder in LAYERS; larger is lower."""
+    """The index of a folder in LAYERS. A larger index is a lower layer."""
     return next(i for i, folders in enumerate(LAYERS) if folder in folders)
 
 
@@ -48,13 +48,13 @@ def folder_of(include: str, source: Path) -> str | None:
 
 
 def entry_of(path: Path) -> str:
-    """The folder of LAYERS, or `kernels`, that a file lies in."""
+    """The folder of a file: one of LAYERS, or `kernels`."""
     folder = path.relative_to(CSRC).parent
     return folder.as_posix() if folder.parts[0] == "bindings" else folder.parts[0]
 
 
 def fault(include: str, source: Path) -> str | None:
-    """Why this file must not include that one; None if it may."""
+    """Why the file `source` must not have this include; None if it may."""
     own, other = entry_of(source), folder_of(include, source)
     if other in (None, own):
         return None
@@ -71,7 +71,7 @@ def fault(include: str, source: Path) -> str | None:
 
 
 def faults() -> list[str]:
-    """All includes that point up or sideways, and files with Python.h outside of bindings."""
+    """All includes of higher or equal layers, and includes of Python.h outside of bindings."""
     found = []
     for source in sorted(CSRC.rglob("*")):
         if source.suffix not in (".c", ".h", ".cpp", ".cu"):

@@ -1,4 +1,4 @@
-"""Builds the mutants, and the right kernels beside them, as one more build of the emulator."""
+"""Builds the mutants and the unchanged kernels as an additional build of the emulator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import numpy as np
 from mutants import CSRC, KERNELS, Mutant
 
 RACE_KERNELS = Path(__file__).resolve().parents[1] / "tests/emulator/race_kernels.cu"
-# The folders of C in a build of the kernels, as setup.py has them.
+# The folders of C sources in a build of the kernels, as in setup.py.
 _FOLDERS = (
     *("bindings", "bindings/device", "shared", "threads", "cpu", "exact"),
     *("backend", "transfer", "engine"),
@@ -53,7 +53,7 @@ def _registry() -> dict[str, str]:
 
 
 def _write(folder: Path, name: str, kernel: str, mutant: Mutant | None) -> str:
-    """The kernel's files in a folder of their own; the text that compiles them."""
+    """Writes the kernel's files to a folder of their own. Returns the C++ that compiles them."""
     (folder / name / "parts").mkdir(parents=True)
     for file in ("parts/common.h", f"{kernel}.cu"):
         lines = (KERNELS / file).read_text().splitlines()
@@ -71,7 +71,7 @@ def _write(folder: Path, name: str, kernel: str, mutant: Mutant | None) -> str:
 
 
 def race_kernels() -> dict[str, tuple[str, str]]:
-    """The kernels of race_kernels.cu: their traits, and what is missing in them, or nothing."""
+    """The kernels of race_kernels.cu: their traits, and the missing barrier or fence, if any."""
     text = RACE_KERNELS.read_text()
     rows = re.findall(r"^// KERNEL (\w+): ([A-Z_ |]+): (.+)$", text, re.M)
     return {name: (traits, missing) for name, traits, missing in rows}
@@ -91,7 +91,7 @@ def _write_race_kernels(folder: Path) -> str:
 
 
 def _sources(folder: Path, mutants: Sequence[Mutant]) -> list[Path]:
-    """The kernels in as many files as there are processors, and the registry that lists them."""
+    """Writes the kernels to one file per processor, and the registry that lists them."""
     registry = _registry()
     wanted = [(f"right_{kernel}", kernel, None) for kernel in sorted({m.kernel for m in mutants})]
     wanted += [(f"mutant_{i}", mutant.kernel, mutant) for i, mutant in enumerate(mutants)]

@@ -1,7 +1,7 @@
-"""Right kernels with one thing taken out: a barrier, a warp barrier, a fence, a mask, an atomic.
+"""Correct kernels with one fault: a barrier, warp barrier, fence, mask or atomic is removed.
 
-`MUTANTS` is data: which line of which kernel becomes what, and what the race detector must then say
-is missing. tests/emulator/test_mutants.py builds all of them, and the right kernels beside them.
+`MUTANTS` lists the kernel, the line, its replacement, and the missing part that the race detector
+must name. tests/emulator/test_mutants.py builds all of them together with the unchanged kernels.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KERNELS = CSRC / "kernels"
 
 @dataclass(frozen=True)
 class Mutant:
-    """In the kernel's file (or in `file`) the `nth` line of this text becomes another."""
+    """A replacement of the `nth` line with this text, in the kernel's file or in `file`."""
 
     kernel: str
     line: str
@@ -53,7 +53,7 @@ GRID, CLUSTER, COPY = "grid.sync()", "cluster.sync()", "copy_wait()"
 
 
 def _barriers(kernel: str, expected: list[str], line: str, **more: int) -> list[Mutant]:
-    """A mutant for each barrier of that text, in the order of the file."""
+    """A mutant for each barrier with the text `line`, in the order of the file."""
     return [Mutant(kernel, line, missing, nth=i + 1, **more) for i, missing in enumerate(expected)]
 
 
@@ -61,7 +61,7 @@ def _trees() -> list[Mutant]:
     found = []
     for kernel in ("interleaved_idx", "sequential", "first_add"):
         found += _barriers(kernel, [BLOCK, BLOCK], "__syncthreads();")
-    # Where a step stays within a warp, a warp barrier is what is missing.
+    # If a step stays within a warp, the detector names a warp barrier as missing.
     for kernel in ("global_tree", "interleaved_mod"):
         found += _barriers(kernel, [WARP, BLOCK], "__syncthreads();")
     found += _barriers("unroll_tail", [BLOCK, BLOCK, *[WARP] * 5], "__syncthreads();")
@@ -72,7 +72,7 @@ def _trees() -> list[Mutant]:
 
 
 def _templates() -> list[Mutant]:
-    """Each step is compiled for the block sizes that need it."""
+    """Mutants of templates: each with a block size for which the mutated step is compiled."""
     found = []
     for kernel in ("unroll_full", "cascade"):
         barriers = _barriers(kernel, [BLOCK] * 6, "__syncthreads();", n=5000)
@@ -83,7 +83,7 @@ def _templates() -> list[Mutant]:
 
 
 def _masks() -> list[Mutant]:
-    """Warp barriers that leave out one of two lanes that need each other."""
+    """Warp barriers whose mask omits one of two lanes that exchange data."""
     halves = [(16, "0xffffu", "0xffff0000u"), (8, "0xffu", "0xffffff00u"), (4, "0xfu", "~0xfu")]
     found = []
     for kernel in ("unroll_warp", "unroll_full"):
@@ -106,7 +106,7 @@ def _warps() -> list[Mutant]:
 
 
 def _grids() -> list[Mutant]:
-    """Blocks that meet: by a ticket, by a barrier, by an atomic."""
+    """Mutants of synchronization between blocks: by a ticket, by a barrier, by an atomic."""
     fence = "__threadfence();"
     plain = "is_last = (*ticket)++ == gridDim.x - 1;"
     atomic = "is_last = atomicInc(ticket, gridDim.x - 1) == gridDim.x - 1;"

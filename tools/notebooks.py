@@ -1,7 +1,7 @@
 """Runs the notebooks from top to bottom, in place: ``python tools/notebooks.py [NAME ...]``.
 
-Committed are the sources and outputs, without what changes from run to run for no reader's sake
-(when a cell ran, which Python and kernel). New records in notebooks/data show after a run.
+Sources and outputs are committed, without metadata that changes from run to run (times of cells,
+Python version, kernel). New records in notebooks/data appear after a run.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ METADATA = {
 
 
 def read(path: Path) -> nbformat.NotebookNode:
-    """A notebook, as it is on the disk."""
+    """Reads a notebook from its file."""
     return nbformat.read(path, as_version=4)
 
 
 def run(notebook: nbformat.NotebookNode, folder: Path) -> None:
-    """Execute all cells in `folder`; an error in one ends it."""
+    """Runs all cells in `folder`. An error in a cell stops the run."""
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Jupyter's own
+        warnings.simplefilter("ignore")  # warnings of Jupyter itself
         NotebookClient(
             notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": folder}}
         ).execute()
 
 
 def strip(notebook: nbformat.NotebookNode) -> None:
-    """Drop what differs from run to run without meaning anything."""
+    """Removes metadata that changes from run to run."""
     notebook.metadata = nbformat.from_dict(METADATA)
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number:02d}"
@@ -48,7 +48,7 @@ def strip(notebook: nbformat.NotebookNode) -> None:
 
 
 def _joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """What was printed in one piece, however the messages were cut."""
+    """Joins consecutive stream outputs, because their boundaries vary from run to run."""
     kept: list[nbformat.NotebookNode] = []
     for output in outputs:
         last = kept[-1] if kept else None
@@ -60,7 +60,7 @@ def _joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]
 
 
 def main(names: list[str]) -> None:
-    """Run those notebooks, or all."""
+    """Runs the notebooks with these names, or all."""
     paths = [path for path in sorted(FOLDER.glob("*.ipynb")) if not names or path.stem in names]
     if names and len(paths) < len(names):
         raise SystemExit(f"there are {', '.join(p.stem for p in sorted(FOLDER.glob('*.ipynb')))}")

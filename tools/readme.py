@@ -35,12 +35,12 @@ def strategy_table() -> str:
 
 
 def _plain(text: str) -> str:
-    """A text that Markdown shows as it is."""
+    """A text with Markdown's special characters escaped."""
     return text.replace("*", "\\*").replace("__", "\\_\\_")
 
 
 def kernel_listing() -> str:
-    """Every kernel's file, as the pages show it."""
+    """Every kernel's file, for the documentation."""
     parts = []
     for row in registry.strategies():
         if row.launches_kernels:
@@ -51,7 +51,7 @@ def kernel_listing() -> str:
 
 
 def command_listing() -> str:
-    """Every command with its options, as argparse has them."""
+    """Every command with its options, from argparse."""
     parser = command_line._parser()
     verbs = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     parts = []
@@ -69,7 +69,7 @@ def command_listing() -> str:
 
 
 def _shown(action: argparse.Action) -> str:
-    """An option or argument as it is typed."""
+    """An option or argument as typed on the command line."""
     if action.nargs == 0:
         value = ""
     else:
@@ -86,13 +86,13 @@ def _meaning(action: argparse.Action) -> str:
 
 
 def _named(path: Path, report: Callable[[dict[str, Any]], str], record: dict[str, Any]) -> str:
-    """A record's tables; errors name its file."""
+    """A record's tables. Errors name the file."""
     with json_files.naming(path):
         return report(record)
 
 
 def performance(records: Path) -> str:
-    """The tables of the scoreboards that are kept, the cards' first."""
+    """The tables of all scoreboard records, those of GPUs first."""
     paths = sorted(records.glob("bench_*.json"))
     kept = [(path, targets.load(path)) for path in paths]
     kept.sort(key=lambda one: str(one[1]["device"] != "cuda"))
@@ -100,7 +100,7 @@ def performance(records: Path) -> str:
 
 
 def exact_sums(records: Path) -> str:
-    """The tables of what `exact` costs, the cards' first."""
+    """The tables of the cost of `exact`, those of GPUs first."""
     paths = [path for path in sorted(records.glob("exact_*.json")) if path.stem != "exact_fuzz"]
     kept = [(path, exact_bench.load(path)) for path in paths]
     kept.sort(key=lambda one: "cpu" in one[1])
@@ -108,7 +108,7 @@ def exact_sums(records: Path) -> str:
 
 
 def counters(records: Path) -> str:
-    """What the cards say of the emulator's counts."""
+    """The comparisons of the emulator's counts with GPUs' counters."""
     told = []
     for path in sorted(records.glob("counters_*.json")):
         beside = path.with_name(path.name.replace("counters", "wavefronts"))
@@ -119,7 +119,7 @@ def counters(records: Path) -> str:
 
 
 def headline(records: Path) -> str:
-    """The README's five lines: one sum at a time, which is what a program sees."""
+    """The README's five-line table: single sums, as in a program, not back to back."""
     path = records / "bench_h200.json"
     record = targets.load(path)
     rows = [row for row in record["rows"] if row["measure"] == "apart"]
@@ -145,7 +145,7 @@ def _size(n: int) -> str:
 
 
 def ladder_chart(records: Path) -> str:
-    """GB/s of the lectures' rungs and of what comes after them, as SVG bars."""
+    """GB/s of the lectures' rungs and of later strategies, as SVG bars."""
     record = lectures.load(records / "lecture_rungs_h200.json").largest
     speeds = {row.strategy: row.nbytes / row.median_us / 1e3 for row in record.rows}
     bars = [(name, speeds[name]) for name in _BARS]
@@ -175,7 +175,7 @@ _BARS = ("global_tree", "interleaved_mod", "interleaved_idx", "sequential", "unr
          "warp_shfl", "vector_load", "tiles", "cub", "exact", "fast")  # fmt: skip
 
 
-# What is generated, and on which page it stands between two markers of that name.
+# The generated part of each page: the name of its two markers, and the function that makes it.
 PAGES: dict[str, tuple[str, Callable[[Path], str]]] = {
     "README.md": ("headline", headline),
     "docs/strategies.md": ("strategies", lambda _: strategy_table()),
@@ -189,7 +189,7 @@ CHART = "docs/ladder.svg"
 
 
 def rewrite(text: str, name: str, table: str) -> str:
-    """A page with what stands between the markers of that name made anew."""
+    """A page with the text between the markers of this name replaced."""
     start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
     if text.count(start) != 1 or text.count(end) != 1:
         raise ValueError(f"there must be one place for the table {name!r}")
@@ -199,7 +199,7 @@ def rewrite(text: str, name: str, table: str) -> str:
 
 
 def pages(root: Path) -> dict[Path, str]:
-    """Every page with generated parts, made anew, and the chart."""
+    """The new text of every page with generated parts, and the chart."""
     records = root / "notebooks" / "data"
     made = {}
     for page, (name, table) in PAGES.items():
@@ -212,7 +212,7 @@ def pages(root: Path) -> dict[Path, str]:
 
 
 def main() -> int:
-    """Rewrite the pages of a folder, by default this one; errors are one line."""
+    """Rewrites the pages of a folder, by default of this repository. Errors are one line."""
     try:
         for path, text in pages(Path(sys.argv[1] if len(sys.argv) > 1 else ".")).items():
             path.write_text(text)

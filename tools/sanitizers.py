@@ -4,13 +4,13 @@
 
 address: everything in C and C++ is built with ASan and UBSan, and all kinds of tools/fuzz run.
 
-thread: the host's C (threads, cpu, exact, engine, bindings) is built with TSan, and the kind
-`threads` of tools/fuzz runs on it, and the C programs of tests/native that are about threads. The
-emulator's C++ and its kernels are built without: they switch stacks by themselves, which TSan
-cannot follow. Nor can it follow fork().
+thread: the host's C (threads, cpu, exact, engine, bindings) is built with TSan. It runs the kind
+`threads` of tools/fuzz, and the C programs of tests/native that test threads. The emulator's C++
+and its kernels are built without TSan, because TSan does not support their stack switching. It does
+not support fork() either.
 
-Each build is made from a copy of the tree, into a folder of its own; NumPy and the rest are those
-of the Python that runs this.
+Each build is made from a copy of the tree, into a folder of its own. NumPy and the other packages
+are those of the running Python.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILDS = ("address", "thread")
-# gcc, with TSan for what is not part of a traced build, whose kernels have hooks of their own.
+# A wrapper of gcc that adds TSan, except in the traced build, whose kernels use TSan's hooks.
 _GCC_WITH_TSAN = """#!/bin/sh
 case " $* " in
 *" -DGR_EMULATOR_TRACED "*) exec gcc "$@" ;;
@@ -39,14 +39,14 @@ _WITH_TSAN = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-pthread", "-fsanitiz
 
 
 def run(command: Sequence[str | Path], **environment: str) -> bool:
-    """Run a command; whether its status was 0."""
+    """Runs a command. Returns whether its exit status was 0."""
     print("$", *command, flush=True)
     done = subprocess.run(list(map(str, command)), env={**os.environ, **environment})
     return done.returncode == 0
 
 
 def copy_tree(folder: Path) -> Path:
-    """What git tracks, or could; nothing that an earlier build left."""
+    """Copies the files that git tracks or does not ignore, so without earlier builds."""
     listed = [
         "git",
         "-C",
@@ -65,7 +65,7 @@ def copy_tree(folder: Path) -> Path:
 
 
 def install(folder: Path, **environment: str) -> Path:
-    """The package built from a copy of the tree; the folder to put on Python's path."""
+    """Builds the package from a copy of the tree. Returns the folder for Python's path."""
     tree, target = copy_tree(folder / "tree"), folder / "site"
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(target)]
     if importlib.util.find_spec("setuptools"):
@@ -82,7 +82,7 @@ def library(name: str) -> str:
 
 
 def fuzz(site: Path, kind: str, options: argparse.Namespace, **environment: str) -> bool:
-    """The cases of a kind, by the package in that folder."""
+    """Runs the fuzz cases of a kind with the package in the folder `site`."""
     command = [sys.executable, "-P", ROOT / "tools" / "fuzz", kind]
     command += ["--cases", str(options.cases), "--jobs", str(options.jobs), "--timeout", "120"]
     return run(command, PYTHONPATH=str(site), **environment)
@@ -112,13 +112,13 @@ def thread(folder: Path, options: argparse.Namespace) -> bool:
 
 
 def programs(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """The C programs about threads, built with TSan, and how they are run."""
+    """The C programs that test threads, built with TSan, with their arguments."""
     csrc, tests = ROOT / "csrc", ROOT / "tests" / "native"
     includes = [csrc, csrc / "threads", csrc / "emulator" / "include", tests]
     late = [*sorted((csrc / "threads").glob("*.c")), tests / "late_runtime.c"]
     staging = [csrc / "transfer" / "staging.c", csrc / "transfer" / "pinned_memory.c"]
     pool = [csrc / "threads" / "interrupts.c", csrc / "threads" / "processors.c"]
-    # Not late_results.c: there a thread stands for a card, whose plain writes are read atomically.
+    # Not late_results.c: a thread plays the GPU, and its plain writes are read atomically.
     sources = {"pool_regions": pool, "staged_copies": [*late, *staging]}
     runs = {
         "pool_regions": [[]],
@@ -144,7 +144,7 @@ def place(kept: Path | None, name: str) -> Iterator[Path]:
 
 
 def main() -> int:
-    """Run what is asked for; the exit status is 1 if anything was found."""
+    """Runs the sanitizers of the command line. Returns 1 if any found an error."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "builds", nargs="*", metavar="BUILD", help="address or thread; both by default"

@@ -2,10 +2,10 @@
 
     python tools/wavefront_patterns.py [--patterns 1200] [--record FILE]
 
-Each pattern is one warp's access of 4, 8 or 16 bytes a lane, some lanes idle. A kernel makes it 64
-times as a load and 64 times as a store; Nsight Compute counts the wavefronts; and
-`gr_shared_wavefronts`, which gpureduce.explain counts by, must say the same. Needs nvcc and ncu;
-ends with status 1 if a pattern is not as the model says, or could not be measured.
+Each pattern is one warp's access of 4, 8 or 16 bytes a lane, with some lanes idle. A kernel runs it
+64 times as a load and 64 times as a store, and Nsight Compute counts the wavefronts. They must
+equal `gr_shared_wavefronts`, which gpureduce.explain uses. Needs nvcc and ncu. Exits with status 1
+if a pattern differs from the model, or could not be measured.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gpureduce.hardware.machine_code import find_tool
 
 HERE = Path(__file__).resolve().parent
 REPEATS = 64
-TOGETHER = 300  # patterns that one run of ncu measures
+TOGETHER = 300  # patterns per run of ncu
 METRICS = {
     "load_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
     "load_conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
@@ -41,7 +41,7 @@ METRICS = {
 
 
 def random_pattern(draw: random.Random) -> dict[str, Any]:
-    """Strides, permutations, broadcasts and chance, over windows small and large."""
+    """A random pattern: a stride, permutation, broadcast or random access, in a random window."""
     size = draw.choice((4, 8, 16))
     window = draw.choice((1, 2, 8, 32, 64, 256, 1024))  # elements of that size
     kind = draw.choice(("chance", "stride", "shuffled", "groups"))
@@ -53,7 +53,7 @@ def random_pattern(draw: random.Random) -> dict[str, Any]:
         places = [first + step * lane for lane in range(32)]
     elif kind == "shuffled":
         places = draw.sample(range(max(window, 32)), 32)
-    else:  # neighbours share a place
+    else:  # neighbours access the same element
         share = draw.choice((2, 4, 8, 16))
         step = draw.choice((1, 2, 8, 32))
         places = [first + lane // share * step for lane in range(32)]
@@ -71,7 +71,7 @@ def random_pattern(draw: random.Random) -> dict[str, Any]:
 
 
 def model(pattern: dict[str, Any], op: str) -> tuple[int, int]:
-    """Wavefronts, and how few they could be."""
+    """The model's wavefronts, and the least possible number."""
     offsets = np.array(pattern["offsets"], np.uint32).tobytes()
     mask, size = pattern["mask"], pattern["size"]
     return _emulator_traced.shared_wavefronts(offsets, mask, size, op == "store")
@@ -86,7 +86,7 @@ def build(folder: Path) -> Path:
 
 
 def measure(program: Path, patterns: list[dict[str, Any]]) -> list[dict[str, int]]:
-    """What the card counts."""
+    """The GPU's counts for the patterns."""
     data = program.with_suffix(".bin")
     rows = [[p["size"], p["mask"], *p["offsets"]] for p in patterns]
     np.array(rows, np.uint32).tofile(data)
@@ -98,7 +98,7 @@ def measure(program: Path, patterns: list[dict[str, Any]]) -> list[dict[str, int
 
 
 def measure_all(patterns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The patterns that could be measured, compared; some at a time."""
+    """Measures and compares the patterns, `TOGETHER` at a time. Failed runs are left out."""
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         program = build(Path(folder))

@@ -1,4 +1,4 @@
-"""Controls of the emulated GPU: the order in which it runs threads, and its memory."""
+"""Controls of the emulated GPU: the order of threads, and the memory limit."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def schedule(order: str, seed: int = 0) -> Iterator[Schedule]:
 def memory_limit(nbytes: int) -> Iterator[None]:
     """Give the emulated device only `nbytes` of memory, for the length of a ``with`` block.
 
-    The limit holds for all threads. Of several, the one that was set last holds; at the end of its
-    block, the one before it.
+    The limit applies to all threads. Of several limits, the last one set applies; at the end of its
+    block, the previous one applies again.
 
     >>> import gpureduce, numpy as np
     >>> with gpureduce.emulator.memory_limit(2**20):
@@ -52,9 +52,9 @@ def memory_limit(nbytes: int) -> Iterator[None]:
     """
     nbytes = whole("nbytes", nbytes, 1, sys.maxsize)
     token = next(_tokens)
-    # A signal handler may raise after any call, so each limit is taken off by a call of its own. If
-    # one raises on the way into or out of the block, that happens once the exception's frames are
-    # freed.
+    # A signal handler may raise after any call, so each of the two limits is removed by a separate
+    # call. If a handler raises while the block is entered or left, the limits are removed when the
+    # exception's frames are freed.
     try:
         _emulator.memory_limit(token, nbytes)
         _emulator_traced.memory_limit(token, nbytes)
@@ -69,7 +69,7 @@ def memory_limit(nbytes: int) -> Iterator[None]:
 def live_bytes() -> int:
     """How many bytes are allocated on the emulated device now.
 
-    Between calls, what is kept for the next one: `gpureduce.free_scratch` gives that back.
+    Between calls, these are buffers kept for the next call. `gpureduce.free_scratch` frees them.
 
     >>> import gpureduce, numpy as np
     >>> result = gpureduce.sum(np.ones(1000), "sequential", device="emulator")

@@ -1,4 +1,4 @@
-"""Counts of what kernels do: data without text or pictures, which other modules make of it."""
+"""Counts of kernels' operations, as plain data. Other modules turn them into text and pictures."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def _share(part: int, whole: int) -> float | None:
 
 @dataclass(frozen=True)
 class Counted:
-    """What was counted somewhere: in a launch, at a line of the source, in a step.
+    """The counts of a launch, of a line of the source, or of a step.
 
-    `counters` are integers for the whole grid. Instructions and requests are those of warps,
-    counted where at least one lane is active; wavefronts are how often shared memory has to serve
-    them, and conflicts the wavefronts above the fewest that it could take; sectors are of 32 bytes.
-    `block_barriers` counts each barrier once per block, `atomics` each lane's; `warp_barriers`,
-    `shuffles` and `fences` are warp instructions. `details` has more of the same kind.
+    `counters` are integers for the whole grid. Instructions and requests are per warp, and count if
+    at least one lane is active. Wavefronts are the passes that shared memory needs to serve them;
+    conflicts are the wavefronts above the least possible number. Sectors have 32 bytes.
+    `block_barriers` counts each barrier once per block, `atomics` counts each lane.
+    `warp_barriers`, `shuffles` and `fences` are warp instructions. `details` has further counters.
     """
 
     counters: dict[str, int]
@@ -60,7 +60,7 @@ class Counted:
 
     @property
     def memory_instructions(self) -> int:
-        """Warp instructions that go to shared or global memory."""
+        """Warp instructions that access shared or global memory."""
         return self._of(
             "shared_load_instructions",
             "shared_store_instructions",
@@ -70,39 +70,39 @@ class Counted:
 
     @property
     def active_lanes(self) -> float | None:
-        """Of 32: the lanes at work per warp instruction on memory. Fewer are divergence."""
+        """Mean active lanes, of 32, per memory instruction of a warp. Below 32: divergence."""
         lanes = ("shared_load_lanes", "shared_store_lanes", "global_load_lanes")
         return _share(self._of(*lanes, "global_store_lanes"), self.memory_instructions)
 
     @property
     def wavefronts(self) -> int:
-        """How often shared memory is busy with these instructions."""
+        """Wavefronts of shared memory: the passes that its loads and stores take."""
         return self._of("shared_load_wavefronts", "shared_store_wavefronts")
 
     @property
     def conflicts(self) -> int:
-        """Wavefronts of shared memory that bank conflicts cost."""
+        """Extra wavefronts of shared memory, caused by bank conflicts."""
         return self._of("shared_load_conflicts", "shared_store_conflicts")
 
     @property
     def conflicts_per_access(self) -> float | None:
-        """Wavefronts that a warp instruction on shared memory takes beyond what it must."""
+        """Extra wavefronts per warp instruction on shared memory."""
         instructions = ("shared_load_instructions", "shared_store_instructions")
         return _share(self.conflicts, self._of(*instructions))
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes of the sectors that loads and stores go to in global memory."""
+        """Bytes of the global memory sectors that loads and stores access."""
         return _SECTOR_BYTES * self._of("global_load_sectors", "global_store_sectors")
 
     @property
     def bytes_used(self) -> int:
-        """Bytes of those sectors that a lane asked for."""
+        """Bytes of the global memory sectors that a lane loads or stores."""
         return self._of("global_load_bytes_used", "global_store_bytes_used")
 
     @property
     def bytes_used_share(self) -> float | None:
-        """Bytes used of bytes moved: 1 is perfectly coalesced."""
+        """Bytes used divided by bytes moved. 1 is perfectly coalesced."""
         return _share(self.bytes_used, self.bytes_moved)
 
 
@@ -115,7 +115,7 @@ def split(counts: dict[str, int]) -> dict[str, dict[str, int]]:
 
 @dataclass(frozen=True)
 class Line(Counted):
-    """The counts of one line of the source; `access` is its worst one on shared memory."""
+    """The counts of one line of the source. `access` is its worst shared memory access."""
 
     file: str = ""
     line: int = 0
@@ -130,11 +130,11 @@ class Line(Counted):
 
 @dataclass(frozen=True)
 class Step(Counted):
-    """What happens from one barrier to the next.
+    """The counts between two barriers.
 
-    `barrier` is how many barriers of the block went before, `sync` how many of the warp, shuffles
-    among them, since. `lanes` has a mask for each warp of the first block: who was active. A
-    barrier counts in the step that it ends, a shuffle in the one that it begins.
+    `barrier` is the number of block barriers before the step. `sync` is the number of warp barriers
+    and shuffles since the last of them. `lanes` has a mask of active lanes for each warp of the
+    first block. A barrier counts in the step that it ends, a shuffle in the step that it begins.
     """
 
     barrier: int = 0
@@ -186,7 +186,7 @@ class StrategyCounts(Counted):
 
     @property
     def sampled(self) -> bool:
-        """Whether some blocks were counted for others that do the same; False: all blocks ran."""
+        """Whether sampled blocks were counted for others with the same work; False: all ran."""
         return any(kernel.sampled for kernel in self.kernels)
 
     @property
@@ -206,7 +206,7 @@ class StrategyCounts(Counted):
 
     @property
     def worst_line(self) -> Line | None:
-        """The line that loses most wavefronts to bank conflicts; else the one that takes most."""
+        """The line with the most bank conflicts, or without conflicts, the most wavefronts."""
         shared = [line for line in self.lines if line.access]
         key = operator.attrgetter("conflicts", "wavefronts")
         return max(shared, key=key) if shared else None
@@ -253,7 +253,7 @@ class Change:
 
     @property
     def factor(self) -> float | None:
-        """How many times less the second does; None if it does none."""
+        """The first count divided by the second; None if the second is 0."""
         return self.before / self.after if self.after else None
 
 

@@ -1,7 +1,7 @@
-"""`explain`: what a kernel does, counted on the emulator, and why one rung is faster than another.
+"""`explain`: counts a kernel's operations on the emulator, and shows why one rung is faster.
 
-Nothing here is a time. What is counted follows from the kernel's text and the launch alone: which
-lanes take part, which words and sectors they touch, where they wait for each other.
+Nothing here is a time. The counts depend only on the kernel's source and the launch: active lanes,
+accessed words and sectors, and barriers.
 """
 
 from __future__ import annotations

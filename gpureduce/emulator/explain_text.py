@@ -1,4 +1,4 @@
-"""Explanations as pictures for the terminal, 80 columns wide or as wide as is asked for."""
+"""Explanations as text pictures for the terminal, 80 columns wide by default."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MANY_STEPS = 24
 
 
 def explanation(what: StrategyCounts, width: int = WIDTH) -> str:
-    """Who is active step by step, what each line costs, bank conflicts, and bytes."""
+    """Active lanes by step, counts by line, bank conflicts, bytes, and later launches."""
     parts = [_head(what, width), _activity(what, width), _lines(what, width)]
     worst = what.worst_line
     if worst and worst.access and worst.conflicts:
@@ -30,7 +30,7 @@ def _wrapped(text: str, width: int) -> str:
 
 
 def comparison(both: CountsPair, width: int = WIDTH) -> str:
-    """What fell from one strategy to the next, and the sentence that says why."""
+    """The counters that differ between two strategies, below the second one's lesson."""
     before, after = both.before, both.after
     lines = [
         _wrapped(f"{before.strategy} → {after.strategy}: {both.lesson}", width),
@@ -53,7 +53,7 @@ def comparison(both: CountsPair, width: int = WIDTH) -> str:
 
 
 def factor(change: Change) -> str:
-    """How many times less or more the second strategy does."""
+    """The ratio of two counts as text, such as "2x less"."""
     if not change.after:
         return "gone"
     if not change.before:
@@ -90,7 +90,7 @@ def _head(what: StrategyCounts, width: int) -> str:
 
 
 def _cells(mask: int, cells: int) -> str:
-    """A warp as `cells` characters, each the darker the more of its lanes are active."""
+    """A warp as `cells` characters. A darker character has more active lanes."""
     lanes = 32 // cells
     text = ""
     for cell in range(cells):
@@ -100,7 +100,7 @@ def _cells(mask: int, cells: int) -> str:
 
 
 def _what_happens(step: Step, room: int) -> str:
-    """What comes first matters most; what there is no room for is left out."""
+    """The counts of a step in order of importance, as many as fit in `room`."""
     told = []
     loads, stores = (step.counters[f"shared_{kind}_wavefronts"] for kind in ("load", "store"))
     if loads or stores:
@@ -125,7 +125,7 @@ def bytes_text(count: int) -> str:
 
 
 def _warp_text(masks: list[int], cells: int) -> str:
-    """Warps side by side, with bars between them if each has more than one character."""
+    """Warps side by side, separated by bars if each has more than one character."""
     return ("|" if cells > 1 else "").join(_cells(mask, cells) for mask in masks)
 
 
@@ -152,7 +152,7 @@ def _activity(what: StrategyCounts, width: int) -> str:
 
 
 def _lines(what: StrategyCounts, width: int) -> str:
-    """A row for each line of the source; those of the strategy's own file by number alone."""
+    """A row for each line of the source. Lines of the strategy's own file have no file name."""
     own = next(
         (line.file for line in what.lines if PurePosixPath(line.file).stem == what.strategy), ""
     )
@@ -190,7 +190,7 @@ def _shortened(text: str, width: int) -> str:
 
 
 def _short(number: float | None) -> str:
-    """A number in few characters; nothing for none."""
+    """A number in few characters; empty for 0 and None."""
     if not number:
         return ""
     if isinstance(number, float):
@@ -199,7 +199,7 @@ def _short(number: float | None) -> str:
 
 
 def _banks(line: Line, access: Access) -> str:
-    """One character per bank and wavefront: the lane that is served, by its number in base 32."""
+    """A picture with one character per bank and wavefront: the served lane, in base 32."""
     served = wavefront_table(access)
     lines = [
         f"Worst bank conflict, {line.place}: {access.wavefronts} wavefronts where {access.ideal} "
@@ -216,13 +216,13 @@ def _lane_name(lane: int | None) -> str:
 
 
 def _paired(access: Access, distance: int) -> bool:
-    """Whether lanes that far apart want the same: then twice as many are served together."""
+    """Whether lanes `distance` apart share words: a wavefront then serves twice as many lanes."""
     pairs = [(access.offsets[lane], access.offsets[lane ^ distance]) for lane in range(32)]
     return all(None in pair or pair[0] == pair[1] for pair in pairs)
 
 
 def wavefront_table(access: Access) -> list[list[int | None]]:
-    """For each wavefront, which lane each of the 32 banks serves (the first of those it does)."""
+    """For each wavefront, the lane that each of the 32 banks serves (the first, if several)."""
     words = max(access.size // 4, 1)
     together = 32 // words
     if words > 1 and not access.store and (_paired(access, 1) or _paired(access, 2)):

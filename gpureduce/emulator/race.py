@@ -1,4 +1,4 @@
-"""Races, and the barriers that only part of a block reaches: data, and each as text."""
+"""Races, and barriers that only part of a block reaches, as data and as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from gpureduce.core.sources import text_of
 
-# As csrc/emulator/races/detector.h orders them: the later ones do more.
+# In the order of csrc/emulator/races/detector.h: later ones order more.
 MISSING = (
     "__threadfence()",
     "__syncwarp()",
@@ -22,14 +22,14 @@ MISSING = (
     "copy_wait()",
 )
 _DEEDS = {"read": "reads", "write": "writes", "atomic": "updates", "end": "ends with"}
-_WIDTH = 31  # of a thread: two of them fit on a terminal
+_WIDTH = 31  # of a thread's column: two fit on a terminal
 
 
 @dataclass(frozen=True)
 class Place:
-    """A line of a kernel, and the barrier or fence that stands there, if it is about one.
+    """A line of a kernel, and the name of its barrier or fence, if the place is one.
 
-    Two threads that have met at a barrier have the same number there as their `meeting`.
+    Two threads that waited at the same execution of a barrier have the same `meeting` number.
     """
 
     file: str
@@ -39,7 +39,7 @@ class Place:
 
     @property
     def text(self) -> str:
-        """The line as it is written, if gpureduce was built from it."""
+        """The text of the line; empty if gpureduce was not built from it."""
         return text_of(self.file, self.line)
 
     @property
@@ -53,10 +53,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two accesses of a race: which thread, what, where, between which barriers.
+    """One of the two accesses of a race: thread, kind, place, and the barriers around it.
 
-    `copy` is true for a bulk copy that the thread's block has ordered; it belongs to no thread.
-    `before` and `after` are the barriers or fences that the thread passes next to the access.
+    `copy` is true for a bulk copy that the thread's block issued; it belongs to no thread.
+    `before` and `after` are the thread's last barrier or fence before the access and the next one.
     """
 
     block: int
@@ -74,7 +74,7 @@ class Side:
 
     @property
     def name(self) -> str:
-        """The thread, for a sentence."""
+        """The thread's name in a sentence."""
         if self.copy:
             return f"a bulk copy of block {self.block}"
         return f"thread {self.thread} of block {self.block}"
@@ -134,10 +134,10 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class SplitBarrier:
-    """A barrier that only part of a block has reached, while others wait at another line.
+    """A barrier that only part of a block has reached, while other threads wait at another line.
 
-    CUDA wants all threads of a block at the same ``__syncthreads()``, or none. `threads` holds, for
-    each of the `places`, who waits there.
+    CUDA requires that all threads of a block reach the same ``__syncthreads()``, or none.
+    `threads` holds the waiting threads for each of the `places`.
     """
 
     block: int
@@ -177,7 +177,7 @@ class FoundRaces:
         return bool(self.races or self.barriers or self.faults)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as plain lists and dicts, the lines' texts with it."""
+        """The result as plain lists and dicts, with the text of each line."""
 
         def plain(value: Any) -> Any:
             if dataclasses.is_dataclass(value):
@@ -194,7 +194,7 @@ class FoundRaces:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers in few words: ``0-31, 64``."""
+    """Ascending numbers as ranges: ``0-31, 64``."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][1] + 1:
@@ -222,7 +222,7 @@ def event(place: Place | None, edge: str) -> str:
 
 
 def same(a: Place | None, b: Place | None) -> bool:
-    """Whether both met there: at a barrier, or at the start or the end of the launch."""
+    """Whether both threads synchronized there: at a barrier, or at the launch's start or end."""
     return a == b if a is None or b is None else a.meeting == b.meeting > 0
 
 

@@ -1,8 +1,9 @@
-"""Counting what a launch does, on the emulator: which blocks to run, and what comes of it.
+"""Counts the operations of a launch on the emulator, from all blocks or from samples.
 
-What a kernel does depends on how much of the input a block gets, never on the values. So blocks
-are sorted into classes that get the same work, a few of each class run, and their counts are
-multiplied. Several of a class run only to see that they agree; if they do not, every block runs.
+The operations depend on the number of elements per block, never on their values. So blocks are
+sorted into classes with the same work, some blocks of each class run, and their counts are
+multiplied. Several blocks of a class run only to check that they agree. If they do not, every block
+runs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from gpureduce.core.request import Launch
 
 NAMES: tuple[str, ...] = traced.counter_names()
 
-_MOST_DEALT = 2**20  # blocks: some hundred megabytes
+_MOST_DEALT = 2**20  # blocks to sort, which takes some hundred megabytes
 _PACK_BYTES = 16
 _TILE_PACKS = 2048
 _SHARE_PACKS = 32
@@ -35,7 +36,7 @@ _Counted = tuple[
 
 @dataclass(frozen=True)
 class Access:
-    """One warp instruction on shared memory: where each lane of it goes, in bytes."""
+    """One warp instruction on shared memory, with the offset of each lane in bytes."""
 
     offsets: tuple[int | None, ...]
     size: int
@@ -56,7 +57,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Stage:
-    """Counts between two barriers, and the lanes of the first block's warps that were active."""
+    """Counts between two barriers, and the active lanes of each warp of the first block."""
 
     barrier: int
     sync: int
@@ -66,7 +67,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class CountedLaunch:
-    """What one launch does."""
+    """The counts of one launch."""
 
     n: int
     block: int
@@ -81,7 +82,7 @@ class CountedLaunch:
 
 @dataclass(frozen=True)
 class Request:
-    """One launch of a strategy: `later` ones add up block sums."""
+    """One launch of a strategy. With `later`, it adds up block sums of an earlier launch."""
 
     strategy: registry.Strategy
     load: int
@@ -100,7 +101,7 @@ class Request:
         return self.n, launch, self.later
 
     def _check_memory(self, block: int, grid: int, team_blocks: int) -> None:
-        """Refuse what cannot be kept: the loads of all warps that run at once, packed."""
+        """Raises if the recorder cannot hold the packed loads of all concurrent warps."""
         most, each = traced.recorder_limits()
         loads = self.n * self.element_bytes // (_PACK_BYTES * grid * block)
         needed = loads * team_blocks * (block // 32) * each
@@ -113,7 +114,7 @@ class Request:
             )
 
     def count(self, *, sample: bool) -> CountedLaunch:
-        """Count it, from samples if that can be."""
+        """Counts the launch, from samples if they agree."""
         plan = traced.plan_pass(*self._arguments())
         block, grid, team_blocks, _ = plan
         teams = grid // team_blocks
@@ -130,8 +131,8 @@ class Request:
         return _launch(self.n, plan, teams, found)
 
 
-# The first team that runs, how many run from there on, how many teams each of them counts for, and
-# the ticket that the first one finds.
+# The first team to run, the number of teams to run from there on, the weight of each team (the
+# number of teams that it stands for), and the ticket counter's value before the first one.
 _Sample = tuple[int, int, int, int]
 
 
@@ -140,7 +141,7 @@ def _packed(samples: list[_Sample]) -> bytes:
 
 
 def _agree(counts: list[tuple[int, ...]], classes: list[int]) -> bool:
-    """Whether all samples of a class did the same."""
+    """Whether all samples of each class have equal counts."""
     first: dict[int, tuple[int, ...]] = {}
     return all(first.setdefault(c, row) == row for c, row in zip(classes, counts, strict=True))
 
@@ -148,7 +149,7 @@ def _agree(counts: list[tuple[int, ...]], classes: list[int]) -> bool:
 def _choose(
     request: Request, block: int, grid: int, team_blocks: int, last_ticket: int
 ) -> tuple[list[_Sample], list[int]]:
-    """The samples, and which class each is of."""
+    """Returns the samples, and the class of each sample."""
     if request.strategy.traits & _host.MANY:
         groups = _dealt(request, block, grid, team_blocks)
     else:
@@ -157,7 +158,7 @@ def _choose(
     classes: list[int] = []
     for number, (members, weight) in enumerate(groups):
         if last_ticket and members[-1] == grid - 1:
-            # The block that draws the last ticket goes on alone: it runs apart from its class.
+            # The block with the last ticket adds up the block sums: it is a class of its own.
             samples.append((grid - 1, 1, 1, last_ticket))
             classes.append(-1)
             weight, members = weight - 1, members[:-1]
@@ -169,7 +170,7 @@ def _choose(
 
 
 _Numbers = np.ndarray[Any, np.dtype[np.int64]]
-_Group = tuple[tuple[int, ...], int]  # some members, and how many there are
+_Group = tuple[tuple[int, ...], int]  # some members of a class, and the size of the class
 
 
 def _some_of(first: int, count: int) -> _Group:
@@ -177,7 +178,7 @@ def _some_of(first: int, count: int) -> _Group:
 
 
 def _covering(request: Request, block: int, grid: int) -> list[_Group]:
-    """Where the grid covers the input: whole blocks, a ragged one, and those without elements."""
+    """The classes if the grid covers the input: full blocks, a partial one, and empty ones."""
     per_block = block * (2 if request.strategy.traits & _host.TWO else 1)
     whole, ragged = divmod(request.n, per_block)
     groups = [_some_of(0, whole)] if whole else []
@@ -190,10 +191,10 @@ def _covering(request: Request, block: int, grid: int) -> list[_Group]:
 
 
 def _dealt(request: Request, block: int, grid: int, team_blocks: int) -> list[_Group]:
-    """Where a block takes many elements: classes that are the same however the kernel deals.
+    """The classes if a block takes many elements: equal work for every way to deal them out.
 
-    By elements or by 16-byte packs, a grid's stride apart; by contiguous shares of packs; or by
-    whole tiles, with the rest by packs.
+    Kernels deal out elements or 16-byte packs, a grid's stride apart, or contiguous shares of
+    packs, or whole tiles and the rest as packs.
     """
     if grid > _MOST_DEALT:
         raise ValueError(
@@ -216,7 +217,7 @@ def _dealt(request: Request, block: int, grid: int, team_blocks: int) -> list[_G
         np.where(number * block < tail, number + 1, 0),
     ]
     work = np.stack(columns, axis=1).reshape(grid // team_blocks, -1)
-    # Not np.unique(axis=0): inside it an exception of a signal handler becomes a TypeError.
+    # Not np.unique(axis=0), which turns an exception of a signal handler into a TypeError.
     order = np.lexsort(work.T[::-1])  # stable: equal rows stay in ascending order
     differs = (work[order[1:]] != work[order[:-1]]).any(axis=1)
     groups = []
@@ -226,7 +227,7 @@ def _dealt(request: Request, block: int, grid: int, team_blocks: int) -> list[_G
 
 
 def _strides(n: int, begin: _Numbers, block: int, grid: int) -> list[_Numbers]:
-    """How often the first and the last thread of each block come by; and who does once more."""
+    """Per block, the iterations of its first and last thread; and the threads with one more."""
     stride = block * grid
     most = np.maximum(-(-(n - begin) // stride), 0)
     least = np.maximum(-(-(n - begin - (block - 1)) // stride), 0)

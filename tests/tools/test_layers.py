@@ -17,7 +17,7 @@ def test_includes_point_down():
     ("source", "include", "allowed"),
     [
         ("threads/pool.c", "engine/engine.h", False),
-        ("backend/status.c", "exact/exact.h", False),
+        ("shared/registry.c", "exact/exact.h", False),
         ("emulator/runtime/launch.cpp", "bindings/gil.h", False),
         ("engine/sum.c", "kernels/parts/common.h", False),
         ("kernels/last_block.cu", "engine/engine.h", False),
