@@ -71,7 +71,7 @@ class Measurement:
     peak_gb_s
         The card's bandwidth by its data sheet; None off a GPU.
     measure
-        What was timed, as `benchmark` takes it.
+        The measure, as in `benchmark`.
     producer
         The library whose array was added up.
     offset
@@ -290,7 +290,7 @@ def benchmark(
     strategies
         Names or aliases out of `gpureduce.strategies`.
     sizes, dtypes
-        Numbers of elements, and what they are.
+        Numbers of elements, and their dtypes.
     blocks, grids
         Launch sizes for kernels that take them.
     device
@@ -301,7 +301,7 @@ def benchmark(
         The dtype to add up in, as `dtype=` of `gpureduce.sum` (``"int32"`` for the lectures'
         ladder).
     measure
-        ``"kernel"``: the launches alone, back to back. ``"apart"``: the same, with something else
+        ``"kernel"``: the launches alone, back to back. ``"apart"``: the launches, with a write
         between two sums. ``"call"``: from an array on a GPU to a Python number. ``"host"``: from a
         NumPy array to a number, copies included. ``"explain"`` and ``"count"``: a call of
         `explain`, by sampled blocks or by all.

@@ -45,7 +45,7 @@ def worth(nbytes: int) -> float:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What `tune` found.
+    """The result of `tune`.
 
     Attributes
     ----------

@@ -18,17 +18,16 @@ _NAME_OF = {DTYPES[name].load: name for name in _FLOATS}
 class Accumulator:
     """The exact sum of all elements added so far, and their count.
 
-    Whatever the pieces, their order, and the processes and devices that added them up: equal
-    elements make equal values, and equal bytes. Nothing is rounded until `value` is asked for, and
-    then as by strategy ``exact``: `gpureduce.sum` says what becomes of nan, inf, overflow,
-    subnormals and zeros.
+    Equal elements give equal values and equal bytes, whatever the pieces, their order, and the
+    processes and devices that added them up. Nothing is rounded until `value` is called. It rounds
+    like strategy ``exact``: see `gpureduce.sum` for nan, inf, overflow, subnormals and zeros.
 
     Parameters
     ----------
     dtype
-        What `value` rounds to: float16, bfloat16, float32, float64, complex64 or complex128. Arrays
-        of any other real dtype can be added, too, and count as the numbers that they are; complex
-        arrays only where `dtype` is complex.
+        The dtype that `value` rounds to: float16, bfloat16, float32, float64, complex64 or
+        complex128. Arrays of any other real dtype can be added, too, without rounding. Complex
+        arrays can be added only if `dtype` is complex.
 
     Examples
     --------

@@ -299,19 +299,19 @@ def error_bound(result: SumResult, magnitude: float) -> float:
     Parameters
     ----------
     result
-        What `gpureduce.sum` returned, with its timing. For a complex sum the bound holds for the
+        The result of `gpureduce.sum`, with its timing. For a complex sum the bound holds for the
         real and for the imaginary part.
     magnitude
         The sum of the elements' magnitudes, or more. It may be rounded to the nearest float64, as
         by ``math.fsum`` or ``gpureduce.sum(abs(a), dtype="float64")``. A sum in a narrower dtype,
-        as ``abs(a).sum()`` of float32, may be too small. Of a complex array, that of the parts in
-        question.
+        as ``abs(a).sum()`` of float32, may be too small. For a complex array, the sum of the
+        magnitudes of the real or of the imaginary parts, whichever is bounded.
 
     Returns
     -------
     float
         0 for integers, which wrap around but never round, and for exact results that are not
-        rounded. inf for a result that is inf or nan, as nothing can be said of what overflowed.
+        rounded. inf for a result that is inf or nan, because no finite bound exists.
 
     Raises
     ------

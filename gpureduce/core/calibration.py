@@ -116,7 +116,7 @@ def _file(card: str, processors: int) -> Path:
 
 
 def _way(card_share: float, array: Any, add: Callable[[Any], object]) -> Way:
-    """Fits a line to the times of `add` for the array and for its beginning."""
+    """Measures `add` for the array and for its first part, and fits a line to the two times."""
     times = []
     for part in (array[: _SMALL // 4], array):
         add(part)

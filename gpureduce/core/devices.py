@@ -31,7 +31,7 @@ class Device:
     Attributes
     ----------
     id
-        What `device=` takes: ``"cuda:0"`` or ``"emulator"``.
+        The value for `device=`: ``"cuda:0"`` or ``"emulator"``.
     backend
         ``"cuda"`` or ``"emulator"``.
     name

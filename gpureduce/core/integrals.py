@@ -30,15 +30,15 @@ class Integrand:
     Attributes
     ----------
     name
-        What `integrate` takes.
+        Its name for `integrate`.
     formula
         The function of x, as text.
     interval
-        Where it is integrated by default.
+        The default interval of integration.
     exact
         The integral over that interval, as text with all its digits.
     lesson
-        What it teaches.
+        Its lesson.
     index
         Its place in the compiled registry.
 
@@ -189,7 +189,7 @@ def integrate(
         How the samples are added up: a name or alias out of `strategies`. ``"auto"`` takes the GPU
         if there is one and the CPU otherwise.
     dtype
-        ``"float64"`` or ``"float32"``: what samples, computed in float64, are added up in.
+        The dtype of the sum, ``"float64"`` or ``"float32"``. Samples are computed in float64.
     block, grid, finish, device, allow_broken
         As for `gpureduce.sum`.
 

@@ -28,20 +28,20 @@ class Strategy:
     Attributes
     ----------
     name, aliases
-        What `strategy=` takes.
+        The values for `strategy=`.
     kind
         ``"kernel"``, ``"broken"`` (wrong on purpose), ``"library"``, ``"host"``, ``"everywhere"``
         (a kernel, and a processor's version of it) or ``"choice"`` (picks another strategy).
     lesson
-        What it teaches, in one sentence.
+        Its lesson, in one sentence.
     dtypes
         The dtypes of elements that it takes.
     needs
-        What the hardware must have.
+        Required hardware features.
     deterministic
         Whether floats give the same bits in every run.
     finishes
-        What `finish=` may be; the first is the default.
+        The values for `finish=`; the first is the default.
     index, traits
         Its place and its flags in the compiled registry.
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True)
 class Timing:
-    """Where the time of one sum went, and what ran.
+    """The times of one sum, and its device, strategy and launch.
 
     Attributes
     ----------

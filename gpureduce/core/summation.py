@@ -87,7 +87,7 @@ def sum(
     Raises
     ------
     ValueError
-        A name, block, grid or finish does not exist. The message lists what does.
+        A name, block, grid or finish does not exist. The message lists the valid ones.
     TypeError
         The array or the dtype cannot be summed that way.
     MemoryError
@@ -97,17 +97,17 @@ def sum(
 
     Notes
     -----
-    What ``exact`` returns is defined by the elements alone, so it has the same bits whatever their
-    order, the device, block, grid, number of threads or pieces:
+    The result of ``exact`` depends on the elements alone. It has the same bits for any order,
+    device, block, grid, number of threads and number of pieces:
 
     - Finite elements: their sum as real numbers, rounded once. Subnormal elements count in full,
       and a subnormal sum is rounded as such.
-    - Overflow: inf or -inf only if the sum itself rounds to that, whatever partial sums would do.
+    - Overflow: inf or -inf only if the exact sum rounds to it, even if partial sums overflow.
     - Any nan, or inf and -inf together: nan, always the quiet positive one. Infinities of one sign:
       that infinity.
     - Zeros: the sum of nothing, of zeros of either sign, and one that cancels is +0. A sum below
       zero that rounds to zero, which takes a narrower `dtype`, is -0.
-    - Complex numbers: all this for the real and the imaginary parts apart.
+    - Complex numbers: these rules apply to the real and the imaginary part separately.
     - Integers and booleans: exact in any case; with a float `dtype`, their sum rounded once.
 
     Where math.fsum returns, it returns the same float64. Where fsum raises, this returns the

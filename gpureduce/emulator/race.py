@@ -84,7 +84,7 @@ class Side:
 class Race:
     """Two accesses to the same bytes that nothing orders; at least one writes.
 
-    `address` is what they touch (``"shared[12]"``, ``"out[0]"``); `missing` the barrier or fence
+    `address` is their address (``"shared[12]"``, ``"out[0]"``); `missing` the barrier or fence
     that would order them; `count` how often this pair of lines raced; `schedules` under which
     orders of threads it was seen.
 
@@ -156,9 +156,9 @@ class SplitBarrier:
 class FoundRaces:
     """The races, split barriers and wrong sums of one strategy; true if there are any.
 
-    `races` are pairs of lines that race, the most frequent first; `barriers` those that only part
-    of a block reached; `faults` what ended a launch (a deadlock, say), by schedule; `wrong` the
-    sums that came out wrong, by schedule, beside the right one, `expected`.
+    `races` are pairs of lines that race, the most frequent first. `barriers` are those that only
+    part of a block reached. `faults` are the errors that ended a launch, such as a deadlock, by
+    schedule. `wrong` are the wrong sums, by schedule; `expected` is the right one.
     """
 
     strategy: str
