@@ -1,6 +1,6 @@
 """The counters from ncu as records store them: enough to compare them again without the GPU.
 
-Of the machine code, only instructions that warps issued and that `rows` or `reasons` use are kept.
+Of the machine code, only issued instructions that counters or `reasons` use are kept.
 """
 
 from __future__ import annotations
