@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as _numpy  # noqa: F401  first: C's import of NumPy hides what a signal handler raises
+
 from gpureduce.core.devices import Device, build_info, devices, free_scratch
 from gpureduce.core.devices import warn_of_threads as _warn_of_threads
 from gpureduce.core.registry import Strategy, strategies

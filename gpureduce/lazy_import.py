@@ -4,35 +4,38 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import threading
+import time
 from types import ModuleType
 
-# Python's lock of a half-imported module stays locked in a child of fork(). So fork() waits until
-# the imports of other threads are done. Importing threads do not wait for each other.
-_changed = threading.Condition()
-_importing: dict[int, int] = {}  # number of running imports, by thread
+# Python's lock of a half imported module stays locked in a child made by fork(), so a fork waits
+# until other threads have imported. The wait has a limit: an entry stays if a signal handler raises
+# at the very end of load().
+_importing: dict[object, int] = {}  # an entry per import under way: the thread's number
+_PATIENCE_S = 2.0
 
 
 def _before_fork() -> None:
-    _changed.acquire()
-    _changed.wait_for(lambda: not _importing.keys() - {threading.get_ident()})
+    if threading.get_ident() in _importing.values():
+        return  # another thread may wait for this import
+    end = time.monotonic() + _PATIENCE_S
+    while _importing and time.monotonic() < end:
+        time.sleep(0.001)
+    _importing.clear()
 
 
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_changed.release, after_in_child=_changed.release
-)
+os.register_at_fork(before=_before_fork, after_in_child=_importing.clear)
 
 
 def load(name: str) -> ModuleType:
     """The module ``gpureduce.<name>``."""
-    thread = threading.get_ident()
-    with _changed:
-        _importing[thread] = _importing.get(thread, 0) + 1
+    name = f"gpureduce.{name}"
+    if name in sys.modules:
+        return importlib.import_module(name)
+    entry = object()
     try:
-        return importlib.import_module(f"gpureduce.{name}")
+        _importing[entry] = threading.get_ident()
+        return importlib.import_module(name)
     finally:
-        with _changed:
-            _importing[thread] -= 1
-            if not _importing[thread]:
-                del _importing[thread]
-            _changed.notify_all()
+        _importing.pop(entry, None)

@@ -87,5 +87,5 @@ def provenance(kind: str, device: devices.Device | None = None) -> dict[str, Any
         },
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         "commit": os.environ.get("GPUREDUCE_COMMIT") or _git("rev-parse", "HEAD"),
-        "trees": devices.build()["trees"],
+        "trees": dict(devices.build()["trees"]),
     }

@@ -298,6 +298,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line. Errors go to standard error; returns the exit status."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a locale may lack arrows and shades
+    if sys.stderr is None:  # closed; print() would take stdout instead
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     arguments = _parser().parse_args(argv)
     try:
         arguments.run(arguments)

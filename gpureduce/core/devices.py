@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import os
@@ -154,7 +155,7 @@ def build_info() -> dict[str, Any]:
     >>> info["version"] == gpureduce.__version__, "emulator" in info["devices"]
     (True, True)
     """
-    info = {"version": VERSION, **build(), "compiler": _host.COMPILER}
+    info = {"version": VERSION, **copy.deepcopy(build()), "compiler": _host.COMPILER}
     found, why = _cuda_devices()
     module = load_cuda()
     if not isinstance(module, str):

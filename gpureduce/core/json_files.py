@@ -11,7 +11,7 @@ import functools
 import json
 import math
 import os
-import tempfile
+import threading
 import types
 import typing
 from collections.abc import Iterator, Sequence
@@ -58,11 +58,16 @@ def read_record(path: Path, kind: str, **kinds: Any) -> dict[str, Any]:
 
 
 def write(path: Path, value: object) -> None:
-    """Writes a file atomically, and creates its folder if needed."""
+    """Write a file, and its folder if there is none. Nobody ever sees half a file."""
+    text = json.dumps(value, indent=1) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as made:
-        made.write(json.dumps(value, indent=1) + "\n")
-    os.replace(made.name, path)
+    half = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        half.write_text(text)
+        os.replace(half, path)
+    except BaseException:
+        half.unlink(missing_ok=True)
+        raise
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import gpureduce
+from cases import run_python
 
 A = np.arange(100_000, dtype=np.int32)
 TOTAL = int(A.sum())
@@ -145,3 +146,16 @@ def test_a_locale_without_arrows(tmp_path):
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "") and done.stdout
     assert picture.read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_errors_do_not_go_to_standard_output():
+    """Where standard error is closed, print() would take standard output."""
+    code = (
+        "import sys; sys.stderr = None; from gpureduce.cli import main; print(main(['sum', 'x']))"
+    )
+    assert run_python(code) == "2\n"
+
+
+def test_build_info_is_the_callers_own():
+    gpureduce.build_info()["trees"].clear()
+    assert gpureduce.build_info()["trees"]

@@ -152,6 +152,7 @@ def counts(strategy):
     return {k: v for k, v in vars(found).items() if k == "counts"}
 
 large = np.ones(2**25, np.float32)
+g.races  # a handler that interrupts itself while it imports would find half a module
 expected = counts("grid_sync")
 signal.signal(signal.SIGALRM, handler)
 signal.setitimer(signal.ITIMER_REAL, 0.02)
@@ -423,6 +424,38 @@ def test_imports_do_not_wait_for_each_other(monkeypatch):
     done.set()
     thread.join()
     assert not lazy_import._importing
+
+
+def test_an_import_without_an_end_does_not_stop_forks(monkeypatch):
+    """An exception at a bad moment may leave an entry; and a handler may fork in an import."""
+    monkeypatch.setattr(lazy_import, "_PATIENCE_S", 0.1)
+    for number in (1, threading.get_ident()):
+        lazy_import._importing[object()] = number
+        child = os.fork()
+        if not child:
+            os._exit(0 if not lazy_import._importing else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        lazy_import._importing.clear()
+
+
+IMPORTED = """
+import signal, sys
+class Broken(Exception): pass
+def handler(*_): raise Broken
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))
+try:
+    import gpureduce
+    import time; time.sleep(1)
+except Broken:
+    sys.exit(0)
+"""
+
+
+@pytest.mark.parametrize("moment", [0.01, 0.02, 0.03, 0.05, 0.08, 0.12])
+def test_a_signal_during_the_import(moment):
+    """The handler's exception comes out, not NumPy's ImportError."""
+    run_python(IMPORTED, str(moment))
 
 
 @pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer's malloc() may hang in a child")

@@ -199,3 +199,17 @@ def test_any_value_may_be_wrong(name, read, tmp_path):
         assert not fault or fault.startswith(f"{path}: "), (spot, fault)
         refused += bool(fault)
     assert refused >= 5
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "new" / "table.json"
+    json_files.write(path, {"a": 1})
+    with pytest.raises(TypeError):
+        json_files.write(path, {"a": object()})
+    monkeypatch.setattr(json_files.os, "replace", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        json_files.write(path, {"a": 2})
+    assert json.loads(path.read_text()) == {"a": 1} and [*path.parent.iterdir()] == [path]
+    plain = tmp_path / "plain"
+    plain.write_text("")
+    assert path.stat().st_mode == plain.stat().st_mode

@@ -14,7 +14,8 @@
 /* Up to this size the GIL is kept: the sum takes less time than handing the GIL over. */
 enum { KEEPS_GIL_BYTES = 1 << 16 };
 
-static void add(const void *data, size_t n, const gr_numpy_type *type, bool exactly, gr_scalar *scalar)
+static void add(const void *data, size_t n, const gr_numpy_type *type, bool exactly,
+                gr_scalar *scalar)
 {
     if (exactly && !gr_adds_integers(type)) {
         gr_exact sum[2];
@@ -27,7 +28,8 @@ static void add(const void *data, size_t n, const gr_numpy_type *type, bool exac
     gr_convert_sums(values, type, scalar);
 }
 
-static int add_array(PyArrayObject *array, const gr_numpy_type *type, bool exactly, gr_scalar *scalar)
+static int add_array(PyArrayObject *array, const gr_numpy_type *type, bool exactly,
+                     gr_scalar *scalar)
 {
     const void *data = PyArray_DATA(array);
     size_t n = (size_t)PyArray_SIZE(array);
