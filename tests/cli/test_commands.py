@@ -150,9 +150,12 @@ def test_a_locale_without_arrows(tmp_path):
 
 def test_errors_do_not_go_to_standard_output():
     """Where standard error is closed, print() would take standard output."""
-    code = (
-        "import sys; sys.stderr = None; from gpureduce.cli import main; print(main(['sum', 'x']))"
-    )
+    code = """
+import sys
+from gpureduce.cli.main import main
+sys.stderr = None
+print(main(["sum", "x"]))
+"""
     assert run_python(code) == "2\n"
 
 
