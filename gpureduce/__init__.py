@@ -7,9 +7,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path as _Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as _numpy  # noqa: F401  first: C's import of NumPy hides what a signal handler raises
+
+try:
+    from gpureduce import _host  # noqa: F401
+except ImportError as _error:
+    if any(_Path(__file__).parent.glob("_host*.so")):
+        raise
+    raise ImportError(
+        f"{_Path(__file__).parent} has gpureduce's sources without its compiled modules: start "
+        "Python in another folder, or build them here by: pip install -e ."
+    ) from _error
 
 from gpureduce.core.devices import Device, build_info, devices, free_scratch
 from gpureduce.core.devices import warn_of_threads as _warn_of_threads

@@ -14,7 +14,7 @@ def use(choices: Sequence[Choice], device: devices.Device) -> None:
 
 
 def fast_table(device: str | None = None) -> list[Choice]:
-    """The table that `fast` uses on a device.
+    """The table by which the strategy `fast` chooses kernel, block and grid on a device.
 
     >>> import gpureduce
     >>> gpureduce.fast_table("emulator")[0].strategy

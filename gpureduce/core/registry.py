@@ -129,7 +129,7 @@ def check_allowed(strategy: Strategy, allow_broken: bool) -> None:
     if strategy.broken and not allow_broken:
         raise ValueError(
             f"{strategy.name} is wrong on purpose ({strategy.lesson}); "
-            "pass allow_broken=True to run it"
+            "pass allow_broken=True (--allow-broken) to run it"
         )
 
 

@@ -89,7 +89,7 @@ class Timing:
     @property
     def gb_s(self) -> float | None:
         """Bytes of the input per kernel time, in 10^9 bytes a second."""
-        return self.nbytes / self.kernel_ms / 1e6 if self.kernel_ms else None
+        return self.nbytes / self.kernel_ms / 1e6 if self.kernel_ms and self.nbytes else None
 
     @property
     def percent_of_peak(self) -> float | None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gpureduce.core.checks import one_of, whole
 
+#: The orders in which the emulator can run threads; see `schedule`.
 ORDERS = ("forward", "reverse", "random", "lockstep")
 
 

@@ -54,9 +54,9 @@ def sum(
         ties to even; see Notes. It runs on the CPU, or by its kernel if `device` names one.
     dtype
         The dtype to add up in and return, as in numpy.sum; by default NumPy's own choice (int64 for
-        signed integers, uint64 for unsigned ones, the same type for floats). float16 and bfloat16
-        are accumulated in float32 and rounded once. ``exact`` does not cast elements: it rounds
-        their sum to this dtype, a wider or a narrower one.
+        signed integers, uint64 for unsigned ones, the same type for floats). ``exact`` does not
+        cast elements: it rounds their sum to this dtype, a wider or a narrower one. The other
+        strategies accumulate float16 and bfloat16 in float32 and round once.
     block
         Threads per block: a multiple of 32 from 32 to 1024; 256 by default. The kernel of ``exact``
         takes at most 384 for float64 and 512 for bfloat16, as its threads need more registers and

@@ -44,7 +44,7 @@ class Measured:
 
     @property
     def emulated(self) -> bool:
-        """Whether the times are those of the emulator."""
+        """Whether any of the times is the emulator's."""
         return any(row.source == "emulator" for row in self.rows)
 
     @property

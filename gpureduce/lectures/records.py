@@ -148,7 +148,7 @@ def _printed_row(case: Case, experiment: Experiment, counters: Sequence[str]) ->
 
 
 def printed(name: str) -> Record:
-    """The lecture's own figures, as a record like those of a card: every chart draws them, too.
+    """The times that the lecture prints, as a record. So every chart can draw them.
 
     >>> from gpureduce import lectures
     >>> [row.median_us for row in lectures.printed("lab").rows][0]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import gpureduce
-from cases import BROKEN, KERNELS, array_of, check, numpy_dtype, run_python
+from cases import BROKEN, KERNELS, ROOT, array_of, check, numpy_dtype, run_python
 from exact_cases import FLOATS
 from gpureduce import _host
 from gpureduce.core import devices as _backends
@@ -386,3 +387,20 @@ def test_the_argument_that_was_wrong_is_named(words):
         NAMED[words]()
     assert "\n" not in str(raised.value)
     assert float(gpureduce.sum(ONES).value) == 8
+
+
+WITHOUT_MODULES = """
+import sys
+sys.path.insert(0, sys.argv[1])
+sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in repr(f)]  # which look elsewhere
+try:
+    import gpureduce
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_sources_without_compiled_modules_say_so(tmp_path):
+    no_modules = shutil.ignore_patterns("*.so")
+    shutil.copytree(ROOT / "gpureduce", tmp_path / "gpureduce", ignore=no_modules)
+    assert "start Python in another folder" in run_python(WITHOUT_MODULES, str(tmp_path))

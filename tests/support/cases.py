@@ -165,11 +165,13 @@ def broken_off_after(seconds: float, call: Callable[[], object]) -> float | None
     before = signal.signal(signal.SIGALRM, stop)
     start = time.perf_counter()
     try:
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-        call()
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            call()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
     except _Stop:
         return time.perf_counter() - start
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     return None
