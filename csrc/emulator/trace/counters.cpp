@@ -428,14 +428,14 @@ static void end_team(Worker *w, gr_recorder *r)
 
 /* Presets the launch's arrival counters as if this many blocks had arrived before. The last block
  * to arrive then finds a mark in every slot. */
-static void call_roll(const gr_roll &roll, unsigned come)
+static void preset_arrivals(const gr_arrivals &arrivals, unsigned come)
 {
-    if (roll.ticket)
-        *roll.ticket = come;
-    if (roll.marked)
-        memset(roll.marked, come ? 0xff : 0, roll.marked_bytes);
-    for (unsigned i = 0; i < roll.words; ++i)
-        roll.word[i] = uint64_t(come) << roll.shift;
+    if (arrivals.ticket)
+        *arrivals.ticket = come;
+    if (arrivals.marked)
+        memset(arrivals.marked, come ? 0xff : 0, arrivals.marked_bytes);
+    for (unsigned i = 0; i < arrivals.words; ++i)
+        arrivals.word[i] = uint64_t(come) << arrivals.shift;
 }
 
 static void run_one(Worker *w, gr_recorder *r, uint64_t team)
@@ -475,7 +475,7 @@ static void run_batch(size_t batch, void *context)
     gr_recorder *r = all->recorder;
     uint64_t i = batch * BATCH, end = i + BATCH < sample->count ? i + BATCH : sample->count;
     if (batch == 0) /* later teams continue with the same arrival counters */
-        call_roll(r->roll, sample->ticket);
+        preset_arrivals(r->arrivals, sample->ticket);
     for (; i < end && !is_stopped(all->launch); ++i)
         run_one(all->worker, r, sample->first + i);
 }

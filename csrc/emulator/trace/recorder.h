@@ -76,7 +76,7 @@ struct StepRecord {
 struct gr_recorder {
     std::vector<gr_sample> samples;
     std::vector<gr_counters> sample_counts;
-    gr_roll roll;
+    gr_arrivals arrivals;
     bool failed;
     /* used for the instructions of warps since their last barriers, and for steps */
     size_t bytes;
