@@ -75,11 +75,11 @@ def arbitration(rows: Iterable[Row]) -> str:
     kind = worst.counter.split("_")[1]
     return (
         f"{said} In {len(shares)} the shared memory pipe has more wavefronts than its "
-        f"instructions: in {much} by more than {MUCH:.0%} of the pipe's wavefronts, at worst by {share:.1%} "
-        f"(`{worst.strategy}`, n = {worst.n:,}, block {worst.block}: {worst.difference:,} of "
+        f"instructions: in {much} by more than {MUCH:.0%} of the pipe's wavefronts, at worst by "
+        f"{share:.1%} (`{worst.strategy}`, n = {worst.n:,}, block {worst.block}: {worst.difference:,} of "
         f"{round(worst.difference / share):,} for {kind}s). "
-        "The excess is arbitration between warps: no instruction accounts for these wavefronts, and the "
-        "conflicts counted per instruction equal the model's."
+        "The excess is arbitration between warps: no instruction accounts for these wavefronts, and "
+        "the conflicts counted per instruction equal the model's."
     )
 
 
