@@ -76,10 +76,10 @@ def arbitration(rows: Iterable[Row]) -> str:
     return (
         f"{said} In {len(shares)} the shared memory pipe has more wavefronts than its "
         f"instructions: in {much} by more than {MUCH:.0%} of the pipe's wavefronts, at worst by "
-        f"{share:.1%} (`{worst.strategy}`, n = {worst.n:,}, block {worst.block}: {worst.difference:,} of "
-        f"{round(worst.difference / share):,} for {kind}s). "
-        "The excess is arbitration between warps: no instruction accounts for these wavefronts, and "
-        "the conflicts counted per instruction equal the model's."
+        f"{share:.1%} (`{worst.strategy}`, n = {worst.n:,}, block {worst.block}: "
+        f"{worst.difference:,} of {round(worst.difference / share):,} for {kind}s). The excess is "
+        "arbitration between warps: no instruction accounts for these wavefronts, and the "
+        "conflicts counted per instruction equal the model's."
     )
 
 
