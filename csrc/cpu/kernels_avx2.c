@@ -1,42 +1,10 @@
-/* x86-64 since 2013 (Haswell, Zen). Pragmas set the target, because setup.py's compiler interface
- * has no flags for a single file. */
 #include "cpu/kernels.h"
 
 #ifdef __x86_64__
-#include <immintrin.h>
+#include "cpu/avx2.h"
 
-#ifdef __clang__
-#pragma clang attribute push(__attribute__((target("avx2,f16c"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2,f16c")
-#endif
-
-#define VECTOR_BYTES 32
 #define KERNELS gr_cpu_avx2
-#include "cpu/vectors.h"
-
-INLINE doubles widen(floats x)
-{
-    return (doubles)_mm256_cvtps_pd((__m128)x);
-}
-
-INLINE floats from_half(const unsigned char *in)
-{
-    return (floats)_mm_cvtph_ps(_mm_loadl_epi64((const __m128i *)in));
-}
-
-INLINE void load_f16(const unsigned char *in, doubles pair[2])
-{
-    pair[0] = widen(from_half(in));
-    pair[1] = widen(from_half(in + 2 * WIDTH));
-}
-
 #include "cpu/kernels_text.h"
 
-#ifdef __clang__
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+#include "cpu/target_end.h"
 #endif

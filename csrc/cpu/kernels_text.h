@@ -2,28 +2,43 @@
  * (vectors.h) and defines widen, load_f16, and KERNELS, the name of the table that this file
  * defines. Vectors are added lane by lane, and the lanes are the same for any width. So every
  * instruction set gives the same bits. */
-INLINE void load_f64(const unsigned char *in, doubles pair[2])
+#include "cpu/kernels.h"
+#include "cpu/loads.h"
+
+enum {
+    VECTORS = GR_CPU_LANES / WIDTH, /* vectors that hold the lanes */
+    /* Independent sums: enough to hide the latency of an addition, too few to spill registers. */
+    SUMS = VECTOR_BYTES == 64 ? 4 : 8
+};
+
+typedef uint64_t lanes64 VECTOR(VECTOR_BYTES);
+typedef uint32_t lanes32 VECTOR(VECTOR_BYTES);
+typedef uint16_t lanes16 VECTOR(VECTOR_BYTES);
+
+/* memcpy for fewer bytes than `most`, a power of two up to 256, in at most eight moves. GCC
+ * compiles a plain memcpy to "rep movs", whose startup takes longer than most short sums. */
+INLINE void copy_rest(void *to, const unsigned char *from, size_t bytes, size_t most)
 {
-    /* One at a time: GCC 12 copies two vectors at once through the stack. */
-    memcpy(&pair[0], in, sizeof *pair);
-    memcpy(&pair[1], in + sizeof *pair, sizeof *pair);
+    unsigned char *out = to;
+#pragma GCC unroll 8
+    for (size_t piece = most / 2; piece > 0; piece /= 2)
+        if (bytes & piece) {
+            memcpy(out, from, piece);
+            out += piece;
+            from += piece;
+        }
 }
 
-INLINE void load_f32(const unsigned char *in, doubles pair[2])
+/* Prefetches memory one page ahead. Hardware prefetchers stop at the end of a page. Measured gain:
+ * 10 to 20 percent for arrays beyond the caches (EPYC Zen 5). The address may be past the end of
+ * the array: prefetches do not fault, but C allows no such pointer, hence the integer arithmetic.
+ */
+INLINE void fetch_ahead(const unsigned char *in, size_t bytes)
 {
-    floats low, high;
-    memcpy(&low, in, sizeof low);
-    memcpy(&high, in + sizeof low, sizeof high);
-    pair[0] = widen(low);
-    pair[1] = widen(high);
-}
-
-INLINE void load_bf16(const unsigned char *in, doubles pair[2])
-{
-    words x;
-    memcpy(&x, in, sizeof x);
-    pair[0] = widen((floats)(x << 16));
-    pair[1] = widen((floats)(x & 0xffff0000));
+    enum { PAGE = 4096, CACHE_LINE = 64 };
+#pragma GCC unroll 8
+    for (size_t i = 0; i < bytes; i += CACHE_LINE)
+        __builtin_prefetch((const void *)((uintptr_t)in + PAGE + i));
 }
 
 /* Adds rows of 32 elements to the lanes. If the registers do not hold all lanes, half of the lanes

@@ -6,6 +6,8 @@
  *
  * The assignment of elements to bins depends on the width. The result does not, as nothing is
  * rounded. */
+#include "cpu/loads.h"
+
 #if FLAG_BINS == 1
 /* This instruction set has no addition that leaves the flags alone. One bin needs none. */
 INLINE doubles add_quietly(doubles a, doubles b)
@@ -13,30 +15,6 @@ INLINE doubles add_quietly(doubles a, doubles b)
     return a + b;
 }
 #endif
-
-INLINE void load_f64(const unsigned char *in, doubles pair[2])
-{
-    /* One at a time: GCC 12 copies two vectors at once through the stack. */
-    memcpy(&pair[0], in, sizeof *pair);
-    memcpy(&pair[1], in + sizeof *pair, sizeof *pair);
-}
-
-INLINE void load_f32(const unsigned char *in, doubles pair[2])
-{
-    floats low, high;
-    memcpy(&low, in, sizeof low);
-    memcpy(&high, in + sizeof low, sizeof high);
-    pair[0] = widen(low);
-    pair[1] = widen(high);
-}
-
-INLINE void load_bf16(const unsigned char *in, doubles pair[2])
-{
-    words x;
-    memcpy(&x, in, sizeof x);
-    pair[0] = widen((floats)(x << 16));
-    pair[1] = widen((floats)(x & 0xffff0000));
-}
 
 /* Prefetch distance in bytes. Hardware prefetchers stop at the end of a page. For one thread on
  * Sapphire Rapids and uncached data, 0.5 to 3 KiB was best; a page or more was slower, and no

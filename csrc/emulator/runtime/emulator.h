@@ -40,7 +40,7 @@ int gr_emulator_memory_limit(uint64_t token, size_t bytes);
 /* Whether this process can read the byte at an address. */
 int gr_emulator_can_read(uintptr_t address);
 
-/* Bytes now held by cudaMalloc, cudaMallocHost and cudaHostAlloc. */
+/* Bytes now held by cudaMalloc and cudaHostAlloc. */
 size_t gr_emulator_live_bytes(void);
 
 /* Returns why the calling host thread's last launch failed with cudaErrorLaunchFailure: a text that
