@@ -306,8 +306,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _flush()
     except BrokenPipeError:
         return 1
-    except KeyboardInterrupt:
-        print("gpureduce: broken off", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(": ".join(["gpureduce: broken off", *map(str, stop.args)]), file=sys.stderr)
         return 130  # shells' convention: 128 + the signal's number
     except (
         OSError, ValueError, TypeError, MemoryError, ImportError, gpureduce.CudaError
