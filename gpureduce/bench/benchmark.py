@@ -159,6 +159,8 @@ def _kernels(given: Input, plan: _Plan, *, apart: bool = False) -> Iterator[Cont
         for block in plan.blocks if launched else (None,):
             for grid in plan.grids if launched else (None,):
                 yield _contenders.kernel(given, row, block, grid, apart=apart)
+    if libraries.LOAD_ONLY in plan.peers and not given.offset:
+        yield _contenders.load_only(given, apart=apart)
 
 
 def _calls(given: Input, plan: _Plan) -> Iterator[Contender]:
@@ -172,7 +174,9 @@ def _calls(given: Input, plan: _Plan) -> Iterator[Contender]:
 
 def _hosts(given: Input, plan: _Plan) -> Iterator[Contender]:
     others = [
-        p for p in plan.peers if p != "cub" and libraries.takes_host(p, given.array.dtype.name)
+        p
+        for p in plan.peers
+        if p not in ("cub", libraries.LOAD_ONLY) and libraries.takes_host(p, given.array.dtype.name)
     ]
     for name in dict.fromkeys((*plan.strategies, *others)):
         yield _contenders.on_host(given, name)
@@ -307,7 +311,8 @@ def benchmark(
         `explain`, by sampled blocks or by all.
     peers
         Other libraries to measure: ``"cub"``, ``"numpy"``, ``"cupy"``, ``"torch"``, ``"jax"``, or
-        ``"all"`` that are installed.
+        ``"all"`` that are installed. ``"load_only"`` is the limit: a kernel that loads the array
+        and stores one word.
     offset
         The number of elements between a 512-byte boundary and the array's start (kernels only).
     progress

@@ -94,8 +94,12 @@ def kernel(
     grid: int | None,
     *,
     apart: bool = False,
+    load_only: bool = False,
 ) -> Contender:
-    """The launches of one of our kernels or of CUB, without Python; or a host strategy's sum."""
+    """The launches of one of our kernels or of CUB, without Python; or a host strategy's sum.
+
+    With `load_only`, the launches of a kernel that loads the array and stores one word.
+    """
     array, conversion = given.array, given.conversion
     if row.kind == "host":
         return _host_kernel(given, row)
@@ -108,7 +112,7 @@ def kernel(
     def run(repeats: int) -> list[float]:
         times, made.block, made.grid = on_device.measure(
             request, array, device,
-            copies=copies, repeats=repeats, offset=given.offset, apart=apart,
+            copies=copies, repeats=repeats, offset=given.offset, apart=apart, load_only=load_only,
         )  # fmt: skip
         return [1e3 * ms for ms in times]
 
@@ -124,6 +128,16 @@ def kernel(
         peak_gb_s=device.peak_gb_s if device.backend == "cuda" else None,
     )
     return made
+
+
+def load_only(given: Input, *, apart: bool = False) -> Contender:
+    """The limit: only the loads of a sum, measured as the launches of a sum are."""
+    made = kernel(given, registry.find("fast"), None, None, apart=apart, load_only=True)
+    return dataclasses.replace(made, strategy=libraries.LOAD_ONLY, value=_no_value)
+
+
+def _no_value() -> Any:
+    return np.float64("nan")
 
 
 def _host_kernel(given: Input, row: registry.Strategy) -> Contender:

@@ -82,7 +82,9 @@ PEERS = (
         add_host=None,
     ),
 )
-NAMES = ("cub", "numpy", *(peer.name for peer in PEERS))
+# Not a library: a kernel that loads the array and stores one word, the limit of all sums.
+LOAD_ONLY = "load_only"
+NAMES = ("cub", LOAD_ONLY, "numpy", *(peer.name for peer in PEERS))
 
 
 def installed(wanted: tuple[str, ...], device: str | None = None) -> tuple[str, ...]:
@@ -99,7 +101,7 @@ def installed(wanted: tuple[str, ...], device: str | None = None) -> tuple[str, 
     if missing and "all" not in wanted:
         raise ValueError(f"the peer {missing[0]} is not installed")
     if "all" in wanted and devices.choose_device(device).backend != "cuda":
-        missing += ["cub", *(peer.name for peer in PEERS if peer.needs_card)]
+        missing += ["cub", LOAD_ONLY, *(peer.name for peer in PEERS if peer.needs_card)]
     return tuple(n for n in names if n not in missing)
 
 
@@ -113,7 +115,7 @@ def load(name: str) -> tuple[Peer, ModuleType]:
 
 def versions(names: tuple[str, ...]) -> dict[str, str]:
     """The versions of the libraries."""
-    found = {n: load(n)[1].__version__ for n in names if n not in ("cub", "numpy")}
+    found = {n: load(n)[1].__version__ for n in names if n not in ("cub", LOAD_ONLY, "numpy")}
     return {name: str(version) for name, version in found.items()}
 
 

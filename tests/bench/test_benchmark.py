@@ -116,7 +116,7 @@ def test_sums_apart(device, monkeypatch):
     measure, asked = module.measure, []
 
     def listen(*given):
-        asked.append(given[-1])
+        asked.append(given[-2])
         return measure(*given)
 
     monkeypatch.setattr(module, "measure", listen)
@@ -133,6 +133,18 @@ def test_sums_apart(device, monkeypatch):
     assert asked and asked == sorted(asked) and asked.count(True) == asked.count(False)
     some = gpureduce.benchmark(["cpu", "fast"], [9], measure=["apart"], device=device, repeats=1)
     assert [r.strategy for r in some] == ["fast"]  # the other launches nothing
+
+
+@on_devices
+def test_the_limit_only_loads(device):
+    """It is measured as the sums are, and takes less time; arrays that start elsewhere have none."""
+    how = {"device": device, "repeats": 3, "measure": ["apart"], "peers": ["load_only"]}
+    fast, limit = gpureduce.benchmark(["fast"], [2**20 + 1], ["float32"], **how)
+    assert (limit.strategy, limit.measure, limit.cache) == ("load_only", "apart", fast.cache)
+    assert (limit.block, limit.grid, limit.error_ulps) == (None, None, None)
+    assert 0 < limit.median_us < 1.05 * fast.median_us
+    moved = gpureduce.benchmark(["fast"], [1000], ["float32"], offset=1, **how)
+    assert [row.strategy for row in moved] == ["fast"]
 
 
 def test_calls_are_timed_when_they_are_warm(monkeypatch):
@@ -193,7 +205,7 @@ def test_peers_that_are_not_there(monkeypatch):
     assert libraries.installed(("all",), "emulator") == ("numpy",)
     with monkeypatch.context() as patch:
         patch.setattr(devices, "choose_device", lambda _: types.SimpleNamespace(backend="cuda"))
-        assert libraries.installed(("all",)) == ("cub", "numpy")
+        assert libraries.installed(("all",)) == ("cub", "load_only", "numpy")
     rows = gpureduce.benchmark(["fast"], [100], device="emulator", repeats=1, peers=["all"])
     assert [r.strategy for r in rows] == ["fast"]
 
@@ -207,7 +219,7 @@ def test_peers_that_are_not_there(monkeypatch):
         ({"strategies": ["cub"], "measure": ["host"]}, gpureduce.CudaError, "cub needs"),
         ({"peers": ["cub"]}, gpureduce.CudaError, "cub needs an NVIDIA GPU"),
         ({"peers": ["torch"]}, ValueError, "torch is not installed"),
-        ({"peers": ["tensorflow"]}, ValueError, "no peer 'tensorflow'; there are cub, numpy, cupy"),
+        ({"peers": ["tensorflow"]}, ValueError, "no peer 'tensorflow'; there are cub, load_only, numpy"),
         ({"measure": ["call"]}, ValueError, "needs arrays on a GPU"),
         ({"measure": ["all"]}, ValueError, "measure must be one of kernel, apart, call, host"),
         ({"measure": ["apart"]}, ValueError, "cpu launches nothing that could be measured apart"),
