@@ -119,29 +119,9 @@ def counters(records: Path) -> str:
 
 
 def headline(records: Path) -> str:
-    """The README's five-line table: single sums, as in a program, not back to back."""
+    """The README's table."""
     path = records / "bench_h200.json"
-    record = targets.load(path)
-    rows = [row for row in record["rows"] if row["measure"] == "apart"]
-    apart = {(row["strategy"], row["n"]): row["median_us"] for row in rows}
-    lines = [
-        f"{record['card']}, float32, one sum at a time (something else runs between two sums):",
-        "",
-        "| | " + " | ".join(_size(n) for n in _SHOWN) + " |",
-        "|---|" + "---:|" * len(_SHOWN),
-    ]
-    for name in ("fast", "exact"):
-        ratios = [f"{apart['cub', n] / apart[name, n]:.2f}" for n in _SHOWN]
-        lines.append(f"| CUB's time / that of `{name}` | {' | '.join(ratios)} |")
-    return "\n".join(lines)
-
-
-_SHOWN = (2**18, 2**22, 2**24, 2**26, 2**28)
-
-
-def _size(n: int) -> str:
-    nbytes = 4 * n
-    return f"{nbytes >> 30} GiB" if nbytes >= 2**30 else f"{nbytes >> 20} MiB"
+    return _named(path, scoreboard.headline, targets.load(path))
 
 
 def ladder_chart(records: Path) -> str:

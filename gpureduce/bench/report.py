@@ -16,6 +16,7 @@ from typing import Any
 
 from gpureduce.bench import libraries, scoreboard
 from gpureduce.bench.benchmark import MEASURES, Measurement, benchmark
+from gpureduce.bench.contenders import WAYS
 from gpureduce.bench.provenance import provenance
 from gpureduce.core import calibration
 from gpureduce.text import EMULATED, number, table
@@ -86,6 +87,7 @@ def as_table(rows: list[dict[str, Any]]) -> str:
         ("what", lambda r: r["measure"]),
         ("strategy", lambda r: r["strategy"]),
         ("array of", lambda r: r["producer"] if r["measure"] == "call" else ""),
+        ("way", lambda r: r["way"]),
         ("dtype", lambda r: r["dtype"]),
         ("n", lambda r: str(r["n"])),
         ("block", lambda r: str(r["block"] or "")),
@@ -103,7 +105,7 @@ def as_table(rows: list[dict[str, Any]]) -> str:
     ]
     kept = [(head, cell) for head, cell in columns if any(cell(row) for row in rows)]
     heads = [head for head, _ in kept]
-    text = {"what", "strategy", "array of", "dtype", "L2", "ran on"}
+    text = {"what", "strategy", "array of", "way", "dtype", "L2", "ran on"}
     right = [i for i, head in enumerate(heads) if head not in text]
     return table(heads, [[cell(row) for _, cell in kept] for row in rows], right)
 
@@ -166,14 +168,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--measure",
         nargs="+",
         choices=MEASURES,
-        help="launches in a row (the default), launches with something else between, calls on GPU "
-        "arrays, calls on NumPy arrays, explaining, or counting every block",
+        help="launches in a row (the default), launches with something else between, calls on "
+        "arrays of the peers, calls on NumPy arrays, explaining, or counting every block",
     )
     parser.add_argument(
         "--peers",
         nargs="*",
         metavar="NAME",
         help=f"measure beside: {', '.join(libraries.NAMES)}; without names, all that are installed",
+    )
+    parser.add_argument(
+        "--ways",
+        nargs="+",
+        choices=list(WAYS),
+        default=list(WAYS),
+        help="how the calls of --measure call are made (default: all)",
     )
     parser.add_argument("--offset", type=int, default=0, help="elements off a 512-byte boundary")
     parser.add_argument(
@@ -212,6 +221,7 @@ def _asked(arguments: argparse.Namespace, peers: Sequence[str]) -> Iterator[Meas
         arguments.accumulate,
         measure=arguments.measure or ["kernel"],
         peers=peers,
+        ways=arguments.ways,
         offset=arguments.offset,
         progress=progress(),
     )
@@ -242,7 +252,8 @@ def command(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--output must end in .json or .csv, not {arguments.output!r}")
     if arguments.output and not Path(arguments.output).parent.is_dir():
         raise FileNotFoundError(f"there is no folder to write {arguments.output} to")
-    everything = arguments.peers == [] or arguments.scoreboard
+    calls = arguments.peers is None and "call" in (arguments.measure or [])
+    everything = arguments.peers == [] or arguments.scoreboard or calls
     peers = ["all"] if everything else arguments.peers or []
     before = clocks()
     found = _scoreboard(arguments) if arguments.scoreboard else _asked(arguments, peers)
