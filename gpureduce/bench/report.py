@@ -22,6 +22,7 @@ from gpureduce.core import calibration
 from gpureduce.text import EMULATED, number, table
 
 _CLOCKS = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu")
+REPEATS = 11
 DERIVED = ("gb_s", "percent_of_peak", "percent_of_ceiling")
 
 
@@ -141,7 +142,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--strategies",
         nargs="+",
         metavar="NAME",
-        default=["sequential", "cascade", "fast", "cpu"],
         help="what to time (default: sequential cascade fast cpu)",
     )
     parser.add_argument(
@@ -149,21 +149,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=size,
         metavar="N",
-        default=[2**20],
         help="numbers of elements (default: 2^20)",
     )
     parser.add_argument(
         "--dtypes",
         nargs="+",
         metavar="DTYPE",
-        default=["int32"],
         help="dtypes of the elements (default: int32)",
     )
     parser.add_argument("--accumulate", metavar="DTYPE", help="the dtype to add up in")
     parser.add_argument("--block", nargs="+", type=int, help="threads per block")
     parser.add_argument("--grid", nargs="+", type=int, help="blocks")
     parser.add_argument("--device", help="cuda, cuda:1 or emulator")
-    parser.add_argument("--repeats", type=int, default=11, help="runs of each (default: 11)")
+    parser.add_argument("--repeats", type=int, help="runs of each (default: 11; 3 for the page)")
     parser.add_argument(
         "--measure",
         nargs="+",
@@ -192,13 +190,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--csv", action="store_true", help="print CSV")
     parser.add_argument(
-        "--output", metavar="FILE", help="also write the record: .json, or .csv for the rows alone"
+        "--output",
+        metavar="FILE",
+        help="also write the record: .json, or .csv for the rows alone; or the page: .html",
     )
 
 
-def _write(path: Path, made: dict[str, Any]) -> None:
-    if path.suffix not in (".json", ".csv"):
-        raise ValueError(f"--output must end in .json or .csv, not {path.name!r}")
+# The options that say what to measure. Without any of them, the page is made.
+_NAMES = ("strategies", "sizes", "dtypes", "accumulate", "block", "grid", "measure", "peers")
+
+
+def names_nothing(arguments: argparse.Namespace) -> bool:
+    """Whether no option says what to measure."""
+    named = [getattr(arguments, name) for name in _NAMES]
+    return named == [None] * len(named) and not (arguments.offset or arguments.scoreboard)
+
+
+def output_of(arguments: argparse.Namespace, suffixes: tuple[str, ...]) -> Path | None:
+    """The file to write, checked before anything is measured."""
+    if not arguments.output:
+        return None
+    path = Path(arguments.output)
+    if path.suffix not in suffixes:
+        raise ValueError(f"--output must end in {' or '.join(suffixes)}, not {path.name!r}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder to write {path} to")
+    return path
+
+
+def write(path: Path, made: dict[str, Any]) -> None:
+    """Writes a record, or its rows as CSV."""
     is_csv = path.suffix == ".csv"
     path.write_text(as_csv(made["rows"]) if is_csv else json.dumps(made, indent=1) + "\n")
 
@@ -211,13 +232,13 @@ def _scoreboard(arguments: argparse.Namespace) -> Iterator[Measurement]:
 
 def _asked(arguments: argparse.Namespace, peers: Sequence[str]) -> Iterator[Measurement]:
     return benchmark(
-        arguments.strategies,
-        arguments.sizes,
-        arguments.dtypes,
+        arguments.strategies or ["sequential", "cascade", "fast", "cpu"],
+        arguments.sizes or [2**20],
+        arguments.dtypes or ["int32"],
         arguments.block or (None,),
         arguments.grid or (None,),
         arguments.device,
-        arguments.repeats,
+        REPEATS if arguments.repeats is None else arguments.repeats,
         arguments.accumulate,
         measure=arguments.measure or ["kernel"],
         peers=peers,
@@ -248,10 +269,7 @@ def _print(arguments: argparse.Namespace, made: dict[str, Any]) -> None:
 
 def command(arguments: argparse.Namespace) -> None:
     """Runs ``gpureduce bench``: measures, prints, and writes a record if asked to."""
-    if arguments.output and Path(arguments.output).suffix not in (".json", ".csv"):
-        raise ValueError(f"--output must end in .json or .csv, not {arguments.output!r}")
-    if arguments.output and not Path(arguments.output).parent.is_dir():
-        raise FileNotFoundError(f"there is no folder to write {arguments.output} to")
+    target = output_of(arguments, (".json", ".csv"))
     calls = arguments.peers is None and "call" in (arguments.measure or [])
     everything = arguments.peers == [] or arguments.scoreboard or calls
     peers = ["all"] if everything else arguments.peers or []
@@ -262,6 +280,6 @@ def command(arguments: argparse.Namespace) -> None:
     ceiling = read_ceiling(arguments.device) if on_card else None
     measured_beside = libraries.installed(tuple(peers), arguments.device)
     made = record(rows_of(measured, ceiling), measured_beside, before, ceiling)
-    if arguments.output:
-        _write(Path(arguments.output), made)
+    if target:
+        write(target, made)
     _print(arguments, made)

@@ -116,7 +116,11 @@ def measure(
         if progress:
             progress(done, len(jobs), f"{part.measure} {dtype}")
         yield from benchmark(
-            every_strategy(dtype, device) if EVERY in part.strategies else part.strategies,
+            [
+                name
+                for one in part.strategies
+                for name in (every_strategy(dtype, device) if one == EVERY else [one])
+            ],
             [max(1, size // named(dtype).itemsize) for size in part.nbytes],
             [dtype],
             device=device,
@@ -140,10 +144,11 @@ def markdown(record: dict[str, Any]) -> str:
              _host_table(rows), _calibrated(record)]  # fmt: skip
     if short := missed(record):
         parts.append(shortfall(short))
-    return "\n\n".join([_made(record), *filter(None, parts)])
+    return "\n\n".join([made(record), *filter(None, parts)])
 
 
-def _made(record: dict[str, Any]) -> str:
+def made(record: dict[str, Any]) -> str:
+    """Where and when a record was made."""
     place = record["card"] if record["device"] == "cuda" else record["processor"]
     said = [f"driver {record['driver']}", f"CUDA {record['toolkit']}"] if record["driver"] else []
     said += [f"{name} {version}" for name, version in record["versions"].items() if name in
@@ -276,10 +281,15 @@ def _calls(rows: Sequence[Row], *, by_name: bool) -> list[Row]:
     ]
 
 
-def _call_table(rows: Sequence[Row]) -> str:
+MEANING_OF_WAYS = (
+    "`strided` adds up every second element, `dtype=` names the dtype of the default result, "
+    "`cast` another one; all three with `timing=False`."
+)
+
+
+def call_lines(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Head and lines of the table of calls; a column for each way."""
     found = _calls(rows, by_name=False)
-    if not found:
-        return ""
     names = list(dict.fromkeys(row["strategy"] for row in found))
     compared = {
         (name, row["producer"], row["dtype"], row["n"], way_of(row)): row["best_us"]
@@ -299,12 +309,17 @@ def _call_table(rows: Sequence[Row]) -> str:
         [producer, dtype, str(n), f"`{name}`", *(cells.get(way, "") for way in ways)]
         for (producer, dtype, n, name), cells in lines.items()
     ]
+    return ["array of", "dtype", "n", "strategy", *(f"`{way}`" for way in ways)], body
+
+
+def _call_table(rows: Sequence[Row]) -> str:
+    head, body = call_lines(rows)
+    if not body:
+        return ""
     text = (
         "**Calls**, from an array to a Python number, in us; in brackets the library's own sum of "
-        "the same array. `strided` adds up every second element, `dtype=` names the dtype of the "
-        "default result, `cast` another one; all three with `timing=False`.\n\n"
+        f"the same array. {MEANING_OF_WAYS}\n\n"
     )
-    head = ["array of", "dtype", "n", "strategy", *(f"`{way}`" for way in ways)]
     return text + markdown_table(head, body, left=())
 
 
@@ -328,11 +343,10 @@ def _named_table(rows: Sequence[Row]) -> str:
     return text + markdown_table(head, body)
 
 
-def _host_table(rows: Sequence[Row]) -> str:
+def host_lines(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Head and lines of the table of host arrays of the first dtype, in GB/s."""
     host = [row for row in rows if row["measure"] == "host"]
     names = list(dict.fromkeys(row["strategy"] for row in host))
-    if not host:
-        return ""
     points: dict[tuple[str, int], dict[str, Row]] = {}
     for row in host:
         points.setdefault((row["dtype"], row["nbytes"]), {})[row["strategy"]] = row
@@ -342,6 +356,14 @@ def _host_table(rows: Sequence[Row]) -> str:
         for (dtype, nbytes), found in points.items()
         if dtype == host[0]["dtype"]
     ]
+    return ["bytes", *(f"`{name}`" for name in names)], body
+
+
+def _host_table(rows: Sequence[Row]) -> str:
+    host = [row for row in rows if row["measure"] == "host"]
+    names = list(dict.fromkeys(row["strategy"] for row in host))
+    if not host:
+        return ""
     ours = [name for name in names if _peers.is_ours(name)]
     others = [name for name in names if name not in (*ours, *LIMITS)]
     told = []
@@ -360,8 +382,7 @@ def _host_table(rows: Sequence[Row]) -> str:
     if limits := [f"`{name}`, {LIMITS[name]}" for name in names if name in LIMITS]:
         text += " Here `fast` goes through the card, whatever is quicker; beside it: "
         text += f"{'; '.join(limits)}."
-    head = ["bytes", *(f"`{name}`" for name in names)]
-    table = markdown_table(head, body, left=())
+    table = markdown_table(*host_lines(rows), left=())
     return "\n\n".join(filter(None, [text, table, _disturbed(host), _price_of_exactness(rows)]))
 
 

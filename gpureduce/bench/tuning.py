@@ -96,7 +96,7 @@ def candidates(nbytes: int) -> Iterator[Choice]:
 
 def _time(device: devices.Device, array: Array, choice: Choice, repeats: int) -> float | None:
     """Microseconds of one sum at a time; None if the GPU cannot run the candidate."""
-    given = Input(array, convert(array.dtype, None), None, device.id)
+    given = _input(device, array)
     block, grid = choice.launch(array.nbytes, device.sms)
     row = registry.find(choice.strategy)
     # A run is the mean over all copies of the input. If there are many, few runs are enough.
@@ -299,6 +299,26 @@ def _group_times(
         for choice, found in turns.items():
             times.setdefault(choice, []).append(statistics.median(found))
     return {choice: statistics.mean(found) for choice, found in times.items()}
+
+
+def gains(device: devices.Device, sizes: Sequence[int], repeats: int) -> list[dict[str, Any]]:
+    """What tuning would gain for float32: at each size the time of `fast`, and the best candidate.
+
+    The time of `fast` is that of the table in use.
+    """
+    found = []
+    for nbytes in sizes:
+        times = _group_times(device, ["float32"], nbytes, repeats)
+        best = min(times, key=lambda choice: times[choice])
+        given = _input(device, array_of("float32", nbytes // 4))
+        fast = kernel(given, registry.find("fast"), None, None, apart=True).run(repeats)
+        row = {"nbytes": nbytes, "fast_us": statistics.median(fast), "us": times[best]}
+        found.append(row | {"strategy": best.strategy, "block": best.block})
+    return found
+
+
+def _input(device: devices.Device, array: Array) -> Input:
+    return Input(array, convert(array.dtype, None), None, device.id)
 
 
 def _as_table(choices: Sequence[Choice]) -> str:
