@@ -179,7 +179,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--ways",
         nargs="+",
         choices=list(WAYS),
-        default=list(WAYS),
         help="how the calls of --measure call are made (default: all)",
     )
     parser.add_argument("--offset", type=int, default=0, help="elements off a 512-byte boundary")
@@ -197,13 +196,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 # The options that say what to measure. Without any of them, the page is made.
-_NAMES = ("strategies", "sizes", "dtypes", "accumulate", "block", "grid", "measure", "peers")
+_NAMES = ("strategies", "sizes", "dtypes", "accumulate", "block", "grid", "peers", "ways")
 
 
-def names_nothing(arguments: argparse.Namespace) -> bool:
-    """Whether no option says what to measure."""
+def names_nothing(arguments: argparse.Namespace, measure: list[str] | None = None) -> bool:
+    """Whether no option says what to measure, except that --measure is `measure`."""
     named = [getattr(arguments, name) for name in _NAMES]
-    return named == [None] * len(named) and not (arguments.offset or arguments.scoreboard)
+    others = named != [None] * len(named) or arguments.offset or arguments.scoreboard
+    return arguments.measure == measure and not others
 
 
 def output_of(arguments: argparse.Namespace, suffixes: tuple[str, ...]) -> Path | None:
@@ -242,7 +242,7 @@ def _asked(arguments: argparse.Namespace, peers: Sequence[str]) -> Iterator[Meas
         arguments.accumulate,
         measure=arguments.measure or ["kernel"],
         peers=peers,
-        ways=arguments.ways,
+        ways=arguments.ways or list(WAYS),
         offset=arguments.offset,
         progress=progress(),
     )
@@ -270,6 +270,8 @@ def _print(arguments: argparse.Namespace, made: dict[str, Any]) -> None:
 def command(arguments: argparse.Namespace) -> None:
     """Runs ``gpureduce bench``: measures, prints, and writes a record if asked to."""
     target = output_of(arguments, (".json", ".csv"))
+    # `--measure call` alone: the tables of calls in every way and by every strategy.
+    arguments.scoreboard |= names_nothing(arguments, ["call"])
     calls = arguments.peers is None and "call" in (arguments.measure or [])
     everything = arguments.peers == [] or arguments.scoreboard or calls
     peers = ["all"] if everything else arguments.peers or []

@@ -107,11 +107,12 @@ def test_forms(tmp_path, capsys):
 
 
 def test_any_name_asks_for_a_measurement():
-    nothing = dict.fromkeys(report._NAMES) | {"offset": 0, "scoreboard": False}
+    nothing = dict.fromkeys([*report._NAMES, "measure"]) | {"offset": 0, "scoreboard": False}
     assert report.names_nothing(types.SimpleNamespace(**nothing))
     for name in report._NAMES:
         assert not report.names_nothing(types.SimpleNamespace(**nothing | {name: []}))
-    assert not report.names_nothing(types.SimpleNamespace(**nothing | {"scoreboard": True}))
+    for more in ({"scoreboard": True}, {"measure": ["call"]}, {"offset": 1}):
+        assert not report.names_nothing(types.SimpleNamespace(**nothing | more))
 
 
 def test_bars():
