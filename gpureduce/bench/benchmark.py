@@ -212,11 +212,13 @@ def _explanations(given: Input, plan: _Plan, *, sample: bool) -> Iterator[Conten
                 yield _contenders.explaining(given, row, block, grid, sample=sample)
 
 
-def _rounds(contenders: list[Contender], repeats: int) -> list[list[float]]:
-    """The times of each contender. Contenders alternate in several rounds."""
+def in_turns(
+    contenders: Sequence[Contender], repeats: int, most: int = _ROUNDS
+) -> list[list[float]]:
+    """The times of each contender. Contenders alternate in several rounds, at most `most`."""
     times: list[list[float]] = [[] for _ in contenders]
     quick = all(c.source == "emulator" for c in contenders) or len(contenders) == 1
-    rounds = 1 if quick else min(_ROUNDS, repeats)
+    rounds = 1 if quick else min(most, repeats)
     for turn in range(rounds):
         share = repeats // rounds + (turn < repeats % rounds)
         for i, contender in enumerate(contenders):
@@ -282,7 +284,7 @@ _MAKERS: dict[str, Callable[[Input, _Plan], Iterator[Contender]]] = {
 
 def _group(given: Input, measure: str, plan: _Plan) -> Iterator[Measurement]:
     contenders = list(_MAKERS[measure](given, plan))
-    times = _rounds(contenders, plan.repeats)
+    times = in_turns(contenders, plan.repeats)
     exact = _exact(given)
     for contender, found in zip(contenders, times, strict=True):
         yield _measurement(given, contender, measure, found, exact)
