@@ -4,6 +4,7 @@
 #include "cpu/floating_point_mode.h"
 #include "threads/interrupts.h"
 #include "threads/pool.h"
+#include "cpu/instruction_set.h"
 #include "cpu/kernels.h"
 
 #include <float.h>
@@ -11,10 +12,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-
-#ifdef __x86_64__
-#include <cpuid.h>
-#endif
 
 enum {
     /* Powers of two of blocks, so that a task is a subtree, and of pages, so that no two tasks
@@ -49,72 +46,14 @@ typedef struct {
     task_sum *sums;
 } sum_job;
 
-typedef struct {
-    const char *name;
-    const gr_cpu_kernels *kernels;
-} instruction_set;
-
-static const instruction_set baseline = {"baseline", &gr_cpu_baseline};
-
+static const gr_cpu_kernels *const tables[GR_INSTRUCTION_SETS] = {
+    [GR_BASELINE] = &gr_cpu_baseline,
 #ifdef __x86_64__
-static const instruction_set avx2 = {"avx2", &gr_cpu_avx2};
-static const instruction_set avx512 = {"avx512", &gr_cpu_avx512};
-static const instruction_set avx512_halves = {"avx512_halves", &gr_cpu_avx512};
-
-static bool have_f16c(void)
-{
-    unsigned a, b, c, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
-}
-
-static bool have_avx512(void)
-{
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-
-/* Whether the processor executes 512-bit operations as two 256-bit halves, as Zen 4 does. No such
- * processor that is not AMD's is known. */
-static bool in_halves(void)
-{
-    const unsigned leaf = 0x8000001a, fp256 = 1 << 2, fp512 = 1 << 3;
-    unsigned a, b, c, d;
-    return __builtin_cpu_is("amd") && __get_cpuid(leaf, &a, &b, &c, &d) &&
-           (a & (fp256 | fp512)) == fp256;
-}
-
-static const instruction_set *best_instructions(const char *name)
-{
-    __builtin_cpu_init();
-    if (strcmp(name, "baseline") == 0 || !__builtin_cpu_supports("avx2") || !have_f16c())
-        return &baseline;
-    if (strcmp(name, "avx2") == 0 || !have_avx512())
-        return &avx2;
-    if (strcmp(name, "avx512") == 0)
-        return &avx512;
-    return strcmp(name, "avx512_halves") == 0 || in_halves() ? &avx512_halves : &avx512;
-}
-#else
-static const instruction_set *best_instructions(const char *name)
-{
-    (void)name;
-    return &baseline;
-}
+    [GR_AVX2] = &gr_cpu_avx2,
+    [GR_AVX512] = &gr_cpu_avx512,
+    [GR_AVX512_HALVES] = &gr_cpu_avx512,
 #endif
-
-static const instruction_set *instructions;
-
-/* Reads the environment when the library is loaded: later, another thread may be changing it. */
-__attribute__((constructor)) static void choose_instructions(void)
-{
-    const char *name = getenv("GPUREDUCE_SIMD");
-    instructions = best_instructions(name ? name : "");
-}
-
-const char *gr_cpu_instructions(void)
-{
-    return instructions->name;
-}
+};
 
 static bool finite_pair(gr_pair x)
 {
@@ -172,7 +111,7 @@ static void run_task(size_t task, void *context)
 /* Chooses the kernel for the element type, and the sign bits that it flips for signed integers. */
 static void choose_kernel(sum_job *job)
 {
-    const gr_cpu_kernels *table = instructions->kernels;
+    const gr_cpu_kernels *table = tables[gr_instructions()];
     switch (job->load) {
     case GR_LOAD_f16: job->floats = table->f16; return;
     case GR_LOAD_bf16: job->floats = table->bf16; return;

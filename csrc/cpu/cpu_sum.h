@@ -50,13 +50,6 @@ void gr_cpu_sum(const void *data, size_t n, gr_load load, gr_acc acc, int compon
  * complex numbers pass 2n: the bound holds for either component. */
 double gr_cpu_error_factor(size_t n, gr_load load, gr_acc acc);
 
-/* Returns the instruction set in use: "avx512", "avx512_halves", "avx2" or "baseline". It is the
- * best one for the processor, or the one in the environment variable GPUREDUCE_SIMD, if the
- * processor supports it. The variable is read when the library is loaded. "avx512_halves" is
- * AVX-512 on processors that execute each instruction as two halves: other methods are fastest
- * there. */
-const char *gr_cpu_instructions(void);
-
 #ifdef __cplusplus
 }
 #endif

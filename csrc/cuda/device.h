@@ -1,5 +1,5 @@
-/* Small named functions for operations without a plain syntax in CUDA C. The emulator has its own
- * version of this file, csrc/emulator/include/device.h, so kernels compile unchanged for both. */
+/* Named functions for operations that CUDA C has no syntax for, so that kernels contain no
+ * assembly. csrc/emulator/include/device.h has the same functions for the emulator. */
 #ifndef GPUREDUCE_DEVICE_H
 #define GPUREDUCE_DEVICE_H
 
@@ -18,13 +18,15 @@ template <typename T> __device__ __forceinline__ T *shared_array()
     return reinterpret_cast<T *>(gr_shared_bytes);
 }
 
-/* A value for another block, and a mark that the value has been written. One store writes both and
- * one load reads both, so a block that reads the mark has also read the value, without a fence. */
+/* A value that one block passes to another, with a mark that the value has been written. One store
+ * writes both and one load reads both. So no fence is needed: a block that reads the mark has also
+ * read the value. */
 template <typename T> struct alignas(2 * sizeof(T)) Marked {
     T value;
     unsigned mark; /* all ones if the value is written, else 0 */
 };
 
+/* Stores and loads of 8 or 16 bytes as one access. */
 __device__ __forceinline__ void store_whole(void *global, unsigned long long bits)
 {
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(global)),
@@ -71,6 +73,7 @@ template <> struct Whole<16> {
     using Bits = ulonglong2;
 };
 
+/* Stores the value with its mark. */
 template <typename T> __device__ __forceinline__ void put_marked(Marked<T> *place, T value)
 {
     typename Whole<sizeof(Marked<T>)>::Bits bits;
@@ -79,7 +82,7 @@ template <typename T> __device__ __forceinline__ void put_marked(Marked<T> *plac
     store_whole(place, bits);
 }
 
-/* Returns the mark. `value` is valid if the mark is set. */
+/* Loads the value and returns its mark. `value` is valid if the mark is set. */
 template <typename T>
 __device__ __forceinline__ unsigned get_marked(const Marked<T> *place, T &value)
 {
@@ -91,14 +94,16 @@ __device__ __forceinline__ unsigned get_marked(const Marked<T> *place, T &value)
     return marked.mark;
 }
 
+/* Clears the mark, for the next launch. */
 template <typename T> __device__ __forceinline__ void take_mark_off(Marked<T> *place)
 {
     typename Whole<sizeof(Marked<T>)>::Bits bits = {};
     store_whole(place, bits);
 }
 
-/* Programmatic dependent launch: from here on the next kernel on the stream may launch while this
- * one runs, which hides its launch latency. It waits in wait_for_earlier_kernels(). */
+/* Programmatic dependent launch: once all blocks have called this, the next kernel on the stream
+ * may start while this one still runs, which hides its launch latency. The next kernel then waits
+ * in wait_for_earlier_kernels(). */
 __device__ __forceinline__ void invite_next_kernel()
 {
 #if __CUDA_ARCH__ >= 900
@@ -106,8 +111,8 @@ __device__ __forceinline__ void invite_next_kernel()
 #endif
 }
 
-/* Waits until all earlier kernels on the stream have ended. Before that, nothing that they write
- * may be read. All blocks of a kernel with the trait OVERLAPS call this. */
+/* Waits until all earlier kernels on the stream have ended. A kernel may read what they write only
+ * after this call. Every block of a kernel with the trait OVERLAPS makes it. */
 __device__ __forceinline__ void wait_for_earlier_kernels()
 {
 #if __CUDA_ARCH__ >= 900
@@ -115,23 +120,23 @@ __device__ __forceinline__ void wait_for_earlier_kernels()
 #endif
 }
 
-/* A prefetch hint: this line of memory is read after wait_for_earlier_kernels(). */
+/* Prefetches a line into L2. For data that is read after wait_for_earlier_kernels(). */
 __device__ __forceinline__ void fetch_into_l2(const void *global)
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(global)));
 #else
-    (void)global; /* there is no wait: the read follows immediately */
+    (void)global; /* older cards do not wait, so the read itself follows immediately */
 #endif
 }
 
-/* Stands before a loop that runs at most once for most arrays. If the compiler unrolled the loop,
- * every thread would wait for the computation of its iteration count. */
+/* For a loop that most arrays run at most once. Keeps the compiler from unrolling it, because an
+ * unrolled loop first computes its iteration count. */
 #define MOSTLY_ONCE _Pragma("unroll 1")
 
-/* Makes the compiler compute an address or a size here. To save a register it would compute it
- * after wait_for_earlier_kernels(), which delays all threads, and again in each iteration of a
- * loop. */
+/* Makes the compiler compute an address or a size at this point. Otherwise, to save a register, it
+ * computes the value after wait_for_earlier_kernels(), where all threads wait for it, or once per
+ * iteration of a loop. */
 template <typename T> __device__ __forceinline__ void settle(T &value)
 {
     asm volatile("" : "+l"(value));

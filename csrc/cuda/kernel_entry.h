@@ -1,5 +1,5 @@
-/* Converts a kernel to the pointer that cudaLaunchKernelExC takes, for the table of kernels. The
- * emulator has its own version of this file. */
+/* Converts a kernel to the pointer that cudaLaunchKernelExC takes. In the emulator's version,
+ * csrc/emulator/include/kernel_entry.h, the pointer is a handle of the emulator. */
 #ifndef GPUREDUCE_KERNEL_ENTRY_H
 #define GPUREDUCE_KERNEL_ENTRY_H
 

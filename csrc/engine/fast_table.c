@@ -167,7 +167,7 @@ void gr_choose(gr_request *request)
         return;
     }
     size_t most = (size_t)row.blocks_per_sm * facts->sms;
-    /* No more blocks than have at least one 16-byte load per thread. */
+    /* More blocks would have threads without a single 16-byte load. */
     size_t useful = bytes / ((size_t)row.block * 16) + 1;
     request->strategy = row.strategy;
     request->block = row.block;

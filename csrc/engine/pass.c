@@ -52,7 +52,7 @@ static void give_zeros(gr_buffer *buffer)
 }
 
 gr_status gr_run_pass(const gr_request *request, int later,
-                      int (*prepare)(void *context, const gr_roll *roll), void *context,
+                      int (*prepare)(void *context, const gr_arrivals *arrivals), void *context,
                       gr_error *error)
 {
     gr_plan plan;
@@ -72,17 +72,17 @@ gr_status gr_run_pass(const gr_request *request, int later,
         take_zeros(&space.work, work, error) == GR_OK) {
         void *in = space.in.data;
         space.totals = space.marked.data = space.work.data;
-        gr_roll roll = {.ticket = plan.strategy->traits & TICKET ? &ticket : NULL};
+        gr_arrivals arrivals = {.ticket = plan.strategy->traits & TICKET ? &ticket : NULL};
         if (plan.strategy->traits & MARKED_BLOCKS) {
-            roll.marked = space.work.data;
-            roll.marked_bytes = (size_t)plan.grid * 2 * slot; /* fits: block > 2 */
+            arrivals.marked = space.work.data;
+            arrivals.marked_bytes = (size_t)plan.grid * 2 * slot; /* fits: block > 2 */
         }
         if (plan.strategy->traits & DIGITS) {
-            roll.word = space.totals;
-            roll.words = GR_EXACT_WORDS;
-            roll.shift = 64 - GR_EXACT_COUNT_BITS;
+            arrivals.word = space.totals;
+            arrivals.words = GR_EXACT_WORDS;
+            arrivals.shift = 64 - GR_EXACT_COUNT_BITS;
         }
-        if (prepare(context, &roll))
+        if (prepare(context, &arrivals))
             gr_launch(&plan, &in, space.out[0].data, request->n, &space, NULL, error);
         else
             gr_fail(error, GR_NO_MEMORY, "no memory for counters");

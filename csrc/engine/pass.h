@@ -18,21 +18,24 @@ typedef struct {
  * `later`. */
 gr_status gr_plan_pass(const gr_request *request, int later, gr_pass *pass, gr_error *error);
 
-/* Memory in which a launch counts its blocks as they finish, starting from 0, and memory for marked
- * sums. The counter is a ticket, or the bits from `shift` on of each of `words` words. Pointers
- * that the launch does not use are NULL. */
+/* The memory by which the blocks of a launch find out which of them finishes last. The pointers
+ * that the launch does not use are NULL.
+ * - `ticket` counts the blocks that have finished.
+ * - `word` counts them in each of `words` words, in the bits from `shift` on.
+ * - `marked` has a sum per block, with a mark once the sum is written. */
 typedef struct {
     unsigned *ticket;
     uint64_t *word;
     unsigned words, shift;
     void *marked;
     size_t marked_bytes;
-} gr_roll;
+} gr_arrivals;
 
-/* Runs that launch on zeros. Calls `prepare` before the launch, with the launch's roll; `prepare`
- * returns 0 if there is no memory. Memory is allocated only where the kernel touches it. */
+/* Runs the launch that gr_plan_pass() plans, on zeros. Before the launch it calls `prepare`, which
+ * may preset the arrivals; they start at 0. `prepare` returns 0 if there is no memory. Memory is
+ * allocated only where the kernel touches it. */
 gr_status gr_run_pass(const gr_request *request, int later,
-                      int (*prepare)(void *context, const gr_roll *roll), void *context,
+                      int (*prepare)(void *context, const gr_arrivals *arrivals), void *context,
                       gr_error *error);
 
 #ifdef __cplusplus

@@ -109,6 +109,7 @@ extern const gr_extract_kernels gr_extract_avx2, gr_extract_avx512;
 extern const gr_extract_kernels gr_extract_avx512_halves;
 #endif
 
+/* Returns the table for the instruction set in use. */
 const gr_extract_kernels *gr_extract_best(void);
 
 #endif

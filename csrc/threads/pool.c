@@ -17,15 +17,14 @@
  * end the region, the caller closes the gate and then checks which workers are seated. Because of
  * this order, at least one of the two sees the other's write.
  *
- * Tasks are split into contiguous shares, one per thread. A worker begins with the share of its own
- * number and then helps with other shares. So in the next call with the same data, the same
- * processor reads the same part of an array, which may still be in its cache. */
+ * shares.h decides which thread runs which task. */
 #include "threads/pool.h"
 
 #include "threads/clock.h"
 #include "threads/forks.h"
 #include "threads/interrupts.h"
 #include "threads/processors.h"
+#include "threads/shares.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -43,40 +42,21 @@ enum {
     SPIN_BESIDE_NS = 500 * 1000,
     /* With more threads than processors, spinning threads keep others from running. */
     CROWDED_SPIN_NS = 10 * 1000,
-    LOOKS = 16, /* polls between two reads of the clock */
-    CACHE_LINE = 64
+    LOOKS = 16 /* polls between two reads of the clock */
 };
 
-/* Fits into the low half of `begun`, with room for the increments of threads that find no task. */
+/* Fits into the count of a share, with room for the increments of threads that find no task. */
 static const size_t MOST_TASKS = INT32_MAX;
-
-/* `begun` and `gate` hold the number of a region in the high half and a count in the low half. In
- * `begun` the count is that of the share's begun tasks; a count with another region's number is 0,
- * so no thread has to reset it. In `gate` the count is that of the open shares. */
-#define NUMBER_SHIFT 32
-#define COUNT UINT32_MAX
 
 typedef struct gr_pool gr_pool;
 
+/* In a cache line of its own, because the caller waits for it. */
 typedef struct {
-    void (*run)(size_t task, void *context);
-    void *context;
-    size_t each;     /* tasks in a share */
-    int more;        /* the first `more` shares have one task more */
-    int shares;      /* the caller's, and one for each worker that may help */
-    uint32_t number; /* as in the gate */
-} region;
-
-/* Indexed by the number of the thread; the caller's is 0. The fields are in separate cache lines:
- * other threads that look for tasks often take the line of `begun` from its owner, but the caller
- * waits only for `seated`. */
-typedef struct {
-    alignas(CACHE_LINE) atomic_uint_least64_t begun; /* tasks of its share */
-    alignas(CACHE_LINE) atomic_bool seated; /* may read the region; not set for the caller */
+    alignas(GR_CACHE_LINE) atomic_bool taken; /* the worker may read the region */
 } seat;
 
 typedef struct {
-    alignas(CACHE_LINE) atomic_bool asleep; /* waits on `wake`, or is about to */
+    alignas(GR_CACHE_LINE) atomic_bool asleep; /* waits on `wake`, or is about to */
     pthread_cond_t wake;
     gr_pool *pool;
 } bed;
@@ -91,12 +71,14 @@ struct gr_pool {
     atomic_int spin_ns;
     atomic_bool caller_sleeps;
 
-    /* The region's number, and the number of open shares: 0 if the gate is closed. */
-    alignas(CACHE_LINE) atomic_uint_least64_t gate;
-    region region; /* written before the gate opens, read by seated workers only */
+    /* gr_numbered(): the region's number, and how many shares are open; 0 if the gate is closed */
+    alignas(GR_CACHE_LINE) atomic_uint_least64_t gate;
+    gr_region region; /* written before the gate opens, read by seated workers only */
 
+    /* Indexed by the number of the thread. The caller's is 0, and it has no seat and no bed. */
+    gr_share share[MOST_WORKERS + 1];
     seat seat[MOST_WORKERS + 1];
-    bed bed[MOST_WORKERS + 1]; /* 0 is unused: the caller has none */
+    bed bed[MOST_WORKERS + 1];
 };
 
 enum { FOR_SUMS, BESIDE, POOLS };
@@ -121,91 +103,12 @@ static void pause_briefly(void)
 #endif
 }
 
-/* --- tasks ----------------------------------------------------------------------------------- */
-
-static size_t share_size(const region *now, int share)
-{
-    return now->each + (share < now->more);
-}
-
-static size_t share_start(const region *now, int share)
-{
-    return now->each * (size_t)share + (size_t)(share < now->more ? share : now->more);
-}
-
-static uint64_t under(uint32_t number, size_t count)
-{
-    return (uint64_t)number << NUMBER_SHIFT | count;
-}
-
-/* Returns how many tasks of a share have not been begun. */
-static size_t left_in(gr_pool *pool, const region *now, int share)
-{
-    uint64_t begun = atomic_load_explicit(&pool->seat[share].begun, memory_order_relaxed);
-    size_t size = share_size(now, share);
-    if (begun >> NUMBER_SHIFT != now->number)
-        return size;
-    return (begun & COUNT) < size ? size - (size_t)(begun & COUNT) : 0;
-}
-
-static void drop_tasks(gr_pool *pool, const region *now)
-{
-    for (int i = 0; i < now->shares; i++)
-        atomic_store_explicit(&pool->seat[i].begun, under(now->number, share_size(now, i)),
-                              memory_order_relaxed);
-}
-
-/* Begins the next task of a share. Returns how many of its tasks had been begun before. Relaxed
- * memory order hands out each task once; the gate orders accesses to the region's data. */
-static size_t begin_next(atomic_uint_least64_t *begun, uint32_t number)
-{
-    uint64_t before = atomic_load_explicit(begun, memory_order_relaxed);
-    while (before >> NUMBER_SHIFT != number)
-        if (atomic_compare_exchange_weak_explicit(begun, &before, under(number, 1),
-                                                  memory_order_relaxed, memory_order_relaxed))
-            return 0;
-    return atomic_fetch_add_explicit(begun, 1, memory_order_relaxed) & COUNT;
-}
-
-/* Runs tasks of a share, but leaves the last `spare` tasks to its owner. If no task of the share
- * has been begun, its owner is not at work, and the first task is run in any case. */
-static void draw_from(gr_pool *pool, const region *now, int share, size_t spare)
-{
-    size_t left, size = share_size(now, share);
-    while ((left = left_in(pool, now, share)) > spare || (left && left == size)) {
-        size_t next = begin_next(&pool->seat[share].begun, now->number);
-        if (next >= size)
-            return;
-        if (gr_ask_for_interrupts())
-            drop_tasks(pool, now);
-        else
-            now->run(share_start(now, share) + next, now->context);
-    }
-}
-
-static void help_others(gr_pool *pool, const region *now, int number, size_t spare)
-{
-    for (int i = number + 1; i < number + now->shares; i++)
-        draw_from(pool, now, i < now->shares ? i : i - now->shares, spare);
-}
-
-/* Runs the tasks of the thread's own share first, then those of other shares except each share's
- * last task, and finally these last tasks. A share's owner may be about to begin its last task, and
- * has the data in its cache. */
-static void draw_tasks(gr_pool *pool, int number)
-{
-    const region now = pool->region;
-    draw_from(pool, &now, number, 0);
-    help_others(pool, &now, number, 1);
-    help_others(pool, &now, number, 0);
-}
-
 /* --- workers --------------------------------------------------------------------------------- */
 
 /* Whether the gate is open to this worker. `last` is the gate's value in its last region. */
 static bool is_open(uint64_t gate, int number, uint64_t last)
 {
-    return (int)(gate & COUNT) > number && gate != last;
+    return (int)gr_count_in(gate) > number && gate != last;
 }
 
 /* Wakes the workers 2 * number + 1 and 2 * number + 2, if they sleep. Each woken worker wakes two
@@ -213,7 +116,7 @@ static bool is_open(uint64_t gate, int number, uint64_t last)
  * whether any was asleep. */
 static bool wake_next(gr_pool *pool, int number)
 {
-    int shares = (int)(atomic_load(&pool->gate) & COUNT);
+    int shares = (int)gr_count_in(atomic_load(&pool->gate));
     bool any = false;
     for (int i = 2 * number + 1; i <= 2 * number + 2 && i < shares; i++) {
         if (!atomic_load(&pool->bed[i].asleep))
@@ -230,7 +133,7 @@ static bool wake_next(gr_pool *pool, int number)
 
 static void leave_seat(gr_pool *pool, int number)
 {
-    atomic_store(&pool->seat[number].seated, false);
+    atomic_store(&pool->seat[number].taken, false);
     if (atomic_load(&pool->caller_sleeps)) {
         pthread_mutex_lock(&pool->mutex);
         pthread_cond_signal(&pool->done);
@@ -243,7 +146,7 @@ static bool take_seat(gr_pool *pool, int number, uint64_t *last)
     uint64_t gate = atomic_load_explicit(&pool->gate, memory_order_relaxed);
     if (!is_open(gate, number, *last))
         return false;
-    atomic_store(&pool->seat[number].seated, true);
+    atomic_store(&pool->seat[number].taken, true);
     if (atomic_load(&pool->gate) != gate) {
         leave_seat(pool, number);
         return false;
@@ -292,7 +195,7 @@ static void *worker(void *argument)
         while (!spin_for_seat(pool, number, &last))
             sleep_for_seat(pool, number, last);
         wake_next(pool, number);
-        draw_tasks(pool, number);
+        gr_draw_tasks(&pool->region, pool->share, number);
         leave_seat(pool, number);
     }
     return NULL;
@@ -324,12 +227,12 @@ static void after_fork_in_parent(void)
 static void empty_in_child(gr_pool *pool)
 {
     for (int i = 1; i <= pool->workers; i++) {
-        atomic_store(&pool->seat[i].seated, false);
+        atomic_store(&pool->seat[i].taken, false);
         atomic_store(&pool->bed[i].asleep, false);
     }
     pool->done = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pool->workers = 0;
-    atomic_store(&pool->gate, under(pool->region.number, 0));
+    atomic_store(&pool->gate, gr_numbered(pool->region.number, 0));
     atomic_store(&pool->caller_sleeps, false);
     atomic_store(&pool->busy, pool == own_pool);
 }
@@ -384,7 +287,7 @@ static uint32_t next_number(gr_pool *pool)
     if (pool->region.number < UINT32_MAX)
         return pool->region.number + 1;
     for (int i = 0; i <= MOST_WORKERS; i++)
-        atomic_store(&pool->seat[i].begun, 0);
+        atomic_store(&pool->share[i].begun, 0);
     return 1;
 }
 
@@ -396,13 +299,13 @@ static int open_region(gr_pool *pool, int helpers, size_t tasks, void (*run)(siz
         add_workers(pool, helpers);
     int shares = 1 + (helpers < pool->workers ? helpers : pool->workers);
     atomic_store_explicit(&pool->processor, gr_this_processor(), memory_order_relaxed);
-    pool->region = (region){.run = run,
-                            .context = context,
-                            .each = tasks / (size_t)shares,
-                            .more = (int)(tasks % (size_t)shares),
-                            .shares = shares,
-                            .number = next_number(pool)};
-    atomic_store(&pool->gate, under(pool->region.number, (size_t)shares));
+    pool->region = (gr_region){.run = run,
+                               .context = context,
+                               .each = tasks / (size_t)shares,
+                               .more = (int)(tasks % (size_t)shares),
+                               .shares = shares,
+                               .number = next_number(pool)};
+    atomic_store(&pool->gate, gr_numbered(pool->region.number, (size_t)shares));
     if (wake_next(pool, 0) && pool->virtual_machine)
         sched_yield();
     return shares;
@@ -411,7 +314,7 @@ static int open_region(gr_pool *pool, int helpers, size_t tasks, void (*run)(siz
 /* Returns the first seated worker from `number` on, or `shares` if there is none. */
 static int next_seated(gr_pool *pool, int number, int shares)
 {
-    while (number < shares && !atomic_load(&pool->seat[number].seated))
+    while (number < shares && !atomic_load(&pool->seat[number].taken))
         number++;
     return number;
 }
@@ -430,7 +333,7 @@ static void sleep_beside_workers(gr_pool *pool)
 
 static void close_region(gr_pool *pool, int shares)
 {
-    atomic_store(&pool->gate, under(pool->region.number, 0));
+    atomic_store(&pool->gate, gr_numbered(pool->region.number, 0));
     int seated = next_seated(pool, 1, shares);
     long long end = 0;
     for (int i = 0; seated < shares; i++) {
@@ -484,7 +387,7 @@ static void run_region(gr_pool *pool, int threads, size_t tasks,
     if (pooled) {
         int shares = open_region(pool, helpers, tasks, run, context);
         own_pool = pool;
-        draw_tasks(pool, 0);
+        gr_draw_tasks(&pool->region, pool->share, 0);
         close_region(pool, shares);
         own_pool = NULL;
         atomic_store_explicit(&pool->busy, false, memory_order_release);

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce.core import host_dlpack
 from gpureduce.core.dtypes import Array, Conversion, named, no_sum_of
+from gpureduce.lazy_import import load
 
 # Strided, byte-swapped, unaligned or cast input is packed through a buffer of this many elements,
 # so that a memory-mapped file larger than memory can be summed.
@@ -32,6 +32,7 @@ def as_array(arr: object) -> Array:
         return _numbers(arr if type(arr) is np.ndarray else arr.view(np.ndarray))
     if why := without_elements(arr):
         raise TypeError(f"{type(arr).__name__} {why}")
+    host_dlpack = load("core.host_dlpack")
     device = host_dlpack.device_type(arr)
     on_device = device is not None and device not in host_dlpack.HOST_DEVICES
     if on_device or hasattr(arr, "__cuda_array_interface__"):
@@ -76,13 +77,14 @@ def _views_memory(arr: object) -> bool:
 def _host_array(arr: object) -> Array:
     """The array of a host object that supports DLPack: NumPy's own view if there is one."""
     refused: Exception | None = None
+    array: Array | None
     if _views_memory(arr):
         try:
             return np.asarray(arr)
         except (TypeError, RuntimeError, BufferError) as error:  # PyTorch refuses bfloat16
             refused = error
     try:
-        array, name = host_dlpack.view(arr)
+        array, name = load("core.host_dlpack").view(arr)
     except (BufferError, RuntimeError) as error:
         if refused:
             raise refused from None

@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any
 
 from gpureduce import _host
-from gpureduce.core import table_files
 from gpureduce.core.checks import shown
 from gpureduce.core.registry import Strategy
 from gpureduce.errors import CudaError
@@ -104,7 +103,7 @@ def _cuda_devices() -> tuple[tuple[Device, ...], str]:
         if not module.build()["driver"]:  # CUDA reports a missing driver as "insufficient"
             return (), "there is no NVIDIA driver"
         return (), str(error)
-    table_files.load_for(module, [device.name for device in found])
+    load("core.table_files").load_for(module, [device.name for device in found])
     return found, "" if found else "no NVIDIA GPU was found"
 
 

@@ -16,15 +16,15 @@ from gpureduce.hardware.verify_counters import Table
 from gpureduce.text import markdown_table
 
 NOT_YET = (
-    "Not measured yet for these kernels: `gpureduce verify-counters --record "
-    "notebooks/data/counters_CARD.json` takes some minutes on a machine with a card and Nsight "
-    "Compute, and `python tools/readme.py` shows here what it found."
+    "These kernels have not been measured yet. `gpureduce verify-counters --record "
+    "notebooks/data/counters_CARD.json` measures them in some minutes, on a machine with a GPU and "
+    "Nsight Compute. `python tools/readme.py` then writes the result here."
 )
 LADDER = ("interleaved_mod", "interleaved_idx", "sequential", "unroll_warp", "cascade", "warp_shfl")
 SHOWN = {
-    "shared_load_accesses": "shared loads, wavefronts less conflicts",
-    "shared_load_conflicts": "their bank conflicts",
-    "shared_load_lanes": "their lanes",
+    "shared_load_accesses": "shared load wavefronts without conflicts",
+    "shared_load_conflicts": "bank conflicts of shared loads",
+    "shared_load_lanes": "active lanes of shared loads",
     "global_load_sectors": "global sectors",
     "block_barrier_instructions": "barriers",
 }
@@ -41,7 +41,7 @@ def markdown(record: dict[str, Any], patterns: dict[str, Any] | None = None) -> 
     """
     found = Table.of_record(record)
     if not found.rows:
-        raise ValueError("it has no rows")
+        raise ValueError("the record has no rows")
     parts = [_head(record, found), _ladder(found.rows), _counters(found.rows)]
     parts.append(" ".join([arbitration(found.rows), *_control(found.control, patterns)]))
     return "\n\n".join([*parts, *_predicated(found.predicated)])
@@ -67,19 +67,19 @@ def arbitration(rows: Iterable[Row]) -> str:
             accesses = at[row.strategy, row.n, row.block, beside].hardware
             shares.append((row.difference / (accesses + row.hardware), row))
     equal = sum(row.verdict == "equal" for row in conflicts)
-    said = f"Bank conflicts: {equal} of {len(conflicts)} counts are exactly the model's."
+    said = f"Bank conflicts: {equal} of {len(conflicts)} counts equal the model's."
     if not shares:
         return said
     share, worst = max(shares, key=lambda one: one[0])
     much = sum(one[0] > MUCH for one in shares)
     kind = worst.counter.split("_")[1]
     return (
-        f"{said} In {len(shares)} the pipe has more wavefronts than its instructions: in {much} by "
-        f"more than {MUCH:.0%} of all its wavefronts, at worst by {share:.1%} "
-        f"(`{worst.strategy}`, n = {worst.n:,}, block {worst.block}: {worst.difference:,} of "
-        f"{round(worst.difference / share):,} for {kind}s). No instruction takes those, and "
-        "counted by instruction the conflicts are the model's there, too: what is left is "
-        "arbitration between warps."
+        f"{said} In {len(shares)} the shared memory pipe has more wavefronts than its "
+        f"instructions: in {much} by more than {MUCH:.0%} of the pipe's wavefronts, at worst by "
+        f"{share:.1%} (`{worst.strategy}`, n = {worst.n:,}, block {worst.block}: "
+        f"{worst.difference:,} of {round(worst.difference / share):,} for {kind}s). The excess is "
+        "arbitration between warps: no instruction accounts for these wavefronts, and the "
+        "conflicts counted per instruction equal the model's."
     )
 
 
@@ -92,9 +92,9 @@ def _control(rows: Sequence[Alone], patterns: dict[str, Any] | None) -> list[str
         of = patterns["patterns"]
         equal = sum(row["equal"] for row in of)
         said.append(
-            "One warp alone, by random accesses of 4, 8 and 16 bytes a lane: in "
-            f"{equal:,} of {len(of):,} patterns the pipe's wavefronts and conflicts are exactly "
-            "the model's, for loads and stores."
+            "A single warp, with random accesses of 4, 8 and 16 bytes per lane: in "
+            f"{equal:,} of {len(of):,} patterns, the pipe's wavefronts and conflicts equal the "
+            "model's, for loads and for stores."
         )
     return said
 
@@ -108,16 +108,17 @@ def _head(record: dict[str, Any], found: Table) -> str:
     said = (
         f"{record['card']}, {record['date']}, driver {record['driver']}, nvcc {record['toolkit']}: "
         f"{len({row.strategy for row in found.rows})} kernels, n = "
-        f"{', '.join(f'{n:,}' for n in sizes)}, {' and '.join(map(str, blocks))} threads a block. "
+        f"{', '.join(f'{n:,}' for n in sizes)}, {' and '.join(map(str, blocks))} threads "
+        "per block. "
         f"Of {len(verdicts):,} counters, {verdicts.count('equal'):,} are equal, "
-        f"{verdicts.count('explained'):,} differ by what another counter or the machine code "
-        f"accounts for, and {others} otherwise."
+        f"{verdicts.count('explained'):,} differ for a reason that another counter or the machine "
+        f"code shows, and {others} otherwise."
     )
     if found.lines:
         equal = sum(row.verdict == "equal" for row in found.lines)
         said += (
-            f" Counted line by line of the source, {equal:,} of {len(found.lines):,} counts of "
-            "shared memory are equal."
+            f" Of the shared memory counts per source line, {equal:,} of {len(found.lines):,} are "
+            "equal."
         )
     if found.failures:
         names = ", ".join(dict.fromkeys(one.case.strategy for one in found.failures))
@@ -149,7 +150,7 @@ def _ladder(rows: Iterable[Row]) -> str:
         for name in LADDER
         if (name, "shared_load_accesses") in at
     ]
-    said = "Model → hardware, one number where they are equal:\n\n"
+    said = "Each cell has the model's count → the hardware's, or one number if both are equal:\n\n"
     return said + markdown_table(head, cells)
 
 
@@ -181,7 +182,7 @@ def _predicated(rows: Sequence[Predicated]) -> list[str]:
         if (row.n, row.block) == (n, block) and row.place:
             lines.setdefault(row.place, []).append(row)
     head = [
-        "line", "where the compiler predicates", "instructions", "warps that came by", "lanes on",
+        "line", "predicated code", "instructions", "warps", "active lanes",
     ]  # fmt: skip
     cells = [
         [place.key, f"`{place.text}`", ", ".join(dict.fromkeys(opcode_of(row.text) for row in of)),
@@ -189,8 +190,8 @@ def _predicated(rows: Sequence[Predicated]) -> list[str]:
         for place, of in lines.items()
     ]  # fmt: skip
     return [
-        f"Predicated instead of branched around, n = {n:,}, block {block}: warps come by whether a "
-        "lane is on or not.",
+        f"Instructions that the compiler predicates instead of branching around them, n = {n:,}, "
+        f"block {block}. A warp issues them even if none of its lanes is active.",
         markdown_table(head, cells, left=(0, 1, 2)),
     ]
 

@@ -207,7 +207,7 @@ def predicated_text(rows: Sequence[Predicated]) -> list[str]:
             f"  {one.strategy} n={one.n:,} block={one.block} {one.text}: {one.issued:,} warps, "
             f"{one.lanes:,} lanes"
         )
-    said = "predicated, not branched around (warps that came by, and their lanes that were on):"
+    said = "predicated instead of branched around (warps that issue it, and their active lanes):"
     return ["", said, *lines] if lines else []
 
 

@@ -177,7 +177,7 @@ def test_the_environment_is_read_with_the_gil_alone():
     uses = {name: len(re.findall(r"\bgetenv\(", text)) for name, text in texts.items()}
     assert {name: count for name, count in uses.items() if count} == {
         "threads/processors.c": 1,  # gr_read_environment()
-        "cpu/cpu_sum.c": 1,  # choose_instructions()
+        "cpu/instruction_set.c": 1,  # choose()
         "bindings/host/module.c": 1,  # with the GIL
     }
 

@@ -191,7 +191,7 @@ def test_readme_shows_a_record(tmp_path):
     record = json.loads(path.read_text())
     equal = report.markdown(record)
     assert f"Of {len(record['rows'])} counters, {len(record['rows'])} are equal" in equal
-    assert "→ hardware" in equal and "8 of 8 counts are exactly the model's." in equal
+    assert "→ the hardware's" in equal and "8 of 8 counts equal the model's." in equal
     shown = readme.counters(tmp_path)
     assert "in 1 of 1 patterns" in shown and "patterns" not in equal
 
@@ -215,7 +215,7 @@ def test_readme_tells_how_much_is_arbitration():
             for row in summarized(replace(seen, counters=seen.counters | more)).rows
         ]
     said = report.arbitration(rows)
-    assert "4 of 6 counts are exactly the model's. In 2 the pipe has more wavefronts" in said
+    assert "4 of 6 counts equal the model's. In 2 the shared memory pipe has more" in said
     assert "in 1 by more than 5%" in said
     assert "by 18.6% (`unroll_warp`, n = 66,936, block 256: 1,400 of 7,544 for loads)" in said
 

@@ -311,6 +311,6 @@ def test_counters_beside_a_record(tmp_path):
     assert found.head[1:3] == ["global sectors read", "H200"]
     assert [row[1:3] for row in found.rows] == [["8,192", "8,192"], ["8,192", "1"]]
     assert "Of 4 counts on record 2 are equal, 1 differ for" in found.notes[0]
-    assert "0 of 1 counts are exactly the model's. In 1 the pipe has more" in found.notes[1]
+    assert "0 of 1 counts equal the model's. In 1 the shared memory pipe has more" in found.notes[1]
     assert "by 4.0% (warp_shfl, n = 65,536, block 256: 4 of 100 for stores)" in found.notes[1]
     assert "1 of 1 counts of bank conflicts" in found.notes[2]

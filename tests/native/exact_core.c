@@ -10,7 +10,7 @@
  * Prints that, or a line per accumulator: its value as an integer in units of 2^-1074 and in base
  * 2^32, least digit first, and the value as the bits of f16, bf16, f32 and f64.
  * tests/native/test_exact_core.py knows what they should be. */
-#include "cpu/cpu_sum.h"
+#include "cpu/instruction_set.h"
 #include "exact/exact.h"
 #include "exact/extract.h"
 
@@ -162,7 +162,8 @@ static void fill_tables(double x, size_t missing, size_t more)
 static void tell_instructions(void)
 {
     const gr_extract_kernels *best = gr_extract_best();
-    printf("%s %d %d\n", gr_cpu_instructions(), best->whole_f32 != NULL, best->scatter.f32 != NULL);
+    printf("%s %d %d\n", gr_instruction_set_names[gr_instructions()], best->whole_f32 != NULL,
+           best->scatter.f32 != NULL);
 }
 
 int main(int argc, char **argv)

@@ -117,10 +117,10 @@ typedef struct {
     gr_recorder *recorder;
 } gr_recording;
 
-static int start_recording(void *context, const gr_roll *roll)
+static int start_recording(void *context, const gr_arrivals *arrivals)
 {
     gr_recording *recording = context;
-    recording->recorder = gr_recorder_new(recording->samples, recording->count, roll);
+    recording->recorder = gr_recorder_new(recording->samples, recording->count, arrivals);
     gr_record(recording->recorder);
     return recording->recorder != NULL;
 }

@@ -239,24 +239,26 @@ static PyObject *get_components(PyObject *object, void *Py_UNUSED(closure))
 static PyMethodDef methods[] = {
     {"add", exact_add, METH_VARARGS,
      "add(array, load, components, counts, threads)\n--\n\n"
-     "Add a flat array; `counts`: and its elements to the count. Returns ms."},
+     "Add the elements of a flat array. `counts`: also add their number to `count`. Returns the "
+     "time in ms."},
     {"add_state", exact_add_state, METH_VARARGS,
      "add_state(bytes, component, counts)\n--\n\n"
-     "Add what a backend's engine has deposited."},
-    {"merge", exact_merge, METH_O, "merge(other)\n--\n\nAdd what another one holds."},
-    {"copy", exact_copy, METH_NOARGS, "copy()\n--\n\nAnother one of the same value."},
+     "Add a gr_exact that a device's kernel has filled. `counts`: also add its count."},
+    {"merge", exact_merge, METH_O, "merge(other)\n--\n\nAdd another accumulator."},
+    {"copy", exact_copy, METH_NOARGS, "copy()\n--\n\nA copy of the accumulator."},
     {"round", exact_round, METH_VARARGS,
-     "round(load)\n--\n\nThe value, rounded once to that type, as its bytes."},
-    {"to_bytes", exact_to_bytes, METH_NOARGS, "to_bytes()\n--\n\nSee exact/exact.h."},
+     "round(load)\n--\n\nThe sum, rounded once to that element type, as bytes."},
+    {"to_bytes", exact_to_bytes, METH_NOARGS,
+     "to_bytes()\n--\n\nThe accumulator as bytes: the format is in exact/exact.h."},
     {"from_bytes", exact_from_bytes, METH_VARARGS | METH_CLASS,
-     "from_bytes(bytes)\n--\n\nSee exact/exact.h."},
+     "from_bytes(bytes)\n--\n\nAn accumulator from the bytes of to_bytes()."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef properties[] = {
-    {"count", get_count, NULL, "How many elements were added.", NULL},
-    {"load", get_load, NULL, "The element type.", NULL},
-    {"components", get_components, NULL, "2 if complex.", NULL},
+    {"count", get_count, NULL, "The number of elements that were added.", NULL},
+    {"load", get_load, NULL, "The element type, as a number of gr_load.", NULL},
+    {"components", get_components, NULL, "2 for complex sums, else 1.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -265,7 +267,7 @@ static PyType_Slot slots[] = {
     {Py_tp_dealloc, (void *)exact_dealloc},
     {Py_tp_methods, methods},
     {Py_tp_getset, properties},
-    {Py_tp_doc, "Exact(load, components)\n--\n\nAn exact sum."},
+    {Py_tp_doc, "Exact(load, components)\n--\n\nAn exact accumulator."},
     {0, NULL},
 };
 

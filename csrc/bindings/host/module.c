@@ -76,20 +76,24 @@ static PyObject *py_environment(PyObject *Py_UNUSED(module), PyObject *name)
 static PyMethodDef methods[] = {
     {"sum_array", (PyCFunction)(void (*)(void))gr_py_sum_array, METH_FASTCALL,
      "sum_array(array, exactly, timed)\n--\n\n"
-     "The sum by `exact` or `cpu`, as a SumResult or as (value, whether `exact` ran, ms); None for "
-     "arrays that must be converted first."},
+     "The sum by `exact` or `cpu` of an array that needs no conversion, else None. Without "
+     "`timed`, "
+     "a SumResult; with it, (value, whether the value is rounded once, ms)."},
     {"cpu_sum", gr_py_cpu_sum, METH_VARARGS,
      "cpu_sum(array, load, acc, components, threads)\n--\n\n"
-     "The threaded SIMD sum: (bits of two values, ms)."},
+     "The sum by SIMD and threads: (the bytes of two accumulators, ms)."},
     {"cpu_error_factor", gr_py_cpu_error_factor, METH_VARARGS,
-     "cpu_error_factor(n, load, acc)\n--\n\nThe error bound of cpu_sum, as a factor of the sum of "
-     "magnitudes."},
+     "cpu_error_factor(n, load, acc)\n--\n\n"
+     "The error bound of cpu_sum, divided by the sum of magnitudes."},
     {"cpu_sum_samples", gr_py_cpu_sum_samples, METH_VARARGS,
-     "cpu_sum_samples(integrand, from, to, n, acc, threads)\n--\n\n(value bits, ms)."},
-    {"strategies", py_strategies, METH_NOARGS, "The lines of strategies.def."},
-    {"dtypes", py_dtypes, METH_NOARGS, "The lines of dtypes.def: (name, load, acc, result)."},
-    {"integrands", py_integrands, METH_NOARGS, "The lines of integrands.def."},
-    {"environment", py_environment, METH_O, "The value of an environment variable, or None."},
+     "cpu_sum_samples(integrand, from, to, n, acc, threads)\n--\n\n"
+     "The sum of samples of an integrand: (the bytes of an accumulator, ms)."},
+    {"strategies", py_strategies, METH_NOARGS, "strategies()\n--\n\nThe lines of strategies.def."},
+    {"dtypes", py_dtypes, METH_NOARGS,
+     "dtypes()\n--\n\nThe lines of dtypes.def: (name, load, acc, result)."},
+    {"integrands", py_integrands, METH_NOARGS, "integrands()\n--\n\nThe lines of integrands.def."},
+    {"environment", py_environment, METH_O,
+     "environment(name)\n--\n\nThe value of an environment variable, or None."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,5 +1,5 @@
-/* Registers a kernel with the emulator and returns its handle for cudaLaunchKernelExC. The
- * counterpart for GPUs is csrc/cuda/kernel_entry.h. */
+/* Registers a kernel with the emulator and returns the handle that its cudaLaunchKernelExC takes.
+ * The version for GPUs is csrc/cuda/kernel_entry.h. */
 #ifndef GPUREDUCE_EMULATOR_KERNEL_ENTRY_H
 #define GPUREDUCE_EMULATOR_KERNEL_ENTRY_H
 

@@ -21,37 +21,16 @@ cudaError_t gr::set_error(cudaError_t error)
     X(cudaSuccess, "no error")                                                                     \
     X(cudaErrorInvalidValue, "invalid argument")                                                   \
     X(cudaErrorMemoryAllocation, "out of memory")                                                  \
-    X(cudaErrorInitializationError, "initialization error")                                        \
     X(cudaErrorInvalidConfiguration, "invalid configuration argument")                             \
-    X(cudaErrorInvalidDevicePointer, "invalid device pointer")                                     \
     X(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy")                        \
-    X(cudaErrorInsufficientDriver, "the driver is older than the runtime")                         \
-    X(cudaErrorDevicesUnavailable, "all devices are busy or unavailable")                          \
-    X(cudaErrorMissingConfiguration, "the kernel was not configured")                              \
     X(cudaErrorInvalidDeviceFunction, "invalid device function")                                   \
     X(cudaErrorNoDevice, "no CUDA-capable device is detected")                                     \
     X(cudaErrorInvalidDevice, "invalid device ordinal")                                            \
-    X(cudaErrorInvalidKernelImage, "the kernel image is invalid")                                  \
-    X(cudaErrorNoKernelImageForDevice, "no kernel image is available for the device")              \
-    X(cudaErrorECCUncorrectable, "uncorrectable ECC error encountered")                            \
-    X(cudaErrorUnsupportedPtxVersion, "the PTX was compiled with an unsupported toolchain")        \
-    X(cudaErrorOperatingSystem, "a call to the operating system failed")                           \
     X(cudaErrorInvalidResourceHandle, "invalid resource handle")                                   \
     X(cudaErrorNotReady, "not ready")                                                              \
-    X(cudaErrorIllegalAddress, "an illegal memory access was encountered")                         \
-    X(cudaErrorLaunchOutOfResources, "too many resources requested for launch")                    \
-    X(cudaErrorLaunchTimeout, "the launch timed out and was ended")                                \
-    X(cudaErrorAssert, "an assertion in a kernel failed")                                          \
-    X(cudaErrorHostMemoryAlreadyRegistered, "the memory is registered already")                    \
-    X(cudaErrorHostMemoryNotRegistered, "the memory is not registered")                            \
-    X(cudaErrorIllegalInstruction, "an illegal instruction was encountered")                       \
-    X(cudaErrorMisalignedAddress, "misaligned address")                                            \
     X(cudaErrorLaunchFailure, "unspecified launch failure")                                        \
     X(cudaErrorCooperativeLaunchTooLarge, "too many blocks in cooperative launch")                 \
-    X(cudaErrorNotPermitted, "operation not permitted")                                            \
     X(cudaErrorNotSupported, "operation not supported")                                            \
-    X(cudaErrorSystemNotReady, "the system is not yet initialized")                                \
-    X(cudaErrorSystemDriverMismatch, "the driver and its libraries do not match")                  \
     X(cudaErrorInvalidClusterSize, "cluster misconfiguration")                                     \
     X(cudaErrorUnknown, "unknown error")
 
@@ -125,27 +104,9 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
     strcpy(prop->name, "gpureduce emulator");
     size_t free_bytes;
     cudaMemGetInfo(&free_bytes, &prop->totalGlobalMem);
-    prop->sharedMemPerBlock = device_shared_per_block;
-    prop->regsPerBlock = prop->regsPerMultiprocessor = 65536;
-    prop->warpSize = 32;
-    prop->maxThreadsPerBlock = device_threads_per_block;
-    prop->maxThreadsDim[0] = prop->maxThreadsDim[1] = 1024;
-    prop->maxThreadsDim[2] = 64;
-    prop->maxGridSize[0] = 0x7fffffff;
-    prop->maxGridSize[1] = prop->maxGridSize[2] = 65535;
     prop->major = 9;
     prop->multiProcessorCount = device_sms;
-    prop->canMapHostMemory = 1;
-    prop->concurrentKernels = 1;
-    prop->unifiedAddressing = 1;
     prop->l2CacheSize = 1 << 20;
-    prop->maxThreadsPerMultiProcessor = device_threads_per_sm;
-    prop->sharedMemPerMultiprocessor = device_shared_per_sm;
-    prop->cooperativeLaunch = 1;
-    prop->sharedMemPerBlockOptin = device_shared_optin;
-    prop->maxBlocksPerMultiProcessor = device_blocks_per_sm;
-    prop->reservedSharedMemPerBlock = device_shared_reserved;
-    prop->clusterLaunch = 1;
     return cudaSuccess;
 }
 
@@ -156,43 +117,13 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int dev
     if (check_device(device))
         return cudaErrorInvalidDevice;
     switch (attr) {
-    case cudaDevAttrMaxThreadsPerBlock: *value = device_threads_per_block; break;
-    case cudaDevAttrMaxBlockDimX:
-    case cudaDevAttrMaxBlockDimY: *value = 1024; break;
-    case cudaDevAttrMaxBlockDimZ: *value = 64; break;
-    case cudaDevAttrMaxGridDimX: *value = 0x7fffffff; break;
-    case cudaDevAttrMaxGridDimY:
-    case cudaDevAttrMaxGridDimZ: *value = 65535; break;
-    case cudaDevAttrMaxSharedMemoryPerBlock: *value = (int)device_shared_per_block; break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = (int)device_shared_optin; break;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = (int)device_shared_per_sm; break;
-    case cudaDevAttrReservedSharedMemoryPerBlock: *value = (int)device_shared_reserved; break;
-    case cudaDevAttrWarpSize: *value = 32; break;
-    case cudaDevAttrMaxRegistersPerBlock:
-    case cudaDevAttrMaxRegistersPerMultiprocessor: *value = 65536; break;
     case cudaDevAttrMultiProcessorCount: *value = device_sms; break;
-    case cudaDevAttrL2CacheSize: *value = 1 << 20; break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor: *value = device_threads_per_sm; break;
-    case cudaDevAttrMaxBlocksPerMultiprocessor: *value = device_blocks_per_sm; break;
     case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
-    case cudaDevAttrCanMapHostMemory:
-    case cudaDevAttrConcurrentKernels:
-    case cudaDevAttrUnifiedAddressing:
-    case cudaDevAttrCooperativeLaunch:
-    case cudaDevAttrClusterLaunch: *value = 1; break;
-    case cudaDevAttrClockRate:
-    case cudaDevAttrKernelExecTimeout:
-    case cudaDevAttrIntegrated:
-    case cudaDevAttrEccEnabled:
-    case cudaDevAttrPciBusId:
-    case cudaDevAttrPciDeviceId:
-    case cudaDevAttrPciDomainId:
-    case cudaDevAttrMemoryClockRate:
-    case cudaDevAttrGlobalMemoryBusWidth:
-    case cudaDevAttrAsyncEngineCount:
     case cudaDevAttrComputeCapabilityMinor:
-    case cudaDevAttrManagedMemory:
-    case cudaDevAttrMemoryPoolsSupported: *value = 0; break;
+    case cudaDevAttrClockRate:
+    case cudaDevAttrMemoryClockRate:
+    case cudaDevAttrGlobalMemoryBusWidth: *value = 0; break;
     default: return set_error(cudaErrorInvalidValue);
     }
     return cudaSuccess;
@@ -245,22 +176,12 @@ cudaError_t cudaGetLastError(void)
     return error;
 }
 
-cudaError_t cudaPeekAtLastError(void)
-{
-    return last_error;
-}
-
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
 {
     if (!stream || flags > cudaStreamNonBlocking)
         return set_error(cudaErrorInvalidValue);
     *stream = new (std::nothrow) CUstream_st{flags};
     return set_error(*stream ? cudaSuccess : cudaErrorMemoryAllocation);
-}
-
-cudaError_t cudaStreamCreate(cudaStream_t *stream)
-{
-    return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t)
@@ -279,11 +200,6 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
         return set_error(cudaErrorInvalidResourceHandle);
     delete stream;
     return cudaSuccess;
-}
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned int)
-{
-    return set_error(event ? cudaSuccess : cudaErrorInvalidResourceHandle);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)

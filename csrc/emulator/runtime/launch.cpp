@@ -370,21 +370,4 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const voi
     *blocks = fits ? resident_blocks((uint64_t)block_size, dynamic_shared) : 0;
     return cudaSuccess;
 }
-
-cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *func,
-                                           const cudaLaunchConfig_t *config)
-{
-    if (!clusters || !config || (config->numAttrs && !config->attrs) || !volume(config->blockDim))
-        return set_error(cudaErrorInvalidValue);
-    Launch launch = {};
-    read_attributes(&launch, config);
-    int blocks, size = (int)volume(launch.cluster);
-    if (size < 1)
-        return set_error(cudaErrorInvalidClusterSize);
-    cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-        &blocks, func, (int)volume(config->blockDim), config->dynamicSmemBytes);
-    if (!error)
-        *clusters = device_sms * blocks / size;
-    return error;
-}
 }

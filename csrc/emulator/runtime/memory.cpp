@@ -243,11 +243,6 @@ cudaError_t cudaFree(void *pointer)
     return set_error(release(pointer, true));
 }
 
-cudaError_t cudaMallocHost(void **out, size_t size)
-{
-    return set_error(allocate(out, size, false));
-}
-
 cudaError_t cudaHostAlloc(void **out, size_t size, unsigned int)
 {
     return set_error(allocate(out, size, false));

@@ -78,11 +78,11 @@ static void collect_steps(gr_recorder *r)
 
 extern "C" {
 
-gr_recorder *gr_recorder_new(const gr_sample *samples, size_t count, const gr_roll *roll)
+gr_recorder *gr_recorder_new(const gr_sample *samples, size_t count, const gr_arrivals *arrivals)
 {
     try {
         gr_recorder *r = new gr_recorder();
-        r->roll = *roll;
+        r->arrivals = *arrivals;
         r->first_team = true;
         r->samples.assign(samples, samples + count);
         r->sample_counts.resize(count);

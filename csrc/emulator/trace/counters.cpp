@@ -26,7 +26,7 @@ gr_recorder *exchange_recorder(gr_recorder *recorder)
     return before;
 }
 
-/* --- places and steps ---------------------------------------------------------------------- */
+/* --- numbers of places in the code, and of steps between barriers ---------------------------- */
 
 static inline size_t hash_of(uintptr_t at, uint64_t rest)
 {
@@ -96,143 +96,6 @@ static unsigned step_number(gr_recorder *r, unsigned barrier, unsigned sync)
         row[sync] = (unsigned)r->steps.size();
     }
     return row[sync] - 1;
-}
-
-/* --- one warp instruction ------------------------------------------------------------------ */
-
-struct Count {
-    uint64_t *place, *step;
-
-    void add(unsigned counter, uint64_t amount) const
-    {
-        place[counter] += amount;
-        step[counter] += amount;
-    }
-};
-
-static Count count_at(gr_recorder *r, unsigned place, const WarpRecord *warp)
-{
-    return {r->places[place].now.count, r->steps[warp->step].now.count};
-}
-
-static unsigned lanes_in(uint32_t mask)
-{
-    return (unsigned)__builtin_popcount(mask);
-}
-
-static void count_shared(const Count &count, PlaceRecord *place, const Instruction *instruction,
-                         uint32_t mask, uintptr_t base)
-{
-    uint32_t offset[32] = {0};
-    for (uint32_t lanes = mask; lanes; lanes &= lanes - 1) {
-        int lane = __builtin_ctz(lanes);
-        offset[lane] = (uint32_t)(instruction->address[lane] - base);
-    }
-    bool load = place->place.deed == LOAD;
-    unsigned ideal,
-        wavefronts = gr_shared_wavefronts(offset, mask, place->place.size, !load, &ideal);
-    count.add(load ? GR_COUNT_shared_load_instructions : GR_COUNT_shared_store_instructions, 1);
-    count.add(load ? GR_COUNT_shared_load_wavefronts : GR_COUNT_shared_store_wavefronts,
-              wavefronts);
-    count.add(load ? GR_COUNT_shared_load_conflicts : GR_COUNT_shared_store_conflicts,
-              wavefronts - ideal);
-    count.add(load ? GR_COUNT_shared_load_lanes : GR_COUNT_shared_store_lanes, lanes_in(mask));
-    Pattern *worst = &place->worst;
-    if (wavefronts > worst->wavefronts) {
-        *worst = {wavefronts, ideal, mask, {}};
-        memcpy(worst->offset, offset, sizeof offset);
-    }
-}
-
-/* The distinct 32-byte sectors of an instruction, and a mask of the distinct bytes accessed in
- * each. */
-struct Sectors {
-    uintptr_t sector[64];
-    uint32_t bytes[64];
-    unsigned count = 0, last = 0;
-
-    void take(uintptr_t number, uint32_t wanted)
-    {
-        if (count && sector[last] == number) { /* usual: lanes access neighbouring addresses */
-            bytes[last] |= wanted;
-            return;
-        }
-        for (last = 0; last < count && sector[last] != number; ++last)
-            ;
-        if (last == count) {
-            sector[count] = number;
-            bytes[count++] = 0;
-        }
-        bytes[last] |= wanted;
-    }
-    void take_access(uintptr_t address, uint32_t size)
-    {
-        unsigned within = address % 32;
-        uint64_t wanted = ((1ull << size) - 1) << within;
-        take(address / 32, (uint32_t)wanted);
-        if (wanted >> 32)
-            take(address / 32 + 1, (uint32_t)(wanted >> 32));
-    }
-};
-
-static void count_global(const Count &count, const Place &place, const Instruction *instruction,
-                         uint32_t mask)
-{
-    Sectors sectors;
-    unsigned used = 0;
-    for (uint32_t lanes = mask; lanes; lanes &= lanes - 1)
-        sectors.take_access(instruction->address[__builtin_ctz(lanes)], place.size);
-    for (unsigned i = 0; i < sectors.count; ++i)
-        used += lanes_in(sectors.bytes[i]);
-    bool load = place.deed == LOAD;
-    count.add(load ? GR_COUNT_global_load_requests : GR_COUNT_global_store_requests, 1);
-    count.add(load ? GR_COUNT_global_load_sectors : GR_COUNT_global_store_sectors, sectors.count);
-    count.add(load ? GR_COUNT_global_load_bytes_used : GR_COUNT_global_store_bytes_used, used);
-    count.add(load ? GR_COUNT_global_load_lanes : GR_COUNT_global_store_lanes, lanes_in(mask));
-}
-
-static void count_cluster(const Count &count, const Place &place, uint32_t mask)
-{
-    bool load = place.deed == LOAD;
-    count.add(load ? GR_COUNT_cluster_load_instructions : GR_COUNT_cluster_store_instructions, 1);
-    count.add(load ? GR_COUNT_cluster_load_lanes : GR_COUNT_cluster_store_lanes, lanes_in(mask));
-}
-
-/* If an instruction accesses other blocks' shared memory, all its shared memory accesses go through
- * the cluster network. */
-static void count_memory(Worker *w, const Count &count, PlaceRecord *place, const Warp *warp,
-                         const Instruction *instruction)
-{
-    uintptr_t team = (uintptr_t)w->shared, own = (uintptr_t)warp->block->shared;
-    uint32_t in_team = 0, in_block = 0;
-    for (uint32_t lanes = instruction->mask; lanes; lanes &= lanes - 1) {
-        int lane = __builtin_ctz(lanes);
-        uintptr_t at = instruction->address[lane];
-        in_team |= (uint32_t)(at - team < w->shared_bytes) << lane;
-        in_block |= (uint32_t)(at - own < w->launch->shared_stride) << lane;
-    }
-    if (in_team != in_block)
-        count_cluster(count, place->place, in_team);
-    else if (in_block)
-        count_shared(count, place, instruction, in_block, own);
-    if (instruction->mask & ~in_team)
-        count_global(count, place->place, instruction, instruction->mask & ~in_team);
-}
-
-static void count_instruction(Worker *w, unsigned number, const Warp *warp,
-                              const Instruction *instruction)
-{
-    gr_recorder *r = w->recorder;
-    Count count = count_at(r, number, &r->warps[warp->index]);
-    PlaceRecord *place = &r->places[number];
-    switch (place->place.deed) {
-    case UPDATE:
-        count.add(GR_COUNT_atomics, lanes_in(instruction->mask));
-        count.add(GR_COUNT_atomic_instructions, 1);
-        break;
-    case FENCE: count.add(GR_COUNT_fences, 1); break;
-    default: count_memory(w, count, place, warp, instruction);
-    }
 }
 
 /* --- a warp's pending instructions --------------------------------------------------------- */
@@ -428,14 +291,14 @@ static void end_team(Worker *w, gr_recorder *r)
 
 /* Presets the launch's arrival counters as if this many blocks had arrived before. The last block
  * to arrive then finds a mark in every slot. */
-static void call_roll(const gr_roll &roll, unsigned come)
+static void preset_arrivals(const gr_arrivals &arrivals, unsigned come)
 {
-    if (roll.ticket)
-        *roll.ticket = come;
-    if (roll.marked)
-        memset(roll.marked, come ? 0xff : 0, roll.marked_bytes);
-    for (unsigned i = 0; i < roll.words; ++i)
-        roll.word[i] = uint64_t(come) << roll.shift;
+    if (arrivals.ticket)
+        *arrivals.ticket = come;
+    if (arrivals.marked)
+        memset(arrivals.marked, come ? 0xff : 0, arrivals.marked_bytes);
+    for (unsigned i = 0; i < arrivals.words; ++i)
+        arrivals.word[i] = uint64_t(come) << arrivals.shift;
 }
 
 static void run_one(Worker *w, gr_recorder *r, uint64_t team)
@@ -475,7 +338,7 @@ static void run_batch(size_t batch, void *context)
     gr_recorder *r = all->recorder;
     uint64_t i = batch * BATCH, end = i + BATCH < sample->count ? i + BATCH : sample->count;
     if (batch == 0) /* later teams continue with the same arrival counters */
-        call_roll(r->roll, sample->ticket);
+        preset_arrivals(r->arrivals, sample->ticket);
     for (; i < end && !is_stopped(all->launch); ++i)
         run_one(all->worker, r, sample->first + i);
 }

@@ -101,7 +101,7 @@ typedef struct gr_recorder gr_recorder;
 #define GR_RECORDER_INSTRUCTION_BYTES 264
 
 /* Returns NULL if out of memory. */
-gr_recorder *gr_recorder_new(const gr_sample *samples, size_t count, const gr_roll *roll);
+gr_recorder *gr_recorder_new(const gr_sample *samples, size_t count, const gr_arrivals *arrivals);
 void gr_recorder_free(gr_recorder *recorder);
 
 /* Starts to count the calling thread's launches. Of each launch only these samples run, on this

@@ -76,7 +76,7 @@ struct StepRecord {
 struct gr_recorder {
     std::vector<gr_sample> samples;
     std::vector<gr_counters> sample_counts;
-    gr_roll roll;
+    gr_arrivals arrivals;
     bool failed;
     /* used for the instructions of warps since their last barriers, and for steps */
     size_t bytes;
@@ -103,6 +103,25 @@ namespace gr
 #ifdef GR_EMULATOR_TRACED
 /* Runs the launch's samples, all on this thread. */
 void run_samples(Launch *launch);
+/* A place's and a step's counters. Both get every count. */
+struct Count {
+    uint64_t *place, *step;
+
+    void add(unsigned counter, uint64_t amount) const
+    {
+        place[counter] += amount;
+        step[counter] += amount;
+    }
+};
+
+inline Count count_at(gr_recorder *r, unsigned place, const WarpRecord *warp)
+{
+    return {r->places[place].now.count, r->steps[warp->step].now.count};
+}
+
+/* Counts a complete warp instruction at the place of that number. */
+void count_instruction(Worker *w, unsigned place, const Warp *warp, const Instruction *instruction);
+
 /* The calling thread's recorder. Null: there is none. */
 gr_recorder *thread_recorder();
 /* Replaces the calling thread's recorder and returns the previous one. */
