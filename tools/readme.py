@@ -14,6 +14,7 @@ from typing import Any
 
 from gpureduce import lectures
 from gpureduce.bench import exact_bench, scoreboard, targets
+from gpureduce.bench.svg_bars import svg_bars
 from gpureduce.cli import main as command_line
 from gpureduce.core import json_files, registry
 from gpureduce.hardware import report as _counter_report
@@ -119,29 +120,9 @@ def counters(records: Path) -> str:
 
 
 def headline(records: Path) -> str:
-    """The README's five-line table: single sums, as in a program, not back to back."""
+    """The README's table."""
     path = records / "bench_h200.json"
-    record = targets.load(path)
-    rows = [row for row in record["rows"] if row["measure"] == "apart"]
-    apart = {(row["strategy"], row["n"]): row["median_us"] for row in rows}
-    lines = [
-        f"{record['card']}, float32, one sum at a time (something else runs between two sums):",
-        "",
-        "| | " + " | ".join(_size(n) for n in _SHOWN) + " |",
-        "|---|" + "---:|" * len(_SHOWN),
-    ]
-    for name in ("fast", "exact"):
-        ratios = [f"{apart['cub', n] / apart[name, n]:.2f}" for n in _SHOWN]
-        lines.append(f"| CUB's time / that of `{name}` | {' | '.join(ratios)} |")
-    return "\n".join(lines)
-
-
-_SHOWN = (2**18, 2**22, 2**24, 2**26, 2**28)
-
-
-def _size(n: int) -> str:
-    nbytes = 4 * n
-    return f"{nbytes >> 30} GiB" if nbytes >= 2**30 else f"{nbytes >> 20} MiB"
+    return _named(path, scoreboard.headline, targets.load(path))
 
 
 def ladder_chart(records: Path) -> str:
@@ -149,25 +130,8 @@ def ladder_chart(records: Path) -> str:
     record = lectures.load(records / "lecture_rungs_h200.json").largest
     speeds = {row.strategy: row.nbytes / row.median_us / 1e3 for row in record.rows}
     bars = [(name, speeds[name]) for name in _BARS]
-    left, width, height = 170, 760, 20
-    most, bottom = max(speed for _, speed in bars), height * len(bars) + 34
-    texts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {bottom}" '
-        'font-family="sans-serif" font-size="13">',
-        f'<rect width="{width}" height="{bottom}" fill="white"/>',
-        f'<text x="8" y="17" font-size="14">GB/s of {record.rows[0].nbytes >> 30} GiB float32, '
-        f"{record.device}, back to back</text>",
-    ]
-    for i, (name, speed) in enumerate(bars):
-        y, long = 28 + height * i, (width - left - 60) * speed / most
-        colour = {"cub": "#999999", "fast": "#117733", "exact": "#117733"}.get(name, "#332288")
-        texts += [
-            f'<text x="{left - 8}" y="{y + 13}" text-anchor="end" fill="#222">{name}</text>',
-            f'<rect x="{left}" y="{y + 2}" width="{long:.1f}" height="{height - 5}" '
-            f'fill="{colour}"/>',
-            f'<text x="{left + long + 6:.1f}" y="{y + 13}" fill="#222">{speed:,.0f}</text>',
-        ]
-    return "\n".join([*texts, "</svg>", ""])
+    size = record.rows[0].nbytes >> 30
+    return svg_bars(f"GB/s of {size} GiB float32, {record.device}, back to back", bars)
 
 
 _BARS = ("global_tree", "interleaved_mod", "interleaved_idx", "sequential", "unroll_tail",

@@ -27,6 +27,9 @@ int gr_backend_is_lost(cudaError_t code);
 cudaError_t gr_backend_cub(const void *in, void *out, size_t n, gr_load load, gr_acc acc,
                            void *work, size_t *work_bytes, cudaStream_t stream);
 
+/* Loads all 16-byte words of an array and stores one word: the least that a sum can do. */
+cudaError_t gr_backend_load_only(const void *in, size_t bytes, unsigned *word, cudaStream_t stream);
+
 /* Times repeated runs of the work that `launch` puts on the stream, in ms[repeats]. `launch`
  * returns 0 on success. In the CUDA build, a run is one graph of `in_a_row` calls of `launch`, and
  * its time is divided by `in_a_row`, because starting a graph takes as long as a small kernel. In

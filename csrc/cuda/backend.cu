@@ -27,7 +27,44 @@ static cudaError_t reduce(const void *in, void *out, size_t n, void *work, size_
     return reduce_count<T, Acc>(in, out, n, work, work_bytes, stream);
 }
 
+/* Each block loads a contiguous share, with eight loads in flight per thread, as `tiles` does. The
+ * result depends on every load, so that the compiler keeps them. */
+static __global__ void __launch_bounds__(1024, 1)
+    load_only(const uint4 *in, size_t packs, unsigned *word)
+{
+    constexpr unsigned flight = 8;
+    size_t end = packs * (blockIdx.x + 1) / gridDim.x, block = blockDim.x;
+    uint4 pack[flight];
+    unsigned seen = 0;
+
+    for (size_t i = packs * blockIdx.x / gridDim.x + threadIdx.x; i < end; i += flight * block) {
+        for (unsigned k = 0; k < flight; k++)
+            pack[k] = i + k * block < end ? in[i + k * block] : make_uint4(0, 0, 0, 0);
+        for (unsigned k = 0; k < flight; k++)
+            seen ^= pack[k].x ^ pack[k].y ^ pack[k].z ^ pack[k].w;
+    }
+    if (seen == 0x9e3779b9 || blockIdx.x + threadIdx.x == 0) /* other threads: almost never */
+        *word = seen;
+}
+
 extern "C" {
+
+cudaError_t gr_backend_load_only(const void *in, size_t bytes, unsigned *word, cudaStream_t stream)
+{
+    enum { BLOCK = 512, BLOCKS_PER_SM = 2 };
+    uintptr_t first = (uintptr_t(in) + 15) / 16 * 16, last = uintptr_t(in) + bytes;
+    size_t packs = last > first ? (last - first) / 16 : 0;
+    int device, sms;
+    cudaError_t state = cudaGetDevice(&device);
+    if (state == cudaSuccess)
+        state = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
+    if (state != cudaSuccess)
+        return state;
+    size_t grid = packs / BLOCK + 1, most = size_t(sms) * BLOCKS_PER_SM;
+    load_only<<<unsigned(grid < most ? grid : most), BLOCK, 0, stream>>>(
+        reinterpret_cast<const uint4 *>(first), packs, word);
+    return cudaGetLastError();
+}
 
 cudaError_t gr_backend_cub(const void *in, void *out, size_t n, gr_load load, gr_acc acc,
                            void *work, size_t *work_bytes, cudaStream_t stream)

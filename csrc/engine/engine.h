@@ -91,6 +91,7 @@ typedef struct {
     unsigned warmups, repeats;
     size_t offset; /* elements from a 512-byte boundary to the start of each copy */
     int apart;     /* separates the sums by a small memset, and subtracts the memsets' time */
+    int load_only; /* in place of each sum, only loads the array: the limit of all sums */
 } gr_measurement;
 
 /* Times the launches only. ms[] gets `repeats` times of one sum, each the mean over all copies. For

@@ -12,12 +12,14 @@ typedef struct {
     const gr_plan *plan;
     gr_workspace *workspace;
     char *data;
+    size_t bytes;  /* of one copy of the input */
     size_t stride; /* bytes from one copy of the input to the next */
     unsigned copies;
     /* A word that a memset writes before each sum, or NULL. No kernel starts before the memset has
      * ended, so the sums do not overlap. */
     void *between;
     int only_between; /* launch only the memsets, to time them */
+    int load_only;
     gr_error *error;
 } gr_round;
 
@@ -30,10 +32,15 @@ static int launch_round(void *context)
     for (unsigned copy = 0; copy < round->copies && error->status == GR_OK; copy++) {
         if (round->between)
             TRY(cudaMemsetAsync(round->between, 0, sizeof(unsigned), round->workspace->stream));
-        if (!round->only_between)
-            gr_reduce(round->request, *round->plan, round->data + copy * round->stride,
-                      round->request->n, round->workspace, round->workspace->stream, NULL, &reduced,
-                      error);
+        char *data = round->data + copy * round->stride;
+        if (round->only_between)
+            continue;
+        if (round->load_only)
+            TRY(gr_backend_load_only(data, round->bytes, round->workspace->out[0].data,
+                                     round->workspace->stream));
+        else
+            gr_reduce(round->request, *round->plan, data, round->request->n, round->workspace,
+                      round->workspace->stream, NULL, &reduced, error);
     }
 done:
     return (int)error->status;
@@ -72,7 +79,7 @@ static cudaError_t time_between(gr_round *round, unsigned in_a_row, double *ms)
 
 static gr_status fill_copies(const gr_request *request, const gr_round *round, gr_error *error)
 {
-    size_t bytes = request->n * gr_load_size(request->load);
+    size_t bytes = round->bytes;
     cudaStream_t stream = round->workspace->stream;
 
     error->status = GR_OK;
@@ -100,7 +107,16 @@ static gr_status measure_in(gr_workspace *workspace, const gr_request *request,
     size_t between = how->apart ? sizeof(unsigned) : 0;
     unsigned in_a_row = rounds_of(how->copies, request->n * (element ? element : sizeof(double)));
     double between_ms = 0;
-    gr_round round = {request, &plan, workspace, NULL, stride, how->copies, NULL, 0, error};
+    gr_round round = {
+        .request = request,
+        .plan = &plan,
+        .workspace = workspace,
+        .bytes = request->n * element,
+        .stride = stride,
+        .copies = how->copies,
+        .load_only = how->load_only,
+        .error = error,
+    };
 
     if (gr_plan_first(request, request->n, &plan, error) != GR_OK ||
         gr_make_room(request, &plan, request->n, workspace, error) != GR_OK ||

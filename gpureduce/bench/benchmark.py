@@ -11,7 +11,7 @@ Measures:
     Like ``kernel``, but sums do not overlap: a word is written between any two. The time of the
     writes alone is subtracted. Strategies without launches are left out.
 ``call``
-    From an array on a GPU to a Python number.
+    From an array of a library, on a GPU or (NumPy's) in host memory, to a Python number.
 ``host``
     From a NumPy array to a number, with all copies. With PyTorch and a GPU, four references for
     sums on the GPU are measured, too: a copy from pinned memory, `fast` of a pinned array, and the
@@ -36,7 +36,7 @@ import numpy as np
 
 from gpureduce.bench import contenders as _contenders
 from gpureduce.bench import libraries
-from gpureduce.bench.contenders import Contender, Input
+from gpureduce.bench.contenders import WAYS, Contender, Input
 from gpureduce.core import arrays, devices, registry
 from gpureduce.core.checks import listed, one_of, whole
 from gpureduce.core.dtypes import Array, convert, named
@@ -79,6 +79,8 @@ class Measurement:
     error_ulps
         The distance of the sum from the exact one, in units in its last place; None where that has
         no meaning.
+    way
+        How `sum` is called, where calls are measured: see `benchmark`.
 
     Examples
     --------
@@ -108,6 +110,7 @@ class Measurement:
     producer: str = ""
     offset: int = 0
     error_ulps: float | None = None
+    way: str = ""
 
     @property
     def gb_s(self) -> float:
@@ -134,6 +137,7 @@ class _Plan:
     grids: tuple[int | None, ...]
     repeats: int
     peers: tuple[str, ...]
+    ways: tuple[str, ...]
 
 
 def array_of(dtype: str, n: int) -> Array:
@@ -159,20 +163,41 @@ def _kernels(given: Input, plan: _Plan, *, apart: bool = False) -> Iterator[Cont
         for block in plan.blocks if launched else (None,):
             for grid in plan.grids if launched else (None,):
                 yield _contenders.kernel(given, row, block, grid, apart=apart)
+    if libraries.LOAD_ONLY in plan.peers and not given.offset:
+        yield _contenders.load_only(given, apart=apart)
+
+
+def _producers(given: Input, plan: _Plan) -> list[str]:
+    """The libraries whose arrays are added up by calls: NumPy, if no other one is named."""
+    dtype, device = given.array.dtype.name, devices.choose_device(given.device)
+    named = [
+        peer.name
+        for peer in libraries.PEERS
+        if peer.name in plan.peers
+        and libraries.takes(peer.name, dtype)
+        and (device.backend == "cuda" or peer.needs_card)  # without a card, only if it is named
+    ]
+    return named + ["numpy"] * ("numpy" in plan.peers or not named)
 
 
 def _calls(given: Input, plan: _Plan) -> Iterator[Contender]:
-    dtype = given.array.dtype.name
-    for peer in libraries.PEERS:
-        if peer.name in plan.peers and libraries.takes(peer.name, dtype):
-            ours = [n for n in plan.strategies if registry.find(n).kind != "host"]
-            for name in (*ours, peer.name):
-                yield _contenders.on_gpu(given, name, peer.name)
+    for producer in _producers(given, plan):
+        ours = [
+            name
+            for name in plan.strategies
+            if producer == "numpy" or registry.find(name).kind != "host"
+        ]
+        for way, name in itertools.product(plan.ways, dict.fromkeys((*ours, producer))):
+            made = _contenders.call(given, name, producer, way)
+            if made:
+                yield made
 
 
 def _hosts(given: Input, plan: _Plan) -> Iterator[Contender]:
     others = [
-        p for p in plan.peers if p != "cub" and libraries.takes_host(p, given.array.dtype.name)
+        p
+        for p in plan.peers
+        if p not in ("cub", libraries.LOAD_ONLY) and libraries.takes_host(p, given.array.dtype.name)
     ]
     for name in dict.fromkeys((*plan.strategies, *others)):
         yield _contenders.on_host(given, name)
@@ -187,11 +212,13 @@ def _explanations(given: Input, plan: _Plan, *, sample: bool) -> Iterator[Conten
                 yield _contenders.explaining(given, row, block, grid, sample=sample)
 
 
-def _rounds(contenders: list[Contender], repeats: int) -> list[list[float]]:
-    """The times of each contender. Contenders alternate in several rounds."""
+def in_turns(
+    contenders: Sequence[Contender], repeats: int, most: int = _ROUNDS
+) -> list[list[float]]:
+    """The times of each contender. Contenders alternate in several rounds, at most `most`."""
     times: list[list[float]] = [[] for _ in contenders]
     quick = all(c.source == "emulator" for c in contenders) or len(contenders) == 1
-    rounds = 1 if quick else min(_ROUNDS, repeats)
+    rounds = 1 if quick else min(most, repeats)
     for turn in range(rounds):
         share = repeats // rounds + (turn < repeats % rounds)
         for i, contender in enumerate(contenders):
@@ -241,6 +268,7 @@ def _measurement(
         producer=contender.producer,
         offset=given.offset,
         error_ulps=_error_ulps(contender.value(), exact),
+        way=contender.way,
     )
 
 
@@ -256,11 +284,7 @@ _MAKERS: dict[str, Callable[[Input, _Plan], Iterator[Contender]]] = {
 
 def _group(given: Input, measure: str, plan: _Plan) -> Iterator[Measurement]:
     contenders = list(_MAKERS[measure](given, plan))
-    if not contenders and measure == "call":
-        raise ValueError(
-            "measuring calls needs arrays on a GPU: name a peer that makes them (cupy, torch, jax)"
-        )
-    times = _rounds(contenders, plan.repeats)
+    times = in_turns(contenders, plan.repeats)
     exact = _exact(given)
     for contender, found in zip(contenders, times, strict=True):
         yield _measurement(given, contender, measure, found, exact)
@@ -280,6 +304,7 @@ def benchmark(
     *,
     measure: Sequence[str] = ("kernel",),
     peers: Sequence[str] = (),
+    ways: Sequence[str] = ("timing=False",),
     offset: int = 0,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Iterator[Measurement]:
@@ -302,12 +327,17 @@ def benchmark(
         ladder).
     measure
         ``"kernel"``: the launches alone, back to back. ``"apart"``: the launches, with a write
-        between two sums. ``"call"``: from an array on a GPU to a Python number. ``"host"``: from a
-        NumPy array to a number, copies included. ``"explain"`` and ``"count"``: a call of
-        `explain`, by sampled blocks or by all.
+        between two sums. ``"call"``: from an array of each of the peers, or of NumPy, to a Python
+        number, in the named ways. ``"host"``: from a NumPy array to a number, copies included.
+        ``"explain"`` and ``"count"``: a call of `explain`, by sampled blocks or by all.
     peers
         Other libraries to measure: ``"cub"``, ``"numpy"``, ``"cupy"``, ``"torch"``, ``"jax"``, or
-        ``"all"`` that are installed.
+        ``"all"`` that are installed. ``"load_only"`` is the limit: a kernel that loads the array
+        and stores one word.
+    ways
+        How to call `sum`: ``"default"``, ``"timing=False"``, ``"dtype="`` (the default result's
+        dtype, named), ``"strided"`` (every second element), ``"cast"`` (another dtype). All but the
+        first have ``timing=False``. A strategy that cannot be called so is left out.
     offset
         The number of elements between a 512-byte boundary and the array's start (kernels only).
     progress
@@ -337,9 +367,12 @@ def benchmark(
         grids,
         whole("repeats", repeats, 1, MOST_REPEATS),
         libraries.installed(peers, device),
+        listed("ways", ways),
     )
     for name in measure:
         one_of("measure", name, MEASURES)
+    for name in plan.ways:
+        one_of("ways", name, WAYS)
     groups = [(d, n, m) for d in dtypes for n in sizes for m in measure]
     for done, (dtype, n, what) in enumerate(groups):
         if progress:

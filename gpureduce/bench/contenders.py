@@ -39,6 +39,7 @@ class Contender:
     block: int | None = None
     grid: int | None = None
     peak_gb_s: float | None = None
+    way: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,12 @@ def kernel(
     grid: int | None,
     *,
     apart: bool = False,
+    load_only: bool = False,
 ) -> Contender:
-    """The launches of one of our kernels or of CUB, without Python; or a host strategy's sum."""
+    """The launches of one of our kernels or of CUB, without Python; or a host strategy's sum.
+
+    With `load_only`, the launches of a kernel that loads the array and stores one word.
+    """
     array, conversion = given.array, given.conversion
     if row.kind == "host":
         return _host_kernel(given, row)
@@ -108,7 +113,7 @@ def kernel(
     def run(repeats: int) -> list[float]:
         times, made.block, made.grid = on_device.measure(
             request, array, device,
-            copies=copies, repeats=repeats, offset=given.offset, apart=apart,
+            copies=copies, repeats=repeats, offset=given.offset, apart=apart, load_only=load_only,
         )  # fmt: skip
         return [1e3 * ms for ms in times]
 
@@ -124,6 +129,17 @@ def kernel(
         peak_gb_s=device.peak_gb_s if device.backend == "cuda" else None,
     )
     return made
+
+
+def load_only(given: Input, *, apart: bool = False) -> Contender:
+    """The limit: only the loads of a sum, measured as the launches of a sum are."""
+    made = kernel(given, registry.find("fast"), None, None, apart=apart, load_only=True)
+    return dataclasses.replace(made, strategy=libraries.LOAD_ONLY, value=_no_value)
+
+
+def _no_value() -> Any:
+    """The value of a contender whose value is no sum, or is not compared."""
+    return np.float64("nan")
 
 
 def _host_kernel(given: Input, row: registry.Strategy) -> Contender:
@@ -175,27 +191,59 @@ def on_host(given: Input, name: str) -> Contender:
     )
 
 
-def on_gpu(given: Input, name: str, producer: str) -> Contender:
-    """A whole call, from an array on a GPU to a Python number."""
+# The ways to call `sum`: whether the result has a timing, the dtype, and whether a strided view of
+# the array is added up. The dtype is None, that of the default ("own"), or another one ("cast").
+WAYS: dict[str, tuple[bool, str | None, bool]] = {
+    "default": (True, None, False),
+    "timing=False": (False, None, False),
+    "dtype=": (False, "own", False),
+    "strided": (False, None, True),
+    "cast": (False, "cast", False),
+}
+
+
+def call(given: Input, name: str, producer: str, way: str) -> Contender | None:
+    """A whole call, from a library's array to a Python number; None if it cannot be called so.
+
+    The arrays of NumPy lie in host memory, those of the other libraries on a GPU.
+    """
+    timing, kind, strided = WAYS[way]
     peer, module = libraries.load(producer)
+    if strided and not peer.strides:
+        return None
     assert peer.put and peer.add
-    array = peer.put(module, given.array)
+    array = peer.put(module, np.repeat(given.array, 2) if strided else given.array)
+    array = array[::2] if strided else array
+    own = given.conversion.result.name
+    dtype = {None: None, "own": own, "cast": "float64" if own != "float64" else "float32"}[kind]
     device = devices.choose_device(given.device)
-    # No device is named: a lookup would take time, and the array's device is used anyway.
+    where, on_card = device.name, producer != "numpy"
+    # An array on a GPU needs no device: a lookup would take time, and the array's is used anyway.
     named = device.id if device.backend == "emulator" else None
-    call = (
-        peer.add(module, array)
-        if name == producer
-        else lambda: sum_of(array, name, device=named, timing=False).value.item()
-    )
+    if name == producer:
+        run = peer.add(module, array, dtype)
+        where = where if on_card else "cpu"
+    else:
+        if not on_card:
+            named = None if registry.find(name).kind == "host" else given.device
+            where = sum_of(array, name, device=named).timing.device
+
+        def run() -> Any:
+            return sum_of(array, name, dtype, device=named, timing=timing).value.item()
+
+    try:
+        run()
+    except TypeError:  # kernels read contiguous arrays of the dtypes that they are compiled for
+        return None
     return Contender(
         name,
-        lambda repeats: timed_calls(call, repeats),
-        call,
-        device.name,
+        functools.partial(timed_calls, run),
+        _no_value if kind == "cast" else run,
+        where,
         "perf_counter",
         producer=producer,
-        peak_gb_s=device.peak_gb_s if device.backend == "cuda" else None,
+        peak_gb_s=device.peak_gb_s if on_card and device.backend == "cuda" else None,
+        way=way,
     )
 
 
@@ -216,7 +264,7 @@ def explaining(
     return Contender(
         row.name,
         lambda repeats: timed_calls(call, repeats),
-        lambda: np.float64("nan"),
+        _no_value,
         "gpureduce emulator",
         "perf_counter",
         block=found.block,

@@ -30,14 +30,16 @@ from typing import Any, TypedDict
 import numpy as np
 
 from gpureduce import _host
-from gpureduce.bench.contenders import rotation
+from gpureduce.bench import contenders
+from gpureduce.bench.benchmark import in_turns
+from gpureduce.bench.contenders import Contender, Input, rotation
+from gpureduce.bench.exact_targets import judge, missed_on_cpu
 from gpureduce.bench.provenance import HEAD, provenance
-from gpureduce.core import arrays, devices, gpu_arrays, json_files, on_device, registry
+from gpureduce.bench.targets import MIB
+from gpureduce.core import arrays, devices, json_files, registry
 from gpureduce.core.dtypes import Array, convert, load_of, named
-from gpureduce.core.request import Request
 from gpureduce.text import markdown_table, shortfall
 
-MIB = 1 << 20
 _BASE_BYTES = 64 * MIB  # of random numbers; larger arrays repeat them
 
 
@@ -70,18 +72,6 @@ def make(name: str, dtype: str, nbytes: int) -> Array:
     return arrays.repeated(base, nbytes // kind.itemsize)
 
 
-def device_us(
-    array: Array, strategy: str, device: devices.Device, repeats: int,
-    block: int = 0, grid: int = 0,
-) -> float:  # fmt: skip
-    """The median time of one sum of an array that lies on the device."""
-    row = registry.find(strategy)
-    request = Request(row, convert(array.dtype, None), block, grid)
-    copies, _ = rotation(device, array.nbytes)
-    times, *_ = on_device.measure(request, array, device, copies=copies, repeats=repeats)
-    return statistics.median(times) * 1e3
-
-
 class Reproducible:
     """CUB's reproducible sum, from a library built from tools/cub_reproducible.cu."""
 
@@ -90,7 +80,7 @@ class Reproducible:
         self._measure.restype = ctypes.c_char_p
 
     def us(self, array: Array, device: devices.Device, repeats: int) -> float:
-        """The median time of one sum, as `device_us` measures it."""
+        """The median time of one sum, as our kernels are measured."""
         times, value = (ctypes.c_double * repeats)(), ctypes.c_double()
         error = self._measure(
             array.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(array.size), array.itemsize,
@@ -112,14 +102,17 @@ def compare(
 ) -> dict[str, Any]:
     """One row: the time of each strategy on the same array. Strategies alternate."""
     array = make(data, dtype, nbytes)
-    times: dict[str, list[float]] = {name: [] for name in strategies}
-    for _ in range(rounds):
-        for name, found in times.items():
-            found.append(device_us(array, name, device, repeats))
-    us = {name: statistics.median(found) for name, found in times.items()}
+    given = Input(array, convert(array.dtype, None), None, device.id)
+    made = [contenders.kernel(given, registry.find(name), None, None) for name in strategies]
+    us = _medians(made, rounds, repeats)
     row: dict[str, Any] = {"dtype": dtype, "data": data, "nbytes": array.nbytes, "us": us}
     _work_out(row, device)
     return row
+
+
+def _medians(made: Sequence[Contender], rounds: int, repeats: int) -> dict[str, float]:
+    times = in_turns(made, rounds * repeats, rounds)
+    return {c.strategy: statistics.median(found) for c, found in zip(made, times, strict=True)}
 
 
 def _work_out(row: dict[str, Any], device: devices.Device) -> None:
@@ -141,38 +134,21 @@ def beside_reproducible(
     _work_out(row, device)
 
 
-def call_us(array: object, strategy: str, repeats: int = 300) -> float:
-    """The median time of a call, Python to Python, on an array that lies on a GPU."""
-    number = gpu_arrays.NUMBERS[strategy]
-    module = gpu_arrays.module_for(None)
-    assert module is not None
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        gpu_arrays.untimed_sum(module, array, number, 0)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e6
-
-
 def small_calls(sizes: Sequence[int] = (1, 1000, 10_000, 100_000, 1_000_000)) -> list[Any]:
     """The times of calls of `exact` and `fast` on small arrays. Needs CuPy to make the arrays."""
-    import importlib
-
-    cupy = importlib.import_module("cupy")
-
     rows = []
     for dtype in ("float32", "float64", "float16"):
         for n in sizes:
-            there = cupy.asarray(make("normal", dtype, 8 * n)[:n])
-            for name in ("fast", "exact"):
-                call_us(there, name, 50)
-            us: dict[str, list[float]] = {"fast": [], "exact": []}
-            for _ in range(5):
-                for name, found in us.items():
-                    found.append(call_us(there, name))
-            row = {name: round(statistics.median(found), 2) for name, found in us.items()}
+            array = make("normal", dtype, 8 * n)[:n]
+            given = Input(array, convert(array.dtype, None), None, None)
+            made = [contenders.call(given, name, "cupy", "timing=False") for name in _CALLED]
+            us = _medians([c for c in made if c], 5, 5)
+            row = {name: round(found, 2) for name, found in us.items()}
             rows.append({"dtype": dtype, "n": n, "us": row})
     return rows
+
+
+_CALLED = ("fast", "exact")
 
 
 def _cpu_row(dtype: str, data: str, n: int, rounds: int) -> dict[str, Any]:
@@ -227,103 +203,6 @@ def _print_cpu(row: dict[str, Any]) -> None:
     times = "  ".join(f"{k} {row[k]['ns']:8.3f}" for k in ("exact", "numpy", "fsum") if k in row)
     more = f"  {row['of_fsum']:6.1f} x fsum" if "of_fsum" in row else ""
     print(f"{row['dtype']:9}{row['data']:10}{row['n']:9}  ns per element: {times}{more}")
-
-
-# A target of `exact`: its name, the least ratio of speeds, the other strategy (or "bus", the peak
-# bandwidth), and a filter for its rows.
-Target = tuple[str, float, str, Callable[[dict[str, Any]], bool]]
-
-
-def _is(dtype: str, *data: str, mib: int = 16) -> Callable[[dict[str, Any]], bool]:
-    return lambda row: bool(
-        row["dtype"] == dtype and row["data"] in (data or DATA) and row["nbytes"] >= mib * MIB
-    )
-
-
-TARGETS: list[Target] = [
-    ("float32, of CUB's sum", 0.97, "cub", _is("float32")),
-    ("float64, of CUB's sum", 0.97, "cub", _is("float64", "uniform", "normal", "lognormal")),
-    ("float64 of random bits, of the bus", 0.5, "bus", _is("float64", "bits")),
-    ("float16 from 1 GiB, of the bus", 0.85, "bus", _is("float16", mib=1024)),
-    ("bfloat16 from 1 GiB, of the bus", 0.75, "bus", _is("bfloat16", mib=1024)),
-    ("any, of CUB's reproducible sum", 1.0, "cub_reproducible", lambda row: True),
-]
-
-
-# Targets on one thread: the most nanoseconds per element, and the least speedup over math.fsum.
-CPU_MOST_NS = {"float32": 0.6, "float64": 1.2}
-CPU_LEAST_OF_FSUM = 20
-
-
-def missed_on_cpu(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Sentences on the CPU rows that miss these targets, fsum of a list included."""
-    missed = []
-    for row in rows:
-        what = f"{row['dtype']} {row['data']}, n = {row['n']:,}"
-        most = CPU_MOST_NS.get(row["dtype"], math.inf)
-        if row["exact"]["ns"] > most:
-            missed.append(f"{what}: {row['exact']['ns']:.2f} ns, not {most}")
-        for name, other in (("of_fsum", "fsum"), ("of_fsum_of_list", "fsum of a list")):
-            if row.get(name, math.inf) < CPU_LEAST_OF_FSUM:
-                missed.append(f"{what}: {row[name]:.1f} times {other}, not {CPU_LEAST_OF_FSUM}")
-    return missed
-
-
-def _short_at(row: dict[str, Any], other: str, kernels: Sequence[dict[str, Any]]) -> str:
-    """Describes a row whose ratio is too small.
-
-    For ratios to the bus, adds the ratios of plain sums, and of `exact` with its fastest data.
-    """
-    ratio = row["exact_of"][other]
-    told = f"{row['data']}, {row['nbytes'] // MIB} MiB: {ratio:.3f}"
-    if other != "bus":
-        return told
-    reached = {
-        name: ratio * row["us"]["exact"] / row["us"][name]
-        for name in ("cub", "fast")
-        if name in row["us"]
-    }
-    size = (row["dtype"], row["nbytes"])
-    same = [r for r in kernels if (r["dtype"], r["nbytes"]) == size]
-    kindest = max(same, key=lambda r: r["exact_of"].get("bus", 0))
-    if kindest is not row:
-        reached[f"exact of {kindest['data']} numbers"] = kindest["exact_of"]["bus"]
-    return f"{told}; there {', '.join(f'{name} is at {r:.3f}' for name, r in reached.items())}"
-
-
-def judge(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """Compares a record with its targets. Returns a row per target, with `wanted` and `met`.
-
-    A row has the least ratio found, or for small arrays the most microseconds above `fast`. `met`
-    is None if the record has no data for a target.
-    """
-    found: list[dict[str, Any]] = []
-    for what, least, other, on in TARGETS:
-        rows = [r for r in record["kernels"] if on(r) and other in r["exact_of"]]
-        short = [
-            _short_at(r, other, record["kernels"]) for r in rows if r["exact_of"][other] < least
-        ]
-        ratios = [r["exact_of"][other] for r in rows]
-        told = {"what": what, "wanted": least, "least": min(ratios, default=None)}
-        found.append(told | ({"short": short} if short else {}))
-    floats = [r for r in record["kernels"] if r["dtype"] == "float32"]
-    for size in sorted({r["nbytes"] for r in floats}):
-        us = [r["us"]["exact"] for r in floats if r["nbytes"] == size]
-        what = f"float32 of {size // MIB} MiB, quickest data of slowest"
-        found.append({"what": what, "wanted": 0.98, "least": round(min(us) / max(us), 4)})
-    for where in ("small", "calls"):
-        more = [round(r["us"]["exact"] - r["us"]["fast"], 2) for r in record.get(where, [])]
-        found.append(
-            {"what": f"{where}: us above fast", "wanted": 3, "most": max(more, default=None)}
-        )
-    for row in found:
-        lowest, highest = row.get("least"), row.get("most")
-        row["met"] = None
-        if lowest is not None:
-            row["met"] = lowest >= row["wanted"]
-        elif highest is not None:
-            row["met"] = highest <= row["wanted"]
-    return found
 
 
 def _measure_device(asked: argparse.Namespace) -> dict[str, Any]:

@@ -22,17 +22,18 @@ class Peer:
     """A library's functions for sums. A function is None if the library lacks it.
 
     `put` copies a NumPy array to the library's GPU array. `add` adds up such an array to a Python
-    number. `add_host` adds up a NumPy array.
+    number, in a named dtype or in the library's default. `add_host` adds up a NumPy array.
     """
 
     name: str
     module: str
     put: Callable[[ModuleType, dtypes.Array], Any] | None
-    add: Callable[[ModuleType, Any], Run] | None
+    add: Callable[[ModuleType, Any, str | None], Run] | None
     add_host: Callable[[ModuleType, dtypes.Array], Run] | None
     free: Callable[[ModuleType], None] = lambda module: None
     lacks: frozenset[str] = frozenset()  # dtypes that the library lacks
     needs_card: bool = False  # needs a GPU even for arrays in host memory
+    strides: bool = True  # whether a slice is a view
 
 
 def _torch_tensor(torch: ModuleType, array: dtypes.Array) -> Any:
@@ -44,6 +45,17 @@ def _torch_tensor(torch: ModuleType, array: dtypes.Array) -> Any:
 def _torch_host(torch: ModuleType, array: dtypes.Array) -> Run:
     tensor = _torch_tensor(torch, array)
     return lambda: tensor.sum().item()
+
+
+def _torch_add(torch: ModuleType, tensor: Any, dtype: str | None) -> Run:
+    kind = dtype and getattr(torch, dtype)
+    return lambda: tensor.sum(dtype=kind).item()
+
+
+def _jax_add(jax: ModuleType, array: Any, dtype: str | None) -> Run:
+    if dtype and dtype.endswith("64"):
+        jax.config.update("jax_enable_x64", True)
+    return lambda: array.sum(dtype=dtype).item()
 
 
 def _jax_put(jax: ModuleType, array: dtypes.Array) -> Any:
@@ -59,7 +71,7 @@ PEERS = (
         "cupy",
         "cupy",
         put=lambda cupy, array: cupy.asarray(array),
-        add=lambda cupy, array: lambda: array.sum().item(),
+        add=lambda cupy, array, dtype: lambda: array.sum(dtype=dtype).item(),
         add_host=lambda cupy, array: lambda: cupy.asarray(array).sum().item(),
         free=lambda cupy: cupy.get_default_memory_pool().free_all_blocks(),
         lacks=frozenset({"bfloat16"}),
@@ -69,7 +81,7 @@ PEERS = (
         "torch",
         "torch",
         put=lambda torch, array: _torch_tensor(torch, array).cuda(),
-        add=lambda torch, tensor: lambda: tensor.sum().item(),
+        add=_torch_add,
         add_host=_torch_host,
         free=lambda torch: torch.cuda.empty_cache(),
         lacks=frozenset({"uint16", "uint32", "uint64"}),
@@ -78,11 +90,22 @@ PEERS = (
         "jax",
         "jax",
         put=_jax_put,
-        add=lambda jax, array: lambda: array.sum().item(),
+        add=_jax_add,
         add_host=None,
+        strides=False,
     ),
 )
-NAMES = ("cub", "numpy", *(peer.name for peer in PEERS))
+# Its arrays lie in host memory.
+NUMPY = Peer(
+    "numpy",
+    "numpy",
+    put=lambda numpy, array: array,
+    add=lambda numpy, array, dtype: lambda: array.sum(dtype=dtype).item(),
+    add_host=None,
+)
+# Not a library: a kernel that loads the array and stores one word, the limit of all sums.
+LOAD_ONLY = "load_only"
+NAMES = ("cub", LOAD_ONLY, "numpy", *(peer.name for peer in PEERS))
 
 
 def installed(wanted: tuple[str, ...], device: str | None = None) -> tuple[str, ...]:
@@ -99,13 +122,13 @@ def installed(wanted: tuple[str, ...], device: str | None = None) -> tuple[str, 
     if missing and "all" not in wanted:
         raise ValueError(f"the peer {missing[0]} is not installed")
     if "all" in wanted and devices.choose_device(device).backend != "cuda":
-        missing += ["cub", *(peer.name for peer in PEERS if peer.needs_card)]
+        missing += ["cub", LOAD_ONLY, *(peer.name for peer in PEERS if peer.needs_card)]
     return tuple(n for n in names if n not in missing)
 
 
 def load(name: str) -> tuple[Peer, ModuleType]:
     """A peer and its imported module."""
-    peer = next(peer for peer in PEERS if peer.name == name)
+    peer = next(peer for peer in (*PEERS, NUMPY) if peer.name == name)
     # By default JAX reserves three quarters of the GPU's memory, which the others need.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     return peer, importlib.import_module(peer.module)
@@ -113,7 +136,7 @@ def load(name: str) -> tuple[Peer, ModuleType]:
 
 def versions(names: tuple[str, ...]) -> dict[str, str]:
     """The versions of the libraries."""
-    found = {n: load(n)[1].__version__ for n in names if n not in ("cub", "numpy")}
+    found = {n: load(n)[1].__version__ for n in names if n not in ("cub", LOAD_ONLY, "numpy")}
     return {name: str(version) for name, version in found.items()}
 
 

@@ -16,11 +16,13 @@ from typing import Any
 
 from gpureduce.bench import libraries, scoreboard
 from gpureduce.bench.benchmark import MEASURES, Measurement, benchmark
+from gpureduce.bench.contenders import WAYS
 from gpureduce.bench.provenance import provenance
 from gpureduce.core import calibration
 from gpureduce.text import EMULATED, number, table
 
 _CLOCKS = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu")
+REPEATS = 11
 DERIVED = ("gb_s", "percent_of_peak", "percent_of_ceiling")
 
 
@@ -36,8 +38,11 @@ def clocks() -> dict[str, float]:
 
 
 def read_ceiling(device: str | None) -> float | None:
-    """The read bandwidth of a GPU's memory in GB/s: our fastest kernel on 4 GiB."""
-    rows = benchmark(["bulk_copy", "tiles"], [2**30], ["float32"], device=device, repeats=5)
+    """The read bandwidth of a GPU's memory in GB/s: the fastest kernel on 4 GiB."""
+    rows = benchmark(
+        ["bulk_copy", "tiles"], [2**30], ["float32"], device=device, repeats=5,
+        peers=[libraries.LOAD_ONLY],
+    )  # fmt: skip
     found = [row.gb_s for row in rows if row.source == "cuda_event"]
     return max(found) if found else None
 
@@ -83,6 +88,7 @@ def as_table(rows: list[dict[str, Any]]) -> str:
         ("what", lambda r: r["measure"]),
         ("strategy", lambda r: r["strategy"]),
         ("array of", lambda r: r["producer"] if r["measure"] == "call" else ""),
+        ("way", lambda r: r["way"]),
         ("dtype", lambda r: r["dtype"]),
         ("n", lambda r: str(r["n"])),
         ("block", lambda r: str(r["block"] or "")),
@@ -100,7 +106,7 @@ def as_table(rows: list[dict[str, Any]]) -> str:
     ]
     kept = [(head, cell) for head, cell in columns if any(cell(row) for row in rows)]
     heads = [head for head, _ in kept]
-    text = {"what", "strategy", "array of", "dtype", "L2", "ran on"}
+    text = {"what", "strategy", "array of", "way", "dtype", "L2", "ran on"}
     right = [i for i, head in enumerate(heads) if head not in text]
     return table(heads, [[cell(row) for _, cell in kept] for row in rows], right)
 
@@ -136,7 +142,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--strategies",
         nargs="+",
         metavar="NAME",
-        default=["sequential", "cascade", "fast", "cpu"],
         help="what to time (default: sequential cascade fast cpu)",
     )
     parser.add_argument(
@@ -144,33 +149,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=size,
         metavar="N",
-        default=[2**20],
         help="numbers of elements (default: 2^20)",
     )
     parser.add_argument(
         "--dtypes",
         nargs="+",
         metavar="DTYPE",
-        default=["int32"],
         help="dtypes of the elements (default: int32)",
     )
     parser.add_argument("--accumulate", metavar="DTYPE", help="the dtype to add up in")
     parser.add_argument("--block", nargs="+", type=int, help="threads per block")
     parser.add_argument("--grid", nargs="+", type=int, help="blocks")
     parser.add_argument("--device", help="cuda, cuda:1 or emulator")
-    parser.add_argument("--repeats", type=int, default=11, help="runs of each (default: 11)")
+    parser.add_argument("--repeats", type=int, help="runs of each (default: 11; 3 for the page)")
     parser.add_argument(
         "--measure",
         nargs="+",
         choices=MEASURES,
-        help="launches in a row (the default), launches with something else between, calls on GPU "
-        "arrays, calls on NumPy arrays, explaining, or counting every block",
+        help="launches in a row (the default), launches with something else between, calls on "
+        "arrays of the peers, calls on NumPy arrays, explaining, or counting every block",
     )
     parser.add_argument(
         "--peers",
         nargs="*",
         metavar="NAME",
         help=f"measure beside: {', '.join(libraries.NAMES)}; without names, all that are installed",
+    )
+    parser.add_argument(
+        "--ways",
+        nargs="+",
+        choices=list(WAYS),
+        help="how the calls of --measure call are made (default: all)",
     )
     parser.add_argument("--offset", type=int, default=0, help="elements off a 512-byte boundary")
     parser.add_argument(
@@ -180,13 +189,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--csv", action="store_true", help="print CSV")
     parser.add_argument(
-        "--output", metavar="FILE", help="also write the record: .json, or .csv for the rows alone"
+        "--output",
+        metavar="FILE",
+        help="also write the record: .json, or .csv for the rows alone; or the page: .html",
     )
 
 
-def _write(path: Path, made: dict[str, Any]) -> None:
-    if path.suffix not in (".json", ".csv"):
-        raise ValueError(f"--output must end in .json or .csv, not {path.name!r}")
+# The options that say what to measure. Without any of them, the page is made.
+_NAMES = ("strategies", "sizes", "dtypes", "accumulate", "block", "grid", "peers", "ways")
+
+
+def names_nothing(arguments: argparse.Namespace, measure: list[str] | None = None) -> bool:
+    """Whether no option says what to measure, except that --measure is `measure`."""
+    named = [getattr(arguments, name) for name in _NAMES]
+    others = named != [None] * len(named) or arguments.offset or arguments.scoreboard
+    return arguments.measure == measure and not others
+
+
+def output_of(arguments: argparse.Namespace, suffixes: tuple[str, ...]) -> Path | None:
+    """The file to write, checked before anything is measured."""
+    if not arguments.output:
+        return None
+    path = Path(arguments.output)
+    if path.suffix not in suffixes:
+        raise ValueError(f"--output must end in {' or '.join(suffixes)}, not {path.name!r}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder to write {path} to")
+    return path
+
+
+def write(path: Path, made: dict[str, Any]) -> None:
+    """Writes a record, or its rows as CSV."""
     is_csv = path.suffix == ".csv"
     path.write_text(as_csv(made["rows"]) if is_csv else json.dumps(made, indent=1) + "\n")
 
@@ -199,16 +232,17 @@ def _scoreboard(arguments: argparse.Namespace) -> Iterator[Measurement]:
 
 def _asked(arguments: argparse.Namespace, peers: Sequence[str]) -> Iterator[Measurement]:
     return benchmark(
-        arguments.strategies,
-        arguments.sizes,
-        arguments.dtypes,
+        arguments.strategies or ["sequential", "cascade", "fast", "cpu"],
+        arguments.sizes or [2**20],
+        arguments.dtypes or ["int32"],
         arguments.block or (None,),
         arguments.grid or (None,),
         arguments.device,
-        arguments.repeats,
+        REPEATS if arguments.repeats is None else arguments.repeats,
         arguments.accumulate,
         measure=arguments.measure or ["kernel"],
         peers=peers,
+        ways=arguments.ways or list(WAYS),
         offset=arguments.offset,
         progress=progress(),
     )
@@ -235,11 +269,11 @@ def _print(arguments: argparse.Namespace, made: dict[str, Any]) -> None:
 
 def command(arguments: argparse.Namespace) -> None:
     """Runs ``gpureduce bench``: measures, prints, and writes a record if asked to."""
-    if arguments.output and Path(arguments.output).suffix not in (".json", ".csv"):
-        raise ValueError(f"--output must end in .json or .csv, not {arguments.output!r}")
-    if arguments.output and not Path(arguments.output).parent.is_dir():
-        raise FileNotFoundError(f"there is no folder to write {arguments.output} to")
-    everything = arguments.peers == [] or arguments.scoreboard
+    target = output_of(arguments, (".json", ".csv"))
+    # `--measure call` alone: the tables of calls in every way and by every strategy.
+    arguments.scoreboard |= names_nothing(arguments, ["call"])
+    calls = arguments.peers is None and "call" in (arguments.measure or [])
+    everything = arguments.peers == [] or arguments.scoreboard or calls
     peers = ["all"] if everything else arguments.peers or []
     before = clocks()
     found = _scoreboard(arguments) if arguments.scoreboard else _asked(arguments, peers)
@@ -248,6 +282,6 @@ def command(arguments: argparse.Namespace) -> None:
     ceiling = read_ceiling(arguments.device) if on_card else None
     measured_beside = libraries.installed(tuple(peers), arguments.device)
     made = record(rows_of(measured, ceiling), measured_beside, before, ceiling)
-    if arguments.output:
-        _write(Path(arguments.output), made)
+    if target:
+        write(target, made)
     _print(arguments, made)

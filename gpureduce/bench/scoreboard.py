@@ -10,8 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from gpureduce.bench import libraries as _peers
 from gpureduce.bench.benchmark import Measurement, benchmark
+from gpureduce.bench.contenders import WAYS
+from gpureduce.bench.libraries import LOAD_ONLY
 from gpureduce.bench.targets import (
     GIB,
     KIB,
@@ -23,9 +27,12 @@ from gpureduce.bench.targets import (
     missed,
     ratios,
     size_text,
+    way_of,
 )
-from gpureduce.core import devices
+from gpureduce.core import devices, registry
 from gpureduce.core.dtypes import is_here, named
+from gpureduce.core.summation import sum as sum_of
+from gpureduce.errors import CudaError
 from gpureduce.text import markdown_table, shortfall
 
 Progress = Callable[[int, int, str], None]
@@ -42,18 +49,29 @@ class Part:
     nbytes: tuple[int, ...]
     offset: int = 0
     repeats: int = 12
+    ways: tuple[str, ...] = ("timing=False",)
 
 
 _ALL = ("float32", "int8", "uint8", "float16", "bfloat16", "int32", "int64", "float64")
 _LIBRARIES = ("cupy", "torch", "jax")
+EVERY = "every strategy"
 
+_FLOATS = tuple(dtype for dtype in _ALL if "float" in dtype)
+_INTEGERS = tuple(dtype for dtype in _ALL if "int" in dtype)  # `exact` is `fast` there
+_APART = (*(4**i * KIB for i in range(1, 12)), 8 * GIB)
+_SOME = (16 * KIB, MIB, 64 * MIB, GIB)
+_CALLED = (4, 256 * KIB, 4 * MIB)  # 1, 64 Ki and 1 Mi elements of float32
+
+# Each run of a small array is already the mean over thousands of sums, so that one run a round is
+# enough for the sums apart. This part takes most of the time.
 ON_CARD = (
-    Part("kernel", ("fast",), ("cub",), _ALL, (*(4**i * KIB for i in range(1, 12)), 8 * GIB)),
-    Part("kernel", ("fast",), (), ("float32", "int8", "float16", "int32", "float64"),
-         (16 * KIB, 256 * KIB, MIB, 64 * MIB, GIB), offset=1),
-    Part("apart", ("fast", "exact"), ("cub",), ("float32",),
-         (MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB)),
-    Part("call", ("fast",), _LIBRARIES, ("float32",), (4, 4 * KIB, 64 * KIB, 256 * KIB)),
+    Part("apart", ("fast", "exact"), ("cub", LOAD_ONLY), _FLOATS, _APART, repeats=3),
+    Part("apart", ("fast",), ("cub", LOAD_ONLY), _INTEGERS, _APART, repeats=3),
+    Part("kernel", ("fast",), ("cub",), ("float32", "int8", "float64"), _SOME, repeats=6),
+    Part("kernel", ("fast",), (), ("float32", "int8", "float64"), _SOME, offset=1, repeats=6),
+    Part("call", ("auto", "fast"), (*_LIBRARIES, "numpy"), ("float32",), _CALLED, ways=tuple(WAYS)),
+    Part("call", (EVERY,), (*_LIBRARIES, "numpy"), ("float32",), _CALLED, repeats=6,
+         ways=("default", "timing=False")),
     Part("call", ("fast",), ("cupy", "torch"), ("int32",), (GIB, 4 * GIB)),
     Part("host", ("auto", "cpu", "fast"), ("numpy", "cupy", "torch"), ("float32",),
          (64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)),
@@ -62,10 +80,25 @@ ON_CARD = (
 )  # fmt: skip
 
 ON_HOST = (
+    Part("call", ("auto", "cpu"), ("numpy",), ("float32",), _CALLED, ways=tuple(WAYS)),
     Part("host", ("cpu", "exact"), ("numpy",), _ALL,
          (256, 4 * KIB, 64 * KIB, 256 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB)),
     Part("host", ("cpu", "exact"), ("numpy",), ("float32",), (GIB,)),
 )  # fmt: skip
+
+
+def every_strategy(dtype: str, device: str | None) -> list[str]:
+    """The strategies that can add up this dtype there, `warp_shfl` first; no choices, no hosts."""
+    one = np.ones(1, named(dtype))
+    found = []
+    for row in sorted(registry.strategies(), key=lambda row: row.name != "warp_shfl"):
+        if row.kind in ("kernel", "library", "everywhere"):
+            try:
+                sum_of(one, row.name, device=devices.choose_device(device).id)
+            except (TypeError, CudaError):  # takes other dtypes, or needs another card
+                continue
+            found.append(row.name)
+    return found
 
 
 def parts_for(device: str | None) -> tuple[Part, ...]:
@@ -83,7 +116,11 @@ def measure(
         if progress:
             progress(done, len(jobs), f"{part.measure} {dtype}")
         yield from benchmark(
-            part.strategies,
+            [
+                name
+                for one in part.strategies
+                for name in (every_strategy(dtype, device) if one == EVERY else [one])
+            ],
             [max(1, size // named(dtype).itemsize) for size in part.nbytes],
             [dtype],
             device=device,
@@ -91,6 +128,7 @@ def measure(
             measure=[part.measure],
             peers=[peer for peer in part.peers if peer in here],
             offset=part.offset,
+            ways=part.ways,
         )
     if progress:
         progress(len(jobs), len(jobs), "")
@@ -102,13 +140,15 @@ def measure(
 def markdown(record: dict[str, Any]) -> str:
     """The tables of a record, with where it was made."""
     rows = record["rows"]
-    parts = [_kernel_table(rows), _call_table(rows), _host_table(rows), _calibrated(record)]
+    parts = [_apart_tables(rows), _kernel_table(rows), _call_table(rows), _named_table(rows),
+             _host_table(rows), _calibrated(record)]  # fmt: skip
     if short := missed(record):
         parts.append(shortfall(short))
-    return "\n\n".join([_made(record), *filter(None, parts)])
+    return "\n\n".join([made(record), *filter(None, parts)])
 
 
-def _made(record: dict[str, Any]) -> str:
+def made(record: dict[str, Any]) -> str:
+    """Where and when a record was made."""
     place = record["card"] if record["device"] == "cuda" else record["processor"]
     said = [f"driver {record['driver']}", f"CUDA {record['toolkit']}"] if record["driver"] else []
     said += [f"{name} {version}" for name, version in record["versions"].items() if name in
@@ -120,27 +160,106 @@ def _made(record: dict[str, Any]) -> str:
     )
 
 
-def _kernel_table(rows: Sequence[Row]) -> str:
-    found = ratios(rows, "kernel", "fast", ["cub"])
-    if not found:
-        return ""
+def _by_size(found: Sequence[Row], more: Callable[[Row], list[str]], head: list[str]) -> str:
+    """A table of ratios: a line for each size, a column for each dtype.
+
+    `more` makes the columns between from the size's row of the first dtype that it has.
+    """
     cells = {(r["dtype"], r["nbytes"]): r for r in found}
     dtypes = list(dict.fromkeys(r["dtype"] for r in found))
     body = []
     for size in sorted({r["nbytes"] for r in found}):
-        first = cells.get((dtypes[0], size))
-        if first is None:
-            continue
-        of_peak = first["percent_of_peak"]
-        told = [f"{first['median_us']:.2f}", "" if of_peak is None else f"{of_peak:.0f}%"]
         shown = [cells.get((dtype, size)) for dtype in dtypes]
-        body.append([size_text(size), *told, *(f"{r['ratio']:.2f}" if r else "" for r in shown)])
+        first = next(filter(None, shown))
+        ratios = [f"{r['ratio']:.2f}" if r else "" for r in shown]
+        body.append([size_text(size), *more(first), *ratios])
+    return markdown_table(["bytes", *head, *(f"`{d}`" for d in dtypes)], body, left=())
+
+
+def mean_and_least(found: Sequence[Row]) -> str:
+    """The geometric mean of ratios, and the least one with its place."""
     worst = min(found, key=lambda r: float(r["ratio"]))
-    head = ["bytes", f"us, {dtypes[0]}", "of peak", *(f"`{d}`" for d in dtypes)]
+    where = f"{worst['dtype']}, {size_text(worst['nbytes'])}"
+    return f"geometric mean {mean(found):.2f}, least {worst['ratio']:.2f} ({where})"
+
+
+def _apart_tables(rows: Sequence[Row]) -> str:
+    """The headline: one sum at a time."""
+    limits = {(r["dtype"], r["nbytes"]): r for r in rows
+              if r["measure"] == "apart" and r["strategy"] == LOAD_ONLY}  # fmt: skip
+
+    def limit(row: Row) -> list[str]:
+        told = [f"{row['median_us']:.2f}"]
+        if least := limits.get((row["dtype"], row["nbytes"])):
+            us = least["median_us"]
+            return [*told, f"{us:.2f}", f"{100 * us / row['median_us']:.0f}%"]
+        return told + ["", ""] * bool(limits)
+
+    parts = []
+    for name in ("fast", "exact"):
+        found = ratios(rows, "apart", name, ["cub"])
+        if not found:
+            continue
+        head = [f"us, {found[0]['dtype']}", *(["limit, us", "of limit"] if limits else [])]
+        text = f"CUB's time divided by that of `{name}`: {mean_and_least(found)}."
+        parts += [text, _by_size(found, limit, head)]
+    if not parts:
+        return ""
+    parts[0] = (
+        "**One sum at a time**, on the card's own arrays: the L2 cache is cold, something else "
+        f"runs before and after each sum, and its time is subtracted. {parts[0]}"
+    )
+    if limits:
+        parts.append("The limit is a kernel that loads the array and stores one word.")
+    if ratios(rows, "apart", "exact", ["cub"]):
+        parts.append("Of integers, `exact` is `fast`.")
+    return "\n\n".join(parts)
+
+
+def headline(record: dict[str, Any]) -> str:
+    """The README's lines: one sum at a time, the mean over the dtypes at some sizes."""
+    lines: dict[str, list[Row]] = {
+        name: found
+        for name in ("fast", "exact")
+        if (found := ratios(record["rows"], "apart", name, ["cub"]))
+    }
+    if not lines:
+        return ""
+    every = [row for found in lines.values() for row in found]
+    sizes = sorted({row["nbytes"] for row in every})
+    sizes = [nbytes for nbytes in sizes if len(sizes) < 8 or nbytes in _SHOWN]
+    body = []
+    for name, found in lines.items():
+        at = [[row for row in found if row["nbytes"] == nbytes] for nbytes in sizes]
+        cells = [f"{mean(some):.2f}" if some else "" for some in at]
+        body.append([f"CUB's time / that of `{name}`", *cells])
+    dtypes = list(dict.fromkeys(row["dtype"] for row in every))
+    whole = "; ".join(f"`{name}`: {mean_and_least(found)}" for name, found in lines.items())
+    return "\n\n".join([
+        f"{record['card']}, one sum at a time (cold cache; something else runs between two sums), "
+        f"{'geometric means over ' * (len(dtypes) > 1)}{', '.join(dtypes)}:",
+        markdown_table(["", *map(size_text, sizes)], body),
+        f"Over all: {whole}.",
+    ])  # fmt: skip
+
+
+_SHOWN = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, 4 * GIB)
+
+
+def _kernel_table(rows: Sequence[Row]) -> str:
+    found = ratios(rows, "kernel", "fast", ["cub"])
+    if not found:
+        return ""
+
+    def of_peak(row: Row) -> list[str]:
+        percent = row["percent_of_peak"]
+        return [f"{row['median_us']:.2f}", "" if percent is None else f"{percent:.0f}%"]
+
     text = (
-        "**Kernels**, on the card's own arrays, the L2 cache cold: CUB's time divided by that of "
-        f"`fast` (geometric mean {mean(found):.2f}, least {worst['ratio']:.2f}).\n\n"
-    ) + markdown_table(head, body, left=())
+        "**Back to back**: many sums in a row, each of which starts while the one before it "
+        "finishes. CUB's time divided by that of `fast`: "
+        f"{mean_and_least(found)}.\n\n"
+    ) + _by_size(found, of_peak, [f"us, {found[0]['dtype']}", "of peak"])
     off = misaligned(rows)
     if off:
         most = max(off, key=lambda r: float(r["ratio"]))
@@ -148,45 +267,86 @@ def _kernel_table(rows: Sequence[Row]) -> str:
             f"\n\nArrays that start one element off take {mean(off):.3f} times as long, at most "
             f"{most['ratio']:.3f} ({most['dtype']}, {size_text(most['nbytes'])})."
         )
-    return "\n\n".join(filter(None, [text, _apart(rows)]))
+    return text
 
 
-def _apart(rows: Sequence[Row]) -> str:
-    """What is left of the ratios where sums do not follow one another."""
-    told = [
-        f"`{name}` " + ", ".join(f"{r['ratio']:.2f} ({size_text(r['nbytes'])})" for r in found)
-        for name in ("fast", "exact")
-        if (found := ratios(rows, "apart", name, ["cub"]))
+def _calls(rows: Sequence[Row], *, by_name: bool) -> list[Row]:
+    """The rows of calls of our own: of `auto`, `fast` and `cpu`, or of the strategies by name."""
+    return [
+        row
+        for row in rows
+        if row["measure"] == "call"
+        and _peers.is_ours(row["strategy"])
+        and (row["strategy"] not in ("auto", "fast", "cpu")) == by_name
     ]
-    if not told:
-        return ""
-    return (
-        "These are back-to-back sums: each of ours starts while the one before it finishes. One "
-        "sum at a time, with other work between two sums whose time is subtracted, float32: "
-        f"{'; '.join(told)}."
-    )
+
+
+MEANING_OF_WAYS = (
+    "`strided` adds up every second element, `dtype=` names the dtype of the default result, "
+    "`cast` another one; all three with `timing=False`."
+)
+
+
+def call_lines(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Head and lines of the table of calls; a column for each way."""
+    found = _calls(rows, by_name=False)
+    names = list(dict.fromkeys(row["strategy"] for row in found))
+    compared = {
+        (name, row["producer"], row["dtype"], row["n"], way_of(row)): row["best_us"]
+        for name in names
+        for library in dict.fromkeys(row["producer"] for row in found)
+        for row in ratios(rows, "call", name, [library])
+        if row["producer"] == library
+    }
+    ways = [way for way in WAYS if any(way_of(row) == way for row in found)]
+    lines: dict[tuple[str, str, int, str], dict[str, str]] = {}
+    for row in found:
+        point = (row["producer"], row["dtype"], row["n"])
+        own = compared.get((row["strategy"], *point, way_of(row)))
+        cell = f"{row['median_us']:.1f}" + (f" ({own:.1f})" if own else "")
+        lines.setdefault((*point, row["strategy"]), {})[way_of(row)] = cell
+    body = [
+        [producer, dtype, str(n), f"`{name}`", *(cells.get(way, "") for way in ways)]
+        for (producer, dtype, n, name), cells in lines.items()
+    ]
+    return ["array of", "dtype", "n", "strategy", *(f"`{way}`" for way in ways)], body
 
 
 def _call_table(rows: Sequence[Row]) -> str:
-    libraries = dict.fromkeys(row["producer"] for row in rows if row["measure"] == "call")
-    body = [
-        [library, r["dtype"], str(r["n"]), f"{r['median_us']:.1f}", f"{r['best_us']:.1f}",
-         f"{r['ratio']:.2f}"]
-        for library in libraries
-        for r in ratios(rows, "call", "fast", [library])
-    ]  # fmt: skip
+    head, body = call_lines(rows)
     if not body:
         return ""
-    head = ["array of", "dtype", "n", "`fast`, us", "its own sum, us", "ratio"]
-    text = "**Calls**, from an array on the card to a Python number.\n\n"
+    text = (
+        "**Calls**, from an array to a Python number, in us; in brackets the library's own sum of "
+        f"the same array. {MEANING_OF_WAYS}\n\n"
+    )
     return text + markdown_table(head, body, left=())
 
 
-def _host_table(rows: Sequence[Row]) -> str:
+def _named_table(rows: Sequence[Row]) -> str:
+    """The calls of every strategy by name."""
+    found = _calls(rows, by_name=True)
+    if not found:
+        return ""
+    points = list(dict.fromkeys((row["producer"], row["n"]) for row in found))
+    cells: dict[tuple[Any, ...], str] = {}
+    for row in sorted(found, key=lambda row: list(WAYS).index(way_of(row))):
+        at = (row["strategy"], row["producer"], row["n"])
+        us = f"{row['median_us']:.1f}"
+        cells[at] = f"{cells[at]}, {us}" if at in cells else us
+    body = [
+        [f"`{name}`", *(cells.get((name, *point), "") for point in points)]
+        for name in dict.fromkeys(row["strategy"] for row in found)
+    ]
+    head = ["strategy", *(f"{producer}, n = {n}" for producer, n in points)]
+    text = "**Calls by name**, in us: by default, then with `timing=False`.\n\n"
+    return text + markdown_table(head, body)
+
+
+def host_lines(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Head and lines of the table of host arrays of the first dtype, in GB/s."""
     host = [row for row in rows if row["measure"] == "host"]
     names = list(dict.fromkeys(row["strategy"] for row in host))
-    if not host:
-        return ""
     points: dict[tuple[str, int], dict[str, Row]] = {}
     for row in host:
         points.setdefault((row["dtype"], row["nbytes"]), {})[row["strategy"]] = row
@@ -196,6 +356,14 @@ def _host_table(rows: Sequence[Row]) -> str:
         for (dtype, nbytes), found in points.items()
         if dtype == host[0]["dtype"]
     ]
+    return ["bytes", *(f"`{name}`" for name in names)], body
+
+
+def _host_table(rows: Sequence[Row]) -> str:
+    host = [row for row in rows if row["measure"] == "host"]
+    names = list(dict.fromkeys(row["strategy"] for row in host))
+    if not host:
+        return ""
     ours = [name for name in names if _peers.is_ours(name)]
     others = [name for name in names if name not in (*ours, *LIMITS)]
     told = []
@@ -214,8 +382,7 @@ def _host_table(rows: Sequence[Row]) -> str:
     if limits := [f"`{name}`, {LIMITS[name]}" for name in names if name in LIMITS]:
         text += " Here `fast` goes through the card, whatever is quicker; beside it: "
         text += f"{'; '.join(limits)}."
-    head = ["bytes", *(f"`{name}`" for name in names)]
-    table = markdown_table(head, body, left=())
+    table = markdown_table(*host_lines(rows), left=())
     return "\n\n".join(filter(None, [text, table, _disturbed(host), _price_of_exactness(rows)]))
 
 

@@ -7,35 +7,40 @@ import itertools
 import math
 import statistics
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from gpureduce.bench.benchmark import MOST_REPEATS, array_of
-from gpureduce.bench.contenders import rotation
+from gpureduce.bench.contenders import Input, kernel, rotation
 from gpureduce.bench.provenance import provenance
 from gpureduce.bench.report import progress, size
-from gpureduce.core import devices, json_files, on_device, registry
+from gpureduce.bench.targets import size_text
+from gpureduce.core import devices, json_files, registry
 from gpureduce.core.checks import whole
 from gpureduce.core.dtypes import Array, convert, is_here, named
 from gpureduce.core.fast_table import fast_table, use
-from gpureduce.core.request import Request
 from gpureduce.core.table_files import LARGEST, Choice, user_file
 from gpureduce.errors import CudaError
 from gpureduce.text import show_json, table
 
+# The dtypes of each width, the most frequent width first.
 _DTYPES = {
-    1: ("int8", "uint8"),
-    2: ("float16", "bfloat16"),
     4: ("float32", "int32"),
     8: ("float64", "int64"),
+    2: ("float16", "bfloat16"),
+    1: ("int8", "uint8"),
 }
+Times = dict[tuple[int, int], dict[Choice, float]]  # by width and size: microseconds
 SIZES = tuple(2**power for power in range(12, 31))
 # From this size the memory bandwidth is the limit and kernels differ by a percent or two. They are
 # therefore measured in several alternating rounds, and small gains count.
 LARGE = 2**24
 _TURNS = 3
+_MANY_COPIES = 256
+_STEP = 4  # of the sizes in the first pass
 
 
 def worth(nbytes: int) -> float:
@@ -90,24 +95,23 @@ def candidates(nbytes: int) -> Iterator[Choice]:
 
 
 def _time(device: devices.Device, array: Array, choice: Choice, repeats: int) -> float | None:
-    """Microseconds of one sum; None if the GPU cannot run the candidate."""
-    conversion = convert(array.dtype, None)
-    row = registry.find(choice.strategy)
+    """Microseconds of one sum at a time; None if the GPU cannot run the candidate."""
+    given = _input(device, array)
     block, grid = choice.launch(array.nbytes, device.sms)
-    copies, _ = rotation(device, array.nbytes)
+    row = registry.find(choice.strategy)
+    # A run is the mean over all copies of the input. If there are many, few runs are enough.
+    runs = min(repeats, 3) if rotation(device, array.nbytes)[0] > _MANY_COPIES else repeats
     try:
-        request = Request(row, conversion, block, grid)
-        times, *_ = on_device.measure(request, array, device, copies=copies, repeats=repeats)
+        return statistics.median(kernel(given, row, block, grid, apart=True).run(runs))
     except CudaError:
         return None
-    return 1e3 * statistics.median(times)
 
 
 def _best(times: dict[Choice, float], before: tuple[Any, ...] | None) -> Choice:
     """The fastest choice, or the previous size's choice if that is nearly as fast."""
     best = min(times, key=lambda choice: times[choice])
-    for choice, time in times.items():
-        if _shape(choice) == before and time <= times[best] * (1 + worth(best.max_bytes)):
+    for choice, us in times.items():
+        if _shape(choice) == before and us <= times[best] * (1 + worth(best.max_bytes)):
             return choice
     return best
 
@@ -143,6 +147,42 @@ def _next(found: list[tuple[int, Choice]], nbytes: int) -> int:
     return min(size for size, _ in found if size > nbytes)
 
 
+def in_turn(sizes: Sequence[int]) -> list[list[tuple[int, int]]]:
+    """The width and size of each group, in stages. The table is of use after each stage.
+
+    First the widths, each with every fourth size and the largest. Then the sizes between, each with
+    all widths.
+    """
+    sizes = sorted(set(sizes))
+    coarse = sorted({*sizes[::_STEP], *sizes[-1:]})
+    between = [nbytes for nbytes in sizes if nbytes not in coarse]
+    return [[(width, nbytes) for nbytes in coarse] for width in _DTYPES] + [
+        [(width, nbytes)] for nbytes in between for width in _DTYPES
+    ]
+
+
+def table_of(times: Times, before: Sequence[Choice] = ()) -> tuple[Choice, ...]:
+    """The table that follows from the times. Widths without times keep their rows of `before`."""
+    best: dict[int, list[tuple[int, Choice]]] = {}
+    for width, nbytes in sorted(times):
+        row = best.setdefault(width, [])
+        row.append((nbytes, _best(times[width, nbytes], _shape(row[-1][1]) if row else None)))
+    missing = _DTYPES.keys() - best.keys()
+    kept = [c for c in before if c.element_bytes in missing or (missing and not c.element_bytes)]
+    return (*rows_from(best), *kept)
+
+
+def time_left(took: dict[int, float], sizes: Iterable[int]) -> str:
+    """The expected time for groups of these sizes, such as "3 min left"; "" at the start.
+
+    A group is expected to take as long as the one of the nearest size that was measured.
+    """
+    if not took:
+        return ""
+    seconds = sum(took[min(took, key=lambda one: abs(math.log(one / size)))] for size in sizes)
+    return f", {seconds / 60:.0f} min left" if seconds > 90 else f", {seconds:.0f} s left"
+
+
 def tune(
     device: str | None = None,
     sizes: Sequence[int] = SIZES,
@@ -153,13 +193,15 @@ def tune(
 ) -> Tuned:
     """Find the fastest kernels of a card, and let `fast` use them from now on.
 
-    Every candidate kernel, block and grid is timed at every size and element width, with a cold L2
-    cache. This takes some minutes on a large card.
+    Every candidate kernel, block and grid is timed at every size and element width, one sum at a
+    time and with a cold L2 cache. This takes some minutes on a large card. The table is written
+    again and again as it grows, so that an interruption loses little: first each width at a few
+    sizes, then the sizes between. Without a GPU, `tune` raises `CudaError`.
 
     Parameters
     ----------
     device
-        As in `gpureduce.sum`.
+        As in `gpureduce.sum`. The emulator is tuned only if it is named.
     sizes
         The sizes of the inputs, in bytes.
     repeats
@@ -168,7 +210,8 @@ def tune(
         The file to write the table to, by default in the user's configuration folder. Later
         processes read it there. The table of the emulator is written only if `path` is named.
     progress
-        Called with the number of groups that are done, the number of all, and the next one's name.
+        Called with the number of groups that are done, the number of all, and the next one's name
+        with the time left.
 
     Examples
     --------
@@ -178,26 +221,60 @@ def tune(
     True
     """
     chosen = devices.choose_device(device)
+    if device is None and chosen.backend == "emulator":
+        why = devices.build_info()["why"] or "GPUREDUCE_BACKEND is emulator"
+        raise CudaError(
+            f"tune measures a GPU, but {why}; device='emulator' tunes the emulator",
+            "cudaErrorNoDevice",
+        )
     repeats = whole("repeats", repeats, 1, MOST_REPEATS)
-    sizes = [whole("sizes", nbytes, 1, LARGEST) for nbytes in sizes]
-    best: dict[int, list[tuple[int, Choice]]] = {}
-    measured = []
-    groups = [(width, nbytes) for width in _DTYPES for nbytes in sorted(sizes)]
-    for done, (width, nbytes) in enumerate(groups):
-        if progress:
-            progress(done, len(groups), f"{width}-byte elements, {nbytes} bytes")
-        times = _group_times(chosen, _DTYPES[width], nbytes, repeats)
-        measured += [{**asdict(c), "element_bytes": width, "us": t} for c, t in times.items()]
-        so_far = best.setdefault(width, [])
-        so_far.append((nbytes, _best(times, _shape(so_far[-1][1]) if so_far else None)))
-    if progress:
-        progress(len(groups), len(groups), "")
-    choices = rows_from(best)
-    use(choices, chosen)
+    stages = in_turn([whole("sizes", nbytes, 1, LARGEST) for nbytes in sizes])
     target = Path(path) if path else user_file(chosen.name) if chosen.backend == "cuda" else None
-    if target:
-        save(choices, chosen, target)
+    before = fast_table(chosen.id)
+    choices: tuple[Choice, ...] = ()
+    times: Times = {}
+    try:
+        for stage in _measured(chosen, stages, repeats, progress):
+            times |= stage
+            choices = table_of(times, before)
+            use(choices, chosen)
+            if target:
+                save(choices, chosen, target)
+    except KeyboardInterrupt as stop:
+        if choices and target:
+            raise KeyboardInterrupt(f"{target} has the table so far") from stop
+        raise
+    measured = (
+        {**asdict(choice), "element_bytes": width, "us": us}
+        for (width, _), found in sorted(times.items())
+        for choice, us in found.items()
+    )
     return Tuned(chosen.name, choices, tuple(measured), target)
+
+
+def _measured(
+    device: devices.Device,
+    stages: Sequence[Sequence[tuple[int, int]]],
+    repeats: int,
+    progress: Callable[[int, int, str], None] | None,
+) -> Iterator[Times]:
+    """Yields the times of each stage."""
+    todo = [nbytes for stage in stages for _, nbytes in stage]
+    took: dict[int, float] = {}
+    done = 0
+    for stage in stages:
+        found = {}
+        for width, nbytes in stage:
+            if progress:
+                told = f"{width}-byte elements, {size_text(nbytes)}{time_left(took, todo[done:])}"
+                progress(done, len(todo), told)
+            start = time.monotonic()
+            found[width, nbytes] = _group_times(device, _DTYPES[width], nbytes, repeats)
+            took[nbytes] = time.monotonic() - start
+            done += 1
+        yield found
+    if progress:
+        progress(done, len(todo), "")
 
 
 def save(choices: Sequence[Choice], device: devices.Device, path: Path) -> None:
@@ -216,12 +293,32 @@ def _group_times(
         turns: dict[Choice, list[float]] = {}
         for _ in range(_TURNS if nbytes >= LARGE else 1):
             for choice in candidates(nbytes):
-                time = _time(device, array, choice, repeats)
-                if time is not None:
-                    turns.setdefault(choice, []).append(time)
+                us = _time(device, array, choice, repeats)
+                if us is not None:
+                    turns.setdefault(choice, []).append(us)
         for choice, found in turns.items():
             times.setdefault(choice, []).append(statistics.median(found))
     return {choice: statistics.mean(found) for choice, found in times.items()}
+
+
+def gains(device: devices.Device, sizes: Sequence[int], repeats: int) -> list[dict[str, Any]]:
+    """What tuning would gain for float32: at each size the time of `fast`, and the best candidate.
+
+    The time of `fast` is that of the table in use.
+    """
+    found = []
+    for nbytes in sizes:
+        times = _group_times(device, ["float32"], nbytes, repeats)
+        best = min(times, key=lambda choice: times[choice])
+        given = _input(device, array_of("float32", nbytes // 4))
+        fast = kernel(given, registry.find("fast"), None, None, apart=True).run(repeats)
+        row = {"nbytes": nbytes, "fast_us": statistics.median(fast), "us": times[best]}
+        found.append(row | {"strategy": best.strategy, "block": best.block})
+    return found
+
+
+def _input(device: devices.Device, array: Array) -> Input:
+    return Input(array, convert(array.dtype, None), None, device.id)
 
 
 def _as_table(choices: Sequence[Choice]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import gpureduce
-from gpureduce.bench import report, tuning
+from gpureduce.bench import overview, report, tuning
 from gpureduce.cli import explain, lectures, races
 from gpureduce.core import calibration, registry
 from gpureduce.lectures import experiments
@@ -164,11 +164,12 @@ def _command_bench(arguments: argparse.Namespace) -> None:
                     f"--{name} is not for --lecture, which takes --record, --device and --repeats"
                 )
     if arguments.lecture or arguments.record:
-        lectures.command(
-            arguments.lecture or "", arguments.device, arguments.repeats, arguments.record
-        )
-        return
-    report.command(arguments)
+        repeats = report.REPEATS if arguments.repeats is None else arguments.repeats
+        lectures.command(arguments.lecture or "", arguments.device, repeats, arguments.record)
+    elif report.names_nothing(arguments):
+        overview.command(arguments)
+    else:
+        report.command(arguments)
 
 
 def _command_strategies(arguments: argparse.Namespace) -> None:
@@ -258,7 +259,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     tour.add_argument("--device", help="cuda, cuda:1 or emulator")
 
-    benching = command("bench", _command_bench, "time strategies, and other libraries beside them")
+    benching = command(
+        "bench",
+        _command_bench,
+        "tell in a minute what matters on this machine; or time what is named, and other libraries "
+        "beside it",
+    )
     report.add_arguments(benching)
     benching.add_argument(
         "--lecture",
@@ -306,8 +312,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _flush()
     except BrokenPipeError:
         return 1
-    except KeyboardInterrupt:
-        print("gpureduce: broken off", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(": ".join(["gpureduce: broken off", *map(str, stop.args)]), file=sys.stderr)
         return 130  # shells' convention: 128 + the signal's number
     except (
         OSError, ValueError, TypeError, MemoryError, ImportError, gpureduce.CudaError

@@ -66,14 +66,16 @@ def measure(
     warmups: int = 2,
     offset: int = 0,
     apart: bool = False,
+    load_only: bool = False,
 ) -> tuple[list[float], int | None, int | None]:
     """Times the launches of one sum, `repeats` times. Returns milliseconds, block and grid.
 
     The input lies on the device in `copies` copies that are read in turn. Each begins `offset`
     elements after a 512-byte boundary. With `apart`, a separate operation runs between two sums;
-    its time is subtracted.
+    its time is subtracted. With `load_only`, a kernel that only loads the array and stores one word
+    takes the place of the sum.
     """
-    how = (copies, warmups, repeats, offset, apart)
+    how = (copies, warmups, repeats, offset, apart, load_only)
     found = devices.module_of(device).measure(array, request.launch(device), *how)
     return measured(found)
 

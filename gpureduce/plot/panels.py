@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpureduce.bench import exact_bench
 from gpureduce.bench.exact_bench import how_taken
-from gpureduce.bench.targets import MIB, load, ratios
+from gpureduce.bench.libraries import LOAD_ONLY
+from gpureduce.bench.targets import MIB, Row, load, ratios
 from gpureduce.lectures.records import Record, printed
 from gpureduce.lectures.tables import made_on, short_device
 from gpureduce.plot.layout import (
@@ -189,40 +190,54 @@ def exact_cost(path: str | Path = "data/exact_h200.json", title: str = "") -> An
 
 
 def beside_cub(path: str | Path = "data/bench_h200.json", title: str = "") -> Any:
-    """The speedup of `fast` over CUB's sum, by size, a line for each dtype.
+    """The speedups of `fast` and of `exact` over CUB's sum, by size, a line for each dtype.
 
-    Shows the kernels of a record of ``gpureduce bench --scoreboard``, which alternate in one run.
+    Shows one sum at a time, from a record of ``gpureduce bench --scoreboard``. A dashed line is the
+    limit: a kernel that only loads the array.
 
     >>> from gpureduce import plot
     >>> figure = plot.beside_cub("notebooks/data/bench_h200.json")
     """
     record = load(Path(path))
+    found = {name: ratios(record["rows"], "apart", name, ["cub"]) for name in ("fast", "exact")}
+    shown = [name for name in found if found[name]]
+    if not shown:
+        raise ValueError(f"{path}: it has no sums of fast or exact beside cub, one at a time")
+    limit = ratios(record["rows"], "apart", LOAD_ONLY, ["cub"])
+    figure, axes = page(8 if len(shown) == 1 else 11, 4.5, len(shown), sharey=True)
+    for ax, name in zip(axes, shown, strict=True):
+        _draw_ratios(ax, found[name], limit)
+        ax.set_title(f"`{name}`", loc="left", fontsize=10)
+    axes[0].set_ylabel("times as fast as CUB")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    foot(figure, f"{made_on(record)}; one sum at a time, all in one run and in turns.")
+    return figure
+
+
+def _draw_ratios(ax: Any, rows: Sequence[Row], limit: Sequence[Row]) -> None:
+    """Draws a line for each dtype, and the limit for the first of them."""
     lines: dict[str, list[tuple[int, float]]] = {}
-    found = ratios(record["rows"], "kernel", "fast", ["cub"])
-    if not found:
-        raise ValueError(f"{path}: it has no kernels of fast and cub to draw")
-    for row in sorted(found, key=lambda row: (row["dtype"], row["nbytes"])):
+    for row in sorted(rows, key=lambda row: (row["dtype"], row["nbytes"])):
         lines.setdefault(row["dtype"], []).append((row["nbytes"], row["ratio"]))
-    figure, (ax,) = page(8, 4.5)
     ends = []
     for i, (dtype, line) in enumerate(lines.items()):
-        ink = COLOURS[i % len(COLOURS)]
-        marker = MARKERS[i % len(MARKERS)]
+        ink, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
         ax.plot(*zip(*line, strict=True), color=ink, marker=marker, linewidth=1.8, markersize=5)
         ends.append((*line[-1], f"{dtype}: {line[-1][1]:.2f}x", ink))
+    for dtype in [row["dtype"] for row in limit if row["dtype"] in lines][:1]:
+        line = sorted((row["nbytes"], row["ratio"]) for row in limit if row["dtype"] == dtype)
+        ax.plot(*zip(*line, strict=True), color=INK, linewidth=1.2, linestyle="--")
+        ends.append((*line[-1], f"limit, {dtype}: {line[-1][1]:.2f}x", INK))
     ax.axhline(1, color=INK, linewidth=1)
     ax.set_xscale("log", base=2)
     sizes = sorted({nbytes for line in lines.values() for nbytes, _ in line})
-    apart = [a for a, b in itertools.pairwise(sizes) if b > 2 * a] + sizes[-1:]
-    ax.set_xticks(apart, [f"{count(nbytes)}B" for nbytes in apart], fontsize=8.5)
+    kept = [a for a, b in itertools.pairwise(sizes) if b > 2 * a] + sizes[-1:]
+    kept = kept if len(kept) < 8 else kept[::2]
+    ax.set_xticks(kept, [f"{count(nbytes)}B" for nbytes in kept], fontsize=8.5)
     ax.minorticks_off()
     ax.set_ylim(bottom=min(0.8, ax.get_ylim()[0]))
     ax.set_xlabel("size of the array")
-    ax.set_ylabel("times as fast as CUB")
-    ax.set_title(title, loc="left", fontsize=11)
     label_ends(ax, ends)
-    foot(figure, f"{made_on(record)}; all in one run and in turns.")
-    return figure
 
 
 _SUMS = {"exact": look("exact")["color"], "fast": "#000000", "cub": look("cub")["color"],

@@ -74,8 +74,11 @@ def test_numbers_are_checked_before_c_cuts_them_down(wrong, words):
 class FakeArray(producers.ByDLPack):
     """A library's GPU array, on the emulator."""
 
-    def sum(self):
-        return self.array.sum()
+    def sum(self, dtype=None):
+        return self.array.sum(dtype=dtype)
+
+    def __getitem__(self, index):
+        return FakeArray(self.array[index])
 
 
 @pytest.fixture
@@ -101,6 +104,7 @@ def test_libraries_are_measured_beside_ours(fake_cupy):
     assert found == [
         ("kernel", "fast", ""), ("kernel", "cpu", ""),
         ("call", "fast", "cupy"), ("call", "cupy", "cupy"),
+        ("call", "fast", "numpy"), ("call", "cpu", "numpy"), ("call", "numpy", "numpy"),
         ("host", "fast", "numpy"), ("host", "cpu", "numpy"),
         ("host", "cupy", "numpy"), ("host", "numpy", "numpy"),
     ]  # fmt: skip
@@ -116,7 +120,7 @@ def test_sums_apart(device, monkeypatch):
     measure, asked = module.measure, []
 
     def listen(*given):
-        asked.append(given[-1])
+        asked.append(given[-2])
         return measure(*given)
 
     monkeypatch.setattr(module, "measure", listen)
@@ -133,6 +137,40 @@ def test_sums_apart(device, monkeypatch):
     assert asked and asked == sorted(asked) and asked.count(True) == asked.count(False)
     some = gpureduce.benchmark(["cpu", "fast"], [9], measure=["apart"], device=device, repeats=1)
     assert [r.strategy for r in some] == ["fast"]  # the other launches nothing
+
+
+def test_ways_to_call(fake_cupy):
+    """Each way beside the library's own sum; kernels that read no strides are left out there."""
+    how = {"device": "emulator", "repeats": 1, "measure": ["call"], "ways": list(contenders.WAYS)}
+    rows = list(gpureduce.benchmark(["fast", "warp_shfl"], [3000], ["float32"], **how,
+                                    peers=["cupy", "numpy"]))  # fmt: skip
+    found = {(r.producer, r.strategy): [] for r in rows}
+    for r in rows:
+        found[r.producer, r.strategy].append(r.way)
+    every = list(contenders.WAYS)
+    assert found.pop(("cupy", "warp_shfl")) == [way for way in every if way != "strided"]
+    assert all(ways == every for ways in found.values()) and len(found) == 5
+    assert all((r.error_ulps is None) == (r.way == "cast") for r in rows)
+    assert all(r.error_ulps < 100 for r in rows if r.error_ulps is not None)
+
+
+def test_calls_without_a_card_are_those_of_numpy():
+    rows = list(gpureduce.benchmark(["auto", "cpu"], [1], ["int32"], measure=["call"], repeats=1))
+    assert [(r.strategy, r.producer, r.way) for r in rows] == [
+        (name, "numpy", "timing=False") for name in ("auto", "cpu", "numpy")
+    ]
+
+
+@on_devices
+def test_the_limit_only_loads(device):
+    """It is measured as the sums are; arrays that start elsewhere have none."""
+    how = {"device": device, "repeats": 3, "measure": ["apart"], "peers": ["load_only"]}
+    fast, limit = gpureduce.benchmark(["fast"], [2**20 + 1], ["float32"], **how)
+    assert (limit.strategy, limit.measure, limit.cache) == ("load_only", "apart", fast.cache)
+    assert (limit.block, limit.grid, limit.error_ulps) == (None, None, None)
+    assert 0 < limit.median_us < 1.05 * fast.median_us
+    moved = gpureduce.benchmark(["fast"], [1000], ["float32"], offset=1, **how)
+    assert [row.strategy for row in moved] == ["fast"]
 
 
 def test_calls_are_timed_when_they_are_warm(monkeypatch):
@@ -193,7 +231,7 @@ def test_peers_that_are_not_there(monkeypatch):
     assert libraries.installed(("all",), "emulator") == ("numpy",)
     with monkeypatch.context() as patch:
         patch.setattr(devices, "choose_device", lambda _: types.SimpleNamespace(backend="cuda"))
-        assert libraries.installed(("all",)) == ("cub", "numpy")
+        assert libraries.installed(("all",)) == ("cub", "load_only", "numpy")
     rows = gpureduce.benchmark(["fast"], [100], device="emulator", repeats=1, peers=["all"])
     assert [r.strategy for r in rows] == ["fast"]
 
@@ -207,8 +245,9 @@ def test_peers_that_are_not_there(monkeypatch):
         ({"strategies": ["cub"], "measure": ["host"]}, gpureduce.CudaError, "cub needs"),
         ({"peers": ["cub"]}, gpureduce.CudaError, "cub needs an NVIDIA GPU"),
         ({"peers": ["torch"]}, ValueError, "torch is not installed"),
-        ({"peers": ["tensorflow"]}, ValueError, "no peer 'tensorflow'; there are cub, numpy, cupy"),
-        ({"measure": ["call"]}, ValueError, "needs arrays on a GPU"),
+        ({"peers": ["tensorflow"]}, ValueError, "no peer 'tensorflow'; there are cub, load_only"),
+        ({"measure": ["call"], "ways": ["slow"]}, ValueError, "ways must be one of default"),
+        ({"ways": "default"}, TypeError, r"ways must be a list, such as \["),
         ({"measure": ["all"]}, ValueError, "measure must be one of kernel, apart, call, host"),
         ({"measure": ["apart"]}, ValueError, "cpu launches nothing that could be measured apart"),
         ({"strategies": "cpu"}, TypeError, r"strategies must be a list, such as \["),

@@ -18,11 +18,11 @@ PROVENANCE = {
 }  # fmt: skip
 
 
-def row(strategy, us, measure="kernel", dtype="float32", n=1024, producer="", offset=0):
+def row(strategy, us, measure="kernel", dtype="float32", n=1024, producer="", offset=0, way=""):
     size = {"float32": 4, "int8": 1}[dtype]
     found = Measurement(
         strategy, dtype, n, n * size, 64, 1, "Some Card", "cuda_event", "cold", 3, us, us, us,
-        1000.0, measure, producer, offset,
+        1000.0, measure, producer, offset, way=way,
     )  # fmt: skip
     return report.rows_of([found], None)[0]
 
@@ -58,15 +58,65 @@ def test_a_card_without_a_known_bandwidth():
     assert not any("of peak" in text for text in targets.missed(PROVENANCE | {"rows": rows}))
 
 
-def test_sums_apart():
-    rows = [row("fast", 4.0, "apart"), row("cub", 3.0, "apart"), row("exact", 6.0, "apart")]
-    assert "float32: `fast` 0.75 (4 KiB); `exact` 0.50 (4 KiB)." in scoreboard.markdown(
-        PROVENANCE | {"rows": [*ROWS, *rows]}
-    )
-    assert "else between" not in scoreboard.markdown(PROVENANCE | {"rows": ROWS})
+def test_sums_apart_come_first():
+    rows = [
+        row("fast", 4.0, "apart"), row("cub", 3.0, "apart"), row("exact", 6.0, "apart"),
+        row("load_only", 2.0, "apart"), row("fast", 1.0, "apart", n=4096),
+        row("cub", 2.0, "apart", n=4096), row("fast", 1.0, "apart", dtype="int8", n=4096),
+        row("cub", 4.0, "apart", dtype="int8", n=4096),
+    ]  # fmt: skip
+    text = scoreboard.markdown(PROVENANCE | {"rows": [*ROWS, *rows]})
+    assert text.index("**One sum at a time**") < text.index("**Back to back**")
+    assert "of `fast`: geometric mean 1.82, least 0.75 (float32, 4 KiB)." in text
+    assert "| bytes | us, float32 | limit, us | of limit | `float32` | `int8` |" in text
+    assert "| 4 KiB | 4.00 | 2.00 | 50% | 0.75 | 4.00 |" in text
+    assert "| 16 KiB | 1.00 |  |  | 2.00 |  |" in text
+    assert "of `exact`: geometric mean 0.50, least 0.50 (float32, 4 KiB)." in text
+    assert "| 4 KiB | 6.00 | 2.00 | 33% | 0.50 |" in text
+    without = scoreboard.markdown(PROVENANCE | {"rows": [r for r in rows if r["n"] == 4096]})
+    assert "| bytes | us, float32 | `float32` | `int8` |" in without and "limit" not in without
+    assert "One sum" not in scoreboard.markdown(PROVENANCE | {"rows": ROWS})
     assert [r["ratio"] for r in targets.ratios([*ROWS, *rows], "kernel", "fast", ["cub"])] == [
         1.5, 0.75, 2.0,
     ]  # fmt: skip
+    assert missed(*rows) == [
+        "float32, 4 KiB, one sum at a time: `fast` is 0.750 times as quick as cub, not 1"
+    ]
+
+
+def test_headline():
+    rows = [
+        row("fast", 1.0, "apart"), row("cub", 2.0, "apart"), row("exact", 4.0, "apart"),
+        row("fast", 1.0, "apart", "int8", n=4096), row("cub", 8.0, "apart", "int8", n=4096),
+    ]  # fmt: skip
+    text = scoreboard.headline(PROVENANCE | {"rows": rows})
+    assert "geometric means over float32, int8:" in text and "|  | 4 KiB |" in text
+    assert "| CUB's time / that of `fast` | 4.00 |" in text
+    assert "| CUB's time / that of `exact` | 0.50 |" in text
+    assert "Over all: `fast`: geometric mean 4.00, least 2.00 (float32, 4 KiB); `exact`: " in text
+    many = [row(name, 1.0, "apart", n=4**i) for i in range(5, 14) for name in ("fast", "cub")]
+    assert "|  | 4 KiB | 64 KiB | 1 MiB | 16 MiB | 256 MiB |" in scoreboard.headline(
+        PROVENANCE | {"rows": many}
+    )
+    assert scoreboard.headline(PROVENANCE | {"rows": ROWS}) == ""
+
+
+def test_calls():
+    """Old rows have no way: they are untimed calls."""
+    called = {"measure": "call", "producer": "torch", "n": 1}
+    rows = [
+        row("auto", 9.0, **called, way="default"), row("torch", 18.0, **called, way="default"),
+        row("auto", 3.0, **called, way="cast"),
+        row("fast", 5.0, **called), row("torch", 7.0, **called),
+        row("warp_shfl", 6.0, **called, way="timing=False"),
+        row("warp_shfl", 8.0, **called, way="default"),
+    ]  # fmt: skip
+    del rows[3]["way"]
+    text = scoreboard.markdown(PROVENANCE | {"rows": rows})
+    assert "| array of | dtype | n | strategy | `default` | `timing=False` | `cast` |" in text
+    assert "| torch | float32 | 1 | `auto` | 9.0 (18.0) |  | 3.0 |" in text
+    assert "| torch | float32 | 1 | `fast` |  | 5.0 (7.0) |  |" in text
+    assert "| strategy | torch, n = 1 |" in text and "| `warp_shfl` | 8.0, 6.0 |" in text
 
 
 CALIBRATION = {
@@ -81,11 +131,11 @@ def test_tables():
     assert "100 GB/s by the processors, 50 by the card" in text
     assert "120 by both at once, the card taking 33%" in text
     assert "2026-01-02: Some Card, 16 processors, driver 1.2, CUDA 13.0, numpy 2.5" in text
-    assert "(geometric mean 1.31, least 0.75)" in text
+    assert "geometric mean 1.31, least 0.75 (float32, 16 KiB)." in text
     assert "| 4 KiB | 2.00 | 0% | 1.50 | 2.00 |" in text
     assert "| 16 KiB | 4.00 | 0% | 0.75 |  |" in text
     assert "take 1.250 times as long, at most 1.250 (float32, 4 KiB)" in text
-    assert "| cupy | float32 | 1024 | 10.0 | 25.0 | 2.50 |" in text
+    assert "| cupy | float32 | 1024 | `fast` | 10.0 (25.0) |" in text
     assert "`auto` 0.80 (float32, 4 KiB, torch)" in text
     assert "| bytes | `auto` | `numpy` | `torch` | `pinned copy` |" in text
 
@@ -218,5 +268,6 @@ def test_sizes():
     assert [targets.size_text(n) for n in (1, 4096, 3 * 2**19, 2**33)] == [
         "1 B", "4 KiB", "1.5 MiB", "8 GiB",
     ]  # fmt: skip
-    kernels = scoreboard.ON_CARD[0]
-    assert kernels.nbytes[0] == 4096 and kernels.nbytes[-2:] == (2**32, 2**33)
+    apart = scoreboard.ON_CARD[0]
+    assert apart.measure == "apart" and apart.nbytes[0] == 4096
+    assert apart.nbytes[-2:] == (2**32, 2**33)

@@ -13,7 +13,7 @@ import pytest
 import gpureduce
 import readme
 from gpureduce import _emulator, lectures
-from gpureduce.bench import report, scoreboard
+from gpureduce.bench import contenders, report, scoreboard
 from gpureduce.core import devices, fast_table, table_files
 from gpureduce.lectures.tables import show
 
@@ -79,17 +79,43 @@ def test_bfloat16_needs_ml_dtypes(command, monkeypatch):
 
 
 def test_scoreboard(command, monkeypatch, tmp_path):
-    small = dataclasses.replace(scoreboard.ON_HOST[0], nbytes=(256, 4096), repeats=2)
-    monkeypatch.setattr(scoreboard, "ON_HOST", (small,))
-    monkeypatch.setattr(scoreboard, "ON_CARD", (small,))
+    called, small = (
+        dataclasses.replace(part, nbytes=(256, 4096), repeats=2) for part in scoreboard.ON_HOST[:2]
+    )
+    monkeypatch.setattr(scoreboard, "ON_HOST", (called, small))
+    monkeypatch.setattr(scoreboard, "ON_CARD", (called, small))
     kept = tmp_path / "bench_here.json"
     status, out, _ = command("bench", "--scoreboard", "--output", kept)
     assert status == 0 and "| 256 B |" in out and "bfloat16" in out
     rows = json.loads(kept.read_text())["rows"]
-    assert {r["strategy"] for r in rows} == {"cpu", "exact", "numpy"}
+    assert {r["strategy"] for r in rows} == {"auto", "cpu", "exact", "numpy"}
     assert {r["dtype"] for r in rows} == set(small.dtypes)
+    assert {r["way"] for r in rows if r["measure"] == "call"} == set(called.ways)
     assert readme.performance(tmp_path).strip() == out.strip()
-    assert command("bench", "--scoreboard", "--measure", "call")[0] == 0
+    status, out, _ = command("bench", "--measure", "call")  # without names: the scoreboard's calls
+    assert status == 0 and out.count("**") == 2 and "**Calls**" in out
+
+
+def test_the_parts_for_a_card(monkeypatch):
+    """On the emulator, with small sizes: the sums apart beside the limit, and calls by name."""
+    parts = [
+        dataclasses.replace(part, nbytes=(4, 4096), dtypes=("float32",), repeats=1)
+        for part in scoreboard.ON_CARD
+        if not part.offset
+    ]
+    monkeypatch.setattr(scoreboard._peers, "installed", lambda *_: ("load_only", "numpy"))
+    rows = list(scoreboard.measure(parts, "emulator"))
+    assert {"load_only", "fast", "exact"} == {r.strategy for r in rows if r.measure == "apart"}
+    names = [r.strategy for r in rows if r.measure == "call" and r.n == 1]
+    assert names.index("warp_shfl") < names.index("sequential") and "cub" not in names
+
+
+def test_calls_show_all_ways(command):
+    words = ["bench", "--measure", "call", "--strategies", "auto", "--sizes", "10"]
+    status, out, _ = command(*words, "--dtypes", "float32", "--repeats", "1", "--peers", "numpy")
+    assert status == 0 and all(f" {way} " in out for way in contenders.WAYS)
+    status, out, _ = command(*words, "--repeats", "1", "--ways", "strided", "--json")
+    assert {row["way"] for row in json.loads(out)["rows"]} == {"strided"}
 
 
 def test_the_record_of_a_lecture_reads_as_it_was_written(command, tmp_path):

@@ -224,21 +224,31 @@ def test_chart_of_the_cost_of_exact(tmp_path):
     assert "NVIDIA Test 9000: driver 580" in figure._supxlabel.get_text()
 
 
-def test_fast_beside_cub(tmp_path):
-    rows = [{"measure": "kernel", "offset": offset, "dtype": dtype, "nbytes": nbytes,
-             "n": nbytes, "strategy": name, "median_us": us, "low_us": us, "gb_s": nbytes / us,
-             "producer": "", "percent_of_peak": None}
-            for dtype in ("float32", "int8") for nbytes in (2**20, 2**30, 2**31)
-            for offset in (0, 1)
-            for name, us in (("fast", 2.0 + 9 * offset), ("cub", 5.0))]  # fmt: skip
-    rows.append({**rows[0], "dtype": "float64"})  # has no CUB beside it
-    path = tmp_path / "bench_h200.json"
-    path.write_text(json.dumps({**provenance("bench"), **MADE, "kind": "bench", "rows": rows}))
-    figure = plot.beside_cub(path, "fast beside CUB")
-    assert_readable(figure)
-    written = [text for text, _ in texts(figure)]
-    assert {"float32: 2.50x", "int8: 2.50x", "1 MiB", "2 GiB"} < set(written)
+def test_sums_beside_cub(tmp_path):
+    def rows(names):
+        return [{"measure": "apart", "offset": 0, "dtype": dtype, "nbytes": nbytes,
+                 "n": nbytes, "strategy": name, "median_us": us, "low_us": us,
+                 "gb_s": nbytes / us, "producer": "", "percent_of_peak": None}
+                for dtype in ("float32", "int8") for nbytes in (2**20, 2**30, 2**31)
+                for name, us in names.items()]  # fmt: skip
+
+    def drawn(found):
+        path = tmp_path / "bench_h200.json"
+        path.write_text(json.dumps({**provenance("bench"), **MADE, "kind": "bench", "rows": found}))
+        figure = plot.beside_cub(path, "beside CUB")
+        assert_readable(figure)
+        return figure, {text for text, _ in texts(figure)}
+
+    names = {"fast": 2.0, "exact": 4.0, "cub": 5.0, "load_only": 1.0}
+    more = {**rows(names)[0], "dtype": "float64"}  # has no CUB beside it
+    figure, written = drawn([*rows(names), more])
+    assert len(figure.axes) == 2
+    assert {"float32: 2.50x", "int8: 1.25x", "limit, float32: 5.00x", "1 MiB", "2 GiB"} < written
     assert not any("float64" in text for text in written)
+    figure, written = drawn(rows({"fast": 2.0, "cub": 5.0}))
+    assert len(figure.axes) == 1 and not any("limit" in text for text in written)
+    with pytest.raises(ValueError, match="no sums of fast or exact beside cub"):
+        drawn(rows({"fast": 2.0}))
 
 
 def test_spread_tells_how_many_values_there_are():

@@ -80,9 +80,9 @@ PyObject *gr_py_measure(PyObject *Py_UNUSED(self), PyObject *args)
     gr_request request;
     unsigned copies, repeats, warmups;
     Py_ssize_t offset;
-    int apart;
-    if (!PyArg_ParseTuple(args, "OOIIInp", &object, &asked, &copies, &warmups, &repeats, &offset,
-                          &apart) ||
+    int apart, load_only;
+    if (!PyArg_ParseTuple(args, "OOIIInpp", &object, &asked, &copies, &warmups, &repeats, &offset,
+                          &apart, &load_only) ||
         gr_read_launch(asked, GR_HOST_ARRAY, &launch) < 0 || !read_array(object, &launch, &request))
         return NULL;
     if (!copies || !repeats || offset < 0 || !request.n) {
@@ -90,7 +90,7 @@ PyObject *gr_py_measure(PyObject *Py_UNUSED(self), PyObject *args)
         return NULL;
     }
     request.on_device = 1;
-    gr_measurement how = {copies, warmups, repeats, (size_t)offset, apart};
+    gr_measurement how = {copies, warmups, repeats, (size_t)offset, apart, load_only};
     return gr_measured(&request, launch.strategy < 0, &how);
 }
 

@@ -96,7 +96,7 @@ static PyMethodDef methods[] = {
      "The exact sums of an array on a GPU, for Exact.add_state; None if it does not lie there."},
     {"measure", gr_py_measure, METH_VARARGS,
      "measure(array, load, acc, strategy, block, grid, finish, device, copies, warmups, repeats, "
-     "offset, apart)\n--\n\n"
+     "offset, apart, load_only)\n--\n\n"
      "Time only the launches: (repeats float64 ms as bytes, block, grid, strategy)."},
     {"write_pinned", gr_py_write_pinned, METH_VARARGS,
      "write_pinned(to, array)\n--\n\nCopy an array as for a device that reads it there."},

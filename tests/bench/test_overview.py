@@ -1,0 +1,120 @@
+"""`gpureduce bench` with nothing named: the page about this machine."""
+
+from __future__ import annotations
+
+import json
+import types
+import xml.etree.ElementTree
+
+import pytest
+
+from gpureduce.bench import libraries, overview, report, targets
+from gpureduce.bench.svg_bars import svg_bars
+from gpureduce.cli import main
+
+SMALL = overview.Sizes(4096, (4, 400), (4096,), (1024, 4096))
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    for name in ("ON_CARD", "ON_HOST", "EMULATED_SIZES"):
+        monkeypatch.setattr(overview, name, SMALL)
+    monkeypatch.setattr(overview.scoreboard._peers, "installed", lambda *_: ("numpy",))
+
+
+@pytest.fixture
+def emulated():
+    return overview.measured("emulator", 1)
+
+
+def test_the_page_of_a_device(emulated):
+    text = overview.as_text(emulated)
+    assert text.startswith("gpureduce on the emulated GPU\n\nMeasured on ")
+    assert text.count("Emulated times tell nothing") + text.count("tell nothing about a card") == 1
+    for title in ("Where sums end: 4 KiB", "Calls, from", "Float32 arrays in host memory",
+                  "What `auto` does", "What tuning would gain"):  # fmt: skip
+        assert f"\n{title}" in text
+    ends = {row["strategy"] for row in emulated["rows"] if row["measure"] == "apart"}
+    assert {"interleaved_mod", "warp_shfl", "fast", "exact"} <= ends
+    assert [row["nbytes"] for row in emulated["gains"]] == [1024, 4096]
+    assert "would make" not in text  # an emulated gain is none
+
+
+def test_the_page_of_the_processors(monkeypatch):
+    monkeypatch.setattr(overview.devices, "default_backend", lambda: "emulator")
+    made = overview.measured(None, 1)
+    text = overview.as_text(made)
+    assert {row["measure"] for row in made["rows"]} == {"call", "host"} and not made["gains"]
+    assert made["processor"] in text and "tuning" not in text and "emulated" not in text.lower()
+
+
+def test_html_is_well_formed(emulated):
+    made = overview.as_html(emulated)
+    assert "<h1>gpureduce on the emulated GPU</h1>" in made and "(emulated)</text>" in made
+    body = made.partition("<body>")[2].partition("</body>")[0]
+    tree = xml.etree.ElementTree.fromstring(f"<body>{body}</body>")
+    assert len(tree.findall(".//table")) == 5
+    assert len(tree.findall(".//{http://www.w3.org/2000/svg}svg")) == 1
+
+
+def _card(emulated):
+    """A record as of a card, with the limit and a library."""
+    rows = [row | {"source": "cuda_event"} for row in emulated["rows"]]
+    fast = next(r for r in rows if r["strategy"] == "fast" and r["measure"] == "apart")
+    limit = fast | {"strategy": "load_only", "median_us": fast["median_us"] / 2,
+                    "gb_s": 2 * fast["gb_s"]}  # fmt: skip
+    torch = fast | {"strategy": "torch", "producer": "torch", "measure": "call"}
+    gains = [{"nbytes": 1024, "fast_us": 3.0, "us": 2.0, "strategy": "tiles", "block": 64}]
+    auto = {"host_arrays": "cpu at 64 MiB", "calibration": "cpu 100 GB/s"}
+    more = {"page": "cuda", "card": "Some Card", "gains": gains, "auto": auto}
+    return emulated | more | {"rows": [*rows, limit, torch]}
+
+
+def test_the_page_of_a_card(emulated):
+    record = _card(emulated)
+    text = overview.as_text(record)
+    assert text.startswith("gpureduce on Some Card") and "Emulated" not in text
+    limit = next(line for line in text.splitlines() if line.startswith("load_only "))
+    assert " 100.0 " in limit
+    fast = next(line for line in text.splitlines() if line.startswith("fast "))
+    assert " 50.0 " in fast and any(line.startswith("torch ") for line in text.splitlines())
+    assert "`gpureduce tune` would make some sums 50% faster." in text
+    assert "by this calibration" in text
+    record["gains"][0]["us"] = 2.99
+    assert "`gpureduce tune` would gain nothing here." in overview.as_text(record)
+
+
+def test_the_parts_of_each_kind():
+    card = overview.parts("cuda", 3)
+    assert [part.measure for part in card] == ["apart", "call", "call", "host"]
+    assert libraries.LOAD_ONLY in card[0].peers and not card[1].strategies
+    assert all(part.repeats == 3 for part in card)
+
+
+def test_forms(tmp_path, capsys):
+    bench = ["bench", "--device", "emulator", "--repeats", "1"]
+    assert main.main([*bench, "--output", str(tmp_path / "page.html")]) == 0
+    assert capsys.readouterr().out.startswith("gpureduce on the emulated GPU")
+    assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+    assert main.main([*bench, "--json", "--output", str(tmp_path / "page.json")]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record == json.loads((tmp_path / "page.json").read_text())
+    assert targets.load(tmp_path / "page.json")["page"] == "emulator"
+    assert main.main([*bench, "--csv"]) == 0
+    assert capsys.readouterr().out.startswith("strategy,dtype,n,")
+    assert main.main([*bench, "--output", str(tmp_path / "page.txt")]) == 2
+    assert "must end in .html or .json or .csv" in capsys.readouterr().err
+
+
+def test_any_name_asks_for_a_measurement():
+    nothing = dict.fromkeys([*report._NAMES, "measure"]) | {"offset": 0, "scoreboard": False}
+    assert report.names_nothing(types.SimpleNamespace(**nothing))
+    for name in report._NAMES:
+        assert not report.names_nothing(types.SimpleNamespace(**nothing | {name: []}))
+    for more in ({"scoreboard": True}, {"measure": ["call"]}, {"offset": 1}):
+        assert not report.names_nothing(types.SimpleNamespace(**nothing | more))
+
+
+def test_bars():
+    made = svg_bars("a < b", [("fast", 1234.5), ("numpy", 0.5)])
+    assert "a &lt; b" in made and ">1,234<" in made and ">0.50<" in made
