@@ -125,7 +125,7 @@ def test_a_stopped_command_leaves_a_table(tmp_path, number):
     words = ["tune", "--device", "emulator", "--repeats", "3", "--output", str(path), "--sizes"]
     words += [str(2**power) for power in range(9, 24)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "gpureduce", *words], stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-P", "-m", "gpureduce", *words], stderr=subprocess.PIPE, text=True,
         env={**os.environ, "GPUREDUCE_THREADS": "1"},
     )  # fmt: skip
     end = time.monotonic() + 120
@@ -133,6 +133,7 @@ def test_a_stopped_command_leaves_a_table(tmp_path, number):
         time.sleep(0.05)
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
+    assert path.exists(), said
     assert {row["element_bytes"] for row in json.loads(path.read_text())["rows"]} >= {4}
     assert table_files.load(path)
     if number == signal.SIGINT:
