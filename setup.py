@@ -19,6 +19,7 @@ import hashlib
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -103,21 +104,8 @@ def read_registry() -> list[Kernel]:
 
 # --- finding nvcc -------------------------------------------------------------------------------
 
-
-def find_nvcc() -> Path | None:
-    """Nvcc from NVCC, CUDA_HOME, PATH, the toolkit's usual place, or the nvidia-* wheels."""
-    candidates = [os.environ.get("NVCC")]
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if os.environ.get(variable):
-            candidates.append(os.path.join(os.environ[variable], "bin", "nvcc"))
-    candidates += [shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc"]
-    for entry in sys.path:
-        candidates += [str(p) for p in Path(entry or ".").glob("nvidia/cu*/bin/nvcc")]
-    for candidate in candidates:
-        found = shutil.which(candidate) if candidate else None
-        if found:
-            return Path(found).absolute()
-    return None
+# The package's own rule, from a file that imports nothing of the package.
+find_tool = runpy.run_path(str(ROOT / "gpureduce" / "hardware" / "toolkit.py"))["find"]
 
 
 def toolkit_of(nvcc: Path) -> Path:
@@ -149,7 +137,7 @@ def wheels_to_build_with() -> list[str]:
     """The toolkit's wheels, if _cuda is to be built and there is no nvcc."""
     if "egg_info" not in sys.argv:  # not the build front end's query for requirements
         return []
-    return CUDA_WHEELS if wants_cuda() and not find_nvcc() else []
+    return CUDA_WHEELS if wants_cuda() and not find_tool("nvcc") else []
 
 
 def archs_of_cards() -> str:
@@ -423,7 +411,7 @@ class BuildBackends(build_ext):
             print(f"gpureduce: built without CUDA: {info['why']}", file=sys.stderr)
 
     def cuda_build(self, folder: Path, module: str) -> tuple[CudaBuild | None, dict[str, object]]:
-        wanted, nvcc = cuda_wanted(), find_nvcc()
+        wanted, nvcc = cuda_wanted(), find_tool("nvcc")
         if wanted == "0":
             return None, {"why": "GPUREDUCE_CUDA=0 when gpureduce was built"}
         if not wants_cuda():

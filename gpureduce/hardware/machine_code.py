@@ -11,11 +11,8 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
-import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +22,7 @@ from typing import Any
 
 from gpureduce.core import devices
 from gpureduce.core.sources import Place, files, text_of
+from gpureduce.hardware import toolkit
 from gpureduce.hardware.counters import Instruction
 
 _SECONDS = 120  # time limit for one run of a tool
@@ -141,16 +139,9 @@ def with_places(code: Sequence[Instruction], name: str, functions: Functions) ->
 
 
 def find_tool(name: str) -> str:
-    """The path of a tool of the CUDA toolkit."""
-    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    candidates = [os.environ.get(name.upper()), name]
-    candidates += [f"{home}/bin/{name}" for home in homes if home]
-    for entry in sys.path:
-        candidates += [str(path) for path in Path(entry or ".").glob(f"nvidia/cu*/bin/{name}")]
-    for candidate in candidates:
-        found = shutil.which(candidate) if candidate else None
-        if found:
-            return found
+    """The path of a tool of the CUDA toolkit. Raises Missing if there is none."""
+    if found := toolkit.find(name):
+        return str(found)
     raise Missing(
         f"there is no {name} on PATH: it comes with the CUDA toolkit; the environment's "
         f"{name.upper()} may say where it is"

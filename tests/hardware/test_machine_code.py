@@ -14,7 +14,7 @@ from cases import KERNELS
 from fake_ncu import as_hardware
 from gpureduce.core.sources import Place
 from gpureduce.emulator.explain import explain
-from gpureduce.hardware import machine_code, report, verify_counters
+from gpureduce.hardware import machine_code, report, toolkit, verify_counters
 from gpureduce.hardware.counters import Case, Instruction, finish_of
 from gpureduce.hardware.machine_code import Coded, Missing, functions_of, with_places
 from gpureduce.hardware.reasons import _LOOK
@@ -267,7 +267,7 @@ def test_without_the_tools_the_table_says_so(tmp_path, monkeypatch):
     for name in ("nvcc", "nvdisasm"):
         with monkeypatch.context() as patched:
             patched.setattr(
-                machine_code.shutil, "which", lambda tool, n=name: None if n in tool else "x"
+                toolkit.shutil, "which", lambda tool, n=name: None if n in tool else "x"
             )
             said = summarized()
         assert f"lines of the source are not known for sequential: there is no {name}" in said
