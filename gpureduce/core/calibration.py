@@ -22,8 +22,9 @@ import numpy as np
 
 from gpureduce import _host
 from gpureduce.core import devices, json_files, on_both, on_device, registry
+from gpureduce.core.devices import LEAST_SHARED_BYTES
 from gpureduce.core.dtypes import convert
-from gpureduce.core.request import LEAST_SHARED_BYTES, Request
+from gpureduce.core.request import Request
 from gpureduce.errors import CudaError
 from gpureduce.version import VERSION
 

@@ -23,6 +23,9 @@ from gpureduce.version import VERSION
 
 BACKENDS = ("cuda", "emulator")
 
+# `auto` adds up smaller host arrays on the processors, without looking for a GPU.
+LEAST_SHARED_BYTES = 1 << 26
+
 
 @dataclass(frozen=True)
 class Device:

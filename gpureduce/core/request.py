@@ -22,9 +22,6 @@ from gpureduce.core.schedule import Schedule
 # Strategy numbers for C: the engine chooses by size and dtype (`fast`), or as `auto` does.
 CHOOSE, AUTO = -1, -2
 
-# `auto` adds up smaller host arrays on the processors, without looking for a GPU.
-LEAST_SHARED_BYTES = 1 << 26
-
 
 class Arguments(NamedTuple):
     """The arguments of `gpureduce.sum` except the array."""

@@ -1,29 +1,25 @@
-"""`gpureduce.sum`: from arguments to result."""
+"""`gpureduce.sum`. Adds up what one call of C can; any_array.py adds up the rest.
+
+A sum of a NumPy array with default arguments needs no other module than those imported here. The
+others are imported when they are first needed.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import time
+from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import (
-    arrays,
-    calibration,
-    devices,
-    dtypes,
-    gpu_arrays,
-    on_both,
-    on_device,
-    on_host,
-    registry,
-)
-from gpureduce.core.request import LEAST_SHARED_BYTES, Arguments, Request, resolve, strategy_of
+from gpureduce.core import devices, dtypes, registry
+from gpureduce.core.devices import LEAST_SHARED_BYTES
 from gpureduce.core.results import Outcome, SumResult, Timing
+from gpureduce.lazy_import import load
 
 
 def sum(
@@ -125,45 +121,15 @@ def sum(
         shortest = _by_one_call(arr, strategy, device, stream, timing)
         if shortest is not None:
             return shortest
-    asked = Arguments(strategy, dtype, block, grid, finish, device, allow_broken, stream, timing)
-    return add(asked, arr)
+    how = (strategy, dtype, block, grid, finish, device, allow_broken, stream, timing)
+    any_array = _module("any_array")
+    return cast(SumResult, any_array.add(any_array.Arguments(*how), arr))
 
 
-def add(asked: Arguments, arr: npt.ArrayLike, into: _host.Exact | None = None) -> SumResult:
-    """Like `sum`, but an exact sum of a host array is also added to `into`, unrounded."""
-    start = time.perf_counter()
-    strategy = strategy_of(asked.strategy, asked.allow_broken)
-    if not isinstance(arr, np.ndarray):
-        result = gpu_arrays.add(asked, strategy, arr, start)
-        if result is not None:
-            return result
-    array = arrays.as_array(arr)
-    if asked.stream is not None:
-        raise ValueError("stream is for arrays on a GPU; this one is in host memory")
-    share = 1.0
-    if strategy.name == "auto" and asked.device is None and array.nbytes >= LEAST_SHARED_BYTES:
-        device, share = calibration.way_for(array.nbytes)
-        asked = asked._replace(device=device)
-    request = resolve(asked, strategy, array.dtype)
-    outcome = _add_host_array(request, array, share, asked, into)
-    if not asked.timing:
-        return SumResult(outcome.value, cast(Timing, None))
-    return SumResult(outcome.value, _timing(request, array, outcome, start))
-
-
-def _add_host_array(
-    request: Request,
-    array: dtypes.Array,
-    share: float,
-    asked: Arguments,
-    into: _host.Exact | None,
-) -> Outcome:
-    if request.on_host:
-        return on_host.add(request, array, into)
-    device = devices.choose_device(request.device, or_cpu=True)
-    if share < 1:
-        return on_both.add(request, array, device, share, into)
-    return on_device.add(request, array, device, into)
+@functools.cache
+def _module(name: str) -> ModuleType:
+    """A module of `core`, imported when it is first used."""
+    return load(f"core.{name}")
 
 
 def _by_one_call(
@@ -173,13 +139,18 @@ def _by_one_call(
     if type(strategy) is not str:
         return None
     if type(arr) is not np.ndarray:
-        return None if timing or device else gpu_arrays.by_one_call(arr, strategy, stream)
+        if timing or device:
+            return None
+        return cast(SumResult | None, _module("gpu_arrays").by_one_call(arr, strategy, stream))
     if stream is not None:
         return None
     if device is not None or strategy not in _ON_HOST:
         if timing:
             return None
-        return gpu_arrays.sent_by_one_call(arr, strategy, device or devices.default_backend())
+        backend = device or devices.default_backend()
+        return cast(
+            SumResult | None, _module("gpu_arrays").sent_by_one_call(arr, strategy, backend)
+        )
     if strategy == "auto" and arr.nbytes >= LEAST_SHARED_BYTES:
         return None  # a GPU may be faster
     if not timing:
@@ -208,14 +179,3 @@ def _timing_on_host(source: np.dtype[Any], exactly: bool) -> dict[str, Any]:
     outcome = Outcome(None, "perf_counter", "cpu", "cpu")
     timing = outcome.timing(row.name, dtypes.name_of(source), row.finishes[0], 0, 0, 0.0)
     return dataclasses.asdict(timing)
-
-
-def _timing(request: Request, array: dtypes.Array, outcome: Outcome, start: float) -> Timing:
-    return outcome.timing(
-        request.strategy.name,
-        dtypes.name_of(array.dtype),
-        request.finish or request.strategy.finishes[0],
-        array.size,
-        array.size * array.dtype.itemsize,
-        (time.perf_counter() - start) * 1e3,
-    )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce.core import arrays, dtypes, registry, summation
+from gpureduce.core import any_array, arrays, dtypes, registry, summation
 from gpureduce.core import exact as _exact
 from gpureduce.core.request import Arguments
 from gpureduce.core.results import SumResult
@@ -104,7 +104,7 @@ def _add_up(
     wide = _wide(terms)
     if registry.find(strategy).name in ("auto", "exact"):
         total = _exact.new(wide)
-        result = summation.add(Arguments(strategy, wide, **how), terms, total)
+        result = any_array.add(Arguments(strategy, wide, **how), terms, total)
         return result, _exact.parts(total)
     with np.errstate(over="ignore", invalid="ignore"):
         result = summation.sum(terms, strategy, wide, **how)

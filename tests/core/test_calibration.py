@@ -14,7 +14,7 @@ import pytest
 import gpureduce
 from cases import array_of, broken_off_after
 from gpureduce.bench import report
-from gpureduce.core import calibration, devices, on_both, on_device, summation
+from gpureduce.core import any_array, calibration, devices, on_both, on_device, summation
 from gpureduce.core.calibration import Way
 
 LEAST = 1 << 16
@@ -37,7 +37,8 @@ def card(monkeypatch, tmp_path):
     monkeypatch.delenv(calibration.PIN, raising=False)
     monkeypatch.setattr(calibration, "_known", {})
     monkeypatch.setattr(calibration, "LEAST_SHARED_BYTES", LEAST)
-    monkeypatch.setattr(summation, "LEAST_SHARED_BYTES", LEAST)
+    for module in (summation, any_array):
+        monkeypatch.setattr(module, "LEAST_SHARED_BYTES", LEAST)
     monkeypatch.setattr(calibration, "_card", lambda: devices.devices()[-1])
 
     class Fake:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpureduce
-from cases import DTYPES, array_of, same_bits
+from cases import DTYPES, array_of, run_python, same_bits
 from gpureduce import _emulator, _host
 
 SIZES = (0, 1, 2, 3, 31, 33, 127, 1000, 1025, 16_385, 33_000, 70_001, 300_001)
@@ -140,3 +140,23 @@ def test_the_shortest_path_leaks_nothing():
         add_all()
     assert [sys.getrefcount(x) for a in arrays for x in (a, a.dtype)] == before
     assert sys.getallocatedblocks() < allocated + 100
+
+
+SMALL_SUM = """
+import sys
+import numpy as np
+import gpureduce
+
+def ours():
+    return {name for name in sys.modules if name.partition(".")[0] == "gpureduce"}
+
+imported = ours()
+gpureduce.sum(np.arange(10.0))
+gpureduce.sum(np.arange(10), timing=False)
+assert ours() == imported, ours() - imported
+print(len(imported))
+"""
+
+
+def test_a_small_sum_needs_few_modules():
+    assert int(run_python(SMALL_SUM)) <= 12

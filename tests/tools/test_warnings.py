@@ -36,7 +36,7 @@ def pytest_sessionfinish(): say("finish")
 TESTS = """
 import threading, warnings
 import numpy as np, pytest
-import gpureduce
+import gpureduce, gpureduce.core.arrays
 
 def test_plain():
     assert gpureduce.sum(np.ones(3)).value == 3
@@ -60,7 +60,7 @@ def test_in_the_package(module, kind):
 def test_of_numpy_in_the_package(monkeypatch):
     there = {"np": np, "__name__": "gpureduce.core.arrays"}
     overflow = eval("lambda *_: np.array([1e300]) * 1e300", there)
-    monkeypatch.setattr(gpureduce.core.summation.arrays, "convert", overflow)
+    monkeypatch.setattr(gpureduce.core.arrays, "convert", overflow)
     gpureduce.sum(np.ones(3))
 
 def test_threads():

@@ -1,0 +1,72 @@
+"""Sums of any array with any arguments: from arguments to result."""
+
+from __future__ import annotations
+
+import time
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gpureduce import _host
+from gpureduce.core import (
+    arrays,
+    calibration,
+    devices,
+    dtypes,
+    gpu_arrays,
+    on_both,
+    on_device,
+    on_host,
+)
+from gpureduce.core.devices import LEAST_SHARED_BYTES
+from gpureduce.core.request import Arguments, Request, resolve, strategy_of
+from gpureduce.core.results import Outcome, SumResult, Timing
+
+
+def add(asked: Arguments, arr: npt.ArrayLike, into: _host.Exact | None = None) -> SumResult:
+    """The sum of an array; an exact one of a host array is also added to `into`, unrounded."""
+    start = time.perf_counter()
+    strategy = strategy_of(asked.strategy, asked.allow_broken)
+    if not isinstance(arr, np.ndarray):
+        result = gpu_arrays.add(asked, strategy, arr, start)
+        if result is not None:
+            return result
+    array = arrays.as_array(arr)
+    if asked.stream is not None:
+        raise ValueError("stream is for arrays on a GPU; this one is in host memory")
+    share = 1.0
+    if strategy.name == "auto" and asked.device is None and array.nbytes >= LEAST_SHARED_BYTES:
+        device, share = calibration.way_for(array.nbytes)
+        asked = asked._replace(device=device)
+    request = resolve(asked, strategy, array.dtype)
+    outcome = _add_host_array(request, array, share, asked, into)
+    if not asked.timing:
+        return SumResult(outcome.value, cast(Timing, None))
+    return SumResult(outcome.value, _timing(request, array, outcome, start))
+
+
+def _add_host_array(
+    request: Request,
+    array: dtypes.Array,
+    share: float,
+    asked: Arguments,
+    into: _host.Exact | None,
+) -> Outcome:
+    if request.on_host:
+        return on_host.add(request, array, into)
+    device = devices.choose_device(request.device, or_cpu=True)
+    if share < 1:
+        return on_both.add(request, array, device, share, into)
+    return on_device.add(request, array, device, into)
+
+
+def _timing(request: Request, array: dtypes.Array, outcome: Outcome, start: float) -> Timing:
+    return outcome.timing(
+        request.strategy.name,
+        dtypes.name_of(array.dtype),
+        request.finish or request.strategy.finishes[0],
+        array.size,
+        array.size * array.dtype.itemsize,
+        (time.perf_counter() - start) * 1e3,
+    )
