@@ -9,23 +9,35 @@ import threading
 import time
 from types import ModuleType
 
-# Python's lock of a half imported module stays locked in a child made by fork(), so a fork waits
-# until other threads have imported. The wait has a limit: an entry stays if a signal handler raises
-# at the very end of load().
+# Python's lock of a half imported module stays locked in a child made by fork(). So a fork waits
+# until the imports of other threads have ended, and an import waits until the forks of other
+# threads have. Each writes its own entry first and then looks for the other's, so of two that
+# begin together one sees the other. Both waits have a limit: an entry stays if a signal handler
+# raises just before it would be removed, and an import may itself be waited for.
 _importing: dict[object, int] = {}  # an entry per import under way: the thread's number
+_forking: dict[int, bool] = {}  # the numbers of the threads that fork
 _PATIENCE_S = 2.0
 
 
 def _before_fork() -> None:
-    if threading.get_ident() in _importing.values():
+    this_thread = threading.get_ident()
+    _forking[this_thread] = True
+    if this_thread in _importing.values():
         return  # another thread may wait for this import
-    end = time.monotonic() + _PATIENCE_S
-    while _importing and time.monotonic() < end:
-        time.sleep(0.001)
+    if not _emptied(_importing):
+        _importing.clear()
+
+
+def _after_fork() -> None:
+    _forking.pop(threading.get_ident(), None)
+
+
+def _in_child() -> None:
     _importing.clear()
+    _forking.clear()
 
 
-os.register_at_fork(before=_before_fork, after_in_child=_importing.clear)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 
 def load(name: str) -> ModuleType:
@@ -33,9 +45,23 @@ def load(name: str) -> ModuleType:
     name = f"gpureduce.{name}"
     if name in sys.modules:
         return importlib.import_module(name)
-    entry = object()
+    this_thread, entry = threading.get_ident(), object()
+    within_another = this_thread in _importing.values()
     try:
-        _importing[entry] = threading.get_ident()
+        _importing[entry] = this_thread
+        while _forking and not within_another and this_thread not in _forking:
+            del _importing[entry]
+            if not _emptied(_forking):
+                _forking.clear()
+            _importing[entry] = this_thread
         return importlib.import_module(name)
     finally:
         _importing.pop(entry, None)
+
+
+def _emptied(entries: dict[object, int] | dict[int, bool]) -> bool:
+    """Wait until there are no entries left; False if some are still there after _PATIENCE_S."""
+    end = time.monotonic() + _PATIENCE_S
+    while entries and time.monotonic() < end:
+        time.sleep(0.001)
+    return not entries

@@ -266,6 +266,32 @@ def test_a_fork_during_the_first_use_of_the_emulator():
         run_python(FORKED.format(delay=delay), timeout=30)
 
 
+FORKED_WHILE_ANOTHER_THREAD_BEGINS = """
+import os, sys, threading, time
+asked = threading.Event()
+# Hooks run in the reverse order of their registration: this one after gpureduce's own.
+os.register_at_fork(before=lambda: (asked.set(), time.sleep({delay})))
+import numpy as np, gpureduce as g
+array = np.arange(20000, dtype=np.int32)
+def first():
+    asked.wait()
+    g.sum(array, "cascade", device="emulator")
+threading.Thread(target=first).start()
+child = os.fork()
+if child == 0:
+    assert g.sum(array, "cascade", device="emulator").value == 199990000
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+sys.exit(status != 0)
+"""
+
+
+@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer's malloc() may hang in a child")
+def test_a_first_use_that_begins_during_a_fork():
+    for delay in (0.001, 0.003, 0.006, 0.01, 0.015, 0.02):
+        run_python(FORKED_WHILE_ANOTHER_THREAD_BEGINS.format(delay=delay), timeout=30)
+
+
 def test_nothing_is_set_up_at_its_first_use():
     """A fork in the middle of that would leave it half done in the child."""
     for path in CSRC.rglob("*.[ch]*"):
