@@ -1,0 +1,162 @@
+/* Sums of floats in two or three float64 numbers that prove their own rounding.
+ *
+ * Knuth's TwoSum gives the rounding error of an addition as a float64, exactly. `sum` takes the
+ * elements, and `rest` the errors of its additions. In gr_proven the additions to `rest` round, and
+ * `bound` is the sum of the magnitudes added to it. In gr_proven3 a third number, `tail`, takes the
+ * errors of the additions to `rest`, and `bound` belongs to `tail`.
+ *
+ * Lemma. Let the last number of k additions with rounding be the computed sum of r_1, r_2, ... Each
+ * partial sum is at most sum|r_i| in size, so each addition is wrong by at most 2^-53 sum|r_i|. So
+ * the real-number sum of all elements differs from the sum of the two or three numbers by at most
+ * k 2^-53 sum|r_i|. `bound` itself is computed, with a relative error below k 2^-53. Hence the
+ * difference is at most k 2^-52 bound, for k < 2^50.
+ *
+ * If that interval lies within the numbers that round to one float, this float is the correctly
+ * rounded sum. It nearly always does: two numbers hold more than a hundred bits. Where it does not,
+ * the caller adds up the elements again, in an accumulator. Inf and nan are never proven. */
+#ifndef GPUREDUCE_PROVEN_H
+#define GPUREDUCE_PROVEN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __CUDACC__
+#define GR_PROVEN static __host__ __device__ __forceinline__
+#else
+#define GR_PROVEN static inline __attribute__((always_inline))
+#endif
+
+/* For elements of at most 24 bits. */
+typedef struct {
+    double sum, rest, bound;
+} gr_proven;
+
+/* For float64 elements. */
+typedef struct {
+    double sum, rest, tail, bound;
+} gr_proven3;
+
+/* Adds x to *sum and returns the error of the addition. */
+GR_PROVEN double gr_two_sum(double *sum, double x)
+{
+    double before = *sum, after = before + x, part = after - before;
+    *sum = after;
+    return (before - (after - part)) + (x - part);
+}
+
+GR_PROVEN double gr_magnitude(double x)
+{
+    return x < 0 ? -x : x;
+}
+
+GR_PROVEN void gr_proven_add(gr_proven *to, double x)
+{
+    double error = gr_two_sum(&to->sum, x);
+    to->rest += error;
+    to->bound += gr_magnitude(error);
+}
+
+/* Three additions with rounding. */
+GR_PROVEN void gr_proven_merge(gr_proven *to, const gr_proven *more)
+{
+    gr_proven_add(to, more->sum);
+    to->rest += more->rest;
+    to->bound += more->bound;
+}
+
+GR_PROVEN void gr_proven3_add_rest(gr_proven3 *to, double x)
+{
+    double error = gr_two_sum(&to->rest, x);
+    to->tail += error;
+    to->bound += gr_magnitude(error);
+}
+
+GR_PROVEN void gr_proven3_add(gr_proven3 *to, double x)
+{
+    gr_proven3_add_rest(to, gr_two_sum(&to->sum, x));
+}
+
+/* Three additions with rounding. */
+GR_PROVEN void gr_proven3_merge(gr_proven3 *to, const gr_proven3 *more)
+{
+    gr_proven3_add(to, more->sum);
+    gr_proven3_add_rest(to, more->rest);
+    to->tail += more->tail;
+    to->bound += more->bound;
+}
+
+/* 2^exponent, which must be the exponent of a normal number. */
+GR_PROVEN double gr_power_of_two(int exponent)
+{
+    uint64_t bits = (uint64_t)(exponent + 1023) << 52;
+    double power;
+    memcpy(&power, &bits, sizeof power);
+    return power;
+}
+
+/* Rounds high + low + middle, known up to `error`, to a format whose normal numbers have `fraction`
+ * bits after the leading one and whose numbers are multiples of 2^unit. `high` must be the float64
+ * nearest to high + low. Stores the rounded sum and returns true if it is proven. A result that is
+ * too large for the format stands for inf.
+ *
+ * The nearest number to `high` is the nearest to the sum if the sum is nearer to it than half of
+ * the gap between numbers: a gap of 2^last above a power of two is half as wide below it. */
+GR_PROVEN bool gr_proven_round(double high, double low, double tail, double error, int fraction,
+                               int unit, double *rounded)
+{
+    uint64_t bits;
+    memcpy(&bits, &high, sizeof bits);
+    int field = (int)(bits >> 52 & 0x7ff);
+    bool is_known = tail == 0 && error == 0; /* the sum is high + low */
+    if (field == 0x7ff)
+        return false;
+    *rounded = high;
+    if (fraction == 52 && is_known)
+        return true;
+    if (field < 60) { /* below 2^-963: only float64 elements get there */
+        *rounded = high + 0.0;
+        return is_known && low == 0 && (fraction == 52 || high == 0);
+    }
+    int last = field - 1023 - fraction;
+    last = last < unit ? unit : last;
+    double gap = gr_power_of_two(last), half = gap / 2;
+    if (fraction < 52) {
+        const double middle = 6755399441055744.0; /* 1.5 2^52: sums with it are whole numbers */
+        double scaled = high * gr_power_of_two(-last); /* at most 2^(fraction + 1) */
+        *rounded = ((scaled + middle) - middle) * gap;
+        if (*rounded == 0 && high < 0)
+            *rounded = -0.0;
+        if (is_known && low == 0)
+            return true;
+        if (*rounded == 0 && error + gr_magnitude(tail) > gr_magnitude(high) / 4)
+            return false; /* the sign of zero is that of the sum */
+    }
+    memcpy(&bits, rounded, sizeof bits);
+    if ((bits & 0xfffffffffffff) == 0 && gr_magnitude(high) >= gr_magnitude(*rounded))
+        half /= 2;
+    double away = gr_magnitude((high - *rounded) + low) + gr_magnitude(tail) + error;
+    return away * (1 + 0x1p-50) < half;
+}
+
+/* Rounds a sum of `additions` with rounding. */
+GR_PROVEN bool gr_proven_finish(const gr_proven *of, double additions, int fraction, int unit,
+                                double *rounded)
+{
+    double high = of->sum, low = gr_two_sum(&high, of->rest);
+    return gr_proven_round(high, low, 0, additions * 0x1p-52 * of->bound, fraction, unit, rounded);
+}
+
+GR_PROVEN bool gr_proven3_finish(const gr_proven3 *of, double additions, int fraction, int unit,
+                                 double *rounded)
+{
+    double high = of->sum, low = of->rest, tail;
+    low = gr_two_sum(&high, low);
+    tail = gr_two_sum(&low, of->tail);
+    double last = low;
+    low = gr_two_sum(&high, last);
+    return gr_proven_round(high, low, tail, additions * 0x1p-52 * of->bound, fraction, unit,
+                           rounded);
+}
+
+#endif
