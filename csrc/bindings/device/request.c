@@ -51,7 +51,6 @@ gr_request gr_request_of(const gr_launch *launch)
         .grid = launch->grid,
         .finish = (gr_finish)launch->finish,
         .device = launch->device,
-        .timed = launch->timed,
     };
 }
 
