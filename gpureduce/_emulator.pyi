@@ -19,7 +19,12 @@ _Resolve = Callable[[str, int, int], tuple[int, bool, int, int]]
 _Common = Callable[[str, int, int, str, int, int], dict[str, Any]]
 
 def sum_gpu(
-    array: object, resolve: _Resolve | None, launch: Launch, stream: int, common: _Common, /
+    array: object,
+    resolve: _Resolve | None,
+    launch: Launch | int,
+    stream: int,
+    common: _Common | None,
+    /,
 ) -> SumResult | None: ...
 def sum_host_untimed(
     array: np.ndarray[Any, Any], strategy: int, device: int, /

@@ -108,28 +108,32 @@ def ask(function: Callable[..., Any], arr: object, *arguments: object) -> Any:
 
 def by_one_call(arr: object, strategy: str, stream: object, timing: bool) -> SumResult | None:
     """The sum of an array on a GPU; None if the general path has to add it up."""
-    module = _module()
-    if module is None or strategy not in NUMBERS:
+    module, number = _module(), NUMBERS.get(strategy)
+    if module is None or number is None:
         return None
-    return _sum(module, arr, None, _launch(strategy, None, None, None, bool(timing)), stream)
-
-
-@functools.lru_cache(1024, typed=True)  # a block may be 128, but not 128.0
-def _launch(
-    name: str, block: int | None, grid: int | None, finish: str | None, timing: bool
-) -> Launch:
-    strategy = registry.find(name)
-    threads, blocks, finish = launch_of(strategy, block, grid, finish)
-    number = registry.finish_number(finish)
-    return Launch(number_of(strategy), block=threads, grid=blocks, finish=number, timed=timing)
+    return _sum(module, arr, None, number, stream, timing)
 
 
 def _sum(
-    module: ModuleType, arr: object, resolve: object, launch: Launch, stream: object
+    module: ModuleType,
+    arr: object,
+    resolve: object,
+    launch: Launch | int,
+    stream: object,
+    timing: bool,
 ) -> SumResult | None:
     number = 0 if stream is None else stream_number(stream)
-    found: SumResult | None = ask(module.sum_gpu, arr, resolve, launch, number, _common_fields)
+    common = _common_fields if timing else None
+    found: SumResult | None = ask(module.sum_gpu, arr, resolve, launch, number, common)
     return found
+
+
+@functools.lru_cache(1024, typed=True)  # a block may be 128, but not 128.0
+def _launch(name: str, block: int | None, grid: int | None, finish: str | None) -> Launch:
+    strategy = registry.STRATEGIES[name]
+    threads, blocks, finish = launch_of(strategy, block, grid, finish)
+    number = registry.finish_number(finish)
+    return Launch(number_of(strategy), block=threads, grid=blocks, finish=number)
 
 
 def sent_by_one_call(arr: npt.NDArray[Any], strategy: str, device: str) -> SumResult | None:
@@ -182,7 +186,7 @@ def add(asked: Arguments, strategy: registry.Strategy, arr: object) -> SumResult
         and asked.strategy in NUMBERS
     ):
         return None  # by_one_call() has found that it does not lie on a GPU
-    how = (strategy.name, asked.block, asked.grid, asked.finish, bool(asked.timing))
+    how = (strategy.name, asked.block, asked.grid, asked.finish)
     try:
         launch = _launch(*how)
     except TypeError:  # not hashable, so it is no block, grid or finish: raises what says so
@@ -196,7 +200,7 @@ def add(asked: Arguments, strategy: registry.Strategy, arr: object) -> SumResult
             return _DEFAULT, False, _DEFAULT, _DEFAULT
         return _asked(kind, nbytes, wanted, exactly)
 
-    return _sum(module, arr, None if by_defaults else resolve, launch, asked.stream)
+    return _sum(module, arr, None if by_defaults else resolve, launch, asked.stream, asked.timing)
 
 
 def _common_fields(

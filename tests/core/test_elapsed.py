@@ -138,10 +138,10 @@ def test_finishes_are_those_that_ran():
 def test_parts_and_pieces_are_added_up():
     array = np.ones(2**18, np.complex64)
     whole, half = (timing("last_block", ByInterface(part)) for part in (array, array.real))
-    assert whole.launches == 2 * half.launches and whole.kernel_ms > half.kernel_ms
+    assert whole.launches == 2 * half.launches and 0 < whole.kernel_ms < whole.total_ms
     wide = np.broadcast_to(array_of("int8", 3), (2**22, 3))  # two launches
     made = timing("fast", ByInterface(wide))
-    assert made.total_ms / 2 < made.kernel_ms < made.total_ms
+    assert made.launches == 2 and 0 < made.kernel_ms < made.total_ms
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -95,7 +95,7 @@ def test_the_interface_is_kept_until_the_sum_is_made():
         seen.append(Dying.alive)
         return -1, False, -1, -1
 
-    value, _ = _emulator.sum_gpu(Producer(), resolve, Launch(-1, timed=False), 0, None)
+    value, _ = _emulator.sum_gpu(Producer(), resolve, -1, 0, None)
     assert float(value) == 55 and seen == [True] and not Dying.alive
 
 
@@ -427,8 +427,7 @@ def test_private_entry_points_check_their_numbers(name, arguments):
 def test_results_have_the_accumulators_type(answer, strategy):
     array = ByInterface(FLOATS)
     try:
-        launch = Launch(strategy, timed=False)
-        value, _ = _emulator.sum_gpu(array, lambda *_: answer, launch, 0, None)
+        value, _ = _emulator.sum_gpu(array, lambda *_: answer, strategy, 0, None)
     except ValueError:
         return
     assert float(value) == 55 or answer[0] == 3

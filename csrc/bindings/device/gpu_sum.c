@@ -97,7 +97,7 @@ typedef struct {
     PyObject *object;
     PyObject *resolve; /* maps (kind, bytes per element, device) to (acc, cast, typenum, target), -1
                           for a default; NULL: all defaults */
-    PyObject *common;  /* makes the fields for gr_common_fields() */
+    PyObject *common;  /* makes the fields for gr_common_fields(); NULL: the sum is not timed */
     gr_launch launch;
     int acc, cast, typenum;
     unsigned long long stream; /* 0: the producer's */
@@ -299,7 +299,7 @@ static int run_job(gr_job *job, const gr_gpu_array *array, int timed, gr_workspa
 static int do_job(gr_asked *asked, const gr_gpu_array *array, gr_workspace *workspace, gr_job *job)
 {
     return resolve(asked, array) < 0 || plan_job(asked, array, job) < 0 ||
-                   run_job(job, array, asked->launch.timed, workspace) < 0
+                   run_job(job, array, asked->common != NULL, workspace) < 0
                ? -1
                : 0;
 }
@@ -448,7 +448,7 @@ PyObject *gr_py_sum_gpu(PyObject *Py_UNUSED(module), PyObject *const *args, Py_s
     }
     asked.object = args[0];
     asked.resolve = args[1] == Py_None ? NULL : args[1];
-    asked.common = args[4];
+    asked.common = args[4] == Py_None ? NULL : args[4];
     if (gr_read_launch(args[2], GR_GPU_ARRAY, &asked.launch) < 0 ||
         stream_of(args[3], &asked.stream) < 0)
         return NULL;

@@ -85,9 +85,10 @@ static PyMethodDef methods[] = {
      "sum_gpu(array, resolve, launch, stream, common)\n--\n\n"
      "The SumResult of an array on a GPU; None if it does not lie there. resolve(kind, bytes, "
      "device) returns accumulator, whether to cast, NumPy's number of the result, and the element "
-     "type that a sum of floats is rounded to (-1: the default); None: all by default. "
+     "type that a sum of floats is rounded to (-1: the default); None: all by default. launch: a "
+     "Launch, or a strategy's number, or -1 for `fast`, or -2 for `auto`. "
      "common(backend, device, strategy, kind, bytes, finish) returns the fields of a Timing that "
-     "such sums have in common."},
+     "such sums have in common; None: the sum is not timed."},
     {"exact_gpu", gr_py_exact_gpu, METH_VARARGS,
      "exact_gpu(array, resolve, stream)\n--\n\n"
      "The exact sums of an array on a GPU, for Exact.add_state; None if it does not lie there."},
