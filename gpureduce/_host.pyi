@@ -1,6 +1,7 @@
 """Sums by the processors, exact accumulators and the registry: csrc/bindings/host."""
 
-from typing import Any, Literal, overload
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -56,14 +57,12 @@ class Exact:
     @classmethod
     def from_bytes(cls, data: bytes, /) -> Exact: ...
 
-@overload
 def sum_array(
-    array: np.ndarray[Any, Any], exactly: bool, timed: Literal[False], /
+    array: np.ndarray[Any, Any],
+    exactly: bool,
+    common: Callable[[np.dtype[Any], bool], dict[str, Any]] | None,
+    /,
 ) -> SumResult | None: ...
-@overload
-def sum_array(
-    array: np.ndarray[Any, Any], exactly: bool, timed: Literal[True], /
-) -> tuple[Any, bool, float] | None: ...
 def cpu_sum(
     array: np.ndarray[Any, Any], load: int, acc: int, components: int, threads: int, /
 ) -> tuple[bytes, float]: ...

@@ -11,7 +11,7 @@ enum { LAST_TYPE = NPY_HALF };
 static gr_numpy_type types[LAST_TYPE + 1];
 static gr_numpy_type bfloat16 = {.components = 1, .result = -1};
 
-/* Returns NumPy's type number, or -1 if NumPy does not define the type itself. */
+/* Returns NumPy's type number, or -1 if NumPy does not know the type. */
 static int number_of(const char *name)
 {
     PyArray_Descr *found = NULL;
@@ -56,6 +56,21 @@ static bool is_bfloat16(const PyArray_Descr *type)
     if (same)
         number = type->type_num;
     return same;
+}
+
+int gr_bfloat16_number(void)
+{
+    enum { UNKNOWN = -2 };
+    static int number = UNKNOWN; /* guarded by the GIL */
+    if (number == UNKNOWN) {
+        PyObject *module = PyImport_ImportModule("ml_dtypes"); /* makes NumPy know it */
+        if (module || PyErr_ExceptionMatches(PyExc_ImportError)) {
+            PyErr_Clear();
+            number = module ? number_of("bfloat16") : -1;
+        }
+        Py_XDECREF(module);
+    }
+    return number;
 }
 
 const gr_numpy_type *gr_numpy_type_of(PyObject *object)
@@ -104,33 +119,14 @@ void gr_convert_sums(const gr_value *values, const gr_numpy_type *type, gr_scala
 
 PyObject *gr_scalar_object(const gr_scalar *scalar, const gr_numpy_type *type, PyObject *array)
 {
-    PyArray_Descr *found = PyArray_DESCR((PyArrayObject *)array);
+    PyArray_Descr *found;
     if (type->result >= 0)
         found = PyArray_DescrFromType(type->result);
     else
-        Py_INCREF((PyObject *)found);
+        found = (PyArray_Descr *)Py_NewRef((PyObject *)PyArray_DESCR((PyArrayObject *)array));
     PyObject *value = found ? PyArray_Scalar((void *)scalar->bytes, found, NULL) : NULL;
     Py_XDECREF((PyObject *)found);
     return value;
-}
-
-/* Fills the tuple directly: calling SumResult would run Python code, which takes longer. */
-PyObject *gr_untimed(PyObject *value)
-{
-    static PyTypeObject *type; /* the GIL guards it */
-    if (value && !type) {
-        PyObject *module = PyImport_ImportModule("gpureduce.core.results");
-        type = module ? (PyTypeObject *)PyObject_GetAttrString(module, "SumResult") : NULL;
-        Py_XDECREF(module);
-    }
-    PyObject *result = value && type ? PyType_GenericAlloc(type, 2) : NULL;
-    if (!result) {
-        Py_XDECREF(value);
-        return NULL;
-    }
-    PyTuple_SetItem(result, 0, value);
-    PyTuple_SetItem(result, 1, Py_NewRef(Py_None));
-    return result;
 }
 
 PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int components)

@@ -30,6 +30,9 @@ typedef struct {
  * type. */
 const gr_numpy_type *gr_numpy_type_of(PyObject *object);
 
+/* Returns NumPy's number of ml_dtypes' bfloat16; -1 without ml_dtypes; -2 with an exception set. */
+int gr_bfloat16_number(void);
+
 static inline bool gr_adds_integers(const gr_numpy_type *type)
 {
     return type->acc == GR_ACC_u32 || type->acc == GR_ACC_u64;
@@ -47,11 +50,8 @@ void gr_round_sums(const gr_exact *sums, const gr_numpy_type *type, gr_scalar *s
 /* Converts sums in accumulators, one per component, to the type that numpy.sum returns. */
 void gr_convert_sums(const gr_value *values, const gr_numpy_type *type, gr_scalar *scalar);
 
-/* Returns the scalar as a Python object. `array` is the array that was summed. */
+/* Returns the scalar as a Python object. `array` is the array that was summed; it may be NULL if
+ * the type names the result's. */
 PyObject *gr_scalar_object(const gr_scalar *scalar, const gr_numpy_type *type, PyObject *array);
-
-/* Returns SumResult(value, None), the result of an untimed call, or NULL with an exception set.
- * Steals the reference to `value`. If `value` is NULL, passes the exception on. */
-PyObject *gr_untimed(PyObject *value);
 
 #endif

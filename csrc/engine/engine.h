@@ -15,6 +15,9 @@ extern "C" {
 /* How block sums become one number. */
 typedef enum { GR_FINISH_DEFAULT, GR_FINISH_HOST, GR_FINISH_RELAUNCH, GR_FINISH_SINGLE } gr_finish;
 
+/* The events that time one sum, or two sums in a row. See gr_take_times() below. */
+typedef struct gr_times gr_times;
+
 typedef struct {
     const void *data; /* contiguous, naturally aligned; in host memory, or see on_device */
     size_t n;
@@ -28,13 +31,13 @@ typedef struct {
     const gr_elements *elements; /* for GR_LOAD_any */
     const gr_samples *samples;   /* for GR_LOAD_samples; needs on_device */
     void *stream;                /* a cudaStream_t for the launches; NULL: our own */
-    int timed;                   /* measure kernel and copy times, which takes microseconds */
+    gr_times *times;             /* records copies and launches; NULL: the sum is not timed */
 } gr_request;
 
 typedef struct {
     gr_value value; /* the sum, of strategies without DIGITS */
     gr_exact exact; /* the sum, of strategies with DIGITS */
-    double kernel_ms, h2d_ms, d2h_ms, init_ms;
+    double init_ms;
     unsigned block, grid; /* of the first launch */
     unsigned launches;
     gr_finish finish;
@@ -85,6 +88,25 @@ gr_status gr_sum(gr_request *request, int choose, gr_outcome *outcome, gr_error 
  * thread's current device again, since code that ran after the opening may have changed it. */
 gr_status gr_sum_in(gr_workspace *workspace, gr_request *request, int choose, gr_outcome *outcome,
                     gr_error *error);
+
+typedef struct {
+    double h2d, kernel, d2h; /* copy to the device, launches, copy of the result */
+} gr_milliseconds;
+
+/* Returns the events for a request's `times`, or NULL if there is no host memory. The caller owns
+ * them. Sums of one stream may use them in turn: their times are added up. */
+gr_times *gr_take_times(int device);
+
+/* Returns the times of sums that have ended. Waits for the last event, which follows the result.
+ * Several threads may read the same times. Fails in a child process of the one that took them. */
+gr_status gr_read_times(const gr_times *times, gr_milliseconds *ms, gr_error *error);
+
+/* Gives the events back. They are kept for later sums if all calls with them ended well. */
+void gr_drop_times(gr_times *times, int ended_well);
+
+/* Whether so many times are in use that new ones should be read and dropped at once: the events
+ * take memory of the driver. */
+int gr_many_times_in_use(void);
 
 typedef struct {
     unsigned copies; /* of the input, summed in turn; enough copies do not stay in the L2 cache */

@@ -3,6 +3,7 @@
 #include "threads/clock.h"
 #include "cpu/cpu_sum.h"
 #include "engine/launch.h"
+#include "engine/times.h"
 #include "transfer/staging.h"
 #include "cpu/floating_point_mode.h"
 #include "threads/interrupts.h"
@@ -102,23 +103,13 @@ static gr_status add_on_host(const gr_request *request, const gr_reduced *reduce
         return gr_fail(error, GR_NO_MEMORY, "no host memory for %u block sums", reduced->count);
     error->status = GR_OK;
     TRY(cudaMemcpyAsync(partial, reduced->values, bytes, cudaMemcpyDeviceToHost, stream));
+    if (gr_record_time(request->times, GR_AT_RETURNED, stream, error) != GR_OK)
+        goto done;
     TRY(cudaStreamSynchronize(stream));
     gr_cpu_sum(partial, reduced->count, gr_load_of_acc(request->acc), request->acc, 1, 1, sums);
     add_value(request->acc, &outcome->value, sums[0]);
 done:
     free(partial);
-    return error->status;
-}
-
-/* Adds the milliseconds between two events, the later one of which may still be under way. */
-static gr_status add_elapsed(cudaEvent_t first, cudaEvent_t second, double *total, gr_error *error)
-{
-    float ms = 0;
-    error->status = GR_OK;
-    TRY(cudaEventSynchronize(second));
-    TRY(cudaEventElapsedTime(&ms, first, second));
-    *total += ms;
-done:
     return error->status;
 }
 
@@ -131,9 +122,12 @@ static gr_status fetch(const gr_request *request, const gr_reduced *reduced, cud
     if (reduced->count > 1)
         return add_on_host(request, reduced, stream, outcome, error);
     error->status = GR_OK;
-    if (reduced->values != (void *)workspace->slot)
+    if (reduced->values != (void *)workspace->slot) {
         TRY(cudaMemcpyAsync((void *)workspace->slot, reduced->values, result_bytes,
                             cudaMemcpyDeviceToHost, stream));
+        if (gr_record_time(request->times, GR_AT_RETURNED, stream, error) != GR_OK)
+            return error->status;
+    }
     if (wait_for_result(workspace, result_bytes, stream, error) == GR_OK)
         add_result(request, workspace, outcome);
 done:
@@ -147,43 +141,27 @@ static gr_status sum_piece(const gr_request *request, const void *data, size_t n
                            gr_error *error)
 {
     cudaStream_t stream = request->stream ? (cudaStream_t)request->stream : workspace->stream;
-    int is_copied = !request->on_device;
     gr_reduced reduced;
 
-    error->status = GR_OK;
-    if (is_copied) {
-        if (request->timed)
-            TRY(cudaEventRecord(workspace->start, stream));
+    if (gr_begin_piece(request->times, error) != GR_OK)
+        return error->status;
+    if (!request->on_device) {
         size_t bytes = n * gr_load_size(request->load);
-        if (gr_copy_to_device(request->device, workspace->in.data, data, bytes, stream, error) !=
+        if (gr_record_time(request->times, GR_AT_START, stream, error) != GR_OK ||
+            gr_copy_to_device(request->device, workspace->in.data, data, bytes, stream, error) !=
                 GR_OK ||
             gr_interrupted())
             return error->status;
         data = workspace->in.data;
     }
-    if (request->timed)
-        TRY(cudaEventRecord(workspace->copied, stream));
     expect_result(workspace, gr_result_bytes(request));
-    if (gr_reduce(request, *plan, data, n, workspace, stream, (void *)workspace->slot, &reduced,
-                  error) != GR_OK)
+    if (gr_record_time(request->times, GR_AT_COPIED, stream, error) != GR_OK ||
+        gr_reduce(request, *plan, data, n, workspace, stream, (void *)workspace->slot, &reduced,
+                  error) != GR_OK ||
+        gr_record_time(request->times, GR_AT_SUMMED, stream, error) != GR_OK)
         return error->status;
     outcome->launches += reduced.launches;
-    if (request->timed)
-        TRY(cudaEventRecord(workspace->summed, stream));
-    int is_fetched = reduced.values != (void *)workspace->slot;
-    if (fetch(request, &reduced, stream, workspace, outcome, error) != GR_OK || !request->timed)
-        return error->status;
-    if (is_fetched) {
-        TRY(cudaEventRecord(workspace->returned, stream));
-        if (add_elapsed(workspace->summed, workspace->returned, &outcome->d2h_ms, error) != GR_OK)
-            return error->status;
-    }
-    if (is_copied &&
-        add_elapsed(workspace->start, workspace->copied, &outcome->h2d_ms, error) != GR_OK)
-        return error->status;
-    add_elapsed(workspace->copied, workspace->summed, &outcome->kernel_ms, error);
-done:
-    return error->status;
+    return fetch(request, &reduced, stream, workspace, outcome, error);
 }
 
 /* Sets *piece to the number of elements of a host array that fit on the device at a time. Each

@@ -1,4 +1,5 @@
 #include "engine/workspace.h"
+#include "engine/times.h"
 #include "transfer/staging.h"
 #include "threads/forks.h"
 #include "threads/interrupts.h"
@@ -65,13 +66,8 @@ void gr_shrink(gr_workspace *workspace)
 
 static void free_workspace(gr_workspace *workspace)
 {
-    cudaEvent_t events[] = {workspace->start, workspace->copied, workspace->summed,
-                            workspace->returned};
     if (workspace->stream)
         (void)cudaStreamSynchronize(workspace->stream);
-    for (int i = 0; i < 4; i++)
-        if (events[i])
-            (void)cudaEventDestroy(events[i]);
     gr_shrink(workspace);
     (void)cudaFree(workspace->ticket);
     (void)cudaFree(workspace->totals);
@@ -92,10 +88,6 @@ static gr_status make_workspace(int device, gr_workspace **made, gr_error *error
     error->status = GR_OK;
     workspace->device = device;
     TRY(cudaStreamCreateWithFlags(&workspace->stream, cudaStreamNonBlocking));
-    TRY(cudaEventCreate(&workspace->start));
-    TRY(cudaEventCreate(&workspace->copied));
-    TRY(cudaEventCreate(&workspace->summed));
-    TRY(cudaEventCreate(&workspace->returned));
     TRY(cudaHostAlloc((void **)&workspace->slot, words, cudaHostAllocMapped));
     TRY(cudaMalloc((void **)&workspace->ticket, sizeof *workspace->ticket));
     TRY(cudaMemsetAsync(workspace->ticket, 0, sizeof *workspace->ticket, workspace->stream));
@@ -146,6 +138,7 @@ void gr_close_workspace(gr_workspace *workspace, int ended_well)
 void gr_release(void)
 {
     gr_release_staging();
+    gr_release_times();
     pthread_mutex_lock(&lock);
     gr_workspace *list = idle;
     idle = NULL;

@@ -22,7 +22,6 @@ struct gr_workspace {
     unsigned *ticket;        /* zero between launches */
     void *totals;            /* GR_EXACT_WORDS words, zero between launches */
     volatile gr_value *slot; /* GR_EXACT_WORDS values in pinned host memory, for kernels */
-    cudaEvent_t start, copied, summed, returned;
 };
 
 /* Makes a buffer at least that large. If it grows, its contents are lost. */

@@ -29,7 +29,7 @@ def add(asked: Arguments, arr: npt.ArrayLike, into: _host.Exact | None = None) -
     start = time.perf_counter()
     strategy = strategy_of(asked.strategy, asked.allow_broken)
     if not isinstance(arr, np.ndarray):
-        result = gpu_arrays.add(asked, strategy, arr, start)
+        result = gpu_arrays.add(asked, strategy, arr)
         if result is not None:
             return result
     array = arrays.as_array(arr)

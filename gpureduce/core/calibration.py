@@ -137,7 +137,7 @@ def _way(card_share: float, array: Any, add: Callable[[Any], object]) -> Way:
 def _measure(card: devices.Device) -> Calibration:
     array = np.ones(_LARGE // 4, np.int32)
     fast = Request(registry.STRATEGIES["fast"], convert(array.dtype, None), timed=False)
-    cpu = _way(0.0, array, lambda part: _host.sum_array(part, False, False))
+    cpu = _way(0.0, array, lambda part: _host.sum_array(part, False, None))
     cuda = _way(1.0, array, lambda part: on_device.add(fast, part, card))
 
     def by_both(share: float) -> Way:

@@ -5,12 +5,10 @@ They are read in place, by DLPack or ``__cuda_array_interface__``; nothing is co
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import time
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +16,7 @@ import numpy.typing as npt
 from gpureduce.core import arrays, devices, dtypes, registry
 from gpureduce.core.on_device import NAMES
 from gpureduce.core.request import Arguments, Launch, launch_of, number_of
-from gpureduce.core.results import Outcome, SumResult, Timing
+from gpureduce.core.results import Outcome, SumResult
 
 _DEFAULT = -1
 
@@ -49,24 +47,16 @@ def _asked(
     part = conversion.result if not conversion.is_complex else conversion.result.type(0).real.dtype
     if conversion.is_complex and kind != "c":
         raise TypeError("real arrays on a GPU cannot be summed as complex: use a real dtype")
-    half = part.itemsize == 2 and part.kind not in "iu"
-    typenum = np.dtype(np.float32).num if half else conversion.result.num
+    typenum = conversion.result.num
+    target = _DEFAULT if part.kind in "iu" else dtypes.load_of(part)
     if exactly and part.kind not in "iu":
-        return conversion.acc, kind in "biu", typenum, dtypes.load_of(part)
+        return conversion.acc, kind in "biu", typenum, target
     if conversion.cast is not None and part != dtypes.number_of(conversion.acc):
         raise TypeError(
             f"arrays on a GPU cannot be cast to {conversion.cast} element by element; cast the "
             "array first"
         )
-    return conversion.acc, conversion.cast is not None, typenum, _DEFAULT
-
-
-def _round_half(value: Any, result: np.dtype[Any] | None) -> Any:
-    """Rounds the kernel's float32 sum to the 16-bit float that numpy.sum returns."""
-    if result is None:
-        return value
-    with np.errstate(over="ignore"):
-        return np.asarray(value).astype(result)[()]
+    return conversion.acc, conversion.cast is not None, typenum, target
 
 
 def _checked_stream(number: int) -> int:
@@ -116,18 +106,34 @@ def ask(function: Callable[..., Any], arr: object, *arguments: object) -> Any:
         raise
 
 
-def untimed_sum(module: ModuleType, arr: object, strategy: int, stream: int) -> SumResult | None:
-    """The sum with default arguments, without timing; None if `arr` does not lie on a GPU."""
-    found: SumResult | None = ask(module.sum_gpu_untimed, arr, strategy, stream)
-    return found if type(found) is not tuple else _untimed_half(*found)
-
-
-def by_one_call(arr: object, strategy: str, stream: object) -> SumResult | None:
-    """The untimed sum of an array on a GPU; None if the general path has to add it up."""
+def by_one_call(arr: object, strategy: str, stream: object, timing: bool) -> SumResult | None:
+    """The sum of an array on a GPU; None if the general path has to add it up."""
     module, number = _module(), NUMBERS.get(strategy)
     if module is None or number is None:
         return None
-    return untimed_sum(module, arr, number, 0 if stream is None else stream_number(stream))
+    return _sum(module, arr, None, number, stream, timing)
+
+
+def _sum(
+    module: ModuleType,
+    arr: object,
+    resolve: object,
+    launch: Launch | int,
+    stream: object,
+    timing: bool,
+) -> SumResult | None:
+    number = 0 if stream is None else stream_number(stream)
+    common = _common_fields if timing else None
+    found: SumResult | None = ask(module.sum_gpu, arr, resolve, launch, number, common)
+    return found
+
+
+@functools.lru_cache(1024, typed=True)  # a block may be 128, but not 128.0
+def _launch(name: str, block: int | None, grid: int | None, finish: str | None) -> Launch:
+    strategy = registry.STRATEGIES[name]
+    threads, blocks, finish = launch_of(strategy, block, grid, finish)
+    number = registry.finish_number(finish)
+    return Launch(number_of(strategy), block=threads, grid=blocks, finish=number)
 
 
 def sent_by_one_call(arr: npt.NDArray[Any], strategy: str, device: str) -> SumResult | None:
@@ -149,10 +155,6 @@ def _sender() -> Callable[[npt.NDArray[Any], int, int], SumResult | None] | None
     return send
 
 
-def _untimed_half(value: Any, kind: str) -> SumResult:
-    return SumResult(_round_half(value, _result_of_half(kind)), cast(Timing, None))
-
-
 # By name and alias: the numbers of the strategies that run on a GPU.
 NUMBERS = {
     name: number_of(row)
@@ -160,10 +162,6 @@ NUMBERS = {
     if row.kind in ("kernel", "library", "choice", "everywhere")
     for name in (row.name, *row.aliases)
 }
-
-
-def _result_of_half(kind: str) -> np.dtype[Any] | None:
-    return _bfloat16() if kind == "B" else np.dtype(np.float16)
 
 
 def check_same_device(asked: str | None, index: int) -> None:
@@ -175,19 +173,24 @@ def check_same_device(asked: str | None, index: int) -> None:
         )
 
 
-def add(
-    asked: Arguments, strategy: registry.Strategy, arr: object, start: float
-) -> SumResult | None:
+def add(asked: Arguments, strategy: registry.Strategy, arr: object) -> SumResult | None:
     """The sum of an array on a GPU; None for other arrays."""
     module = module_for(asked.device)
     if module is None or strategy.kind == "host" or asked.device == "cpu":
         return None
-    stream = stream_number(asked.stream)
-    block, grid, finish = launch_of(strategy, asked.block, asked.grid, asked.finish)
-    launch = Launch(
-        number_of(strategy), block=block, grid=grid, finish=registry.finish_number(finish),
-        timed=asked.timing,
-    )  # fmt: skip
+    by_defaults = asked.dtype is None and asked.device is None
+    if (
+        by_defaults
+        and asked.all_default
+        and type(asked.strategy) is str
+        and asked.strategy in NUMBERS
+    ):
+        return None  # by_one_call() has found that it does not lie on a GPU
+    how = (strategy.name, asked.block, asked.grid, asked.finish)
+    try:
+        launch = _launch(*how)
+    except TypeError:  # not hashable, so it is no block, grid or finish: raises what says so
+        launch = _launch.__wrapped__(*how)
     wanted = None if asked.dtype is None else dtypes.named(asked.dtype)
     exactly = strategy.name in ("auto", "exact")
 
@@ -197,40 +200,17 @@ def add(
             return _DEFAULT, False, _DEFAULT, _DEFAULT
         return _asked(kind, nbytes, wanted, exactly)
 
-    by_defaults = wanted is None and asked.device is None
-    found = ask(module.sum_gpu, arr, None if by_defaults else resolve, launch, stream)
-    if found is None:
-        return None
-    value, kind, nbytes, index, n, size, kernel_ms, d2h_ms, block, grid, launches, _, ran = found
-    half = None
-    if wanted is not None:
-        half = wanted if wanted.itemsize == 2 and wanted.kind not in "iu" else None
-    elif nbytes == 2 and kind in "fB":
-        half = _result_of_half(kind)
-    value = _round_half(value, half)
-    if not asked.timing:
-        return SumResult(value, cast(Timing, None))
-    fields = _timing_on(module.BACKEND, index, NAMES[ran], kind, nbytes) | {
-        "kernel_ms": kernel_ms,
-        "d2h_ms": d2h_ms,
-        "block": block or None,
-        "grid": grid or None,
-        "launches": launches,
-        "n": n,
-        "nbytes": size,
-    }
-    if asked.finish:
-        fields["finish"] = asked.finish
-    fields["total_ms"] = (time.perf_counter() - start) * 1e3
-    return SumResult(value, Timing.of(fields))
+    return _sum(module, arr, None if by_defaults else resolve, launch, asked.stream, asked.timing)
 
 
-@functools.cache
-def _timing_on(backend: str, index: int, strategy: str, kind: str, nbytes: int) -> dict[str, Any]:
-    """The fields of a timing that are the same for all arrays of a dtype on a device."""
+def _common_fields(
+    backend: str, index: int, strategy: int, kind: str, nbytes: int, finish: int
+) -> dict[str, Any]:
+    """The fields of a timing that all sums of a dtype by a strategy on a device have in common."""
     device = devices.choose_device("emulator" if backend == "emulator" else f"cuda:{index}")
     source = "emulator" if backend == "emulator" else "cuda_event"
     outcome = Outcome(None, source, backend, device.name, peak_gb_s=device.peak_gb_s)
     dtype = "bfloat16" if kind == "B" else str(_source(kind, nbytes))
-    finish = registry.STRATEGIES[strategy].finishes[0]
-    return dataclasses.asdict(outcome.timing(strategy, dtype, finish, 0, 0, 0.0))
+    timing = outcome.timing(NAMES[strategy], dtype, registry.FINISHES[finish - 1], 0, 0, 0.0)
+    later = ("kernel_ms", "d2h_ms")  # read from the card's events when looked at
+    return {name: value for name, value in vars(timing).items() if name not in later}

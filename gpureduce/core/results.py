@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -14,14 +14,15 @@ class Timing:
     ----------
     kernel_ms
         Milliseconds of the additions alone. On a GPU without copies; where processors and a GPU add
-        up an array between them, copies included.
+        up an array between them, copies included. For an array on a GPU, this and `d2h_ms` are read
+        when one of them is first looked at.
     h2d_ms, d2h_ms
         Milliseconds of the copies to the device and back. Most kernels write the sum to host memory
         themselves: then `d2h_ms` is 0.
     init_ms
         Milliseconds of the first use of a device, paid once per process.
     total_ms
-        Milliseconds of the whole call.
+        Milliseconds of the call, until its sum is there.
     source
         The clock behind `kernel_ms`: ``"cuda_event"``, ``"perf_counter"`` (the processor's clock)
         or ``"emulator"``. Emulated time says nothing about a GPU.
@@ -79,12 +80,23 @@ class Timing:
     pieces: int = field(default=1, repr=False)
     integral: bool = field(default=False, repr=False)
 
-    @classmethod
-    def of(cls, fields: dict[str, Any]) -> Timing:
-        """A timing with these fields. Takes a tenth of the constructor's time."""
-        timing = object.__new__(cls)
-        timing.__dict__.update(fields)
-        return timing
+    # Of an array on a GPU, C makes a timing without kernel_ms and d2h_ms. They are read from CUDA's
+    # events when one of them is first looked at, because that takes longer than a small sum.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> float:
+            fields = self.__dict__
+            elapsed = fields.get("_elapsed")
+            if elapsed is not None and name in ("kernel_ms", "d2h_ms"):
+                fields["kernel_ms"], fields["d2h_ms"] = elapsed.read()
+                fields.pop("_elapsed", None)
+            if name in fields:  # another thread may have been first
+                return fields[name]
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields, for pickle and copy."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def gb_s(self) -> float | None:

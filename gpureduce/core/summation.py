@@ -6,9 +6,7 @@ others are imported when they are first needed.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import time
 from types import ModuleType
 from typing import Any, cast
 
@@ -18,7 +16,7 @@ import numpy.typing as npt
 from gpureduce import _host
 from gpureduce.core import devices, dtypes, registry
 from gpureduce.core.devices import LEAST_SHARED_BYTES
-from gpureduce.core.results import Outcome, SumResult, Timing
+from gpureduce.core.results import Outcome, SumResult
 from gpureduce.lazy_import import load
 
 
@@ -73,7 +71,7 @@ def sum(
         have them. By default the one that the array's producer works on, which is waited for and
         nothing else.
     timing
-        False saves the microseconds that timing takes; the result's `timing` is then None.
+        False saves the little time that timing takes; the result's `timing` is then None.
 
     Returns
     -------
@@ -139,9 +137,11 @@ def _by_one_call(
     if type(strategy) is not str:
         return None
     if type(arr) is not np.ndarray:
-        if timing or device:
+        if device:
             return None
-        return cast(SumResult | None, _module("gpu_arrays").by_one_call(arr, strategy, stream))
+        return cast(
+            SumResult | None, _module("gpu_arrays").by_one_call(arr, strategy, stream, timing)
+        )
     if stream is not None:
         return None
     if device is not None or strategy not in _ON_HOST:
@@ -153,29 +153,14 @@ def _by_one_call(
         )
     if strategy == "auto" and arr.nbytes >= LEAST_SHARED_BYTES:
         return None  # a GPU may be faster
-    if not timing:
-        return _host.sum_array(arr, strategy != "cpu", False)
-    start = time.perf_counter()
-    found = _host.sum_array(arr, strategy != "cpu", True)
-    if found is None:
-        return None
-    value, exactly, ms = found
-    fields = _timing_on_host(arr.dtype, exactly) | {
-        "n": arr.size,
-        "nbytes": arr.nbytes,
-        "kernel_ms": ms,
-        "total_ms": (time.perf_counter() - start) * 1e3,
-    }
-    return SumResult(value, Timing.of(fields))
+    return _host.sum_array(arr, strategy != "cpu", _fields_on_host if timing else None)
 
 
 _ON_HOST = ("auto", "exact", "cpu")
 
 
-@functools.cache
-def _timing_on_host(source: np.dtype[Any], exactly: bool) -> dict[str, Any]:
-    """The fields of a timing that are the same for all arrays of a dtype."""
+def _fields_on_host(source: np.dtype[Any], exactly: bool) -> dict[str, Any]:
+    """The fields of a timing that all sums of arrays of a dtype have in common."""
     row = registry.STRATEGIES["exact" if exactly else "cpu"]
     outcome = Outcome(None, "perf_counter", "cpu", "cpu")
-    timing = outcome.timing(row.name, dtypes.name_of(source), row.finishes[0], 0, 0, 0.0)
-    return dataclasses.asdict(timing)
+    return dict(vars(outcome.timing(row.name, dtypes.name_of(source), row.finishes[0], 0, 0, 0.0)))

@@ -159,7 +159,8 @@ def test_the_quick_way_leaks_nothing(emulator_for_a_card):
 
     def add_all():
         for array in arrays:
-            gpu_arrays.by_one_call(array, "fast", None)
+            for timing in (True, False):
+                gpu_arrays.by_one_call(array, "fast", None, timing)
 
     add_all()
     gc.collect()

@@ -131,7 +131,7 @@ def test_wrong_arguments():
         with pytest.raises(ValueError, match="no such strategy"):
             _emulator.sum_host_untimed(array, number, 0)
         with pytest.raises(ValueError, match="no such strategy"):
-            _emulator.sum_gpu_untimed(array, number, 0)
+            _emulator.sum_gpu(array, None, number, 0, None)
     for device in (-1, 2**32):
         with pytest.raises(ValueError, match="there is no device"):
             _emulator.sum_host_untimed(array, -1, device)

@@ -95,7 +95,7 @@ def test_the_interface_is_kept_until_the_sum_is_made():
         seen.append(Dying.alive)
         return -1, False, -1, -1
 
-    value, *_ = _emulator.sum_gpu(Producer(), resolve, Launch(-1, timed=False), 0)
+    value, _ = _emulator.sum_gpu(Producer(), resolve, -1, 0, None)
     assert float(value) == 55 and seen == [True] and not Dying.alive
 
 
@@ -375,7 +375,7 @@ def test_streams_are_numbers():
         with pytest.raises(ValueError, match="from 0 to 2"):
             add(ByDLPack(FLOATS), stream=stream)
     with pytest.raises(OverflowError):
-        _emulator.sum_gpu_untimed(ByDLPack(FLOATS), -1, 2**64)
+        _emulator.sum_gpu(ByDLPack(FLOATS), None, Launch(-1), 2**64, None)
 
 
 @pytest.mark.parametrize("timing", [True, False])
@@ -401,8 +401,8 @@ def test_timing_and_dtype_go_together(timing):
         ("sum_samples", (0, 0.0, 1.0, 9, Launch(-2, -1, 3), 0)),
         ("sum_samples", (0, 0.0, 1.0, 9, Launch(0, -1, 0), 0)),
         ("sum_samples", (99, 0.0, 1.0, 9, Launch(0, -1, 3), 0)),
-        ("sum_gpu", (FLOATS, None, Launch(-3), 0)),
-        ("sum_gpu", (FLOATS, None, Launch(0, finish=4), 0)),
+        ("sum_gpu", (FLOATS, None, Launch(-3), 0, None)),
+        ("sum_gpu", (FLOATS, None, Launch(0, finish=4), 0, None)),
         ("cpu_error_factor", (-1, 9, 2)),
         ("cpu_error_factor", (5, 99, 2)),
         ("cpu_error_factor", (5, 9, -1)),
@@ -427,7 +427,7 @@ def test_private_entry_points_check_their_numbers(name, arguments):
 def test_results_have_the_accumulators_type(answer, strategy):
     array = ByInterface(FLOATS)
     try:
-        value, *_ = _emulator.sum_gpu(array, lambda *_: answer, Launch(strategy), 0)
+        value, _ = _emulator.sum_gpu(array, lambda *_: answer, strategy, 0, None)
     except ValueError:
         return
     assert float(value) == 55 or answer[0] == 3

@@ -1,6 +1,7 @@
 /* Children made by fork() while other threads have the emulator's memory, the engine's workspaces
  * and devices in hand: tests/native/test_emulator_kernels.py builds and runs this. */
 #include "engine/device.c"
+#include "engine/times.h"
 #include "engine/workspace.h"
 
 #include <stdatomic.h>
@@ -25,6 +26,10 @@ static void *open_and_close(void *unused)
             cudaMalloc(&memory, 1) != cudaSuccess)
             abort();
         cudaFree(memory);
+        gr_times *times = gr_take_times(0);
+        if (gr_record_time(times, GR_AT_START, NULL, &error) != GR_OK)
+            abort();
+        gr_drop_times(times, 1);
         gr_close_workspace(workspace, 1);
         awake[0] = 0;
     } while (!ended);

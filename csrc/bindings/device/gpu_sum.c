@@ -2,11 +2,14 @@
 #include "bindings/device/functions.h"
 
 #include "backend/backend.h"
+#include "bindings/device/elapsed.h"
 #include "bindings/device/gpu_array.h"
 #include "bindings/device/run.h"
 #include "bindings/gil.h"
 #include "bindings/numpy_arrays.h"
+#include "bindings/results.h"
 #include "exact/format.h"
+#include "threads/clock.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -14,10 +17,19 @@
 
 /* How the elements of an array are read, and the default types of the accumulator and result. */
 typedef struct {
-    int load, acc, typenum; /* typenum: the result's; half floats give float32 */
+    int load, acc, typenum; /* typenum: NumPy's number of the result's type */
     int elements_load;      /* for gr_elements (shared/elements.h) */
     int parts;              /* 2 for complex numbers */
 } gr_reading;
+
+/* Sets the type of a sum of bfloat16: float32 where NumPy has no bfloat16. */
+static int find_bfloat16(gr_reading *reading)
+{
+    int number = gr_bfloat16_number();
+    if (number >= 0)
+        reading->typenum = number;
+    return number < -1 ? -1 : 1;
+}
 
 static int find_reading(const gr_gpu_array *array, gr_reading *reading)
 {
@@ -35,7 +47,7 @@ static int find_reading(const gr_gpu_array *array, gr_reading *reading)
         {'u', 2, {GR_LOAD_u16, GR_ACC_u64, NPY_UINT64, GR_LOAD_u16, 1}},
         {'u', 4, {GR_LOAD_u32, GR_ACC_u64, NPY_UINT64, GR_LOAD_u32, 1}},
         {'u', 8, {GR_LOAD_u64, GR_ACC_u64, NPY_UINT64, GR_LOAD_u64, 1}},
-        {'f', 2, {GR_LOAD_f16, GR_ACC_f32, NPY_FLOAT32, GR_LOAD_f16, 1}},
+        {'f', 2, {GR_LOAD_f16, GR_ACC_f32, NPY_HALF, GR_LOAD_f16, 1}},
         {'B', 2, {GR_LOAD_bf16, GR_ACC_f32, NPY_FLOAT32, GR_LOAD_bf16, 1}},
         {'f', 4, {GR_LOAD_f32, GR_ACC_f32, NPY_FLOAT32, GR_LOAD_f32, 1}},
         {'f', 8, {GR_LOAD_f64, GR_ACC_f64, NPY_FLOAT64, GR_LOAD_f64, 1}},
@@ -45,7 +57,7 @@ static int find_reading(const gr_gpu_array *array, gr_reading *reading)
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (table[i].kind == array->kind && table[i].bytes == array->bytes) {
             *reading = table[i].reading;
-            return 1;
+            return array->kind == 'B' ? find_bfloat16(reading) : 1;
         }
     static const char *const names[] = {"bbool", "iint", "uuint", "ffloat", "Bbfloat", "ccomplex"};
     size_t i = 0;
@@ -80,15 +92,17 @@ static void *callers_stream(void *context, int Py_UNUSED(device))
     return context;
 }
 
-/* Arguments of gr_py_sum_gpu() and the other entry points below. */
+/* Arguments of gr_py_sum_gpu() and gr_py_exact_gpu(). */
 typedef struct {
     PyObject *object;
     PyObject *resolve; /* maps (kind, bytes per element, device) to (acc, cast, typenum, target), -1
                           for a default; NULL: all defaults */
+    PyObject *common;  /* makes the fields for gr_common_fields(); NULL: the sum is not timed */
     gr_launch launch;
     int acc, cast, typenum;
     unsigned long long stream; /* 0: the producer's */
-    int target;                /* type that exact sums are rounded to; -1: the elements' type */
+    int target;                /* type that sums of floats are rounded to; -1: the elements' type */
+    double start_ms;           /* gr_now_ms() when the call began */
 } gr_asked;
 
 /* Calls `resolve` with this call's description of the array. A producer may describe the same array
@@ -191,62 +205,58 @@ static gr_status sum_parts(gr_workspace *workspace, gr_job *job, gr_error *error
     job->elements.base = base + gr_load_size((gr_load)job->reading.load);
     if (gr_sum_in(workspace, &job->request, job->choose, second, error) != GR_OK)
         return error->status;
-    first->kernel_ms += second->kernel_ms;
-    first->d2h_ms += second->d2h_ms;
     first->launches += second->launches;
     return GR_OK;
 }
 
-/* Rounds an exact sum once, to `target`. Returns half floats widened to float32. */
-static gr_value rounded(const gr_exact *sum, gr_load target)
+/* Whether sums in this accumulator can be converted to the type's result. */
+static int can_convert(const gr_numpy_type *type)
 {
-    gr_value value = {.u64 = gr_exact_round(sum, target)};
-    if (gr_load_size(target) != 2)
-        return value;
-    uint16_t half = (uint16_t)value.u64;
-    gr_exact widened;
-    gr_exact_sum_array(&half, 1, target, 1, 1, &widened);
-    value.f32 = gr_exact_f32(&widened);
-    if (half == 0x8000) /* an exact sum of -0 is +0 */
-        value.f32 = -0.0F;
-    return value;
+    int number = type->result;
+    PyArray_Descr *found = number < 0 ? NULL : PyArray_DescrFromType(number);
+    size_t bytes = found ? (size_t)PyDataType_ELSIZE(found) : 0;
+    size_t components = (size_t)type->components;
+    Py_XDECREF((PyObject *)found);
+    if (gr_adds_integers(type))
+        return components == 1 && PyTypeNum_ISINTEGER(number) && bytes <= gr_acc_size(type->acc);
+    int same_kind = components == 2              ? PyTypeNum_ISCOMPLEX(number)
+                    : type->load == GR_LOAD_bf16 ? PyTypeNum_ISUSERDEF(number)
+                                                 : PyTypeNum_ISFLOAT(number);
+    return same_kind && bytes == components * gr_load_size(type->load) &&
+           (type->load == GR_LOAD_f64) == (type->acc == GR_ACC_f64);
 }
 
-/* Whether one accumulator, or two for complex numbers, has the bits of a NumPy type. */
-static int holds(int acc, int parts, int typenum)
+/* The type of the sum. Integers are converted without rounding, so their `load` is not used. */
+static gr_numpy_type result_type(const gr_job *job, int target)
 {
-    if (typenum < 0 || !PyTypeNum_ISNUMBER(typenum))
-        return 0;
-    PyArray_Descr *type = PyArray_DescrFromType(typenum);
-    size_t bytes = type ? (size_t)PyDataType_ELSIZE(type) : 0, part = gr_acc_size((gr_acc)acc);
-    Py_XDECREF((PyObject *)type);
-    if (acc == GR_ACC_u32 || acc == GR_ACC_u64)
-        return parts == 1 && PyTypeNum_ISINTEGER(typenum) && bytes <= part;
-    int same_kind = parts == 1 ? PyTypeNum_ISFLOAT(typenum) : PyTypeNum_ISCOMPLEX(typenum);
-    return same_kind && bytes == part * (size_t)parts;
+    const gr_reading *reading = &job->reading;
+    int load = target >= 0                                                      ? target
+               : reading->load == GR_LOAD_bf16 && reading->typenum == NPY_FLOAT ? GR_LOAD_f32
+                                                                                : reading->load;
+    return (gr_numpy_type){(gr_load)load, (gr_acc)reading->acc, reading->parts, reading->typenum};
 }
 
-static PyObject *scalar(const gr_job *job, int asked_target)
+static PyObject *scalar(const gr_job *job, int target)
 {
-    unsigned char bits[16] = {0};
-    int digits = gr_strategy_at(job->request.strategy)->traits & DIGITS;
-    gr_load target = (gr_load)(asked_target < 0 ? job->reading.load : asked_target);
-    size_t part = gr_acc_size((gr_acc)job->reading.acc);
-    int rounds_to = target == GR_LOAD_f64 ? GR_ACC_f64 : GR_ACC_f32;
-    if (!holds(job->reading.acc, job->reading.parts, job->reading.typenum) ||
-        (digits && rounds_to != job->reading.acc)) {
+    gr_numpy_type type = result_type(job, target);
+    gr_scalar bits;
+    gr_exact exact[2];
+    gr_value values[2];
+    if (!can_convert(&type)) {
         PyErr_SetString(PyExc_ValueError, "the accumulator does not have the result's type");
         return NULL;
     }
-    for (int i = 0; i < job->reading.parts; i++) {
-        const gr_outcome *outcome = &job->outcome[i];
-        gr_value value = digits ? rounded(&outcome->exact, target) : outcome->value;
-        memcpy(bits + (size_t)i * part, &value, part);
-    }
-    PyArray_Descr *type = PyArray_DescrFromType(job->reading.typenum);
-    PyObject *result = type ? PyArray_Scalar(bits, type, NULL) : NULL;
-    Py_XDECREF((PyObject *)type);
-    return result;
+    int digits = gr_strategy_at(job->request.strategy)->traits & DIGITS;
+    for (int i = 0; i < type.components; i++)
+        if (digits)
+            exact[i] = job->outcome[i].exact;
+        else
+            values[i] = job->outcome[i].value;
+    if (digits)
+        gr_round_sums(exact, &type, &bits);
+    else
+        gr_convert_sums(values, &type, &bits);
+    return gr_scalar_object(&bits, &type, NULL);
 }
 
 /* If a kernel has faulted, appends to the message the memory that it read. */
@@ -262,58 +272,84 @@ static void blame(gr_error *error, const gr_job *job, const gr_gpu_array *array)
             (unsigned long long)array->last);
 }
 
-static int run_job(gr_job *job, const gr_gpu_array *array, gr_workspace *workspace)
+/* If the sum is timed, the caller owns `job->request.times` afterwards. */
+static int run_job(gr_job *job, const gr_gpu_array *array, int timed, gr_workspace *workspace)
 {
     gr_error error;
     gr_status status;
     gr_without_gil call;
+    if (timed && !(job->request.times = gr_take_times(array->device))) {
+        PyErr_NoMemory();
+        return -1;
+    }
     gr_drop_gil(&call);
     gr_backend_schedule(0, 0); /* forward, whatever order an earlier sum of this thread set */
     status = sum_parts(workspace, job, &error);
-    if (gr_take_gil(&call) < 0)
-        return -1;
-    if (status != GR_OK) {
+    int broken_off = gr_take_gil(&call) < 0;
+    if (!broken_off && status == GR_OK)
+        return 0;
+    gr_drop_times(job->request.times, 0);
+    if (!broken_off) {
         blame(&error, job, array);
         gr_raise(&error);
     }
-    return status == GR_OK ? 0 : -1;
+    return -1;
 }
 
 static int do_job(gr_asked *asked, const gr_gpu_array *array, gr_workspace *workspace, gr_job *job)
 {
     return resolve(asked, array) < 0 || plan_job(asked, array, job) < 0 ||
-                   run_job(job, array, workspace) < 0
+                   run_job(job, array, asked->common != NULL, workspace) < 0
                ? -1
                : 0;
 }
 
-static PyObject *sum_of(gr_asked *asked, const gr_gpu_array *array, gr_workspace *workspace,
-                        gr_job *job)
+/* What a Timing of such sums has in common, by the order in which `common` takes its arguments. */
+static PyObject *common_fields(const gr_asked *asked, const gr_gpu_array *array, const gr_job *job)
 {
-    return do_job(asked, array, workspace, job) < 0 ? NULL : scalar(job, asked->target);
+    int numbers[] = {array->device, job->request.strategy, array->kind, array->bytes,
+                     (int)job->outcome[0].finish};
+    unsigned long long key = 0;
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        key = key << 8 | (unsigned)numbers[i]; /* each is below 256 */
+    return gr_common_fields(key, asked->common, "siiCii", gr_backend_name(), numbers[0], numbers[1],
+                            numbers[2], numbers[3], numbers[4]);
+}
+
+static PyObject *number_or_none(unsigned number)
+{
+    return number ? PyLong_FromUnsignedLong(number) : Py_NewRef(Py_None);
+}
+
+/* Takes over the job's times. */
+static PyObject *timed(PyObject *value, const gr_asked *asked, const gr_gpu_array *array,
+                       const gr_job *job)
+{
+    const gr_outcome *outcome = &job->outcome[0];
+    double total_ms = gr_now_ms() - asked->start_ms;
+    PyObject *common = common_fields(asked, array, job);
+    PyObject *const fields[GR_FIELDS] = {
+        [GR_ELAPSED] = gr_elapsed_of(job->request.times),
+        [GR_BLOCK] = number_or_none(outcome->block),
+        [GR_GRID] = number_or_none(outcome->grid),
+        [GR_LAUNCHES] = PyLong_FromUnsignedLong(outcome->launches),
+        [GR_N] = PyLong_FromSize_t(job->request.n),
+        [GR_NBYTES] = PyLong_FromSize_t(job->request.n * (size_t)array->bytes),
+        [GR_TOTAL_MS] = PyFloat_FromDouble(total_ms),
+    };
+    return gr_timed(value, common, fields);
 }
 
 static PyObject *sum_described(gr_asked *asked, const gr_gpu_array *array, gr_workspace *workspace)
 {
     gr_job job;
-    PyObject *value = sum_of(asked, array, workspace, &job);
-    if (!value)
+    if (do_job(asked, array, workspace, &job) < 0)
         return NULL;
-    const gr_outcome *outcome = &job.outcome[0];
-    return Py_BuildValue("NCiinnddIIIii", value, array->kind, array->bytes, array->device,
-                         (Py_ssize_t)job.request.n, (Py_ssize_t)job.request.n * array->bytes,
-                         outcome->kernel_ms, outcome->d2h_ms, outcome->block, outcome->grid,
-                         outcome->launches, (int)outcome->finish, job.request.strategy);
-}
-
-/* Returns the sum without times, or (value, kind) for half floats. Python rounds those, because C
- * has no NumPy type number for bfloat16. */
-static PyObject *sum_untimed(gr_asked *asked, const gr_gpu_array *array, gr_workspace *workspace)
-{
-    gr_job job;
-    PyObject *value = sum_of(asked, array, workspace, &job);
-    int half = value && array->bytes == 2 && job.reading.acc == GR_ACC_f32;
-    return half ? Py_BuildValue("NC", value, array->kind) : gr_untimed(value);
+    PyObject *value = scalar(&job, asked->target);
+    if (value && job.request.times)
+        return timed(value, asked, array, &job);
+    gr_drop_times(job.request.times, 1);
+    return gr_untimed(value);
 }
 
 /* Returns the bytes of the exact sums, one per component, for an accumulator. */
@@ -401,32 +437,22 @@ static int stream_of(PyObject *number, unsigned long long *stream)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-PyObject *gr_py_sum_gpu(PyObject *Py_UNUSED(self), PyObject *args)
+PyObject *gr_py_sum_gpu(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
     gr_asked asked = DEFAULTS;
-    PyObject *launch, *stream;
-    if (!PyArg_ParseTuple(args, "OOOO", &asked.object, &asked.resolve, &launch, &stream) ||
-        gr_read_launch(launch, GR_GPU_ARRAY, &asked.launch) < 0 ||
-        stream_of(stream, &asked.stream) < 0)
-        return NULL;
-    if (asked.resolve == Py_None)
-        asked.resolve = NULL;
-    return on_gpu(&asked, sum_described);
-}
-
-PyObject *gr_py_sum_gpu_untimed(PyObject *Py_UNUSED(module), PyObject *const *args,
-                                Py_ssize_t count)
-{
-    gr_asked asked = DEFAULTS;
-    if (count != 3) {
-        PyErr_SetString(PyExc_TypeError, "expected an array, a strategy's number and a stream");
+    asked.start_ms = gr_now_ms();
+    if (count != 5) {
+        PyErr_SetString(PyExc_TypeError, "expected an array, how its dtype is summed, a launch, a "
+                                         "stream, and what makes a timing's fields");
         return NULL;
     }
     asked.object = args[0];
-    if (gr_strategy_of(args[1], &asked.launch.strategy) < 0 ||
-        stream_of(args[2], &asked.stream) < 0)
+    asked.resolve = args[1] == Py_None ? NULL : args[1];
+    asked.common = args[4] == Py_None ? NULL : args[4];
+    if (gr_read_launch(args[2], GR_GPU_ARRAY, &asked.launch) < 0 ||
+        stream_of(args[3], &asked.stream) < 0)
         return NULL;
-    return on_gpu(&asked, sum_untimed);
+    return on_gpu(&asked, sum_described);
 }
 
 PyObject *gr_py_exact_gpu(PyObject *Py_UNUSED(self), PyObject *args)

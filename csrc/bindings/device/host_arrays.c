@@ -4,6 +4,7 @@
 #include "bindings/device/run.h"
 #include "bindings/gil.h"
 #include "bindings/numpy_arrays.h"
+#include "bindings/results.h"
 
 #include <limits.h>
 
@@ -63,7 +64,7 @@ PyObject *gr_py_sum_host_untimed(PyObject *Py_UNUSED(module), PyObject *const *a
         .device = (int)device,
     };
     gr_outcome outcome;
-    if (gr_run_sum(&request, choose, 0, 0, &outcome) < 0)
+    if (gr_run_sum(&request, choose, 0, 0, &outcome, NULL) < 0)
         return NULL;
     gr_scalar scalar;
     if (gr_strategy_at(request.strategy)->traits & DIGITS)

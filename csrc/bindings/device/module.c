@@ -4,6 +4,7 @@
 #include "bindings/device/functions.h"
 
 #include "backend/backend.h"
+#include "bindings/device/elapsed.h"
 #include "bindings/device/run.h"
 #include "bindings/gil.h"
 #include "bindings/numpy_arrays.h"
@@ -80,17 +81,14 @@ static PyMethodDef methods[] = {
      "The engine's sum of a flat array: (value bits, kernel, h2d, d2h and init ms, block, grid, "
      "launches, finish, strategy). Strategy -1: what `fast` chooses. Of `exact`, the value bits "
      "are what Exact.add_state takes."},
-    {"sum_gpu", gr_py_sum_gpu, METH_VARARGS,
-     "sum_gpu(array, resolve, strategy, block, grid, finish, stream, timed)\n--\n\n"
-     "The sum of an array on a GPU; None if it does not lie there. strategy -1: `fast`, -2: "
-     "`auto`. "
-     "resolve(kind, bytes, device) returns accumulator, whether to cast, NumPy's number of the "
-     "result, and what an exact sum is rounded to (-1: the default); None: all by default. (value, "
-     "kind, bytes, device, n, nbytes, kernel ms, d2h ms, block, grid, launches, finish, "
-     "strategy)."},
-    {"sum_gpu_untimed", (PyCFunction)(void (*)(void))gr_py_sum_gpu_untimed, METH_FASTCALL,
-     "sum_gpu_untimed(array, strategy, stream)\n--\n\n"
-     "The same by defaults and not timed: a SumResult, or (value, kind) of half floats."},
+    {"sum_gpu", (PyCFunction)(void (*)(void))gr_py_sum_gpu, METH_FASTCALL,
+     "sum_gpu(array, resolve, launch, stream, common)\n--\n\n"
+     "The SumResult of an array on a GPU; None if it does not lie there. resolve(kind, bytes, "
+     "device) returns accumulator, whether to cast, NumPy's number of the result, and the element "
+     "type that a sum of floats is rounded to (-1: the default); None: all by default. launch: a "
+     "Launch, or a strategy's number, or -1 for `fast`, or -2 for `auto`. "
+     "common(backend, device, strategy, kind, bytes, finish) returns the fields of a Timing that "
+     "such sums have in common; None: the sum is not timed."},
     {"exact_gpu", gr_py_exact_gpu, METH_VARARGS,
      "exact_gpu(array, resolve, stream)\n--\n\n"
      "The exact sums of an array on a GPU, for Exact.add_state; None if it does not lie there."},
@@ -129,7 +127,8 @@ static int exec_module(PyObject *module)
 {
     gr_save_around_handlers(gr_backend_put_aside, gr_backend_take_up);
     if (PyModule_AddStringConstant(module, "BACKEND", gr_backend_name()) < 0 ||
-        PyModule_AddFunctions(module, gr_trace_methods) < 0 || gr_import_numpy() < 0)
+        PyModule_AddFunctions(module, gr_trace_methods) < 0 || gr_import_numpy() < 0 ||
+        gr_make_elapsed_type(module) < 0)
         return -1;
     if (!gr_list_kernels()) {
         PyErr_NoMemory();

@@ -20,6 +20,10 @@ int gr_read_launch(PyObject *object, gr_read_from read_from, gr_launch *launch)
 {
     enum { ORDERS = 4 }; /* backend/backend.h lists them */
     gr_launch found;
+    if (PyLong_Check(object) && read_from == GR_GPU_ARRAY) {
+        *launch = (gr_launch){.load = -1, .acc = -1};
+        return gr_strategy_of(object, &launch->strategy);
+    }
     if (!PyTuple_Check(object)) {
         PyErr_SetString(PyExc_TypeError, "a launch is a tuple");
         return -1;
@@ -51,7 +55,6 @@ gr_request gr_request_of(const gr_launch *launch)
         .grid = launch->grid,
         .finish = (gr_finish)launch->finish,
         .device = launch->device,
-        .timed = launch->timed,
     };
 }
 

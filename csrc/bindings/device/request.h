@@ -17,12 +17,12 @@ typedef struct {
     unsigned block, grid;
     int finish, device, order;
     unsigned long long seed;
-    int timed;
+    int timed; /* of arrays on a GPU, gr_py_sum_gpu() has another argument for it */
 } gr_launch;
 
 /* Reads a Launch. Returns 0, or -1 with an exception set. `read_from` is the kind of input. For
  * host arrays the Launch gives the element type and the accumulator; arrays on a GPU give their
- * own. */
+ * own. For these, a strategy's number is the launch by defaults. */
 typedef enum { GR_HOST_ARRAY, GR_GPU_ARRAY, GR_SAMPLES } gr_read_from;
 int gr_read_launch(PyObject *object, gr_read_from read_from, gr_launch *launch);
 

@@ -23,15 +23,23 @@ PyObject *gr_raise(const gr_error *error)
 }
 
 int gr_run_sum(gr_request *request, int choose, int order, unsigned long long seed,
-               gr_outcome *outcome)
+               gr_outcome *outcome, gr_milliseconds *ms)
 {
     gr_error error;
     gr_status status;
     gr_without_gil call;
+    if (ms && !(request->times = gr_take_times(request->device))) {
+        PyErr_NoMemory();
+        return -1;
+    }
     gr_drop_gil(&call);
     gr_backend_schedule(order, seed);
     status = gr_sum(request, choose, outcome, &error);
-    if (gr_take_gil(&call) < 0)
+    if (ms && status == GR_OK && !gr_interrupted())
+        status = gr_read_times(request->times, ms, &error);
+    int broken_off = gr_take_gil(&call) < 0;
+    gr_drop_times(request->times, status == GR_OK && !broken_off);
+    if (broken_off)
         return -1;
     if (status != GR_OK)
         gr_raise(&error);
@@ -41,14 +49,15 @@ int gr_run_sum(gr_request *request, int choose, int order, unsigned long long se
 PyObject *gr_summed(gr_request *request, const gr_launch *launch)
 {
     gr_outcome outcome;
-    if (gr_run_sum(request, launch->strategy < 0, launch->order, launch->seed, &outcome) < 0)
+    gr_milliseconds ms = {0, 0, 0};
+    if (gr_run_sum(request, launch->strategy < 0, launch->order, launch->seed, &outcome,
+                   launch->timed ? &ms : NULL) < 0)
         return NULL;
     int digits = gr_strategy_at(request->strategy)->traits & DIGITS;
     return Py_BuildValue("y#ddddIIIii", digits ? (char *)&outcome.exact : (char *)&outcome.value,
                          (Py_ssize_t)(digits ? sizeof outcome.exact : sizeof outcome.value),
-                         outcome.kernel_ms, outcome.h2d_ms, outcome.d2h_ms, outcome.init_ms,
-                         outcome.block, outcome.grid, outcome.launches, (int)outcome.finish,
-                         request->strategy);
+                         ms.kernel, ms.h2d, ms.d2h, outcome.init_ms, outcome.block, outcome.grid,
+                         outcome.launches, (int)outcome.finish, request->strategy);
 }
 
 PyObject *gr_measured(gr_request *request, int choose, const gr_measurement *how)

@@ -7,9 +7,9 @@
 /* Sets the Python exception for an engine error. Returns NULL. */
 PyObject *gr_raise(const gr_error *error);
 
-/* Calls gr_sum. Returns 0, or -1 with an exception set. */
+/* Calls gr_sum. Also times the sum, unless `ms` is NULL. Returns 0, or -1 with an exception set. */
 int gr_run_sum(gr_request *request, int choose, int order, unsigned long long seed,
-               gr_outcome *outcome);
+               gr_outcome *outcome, gr_milliseconds *ms);
 
 /* Calls gr_sum for Python. Returns the sum's bits, its times and its launch, or NULL with an
  * exception set. */

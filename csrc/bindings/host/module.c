@@ -75,10 +75,10 @@ static PyObject *py_environment(PyObject *Py_UNUSED(module), PyObject *name)
 
 static PyMethodDef methods[] = {
     {"sum_array", (PyCFunction)(void (*)(void))gr_py_sum_array, METH_FASTCALL,
-     "sum_array(array, exactly, timed)\n--\n\n"
-     "The sum by `exact` or `cpu` of an array that needs no conversion, else None. Without "
-     "`timed`, "
-     "a SumResult; with it, (value, whether the value is rounded once, ms)."},
+     "sum_array(array, exactly, common)\n--\n\n"
+     "The SumResult of an array that needs no conversion, by `exact` or `cpu`; None for other "
+     "objects. common(dtype, exactly) returns the fields of a Timing that such sums have in "
+     "common; None: the sum is not timed."},
     {"cpu_sum", gr_py_cpu_sum, METH_VARARGS,
      "cpu_sum(array, load, acc, components, threads)\n--\n\n"
      "The sum by SIMD and threads: (the bytes of two accumulators, ms)."},

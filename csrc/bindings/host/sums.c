@@ -3,6 +3,7 @@
 
 #include "bindings/gil.h"
 #include "bindings/numpy_arrays.h"
+#include "bindings/results.h"
 #include "bindings/samples.h"
 #include "cpu/cpu_samples.h"
 #include "cpu/cpu_sum.h"
@@ -43,27 +44,45 @@ static int add_array(PyArrayObject *array, const gr_numpy_type *type, bool exact
     return gr_take_gil(&call);
 }
 
+static PyObject *timed(PyObject *value, PyArrayObject *array, PyObject *common, double kernel_ms,
+                       double total_ms)
+{
+    PyObject *const fields[GR_FIELDS] = {
+        [GR_KERNEL_MS] = PyFloat_FromDouble(kernel_ms),
+        [GR_N] = PyLong_FromSsize_t(PyArray_SIZE(array)),
+        [GR_NBYTES] = PyLong_FromSsize_t(PyArray_NBYTES(array)),
+        [GR_TOTAL_MS] = PyFloat_FromDouble(total_ms),
+    };
+    return gr_timed(value, common, fields);
+}
+
 /* The fast path for NumPy arrays that need no conversion. Returns None for all other objects, which
  * gpureduce/core/on_host.py handles. Both paths give the same bits. */
 PyObject *gr_py_sum_array(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
     if (count != 3) {
-        PyErr_SetString(PyExc_TypeError, "expected an array and two truth values");
+        PyErr_SetString(PyExc_TypeError, "expected an array, a truth value, and what makes a "
+                                         "timing's fields or None");
         return NULL;
     }
     const gr_numpy_type *type = gr_numpy_type_of(args[0]);
     if (!type)
         Py_RETURN_NONE;
-    bool exactly = args[1] == Py_True, timed = args[2] == Py_True;
+    PyArrayObject *array = (PyArrayObject *)args[0];
+    bool exactly = args[1] == Py_True, is_timed = args[2] != Py_None;
     gr_scalar scalar;
-    double start = timed ? gr_now_ms() : 0;
-    if (add_array((PyArrayObject *)args[0], type, exactly, &scalar) < 0)
+    double start = is_timed ? gr_now_ms() : 0;
+    if (add_array(array, type, exactly, &scalar) < 0)
         return NULL;
+    double kernel_ms = is_timed ? gr_now_ms() - start : 0;
     PyObject *value = gr_scalar_object(&scalar, type, args[0]);
-    if (!timed || !value)
+    if (!value || !is_timed)
         return gr_untimed(value);
-    PyObject *rounded_once = exactly && !gr_adds_integers(type) ? Py_True : Py_False;
-    return Py_BuildValue("NOd", value, rounded_once, gr_now_ms() - start);
+    double total_ms = gr_now_ms() - start;
+    bool rounds_once = exactly && !gr_adds_integers(type);
+    PyObject *common = gr_common_fields((unsigned)PyArray_TYPE(array) * 2U + rounds_once, args[2],
+                                        "Oi", PyArray_DESCR(array), rounds_once);
+    return timed(value, array, common, kernel_ms, total_ms);
 }
 
 PyObject *gr_py_cpu_sum(PyObject *Py_UNUSED(self), PyObject *args)

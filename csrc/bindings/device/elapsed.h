@@ -1,0 +1,15 @@
+/* The type Elapsed: the kernel time of a sum, read from a card when somebody looks at it. */
+#ifndef GPUREDUCE_BINDINGS_ELAPSED_H
+#define GPUREDUCE_BINDINGS_ELAPSED_H
+
+#include "bindings/python.h"
+
+#include "engine/engine.h"
+
+/* Makes the type. Returns 0, or -1 with an exception set. */
+int gr_make_elapsed_type(PyObject *module);
+
+/* Returns an Elapsed, or NULL with an exception set. Takes over `times` in either case. */
+PyObject *gr_elapsed_of(gr_times *times);
+
+#endif
