@@ -19,7 +19,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "emulator/runtime/emulator.h"
 #include "emulator/scheduler/fiber.h"
 #include "emulator/runtime/launch.h"
 #include "lane.h"
