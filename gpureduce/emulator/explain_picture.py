@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable
 from typing import Any
 
-from gpureduce.emulator.counts import CountsPair, Line, StrategyCounts
+from gpureduce.emulator.counts import Access, CountsPair, Line, StrategyCounts
 from gpureduce.emulator.explain_text import bytes_text, factor, wavefront_table
 from gpureduce.emulator.picture import (
     ACTIVE,
@@ -20,7 +20,6 @@ from gpureduce.emulator.picture import (
     Page,
     Picture,
 )
-from gpureduce.emulator.trace import Access
 
 _ROW = 18
 _MANY_STEPS = 24

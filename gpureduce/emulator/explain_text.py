@@ -5,8 +5,15 @@ from __future__ import annotations
 import textwrap
 from pathlib import PurePosixPath
 
-from gpureduce.emulator.counts import Change, Counted, CountsPair, Line, Step, StrategyCounts
-from gpureduce.emulator.trace import Access
+from gpureduce.emulator.counts import (
+    Access,
+    Change,
+    Counted,
+    CountsPair,
+    Line,
+    Step,
+    StrategyCounts,
+)
 
 WIDTH = 80
 _SHADES = " ░▒▓█"
