@@ -457,12 +457,13 @@ class BuildBackends(build_ext):
         return [*super().get_outputs(), *(str(package / written) for written in WRITTEN)]
 
 
-setup(
-    ext_modules=[
-        Extension(f"gpureduce.{name}", sources=[], py_limited_api=True)
-        for name in ("_host", "_emulator", "_emulator_traced", "_cuda")
-    ],
-    cmdclass={"build_ext": BuildBackends},
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},
-    setup_requires=wheels_to_build_with(),
-)
+if __name__ == "__main__":
+    setup(
+        ext_modules=[
+            Extension(f"gpureduce.{name}", sources=[], py_limited_api=True)
+            for name in ("_host", "_emulator", "_emulator_traced", "_cuda")
+        ],
+        cmdclass={"build_ext": BuildBackends},
+        options={"bdist_wheel": {"py_limited_api": "cp311"}},
+        setup_requires=wheels_to_build_with(),
+    )

@@ -101,3 +101,16 @@ def show_json(what: object) -> None:
 def number(value: float | None, form: str = ".3f") -> str:
     """A number as text; empty for None."""
     return "" if value is None else format(value, form)
+
+
+def count(n: float) -> str:
+    """A number in binary units: 4 Ki, 64 Mi."""
+    for unit, name in ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki")):
+        if n >= unit:
+            return f"{n / unit:.4g} {name}"
+    return f"{n:g}"
+
+
+def size_text(nbytes: float) -> str:
+    """A number of bytes in binary units: 4 KiB, 64 MiB."""
+    return f"{count(nbytes)}{'B' if nbytes >= 2**10 else ' B'}"

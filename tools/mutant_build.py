@@ -6,23 +6,15 @@ import importlib.machinery
 import importlib.util
 import os
 import re
-import subprocess
-import sysconfig
+import runpy
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
-
-import numpy as np
 
 from mutants import CSRC, KERNELS, Mutant
 
 RACE_KERNELS = Path(__file__).resolve().parents[1] / "tests/emulator/race_kernels.cu"
-# The folders of C sources in a build of the kernels, as in setup.py.
-_FOLDERS = (
-    *("bindings", "bindings/device", "shared", "threads", "cpu", "exact"),
-    *("backend", "transfer", "engine"),
-)
+_SETUP = runpy.run_path(str(CSRC.parent / "setup.py"))
 BLOCKS = (32, 64, 128, 256, 512, 1024)
 HEAD = """
 #include "device.h"
@@ -115,47 +107,22 @@ def _sources(folder: Path, mutants: Sequence[Mutant]) -> list[Path]:
     return paths
 
 
-def build(folder: Path, mutants: Sequence[Mutant], cc: str = "gcc", cxx: str = "g++") -> Path:
+def build(folder: Path, mutants: Sequence[Mutant]) -> Path:
     """The emulator's traced build with these kernels as its only strategies."""
-    headers, numpy = sysconfig.get_paths()["include"], np.get_include()
-    common = [f"-I{p}" for p in (folder, CSRC, CSRC / "emulator/include", CSRC / "kernels")]
-    common += [
-        "-fPIC",
-        "-fvisibility=hidden",
-        "-pthread",
-        "-w",
-        "-DGR_EMULATOR_TRACED",
-        f"-ffile-prefix-map={folder}=.",
-    ]
-    python = [f"-I{headers}", f"-isystem{numpy}", "-DPy_LIMITED_API=0x030B0000"]
-    python += ["-DGR_MODULE=_mutants"]
-    traced = [*common, "-std=c++17"]
-    hooks = ["-O0", "-fsanitize=thread", "-gdwarf-4", "-g1", "-gz=none"]
-    jobs = [
-        [
-            cc,
-            "-std=gnu11",
-            "-O1",
-            *common,
-            *(python if "bindings" in path.parts else []),
-            str(path),
-        ]
-        for part in _FOLDERS
-        for path in sorted((CSRC / part).glob("*.c"))
-        if path.name != "absent_kernel.c"
-    ]
-    jobs += [[cxx, *traced, "-O1", str(path)] for path in sorted(CSRC.glob("emulator/*/*.cpp"))]
-    jobs = [[cxx, *traced, *hooks, str(path)] for path in _sources(folder, mutants)] + jobs
-
-    def compile_one(job: tuple[int, list[str]]) -> str:
-        target = str(folder / f"{job[0]}.o")
-        subprocess.run([*job[1], "-c", "-o", target], check=True)
-        return target
-
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        objects = list(pool.map(compile_one, enumerate(jobs)))
+    includes = [CSRC / "emulator" / "include", CSRC / "kernels"]
+    tools = _SETUP["Toolchain"](folder, "_mutants", includes)
+    # The folder comes first, for its strategies.def.
+    tools.common = [f"-I{folder}", *tools.common, "-w", f"-ffile-prefix-map={folder}=."]
+    tools.sanitize = []
+    traced = ["-DGR_EMULATOR_TRACED"]
+    hooks = [*traced, "-O0", "-fsanitize=thread", *_SETUP["LINES"]]
+    jobs = [tools.cpp(path, hooks) for path in _sources(folder, mutants)]
+    jobs += [tools.cpp(path, traced) for path in sorted(CSRC.glob("emulator/*/*.cpp"))]
+    sources = _SETUP["c_sources"]((*_SETUP["EVERY_MODULE"], *_SETUP["KNOWS_CUDA"]))
+    jobs += [tools.c(path, traced) for path in sources]
+    _SETUP["compile_all"](jobs)
     library = folder / "_mutants.so"
-    subprocess.run([cxx, "-shared", "-pthread", *objects, "-o", str(library)], check=True)
+    tools.link(library, jobs, [])
     return library
 
 

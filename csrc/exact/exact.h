@@ -70,11 +70,6 @@ void gr_exact_sum_array(const void *data, size_t n, gr_load load, int components
 void gr_exact_add_array(gr_exact *acc, const void *data, size_t n, gr_load load, int components,
                         int threads);
 
-/* The same with `stride` bytes from one element (or pair) to the next. The stride may be zero or
- * negative. */
-void gr_exact_add_strided(gr_exact *acc, const void *data, size_t n, ptrdiff_t stride, gr_load load,
-                          int components);
-
 /* --- deposits: partial sums of other code ---------------------------------------------------- */
 
 /* Adds mantissa * 2^exponent. Returns false, and does nothing, unless -1074 <= exponent <= 1037.

@@ -144,36 +144,3 @@ void gr_exact_sum_array(const void *data, size_t n, gr_load load, int components
         gr_exact_init(&out[i]);
     gr_exact_add_array(out, data, n, load, components, threads);
 }
-
-/* Copies n elements of `size` bytes to contiguous memory. There is a function for each size, so
- * that each copy is a load and a store. */
-static inline __attribute__((always_inline)) void
-pack_size(unsigned char *out, const unsigned char *in, size_t n, ptrdiff_t stride, size_t size)
-{
-    for (size_t i = 0; i < n; i++)
-        memcpy(out + i * size, in + (ptrdiff_t)i * stride, size);
-}
-
-static void pack(unsigned char *out, const unsigned char *in, size_t n, ptrdiff_t stride,
-                 size_t size)
-{
-    switch (size) {
-    case 2: pack_size(out, in, n, stride, 2); break;
-    case 4: pack_size(out, in, n, stride, 4); break;
-    case 8: pack_size(out, in, n, stride, 8); break;
-    default: pack_size(out, in, n, stride, 16); break;
-    }
-}
-
-void gr_exact_add_strided(gr_exact *acc, const void *data, size_t n, ptrdiff_t stride, gr_load load,
-                          int components)
-{
-    enum { BUFFER = 1 << 15 };
-    unsigned char buffer[BUFFER];
-    size_t size = gr_load_size(load) * (size_t)components, most = BUFFER / size;
-    for (size_t first = 0; first < n; first += most) {
-        size_t piece = n - first < most ? n - first : most;
-        pack(buffer, (const unsigned char *)data + (ptrdiff_t)first * stride, piece, stride, size);
-        gr_exact_add_array(acc, buffer, piece, load, components, 1);
-    }
-}

@@ -26,7 +26,6 @@ class Peer:
     """
 
     name: str
-    module: str
     put: Callable[[ModuleType, dtypes.Array], Any] | None
     add: Callable[[ModuleType, Any, str | None], Run] | None
     add_host: Callable[[ModuleType, dtypes.Array], Run] | None
@@ -69,7 +68,6 @@ def _jax_put(jax: ModuleType, array: dtypes.Array) -> Any:
 PEERS = (
     Peer(
         "cupy",
-        "cupy",
         put=lambda cupy, array: cupy.asarray(array),
         add=lambda cupy, array, dtype: lambda: array.sum(dtype=dtype).item(),
         add_host=lambda cupy, array: lambda: cupy.asarray(array).sum().item(),
@@ -79,7 +77,6 @@ PEERS = (
     ),
     Peer(
         "torch",
-        "torch",
         put=lambda torch, array: _torch_tensor(torch, array).cuda(),
         add=_torch_add,
         add_host=_torch_host,
@@ -87,7 +84,6 @@ PEERS = (
         lacks=frozenset({"uint16", "uint32", "uint64"}),
     ),
     Peer(
-        "jax",
         "jax",
         put=_jax_put,
         add=_jax_add,
@@ -97,7 +93,6 @@ PEERS = (
 )
 # Its arrays lie in host memory.
 NUMPY = Peer(
-    "numpy",
     "numpy",
     put=lambda numpy, array: array,
     add=lambda numpy, array, dtype: lambda: array.sum(dtype=dtype).item(),
@@ -117,8 +112,8 @@ def installed(wanted: tuple[str, ...], device: str | None = None) -> tuple[str, 
     if unknown:
         raise ValueError(f"there is no peer {unknown[0]!r}; there are {', '.join(NAMES)}, all")
     names = NAMES if "all" in wanted else wanted
-    modules = {peer.name: peer.module for peer in PEERS}
-    missing = [n for n in names if n in modules and not importlib.util.find_spec(modules[n])]
+    modules = [peer.name for peer in PEERS]
+    missing = [n for n in names if n in modules and not importlib.util.find_spec(n)]
     if missing and "all" not in wanted:
         raise ValueError(f"the peer {missing[0]} is not installed")
     if "all" in wanted and devices.choose_device(device).backend != "cuda":
@@ -131,7 +126,7 @@ def load(name: str) -> tuple[Peer, ModuleType]:
     peer = next(peer for peer in (*PEERS, NUMPY) if peer.name == name)
     # By default JAX reserves three quarters of the GPU's memory, which the others need.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    return peer, importlib.import_module(peer.module)
+    return peer, importlib.import_module(peer.name)
 
 
 def versions(names: tuple[str, ...]) -> dict[str, str]:
@@ -154,7 +149,7 @@ def free(names: tuple[str, ...]) -> None:
     """Frees the memory that the libraries keep."""
     for peer in PEERS:
         if peer.name in names:
-            peer.free(importlib.import_module(peer.module))
+            peer.free(importlib.import_module(peer.name))
 
 
 def is_ours(name: str) -> bool:

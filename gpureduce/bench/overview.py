@@ -20,9 +20,9 @@ from gpureduce.bench.contenders import WAYS
 from gpureduce.bench.libraries import LOAD_ONLY
 from gpureduce.bench.scoreboard import EVERY, Part
 from gpureduce.bench.svg_bars import svg_bars
-from gpureduce.bench.targets import GIB, KIB, MIB, Row, size_text
+from gpureduce.bench.targets import GIB, KIB, MIB, Row
 from gpureduce.core import calibration, devices
-from gpureduce.text import EMULATED, Table, number
+from gpureduce.text import EMULATED, Table, number, size_text
 
 _PEERS = tuple(peer.name for peer in libraries.PEERS)
 _REPEATS = 3

@@ -26,14 +26,13 @@ from gpureduce.bench.targets import (
     misaligned,
     missed,
     ratios,
-    size_text,
     way_of,
 )
 from gpureduce.core import devices, registry
 from gpureduce.core.dtypes import is_here, named
 from gpureduce.core.summation import sum as sum_of
 from gpureduce.errors import CudaError
-from gpureduce.text import markdown_table, shortfall
+from gpureduce.text import markdown_table, shortfall, size_text
 
 Progress = Callable[[int, int, str], None]
 

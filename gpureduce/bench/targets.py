@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 from gpureduce.bench.provenance import HEAD
 from gpureduce.core import json_files
 from gpureduce.core.calibration import Calibration
+from gpureduce.text import size_text
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 
@@ -92,14 +93,6 @@ def misaligned(rows: Iterable[Row]) -> list[Row]:
 def mean(found: Sequence[Row]) -> float:
     """The geometric mean of the ratios."""
     return math.exp(sum(math.log(row["ratio"]) for row in found) / len(found))
-
-
-def size_text(nbytes: int) -> str:
-    """A size in binary units: 4 KiB, 64 MiB."""
-    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
-        if nbytes >= unit:
-            return f"{nbytes / unit:g} {name}"
-    return f"{nbytes} B"
 
 
 @dataclass(frozen=True)

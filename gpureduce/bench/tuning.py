@@ -17,14 +17,13 @@ from gpureduce.bench.benchmark import MOST_REPEATS, array_of
 from gpureduce.bench.contenders import Input, kernel, rotation
 from gpureduce.bench.provenance import provenance
 from gpureduce.bench.report import progress, size
-from gpureduce.bench.targets import size_text
 from gpureduce.core import devices, json_files, registry
 from gpureduce.core.checks import whole
 from gpureduce.core.dtypes import Array, convert, is_here, named
 from gpureduce.core.fast_table import fast_table, use
 from gpureduce.core.table_files import LARGEST, Choice, user_file
 from gpureduce.errors import CudaError
-from gpureduce.text import show_json, table
+from gpureduce.text import show_json, size_text, table
 
 # The dtypes of each width, the most frequent width first.
 _DTYPES = {

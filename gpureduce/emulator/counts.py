@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from gpureduce.emulator import trace
-from gpureduce.emulator.trace import Access
+from gpureduce import _emulator_traced
 
 COUNTERS = (
     "shared_load_instructions",
@@ -32,7 +31,8 @@ COUNTERS = (
     "fences",
 )
 
-DETAILS = tuple(name for name in trace.NAMES if name not in COUNTERS)
+NAMES: tuple[str, ...] = _emulator_traced.counter_names()
+DETAILS = tuple(name for name in NAMES if name not in COUNTERS)
 
 _SECTOR_BYTES = 32
 
@@ -111,6 +111,17 @@ def split(counts: dict[str, int]) -> dict[str, dict[str, int]]:
         "counters": {name: counts[name] for name in COUNTERS},
         "details": {name: counts[name] for name in DETAILS},
     }
+
+
+@dataclass(frozen=True)
+class Access:
+    """One warp instruction on shared memory, with the offset of each lane in bytes."""
+
+    offsets: tuple[int | None, ...]
+    size: int
+    wavefronts: int
+    ideal: int
+    store: bool
 
 
 @dataclass(frozen=True)

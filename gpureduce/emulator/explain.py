@@ -14,7 +14,6 @@ import numpy.typing as npt
 from gpureduce.core import dtypes, registry
 from gpureduce.core.checks import whole
 from gpureduce.core.request import launch_of
-from gpureduce.core.sources import text_of
 from gpureduce.emulator import explain_picture, explain_text, trace
 from gpureduce.emulator.counts import (
     COUNTERS,
@@ -26,7 +25,6 @@ from gpureduce.emulator.counts import (
     Line,
     Step,
     StrategyCounts,
-    split,
 )
 from gpureduce.emulator.picture import Picture
 
@@ -101,33 +99,6 @@ class Comparison(CountsPair):
     def _repr_html_(self) -> str:
         title = f"{self.before.strategy} → {self.after.strategy}: {self.lesson}"
         return self.picture().html(title=title)
-
-
-def _kernel(launch: trace.CountedLaunch, teams_of: int) -> KernelCounts:
-    lines = tuple(
-        Line(
-            **split(row.counts),
-            file=row.file,
-            line=row.line,
-            text=text_of(row.file, row.line),
-            access=row.access,
-        )
-        for row in launch.rows
-    )
-    steps = tuple(
-        Step(**split(s.counts), barrier=s.barrier, sync=s.sync, lanes=s.lanes)
-        for s in launch.stages
-    )
-    return KernelCounts(
-        **split(launch.counts),
-        n=launch.n,
-        block=launch.block,
-        grid=launch.grid,
-        sampled=launch.ran < teams_of,
-        ran=launch.ran,
-        lines=lines,
-        steps=steps,
-    )
 
 
 def _find(strategy: str, argument: str) -> registry.Strategy:
@@ -243,9 +214,8 @@ def _explain(
             else elements.itemsize,
             later=bool(kernels),
         )
-        launch = request.count(sample=sample)
-        kernels.append(_kernel(launch, launch.teams))
-        count = launch.outs
+        counted, count = request.count(sample=sample)
+        kernels.append(counted)
     return Explanation(
         counters=kernels[0].counters,
         details=kernels[0].details,

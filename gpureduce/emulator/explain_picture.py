@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterable
 from typing import Any
 
-from gpureduce.emulator.counts import CountsPair, Line, StrategyCounts
-from gpureduce.emulator.explain_text import bytes_text, factor, wavefront_table
+from gpureduce.emulator.counts import Access, CountsPair, Line, StrategyCounts
+from gpureduce.emulator.explain_text import factor, wavefront_table
 from gpureduce.emulator.picture import (
     ACTIVE,
     ALARM,
@@ -20,7 +20,7 @@ from gpureduce.emulator.picture import (
     Page,
     Picture,
 )
-from gpureduce.emulator.trace import Access
+from gpureduce.text import size_text
 
 _ROW = 18
 _MANY_STEPS = 24
@@ -171,7 +171,7 @@ def _bytes(page: Page, every: list[StrategyCounts]) -> None:
         title = f"{used:,} of {moved:,} bytes"
         page.box(left, 2, width, _ROW - 4, HALF, title)
         page.box(left, 2, max(width * used / moved, 1), _ROW - 4, GOOD, title)
-        text = f"{bytes_text(used)} of {bytes_text(moved)}, {used / moved:.0%} used"
+        text = f"{size_text(used)} of {size_text(moved)}, {used / moved:.0%} used"
         page.say(left + width + 8, 13, text, size=10)
         page.y += _ROW
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 import textwrap
 from pathlib import PurePosixPath
 
-from gpureduce.emulator.counts import Change, Counted, CountsPair, Line, Step, StrategyCounts
-from gpureduce.emulator.trace import Access
+from gpureduce.emulator.counts import (
+    Access,
+    Change,
+    Counted,
+    CountsPair,
+    Line,
+    Step,
+    StrategyCounts,
+)
+from gpureduce.text import size_text
 
 WIDTH = 80
 _SHADES = " ░▒▓█"
@@ -110,18 +118,10 @@ def _what_happens(step: Step, room: int) -> str:
     if step.counters["shuffles"]:
         told.append(f"{_short(step.counters['shuffles'])} shuffles")
     if step.bytes_moved:
-        told.append(f"{bytes_text(step.bytes_moved)} global")
+        told.append(f"{size_text(step.bytes_moved)} global")
     while len(", ".join(told)) > room:
         told.pop()
     return ", ".join(told)
-
-
-def bytes_text(count: int) -> str:
-    """A number of bytes in the largest unit that it fills."""
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if count >= size:
-            return f"{count / size:.4g} {unit}"
-    return f"{count} B"
 
 
 def _warp_text(masks: list[int], cells: int) -> str:
@@ -255,7 +255,7 @@ def _bytes(what: StrategyCounts) -> str:
         whole = max(round(40 * moved / most), 1)
         full = max(round(whole * used / moved), 1)
         bar = "█" * full + "░" * (whole - full)
-        said = f"{bytes_text(used)} of {bytes_text(moved)}, {used / moved:.0%}"
+        said = f"{size_text(used)} of {size_text(moved)}, {used / moved:.0%}"
         lines.append(f"{kind + 's':7} {bar:40} {said}")
     return "\n".join(lines)
 

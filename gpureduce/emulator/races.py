@@ -75,7 +75,7 @@ def races(
     is found whether or not the sum comes out right.
 
     Not seen: branches that these numbers do not take; launches that overlap others (the emulator's
-    follow one another); which memory orders C++'s own atomics ask for (they count as relaxed).
+    follow one another).
 
     Parameters
     ----------

@@ -17,67 +17,19 @@ from gpureduce import _emulator_traced as traced
 from gpureduce import _host
 from gpureduce.core import registry
 from gpureduce.core.request import Launch
-
-NAMES: tuple[str, ...] = traced.counter_names()
+from gpureduce.core.sources import text_of
+from gpureduce.emulator.counts import NAMES, Access, KernelCounts, Line, Step, split
 
 _MOST_DEALT = 2**20  # blocks to sort, which takes some hundred megabytes
 _PACK_BYTES = 16
 _TILE_PACKS = 2048
 _SHARE_PACKS = 32
 
-Counts = dict[str, int]
-
 _Counted = tuple[
     list[tuple[str | None, int, tuple[int, ...], tuple[int, int, int, int, int, bytes]]],
     list[tuple[int, int, tuple[int, ...], bytes]],
     list[tuple[int, ...]],
 ]
-
-
-@dataclass(frozen=True)
-class Access:
-    """One warp instruction on shared memory, with the offset of each lane in bytes."""
-
-    offsets: tuple[int | None, ...]
-    size: int
-    wavefronts: int
-    ideal: int
-    store: bool
-
-
-@dataclass(frozen=True)
-class Row:
-    """Counts of one line of the source, and its access with the most wavefronts."""
-
-    file: str
-    line: int
-    counts: Counts
-    access: Access | None
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Counts between two barriers, and the active lanes of each warp of the first block."""
-
-    barrier: int
-    sync: int
-    counts: Counts
-    lanes: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class CountedLaunch:
-    """The counts of one launch."""
-
-    n: int
-    block: int
-    grid: int
-    outs: int
-    teams: int
-    ran: int
-    rows: tuple[Row, ...]
-    stages: tuple[Stage, ...]
-    counts: Counts
 
 
 @dataclass(frozen=True)
@@ -113,8 +65,8 @@ class Request:
                 "smaller n or a larger grid"
             )
 
-    def count(self, *, sample: bool) -> CountedLaunch:
-        """Counts the launch, from samples if they agree."""
+    def count(self, *, sample: bool) -> tuple[KernelCounts, int]:
+        """Counts the launch, from samples if they agree; also returns the number of block sums."""
         plan = traced.plan_pass(*self._arguments())
         block, grid, team_blocks, _ = plan
         teams = grid // team_blocks
@@ -234,8 +186,8 @@ def _strides(n: int, begin: _Numbers, block: int, grid: int) -> list[_Numbers]:
     return [most, least, np.where(most != least, (n - begin) % stride, 0)]
 
 
-def _named(counts: tuple[int, ...]) -> Counts:
-    return dict(zip(NAMES, counts, strict=True))
+def _split(counts: tuple[int, ...]) -> dict[str, dict[str, int]]:
+    return split(dict(zip(NAMES, counts, strict=True)))
 
 
 def _access(found: tuple[int, int, int, int, int, bytes]) -> Access | None:
@@ -247,16 +199,38 @@ def _access(found: tuple[int, int, int, int, int, bytes]) -> Access | None:
     return Access(lanes, size, wavefronts, ideal, bool(store))
 
 
-def _launch(n: int, plan: tuple[int, int, int, int], ran: int, found: _Counted) -> CountedLaunch:
-    lines, steps, _ = found
-    rows = tuple(
-        Row(file or "", line, _named(counts), _access(access))
-        for file, line, counts, access in lines
+def _launch(
+    n: int, plan: tuple[int, int, int, int], ran: int, found: _Counted
+) -> tuple[KernelCounts, int]:
+    lines = tuple(
+        Line(
+            **_split(counts),
+            file=file or "",
+            line=line,
+            text=text_of(file or "", line),
+            access=_access(access),
+        )
+        for file, line, counts, access in found[0]
     )
-    stages = tuple(
-        Stage(barrier, sync, _named(counts), tuple(np.frombuffer(lanes, np.uint32).tolist()))
-        for barrier, sync, counts, lanes in steps
+    steps = tuple(
+        Step(
+            **_split(counts),
+            barrier=barrier,
+            sync=sync,
+            lanes=tuple(np.frombuffer(lanes, np.uint32).tolist()),
+        )
+        for barrier, sync, counts, lanes in found[1]
     )
-    total = {name: sum(row.counts[name] for row in rows) for name in NAMES}
+    total = tuple(map(sum, zip(*(counts for _, _, counts, _ in found[0]), strict=True)))
     block, grid, team_blocks, outs = plan
-    return CountedLaunch(n, block, grid, outs, grid // team_blocks, ran, rows, stages, total)
+    sampled = ran < grid // team_blocks
+    return KernelCounts(
+        **_split(total or (0,) * len(NAMES)),
+        n=n,
+        block=block,
+        grid=grid,
+        sampled=sampled,
+        ran=ran,
+        lines=lines,
+        steps=steps,
+    ), outs

@@ -12,7 +12,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -246,14 +246,14 @@ def _instruction(row: ncu.Row) -> Instruction:
     return Instruction(row["Source"], counts["issued"], counts["lanes"], counts["wavefronts"])
 
 
-def by_opcode(code: Iterable[Instruction]) -> dict[str, int]:
-    """The counters of `OPCODES`, computed from the instructions."""
-    found: Counter[str] = Counter()
-    for instruction in code:
-        for name, (what, pattern) in OPCODES.items():
-            if re.match(pattern, instruction.opcode):
-                found[name] += getattr(instruction, what)
-    return {name: found[name] for name in OPCODES}
+def by_opcode(
+    code: Sequence[Instruction], counters: Mapping[str, tuple[str, str]] = OPCODES
+) -> dict[str, int]:
+    """Counters of instructions by opcode, as in `OPCODES`."""
+    return {
+        name: sum(getattr(one, what) for one in code if re.match(pattern, one.opcode))
+        for name, (what, pattern) in counters.items()
+    }
 
 
 if __name__ == "__main__":

@@ -14,15 +14,15 @@ from typing import Any
 
 from gpureduce.core.sources import Place
 from gpureduce.emulator.explain import Explanation
-from gpureduce.hardware.counters import Case, Instruction, Seen
+from gpureduce.hardware.counters import Case, Instruction, Seen, by_opcode
 from gpureduce.hardware.reasons import line_why
 
-# The counters of a line: a pattern of opcodes, and the count of each instruction to add up.
+# The counters of a line, by opcode.
 LINE_COUNTERS = {
-    "shared_load_lanes": (r"LDS", "lanes"),
-    "shared_load_wavefronts": (r"LDS", "wavefronts"),
-    "shared_store_lanes": (r"STS", "lanes"),
-    "shared_store_wavefronts": (r"STS", "wavefronts"),
+    "shared_load_lanes": ("lanes", r"LDS"),
+    "shared_load_wavefronts": ("wavefronts", r"LDS"),
+    "shared_store_lanes": ("lanes", r"STS"),
+    "shared_store_wavefronts": ("wavefronts", r"STS"),
 }
 
 
@@ -110,7 +110,9 @@ def by_line(seen: Seen, found: Explanation) -> list[LineRow]:
             code.setdefault(instruction.place, []).append(instruction)
     if not code:
         return []
-    hardware = {place: _counted(machine) for place, machine in code.items()}
+    hardware = {
+        place: Counter(by_opcode(machine, LINE_COUNTERS)) for place, machine in code.items()
+    }
     return [
         row
         for place in sorted({*model, *hardware})
@@ -122,15 +124,6 @@ def by_line(seen: Seen, found: Explanation) -> list[LineRow]:
             code.get(place, []),
         )
     ]
-
-
-def _counted(code: Iterable[Instruction]) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for instruction in code:
-        for name, (opcode, what) in LINE_COUNTERS.items():
-            if re.match(opcode, instruction.opcode):
-                counts[name] += getattr(instruction, what)
-    return counts
 
 
 def _line_rows(

@@ -156,16 +156,8 @@ class Table:
     seen: tuple[Seen, ...] = ()
 
     def __add__(self, other: Table) -> Table:
-        return Table(
-            self.dtype,
-            self.rows + other.rows,
-            self.lines + other.lines,
-            self.predicated + other.predicated,
-            self.failures + other.failures,
-            self.unplaced + other.unplaced,
-            self.control + other.control,
-            self.seen + other.seen,
-        )
+        both = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        return Table(**both | {"dtype": self.dtype})
 
     @property
     def differing(self) -> list[Row | Alone]:

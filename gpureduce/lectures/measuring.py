@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpureduce.bench.benchmark import Measurement
 from gpureduce.bench.contenders import rotation
 from gpureduce.core import arrays, devices, dtypes, on_device, registry
 from gpureduce.core.request import Request
@@ -35,9 +36,9 @@ class Case:
         return same and self.block in (None, row.block) and self.grid in (None, row.grid)
 
 
-@dataclass(frozen=True)
-class Row:
-    """The time of a case, in microseconds, over `repeats` runs.
+@dataclass(frozen=True, kw_only=True)
+class Row(Measurement):
+    """The time of a case: a `gpureduce.Measurement`, with the case's label and finish.
 
     `facts` holds an experiment's other results: a profiler's counters, an integral's values.
 
@@ -48,32 +49,8 @@ class Row:
     """
 
     label: str
-    strategy: str
-    dtype: str
-    n: int
-    nbytes: int
-    block: int | None
-    grid: int | None
     finish: str
-    device: str
-    source: str
-    cache: str
-    repeats: int
-    median_us: float
-    low_us: float
-    high_us: float
-    peak_gb_s: float | None
     facts: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def gb_s(self) -> float:
-        """Bytes of the input by the median time."""
-        return self.nbytes / self.median_us / 1e3
-
-    @property
-    def percent_of_peak(self) -> float | None:
-        """`gb_s` in percent of the card's bandwidth on paper; None off a GPU."""
-        return 100 * self.gb_s / self.peak_gb_s if self.peak_gb_s else None
 
 
 @dataclass

@@ -12,7 +12,7 @@ from typing import Any
 from gpureduce.lectures import experiments
 from gpureduce.lectures.experiments import Measured
 from gpureduce.lectures.measuring import Row
-from gpureduce.text import Table
+from gpureduce.text import Table, count
 
 
 def short_device(record: Measured) -> str:
@@ -26,13 +26,6 @@ def missing_note(record: Measured) -> str:
         return ""
     instead = "what this machine gives" if not record.printed else "the lecture's own figures"
     return f"{record.missing}: not recorded yet. Shown instead: {instead}."
-
-
-def _size(n: int) -> str:
-    for unit, name in ((2**20, "Mi"), (2**10, "Ki")):
-        if n % unit == 0:
-            return f"{n // unit} {name}"
-    return str(n)
 
 
 def _figure(value: float | None) -> str:
@@ -142,7 +135,7 @@ def _warp_execution(record: Measured) -> list[Table]:
     pairs = list(zip(record.rows, record.theirs, strict=True))
     for block in dict.fromkeys(row.block for row in record.rows):
         here = [pair for pair in pairs if pair[0].block == block]
-        made = _grid(f"M = {block} threads per block", here, "ms", lambda row: _size(row.n),
+        made = _grid(f"M = {block} threads per block", here, "ms", lambda row: count(row.n),
                      record.shrink)  # fmt: skip
         largest = [pair for pair in here if pair[0].n == here[-1][0].n]
         tables.append(Table(made.title, made.head, made.rows, _ratio_note(largest)))
@@ -189,7 +182,7 @@ def _lab(record: Measured) -> list[Table]:
     head = [*head, *more] if record.printed else [*head, f"theirs: {more[0]}", *more[1:]]
     rows = [[row.label, *cells, *theirs[row.label]]
             for row, cells in zip(record.rows, body, strict=True)]  # fmt: skip
-    title = f"{_size(first.n)} int32, {first.block} threads per block"
+    title = f"{count(first.n)} int32, {first.block} threads per block"
     notes = _ratio_note(list(zip(record.rows, record.theirs, strict=True)))
     return [Table(title, ["", *head], rows, notes)]
 
@@ -249,7 +242,7 @@ def _rungs(record: Measured) -> list[Table]:
     unit = (
         "us" if record.emulated else "GB/s"
     )  # emulated sums are small: their time says more than a rate
-    return [_grid(title, pairs, unit, lambda row: _size(row.n))]
+    return [_grid(title, pairs, unit, lambda row: count(row.n))]
 
 
 _COUNTERS = (

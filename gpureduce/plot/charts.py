@@ -21,7 +21,6 @@ from gpureduce.plot.layout import (
     INK,
     MARKERS,
     NO_RUNG,
-    count,
     foot,
     label_ends,
     log_scale,
@@ -30,6 +29,7 @@ from gpureduce.plot.layout import (
     page,
     three_digits,
 )
+from gpureduce.text import count
 
 
 def colour(strategy: str) -> str:

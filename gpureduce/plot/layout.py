@@ -72,14 +72,6 @@ def foot(figure: Any, text: str) -> None:
     figure.supxlabel(lines, fontsize=8, color=ink, x=0.01, ha="left")
 
 
-def count(n: float) -> str:
-    """1024 as 1 Ki."""
-    for unit, name in ((2**30, " Gi"), (2**20, " Mi"), (2**10, " Ki")):
-        if n >= unit:
-            return f"{n / unit:g}{name}"
-    return f"{n:g}"
-
-
 def three_digits(value: float) -> str:
     """A number with three significant digits, or more if it is 1000 or larger."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

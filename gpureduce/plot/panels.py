@@ -19,7 +19,6 @@ from gpureduce.plot.layout import (
     FAINT,
     INK,
     MARKERS,
-    count,
     foot,
     label_ends,
     look,
@@ -27,6 +26,7 @@ from gpureduce.plot.layout import (
     page,
     short,
 )
+from gpureduce.text import size_text
 
 if TYPE_CHECKING:
     from gpureduce.emulator.explain import Explanation
@@ -233,7 +233,7 @@ def _draw_ratios(ax: Any, rows: Sequence[Row], limit: Sequence[Row]) -> None:
     sizes = sorted({nbytes for line in lines.values() for nbytes, _ in line})
     kept = [a for a, b in itertools.pairwise(sizes) if b > 2 * a] + sizes[-1:]
     kept = kept if len(kept) < 8 else kept[::2]
-    ax.set_xticks(kept, [f"{count(nbytes)}B" for nbytes in kept], fontsize=8.5)
+    ax.set_xticks(kept, [f"{size_text(nbytes)}" for nbytes in kept], fontsize=8.5)
     ax.minorticks_off()
     ax.set_ylim(bottom=min(0.8, ax.get_ylim()[0]))
     ax.set_xlabel("size of the array")

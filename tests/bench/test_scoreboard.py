@@ -10,6 +10,7 @@ import pytest
 from gpureduce.bench import contenders, report, scoreboard, targets
 from gpureduce.bench.benchmark import Measurement
 from gpureduce.core import dtypes
+from gpureduce.text import size_text
 
 PROVENANCE = {
     "card": "Some Card", "device": "cuda", "processor": "Some Processor", "processors": 16,
@@ -265,7 +266,7 @@ def test_a_part_that_was_not_measured_is_left_out():
 
 
 def test_sizes():
-    assert [targets.size_text(n) for n in (1, 4096, 3 * 2**19, 2**33)] == [
+    assert [size_text(n) for n in (1, 4096, 3 * 2**19, 2**33)] == [
         "1 B", "4 KiB", "1.5 MiB", "8 GiB",
     ]  # fmt: skip
     apart = scoreboard.ON_CARD[0]

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "emulator/trace/counters.h"
-#include "emulator/runtime/emulator.h"
 #include "kernel_entry.h"
 
 #include "coop_groups.cu"

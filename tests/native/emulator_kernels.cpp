@@ -4,9 +4,12 @@
 #include <string.h>
 
 #include "parts/common.h"
-#include "emulator/runtime/emulator.h"
+#include "backend/backend.h"
+#include "emulator/runtime/launch.h"
 #include "launch_kernel.h"
 #include "vector_load.cu"
+
+using namespace gr;
 
 static int failures;
 #define CHECK(x) ((x) ? (void)0 : (void)(++failures, printf("%s:%d: %s\n", __FILE__, __LINE__, #x)))
@@ -151,7 +154,7 @@ int main()
     cudaMalloc((void **)&out, sizeof h);
     cudaMalloc((void **)&next, sizeof *next);
     for (gr_schedule s : {GR_SCHEDULE_FORWARD, GR_SCHEDULE_REVERSE, GR_SCHEDULE_RANDOM}) {
-        gr_emulator_schedule(s, 3);
+        gr_backend_schedule(s, 3);
         CHECK(!launch(shuffles, 1, 32, 0, out));
         cudaMemcpy(h, out, sizeof h, cudaMemcpyDeviceToHost);
         for (unsigned t = 0; t < 32; ++t) {
@@ -180,19 +183,19 @@ int main()
         CHECK(h[0] == 20 && h[1] == 1);
 
         CHECK(launch(half_shuffles_half_syncs, 1, 32, 0) == cudaErrorLaunchFailure);
-        CHECK(gr_emulator_fault() && strstr(gr_emulator_fault(), "emulator_kernels.cpp:"));
+        CHECK(strstr(gr_backend_fault(), "emulator_kernels.cpp:"));
         CHECK(launch(masks_that_never_meet, 1, 32, 0) == cudaErrorLaunchFailure);
-        CHECK(gr_emulator_fault() && strstr(gr_emulator_fault(), "__syncwarp(0x"));
+        CHECK(strstr(gr_backend_fault(), "__syncwarp(0x"));
         CHECK(launch(waits_for_ever, 2, 64, 0) == cudaErrorLaunchFailure);
-        CHECK(gr_emulator_fault() && strstr(gr_emulator_fault(), "deadlock") &&
-              strstr(gr_emulator_fault(), "emulator_kernels.cpp:"));
+        CHECK(strstr(gr_backend_fault(), "deadlock") &&
+              strstr(gr_backend_fault(), "emulator_kernels.cpp:"));
         CHECK(launch(ends_early, 1, 32, size_t(1) << 20, out) == cudaErrorInvalidValue);
     }
 
     bool differ = false;
     unsigned first[64];
     for (unsigned seed = 1; seed < 5; ++seed) {
-        gr_emulator_schedule(GR_SCHEDULE_RANDOM, seed);
+        gr_backend_schedule(GR_SCHEDULE_RANDOM, seed);
         cudaMemset(next, 0, sizeof *next);
         CHECK(!launch(order_of_lanes, 1, 64, 0, out, next));
         cudaMemcpy(h, out, sizeof h, cudaMemcpyDeviceToHost);
@@ -207,7 +210,7 @@ int main()
     }
     CHECK(differ);
     for (gr_schedule s : {GR_SCHEDULE_FORWARD, GR_SCHEDULE_REVERSE, GR_SCHEDULE_RANDOM}) {
-        gr_emulator_schedule(s, 1);
+        gr_backend_schedule(s, 1);
         cudaMemset(next, 0, sizeof *next);
         CHECK(!launch(order_of_blocks, 64, 1, 0, out, next)); /* GPUREDUCE_THREADS=1 */
         cudaMemcpy(h, out, sizeof h, cudaMemcpyDeviceToHost);
@@ -224,12 +227,12 @@ int main()
     }
     cudaFree(out);
     cudaFree(next);
-    gr_emulator_schedule(GR_SCHEDULE_FORWARD, 0);
+    gr_backend_schedule(GR_SCHEDULE_FORWARD, 0);
     loose_heads<uint8_t>("bytes");
     loose_heads<int16_t>("shorts");
     loose_heads<int32_t>("ints");
     loose_heads<unsigned long long>("longs");
-    CHECK(gr_emulator_live_bytes() == 0);
+    CHECK(gr_backend_live_bytes() == 0);
     cudaMalloc((void **)&out, 64);
     CHECK(cudaMemcpy(out, h, 1024, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
     CHECK(!launch(unwritten, 1, 32, 128, out));

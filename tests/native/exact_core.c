@@ -45,7 +45,7 @@ static void print(const gr_exact *acc)
     printf("%" PRIu64 "\n", acc->count);
 }
 
-/* Whole, in two pieces of which one is read backwards, and by way of bytes: the same. */
+/* Whole, in two pieces, and by way of bytes: the same. */
 static void sum_array(const unsigned char *data, size_t n, gr_load load, int components)
 {
     unsigned char bytes[GR_EXACT_MOST_BYTES], again[GR_EXACT_MOST_BYTES];
@@ -57,9 +57,7 @@ static void sum_array(const unsigned char *data, size_t n, gr_load load, int com
     gr_exact_sum_array(data, n, load, components, 0, sum);
     gr_exact_sum_array(data, half, load, components, 1, pieces);
     gr_exact_sum_array(NULL, 0, load, components, 1, other);
-    if (n > half)
-        gr_exact_add_strided(other, data + (n - 1) * element, n - half, -(ptrdiff_t)element, load,
-                             components);
+    gr_exact_add_array(other, data + half * element, n - half, load, components, 1);
     for (int c = 0; c < components; c++)
         gr_exact_merge(&pieces[c], &other[c]);
     size_t size = gr_exact_to_bytes(sum, components, load, bytes);

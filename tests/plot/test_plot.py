@@ -30,9 +30,9 @@ def record(name, source="cuda_event", speed=lambda i: 1 + i):
         us = 1000.0 / speed(i)
         rows.append(
             lectures.Row(
-                case.label, strategy.name, case.dtype, case.n, 4 * case.n, case.block or 256,
-                case.grid or 64, case.finish, "NVIDIA Test 9000", source, "cold", 5, us, us, us,
-                4800.0,
+                strategy.name, case.dtype, case.n, 4 * case.n, case.block or 256, case.grid or 64,
+                "NVIDIA Test 9000", source, "cold", 5, us, us, us, 4800.0,
+                label=case.label, finish=case.finish,
             )
         )  # fmt: skip
     return lectures.Record(name, 1, tuple(rows), MADE)

@@ -25,6 +25,7 @@ struct __attribute__((aligned(2))) __nv_bfloat16 {
     __nv_bfloat16(const __nv_bfloat16_raw &raw) : __x(raw.x) {}
     GR_ACCESS operator float() const /* reads *this: an access by the kernel */
     {
+        GR_TRACE_ACCESS(load, this);
         return gr_bfloat16_to_float(__x);
     }
 };

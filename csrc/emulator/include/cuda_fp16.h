@@ -41,6 +41,7 @@ struct __attribute__((aligned(2))) __half {
     __half(const __half_raw &raw) : __x(raw.x) {}
     GR_ACCESS operator float() const /* reads *this: an access by the kernel */
     {
+        GR_TRACE_ACCESS(load, this);
         return gr_half_to_float(__x);
     }
 };

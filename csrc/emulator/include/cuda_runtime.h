@@ -150,6 +150,7 @@ GR_REDUCE(__reduce_xor_sync, unsigned, GR_REDUCE_XOR)
 #define GR_LOAD(name)                                                                              \
     template <typename T> GR_ACCESS T name(const T *address)                                       \
     {                                                                                              \
+        GR_TRACE_ACCESS(load, address);                                                            \
         return *address;                                                                           \
     }
 GR_LOAD(__ldg)

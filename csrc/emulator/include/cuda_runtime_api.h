@@ -3,7 +3,7 @@
  * Names, signatures and numbers are those of CUDA 13. Everything is synchronous: when
  * cudaLaunchKernelExC returns, the launch has finished or failed. Errors are not sticky: the next
  * call works. Functions that only the emulator has (schedules, fault reports) are in
- * emulator/runtime/emulator.h. */
+ * backend/backend.h. */
 #ifndef GPUREDUCE_EMULATOR_CUDA_RUNTIME_API_H
 #define GPUREDUCE_EMULATOR_CUDA_RUNTIME_API_H
 

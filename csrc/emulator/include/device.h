@@ -39,20 +39,20 @@ template <typename T> GR_INTRINSIC unsigned gr_load_marked(const Marked<T> *plac
 
 template <typename T> GR_ACCESS void put_marked(Marked<T> *place, T value)
 {
-    GR_TRACE_WHOLE(store, place);
+    GR_TRACE_ACCESS(whole_store, place);
     gr_store_marked(place, value, ~0u);
 }
 
 /* Returns the mark. Loads the value too; it is only meaningful if the mark is set. */
 template <typename T> GR_ACCESS unsigned get_marked(const Marked<T> *place, T &value)
 {
-    GR_TRACE_WHOLE(load, place);
+    GR_TRACE_ACCESS(whole_load, place);
     return gr_load_marked(place, value);
 }
 
 template <typename T> GR_ACCESS void take_mark_off(Marked<T> *place)
 {
-    GR_TRACE_WHOLE(store, place);
+    GR_TRACE_ACCESS(whole_store, place);
     gr_store_marked(place, T(0), 0);
 }
 

@@ -84,7 +84,7 @@ template <typename T> GR_INTRINSIC T gr_atomic_cas(T *address, T compare, T valu
 #define GR_ATOMIC(name, type, function)                                                            \
     GR_ACCESS type name(type *address, type value)                                                 \
     {                                                                                              \
-        GR_TRACE_ATOMIC(address);                                                                  \
+        GR_TRACE_ACCESS(atomic, address);                                                          \
         return function(address, value);                                                           \
     }
 #define GR_ATOMIC_WORDS(name, function)                                                            \
@@ -110,19 +110,19 @@ GR_ATOMIC(atomicExch, float, gr_atomic_exchange)
 
 GR_ACCESS int atomicSub(int *address, int value)
 {
-    GR_TRACE_ATOMIC(address);
+    GR_TRACE_ACCESS(atomic, address);
     return gr_atomic_add(address, (int)(0u - (unsigned)value));
 }
 GR_ACCESS unsigned atomicSub(unsigned *address, unsigned value)
 {
-    GR_TRACE_ATOMIC(address);
+    GR_TRACE_ACCESS(atomic, address);
     return gr_atomic_add(address, 0u - value);
 }
 
 #define GR_ATOMIC_CAS(type)                                                                        \
     GR_ACCESS type atomicCAS(type *address, type compare, type value)                              \
     {                                                                                              \
-        GR_TRACE_ATOMIC(address);                                                                  \
+        GR_TRACE_ACCESS(atomic, address);                                                          \
         return gr_atomic_cas(address, compare, value);                                             \
     }
 GR_ATOMIC_CAS(int)

@@ -31,10 +31,18 @@ __asm__(".set memcpy, __tsan_memcpy\n.set memmove, __tsan_memmove\n.set memset, 
 #endif
 
 /* GR_INTRINSIC: a header function that is not an access by the kernel. GR_ACCESS: one that is, such
- * as a load or an atomic. It is always inlined, so that its hook's return address is in the
- * kernel. */
+ * as a load or an atomic. In the traced build it is not inlined, because GR_TRACE_ACCESS reports
+ * its return address: the access's place in the kernel. A whole load or store is made in one piece,
+ * and does not race with other whole accesses or atomics. */
 #define GR_INTRINSIC GR_UNTRACED inline
+#ifdef GR_KERNEL_TRACED
+#define GR_ACCESS GR_INTRINSIC __attribute__((noinline))
+#define GR_TRACE_ACCESS(kind, address)                                                             \
+    gr_trace_##kind(address, sizeof *(address), __builtin_return_address(0))
+#else
 #define GR_ACCESS inline __attribute__((always_inline))
+#define GR_TRACE_ACCESS(kind, address) (void)0
+#endif
 
 /* The caller's file and line, as default arguments. Every function that can make a lane wait takes
  * them, so that reports name lines of the kernel without macros in the kernel. */
@@ -106,25 +114,13 @@ void gr_await_copy(const char *file, int line);
 void gr_copy_ordered(void);
 [[noreturn]] void gr_trap(const char *file, int line);
 
-/* In the traced build, reports an atomic access whose place is the return address. Also reports a
- * whole load or store, which is made in one piece and does not race with other whole accesses or
- * atomics. */
+/* In the traced build, report an access (see GR_TRACE_ACCESS), a fence, the initialization of an
+ * mbarrier for bulk copies, the start of a copy, and the end of a wait for copies. */
 extern "C" {
-void gr_trace_atomic(const void *address, size_t size);
-void gr_trace_whole_load(const void *address, size_t size);
-void gr_trace_whole_store(const void *address, size_t size);
-}
-#ifdef GR_KERNEL_TRACED
-#define GR_TRACE_ATOMIC(address) gr_trace_atomic(address, sizeof *(address))
-#define GR_TRACE_WHOLE(access, address) gr_trace_whole_##access(address, sizeof *(address))
-#else
-#define GR_TRACE_ATOMIC(address) (void)0
-#define GR_TRACE_WHOLE(access, address) (void)0
-#endif
-
-/* Report a fence, the initialization of an mbarrier for bulk copies, the start of a copy, and the
- * end of a wait for copies. */
-extern "C" {
+void gr_trace_load(const void *address, size_t size, const void *place);
+void gr_trace_atomic(const void *address, size_t size, const void *place);
+void gr_trace_whole_load(const void *address, size_t size, const void *place);
+void gr_trace_whole_store(const void *address, size_t size, const void *place);
 void gr_trace_fence(gr_scope scope, const char *file, int line);
 void gr_trace_copy_barrier(const void *barrier, const char *file, int line);
 void gr_trace_copy(const void *shared, const void *global, size_t bytes, const void *barrier,

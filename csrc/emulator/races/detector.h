@@ -1,7 +1,7 @@
 /* Internals of the race detector, and the functions by which the scheduler reports events to it. In
  * the plain build these functions are empty. */
-#ifndef GPUREDUCE_EMULATOR_WATCH_H
-#define GPUREDUCE_EMULATOR_WATCH_H
+#ifndef GPUREDUCE_EMULATOR_DETECTOR_H
+#define GPUREDUCE_EMULATOR_DETECTOR_H
 
 #include <map>
 #include <new>
@@ -25,19 +25,20 @@ namespace gr
  * and FENCED exist once per fence scope. */
 enum { KNOWN, KNOWN_IF_FENCED, SEEN_BLOCK, SEEN_GRID, FENCED_BLOCK, FENCED_GRID, STRANDS };
 
-struct Mind {
-    Knowledge strand[STRANDS];
+struct LaneClocks {
+    VectorClock strand[STRANDS];
 };
 
 /* The lane's clock. `time` counts the lane's synchronization events: barriers, fences and
  * atomics. */
 struct LaneWatch {
-    Mind mind;
+    LaneClocks clocks;
     uint32_t time = 0;
     /* arrived: at a cluster barrier, which is not complete yet. passed: it has completed, but the
      * lane has not waited for it yet. */
     bool arrived = false, passed = false;
-    Mind carried; /* the clocks it brought there; once passed, the clocks it receives by waiting */
+    LaneClocks
+        carried; /* the clocks it brought there; once passed, the clocks it receives by waiting */
     uint32_t arrived_time = 0;
 };
 
@@ -51,15 +52,15 @@ struct Event {
 
 /* Clocks that lanes published at one address by atomics, for later atomics there to receive. */
 struct Variable {
-    Knowledge if_fenced, grid;
-    std::map<unsigned, Knowledge> block;
+    VectorClock if_fenced, grid;
+    std::map<unsigned, VectorClock> block;
 };
 
 /* The bulk copies that one mbarrier (CopyBarrier) counts. They have a clock of their own, in
  * addition to the block's lanes. */
 struct CopyClock {
     uint32_t time = 0;
-    Knowledge released[2]; /* KNOWN and KNOWN_IF_FENCED of the lanes that started the copies */
+    VectorClock released[2]; /* KNOWN and KNOWN_IF_FENCED of the lanes that started the copies */
 };
 
 /* What would order two accesses, from weakest to strongest. If thread pairs of two lines need
@@ -183,8 +184,8 @@ inline void advance(Watch *watch, const Self &self, Event event)
 
 /* joined(): the join of two clocks. everything(): `known`, plus all that the lane itself has
  * done. */
-Knowledge joined(const Watch *watch, const Knowledge &a, const Knowledge &b);
-Knowledge everything(const Watch *watch, const Self &self, const Knowledge &known);
+VectorClock joined(const Watch *watch, const VectorClock &a, const VectorClock &b);
+VectorClock everything(const Watch *watch, const Self &self, const VectorClock &known);
 
 /* The clock of the copies that an mbarrier counts, and its slot among the block's clocks. */
 typedef std::pair<unsigned, CopyClock> Copies;

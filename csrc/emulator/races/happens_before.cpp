@@ -83,44 +83,44 @@ void watch_team(Worker *w)
 
 /* --- barriers -------------------------------------------------------------------------------- */
 
-Knowledge joined(const Watch *watch, const Knowledge &a, const Knowledge &b)
+VectorClock joined(const Watch *watch, const VectorClock &a, const VectorClock &b)
 {
     if (!a || !b || a == b)
         return a ? a : b;
-    Gathering gathering(watch->slots);
-    gathering.add(a);
-    gathering.add(b);
-    return gathering.result();
+    Join join(watch->slots);
+    join.add(a);
+    join.add(b);
+    return join.result();
 }
 
-Knowledge everything(const Watch *watch, const Self &self, const Knowledge &known)
+VectorClock everything(const Watch *watch, const Self &self, const VectorClock &known)
 {
-    Gathering gathering(watch->slots);
-    gathering.add(known);
-    gathering.add(self.block, self.slot, self.lane->time);
-    return gathering.result();
+    Join join(watch->slots);
+    join.add(known);
+    join.add(self.block, self.slot, self.lane->time);
+    return join.result();
 }
 
 /* The clocks that one lane brings to a barrier. */
 struct Brought {
     Self self;
-    const Mind *mind;
+    const LaneClocks *clocks;
     uint32_t time;
 };
 
-static Mind gather(const Watch *watch, const std::vector<Brought> &all)
+static LaneClocks gather(const Watch *watch, const std::vector<Brought> &all)
 {
-    Mind mind;
+    LaneClocks clocks;
     for (unsigned strand = 0; strand < STRANDS; ++strand) {
-        Gathering gathering(watch->slots);
+        Join join(watch->slots);
         for (const Brought &one : all) {
-            gathering.add(one.mind->strand[strand]);
+            join.add(one.clocks->strand[strand]);
             if (strand <= KNOWN_IF_FENCED)
-                gathering.add(one.self.block, one.self.slot, one.time);
+                join.add(one.self.block, one.self.slot, one.time);
         }
-        mind.strand[strand] = gathering.result();
+        clocks.strand[strand] = join.result();
     }
-    return mind;
+    return clocks;
 }
 
 /* Records that threads of a block wait for one barrier at different lines, which CUDA does not
@@ -162,7 +162,7 @@ static std::vector<Brought> all_at(Worker *w, const Barrier *barrier, gr_scope s
             if (scope == GR_CLUSTER && self.lane->arrived)
                 all.push_back({self, &self.lane->carried, self.lane->arrived_time});
             else if (warp->at[scope] >> index & 1)
-                all.push_back({self, &self.lane->mind, self.lane->time});
+                all.push_back({self, &self.lane->clocks, self.lane->time});
         }
     }
     return all;
@@ -182,17 +182,17 @@ void watch_barrier(Worker *w, const Barrier *barrier, gr_scope scope)
             return;
         if (scope == GR_BLOCK)
             note_divergence(watch, w, all);
-        Mind mind = gather(watch, all);
+        LaneClocks clocks = gather(watch, all);
         ++watch->meetings;
         for (const Brought &one : all) {
             LaneWatch *lane = one.self.lane;
             const Lane *waiting = w->lanes + (lane - watch->lanes.data());
             bool waits = waiting->warp->at[scope] >> waiting->index & 1;
             if (waits) {
-                lane->mind = mind;
+                lane->clocks = clocks;
                 advance(watch, one.self, event_of(watch, waiting));
             } else {
-                lane->carried = mind;
+                lane->carried = clocks;
                 lane->passed = true;
             }
             lane->arrived = false;
@@ -210,12 +210,12 @@ void watch_meeting(Worker *w, const Warp *warp, const Meeting *meeting)
         for (unsigned lanes = meeting->arrived; lanes; lanes &= lanes - 1) {
             const Lane *lane = lane_of(w, warp, (unsigned)__builtin_ctz(lanes));
             Self self = self_of(w, lane);
-            all.push_back({self, &self.lane->mind, self.lane->time});
+            all.push_back({self, &self.lane->clocks, self.lane->time});
         }
-        Mind mind = gather(watch, all);
+        LaneClocks clocks = gather(watch, all);
         ++watch->meetings;
         for (const Brought &one : all) {
-            one.self.lane->mind = mind;
+            one.self.lane->clocks = clocks;
             advance(watch, one.self,
                     event_of(watch, w->lanes + (one.self.lane - watch->lanes.data())));
         }
@@ -228,7 +228,7 @@ void watch_arrival(Worker *w)
     guarded(watch, [&] {
         Self self = self_of(w, w->lane);
         self.lane->arrived = true;
-        self.lane->carried = self.lane->mind;
+        self.lane->carried = self.lane->clocks;
         self.lane->arrived_time = self.lane->time;
         advance(watch, self, {nullptr, nullptr, 0, 0});
     });
@@ -242,7 +242,7 @@ void watch_passage(Worker *w, const char *file, int line)
         if (!self.lane->passed)
             return;
         for (unsigned strand = 0; strand < STRANDS; ++strand) {
-            Knowledge &own = self.lane->mind.strand[strand];
+            VectorClock &own = self.lane->clocks.strand[strand];
             own = joined(watch, own, self.lane->carried.strand[strand]);
         }
         self.lane->passed = false;
@@ -253,7 +253,7 @@ void watch_passage(Worker *w, const char *file, int line)
 /* A fence: clocks received from atomics become known. */
 static void acquire(const Watch *watch, LaneWatch *lane, gr_scope scope)
 {
-    Knowledge *strand = lane->mind.strand;
+    VectorClock *strand = lane->clocks.strand;
     strand[KNOWN] = joined(watch, strand[KNOWN], strand[SEEN_BLOCK]);
     if (scope != GR_BLOCK)
         strand[KNOWN] = joined(watch, strand[KNOWN], strand[SEEN_GRID]);
@@ -264,7 +264,7 @@ void watch_fence(Worker *w, gr_scope scope, const char *file, int line)
     Watch *watch = w->watch;
     guarded(watch, [&] {
         Self self = self_of(w, w->lane);
-        Knowledge *strand = self.lane->mind.strand;
+        VectorClock *strand = self.lane->clocks.strand;
         acquire(watch, self.lane, scope);
         strand[FENCED_BLOCK] = everything(watch, self, strand[KNOWN]);
         if (scope != GR_BLOCK)
@@ -277,8 +277,8 @@ void watch_fence(Worker *w, gr_scope scope, const char *file, int line)
 void pass_on(Watch *watch, const Self &self, const void *address)
 {
     Variable &variable = watch->variables[(uintptr_t)address];
-    Knowledge *strand = self.lane->mind.strand;
-    Knowledge &block = variable.block[self.block];
+    VectorClock *strand = self.lane->clocks.strand;
+    VectorClock &block = variable.block[self.block];
     strand[SEEN_GRID] = joined(watch, strand[SEEN_GRID], variable.grid);
     strand[SEEN_BLOCK] = joined(watch, strand[SEEN_BLOCK], block);
     strand[KNOWN_IF_FENCED] = joined(watch, strand[KNOWN_IF_FENCED], variable.if_fenced);
@@ -306,7 +306,7 @@ void order_copy(Watch *watch, const Self &self, CopyClock *clock)
     ++clock->time;
     for (unsigned strand : {KNOWN, KNOWN_IF_FENCED})
         clock->released[strand] = joined(watch, clock->released[strand],
-                                         everything(watch, self, self.lane->mind.strand[strand]));
+                                         everything(watch, self, self.lane->clocks.strand[strand]));
     advance(watch, self, {nullptr, nullptr, 0, 0});
 }
 
@@ -315,11 +315,11 @@ void finish_copies(Watch *watch, const Self &self, const Copies &copies, Event e
     if (!copies.second.time)
         return;
     for (unsigned strand : {KNOWN, KNOWN_IF_FENCED}) {
-        Gathering gathering(watch->slots);
-        gathering.add(self.lane->mind.strand[strand]);
-        gathering.add(copies.second.released[strand]);
-        gathering.add(self.block, copies.first, copies.second.time - 1);
-        self.lane->mind.strand[strand] = gathering.result();
+        Join join(watch->slots);
+        join.add(self.lane->clocks.strand[strand]);
+        join.add(copies.second.released[strand]);
+        join.add(self.block, copies.first, copies.second.time - 1);
+        self.lane->clocks.strand[strand] = join.result();
     }
     advance(watch, self, event);
 }

@@ -23,7 +23,7 @@ static bool ordered(const Touch &now, const Record &before, unsigned strand)
 {
     if (before.block == now.self.block && before.slot == now.self.slot)
         return true;
-    return knows(now.self.lane->mind.strand[strand], before.block, before.slot, before.time);
+    return knows(now.self.lane->clocks.strand[strand], before.block, before.slot, before.time);
 }
 
 /* Whether any of these lanes of the team knows of the access, so that a barrier among them would
@@ -31,7 +31,7 @@ static bool ordered(const Touch &now, const Record &before, unsigned strand)
 static bool known_among(const Watch *watch, size_t first, size_t count, const Record &before)
 {
     for (size_t i = first; i < first + count; ++i)
-        if (knows(watch->lanes[i].mind.strand[KNOWN], before.block, before.slot, before.time))
+        if (knows(watch->lanes[i].clocks.strand[KNOWN], before.block, before.slot, before.time))
             return true;
     return false;
 }
@@ -205,13 +205,13 @@ void watch_block_end(Worker *w, const Lane *last)
         Self self = self_of(w, last);
         const Block *block = last->warp->block;
         size_t first = block->own.warps->index * 32ul;
-        Gathering gathering(watch->slots);
+        Join join(watch->slots);
         for (unsigned slot = 0; slot < watch->threads; ++slot) {
             const LaneWatch &lane = watch->lanes[first + slot];
-            gathering.add(lane.mind.strand[KNOWN]);
-            gathering.add(self.block, slot, lane.time); /* its own accesses are over */
+            join.add(lane.clocks.strand[KNOWN]);
+            join.add(self.block, slot, lane.time); /* its own accesses are over */
         }
-        self.lane->mind.strand[KNOWN] = gathering.result();
+        self.lane->clocks.strand[KNOWN] = join.result();
         touch(w, self, block->shared, watch->launch->shape.shared, WRITE, {nullptr, 0});
     });
 }

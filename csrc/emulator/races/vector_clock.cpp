@@ -8,16 +8,16 @@
 namespace gr
 {
 
-bool knows(const Knowledge &knowledge, unsigned block, unsigned slot, uint32_t time)
+bool knows(const VectorClock &clock, unsigned block, unsigned slot, uint32_t time)
 {
-    if (!knowledge)
+    if (!clock)
         return false;
-    auto page = std::lower_bound(knowledge->begin(), knowledge->end(), block,
+    auto page = std::lower_bound(clock->begin(), clock->end(), block,
                                  [](const Page &p, unsigned wanted) { return p.block < wanted; });
-    return page != knowledge->end() && page->block == block && (*page->clocks)[slot] > time;
+    return page != clock->end() && page->block == block && (*page->clocks)[slot] > time;
 }
 
-Gathering::Sum &Gathering::sum_of(unsigned block)
+Join::Sum &Join::sum_of(unsigned block)
 {
     size_t at = (size_t)(std::lower_bound(blocks.begin(), blocks.end(), block) - blocks.begin());
     if (at == blocks.size() || blocks[at] != block) {
@@ -27,7 +27,7 @@ Gathering::Sum &Gathering::sum_of(unsigned block)
     return sums[at];
 }
 
-Clocks &Gathering::writable(Sum *sum)
+Clocks &Join::writable(Sum *sum)
 {
     if (!sum->own) {
         sum->own = sum->clocks ? std::make_shared<Clocks>(*sum->clocks)
@@ -37,12 +37,12 @@ Clocks &Gathering::writable(Sum *sum)
     return *sum->own;
 }
 
-void Gathering::add(const Knowledge &knowledge)
+void Join::add(const VectorClock &clock)
 {
-    if (!knowledge || knowledge == last)
+    if (!clock || clock == last)
         return;
-    last = knowledge;
-    for (const Page &page : *knowledge) {
+    last = clock;
+    for (const Page &page : *clock) {
         Sum &sum = sum_of(page.block);
         if (sum.clocks == page.clocks)
             continue;
@@ -56,13 +56,13 @@ void Gathering::add(const Knowledge &knowledge)
     }
 }
 
-void Gathering::add(unsigned block, unsigned slot, uint32_t time)
+void Join::add(unsigned block, unsigned slot, uint32_t time)
 {
     uint32_t &known = writable(&sum_of(block))[slot];
     known = std::max(known, time + 1);
 }
 
-Knowledge Gathering::result() const
+VectorClock Join::result() const
 {
     if (blocks.empty())
         return nullptr;

@@ -1,8 +1,8 @@
 /* A vector clock over all lanes of a launch: how much a lane knows of every other one. It is stored
  * as one page per block, because a lane mostly knows of lanes in its own block. A clock is
  * immutable, so all lanes of a barrier share one. */
-#ifndef GPUREDUCE_EMULATOR_KNOWLEDGE_H
-#define GPUREDUCE_EMULATOR_KNOWLEDGE_H
+#ifndef GPUREDUCE_EMULATOR_VECTOR_CLOCK_H
+#define GPUREDUCE_EMULATOR_VECTOR_CLOCK_H
 
 #include <memory>
 #include <stdint.h>
@@ -20,21 +20,21 @@ struct Page {
 };
 
 typedef std::vector<Page> Pages; /* ascending by block */
-typedef std::shared_ptr<const Pages> Knowledge;
+typedef std::shared_ptr<const Pages> VectorClock;
 
-/* Whether everything that this lane did up to and including `time` is known. Null knowledge is
+/* Whether everything that this lane did up to and including `time` is known. A null clock is
  * empty. */
-bool knows(const Knowledge &knowledge, unsigned block, unsigned slot, uint32_t time);
+bool knows(const VectorClock &clock, unsigned block, unsigned slot, uint32_t time);
 
 /* Joins several clocks. */
-class Gathering
+class Join
 {
   public:
-    explicit Gathering(unsigned slots) : slots(slots) {}
-    void add(const Knowledge &knowledge);
+    explicit Join(unsigned slots) : slots(slots) {}
+    void add(const VectorClock &clock);
     /* Everything that this lane did up to and including this time. */
     void add(unsigned block, unsigned slot, uint32_t time);
-    Knowledge result() const;
+    VectorClock result() const;
 
   private:
     struct Sum {
@@ -45,7 +45,7 @@ class Gathering
     Clocks &writable(Sum *sum);
 
     unsigned slots; /* per block */
-    Knowledge last;
+    VectorClock last;
     std::vector<unsigned> blocks; /* ascending */
     std::vector<Sum> sums;
 };

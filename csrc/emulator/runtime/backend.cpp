@@ -1,7 +1,7 @@
-/* The emulator's implementation of backend/backend.h. */
+/* The emulator's implementation of backend/backend.h, except for functions on launches (launch.cpp)
+ * and memory (memory.cpp). */
 #include "backend/backend.h"
 
-#include "emulator/runtime/emulator.h"
 #include "threads/interrupts.h"
 
 #include <chrono>
@@ -17,12 +17,6 @@ const char *gr_backend_name(void)
 const char *gr_backend_clock(void)
 {
     return "emulator";
-}
-
-const char *gr_backend_fault(void)
-{
-    const char *fault = gr_emulator_fault();
-    return fault ? fault : "";
 }
 
 int gr_backend_is_lost(cudaError_t)
@@ -61,14 +55,6 @@ cudaError_t gr_backend_replay(cudaStream_t, int (*launch)(void *context), void *
     return cudaSuccess;
 }
 
-/* Checks the first and the last byte on every call and caches nothing, because other code of the
- * process may free its memory at any time. */
-int gr_backend_can_read(gr_range bytes, gr_range *known)
-{
-    *known = {1, 0};
-    return gr_emulator_can_read(bytes.first) && gr_emulator_can_read(bytes.last);
-}
-
 size_t gr_backend_elements_at_once(void)
 {
     return 1 << 23; /* some tenths of a second on one processor */
@@ -79,33 +65,12 @@ int gr_backend_reads_host_memory(void)
     return 1;
 }
 
-void *gr_backend_put_aside(void)
-{
-    return gr_emulator_put_aside();
-}
-
-void gr_backend_take_up(void *aside)
-{
-    gr_emulator_take_up(aside);
-}
-
-void gr_backend_schedule(int order, uint64_t seed)
-{
-    gr_emulator_schedule(static_cast<gr_schedule>(order), seed);
-}
-
-int gr_backend_memory_limit(uint64_t token, size_t bytes)
-{
-    return gr_emulator_memory_limit(token, bytes);
-}
-
-size_t gr_backend_live_bytes(void)
-{
-    return gr_emulator_live_bytes();
-}
-
 int gr_backend_traced(void)
 {
-    return gr_emulator_traced();
+#ifdef GR_EMULATOR_TRACED
+    return 1;
+#else
+    return 0;
+#endif
 }
 }

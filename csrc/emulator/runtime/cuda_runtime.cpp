@@ -63,15 +63,6 @@ void gr_copy_bytes(void *to, const void *from, size_t bytes)
 
 extern "C" {
 
-int gr_emulator_traced(void)
-{
-#ifdef GR_EMULATOR_TRACED
-    return 1;
-#else
-    return 0;
-#endif
-}
-
 cudaError_t cudaGetDeviceCount(int *count)
 {
     if (!count)

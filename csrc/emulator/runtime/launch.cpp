@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "backend/backend.h"
 #include "emulator/trace/recorder.h"
 #include "emulator/races/detector.h"
 #include "cpu/floating_point_mode.h"
@@ -254,37 +255,6 @@ struct Aside {
     Watch *watch;
 };
 
-static Aside *put_aside()
-{
-    Aside *aside = new (std::nothrow) Aside();
-    if (!aside)
-        return nullptr;
-    aside->schedule = thread_schedule;
-    aside->seed = thread_seed;
-    aside->faulted = thread_faulted;
-    aside->fault.swap(thread_fault);
-    aside->error = cudaGetLastError();
-    put_worker_aside(&aside->worker);
-    aside->recorder = exchange_recorder(nullptr);
-    aside->watch = exchange_watch(nullptr);
-    return aside;
-}
-
-static void take_up(Aside *aside)
-{
-    if (!aside)
-        return;
-    (void)exchange_recorder(aside->recorder);
-    (void)exchange_watch(aside->watch);
-    take_worker_up(&aside->worker);
-    (void)cudaGetLastError();
-    set_error(aside->error);
-    thread_fault.swap(aside->fault);
-    thread_faulted = aside->faulted;
-    gr_emulator_schedule(aside->schedule, aside->seed);
-    delete aside;
-}
-
 } // namespace gr
 
 using namespace gr;
@@ -313,25 +283,48 @@ const void *gr_register_kernel(gr_any_kernel function, gr_kernel_caller caller,
 
 extern "C" {
 
-void *gr_emulator_put_aside(void)
+void *gr_backend_put_aside(void)
 {
-    return put_aside();
+    Aside *aside = new (std::nothrow) Aside();
+    if (!aside)
+        return nullptr;
+    aside->schedule = thread_schedule;
+    aside->seed = thread_seed;
+    aside->faulted = thread_faulted;
+    aside->fault.swap(thread_fault);
+    aside->error = cudaGetLastError();
+    put_worker_aside(&aside->worker);
+    aside->recorder = exchange_recorder(nullptr);
+    aside->watch = exchange_watch(nullptr);
+    return aside;
 }
 
-void gr_emulator_take_up(void *aside)
+void gr_backend_take_up(void *saved)
 {
-    take_up(static_cast<Aside *>(aside));
+    Aside *aside = static_cast<Aside *>(saved);
+    if (!aside)
+        return;
+    (void)exchange_recorder(aside->recorder);
+    (void)exchange_watch(aside->watch);
+    take_worker_up(&aside->worker);
+    (void)cudaGetLastError();
+    set_error(aside->error);
+    thread_fault.swap(aside->fault);
+    thread_faulted = aside->faulted;
+    thread_schedule = aside->schedule;
+    thread_seed = aside->seed;
+    delete aside;
 }
 
-void gr_emulator_schedule(gr_schedule schedule, uint64_t seed)
+void gr_backend_schedule(int order, uint64_t seed)
 {
-    thread_schedule = schedule;
+    thread_schedule = static_cast<gr_schedule>(order);
     thread_seed = seed;
 }
 
-const char *gr_emulator_fault(void)
+const char *gr_backend_fault(void)
 {
-    return thread_faulted ? thread_fault.c_str() : nullptr;
+    return thread_faulted ? thread_fault.c_str() : "";
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *func, void **args)

@@ -9,7 +9,6 @@
 #include <stdint.h>
 
 #include "cuda_runtime_api.h"
-#include "emulator/runtime/emulator.h"
 #include "kernel_entry.h"
 #include "threads/interrupts.h"
 
@@ -27,6 +26,25 @@ constexpr size_t device_shared_optin = 227 << 10;
 constexpr size_t device_shared_reserved = 1 << 10; /* per block, reserved by the system */
 constexpr unsigned device_portable_cluster = 8;
 constexpr unsigned device_largest_cluster = 16;
+
+/* The order in which the lanes (CUDA threads) of a block, and the blocks of a grid, run. A correct
+ * kernel returns the same sum under all four schedules; an incorrect one usually fails under at
+ * least one. The numbers are those of gr_backend_schedule().
+ *
+ * FORWARD   lanes and blocks 0, 1, 2, ...; a lane runs until it has to wait
+ * REVERSE   like FORWARD, from the last to the first
+ * RANDOM    every switch draws the next lane at random, and blocks are permuted. The draws depend
+ *           only on the seed and the block. The traced build also switches at about every 16th
+ *           memory access
+ * LOCKSTEP  traced build: the lanes of a warp switch at every memory access, as warps did before
+ *           Volta. Plain build: like FORWARD
+ */
+enum gr_schedule {
+    GR_SCHEDULE_FORWARD,
+    GR_SCHEDULE_REVERSE,
+    GR_SCHEDULE_RANDOM,
+    GR_SCHEDULE_LOCKSTEP
+};
 
 struct Kernel {
     uint64_t magic; /* tells a handle from any other pointer */

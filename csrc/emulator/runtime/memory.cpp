@@ -13,6 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "backend/backend.h"
 #include "emulator/runtime/launch.h"
 #include "threads/forks.h"
 #include "threads/interrupts.h"
@@ -195,14 +196,8 @@ static cudaError_t fill(void *address, int value, size_t bytes)
     return cudaSuccess;
 }
 
-} // namespace gr
-
-using namespace gr;
-
-extern "C" {
-
 /* The operating system does the read, and returns EFAULT where a direct read would crash. */
-int gr_emulator_can_read(uintptr_t address)
+static int can_read(uintptr_t address)
 {
     char byte;
     iovec to = {&byte, 1}, from = {reinterpret_cast<void *>(address), 1};
@@ -211,7 +206,21 @@ int gr_emulator_can_read(uintptr_t address)
     return errno != EFAULT; /* if the call itself is forbidden: unknown, assume readable */
 }
 
-int gr_emulator_memory_limit(uint64_t token, size_t bytes)
+} // namespace gr
+
+using namespace gr;
+
+extern "C" {
+
+/* Checks the first and the last byte on every call and caches nothing, because other code of the
+ * process may free its memory at any time. */
+int gr_backend_can_read(gr_range bytes, gr_range *known)
+{
+    *known = {1, 0};
+    return can_read(bytes.first) && can_read(bytes.last);
+}
+
+int gr_backend_memory_limit(uint64_t token, size_t bytes)
 {
     Memory *m = memory();
     return without_throwing([&] {
@@ -227,7 +236,7 @@ int gr_emulator_memory_limit(uint64_t token, size_t bytes)
            }) == cudaSuccess;
 }
 
-size_t gr_emulator_live_bytes(void)
+size_t gr_backend_live_bytes(void)
 {
     std::lock_guard<std::mutex> lock(memory()->mutex);
     return memory()->device_bytes + memory()->host_bytes;

@@ -55,50 +55,6 @@ asm(".text\n"
 );
 /* clang-format on */
 
-#elif defined(__aarch64__) && !defined(GR_EMULATOR_UCONTEXT)
-
-#define GR_SAVE                                                                                    \
-    "sub sp, sp, #160\n .cfi_adjust_cfa_offset 160\n"                                              \
-    "stp x19, x20, [sp, #0]\n .cfi_rel_offset x19, 0\n .cfi_rel_offset x20, 8\n"                   \
-    "stp x21, x22, [sp, #16]\n .cfi_rel_offset x21, 16\n .cfi_rel_offset x22, 24\n"                \
-    "stp x23, x24, [sp, #32]\n .cfi_rel_offset x23, 32\n .cfi_rel_offset x24, 40\n"                \
-    "stp x25, x26, [sp, #48]\n .cfi_rel_offset x25, 48\n .cfi_rel_offset x26, 56\n"                \
-    "stp x27, x28, [sp, #64]\n .cfi_rel_offset x27, 64\n .cfi_rel_offset x28, 72\n"                \
-    "stp x29, x30, [sp, #80]\n .cfi_rel_offset x29, 80\n .cfi_rel_offset x30, 88\n"                \
-    "stp d8, d9, [sp, #96]\n stp d10, d11, [sp, #112]\n"                                           \
-    "stp d12, d13, [sp, #128]\n stp d14, d15, [sp, #144]\n"                                        \
-    "mov x9, sp\n str x9, [x0]\n"
-#define GR_RESTORE                                                                                 \
-    "ldp x19, x20, [sp, #0]\n ldp x21, x22, [sp, #16]\n ldp x23, x24, [sp, #32]\n"                 \
-    "ldp x25, x26, [sp, #48]\n ldp x27, x28, [sp, #64]\n ldp x29, x30, [sp, #80]\n"                \
-    "ldp d8, d9, [sp, #96]\n ldp d10, d11, [sp, #112]\n"                                           \
-    "ldp d12, d13, [sp, #128]\n ldp d14, d15, [sp, #144]\n"                                        \
-    "add sp, sp, #160\n ret\n"
-#define GR_FUNCTION(name)                                                                          \
-    ".p2align 4\n .globl " #name "\n .hidden " #name "\n .type " #name ", %function\n" #name ":\n" \
-    ".cfi_startproc\n"
-#define GR_END(name) ".cfi_endproc\n .size " #name ", .-" #name "\n"
-
-/* clang-format off */
-asm(".text\n"
-    GR_FUNCTION(gr_fiber_switch)
-    GR_SAVE
-    "mov sp, x1\n"
-    "tbz w2, #0, 1f\n" /* a bool's upper bits are unspecified */
-    GR_RESTORE
-    "1:\n"
-    ".cfi_undefined x30\n" /* the unwinder stops here */
-    "mov x29, xzr\n mov x30, xzr\n"
-    "b gr_fiber_main\n"
-    GR_END(gr_fiber_switch)
-
-    GR_FUNCTION(gr_fiber_leave)
-    "mov sp, x0\n"
-    GR_RESTORE
-    GR_END(gr_fiber_leave)
-);
-/* clang-format on */
-
 #else
 
 /* Fallback for other processors. Slow, because a system call also switches the signal mask. A

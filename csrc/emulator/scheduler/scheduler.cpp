@@ -59,48 +59,14 @@ static unsigned random_below(Worker *w, unsigned bound)
     return (unsigned)((random_next(&w->random) >> 32) * bound >> 32);
 }
 
-static unsigned ready_count(const Worker *w)
-{
-    unsigned count = 0;
-    for (unsigned word = 0; word < w->ready_words; ++word)
-        for (uint64_t bits = w->ready_warps[word]; bits; bits &= bits - 1)
-            ++count;
-    return count;
-}
-
-/* The ready warp with `skip` ready warps before it. Null: there are too few. */
-static Warp *ready_warp(Worker *w, unsigned skip)
-{
-    for (unsigned word = 0; word < w->ready_words; ++word)
-        for (uint64_t bits = w->ready_warps[word]; bits; bits &= bits - 1)
-            if (skip-- == 0)
-                return &w->warps[word * 64 + (unsigned)__builtin_ctzll(bits)];
-    return nullptr;
-}
-
-/* Picks a random ready warp, then a random ready lane of it. Null: no lane is ready. The first draw
- * nearly always hits a ready one. If not, the ready ones are counted and drawn from, which keeps
- * every ready warp, and every ready lane of a warp, equally likely. */
+/* Draws a warp and a lane of it. If one is not ready, takes the next one that is. */
 Lane *random_lane(Worker *w)
 {
     Warp *warp = &w->warps[random_below(w, w->warp_count)];
-    if (!warp->ready) {
-        unsigned count = ready_count(w);
-        if (!count)
-            return nullptr;
-        warp = ready_warp(w, random_below(w, count));
-    }
-    unsigned lane = random_below(w, 32);
-    if (!(warp->ready >> lane & 1)) {
-        unsigned count = 0, lanes;
-        for (lanes = warp->ready; lanes; lanes &= lanes - 1)
-            ++count;
-        unsigned skip = random_below(w, count);
-        for (lanes = warp->ready; skip; --skip)
-            lanes &= lanes - 1;
-        lane = lowest(lanes);
-    }
-    return lane_of(w, warp, lane);
+    if (!warp->ready && !(warp = warp_above(w, warp->index)))
+        return nullptr;
+    unsigned from = warp->ready & ~0u << random_below(w, 32);
+    return lane_of(w, warp, lowest(from ? from : warp->ready));
 }
 
 /* The first lane of the next ready warp after this one. */

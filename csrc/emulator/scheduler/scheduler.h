@@ -19,7 +19,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "emulator/runtime/emulator.h"
 #include "emulator/scheduler/fiber.h"
 #include "emulator/runtime/launch.h"
 #include "lane.h"
@@ -58,8 +57,6 @@ struct alignas(64) Lane {
 struct Meeting {
     unsigned mask, arrived;
     gr_collective op;
-    int argument, width; /* of the first lane to arrive */
-    bool uniform;        /* all lanes passed the same argument and width */
 };
 
 struct alignas(64) Warp {

@@ -1,7 +1,5 @@
 /* Warp collectives. Lanes gather by mask until all live lanes of the mask have arrived. The last
  * one to arrive computes every lane's result from the operands. */
-#include <string.h>
-
 #include "emulator/runtime/fault.h"
 #include "emulator/trace/recorder.h"
 #include "emulator/races/detector.h"
@@ -32,26 +30,6 @@ static void shuffle(Warp *warp, const Meeting *meeting)
         int from = shuffle_source(meeting->op, lane, warp->argument[lane], warp->width[lane]);
         warp->result[lane] = meeting->arrived >> from & 1 ? warp->value[from] : undefined;
     }
-}
-
-/* Fast path for the usual case: a whole warp with one distance. Returns false if it does not
- * apply. */
-static bool shuffle_whole(Warp *warp, const Meeting *meeting)
-{
-    if (meeting->arrived != 0xffffffff || !meeting->uniform || meeting->width != 32)
-        return false;
-    unsigned distance = (unsigned)meeting->argument & 31;
-    if (meeting->op == GR_SHUFFLE_DOWN) {
-        memcpy(warp->result, warp->value + distance, (32 - distance) * sizeof *warp->value);
-        for (unsigned lane = 32 - distance; lane < 32; ++lane)
-            warp->result[lane] = warp->value[lane];
-    } else if (meeting->op == GR_SHUFFLE_XOR) {
-        for (unsigned lane = 0; lane < 32; ++lane)
-            warp->result[lane] = warp->value[lane ^ distance];
-    } else {
-        return false;
-    }
-    return true;
 }
 
 static unsigned vote(const Warp *warp, const Meeting *meeting)
@@ -95,8 +73,7 @@ static void resolve(Warp *warp, const Meeting *meeting)
     if (meeting->op == GR_SYNCWARP)
         return;
     if (meeting->op <= GR_SHUFFLE_XOR) {
-        if (!shuffle_whole(warp, meeting))
-            shuffle(warp, meeting);
+        shuffle(warp, meeting);
         return;
     }
     unsigned result = meeting->op <= GR_ALL ? vote(warp, meeting) : reduce(warp, meeting);
@@ -160,7 +137,7 @@ static __attribute__((noinline)) void check_arguments(Worker *w, const Lane *me,
 
 /* Adds the running lane to the pending collective with this mask, or starts one. Returns it. */
 static inline Meeting *join(Worker *w, Warp *warp, const Lane *me, gr_collective op, unsigned mask,
-                            int argument, int width, const char *file, int line)
+                            const char *file, int line)
 {
     Meeting *meeting = warp->meeting, *end = meeting + warp->meetings;
     while (meeting != end && meeting->mask != mask)
@@ -169,13 +146,12 @@ static inline Meeting *join(Worker *w, Warp *warp, const Lane *me, gr_collective
         check_masks(w, warp, me, mask, op, file, line);
     if (meeting == end) {
         ++warp->meetings;
-        *meeting = {mask, 0, op, argument, width, true};
+        *meeting = {mask, 0, op};
     } else if (meeting->op != op) {
         fault(w, "%s:%d: %s calls %s(0x%08x) while other lanes of the mask wait in %s", file, line,
               name_lane(me).text, name_wait(op), mask, name_wait(meeting->op));
     }
     meeting->arrived |= 1u << me->index;
-    meeting->uniform = meeting->uniform && argument == meeting->argument && width == meeting->width;
     return meeting;
 }
 
@@ -198,7 +174,7 @@ uint64_t gr_warp_collective(gr_collective op, unsigned mask, uint64_t value, int
     me->waits = static_cast<uint8_t>(op);
     me->file = file;
     me->line = line;
-    Meeting *meeting = join(w, warp, me, op, mask, argument, width, file, line);
+    Meeting *meeting = join(w, warp, me, op, mask, file, line);
     make_unready(w, warp, bit);
     if (meeting->arrived == (mask & warp->live))
         finish(w, warp, meeting);

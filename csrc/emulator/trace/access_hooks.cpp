@@ -120,22 +120,24 @@ void *__tsan_memset(void *to, int value, size_t size)
     return memset(to, value, size);
 }
 
-/* Called explicitly by CUDA's atomics, once each (device_atomics.h), and by loads and stores of a
- * Marked value in one piece (device.h). */
-void gr_trace_atomic(const void *address, size_t size)
+/* Called by the header functions that access memory for a kernel: see GR_TRACE_ACCESS. */
+void gr_trace_load(const void *address, size_t size, const void *place)
 {
-    hook(address, size, ATOMIC, PLACE);
+    hook(address, size, READ, place);
 }
-void gr_trace_whole_load(const void *address, size_t size)
+void gr_trace_atomic(const void *address, size_t size, const void *place)
 {
-    hook(address, size, ATOMIC, READ, PLACE);
+    hook(address, size, ATOMIC, place);
 }
-void gr_trace_whole_store(const void *address, size_t size)
+void gr_trace_whole_load(const void *address, size_t size, const void *place)
 {
-    hook(address, size, ATOMIC, WRITE, PLACE);
+    hook(address, size, ATOMIC, READ, place);
+}
+void gr_trace_whole_store(const void *address, size_t size, const void *place)
+{
+    hook(address, size, ATOMIC, WRITE, place);
 }
 
-/* Fences and bulk copies also call their hooks explicitly. */
 static bool lane_watched(void)
 {
     return worker && worker->lane && watched(worker);
@@ -168,66 +170,6 @@ void gr_trace_copied(const void *barrier, const char *file, int line)
 {
     if (lane_watched())
         watch_copied(worker, barrier, file, line);
-}
-
-/* Hooks that the compiler inserts for std::atomic and for its atomic builtins. */
-#define GR_ATOMIC_UPDATE(bits, type, name)                                                         \
-    type __tsan_atomic##bits##_##name(volatile type *address, type value, int)                     \
-    {                                                                                              \
-        hook(const_cast<type *>(address), sizeof(type), ATOMIC, PLACE);                            \
-        return __atomic_##name(address, value, __ATOMIC_SEQ_CST);                                  \
-    }
-#define GR_ATOMIC_COMPARE(bits, type, name)                                                        \
-    int __tsan_atomic##bits##_##name(volatile type *address, type *expected, type value, int, int) \
-    {                                                                                              \
-        hook(const_cast<type *>(address), sizeof(type), ATOMIC, PLACE);                            \
-        return __atomic_compare_exchange_n(address, expected, value, false, __ATOMIC_SEQ_CST,      \
-                                           __ATOMIC_SEQ_CST);                                      \
-    }
-#define GR_ATOMIC_HOOKS(bits, type)                                                                \
-    type __tsan_atomic##bits##_load(const volatile type *address, int)                             \
-    {                                                                                              \
-        hook(const_cast<const type *>(address), sizeof(type), ATOMIC, PLACE);                      \
-        return __atomic_load_n(address, __ATOMIC_SEQ_CST);                                         \
-    }                                                                                              \
-    void __tsan_atomic##bits##_store(volatile type *address, type value, int)                      \
-    {                                                                                              \
-        hook(const_cast<type *>(address), sizeof(type), ATOMIC, PLACE);                            \
-        __atomic_store_n(address, value, __ATOMIC_SEQ_CST);                                        \
-    }                                                                                              \
-    type __tsan_atomic##bits##_exchange(volatile type *address, type value, int)                   \
-    {                                                                                              \
-        hook(const_cast<type *>(address), sizeof(type), ATOMIC, PLACE);                            \
-        return __atomic_exchange_n(address, value, __ATOMIC_SEQ_CST);                              \
-    }                                                                                              \
-    GR_ATOMIC_UPDATE(bits, type, fetch_add)                                                        \
-    GR_ATOMIC_UPDATE(bits, type, fetch_sub)                                                        \
-    GR_ATOMIC_UPDATE(bits, type, fetch_and)                                                        \
-    GR_ATOMIC_UPDATE(bits, type, fetch_or)                                                         \
-    GR_ATOMIC_UPDATE(bits, type, fetch_xor)                                                        \
-    GR_ATOMIC_UPDATE(bits, type, fetch_nand)                                                       \
-    GR_ATOMIC_COMPARE(bits, type, compare_exchange_strong)                                         \
-    GR_ATOMIC_COMPARE(bits, type, compare_exchange_weak)                                           \
-    type __tsan_atomic##bits##_compare_exchange_val(volatile type *address, type expected,         \
-                                                    type value, int, int)                          \
-    {                                                                                              \
-        hook(const_cast<type *>(address), sizeof(type), ATOMIC, PLACE);                            \
-        __atomic_compare_exchange_n(address, &expected, value, false, __ATOMIC_SEQ_CST,            \
-                                    __ATOMIC_SEQ_CST);                                             \
-        return expected;                                                                           \
-    }
-GR_ATOMIC_HOOKS(8, uint8_t)
-GR_ATOMIC_HOOKS(16, uint16_t)
-GR_ATOMIC_HOOKS(32, uint32_t)
-GR_ATOMIC_HOOKS(64, uint64_t)
-
-void __tsan_atomic_thread_fence(int)
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-void __tsan_atomic_signal_fence(int)
-{
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 }
 

@@ -68,12 +68,8 @@ static void collect_lines(gr_recorder *r)
 static void collect_steps(gr_recorder *r)
 {
     r->sorted.clear();
-    for (const StepRecord &step : r->steps)
-        r->sorted.push_back({step.barrier, step.sync, step.total});
-    std::sort(r->sorted.begin(), r->sorted.end(),
-              [](const gr_counted_step &a, const gr_counted_step &b) {
-                  return std::make_pair(a.barrier, a.sync) < std::make_pair(b.barrier, b.sync);
-              });
+    for (const auto &step : r->steps)
+        r->sorted.push_back({step.first.first, step.first.second, step.second.total});
 }
 
 extern "C" {
@@ -128,9 +124,9 @@ void gr_recorded_sample(const gr_recorder *recorder, size_t sample, gr_counters 
 size_t gr_recorded_lanes(const gr_recorder *recorder, unsigned barrier, unsigned sync,
                          const uint32_t **warps)
 {
-    const StepRecord *step = &recorder->steps[recorder->step_of[barrier][sync] - 1];
-    *warps = step->lanes.data();
-    return step->lanes.size();
+    const std::vector<uint32_t> &lanes = recorder->steps.at({barrier, sync}).lanes;
+    *warps = lanes.data();
+    return lanes.size();
 }
 }
 

@@ -26,50 +26,22 @@ gr_recorder *exchange_recorder(gr_recorder *recorder)
     return before;
 }
 
-/* --- numbers of places in the code, and of steps between barriers ---------------------------- */
+/* --- places in the code, and steps between barriers ----------------------------------------- */
 
-static inline size_t hash_of(uintptr_t at, uint64_t rest)
+static __attribute__((noinline)) unsigned find_place(gr_recorder *r, const Place &place)
 {
-    return ((at ^ rest * 0xff51afd7ed558ccd) * 0x9e3779b97f4a7c15) >> 32;
-}
-
-static void grow_table(gr_recorder *r)
-{
-    r->table.assign(r->table.empty() ? 256 : r->table.size() * 2, 0);
-    for (unsigned i = 0; i < r->places.size(); ++i) {
-        size_t at = hash_of(r->places[i].place.at, r->places[i].place.rest());
-        while (r->table[at & (r->table.size() - 1)])
-            ++at;
-        r->table[at & (r->table.size() - 1)] = i + 1;
-    }
-}
-
-static __attribute__((noinline)) unsigned find_place(gr_recorder *r, const Place &place,
-                                                     size_t hash)
-{
-    if (r->places.size() * 2 >= r->table.size())
-        grow_table(r);
-    for (size_t at = hash;; ++at) {
-        unsigned *entry = &r->table[at & (r->table.size() - 1)];
-        if (!*entry) {
-            r->places.push_back({place, {}, {}, {}});
-            *entry = (unsigned)r->places.size();
-        } else {
-            const Place &other = r->places[*entry - 1].place;
-            if (other.at != place.at || other.rest() != place.rest())
-                continue;
-        }
-        return *entry - 1;
-    }
+    auto found = r->number_of.emplace(std::make_pair(place.at, place.rest()), r->places.size());
+    if (found.second)
+        r->places.push_back({place, {}, {}, {}});
+    return found.first->second;
 }
 
 static inline unsigned place_number(gr_recorder *r, const Place &place)
 {
     uint64_t rest = place.rest();
-    size_t hash = hash_of(place.at, rest);
-    auto *recent = &r->recent[hash % 64];
+    auto *recent = &r->recent[(place.at ^ rest * 0xff51afd7ed558ccd) * 0x9e3779b97f4a7c15 >> 56];
     if (recent->at != place.at || recent->rest != rest)
-        *recent = {place.at, rest, find_place(r, place, hash)};
+        *recent = {place.at, rest, find_place(r, place)};
     return recent->number;
 }
 
@@ -83,19 +55,12 @@ static void charge(gr_recorder *r, size_t bytes)
         throw std::bad_alloc();
 }
 
-static unsigned step_number(gr_recorder *r, unsigned barrier, unsigned sync)
+static StepRecord *step_at(gr_recorder *r, unsigned barrier, unsigned sync)
 {
-    if (barrier >= r->step_of.size())
-        r->step_of.resize(barrier + 1);
-    std::vector<unsigned> &row = r->step_of[barrier];
-    if (sync >= row.size())
-        row.resize(sync + 1);
-    if (!row[sync]) {
+    auto found = r->steps.emplace(std::make_pair(barrier, sync), StepRecord());
+    if (found.second)
         charge(r, sizeof(StepRecord));
-        r->steps.push_back({barrier, sync, {}, {}, {}});
-        row[sync] = (unsigned)r->steps.size();
-    }
-    return row[sync] - 1;
+    return &found.first->second;
 }
 
 /* --- a warp's pending instructions --------------------------------------------------------- */
@@ -145,7 +110,7 @@ static void flush(Worker *w, const Warp *warp)
     record->touched.clear();
     memset(record->interval, 0, sizeof record->interval);
     if (r->first_team && warp->block == w->blocks) {
-        std::vector<uint32_t> *lanes = &r->steps[record->step].lanes;
+        std::vector<uint32_t> *lanes = &record->step->lanes;
         if (lanes->size() <= warp->index)
             lanes->resize(warp->block->own.warp_count);
         (*lanes)[warp->index] |= record->active;
@@ -157,7 +122,7 @@ static void next_step(gr_recorder *r, WarpRecord *warp, bool barrier)
 {
     warp->sync = barrier ? 0 : warp->sync + 1;
     warp->barrier += barrier;
-    warp->step = step_number(r, warp->barrier, warp->sync);
+    warp->step = step_at(r, warp->barrier, warp->sync);
 }
 
 static Place site(const char *file, int line, Deed deed)
@@ -274,7 +239,7 @@ static void begin_team(Worker *w, gr_recorder *r)
 {
     if (r->warps.size() < w->warp_count)
         r->warps.resize(w->warp_count);
-    unsigned first = step_number(r, 0, 0);
+    StepRecord *first = step_at(r, 0, 0);
     for (unsigned i = 0; i < w->warp_count; ++i) {
         WarpRecord *warp = &r->warps[i];
         warp->barrier = warp->sync = 0;
@@ -358,8 +323,8 @@ void run_samples(Launch *launch)
         gr_parallel(1, (sample->count + BATCH - 1) / BATCH, run_batch, &all);
         for (PlaceRecord &place : r->places)
             take_over(&place.total, &place.now, sample->weight, &r->sample_counts[i]);
-        for (StepRecord &step : r->steps)
-            take_over(&step.total, &step.now, sample->weight, nullptr);
+        for (auto &step : r->steps)
+            take_over(&step.second.total, &step.second.now, sample->weight, nullptr);
     }
 }
 

@@ -5,24 +5,83 @@
 
 #include "emulator/trace/lines.h"
 
-#include "emulator/trace/dwarf.h"
-
 #include <algorithm>
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
-#include <map>
 #include <memory>
 #include <set>
+#include <stdint.h>
+#include <string.h>
 #include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-using namespace gr;
+#include <vector>
 
 namespace
 {
+
+/* Returns zeros when read beyond the end. */
+struct Reader {
+    const unsigned char *at, *end;
+
+    template <typename T> T fixed()
+    {
+        T value = 0;
+        if ((size_t)(end - at) < sizeof value) {
+            at = end;
+            return 0;
+        }
+        memcpy(&value, at, sizeof value);
+        at += sizeof value;
+        return value;
+    }
+    uint64_t unsigned_leb()
+    {
+        uint64_t value = 0;
+        for (unsigned shift = 0; at < end; shift += 7) {
+            unsigned char byte = *at++;
+            value |= shift < 64 ? (uint64_t)(byte & 127) << shift : 0;
+            if (byte < 128)
+                break;
+        }
+        return value;
+    }
+    int64_t signed_leb()
+    {
+        uint64_t value = 0;
+        unsigned shift = 0;
+        while (at < end) {
+            unsigned char byte = *at++;
+            value |= shift < 64 ? (uint64_t)(byte & 127) << shift : 0;
+            shift += 7;
+            if (byte < 128) {
+                if ((byte & 64) && shift < 64)
+                    value |= ~0ull << shift;
+                break;
+            }
+        }
+        return (int64_t)value;
+    }
+    const char *text()
+    {
+        const void *zero = memchr(at, 0, (size_t)(end - at));
+        if (!zero) {
+            at = end;
+            return "";
+        }
+        const char *value = reinterpret_cast<const char *>(at);
+        at = static_cast<const unsigned char *>(zero) + 1;
+        return value;
+    }
+    Reader part(uint64_t bytes)
+    {
+        Reader made = {at, bytes < (uint64_t)(end - at) ? at + bytes : end};
+        at = made.end;
+        return made;
+    }
+};
 
 struct Row {
     uint64_t address;
@@ -41,10 +100,6 @@ struct Table {
     std::vector<Row> rows;
     std::vector<Sequence> sequences; /* sorted by address */
     std::set<std::string> files;
-    /* File tables, which .debug_info indexes from 1. The key is the offset of the unit's line
-     * program in .debug_line. */
-    std::map<uint64_t, std::vector<const char *>> unit_files;
-    std::vector<Inlined> inlined; /* unsorted: there are few, and lookups are rare */
 };
 
 /* The parts of a unit's header that its line program needs. */
@@ -153,12 +208,11 @@ struct Machine {
     }
 };
 
-void read_unit(Table *table, uint64_t offset, Reader unit)
+void read_unit(Table *table, Reader unit)
 {
     Header header;
     if (!read_header(table, &unit, &header))
         return;
-    table->unit_files[offset] = header.files;
     Machine machine = {table, &header, 0, 1, 1, table->rows.size()};
     while (unit.at < unit.end) {
         unsigned opcode = *unit.at++;
@@ -174,7 +228,7 @@ void read_unit(Table *table, uint64_t offset, Reader unit)
     table->rows.resize(machine.first); /* drops an unterminated sequence */
 }
 
-Reader find_section(const unsigned char *file, size_t bytes, const char *name)
+Reader find_section(const unsigned char *file, size_t bytes)
 {
     Elf64_Ehdr elf;
     if (bytes < sizeof elf)
@@ -195,7 +249,7 @@ Reader find_section(const unsigned char *file, size_t bytes, const char *name)
             continue;
         Reader at = {file + names.sh_offset + section.sh_name,
                      file + names.sh_offset + names.sh_size};
-        if (!strcmp(at.text(), name))
+        if (!strcmp(at.text(), ".debug_line"))
             return {file + section.sh_offset, file + section.sh_offset + section.sh_size};
     }
     return {};
@@ -203,24 +257,14 @@ Reader find_section(const unsigned char *file, size_t bytes, const char *name)
 
 void read_lines(Table *table, Reader lines)
 {
-    const unsigned char *first = lines.at;
     while (lines.at < lines.end) {
-        uint64_t offset = (uint64_t)(lines.at - first), length = lines.fixed<uint32_t>();
+        uint64_t length = lines.fixed<uint32_t>();
         if (length >= 0xfffffff0)
             break; /* 64-bit DWARF: for tables of more than 4 GiB */
-        read_unit(table, offset, lines.part(length));
+        read_unit(table, lines.part(length));
     }
     std::sort(table->sequences.begin(), table->sequences.end(),
               [](const Sequence &a, const Sequence &b) { return a.low < b.low; });
-}
-
-void read_library(Table *table, const unsigned char *file, size_t bytes)
-{
-    Dwarf dwarf = {
-        find_section(file, bytes, ".debug_line"), find_section(file, bytes, ".debug_info"),
-        find_section(file, bytes, ".debug_abbrev"), find_section(file, bytes, ".debug_ranges")};
-    read_lines(table, dwarf.line);
-    table->inlined = read_inlined(dwarf);
 }
 
 void read_file(Table *table, const char *path)
@@ -233,7 +277,7 @@ void read_file(Table *table, const char *path)
         size_t bytes = (size_t)facts.st_size;
         void *view = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file, 0);
         if (view != MAP_FAILED) {
-            read_library(table, static_cast<unsigned char *>(view), bytes);
+            read_lines(table, find_section(static_cast<unsigned char *>(view), bytes));
             munmap(view, bytes);
         }
     }
@@ -272,11 +316,6 @@ const Table *read_table()
     return table.release(); /* never freed: callers keep the file names */
 }
 
-bool is_runtimes(const char *file)
-{
-    return strstr(file, "/include/") || !strncmp(file, "include/", 8);
-}
-
 /* The table's row for an address. Null: there is none. */
 const Row *row_at(const Table *table, uint64_t address)
 {
@@ -294,26 +333,6 @@ const Row *row_at(const Table *table, uint64_t address)
     return nullptr;
 }
 
-/* Finds the innermost inlined call at this address whose line is in the kernel's own source. */
-bool call_at(const Table *table, uint64_t address, Row *call)
-{
-    unsigned depth = 0;
-    for (const Inlined &inlined : table->inlined) {
-        if (address < inlined.low || address >= inlined.high || inlined.depth <= depth)
-            continue;
-        auto files = table->unit_files.find(inlined.unit);
-        if (files == table->unit_files.end() || inlined.file < 1 ||
-            inlined.file > files->second.size() || !inlined.line || inlined.line > INT32_MAX)
-            continue;
-        const char *file = files->second[inlined.file - 1];
-        if (is_runtimes(file))
-            continue;
-        *call = {address, file, (int)inlined.line};
-        depth = inlined.depth;
-    }
-    return depth != 0;
-}
-
 } // namespace
 
 bool gr_line_of(const void *place, const char **file, int *line)
@@ -323,11 +342,8 @@ bool gr_line_of(const void *place, const char **file, int *line)
     const Row *row = row_at(table, address);
     if (!row)
         return false;
-    Row found = *row;
-    if (is_runtimes(row->file))
-        call_at(table, address, &found);
-    *file = found.file;
-    *line = found.line;
+    *file = row->file;
+    *line = row->line;
     return true;
 }
 

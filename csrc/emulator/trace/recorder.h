@@ -3,6 +3,8 @@
 #ifndef GPUREDUCE_EMULATOR_RECORDER_H
 #define GPUREDUCE_EMULATOR_RECORDER_H
 
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "emulator/trace/access.h"
@@ -48,7 +50,8 @@ struct WarpRecord {
     std::vector<Column> columns; /* by place */
     std::vector<unsigned> touched;
     uint16_t interval[32];
-    unsigned barrier, sync, step;
+    unsigned barrier, sync;
+    struct StepRecord *step;
     uint32_t active;
 };
 
@@ -66,7 +69,6 @@ struct PlaceRecord {
 };
 
 struct StepRecord {
-    unsigned barrier, sync;
     gr_counters now, total;
     std::vector<uint32_t> lanes; /* active lanes, by warp of the first block */
 };
@@ -82,15 +84,14 @@ struct gr_recorder {
     size_t bytes;
 
     std::vector<gr::PlaceRecord> places;
-    std::vector<unsigned> table; /* hash table of places: index + 1 */
+    std::map<std::pair<uintptr_t, uint64_t>, unsigned> number_of; /* of a place: its index */
     struct {
         uintptr_t at;
         uint64_t rest;
         unsigned number;
-    } recent[64]; /* cache of places, by low bits of their hash */
+    } recent[256]; /* cache of `number_of` */
     std::vector<gr::WarpRecord> warps;
-    std::vector<gr::StepRecord> steps;
-    std::vector<std::vector<unsigned>> step_of; /* by barrier and sync: step index + 1 */
+    std::map<std::pair<unsigned, unsigned>, gr::StepRecord> steps; /* by barrier and sync */
     bool first_team;
 
     std::vector<gr_counted_line> lines; /* the results */
@@ -116,7 +117,7 @@ struct Count {
 
 inline Count count_at(gr_recorder *r, unsigned place, const WarpRecord *warp)
 {
-    return {r->places[place].now.count, r->steps[warp->step].now.count};
+    return {r->places[place].now.count, warp->step->now.count};
 }
 
 /* Counts a complete warp instruction at the place of that number. */
