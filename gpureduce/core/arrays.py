@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce.core.dtypes import Array, Conversion, named, no_sum_of
+from gpureduce.core.dtypes import Array, Conversion, named, no_sum_of, quietly
 from gpureduce.lazy_import import load
 
 # Strided, byte-swapped, unaligned or cast input is packed through a buffer of this many elements,
@@ -120,21 +120,19 @@ def pieces(array: Array, conversion: Conversion) -> Iterator[Array]:
     if is_flat(array) and wanted == array.dtype:
         yield array.reshape(-1, order="A")
         return
-    # No yield inside errstate: an interrupted sum would leave NumPy's error settings changed.
-    with np.errstate(over="ignore"):
-        packed = np.nditer(
-            np.atleast_1d(array),  # before 2.3, NumPy leaves the buffer of a 0-d array unwritten
-            flags=["external_loop", "buffered", "growinner"],
-            op_flags=_PACKED,
-            op_dtypes=[wanted],  # `convert` has refused lossy casts
-            casting="unsafe",
-            order="K",
-            buffersize=PACK_ELEMENTS,
-        )
+    packed = quietly(
+        np.nditer,
+        np.atleast_1d(array),  # before 2.3, NumPy leaves the buffer of a 0-d array unwritten
+        flags=["external_loop", "buffered", "growinner"],
+        op_flags=_PACKED,
+        op_dtypes=[wanted],  # `convert` has refused lossy casts
+        casting="unsafe",
+        order="K",
+        buffersize=PACK_ELEMENTS,
+    )
     while not packed.finished:
         yield packed[0]
-        with np.errstate(over="ignore"):
-            packed.iternext()
+        quietly(packed.iternext)
 
 
 Add = Callable[[Array], bytes]  # takes a flat piece, returns the bits of its sum
@@ -155,8 +153,7 @@ def _total(array: Array, conversion: Conversion, add: Add) -> bytes:
     bits = add(next(every))  # usually the only piece
     for piece in every:
         more = conversion.total(add(piece))
-        with np.errstate(over="ignore", invalid="ignore"):
-            bits = (conversion.total(bits) + more).tobytes()
+        bits = quietly(np.add, conversion.total(bits), more).tobytes()
     return bits
 
 

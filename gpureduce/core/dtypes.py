@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,31 @@ from gpureduce.core.checks import shown
 from gpureduce.core.registry import COMPLEX, DTYPES
 
 Array = np.ndarray[Any, Any]
+_T = TypeVar("_T")
+
+
+def _ignored() -> list[tuple[contextvars.ContextVar[Any], Any]]:
+    """NumPy's context variable of error settings, and its value for settings of "ignore"."""
+    before = contextvars.copy_context()
+    after = before.copy()
+    after.run(np.seterr, all="ignore")
+    return [(variable, x) for variable, x in after.items() if before.get(variable) is not x]
+
+
+_IGNORED = _ignored()
+
+
+def quietly(function: Callable[..., _T], *arguments: Any, **options: Any) -> _T:
+    """Calls a function without NumPy's warnings and errors of overflow and nan.
+
+    `np.errstate` is Python code: if a signal handler raises inside it, NumPy's settings stay
+    changed. Here they change in a copy of the context, which is dropped whatever is raised.
+    """
+    context = contextvars.copy_context()
+    for variable, value in _IGNORED:
+        context.run(variable.set, value)
+    return context.run(function, *arguments, **options)
+
 
 _NUMBERS_OF: dict[int, np.dtype[Any]] = {
     _host.ACC_U32: np.dtype(np.uint32),
@@ -57,8 +84,7 @@ class Conversion:
         total = self.total(bits)
         if self.is_complex or total.dtype == self.result:
             return total[0]
-        with np.errstate(over="ignore"):
-            return total.astype(self.result)[0]
+        return quietly(total.astype, self.result)[0]
 
 
 def no_sum_of(name: str) -> TypeError:

@@ -65,8 +65,7 @@ def _round_half(value: Any, result: np.dtype[Any] | None) -> Any:
     """Rounds the kernel's float32 sum to the 16-bit float that numpy.sum returns."""
     if result is None:
         return value
-    with np.errstate(over="ignore"):
-        return np.asarray(value).astype(result)[()]
+    return dtypes.quietly(np.asarray(value).astype, result)[()]
 
 
 def _checked_stream(number: int) -> int:

@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -488,3 +489,50 @@ def test_an_exception_during_the_import_of_numpy_is_not_replaced():
 @pytest.mark.parametrize("what", ["explain", "sum"])
 def test_a_fork_while_another_thread_imports(what):
     run_python(FORK_WHILE_IMPORTING, what, timeout=60)
+
+
+RAISED_IN_QUIET_CALLS = """
+import signal
+import numpy as np, gpureduce
+
+class Broken(Exception):
+    pass
+
+def handler(*_):
+    raise Broken
+
+strided = np.ones((8, 8), np.float16)[::2, ::2]
+calls = [
+    lambda: gpureduce.sum(strided, "cpu"),
+    lambda: gpureduce.sum(strided, "numpy"),
+    lambda: gpureduce.trapezoid(np.ones(5), np.arange(5.0), strategy="cpu"),
+    lambda: gpureduce.integrate("pi", n=100, strategy="numpy"),
+]
+before = np.geterr()
+signal.signal(signal.SIGALRM, handler)
+for call in calls:
+    call()
+    for i in range(300):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 2e-4 + i % 40 * 1e-5)
+            while True:
+                call()
+        except Broken:
+            pass
+        assert np.geterr() == before, i
+"""
+
+
+def test_error_settings_of_numpy_after_a_handler_raised():
+    run_python(RAISED_IN_QUIET_CALLS)
+
+
+def test_error_settings_are_changed_in_one_place():
+    """NumPy's errstate is Python code: a handler may raise before it has changed them back."""
+    package = Path(gpureduce.__file__).parent
+    found = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if re.search(r"np\.(errstate\(|seterr)", path.read_text())
+    }
+    assert found == {"core/dtypes.py"}
