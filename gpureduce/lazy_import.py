@@ -1,4 +1,4 @@
-"""Imports of gpureduce's own modules when they are first used."""
+"""Imports of modules when they are first used."""
 
 from __future__ import annotations
 
@@ -42,7 +42,11 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_c
 
 def load(name: str) -> ModuleType:
     """The module ``gpureduce.<name>``."""
-    name = f"gpureduce.{name}"
+    return load_other(f"gpureduce.{name}")
+
+
+def load_other(name: str) -> ModuleType:
+    """A module of any package."""
     if name in sys.modules:
         return importlib.import_module(name)
     this_thread, entry = threading.get_ident(), object()

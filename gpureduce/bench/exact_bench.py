@@ -68,7 +68,7 @@ DATA: dict[str, Callable[[np.random.Generator, int, np.dtype[Any]], Array]] = {
 def make(name: str, dtype: str, nbytes: int) -> Array:
     """An array of `nbytes` with data of the kind `name`."""
     kind = named(dtype)
-    base = DATA[name](np.random.default_rng(1), min(nbytes, _BASE_BYTES) // kind.itemsize, kind)
+    base = DATA[name](arrays.random_numbers(1), min(nbytes, _BASE_BYTES) // kind.itemsize, kind)
     return arrays.repeated(base, nbytes // kind.itemsize)
 
 

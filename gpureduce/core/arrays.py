@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpureduce.core.dtypes import Array, Conversion, named, no_sum_of, quietly
-from gpureduce.lazy_import import load
+from gpureduce.lazy_import import load, load_other
 
 # Strided, byte-swapped, unaligned or cast input is packed through a buffer of this many elements,
 # so that a memory-mapped file larger than memory can be summed.
@@ -92,6 +92,12 @@ def _host_array(arr: object) -> Array:
     if array is None:
         raise no_sum_of(name)
     return array.view(named("bfloat16")) if name == "bfloat16" else array
+
+
+def random_numbers(seed: int) -> np.random.Generator:
+    """A generator of random numbers. NumPy imports numpy.random when it is first used."""
+    generator: np.random.Generator = load_other("numpy.random").default_rng(seed)
+    return generator
 
 
 def repeated(part: Array, n: int) -> Array:

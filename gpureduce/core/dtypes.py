@@ -15,6 +15,7 @@ import numpy.typing as npt
 from gpureduce import _host
 from gpureduce.core.checks import shown
 from gpureduce.core.registry import COMPLEX, DTYPES
+from gpureduce.lazy_import import load_other
 
 Array = np.ndarray[Any, Any]
 _T = TypeVar("_T")
@@ -97,7 +98,7 @@ def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
     """Converts `dtype` to a NumPy dtype. NumPy knows bfloat16 once ml_dtypes is imported."""
     if isinstance(dtype, str) and dtype == "bfloat16":
         try:
-            import ml_dtypes
+            ml_dtypes = load_other("ml_dtypes")
         except ImportError as error:
             raise TypeError(
                 "NumPy has no bfloat16 without ml_dtypes: pip install ml_dtypes"

@@ -491,6 +491,44 @@ def test_a_fork_while_another_thread_imports(what):
     run_python(FORK_WHILE_IMPORTING, what, timeout=60)
 
 
+FORK_WHILE_IMPORTING_ANOTHER_PACKAGE = """
+import os, signal, sys, threading, time
+import gpureduce
+package, call = sys.argv[1:]
+if package in sys.modules:  # numpy.random, before NumPy 2.3
+    sys.exit()
+begun = threading.Event()
+class Finder:
+    def find_spec(self, name, *_):
+        if name == package:
+            begun.set()
+            time.sleep(0.2)
+sys.meta_path.insert(0, Finder())
+thread = threading.Thread(target=eval, args=(call, globals()))
+thread.start()
+assert begun.wait(60)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    eval(call)
+    os._exit(0)
+thread.join()
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer's malloc() may hang in a child")
+@pytest.mark.parametrize(
+    ("package", "call"),
+    [
+        ("ml_dtypes", "gpureduce.sum([1.0], dtype='bfloat16')"),
+        ("numpy.random", "list(gpureduce.benchmark(['cpu'], [64], ['float32'], repeats=1))"),
+    ],
+)
+def test_a_fork_while_another_thread_imports_another_package(package, call):
+    run_python(FORK_WHILE_IMPORTING_ANOTHER_PACKAGE, package, call, timeout=60)
+
+
 RAISED_IN_QUIET_CALLS = """
 import signal
 import numpy as np, gpureduce
