@@ -23,7 +23,7 @@ typedef struct {
     gr_load load;
     gr_acc acc;
     int components; /* 2 if complex; 0 for types that C does not read */
-    int result;     /* NumPy's number of the sum's type; -1: the array's type */
+    int result;     /* NumPy's number of the sum's type */
 } gr_numpy_type;
 
 /* Returns NULL for objects that Python must first convert to an array, or to another layout or
@@ -47,8 +47,9 @@ void gr_round_sums(const gr_exact *sums, const gr_numpy_type *type, gr_scalar *s
 /* Converts sums in accumulators, one per component, to the type that numpy.sum returns. */
 void gr_convert_sums(const gr_value *values, const gr_numpy_type *type, gr_scalar *scalar);
 
-/* Returns the scalar as a Python object. `array` is the array that was summed. */
-PyObject *gr_scalar_object(const gr_scalar *scalar, const gr_numpy_type *type, PyObject *array);
+/* Returns the scalar as a Python object. It does not read the array again, whose dtype another
+ * thread may have set since. */
+PyObject *gr_scalar_object(const gr_scalar *scalar, const gr_numpy_type *type);
 
 /* Returns SumResult(value, None), the result of an untimed call, or NULL with an exception set.
  * Steals the reference to `value`. If `value` is NULL, passes the exception on. */

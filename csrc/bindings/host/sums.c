@@ -59,7 +59,7 @@ PyObject *gr_py_sum_array(PyObject *Py_UNUSED(module), PyObject *const *args, Py
     double start = timed ? gr_now_ms() : 0;
     if (add_array((PyArrayObject *)args[0], type, exactly, &scalar) < 0)
         return NULL;
-    PyObject *value = gr_scalar_object(&scalar, type, args[0]);
+    PyObject *value = gr_scalar_object(&scalar, type);
     if (!timed || !value)
         return gr_untimed(value);
     PyObject *rounded_once = exactly && !gr_adds_integers(type) ? Py_True : Py_False;
