@@ -1,6 +1,7 @@
 """Sums by the processors, exact accumulators and the registry: csrc/bindings/host."""
 
-from typing import Any, Literal, overload
+from contextvars import ContextVar
+from typing import Any, Generic, Literal, TypeVar, overload
 
 import numpy as np
 
@@ -30,6 +31,13 @@ ACC_U32: int
 ACC_U64: int
 ACC_F32: int
 ACC_F64: int
+
+_T = TypeVar("_T")
+
+class ContextValue(Generic[_T]):
+    def __new__(cls, variable: ContextVar[_T], value: _T, /) -> ContextValue[_T]: ...
+    def __enter__(self) -> _T: ...
+    def __exit__(self, *args: object) -> None: ...
 
 class Exact:
     def __new__(cls, load: int, components: int, /) -> Exact: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
-import sys
+import signal
 import threading
 import time
 from pathlib import Path
@@ -356,33 +356,42 @@ def test_a_signal_handler_that_forks_during_a_copy(threads):
     run_python(FORK_IN_A_COPY, GPUREDUCE_THREADS=threads)
 
 
-@pytest.mark.parametrize("moment", range(1, 30))
-def test_schedules_end_whatever_happens(moment):
-    """An exception between any two instructions before the block leaves no schedule behind."""
-    code = gpureduce.emulator.schedule.__wrapped__.__code__
-    passed = 0
+def test_schedules_end_whatever_happens():
+    """Where a signal handler raises while a block is entered or left, and the exception is kept."""
+    kept, rng = [], np.random.default_rng(4)
 
-    def trace(frame, event, _):
-        nonlocal passed
-        if frame.f_code is not code:
-            return None
-        frame.f_trace_opcodes = True
-        passed += event == "opcode"
-        if passed == moment:
-            sys.settrace(None)
-            raise _BrokenOff
-        return trace
+    def stop(*_):
+        raise _BrokenOff
 
-    before = sys.gettrace()
+    def enter_and_leave():
+        while True:
+            with gpureduce.emulator.schedule("reverse"):
+                pass
+
+    before = signal.signal(signal.SIGALRM, stop)
+    gc.disable()  # what is raised during a collection may be dropped
     try:
-        sys.settrace(trace)
-        with gpureduce.emulator.schedule("reverse"):
-            sys.settrace(before)
-    except _BrokenOff:
-        pass
+        for _ in range(1000):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, float(rng.uniform(1e-5, 2e-4)))
+                enter_and_leave()
+            except _BrokenOff as error:
+                kept.append(error)
+            assert gpureduce.emulator.current().order == "forward"
     finally:
-        sys.settrace(before)
-    assert gpureduce.emulator.current().order == "forward"
+        signal.signal(signal.SIGALRM, before)
+        gc.enable()
+
+
+def test_schedules_in_one_another():
+    outer, inner = gpureduce.emulator.schedule("reverse"), gpureduce.emulator.schedule("random", 3)
+    for _ in range(2):
+        with outer as first, pytest.raises(RuntimeError, match="entered already"), outer:
+            pass
+        with outer, inner as second:
+            assert gpureduce.emulator.current() is second
+        assert first.order == "reverse" and second == ("random", 3)
+        assert gpureduce.emulator.current().order == "forward"
 
 
 def test_memory_limits_end_whatever_happens():
