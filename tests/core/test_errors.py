@@ -152,9 +152,20 @@ def test_a_sum_does_not_import_masked_arrays():
     )
 
 
-def test_masked_array():
-    with pytest.raises(TypeError, match="masked"):
-        gpureduce.sum(np.ma.array([1, 2], mask=[0, 1]))
+def test_masked_arrays():
+    masked = np.ma.array([1, 2], mask=[0, 1])
+
+    class Producer:
+        def __array__(self, dtype=None, copy=None):
+            return masked
+
+    class OnHost(Producer):
+        def __dlpack_device__(self):
+            return 1, 0
+
+    for given in (masked, [masked, masked], (1.0, np.ma.masked), Producer(), OnHost()):
+        with pytest.raises(TypeError, match="masked"):
+            gpureduce.sum(given)
 
 
 @pytest.mark.parametrize("strategy", ["cpu", "numpy"])
