@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import importlib.util
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -134,6 +135,21 @@ def is_exact(result: np.dtype[Any]) -> bool:
     return result.kind not in "iu"
 
 
+def is_bfloat16(dtype: np.dtype[Any]) -> bool:
+    """Whether it is the bfloat16 of ml_dtypes, in either byte order."""
+    return dtype.type is getattr(sys.modules.get("ml_dtypes"), "bfloat16", None)
+
+
+def number_name(dtype: np.dtype[Any]) -> str | None:
+    """The name of a dtype of numbers, without its byte order; None for other dtypes.
+
+    NumPy makes names out of those of classes: a subclass of np.void can be called float32.
+    """
+    user_defined = dtype.isbuiltin == 2
+    is_number = is_bfloat16(dtype) if user_defined else dtype.kind in "biufc"
+    return dtype.name if is_number else None
+
+
 @functools.lru_cache(256)
 def name_of(dtype: np.dtype[Any]) -> str:
     """NumPy's name of a dtype, with its byte order. Cached, because NumPy builds it each time."""
@@ -146,7 +162,8 @@ def _kind(dtype: np.dtype[Any]) -> str:
 
 
 def _known(dtype: np.dtype[Any]) -> bool:
-    return dtype.name in DTYPES or dtype.name in COMPLEX
+    name = number_name(dtype)
+    return name in DTYPES or name in COMPLEX
 
 
 def _default_result(source: np.dtype[Any]) -> np.dtype[Any]:

@@ -136,8 +136,8 @@ def _problem(f: object, a: float | None, b: float | None, n: int, dtype: npt.DTy
         raise ValueError(f"b - a must be finite: from {start} to {end} is too far for a float64")
     n = whole("n", n, 2, 2**40)
     named = dtypes.named(dtype).newbyteorder("=")
-    if named.name not in _ACCUMULATORS:
-        raise TypeError(f"dtype must be float64 or float32, not {named.name}")
+    if dtypes.number_name(named) not in _ACCUMULATORS:
+        raise TypeError(f"dtype must be float64 or float32, not {named}")
     return _Problem(integrand, start, end, n, named)
 
 

@@ -23,7 +23,7 @@ _CHUNK = 2**18
 def _numbers(name: str, given: object) -> dtypes.Array:
     """Converts an argument to a host array of numbers that can be summed."""
     array = arrays.as_array(given)
-    if array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
+    if dtypes.number_name(array.dtype) is None:
         raise TypeError(f"{name} must hold numbers, not {array.dtype}")
     dtypes.convert(array.dtype, None)
     return array
@@ -41,7 +41,7 @@ def _step(dx: object) -> _exact.Number:
                 f"dx must be one number, not an array of shape {found.shape}: for points that are "
                 "not equally spaced pass x"
             )
-        real = found.dtype.kind in "biuf" or found.dtype.name == "bfloat16"
+        real = found.dtype.kind in "biuf" or dtypes.is_bfloat16(found.dtype)
         if not real or found.dtype.itemsize > 8:
             what = found.dtype if ours else type(dx).__name__
             raise TypeError(f"dx must be a real number{' of at most 64 bits' * real}, not {what}")

@@ -168,6 +168,23 @@ def test_masked_arrays():
             gpureduce.sum(given)
 
 
+@pytest.mark.parametrize(("name", "size"), [("bfloat", 2), ("float", 4), ("complex", 8)])
+def test_a_void_that_is_called_as_a_number(name, size):
+    dtype = np.dtype((type(name, (np.void,), {}), size))
+    assert dtype.name == f"{name}{8 * size}"
+    for call in (
+        lambda: gpureduce.sum(np.zeros(3, dtype)),
+        lambda: gpureduce.sum([1.0], dtype=dtype),
+        lambda: gpureduce.Accumulator(dtype),
+        lambda: gpureduce.Accumulator().value(dtype),
+        lambda: gpureduce.integrate("pi", n=3, dtype=dtype),
+        lambda: gpureduce.trapezoid(np.zeros(3, dtype)),
+        lambda: gpureduce.trapezoid([1.0, 2.0], dx=np.zeros((), dtype)),
+    ):
+        with pytest.raises(TypeError, match=f"V{size}"):
+            call()
+
+
 @pytest.mark.parametrize("strategy", ["cpu", "numpy"])
 def test_arrays_on_a_gpu_are_not_copied_silently(strategy):
     class OnGpu:
