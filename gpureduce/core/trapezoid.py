@@ -47,7 +47,7 @@ def _step(dx: object) -> _exact.Number:
             raise TypeError(f"dx must be a real number{' of at most 64 bits' * real}, not {what}")
         if found.dtype.kind in "biu":
             return Fraction(int(found))
-        dx = found
+        dx = found.astype(np.float64)  # float() would misread a swapped bfloat16
     step = float(dx)
     return Fraction(step) if math.isfinite(step) else step
 
