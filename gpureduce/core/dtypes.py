@@ -152,7 +152,9 @@ def number_name(dtype: np.dtype[Any]) -> str | None:
 
 @functools.lru_cache(256)
 def name_of(dtype: np.dtype[Any]) -> str:
-    """NumPy's name of a dtype, with its byte order. Cached, because NumPy builds it each time."""
+    """The name of a dtype, with its byte order. Cached, because NumPy builds it each time."""
+    if is_bfloat16(dtype):  # to NumPy, a swapped one is ">V2"
+        return "bfloat16" if dtype.isnative else ">bfloat16"
     return str(dtype)
 
 
@@ -186,11 +188,11 @@ def _convert(source: np.dtype[Any], wanted: np.dtype[Any] | None) -> Conversion:
         raise TypeError(f"dtype={result} cannot hold a sum")
     if "biufc".index(_kind(result)) < "biufc".index(_kind(source)) and _kind(result) not in "iu":
         raise TypeError(
-            f"dtype={result} would lose part of {source}; cast it first if that is meant"
+            f"dtype={result} would lose part of {name_of(source)}; cast it first if that is meant"
         )
     if _kind(result) in "iu" and _kind(source) in "fc":
         raise TypeError(
-            f"dtype={result} would lose part of {source}; cast it first if that is meant"
+            f"dtype={result} would lose part of {name_of(source)}; cast it first if that is meant"
         )
 
     if result.kind in "iu":
