@@ -1,7 +1,8 @@
 """Sums by the processors, exact accumulators and the registry: csrc/bindings/host."""
 
 from collections.abc import Callable
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -31,6 +32,13 @@ ACC_U32: int
 ACC_U64: int
 ACC_F32: int
 ACC_F64: int
+
+_T = TypeVar("_T")
+
+class ContextValue(Generic[_T]):
+    def __new__(cls, variable: ContextVar[_T], value: _T, /) -> ContextValue[_T]: ...
+    def __enter__(self) -> _T: ...
+    def __exit__(self, *args: object) -> None: ...
 
 class Exact:
     def __new__(cls, load: int, components: int, /) -> Exact: ...

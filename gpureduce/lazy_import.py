@@ -1,4 +1,4 @@
-"""Imports of gpureduce's own modules when they are first used."""
+"""Imports of modules when they are first used."""
 
 from __future__ import annotations
 
@@ -42,11 +42,20 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_c
 
 def load(name: str) -> ModuleType:
     """The module ``gpureduce.<name>``."""
-    name = f"gpureduce.{name}"
-    if name in sys.modules:
-        return importlib.import_module(name)
+    return load_other(f"gpureduce.{name}")
+
+
+def load_other(name: str) -> ModuleType:
+    """A module of any package."""
     this_thread, entry = threading.get_ident(), object()
     within_another = this_thread in _importing.values()
+    if name in sys.modules:
+        if within_another and getattr(sys.modules[name].__spec__, "_initializing", False):
+            raise ImportError(
+                f"a signal handler cannot use {name}, as it interrupts the import of that module; "
+                "a program whose handlers call gpureduce makes such a call once before it sets them"
+            )
+        return importlib.import_module(name)
     try:
         _importing[entry] = this_thread
         while _forking and not within_another and this_thread not in _forking:

@@ -7,7 +7,8 @@
 /* NumPy's highest built-in type number. */
 enum { LAST_TYPE = NPY_HALF };
 
-/* Indexed by NumPy's type number. bfloat16 has no number until ml_dtypes is imported. */
+/* Indexed by NumPy's type number. bfloat16 has no number until ml_dtypes is imported; the GIL
+ * guards its row. */
 static gr_numpy_type types[LAST_TYPE + 1];
 static gr_numpy_type bfloat16 = {.components = 1, .result = -1};
 
@@ -19,7 +20,7 @@ static int number_of(const char *name)
     if (!text || !PyArray_DescrConverter(text, &found))
         PyErr_Clear();
     Py_XDECREF(text);
-    int number = found ? found->type_num : -1;
+    int number = found && found->type_num < NPY_USERDEF ? found->type_num : -1;
     Py_XDECREF((PyObject *)found);
     return number;
 }
@@ -45,16 +46,18 @@ int gr_import_numpy(void)
 
 static bool is_bfloat16(const PyArray_Descr *type)
 {
-    static int number = -1; /* guarded by the GIL */
-    if (type->type_num == number)
+    if (type->type_num == bfloat16.result)
         return true;
-    PyObject *name = PyObject_GetAttrString((PyObject *)type->typeobj, "__name__");
-    bool same = name && PyUnicode_CompareWithASCIIString(name, "bfloat16") == 0;
+    PyObject *name = PyUnicode_FromString("ml_dtypes");
+    PyObject *module = name ? PyImport_GetModule(name) : NULL;
+    PyObject *found = module ? PyObject_GetAttrString(module, "bfloat16") : NULL;
+    bool same = found == (PyObject *)type->typeobj;
     Py_XDECREF(name);
-    if (!name)
-        PyErr_Clear();
+    Py_XDECREF(module);
+    Py_XDECREF(found);
+    PyErr_Clear();
     if (same)
-        number = type->type_num;
+        bfloat16.result = type->type_num;
     return same;
 }
 
@@ -62,14 +65,20 @@ int gr_bfloat16_number(void)
 {
     enum { UNKNOWN = -2 };
     static int number = UNKNOWN; /* guarded by the GIL */
-    if (number == UNKNOWN) {
-        PyObject *module = PyImport_ImportModule("ml_dtypes"); /* makes NumPy know it */
-        if (module || PyErr_ExceptionMatches(PyExc_ImportError)) {
-            PyErr_Clear();
-            number = module ? number_of("bfloat16") : -1;
-        }
-        Py_XDECREF(module);
+    if (number != UNKNOWN)
+        return number;
+    PyArray_Descr *found = NULL;
+    PyObject *module = PyImport_ImportModule("ml_dtypes"); /* makes NumPy know it */
+    PyObject *type = module ? PyObject_GetAttrString(module, "bfloat16") : NULL;
+    if (type && PyArray_DescrConverter(type, &found)) {
+        number = found->type_num;
+    } else if (PyErr_ExceptionMatches(PyExc_ImportError)) {
+        PyErr_Clear();
+        number = -1;
     }
+    Py_XDECREF((PyObject *)found);
+    Py_XDECREF(type);
+    Py_XDECREF(module);
     return number;
 }
 
@@ -117,13 +126,9 @@ void gr_convert_sums(const gr_value *values, const gr_numpy_type *type, gr_scala
         memcpy(scalar->bytes + (size_t)i * size, &values[i], size);
 }
 
-PyObject *gr_scalar_object(const gr_scalar *scalar, const gr_numpy_type *type, PyObject *array)
+PyObject *gr_scalar_object(const gr_scalar *scalar, const gr_numpy_type *type)
 {
-    PyArray_Descr *found;
-    if (type->result >= 0)
-        found = PyArray_DescrFromType(type->result);
-    else
-        found = (PyArray_Descr *)Py_NewRef((PyObject *)PyArray_DESCR((PyArrayObject *)array));
+    PyArray_Descr *found = PyArray_DescrFromType(type->result);
     PyObject *value = found ? PyArray_Scalar((void *)scalar->bytes, found, NULL) : NULL;
     Py_XDECREF((PyObject *)found);
     return value;

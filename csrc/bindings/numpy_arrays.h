@@ -23,7 +23,7 @@ typedef struct {
     gr_load load;
     gr_acc acc;
     int components; /* 2 if complex; 0 for types that C does not read */
-    int result;     /* NumPy's number of the sum's type; -1: the array's type */
+    int result;     /* NumPy's number of the sum's type */
 } gr_numpy_type;
 
 /* Returns NULL for objects that Python must first convert to an array, or to another layout or
@@ -50,8 +50,8 @@ void gr_round_sums(const gr_exact *sums, const gr_numpy_type *type, gr_scalar *s
 /* Converts sums in accumulators, one per component, to the type that numpy.sum returns. */
 void gr_convert_sums(const gr_value *values, const gr_numpy_type *type, gr_scalar *scalar);
 
-/* Returns the scalar as a Python object. `array` is the array that was summed; it may be NULL if
- * the type names the result's. */
-PyObject *gr_scalar_object(const gr_scalar *scalar, const gr_numpy_type *type, PyObject *array);
+/* Returns the scalar as a Python object. It does not read the array again, whose dtype another
+ * thread may have set since. */
+PyObject *gr_scalar_object(const gr_scalar *scalar, const gr_numpy_type *type);
 
 #endif

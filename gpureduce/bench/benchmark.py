@@ -142,7 +142,7 @@ class _Plan:
 
 def array_of(dtype: str, n: int) -> Array:
     """Random numbers. A large array repeats some of them, which does not affect the times."""
-    rng = np.random.default_rng(n)
+    rng = arrays.random_numbers(n)
     kind = named(dtype)
     some = min(n, 2**22 + 1)
     if kind.kind in "iu":

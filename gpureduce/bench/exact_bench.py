@@ -37,7 +37,7 @@ from gpureduce.bench.exact_targets import judge, missed_on_cpu
 from gpureduce.bench.provenance import HEAD, provenance
 from gpureduce.bench.targets import MIB
 from gpureduce.core import arrays, devices, json_files, registry
-from gpureduce.core.dtypes import Array, convert, load_of, named
+from gpureduce.core.dtypes import Array, convert, load_of, named, quietly
 from gpureduce.text import markdown_table, shortfall
 
 _BASE_BYTES = 64 * MIB  # of random numbers; larger arrays repeat them
@@ -68,7 +68,7 @@ DATA: dict[str, Callable[[np.random.Generator, int, np.dtype[Any]], Array]] = {
 def make(name: str, dtype: str, nbytes: int) -> Array:
     """An array of `nbytes` with data of the kind `name`."""
     kind = named(dtype)
-    base = DATA[name](np.random.default_rng(1), min(nbytes, _BASE_BYTES) // kind.itemsize, kind)
+    base = DATA[name](arrays.random_numbers(1), min(nbytes, _BASE_BYTES) // kind.itemsize, kind)
     return arrays.repeated(base, nbytes // kind.itemsize)
 
 
@@ -151,6 +151,16 @@ def small_calls(sizes: Sequence[int] = (1, 1000, 10_000, 100_000, 1_000_000)) ->
 _CALLED = ("fast", "exact")
 
 
+def _seconds(measure: Callable[[], object], repeats: int) -> float:
+    """The processor time of all repeats."""
+    if repeats > 1:  # small: reload the cache, which the others used
+        measure()
+    start = time.thread_time()
+    for _ in range(repeats):
+        measure()
+    return time.thread_time() - start
+
+
 def _cpu_row(dtype: str, data: str, n: int, rounds: int) -> dict[str, Any]:
     array = make(data, dtype, n * named(dtype).itemsize)
     load = load_of(array.dtype)
@@ -166,15 +176,10 @@ def _cpu_row(dtype: str, data: str, n: int, rounds: int) -> dict[str, Any]:
     for _ in range(rounds):
         for name, measure in measures.items():
             try:
-                with np.errstate(all="ignore"):
-                    if repeats > 1:  # small: reload the cache, which the others used
-                        measure()
-                    start = time.thread_time()
-                    for _ in range(repeats):
-                        measure()
+                seconds = quietly(_seconds, measure, repeats)
             except OverflowError:  # math.fsum overflowed in a partial sum
                 continue
-            ns[name].append((time.thread_time() - start) / n / repeats * 1e9)
+            ns[name].append(seconds / n / repeats * 1e9)
     row: dict[str, Any] = {"dtype": dtype, "data": data, "n": n}
     for name, found in ns.items():
         if found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpureduce.core import devices, dtypes, registry
+from gpureduce.lazy_import import load_other
 
 Run = Callable[[], Any]
 
@@ -126,7 +126,7 @@ def load(name: str) -> tuple[Peer, ModuleType]:
     peer = next(peer for peer in (*PEERS, NUMPY) if peer.name == name)
     # By default JAX reserves three quarters of the GPU's memory, which the others need.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    return peer, importlib.import_module(peer.name)
+    return peer, load_other(peer.name)
 
 
 def versions(names: tuple[str, ...]) -> dict[str, str]:
@@ -149,7 +149,7 @@ def free(names: tuple[str, ...]) -> None:
     """Frees the memory that the libraries keep."""
     for peer in PEERS:
         if peer.name in names:
-            peer.free(importlib.import_module(peer.name))
+            peer.free(load_other(peer.name))
 
 
 def is_ours(name: str) -> bool:

@@ -17,6 +17,7 @@ import gpureduce
 from gpureduce.bench import overview, report, tuning
 from gpureduce.cli import explain, lectures, races
 from gpureduce.core import calibration, registry
+from gpureduce.core.arrays import random_numbers
 from gpureduce.lectures import experiments
 from gpureduce.text import EMULATED, number, show_json, table
 
@@ -137,7 +138,7 @@ def _command_sum(arguments: argparse.Namespace) -> None:
 
 
 def _command_tour(arguments: argparse.Namespace) -> None:
-    array = np.random.default_rng(1).integers(-1000, 1000, arguments.n, dtype=np.int32)
+    array = random_numbers(1).integers(-1000, 1000, arguments.n, dtype=np.int32)
     arguments.strategy = TOUR
     rows = []
     for name in TOUR:

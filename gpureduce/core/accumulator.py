@@ -15,6 +15,11 @@ _FLOATS = [name for name in DTYPES if "float" in name]
 _NAME_OF = {DTYPES[name].load: name for name in _FLOATS}
 
 
+def _is_float(dtype: np.dtype[Any]) -> bool:
+    """Whether it is a float or complex dtype that sums can have."""
+    return dtypes.number_name(dtype) in (*_FLOATS, *COMPLEX)
+
+
 class Accumulator:
     """The exact sum of all elements added so far, and their count.
 
@@ -44,7 +49,7 @@ class Accumulator:
 
     def __init__(self, dtype: npt.DTypeLike = "float64") -> None:
         named = dtypes.named(dtype).newbyteorder("=")
-        if named.name not in _FLOATS and named.name not in COMPLEX:
+        if not _is_float(named):
             raise TypeError(
                 f"an accumulator is of {', '.join((*_FLOATS, *COMPLEX))}, not {named}; integers "
                 "never round: numpy.sum will do"
@@ -116,7 +121,7 @@ class Accumulator:
     def value(self, dtype: npt.DTypeLike | None = None) -> Any:
         """The sum, rounded once to `dtype`, as a NumPy scalar."""
         wanted = self._dtype if dtype is None else dtypes.named(dtype).newbyteorder("=")
-        if wanted.name not in _FLOATS and wanted.name not in COMPLEX:
+        if not _is_float(wanted):
             raise TypeError(f"an exact sum is rounded to a float or complex dtype, not {wanted}")
         if self._dtype.kind == "c" and wanted.kind != "c":
             raise TypeError(f"dtype={wanted} would lose the imaginary part")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from gpureduce.core.dtypes import Array, Conversion, named, no_sum_of
-from gpureduce.lazy_import import load
+from gpureduce.core.dtypes import Array, Conversion, named, no_sum_of, quietly
+from gpureduce.lazy_import import load, load_other
 
 # Strided, byte-swapped, unaligned or cast input is packed through a buffer of this many elements,
 # so that a memory-mapped file larger than memory can be summed.
@@ -20,16 +20,14 @@ _PACKED: Any = [["readonly", "nbo", "aligned", "contig"]]
 
 
 def as_array(arr: object) -> Array:
-    """`arr` as an array in host memory. An array on a device is never copied implicitly."""
-    # Not np.ma.MaskedArray: its first use makes NumPy import np.ma in a module-level __getattr__,
-    # which recurses forever if a signal handler raises inside it.
-    if isinstance(arr, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
-        raise TypeError(
-            "masked arrays are refused, as the mask would be lost: pass arr.compressed() or "
-            "arr.filled(value), whichever is meant"
-        )
-    if isinstance(arr, np.ndarray):  # a subclass may redefine shape and size
-        return _numbers(arr if type(arr) is np.ndarray else arr.view(np.ndarray))
+    """`arr` as an array in host memory. An array on a device is never copied implicitly.
+
+    Masked arrays are refused, alone or in a list, but not looked for in lists of lists.
+    """
+    if isinstance(arr, np.ndarray):
+        return _numbers(_plain(arr))
+    if isinstance(arr, (list, tuple)):
+        _refuse_masked(arr)
     if why := without_elements(arr):
         raise TypeError(f"{type(arr).__name__} {why}")
     host_dlpack = load("core.host_dlpack")
@@ -40,7 +38,26 @@ def as_array(arr: object) -> Array:
             f"{type(arr).__name__} lies on a GPU, where host strategies and a gpureduce without "
             "CUDA cannot read it, and it is not copied silently: pass a host copy"
         )
-    return _numbers(np.asarray(arr) if device is None else _host_array(arr))
+    return _numbers(_plain(np.asanyarray(arr)) if device is None else _host_array(arr))
+
+
+def _refuse_masked(arrays: Iterable[object]) -> None:
+    # Not np.ma.MaskedArray: its first use makes NumPy import np.ma in a module-level __getattr__,
+    # which recurses forever if a signal handler raises inside it.
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    if masked and any(isinstance(one, masked) for one in arrays):
+        raise TypeError(
+            "masked arrays are refused, as the mask would be lost: pass arr.compressed() or "
+            "arr.filled(value), whichever is meant"
+        )
+
+
+def _plain(array: Array) -> Array:
+    """The array as an ndarray: a subclass may redefine shape and size, or mask elements."""
+    if type(array) is np.ndarray:
+        return array
+    _refuse_masked((array,))
+    return array.view(np.ndarray)
 
 
 def _numbers(array: Array) -> Array:
@@ -80,9 +97,11 @@ def _host_array(arr: object) -> Array:
     array: Array | None
     if _views_memory(arr):
         try:
-            return np.asarray(arr)
+            found: Array = np.asanyarray(arr)
         except (TypeError, RuntimeError, BufferError) as error:  # PyTorch refuses bfloat16
             refused = error
+        else:
+            return _plain(found)
     try:
         array, name = load("core.host_dlpack").view(arr)
     except (BufferError, RuntimeError) as error:
@@ -92,6 +111,12 @@ def _host_array(arr: object) -> Array:
     if array is None:
         raise no_sum_of(name)
     return array.view(named("bfloat16")) if name == "bfloat16" else array
+
+
+def random_numbers(seed: int) -> np.random.Generator:
+    """A generator of random numbers. NumPy imports numpy.random when it is first used."""
+    generator: np.random.Generator = load_other("numpy.random").default_rng(seed)
+    return generator
 
 
 def repeated(part: Array, n: int) -> Array:
@@ -120,21 +145,19 @@ def pieces(array: Array, conversion: Conversion) -> Iterator[Array]:
     if is_flat(array) and wanted == array.dtype:
         yield array.reshape(-1, order="A")
         return
-    # No yield inside errstate: an interrupted sum would leave NumPy's error settings changed.
-    with np.errstate(over="ignore"):
-        packed = np.nditer(
-            np.atleast_1d(array),  # before 2.3, NumPy leaves the buffer of a 0-d array unwritten
-            flags=["external_loop", "buffered", "growinner"],
-            op_flags=_PACKED,
-            op_dtypes=[wanted],  # `convert` has refused lossy casts
-            casting="unsafe",
-            order="K",
-            buffersize=PACK_ELEMENTS,
-        )
+    packed = quietly(
+        np.nditer,
+        np.atleast_1d(array),  # before 2.3, NumPy leaves the buffer of a 0-d array unwritten
+        flags=["external_loop", "buffered", "growinner"],
+        op_flags=_PACKED,
+        op_dtypes=[wanted],  # `convert` has refused lossy casts
+        casting="unsafe",
+        order="K",
+        buffersize=PACK_ELEMENTS,
+    )
     while not packed.finished:
         yield packed[0]
-        with np.errstate(over="ignore"):
-            packed.iternext()
+        quietly(packed.iternext)
 
 
 Add = Callable[[Array], bytes]  # takes a flat piece, returns the bits of its sum
@@ -155,8 +178,7 @@ def _total(array: Array, conversion: Conversion, add: Add) -> bytes:
     bits = add(next(every))  # usually the only piece
     for piece in every:
         more = conversion.total(add(piece))
-        with np.errstate(over="ignore", invalid="ignore"):
-            bits = (conversion.total(bits) + more).tobytes()
+        bits = quietly(np.add, conversion.total(bits), more).tobytes()
     return bits
 
 

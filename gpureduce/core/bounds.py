@@ -95,6 +95,7 @@ import numpy as np
 
 from gpureduce import _host
 from gpureduce.core import dtypes, exact, gpu_arrays, registry
+from gpureduce.core.checks import shown
 from gpureduce.core.results import SumResult, Timing
 
 _FLUSHED = 2.0**-126  # atomics in global memory flush float32 values below this to zero
@@ -273,9 +274,9 @@ def _cast_error(source: np.dtype[Any], part: str) -> tuple[float, float]:
 
 def _grid(timing: Timing) -> float:
     """The g of step 3: all elements are multiples of it."""
-    if timing.dtype == "bfloat16":
+    if _elements(timing) == "bfloat16":
         return _least("bfloat16")
-    source = np.dtype(timing.dtype)
+    source = _source_of(timing)
     return 1.0 if source.kind in "biu" else _least(dtypes.part_of(source).name)
 
 
@@ -286,9 +287,15 @@ def _rounding(size: float, part: str, grid: float) -> float:
     return 0.0 if ulp <= grid else ulp / 2
 
 
+def _elements(timing: Timing) -> str:
+    """The name of the elements' dtype, without its byte order."""
+    return timing.dtype.lstrip(">")
+
+
 def _source_of(timing: Timing) -> np.dtype[Any]:
     """The elements' dtype; float16 instead of bfloat16 where NumPy has no bfloat16."""
-    return gpu_arrays._source("B", 2) if timing.dtype == "bfloat16" else np.dtype(timing.dtype)
+    name = _elements(timing)
+    return gpu_arrays._source("B", 2) if name == "bfloat16" else np.dtype(name)
 
 
 def error_bound(result: SumResult, magnitude: float) -> float:
@@ -348,9 +355,11 @@ def error_bound(result: SumResult, magnitude: float) -> float:
     except TypeError as error:
         raise TypeError(f"magnitude must be one real number, not {magnitude!r}") from error
     except OverflowError:
-        given = math.inf
+        given = math.inf if magnitude > 0 else -math.inf
     if not given >= 0:
-        raise ValueError(f"magnitude must be a sum of magnitudes, 0 or more, not {magnitude}")
+        raise ValueError(
+            f"magnitude must be a sum of magnitudes, 0 or more, not {shown(magnitude)}"
+        )
     out = np.asarray(value).dtype
     if out.kind in "iu":
         return 0.0

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import importlib.util
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +16,34 @@ import numpy.typing as npt
 from gpureduce import _host
 from gpureduce.core.checks import shown
 from gpureduce.core.registry import COMPLEX, DTYPES
+from gpureduce.lazy_import import load_other
 
 Array = np.ndarray[Any, Any]
+_T = TypeVar("_T")
+
+
+def _ignored() -> list[tuple[contextvars.ContextVar[Any], Any]]:
+    """NumPy's context variable of error settings, and its value for settings of "ignore"."""
+    before = contextvars.copy_context()
+    after = before.copy()
+    after.run(np.seterr, all="ignore")
+    return [(variable, x) for variable, x in after.items() if before.get(variable) is not x]
+
+
+_IGNORED = _ignored()
+
+
+def quietly(function: Callable[..., _T], *arguments: Any, **options: Any) -> _T:
+    """Calls a function without NumPy's warnings and errors of overflow and nan.
+
+    `np.errstate` is Python code: if a signal handler raises inside it, NumPy's settings stay
+    changed. Here they change in a copy of the context, which is dropped whatever is raised.
+    """
+    context = contextvars.copy_context()
+    for variable, value in _IGNORED:
+        context.run(variable.set, value)
+    return context.run(function, *arguments, **options)
+
 
 _NUMBERS_OF: dict[int, np.dtype[Any]] = {
     _host.ACC_U32: np.dtype(np.uint32),
@@ -57,8 +86,7 @@ class Conversion:
         total = self.total(bits)
         if self.is_complex or total.dtype == self.result:
             return total[0]
-        with np.errstate(over="ignore"):
-            return total.astype(self.result)[0]
+        return quietly(total.astype, self.result)[0]
 
 
 def no_sum_of(name: str) -> TypeError:
@@ -71,7 +99,7 @@ def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
     """Converts `dtype` to a NumPy dtype. NumPy knows bfloat16 once ml_dtypes is imported."""
     if isinstance(dtype, str) and dtype == "bfloat16":
         try:
-            import ml_dtypes
+            ml_dtypes = load_other("ml_dtypes")
         except ImportError as error:
             raise TypeError(
                 "NumPy has no bfloat16 without ml_dtypes: pip install ml_dtypes"
@@ -107,9 +135,26 @@ def is_exact(result: np.dtype[Any]) -> bool:
     return result.kind not in "iu"
 
 
+def is_bfloat16(dtype: np.dtype[Any]) -> bool:
+    """Whether it is the bfloat16 of ml_dtypes, in either byte order."""
+    return dtype.type is getattr(sys.modules.get("ml_dtypes"), "bfloat16", None)
+
+
+def number_name(dtype: np.dtype[Any]) -> str | None:
+    """The name of a dtype of numbers, without its byte order; None for other dtypes.
+
+    NumPy makes names out of those of classes: a subclass of np.void can be called float32.
+    """
+    user_defined = dtype.isbuiltin == 2
+    is_number = is_bfloat16(dtype) if user_defined else dtype.kind in "biufc"
+    return dtype.name if is_number else None
+
+
 @functools.lru_cache(256)
 def name_of(dtype: np.dtype[Any]) -> str:
-    """NumPy's name of a dtype, with its byte order. Cached, because NumPy builds it each time."""
+    """The name of a dtype, with its byte order. Cached, because NumPy builds it each time."""
+    if is_bfloat16(dtype):  # to NumPy, a swapped one is ">V2"
+        return "bfloat16" if dtype.isnative else ">bfloat16"
     return str(dtype)
 
 
@@ -119,7 +164,8 @@ def _kind(dtype: np.dtype[Any]) -> str:
 
 
 def _known(dtype: np.dtype[Any]) -> bool:
-    return dtype.name in DTYPES or dtype.name in COMPLEX
+    name = number_name(dtype)
+    return name in DTYPES or name in COMPLEX
 
 
 def _default_result(source: np.dtype[Any]) -> np.dtype[Any]:
@@ -142,11 +188,11 @@ def _convert(source: np.dtype[Any], wanted: np.dtype[Any] | None) -> Conversion:
         raise TypeError(f"dtype={result} cannot hold a sum")
     if "biufc".index(_kind(result)) < "biufc".index(_kind(source)) and _kind(result) not in "iu":
         raise TypeError(
-            f"dtype={result} would lose part of {source}; cast it first if that is meant"
+            f"dtype={result} would lose part of {name_of(source)}; cast it first if that is meant"
         )
     if _kind(result) in "iu" and _kind(source) in "fc":
         raise TypeError(
-            f"dtype={result} would lose part of {source}; cast it first if that is meant"
+            f"dtype={result} would lose part of {name_of(source)}; cast it first if that is meant"
         )
 
     if result.kind in "iu":

@@ -122,8 +122,7 @@ def _nearest(x: Number, part: str) -> float:
 def rounded(numbers: list[Number], result: np.dtype[Any]) -> Any:
     """Rounds a number, or a real and an imaginary part, to a scalar of `result`."""
     part = part_of(result)
-    with np.errstate(over="ignore"):
-        values = np.array([_nearest(x, part.name) for x in numbers]).astype(part)
+    values = dtypes.quietly(np.array([_nearest(x, part.name) for x in numbers]).astype, part)
     if result.kind != "c":
         return values[0]
     return np.append(values, part.type(0))[:2].view(result)[0]

@@ -25,10 +25,9 @@ _DEFAULT = -1
 def _bfloat16() -> Any:
     """The bfloat16 dtype of ml_dtypes, or None if that is not installed."""
     try:
-        import ml_dtypes
-    except ImportError:
+        return dtypes.named("bfloat16")
+    except TypeError:
         return None
-    return np.dtype(ml_dtypes.bfloat16)
 
 
 def _source(kind: str, nbytes: int) -> np.dtype[Any]:

@@ -125,8 +125,7 @@ class _Problem:
     def value(self, bits: bytes) -> Any:
         """The integral, computed from the bits of the sum of samples."""
         total = float(np.frombuffer(bits, self.dtype, count=1)[0])
-        with np.errstate(over="ignore"):
-            return self.dtype.type(self.step * total)
+        return dtypes.quietly(self.dtype.type, self.step * total)
 
 
 def _problem(f: object, a: float | None, b: float | None, n: int, dtype: npt.DTypeLike) -> _Problem:
@@ -137,8 +136,8 @@ def _problem(f: object, a: float | None, b: float | None, n: int, dtype: npt.DTy
         raise ValueError(f"b - a must be finite: from {start} to {end} is too far for a float64")
     n = whole("n", n, 2, 2**40)
     named = dtypes.named(dtype).newbyteorder("=")
-    if named.name not in _ACCUMULATORS:
-        raise TypeError(f"dtype must be float64 or float32, not {named.name}")
+    if dtypes.number_name(named) not in _ACCUMULATORS:
+        raise TypeError(f"dtype must be float64 or float32, not {named}")
     return _Problem(integrand, start, end, n, named)
 
 
@@ -227,7 +226,7 @@ def _on_host(problem: _Problem, chosen: registry.Strategy, start: float) -> tupl
         bits, ms = _host.cpu_sum_samples(*problem.samples, problem.conversion.acc, 0)
         value = problem.value(bits)
     else:
-        value = _with_numpy(problem)
+        value = dtypes.quietly(_with_numpy, problem)
         ms = (time.perf_counter() - start) * 1e3
     return value, _timing(problem, chosen.name, "single", kernel_ms=ms)
 
@@ -235,13 +234,12 @@ def _on_host(problem: _Problem, chosen: registry.Strategy, start: float) -> tupl
 def _with_numpy(problem: _Problem) -> Any:
     f, last = problem.integrand, problem.n - 1
     total = problem.dtype.type(0)
-    with np.errstate(all="ignore"):
-        for first in range(1, last, _CHUNK):
-            x = problem.start + np.arange(first, min(first + _CHUNK, last)) * problem.step
-            total += f(x).astype(problem.dtype).sum()
-        ends = f([problem.start, problem.end])
-        total += problem.dtype.type(0.5 * ends[0]) + problem.dtype.type(0.5 * ends[1])
-        return problem.dtype.type(problem.step * float(total))
+    for first in range(1, last, _CHUNK):
+        x = problem.start + np.arange(first, min(first + _CHUNK, last)) * problem.step
+        total += f(x).astype(problem.dtype).sum()
+    ends = f([problem.start, problem.end])
+    total += problem.dtype.type(0.5 * ends[0]) + problem.dtype.type(0.5 * ends[1])
+    return problem.dtype.type(problem.step * float(total))
 
 
 def _on_device(problem: _Problem, request: Request, device: devices.Device) -> tuple[Any, Timing]:

@@ -9,7 +9,7 @@ import numpy as np
 from gpureduce import _host
 from gpureduce.core import exact
 from gpureduce.core.arrays import add_pieces, is_flat, joined
-from gpureduce.core.dtypes import Array
+from gpureduce.core.dtypes import Array, quietly
 from gpureduce.core.request import Request
 from gpureduce.core.results import Outcome
 
@@ -45,8 +45,7 @@ def _by_numpy(request: Request, array: Array) -> Outcome:
     result = request.conversion.result
     if _rounds_between(array, result):
         total = np.sum(array, dtype=np.float32)
-        with np.errstate(over="ignore"):
-            value = total.astype(result)
+        value = quietly(total.astype, result)
     else:
         value = np.sum(array, dtype=result)
     return _outcome(value, (time.perf_counter() - start) * 1e3, "numpy")

@@ -23,7 +23,7 @@ _CHUNK = 2**18
 def _numbers(name: str, given: object) -> dtypes.Array:
     """Converts an argument to a host array of numbers that can be summed."""
     array = arrays.as_array(given)
-    if array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
+    if dtypes.number_name(array.dtype) is None:
         raise TypeError(f"{name} must hold numbers, not {array.dtype}")
     dtypes.convert(array.dtype, None)
     return array
@@ -41,13 +41,13 @@ def _step(dx: object) -> _exact.Number:
                 f"dx must be one number, not an array of shape {found.shape}: for points that are "
                 "not equally spaced pass x"
             )
-        real = found.dtype.kind in "biuf" or found.dtype.name == "bfloat16"
+        real = found.dtype.kind in "biuf" or dtypes.is_bfloat16(found.dtype)
         if not real or found.dtype.itemsize > 8:
             what = found.dtype if ours else type(dx).__name__
             raise TypeError(f"dx must be a real number{' of at most 64 bits' * real}, not {what}")
         if found.dtype.kind in "biu":
             return Fraction(int(found))
-        dx = found
+        dx = found.astype(np.float64)  # float() would misread a swapped bfloat16
     step = float(dx)
     return Fraction(step) if math.isfinite(step) else step
 
@@ -106,8 +106,7 @@ def _add_up(
         total = _exact.new(wide)
         result = any_array.add(Arguments(strategy, wide, **how), terms, total)
         return result, _exact.parts(total)
-    with np.errstate(over="ignore", invalid="ignore"):
-        result = summation.sum(terms, strategy, wide, **how)
+    result = dtypes.quietly(summation.sum, terms, strategy, wide, **how)
     if np.isfinite(result.value) or not _finite(terms):
         return result, _as_numbers(result.value)
     down = terms.size.bit_length() + 1  # scaled by 2^-down, no partial sum overflows
@@ -138,8 +137,8 @@ def _parts(array: dtypes.Array, also: int = 0) -> Iterator[tuple[int, dtypes.Arr
 
 
 def _finite(array: dtypes.Array) -> bool:
-    with np.errstate(invalid="ignore"):  # signalling nans raise "invalid"
-        return all(np.isfinite(part).all() for _, part in _parts(array))
+    # Signalling nans raise "invalid".
+    return all(dtypes.quietly(np.isfinite, part).all() for _, part in _parts(array))
 
 
 def _areas(samples: dtypes.Array, points: dtypes.Array) -> tuple[dtypes.Array, list[_exact.Number]]:
@@ -150,11 +149,9 @@ def _areas(samples: dtypes.Array, points: dtypes.Array) -> tuple[dtypes.Array, l
     """
     kind = np.result_type(_wide(samples), _wide(points))
     areas = np.empty(max(len(samples) - 1, 0), kind)
-    with np.errstate(all="ignore"):
-        for first, part in _parts(samples, also=1):
-            sides = part.astype(_wide(part), copy=False)
-            steps = _steps(points[first : first + len(part)])
-            areas[first : first + _CHUNK] = steps * (sides[1:] + sides[:-1]) / 2
+    for first, part in _parts(samples, also=1):
+        these = points[first : first + len(part)]
+        areas[first : first + _CHUNK] = dtypes.quietly(_areas_of_part, part, these)
     if _finite(areas) or not (_finite(samples) and _finite(points)):
         return areas, []
     real = imaginary = 0
@@ -165,6 +162,12 @@ def _areas(samples: dtypes.Array, points: dtypes.Array) -> tuple[dtypes.Array, l
             areas[i] = 0
     rest: list[_exact.Number] = [Fraction(part, _AREA_UNIT) for part in (real, imaginary)]
     return areas, rest if kind.kind == "c" else rest[:1]
+
+
+def _areas_of_part(samples: dtypes.Array, points: dtypes.Array) -> dtypes.Array:
+    sides = samples.astype(_wide(samples), copy=False)
+    areas: dtypes.Array = _steps(points) * (sides[1:] + sides[:-1]) / 2
+    return areas
 
 
 _AREA_UNIT = 1 << 2 * 1074 + 1

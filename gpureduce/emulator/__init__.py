@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
-from gpureduce import _emulator, _emulator_traced
+from gpureduce import _emulator, _emulator_traced, _host
 from gpureduce.core.checks import whole
 from gpureduce.core.schedule import CURRENT, ORDERS, Schedule, checked, current
 
@@ -16,26 +16,21 @@ __all__ = ["ORDERS", "Schedule", "current", "live_bytes", "memory_limit", "sched
 _tokens = itertools.count()
 
 
-@contextmanager
-def schedule(order: str, seed: int = 0) -> Iterator[Schedule]:
+def schedule(order: str, seed: int = 0) -> AbstractContextManager[Schedule]:
     """Run the threads of emulated kernels in another order, for the length of a ``with`` block.
 
     A correct kernel gives the same answer in every order that CUDA allows. ``"forward"`` runs
     thread 0 first, ``"reverse"`` the last one; ``"random"`` shuffles threads and blocks, afresh
     after each barrier and the same way for the same `seed`; ``"lockstep"`` steps the 32 lanes of a
-    warp through their memory accesses together, as GPUs did before Volta.
+    warp through their memory accesses together, as GPUs did before Volta. After the block the order
+    is the one before, even if a signal handler raises while the block is entered or left.
 
     >>> import gpureduce, numpy as np
     >>> with gpureduce.emulator.schedule("random", seed=7):
     ...     int(gpureduce.sum(np.arange(100), strategy="sequential", device="emulator").value)
     4950
     """
-    wanted, before = checked(Schedule(order, seed)), CURRENT.get()
-    try:
-        CURRENT.set(wanted)  # a signal handler may raise after any call
-        yield wanted
-    finally:
-        CURRENT.set(before)
+    return _host.ContextValue(CURRENT, checked(Schedule(order, seed)))
 
 
 @contextmanager

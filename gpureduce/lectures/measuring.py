@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from gpureduce.bench.benchmark import Measurement
 from gpureduce.bench.contenders import rotation
 from gpureduce.core import arrays, devices, dtypes, on_device, registry
@@ -68,7 +66,7 @@ class Bench:
     def array(self, dtype: str, n: int) -> dtypes.Array:
         """An input of few different numbers: 10^9 random ones would take a minute to make."""
         if (dtype, n) not in self._kept:
-            rng = np.random.default_rng(n)
+            rng = arrays.random_numbers(n)
             some = rng.integers(-1000, 1000, min(n, _PATTERN)).astype(dtype)
             self._kept = {(dtype, n): arrays.repeated(some, n)}
         return self._kept[dtype, n]

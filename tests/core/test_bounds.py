@@ -276,6 +276,7 @@ def test_wrong_results(result):
         *((wrong, TypeError, "must be one real number") for wrong in ("5", None, 1j, [1.0])),
         (np.ones(3), TypeError, "magnitude must be one real number"),
         (-1.0, ValueError, "0 or more, not -1.0"),
+        (-(10**400), ValueError, "0 or more, not a far smaller number"),
         (math.nan, ValueError, "0 or more, not nan"),
     ],
 )
@@ -296,3 +297,17 @@ def test_integers_are_exact_whichever_device_adds_them():
     shared = dataclasses.replace(timing, strategy="cpu+tiles")
     for found in (timing, shared):
         assert gpureduce.error_bound(gpureduce.SumResult(value, found), 1.0) == 0
+
+
+@pytest.mark.parametrize("strategy", ["exact", "cpu", "numpy", "sequential"])
+def test_byte_swapped_arrays_have_the_same_bounds(strategy):
+    for dtype in ("float16", "bfloat16", "float32", "float64"):
+        array = np.array([1, 2.5, 1000], numpy_dtype(dtype))
+        swapped = gpureduce.sum(array.astype(array.dtype.newbyteorder(">")), strategy)
+        bound = gpureduce.error_bound(gpureduce.sum(array, strategy), 1004)
+        assert gpureduce.error_bound(swapped, 1004) == bound > 0 or dtype == "float64"
+
+
+def test_the_timing_names_a_byte_swapped_bfloat16():
+    swapped = numpy_dtype("bfloat16").newbyteorder(">")
+    assert gpureduce.sum(np.ones(3).astype(swapped)).timing.dtype == ">bfloat16"

@@ -152,9 +152,37 @@ def test_a_sum_does_not_import_masked_arrays():
     )
 
 
-def test_masked_array():
-    with pytest.raises(TypeError, match="masked"):
-        gpureduce.sum(np.ma.array([1, 2], mask=[0, 1]))
+def test_masked_arrays():
+    masked = np.ma.array([1, 2], mask=[0, 1])
+
+    class Producer:
+        def __array__(self, dtype=None, copy=None):
+            return masked
+
+    class OnHost(Producer):
+        def __dlpack_device__(self):
+            return 1, 0
+
+    for given in (masked, [masked, masked], (1.0, np.ma.masked), Producer(), OnHost()):
+        with pytest.raises(TypeError, match="masked"):
+            gpureduce.sum(given)
+
+
+@pytest.mark.parametrize(("name", "size"), [("bfloat", 2), ("float", 4), ("complex", 8)])
+def test_a_void_that_is_called_as_a_number(name, size):
+    dtype = np.dtype((type(name, (np.void,), {}), size))
+    assert dtype.name == f"{name}{8 * size}"
+    for call in (
+        lambda: gpureduce.sum(np.zeros(3, dtype)),
+        lambda: gpureduce.sum([1.0], dtype=dtype),
+        lambda: gpureduce.Accumulator(dtype),
+        lambda: gpureduce.Accumulator().value(dtype),
+        lambda: gpureduce.integrate("pi", n=3, dtype=dtype),
+        lambda: gpureduce.trapezoid(np.zeros(3, dtype)),
+        lambda: gpureduce.trapezoid([1.0, 2.0], dx=np.zeros((), dtype)),
+    ):
+        with pytest.raises(TypeError, match=f"V{size}"):
+            call()
 
 
 @pytest.mark.parametrize("strategy", ["cpu", "numpy"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpureduce
-from cases import array_of
+from cases import array_of, run_python
 from gpureduce import _emulator, _host
 from gpureduce.core import gpu_arrays
 from gpureduce.core.request import Launch
@@ -450,3 +450,25 @@ def test_views_larger_than_a_launch():
     """In pieces, so that Ctrl-C is heard between them."""
     wide = np.broadcast_to(array_of("int32", 3), (2**22 + 5, 3))
     assert int(add(ByInterface(wide)).value) == int(wide.sum())
+
+
+DTYPE_SET_MEANWHILE = """
+import sys, threading
+import gpureduce, ml_dtypes, numpy as np
+array, ended = np.ones(2**20, ml_dtypes.bfloat16), False
+def set_dtype():
+    while not ended:
+        for dtype in (np.uint16, ml_dtypes.bfloat16):  # threads change at the end of a loop
+            array.dtype = dtype
+thread = threading.Thread(target=set_dtype)
+thread.start()
+sys.setswitchinterval(1e-5)
+found = {type(gpureduce.sum(array, "exact", timing=False).value) for _ in range(1000)}
+ended = True
+thread.join()
+assert found <= {np.uint64, ml_dtypes.bfloat16}, found
+"""
+
+
+def test_another_thread_sets_the_dtype_during_a_sum():
+    run_python(DTYPE_SET_MEANWHILE)

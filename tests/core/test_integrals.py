@@ -442,3 +442,10 @@ def test_large_samples_are_interrupted_soon(monkeypatch):
     assert 0 < longest <= trapezoid._CHUNK + 1
     large = np.full(3 * trapezoid._CHUNK, 1.5e308)
     assert float(gpureduce.trapezoid(large, points * np.float32(1e-9)).value) < np.inf
+
+
+def test_a_byte_swapped_spacing():
+    for dtype in (np.float32, ml_dtypes.bfloat16):
+        dx = np.array(0.25, dtype)
+        swapped = dx.astype(dx.dtype.newbyteorder(">"))
+        assert gpureduce.trapezoid([1.0, 2, 3], dx=swapped).value == 1

@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import re
-import sys
+import signal
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -138,8 +139,9 @@ import signal, sys
 import numpy as np, gpureduce as g
 
 inner = []
-def handler(*_):
-    signal.setitimer(signal.ITIMER_REAL, 0.07)
+def handler(number=None, frame=None):
+    if number:
+        signal.setitimer(signal.ITIMER_REAL, 0.07)
     if len(inner) < 20:
         inner.append(float(g.sum(np.ones(5000, np.float32), "last_block", device="emulator").value))
         with g.emulator.schedule("lockstep"):
@@ -152,7 +154,8 @@ def counts(strategy):
     return {k: v for k, v in vars(found).items() if k == "counts"}
 
 large = np.ones(2**25, np.float32)
-g.races  # a handler that interrupts itself while it imports would find half a module
+handler()  # a handler that interrupts an import of what it uses would find half a module
+inner.clear()
 expected = counts("grid_sync")
 signal.signal(signal.SIGALRM, handler)
 signal.setitimer(signal.ITIMER_REAL, 0.02)
@@ -163,6 +166,35 @@ assert not g.races("cascade", n=2**16)
 signal.setitimer(signal.ITIMER_REAL, 0)
 assert len(inner) >= 4 and set(inner) == {5000.0}, inner
 """
+
+
+HALF_IMPORTED = """
+import signal, sys
+import numpy as np, gpureduce as g
+
+said = []
+def handler(*_):
+    try:
+        g.sum(np.ones(500), "last_block", device="emulator")
+    except ImportError as error:
+        said.append(str(error))
+
+class Finder:  # Python asks it for each module that is imported
+    def find_spec(self, name, path=None, target=None):
+        if "gpureduce.core.any_array" in sys.modules and not said:
+            signal.raise_signal(signal.SIGALRM)
+
+signal.signal(signal.SIGALRM, handler)
+sys.meta_path.insert(0, Finder())
+assert g.sum(np.ones(5000), "last_block", device="emulator").value == 5000
+assert len(said) == 1 and "makes such a call once before" in said[0], said
+handler()
+assert len(said) == 1
+"""
+
+
+def test_a_signal_handler_that_interrupts_the_import_of_what_it_calls():
+    run_python(HALF_IMPORTED)
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
@@ -355,33 +387,42 @@ def test_a_signal_handler_that_forks_during_a_copy(threads):
     run_python(FORK_IN_A_COPY, GPUREDUCE_THREADS=threads)
 
 
-@pytest.mark.parametrize("moment", range(1, 30))
-def test_schedules_end_whatever_happens(moment):
-    """An exception between any two instructions before the block leaves no schedule behind."""
-    code = gpureduce.emulator.schedule.__wrapped__.__code__
-    passed = 0
+def test_schedules_end_whatever_happens():
+    """Where a signal handler raises while a block is entered or left, and the exception is kept."""
+    kept, rng = [], np.random.default_rng(4)
 
-    def trace(frame, event, _):
-        nonlocal passed
-        if frame.f_code is not code:
-            return None
-        frame.f_trace_opcodes = True
-        passed += event == "opcode"
-        if passed == moment:
-            sys.settrace(None)
-            raise _BrokenOff
-        return trace
+    def stop(*_):
+        raise _BrokenOff
 
-    before = sys.gettrace()
+    def enter_and_leave():
+        while True:
+            with gpureduce.emulator.schedule("reverse"):
+                pass
+
+    before = signal.signal(signal.SIGALRM, stop)
+    gc.disable()  # what is raised during a collection may be dropped
     try:
-        sys.settrace(trace)
-        with gpureduce.emulator.schedule("reverse"):
-            sys.settrace(before)
-    except _BrokenOff:
-        pass
+        for _ in range(1000):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, float(rng.uniform(1e-5, 2e-4)))
+                enter_and_leave()
+            except _BrokenOff as error:
+                kept.append(error)
+            assert gpureduce.emulator.current().order == "forward"
     finally:
-        sys.settrace(before)
-    assert gpureduce.emulator.current().order == "forward"
+        signal.signal(signal.SIGALRM, before)
+        gc.enable()
+
+
+def test_schedules_in_one_another():
+    outer, inner = gpureduce.emulator.schedule("reverse"), gpureduce.emulator.schedule("random", 3)
+    for _ in range(2):
+        with outer as first, pytest.raises(RuntimeError, match="entered already"), outer:
+            pass
+        with outer, inner as second:
+            assert gpureduce.emulator.current() is second
+        assert first.order == "reverse" and second == ("random", 3)
+        assert gpureduce.emulator.current().order == "forward"
 
 
 def test_memory_limits_end_whatever_happens():
@@ -488,3 +529,88 @@ def test_an_exception_during_the_import_of_numpy_is_not_replaced():
 @pytest.mark.parametrize("what", ["explain", "sum"])
 def test_a_fork_while_another_thread_imports(what):
     run_python(FORK_WHILE_IMPORTING, what, timeout=60)
+
+
+FORK_WHILE_IMPORTING_ANOTHER_PACKAGE = """
+import os, signal, sys, threading, time
+import gpureduce
+package, call = sys.argv[1:]
+if package in sys.modules:  # numpy.random, before NumPy 2.3
+    sys.exit()
+begun = threading.Event()
+class Finder:
+    def find_spec(self, name, *_):
+        if name == package:
+            begun.set()
+            time.sleep(0.2)
+sys.meta_path.insert(0, Finder())
+thread = threading.Thread(target=eval, args=(call, globals()))
+thread.start()
+assert begun.wait(60)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    eval(call)
+    os._exit(0)
+thread.join()
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer's malloc() may hang in a child")
+@pytest.mark.parametrize(
+    ("package", "call"),
+    [
+        ("ml_dtypes", "gpureduce.sum([1.0], dtype='bfloat16')"),
+        ("numpy.random", "list(gpureduce.benchmark(['cpu'], [64], ['float32'], repeats=1))"),
+    ],
+)
+def test_a_fork_while_another_thread_imports_another_package(package, call):
+    run_python(FORK_WHILE_IMPORTING_ANOTHER_PACKAGE, package, call, timeout=60)
+
+
+RAISED_IN_QUIET_CALLS = """
+import signal
+import numpy as np, gpureduce
+
+class Broken(Exception):
+    pass
+
+def handler(*_):
+    raise Broken
+
+strided = np.ones((8, 8), np.float16)[::2, ::2]
+calls = [
+    lambda: gpureduce.sum(strided, "cpu"),
+    lambda: gpureduce.sum(strided, "numpy"),
+    lambda: gpureduce.trapezoid(np.ones(5), np.arange(5.0), strategy="cpu"),
+    lambda: gpureduce.integrate("pi", n=100, strategy="numpy"),
+]
+before = np.geterr()
+signal.signal(signal.SIGALRM, handler)
+for call in calls:
+    call()
+    for i in range(300):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 2e-4 + i % 40 * 1e-5)
+            while True:
+                call()
+        except Broken:
+            pass
+        assert np.geterr() == before, i
+"""
+
+
+def test_error_settings_of_numpy_after_a_handler_raised():
+    run_python(RAISED_IN_QUIET_CALLS)
+
+
+def test_error_settings_are_changed_in_one_place():
+    """NumPy's errstate is Python code: a handler may raise before it has changed them back."""
+    package = Path(gpureduce.__file__).parent
+    found = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if re.search(r"np\.(errstate\(|seterr)", path.read_text())
+    }
+    assert found == {"core/dtypes.py"}

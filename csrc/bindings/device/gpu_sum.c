@@ -256,7 +256,7 @@ static PyObject *scalar(const gr_job *job, int target)
         gr_round_sums(exact, &type, &bits);
     else
         gr_convert_sums(values, &type, &bits);
-    return gr_scalar_object(&bits, &type, NULL);
+    return gr_scalar_object(&bits, &type);
 }
 
 /* If a kernel has faulted, appends to the message the memory that it read. */

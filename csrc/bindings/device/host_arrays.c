@@ -71,7 +71,7 @@ PyObject *gr_py_sum_host_untimed(PyObject *Py_UNUSED(module), PyObject *const *a
         gr_round_sums(&outcome.exact, type, &scalar);
     else
         gr_convert_sums(&outcome.value, type, &scalar);
-    return gr_untimed(gr_scalar_object(&scalar, type, args[0]));
+    return gr_untimed(gr_scalar_object(&scalar, type));
 }
 
 PyObject *gr_py_measure(PyObject *Py_UNUSED(self), PyObject *args)

@@ -7,6 +7,9 @@
 /* Adds the type Exact to the module. Returns 0, or -1 with an exception set. */
 int gr_add_exact_type(PyObject *module);
 
+/* Adds the type ContextValue, likewise. */
+int gr_add_context_value_type(PyObject *module);
+
 PyObject *gr_py_sum_array(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_cpu_sum(PyObject *module, PyObject *args);
 PyObject *gr_py_cpu_error_factor(PyObject *module, PyObject *args);

@@ -44,13 +44,13 @@ static int add_array(PyArrayObject *array, const gr_numpy_type *type, bool exact
     return gr_take_gil(&call);
 }
 
-static PyObject *timed(PyObject *value, PyArrayObject *array, PyObject *common, double kernel_ms,
-                       double total_ms)
+static PyObject *timed(PyObject *value, Py_ssize_t n, Py_ssize_t nbytes, PyObject *common,
+                       double kernel_ms, double total_ms)
 {
     PyObject *const fields[GR_FIELDS] = {
         [GR_KERNEL_MS] = PyFloat_FromDouble(kernel_ms),
-        [GR_N] = PyLong_FromSsize_t(PyArray_SIZE(array)),
-        [GR_NBYTES] = PyLong_FromSsize_t(PyArray_NBYTES(array)),
+        [GR_N] = PyLong_FromSsize_t(n),
+        [GR_NBYTES] = PyLong_FromSsize_t(nbytes),
         [GR_TOTAL_MS] = PyFloat_FromDouble(total_ms),
     };
     return gr_timed(value, common, fields);
@@ -71,18 +71,26 @@ PyObject *gr_py_sum_array(PyObject *Py_UNUSED(module), PyObject *const *args, Py
     PyArrayObject *array = (PyArrayObject *)args[0];
     bool exactly = args[1] == Py_True, is_timed = args[2] != Py_None;
     gr_scalar scalar;
-    double start = is_timed ? gr_now_ms() : 0;
-    if (add_array(array, type, exactly, &scalar) < 0)
-        return NULL;
-    double kernel_ms = is_timed ? gr_now_ms() - start : 0;
-    PyObject *value = gr_scalar_object(&scalar, type, args[0]);
-    if (!value || !is_timed)
-        return gr_untimed(value);
-    double total_ms = gr_now_ms() - start;
-    bool rounds_once = exactly && !gr_adds_integers(type);
-    PyObject *common = gr_common_fields((unsigned)PyArray_TYPE(array) * 2U + rounds_once, args[2],
-                                        "Oi", PyArray_DESCR(array), rounds_once);
-    return timed(value, array, common, kernel_ms, total_ms);
+    if (!is_timed)
+        return add_array(array, type, exactly, &scalar) < 0
+                   ? NULL
+                   : gr_untimed(gr_scalar_object(&scalar, type));
+    /* Read before the sum, during which another thread may change them. */
+    Py_ssize_t n = PyArray_SIZE(array), nbytes = PyArray_NBYTES(array);
+    unsigned number = (unsigned)PyArray_TYPE(array);
+    PyObject *dtype = Py_NewRef((PyObject *)PyArray_DESCR(array)), *result = NULL;
+    double start = gr_now_ms();
+    if (add_array(array, type, exactly, &scalar) == 0) {
+        double kernel_ms = gr_now_ms() - start;
+        PyObject *value = gr_scalar_object(&scalar, type);
+        double total_ms = gr_now_ms() - start;
+        bool rounds_once = exactly && !gr_adds_integers(type);
+        unsigned kind = number * 2U + rounds_once;
+        PyObject *common = value ? gr_common_fields(kind, args[2], "Oi", dtype, rounds_once) : NULL;
+        result = timed(value, n, nbytes, common, kernel_ms, total_ms);
+    }
+    Py_DECREF(dtype);
+    return result;
 }
 
 PyObject *gr_py_cpu_sum(PyObject *Py_UNUSED(self), PyObject *args)
