@@ -64,6 +64,24 @@ def sum_array(
 def sum_array(
     array: np.ndarray[Any, Any], exactly: bool, timed: Literal[True], /
 ) -> tuple[Any, bool, float] | None: ...
+@overload
+def sum_axis(
+    array: np.ndarray[Any, Any], axis: Any, keepdims: bool, exactly: bool, timed: Literal[False], /
+) -> SumResult | None: ...
+@overload
+def sum_axis(
+    array: np.ndarray[Any, Any], axis: Any, keepdims: bool, exactly: bool, timed: Literal[True], /
+) -> tuple[Any, bool, float] | None: ...
+@overload
+def sum_axis(
+    array: np.ndarray[Any, Any],
+    axis: tuple[int, ...],
+    keepdims: bool,
+    exactly: bool,
+    timed: bool,
+    details: tuple[Any, ...],
+    /,
+) -> tuple[Any, float]: ...
 def cpu_sum(
     array: np.ndarray[Any, Any], load: int, acc: int, components: int, threads: int, /
 ) -> tuple[bytes, float]: ...

@@ -30,6 +30,13 @@ typedef struct {
  * type. */
 const gr_numpy_type *gr_numpy_type_of(PyObject *object);
 
+/* The same for arrays with any strides and alignment. */
+const gr_numpy_type *gr_numpy_type_of_elements(PyObject *object);
+
+/* The dtype of the sum, as a new reference; NULL with an exception set. `array` is the array that
+ * is summed. */
+PyArray_Descr *gr_result_type(const gr_numpy_type *type, PyObject *array);
+
 static inline bool gr_adds_integers(const gr_numpy_type *type)
 {
     return type->acc == GR_ACC_u32 || type->acc == GR_ACC_u64;

@@ -21,6 +21,8 @@ from gpureduce.core.devices import LEAST_SHARED_BYTES
 from gpureduce.core.results import Outcome, SumResult, Timing
 from gpureduce.lazy_import import load
 
+_NOTHING = 0  # the default of `initial`, which `is` recognizes
+
 
 def sum(
     arr: npt.ArrayLike,
@@ -33,8 +35,15 @@ def sum(
     allow_broken: bool = False,
     stream: object = None,
     timing: bool = True,
+    *,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    initial: Any = _NOTHING,
+    where: Any = True,
+    out: npt.NDArray[Any] | None = None,
+    result: str = "host",
 ) -> SumResult:
-    """Add up all elements of `arr` by the named strategy.
+    """Add up the elements of `arr`, all or along axes, by the named strategy.
 
     Parameters
     ----------
@@ -74,16 +83,35 @@ def sum(
         nothing else.
     timing
         False saves the microseconds that timing takes; the result's `timing` is then None.
+    axis
+        The axes to add up along, as in numpy.sum: a number, a tuple of numbers, or None for all. An
+        empty tuple adds up nothing: it converts each element to the dtype of the sum.
+    keepdims
+        Whether the reduced axes stay in the result, with size 1.
+    initial
+        A number that is added to each sum, once. Under ``exact`` it takes part in the sum that is
+        rounded once.
+    where
+        A boolean mask that broadcasts to the array. Elements where it is False are not added.
+    out
+        A NumPy array for the sums, with the shape and the dtype of the result. It must not overlap
+        the input.
+    result
+        Where the sums go: ``"host"``. ``"device"`` is for arrays on a GPU.
 
     Returns
     -------
     SumResult
-        A named tuple of the value and its `Timing`.
+        A named tuple of the value and its `Timing`. With an axis, `keepdims` or `out`, the value is
+        an array; without dimensions it is a scalar, except for `out` itself.
 
     Raises
     ------
     ValueError
-        A name, block, grid or finish does not exist. The message lists the valid ones.
+        A name, block, grid or finish does not exist. The message lists the valid ones. An axis is
+        named twice, or `out` or `where` has another shape.
+    numpy.exceptions.AxisError
+        An axis does not exist.
     TypeError
         The array or the dtype cannot be summed that way.
     MemoryError
@@ -110,19 +138,42 @@ def sum(
     rounded sum (intermediate overflow) or nan (inf and -inf together). `Accumulator` is the same
     piece by piece.
 
+    Along axes, each sum depends on its own elements alone: it has the bits of the sum of these
+    elements, whatever the shape, the strides and the other rows. So far `axis`, `keepdims`,
+    `initial`, `where` and `out` are for arrays in host memory, by ``exact``, ``cpu``, ``numpy`` and
+    ``auto``.
+
     Examples
     --------
     >>> import gpureduce, numpy as np
     >>> value, timing = gpureduce.sum(np.arange(1000), strategy="warp_shfl")
     >>> int(value), timing.strategy
     (499500, 'warp_shfl')
+
+    Along an axis:
+
+    >>> gpureduce.sum(np.array([[1.0, 1e100], [1.0, 2.0]]), axis=0).value
+    array([2.e+000, 1.e+100])
     """
+    # fmt: off
+    whole = (axis is None and out is None and where is True and keepdims is False
+             and initial is _NOTHING and result == "host")
+    # fmt: on
     if dtype is None and block is None and grid is None and finish is None:
-        shortest = _by_one_call(arr, strategy, device, stream, timing)
+        if whole:
+            shortest = _by_one_call(arr, strategy, device, stream, timing)
+        elif out is None and where is True and initial is _NOTHING and result == "host":
+            shortest = _axis_by_one_call(arr, strategy, device, stream, timing, axis, keepdims)
+        else:
+            shortest = None
         if shortest is not None:
             return shortest
     how = (strategy, dtype, block, grid, finish, device, allow_broken, stream, timing)
     any_array = _module("any_array")
+    if not whole:
+        reduction = _module("reduction").Reduction(axis, keepdims, initial, where, out, result)
+        asked = any_array.Arguments(*how)
+        return cast(SumResult, _module("axis").add(asked, arr, reduction))
     return cast(SumResult, any_array.add(any_array.Arguments(*how), arr))
 
 
@@ -157,9 +208,26 @@ def _by_one_call(
         return _host.sum_array(arr, strategy != "cpu", False)
     start = time.perf_counter()
     found = _host.sum_array(arr, strategy != "cpu", True)
-    if found is None:
+    return None if found is None else _timed(arr, start, *found)
+
+
+def _axis_by_one_call(
+    arr: Any, strategy: str, device: str | None, stream: object, timing: bool, axis: Any,
+    keepdims: bool,
+) -> SumResult | None:  # fmt: skip
+    """The sums along axes of a host array, by one call of C; None if it cannot add them up."""
+    if type(arr) is not np.ndarray or type(strategy) is not str or strategy not in _ON_HOST:
         return None
-    value, exactly, ms = found
+    if device is not None or stream is not None or type(keepdims) is not bool:
+        return None
+    if not timing:
+        return _host.sum_axis(arr, axis, keepdims, strategy != "cpu", False)
+    start = time.perf_counter()
+    found = _host.sum_axis(arr, axis, keepdims, strategy != "cpu", True)
+    return None if found is None else _timed(arr, start, *found)
+
+
+def _timed(arr: Any, start: float, value: Any, exactly: bool, ms: float) -> SumResult:
     fields = _timing_on_host(arr.dtype, exactly) | {
         "n": arr.size,
         "nbytes": arr.nbytes,

@@ -79,6 +79,12 @@ static PyMethodDef methods[] = {
      "The sum by `exact` or `cpu` of an array that needs no conversion, else None. Without "
      "`timed`, "
      "a SumResult; with it, (value, whether the value is rounded once, ms)."},
+    {"sum_axis", (PyCFunction)(void (*)(void))gr_py_sum_axis, METH_FASTCALL,
+     "sum_axis(array, axis, keepdims, exactly, timed[, details])\n--\n\n"
+     "The sums along axes by `exact` or `cpu`. Without `details`: None for arrays and axes that "
+     "need a conversion or a check; else a SumResult, or, with `timed`, (value, whether it is "
+     "rounded once, ms). With details, (load, acc, components, target, dtype, out, mask, initial): "
+     "(value, ms)."},
     {"cpu_sum", gr_py_cpu_sum, METH_VARARGS,
      "cpu_sum(array, load, acc, components, threads)\n--\n\n"
      "The sum by SIMD and threads: (the bytes of two accumulators, ms)."},
