@@ -457,7 +457,7 @@ static void choose_form(gr_axis_job *job)
     job->rows = job->n;
     if (flat && inner->size >= FOLD_BELOW) {
         job->form = DIRECT;
-        job->tiles = (inner->size - 1) / GR_COLUMNS + 1;
+        job->tiles = (inner->size - 1) / job->tile + 1;
         job->width = round_up((inner->size - 1) / job->tiles + 1);
         job->tiles = (inner->size - 1) / job->width + 1;
         job->units = outer * job->tiles;

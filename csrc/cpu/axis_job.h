@@ -78,6 +78,7 @@ struct gr_axis_job {
     size_t size;       /* bytes of an element; in columns, of a part */
     size_t short_rows; /* rows of fewer elements are added up as columns */
     size_t vector;     /* columns of a group */
+    size_t tile;       /* columns that are added up together at most */
     int planes;        /* of a tile: `kept_planes` and more for `start` to `end` */
     int threads;       /* as in gr_parallel() */
 

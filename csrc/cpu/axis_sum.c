@@ -470,6 +470,7 @@ bool gr_cpu_sum_axes(gr_axes *axes, gr_acc acc, gr_load target, const gr_cpu_ini
         .context = &how,
         .axes = axes,
         .vector = how.floats ? gr_cpu_best()->vector : 1,
+        .tile = GR_COLUMNS,
         .threads = threads,
     };
     gr_axes_simplify(axes);

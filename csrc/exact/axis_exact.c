@@ -13,6 +13,8 @@
 
 enum {
     BATCH = 32,        /* rows */
+    TILE = 512,        /* columns, whose sums stay in the first-level cache */
+    BLOCK = 64,        /* columns that are rounded at once */
     AGAIN = 8,         /* columns that are added up again together */
     AGAIN_ROWS = 512,  /* of them at a time */
     HALF_ROW = 8192,   /* float16: the sum of so many is exact in float64 */
@@ -420,34 +422,58 @@ static bool are_exact(const gr_axis_job *job, const gr_columns *sums)
     return exact; /* false if a sum is inf or nan: its error is nan */
 }
 
+static void store_or_note(const gr_axis_job *job, const gr_columns *sums, size_t first,
+                          const gr_axis_run *run, size_t i, some_columns *again)
+{
+    if (!store_column(job, sums, first + i, run->out + (ptrdiff_t)i * run->out_step))
+        again->column[again->count++] = i;
+    if (again->count < AGAIN)
+        return;
+    columns_again(job, again, first, run);
+    again->count = 0;
+}
+
+/* Stores the sums of up to BLOCK columns of float64 that are in their places. */
+static void store_block(const gr_axis_job *job, const gr_columns *sums, size_t first,
+                        const gr_axis_run *run, size_t i, size_t n, some_columns *again)
+{
+    double rounded[BLOCK], margin[BLOCK];
+    bool all = true;
+    context_of(job)->kernels->round_f64(sums->planes + first + i, sums->stride,
+                                        (n - 1) / GR_MOST_VECTOR * GR_MOST_VECTOR + GR_MOST_VECTOR,
+                                        context_of(job)->additions * 0x1p-52, rounded, margin);
+    for (size_t k = 0; k < n; k++)
+        all &= margin[k] > 0;
+    if (all)
+        gr_store_floats(run->out + (ptrdiff_t)i * run->out_step, run->out_step, rounded, n,
+                        GR_LOAD_f64);
+    for (size_t k = 0; k < n && !all; k++)
+        store_or_note(job, sums, first, run, i + k, again);
+}
+
 static void store_columns(const gr_axis_job *job, const gr_columns *sums, size_t first,
                           const gr_axis_run *run)
 {
     const context *how = context_of(job);
     some_columns again = {.count = 0};
+    bool plain = how->initial->count[0] + how->initial->count[1] == 0;
+    size_t whole = sums->width / job->vector * job->vector, i = 0; /* in their places */
+    size_t some = first >= whole ? 0 : whole - first < run->count ? whole - first : run->count;
     gr_arithmetic before = gr_begin_plain();
-    if (how->initial->count[0] + how->initial->count[1] == 0 && are_exact(job, sums)) {
-        size_t whole = sums->width / job->vector * job->vector;
-        size_t some = first >= whole ? 0 : whole - first < run->count ? whole - first : run->count;
+    if (plain && are_exact(job, sums)) {
         gr_store_floats(run->out, run->out_step, sums->planes + first, some, how->target);
-        for (size_t i = some; i < run->count; i++)
-            gr_store_float(run->out + (ptrdiff_t)i * run->out_step,
-                           sums->planes[gr_column_place(sums, job->vector, first + i)],
-                           how->target);
-        gr_end_plain(before);
-        return;
-    }
-    for (size_t i = 0; i < run->count; i++) {
-        if (!store_column(job, sums, first + i, run->out + (ptrdiff_t)i * run->out_step))
-            again.column[again.count++] = i;
-        if (again.count == AGAIN || (again.count > 0 && i == run->count - 1)) {
-            gr_end_plain(before);
-            columns_again(job, &again, first, run);
-            again.count = 0;
-            before = gr_begin_plain();
+        i = some;
+    } else if (plain && how->target == GR_LOAD_f64 && job->axes->load == GR_LOAD_f64) {
+        for (size_t n; i < some; i += n) {
+            n = some - i < BLOCK ? some - i : BLOCK;
+            store_block(job, sums, first, run, i, n, &again);
         }
     }
+    for (; i < run->count; i++)
+        store_or_note(job, sums, first, run, i, &again);
     gr_end_plain(before);
+    if (again.count > 0)
+        columns_again(job, &again, first, run);
 }
 
 /* --- all ------------------------------------------------------------------------------------- */
@@ -504,6 +530,7 @@ bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_exact_initial *in
         .axes = axes,
         .short_rows = axes->load == GR_LOAD_f64 ? SHORT_ROW : 0,
         .vector = kernels->vector,
+        .tile = TILE,
         .threads = threads,
     };
     return gr_axis_run_job(&job);

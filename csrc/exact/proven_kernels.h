@@ -19,11 +19,17 @@ typedef void gr_proven3_rows_kernel(const unsigned char *in, ptrdiff_t step, siz
 typedef void gr_proven_columns_kernel(const unsigned char *const *rows, size_t count, size_t width,
                                       double *planes, size_t stride);
 
+/* Rounds `count` sums of float64 to float64, whole groups, from planes for gr_proven3. `factor` is
+ * that of `bound` (proven.h). A sum is proven if its `margin` is above 0; others may be, too. */
+typedef void gr_proven3_round_kernel(const double *planes, size_t stride, size_t count,
+                                     double factor, double *rounded, double *margin);
+
 typedef struct {
     size_t vector; /* columns of a group */
     gr_proven_rows_kernel *rows_bf16, *rows_f32;
     gr_proven3_rows_kernel *rows_f64;
     gr_proven_columns_kernel *columns_bf16, *columns_f32, *columns_f64;
+    gr_proven3_round_kernel *round_f64;
     gr_proven_columns_kernel *add_leaf; /* float64 numbers to members of gr_proven */
 } gr_proven_kernels;
 

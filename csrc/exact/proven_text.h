@@ -111,7 +111,11 @@ INLINE void add_columns(const unsigned char *const *rows, size_t count, size_t w
     size_t apart = count / TOGETHER;
     for (size_t r = 0; r < apart; r++)
         add_rows(rows + r, TOGETHER, apart, width, size, load, planes, stride, numbers);
-    for (size_t r = apart * TOGETHER; r < count; r++)
+    rows += apart * TOGETHER;
+    if (count & 4)
+        add_rows(rows, 4, 1, width, size, load, planes, stride, numbers);
+    rows += count & 4;
+    for (size_t r = 0; r < count % 4; r++)
         add_rows(rows + r, 1, 1, width, size, load, planes, stride, numbers);
 }
 
@@ -126,6 +130,30 @@ COLUMNS(bf16, 2, load_bf16_in_order, 2)
 COLUMNS(f32, 4, load_f32, 2)
 COLUMNS(f64, 8, load_f64, 3)
 COLUMNS(leaf, 8, load_f64, 2)
+
+/* As gr_proven3_finish and gr_proven_round do for float64, where the result is normal and not far
+ * below that. */
+static void round_f64(const double *planes, size_t stride, size_t count, double factor,
+                      double *rounded, double *margin)
+{
+    const int64_t exponent = (int64_t)0x7ff << 52, fraction = ((int64_t)1 << 52) - 1;
+    for (size_t i = 0; i < count; i += WIDTH) {
+        proven_lanes sum;
+        load_lanes(&sum, planes + i, stride, 3);
+        doubles high = sum.sum, low = two_sum(&high, sum.rest);
+        doubles tail = two_sum(&low, sum.tail), last = low;
+        low = two_sum(&high, last);
+        doubles away = magnitude(low) + magnitude(tail) + factor * sum.bound;
+        doubles power = (doubles)((lanes64)high & exponent);
+        lanes64 is_power = (lanes64)(((lanes64)high & fraction) == 0);
+        doubles half = power * 0x1p-53;
+        half -= (doubles)((lanes64)(half * 0.5) & is_power);
+        doubles left = half - away * (1 + 0x1p-50);
+        left = (doubles)((lanes64)left & (lanes64)(power >= 0x1p-900));
+        memcpy(rounded + i, &high, sizeof high);
+        memcpy(margin + i, &left, sizeof left);
+    }
+}
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
@@ -204,5 +232,6 @@ const gr_proven_kernels KERNELS = {
     .columns_bf16 = columns_bf16,
     .columns_f32 = columns_f32,
     .columns_f64 = columns_f64,
+    .round_f64 = round_f64,
     .add_leaf = columns_leaf,
 };

@@ -112,16 +112,15 @@ def _by_pieces(job: _Job, cast: np.dtype[Any]) -> Outcome:
     order = (*kept, *job.axes)
     array = job.array.transpose(order)
     mask = None if job.mask is None else job.mask.transpose(order)
-    sums = out[...]
+    sums: Array = out[...]
     if job.keepdims:
         at = (0 if i in job.axes else slice(None) for i in range(job.array.ndim))
         sums = out[(*at, ...)]
     ms, pieces = 0.0, 0
     for where in _parts(array.shape, len(kept)):
-        more_ms, more = _add_part(
-            job, cast, array[where], sums[(*where, ...)],
-            None if mask is None else mask[where],
-        )  # fmt: skip
+        to: Any = (*where, ...)  # a view also where it is of one sum
+        some = None if mask is None else mask[where]
+        more_ms, more = _add_part(job, cast, array[where], sums[to], some)
         ms += more_ms
         pieces += more
     return Outcome(out if job.out is not None or out.ndim else out[()], ms, pieces)
