@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
@@ -71,6 +71,25 @@ def sum_array(
     common: Callable[[np.dtype[Any], bool], dict[str, Any]] | None,
     /,
 ) -> SumResult | None: ...
+@overload
+def sum_axis(
+    array: np.ndarray[Any, Any],
+    axis: Any,
+    keepdims: bool,
+    exactly: bool,
+    common: Callable[[np.dtype[Any], bool], dict[str, Any]] | None,
+    /,
+) -> SumResult | None: ...
+@overload
+def sum_axis(
+    array: np.ndarray[Any, Any],
+    axis: tuple[int, ...],
+    keepdims: bool,
+    exactly: bool,
+    common: None,
+    details: tuple[Any, ...],
+    /,
+) -> tuple[Any, float]: ...
 def cpu_sum(
     array: np.ndarray[Any, Any], load: int, acc: int, components: int, threads: int, /
 ) -> tuple[bytes, float]: ...

@@ -91,6 +91,8 @@ def show_json(what: object) -> None:
             return {key: plain(one) for key, one in value.items()}
         if isinstance(value, (list, tuple)):
             return [plain(one) for one in value]
+        if isinstance(value, np.ndarray):
+            return plain(list(value))
         value = value.item() if isinstance(value, np.generic) else value
         is_number = isinstance(value, float) and math.isfinite(value)
         return value if is_number or isinstance(value, (str, int, type(None))) else str(value)

@@ -86,10 +86,20 @@ const gr_numpy_type *gr_numpy_type_of(PyObject *object)
 {
     if (!PyArray_CheckExact(object))
         return NULL;
-    PyArrayObject *array = (PyArrayObject *)object;
-    int flags = PyArray_FLAGS(array), number = PyArray_TYPE(array);
+    int flags = PyArray_FLAGS((PyArrayObject *)object);
     if (!(flags & (NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS)) ||
-        !(flags & NPY_ARRAY_ALIGNED) || !PyArray_ISNOTSWAPPED(array))
+        !(flags & NPY_ARRAY_ALIGNED))
+        return NULL;
+    return gr_numpy_type_of_elements(object);
+}
+
+const gr_numpy_type *gr_numpy_type_of_elements(PyObject *object)
+{
+    if (!PyArray_CheckExact(object))
+        return NULL;
+    PyArrayObject *array = (PyArrayObject *)object;
+    int number = PyArray_TYPE(array);
+    if (!PyArray_ISNOTSWAPPED(array))
         return NULL;
     if (number >= NPY_USERDEF)
         return is_bfloat16(PyArray_DESCR(array)) ? &bfloat16 : NULL;
@@ -126,9 +136,14 @@ void gr_convert_sums(const gr_value *values, const gr_numpy_type *type, gr_scala
         memcpy(scalar->bytes + (size_t)i * size, &values[i], size);
 }
 
+PyArray_Descr *gr_result_type(const gr_numpy_type *type)
+{
+    return PyArray_DescrFromType(type->result);
+}
+
 PyObject *gr_scalar_object(const gr_scalar *scalar, const gr_numpy_type *type)
 {
-    PyArray_Descr *found = PyArray_DescrFromType(type->result);
+    PyArray_Descr *found = gr_result_type(type);
     PyObject *value = found ? PyArray_Scalar((void *)scalar->bytes, found, NULL) : NULL;
     Py_XDECREF((PyObject *)found);
     return value;

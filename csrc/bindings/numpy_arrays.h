@@ -30,8 +30,14 @@ typedef struct {
  * type. */
 const gr_numpy_type *gr_numpy_type_of(PyObject *object);
 
+/* The same for arrays with any strides and alignment. */
+const gr_numpy_type *gr_numpy_type_of_elements(PyObject *object);
+
 /* Returns NumPy's number of ml_dtypes' bfloat16; -1 without ml_dtypes; -2 with an exception set. */
 int gr_bfloat16_number(void);
+
+/* The dtype of the sum, as a new reference; NULL with an exception set. */
+PyArray_Descr *gr_result_type(const gr_numpy_type *type);
 
 static inline bool gr_adds_integers(const gr_numpy_type *type)
 {

@@ -55,6 +55,11 @@ static const gr_cpu_kernels *const tables[GR_INSTRUCTION_SETS] = {
 #endif
 };
 
+const gr_cpu_kernels *gr_cpu_best(void)
+{
+    return tables[gr_instructions()];
+}
+
 static bool finite_pair(gr_pair x)
 {
     return isfinite(x[0]) && isfinite(x[1]);
@@ -111,7 +116,7 @@ static void run_task(size_t task, void *context)
 /* Chooses the kernel for the element type, and the sign bits that it flips for signed integers. */
 static void choose_kernel(sum_job *job)
 {
-    const gr_cpu_kernels *table = tables[gr_instructions()];
+    const gr_cpu_kernels *table = gr_cpu_best();
     switch (job->load) {
     case GR_LOAD_f16: job->floats = table->f16; return;
     case GR_LOAD_bf16: job->floats = table->bf16; return;

@@ -238,6 +238,16 @@ static uint64_t sum_bits64(const void *data, size_t bytes, uint64_t flip)
     return sum_integers(data, bytes, 64, flip);
 }
 
+#include "cpu/axis_text.h"
+
 const gr_cpu_kernels KERNELS = {
-    sum_f16, sum_bf16, sum_f32, sum_f64, sum_bits8, sum_bits16, sum_bits32, sum_bits64,
+    .f16 = sum_f16,
+    .bf16 = sum_bf16,
+    .f32 = sum_f32,
+    .f64 = sum_f64,
+    .bits8 = sum_bits8,
+    .bits16 = sum_bits16,
+    .bits32 = sum_bits32,
+    .bits64 = sum_bits64,
+    AXIS_KERNELS,
 };

@@ -28,4 +28,32 @@ INLINE void load_bf16(const unsigned char *in, doubles pair[2])
     pair[1] = widen((floats)(x & 0xffff0000));
 }
 
+/* The same in order, for columns. */
+#if VECTOR_BYTES == 16 && defined(__x86_64__)
+INLINE void load_bf16_in_order(const unsigned char *in, doubles pair[2])
+{
+    __m128i x = _mm_unpacklo_epi16(_mm_setzero_si128(), _mm_loadl_epi64((const __m128i *)in));
+    floats low, high;
+    memcpy(&low, &x, sizeof low);
+    memcpy(&high, (const char *)&x + sizeof low, sizeof high);
+    pair[0] = widen(low);
+    pair[1] = widen(high);
+}
+#else
+typedef uint16_t halves_in_order VECTOR(VECTOR_BYTES / 2);
+typedef uint32_t words_in_order VECTOR(VECTOR_BYTES);
+
+INLINE void load_bf16_in_order(const unsigned char *in, doubles pair[2])
+{
+    halves_in_order x;
+    floats low, high;
+    memcpy(&x, in, sizeof x);
+    words_in_order wide = __builtin_convertvector(x, words_in_order) << 16;
+    memcpy(&low, &wide, sizeof low);
+    memcpy(&high, (const char *)&wide + sizeof low, sizeof high);
+    pair[0] = widen(low);
+    pair[1] = widen(high);
+}
+#endif
+
 #endif

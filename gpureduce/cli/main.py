@@ -83,6 +83,8 @@ def _sum_rows(arguments: argparse.Namespace, array: Any) -> list[dict[str, Any]]
             finish=arguments.finish,
             device=arguments.device,
             allow_broken=arguments.allow_broken,
+            axis=arguments.axis,
+            keepdims=arguments.keepdims,
         )
         rows.append(
             {
@@ -133,8 +135,25 @@ def _command_sum(arguments: argparse.Namespace) -> None:
     rows = _sum_rows(arguments, _load(arguments.file))
     if arguments.json:
         show_json(rows)
-    else:
-        _show_sums(rows)
+        return
+    arrays = [row["value"] for row in rows if isinstance(row["value"], np.ndarray)]
+    for row in rows:
+        if isinstance(row["value"], np.ndarray):
+            row["value"] = f"{row['value'].dtype}{list(row['value'].shape)}"
+    _show_sums(rows)
+    for row, sums in zip(rows, arrays, strict=False):
+        print(f"\n{row['strategy']}:\n{sums}")
+
+
+def _axis(text: str) -> int | tuple[int, ...]:
+    """The axes of an option: a number, or several with commas between them."""
+    try:
+        numbers = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"an axis is a whole number, or several as in 0,2, not {text!r}"
+        ) from None
+    return numbers if "," in text else numbers[0]
 
 
 def _command_tour(arguments: argparse.Namespace) -> None:
@@ -252,6 +271,13 @@ def _parser() -> argparse.ArgumentParser:
     adding.add_argument("--device", help="cuda, cuda:1, emulator or cpu")
     adding.add_argument(
         "--allow-broken", action="store_true", help="run kernels that are wrong on purpose"
+    )
+
+    adding.add_argument(
+        "--axis", type=_axis, metavar="AXIS", help="the axis to add up along, or several: 0 or 0,2"
+    )
+    adding.add_argument(
+        "--keepdims", action="store_true", help="keep the reduced axes, with size 1"
     )
 
     tour = command("tour", _command_tour, "add up random numbers by several strategies")

@@ -25,6 +25,26 @@ def file(tmp_path):
     return tmp_path / "a.npy"
 
 
+def test_sum_along_an_axis(command, tmp_path):
+    array = np.arange(6000, dtype=np.float32).reshape(2, 3000)
+    np.save(tmp_path / "a.npy", array)
+    status, out, _ = command("sum", tmp_path / "a.npy", "--axis", "1", "--strategy", "auto", "cpu")
+    assert status == 0 and "float32[2]" in out
+    assert f"auto:\n{array.sum(axis=1)}" in out and f"cpu:\n{array.sum(axis=1)}" in out
+    assert "..." in command("sum", tmp_path / "a.npy", "--axis", "0")[1]
+    (row,) = json.loads(
+        command("sum", tmp_path / "a.npy", "--axis", "-1", "--keepdims", "--json")[1]
+    )
+    assert row["value"] == [[4498500.0], [13498500.0]]
+    (row,) = json.loads(command("sum", tmp_path / "a.npy", "--axis", "0", "--json")[1])
+    assert row["value"] == array.sum(axis=0).tolist()
+    (row,) = json.loads(command("sum", tmp_path / "a.npy", "--axis", "0,1", "--json")[1])
+    assert row["value"] == 17997000
+    status, _, err = command("sum", tmp_path / "a.npy", "--axis", "2")
+    assert status == 2 and "axis 2 is out of bounds" in err
+    assert command("sum", tmp_path / "a.npy", "--axis", "rows")[0] == 2
+
+
 def test_sum(command, file):
     status, out, _ = command("sum", file, "--strategy", "reduce2", "cpu")
     assert status == 0 and out.count(str(TOTAL)) == 2 and "GB/s" in out

@@ -143,6 +143,33 @@ def gpu_array(rng: Random, most: int) -> Call:
     return Call(f"array {name} {dtype} {array.size.bit_length()}", run, _checking(dtype, total))
 
 
+def axis_sum(rng: Random, most: int) -> Call:
+    """Sums along an axis of an array in host memory; transposed or masked, too."""
+    dtype = rng.choice([n for n in values.NAMES if n not in values.COMPLEX])
+    array, _ = _array(dtype, min(_size(rng, 4 * most), MOST))
+    columns = rng.choice((1, 2, 3, 16, 100, 3000))
+    array = array[: array.size // columns * columns].reshape(-1, columns)
+    array = array.T if rng.random() < 0.3 else array
+    axis, masked = rng.randrange(2), rng.random() < 0.2
+    name = rng.choice(("cpu", "exact", "auto"))
+    mask = np.arange(array.shape[1]) % 3 > 0 if masked else True
+    totals = np.sum(array.astype(np.float64), axis=axis, where=mask)
+    kind = values.dtype_of(values.default_result(dtype))
+    out = np.empty(totals.shape, kind) if rng.random() < 0.3 else None
+    timing = rng.random() < 0.5
+
+    def run() -> Any:
+        return gpureduce.sum(array, name, axis=axis, where=mask, out=out, timing=timing).value
+
+    def check(found: Any) -> None:
+        with np.errstate(over="ignore"):
+            expected = totals.astype(kind)
+        if found.dtype != kind or not np.array_equal(found, expected):
+            raise Failure(f"wrong sums along axis {axis} of {array.shape}, {name}, {dtype}")
+
+    return Call(f"axis {name} {dtype} {array.size.bit_length()} {columns}", run, check)
+
+
 def accumulate(rng: Random, most: int) -> Call:
     """All of an array, or nothing of it, is added."""
     dtype = rng.choice(values.FLOATS + values.COMPLEX)
@@ -275,7 +302,8 @@ def _wrong(rng: Random, most: int) -> Call:
 
 
 _MAKERS: tuple[tuple[int, Callable[[Random, int], Call]], ...] = (
-    (40, emulated_sum), (8, host_sum), (5, strided_sum), (8, gpu_array), (6, accumulate),
+    (40, emulated_sum), (8, host_sum), (5, axis_sum), (5, strided_sum), (8, gpu_array),
+    (6, accumulate),
     (5, _integral), (2, _trapezoid), (4, _explain), (3, _races), (3, _benchmark), (1, _tune),
     (2, _limited), (3, _wrong),
 )  # fmt: skip

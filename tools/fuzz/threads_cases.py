@@ -14,6 +14,7 @@ _MAKERS = (
     calls.emulated_sum,
     calls.emulated_sum,
     calls.host_sum,
+    calls.axis_sum,
     calls.gpu_array,
     calls.strided_sum,
     calls.accumulate,

@@ -2,7 +2,26 @@
 #ifndef GPUREDUCE_BINDINGS_HOST_FUNCTIONS_H
 #define GPUREDUCE_BINDINGS_HOST_FUNCTIONS_H
 
+#include "bindings/numpy_arrays.h"
 #include "bindings/python.h"
+
+#include <stdbool.h>
+
+/* Facts of a timed call. They are read before the sum, during which another thread may change the
+ * array's dtype or shape. */
+typedef struct {
+    Py_ssize_t n, nbytes;
+    unsigned kind;   /* of sums whose timings have most fields in common */
+    PyObject *dtype; /* a reference, which gr_timed_on_host() drops */
+    bool rounds_once;
+    double start_ms;
+} gr_call_facts;
+
+gr_call_facts gr_facts_of_call(PyArrayObject *array, bool rounds_once);
+
+/* Returns SumResult(value, Timing), or NULL with an exception set. Steals `value`, which is NULL if
+ * the sum failed. `make` makes the fields that such sums have in common. */
+PyObject *gr_timed_on_host(PyObject *value, gr_call_facts *facts, PyObject *make, double kernel_ms);
 
 /* Adds the type Exact to the module. Returns 0, or -1 with an exception set. */
 int gr_add_exact_type(PyObject *module);
@@ -11,6 +30,7 @@ int gr_add_exact_type(PyObject *module);
 int gr_add_context_value_type(PyObject *module);
 
 PyObject *gr_py_sum_array(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *gr_py_sum_axis(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_cpu_sum(PyObject *module, PyObject *args);
 PyObject *gr_py_cpu_error_factor(PyObject *module, PyObject *args);
 PyObject *gr_py_cpu_sum_samples(PyObject *module, PyObject *args);

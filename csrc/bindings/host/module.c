@@ -79,6 +79,11 @@ static PyMethodDef methods[] = {
      "The SumResult of an array that needs no conversion, by `exact` or `cpu`; None for other "
      "objects. common(dtype, exactly) returns the fields of a Timing that such sums have in "
      "common; None: the sum is not timed."},
+    {"sum_axis", (PyCFunction)(void (*)(void))gr_py_sum_axis, METH_FASTCALL,
+     "sum_axis(array, axis, keepdims, exactly, common[, details])\n--\n\n"
+     "The sums along axes by `exact` or `cpu`. Without `details`: a SumResult; None for arrays and "
+     "axes that need a conversion or a check. With details, (load, acc, components, target, dtype, "
+     "out, mask, initial): (value, ms)."},
     {"cpu_sum", gr_py_cpu_sum, METH_VARARGS,
      "cpu_sum(array, load, acc, components, threads)\n--\n\n"
      "The sum by SIMD and threads: (the bytes of two accumulators, ms)."},

@@ -44,14 +44,28 @@ static int add_array(PyArrayObject *array, const gr_numpy_type *type, bool exact
     return gr_take_gil(&call);
 }
 
-static PyObject *timed(PyObject *value, Py_ssize_t n, Py_ssize_t nbytes, PyObject *common,
-                       double kernel_ms, double total_ms)
+gr_call_facts gr_facts_of_call(PyArrayObject *array, bool rounds_once)
 {
+    return (gr_call_facts){
+        .n = PyArray_SIZE(array),
+        .nbytes = PyArray_NBYTES(array),
+        .kind = (unsigned)PyArray_TYPE(array) * 2U + rounds_once,
+        .dtype = Py_NewRef((PyObject *)PyArray_DESCR(array)),
+        .rounds_once = rounds_once,
+        .start_ms = gr_now_ms(),
+    };
+}
+
+PyObject *gr_timed_on_host(PyObject *value, gr_call_facts *facts, PyObject *make, double kernel_ms)
+{
+    PyObject *common =
+        value ? gr_common_fields(facts->kind, make, "Oi", facts->dtype, facts->rounds_once) : NULL;
+    Py_CLEAR(facts->dtype);
     PyObject *const fields[GR_FIELDS] = {
         [GR_KERNEL_MS] = PyFloat_FromDouble(kernel_ms),
-        [GR_N] = PyLong_FromSsize_t(n),
-        [GR_NBYTES] = PyLong_FromSsize_t(nbytes),
-        [GR_TOTAL_MS] = PyFloat_FromDouble(total_ms),
+        [GR_N] = PyLong_FromSsize_t(facts->n),
+        [GR_NBYTES] = PyLong_FromSsize_t(facts->nbytes),
+        [GR_TOTAL_MS] = PyFloat_FromDouble(gr_now_ms() - facts->start_ms),
     };
     return gr_timed(value, common, fields);
 }
@@ -75,22 +89,14 @@ PyObject *gr_py_sum_array(PyObject *Py_UNUSED(module), PyObject *const *args, Py
         return add_array(array, type, exactly, &scalar) < 0
                    ? NULL
                    : gr_untimed(gr_scalar_object(&scalar, type));
-    /* Read before the sum, during which another thread may change them. */
-    Py_ssize_t n = PyArray_SIZE(array), nbytes = PyArray_NBYTES(array);
-    unsigned number = (unsigned)PyArray_TYPE(array);
-    PyObject *dtype = Py_NewRef((PyObject *)PyArray_DESCR(array)), *result = NULL;
-    double start = gr_now_ms();
+    gr_call_facts facts = gr_facts_of_call(array, exactly && !gr_adds_integers(type));
+    PyObject *value = NULL;
+    double kernel_ms = 0;
     if (add_array(array, type, exactly, &scalar) == 0) {
-        double kernel_ms = gr_now_ms() - start;
-        PyObject *value = gr_scalar_object(&scalar, type);
-        double total_ms = gr_now_ms() - start;
-        bool rounds_once = exactly && !gr_adds_integers(type);
-        unsigned kind = number * 2U + rounds_once;
-        PyObject *common = value ? gr_common_fields(kind, args[2], "Oi", dtype, rounds_once) : NULL;
-        result = timed(value, n, nbytes, common, kernel_ms, total_ms);
+        kernel_ms = gr_now_ms() - facts.start_ms;
+        value = gr_scalar_object(&scalar, type);
     }
-    Py_DECREF(dtype);
-    return result;
+    return gr_timed_on_host(value, &facts, args[2], kernel_ms);
 }
 
 PyObject *gr_py_cpu_sum(PyObject *Py_UNUSED(self), PyObject *args)

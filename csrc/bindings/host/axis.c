@@ -1,0 +1,283 @@
+/* Sums along axes. */
+#include "bindings/host/functions.h"
+
+#include "bindings/gil.h"
+#include "bindings/numpy_arrays.h"
+#include "bindings/results.h"
+#include "cpu/axis_sum.h"
+#include "exact/axis_exact.h"
+#include "shared/axes.h"
+#include "threads/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    KEEPS_GIL_BYTES = 1 << 16, /* as in sums.c */
+    MOST_TERMS = 40            /* of an initial number: 2^1024 takes 20 float64 numbers */
+};
+
+/* What is asked for: the array, which axes are reduced, and how elements are added and stored. */
+typedef struct {
+    PyArrayObject *array, *out, *mask; /* `out` and `mask` may be NULL */
+    bool reduced[GR_MOST_AXES];
+    bool keeps_dims, exactly;
+    gr_load load, target;
+    gr_acc acc;
+    int components;
+    PyArray_Descr *type; /* of the result */
+    uint64_t integer;    /* the initial number: an integer, or float64 numbers to add up */
+    double terms[2][MOST_TERMS];
+    gr_exact_initial floats;
+} request;
+
+/* Marks the axes. Returns false, without an exception, if one is no whole number or does not exist
+ * or comes twice. */
+static bool take_axis(request *asked, PyObject *axis)
+{
+    int overflow, dims = PyArray_NDIM(asked->array);
+    if (!PyLong_Check(axis))
+        return false;
+    long number = PyLong_AsLongAndOverflow(axis, &overflow);
+    if (overflow || number < -dims || number >= dims)
+        return false;
+    number += number < 0 ? dims : 0;
+    if (asked->reduced[number])
+        return false;
+    asked->reduced[number] = true;
+    return true;
+}
+
+static bool take_axes(request *asked, PyObject *axis)
+{
+    memset(asked->reduced, 0, sizeof asked->reduced);
+    if (axis == Py_None) {
+        for (int i = 0; i < PyArray_NDIM(asked->array); i++)
+            asked->reduced[i] = true;
+        return true;
+    }
+    if (!PyTuple_Check(axis))
+        return take_axis(asked, axis);
+    for (Py_ssize_t i = 0; i < PyTuple_Size(axis); i++)
+        if (!take_axis(asked, PyTuple_GetItem(axis, i)))
+            return false;
+    return true;
+}
+
+/* Makes an array for the sums. Its memory order follows that of the input, as NumPy's does. */
+static PyArrayObject *new_result(const request *asked)
+{
+    npy_intp shape[GR_MOST_AXES], steps[GR_MOST_AXES], bytes = PyDataType_ELSIZE(asked->type);
+    int dims = 0, order[GR_MOST_AXES], kept = 0, number[GR_MOST_AXES];
+    for (int i = 0; i < PyArray_NDIM(asked->array); i++) {
+        if (asked->reduced[i]) {
+            if (asked->keeps_dims) {
+                steps[dims] = bytes;
+                shape[dims++] = 1;
+            }
+            continue;
+        }
+        npy_intp distance = gr_axis_distance(PyArray_STRIDE(asked->array, i));
+        int k = kept++;
+        for (; k > 0; k--) {
+            if (gr_axis_distance(PyArray_STRIDE(asked->array, order[k - 1])) >= distance)
+                break;
+            order[k] = order[k - 1];
+        }
+        order[k] = i;
+        number[i] = dims;
+        shape[dims++] = PyArray_DIM(asked->array, i);
+    }
+    for (int k = kept - 1; k >= 0; k--) {
+        npy_intp size = PyArray_DIM(asked->array, order[k]);
+        steps[number[order[k]]] = bytes;
+        bytes *= size > 0 ? size : 1;
+    }
+    Py_INCREF((PyObject *)asked->type);
+    return (PyArrayObject *)PyArray_NewFromDescr(&PyArray_Type, asked->type, dims, shape, steps,
+                                                 NULL, 0, NULL);
+}
+
+/* Describes the array for C. The sum of no elements is that of a zero. */
+static void describe(const request *asked, PyArrayObject *out, gr_axes *axes)
+{
+    static const unsigned char zero[16];
+    PyArrayObject *array = asked->array, *mask = asked->mask;
+    bool empty = PyArray_SIZE(array) == 0;
+    *axes = (gr_axes){
+        .in = empty ? zero : PyArray_DATA(array),
+        .mask = mask && !empty ? PyArray_DATA(mask) : NULL,
+        .out = PyArray_DATA(out),
+        .load = asked->load,
+        .components = asked->components,
+        .part_step = PyArray_ITEMSIZE(out) / 2,
+        .swapped = PyArray_ISBYTESWAPPED(array),
+    };
+    for (int i = 0, k = 0; i < PyArray_NDIM(array); i++) {
+        gr_axis dim = {
+            .size = (size_t)PyArray_DIM(array, i),
+            .in = empty ? 0 : PyArray_STRIDE(array, i),
+            .mask = axes->mask ? PyArray_STRIDE(mask, i) : 0,
+        };
+        if (!asked->reduced[i]) {
+            dim.out = PyArray_STRIDE(out, k);
+            gr_axes_push(&axes->kept, dim);
+        } else if (!empty) {
+            gr_axes_push(&axes->reduced, dim);
+        }
+        k += asked->keeps_dims || !asked->reduced[i];
+    }
+}
+
+static bool add(const request *asked, gr_axes *axes)
+{
+    if (asked->exactly && asked->acc != GR_ACC_u32 && asked->acc != GR_ACC_u64)
+        return gr_exact_sum_axes(axes, asked->target, &asked->floats, 0);
+    const gr_exact_initial *floats = &asked->floats;
+    gr_cpu_initial initial = {.integer = asked->integer};
+    for (int i = 0; i < 2; i++)
+        initial.part[i] = floats->count[i] ? floats->terms[i][0] : 0;
+    return gr_cpu_sum_axes(axes, asked->acc, asked->target, &initial, 0);
+}
+
+/* Adds up, without the GIL if that takes long. Returns 0, or -1 with an exception set. */
+static int run(const request *asked, PyArrayObject *out)
+{
+    gr_axes axes;
+    if (PyArray_SIZE(out) == 0)
+        return 0;
+    describe(asked, out, &axes);
+    bool done;
+    if (PyArray_NBYTES(asked->array) <= KEEPS_GIL_BYTES && PyArray_NBYTES(out) <= KEEPS_GIL_BYTES) {
+        done = add(asked, &axes);
+    } else {
+        gr_without_gil call;
+        gr_drop_gil(&call);
+        done = add(asked, &axes);
+        if (gr_take_gil(&call) < 0)
+            return -1;
+    }
+    if (!done)
+        PyErr_NoMemory();
+    return done ? 0 : -1;
+}
+
+/* Returns `out`, or a new array or scalar with the sums. */
+static PyObject *sums_of(const request *asked)
+{
+    PyArrayObject *out = asked->out;
+    if (out)
+        Py_INCREF((PyObject *)out);
+    else
+        out = new_result(asked);
+    if (out && run(asked, out) < 0)
+        Py_CLEAR(out);
+    if (!out || asked->out)
+        return (PyObject *)out;
+    return PyArray_Return(out);
+}
+
+/* The quick way for arrays that need no conversion. */
+static PyObject *sum_plainly(request *asked, PyObject *const *args)
+{
+    const gr_numpy_type *type = gr_numpy_type_of_elements(args[0]);
+    bool is_timed = args[4] != Py_None;
+    if (!type || !take_axes(asked, args[1]))
+        Py_RETURN_NONE;
+    asked->load = type->load;
+    asked->acc = type->acc;
+    asked->components = type->components;
+    asked->target = gr_adds_integers(type) ? GR_LOAD_u64 : type->load;
+    asked->type = gr_result_type(type);
+    if (!asked->type)
+        return NULL;
+    gr_call_facts facts = gr_facts_of_call(asked->array, asked->exactly && !gr_adds_integers(type));
+    PyObject *value = sums_of(asked);
+    double kernel_ms = gr_now_ms() - facts.start_ms;
+    Py_DECREF((PyObject *)asked->type);
+    if (is_timed)
+        return gr_timed_on_host(value, &facts, args[4], kernel_ms);
+    Py_DECREF(facts.dtype);
+    return gr_untimed(value);
+}
+
+static int take_terms(request *asked, int part, PyObject *terms)
+{
+    Py_ssize_t count = PyTuple_Size(terms);
+    if (count < 0 || count > MOST_TERMS) {
+        PyErr_SetString(PyExc_ValueError, "expected a tuple of few floats");
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++)
+        asked->terms[part][i] = PyFloat_AsDouble(PyTuple_GetItem(terms, i));
+    asked->floats.terms[part] = asked->terms[part];
+    asked->floats.count[part] = (int)count;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* `initial` is an int, or a pair of tuples of floats. */
+static int take_initial(request *asked, PyObject *initial)
+{
+    if (PyLong_Check(initial)) {
+        asked->integer = PyLong_AsUnsignedLongLongMask(initial);
+        return 0;
+    }
+    PyObject *real, *imaginary;
+    if (!PyArg_ParseTuple(initial, "O!O!", &PyTuple_Type, &real, &PyTuple_Type, &imaginary))
+        return -1;
+    return take_terms(asked, 0, real) < 0 || take_terms(asked, 1, imaginary) < 0 ? -1 : 0;
+}
+
+static PyArrayObject *array_or_none(PyObject *object)
+{
+    return object == Py_None ? NULL : (PyArrayObject *)object;
+}
+
+/* (load, acc, components, target, dtype of the result, out, mask, initial) */
+static int take_details(request *asked, PyObject *details)
+{
+    int load, acc, target;
+    PyObject *type, *out, *mask, *initial;
+    if (!PyArg_ParseTuple(details, "iiiiOOOO", &load, &acc, &asked->components, &target, &type,
+                          &out, &mask, &initial))
+        return -1;
+    if (!PyArray_DescrCheck(type) || !(out == Py_None || PyArray_Check(out)) ||
+        !(mask == Py_None || PyArray_Check(mask))) {
+        PyErr_SetString(PyExc_TypeError, "expected a dtype and arrays");
+        return -1;
+    }
+    asked->load = (gr_load)load;
+    asked->acc = (gr_acc)acc;
+    asked->target = (gr_load)target;
+    asked->type = (PyArray_Descr *)type;
+    asked->out = array_or_none(out);
+    asked->mask = array_or_none(mask);
+    return take_initial(asked, initial);
+}
+
+PyObject *gr_py_sum_axis(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    request asked;
+    if (count < 5 || count > 6 || !PyArray_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "expected an array, axes, two truth values, and what "
+                                         "makes a timing's fields or None");
+        return NULL;
+    }
+    asked.array = (PyArrayObject *)args[0];
+    asked.out = asked.mask = NULL;
+    asked.keeps_dims = args[2] == Py_True;
+    asked.exactly = args[3] == Py_True;
+    asked.integer = 0;
+    asked.floats.count[0] = asked.floats.count[1] = 0;
+    if (count == 5)
+        return sum_plainly(&asked, args);
+    if (take_details(&asked, args[5]) < 0)
+        return NULL;
+    if (!take_axes(&asked, args[1])) {
+        PyErr_SetString(PyExc_ValueError, "no such axes");
+        return NULL;
+    }
+    double start = gr_now_ms();
+    PyObject *value = sums_of(&asked);
+    return value ? Py_BuildValue("Nd", value, gr_now_ms() - start) : NULL;
+}

@@ -1,0 +1,111 @@
+/* Divides sums along axes into tasks for threads, and finds for each task how its elements can be
+ * read: as rows, whose elements are added to one sum, or as columns, a row of which goes to many
+ * sums, one element each. How elements are added is up to the caller's functions (gr_axis_ways).
+ *
+ *   rows     if the fastest-varying dimension is reduced. Rows that are not contiguous are
+ * gathered. Long rows are divided into pieces. columns  if it is kept. Tiles of columns are added
+ * up row by row, 128 rows at a time: a leaf. Where rows are many and tiles few, the rows are
+ * divided into chunks of 2^k leaves. Rows of few contiguous columns are folded: several of them are
+ * read as one row, and their columns are added up at the end. Columns that are not contiguous, or
+ * that are few and cannot be folded, are packed: gathered, 128 rows of up to 128 columns at a time.
+ *
+ * The tasks depend on sizes, steps and types alone. So do the order of additions and the bits of
+ * the sums, whatever the number of threads. */
+#ifndef GPUREDUCE_AXIS_JOB_H
+#define GPUREDUCE_AXIS_JOB_H
+
+#include "shared/axes.h"
+
+enum {
+    GR_LEAF_ROWS = 128,   /* rows that one call of `add` gets at most */
+    GR_CHUNK_BLOCKS = 8,  /* gathered at once: so many blocks of 1024 elements */
+    GR_PIECE_BLOCKS = 64, /* the least piece of a long row */
+    GR_MOST_VECTOR = 16   /* columns are added in groups of 4, 8 or 16 */
+};
+
+typedef struct gr_axis_job gr_axis_job;
+
+/* Sums that lie at equal distances: their first elements and their places. */
+typedef struct {
+    const unsigned char *in, *mask;
+    unsigned char *out;
+    ptrdiff_t in_step, mask_step, out_step;
+    size_t count;
+} gr_axis_run;
+
+/* The sums of a tile of columns, while rows are added: planes of float64 or uint64 numbers, one per
+ * column, `stride` apart. Columns are kept in groups as the kernels add them: gr_column_place(). */
+typedef struct {
+    double *planes;
+    size_t stride, width;
+    size_t leaves; /* for trees of leaves: their number, and whether there is more than one */
+    bool more;
+} gr_columns;
+
+typedef struct {
+    /* Stores the sums of rows of n contiguous elements, `step` bytes apart. */
+    void (*rows)(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step, size_t n,
+                 const gr_axis_run *run);
+
+    /* Adds up a piece of a long row: n elements from `first` on. Then stores the sum of all pieces.
+     * `buffer` is for gr_axis_chunk(). */
+    size_t partial_size;
+    void (*piece)(const gr_axis_job *job, const gr_axis_run *row, size_t first, size_t n,
+                  unsigned char *buffer, void *partial);
+    void (*total)(const gr_axis_job *job, const gr_axis_run *row, void *partials, size_t pieces);
+
+    /* Columns: starts sums, adds rows to them, ends a chunk (whose sums are then in the first
+     * `kept_planes`), adds the sums of a later chunk, adds up columns that are `width` apart, and
+     * stores the sums of run->count columns from `first` on. */
+    int kept_planes;
+    int (*planes)(const gr_axis_job *job);
+    void (*start)(const gr_axis_job *job, gr_columns *sums);
+    void (*add)(const gr_axis_job *job, gr_columns *sums, const unsigned char *const *rows,
+                size_t count);
+    void (*end)(const gr_axis_job *job, gr_columns *sums);
+    void (*merge)(const gr_axis_job *job, gr_columns *sums, const double *later);
+    void (*fold)(const gr_axis_job *job, gr_columns *sums, size_t width);
+    void (*store)(const gr_axis_job *job, const gr_columns *sums, size_t first,
+                  const gr_axis_run *run);
+} gr_axis_ways;
+
+struct gr_axis_job {
+    const gr_axis_ways *ways;
+    const void *context; /* the caller's */
+    gr_axes *axes;
+    int parts;         /* 2 if the elements are complex: in columns, beside each other */
+    size_t n;          /* elements of a sum */
+    size_t size;       /* bytes of an element; in columns, of a part */
+    size_t short_rows; /* rows of fewer elements are added up as columns */
+    size_t vector;     /* columns of a group */
+    size_t tile;       /* columns that are added up together at most */
+    int planes;        /* of a tile: `kept_planes` and more for `start` to `end` */
+    int threads;       /* as in gr_parallel() */
+
+    /* Chosen by gr_axis_run_job(). */
+    bool contiguous; /* rows need not be gathered */
+    size_t pieces, piece;
+    size_t units, unit_sums, each, width, tiles, folded, rows, chunks, chunk;
+    int form;
+    void *partials;
+    bool failed;
+};
+
+/* Runs the job: its sums are stored when this returns true. Returns false if there is too little
+ * memory. After an interruption (threads/interrupts.h) the sums are invalid. */
+bool gr_axis_run_job(gr_axis_job *job);
+
+/* Elements first to first + n of a row, contiguous: in place, or gathered in the buffer, which has
+ * room for GR_CHUNK_BLOCKS blocks. */
+const unsigned char *gr_axis_chunk(const gr_axis_job *job, const gr_axis_run *row, size_t first,
+                                   size_t n, unsigned char *buffer);
+
+/* The rows of columns that were packed as columns start and end in whole groups. The last group of
+ * others overlaps the one before it: it holds the last columns. */
+static inline size_t gr_column_place(const gr_columns *sums, size_t vector, size_t column)
+{
+    size_t whole = sums->width / vector * vector;
+    return column < whole ? column : whole + vector - (sums->width - column);
+}
+
+#endif

@@ -1,0 +1,319 @@
+/* The inner loops of sums along axes; a part of kernels_text.h. */
+#include <stdbool.h>
+
+/* --- rows of floats -------------------------------------------------------------------------- */
+
+enum {
+    SHORT = GR_CPU_LANES, /* rows of up to so many elements are added up side by side */
+    SIDE_BY_SIDE = 32     /* rows */
+};
+
+/* Loads in order: the even and odd elements of PAIRED are put beside each other. */
+INLINE void load_in_order(const unsigned char *in, load_pair *load, lane_order order, double *to)
+{
+    doubles pair[2];
+    load(in, pair);
+    if (order == IN_ORDER) {
+        memcpy(to, pair, sizeof pair);
+        return;
+    }
+    for (int i = 0; i < WIDTH; i++) {
+        to[2 * i] = pair[0][i];
+        to[2 * i + 1] = pair[1][i];
+    }
+}
+
+/* Converts n elements. */
+INLINE void widen_row(const unsigned char *in, size_t n, size_t size, load_pair *load,
+                      lane_order order, double *to)
+{
+    size_t i = 0;
+    for (; i + 2 * WIDTH <= n; i += 2 * WIDTH)
+        load_in_order(in + i * size, load, order, to + i);
+    if (i < n) {
+        unsigned char rest[2 * WIDTH * 8] = {0};
+        double last[2 * WIDTH];
+        copy_rest(rest, in + i * size, (n - i) * size, 2 * WIDTH * size);
+        load_in_order(rest, load, order, last);
+        for (size_t j = 0; i + j < n; j++)
+            to[i + j] = last[j];
+    }
+}
+
+/* The same additions as in sum_block, for many rows of n <= SHORT elements at once: element i of
+ * each row is lane i. */
+INLINE void sum_side_by_side(const double *in, size_t n, size_t rows, gr_pair *sums)
+{
+    double lanes[SHORT][SIDE_BY_SIDE];
+    for (size_t i = 0; i < n; i++)
+        for (size_t r = 0; r < rows; r++)
+            lanes[i][r] = 0 + in[r * n + i]; /* +0 for -0 */
+    for (size_t half = SHORT / 2; half >= 2; half /= 2)
+        for (size_t i = 0; i < half && i + half < n; i++)
+            for (size_t r = 0; r < rows; r++)
+                lanes[i][r] += lanes[i + half][r];
+    for (size_t r = 0; r < rows; r++)
+        sums[r] = (gr_pair){lanes[0][r], n > 1 ? lanes[1][r] : 0};
+}
+
+INLINE void sum_float_rows(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
+                           size_t size, load_pair *load, lane_order order, gr_pair *sums)
+{
+    if (n > SHORT) {
+        for (size_t r = 0; r < rows; r++, in += step)
+            sums[r] = sum_floats(in, n, size, load, order);
+        return;
+    }
+    double wide[SHORT * SIDE_BY_SIDE];
+    for (size_t some; rows > 0; rows -= some, sums += some, in += (ptrdiff_t)some * step) {
+        some = rows < SIDE_BY_SIDE ? rows : SIDE_BY_SIDE;
+        if (step == (ptrdiff_t)(n * size))
+            widen_row(in, some * n, size, load, order, wide);
+        else
+            for (size_t r = 0; r < some; r++)
+                widen_row(in + (ptrdiff_t)r * step, n, size, load, order, wide + r * n);
+        sum_side_by_side(wide, n, some, sums);
+    }
+}
+
+#define FLOAT_ROWS(type, size, order)                                                              \
+    static void rows_##type(const void *data, ptrdiff_t step, size_t n, size_t rows,               \
+                            gr_pair *sums)                                                         \
+    {                                                                                              \
+        sum_float_rows(data, step, n, rows, size, load_##type, order, sums);                       \
+    }
+
+FLOAT_ROWS(f16, 2, IN_ORDER)
+FLOAT_ROWS(bf16, 2, PAIRED)
+FLOAT_ROWS(f32, 4, IN_ORDER)
+FLOAT_ROWS(f64, 8, IN_ORDER)
+
+/* --- rows of integers ------------------------------------------------------------------------ */
+
+/* Integers at any address. */
+#define LOOSE(type) type __attribute__((aligned(1), may_alias))
+typedef LOOSE(int8_t) loose_i8;
+typedef LOOSE(uint8_t) loose_u8;
+typedef LOOSE(int16_t) loose_i16;
+typedef LOOSE(uint16_t) loose_u16;
+typedef LOOSE(int32_t) loose_i32;
+typedef LOOSE(uint32_t) loose_u32;
+typedef LOOSE(uint64_t) loose_u64;
+
+enum { SHORT_INTEGERS = 16 };
+
+/* Flipping the sign bit makes each element too large by the value of that bit. */
+#define INTEGER_ROWS(type, bits, flip)                                                             \
+    static void rows_##type(const void *data, ptrdiff_t step, size_t n, size_t rows,               \
+                            uint64_t *sums)                                                        \
+    {                                                                                              \
+        const unsigned char *in = data;                                                            \
+        uint64_t excess = (flip) ? (uint64_t)1 << (bits - 1) : 0;                                  \
+        if (n <= SHORT_INTEGERS) {                                                                 \
+            for (size_t r = 0; r < rows; r++, in += step) {                                        \
+                const loose_##type *row = (const loose_##type *)in;                                \
+                uint64_t sum = 0;                                                                  \
+                for (size_t i = 0; i < n; i++)                                                     \
+                    sum += (uint64_t)(int64_t)row[i];                                              \
+                sums[r] = sum;                                                                     \
+            }                                                                                      \
+            return;                                                                                \
+        }                                                                                          \
+        for (size_t r = 0; r < rows; r++, in += step)                                              \
+            sums[r] = sum_integers(in, n * (bits / 8), bits, flip) - excess * n;                   \
+    }
+
+INTEGER_ROWS(i8, 8, 0x8080808080808080)
+INTEGER_ROWS(u8, 8, 0)
+INTEGER_ROWS(i16, 16, 0x8000800080008000)
+INTEGER_ROWS(u16, 16, 0)
+INTEGER_ROWS(i32, 32, 0x8000000080000000)
+INTEGER_ROWS(u32, 32, 0)
+INTEGER_ROWS(u64, 64, 0)
+
+/* --- columns --------------------------------------------------------------------------------- */
+
+enum {
+    GROUP = 2 * WIDTH, /* columns */
+    TOGETHER = 8       /* rows */
+};
+
+/* Adds `count` rows, a power of two, `apart` from each other in the list: pairwise, and then to the
+ * sums, group by group. Rows that lie far from each other are streams that hardware prefetchers
+ * follow: two to four times the speed of neighbours (EPYC Zen 4). */
+INLINE void add_float_rows(const unsigned char *const *rows, size_t count, size_t apart,
+                           size_t width, size_t size, load_pair *load, double *sums)
+{
+    for (size_t first = 0; first < width; first += GROUP, sums += GROUP) {
+        size_t at = (first + GROUP <= width ? first : width - GROUP) * size;
+        doubles sum[2], x[TOGETHER][2];
+#pragma GCC unroll 8
+        for (size_t j = 0; j < count; j++)
+            load(rows[j * apart] + at, x[j]);
+#pragma GCC unroll 8
+        for (size_t half = count / 2; half >= 1; half /= 2)
+#pragma GCC unroll 8
+            for (size_t j = 0; j < half; j++) {
+                x[j][0] += x[j + half][0];
+                x[j][1] += x[j + half][1];
+            }
+        memcpy(&sum[0], sums, sizeof sum[0]);
+        memcpy(&sum[1], sums + WIDTH, sizeof sum[1]);
+        sum[0] += x[0][0];
+        sum[1] += x[0][1];
+        memcpy(sums, &sum[0], sizeof sum[0]);
+        memcpy(sums + WIDTH, &sum[1], sizeof sum[1]);
+    }
+}
+
+INLINE void add_float_columns(const unsigned char *const *rows, size_t count, size_t width,
+                              size_t size, load_pair *load, double *sums)
+{
+    size_t apart = count / TOGETHER;
+    for (size_t r = 0; r < apart; r++)
+        add_float_rows(rows + r, TOGETHER, apart, width, size, load, sums);
+    rows += apart * TOGETHER;
+    if (count & 4)
+        add_float_rows(rows, 4, 1, width, size, load, sums);
+    if (count & 2)
+        add_float_rows(rows + (count & 4), 2, 1, width, size, load, sums);
+    if (count & 1)
+        add_float_rows(rows + (count & 6), 1, 1, width, size, load, sums);
+}
+
+#define FLOAT_COLUMNS(type, size, load)                                                            \
+    static void columns_##type(const unsigned char *const *rows, size_t count, size_t width,       \
+                               double *sums)                                                       \
+    {                                                                                              \
+        add_float_columns(rows, count, width, size, load, sums);                                   \
+    }
+
+FLOAT_COLUMNS(f16, 2, load_f16)
+FLOAT_COLUMNS(bf16, 2, load_bf16_in_order)
+FLOAT_COLUMNS(f32, 4, load_f32)
+FLOAT_COLUMNS(f64, 8, load_f64)
+
+/* Integers are added in lanes of twice their width first: those at even places and those at odd
+ * ones, as in sum_integers. Sums of 128 fit. Lanes of 64 bits, and sums modulo 2^32, are not
+ * widened. Columns are in order, without groups. */
+typedef struct {
+    lanes64 even, odd;
+} lane_sums;
+
+INLINE void add_vector(lane_sums *to, lanes64 x, int bits, bool widens)
+{
+    if (!widens) {
+        to->even = add_lanes(to->even, x, bits);
+    } else if (bits == 8) {
+        to->even = add_lanes(to->even, (lanes64)((lanes16)x & 0xff), 16);
+        to->odd = add_lanes(to->odd, (lanes64)((lanes16)x >> 8), 16);
+    } else if (bits == 16) {
+        to->even = add_lanes(to->even, (lanes64)((lanes32)x & 0xffff), 32);
+        to->odd = add_lanes(to->odd, (lanes64)((lanes32)x >> 16), 32);
+    } else {
+        to->even += x & 0xffffffff;
+        to->odd += x >> 32;
+    }
+}
+
+INLINE uint64_t lane_of(const lanes64 *lanes, size_t i, int bits)
+{
+    const unsigned char *at = (const unsigned char *)lanes + i * (size_t)(bits / 8);
+    uint16_t x2;
+    uint32_t x4;
+    uint64_t x8;
+    switch (bits) {
+    case 16: memcpy(&x2, at, sizeof x2); return x2;
+    case 32: memcpy(&x4, at, sizeof x4); return x4;
+    default: memcpy(&x8, at, sizeof x8); return x8;
+    }
+}
+
+/* Adds lanes from number `first` on to the sums of their columns. */
+INLINE void store_lane_sums(const lane_sums *from, size_t first, size_t columns, int bits,
+                            bool widens, uint64_t excess, uint64_t *sums)
+{
+    for (size_t i = first; i < columns; i++) {
+        uint64_t sum = widens ? lane_of(i % 2 ? &from->odd : &from->even, i / 2, 2 * bits)
+                              : lane_of(&from->even, i, bits);
+        sums[i - first] += sum - excess;
+    }
+}
+
+INLINE void add_integer_rows(const unsigned char *const *rows, size_t count, size_t apart,
+                             size_t at, lane_sums *to, int bits, bool widens, lanes64 mask)
+{
+    lanes64 x;
+#pragma GCC unroll 8
+    for (size_t j = 0; j < count; j++) {
+        memcpy(&x, rows[j * apart] + at, sizeof x);
+        add_vector(to, x ^ mask, bits, widens);
+    }
+}
+
+/* Some columns beyond the last whole vector, if there is no whole one. */
+INLINE void add_few_columns(const unsigned char *const *rows, size_t count, size_t width, int bits,
+                            uint64_t flip, uint64_t excess, uint64_t *sums)
+{
+    for (size_t r = 0; r < count; r++)
+        for (size_t i = 0; i < width; i++) {
+            uint64_t x = 0;
+            memcpy(&x, rows[r] + i * (size_t)(bits / 8), (size_t)(bits / 8));
+            x ^= flip & (bits < 64 ? ((uint64_t)1 << bits % 64) - 1 : UINT64_MAX);
+            sums[i] += x - excess;
+        }
+}
+
+INLINE void add_integer_columns(const unsigned char *const *rows, size_t count, size_t width,
+                                int bits, bool widens, uint64_t flip, uint64_t *sums)
+{
+    enum { MOST_VECTORS = GR_COLUMNS * 8 / VECTOR_BYTES };
+    const size_t columns = (size_t)(8 * VECTOR_BYTES / bits), apart = count / TOGETHER;
+    uint64_t excess = flip ? (uint64_t)1 << (bits - 1) : 0;
+    lanes64 mask = flip - (lanes64){0};
+    if (width < columns) {
+        add_few_columns(rows, count, width, bits, flip, excess, sums);
+        return;
+    }
+    lane_sums parts[MOST_VECTORS];
+    size_t vectors = (width - 1) / columns + 1, last = width - columns;
+    memset(parts, 0, vectors * sizeof *parts);
+    for (size_t r = 0; r < apart; r++)
+        for (size_t v = 0; v < vectors; v++) {
+            size_t at = v < vectors - 1 ? v * VECTOR_BYTES : last * (size_t)(bits / 8);
+            add_integer_rows(rows + r, TOGETHER, apart, at, &parts[v], bits, widens, mask);
+        }
+    for (size_t r = apart * TOGETHER; r < count; r++)
+        for (size_t v = 0; v < vectors; v++) {
+            size_t at = v < vectors - 1 ? v * VECTOR_BYTES : last * (size_t)(bits / 8);
+            add_integer_rows(rows + r, 1, 1, at, &parts[v], bits, widens, mask);
+        }
+    for (size_t v = 0; v < vectors; v++, sums += columns)
+        store_lane_sums(&parts[v], v < vectors - 1 ? 0 : vectors * columns - width, columns, bits,
+                        widens, excess * count, sums);
+}
+
+#define INTEGER_COLUMNS(type, bits, widens, flip)                                                  \
+    static void columns_##type(const unsigned char *const *rows, size_t count, size_t width,       \
+                               uint64_t *sums)                                                     \
+    {                                                                                              \
+        add_integer_columns(rows, count, width, bits, widens, flip, sums);                         \
+    }
+
+INTEGER_COLUMNS(i8, 8, true, 0x8080808080808080)
+INTEGER_COLUMNS(u8, 8, true, 0)
+INTEGER_COLUMNS(i16, 16, true, 0x8000800080008000)
+INTEGER_COLUMNS(u16, 16, true, 0)
+INTEGER_COLUMNS(i32, 32, true, 0x8000000080000000)
+INTEGER_COLUMNS(u32, 32, true, 0)
+INTEGER_COLUMNS(u64, 64, false, 0)
+INTEGER_COLUMNS(w32, 32, false, 0)
+
+#define AXIS_KERNELS                                                                               \
+    .rows_f16 = rows_f16, .rows_bf16 = rows_bf16, .rows_f32 = rows_f32, .rows_f64 = rows_f64,      \
+    .rows_i8 = rows_i8, .rows_u8 = rows_u8, .rows_i16 = rows_i16, .rows_u16 = rows_u16,            \
+    .rows_i32 = rows_i32, .rows_u32 = rows_u32, .rows_u64 = rows_u64, .vector = GROUP,             \
+    .columns_f16 = columns_f16, .columns_bf16 = columns_bf16, .columns_f32 = columns_f32,          \
+    .columns_f64 = columns_f64, .columns_i8 = columns_i8, .columns_u8 = columns_u8,                \
+    .columns_i16 = columns_i16, .columns_u16 = columns_u16, .columns_i32 = columns_i32,            \
+    .columns_u32 = columns_u32, .columns_u64 = columns_u64, .columns_w32 = columns_w32

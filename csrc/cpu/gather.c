@@ -1,0 +1,101 @@
+#include "cpu/gather.h"
+
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE void copy_spaced(unsigned char *to, const gr_spaced *from, size_t n, size_t size)
+{
+    const unsigned char *in = from->in;
+    ptrdiff_t step = from->in_step;
+    for (size_t i = 0; i < n; i++)
+        memcpy(to + i * size, in + (ptrdiff_t)i * step, size);
+}
+
+/* The elements are read whether or not they are added: a choice is faster than a branch. */
+INLINE void copy_masked(unsigned char *to, const gr_spaced *from, size_t n, size_t size)
+{
+    const unsigned char *in = from->in, *mask = from->mask;
+    ptrdiff_t step = from->in_step, mask_step = from->mask_step;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t bits[2] = {0, 0};
+        memcpy(bits, in + (ptrdiff_t)i * step, size);
+        uint64_t keep = mask[(ptrdiff_t)i * mask_step] ? UINT64_MAX : 0;
+        bits[0] &= keep;
+        bits[1] &= keep;
+        memcpy(to + i * size, bits, size);
+    }
+}
+
+#define FOR_SIZE(function, size, ...)                                                              \
+    switch (size) {                                                                                \
+    case 1: function(__VA_ARGS__, 1); break;                                                       \
+    case 2: function(__VA_ARGS__, 2); break;                                                       \
+    case 4: function(__VA_ARGS__, 4); break;                                                       \
+    case 8: function(__VA_ARGS__, 8); break;                                                       \
+    default: function(__VA_ARGS__, 16); break;                                                     \
+    }
+
+static void swap_bytes(unsigned char *data, size_t n, size_t size)
+{
+    uint16_t x2;
+    uint32_t x4;
+    uint64_t x8;
+    for (size_t i = 0; i < n; i++, data += size)
+        switch (size) {
+        case 2:
+            memcpy(&x2, data, 2);
+            x2 = __builtin_bswap16(x2);
+            memcpy(data, &x2, 2);
+            break;
+        case 4:
+            memcpy(&x4, data, 4);
+            x4 = __builtin_bswap32(x4);
+            memcpy(data, &x4, 4);
+            break;
+        case 8:
+            memcpy(&x8, data, 8);
+            x8 = __builtin_bswap64(x8);
+            memcpy(data, &x8, 8);
+            break;
+        default: break;
+        }
+}
+
+void gr_gather(unsigned char *to, const gr_spaced *from, size_t n)
+{
+    if (from->mask)
+        FOR_SIZE(copy_masked, from->size, to, from, n)
+    else if (from->in_step == (ptrdiff_t)from->size)
+        memcpy(to, from->in, n * from->size);
+    else
+        FOR_SIZE(copy_spaced, from->size, to, from, n)
+    if (from->swapped)
+        swap_bytes(to, n * (size_t)from->parts, from->size / (size_t)from->parts);
+}
+
+void gr_gather_row(unsigned char *to, const gr_axes *axes, const unsigned char *in,
+                   const unsigned char *mask, size_t first, size_t n)
+{
+    static const gr_axis one = {1, 0, 0, 0};
+    const gr_axis_list *list = &axes->reduced;
+    const gr_axis *inner = list->count ? &list->dim[list->count - 1] : &one;
+    gr_spaced from = {.in_step = inner->in,
+                      .mask_step = inner->mask,
+                      .size = gr_load_size(axes->load) * (size_t)axes->components,
+                      .parts = axes->components,
+                      .swapped = axes->swapped};
+    size_t skip = first % inner->size;
+    gr_axes_place place;
+    gr_axes_go(&place, list, list->count ? list->count - 1 : 0, first / inner->size);
+    while (n > 0) {
+        size_t run = inner->size - skip < n ? inner->size - skip : n;
+        from.in = in + place.in + (ptrdiff_t)skip * inner->in;
+        from.mask = mask ? mask + place.mask + (ptrdiff_t)skip * inner->mask : NULL;
+        gr_gather(to, &from, run);
+        to += run * from.size;
+        n -= run;
+        skip = 0;
+        gr_axes_next(&place);
+    }
+}

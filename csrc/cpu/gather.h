@@ -1,0 +1,25 @@
+/* Copies elements to contiguous memory in native byte order. */
+#ifndef GPUREDUCE_GATHER_H
+#define GPUREDUCE_GATHER_H
+
+#include "shared/axes.h"
+
+/* Elements at equal distances. `size` is that of an element, `parts` the number of its parts: the
+ * bytes of each part are reversed if `swapped`. Elements whose byte in the mask is 0 are copied as
+ * zeros; a null mask takes all. */
+typedef struct {
+    const unsigned char *in, *mask;
+    ptrdiff_t in_step, mask_step;
+    size_t size;
+    int parts;
+    bool swapped;
+} gr_spaced;
+
+void gr_gather(unsigned char *to, const gr_spaced *from, size_t n);
+
+/* Copies n elements of one sum, from the index `first` on. `in` and `mask` are those of the sum's
+ * first element. Complex elements are copied whole. */
+void gr_gather_row(unsigned char *to, const gr_axes *axes, const unsigned char *in,
+                   const unsigned char *mask, size_t first, size_t n);
+
+#endif

@@ -1,0 +1,30 @@
+/* Correctly rounded sums along axes, on the CPU. Each sum has the bits of gr_exact_sum_array of its
+ * elements, rounded once.
+ *
+ * Each sum is kept in two or three float64 numbers that prove their own rounding (proven.h). The
+ * few that cannot be proven are added up again in accumulators (exact.h). */
+#ifndef GPUREDUCE_AXIS_EXACT_H
+#define GPUREDUCE_AXIS_EXACT_H
+
+#include "shared/axes.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A number that is added to each sum before it is rounded: for the real and for the imaginary part,
+ * float64 numbers that add up to it. */
+typedef struct {
+    const double *terms[2];
+    int count[2];
+} gr_exact_initial;
+
+/* Adds up floats and stores the sums, rounded to the float type `target`. No size may be 0. Changes
+ * `axes`. Returns false if there is too little memory. */
+bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_exact_initial *initial, int threads);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,41 @@
+/* The inner loops of sums that prove their rounding (proven.h): one table of functions per
+ * instruction set, all compiled from proven_text.h. */
+#ifndef GPUREDUCE_PROVEN_KERNELS_H
+#define GPUREDUCE_PROVEN_KERNELS_H
+
+#include "exact/proven.h"
+
+#include <stddef.h>
+
+/* Rows of n contiguous elements, `step` bytes apart: for each, a sum of the elements at even
+ * indexes and one of those at odd indexes. */
+typedef void gr_proven_rows_kernel(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
+                                   gr_proven (*sums)[2]);
+typedef void gr_proven3_rows_kernel(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
+                                    gr_proven3 (*sums)[2]);
+
+/* Adds rows of elements to the sums of columns: planes of `stride` numbers, for the members of
+ * gr_proven or gr_proven3 in their order. Columns are in groups (cpu/axis_job.h). */
+typedef void gr_proven_columns_kernel(const unsigned char *const *rows, size_t count, size_t width,
+                                      double *planes, size_t stride);
+
+/* Rounds `count` sums of float64 to float64, whole groups, from planes for gr_proven3. `factor` is
+ * that of `bound` (proven.h). A sum is proven if its `margin` is above 0; others may be, too. */
+typedef void gr_proven3_round_kernel(const double *planes, size_t stride, size_t count,
+                                     double factor, double *rounded, double *margin);
+
+typedef struct {
+    size_t vector; /* columns of a group */
+    gr_proven_rows_kernel *rows_bf16, *rows_f32;
+    gr_proven3_rows_kernel *rows_f64;
+    gr_proven_columns_kernel *columns_bf16, *columns_f32, *columns_f64;
+    gr_proven3_round_kernel *round_f64;
+    gr_proven_columns_kernel *add_leaf; /* float64 numbers to members of gr_proven */
+} gr_proven_kernels;
+
+extern const gr_proven_kernels gr_proven_baseline;
+#ifdef __x86_64__
+extern const gr_proven_kernels gr_proven_avx2, gr_proven_avx512;
+#endif
+
+#endif

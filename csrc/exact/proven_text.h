@@ -1,0 +1,237 @@
+/* The inner loops of proven.h, compiled once per instruction set. The including file chooses the
+ * width (vectors.h) and defines widen, and KERNELS, the name of the table that this file defines.
+ *
+ * Of `double`s, `sum` and the errors are those of proven.h, lane by lane. */
+#include "cpu/loads.h"
+#include "exact/proven_kernels.h"
+
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__)
+#error "(a + b) - a is not b here: compile without -ffast-math and -fassociative-math"
+#endif
+
+typedef int64_t lanes64 VECTOR(VECTOR_BYTES);
+
+enum {
+    GROUP = 2 * WIDTH, /* columns */
+    TOGETHER = 8,      /* rows that are added before the sums of columns are stored */
+    STREAMS = 4        /* vectors that a row's elements go to */
+};
+
+/* The sums of a vector of columns. `tail` is for float64 alone. */
+typedef struct {
+    doubles sum, rest, tail, bound;
+} proven_lanes;
+
+INLINE doubles two_sum(doubles *sum, doubles x)
+{
+    doubles before = *sum, after = before + x, part = after - before;
+    *sum = after;
+    return (before - (after - part)) + (x - part);
+}
+
+INLINE doubles magnitude(doubles x)
+{
+    return (doubles)((lanes64)x & INT64_MAX);
+}
+
+INLINE void add_rest(proven_lanes *to, doubles x, int numbers)
+{
+    doubles error = x;
+    if (numbers == 3) {
+        error = two_sum(&to->rest, x);
+        to->tail += error;
+    } else {
+        to->rest += x;
+    }
+    to->bound += magnitude(error);
+}
+
+INLINE void add_lanes(proven_lanes *to, doubles x, int numbers)
+{
+    add_rest(to, two_sum(&to->sum, x), numbers);
+}
+
+/* As gr_proven_merge and gr_proven3_merge. */
+INLINE void merge_lanes(proven_lanes *to, const proven_lanes *more, int numbers)
+{
+    add_lanes(to, more->sum, numbers);
+    if (numbers == 3) {
+        add_rest(to, more->rest, numbers);
+        to->tail += more->tail;
+    } else {
+        to->rest += more->rest;
+    }
+    to->bound += more->bound;
+}
+
+/* --- columns --------------------------------------------------------------------------------- */
+
+INLINE void load_lanes(proven_lanes *to, const double *planes, size_t stride, int numbers)
+{
+    memcpy(&to->sum, planes, sizeof to->sum);
+    memcpy(&to->rest, planes + stride, sizeof to->rest);
+    if (numbers == 3)
+        memcpy(&to->tail, planes + 2 * stride, sizeof to->tail);
+    memcpy(&to->bound, planes + (size_t)numbers * stride, sizeof to->bound);
+}
+
+INLINE void store_lanes(const proven_lanes *from, double *planes, size_t stride, int numbers)
+{
+    memcpy(planes, &from->sum, sizeof from->sum);
+    memcpy(planes + stride, &from->rest, sizeof from->rest);
+    if (numbers == 3)
+        memcpy(planes + 2 * stride, &from->tail, sizeof from->tail);
+    memcpy(planes + (size_t)numbers * stride, &from->bound, sizeof from->bound);
+}
+
+/* Adds `count` rows, a constant, `apart` from each other in the list (cpu/axis_text.h). */
+INLINE void add_rows(const unsigned char *const *rows, size_t count, size_t apart, size_t width,
+                     size_t size, load_pair *load, double *planes, size_t stride, int numbers)
+{
+    for (size_t first = 0; first < width; first += GROUP, planes += GROUP) {
+        size_t at = (first + GROUP <= width ? first : width - GROUP) * size;
+        proven_lanes low, high;
+        load_lanes(&low, planes, stride, numbers);
+        load_lanes(&high, planes + WIDTH, stride, numbers);
+#pragma GCC unroll 8
+        for (size_t j = 0; j < count; j++) {
+            doubles x[2];
+            load(rows[j * apart] + at, x);
+            add_lanes(&low, x[0], numbers);
+            add_lanes(&high, x[1], numbers);
+        }
+        store_lanes(&low, planes, stride, numbers);
+        store_lanes(&high, planes + WIDTH, stride, numbers);
+    }
+}
+
+INLINE void add_columns(const unsigned char *const *rows, size_t count, size_t width, size_t size,
+                        load_pair *load, double *planes, size_t stride, int numbers)
+{
+    size_t apart = count / TOGETHER;
+    for (size_t r = 0; r < apart; r++)
+        add_rows(rows + r, TOGETHER, apart, width, size, load, planes, stride, numbers);
+    rows += apart * TOGETHER;
+    if (count & 4)
+        add_rows(rows, 4, 1, width, size, load, planes, stride, numbers);
+    rows += count & 4;
+    for (size_t r = 0; r < count % 4; r++)
+        add_rows(rows + r, 1, 1, width, size, load, planes, stride, numbers);
+}
+
+#define COLUMNS(type, size, load, numbers)                                                         \
+    static void columns_##type(const unsigned char *const *rows, size_t count, size_t width,       \
+                               double *planes, size_t stride)                                      \
+    {                                                                                              \
+        add_columns(rows, count, width, size, load, planes, stride, numbers);                      \
+    }
+
+COLUMNS(bf16, 2, load_bf16_in_order, 2)
+COLUMNS(f32, 4, load_f32, 2)
+COLUMNS(f64, 8, load_f64, 3)
+COLUMNS(leaf, 8, load_f64, 2)
+
+/* As gr_proven3_finish and gr_proven_round do for float64, where the result is normal and not far
+ * below that. */
+static void round_f64(const double *planes, size_t stride, size_t count, double factor,
+                      double *rounded, double *margin)
+{
+    const int64_t exponent = (int64_t)0x7ff << 52, fraction = ((int64_t)1 << 52) - 1;
+    for (size_t i = 0; i < count; i += WIDTH) {
+        proven_lanes sum;
+        load_lanes(&sum, planes + i, stride, 3);
+        doubles high = sum.sum, low = two_sum(&high, sum.rest);
+        doubles tail = two_sum(&low, sum.tail), last = low;
+        low = two_sum(&high, last);
+        doubles away = magnitude(low) + magnitude(tail) + factor * sum.bound;
+        doubles power = (doubles)((lanes64)high & exponent);
+        lanes64 is_power = (lanes64)(((lanes64)high & fraction) == 0);
+        doubles half = power * 0x1p-53;
+        half -= (doubles)((lanes64)(half * 0.5) & is_power);
+        doubles left = half - away * (1 + 0x1p-50);
+        left = (doubles)((lanes64)left & (lanes64)(power >= 0x1p-900));
+        memcpy(rounded + i, &high, sizeof high);
+        memcpy(margin + i, &left, sizeof left);
+    }
+}
+
+/* --- rows ------------------------------------------------------------------------------------ */
+
+INLINE void add_streams(const unsigned char *in, size_t size, load_pair *load,
+                        proven_lanes lanes[STREAMS], int numbers)
+{
+#pragma GCC unroll 4
+    for (int j = 0; j < STREAMS; j += 2) {
+        doubles x[2];
+        load(in + (size_t)(j * WIDTH) * size, x);
+        add_lanes(&lanes[j], x[0], numbers);
+        add_lanes(&lanes[j + 1], x[1], numbers);
+    }
+}
+
+INLINE void add_row(const unsigned char *in, size_t n, size_t size, load_pair *load,
+                    proven_lanes *total, int numbers)
+{
+    enum { ROW = STREAMS * WIDTH, PAGE = 4096 };
+    proven_lanes lanes[STREAMS];
+    memset(lanes, 0, sizeof lanes);
+    for (; n >= ROW; n -= ROW, in += ROW * size) {
+        for (size_t i = 0; i < ROW * size; i += 64) /* the address may be past the array */
+            __builtin_prefetch((const void *)((uintptr_t)in + PAGE + i));
+        add_streams(in, size, load, lanes, numbers);
+    }
+    if (n > 0) {
+        unsigned char rest[ROW * 8] = {0};
+        memcpy(rest, in, n * size);
+        add_streams(rest, size, load, lanes, numbers);
+    }
+    merge_lanes(&lanes[0], &lanes[2], numbers);
+    merge_lanes(&lanes[1], &lanes[3], numbers);
+    merge_lanes(&lanes[0], &lanes[1], numbers);
+    *total = lanes[0];
+}
+
+/* Merges the lanes of a vector to one sum of even lanes and one of odd ones. */
+#define FOLD(name, sums_of, merge, ...)                                                            \
+    INLINE void name(const proven_lanes *lanes, sums_of sums[2])                                   \
+    {                                                                                              \
+        sums_of each[WIDTH];                                                                       \
+        for (int i = 0; i < WIDTH; i++)                                                            \
+            each[i] = (sums_of){__VA_ARGS__};                                                      \
+        for (int half = WIDTH / 2; half >= 2; half /= 2)                                           \
+            for (int i = 0; i < half; i++)                                                         \
+                merge(&each[i], &each[i + half]);                                                  \
+        sums[0] = each[0];                                                                         \
+        sums[1] = each[1];                                                                         \
+    }
+
+FOLD(fold, gr_proven, gr_proven_merge, lanes->sum[i], lanes->rest[i], lanes->bound[i])
+FOLD(fold3, gr_proven3, gr_proven3_merge, lanes->sum[i], lanes->rest[i], lanes->tail[i],
+     lanes->bound[i])
+
+#define ROWS(type, size, load, numbers, sums_of, fold)                                             \
+    static void rows_##type(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,        \
+                            sums_of(*sums)[2])                                                     \
+    {                                                                                              \
+        for (size_t i = 0; i < rows; i++, in += step) {                                            \
+            proven_lanes total;                                                                    \
+            add_row(in, n, size, load, &total, numbers);                                           \
+            fold(&total, sums[i]);                                                                 \
+        }                                                                                          \
+    }
+
+ROWS(bf16, 2, load_bf16_in_order, 2, gr_proven, fold)
+ROWS(f32, 4, load_f32, 2, gr_proven, fold)
+ROWS(f64, 8, load_f64, 3, gr_proven3, fold3)
+
+const gr_proven_kernels KERNELS = {
+    .vector = GROUP,
+    .rows_bf16 = rows_bf16,
+    .rows_f32 = rows_f32,
+    .rows_f64 = rows_f64,
+    .columns_bf16 = columns_bf16,
+    .columns_f32 = columns_f32,
+    .columns_f64 = columns_f64,
+    .round_f64 = round_f64,
+    .add_leaf = columns_leaf,
+};

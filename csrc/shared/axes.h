@@ -1,0 +1,166 @@
+/* The dimensions of an array that is added up along some of its axes: those that are kept, which
+ * are the dimensions of the result, and those that are reduced. The functions bring them to the
+ * form in which memory is read best. For the processors and for a device's host code: in the common
+ * subset of C and C++. */
+#ifndef GPUREDUCE_AXES_H
+#define GPUREDUCE_AXES_H
+
+#include "shared/dtypes.h"
+
+#include <stdbool.h>
+
+enum { GR_MOST_AXES = 65 }; /* NumPy's 64, and one for the parts of complex numbers */
+
+/* A dimension: its size, and the bytes from one entry to the next in the array, in the mask and in
+ * the result. Reduced dimensions have no steps in the result. */
+typedef struct {
+    size_t size;
+    ptrdiff_t in, mask, out;
+} gr_axis;
+
+typedef struct {
+    int count;
+    gr_axis dim[GR_MOST_AXES]; /* the slowest-varying first */
+} gr_axis_list;
+
+typedef struct {
+    const unsigned char *in;   /* the first element */
+    const unsigned char *mask; /* the first byte of the mask; NULL: all elements are added */
+    unsigned char *out;        /* the first sum */
+    gr_axis_list kept, reduced;
+    gr_load load;
+    int components;      /* 2: complex elements, whose parts are added up separately */
+    ptrdiff_t part_step; /* bytes from the real to the imaginary part of a sum */
+    bool swapped;        /* the bytes of each element, or part, are in reverse order */
+} gr_axes;
+
+static inline size_t gr_axes_size(const gr_axis_list *list)
+{
+    size_t n = 1;
+    for (int i = 0; i < list->count; i++)
+        n *= list->dim[i].size;
+    return n;
+}
+
+/* Adds a dimension as the fastest-varying one, unless its size is 1. */
+static inline void gr_axes_push(gr_axis_list *list, gr_axis dim)
+{
+    if (dim.size != 1)
+        list->dim[list->count++] = dim;
+}
+
+static inline ptrdiff_t gr_axis_distance(ptrdiff_t step)
+{
+    return step < 0 ? -step : step;
+}
+
+/* Sorts by the step in the array, the largest first. Keeps the order of equal steps. */
+static inline void gr_axes_sort(gr_axis_list *list)
+{
+    for (int i = 1; i < list->count; i++) {
+        gr_axis dim = list->dim[i];
+        int k = i;
+        for (; k > 0 && gr_axis_distance(list->dim[k - 1].in) < gr_axis_distance(dim.in); k--)
+            list->dim[k] = list->dim[k - 1];
+        list->dim[k] = dim;
+    }
+}
+
+/* Walks dimensions with a negative step in the array from their other end. */
+static inline void gr_axes_flip(gr_axes *axes, gr_axis_list *list)
+{
+    for (int i = 0; i < list->count; i++) {
+        gr_axis *dim = &list->dim[i];
+        ptrdiff_t last = (ptrdiff_t)dim->size - 1;
+        if (dim->in >= 0 || last < 0)
+            continue;
+        axes->in += last * dim->in;
+        if (axes->mask)
+            axes->mask += last * dim->mask;
+        if (axes->out)
+            axes->out += last * dim->out;
+        dim->in = -dim->in;
+        dim->mask = -dim->mask;
+        dim->out = -dim->out;
+    }
+}
+
+/* Whether walking `inner` to its end and beyond is a step of `outer`. */
+static inline bool gr_axis_continues(const gr_axis *outer, const gr_axis *inner)
+{
+    ptrdiff_t n = (ptrdiff_t)inner->size;
+    return outer->in == n * inner->in && outer->mask == n * inner->mask &&
+           outer->out == n * inner->out;
+}
+
+/* Merges neighbours that can be walked as one dimension. */
+static inline void gr_axes_merge(gr_axis_list *list)
+{
+    int last = 0;
+    for (int i = 1; i < list->count; i++) {
+        gr_axis dim = list->dim[i];
+        if (gr_axis_continues(&list->dim[last], &dim)) {
+            dim.size *= list->dim[last].size;
+            list->dim[last] = dim;
+        } else {
+            list->dim[++last] = dim;
+        }
+    }
+    if (list->count > 0)
+        list->count = last + 1;
+}
+
+/* Brings all dimensions to their best form. The sizes must not be 0. */
+static inline void gr_axes_simplify(gr_axes *axes)
+{
+    gr_axes_sort(&axes->reduced);
+    gr_axes_sort(&axes->kept);
+    gr_axes_flip(axes, &axes->reduced);
+    gr_axes_flip(axes, &axes->kept);
+    gr_axes_merge(&axes->reduced);
+    gr_axes_merge(&axes->kept);
+}
+
+/* A place among the entries of the first `count` dimensions of a list. */
+typedef struct {
+    const gr_axis_list *list;
+    int count;
+    size_t at[GR_MOST_AXES];
+    ptrdiff_t in, mask, out; /* bytes from the first entry */
+} gr_axes_place;
+
+static inline void gr_axes_go(gr_axes_place *place, const gr_axis_list *list, int count,
+                              size_t index)
+{
+    place->list = list;
+    place->count = count;
+    place->in = place->mask = place->out = 0;
+    for (int i = count - 1; i >= 0; i--) {
+        const gr_axis *dim = &list->dim[i];
+        size_t at = place->at[i] = index % dim->size;
+        index /= dim->size;
+        place->in += (ptrdiff_t)at * dim->in;
+        place->mask += (ptrdiff_t)at * dim->mask;
+        place->out += (ptrdiff_t)at * dim->out;
+    }
+}
+
+/* Goes to the next entry; after the last one, to the first. */
+static inline void gr_axes_next(gr_axes_place *place)
+{
+    for (int i = place->count - 1; i >= 0; i--) {
+        const gr_axis *dim = &place->list->dim[i];
+        place->in += dim->in;
+        place->mask += dim->mask;
+        place->out += dim->out;
+        if (++place->at[i] < dim->size)
+            return;
+        ptrdiff_t n = (ptrdiff_t)dim->size;
+        place->at[i] = 0;
+        place->in -= n * dim->in;
+        place->mask -= n * dim->mask;
+        place->out -= n * dim->out;
+    }
+}
+
+#endif

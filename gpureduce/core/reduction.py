@@ -1,0 +1,146 @@
+"""The arguments of a sum along axes, checked: axis, keepdims, initial, where and out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gpureduce.core.checks import shown
+from gpureduce.core.dtypes import Array
+
+
+class Reduction(NamedTuple):
+    """The arguments of `gpureduce.sum` that say which elements go to which sum, and where to."""
+
+    axis: object = None
+    keepdims: object = False
+    initial: object = 0
+    where: object = True
+    out: object = None
+    result: object = "host"
+
+
+def reduced_axes(axis: object, dims: int) -> tuple[int, ...]:
+    """The axes that are added up, in ascending order. Raises as NumPy does."""
+    if axis is None:
+        return tuple(range(dims))
+    found = axis if isinstance(axis, tuple) else (axis,)
+    numbers = []
+    one: Any
+    for one in found:
+        try:
+            number = one.__index__()
+        except (AttributeError, TypeError):
+            raise TypeError(
+                f"axis must be a whole number, a tuple of them or None, not {shown(axis)}"
+            ) from None
+        if not -dims <= number < dims:
+            raise np.exceptions.AxisError(number, dims)
+        numbers.append(number % dims)
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"axis={shown(axis)} names an axis twice")
+    return tuple(sorted(numbers))
+
+
+def shape_of_result(
+    shape: tuple[int, ...], axes: tuple[int, ...], keepdims: object
+) -> tuple[int, ...]:
+    """The shape of the sums along `axes` of an array of this shape."""
+    if keepdims:
+        return tuple(1 if i in axes else n for i, n in enumerate(shape))
+    return tuple(n for i, n in enumerate(shape) if i not in axes)
+
+
+def checked_mask(where: object, shape: tuple[int, ...]) -> npt.NDArray[np.bool_] | None:
+    """The mask, broadcast to the array's shape; None if it takes every element."""
+    if where is True:
+        return None
+    mask = np.asarray(where)
+    if mask.dtype != np.bool_:
+        raise TypeError(f"where must be an array of booleans, not of {mask.dtype}")
+    try:
+        return np.broadcast_to(mask, shape)
+    except ValueError:
+        raise ValueError(
+            f"where has the shape {mask.shape}, which does not broadcast to the array's, {shape}"
+        ) from None
+
+
+def checked_out(out: object, array: Array, shape: tuple[int, ...], result: np.dtype[Any]) -> Array:
+    """`out`, if the sums can be written to it."""
+    if not isinstance(out, np.ndarray):
+        raise TypeError(
+            f"out must be a NumPy array of shape {shape} and dtype {result}, "
+            f"not {type(out).__name__}"
+        )
+    if out.dtype != result:
+        raise TypeError(f"out must have the dtype of the sum, {result}, not {out.dtype}")
+    if out.shape != shape:
+        raise ValueError(f"out must have the shape of the sum, {shape}, not {out.shape}")
+    if not out.flags.writeable:
+        raise ValueError("out is read-only: pass an array that can be written to")
+    if np.may_share_memory(out, array) and _overlaps(out, array):
+        raise ValueError("out overlaps the array: pass an array with memory of its own")
+    return out
+
+
+def _overlaps(a: Array, b: Array) -> bool:
+    try:
+        return np.shares_memory(a, b, max_work=10**5)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def initial_integer(initial: object, result: np.dtype[Any]) -> int:
+    """`initial` for a sum of integers."""
+    try:
+        number = int(initial.__index__())  # type: ignore[attr-defined]
+    except (AttributeError, TypeError):
+        raise TypeError(
+            f"initial must be a whole number for a sum in {result}, not {shown(initial)}"
+        ) from None
+    limits = np.iinfo(result)
+    if not limits.min <= number <= limits.max:
+        raise ValueError(
+            f"initial must be from {limits.min} to {limits.max} for a sum in {result}, "
+            f"not {shown(number)}"
+        )
+    return number
+
+
+def initial_floats(initial: Any, result: np.dtype[Any]) -> tuple[list[float], list[float]]:
+    """`initial` for a sum of floats: float64 numbers that add up to its real and imaginary part.
+
+    A whole number beyond 2^53 takes more than one.
+    """
+    words = "number" if result.kind == "c" else "real number"
+    try:
+        if isinstance(initial, (str, bytes, bytearray)):
+            raise TypeError
+        if hasattr(initial, "__index__") and np.ndim(initial) == 0:
+            return _as_floats(int(initial.__index__())), []
+        if isinstance(initial, complex) or np.iscomplexobj(initial):
+            number = complex(initial)
+            if result.kind != "c":
+                raise TypeError
+            return [number.real], [number.imag]
+        return [float(initial)], []
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"initial must be a {words} for a sum in {result}, not {shown(initial)}"
+        ) from None
+    except OverflowError:
+        raise ValueError(f"initial must be finite in float64, not {shown(initial)}") from None
+
+
+def _as_floats(number: int) -> list[float]:
+    found = []
+    while number:
+        found.append(float(number))
+        if math.isinf(found[-1]):
+            raise OverflowError
+        number -= int(found[-1])
+    return found

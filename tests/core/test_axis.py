@@ -1,0 +1,563 @@
+"""Sums along axes of host arrays: shapes, layouts, masks and results as numpy.sum has them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import exact_cases
+import gpureduce
+from cases import broken_off_after, numpy_dtype, run_python, same_bits
+from exact_cases import FORMATS, GENERATORS, bits_of, expected_rows
+from producers import ByInterface
+
+INTEGERS = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+FLOATS = ["float16", "bfloat16", "float32", "float64"]
+COMPLEX = ["complex64", "complex128"]
+ALL = INTEGERS + FLOATS + COMPLEX
+EXAMPLES = int(os.environ.get("GPUREDUCE_AXIS_EXAMPLES", "60"))
+
+
+def random_array(rng, dtype, shape):
+    kind = numpy_dtype(dtype)
+    if kind.kind == "b":
+        return rng.random(shape) < 0.5
+    if kind.kind in "iu":
+        limits = np.iinfo(kind)
+        return rng.integers(limits.min, limits.max, shape, kind, endpoint=True)
+    values = rng.standard_normal(shape) * 2.0 ** rng.integers(-8, 8, shape)
+    if kind.kind == "c":
+        return (values + 1j * rng.standard_normal(shape)).astype(kind)
+    return values.astype(kind)
+
+
+def sum_of(dtype):
+    """The dtype that numpy.sum returns."""
+    kind = numpy_dtype(dtype)
+    return np.sum(np.empty(0, kind)).dtype if kind.kind != "V" else kind
+
+
+def laid_out(rng, array):
+    """The same shape with other strides: sliced, reversed, transposed, Fortran, broadcast."""
+    for _ in range(rng.integers(0, 3)):
+        how = rng.integers(0, 6)
+        axis = int(rng.integers(0, array.ndim)) if array.ndim else 0
+        if how == 0 and array.ndim:
+            wide = np.repeat(array, 2, axis=axis)
+            array = wide[(slice(None),) * axis + (slice(None, None, 2),)]
+        elif how == 1 and array.ndim:
+            array = np.flip(array, axis)
+        elif how == 2 and array.ndim:
+            array = np.asfortranarray(array)
+        elif how == 3 and array.ndim:
+            order = rng.permutation(array.ndim)
+            array = np.ascontiguousarray(array.transpose(order)).transpose(np.argsort(order))
+        elif how == 4 and array.ndim and array.shape[axis] > 0:
+            one = array[(slice(None),) * axis + (slice(0, 1),)]
+            array = np.broadcast_to(one, array.shape)
+        elif how == 5 and array.dtype.name != "bfloat16":
+            array = array.astype(array.dtype.newbyteorder())
+    return array
+
+
+def random_axis(rng, dims):
+    how = rng.integers(0, 4)
+    if how == 0 or dims == 0:
+        return None if rng.random() < 0.5 else ()
+    if how == 1:
+        return int(rng.integers(-dims, dims))
+    some = rng.permutation(dims)[: rng.integers(0, dims + 1)]
+    return tuple(int(i) - (dims if rng.random() < 0.3 else 0) for i in some)
+
+
+def row_by_row(array, axis, mask, keepdims, strategy, **keywords):
+    """Each sum as the sum of an array of its own."""
+    axes = tuple(range(array.ndim)) if axis is None else axis
+    axes = tuple(i % array.ndim for i in (axes if isinstance(axes, tuple) else (axes,)))
+    kept = tuple(i for i in range(array.ndim) if i not in axes)
+    shape = tuple(array.shape[i] for i in kept)
+    found = None
+    for at in np.ndindex(shape):
+        index = [slice(None)] * array.ndim
+        for i, j in zip(kept, at, strict=True):
+            index[i] = j
+        row = array[tuple(index)]
+        if mask is not None:
+            row = row[mask[tuple(index)]]
+        value = gpureduce.sum(np.ascontiguousarray(row), strategy, **keywords).value
+        found = np.empty(shape, value.dtype) if found is None else found
+        found[at] = value
+    if found is None:
+        found = np.empty(shape, gpureduce.sum(array, strategy, **keywords).value.dtype)
+    if keepdims:
+        found = found.reshape([1 if i in axes else n for i, n in enumerate(array.shape)])
+    return found
+
+
+def assert_same(found, expected):
+    assert isinstance(found, np.ndarray) or expected.ndim == 0
+    assert np.shape(found) == expected.shape and np.asarray(found).dtype == expected.dtype
+    found = np.ascontiguousarray(found).view(np.uint8).reshape(-1)
+    assert np.array_equal(found, np.ascontiguousarray(expected).view(np.uint8).reshape(-1))
+
+
+seeds = st.integers(0, 2**32 - 1)
+shapes = st.lists(st.sampled_from([0, 1, 2, 3, 5, 8, 17, 33, 70]), max_size=4).filter(
+    lambda shape: np.prod(shape) <= 20_000
+)
+
+
+@given(seed=seeds, shape=shapes, dtype=st.sampled_from(INTEGERS))
+@settings(max_examples=3 * EXAMPLES, deadline=None)
+@pytest.mark.parametrize("strategy", ["auto", "cpu", "numpy"])
+def test_integers_equal_numpy(strategy, seed, shape, dtype):
+    rng = np.random.default_rng(seed)
+    array = laid_out(rng, random_array(rng, dtype, shape))
+    axis, keepdims = random_axis(rng, array.ndim), bool(rng.random() < 0.3)
+    mask = rng.random(shape) < 0.5 if rng.random() < 0.3 else True
+    wanted = rng.choice([None, "int32", "uint8", "int64"])
+    initial = int(rng.integers(0, 100)) if rng.random() < 0.3 else 0
+    how = {"axis": axis, "keepdims": keepdims, "where": mask, "initial": initial}
+    expected = np.sum(array, dtype=wanted, **how)
+    found = gpureduce.sum(array, strategy, wanted, timing=False, **how).value
+    assert_same(found, expected)
+
+
+@given(seed=seeds, shape=shapes, dtype=st.sampled_from(FLOATS + COMPLEX))
+@settings(max_examples=3 * EXAMPLES, deadline=None)
+def test_exact_equals_exact_sums_of_rows(seed, shape, dtype):
+    rng = np.random.default_rng(seed)
+    array = laid_out(rng, random_array(rng, dtype, shape))
+    axis, keepdims = random_axis(rng, array.ndim), bool(rng.random() < 0.3)
+    mask = rng.random(shape) < 0.5 if rng.random() < 0.3 else None
+    wanted = rng.choice([None, *(COMPLEX if dtype in COMPLEX else ["float32", "float64"])])
+    expected = row_by_row(array, axis, mask, keepdims, "exact", dtype=wanted)
+    if axis is None and not keepdims and mask is None:
+        expected = gpureduce.sum(array, "exact", wanted).value
+    found = gpureduce.sum(
+        array, rng.choice(["exact", "auto"]), wanted, timing=False, axis=axis, keepdims=keepdims,
+        where=True if mask is None else mask,
+    ).value  # fmt: skip
+    assert_same(found, np.asarray(expected))
+
+
+@given(seed=seeds, shape=shapes, dtype=st.sampled_from(FLOATS + COMPLEX))
+@settings(max_examples=2 * EXAMPLES, deadline=None)
+@pytest.mark.parametrize("strategy", ["cpu", "numpy"])
+def test_floats_are_near(strategy, seed, shape, dtype):
+    rng = np.random.default_rng(seed)
+    array = laid_out(rng, random_array(rng, dtype, shape))
+    axis, keepdims = random_axis(rng, array.ndim), bool(rng.random() < 0.3)
+    mask = rng.random(shape) < 0.5 if rng.random() < 0.3 else True
+    initial = float(rng.integers(0, 100)) if rng.random() < 0.3 else 0
+    how = {"axis": axis, "keepdims": keepdims, "where": mask}
+    wide = np.complex128 if dtype in COMPLEX else np.float64
+    expected = np.sum(array.astype(wide), **how) + initial
+    size = np.sum(np.abs(array.astype(wide)), **how) + initial
+    found = gpureduce.sum(array, strategy, initial=initial, **how).value
+    assert np.shape(found) == expected.shape
+    assert np.asarray(found).dtype == gpureduce.sum(array.reshape(-1)[:0], strategy).value.dtype
+    part = ml_dtypes.finfo(np.asarray(found).real.dtype)
+    slack = float(part.eps) * (4 + (np.log2(array.size + 1) if strategy == "numpy" else 0))
+    slack *= 40 if strategy == "numpy" else 1
+    assert np.all(np.abs(np.asarray(found).astype(wide) - expected) <= slack * size + 1e-7)
+
+
+@pytest.mark.parametrize("dtype", FLOATS + COMPLEX)
+def test_rows_by_cpu_have_the_bits_of_a_sum_of_the_row(dtype):
+    rng = np.random.default_rng(5)
+    for n in (
+        1,
+        2,
+        3,
+        7,
+        15,
+        16,
+        17,
+        31,
+        32,
+        33,
+        63,
+        64,
+        65,
+        100,
+        1000,
+        1025,
+        3000,
+        70_000,
+        140_000,
+    ):
+        array = random_array(rng, dtype, (3 if n > 60_000 else 70, n))
+        found = gpureduce.sum(array, "cpu", axis=1).value
+        one_by_one = [gpureduce.sum(row, "cpu").value for row in array]
+        assert all(map(same_bits, found, one_by_one)), n
+        reversed_rows = gpureduce.sum(array[:, ::-1], "cpu", axis=1).value
+        assert all(map(same_bits, reversed_rows, one_by_one)), n
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("generate", GENERATORS, ids=lambda g: g.__name__)
+def test_hard_rows_are_rounded_once(generate, dtype):
+    """Against an oracle of Python integers; rows, columns, and both in one."""
+    fmt = FORMATS[dtype]
+    rng = np.random.default_rng([7, FLOATS.index(dtype)])
+    for n in (1, 2, 3, 5, 11, 31, 40, 130):
+        rows = generate(fmt, rng, 40, n)
+        expected = fmt.floats(np.array(expected_rows(fmt, rows), np.uint64))
+        for array, axis in ((rows, 1), (np.ascontiguousarray(rows.T), 0), (rows.T, 0)):
+            assert_same(gpureduce.sum(array, "exact", axis=axis).value, expected)
+        both = np.stack([rows, rows[::-1]], axis=1)
+        found = gpureduce.sum(both, "exact", axis=2).value
+        assert_same(found, np.stack([expected, expected[::-1]], axis=1))
+        found = gpureduce.sum(np.asfortranarray(both), "exact", axis=2).value
+        assert_same(found, np.stack([expected, expected[::-1]], axis=1))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("target", FLOATS)
+def test_other_results_are_rounded_once(dtype, target):
+    if numpy_dtype(target).itemsize < numpy_dtype(dtype).itemsize and dtype != "float64":
+        pytest.skip("covered by float64")
+    fmt, rng = FORMATS[dtype], np.random.default_rng(11)
+    for generate in (exact_cases.random_bits, exact_cases.cancelling, exact_cases.midpoints,
+                     exact_cases.subnormals, exact_cases.narrow, exact_cases.any_bits):  # fmt: skip
+        for n in (2, 9, 50):
+            rows = generate(fmt, rng, 30, n)
+            for array, axis in ((rows, 1), (np.ascontiguousarray(rows.T), 0)):
+                found = gpureduce.sum(array, "exact", target, axis=axis).value
+                bits = [exact_cases.expected_bits(row, target) for row in rows]
+                assert list(map(bits_of, found)) == bits, (generate.__name__, n, axis)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_row_does_not_depend_on_its_batch(dtype):
+    fmt, rng = FORMATS[dtype], np.random.default_rng(13)
+    rows = np.concatenate([g(fmt, rng, 241, 37) for g in GENERATORS])[:4096]
+    alone = np.array([gpureduce.sum(row, "exact").value for row in rows])
+    for count in (1, 2, 3, 10, 100, 1000, 4096):
+        assert_same(gpureduce.sum(rows[:count], axis=1).value, alone[:count])
+        assert_same(gpureduce.sum(rows[-count:].T, axis=0).value, alone[-count:])
+    order = rng.permutation(len(rows))
+    assert_same(gpureduce.sum(rows[order], axis=1).value, alone[order])
+    assert_same(gpureduce.sum(rng.permuted(rows, axis=1), axis=1).value, alone)
+    columns = np.ascontiguousarray(rows.T)
+    assert_same(gpureduce.sum(columns, axis=0).value, alone)
+    assert_same(gpureduce.sum(columns[rng.permutation(37)], axis=0).value, alone)
+    assert_same(gpureduce.sum(columns[:, ::3], axis=0).value, alone[::3])
+    halves = rows.reshape(64, 64, 37)
+    assert_same(gpureduce.sum(halves, axis=-1).value, alone.reshape(64, 64))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    "shape",
+    [(3000, 2), (9000, 5), (700, 64), (700, 100), (40, 2100), (5, 70_000), (2, 9000, 3),
+     (9000, 3, 3), (20_000, 70)],
+)  # fmt: skip
+def test_large_columns(dtype, shape):
+    """Folded rows, tiles and chunks."""
+    rng = np.random.default_rng(17)
+    array = random_array(rng, dtype, shape)
+    array.reshape(-1)[:: array.size // 7] = [np.inf, 0, -0.0, 60000, 2**-20, 1, 3, 9][: len(
+        array.reshape(-1)[:: array.size // 7])]  # fmt: skip
+    for axis in range(array.ndim):
+        moved = np.ascontiguousarray(np.moveaxis(array, axis, -1)).reshape(-1, shape[axis])
+        expected = np.array([gpureduce.sum(row, "exact").value for row in moved])
+        kept = shape[:axis] + shape[axis + 1 :]
+        assert_same(gpureduce.sum(array, "exact", axis=axis).value, expected.reshape(kept))
+        wide = np.sum(moved.astype(np.float64), axis=1).reshape(kept)
+        size = np.sum(np.abs(moved.astype(np.float64)), axis=1).reshape(kept)
+        with np.errstate(invalid="ignore", over="ignore"):
+            wide = wide.astype(array.dtype).astype(np.float64)
+            near = gpureduce.sum(array, "cpu", axis=axis).value.astype(np.float64)
+            eps = 2 * float(ml_dtypes.finfo(array.dtype).eps)
+            assert np.all((near == wide) | (np.abs(near - wide) <= eps * size))
+
+
+def test_partial_sums_that_overflow():
+    big = np.finfo(np.float64).max
+    rows = np.array([[big, big, -big, -big, 1.0], [big, big, 0, 0, 0], [big, -big, 1, 2, 3]] * 30)
+    for strategy, third in (("exact", 6.0), ("cpu", None)):
+        for array, axis in (
+            (rows, 1),
+            (np.ascontiguousarray(rows.T), 0),
+            (np.tile(rows, 2).T[:5], 0),
+        ):
+            found = gpureduce.sum(array, strategy, axis=axis).value
+            assert np.all(np.isfinite(found[0::3])) and np.all(found[1::3] == np.inf)
+            assert third is None or (np.all(found[2::3] == third) and np.all(found[0::3] == 1))
+    tall = np.tile(np.array([[big], [-big]] * 40), (1, 70))
+    tall[:40], tall[40:] = big, -big
+    assert np.all(gpureduce.sum(tall, "cpu", axis=0).value == 0)
+
+
+@pytest.mark.parametrize("strategy", ["exact", "cpu", "numpy", "auto"])
+def test_initial_is_added_once(strategy):
+    for shape, axis in (((0, 3), 0), ((4, 0), 1), ((3, 40), 1), ((40, 3), 0), ((3,), None)):
+        for dtype in (np.float32, np.float64, np.int32, np.complex64, np.float16):
+            array = np.ones(shape, dtype)
+            found = gpureduce.sum(array, strategy, axis=axis, initial=5, keepdims=True).value
+            expected = np.sum(array, axis=axis, initial=5, keepdims=True)
+            assert found.dtype == expected.dtype and np.array_equal(found, expected)
+    complex_ = gpureduce.sum(np.ones((2, 3), complex), strategy, axis=0, initial=1 + 2j).value
+    assert np.array_equal(complex_, [3 + 2j] * 3)
+
+
+def test_an_exact_sum_and_its_initial_number_are_rounded_once():
+    x = np.full((3, 2), 2.0**-25, np.float32)
+    assert np.all(gpureduce.sum(x, axis=1, initial=1).value == np.float32(1))
+    x[:, 1] += np.float32(2.0**-40)
+    assert np.all(gpureduce.sum(x, axis=1, initial=1).value == np.float32(1 + 2.0**-23))
+    assert np.all(gpureduce.sum(x.T.copy(), axis=0, initial=1).value == np.float32(1 + 2.0**-23))
+    whole = 2**60 + 1
+    wide = gpureduce.sum(np.array([[-(2.0**60)]]), axis=0, initial=whole).value
+    assert wide == 1
+    assert gpureduce.sum([-(2.0**60)], initial=whole).value == 1
+    assert (
+        gpureduce.sum(np.array([[2.0**200, 2.0**-200]]), axis=1, initial=-(2.0**200)).value
+        == 2**-200
+    )
+
+
+def test_results_without_dimensions_are_scalars():
+    array = np.arange(6.0).reshape(2, 3)
+    for value in (gpureduce.sum(array, axis=None, where=array > 2).value,
+                  gpureduce.sum(array, axis=(0, 1)).value,
+                  gpureduce.sum(np.float64(3.0), axis=()).value):  # fmt: skip
+        assert type(value) is np.float64
+    kept = gpureduce.sum(array, keepdims=True)
+    assert kept.value.shape == (1, 1) and kept.value == 15
+    assert float(gpureduce.sum(array, axis=(0, 1))) == 15
+    with pytest.raises(TypeError):
+        float(gpureduce.sum(array, axis=0))
+    with pytest.raises(TypeError):
+        int(gpureduce.sum(array, axis=0))
+
+
+def test_no_axes_convert_each_element():
+    array = np.array([[1, 300], [-1, 7]], np.int16)
+    found = gpureduce.sum(array, axis=()).value
+    assert found.dtype == np.int64 and np.array_equal(found, array)
+    assert np.array_equal(gpureduce.sum(array, axis=(), dtype="int8").value, array.astype(np.int8))
+    tiny = np.array([[-0.0, 1e-45]], np.float32)
+    assert_same(gpureduce.sum(tiny, axis=()).value, np.array([[0.0, 1e-45]], np.float32))
+
+
+@pytest.mark.parametrize("strategy", ["exact", "cpu", "numpy"])
+@pytest.mark.parametrize("shape", [(5, 40), (70, 130), (3, 4, 5)])
+def test_out(strategy, shape):
+    rng = np.random.default_rng(19)
+    for dtype in ALL:
+        array = random_array(rng, dtype, shape)
+        for axis in (0, -1, None):
+            expected = gpureduce.sum(array, strategy, axis=axis, keepdims=True).value
+            space = np.zeros([2 * n for n in expected.shape], expected.dtype)
+            out = space[(slice(None, None, -2),) * len(shape)]
+            assert gpureduce.sum(array, strategy, axis=axis, keepdims=True, out=out).value is out
+            assert_same(out, expected)
+            plain = np.empty(np.squeeze(expected, axis).shape, expected.dtype)
+            assert gpureduce.sum(array, strategy, axis=axis, out=plain).value is plain
+            assert_same(plain, np.squeeze(expected, axis))
+
+
+def test_the_result_follows_the_memory_order_of_the_array():
+    array = np.empty((4, 5, 6, 7))
+    for order in ((0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)):
+        turned = array.transpose(order)
+        for axis in range(4):
+            expected = np.sum(turned, axis=axis)
+            found = gpureduce.sum(turned, "cpu", axis=axis).value
+            assert found.strides == expected.strides and found.flags.owndata
+            assert found.base is None
+
+
+def test_lists_and_host_objects():
+    assert gpureduce.sum([[1, 2], [3, 4]], axis=0).value.tolist() == [4, 6]
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+    class Capsule:
+        def __dlpack__(self, **keywords):
+            return array.__dlpack__(**keywords)
+
+        def __dlpack_device__(self):
+            return array.__dlpack_device__()
+
+    assert_same(gpureduce.sum(Capsule(), axis=1).value, np.sum(array, axis=1))
+
+    class Sub(np.ndarray):
+        pass
+
+    assert_same(gpureduce.sum(array.view(Sub), axis=1).value, np.sum(array, axis=1))
+    with pytest.raises(TypeError, match="masked arrays are refused"):
+        gpureduce.sum(np.ma.masked_array(array), axis=0)
+
+
+def test_a_timing():
+    value, timing = gpureduce.sum(np.ones((30, 40), np.float32), axis=1)
+    assert np.array_equal(value, np.full(30, 40))
+    assert (timing.strategy, timing.n, timing.nbytes, timing.dtype) == (
+        "exact",
+        1200,
+        4800,
+        "float32",
+    )
+    assert 0 < timing.kernel_ms <= timing.total_ms and timing.source == "perf_counter"
+    _, other = gpureduce.sum(np.ones((30, 40), np.float32), dtype="float32", axis=1)
+    assert other.strategy == "exact" and other.n == 1200
+    assert gpureduce.sum(np.ones((3, 4)), axis=0, timing=False).timing is None
+    assert gpureduce.sum(np.ones((3, 4), int), axis=0).timing.strategy == "cpu"
+    assert gpureduce.sum(np.ones((3, 4)), "numpy", axis=0).timing.backend == "numpy"
+
+
+A = np.ones((3, 4))
+
+
+@pytest.mark.parametrize(
+    ("error", "match", "keywords"),
+    [
+        (np.exceptions.AxisError, "axis 2 is out of bounds", {"axis": 2}),
+        (np.exceptions.AxisError, "axis -3 is out of bounds", {"axis": (0, -3)}),
+        (ValueError, "names an axis twice", {"axis": (0, -2)}),
+        (TypeError, "axis must be a whole number", {"axis": 1.0}),
+        (TypeError, "axis must be a whole number", {"axis": "rows"}),
+        (TypeError, "axis must be a whole number", {"axis": [0]}),
+        (TypeError, "array of booleans, not of int64", {"axis": 0, "where": [1, 0, 1, 0]}),
+        (ValueError, "does not broadcast", {"axis": 0, "where": np.ones(5, bool)}),
+        (TypeError, "initial must be a real number", {"axis": 0, "initial": "1"}),
+        (TypeError, "initial must be a real number", {"axis": 0, "initial": 1j}),
+        (ValueError, "must be finite in float64", {"axis": 0, "initial": 10**400}),
+        (TypeError, "initial must be a whole number", {"axis": 0, "dtype": "complex64", "out": A}),
+        (TypeError, r"out must be a NumPy array of shape \(4,\)", {"axis": 0, "out": [0] * 4}),
+        (TypeError, "dtype of the sum, float64", {"axis": 0, "out": np.ones(4, np.float32)}),
+        (TypeError, "dtype of the sum, float64", {"axis": 0, "out": np.ones(4, ">f8")}),
+        (ValueError, r"shape of the sum, \(4,\), not \(3,\)", {"axis": 0, "out": np.ones(3)}),
+        (ValueError, "out overlaps the array", {"axis": 0, "out": A[1]}),
+        (ValueError, "out is read-only", {"axis": 0, "out": np.broadcast_to(1.0, 4)}),
+        (ValueError, "one of host, device", {"axis": 0, "result": "card"}),
+        (ValueError, "leave result out", {"axis": 0, "result": "device"}),
+        (ValueError, "leave result out", {"result": "device"}),
+        (ValueError, "stream is for arrays on a GPU", {"axis": 0, "stream": 1}),
+        (ValueError, "chooses its own launch", {"axis": 0, "strategy": "cpu", "block": 32}),
+        (TypeError, "not for warp_shfl", {"axis": 0, "strategy": "warp_shfl"}),
+        (TypeError, "not for fast", {"axis": 0, "strategy": "fast"}),
+        (TypeError, "not for auto on emulator", {"axis": 0, "device": "emulator"}),
+        (ValueError, "there is no", {"axis": 0, "strategy": "exaxt"}),
+    ],
+)
+def test_errors(error, match, keywords):
+    if "dtype" in keywords:
+        error, match = TypeError, "dtype of the sum, complex64"
+    with pytest.raises(error, match=match):
+        gpureduce.sum(A, **keywords)
+    assert gpureduce.sum(A, axis=0).value.tolist() == [3, 3, 3, 3]
+
+
+def test_errors_of_integers_and_gpu_arrays():
+    ones = np.ones((2, 2), np.int8)
+    with pytest.raises(TypeError, match="initial must be a whole number for a sum in int64"):
+        gpureduce.sum(ones, axis=0, initial=1.5)
+    with pytest.raises(ValueError, match="initial must be from -128 to 127"):
+        gpureduce.sum(ones, axis=0, dtype="int8", initial=128)
+    with pytest.raises(TypeError, match="not for an array on a GPU"):
+        gpureduce.sum(ByInterface(np.ones((2, 2), np.float32)), axis=0)
+    with pytest.raises(TypeError, match="cannot be summed"):
+        gpureduce.sum(np.array(["a"]), axis=0)
+
+
+@pytest.mark.parametrize("strategy", ["cpu", "exact", "auto"])
+@pytest.mark.parametrize("dtype", ["int16", "float32", "int64", "complex64", "bool"])
+def test_casts_piece_by_piece(dtype, strategy, monkeypatch):
+    """Elements are converted in pieces of bounded size, also in the middle of a sum."""
+    from gpureduce.core import arrays
+
+    rng = np.random.default_rng(23)
+    array = random_array(rng, dtype, (6, 50, 7))
+    wanted = (
+        "complex128" if dtype == "complex64" else "float64" if dtype != "float32" else "complex64"
+    )
+    mask = rng.random(array.shape) < 0.7
+    for axis in (0, 1, 2, (0, 2), None):
+        for where in (True, mask):
+            how = {"axis": axis, "where": where, "initial": 3, "keepdims": True}
+            whole = gpureduce.sum(array, strategy, wanted, **how).value
+            with monkeypatch.context() as patch:
+                patch.setattr(arrays, "PACK_ELEMENTS", 31)
+                pieces = gpureduce.sum(array, strategy, wanted, **how).value
+            expected = np.sum(array, dtype=wanted, **how)
+            assert whole.dtype == pieces.dtype == expected.dtype
+            near = {"rtol": 1e-4, "atol": 1e-3} if wanted == "complex64" else {}
+            assert np.allclose(whole, expected, **near) and np.allclose(pieces, expected, **near)
+            if strategy != "cpu":
+                assert_same(pieces, whole)
+
+
+def test_unaligned_and_memory_mapped(tmp_path):
+    records = np.zeros((30, 40), np.dtype([("a", "i1"), ("x", "<f4"), ("y", "<f8")], align=False))
+    records["x"] = np.random.default_rng(0).standard_normal((30, 40))
+    assert not records["x"].flags.aligned
+    for axis in (0, 1):
+        expected = gpureduce.sum(records["x"].copy(), axis=axis).value
+        assert_same(gpureduce.sum(records["x"], axis=axis).value, expected)
+    np.save(tmp_path / "a.npy", records["x"].copy())
+    mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
+    assert_same(gpureduce.sum(mapped, axis=1).value, expected)
+
+
+THREADS = """
+import sys, hashlib, numpy as np, gpureduce
+rng = np.random.default_rng(3)
+seen = hashlib.sha256()
+for shape in ((2**19, 2), (5000, 300), (300, 5000), (3, 400_000), (40, 60, 700)):
+    for dtype in ("float32", "float64", "float16", "int8", "complex64"):
+        a = (rng.standard_normal(shape) * 100).astype(dtype)
+        for strategy in ("cpu", "exact"):
+            for axis in range(len(shape)):
+                seen.update(gpureduce.sum(a, strategy, axis=axis).value.tobytes())
+                seen.update(gpureduce.sum(a[..., ::-2], strategy, axis=axis).value.tobytes())
+print(seen.hexdigest())
+"""
+
+
+def test_the_number_of_threads_and_the_instruction_set_change_no_bit():
+    ways = [{"GPUREDUCE_THREADS": n} for n in ("1", "2", "4")]
+    ways += [{"GPUREDUCE_SIMD": name} for name in ("baseline", "avx2")]
+    assert len({run_python(THREADS, **way) for way in ways}) == 1
+
+
+@pytest.mark.parametrize("strategy", ["cpu", "exact"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_interrupts(strategy, axis):
+    array = np.broadcast_to(np.ones((1, 4096), np.float64), (1 << 18, 4096))
+    array = array if axis else array.T
+    small = np.ones((300, 300))
+    took = broken_off_after(0.2, lambda: gpureduce.sum(array, strategy, axis=axis))
+    assert took is not None and took < 0.2 + 0.3 + 0.2  # a busy machine
+    assert np.all(gpureduce.sum(small, strategy, axis=axis).value == 300)
+
+
+def test_threads_at_once():
+    array = np.random.default_rng(1).standard_normal((500, 700))
+    expected = [gpureduce.sum(array, s, axis=i).value for s in ("cpu", "exact") for i in (0, 1)]
+    wrong = []
+
+    def work():
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            found = [
+                gpureduce.sum(array, s, axis=i).value for s in ("cpu", "exact") for i in (0, 1)
+            ]
+            wrong.extend(i for i in range(4) if not np.array_equal(found[i], expected[i]))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
