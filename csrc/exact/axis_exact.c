@@ -306,7 +306,8 @@ static bool add_leaf_plainly(const gr_axis_job *job, gr_columns *sums,
     if (!how->plain_columns || !(how->whole || how->flags))
         return false;
     double *leaf = sums->planes + (PLANES - 1) * sums->stride;
-    memset(leaf, 0, sums->stride * sizeof *leaf);
+    size_t used = gr_columns_used(sums, job->vector);
+    memset(leaf + used, 0, (sums->stride - used) * sizeof *leaf);
     gr_lower_inexact();
     __asm__ volatile("" : : "g"(leaf) : "memory");
     how->plain_columns(rows, count, sums->width, leaf);

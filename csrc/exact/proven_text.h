@@ -150,6 +150,10 @@ static void round_f64(const double *planes, size_t stride, size_t count, double 
         half -= (doubles)((lanes64)(half * 0.5) & is_power);
         doubles left = half - away * (1 + 0x1p-50);
         left = (doubles)((lanes64)left & (lanes64)(power >= 0x1p-900));
+        /* High + low is the sum itself, which may be a tie. */
+        lanes64 known = (lanes64)(magnitude(tail) + sum.bound == 0) &
+                        (lanes64)(power < __builtin_inf());
+        left = (doubles)(((lanes64)left & ~known) | (known & ((int64_t)1023 << 52)));
         memcpy(rounded + i, &high, sizeof high);
         memcpy(margin + i, &left, sizeof left);
     }
