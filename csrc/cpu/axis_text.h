@@ -140,8 +140,8 @@ enum {
 };
 
 /* Adds `count` rows, a power of two, `apart` from each other in the list: pairwise, and then to the
- * sums, or to +0 if `fresh`, group by group. Rows that lie far from each other are streams that hardware prefetchers
- * follow: two to four times the speed of neighbours (EPYC Zen 4). */
+ * sums, or to +0 if `fresh`, group by group. Rows that lie far from each other are streams that
+ * hardware prefetchers follow: two to four times the speed of neighbours (EPYC Zen 4). */
 INLINE void add_float_rows(const unsigned char *const *rows, size_t count, size_t apart,
                            size_t width, size_t size, load_pair *load, bool fresh, double *sums)
 {
