@@ -321,6 +321,12 @@ static void find_rows(column_task *task, gr_axes_place *at, size_t first, size_t
         }
         return;
     }
+    if (job->form == DIRECT && job->axes->reduced.count == 1) {
+        ptrdiff_t step = job->axes->reduced.dim[0].in;
+        for (size_t i = 0; i < count; i++)
+            task->rows[i] = task->runs[0].in + (ptrdiff_t)(first + i) * step;
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
         if (job->form == PACKED_ROWS) {
             unsigned char *to = task->buffer + i * task->row_bytes;

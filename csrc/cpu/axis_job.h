@@ -108,4 +108,10 @@ static inline size_t gr_column_place(const gr_columns *sums, size_t vector, size
     return column < whole ? column : whole + vector - (sums->width - column);
 }
 
+/* The numbers of a plane that are in use: whole groups. */
+static inline size_t gr_columns_used(const gr_columns *sums, size_t vector)
+{
+    return (sums->width + vector - 1) / vector * vector;
+}
+
 #endif

@@ -203,7 +203,8 @@ static void float_add(const gr_axis_job *job, gr_columns *sums, const unsigned c
                       size_t count)
 {
     gr_arithmetic before = gr_begin_plain();
-    memset(sums->planes, 0, sums->stride * sizeof *sums->planes);
+    size_t used = gr_columns_used(sums, job->vector);
+    memset(sums->planes + used, 0, (sums->stride - used) * sizeof *sums->planes);
     context_of(job)->float_columns(rows, count, sums->width, sums->planes);
     push_leaf(sums);
     gr_end_plain(before);

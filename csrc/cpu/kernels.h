@@ -28,10 +28,12 @@ typedef void gr_float_rows_kernel(const void *data, ptrdiff_t step, size_t n, si
 typedef void gr_integer_rows_kernel(const void *data, ptrdiff_t step, size_t n, size_t rows,
                                     uint64_t *sums);
 
-/* Adds up to 128 rows of elements to sums, one for each column. `width` is at least the number of
- * columns of a group; the last group overlaps the one before it (axis_job.h). */
+/* Stores the sums of 1 to 128 rows of elements, one for each column. `width` is at least the number
+ * of columns of a group; the last group overlaps the one before it (axis_job.h). */
 typedef void gr_float_columns_kernel(const unsigned char *const *rows, size_t count, size_t width,
                                      double *sums);
+
+/* The same for integers, without groups. Adds to the sums. */
 typedef void gr_integer_columns_kernel(const unsigned char *const *rows, size_t count, size_t width,
                                        uint64_t *sums);
 

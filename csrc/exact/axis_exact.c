@@ -12,7 +12,7 @@
 #include "exact/proven_kernels.h"
 
 enum {
-    BATCH = 32,        /* rows */
+    BATCH = GR_PROVEN_ROWS,
     TILE = 512,        /* columns, whose sums stay in the first-level cache */
     BLOCK = 64,        /* columns that are rounded at once */
     AGAIN = 8,         /* columns that are added up again together */
@@ -117,16 +117,6 @@ static bool store_pair(const gr_axis_job *job, gr_proven sums[2], unsigned char 
     return store_proven(how, sums[0], 0, out);
 }
 
-static bool store_pair3(const gr_axis_job *job, gr_proven3 sums[2], unsigned char *out)
-{
-    const context *how = context_of(job);
-    if (job->axes->components == 2)
-        return store_proven3(how, sums[0], 0, out) &&
-               store_proven3(how, sums[1], 1, out + job->axes->part_step);
-    gr_proven3_merge(&sums[0], &sums[1]);
-    return store_proven3(how, sums[0], 0, out);
-}
-
 /* Adds up rows in float64, and their even and odd elements. Returns whether nothing was rounded. */
 static bool add_plainly(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step, size_t n,
                         size_t rows, gr_pair *pairs)
@@ -170,6 +160,27 @@ static void half_rows(const unsigned char *in, ptrdiff_t step, size_t n, size_t 
     }
 }
 
+/* Stores the sums of one part of rows of float64 that are proven. */
+static void store_rows3(const gr_axis_job *job, const double *planes, size_t rows, int part,
+                        unsigned char *out, ptrdiff_t out_step, bool *proven)
+{
+    const context *how = context_of(job);
+    size_t stride = GR_PROVEN_ROWS * how->kernels->vector / 2;
+    bool plain = how->target == GR_LOAD_f64 && how->initial->count[part] == 0;
+    double rounded[GR_PROVEN_ROWS], margin[GR_PROVEN_ROWS];
+    if (plain)
+        how->kernels->round_f64(planes, stride, GR_PROVEN_ROWS, how->additions * 0x1p-52, rounded,
+                                margin);
+    for (size_t i = 0; i < rows; i++, planes++, out += out_step)
+        if (plain && margin[i] > 0)
+            memcpy(out, &rounded[i], sizeof *rounded);
+        else
+            proven[i] &= store_proven3(
+                how,
+                (gr_proven3){planes[0], planes[stride], planes[2 * stride], planes[3 * stride]},
+                part, out);
+}
+
 /* Adds up rows with proof, and stores the sums that are proven. */
 static void add_with_proof(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step,
                            size_t n, size_t rows, unsigned char *out, ptrdiff_t out_step,
@@ -177,18 +188,24 @@ static void add_with_proof(const gr_axis_job *job, const unsigned char *in, ptrd
 {
     union {
         gr_proven two[BATCH][2];
-        gr_proven3 three[BATCH][2];
+        double planes[4 * GR_PROVEN_ROWS * GR_MOST_VECTOR / 2];
     } sums;
     const gr_proven_kernels *kernels = context_of(job)->kernels;
     switch (job->axes->load) {
     case GR_LOAD_f16: half_rows(in, step, n, rows, sums.two); break;
     case GR_LOAD_bf16: kernels->rows_bf16(in, step, n, rows, sums.two); break;
     case GR_LOAD_f32: kernels->rows_f32(in, step, n, rows, sums.two); break;
-    default: kernels->rows_f64(in, step, n, rows, sums.three); break;
+    default:
+        kernels->rows_f64(in, step, n, rows, job->parts, sums.planes);
+        for (size_t i = 0; i < rows; i++)
+            proven[i] = true;
+        for (int part = 0; part < job->parts; part++)
+            store_rows3(job, sums.planes + part * GR_PROVEN_ROWS, rows, part,
+                        out + part * job->axes->part_step, out_step, proven);
+        return;
     }
     for (size_t i = 0; i < rows; i++, out += out_step)
-        proven[i] = job->axes->load == GR_LOAD_f64 ? store_pair3(job, sums.three[i], out)
-                                                   : store_pair(job, sums.two[i], out);
+        proven[i] = store_pair(job, sums.two[i], out);
 }
 
 static void add_rows(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step, size_t n,
@@ -201,7 +218,7 @@ static void add_rows(const gr_axis_job *job, const unsigned char *in, ptrdiff_t 
         return;
     }
     size_t most = FLAGGED / numbers < BATCH ? FLAGGED / numbers : BATCH, some;
-    most += most == 0;
+    most = job->axes->load == GR_LOAD_f64 ? BATCH : most + (most == 0);
     for (size_t first = 0; first < run->count; first += some) {
         some = run->count - first < most ? run->count - first : most;
         const unsigned char *from = in + (ptrdiff_t)first * step;
@@ -306,7 +323,8 @@ static bool add_leaf_plainly(const gr_axis_job *job, gr_columns *sums,
     if (!how->plain_columns || !(how->whole || how->flags))
         return false;
     double *leaf = sums->planes + (PLANES - 1) * sums->stride;
-    memset(leaf, 0, sums->stride * sizeof *leaf);
+    size_t used = gr_columns_used(sums, job->vector);
+    memset(leaf + used, 0, (sums->stride - used) * sizeof *leaf);
     gr_lower_inexact();
     __asm__ volatile("" : : "g"(leaf) : "memory");
     how->plain_columns(rows, count, sums->width, leaf);

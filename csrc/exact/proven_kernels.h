@@ -11,8 +11,13 @@
  * indexes and one of those at odd indexes. */
 typedef void gr_proven_rows_kernel(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
                                    gr_proven (*sums)[2]);
+
+/* The same for up to GR_PROVEN_ROWS rows at once. The sums are left in planes for gr_proven3 that
+ * are as far apart as GR_PROVEN_ROWS * vector / 2 numbers. With `parts` 1 there is one sum for each
+ * row; with 2, the sums of odd elements follow after GR_PROVEN_ROWS numbers. */
+enum { GR_PROVEN_ROWS = 32 };
 typedef void gr_proven3_rows_kernel(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
-                                    gr_proven3 (*sums)[2]);
+                                    int parts, double *planes);
 
 /* Adds rows of elements to the sums of columns: planes of `stride` numbers, for the members of
  * gr_proven or gr_proven3 in their order. Columns are in groups (cpu/axis_job.h). */

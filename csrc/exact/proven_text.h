@@ -150,6 +150,10 @@ static void round_f64(const double *planes, size_t stride, size_t count, double 
         half -= (doubles)((lanes64)(half * 0.5) & is_power);
         doubles left = half - away * (1 + 0x1p-50);
         left = (doubles)((lanes64)left & (lanes64)(power >= 0x1p-900));
+        /* High + low is the sum itself, which may be a tie. */
+        lanes64 known =
+            (lanes64)(magnitude(tail) + sum.bound == 0) & (lanes64)(power < __builtin_inf());
+        left = (doubles)(((lanes64)left & ~known) | (known & ((int64_t)1023 << 52)));
         memcpy(rounded + i, &high, sizeof high);
         memcpy(margin + i, &left, sizeof left);
     }
@@ -192,37 +196,64 @@ INLINE void add_row(const unsigned char *in, size_t n, size_t size, load_pair *l
 }
 
 /* Merges the lanes of a vector to one sum of even lanes and one of odd ones. */
-#define FOLD(name, sums_of, merge, ...)                                                            \
-    INLINE void name(const proven_lanes *lanes, sums_of sums[2])                                   \
-    {                                                                                              \
-        sums_of each[WIDTH];                                                                       \
-        for (int i = 0; i < WIDTH; i++)                                                            \
-            each[i] = (sums_of){__VA_ARGS__};                                                      \
-        for (int half = WIDTH / 2; half >= 2; half /= 2)                                           \
-            for (int i = 0; i < half; i++)                                                         \
-                merge(&each[i], &each[i + half]);                                                  \
-        sums[0] = each[0];                                                                         \
-        sums[1] = each[1];                                                                         \
-    }
+INLINE void fold(const proven_lanes *lanes, gr_proven sums[2])
+{
+    gr_proven each[WIDTH];
+    for (int i = 0; i < WIDTH; i++)
+        each[i] = (gr_proven){lanes->sum[i], lanes->rest[i], lanes->bound[i]};
+    for (int half = WIDTH / 2; half >= 2; half /= 2)
+        for (int i = 0; i < half; i++)
+            gr_proven_merge(&each[i], &each[i + half]);
+    sums[0] = each[0];
+    sums[1] = each[1];
+}
 
-FOLD(fold, gr_proven, gr_proven_merge, lanes->sum[i], lanes->rest[i], lanes->bound[i])
-FOLD(fold3, gr_proven3, gr_proven3_merge, lanes->sum[i], lanes->rest[i], lanes->tail[i],
-     lanes->bound[i])
-
-#define ROWS(type, size, load, numbers, sums_of, fold)                                             \
+#define ROWS(type, size, load)                                                                     \
     static void rows_##type(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,        \
-                            sums_of(*sums)[2])                                                     \
+                            gr_proven(*sums)[2])                                                   \
     {                                                                                              \
         for (size_t i = 0; i < rows; i++, in += step) {                                            \
             proven_lanes total;                                                                    \
-            add_row(in, n, size, load, &total, numbers);                                           \
+            add_row(in, n, size, load, &total, 2);                                                 \
             fold(&total, sums[i]);                                                                 \
         }                                                                                          \
     }
 
-ROWS(bf16, 2, load_bf16_in_order, 2, gr_proven, fold)
-ROWS(f32, 4, load_f32, 2, gr_proven, fold)
-ROWS(f64, 8, load_f64, 3, gr_proven3, fold3)
+ROWS(bf16, 2, load_bf16_in_order)
+ROWS(f32, 4, load_f32)
+
+/* Merges lanes of all rows: lane l, at planes + GR_PROVEN_ROWS * l, and lane l + half. */
+INLINE void fold_rows(double *planes, size_t stride, int half)
+{
+    for (size_t i = 0; i < (size_t)half * GR_PROVEN_ROWS; i += WIDTH) {
+        proven_lanes to, more;
+        load_lanes(&to, planes + i, stride, 3);
+        load_lanes(&more, planes + (size_t)half * GR_PROVEN_ROWS + i, stride, 3);
+        merge_lanes(&to, &more, 3);
+        store_lanes(&to, planes + i, stride, 3);
+    }
+}
+
+static void rows_f64(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows, int parts,
+                     double *planes)
+{
+    const size_t stride = (size_t)WIDTH * GR_PROVEN_ROWS;
+    if (rows < GR_PROVEN_ROWS)
+        memset(planes, 0, 4 * stride * sizeof *planes);
+    for (size_t r = 0; r < rows; r++, in += step) {
+        proven_lanes total;
+        add_row(in, n, 8, load_f64, &total, 3);
+        for (size_t i = 0; i < WIDTH; i++) {
+            double *at = planes + GR_PROVEN_ROWS * i + r;
+            at[0] = total.sum[i];
+            at[stride] = total.rest[i];
+            at[2 * stride] = total.tail[i];
+            at[3 * stride] = total.bound[i];
+        }
+    }
+    for (int half = WIDTH / 2; half >= parts; half /= 2)
+        fold_rows(planes, stride, half);
+}
 
 const gr_proven_kernels KERNELS = {
     .vector = GROUP,
