@@ -551,5 +551,9 @@ bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_exact_initial *in
         .tile = TILE,
         .threads = threads,
     };
-    return gr_axis_run_job(&job);
+    bool raised = gr_inexact(); /* rows and columns clear this thread's flag */
+    bool done = gr_axis_run_job(&job);
+    if (raised)
+        gr_raise_inexact();
+    return done;
 }
