@@ -22,8 +22,7 @@ enum {
     LONG_ROW = 2048,   /* float64: accumulators are faster from here on */
     FLAGGED = 4096,    /* elements of rows that are added up without proof, if exactly */
     FLAGGED_ROWS = 32, /* rows of columns, the same */
-    MORE_ADDITIONS =
-        4096, /* to `rest`, besides one per element: merges of lanes, columns, chunks */
+    MERGES = 4096,     /* more additions to `tail` than elements: of lanes, columns, chunks */
 };
 
 typedef struct {
@@ -32,6 +31,7 @@ typedef struct {
     const gr_exact_initial *initial;
     double additions;
     const gr_proven_kernels *kernels;
+    gr_proven_rows_kernel *rows;
     gr_proven_columns_kernel *columns;
     /* Sums in float64 are exact if no addition raises the inexact flag: most of float32 and
      * bfloat16 are. */
@@ -61,18 +61,7 @@ static const gr_proven_kernels *best_kernels(void)
 /* --- one sum --------------------------------------------------------------------------------- */
 
 /* Stores the sum if it is proven. Returns whether it is. */
-static bool store_proven(const context *how, gr_proven sum, int part, unsigned char *out)
-{
-    double rounded;
-    for (int i = 0; i < how->initial->count[part]; i++)
-        gr_proven_add(&sum, how->initial->terms[part][i]);
-    if (!gr_proven_finish(&sum, how->additions, how->format.fraction, how->format.unit, &rounded))
-        return false;
-    gr_store_float(out, rounded, how->target);
-    return true;
-}
-
-static bool store_proven3(const context *how, gr_proven3 sum, int part, unsigned char *out)
+static bool store_proven(const context *how, gr_proven3 sum, int part, unsigned char *out)
 {
     double rounded;
     for (int i = 0; i < how->initial->count[part]; i++)
@@ -107,16 +96,6 @@ static void row_again(const gr_axis_job *job, const unsigned char *in, unsigned 
     store_accumulators(job, sums, out);
 }
 
-static bool store_pair(const gr_axis_job *job, gr_proven sums[2], unsigned char *out)
-{
-    const context *how = context_of(job);
-    if (job->axes->components == 2)
-        return store_proven(how, sums[0], 0, out) &&
-               store_proven(how, sums[1], 1, out + job->axes->part_step);
-    gr_proven_merge(&sums[0], &sums[1]);
-    return store_proven(how, sums[0], 0, out);
-}
-
 /* Adds up rows in float64, and their even and odd elements. Returns whether nothing was rounded. */
 static bool add_plainly(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step, size_t n,
                         size_t rows, gr_pair *pairs)
@@ -139,30 +118,39 @@ static bool store_plain(const gr_axis_job *job, gr_pair pair, unsigned char *out
     for (int part = 0; part < job->parts; part++, out += job->axes->part_step)
         if (how->initial->count[part] == 0)
             gr_store_float(out, pair[part], how->target);
-        else if (!store_proven(how, (gr_proven){pair[part], 0, 0}, part, out))
+        else if (!store_proven(how, (gr_proven3){pair[part], 0, 0, 0}, part, out))
             return false;
     return true;
 }
 
-/* Pieces of float16 rows, each exact in float64. */
-static void half_rows(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
-                      gr_proven (*sums)[2])
+/* Adds up rows of float16 piece by piece, each of which is exact in float64. */
+static void add_half_rows(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step, size_t n,
+                          size_t rows, unsigned char *out, ptrdiff_t out_step, bool *proven)
 {
-    gr_pair pairs[BATCH];
-    memset(sums, 0, rows * sizeof *sums);
-    for (size_t first = 0; first < n; first += HALF_ROW) {
-        size_t some = n - first < HALF_ROW ? n - first : HALF_ROW;
-        gr_cpu_best()->rows_f16(in + 2 * first, step, some, rows, pairs);
-        for (size_t i = 0; i < rows; i++) {
-            gr_proven_add(&sums[i][0], pairs[i][0]);
-            gr_proven_add(&sums[i][1], pairs[i][1]);
+    for (size_t r = 0; r < rows; r++, in += step, out += out_step) {
+        gr_proven3 sums[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+        for (size_t first = 0; first < n; first += HALF_ROW) {
+            gr_pair pair;
+            size_t some = n - first < HALF_ROW ? n - first : HALF_ROW;
+            gr_cpu_best()->rows_f16(in + 2 * first, 0, some, 1, &pair);
+            gr_proven3_add(&sums[0], pair[0]);
+            gr_proven3_add(&sums[job->parts - 1], pair[1]);
         }
+        proven[r] = true;
+        for (int part = 0; part < job->parts; part++)
+            proven[r] &=
+                store_proven(context_of(job), sums[part], part, out + part * job->axes->part_step);
     }
 }
 
-/* Stores the sums of one part of rows of float64 that are proven. */
-static void store_rows3(const gr_axis_job *job, const double *planes, size_t rows, int part,
-                        unsigned char *out, ptrdiff_t out_step, bool *proven)
+static gr_proven3 sum_at(const double *planes, size_t stride)
+{
+    return (gr_proven3){planes[0], planes[stride], planes[2 * stride], planes[3 * stride]};
+}
+
+/* Stores the sums of one part of rows that are proven. */
+static void store_rows(const gr_axis_job *job, const double *planes, size_t rows, int part,
+                       unsigned char *out, ptrdiff_t out_step, bool *proven)
 {
     const context *how = context_of(job);
     size_t stride = GR_PROVEN_ROWS * how->kernels->vector / 2;
@@ -175,10 +163,7 @@ static void store_rows3(const gr_axis_job *job, const double *planes, size_t row
         if (plain && margin[i] > 0)
             memcpy(out, &rounded[i], sizeof *rounded);
         else
-            proven[i] &= store_proven3(
-                how,
-                (gr_proven3){planes[0], planes[stride], planes[2 * stride], planes[3 * stride]},
-                part, out);
+            proven[i] &= store_proven(how, sum_at(planes, stride), part, out);
 }
 
 /* Adds up rows with proof, and stores the sums that are proven. */
@@ -186,26 +171,18 @@ static void add_with_proof(const gr_axis_job *job, const unsigned char *in, ptrd
                            size_t n, size_t rows, unsigned char *out, ptrdiff_t out_step,
                            bool *proven)
 {
-    union {
-        gr_proven two[BATCH][2];
-        double planes[4 * GR_PROVEN_ROWS * GR_MOST_VECTOR / 2];
-    } sums;
-    const gr_proven_kernels *kernels = context_of(job)->kernels;
-    switch (job->axes->load) {
-    case GR_LOAD_f16: half_rows(in, step, n, rows, sums.two); break;
-    case GR_LOAD_bf16: kernels->rows_bf16(in, step, n, rows, sums.two); break;
-    case GR_LOAD_f32: kernels->rows_f32(in, step, n, rows, sums.two); break;
-    default:
-        kernels->rows_f64(in, step, n, rows, job->parts, sums.planes);
-        for (size_t i = 0; i < rows; i++)
-            proven[i] = true;
-        for (int part = 0; part < job->parts; part++)
-            store_rows3(job, sums.planes + part * GR_PROVEN_ROWS, rows, part,
-                        out + part * job->axes->part_step, out_step, proven);
+    double planes[4 * GR_PROVEN_ROWS * GR_MOST_VECTOR / 2];
+    const context *how = context_of(job);
+    if (job->axes->load == GR_LOAD_f16) {
+        add_half_rows(job, in, step, n, rows, out, out_step, proven);
         return;
     }
-    for (size_t i = 0; i < rows; i++, out += out_step)
-        proven[i] = store_pair(job, sums.two[i], out);
+    how->rows(in, step, n, rows, job->parts, planes);
+    for (size_t i = 0; i < rows; i++)
+        proven[i] = true;
+    for (int part = 0; part < job->parts; part++)
+        store_rows(job, planes + part * GR_PROVEN_ROWS, rows, part,
+                   out + part * job->axes->part_step, out_step, proven);
 }
 
 static void add_rows(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step, size_t n,
@@ -265,13 +242,8 @@ static void add_pieces(const gr_axis_job *job, const gr_axis_run *row, void *par
 
 /* --- columns --------------------------------------------------------------------------------- */
 
-static int numbers_of(const gr_axis_job *job)
-{
-    return job->axes->load == GR_LOAD_f64 ? 3 : 2;
-}
-
-/* The members of gr_proven3, or those of gr_proven and a leaf of float16. */
-enum { PLANES = 4 };
+/* The members of gr_proven3, and a leaf. */
+enum { KEPT_PLANES = 4, PLANES };
 
 static int planes(const gr_axis_job *job)
 {
@@ -283,36 +255,6 @@ static void start_columns(const gr_axis_job *job, gr_columns *sums)
 {
     (void)job;
     memset(sums->planes, 0, sums->stride * PLANES * sizeof(double));
-}
-
-static gr_proven two_of(const gr_columns *sums, size_t place)
-{
-    const double *at = sums->planes + place;
-    return (gr_proven){at[0], at[sums->stride], at[2 * sums->stride]};
-}
-
-static gr_proven3 three_of(const gr_columns *sums, size_t place)
-{
-    const double *at = sums->planes + place;
-    size_t stride = sums->stride;
-    return (gr_proven3){at[0], at[stride], at[2 * stride], at[3 * stride]};
-}
-
-static void put_two(const gr_columns *sums, size_t place, gr_proven sum)
-{
-    double *at = sums->planes + place;
-    at[0] = sum.sum;
-    at[sums->stride] = sum.rest;
-    at[2 * sums->stride] = sum.bound;
-}
-
-static void put_three(const gr_columns *sums, size_t place, gr_proven3 sum)
-{
-    double *at = sums->planes + place;
-    at[0] = sum.sum;
-    at[sums->stride] = sum.rest;
-    at[2 * sums->stride] = sum.tail;
-    at[3 * sums->stride] = sum.bound;
 }
 
 /* Adds up a leaf in float64. Returns whether nothing was rounded. */
@@ -332,7 +274,7 @@ static bool add_leaf_plainly(const gr_axis_job *job, gr_columns *sums,
     if (!how->whole && gr_inexact())
         return false;
     const unsigned char *row = (const unsigned char *)leaf;
-    how->kernels->add_leaf(&row, 1, sums->stride, sums->planes, sums->stride);
+    how->kernels->columns_f64(&row, 1, sums->stride, sums->planes, sums->stride);
     return true;
 }
 
@@ -354,27 +296,26 @@ static void end_columns(const gr_axis_job *job, gr_columns *sums)
     (void)sums;
 }
 
-static void merge_places(const gr_axis_job *job, const gr_columns *sums, size_t to,
-                         const gr_columns *more, size_t from)
+static void merge_places(const gr_columns *sums, size_t to, const gr_columns *more, size_t from)
 {
-    if (numbers_of(job) == 3) {
-        gr_proven3 sum = three_of(sums, to), other = three_of(more, from);
-        gr_proven3_merge(&sum, &other);
-        put_three(sums, to, sum);
-    } else {
-        gr_proven sum = two_of(sums, to), other = two_of(more, from);
-        gr_proven_merge(&sum, &other);
-        put_two(sums, to, sum);
-    }
+    size_t stride = sums->stride;
+    gr_proven3 sum = sum_at(sums->planes + to, stride);
+    const gr_proven3 other = sum_at(more->planes + from, stride);
+    gr_proven3_merge(&sum, &other);
+    sums->planes[to] = sum.sum;
+    sums->planes[to + stride] = sum.rest;
+    sums->planes[to + 2 * stride] = sum.tail;
+    sums->planes[to + 3 * stride] = sum.bound;
 }
 
 static void merge_columns(const gr_axis_job *job, gr_columns *sums, const double *later)
 {
+    (void)job;
     gr_columns more = *sums;
     more.planes = (double *)later;
     gr_arithmetic before = gr_begin_plain();
     for (size_t i = 0; i < sums->stride; i++)
-        merge_places(job, sums, i, &more, i);
+        merge_places(sums, i, &more, i);
     gr_end_plain(before);
 }
 
@@ -384,7 +325,7 @@ static void fold_columns(const gr_axis_job *job, gr_columns *sums, size_t width)
     for (size_t count = sums->width / width, half; count > 1; count = half) {
         half = (count + 1) / 2;
         for (size_t i = 0; i < (count - half) * width; i++)
-            merge_places(job, sums, gr_column_place(sums, job->vector, i), sums,
+            merge_places(sums, gr_column_place(sums, job->vector, i), sums,
                          gr_column_place(sums, job->vector, i + half * width));
     }
     gr_end_plain(before);
@@ -426,16 +367,14 @@ static bool store_column(const gr_axis_job *job, const gr_columns *sums, size_t 
 {
     size_t place = gr_column_place(sums, job->vector, column);
     int part = job->parts == 2 ? (int)(column % 2) : 0;
-    if (numbers_of(job) == 3)
-        return store_proven3(context_of(job), three_of(sums, place), part, out);
-    return store_proven(context_of(job), two_of(sums, place), part, out);
+    return store_proven(context_of(job), sum_at(sums->planes + place, sums->stride), part, out);
 }
 
 /* Whether the sums of columns are exact in their first number, as those of float32 mostly are. */
-static bool are_exact(const gr_axis_job *job, const gr_columns *sums)
+static bool are_exact(const gr_columns *sums)
 {
     bool exact = true;
-    for (int i = 1; i <= numbers_of(job); i++)
+    for (int i = 1; i < KEPT_PLANES; i++)
         exact = exact && gr_all_zero(sums->planes + (size_t)i * sums->stride, sums->stride);
     return exact; /* false if a sum is inf or nan: its error is nan */
 }
@@ -451,7 +390,7 @@ static void store_or_note(const gr_axis_job *job, const gr_columns *sums, size_t
     again->count = 0;
 }
 
-/* Stores the sums of up to BLOCK columns of float64 that are in their places. */
+/* Stores the sums of up to BLOCK columns in float64 that are in their places. */
 static void store_block(const gr_axis_job *job, const gr_columns *sums, size_t first,
                         const gr_axis_run *run, size_t i, size_t n, some_columns *again)
 {
@@ -478,10 +417,10 @@ static void store_columns(const gr_axis_job *job, const gr_columns *sums, size_t
     size_t whole = sums->width / job->vector * job->vector, i = 0; /* in their places */
     size_t some = first >= whole ? 0 : whole - first < run->count ? whole - first : run->count;
     gr_arithmetic before = gr_begin_plain();
-    if (plain && are_exact(job, sums)) {
+    if (plain && are_exact(sums)) {
         gr_store_floats(run->out, run->out_step, sums->planes + first, some, how->target);
         i = some;
-    } else if (plain && how->target == GR_LOAD_f64 && job->axes->load == GR_LOAD_f64) {
+    } else if (plain && how->target == GR_LOAD_f64) {
         for (size_t n; i < some; i += n) {
             n = some - i < BLOCK ? some - i : BLOCK;
             store_block(job, sums, first, run, i, n, &again);
@@ -501,7 +440,7 @@ static const gr_axis_ways exact_ways = {
     .partial_size = 2 * sizeof(gr_exact),
     .piece = add_piece,
     .total = add_pieces,
-    .kept_planes = PLANES,
+    .kept_planes = KEPT_PLANES,
     .planes = planes,
     .start = start_columns,
     .add = add_columns,
@@ -520,7 +459,7 @@ bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_exact_initial *in
         .target = target,
         .format = gr_format_of(target),
         .initial = initial,
-        .additions = (double)gr_axes_size(&axes->reduced) * axes->components + MORE_ADDITIONS,
+        .additions = (double)gr_axes_size(&axes->reduced) * axes->components + MERGES,
         .kernels = kernels,
         .flags = gr_flags_work(),
         .whole = axes->load == GR_LOAD_f16,
@@ -531,16 +470,21 @@ bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_exact_initial *in
         how.plain_columns = plain->columns_f16;
         break;
     case GR_LOAD_bf16:
+        how.rows = kernels->rows_bf16;
         how.columns = kernels->columns_bf16;
         how.plain_rows = plain->rows_bf16;
         how.plain_columns = plain->columns_bf16;
         break;
     case GR_LOAD_f32:
+        how.rows = kernels->rows_f32;
         how.columns = kernels->columns_f32;
         how.plain_rows = plain->rows_f32;
         how.plain_columns = plain->columns_f32;
         break;
-    default: how.columns = kernels->columns_f64; break;
+    default:
+        how.rows = kernels->rows_f64;
+        how.columns = kernels->columns_f64;
+        break;
     }
     gr_axis_job job = {
         .ways = &exact_ways,
@@ -551,5 +495,9 @@ bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_exact_initial *in
         .tile = TILE,
         .threads = threads,
     };
-    return gr_axis_run_job(&job);
+    bool raised = gr_inexact(); /* rows and columns clear this thread's flag */
+    bool done = gr_axis_run_job(&job);
+    if (raised)
+        gr_raise_inexact();
+    return done;
 }

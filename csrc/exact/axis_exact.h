@@ -1,8 +1,10 @@
 /* Correctly rounded sums along axes, on the CPU. Each sum has the bits of gr_exact_sum_array of its
  * elements, rounded once.
  *
- * Each sum is kept in two or three float64 numbers that prove their own rounding (proven.h). The
- * few that cannot be proven are added up again in accumulators (exact.h). */
+ * Sums of float32, bfloat16 and float16 are first added up in float64. They are exact if no
+ * addition raised the inexact flag. Otherwise, and for float64, each sum is kept in three float64
+ * numbers that prove their own rounding (proven.h). The few that cannot be proven are added up
+ * again in accumulators (exact.h). */
 #ifndef GPUREDUCE_AXIS_EXACT_H
 #define GPUREDUCE_AXIS_EXACT_H
 

@@ -7,35 +7,29 @@
 
 #include <stddef.h>
 
-/* Rows of n contiguous elements, `step` bytes apart: for each, a sum of the elements at even
- * indexes and one of those at odd indexes. */
-typedef void gr_proven_rows_kernel(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
-                                   gr_proven (*sums)[2]);
-
-/* The same for up to GR_PROVEN_ROWS rows at once. The sums are left in planes for gr_proven3 that
- * are as far apart as GR_PROVEN_ROWS * vector / 2 numbers. With `parts` 1 there is one sum for each
- * row; with 2, the sums of odd elements follow after GR_PROVEN_ROWS numbers. */
+/* Adds up to GR_PROVEN_ROWS rows of n contiguous elements, `step` bytes apart. The sums are left in
+ * planes for the members of gr_proven3, which are GR_PROVEN_ROWS * vector / 2 numbers apart. With
+ * `parts` 1 there is one sum for each row; with 2, the sums of elements at odd indexes follow those
+ * at even ones after GR_PROVEN_ROWS numbers. */
 enum { GR_PROVEN_ROWS = 32 };
-typedef void gr_proven3_rows_kernel(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
-                                    int parts, double *planes);
+typedef void gr_proven_rows_kernel(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
+                                   int parts, double *planes);
 
 /* Adds rows of elements to the sums of columns: planes of `stride` numbers, for the members of
- * gr_proven or gr_proven3 in their order. Columns are in groups (cpu/axis_job.h). */
+ * gr_proven3 in their order. Columns are in groups (cpu/axis_job.h). */
 typedef void gr_proven_columns_kernel(const unsigned char *const *rows, size_t count, size_t width,
                                       double *planes, size_t stride);
 
-/* Rounds `count` sums of float64 to float64, whole groups, from planes for gr_proven3. `factor` is
+/* Rounds `count` sums to float64, whole groups, from planes for gr_proven3. `factor` is
  * that of `bound` (proven.h). A sum is proven if its `margin` is above 0; others may be, too. */
-typedef void gr_proven3_round_kernel(const double *planes, size_t stride, size_t count,
-                                     double factor, double *rounded, double *margin);
+typedef void gr_proven_round_kernel(const double *planes, size_t stride, size_t count,
+                                    double factor, double *rounded, double *margin);
 
 typedef struct {
     size_t vector; /* columns of a group */
-    gr_proven_rows_kernel *rows_bf16, *rows_f32;
-    gr_proven3_rows_kernel *rows_f64;
+    gr_proven_rows_kernel *rows_bf16, *rows_f32, *rows_f64;
     gr_proven_columns_kernel *columns_bf16, *columns_f32, *columns_f64;
-    gr_proven3_round_kernel *round_f64;
-    gr_proven_columns_kernel *add_leaf; /* float64 numbers to members of gr_proven */
+    gr_proven_round_kernel *round_f64;
 } gr_proven_kernels;
 
 extern const gr_proven_kernels gr_proven_baseline;

@@ -17,7 +17,7 @@ enum {
     STREAMS = 4        /* vectors that a row's elements go to */
 };
 
-/* The sums of a vector of columns. `tail` is for float64 alone. */
+/* The sums of a vector of columns. */
 typedef struct {
     doubles sum, rest, tail, bound;
 } proven_lanes;
@@ -34,102 +34,90 @@ INLINE doubles magnitude(doubles x)
     return (doubles)((lanes64)x & INT64_MAX);
 }
 
-INLINE void add_rest(proven_lanes *to, doubles x, int numbers)
+INLINE void add_rest(proven_lanes *to, doubles x)
 {
-    doubles error = x;
-    if (numbers == 3) {
-        error = two_sum(&to->rest, x);
-        to->tail += error;
-    } else {
-        to->rest += x;
-    }
+    doubles error = two_sum(&to->rest, x);
+    to->tail += error;
     to->bound += magnitude(error);
 }
 
-INLINE void add_lanes(proven_lanes *to, doubles x, int numbers)
+INLINE void add_lanes(proven_lanes *to, doubles x)
 {
-    add_rest(to, two_sum(&to->sum, x), numbers);
+    add_rest(to, two_sum(&to->sum, x));
 }
 
-/* As gr_proven_merge and gr_proven3_merge. */
-INLINE void merge_lanes(proven_lanes *to, const proven_lanes *more, int numbers)
+/* As gr_proven3_merge. */
+INLINE void merge_lanes(proven_lanes *to, const proven_lanes *more)
 {
-    add_lanes(to, more->sum, numbers);
-    if (numbers == 3) {
-        add_rest(to, more->rest, numbers);
-        to->tail += more->tail;
-    } else {
-        to->rest += more->rest;
-    }
+    add_lanes(to, more->sum);
+    add_rest(to, more->rest);
+    to->tail += more->tail;
     to->bound += more->bound;
 }
 
 /* --- columns --------------------------------------------------------------------------------- */
 
-INLINE void load_lanes(proven_lanes *to, const double *planes, size_t stride, int numbers)
+INLINE void load_lanes(proven_lanes *to, const double *planes, size_t stride)
 {
     memcpy(&to->sum, planes, sizeof to->sum);
     memcpy(&to->rest, planes + stride, sizeof to->rest);
-    if (numbers == 3)
-        memcpy(&to->tail, planes + 2 * stride, sizeof to->tail);
-    memcpy(&to->bound, planes + (size_t)numbers * stride, sizeof to->bound);
+    memcpy(&to->tail, planes + 2 * stride, sizeof to->tail);
+    memcpy(&to->bound, planes + 3 * stride, sizeof to->bound);
 }
 
-INLINE void store_lanes(const proven_lanes *from, double *planes, size_t stride, int numbers)
+INLINE void store_lanes(const proven_lanes *from, double *planes, size_t stride)
 {
     memcpy(planes, &from->sum, sizeof from->sum);
     memcpy(planes + stride, &from->rest, sizeof from->rest);
-    if (numbers == 3)
-        memcpy(planes + 2 * stride, &from->tail, sizeof from->tail);
-    memcpy(planes + (size_t)numbers * stride, &from->bound, sizeof from->bound);
+    memcpy(planes + 2 * stride, &from->tail, sizeof from->tail);
+    memcpy(planes + 3 * stride, &from->bound, sizeof from->bound);
 }
 
 /* Adds `count` rows, a constant, `apart` from each other in the list (cpu/axis_text.h). */
 INLINE void add_rows(const unsigned char *const *rows, size_t count, size_t apart, size_t width,
-                     size_t size, load_pair *load, double *planes, size_t stride, int numbers)
+                     size_t size, load_pair *load, double *planes, size_t stride)
 {
     for (size_t first = 0; first < width; first += GROUP, planes += GROUP) {
         size_t at = (first + GROUP <= width ? first : width - GROUP) * size;
         proven_lanes low, high;
-        load_lanes(&low, planes, stride, numbers);
-        load_lanes(&high, planes + WIDTH, stride, numbers);
+        load_lanes(&low, planes, stride);
+        load_lanes(&high, planes + WIDTH, stride);
 #pragma GCC unroll 8
         for (size_t j = 0; j < count; j++) {
             doubles x[2];
             load(rows[j * apart] + at, x);
-            add_lanes(&low, x[0], numbers);
-            add_lanes(&high, x[1], numbers);
+            add_lanes(&low, x[0]);
+            add_lanes(&high, x[1]);
         }
-        store_lanes(&low, planes, stride, numbers);
-        store_lanes(&high, planes + WIDTH, stride, numbers);
+        store_lanes(&low, planes, stride);
+        store_lanes(&high, planes + WIDTH, stride);
     }
 }
 
 INLINE void add_columns(const unsigned char *const *rows, size_t count, size_t width, size_t size,
-                        load_pair *load, double *planes, size_t stride, int numbers)
+                        load_pair *load, double *planes, size_t stride)
 {
     size_t apart = count / TOGETHER;
     for (size_t r = 0; r < apart; r++)
-        add_rows(rows + r, TOGETHER, apart, width, size, load, planes, stride, numbers);
+        add_rows(rows + r, TOGETHER, apart, width, size, load, planes, stride);
     rows += apart * TOGETHER;
     if (count & 4)
-        add_rows(rows, 4, 1, width, size, load, planes, stride, numbers);
+        add_rows(rows, 4, 1, width, size, load, planes, stride);
     rows += count & 4;
     for (size_t r = 0; r < count % 4; r++)
-        add_rows(rows + r, 1, 1, width, size, load, planes, stride, numbers);
+        add_rows(rows + r, 1, 1, width, size, load, planes, stride);
 }
 
-#define COLUMNS(type, size, load, numbers)                                                         \
+#define COLUMNS(type, size, load)                                                                  \
     static void columns_##type(const unsigned char *const *rows, size_t count, size_t width,       \
                                double *planes, size_t stride)                                      \
     {                                                                                              \
-        add_columns(rows, count, width, size, load, planes, stride, numbers);                      \
+        add_columns(rows, count, width, size, load, planes, stride);                               \
     }
 
-COLUMNS(bf16, 2, load_bf16_in_order, 2)
-COLUMNS(f32, 4, load_f32, 2)
-COLUMNS(f64, 8, load_f64, 3)
-COLUMNS(leaf, 8, load_f64, 2)
+COLUMNS(bf16, 2, load_bf16_in_order)
+COLUMNS(f32, 4, load_f32)
+COLUMNS(f64, 8, load_f64)
 
 /* As gr_proven3_finish and gr_proven_round do for float64, where the result is normal and not far
  * below that. */
@@ -139,7 +127,7 @@ static void round_f64(const double *planes, size_t stride, size_t count, double 
     const int64_t exponent = (int64_t)0x7ff << 52, fraction = ((int64_t)1 << 52) - 1;
     for (size_t i = 0; i < count; i += WIDTH) {
         proven_lanes sum;
-        load_lanes(&sum, planes + i, stride, 3);
+        load_lanes(&sum, planes + i, stride);
         doubles high = sum.sum, low = two_sum(&high, sum.rest);
         doubles tail = two_sum(&low, sum.tail), last = low;
         low = two_sum(&high, last);
@@ -162,19 +150,19 @@ static void round_f64(const double *planes, size_t stride, size_t count, double 
 /* --- rows ------------------------------------------------------------------------------------ */
 
 INLINE void add_streams(const unsigned char *in, size_t size, load_pair *load,
-                        proven_lanes lanes[STREAMS], int numbers)
+                        proven_lanes lanes[STREAMS])
 {
 #pragma GCC unroll 4
     for (int j = 0; j < STREAMS; j += 2) {
         doubles x[2];
         load(in + (size_t)(j * WIDTH) * size, x);
-        add_lanes(&lanes[j], x[0], numbers);
-        add_lanes(&lanes[j + 1], x[1], numbers);
+        add_lanes(&lanes[j], x[0]);
+        add_lanes(&lanes[j + 1], x[1]);
     }
 }
 
 INLINE void add_row(const unsigned char *in, size_t n, size_t size, load_pair *load,
-                    proven_lanes *total, int numbers)
+                    proven_lanes *total)
 {
     enum { ROW = STREAMS * WIDTH, PAGE = 4096 };
     proven_lanes lanes[STREAMS];
@@ -182,67 +170,40 @@ INLINE void add_row(const unsigned char *in, size_t n, size_t size, load_pair *l
     for (; n >= ROW; n -= ROW, in += ROW * size) {
         for (size_t i = 0; i < ROW * size; i += 64) /* the address may be past the array */
             __builtin_prefetch((const void *)((uintptr_t)in + PAGE + i));
-        add_streams(in, size, load, lanes, numbers);
+        add_streams(in, size, load, lanes);
     }
     if (n > 0) {
         unsigned char rest[ROW * 8] = {0};
         memcpy(rest, in, n * size);
-        add_streams(rest, size, load, lanes, numbers);
+        add_streams(rest, size, load, lanes);
     }
-    merge_lanes(&lanes[0], &lanes[2], numbers);
-    merge_lanes(&lanes[1], &lanes[3], numbers);
-    merge_lanes(&lanes[0], &lanes[1], numbers);
+    merge_lanes(&lanes[0], &lanes[2]);
+    merge_lanes(&lanes[1], &lanes[3]);
+    merge_lanes(&lanes[0], &lanes[1]);
     *total = lanes[0];
 }
-
-/* Merges the lanes of a vector to one sum of even lanes and one of odd ones. */
-INLINE void fold(const proven_lanes *lanes, gr_proven sums[2])
-{
-    gr_proven each[WIDTH];
-    for (int i = 0; i < WIDTH; i++)
-        each[i] = (gr_proven){lanes->sum[i], lanes->rest[i], lanes->bound[i]};
-    for (int half = WIDTH / 2; half >= 2; half /= 2)
-        for (int i = 0; i < half; i++)
-            gr_proven_merge(&each[i], &each[i + half]);
-    sums[0] = each[0];
-    sums[1] = each[1];
-}
-
-#define ROWS(type, size, load)                                                                     \
-    static void rows_##type(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,        \
-                            gr_proven(*sums)[2])                                                   \
-    {                                                                                              \
-        for (size_t i = 0; i < rows; i++, in += step) {                                            \
-            proven_lanes total;                                                                    \
-            add_row(in, n, size, load, &total, 2);                                                 \
-            fold(&total, sums[i]);                                                                 \
-        }                                                                                          \
-    }
-
-ROWS(bf16, 2, load_bf16_in_order)
-ROWS(f32, 4, load_f32)
 
 /* Merges lanes of all rows: lane l, at planes + GR_PROVEN_ROWS * l, and lane l + half. */
 INLINE void fold_rows(double *planes, size_t stride, int half)
 {
     for (size_t i = 0; i < (size_t)half * GR_PROVEN_ROWS; i += WIDTH) {
         proven_lanes to, more;
-        load_lanes(&to, planes + i, stride, 3);
-        load_lanes(&more, planes + (size_t)half * GR_PROVEN_ROWS + i, stride, 3);
-        merge_lanes(&to, &more, 3);
-        store_lanes(&to, planes + i, stride, 3);
+        load_lanes(&to, planes + i, stride);
+        load_lanes(&more, planes + (size_t)half * GR_PROVEN_ROWS + i, stride);
+        merge_lanes(&to, &more);
+        store_lanes(&to, planes + i, stride);
     }
 }
 
-static void rows_f64(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows, int parts,
-                     double *planes)
+INLINE void add_all_rows(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
+                         size_t size, load_pair *load, int parts, double *planes)
 {
     const size_t stride = (size_t)WIDTH * GR_PROVEN_ROWS;
     if (rows < GR_PROVEN_ROWS)
         memset(planes, 0, 4 * stride * sizeof *planes);
     for (size_t r = 0; r < rows; r++, in += step) {
         proven_lanes total;
-        add_row(in, n, 8, load_f64, &total, 3);
+        add_row(in, n, size, load, &total);
         for (size_t i = 0; i < WIDTH; i++) {
             double *at = planes + GR_PROVEN_ROWS * i + r;
             at[0] = total.sum[i];
@@ -255,6 +216,17 @@ static void rows_f64(const unsigned char *in, ptrdiff_t step, size_t n, size_t r
         fold_rows(planes, stride, half);
 }
 
+#define ROWS(type, size, load)                                                                     \
+    static void rows_##type(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,        \
+                            int parts, double *planes)                                             \
+    {                                                                                              \
+        add_all_rows(in, step, n, rows, size, load, parts, planes);                                \
+    }
+
+ROWS(bf16, 2, load_bf16_in_order)
+ROWS(f32, 4, load_f32)
+ROWS(f64, 8, load_f64)
+
 const gr_proven_kernels KERNELS = {
     .vector = GROUP,
     .rows_bf16 = rows_bf16,
@@ -264,5 +236,4 @@ const gr_proven_kernels KERNELS = {
     .columns_f32 = columns_f32,
     .columns_f64 = columns_f64,
     .round_f64 = round_f64,
-    .add_leaf = columns_leaf,
 };

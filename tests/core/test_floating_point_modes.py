@@ -77,6 +77,21 @@ def test_sums_do_not_depend_on_the_settings(strategy, device, dtype, kind, setti
         assert plain.tobytes() == other.tobytes()
 
 
+@pytest.mark.parametrize("settings", [FLUSHED, DOWN, UP])
+@pytest.mark.parametrize("kind", ["tiny", "normal"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("strategy", ["exact", "cpu"])
+def test_sums_along_axes_do_not_depend_on_the_settings(strategy, dtype, kind, settings):
+    array = numbers(dtype, kind)[: 3 * 2**16]
+    for columns in (3, 16, 64, 1000, 3 * 2**14):
+        matrix = array[: array.size // columns * columns].reshape(-1, columns)
+        for axis in (0, 1):
+            plain = gpureduce.sum(matrix, strategy, axis=axis).value
+            with arithmetic(settings):
+                other = gpureduce.sum(matrix, strategy, axis=axis).value
+            assert plain.tobytes() == other.tobytes()
+
+
 def test_threads_agree_on_the_settings(monkeypatch):
     array = np.full(2**21, 1e-309)
     with arithmetic(FLUSHED):
