@@ -105,12 +105,38 @@ def ask(function: Callable[..., Any], arr: object, *arguments: object) -> Any:
         raise
 
 
-def by_one_call(arr: object, strategy: str, stream: object, timing: bool) -> SumResult | None:
+def by_one_call(
+    arr: object, strategy: str, dtype: Any, stream: object, timing: bool
+) -> SumResult | None:
     """The sum of an array on a GPU; None if the general path has to add it up."""
     module, number = _module(), NUMBERS.get(strategy)
-    if module is None or number is None:
+    if module is None or number is None or not _is_quick(dtype):
         return None
-    return _sum(module, arr, None, number, stream, timing)
+    resolve = None if dtype is None else _resolver(dtype, strategy in ("auto", "exact"))
+    return _sum(module, arr, resolve, number, stream, timing)
+
+
+def _is_quick(dtype: object) -> bool:
+    """Whether `_resolver` takes a value of `dtype`, or it is None."""
+    return dtype is None or type(dtype) in (str, type) or isinstance(dtype, np.dtype)
+
+
+_Resolve = Callable[[str, int, int], tuple[int, bool, int, int]]
+
+
+@functools.lru_cache(256)
+def _resolver(dtype: Any, exactly: bool) -> _Resolve:
+    """What tells C how to add up arrays of any dtype to a sum of `dtype`."""
+    wanted = dtypes.named(dtype)
+    known: dict[tuple[str, int], tuple[int, bool, int, int]] = {}
+
+    def resolve(kind: str, nbytes: int, index: int) -> tuple[int, bool, int, int]:
+        found = known.get((kind, nbytes))
+        if found is None:
+            found = known[kind, nbytes] = _asked(kind, nbytes, wanted, exactly)
+        return found
+
+    return resolve
 
 
 def _sum(
@@ -179,8 +205,9 @@ def add(asked: Arguments, strategy: registry.Strategy, arr: object) -> SumResult
         return None
     by_defaults = asked.dtype is None and asked.device is None
     if (
-        by_defaults
-        and asked.all_default
+        asked.device is None
+        and asked.chooses_launch
+        and _is_quick(asked.dtype)
         and type(asked.strategy) is str
         and asked.strategy in NUMBERS
     ):

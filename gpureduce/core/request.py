@@ -39,8 +39,12 @@ class Arguments(NamedTuple):
     @property
     def all_default(self) -> bool:
         """Whether dtype, block, grid and finish have their defaults."""
-        launch_is = self.block is None and self.grid is None and self.finish is None
-        return launch_is and self.dtype is None
+        return self.chooses_launch and self.dtype is None
+
+    @property
+    def chooses_launch(self) -> bool:
+        """Whether block, grid and finish have their defaults."""
+        return self.block is None and self.grid is None and self.finish is None
 
 
 class Launch(NamedTuple):

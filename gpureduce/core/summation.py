@@ -173,7 +173,11 @@ def sum(
             ):
                 shortest = _host.sum_array(arr, strategy != "cpu", None)
             else:
-                shortest = _by_one_call(arr, strategy, device, stream, timing)
+                shortest = _by_one_call(arr, strategy, None, device, stream, timing)
+            if shortest is not None:
+                return shortest
+        elif block is None and grid is None and finish is None and type(arr) is not np.ndarray:
+            shortest = _by_one_call(arr, strategy, dtype, device, stream, timing)
             if shortest is not None:
                 return shortest
         how = (strategy, dtype, block, grid, finish, device, allow_broken, stream, timing)
@@ -190,16 +194,20 @@ def _module(name: str) -> ModuleType:
 
 
 def _by_one_call(
-    arr: Any, strategy: str, device: str | None, stream: object, timing: bool
+    arr: Any, strategy: str, dtype: Any, device: str | None, stream: object, timing: bool
 ) -> SumResult | None:
-    """The sum with default arguments, by one call of C; None if that call cannot add it up."""
+    """The sum with a default launch, by one call of C; None if that call cannot add it up.
+
+    `dtype` is for arrays that are not NumPy's.
+    """
     if type(strategy) is not str:
         return None
     if type(arr) is not np.ndarray:
         if device:
             return None
         return cast(
-            SumResult | None, _module("gpu_arrays").by_one_call(arr, strategy, stream, timing)
+            SumResult | None,
+            _module("gpu_arrays").by_one_call(arr, strategy, dtype, stream, timing),
         )
     if stream is not None:
         return None

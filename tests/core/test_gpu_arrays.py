@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import gc
+import itertools
 import sys
 import time
 import types
@@ -159,8 +160,8 @@ def test_the_quick_way_leaks_nothing(emulator_for_a_card):
 
     def add_all():
         for array in arrays:
-            for timing in (True, False):
-                gpu_arrays.by_one_call(array, "fast", None, timing)
+            for timing, dtype in itertools.product((True, False), (None, "float32")):
+                gpu_arrays.by_one_call(array, "fast", dtype, None, timing)
 
     add_all()
     gc.collect()
