@@ -42,8 +42,8 @@ typedef struct {
     uintptr_t first, last;
 } gr_range;
 
-/* Whether kernels can read all these bytes. If so, sets *known to a range around them that is
- * readable until it is freed, or to an empty range if no such range is known. */
+/* Whether kernels can read all these bytes. If so, sets *known to the bounds of the allocations
+ * that hold them, or to an empty range if the bounds are unknown. */
 int gr_backend_can_read(gr_range bytes, gr_range *known);
 
 /* The most elements of a view that one launch sums. Ctrl-C takes effect between launches. */

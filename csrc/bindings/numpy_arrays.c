@@ -2,6 +2,7 @@
 #define GR_IMPORTS_NUMPY
 #include "bindings/numpy_arrays.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* NumPy's highest built-in type number. */
@@ -25,17 +26,36 @@ static int number_of(const char *name)
     return number;
 }
 
+/* The same rows by kind of number and size. */
+static struct {
+    int kind, bytes;
+    const gr_numpy_type *type;
+} kinds[16];
+static int kind_count;
+
 static void learn(const char *name, gr_load load, gr_acc acc, const char *result, int components)
 {
-    int number = number_of(name);
+    int number = number_of(name), bits = atoi(name + strcspn(name, "0123456789"));
     gr_numpy_type *row = number < 0 || number > LAST_TYPE ? &bfloat16 : &types[number];
     *row = (gr_numpy_type){load, acc, components, number_of(result)};
+    kinds[kind_count].kind = row == &bfloat16 ? 'B' : name[0];
+    kinds[kind_count].bytes = bits ? bits / 8 : 1; /* bool */
+    kinds[kind_count++].type = row;
+}
+
+const gr_numpy_type *gr_numpy_type_of_kind(int kind, int bytes)
+{
+    for (int i = 0; i < kind_count; i++)
+        if (kinds[i].kind == kind && kinds[i].bytes == bytes)
+            return kinds[i].type;
+    return NULL;
 }
 
 int gr_import_numpy(void)
 {
     if (PyArray_ImportNumPyAPI() < 0)
         return -1;
+    kind_count = 0;
 #define DTYPE(name, load, acc, result) learn(#name, GR_LOAD_##load, GR_ACC_##acc, #result, 1);
 #include "dtypes.def"
 #undef DTYPE

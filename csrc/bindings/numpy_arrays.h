@@ -33,6 +33,10 @@ const gr_numpy_type *gr_numpy_type_of(PyObject *object);
 /* The same for arrays with any strides and alignment. */
 const gr_numpy_type *gr_numpy_type_of_elements(PyObject *object);
 
+/* The same for elements of a kind ('b', 'i', 'u', 'f', 'c', or 'B' for bfloat16) and a size. The
+ * `result` of bfloat16 may be -1. */
+const gr_numpy_type *gr_numpy_type_of_kind(int kind, int bytes);
+
 /* Returns NumPy's number of ml_dtypes' bfloat16; -1 without ml_dtypes; -2 with an exception set. */
 int gr_bfloat16_number(void);
 

@@ -204,7 +204,7 @@ static gr_acc kernel_acc(const gr_request *request, gr_load load)
     return load == GR_LOAD_f64 || load == GR_LOAD_any ? GR_ACC_f64 : GR_ACC_f32;
 }
 
-/* Returns the largest block that the kernel of `exact` is compiled for. */
+/* Returns the most threads per block that the kernel of the strategy `exact` is compiled for. */
 static unsigned exact_most_threads(gr_load load)
 {
     switch (load) {

@@ -7,16 +7,17 @@
 
 #include <stddef.h>
 
-/* Adds up to GR_PROVEN_ROWS rows of n contiguous elements, `step` bytes apart. The sums are left in
- * planes for the members of gr_proven3, which are GR_PROVEN_ROWS * vector / 2 numbers apart. With
- * `parts` 1 there is one sum for each row; with 2, the sums of elements at odd indexes follow those
- * at even ones after GR_PROVEN_ROWS numbers. */
+/* Adds up at most GR_PROVEN_ROWS rows. A row is n contiguous elements, and rows begin `step` bytes
+ * apart. `planes` holds four arrays, one for each member of gr_proven3 in turn, each of
+ * GR_PROVEN_ROWS * vector / 2 numbers. Entry r of an array belongs to the sum of row r. With
+ * `parts` 2, for complex numbers, it belongs to the elements at even indexes, and entry
+ * GR_PROVEN_ROWS + r to those at odd ones. The other entries are scratch memory. */
 enum { GR_PROVEN_ROWS = 32 };
 typedef void gr_proven_rows_kernel(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
                                    int parts, double *planes);
 
-/* Adds rows of elements to the sums of columns: planes of `stride` numbers, for the members of
- * gr_proven3 in their order. Columns are in groups (cpu/axis_job.h). */
+/* Adds rows of elements to the sums of columns. `planes` holds an array of `stride` numbers for each
+ * member of gr_proven3 in turn. Columns are in groups (cpu/axis_job.h). */
 typedef void gr_proven_columns_kernel(const unsigned char *const *rows, size_t count, size_t width,
                                       double *planes, size_t stride);
 

@@ -66,7 +66,8 @@ static inline void gr_axes_sort(gr_axis_list *list)
     }
 }
 
-/* Walks dimensions with a negative step in the array from their other end. */
+/* Reverses each dimension whose step in the input is negative: it is walked from its last element.
+ */
 static inline void gr_axes_flip(gr_axes *axes, gr_axis_list *list)
 {
     for (int i = 0; i < list->count; i++) {

@@ -54,7 +54,8 @@ bool gr_ask_for_interrupts(void)
     if (now - watch->asked_ms < EVERY_MS)
         return false;
     watch->asked_ms = now;
-    /* A signal handler may make calls of its own, which this watch must not interrupt. */
+    /* A Python signal handler may itself call this library. The outer call's check for signals must
+     * not cancel that call. */
     interrupts = NULL;
     own_checks++;
     atomic_fetch_add_explicit(&checks, 1, memory_order_relaxed);

@@ -59,7 +59,7 @@ typedef struct {
     atomic_size_t fetched;        /* pieces that are known to be fetched */
     atomic_int failed;            /* a cudaError_t */
     atomic_bool is_broken_off;
-    atomic_bool is_cut;     /* by fork(): threads that had begun pieces are not in this process */
+    atomic_bool is_cut;     /* a child of fork(): the parent's copying threads do not exist here */
     atomic_bool has_driver; /* a thread gives the orders */
 
     /* Used only by the thread that gives the orders: */

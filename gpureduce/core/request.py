@@ -19,7 +19,8 @@ from gpureduce.core.dtypes import Conversion, convert, is_exact
 from gpureduce.core.registry import Strategy
 from gpureduce.core.schedule import Schedule
 
-# Strategy numbers for C: the engine chooses by size and dtype (`fast`), or as `auto` does.
+# Numbers that stand for a strategy in calls of C. CHOOSE: `fast`, whose kernel the engine chooses
+# by size and dtype. AUTO: `exact` for floats, `fast` for integers.
 CHOOSE, AUTO = -1, -2
 
 

@@ -46,8 +46,8 @@ int gr_flatten(const gr_gpu_array *array, gr_elements *elements, size_t *count);
 /* Fills in the steps of a contiguous array of these sizes. */
 void gr_fill_steps(gr_gpu_array *array);
 
-/* Checks a producer's base, sizes and steps, which may be any numbers. Computes count, first and
- * last. Returns 1, or -1 with an exception set. */
+/* Checks the base address, sizes and steps that a library gave for its array; none can be trusted.
+ * Computes `count`, `first` and `last`. Returns 1, or -1 with an exception set. */
 int gr_check_extent(gr_gpu_array *array);
 
 /* Sets *value to a new reference to the attribute, or to NULL if there is none. With `or_broken`,

@@ -22,43 +22,23 @@ typedef struct {
     int parts;              /* 2 for complex numbers */
 } gr_reading;
 
-/* Sets the type of a sum of bfloat16: float32 where NumPy has no bfloat16. */
+/* The type of a sum of bfloat16: float32 where NumPy has no bfloat16. */
 static int find_bfloat16(gr_reading *reading)
 {
     int number = gr_bfloat16_number();
-    if (number >= 0)
-        reading->typenum = number;
+    reading->typenum = number >= 0 ? number : NPY_FLOAT;
     return number < -1 ? -1 : 1;
 }
 
 static int find_reading(const gr_gpu_array *array, gr_reading *reading)
 {
-    static const struct {
-        char kind;
-        int bytes;
-        gr_reading reading;
-    } table[] = {
-        {'b', 1, {GR_LOAD_u8, GR_ACC_u64, NPY_INT64, GR_LOAD_u8, 1}},
-        {'i', 1, {GR_LOAD_i8, GR_ACC_u64, NPY_INT64, GR_LOAD_i8, 1}},
-        {'i', 2, {GR_LOAD_i16, GR_ACC_u64, NPY_INT64, GR_LOAD_i16, 1}},
-        {'i', 4, {GR_LOAD_i32, GR_ACC_u64, NPY_INT64, GR_LOAD_i32, 1}},
-        {'i', 8, {GR_LOAD_u64, GR_ACC_u64, NPY_INT64, GR_ELEMENTS_I64, 1}},
-        {'u', 1, {GR_LOAD_u8, GR_ACC_u64, NPY_UINT64, GR_LOAD_u8, 1}},
-        {'u', 2, {GR_LOAD_u16, GR_ACC_u64, NPY_UINT64, GR_LOAD_u16, 1}},
-        {'u', 4, {GR_LOAD_u32, GR_ACC_u64, NPY_UINT64, GR_LOAD_u32, 1}},
-        {'u', 8, {GR_LOAD_u64, GR_ACC_u64, NPY_UINT64, GR_LOAD_u64, 1}},
-        {'f', 2, {GR_LOAD_f16, GR_ACC_f32, NPY_HALF, GR_LOAD_f16, 1}},
-        {'B', 2, {GR_LOAD_bf16, GR_ACC_f32, NPY_FLOAT32, GR_LOAD_bf16, 1}},
-        {'f', 4, {GR_LOAD_f32, GR_ACC_f32, NPY_FLOAT32, GR_LOAD_f32, 1}},
-        {'f', 8, {GR_LOAD_f64, GR_ACC_f64, NPY_FLOAT64, GR_LOAD_f64, 1}},
-        {'c', 8, {GR_LOAD_f32, GR_ACC_f32, NPY_COMPLEX64, GR_LOAD_f32, 2}},
-        {'c', 16, {GR_LOAD_f64, GR_ACC_f64, NPY_COMPLEX128, GR_LOAD_f64, 2}},
-    };
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-        if (table[i].kind == array->kind && table[i].bytes == array->bytes) {
-            *reading = table[i].reading;
-            return array->kind == 'B' ? find_bfloat16(reading) : 1;
-        }
+    const gr_numpy_type *type = gr_numpy_type_of_kind(array->kind, array->bytes);
+    if (type) {
+        int is_signed = array->kind == 'i' && array->bytes == 8;
+        int elements = is_signed ? GR_ELEMENTS_I64 : (int)type->load;
+        *reading = (gr_reading){type->load, type->acc, type->result, elements, type->components};
+        return array->kind == 'B' ? find_bfloat16(reading) : 1;
+    }
     static const char *const names[] = {"bbool", "iint", "uuint", "ffloat", "Bbfloat", "ccomplex"};
     size_t i = 0;
     while (i + 1 < sizeof names / sizeof names[0] && names[i][0] != array->kind)

@@ -45,8 +45,8 @@ GR_INTRINSIC thread_block this_thread_block()
     return thread_block();
 }
 
-/* Size adjacent lanes of a warp. Parent, the group that the tile was cut from, makes no
- * difference. */
+/* A tile: `Size` adjacent lanes of a warp. `Parent` is the type of the group that it was cut from,
+ * and has no effect here. */
 template <unsigned Size, typename Parent = void> class thread_block_tile
 {
     static_assert(Size >= 1 && Size <= 32 && (Size & (Size - 1)) == 0,

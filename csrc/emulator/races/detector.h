@@ -56,8 +56,8 @@ struct Variable {
     std::map<unsigned, VectorClock> block;
 };
 
-/* The bulk copies that one mbarrier (CopyBarrier) counts. They have a clock of their own, in
- * addition to the block's lanes. */
+/* The bulk copies that one mbarrier (CopyBarrier) counts. Together they are one more thread of the
+ * block: they share a vector clock, beside those of the lanes. */
 struct CopyClock {
     uint32_t time = 0;
     VectorClock released[2]; /* KNOWN and KNOWN_IF_FENCED of the lanes that started the copies */

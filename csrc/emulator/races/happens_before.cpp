@@ -26,7 +26,7 @@ Watch *exchange_watch(Watch *watch)
     return before;
 }
 
-/* --- launches and teams ---------------------------------------------------------------------- */
+/* --- launches, and blocks that run side by side ---------------------------------------------- */
 
 void watch_launch(Watch *watch, Launch *launch)
 {

@@ -33,7 +33,8 @@ struct Place {
     }
 };
 
-/* A warp instruction: the lanes that have reached one place for the n-th time. */
+/* An instruction of a warp: the lanes that have reached one place of the code, each of them for the
+ * n-th time. */
 struct Instruction {
     uint32_t mask;
     uintptr_t address[32];
