@@ -16,8 +16,8 @@ enum { GR_PROVEN_ROWS = 32 };
 typedef void gr_proven_rows_kernel(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
                                    int parts, double *planes);
 
-/* Adds rows of elements to the sums of columns. `planes` holds an array of `stride` numbers for each
- * member of gr_proven3 in turn. Columns are in groups (cpu/axis_job.h). */
+/* Adds rows of elements to the sums of columns. `planes` holds an array of `stride` numbers for
+ * each member of gr_proven3 in turn. Columns are in groups (cpu/axis_job.h). */
 typedef void gr_proven_columns_kernel(const unsigned char *const *rows, size_t count, size_t width,
                                       double *planes, size_t stride);
 
