@@ -38,6 +38,7 @@ class _Job(NamedTuple):
 
 def add(request: Request, array: Array, how: Reduction) -> Outcome:
     """The sums of a host array."""
+    array = array.view()  # user code that runs from here on may reshape the caller's object
     result = request.conversion.result
     axes = reduction.reduced_axes(how.axis, array.ndim)
     shape = reduction.shape_of_result(array.shape, axes, how.keepdims)
@@ -48,12 +49,21 @@ def add(request: Request, array: Array, how: Reduction) -> Outcome:
         initial = reduction.initial_integer(how.initial, result)
     else:
         initial = tuple(map(tuple, reduction.initial_floats(how.initial, result)))
+    if out is not None:
+        out = out.view(np.ndarray)  # a subclass may redefine indexing
+        if mask is not None and np.may_share_memory(out, mask):
+            mask = mask.copy()
     job = _Job(request, array, axes, bool(how.keepdims), shape, mask, out, initial)
-    if request.strategy.name == "numpy":
-        return _by_numpy(job, how.initial)
+    found = _add(job, how.initial)
+    return found if out is None else found._replace(value=how.out)
+
+
+def _add(job: _Job, initial: Any) -> Outcome:
+    if job.request.strategy.name == "numpy":
+        return _by_numpy(job, initial)
     cast = _cast_of(job)
     if cast is None:
-        return Outcome(*_by_c(job, array, axes, job.keepdims, out, mask))
+        return Outcome(*_by_c(job, job.array, job.axes, job.keepdims, job.out, job.mask))
     return _by_pieces(job, cast)
 
 
@@ -79,7 +89,8 @@ def _cast_of(job: _Job) -> np.dtype[Any] | None:
     """The dtype that elements are converted to before C reads them; None if C reads them."""
     conversion, source = job.request.conversion, job.array.dtype
     if conversion.is_complex and source.kind != "c":
-        return conversion.result
+        exactly = job.request.strategy.name == "exact"
+        return np.dtype(np.complex128) if exactly else conversion.result
     if job.request.strategy.name == "exact":
         return np.dtype(np.float64) if source.kind in "biu" else None
     if conversion.cast is None or not conversion.is_complex:
@@ -118,8 +129,8 @@ def _by_pieces(job: _Job, cast: np.dtype[Any]) -> Outcome:
     ms, pieces = 0.0, 0
     for where in _parts(array.shape, len(kept)):
         to: Any = (*where, ...)  # a view also where it is of one sum
-        some = None if mask is None else mask[where]
-        more_ms, more = _add_part(job, cast, array[where], sums[to], some)
+        some = None if mask is None else mask[to]
+        more_ms, more = _add_part(job, cast, array[to], sums[to], some)
         ms += more_ms
         pieces += more
     return Outcome(out if job.out is not None or out.ndim else out[()], ms, pieces)
@@ -142,11 +153,15 @@ def _parts(shape: tuple[int, ...], dims: int) -> Iterator[tuple[slice, ...]]:
 
 def _converted(array: Array, mask: Array | None, cast: np.dtype[Any]) -> tuple[Array, Array | None]:
     """The elements in dtype `cast`. Wide integers are halved: exact sums add them as two floats."""
-    if cast == np.float64 and array.dtype.kind in "iu" and array.dtype.itemsize > 4:
+    if (
+        cast in (np.float64, np.complex128)
+        and array.dtype.kind in "iu"
+        and array.dtype.itemsize > 4
+    ):
         whole = array.astype(array.dtype.newbyteorder("="))
         low = (whole & whole.dtype.type(0xFFFFFFFF)).astype(np.float64)
         high = (whole >> whole.dtype.type(32)).astype(np.float64) * 2.0**32
-        halves = np.stack([low, high], axis=-1)
+        halves = np.stack([low, high], axis=-1).astype(cast)
         return halves, None if mask is None else np.broadcast_to(mask[..., None], halves.shape)
     return quietly(array.astype, cast, order="K"), mask
 
@@ -164,7 +179,7 @@ def _store_sums(
     job: _Job, cast: np.dtype[Any], array: Array, sums: Array, mask: Array | None, initial: Any
 ) -> float:
     if job.request.strategy.name != "exact" and array.dtype.itemsize > 4:
-        converted = array.astype(cast, order="K")  # rounded, as numpy.sum does
+        converted = quietly(array.astype, cast, order="K")  # rounded, as numpy.sum does
     else:
         converted, mask = _converted(array, mask, cast)
     axes = tuple(range(sums.ndim, converted.ndim))
@@ -182,8 +197,9 @@ def _add_long(
 ) -> tuple[float, int]:
     """One sum of more elements than are converted at once."""
     result = job.request.conversion.result
-    array = array.reshape(array.shape[sums.ndim :], copy=False)
-    mask = None if mask is None else mask[(0,) * sums.ndim]
+    one: Any = (*(0,) * sums.ndim, ...)
+    array = array[one]
+    mask = None if mask is None else mask[one]
     ms, pieces = 0.0, 0
     exactly = job.request.strategy.name == "exact"
     total = exact.new(result)

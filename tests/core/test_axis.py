@@ -561,3 +561,52 @@ def test_threads_at_once():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_out_may_be_of_a_subclass():
+    array, out = np.arange(12000).reshape(3000, 4), np.matrix(np.zeros((3000, 1)))
+    found = gpureduce.sum(array, "exact", dtype="f8", axis=1, keepdims=True, out=out)
+    assert found.value is out
+    assert (np.asarray(out).ravel() == array.sum(1)).all()
+
+
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+@pytest.mark.parametrize(
+    "values", [[2**53 + 1, 1, -(2**53)], [3e300, -3e300], [1 + 2.0**-30, -1.0]]
+)
+def test_exact_sums_of_real_numbers_as_complex_ones_are_those_of_the_whole(dtype, values):
+    array = np.array(values)
+    whole = gpureduce.sum(array, "exact", dtype=dtype).value
+    assert gpureduce.sum(array, "exact", dtype=dtype, axis=0).value == whole
+
+
+def test_an_array_reshaped_by_its_own_arguments():
+    array, memory = np.ones((2, 6000)), np.full(64, -7.0)
+
+    class Reshapes:
+        def __float__(self):
+            array.shape = (6000, 2)
+            return 0.0
+
+    gpureduce.sum(array, "exact", axis=1, initial=Reshapes(), out=memory[:2])
+    assert memory[:2].tolist() == [6000, 6000]
+    assert (memory[2:] == -7).all()
+
+
+@pytest.mark.parametrize("strategy", ["cpu", "numpy"])
+def test_out_may_overlap_the_mask(strategy):
+    memory = np.zeros(102400, bool)
+    mask, out = memory[:51200].reshape(6400, 8), memory[8 : 8 + 51200].view("i8")
+    mask[:] = True
+    ones = np.ones((6400, 8), "i8")
+    assert (gpureduce.sum(ones, strategy, axis=1, where=mask, out=out).value == 8).all()
+
+
+def test_conversions_of_one_number_and_of_many_in_one_sum():
+    assert gpureduce.sum(np.array(3), "exact", dtype="c16", axis=()).value == 3
+    assert gpureduce.sum(np.float64(3.5), "cpu", dtype="f4", initial=1).value == 4.5
+    many = np.ones((2, 2**22 + 5), "i8")
+    assert (gpureduce.sum(many, "exact", dtype="f8", axis=1).value == 2**22 + 5).all()
+    with np.errstate(all="raise"):
+        assert gpureduce.sum(np.array([[1e300, 1.0]]), "cpu", dtype="f4", axis=1).value == np.inf

@@ -228,6 +228,26 @@ static int take_initial(request *asked, PyObject *initial)
     return take_terms(asked, 0, real) < 0 || take_terms(asked, 1, imaginary) < 0 ? -1 : 0;
 }
 
+/* Whether `out` has the shape and the item size of the result, and the mask the array's shape: user
+ * code may have run since Python checked them. */
+static bool shapes_fit(const request *asked)
+{
+    PyArrayObject *array = asked->array, *out = asked->out, *mask = asked->mask;
+    int dims = PyArray_NDIM(array), k = 0;
+    bool fits = !mask || (PyArray_NDIM(mask) == dims && PyArray_ITEMSIZE(mask) == 1);
+    for (int i = 0; fits && i < dims; i++) {
+        fits = !mask || PyArray_DIM(mask, i) == PyArray_DIM(array, i);
+        bool stays = asked->keeps_dims || !asked->reduced[i];
+        if (out && stays && fits) {
+            npy_intp size = asked->reduced[i] ? 1 : PyArray_DIM(array, i);
+            fits = k < PyArray_NDIM(out) && PyArray_DIM(out, k) == size;
+        }
+        k += stays;
+    }
+    return fits && (!out || (PyArray_NDIM(out) == k &&
+                             PyArray_ITEMSIZE(out) == (int)PyDataType_ELSIZE(asked->type)));
+}
+
 static PyArrayObject *array_or_none(PyObject *object)
 {
     return object == Py_None ? NULL : (PyArrayObject *)object;
@@ -275,6 +295,10 @@ PyObject *gr_py_sum_axis(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
         return NULL;
     if (!take_axes(&asked, args[1])) {
         PyErr_SetString(PyExc_ValueError, "no such axes");
+        return NULL;
+    }
+    if (!shapes_fit(&asked)) {
+        PyErr_SetString(PyExc_ValueError, "the array changed its shape during the call");
         return NULL;
     }
     double start = gr_now_ms();
