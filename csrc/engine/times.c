@@ -1,5 +1,5 @@
 /* The events of timed sums. Waiting for an event and reading its time takes longer than a small
- * sum, so that is done when somebody looks at the time, which most callers never do. */
+ * sum, so it is done at the first access to the time, which most callers never make. */
 #include "engine/times.h"
 
 #include "threads/forks.h"

@@ -1,4 +1,4 @@
-/* The type Elapsed: the kernel time of a sum, read from a card when somebody looks at it. */
+/* The type Elapsed: the kernel time of a sum on a card, read at the first access. */
 #ifndef GPUREDUCE_BINDINGS_ELAPSED_H
 #define GPUREDUCE_BINDINGS_ELAPSED_H
 
