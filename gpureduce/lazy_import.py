@@ -14,6 +14,9 @@ from types import ModuleType
 # threads have. Each writes its own entry first and then looks for the other's, so of two that
 # begin together one sees the other. Both waits have a limit: an entry stays if a signal handler
 # raises just before it would be removed, and an import may itself be waited for.
+#
+# A module that is imported at a first use must not set a handler that runs before forks, as logging
+# does. That one takes a lock before ours waits for the import, and the import may need the lock.
 _importing: dict[object, int] = {}  # an entry per import under way: the thread's number
 _forking: dict[int, bool] = {}  # the numbers of the threads that fork
 _PATIENCE_S = 2.0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import concurrent.futures
+import functools
+import threading
 import time
+from collections.abc import Callable
+from types import TracebackType
 
 import numpy as np
 
@@ -15,6 +18,43 @@ from gpureduce.core.request import Request
 from gpureduce.core.results import Outcome
 
 _SLAB_BYTES = 1 << 30  # Ctrl-C takes effect between two slabs: a GPU's sum cannot be interrupted
+
+
+class _Beside:
+    """A call that runs on a thread of its own from ``with`` on, and has ended after the block.
+
+    Not an executor of concurrent.futures, which imports logging. That sets a handler for fork()
+    that takes a lock, and lazy_import.py says why a first use must not.
+    """
+
+    def __init__(self, call: Callable[[], Outcome]) -> None:
+        self._call = call
+        self._outcome: Outcome | BaseException
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            self._outcome = self._call()
+        except BaseException as error:
+            self._outcome = error
+
+    def __enter__(self) -> _Beside:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._thread.join()
+
+    def outcome(self) -> Outcome:
+        """What the call returned. Raises what it raised."""
+        if isinstance(self._outcome, BaseException):
+            raise self._outcome
+        return self._outcome
 
 
 def add(
@@ -34,15 +74,15 @@ def add(
     totals = [exact.new(result) if exactly else None for _ in range(2)]
     slab = max(1, _SLAB_BYTES // flat.itemsize)
     values, launches = [], 0
-    with concurrent.futures.ThreadPoolExecutor(1) as meanwhile:
-        for first in range(0, flat.size, slab):
-            part = flat[first : first + slab]
-            cut = int(part.size * share)
-            job = meanwhile.submit(on_device.add, request, part[:cut], device, totals[0])
+    for first in range(0, flat.size, slab):
+        part = flat[first : first + slab]
+        cut = int(part.size * share)
+        by_device = functools.partial(on_device.add, request, part[:cut], device, totals[0])
+        with _Beside(by_device) as job:
             values.append(on_host.add(by_host, part[cut:], totals[1]).value)
-            done = job.result()
-            values.append(done.value)
-            launches += done.launches
+        done = job.outcome()
+        values.append(done.value)
+        launches += done.launches
     if totals[0] and totals[1]:
         totals[0].merge(totals[1])
         value, strategy = exact.value(totals[0], result), done.strategy
