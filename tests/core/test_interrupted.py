@@ -6,7 +6,6 @@ import gc
 import os
 import re
 import signal
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -306,10 +305,10 @@ def test_a_first_use_sets_no_handlers_that_run_before_forks():
         "def refuse(**handlers): assert 'before' not in handlers, handlers\n"
         "os.register_at_fork = refuse\n"
         "array = np.arange(20000, dtype=np.int32)\n"
-        "for strategy in ('cascade', 'fast', 'exact', 'cpu', 'numpy', 'auto'):\n"
-        "    for device in (None, 'emulator'):\n"
-        "        if strategy in ('cascade', 'fast') or device is None:\n"
-        "            g.sum(array, strategy, device=device or 'auto')\n"
+        "for strategy in ('cascade', 'fast'):\n"
+        "    g.sum(array, strategy, device='emulator')\n"
+        "for strategy in ('exact', 'cpu', 'numpy', 'auto'):\n"
+        "    g.sum(array, strategy)\n"
         "g.sum(array.reshape(100, 200), axis=0)\n"
         "g.devices()\n"
         "assert 'logging' not in sys.modules"
