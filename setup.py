@@ -82,9 +82,14 @@ class Kernel:
             f"-DPAIRS=GR_PAIRS_{self.dtypes}",
             f"-DBLOCKS={int('BLOCK_TEMPLATE' in self.traits)}",
             f"-DVIEWS=GR_VIEWS_{self.dtypes if 'ANY_ELEMENTS' in self.traits else 'NONE'}",
-            # Not for kernels that copy bytes (RING) or take integers only: samples are computed.
-            f"-DSAMPLES={int(self.dtypes == 'ALL' and 'RING' not in self.traits)}",
+            f"-DMATRIX={int(self.path.parent.name == 'axis')}",
+            f"-DSAMPLES={int(self.sums_samples())}",
         ]
+
+    def sums_samples(self) -> bool:
+        """Whether it is compiled for samples of a function, which lie nowhere in memory."""
+        in_memory = "RING" in self.traits or self.path.parent.name == "axis"
+        return self.dtypes == "ALL" and not in_memory
 
 
 def read_registry() -> list[Kernel]:
@@ -94,8 +99,9 @@ def read_registry() -> list[Kernel]:
         r"^STRATEGY\((\w+),\s+(\w+),\s+([\w\s|]+),\s+(\d+),\s+(\w+),", text, re.M
     ):
         name, kind, traits, capability, dtypes = line.groups()
-        folder = {"KERNEL": CSRC / "kernels", "BROKEN": CSRC / "kernels" / "broken"}
-        folder = (folder | {"EVERYWHERE": CSRC / "kernels"}).get(kind)
+        files = CSRC / "kernels"
+        folder = {"KERNEL": files, "EVERYWHERE": files}
+        folder = (folder | {"BROKEN": files / "broken", "AXIS": files / "axis"}).get(kind)
         if folder:
             words = traits.replace("|", " ").split()
             kernels.append(Kernel(name, folder / f"{name}.cu", words, int(capability), dtypes))

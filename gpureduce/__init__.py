@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from gpureduce.core.accumulator import Accumulator
     from gpureduce.core.bounds import error_bound
     from gpureduce.core.calibration import Calibration, calibrate, calibration
+    from gpureduce.core.device_array import DeviceArray
     from gpureduce.core.fast_table import fast_table
     from gpureduce.core.integrals import Integrand, integrands, integrate
     from gpureduce.core.sources import Source, source
@@ -57,6 +58,7 @@ _HOMES = {
     "core.accumulator": "Accumulator",
     "core.bounds": "error_bound",
     "core.calibration": "Calibration calibrate calibration",
+    "core.device_array": "DeviceArray",
     "core.fast_table": "fast_table",
     "core.table_files": "Choice",
     "core.integrals": "Integrand integrands integrate",
@@ -75,6 +77,7 @@ __all__ = [
     "Comparison",
     "CudaError",
     "Device",
+    "DeviceArray",
     "Explanation",
     "Integrand",
     "Measurement",

@@ -45,7 +45,8 @@ def kernel_listing() -> str:
     parts = []
     for row in registry.strategies():
         if row.launches_kernels:
-            file = f"csrc/kernels/{'broken/' * row.broken}{row.name}.cu"
+            folder = {"broken": "broken/", "axis": "axis/"}.get(row.kind, "")
+            file = f"csrc/kernels/{folder}{row.name}.cu"
             include = f"```{{literalinclude}} ../{file}\n:language: cuda\n```"
             parts.append(f"## {row.name}\n\n{_plain(row.lesson)}\n[{file}](../{file})\n\n{include}")
     return "\n\n".join(parts)

@@ -5,6 +5,7 @@
 #define GR_LIST_KERNEL(name) gr_kernels_##name
 #define GR_LIST_BROKEN(name) gr_kernels_##name
 #define GR_LIST_EVERYWHERE(name) gr_kernels_##name
+#define GR_LIST_AXIS(name) gr_kernels_##name
 #define GR_LIST_LIBRARY(name) NULL
 #define GR_LIST_HOST(name) NULL
 #define GR_LIST_CHOICE(name) NULL
@@ -12,6 +13,7 @@
 #define GR_DECLARE_KERNEL(name) void gr_kernels_##name(gr_kernel_list *list);
 #define GR_DECLARE_BROKEN(name) void gr_kernels_##name(gr_kernel_list *list);
 #define GR_DECLARE_EVERYWHERE(name) void gr_kernels_##name(gr_kernel_list *list);
+#define GR_DECLARE_AXIS(name) void gr_kernels_##name(gr_kernel_list *list);
 #define GR_DECLARE_LIBRARY(name)
 #define GR_DECLARE_HOST(name)
 #define GR_DECLARE_CHOICE(name)

@@ -1,8 +1,9 @@
 /* Compiled once per strategy, by setup.py, with
  *   KERNEL         the kernel's name,        KERNEL_FILE   its file,
- *   PAIRS          GR_PAIRS_ALL, GR_PAIRS_INT32 or GR_PAIRS_COMPLEX,
+ *   PAIRS          GR_PAIRS_ALL, GR_PAIRS_ANY, GR_PAIRS_INT32 or GR_PAIRS_COMPLEX,
  *   BLOCKS         1 if the block size is a template parameter,
  *   VIEWS          the accumulators to compile it for with strided arrays, or GR_VIEWS_NONE,
+ *   MATRIX         1 if it sums along an axis,
  *   SAMPLES        1 to compile it also for the samples of a function,
  * and lists the kernel for every pair of element and accumulator. So a kernel file contains only
  * its kernel. */
@@ -30,7 +31,10 @@ static void add(gr_kernel_list *list, gr_load load, gr_acc acc, unsigned block, 
 
 extern "C" void TABLE(KERNEL)(gr_kernel_list *list)
 {
-#if BLOCKS
+#if MATRIX
+#define X(load, acc)                                                                               \
+    add(list, GR_LOAD_##load, GR_ACC_##acc, 0, kernel_entry(KERNEL<type_##load, type_##acc>));
+#elif BLOCKS
 #define ADD(load, acc, block)                                                                      \
     add(list, GR_LOAD_##load, GR_ACC_##acc, block,                                                 \
         kernel_entry(KERNEL<const type_##load *, type_##acc, block>));

@@ -28,10 +28,14 @@
 /* For a strategy that adds up floats in its own digits, whatever accumulator the request names. */
 #define GR_PAIRS_COMPLEX(X) X(f16, f32) X(bf16, f32) X(f32, f32) X(f64, f64)
 
+/* For a strategy that reads elements of any type. */
+#define GR_PAIRS_ANY(X)
+
 /* The accumulators that strided arrays and casts are compiled for. */
 #define GR_VIEWS_NONE(X)
 #define GR_VIEWS_ALL(X) GR_ACCS(X)
 #define GR_VIEWS_COMPLEX(X) X(f64)
+#define GR_VIEWS_ANY(X) GR_ACCS(X)
 
 /* clang-format on */
 

@@ -31,8 +31,10 @@ typedef enum {
     OVERLAPS = 1 << 19,       /* begins with wait_for_earlier_kernels() */
     DIGITS = 1 << 20,         /* leaves an exact sum's digits in out[] (exact/device_layout.h);
                                  fourth argument: GR_EXACT_WORDS words, zero between launches */
-    MARKED_BLOCKS = 1 << 21   /* fourth argument: a marked accumulator per block (device.h), twice
+    MARKED_BLOCKS = 1 << 21,  /* fourth argument: a marked accumulator per block (device.h), twice
                                  as large as a plain one, zero between launches */
+    ROWS = 1 << 22,           /* sums along an axis whose elements are neighbours in memory */
+    COLUMNS = 1 << 23         /* sums along an axis, where neighbouring sums are of neighbours */
 } gr_trait;
 
 /* Six tiles of 32 KiB and a barrier for each: see kernels/bulk_copy.cu. */
@@ -48,10 +50,11 @@ typedef enum {
     GR_KIND_LIBRARY,
     GR_KIND_HOST,
     GR_KIND_EVERYWHERE,
-    GR_KIND_CHOICE
+    GR_KIND_CHOICE,
+    GR_KIND_AXIS
 } gr_kind;
 
-typedef enum { GR_DTYPES_ALL, GR_DTYPES_INT32, GR_DTYPES_COMPLEX } gr_dtypes;
+typedef enum { GR_DTYPES_ALL, GR_DTYPES_INT32, GR_DTYPES_COMPLEX, GR_DTYPES_ANY } gr_dtypes;
 
 typedef struct {
     const char *name;

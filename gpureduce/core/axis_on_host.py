@@ -13,9 +13,10 @@ from gpureduce.core import arrays, exact, reduction
 from gpureduce.core.dtypes import Array, load_of, number_of, part_of, quietly
 from gpureduce.core.reduction import Reduction
 from gpureduce.core.request import Request
+from gpureduce.core.results import Outcome
 
 
-class Outcome(NamedTuple):
+class _Sums(NamedTuple):
     """The sums, the milliseconds of the additions, and the pieces that were added up in turn."""
 
     value: Any
@@ -40,34 +41,29 @@ def add(request: Request, array: Array, how: Reduction) -> Outcome:
     """The sums of a host array."""
     array = array.view()  # user code that runs from here on may reshape the caller's object
     result = request.conversion.result
-    axes = reduction.reduced_axes(how.axis, array.ndim)
-    shape = reduction.shape_of_result(array.shape, axes, how.keepdims)
-    mask = reduction.checked_mask(how.where, array.shape)
-    out = None if how.out is None else reduction.checked_out(how.out, array, shape, result)
+    arguments = reduction.checked(how, array, result)
     initial: Any
     if result.kind in "iu":
         initial = reduction.initial_integer(how.initial, result)
     else:
         initial = tuple(map(tuple, reduction.initial_floats(how.initial, result)))
-    if out is not None:
-        out = out.view(np.ndarray)  # a subclass may redefine indexing
-        if mask is not None and np.may_share_memory(out, mask):
-            mask = mask.copy()
-    job = _Job(request, array, axes, bool(how.keepdims), shape, mask, out, initial)
+    job = _Job(request, array, *arguments, initial)
     found = _add(job, how.initial)
-    return found if out is None else found._replace(value=how.out)
+    value = found.value if job.out is None else how.out
+    backend = "numpy" if request.strategy.name == "numpy" else "cpu"
+    return Outcome(value, "perf_counter", backend, "cpu", kernel_ms=found.ms, pieces=found.pieces)
 
 
-def _add(job: _Job, initial: Any) -> Outcome:
+def _add(job: _Job, initial: Any) -> _Sums:
     if job.request.strategy.name == "numpy":
         return _by_numpy(job, initial)
     cast = _cast_of(job)
     if cast is None:
-        return Outcome(*_by_c(job, job.array, job.axes, job.keepdims, job.out, job.mask))
+        return _Sums(*_by_c(job, job.array, job.axes, job.keepdims, job.out, job.mask))
     return _by_pieces(job, cast)
 
 
-def _by_numpy(job: _Job, initial: Any) -> Outcome:
+def _by_numpy(job: _Job, initial: Any) -> _Sums:
     """By numpy.sum. Sums of 16-bit floats are rounded once, at the end."""
     result, out = job.request.conversion.result, job.out
     start = time.perf_counter()
@@ -82,7 +78,7 @@ def _by_numpy(job: _Job, initial: Any) -> Outcome:
         if out is not None:
             out[...] = total
             total = out
-    return Outcome(total, (time.perf_counter() - start) * 1e3)
+    return _Sums(total, (time.perf_counter() - start) * 1e3)
 
 
 def _cast_of(job: _Job) -> np.dtype[Any] | None:
@@ -115,7 +111,7 @@ def _by_c(
 # --- elements that are converted first ---------------------------------------------------------
 
 
-def _by_pieces(job: _Job, cast: np.dtype[Any]) -> Outcome:
+def _by_pieces(job: _Job, cast: np.dtype[Any]) -> _Sums:
     """The sums of converted elements, of which arrays.PACK_ELEMENTS are in memory at once."""
     out = np.empty(job.shape, job.request.conversion.result) if job.out is None else job.out
     kept = [i for i in range(job.array.ndim) if i not in job.axes]
@@ -133,7 +129,7 @@ def _by_pieces(job: _Job, cast: np.dtype[Any]) -> Outcome:
         more_ms, more = _add_part(job, cast, array[to], sums[to], some)
         ms += more_ms
         pieces += more
-    return Outcome(out if job.out is not None or out.ndim else out[()], ms, pieces)
+    return _Sums(out if job.out is not None or out.ndim else out[()], ms, pieces)
 
 
 def _parts(shape: tuple[int, ...], dims: int) -> Iterator[tuple[slice, ...]]:

@@ -295,7 +295,7 @@ def _elements(timing: Timing) -> str:
 def _source_of(timing: Timing) -> np.dtype[Any]:
     """The elements' dtype; float16 instead of bfloat16 where NumPy has no bfloat16."""
     name = _elements(timing)
-    return gpu_arrays._source("B", 2) if name == "bfloat16" else np.dtype(name)
+    return gpu_arrays.source("B", 2) if name == "bfloat16" else np.dtype(name)
 
 
 def error_bound(result: SumResult, magnitude: float) -> float:

@@ -30,7 +30,7 @@ def _bfloat16() -> Any:
         return None
 
 
-def _source(kind: str, nbytes: int) -> np.dtype[Any]:
+def source(kind: str, nbytes: int) -> np.dtype[Any]:
     """The NumPy dtype of a producer's elements; float16 stands in for a missing bfloat16."""
     if kind == "B":
         return _bfloat16() or np.dtype(np.float16)
@@ -42,7 +42,7 @@ def _asked(
     kind: str, nbytes: int, wanted: np.dtype[Any], exactly: bool
 ) -> tuple[int, bool, int, int]:
     """For an explicit dtype: accumulator, whether elements are cast, result type and rounding."""
-    conversion = dtypes.convert(_source(kind, nbytes), wanted)
+    conversion = dtypes.convert(source(kind, nbytes), wanted)
     part = conversion.result if not conversion.is_complex else conversion.result.type(0).real.dtype
     if conversion.is_complex and kind != "c":
         raise TypeError("real arrays on a GPU cannot be summed as complex: use a real dtype")
@@ -234,9 +234,9 @@ def _common_fields(
 ) -> dict[str, Any]:
     """The fields of a timing that all sums of a dtype by a strategy on a device have in common."""
     device = devices.choose_device("emulator" if backend == "emulator" else f"cuda:{index}")
-    source = "emulator" if backend == "emulator" else "cuda_event"
-    outcome = Outcome(None, source, backend, device.name, peak_gb_s=device.peak_gb_s)
-    dtype = "bfloat16" if kind == "B" else str(_source(kind, nbytes))
+    clock = "emulator" if backend == "emulator" else "cuda_event"
+    outcome = Outcome(None, clock, backend, device.name, peak_gb_s=device.peak_gb_s)
+    dtype = "bfloat16" if kind == "B" else str(source(kind, nbytes))
     timing = outcome.timing(NAMES[strategy], dtype, registry.FINISHES[finish - 1], 0, 0, 0.0)
     later = ("kernel_ms", "d2h_ms")  # read from the card's events when looked at
     return {name: value for name, value in vars(timing).items() if name not in later}

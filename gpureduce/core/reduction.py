@@ -23,6 +23,39 @@ class Reduction(NamedTuple):
     result: object = "host"
 
 
+class Checked(NamedTuple):
+    """The arguments for a host array, checked."""
+
+    axes: tuple[int, ...]
+    keepdims: bool
+    shape: tuple[int, ...]
+    mask: Array | None
+    out: Array | None
+
+    @property
+    def mask_of_axes(self) -> int:
+        """A bit per axis that is added up."""
+        return bits(self.axes)
+
+
+def checked(how: Reduction, array: Array, result: np.dtype[Any]) -> Checked:
+    """Checks all but `initial`, for sums of a host array in the dtype `result`."""
+    axes = reduced_axes(how.axis, array.ndim)
+    shape = shape_of_result(array.shape, axes, how.keepdims)
+    mask = checked_mask(how.where, array.shape)
+    out = None if how.out is None else checked_out(how.out, array, shape, result)
+    if out is not None:
+        out = out.view(np.ndarray)  # a subclass may redefine indexing
+        if mask is not None and np.may_share_memory(out, mask):
+            mask = mask.copy()
+    return Checked(axes, bool(how.keepdims), shape, mask, out)
+
+
+def bits(axes: tuple[int, ...]) -> int:
+    """A bit per axis."""
+    return sum(1 << axis for axis in axes)
+
+
 def reduced_axes(axis: object, dims: int) -> tuple[int, ...]:
     """The axes that are added up, in ascending order. Raises as NumPy does."""
     if axis is None:

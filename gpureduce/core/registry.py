@@ -31,7 +31,8 @@ class Strategy:
         The values for `strategy=`.
     kind
         ``"kernel"``, ``"broken"`` (wrong on purpose), ``"library"``, ``"host"``, ``"everywhere"``
-        (a kernel, and a processor's version of it) or ``"choice"`` (picks another strategy).
+        (a kernel, and a processor's version of it), ``"choice"`` (picks another strategy) or
+        ``"axis"`` (a kernel for sums along an axis).
     lesson
         Its lesson, in one sentence.
     dtypes
@@ -72,7 +73,7 @@ class Strategy:
     @property
     def launches_kernels(self) -> bool:
         """Whether it is a kernel of ours, with a block and a grid to choose."""
-        return self.kind in ("kernel", "broken", "everywhere")
+        return self.kind in ("kernel", "broken", "everywhere", "axis")
 
 
 DTYPES = {row[0]: DType(*row) for row in _host.dtypes()}
@@ -89,9 +90,15 @@ def _needs(kind: str, traits: int, capability: int) -> str:
     return ", ".join(wanted)
 
 
+def _finishes(kind: str, traits: int) -> tuple[str, ...]:
+    finishes_itself = traits & _host.FINISHES or kind == "axis"
+    return ("single",) if finishes_itself else ("relaunch", "host")
+
+
 def _read() -> dict[str, Strategy]:
     every = tuple(DTYPES)
-    dtypes = {"all": every, "complex": (*every, *COMPLEX), "int32": ("int32", "uint32")}
+    numbers = (*every, *COMPLEX)
+    dtypes = {"all": every, "complex": numbers, "any": numbers, "int32": ("int32", "uint32")}
     rows = {}
     for index, row in enumerate(_host.strategies()):
         name, kind, aliases, lesson, kinds, traits, capability = row
@@ -100,10 +107,10 @@ def _read() -> dict[str, Strategy]:
             kind=kind,
             lesson=lesson,
             aliases=tuple(aliases.split()),
-            dtypes=dtypes[kinds],
+            dtypes=numbers if kind == "axis" else dtypes[kinds],
             needs=_needs(kind, traits, capability),
             deterministic=not traits & _host.UNORDERED and kind != "broken",
-            finishes=("single",) if traits & _host.FINISHES else ("relaunch", "host"),
+            finishes=_finishes(kind, traits),
             index=index,
             traits=traits,
         )

@@ -92,10 +92,11 @@ def sum(
     where
         A boolean mask that broadcasts to the array. Elements where it is False are not added.
     out
-        A NumPy array for the sums, with the shape and the dtype of the result. It must not overlap
-        the input.
+        An array for the sums, with the shape and the dtype of the result, where the input lies. It
+        must not overlap the input.
     result
-        Where the sums go: ``"host"``. ``"device"`` is for arrays on a GPU.
+        ``"device"`` leaves the sum of all elements of an array on a GPU there. Sums along axes of
+        such an array always stay there.
 
     Returns
     -------
@@ -136,10 +137,9 @@ def sum(
     rounded sum (intermediate overflow) or nan (inf and -inf together). `Accumulator` is the same
     piece by piece.
 
-    Along axes, each sum depends on its own elements alone: it has the bits of the sum of these
-    elements, whatever the shape, the strides and the other rows. So far `axis`, `keepdims`,
-    `initial`, `where` and `out` are for arrays in host memory, by ``exact``, ``cpu``, ``numpy`` and
-    ``auto``.
+    Along axes, an exact sum depends on its own elements alone: it has the bits of the sum of these
+    elements, whatever the shape, the strides and the other rows. ``exact`` sums of floats along
+    axes are so far for arrays in host memory; ``fast`` takes arrays on a GPU, too.
 
     Examples
     --------

@@ -103,12 +103,13 @@ class Comparison(CountsPair):
 
 def _find(strategy: str, argument: str) -> registry.Strategy:
     chosen = registry.find(strategy, argument)
-    if chosen.launches_kernels:
+    if chosen.launches_kernels and chosen.kind != "axis":
         return chosen
     why = {
         "choice": f"{chosen.name} picks another strategy for each size and dtype: explain the one "
         f"that gpureduce.sum(..., {chosen.name!r}).timing.strategy names",
         "library": f"{chosen.name} is a compiled library, whose kernels the emulator cannot run",
+        "axis": f"{chosen.name} adds up along an axis, and explain takes whole sums so far",
         "host": f"{chosen.name} runs on the processor: there are no warps to count",
     }[chosen.kind]
     raise ValueError(f"there is nothing to explain: {why}")

@@ -103,7 +103,7 @@ def races(
     from gpureduce import _emulator_traced
 
     chosen = registry.find(strategy)
-    if not chosen.launches_kernels:
+    if not chosen.launches_kernels or chosen.kind == "axis":
         raise ValueError(f"{chosen.name} is no kernel of its own: name one of the ladder's")
     dtype = dtypes.name_of(dtypes.named(dtype))
     if dtype in chosen.dtypes and dtypes.named(dtype).kind == "c":

@@ -9,6 +9,7 @@ import time
 import ml_dtypes
 import numpy as np
 import pytest
+from axis_cases import laid_out, random_array, random_axis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,65 +17,12 @@ import exact_cases
 import gpureduce
 from cases import broken_off_after, numpy_dtype, run_python, same_bits
 from exact_cases import FORMATS, GENERATORS, bits_of, expected_rows
-from producers import ByInterface
 
 INTEGERS = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 COMPLEX = ["complex64", "complex128"]
 ALL = INTEGERS + FLOATS + COMPLEX
 EXAMPLES = int(os.environ.get("GPUREDUCE_AXIS_EXAMPLES", "60"))
-
-
-def random_array(rng, dtype, shape):
-    kind = numpy_dtype(dtype)
-    if kind.kind == "b":
-        return rng.random(shape) < 0.5
-    if kind.kind in "iu":
-        limits = np.iinfo(kind)
-        return rng.integers(limits.min, limits.max, shape, kind, endpoint=True)
-    values = rng.standard_normal(shape) * 2.0 ** rng.integers(-8, 8, shape)
-    if kind.kind == "c":
-        return (values + 1j * rng.standard_normal(shape)).astype(kind)
-    return values.astype(kind)
-
-
-def sum_of(dtype):
-    """The dtype that numpy.sum returns."""
-    kind = numpy_dtype(dtype)
-    return np.sum(np.empty(0, kind)).dtype if kind.kind != "V" else kind
-
-
-def laid_out(rng, array):
-    """The same shape with other strides: sliced, reversed, transposed, Fortran, broadcast."""
-    for _ in range(rng.integers(0, 3)):
-        how = rng.integers(0, 6)
-        axis = int(rng.integers(0, array.ndim)) if array.ndim else 0
-        if how == 0 and array.ndim:
-            wide = np.repeat(array, 2, axis=axis)
-            array = wide[(slice(None),) * axis + (slice(None, None, 2),)]
-        elif how == 1 and array.ndim:
-            array = np.flip(array, axis)
-        elif how == 2 and array.ndim:
-            array = np.asfortranarray(array)
-        elif how == 3 and array.ndim:
-            order = rng.permutation(array.ndim)
-            array = np.ascontiguousarray(array.transpose(order)).transpose(np.argsort(order))
-        elif how == 4 and array.ndim and array.shape[axis] > 0:
-            one = array[(slice(None),) * axis + (slice(0, 1),)]
-            array = np.broadcast_to(one, array.shape)
-        elif how == 5 and array.dtype.name != "bfloat16":
-            array = array.astype(array.dtype.newbyteorder())
-    return array
-
-
-def random_axis(rng, dims):
-    how = rng.integers(0, 4)
-    if how == 0 or dims == 0:
-        return None if rng.random() < 0.5 else ()
-    if how == 1:
-        return int(rng.integers(-dims, dims))
-    some = rng.permutation(dims)[: rng.integers(0, dims + 1)]
-    return tuple(int(i) - (dims if rng.random() < 0.3 else 0) for i in some)
 
 
 def row_by_row(array, axis, mask, keepdims, strategy, **keywords):
@@ -368,7 +316,7 @@ def test_out(strategy, shape):
 
 
 def test_the_result_follows_the_memory_order_of_the_array():
-    array = np.empty((4, 5, 6, 7))
+    array = np.ones((4, 5, 6, 7))
     for order in ((0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)):
         turned = array.transpose(order)
         for axis in range(4):
@@ -445,9 +393,8 @@ A = np.ones((3, 4))
         (ValueError, "leave result out", {"result": "device"}),
         (ValueError, "stream is for arrays on a GPU", {"axis": 0, "stream": 1}),
         (ValueError, "chooses its own launch", {"axis": 0, "strategy": "cpu", "block": 32}),
-        (TypeError, "not for warp_shfl", {"axis": 0, "strategy": "warp_shfl"}),
-        (TypeError, "not for fast", {"axis": 0, "strategy": "fast"}),
-        (TypeError, "not for auto on emulator", {"axis": 0, "device": "emulator"}),
+        (ValueError, "warp_shfl has no kernel", {"axis": 0, "strategy": "warp_shfl"}),
+        (ValueError, "so far for arrays in host", {"axis": 0, "device": "emulator"}),
         (ValueError, "there is no", {"axis": 0, "strategy": "exaxt"}),
     ],
 )
@@ -465,8 +412,6 @@ def test_errors_of_integers_and_gpu_arrays():
         gpureduce.sum(ones, axis=0, initial=1.5)
     with pytest.raises(ValueError, match="initial must be from -128 to 127"):
         gpureduce.sum(ones, axis=0, dtype="int8", initial=128)
-    with pytest.raises(TypeError, match="not for an array on a GPU"):
-        gpureduce.sum(ByInterface(np.ones((2, 2), np.float32)), axis=0)
     with pytest.raises(TypeError, match="cannot be summed"):
         gpureduce.sum(np.array(["a"]), axis=0)
 

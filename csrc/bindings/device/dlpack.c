@@ -1,44 +1,9 @@
-/* Reads DLPack arrays, with the structs of specification 1.x. */
+/* Reads DLPack arrays. */
+#include "bindings/device/dlpack.h"
 #include "bindings/device/gpu_array.h"
 
 #include <limits.h>
 #include <string.h>
-
-typedef struct {
-    int32_t type, id;
-} dl_device;
-
-typedef struct {
-    uint8_t code, bits;
-    uint16_t lanes;
-} dl_type;
-
-typedef struct {
-    void *data;
-    dl_device device;
-    int32_t ndim;
-    dl_type dtype;
-    int64_t *shape, *strides;
-    uint64_t byte_offset;
-} dl_tensor;
-
-typedef struct dl_managed {
-    dl_tensor tensor;
-    void *context;
-    void (*deleter)(struct dl_managed *);
-} dl_managed;
-
-typedef struct {
-    uint32_t major, minor;
-} dl_version;
-
-typedef struct dl_versioned {
-    dl_version version;
-    void *context;
-    void (*deleter)(struct dl_versioned *);
-    uint64_t flags;
-    dl_tensor tensor;
-} dl_versioned;
 
 /* The table of C functions that newer producers offer. It avoids calls through Python. */
 typedef struct {
@@ -51,8 +16,6 @@ typedef struct {
     int (*tensor_from_object)(void *object, dl_tensor *out);
     int (*current_stream)(int32_t device_type, int32_t device, void **stream);
 } dl_exchange;
-
-enum { DL_CUDA = 2, DL_CUDA_MANAGED = 13 };
 
 static int on_gpu(dl_device device)
 {

@@ -14,6 +14,13 @@ PyObject *gr_py_measure(PyObject *module, PyObject *args);
 PyObject *gr_py_write_pinned(PyObject *module, PyObject *args);
 PyObject *gr_py_sum_gpu(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_exact_gpu(PyObject *module, PyObject *args);
+PyObject *gr_py_allocate(PyObject *module, PyObject *args);
+
+/* Makes the type Memory. Returns 0, or -1 with an exception set. */
+int gr_make_memory_type(PyObject *module);
+
+PyObject *gr_py_sum_axis_of_host(PyObject *module, PyObject *args);
+PyObject *gr_py_sum_axis_on_device(PyObject *module, PyObject *args);
 PyObject *gr_py_sum_samples(PyObject *module, PyObject *args);
 PyObject *gr_py_takes_samples(PyObject *module, PyObject *args);
 PyObject *gr_py_set_choices(PyObject *module, PyObject *args);

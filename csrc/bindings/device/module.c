@@ -92,6 +92,18 @@ static PyMethodDef methods[] = {
     {"exact_gpu", gr_py_exact_gpu, METH_VARARGS,
      "exact_gpu(array, resolve, stream)\n--\n\n"
      "The exact sums of an array on a GPU, for Exact.add_state; None if it does not lie there."},
+    {"sum_axis_of_host", gr_py_sum_axis_of_host, METH_VARARGS,
+     "sum_axis_of_host(array, axes, keepdims, out, mask, kind, device, details)\n--\n\n"
+     "Stores the sums along the axes of a bit mask in `out`. details: (acc, target, initial, "
+     "strategy, block, grid, order, seed, timed). Returns (strategy, block, grid, launches, "
+     "milliseconds), where the last is None or (h2d, kernel, d2h)."},
+    {"sum_axis_on_device", gr_py_sum_axis_on_device, METH_VARARGS,
+     "sum_axis_on_device(array, keepdims, plan, stream)\n--\n\n"
+     "The same for an array on a GPU. Puts the launches on the stream and does not wait for them. "
+     "plan(kind, bytes, device, shape, steps, stream) returns (out, mask, axes, details). The last "
+     "result is None or the times, to be read later. None if the array does not lie on a GPU."},
+    {"allocate", gr_py_allocate, METH_VARARGS,
+     "allocate(bytes, device, stream)\n--\n\nDevice memory: pointer, read() and dlpack()."},
     {"measure", gr_py_measure, METH_VARARGS,
      "measure(array, load, acc, strategy, block, grid, finish, device, copies, warmups, repeats, "
      "offset, apart, load_only)\n--\n\n"
@@ -128,7 +140,7 @@ static int exec_module(PyObject *module)
     gr_save_around_handlers(gr_backend_put_aside, gr_backend_take_up);
     if (PyModule_AddStringConstant(module, "BACKEND", gr_backend_name()) < 0 ||
         PyModule_AddFunctions(module, gr_trace_methods) < 0 || gr_import_numpy() < 0 ||
-        gr_make_elapsed_type(module) < 0)
+        gr_make_elapsed_type(module) < 0 || gr_make_memory_type(module) < 0)
         return -1;
     if (!gr_list_kernels()) {
         PyErr_NoMemory();

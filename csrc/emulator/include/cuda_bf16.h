@@ -53,4 +53,15 @@ GR_INTRINSIC __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits)
     return __nv_bfloat16(__nv_bfloat16_raw{bits});
 }
 
+/* Rounds to nearest, ties to even. */
+GR_INTRINSIC __nv_bfloat16 __float2bfloat16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return __nv_bfloat16(__nv_bfloat16_raw{0x7fff});
+    bits += 0x7fff + (bits >> 16 & 1);
+    return __nv_bfloat16(__nv_bfloat16_raw{(unsigned short)(bits >> 16)});
+}
+
 #endif

@@ -52,6 +52,26 @@ struct __attribute__((aligned(4))) __half2 {
 };
 typedef __half2 half2;
 
+/* Rounds to nearest, ties to even. */
+GR_INTRINSIC __half __float2half(float value)
+{
+    uint32_t bits, rounded;
+    memcpy(&bits, &value, sizeof bits);
+    uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    if (magnitude > 0x7f800000)
+        return __half(__half_raw{0x7fff});
+    if (magnitude >= 0x477ff000) { /* rounds to 2^16 or more */
+        rounded = 0x7c00;
+    } else if (magnitude < 0x38800000) { /* subnormal: 0.5 is followed by multiples of 2^-24 */
+        float tiny = 0.5f + (value < 0 ? -value : value);
+        memcpy(&rounded, &tiny, sizeof rounded);
+        rounded -= 0x3f000000;
+    } else {
+        rounded = (magnitude - ((127 - 15) << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
+    }
+    return __half(__half_raw{(unsigned short)(sign | rounded)});
+}
+
 GR_INTRINSIC float __half2float(__half h)
 {
     return gr_half_to_float(h.__x);

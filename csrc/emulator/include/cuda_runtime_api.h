@@ -147,6 +147,8 @@ cudaError_t cudaGetLastError(void);
 /* Memory */
 cudaError_t cudaMalloc(void **out, size_t size);
 cudaError_t cudaFree(void *pointer);
+cudaError_t cudaMallocAsync(void **out, size_t size, cudaStream_t stream);
+cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream);
 cudaError_t cudaHostAlloc(void **out, size_t size, unsigned int flags);
 cudaError_t cudaFreeHost(void *pointer);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t count, enum cudaMemcpyKind kind);
@@ -168,6 +170,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end);
+typedef enum { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive } cudaStreamCaptureStatus;
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 
 /* Launches. `func` is a kernel handle from kernel_entry(). */

@@ -215,6 +215,19 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t)
     return cudaSuccess;
 }
 
+/* There are no graphs on the emulator. */
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus *status)
+{
+    *status = cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+}
+
+/* Launches run when they are made, so an event that is recorded has happened. */
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned int)
+{
+    return set_error(event ? cudaSuccess : cudaErrorInvalidResourceHandle);
+}
+
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     return set_error(event ? cudaSuccess : cudaErrorInvalidResourceHandle);

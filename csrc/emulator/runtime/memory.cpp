@@ -242,6 +242,16 @@ size_t gr_backend_live_bytes(void)
     return memory()->device_bytes + memory()->host_bytes;
 }
 
+cudaError_t cudaMallocAsync(void **out, size_t size, cudaStream_t)
+{
+    return cudaMalloc(out, size);
+}
+
+cudaError_t cudaFreeAsync(void *pointer, cudaStream_t)
+{
+    return cudaFree(pointer);
+}
+
 cudaError_t cudaMalloc(void **out, size_t size)
 {
     return set_error(allocate(out, size, true));

@@ -10,13 +10,29 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+/* Element number `offset` from an address on, converted to Acc. `load` is a gr_load, or
+ * GR_ELEMENTS_I64. */
+template <typename Acc>
+__device__ __forceinline__ Acc element_at(const void *base, int64_t offset, int load)
+{
+    switch (load) {
+    case GR_LOAD_i8: return Acc(static_cast<const int8_t *>(base)[offset]);
+    case GR_LOAD_u8: return Acc(static_cast<const uint8_t *>(base)[offset]);
+    case GR_LOAD_i16: return Acc(static_cast<const int16_t *>(base)[offset]);
+    case GR_LOAD_u16: return Acc(static_cast<const uint16_t *>(base)[offset]);
+    case GR_LOAD_i32: return Acc(static_cast<const int32_t *>(base)[offset]);
+    case GR_LOAD_u32: return Acc(static_cast<const uint32_t *>(base)[offset]);
+    case GR_LOAD_f16: return Acc(float(static_cast<const __half *>(base)[offset]));
+    case GR_LOAD_bf16: return Acc(float(static_cast<const __nv_bfloat16 *>(base)[offset]));
+    case GR_LOAD_f32: return Acc(static_cast<const float *>(base)[offset]);
+    case GR_LOAD_f64: return Acc(static_cast<const double *>(base)[offset]);
+    case GR_ELEMENTS_I64: return Acc(static_cast<const long long *>(base)[offset]);
+    default: return Acc(static_cast<const unsigned long long *>(base)[offset]);
+    }
+}
+
 template <typename Acc> struct Elements {
     gr_elements array;
-
-    template <typename T> __device__ __forceinline__ Acc at(int64_t offset) const
-    {
-        return Acc(static_cast<const T *>(array.base)[offset]);
-    }
 
     __device__ __forceinline__ Acc operator[](size_t i) const
     {
@@ -27,21 +43,7 @@ template <typename Acc> struct Elements {
             i /= array.size[d];
         }
         offset += (int64_t)i * array.step[0];
-        switch (array.load) {
-        case GR_LOAD_i8: return at<int8_t>(offset);
-        case GR_LOAD_u8: return at<uint8_t>(offset);
-        case GR_LOAD_i16: return at<int16_t>(offset);
-        case GR_LOAD_u16: return at<uint16_t>(offset);
-        case GR_LOAD_i32: return at<int32_t>(offset);
-        case GR_LOAD_u32: return at<uint32_t>(offset);
-        case GR_LOAD_f16: return Acc(float(static_cast<const __half *>(array.base)[offset]));
-        case GR_LOAD_bf16:
-            return Acc(float(static_cast<const __nv_bfloat16 *>(array.base)[offset]));
-        case GR_LOAD_f32: return at<float>(offset);
-        case GR_LOAD_f64: return at<double>(offset);
-        case GR_ELEMENTS_I64: return at<long long>(offset);
-        default: return at<unsigned long long>(offset);
-        }
+        return element_at<Acc>(array.base, offset, array.load);
     }
 };
 

@@ -1,0 +1,219 @@
+/* Device memory for the sums of arrays whose library cannot provide it: the type Memory, which
+ * gpureduce/core/device_array.py wraps. */
+#include "bindings/device/functions.h"
+
+#include "backend/backend.h"
+#include "bindings/device/dlpack.h"
+#include "bindings/device/run.h"
+#include "engine/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    PyObject_HEAD char *pointer;
+    size_t bytes;
+    int device;
+    cudaStream_t stream; /* the sums are written on it */
+} memory;
+
+static PyTypeObject *memory_type;
+
+/* Freed in the order of the legacy stream, which runs after all work that streams have got so far.
+ */
+static void drop(PyObject *self)
+{
+    memory *m = (memory *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    if (m->pointer && cudaSetDevice(m->device) == cudaSuccess)
+        (void)cudaFreeAsync(m->pointer, NULL);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *get_pointer(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromVoidPtr(((memory *)self)->pointer);
+}
+
+static gr_status copy_to_host(const memory *m, void *to, gr_error *error)
+{
+    error->status = GR_OK;
+    TRY(cudaSetDevice(m->device));
+    TRY(cudaMemcpyAsync(to, m->pointer, m->bytes, cudaMemcpyDeviceToHost, m->stream));
+    TRY(cudaStreamSynchronize(m->stream));
+done:
+    return error->status;
+}
+
+static PyObject *read_bytes(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    memory *m = (memory *)self;
+    gr_error error;
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)m->bytes);
+    if (!bytes || !m->bytes)
+        return bytes;
+    gr_status status;
+    char *to = PyBytes_AsString(bytes);
+    Py_BEGIN_ALLOW_THREADS;
+    status = copy_to_host(m, to, &error);
+    Py_END_ALLOW_THREADS;
+    if (status == GR_OK)
+        return bytes;
+    Py_DECREF(bytes);
+    return gr_raise(&error);
+}
+
+/* --- export by DLPack --------------------------------------------------------------------------
+ */
+
+typedef struct {
+    dl_managed managed; /* first: its address is this struct's */
+    PyObject *owner;
+    int64_t numbers[]; /* the shape, then the strides */
+} exported;
+
+static void release(dl_managed *managed)
+{
+    PyGILState_STATE held = PyGILState_Ensure(); /* consumers call this from any thread */
+    Py_XDECREF(((exported *)managed->context)->owner);
+    PyGILState_Release(held);
+    free(managed->context);
+}
+
+static void forget_capsule(PyObject *capsule)
+{
+    dl_managed *managed =
+        PyCapsule_IsValid(capsule, "dltensor") ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
+    if (managed) /* nobody took it */
+        managed->deleter(managed);
+}
+
+/* Makes the consumer's stream wait for the sums. */
+static gr_status let_wait(const memory *m, cudaStream_t consumer, gr_error *error)
+{
+    cudaEvent_t event = NULL;
+    error->status = GR_OK;
+    if (consumer == m->stream)
+        return GR_OK;
+    TRY(cudaSetDevice(m->device));
+    TRY(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    TRY(cudaEventRecord(event, m->stream));
+    TRY(cudaStreamWaitEvent(consumer, event, 0));
+done:
+    if (event)
+        (void)cudaEventDestroy(event);
+    return error->status;
+}
+
+static int take_numbers(PyObject *tuple, int64_t *to, int count)
+{
+    for (int i = 0; i < count; i++) {
+        PyObject *number = PyTuple_GetItem(tuple, i);
+        to[i] = number ? PyLong_AsLongLong(number) : -1;
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* dlpack(code, bits, shape, strides, stream). `stream` is a cudaStream_t, or -1: the consumer does
+ * not want to wait. */
+static PyObject *dlpack(PyObject *self, PyObject *args)
+{
+    memory *m = (memory *)self;
+    int code, bits;
+    long long stream;
+    PyObject *shape, *strides;
+    gr_error error;
+    if (!PyArg_ParseTuple(args, "iiO!O!L", &code, &bits, &PyTuple_Type, &shape, &PyTuple_Type,
+                          &strides, &stream))
+        return NULL;
+    if (stream >= 0 && let_wait(m, (cudaStream_t)(uintptr_t)stream, &error) != GR_OK)
+        return gr_raise(&error);
+    int dims = (int)PyTuple_Size(shape);
+    exported *made = calloc(1, sizeof *made + 2 * (size_t)dims * sizeof(int64_t));
+    if (!made)
+        return PyErr_NoMemory();
+    if (take_numbers(shape, made->numbers, dims) < 0 ||
+        take_numbers(strides, made->numbers + dims, dims) < 0) {
+        free(made);
+        return NULL;
+    }
+    made->managed = (dl_managed){
+        .tensor = {.data = m->pointer,
+                   .device = {DL_CUDA, m->device},
+                   .ndim = dims,
+                   .dtype = {(uint8_t)code, (uint8_t)bits, 1},
+                   .shape = made->numbers,
+                   .strides = made->numbers + dims},
+        .context = made,
+        .deleter = release,
+    };
+    made->owner = Py_NewRef(self);
+    PyObject *capsule = PyCapsule_New(&made->managed, "dltensor", forget_capsule);
+    if (!capsule)
+        release(&made->managed);
+    return capsule;
+}
+
+/* --- the type ----------------------------------------------------------------------------------
+ */
+
+int gr_make_memory_type(PyObject *module)
+{
+    static PyMethodDef methods[] = {
+        {"read", read_bytes, METH_NOARGS,
+         "read()\n--\n\nThe bytes, copied to the host when they have been written."},
+        {"dlpack", dlpack, METH_VARARGS,
+         "dlpack(code, bits, shape, strides, stream)\n--\n\nA DLPack capsule."},
+        {NULL, NULL, 0, NULL},
+    };
+    static PyGetSetDef properties[] = {
+        {"pointer", get_pointer, NULL, "The address on the device.", NULL},
+        {NULL, NULL, NULL, NULL, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_dealloc, drop}, {Py_tp_methods, methods}, {Py_tp_getset, properties}, {0, NULL}};
+    static PyType_Spec spec = {
+        .name = "gpureduce.Memory",
+        .basicsize = sizeof(memory),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+        .slots = slots,
+    };
+    memory_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+    return memory_type ? 0 : -1;
+}
+
+static gr_status allocate(memory *m, gr_error *error)
+{
+    void *pointer = NULL;
+    error->status = GR_OK;
+    TRY(cudaSetDevice(m->device));
+    TRY(cudaMallocAsync(&pointer, m->bytes ? m->bytes : 1, m->stream));
+    m->pointer = pointer;
+done:
+    return error->status;
+}
+
+PyObject *gr_py_allocate(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    Py_ssize_t bytes;
+    int device;
+    unsigned long long stream;
+    gr_error error;
+    if (!PyArg_ParseTuple(args, "niK", &bytes, &device, &stream))
+        return NULL;
+    if (bytes < 0) {
+        PyErr_SetString(PyExc_ValueError, "memory has at least 0 bytes");
+        return NULL;
+    }
+    memory *made = (memory *)PyType_GenericAlloc(memory_type, 0);
+    if (!made)
+        return NULL;
+    made->bytes = (size_t)bytes;
+    made->device = device;
+    made->stream = (cudaStream_t)(uintptr_t)stream;
+    if (allocate(made, &error) == GR_OK)
+        return (PyObject *)made;
+    Py_DECREF((PyObject *)made);
+    return gr_raise(&error);
+}

@@ -1,0 +1,143 @@
+/* Launches the kernels of a sum along axes. */
+#include "engine/axis_plan.h"
+#include "engine/times.h"
+
+#include "threads/interrupts.h"
+#include "transfer/staging.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+/* `partial`: where the sums of shares go, or NULL if this launch makes the sums themselves. */
+static gr_status launch(const gr_axis_plan *p, void *partial, gr_axis_outcome *outcome,
+                        gr_error *error)
+{
+    gr_matrix matrix = p->matrix;
+    gr_layout layout = p->layout;
+    gr_sums sums = partial ? (gr_sums){.base = partial, .is_native = 1, .parts = 1} : p->sums;
+    unsigned teams = p->teams, shares = p->shares, fold = p->fold, tail = p->tail, team = p->team;
+    unsigned per_lane = p->per_lane, tile_bytes = p->tile_bytes;
+    size_t count = p->sum_count, terms = p->terms;
+    void *of_columns[] = {&matrix, &sums, &teams, &shares, &fold, &tail};
+    void *of_tiles[] = {&matrix, &sums, &per_lane, &tile_bytes};
+    void *of_rows[] = {&matrix, &sums, &shares};
+    void *of_layout[] = {&layout, &sums, &count, &terms, &team, &shares, &partial};
+    void **arguments = team ? of_layout : teams ? of_columns : per_lane ? of_tiles : of_rows;
+    size_t sizes[] = {p->shared_bytes, gr_facts_of(p->request->device)->shared_bytes};
+    cudaLaunchConfig_t config;
+
+    error->status = GR_OK;
+    if (sizes[0] > 48 * 1024)
+        TRY(cudaFuncSetAttribute(p->kernel->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 (int)sizes[1]));
+    memset(&config, 0, sizeof config);
+    config.gridDim = (dim3){(unsigned)p->grid, 1, 1};
+    config.blockDim = (dim3){p->block, 1, 1};
+    config.dynamicSmemBytes = p->shared_bytes;
+    config.stream = p->request->stream;
+    TRY(cudaLaunchKernelExC(&config, p->kernel->entry, arguments));
+    if (outcome->launches++ == 0) {
+        outcome->strategy = (int)(p->strategy - gr_strategy_at(0));
+        outcome->block = p->block;
+        outcome->grid = (unsigned)p->grid;
+    }
+done:
+    return error->status;
+}
+
+static gr_status run(const gr_axis_request *request, gr_axis_outcome *outcome, gr_error *error)
+{
+    gr_axis_plan plan, second;
+    void *partial = NULL;
+
+    memset(outcome, 0, sizeof *outcome);
+    if (gr_plan_axis(request, &plan, error) != GR_OK)
+        return error->status;
+    if (plan.shares > 1) {
+        size_t bytes = gr_acc_size(request->acc);
+        TRY(cudaMallocAsync(&partial, plan.sum_count * plan.shares * bytes, request->stream));
+    }
+    if (launch(&plan, partial, outcome, error) == GR_OK && partial &&
+        gr_plan_shares(&plan, partial, &second, error) == GR_OK)
+        launch(&second, NULL, outcome, error);
+    if (partial)
+        (void)cudaFreeAsync(partial, request->stream);
+done:
+    return error->status;
+}
+
+gr_status gr_sum_axis(const gr_axis_request *request, gr_axis_outcome *outcome, gr_error *error)
+{
+    double init_ms;
+    if (gr_wake(request->device, &init_ms, error) != GR_OK ||
+        gr_begin_piece(request->times, error) != GR_OK ||
+        gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK ||
+        run(request, outcome, error) != GR_OK)
+        return error->status;
+    return gr_record_time(request->times, GR_AT_SUMMED, request->stream, error);
+}
+
+int gr_stream_is_captured(void *stream)
+{
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    cudaError_t found = cudaStreamIsCapturing(stream, &status);
+    if (found != cudaSuccess)
+        (void)cudaGetLastError(); /* the legacy stream, while another one is captured */
+    return found != cudaSuccess || status != cudaStreamCaptureStatusNone;
+}
+
+/* --- arrays in host memory ---------------------------------------------------------------------
+ */
+
+/* The device memory for the array, its mask and its sums: one after the other. */
+static size_t rounded(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+static gr_status copy_and_sum(gr_axis_request *request, gr_span in, gr_span mask, gr_span out,
+                              char *memory, gr_axis_outcome *outcome, gr_error *error)
+{
+    gr_axes *axes = &request->axes;
+    char *mask_at = memory + rounded(in.size), *out_at = mask_at + rounded(mask.size);
+    const unsigned char *host = axes->in, *host_mask = axes->mask;
+    axes->in = (unsigned char *)memory + (host - (unsigned char *)in.base);
+    if (host_mask)
+        axes->mask = (unsigned char *)mask_at + (host_mask - (unsigned char *)mask.base);
+    axes->out = (unsigned char *)out_at + (axes->out - (unsigned char *)out.base);
+
+    if (gr_begin_piece(request->times, error) != GR_OK ||
+        gr_record_time(request->times, GR_AT_START, request->stream, error) != GR_OK ||
+        (in.size && gr_copy_to_device(request->device, memory, in.base, in.size, request->stream,
+                                      error) != GR_OK) ||
+        (mask.size && gr_copy_to_device(request->device, mask_at, mask.base, mask.size,
+                                        request->stream, error) != GR_OK) ||
+        gr_interrupted() ||
+        gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK ||
+        run(request, outcome, error) != GR_OK ||
+        gr_record_time(request->times, GR_AT_SUMMED, request->stream, error) != GR_OK)
+        return error->status;
+    TRY(cudaMemcpyAsync(out.base, out_at, out.size, cudaMemcpyDeviceToHost, request->stream));
+    if (gr_record_time(request->times, GR_AT_RETURNED, request->stream, error) == GR_OK)
+        TRY(cudaStreamSynchronize(request->stream));
+done:
+    return error->status;
+}
+
+gr_status gr_sum_axis_of_host(gr_axis_request *request, gr_span in, gr_span mask, gr_span out,
+                              gr_axis_outcome *outcome, gr_error *error)
+{
+    gr_workspace *workspace;
+    double init_ms;
+    void *memory = NULL;
+    if (gr_open_workspace(request->device, &workspace, &init_ms, error) != GR_OK)
+        return error->status;
+    request->stream = gr_workspace_stream(workspace);
+    TRY(cudaMallocAsync(&memory, rounded(in.size) + rounded(mask.size) + rounded(out.size),
+                        request->stream));
+    copy_and_sum(request, in, mask, out, memory, outcome, error);
+    (void)cudaFreeAsync(memory, request->stream);
+done:
+    gr_close_workspace(workspace, error->status == GR_OK && !gr_interrupted());
+    return error->status;
+}

@@ -1,0 +1,396 @@
+/* Plans sums along axes: describes the array as rows, columns or a layout, and chooses the kernel
+ * and its launch. */
+#include "engine/axis_plan.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+enum {
+    BLOCK = 256,
+    TILE_BYTES = 4096,        /* of rows, in a warp's tile of row_tile, if a row is short */
+    TILE_ROW_BYTES = 512,     /* longest row of row_tile */
+    WARP_ROW_BYTES = 1 << 15, /* longer rows take a block */
+    SHARE_BYTES = 1 << 15,    /* the least share of a row that is worth a block */
+    COLUMN_BLOCKS = 3,        /* of column_tiles, that a multiprocessor holds */
+    SHARE_ROWS = 64,          /* the least rows of a share of columns */
+    BATCH_BYTES = 4096,       /* smaller batches of columns waste most of a block */
+    SHARE_TERMS = 64,         /* the least elements per thread of a share of any_layout */
+    SM_THREADS = 2048
+};
+
+typedef enum { AS_ROWS, AS_COLUMNS, AS_LAYOUT } form;
+
+static int number_of(const char *name)
+{
+    int i = 0;
+    while (strcmp(gr_strategy_at(i)->name, name) != 0)
+        i++;
+    return i;
+}
+
+static size_t ceil_div(size_t a, size_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+static size_t sms_of(const gr_axis_plan *p)
+{
+    return gr_facts_of(p->request->device)->sms;
+}
+
+static bool is(const gr_axis_plan *p, const char *name)
+{
+    return strcmp(p->strategy->name, name) == 0;
+}
+
+/* --- the form of the array -------------------------------------------------------------------- */
+
+/* How kernels for rows and columns read the elements; -1 if they cannot. */
+static int matrix_load(const gr_axis_request *request)
+{
+    bool integers = request->acc == GR_ACC_u32 || request->acc == GR_ACC_u64;
+    int load = request->load;
+    if (load == GR_ELEMENTS_I64)
+        load = integers ? GR_LOAD_u64 : -1;
+    if (request->acc == GR_ACC_u32)
+        load = load == GR_LOAD_i32 || load == GR_LOAD_u32 ? GR_LOAD_u32 : -1;
+    return load;
+}
+
+static size_t element_bytes(int load)
+{
+    return load == GR_ELEMENTS_I64 ? 8 : gr_load_size((gr_load)load);
+}
+
+/* Whether sum k is stored at element k. */
+static bool sums_are_packed(const gr_axes *axes, size_t bytes)
+{
+    ptrdiff_t step = (ptrdiff_t)bytes;
+    for (int i = axes->kept.count - 1; i >= 0; i--) {
+        if (axes->kept.dim[i].out != step)
+            return false;
+        step *= (ptrdiff_t)axes->kept.dim[i].size;
+    }
+    return true;
+}
+
+/* Kept dimensions are not reversed: sums would no longer be stored in the order of their rows. */
+static void simplify(gr_axes *axes)
+{
+    if (gr_axes_size(&axes->reduced) == 0)
+        axes->reduced.count = 0;
+    gr_axes_sort(&axes->reduced);
+    gr_axes_sort(&axes->kept);
+    gr_axes_flip(axes, &axes->reduced);
+    gr_axes_merge(&axes->reduced);
+    gr_axes_merge(&axes->kept);
+}
+
+static bool steps_are_whole(const gr_axis_list *list, ptrdiff_t size)
+{
+    for (int i = 0; i < list->count; i++)
+        if (list->dim[i].in % size)
+            return false;
+    return true;
+}
+
+/* Describes the array as a matrix, if it is one. Rows of one element and a single column are both
+ * rows and columns: `traits` are those of the kernel that the request names, or 0. */
+static form find_matrix(const gr_axis_request *request, const gr_axes *axes, unsigned traits,
+                        gr_matrix *m)
+{
+    static const gr_axis one = {1, 0, 0, 0};
+    const gr_axis_list *kept = &axes->kept, *reduced = &axes->reduced;
+    ptrdiff_t size = (ptrdiff_t)element_bytes(request->load);
+    const gr_axis *inner = kept->count ? &kept->dim[kept->count - 1] : &one;
+    const gr_axis *outer = kept->count > 1 ? &kept->dim[0] : &one;
+    const gr_axis *terms = reduced->count ? &reduced->dim[0] : &one;
+    bool rows = reduced->count ? terms->in == size : (traits & ROWS) != 0;
+    bool columns = kept->count ? inner->in == size : (traits & COLUMNS) != 0;
+
+    if (axes->mask || kept->count > 2 || reduced->count > 1 || matrix_load(request) < 0 ||
+        !sums_are_packed(axes, request->sums.bytes) || !steps_are_whole(kept, size) ||
+        !steps_are_whole(reduced, size))
+        return AS_LAYOUT;
+    *m = (gr_matrix){.base = axes->in, .batches = outer->size, .batch_step = outer->in / size};
+    if (rows && !(columns && traits & COLUMNS)) {
+        m->rows = inner->size;
+        m->row_step = inner->in / size;
+        m->columns = terms->size;
+        return AS_ROWS;
+    }
+    m->rows = terms->size;
+    m->row_step = terms->in / size;
+    m->columns = inner->size;
+    return columns ? AS_COLUMNS : AS_LAYOUT;
+}
+
+static gr_status describe_layout(const gr_axis_request *request, const gr_axes *axes,
+                                 gr_layout *layout, gr_error *error)
+{
+    const gr_axis_list *lists[] = {&axes->kept, &axes->reduced};
+    int at = 0;
+    *layout = (gr_layout){.base = axes->in,
+                          .mask = axes->mask,
+                          .load = request->load,
+                          .kept = axes->kept.count,
+                          .reduced = axes->reduced.count};
+    int dims = axes->kept.count + axes->reduced.count;
+    if (dims > GR_LAYOUT_DIMS)
+        return gr_fail(error, GR_BAD_VALUE,
+                       "the array's strides make %d dimensions of it; kernels read at most %d",
+                       dims, GR_LAYOUT_DIMS);
+    for (int l = 0; l < 2; l++)
+        for (int i = 0; i < lists[l]->count; i++) {
+            const gr_axis *dim = &lists[l]->dim[i];
+            layout->dim[at++] = (gr_layout_dim){dim->size, dim->in, dim->mask, dim->out};
+        }
+    return error->status = GR_OK;
+}
+
+/* --- sums of rows ----------------------------------------------------------------------------- */
+
+/* Whether each row follows the one before it without a gap. */
+static bool rows_touch(const gr_matrix *m)
+{
+    return m->batches == 1 && (m->rows == 1 || m->row_step == (int64_t)m->columns);
+}
+
+static const char *choose_rows(const gr_axis_plan *p)
+{
+    const gr_matrix *m = &p->matrix;
+    size_t bytes = m->columns * element_bytes(p->request->load), rows = p->sum_count;
+    if (bytes >= 2 * SHARE_BYTES && rows <= sms_of(p))
+        return "row_split";
+    if (bytes > WARP_ROW_BYTES || (bytes > 1024 && rows < sms_of(p) * 48))
+        return "row_block";
+    return rows_touch(m) && bytes <= TILE_ROW_BYTES && bytes % 16 ? "row_tile" : "row_warp";
+}
+
+static gr_status shape_tiles(gr_axis_plan *p, size_t bytes, size_t most, gr_error *error)
+{
+    const gr_matrix *m = &p->matrix;
+    if (bytes > TILE_ROW_BYTES || !rows_touch(m))
+        return gr_fail(error, GR_BAD_VALUE,
+                       "row_tile adds up neighbouring rows of at most %d bytes; these have %zu%s",
+                       TILE_ROW_BYTES, bytes, bytes > TILE_ROW_BYTES ? "" : ", but gaps");
+    size_t row = bytes ? bytes : 1;
+    p->per_lane = (unsigned)(row * GR_WARP > TILE_BYTES ? 1 : TILE_BYTES / GR_WARP / row);
+    size_t tile = p->per_lane * GR_WARP * row;
+    p->tile_bytes = (unsigned)(ceil_div(tile, 128) * (128 + 8));
+    if (!p->request->block && p->tile_bytes > 2 * TILE_BYTES)
+        p->block = BLOCK / 2;
+    size_t warps = p->block / GR_WARP;
+    p->grid = gr_least(ceil_div(ceil_div(p->sum_count, p->per_lane * GR_WARP), warps), most * 4);
+    p->shared_bytes = warps * p->tile_bytes;
+    return GR_OK;
+}
+
+static gr_status shape_rows(gr_axis_plan *p, gr_error *error)
+{
+    size_t rows = p->sum_count, bytes = p->matrix.columns * gr_load_size(p->kernel->load);
+    size_t most = sms_of(p) * (SM_THREADS / p->block);
+    if (is(p, "row_tile"))
+        return shape_tiles(p, bytes, most, error);
+    if (is(p, "row_thread")) {
+        p->grid = gr_least(ceil_div(rows, p->block), most * 4);
+    } else if (is(p, "row_warp")) {
+        p->grid = gr_least(ceil_div(rows, p->block / GR_WARP), most * 8);
+    } else {
+        if (!p->request->block)
+            p->block = bytes >= 1 << 16 ? 512 : bytes >= 1 << 13 ? 256 : 128;
+        p->shared_bytes = p->block / GR_WARP * gr_acc_size(p->request->acc);
+        p->grid = gr_least(rows, most * 8);
+        if (is(p, "row_split")) {
+            size_t full = sms_of(p) * 2, worth = ceil_div(bytes, SHARE_BYTES);
+            p->shares = (unsigned)gr_least(full > rows ? full / rows : 1, worth ? worth : 1);
+            p->grid = rows * p->shares;
+        }
+    }
+    return GR_OK;
+}
+
+/* --- sums of columns -------------------------------------------------------------------------- */
+
+static const char *choose_columns(const gr_axis_plan *p)
+{
+    const gr_matrix *m = &p->matrix;
+    size_t batch = m->rows * m->columns * element_bytes(p->request->load);
+    return m->batches > 1 && batch < BATCH_BYTES ? "any_layout" : "column_tiles";
+}
+
+/* Lays several short rows side by side, so that they make whole packs, and a load of the whole
+ * warp. */
+static void fold_rows(gr_axis_plan *p, size_t pack)
+{
+    gr_matrix *m = &p->matrix;
+    size_t fold = 1, narrow = (size_t)GR_WARP * pack;
+    if (m->row_step != (int64_t)m->columns || m->columns >= narrow * 2)
+        return;
+    while (fold * m->columns % pack || fold * m->columns < narrow)
+        fold++;
+    bool fits = fold * m->columns <= p->block * pack && m->rows / fold >= 1;
+    if (fold == 1 || !fits || (m->batches > 1 && m->batch_step % (int64_t)pack))
+        return;
+    p->fold = (unsigned)fold;
+    p->tail = (unsigned)(m->rows % fold * m->columns);
+    m->rows /= fold;
+    m->columns *= fold;
+    m->row_step *= (int64_t)fold;
+}
+
+static void shape_columns(gr_axis_plan *p)
+{
+    gr_matrix *m = &p->matrix;
+    size_t pack = 16 / gr_load_size(p->kernel->load), most = sms_of(p) * COLUMN_BLOCKS;
+    if (is(p, "column_thread")) {
+        p->teams = 1;
+        p->grid = gr_least(ceil_div(p->sum_count, p->block), most * 4);
+        return;
+    }
+    size_t team = p->block;
+    fold_rows(p, pack);
+    while (team > GR_WARP && team / 2 * pack >= m->columns)
+        team /= 2;
+    size_t tiles = ceil_div(m->columns, team * pack) * m->batches;
+    while (team > GR_WARP && p->fold == 1 && m->rows >= p->block / team * 32 && tiles < most) {
+        team /= 2;
+        tiles = ceil_div(m->columns, team * pack) * m->batches;
+    }
+    p->teams = (unsigned)(p->block / team);
+    if (2 * tiles <= most && m->rows >= 2 * SHARE_ROWS)
+        p->shares = (unsigned)gr_least(most / tiles, m->rows / SHARE_ROWS);
+    size_t thread_rows = (size_t)p->teams << 16; /* small integers are added up in 32 bits */
+    if (m->rows > thread_rows && p->shares < ceil_div(m->rows, thread_rows))
+        p->shares = (unsigned)ceil_div(m->rows, thread_rows);
+    p->grid = tiles * p->shares;
+    if (p->teams > 1 || p->fold > 1)
+        p->shared_bytes = p->block * pack * gr_acc_size(p->request->acc);
+}
+
+/* --- sums of any layout ----------------------------------------------------------------------- */
+
+static void shape_layout(gr_axis_plan *p)
+{
+    const gr_layout_dim *dim = p->layout.dim;
+    int kept = p->layout.kept, dims = kept + p->layout.reduced;
+    bool near = kept > 0 && dims > kept && gr_axis_distance(dim[kept - 1].in) < dim[dims - 1].in;
+    bool alone = near || p->terms <= 16;
+    if (!alone && !p->request->block)
+        p->block = p->terms <= 1024 ? GR_WARP : BLOCK;
+    p->team = alone ? 1 : p->block;
+    p->shared_bytes = alone ? 0 : p->block / GR_WARP * gr_acc_size(p->request->acc);
+    size_t full = sms_of(p) * SM_THREADS, threads = p->sum_count * p->team;
+    if (threads <= full / 2 && p->packed) /* the second launch stores sums in their order */
+        p->shares = (unsigned)gr_least(full / threads, p->terms / SHARE_TERMS / p->team);
+    p->shares = p->shares ? p->shares : 1;
+    p->grid = gr_least(ceil_div(p->sum_count * p->shares, p->block / p->team),
+                       sms_of(p) * (SM_THREADS / p->block) * 8);
+}
+
+/* --- all -------------------------------------------------------------------------------------- */
+
+/* The most threads per block of the kernels with a __launch_bounds__ of less than 1024. */
+static unsigned most_threads(const gr_axis_plan *p)
+{
+    return is(p, "row_warp") || is(p, "row_tile") || is(p, "column_tiles") ? 256 : 1024;
+}
+
+static gr_status check(const gr_axis_plan *p, form found, gr_error *error)
+{
+    unsigned traits = p->strategy->traits;
+    bool fits = (traits & ANY_ELEMENTS) || (found == AS_ROWS && traits & ROWS) ||
+                (found == AS_COLUMNS && traits & COLUMNS);
+    if (p->strategy->kind != GR_KIND_AXIS)
+        return gr_fail(error, GR_BAD_VALUE, "%s has no sums along an axis", p->strategy->name);
+    if (!fits)
+        return gr_fail(error, GR_BAD_VALUE,
+                       "%s adds up %s, which this array, its axes or its mask do not make: take "
+                       "fast",
+                       p->strategy->name,
+                       traits & ROWS ? "rows whose elements are neighbours in memory"
+                                     : "columns that are neighbours in memory");
+    if (p->request->block > most_threads(p))
+        return gr_fail(error, GR_BAD_VALUE, "%s takes blocks of at most %u threads, not of %u",
+                       p->strategy->name, most_threads(p), p->request->block);
+    if (p->request->grid && (is(p, "row_split") || is(p, "column_tiles")))
+        return gr_fail(error, GR_BAD_VALUE, "%s chooses its own grid: leave grid out",
+                       p->strategy->name);
+    if (!p->kernel)
+        return gr_fail(error, GR_BAD_DTYPE,
+                       "%s does not add up these elements in this dtype: take "
+                       "fast",
+                       p->strategy->name);
+    return error->status = GR_OK;
+}
+
+static gr_status shape(gr_axis_plan *p, form found, gr_error *error)
+{
+    gr_load load = found == AS_LAYOUT ? GR_LOAD_any : (gr_load)matrix_load(p->request);
+    p->kernel = gr_find_kernel((int)(p->strategy - gr_strategy_at(0)), load, p->request->acc, 0);
+    if (check(p, found, error) != GR_OK)
+        return error->status;
+    if (found == AS_LAYOUT)
+        shape_layout(p);
+    else if (found == AS_COLUMNS)
+        shape_columns(p);
+    else if (shape_rows(p, error) != GR_OK)
+        return error->status;
+    if (p->request->grid)
+        p->grid = p->request->grid;
+    if (p->grid > 0x7fffffff)
+        return gr_fail(error, GR_BAD_VALUE, "%s would take more than 2^31 - 1 blocks: take fast",
+                       p->strategy->name);
+    return error->status = GR_OK;
+}
+
+gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *p, gr_error *error)
+{
+    gr_axes axes = request->axes;
+    *p = (gr_axis_plan){.request = request,
+                        .sums = request->sums,
+                        .block = request->block ? request->block : BLOCK,
+                        .shares = 1,
+                        .fold = 1,
+                        .sum_count = gr_axes_size(&axes.kept),
+                        .terms = gr_axes_size(&axes.reduced)};
+    simplify(&axes);
+    p->sums.base = axes.out;
+    p->packed = sums_are_packed(&axes, request->sums.bytes);
+    int number = request->strategy;
+    unsigned traits = number < 0 ? 0 : gr_strategy_at(number)->traits;
+    form found = p->terms ? find_matrix(request, &axes, traits, &p->matrix) : AS_LAYOUT;
+    if (number < 0)
+        number = number_of(found == AS_ROWS      ? choose_rows(p)
+                           : found == AS_COLUMNS ? choose_columns(p)
+                                                 : "any_layout");
+    p->strategy = gr_strategy_at(number);
+    bool compiled = found == AS_LAYOUT || p->strategy->traits & ANY_ELEMENTS ||
+                    gr_find_kernel(number, (gr_load)matrix_load(request), request->acc, 0);
+    if (request->strategy < 0 && !compiled) /* a cast */
+        p->strategy = gr_strategy_at(number_of("any_layout"));
+    if (p->strategy->traits & ANY_ELEMENTS) {
+        found = AS_LAYOUT;
+        if (describe_layout(request, &axes, &p->layout, error) != GR_OK)
+            return error->status;
+    }
+    return shape(p, found, error);
+}
+
+gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis_plan *p,
+                         gr_error *error)
+{
+    gr_acc acc = first->request->acc;
+    *p = (gr_axis_plan){.request = first->request,
+                        .strategy = gr_strategy_at(number_of("row_warp")),
+                        .matrix = {partial, 1, first->sum_count, first->shares, 0, first->shares},
+                        .sums = first->sums,
+                        .block = BLOCK,
+                        .shares = 1,
+                        .fold = 1,
+                        .sum_count = first->sum_count,
+                        .terms = first->shares};
+    p->kernel = gr_find_kernel(number_of("row_warp"), gr_load_of_acc(acc), acc, 0);
+    p->grid = gr_least(ceil_div(p->sum_count, BLOCK / GR_WARP), sms_of(p) * 64);
+    return error->status = GR_OK;
+}

@@ -1,0 +1,32 @@
+/* Plans the launch of a sum along axes. For the files of the engine only. */
+#ifndef GPUREDUCE_ENGINE_AXIS_PLAN_H
+#define GPUREDUCE_ENGINE_AXIS_PLAN_H
+
+#include "engine/axis.h"
+#include "engine/internal.h"
+
+/* One launch. `matrix` describes the array to the kernels for rows or columns, `layout` to
+ * any_layout. */
+typedef struct {
+    const gr_axis_request *request;
+    const gr_strategy *strategy;
+    gr_kernel *kernel;
+    gr_matrix matrix;
+    gr_layout layout;
+    gr_sums sums; /* where the sums go in the end */
+    int packed;   /* sum k is stored at element k */
+    unsigned block, shares;
+    size_t grid, shared_bytes, sum_count, terms;
+    unsigned teams, fold, tail;    /* of column_tiles */
+    unsigned per_lane, tile_bytes; /* of row_tile */
+    unsigned team;                 /* of any_layout */
+} gr_axis_plan;
+
+/* Chooses the kernel, if the request does not name one, and its launch. */
+gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *plan, gr_error *error);
+
+/* Plans the second launch, which adds up the shares that the first one has left in `partial`. */
+gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis_plan *plan,
+                         gr_error *error);
+
+#endif

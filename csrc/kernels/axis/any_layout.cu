@@ -1,0 +1,66 @@
+/* any_layout: sums along any axes of an array with any steps, element type and mask.
+ *
+ * A sum is added up by one thread if neighbouring sums are closer in memory than the elements of a
+ * sum, and by a block otherwise. So the lanes of a warp read what lies closest together. If there
+ * are few sums, the elements of each are cut into `shares` of one thread or block each, and a
+ * second launch, of row_warp, adds up the sums of the shares.
+ *
+ * Still wasted: a division per dimension and element, and three quarters of each 16-byte load. */
+#include "parts/elements.h"
+#include "parts/matrix.h"
+
+/* The distance of entry `i` of some dimensions from the first entry. */
+struct Place {
+    int64_t in, mask, out;
+
+    __device__ __forceinline__ Place(const gr_layout_dim *dim, int dims, size_t i)
+        : in(0), mask(0), out(0)
+    {
+        for (int d = dims - 1; d >= 0; d--) {
+            int64_t at = d > 0 ? int64_t(i % dim[d].size) : int64_t(i);
+            if (d > 0)
+                i /= dim[d].size;
+            in += at * dim[d].in;
+            mask += at * dim[d].mask;
+            out += at * dim[d].out;
+        }
+    }
+};
+
+template <typename Acc>
+__device__ __forceinline__ Acc sum_of_share(const gr_layout &of, const Place &first, size_t begin,
+                                            size_t end, size_t step)
+{
+    Acc sum = 0;
+    for (size_t i = begin; i < end; i += step) {
+        Place at(of.dim + of.kept, of.reduced, i);
+        if (!of.mask || of.mask[first.mask + at.mask])
+            sum +=
+                element_at<Acc>(static_cast<const char *>(of.base) + first.in + at.in, 0, of.load);
+    }
+    return sum;
+}
+
+/* `partial` is where the sums of shares go, or NULL if there is one share. */
+template <typename In, typename Acc>
+__global__ void any_layout(gr_layout of, Sums<Acc> out, size_t sums, size_t terms, unsigned team,
+                           unsigned shares, Acc *partial)
+{
+    size_t teams = (size_t)gridDim.x * (blockDim.x / team);
+    size_t number = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / team;
+
+    for (; number < sums * shares; number += teams) {
+        size_t k = number / shares, share = number % shares, member = threadIdx.x % team;
+        Place place(of.dim, of.kept, k);
+        Acc sum = sum_of_share<Acc>(of, place, terms * share / shares + member,
+                                    terms * (share + 1) / shares, team);
+        if (team > 1)
+            sum = block_sum(sum);
+        if (member == 0 && partial)
+            partial[number] = sum;
+        else if (member == 0)
+            out.put_at(place.out, k, sum);
+        if (team > 1)
+            __syncthreads(); /* the next sum takes the same shared memory */
+    }
+}

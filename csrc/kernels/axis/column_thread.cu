@@ -1,0 +1,22 @@
+/* column_thread: one thread adds up one column.
+ *
+ * The lanes of a warp read neighbouring columns, so every sector is used whole, without any
+ * exchange between threads: along this axis the obvious kernel is a good one.
+ *
+ * Still wasted: with few columns most of the card is idle, and a thread has one load in flight
+ * after another. */
+#include "parts/matrix.h"
+
+template <typename In, typename Acc> __global__ void column_thread(Matrix<In> in, Sums<Acc> out)
+{
+    size_t columns = in.of.columns, rows = in.of.rows, all = in.of.batches * columns;
+    size_t grid = (size_t)gridDim.x * blockDim.x;
+
+    for (size_t k = (size_t)blockIdx.x * blockDim.x + threadIdx.x; k < all; k += grid) {
+        size_t batch = k / columns, c = k % columns;
+        Acc sum = 0;
+        for (size_t r = 0; r < rows; r++)
+            sum += Acc(in.row(batch * rows + r)[c]);
+        out.put(k, sum);
+    }
+}

@@ -1,0 +1,66 @@
+/* column_tiles: packs of columns, with the rows shared among teams of threads and among blocks.
+ *
+ * A thread loads a pack of 16 bytes of neighbouring columns from each of eight rows before it adds.
+ * The `teams` teams of a block take every teams-th row, and add up their sums in shared memory. If
+ * there are too few columns to fill the card, the rows are cut into `shares` of one block each, and
+ * a second launch, of row_warp, adds up the sums of the shares. Short rows are laid side by side:
+ * `fold` of them make one row of the matrix. `tail` elements are left over.
+ *
+ * Still wasted: the second launch; and wide loads, where a row is no whole number of packs. */
+#include "parts/columns.h"
+
+template <typename In, typename Acc>
+__global__ void __launch_bounds__(256, 3)
+    column_tiles(Matrix<In> in, Sums<Acc> out, unsigned teams, unsigned shares, unsigned fold,
+                 unsigned tail)
+{
+    constexpr unsigned width = Pack<In>::count, wide = Pack<Acc, false>::count;
+    unsigned members = blockDim.x / teams, team = threadIdx.x / members,
+             tile_width = members * width;
+    size_t tiles = (in.of.columns + tile_width - 1) / tile_width, tile = blockIdx.x % tiles;
+    size_t share = blockIdx.x / tiles % shares, batch = blockIdx.x / tiles / shares;
+    size_t begin = in.of.rows * share / shares, rows = in.of.rows * (share + 1) / shares - begin;
+    int64_t step = in.of.row_step;
+    size_t left = in.of.columns - tile * tile_width; /* columns from this tile on */
+    bool whole = in.has_whole_packs();
+    unsigned apart = whole ? 1 : members, from = threadIdx.x % members * (whole ? width : 1);
+    const In *first = in.batch(batch) + (int64_t)begin * step + tile * tile_width + from;
+    Columns<In, Acc> of;
+
+    if (whole && from < left)
+        of.add_packs(first + (int64_t)team * step, step, team, rows, teams);
+    else if (from < left)
+        of.add_elements(first + (int64_t)team * step, step, team, rows, teams, apart, left - from);
+    if (share == shares - 1 && team == 0) /* the array's last rows, too few to make one here */
+        for (unsigned j = 0; j < width; j++)
+            if (from + j < tail)
+                of.sum[j] += Acc(first[(int64_t)rows * step + j]);
+
+    if (teams > 1 || fold > 1) {
+        Acc *shared = shared_array<Acc>();
+        for (unsigned j = 0; j < width; j++)
+            shared[team * tile_width + from + j * apart] = Acc(of.sum[j]);
+        __syncthreads();
+        /* The sums of all teams, and of all columns that are one column of the array. */
+        unsigned columns = unsigned(left < tile_width ? left : tile_width) / fold;
+        for (unsigned c = threadIdx.x; c < columns; c += blockDim.x) {
+            Acc sum = 0;
+            for (unsigned t = 0; t < teams; t++)
+                for (unsigned f = 0; f < fold; f++)
+                    sum += shared[t * tile_width + f * columns + c];
+            out.put((batch * (in.of.columns / fold) + tile * tile_width + c) * shares + share, sum);
+        }
+        return;
+    }
+    size_t to = batch * in.of.columns + tile * tile_width + from;
+    for (unsigned j = 0; j < width; j += wide) {
+        Acc sum[wide];
+        for (unsigned i = 0; i < wide; i++)
+            sum[i] = Acc(of.sum[j + i]);
+        if (whole && shares == 1 && from < left)
+            out.put_all(to + j, sum);
+        for (unsigned i = 0; i < wide && !(whole && shares == 1); i++)
+            if (from + (j + i) * apart < left)
+                out.put((to + (j + i) * apart) * shares + share, sum[i]);
+    }
+}

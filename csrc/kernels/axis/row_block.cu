@@ -1,0 +1,31 @@
+/* row_block: one block adds up one row.
+ *
+ * Long rows keep a whole block busy: many loads in flight on one row, and one tree at its end.
+ *
+ * Still wasted: multiprocessors, if there are fewer rows than these, and the threads of the block
+ * while the tree runs. */
+#include "parts/matrix.h"
+
+template <typename In, typename Acc>
+__global__ void __launch_bounds__(1024, 1) row_block(Matrix<In> in, Sums<Acc> out)
+{
+    constexpr unsigned flight = 8;
+    size_t columns = in.of.columns, block = blockDim.x;
+
+    for (size_t r = blockIdx.x; r < in.rows(); r += gridDim.x) {
+        const In *row = in.row(r);
+        Packed<const In *> packed(row, columns);
+        Acc sum = loose_ends<Acc>(row, columns, packed, threadIdx.x);
+        for (size_t i = threadIdx.x; i < packed.packs; i += flight * block) {
+            Pack<In> pack[flight];
+            for (unsigned k = 0; k < flight; k++)
+                pack[k] = packed.or_zero(i + k * block, packed.packs);
+            for (unsigned k = 0; k < flight; k++)
+                sum += sum_of<Acc>(pack[k]);
+        }
+        sum = block_sum(sum);
+        if (threadIdx.x == 0)
+            out.put(r, sum);
+        __syncthreads(); /* the next row's sums take the same shared memory */
+    }
+}

@@ -1,0 +1,32 @@
+/* row_split: several blocks share a row.
+ *
+ * With few long rows, a block per row leaves most of the card idle. Here each row is cut into as
+ * many shares as fill the card, and a second launch, of row_warp, adds up the shares' sums.
+ *
+ * Still wasted: that second launch. */
+#include "parts/matrix.h"
+
+template <typename In, typename Acc>
+__global__ void __launch_bounds__(1024, 1) row_split(Matrix<In> in, Sums<Acc> out, unsigned shares)
+{
+    constexpr unsigned flight = 8;
+    size_t columns = in.of.columns, block = blockDim.x;
+    size_t r = blockIdx.x / shares, share = blockIdx.x % shares;
+    const In *row = in.row(r);
+    Packed<const In *> packed(row, columns);
+    size_t end = packed.packs * (share + 1) / shares;
+    Acc sum = 0;
+
+    if (share == 0)
+        sum = loose_ends<Acc>(row, columns, packed, threadIdx.x);
+    for (size_t i = packed.packs * share / shares + threadIdx.x; i < end; i += flight * block) {
+        Pack<In> pack[flight];
+        for (unsigned k = 0; k < flight; k++)
+            pack[k] = packed.or_zero(i + k * block, end);
+        for (unsigned k = 0; k < flight; k++)
+            sum += sum_of<Acc>(pack[k]);
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        out.put(blockIdx.x, sum);
+}

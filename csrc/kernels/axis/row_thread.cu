@@ -1,0 +1,22 @@
+/* row_thread: one thread adds up one row.
+ *
+ * The obvious kernel. The lanes of a warp read a whole row apart, so each of their loads fetches
+ * another 32-byte sector, of which it uses one element. The caches save what they can: the sector's
+ * other elements are wanted in the next turns of the loop.
+ *
+ * Still wasted: sectors that are fetched again after they have left the cache. */
+#include "parts/matrix.h"
+
+template <typename In, typename Acc> __global__ void row_thread(Matrix<In> in, Sums<Acc> out)
+{
+    size_t grid = (size_t)gridDim.x * blockDim.x,
+           first = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+    for (size_t r = first; r < in.rows(); r += grid) {
+        const In *row = in.row(r);
+        Acc sum = 0;
+        for (size_t c = 0; c < in.of.columns; c++)
+            sum += Acc(row[c]);
+        out.put(r, sum);
+    }
+}

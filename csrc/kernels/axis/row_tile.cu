@@ -1,0 +1,62 @@
+/* row_tile: a warp loads many short rows at once, and each lane adds up some of them.
+ *
+ * A row of a few elements is less than a warp loads at once. So the warp loads neighbouring rows in
+ * packs of 16 bytes, whichever rows these belong to, and puts them into shared memory. There each
+ * lane reads its own rows. Some bytes are left free after every 128, so that the lanes use
+ * different banks also if the length of a row is a power of two.
+ *
+ * Still wasted: each element goes through shared memory once more. */
+#include "parts/matrix.h"
+
+/* Each warp has tiles of `per_lane` rows per lane, in `tile_bytes` bytes of shared memory. */
+template <typename In, typename Acc>
+__global__ void __launch_bounds__(256, 4)
+    row_tile(Matrix<In> in, Sums<Acc> out, unsigned per_lane, unsigned tile_bytes)
+{
+    using Word = std::conditional_t<sizeof(In) == 8, unsigned long long, unsigned>;
+    constexpr unsigned flight = 8, words = 16 / sizeof(Word);
+    unsigned lane = threadIdx.x % 32, columns = (unsigned)in.of.columns;
+    unsigned row_bytes = columns * (unsigned)sizeof(In), most = per_lane * 32 * columns;
+    char *tile = shared_array<char>() + threadIdx.x / 32 * tile_bytes;
+    size_t n = in.rows() * columns, warps = (size_t)gridDim.x * (blockDim.x / 32);
+    const In *first = in.row(0);
+    bool aligned = (uintptr_t)first % 16 == 0;
+
+    for (size_t t = (size_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; t * most < n;
+         t += warps) {
+        const In *from = first + t * most;
+        unsigned count = n - t * most < most ? unsigned(n - t * most) : most;
+        unsigned packs = aligned ? count / Pack<In>::count : 0;
+        for (unsigned i = lane; i < packs; i += 32 * flight) {
+            uint4 pack[flight];
+            for (unsigned k = 0; k < flight; k++)
+                if (i + 32 * k < packs)
+                    pack[k] = reinterpret_cast<const uint4 *>(from)[i + 32 * k];
+            for (unsigned k = 0; k < flight; k++)
+                if (i + 32 * k < packs) {
+                    Word part[words];
+                    memcpy(part, &pack[k], sizeof part);
+                    unsigned at = tile_offset<In>((i + 32 * k) * 16);
+                    for (unsigned j = 0; j < words; j++)
+                        *reinterpret_cast<Word *>(tile + at + j * sizeof(Word)) = part[j];
+                }
+        }
+        for (unsigned i = packs * Pack<In>::count + lane; i < count; i += 32)
+            *reinterpret_cast<In *>(tile + tile_offset<In>(i * (unsigned)sizeof(In))) = from[i];
+        __syncwarp();
+        for (unsigned k = 0; k < per_lane; k++) {
+            unsigned row = lane + 32 * k, begin = row * row_bytes;
+            if (row * columns >= count)
+                break;
+            Acc sum = 0;
+            if (sizeof(In) < 4 && row_bytes % 4 == 0)
+                for (unsigned b = begin; b < begin + row_bytes; b += 4)
+                    sum += word_sum<Acc, In>(tile + tile_offset<In>(b));
+            else
+                for (unsigned b = begin; b < begin + row_bytes; b += sizeof(In))
+                    sum += Acc(*reinterpret_cast<const In *>(tile + tile_offset<In>(b)));
+            out.put(t * per_lane * 32 + row, sum);
+        }
+        __syncwarp(); /* the next tile takes the same memory */
+    }
+}

@@ -1,0 +1,76 @@
+/* Sums of a few neighbouring columns by one thread. */
+#ifndef GPUREDUCE_KERNEL_COLUMNS_H
+#define GPUREDUCE_KERNEL_COLUMNS_H
+
+#include "matrix.h"
+
+/* The columns of one thread: `width` of them, `apart` from each other, the first of which begins at
+ * `first`. Rows are `step` elements apart. */
+template <typename In, typename Acc> struct Columns {
+    static constexpr unsigned width = Pack<In>::count;
+    /* Small integers are added up in 32 bits: a thread gets at most 2^16 rows. */
+    static constexpr bool is_small = std::is_integral<In>::value && sizeof(In) < 4;
+    using Small = std::conditional_t<std::is_signed<In>::value, int, unsigned>;
+    using Part = std::conditional_t<is_small, Small, Acc>;
+    Part sum[width];
+
+    __device__ __forceinline__ Columns()
+    {
+        for (unsigned j = 0; j < width; j++)
+            sum[j] = 0;
+    }
+
+    static __device__ __forceinline__ Pack<unsigned> load(const In *address)
+    {
+        uint4 bits = *reinterpret_cast<const uint4 *>(address);
+        return {{bits.x, bits.y, bits.z, bits.w}};
+    }
+
+    __device__ __forceinline__ void add(const Pack<unsigned> &pack)
+    {
+        In element[width];
+        memcpy(element, &pack, sizeof element);
+        for (unsigned j = 0; j < width; j++)
+            sum[j] += Part(element[j]);
+    }
+
+    /* Adds every `turn`-th row up to `rows`, a pack of each. */
+    __device__ __forceinline__ void add_packs(const In *at, int64_t step, size_t r, size_t rows,
+                                              unsigned turn)
+    {
+        constexpr unsigned flight = 8;
+        int64_t next = (int64_t)turn * step;
+        Pack<unsigned> pack[flight];
+        for (; r + (flight - 1) * turn < rows; r += flight * turn, at += flight * next) {
+            for (unsigned k = 0; k < flight; k++)
+                pack[k] = load(at + k * next);
+            for (unsigned k = 0; k < flight; k++)
+                add(pack[k]);
+        }
+        for (unsigned k = 0; k < flight; k++)
+            pack[k] = r + k * turn < rows ? load(at + k * next) : Pack<unsigned>{{0, 0, 0, 0}};
+        for (unsigned k = 0; k < flight; k++)
+            add(pack[k]);
+    }
+
+    /* The same by loads of single elements. The thread has every `apart`-th of `left` columns. */
+    __device__ __forceinline__ void add_elements(const In *at, int64_t step, size_t r, size_t rows,
+                                                 unsigned turn, unsigned apart, size_t left)
+    {
+        constexpr unsigned flight = 4;
+        int64_t next = (int64_t)turn * step;
+        for (; r < rows; r += flight * turn, at += flight * next) {
+            In element[flight][width];
+            memset(element, 0, sizeof element);
+            for (unsigned k = 0; k < flight; k++)
+                for (unsigned j = 0; j < width; j++)
+                    if (r + k * turn < rows && j * apart < left)
+                        element[k][j] = at[k * next + j * apart];
+            for (unsigned k = 0; k < flight; k++)
+                for (unsigned j = 0; j < width; j++)
+                    sum[j] += Part(element[k][j]);
+        }
+    }
+};
+
+#endif

@@ -1,0 +1,45 @@
+/* Arrays that are added up along axes, as kernels get them: as rows and columns where the array is
+ * laid out like that, or as dimensions with any steps. */
+#ifndef GPUREDUCE_MATRIX_H
+#define GPUREDUCE_MATRIX_H
+
+#include "shared/elements.h"
+
+/* Rows and columns, for sums along one of the two. A batch is a further dimension, which is kept.
+ * Steps are in elements. */
+typedef struct {
+    const void *base;
+    uint64_t batches, rows, columns;
+    int64_t batch_step, row_step; /* columns are neighbours in memory */
+} gr_matrix;
+
+/* Dimensions that cannot be merged and have two entries each: of 2^32 elements. */
+enum { GR_LAYOUT_DIMS = 32 };
+
+/* A dimension: its size, and the bytes from one entry to the next in the array, in the mask and
+ * among the sums. Dimensions that are added up have no steps among the sums. */
+typedef struct {
+    uint64_t size;
+    int64_t in, mask, out;
+} gr_layout_dim;
+
+typedef struct {
+    const void *base;
+    const uint8_t *mask;               /* NULL: all elements are added */
+    int load;                          /* a gr_load, or GR_ELEMENTS_I64 */
+    int kept, reduced;                 /* how many dimensions */
+    gr_layout_dim dim[GR_LAYOUT_DIMS]; /* those that are kept, then those that are added up; each
+                                          with the slowest-varying first */
+} gr_layout;
+
+/* Where sums are stored, and how. To each sum its initial number is added first. */
+typedef struct {
+    void *base;
+    gr_load type;        /* that a sum is converted to */
+    unsigned bytes;      /* of a stored sum */
+    int is_native;       /* sums are stored as they are accumulated */
+    unsigned parts;      /* 2 for complex sums, whose real and imaginary parts take turns; else 1 */
+    gr_value initial[2]; /* one per part */
+} gr_sums;
+
+#endif

@@ -1,0 +1,134 @@
+"""Arrays on a GPU for sums of arrays whose library we cannot ask for memory."""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gpureduce.core import dtypes
+
+_CODES = {"i": 0, "u": 1, "f": 2, "c": 5}  # DLPack's
+_BFLOAT16 = 4
+_CUDA = 2
+
+
+class DeviceArray:
+    """Sums on a GPU of an array whose library is neither PyTorch nor CuPy.
+
+    It speaks ``__cuda_array_interface__`` and DLPack, so other libraries take it without a copy:
+    ``numba.cuda.as_cuda_array(array)``, ``jax.dlpack.from_dlpack(array)``. `to_numpy` copies it to
+    the host.
+
+    Attributes
+    ----------
+    shape, strides
+        As in NumPy; strides in bytes.
+    dtype
+        The dtype's name.
+    device
+        The number of the GPU.
+
+    Examples
+    --------
+    >>> import gpureduce, numpy as np
+    >>> class OnDevice:  # an array of another library, here on the emulated GPU
+    ...     array = np.ones((3, 4), np.float32)
+    ...     __cuda_array_interface__ = array.__array_interface__
+    >>> rows = gpureduce.sum(OnDevice(), "fast", axis=1, device="emulator").value
+    >>> rows
+    DeviceArray(shape=(3,), dtype='float32', device=0)
+    >>> rows.to_numpy()
+    array([4., 4., 4.], dtype=float32)
+    """
+
+    def __init__(
+        self, memory: Any, backend: str, dtype: str, shape: tuple[int, ...],
+        strides: tuple[int, ...], device: int, stream: int,
+    ) -> None:  # fmt: skip
+        self._memory, self._backend, self._stream = memory, backend, stream
+        self.dtype, self.shape, self.strides, self.device = dtype, shape, strides, device
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return f"DeviceArray(shape={self.shape}, dtype={self.dtype!r}, device={self.device})"
+
+    def transpose(self, order: tuple[int, ...]) -> DeviceArray:
+        """A view with the axes in another order."""
+        shape = tuple(self.shape[i] for i in order)
+        return self._view(shape, tuple(self.strides[i] for i in order))
+
+    def __getitem__(self, key: tuple[slice | None, ...]) -> DeviceArray:
+        """A view with an axis of length 1 for each None in `key`, which names all axes."""
+        if (
+            not isinstance(key, tuple)
+            or [k for k in key if k is not None] != [slice(None)] * self.ndim
+        ):
+            raise TypeError("a DeviceArray takes one : per axis, and None for axes of length 1")
+        shape, strides = iter(self.shape), iter(self.strides)
+        return self._view(
+            tuple(1 if k is None else next(shape) for k in key),
+            tuple(_itemsize(self.dtype) if k is None else next(strides) for k in key),
+        )
+
+    def _view(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> DeviceArray:
+        place = self.device, self._stream
+        return DeviceArray(self._memory, self._backend, self.dtype, shape, strides, *place)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self.dtype == "bfloat16":
+            raise AttributeError("__cuda_array_interface__ has no bfloat16; DLPack has")
+        return {
+            "version": 3,
+            "shape": self.shape,
+            "strides": self.strides,
+            "typestr": np.dtype(self.dtype).str,
+            "data": (self._memory.pointer, False),
+            "stream": self._stream if self._backend == "cuda" else None,
+        }
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _CUDA, self.device
+
+    def __dlpack__(
+        self, *, stream: int | None = None, max_version: Any = None, dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        if dl_device not in (None, self.__dlpack_device__()) or copy:
+            raise BufferError("a DeviceArray is exported where it lies, and without a copy")
+        size = _itemsize(self.dtype)
+        code = _BFLOAT16 if self.dtype == "bfloat16" else _CODES[np.dtype(self.dtype).kind]
+        strides = tuple(step // size for step in self.strides)
+        consumer = 1 if stream is None else stream
+        return self._memory.dlpack(code, 8 * size, self.shape, strides, consumer)
+
+    def to_numpy(self) -> np.ndarray[Any, Any]:
+        """A copy in host memory. Waits until the sums are there."""
+        flat = np.frombuffer(self._memory.read(), dtypes.named(self.dtype))
+        found = np.lib.stride_tricks.as_strided(flat, self.shape, self.strides)
+        return found.copy() if found.size else np.empty(self.shape, flat.dtype)
+
+
+def _itemsize(dtype: str) -> int:
+    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+
+
+def empty(
+    module: ModuleType, shape: tuple[int, ...], dtype: str, device: int, stream: int
+) -> DeviceArray:
+    """An array without values, for work on a stream."""
+    steps = [_itemsize(dtype)]
+    for size in reversed(shape):
+        steps.append(steps[-1] * max(size, 1))
+    nbytes = math.prod(shape) * _itemsize(dtype)
+    memory = module.allocate(nbytes, device, stream)
+    return DeviceArray(
+        memory, module.BACKEND, dtype, shape, tuple(reversed(steps[:-1])), device, stream
+    )

@@ -1,0 +1,375 @@
+"""Sums along axes by kernels, on the emulator: of host arrays, and of arrays on the device."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import numpy as np
+import pytest
+from axis_cases import laid_out, random_array, random_axis
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpureduce
+from cases import broken_off_after, numpy_dtype, run_python
+from gpureduce.core.device_array import DeviceArray
+from producers import ByDLPack, ByInterface
+
+REAL = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+        "float16", "bfloat16", "float32", "float64"]  # fmt: skip
+ROWS = ["row_thread", "row_warp", "row_block", "row_split", "row_tile"]
+COLUMNS = ["column_thread", "column_tiles"]
+EXAMPLES = int(os.environ.get("GPUREDUCE_AXIS_EXAMPLES", "60"))
+
+seeds = st.integers(0, 2**32 - 1)
+shapes = st.lists(st.integers(0, 9), min_size=0, max_size=5).map(tuple)
+
+
+def small_numbers(rng, dtype, shape):
+    """Whole numbers whose sums no float dtype rounds."""
+    kind = numpy_dtype(dtype)
+    if kind.kind in "biu":
+        return random_array(rng, dtype, shape)
+    some = rng.integers(-3, 4, shape)
+    return some.astype(kind) + 1j * rng.integers(-3, 4, shape) if kind.kind == "c" else (
+        some.astype(kind)
+    )  # fmt: skip
+
+
+def with_attributes(array):
+    """An array on the device that has what all libraries' arrays have."""
+    shown = ByInterface(array)
+    shown.dtype, shown.shape = array.dtype, array.shape
+    return shown
+
+
+def add(array, strategy="fast", **how):
+    return gpureduce.sum(array, strategy, device="emulator", **how)
+
+
+def expected(array, **how):
+    if array.dtype.kind in "biu":
+        return np.sum(array, **how)
+    wide = np.complex128 if array.dtype.kind == "c" else np.float64
+    found = np.sum(array.astype(wide), **how)
+    return found.astype(array.dtype.newbyteorder("="))
+
+
+def assert_equal(found, want):
+    assert np.shape(found) == np.shape(want)
+    assert np.asarray(found).dtype == np.asarray(want).dtype
+    np.testing.assert_array_equal(found, want)
+
+
+@given(seed=seeds, shape=shapes, dtype=st.sampled_from(REAL))
+@settings(max_examples=5 * EXAMPLES, deadline=None)
+def test_any_axes_of_any_layout(seed, shape, dtype):
+    rng = np.random.default_rng(seed)
+    array = laid_out(rng, small_numbers(rng, dtype, shape))
+    how = {"axis": random_axis(rng, array.ndim), "keepdims": bool(rng.random() < 0.3)}
+    if rng.random() < 0.3:
+        shown = [n if rng.random() < 0.7 else 1 for n in array.shape]
+        how["where"] = rng.random(shown) < 0.6
+    if rng.random() < 0.3:
+        how["initial"] = int(rng.integers(0, 3))
+    want = expected(array, **how)
+    found = add(array, "fast", **how)
+    assert_equal(found.value, want)
+    assert found.timing.n == array.size and found.timing.backend == "emulator"
+    out = np.full_like(want, 1)
+    assert add(array, "fast", out=out, timing=False, **how).value is out
+    assert_equal(out, want)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64", "float16", "bfloat16",
+                                   "float32", "float64"])  # fmt: skip
+@pytest.mark.parametrize("name", ROWS + COLUMNS + ["any_layout"])
+def test_each_rung(name, dtype):
+    rng = np.random.default_rng(7)
+    sizes = [
+        (1, 1),
+        (1, 77),
+        (33, 17),
+        (100, 128),
+        (3, 1003),
+        (1003, 3),
+        (130, 8),
+        (7, 33),
+        (2, 9000),
+    ]
+    for shape, block in itertools.product(sizes, (None, 32, 96, 256)):
+        array = small_numbers(rng, dtype, shape)
+        axis = 0 if name in COLUMNS else 1
+        if name == "row_tile" and array[0].nbytes > 512:
+            with pytest.raises(
+                ValueError, match="row_tile adds up neighbouring rows of at most 512"
+            ):
+                add(array, name, axis=axis)
+            continue
+        found = add(array, name, axis=axis, block=block)
+        assert_equal(found.value, expected(array, axis=axis))
+        assert found.timing.strategy == name
+        assert block is None or found.timing.block == block
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", "random", "lockstep"])
+@pytest.mark.parametrize("name", ROWS + COLUMNS + ["any_layout"])
+def test_no_rung_depends_on_the_order_of_threads(name, order):
+    rng = np.random.default_rng(3)
+    array = rng.standard_normal((70, 100)).astype(np.float32)
+    axis = 0 if name in COLUMNS else 1
+    usual = add(array, name, axis=axis).value
+    with gpureduce.emulator.schedule(order, seed=5):
+        assert add(array, name, axis=axis).value.tobytes() == usual.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "name", "launches"),
+    [
+        ((3, 200_000), 1, "row_split", 2),
+        ((3, 10_000), 1, "row_block", 1),
+        ((500, 3), 1, "row_tile", 1),
+        ((500, 64), 1, "row_warp", 1),
+        ((500, 300), 0, "column_tiles", 2),
+        ((50, 5000), 0, "column_tiles", 1),
+        ((40, 4, 5), 1, "any_layout", 1),
+        ((4, 30, 500), (0, 2), "any_layout", 1),
+        ((4, 3, 50_000), (0, 2), "any_layout", 2),
+    ],
+)
+def test_fast_chooses_by_shape(shape, axis, name, launches):
+    array = small_numbers(np.random.default_rng(1), "float32", shape)
+    found = add(array, axis=axis)
+    assert_equal(found.value, expected(array, axis=axis))
+    assert (found.timing.strategy, found.timing.launches) == (name, launches)
+    assert found.timing.finish == ("relaunch" if launches > 1 else "single")
+
+
+def test_dtypes_of_sums():
+    rng = np.random.default_rng(2)
+    array = rng.integers(-100, 100, (30, 40)).astype(np.int16)
+    for dtype in ("int8", "int16", "int32", "uint32", "int64", "float32", "float64"):
+        for axis in (0, 1):
+            found = add(array, dtype=dtype, axis=axis).value
+            assert_equal(found, np.sum(array, axis=axis, dtype=dtype))
+    halves = np.full((3, 4096), 0.5, np.float16)
+    assert_equal(add(halves, axis=1, dtype="float32").value, np.full(3, 2048, np.float32))
+    assert_equal(add(halves, axis=1, dtype="float64").value, np.full(3, 2048, np.float64))
+    wide = np.full((5, 6), 2.0**-30) + 1
+    assert_equal(add(wide, axis=0, dtype="float32").value, np.full(6, 5, np.float32))
+
+
+def test_a_half_is_rounded_once():
+    array = np.full((2, 2049), 1, np.float16)
+    assert add(array, axis=1).value.tolist() == [2048, 2048]
+    assert add(array, axis=1, initial=1).value.tolist() == [2050, 2050]
+
+
+def test_small_integers_do_not_wrap_in_32_bits():
+    array = np.full((70_000, 3), 255, np.uint8)
+    assert add(array, axis=0).value.tolist() == [17_850_000] * 3
+
+
+# --- arrays on the device --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("producer", [ByInterface, ByDLPack])
+@pytest.mark.parametrize("dtype", ["int8", "int64", "float16", "float32", "float64"])
+def test_sums_of_arrays_on_the_device_stay_there(producer, dtype):
+    rng = np.random.default_rng(5)
+    for shape, axis in [
+        ((30, 40), 0),
+        ((30, 40), 1),
+        ((3, 4, 5), (0, 2)),
+        ((3, 0), 1),
+        ((0, 3), 1),
+    ]:
+        array = small_numbers(rng, dtype, shape)
+        for view in (array, array.T, array[::-1]):
+            found = add(producer(view), axis=axis)
+            assert isinstance(found.value, DeviceArray)
+            assert_equal(found.value.to_numpy(), expected(view, axis=axis))
+            assert found.timing.n == view.size and found.timing.kernel_ms >= 0
+            untimed = add(producer(view), axis=axis, keepdims=True, timing=False)
+            assert untimed.timing is None
+            assert_equal(untimed.value.to_numpy(), expected(view, axis=axis, keepdims=True))
+
+
+def test_complex_sums_of_arrays_on_the_device():
+    rng = np.random.default_rng(6)
+    for dtype in ("complex64", "complex128"):
+        array = small_numbers(rng, "complex128", (30, 40)).astype(dtype)
+        for axis in (0, 1, None):
+            found = add(ByInterface(array), axis=axis, initial=1 + 2j, result="device").value
+            assert_equal(found.to_numpy(), expected(array, axis=axis, initial=1 + 2j))
+
+
+def test_a_whole_sum_stays_on_the_device_if_asked():
+    array = np.arange(10_000, dtype=np.int32).reshape(100, 100)
+    found = add(ByInterface(array), result="device").value
+    assert isinstance(found, DeviceArray) and found.shape == () and found.dtype == "int64"
+    assert found.to_numpy() == array.sum()
+    again = add(found)  # an array on the device like any other
+    assert again.value == array.sum()
+    masked = add(ByInterface(array), where=with_attributes(array % 2 == 0))
+    assert type(masked.value) is np.int64 and masked.value == array[array % 2 == 0].sum()
+
+
+def test_where_and_out_on_the_device():
+    rng = np.random.default_rng(8)
+    array = small_numbers(rng, "float32", (20, 30))
+    mask, out = rng.random((20, 30)) < 0.5, np.zeros(30, np.float32)
+    target = with_attributes(out)
+    found = add(ByInterface(array), axis=0, where=with_attributes(mask), out=target)
+    assert found.value is target
+    assert_equal(out, expected(array, axis=0, where=mask))
+
+
+def test_a_device_array():
+    array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    found = add(ByInterface(array.transpose(2, 0, 1)), axis=1).value
+    assert repr(found) == "DeviceArray(shape=(4, 3), dtype='float32', device=0)"
+    assert found.ndim == 2 and found.strides == (4, 16)
+    interface = found.__cuda_array_interface__
+    assert interface["shape"] == (4, 3) and interface["typestr"] == "<f4"
+    assert found.__dlpack_device__() == (2, 0)
+    assert_equal(add(found, axis=0).value.to_numpy(), array.sum(axis=(0, 2)))
+    del interface["stream"]
+    capsule = found.__dlpack__(stream=1)
+    assert "dltensor" in repr(capsule)
+    del capsule  # nobody took it
+    with pytest.raises(BufferError, match="without a copy"):
+        found.__dlpack__(copy=True)
+    with pytest.raises(TypeError, match="takes one : per axis"):
+        found[0]
+
+
+def test_bfloat16_on_the_device():
+    array = small_numbers(np.random.default_rng(1), "bfloat16", (30, 40))
+    found = add(ByDLPack(array), axis=1).value
+    assert found.dtype == "bfloat16"
+    assert_equal(found.to_numpy(), expected(array, axis=1))
+    with pytest.raises(AttributeError, match="has no bfloat16; DLPack has"):
+        found.__cuda_array_interface__  # noqa: B018
+    assert add(found).value == array.astype(np.float64).sum()
+
+
+def test_memory_of_results_is_freed():
+    gpureduce.free_scratch()
+    array = ByInterface(np.ones((100, 100), np.float32))
+    before = gpureduce.emulator.live_bytes()
+    kept = [add(array, axis=0).value for _ in range(5)]
+    assert gpureduce.emulator.live_bytes() == before + 5 * 400
+    capsule = kept[0].__dlpack__()
+    kept.clear()
+    assert gpureduce.emulator.live_bytes() == before + 400
+    del capsule
+    assert gpureduce.emulator.live_bytes() == before
+
+
+# --- errors ------------------------------------------------------------------------------------
+
+
+ERRORS = [
+    (ValueError, "row_warp", {"axis": 0}, "adds up rows whose elements are neighbours in memory"),
+    (ValueError, "column_tiles", {"axis": 1}, "adds up columns that are neighbours in memory"),
+    (
+        ValueError,
+        "warp_shfl",
+        {"axis": 0},
+        "has no kernel for sums along an axis; fast, row",
+    ),
+    (
+        ValueError,
+        "exact",
+        {"axis": 0},
+        "exact sums of floats along an axis are so far for",
+    ),
+    (ValueError, "row_split", {"axis": 1, "grid": 3}, "row_split chooses its own grid"),
+    (
+        ValueError,
+        "row_warp",
+        {"axis": 1, "block": 512},
+        "at most 256 threads, not of 512",
+    ),
+    (ValueError, "row_warp", {"axis": 1, "block": 33}, "block must be"),
+    (ValueError, "row_warp", {"axis": 1, "finish": "host"}, "finish='host' is not for row_warp"),
+    (np.exceptions.AxisError, "fast", {"axis": 2}, "axis 2 is out of bounds"),
+    (ValueError, "fast", {"axis": (0, 0)}, "names an axis twice"),
+    (TypeError, "fast", {"axis": 0, "where": [1, 0]}, "where must be an array of booleans"),
+    (TypeError, "fast", {"axis": 0, "initial": "1"}, "initial must be a real number"),
+]
+
+
+@pytest.mark.parametrize(("error", "strategy", "how", "match"), ERRORS)
+def test_errors(error, strategy, how, match):
+    array = np.ones((40, 50), np.float32)
+    with pytest.raises(error, match=match):
+        add(array, strategy, **how)
+    assert add(array, axis=0).value.tolist() == [40] * 50
+
+
+def test_errors_of_arrays_on_the_device():
+    array = ByInterface(np.ones((40, 50), np.float32))
+    out = with_attributes(np.ones(50))
+    with pytest.raises(TypeError, match="out must have the dtype of the sum, float32, not float64"):
+        add(array, axis=0, out=out)
+    with pytest.raises(TypeError, match=r"out must be a ByInterface of shape \(50,\) and dtype"):
+        add(array, axis=0, out=np.ones(50, np.float32))
+    values = np.ones((40, 50), np.float32)
+    with pytest.raises(ValueError, match="out overlaps the array"):
+        add(ByInterface(values), axis=0, out=with_attributes(values[0]))
+    with pytest.raises(TypeError, match="where must be an array of booleans on the same GPU"):
+        add(array, axis=0, where=[True])
+    with pytest.raises(ValueError, match="so far for arrays in host memory"):
+        add(array, "auto", axis=0)
+    with pytest.raises(TypeError, match="cast the array first"):
+        add(array, axis=0, dtype="float16")
+    assert add(array, axis=0).value.to_numpy().tolist() == [40] * 50
+
+
+def test_a_kernel_for_an_axis_makes_no_whole_sums():
+    array = np.ones(100, np.float32)
+    with pytest.raises(ValueError, match=r"row_warp makes sums along an axis, of gpureduce.sum"):
+        gpureduce.sum(array, "row_warp", device="emulator")
+    with pytest.raises(ValueError, match="row_warp makes sums along an axis"):
+        add(ByInterface(array), "row_warp")
+    with pytest.raises(ValueError, match="row_warp"):
+        list(gpureduce.benchmark(["row_warp"], sizes=[100], device="emulator", repeats=1))
+    with pytest.raises(ValueError, match="adds up along an axis"):
+        gpureduce.explain("row_warp")
+    with pytest.raises(ValueError, match="row_warp"):
+        gpureduce.races("row_warp")
+
+
+def test_many_dimensions():
+    array = np.arange(2**14, dtype=np.int32).reshape((2,) * 14)[(slice(None, None, -1),) * 14]
+    for axis in (tuple(range(0, 14, 2)), tuple(range(1, 14, 2)), (3, 7, 9)):
+        assert_equal(add(array, axis=axis).value, np.sum(array, axis=axis))
+        found = add(ByInterface(array), axis=axis).value
+        assert_equal(found.to_numpy(), np.sum(array, axis=axis))
+    steps = [17] * 40  # overlapping rows
+    many = np.lib.stride_tricks.as_strided(np.ones(2**10, np.int8), (2,) * 40, steps)
+    with pytest.raises(ValueError, match="make 40 dimensions of it; kernels read at most 32"):
+        add(ByInterface(many), axis=tuple(range(0, 40, 2)), out=None)
+
+
+@pytest.mark.parametrize("name", ["row_thread", "any_layout"])
+def test_interrupts(name):
+    array = np.ones((3000, 2000), np.float32)
+    seconds = broken_off_after(0.01, lambda: add(array, name, axis=1))
+    assert seconds is not None and seconds < 5
+    assert add(array[:10], name, axis=1).value.tolist() == [2000] * 10
+
+
+def test_sums_go_on_after_a_failed_allocation():
+    run_python(
+        "import numpy as np, gpureduce as g\n"
+        "array = np.ones((300, 300), np.float32)\n"
+        "with g.emulator.memory_limit(100_000):\n"
+        "    try: g.sum(array, 'fast', axis=0, device='emulator')\n"
+        "    except MemoryError: pass\n"
+        "    else: raise AssertionError\n"
+        "assert g.sum(array, 'fast', axis=0, device='emulator').value.tolist() == [300] * 300\n"
+    )
