@@ -83,6 +83,8 @@ class Kernel:
             f"-DBLOCKS={int('BLOCK_TEMPLATE' in self.traits)}",
             f"-DVIEWS=GR_VIEWS_{self.dtypes if 'ANY_ELEMENTS' in self.traits else 'NONE'}",
             f"-DMATRIX={int(self.path.parent.name == 'axis')}",
+            f"-DHAS_SHARES={int('ADDS_SHARES' in self.traits)}",
+            f"-DVIEWS_ONLY={int(self.dtypes in ('ANY', 'FLOATS'))}",
             f"-DSAMPLES={int(self.sums_samples())}",
         ]
 

@@ -14,7 +14,7 @@ static gr_status launch(const gr_axis_plan *p, void *partial, gr_axis_outcome *o
 {
     gr_matrix matrix = p->matrix;
     gr_layout layout = p->layout;
-    gr_sums sums = partial ? (gr_sums){.base = partial, .is_native = 1, .parts = 1} : p->sums;
+    gr_sums sums = partial ? (gr_sums){.base = partial, .is_partial = 1} : p->sums;
     unsigned teams = p->teams, shares = p->shares, fold = p->fold, tail = p->tail, team = p->team;
     unsigned per_lane = p->per_lane, tile_bytes = p->tile_bytes;
     size_t count = p->sum_count, terms = p->terms;
@@ -22,7 +22,12 @@ static gr_status launch(const gr_axis_plan *p, void *partial, gr_axis_outcome *o
     void *of_tiles[] = {&matrix, &sums, &per_lane, &tile_bytes};
     void *of_rows[] = {&matrix, &sums, &shares};
     void *of_layout[] = {&layout, &sums, &count, &terms, &team, &shares, &partial};
-    void **arguments = team ? of_layout : teams ? of_columns : per_lane ? of_tiles : of_rows;
+    void *of_digits[] = {&layout, &sums, &count, &terms};
+    void **arguments = p->in_digits ? of_digits
+                       : team       ? of_layout
+                       : teams      ? of_columns
+                       : per_lane   ? of_tiles
+                                    : of_rows;
     size_t sizes[] = {p->shared_bytes, gr_facts_of(p->request->device)->shared_bytes};
     cudaLaunchConfig_t config;
 
@@ -45,24 +50,51 @@ done:
     return error->status;
 }
 
+/* Device memory that a call needs besides: sums of shares, and marks of sums that are not proven.
+ */
+typedef struct {
+    void *partial;
+    unsigned *marks; /* whether there is any; then a bit for each */
+} scratch;
+
+static gr_status allocate(gr_axis_plan *plan, scratch *needed, gr_error *error)
+{
+    gr_acc acc = plan->request->acc;
+    cudaStream_t stream = plan->request->stream;
+    size_t bytes = (plan->sum_count / 32 + 2) * sizeof *needed->marks;
+    error->status = GR_OK;
+    if (plan->shares > 1)
+        TRY(cudaMallocAsync(&needed->partial,
+                            plan->sum_count * plan->shares * gr_axis_acc_size(acc), stream));
+    if (!plan->in_digits && (acc == GR_ACC_proven || acc == GR_ACC_proven3)) {
+        TRY(cudaMallocAsync((void **)&needed->marks, bytes, stream));
+        TRY(cudaMemsetAsync(needed->marks, 0, bytes, stream));
+        plan->sums.any_unproven = needed->marks;
+        plan->sums.unproven = needed->marks + 1;
+    }
+done:
+    return error->status;
+}
+
 static gr_status run(const gr_axis_request *request, gr_axis_outcome *outcome, gr_error *error)
 {
-    gr_axis_plan plan, second;
-    void *partial = NULL;
+    gr_axis_plan plan, next;
+    scratch needed = {NULL, NULL};
 
     memset(outcome, 0, sizeof *outcome);
     if (gr_plan_axis(request, &plan, error) != GR_OK)
         return error->status;
-    if (plan.shares > 1) {
-        size_t bytes = gr_acc_size(request->acc);
-        TRY(cudaMallocAsync(&partial, plan.sum_count * plan.shares * bytes, request->stream));
-    }
-    if (launch(&plan, partial, outcome, error) == GR_OK && partial &&
-        gr_plan_shares(&plan, partial, &second, error) == GR_OK)
-        launch(&second, NULL, outcome, error);
-    if (partial)
-        (void)cudaFreeAsync(partial, request->stream);
-done:
+    if (allocate(&plan, &needed, error) == GR_OK)
+        launch(&plan, needed.partial, outcome, error);
+    if (error->status == GR_OK && needed.partial &&
+        gr_plan_shares(&plan, needed.partial, &next, error) == GR_OK)
+        launch(&next, NULL, outcome, error);
+    if (error->status == GR_OK && needed.marks && gr_plan_digits(&plan, &next, error) == GR_OK)
+        launch(&next, NULL, outcome, error);
+    if (needed.partial)
+        (void)cudaFreeAsync(needed.partial, request->stream);
+    if (needed.marks)
+        (void)cudaFreeAsync(needed.marks, request->stream);
     return error->status;
 }
 
@@ -79,7 +111,7 @@ gr_status gr_sum_axis(const gr_axis_request *request, gr_axis_outcome *outcome, 
 
 int gr_stream_is_captured(void *stream)
 {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     cudaError_t found = cudaStreamIsCapturing(stream, &status);
     if (found != cudaSuccess)
         (void)cudaGetLastError(); /* the legacy stream, while another one is captured */

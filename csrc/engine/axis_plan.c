@@ -2,6 +2,10 @@
  * and its launch. */
 #include "engine/axis_plan.h"
 
+#include "exact/format.h"
+#include "exact/device_layout.h"
+#include "exact/proven.h"
+
 #include <stdbool.h>
 #include <string.h>
 
@@ -38,6 +42,15 @@ static size_t sms_of(const gr_axis_plan *p)
     return gr_facts_of(p->request->device)->sms;
 }
 
+size_t gr_axis_acc_size(gr_acc acc)
+{
+    switch (acc) {
+    case GR_ACC_proven: return sizeof(gr_proven);
+    case GR_ACC_proven3: return sizeof(gr_proven3);
+    default: return gr_acc_size(acc);
+    }
+}
+
 static bool is(const gr_axis_plan *p, const char *name)
 {
     return strcmp(p->strategy->name, name) == 0;
@@ -50,6 +63,8 @@ static int matrix_load(const gr_axis_request *request)
 {
     bool integers = request->acc == GR_ACC_u32 || request->acc == GR_ACC_u64;
     int load = request->load;
+    if (request->acc == GR_ACC_proven || request->acc == GR_ACC_proven3)
+        return gr_is_float((gr_load)load) ? load : -1;
     if (load == GR_ELEMENTS_I64)
         load = integers ? GR_LOAD_u64 : -1;
     if (request->acc == GR_ACC_u32)
@@ -199,7 +214,7 @@ static gr_status shape_rows(gr_axis_plan *p, gr_error *error)
     } else {
         if (!p->request->block)
             p->block = bytes >= 1 << 16 ? 512 : bytes >= 1 << 13 ? 256 : 128;
-        p->shared_bytes = p->block / GR_WARP * gr_acc_size(p->request->acc);
+        p->shared_bytes = p->block / GR_WARP * gr_axis_acc_size(p->request->acc);
         p->grid = gr_least(rows, most * 8);
         if (is(p, "row_split")) {
             size_t full = sms_of(p) * 2, worth = ceil_div(bytes, SHARE_BYTES);
@@ -265,13 +280,30 @@ static void shape_columns(gr_axis_plan *p)
         p->shares = (unsigned)ceil_div(m->rows, thread_rows);
     p->grid = tiles * p->shares;
     if (p->teams > 1 || p->fold > 1)
-        p->shared_bytes = p->block * pack * gr_acc_size(p->request->acc);
+        p->shared_bytes = p->block * pack * gr_axis_acc_size(p->request->acc);
 }
 
 /* --- sums of any layout ----------------------------------------------------------------------- */
 
+static unsigned digits_block(const gr_axis_plan *p)
+{
+    return p->terms <= 256 ? GR_WARP : BLOCK / 2;
+}
+
+static void shape_digits(gr_axis_plan *p)
+{
+    p->in_digits = 1;
+    p->shared_bytes = GR_EXACT_HEADER_WORDS * sizeof(uint64_t);
+    p->grid = gr_least(p->sum_count, sms_of(p) * (SM_THREADS / p->block));
+}
+
 static void shape_layout(gr_axis_plan *p)
 {
+    if (is(p, "exact_block")) {
+        p->block = p->request->block ? p->request->block : digits_block(p);
+        shape_digits(p);
+        return;
+    }
     const gr_layout_dim *dim = p->layout.dim;
     int kept = p->layout.kept, dims = kept + p->layout.reduced;
     bool near = kept > 0 && dims > kept && gr_axis_distance(dim[kept - 1].in) < dim[dims - 1].in;
@@ -279,7 +311,7 @@ static void shape_layout(gr_axis_plan *p)
     if (!alone && !p->request->block)
         p->block = p->terms <= 1024 ? GR_WARP : BLOCK;
     p->team = alone ? 1 : p->block;
-    p->shared_bytes = alone ? 0 : p->block / GR_WARP * gr_acc_size(p->request->acc);
+    p->shared_bytes = alone ? 0 : p->block / GR_WARP * gr_axis_acc_size(p->request->acc);
     size_t full = sms_of(p) * SM_THREADS, threads = p->sum_count * p->team;
     if (threads <= full / 2 && p->packed) /* the second launch stores sums in their order */
         p->shares = (unsigned)gr_least(full / threads, p->terms / SHARE_TERMS / p->team);
@@ -327,7 +359,8 @@ static gr_status check(const gr_axis_plan *p, form found, gr_error *error)
 static gr_status shape(gr_axis_plan *p, form found, gr_error *error)
 {
     gr_load load = found == AS_LAYOUT ? GR_LOAD_any : (gr_load)matrix_load(p->request);
-    p->kernel = gr_find_kernel((int)(p->strategy - gr_strategy_at(0)), load, p->request->acc, 0);
+    gr_acc acc = is(p, "exact_block") ? GR_ACC_f64 : p->request->acc;
+    p->kernel = gr_find_kernel((int)(p->strategy - gr_strategy_at(0)), load, acc, 0);
     if (check(p, found, error) != GR_OK)
         return error->status;
     if (found == AS_LAYOUT)
@@ -356,6 +389,7 @@ gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *p, gr_error
                         .terms = gr_axes_size(&axes.reduced)};
     simplify(&axes);
     p->sums.base = axes.out;
+    p->sums.additions = 4.0 * (double)p->terms + 1e5; /* merges of threads and shares included */
     p->packed = sums_are_packed(&axes, request->sums.bytes);
     int number = request->strategy;
     unsigned traits = number < 0 ? 0 : gr_strategy_at(number)->traits;
@@ -377,12 +411,17 @@ gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *p, gr_error
     return shape(p, found, error);
 }
 
+/* The second launch of a sum whose first one left shares in memory. */
 gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis_plan *p,
                          gr_error *error)
 {
     gr_acc acc = first->request->acc;
+    gr_load load = acc == GR_ACC_proven    ? GR_LOAD_proven
+                   : acc == GR_ACC_proven3 ? GR_LOAD_proven3
+                                           : gr_load_of_acc(acc);
+    int number = number_of("row_lanes");
     *p = (gr_axis_plan){.request = first->request,
-                        .strategy = gr_strategy_at(number_of("row_warp")),
+                        .strategy = gr_strategy_at(number),
                         .matrix = {partial, 1, first->sum_count, first->shares, 0, first->shares},
                         .sums = first->sums,
                         .block = BLOCK,
@@ -390,7 +429,21 @@ gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis
                         .fold = 1,
                         .sum_count = first->sum_count,
                         .terms = first->shares};
-    p->kernel = gr_find_kernel(number_of("row_warp"), gr_load_of_acc(acc), acc, 0);
+    p->kernel = gr_find_kernel(number, load, acc, 0);
     p->grid = gr_least(ceil_div(p->sum_count, BLOCK / GR_WARP), sms_of(p) * 64);
     return error->status = GR_OK;
+}
+
+gr_status gr_plan_digits(const gr_axis_plan *first, gr_axis_plan *p, gr_error *error)
+{
+    gr_axes axes = first->request->axes;
+    int number = number_of("exact_block");
+    *p = *first;
+    p->strategy = gr_strategy_at(number);
+    p->kernel = gr_find_kernel(number, GR_LOAD_any, GR_ACC_f64, 0);
+    p->block = digits_block(p);
+    simplify(&axes);
+    if (describe_layout(first->request, &axes, &p->layout, error) == GR_OK)
+        shape_digits(p);
+    return error->status;
 }

@@ -20,6 +20,7 @@ typedef struct {
     unsigned teams, fold, tail;    /* of column_tiles */
     unsigned per_lane, tile_bytes; /* of row_tile */
     unsigned team;                 /* of any_layout */
+    int in_digits;                 /* exact_block */
 } gr_axis_plan;
 
 /* Chooses the kernel, if the request does not name one, and its launch. */
@@ -28,5 +29,11 @@ gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *plan, gr_er
 /* Plans the second launch, which adds up the shares that the first one has left in `partial`. */
 gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis_plan *plan,
                          gr_error *error);
+
+/* Plans the last launch of exact sums, which adds up those that are not proven. */
+gr_status gr_plan_digits(const gr_axis_plan *first, gr_axis_plan *plan, gr_error *error);
+
+/* The size of an accumulator on the device. */
+size_t gr_axis_acc_size(gr_acc acc);
 
 #endif

@@ -3,7 +3,9 @@
  *   PAIRS          GR_PAIRS_ALL, GR_PAIRS_ANY, GR_PAIRS_INT32 or GR_PAIRS_COMPLEX,
  *   BLOCKS         1 if the block size is a template parameter,
  *   VIEWS          the accumulators to compile it for with strided arrays, or GR_VIEWS_NONE,
- *   MATRIX         1 if it sums along an axis,
+ *   MATRIX         1 if it sums along an axis; then it is also compiled for sums that prove their
+ *                  rounding,
+ *   HAS_SHARES     1 if it adds up such sums,
  *   SAMPLES        1 to compile it also for the samples of a function,
  * and lists the kernel for every pair of element and accumulator. So a kernel file contains only
  * its kernel. */
@@ -15,6 +17,10 @@
 #include KERNEL_FILE
 #include "kernels/parts/elements.h"
 #include "kernels/parts/samples.h"
+
+#if MATRIX
+#include "kernels/parts/accumulate.h"
+#endif
 
 static void add(gr_kernel_list *list, gr_load load, gr_acc acc, unsigned block, const void *entry)
 {
@@ -48,9 +54,16 @@ extern "C" void TABLE(KERNEL)(gr_kernel_list *list)
         kernel_entry(KERNEL<const type_##load *, type_##acc>));
 #endif
     PAIRS(X)
+#if MATRIX && !VIEWS_ONLY
+    GR_PAIRS_PROVEN(X)
+#endif
+#if HAS_SHARES
+    X(proven, proven)
+    X(proven3, proven3)
+#endif
 #define ANY(acc)                                                                                   \
     add(list, GR_LOAD_any, GR_ACC_##acc, 0, kernel_entry(KERNEL<Elements<type_##acc>, type_##acc>));
-    VIEWS(ANY)
+        VIEWS(ANY)
 #if SAMPLES && BLOCKS
 #define OF_BLOCK(acc, block)                                                                       \
     add(list, GR_LOAD_samples, GR_ACC_##acc, block,                                                \
@@ -65,7 +78,6 @@ extern "C" void TABLE(KERNEL)(gr_kernel_list *list)
         kernel_entry(KERNEL<Samples<type_##acc>, type_##acc>));
 #endif
 #if SAMPLES
-    OF_SAMPLES(f32)
-    OF_SAMPLES(f64)
+            OF_SAMPLES(f32) OF_SAMPLES(f64)
 #endif
 }

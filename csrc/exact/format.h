@@ -3,6 +3,7 @@
 #define GPUREDUCE_EXACT_FORMAT_H
 
 #include "exact/exact.h"
+#include "shared/host_device.h"
 
 #include <string.h>
 
@@ -13,7 +14,7 @@ typedef struct {
     int unit;     /* the least subnormal is 2^unit */
 } gr_format;
 
-static inline gr_format gr_format_of(gr_load load)
+GR_HOST_DEVICE gr_format gr_format_of(gr_load load)
 {
     switch (load) {
     case GR_LOAD_f16: return (gr_format){2, 10, 5, -24};

@@ -17,15 +17,11 @@
 #ifndef GPUREDUCE_PROVEN_H
 #define GPUREDUCE_PROVEN_H
 
+#include "shared/host_device.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-
-#ifdef __CUDACC__
-#define GR_PROVEN static __host__ __device__ __forceinline__
-#else
-#define GR_PROVEN static inline __attribute__((always_inline))
-#endif
 
 /* For elements of at most 24 bits. */
 typedef struct {
@@ -38,19 +34,19 @@ typedef struct {
 } gr_proven3;
 
 /* Adds x to *sum and returns the error of the addition. */
-GR_PROVEN double gr_two_sum(double *sum, double x)
+GR_HOST_DEVICE double gr_two_sum(double *sum, double x)
 {
     double before = *sum, after = before + x, part = after - before;
     *sum = after;
     return (before - (after - part)) + (x - part);
 }
 
-GR_PROVEN double gr_magnitude(double x)
+GR_HOST_DEVICE double gr_magnitude(double x)
 {
     return x < 0 ? -x : x;
 }
 
-GR_PROVEN void gr_proven_add(gr_proven *to, double x)
+GR_HOST_DEVICE void gr_proven_add(gr_proven *to, double x)
 {
     double error = gr_two_sum(&to->sum, x);
     to->rest += error;
@@ -58,27 +54,27 @@ GR_PROVEN void gr_proven_add(gr_proven *to, double x)
 }
 
 /* Three additions with rounding. */
-GR_PROVEN void gr_proven_merge(gr_proven *to, const gr_proven *more)
+GR_HOST_DEVICE void gr_proven_merge(gr_proven *to, const gr_proven *more)
 {
     gr_proven_add(to, more->sum);
     to->rest += more->rest;
     to->bound += more->bound;
 }
 
-GR_PROVEN void gr_proven3_add_rest(gr_proven3 *to, double x)
+GR_HOST_DEVICE void gr_proven3_add_rest(gr_proven3 *to, double x)
 {
     double error = gr_two_sum(&to->rest, x);
     to->tail += error;
     to->bound += gr_magnitude(error);
 }
 
-GR_PROVEN void gr_proven3_add(gr_proven3 *to, double x)
+GR_HOST_DEVICE void gr_proven3_add(gr_proven3 *to, double x)
 {
     gr_proven3_add_rest(to, gr_two_sum(&to->sum, x));
 }
 
 /* Three additions with rounding. */
-GR_PROVEN void gr_proven3_merge(gr_proven3 *to, const gr_proven3 *more)
+GR_HOST_DEVICE void gr_proven3_merge(gr_proven3 *to, const gr_proven3 *more)
 {
     gr_proven3_add(to, more->sum);
     gr_proven3_add_rest(to, more->rest);
@@ -87,7 +83,7 @@ GR_PROVEN void gr_proven3_merge(gr_proven3 *to, const gr_proven3 *more)
 }
 
 /* 2^exponent, which must be the exponent of a normal number. */
-GR_PROVEN double gr_power_of_two(int exponent)
+GR_HOST_DEVICE double gr_power_of_two(int exponent)
 {
     uint64_t bits = (uint64_t)(exponent + 1023) << 52;
     double power;
@@ -102,8 +98,8 @@ GR_PROVEN double gr_power_of_two(int exponent)
  *
  * The nearest number to `high` is the nearest to the sum if the sum is nearer to it than half of
  * the gap between numbers: a gap of 2^last above a power of two is half as wide below it. */
-GR_PROVEN bool gr_proven_round(double high, double low, double tail, double error, int fraction,
-                               int unit, double *rounded)
+GR_HOST_DEVICE bool gr_proven_round(double high, double low, double tail, double error,
+                                    int fraction, int unit, double *rounded)
 {
     uint64_t bits;
     memcpy(&bits, &high, sizeof bits);
@@ -140,15 +136,15 @@ GR_PROVEN bool gr_proven_round(double high, double low, double tail, double erro
 }
 
 /* Rounds a sum of `additions` with rounding. */
-GR_PROVEN bool gr_proven_finish(const gr_proven *of, double additions, int fraction, int unit,
-                                double *rounded)
+GR_HOST_DEVICE bool gr_proven_finish(const gr_proven *of, double additions, int fraction, int unit,
+                                     double *rounded)
 {
     double high = of->sum, low = gr_two_sum(&high, of->rest);
     return gr_proven_round(high, low, 0, additions * 0x1p-52 * of->bound, fraction, unit, rounded);
 }
 
-GR_PROVEN bool gr_proven3_finish(const gr_proven3 *of, double additions, int fraction, int unit,
-                                 double *rounded)
+GR_HOST_DEVICE bool gr_proven3_finish(const gr_proven3 *of, double additions, int fraction,
+                                      int unit, double *rounded)
 {
     double high = of->sum, low = of->rest, tail;
     low = gr_two_sum(&high, low);

@@ -35,11 +35,15 @@ typedef struct {
 /* Where sums are stored, and how. To each sum its initial number is added first. */
 typedef struct {
     void *base;
+    int is_partial;      /* what follows is for the sums themselves, not for sums of shares */
     gr_load type;        /* that a sum is converted to */
     unsigned bytes;      /* of a stored sum */
-    int is_native;       /* sums are stored as they are accumulated */
+    int is_native;       /* the type is the accumulator's */
     unsigned parts;      /* 2 for complex sums, whose real and imaginary parts take turns; else 1 */
-    gr_value initial[2]; /* one per part */
+    gr_value initial[2]; /* one per part; float64 for sums that prove their rounding */
+    double additions;    /* of such sums: the most of them that one sum may take, with rounding */
+    unsigned *unproven;  /* of such sums: a bit for each that is not proven */
+    unsigned *any_unproven; /* not 0 if there is a bit */
 } gr_sums;
 
 #endif

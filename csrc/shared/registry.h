@@ -34,6 +34,7 @@ typedef enum {
     MARKED_BLOCKS = 1 << 21,  /* fourth argument: a marked accumulator per block (device.h), twice
                                  as large as a plain one, zero between launches */
     ROWS = 1 << 22,           /* sums along an axis whose elements are neighbours in memory */
+    ADDS_SHARES = 1 << 24,    /* also compiled for sums that prove their rounding as elements */
     COLUMNS = 1 << 23         /* sums along an axis, where neighbouring sums are of neighbours */
 } gr_trait;
 
@@ -54,7 +55,13 @@ typedef enum {
     GR_KIND_AXIS
 } gr_kind;
 
-typedef enum { GR_DTYPES_ALL, GR_DTYPES_INT32, GR_DTYPES_COMPLEX, GR_DTYPES_ANY } gr_dtypes;
+typedef enum {
+    GR_DTYPES_ALL,
+    GR_DTYPES_INT32,
+    GR_DTYPES_COMPLEX,
+    GR_DTYPES_ANY,
+    GR_DTYPES_FLOATS
+} gr_dtypes;
 
 typedef struct {
     const char *name;

@@ -26,16 +26,11 @@ _NAMES = list(registry.STRATEGIES)
 
 def check_strategy(strategy: registry.Strategy, result: np.dtype[Any]) -> None:
     """Raises if the strategy has no kernel for sums along an axis in this dtype."""
-    if strategy.name in ("auto", "exact"):
-        if dtypes.is_exact(result):
-            raise ValueError(
-                "exact sums of floats along an axis are so far for arrays in host memory, by the "
-                "processors: take fast for this one"
-            )
-    elif strategy.name != "fast" and strategy.kind != "axis":
+    if strategy.name not in ("auto", "exact", "fast") and strategy.kind != "axis":
         able = [s.name for s in registry.strategies() if s.kind == "axis"]
         raise ValueError(
-            f"{strategy.name} has no kernel for sums along an axis; fast, {', '.join(able)} have"
+            f"{strategy.name} has no kernel for sums along an axis; auto, exact, fast, "
+            f"{', '.join(able)} have"
         )
 
 
@@ -44,9 +39,23 @@ def _number(strategy: registry.Strategy) -> int:
     return CHOOSE if strategy.kind != "axis" else strategy.index
 
 
+def _name(strategy: registry.Strategy, exactly: bool, ran: int, launches: int) -> str:
+    """The strategy for a timing: the kernel that `fast` chose, or what was asked for."""
+    if strategy.kind == "axis" or not launches:
+        return strategy.name
+    return "exact" if exactly else _NAMES[ran]
+
+
 def finish_of(launches: int) -> str:
     """How the sums of shares became one: by a second launch, if there was one."""
     return "relaunch" if launches > 1 else "single"
+
+
+def is_exact(strategy: registry.Strategy, result: np.dtype[Any]) -> bool:
+    """Whether sums in this dtype are rounded once. Sums of integers are never rounded."""
+    if strategy.name == "exact_block" and not dtypes.is_exact(result):
+        raise ValueError("exact_block adds up floats; sums of integers are exact without it")
+    return strategy.name in ("auto", "exact", "exact_block") and dtypes.is_exact(result)
 
 
 def _initial(initial: object, result: np.dtype[Any]) -> tuple[Any, Any]:
@@ -95,6 +104,28 @@ def _side_by_side(array: Array) -> Array:
     return array.astype(array.dtype.newbyteorder("="), order="K")
 
 
+def _elements(request: Request, source: np.dtype[Any]) -> np.dtype[Any] | None:
+    """The dtype that the elements of a host array are converted to; None to leave them."""
+    conversion = request.conversion
+    to_complex = conversion.is_complex and source.kind != "c"
+    if is_exact(request.strategy, conversion.result):
+        _refuse_wide(source.kind, source.itemsize)
+        if to_complex:
+            return np.dtype(np.complex128)
+        return np.dtype(np.float64) if source.kind in "biu" else None
+    if conversion.cast is not None:
+        return conversion.cast
+    return conversion.result if to_complex else None
+
+
+def _refuse_wide(kind: str, nbytes: int) -> None:
+    if kind in "iu" and nbytes == 8:
+        raise TypeError(
+            "kernels cannot sum 64-bit integers exactly as floats: sum them as integers, or, in "
+            "host memory, by the processors"
+        )
+
+
 def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
     """The sums of a host array: it is copied to the device, and the sums are copied back."""
     schedule, device = current(), devices.choose_device(request.device)
@@ -104,8 +135,8 @@ def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
     check_strategy(request.strategy, result)
     job = reduction.checked(how, array, result)
     initial = _initial(how.initial, result)
-    if conversion.cast is not None or (conversion.is_complex and array.dtype.kind != "c"):
-        target = conversion.cast if conversion.cast is not None else result
+    target = _elements(request, array.dtype)
+    if target is not None:
         array = dtypes.quietly(array.astype, target, order="K")
     array = _side_by_side(array)
     mask = None if job.mask is None else _side_by_side(job.mask)
@@ -114,8 +145,9 @@ def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
         job.axes, job.keepdims,
     )  # fmt: skip
     details = (
-        conversion.acc, dtypes.load_of(result), initial, _number(request.strategy), request.block,
-        request.grid, schedule.number, schedule.seed, request.timed,
+        conversion.acc, is_exact(request.strategy, result), dtypes.load_of(result), initial,
+        _number(request.strategy), request.block, request.grid, schedule.number, schedule.seed,
+        request.timed,
     )  # fmt: skip
     kind = "B" if dtypes.is_bfloat16(array.dtype) else array.dtype.kind
     ran, block, grid, launches, ms = module.sum_axis_of_host(
@@ -123,7 +155,10 @@ def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
     )
     source = "emulator" if device.backend == "emulator" else "cuda_event"
     outcome = Outcome(None, source, device.backend, device.name, peak_gb_s=device.peak_gb_s)
-    outcome.strategy, outcome.launches = _NAMES[ran] if launches else None, launches
+    outcome.strategy, outcome.launches = (
+        _name(request.strategy, is_exact(request.strategy, result), ran, launches),
+        launches,
+    )
     outcome.block, outcome.grid = block or None, grid or None
     outcome.h2d_ms, outcome.kernel_ms, outcome.d2h_ms = ms or (0.0, 0.0, 0.0)
     if job.out is not None:
@@ -169,7 +204,9 @@ def _library_of(arr: object, module: Any) -> _Library:
     return _LIBRARIES.get(root) or _Library(make, lambda array, order: array.transpose(order))
 
 
-def _conversion(kind: str, nbytes: int, wanted: Any) -> tuple[dtypes.Conversion, str]:
+def _conversion(
+    strategy: registry.Strategy, kind: str, nbytes: int, wanted: Any
+) -> tuple[dtypes.Conversion, str]:
     """How elements are added up, and the name of the sums' dtype."""
     source = gpu_arrays.source(kind, nbytes)
     conversion = dtypes.convert(source, None if wanted is None else dtypes.named(wanted))
@@ -178,7 +215,9 @@ def _conversion(kind: str, nbytes: int, wanted: Any) -> tuple[dtypes.Conversion,
     if conversion.is_complex and kind != "c":
         raise TypeError("real arrays on a GPU cannot be summed as complex: use a real dtype")
     part = dtypes.part_of(conversion.result)
-    if conversion.cast is not None and part != dtypes.number_of(conversion.acc):
+    if is_exact(strategy, conversion.result):
+        _refuse_wide(kind, nbytes)
+    elif conversion.cast is not None and part != dtypes.number_of(conversion.acc):
         raise TypeError(
             f"arrays on a GPU cannot be cast to {conversion.cast} element by element; cast the "
             "array first"
@@ -196,7 +235,7 @@ class _Plan:
         self.library = _library_of(arr, module)
         self.kind, self.nbytes, self.device, self.n = "", 0, 0, 0
         self.value: Any = None
-        self.result = ""
+        self.result, self.exactly = "", False
 
     def __call__(
         self, kind: str, nbytes: int, device: int, shape: tuple[int, ...], steps: tuple[int, ...],
@@ -206,7 +245,7 @@ class _Plan:
         gpu_arrays.check_same_device(asked.device, device)
         self.kind, self.nbytes, self.device = kind, nbytes, device
         self.n = int(np.prod(shape, dtype=np.int64))
-        conversion, name = _conversion(kind, nbytes, asked.dtype)
+        conversion, name = _conversion(self.strategy, kind, nbytes, asked.dtype)
         check_strategy(self.strategy, conversion.result)
         axes = reduction.reduced_axes(how.axis, len(shape))
         initial = _initial(how.initial, conversion.result)
@@ -221,10 +260,11 @@ class _Plan:
         else:
             _check_out(out, self.arr, name, reduction.shape_of_result(shape, axes, how.keepdims))
         self.value, self.result = out, name
+        self.exactly = is_exact(self.strategy, conversion.result)
         block, grid = launch_sizes(asked.block, asked.grid)
         details = (
-            conversion.acc, target, initial, _number(self.strategy), block, grid, 0, 0,
-            bool(asked.timing),
+            conversion.acc, self.exactly, target, initial,
+            _number(self.strategy), block, grid, 0, 0, bool(asked.timing),
         )  # fmt: skip
         return out, mask, reduction.bits(axes), details
 
@@ -301,7 +341,7 @@ def _timing(backend: str, plan: _Plan, found: Any, start: float) -> Timing:
     outcome = Outcome(None, source, backend, device.name, peak_gb_s=device.peak_gb_s)
     outcome.block, outcome.grid, outcome.launches = block or None, grid or None, launches
     dtype = "bfloat16" if plan.kind == "B" else str(gpu_arrays.source(plan.kind, plan.nbytes))
-    name = _NAMES[ran] if launches else plan.strategy.name
+    name = _name(plan.strategy, plan.exactly, ran, launches)
     total_ms = (time.perf_counter() - start) * 1e3
     finish = finish_of(launches)
     timing = outcome.timing(name, dtype, finish, plan.n, plan.n * plan.nbytes, total_ms)

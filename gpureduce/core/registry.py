@@ -98,7 +98,13 @@ def _finishes(kind: str, traits: int) -> tuple[str, ...]:
 def _read() -> dict[str, Strategy]:
     every = tuple(DTYPES)
     numbers = (*every, *COMPLEX)
-    dtypes = {"all": every, "complex": numbers, "any": numbers, "int32": ("int32", "uint32")}
+    dtypes = {
+        "all": every,
+        "complex": numbers,
+        "any": numbers,
+        "floats": numbers,
+        "int32": ("int32", "uint32"),
+    }
     rows = {}
     for index, row in enumerate(_host.strategies()):
         name, kind, aliases, lesson, kinds, traits, capability = row

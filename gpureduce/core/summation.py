@@ -138,8 +138,7 @@ def sum(
     piece by piece.
 
     Along axes, an exact sum depends on its own elements alone: it has the bits of the sum of these
-    elements, whatever the shape, the strides and the other rows. ``exact`` sums of floats along
-    axes are so far for arrays in host memory; ``fast`` takes arrays on a GPU, too.
+    elements, whatever the shape, the strides, the other rows and the device.
 
     Examples
     --------

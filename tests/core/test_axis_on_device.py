@@ -18,8 +18,9 @@ from producers import ByDLPack, ByInterface
 
 REAL = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
         "float16", "bfloat16", "float32", "float64"]  # fmt: skip
-ROWS = ["row_thread", "row_warp", "row_block", "row_split", "row_tile"]
+ROWS = ["row_thread", "row_lanes", "row_warp", "row_block", "row_split", "row_tile"]
 COLUMNS = ["column_thread", "column_tiles"]
+FLOATS = ["float16", "bfloat16", "float32", "float64"]
 EXAMPLES = int(os.environ.get("GPUREDUCE_AXIS_EXAMPLES", "60"))
 
 seeds = st.integers(0, 2**32 - 1)
@@ -171,6 +172,75 @@ def test_small_integers_do_not_wrap_in_32_bits():
     assert add(array, axis=0).value.tolist() == [17_850_000] * 3
 
 
+# --- exact sums ----------------------------------------------------------------------------------
+
+
+@given(seed=seeds, shape=shapes, dtype=st.sampled_from([*FLOATS, "complex64", "complex128"]))
+@settings(max_examples=4 * EXAMPLES, deadline=None)
+def test_exact_sums_have_the_bits_of_the_processors(seed, shape, dtype):
+    rng = np.random.default_rng(seed)
+    array = laid_out(rng, random_array(rng, dtype, shape))
+    if rng.random() < 0.5:
+        with np.errstate(all="ignore"):
+            array = array * array.dtype.type(2.0 ** rng.integers(-9, 9)) ** 3
+    how = {"axis": random_axis(rng, array.ndim), "keepdims": bool(rng.random() < 0.3)}
+    if how["axis"] is None and not how["keepdims"]:
+        how["axis"] = tuple(range(array.ndim))
+    if rng.random() < 0.3:
+        how["where"] = rng.random(array.shape) < 0.6
+    if rng.random() < 0.3:
+        how["initial"] = float(rng.standard_normal())
+    want = gpureduce.sum(array, "exact", **how).value
+    for strategy in ("exact", "exact_block", "auto"):
+        found = add(array, strategy, **how).value
+        assert np.shape(found) == np.shape(want)
+        assert np.asarray(found).tobytes() == np.asarray(want).tobytes(), strategy
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(3, 70_000), (70_000, 3), (500, 300), (40, 33)])
+def test_exact_sums_of_all_kernels(dtype, shape):
+    rng = np.random.default_rng(11)
+    array = (rng.standard_normal(shape) * 2.0 ** rng.integers(-10, 10, shape)).astype(
+        numpy_dtype(dtype)
+    )
+    array[1, :2] = np.inf, -np.inf
+    array[2, 1] = -np.inf
+    for axis in (0, 1):
+        want = gpureduce.sum(array, "exact", axis=axis).value
+        found = add(array, "exact", axis=axis)
+        assert found.value.tobytes() == want.tobytes()
+        assert found.timing.strategy == "exact" and found.timing.launches in (2, 3)
+        on_device = add(ByDLPack(array), axis=axis, strategy="exact").value
+        assert on_device.to_numpy().tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_exact_sums_that_nothing_but_digits_can_prove(dtype):
+    """Ties that a last, tiny element decides."""
+    fmt = numpy_dtype(dtype)
+    one, tiny = fmt.type(1), np.finfo(fmt).smallest_subnormal
+    half = fmt.type(np.finfo(fmt).eps / 2)
+    rows = np.tile(np.array([one, half, tiny, one * 2**20, -(one * 2**20)] * 7, fmt), (100, 1))
+    rows[::2, 2] = 0
+    rows = np.concatenate(
+        [rows, np.tile([fmt.type(1e30), one, -fmt.type(1e30)], (100, 12))[:, :35]], axis=1
+    )
+    want = gpureduce.sum(rows, "exact", axis=1).value
+    assert add(rows, "exact", axis=1).value.tobytes() == want.tobytes()
+    assert add(np.asfortranarray(rows), "exact", axis=1).value.tobytes() == want.tobytes()
+
+
+def test_exact_sums_in_other_dtypes():
+    rng = np.random.default_rng(4)
+    for source in ("int16", "uint32", "bool", "float16", "float32", "float64", "bfloat16"):
+        array = random_array(rng, source, (60, 50))
+        for dtype in FLOATS:
+            for axis in (0, 1):
+                want = gpureduce.sum(array, "exact", axis=axis, dtype=dtype).value
+                assert add(array, "exact", axis=axis, dtype=dtype).value.tobytes() == want.tobytes()
+
+
 # --- arrays on the device --------------------------------------------------------------------
 
 
@@ -278,7 +348,7 @@ ERRORS = [
         ValueError,
         "warp_shfl",
         {"axis": 0},
-        "has no kernel for sums along an axis; fast, row",
+        "has no kernel for sums along an axis; auto, exact, fast",
     ),
     (
         ValueError,
@@ -322,8 +392,11 @@ def test_errors_of_arrays_on_the_device():
         add(ByInterface(values), axis=0, out=with_attributes(values[0]))
     with pytest.raises(TypeError, match="where must be an array of booleans on the same GPU"):
         add(array, axis=0, where=[True])
-    with pytest.raises(ValueError, match="so far for arrays in host memory"):
-        add(array, "auto", axis=0)
+    wide = ByInterface(np.ones((4, 5), np.int64))
+    with pytest.raises(TypeError, match="kernels cannot sum 64-bit integers exactly as floats"):
+        add(wide, "exact", axis=0, dtype="float32")
+    with pytest.raises(ValueError, match="exact_block adds up floats"):
+        add(wide, "exact_block", axis=0)
     with pytest.raises(TypeError, match="cast the array first"):
         add(array, axis=0, dtype="float16")
     assert add(array, axis=0).value.to_numpy().tolist() == [40] * 50

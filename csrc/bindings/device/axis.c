@@ -9,6 +9,7 @@
 #include "bindings/gil.h"
 #include "bindings/numpy_arrays.h"
 #include "engine/axis.h"
+#include "exact/format.h"
 
 #include <string.h>
 
@@ -42,20 +43,20 @@ static void view_numpy(PyArrayObject *array, view *seen)
 /* What Python has decided. */
 typedef struct {
     unsigned long long axes; /* a bit per axis that is added up */
-    int keeps_dims, order, timed;
+    int keeps_dims, order, timed, exactly;
     unsigned long long seed;
     PyObject *out, *mask; /* borrowed; `mask` may be None */
 } asked;
 
-/* Takes (acc, target, initial, strategy, block, grid, order, seed, timed). `initial` is a pair of
- * numbers, for the real and the imaginary part. */
+/* Takes (acc, exactly, target, initial, strategy, block, grid, order, seed, timed). `initial` is a
+ * pair of numbers, for the real and the imaginary part. */
 static int take_details(PyObject *details, gr_axis_request *request, asked *ask)
 {
     int acc, target;
     PyObject *initial[2];
-    if (!PyArg_ParseTuple(details, "ii(OO)iIIiKp", &acc, &target, &initial[0], &initial[1],
-                          &request->strategy, &request->block, &request->grid, &ask->order,
-                          &ask->seed, &ask->timed))
+    if (!PyArg_ParseTuple(details, "ipi(OO)iIIiKp", &acc, &ask->exactly, &target, &initial[0],
+                          &initial[1], &request->strategy, &request->block, &request->grid,
+                          &ask->order, &ask->seed, &ask->timed))
         return -1;
     if (acc < 0 || acc >= GR_ACC_COUNT || target < 0 || target >= GR_LOAD_COUNT ||
         request->strategy >= gr_strategy_count()) {
@@ -65,7 +66,9 @@ static int take_details(PyObject *details, gr_axis_request *request, asked *ask)
     request->acc = (gr_acc)acc;
     for (int i = 0; i < 2; i++) {
         gr_value *value = &request->sums.initial[i];
-        if (acc == GR_ACC_u32 || acc == GR_ACC_u64)
+        if (ask->exactly)
+            value->f64 = PyFloat_AsDouble(initial[i]);
+        else if (acc == GR_ACC_u32 || acc == GR_ACC_u64)
             value->u64 = PyLong_AsUnsignedLongLongMask(initial[i]); /* u32: the low half */
         else if (acc == GR_ACC_f32)
             value->f32 = (float)PyFloat_AsDouble(initial[i]);
@@ -78,11 +81,15 @@ static int take_details(PyObject *details, gr_axis_request *request, asked *ask)
 
 /* Sets how elements are read and sums stored. Returns the parts of an element, or -1 with an
  * exception set. */
-static int take_types(gr_axis_request *request, int kind, int bytes)
+static int take_types(gr_axis_request *request, int exactly, int kind, int bytes)
 {
     const gr_numpy_type *type = gr_numpy_type_of_kind(kind, bytes);
     bool integers = request->acc == GR_ACC_u32 || request->acc == GR_ACC_u64;
     gr_load target = request->sums.type;
+    if (exactly && !gr_is_float(target)) {
+        PyErr_SetString(PyExc_ValueError, "exact sums are floats");
+        return -1;
+    }
     if (!type) {
         PyErr_SetString(PyExc_TypeError, "these elements cannot be added up");
         return -1;
@@ -90,9 +97,10 @@ static int take_types(gr_axis_request *request, int kind, int bytes)
     request->load = kind == 'i' && bytes == 8 ? GR_ELEMENTS_I64 : (int)type->load;
     request->sums.parts = (unsigned)type->components;
     request->sums.bytes = (unsigned)gr_load_size(target);
-    request->sums.is_native = request->sums.bytes == gr_acc_size(request->acc) &&
-                              integers == (target != GR_LOAD_f16 && target != GR_LOAD_bf16 &&
-                                           target != GR_LOAD_f32 && target != GR_LOAD_f64);
+    request->sums.is_native =
+        request->sums.bytes == gr_acc_size(request->acc) && integers != gr_is_float(target);
+    if (exactly)
+        request->acc = request->load == GR_LOAD_f64 ? GR_ACC_proven3 : GR_ACC_proven;
     return type->components;
 }
 
@@ -220,7 +228,7 @@ PyObject *gr_py_sum_axis_of_host(PyObject *Py_UNUSED(self), PyObject *args)
         view_checked(ask.out, &out, &span[2]) < 0)
         return NULL;
     bytes = in.bytes;
-    if (take_types(&request, kind, bytes) < 0 ||
+    if (take_types(&request, ask.exactly, kind, bytes) < 0 ||
         add_dims(&request, &ask, &in, ask.mask == Py_None ? NULL : &mask, &out) < 0)
         return NULL;
     if (PyArray_SIZE((PyArrayObject *)ask.out) == 0)
@@ -311,7 +319,7 @@ static PyObject *sum_planned(gr_axis_request *request, asked *ask, const gr_gpu_
 {
     gr_gpu_array where;
     view mask;
-    if (take_types(request, array->kind, array->bytes) < 0)
+    if (take_types(request, ask->exactly, array->kind, array->bytes) < 0)
         return NULL;
     if ((uintptr_t)array->base %
             gr_load_size(gr_numpy_type_of_kind(array->kind, array->bytes)->load) &&

@@ -94,8 +94,9 @@ static PyMethodDef methods[] = {
      "The exact sums of an array on a GPU, for Exact.add_state; None if it does not lie there."},
     {"sum_axis_of_host", gr_py_sum_axis_of_host, METH_VARARGS,
      "sum_axis_of_host(array, axes, keepdims, out, mask, kind, device, details)\n--\n\n"
-     "Stores the sums along the axes of a bit mask in `out`. details: (acc, target, initial, "
-     "strategy, block, grid, order, seed, timed). Returns (strategy, block, grid, launches, "
+     "Stores the sums along the axes of a bit mask in `out`. details: (acc, exactly, target, "
+     "initial, strategy, block, grid, order, seed, timed). Returns (strategy, block, grid, "
+     "launches, "
      "milliseconds), where the last is None or (h2d, kernel, d2h)."},
     {"sum_axis_on_device", gr_py_sum_axis_on_device, METH_VARARGS,
      "sum_axis_on_device(array, keepdims, plan, stream)\n--\n\n"

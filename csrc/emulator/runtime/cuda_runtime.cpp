@@ -216,7 +216,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t)
 }
 
 /* There are no graphs on the emulator. */
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus *status)
+cudaError_t cudaStreamIsCapturing(cudaStream_t, enum cudaStreamCaptureStatus *status)
 {
     *status = cudaStreamCaptureStatusNone;
     return cudaSuccess;

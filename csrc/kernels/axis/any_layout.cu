@@ -6,26 +6,8 @@
  * second launch, of row_warp, adds up the sums of the shares.
  *
  * Still wasted: a division per dimension and element, and three quarters of each 16-byte load. */
-#include "parts/elements.h"
+#include "parts/layout.h"
 #include "parts/matrix.h"
-
-/* The distance of entry `i` of some dimensions from the first entry. */
-struct Place {
-    int64_t in, mask, out;
-
-    __device__ __forceinline__ Place(const gr_layout_dim *dim, int dims, size_t i)
-        : in(0), mask(0), out(0)
-    {
-        for (int d = dims - 1; d >= 0; d--) {
-            int64_t at = d > 0 ? int64_t(i % dim[d].size) : int64_t(i);
-            if (d > 0)
-                i /= dim[d].size;
-            in += at * dim[d].in;
-            mask += at * dim[d].mask;
-            out += at * dim[d].out;
-        }
-    }
-};
 
 template <typename Acc>
 __device__ __forceinline__ Acc sum_of_share(const gr_layout &of, const Place &first, size_t begin,

@@ -16,7 +16,7 @@ template <typename In, typename Acc> __global__ void column_thread(Matrix<In> in
         size_t batch = k / columns, c = k % columns;
         Acc sum = 0;
         for (size_t r = 0; r < rows; r++)
-            sum += Acc(in.row(batch * rows + r)[c]);
+            add_to(sum, in.row(batch * rows + r)[c]);
         out.put(k, sum);
     }
 }

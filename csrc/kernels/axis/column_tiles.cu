@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(256, 3)
     if (share == shares - 1 && team == 0) /* the array's last rows, too few to make one here */
         for (unsigned j = 0; j < width; j++)
             if (from + j < tail)
-                of.sum[j] += Acc(first[(int64_t)rows * step + j]);
+                add_to(of.sum[j], first[(int64_t)rows * step + j]);
 
     if (teams > 1 || fold > 1) {
         Acc *shared = shared_array<Acc>();

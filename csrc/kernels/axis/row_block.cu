@@ -15,13 +15,13 @@ __global__ void __launch_bounds__(1024, 1) row_block(Matrix<In> in, Sums<Acc> ou
     for (size_t r = blockIdx.x; r < in.rows(); r += gridDim.x) {
         const In *row = in.row(r);
         Packed<const In *> packed(row, columns);
-        Acc sum = loose_ends<Acc>(row, columns, packed, threadIdx.x);
+        Acc sum = ends_of<Acc>(row, columns, packed, threadIdx.x);
         for (size_t i = threadIdx.x; i < packed.packs; i += flight * block) {
             Pack<In> pack[flight];
             for (unsigned k = 0; k < flight; k++)
                 pack[k] = packed.or_zero(i + k * block, packed.packs);
             for (unsigned k = 0; k < flight; k++)
-                sum += sum_of<Acc>(pack[k]);
+                add_pack_to(sum, pack[k]);
         }
         sum = block_sum(sum);
         if (threadIdx.x == 0)

@@ -18,13 +18,13 @@ __global__ void __launch_bounds__(1024, 1) row_split(Matrix<In> in, Sums<Acc> ou
     Acc sum = 0;
 
     if (share == 0)
-        sum = loose_ends<Acc>(row, columns, packed, threadIdx.x);
+        sum = ends_of<Acc>(row, columns, packed, threadIdx.x);
     for (size_t i = packed.packs * share / shares + threadIdx.x; i < end; i += flight * block) {
         Pack<In> pack[flight];
         for (unsigned k = 0; k < flight; k++)
             pack[k] = packed.or_zero(i + k * block, end);
         for (unsigned k = 0; k < flight; k++)
-            sum += sum_of<Acc>(pack[k]);
+            add_pack_to(sum, pack[k]);
     }
     sum = block_sum(sum);
     if (threadIdx.x == 0)

@@ -16,7 +16,7 @@ template <typename In, typename Acc> __global__ void row_thread(Matrix<In> in, S
         const In *row = in.row(r);
         Acc sum = 0;
         for (size_t c = 0; c < in.of.columns; c++)
-            sum += Acc(row[c]);
+            add_to(sum, row[c]);
         out.put(r, sum);
     }
 }

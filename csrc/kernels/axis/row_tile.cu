@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(256, 4)
                     sum += word_sum<Acc, In>(tile + tile_offset<In>(b));
             else
                 for (unsigned b = begin; b < begin + row_bytes; b += sizeof(In))
-                    sum += Acc(*reinterpret_cast<const In *>(tile + tile_offset<In>(b)));
+                    add_to(sum, *reinterpret_cast<const In *>(tile + tile_offset<In>(b)));
             out.put(t * per_lane * 32 + row, sum);
         }
         __syncwarp(); /* the next tile takes the same memory */

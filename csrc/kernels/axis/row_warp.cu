@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(256, 6) row_warp(Matrix<In> in, Sums<Acc> out)
                                                             i * Pack<In>::count);
                 }
                 for (unsigned k = 0; k < flight; k++)
-                    sum[k] += sum_of<Acc>(pack[k]);
+                    add_pack_to(sum[k], pack[k]);
             }
             for (unsigned k = 0; k < flight; k++) {
                 sum[k] = group_sum(sum[k], lanes);
@@ -59,13 +59,13 @@ __global__ void __launch_bounds__(256, 6) row_warp(Matrix<In> in, Sums<Acc> out)
     for (size_t r = warp; r < rows; r += warps) {
         const In *row = in.row(r);
         Packed<const In *> packed(row, columns);
-        Acc sum = loose_ends<Acc>(row, columns, packed, lane);
+        Acc sum = ends_of<Acc>(row, columns, packed, lane);
         for (size_t i = lane; i < packed.packs; i += 32 * flight) {
             Pack<In> pack[flight];
             for (unsigned k = 0; k < flight; k++)
                 pack[k] = packed.or_zero(i + 32 * k, packed.packs);
             for (unsigned k = 0; k < flight; k++)
-                sum += sum_of<Acc>(pack[k]);
+                add_pack_to(sum, pack[k]);
         }
         sum = warp_sum(sum);
         if (lane == 0)

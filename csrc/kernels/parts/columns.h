@@ -31,7 +31,7 @@ template <typename In, typename Acc> struct Columns {
         In element[width];
         memcpy(element, &pack, sizeof element);
         for (unsigned j = 0; j < width; j++)
-            sum[j] += Part(element[j]);
+            add_to(sum[j], element[j]);
     }
 
     /* Adds every `turn`-th row up to `rows`, a pack of each. */
@@ -68,7 +68,7 @@ template <typename In, typename Acc> struct Columns {
                         element[k][j] = at[k * next + j * apart];
             for (unsigned k = 0; k < flight; k++)
                 for (unsigned j = 0; j < width; j++)
-                    sum[j] += Part(element[k][j]);
+                    add_to(sum[j], element[k][j]);
         }
     }
 };

@@ -56,7 +56,7 @@ __device__ __forceinline__ Acc sum_by_halves(Acc (&value)[count])
 
 /* Neighbouring elements, loaded by one 16-byte load. */
 template <typename T, bool narrow = sizeof(T) < 4> struct Pack {
-    static constexpr unsigned count = 16 / sizeof(T);
+    static constexpr unsigned count = sizeof(T) < 16 ? 16 / sizeof(T) : 1;
     T element[count];
 };
 

@@ -2,11 +2,7 @@
 #ifndef GPUREDUCE_KERNEL_MATRIX_H
 #define GPUREDUCE_KERNEL_MATRIX_H
 
-#include "common.h"
-#include "shared/matrix.h"
-
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include "accumulate.h"
 
 template <typename T> struct Matrix {
     gr_matrix of;
@@ -42,79 +38,104 @@ template <typename T> struct Matrix {
     }
 };
 
+/* Stores the low bytes. */
+__device__ __forceinline__ void store_bits(void *to, unsigned long long bits, unsigned bytes)
+{
+    switch (bytes) {
+    case 1: *static_cast<uint8_t *>(to) = (uint8_t)bits; break;
+    case 2: *static_cast<uint16_t *>(to) = (uint16_t)bits; break;
+    case 4: *static_cast<unsigned *>(to) = (unsigned)bits; break;
+    default: *static_cast<unsigned long long *>(to) = bits;
+    }
+}
+
+/* Stores a sum, converted to the type of the sums. Integers wrap around. */
+template <typename T> __device__ __forceinline__ void store_sum(void *to, const gr_sums &of, T sum)
+{
+    switch (of.type) {
+    case GR_LOAD_f16: *static_cast<__half *>(to) = __float2half(float(sum)); return;
+    case GR_LOAD_bf16: *static_cast<__nv_bfloat16 *>(to) = __float2bfloat16(float(sum)); return;
+    case GR_LOAD_f32: *static_cast<float *>(to) = float(sum); return;
+    case GR_LOAD_f64: *static_cast<double *>(to) = double(sum); return;
+    default: store_bits(to, (unsigned long long)sum, of.bytes);
+    }
+}
+
+template <typename T> __device__ __forceinline__ T initial_of(const gr_sums &of, size_t k)
+{
+    T value;
+    memcpy(&value, &of.initial[of.parts == 2 ? k % 2 : 0], sizeof value);
+    return value;
+}
+
+template <typename Acc>
+__device__ __forceinline__ void finish_sum(void *to, const gr_sums &of, size_t k, Acc sum)
+{
+    store_sum(to, of, Acc(sum + initial_of<Acc>(of, k)));
+}
+
+__device__ __forceinline__ bool finish_proven(const gr_proven &sum, const gr_sums &of, double *x)
+{
+    gr_format format = gr_format_of(of.type);
+    return gr_proven_finish(&sum, of.additions, format.fraction, format.unit, x);
+}
+
+__device__ __forceinline__ bool finish_proven(const gr_proven3 &sum, const gr_sums &of, double *x)
+{
+    gr_format format = gr_format_of(of.type);
+    return gr_proven3_finish(&sum, of.additions, format.fraction, format.unit, x);
+}
+
+/* Stores the rounded sum if it is proven. Otherwise leaves it to the kernel exact_block. */
+template <typename T>
+__device__ __forceinline__ void finish_sum(void *to, const gr_sums &of, size_t k, Proven<T> sum)
+{
+    double rounded;
+    add_to(sum, initial_of<double>(of, k));
+    if (finish_proven(sum.of, of, &rounded))
+        store_sum(to, of, rounded);
+    else {
+        atomicOr(&of.unproven[k / 32], 1u << k % 32);
+        *of.any_unproven = 1;
+    }
+}
+
 /* The places of the sums. A sum is rounded to its type once, when it is stored. */
 template <typename Acc> struct Sums {
     gr_sums of;
 
     __device__ __forceinline__ void put(size_t k, Acc sum) const
     {
-        sum += initial(k);
-        if (of.is_native)
+        if (of.is_partial)
             static_cast<Acc *>(of.base)[k] = sum;
         else
-            convert(static_cast<char *>(of.base) + k * of.bytes, sum);
+            finish_sum(static_cast<char *>(of.base) + k * of.bytes, of, k, sum);
     }
 
     /* Stores sum k at a distance of so many bytes from the first one. */
     __device__ __forceinline__ void put_at(int64_t distance, size_t k, Acc sum) const
     {
-        void *to = static_cast<char *>(of.base) + distance;
-        sum += initial(k);
-        if (of.is_native)
-            *static_cast<Acc *>(to) = sum;
-        else
-            convert(to, sum);
+        finish_sum(static_cast<char *>(of.base) + distance, of, k, sum);
     }
 
     /* Stores `count` neighbouring sums, by wide stores if possible. */
     template <unsigned count>
     __device__ __forceinline__ void put_all(size_t k, const Acc (&sum)[count]) const
     {
-        constexpr unsigned pack = Pack<Acc, false>::count;
-        Acc *to = static_cast<Acc *>(of.base) + k;
-        if (of.is_native && count % pack == 0 && (uintptr_t)to % 16 == 0) {
-            for (unsigned i = 0; i < count; i += pack) {
-                Acc wide[pack];
+        if constexpr (count * sizeof(Acc) == 16) {
+            Acc *to = static_cast<Acc *>(of.base) + k;
+            if (of.is_native && (uintptr_t)to % 16 == 0) {
+                Acc wide[count];
                 uint4 bits;
-                for (unsigned j = 0; j < pack; j++)
-                    wide[j] = sum[i + j] + initial(k + i + j);
+                for (unsigned j = 0; j < count; j++)
+                    wide[j] = sum[j] + initial_of<Acc>(of, k + j);
                 memcpy(&bits, wide, sizeof bits);
-                *reinterpret_cast<uint4 *>(to + i) = bits;
+                *reinterpret_cast<uint4 *>(to) = bits;
+                return;
             }
-            return;
         }
         for (unsigned i = 0; i < count; i++)
             put(k + i, sum[i]);
-    }
-
-  private:
-    __device__ __forceinline__ Acc initial(size_t k) const
-    {
-        Acc value;
-        memcpy(&value, &of.initial[of.parts == 2 ? k % 2 : 0], sizeof value);
-        return value;
-    }
-
-    __device__ __forceinline__ void convert(void *to, Acc sum) const
-    {
-        switch (of.type) {
-        case GR_LOAD_f16: *static_cast<__half *>(to) = __float2half(float(sum)); break;
-        case GR_LOAD_bf16: *static_cast<__nv_bfloat16 *>(to) = __float2bfloat16(float(sum)); break;
-        case GR_LOAD_f32: *static_cast<float *>(to) = float(sum); break;
-        case GR_LOAD_f64: *static_cast<double *>(to) = double(sum); break;
-        default: store_low_bytes(to, (unsigned long long)sum);
-        }
-    }
-
-    /* Integers wrap around. */
-    __device__ __forceinline__ void store_low_bytes(void *to, unsigned long long sum) const
-    {
-        switch (of.bytes) {
-        case 1: *static_cast<uint8_t *>(to) = (uint8_t)sum; break;
-        case 2: *static_cast<uint16_t *>(to) = (uint16_t)sum; break;
-        case 4: *static_cast<unsigned *>(to) = (unsigned)sum; break;
-        default: *static_cast<unsigned long long *>(to) = sum;
-        }
     }
 };
 
@@ -129,9 +150,9 @@ template <typename Acc, typename In> __device__ __forceinline__ Acc word_sum(con
 {
     In element[sizeof(In) < 4 ? 4 / sizeof(In) : 1];
     memcpy(element, address, sizeof element);
-    Acc sum = Acc(element[0]);
-    for (unsigned j = 1; j < sizeof element / sizeof(In); j++)
-        sum += Acc(element[j]);
+    Acc sum = 0;
+    for (unsigned j = 0; j < sizeof element / sizeof(In); j++)
+        add_to(sum, element[j]);
     return sum;
 }
 
