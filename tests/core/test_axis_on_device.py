@@ -343,19 +343,7 @@ def test_memory_of_results_is_freed():
 
 ERRORS = [
     (ValueError, "row_warp", {"axis": 0}, "adds up rows whose elements are neighbours in memory"),
-    (ValueError, "column_tiles", {"axis": 1}, "adds up columns that are neighbours in memory"),
-    (
-        ValueError,
-        "warp_shfl",
-        {"axis": 0},
-        "has no kernel for sums along an axis; auto, exact, fast",
-    ),
-    (
-        ValueError,
-        "exact",
-        {"axis": 0},
-        "exact sums of floats along an axis are so far for",
-    ),
+    (TypeError, "exact", {"axis": 0, "where": 1}, "where must be an array of booleans"),
     (ValueError, "row_split", {"axis": 1, "grid": 3}, "row_split chooses its own grid"),
     (
         ValueError,

@@ -6,38 +6,9 @@
  * same code as the processors.
  *
  * Still wasted: three atomic additions per element, and a block for each sum, however short. */
-#include "parts/exact_deposits.h"
+#include "parts/exact_words.h"
 #include "parts/layout.h"
 #include "parts/matrix.h"
-
-__device__ __forceinline__ void deposit(double x)
-{
-    unsigned upper = (unsigned)__double2hiint(x) & 0x7fffffff, field = upper >> 20;
-    if (upper >= 0x7ff00000)
-        return add_flags(special_flag(x));
-    long long fraction = __double_as_longlong(x) & 0xfffffffffffff;
-    long long size = fraction | (long long)(field ? 1 : 0) << 52;
-    add_integer(x < 0 ? -size : size, field ? field - 1 : 0);
-}
-
-/* Carries in the block's digits, so that each but the last is below 2^32. */
-__device__ __forceinline__ void carry_digits(unsigned long long *word)
-{
-    for (unsigned k = 0; k + 1 < exact_digits; k++) {
-        word[k + 1] += (unsigned long long)((long long)word[k] >> 32);
-        word[k] &= 0xffffffff;
-    }
-}
-
-DEVICE_FUNCTION unsigned long long round_words(gr_load type)
-{
-    gr_exact sum;
-    carry_digits(gathering()->word);
-    for (unsigned k = 0; k < exact_digits; k++)
-        sum.digit[k] = (int64_t)gathering()->word[k];
-    sum.flags = (uint32_t)gathering()->word[exact_digits];
-    return gr_round_normalized(&sum, type);
-}
 
 /* Adds up sum k. */
 __device__ __forceinline__ void sum_in_digits(const gr_layout &of, const gr_sums &out, size_t terms,
