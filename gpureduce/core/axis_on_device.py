@@ -171,10 +171,11 @@ def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
 
 
 class _Library(NamedTuple):
-    """How to make an array beside `like`, and how to transpose it."""
+    """How to make an array beside `like`, how to transpose it, and on which stream work goes."""
 
     make: Callable[[Any, tuple[int, ...], str, int, int], Any]  # like, shape, dtype, device, stream
     transpose: Transpose
+    stream: Callable[[Any], object] = lambda like: None  # None: the one that the array names
 
 
 def _torch(like: Any, shape: tuple[int, ...], dtype: str, device: int, stream: int) -> Any:
@@ -189,8 +190,16 @@ def _cupy(like: Any, shape: tuple[int, ...], dtype: str, device: int, stream: in
 
 
 _LIBRARIES = {
-    "torch": _Library(_torch, lambda array, order: array.permute(order)),
-    "cupy": _Library(_cupy, lambda array, order: array.transpose(order)),
+    "torch": _Library(
+        _torch,
+        lambda array, order: array.permute(order),
+        lambda like: load_other("torch").cuda.current_stream(like.device),
+    ),
+    "cupy": _Library(
+        _cupy,
+        lambda array, order: array.transpose(order),
+        lambda like: load_other("cupy").cuda.get_current_stream(),
+    ),
 }
 
 
@@ -314,7 +323,8 @@ def add_gpu(
     if module is None:
         raise TypeError(f"{type(arr).__name__} lies on a GPU, and {devices.build_info()['why']}")
     plan = _Plan(asked, strategy, arr, how, module)
-    stream = gpu_arrays.stream_number(asked.stream)
+    given = plan.library.stream(arr) if asked.stream is None else asked.stream
+    stream = gpu_arrays.stream_number(given)
     found = gpu_arrays.ask(module.sum_axis_on_device, arr, bool(how.keepdims), plan, stream)
     if found is None:
         raise TypeError(f"{type(arr).__name__} does not lie on a GPU")

@@ -9,12 +9,12 @@ import time
 import ml_dtypes
 import numpy as np
 import pytest
-from axis_cases import laid_out, random_array, random_axis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exact_cases
 import gpureduce
+from axis_cases import laid_out, random_array, random_axis
 from cases import broken_off_after, numpy_dtype, run_python, same_bits
 from exact_cases import FORMATS, GENERATORS, bits_of, expected_rows
 

@@ -7,11 +7,11 @@ import os
 
 import numpy as np
 import pytest
-from axis_cases import laid_out, random_array, random_axis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpureduce
+from axis_cases import laid_out, random_array, random_axis
 from cases import broken_off_after, numpy_dtype, run_python
 from gpureduce.core.device_array import DeviceArray
 from producers import ByDLPack, ByInterface
