@@ -23,26 +23,33 @@ import gpureduce
 from exact_cases import FLOATS, FORMATS, Array, Format, batches, expected_rows
 
 
-def ways(fmt: Format, rows: Array, rng: np.random.Generator) -> Iterator[tuple[str, Array]]:
+def ways(
+    fmt: Format, rows: Array, rng: np.random.Generator, device: str | None
+) -> Iterator[tuple[str, Array]]:
     """The sums of rows, in every layout, in the order of the rows."""
-    yield "rows", gpureduce.sum(rows, "exact", axis=1).value
-    yield "columns", gpureduce.sum(np.ascontiguousarray(rows.T), "exact", axis=0).value
-    yield "transposed", gpureduce.sum(np.asfortranarray(rows), "exact", axis=1).value
+
+    def add(array: Array, axis: int) -> Array:
+        found: Array = gpureduce.sum(array, "exact", axis=axis, device=device).value
+        return found
+
+    yield "rows", add(rows, 1)
+    yield "columns", add(np.ascontiguousarray(rows.T), 0)
+    yield "transposed", add(np.asfortranarray(rows), 1)
     order = rng.permutation(len(rows))
     found = np.empty(len(rows), fmt.dtype)
-    found[order] = gpureduce.sum(rows[order][:, ::-1], "exact", axis=1).value
+    found[order] = add(rows[order][:, ::-1], 1)
     yield "shuffled", found
     wide = np.repeat(rows.T, 70, axis=1)  # enough columns for whole tiles
-    yield "repeated", gpureduce.sum(wide, "exact", axis=0).value[::70]
+    yield "repeated", add(wide, 0)[::70]
 
 
-def fuzz(name: str, count: int, seed: int) -> tuple[int, int]:
+def fuzz(name: str, count: int, seed: int, device: str | None) -> tuple[int, int]:
     """Adds up `count` rows. Returns the numbers of rows and of wrong sums."""
     fmt, rng = FORMATS[name], np.random.default_rng(seed)
     rows_done = wrong = 0
     for label, rows in batches(name, count, seed):
         expected = np.array(expected_rows(fmt, rows), np.uint64).astype(fmt.word)
-        for way, found in ways(fmt, rows, rng):
+        for way, found in ways(fmt, rows, rng, device):
             bad = np.flatnonzero(fmt.bits(found) != expected)
             wrong += len(bad)
             for i in bad[:3]:
@@ -56,11 +63,12 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=10_000, help="per dtype")
     parser.add_argument("--dtypes", nargs="+", default=FLOATS, choices=FLOATS)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", help="cuda or emulator (default: the processors)")
     arguments = parser.parse_args()
     failed = 0
     for name in arguments.dtypes:
         start = time.monotonic()
-        rows, wrong = fuzz(name, arguments.rows, arguments.seed)
+        rows, wrong = fuzz(name, arguments.rows, arguments.seed, arguments.device)
         failed += wrong
         seconds = time.monotonic() - start
         print(f"{name}: {rows} rows, each in 5 ways, {wrong} wrong, {seconds:.0f} s", flush=True)
