@@ -21,6 +21,8 @@ TICKET: int
 DIGITS: int
 UNORDERED: int
 RING: int
+ROWS: int
+COLUMNS: int
 CLUSTER_BLOCKS: int
 LOAD_F16: int
 LOAD_BF16: int

@@ -8,9 +8,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* `partial`: where the sums of shares go, or NULL if this launch makes the sums themselves. */
-static gr_status launch(const gr_axis_plan *p, void *partial, gr_axis_outcome *outcome,
-                        gr_error *error)
+gr_status gr_launch_axis(const gr_axis_plan *p, void *partial, gr_axis_outcome *outcome,
+                         gr_error *error)
 {
     gr_matrix matrix = p->matrix;
     gr_layout layout = p->layout;
@@ -85,12 +84,12 @@ static gr_status run(const gr_axis_request *request, gr_axis_outcome *outcome, g
     if (gr_plan_axis(request, &plan, error) != GR_OK)
         return error->status;
     if (allocate(&plan, &needed, error) == GR_OK)
-        launch(&plan, needed.partial, outcome, error);
+        gr_launch_axis(&plan, needed.partial, outcome, error);
     if (error->status == GR_OK && needed.partial &&
         gr_plan_shares(&plan, needed.partial, &next, error) == GR_OK)
-        launch(&next, NULL, outcome, error);
+        gr_launch_axis(&next, NULL, outcome, error);
     if (error->status == GR_OK && needed.marks && gr_plan_digits(&plan, &next, error) == GR_OK)
-        launch(&next, NULL, outcome, error);
+        gr_launch_axis(&next, NULL, outcome, error);
     if (needed.partial)
         (void)cudaFreeAsync(needed.partial, request->stream);
     if (needed.marks)

@@ -33,6 +33,10 @@ gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis
 /* Plans the last launch of exact sums, which adds up those that are not proven. */
 gr_status gr_plan_digits(const gr_axis_plan *first, gr_axis_plan *plan, gr_error *error);
 
+/* Launches. `partial`: where the sums of shares go, or NULL if this launch makes the sums. */
+gr_status gr_launch_axis(const gr_axis_plan *plan, void *partial, gr_axis_outcome *outcome,
+                         gr_error *error);
+
 /* The size of an accumulator on the device. */
 size_t gr_axis_acc_size(gr_acc acc);
 

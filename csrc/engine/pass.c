@@ -1,5 +1,6 @@
 #include "engine/pass.h"
 
+#include "engine/axis_plan.h"
 #include "engine/launch.h"
 
 #include <stdint.h>
@@ -90,5 +91,62 @@ gr_status gr_run_pass(const gr_request *request, int later,
     give_zeros(&space.in);
     cudaFree(space.out[0].data);
     give_zeros(&space.work);
+    return error->status;
+}
+
+/* --- sums along an axis ------------------------------------------------------------------------
+ */
+
+static void describe_axes(gr_axis_request *request, const size_t shape[2], int axis)
+{
+    ptrdiff_t size = (ptrdiff_t)gr_load_size((gr_load)request->load);
+    size_t bytes = gr_acc_size(request->acc);
+    gr_axis row = {.size = shape[0], .in = size * (ptrdiff_t)shape[1]};
+    gr_axis column = {.size = shape[1], .in = size};
+    row.out = column.out = (ptrdiff_t)bytes;
+    memset(&request->axes, 0, sizeof request->axes);
+    gr_axes_push(axis ? &request->axes.kept : &request->axes.reduced, row);
+    gr_axes_push(axis ? &request->axes.reduced : &request->axes.kept, column);
+    request->sums = (gr_sums){
+        .type = gr_load_of_acc(request->acc), .bytes = (unsigned)bytes, .is_native = 1, .parts = 1};
+}
+
+gr_status gr_plan_axis_pass(gr_axis_request *request, const size_t shape[2], int axis,
+                            gr_pass *pass, gr_error *error)
+{
+    double init_ms;
+    gr_axis_plan plan;
+    describe_axes(request, shape, axis);
+    if (gr_wake(request->device, &init_ms, error) != GR_OK ||
+        gr_plan_axis(request, &plan, error) != GR_OK)
+        return error->status;
+    *pass = (gr_pass){plan.block, (unsigned)plan.grid, 1, 1};
+    return GR_OK;
+}
+
+gr_status gr_run_axis_pass(gr_axis_request *request, const size_t shape[2], int axis,
+                           int (*prepare)(void *context, const gr_arrivals *arrivals),
+                           void *context, gr_error *error)
+{
+    gr_axis_plan plan;
+    gr_axis_outcome outcome = {0};
+    gr_arrivals arrivals = {0};
+    gr_buffer in = {0}, out = {0};
+    size_t count = shape[0] * shape[1], acc = gr_acc_size(request->acc);
+
+    describe_axes(request, shape, axis);
+    if (take_zeros(&in, count * gr_load_size((gr_load)request->load), error) != GR_OK)
+        return error->status;
+    request->axes.in = in.data;
+    if (gr_plan_axis(request, &plan, error) == GR_OK &&
+        take_zeros(&out, plan.sum_count * plan.shares * acc, error) == GR_OK) {
+        plan.sums.base = out.data;
+        if (prepare(context, &arrivals))
+            gr_launch_axis(&plan, plan.shares > 1 ? out.data : NULL, &outcome, error);
+        else
+            gr_fail(error, GR_NO_MEMORY, "no memory for counters");
+    }
+    give_zeros(&in);
+    give_zeros(&out);
     return error->status;
 }

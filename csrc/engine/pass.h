@@ -2,7 +2,7 @@
 #ifndef GPUREDUCE_PASS_H
 #define GPUREDUCE_PASS_H
 
-#include "engine/engine.h"
+#include "engine/axis.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -37,6 +37,14 @@ typedef struct {
 gr_status gr_run_pass(const gr_request *request, int later,
                       int (*prepare)(void *context, const gr_arrivals *arrivals), void *context,
                       gr_error *error);
+
+/* The same for the first launch of a sum of rows * columns zeros along `axis`: 0 or 1. Of the
+ * request, its axes and the place of its sums are filled in. */
+gr_status gr_plan_axis_pass(gr_axis_request *request, const size_t shape[2], int axis,
+                            gr_pass *pass, gr_error *error);
+gr_status gr_run_axis_pass(gr_axis_request *request, const size_t shape[2], int axis,
+                           int (*prepare)(void *context, const gr_arrivals *arrivals),
+                           void *context, gr_error *error);
 
 #ifdef __cplusplus
 }

@@ -35,6 +35,10 @@ def register(command: Command) -> None:
         "--block", type=int, default=256, help="threads per block (default: 256)"
     )
     explaining.add_argument("--grid", type=int, help="blocks")
+    explaining.add_argument(
+        "--shape", type=_shape, default=(4096, 64), metavar="ROWSxCOLUMNS",
+        help="for kernels of sums along an axis (default: 4096x64)",
+    )  # fmt: skip
     explaining.add_argument("--svg", metavar="FILE", help="draw it to a file")
 
     verifying = command(
@@ -66,6 +70,16 @@ def register(command: Command) -> None:
     )
 
 
+def _shape(text: str) -> tuple[int, int]:
+    rows, _, columns = text.partition("x")
+    try:
+        return int(rows), int(columns)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"a shape is rows and columns as in 4096x64, not {text!r}"
+        ) from None
+
+
 def _explain(arguments: argparse.Namespace) -> None:
     found = explain(
         arguments.strategy,
@@ -75,6 +89,7 @@ def _explain(arguments: argparse.Namespace) -> None:
         input_dtype=arguments.input_dtype,
         block=arguments.block,
         grid=arguments.grid,
+        shape=arguments.shape,
     )
     if arguments.svg:
         Path(arguments.svg).write_text(found.picture().svg(), encoding="utf-8")

@@ -186,6 +186,14 @@ class StrategyCounts(Counted):
     kernels: tuple[KernelCounts, ...] = field(default=(), repr=False)
 
     @property
+    def size(self) -> str:
+        """What is added up, in words."""
+        shape, axis = getattr(self, "shape", None), getattr(self, "axis", None)
+        if shape is None:
+            return f"n = {self.n:,}"
+        return f"{shape[0]:,} rows of {shape[1]:,} columns along axis {axis}:"
+
+    @property
     def block(self) -> int:
         """Threads per block."""
         return self.kernels[0].block

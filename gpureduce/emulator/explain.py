@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
+from gpureduce import _host
 from gpureduce.core import dtypes, registry
-from gpureduce.core.checks import whole
-from gpureduce.core.request import launch_of
+from gpureduce.core.checks import shown, whole
+from gpureduce.core.request import Launch, launch_of
 from gpureduce.emulator import explain_picture, explain_text, trace
 from gpureduce.emulator.counts import (
     COUNTERS,
@@ -46,6 +48,8 @@ __all__ = [
 class Explanation(StrategyCounts):
     """The counts of a strategy's kernels; see `explain`.
 
+    `shape` and `axis` are those of a sum along an axis, and None for a whole sum.
+
     `counters`, `lines` and `steps` are those of the first launch, over the input. `kernels` has
     all launches. ``print`` shows a picture for the terminal. `plot` and a notebook draw it.
 
@@ -56,6 +60,9 @@ class Explanation(StrategyCounts):
     >>> print(counted.worst_line.place)
     interleaved_idx.cu:23
     """
+
+    shape: tuple[int, int] | None = None
+    axis: int | None = None
 
     def picture(self) -> Picture:
         """The drawing behind `plot` and the notebook's view."""
@@ -103,13 +110,12 @@ class Comparison(CountsPair):
 
 def _find(strategy: str, argument: str) -> registry.Strategy:
     chosen = registry.find(strategy, argument)
-    if chosen.launches_kernels and chosen.kind != "axis":
+    if chosen.launches_kernels:
         return chosen
     why = {
         "choice": f"{chosen.name} picks another strategy for each size and dtype: explain the one "
         f"that gpureduce.sum(..., {chosen.name!r}).timing.strategy names",
         "library": f"{chosen.name} is a compiled library, whose kernels the emulator cannot run",
-        "axis": f"{chosen.name} adds up along an axis, and explain takes whole sums so far",
         "host": f"{chosen.name} runs on the processor: there are no warps to count",
     }[chosen.kind]
     raise ValueError(f"there is nothing to explain: {why}")
@@ -126,6 +132,7 @@ def explain(
     finish: str | None = None,
     input_dtype: npt.DTypeLike | None = None,
     sample: bool = True,
+    shape: tuple[int, int] = (4096, 64),
 ) -> Explanation | Comparison:
     """Count what a strategy's kernel does, without a GPU; or compare two of them.
 
@@ -147,6 +154,9 @@ def explain(
     sample
         Count some blocks for all that do the same, which gives the same numbers in less time;
         False runs every block.
+    shape
+        Rows and columns, in place of `n`, for kernels that make sums along an axis. Their first
+        launch is counted: along axis 0 for those of columns, and along axis 1 for the others.
 
     Returns
     -------
@@ -171,7 +181,7 @@ def explain(
     >>> both.fell[0].name, both.fell[0].before, both.fell[0].after
     ('shared_load_conflicts', 70, 0)
     """
-    asked = (n, dtype, block, grid, finish, input_dtype, sample)
+    asked = (n, dtype, block, grid, finish, input_dtype, sample, shape)
     first = _find(strategy, "strategy")
     if other is None:
         return _explain(first, *asked)
@@ -188,6 +198,7 @@ def _explain(
     finish: str | None,
     input_dtype: npt.DTypeLike | None,
     sample: bool,
+    shape: tuple[int, int],
 ) -> Explanation:
     n = whole("n", n, 1, 2**63 - 1)
     source = dtypes.named(dtype if input_dtype is None else input_dtype)
@@ -199,6 +210,8 @@ def _explain(
         )
     elements = source if conversion.cast is None else conversion.cast
     threads, blocks, finish = launch_of(chosen, block, grid, finish)
+    if chosen.kind == "axis":
+        return _explain_axis(chosen, shape, conversion, source, threads, blocks)
     kernels: list[KernelCounts] = []
     count = n
     while not kernels or (count > 1 and finish != "host" and chosen.finishes != ("single",)):
@@ -226,4 +239,35 @@ def _explain(
         dtype=conversion.result.name,
         input_dtype=source.name,
         kernels=tuple(kernels),
+    )
+
+
+def _explain_axis(
+    chosen: registry.Strategy,
+    shape: tuple[int, int],
+    conversion: dtypes.Conversion,
+    source: np.dtype[Any],
+    block: int,
+    grid: int,
+) -> Explanation:
+    if not isinstance(shape, tuple) or len(shape) != 2:
+        raise TypeError(f"shape must be a tuple of rows and columns, not {shown(shape)}")
+    rows, columns = whole("rows", shape[0], 1, 2**24), whole("columns", shape[1], 1, 2**24)
+    whole("rows * columns", rows * columns, 1, 2**24)  # each access is looked at
+    if chosen.name == "exact_block" and not dtypes.is_exact(conversion.result):
+        raise TypeError("exact_block adds up floats: name a float dtype")
+    axis = 0 if chosen.traits & _host.COLUMNS and not chosen.traits & _host.ROWS else 1
+    launch = Launch(chosen.index, conversion.load, conversion.acc, block=block, grid=grid)
+    counted = trace.count_axis((rows, columns), axis, launch)
+    return Explanation(
+        counters=counted.counters,
+        details=counted.details,
+        strategy=chosen.name,
+        lesson=chosen.lesson,
+        n=rows * columns,
+        dtype=conversion.result.name,
+        input_dtype=source.name,
+        kernels=(counted,),
+        shape=(rows, columns),
+        axis=axis,
     )

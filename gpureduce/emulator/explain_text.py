@@ -42,7 +42,7 @@ def comparison(both: CountsPair, width: int = WIDTH) -> str:
     before, after = both.before, both.after
     lines = [
         _wrapped(f"{before.strategy} → {after.strategy}: {both.lesson}", width),
-        f"n = {before.n:,} {before.input_dtype} added up in {before.dtype}, "
+        f"{before.size} {before.input_dtype} added up in {before.dtype}, "
         f"{before.block} threads a block, all launches",
         "",
     ]
@@ -90,7 +90,7 @@ def _head(what: StrategyCounts, width: int) -> str:
     first = what.kernels[0]
     counted = f"{first.ran} of them ran for all" if first.sampled else "all of them ran"
     said = (
-        f"n = {what.n:,} {what.input_dtype} added up in {what.dtype}; {what.grid:,} blocks of "
+        f"{what.size} {what.input_dtype} added up in {what.dtype}; {what.grid:,} blocks of "
         f"{what.block} threads ({counted})"
     )
     lesson = _wrapped(f"{what.strategy}: {what.lesson}", width)

@@ -83,6 +83,13 @@ class Request:
         return _launch(self.n, plan, teams, found)
 
 
+def count_axis(shape: tuple[int, int], axis: int, launch: Launch) -> KernelCounts:
+    """Counts the first launch of a sum along an axis of a matrix. All its blocks run."""
+    block, grid = traced.plan_axis(*shape, axis, launch)
+    found = traced.count_axis((*shape, axis, launch), _packed([(0, grid, 1, 0)]))
+    return _launch(shape[0] * shape[1], (block, grid, 1, 1), grid, found)[0]
+
+
 # The first team to run, the number of teams to run from there on, the weight of each team (the
 # number of teams that it stands for), and the ticket counter's value before the first one.
 _Sample = tuple[int, int, int, int]

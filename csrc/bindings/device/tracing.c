@@ -151,6 +151,68 @@ static PyObject *py_count_pass(PyObject *Py_UNUSED(self), PyObject *args)
     return result;
 }
 
+/* Reads (rows, columns, axis, launch). Returns false with an exception set on failure. */
+static int read_axis_pass(PyObject *asked, size_t shape[2], int *axis, gr_axis_request *request)
+{
+    PyObject *object;
+    gr_launch launch;
+    unsigned long long rows, columns;
+    if (!PyArg_ParseTuple(asked, "KKiO", &rows, &columns, axis, &object) ||
+        gr_read_launch(object, GR_HOST_ARRAY, &launch) < 0)
+        return 0;
+    if (launch.strategy < 0 || !gr_has_kernels(launch.strategy) || !rows || !columns) {
+        PyErr_SetString(PyExc_ValueError, "no such kernel, or no elements");
+        return 0;
+    }
+    shape[0] = rows;
+    shape[1] = columns;
+    *request = (gr_axis_request){.load = launch.load,
+                                 .acc = (gr_acc)launch.acc,
+                                 .strategy = launch.strategy,
+                                 .block = launch.block,
+                                 .grid = launch.grid};
+    return 1;
+}
+
+static PyObject *py_plan_axis(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    gr_axis_request request;
+    gr_pass pass;
+    gr_error error;
+    size_t shape[2];
+    int axis;
+    if (!read_axis_pass(args, shape, &axis, &request))
+        return NULL;
+    if (gr_plan_axis_pass(&request, shape, axis, &pass, &error) != GR_OK)
+        return gr_raise(&error);
+    return Py_BuildValue("II", pass.block, pass.grid);
+}
+
+static PyObject *py_count_axis(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    gr_axis_request request;
+    gr_error error;
+    PyObject *asked;
+    const char *samples;
+    Py_ssize_t bytes;
+    size_t shape[2];
+    int axis;
+    if (!PyArg_ParseTuple(args, "O!y#", &PyTuple_Type, &asked, &samples, &bytes) ||
+        !read_axis_pass(asked, shape, &axis, &request))
+        return NULL;
+    gr_recording recording = {(const gr_sample *)(const void *)samples,
+                              (size_t)bytes / sizeof(gr_sample), NULL};
+    gr_without_gil call;
+    gr_drop_gil(&call);
+    gr_status status = gr_run_axis_pass(&request, shape, axis, start_recording, &recording, &error);
+    gr_record(NULL);
+    PyObject *result = NULL;
+    if (gr_take_gil(&call) == 0)
+        result = status == GR_OK ? recorded(recording.recorder, recording.count) : gr_raise(&error);
+    gr_recorder_free(recording.recorder);
+    return result;
+}
+
 static PyObject *py_shared_wavefronts(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const char *bytes;
@@ -188,12 +250,12 @@ static PyObject *py_counter_names(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED
 
 /* Starts and stops the race detector in one call. Between two calls from Python, a signal handler
  * could raise an exception, and the detector would keep running. */
-static PyObject *py_watched_sum(PyObject *self, PyObject *args)
+static PyObject *watched(PyObject *self, PyObject *args, PyCFunction add)
 {
     Py_ssize_t last = PyTuple_Size(args) - 1;
     PyObject *reports = last >= 0 ? PyTuple_GetItem(args, last) : NULL;
     if (!reports || !PyList_Check(reports)) {
-        PyErr_SetString(PyExc_TypeError, "expected the arguments of sum() and a list");
+        PyErr_SetString(PyExc_TypeError, "expected the arguments of a sum and a list");
         return NULL;
     }
     PyObject *rest = PyTuple_GetSlice(args, 0, last);
@@ -203,7 +265,7 @@ static PyObject *py_watched_sum(PyObject *self, PyObject *args)
         Py_DECREF(rest);
         return PyErr_NoMemory();
     }
-    PyObject *sum = gr_py_sum(self, rest), *type, *value, *traceback;
+    PyObject *sum = add(self, rest), *type, *value, *traceback;
     char *found = gr_watch_stop();
     Py_DECREF(rest);
     PyErr_Fetch(&type, &value, &traceback);
@@ -219,6 +281,16 @@ static PyObject *py_watched_sum(PyObject *self, PyObject *args)
     return sum;
 }
 
+static PyObject *py_watched_sum(PyObject *self, PyObject *args)
+{
+    return watched(self, args, gr_py_sum);
+}
+
+static PyObject *py_watched_axis(PyObject *self, PyObject *args)
+{
+    return watched(self, args, gr_py_sum_axis_of_host);
+}
+
 PyMethodDef gr_trace_methods[] = {
     {"plan_pass", py_plan_pass, METH_VARARGS,
      "plan_pass(n, launch, later)\n--\n\n"
@@ -227,6 +299,12 @@ PyMethodDef gr_trace_methods[] = {
      "count_pass(n, launch, later, samples)\n--\n\n"
      "What one launch does. Samples are four uint64 each: the first team that runs, how many, the "
      "weight of each, the ticket before. Returns lines, steps and the samples' own counts."},
+    {"plan_axis", py_plan_axis, METH_VARARGS,
+     "plan_axis(rows, columns, axis, launch)\n--\n\n"
+     "The first launch of a sum along an axis: (block, grid)."},
+    {"count_axis", py_count_axis, METH_VARARGS,
+     "count_axis((rows, columns, axis, launch), samples)\n--\n\n"
+     "What that launch does, as count_pass() tells it."},
     {"shared_wavefronts", py_shared_wavefronts, METH_VARARGS,
      "shared_wavefronts(offsets, mask, size, store)\n--\n\n"
      "Wavefronts of one warp instruction on shared memory, and how few they could be."},
@@ -237,6 +315,8 @@ PyMethodDef gr_trace_methods[] = {
      "watched_sum(..., reports)\n--\n\n"
      "As sum(), and looks for races. Appends what was found to a list, as JSON, also where the sum "
      "fails; nothing if there was no memory for it."},
+    {"watched_axis", py_watched_axis, METH_VARARGS,
+     "watched_axis(..., reports)\n--\n\nThe same with the arguments of sum_axis_of_host()."},
     {NULL, NULL, 0, NULL},
 };
 

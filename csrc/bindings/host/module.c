@@ -120,6 +120,8 @@ static int exec_module(PyObject *module)
         {"DIGITS", DIGITS},
         {"UNORDERED", UNORDERED},
         {"RING", RING},
+        {"ROWS", ROWS},
+        {"COLUMNS", COLUMNS},
         {"CLUSTER_BLOCKS", GR_CLUSTER_BLOCKS},
         {"LOAD_F16", GR_LOAD_f16},
         {"LOAD_BF16", GR_LOAD_bf16},

@@ -73,22 +73,22 @@ template <typename T> struct Addend<Proven<T>> {
     using type = double;
 };
 
-template <typename Acc, typename T> __device__ __forceinline__ void add_to(Acc &sum, const T &x)
+template <typename Acc, typename T> __device__ __forceinline__ void add_to(Acc &sum, T x)
 {
     sum += Acc(x);
 }
 
-template <typename P, typename T> __device__ __forceinline__ void add_to(Proven<P> &sum, const T &x)
+template <typename P, typename T> __device__ __forceinline__ void add_to(Proven<P> &sum, T x)
 {
     add_proven(&sum.of, double(float(x)));
 }
 
-template <typename P> __device__ __forceinline__ void add_to(Proven<P> &sum, const double &x)
+template <typename P> __device__ __forceinline__ void add_to(Proven<P> &sum, double x)
 {
     add_proven(&sum.of, x);
 }
 
-template <typename P> __device__ __forceinline__ void add_to(Proven<P> &sum, const Proven<P> &x)
+template <typename P> __device__ __forceinline__ void add_to(Proven<P> &sum, Proven<P> x)
 {
     sum += x;
 }

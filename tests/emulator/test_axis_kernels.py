@@ -1,0 +1,89 @@
+"""The kernels for sums along an axis: what they access, counted, and whether they race."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import gpureduce
+from gpureduce import _emulator_traced as traced
+from gpureduce import _host
+
+AXIS = [s.name for s in gpureduce.strategies() if s.kind == "axis"]
+ROWS, COLUMNS = 512, 64
+LEAST = ROWS * COLUMNS * 4 // 32  # sectors of int32
+
+
+def loads(name, shape=(ROWS, COLUMNS), **how):
+    counted = gpureduce.explain(name, shape=shape, **how)
+    return counted.counters["global_load_sectors"]
+
+
+def test_a_thread_per_row_fetches_a_sector_per_element():
+    assert loads("row_thread") == ROWS * COLUMNS == 8 * LEAST
+
+
+@pytest.mark.parametrize("name", ["row_lanes", "row_warp", "row_block", "row_split", "row_tile",
+                                  "column_thread", "column_tiles", "any_layout"])  # fmt: skip
+def test_the_others_fetch_each_sector_once(name):
+    assert loads(name) == LEAST
+
+
+@pytest.mark.parametrize("name", AXIS)
+def test_explanations_say_what_was_added_up(name):
+    dtype = "float32" if name == "exact_block" else "int32"
+    if name == "exact_block":
+        with pytest.raises(TypeError, match="exact_block adds up floats"):
+            gpureduce.explain(name, shape=(10, 33), dtype="int32")
+    counted = gpureduce.explain(name, shape=(10, 33), dtype=dtype)
+    axis = 0 if name.startswith("column") else 1
+    assert (counted.shape, counted.axis, counted.n) == ((10, 33), axis, 330)
+    assert f"10 rows of 33 columns along axis {axis}: {dtype} added up" in str(counted)
+    assert counted._repr_html_() and json.dumps(counted.as_dict())
+
+
+def test_two_rungs_side_by_side():
+    both = gpureduce.explain("row_thread", "row_lanes", shape=(64, 64))
+    assert "64 rows of 64 columns along axis 1: int32 added up in int32" in str(both)
+    assert "global_load_sectors" in [change.name for change in both.fell]
+    assert both.picture().svg()
+
+
+@pytest.mark.parametrize(
+    ("shape", "error", "match"),
+    [((3,), TypeError, "a tuple of rows and columns"), ((0, 3), ValueError, "rows"),
+     ((2**13, 2**13), ValueError, "rows .* columns"), ("4x4", TypeError, "rows and columns")],
+)  # fmt: skip
+def test_wrong_shapes(shape, error, match):
+    with pytest.raises(error, match=match):
+        gpureduce.explain("row_thread", shape=shape)
+
+
+def details(name, dtype, exactly):
+    row = next(s for s in gpureduce.strategies() if s.name == name)
+    acc = {"float32": _host.ACC_F32, "float64": _host.ACC_F64, "float16": _host.ACC_F32}[dtype]
+    target = {"float32": _host.LOAD_F32, "float64": _host.LOAD_F64, "float16": _host.LOAD_F16}
+    return acc, exactly, target[dtype], (0.0, 0.0), row.index, 0, 0, 0, 0, False
+
+
+@pytest.mark.parametrize("name", AXIS)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("exactly", [False, True])
+def test_nothing_races(name, dtype, exactly):
+    if name == "exact_block" and not exactly:
+        return
+    axis = 0 if name.startswith("column") else 1
+    for shape in ((70, 33), (3, 200), (300, 4)):
+        array = np.ones(shape, dtype)
+        array[0, 0], array[-1, -1] = 2.0**12, 2.0**-13
+        if name == "row_tile" and array[0].nbytes > 512:
+            continue
+        out, reports = np.empty(shape[1 - axis], dtype), []
+        traced.watched_axis(
+            array, 1 << axis, False, out, None, "f", 0, details(name, dtype, exactly), reports
+        )
+        assert json.loads(reports[0])["races"] == [], (name, shape)
+        want = gpureduce.sum(array, "exact", axis=axis).value
+        np.testing.assert_allclose(out, want, rtol=1e-3)
