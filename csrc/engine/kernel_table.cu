@@ -63,7 +63,7 @@ extern "C" void TABLE(KERNEL)(gr_kernel_list *list)
 #endif
 #define ANY(acc)                                                                                   \
     add(list, GR_LOAD_any, GR_ACC_##acc, 0, kernel_entry(KERNEL<Elements<type_##acc>, type_##acc>));
-        VIEWS(ANY)
+    VIEWS(ANY)
 #if SAMPLES && BLOCKS
 #define OF_BLOCK(acc, block)                                                                       \
     add(list, GR_LOAD_samples, GR_ACC_##acc, block,                                                \
@@ -78,6 +78,6 @@ extern "C" void TABLE(KERNEL)(gr_kernel_list *list)
         kernel_entry(KERNEL<Samples<type_##acc>, type_##acc>));
 #endif
 #if SAMPLES
-            OF_SAMPLES(f32) OF_SAMPLES(f64)
+    OF_SAMPLES(f32) OF_SAMPLES(f64)
 #endif
 }
