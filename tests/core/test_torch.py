@@ -1,0 +1,107 @@
+"""The operator for PyTorch. Tensors on a card are summed where a card is."""
+
+from __future__ import annotations
+
+import pytest
+
+import gpureduce
+from cases import run_python
+
+torch = pytest.importorskip("torch")
+import gpureduce.torch  # noqa: E402
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+add = gpureduce.torch.sum
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return request.param
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("dim", [None, 0, -1, (0, 2), [0, 1, 2], ()])
+def test_shapes_and_values(device, dim, keepdim):
+    x = torch.randn(5, 7, 3, device=device, dtype=torch.float64)
+    want = torch.sum(x, dim=dim, keepdim=keepdim) if dim is not None else torch.sum(
+        x, dim=(0, 1, 2), keepdim=keepdim
+    )  # fmt: skip
+    found = add(x, dim, keepdim)
+    assert found.shape == want.shape and found.device == x.device
+    torch.testing.assert_close(found, want)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int32", "int64", "float16", "bfloat16",
+                                   "float32", "float64", "complex64"])  # fmt: skip
+def test_dtypes(device, dtype):
+    kind = getattr(torch, dtype)
+    x = (torch.randn(60, 40, device=device) * 9).to(kind)
+    want = x.sum(0)
+    found = add(x, 0)
+    assert found.dtype == want.dtype
+    torch.testing.assert_close(found, want, rtol=2e-2, atol=2e-1)
+    assert add(x, 0, dtype=torch.float64 if not kind.is_complex else torch.complex128).shape == (
+        40,
+    )
+
+
+def test_sums_are_those_of_numpy_arrays(device):
+    x = torch.randn(300, 200, device=device)
+    for dim in (0, 1):
+        want = gpureduce.sum(x.cpu().numpy(), axis=dim).value
+        assert add(x, dim).cpu().numpy().tobytes() == want.tobytes()
+        assert add(x.t(), 1 - dim).cpu().numpy().tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("dim", "keepdim", "dtype", "strategy"),
+    [(None, False, None, "auto"), ([1], True, None, "exact"), ([0, 2], False, "float64", "fast")],
+)
+def test_opcheck(device, dim, keepdim, dtype, strategy):
+    if device == "cpu" and strategy == "fast":
+        strategy = "cpu"
+    x = torch.randn(4, 5, 3, device=device, requires_grad=True)
+    kind = None if dtype is None else getattr(torch, dtype)
+    torch.library.opcheck(torch.ops.gpureduce.sum.default, (x, dim, keepdim, kind, strategy))
+    turned = torch.randn(3, 4, 5, device=device).permute(2, 0, 1)
+    torch.library.opcheck(torch.ops.gpureduce.sum.default, (turned, dim, keepdim, kind, strategy))
+
+
+def test_gradients(device):
+    x = torch.randn(3, 4, dtype=torch.float64, device=device, requires_grad=True)
+    for how in ({}, {"dim": 0}, {"dim": 1, "keepdim": True}, {"dtype": torch.float32}):
+        add(x, **how).sum().backward()
+        assert x.grad is not None and bool((x.grad == 1).all()) and x.grad.dtype == x.dtype
+        x.grad = None
+    assert torch.autograd.gradcheck(lambda t: add(t * t, 1), (x,))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_and_eager_give_the_same_bits(device, backend):
+    def f(t):
+        return add(t * 3, 1).exp()
+
+    x = torch.randn(50, 70, device=device)
+    assert torch.equal(torch.compile(f, fullgraph=True, backend=backend)(x), f(x))
+
+
+def test_vmap(device):
+    x = torch.randn(5, 7, 3, device=device)
+    assert torch.equal(torch.func.vmap(lambda t: add(t, 0), in_dims=1)(x), add(x, 0))
+    assert torch.equal(torch.func.vmap(add)(x), add(x, (1, 2)))
+
+
+def test_errors(device):
+    x = torch.randn(2, 3, 4, device=device)
+    with pytest.raises(IndexError, match="dim must be from -3 to 2, not 5"):
+        add(x, 5)
+    with pytest.raises(ValueError, match="names a dimension twice"):
+        add(x, (0, -3))
+    with pytest.raises(ValueError, match="there is no strategy 'nope'"):
+        add(x, 0, strategy="nope")
+    assert add(x, 0).shape == (3, 4)
+
+
+def test_gpureduce_alone_does_not_import_torch():
+    code = "import sys, gpureduce; gpureduce.sum([1.0]); print('torch' in sys.modules)"
+    assert run_python(code) == "False\n"
