@@ -12,6 +12,7 @@ pytestmark = pytest.mark.gpu
 
 SHAPES = [(1, 1), (7, 3), (1000, 2), (2, 1000), (129, 257), (3, 70_000), (70_000, 3), (33, 4096),
           (5, 6, 7), (4, 300, 500), (2, 3, 4, 5)]  # fmt: skip
+AXIS = [s.name for s in gpureduce.strategies() if s.kind == "axis"]
 DTYPES = ["int8", "uint8", "int32", "int64", "float16", "float32", "float64", "complex64"]
 
 
@@ -171,7 +172,7 @@ def test_host_arrays(strategy):
         compare(host, found.value, "auto" if strategy == "exact" else "fast", axis)
 
 
-@pytest.mark.parametrize("name", [s.name for s in gpureduce.strategies() if s.kind == "axis"])
+@pytest.mark.parametrize("name", AXIS)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_each_kernel_has_the_emulators_bits(name, dtype):
     rng = np.random.default_rng(9)
@@ -184,3 +185,22 @@ def test_each_kernel_has_the_emulators_bits(name, dtype):
             compare(array, found, "fast", axis)
             if name == "exact_block":
                 assert found.tobytes() == want.tobytes()
+
+
+@pytest.mark.sanitizer
+@pytest.mark.parametrize("name", ["fast", "exact", *AXIS])
+def test_small_sums_for_the_sanitizers(name):
+    for dtype in ("float16", "float32", "float64", "int8"):
+        if dtype == "int8" and name == "exact_block":
+            continue
+        for shape in ((5, 33), (300, 3), (3, 130), (70, 257)):
+            array = np.ones(shape, dtype)
+            for axis in (0, 1):
+                if name not in ("fast", "exact") and axis != (0 if name[0] == "c" else 1):
+                    continue
+                if name == "row_tile" and array[0].nbytes > 512:
+                    continue
+                found = gpureduce.sum(array, name, axis=axis, device="cuda").value
+                assert (found == shape[axis]).all()
+            masked = gpureduce.sum(array, "fast", axis=0, where=array > 0, device="cuda").value
+            assert (masked == shape[0]).all()
