@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ from gpureduce.core.schedule import ORDERS, Schedule, checked
 from gpureduce.emulator import race_picture
 from gpureduce.emulator.race import MISSING, FoundRaces, Place, Race, Side, SplitBarrier
 from gpureduce.errors import CudaError
+
+if TYPE_CHECKING:
+    from gpureduce.kernels.kernel import Kernel
 
 SCHEDULES = ("forward", "reverse", "lockstep", "random 0", "random 1", "random 2")
 # What a kernel's parameters are called, by place (CONTRIBUTING.md).
@@ -60,7 +63,7 @@ class Races(FoundRaces):
 
 
 def races(
-    strategy: str,
+    strategy: str | Kernel,
     n: int | None = None,
     dtype: npt.DTypeLike = "int32",
     block: int = 256,
@@ -80,7 +83,8 @@ def races(
     Parameters
     ----------
     strategy
-        A name or alias out of `strategies`, the ones that are wrong on purpose included.
+        A name or alias out of `strategies`, the ones that are wrong on purpose included; or a
+        kernel of yours, out of `kernel`.
     n
         How many elements to add up; by default enough for several blocks.
     dtype
@@ -102,6 +106,8 @@ def races(
     """
     from gpureduce import _emulator_traced
 
+    if isinstance(strategy, registry.InAnotherProcess):
+        return cast(Races, strategy.call("races", n, dtype, block, grid, schedules))
     chosen = registry.find(strategy)
     if not chosen.launches_kernels:
         raise ValueError(f"{chosen.name} is no kernel of its own: name one of the ladder's")
