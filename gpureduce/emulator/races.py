@@ -161,15 +161,19 @@ def examine(
     dtype: str,
     launch: tuple[int, int],
     schedules: Sequence[str | Schedule],
+    result: npt.DTypeLike | None = None,
 ) -> Races:
-    """The work of `races`, for any traced build of the emulator."""
+    """The work of `races`, for any traced build of the emulator, and for a sum of any dtype."""
     array = _numbers(n, dtype)
-    itself = dtype in ("int32", "uint32", "float32", "float64")
-    conversion = dtypes.convert(array.dtype, array.dtype if itself else None)
+    if result is None and dtype in ("int32", "uint32", "float32", "float64"):
+        result = array.dtype
+    conversion = dtypes.convert(array.dtype, result)
     expected = conversion.result.type(np.sum(array.astype(np.float64)))
     found = _Found()
     block, grid = launch
-    request, device = Request(strategy, conversion, block, grid), devices.choose_device("emulator")
+    finish = strategy.finishes[0] if len(strategy.finishes) == 1 else None
+    request = Request(strategy, conversion, block, grid, finish)
+    device = devices.choose_device("emulator")
     for name, schedule in map(_schedule, schedules):
         # A wrong kernel may have left a ticket drawn, or sums that the next order must not find.
         module.free_scratch()

@@ -20,6 +20,7 @@ from gpureduce.kernels.trials import Case, Failure, Subject
 from gpureduce.kernels.verdict import Verdict
 from gpureduce.kernels.worker import Job
 
+_QUIET_S = 5.0  # without a word from the process for kernels: the kernel hangs
 _ORDERS = ("forward", "random 1")
 _RACE_BLOCKS = (256, 96, 64, 128, 416, 512, 1024)
 _TILE_BYTES = 32768  # of bulk_copy.cu
@@ -39,12 +40,14 @@ def _race_cases(traits: int, itemsize: int) -> Iterator[tuple[int, int, int]]:
             yield 20000, 256, 8
 
 
-def _look_for_races(subject: Subject, tell: Callable[[str, object], None]) -> None:
+def _look_for_races(subject: Subject, result: str, tell: Callable[[str, object], None]) -> None:
     """Tells the first findings of the race detector, and which cases were looked at."""
     strategy, itemsize = subject.strategy, dtypes.named(subject.dtype).itemsize
     for n, block, grid in _race_cases(strategy.traits, itemsize):
         tell("case", Case(n, block, grid, " and ".join(_ORDERS), "races", subject.dtype))
-        found = races.examine(_emulator_traced, strategy, n, subject.dtype, (block, grid), _ORDERS)
+        found = races.examine(
+            _emulator_traced, strategy, n, subject.dtype, (block, grid), _ORDERS, result
+        )
         tell("looked", (n, block, grid))
         if found or found.wrong:
             tell("races", found)
@@ -52,7 +55,10 @@ def _look_for_races(subject: Subject, tell: Callable[[str, object], None]) -> No
 
 
 def examine(
-    strategy: Strategy, tell: Callable[[str, object], None], subjects: Sequence[tuple[Any, ...]]
+    strategy: Strategy,
+    tell: Callable[[str, object], None],
+    subjects: Sequence[tuple[Any, ...]],
+    results: Sequence[str],
 ) -> bool:
     """All parts of a check, in the process for kernels. Each is told as soon as it is known."""
     wrong = False
@@ -65,23 +71,24 @@ def examine(
         tell("tried", (subject.dtype, tried, len(failures)))
     subject = Subject(strategy, *subjects[0])
     tell("stage", "races")
-    _look_for_races(subject, tell)
+    _look_for_races(subject, results[0], tell)
     tell("stage", "counts")
     finish = "host" if strategy.finishes == ("host",) else None
-    result = dtypes.number_of(subject.acc).name
-    result = (
-        subject.dtype if dtypes.named(subject.dtype).itemsize == int(result[-2:]) // 8 else result
-    )
     try:
-        tell("counts", ladder.compare(strategy, result, subject.dtype, finish))
+        tell("counts", ladder.compare(strategy, results[0], subject.dtype, finish))
     except (CudaError, ValueError) as error:
         tell("no counts", str(error).partition("\n")[2] or str(error))
     return not wrong
 
 
-def _subjects(chosen: Kernel, wanted: Sequence[str]) -> tuple[list[tuple[Any, ...]], list[Any]]:
-    """What is to be tried: dtype, element type, accumulator and finish; and the pairs of types."""
-    subjects, pairs = [], []
+def _subjects(
+    chosen: Kernel, wanted: Sequence[str]
+) -> tuple[list[tuple[Any, ...]], list[str], list[tuple[str, str]]]:
+    """What is to be tried: dtype, element type, accumulator and finish.
+
+    Also the dtypes of the sums, and the pairs of types to compile.
+    """
+    subjects, results, pairs = [], [], []
     for name in wanted:
         source = dtypes.named(name)
         itself = name in ("int32", "uint32", "float32", "float64")
@@ -91,9 +98,10 @@ def _subjects(chosen: Kernel, wanted: Sequence[str]) -> tuple[list[tuple[Any, ..
         pairs += chosen.pairs(source, result)
         conversion = dtypes.convert(source, result)
         subjects.append((name, conversion.load, conversion.acc))
+        results.append(conversion.result.name)
     loaded = chosen.loaded(list(dict.fromkeys(pairs)))
     finish = registry.finish_number("host" if loaded.finishes == ("host",) else None)
-    return [(*subject, finish) for subject in subjects], list(dict.fromkeys(pairs))
+    return [(*subject, finish) for subject in subjects], results, list(dict.fromkeys(pairs))
 
 
 def _wanted(chosen: Kernel, dtype: npt.DTypeLike | Sequence[str] | None) -> list[str]:
@@ -168,10 +176,18 @@ def check(
     start = time.perf_counter()
     chosen = kernel_or_text if isinstance(kernel_or_text, Kernel) else kernel(kernel_or_text)
     process.start()  # while the compiler runs, the process for kernels gets ready
-    subjects, pairs = _subjects(chosen, _wanted(chosen, dtype))
+    subjects, results, pairs = _subjects(chosen, _wanted(chosen, dtype))
     loaded = chosen.loaded(pairs)
     compiled = time.perf_counter()
-    job = Job("gpureduce.kernels.check", "examine", loaded, (subjects,), {}, chosen.limits)
+    job = Job(
+        "gpureduce.kernels.check",
+        "examine",
+        loaded,
+        (subjects, results),
+        {},
+        chosen.limits,
+        _QUIET_S,
+    )
     outcome = process.run(job)
     if outcome.error is not None:
         raise outcome.error
@@ -207,6 +223,7 @@ def _verdict(
         not_counted=told.get("no counts", [""])[0],
         hint=tip,
         printed=outcome.printed,
+        printed_bytes=outcome.printed_bytes,
     )
 
 

@@ -28,6 +28,7 @@ _OURS = "gpureduce_kernel.cpp"
 _PLAIN = ("-O1",)
 _COMMON = ("-std=c++17", "-fPIC", "-c", "-fvisibility=hidden", "-fwrapv", "-w",
            "-fno-diagnostics-color", "-fmax-errors=20")  # fmt: skip
+_LINK = ("-shared", "-Wl,-Bsymbolic")  # the kernel's own exit() before the C library's
 BLOCKS = (32, 64, 128, 256, 512, 1024)
 _WRAPPER = """#include <assert.h>
 #include <stdio.h>
@@ -190,7 +191,9 @@ def libraries(source: Source, signature: Signature, pair: tuple[str, str]) -> tu
     for flags, module in builds:
         command = [*chosen.command, *_COMMON, *flags, *includes]
         stamp = str(os.stat(module).st_mtime_ns)
-        key = _key([text, wrapper, *source.included(), *command, chosen.version, module, stamp])
+        key = _key(
+            [text, wrapper, *source.included(), *command, *_LINK, chosen.version, module, stamp]
+        )
         paths.append(cache_folder() / f"{key}.so")
         if not paths[-1].exists():
             jobs.append((command, module, paths[-1]))
@@ -215,7 +218,7 @@ def _compile_all(
             running.append(_start([*whole, "-o", f"{i}.o"], folder))
         _finish_all(running, file)
         # Linked apart: by the traced build's flags, ThreadSanitizer's library would come in.
-        link = [*compiler().command, "-shared"]
+        link = [*compiler().command, *_LINK]
         links = [
             [*link, f"{i}.o", module, "-o", f"{i}.so"] for i, (_, module, _) in enumerate(jobs)
         ]

@@ -108,7 +108,12 @@ atexit.register(_stop)
 def start() -> None:
     """Starts the server, so that the first job finds it ready."""
     global _server
-    if _server is None or _server.pid != os.getpid() or _server.process.poll() is not None:
+    if _server and _server.pid != os.getpid():  # the server is that of a parent process
+        _server.process.returncode = 0
+        _stop()
+    elif _server and _server.process.poll() is not None:
+        _stop()
+    if _server is None:
         _server = _Server()
 
 
@@ -147,7 +152,8 @@ def _run(server: _Server, job: Job, listen: Callable[[str, Any], None] | None) -
                 os.close(descriptor)
     finished = outcome.result is not None or outcome.error is not None
     if not in_time:
-        outcome.ended = f"it took more than {job.limits.seconds:g} s and was ended"
+        quiet = min(job.limits.seconds, job.quiet_s)
+        outcome.ended = f"it took more than {quiet:g} s and was ended"
     elif not finished:
         outcome.ended = _death(status)
     return outcome
@@ -170,8 +176,9 @@ def _listen(
 ) -> bool:
     """Reads what the child sends until it closes its end. False if its time is over."""
     end, printed, data, open_ = time.monotonic() + job.limits.seconds, b"", b"", {results, output}
+    quiet_end = time.monotonic() + job.quiet_s
     while results in open_:
-        left = end - time.monotonic()
+        left = min(end, quiet_end) - time.monotonic()
         ready = select.select(list(open_), [], [], max(left, 0))[0]
         if left <= 0:
             outcome.printed = printed.decode(errors="replace")
@@ -184,6 +191,7 @@ def _listen(
         if results in ready:
             more = os.read(results, 1 << 16)
             data = _take_messages(data + more, outcome, listen)
+            quiet_end = time.monotonic() + job.quiet_s
             open_ -= set() if more else {results}
     outcome.printed = printed.decode(errors="replace")
     return True

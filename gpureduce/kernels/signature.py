@@ -148,7 +148,7 @@ def _type_of(kind: str, known: dict[str, str], name: str, what: str) -> str:
             return tag
     allowed = [words.split("|")[0] for words in known.values()]
     raise KernelError(
-        f"{name} has {what} of type {plain or kind!r}; without a template they are one of "
+        f"{name} has {what} of type {plain or kind}; without a template they are one of "
         f"{', '.join(allowed)}"
     )
 
@@ -249,6 +249,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "scratch": tuple(_SCRATCH),
     "alone": ("yes", "no"),
 }
+# An atomic on what follows, possibly behind a cast.
+_ATOMIC = r"\batomic\w+\s*\(\s*(?:\([^()]*\)\s*|reinterpret_cast\s*<[^<>]*>\s*\(\s*)?&?\s*"
 _COMMENT = re.compile(r"gpureduce:((?:\s*\w+=\w+)+)")
 
 
@@ -285,7 +287,7 @@ def _guessed(code: str, signature: Signature) -> dict[str, str]:
     dynamic = re.search(r"shared_array\s*<|extern\s+__shared__|\bblock_sum\s*\(", code)
     found["shared"] = "thread" if dynamic else "none"
     last = len(signature.parameters) == 5
-    one = rf"\*\s*{out}\s*[-+]?=|\b{out}\s*\[\s*0\s*\]|\batomic\w+\s*\(\s*&?\s*{out}\b"
+    one = rf"\*\s*{out}\s*[-+]?=|\b{out}\s*\[\s*0\s*\]|{_ATOMIC}{out}\b"
     each = rf"\b{out}\s*\[\s*(?!0\s*\])"
     if last or re.search(one, code):
         found["finishes"] = "yes"
@@ -315,7 +317,7 @@ def traits_of(text: str, signature: Signature, options: dict[str, str]) -> int:
     traits |= _host.TICKET if len(signature.parameters) > 4 else 0
     traits |= _host.BLOCK_TEMPLATE if signature.block else 0
     out = re.escape(signature.out or "out")
-    if re.search(rf"\batomic\w+\s*\(\s*&?\s*{out}\b|\*\s*{out}\s*[-+]=", code):
+    if re.search(rf"{_ATOMIC}{out}\b|\*\s*{out}\s*[-+]=", code):
         traits |= _host.ZEROED | _host.UNORDERED
     if re.search(r"\bthis_grid\s*\(|\bgrid_group\b", code):
         traits |= _host.COOPERATIVE

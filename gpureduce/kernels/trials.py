@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,8 +142,9 @@ class Subject:
         if not self.is_float:
             bits = 8 * got.dtype.itemsize
             expected = int(array.astype(object).sum()) % 2**bits
-            right = int(got) == expected
-            return None if right else Failure(case, str(int(got)), str(expected))
+            if int(got) == expected:
+                return None
+            return Failure(case, self._shown(int(got)), self._shown(expected))
         exact = math.fsum(array.astype(np.float64).tolist())
         bound = 0.0
         if case.numbers == "cancellation":
@@ -151,6 +152,12 @@ class Subject:
             bound = bounds.in_any_order(case.n, got.dtype.name, magnitude)
         right = math.isnan(got) if math.isnan(exact) else abs(float(got) - exact) <= bound
         return None if right else Failure(case, repr(float(got)), repr(exact))
+
+    def _shown(self, total: int) -> str:
+        """An integer sum as text: accumulators are unsigned, also for signed elements."""
+        bits = 8 * dtypes.number_of(self.acc).itemsize
+        signed = self._elements.kind == "i" and total >= 2 ** (bits - 1)
+        return str(total - 2**bits if signed else total)
 
     def counted(self, case: Case) -> tuple[tuple[int, int], ...]:
         """The elements that are not added exactly once, with how often they are.
@@ -163,23 +170,42 @@ class Subject:
         most = float(room(self._elements).max)
         while digits > 1 and (_DIGIT ** (digits - 1) > most or self.dtype == "bfloat16"):
             digits -= 1
+        if self._sum_of(np.zeros(case.n, self._elements), case) != 0:
+            return ()  # the elements are not all that it adds
         found = []
         for first in range(0, case.n, digits):
             array = np.zeros(case.n, self._elements)
             part = array[first : first + digits]
             part[:] = [_DIGIT**k for k in range(part.size)]
-            try:
-                total = self.run(array, case)
-            except CudaError:
+            rest = self._sum_of(array, case)
+            if rest is None:
                 return ()
-            if not math.isfinite(total):
-                return ()
-            rest = int(total) if not self.is_float else int(float(total))
             for k in range(part.size):
                 rest, times = divmod(rest, _DIGIT)
                 if times != 1:
                     found.append((first + k, times))
-        return tuple(found)
+        return tuple(found) if self._explains(found, case) else ()
+
+    def _sum_of(self, array: np.ndarray[Any, Any], case: Case) -> int | None:
+        """The kernel's sum; None for a fault, and for one that is not finite."""
+        try:
+            total = self.run(array, case)
+        except CudaError:
+            return None
+        return int(total) if math.isfinite(total) else None
+
+    def _explains(self, found: list[tuple[int, int]], case: Case) -> bool:
+        """Whether the elements that are not added once account for the wrong sum."""
+        array = self.numbers(case)
+        got = self._sum_of(array, case)
+        if got is None:
+            return False
+        values: list[Any] = array.tolist()
+        expected = sum(values) + sum((times - 1) * values[i] for i, times in found)
+        if self.is_float:
+            return bool(expected == got)
+        modulus: int = 2 ** (8 * dtypes.number_of(self.acc).itemsize)
+        return (int(expected) - got) % modulus == 0
 
 
 def _cancelling(random: np.random.Generator, n: int) -> np.ndarray[Any, Any]:
@@ -245,13 +271,19 @@ def smallest(
 ) -> Failure:
     """The smallest failing case near those that failed, with the elements that it miscounts."""
     best = min(failures, key=lambda f: (bool(f.fault), f.case.n, f.case.block, f.case.grid))
-    for n in range(1, min(best.case.n, _MOST_TRIED)):
-        case = dataclasses.replace(best.case, n=n)
-        tell("case", case)
-        failure = subject.wrong(case)
-        if failure:
-            best = failure
-            break
+
+    def first_of(smaller: Iterable[dict[str, int]]) -> None:
+        nonlocal best
+        for change in smaller:
+            case = dataclasses.replace(best.case, **change)  # type: ignore[arg-type]
+            tell("case", case)
+            failure = subject.wrong(case)
+            if failure:
+                best = failure
+                return
+
+    first_of({"n": n} for n in range(1, min(best.case.n, _MOST_TRIED)))
+    first_of({"block": block} for block in BLOCKS if block < best.case.block)
     if best.fault or best.case.numbers != "different" or best.case.n > _MOST_NAMED:
         return best
     return dataclasses.replace(best, counted=subject.counted(best.case))

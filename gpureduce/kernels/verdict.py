@@ -15,6 +15,7 @@ from gpureduce.kernels.trials import Failure
 from gpureduce.text import table
 
 _WIDTH = 80
+_LINES = 12  # of what the kernel printed
 _SHOWN = 8  # counters beside the nearest rung's
 
 
@@ -41,7 +42,7 @@ class Verdict:
     hint
         A rung to look at next, and why; None without a hint.
     printed
-        What the kernel printed, up to a limit.
+        What the kernel printed, up to a limit; `printed_bytes` counts all of it.
     compile_s, seconds
         The time of the compiler, and of the whole check.
 
@@ -65,6 +66,7 @@ class Verdict:
     not_counted: str = ""
     hint: tuple[str, str] | None = None
     printed: str = ""
+    printed_bytes: int = 0
     compile_s: float = 0.0
     seconds: float = 0.0
 
@@ -160,6 +162,13 @@ class Verdict:
         rung, why = self.hint
         return _wrapped(f"{why[0].upper()}{why[1:]}. See {rung}.")
 
+    def output(self) -> str:
+        """The first lines that the kernel printed."""
+        lines = self.printed.splitlines()
+        if len(lines) > _LINES:
+            lines = [*lines[:_LINES], f"... ({self.printed_bytes:,} bytes in all)"]
+        return "\n".join(line[:200] for line in lines)
+
     def parts(self) -> list[tuple[str, str]]:
         """The parts of the verdict, each with its title."""
         parts = [
@@ -167,7 +176,7 @@ class Verdict:
             ("Races and barriers", self.accesses()),
             ("Counts", self.counts()),
             ("What to try next", self.next_step()),
-            ("The kernel printed", self.printed.rstrip()),
+            ("The kernel printed", self.output()),
         ]
         return [(title, text) for title, text in parts if text]
 

@@ -86,7 +86,8 @@ class Loaded:
 class Job:
     """A call: the module and the name of a function, and its arguments.
 
-    The function gets the strategy and `Channel.tell` first.
+    The function gets the strategy first, and then a function that tells something to the caller. A
+    job that tells nothing for `quiet_s` seconds is ended.
     """
 
     module: str
@@ -95,6 +96,7 @@ class Job:
     arguments: tuple[Any, ...]
     named: dict[str, Any]
     limits: Limits
+    quiet_s: float = float("inf")
 
 
 def write(stream: BinaryIO, what: object) -> None:

@@ -1,0 +1,82 @@
+"""Kernels that take too much, or reach for files and processes: they end, and harm nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+
+import numpy as np
+import pytest
+
+import gpureduce
+from gpureduce.kernels import process, worker
+from user_kernels import plain
+
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
+HEADERS = "#include <stdlib.h>\n#include <unistd.h>\n#include <fcntl.h>\n#include <sys/wait.h>\n"
+FAST = gpureduce.Limits(seconds=2, memory_bytes=256 << 20)
+
+
+def value_of(body: str, limits: gpureduce.Limits = FAST) -> float:
+    k = gpureduce.kernel(HEADERS + plain(f"if (threadIdx.x + blockIdx.x) return;\n{body}"),
+                         limits=limits)  # fmt: skip
+    return float(gpureduce.sum(np.ones(8, np.float32), k).value)
+
+
+def test_time():
+    start = time.monotonic()
+    with pytest.raises(gpureduce.KernelEnded, match="more than 2 s"):
+        value_of("for (volatile int x = 1; x;) {}")
+    assert time.monotonic() - start < 8
+    assert value_of("out[0] = in[0];") == 1
+
+
+def test_memory():
+    assert value_of("out[0] = malloc(size_t(1) << 30) == 0;") == 1
+    assert value_of("out[0] = malloc(size_t(1) << 20) != 0;") == 1
+
+
+def test_files(tmp_path):
+    path = tmp_path / "file"
+    body = f'int f = open("{path}", O_CREAT | O_WRONLY, 0600); out[0] = write(f, "x", 1);'
+    assert value_of(body) == -1
+    assert not path.exists() or path.stat().st_size == 0
+
+
+def test_processes(tmp_path):
+    mark = tmp_path / "mark"
+    body = (
+        f'int p = fork(); if (!p) {{ sleep(1); execl("/bin/mkdir", "mkdir", "{mark}", (char *)0);'
+    )
+    body += " _exit(1); } out[0] = p > 0;"
+    value_of(body)  # a user other than root cannot even fork
+    time.sleep(1.5)
+    assert not mark.exists()
+
+
+def test_what_is_loaded_from_the_process_is_restricted():
+    class Other:
+        def __reduce__(self):
+            return os.system, ("true",)
+
+    import pickle
+
+    with pytest.raises(pickle.UnpicklingError, match="is not expected"):
+        worker.read(pickle.dumps(Other()))
+
+
+def test_the_server_comes_back():
+    assert value_of("out[0] = 3;") == 3
+    assert process._server is not None
+    process._server.process.kill()
+    process._server.process.wait()
+    assert value_of("out[0] = 4;") == 4
+
+
+def test_an_error_in_the_process_is_the_callers():
+    k = gpureduce.kernel(plain("out[0] = in[0];"))
+    with pytest.raises(ValueError, match="block must be"):
+        gpureduce.explain(k, n=100, dtype="float32", block=7)
+    with pytest.raises(ValueError, match="n must be from 1"):
+        gpureduce.races(k, n=0)
