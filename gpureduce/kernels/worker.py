@@ -37,6 +37,13 @@ class Limits:
         Its memory, beyond that of the process when the job begins.
     output_bytes
         What is kept of the text that it prints.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> text = "__global__ void f(const float *in, float *out, size_t n) { out[0] = in[0]; }"
+    >>> gpureduce.kernel(text, limits=gpureduce.Limits(seconds=2)).limits.seconds
+    2
     """
 
     seconds: float = 20.0
