@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from gpureduce import _emulator_traced, _host
 from gpureduce.core import dtypes, registry
+from gpureduce.core.checks import whole
 from gpureduce.core.registry import Strategy
 from gpureduce.emulator import races
 from gpureduce.errors import CudaError
@@ -59,12 +60,13 @@ def examine(
     tell: Callable[[str, object], None],
     subjects: Sequence[tuple[Any, ...]],
     results: Sequence[str],
+    seed: int,
 ) -> bool:
     """All parts of a check, in the process for kernels. Each is told as soon as it is known."""
     wrong = False
     for given in subjects:
         subject = Subject(strategy, *given)
-        tried, failures = trials.try_all(subject, tell)
+        tried, failures = trials.try_all(subject, seed, tell)
         if failures:
             wrong = True
             tell("failure", trials.smallest(subject, failures, tell))
@@ -123,6 +125,7 @@ def check(
     dtype: npt.DTypeLike | Sequence[str] | None = None,
     *,
     hint: bool = True,
+    seed: int = 0,
 ) -> Verdict:
     """Tell whether a kernel of yours is right, whether it races, and what it waits for.
 
@@ -146,6 +149,8 @@ def check(
         in itself, or the kernel's own.
     hint
         False leaves the hint out.
+    seed
+        Draws some of the sizes: with another seed, a kernel is tried for others.
 
     Returns
     -------
@@ -174,6 +179,7 @@ def check(
     (False, 1, 'element 0 was left out')
     """
     start = time.perf_counter()
+    seed = whole("seed", seed, 0, 2**64 - 1)
     chosen = kernel_or_text if isinstance(kernel_or_text, Kernel) else kernel(kernel_or_text)
     process.start()  # while the compiler runs, the process for kernels gets ready
     subjects, results, pairs = _subjects(chosen, _wanted(chosen, dtype))
@@ -183,7 +189,7 @@ def check(
         "gpureduce.kernels.check",
         "examine",
         loaded,
-        (subjects, results),
+        (subjects, results, seed),
         {},
         chosen.limits,
         _QUIET_S,

@@ -24,6 +24,7 @@ from gpureduce.errors import CudaError
 BLOCKS = (32, 64, 96, 128, 160, 256, 512, 1024)
 _PRIMES = (7, 97, 1009)
 _ENOUGH = 40  # failing cases, before it stops looking for more
+_DRAWN = 12  # sizes drawn by the seed
 _MOST_TRIED = 1500  # sizes, to find the smallest that fails
 _MOST_NAMED = 2048  # elements, to find out which of them is missing
 _DIGIT = 8  # of a number whose digits count elements: how often each was added
@@ -122,6 +123,8 @@ class Subject:
             return array
         if case.numbers == "cancellation":
             return _cancelling(random, case.n).astype(self._elements)
+        if self.dtype == "bool":
+            return random.integers(0, 2, case.n).astype(bool)
         if not self.is_float:
             info = np.iinfo(self._elements)
             return random.integers(info.min, info.max, case.n, self._elements, endpoint=True)
@@ -166,9 +169,12 @@ class Subject:
         how often each was added.
         """
         digits = 7 if self.acc != _host.ACC_F64 else 15
-        room = np.finfo if self.is_float else np.iinfo
-        most = float(room(self._elements).max)
-        while digits > 1 and (_DIGIT ** (digits - 1) > most or self.dtype == "bfloat16"):
+        kind, size = self._elements.kind, self._elements.itemsize
+        if kind in "biu":
+            most = {"b": 1, "i": 2 ** (8 * size - 1) - 1, "u": 2 ** (8 * size) - 1}[kind]
+        else:
+            most = 65504 if self.dtype == "float16" else 2**63
+        while digits > 1 and _DIGIT ** (digits - 1) > most:
             digits -= 1
         if self._sum_of(np.zeros(case.n, self._elements), case) != 0:
             return ()  # the elements are not all that it adds
@@ -209,7 +215,7 @@ class Subject:
 
 
 def _cancelling(random: np.random.Generator, n: int) -> np.ndarray[Any, Any]:
-    large = random.integers(1, 1000, n) * 2.0**10
+    large = random.integers(1, 1000, n) * 2.0**5  # float16 ends at 65504
     large[n // 2 :] = -large[: n - n // 2]
     return large + random.random(n)
 
@@ -229,8 +235,8 @@ def _grids(traits: int) -> tuple[int, ...]:
     return 0, 1, 3
 
 
-def cases(subject: Subject) -> Iterator[Case]:
-    """All cases, the small ones first."""
+def cases(subject: Subject, seed: int = 0) -> Iterator[Case]:
+    """All cases, the small ones first; the last sizes are drawn by the seed."""
     traits, dtype = subject.strategy.traits, subject.dtype
     per_thread = 2 if traits & _host.TWO else 1
     for block in BLOCKS:
@@ -242,8 +248,11 @@ def cases(subject: Subject) -> Iterator[Case]:
                     yield Case(n, block, grid, order, "different", dtype)
     for block in (64, 96, 256):
         yield Case(2 * block + 1, block, 0, "lockstep", "different", dtype)
-    for block, n in ((128, 4099), (256, 20011), (1024, 9 * 8192 + 7)):
+    for block, n in ((128, 4099), (256, 20011), (1024, 9 * 8192 + 7), (256, 2**18 + 7)):
         yield Case(n, block, 0, "forward", "different", dtype)
+    random = np.random.Generator(np.random.PCG64(seed))
+    for n in random.integers(2, 20000, _DRAWN).tolist():
+        yield Case(n, BLOCKS[n % len(BLOCKS)], 0, f"random {n}", "different", dtype)
     if subject.is_float:
         for numbers in ("nan", "cancellation"):
             for block, n in ((32, 97), (96, 1009), (256, 4099)):
@@ -251,11 +260,13 @@ def cases(subject: Subject) -> Iterator[Case]:
                     yield Case(n, block, 0, order, numbers, dtype)
 
 
-def try_all(subject: Subject, tell: Callable[[str, object], None]) -> tuple[int, list[Failure]]:
+def try_all(
+    subject: Subject, seed: int, tell: Callable[[str, object], None]
+) -> tuple[int, list[Failure]]:
     """Runs all cases. Returns how many ran, and those that failed."""
     failures: list[Failure] = []
     tried = 0
-    for case in cases(subject):
+    for case in cases(subject, seed):
         tell("case", case)
         failure = subject.wrong(case)
         tried += 1

@@ -183,3 +183,21 @@ def test_sizes_stand_around_every_border():
         assert {(block, 2 * block + away) for away in (-1, 0, 1)} <= tried
     orders = {case.order.split()[0] for case in trials.cases(subject)}
     assert orders == {"forward", "reverse", "random", "lockstep"}
+
+
+def test_another_seed_tries_other_sizes():
+    subject = trials.Subject(gpureduce.kernel(TREE).loaded([]), "int32", 5, 0, 0)
+    first, again, other = ({c.n for c in trials.cases(subject, seed)} for seed in (0, 0, 1))
+    assert first == again and len(other - first) > 5
+    n = min(n for n in other - first if n > 2000)
+    text = TREE.replace("i < n ?", f"i < n && n != {n} ?")
+    assert gpureduce.check(text, "int32") and not gpureduce.check(text, "int32", seed=1)
+
+
+def test_every_dtype():
+    names = [name for name in gpureduce.kernel(TREE).dtypes if name != "bfloat16"]
+    verdict = gpureduce.check(TREE, names)
+    assert verdict and verdict.dtypes == tuple(names) and len(names) == 12
+    wrong = gpureduce.check(TREE.replace("i < n ?", "i + 1 < n ?"), names)
+    assert [f.case.dtype for f in wrong.failures] == names
+    assert all(f.case.n <= 4 and f.elements.endswith("left out") for f in wrong.failures)
