@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 from gpureduce import _emulator, _emulator_traced
 from gpureduce.core import registry, sources
 from gpureduce.errors import CudaError
+from gpureduce.lazy_import import load
 
 HEAD = struct.Struct("<Q")
 
@@ -181,8 +182,8 @@ def _child(data: bytes, results_fd: int, output_fd: int) -> None:
 def serve(number: int) -> None:
     """Serves the process at the other end of this socket until it closes its end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the other process decides
-    for module in (_emulator, _emulator_traced):
-        module.free_scratch()
+    for name in ("check", "jobs"):  # so that no child imports them
+        load(f"kernels.{name}")
     link = socket.socket(fileno=number)
     while True:
         head, descriptors, _, _ = socket.recv_fds(link, HEAD.size, 2)
