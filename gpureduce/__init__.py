@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from gpureduce.emulator.race import Race
     from gpureduce.emulator.races import Races, races
     from gpureduce.kernels.check import check
+    from gpureduce.kernels.grading import Grade, grade
     from gpureduce.kernels.kernel import Kernel, kernel
     from gpureduce.kernels.notebook import (
         load_ipython_extension as load_ipython_extension,
@@ -75,6 +76,7 @@ _HOMES = {
     "emulator.race": "Race",
     "emulator.races": "Races races",
     "kernels.check": "check",
+    "kernels.grading": "Grade grade",
     "kernels.kernel": "Kernel kernel",
     "kernels.notebook": "load_ipython_extension",
     "kernels.process": "KernelEnded",
@@ -92,6 +94,7 @@ __all__ = [
     "CudaError",
     "Device",
     "Explanation",
+    "Grade",
     "Integrand",
     "Kernel",
     "KernelEnded",
@@ -117,6 +120,7 @@ __all__ = [
     "explain",
     "fast_table",
     "free_scratch",
+    "grade",
     "integrands",
     "integrate",
     "kernel",

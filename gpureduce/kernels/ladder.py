@@ -54,6 +54,7 @@ class Comparison:
     `own` are its counts for 2**16 elements in blocks of 256, `nearest` the rung with the most
     similar counts. `rungs` are all rungs and the kernel, those with the most counted work first.
     `changes` are the counters that differ from the nearest rung's: name, the rung's, its own.
+    `blocks` are those of all launches.
     """
 
     own: Rung
@@ -62,6 +63,7 @@ class Comparison:
     changes: tuple[tuple[str, int, int], ...]
     active_lanes: float | None
     bytes_used_share: float | None
+    blocks: int
 
     @property
     def place(self) -> int:
@@ -128,7 +130,7 @@ def compare(strategy: Strategy, dtype: str, input_dtype: str, finish: str | None
     changes.sort(key=lambda row: -abs(math.log2((1 + row[1]) / (1 + row[2]))))
     ordered = tuple(sorted((*known, own), key=lambda rung: -rung.work))
     return Comparison(own, nearest, ordered, tuple(changes), counted.active_lanes,
-                      counted.bytes_used_share)  # fmt: skip
+                      counted.bytes_used_share, sum(k.grid for k in counted.kernels))  # fmt: skip
 
 
 # --- what to try next ----------------------------------------------------------------------------
