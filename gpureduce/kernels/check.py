@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -51,7 +52,8 @@ def _look_for_races(subject: Subject, result: str, tell: Callable[[str, object],
         )
         tell("looked", (n, block, grid))
         if found or found.wrong:
-            tell("races", found)
+            faults = {order: trials.told(fault) for order, fault in found.faults.items()}
+            tell("races", dataclasses.replace(found, faults=faults))
             return
 
 
@@ -79,7 +81,7 @@ def examine(
     try:
         tell("counts", ladder.compare(strategy, results[0], subject.dtype, finish))
     except (CudaError, ValueError) as error:
-        tell("no counts", str(error).partition("\n")[2] or str(error))
+        tell("no counts", trials.told(str(error)))
     return not wrong
 
 

@@ -74,6 +74,11 @@ class Failure:
         return "; ".join(parts)
 
 
+def told(error: str) -> str:
+    """What the emulator tells of a failed launch, without the call of the runtime."""
+    return error.partition("\n")[2] or error
+
+
 def _ranges(numbers: list[int]) -> str:
     runs: list[list[int]] = []
     for number in numbers:
@@ -104,10 +109,13 @@ class Subject:
         """Whether it adds up floats."""
         return self.acc in (_host.ACC_F32, _host.ACC_F64)
 
-    def run(self, array: np.ndarray[Any, Any], case: Case) -> Any:
-        """The accumulator that the kernel leaves. Raises CudaError for a fault."""
+    def run(self, array: np.ndarray[Any, Any], case: Case, traced: bool = False) -> Any:
+        """The accumulator that the kernel leaves. Raises CudaError for a fault.
+
+        The traced emulator knows the line of an illegal access.
+        """
         order, _, seed = case.order.partition(" ")
-        module = _emulator_traced if order == "lockstep" else _emulator
+        module = _emulator_traced if traced or order == "lockstep" else _emulator
         launch = Launch(self.strategy.index, self.load, self.acc, case.block, case.grid,
                         self.finish, 0, ORDERS.index(order), int(seed or 0), False)  # fmt: skip
         module.free_scratch()  # memory of exactly this size, and nothing left of the case before
@@ -141,7 +149,7 @@ class Subject:
         try:
             got = self.run(array, case)
         except CudaError as error:
-            return Failure(case, fault=str(error).partition("\n")[2] or str(error))
+            return Failure(case, fault=told(str(error)))
         if not self.is_float:
             bits = 8 * got.dtype.itemsize
             expected = int(array.astype(object).sum()) % 2**bits
@@ -155,6 +163,14 @@ class Subject:
             bound = bounds.in_any_order(case.n, got.dtype.name, magnitude)
         right = math.isnan(got) if math.isnan(exact) else abs(float(got) - exact) <= bound
         return None if right else Failure(case, repr(float(got)), repr(exact))
+
+    def with_line(self, failure: Failure) -> Failure:
+        """A fault as the traced emulator tells it, if it is found there, too."""
+        try:
+            self.run(self.numbers(failure.case), failure.case, traced=True)
+        except CudaError as error:
+            return dataclasses.replace(failure, fault=told(str(error)))
+        return failure
 
     def _shown(self, total: int) -> str:
         """An integer sum as text: accumulators are unsigned, also for signed elements."""
@@ -295,6 +311,8 @@ def smallest(
 
     first_of({"n": n} for n in range(1, min(best.case.n, _MOST_TRIED)))
     first_of({"block": block} for block in BLOCKS if block < best.case.block)
-    if best.fault or best.case.numbers != "different" or best.case.n > _MOST_NAMED:
+    if best.fault:
+        return subject.with_line(best)
+    if best.case.numbers != "different" or best.case.n > _MOST_NAMED:
         return best
     return dataclasses.replace(best, counted=subject.counted(best.case))

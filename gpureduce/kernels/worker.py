@@ -11,6 +11,7 @@ import io
 import os
 import pickle
 import resource
+import select
 import signal
 import socket
 import struct
@@ -179,6 +180,21 @@ def _child(data: bytes, results_fd: int, output_fd: int) -> None:
     os._exit(status)
 
 
+def _wait(child: int, link: socket.socket) -> int:
+    """The child's exit status. If the other process ends or gives up, ends the child and this."""
+    handle = os.pidfd_open(child)
+    ready = select.select([handle, link.fileno()], [], [])[0]
+    os.close(handle)
+    if (
+        link.fileno() in ready
+    ):  # the other process sends nothing while a job runs: it has closed its end
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+            os.killpg(child, signal.SIGKILL)
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+
 def serve(number: int) -> None:
     """Serves the process at the other end of this socket until it closes its end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the other process decides
@@ -199,7 +215,7 @@ def serve(number: int) -> None:
         for descriptor in descriptors:
             os.close(descriptor)
         link.sendall(HEAD.pack(child))
-        _, status = os.waitpid(child, 0)
+        status = _wait(child, link)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)  # what the kernel may have started
         link.sendall(HEAD.pack(status))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -80,3 +83,63 @@ def test_an_error_in_the_process_is_the_callers():
         gpureduce.explain(k, n=100, dtype="float32", block=7)
     with pytest.raises(ValueError, match="n must be from 1"):
         gpureduce.races(k, n=0)
+
+
+HANGS = "for (volatile int x = 1; x;) {}"
+
+
+def _children_of(pid: int) -> list[int]:
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as file:
+                    fields = file.read().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == pid and fields[0] != "Z":
+                found.append(int(entry))
+    return found
+
+
+def test_a_caller_that_is_interrupted_ends_the_kernel():
+    def interrupt(signum, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        assert value_of("out[0] = 1;") == 1  # the server runs, and the kernel below is compiled
+        server = process._server.process.pid
+        signal.setitimer(signal.ITIMER_REAL, 1.5)
+        with pytest.raises(KeyboardInterrupt):
+            value_of(HANGS, gpureduce.Limits(seconds=60))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    time.sleep(0.5)
+    assert not _children_of(server) and not os.path.exists(f"/proc/{server}")
+    assert value_of("out[0] = 2;") == 2
+
+
+def test_a_caller_that_dies_takes_the_kernel_with_it(tmp_path):
+    text = HEADERS + plain(f"if (threadIdx.x + blockIdx.x) return;\n{HANGS}")
+    code = (
+        "import numpy as np, gpureduce\n"
+        "from gpureduce.kernels import process\n"
+        f"k = gpureduce.kernel({text!r}, limits=gpureduce.Limits(seconds=60))\n"
+        "process.start()\n"
+        "print(process._server.process.pid, flush=True)\n"
+        "gpureduce.sum(np.ones(8, np.float32), k)\n"
+    )
+    caller = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    server = int(caller.stdout.readline())
+    end = time.monotonic() + 20
+    while not (children := _children_of(server)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert children
+    caller.kill()
+    caller.wait()
+    caller.stdout.close()
+    while any(os.path.exists(f"/proc/{pid}") for pid in [*children, server]):
+        assert time.monotonic() < end
+        time.sleep(0.05)
