@@ -114,6 +114,7 @@ def _split(text: str) -> list[str]:
 def _parameter(text: str) -> tuple[str, str]:
     """A parameter's type and name."""
     text = re.sub(r"\b__restrict(__)?\b", " ", text.partition("=")[0]).strip()
+    text = re.sub(r"(\w+)\s*\[\s*\d*\s*\]$", r"* \1", text)  # an array parameter is a pointer
     found = re.fullmatch(r"(.*?)\s*(\w+)?\s*", re.sub(r"\s*\*\s*", " * ", text))
     kind, name = (found[1], found[2] or "") if found else (text, "")
     if not kind or name in ("int", "unsigned", "long", "size_t", "float", "double"):
@@ -216,8 +217,21 @@ def _check_alone(code: str) -> None:
 _DYNAMIC = re.compile(r"extern\s+__shared__\s+((?:[\w:<>]+\s+)*?[\w:<>]+)\s+(\w+)\s*\[\s*\]\s*;")
 
 
+_SPECIFIERS = re.compile(
+    r"(?:\b(?:static|inline|constexpr|__host__|__device__|__forceinline__|__noinline__)\b\s*)+"
+)
+
+
 def for_the_emulator(text: str) -> str:
-    """The text with ``extern __shared__ T name[];`` as the emulator needs it, on the same lines."""
+    """The text as the emulator needs it, on the same lines.
+
+    ``extern __shared__ T name[];`` becomes a pointer to the block's shared memory. ``inline`` is
+    left out beside ``__device__``, which is ``inline`` itself there.
+    """
+    for found in reversed(list(_SPECIFIERS.finditer(without_comments(text)))):
+        if "__device__" in found[0] and re.search(r"\binline\b", found[0]):
+            plain = re.sub(r"\binline\b", " " * len("inline"), found[0])
+            text = text[: found.start()] + plain + text[found.end() :]
     code, parts, at = without_comments(text), [], 0
     for found in _DYNAMIC.finditer(code):
         line = code.count("\n", 0, found.start()) + 1
@@ -323,4 +337,11 @@ def traits_of(text: str, signature: Signature, options: dict[str, str]) -> int:
         traits |= _host.COOPERATIVE
     if re.search(r"\bthis_cluster\s*\(|\bcluster_group\b", code):
         traits |= _host.CLUSTER
+    static = re.search(r"(?<!extern)\s__shared__", code)
+    if static and traits & (_host.COOPERATIVE | _host.CLUSTER):
+        line = code.count("\n", 0, static.end()) + 1
+        raise KernelError(
+            f"line {line} has a __shared__ variable, and {name} synchronizes several blocks: "
+            "such a kernel takes its shared memory from shared_array<Acc>() or extern __shared__"
+        )
     return traits

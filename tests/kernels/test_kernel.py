@@ -105,6 +105,10 @@ def test_static_shared_memory_is_shared_memory():
         (plain("f<<<1, 2>>>(in, out, n);"), "line 2 has a launch"),
         ("extern __shared__ float s[];\n" + plain("out[0] = s[0];"), "line 1 declares s outside"),
         ("__global__ void f(const float *in, float *out, size_t n) {}", "does not show whether f"),
+        (
+            plain("__shared__ int a;\ncooperative_groups::this_grid().sync(); out[0] = a;"),
+            "line 2 has a __shared__ variable, and f synchronizes several blocks",
+        ),
         ("// gpureduce: elements=3\n" + TREE, "elements must be one of 1, 2, many, not '3'"),
         ("// gpureduce: speed=3\n" + TREE, "no option 'speed'"),
     ],
@@ -220,3 +224,34 @@ def test_a_child_process_of_the_user():
         [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, timeout=60
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "__device__ inline float one() { return 1; }",
+        "static inline __host__ __device__ float one() { return 1; }",
+        "__forceinline__ __device__ float one() { return 1; }",
+        "__device__ __forceinline__ inline float one() { /* inline */ return 1; }",
+    ],
+)
+def test_device_functions(head):
+    k = gpureduce.kernel(head + plain("out[0] = one(); // inline"))
+    assert gpureduce.sum(np.ones(1, np.float32), k, block=32)[0] == 1
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "template <typename T> __global__ void f(const T *__restrict__ in, T *out, size_t n)",
+        'extern "C" __global__ void f(const float in[], float* out, unsigned n)',
+        "__global__ void __launch_bounds__(1024, 1) f(const float *in, float *out, int n)",
+        "__global__\nvoid\nf(float *in,\n  float *out,\n  const size_t n)",
+        "template <unsigned block> __global__ void f(const float *in, float *out, size_t n)",
+    ],
+)
+def test_heads(head):
+    k = gpureduce.kernel(f"// one sum\n{head} {{ out[0] = in[0] + in[n - 1]; }}", finishes=True)
+    assert k.signature.out == "out" and k.name == "f"
+    array = np.array([1, 5, 7], np.float32)
+    assert gpureduce.sum(array, k, block=96)[0] == 8
