@@ -302,7 +302,7 @@ class EmulatorBuild:
 
     def link(self, target: Path) -> None:
         # Users' kernels link to the functions that are visible; the module's own calls stay direct.
-        self.tools.link(target, self.jobs, ["-Wl,-Bsymbolic"])
+        self.tools.link(target, self.jobs, ["-Wl,-Bsymbolic", "-ldl"])
 
 
 class CudaBuild:

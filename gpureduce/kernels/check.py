@@ -187,13 +187,14 @@ def check(
     subjects, results, pairs = _subjects(chosen, _wanted(chosen, dtype))
     loaded = chosen.loaded(pairs)
     compiled = time.perf_counter()
+    limits = dataclasses.replace(chosen.limits, seconds=chosen.limits.seconds * len(subjects))
     job = Job(
         "gpureduce.kernels.check",
         "examine",
         loaded,
         (subjects, results, seed),
         {},
-        chosen.limits,
+        limits,
         _QUIET_S,
     )
     outcome = process.run(job)

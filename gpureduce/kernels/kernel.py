@@ -139,6 +139,7 @@ class Kernel(registry.InAnotherProcess):
         """Calls a function of this package in the process for kernels."""
         job = Job(module, function, self.loaded(pairs), arguments, named, self.limits)
         outcome = process.run(job)
+        print(outcome.printed, end="")
         return process.result_of(outcome, self.name)
 
     def call(self, function: str, *arguments: Any, **named: Any) -> Any:

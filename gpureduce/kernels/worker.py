@@ -182,17 +182,20 @@ def _child(data: bytes, results_fd: int, output_fd: int) -> None:
 
 def _wait(child: int, link: socket.socket) -> int:
     """The child's exit status. If the other process ends or gives up, ends the child and this."""
-    handle = os.pidfd_open(child)
-    ready = select.select([handle, link.fileno()], [], [])[0]
-    os.close(handle)
-    if (
-        link.fileno() in ready
-    ):  # the other process sends nothing while a job runs: it has closed its end
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-            os.killpg(child, signal.SIGKILL)
-        os._exit(0)
-    return os.waitpid(child, 0)[1]
+    pause = 0.0005
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status
+        if select.select([link], [], [], pause)[
+            0
+        ]:  # nothing is sent while a job runs: it is closed
+            break
+        pause = min(pause * 1.5, 0.01)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+        os.killpg(child, signal.SIGKILL)
+    os._exit(0)
 
 
 def serve(number: int) -> None:

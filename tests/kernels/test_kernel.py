@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -182,6 +183,25 @@ def test_the_cache(tmp_path, monkeypatch):
     gpureduce.sum(np.ones(9), gpureduce.kernel(TREE.replace("512", "1024")))
     assert len(list(tmp_path.rglob("*.so"))) == 4
     assert not [p for p in tmp_path.rglob("*") if p.suffix in (".o", ".cpp")]
+
+
+def test_the_headers_come_with_the_package(tmp_path, monkeypatch):
+    """Nothing of the checkout is read, and the package has the headers of the checkout."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    files = compiling._recipe()["files"]
+    folder = compiling._headers()
+    assert folder.is_relative_to(tmp_path)
+    assert {p.relative_to(folder).as_posix() for p in folder.rglob("*.h")} <= set(files)
+    csrc = Path(__file__).resolve().parents[2] / "csrc"
+    for name, text in files.items():
+        assert not csrc.exists() or (csrc / name).read_text() == text, f"{name}: build again"
+
+
+def test_what_a_kernel_prints_is_printed(capsys):
+    gpureduce.sum(
+        np.ones(3, np.float32), gpureduce.kernel(plain('printf("%d\\n", int(n));')), block=32
+    )
+    assert capsys.readouterr().out == "3\n" * 32
 
 
 def test_wrong_dtypes():
