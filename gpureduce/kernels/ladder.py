@@ -83,7 +83,8 @@ class Comparison:
         if not theirs:
             return f"It is nearest to {name}, which has no {words}; yours has {own:,}."
         more, ratio = own > theirs, max(own, theirs) / min(own, theirs)
-        how = f"{ratio:.3g} times as many" if more else f"{ratio:.3g} times fewer"
+        times = f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.3g}"
+        how = f"{times} times as many" if more else f"{times} times fewer"
         return f"It is nearest to {name}, and has {how} {words} ({own:,}, and {theirs:,} there)."
 
 
@@ -148,11 +149,11 @@ class Waste:
 _WASTES = (
     Waste("warp_shfl", lambda c, t: c.own.counters["atomics"] * 2 > N,
           "every element is an atomic, and they queue for one address; add up in the block first"),
-    Waste("sequential", lambda c, t: (c.bytes_used_share or 1) < 0.5,
-          "less than half of each 32-byte sector is used; let neighbours read neighbours"),
     Waste("interleaved_mod",
           lambda c, t: not _shared(c) and not c.own.counters["shuffles"] and _global(c) > N // 8,
           "the steps of the tree go through global memory; take shared memory"),
+    Waste("sequential", lambda c, t: (c.bytes_used_share or 1) < 0.5,
+          "less than half of each 32-byte sector is used; let neighbours read neighbours"),
     Waste("sequential", lambda c, t: c.own.counters["shared_load_conflicts"] * 4 > _shared(c),
           "lanes of a warp meet in the same banks; let the stride go down from half the block"),
     Waste("interleaved_idx", lambda c, t: (c.active_lanes or 32) < 16 and bool(_shared(c)),

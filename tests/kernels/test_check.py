@@ -232,3 +232,29 @@ def test_a_kernel_that_is_wrong_rarely(what, becomes):
         assert verdict.races.races[0].missing in ("__syncthreads()", "__syncwarp()")
     else:
         assert not verdict.right
+
+
+@pytest.mark.parametrize(
+    ("rung", "hint"),
+    [
+        ("atomic_thread", "warp_shfl"),
+        ("interleaved_mod", "interleaved_idx"),
+        ("interleaved_idx", "sequential"),
+        ("sequential", "first_add"),
+        ("first_add", "cascade"),
+        ("cascade", "warp_shfl"),
+        ("warp_shfl", "vector_load"),
+        ("vector_load", "last_block"),
+        ("tiles", None),
+    ],
+)
+def test_hints_lead_up_the_ladder(rung, hint):
+    verdict = gpureduce.check(gpureduce.source(rung).text, "int32")
+    assert verdict.comparison.nearest.name == rung and not verdict.comparison.changes
+    assert (verdict.hint and verdict.hint[0]) == hint
+
+
+def test_a_tree_in_global_memory_is_sent_to_shared_memory():
+    text = gpureduce.source("global_tree").text
+    verdict = gpureduce.check(gpureduce.kernel(text, scratch="thread"), "int32")
+    assert verdict and verdict.hint[0] == "interleaved_mod"
