@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import arrays, dtypes, registry
+from gpureduce.core import arrays, dtypes, registry, schedule
+from gpureduce.core.checks import shown
 from gpureduce.kernels import compiling, process, signature
 from gpureduce.kernels.compiling import Source
 from gpureduce.kernels.signature import KernelError, Signature
@@ -73,7 +74,7 @@ class Kernel(registry.InAnotherProcess):
     text: str
     file: str
     signature: Signature
-    options: dict[str, str]
+    options: dict[str, str] = field(hash=False)
     traits: int
     folder: str | None = None
     limits: Limits = field(default_factory=Limits)
@@ -161,6 +162,7 @@ class Kernel(registry.InAnotherProcess):
         array = arrays.as_array(arr)
         pairs = self.pairs(array.dtype, dtype)
         named = {"dtype": dtype, "block": block, "grid": grid, "finish": finish, "timing": timing}
+        named["order"] = schedule.current()
         if finish is None and self.loaded(pairs).finishes == ("host",):
             named["finish"] = "host"
         return self.run("gpureduce.kernels.jobs", "add", pairs, array, **named)
@@ -189,6 +191,10 @@ def _text_of(given: str | os.PathLike[str]) -> tuple[str, str | None, str | None
     """The text of a kernel, and the name and the folder of its file."""
     if isinstance(given, str) and ("\n" in given or "__global__" in given):
         return given, None, None
+    if not isinstance(given, (str, os.PathLike)):
+        raise TypeError(
+            f"a kernel is its text, or the path of its file as a str or a Path, not {shown(given)}"
+        )
     path = Path(given)
     try:
         text = path.read_text()

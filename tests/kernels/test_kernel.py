@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -41,6 +42,23 @@ def test_the_launch_is_the_callers():
         gpureduce.sum(np.ones(9), k, device="cuda")
     with pytest.raises(TypeError, match="adds up whole arrays"):
         gpureduce.sum(np.ones((3, 3)), k, axis=0)
+
+
+def test_the_order_of_threads_is_the_callers():
+    text = plain("out[0] = blockIdx.x * blockDim.x + threadIdx.x;")  # the last one to write
+    k, ones = gpureduce.kernel(text), np.ones(64, np.float32)
+    assert gpureduce.sum(ones, k, block=32)[0] == 63
+    with gpureduce.emulator.schedule("reverse"):
+        assert gpureduce.sum(ones, k, block=32)[0] == 0
+
+
+def test_kernels_as_values():
+    k = gpureduce.kernel(TREE)
+    assert pickle.loads(pickle.dumps(k)) == k and {k: 1}[gpureduce.kernel(TREE)] == 1
+    with pytest.raises(TypeError, match="a kernel is its text, or the path of its file"):
+        gpureduce.kernel(3)
+    with pytest.raises(TypeError, match="a kernel of yours is no strategy here"):
+        list(gpureduce.benchmark([k], sizes=[1000]))
 
 
 def test_error_bound_of_a_sum():
