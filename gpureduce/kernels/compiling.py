@@ -237,7 +237,13 @@ def _start(command: list[str], folder: Path) -> subprocess.Popen[str]:
 
 def _finish_all(running: list[subprocess.Popen[str]], file: str) -> None:
     """Waits for all; raises what the first failed one says of the kernel."""
-    said = [_finish(process) for process in running]
+    try:
+        said = [_finish(process) for process in running]
+    finally:
+        for process in running:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
     for process, text in zip(running, said, strict=True):
         if process.returncode:
             raise KernelError(_told(text, file))
