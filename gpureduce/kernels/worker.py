@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 
 from gpureduce import _emulator, _emulator_traced
 from gpureduce.core import registry, sources
+from gpureduce.core.checks import finite, whole
 from gpureduce.errors import CudaError
 from gpureduce.lazy_import import load
 
@@ -51,6 +52,13 @@ class Limits:
     seconds: float = 20.0
     memory_bytes: int = 2 << 30
     output_bytes: int = 1 << 16
+
+    def __post_init__(self) -> None:
+        """Raises for limits that no job can keep."""
+        if not finite("seconds", self.seconds) > 0:
+            raise ValueError(f"seconds must be above 0, not {self.seconds!r}")
+        whole("memory_bytes", self.memory_bytes, 1 << 26, 1 << 62)
+        whole("output_bytes", self.output_bytes, 0, 1 << 30)
 
 
 @dataclass(frozen=True)

@@ -146,3 +146,17 @@ def test_a_caller_that_dies_takes_the_kernel_with_it(tmp_path):
     while any(os.path.exists(f"/proc/{pid}") for pid in [*children, server]):
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"seconds": 0}, "seconds must be above 0"),
+        ({"seconds": float("nan")}, "seconds must be finite"),
+        ({"memory_bytes": 5}, "memory_bytes must be from"),
+        ({"output_bytes": -1}, "output_bytes must be from 0"),
+    ],
+)
+def test_limits_that_cannot_be(limits, message):
+    with pytest.raises(ValueError, match=message):
+        gpureduce.Limits(**limits)
