@@ -11,7 +11,14 @@
 
 static int add_strategy(const char *name, unsigned traits)
 {
-    gr_strategy strategy = {strdup(name), GR_KIND_KERNEL, traits, 0, GR_DTYPES_ALL, "", ""};
+    gr_strategy strategy = {
+        .name = strdup(name),
+        .kind = GR_KIND_KERNEL,
+        .traits = traits,
+        .dtypes = GR_DTYPES_ALL,
+        .aliases = "",
+        .lesson = "",
+    };
     if (!strategy.name) {
         PyErr_NoMemory();
         return -1;
