@@ -49,8 +49,11 @@ CLANG_HOOKS = ["-mllvm", "-tsan-instrument-read-before-write=1"]
 LINES = ["-gdwarf-4", "-g1", "-gz=none"]
 
 
+TRACED = ["-O0", "-fsanitize=thread", *LINES]
+
+
 # Files that the build writes beside the backends.
-WRITTEN = ("_build.json", "_kernels.json", "_nvcc.json")
+WRITTEN = ("_build.json", "_kernels.json", "_nvcc.json", "_headers.json")
 # The flags and paths that determine a kernel's machine code.
 NVCC_FLAGS = ["-std=c++17", "-O3"]
 CUDA_INCLUDES = [CSRC / "cuda", CSRC / "kernels"]
@@ -294,7 +297,7 @@ class EmulatorBuild:
         runtime = sorted((ROOT / CSRC / "emulator").rglob("*.cpp"))
         defines = ["-DGR_EMULATOR_TRACED"] if traced else []
         # The traced build's kernels have the hooks of a sanitizer, and therefore no other ones.
-        hooks = ["-O0", "-fsanitize=thread", *LINES] if traced else []
+        hooks = TRACED if traced else []
         hooks += CLANG_HOOKS if traced and is_clang(tools.cxx) else []
 
         self.tools = tools
@@ -306,7 +309,8 @@ class EmulatorBuild:
         ]
 
     def link(self, target: Path) -> None:
-        self.tools.link(target, self.jobs, [])
+        # Users' kernels link to the functions that are visible; the module's own calls stay direct.
+        self.tools.link(target, self.jobs, ["-Wl,-Bsymbolic", "-ldl"])
 
 
 class CudaBuild:
@@ -364,6 +368,20 @@ def nvcc_recipe() -> dict[str, object]:
         "file": KERNEL_TABLE.as_posix(),
         "defines": {kernel.name: kernel.defines() for kernel in read_registry()},
         "sources": {p.relative_to(ROOT).as_posix(): p.read_text() for p in around},
+    }
+
+
+def headers_for_users() -> dict[str, object]:
+    """The headers and flags by which gpureduce.kernels compiles a user's kernel."""
+    folder = ROOT / CSRC
+    files = [p for p in (folder / "emulator" / "include").rglob("*") if p.is_file()]
+    files += [*(folder / "shared").glob("*.h"), folder / "dtypes.def", folder / "strategies.def"]
+    files += [folder / "engine" / "compiled_kernels.h", folder / "kernels" / "parts" / "common.h"]
+    return {
+        "traced": [*TRACED, "-DGR_EMULATOR_TRACED"],
+        "traced_by_clang": CLANG_HOOKS,
+        "includes": ["emulator/include", "kernels", "."],
+        "files": {p.relative_to(folder).as_posix(): p.read_text() for p in sorted(files)},
     }
 
 
@@ -448,7 +466,8 @@ class BuildBackends(build_ext):
 
     def write_info(self, info: dict[str, object]) -> None:
         package = Path(self.get_ext_fullpath("gpureduce._host")).parent
-        for name, said in zip(WRITTEN, (info, kernel_sources(), nvcc_recipe()), strict=True):
+        texts = (info, kernel_sources(), nvcc_recipe(), headers_for_users())
+        for name, said in zip(WRITTEN, texts, strict=True):
             (package / name).write_text(json.dumps(said, indent=1) + "\n")
 
     def copy_extensions_to_source(self) -> None:

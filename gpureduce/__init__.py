@@ -47,6 +47,16 @@ if TYPE_CHECKING:
     from gpureduce.emulator.explain import Comparison, Explanation, explain
     from gpureduce.emulator.race import Race
     from gpureduce.emulator.races import Races, races
+    from gpureduce.kernels.check import check
+    from gpureduce.kernels.grading import Grade, grade
+    from gpureduce.kernels.kernel import Kernel, kernel
+    from gpureduce.kernels.notebook import (
+        load_ipython_extension as load_ipython_extension,
+    )
+    from gpureduce.kernels.process import KernelEnded
+    from gpureduce.kernels.signature import KernelError
+    from gpureduce.kernels.verdict import Verdict
+    from gpureduce.kernels.worker import Limits
 
 __version__ = VERSION
 _warn_of_threads()
@@ -67,6 +77,14 @@ _HOMES = {
     "emulator.explain": "Comparison Explanation explain",
     "emulator.race": "Race",
     "emulator.races": "Races races",
+    "kernels.check": "check",
+    "kernels.grading": "Grade grade",
+    "kernels.kernel": "Kernel kernel",
+    "kernels.notebook": "load_ipython_extension",
+    "kernels.process": "KernelEnded",
+    "kernels.signature": "KernelError",
+    "kernels.verdict": "Verdict",
+    "kernels.worker": "Limits",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -79,7 +97,12 @@ __all__ = [
     "Device",
     "DeviceArray",
     "Explanation",
+    "Grade",
     "Integrand",
+    "Kernel",
+    "KernelEnded",
+    "KernelError",
+    "Limits",
     "Measurement",
     "Race",
     "Races",
@@ -88,18 +111,22 @@ __all__ = [
     "SumResult",
     "Timing",
     "Tuned",
+    "Verdict",
     "benchmark",
     "build_info",
     "calibrate",
     "calibration",
+    "check",
     "devices",
     "emulator",
     "error_bound",
     "explain",
     "fast_table",
     "free_scratch",
+    "grade",
     "integrands",
     "integrate",
+    "kernel",
     "races",
     "source",
     "strategies",

@@ -65,6 +65,10 @@ void gr_backend_take_up(void *aside);
 void gr_backend_schedule(int order, uint64_t seed);
 int gr_backend_memory_limit(uint64_t token, size_t bytes);
 size_t gr_backend_live_bytes(void);
+/* From now on, puts memory without access before and after each new allocation of device memory,
+ * and reports a kernel's access there as a failed launch. For a process that runs kernels of users:
+ * the setting is for the calling thread's launches, and stays. */
+void gr_backend_guard_memory(void);
 int gr_backend_traced(void);
 
 #ifdef __cplusplus

@@ -31,7 +31,7 @@ static void (*const fill[])(gr_kernel_list *list) = {
 
 enum { STRATEGIES = sizeof fill / sizeof fill[0] };
 
-static gr_kernel_list lists[STRATEGIES];
+static gr_kernel_list lists[STRATEGIES + GR_MAX_ADDED_STRATEGIES];
 
 bool gr_list_kernels(void)
 {
@@ -43,6 +43,16 @@ bool gr_list_kernels(void)
         for (int k = 0; k < list->count; k++)
             complete &= list->kernel[k].entry != NULL;
     }
+    return complete;
+}
+
+bool gr_add_kernels(int strategy, void (*fill_more)(gr_kernel_list *list))
+{
+    gr_kernel_list *list = &lists[strategy];
+    bool complete = true;
+    fill_more(list);
+    for (int k = 0; k < list->count; k++)
+        complete &= list->kernel[k].entry != NULL;
     return complete;
 }
 

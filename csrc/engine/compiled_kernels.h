@@ -32,7 +32,11 @@ typedef struct {
  * function. Returns false if there is no memory. */
 bool gr_list_kernels(void);
 
-/* Whether a strategy has kernels of this package. */
+/* Lists more kernels for a strategy that was added by gr_add_strategy(). Returns false if there is
+ * no memory. */
+bool gr_add_kernels(int strategy, void (*fill)(gr_kernel_list *list));
+
+/* Whether a strategy has kernels of this package, or of a user. */
 bool gr_has_kernels(int strategy);
 
 /* Returns the kernel for a pair and a block size, or NULL. */

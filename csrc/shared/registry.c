@@ -7,12 +7,32 @@ static const gr_strategy strategies[] = {
 #undef STRATEGY
 };
 
+enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
+
+static gr_strategy added[GR_MAX_ADDED_STRATEGIES];
+static int added_count;
+
 int gr_strategy_count(void)
 {
-    return sizeof strategies / sizeof strategies[0];
+    return STRATEGIES + __atomic_load_n(&added_count, __ATOMIC_ACQUIRE);
 }
 
 const gr_strategy *gr_strategy_at(int index)
 {
-    return &strategies[index];
+    return index < STRATEGIES ? &strategies[index] : &added[index - STRATEGIES];
+}
+
+int gr_is_added_strategy(int index)
+{
+    return index >= STRATEGIES;
+}
+
+int gr_add_strategy(const gr_strategy *strategy)
+{
+    int count = added_count;
+    if (count == GR_MAX_ADDED_STRATEGIES)
+        return -1;
+    added[count] = *strategy;
+    __atomic_store_n(&added_count, count + 1, __ATOMIC_RELEASE);
+    return STRATEGIES + count;
 }

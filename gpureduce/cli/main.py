@@ -15,7 +15,7 @@ import numpy as np
 
 import gpureduce
 from gpureduce.bench import overview, report, tuning
-from gpureduce.cli import explain, lectures, races
+from gpureduce.cli import check, explain, grade, lectures, races
 from gpureduce.core import calibration, registry
 from gpureduce.core.arrays import random_numbers
 from gpureduce.lectures import experiments
@@ -305,6 +305,8 @@ def _parser() -> argparse.ArgumentParser:
 
     explain.register(command)
     races.register(command)
+    check.register(command)
+    grade.register(command)
     tuning_ = command("tune", tuning.command, "find the quickest kernels of this card for `fast`")
     tuning.add_arguments(tuning_)
 

@@ -89,6 +89,7 @@ every error is such a multiple, too.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,11 @@ def _gamma(depth: int, unit: float) -> float:
 
 def _in_any_order(n: int, unit: float) -> float:
     return max(n - 1, 0) * unit
+
+
+def in_any_order(n: int, acc: str, magnitude: float) -> float:
+    """The bound for n floats that are added up in dtype `acc`, in an order that is not known."""
+    return _in_any_order(n, _unit(acc)) * magnitude * _GIVEN * _ROUNDINGS_HERE
 
 
 def _then(first: float, second: float) -> float:
@@ -194,14 +200,18 @@ def _blocks_left(strategy: registry.Strategy, timing: Timing, outs: int, block: 
     return max(outs, _share(timing.n, block * per_thread)) + _host.CLUSTER_BLOCKS
 
 
+# A user's kernel adds in an order that is not known.
+_OF_A_USER = replace(registry.STRATEGIES["cub"], name="a kernel of yours")
+
+
 def _device_factor(
     strategy: registry.Strategy, timing: Timing, conversion: dtypes.Conversion, unit: float
 ) -> float:
     """The error factor, relative to A, of all launches and of joining a large array's pieces."""
     n, block, grid = timing.n, timing.block, timing.grid
     in_any_order = _in_any_order(n, unit)
-    if block is None or grid is None:
-        return in_any_order  # a library, or an empty sum
+    if block is None or grid is None or strategy is _OF_A_USER:
+        return in_any_order  # a library, an order that is not known, or an empty sum
     acc_bytes = dtypes.number_of(conversion.acc).itemsize
     pieces = timing.launches  # an upper bound: each piece has at least one launch
     depth, outs = _launch_depth(strategy, n, block, grid, 16 // _load_bytes(conversion))
@@ -367,7 +377,7 @@ def error_bound(result: SumResult, magnitude: float) -> float:
     if not all(map(math.isfinite, sizes)):
         return math.inf
     size, given = max(sizes), given * _GIVEN
-    strategy = registry.STRATEGIES[timing.strategy]
+    strategy = registry.STRATEGIES.get(timing.strategy) or _OF_A_USER
     if strategy.name == "exact":
         bound = _rounding(size, dtypes.part_of(out).name, _grid(timing))
         return bound if size else min(bound, given)

@@ -39,7 +39,8 @@ def add(
         outcome.init_ms += init_ms
         outcome.launches += launches
         if not outcome.pieces:
-            outcome.block, outcome.grid, outcome.strategy = block or None, grid or None, NAMES[ran]
+            outcome.block, outcome.grid = block or None, grid or None
+            outcome.strategy = NAMES[ran] if ran < len(NAMES) else request.strategy.name
             if (
                 request.strategy.kind == "choice"
             ):  # the choice for the first piece holds for all: the timing names one launch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from gpureduce import _host
 from gpureduce.core.checks import shown
@@ -74,6 +75,19 @@ class Strategy:
     def launches_kernels(self) -> bool:
         """Whether it is a kernel of ours, with a block and a grid to choose."""
         return self.kind in ("kernel", "broken", "everywhere", "axis")
+
+
+class InAnotherProcess:
+    """A strategy whose kernel runs in a process of its own: the base of `gpureduce.Kernel`."""
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        raise NotImplementedError
+
+    def call(self, function: str, *arguments: Any, **named: Any) -> Any:
+        """Calls a public function there, with this strategy as its first or second argument."""
+        raise NotImplementedError
 
 
 DTYPES = {row[0]: DType(*row) for row in _host.dtypes()}
@@ -153,6 +167,12 @@ def finish_number(finish: str | None) -> int:
 
 def find(name: object, argument: str = "strategy") -> Strategy:
     """The strategy with this name or alias. `argument` is the parameter's name in errors."""
+    if isinstance(name, Strategy):
+        return name
+    if isinstance(name, InAnotherProcess):
+        raise TypeError(
+            f"a kernel of yours is no {argument} here: sum, explain, races and check take it"
+        )
     if not isinstance(name, str):
         raise TypeError(f"{argument} must be the name of a strategy, not {shown(name)}")
     row = STRATEGIES.get(name) or _BY_ALIAS.get(name)

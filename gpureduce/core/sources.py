@@ -18,6 +18,11 @@ def files() -> dict[str, list[str]]:
     return texts
 
 
+def add(file: str, text: str) -> None:
+    """Adds the text of a user's kernel, to show the source line of a count."""
+    files()[file] = text.splitlines()
+
+
 def text_of(file: str, line: int) -> str:
     """The text of line `line` of a kernel's file, counted from 1; empty if unknown.
 

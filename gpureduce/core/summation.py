@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from types import ModuleType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,15 @@ from gpureduce.core.devices import LEAST_SHARED_BYTES
 from gpureduce.core.results import Outcome, SumResult
 from gpureduce.lazy_import import load
 
+if TYPE_CHECKING:
+    from gpureduce.kernels.kernel import Kernel
+
 _NOTHING, _HOST = 0, "host"  # the defaults of `initial` and `result`, which `is` recognizes
 
 
 def sum(
     arr: npt.ArrayLike,
-    strategy: str = "auto",
+    strategy: str | Kernel = "auto",
     dtype: npt.DTypeLike | None = None,
     block: int | None = None,
     grid: int | None = None,
@@ -52,6 +55,8 @@ def sum(
     strategy
         A name or alias out of `strategies`. ``"auto"`` takes what is right and quickest: ``exact``
         for floats and complex numbers, ``fast`` or ``cpu`` for integers.
+
+        Or a kernel of yours, out of `kernel`: it runs on the emulator, in a process of its own.
 
         ``"exact"`` is the real-number sum of floats or complex numbers, rounded once, to nearest,
         ties to even; see Notes. It runs on the CPU, or by its kernel if `device` names one.
@@ -179,11 +184,19 @@ def sum(
             shortest = _by_one_call(arr, strategy, dtype, device, stream, timing)
             if shortest is not None:
                 return shortest
+        if isinstance(strategy, registry.InAnotherProcess):
+            rest = (block, grid, finish, device, allow_broken, stream, timing)
+            return cast(SumResult, strategy.call("sum", arr, dtype, *rest))
         how = (strategy, dtype, block, grid, finish, device, allow_broken, stream, timing)
         any_array = _module("any_array")
         return cast(SumResult, any_array.add(any_array.Arguments(*how), arr))
-    how = (strategy, dtype, block, grid, finish, device, allow_broken, stream, timing)
-    return _along_axes(arr, how, (axis, keepdims, initial, where, out, result))
+    if isinstance(strategy, registry.InAnotherProcess):
+        raise TypeError(
+            f"{strategy.name} is a kernel of yours, which adds up whole arrays: leave out axis, "
+            "keepdims, initial, where, out and result"
+        )
+    whole = (strategy, dtype, block, grid, finish, device, allow_broken, stream, timing)
+    return _along_axes(arr, whole, (axis, keepdims, initial, where, out, result))
 
 
 @functools.cache
@@ -193,7 +206,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _by_one_call(
-    arr: Any, strategy: str, dtype: Any, device: str | None, stream: object, timing: bool
+    arr: Any, strategy: Any, dtype: Any, device: str | None, stream: object, timing: bool
 ) -> SumResult | None:
     """The sum with a default launch, by one call of C; None if that call cannot add it up.
 

@@ -7,7 +7,7 @@ accessed words and sectors, and barriers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,9 @@ from gpureduce.emulator.counts import (
     StrategyCounts,
 )
 from gpureduce.emulator.picture import Picture
+
+if TYPE_CHECKING:
+    from gpureduce.kernels.kernel import Kernel
 
 __all__ = [
     "COUNTERS",
@@ -108,7 +111,7 @@ class Comparison(CountsPair):
         return self.picture().html(title=title)
 
 
-def _find(strategy: str, argument: str) -> registry.Strategy:
+def _find(strategy: object, argument: str) -> registry.Strategy:
     chosen = registry.find(strategy, argument)
     if chosen.launches_kernels:
         return chosen
@@ -122,8 +125,8 @@ def _find(strategy: str, argument: str) -> registry.Strategy:
 
 
 def explain(
-    strategy: str,
-    other: str | None = None,
+    strategy: str | Kernel,
+    other: str | Kernel | None = None,
     *,
     n: int = 2**20,
     dtype: npt.DTypeLike = "int32",
@@ -139,7 +142,8 @@ def explain(
     Parameters
     ----------
     strategy, other
-        Names or aliases out of `strategies`. With `other`, the two are compared.
+        Names or aliases out of `strategies`, or kernels of yours, out of `kernel`. With `other`,
+        the two are compared.
     n
         How many elements are added up. Their values make no difference, except to `exact`, which
         is counted for zeros.
@@ -182,11 +186,18 @@ def explain(
     ('shared_load_conflicts', 70, 0)
     """
     asked = (n, dtype, block, grid, finish, input_dtype, sample, shape)
-    first = _find(strategy, "strategy")
+    first = _explained(strategy, "strategy", asked)
     if other is None:
-        return _explain(first, *asked)
-    second = _find(other, "other")
-    return Comparison(_explain(first, *asked), _explain(second, *asked))
+        return first
+    return Comparison(first, _explained(other, "other", asked))
+
+
+def _explained(strategy: object, argument: str, asked: tuple[Any, ...]) -> Explanation:
+    if isinstance(strategy, registry.InAnotherProcess):
+        names = ("n", "dtype", "block", "grid", "finish", "input_dtype", "sample", "shape")
+        named = dict(zip(names, asked, strict=True))
+        return cast(Explanation, strategy.call("explain", **named))
+    return _explain(_find(strategy, argument), *asked)
 
 
 def _explain(

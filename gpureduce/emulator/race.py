@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -30,17 +30,19 @@ class Place:
     """A line of a kernel, and the name of its barrier or fence, if the place is one.
 
     Two threads that waited at the same execution of a barrier have the same `meeting` number.
+    `text` is the text of the line; empty if gpureduce was not built from it.
     """
 
     file: str
     line: int
     what: str = ""
     meeting: int = 0
+    text: str = field(default="", compare=False, repr=False)
 
-    @property
-    def text(self) -> str:
-        """The text of the line; empty if gpureduce was not built from it."""
-        return text_of(self.file, self.line)
+    def __post_init__(self) -> None:
+        """Takes the line's text now: a user's kernel may have another text later."""
+        if not self.text:
+            object.__setattr__(self, "text", text_of(self.file, self.line))
 
     @property
     def short(self) -> str:
@@ -182,7 +184,7 @@ class FoundRaces:
         def plain(value: Any) -> Any:
             if dataclasses.is_dataclass(value):
                 fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-                return fields | ({"text": value.text} if isinstance(value, Place) else {})
+                return fields
             if isinstance(value, tuple):
                 return [plain(item) for item in value]
             if isinstance(value, dict):

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ from gpureduce.core.schedule import ORDERS, Schedule, checked
 from gpureduce.emulator import race_picture
 from gpureduce.emulator.race import MISSING, FoundRaces, Place, Race, Side, SplitBarrier
 from gpureduce.errors import CudaError
+
+if TYPE_CHECKING:
+    from gpureduce.kernels.kernel import Kernel
 
 SCHEDULES = ("forward", "reverse", "lockstep", "random 0", "random 1", "random 2")
 # What a kernel's parameters are called, by place (CONTRIBUTING.md).
@@ -60,7 +63,7 @@ class Races(FoundRaces):
 
 
 def races(
-    strategy: str,
+    strategy: str | Kernel,
     n: int | None = None,
     dtype: npt.DTypeLike = "int32",
     block: int = 256,
@@ -80,7 +83,8 @@ def races(
     Parameters
     ----------
     strategy
-        A name or alias out of `strategies`, the ones that are wrong on purpose included.
+        A name or alias out of `strategies`, the ones that are wrong on purpose included; or a
+        kernel of yours, out of `kernel`.
     n
         How many elements to add up; by default enough for several blocks.
     dtype
@@ -102,6 +106,8 @@ def races(
     """
     from gpureduce import _emulator_traced
 
+    if isinstance(strategy, registry.InAnotherProcess):
+        return cast(Races, strategy.call("races", n, dtype, block, grid, schedules))
     chosen = registry.find(strategy)
     if not chosen.launches_kernels or chosen.kind == "axis":
         raise ValueError(f"{chosen.name} is no kernel of its own: name one of the ladder's")
@@ -155,15 +161,19 @@ def examine(
     dtype: str,
     launch: tuple[int, int],
     schedules: Sequence[str | Schedule],
+    result: npt.DTypeLike | None = None,
 ) -> Races:
-    """The work of `races`, for any traced build of the emulator."""
+    """The work of `races`, for any traced build of the emulator, and for a sum of any dtype."""
     array = _numbers(n, dtype)
-    itself = dtype in ("int32", "uint32", "float32", "float64")
-    conversion = dtypes.convert(array.dtype, array.dtype if itself else None)
+    if result is None and dtype in ("int32", "uint32", "float32", "float64"):
+        result = array.dtype
+    conversion = dtypes.convert(array.dtype, result)
     expected = conversion.result.type(np.sum(array.astype(np.float64)))
     found = _Found()
     block, grid = launch
-    request, device = Request(strategy, conversion, block, grid), devices.choose_device("emulator")
+    finish = strategy.finishes[0] if len(strategy.finishes) == 1 else None
+    request = Request(strategy, conversion, block, grid, finish)
+    device = devices.choose_device("emulator")
     for name, schedule in map(_schedule, schedules):
         # A wrong kernel may have left a ticket drawn, or sums that the next order must not find.
         module.free_scratch()

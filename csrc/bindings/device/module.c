@@ -132,6 +132,11 @@ static PyMethodDef methods[] = {
     {"build", py_build, METH_NOARGS, "How this backend was built."},
     {"memory_limit", py_memory_limit, METH_VARARGS,
      "The emulated device's memory in bytes; 0 for the default."},
+    {"add_kernel", gr_py_add_kernel, METH_VARARGS,
+     "add_kernel(name, traits, paths)\n--\n\n"
+     "Add a strategy that runs the kernels of these libraries. Returns its number."},
+    {"guard_memory", gr_py_guard_memory, METH_NOARGS,
+     "From now on, report a kernel's access outside its memory as a failed launch."},
     {"live_bytes", py_live_bytes, METH_NOARGS, "Bytes now allocated on the emulated device."},
     {NULL, NULL, 0, NULL},
 };

@@ -14,8 +14,10 @@ typedef void (*gr_kernel_caller)(gr_any_kernel kernel, void **args);
 
 /* Returns the kernel's handle, which is created by the first registration and never changes.
  * `pointees` holds for each parameter the size of the type that it points to, or 0. */
-const void *gr_register_kernel(gr_any_kernel kernel, gr_kernel_caller caller,
-                               const unsigned *pointees, unsigned parameters);
+__attribute__((visibility("default"))) const void *gr_register_kernel(gr_any_kernel kernel,
+                                                                      gr_kernel_caller caller,
+                                                                      const unsigned *pointees,
+                                                                      unsigned parameters);
 
 template <typename P> struct gr_pointee {
     static constexpr unsigned bytes = 0;

@@ -48,6 +48,9 @@ __asm__(".set memcpy, __tsan_memcpy\n.set memmove, __tsan_memmove\n.set memset, 
  * them, so that reports name lines of the kernel without macros in the kernel. */
 #define GR_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
+/* Kernels of users are libraries of their own, and call what is declared from here on. */
+#pragma GCC visibility push(default)
+
 /* The built-in variables of the running lane, which the scheduler sets at every switch.
  * initial-exec, because they are read very often and fit into the spare room of the static TLS
  * block. __thread instead of thread_local avoids a wrapper function at each access. */
@@ -132,6 +135,8 @@ void gr_trace_copied(const void *barrier, const char *file, int line);
 #else
 #define GR_TRACE(event, ...) ((void)file, (void)line)
 #endif
+
+#pragma GCC visibility pop
 
 /* This thread's rank in its block; x varies fastest. */
 GR_INTRINSIC unsigned gr_thread_rank(void)

@@ -96,6 +96,8 @@ static Address name_address(const Worker *w, const Touch &now)
         name.space = Address::SHARED;
         name.owner = rank_of(watch, &w->blocks[in_shared / stride]);
         name.offset = in_shared % stride;
+        if (watch->launch->shape.statics && name.offset >= watch->launch->statics_at)
+            name.offset -= watch->launch->statics_at; /* of the kernel's __shared__ variables */
     } else if (address - watch->range < watch->range_bytes) {
         name.space = Address::GLOBAL;
         name.offset = address - watch->range;

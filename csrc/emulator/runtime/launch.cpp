@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "backend/backend.h"
+#include "emulator/runtime/guard.h"
 #include "emulator/trace/recorder.h"
 #include "emulator/races/detector.h"
 #include "cpu/floating_point_mode.h"
@@ -133,6 +134,8 @@ static void run_teams(Launch *launch)
 static cudaError_t run(Launch *launch)
 {
     run_teams(launch);
+    if (!launch->failed)
+        check_guarded(launch);
     if (gr_is_interrupted(launch->watch))
         launch_failed(launch, cudaErrorUnknown, "");
     if (!launch->failed)
@@ -208,12 +211,16 @@ static cudaError_t form_teams(Launch *launch)
         return cudaErrorInvalidClusterSize;
     if (launch->cooperative && blocks > room)
         return cudaErrorCooperativeLaunchTooLarge;
+    /* Blocks that run side by side on one OS thread would share the variables. */
+    if (shape->statics && (launch->cooperative || shape->cluster_blocks > 1))
+        return cudaErrorNotSupported;
     shape->team_blocks = launch->cooperative ? (unsigned)blocks : shape->cluster_blocks;
     launch->teams = blocks / shape->team_blocks;
     /* The gap after each block's shared memory belongs to no block. It is poisoned, so that
      * out-of-bounds reads and writes are detected. */
     size_t gap = 64;
-    launch->shared_stride = (shape->shared + gap + 1023) / 1024 * 1024;
+    launch->statics_at = (shape->shared + gap + 127) / 128 * 128;
+    launch->shared_stride = (launch->statics_at + shape->statics + 1023) / 1024 * 1024;
     return cudaSuccess;
 }
 
@@ -231,6 +238,7 @@ static cudaError_t launch_kernel(const cudaLaunchConfig_t *config, const void *f
     launch.grid = config->gridDim;
     launch.shape.block = config->blockDim;
     launch.shape.shared = config->dynamicSmemBytes;
+    launch.shape.statics = kernel->statics_bytes;
     launch.schedule = thread_schedule;
     launch.seed = thread_seed * 0x9e3779b97f4a7c15 + 1;
     launch.watch = gr_current_watch();
@@ -275,6 +283,7 @@ const void *gr_register_kernel(gr_any_kernel function, gr_kernel_caller caller,
         kernel->pointees = pointees;
         kernel->parameters = parameters;
         kernel->dynamic_shared = device_shared_per_block;
+        find_statics(kernel);
         return (*kernels)[function] = kernel;
     } catch (const std::bad_alloc &) {
         return nullptr;

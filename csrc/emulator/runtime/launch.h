@@ -55,6 +55,9 @@ struct Kernel {
     unsigned parameters;
     std::atomic<size_t> dynamic_shared; /* the kernel's limit */
     std::atomic<bool> large_clusters;
+    /* Of a kernel in a library of its own: the library's thread-local memory, which is the kernel's
+     * __shared__ variables; 0 bytes: there are none */
+    size_t statics_module, statics_bytes;
 };
 
 /* Everything that a worker's array layout depends on. */
@@ -62,6 +65,7 @@ struct Shape {
     dim3 block;
     unsigned cluster_blocks, team_blocks;
     size_t shared;
+    size_t statics; /* bytes of __shared__ variables, of a kernel in a library of its own */
 };
 
 struct Launch {
@@ -71,6 +75,9 @@ struct Launch {
     Shape shape;
     /* distance between the shared memory of consecutive blocks of a team */
     size_t shared_stride;
+    /* Offset from a block's dynamic shared memory to the addresses of its __shared__ variables. No
+     * memory is there: the counters and the race detector use these addresses. */
+    size_t statics_at;
     bool cooperative;
     gr_schedule schedule;
     uint64_t seed;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
+#include "emulator/runtime/guard.h"
 #include "emulator/runtime/launch.h"
 #include "threads/forks.h"
 #include "threads/interrupts.h"
@@ -23,7 +24,7 @@ namespace gr
 
 struct Range {
     size_t bytes;
-    bool device;
+    bool device, guarded;
 };
 
 struct Memory {
@@ -31,6 +32,7 @@ struct Memory {
     std::map<uintptr_t, Range> ranges; /* by first address */
     size_t device_bytes = 0, host_bytes = 0;
     std::vector<std::pair<uint64_t, size_t>> limits; /* by token; the last one applies */
+    bool guard = false;                              /* new device memory */
 };
 
 /* Never destroyed: other threads may free their memory while the process exits. */
@@ -82,13 +84,21 @@ static bool poison(char *memory, size_t bytes)
     return true;
 }
 
-static cudaError_t take_range(Memory *m, void *address, size_t bytes, bool device)
+static cudaError_t take_range(Memory *m, void *address, size_t bytes, bool device, bool guarded)
 {
     return without_throwing([&] {
         std::lock_guard<std::mutex> lock(m->mutex);
-        m->ranges[(uintptr_t)address] = Range{bytes, device};
+        m->ranges[(uintptr_t)address] = Range{bytes, device, guarded};
         return cudaSuccess;
     });
+}
+
+static void give(void *address, size_t bytes, bool guarded)
+{
+    if (guarded)
+        give_guarded(address, bytes);
+    else
+        free(address);
 }
 
 static cudaError_t allocate(void **out, size_t bytes, bool device)
@@ -106,16 +116,19 @@ static cudaError_t allocate(void **out, size_t bytes, bool device)
             return cudaErrorMemoryAllocation;
         (device ? m->device_bytes : m->host_bytes) += bytes; /* reserved before the slow fill */
     }
-    void *address = nullptr;
-    cudaError_t state = posix_memalign(&address, 256, bytes) ? cudaErrorMemoryAllocation
+    bool guarded = device && m->guard;
+    void *address = guarded                                ? take_guarded(bytes)
+                    : posix_memalign(&address, 256, bytes) ? nullptr
+                                                           : address;
+    cudaError_t state = !address ? cudaErrorMemoryAllocation
                         : device && !poison(static_cast<char *>(address), bytes)
                             ? cudaErrorUnknown
-                            : take_range(m, address, bytes, device);
+                            : take_range(m, address, bytes, device, guarded);
     if (state == cudaSuccess) {
         *out = address;
         return cudaSuccess;
     }
-    free(address);
+    give(address, bytes, guarded);
     std::lock_guard<std::mutex> lock(m->mutex);
     (device ? m->device_bytes : m->host_bytes) -= bytes;
     return state;
@@ -126,15 +139,17 @@ static cudaError_t release(void *address, bool device)
     if (!address)
         return cudaSuccess;
     Memory *m = memory();
+    Range range;
     {
         std::lock_guard<std::mutex> lock(m->mutex);
         auto found = m->ranges.find((uintptr_t)address);
         if (found == m->ranges.end() || found->second.device != device)
             return cudaErrorInvalidValue;
-        (device ? m->device_bytes : m->host_bytes) -= found->second.bytes;
+        range = found->second;
+        (device ? m->device_bytes : m->host_bytes) -= range.bytes;
         m->ranges.erase(found);
     }
-    free(address);
+    give(address, range.bytes, range.guarded);
     return cudaSuccess;
 }
 
@@ -156,6 +171,39 @@ static Found range_of(const void *address)
     if (at - after->first >= after->second.bytes)
         return Found{};
     return Found{after->first, after->second.bytes, after->second.device};
+}
+
+size_t device_range_near(uintptr_t address, uintptr_t *first)
+{
+    Memory *m = memory();
+    uintptr_t least = guard_bytes;
+    size_t bytes = 0;
+    for (const auto &range : m->ranges) {
+        uintptr_t end = range.first + range.second.bytes;
+        uintptr_t away = address < range.first ? range.first - address : address - end;
+        if (range.second.guarded && away < least) {
+            least = away;
+            *first = range.first;
+            bytes = range.second.bytes;
+        }
+    }
+    return bytes;
+}
+
+uintptr_t damaged_byte()
+{
+    Memory *m = memory();
+    std::lock_guard<std::mutex> lock(m->mutex);
+    uintptr_t found = 0;
+    for (const auto &range : m->ranges)
+        if (range.second.guarded && !found)
+            found = repair_guarded(range.first, range.second.bytes);
+    return found;
+}
+
+void guard_new_memory()
+{
+    memory()->guard = true;
 }
 
 size_t device_range(const void *address, uintptr_t *first)

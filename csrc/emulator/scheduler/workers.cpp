@@ -1,5 +1,6 @@
 /* Workers: the lanes, warps, blocks and stacks of an OS thread. They are laid out for a launch's
  * shape and reset for each team. */
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +88,7 @@ static bool same(const Shape &a, const Shape &b)
 {
     return a.block.x == b.block.x && a.block.y == b.block.y && a.block.z == b.block.z &&
            a.cluster_blocks == b.cluster_blocks && a.team_blocks == b.team_blocks &&
-           a.shared == b.shared;
+           a.shared == b.shared && a.statics == b.statics;
 }
 
 static unsigned threads_of(dim3 size)
@@ -203,6 +204,56 @@ static void find_builtins(Worker *w)
     w->builtins_bytes = high + sizeof(dim3) - low;
 }
 
+struct Library {
+    uintptr_t code; /* an address in it */
+    size_t tls_module, tls_bytes;
+};
+
+static int find_library(struct dl_phdr_info *object, size_t, void *context)
+{
+    Library *library = static_cast<Library *>(context);
+    bool found = false;
+    size_t tls_bytes = 0;
+    for (unsigned i = 0; i < object->dlpi_phnum; ++i) {
+        const ElfW(Phdr) &segment = object->dlpi_phdr[i];
+        uintptr_t first = object->dlpi_addr + segment.p_vaddr;
+        found |= segment.p_type == PT_LOAD && library->code - first < segment.p_memsz;
+        tls_bytes += segment.p_type == PT_TLS ? segment.p_memsz : 0;
+    }
+    if (found) {
+        library->tls_module = object->dlpi_tls_modid;
+        library->tls_bytes = tls_bytes;
+    }
+    return found;
+}
+
+void find_statics(Kernel *kernel)
+{
+    static const size_t own = [] {
+        Library library = {(uintptr_t)&find_library, 0, 0};
+        dl_iterate_phdr(find_library, &library);
+        return library.tls_module;
+    }();
+    Library library = {(uintptr_t)kernel->kernel, 0, 0};
+    dl_iterate_phdr(find_library, &library);
+    if (library.tls_module != own) {
+        kernel->statics_module = library.tls_module;
+        kernel->statics_bytes = library.tls_bytes;
+    }
+}
+
+/* Declared by no header. */
+struct TlsIndex {
+    unsigned long module, offset;
+};
+extern "C" void *__tls_get_addr(TlsIndex *);
+
+static uintptr_t statics_of(const Kernel *kernel)
+{
+    TlsIndex index = {kernel->statics_module, 0};
+    return kernel->statics_bytes ? (uintptr_t)__tls_get_addr(&index) : 0;
+}
+
 Worker *worker_for(Launch *launch)
 {
     Worker *w = worker;
@@ -220,6 +271,8 @@ Worker *worker_for(Launch *launch)
     w->looked_ns = gr_now_ns();
     w->schedule = launch->schedule;
     w->watch = thread_watch();
+    w->statics = statics_of(launch->kernel);
+    w->statics_bytes = launch->kernel->statics_bytes;
     blockDim = launch->shape.block;
     gridDim = launch->grid;
     for (unsigned i = 0; i < w->block_count; ++i)
@@ -268,6 +321,8 @@ static void reset_team(Worker *w, uint64_t team)
         memset(w->blocks[i].shared, 0xff, w->shape.shared);
         poison_slack(w, i);
     }
+    if (w->statics_bytes)
+        memset(reinterpret_cast<void *>(w->statics), 0xff, w->statics_bytes);
     for (unsigned i = 0; i < w->shape.team_blocks / w->shape.cluster_blocks; ++i)
         reset_barrier(&w->clusters[i], threads * w->shape.cluster_blocks);
     reset_barrier(&w->grid, threads * w->block_count);

@@ -40,7 +40,7 @@ static void access(Worker *w, const void *address, size_t size, Access to_others
 }
 
 /* Ignores host code, which has no lane. Ignores a lane's own stack variables, and threadIdx and the
- * like. */
+ * like. A __shared__ variable gets its block's own address. */
 static inline void hook(const void *address, size_t size, Access to_others, Access to_memory,
                         const void *place)
 {
@@ -50,6 +50,8 @@ static inline void hook(const void *address, size_t size, Access to_others, Acce
     uintptr_t at = (uintptr_t)address;
     if (at - (uintptr_t)w->stacks.arena < w->stacks.bytes || at - w->builtins < w->builtins_bytes)
         return;
+    if (at - w->statics < w->statics_bytes)
+        address = w->block->shared + w->launch->statics_at + (at - w->statics);
     access(w, address, size, to_others, to_memory, place);
 }
 static inline void hook(const void *address, size_t size, Access kind, const void *place)
@@ -59,6 +61,7 @@ static inline void hook(const void *address, size_t size, Access kind, const voi
 
 #define PLACE __builtin_return_address(0)
 
+#pragma GCC visibility push(default) /* for kernels of users, which are libraries of their own */
 extern "C" {
 
 void __tsan_init(void) {}
@@ -137,6 +140,8 @@ void gr_trace_whole_store(const void *address, size_t size, const void *place)
 {
     hook(address, size, ATOMIC, WRITE, place);
 }
+
+#pragma GCC visibility pop
 
 static bool lane_watched(void)
 {

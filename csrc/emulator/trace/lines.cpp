@@ -9,7 +9,9 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <stdint.h>
 #include <string.h>
@@ -285,35 +287,45 @@ void read_file(Table *table, const char *path)
 }
 
 struct Object {
-    uint64_t bias;
+    uint64_t place, bias;
     const char *path;
 };
 
-/* Callback for every loaded object; finds the object that contains this function. */
-int find_own(struct dl_phdr_info *object, size_t, void *context)
+/* Callback for every loaded object; finds the object that contains the place. */
+int find_object(struct dl_phdr_info *object, size_t, void *context)
 {
-    uint64_t own = (uint64_t)(uintptr_t)&gr_line_of - object->dlpi_addr;
+    Object *found = static_cast<Object *>(context);
+    uint64_t own = found->place - object->dlpi_addr;
     for (unsigned i = 0; i < object->dlpi_phnum; ++i) {
         const ElfW(Phdr) &segment = object->dlpi_phdr[i];
         if (segment.p_type != PT_LOAD || own - segment.p_vaddr >= segment.p_memsz)
             continue;
-        Object *found = static_cast<Object *>(context);
-        *found = {object->dlpi_addr, *object->dlpi_name ? object->dlpi_name : "/proc/self/exe"};
+        found->bias = object->dlpi_addr;
+        found->path = *object->dlpi_name ? object->dlpi_name : "/proc/self/exe";
         return 1;
     }
     return 0;
 }
 
-const Table *read_table()
+/* The table of the library that contains the place: this one, or the library of a user's kernel. */
+const Table *table_of(uint64_t place)
 {
-    Object own = {0, nullptr};
+    static std::mutex mutex;
+    static auto *tables = new std::map<std::string, std::unique_ptr<Table>>; /* never freed: callers
+                                                                                keep file names */
+    Object object = {place, 0, nullptr};
     /* Only finds the object: an exception must not propagate through dl_iterate_phdr. */
-    dl_iterate_phdr(find_own, &own);
-    std::unique_ptr<Table> table(new Table);
-    table->bias = own.bias;
-    if (own.path)
-        read_file(table.get(), own.path);
-    return table.release(); /* never freed: callers keep the file names */
+    dl_iterate_phdr(find_object, &object);
+    std::lock_guard<std::mutex> lock(mutex);
+    std::unique_ptr<Table> &table = (*tables)[object.path ? object.path : ""];
+    if (!table) {
+        std::unique_ptr<Table> made(new Table);
+        made->bias = object.bias;
+        if (object.path)
+            read_file(made.get(), object.path);
+        table = std::move(made);
+    }
+    return table.get();
 }
 
 /* The table's row for an address. Null: there is none. */
@@ -337,7 +349,7 @@ const Row *row_at(const Table *table, uint64_t address)
 
 bool gr_line_of(const void *place, const char **file, int *line)
 {
-    static const Table *const table = read_table();
+    const Table *table = table_of((uint64_t)(uintptr_t)place - 1);
     uint64_t address = (uint64_t)(uintptr_t)place - 1 - table->bias;
     const Row *row = row_at(table, address);
     if (!row)

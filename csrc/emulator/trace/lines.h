@@ -1,4 +1,4 @@
-/* Maps code addresses in kernels to source lines, using the line table in this very library. */
+/* Maps code addresses in kernels to source lines, using the line table of the kernel's library. */
 #ifndef GPUREDUCE_EMULATOR_LINES_H
 #define GPUREDUCE_EMULATOR_LINES_H
 

@@ -1,0 +1,203 @@
+/* Device memory between pages without access, and the report of accesses there. A kernel that
+ * accesses memory that it may not access gets SIGSEGV. The handler records the fault and leaves the
+ * team, as the other faults do. */
+#include "emulator/runtime/guard.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "emulator/runtime/fault.h"
+#include "emulator/trace/lines.h"
+
+namespace gr
+{
+
+static bool guards;
+
+static size_t page_bytes()
+{
+    static const size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    return bytes;
+}
+
+static size_t whole_pages(size_t bytes)
+{
+    return (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
+}
+
+void *take_guarded(size_t bytes)
+{
+    if (bytes > SIZE_MAX / 2)
+        return nullptr;
+    size_t inner = whole_pages(bytes);
+    void *base = mmap(nullptr, inner + 2 * guard_bytes, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return nullptr;
+    char *first = static_cast<char *>(base) + guard_bytes;
+    if (mprotect(first, inner, PROT_READ | PROT_WRITE) != 0) {
+        munmap(base, inner + 2 * guard_bytes);
+        return nullptr;
+    }
+    memset(first, 0xff, inner);
+    return first + inner - (bytes + 15) / 16 * 16;
+}
+
+void give_guarded(void *address, size_t bytes)
+{
+    if (!address)
+        return;
+    uintptr_t first = (uintptr_t)address / page_bytes() * page_bytes();
+    munmap(reinterpret_cast<void *>(first - guard_bytes), whole_pages(bytes) + 2 * guard_bytes);
+}
+
+/* How the processor describes the access: its instruction, and whether it writes. */
+struct Attempt {
+    const void *instruction;
+    const char *verb;
+};
+
+static Attempt attempt_of(const void *context)
+{
+#ifdef __x86_64__
+    const ucontext_t *state = static_cast<const ucontext_t *>(context);
+    constexpr greg_t write = 2; /* bit of a page fault's error code */
+    return {reinterpret_cast<const void *>(state->uc_mcontext.gregs[REG_RIP] + 1),
+            state->uc_mcontext.gregs[REG_ERR] & write ? "writes" : "reads"};
+#else
+    (void)context;
+    return {nullptr, "accesses"};
+#endif
+}
+
+/* "kernel.cu:12: ", or nothing where no line is known. */
+static void name_line(const void *instruction, char *text, size_t bytes)
+{
+    *text = 0;
+#ifdef GR_EMULATOR_TRACED
+    const char *file = nullptr;
+    int line = 0;
+    if (instruction && gr_line_of(instruction, &file, &line) && file)
+        snprintf(text, bytes, "%s:%d: ", file, line);
+#else
+    (void)instruction;
+    (void)bytes;
+#endif
+}
+
+/* The parameter that points to the allocation next to an address, and the address as its index. */
+struct Element {
+    const char *name; /* null: there is no such parameter */
+    long index;
+    size_t count;
+};
+
+static Element element_at(const Launch *launch, uintptr_t address)
+{
+    static const char *const names[] = {"in", "out", "n", "work", "ticket"};
+    const Kernel *kernel = launch->kernel;
+    uintptr_t first = 0, value = 0;
+    size_t bytes = device_range_near(address, &first);
+    for (unsigned i = 0; bytes && i < kernel->parameters && i < 5; ++i) {
+        if (!kernel->pointees[i])
+            continue;
+        memcpy(&value, launch->args[i], sizeof value);
+        long size = (long)kernel->pointees[i], away = (long)(address - value);
+        if (value - first < bytes)
+            return {names[i], (away < 0 ? away - size + 1 : away) / size,
+                    (first + bytes - value) / (size_t)size};
+    }
+    return {nullptr, 0, 0};
+}
+
+uintptr_t repair_guarded(uintptr_t address, size_t bytes)
+{
+    uintptr_t first = address / page_bytes() * page_bytes(), end = first + whole_pages(bytes);
+    uintptr_t found = 0;
+    for (uintptr_t at = first; at < end; ++at) {
+        if (at == address)
+            at += bytes;
+        unsigned char *byte = reinterpret_cast<unsigned char *>(at);
+        if (at < end && *byte != 0xff) {
+            found = found ? found : at;
+            *byte = 0xff;
+        }
+    }
+    return found;
+}
+
+void check_guarded(Launch *launch)
+{
+    if (!guards)
+        return;
+    while (uintptr_t address = damaged_byte()) {
+        char text[160];
+        Element at = element_at(launch, address);
+        if (at.name)
+            snprintf(text, sizeof text, "a thread writes %s[%ld], and it has %zu elements", at.name,
+                     at.index, at.count);
+        else
+            snprintf(text, sizeof text, "a thread writes beside memory that it may write");
+        launch_failed(launch, cudaErrorLaunchFailure, text);
+    }
+}
+
+/* The actions before ours. The plain and the traced emulator of one process both set theirs. */
+static struct sigaction before_segv, before_bus;
+
+/* Not a kernel of this emulator: the action before decides, or the process ends when the access is
+ * repeated. */
+static void pass_to_other(int number, siginfo_t *info, void *context)
+{
+    const struct sigaction *before = number == SIGSEGV ? &before_segv : &before_bus;
+    if (before->sa_flags & SA_SIGINFO)
+        before->sa_sigaction(number, info, context);
+    else
+        signal(number, SIG_DFL);
+}
+
+static void on_illegal_access(int number, siginfo_t *info, void *context)
+{
+    Worker *w = worker;
+    if (!w || !w->lane) {
+        pass_to_other(number, info, context);
+        return;
+    }
+    Attempt attempt = attempt_of(context);
+    uintptr_t address = (uintptr_t)info->si_addr, arena = (uintptr_t)w->stacks.arena;
+    if (arena - address < guard_bytes)
+        stack_overflow(w);
+    static char place[512];
+    name_line(attempt.instruction, place, sizeof place);
+    Element at = element_at(w->launch, address);
+    if (at.name)
+        fault(w, "%s%s %s %s[%ld], and it has %zu elements", place, name_lane(w->lane).text,
+              attempt.verb, at.name, at.index, at.count);
+    fault(w, "%s%s %s address %#zx, which is no memory of the launch", place,
+          name_lane(w->lane).text, attempt.verb, (size_t)address);
+}
+
+} // namespace gr
+
+/* SA_NODEFER: the handler does not return, so the signal must not stay blocked. */
+void gr_backend_guard_memory(void)
+{
+    static char stack[128 << 10];
+    if (gr::guards)
+        return;
+    gr::guards = true;
+    stack_t alternate = {};
+    struct sigaction action = {};
+    alternate.ss_sp = stack;
+    alternate.ss_size = sizeof stack;
+    action.sa_sigaction = gr::on_illegal_access;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    gr::guard_new_memory();
+    sigaltstack(&alternate, nullptr);
+    sigaction(SIGSEGV, &action, &gr::before_segv);
+    sigaction(SIGBUS, &action, &gr::before_bus);
+}

@@ -1,0 +1,36 @@
+/* Device memory between pages without access, and the report of accesses there. */
+#ifndef GPUREDUCE_EMULATOR_GUARD_H
+#define GPUREDUCE_EMULATOR_GUARD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace gr
+{
+
+/* The bytes without access before and after an allocation. */
+constexpr size_t guard_bytes = size_t(1) << 20;
+
+/* Memory that ends where the bytes without access begin, up to its alignment of 16 bytes. Returns
+ * null if there is no memory. */
+void *take_guarded(size_t bytes);
+void give_guarded(void *address, size_t bytes);
+
+/* From now on, allocates device memory by take_guarded(). */
+void guard_new_memory();
+/* Finds the guarded allocation next to an address outside of it. Takes no lock: for a signal
+ * handler. Returns its size, or 0 if there is none. */
+size_t device_range_near(uintptr_t address, uintptr_t *first);
+
+/* Finds bytes beside a guarded allocation, on its own pages, that a kernel has written. Repairs
+ * them, and returns the address of the first one, or 0 if there is none. */
+uintptr_t damaged_byte();
+uintptr_t repair_guarded(uintptr_t address, size_t bytes);
+
+struct Launch;
+/* Fails the launch if it has written beside an allocation. */
+void check_guarded(Launch *launch);
+
+} // namespace gr
+
+#endif

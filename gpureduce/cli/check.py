@@ -1,0 +1,42 @@
+"""``gpureduce check FILE.cu``: the verdict on a kernel, on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gpureduce.kernels.check import check
+from gpureduce.kernels.kernel import kernel
+from gpureduce.kernels.signature import OPTIONS
+
+Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    options = {name: getattr(arguments, name) for name in OPTIONS}
+    made = kernel(Path(arguments.file), arguments.name, **options)
+    verdict = check(made, arguments.dtype, hint=not arguments.no_hint)
+    if arguments.html:
+        Path(arguments.html).write_text(verdict._repr_html_(), encoding="utf-8")
+    print(verdict.to_json() if arguments.json else verdict)
+    if not verdict:
+        sys.stdout.flush()
+        raise SystemExit(1)
+
+
+def register(command: Command) -> None:
+    """Add the command."""
+    added = command("check", _run, "check a kernel of yours: exit status 1 if something is wrong")
+    added.add_argument("file", metavar="FILE.cu")
+    added.add_argument("--name", help="the kernel's name, if there are several in the file")
+    added.add_argument(
+        "--dtype", nargs="+", metavar="DTYPE",
+        help="the elements' dtypes (default: int32 and float32, or the kernel's own)",
+    )  # fmt: skip
+    for option, values in OPTIONS.items():
+        added.add_argument(f"--{option}", choices=values, help="as in gpureduce.kernel")
+    added.add_argument("--no-hint", action="store_true", help="do not tell what to try next")
+    added.add_argument("--html", metavar="FILE", help="also write the verdict with its picture")

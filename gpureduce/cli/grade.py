@@ -1,0 +1,32 @@
+"""``gpureduce grade SPEC.toml FILE.cu``: points for a kernel, on the command line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gpureduce.kernels.grading import grade
+from gpureduce.text import show_json
+
+Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    found = grade(Path(arguments.file), Path(arguments.spec), seed=arguments.seed)
+    if arguments.gradescope:
+        show_json(found.gradescope())
+    else:
+        print(found.to_json() if arguments.json else found)
+
+
+def register(command: Command) -> None:
+    """Add the command."""
+    added = command("grade", _run, "give points to a kernel, by a spec of what must hold")
+    added.add_argument("spec", metavar="SPEC.toml")
+    added.add_argument("file", metavar="FILE.cu")
+    added.add_argument("--seed", type=int, default=0, help="draws some of the sizes (default: 0)")
+    added.add_argument(
+        "--gradescope", action="store_true", help="print what Gradescope reads as results.json"
+    )

@@ -1,0 +1,1 @@
+"""Kernels that users write: compiled for the emulator, checked, and compared with the ladder."""

@@ -1,0 +1,240 @@
+"""`gpureduce.check`: tries a kernel of yours, looks for races, and compares it with the ladder."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from gpureduce import _emulator_traced, _host
+from gpureduce.core import dtypes, registry
+from gpureduce.core.checks import whole
+from gpureduce.core.registry import Strategy
+from gpureduce.emulator import races
+from gpureduce.errors import CudaError
+from gpureduce.kernels import ladder, process, trials
+from gpureduce.kernels.kernel import Kernel, kernel
+from gpureduce.kernels.trials import Case, Failure, Subject
+from gpureduce.kernels.verdict import Verdict
+from gpureduce.kernels.worker import Job
+
+_QUIET_S = 5.0  # without a word from the process for kernels: the kernel hangs
+_ORDERS = ("forward", "random 1")
+_RACE_BLOCKS = (256, 96, 64, 128, 416, 512, 1024)
+_TILE_BYTES = 32768  # of bulk_copy.cu
+
+
+def _race_cases(traits: int, itemsize: int) -> Iterator[tuple[int, int, int]]:
+    """Sizes, blocks and grids: all steps of a tree, a ragged end, several blocks, one block."""
+    if traits & _host.RING:
+        yield 9 * _TILE_BYTES // itemsize + 7, 256, 1
+        yield 20000, 256, 8
+        return
+    for block in _RACE_BLOCKS:
+        yield 8 * block + 7, block, 0
+    if traits & _host.MANY:
+        yield 20000, 256, 0
+        if not traits & _host.ALONE:
+            yield 20000, 256, 8
+
+
+def _look_for_races(subject: Subject, result: str, tell: Callable[[str, object], None]) -> None:
+    """Tells the first findings of the race detector, and which cases were looked at."""
+    strategy, itemsize = subject.strategy, dtypes.named(subject.dtype).itemsize
+    for n, block, grid in _race_cases(strategy.traits, itemsize):
+        tell("case", Case(n, block, grid, " and ".join(_ORDERS), "races", subject.dtype))
+        found = races.examine(
+            _emulator_traced, strategy, n, subject.dtype, (block, grid), _ORDERS, result
+        )
+        tell("looked", (n, block, grid))
+        if found or found.wrong:
+            faults = {order: trials.told(fault) for order, fault in found.faults.items()}
+            tell("races", dataclasses.replace(found, faults=faults))
+            return
+
+
+def examine(
+    strategy: Strategy,
+    tell: Callable[[str, object], None],
+    subjects: Sequence[tuple[Any, ...]],
+    results: Sequence[str],
+    seed: int,
+) -> bool:
+    """All parts of a check, in the process for kernels. Each is told as soon as it is known."""
+    wrong = False
+    for given in subjects:
+        subject = Subject(strategy, *given)
+        tried, failures = trials.try_all(subject, seed, tell)
+        if failures:
+            wrong = True
+            tell("failure", trials.smallest(subject, failures, tell))
+        tell("tried", (subject.dtype, tried, len(failures)))
+    subject = Subject(strategy, *subjects[0])
+    tell("stage", "races")
+    _look_for_races(subject, results[0], tell)
+    tell("stage", "counts")
+    finish = "host" if strategy.finishes == ("host",) else None
+    try:
+        tell("counts", ladder.compare(strategy, results[0], subject.dtype, finish))
+    except (CudaError, ValueError) as error:
+        tell("no counts", trials.told(str(error)))
+    return not wrong
+
+
+def _subjects(
+    chosen: Kernel, wanted: Sequence[str]
+) -> tuple[list[tuple[Any, ...]], list[str], list[tuple[str, str]]]:
+    """What is to be tried: dtype, element type, accumulator and finish.
+
+    Also the dtypes of the sums, and the pairs of types to compile.
+    """
+    subjects, results, pairs = [], [], []
+    for name in wanted:
+        source = dtypes.named(name)
+        itself = name in ("int32", "uint32", "float32", "float64")
+        result = source if itself and (chosen.signature.pair or ("", ""))[1] != "u64" else None
+        if chosen.signature.pair == ("f32", "f64"):
+            result = dtypes.named("float64")
+        pairs += chosen.pairs(source, result)
+        conversion = dtypes.convert(source, result)
+        subjects.append((name, conversion.load, conversion.acc))
+        results.append(conversion.result.name)
+    loaded = chosen.loaded(list(dict.fromkeys(pairs)))
+    finish = registry.finish_number("host" if loaded.finishes == ("host",) else None)
+    return [(*subject, finish) for subject in subjects], results, list(dict.fromkeys(pairs))
+
+
+def _wanted(chosen: Kernel, dtype: npt.DTypeLike | Sequence[str] | None) -> list[str]:
+    if dtype is None:
+        own = chosen.signature.pair
+        return [chosen.dtypes[0]] if own else ["int32", "float32"]
+    several: Any = dtype if isinstance(dtype, (list, tuple)) else [dtype]
+    names = [dtypes.name_of(dtypes.named(one)) for one in several]
+    if not names:
+        raise ValueError("dtype must name at least one dtype, not an empty list")
+    for name in names:
+        if name not in chosen.dtypes:
+            raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {name!r}")
+    return names
+
+
+def check(
+    kernel_or_text: Kernel | str | os.PathLike[str],
+    dtype: npt.DTypeLike | Sequence[str] | None = None,
+    *,
+    hint: bool = True,
+    seed: int = 0,
+) -> Verdict:
+    """Tell whether a kernel of yours is right, whether it races, and what it waits for.
+
+    The kernel runs on the emulator, in a process of its own with limits (`Limits`). These parts
+    follow each other:
+
+    1. Its sums, for sizes around every border, prime sizes, blocks of 32 to 1024 threads, several
+       grids, and four orders of threads. The elements are all different, so that one that is left
+       out or added twice shows. Integers wrap around, floats cancel, and one is nan. Sums of floats
+       are held against the bound of `error_bound` for any order of additions, or are exact.
+    2. Races, and barriers that only part of a block reaches, as `races` finds them.
+    3. Its counts beside those of the nearest rung of the ladder, and its place there, as counted.
+    4. A hint at what to try next.
+
+    Parameters
+    ----------
+    kernel_or_text
+        A `Kernel`, or what `kernel` takes.
+    dtype
+        The dtype of the elements, or a list of several. By default int32 and float32, each added up
+        in itself, or the kernel's own.
+    hint
+        False leaves the hint out.
+    seed
+        Draws some of the sizes: with another seed, a kernel is tried for others.
+
+    Returns
+    -------
+    Verdict
+        True if nothing was found. ``print`` shows it; a notebook shows it with pictures.
+
+    Raises
+    ------
+    KernelError
+        The text has no kernel that gpureduce can launch, or the compiler refuses it.
+    RuntimeError
+        There is no C++ compiler.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> verdict = gpureduce.check('''
+    ... template <typename In, typename Acc> __global__ void mine(In in, Acc *out, size_t n)
+    ... {
+    ...     size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    ...     if (i + 1 < n)
+    ...         atomicAdd(out, Acc(in[i]));
+    ... }
+    ... ''')
+    >>> bool(verdict), verdict.failures[0].case.n, verdict.failures[0].elements
+    (False, 1, 'element 0 was left out')
+    """
+    start = time.perf_counter()
+    seed = whole("seed", seed, 0, 2**64 - 1)
+    chosen = kernel_or_text if isinstance(kernel_or_text, Kernel) else kernel(kernel_or_text)
+    process.start()  # while the compiler runs, the process for kernels gets ready
+    subjects, results, pairs = _subjects(chosen, _wanted(chosen, dtype))
+    loaded = chosen.loaded(pairs)
+    compiled = time.perf_counter()
+    limits = dataclasses.replace(chosen.limits, seconds=chosen.limits.seconds * len(subjects))
+    job = Job(
+        "gpureduce.kernels.check",
+        "examine",
+        loaded,
+        (subjects, results, seed),
+        {},
+        limits,
+        _QUIET_S,
+    )
+    outcome = process.run(job)
+    if outcome.error is not None:
+        raise outcome.error
+    verdict = _verdict(chosen, [subject[0] for subject in subjects], outcome, hint)
+    return verdict.timed(compiled - start, time.perf_counter() - start)
+
+
+def _verdict(
+    chosen: Kernel, wanted: list[str], outcome: process.Outcome, wants_hint: bool
+) -> Verdict:
+    told: dict[str, list[Any]] = {}
+    for kind, what in outcome.told:
+        told.setdefault(kind, []).append(what)
+    cases = told.get("case", [])
+    found = told.get("races", [None])[0]
+    compared = told.get("counts", [None])[0]
+    failures = list(told.get("failure", []))
+    if outcome.ended:
+        failures.append(
+            Failure(cases[-1], fault=outcome.ended) if cases else _before(outcome, wanted)
+        )
+    tip = ladder.hint(compared, chosen.traits) if compared and wants_hint else None
+    return Verdict(
+        name=chosen.name,
+        file=chosen.file,
+        options=chosen.options,
+        dtypes=tuple(wanted),
+        tried=sum(1 for case in cases if case.numbers != "races"),
+        failures=tuple(failures),
+        looked=tuple(told.get("looked", [])),
+        races=found,
+        comparison=compared,
+        not_counted=told.get("no counts", [""])[0],
+        hint=tip,
+        printed=outcome.printed,
+        printed_bytes=outcome.printed_bytes,
+    )
+
+
+def _before(outcome: process.Outcome, wanted: list[str]) -> Failure:
+    return Failure(Case(0, 0, 0, "", "", wanted[0]), fault=outcome.ended)

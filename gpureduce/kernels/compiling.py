@@ -1,0 +1,304 @@
+"""Compiles a kernel for the emulator, by the host's C++ compiler, into the user's cache.
+
+The compiler reads the user's own file, which a file of ours includes. So its messages have the
+user's lines; those that point to our files are dropped.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpureduce import _emulator, _emulator_traced
+from gpureduce.kernels.signature import KernelError, Signature, for_the_emulator
+
+_TIME_S = 60
+_KEPT = 400  # libraries in the cache
+_OURS = "gpureduce_kernel.cpp"
+_PLAIN = ("-O1",)
+_COMMON = ("-std=c++17", "-fPIC", "-c", "-fvisibility=hidden", "-fwrapv", "-w",
+           "-fno-diagnostics-color", "-fmax-errors=20")  # fmt: skip
+_LINK = ("-shared", "-Wl,-Bsymbolic")  # the kernel's own exit() before the C library's
+BLOCKS = (32, 64, 128, 256, 512, 1024)
+_WRAPPER = """#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <device.h>
+#include <kernel_entry.h>
+#include <engine/compiled_kernels.h>
+#include <shared/cuda_types.h>
+#include "{file}"
+
+/* A fiber's stack is too small for what exit() does. */
+extern "C" void exit(int status) noexcept
+{{
+    _Exit(status);
+}}
+
+static void gr_add(gr_kernel_list *list, unsigned block, const void *entry)
+{{
+    gr_kernel *kernel = &list->kernel[list->count++];
+    kernel->load = GR_LOAD_{load};
+    kernel->acc = GR_ACC_{acc};
+    kernel->block = block;
+    kernel->entry = entry;
+}}
+
+extern "C" __attribute__((visibility("default"))) void gr_user_kernels(gr_kernel_list *list)
+{{
+{adds}
+}}
+"""
+
+
+@functools.cache
+def _recipe() -> dict[str, Any]:
+    """The headers and flags of this build of gpureduce: setup.py writes them."""
+    text = (Path(__file__).parents[1] / "_headers.json").read_text()
+    recipe: dict[str, Any] = json.loads(text)
+    return recipe
+
+
+def cache_folder() -> Path:
+    """The folder for compiled kernels: in XDG_CACHE_HOME or ~/.cache, else a temporary one."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(base) / "gpureduce" / "kernels"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+    except OSError:
+        pass
+    return _temporary_folder()
+
+
+@functools.cache
+def _temporary_folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="gpureduce-kernels-"))
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler: its command, and what it says of itself."""
+
+    command: tuple[str, ...]
+    version: str
+
+    @property
+    def is_clang(self) -> bool:
+        """Whether it takes clang's flags."""
+        return "clang" in self.version
+
+
+@functools.cache
+def _compiler(named: str) -> Compiler:
+    for words in [named.split()] if named else [["g++"], ["clang++"], ["c++"]]:
+        path = shutil.which(words[0]) if words else None
+        if not path:
+            continue
+        command = [path, *words[1:]]
+        said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+        if said.returncode == 0:
+            return Compiler(tuple(command), said.stdout)
+    wanted = (
+        f"CXX names {named!r}, which is not there" if named else "there is no C++ compiler here"
+    )
+    raise RuntimeError(
+        f"a kernel of yours is compiled by the host's C++ compiler, and {wanted}: install g++ "
+        "(Debian and Ubuntu: apt install g++; Fedora: dnf install gcc-c++; conda: conda install "
+        "gxx), or name one by the environment's CXX"
+    )
+
+
+def compiler() -> Compiler:
+    """The host's C++ compiler. Raises an error that says what to install if there is none."""
+    return _compiler(os.environ.get("CXX", ""))
+
+
+def _headers() -> Path:
+    """The folder of the headers, written on first use."""
+    files: dict[str, str] = _recipe()["files"]
+    key = _key([json.dumps(files, sort_keys=True)])
+    folder = cache_folder() / f"headers-{key}"
+    if folder.exists():
+        return folder
+    made = Path(tempfile.mkdtemp(dir=cache_folder()))
+    for name, text in files.items():
+        (made / name).parent.mkdir(parents=True, exist_ok=True)
+        (made / name).write_text(text)
+    try:
+        made.rename(folder)
+    except OSError:  # another process was faster
+        shutil.rmtree(made)
+    return folder
+
+
+def _key(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A kernel's text, the name of its file in messages, and the folder of its own headers."""
+
+    text: str
+    file: str
+    folder: str | None = None
+
+    def included(self) -> list[str]:
+        """The texts of the headers that it includes from its own folder."""
+        texts, seen, todo = [], set(), [self.text]
+        while todo and self.folder:
+            for name in re.findall(r'^\s*#\s*include\s*"([^"]+)"', todo.pop(), re.M):
+                path = Path(self.folder) / name
+                if path not in seen and path.is_file():
+                    seen.add(path)
+                    todo.append(path.read_text(errors="replace"))
+                    texts.append(todo[-1])
+        return texts
+
+
+def _wrapper(signature: Signature, file: str, pair: tuple[str, str]) -> str:
+    load, acc = pair
+    types = [[], [f"type_{acc}"], [f"const type_{load} *", f"type_{acc}"]][signature.types]
+    adds = []
+    for block in BLOCKS if signature.block else (0,):
+        arguments = [*types, str(block)] if block else types
+        entry = signature.name + (f"<{', '.join(arguments)}>" if arguments else "")
+        adds.append(f"    gr_add(list, {block}, kernel_entry({entry}));")
+    return _WRAPPER.format(file=file, load=load, acc=acc, adds="\n".join(adds))
+
+
+def libraries(source: Source, signature: Signature, pair: tuple[str, str]) -> tuple[Path, Path]:
+    """The compiled kernel for one pair of types: for the plain and for the traced emulator."""
+    chosen, headers, recipe = compiler(), _headers(), _recipe()
+    traced = [*recipe["traced"], *(recipe["traced_by_clang"] if chosen.is_clang else [])]
+    includes = [f"-I{headers / folder}" for folder in recipe["includes"]]
+    includes += [f"-iquote{source.folder}"] if source.folder else []
+    builds = ((_PLAIN, _emulator.__file__), (tuple(traced), _emulator_traced.__file__))
+    text, wrapper = for_the_emulator(source.text), _wrapper(signature, source.file, pair)
+    paths, jobs = [], []
+    for flags, module in builds:
+        command = [*chosen.command, *_COMMON, *flags, *includes]
+        stamp = str(os.stat(module).st_mtime_ns)
+        key = _key(
+            [text, wrapper, *source.included(), *command, *_LINK, chosen.version, module, stamp]
+        )
+        paths.append(cache_folder() / f"{key}.so")
+        if not paths[-1].exists():
+            jobs.append((command, module, paths[-1]))
+        else:
+            os.utime(paths[-1])
+    if jobs:
+        _compile_all(jobs, source.file, text, wrapper)
+        _prune()
+    return paths[0], paths[1]
+
+
+def _compile_all(
+    jobs: list[tuple[list[str], str, Path]], file: str, text: str, wrapper: str
+) -> None:
+    with tempfile.TemporaryDirectory(dir=cache_folder()) as name:
+        folder = Path(name)
+        (folder / file).write_text(text)
+        (folder / _OURS).write_text(wrapper)
+        running = []
+        for i, (command, _, _) in enumerate(jobs):
+            whole = [*command, f"-ffile-prefix-map={folder}=.", "-x", "c++", _OURS]
+            running.append(_start([*whole, "-o", f"{i}.o"], folder))
+        _finish_all(running, file)
+        # Linked apart: by the traced build's flags, ThreadSanitizer's library would come in.
+        link = [*compiler().command, *_LINK]
+        links = [
+            [*link, f"{i}.o", module, "-o", f"{i}.so"] for i, (_, module, _) in enumerate(jobs)
+        ]
+        _finish_all([_start(whole, folder) for whole in links], file)
+        for i, (_, _, path) in enumerate(jobs):
+            os.replace(folder / f"{i}.so", path)
+
+
+def _start(command: list[str], folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True, errors="replace",
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+    )  # fmt: skip
+
+
+def _finish_all(running: list[subprocess.Popen[str]], file: str) -> None:
+    """Waits for all; raises what the first failed one says of the kernel."""
+    try:
+        said = [_finish(process) for process in running]
+    finally:
+        for process in running:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+    for process, text in zip(running, said, strict=True):
+        if process.returncode:
+            raise KernelError(_told(text, file))
+
+
+def _finish(process: subprocess.Popen[str]) -> str:
+    try:
+        return process.communicate(timeout=_TIME_S)[1]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise KernelError(f"the compiler took more than {_TIME_S} s and was ended") from None
+
+
+_MESSAGE = re.compile(r"^(\S[^:\n]*):(\d+):(?:(\d+):)? (fatal error|error|warning|note|required)\b")
+
+
+def _told(said: str, file: str) -> str:
+    """The compiler's messages about the user's lines; all of them if none is about those."""
+    kept: list[str] = []
+    keeps = False
+    for line in said.splitlines():
+        found = _MESSAGE.match(line)
+        if found:
+            keeps = os.path.basename(found[1]) == file
+            line = line.replace(found[1], file, 1)
+        elif not re.match(r"\s", line):  # "In file included from", "compilation terminated"
+            keeps = False
+        if keeps:
+            kept.append(line)
+    if not any(": error" in line or ": fatal error" in line for line in kept):
+        kept = [*_elsewhere(said, file), *kept]
+    return "the compiler refuses the kernel:\n" + "\n".join(kept)
+
+
+def _elsewhere(said: str, file: str) -> list[str]:
+    """Errors at lines that are not the user's: what is wrong, and the user's line that needs it."""
+    found = []
+    for line in said.splitlines():
+        match = _MESSAGE.match(line)
+        if match and "error" in match[4]:
+            found.append(line[match.end(4) - len(match[4]) :])
+        elif "undefined" in line or "cannot find" in line:
+            found.append(re.sub(r"^.*?: ", "", line))
+    unique = list(dict.fromkeys(found))[:5] or said.splitlines()[:5]
+    return [f"{file}: {line}" for line in unique]
+
+
+def _prune() -> None:
+    """Removes the libraries that were used longest ago."""
+    rows = []
+    for path in cache_folder().glob("*.so"):
+        try:
+            rows.append((path.stat().st_mtime, path))
+        except OSError:
+            continue
+    for _, path in sorted(rows)[:-_KEPT]:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,297 @@
+"""`gpureduce.kernel`: a kernel of yours, as text, for everything that takes a strategy's name."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpureduce import _host
+from gpureduce.core import arrays, dtypes, registry, schedule
+from gpureduce.core.checks import shown
+from gpureduce.kernels import compiling, process, signature
+from gpureduce.kernels.compiling import Source
+from gpureduce.kernels.signature import KernelError, Signature
+from gpureduce.kernels.worker import Job, Limits, Loaded
+
+__all__ = ["Kernel", "KernelError", "Limits", "kernel"]
+
+_DTYPES_OF = {
+    ("f32", "f32"): ("float32",),
+    ("f64", "f64"): ("float64",),
+    ("u32", "u32"): ("int32", "uint32"),
+}
+_TAGS = {"bool": "u8", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16",
+         "int32": "i32", "uint32": "u32", "int64": "u64", "uint64": "u64", "float16": "f16",
+         "bfloat16": "bf16", "float32": "f32", "float64": "f64"}  # fmt: skip
+_LOAD_TAGS = {registry.DTYPES[name].load: tag for name, tag in _TAGS.items()}
+_ACC_TAGS = {_host.ACC_U32: "u32", _host.ACC_U64: "u64", _host.ACC_F32: "f32",
+             _host.ACC_F64: "f64"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Kernel(registry.InAnotherProcess):
+    """A kernel of yours; see `kernel`.
+
+    `gpureduce.sum`, `explain`, `races` and `check` take it in place of a strategy's name. It runs
+    on the emulator, in a process of its own with `limits`. So a kernel that crashes or hangs raises
+    `KernelEnded`, and harms nothing.
+
+    Attributes
+    ----------
+    text
+        Its source.
+    file
+        The name of its file in messages.
+    signature
+        Its name, its template and its parameters.
+    options
+        How it is launched: as given, or as its text shows.
+    limits
+        The time and memory that a call may take.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> k = gpureduce.kernel('''
+    ... template <typename In, typename Acc> __global__ void mine(In in, Acc *out, size_t n)
+    ... {
+    ...     size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    ...     if (i < n)
+    ...         atomicAdd(out, Acc(in[i]));
+    ... }
+    ... ''')
+    >>> k.name, k.options["elements"], k.options["finishes"]
+    ('mine', '1', 'yes')
+    """
+
+    text: str
+    file: str
+    signature: Signature
+    options: dict[str, str] = field(hash=False)
+    traits: int
+    folder: str | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.signature.name
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{key}={value}" for key, value in self.options.items())
+        return f"<kernel {self.name} of {self.file}: {said}>"
+
+    @cached_property
+    def dtypes(self) -> tuple[str, ...]:
+        """The dtypes of elements that it takes; the first is the default."""
+        if self.signature.pair:
+            load, acc = self.signature.pair
+            own = [name for name, tag in _TAGS.items() if tag == load]
+            return _DTYPES_OF.get((load, acc), tuple(own))
+        return ("int32", *(name for name in registry.DTYPES if name != "int32"))
+
+    @property
+    def source(self) -> Source:
+        """The text for the compiler."""
+        return Source(self.text, self.file, self.folder)
+
+    def pairs(self, source: np.dtype[Any], wanted: npt.DTypeLike | None) -> list[tuple[str, str]]:
+        """The pairs of element and accumulator types that a sum needs: the elements, block sums."""
+        conversion = dtypes.convert(source, wanted)
+        first = (_LOAD_TAGS[conversion.load], _ACC_TAGS[conversion.acc])
+        own = self.signature.pair
+        if own and first != own:
+            raise TypeError(
+                f"{self.name} adds up {own[0]} in {own[1]}: it takes {' or '.join(self.dtypes)}"
+                f"{self._hint(own)}, not {source.name} added up in {conversion.result.name}"
+            )
+        if self.signature.types == 1 and first[0] != first[1]:
+            raise TypeError(
+                f"{self.name} has one type for elements and sums; {source.name} is added up in "
+                f"{conversion.result.name}: give dtype={source.name!r}"
+            )
+        return [first] if own else list(dict.fromkeys([first, (first[1], first[1])]))
+
+    @staticmethod
+    def _hint(pair: tuple[str, str]) -> str:
+        return ' with dtype="int32" or "uint32"' if pair == ("u32", "u32") else ""
+
+    def loaded(self, pairs: list[tuple[str, str]]) -> Loaded:
+        """Compiles the kernel for pairs of types."""
+        made = [compiling.libraries(self.source, self.signature, pair) for pair in pairs]
+        alone = bool(self.signature.pair) and pairs[0][0] != pairs[0][1]
+        finishes: tuple[str, ...] = ("host",) if alone else ("relaunch", "host")
+        if self.traits & _host.FINISHES:
+            finishes = ("single",)
+        return Loaded(
+            self.name, self.file, self.text, self.traits, self.dtypes, finishes,
+            tuple(str(plain) for plain, _ in made), tuple(str(traced) for _, traced in made),
+        )  # fmt: skip
+
+    def run(self, module: str, function: str, pairs: list[tuple[str, str]], *arguments: Any,
+            **named: Any) -> Any:  # fmt: skip
+        """Calls a function of this package in the process for kernels."""
+        job = Job(module, function, self.loaded(pairs), arguments, named, self.limits)
+        outcome = process.run(job)
+        print(outcome.printed, end="")
+        return process.result_of(outcome, self.name)
+
+    def call(self, function: str, *arguments: Any, **named: Any) -> Any:
+        """Calls `sum`, `explain` or `races` in the process for kernels."""
+        call = getattr(self, f"_{function}", None)
+        if call is None:
+            raise TypeError(f"{function} takes no kernel of yours; sum, explain and races do")
+        return call(*arguments, **named)
+
+    def _sum(self, arr: Any, *how: Any) -> Any:
+        dtype, block, grid, finish, device, _, stream, timing = how
+        if device not in (None, "emulator"):
+            raise ValueError(
+                f"{self.name} is a kernel of yours, which runs on the emulator: device must be "
+                f"'emulator' or left out, not {device!r}"
+            )
+        if stream is not None:
+            raise ValueError("stream is for arrays on a GPU; a kernel of yours takes host arrays")
+        array = arrays.as_array(arr)
+        pairs = self.pairs(array.dtype, dtype)
+        named = {"dtype": dtype, "block": block, "grid": grid, "finish": finish, "timing": timing}
+        named["order"] = schedule.current()
+        if finish is None and self.loaded(pairs).finishes == ("host",):
+            named["finish"] = "host"
+        return self.run("gpureduce.kernels.jobs", "add", pairs, array, **named)
+
+    def _own(self, dtype: Any) -> Any:
+        """The dtype, or the kernel's own one in place of the default."""
+        takes = isinstance(dtype, str) and dtype == "int32" and "int32" not in self.dtypes
+        return self.dtypes[0] if takes else dtype
+
+    def _explain(self, **named: Any) -> Any:
+        named["dtype"] = self._own(named["dtype"])
+        wanted = dtypes.named(named["dtype"])
+        elements = named["input_dtype"]
+        pairs = self.pairs(wanted if elements is None else dtypes.named(elements), wanted)
+        return self.run("gpureduce.kernels.jobs", "count", pairs, **named)
+
+    def _races(self, n: Any, dtype: Any, block: Any, grid: Any, schedules: Any) -> Any:
+        dtype = dtypes.named(self._own(dtype))
+        itself = dtype.name in ("int32", "uint32", "float32", "float64")
+        pairs = self.pairs(dtype, dtype if itself else None)
+        named = {"n": n, "dtype": dtypes.name_of(dtype), "block": block, "grid": grid}
+        return self.run("gpureduce.kernels.jobs", "race", pairs, schedules=schedules, **named)
+
+
+def _text_of(given: str | os.PathLike[str]) -> tuple[str, str | None, str | None]:
+    """The text of a kernel, and the name and the folder of its file."""
+    if isinstance(given, str) and ("\n" in given or "__global__" in given):
+        return given, None, None
+    if not isinstance(given, (str, os.PathLike)):
+        raise TypeError(
+            f"a kernel is its text, or the path of its file as a str or a Path, not {shown(given)}"
+        )
+    path = Path(given)
+    try:
+        text = path.read_text()
+    except UnicodeDecodeError as error:
+        raise KernelError(f"{path} is no text: {error}") from None
+    if not re.fullmatch(r"[\w.+-]+", path.name):
+        raise KernelError(f"a kernel's file has a name of letters and digits, not {path.name!r}")
+    return text, path.name, str(path.resolve().parent)
+
+
+def kernel(
+    text_or_path: str | os.PathLike[str],
+    name: str | None = None,
+    *,
+    elements: int | str | None = None,
+    shared: str | None = None,
+    finishes: bool | str | None = None,
+    scratch: str | None = None,
+    alone: bool | str | None = None,
+    limits: Limits | None = None,
+) -> Kernel:
+    r"""A kernel of yours, compiled for the emulator when it is first used.
+
+    It has one of two forms, with ordinary CUDA C in the body::
+
+        template <typename In, typename Acc> __global__ void NAME(In in, Acc *out, size_t n)
+        __global__ void NAME(const float *in, float *out, size_t n)
+
+    A fourth parameter is scratch memory (``Acc *work``), a fifth a ticket (``unsigned *ticket``),
+    which is 0 at the start of each launch. ``shared_array<Acc>()`` and ``extern __shared__`` are
+    the block's dynamic shared memory; ``__shared__`` arrays work, too.
+
+    What is not given here is read from a comment, as in ``// gpureduce: elements=2 finishes=no``,
+    and otherwise guessed from the text. `Kernel.options` tells what was found.
+
+    Parameters
+    ----------
+    text_or_path
+        The text of the kernel, or the path of its file.
+    name
+        The kernel's name, if there are several in the text.
+    elements
+        Elements per thread: 1 or 2 (the grid covers the input), or ``"many"`` (a loop with the
+        grid's stride; the grid fills the card).
+    shared
+        Dynamic shared memory: ``"thread"`` or ``"warp"`` for an accumulator for each, ``"none"``,
+        or ``"ring"`` for the tiles of bulk copies.
+    finishes
+        True if the kernel leaves the sum in ``out[0]``, False if a sum per block in ``out[]``.
+    scratch
+        What the fourth parameter holds: an accumulator per ``"thread"`` or per ``"block"``, or a
+        ``"marked"`` one per block.
+    alone
+        True for a kernel that is launched as a single block or cluster.
+    limits
+        The time and memory for each call.
+
+    Returns
+    -------
+    Kernel
+        For `sum`, `explain`, `races` and `check`.
+
+    Raises
+    ------
+    KernelError
+        The text has no kernel of these forms. Errors of the compiler come when the kernel is first
+        used.
+
+    Examples
+    --------
+    >>> import gpureduce, numpy as np
+    >>> k = gpureduce.kernel('''
+    ... __global__ void mine(const float *in, float *out, size_t n)
+    ... {
+    ...     __shared__ float partial[1024];
+    ...     size_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    ...     partial[threadIdx.x] = i < n ? in[i] : 0;
+    ...     __syncthreads();
+    ...     if (threadIdx.x == 0) {
+    ...         float sum = 0;
+    ...         for (unsigned t = 0; t < blockDim.x; t++)
+    ...             sum += partial[t];
+    ...         out[blockIdx.x] = sum;
+    ...     }
+    ... }
+    ... ''')
+    >>> float(gpureduce.sum(np.ones(1000, np.float32), k).value)
+    1000.0
+    """
+    text, file, folder = _text_of(text_or_path)
+    found = signature.read(text, name)
+    given: dict[str, object] = {
+        "elements": elements, "shared": shared, "finishes": finishes, "scratch": scratch,
+        "alone": alone,
+    }  # fmt: skip
+    options = signature.options_of(text, found, given)
+    traits = signature.traits_of(text, found, options)
+    signature.for_the_emulator(text)  # raises for what it cannot take
+    return Kernel(text, file or f"{found.name}.cu", found, options, traits, folder,
+                  limits or Limits())  # fmt: skip

@@ -1,0 +1,193 @@
+"""A kernel's counts beside those of the ladder's rungs: the nearest rung, the place, and a hint."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gpureduce import _host
+from gpureduce.core import registry
+from gpureduce.core.registry import Strategy
+from gpureduce.emulator.counts import StrategyCounts
+from gpureduce.emulator.explain import explain
+
+N, BLOCK = 2**16, 256
+_COMPARED = (
+    "shared_load_wavefronts",
+    "shared_store_wavefronts",
+    "shared_load_conflicts",
+    "global_load_requests",
+    "global_load_sectors",
+    "global_store_requests",
+    "block_barriers",
+    "warp_barriers",
+    "shuffles",
+    "atomics",
+)
+# Counts as warp instructions: a wavefront, a request, a shuffle or a barrier's arrival is one; an
+# atomic is one for each lane, since the memory serves them one by one.
+_WORK = ("shared_load_wavefronts", "shared_store_wavefronts", "global_load_requests",
+         "global_store_requests", "warp_barriers", "shuffles", "atomics")  # fmt: skip
+LADDER = tuple(
+    s.name
+    for s in registry.STRATEGIES.values()
+    if s.kind == "kernel" and s.name not in ("redux", "one_block", "one_cluster")
+)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A strategy and what it does for 2**16 elements in blocks of 256."""
+
+    name: str
+    counters: dict[str, int]
+    work: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A kernel beside the ladder.
+
+    `own` are its counts for 2**16 elements in blocks of 256, `nearest` the rung with the most
+    similar counts. `rungs` are all rungs and the kernel, those with the most counted work first.
+    `changes` are the counters that differ from the nearest rung's: name, the rung's, its own.
+    `blocks` are those of all launches.
+    """
+
+    own: Rung
+    nearest: Rung
+    rungs: tuple[Rung, ...]
+    changes: tuple[tuple[str, int, int], ...]
+    active_lanes: float | None
+    bytes_used_share: float | None
+    blocks: int
+
+    @property
+    def place(self) -> int:
+        """Its place, from 1, by counted work: the first does most."""
+        return 1 + [rung.name for rung in self.rungs].index(self.own.name)
+
+    @property
+    def sentence(self) -> str:
+        """What differs most from the nearest rung."""
+        name = self.nearest.name
+        if not self.changes:
+            return f"It does exactly what {name} does, as counted."
+        counter, theirs, own = self.changes[0]
+        words = counter.replace("_", " ")
+        if not own:
+            return f"It is nearest to {name}, and has none of its {theirs:,} {words}."
+        if not theirs:
+            return f"It is nearest to {name}, which has no {words}; yours has {own:,}."
+        more, ratio = own > theirs, max(own, theirs) / min(own, theirs)
+        times = f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.3g}"
+        how = f"{times} times as many" if more else f"{times} times fewer"
+        return f"It is nearest to {name}, and has {how} {words} ({own:,}, and {theirs:,} there)."
+
+
+def _work(counts: StrategyCounts) -> int:
+    warps = sum(k.counters["block_barriers"] * (k.block // 32) for k in counts.kernels)
+    return warps + sum(counts.total[name] for name in _WORK)
+
+
+def _rung(counts: StrategyCounts) -> Rung:
+    return Rung(counts.strategy, dict(counts.total), _work(counts))
+
+
+@functools.cache
+def rungs(dtype: str) -> tuple[Rung, ...]:
+    """The ladder's rungs, counted."""
+    return tuple(
+        _rung(explain(name, n=N, block=BLOCK, dtype=dtype))  # type: ignore[arg-type]
+        for name in LADDER
+        if dtype in registry.STRATEGIES[name].dtypes
+    )
+
+
+def _distance(a: Rung, b: Rung) -> float:
+    return sum(
+        abs(math.log2((1 + a.counters[name]) / (1 + b.counters[name]))) for name in _COMPARED
+    )
+
+
+def compare(strategy: Strategy, dtype: str, input_dtype: str, finish: str | None) -> Comparison:
+    """Counts the kernel, all of its blocks, and finds its place."""
+    counted: Any = explain(
+        strategy,  # type: ignore[arg-type]
+        n=N, block=BLOCK, dtype=dtype, input_dtype=input_dtype, finish=finish, sample=False,
+    )  # fmt: skip
+    own = _rung(counted)
+    own = Rung("(yours)", own.counters, own.work)
+    known = rungs(dtype)
+    nearest = min(known, key=lambda rung: _distance(own, rung))
+    changes = [
+        (name, nearest.counters[name], own.counters[name])
+        for name in own.counters
+        if own.counters[name] != nearest.counters[name]
+    ]
+    changes.sort(key=lambda row: -abs(math.log2((1 + row[1]) / (1 + row[2]))))
+    ordered = tuple(sorted((*known, own), key=lambda rung: -rung.work))
+    return Comparison(own, nearest, ordered, tuple(changes), counted.active_lanes,
+                      counted.bytes_used_share, sum(k.grid for k in counted.kernels))  # fmt: skip
+
+
+# --- what to try next ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Waste:
+    """A waste that the counts show, and the rung whose one change removes it."""
+
+    rung: str
+    is_there: Callable[[Comparison, int], bool]
+    text: str
+
+
+_WASTES = (
+    Waste("warp_shfl", lambda c, t: c.own.counters["atomics"] * 2 > N,
+          "every element is an atomic, and they queue for one address; add up in the block first"),
+    Waste("interleaved_mod",
+          lambda c, t: not _shared(c) and not c.own.counters["shuffles"] and _global(c) > N // 8,
+          "the steps of the tree go through global memory; take shared memory"),
+    Waste("sequential", lambda c, t: (c.bytes_used_share or 1) < 0.5,
+          "less than half of each 32-byte sector is used; let neighbours read neighbours"),
+    Waste("sequential", lambda c, t: c.own.counters["shared_load_conflicts"] * 4 > _shared(c),
+          "lanes of a warp meet in the same banks; let the stride go down from half the block"),
+    Waste("interleaved_idx", lambda c, t: (c.active_lanes or 32) < 16 and bool(_shared(c)),
+          "fewer than half of a warp's lanes work; pack the active threads into whole warps"),
+    Waste("first_add", lambda c, t: bool(t & _host.ONE) and bool(_shared(c)),
+          "half of the threads only load an element and stop; let each add two while it loads"),
+    Waste("cascade", lambda c, t: bool(t & _host.TWO),
+          "the tree is paid for every two elements of a thread; let each add many first"),
+    Waste("unroll_warp", lambda c, t: c.own.counters["block_barriers"] > 8 * _blocks(c, t),
+          "the last warp waits at barriers for the whole block; __syncwarp() is enough there"),
+    Waste("warp_shfl", lambda c, t: _shared(c) > max(N // 64, 4 * c.own.counters["shuffles"]),
+          "the sums of a warp pass through shared memory; shuffles keep them in registers"),
+    Waste("vector_load", lambda c, t: c.own.counters["global_load_requests"] > N // 64,
+          "each load takes 4 bytes; loads of 16 bytes need a quarter of the requests"),
+    Waste("last_block", lambda c, t: bool(t & _host.PARTIALS),
+          "the block sums need a second launch; the block that finishes last can add them up"),
+)  # fmt: skip
+
+
+def _shared(c: Comparison) -> int:
+    return c.own.counters["shared_load_wavefronts"] + c.own.counters["shared_store_wavefronts"]
+
+
+def _global(c: Comparison) -> int:
+    return c.own.counters["global_load_requests"] + c.own.counters["global_store_requests"]
+
+
+def _blocks(_: Comparison, traits: int) -> int:
+    return N // BLOCK if traits & _host.ONE else N // BLOCK // 2 if traits & _host.TWO else 32
+
+
+def hint(comparison: Comparison, traits: int) -> tuple[str, str] | None:
+    """The largest waste that the counts show: the rung that removes it, and what it is."""
+    for waste in _WASTES:
+        if waste.is_there(comparison, traits):
+            return waste.rung, waste.text
+    return None

@@ -1,0 +1,318 @@
+"""Tries a kernel: many sizes, blocks, grids and orders of threads, with numbers that show mistakes.
+
+Runs in the process for kernels. A failing case is made smaller, and the elements that were left out
+or counted twice are named.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpureduce import _emulator, _emulator_traced, _host
+from gpureduce.core import bounds, dtypes
+from gpureduce.core.registry import Strategy
+from gpureduce.core.request import Launch
+from gpureduce.core.schedule import ORDERS
+from gpureduce.errors import CudaError
+
+BLOCKS = (32, 64, 96, 128, 160, 256, 512, 1024)
+_PRIMES = (7, 97, 1009)
+_ENOUGH = 40  # failing cases, before it stops looking for more
+_DRAWN = 12  # sizes drawn by the seed
+_MOST_TRIED = 1500  # sizes, to find the smallest that fails
+_MOST_NAMED = 2048  # elements, to find out which of them is missing
+_DIGIT = 8  # of a number whose digits count elements: how often each was added
+
+
+@dataclass(frozen=True)
+class Case:
+    """One try: the size and the launch, the order of threads, and what kind of numbers."""
+
+    n: int
+    block: int
+    grid: int
+    order: str
+    numbers: str
+    dtype: str
+
+    def __str__(self) -> str:
+        grid = f", grid = {self.grid}" if self.grid else ""
+        return (
+            f"n = {self.n}, block = {self.block}{grid}, {self.dtype}, threads in {self.order} order"
+        )
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A case with a wrong sum or a fault.
+
+    `got` and `expected` are the sums as text. `fault` says what ended the launch. `counted` lists
+    elements with how often each was added, where that is not once.
+    """
+
+    case: Case
+    got: str = ""
+    expected: str = ""
+    fault: str = ""
+    counted: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def elements(self) -> str:
+        """Which elements were left out, and which were added more than once."""
+        parts = []
+        for times in sorted({times for _, times in self.counted}):
+            members = [i for i, count in self.counted if count == times]
+            how = {0: "left out", 2: "added twice"}.get(times, f"added {times} times")
+            noun, verb = ("element", "was") if len(members) == 1 else ("elements", "were")
+            parts.append(f"{noun} {_ranges(members)} {verb} {how}")
+        return "; ".join(parts)
+
+
+def told(error: str) -> str:
+    """What the emulator tells of a failed launch, without the call of the runtime."""
+    return error.partition("\n")[2] or error
+
+
+def _ranges(numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    shown = [str(a) if a == b else f"{a} to {b}" for a, b in runs[:6]]
+    return ", ".join(shown) + (", ..." if len(runs) > 6 else "")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kernel with one pair of types, ready to run."""
+
+    strategy: Strategy
+    dtype: str
+    load: int
+    acc: int
+    finish: int
+
+    @property
+    def _elements(self) -> np.dtype[Any]:
+        return dtypes.named(self.dtype)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it adds up floats."""
+        return self.acc in (_host.ACC_F32, _host.ACC_F64)
+
+    def run(self, array: np.ndarray[Any, Any], case: Case, traced: bool = False) -> Any:
+        """The accumulator that the kernel leaves. Raises CudaError for a fault.
+
+        The traced emulator knows the line of an illegal access.
+        """
+        order, _, seed = case.order.partition(" ")
+        module = _emulator_traced if traced or order == "lockstep" else _emulator
+        launch = Launch(self.strategy.index, self.load, self.acc, case.block, case.grid,
+                        self.finish, 0, ORDERS.index(order), int(seed or 0), False)  # fmt: skip
+        module.free_scratch()  # memory of exactly this size, and nothing left of the case before
+        bits = module.sum(array, launch)[0]
+        return np.frombuffer(bits, dtypes.number_of(self.acc), count=1)[0]
+
+    def numbers(self, case: Case) -> np.ndarray[Any, Any]:
+        """The elements of a case."""
+        random = np.random.Generator(np.random.PCG64(case.n * 2048 + case.block))
+        if case.numbers == "nan":
+            array = np.ones(case.n, self._elements)
+            array[case.n * 2 // 3] = math.nan
+            return array
+        if case.numbers == "cancellation":
+            return _cancelling(random, case.n).astype(self._elements)
+        if self.dtype == "bool":
+            return random.integers(0, 2, case.n).astype(bool)
+        if not self.is_float:
+            info = np.iinfo(self._elements)
+            return random.integers(info.min, info.max, case.n, self._elements, endpoint=True)
+        # Whole numbers, all different where there are few, whose sums are exact in any order.
+        bits = {"float16": 11, "bfloat16": 8}.get(self.dtype, 24)
+        most = min(2**bits, 2**24 // case.n)
+        if most > 2 * case.n:
+            return (1 + random.permutation(case.n)).astype(self._elements)
+        return random.integers(1, max(2, most), case.n).astype(self._elements)
+
+    def wrong(self, case: Case) -> Failure | None:
+        """What is wrong with the sum of a case; None if nothing is."""
+        array = self.numbers(case)
+        try:
+            got = self.run(array, case)
+        except CudaError as error:
+            return Failure(case, fault=told(str(error)))
+        if not self.is_float:
+            bits = 8 * got.dtype.itemsize
+            expected = int(array.astype(object).sum()) % 2**bits
+            if int(got) == expected:
+                return None
+            return Failure(case, self._shown(int(got)), self._shown(expected))
+        exact = math.fsum(array.astype(np.float64).tolist())
+        bound = 0.0
+        if case.numbers == "cancellation":
+            magnitude = math.fsum(np.abs(array.astype(np.float64)).tolist())
+            bound = bounds.in_any_order(case.n, got.dtype.name, magnitude)
+        right = math.isnan(got) if math.isnan(exact) else abs(float(got) - exact) <= bound
+        return None if right else Failure(case, repr(float(got)), repr(exact))
+
+    def with_line(self, failure: Failure) -> Failure:
+        """A fault as the traced emulator tells it, if it is found there, too."""
+        try:
+            self.run(self.numbers(failure.case), failure.case, traced=True)
+        except CudaError as error:
+            return dataclasses.replace(failure, fault=told(str(error)))
+        return failure
+
+    def _shown(self, total: int) -> str:
+        """An integer sum as text: accumulators are unsigned, also for signed elements."""
+        bits = 8 * dtypes.number_of(self.acc).itemsize
+        signed = self._elements.kind == "i" and total >= 2 ** (bits - 1)
+        return str(total - 2**bits if signed else total)
+
+    def counted(self, case: Case) -> tuple[tuple[int, int], ...]:
+        """The elements that are not added exactly once, with how often they are.
+
+        Several elements are counted by one sum: the k-th of them is 8**k, so the sum's digits tell
+        how often each was added.
+        """
+        digits = 7 if self.acc != _host.ACC_F64 else 15
+        kind, size = self._elements.kind, self._elements.itemsize
+        if kind in "biu":
+            most = {"b": 1, "i": 2 ** (8 * size - 1) - 1, "u": 2 ** (8 * size) - 1}[kind]
+        else:
+            most = 65504 if self.dtype == "float16" else 2**63
+        while digits > 1 and _DIGIT ** (digits - 1) > most:
+            digits -= 1
+        if self._sum_of(np.zeros(case.n, self._elements), case) != 0:
+            return ()  # the elements are not all that it adds
+        found = []
+        for first in range(0, case.n, digits):
+            array = np.zeros(case.n, self._elements)
+            part = array[first : first + digits]
+            part[:] = [_DIGIT**k for k in range(part.size)]
+            rest = self._sum_of(array, case)
+            if rest is None:
+                return ()
+            for k in range(part.size):
+                rest, times = divmod(rest, _DIGIT)
+                if times != 1:
+                    found.append((first + k, times))
+        return tuple(found) if self._explains(found, case) else ()
+
+    def _sum_of(self, array: np.ndarray[Any, Any], case: Case) -> int | None:
+        """The kernel's sum; None for a fault, and for one that is not finite."""
+        try:
+            total = self.run(array, case)
+        except CudaError:
+            return None
+        return int(total) if math.isfinite(total) else None
+
+    def _explains(self, found: list[tuple[int, int]], case: Case) -> bool:
+        """Whether the elements that are not added once account for the wrong sum."""
+        array = self.numbers(case)
+        got = self._sum_of(array, case)
+        if got is None:
+            return False
+        values: list[Any] = array.tolist()
+        expected = sum(values) + sum((times - 1) * values[i] for i, times in found)
+        if self.is_float:
+            return bool(expected == got)
+        modulus: int = 2 ** (8 * dtypes.number_of(self.acc).itemsize)
+        return (int(expected) - got) % modulus == 0
+
+
+def _cancelling(random: np.random.Generator, n: int) -> np.ndarray[Any, Any]:
+    large = random.integers(1, 1000, n) * 2.0**5  # float16 ends at 65504
+    large[n // 2 :] = -large[: n - n // 2]
+    return large + random.random(n)
+
+
+def _sizes(block: int, per_thread: int) -> list[int]:
+    part = block * per_thread
+    borders = [1, 2, block - 1, block, block + 1, part - 1, part, part + 1]
+    borders += [2 * part - 1, 2 * part, 2 * part + 1, 3 * part + block // 2 + 1, *_PRIMES]
+    return sorted({n for n in borders if n > 0})
+
+
+def _grids(traits: int) -> tuple[int, ...]:
+    if not traits & _host.MANY or traits & _host.ALONE:
+        return (0,)
+    if traits & _host.CLUSTER:
+        return 0, _host.CLUSTER_BLOCKS
+    return 0, 1, 3
+
+
+def cases(subject: Subject, seed: int = 0) -> Iterator[Case]:
+    """All cases, the small ones first; the last sizes are drawn by the seed."""
+    traits, dtype = subject.strategy.traits, subject.dtype
+    per_thread = 2 if traits & _host.TWO else 1
+    for block in BLOCKS:
+        for n in _sizes(block, per_thread):
+            for grid in _grids(traits):
+                for order in ("forward", "reverse", f"random {n % 7}"):
+                    if grid and order != "forward" and n < block:
+                        continue
+                    yield Case(n, block, grid, order, "different", dtype)
+    for block in (64, 96, 256):
+        yield Case(2 * block + 1, block, 0, "lockstep", "different", dtype)
+    for block, n in ((128, 4099), (256, 20011), (1024, 9 * 8192 + 7), (256, 2**18 + 7)):
+        yield Case(n, block, 0, "forward", "different", dtype)
+    random = np.random.Generator(np.random.PCG64(seed))
+    for n in random.integers(2, 20000, _DRAWN).tolist():
+        yield Case(n, BLOCKS[n % len(BLOCKS)], 0, f"random {n}", "different", dtype)
+    if subject.is_float:
+        for numbers in ("nan", "cancellation"):
+            for block, n in ((32, 97), (96, 1009), (256, 4099)):
+                for order in ("forward", "random 1"):
+                    yield Case(n, block, 0, order, numbers, dtype)
+
+
+def try_all(
+    subject: Subject, seed: int, tell: Callable[[str, object], None]
+) -> tuple[int, list[Failure]]:
+    """Runs all cases. Returns how many ran, and those that failed."""
+    failures: list[Failure] = []
+    tried = 0
+    for case in cases(subject, seed):
+        tell("case", case)
+        failure = subject.wrong(case)
+        tried += 1
+        if failure:
+            failures.append(failure)
+        if len(failures) == _ENOUGH:
+            break
+    return tried, failures
+
+
+def smallest(
+    subject: Subject, failures: list[Failure], tell: Callable[[str, object], None]
+) -> Failure:
+    """The smallest failing case near those that failed, with the elements that it miscounts."""
+    best = min(failures, key=lambda f: (bool(f.fault), f.case.n, f.case.block, f.case.grid))
+
+    def first_of(smaller: Iterable[dict[str, int]]) -> None:
+        nonlocal best
+        for change in smaller:
+            case = dataclasses.replace(best.case, **change)  # type: ignore[arg-type]
+            tell("case", case)
+            failure = subject.wrong(case)
+            if failure:
+                best = failure
+                return
+
+    first_of({"n": n} for n in range(1, min(best.case.n, _MOST_TRIED)))
+    first_of({"block": block} for block in BLOCKS if block < best.case.block)
+    if best.fault:
+        return subject.with_line(best)
+    if best.case.numbers != "different" or best.case.n > _MOST_NAMED:
+        return best
+    return dataclasses.replace(best, counted=subject.counted(best.case))

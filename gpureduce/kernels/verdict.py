@@ -1,0 +1,233 @@
+"""What a check has found, as data and as text; verdict_html.py shows it in a notebook."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+from gpureduce.emulator.races import Races
+from gpureduce.kernels import verdict_html
+from gpureduce.kernels.ladder import Comparison
+from gpureduce.kernels.trials import Failure
+from gpureduce.text import table
+
+_WIDTH = 80
+_LINES = 12  # of what the kernel printed
+_SHOWN = 8  # counters beside the nearest rung's
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What `check` has found; true if the kernel is right and nothing races.
+
+    Attributes
+    ----------
+    name, file, options
+        The kernel's name, its file in messages, and how it was launched.
+    dtypes
+        The dtypes that were tried.
+    tried
+        How many sums were computed.
+    failures
+        The smallest wrong sum or fault for each dtype; empty if all were right.
+    looked
+        The sizes, blocks and grids for which every access was looked at.
+    races
+        What the race detector found first, as of `gpureduce.races`; None if it found nothing.
+    comparison
+        The counts beside the ladder's; None if there are none, and `not_counted` says why.
+    hint
+        A rung to look at next, and why; None without a hint.
+    printed
+        What the kernel printed, up to a limit; `printed_bytes` counts all of it.
+    compile_s, seconds
+        The time of the compiler, and of the whole check.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> verdict = gpureduce.check(gpureduce.source("missing_barrier").text)
+    >>> verdict.right, verdict.races.races[0].missing
+    (False, '__syncthreads()')
+    """
+
+    name: str
+    file: str
+    options: dict[str, str]
+    dtypes: tuple[str, ...]
+    tried: int
+    failures: tuple[Failure, ...]
+    looked: tuple[tuple[int, int, int], ...]
+    races: Races | None
+    comparison: Comparison | None
+    not_counted: str = ""
+    hint: tuple[str, str] | None = None
+    printed: str = ""
+    printed_bytes: int = 0
+    compile_s: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def right(self) -> bool:
+        """Whether all sums came out right."""
+        return not self.failures and not (self.races and self.races.wrong)
+
+    def __bool__(self) -> bool:
+        return self.right and not self.races
+
+    def timed(self, compile_s: float, seconds: float) -> Verdict:
+        """The same verdict with its times."""
+        return dataclasses.replace(self, compile_s=compile_s, seconds=seconds)
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one sentence."""
+        found = [] if self.right else ["wrong"]
+        if self.races and self.races.races:
+            found.append("it races")
+        if self.races and self.races.barriers:
+            found.append("part of a block misses a barrier")
+        said = ", and ".join(found) if found else "nothing wrong found"
+        return f"{self.name}: {said}"
+
+    def sums(self) -> str:
+        """Part 1: right or wrong."""
+        if not self.failures:
+            if self.right:
+                return f"All {self.tried} sums came out right ({', '.join(self.dtypes)})."
+            return "The sum came out wrong in the runs below."
+        lines = []
+        for failure in self.failures:
+            where = f"{failure.case}" if failure.case.block else "Before the first sum"
+            lines.append(f"Wrong for {where}:" if failure.case.block else f"{where}:")
+            if failure.fault:
+                lines.append(_wrapped(failure.fault, "  "))
+            else:
+                kind = "" if failure.case.numbers == "different" else f" ({failure.case.numbers})"
+                lines.append(
+                    f"  the sum is {failure.expected}, and came out as {failure.got}{kind}"
+                )
+            if failure.elements:
+                lines.append(_wrapped(failure.elements, "  "))
+        return "\n".join(lines)
+
+    def accesses(self) -> str:
+        """Part 2: races and barriers."""
+        if self.races is not None:
+            return str(self.races)
+        if not self.looked:
+            return "Not looked for, since the kernel did not get that far."
+        blocks = sorted({block for _, block, _ in self.looked})
+        return f"No race and no split barrier, for blocks of {', '.join(map(str, blocks))}."
+
+    def counts(self) -> str:
+        """Part 3: the counts beside the nearest rung's, and the place on the ladder."""
+        compared = self.comparison
+        if compared is None:
+            why = f": {self.not_counted}" if self.not_counted else ""
+            return _wrapped(f"Not counted{why or ', since the kernel did not get that far.'}")
+        lines = [_wrapped(compared.sentence)]
+        rows = [
+            [name, f"{theirs:,}", f"{own:,}"] for name, theirs, own in compared.changes[:_SHOWN]
+        ]
+        if rows:
+            head = ["for 65,536 elements", compared.nearest.name, self.name]
+            lines += ["", table(head, rows, right=(1, 2))]
+        lines += ["", _wrapped(self.place())]
+        return "\n".join(lines)
+
+    def place(self) -> str:
+        """The place on the ladder, as counted."""
+        compared = self.comparison
+        if compared is None:
+            return ""
+        names = [rung.name for rung in compared.rungs]
+        at = names.index(compared.own.name)
+        around = [f"{self.name}, yours ({compared.own.work:,})" if name == compared.own.name
+                  else f"{name} ({rung.work:,})"
+                  for name, rung in zip(names, compared.rungs, strict=True)]  # fmt: skip
+        shown = around[max(0, at - 2) : at + 3]
+        return (
+            f"By counted warp instructions it is number {compared.place} of {len(names)}, most "
+            f"first: {', '.join(shown)}. Counts are not times."
+        )
+
+    def next_step(self) -> str:
+        """Part 4: the hint; empty without one."""
+        if self.hint is None:
+            return ""
+        rung, why = self.hint
+        return _wrapped(f"{why[0].upper()}{why[1:]}. See {rung}.")
+
+    def output(self) -> str:
+        """The first lines that the kernel printed."""
+        lines = self.printed.splitlines()
+        if len(lines) > _LINES:
+            lines = [*lines[:_LINES], f"... ({self.printed_bytes:,} bytes in all)"]
+        return "\n".join(line[:200] for line in lines)
+
+    def parts(self) -> list[tuple[str, str]]:
+        """The parts of the verdict, each with its title."""
+        parts = [
+            ("Right or wrong", self.sums()),
+            ("Races and barriers", self.accesses()),
+            ("Counts", self.counts()),
+            ("What to try next", self.next_step()),
+            ("The kernel printed", self.output()),
+        ]
+        return [(title, text) for title, text in parts if text]
+
+    def __str__(self) -> str:
+        parts = [f"{title}\n{textwrap.indent(text, '  ')}" for title, text in self.parts()]
+        return "\n\n".join([self.headline, *parts])
+
+    def _repr_html_(self) -> str:
+        return verdict_html.page(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain values, for JSON."""
+        compared = self.comparison
+        return {
+            "name": self.name,
+            "file": self.file,
+            "passes": bool(self),
+            "right": self.right,
+            "options": self.options,
+            "dtypes": list(self.dtypes),
+            "tried": self.tried,
+            "failures": [
+                {
+                    **dataclasses.asdict(failure.case),
+                    "got": failure.got,
+                    "expected": failure.expected,
+                    "fault": failure.fault,
+                    "counted": [list(row) for row in failure.counted],
+                }
+                for failure in self.failures
+            ],
+            "looked": [list(row) for row in self.looked],
+            "races": self.races.as_dict() if self.races is not None else None,
+            "counters": compared.own.counters if compared else None,
+            "nearest": compared.nearest.name if compared else None,
+            "nearest_counters": compared.nearest.counters if compared else None,
+            "place": compared.place if compared else None,
+            "hint": list(self.hint) if self.hint else None,
+            "printed": self.printed,
+            "compile_s": self.compile_s,
+            "seconds": self.seconds,
+        }
+
+    def to_json(self) -> str:
+        """The verdict as JSON."""
+        return json.dumps(self.as_dict(), indent=1, default=str)
+
+
+def _wrapped(words: str, indent: str = "") -> str:
+    return "\n".join(
+        textwrap.fill(line, _WIDTH - 2, initial_indent=indent, subsequent_indent=indent,
+                      break_on_hyphens=False, break_long_words=False)
+        for line in words.splitlines()
+    )  # fmt: skip

@@ -1,0 +1,232 @@
+"""The process that runs users' kernels: a server that has gpureduce loaded, and a child per job.
+
+The server never runs a kernel. For each job it forks a child, which limits itself, loads the
+kernel, does the job, and ends. process.py is the other side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import resource
+import select
+import signal
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from gpureduce import _emulator, _emulator_traced
+from gpureduce.core import registry, sources
+from gpureduce.core.checks import finite, whole
+from gpureduce.errors import CudaError
+from gpureduce.lazy_import import load
+
+HEAD = struct.Struct("<Q")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a job may take.
+
+    Attributes
+    ----------
+    seconds
+        Its time, by the clock.
+    memory_bytes
+        Its memory, beyond that of the process when the job begins.
+    output_bytes
+        What is kept of the text that it prints.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> text = "__global__ void f(const float *in, float *out, size_t n) { out[0] = in[0]; }"
+    >>> gpureduce.kernel(text, limits=gpureduce.Limits(seconds=2)).limits.seconds
+    2
+    """
+
+    seconds: float = 20.0
+    memory_bytes: int = 2 << 30
+    output_bytes: int = 1 << 16
+
+    def __post_init__(self) -> None:
+        """Raises for limits that no job can keep."""
+        if not finite("seconds", self.seconds) > 0:
+            raise ValueError(f"seconds must be above 0, not {self.seconds!r}")
+        whole("memory_bytes", self.memory_bytes, 1 << 26, 1 << 62)
+        whole("output_bytes", self.output_bytes, 0, 1 << 30)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A compiled kernel for a job: its libraries by build, and the strategy that runs it.
+
+    `text` is its source, and `file` the name of that in reports.
+    """
+
+    name: str
+    file: str
+    text: str
+    traits: int
+    dtypes: tuple[str, ...]
+    finishes: tuple[str, ...]
+    plain: tuple[str, ...]
+    traced: tuple[str, ...]
+
+    def strategy(self) -> registry.Strategy:
+        """Loads the kernel into both builds of the emulator."""
+        _emulator.guard_memory()
+        _emulator_traced.guard_memory()
+        index = _emulator.add_kernel(self.name, self.traits, self.plain)
+        if index != _emulator_traced.add_kernel(self.name, self.traits, self.traced):
+            raise RuntimeError("the two builds of the emulator number their strategies differently")
+        sources.add(self.file, self.text)
+        return registry.Strategy(
+            name=self.name,
+            kind="kernel",
+            lesson="a kernel of yours",
+            aliases=(),
+            dtypes=self.dtypes,
+            needs="",
+            deterministic=False,
+            finishes=self.finishes,
+            index=index,
+            traits=self.traits,
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """A call: the module and the name of a function, and its arguments.
+
+    The function gets the strategy first, and then a function that tells something to the caller. A
+    job that tells nothing for `quiet_s` seconds is ended.
+    """
+
+    module: str
+    function: str
+    kernel: Loaded
+    arguments: tuple[Any, ...]
+    named: dict[str, Any]
+    limits: Limits
+    quiet_s: float = float("inf")
+
+
+def write(stream: BinaryIO, what: object) -> None:
+    """Writes one message: its length, then the pickle."""
+    data = pickle.dumps(what)
+    stream.write(HEAD.pack(len(data)) + data)
+    stream.flush()
+
+
+class _Careful(pickle.Unpickler):
+    """Loads only classes of gpureduce and NumPy, and the errors of Python."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        package = module.partition(".")[0]
+        error = getattr(__import__("builtins"), name, None) if module == "builtins" else None
+        is_error = isinstance(error, type) and issubclass(error, Exception)
+        if package not in ("gpureduce", "numpy", "ml_dtypes") and not is_error:
+            raise pickle.UnpicklingError(f"{module}.{name} is not expected from a kernel's process")
+        return super().find_class(module, name)
+
+
+def read(data: bytes) -> Any:
+    """A message that a child wrote."""
+    return _Careful(io.BytesIO(data)).load()
+
+
+def _limit(limits: Limits) -> None:
+    def at_most(what: int, most: int) -> None:
+        hard = resource.getrlimit(what)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (most, most))
+
+    with open("/proc/self/statm") as file:
+        now = int(file.read().split()[0]) * resource.getpagesize()
+    at_most(resource.RLIMIT_AS, now + limits.memory_bytes)
+    at_most(resource.RLIMIT_CPU, int(limits.seconds) + 5)
+    at_most(resource.RLIMIT_FSIZE, 0)
+    at_most(resource.RLIMIT_CORE, 0)
+    at_most(resource.RLIMIT_NOFILE, 64)
+    at_most(resource.RLIMIT_NPROC, 0)
+
+
+def _do(job: Job, results: BinaryIO) -> None:
+    module = __import__(job.module, fromlist=[job.function])
+    function: Callable[..., Any] = getattr(module, job.function)
+    strategy = job.kernel.strategy()
+    _limit(job.limits)
+
+    def tell(kind: str, what: object) -> None:
+        write(results, (kind, what))
+
+    tell("result", function(strategy, tell, *job.arguments, **job.named))
+
+
+def _child(data: bytes, results_fd: int, output_fd: int) -> None:
+    """Does one job. Never returns."""
+    os.setsid()
+    os.dup2(output_fd, 1)
+    os.dup2(output_fd, 2)
+    os.close(output_fd)
+    status = 1
+    with contextlib.suppress(BrokenPipeError), os.fdopen(results_fd, "wb") as results:
+        try:
+            _do(pickle.loads(data), results)
+            status = 0
+        except (ValueError, TypeError, MemoryError, RuntimeError, ImportError, OSError) as error:
+            told: Exception = error
+            if isinstance(error, CudaError):
+                write(results, ("cuda error", (str(error), error.name)))
+            else:
+                write(results, ("error", told))
+    os._exit(status)
+
+
+def _wait(child: int, link: socket.socket) -> int:
+    """The child's exit status. If the other process ends or gives up, ends the child and this."""
+    pause = 0.0005
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status
+        if select.select([link], [], [], pause)[
+            0
+        ]:  # nothing is sent while a job runs: it is closed
+            break
+        pause = min(pause * 1.5, 0.01)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+        os.killpg(child, signal.SIGKILL)
+    os._exit(0)
+
+
+def serve(number: int) -> None:
+    """Serves the process at the other end of this socket until it closes its end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the other process decides
+    for name in ("check", "jobs"):  # so that no child imports them
+        load(f"kernels.{name}")
+    link = socket.socket(fileno=number)
+    while True:
+        head, descriptors, _, _ = socket.recv_fds(link, HEAD.size, 2)
+        if not head:
+            return
+        data = b""
+        while len(data) < HEAD.unpack(head)[0]:
+            data += link.recv(min(1 << 20, HEAD.unpack(head)[0] - len(data)))
+        child = os.fork()
+        if not child:
+            link.close()
+            _child(data, *descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        link.sendall(HEAD.pack(child))
+        status = _wait(child, link)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child, signal.SIGKILL)  # what the kernel may have started
+        link.sendall(HEAD.pack(status))

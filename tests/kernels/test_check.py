@@ -1,0 +1,260 @@
+"""The verdict: wrong sums and the elements behind them, races, counts, hints; and its forms."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import shutil
+import time
+
+import pytest
+
+import gpureduce
+from gpureduce.kernels import trials
+from user_kernels import INDEX_BUG, PUZZLE_WITHOUT_BARRIER, TREE, alone, plain
+
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
+
+
+def test_a_right_kernel():
+    verdict = gpureduce.check(TREE)
+    assert verdict and verdict.right and verdict.dtypes == ("int32", "float32")
+    assert not verdict.failures and verdict.races is None and verdict.tried > 500
+    assert verdict.comparison.nearest.name in ("sequential", "unroll_tail")
+    assert verdict.hint[0] == "first_add"
+    assert "nothing wrong found" in str(verdict)
+    assert gpureduce.check(TREE, hint=False).hint is None
+
+
+def test_the_loop_is_quick():
+    text = TREE.replace("my_rung", f"rung_{time.time_ns()}")
+    first = gpureduce.check(text, "int32")
+    again = gpureduce.check(text, "int32")
+    assert first and again
+    assert first.compile_s < 5 and first.seconds < 15  # 0.3 and 1 s on a quiet core
+    assert again.compile_s < 0.5
+
+
+def test_a_puzzle_that_passes_without_its_barrier():
+    """GPU-Puzzles#14: threads that run in order give the right sum."""
+    verdict = gpureduce.check(PUZZLE_WITHOUT_BARRIER)
+    assert not verdict and not verdict.right
+    assert "reverse" in verdict.failures[0].case.order or "random" in verdict.failures[0].case.order
+    assert {race.missing for race in verdict.races.races} & {"__syncthreads()", "__syncwarp()"}
+
+
+def test_an_index_bug_that_uniform_numbers_hide():
+    verdict = gpureduce.check(INDEX_BUG)
+    failure = verdict.failures[0]
+    assert not verdict.right and failure.case.n == 2
+    assert failure.elements == "element 0 was left out; element 1 was added twice"
+    assert not verdict.races  # a wrong index, and no race
+
+
+@pytest.mark.parametrize(
+    ("bug", "n", "elements"),
+    [
+        ("i < n && i != 70", 71, "element 70 was left out"),
+        ("i + 1 < n", 1, "element 0 was left out"),
+        ("i < n && (n < 200 || i % 64)", 200, "elements 0, 64, 128, 192 were left out"),
+    ],
+)
+def test_elements_that_are_left_out(bug, n, elements):
+    verdict = gpureduce.check(TREE.replace("i < n ?", f"{bug} ?"), "int32")
+    failure = verdict.failures[0]
+    assert (failure.case.n, failure.elements) == (n, elements)
+    assert f"n = {n}, block = 32, int32" in str(verdict) and elements in str(verdict)
+
+
+def test_elements_that_are_added_twice():
+    body = "if (i < n) atomicAdd(out, in[i]); if (i == 40 && i < n) atomicAdd(out, 2 * in[i]);"
+    head = "size_t i = blockIdx.x * blockDim.x + threadIdx.x; "
+    verdict = gpureduce.check(plain(head + body))
+    assert verdict.failures[0].counted == ((40, 3),)
+    assert "element 40 was added 3 times" in str(verdict)
+
+
+def test_a_constant_is_no_sum_of_elements():
+    verdict = gpureduce.check(plain("if (threadIdx.x + blockIdx.x == 0) out[0] = 42;"))
+    assert not verdict.right and verdict.failures[0].counted == ()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "body", "numbers"),
+    [
+        ("float", "if (in[i] == in[i]) sum += in[i];", "nan"),
+        ("float", "sum += in[i] < 0 ? -in[i] : in[i];", "cancellation"),
+    ],
+)
+def test_numbers_that_are_special(dtype, body, numbers):
+    text = plain(
+        "if (threadIdx.x + blockIdx.x) return;\nfloat sum = 0;\n"
+        f"for (size_t i = 0; i < n; i++) {{ {body} }}\nout[0] = sum;",
+        dtype,
+    )
+    verdict = gpureduce.check(text)
+    assert verdict.failures[0].case.numbers == numbers
+
+
+def test_integers_that_wrap_around():
+    text = plain(
+        "if (threadIdx.x + blockIdx.x) return;\nlong long sum = 0;\n"
+        "for (size_t i = 0; i < n; i++) sum += in[i];\n"
+        "out[0] = sum > 2147483647 ? 2147483647 : sum < -2147483647 ? -2147483647 : (int)sum;",
+        "int",
+        "int",
+    )
+    assert not gpureduce.check(text).right
+
+
+@pytest.mark.parametrize(("adds_in", "right"), [("double", True), ("float", False)])
+def test_floats_are_held_against_a_bound(adds_in, right):
+    text = plain(
+        f"if (threadIdx.x + blockIdx.x) return;\n{adds_in} sum = 0;\n"
+        "for (size_t i = 0; i < n; i++) sum += in[i];\nout[0] = sum;",
+        "float",
+        "double",
+    )
+    assert gpureduce.check(text).right is right
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("if (n == 97) out[1] = 1;", "writes out[1], and it has 1 elements"),
+        ("if (in[n + 8] == 1) return;", "reads in["),
+        ("if (n > 40) *(volatile int *)8 = 1;", "is no memory of the launch"),
+        ("volatile char big[100000]; big[0] = big[99999] = 0;", "stack overflow"),
+        ("if (n > 200) while (true) __syncthreads();", "5 s"),
+        ("if (n > 100) exit(3);", "with status 3, as exit() does"),
+        ("if (n > 100) abort();", "signal 6"),
+    ],
+)
+def test_a_hostile_kernel(body, message):
+    verdict = gpureduce.check(alone(body))
+    assert not verdict and message in verdict.failures[0].fault
+    if "in[" in message or "no memory" in message:
+        assert verdict.failures[0].fault.startswith("f.cu:2: thread (")
+    assert "cudaLaunchKernelExC" not in str(verdict)
+    assert gpureduce.check(TREE, "int32")  # nothing is left behind
+
+
+def test_a_split_barrier_and_a_deadlock():
+    verdict = gpureduce.check(gpureduce.source("divergent_barrier").text, "int32")
+    assert verdict.races.barriers and "part of a block misses a barrier" in verdict.headline
+    dead = gpureduce.check(alone("if (threadIdx.x % 32) __syncthreads(); else __syncwarp();"))
+    assert "deadlock" in dead.failures[0].fault
+
+
+def test_a_kernel_that_prints():
+    quiet = gpureduce.check(alone('if (threadIdx.x == 0 && n == 97) printf("n is %d\\n", int(n));'))
+    assert "n is 97\n" in quiet.printed and "The kernel printed" in str(quiet)
+    loud = gpureduce.check(alone('while (n > 100) printf("0123456789\\n");'))
+    assert not loud and len(loud.printed) <= 1 << 16 < loud.printed_bytes
+    assert f"({loud.printed_bytes:,} bytes in all)" in str(loud) and len(str(loud)) < 4000
+
+
+def test_json_and_html():
+    verdict = gpureduce.check(gpureduce.source("missing_barrier").text, ["int32"])
+    plainly = json.loads(verdict.to_json())
+    assert plainly["passes"] is False and plainly["failures"][0]["n"] == 4
+    assert plainly["races"]["races"][0]["missing"] == "__syncthreads()"
+    assert plainly["nearest"] and plainly["counters"]["block_barriers"] == 514
+    page = verdict._repr_html_()
+    assert "<svg" in page and "missing here: __syncthreads()" in page
+    open_tags: list[str] = []
+
+    class Reader(html.parser.HTMLParser):
+        def handle_starttag(self, tag, attrs):
+            open_tags.append(tag)
+
+        def handle_endtag(self, tag):
+            assert open_tags.pop() == tag
+
+        def handle_startendtag(self, tag, attrs):
+            pass
+
+    Reader().feed(page.replace("<br>", ""))
+    assert not open_tags
+
+
+def test_sizes_stand_around_every_border():
+    subject = trials.Subject(gpureduce.kernel(TREE).loaded([]), "int32", 5, 0, 0)
+    tried = {(case.block, case.n) for case in trials.cases(subject)}
+    for block in (32, 96, 160, 1024):
+        assert {(block, block + away) for away in (-1, 0, 1)} <= tried
+        assert {(block, 2 * block + away) for away in (-1, 0, 1)} <= tried
+    orders = {case.order.split()[0] for case in trials.cases(subject)}
+    assert orders == {"forward", "reverse", "random", "lockstep"}
+
+
+def test_another_seed_tries_other_sizes():
+    subject = trials.Subject(gpureduce.kernel(TREE).loaded([]), "int32", 5, 0, 0)
+    first, again, other = ({c.n for c in trials.cases(subject, seed)} for seed in (0, 0, 1))
+    assert first == again and len(other - first) > 5
+    n = min(n for n in other - first if n > 2000)
+    text = TREE.replace("i < n ?", f"i < n && n != {n} ?")
+    assert gpureduce.check(text, "int32") and not gpureduce.check(text, "int32", seed=1)
+
+
+def test_every_dtype():
+    names = [name for name in gpureduce.kernel(TREE).dtypes if name != "bfloat16"]
+    verdict = gpureduce.check(TREE, names)
+    assert verdict and verdict.dtypes == tuple(names) and len(names) == 12
+    wrong = gpureduce.check(TREE.replace("i < n ?", "i + 1 < n ?"), names)
+    assert [f.case.dtype for f in wrong.failures] == names
+    assert all(f.case.n <= 4 and f.elements.endswith("left out") for f in wrong.failures)
+
+
+@pytest.mark.parametrize(
+    ("what", "becomes"),
+    [
+        ("i < n ?", "i < n && n < 100000 ?"),  # right for small sizes
+        ("i < n ?", "i < n && n % 32 == 0 ?"),  # for round sizes
+        ("i < n ?", "i < n && blockDim.x > 32 ?"),  # not for the smallest block
+        ("i < n ?", "i < n && gridDim.x < 60 ?"),  # for few blocks
+        (
+            "        __syncthreads();",
+            "        if (blockIdx.x != 5) __syncthreads();",
+        ),  # races rarely
+        ("        __syncthreads();", "        if (stride != 16) __syncthreads();"),  # in one step
+        (
+            "        __syncthreads();",
+            "        if (blockDim.x != 416) __syncthreads();",
+        ),  # one block
+    ],
+)
+def test_a_kernel_that_is_wrong_rarely(what, becomes):
+    assert what in TREE
+    verdict = gpureduce.check(TREE.replace(what, becomes), "int32")
+    assert not verdict
+    if "sync" in becomes:
+        assert verdict.races.races[0].missing in ("__syncthreads()", "__syncwarp()")
+    else:
+        assert not verdict.right
+
+
+@pytest.mark.parametrize(
+    ("rung", "hint"),
+    [
+        ("atomic_thread", "warp_shfl"),
+        ("interleaved_mod", "interleaved_idx"),
+        ("interleaved_idx", "sequential"),
+        ("sequential", "first_add"),
+        ("first_add", "cascade"),
+        ("cascade", "warp_shfl"),
+        ("warp_shfl", "vector_load"),
+        ("vector_load", "last_block"),
+        ("tiles", None),
+    ],
+)
+def test_hints_lead_up_the_ladder(rung, hint):
+    verdict = gpureduce.check(gpureduce.source(rung).text, "int32")
+    assert verdict.comparison.nearest.name == rung and not verdict.comparison.changes
+    assert (verdict.hint and verdict.hint[0]) == hint
+
+
+def test_a_tree_in_global_memory_is_sent_to_shared_memory():
+    text = gpureduce.source("global_tree").text
+    verdict = gpureduce.check(gpureduce.kernel(text, scratch="thread"), "int32")
+    assert verdict and verdict.hint[0] == "interleaved_mod"

@@ -1,0 +1,295 @@
+"""Kernels of users: their heads, the compiler's messages, and sum, explain and races of them."""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpureduce
+from gpureduce.kernels import compiling
+from user_kernels import TREE, plain
+
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
+DTYPES = ("bool", "int8", "uint16", "int32", "uint32", "int64", "float16", "float32", "float64")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_sum_of_every_dtype(dtype):
+    k = gpureduce.kernel(TREE)
+    array = (np.arange(1000) % 2).astype(dtype)
+    value, timing = gpureduce.sum(array, k)
+    assert value == array.sum(dtype=np.float64) and value.dtype == array.sum().dtype
+    assert timing.strategy == "my_rung" and timing.backend == "emulator"
+    assert timing.block == 256 and timing.grid == 4 and timing.launches == 2
+
+
+def test_the_launch_is_the_callers():
+    k = gpureduce.kernel(TREE)
+    result = gpureduce.sum(np.ones(1000), k, block=96, finish="host")
+    assert (result.timing.block, result.timing.grid, result.timing.launches) == (96, 11, 1)
+    with pytest.raises(ValueError, match="multiple of 32"):
+        gpureduce.sum(np.ones(9), k, block=33)
+    with pytest.raises(ValueError, match="runs on the emulator"):
+        gpureduce.sum(np.ones(9), k, device="cuda")
+    with pytest.raises(TypeError, match="adds up whole arrays"):
+        gpureduce.sum(np.ones((3, 3)), k, axis=0)
+
+
+def test_the_order_of_threads_is_the_callers():
+    text = plain("out[0] = blockIdx.x * blockDim.x + threadIdx.x;")  # the last one to write
+    k, ones = gpureduce.kernel(text), np.ones(64, np.float32)
+    assert gpureduce.sum(ones, k, block=32)[0] == 63
+    with gpureduce.emulator.schedule("reverse"):
+        assert gpureduce.sum(ones, k, block=32)[0] == 0
+
+
+def test_kernels_as_values():
+    k = gpureduce.kernel(TREE)
+    assert pickle.loads(pickle.dumps(k)) == k and {k: 1}[gpureduce.kernel(TREE)] == 1
+    with pytest.raises(TypeError, match="a kernel is its text, or the path of its file"):
+        gpureduce.kernel(3)
+    with pytest.raises(TypeError, match="a kernel of yours is no strategy here"):
+        list(gpureduce.benchmark([k], sizes=[1000]))
+
+
+def test_error_bound_of_a_sum():
+    values = np.random.default_rng(1).random(5000).astype(np.float32)
+    result = gpureduce.sum(values, gpureduce.kernel(TREE))
+    exact = math.fsum(values.tolist())
+    bound = gpureduce.error_bound(result, exact)
+    assert abs(float(result) - exact) <= bound < 5000 * 2**-23 * exact
+
+
+def test_explain_counts_what_a_rung_of_the_same_text_does():
+    text = gpureduce.source("interleaved_idx").text
+    own = gpureduce.explain(gpureduce.kernel(text), n=5000)
+    ours = gpureduce.explain("interleaved_idx", n=5000)
+    assert own.counters == ours.counters and own.total == ours.total
+    assert own.worst_line.text == ours.worst_line.text
+    assert own.worst_line.line == ours.worst_line.line
+    both = gpureduce.explain(gpureduce.kernel(text), "sequential", n=5000)
+    assert both.fell[0].name == "shared_load_conflicts"
+
+
+def test_races_of_a_kernel_of_yours():
+    assert not gpureduce.races(gpureduce.kernel(TREE))
+    wrong = gpureduce.kernel(gpureduce.source("missing_barrier").text)
+    found, ours = gpureduce.races(wrong), gpureduce.races("missing_barrier")
+    assert [race.missing for race in found.races] == [race.missing for race in ours.races]
+    assert found.races[0].sides[0].place.text == ours.races[0].sides[0].place.text
+    assert "<svg" in found.svg()
+
+
+def test_static_shared_memory_is_shared_memory():
+    text = """__global__ void f(const float *in, float *out, size_t n)
+{
+    __shared__ float a[1024];
+    a[threadIdx.x] = threadIdx.x < n ? in[threadIdx.x] : 0;
+    __syncthreads();
+    out[blockIdx.x] = a[2 * threadIdx.x % 64] + a[0];
+}
+"""
+    k = gpureduce.kernel(text)
+    counted = gpureduce.explain(k, n=64, block=64, dtype="float32")
+    assert counted.counters["shared_store_instructions"] == 2
+    assert counted.counters["shared_load_conflicts"] == 2  # a stride of two words, for each warp
+    assert counted.counters["global_load_requests"] == 2
+    race = gpureduce.races(
+        gpureduce.kernel(text.replace("    __syncthreads();\n", "")), n=64, block=64
+    )
+    assert any(r.address.startswith("shared[") for r in race.races)
+    offsets = {int(r.address[7:-1]) for r in race.races if r.address.startswith("shared[")}
+    assert offsets <= set(range(64))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("int x;\n", "there is no kernel in the text"),
+        ("__global__ void f(float *out) {}", "f has 1 parameter"),
+        ("__global__ void f(const float *in, int *out, size_t n) {}", "no accumulator"),
+        ("__global__ void f(const Foo *in, Foo *out, size_t n) {}", "elements of type Foo"),
+        ("__global__ void f(float x, float *out, size_t n) {}", "first two parameters"),
+        (TREE + TREE.replace("my_rung", "two"), "name one of my_rung, two"),
+        (plain("out[0] = 1;") + "int main() {}", "line 5 has a main()"),
+        (plain("f<<<1, 2>>>(in, out, n);"), "line 2 has a launch"),
+        ("extern __shared__ float s[];\n" + plain("out[0] = s[0];"), "line 1 declares s outside"),
+        ("__global__ void f(const float *in, float *out, size_t n) {}", "does not show whether f"),
+        (
+            plain("__shared__ int a;\ncooperative_groups::this_grid().sync(); out[0] = a;"),
+            "line 2 has a __shared__ variable, and f synchronizes several blocks",
+        ),
+        ("// gpureduce: elements=3\n" + TREE, "elements must be one of 1, 2, many, not '3'"),
+        ("// gpureduce: speed=3\n" + TREE, "no option 'speed'"),
+    ],
+)
+def test_a_head_that_cannot_be(text, message):
+    with pytest.raises(gpureduce.KernelError) as error:
+        gpureduce.kernel(text)
+    assert message in str(error.value)
+
+
+def test_options_by_argument_comment_and_text():
+    assert gpureduce.kernel(TREE).options["elements"] == "1"
+    commented = gpureduce.kernel("// gpureduce: elements=2 shared=warp\n" + TREE)
+    assert commented.options["elements"] == "2" and commented.options["shared"] == "warp"
+    given = gpureduce.kernel("// gpureduce: elements=2\n" + TREE, elements="many", finishes=True)
+    assert given.options["elements"] == "many" and given.options["finishes"] == "yes"
+
+
+def test_messages_of_the_compiler_have_the_users_lines():
+    k = gpureduce.kernel(TREE.replace("unsigned tid = threadIdx.x;", "unsigned tid = threadIdx.w;"))
+    with pytest.raises(gpureduce.KernelError) as error:
+        gpureduce.sum(np.ones(3), k)
+    said = str(error.value)
+    assert "my_rung.cu:4:" in said and "‘w’" in said
+    assert "gpureduce_kernel" not in said and "tmp" not in said and ".cpp" not in said
+
+
+def test_an_error_in_a_header_of_ours_names_what_is_wrong():
+    with pytest.raises(gpureduce.KernelError) as error:
+        gpureduce.sum(
+            np.ones(3, np.float32),
+            gpureduce.kernel(plain("char c = 1; out[0] = __shfl_down_sync(~0u, c, 1);")),
+        )
+    assert "CUDA shuffles 4 and 8 bytes" in str(error.value)
+    assert "f.cu" in str(error.value) and "gpureduce_kernel" not in str(error.value)
+
+
+def test_no_compiler(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(
+        RuntimeError, match=r"'no-such-compiler', which is not there: install g\+\+"
+    ):
+        gpureduce.sum(np.ones(3), gpureduce.kernel(TREE))
+    monkeypatch.delenv("CXX")
+    monkeypatch.setenv("PATH", "/nowhere")
+    compiling._compiler.cache_clear()
+    with pytest.raises(RuntimeError, match="there is no C\\+\\+ compiler here: install g\\+\\+"):
+        gpureduce.sum(np.ones(3), gpureduce.kernel(TREE))
+    compiling._compiler.cache_clear()
+
+
+def test_a_file_and_its_own_header(tmp_path):
+    (tmp_path / "mine.cuh").write_text("#define ONE_MORE 1\n")
+    text = '#include "mine.cuh"\n' + plain("out[0] = in[0] + ONE_MORE;")
+    (tmp_path / "my.cu").write_text(text)
+    k = gpureduce.kernel(tmp_path / "my.cu")
+    assert k.file == "my.cu"
+    assert gpureduce.sum(np.ones(1, np.float32), k, block=32)[0] == 2
+    (tmp_path / "mine.cuh").write_text("#define ONE_MORE 2\n")  # the cache sees the header
+    assert gpureduce.sum(np.ones(1, np.float32), k, block=32)[0] == 3
+
+
+def test_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    k = gpureduce.kernel(TREE)
+    gpureduce.sum(np.ones(9), k)
+    kept = {path: path.stat().st_ino for path in tmp_path.rglob("*.so")}
+    assert len(kept) == 2  # for the plain and for the traced emulator
+    gpureduce.sum(np.ones(9), k)
+    assert {path: path.stat().st_ino for path in tmp_path.rglob("*.so")} == kept
+    gpureduce.sum(np.ones(9), gpureduce.kernel(TREE.replace("512", "1024")))
+    assert len(list(tmp_path.rglob("*.so"))) == 4
+    assert not [p for p in tmp_path.rglob("*") if p.suffix in (".o", ".cpp")]
+
+
+def test_the_headers_come_with_the_package(tmp_path, monkeypatch):
+    """Nothing of the checkout is read, and the package has the headers of the checkout."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    files = compiling._recipe()["files"]
+    folder = compiling._headers()
+    assert folder.is_relative_to(tmp_path)
+    assert {p.relative_to(folder).as_posix() for p in folder.rglob("*.h")} <= set(files)
+    csrc = Path(__file__).resolve().parents[2] / "csrc"
+    for name, text in files.items():
+        assert not csrc.exists() or (csrc / name).read_text() == text, f"{name}: build again"
+
+
+def test_what_a_kernel_prints_is_printed(capsys):
+    gpureduce.sum(
+        np.ones(3, np.float32), gpureduce.kernel(plain('printf("%d\\n", int(n));')), block=32
+    )
+    assert capsys.readouterr().out == "3\n" * 32
+
+
+def test_wrong_dtypes():
+    k = gpureduce.kernel(plain("out[0] = in[0];"))
+    assert k.dtypes == ("float32",)
+    with pytest.raises(TypeError, match="f adds up f32 in f32: it takes float32, not float64"):
+        gpureduce.sum(np.ones(3), k)
+    with pytest.raises(TypeError, match="float32"):
+        gpureduce.check(k, "int32")
+    with pytest.raises(TypeError, match="a kernel of yours is no strategy here"):
+        gpureduce.source(k)
+
+
+def test_several_threads_of_the_host():
+    k, found = gpureduce.kernel(TREE), []
+
+    def add(n):
+        found.append(float(gpureduce.sum(np.ones(n), k).value) == n)
+
+    threads = [threading.Thread(target=add, args=(n,)) for n in (10, 100, 1000)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 3
+
+
+def test_a_child_process_of_the_user():
+    code = (
+        "import os, numpy as np, gpureduce, sys\n"
+        f"k = gpureduce.kernel({TREE!r})\n"
+        "assert gpureduce.sum(np.ones(9), k)[0] == 9\n"
+        "child = os.fork()\n"
+        "assert gpureduce.sum(np.ones(99), k)[0] == 99\n"
+        "sys.exit(0) if not child else None\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+        "assert gpureduce.sum(np.ones(9), k)[0] == 9\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "__device__ inline float one() { return 1; }",
+        "static inline __host__ __device__ float one() { return 1; }",
+        "__forceinline__ __device__ float one() { return 1; }",
+        "__device__ __forceinline__ inline float one() { /* inline */ return 1; }",
+    ],
+)
+def test_device_functions(head):
+    k = gpureduce.kernel(head + plain("out[0] = one(); // inline"))
+    assert gpureduce.sum(np.ones(1, np.float32), k, block=32)[0] == 1
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "template <typename T> __global__ void f(const T *__restrict__ in, T *out, size_t n)",
+        'extern "C" __global__ void f(const float in[], float* out, unsigned n)',
+        "__global__ void __launch_bounds__(1024, 1) f(const float *in, float *out, int n)",
+        "__global__\nvoid\nf(float *in,\n  float *out,\n  const size_t n)",
+        "template <unsigned block> __global__ void f(const float *in, float *out, size_t n)",
+    ],
+)
+def test_heads(head):
+    k = gpureduce.kernel(f"// one sum\n{head} {{ out[0] = in[0] + in[n - 1]; }}", finishes=True)
+    assert k.signature.out == "out" and k.name == "f"
+    array = np.array([1, 5, 7], np.float32)
+    assert gpureduce.sum(array, k, block=96)[0] == 8

@@ -1,0 +1,162 @@
+"""Kernels that take too much, or reach for files and processes: they end, and harm nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import gpureduce
+from gpureduce.kernels import process, worker
+from user_kernels import plain
+
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
+HEADERS = "#include <stdlib.h>\n#include <unistd.h>\n#include <fcntl.h>\n#include <sys/wait.h>\n"
+FAST = gpureduce.Limits(seconds=2, memory_bytes=256 << 20)
+
+
+def value_of(body: str, limits: gpureduce.Limits = FAST) -> float:
+    text = HEADERS + plain(f"if (threadIdx.x + blockIdx.x) return;\n{body}")
+    k = gpureduce.kernel(text, limits=limits)
+    k.loaded([("f32", "f32")])  # compiled now, so that the caller's time is that of the kernel
+    return float(gpureduce.sum(np.ones(8, np.float32), k).value)
+
+
+def test_time():
+    start = time.monotonic()
+    with pytest.raises(gpureduce.KernelEnded, match="more than 2 s"):
+        value_of("for (volatile int x = 1; x;) {}")
+    assert time.monotonic() - start < 8
+    assert value_of("out[0] = in[0];") == 1
+
+
+def test_memory():
+    assert value_of("out[0] = malloc(size_t(1) << 30) == 0;") == 1
+    assert value_of("out[0] = malloc(size_t(1) << 20) != 0;") == 1
+
+
+def test_files(tmp_path):
+    path = tmp_path / "file"
+    body = f'int f = open("{path}", O_CREAT | O_WRONLY, 0600); out[0] = write(f, "x", 1);'
+    assert value_of(body) == -1
+    assert not path.exists() or path.stat().st_size == 0
+
+
+def test_processes(tmp_path):
+    mark = tmp_path / "mark"
+    body = (
+        f'int p = fork(); if (!p) {{ sleep(1); execl("/bin/mkdir", "mkdir", "{mark}", (char *)0);'
+    )
+    body += " _exit(1); } out[0] = p > 0;"
+    value_of(body)  # a user other than root cannot even fork
+    time.sleep(1.5)
+    assert not mark.exists()
+
+
+def test_what_is_loaded_from_the_process_is_restricted():
+    class Other:
+        def __reduce__(self):
+            return os.system, ("true",)
+
+    import pickle
+
+    with pytest.raises(pickle.UnpicklingError, match="is not expected"):
+        worker.read(pickle.dumps(Other()))
+
+
+def test_the_server_comes_back():
+    assert value_of("out[0] = 3;") == 3
+    assert process._server is not None
+    process._server.process.kill()
+    process._server.process.wait()
+    assert value_of("out[0] = 4;") == 4
+
+
+def test_an_error_in_the_process_is_the_callers():
+    k = gpureduce.kernel(plain("out[0] = in[0];"))
+    with pytest.raises(ValueError, match="block must be"):
+        gpureduce.explain(k, n=100, dtype="float32", block=7)
+    with pytest.raises(ValueError, match="n must be from 1"):
+        gpureduce.races(k, n=0)
+
+
+HANGS = "for (volatile int x = 1; x;) {}"
+
+
+def _children_of(pid: int) -> list[int]:
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as file:
+                    fields = file.read().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == pid and fields[0] != "Z":
+                found.append(int(entry))
+    return found
+
+
+def test_a_caller_that_is_interrupted_ends_the_kernel():
+    def interrupt(signum, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        assert value_of("out[0] = 1;") == 1  # the server runs
+        with pytest.raises(gpureduce.KernelEnded):
+            value_of(HANGS, gpureduce.Limits(seconds=0.2))
+        server = process._server.process.pid
+        signal.setitimer(signal.ITIMER_REAL, 1.5)
+        with pytest.raises(KeyboardInterrupt):
+            value_of(HANGS, gpureduce.Limits(seconds=60))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    time.sleep(0.5)
+    assert not _children_of(server) and not os.path.exists(f"/proc/{server}")
+    assert value_of("out[0] = 2;") == 2
+
+
+def test_a_caller_that_dies_takes_the_kernel_with_it(tmp_path):
+    text = HEADERS + plain(f"if (threadIdx.x + blockIdx.x) return;\n{HANGS}")
+    code = (
+        "import numpy as np, gpureduce\n"
+        "from gpureduce.kernels import process\n"
+        f"k = gpureduce.kernel({text!r}, limits=gpureduce.Limits(seconds=60))\n"
+        "process.start()\n"
+        "print(process._server.process.pid, flush=True)\n"
+        "gpureduce.sum(np.ones(8, np.float32), k)\n"
+    )
+    caller = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    server = int(caller.stdout.readline())
+    end = time.monotonic() + 20
+    while not (children := _children_of(server)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert children
+    caller.kill()
+    caller.wait()
+    caller.stdout.close()
+    while any(os.path.exists(f"/proc/{pid}") for pid in [*children, server]):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"seconds": 0}, "seconds must be above 0"),
+        ({"seconds": float("nan")}, "seconds must be finite"),
+        ({"memory_bytes": 5}, "memory_bytes must be from"),
+        ({"output_bytes": -1}, "output_bytes must be from 0"),
+    ],
+)
+def test_limits_that_cannot_be(limits, message):
+    with pytest.raises(ValueError, match=message):
+        gpureduce.Limits(**limits)

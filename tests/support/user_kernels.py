@@ -1,0 +1,65 @@
+"""Kernels for the tests: right ones, wrong ones, and hostile ones."""
+
+TREE = """template <typename In, typename Acc> __global__ void my_rung(In in, Acc *out, size_t n)
+{
+    Acc *partial = shared_array<Acc>();
+    unsigned tid = threadIdx.x;
+    size_t i = size_t(blockIdx.x) * blockDim.x + tid;
+    partial[tid] = i < n ? Acc(in[i]) : Acc(0);
+    __syncthreads();
+    for (unsigned stride = 512; stride > 0; stride /= 2) {
+        if (tid < stride && tid + stride < blockDim.x)
+            partial[tid] += partial[tid + stride];
+        __syncthreads();
+    }
+    if (tid == 0)
+        out[blockIdx.x] = partial[0];
+}
+"""
+# A puzzle whose answer is right without its barrier, as long as threads run one after another.
+PUZZLE_WITHOUT_BARRIER = """__global__ void sum_block(const float *in, float *out, size_t n)
+{
+    __shared__ float cache[1024];
+    unsigned tid = threadIdx.x;
+    size_t i = size_t(blockIdx.x) * blockDim.x + tid;
+    cache[tid] = i < n ? in[i] : 0;
+    if (tid == blockDim.x - 1) {
+        float sum = 0;
+        for (unsigned t = 0; t < blockDim.x; t++)
+            sum += cache[t];
+        out[blockIdx.x] = sum;
+    }
+}
+"""
+# Elements that are all the same hide that the last one of each block is read twice.
+INDEX_BUG = """__global__ void shifted(const int *in, int *out, size_t n)
+{
+    extern __shared__ int partial[];
+    unsigned tid = threadIdx.x;
+    size_t i = size_t(blockIdx.x) * blockDim.x + tid, last = n - 1;
+    partial[tid] = i < n ? in[i + 1 < last ? i + 1 : last] : 0;
+    __syncthreads();
+    if (tid == 0) {
+        int sum = 0;
+        for (unsigned t = 0; t < blockDim.x; t++)
+            sum += partial[t];
+        out[blockIdx.x] = sum;
+    }
+}
+"""
+
+
+def plain(body: str, elements: str = "float", sums: str = "float") -> str:
+    """A kernel without a template and with this body, which begins in line 2."""
+    return (
+        f"__global__ void f(const {elements} *in, {sums} *out, size_t n) {{\n{body}\n}}\n"
+        "// gpureduce: finishes=yes\n"
+    )
+
+
+def alone(body: str) -> str:
+    """A right sum by the first thread of the grid, after this body."""
+    return plain(
+        f"{body}\nif (threadIdx.x == 0 && blockIdx.x == 0) {{ float sum = 0; "
+        "for (size_t i = 0; i < n; i++) sum += in[i]; out[0] = sum; }"
+    )
