@@ -20,16 +20,24 @@ static uint64_t bits_at(const gr_segment_block *block, size_t i)
     return bits;
 }
 
-void gr_widen_fields(const gr_segment_block *block, gr_field_range *range)
+static void widen(uint64_t bits, gr_field_range *range)
 {
-    for (size_t i = 0; i < block->rows * block->columns; i++) {
-        uint64_t bits = bits_at(block, i);
-        int field = (int)(bits >> 52 & 0x7ff);
-        if (field == 0x7ff || bits << 1 == 0)
-            continue;
-        field = field ? field : 1;
-        range->least = field < range->least ? field : range->least;
-        range->most = field > range->most ? field : range->most;
+    int field = (int)(bits >> 52 & 0x7ff);
+    if (field == 0x7ff || bits << 1 == 0)
+        return;
+    field = field ? field : 1;
+    range->least = field < range->least ? field : range->least;
+    range->most = field > range->most ? field : range->most;
+}
+
+void gr_widen_fields(const gr_segment_job *job, const gr_segment_block *block,
+                     gr_field_range *range)
+{
+    for (size_t i = 0; i < block->rows; i++) {
+        size_t id = (size_t)block->ids[i];
+        bool counts = id < job->request->sums.segments && job->number[id] != SIZE_MAX;
+        for (size_t k = 0; counts && k < block->columns; k++)
+            widen(bits_at(block, i * block->columns + k), range);
     }
 }
 
@@ -54,11 +62,14 @@ static void add_number(const gr_segment_job *job, uint64_t bits, int64_t *cell)
 
 void gr_add_digits(const gr_segment_job *job, const gr_segment_block *block, int64_t *cells)
 {
-    size_t words = (size_t)job->digits + 1, number = 0;
+    size_t words = (size_t)job->digits + 1, end = job->segments * job->columns;
     for (size_t i = 0; i < block->rows; i++) {
-        int64_t *cell = cells + gr_cell_of(job, block, i) * words;
+        size_t first = gr_cell_of(job, block, i);
+        int64_t *cell = cells + first * words;
+        if (first >= end) /* of a segment whose numbers may have other digits */
+            continue;
         for (size_t k = 0; k < block->columns; k++, cell += words)
-            add_number(job, bits_at(block, number++), cell);
+            add_number(job, bits_at(block, i * block->columns + k), cell);
     }
 }
 

@@ -230,9 +230,11 @@ static int unit_of(const gr_segment_job *job)
     return job->adds_floats ? job->window.low + job->window.spare - 1075 : 0;
 }
 
-/* Rounds size * 2^unit to nearest, ties to even: exact_round.c has the lemma. */
-static uint64_t round_pair(pair size, bool negative, int unit, gr_format format)
+/* Rounds x * 2^unit to nearest, ties to even: exact_round.c has the lemma. */
+static uint64_t round_pair(pair x, int unit, gr_format format)
 {
+    /* No branch for the sign: it would be mispredicted half of the time. */
+    pair negative = (pair)0 - (x >> 127), size = (x ^ negative) - negative;
     uint64_t sign = (uint64_t)1 << (format.fraction + format.exponent);
     uint64_t infinity = sign - ((uint64_t)1 << format.fraction), mantissa;
     if (size == 0)
@@ -252,7 +254,7 @@ static uint64_t round_pair(pair size, bool negative, int unit, gr_format format)
     }
     uint64_t rounded = ((uint64_t)(last - least) << format.fraction) + mantissa;
     rounded = rounded > infinity ? infinity : rounded;
-    return negative ? rounded | sign : rounded;
+    return rounded | (sign & (uint64_t)negative);
 }
 
 static void deposit(gr_exact *sum, pair x, int unit)
@@ -323,7 +325,6 @@ void gr_finish_pairs(const gr_segment_job *job, size_t first, size_t n)
             continue;
         }
         sum += initial[part];
-        bool negative = sum >> 127;
-        gr_store_sum(job, cell, round_pair(negative ? -sum : sum, negative, unit, format));
+        gr_store_sum(job, cell, round_pair(sum, unit, format));
     }
 }

@@ -14,10 +14,11 @@ enum {
 
 /* What a sum is kept in while elements are added. A cell is the sum of one column of a segment. */
 typedef enum {
-    GR_CELL_NONE,  /* nothing is added: ids are checked and exponents are looked at */
-    GR_CELL_WORD,  /* uint64: a sum of integers modulo 2^64 */
-    GR_CELL_PAIR,  /* a 128-bit integer, in units of a power of two that all sums share */
-    GR_CELL_DIGITS /* 64-bit digits that count powers of 2^32, and flags */
+    GR_CELL_NONE,   /* nothing is added: ids are checked and exponents are looked at */
+    GR_CELL_WORD,   /* uint64: a sum of integers modulo 2^64 */
+    GR_CELL_PAIR,   /* a 128-bit integer, in units of a power of two that all sums share */
+    GR_CELL_PROVEN, /* float64 numbers that prove their own rounding: exact/proven.h */
+    GR_CELL_DIGITS  /* 64-bit digits that count powers of 2^32, and flags */
 } gr_cell_kind;
 
 /* Pairs take numbers whose exponent field lies in [low, low + most]. A pair counts
@@ -52,6 +53,12 @@ typedef struct {
     gr_pair_window window;   /* for pairs */
     int first_digit, digits; /* for digits */
     size_t cell_bytes;
+
+    /* The sums of segments that were not proven are added up again, in digits. Such a segment has a
+     * number of its own; the others have SIZE_MAX. NULL: all segments are added up. */
+    unsigned char *unproven; /* per segment */
+    size_t *number, *segment_of;
+    size_t all_segments; /* or those with a number */
 
     /* The segments of this pass. One more, after them, takes the elements of all others. */
     size_t first_segment, segments;
@@ -91,13 +98,28 @@ void gr_read_ids(const gr_segment_job *job, gr_segment_block *block, size_t row,
  */
 size_t gr_first_bad(const gr_segment_job *job, const gr_segment_block *block);
 
-/* The cells of the block's row i. */
+/* The first cell of the block's row i. An id may be any number: others may write to the array. */
 static inline size_t gr_cell_of(const gr_segment_job *job, const gr_segment_block *block, size_t i)
 {
-    size_t place = (size_t)block->ids[i] - job->first_segment;
+    size_t place = (size_t)block->ids[i];
+    if (job->number)
+        place = place < job->request->sums.segments ? job->number[place] : SIZE_MAX;
+    place -= job->first_segment;
     place = place < job->segments ? place : job->segments;
     return place * job->columns + block->first_column;
 }
+
+/* Adds rows first to end - 1 to a copy of the cells. */
+void gr_add_rows(gr_segment_job *job, size_t first, size_t end, int copy);
+
+/* Moves the outliers of all copies to the first list and sorts them by cell. */
+void gr_join_outliers(gr_segment_job *job);
+
+/* Adds up the copies of cells first to first + n - 1 and stores their sums. */
+void gr_finish_cells(const gr_segment_job *job, size_t first, size_t n);
+
+/* Adds up the segments that offsets name. Stores all sums. */
+void gr_sum_by_offsets(gr_segment_job *job);
 
 /* --- kinds of cells ------------------------------------------------------------------------ */
 
@@ -109,18 +131,21 @@ bool gr_choose_window(gr_segment_job *job);
 void gr_add_words(const gr_segment_job *job, const gr_segment_block *block, uint64_t *cells);
 bool gr_add_pairs(gr_segment_job *job, const gr_segment_block *block, unsigned char *cells,
                   gr_outliers *outliers);
+void gr_add_proven(const gr_segment_job *job, const gr_segment_block *block, unsigned char *cells);
 void gr_add_digits(const gr_segment_job *job, const gr_segment_block *block, int64_t *cells);
 
 /* Carries the digits of n cells, so that they can take a round of rows. */
 void gr_carry_digits(const gr_segment_job *job, int64_t *cells, size_t n);
 
-/* The exponent fields of the finite numbers in a block that are not zero; that of a subnormal
- * number counts as 1. Widens the range. */
-void gr_widen_fields(const gr_segment_block *block, gr_field_range *range);
+/* Widens the range by the exponent fields of the finite numbers in a block that are not zero and
+ * whose segments are added up. That of a subnormal number counts as 1. */
+void gr_widen_fields(const gr_segment_job *job, const gr_segment_block *block,
+                     gr_field_range *range);
 
-/* Adds up the copies of cells first to first + n - 1 and stores their sums. */
+/* As gr_finish_cells(). gr_finish_proven() marks segments whose sums are not proven. */
 void gr_finish_words(const gr_segment_job *job, size_t first, size_t n);
 void gr_finish_pairs(const gr_segment_job *job, size_t first, size_t n);
+void gr_finish_proven(const gr_segment_job *job, size_t first, size_t n);
 void gr_finish_digits(const gr_segment_job *job, size_t first, size_t n);
 
 /* Rounds the accumulator, with the initial number, and stores it as the sum of a cell. */

@@ -10,9 +10,10 @@
  *           the elements. They take all numbers of some 50 (float64) to 90 (float16) neighbouring
  *           binades, which is most data. Outliers and inf and nan go to a list, and their segments
  *           are rounded by an accumulator of exact.h. (pairs.c)
- *   digits  sums of floats of any exponents, if the list would get long: as many 32-bit digits per
- *           cell as lie between the least and the greatest exponent, which takes another pass to
- *           find out. (digits.c)
+ *   proven  sums of floats of any exponents, if the list would get long: float64 numbers that
+ * nearly always prove how the sum is rounded. (proven.c) digits  sums of the segments where they do
+ * not, in another pass: as many 32-bit digits per cell as lie between the least and the greatest
+ * exponent, which takes a pass to find out. (digits.c)
  *
  * Each thread has a copy of the cells, and takes chunks of rows until none is left. Cells of all
  * copies take as much memory as the elements at most, or FREE_BYTES. If one copy takes more, the
@@ -20,12 +21,13 @@
  * that nobody reads. Of more cells than elements, one copy is made: the cells' own cost is then the
  * greater one.
  *
- * Long segments that `offsets` name are added up by the code of sums along axes (long_segments.c).
- */
+ * Segments that offsets name lie one after another: each thread takes some of them, and cells stay
+ * in its cache (offsets.c). */
 #include "segments/segment_job.h"
 
 #include "cpu/store.h"
 #include "exact/format.h"
+#include "exact/proven.h"
 #include "threads/pool.h"
 #include "threads/processors.h"
 
@@ -53,10 +55,11 @@ static size_t least(size_t a, size_t b)
 static unsigned char *place_of(const gr_segment_job *job, size_t cell)
 {
     const gr_segment_sums *sums = &job->request->sums;
-    if (job->touching)
+    if (job->touching && !job->segment_of)
         return sums->data + (job->first_segment * job->columns + cell) * gr_load_size(sums->target);
     size_t parts = (size_t)job->request->values.parts, column = cell % job->columns;
     size_t segment = job->first_segment + cell / job->columns;
+    segment = job->segment_of ? job->segment_of[segment] : segment;
     return sums->data + (ptrdiff_t)segment * sums->row_step +
            (ptrdiff_t)(column / parts) * sums->column_step +
            (ptrdiff_t)(column % parts * gr_load_size(sums->target));
@@ -110,17 +113,21 @@ void gr_finish_words(const gr_segment_job *job, size_t first, size_t n)
     }
 }
 
+void gr_finish_cells(const gr_segment_job *job, size_t first, size_t n)
+{
+    switch (job->kind) {
+    case GR_CELL_WORD: gr_finish_words(job, first, n); break;
+    case GR_CELL_PAIR: gr_finish_pairs(job, first, n); break;
+    case GR_CELL_PROVEN: gr_finish_proven(job, first, n); break;
+    default: gr_finish_digits(job, first, n); break;
+    }
+}
+
 static void finish_task(size_t task, void *context)
 {
     const gr_segment_job *job = context;
     size_t cells = job->segments * job->columns, first = task * FINISHED;
-    size_t n = least(cells - first, FINISHED);
-    if (job->kind == GR_CELL_WORD)
-        gr_finish_words(job, first, n);
-    else if (job->kind == GR_CELL_PAIR)
-        gr_finish_pairs(job, first, n);
-    else
-        gr_finish_digits(job, first, n);
+    gr_finish_cells(job, first, least(cells - first, FINISHED));
 }
 
 /* --- additions ----------------------------------------------------------------------------- */
@@ -153,15 +160,15 @@ static bool add_block(gr_segment_job *job, const gr_segment_block *block, int co
     unsigned char *cells =
         job->kind == GR_CELL_NONE ? NULL : job->cells + (size_t)copy * job->copy_bytes;
     switch (job->kind) {
-    case GR_CELL_NONE: gr_widen_fields(block, &job->fields[copy]); return true;
+    case GR_CELL_NONE: gr_widen_fields(job, block, &job->fields[copy]); return true;
     case GR_CELL_WORD: gr_add_words(job, block, (uint64_t *)(void *)cells); return true;
     case GR_CELL_PAIR: return gr_add_pairs(job, block, cells, &job->outliers[copy]);
+    case GR_CELL_PROVEN: gr_add_proven(job, block, cells); return true;
     default: gr_add_digits(job, block, (int64_t *)(void *)cells); return true;
     }
 }
 
-/* Adds rows to a copy of the cells. */
-static void add_rows(gr_segment_job *job, size_t first, size_t end, int copy)
+void gr_add_rows(gr_segment_job *job, size_t first, size_t end, int copy)
 {
     gr_segment_block block;
     size_t at = 0, high = job->request->sums.segments;
@@ -200,7 +207,7 @@ static void add_task(size_t task, void *context)
     gr_segment_job *job = context;
     size_t first, end;
     while (take_chunk(job, &first, &end))
-        add_rows(job, first, end, (int)task);
+        gr_add_rows(job, first, end, (int)task);
 }
 
 static void clear_task(size_t task, void *context)
@@ -216,9 +223,14 @@ static void carry_task(size_t task, void *context)
     gr_carry_digits(job, cells, (job->segments + 1) * job->columns);
 }
 
+static bool has_ended_badly(const gr_segment_job *job)
+{
+    return job->failed || job->bad_row != SIZE_MAX || gr_interrupted();
+}
+
 static bool has_ended(const gr_segment_job *job)
 {
-    return job->failed || job->too_wide || job->bad_row != SIZE_MAX || gr_interrupted();
+    return job->too_wide || has_ended_badly(job);
 }
 
 static int compare_cells(const void *a, const void *b)
@@ -227,8 +239,7 @@ static int compare_cells(const void *a, const void *b)
     return (one > other) - (one < other);
 }
 
-/* Moves all outliers to the first list and sorts them by cell. */
-static void join_outliers(gr_segment_job *job)
+void gr_join_outliers(gr_segment_job *job)
 {
     gr_outliers *all = job->outliers;
     size_t count = 0;
@@ -265,7 +276,7 @@ static void run_pass(gr_segment_job *job)
         gr_parallel(job->copies, (size_t)job->copies, add_task, job);
     }
     if (!has_ended(job))
-        join_outliers(job);
+        gr_join_outliers(job);
     if (!has_ended(job))
         gr_parallel(job->threads, (cells + FINISHED - 1) / FINISHED, finish_task, job);
 }
@@ -289,7 +300,7 @@ static unsigned char *new_cells(size_t bytes)
 static void run_kind(gr_segment_job *job, gr_cell_kind kind, size_t cell_bytes)
 {
     const gr_segments *request = job->request;
-    size_t numbers = request->values.rows * job->columns, segments = request->sums.segments;
+    size_t numbers = request->values.rows * job->columns, segments = job->all_segments;
     size_t bytes = numbers * gr_load_size(request->values.load);
     size_t most = (bytes > FREE_BYTES ? bytes : FREE_BYTES) / (job->columns * cell_bytes);
     job->kind = kind;
@@ -316,18 +327,16 @@ static void run_kind(gr_segment_job *job, gr_cell_kind kind, size_t cell_bytes)
     free(job->cells);
 }
 
-/* Finds the exponents of all elements, and from them the digits of a cell. Checks the ids, too. */
-static void look_through(gr_segment_job *job)
+/* Looks at all elements of segments that have a number. Chooses the digits of a cell. */
+static void choose_digits(gr_segment_job *job)
 {
+    gr_field_range all = {FIELDS, 0};
     job->kind = GR_CELL_NONE;
     job->copies = job->threads;
     job->fields = malloc((size_t)job->copies * sizeof *job->fields);
     job->failed = !job->fields;
-    job->too_wide = false;
-    gr_field_range all = {FIELDS, 0};
     for (int i = 0; i < job->copies && !job->failed; i++)
         job->fields[i] = all;
-    job->chunk = job->columns ? CHUNK / job->columns + 1 : CHUNK;
     job->next_row = 0;
     job->end_row = job->request->values.rows;
     if (!job->failed)
@@ -336,11 +345,56 @@ static void look_through(gr_segment_job *job)
         all.least = job->fields[i].least < all.least ? job->fields[i].least : all.least;
         all.most = job->fields[i].most > all.most ? job->fields[i].most : all.most;
     }
-    if (all.least > all.most)
+    free(job->fields);
+    if (all.least > all.most) /* nothing but zeros, inf and nan */
         all = (gr_field_range){1, 1};
     job->first_digit = (all.least - 1) / 32;
     job->digits = (all.most - 1) / 32 - job->first_digit + 3;
-    free(job->fields);
+}
+
+/* Numbers the segments whose sums are not proven. Returns false if all are, or without memory. */
+static bool number_unproven(gr_segment_job *job)
+{
+    size_t segments = job->request->sums.segments, count = 0;
+    for (size_t i = 0; i < segments; i++)
+        count += job->unproven[i];
+    if (count == 0)
+        return false;
+    job->number = malloc(segments * sizeof *job->number);
+    job->segment_of = malloc(count * sizeof *job->segment_of);
+    job->failed = !job->number || !job->segment_of;
+    job->all_segments = 0;
+    for (size_t i = 0; i < segments && !job->failed; i++) {
+        job->number[i] = job->unproven[i] ? job->all_segments : SIZE_MAX;
+        if (job->unproven[i])
+            job->segment_of[job->all_segments++] = i;
+    }
+    return !job->failed;
+}
+
+/* For numbers of any exponents. */
+static void sum_wide(gr_segment_job *job)
+{
+    run_kind(job, GR_CELL_PROVEN, sizeof(gr_proven3));
+    if (!has_ended(job) && number_unproven(job)) {
+        choose_digits(job);
+        if (!has_ended(job))
+            run_kind(job, GR_CELL_DIGITS, ((size_t)job->digits + 1) * sizeof(int64_t));
+    }
+    free(job->number);
+    free(job->segment_of);
+}
+
+/* Nothing is added up, but ids are checked. */
+static void check_ids(gr_segment_job *job)
+{
+    size_t rows = job->request->values.rows;
+    job->columns = 0; /* which gr_add_rows() does not read then */
+    job->copies = 1;
+    job->segments = 0;
+    job->end_row = rows;
+    job->chunk = CHUNK;
+    add_task(0, job);
 }
 
 /* Whether all sums lie beside each other, in the order of the cells. */
@@ -355,29 +409,34 @@ static bool are_touching(const gr_segments *request)
 
 gr_segments_status gr_sum_segments(const gr_segments *request, int threads, size_t *bad_row)
 {
-    gr_load load = request->values.load;
     gr_segment_job job = {
         .request = request,
         .watch = gr_current_watch(),
         .threads = threads > 0 ? threads : gr_thread_count(),
         .columns = request->values.columns * (size_t)request->values.parts,
         .touching = are_touching(request),
-        .adds_floats = gr_is_float(load),
+        .adds_floats = gr_is_float(request->values.load),
+        .all_segments = request->sums.segments,
         .bad_row = SIZE_MAX,
     };
-    if (request->sums.segments == 0 || job.columns == 0) {
-        look_through(&job);
-    } else if (!request->sums.is_float) {
-        run_kind(&job, GR_CELL_WORD, sizeof(uint64_t));
-    } else if (!job.adds_floats || gr_choose_window(&job)) {
-        run_kind(&job, GR_CELL_PAIR, 2 * sizeof(uint64_t));
+    if (job.all_segments == 0 || job.columns == 0) {
+        check_ids(&job);
     } else {
-        job.too_wide = true;
-    }
-    if (job.too_wide) {
-        look_through(&job);
-        if (!has_ended(&job))
-            run_kind(&job, GR_CELL_DIGITS, ((size_t)job.digits + 1) * sizeof(int64_t));
+        job.kind = request->sums.is_float ? GR_CELL_PAIR : GR_CELL_WORD;
+        job.too_wide = request->sums.is_float && job.adds_floats && !gr_choose_window(&job);
+        job.unproven = calloc(job.all_segments, 1);
+        job.failed = !job.unproven;
+        if (job.failed)
+            return GR_SEGMENTS_NO_MEMORY;
+        if (request->ids.offsets) {
+            gr_sum_by_offsets(&job);
+        } else {
+            if (!job.too_wide)
+                run_kind(&job, job.kind, job.kind == GR_CELL_WORD ? 8 : 16);
+            if (job.too_wide && !has_ended_badly(&job))
+                sum_wide(&job);
+        }
+        free(job.unproven);
     }
     *bad_row = job.bad_row;
     return job.failed                ? GR_SEGMENTS_NO_MEMORY
