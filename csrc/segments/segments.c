@@ -253,6 +253,7 @@ void gr_join_outliers(gr_segment_job *job)
         return;
     }
     all->list = list;
+    all->room = count;
     for (int i = 1; i < job->copies; i++) {
         memcpy(list + all->count, job->outliers[i].list, job->outliers[i].count * sizeof *list);
         all->count += job->outliers[i].count;
