@@ -14,7 +14,8 @@
 enum {
     TASK = 1 << 16,       /* numbers and sums of a task, about */
     GROUP_CELLS = 512,    /* of a group, but at least one segment's */
-    LONG = 2048,          /* numbers from which on the code of axes is faster */
+    LONG = 512,           /* numbers from which on the code of axes is faster, ... */
+    LONG_ROWS = 2048,     /* ... and of several columns */
     SHARED_LONG = 1 << 20 /* from which on threads share a segment */
 };
 
@@ -38,7 +39,8 @@ static size_t numbers_of(const gr_segment_job *job, size_t segment)
 static bool is_long(const gr_segment_job *job, size_t segment)
 {
     const gr_segments *request = job->request;
-    return numbers_of(job, segment) >= LONG && request->sums.parts == request->values.parts &&
+    size_t least = job->columns == 1 ? LONG : LONG_ROWS;
+    return numbers_of(job, segment) >= least && request->sums.parts == request->values.parts &&
            request->sums.is_float == job->adds_floats;
 }
 
