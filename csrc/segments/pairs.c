@@ -12,17 +12,18 @@
 
 #include "cpu/floating_point_mode.h"
 #include "cpu/instruction_set.h"
+#include "cpu/store.h"
 #include "exact/format.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    AHEAD = 32,
-    /* rows */ NEAR_BYTES = 1 << 19,
-    /* cells that the second-level cache holds */ SAMPLES = 512,
+    AHEAD = 32,           /* rows whose cells are fetched in advance ... */
+    NEAR_BYTES = 1 << 19, /* ... if a copy has more bytes, beyond the second-level cache */
+    SAMPLES = 512,
     FIELDS = 2048,
-    MOST_FIELD = 2046
+    MOST_FIELD = 2046 /* of a finite number */
 };
 
 typedef unsigned __int128 pair;
@@ -230,28 +231,28 @@ static int unit_of(const gr_segment_job *job)
     return job->adds_floats ? job->window.low + job->window.spare - 1075 : 0;
 }
 
-/* Rounds x * 2^unit to nearest, ties to even: exact_round.c has the lemma. */
+/* Rounds x * 2^unit to nearest, ties to even: exact_round.c has the lemma. Without branches that
+ * depend on the number, as these would be mispredicted, except for zero and small results. */
 static uint64_t round_pair(pair x, int unit, gr_format format)
 {
-    /* No branch for the sign: it would be mispredicted half of the time. */
-    pair negative = (pair)0 - (x >> 127), size = (x ^ negative) - negative;
     uint64_t sign = (uint64_t)1 << (format.fraction + format.exponent);
-    uint64_t infinity = sign - ((uint64_t)1 << format.fraction), mantissa;
+    uint64_t infinity = sign - ((uint64_t)1 << format.fraction);
+    pair negative = (pair)0 - (x >> 127), size = (x ^ negative) - negative;
     if (size == 0)
         return 0;
-    uint64_t high = (uint64_t)(size >> 64);
-    int bits = high ? 64 + bit_length(high) : bit_length((uint64_t)size);
+    uint64_t high = (uint64_t)(size >> 64), low = (uint64_t)size;
+    int bits = 64 - __builtin_clzll(high ? high : low) + (high ? 64 : 0);
     int least = format.unit - unit, last = bits - 1 - format.fraction;
-    last = last < least ? least : last;
-    if (last <= 0) {
-        mantissa = (uint64_t)size << -last;
-    } else if (last > 127) {
-        mantissa = 0; /* less than half of the least number */
-    } else {
-        pair half = (pair)1 << (last - 1), rest = size & (2 * half - 1);
-        mantissa = (uint64_t)(size >> last);
-        mantissa += rest > half || (rest == half && mantissa & 1);
-    }
+    int more = last < least ? least - last : 0; /* bits that a subnormal result lacks */
+    last += more;
+    if (more > format.fraction + 1)
+        return sign & (uint64_t)negative; /* less than half of the least number */
+    pair all = size << (128 - bits);      /* its first bit is the highest one */
+    uint64_t top = (uint64_t)(all >> 64);
+    int drop = 63 - format.fraction + more; /* 11 to 64 bits of it */
+    uint64_t mantissa = top >> (drop - 1) >> 1;
+    uint64_t rest = top << (64 - drop) | ((uint64_t)all != 0), half = (uint64_t)1 << 63;
+    mantissa += (rest > half) | ((rest == half) & mantissa);
     uint64_t rounded = ((uint64_t)(last - least) << format.fraction) + mantissa;
     rounded = rounded > infinity ? infinity : rounded;
     return rounded | (sign & (uint64_t)negative);
@@ -301,7 +302,10 @@ static size_t first_outlier(const gr_outliers *outliers, size_t cell)
 void gr_finish_pairs(const gr_segment_job *job, size_t first, size_t n)
 {
     const gr_outliers *outliers = job->outliers;
-    const gr_format format = gr_format_of(job->request->sums.target);
+    const gr_load target = job->request->sums.target;
+    const gr_format format = gr_format_of(target);
+    size_t size = gr_load_size(target);
+    unsigned char *out = job->request->sums.data + job->first_segment * job->columns * size;
     size_t next = first_outlier(outliers, first);
     int unit = unit_of(job);
     pair initial[2] = {0, 0};
@@ -324,7 +328,10 @@ void gr_finish_pairs(const gr_segment_job *job, size_t first, size_t n)
             gr_store_accumulator(job, &total, cell);
             continue;
         }
-        sum += initial[part];
-        gr_store_sum(job, cell, round_pair(sum, unit, format));
+        uint64_t bits = round_pair(sum + initial[part], unit, format);
+        if (job->touching)
+            gr_store_integer(out + cell * size, bits, target);
+        else
+            gr_store_sum(job, cell, bits);
     }
 }

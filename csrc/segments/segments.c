@@ -7,13 +7,14 @@
  *
  *   words   sums of integers modulo 2^64: 8 bytes per cell (this file)
  *   pairs   sums of floats: 128-bit integers in units of one power of two, chosen by a sample of
- *           the elements. They take all numbers of some 50 (float64) to 90 (float16) neighbouring
- *           binades, which is most data. Outliers and inf and nan go to a list, and their segments
- *           are rounded by an accumulator of exact.h. (pairs.c)
+ *           the elements. They take all numbers of some 50 neighbouring binades for float64, 80
+ *           for float32, 95 for bfloat16, and all of float16: most data. Outliers, inf and nan go
+ *           to a list, and their segments are rounded by an accumulator of exact.h. (pairs.c)
  *   proven  sums of floats of any exponents, if the list would get long: float64 numbers that
- * nearly always prove how the sum is rounded. (proven.c) digits  sums of the segments where they do
- * not, in another pass: as many 32-bit digits per cell as lie between the least and the greatest
- * exponent, which takes a pass to find out. (digits.c)
+ *           mostly prove how the sum is rounded. (proven.c)
+ *   digits  sums of the segments where they do not, in another pass: as many 32-bit digits per
+ *           cell as lie between the least and the greatest exponent, which takes a pass to find
+ *           out. (digits.c)
  *
  * Each thread has a copy of the cells, and takes chunks of rows until none is left. Cells of all
  * copies take as much memory as the elements at most, or FREE_BYTES. If one copy takes more, the
@@ -36,14 +37,14 @@
 #include <sys/mman.h>
 
 enum {
-    HUGE_FROM = 1 << 22,   /* bytes */
-    FREE_BYTES = 1 << 26,  /* of cells, whatever the size of the input */
-    CHUNK = 1 << 15,       /* numbers that a task takes at a time */
-    FINISHED = 1 << 12,    /* cells that a task finishes */
-    FEW_OUTLIERS = 1 << 10 /* of a copy, whatever the size of the input; and 1 of ... */
+    HUGE_FROM = 1 << 22,    /* bytes of cells that go to huge pages */
+    FREE_BYTES = 1 << 26,   /* of cells, whatever the size of the input */
+    CHUNK = 1 << 15,        /* numbers that a task takes at a time */
+    FINISHED = 1 << 12,     /* cells that a task finishes */
+    FEW_OUTLIERS = 1 << 10, /* that a list may have in any case; and one ... */
+    OUTLIERS_PER = 256,     /* ... per so many numbers */
+    FIELDS = 2048           /* of exponents */
 };
-
-enum { OUTLIERS_PER = 256, FIELDS = 2048 }; /* ... so many numbers */
 
 static size_t least(size_t a, size_t b)
 {
@@ -255,8 +256,10 @@ void gr_join_outliers(gr_segment_job *job)
     all->list = list;
     all->room = count;
     for (int i = 1; i < job->copies; i++) {
-        memcpy(list + all->count, job->outliers[i].list, job->outliers[i].count * sizeof *list);
-        all->count += job->outliers[i].count;
+        const gr_outliers *more = &job->outliers[i];
+        if (more->count > 0)
+            memcpy(list + all->count, more->list, more->count * sizeof *list);
+        all->count += more->count;
     }
     qsort(list, count, sizeof *list, compare_cells);
 }
