@@ -6,14 +6,6 @@
 
 #include <string.h>
 
-/* Fetches what follows a block. Processors do not fetch ahead beyond a page, and a block of eight
- * byte elements is one. The addresses may be past the array. */
-static void fetch_next(const unsigned char *in, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i += 64)
-        __builtin_prefetch((const void *)((uintptr_t)in + bytes + i));
-}
-
 /* --- numbers ------------------------------------------------------------------------------- */
 
 static double widen_half(uint16_t bits)
@@ -93,10 +85,8 @@ static const unsigned char *raw_numbers(const gr_segment_job *job, gr_segment_bl
     };
     bool rows_touch = block->rows == 1 || values->row_step == (ptrdiff_t)(columns * size);
     bool columns_touch = columns == 1 || values->column_step == (ptrdiff_t)size;
-    if (rows_touch && columns_touch && !values->swapped) {
-        fetch_next(from.in, block->rows * columns * size);
+    if (rows_touch && columns_touch && !values->swapped)
         return from.in;
-    }
     if (rows_touch && columns_touch) {
         from.in_step = (ptrdiff_t)size;
         gr_gather(block->raw, &from, block->rows * columns);
@@ -161,10 +151,7 @@ void gr_read_ids(const gr_segment_job *job, gr_segment_block *block, size_t row,
             .in = in, .in_step = ids->step, .size = ids->size, .parts = 1, .swapped = ids->swapped};
         gr_gather(block->raw, &from, block->rows);
         in = block->raw;
-    } else {
-        fetch_next(in, block->rows * ids->size);
-    }
-    if (in != block->raw && ids->size == 8 && (uintptr_t)in % sizeof(int64_t) == 0) {
+    } else if (ids->size == 8 && (uintptr_t)in % sizeof(int64_t) == 0) {
         block->ids = (const int64_t *)(const void *)in;
         return;
     }
