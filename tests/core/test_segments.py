@@ -194,6 +194,59 @@ def test_many_equal_ids():
     assert segment_sum(np.broadcast_to(np.int64(2**62), 2**25), ids[: 2**25], dtype="f8") == 2.0**87
 
 
+FORKED_WHILE_ANOTHER_THREAD_BEGINS = """
+import os, sys, threading, time
+asked = threading.Event()
+# Hooks run in the reverse order of their registration: this one after gpureduce's own.
+os.register_at_fork(before=lambda: (asked.set(), time.sleep({delay})))
+import numpy as np, gpureduce as g
+array = np.arange(20000, dtype=np.int32)
+def first():
+    asked.wait()
+    g.sum(array, "cascade", device="emulator")
+threading.Thread(target=first).start()
+child = os.fork()
+if child == 0:
+    assert g.sum(array, "cascade", device="emulator").value == 199990000
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+sys.exit(status != 0)
+"""
+
+
+@pytest.mark.parametrize("gap", range(48, 55))
+def test_numbers_as_far_apart_as_a_pair_can_hold(gap):
+    """As many rows of the largest numbers of the window as its width allows, and one more."""
+    n = 2**23 - 65
+    values = np.full(n, (2 - 2.0**-52) * 2.0**gap)
+    values[::20] = 1 + 2.0**-52
+    small = len(values[::20])
+    whole = small * (2**52 + 1) + (n - small) * ((2**53 - 1) << gap)
+    ids = np.broadcast_to(np.int8(0), n)
+    assert segment_sum(values, ids).tolist() == [whole / 2**52]
+    assert segment_sum(-values, ids).tolist() == [-whole / 2**52]
+
+
+def test_ties_are_broken_by_bits_far_below():
+    for k in range(54, 110):
+        for sign in (1, -1):
+            values = [1, 2.0**-53, sign * 2.0**-k, 1 + 2.0**-52, 2.0**-53, sign * 2.0**-k]
+            values = np.array(values * 2) * np.repeat([1, -1], 6)
+            ids = np.repeat(np.arange(4), 3)
+            expected = [expected_bits(row) for row in values.reshape(4, 3)]
+            assert FORMATS["float64"].bits(segment_sum(values, ids)).tolist() == expected
+
+
+@pytest.mark.parametrize("target", ["float16", "float32"])
+def test_results_about_half_of_the_least_number(target):
+    least = 2.0 ** FORMATS[target].least
+    shares = np.array([0.25, 0.4999, 0.5, 0.5001, 0.75, 0.9999, 1, 1.4999, 1.5, 1.5001, 2.5])
+    values = np.concatenate([least * shares, -least * shares])
+    found = segment_sum(values, np.arange(values.size), dtype=target)
+    expected = [expected_bits(values[i : i + 1], target) for i in range(values.size)]
+    assert FORMATS[target].bits(found).tolist() == expected
+
+
 def test_sums_that_two_numbers_and_a_bound_cannot_prove():
     """They are added up again in digits, and nothing else is."""
     rng = np.random.default_rng(8)
