@@ -71,8 +71,7 @@ def segment_sum(
         plus one.
     strategy
         ``"auto"`` or ``"exact"``, correctly rounded sums; or ``"numpy"``, the peer: numpy.add.at.
-        ``"fast"`` and ``"cpu"`` are accepted. They add up exactly, too: on the processors nothing
-        else is quicker.
+        ``"fast"`` and ``"cpu"`` are accepted, and add up exactly, too.
     dtype
         The dtype of the sums, as in `sum`. Floats are not cast before they are added.
     initial
