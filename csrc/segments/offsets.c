@@ -35,13 +35,9 @@ static size_t numbers_of(const gr_segment_job *job, size_t segment)
     return (size_t)(offsets[segment + 1] - offsets[segment]) * job->columns;
 }
 
-/* The code of axes adds up what it can read, to sums of the same parts. */
 static bool is_long(const gr_segment_job *job, size_t segment)
 {
-    const gr_segments *request = job->request;
-    size_t least = job->columns == 1 ? LONG : LONG_ROWS;
-    return numbers_of(job, segment) >= least && request->sums.parts == request->values.parts &&
-           request->sums.is_float == job->adds_floats;
+    return numbers_of(job, segment) >= (size_t)(job->columns == 1 ? LONG : LONG_ROWS);
 }
 
 static bool sum_long(const gr_segment_job *job, size_t segment, int threads)

@@ -432,7 +432,8 @@ gr_segments_status gr_sum_segments(const gr_segments *request, int threads, size
         job.failed = !job.unproven;
         if (job.failed)
             return GR_SEGMENTS_NO_MEMORY;
-        if (request->ids.offsets) {
+        if (request->ids.offsets && request->sums.parts == request->values.parts &&
+            request->sums.is_float == job.adds_floats) { /* as the code of axes adds up */
             gr_sum_by_offsets(&job);
         } else {
             if (!job.too_wide)

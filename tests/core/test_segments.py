@@ -166,6 +166,11 @@ def test_integers_as_floats_are_rounded_once(dtype):
         assert found[k] == (4 * whole + 1) / 4  # a quotient of integers is rounded once
     as_complex = segment_sum(values, ids, dtype="complex128", initial=0.25 + 1j)
     assert_same(as_complex, found + 1j)
+    offsets, order = np.searchsorted(np.sort(ids), np.arange(31)), np.argsort(ids)
+    for target, expected in (("float64", found), ("complex128", as_complex)):
+        initial = 0.25 if target == "float64" else 0.25 + 1j
+        some = segment_sum(values[order], offsets=offsets, dtype=target, initial=initial)
+        assert_same(some, expected)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
