@@ -61,7 +61,7 @@ KERNEL_TABLE = CSRC / "engine" / "kernel_table.cu"
 
 # Folders of C sources: for every module, for _host, and for each build of the kernels.
 EVERY_MODULE = ("bindings", "shared", "threads", "cpu", "exact")
-HOST = (*EVERY_MODULE, "bindings/host")
+HOST = (*EVERY_MODULE, "segments", "bindings/host")
 KNOWS_CUDA = ("bindings/device", "backend", "transfer", "engine")
 
 
@@ -258,7 +258,7 @@ class Toolchain:
         flags += self.includes if folder in KNOWS_CUDA else []
         flags += self.python if folder.startswith("bindings") else []
         flags += [f"-DGR_MODULE={self.module}"] if source.name == "module.c" else []
-        flags += ["-O3"] if folder == "cpu" else []
+        flags += ["-O3"] if folder in ("cpu", "segments") else []
         return self.job(source, [*self.cc, *flags])
 
     def cpp(self, source: Path, extra: list[str], sanitize: bool = True) -> Job:

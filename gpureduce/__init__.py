@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from gpureduce.core.device_array import DeviceArray
     from gpureduce.core.fast_table import fast_table
     from gpureduce.core.integrals import Integrand, integrands, integrate
+    from gpureduce.core.segments import segment_sum
     from gpureduce.core.sources import Source, source
     from gpureduce.core.table_files import Choice
     from gpureduce.core.trapezoid import trapezoid
@@ -72,6 +73,7 @@ _HOMES = {
     "core.fast_table": "fast_table",
     "core.table_files": "Choice",
     "core.integrals": "Integrand integrands integrate",
+    "core.segments": "segment_sum",
     "core.sources": "Source source",
     "core.trapezoid": "trapezoid",
     "emulator.explain": "Comparison Explanation explain",
@@ -128,6 +130,7 @@ __all__ = [
     "integrate",
     "kernel",
     "races",
+    "segment_sum",
     "source",
     "strategies",
     "sum",

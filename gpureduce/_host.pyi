@@ -99,6 +99,15 @@ def sum_axis(
     details: tuple[Any, ...],
     /,
 ) -> tuple[Any, float]: ...
+def sum_segments(
+    values: np.ndarray[Any, Any],
+    ids: np.ndarray[Any, Any] | None,
+    offsets: np.ndarray[Any, Any] | None,
+    out: np.ndarray[Any, Any],
+    layout: tuple[int, int, bool, int, int, bool],
+    initial: int | tuple[tuple[float, ...], ...],
+    /,
+) -> tuple[float, int]: ...
 def cpu_sum(
     array: np.ndarray[Any, Any], load: int, acc: int, components: int, threads: int, /
 ) -> tuple[bytes, float]: ...

@@ -19,6 +19,7 @@ LAYERS = (
     {"backend"},
     {"bindings/host"},
     {"bindings"},
+    {"segments"},
     {"exact"},
     {"cpu"},
     {"shared"},

@@ -15,7 +15,7 @@ import numpy as np
 
 import gpureduce
 from gpureduce.bench import overview, report, tuning
-from gpureduce.cli import check, explain, grade, lectures, races
+from gpureduce.cli import check, explain, grade, lectures, races, segments
 from gpureduce.core import calibration, registry
 from gpureduce.core.arrays import random_numbers
 from gpureduce.lectures import experiments
@@ -279,6 +279,8 @@ def _parser() -> argparse.ArgumentParser:
     adding.add_argument(
         "--keepdims", action="store_true", help="keep the reduced axes, with size 1"
     )
+
+    segments.register(command, _load)
 
     tour = command("tour", _command_tour, "add up random numbers by several strategies")
     tour.add_argument(

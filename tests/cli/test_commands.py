@@ -45,6 +45,23 @@ def test_sum_along_an_axis(command, tmp_path):
     assert command("sum", tmp_path / "a.npy", "--axis", "rows")[0] == 2
 
 
+def test_sums_by_segment(command, tmp_path):
+    np.save(tmp_path / "v.npy", np.array([[1e16, 1], [1, 2], [-1e16, 3]]))
+    np.save(tmp_path / "i.npy", np.array([0, 0, 0]))
+    np.save(tmp_path / "o.npy", np.array([0, 1, 3]))
+    files = [tmp_path / "v.npy", tmp_path / "i.npy"]
+    status, out, _ = command("segments", *files)
+    assert status == 0 and "float64[1, 2]" in out and "[[1. 6.]]" in out and "exact" in out
+    row = json.loads(command("segments", *files, "--num-segments", "2", "--json")[1])
+    assert row["value"] == [[1.0, 6.0], [0.0, 0.0]] and row["strategy"] == "exact"
+    offsets = [tmp_path / "v.npy", tmp_path / "o.npy", "--offsets", "--json"]
+    row = json.loads(command("segments", *offsets, "--strategy", "numpy", "--dtype", "f8")[1])
+    assert row["value"] == [[1e16, 1.0], [1 - 1e16, 5.0]] and row["backend"] == "numpy"
+    status, _, err = command("segments", *files, "--num-segments", "0")
+    assert status == 2 and "segment_ids[0] is 0" in err and err.count("\n") == 1
+    assert command("segments", tmp_path / "v.npy", tmp_path / "no.npy")[0] == 2
+
+
 def test_sum(command, file):
     status, out, _ = command("sum", file, "--strategy", "reduce2", "cpu")
     assert status == 0 and out.count(str(TOTAL)) == 2 and "GB/s" in out

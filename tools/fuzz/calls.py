@@ -170,6 +170,36 @@ def axis_sum(rng: Random, most: int) -> Call:
     return Call(f"axis {name} {dtype} {array.size.bit_length()} {columns}", run, check)
 
 
+def segment_sum(rng: Random, most: int) -> Call:
+    """Sums by segment of an array in host memory, by ids or offsets; of vectors, too."""
+    dtype = rng.choice([n for n in values.NAMES if n not in values.COMPLEX])
+    array, _ = _array(dtype, min(_size(rng, 4 * most), MOST))
+    array = array.reshape(-1, 2) if rng.random() < 0.3 and array.size % 2 == 0 else array
+    count, by_offsets = rng.choice((1, 10, 1000, 50_000)), rng.random() < 0.3
+    ids = np.random.default_rng(rng.randrange(2**32)).integers(0, count, len(array))
+    ids = np.sort(ids) if by_offsets else ids
+    totals = np.zeros((count, *array.shape[1:]))
+    np.add.at(totals, ids, array.astype(np.float64))
+    kind = values.dtype_of(values.default_result(dtype))
+    out = np.empty(totals.shape, kind) if rng.random() < 0.3 else None
+    segments = (
+        {"offsets": np.searchsorted(ids, np.arange(count + 1))}
+        if by_offsets
+        else {"segment_ids": ids, "num_segments": count}
+    )
+
+    def run() -> Any:
+        return gpureduce.segment_sum(array, **segments, out=out).value
+
+    def check(found: Any) -> None:
+        with np.errstate(over="ignore"):
+            expected = totals.astype(kind)
+        if found.dtype != kind or not np.array_equal(found, expected):
+            raise Failure(f"wrong sums of {count} segments of {array.shape}, {dtype}")
+
+    return Call(f"segments {dtype} {array.size.bit_length()} {count}", run, check)
+
+
 def accumulate(rng: Random, most: int) -> Call:
     """All of an array, or nothing of it, is added."""
     dtype = rng.choice(values.FLOATS + values.COMPLEX)
@@ -302,8 +332,8 @@ def _wrong(rng: Random, most: int) -> Call:
 
 
 _MAKERS: tuple[tuple[int, Callable[[Random, int], Call]], ...] = (
-    (40, emulated_sum), (8, host_sum), (5, axis_sum), (5, strided_sum), (8, gpu_array),
-    (6, accumulate),
+    (40, emulated_sum), (8, host_sum), (5, axis_sum), (5, segment_sum), (5, strided_sum),
+    (8, gpu_array), (6, accumulate),
     (5, _integral), (2, _trapezoid), (4, _explain), (3, _races), (3, _benchmark), (1, _tune),
     (2, _limited), (3, _wrong),
 )  # fmt: skip

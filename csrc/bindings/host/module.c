@@ -84,6 +84,10 @@ static PyMethodDef methods[] = {
      "The sums along axes by `exact` or `cpu`. Without `details`: a SumResult; None for arrays and "
      "axes that need a conversion or a check. With details, (load, acc, components, target, dtype, "
      "out, mask, initial): (value, ms)."},
+    {"sum_segments", gr_py_sum_segments, METH_VARARGS,
+     "sum_segments(values, ids, offsets, out, (load, parts, is_signed, target, parts of a sum, "
+     "is_float), initial)\n--\n\n"
+     "Stores the sums by segment in `out`: (ms, the first row whose id is out of range or -1)."},
     {"cpu_sum", gr_py_cpu_sum, METH_VARARGS,
      "cpu_sum(array, load, acc, components, threads)\n--\n\n"
      "The sum by SIMD and threads: (the bytes of two accumulators, ms)."},

@@ -1,0 +1,148 @@
+/* Sums by segment. */
+#include "bindings/host/functions.h"
+
+#include "bindings/gil.h"
+#include "segments/segments.h"
+#include "threads/clock.h"
+
+#include <string.h>
+
+enum {
+    KEEPS_GIL_BYTES = 1 << 14, /* of all arrays */
+    MOST_TERMS = 40            /* of an initial number: 2^1024 takes 20 float64 numbers */
+};
+
+typedef struct {
+    PyArrayObject *values, *ids, *offsets, *out; /* one of `ids` and `offsets` is NULL */
+    gr_segments segments;
+    double terms[2][MOST_TERMS];
+} request;
+
+static int take_terms(request *asked, int part, PyObject *terms)
+{
+    Py_ssize_t count = PyTuple_Size(terms);
+    if (count < 0 || count > MOST_TERMS) {
+        PyErr_SetString(PyExc_ValueError, "expected a tuple of few floats");
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++)
+        asked->terms[part][i] = PyFloat_AsDouble(PyTuple_GetItem(terms, i));
+    asked->segments.floats.terms[part] = asked->terms[part];
+    asked->segments.floats.count[part] = (int)count;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* `initial` is an int, or a pair of tuples of floats. */
+static int take_initial(request *asked, PyObject *initial)
+{
+    PyObject *real, *imaginary;
+    if (PyLong_Check(initial)) {
+        asked->segments.integer = PyLong_AsUnsignedLongLongMask(initial);
+        return 0;
+    }
+    if (!PyArg_ParseTuple(initial, "O!O!", &PyTuple_Type, &real, &PyTuple_Type, &imaginary))
+        return -1;
+    return take_terms(asked, 0, real) < 0 || take_terms(asked, 1, imaginary) < 0 ? -1 : 0;
+}
+
+/* Whether shapes and item sizes are as Python has checked them. User code may have run since. */
+static bool shapes_fit(const request *asked)
+{
+    const gr_segments *all = &asked->segments;
+    PyArrayObject *values = asked->values, *out = asked->out;
+    int dims = PyArray_NDIM(values);
+    size_t size = gr_load_size(all->values.load) * (size_t)all->values.parts;
+    size_t out_size = gr_load_size(all->sums.target) * (size_t)all->sums.parts;
+    bool fits = (dims == 1 || dims == 2) && PyArray_NDIM(out) == dims &&
+                (size_t)PyArray_ITEMSIZE(values) == size &&
+                (size_t)PyArray_ITEMSIZE(out) == out_size &&
+                (dims == 1 || PyArray_DIM(values, 1) == PyArray_DIM(out, 1));
+    if (fits && asked->ids)
+        return PyArray_NDIM(asked->ids) == 1 &&
+               PyArray_DIM(asked->ids, 0) == PyArray_DIM(values, 0);
+    return fits && PyArray_NDIM(asked->offsets) == 1 && PyArray_ITEMSIZE(asked->offsets) == 8 &&
+           PyArray_IS_C_CONTIGUOUS(asked->offsets) &&
+           PyArray_DIM(asked->offsets, 0) == PyArray_DIM(out, 0) + 1;
+}
+
+static void describe(request *asked)
+{
+    gr_segments *all = &asked->segments;
+    PyArrayObject *values = asked->values, *out = asked->out, *ids = asked->ids;
+    bool columns = PyArray_NDIM(values) == 2;
+    all->values.data = PyArray_DATA(values);
+    all->values.rows = (size_t)PyArray_DIM(values, 0);
+    all->values.row_step = PyArray_STRIDE(values, 0);
+    all->values.columns = columns ? (size_t)PyArray_DIM(values, 1) : 1;
+    all->values.column_step = columns ? PyArray_STRIDE(values, 1) : 0;
+    all->values.swapped = PyArray_ISBYTESWAPPED(values);
+    all->sums.data = PyArray_DATA(out);
+    all->sums.segments = (size_t)PyArray_DIM(out, 0);
+    all->sums.row_step = PyArray_STRIDE(out, 0);
+    all->sums.column_step = columns ? PyArray_STRIDE(out, 1) : 0;
+    if (!ids) {
+        all->ids.offsets = PyArray_DATA(asked->offsets);
+        return;
+    }
+    all->ids.data = PyArray_DATA(ids);
+    all->ids.step = PyArray_STRIDE(ids, 0);
+    all->ids.size = (size_t)PyArray_ITEMSIZE(ids);
+    all->ids.is_signed = PyArray_ISSIGNED(ids);
+    all->ids.swapped = PyArray_ISBYTESWAPPED(ids);
+}
+
+/* Adds up, without the GIL if that takes long. Returns a status, or -1 with an exception set. */
+static int run(const request *asked, size_t *bad_row)
+{
+    const gr_segments *all = &asked->segments;
+    if (PyArray_NBYTES(asked->values) + PyArray_NBYTES(asked->out) <= KEEPS_GIL_BYTES)
+        return gr_sum_segments(all, 1, bad_row);
+    gr_without_gil call;
+    gr_drop_gil(&call);
+    int status = gr_sum_segments(all, 0, bad_row);
+    return gr_take_gil(&call) < 0 ? -1 : status;
+}
+
+static bool is_array_or_none(PyObject *object)
+{
+    return object == Py_None || PyArray_Check(object);
+}
+
+PyObject *gr_py_sum_segments(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    request asked = {.segments = {.integer = 0}};
+    gr_segments *all = &asked.segments;
+    int load, target, is_signed, is_float;
+    PyObject *ids, *offsets, *initial;
+    if (!PyArg_ParseTuple(args, "O!OOO!(iipiip)O", &PyArray_Type, &asked.values, &ids, &offsets,
+                          &PyArray_Type, &asked.out, &load, &all->values.parts, &is_signed, &target,
+                          &all->sums.parts, &is_float, &initial))
+        return NULL;
+    if (!is_array_or_none(ids) || !is_array_or_none(offsets) ||
+        (ids == Py_None) == (offsets == Py_None)) {
+        PyErr_SetString(PyExc_TypeError, "expected an array of ids or of offsets");
+        return NULL;
+    }
+    asked.ids = ids == Py_None ? NULL : (PyArrayObject *)ids;
+    asked.offsets = offsets == Py_None ? NULL : (PyArrayObject *)offsets;
+    all->values.load = (gr_load)load;
+    all->values.is_signed = is_signed;
+    all->sums.target = (gr_load)target;
+    all->sums.is_float = is_float;
+    if (take_initial(&asked, initial) < 0)
+        return NULL;
+    if (!shapes_fit(&asked)) {
+        PyErr_SetString(PyExc_ValueError, "an array changed its shape during the call");
+        return NULL;
+    }
+    describe(&asked);
+    size_t bad_row = 0;
+    double start = gr_now_ms();
+    int status = run(&asked, &bad_row);
+    if (status == GR_SEGMENTS_NO_MEMORY)
+        return PyErr_NoMemory();
+    if (status < 0)
+        return NULL;
+    Py_ssize_t bad = status == GR_SEGMENTS_BAD_ID ? (Py_ssize_t)bad_row : -1;
+    return Py_BuildValue("dn", gr_now_ms() - start, bad);
+}

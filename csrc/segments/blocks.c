@@ -1,0 +1,173 @@
+/* Blocks of elements: gathered, in native byte order, widened; and the ids of their rows. */
+#include "segments/segment_job.h"
+
+#include "cpu/floating_point_mode.h"
+#include "cpu/gather.h"
+
+#include <string.h>
+
+/* --- numbers ------------------------------------------------------------------------------- */
+
+static double widen_half(uint16_t bits)
+{
+    uint64_t sign = (uint64_t)(bits >> 15) << 63, fraction = bits & 0x3ff;
+    uint64_t field = bits >> 10 & 31;
+    if (field == 0) {
+        double x = (double)(int64_t)fraction * 0x1p-24;
+        return sign ? -x : x;
+    }
+    field = field == 31 ? 0x7ff : field + 1023 - 15;
+    uint64_t wide = sign | field << 52 | fraction << 42;
+    double x;
+    memcpy(&x, &wide, sizeof x);
+    return x;
+}
+
+static void widen_floats(const unsigned char *in, size_t n, gr_load load, double *to)
+{
+    for (size_t i = 0; i < n && load == GR_LOAD_f16; i++) {
+        uint16_t bits;
+        memcpy(&bits, in + 2 * i, sizeof bits);
+        to[i] = widen_half(bits);
+    }
+    for (size_t i = 0; i < n && load == GR_LOAD_bf16; i++) {
+        uint16_t bits;
+        memcpy(&bits, in + 2 * i, sizeof bits);
+        uint32_t wide = (uint32_t)bits << 16;
+        float x;
+        memcpy(&x, &wide, sizeof x);
+        to[i] = (double)x;
+    }
+    for (size_t i = 0; i < n && load == GR_LOAD_f32; i++) {
+        float x;
+        memcpy(&x, in + 4 * i, sizeof x);
+        to[i] = (double)x;
+    }
+}
+
+#define WIDEN(type, in, n, to)                                                                     \
+    for (size_t i = 0; i < (n); i++) {                                                             \
+        type x;                                                                                    \
+        memcpy(&x, (in) + i * sizeof x, sizeof x);                                                 \
+        (to)[i] = (int64_t)x;                                                                      \
+    }                                                                                              \
+    break
+
+/* Integers of `size` bytes as int64. Larger uint64 numbers become negative. */
+static void widen_integers(const unsigned char *in, size_t n, size_t size, bool is_signed,
+                           int64_t *to)
+{
+    switch (size * 2 + is_signed) {
+    case 2: WIDEN(uint8_t, in, n, to);
+    case 3: WIDEN(int8_t, in, n, to);
+    case 4: WIDEN(uint16_t, in, n, to);
+    case 5: WIDEN(int16_t, in, n, to);
+    case 8: WIDEN(uint32_t, in, n, to);
+    case 9: WIDEN(int32_t, in, n, to);
+    default: memcpy(to, in, n * sizeof *to); break;
+    }
+}
+
+/* The bytes of a block's numbers, contiguous and in native byte order: in place, or copied. */
+static const unsigned char *raw_numbers(const gr_segment_job *job, gr_segment_block *block,
+                                        size_t row)
+{
+    const gr_segment_values *values = &job->request->values;
+    size_t parts = (size_t)values->parts, size = gr_load_size(values->load) * parts;
+    size_t columns = block->columns / parts;
+    gr_spaced from = {
+        .in = values->data + (ptrdiff_t)row * values->row_step +
+              (ptrdiff_t)(block->first_column / parts) * values->column_step,
+        .in_step = values->column_step,
+        .size = size,
+        .parts = values->parts,
+        .swapped = values->swapped,
+    };
+    bool rows_touch = block->rows == 1 || values->row_step == (ptrdiff_t)(columns * size);
+    bool columns_touch = columns == 1 || values->column_step == (ptrdiff_t)size;
+    if (rows_touch && columns_touch && !values->swapped)
+        return from.in;
+    if (rows_touch && columns_touch) {
+        from.in_step = (ptrdiff_t)size;
+        gr_gather(block->raw, &from, block->rows * columns);
+    } else if (columns == 1) {
+        from.in_step = values->row_step;
+        gr_gather(block->raw, &from, block->rows);
+    } else {
+        for (size_t i = 0; i < block->rows; i++, from.in += values->row_step)
+            gr_gather(block->raw + i * columns * size, &from, columns);
+    }
+    return block->raw;
+}
+
+void gr_read_numbers(const gr_segment_job *job, gr_segment_block *block, size_t row)
+{
+    const gr_segment_values *values = &job->request->values;
+    const unsigned char *raw = raw_numbers(job, block, row);
+    size_t n = block->rows * block->columns, size = gr_load_size(values->load);
+    block->numbers = block->number_buffer;
+    if (size == 8 && (uintptr_t)raw % sizeof(double) == 0) {
+        block->numbers = raw;
+    } else if (size == 8) {
+        memcpy(block->number_buffer, raw, n * size);
+    } else if (job->adds_floats) {
+        gr_arithmetic before = gr_begin_plain();
+        widen_floats(raw, n, values->load, block->number_buffer);
+        gr_end_plain(before);
+    } else {
+        int64_t wide[GR_SEGMENT_BLOCK];
+        widen_integers(raw, n, size, values->is_signed, wide);
+        memcpy(block->number_buffer, wide, n * sizeof *wide);
+    }
+}
+
+/* --- ids ----------------------------------------------------------------------------------- */
+
+static void ids_of_offsets(const gr_segment_job *job, gr_segment_block *block, size_t row,
+                           size_t *at)
+{
+    const int64_t *offsets = job->request->ids.offsets;
+    for (size_t i = 0; i < block->rows;) {
+        while ((size_t)offsets[*at + 1] <= row + i)
+            ++*at;
+        size_t end = (size_t)offsets[*at + 1] - row;
+        end = end < block->rows ? end : block->rows;
+        while (i < end)
+            block->id_buffer[i++] = (int64_t)*at;
+    }
+}
+
+void gr_read_ids(const gr_segment_job *job, gr_segment_block *block, size_t row, size_t *at)
+{
+    const gr_segment_ids *ids = &job->request->ids;
+    block->ids = block->id_buffer;
+    if (!ids->data) {
+        ids_of_offsets(job, block, row, at);
+        return;
+    }
+    const unsigned char *in = ids->data + (ptrdiff_t)row * ids->step;
+    if (ids->step != (ptrdiff_t)ids->size || ids->swapped) {
+        gr_spaced from = {
+            .in = in, .in_step = ids->step, .size = ids->size, .parts = 1, .swapped = ids->swapped};
+        gr_gather(block->raw, &from, block->rows);
+        in = block->raw;
+    } else if (ids->size == 8 && (uintptr_t)in % sizeof(int64_t) == 0) {
+        block->ids = (const int64_t *)(const void *)in;
+        return;
+    }
+    widen_integers(in, block->rows, ids->size, ids->is_signed, block->id_buffer);
+}
+
+size_t gr_first_bad(const gr_segment_job *job, const gr_segment_block *block)
+{
+    /* There are fewer than 2^63 segments, so the difference of two ids does not overflow. */
+    int64_t last = (int64_t)job->request->sums.segments - 1, any = 0;
+    for (size_t i = 0; i < block->rows; i++)
+        any |= block->ids[i] | (int64_t)((uint64_t)last - (uint64_t)block->ids[i]);
+    if (any >= 0)
+        return block->rows;
+    size_t first = 0; /* other threads may have changed the id since */
+    while (first < block->rows && block->ids[first] >= 0 && block->ids[first] <= last)
+        first++;
+    return first;
+}

@@ -1,0 +1,192 @@
+/* Segments that lie one after another, as offsets name them. A task takes neighbouring segments
+ * with about as many elements as the other tasks, and adds up a group of them at a time, in cells
+ * of its own. Sums of a group that are not proven are added up again in accumulators, one by one.
+ * Long segments are added up by the code of sums along axes. */
+#include "segments/segment_job.h"
+
+#include "cpu/axis_sum.h"
+#include "exact/proven.h"
+#include "threads/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TASK = 1 << 16,       /* numbers and sums of a task, about */
+    GROUP_CELLS = 512,    /* of a group, but at least one segment's */
+    LONG = 512,           /* numbers from which on the code of axes is faster, ... */
+    LONG_ROWS = 2048,     /* ... and of several columns */
+    SHARED_LONG = 1 << 20 /* from which on threads share a segment */
+};
+
+typedef struct {
+    gr_segment_job *job;
+    size_t tasks;
+} division;
+
+static size_t segments_of(const gr_segment_job *job)
+{
+    return job->request->sums.segments;
+}
+
+static size_t numbers_of(const gr_segment_job *job, size_t segment)
+{
+    const int64_t *offsets = job->request->ids.offsets;
+    return (size_t)(offsets[segment + 1] - offsets[segment]) * job->columns;
+}
+
+static bool is_long(const gr_segment_job *job, size_t segment)
+{
+    return numbers_of(job, segment) >= (size_t)(job->columns == 1 ? LONG : LONG_ROWS);
+}
+
+static bool sum_long(const gr_segment_job *job, size_t segment, int threads)
+{
+    const gr_segment_values *values = &job->request->values;
+    const gr_segment_sums *sums = &job->request->sums;
+    const int64_t *offsets = job->request->ids.offsets;
+    gr_axes axes = {
+        .in = values->data + (ptrdiff_t)offsets[segment] * values->row_step,
+        .out = sums->data + (ptrdiff_t)segment * sums->row_step,
+        .load = values->load,
+        .components = values->parts,
+        .part_step = (ptrdiff_t)gr_load_size(sums->target),
+        .swapped = values->swapped,
+    };
+    gr_axes_push(&axes.kept, (gr_axis){values->columns, values->column_step, 0, sums->column_step});
+    size_t rows = (size_t)(offsets[segment + 1] - offsets[segment]);
+    gr_axes_push(&axes.reduced, (gr_axis){rows, values->row_step, 0, 0});
+    if (sums->is_float)
+        return gr_exact_sum_axes(&axes, sums->target, &job->request->floats, threads);
+    gr_cpu_initial initial = {.integer = job->request->integer};
+    return gr_cpu_sum_axes(&axes, GR_ACC_u64, sums->target, &initial, threads);
+}
+
+/* Adds up a segment in accumulators, column by column. */
+static void sum_again(gr_segment_job *own, size_t segment)
+{
+    const int64_t *offsets = own->request->ids.offsets;
+    size_t end = (size_t)offsets[segment + 1];
+    own->first_segment = segment;
+    for (size_t column = 0; column < own->columns; column++) {
+        size_t part = column % (size_t)own->request->values.parts;
+        gr_segment_block block = {.first_column = column - part};
+        gr_exact sum;
+        gr_exact_init(&sum);
+        for (size_t row = (size_t)offsets[segment]; row < end; row += block.rows) {
+            block.columns = (size_t)own->request->values.parts;
+            block.rows = GR_SEGMENT_BLOCK / block.columns;
+            block.rows = block.rows < end - row ? block.rows : end - row;
+            gr_read_numbers(own, &block, row);
+            for (size_t i = 0; i < block.rows; i++)
+                gr_exact_add_f64(&sum, ((const double *)block.numbers)[i * block.columns + part]);
+        }
+        gr_store_accumulator(own, &sum, column);
+    }
+}
+
+/* Adds up the segments first to end - 1 in cells. */
+static void sum_group(gr_segment_job *own, size_t first, size_t end)
+{
+    const int64_t *offsets = own->request->ids.offsets;
+    size_t row = (size_t)offsets[first], end_row = (size_t)offsets[end];
+    gr_cell_kind kind = own->kind;
+    own->first_segment = first;
+    own->segments = end - first;
+    own->outliers->count = 0;
+    own->most_outliers = (end_row - row) * own->columns / 16;
+    own->too_wide = false;
+    for (int again = 0; again < 2; again++) {
+        memset(own->cells, 0, (end - first + 1) * own->columns * own->cell_bytes);
+        gr_add_rows(own, row, end_row, 0);
+        if (kind != GR_CELL_PAIR || !own->too_wide)
+            break;
+        kind = own->kind = GR_CELL_PROVEN; /* for this group */
+        own->cell_bytes = sizeof(gr_proven3);
+        own->too_wide = false;
+        own->outliers->count = 0;
+    }
+    if (own->failed)
+        return;
+    gr_join_outliers(own);
+    gr_finish_cells(own, 0, (end - first) * own->columns);
+    for (size_t i = first; i < end && own->kind == GR_CELL_PROVEN; i++)
+        if (own->unproven[i])
+            sum_again(own, i);
+}
+
+/* The first segment of a task: segments are divided by their elements and sums. */
+static size_t first_of(const division *all, size_t task)
+{
+    const int64_t *offsets = all->job->request->ids.offsets;
+    size_t segments = segments_of(all->job), low = 0, high = segments;
+    size_t whole = (size_t)offsets[segments] + segments;
+    size_t start = whole / all->tasks * task;
+    if (task == all->tasks)
+        return segments;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if ((size_t)offsets[middle] + middle < start)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The end of the group that begins with this segment. */
+static size_t end_of_group(const gr_segment_job *job, size_t first, size_t end)
+{
+    size_t most = GROUP_CELLS / job->columns, k = first + 1;
+    while (k < end && k - first < most && !is_long(job, k))
+        k++;
+    return k;
+}
+
+static void sum_task(size_t task, void *context)
+{
+    const division *all = context;
+    gr_segment_job *job = all->job, own = *job;
+    gr_outliers outliers = {NULL, 0, 0};
+    size_t cells = (job->columns < GROUP_CELLS ? GROUP_CELLS : job->columns) + job->columns;
+    own.copies = 1;
+    own.outliers = &outliers;
+    own.cells = malloc(cells * sizeof(gr_proven3));
+    bool failed = !own.cells;
+    size_t end = first_of(all, task + 1);
+    for (size_t k = first_of(all, task), next; k < end && !failed; k = next) {
+        next = k + 1;
+        if (gr_is_interrupted(job->watch) || gr_ask_for_interrupts())
+            break;
+        if (is_long(job, k)) {
+            if (numbers_of(job, k) < SHARED_LONG || job->threads == 1)
+                failed = !sum_long(job, k, 1);
+            continue;
+        }
+        next = end_of_group(job, k, end);
+        own.kind = job->kind;
+        own.cell_bytes = job->cell_bytes;
+        sum_group(&own, k, next);
+        failed = own.failed;
+    }
+    if (failed)
+        __atomic_store_n(&job->failed, true, __ATOMIC_RELAXED);
+    free(outliers.list);
+    free(own.cells);
+}
+
+void gr_sum_by_offsets(gr_segment_job *job)
+{
+    size_t segments = segments_of(job), rows = job->request->values.rows;
+    if (job->too_wide)
+        job->kind = GR_CELL_PROVEN;
+    job->cell_bytes = job->kind == GR_CELL_WORD   ? sizeof(uint64_t)
+                      : job->kind == GR_CELL_PAIR ? 2 * sizeof(uint64_t)
+                                                  : sizeof(gr_proven3);
+    job->too_wide = false;
+    division all = {job, (rows + segments) / (TASK / job->columns + 1) + 1};
+    gr_parallel(job->threads, all.tasks, sum_task, &all);
+    for (size_t k = 0; k < segments && job->threads > 1 && !job->failed && !gr_interrupted(); k++)
+        if (numbers_of(job, k) >= SHARED_LONG && is_long(job, k))
+            job->failed = !sum_long(job, k, job->threads);
+}

@@ -1,0 +1,337 @@
+/* Sums in pairs: 128-bit integers in units of one power of two.
+ *
+ * Lemma. A number with the exponent field f = low + s, 0 <= s <= most, is m 2^(f - 1075) with
+ * |m| < 2^53. In its type the last `spare` bits of m are zero. So it counts m 2^-spare 2^s units of
+ * 2^(low + spare - 1075), which is less than 2^(53 - spare + most) in size. gr_choose_window() sets
+ * `most` such that 2^count of them stay below 2^127, where 2^count is more than the number of rows
+ * and of initial numbers. So no pair overflows, even if all elements go to one segment.
+ *
+ * Zeros of either sign count 0. All other numbers that do not fit are outliers: subnormal, too
+ * large or too small for the window, inf and nan. */
+#include "segments/pairs.h"
+
+#include "cpu/floating_point_mode.h"
+#include "cpu/instruction_set.h"
+#include "cpu/store.h"
+#include "exact/format.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    AHEAD = 32,           /* rows whose cells are fetched in advance ... */
+    NEAR_BYTES = 1 << 19, /* ... if a copy has more bytes, beyond the second-level cache */
+    SAMPLES = 512,
+    FIELDS = 2048,
+    MOST_FIELD = 2046 /* of a finite number */
+};
+
+typedef unsigned __int128 pair;
+
+static pair load_pair(const unsigned char *at)
+{
+    pair x;
+    memcpy(&x, at, sizeof x);
+    return x;
+}
+
+static void store_pair(unsigned char *at, pair x)
+{
+    memcpy(at, &x, sizeof x);
+}
+
+static pair make_pair(uint64_t low, uint64_t high)
+{
+    return (pair)high << 64 | low;
+}
+
+/* --- the window ---------------------------------------------------------------------------- */
+
+static int bit_length(uint64_t x)
+{
+    return x ? 64 - __builtin_clzll(x) : 0;
+}
+
+/* Counts exponent fields of numbers from all over the array. Returns how many there are. */
+static size_t sample_fields(const gr_segment_job *job, unsigned counts[FIELDS])
+{
+    const gr_segment_values *values = &job->request->values;
+    size_t all = values->rows * job->columns, parts = (size_t)values->parts, found = 0;
+    size_t samples = all / parts < SAMPLES ? all / parts : SAMPLES;
+    gr_segment_block block = {.rows = 1, .columns = parts};
+    for (size_t i = 0; i < samples; i++) {
+        size_t at = all / parts / samples * i;
+        at += i * 7919 % (all / parts / samples); /* not always the same column */
+        block.first_column = at % (job->columns / parts) * parts;
+        gr_read_numbers(job, &block, at / (job->columns / parts));
+        for (size_t k = 0; k < parts; k++) {
+            uint64_t bits;
+            memcpy(&bits, (const double *)block.numbers + k, sizeof bits);
+            size_t field = bits >> 52 & 0x7ff;
+            if (field > 0 && field <= MOST_FIELD) {
+                counts[field]++;
+                found++;
+            }
+        }
+    }
+    return found;
+}
+
+bool gr_choose_window(gr_segment_job *job)
+{
+    unsigned counts[FIELDS] = {0};
+    gr_pair_window *window = &job->window;
+    gr_format format = gr_format_of(job->request->values.load);
+    window->spare = 52 - format.fraction;
+    window->most =
+        127 - (53 - window->spare) - bit_length(job->request->values.rows + GR_MOST_INITIAL);
+    size_t found = sample_fields(job, counts), within = 0, best = 0;
+    int first = 1, last = 1; /* the windows that hold most of the samples */
+    for (int low = 1 - window->most; low <= MOST_FIELD - window->most; low++) {
+        within += counts[low + window->most];
+        within -= low > 1 ? counts[low - 1] : 0;
+        if (low < 1)
+            continue;
+        if (within > best)
+            first = low;
+        if (within >= best)
+            last = within > best || last == low - 1 ? low : last;
+        best = within > best ? within : best;
+    }
+    window->low = found ? (first + last) / 2 : (MOST_FIELD - window->most) / 2;
+    return found - best <= found / 32;
+}
+
+/* --- additions ----------------------------------------------------------------------------- */
+
+void gr_split_baseline(const double *x, size_t n, gr_pair_window window, gr_split *to)
+{
+    to->outliers = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        gr_split_one(bits, i, window, to);
+    }
+}
+
+static void split(const gr_segment_job *job, const gr_segment_block *block, size_t n, gr_split *to)
+{
+    if (!job->adds_floats) {
+        to->outliers = 0;
+        memcpy(to->low, block->numbers, n * sizeof *to->low);
+        for (size_t i = 0; i < n; i++)
+            to->high[i] = job->request->values.is_signed && to->low[i] >> 63 ? UINT64_MAX : 0;
+        return;
+    }
+#ifdef __x86_64__
+    if (gr_instructions() >= GR_AVX512) {
+        gr_split_avx512(block->numbers, n, job->window, to);
+        return;
+    }
+    if (gr_instructions() >= GR_AVX2) {
+        gr_split_avx2(block->numbers, n, job->window, to);
+        return;
+    }
+#endif
+    gr_split_baseline(block->numbers, n, job->window, to);
+}
+
+static bool note_outlier(gr_outliers *outliers, size_t most, gr_outlier outlier)
+{
+    if (outliers->count == most)
+        return false;
+    if (outliers->count == outliers->room) {
+        size_t room = outliers->room ? 2 * outliers->room : 64;
+        gr_outlier *list = realloc(outliers->list, room * sizeof *list);
+        if (!list)
+            return false;
+        outliers->list = list;
+        outliers->room = room;
+    }
+    outliers->list[outliers->count++] = outlier;
+    return true;
+}
+
+static bool note_outliers(gr_segment_job *job, const gr_segment_block *block, const gr_split *some,
+                          gr_outliers *outliers)
+{
+    const double *x = block->numbers;
+    size_t end = job->segments * job->columns;
+    for (size_t k = 0; k < some->outliers; k++) {
+        size_t i = some->outlier[k];
+        size_t cell = gr_cell_of(job, block, i / block->columns) + i % block->columns;
+        if (cell >= end) /* of another pass */
+            continue;
+        if (!note_outlier(outliers, job->most_outliers, (gr_outlier){cell, x[i]}))
+            return false;
+    }
+    return true;
+}
+
+/* Fetches a cell that is needed soon. The address may be outside the cells. */
+static void fetch(unsigned char *cells, size_t first, int64_t id)
+{
+    __builtin_prefetch((const void *)((uintptr_t)cells + ((size_t)id - first) * sizeof(pair)), 1);
+}
+
+/* One column. Stores to cells might change what the pointers point to: what does not change is in
+ * variables. */
+#define ADD_TO_CELLS(fetches)                                                                      \
+    for (size_t i = 0; i < n; i++) {                                                               \
+        size_t place = (size_t)ids[i] - first;                                                     \
+        unsigned char *at = cells + (place < segments ? place : segments) * sizeof(pair);          \
+        if (fetches)                                                                               \
+            fetch(cells, first, ids[i + AHEAD < n ? i + AHEAD : i]);                               \
+        store_pair(at, load_pair(at) + make_pair(some->low[i], some->high[i]));                    \
+    }
+
+static void add_column(const gr_segment_job *job, const gr_segment_block *block,
+                       const gr_split *some, unsigned char *cells, bool fetches)
+{
+    const int64_t *ids = block->ids;
+    size_t n = block->rows, segments = job->segments, first = job->first_segment;
+    if (fetches)
+        ADD_TO_CELLS(true)
+    else
+        ADD_TO_CELLS(false)
+}
+
+static void add_columns(const gr_segment_job *job, const gr_segment_block *block,
+                        const gr_split *some, unsigned char *cells)
+{
+    const uint64_t *low = some->low, *high = some->high;
+    size_t rows = block->rows, columns = block->columns;
+    for (size_t i = 0; i < rows; i++) {
+        unsigned char *at = cells + gr_cell_of(job, block, i) * sizeof(pair);
+        for (size_t k = 0; k < columns; k++, at += sizeof(pair))
+            store_pair(at, load_pair(at) + make_pair(*low++, *high++));
+    }
+}
+
+bool gr_add_pairs(gr_segment_job *job, const gr_segment_block *block, unsigned char *cells,
+                  gr_outliers *outliers)
+{
+    gr_split some;
+    bool fetches = job->columns == 1 && job->copy_bytes > NEAR_BYTES;
+    for (size_t i = 0; fetches && i < AHEAD && i < block->rows; i++)
+        fetch(cells, job->first_segment, block->ids[i]);
+    split(job, block, block->rows * block->columns, &some);
+    if (job->columns > 1)
+        add_columns(job, block, &some, cells);
+    else
+        add_column(job, block, &some, cells, fetches);
+    return some.outliers == 0 || note_outliers(job, block, &some, outliers);
+}
+
+/* --- sums ---------------------------------------------------------------------------------- */
+
+/* A power of two whose multiples the pairs count. */
+static int unit_of(const gr_segment_job *job)
+{
+    return job->adds_floats ? job->window.low + job->window.spare - 1075 : 0;
+}
+
+/* Rounds x * 2^unit to nearest, ties to even: exact_round.c has the lemma. Without branches that
+ * depend on the number, as these would be mispredicted, except for zero and small results. */
+static uint64_t round_pair(pair x, int unit, gr_format format)
+{
+    uint64_t sign = (uint64_t)1 << (format.fraction + format.exponent);
+    uint64_t infinity = sign - ((uint64_t)1 << format.fraction);
+    pair negative = (pair)0 - (x >> 127), size = (x ^ negative) - negative;
+    if (size == 0)
+        return 0;
+    uint64_t high = (uint64_t)(size >> 64), low = (uint64_t)size;
+    int bits = 64 - __builtin_clzll(high ? high : low) + (high ? 64 : 0);
+    int least = format.unit - unit, last = bits - 1 - format.fraction;
+    int more = last < least ? least - last : 0; /* bits that a subnormal result lacks */
+    last += more;
+    if (more > format.fraction + 1)
+        return sign & (uint64_t)negative; /* less than half of the least number */
+    pair all = size << (128 - bits);      /* its first bit is the highest one */
+    uint64_t top = (uint64_t)(all >> 64);
+    int drop = 63 - format.fraction + more; /* 11 to 64 bits of it */
+    uint64_t mantissa = top >> (drop - 1) >> 1;
+    uint64_t rest = top << (64 - drop) | ((uint64_t)all != 0), half = (uint64_t)1 << 63;
+    mantissa += (rest > half) | ((rest == half) & mantissa);
+    uint64_t rounded = ((uint64_t)(last - least) << format.fraction) + mantissa;
+    rounded = rounded > infinity ? infinity : rounded;
+    return rounded | (sign & (uint64_t)negative);
+}
+
+static void deposit(gr_exact *sum, pair x, int unit)
+{
+    int64_t parts[] = {(uint32_t)x, (uint32_t)(x >> 32), (int64_t)(x >> 64)};
+    const int up[] = {0, 32, 64};
+    for (int i = 0; i < 3; i++)
+        if (parts[i])
+            gr_exact_add_scaled(sum, parts[i], unit + up[i]);
+}
+
+/* The initial number as a pair. Returns false if it does not fit. */
+static bool initial_pair(const gr_segment_job *job, int part, pair *total)
+{
+    const gr_exact_initial *floats = &job->request->floats;
+    gr_split some = {.outliers = 0};
+    *total = 0;
+    if (floats->count[part] > 0 && !job->adds_floats)
+        return false;
+    for (int i = 0; i < floats->count[part]; i++) {
+        uint64_t bits;
+        memcpy(&bits, floats->terms[part] + i, sizeof bits);
+        if (bits & (((uint64_t)1 << job->window.spare) - 1))
+            return false;
+        gr_split_one(bits, 0, job->window, &some);
+        *total += make_pair(some.low[0], some.high[0]);
+    }
+    return some.outliers == 0;
+}
+
+static size_t first_outlier(const gr_outliers *outliers, size_t cell)
+{
+    size_t low = 0, high = outliers->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (outliers->list[middle].cell < cell)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void gr_finish_pairs(const gr_segment_job *job, size_t first, size_t n)
+{
+    const gr_outliers *outliers = job->outliers;
+    const gr_load target = job->request->sums.target;
+    const gr_format format = gr_format_of(target);
+    size_t size = gr_load_size(target);
+    unsigned char *out = job->request->sums.data + job->first_segment * job->columns * size;
+    size_t next = first_outlier(outliers, first);
+    int unit = unit_of(job);
+    pair initial[2] = {0, 0};
+    bool fits[2] = {true, true};
+    for (int part = 0; part < job->request->values.parts; part++)
+        fits[part] = initial_pair(job, part, &initial[part]);
+    for (size_t cell = first; cell < first + n; cell++) {
+        const unsigned char *at = job->cells + cell * sizeof(pair);
+        pair sum = load_pair(at);
+        for (int i = 1; i < job->copies; i++)
+            sum += load_pair(at + (size_t)i * job->copy_bytes);
+        int part = gr_part_of_cell(job, cell);
+        bool has_outlier = next < outliers->count && outliers->list[next].cell == cell;
+        if (has_outlier || !fits[part]) {
+            gr_exact total;
+            gr_exact_init(&total);
+            deposit(&total, sum, unit);
+            for (; next < outliers->count && outliers->list[next].cell == cell; next++)
+                gr_exact_add_f64(&total, outliers->list[next].x);
+            gr_store_accumulator(job, &total, cell);
+            continue;
+        }
+        uint64_t bits = round_pair(sum + initial[part], unit, format);
+        if (job->touching)
+            gr_store_integer(out + cell * size, bits, target);
+        else
+            gr_store_sum(job, cell, bits);
+    }
+}

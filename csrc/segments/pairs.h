@@ -1,0 +1,36 @@
+/* Numbers as pairs: split into 128-bit integers, one function per instruction set. */
+#ifndef GPUREDUCE_SEGMENT_PAIRS_H
+#define GPUREDUCE_SEGMENT_PAIRS_H
+
+#include "segments/segment_job.h"
+
+/* The low and the high words of up to GR_SEGMENT_BLOCK numbers, and the indexes of the numbers that
+ * do not fit: those are 0 here. Zeros fit. */
+typedef struct {
+    uint64_t low[GR_SEGMENT_BLOCK], high[GR_SEGMENT_BLOCK];
+    uint16_t outlier[GR_SEGMENT_BLOCK];
+    size_t outliers;
+} gr_split;
+
+void gr_split_baseline(const double *x, size_t n, gr_pair_window window, gr_split *to);
+void gr_split_avx512(const double *x, size_t n, gr_pair_window window, gr_split *to);
+void gr_split_avx2(const double *x, size_t n, gr_pair_window window, gr_split *to);
+
+/* One number, as vector code does it. Appends i to the outliers if it does not fit. */
+static inline void gr_split_one(uint64_t bits, size_t i, gr_pair_window window, gr_split *to)
+{
+    const uint64_t one = (uint64_t)1 << 52;
+    uint64_t shift = (bits >> 52 & 0x7ff) - (uint64_t)window.low;
+    bool fits = shift <= (uint64_t)window.most;
+    uint64_t sign = bits >> 63 ? UINT64_MAX : 0;
+    uint64_t size = ((bits & (one - 1)) | one) >> window.spare;
+    size = fits ? size : 0;
+    __int128 pair = (int64_t)((size ^ sign) - sign);
+    unsigned __int128 shifted = (unsigned __int128)pair << (shift & 127);
+    to->low[i] = (uint64_t)shifted;
+    to->high[i] = (uint64_t)(shifted >> 64);
+    to->outlier[to->outliers] = (uint16_t)i;
+    to->outliers += !fits && bits << 1 != 0;
+}
+
+#endif

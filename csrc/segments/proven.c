@@ -1,0 +1,64 @@
+/* Sums in float64 numbers that prove their own rounding (exact/proven.h). */
+#include "exact/proven.h"
+
+#include "cpu/floating_point_mode.h"
+#include "cpu/store.h"
+#include "exact/format.h"
+#include "segments/segment_job.h"
+
+enum {
+    MERGES = 1 << 16, /* more additions to `tail` than rows: of copies, and the initial number's */
+    AHEAD = 16        /* rows whose cells are fetched in advance */
+};
+
+/* As gr_proven3_add(), without a branch for the sign, which would be mispredicted half of the time.
+ */
+static inline void add(gr_proven3 *to, double x)
+{
+    double error = gr_two_sum(&to->sum, x);
+    error = gr_two_sum(&to->rest, error);
+    to->tail += error;
+    to->bound += __builtin_fabs(error);
+}
+
+void gr_add_proven(const gr_segment_job *job, const gr_segment_block *block, unsigned char *cells)
+{
+    const double *x = block->numbers;
+    gr_arithmetic before = gr_begin_plain();
+    for (size_t i = 0; i < block->rows; i++) {
+        gr_proven3 *cell = (gr_proven3 *)(void *)cells + gr_cell_of(job, block, i);
+        if (i + AHEAD < block->rows)
+            __builtin_prefetch((gr_proven3 *)(void *)cells + gr_cell_of(job, block, i + AHEAD), 1);
+        for (size_t k = 0; k < block->columns; k++)
+            add(cell++, *x++);
+    }
+    gr_end_plain(before);
+}
+
+void gr_finish_proven(const gr_segment_job *job, size_t first, size_t n)
+{
+    const gr_exact_initial *floats = &job->request->floats;
+    const gr_segment_sums *sums = &job->request->sums;
+    const gr_format format = gr_format_of(sums->target);
+    double additions = (double)job->request->values.rows + MERGES;
+    gr_arithmetic before = gr_begin_plain();
+    for (size_t cell = first; cell < first + n; cell++) {
+        const unsigned char *at = job->cells + cell * sizeof(gr_proven3);
+        gr_proven3 sum = {0, 0, 0, 0};
+        for (int i = 0; i < job->copies; i++, at += job->copy_bytes)
+            gr_proven3_merge(&sum, (const gr_proven3 *)(const void *)at);
+        int part = gr_part_of_cell(job, cell);
+        for (int i = 0; i < floats->count[part]; i++)
+            gr_proven3_add(&sum, floats->terms[part][i]);
+        double rounded;
+        if (gr_proven3_finish(&sum, additions, format.fraction, format.unit, &rounded)) {
+            uint64_t bits = 0;
+            gr_store_float((unsigned char *)&bits, rounded, sums->target);
+            gr_store_sum(job, cell, bits);
+        } else {
+            size_t segment = job->first_segment + cell / job->columns;
+            __atomic_store_n(&job->unproven[segment], 1, __ATOMIC_RELAXED);
+        }
+    }
+    gr_end_plain(before);
+}

@@ -1,0 +1,163 @@
+/* What the files of this folder share: the job, and blocks of elements. */
+#ifndef GPUREDUCE_SEGMENT_JOB_H
+#define GPUREDUCE_SEGMENT_JOB_H
+
+#include "exact/exact.h"
+#include "segments/segments.h"
+#include "threads/interrupts.h"
+
+enum {
+    GR_SEGMENT_BLOCK = 512, /* numbers that are read and added at a time */
+    GR_MOST_INITIAL = 64,   /* numbers that `initial` may consist of */
+    GR_ROUND_ROWS = 1 << 30 /* rows that are added to digits before these are carried */
+};
+
+/* What a sum is kept in while elements are added. A cell is the sum of one column of a segment. */
+typedef enum {
+    GR_CELL_NONE,   /* nothing is added: ids are checked and exponents are looked at */
+    GR_CELL_WORD,   /* uint64: a sum of integers modulo 2^64 */
+    GR_CELL_PAIR,   /* a 128-bit integer, in units of a power of two that all sums share */
+    GR_CELL_PROVEN, /* float64 numbers that prove their own rounding: exact/proven.h */
+    GR_CELL_DIGITS  /* 64-bit digits that count powers of 2^32, and flags */
+} gr_cell_kind;
+
+/* Pairs take numbers whose exponent field lies in [low, low + most]. A pair counts
+ * 2^(low + spare - 1075): `spare` low bits of a number's significand are zero in this type. */
+typedef struct {
+    int low, most, spare;
+} gr_pair_window;
+
+/* A number that does not fit a pair, and the cell that it belongs to. */
+typedef struct {
+    size_t cell;
+    double x;
+} gr_outlier;
+
+/* Exponent fields. */
+typedef struct {
+    int least, most;
+} gr_field_range;
+
+typedef struct {
+    gr_outlier *list;
+    size_t count, room;
+} gr_outliers;
+
+typedef struct {
+    const gr_segments *request;
+    const gr_interrupts *watch;
+    size_t columns;   /* numbers in a row: elements, times 2 if complex */
+    bool touching;    /* all sums lie beside each other, in the order of the cells */
+    bool adds_floats; /* the elements are floats */
+    gr_cell_kind kind;
+    gr_pair_window window;   /* for pairs */
+    int first_digit, digits; /* for digits */
+    size_t cell_bytes;
+
+    /* The sums of segments that were not proven are added up again, in digits. Such a segment has a
+     * number of its own; the others have SIZE_MAX. NULL: all segments are added up. */
+    unsigned char *unproven; /* per segment */
+    size_t *number, *segment_of;
+    size_t all_segments; /* or those with a number */
+
+    /* The segments of this pass. One more, after them, takes the elements of all others. */
+    size_t first_segment, segments;
+    unsigned char *cells; /* of all copies, one after another */
+    size_t copy_bytes;
+    int copies, threads;
+    gr_field_range *fields; /* per copy */
+    gr_outliers *outliers;  /* one list per copy; after the additions the first has all, sorted */
+    size_t most_outliers;   /* of a list */
+
+    size_t chunk, next_row; /* rows that a task takes at a time; the first that none has taken */
+    size_t end_row;         /* of this round */
+    size_t bad_row;         /* SIZE_MAX: none */
+    bool failed;            /* no memory */
+    bool too_wide;          /* too many outliers */
+} gr_segment_job;
+
+/* Rows, or a part of one row, ready to be added. */
+typedef struct {
+    size_t rows, first_column, columns;
+    const int64_t *ids;
+    const void *numbers; /* rows * columns float64 numbers, or integers as uint64 */
+    double number_buffer[GR_SEGMENT_BLOCK];
+    int64_t id_buffer[GR_SEGMENT_BLOCK];
+    unsigned char raw[GR_SEGMENT_BLOCK * 16];
+} gr_segment_block;
+
+/* Reads the numbers of columns `column` to column + block->columns - 1 of rows from `row` on.
+ * Floats become float64 numbers; block->rows * block->columns <= GR_SEGMENT_BLOCK. */
+void gr_read_numbers(const gr_segment_job *job, gr_segment_block *block, size_t row);
+
+/* Reads the ids of block->rows rows from `row` on. `at` is the segment of an earlier row: it is
+ * changed to that of the last one, where offsets name the segments. */
+void gr_read_ids(const gr_segment_job *job, gr_segment_block *block, size_t row, size_t *at);
+
+/* Returns the first row of the block whose id is no segment's number; block->rows if there is none.
+ */
+size_t gr_first_bad(const gr_segment_job *job, const gr_segment_block *block);
+
+/* The first cell of the block's row i. An id may be any number: others may write to the array. */
+static inline size_t gr_cell_of(const gr_segment_job *job, const gr_segment_block *block, size_t i)
+{
+    size_t place = (size_t)block->ids[i];
+    if (job->number)
+        place = place < job->request->sums.segments ? job->number[place] : SIZE_MAX;
+    place -= job->first_segment;
+    place = place < job->segments ? place : job->segments;
+    return place * job->columns + block->first_column;
+}
+
+/* Adds rows first to end - 1 to a copy of the cells. */
+void gr_add_rows(gr_segment_job *job, size_t first, size_t end, int copy);
+
+/* Moves the outliers of all copies to the first list and sorts them by cell. */
+void gr_join_outliers(gr_segment_job *job);
+
+/* Adds up the copies of cells first to first + n - 1 and stores their sums. */
+void gr_finish_cells(const gr_segment_job *job, size_t first, size_t n);
+
+/* Adds up the segments that offsets name. Stores all sums. */
+void gr_sum_by_offsets(gr_segment_job *job);
+
+/* --- kinds of cells ------------------------------------------------------------------------ */
+
+/* A window that most elements fit. Returns false if there is none. */
+bool gr_choose_window(gr_segment_job *job);
+
+/* Adds a block to the cells of a copy. gr_add_pairs() returns false if there are too many outliers
+ * or too little memory. */
+void gr_add_words(const gr_segment_job *job, const gr_segment_block *block, uint64_t *cells);
+bool gr_add_pairs(gr_segment_job *job, const gr_segment_block *block, unsigned char *cells,
+                  gr_outliers *outliers);
+void gr_add_proven(const gr_segment_job *job, const gr_segment_block *block, unsigned char *cells);
+void gr_add_digits(const gr_segment_job *job, const gr_segment_block *block, int64_t *cells);
+
+/* Carries the digits of n cells, so that they can take a round of rows. */
+void gr_carry_digits(const gr_segment_job *job, int64_t *cells, size_t n);
+
+/* Widens the range by the exponent fields of the finite numbers in a block that are not zero and
+ * whose segments are added up. That of a subnormal number counts as 1. */
+void gr_widen_fields(const gr_segment_job *job, const gr_segment_block *block,
+                     gr_field_range *range);
+
+/* As gr_finish_cells(). gr_finish_proven() marks segments whose sums are not proven. */
+void gr_finish_words(const gr_segment_job *job, size_t first, size_t n);
+void gr_finish_pairs(const gr_segment_job *job, size_t first, size_t n);
+void gr_finish_proven(const gr_segment_job *job, size_t first, size_t n);
+void gr_finish_digits(const gr_segment_job *job, size_t first, size_t n);
+
+/* Rounds the accumulator, with the initial number, and stores it as the sum of a cell. */
+void gr_store_accumulator(const gr_segment_job *job, gr_exact *sum, size_t cell);
+
+/* Stores the bits of a cell's sum. A complex sum of real numbers has its imaginary part, too. */
+void gr_store_sum(const gr_segment_job *job, size_t cell, uint64_t bits);
+
+/* The initial number's part of this cell: 0 real, 1 imaginary. */
+static inline int gr_part_of_cell(const gr_segment_job *job, size_t cell)
+{
+    return (int)(cell & (size_t)(job->request->values.parts - 1));
+}
+
+#endif

@@ -1,0 +1,450 @@
+/* Sums by segment: the plan, and the tasks for threads.
+ *
+ * One pass over the elements, block by block. A block's ids are checked, its numbers are brought to
+ * integers, and these are added to the cells of their segments. Integer additions commute, so the
+ * sums do not depend on the order of the elements or on the threads. Cells are rounded and stored
+ * after the pass, so nothing is stored before all ids have been checked.
+ *
+ *   words   sums of integers modulo 2^64: 8 bytes per cell (this file)
+ *   pairs   sums of floats: 128-bit integers in units of one power of two, chosen by a sample of
+ *           the elements. They take all numbers of some 50 neighbouring binades for float64, 80
+ *           for float32, 95 for bfloat16, and all of float16: most data. Outliers, inf and nan go
+ *           to a list, and their segments are rounded by an accumulator of exact.h. (pairs.c)
+ *   proven  sums of floats of any exponents, if the list would get long: float64 numbers that
+ *           mostly prove how the sum is rounded. (proven.c)
+ *   digits  sums of the segments where they do not, in another pass: as many 32-bit digits per
+ *           cell as lie between the least and the greatest exponent, which takes a pass to find
+ *           out. (digits.c)
+ *
+ * Each thread has a copy of the cells, and takes chunks of rows until none is left. Cells of all
+ * copies take as much memory as the elements at most, or FREE_BYTES. If one copy takes more, the
+ * segments are divided into ranges, one pass each: elements of other segments go to a row of cells
+ * that nobody reads. Of more cells than elements, one copy is made: the cells' own cost is then the
+ * greater one.
+ *
+ * Segments that offsets name lie one after another: each thread takes some of them, and cells stay
+ * in its cache (offsets.c). */
+#include "segments/segment_job.h"
+
+#include "cpu/store.h"
+#include "exact/format.h"
+#include "exact/proven.h"
+#include "threads/pool.h"
+#include "threads/processors.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    HUGE_FROM = 1 << 22,    /* bytes of cells that go to huge pages */
+    FREE_BYTES = 1 << 26,   /* of cells, whatever the size of the input */
+    CHUNK = 1 << 15,        /* numbers that a task takes at a time */
+    FINISHED = 1 << 12,     /* cells that a task finishes */
+    FEW_OUTLIERS = 1 << 10, /* that a list may have in any case; and one ... */
+    OUTLIERS_PER = 256,     /* ... per so many numbers */
+    FIELDS = 2048           /* of exponents */
+};
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* --- sums ---------------------------------------------------------------------------------- */
+
+static unsigned char *place_of(const gr_segment_job *job, size_t cell)
+{
+    const gr_segment_sums *sums = &job->request->sums;
+    if (job->touching && !job->segment_of)
+        return sums->data + (job->first_segment * job->columns + cell) * gr_load_size(sums->target);
+    size_t parts = (size_t)job->request->values.parts, column = cell % job->columns;
+    size_t segment = job->first_segment + cell / job->columns;
+    segment = job->segment_of ? job->segment_of[segment] : segment;
+    return sums->data + (ptrdiff_t)segment * sums->row_step +
+           (ptrdiff_t)(column / parts) * sums->column_step +
+           (ptrdiff_t)(column % parts * gr_load_size(sums->target));
+}
+
+static void add_initial(const gr_segment_job *job, gr_exact *sum, int part)
+{
+    const gr_exact_initial *floats = &job->request->floats;
+    for (int i = 0; i < floats->count[part]; i++)
+        gr_exact_add_f64(sum, floats->terms[part][i]);
+}
+
+void gr_store_sum(const gr_segment_job *job, size_t cell, uint64_t bits)
+{
+    const gr_segment_sums *sums = &job->request->sums;
+    unsigned char *place = place_of(job, cell);
+    gr_store_integer(place, bits, sums->target);
+    if (sums->parts == job->request->values.parts)
+        return;
+    gr_exact imaginary;
+    gr_exact_init(&imaginary);
+    add_initial(job, &imaginary, 1);
+    place += gr_load_size(sums->target);
+    gr_store_integer(place, gr_exact_round(&imaginary, sums->target), sums->target);
+}
+
+void gr_store_accumulator(const gr_segment_job *job, gr_exact *sum, size_t cell)
+{
+    add_initial(job, sum, gr_part_of_cell(job, cell));
+    gr_store_sum(job, cell, gr_exact_round(sum, job->request->sums.target));
+}
+
+void gr_add_words(const gr_segment_job *job, const gr_segment_block *block, uint64_t *cells)
+{
+    const uint64_t *x = block->numbers;
+    for (size_t i = 0; i < block->rows; i++) {
+        uint64_t *cell = cells + gr_cell_of(job, block, i);
+        for (size_t k = 0; k < block->columns; k++)
+            cell[k] += *x++;
+    }
+}
+
+void gr_finish_words(const gr_segment_job *job, size_t first, size_t n)
+{
+    for (size_t cell = first; cell < first + n; cell++) {
+        const unsigned char *at = job->cells + cell * sizeof(uint64_t);
+        uint64_t sum = job->request->integer;
+        for (int i = 0; i < job->copies; i++, at += job->copy_bytes)
+            sum += *(const uint64_t *)(const void *)at;
+        gr_store_sum(job, cell, sum);
+    }
+}
+
+void gr_finish_cells(const gr_segment_job *job, size_t first, size_t n)
+{
+    switch (job->kind) {
+    case GR_CELL_WORD: gr_finish_words(job, first, n); break;
+    case GR_CELL_PAIR: gr_finish_pairs(job, first, n); break;
+    case GR_CELL_PROVEN: gr_finish_proven(job, first, n); break;
+    default: gr_finish_digits(job, first, n); break;
+    }
+}
+
+static void finish_task(size_t task, void *context)
+{
+    const gr_segment_job *job = context;
+    size_t cells = job->segments * job->columns, first = task * FINISHED;
+    gr_finish_cells(job, first, least(cells - first, FINISHED));
+}
+
+/* --- additions ----------------------------------------------------------------------------- */
+
+/* Lowers job->bad_row to `row`. */
+static void note_bad(gr_segment_job *job, size_t row)
+{
+    size_t known = __atomic_load_n(&job->bad_row, __ATOMIC_RELAXED);
+    while (row < known && !__atomic_compare_exchange_n(&job->bad_row, &known, row, false,
+                                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
+/* Takes the next chunk of rows. Returns false if there is none, or nothing to be gained by it. */
+static bool take_chunk(gr_segment_job *job, size_t *first, size_t *end)
+{
+    if (gr_is_interrupted(job->watch) || gr_ask_for_interrupts() ||
+        __atomic_load_n(&job->failed, __ATOMIC_RELAXED) ||
+        __atomic_load_n(&job->too_wide, __ATOMIC_RELAXED))
+        return false;
+    *first = __atomic_fetch_add(&job->next_row, job->chunk, __ATOMIC_RELAXED);
+    if (*first >= job->end_row || *first >= __atomic_load_n(&job->bad_row, __ATOMIC_RELAXED))
+        return false;
+    *end = *first + least(job->chunk, job->end_row - *first);
+    return true;
+}
+
+static bool add_block(gr_segment_job *job, const gr_segment_block *block, int copy)
+{
+    unsigned char *cells =
+        job->kind == GR_CELL_NONE ? NULL : job->cells + (size_t)copy * job->copy_bytes;
+    switch (job->kind) {
+    case GR_CELL_NONE: gr_widen_fields(job, block, &job->fields[copy]); return true;
+    case GR_CELL_WORD: gr_add_words(job, block, (uint64_t *)(void *)cells); return true;
+    case GR_CELL_PAIR: return gr_add_pairs(job, block, cells, &job->outliers[copy]);
+    case GR_CELL_PROVEN: gr_add_proven(job, block, cells); return true;
+    default: gr_add_digits(job, block, (int64_t *)(void *)cells); return true;
+    }
+}
+
+void gr_add_rows(gr_segment_job *job, size_t first, size_t end, int copy)
+{
+    gr_segment_block block;
+    size_t at = 0, high = job->request->sums.segments;
+    const int64_t *offsets = job->request->ids.offsets;
+    while (offsets && high - at > 1) { /* the segment of the first row */
+        size_t middle = at + (high - at) / 2;
+        if ((size_t)offsets[middle] <= first)
+            at = middle;
+        else
+            high = middle;
+    }
+    for (size_t row = first; row < end; row += block.rows) {
+        block.rows = least(GR_SEGMENT_BLOCK / (job->columns + !job->columns), end - row);
+        block.rows += block.rows == 0;
+        gr_read_ids(job, &block, row, &at);
+        size_t bad = gr_first_bad(job, &block);
+        if (bad < block.rows) {
+            note_bad(job, row + bad);
+            return;
+        }
+        for (size_t column = 0; column < job->columns; column += block.columns) {
+            block.first_column = column;
+            block.columns = least(job->columns - column, GR_SEGMENT_BLOCK);
+            gr_read_numbers(job, &block, row);
+            if (!add_block(job, &block, copy)) {
+                bool full = job->outliers[copy].count == job->most_outliers;
+                __atomic_store_n(full ? &job->too_wide : &job->failed, true, __ATOMIC_RELAXED);
+                return;
+            }
+        }
+    }
+}
+
+static void add_task(size_t task, void *context)
+{
+    gr_segment_job *job = context;
+    size_t first, end;
+    while (take_chunk(job, &first, &end))
+        gr_add_rows(job, first, end, (int)task);
+}
+
+static void clear_task(size_t task, void *context)
+{
+    const gr_segment_job *job = context;
+    memset(job->cells + task * job->copy_bytes, 0, job->copy_bytes);
+}
+
+static void carry_task(size_t task, void *context)
+{
+    const gr_segment_job *job = context;
+    int64_t *cells = (int64_t *)(void *)(job->cells + task * job->copy_bytes);
+    gr_carry_digits(job, cells, (job->segments + 1) * job->columns);
+}
+
+static bool has_ended_badly(const gr_segment_job *job)
+{
+    return job->failed || job->bad_row != SIZE_MAX || gr_interrupted();
+}
+
+static bool has_ended(const gr_segment_job *job)
+{
+    return job->too_wide || has_ended_badly(job);
+}
+
+static int compare_cells(const void *a, const void *b)
+{
+    size_t one = ((const gr_outlier *)a)->cell, other = ((const gr_outlier *)b)->cell;
+    return (one > other) - (one < other);
+}
+
+void gr_join_outliers(gr_segment_job *job)
+{
+    gr_outliers *all = job->outliers;
+    size_t count = 0;
+    for (int i = 0; i < job->copies; i++)
+        count += job->outliers[i].count;
+    if (count == 0)
+        return;
+    gr_outlier *list = realloc(all->list, count * sizeof *list);
+    if (!list) {
+        job->failed = true;
+        return;
+    }
+    all->list = list;
+    all->room = count;
+    for (int i = 1; i < job->copies; i++) {
+        const gr_outliers *more = &job->outliers[i];
+        if (more->count > 0)
+            memcpy(list + all->count, more->list, more->count * sizeof *list);
+        all->count += more->count;
+    }
+    qsort(list, count, sizeof *list, compare_cells);
+}
+
+/* Adds up the segments first_segment to first_segment + segments - 1. */
+static void run_pass(gr_segment_job *job)
+{
+    size_t rows = job->request->values.rows, cells = job->segments * job->columns;
+    for (int i = 0; i < job->copies; i++)
+        job->outliers[i].count = 0;
+    if (job->first_segment > 0) /* new cells are 0 */
+        gr_parallel(job->copies, (size_t)job->copies, clear_task, job);
+    for (size_t first = 0; first < rows && !has_ended(job); first = job->end_row) {
+        if (first > 0 && job->kind == GR_CELL_DIGITS)
+            gr_parallel(job->copies, (size_t)job->copies, carry_task, job);
+        job->next_row = first;
+        job->end_row = first + least(rows - first, GR_ROUND_ROWS);
+        gr_parallel(job->copies, (size_t)job->copies, add_task, job);
+    }
+    if (!has_ended(job))
+        gr_join_outliers(job);
+    if (!has_ended(job))
+        gr_parallel(job->threads, (cells + FINISHED - 1) / FINISHED, finish_task, job);
+}
+
+/* --- the plan ------------------------------------------------------------------------------ */
+
+/* Zeros, in huge pages if there are any: cells are used in random order. */
+static unsigned char *new_cells(size_t bytes)
+{
+    unsigned char *cells = calloc(bytes, 1);
+#ifdef MADV_HUGEPAGE
+    const size_t page = 4096;
+    size_t skip = (page - (uintptr_t)cells % page) % page;
+    if (cells && bytes >= HUGE_FROM)
+        (void)madvise(cells + skip, (bytes - skip) / page * page, MADV_HUGEPAGE);
+#endif
+    return cells;
+}
+
+/* Chooses copies and ranges of segments, and runs a pass for each range. */
+static void run_kind(gr_segment_job *job, gr_cell_kind kind, size_t cell_bytes)
+{
+    const gr_segments *request = job->request;
+    size_t numbers = request->values.rows * job->columns, segments = job->all_segments;
+    size_t bytes = numbers * gr_load_size(request->values.load);
+    size_t most = (bytes > FREE_BYTES ? bytes : FREE_BYTES) / (job->columns * cell_bytes);
+    job->kind = kind;
+    job->cell_bytes = cell_bytes;
+    job->too_wide = false;
+    size_t each = least(segments, most > 2 ? most - 1 : 1);
+    job->chunk = CHUNK / job->columns + 1;
+    size_t copies = least(most / (each + 1), request->values.rows / job->chunk + 1);
+    copies = request->values.rows < each ? 1 : least(copies, (size_t)job->threads);
+    job->copies = copies > 1 ? (int)copies : 1;
+    job->copy_bytes = ((each + 1) * job->columns * cell_bytes + 63) / 64 * 64;
+    job->most_outliers = FEW_OUTLIERS + numbers / OUTLIERS_PER / (size_t)job->copies;
+    job->cells = new_cells(job->copy_bytes * (size_t)job->copies);
+    job->outliers = calloc((size_t)job->copies, sizeof *job->outliers);
+    job->failed = !job->cells || !job->outliers;
+    for (size_t first = 0; first < segments && !has_ended(job); first += each) {
+        job->first_segment = first;
+        job->segments = least(each, segments - first);
+        run_pass(job);
+    }
+    for (int i = 0; job->outliers && i < job->copies; i++)
+        free(job->outliers[i].list);
+    free(job->outliers);
+    free(job->cells);
+}
+
+/* Looks at all elements of segments that have a number. Chooses the digits of a cell. */
+static void choose_digits(gr_segment_job *job)
+{
+    gr_field_range all = {FIELDS, 0};
+    job->kind = GR_CELL_NONE;
+    job->copies = job->threads;
+    job->fields = malloc((size_t)job->copies * sizeof *job->fields);
+    job->failed = !job->fields;
+    for (int i = 0; i < job->copies && !job->failed; i++)
+        job->fields[i] = all;
+    job->next_row = 0;
+    job->end_row = job->request->values.rows;
+    if (!job->failed)
+        gr_parallel(job->copies, (size_t)job->copies, add_task, job);
+    for (int i = 0; i < job->copies && !job->failed; i++) {
+        all.least = job->fields[i].least < all.least ? job->fields[i].least : all.least;
+        all.most = job->fields[i].most > all.most ? job->fields[i].most : all.most;
+    }
+    free(job->fields);
+    if (all.least > all.most) /* nothing but zeros, inf and nan */
+        all = (gr_field_range){1, 1};
+    job->first_digit = (all.least - 1) / 32;
+    job->digits = (all.most - 1) / 32 - job->first_digit + 3;
+}
+
+/* Numbers the segments whose sums are not proven. Returns false if all are, or without memory. */
+static bool number_unproven(gr_segment_job *job)
+{
+    size_t segments = job->request->sums.segments, count = 0;
+    for (size_t i = 0; i < segments; i++)
+        count += job->unproven[i];
+    if (count == 0)
+        return false;
+    job->number = malloc(segments * sizeof *job->number);
+    job->segment_of = malloc(count * sizeof *job->segment_of);
+    job->failed = !job->number || !job->segment_of;
+    job->all_segments = 0;
+    for (size_t i = 0; i < segments && !job->failed; i++) {
+        job->number[i] = job->unproven[i] ? job->all_segments : SIZE_MAX;
+        if (job->unproven[i])
+            job->segment_of[job->all_segments++] = i;
+    }
+    return !job->failed;
+}
+
+/* For numbers of any exponents. */
+static void sum_wide(gr_segment_job *job)
+{
+    run_kind(job, GR_CELL_PROVEN, sizeof(gr_proven3));
+    if (!has_ended(job) && number_unproven(job)) {
+        choose_digits(job);
+        if (!has_ended(job))
+            run_kind(job, GR_CELL_DIGITS, ((size_t)job->digits + 1) * sizeof(int64_t));
+    }
+    free(job->number);
+    free(job->segment_of);
+}
+
+/* Nothing is added up, but ids are checked. */
+static void check_ids(gr_segment_job *job)
+{
+    size_t rows = job->request->values.rows;
+    job->columns = 0; /* which gr_add_rows() does not read then */
+    job->copies = 1;
+    job->segments = 0;
+    job->end_row = rows;
+    job->chunk = CHUNK;
+    add_task(0, job);
+}
+
+/* Whether all sums lie beside each other, in the order of the cells. */
+static bool are_touching(const gr_segments *request)
+{
+    const gr_segment_sums *sums = &request->sums;
+    size_t size = gr_load_size(sums->target) * (size_t)sums->parts;
+    return sums->parts == request->values.parts &&
+           sums->row_step == (ptrdiff_t)(request->values.columns * size) &&
+           (request->values.columns == 1 || sums->column_step == (ptrdiff_t)size);
+}
+
+gr_segments_status gr_sum_segments(const gr_segments *request, int threads, size_t *bad_row)
+{
+    gr_segment_job job = {
+        .request = request,
+        .watch = gr_current_watch(),
+        .threads = threads > 0 ? threads : gr_thread_count(),
+        .columns = request->values.columns * (size_t)request->values.parts,
+        .touching = are_touching(request),
+        .adds_floats = gr_is_float(request->values.load),
+        .all_segments = request->sums.segments,
+        .bad_row = SIZE_MAX,
+    };
+    if (job.all_segments == 0 || job.columns == 0) {
+        check_ids(&job);
+    } else {
+        job.kind = request->sums.is_float ? GR_CELL_PAIR : GR_CELL_WORD;
+        job.too_wide = request->sums.is_float && job.adds_floats && !gr_choose_window(&job);
+        job.unproven = calloc(job.all_segments, 1);
+        job.failed = !job.unproven;
+        if (job.failed)
+            return GR_SEGMENTS_NO_MEMORY;
+        if (request->ids.offsets && request->sums.parts == request->values.parts &&
+            request->sums.is_float == job.adds_floats) { /* as the code of axes adds up */
+            gr_sum_by_offsets(&job);
+        } else {
+            if (!job.too_wide)
+                run_kind(&job, job.kind, job.kind == GR_CELL_WORD ? 8 : 16);
+            if (job.too_wide && !has_ended_badly(&job))
+                sum_wide(&job);
+        }
+        free(job.unproven);
+    }
+    *bad_row = job.bad_row;
+    return job.failed                ? GR_SEGMENTS_NO_MEMORY
+           : job.bad_row == SIZE_MAX ? GR_SEGMENTS_OK
+                                     : GR_SEGMENTS_BAD_ID;
+}

@@ -1,0 +1,70 @@
+/* Sums by segment, on the CPU: element i of an array is added to the sum number id[i].
+ *
+ * Sums of floats are correctly rounded: each segment's real-number sum, rounded once. Integers are
+ * added modulo 2^64. So the sums depend on neither the order of the elements nor the number of
+ * threads. */
+#ifndef GPUREDUCE_SEGMENTS_H
+#define GPUREDUCE_SEGMENTS_H
+
+#include "exact/axis_exact.h"
+#include "shared/dtypes.h"
+
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The elements: rows of columns. Row i goes to segment id[i], column by column. */
+typedef struct {
+    const unsigned char *data;
+    ptrdiff_t row_step, column_step; /* bytes */
+    size_t rows, columns;
+    gr_load load;
+    int parts;      /* 2: complex elements, whose parts are added up separately */
+    bool is_signed; /* of integers */
+    bool swapped;   /* the bytes of each element, or part, are in reverse order */
+} gr_segment_values;
+
+/* A segment number per row: integers of `size` bytes. */
+typedef struct {
+    const unsigned char *data; /* NULL: `offsets` says which rows are whose */
+    ptrdiff_t step;
+    size_t size;
+    bool is_signed, swapped;
+    const int64_t *offsets; /* segment k has the rows offsets[k] to offsets[k + 1] - 1 */
+} gr_segment_ids;
+
+/* The sums: a row per segment. */
+typedef struct {
+    unsigned char *data;
+    ptrdiff_t row_step, column_step;
+    size_t segments;
+    gr_load target; /* a float type, or an integer type of the same size for sums modulo 2^64 */
+    int parts;      /* 2: complex sums */
+    bool is_float;
+} gr_segment_sums;
+
+typedef struct {
+    gr_segment_values values;
+    gr_segment_ids ids;
+    gr_segment_sums sums;
+    uint64_t integer;        /* added to each sum, if these are integers */
+    gr_exact_initial floats; /* the same for floats */
+} gr_segments;
+
+typedef enum {
+    GR_SEGMENTS_OK,
+    GR_SEGMENTS_BAD_ID,   /* an id that is no segment's number: nothing was stored */
+    GR_SEGMENTS_NO_MEMORY /* some sums may have been stored */
+} gr_segments_status;
+
+/* Adds up, and stores all sums. After GR_SEGMENTS_BAD_ID, `bad_row` is the first row with such an
+ * id. After an interruption (threads/interrupts.h) the sums are invalid. */
+gr_segments_status gr_sum_segments(const gr_segments *request, int threads, size_t *bad_row);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

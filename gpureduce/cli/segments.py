@@ -1,0 +1,54 @@
+"""`gpureduce segments` on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import gpureduce
+from gpureduce.core.segments import STRATEGIES
+from gpureduce.text import number, show_json, table
+
+Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
+Load = Callable[[str], Any]
+
+
+def register(command: Command, load: Load) -> None:
+    """Add the command. `load` reads a .npy file."""
+
+    def run(arguments: argparse.Namespace) -> None:
+        _run(arguments, load)
+
+    adding = command("segments", run, "add up the elements of a .npy file by segment")
+    adding.add_argument("values", metavar="VALUES.npy")
+    adding.add_argument("ids", metavar="IDS.npy")
+    adding.add_argument(
+        "--offsets", action="store_true", help="IDS.npy has the offsets of the segments, not ids"
+    )
+    adding.add_argument(
+        "--num-segments", type=int, metavar="K", help="default: the largest id plus one"
+    )
+    adding.add_argument("--strategy", choices=STRATEGIES, default="auto", help="default: auto")
+    adding.add_argument("--dtype", help="the dtype of the sums")
+
+
+def _run(arguments: argparse.Namespace, load: Load) -> None:
+    values, ids = load(arguments.values), load(arguments.ids)
+    segments = {"offsets": ids} if arguments.offsets else {"segment_ids": ids}
+    sums, timing = gpureduce.segment_sum(
+        values,
+        num_segments=arguments.num_segments,
+        strategy=arguments.strategy,
+        dtype=arguments.dtype,
+        **segments,
+    )
+    if arguments.json:
+        show_json(dataclasses.asdict(timing) | {"value": sums, "gb_s": timing.gb_s})
+        return
+    head = ["strategy", "sums", "kernel ms", "total ms", "GB/s"]
+    told = f"{sums.dtype}{list(sums.shape)}"
+    times = [number(timing.kernel_ms), number(timing.total_ms), number(timing.gb_s, ".2f")]
+    print(table(head, [[timing.strategy, told, *times]], right=range(2, 5)))
+    print(f"\n{sums}")

@@ -1,0 +1,319 @@
+"""Sums by segment: `segment_sum`, from its arguments to an array of sums.
+
+csrc/segments adds up. It says how at the top of segments.c.
+"""
+
+from __future__ import annotations
+
+import operator
+import time
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gpureduce import _host
+from gpureduce.core import arrays, dtypes, reduction, registry, results
+from gpureduce.core.checks import shown, whole
+from gpureduce.core.dtypes import Array, load_of, part_of, quietly
+from gpureduce.core.host_dlpack import HOST_DEVICES, device_type
+from gpureduce.core.request import Arguments, Request, resolve
+from gpureduce.core.results import SumResult, Timing
+
+STRATEGIES = ("auto", "exact", "fast", "cpu", "numpy")
+_MOST_SEGMENTS = 2**63 - 2  # C counts them in an int64
+
+
+class _Segments(NamedTuple):
+    """Which rows go to which sum: ids, or offsets. The other one is None."""
+
+    ids: Array | None
+    offsets: Array | None
+    size: int
+    inferred: bool  # the size is the largest id plus one
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the ids or offsets."""
+        return sum(part.nbytes for part in (self.ids, self.offsets) if part is not None)
+
+
+def segment_sum(
+    values: npt.ArrayLike,
+    segment_ids: npt.ArrayLike | None = None,
+    *,
+    offsets: npt.ArrayLike | None = None,
+    num_segments: int | None = None,
+    strategy: str = "auto",
+    dtype: npt.DTypeLike | None = None,
+    initial: Any = None,
+    out: npt.NDArray[Any] | None = None,
+    device: str | None = None,
+    stream: object = None,
+    timing: bool = True,
+) -> SumResult:
+    """Add up the elements of each segment: element i is added to sum number ``segment_ids[i]``.
+
+    Parameters
+    ----------
+    values
+        Numbers (n,), or rows (n, d) that are added as vectors. Anything NumPy can view, with any
+        strides and byte order.
+    segment_ids
+        The segment of each element or row: n integers of any integer dtype, from 0 to
+        `num_segments` - 1, in any order.
+    offsets
+        In place of `segment_ids`, for elements that lie segment by segment: segment k has the
+        elements ``offsets[k]`` to ``offsets[k + 1] - 1``, as in the CSR form of a sparse matrix.
+        The first offset is 0 and the last one n.
+    num_segments
+        The number of sums. By default that of `out` if it is given, and otherwise the largest id
+        plus one.
+    strategy
+        ``"auto"`` or ``"exact"``, correctly rounded sums; or ``"numpy"``, the peer: numpy.add.at.
+        ``"fast"`` and ``"cpu"`` are accepted, and add up exactly, too.
+    dtype
+        The dtype of the sums, as in `sum`. Floats are not cast before they are added.
+    initial
+        A number that is added to each sum, before it is rounded. 0 by default.
+    out
+        A NumPy array for the sums, with their shape and dtype. It must not overlap the input.
+    device
+        ``"cpu"`` or None, so far.
+    stream
+        For arrays on a GPU, which are not read so far.
+    timing
+        False saves the little time that timing takes; the result's `timing` is then None.
+
+    Returns
+    -------
+    SumResult
+        A named tuple of an array, (num_segments,) or (num_segments, d), and its `Timing`. The sum
+        of a segment without elements is 0, or `initial`.
+
+    Raises
+    ------
+    ValueError
+        An id is out of range: the message names the first one and its place. Or shapes do not fit,
+        or offsets decrease. Nothing is written to `out` then.
+    TypeError
+        The elements cannot be added up, or the ids are not integers.
+    MemoryError
+        There is too little memory. After any of these errors the next call works.
+
+    Notes
+    -----
+    Each sum has the bits of `sum` of the segment's elements by ``exact``. They do not depend on
+    the order of the elements, on the other segments, or on the number of threads. Integers equal
+    those of numpy.add.at bit for bit, wrap-around included.
+
+    Examples
+    --------
+    >>> import gpureduce, numpy as np
+    >>> gpureduce.segment_sum([1e16, 2.0, 1.0, 3.0, -1e16], [0, 1, 0, 1, 0]).value
+    array([1., 5.])
+    >>> gpureduce.segment_sum([1, 2, 3, 4], offsets=[0, 1, 1, 4], initial=10).value
+    array([11, 10, 19])
+    """
+    start = time.perf_counter()
+    name = registry.find(strategy).name
+    if _lies_on_a_gpu(values) or _lies_on_a_gpu(segment_ids) or _lies_on_a_gpu(offsets):
+        raise _not_yet("arrays on a GPU")
+    if name not in STRATEGIES:
+        raise _not_yet(name)
+    array = arrays.as_array(values).view()  # user code below may reshape the caller's object
+    if array.ndim not in (1, 2):
+        raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {array.ndim}")
+    if stream is not None:
+        raise ValueError("stream is for arrays on a GPU; this one is in host memory")
+    found = registry.STRATEGIES["auto" if name == "fast" else name]
+    asked = Arguments(found.name, dtype, device=device, timing=timing)
+    request = resolve(asked, found, array.dtype)
+    if not request.on_host:
+        raise _not_yet(f"{name} on {device}")
+    segments = _checked_segments(array, segment_ids, offsets, num_segments, out)
+    sums, ms = _add(request, array, segments, 0 if initial is None else initial, out)
+    if not timing:
+        return SumResult(sums, cast(Timing, None))
+    return SumResult(sums, _timing(request, array, segments, ms, start))
+
+
+def _lies_on_a_gpu(arr: object) -> bool:
+    if arr is None or isinstance(arr, np.ndarray):
+        return False
+    device = device_type(arr)
+    on_device = device is not None and device not in HOST_DEVICES
+    return on_device or hasattr(arr, "__cuda_array_interface__")
+
+
+def _not_yet(what: str) -> TypeError:
+    """The error for all that only the processors can do so far."""
+    return TypeError(
+        f"segment_sum is not for {what}: so far it is for arrays in host memory, by "
+        f"{', '.join(STRATEGIES[:-1])} or {STRATEGIES[-1]}, without a device or on 'cpu'"
+    )
+
+
+# --- the arguments -----------------------------------------------------------------------------
+
+
+def _checked_segments(
+    array: Array, ids: object, offsets: object, count: object, out: object
+) -> _Segments:
+    if (ids is None) == (offsets is None):
+        how = "neither" if ids is None else "both"
+        raise TypeError(f"pass either segment_ids or offsets, not {how}")
+    if count is not None:
+        count = whole("num_segments", count, 0, _MOST_SEGMENTS)
+    if ids is None:
+        return _by_offsets(array, _integers("offsets", offsets), count)
+    found = _integers("segment_ids", ids)
+    if len(found) != len(array):
+        raise ValueError(f"there are {len(found)} segment_ids for {len(array)} rows of values")
+    if count is None and isinstance(out, np.ndarray) and out.ndim > 0:
+        return _Segments(found, None, len(out), False)
+    if count is not None:
+        return _Segments(found, None, count, False)
+    most = int(found.max()) if found.size else -1
+    return _Segments(found, None, min(max(most + 1, 0), _MOST_SEGMENTS), True)
+
+
+def _integers(name: str, numbers: object) -> Array:
+    """Ids or offsets as an array. An empty list has no dtype: it is one of integers."""
+    if isinstance(numbers, (list, tuple)) and len(numbers) == 0:
+        return np.empty(0, np.int64)
+    found = arrays.as_array(numbers).view()
+    if found.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, not {found.dtype}")
+    if found.ndim != 1:
+        raise ValueError(f"{name} must have 1 dimension, not {found.ndim}")
+    return found
+
+
+def _by_offsets(array: Array, found: Array, count: int | None) -> _Segments:
+    if found.size == 0:
+        raise ValueError("offsets must have one number more than there are segments, not none")
+    if count is not None and count != len(found) - 1:
+        raise ValueError(
+            f"{len(found)} offsets are for {len(found) - 1} segments, not for num_segments={count}"
+        )
+    first, last = int(found[0]), int(found[-1])
+    if first != 0 or last != len(array):
+        raise ValueError(
+            f"offsets must go from 0 to the number of rows, {len(array)}, not from {first} to "
+            f"{last}"
+        )
+    falls = np.flatnonzero(found[1:] < found[:-1])
+    if falls.size:
+        k = int(falls[0])
+        raise ValueError(
+            f"offsets must not decrease: offsets[{k}] is {found[k]} and offsets[{k + 1}] is "
+            f"{found[k + 1]}"
+        )
+    own = np.array(found, np.int64, order="C")  # C relies on what has been checked here
+    if np.any(own[1:] < own[:-1]) or own[0] != 0 or own[-1] != len(array):
+        raise ValueError("offsets changed during the call")
+    return _Segments(None, own, len(own) - 1, False)
+
+
+def _array_for(
+    request: Request, array: Array, segments: _Segments, out: npt.NDArray[Any] | None
+) -> Array:
+    """The array that C stores the sums in."""
+    result = request.conversion.result
+    shape = (segments.size, *array.shape[1:])
+    if out is not None:
+        reduction.checked_out(out, array, shape, result)
+        numbers = segments.offsets if segments.ids is None else segments.ids
+        return reduction.checked_out(out, cast(Array, numbers), shape, result).view(np.ndarray)
+    try:
+        return np.empty(shape, result)
+    except (MemoryError, ValueError):
+        why = ": the largest id plus one" if segments.inferred else ""
+        raise MemoryError(
+            f"there is no memory for the sums of num_segments={segments.size}{why}"
+        ) from None
+
+
+# --- the sums ----------------------------------------------------------------------------------
+
+
+def _add(
+    request: Request,
+    array: Array,
+    segments: _Segments,
+    initial: Any,
+    out: npt.NDArray[Any] | None,
+) -> tuple[Array, float]:
+    """The sums, and milliseconds."""
+    result = request.conversion.result
+    first: Any
+    if result.kind in "iu":
+        first = reduction.initial_integer(initial, result)
+    else:
+        first = tuple(map(tuple, reduction.initial_floats(initial, result)))
+    if request.strategy.name == "numpy":
+        return _by_numpy(request, array, segments, initial, out)
+    sums = _array_for(request, array, segments, out)
+    layout = (
+        load_of(array.dtype),
+        2 if array.dtype.kind == "c" else 1,
+        array.dtype.kind == "i",
+        load_of(part_of(result)),
+        2 if result.kind == "c" else 1,
+        result.kind not in "iu",
+    )
+    ms, bad = _host.sum_segments(array, segments.ids, segments.offsets, sums, layout, first)
+    if bad >= 0:
+        raise _out_of_range(cast(Array, segments.ids), bad, segments.size)
+    return (sums if out is None else out), ms
+
+
+def _out_of_range(ids: Array, place: int, count: int) -> ValueError:
+    right = f"ids from 0 to {count - 1}" if count else "no ids"
+    return ValueError(
+        f"segment_ids[{place}] is {shown(operator.index(ids[place]))}, which is out of range: "
+        f"num_segments={count} allows {right}"
+    )
+
+
+def _by_numpy(
+    request: Request,
+    array: Array,
+    segments: _Segments,
+    initial: Any,
+    out: npt.NDArray[Any] | None,
+) -> tuple[Array, float]:
+    """By numpy.add.at. Sums of 16-bit floats are added in float32 and rounded once."""
+    result = request.conversion.result
+    start = time.perf_counter()
+    sums = _array_for(request, array, segments, out)
+    if segments.ids is None:
+        lengths = np.diff(cast(Array, segments.offsets))
+        ids: Array = np.repeat(np.arange(segments.size), lengths)
+    else:
+        wrong = np.flatnonzero((segments.ids < 0) | (segments.ids >= segments.size))
+        if wrong.size:
+            raise _out_of_range(segments.ids, int(wrong[0]), segments.size)
+        ids = segments.ids.astype(np.intp)
+    half = result.itemsize == 2 and result.kind not in "iu"
+    total = np.full(sums.shape, initial, np.float32 if half else result)
+    quietly(np.add.at, total, ids, array.astype(total.dtype, copy=False))
+    sums[...] = quietly(total.astype, result)
+    return (sums if out is None else out), (time.perf_counter() - start) * 1e3
+
+
+def _timing(request: Request, array: Array, segments: _Segments, ms: float, start: float) -> Timing:
+    name = request.strategy.name
+    if name != "numpy":
+        name = "exact" if dtypes.is_exact(request.conversion.result) else "cpu"
+    backend = "numpy" if name == "numpy" else "cpu"
+    outcome = results.Outcome(None, "perf_counter", backend, "cpu", kernel_ms=ms)
+    return outcome.timing(
+        name,
+        dtypes.name_of(array.dtype),
+        request.strategy.finishes[0],
+        array.size,
+        array.size * array.dtype.itemsize + segments.nbytes,
+        (time.perf_counter() - start) * 1e3,
+    )
