@@ -194,6 +194,11 @@ class StrategyCounts(Counted):
         return f"{shape[0]:,} rows of {shape[1]:,} columns along axis {axis}:"
 
     @property
+    def counted(self) -> str:
+        """Which launches are counted, in words."""
+        return "all launches" if getattr(self, "shape", None) is None else "the first launch"
+
+    @property
     def block(self) -> int:
         """Threads per block."""
         return self.kernels[0].block

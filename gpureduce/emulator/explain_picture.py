@@ -180,7 +180,7 @@ def _changes(page: Page, both: CountsPair) -> None:
     before, after = both.before, both.after
     page.heading(
         f"{before.strategy} → {after.strategy}",
-        f"{both.lesson}  ({before.size.rstrip(':')}, all launches)",
+        f"{both.lesson}  ({before.size.rstrip(':')}, {before.counted})",
     )
     _legend(page, 190, ((FAINT, before.strategy), (ACTIVE, after.strategy)))
     left, room = 190.0, WIDTH - 190.0 - 230

@@ -43,7 +43,7 @@ def comparison(both: CountsPair, width: int = WIDTH) -> str:
     lines = [
         _wrapped(f"{before.strategy} → {after.strategy}: {both.lesson}", width),
         f"{before.size} {before.input_dtype} added up in {before.dtype}, "
-        f"{before.block} threads a block, all launches",
+        f"{before.block} threads a block, {before.counted}",
         "",
     ]
     widest = max([len(c.name) for c in both.changes], default=0)
