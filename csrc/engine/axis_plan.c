@@ -90,12 +90,17 @@ static bool sums_are_packed(const gr_axes *axes, size_t bytes)
 }
 
 /* Kept dimensions are not reversed: sums would no longer be stored in the order of their rows. */
-static void simplify(gr_axes *axes)
+static void simplify(gr_axes *axes, unsigned parts)
 {
+    gr_axis_list *kept = &axes->kept;
     if (gr_axes_size(&axes->reduced) == 0)
         axes->reduced.count = 0;
     gr_axes_sort(&axes->reduced);
-    gr_axes_sort(&axes->kept);
+    kept->count -= parts == 2; /* the parts of complex numbers stay the last dimension */
+    gr_axis last = kept->dim[kept->count];
+    gr_axes_sort(kept);
+    if (parts == 2)
+        kept->dim[kept->count++] = last;
     gr_axes_flip(axes, &axes->reduced);
     gr_axes_merge(&axes->reduced);
     gr_axes_merge(&axes->kept);
@@ -387,7 +392,7 @@ gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *p, gr_error
                         .fold = 1,
                         .sum_count = gr_axes_size(&axes.kept),
                         .terms = gr_axes_size(&axes.reduced)};
-    simplify(&axes);
+    simplify(&axes, request->sums.parts);
     p->sums.base = axes.out;
     p->sums.additions = 4.0 * (double)p->terms + 1e5; /* merges of threads and shares included */
     p->packed = sums_are_packed(&axes, request->sums.bytes);
@@ -442,7 +447,7 @@ gr_status gr_plan_digits(const gr_axis_plan *first, gr_axis_plan *p, gr_error *e
     p->strategy = gr_strategy_at(number);
     p->kernel = gr_find_kernel(number, GR_LOAD_any, GR_ACC_f64, 0);
     p->block = digits_block(p);
-    simplify(&axes);
+    simplify(&axes, first->request->sums.parts);
     if (describe_layout(first->request, &axes, &p->layout, error) == GR_OK)
         shape_digits(p);
     return error->status;

@@ -14,6 +14,7 @@ import numpy as np
 
 from gpureduce import _host
 from gpureduce.core import device_array, devices, dtypes, gpu_arrays, reduction, registry
+from gpureduce.core.checks import shown
 from gpureduce.core.dtypes import Array
 from gpureduce.core.reduction import Reduction
 from gpureduce.core.request import CHOOSE, Arguments, Request, launch_sizes
@@ -62,8 +63,13 @@ def _initial(initial: object, result: np.dtype[Any]) -> tuple[Any, Any]:
     """The initial number's real and imaginary part."""
     if result.kind in "iu":
         return reduction.initial_integer(initial, result), 0
-    real, imaginary = reduction.initial_floats(initial, result)
-    return sum(real), sum(imaginary)
+    parts = reduction.initial_floats(initial, result)
+    if any(len(part) > 1 for part in parts):
+        raise ValueError(
+            f"kernels take an initial number that is a float64, such as {float(sum(parts[0]))!r}, "
+            f"not {shown(initial)}"
+        )
+    return sum(parts[0]), sum(parts[1])
 
 
 def _memory_order(steps: tuple[int, ...], axes: tuple[int, ...]) -> list[int]:
@@ -113,9 +119,9 @@ def _elements(request: Request, source: np.dtype[Any]) -> np.dtype[Any] | None:
         if to_complex:
             return np.dtype(np.complex128)
         return np.dtype(np.float64) if source.kind in "biu" else None
-    if conversion.cast is not None:
-        return conversion.cast
-    return conversion.result if to_complex else None
+    if conversion.is_complex:
+        return conversion.result if to_complex or conversion.cast is not None else None
+    return conversion.cast
 
 
 def _refuse_wide(kind: str, nbytes: int) -> None:
@@ -217,7 +223,12 @@ def _conversion(
     strategy: registry.Strategy, kind: str, nbytes: int, wanted: Any
 ) -> tuple[dtypes.Conversion, str]:
     """How elements are added up, and the name of the sums' dtype."""
-    source = gpu_arrays.source(kind, nbytes)
+    try:
+        source = gpu_arrays.source(kind, nbytes)
+    except TypeError:
+        raise TypeError(
+            f"arrays of elements of kind {kind!r} and {nbytes} bytes on a GPU cannot be summed"
+        ) from None
     conversion = dtypes.convert(source, None if wanted is None else dtypes.named(wanted))
     if kind == "B" and wanted is None:
         return conversion, "bfloat16"
@@ -286,17 +297,24 @@ def _broadcast(where: Any, shape: tuple[int, ...]) -> Any:
             f"where must be an array of booleans on the same GPU, not {type(where).__name__}"
             + (f" of {dtype}" if dtype else "")
         )
-    if tuple(where.shape) == shape:
+    own = getattr(where, "shape", None)
+    if not isinstance(own, tuple):
+        raise TypeError(f"where must be an array with a shape, not {type(where).__name__}")
+    if tuple(own) == shape:
         return where
-    try:
-        if hasattr(where, "broadcast_to"):  # PyTorch
-            return where.broadcast_to(shape)
-        root = type(where).__module__.partition(".")[0]
-        return load_other(root).broadcast_to(where, shape)
-    except (RuntimeError, ValueError, ImportError, AttributeError) as error:
+    root = type(where).__module__.partition(".")[0]
+    if root not in _LIBRARIES:
         raise ValueError(
-            f"where has the shape {tuple(where.shape)}, which does not broadcast to the array's, "
-            f"{shape}"
+            f"where has the shape {tuple(own)}; a mask of {type(where).__name__} must have the "
+            f"array's, {shape}"
+        )
+    try:
+        if root == "torch":
+            return where.broadcast_to(shape)
+        return load_other(root).broadcast_to(where, shape)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(
+            f"where has the shape {tuple(own)}, which does not broadcast to the array's, {shape}"
         ) from error
 
 

@@ -61,6 +61,8 @@ class DeviceArray:
 
     def transpose(self, order: tuple[int, ...]) -> DeviceArray:
         """A view with the axes in another order."""
+        if sorted(order) != list(range(self.ndim)):
+            raise ValueError(f"order must name each of {self.ndim} axes once, not {order}")
         shape = tuple(self.shape[i] for i in order)
         return self._view(shape, tuple(self.strides[i] for i in order))
 
@@ -103,6 +105,8 @@ class DeviceArray:
     ) -> Any:  # fmt: skip
         if dl_device not in (None, self.__dlpack_device__()) or copy:
             raise BufferError("a DeviceArray is exported where it lies, and without a copy")
+        if stream is not None and not (isinstance(stream, int) and -1 <= stream < 2**63):
+            raise ValueError(f"stream must be None, -1 or a cudaStream_t, not {stream!r}")
         size = _itemsize(self.dtype)
         code = _BFLOAT16 if self.dtype == "bfloat16" else _CODES[np.dtype(self.dtype).kind]
         strides = tuple(step // size for step in self.strides)
@@ -128,6 +132,8 @@ def empty(
     for size in reversed(shape):
         steps.append(steps[-1] * max(size, 1))
     nbytes = math.prod(shape) * _itemsize(dtype)
+    if nbytes >= 2**63:
+        raise MemoryError(f"no memory has room for sums of shape {shape}")
     memory = module.allocate(nbytes, device, stream)
     return DeviceArray(
         memory, module.BACKEND, dtype, shape, tuple(reversed(steps[:-1])), device, stream

@@ -40,7 +40,7 @@ def small_numbers(rng, dtype, shape):
 
 def with_attributes(array):
     """An array on the device that has what all libraries' arrays have."""
-    shown = ByInterface(array)
+    shown = ByInterface(array, data=(array.ctypes.data, False))
     shown.dtype, shown.shape = array.dtype, array.shape
     return shown
 
@@ -388,6 +388,81 @@ def test_errors_of_arrays_on_the_device():
     with pytest.raises(TypeError, match="cast the array first"):
         add(array, axis=0, dtype="float16")
     assert add(array, axis=0).value.to_numpy().tolist() == [40] * 50
+
+
+def test_the_parts_of_complex_sums_keep_their_initial_numbers():
+    """Also where a kept dimension has no step, or the array has no elements."""
+    one = np.broadcast_to(np.array([1 + 2j]), (4,))
+    assert add(ByInterface(one), axis=(), initial=10).value.to_numpy().tolist() == [11 + 2j] * 4
+    rows = np.broadcast_to(np.arange(3)[:, None] + 1j, (3, 4))
+    for strategy in ("exact", "fast", "exact_block"):
+        found = add(ByInterface(rows), strategy, axis=0, initial=10).value
+        assert found.to_numpy().tolist() == [13 + 3j] * 4
+    empty = np.ones((2, 0), np.complex64)
+    assert add(empty, "exact", axis=1, initial=3).value.tolist() == [3, 3]
+
+
+def test_an_initial_number_that_no_float64_holds():
+    for strategy in ("exact", "fast"):
+        with pytest.raises(
+            ValueError, match=r"an initial number that is a float64, such as 9007199254740992"
+        ):
+            add(np.ones((1, 1)), strategy, axis=1, initial=2**53 + 1)
+    assert add(np.ones((1, 1)), "exact", axis=1, initial=2**53).value.tolist() == [2.0**53]
+
+
+def test_places_of_sums_that_cannot_be_written():
+    array = np.ones((64, 8), np.int64)
+    mask = np.ones(512, bool)
+    inside = with_attributes(mask.view(np.int64)[:8])
+    with pytest.raises(ValueError, match="out overlaps where"):
+        add(ByInterface(array), axis=0, where=with_attributes(mask.reshape(64, 8)), out=inside)
+    out = np.zeros(8, np.int64)
+    locked = ByInterface(out, data=(out.ctypes.data, True))
+    locked.dtype, locked.shape = out.dtype, out.shape
+    with pytest.raises(ValueError, match="out is read-only"):
+        add(ByInterface(array), axis=0, out=locked)
+    same = np.lib.stride_tricks.as_strided(out, (8,), (0,))
+    with pytest.raises(ValueError, match="elements of out share memory"):
+        add(ByInterface(array), axis=0, out=with_attributes(same))
+    odd = np.ndarray((8,), np.int64, np.zeros(80, np.uint8).data, offset=1)
+    with pytest.raises(BufferError, match="elements of out are not aligned"):
+        add(ByInterface(array), axis=0, out=with_attributes(odd))
+    assert not out.any()
+    strided = np.zeros(16, np.int64)[::-2]
+    assert add(ByInterface(array), axis=0, out=with_attributes(strided)).value
+    assert strided.tolist() == [64] * 8
+
+
+def test_complex_sums_in_a_narrower_dtype():
+    array = np.ones((2, 3), np.complex128) + 2j
+    for one in (array, ByInterface(array)):
+        found = add(one, axis=0, dtype="complex64").value
+        found = found if isinstance(found, np.ndarray) else found.to_numpy()
+        assert_equal(found, np.full(3, 2 + 4j, np.complex64))
+
+
+def test_odd_producers():
+    with pytest.raises(TypeError, match="of kind 'c' and 4 bytes on a GPU cannot be summed"):
+        add(ByInterface(np.ones(4, np.float32), typestr="<c4"), axis=0)
+    huge = ByInterface(np.ones(4), shape=(0, 2**62, 2**62), strides=(0, 0, 0))
+    with pytest.raises((MemoryError, BufferError)):
+        add(huge, axis=0)
+    masked = ByInterface(np.ones((2, 3)))
+    small = with_attributes(np.ones((1, 3), bool))
+    with pytest.raises(ValueError, match="a mask of ByInterface must have the array's"):
+        add(masked, axis=0, where=small)
+
+
+def test_views_of_a_device_array_are_checked():
+    found = add(ByInterface(np.ones((2, 5))), axis=1, keepdims=True).value
+    assert found.transpose((1, 0)).shape == (1, 2)
+    for order in ((0, 0), (0, 1, 2), (0, 2)):
+        with pytest.raises(ValueError, match="order must name each of 2 axes once"):
+            found.transpose(order)
+    for stream in (-5, 2**63, "a"):
+        with pytest.raises(ValueError, match="stream must be None, -1 or a cudaStream_t"):
+            found.__dlpack__(stream=stream)
 
 
 def test_a_kernel_for_an_axis_makes_no_whole_sums():

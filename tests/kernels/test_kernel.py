@@ -259,7 +259,11 @@ def test_a_child_process_of_the_user():
         "assert gpureduce.sum(np.ones(9), k)[0] == 9\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, timeout=60
+        [sys.executable, "-P", "-c", code],
+        capture_output=True,
+        text=True,
+        env=os.environ,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
 

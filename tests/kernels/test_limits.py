@@ -134,7 +134,7 @@ def test_a_caller_that_dies_takes_the_kernel_with_it(tmp_path):
         "print(process._server.process.pid, flush=True)\n"
         "gpureduce.sum(np.ones(8, np.float32), k)\n"
     )
-    caller = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    caller = subprocess.Popen([sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, text=True)
     server = int(caller.stdout.readline())
     end = time.monotonic() + 20
     while not (children := _children_of(server)) and time.monotonic() < end:

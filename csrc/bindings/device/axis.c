@@ -296,18 +296,70 @@ static int overlap(const gr_gpu_array *a, const gr_gpu_array *b)
     return a->count && b->count && a->first <= b->last && b->first <= a->last;
 }
 
+/* Whether no two of the array's elements share memory. */
+static int is_spread_out(const view *seen)
+{
+    int64_t size[GR_ARRAY_MAX_DIMS], step[GR_ARRAY_MAX_DIMS], extent = seen->bytes;
+    int dims = 0;
+    for (int i = 0; i < seen->dims; i++) {
+        int64_t distance = seen->step[i] < 0 ? -seen->step[i] : seen->step[i];
+        int k = dims;
+        if (seen->size[i] < 2)
+            continue;
+        for (; k > 0 && step[k - 1] > distance; k--) {
+            step[k] = step[k - 1];
+            size[k] = size[k - 1];
+        }
+        step[k] = distance;
+        size[k] = seen->size[i];
+        dims++;
+    }
+    for (int i = 0; i < dims; i++) {
+        if (step[i] < extent)
+            return 0;
+        extent += (size[i] - 1) * step[i];
+    }
+    return 1;
+}
+
+static int is_aligned(const view *seen, unsigned bytes)
+{
+    uint64_t places = (uintptr_t)seen->base;
+    for (int i = 0; i < seen->dims; i++)
+        places |= (uint64_t)seen->step[i];
+    return places % bytes == 0;
+}
+
+/* Checks that sums can be written to `out`. Returns -1 with an exception set if not. */
+static int check_out(const gr_axis_request *request, const gr_gpu_array *out, const view *seen,
+                     const gr_gpu_array *array, const gr_gpu_array *where)
+{
+    if (out->read_only)
+        PyErr_SetString(PyExc_ValueError, "out is read-only: pass an array that can be written to");
+    else if (overlap(out, array))
+        PyErr_SetString(PyExc_ValueError,
+                        "out overlaps the array: pass an array with memory of its own");
+    else if (where && overlap(out, where))
+        PyErr_SetString(PyExc_ValueError,
+                        "out overlaps where: pass an array with memory of its own");
+    else if (out->count && !is_spread_out(seen))
+        PyErr_SetString(PyExc_ValueError, "elements of out share memory: pass an array whose "
+                                          "elements have places of their own");
+    else if (out->count && !is_aligned(seen, request->sums.bytes))
+        PyErr_SetString(PyExc_BufferError, "the elements of out are not aligned to their size");
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 static PyObject *sum_beside(gr_axis_request *request, asked *ask, const gr_gpu_array *array,
-                            const view *in, const view *mask)
+                            const view *in, const gr_gpu_array *where, const view *mask)
 {
     gr_gpu_array sums;
     view out;
     PyObject *done = NULL;
     if (view_beside(ask->out, "out", request->stream, array->device, &sums, &out) < 0)
         return NULL;
-    if (overlap(&sums, array))
-        PyErr_SetString(PyExc_ValueError,
-                        "out overlaps the array: pass an array with memory of its own");
-    else if (add_dims(request, ask, in, mask, &out) == 0)
+    if (check_out(request, &sums, &out, array, where) == 0 &&
+        add_dims(request, ask, in, mask, &out) == 0)
         done = sums.count ? run(request, ask, NULL)
                           : Py_BuildValue("iIIIO", request->strategy, 0, 0, 0, Py_None);
     gr_gpu_array_done(&sums);
@@ -328,10 +380,10 @@ static PyObject *sum_planned(gr_axis_request *request, asked *ask, const gr_gpu_
         return NULL;
     }
     if (ask->mask == Py_None)
-        return sum_beside(request, ask, array, in, NULL);
+        return sum_beside(request, ask, array, in, NULL, NULL);
     if (view_beside(ask->mask, "where", request->stream, array->device, &where, &mask) < 0)
         return NULL;
-    PyObject *done = sum_beside(request, ask, array, in, &mask);
+    PyObject *done = sum_beside(request, ask, array, in, &where, &mask);
     gr_gpu_array_done(&where);
     return done;
 }

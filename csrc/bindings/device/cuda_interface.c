@@ -146,6 +146,7 @@ static int take_items(PyObject *item[ITEMS], gr_gpu_array *array)
         return -1;
     array->base = base;
     array->device = -1;
+    array->read_only = PyTuple_Size(item[DATA]) > 1 && PyTuple_GetItem(item[DATA], 1) == Py_True;
     if (item[STREAM]) {
         if (take_pointer(item[STREAM], "the stream", &array->stream) < 0)
             return -1;

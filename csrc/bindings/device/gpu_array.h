@@ -21,6 +21,7 @@ typedef struct {
     int64_t count;                   /* elements; if 0, base, first and last mean nothing */
     uintptr_t first, last;           /* addresses of the lowest and the highest byte in use */
     void *stream;    /* the stream that writes the contents; NULL: none, or already waited for */
+    int read_only;   /* the producer does not want it to be written */
     PyObject *owner; /* keeps the memory alive beyond the object itself; may be NULL */
 } gr_gpu_array;
 
