@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from gpureduce import _host
 
 FORMS = (
-    "template <typename In, typename Acc> __global__ void NAME(In in, Acc *out, size_t n)\n"
-    "    __global__ void NAME(const float *in, float *out, size_t n)"
+    "template <typename In, typename Acc> __global__ void NAME(In in, Acc *out, size_t n) or "
+    "__global__ void NAME(const float *in, float *out, size_t n)"
 )
 # The element and accumulator types of kernels without a template, as csrc/shared/dtypes.h has them.
 _LOADS = {
@@ -159,7 +159,7 @@ def _pair(name: str, parameters: list[tuple[str, str]]) -> tuple[str, str]:
     if "*" not in parameters[0][0] or "*" not in parameters[1][0]:
         raise KernelError(
             f"{name} takes {parameters[0][0]} and {parameters[1][0]}; its first two parameters are "
-            f"the elements and the sums, as in\n    {FORMS}"
+            f"the elements and the sums, as in {FORMS}"
         )
     load = _type_of(parameters[0][0], _LOADS, name, "elements")
     acc = _type_of(parameters[1][0], _ACCS, name, "sums")
@@ -179,7 +179,7 @@ def read(text: str, name: str | None = None) -> Signature:
     heads = list(_HEAD.finditer(code))
     names = [head[1] for head in heads]
     if not heads:
-        raise KernelError(f"there is no kernel in the text; a kernel begins as\n    {FORMS}")
+        raise KernelError(f"there is no kernel in the text; a kernel begins as {FORMS}")
     if name is None and len(heads) > 1:
         raise KernelError(
             f"there are {len(heads)} kernels in the text: name one of {', '.join(names)} (name=)"
@@ -193,8 +193,7 @@ def read(text: str, name: str | None = None) -> Signature:
     if not 3 <= len(parts) <= 5:
         raise KernelError(
             f"{kernel} has {len(parts)} parameter{'s' * (len(parts) != 1)}; a kernel takes in, out "
-            "and n, then scratch memory and a ticket"
-            f"\n    {FORMS}"
+            f"and n, then scratch memory and a ticket, as in {FORMS}"
         )
     parameters = [_parameter(part) for part in parts]
     types, block = _template(code, head.start(), kernel)
