@@ -19,8 +19,8 @@
  * Each thread has a copy of the cells, and takes chunks of rows until none is left. Cells of all
  * copies take as much memory as the elements at most, or FREE_BYTES. If one copy takes more, the
  * segments are divided into ranges, one pass each: elements of other segments go to a row of cells
- * that nobody reads. Of more cells than elements, one copy is made: the cells' own cost is then the
- * greater one.
+ * that nobody reads. If there are more cells than elements, one copy is made, because clearing and
+ * reading the cells then takes longer than adding the elements.
  *
  * Segments that offsets name lie one after another: each thread takes some of them, and cells stay
  * in its cache (offsets.c). */

@@ -51,7 +51,7 @@ class _Beside:
         self._thread.join()
 
     def outcome(self) -> Outcome:
-        """What the call returned. Raises what it raised."""
+        """The outcome of the call. If the call raised an exception, raises that."""
         if isinstance(self._outcome, BaseException):
             raise self._outcome
         return self._outcome

@@ -64,7 +64,7 @@ def examine(
     results: Sequence[str],
     seed: int,
 ) -> bool:
-    """All parts of a check, in the process for kernels. Each is told as soon as it is known."""
+    """Makes all parts of a check, in the process for kernels, and reports each when it is known."""
     wrong = False
     for given in subjects:
         subject = Subject(strategy, *given)
@@ -129,7 +129,7 @@ def check(
     hint: bool = True,
     seed: int = 0,
 ) -> Verdict:
-    """Tell whether a kernel of yours is right, whether it races, and what it waits for.
+    """Tell whether a kernel that you write is right, whether it races, and what slows it down.
 
     The kernel runs on the emulator, in a process of its own with limits (`Limits`). These parts
     follow each other:

@@ -89,7 +89,7 @@ def _temporary_folder() -> Path:
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C++ compiler: its command, and what it says of itself."""
+    """A C++ compiler: its command, and the version that it prints."""
 
     command: tuple[str, ...]
     version: str

@@ -199,26 +199,6 @@ def test_many_equal_ids():
     assert segment_sum(np.broadcast_to(np.int64(2**62), 2**25), ids[: 2**25], dtype="f8") == 2.0**87
 
 
-FORKED_WHILE_ANOTHER_THREAD_BEGINS = """
-import os, sys, threading, time
-asked = threading.Event()
-# Hooks run in the reverse order of their registration: this one after gpureduce's own.
-os.register_at_fork(before=lambda: (asked.set(), time.sleep({delay})))
-import numpy as np, gpureduce as g
-array = np.arange(20000, dtype=np.int32)
-def first():
-    asked.wait()
-    g.sum(array, "cascade", device="emulator")
-threading.Thread(target=first).start()
-child = os.fork()
-if child == 0:
-    assert g.sum(array, "cascade", device="emulator").value == 199990000
-    os._exit(0)
-_, status = os.waitpid(child, 0)
-sys.exit(status != 0)
-"""
-
-
 @pytest.mark.parametrize("gap", range(48, 55))
 def test_numbers_as_far_apart_as_a_pair_can_hold(gap):
     """As many rows of the largest numbers of the window as its width allows, and one more."""
