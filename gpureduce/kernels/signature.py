@@ -47,7 +47,7 @@ class KernelError(ValueError):
     >>> try:
     ...     gpureduce.kernel("__global__ void f(float *out) {}")
     ... except gpureduce.KernelError as error:
-    ...     print(str(error).splitlines()[0])
+    ...     print(str(error).partition(", as in")[0])
     f has 1 parameter; a kernel takes in, out and n, then scratch memory and a ticket
     """
 
