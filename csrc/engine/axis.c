@@ -65,7 +65,7 @@ static gr_status allocate(gr_axis_plan *plan, scratch *needed, gr_error *error)
     if (plan->shares > 1)
         TRY(cudaMallocAsync(&needed->partial,
                             plan->sum_count * plan->shares * gr_axis_acc_size(acc), stream));
-    if (!plan->in_digits && (acc == GR_ACC_proven || acc == GR_ACC_proven3)) {
+    if (!plan->in_digits && gr_acc_is_proven(acc)) {
         TRY(cudaMallocAsync((void **)&needed->marks, bytes, stream));
         TRY(cudaMemsetAsync(needed->marks, 0, bytes, stream));
         plan->sums.any_unproven = needed->marks;

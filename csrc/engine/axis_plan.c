@@ -13,9 +13,10 @@ enum {
     BLOCK = 256,
     TILE_BYTES = 4096,        /* of rows, in a warp's tile of row_tile, if a row is short */
     TILE_ROW_BYTES = 512,     /* longest row of row_tile */
+    GROUP_ROW_BYTES = 2048,   /* longest row of row_group */
     WARP_ROW_BYTES = 1 << 15, /* longer rows take a block */
     SHARE_BYTES = 1 << 15,    /* the least share of a row that is worth a block */
-    COLUMN_BLOCKS = 3,        /* of column_tiles, that a multiprocessor holds */
+    FEW_ROWS = 16,            /* of column_packs */
     SHARE_ROWS = 64,          /* the least rows of a share of columns */
     BATCH_BYTES = 4096,       /* smaller batches of columns waste most of a block */
     SHARE_TERMS = 64,         /* the least elements per thread of a share of any_layout */
@@ -42,6 +43,11 @@ static size_t sms_of(const gr_axis_plan *p)
     return gr_facts_of(p->request->device)->sms;
 }
 
+bool gr_acc_is_proven(gr_acc acc)
+{
+    return acc == GR_ACC_proven || acc == GR_ACC_proven3;
+}
+
 size_t gr_axis_acc_size(gr_acc acc)
 {
     switch (acc) {
@@ -63,7 +69,7 @@ static int matrix_load(const gr_axis_request *request)
 {
     bool integers = request->acc == GR_ACC_u32 || request->acc == GR_ACC_u64;
     int load = request->load;
-    if (request->acc == GR_ACC_proven || request->acc == GR_ACC_proven3)
+    if (gr_acc_is_proven(request->acc))
         return gr_is_float((gr_load)load) ? load : -1;
     if (load == GR_ELEMENTS_I64)
         load = integers ? GR_LOAD_u64 : -1;
@@ -176,6 +182,15 @@ static bool rows_touch(const gr_matrix *m)
     return m->batches == 1 && (m->rows == 1 || m->row_step == (int64_t)m->columns);
 }
 
+/* Whether each row begins at a 16-byte boundary and consists of whole packs. */
+static bool has_whole_packs(const gr_axis_plan *p)
+{
+    const gr_matrix *m = &p->matrix;
+    size_t bytes = element_bytes(p->request->load), pack = bytes < 16 ? 16 / bytes : 1;
+    uint64_t steps = (uint64_t)m->row_step | (uint64_t)m->batch_step | m->columns;
+    return ((uintptr_t)m->base / bytes | steps) % pack == 0;
+}
+
 static const char *choose_rows(const gr_axis_plan *p)
 {
     const gr_matrix *m = &p->matrix;
@@ -184,7 +199,9 @@ static const char *choose_rows(const gr_axis_plan *p)
         return "row_split";
     if (bytes > WARP_ROW_BYTES || (bytes > 1024 && rows < sms_of(p) * 48))
         return "row_block";
-    return rows_touch(m) && bytes <= TILE_ROW_BYTES && bytes % 16 ? "row_tile" : "row_warp";
+    if (has_whole_packs(p))
+        return bytes <= GROUP_ROW_BYTES ? "row_group" : "row_warp";
+    return rows_touch(m) && bytes <= TILE_ROW_BYTES ? "row_tile" : "row_warp";
 }
 
 static gr_status shape_tiles(gr_axis_plan *p, size_t bytes, size_t most, gr_error *error)
@@ -212,7 +229,18 @@ static gr_status shape_rows(gr_axis_plan *p, gr_error *error)
     size_t most = sms_of(p) * (SM_THREADS / p->block);
     if (is(p, "row_tile"))
         return shape_tiles(p, bytes, most, error);
-    if (is(p, "row_thread")) {
+    if (is(p, "row_group") && !has_whole_packs(p))
+        return gr_fail(error, GR_BAD_VALUE,
+                       "row_group adds up rows of whole 16-byte packs that begin at a 16-byte "
+                       "boundary, which these rows of %zu bytes do not: take fast",
+                       bytes);
+    if (is(p, "row_group")) {
+        size_t packs = bytes / 16, lanes = 1;
+        while (lanes < packs && lanes < GR_WARP)
+            lanes *= 2;
+        size_t warp_rows = GR_WARP / lanes * 4;
+        p->grid = gr_least(ceil_div(rows, p->block / GR_WARP * warp_rows), most * 8);
+    } else if (is(p, "row_thread")) {
         p->grid = gr_least(ceil_div(rows, p->block), most * 4);
     } else if (is(p, "row_warp")) {
         p->grid = gr_least(ceil_div(rows, p->block / GR_WARP), most * 8);
@@ -235,8 +263,12 @@ static gr_status shape_rows(gr_axis_plan *p, gr_error *error)
 static const char *choose_columns(const gr_axis_plan *p)
 {
     const gr_matrix *m = &p->matrix;
-    size_t batch = m->rows * m->columns * element_bytes(p->request->load);
-    return m->batches > 1 && batch < BATCH_BYTES ? "any_layout" : "column_tiles";
+    size_t bytes = element_bytes(p->request->load), batch = m->rows * m->columns * bytes;
+    size_t row_bytes = m->columns * bytes;
+    if (m->batches > 1 && batch < BATCH_BYTES)
+        return row_bytes % 16 ? "any_layout" : "column_packs";
+    size_t least = sms_of(p) * SM_THREADS * 16; /* less does not give each thread a pack */
+    return m->rows <= FEW_ROWS && row_bytes >= least ? "column_packs" : "column_tiles";
 }
 
 /* Lays several short rows side by side, so that they make whole packs, and a load of the whole
@@ -262,10 +294,17 @@ static void fold_rows(gr_axis_plan *p, size_t pack)
 static void shape_columns(gr_axis_plan *p)
 {
     gr_matrix *m = &p->matrix;
-    size_t pack = 16 / gr_load_size(p->kernel->load), most = sms_of(p) * COLUMN_BLOCKS;
+    size_t pack = 16 / gr_load_size(p->kernel->load), most = sms_of(p);
+    most *= gr_acc_is_proven(p->request->acc) ? 2 : 3; /* blocks that a multiprocessor holds */
     if (is(p, "column_thread")) {
         p->teams = 1;
         p->grid = gr_least(ceil_div(p->sum_count, p->block), most * 4);
+        return;
+    }
+    if (is(p, "column_packs")) {
+        size_t packs = ceil_div(p->sum_count, m->columns % pack ? 1 : pack);
+        p->teams = 1;
+        p->grid = gr_least(ceil_div(packs, p->block), sms_of(p) * (SM_THREADS / p->block) * 8);
         return;
     }
     size_t team = p->block;
@@ -330,7 +369,12 @@ static void shape_layout(gr_axis_plan *p)
 /* The most threads per block of the kernels with a __launch_bounds__ of less than 1024. */
 static unsigned most_threads(const gr_axis_plan *p)
 {
-    return is(p, "row_warp") || is(p, "row_tile") || is(p, "column_tiles") ? 256 : 1024;
+    static const char *const names[] = {"row_warp", "row_group", "row_tile", "column_packs",
+                                        "column_tiles"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (is(p, names[i]))
+            return 256;
+    return 1024;
 }
 
 static gr_status check(const gr_axis_plan *p, form found, gr_error *error)

@@ -5,6 +5,8 @@
 #include "engine/axis.h"
 #include "engine/internal.h"
 
+#include <stdbool.h>
+
 /* One launch. `matrix` describes the array to the kernels for rows or columns, `layout` to
  * any_layout. */
 typedef struct {
@@ -38,6 +40,7 @@ gr_status gr_launch_axis(const gr_axis_plan *plan, void *partial, gr_axis_outcom
                          gr_error *error);
 
 /* The size of an accumulator on the device. */
+bool gr_acc_is_proven(gr_acc acc);
 size_t gr_axis_acc_size(gr_acc acc);
 
 #endif

@@ -20,6 +20,15 @@ def random_array(rng, dtype, shape):
     return values.astype(kind)
 
 
+def refusal(name, array):
+    """What a kernel's error says of the rows of this array; None if it takes them."""
+    if name == "row_tile" and array[0].nbytes > 512:
+        return "row_tile adds up neighbouring rows of at most 512"
+    if name == "row_group" and array[0].nbytes % 16:
+        return "row_group adds up rows of whole 16-byte packs"
+    return None
+
+
 def sum_of(dtype):
     """The dtype that numpy.sum returns."""
     kind = numpy_dtype(dtype)

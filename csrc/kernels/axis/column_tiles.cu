@@ -10,7 +10,7 @@
 #include "parts/columns.h"
 
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256, 3)
+__global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 3)
     column_tiles(Matrix<In> in, Sums<Acc> out, unsigned teams, unsigned shares, unsigned fold,
                  unsigned tail)
 {

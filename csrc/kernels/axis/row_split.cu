@@ -9,7 +9,7 @@
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(1024, 1) row_split(Matrix<In> in, Sums<Acc> out, unsigned shares)
 {
-    constexpr unsigned flight = 8;
+    constexpr unsigned flight = packs_in_flight<Acc>;
     size_t columns = in.of.columns, block = blockDim.x;
     size_t r = blockIdx.x / shares, share = blockIdx.x % shares;
     const In *row = in.row(r);
@@ -23,8 +23,7 @@ __global__ void __launch_bounds__(1024, 1) row_split(Matrix<In> in, Sums<Acc> ou
         Pack<In> pack[flight];
         for (unsigned k = 0; k < flight; k++)
             pack[k] = packed.or_zero(i + k * block, end);
-        for (unsigned k = 0; k < flight; k++)
-            add_pack_to(sum, pack[k]);
+        add_packs_to(sum, pack);
     }
     sum = block_sum(sum);
     if (threadIdx.x == 0)

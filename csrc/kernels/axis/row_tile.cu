@@ -49,6 +49,17 @@ __global__ void __launch_bounds__(256, 4)
             if (row * columns >= count)
                 break;
             Acc sum = 0;
+            if constexpr (has_short_sums<Acc, In>) {
+                double total = 0;
+                Sizes<In> sizes;
+                for (unsigned b = begin; b < begin + row_bytes; b += sizeof(In))
+                    add_exactly(total, sizes,
+                                *reinterpret_cast<const In *>(tile + tile_offset<In>(b)));
+                if (sizes.allow(columns)) {
+                    out.put(t * per_lane * 32 + row, Acc(total));
+                    continue;
+                }
+            }
             if (sizeof(In) < 4 && row_bytes % 4 == 0)
                 for (unsigned b = begin; b < begin + row_bytes; b += 4)
                     sum += word_sum<Acc, In>(tile + tile_offset<In>(b));

@@ -52,18 +52,37 @@ template <typename T> struct Proven {
 typedef Proven<gr_proven> type_proven;
 typedef Proven<gr_proven3> type_proven3;
 
-template <typename T>
-__device__ __forceinline__ Proven<T> __shfl_down_sync(unsigned mask, Proven<T> value,
-                                                      unsigned lanes)
+/* Applies `move` to each float64 of the sum. */
+template <typename T, typename Move>
+__device__ __forceinline__ Proven<T> by_parts(Proven<T> value, Move move)
 {
     constexpr unsigned count = sizeof(T) / sizeof(double);
     double part[count];
     memcpy(part, &value.of, sizeof part);
     for (unsigned i = 0; i < count; i++)
-        part[i] = __shfl_down_sync(mask, part[i], lanes);
+        part[i] = move(part[i]);
     memcpy(&value.of, part, sizeof part);
     return value;
 }
+
+template <typename T>
+__device__ __forceinline__ Proven<T> __shfl_down_sync(unsigned mask, Proven<T> value,
+                                                      unsigned lanes)
+{
+    return by_parts(value, [=](double part) { return __shfl_down_sync(mask, part, lanes); });
+}
+
+template <typename T>
+__device__ __forceinline__ Proven<T> __shfl_xor_sync(unsigned mask, Proven<T> value, int lanes)
+{
+    return by_parts(value, [=](double part) { return __shfl_xor_sync(mask, part, lanes); });
+}
+
+template <typename Acc> constexpr bool is_proven = false;
+template <typename T> constexpr bool is_proven<Proven<T>> = true;
+
+/* The packs that a thread loads before it adds. */
+template <typename Acc> constexpr unsigned packs_in_flight = is_proven<Acc> ? 4 : 8;
 
 /* The type that an element is converted to before it is added. */
 template <typename Acc> struct Addend {
@@ -96,16 +115,132 @@ template <typename P> __device__ __forceinline__ void add_to(Proven<P> &sum, Pro
 template <typename Acc, typename T>
 __device__ __forceinline__ void add_pack_to(Acc &sum, const Pack<T> &pack)
 {
-    sum += sum_of<Acc>(pack);
+    if constexpr (is_proven<Acc>) {
+        T element[Pack<T>::count];
+        memcpy(element, &pack, sizeof element);
+        for (unsigned k = 0; k < Pack<T>::count; k++)
+            add_to(sum, element[k]);
+    } else
+        sum += sum_of<Acc>(pack);
 }
 
-template <typename P, typename T>
-__device__ __forceinline__ void add_pack_to(Proven<P> &sum, const Pack<T> &pack)
+/* The sizes of some elements, which tell whether float64 sums of them are exact.
+ *
+ * Let each element be a multiple of 2^unit and smaller than 2^top. Then the sum of any 2^k of them
+ * is a multiple of 2^unit and smaller than 2^(top + k). It is a float64 if top + k - unit <= 53.
+ * inf and nan may count as any size: sums with them are not finite, and are never taken as proven.
+ * There is no such test for float64 elements: `usable` is false. */
+template <typename T> struct Sizes {
+    static constexpr bool usable =
+        std::is_same<T, float>::value || std::is_same<T, __nv_bfloat16>::value;
+    static constexpr int bits = std::is_same<T, float>::value ? 24 : 8;
+    float largest = 0;
+    unsigned smallest = ~0u; /* twice the bits of that element, less one: zeros are the largest */
+
+    __device__ __forceinline__ void take(T x)
+    {
+        float value = float(x);
+        unsigned size = __float_as_uint(value) * 2 - 1;
+        largest = fmaxf(largest, fabsf(value));
+        smallest = size < smallest ? size : smallest;
+    }
+
+    /* Those of all lanes of the warp. */
+    __device__ __forceinline__ void take_warp()
+    {
+        for (unsigned offset = 16; offset > 0; offset /= 2) {
+            unsigned size = __shfl_xor_sync(0xffffffffu, smallest, offset);
+            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
+            smallest = size < smallest ? size : smallest;
+        }
+    }
+
+    /* Whether sums of up to `count` elements are exact. */
+    __device__ __forceinline__ bool allow(unsigned count) const
+    {
+        int k = 32 - __clz(count), top = int(__float_as_uint(largest) >> 23) + 1;
+        return top + k - (int(smallest >> 24) + 1 - bits) <= 53;
+    }
+};
+
+/* Float16 elements are multiples of 2^-24, and smaller than 2^16. */
+template <> struct Sizes<__half> {
+    static constexpr bool usable = true;
+
+    __device__ __forceinline__ void take(__half) {}
+
+    __device__ __forceinline__ void take_warp() {}
+
+    __device__ __forceinline__ bool allow(unsigned count) const
+    {
+        return count <= 1u << 13;
+    }
+};
+
+/* What adds up a few elements: float64, if Acc proves its rounding and `Sizes` can tell whether
+ * that is exact; otherwise Acc. */
+template <typename Acc, typename T>
+using ShortSum = std::conditional_t<is_proven<Acc> && Sizes<T>::usable, double, Acc>;
+template <typename Acc, typename T>
+constexpr bool has_short_sums = !std::is_same<ShortSum<Acc, T>, Acc>::value;
+
+/* Adds to a float64 sum, which is exact if `sizes` allow it in the end. */
+template <typename T> __device__ __forceinline__ void add_exactly(double &sum, Sizes<T> &sizes, T x)
+{
+    sizes.take(x);
+    sum += double(float(x));
+}
+
+template <typename T>
+__device__ __forceinline__ void add_exactly(double &sum, Sizes<T> &sizes, const Pack<T> &pack)
 {
     T element[Pack<T>::count];
     memcpy(element, &pack, sizeof element);
     for (unsigned k = 0; k < Pack<T>::count; k++)
-        add_to(sum, element[k]);
+        add_exactly(sum, sizes, element[k]);
+}
+
+/* Adds some packs. If their sum is exact in float64, a sum that proves its rounding needs a proof
+ * for this sum alone, instead of one per element. */
+template <typename Acc, typename T, unsigned count>
+__device__ __forceinline__ void add_packs_to(Acc &sum, const Pack<T> (&pack)[count])
+{
+    if constexpr (has_short_sums<Acc, T>) {
+        double total = 0;
+        Sizes<T> sizes;
+        for (unsigned k = 0; k < count; k++)
+            add_exactly(total, sizes, pack[k]);
+        if (sizes.allow(count * Pack<T>::count))
+            return add_to(sum, total);
+    }
+    for (unsigned k = 0; k < count; k++)
+        add_pack_to(sum, pack[k]);
+}
+
+/* Adds up each of four sums over groups of `lanes` lanes. Of at least four lanes, pairs exchange
+ * sums: after two steps each lane has one left, and the total of sum[k] comes to lie in sum[0] of
+ * the lanes for which this function returns k. Of fewer lanes, each gets all four totals. */
+template <typename Sum>
+__device__ __forceinline__ unsigned exchange_sums(Sum (&sum)[4], unsigned lanes, unsigned member)
+{
+    unsigned mine = 0, offset = lanes / 2;
+    if (lanes < 4) {
+        for (unsigned k = 0; k < 4 && lanes == 2; k++)
+            sum[k] += __shfl_xor_sync(0xffffffffu, sum[k], 1);
+        return 0;
+    }
+    for (unsigned half = 2; half > 0; half /= 2, offset /= 2) {
+        bool upper = member & offset;
+        mine += upper ? half : 0;
+        for (unsigned k = 0; k < half; k++) {
+            Sum other = upper ? sum[k] : sum[k + half];
+            sum[k] = upper ? sum[k + half] : sum[k];
+            sum[k] += __shfl_xor_sync(0xffffffffu, other, offset);
+        }
+    }
+    for (; offset > 0; offset /= 2)
+        sum[0] += __shfl_xor_sync(0xffffffffu, sum[0], offset);
+    return mine;
 }
 
 /* As loose_ends() in common.h. */

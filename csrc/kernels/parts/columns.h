@@ -4,6 +4,18 @@
 
 #include "matrix.h"
 
+/* Loads neighbouring elements, by one load. */
+template <typename In, unsigned count>
+__device__ __forceinline__ void load_elements(In (&element)[count], const In *address)
+{
+    if constexpr (count == 1)
+        element[0] = *address;
+    else {
+        uint4 bits = *reinterpret_cast<const uint4 *>(address);
+        memcpy(element, &bits, sizeof element);
+    }
+}
+
 /* The columns of one thread: `width` of them, `apart` from each other, the first of which begins at
  * `first`. Rows are `step` elements apart. */
 template <typename In, typename Acc> struct Columns {
@@ -34,6 +46,28 @@ template <typename In, typename Acc> struct Columns {
             add_to(sum[j], element[j]);
     }
 
+    /* Adds packs of some rows. As add_packs_to() does, it first adds up each column in float64. */
+    template <unsigned rows> __device__ __forceinline__ void add(const Pack<unsigned> (&pack)[rows])
+    {
+        if constexpr (has_short_sums<Acc, In>) {
+            double total[width] = {};
+            Sizes<In> sizes;
+            for (unsigned k = 0; k < rows; k++) {
+                In element[width];
+                memcpy(element, &pack[k], sizeof element);
+                for (unsigned j = 0; j < width; j++)
+                    add_exactly(total[j], sizes, element[j]);
+            }
+            if (sizes.allow(rows)) {
+                for (unsigned j = 0; j < width; j++)
+                    add_to(sum[j], total[j]);
+                return;
+            }
+        }
+        for (unsigned k = 0; k < rows; k++)
+            add(pack[k]);
+    }
+
     /* Adds every `turn`-th row up to `rows`, a pack of each. */
     __device__ __forceinline__ void add_packs(const In *at, int64_t step, size_t r, size_t rows,
                                               unsigned turn)
@@ -44,13 +78,11 @@ template <typename In, typename Acc> struct Columns {
         for (; r + (flight - 1) * turn < rows; r += flight * turn, at += flight * next) {
             for (unsigned k = 0; k < flight; k++)
                 pack[k] = load(at + k * next);
-            for (unsigned k = 0; k < flight; k++)
-                add(pack[k]);
+            add(pack);
         }
         for (unsigned k = 0; k < flight; k++)
             pack[k] = r + k * turn < rows ? load(at + k * next) : Pack<unsigned>{{0, 0, 0, 0}};
-        for (unsigned k = 0; k < flight; k++)
-            add(pack[k]);
+        add(pack);
     }
 
     /* The same by loads of single elements. The thread has every `apart`-th of `left` columns. */

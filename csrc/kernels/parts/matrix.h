@@ -63,8 +63,11 @@ template <typename T> __device__ __forceinline__ void store_sum(void *to, const 
 
 template <typename T> __device__ __forceinline__ T initial_of(const gr_sums &of, size_t k)
 {
+    /* An index would make the compiler copy the parameter to local memory, in each thread. */
+    bool second = of.parts == 2 && k % 2;
+    auto bits = second ? of.initial[1] : of.initial[0];
     T value;
-    memcpy(&value, &of.initial[of.parts == 2 ? k % 2 : 0], sizeof value);
+    memcpy(&value, &bits, sizeof value);
     return value;
 }
 

@@ -1,0 +1,67 @@
+/* row_group: 1 to 32 lanes add up one short row.
+ *
+ * A row of few packs leaves lanes of row_warp idle, and few loads per lane. Here a row takes as
+ * many lanes as it has packs, and a warp loads from four times as many rows before it adds. Then
+ * pairs of lanes exchange sums of different rows: two steps leave each lane with one sum instead of
+ * four.
+ *
+ * Still wasted: lanes, if rows are shorter than a pack or no multiple of it: it does not take
+ * these.
+ */
+#include "parts/matrix.h"
+
+/* Adds up four rows by groups of lanes: rows `r`, `r + apart`, ... Starts again with Acc if
+ * additions of Sum round, in all lanes. */
+template <typename Sum, typename In, typename Acc>
+__device__ __forceinline__ void add_rows(Matrix<In> in, Sums<Acc> out, size_t r, unsigned lanes)
+{
+    constexpr unsigned flight = 4;
+    size_t rows = in.rows(), packs = in.of.columns / Pack<In>::count;
+    unsigned member = threadIdx.x % lanes, apart = 32 / lanes;
+    const In *row[flight];
+    Sum sum[flight];
+    Sizes<In> sizes;
+
+    for (unsigned k = 0; k < flight; k++) {
+        sum[k] = 0;
+        row[k] = in.row(r + k * apart < rows ? r + k * apart : rows - 1);
+    }
+    for (size_t i = member; i - member < packs; i += lanes) {
+        Pack<In> pack[flight];
+        for (unsigned k = 0; k < flight; k++) {
+            memset(&pack[k], 0, sizeof pack[k]);
+            if (i < packs)
+                pack[k] = Packed<const In *>::whole(row[k] + i * Pack<In>::count);
+        }
+        for (unsigned k = 0; k < flight; k++)
+            if constexpr (std::is_same<Sum, Acc>::value)
+                add_pack_to(sum[k], pack[k]);
+            else
+                add_exactly(sum[k], sizes, pack[k]);
+    }
+    if constexpr (!std::is_same<Sum, Acc>::value) {
+        sizes.take_warp();
+        if (!sizes.allow((unsigned)in.of.columns))
+            return add_rows<Acc>(in, out, r, lanes);
+    }
+    unsigned mine = exchange_sums(sum, lanes, member), count = lanes < flight ? flight : 1;
+    bool stores = member % (lanes < flight ? lanes : lanes / flight) == 0;
+    for (unsigned k = 0; k < flight; k++)
+        if (stores && k < count && r + (mine + k) * apart < rows)
+            out.put(r + (mine + k) * apart, Acc(sum[k]));
+}
+
+template <typename In, typename Acc>
+__global__ void __launch_bounds__(256, is_proven<Acc> ? 4 : 6)
+    row_group(Matrix<In> in, Sums<Acc> out)
+{
+    size_t packs = in.of.columns / Pack<In>::count;
+    size_t warps = (size_t)gridDim.x * (blockDim.x / 32);
+    size_t warp = (size_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    unsigned lanes = 1;
+    while (lanes < packs && lanes < 32)
+        lanes *= 2;
+    unsigned turn = 32 / lanes * 4;
+    for (size_t first = warp * turn; first < in.rows(); first += warps * turn)
+        add_rows<ShortSum<Acc, In>>(in, out, first + threadIdx.x % 32 / lanes, lanes);
+}
