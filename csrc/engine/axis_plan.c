@@ -245,8 +245,9 @@ static gr_status shape_rows(gr_axis_plan *p, gr_error *error)
     } else if (is(p, "row_warp")) {
         p->grid = gr_least(ceil_div(rows, p->block / GR_WARP), most * 8);
     } else {
+        size_t wide = gr_acc_is_proven(p->request->acc) ? 1 << 20 : 1 << 16;
         if (!p->request->block)
-            p->block = bytes >= 1 << 16 ? 512 : bytes >= 1 << 13 ? 256 : 128;
+            p->block = bytes >= wide ? 512 : bytes >= 1 << 13 ? 256 : 128;
         p->shared_bytes = p->block / GR_WARP * gr_axis_acc_size(p->request->acc);
         p->grid = gr_least(rows, most * 8);
         if (is(p, "row_split")) {
@@ -291,7 +292,7 @@ static void fold_rows(gr_axis_plan *p, size_t pack)
     m->row_step *= (int64_t)fold;
 }
 
-static void shape_columns(gr_axis_plan *p)
+static gr_status shape_columns(gr_axis_plan *p, gr_error *error)
 {
     gr_matrix *m = &p->matrix;
     size_t pack = 16 / gr_load_size(p->kernel->load), most = sms_of(p);
@@ -299,13 +300,17 @@ static void shape_columns(gr_axis_plan *p)
     if (is(p, "column_thread")) {
         p->teams = 1;
         p->grid = gr_least(ceil_div(p->sum_count, p->block), most * 4);
-        return;
+        return GR_OK;
     }
+    if (is(p, "column_packs") && m->rows > 1 << 16)
+        return gr_fail(error, GR_BAD_VALUE,
+                       "column_packs adds up columns of at most 65536 rows, not of %zu: take fast",
+                       m->rows);
     if (is(p, "column_packs")) {
         size_t packs = ceil_div(p->sum_count, m->columns % pack ? 1 : pack);
         p->teams = 1;
-        p->grid = gr_least(ceil_div(packs, p->block), sms_of(p) * (SM_THREADS / p->block) * 8);
-        return;
+        p->grid = gr_least(ceil_div(packs, p->block), most * 4);
+        return GR_OK;
     }
     size_t team = p->block;
     fold_rows(p, pack);
@@ -325,17 +330,14 @@ static void shape_columns(gr_axis_plan *p)
     p->grid = tiles * p->shares;
     if (p->teams > 1 || p->fold > 1)
         p->shared_bytes = p->block * pack * gr_axis_acc_size(p->request->acc);
+    return GR_OK;
 }
 
 /* --- sums of any layout ----------------------------------------------------------------------- */
 
-static unsigned digits_block(const gr_axis_plan *p)
+static void shape_digits(gr_axis_plan *p, unsigned block)
 {
-    return p->terms <= 256 ? GR_WARP : BLOCK / 2;
-}
-
-static void shape_digits(gr_axis_plan *p)
-{
+    p->block = block ? block : p->terms <= 256 ? GR_WARP : BLOCK / 2;
     p->in_digits = 1;
     p->shared_bytes = GR_EXACT_HEADER_WORDS * sizeof(uint64_t);
     p->grid = gr_least(p->sum_count, sms_of(p) * (SM_THREADS / p->block));
@@ -344,8 +346,7 @@ static void shape_digits(gr_axis_plan *p)
 static void shape_layout(gr_axis_plan *p)
 {
     if (is(p, "exact_block")) {
-        p->block = p->request->block ? p->request->block : digits_block(p);
-        shape_digits(p);
+        shape_digits(p, p->request->block);
         return;
     }
     const gr_layout_dim *dim = p->layout.dim;
@@ -414,9 +415,7 @@ static gr_status shape(gr_axis_plan *p, form found, gr_error *error)
         return error->status;
     if (found == AS_LAYOUT)
         shape_layout(p);
-    else if (found == AS_COLUMNS)
-        shape_columns(p);
-    else if (shape_rows(p, error) != GR_OK)
+    else if ((found == AS_COLUMNS ? shape_columns(p, error) : shape_rows(p, error)) != GR_OK)
         return error->status;
     if (p->request->grid)
         p->grid = p->request->grid;
@@ -490,9 +489,8 @@ gr_status gr_plan_digits(const gr_axis_plan *first, gr_axis_plan *p, gr_error *e
     *p = *first;
     p->strategy = gr_strategy_at(number);
     p->kernel = gr_find_kernel(number, GR_LOAD_any, GR_ACC_f64, 0);
-    p->block = digits_block(p);
     simplify(&axes, first->request->sums.parts);
     if (describe_layout(first->request, &axes, &p->layout, error) == GR_OK)
-        shape_digits(p);
+        shape_digits(p, 0);
     return error->status;
 }

@@ -23,12 +23,12 @@
 #include <stdint.h>
 #include <string.h>
 
-/* For elements of at most 24 bits. */
+/* For elements of at most 24 bits, and for a few thousand float64 elements. */
 typedef struct {
     double sum, rest, bound;
 } gr_proven;
 
-/* For float64 elements. */
+/* For more float64 elements. */
 typedef struct {
     double sum, rest, tail, bound;
 } gr_proven3;

@@ -1,72 +1,75 @@
 /* column_packs: a thread adds up several packs of columns of few rows.
  *
- * With a few rows, a thread of column_tiles loads too little before it ends. Here each thread has
- * packs from four places of the row in flight, and takes the next four places when it is done.
- * Where a row is no whole number of packs, a pack is one element.
+ * With few rows, a thread of column_tiles loads too little before it ends. Here a thread has packs
+ * from some places of the row in flight, or elements, if a row is no whole number of packs.
  *
  * Still wasted: threads, if there are too few columns to fill the card. */
 #include "parts/columns.h"
 
-/* Adds up some packs of columns: `first`, `first + apart`, ... Starts again with Acc if additions
- * of Sum round. */
-template <unsigned width, unsigned flight, typename Sum, typename In, typename Acc>
-__device__ __forceinline__ void add_columns(const Matrix<In> &in, const Sums<Acc> &out,
-                                            size_t first, size_t apart)
+/* Adds up packs `first`, `first + apart`, ... Starts again with Acc if additions of Sum round. */
+template <unsigned flight, typename Sum, typename In, typename Acc>
+__device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> &out, size_t first,
+                                          size_t apart)
 {
-    constexpr unsigned wide = width == 1 ? 1 : Pack<Acc, false>::count;
+    constexpr unsigned width = Pack<In>::count;
     size_t row_packs = in.of.columns / width, packs = row_packs * in.of.batches;
     const In *at[flight];
-    Sum sum[flight][width];
-    Sizes<In> sizes;
-
+    Columns<In, Acc, Sum> of[flight];
     for (unsigned k = 0; k < flight; k++) {
         size_t p = first + k * apart, batch = in.of.batches == 1 ? 0 : p / row_packs;
         at[k] = in.batch(batch) + (p - batch * row_packs) * width;
-        for (unsigned j = 0; j < width; j++)
-            sum[k][j] = 0;
     }
     for (size_t r = 0; r < in.of.rows; r++) {
-        In element[flight][width];
-        memset(element, 0, sizeof element);
-        for (unsigned k = 0; k < flight; k++)
+        Pack<unsigned> pack[flight];
+        for (unsigned k = 0; k < flight; k++) {
+            pack[k] = {{0, 0, 0, 0}};
             if (first + k * apart < packs)
-                load_elements(element[k], at[k] + (int64_t)r * in.of.row_step);
+                pack[k] = of[k].load(at[k] + (int64_t)r * in.of.row_step);
+        }
         for (unsigned k = 0; k < flight; k++)
-            for (unsigned j = 0; j < width; j++)
-                if constexpr (std::is_same<Sum, Acc>::value)
-                    add_to(sum[k][j], element[k][j]);
-                else
-                    add_exactly(sum[k][j], sizes, element[k][j]);
+            of[k].add(pack[k]);
     }
-    if constexpr (!std::is_same<Sum, Acc>::value)
-        if (in.of.rows > 1 << 20 || !sizes.allow((unsigned)in.of.rows)) {
-            for (unsigned k = 0; k < flight && first + k * apart < packs; k++)
-                add_columns<width, 1, Acc>(in, out, first + k * apart, apart);
-            return;
-        }
-    for (unsigned k = 0; k < flight; k++)
-        for (unsigned j = 0; j < width; j += wide) {
-            Acc part[wide];
-            for (unsigned i = 0; i < wide; i++)
-                part[i] = Acc(sum[k][j + i]);
-            if (first + k * apart < packs)
-                out.put_all((first + k * apart) * width + j, part);
-        }
+    for (unsigned k = 0; k < flight && first + k * apart < packs; k++) {
+        if constexpr (is_short<Acc, Sum>)
+            if (!of[k].sizes.allow((unsigned)in.of.rows)) {
+                add_packs<1, Acc>(in, out, first + k * apart, apart);
+                continue;
+            }
+        of[k].put(out, (first + k * apart) * width);
+    }
+}
+
+/* The same by loads of single elements, of columns `first`, `first + apart`, ... */
+template <typename Sum, typename In, typename Acc>
+__device__ __forceinline__ void add_elements(const Matrix<In> &in, const Sums<Acc> &out,
+                                             size_t batch, size_t first, size_t apart)
+{
+    size_t columns = in.of.columns;
+    const In *at = in.batch(batch) + first;
+    Columns<In, Acc, Sum> of;
+    of.add_elements(at, in.of.row_step, 0, in.of.rows, 1, apart, columns - first);
+    if constexpr (is_short<Acc, Sum>)
+        if (!of.sizes.allow((unsigned)in.of.rows))
+            return add_elements<Acc>(in, out, batch, first, apart);
+    for (unsigned j = 0; j < of.width; j++)
+        if (first + j * apart < columns)
+            out.put_short(batch * columns + first + j * apart, of.sum[j]);
 }
 
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 4)
+__global__ void __launch_bounds__(256, is_proven<Acc> || sizeof(In) < 4 ? 2 : 4)
     column_packs(Matrix<In> in, Sums<Acc> out)
 {
-    constexpr unsigned flight = 4, width = Pack<In>::count;
-    bool whole = in.has_whole_packs();
-    size_t packs = in.of.columns * in.of.batches / (whole ? width : 1);
-    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    using Sum = ShortSum<Acc, In>;
+    constexpr unsigned width = Pack<In>::count, flight = Columns<In, Acc, Sum>::at_once;
+    size_t tid = (size_t)blockIdx.x * blockDim.x + threadIdx.x, columns = in.of.columns;
     size_t threads = (size_t)gridDim.x * blockDim.x;
-    for (; i < packs; i += threads * flight) {
-        if (whole)
-            add_columns<width, flight, ShortSum<Acc, In>>(in, out, i, threads);
-        else
-            add_columns<1, flight, ShortSum<Acc, In>>(in, out, i, threads);
+    if (in.has_whole_packs()) {
+        for (size_t i = tid; i < columns / width * in.of.batches; i += threads * flight)
+            add_packs<flight, Sum>(in, out, i, threads);
+        return;
     }
+    for (size_t b = 0; b < in.of.batches; b++)
+        for (size_t i = tid; i < columns; i += threads * width)
+            add_elements<Sum>(in, out, b, i, threads);
 }

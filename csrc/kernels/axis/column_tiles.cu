@@ -41,13 +41,16 @@ __global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 3)
         for (unsigned j = 0; j < width; j++)
             shared[team * tile_width + from + j * apart] = Acc(of.sum[j]);
         __syncthreads();
-        /* The sums of all teams, and of all columns that are one column of the array. */
-        unsigned columns = unsigned(left < tile_width ? left : tile_width) / fold;
+        /* The sums of all teams, and then those of all columns that are one column of the array. */
+        unsigned used = unsigned(left < tile_width ? left : tile_width), columns = used / fold;
+        for (unsigned c = threadIdx.x; c < used; c += blockDim.x)
+            for (unsigned t = 1; t < teams; t++)
+                shared[c] += shared[t * tile_width + c];
+        __syncthreads();
         for (unsigned c = threadIdx.x; c < columns; c += blockDim.x) {
             Acc sum = 0;
-            for (unsigned t = 0; t < teams; t++)
-                for (unsigned f = 0; f < fold; f++)
-                    sum += shared[t * tile_width + f * columns + c];
+            for (unsigned f = 0; f < fold; f++)
+                sum += shared[f * columns + c];
             out.put((batch * (in.of.columns / fold) + tile * tile_width + c) * shares + share, sum);
         }
         return;

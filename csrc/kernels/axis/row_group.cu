@@ -34,21 +34,16 @@ __device__ __forceinline__ void add_rows(Matrix<In> in, Sums<Acc> out, size_t r,
                 pack[k] = Packed<const In *>::whole(row[k] + i * Pack<In>::count);
         }
         for (unsigned k = 0; k < flight; k++)
-            if constexpr (std::is_same<Sum, Acc>::value)
-                add_pack_to(sum[k], pack[k]);
-            else
-                add_exactly(sum[k], sizes, pack[k]);
+            add_short<Acc>(sum[k], sizes, pack[k]);
     }
-    if constexpr (!std::is_same<Sum, Acc>::value) {
-        sizes.take_warp();
-        if (!sizes.allow((unsigned)in.of.columns))
+    if constexpr (is_short<Acc, Sum>)
+        if (!sizes.allow_in_warp((unsigned)in.of.columns))
             return add_rows<Acc>(in, out, r, lanes);
-    }
     unsigned mine = exchange_sums(sum, lanes, member), count = lanes < flight ? flight : 1;
     bool stores = member % (lanes < flight ? lanes : lanes / flight) == 0;
     for (unsigned k = 0; k < flight; k++)
         if (stores && k < count && r + (mine + k) * apart < rows)
-            out.put(r + (mine + k) * apart, Acc(sum[k]));
+            out.put_short(r + (mine + k) * apart, sum[k]);
 }
 
 template <typename In, typename Acc>

@@ -49,14 +49,14 @@ __global__ void __launch_bounds__(256, 4)
             if (row * columns >= count)
                 break;
             Acc sum = 0;
-            if constexpr (has_short_sums<Acc, In>) {
-                double total = 0;
+            if constexpr (is_short<Acc, ShortSum<Acc, In>>) {
+                ShortSum<Acc, In> total = 0;
                 Sizes<In> sizes;
                 for (unsigned b = begin; b < begin + row_bytes; b += sizeof(In))
-                    add_exactly(total, sizes,
-                                *reinterpret_cast<const In *>(tile + tile_offset<In>(b)));
+                    add_short<Acc>(total, sizes,
+                                   *reinterpret_cast<const In *>(tile + tile_offset<In>(b)));
                 if (sizes.allow(columns)) {
-                    out.put(t * per_lane * 32 + row, Acc(total));
+                    out.put_short(t * per_lane * 32 + row, total);
                     continue;
                 }
             }

@@ -145,14 +145,15 @@ template <typename T> struct Sizes {
         smallest = size < smallest ? size : smallest;
     }
 
-    /* Those of all lanes of the warp. */
-    __device__ __forceinline__ void take_warp()
+    /* Whether sums of up to `count` elements of all lanes of the warp are exact. */
+    __device__ __forceinline__ bool allow_in_warp(unsigned count)
     {
         for (unsigned offset = 16; offset > 0; offset /= 2) {
             unsigned size = __shfl_xor_sync(0xffffffffu, smallest, offset);
             largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
             smallest = size < smallest ? size : smallest;
         }
+        return allow(count);
     }
 
     /* Whether sums of up to `count` elements are exact. */
@@ -169,7 +170,10 @@ template <> struct Sizes<__half> {
 
     __device__ __forceinline__ void take(__half) {}
 
-    __device__ __forceinline__ void take_warp() {}
+    __device__ __forceinline__ bool allow_in_warp(unsigned count) const
+    {
+        return allow(count);
+    }
 
     __device__ __forceinline__ bool allow(unsigned count) const
     {
@@ -181,23 +185,29 @@ template <> struct Sizes<__half> {
  * that is exact; otherwise Acc. */
 template <typename Acc, typename T>
 using ShortSum = std::conditional_t<is_proven<Acc> && Sizes<T>::usable, double, Acc>;
-template <typename Acc, typename T>
-constexpr bool has_short_sums = !std::is_same<ShortSum<Acc, T>, Acc>::value;
+template <typename Acc, typename Sum> constexpr bool is_short = is_proven<Acc> && !is_proven<Sum>;
 
-/* Adds to a float64 sum, which is exact if `sizes` allow it in the end. */
-template <typename T> __device__ __forceinline__ void add_exactly(double &sum, Sizes<T> &sizes, T x)
+/* Adds an element to a sum. `sizes` tell in the end whether a short sum is exact. */
+template <typename Acc, typename Sum, typename T>
+__device__ __forceinline__ void add_short(Sum &sum, Sizes<T> &sizes, T x)
 {
-    sizes.take(x);
-    sum += double(float(x));
+    if constexpr (is_short<Acc, Sum>) {
+        sizes.take(x);
+        sum += double(float(x));
+    } else
+        add_to(sum, x);
 }
 
-template <typename T>
-__device__ __forceinline__ void add_exactly(double &sum, Sizes<T> &sizes, const Pack<T> &pack)
+template <typename Acc, typename Sum, typename T>
+__device__ __forceinline__ void add_short(Sum &sum, Sizes<T> &sizes, const Pack<T> &pack)
 {
-    T element[Pack<T>::count];
-    memcpy(element, &pack, sizeof element);
-    for (unsigned k = 0; k < Pack<T>::count; k++)
-        add_exactly(sum, sizes, element[k]);
+    if constexpr (is_short<Acc, Sum>) {
+        T element[Pack<T>::count];
+        memcpy(element, &pack, sizeof element);
+        for (unsigned k = 0; k < Pack<T>::count; k++)
+            add_short<Acc>(sum, sizes, element[k]);
+    } else
+        add_pack_to(sum, pack);
 }
 
 /* Adds some packs. If their sum is exact in float64, a sum that proves its rounding needs a proof
@@ -205,11 +215,12 @@ __device__ __forceinline__ void add_exactly(double &sum, Sizes<T> &sizes, const 
 template <typename Acc, typename T, unsigned count>
 __device__ __forceinline__ void add_packs_to(Acc &sum, const Pack<T> (&pack)[count])
 {
-    if constexpr (has_short_sums<Acc, T>) {
-        double total = 0;
+    using Short = ShortSum<Acc, T>;
+    if constexpr (is_short<Acc, Short>) {
+        Short total = 0;
         Sizes<T> sizes;
         for (unsigned k = 0; k < count; k++)
-            add_exactly(total, sizes, pack[k]);
+            add_short<Acc>(total, sizes, pack[k]);
         if (sizes.allow(count * Pack<T>::count))
             return add_to(sum, total);
     }

@@ -4,27 +4,17 @@
 
 #include "matrix.h"
 
-/* Loads neighbouring elements, by one load. */
-template <typename In, unsigned count>
-__device__ __forceinline__ void load_elements(In (&element)[count], const In *address)
-{
-    if constexpr (count == 1)
-        element[0] = *address;
-    else {
-        uint4 bits = *reinterpret_cast<const uint4 *>(address);
-        memcpy(element, &bits, sizeof element);
-    }
-}
-
 /* The columns of one thread: `width` of them, `apart` from each other, the first of which begins at
  * `first`. Rows are `step` elements apart. */
-template <typename In, typename Acc> struct Columns {
+template <typename In, typename Acc, typename Sum = Acc> struct Columns {
     static constexpr unsigned width = Pack<In>::count;
     /* Small integers are added up in 32 bits: a thread gets at most 2^16 rows. */
     static constexpr bool is_small = std::is_integral<In>::value && sizeof(In) < 4;
     using Small = std::conditional_t<std::is_signed<In>::value, int, unsigned>;
-    using Part = std::conditional_t<is_small, Small, Acc>;
+    using Part = std::conditional_t<is_small, Small, Sum>;
+    static constexpr unsigned at_once = sizeof(Part) * width > 16 ? 2 : 4; /* for its registers */
     Part sum[width];
+    Sizes<In> sizes; /* if the sums are short */
 
     __device__ __forceinline__ Columns()
     {
@@ -43,24 +33,20 @@ template <typename In, typename Acc> struct Columns {
         In element[width];
         memcpy(element, &pack, sizeof element);
         for (unsigned j = 0; j < width; j++)
-            add_to(sum[j], element[j]);
+            add_short<Acc>(sum[j], sizes, element[j]);
     }
 
     /* Adds packs of some rows. As add_packs_to() does, it first adds up each column in float64. */
     template <unsigned rows> __device__ __forceinline__ void add(const Pack<unsigned> (&pack)[rows])
     {
-        if constexpr (has_short_sums<Acc, In>) {
-            double total[width] = {};
-            Sizes<In> sizes;
-            for (unsigned k = 0; k < rows; k++) {
-                In element[width];
-                memcpy(element, &pack[k], sizeof element);
+        using Short = ShortSum<Acc, In>;
+        if constexpr (is_short<Acc, Short> && !is_short<Acc, Sum>) {
+            Columns<In, Acc, Short> total;
+            for (unsigned k = 0; k < rows; k++)
+                total.add(pack[k]);
+            if (total.sizes.allow(rows)) {
                 for (unsigned j = 0; j < width; j++)
-                    add_exactly(total[j], sizes, element[j]);
-            }
-            if (sizes.allow(rows)) {
-                for (unsigned j = 0; j < width; j++)
-                    add_to(sum[j], total[j]);
+                    add_to(sum[j], total.sum[j]);
                 return;
             }
         }
@@ -87,7 +73,7 @@ template <typename In, typename Acc> struct Columns {
 
     /* The same by loads of single elements. The thread has every `apart`-th of `left` columns. */
     __device__ __forceinline__ void add_elements(const In *at, int64_t step, size_t r, size_t rows,
-                                                 unsigned turn, unsigned apart, size_t left)
+                                                 unsigned turn, size_t apart, size_t left)
     {
         constexpr unsigned flight = 4;
         int64_t next = (int64_t)turn * step;
@@ -100,7 +86,23 @@ template <typename In, typename Acc> struct Columns {
                         element[k][j] = at[k * next + j * apart];
             for (unsigned k = 0; k < flight; k++)
                 for (unsigned j = 0; j < width; j++)
-                    add_to(sum[j], element[k][j]);
+                    add_short<Acc>(sum[j], sizes, element[k][j]);
+        }
+    }
+
+    /* Stores the sums of neighbouring columns, the first of which is sum k. */
+    __device__ __forceinline__ void put(const Sums<Acc> &out, size_t k) const
+    {
+        constexpr unsigned wide = Pack<Acc, false>::count;
+        for (unsigned j = 0; j < width; j += wide) {
+            if constexpr (is_proven<Acc>)
+                out.put_short(k + j, sum[j]);
+            else {
+                Acc part[wide];
+                for (unsigned i = 0; i < wide; i++)
+                    part[i] = Acc(sum[j + i]);
+                out.put_all(k + j, part);
+            }
         }
     }
 };

@@ -115,6 +115,22 @@ template <typename Acc> struct Sums {
             finish_sum(static_cast<char *>(of.base) + k * of.bytes, of, k, sum);
     }
 
+    /* Stores a sum. A short one is exact, and is rounded without a proof. */
+    template <typename Sum> __device__ __forceinline__ void put_short(size_t k, Sum sum) const
+    {
+        if constexpr (!is_short<Acc, Sum>)
+            put(k, Acc(sum));
+        else if (of.is_partial || !(fabs(sum) < HUGE_VAL) || initial_of<double>(of, k) != 0)
+            put(k, Acc(sum));
+        else {
+            gr_format format = gr_format_of(of.type);
+            double rounded = sum;
+            if (of.type == GR_LOAD_f16 || of.type == GR_LOAD_bf16)
+                gr_proven_round(sum, 0, 0, 0, format.fraction, format.unit, &rounded);
+            store_sum(static_cast<char *>(of.base) + k * of.bytes, of, rounded);
+        }
+    }
+
     /* Stores sum k at a distance of so many bytes from the first one. */
     __device__ __forceinline__ void put_at(int64_t distance, size_t k, Acc sum) const
     {
