@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from gpureduce.kernels.signature import KernelError
     from gpureduce.kernels.verdict import Verdict
     from gpureduce.kernels.worker import Limits
+    from gpureduce.several.parts import sum_parts
 
 __version__ = VERSION
 _warn_of_threads()
@@ -87,6 +88,7 @@ _HOMES = {
     "kernels.signature": "KernelError",
     "kernels.verdict": "Verdict",
     "kernels.worker": "Limits",
+    "several.parts": "sum_parts",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -134,6 +136,7 @@ __all__ = [
     "source",
     "strategies",
     "sum",
+    "sum_parts",
     "trapezoid",
     "tune",
 ]

@@ -20,3 +20,17 @@ class CudaError(RuntimeError):
     def __init__(self, message: str, name: str = "") -> None:
         super().__init__(message)
         self.name = name
+
+
+def naming(place: str, error: BaseException) -> BaseException:
+    """The error with the place before its message, if its type is one that gpureduce raises.
+
+    Others, which a signal handler may have raised, get a note.
+    """
+    if type(error) in (CudaError, ValueError, TypeError, MemoryError, BufferError):
+        text = f"{place}: {error}"
+        named = CudaError(text, error.name) if isinstance(error, CudaError) else type(error)(text)
+        named.__cause__ = error
+        return named
+    error.add_note(place)
+    return error

@@ -58,6 +58,11 @@ int gr_backend_reads_host_memory(void);
 void *gr_backend_put_aside(void);
 void gr_backend_take_up(void *aside);
 
+/* Makes a device the calling thread's current one again, at the end of a call that has changed it.
+ * Leaves it if the device has no context: to make one takes memory and time, and without one the
+ * program has not used the device. */
+void gr_backend_return_to(int device);
+
 /* Settings of the emulator; the CUDA build ignores them. Order: 0 forward, 1 reverse, 2 random,
  * 3 lockstep. The order applies to the calling thread. A memory limit applies to all threads until
  * the limit of its token is set to 0. Of several limits, the latest counts.
@@ -70,6 +75,9 @@ size_t gr_backend_live_bytes(void);
  * the setting is for the calling thread's launches, and stays. */
 void gr_backend_guard_memory(void);
 int gr_backend_traced(void);
+
+/* How many devices the emulator plays. Returns 0 if it cannot play so many. */
+int gr_backend_device_count(int count);
 
 #ifdef __cplusplus
 }

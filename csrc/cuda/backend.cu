@@ -47,6 +47,17 @@ static __global__ void __launch_bounds__(1024, 1)
         *word = seen;
 }
 
+/* Returns a function of the driver that the runtime does not have; NULL for an old driver. */
+template <typename Function> static Function *of_driver(const char *name)
+{
+    void *found = nullptr;
+    cudaDriverEntryPointQueryResult state;
+    if (cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &state) !=
+        cudaSuccess)
+        found = nullptr;
+    return reinterpret_cast<Function *>(found);
+}
+
 extern "C" {
 
 cudaError_t gr_backend_load_only(const void *in, size_t bytes, unsigned *word, cudaStream_t stream)
@@ -161,18 +172,11 @@ cudaError_t gr_backend_replay(cudaStream_t stream, int (*launch)(void *context),
 }
 
 /* Returns the size of the allocation that holds `address`, 0 if there is none, and sets *first to
- * its start. Calls the driver: the runtime has no such function. */
+ * its start. */
 static size_t range_of(uintptr_t address, uintptr_t *first)
 {
     typedef int get_range(unsigned long long *base, size_t *bytes, unsigned long long address);
-    static get_range *const ask = [] {
-        void *found = nullptr;
-        cudaDriverEntryPointQueryResult state;
-        if (cudaGetDriverEntryPointByVersion("cuMemGetAddressRange", &found, 12000,
-                                             cudaEnableDefault, &state) != cudaSuccess)
-            found = nullptr;
-        return reinterpret_cast<get_range *>(found);
-    }();
+    static get_range *const ask = of_driver<get_range>("cuMemGetAddressRange");
     unsigned long long base = 0;
     size_t bytes = 0;
     *first = 0;
@@ -225,7 +229,24 @@ void gr_backend_take_up(void *aside)
         (void)cudaSetDevice(device);
 }
 
+void gr_backend_return_to(int device)
+{
+    typedef int get_state(int device, unsigned *flags, int *active);
+    static get_state *const ask = of_driver<get_state>("cuDevicePrimaryCtxGetState");
+    int current = device, active = 0;
+    unsigned flags;
+    if (cudaGetDevice(&current) != cudaSuccess || current == device)
+        return;
+    if (ask && ask(device, &flags, &active) == 0 && active)
+        (void)cudaSetDevice(device);
+}
+
 void gr_backend_schedule(int, uint64_t) {}
+
+int gr_backend_device_count(int)
+{
+    return 0;
+}
 
 int gr_backend_memory_limit(uint64_t, size_t)
 {

@@ -67,6 +67,13 @@ done:
     return error->status;
 }
 
+int gr_current_device(void)
+{
+    int device = -1;
+    (void)cudaGetDevice(&device);
+    return device;
+}
+
 const gr_facts *gr_facts_of(int device)
 {
     return &facts[device];
@@ -84,7 +91,7 @@ gr_status gr_pointer_device(const void *pointer, int *device, gr_error *error)
     TRY(cudaPointerGetAttributes(&attributes, pointer));
     *device = attributes.device;
     if (gr_backend_reads_host_memory())
-        *device = 0;
+        *device = attributes.device < 0 ? 0 : attributes.device;
     else if (attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged)
         gr_fail(error, GR_BAD_VALUE, "the array's memory does not lie on a %s device",
                 gr_backend_name());

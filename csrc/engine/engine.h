@@ -89,6 +89,21 @@ gr_status gr_sum(gr_request *request, int choose, gr_outcome *outcome, gr_error 
 gr_status gr_sum_in(gr_workspace *workspace, gr_request *request, int choose, gr_outcome *outcome,
                     gr_error *error);
 
+/* The same in two steps, so that several devices work at the same time. gr_begin_sum() puts the
+ * launches of the first piece on the stream, usually all of them. gr_end_sum() waits for the
+ * result, and makes the sums of further pieces. What the request points to must stay until then. A
+ * workspace whose sum has begun and not ended has not ended well. */
+gr_status gr_begin_sum(gr_workspace *workspace, gr_request *request, int choose,
+                       gr_outcome *outcome, gr_error *error);
+gr_status gr_end_sum(gr_workspace *workspace, gr_outcome *outcome, gr_error *error);
+
+/* Adds a value to a sum. */
+void gr_add_value(gr_acc acc, gr_value *total, gr_value value);
+
+/* Returns the calling thread's current device; -1 if there is none. Calls of the engine change it.
+ * gr_backend_return_to() changes it back. */
+int gr_current_device(void);
+
 typedef struct {
     double h2d, kernel, d2h; /* copy to the device, launches, copy of the result */
 } gr_milliseconds;

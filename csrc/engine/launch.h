@@ -4,11 +4,6 @@
 
 #include "engine/workspace.h"
 
-typedef struct {
-    void *values; /* the values that are left */
-    unsigned count, launches;
-} gr_reduced;
-
 /* Plans the first launch over n elements. For a library, the plan has no kernel. */
 gr_status gr_plan_first(const gr_request *request, size_t n, gr_plan *plan, gr_error *error);
 

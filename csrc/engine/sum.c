@@ -60,7 +60,7 @@ done:
     return error->status;
 }
 
-static void add_value(gr_acc acc, gr_value *total, gr_value value)
+void gr_add_value(gr_acc acc, gr_value *total, gr_value value)
 {
     gr_arithmetic before = gr_begin_plain();
     switch (acc) {
@@ -84,7 +84,7 @@ static void add_result(const gr_request *request, const gr_workspace *workspace,
 {
     const gr_value *slot = (const gr_value *)workspace->slot;
     if (!(gr_strategy_at(request->strategy)->traits & DIGITS)) {
-        add_value(request->acc, &outcome->value, *slot);
+        gr_add_value(request->acc, &outcome->value, *slot);
         return;
     }
     gr_exact_add_digits(&outcome->exact, (const int64_t *)slot, GR_EXACT_DIGITS, 0);
@@ -107,7 +107,7 @@ static gr_status add_on_host(const gr_request *request, const gr_reduced *reduce
         goto done;
     TRY(cudaStreamSynchronize(stream));
     gr_cpu_sum(partial, reduced->count, gr_load_of_acc(request->acc), request->acc, 1, 1, sums);
-    add_value(request->acc, &outcome->value, sums[0]);
+    gr_add_value(request->acc, &outcome->value, sums[0]);
 done:
     free(partial);
     return error->status;
@@ -134,16 +134,36 @@ done:
     return error->status;
 }
 
-/* Sums one piece of the array: copies it unless it is on the device, reduces it, fetches the result
- * and adds it to the outcome. */
-static gr_status sum_piece(const gr_request *request, const void *data, size_t n,
-                           const gr_plan *plan, gr_workspace *workspace, gr_outcome *outcome,
-                           gr_error *error)
+static cudaStream_t stream_of(const gr_workspace *workspace)
 {
-    cudaStream_t stream = request->stream ? (cudaStream_t)request->stream : workspace->stream;
-    gr_reduced reduced;
+    void *stream = workspace->progress.request.stream;
+    return stream ? (cudaStream_t)stream : workspace->stream;
+}
 
-    if (gr_begin_piece(request->times, error) != GR_OK)
+/* Returns the address of the present piece. A view's pieces have none: they are described. */
+static const void *data_of_piece(gr_progress *progress)
+{
+    const gr_request *request = &progress->request;
+    if (request->load == GR_LOAD_samples)
+        progress->samples.first = progress->at;
+    else if (request->load == GR_LOAD_any)
+        progress->elements.first = progress->at;
+    else
+        return (const char *)request->data + progress->at * gr_load_size(request->load);
+    return request->data;
+}
+
+/* Copies a piece of the array unless it is on the device, and puts the launches on the stream. */
+static gr_status begin_piece(gr_workspace *workspace, gr_outcome *outcome, gr_error *error)
+{
+    gr_progress *progress = &workspace->progress;
+    const gr_request *request = &progress->request;
+    cudaStream_t stream = stream_of(workspace);
+    size_t n = gr_least(progress->piece, request->n - progress->at);
+    const void *data = data_of_piece(progress);
+
+    if ((n < progress->piece && gr_plan_first(request, n, &progress->plan, error) != GR_OK) ||
+        gr_begin_piece(request->times, error) != GR_OK)
         return error->status;
     if (!request->on_device) {
         size_t bytes = n * gr_load_size(request->load);
@@ -158,11 +178,12 @@ static gr_status sum_piece(const gr_request *request, const void *data, size_t n
     void *last = gr_is_added_strategy(request->strategy) ? NULL : (void *)workspace->slot;
     expect_result(workspace, gr_result_bytes(request));
     if (gr_record_time(request->times, GR_AT_COPIED, stream, error) != GR_OK ||
-        gr_reduce(request, *plan, data, n, workspace, stream, last, &reduced, error) != GR_OK ||
+        gr_reduce(request, progress->plan, data, n, workspace, stream, last, &progress->reduced,
+                  error) != GR_OK ||
         gr_record_time(request->times, GR_AT_SUMMED, stream, error) != GR_OK)
         return error->status;
-    outcome->launches += reduced.launches;
-    return fetch(request, &reduced, stream, workspace, outcome, error);
+    outcome->launches += progress->reduced.launches;
+    return GR_OK;
 }
 
 /* Sets *piece to the number of elements of a host array that fit on the device at a time. Each
@@ -236,43 +257,6 @@ static gr_status find_room(const gr_request *request, int chosen, gr_workspace *
     }
 }
 
-static gr_status sum_all(const gr_request *request, int chosen, gr_workspace *workspace,
-                         gr_outcome *outcome, gr_error *error)
-{
-    size_t piece;
-    gr_plan plan;
-    gr_request part = *request;
-    gr_samples samples;
-    gr_elements elements;
-
-    if (request->load == GR_LOAD_samples) {
-        samples = *request->samples;
-        part.samples = &samples;
-    } else if (request->load == GR_LOAD_any) {
-        elements = *request->elements;
-        part.elements = &elements;
-    }
-    if (find_room(request, chosen, workspace, &piece, &plan, error) != GR_OK)
-        return error->status;
-    outcome->block = plan.block;
-    outcome->grid = plan.grid;
-    for (size_t at = 0; at < request->n && error->status == GR_OK && !gr_interrupted();
-         at += piece) {
-        size_t n = request->n - at < piece ? request->n - at : piece;
-        const char *data = (const char *)request->data;
-        if (request->load == GR_LOAD_samples)
-            samples.first = at;
-        else if (request->load == GR_LOAD_any)
-            elements.first = at;
-        else
-            data += at * gr_load_size(request->load);
-        if (n < piece && gr_plan_first(request, n, &plan, error) != GR_OK)
-            break;
-        sum_piece(&part, data, n, &plan, workspace, outcome, error);
-    }
-    return error->status;
-}
-
 static gr_finish finish_used(const gr_request *request)
 {
     if (gr_strategy_at(request->strategy)->traits & FINISHES)
@@ -280,37 +264,86 @@ static gr_finish finish_used(const gr_request *request)
     return request->finish == GR_FINISH_DEFAULT ? GR_FINISH_RELAUNCH : request->finish;
 }
 
-static gr_status sum_awake(gr_workspace *workspace, gr_request *request, int choose,
-                           gr_outcome *outcome, gr_error *error)
+static void start_progress(gr_progress *progress, const gr_request *request)
 {
+    progress->request = *request;
+    progress->at = 0;
+    if (request->load == GR_LOAD_samples) {
+        progress->samples = *request->samples;
+        progress->request.samples = &progress->samples;
+    } else if (request->load == GR_LOAD_any) {
+        progress->elements = *request->elements;
+        progress->request.elements = &progress->elements;
+    }
+}
+
+static gr_status begin_awake(gr_workspace *workspace, gr_request *request, int choose,
+                             gr_outcome *outcome, gr_error *error)
+{
+    gr_progress *progress = &workspace->progress;
     if (choose)
         gr_choose(request);
     gr_shape_exact(request);
     outcome->finish = finish_used(request);
     outcome->exact.count = request->n;
+    start_progress(progress, request);
     if (gr_check_request(request, error) != GR_OK || request->n == 0)
         return error->status;
     int chosen = choose || gr_strategy_at(request->strategy)->traits & DIGITS;
-    return sum_all(request, chosen, workspace, outcome, error);
+    if (find_room(request, chosen, workspace, &progress->piece, &progress->plan, error) != GR_OK)
+        return error->status;
+    outcome->block = progress->plan.block;
+    outcome->grid = progress->plan.grid;
+    return begin_piece(workspace, outcome, error);
+}
+
+gr_status gr_begin_sum(gr_workspace *workspace, gr_request *request, int choose,
+                       gr_outcome *outcome, gr_error *error)
+{
+    memset(outcome, 0, sizeof *outcome);
+    if (gr_wake(request->device, &outcome->init_ms, error) != GR_OK)
+        return error->status;
+    return begin_awake(workspace, request, choose, outcome, error);
+}
+
+gr_status gr_end_sum(gr_workspace *workspace, gr_outcome *outcome, gr_error *error)
+{
+    gr_progress *progress = &workspace->progress;
+    const gr_request *request = &progress->request;
+    double init_ms;
+
+    error->status = GR_OK;
+    while (progress->at < request->n && !gr_interrupted()) {
+        if (gr_wake(request->device, &init_ms, error) != GR_OK ||
+            fetch(request, &progress->reduced, stream_of(workspace), workspace, outcome, error) !=
+                GR_OK)
+            return error->status;
+        progress->at += progress->piece;
+        if (progress->at < request->n && !gr_interrupted() &&
+            begin_piece(workspace, outcome, error) != GR_OK)
+            return error->status;
+    }
+    return GR_OK;
 }
 
 gr_status gr_sum_in(gr_workspace *workspace, gr_request *request, int choose, gr_outcome *outcome,
                     gr_error *error)
 {
-    memset(outcome, 0, sizeof *outcome);
-    if (gr_wake(request->device, &outcome->init_ms, error) != GR_OK)
+    if (gr_begin_sum(workspace, request, choose, outcome, error) != GR_OK)
         return error->status;
-    return sum_awake(workspace, request, choose, outcome, error);
+    return gr_end_sum(workspace, outcome, error);
 }
 
 gr_status gr_sum(gr_request *request, int choose, gr_outcome *outcome, gr_error *error)
 {
     gr_workspace *workspace;
+    double init_ms;
 
     memset(outcome, 0, sizeof *outcome);
-    if (gr_open_workspace(request->device, &workspace, &outcome->init_ms, error) != GR_OK)
+    if (gr_open_workspace(request->device, &workspace, &init_ms, error) != GR_OK)
         return error->status;
-    sum_awake(workspace, request, choose, outcome, error);
+    gr_sum_in(workspace, request, choose, outcome, error);
+    outcome->init_ms += init_ms;
     gr_close_workspace(workspace, error->status == GR_OK);
     return error->status;
 }

@@ -11,6 +11,21 @@ typedef struct {
     size_t bytes;
 } gr_buffer;
 
+typedef struct {
+    void *values; /* the values that are left */
+    unsigned count, launches;
+} gr_reduced;
+
+/* A sum under way, of which one piece after the other is on the stream. */
+typedef struct {
+    gr_request request; /* whose samples or elements are those below */
+    gr_samples samples;
+    gr_elements elements;
+    gr_plan plan;
+    size_t piece, at; /* elements of a piece, and the first one of the present piece */
+    gr_reduced reduced;
+} gr_progress;
+
 struct gr_workspace {
     struct gr_workspace *next;
     int device;
@@ -22,6 +37,7 @@ struct gr_workspace {
     unsigned *ticket;        /* zero between launches */
     void *totals;            /* GR_EXACT_WORDS words, zero between launches */
     volatile gr_value *slot; /* GR_EXACT_WORDS values in pinned host memory, for kernels */
+    gr_progress progress;
 };
 
 /* Makes a buffer at least that large. If it grows, its contents are lost. */

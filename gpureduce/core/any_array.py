@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -15,12 +16,12 @@ from gpureduce.core import (
     devices,
     dtypes,
     gpu_arrays,
-    on_both,
     on_device,
     on_host,
+    on_several,
 )
 from gpureduce.core.devices import LEAST_SHARED_BYTES
-from gpureduce.core.request import Arguments, Request, resolve, strategy_of
+from gpureduce.core.request import Arguments, Request, placed_on_several, resolve, strategy_of
 from gpureduce.core.results import Outcome, SumResult, Timing
 
 
@@ -28,19 +29,22 @@ def add(asked: Arguments, arr: npt.ArrayLike, into: _host.Exact | None = None) -
     """The sum of an array; an exact one of a host array is also added to `into`, unrounded."""
     start = time.perf_counter()
     strategy = strategy_of(asked.strategy, asked.allow_broken)
-    if not isinstance(arr, np.ndarray):
+    several = devices.several(asked.device)
+    if several:
+        asked = placed_on_several(asked, arr, several)
+    elif not isinstance(arr, np.ndarray):
         result = gpu_arrays.add(asked, strategy, arr)
         if result is not None:
             return result
     array = arrays.as_array(arr)
     if asked.stream is not None:
         raise ValueError("stream is for arrays on a GPU; this one is in host memory")
-    share = 1.0
     if strategy.name == "auto" and asked.device is None and array.nbytes >= LEAST_SHARED_BYTES:
-        device, share = calibration.way_for(array.nbytes)
+        device, with_processors = calibration.way_for(array.nbytes)
         asked = asked._replace(device=device)
+        several = [None, devices.choose_device(device)] if with_processors else None
     request = resolve(asked, strategy, array.dtype)
-    outcome = _add_host_array(request, array, share, asked, into)
+    outcome = _add_host_array(request, array, several, into)
     if not asked.timing:
         return SumResult(outcome.value, cast(Timing, None))
     return SumResult(outcome.value, _timing(request, array, outcome, start))
@@ -49,15 +53,14 @@ def add(asked: Arguments, arr: npt.ArrayLike, into: _host.Exact | None = None) -
 def _add_host_array(
     request: Request,
     array: dtypes.Array,
-    share: float,
-    asked: Arguments,
+    several: Sequence[devices.Device | None] | None,
     into: _host.Exact | None,
 ) -> Outcome:
+    if several:
+        return on_several.add(request, array, several, into)
     if request.on_host:
         return on_host.add(request, array, into)
     device = devices.choose_device(request.device, or_cpu=True)
-    if share < 1:
-        return on_both.add(request, array, device, share, into)
     return on_device.add(request, array, device, into)
 
 

@@ -30,15 +30,23 @@ def as_array(arr: object) -> Array:
         _refuse_masked(arr)
     if why := without_elements(arr):
         raise TypeError(f"{type(arr).__name__} {why}")
-    host_dlpack = load("core.host_dlpack")
-    device = host_dlpack.device_type(arr)
-    on_device = device is not None and device not in host_dlpack.HOST_DEVICES
-    if on_device or hasattr(arr, "__cuda_array_interface__"):
+    device = load("core.host_dlpack").device_type(arr)
+    if lies_on_a_gpu(arr):
         raise TypeError(
             f"{type(arr).__name__} lies on a GPU, where host strategies and a gpureduce without "
             "CUDA cannot read it, and it is not copied silently: pass a host copy"
         )
     return _numbers(_plain(np.asanyarray(arr)) if device is None else _host_array(arr))
+
+
+def lies_on_a_gpu(arr: object) -> bool:
+    """Whether an object says that it is an array on a GPU."""
+    if isinstance(arr, np.ndarray):
+        return False
+    host_dlpack = load("core.host_dlpack")
+    device = host_dlpack.device_type(arr)
+    on_device = device is not None and device not in host_dlpack.HOST_DEVICES
+    return on_device or hasattr(arr, "__cuda_array_interface__")
 
 
 def _refuse_masked(arrays: Iterable[object]) -> None:

@@ -9,12 +9,10 @@ from __future__ import annotations
 import time
 from typing import cast
 
-import numpy as np
 import numpy.typing as npt
 
-from gpureduce.core import arrays, axis_on_device, axis_on_host, dtypes
+from gpureduce.core import arrays, axis_on_device, axis_on_host, devices, dtypes
 from gpureduce.core.checks import one_of
-from gpureduce.core.host_dlpack import HOST_DEVICES, device_type
 from gpureduce.core.reduction import Reduction
 from gpureduce.core.request import Arguments, resolve, strategy_of
 from gpureduce.core.results import SumResult, Timing
@@ -27,7 +25,12 @@ def add(asked: Arguments, arr: npt.ArrayLike, how: Reduction) -> SumResult:
     start = time.perf_counter()
     strategy = strategy_of(asked.strategy, asked.allow_broken)
     result = one_of("result", how.result, RESULTS)
-    if _lies_on_a_gpu(arr):
+    if devices.several(asked.device):
+        raise ValueError(
+            "device must name one device with axis, initial, where or out; gpureduce.sum_parts "
+            "adds up slices of an array along axes on several devices"
+        )
+    if arrays.lies_on_a_gpu(arr):
         return axis_on_device.add_gpu(asked, strategy, arr, how, start)
     array = arrays.as_array(arr)
     if result == "device":
@@ -50,11 +53,3 @@ def add(asked: Arguments, arr: npt.ArrayLike, how: Reduction) -> SumResult:
     nbytes = array.size * array.dtype.itemsize
     timing = outcome.timing(request.strategy.name, name, finish, array.size, nbytes, total_ms)
     return SumResult(outcome.value, timing)
-
-
-def _lies_on_a_gpu(arr: object) -> bool:
-    if isinstance(arr, np.ndarray):
-        return False
-    device = device_type(arr)
-    on_device = device is not None and device not in HOST_DEVICES
-    return on_device or hasattr(arr, "__cuda_array_interface__")

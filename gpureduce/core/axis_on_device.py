@@ -360,7 +360,7 @@ def _on_host(value: Any, result: str) -> Any:
 
 def _timing(backend: str, plan: _Plan, found: Any, start: float) -> Timing:
     ran, block, grid, launches, elapsed = found
-    device = devices.choose_device("emulator" if backend == "emulator" else f"cuda:{plan.device}")
+    device = devices.choose_device(f"{backend}:{plan.device}")
     source = "emulator" if backend == "emulator" else "cuda_event"
     outcome = Outcome(None, source, backend, device.name, peak_gb_s=device.peak_gb_s)
     outcome.block, outcome.grid, outcome.launches = block or None, grid or None, launches

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from gpureduce import _host
-from gpureduce.core import devices, json_files, on_both, on_device, registry
+from gpureduce.core import devices, json_files, on_device, on_several, registry
 from gpureduce.core.devices import LEAST_SHARED_BYTES
 from gpureduce.core.dtypes import convert
 from gpureduce.core.request import Request
@@ -43,8 +43,8 @@ _WORTH_BOTH = 0.9
 class Way:
     """The speed of one way to add up int32 arrays in host memory: b bytes take latency + b / speed.
 
-    `card_share` is the share of the array that the GPU adds up: 0, 1, or a share such that the GPU,
-    copies included, and the processors, which add up the rest, finish at about the same time.
+    `card_share` is the share of the array that the GPU adds up: 0, 1, or what it reached, copies
+    included, while the processors added up the rest.
     """
 
     card_share: float
@@ -140,13 +140,9 @@ def _measure(card: devices.Device) -> Calibration:
     cpu = _way(0.0, array, lambda part: _host.sum_array(part, False, None))
     cuda = _way(1.0, array, lambda part: on_device.add(fast, part, card))
 
-    def by_both(share: float) -> Way:
-        return _way(share, array, lambda part: on_both.add(fast, part, card, share))
-
-    # Without contention, both would finish at the same time with the share `even`. But they share
-    # cores and memory, so half of it is tried, too.
-    even = cuda.gb_s / (cuda.gb_s + cpu.gb_s)
-    both = min(by_both(even), by_both(even / 2), key=lambda way: way.us(_LARGE))
+    both = _way(0.5, array, lambda part: on_several.add(fast, part, [None, card]))
+    rates = on_several.rates([None, card])
+    both = dataclasses.replace(both, card_share=rates[1] / sum(rates))
     return Calibration(cpu, cuda, both, card.name, _processors(), VERSION)
 
 
@@ -277,12 +273,12 @@ def _known_to_auto(card: devices.Device) -> Calibration | None:
     return _known[key]
 
 
-def way_for(nbytes: int) -> tuple[str | None, float]:
-    """The way of `auto` for a host array: the GPU, as `device=` names it, and the GPU's share.
+def way_for(nbytes: int) -> tuple[str | None, bool]:
+    """The way of `auto` for a host array: the GPU's name, and whether the processors help.
 
-    Returns (None, 0.0) for the processors alone.
+    Returns (None, False) for the processors alone.
     """
-    nowhere = (None, 0.0)
+    nowhere = (None, False)
     if nbytes < LEAST_SHARED_BYTES:
         return nowhere
     pin = pinned()
@@ -290,12 +286,17 @@ def way_for(nbytes: int) -> tuple[str | None, float]:
     if card is None:
         return nowhere
     if pin == "cuda":
-        return card.id, 1.0
+        return card.id, False
     found = _known_to_auto(card)
     if found is None:
         return nowhere
     way: Way = getattr(found, pin or found.quickest(nbytes))
-    return (card.id, way.card_share) if way.card_share else nowhere
+    if not way.card_share:
+        return nowhere
+    with_processors = way.card_share < 1
+    if with_processors:
+        on_several.start_rates([None, card], [1 - way.card_share, way.card_share])
+    return card.id, with_processors
 
 
 def told() -> dict[str, str]:

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,7 +34,8 @@ class Device:
     Attributes
     ----------
     id
-        The value for `device=`: ``"cuda:0"`` or ``"emulator"``.
+        The value for `device=`: ``"cuda:0"`` or ``"emulator"``, or ``"emulator:1"`` where the
+        emulator plays several devices.
     backend
         ``"cuda"`` or ``"emulator"``.
     name
@@ -112,7 +113,7 @@ def _cuda_devices() -> tuple[tuple[Device, ...], str]:
 
 def _device(backend: str, index: int, row: dict[str, Any]) -> Device:
     return Device(
-        id=f"{backend}:{index}" if backend == "cuda" else backend,
+        id=f"{backend}:{index}",
         backend=backend,
         name=row["name"],
         capability=(row["major"], row["minor"]),
@@ -124,25 +125,55 @@ def _device(backend: str, index: int, row: dict[str, Any]) -> Device:
     )
 
 
-@functools.cache
-def emulator() -> ModuleType:
+EMULATED = "GPUREDUCE_EMULATED_DEVICES"
+_MOST_EMULATED = 64
+
+
+def _emulated_count() -> int:
+    """The value of GPUREDUCE_EMULATED_DEVICES, checked; 1 if unset."""
+    named = os.environ.get(EMULATED) or "1"
+    count = int(named) if re.fullmatch("[0-9]{1,2}", named) else 0
+    if not 1 <= count <= _MOST_EMULATED:
+        raise ValueError(
+            f"{EMULATED} must be a number of devices from 1 to {_MOST_EMULATED}, not {shown(named)}"
+        )
+    return count
+
+
+def emulator(*, traced: bool = False) -> ModuleType:
     """The emulated GPU, loaded when a kernel is first emulated."""
-    return load("_emulator")
+    return _emulator("_emulator_traced" if traced else "_emulator")
 
 
 @functools.cache
-def _emulator_device() -> Device:
-    return _device("emulator", 0, emulator().devices()[0])
+def _emulator(name: str) -> ModuleType:
+    count = _emulated_count()
+    module = load(name)
+    module.set_device_count(count)
+    return module
+
+
+def _emulator_devices() -> tuple[Device, ...]:
+    return _emulated(len(emulator().devices()))
+
+
+@functools.cache
+def _emulated(count: int) -> tuple[Device, ...]:
+    found = tuple(_device("emulator", i, row) for i, row in enumerate(emulator().devices()))
+    return (replace(found[0], id="emulator"),) if count == 1 else found
 
 
 def devices() -> list[Device]:
     """The devices that kernels can run on: the GPUs first, then the emulator.
 
+    The emulator plays as many devices as the environment variable GPUREDUCE_EMULATED_DEVICES says
+    when it is first used.
+
     >>> import gpureduce
     >>> gpureduce.devices()[-1].id
     'emulator'
     """
-    return [*_cuda_devices()[0], _emulator_device()]
+    return [*_cuda_devices()[0], *_emulator_devices()]
 
 
 def build_info() -> dict[str, Any]:
@@ -165,7 +196,7 @@ def build_info() -> dict[str, Any]:
         info["runtime"] = _version(versions["runtime"])
         info["driver"] = _version(versions["driver"])
     info["why"] = why
-    info["devices"] = [device.id for device in (*found, _emulator_device())]
+    info["devices"] = [device.id for device in (*found, *_emulator_devices())]
     return info
 
 
@@ -213,18 +244,45 @@ def choose_device(wanted: str | None, *, or_cpu: bool = False) -> Device:
     if wanted is None:
         wanted = default_backend()
     backend, _, index = wanted.partition(":") if isinstance(wanted, str) else ("", "", "")
-    if backend == "emulator" and not index:
-        return _emulator_device()
-    if backend != "cuda" or (index and not index.isdecimal()):
+    if backend not in BACKENDS or (index and not index.isdecimal()):
         names = ["cpu"] * or_cpu + ["cuda"] + [device.id for device in devices()]
         raise ValueError(f"device must be None, {', '.join(map(repr, names))}, not {shown(wanted)}")
-    found, why = _cuda_devices()
+    found, why = _cuda_devices() if backend == "cuda" else (_emulator_devices(), "")
     if not found:
         raise CudaError(f"device={wanted!r} was asked for, but {why}", "cudaErrorNoDevice")
     if int(index or 0) >= len(found):
         known = ", ".join(device.id for device in found)
         raise ValueError(f"there is no device {wanted!r}; there is {known}")
     return found[int(index or 0)]
+
+
+def is_emulator(wanted: str | None) -> bool:
+    """Whether a checked `device=` names an emulated GPU."""
+    return wanted is not None and wanted.partition(":")[0] == "emulator"
+
+
+def several(wanted: Any) -> list[Device | None] | None:
+    """The devices of a list, or of ``"cuda:*"``, of which None stands for the processors.
+
+    None for anything that names one device.
+    """
+    every = {f"{backend}:*": backend for backend in BACKENDS}
+    if isinstance(wanted, str) and wanted in every:
+        wanted = [wanted]
+    if not isinstance(wanted, (list, tuple)):
+        return None
+    found: list[Device | None] = []
+    for name in wanted:
+        if isinstance(name, str) and name in every:
+            first = choose_device(every[name])  # raises if there is none
+            found += [one for one in devices() if one.backend == first.backend]
+        else:
+            found.append(None if name == "cpu" else choose_device(name or "", or_cpu=True))
+    if len(set(found)) < len(found) or not found:
+        raise ValueError(
+            f"device must name one device or more, each of them once, not {shown(wanted)}"
+        )
+    return found
 
 
 def check_device(wanted: str | None) -> None:
@@ -261,7 +319,7 @@ def free_scratch() -> None:
 def module_of(device: Device, *, traced: bool = False) -> ModuleType:
     """The build that runs kernels on `device`."""
     if device.backend == "emulator":
-        return load("_emulator_traced") if traced else emulator()
+        return emulator(traced=traced)
     module = load_cuda()
     if isinstance(module, str):
         raise CudaError(module, "cudaErrorNoDevice")

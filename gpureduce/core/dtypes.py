@@ -6,8 +6,8 @@ import contextvars
 import functools
 import importlib.util
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -123,6 +123,21 @@ def is_here(name: str) -> bool:
 def part_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype of the real part."""
     return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+
+
+def rounded_later(conversion: Conversion) -> Conversion:
+    """The conversion for one of several sums that are added before they are rounded."""
+    if conversion.result.itemsize > 2 or conversion.result.kind in "iu":
+        return conversion
+    return replace(conversion, result=number_of(conversion.acc))
+
+
+def sum_in_order(values: Sequence[Any], result: np.dtype[Any]) -> Any:
+    """Adds scalars one after the other, as sums of `rounded_later`; integers wrap around."""
+    total = values[0]
+    for value in values[1:]:
+        total = quietly(np.add, total, value)
+    return total if total.dtype == result else quietly(total.astype, result)
 
 
 def load_of(dtype: np.dtype[Any]) -> int:

@@ -92,7 +92,7 @@ def _module() -> ModuleType | None:
 def module_for(device: str | None) -> ModuleType | None:
     """The build that reads GPU arrays: the emulator's if `device` names it, otherwise CUDA's."""
     devices.check_device(device)
-    return devices.emulator() if device == "emulator" else _module()
+    return devices.emulator() if devices.is_emulator(device) else _module()
 
 
 def ask(function: Callable[..., Any], arr: object, *arguments: object) -> Any:
@@ -112,12 +112,12 @@ def by_one_call(
     module, number = _module(), NUMBERS.get(strategy)
     if module is None or number is None or not _is_quick(dtype):
         return None
-    resolve = None if dtype is None else _resolver(dtype, strategy in ("auto", "exact"))
+    resolve = None if dtype is None else resolver(dtype, strategy in ("auto", "exact"))
     return _sum(module, arr, resolve, number, stream, timing)
 
 
 def _is_quick(dtype: object) -> bool:
-    """Whether `_resolver` takes a value of `dtype`, or it is None."""
+    """Whether `resolver` takes a value of `dtype`, or it is None."""
     return dtype is None or type(dtype) in (str, type) or isinstance(dtype, np.dtype)
 
 
@@ -125,7 +125,7 @@ _Resolve = Callable[[str, int, int], tuple[int, bool, int, int]]
 
 
 @functools.lru_cache(256)
-def _resolver(dtype: Any, exactly: bool) -> _Resolve:
+def resolver(dtype: Any, exactly: bool) -> _Resolve:
     """What tells C how to add up arrays of any dtype to a sum of `dtype`."""
     wanted = dtypes.named(dtype)
     known: dict[tuple[str, int], tuple[int, bool, int, int]] = {}
@@ -161,6 +161,15 @@ def _launch(name: str, block: int | None, grid: int | None, finish: str | None) 
     return Launch(number_of(strategy), block=threads, grid=blocks, finish=number)
 
 
+def launch_for(strategy: registry.Strategy, asked: Arguments) -> Launch:
+    """The launch of a strategy for an array on a GPU."""
+    how = (strategy.name, asked.block, asked.grid, asked.finish)
+    try:
+        return _launch(*how)
+    except TypeError:  # not hashable, so it is no block, grid or finish: raises what says so
+        return _launch.__wrapped__(*how)
+
+
 def sent_by_one_call(arr: npt.NDArray[Any], strategy: str, device: str) -> SumResult | None:
     """The untimed sum of a host array on a GPU; None if the general path has to add it up."""
     number, send = NUMBERS.get(strategy), _sender()
@@ -191,10 +200,11 @@ NUMBERS = {
 
 def check_same_device(asked: str | None, index: int) -> None:
     """Raises if the array lies on another GPU than the one that `device=` names by number."""
-    if asked and asked.startswith("cuda:") and int(asked[len("cuda:") :]) != index:
+    backend, _, number = (asked or "").partition(":")
+    if number and int(number) != index:
         raise ValueError(
-            f"the array lies on cuda:{index}, where it is summed; device={asked!r} cannot read it: "
-            "leave device out, or pass a copy on that card"
+            f"the array lies on {backend}:{index}, where it is summed; device={asked!r} cannot "
+            "read it: leave device out, or pass a copy on that card"
         )
 
 
@@ -212,11 +222,7 @@ def add(asked: Arguments, strategy: registry.Strategy, arr: object) -> SumResult
         and asked.strategy in NUMBERS
     ):
         return None  # by_one_call() has found that it does not lie on a GPU
-    how = (strategy.name, asked.block, asked.grid, asked.finish)
-    try:
-        launch = _launch(*how)
-    except TypeError:  # not hashable, so it is no block, grid or finish: raises what says so
-        launch = _launch.__wrapped__(*how)
+    launch = launch_for(strategy, asked)
     wanted = None if asked.dtype is None else dtypes.named(asked.dtype)
     exactly = strategy.name in ("auto", "exact")
 
@@ -233,7 +239,7 @@ def _common_fields(
     backend: str, index: int, strategy: int, kind: str, nbytes: int, finish: int
 ) -> dict[str, Any]:
     """The fields of a timing that all sums of a dtype by a strategy on a device have in common."""
-    device = devices.choose_device("emulator" if backend == "emulator" else f"cuda:{index}")
+    device = devices.choose_device(f"{backend}:{index}")
     clock = "emulator" if backend == "emulator" else "cuda_event"
     outcome = Outcome(None, clock, backend, device.name, peak_gb_s=device.peak_gb_s)
     dtype = "bfloat16" if kind == "B" else str(source(kind, nbytes))

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce.core import registry
-from gpureduce.core.checks import one_of, whole
+from gpureduce.core import arrays, registry
+from gpureduce.core.checks import one_of, shown, whole
 from gpureduce.core.devices import Device, choose_device
 from gpureduce.core.dtypes import Conversion, convert, is_exact
 from gpureduce.core.registry import Strategy
@@ -32,7 +32,7 @@ class Arguments(NamedTuple):
     block: int | None = None
     grid: int | None = None
     finish: str | None = None
-    device: str | None = None
+    device: Any = None  # as in gpureduce.sum: a name, or a list of names
     allow_broken: bool = False
     stream: object = None
     timing: bool = True
@@ -157,6 +157,22 @@ def placed(strategy: Strategy, device: str | None, result: np.dtype[Any]) -> Str
             f"{strategy.name} is a GPU kernel: device must be 'cuda' or 'emulator', or left out"
         )
     return strategy
+
+
+def placed_on_several(asked: Arguments, arr: object, found: list[Device | None]) -> Arguments:
+    """The arguments for one of several devices: a GPU if there is one."""
+    if arrays.lies_on_a_gpu(arr):
+        raise TypeError(
+            f"{type(arr).__name__} lies on a GPU, where it is summed: leave device out; "
+            "gpureduce.sum_parts adds up arrays that lie on several GPUs"
+        )
+    first = next((one for one in found if one), None)
+    if first and None in found and asked.strategy not in ("auto", "exact"):
+        raise ValueError(
+            f"{shown(asked.strategy)} does not run on processors and GPUs; auto and exact do: name "
+            "one of them, or leave 'cpu' out of device"
+        )
+    return asked._replace(device=first.id if first else "cpu")
 
 
 def resolve(asked: Arguments, strategy: Strategy, source: np.dtype[Any]) -> Request:

@@ -7,6 +7,7 @@ others are imported when they are first needed.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -32,7 +33,7 @@ def sum(
     block: int | None = None,
     grid: int | None = None,
     finish: str | None = None,
-    device: str | None = None,
+    device: str | Sequence[str] | None = None,
     allow_broken: bool = False,
     stream: object = None,
     timing: bool = True,
@@ -78,6 +79,10 @@ def sum(
     device
         ``"cuda"``, ``"cuda:1"``, ``"emulator"`` or ``"cpu"``. By default the first GPU if there is
         one and the emulator otherwise; the environment's GPUREDUCE_BACKEND overrides that.
+
+        For an array in host memory also a list, such as ``["cpu", "cuda:0"]``, or ``"cuda:*"`` for
+        all GPUs: they add up the array between them, at the rates that they reach. `sum_parts` adds
+        up arrays that lie on several GPUs.
     allow_broken
         Whether to run the strategies that are wrong on purpose.
     stream
@@ -206,7 +211,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _by_one_call(
-    arr: Any, strategy: Any, dtype: Any, device: str | None, stream: object, timing: bool
+    arr: Any, strategy: Any, dtype: Any, device: Any, stream: object, timing: bool
 ) -> SumResult | None:
     """The sum with a default launch, by one call of C; None if that call cannot add it up.
 

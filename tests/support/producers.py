@@ -109,6 +109,24 @@ class Kept(ByDLPack):
         return counts[0] - counts[1]
 
 
+class OnDevice:
+    """Part of an array on an emulated device, by DLPack; with a shape, a dtype and slices."""
+
+    def __init__(self, array: np.ndarray, device: int = 0) -> None:
+        self.array, self.device = array, device
+        self.shape, self.dtype = array.shape, array.dtype
+
+    def __dlpack_device__(self):
+        return 2, self.device
+
+    def __dlpack__(self, **words):
+        self.shown = Kept(self.array, device=self.device)  # whose tensor the capsule points to
+        return self.shown.__dlpack__(**words)
+
+    def __getitem__(self, where):
+        return OnDevice(np.asarray(self.array[where]), self.device)
+
+
 class ByExchange:
     """As ByDLPack, but asked by the table of C functions that PyTorch's arrays have."""
 

@@ -164,12 +164,14 @@ static PyObject *run(gr_axis_request *request, const asked *ask, const gr_span *
     bool timed = ask->timed && (host || !gr_stream_is_captured(request->stream));
     if (timed && !(request->times = gr_take_times(request->device)))
         return PyErr_NoMemory();
+    int device = gr_current_device();
     gr_drop_gil(&call);
     gr_backend_schedule(ask->order, ask->seed);
     if (host)
         status = gr_sum_axis_of_host(request, host[0], host[1], host[2], &outcome, &error);
     else
         status = gr_sum_axis(request, &outcome, &error);
+    gr_backend_return_to(device);
     if (gr_take_gil(&call) < 0 || status != GR_OK) {
         gr_drop_times(request->times, 0);
         return PyErr_Occurred() ? NULL : gr_raise(&error);

@@ -18,6 +18,11 @@ PyObject *gr_py_sum_gpu(PyObject *module, PyObject *const *args, Py_ssize_t coun
 PyObject *gr_py_exact_gpu(PyObject *module, PyObject *args);
 PyObject *gr_py_allocate(PyObject *module, PyObject *args);
 
+PyObject *gr_py_begin_parts(PyObject *module, PyObject *args);
+
+/* Makes the type of what gr_py_begin_parts() returns. Returns 0, or -1 with an exception set. */
+int gr_make_parts_type(PyObject *module);
+
 /* Makes the type Memory. Returns 0, or -1 with an exception set. */
 int gr_make_memory_type(PyObject *module);
 

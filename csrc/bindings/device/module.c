@@ -10,6 +10,8 @@
 #include "bindings/numpy_arrays.h"
 #include "engine/compiled_kernels.h"
 
+#include <limits.h>
+
 static PyObject *py_free_scratch(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 {
     Py_BEGIN_ALLOW_THREADS; /* threads that hold its locks may wait for the GIL */
@@ -70,6 +72,18 @@ static PyObject *py_memory_limit(PyObject *Py_UNUSED(self), PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *py_set_device_count(PyObject *Py_UNUSED(self), PyObject *count)
+{
+    long number = PyLong_AsLong(count);
+    if (PyErr_Occurred())
+        return NULL;
+    if (number < 0 || number > INT_MAX || !gr_backend_device_count((int)number)) {
+        PyErr_Format(PyExc_ValueError, "the %s cannot play %ld devices", gr_backend_name(), number);
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_live_bytes(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 {
     return PyLong_FromSize_t(gr_backend_live_bytes());
@@ -89,6 +103,10 @@ static PyMethodDef methods[] = {
      "Launch, or a strategy's number, or -1 for `fast`, or -2 for `auto`. "
      "common(backend, device, strategy, kind, bytes, finish) returns the fields of a Timing that "
      "such sums have in common; None: the sum is not timed."},
+    {"begin_parts", gr_py_begin_parts, METH_VARARGS,
+     "begin_parts(arrays, resolve, launch, streams, timed)\n--\n\n"
+     "Begins the sums of a tuple of arrays, each on its GPU. resolve and launch: as of sum_gpu. "
+     "streams: a tuple of numbers, or None. end() of what this returns waits for the sums."},
     {"exact_gpu", gr_py_exact_gpu, METH_VARARGS,
      "exact_gpu(array, resolve, stream)\n--\n\n"
      "The exact sums of an array on a GPU, for Exact.add_state; None if it does not lie there."},
@@ -132,6 +150,8 @@ static PyMethodDef methods[] = {
     {"build", py_build, METH_NOARGS, "How this backend was built."},
     {"memory_limit", py_memory_limit, METH_VARARGS,
      "The emulated device's memory in bytes; 0 for the default."},
+    {"set_device_count", py_set_device_count, METH_O,
+     "set_device_count(count)\n--\n\nHow many devices the emulator plays."},
     {"add_kernel", gr_py_add_kernel, METH_VARARGS,
      "add_kernel(name, traits, paths)\n--\n\n"
      "Add a strategy that runs the kernels of these libraries. Returns its number."},
@@ -146,7 +166,8 @@ static int exec_module(PyObject *module)
     gr_save_around_handlers(gr_backend_put_aside, gr_backend_take_up);
     if (PyModule_AddStringConstant(module, "BACKEND", gr_backend_name()) < 0 ||
         PyModule_AddFunctions(module, gr_trace_methods) < 0 || gr_import_numpy() < 0 ||
-        gr_make_elapsed_type(module) < 0 || gr_make_memory_type(module) < 0)
+        gr_make_elapsed_type(module) < 0 || gr_make_memory_type(module) < 0 ||
+        gr_make_parts_type(module) < 0)
         return -1;
     if (!gr_list_kernels()) {
         PyErr_NoMemory();

@@ -32,11 +32,13 @@ int gr_run_sum(gr_request *request, int choose, int order, unsigned long long se
         PyErr_NoMemory();
         return -1;
     }
+    int device = gr_current_device();
     gr_drop_gil(&call);
     gr_backend_schedule(order, seed);
     status = gr_sum(request, choose, outcome, &error);
     if (ms && status == GR_OK && !gr_interrupted())
         status = gr_read_times(request->times, ms, &error);
+    gr_backend_return_to(device);
     int broken_off = gr_take_gil(&call) < 0;
     gr_drop_times(request->times, status == GR_OK && !broken_off);
     if (broken_off)

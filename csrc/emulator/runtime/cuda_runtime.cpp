@@ -8,6 +8,13 @@
 using namespace gr;
 
 static __thread cudaError_t last_error;
+static __thread int thread_device;
+static int device_count = 1; /* set and read atomically */
+
+int gr::current_device()
+{
+    return thread_device;
+}
 
 cudaError_t gr::set_error(cudaError_t error)
 {
@@ -36,6 +43,7 @@ cudaError_t gr::set_error(cudaError_t error)
 
 struct CUstream_st {
     unsigned flags;
+    int device;
 };
 
 struct CUevent_st {
@@ -53,7 +61,16 @@ static float between(const struct timespec &start, const struct timespec &end)
 
 static cudaError_t check_device(int device)
 {
-    return set_error(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+    int count = __atomic_load_n(&device_count, __ATOMIC_RELAXED);
+    return set_error(device >= 0 && device < count ? cudaSuccess : cudaErrorInvalidDevice);
+}
+
+/* As on a card, a launch fails on a stream of another device than the current one. */
+cudaError_t gr::check_stream(cudaStream_t stream)
+{
+    bool is_default = !stream || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+    return is_default || stream->device == thread_device ? cudaSuccess
+                                                         : cudaErrorInvalidResourceHandle;
 }
 
 void gr_copy_bytes(void *to, const void *from, size_t bytes)
@@ -67,20 +84,36 @@ cudaError_t cudaGetDeviceCount(int *count)
 {
     if (!count)
         return set_error(cudaErrorInvalidValue);
-    *count = 1;
+    *count = __atomic_load_n(&device_count, __ATOMIC_RELAXED);
     return cudaSuccess;
+}
+
+int gr_backend_device_count(int count)
+{
+    if (count < 1 || count > most_devices)
+        return 0;
+    __atomic_store_n(&device_count, count, __ATOMIC_RELAXED);
+    return 1;
+}
+
+void gr_backend_return_to(int device)
+{
+    thread_device = device;
 }
 
 cudaError_t cudaSetDevice(int device)
 {
-    return check_device(device);
+    cudaError_t error = check_device(device);
+    if (!error)
+        thread_device = device;
+    return error;
 }
 
 cudaError_t cudaGetDevice(int *device)
 {
     if (!device)
         return set_error(cudaErrorInvalidValue);
-    *device = 0;
+    *device = thread_device;
     return cudaSuccess;
 }
 
@@ -171,7 +204,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
 {
     if (!stream || flags > cudaStreamNonBlocking)
         return set_error(cudaErrorInvalidValue);
-    *stream = new (std::nothrow) CUstream_st{flags};
+    *stream = new (std::nothrow) CUstream_st{flags, thread_device};
     return set_error(*stream ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 

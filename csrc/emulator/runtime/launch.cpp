@@ -232,6 +232,8 @@ static cudaError_t launch_kernel(const cudaLaunchConfig_t *config, const void *f
         return cudaErrorInvalidDeviceFunction;
     if (!config || (config->numAttrs && !config->attrs))
         return cudaErrorInvalidValue;
+    if (cudaError_t error = check_stream(config->stream))
+        return error;
     Launch launch = {};
     launch.kernel = kernel;
     launch.args = args;
@@ -255,6 +257,7 @@ static cudaError_t launch_kernel(const cudaLaunchConfig_t *config, const void *f
 struct Aside {
     gr_schedule schedule;
     uint64_t seed;
+    int device;
     bool faulted;
     std::string fault;
     cudaError_t error;
@@ -299,6 +302,7 @@ void *gr_backend_put_aside(void)
         return nullptr;
     aside->schedule = thread_schedule;
     aside->seed = thread_seed;
+    aside->device = current_device();
     aside->faulted = thread_faulted;
     aside->fault.swap(thread_fault);
     aside->error = cudaGetLastError();
@@ -322,6 +326,7 @@ void gr_backend_take_up(void *saved)
     thread_faulted = aside->faulted;
     thread_schedule = aside->schedule;
     thread_seed = aside->seed;
+    gr_backend_return_to(aside->device);
     delete aside;
 }
 

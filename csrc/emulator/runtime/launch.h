@@ -26,6 +26,13 @@ constexpr size_t device_shared_optin = 227 << 10;
 constexpr size_t device_shared_reserved = 1 << 10; /* per block, reserved by the system */
 constexpr unsigned device_portable_cluster = 8;
 constexpr unsigned device_largest_cluster = 16;
+constexpr int most_devices = 64; /* that the emulator plays */
+
+/* The calling thread's current device. */
+int current_device();
+
+/* An error unless launches on the stream can run on the current device. */
+cudaError_t check_stream(cudaStream_t stream);
 
 /* The order in which the lanes (CUDA threads) of a block, and the blocks of a grid, run. A correct
  * kernel returns the same sum under all four schedules; an incorrect one usually fails under at

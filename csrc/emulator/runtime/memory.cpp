@@ -1,4 +1,4 @@
-/* The emulated device's memory. It is host memory, but every allocation is recorded, so that
+/* The emulated devices' memory. It is host memory, but every allocation is recorded, so that
  * pointers that CUDA rejects are rejected here. New device memory is filled with 0xff, a NaN in
  * every float format, so that reads of uninitialized memory show up. */
 #include <errno.h>
@@ -25,12 +25,13 @@ namespace gr
 struct Range {
     size_t bytes;
     bool device, guarded;
+    int number; /* of the device, for memory of a device */
 };
 
 struct Memory {
     std::mutex mutex;
     std::map<uintptr_t, Range> ranges; /* by first address */
-    size_t device_bytes = 0, host_bytes = 0;
+    size_t device_bytes[most_devices] = {}, host_bytes = 0;
     std::vector<std::pair<uint64_t, size_t>> limits; /* by token; the last one applies */
     bool guard = false;                              /* new device memory */
 };
@@ -84,13 +85,19 @@ static bool poison(char *memory, size_t bytes)
     return true;
 }
 
-static cudaError_t take_range(Memory *m, void *address, size_t bytes, bool device, bool guarded)
+static cudaError_t take_range(Memory *m, void *address, Range range)
 {
     return without_throwing([&] {
         std::lock_guard<std::mutex> lock(m->mutex);
-        m->ranges[(uintptr_t)address] = Range{bytes, device, guarded};
+        m->ranges[(uintptr_t)address] = range;
         return cudaSuccess;
     });
+}
+
+/* The counter of the bytes that are allocated on a device, or of pinned host memory. */
+static size_t *bytes_of(Memory *m, bool device, int number)
+{
+    return device ? &m->device_bytes[number] : &m->host_bytes;
 }
 
 static void give(void *address, size_t bytes, bool guarded)
@@ -109,12 +116,14 @@ static cudaError_t allocate(void **out, size_t bytes, bool device)
     if (!bytes)
         return cudaSuccess;
     Memory *m = memory();
+    int number = current_device();
+    size_t *used = bytes_of(m, device, number);
     {
         std::lock_guard<std::mutex> lock(m->mutex);
         size_t limit = limit_of(m);
-        if (device && (m->device_bytes > limit || bytes > limit - m->device_bytes))
+        if (device && (*used > limit || bytes > limit - *used))
             return cudaErrorMemoryAllocation;
-        (device ? m->device_bytes : m->host_bytes) += bytes; /* reserved before the slow fill */
+        *used += bytes; /* reserved before the slow fill */
     }
     bool guarded = device && m->guard;
     void *address = guarded                                ? take_guarded(bytes)
@@ -123,14 +132,14 @@ static cudaError_t allocate(void **out, size_t bytes, bool device)
     cudaError_t state = !address ? cudaErrorMemoryAllocation
                         : device && !poison(static_cast<char *>(address), bytes)
                             ? cudaErrorUnknown
-                            : take_range(m, address, bytes, device, guarded);
+                            : take_range(m, address, Range{bytes, device, guarded, number});
     if (state == cudaSuccess) {
         *out = address;
         return cudaSuccess;
     }
     give(address, bytes, guarded);
     std::lock_guard<std::mutex> lock(m->mutex);
-    (device ? m->device_bytes : m->host_bytes) -= bytes;
+    *used -= bytes;
     return state;
 }
 
@@ -146,7 +155,7 @@ static cudaError_t release(void *address, bool device)
         if (found == m->ranges.end() || found->second.device != device)
             return cudaErrorInvalidValue;
         range = found->second;
-        (device ? m->device_bytes : m->host_bytes) -= range.bytes;
+        *bytes_of(m, device, range.number) -= range.bytes;
         m->ranges.erase(found);
     }
     give(address, range.bytes, range.guarded);
@@ -157,6 +166,7 @@ struct Found {
     uintptr_t first;
     size_t bytes; /* of the whole allocation; 0: the address is in none */
     bool device;
+    int number; /* of the device */
 };
 
 static Found range_of(const void *address)
@@ -170,7 +180,7 @@ static Found range_of(const void *address)
     --after;
     if (at - after->first >= after->second.bytes)
         return Found{};
-    return Found{after->first, after->second.bytes, after->second.device};
+    return Found{after->first, after->second.bytes, after->second.device, after->second.number};
 }
 
 size_t device_range_near(uintptr_t address, uintptr_t *first)
@@ -286,8 +296,12 @@ int gr_backend_memory_limit(uint64_t token, size_t bytes)
 
 size_t gr_backend_live_bytes(void)
 {
-    std::lock_guard<std::mutex> lock(memory()->mutex);
-    return memory()->device_bytes + memory()->host_bytes;
+    Memory *m = memory();
+    std::lock_guard<std::mutex> lock(m->mutex);
+    size_t bytes = m->host_bytes;
+    for (size_t used : m->device_bytes)
+        bytes += used;
+    return bytes;
 }
 
 cudaError_t cudaMallocAsync(void **out, size_t size, cudaStream_t)
@@ -347,9 +361,9 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
         return set_error(cudaErrorInvalidValue);
     Memory *m = memory();
     std::lock_guard<std::mutex> lock(m->mutex);
-    size_t limit = limit_of(m);
+    size_t limit = limit_of(m), used = m->device_bytes[current_device()];
     *total = device_memory();
-    *free_bytes = limit > m->device_bytes ? limit - m->device_bytes : 0;
+    *free_bytes = limit > used ? limit - used : 0;
     return cudaSuccess;
 }
 
@@ -362,7 +376,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
     attributes->type = !range.bytes   ? cudaMemoryTypeUnregistered
                        : range.device ? cudaMemoryTypeDevice
                                       : cudaMemoryTypeHost;
-    attributes->device = range.bytes ? 0 : -2;
+    attributes->device = range.bytes ? range.number : -2;
     attributes->devicePointer = range.bytes ? address : nullptr;
     attributes->hostPointer = range.device ? nullptr : address;
     return cudaSuccess;

@@ -1,0 +1,67 @@
+/* Plans of sums of arrays on a GPU, for gpu_sum.c and gpu_parts.c. Includes Python.h. */
+#ifndef GPUREDUCE_GPU_JOB_H
+#define GPUREDUCE_GPU_JOB_H
+
+#include "bindings/device/gpu_array.h"
+#include "bindings/device/request.h"
+#include "bindings/numpy_arrays.h"
+
+/* Arguments of gr_py_sum_gpu(), gr_py_exact_gpu() and gr_py_begin_parts(). */
+typedef struct {
+    PyObject *object;
+    PyObject *resolve; /* maps (kind, bytes per element, device) to (acc, cast, typenum, target), -1
+                          for a default; NULL: all defaults */
+    PyObject *common;  /* makes the fields for gr_common_fields(); NULL: the sum is not timed */
+    gr_launch launch;
+    int acc, cast, typenum;
+    unsigned long long stream; /* 0: the producer's */
+    int target;                /* type that sums of floats are rounded to; -1: the elements' type */
+    double start_ms;           /* gr_now_ms() when the call began */
+} gr_asked;
+
+#define GR_ASKED_DEFAULTS                                                                          \
+    {                                                                                              \
+        .launch = {.load = -1, .acc = -1}, .acc = -1, .typenum = -1, .target = -1                  \
+    }
+
+/* How the elements of an array are read, and the default types of the accumulator and result. */
+typedef struct {
+    int load, acc, typenum; /* typenum: NumPy's number of the result's type */
+    int elements_load;      /* for gr_elements (shared/elements.h) */
+    int parts;              /* 2 for complex numbers */
+} gr_reading;
+
+/* The plan and outcome of one sum, or of two for the parts of complex numbers. */
+typedef struct {
+    gr_reading reading;
+    gr_elements elements;
+    gr_request request;
+    int choose;
+    gr_outcome outcome[2];
+} gr_job;
+
+/* The workspace of a sum, opened when its device is known. */
+typedef struct {
+    gr_workspace *workspace;
+    gr_error error;
+} gr_opening;
+
+/* Describes an array and opens a workspace on its device. Returns 1, 0 if the object does not lie
+ * on a GPU, or -1 with an exception set. In each case the caller closes the workspace, if there is
+ * one, and calls gr_gpu_array_done(). */
+int gr_open_array(PyObject *object, unsigned long long stream, gr_opening *opening,
+                  gr_gpu_array *array);
+
+/* Returns the name of a kind, which the number of bits completes. */
+const char *gr_kind_name(int kind);
+
+/* Asks `resolve`, and plans the sum. Returns 0, or -1 with an exception set. */
+int gr_plan_job(gr_asked *asked, const gr_gpu_array *array, gr_job *job);
+
+/* Puts the launches of one part of complex numbers, or of real ones, on the stream. */
+gr_status gr_begin_job(gr_workspace *workspace, gr_job *job, int part, gr_error *error);
+
+/* If a kernel has faulted, appends to the message the memory that it read. */
+void gr_blame(gr_error *error, const gr_job *job, const gr_gpu_array *array);
+
+#endif

@@ -1,0 +1,395 @@
+/* Sums of several arrays, which may lie on several GPUs. All launches are put on their streams
+ * before any result is waited for, by one thread and without Python code in between. */
+#include "bindings/device/functions.h"
+
+#include "backend/backend.h"
+#include "bindings/device/elapsed.h"
+#include "bindings/device/gpu_job.h"
+#include "bindings/device/run.h"
+#include "bindings/gil.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+    gr_gpu_array array;
+    gr_opening opening;
+    gr_job job;
+    int on_gpu; /* others are left to Python */
+    int has_begun, has_ended;
+} part;
+
+typedef struct {
+    PyObject_HEAD PyObject *arrays; /* a tuple, which keeps the arrays alive */
+    part *part;
+    Py_ssize_t count, first; /* the first part on a GPU; `count` if there is none */
+    int timed;
+} parts_object;
+
+static PyTypeObject *parts_type;
+
+/* --- errors ---------------------------------------------------------------------------------- */
+
+static void raise_in_part(gr_error *error, Py_ssize_t number, int device)
+{
+    gr_error named = *error;
+    snprintf(named.message, sizeof named.message, "part %d, on %s:%d: %.800s", (int)number,
+             gr_backend_name(), device, error->message);
+    gr_raise(&named);
+}
+
+/* Puts the part's number before the message of an exception of the types that say what is wrong
+ * with an array. Others, which a signal handler may have raised, stay as they are. */
+static void name_part(part *p, Py_ssize_t number)
+{
+    PyObject *type, *value, *traceback;
+    char message[sizeof p->opening.error.message];
+    if (p->opening.error.status != GR_OK) {
+        PyErr_Clear();
+        snprintf(message, sizeof message, "part %d: %.850s", (int)number, p->opening.error.message);
+        memcpy(p->opening.error.message, message, sizeof message);
+        gr_raise(&p->opening.error);
+        return;
+    }
+    PyErr_Fetch(&type, &value, &traceback);
+    if (value && (type == PyExc_TypeError || type == PyExc_ValueError ||
+                  type == PyExc_BufferError || type == PyExc_MemoryError)) {
+        PyErr_Format(type, "part %zd: %S", number, value);
+        Py_DECREF(type);
+        Py_DECREF(value);
+        Py_XDECREF(traceback);
+    } else {
+        PyErr_Restore(type, value, traceback);
+    }
+}
+
+/* --- begin ----------------------------------------------------------------------------------- */
+
+/* Describes an array and plans its sum. Returns 0, or -1 with an exception set. */
+static int plan_part(part *p, PyObject *array, gr_asked asked, int timed)
+{
+    int found = gr_open_array(array, asked.stream, &p->opening, &p->array);
+    if (found <= 0)
+        return found;
+    if (gr_plan_job(&asked, &p->array, &p->job) < 0)
+        return -1;
+    p->on_gpu = 1;
+    if (timed && !(p->job.request.times = gr_take_times(p->array.device))) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    return 0;
+}
+
+/* Returns 0, or -1 with an exception set unless the part has the dtype of those before it. */
+static int check_dtype(const parts_object *self, Py_ssize_t number)
+{
+    const gr_gpu_array *first = &self->part[self->first].array, *own = &self->part[number].array;
+    if (first->kind == own->kind && first->bytes == own->bytes)
+        return 0;
+    PyErr_Format(PyExc_TypeError,
+                 "parts must be of one dtype: part %zd is of %s%d, and part %zd of %s%d",
+                 self->first, gr_kind_name(first->kind), 8 * first->bytes, number,
+                 gr_kind_name(own->kind), 8 * own->bytes);
+    return -1;
+}
+
+static int plan_parts(parts_object *self, gr_asked asked, PyObject *streams)
+{
+    for (Py_ssize_t i = 0; i < self->count; i++) {
+        PyObject *stream = streams == Py_None ? NULL : PyTuple_GetItem(streams, i);
+        asked.stream = stream ? PyLong_AsUnsignedLongLong(stream) : 0;
+        if (PyErr_Occurred())
+            return -1;
+        if (plan_part(&self->part[i], PyTuple_GetItem(self->arrays, i), asked, self->timed) < 0) {
+            name_part(&self->part[i], i);
+            return -1;
+        }
+        if (self->part[i].on_gpu && self->first == self->count)
+            self->first = i;
+        if (self->part[i].on_gpu && check_dtype(self, i) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Begins all sums of the real parts, or of the imaginary ones. Returns the number of the part that
+ * failed, or the count of all. */
+static Py_ssize_t begin_all(parts_object *self, int component, gr_error *error)
+{
+    for (Py_ssize_t i = 0; i < self->count && !gr_interrupted(); i++) {
+        part *p = &self->part[i];
+        if (!p->on_gpu || component >= p->job.reading.parts)
+            continue;
+        p->has_begun = 1;
+        p->has_ended = 0;
+        if (gr_begin_job(p->opening.workspace, &p->job, component, error) != GR_OK)
+            return i;
+    }
+    return self->count;
+}
+
+static Py_ssize_t end_all(parts_object *self, int component, gr_error *error)
+{
+    for (Py_ssize_t i = 0; i < self->count && !gr_interrupted(); i++) {
+        part *p = &self->part[i];
+        if (!p->on_gpu || component >= p->job.reading.parts)
+            continue;
+        if (gr_end_sum(p->opening.workspace, &p->job.outcome[component], error) != GR_OK)
+            return i;
+        p->has_ended = !gr_interrupted();
+    }
+    return self->count;
+}
+
+/* Raises the error of a part that failed, unless the call was interrupted. Returns 0 if none did.
+ */
+static int finish_call(parts_object *self, gr_without_gil *call, Py_ssize_t failed, gr_error *error)
+{
+    if (gr_take_gil(call) < 0)
+        return -1;
+    if (failed == self->count)
+        return 0;
+    part *p = &self->part[failed];
+    gr_blame(error, &p->job, &p->array);
+    raise_in_part(error, failed, p->array.device);
+    return -1;
+}
+
+static int begin_parts(parts_object *self)
+{
+    gr_error error;
+    gr_without_gil call;
+    gr_drop_gil(&call);
+    gr_backend_schedule(0, 0); /* forward, whatever order an earlier sum of this thread set */
+    Py_ssize_t failed = begin_all(self, 0, &error);
+    return finish_call(self, &call, failed, &error);
+}
+
+static parts_object *new_parts(PyObject *arrays)
+{
+    parts_object *self = (parts_object *)PyType_GenericAlloc(parts_type, 0);
+    if (!self)
+        return NULL;
+    self->arrays = Py_NewRef(arrays);
+    self->part = PyMem_Calloc((size_t)PyTuple_Size(arrays) + 1, sizeof *self->part);
+    if (!self->part) {
+        Py_DECREF((PyObject *)self);
+        return (parts_object *)PyErr_NoMemory();
+    }
+    self->count = self->first = PyTuple_Size(arrays);
+    return self;
+}
+
+PyObject *gr_py_begin_parts(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    static const gr_asked DEFAULTS = GR_ASKED_DEFAULTS;
+    gr_asked asked = DEFAULTS;
+    PyObject *arrays, *launch, *streams;
+    int timed;
+    if (!PyArg_ParseTuple(args, "OOOOp", &arrays, &asked.resolve, &launch, &streams, &timed) ||
+        gr_read_launch(launch, GR_GPU_ARRAY, &asked.launch) < 0)
+        return NULL;
+    if (!PyTuple_Check(arrays) ||
+        (streams != Py_None &&
+         (!PyTuple_Check(streams) || PyTuple_Size(streams) != PyTuple_Size(arrays)))) {
+        PyErr_SetString(PyExc_TypeError, "expected a tuple of arrays, and as many streams");
+        return NULL;
+    }
+    asked.resolve = asked.resolve == Py_None ? NULL : asked.resolve;
+    int device = gr_current_device();
+    parts_object *self = new_parts(arrays);
+    if (self)
+        self->timed = timed;
+    if (self && (plan_parts(self, asked, streams) < 0 || begin_parts(self) < 0)) {
+        Py_DECREF((PyObject *)self);
+        self = NULL;
+    }
+    gr_backend_return_to(device);
+    return (PyObject *)self;
+}
+
+/* --- end ------------------------------------------------------------------------------------- */
+
+static int end_parts(parts_object *self)
+{
+    gr_error error;
+    gr_without_gil call;
+    gr_drop_gil(&call);
+    Py_ssize_t failed = end_all(self, 0, &error);
+    if (failed == self->count)
+        failed = begin_all(self, 1, &error);
+    if (failed == self->count)
+        failed = end_all(self, 1, &error);
+    return finish_call(self, &call, failed, &error);
+}
+
+static void close_parts(parts_object *self)
+{
+    for (Py_ssize_t i = 0; i < self->count; i++) {
+        part *p = &self->part[i];
+        if (p->opening.workspace)
+            gr_close_workspace(p->opening.workspace, p->has_ended || !p->has_begun);
+        gr_drop_times(p->job.request.times, p->has_ended);
+        p->opening.workspace = NULL;
+        p->job.request.times = NULL;
+        p->on_gpu = 0;
+        gr_gpu_array_done(&p->array);
+    }
+}
+
+/* The sum of all parts on GPUs, and of what they did. */
+typedef struct {
+    const gr_job *first;
+    gr_exact exact[2];
+    gr_value value[2];
+    size_t n;
+    double init_ms;
+    unsigned launches;
+} merged;
+
+static void add_component(merged *all, const gr_job *job, int component)
+{
+    const gr_outcome *outcome = &job->outcome[component];
+    all->launches += outcome->launches;
+    if (gr_strategy_at(job->request.strategy)->traits & DIGITS)
+        gr_exact_merge(&all->exact[component], &outcome->exact);
+    else
+        gr_add_value(job->request.acc, &all->value[component], outcome->value);
+}
+
+/* Adds the sums in the order of the parts. */
+static void merge_parts(const parts_object *self, merged *all)
+{
+    memset(all, 0, sizeof *all);
+    for (Py_ssize_t i = 0; i < self->count; i++) {
+        const gr_job *job = &self->part[i].job;
+        if (!self->part[i].on_gpu)
+            continue;
+        all->first = all->first ? all->first : job;
+        all->n += job->request.n;
+        all->init_ms += job->outcome[0].init_ms;
+        for (int component = 0; component < job->reading.parts; component++)
+            add_component(all, job, component);
+    }
+}
+
+static PyObject *bits_of(const merged *all, int component)
+{
+    if (component >= all->first->reading.parts)
+        Py_RETURN_NONE;
+    int digits = gr_strategy_at(all->first->request.strategy)->traits & DIGITS;
+    const char *exact = (const char *)&all->exact[component];
+    const char *value = (const char *)&all->value[component];
+    return digits ? PyBytes_FromStringAndSize(exact, sizeof *all->exact)
+                  : PyBytes_FromStringAndSize(value, sizeof *all->value);
+}
+
+/* Returns (device, strategy, times or None) for each part on a GPU. */
+static PyObject *told_of_parts(parts_object *self)
+{
+    PyObject *rows = PyList_New(0);
+    for (Py_ssize_t i = 0; rows && i < self->count; i++) {
+        part *p = &self->part[i];
+        gr_times *times = p->job.request.times;
+        if (!p->on_gpu)
+            continue;
+        p->job.request.times = NULL; /* gr_elapsed_of() takes them over */
+        PyObject *elapsed = times ? gr_elapsed_of(times) : Py_NewRef(Py_None);
+        PyObject *row =
+            elapsed ? Py_BuildValue("iiO", p->array.device, p->job.request.strategy, elapsed)
+                    : NULL;
+        if (!row || PyList_Append(rows, row) < 0)
+            Py_CLEAR(rows);
+        Py_XDECREF(elapsed);
+        Py_XDECREF(row);
+    }
+    return rows;
+}
+
+static PyObject *result_of(parts_object *self)
+{
+    merged all;
+    merge_parts(self, &all);
+    if (!all.first)
+        Py_RETURN_NONE;
+    const gr_outcome *outcome = all.first->outcome;
+    const gr_gpu_array *array = &self->part[self->first].array;
+    PyObject *real = bits_of(&all, 0), *imaginary = bits_of(&all, 1);
+    PyObject *rows = self->timed ? told_of_parts(self) : PyList_New(0);
+    PyObject *result = NULL;
+    if (real && imaginary && rows)
+        result =
+            Py_BuildValue("OOCinidIIIiO", real, imaginary, array->kind, array->bytes,
+                          (Py_ssize_t)all.n, all.first->request.strategy, all.init_ms,
+                          outcome->block, outcome->grid, all.launches, (int)outcome->finish, rows);
+    Py_XDECREF(real);
+    Py_XDECREF(imaginary);
+    Py_XDECREF(rows);
+    return result;
+}
+
+static PyObject *parts_end(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    parts_object *self = (parts_object *)object;
+    int device = gr_current_device();
+    PyObject *result = end_parts(self) < 0 ? NULL : result_of(self);
+    close_parts(self);
+    gr_backend_return_to(device);
+    return result;
+}
+
+static PyObject *parts_on_gpu(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    const parts_object *self = (parts_object *)object;
+    PyObject *found = PyTuple_New(self->count);
+    for (Py_ssize_t i = 0; found && i < self->count; i++)
+        PyTuple_SetItem(found, i, PyBool_FromLong(self->part[i].on_gpu));
+    return found;
+}
+
+static void parts_dealloc(PyObject *object)
+{
+    parts_object *self = (parts_object *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    int device = gr_current_device();
+    close_parts(self);
+    gr_backend_return_to(device);
+    PyMem_Free(self->part);
+    Py_XDECREF(self->arrays);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"end", parts_end, METH_NOARGS,
+     "end()\n--\n\n"
+     "Waits for the sums: (bits, imaginary bits or None, kind, bytes per element, n, strategy, "
+     "init ms, block, grid, launches, finish, rows) of all arrays on GPUs, or None. Timed sums "
+     "have a "
+     "row per array: (device, strategy, times)."},
+    {"on_gpu", parts_on_gpu, METH_NOARGS,
+     "on_gpu()\n--\n\nFor each array, whether it lies on a GPU, where its sum has begun."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, (void *)parts_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_doc, "Sums of several arrays that have begun."},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "gpureduce.Parts",
+    .basicsize = sizeof(parts_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = slots,
+};
+
+int gr_make_parts_type(PyObject *module)
+{
+    parts_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+    return parts_type ? 0 : -1;
+}

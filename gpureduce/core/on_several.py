@@ -1,0 +1,248 @@
+"""Sums of host arrays by several devices at the same time: the processors, GPUs, emulated ones.
+
+Each device has a thread, which takes a slab of the array, adds it up, and takes the next one. For
+exact sums and integers, where the order of additions does not matter, a slab's size follows the
+rate that the device had so far, so that all devices finish at about the same time. For other sums,
+each device has the same share, and the sums of the slabs are added in the array's order: the same
+call gives the same bits.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextvars
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from gpureduce import _host
+from gpureduce.core import devices, exact, on_device, on_host
+from gpureduce.core.arrays import is_flat
+from gpureduce.core.dtypes import Array, rounded_later, sum_in_order
+from gpureduce.core.request import Request
+from gpureduce.core.results import Outcome
+from gpureduce.errors import naming
+
+# A GPU's sum cannot be interrupted: Ctrl-C takes effect between two slabs. An emulated GPU takes as
+# long for the smaller one.
+_SLAB_BYTES, _EMULATED_SLAB_BYTES = 1 << 30, 1 << 25
+_LEAST_BYTES = 1 << 22  # a device that adds up less than this is not worth its thread
+_PROBE_BYTES = 1 << 24  # the first slab of a device whose rate is not known
+_PART_OF_SHARE = 0.75  # of what is left: the rest evens out what the rates do not foresee
+
+_PROCESSORS = "cpu"
+
+# Bytes per second of each device, measured when several devices worked at the same time.
+_rates: dict[str, float] = {}
+
+
+def rates(found: Sequence[devices.Device | None]) -> list[float]:
+    """What `add` has measured of these devices: bytes per second of each, while all worked."""
+    return [_rates[one.id if one else _PROCESSORS] for one in found]
+
+
+def start_rates(found: Sequence[devices.Device | None], shares: Sequence[float]) -> None:
+    """Sets the rates of devices that have none yet to an earlier measurement's proportions."""
+    names = [one.id if one else _PROCESSORS for one in found]
+    if not any(name in _rates for name in names):
+        _rates.update(zip(names, shares, strict=True))
+
+
+@dataclass
+class _Member:
+    """A device at work; None for the processors."""
+
+    device: devices.Device | None
+    total: _host.Exact | None  # of an exact sum
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        return self.device.id if self.device else _PROCESSORS
+
+    @property
+    def most_bytes(self) -> int:
+        emulated = self.device is not None and self.device.backend == "emulator"
+        return _EMULATED_SLAB_BYTES if emulated else _SLAB_BYTES
+
+
+class _Job:
+    """A sum that several threads work on."""
+
+    def __init__(self, request: Request, flat: Array, members: list[_Member]) -> None:
+        self.request, self.flat, self.members = request, flat, members
+        self.by_host = by_processors(request)
+        self.any_order = members[0].total is not None or request.conversion.result.kind in "iu"
+        self.values: list[tuple[int, Any]] = []
+        self.failed: tuple[_Member, BaseException] | None = None
+        self.stopped = False
+        self._lock = threading.Lock()
+        each = -(-flat.size // len(members))
+        self._first: list[tuple[int, int] | None] = []  # of each device: no thread starts in vain
+        # The first element not taken, and the end: of all devices together, or of each.
+        self._left = [[0, flat.size]] if self.any_order else [
+            [min(i * each, flat.size), min((i + 1) * each, flat.size)] for i in range(len(members))
+        ]  # fmt: skip
+        self._first = [self._next(number) for number in range(len(members))]
+
+    def work(self, number: int) -> None:
+        """What each thread does."""
+        member = self.members[number]
+        try:
+            while (slab := self._take(number)) is not None:
+                start = time.perf_counter()
+                self._add(member, *slab)
+                self._note_rate(member, slab, time.perf_counter() - start)
+        except BaseException as error:
+            self.stopped = True
+            if self.failed is None or isinstance(self.failed[1], Exception):
+                self.failed = member, error
+
+    def _take(self, number: int) -> tuple[int, int] | None:
+        with self._lock:
+            if self.stopped:
+                return None
+            first, self._first[number] = self._first[number], None
+            return first or self._next(number)
+
+    def _next(self, number: int) -> tuple[int, int] | None:
+        left = self._left[0 if self.any_order else number]
+        first, end = left
+        if first >= end:
+            return None
+        left[0] = min(end, first + self._size(self.members[number], end - first))
+        return first, left[0]
+
+    def _size(self, member: _Member, left: int) -> int:
+        """The elements of a device's next slab, of those that are left."""
+        itemsize = self.flat.itemsize
+        most = member.most_bytes // itemsize
+        if not self.any_order:
+            return most
+        rates = [_rates.get(one.id) for one in self.members]
+        own, least = _rates.get(member.id), _LEAST_BYTES // itemsize
+        if own is None:
+            return min(_PROBE_BYTES // itemsize, most, left // len(self.members) or 1)
+        share = own / sum(rate or own for rate in rates)
+        size = min(max(int(left * share * _PART_OF_SHARE), least), most)
+        return size if left - size >= least else min(left, most)
+
+    def _add(self, member: _Member, first: int, end: int) -> None:
+        part = self.flat[first:end]
+        if member.device:
+            outcome = on_device.add(self.request, part, member.device, member.total)
+        else:
+            outcome = on_host.add(self.by_host, part, member.total)
+        member.outcomes.append(outcome)
+        if member.total is None:
+            self.values.append((first, outcome.value))
+
+    def _note_rate(self, member: _Member, slab: tuple[int, int], seconds: float) -> None:
+        nbytes = (slab[1] - slab[0]) * self.flat.itemsize
+        if nbytes >= _LEAST_BYTES and seconds > 0:
+            before = _rates.get(member.id, nbytes / seconds)
+            _rates[member.id] = (before + nbytes / seconds) / 2
+
+
+def _run(job: _Job) -> None:
+    """Works on all devices; the calling thread on the first one, so that Ctrl-C reaches it.
+
+    The threads are not those of concurrent.futures, which imports logging. That sets a handler for
+    fork() that takes a lock, and lazy_import.py says why a first use must not.
+    """
+    threads = [
+        threading.Thread(target=contextvars.copy_context().run, args=(job.work, number))
+        for number in range(1, len(job.members))
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        job.work(0)
+    finally:
+        job.stopped = job.stopped or sys.exc_info()[0] is not None
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+    if job.failed:
+        member, error = job.failed
+        raise naming(f"on {member.id}", error)
+
+
+def _chosen(request: Request, nbytes: int, found: Sequence[devices.Device | None]) -> list[_Member]:
+    """The devices that are worth their thread, the processors first."""
+    order = sorted(found, key=lambda device: device is not None)
+    exactly, result = request.strategy.kind == "everywhere", request.conversion.result
+    return [
+        _Member(one, exact.new(result) if exactly else None)
+        for one in order[: max(1, nbytes // _LEAST_BYTES)]
+    ]
+
+
+def add(
+    request: Request,
+    array: Array,
+    found: Sequence[devices.Device | None],
+    into: _host.Exact | None = None,
+) -> Outcome:
+    """The sum of a host array by all these devices, of which None stands for the processors.
+
+    An array that is not contiguous is added up by the first of them: to pack it takes longer than
+    the additions. An exact sum is also added to `into`, before it is rounded.
+    """
+    start = time.perf_counter()
+    members = _chosen(request, array.nbytes if is_flat(array) else 0, found)
+    if len(members) == 1:
+        return _by_one(request, array, members[0].device, into)
+    result = request.conversion.result
+    wide = replace(request, conversion=rounded_later(request.conversion))
+    job = _Job(wide, array.reshape(-1, order="A"), members)
+    _run(job)
+    total = members[0].total
+    if total:
+        for member in members[1:]:
+            total.merge(cast(_host.Exact, member.total))
+        value = exact.value(total, result)
+        if into:
+            into.merge(total)
+    else:
+        values = sorted(job.values, key=lambda one: one[0])
+        value = sum_in_order([value for _, value in values], result)
+    return _outcome(members, value, (time.perf_counter() - start) * 1e3)
+
+
+def _by_one(
+    request: Request, array: Array, device: devices.Device | None, into: _host.Exact | None
+) -> Outcome:
+    if device:
+        return on_device.add(request, array, device, into)
+    return on_host.add(by_processors(request), array, into)
+
+
+def by_processors(request: Request) -> Request:
+    """The same sum by the processors."""
+    return request.by("exact" if request.strategy.kind == "everywhere" else "cpu")
+
+
+def names_of(found: Sequence[devices.Device | None]) -> str:
+    """The devices in words: ``"cpu + 2 x NVIDIA H200"``."""
+    counts = collections.Counter(one.name if one else _PROCESSORS for one in found)
+    return " + ".join(name if n == 1 else f"{n} x {name}" for name, n in counts.items())
+
+
+def _outcome(members: list[_Member], value: Any, ms: float) -> Outcome:
+    done = [one for member in members for one in member.outcomes]
+    kernels = [one for one in done if one.launches]
+    backends = dict.fromkeys(one.device.backend if one.device else _PROCESSORS for one in members)
+    names = dict.fromkeys(one.strategy for one in kernels if one.strategy)
+    if not members[0].total and not members[0].device:
+        names = dict.fromkeys([_PROCESSORS, *names])
+    outcome = Outcome(
+        value, "perf_counter", "+".join(backends), names_of([one.device for one in members]),
+        strategy="+".join(names) or None, kernel_ms=ms, launches=sum(one.launches for one in done),
+    )  # fmt: skip
+    if kernels:
+        outcome.block, outcome.grid = kernels[0].block, kernels[0].grid
+    return outcome

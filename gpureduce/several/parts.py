@@ -1,0 +1,326 @@
+"""`gpureduce.sum_parts`: one sum of several arrays, each added up where it lies.
+
+One thread puts the launches of all arrays on their streams, in one call of C, adds up the parts in
+host memory meanwhile, and then waits for the GPUs. No thread, no peer-to-peer copy and no NCCL is
+needed: a GPU's result is some seventy numbers, or one.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from types import ModuleType
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gpureduce import _host
+from gpureduce.core import arrays, devices, dtypes, exact, gpu_arrays, on_host, on_several, registry
+from gpureduce.core.checks import listed, shown
+from gpureduce.core.dtypes import Conversion, rounded_later, sum_in_order
+from gpureduce.core.on_device import NAMES
+from gpureduce.core.request import Arguments, resolve, strategy_of
+from gpureduce.core.results import Outcome, SumResult, Timing
+from gpureduce.errors import naming
+from gpureduce.several import parts_along_axes
+
+
+class _OnGpus(NamedTuple):
+    """The sum of all parts on GPUs: what end() of csrc/bindings/device/gpu_parts.c returns."""
+
+    bits: bytes
+    imaginary: bytes | None
+    kind: str
+    nbytes: int
+    n: int
+    strategy: int
+    init_ms: float
+    block: int
+    grid: int
+    launches: int
+    finish: int
+    rows: list[tuple[int, int, Any]]  # device, strategy and times of each
+
+
+class _Part(NamedTuple):
+    """The sum of one part, or of several: `total` if it is exact, otherwise `value`."""
+
+    number: int
+
+    dtype: str
+    conversion: Conversion
+    total: _host.Exact | None
+    value: Any
+    n: int
+    nbytes: int
+
+
+def sum_parts(
+    parts: Iterable[Any],
+    strategy: str = "auto",
+    dtype: npt.DTypeLike | None = None,
+    block: int | None = None,
+    grid: int | None = None,
+    finish: str | None = None,
+    device: str | None = None,
+    allow_broken: bool = False,
+    stream: Sequence[object] | None = None,
+    timing: bool = True,
+    *,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    parts_axis: int = 0,
+) -> SumResult:
+    """Add up several arrays to one sum, each where it lies: on a GPU, or in host memory.
+
+    All GPUs work at the same time, and the processors add up the parts in host memory meanwhile.
+
+    Parameters
+    ----------
+    parts
+        The arrays, of one dtype, as `gpureduce.sum` takes them. They may lie on different GPUs,
+        several on one, and in host memory.
+    strategy, dtype, block, grid, finish, allow_broken, timing
+        As in `gpureduce.sum`. The exact sum of all parts is rounded once. Integers wrap around as
+        in NumPy. Of any other strategy, the sums of the parts are added in the order of the parts.
+    device
+        ``"emulator"`` reads parts on a GPU as arrays of the emulator.
+    stream
+        A CUDA stream per part, or None for that of its producer.
+    axis
+        The axes to add up along, if the parts are slices of one array: None for all.
+    keepdims
+        Whether the reduced axes stay in the result, with size 1.
+    parts_axis
+        With `axis`: the axis along which the array was cut into parts.
+
+    Returns
+    -------
+    SumResult
+        The value and its `Timing`, whose `kernel_ms` is the time of the device that took longest.
+        With an axis, the sums lie where the first part does, in an array of its library.
+
+    Raises
+    ------
+    ValueError, TypeError, MemoryError, CudaError
+        As `gpureduce.sum`. The message names the part and its device. The other devices' results
+        are dropped. The next call works.
+
+    Examples
+    --------
+    >>> import gpureduce, numpy as np
+    >>> halves = np.array([1e100, 1.0]), np.array([1.0, -1e100])
+    >>> float(gpureduce.sum_parts(halves).value)
+    2.0
+
+    Rows of one array, in two parts:
+
+    >>> rows = np.arange(6.0).reshape(3, 2)
+    >>> gpureduce.sum_parts([rows[:2], rows[2:]], axis=1).value
+    array([1., 5., 9.])
+    """
+    start = time.perf_counter()
+    found = _checked(parts)
+    asked = Arguments(strategy, dtype, block, grid, finish, device, allow_broken, None, timing)
+    streams = _streams(stream, len(found))
+    row = strategy_of(strategy, allow_broken)
+    if axis is None and not keepdims:
+        return _sum(asked, row, found, streams, start)
+    if streams:
+        raise ValueError(
+            "stream is not for sums along axes, which run on the streams of the parts' producers: "
+            "leave it out"
+        )
+    cut = parts_along_axes.cut_of(found, axis, keepdims, parts_axis)
+    return parts_along_axes.add(
+        asked, found, cut, lambda how, some: _sum(how, row, some, None, time.perf_counter())
+    )
+
+
+def _checked(parts: Iterable[Any]) -> tuple[Any, ...]:
+    if isinstance(parts, np.ndarray) or arrays.lies_on_a_gpu(parts):
+        raise TypeError(
+            f"parts must be a list of arrays, not one {type(parts).__name__}: gpureduce.sum adds "
+            "up one array"
+        )
+    found = listed("parts", parts)
+    if not found:
+        raise ValueError("parts must have one array at least, whose dtype is that of the sum")
+    return found
+
+
+def _streams(given: Sequence[object] | None, count: int) -> tuple[int, ...] | None:
+    if given is None:
+        return None
+    numbers = tuple(map(gpu_arrays.stream_number, listed("stream", given)))
+    if len(numbers) != count:
+        raise ValueError(f"stream must name a stream per part, {count}, not {len(numbers)}")
+    return numbers
+
+
+def _module(asked: Arguments, strategy: registry.Strategy) -> ModuleType | None:
+    """The build that reads parts on GPUs; None if there is none."""
+    if not (asked.device is None or devices.is_emulator(asked.device)):
+        raise ValueError(
+            "device must be None or 'emulator', as each part is added up where it lies, not "
+            f"{shown(asked.device)}"
+        )
+    return None if strategy.kind == "host" else gpu_arrays.module_for(asked.device)
+
+
+def _sum(
+    asked: Arguments, strategy: registry.Strategy, parts: tuple[Any, ...],
+    streams: tuple[int, ...] | None, start: float,
+) -> SumResult:  # fmt: skip
+    module = _module(asked, strategy)
+    exactly = strategy.name in ("auto", "exact")
+    begun, on_gpu = None, (False,) * len(parts)
+    if module:
+        wanted = None if asked.dtype is None else dtypes.named(asked.dtype)
+        resolver = None if wanted is None else gpu_arrays.resolver(wanted, exactly)
+        launch = gpu_arrays.launch_for(strategy, asked)
+        begun = module.begin_parts(parts, resolver, launch, streams, bool(asked.timing))
+        on_gpu = begun.on_gpu()
+    since = time.perf_counter()
+    sums = [
+        _on_host(asked, strategy, number, part, streams)
+        for number, part in enumerate(parts)
+        if not on_gpu[number]
+    ]
+    host_ms = (time.perf_counter() - since) * 1e3 if sums else 0.0
+    found = begun.end() if begun else None
+    own = _OnGpus(*found) if found else None
+    if own:
+        sums.insert(0, _on_gpus(own, on_gpu.index(True), asked.dtype))
+    value = _merged(sums, _check_dtypes(sums))
+    if not asked.timing:
+        return SumResult(value, cast(Timing, None))
+    return SumResult(value, _timing(strategy, sums, own, module, host_ms, start))
+
+
+def _on_host(
+    asked: Arguments, strategy: registry.Strategy, number: int, part: Any,
+    streams: tuple[int, ...] | None,
+) -> _Part:  # fmt: skip
+    try:
+        array = arrays.as_array(part)
+        if streams and streams[number]:
+            raise ValueError("it lies in host memory, and has no stream")
+        request = resolve(asked._replace(device=None), strategy, array.dtype)
+        if not request.on_host:
+            if not (strategy.name == "fast" and request.conversion.result.kind in "iu"):
+                raise ValueError(
+                    f"it lies in host memory, which {strategy.name}, a GPU kernel, does not read: "
+                    "auto and exact add up parts anywhere"
+                )
+            request = request.by("cpu")
+        total = value = None
+        if request.strategy.name == "exact":
+            total = exact.new(request.conversion.result)
+            exact.feed(total, array)
+        else:
+            wide = replace(request, conversion=rounded_later(request.conversion))
+            value = on_host.add(wide, array).value
+    except Exception as error:
+        raise naming(f"part {number}", error) from error
+    size = array.size, array.size * array.dtype.itemsize
+    return _Part(number, dtypes.name_of(array.dtype), request.conversion, total, value, *size)
+
+
+@functools.lru_cache(256)
+def _conversion(kind: str, nbytes: int, dtype: Any) -> tuple[str, Conversion]:
+    """The name of a dtype of an array on a GPU, and its conversion to the sum's."""
+    source = gpu_arrays.source(kind, nbytes)
+    if kind == "B" and source == np.float16:  # NumPy has no bfloat16: the sum is in float32
+        single = dtypes.convert(np.dtype(np.float32), dtype)
+        return "bfloat16", replace(single, load=_host.LOAD_BF16)
+    return dtypes.name_of(source), dtypes.convert(source, dtype)
+
+
+def _on_gpus(own: _OnGpus, first: int, dtype: Any) -> _Part:
+    wanted = None if dtype is None else dtypes.named(dtype)
+    name, conversion = _conversion(own.kind, own.nbytes, wanted)
+    total, value = None, None
+    components = [own.bits] if own.imaginary is None else [own.bits, own.imaginary]
+    if NAMES[own.strategy] == "exact":
+        total = exact.new(conversion.result)
+        for number, bits in enumerate(components):
+            total.add_state(bits, number, number == 0)
+    else:
+        wide = rounded_later(conversion)
+        values = [wide.value(bits) for bits in components]
+        value = values[0] if len(values) == 1 else arrays.joined(wide, *values)
+    return _Part(first, name, conversion, total, value, own.n, own.n * own.nbytes)
+
+
+def _check_dtypes(sums: list[_Part]) -> np.dtype[Any]:
+    """The dtype of the sum."""
+    first = sums[0]
+    for part in sums:
+        if part.dtype != first.dtype:
+            raise TypeError(
+                f"parts must be of one dtype: part {first.number} is of {first.dtype}, and part "
+                f"{part.number} of {part.dtype}"
+            )
+    return first.conversion.result
+
+
+def _merged(sums: list[_Part], result: np.dtype[Any]) -> Any:
+    total = sums[0].total
+    if total is None:
+        return sum_in_order([part.value for part in sums], result)
+    for part in sums[1:]:
+        total.merge(cast(_host.Exact, part.total))
+    return exact.value(total, result)
+
+
+class _Elapsed:
+    """The times of several devices, read when somebody looks at them: see `Timing`."""
+
+    def __init__(self, rows: list[tuple[int, int, Any]], host_ms: float) -> None:
+        self._rows, self._host_ms = rows, host_ms
+
+    def read(self) -> tuple[float, float]:
+        """Milliseconds of the kernels and of the copies back, of the device that took longest."""
+        kernel: dict[int, float] = {}
+        back: dict[int, float] = {}
+        for device, _, elapsed in self._rows:
+            ms = elapsed.read()
+            kernel[device] = kernel.get(device, 0.0) + ms[0]
+            back[device] = back.get(device, 0.0) + ms[1]
+        return max(self._host_ms, *kernel.values()), max(back.values())
+
+
+def _timing(
+    strategy: registry.Strategy, sums: list[_Part], own: _OnGpus | None,
+    module: ModuleType | None, host_ms: float, start: float,
+) -> Timing:  # fmt: skip
+    rows, backend = (own.rows, cast(ModuleType, module).BACKEND) if own else ([], "")
+    on_host = len(sums) > bool(own)
+    used: list[devices.Device | None] = [None] if on_host else []
+    used += [devices.choose_device(f"{backend}:{i}") for i in dict.fromkeys(r[0] for r in rows)]
+    ran = [NAMES[number] for _, number, _ in rows]
+    if on_host:
+        ran.insert(0, "exact" if sums[0].total else "numpy" if strategy.name == "numpy" else "cpu")
+    clock = "perf_counter" if not own else "emulator" if backend == "emulator" else "cuda_event"
+    where = "+".join(["cpu"] * on_host + [backend] * bool(own)), on_several.names_of(used)
+    outcome = Outcome(None, clock, *where, "+".join(dict.fromkeys(ran)), host_ms)
+    finish = strategy.finishes[0]
+    if own:
+        outcome.init_ms, outcome.launches = own.init_ms, own.launches
+        outcome.block, outcome.grid = own.block or None, own.grid or None
+        finish = registry.FINISHES[own.finish - 1]
+    peaks = [one.peak_gb_s if one else None for one in used]
+    if all(peaks):
+        outcome.peak_gb_s = sum(peak for peak in peaks if peak)
+    size = sum(part.n for part in sums), sum(part.nbytes for part in sums)
+    total_ms = (time.perf_counter() - start) * 1e3
+    timing = outcome.timing(strategy.name, sums[0].dtype, finish, *size, total_ms)
+    if own:  # read when somebody looks: results.py
+        later = vars(timing)
+        del later["kernel_ms"], later["d2h_ms"]
+        later["_elapsed"] = _Elapsed(rows, host_ms)
+    return timing

@@ -1,0 +1,243 @@
+"""gpureduce.sum_parts: arrays that lie on several devices, here emulated ones."""
+
+from __future__ import annotations
+
+import threading
+
+import ml_dtypes  # noqa: F401  NumPy knows bfloat16 by it
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import array_of, broken_off_after, same_bits
+from gpureduce.core import devices
+from producers import ByInterface, OnDevice
+
+DTYPES = [
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "int8",
+    "int64",
+    "uint64",
+    "bool",
+]
+
+
+def cut(array, count):
+    """Uneven parts, of which one is empty."""
+    ends = np.sort(np.random.default_rng(count).integers(0, array.size, count - 1))
+    return np.split(array, [0, *ends])
+
+
+def spread(parts, count=4):
+    return [OnDevice(part, i % count) for i, part in enumerate(parts)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_parts_have_the_bits_of_the_whole(device_count, dtype):
+    array = array_of(dtype, 3000) if dtype != "complex64" else (
+        array_of("float32", 3000) + 1j * array_of("float32", 3000, 1)
+    ).astype(dtype)  # fmt: skip
+    whole = gpureduce.sum(array).value
+    for parts in (cut(array, 1), cut(array, 3), cut(array, 9)[::-1]):
+        for some in (
+            spread(parts, device_count),
+            parts,
+            [part if i % 2 else OnDevice(part, i % device_count) for i, part in enumerate(parts)],
+        ):
+            result = gpureduce.sum_parts(some, device="emulator")
+            assert same_bits(result.value, whole)
+            assert result.timing.n == array.size and result.timing.nbytes == array.nbytes
+            value = gpureduce.sum_parts(some, device="emulator", timing=False)
+            assert same_bits(value.value, whole) and value.timing is None
+
+
+def test_the_timing_names_all_devices(four_devices):
+    parts = [np.ones(100, np.float32)] * 3
+    timing = gpureduce.sum_parts([*spread(parts), parts[0]], device="emulator").timing
+    assert timing.backend == "cpu+emulator"
+    assert timing.device == "cpu + 3 x gpureduce emulator"
+    assert (timing.strategy, timing.source) == ("exact", "emulator")
+    assert 0 < timing.kernel_ms <= timing.total_ms and timing.launches >= 3
+    timing = gpureduce.sum_parts(parts).timing
+    assert (timing.backend, timing.device, timing.launches) == ("cpu", "cpu", 0)
+
+
+def test_the_longest_device_tells_the_time(four_devices):
+    """Parts on one device follow one another; those of others run beside them."""
+    long = [np.ones(300_000, np.float32)] * 2
+    apart = gpureduce.sum_parts([OnDevice(a, i) for i, a in enumerate(long)], "sequential",
+                                device="emulator").timing.kernel_ms  # fmt: skip
+    together = gpureduce.sum_parts([OnDevice(a, 0) for a in long], "sequential",
+                                   device="emulator").timing.kernel_ms  # fmt: skip
+    assert together > 1.2 * apart
+
+
+def test_other_strategies_add_in_the_order_of_the_parts(four_devices):
+    big, one = np.float32(2**24), np.float32(1)
+    parts = [np.array([x]) for x in (big, one, one, -big)]
+    assert gpureduce.sum_parts(spread(parts), "warp_shfl", device="emulator").value == 0
+    back = spread(parts)[::-1]
+    assert gpureduce.sum_parts(back, "warp_shfl", device="emulator").value == 2
+    pairs = spread([np.array([x, y]) for x, y in ((one, one), (big, -big))])
+    assert gpureduce.sum_parts(pairs, "warp_shfl", device="emulator").value == 2
+    assert gpureduce.sum_parts(spread(parts), device="emulator").value == 2
+
+
+def test_halves_are_rounded_once(four_devices):
+    """2048 + 1 + 1: rounded after each part, the ones would be lost."""
+    parts = [np.array([x], np.float16) for x in (2048, 1, 1)]
+    for strategy in ("warp_shfl", "fast", "auto"):
+        assert gpureduce.sum_parts(spread(parts), strategy, device="emulator").value == 2050
+    for strategy in ("cpu", "numpy", "auto"):
+        value = gpureduce.sum_parts(parts, strategy).value
+        assert value == 2050 and value.dtype == np.float16
+
+
+def test_integers_wrap_around(four_devices):
+    parts = [np.full(3, 2**62, np.int64)] * 5
+    with np.errstate(over="ignore"):
+        wrapped = np.sum(np.concatenate(parts))
+    for strategy in ("auto", "fast", "exact"):
+        assert gpureduce.sum_parts(spread(parts), strategy, device="emulator").value == wrapped
+        mixed = [*spread(parts[:2]), *parts[2:]]
+        assert gpureduce.sum_parts(mixed, strategy, device="emulator").value == wrapped
+    assert gpureduce.sum_parts(parts, dtype="int32").value.dtype == np.int32
+
+
+def test_dtype_is_that_of_the_sum(four_devices):
+    parts = [array_of("float32", 100, i) for i in range(3)]
+    whole = gpureduce.sum(np.concatenate(parts), dtype="float64").value
+    assert same_bits(
+        gpureduce.sum_parts(spread(parts), dtype="float64", device="emulator").value, whole
+    )
+    assert same_bits(gpureduce.sum_parts(parts, dtype=np.float64).value, whole)
+
+
+def test_strided_parts(four_devices):
+    square = array_of("float64", 64 * 64).reshape(64, 64)
+    parts = [OnDevice(square[i::4, ::-1], i) for i in range(4)]
+    assert same_bits(
+        gpureduce.sum_parts(parts, device="emulator").value, gpureduce.sum(square).value
+    )
+
+
+def test_memory_of_the_emulator_is_on_its_device(four_devices):
+    """By __cuda_array_interface__, which does not name the device."""
+    module = devices.emulator()
+    memory = module.allocate(64, 2, 1)
+    array = np.ones(16, np.float32)
+    shown = ByInterface(array, data=(memory.pointer, True))
+    found = gpureduce.sum_parts([shown, OnDevice(array, 1)], "fast", device="emulator")
+    assert np.isnan(found.value)  # fresh memory is filled with nan
+    assert found.timing.device == "2 x gpureduce emulator"
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, (0, 1), (0, 2), None, ()])
+@pytest.mark.parametrize("dtype", ["float32", "int32", "float16", "complex64"])
+def test_slices_of_one_array_along_axes(four_devices, dtype, axis):
+    array = (np.random.default_rng(1).standard_normal((12, 5, 7)) * 1000).astype(dtype)
+    for along in (0, 1, -1):
+        host = np.array_split(array, 3, axis=along)
+        for keepdims in (False, True):
+            wanted = gpureduce.sum(array, axis=axis, keepdims=keepdims).value
+            for parts, device in ((host, None), (spread(host), "emulator")):
+                how = {"axis": axis, "keepdims": keepdims, "parts_axis": along, "device": device}
+                found = gpureduce.sum_parts(parts, **how).value
+                assert type(found) is type(wanted) and found.dtype == wanted.dtype
+                assert found.shape == wanted.shape
+                assert np.asarray(found).tobytes() == np.asarray(wanted).tobytes()
+                if device:
+                    quick = gpureduce.sum_parts(parts, "fast", **how).value
+                    assert quick.shape == wanted.shape and quick.dtype == wanted.dtype
+                    np.testing.assert_allclose(quick, wanted, rtol=0.02, atol=50)
+
+
+WRONG = [
+    (lambda: gpureduce.sum_parts([]), ValueError, "parts must have one array at least"),
+    (lambda: gpureduce.sum_parts(np.ones(3)), TypeError, "a list of arrays, not one ndarray"),
+    (lambda: gpureduce.sum_parts(3), TypeError, r"parts must be a list, such as \[3\], not 3"),
+    (lambda: gpureduce.sum_parts(spread([np.ones(3), np.ones(3, "f4")]), device="emulator"),
+     TypeError, "one dtype: part 0 is of float64, and part 1 of float32"),
+    (lambda: gpureduce.sum_parts([OnDevice(np.ones(3)), np.ones(3, int)], device="emulator"),
+     TypeError, "one dtype: part 0 is of float64, and part 1 of int64"),
+    (lambda: gpureduce.sum_parts([np.ones(3), "x"]), TypeError, "part 1: arrays of dtype <U1"),
+    (lambda: gpureduce.sum_parts(spread([np.ones(3)] * 8, 8), device="emulator"),
+     ValueError, "part 4: there is no emulator device 4: there are 4"),
+    (lambda: gpureduce.sum_parts([np.ones(3)] * 2, "warp_shfl"), ValueError,
+     "part 0: it lies in host memory, which warp_shfl, a GPU kernel, does not read"),
+    (lambda: gpureduce.sum_parts([np.ones(3)], device="cpu"), ValueError,
+     "device must be None or 'emulator', .*not 'cpu'"),
+    (lambda: gpureduce.sum_parts([np.ones(3)], "nope"), ValueError, "nope"),
+    (lambda: gpureduce.sum_parts([np.ones(3)], stream=[1, 2]), ValueError,
+     "stream must name a stream per part, 1, not 2"),
+    (lambda: gpureduce.sum_parts([np.ones(3)], stream=[1]), ValueError,
+     "part 0: it lies in host memory, and has no stream"),
+    (lambda: gpureduce.sum_parts([np.ones((2, 3)), np.ones((2, 4))], axis=0), ValueError,
+     r"part 1 has the shape \(2, 4\), and part 0 \(2, 3\): slices of one array along axis 0"),
+    (lambda: gpureduce.sum_parts([np.ones((2, 3)), np.ones(3)], axis=0), ValueError, "part 1 has"),
+    (lambda: gpureduce.sum_parts([1.0], axis=0), TypeError, "part 0: with axis, a part is"),
+    (lambda: gpureduce.sum_parts([np.ones(())], axis=0), ValueError, "part 0 has no dimensions"),
+    (lambda: gpureduce.sum_parts([np.ones(3)], axis=1), np.exceptions.AxisError, "axis 1"),
+    (lambda: gpureduce.sum_parts([np.ones(3)], axis=0, parts_axis=1), np.exceptions.AxisError, "1"),
+    (lambda: gpureduce.sum_parts([np.ones(3)], axis=0, stream=[1]), ValueError, "leave it out"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "kind", "text"), WRONG)
+def test_errors_say_what_is_wrong_and_the_next_call_works(four_devices, call, kind, text):
+    with pytest.raises(kind, match=text):
+        call()
+    parts = spread([np.ones(10)] * 4)
+    assert gpureduce.sum_parts(parts, device="emulator").value == 40
+
+
+def test_an_error_on_one_device_names_it_and_leaves_all_usable(four_devices):
+    """Not enough memory for one part: a cast takes scratch memory."""
+    parts = spread(
+        [np.ones(10, np.float32)] * 2 + [np.ones(2**20, np.float32)] + [np.ones(10, np.float32)]
+    )
+    with (
+        gpureduce.emulator.memory_limit(2**18),
+        pytest.raises(MemoryError, match="part 2, on emulator:2: cudaErrorMemoryAllocation"),
+    ):
+        gpureduce.sum_parts(parts, "global_tree", device="emulator")
+    for strategy in ("global_tree", "exact", "last_block"):
+        assert gpureduce.sum_parts(parts, strategy, device="emulator").value == 2**20 + 30
+
+
+@pytest.mark.parametrize("strategy", ["exact", "last_block", "sequential"])
+def test_an_interrupted_call_leaves_all_usable(four_devices, strategy):
+    parts = spread([np.ones(2**22, np.float32)] * 4)
+    for seconds in (0.005, 0.02, 0.05):
+        broken_off_after(seconds, lambda: gpureduce.sum_parts(parts, strategy, device="emulator"))
+        small = spread([np.ones(1000, np.float32)] * 4)
+        assert gpureduce.sum_parts(small, strategy, device="emulator").value == 4000
+
+
+def test_many_threads(four_devices):
+    parts = [array_of("float32", 2000, i) for i in range(4)]
+    whole = gpureduce.sum(np.concatenate(parts)).value
+    found = []
+
+    def work(seed):
+        order = np.random.default_rng(seed).permutation(4)
+        some = [OnDevice(parts[i], int(k)) for k, i in enumerate(order)]
+        found.extend(gpureduce.sum_parts(some, device="emulator").value for _ in range(5))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 320 and all(same_bits(value, whole) for value in found)
+
+
+def test_no_references_are_kept(four_devices):
+    part = OnDevice(np.ones(10), 1)
+    for _ in range(3):
+        gpureduce.sum_parts([part, part], device="emulator")
+        assert part.shown.held_by_others() == 0
