@@ -377,10 +377,13 @@ def headers_for_users() -> dict[str, object]:
     files = [p for p in (folder / "emulator" / "include").rglob("*") if p.is_file()]
     files += [*(folder / "shared").glob("*.h"), folder / "dtypes.def", folder / "strategies.def"]
     files += [folder / "engine" / "compiled_kernels.h", folder / "kernels" / "parts" / "common.h"]
+    files += [folder / "cuda" / "device.h", *(folder / "cuda" / "nvrtc").iterdir()]
     return {
         "traced": [*TRACED, "-DGR_EMULATOR_TRACED"],
         "traced_by_clang": CLANG_HOOKS,
         "includes": ["emulator/include", "kernels", "."],
+        "nvcc": NVCC_FLAGS,
+        "cuda_includes": ["cuda", "kernels", "."],
         "files": {p.relative_to(folder).as_posix(): p.read_text() for p in sorted(files)},
     }
 

@@ -30,6 +30,11 @@ cudaError_t gr_backend_cub(const void *in, void *out, size_t n, gr_load load, gr
 /* Loads all 16-byte words of an array and stores one word: the least that a sum can do. */
 cudaError_t gr_backend_load_only(const void *in, size_t bytes, unsigned *word, cudaStream_t stream);
 
+/* Loads the kernels of these names out of an image (a cubin), for all devices, and sets entry[].
+ * They stay loaded. Only the CUDA build can do this. */
+cudaError_t gr_backend_load_kernels(const void *image, const char *const *symbol, int count,
+                                    const void **entry);
+
 /* Times repeated runs of the work that `launch` puts on the stream, in ms[repeats]. `launch`
  * returns 0 on success. In the CUDA build, a run is one graph of `in_a_row` calls of `launch`, and
  * its time is divided by `in_a_row`, because starting a graph takes as long as a small kernel. In

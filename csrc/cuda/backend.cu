@@ -88,6 +88,22 @@ cudaError_t gr_backend_cub(const void *in, void *out, size_t n, gr_load load, gr
     return cudaErrorNotSupported;
 }
 
+cudaError_t gr_backend_load_kernels(const void *image, const char *const *symbol, int count,
+                                    const void **entry)
+{
+    cudaLibrary_t library = nullptr;
+    cudaError_t state =
+        cudaLibraryLoadData(&library, image, nullptr, nullptr, 0, nullptr, nullptr, 0);
+    for (int i = 0; i < count && state == cudaSuccess; i++) {
+        cudaKernel_t kernel = nullptr;
+        state = cudaLibraryGetKernel(&kernel, library, symbol[i]);
+        entry[i] = kernel; /* cudaLaunchKernelExC takes it in place of a function */
+    }
+    if (state != cudaSuccess && library)
+        (void)cudaLibraryUnload(library);
+    return state;
+}
+
 const char *gr_backend_name(void)
 {
     return "cuda";

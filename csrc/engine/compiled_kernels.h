@@ -32,9 +32,10 @@ typedef struct {
  * function. Returns false if there is no memory. */
 bool gr_list_kernels(void);
 
-/* Lists more kernels for a strategy that was added by gr_add_strategy(). Returns false if there is
- * no memory. */
+/* List kernels for a strategy that was added by gr_add_strategy(): those that `fill` lists, or one.
+ * Return false if there is no room. The caller serializes calls; sums of the strategy may run. */
 bool gr_add_kernels(int strategy, void (*fill)(gr_kernel_list *list));
+bool gr_add_kernel(int strategy, const gr_kernel *kernel);
 
 /* Whether a strategy has kernels of this package, or of a user. */
 bool gr_has_kernels(int strategy);

@@ -268,6 +268,12 @@ gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int li
                                           &resident, error);
     if (status != GR_OK)
         return status;
+    if (!resident)
+        return gr_fail(error, GR_BAD_VALUE,
+                       "no block of %u threads of %s fits on an SM: they need more registers or "
+                       "shared memory than it has; take a smaller block, or declare the kernel "
+                       "__launch_bounds__(%u)",
+                       plan->block, strategy->name, plan->block);
     status = strategy->traits & MANY
                  ? grid_to_fill(request, cover, resident, limit_grid, plan, error)
                  : grid_to_cover(request, n, cover, limit_grid, plan, error);

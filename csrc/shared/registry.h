@@ -78,7 +78,7 @@ const gr_strategy *gr_strategy_at(int index);
 
 /* Adds a strategy behind those of strategies.def. Returns its index, or -1 if there is no room. The
  * caller serializes calls, and keeps the strategy's texts. */
-enum { GR_MAX_ADDED_STRATEGIES = 32 };
+enum { GR_MAX_ADDED_STRATEGIES = 1024 };
 int gr_add_strategy(const gr_strategy *strategy);
 int gr_is_added_strategy(int index);
 

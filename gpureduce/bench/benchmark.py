@@ -30,7 +30,7 @@ import itertools
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,6 +42,9 @@ from gpureduce.core.checks import listed, one_of, whole
 from gpureduce.core.dtypes import Array, convert, named
 from gpureduce.core.request import launch_sizes
 from gpureduce.core.summation import sum as sum_of
+
+if TYPE_CHECKING:
+    from gpureduce.kernels.kernel import Kernel
 
 MEASURES = ("kernel", "apart", "call", "host", "explain", "count")
 MOST_REPEATS = 2**31 - 1
@@ -132,7 +135,7 @@ class Measurement:
 class _Plan:
     """The arguments of `benchmark` that are the same for all groups."""
 
-    strategies: tuple[str, ...]
+    strategies: tuple[Any, ...]
     blocks: tuple[int | None, ...]
     grids: tuple[int | None, ...]
     repeats: int
@@ -154,17 +157,27 @@ def array_of(dtype: str, n: int) -> Array:
 
 def _kernels(given: Input, plan: _Plan, *, apart: bool = False) -> Iterator[Contender]:
     names = [*plan.strategies, *(["cub"] if "cub" in plan.peers else [])]
-    every = dict.fromkeys(map(registry.find, names))
-    rows = [row for row in every if not apart or row.kind != "host"]
+    every = dict.fromkeys(map(_row, names))
+    rows = [row for row in every if not apart or _launches(row) or row.kind != "host"]
     if every and not rows:
-        raise ValueError(f"{', '.join(names)} launches nothing that could be measured apart")
+        told = ", ".join(row.name for row in every)
+        raise ValueError(f"{told} launches nothing that could be measured apart")
     for row in rows:
-        launched = row.launches_kernels
+        launched = _launches(row)
         for block in plan.blocks if launched else (None,):
             for grid in plan.grids if launched else (None,):
                 yield _contenders.kernel(given, row, block, grid, apart=apart)
     if libraries.LOAD_ONLY in plan.peers and not given.offset:
         yield _contenders.load_only(given, apart=apart)
+
+
+def _row(strategy: Any) -> Any:
+    """The line of the registry, or a user's kernel as it is."""
+    return strategy if isinstance(strategy, registry.UserKernel) else registry.find(strategy)
+
+
+def _launches(row: Any) -> bool:
+    return isinstance(row, registry.UserKernel) or row.launches_kernels
 
 
 def _producers(given: Input, plan: _Plan) -> list[str]:
@@ -185,7 +198,7 @@ def _calls(given: Input, plan: _Plan) -> Iterator[Contender]:
         ours = [
             name
             for name in plan.strategies
-            if producer == "numpy" or registry.find(name).kind != "host"
+            if producer == "numpy" or _launches(_row(name)) or _row(name).kind != "host"
         ]
         for way, name in itertools.product(plan.ways, dict.fromkeys((*ours, producer))):
             made = _contenders.call(given, name, producer, way)
@@ -206,8 +219,8 @@ def _hosts(given: Input, plan: _Plan) -> Iterator[Contender]:
 
 
 def _explanations(given: Input, plan: _Plan, *, sample: bool) -> Iterator[Contender]:
-    for row in map(registry.find, plan.strategies):
-        for block in plan.blocks if row.launches_kernels else ():
+    for row in map(_row, plan.strategies):
+        for block in plan.blocks if _launches(row) else ():
             for grid in plan.grids:
                 yield _contenders.explaining(given, row, block, grid, sample=sample)
 
@@ -293,7 +306,7 @@ def _group(given: Input, measure: str, plan: _Plan) -> Iterator[Measurement]:
 
 
 def benchmark(
-    strategies: Sequence[str],
+    strategies: Sequence[str | Kernel],
     sizes: Sequence[int] = (2**20,),
     dtypes: Sequence[str] = ("int32",),
     blocks: Sequence[int | None] = (None,),
@@ -313,7 +326,7 @@ def benchmark(
     Parameters
     ----------
     strategies
-        Names or aliases out of `gpureduce.strategies`.
+        Names or aliases out of `gpureduce.strategies`, or kernels of yours, out of `kernel`.
     sizes, dtypes
         Numbers of elements, and their dtypes.
     blocks, grids
@@ -362,7 +375,9 @@ def benchmark(
     sizes = [whole("sizes", n, 1, 2**63 - 1) for n in sizes]
     offset = whole("offset", offset, 0, 2**31 - 1)
     plan = _Plan(
-        tuple(registry.find(name).name for name in strategies),
+        tuple(
+            registry.find(name).name if isinstance(name, str) else _row(name) for name in strategies
+        ),
         blocks,
         grids,
         whole("repeats", repeats, 1, MOST_REPEATS),

@@ -7,7 +7,7 @@ import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -90,45 +90,69 @@ def rotation(device: devices.Device, nbytes: int) -> tuple[int, str]:
 
 def kernel(
     given: Input,
-    row: registry.Strategy,
+    row: registry.Strategy | registry.UserKernel,
     block: int | None,
     grid: int | None,
     *,
     apart: bool = False,
     load_only: bool = False,
 ) -> Contender:
-    """The launches of one of our kernels or of CUB, without Python; or a host strategy's sum.
+    """The launches of a kernel or of CUB, without Python; or a host strategy's sum.
 
     With `load_only`, the launches of a kernel that loads the array and stores one word.
     """
-    array, conversion = given.array, given.conversion
-    if row.kind == "host":
+    array = given.array
+    if isinstance(row, registry.Strategy) and row.kind == "host":
         return _host_kernel(given, row)
     device = devices.choose_device(given.device)
-    devices.check_can_run(device, row)
     copies, cache = rotation(device, array.nbytes)
-    ran = placed(row, device.id, conversion.result)  # `auto` is `exact` for floats
-    request = Request(ran, conversion, block or 0, grid or 0)
+    measure = _of_a_user if isinstance(row, registry.UserKernel) else _of_ours
+    measured = measure(given, row, device, (block, grid))
 
     def run(repeats: int) -> list[float]:
-        times, made.block, made.grid = on_device.measure(
-            request, array, device,
-            copies=copies, repeats=repeats, offset=given.offset, apart=apart, load_only=load_only,
-        )  # fmt: skip
+        times, made.block, made.grid = measured(
+            copies=copies, repeats=repeats, offset=given.offset, apart=apart, load_only=load_only
+        )
         return [1e3 * ms for ms in times]
 
     made = Contender(
-        row.name,
+        _title(row),
         run,
-        lambda: (
-            sum_of(array, row.name, _dtype(given), block=block, grid=grid, device=device.id).value
-        ),
+        lambda: sum_of(array, cast(Any, row), _dtype(given), block, grid, device=device.id).value,
         device.name,
         "emulator" if device.backend == "emulator" else "cuda_event",
         cache,
         peak_gb_s=device.peak_gb_s if device.backend == "cuda" else None,
     )
     return made
+
+
+_Measure = Callable[..., tuple[list[float], int | None, int | None]]
+
+
+def _of_ours(
+    given: Input, row: Any, device: devices.Device, launch: tuple[int | None, int | None]
+) -> _Measure:
+    """What measures the launches of one of our strategies, or of a user's kernel on a card."""
+    devices.check_can_run(device, row)
+    ran = placed(row, device.id, given.conversion.result)  # `auto` is `exact` for floats
+    finish = "host" if ran.finishes == ("host",) else None
+    request = Request(ran, given.conversion, launch[0] or 0, launch[1] or 0, finish)
+    return functools.partial(on_device.measure, request, given.array, device)
+
+
+def _of_a_user(
+    given: Input, row: Any, device: devices.Device, launch: tuple[int | None, int | None]
+) -> _Measure:
+    """What measures the launches of a user's kernel."""
+    if device.backend == "cuda":
+        placed_there = row.call("place", device, given.array.dtype, _dtype(given))
+        return _of_ours(given, placed_there, device, launch)
+
+    def measure(*, repeats: int, apart: bool, **_: Any) -> Any:
+        return row.call("measure", given.array, _dtype(given), *launch, repeats, apart)
+
+    return measure
 
 
 def load_only(given: Input, *, apart: bool = False) -> Contender:
@@ -157,18 +181,18 @@ def _numpy_call(given: Input) -> Callable[[], Any]:
     return lambda: np.sum(given.array, dtype=given.conversion.result)
 
 
-def _our_call(given: Input, name: str, device: str | None) -> Callable[[], Any]:
+def _our_call(given: Input, name: Any, device: str | None) -> Callable[[], Any]:
     dtype = _dtype(given)
     return lambda: sum_of(given.array, name, dtype, device=device, timing=False).value
 
 
-def on_host(given: Input, name: str) -> Contender:
+def on_host(given: Input, name: Any) -> Contender:
     """A whole call, from a NumPy array to the number."""
     where = "cpu"
     if name == "numpy":
         call = _numpy_call(given)
     elif libraries.is_ours(name) or name == "cub":
-        device = None if registry.find(name).kind == "host" else given.device
+        device = None if _on_processor(name) else given.device
         where = sum_of(given.array, name, _dtype(given), device=device).timing.device
         call = _our_call(given, name, device)
     else:
@@ -181,14 +205,20 @@ def on_host(given: Input, name: str) -> Contender:
         time.sleep(_QUIET_S)
         return timed_calls(call, repeats)
 
-    return Contender(
-        name,
-        run,
-        call,
-        where,
-        "perf_counter",
-        producer="numpy",
-    )
+    return Contender(_title(name), run, call, where, "perf_counter", producer="numpy")
+
+
+def _title(strategy: Any) -> str:
+    """The name in the results. A user's kernel may have the name of a strategy."""
+    if isinstance(strategy, registry.UserKernel):
+        return strategy.name + " (yours)" * registry.is_known(strategy.name)
+    return strategy.name if isinstance(strategy, registry.Strategy) else str(strategy)
+
+
+def _on_processor(strategy: Any) -> bool:
+    if isinstance(strategy, registry.UserKernel):
+        return False
+    return registry.find(strategy).kind == "host"
 
 
 # The ways to call `sum`: whether the result has a timing, the dtype, and whether a strided view of
@@ -202,7 +232,7 @@ WAYS: dict[str, tuple[bool, str | None, bool]] = {
 }
 
 
-def call(given: Input, name: str, producer: str, way: str) -> Contender | None:
+def call(given: Input, name: Any, producer: str, way: str) -> Contender | None:
     """A whole call, from a library's array to a Python number; None if it cannot be called so.
 
     The arrays of NumPy lie in host memory, those of the other libraries on a GPU.
@@ -225,7 +255,7 @@ def call(given: Input, name: str, producer: str, way: str) -> Contender | None:
         where = where if on_card else "cpu"
     else:
         if not on_card:
-            named = None if registry.find(name).kind == "host" else given.device
+            named = None if _on_processor(name) else given.device
             where = sum_of(array, name, device=named).timing.device
 
         def run() -> Any:
@@ -236,7 +266,7 @@ def call(given: Input, name: str, producer: str, way: str) -> Contender | None:
     except TypeError:  # kernels read contiguous arrays of the dtypes that they are compiled for
         return None
     return Contender(
-        name,
+        _title(name),
         functools.partial(timed_calls, run),
         _no_value if kind == "cast" else run,
         where,
@@ -248,21 +278,21 @@ def call(given: Input, name: str, producer: str, way: str) -> Contender | None:
 
 
 def explaining(
-    given: Input, row: registry.Strategy, block: int | None, grid: int | None, *, sample: bool
+    given: Input, row: Any, block: int | None, grid: int | None, *, sample: bool
 ) -> Contender:
     """A call of `explain`, with sampled blocks or with all of them."""
 
     def call() -> Explanation | Comparison:
         dtype = given.conversion.result if given.accumulate else given.array.dtype
         return explain(
-            row.name, n=given.array.size, dtype=dtype, block=block or 256, grid=grid,
+            row, n=given.array.size, dtype=dtype, block=block or 256, grid=grid,
             input_dtype=given.array.dtype, sample=sample,
         )  # fmt: skip
 
     found = call()
     assert isinstance(found, Explanation)
     return Contender(
-        row.name,
+        _title(row),
         lambda repeats: timed_calls(call, repeats),
         _no_value,
         "gpureduce emulator",

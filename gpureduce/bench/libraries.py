@@ -152,6 +152,8 @@ def free(names: tuple[str, ...]) -> None:
             peer.free(load_other(peer.name))
 
 
-def is_ours(name: str) -> bool:
-    """Whether `name` is one of our strategies rather than a library."""
+def is_ours(name: object) -> bool:
+    """Whether `name` is one of our strategies or a user's kernel, rather than a library."""
+    if isinstance(name, registry.UserKernel):
+        return True
     return name in registry.STRATEGIES and name not in ("cub", "numpy")

@@ -18,7 +18,7 @@ Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 def _run(arguments: argparse.Namespace) -> None:
     options = {name: getattr(arguments, name) for name in OPTIONS}
     made = kernel(Path(arguments.file), arguments.name, **options)
-    verdict = check(made, arguments.dtype, hint=not arguments.no_hint)
+    verdict = check(made, arguments.dtype, hint=not arguments.no_hint, device=arguments.device)
     if arguments.html:
         Path(arguments.html).write_text(verdict._repr_html_(), encoding="utf-8")
     print(verdict.to_json() if arguments.json else verdict)
@@ -36,6 +36,9 @@ def register(command: Command) -> None:
         "--dtype", nargs="+", metavar="DTYPE",
         help="the elements' dtypes (default: int32 and float32, or the kernel's own)",
     )  # fmt: skip
+    added.add_argument(
+        "--device", help="the card to try it on, as cuda:1 (default: the first); emulator: none"
+    )
     for option, values in OPTIONS.items():
         added.add_argument(f"--{option}", choices=values, help="as in gpureduce.kernel")
     added.add_argument("--no-hint", action="store_true", help="do not tell what to try next")

@@ -22,8 +22,6 @@ from gpureduce.core.results import Outcome, SumResult, Timing
 from gpureduce.core.schedule import current
 from gpureduce.lazy_import import load_other
 
-_NAMES = list(registry.STRATEGIES)
-
 
 def check_strategy(strategy: registry.Strategy) -> None:
     """Raises if the strategy has no kernel for sums along an axis."""
@@ -44,7 +42,7 @@ def _name(strategy: registry.Strategy, exactly: bool, ran: int, launches: int) -
     """The strategy for a timing: the kernel that `fast` chose, or what was asked for."""
     if strategy.kind == "axis" or not launches:
         return strategy.name
-    return "exact" if exactly else _NAMES[ran]
+    return "exact" if exactly else registry.name_at(ran)
 
 
 def finish_of(launches: int) -> str:

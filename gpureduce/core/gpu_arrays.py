@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce.core import arrays, devices, dtypes, registry
-from gpureduce.core.on_device import NAMES
 from gpureduce.core.request import Arguments, Launch, launch_of, number_of
 from gpureduce.core.results import Outcome, SumResult
 
@@ -154,16 +153,18 @@ def _sum(
 
 
 @functools.lru_cache(1024, typed=True)  # a block may be 128, but not 128.0
-def _launch(name: str, block: int | None, grid: int | None, finish: str | None) -> Launch:
-    strategy = registry.STRATEGIES[name]
+def _launch(
+    asked: str | registry.Strategy, block: int | None, grid: int | None, finish: str | None
+) -> Launch:
+    strategy = registry.find(asked)
     threads, blocks, finish = launch_of(strategy, block, grid, finish)
     number = registry.finish_number(finish)
     return Launch(number_of(strategy), block=threads, grid=blocks, finish=number)
 
 
-def launch_for(strategy: registry.Strategy, asked: Arguments) -> Launch:
+def launch_for(asked: Arguments) -> Launch:
     """The launch of a strategy for an array on a GPU."""
-    how = (strategy.name, asked.block, asked.grid, asked.finish)
+    how = (asked.strategy, asked.block, asked.grid, asked.finish)
     try:
         return _launch(*how)
     except TypeError:  # not hashable, so it is no block, grid or finish: raises what says so
@@ -189,6 +190,8 @@ def _sender() -> Callable[[npt.NDArray[Any], int, int], SumResult | None] | None
     return send
 
 
+_Prepare = Callable[[np.dtype[Any], np.dtype[Any] | None, int], None]
+
 # By name and alias: the numbers of the strategies that run on a GPU.
 NUMBERS = {
     name: number_of(row)
@@ -208,8 +211,14 @@ def check_same_device(asked: str | None, index: int) -> None:
         )
 
 
-def add(asked: Arguments, strategy: registry.Strategy, arr: object) -> SumResult | None:
-    """The sum of an array on a GPU; None for other arrays."""
+def add(
+    asked: Arguments, strategy: registry.Strategy, arr: object, prepare: _Prepare | None = None
+) -> SumResult | None:
+    """The sum of an array on a GPU; None for other arrays.
+
+    `prepare` gets the array's dtype, the dtype that was asked for, and the GPU's number, before
+    the launch.
+    """
     module = module_for(asked.device)
     if module is None or strategy.kind == "host" or asked.device == "cpu":
         return None
@@ -222,17 +231,21 @@ def add(asked: Arguments, strategy: registry.Strategy, arr: object) -> SumResult
         and asked.strategy in NUMBERS
     ):
         return None  # by_one_call() has found that it does not lie on a GPU
-    launch = launch_for(strategy, asked)
+    launch = launch_for(asked)
     wanted = None if asked.dtype is None else dtypes.named(asked.dtype)
     exactly = strategy.name in ("auto", "exact")
 
     def resolve(kind: str, nbytes: int, index: int) -> tuple[int, bool, int, int]:
         check_same_device(asked.device, index)
+        if prepare:
+            elements = dtypes.named("bfloat16") if kind == "B" else source(kind, nbytes)
+            prepare(elements, wanted, index)
         if wanted is None:
             return _DEFAULT, False, _DEFAULT, _DEFAULT
         return _asked(kind, nbytes, wanted, exactly)
 
-    return _sum(module, arr, None if by_defaults else resolve, launch, asked.stream, asked.timing)
+    known = None if by_defaults and not prepare else resolve
+    return _sum(module, arr, known, launch, asked.stream, asked.timing)
 
 
 def _common_fields(
@@ -243,6 +256,7 @@ def _common_fields(
     clock = "emulator" if backend == "emulator" else "cuda_event"
     outcome = Outcome(None, clock, backend, device.name, peak_gb_s=device.peak_gb_s)
     dtype = "bfloat16" if kind == "B" else str(source(kind, nbytes))
-    timing = outcome.timing(NAMES[strategy], dtype, registry.FINISHES[finish - 1], 0, 0, 0.0)
+    name, by = registry.name_at(strategy), registry.FINISHES[finish - 1]
+    timing = outcome.timing(name, dtype, by, 0, 0, 0.0)
     later = ("kernel_ms", "d2h_ms")  # read from the card's events when looked at
     return {name: value for name, value in vars(timing).items() if name not in later}

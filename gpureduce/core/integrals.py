@@ -248,7 +248,7 @@ def _on_device(problem: _Problem, request: Request, device: devices.Device) -> t
     bits, kernel_ms, h2d_ms, d2h_ms, init_ms, block, grid, launches, _, ran = module.sum_samples(
         *problem.samples, request.launch(device, schedule), 0
     )
-    row = registry.STRATEGIES[on_device.NAMES[ran]]
+    row = registry.STRATEGIES[registry.name_at(ran)]
     return problem.value(bits), _timing(
         problem, row.name, request.finish or row.finishes[0], device,
         kernel_ms=kernel_ms, h2d_ms=h2d_ms, d2h_ms=d2h_ms, init_ms=init_ms,

@@ -12,8 +12,6 @@ from gpureduce.core.request import Request
 from gpureduce.core.results import Outcome
 from gpureduce.core.schedule import current
 
-NAMES = list(registry.STRATEGIES)
-
 
 def add(
     request: Request, array: Array, device: devices.Device, into: _host.Exact | None = None
@@ -40,7 +38,7 @@ def add(
         outcome.launches += launches
         if not outcome.pieces:
             outcome.block, outcome.grid = block or None, grid or None
-            outcome.strategy = NAMES[ran] if ran < len(NAMES) else request.strategy.name
+            outcome.strategy = registry.name_at(ran)
             if (
                 request.strategy.kind == "choice"
             ):  # the choice for the first piece holds for all: the timing names one launch

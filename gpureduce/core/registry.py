@@ -77,8 +77,8 @@ class Strategy:
         return self.kind in ("kernel", "broken", "everywhere", "axis")
 
 
-class InAnotherProcess:
-    """A strategy whose kernel runs in a process of its own: the base of `gpureduce.Kernel`."""
+class UserKernel:
+    """A kernel that a user writes: the base of `gpureduce.Kernel`."""
 
     @property
     def name(self) -> str:
@@ -86,7 +86,7 @@ class InAnotherProcess:
         raise NotImplementedError
 
     def call(self, function: str, *arguments: Any, **named: Any) -> Any:
-        """Calls a public function there, with this strategy as its first or second argument."""
+        """Calls a public function with this kernel in place of a strategy's name."""
         raise NotImplementedError
 
 
@@ -138,6 +138,7 @@ def _read() -> dict[str, Strategy]:
 
 
 STRATEGIES = _read()
+_NAMES = {row.index: row.name for row in STRATEGIES.values()}
 _BY_ALIAS = {alias: row for row in STRATEGIES.values() for alias in row.aliases}
 
 
@@ -149,6 +150,35 @@ def strategies() -> list[Strategy]:
     ['global_tree', 'interleaved_mod', 'interleaved_idx']
     """
     return list(STRATEGIES.values())
+
+
+def is_known(name: str) -> bool:
+    """Whether there is a strategy with this name or alias."""
+    return name in STRATEGIES or name in _BY_ALIAS
+
+
+def name_at(index: int) -> str:
+    """The name of the strategy at this place in the compiled registry."""
+    return _NAMES[index]
+
+
+def added(
+    name: str, dtypes: tuple[str, ...], finishes: tuple[str, ...], index: int, traits: int
+) -> Strategy:
+    """The strategy of a user's kernel, which was added to the compiled registry of this process."""
+    _NAMES[index] = name
+    return Strategy(
+        name=name,
+        kind="kernel",
+        lesson="a kernel of yours",
+        aliases=(),
+        dtypes=dtypes,
+        needs="",
+        deterministic=not traits & _host.UNORDERED,
+        finishes=finishes,
+        index=index,
+        traits=traits,
+    )
 
 
 def check_allowed(strategy: Strategy, allow_broken: bool) -> None:
@@ -169,9 +199,10 @@ def find(name: object, argument: str = "strategy") -> Strategy:
     """The strategy with this name or alias. `argument` is the parameter's name in errors."""
     if isinstance(name, Strategy):
         return name
-    if isinstance(name, InAnotherProcess):
+    if isinstance(name, UserKernel):
         raise TypeError(
-            f"a kernel of yours is no {argument} here: sum, explain, races and check take it"
+            f"a kernel of yours is no {argument} here: sum, explain, races, check and benchmark "
+            "take it"
         )
     if not isinstance(name, str):
         raise TypeError(f"{argument} must be the name of a strategy, not {shown(name)}")

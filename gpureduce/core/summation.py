@@ -57,7 +57,8 @@ def sum(
         A name or alias out of `strategies`. ``"auto"`` takes what is right and quickest: ``exact``
         for floats and complex numbers, ``fast`` or ``cpu`` for integers.
 
-        Or a kernel of yours, out of `kernel`: it runs on the emulator, in a process of its own.
+        Or a kernel of yours, out of `kernel`: compiled for the card when it is first used, or for
+        the emulator, where it runs in a process of its own.
 
         ``"exact"`` is the real-number sum of floats or complex numbers, rounded once, to nearest,
         ties to even; see Notes. It runs on the CPU, or by its kernel if `device` names one.
@@ -189,13 +190,13 @@ def sum(
             shortest = _by_one_call(arr, strategy, dtype, device, stream, timing)
             if shortest is not None:
                 return shortest
-        if isinstance(strategy, registry.InAnotherProcess):
+        if isinstance(strategy, registry.UserKernel):
             rest = (block, grid, finish, device, allow_broken, stream, timing)
             return cast(SumResult, strategy.call("sum", arr, dtype, *rest))
         how = (strategy, dtype, block, grid, finish, device, allow_broken, stream, timing)
         any_array = _module("any_array")
         return cast(SumResult, any_array.add(any_array.Arguments(*how), arr))
-    if isinstance(strategy, registry.InAnotherProcess):
+    if isinstance(strategy, registry.UserKernel):
         raise TypeError(
             f"{strategy.name} is a kernel of yours, which adds up whole arrays: leave out axis, "
             "keepdims, initial, where, out and result"

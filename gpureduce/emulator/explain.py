@@ -193,7 +193,7 @@ def explain(
 
 
 def _explained(strategy: object, argument: str, asked: tuple[Any, ...]) -> Explanation:
-    if isinstance(strategy, registry.InAnotherProcess):
+    if isinstance(strategy, registry.UserKernel):
         names = ("n", "dtype", "block", "grid", "finish", "input_dtype", "sample", "shape")
         named = dict(zip(names, asked, strict=True))
         return cast(Explanation, strategy.call("explain", **named))

@@ -106,7 +106,7 @@ def races(
     """
     from gpureduce import _emulator_traced
 
-    if isinstance(strategy, registry.InAnotherProcess):
+    if isinstance(strategy, registry.UserKernel):
         return cast(Races, strategy.call("races", n, dtype, block, grid, schedules))
     chosen = registry.find(strategy)
     if not chosen.launches_kernels or chosen.kind == "axis":

@@ -11,18 +11,24 @@ from typing import Any
 import numpy.typing as npt
 
 from gpureduce import _emulator_traced, _host
-from gpureduce.core import dtypes, registry
+from gpureduce.core import devices, dtypes, registry
 from gpureduce.core.checks import whole
+from gpureduce.core.devices import Device
 from gpureduce.core.registry import Strategy
 from gpureduce.emulator import races
 from gpureduce.errors import CudaError
-from gpureduce.kernels import ladder, process, trials
+from gpureduce.kernels import cubins, ladder, on_card, process, trials
+from gpureduce.kernels.check_on_card import CardResult
 from gpureduce.kernels.kernel import Kernel, kernel
 from gpureduce.kernels.trials import Case, Failure, Subject
+from gpureduce.kernels.types import Pair
 from gpureduce.kernels.verdict import Verdict
 from gpureduce.kernels.worker import Job
 
 _QUIET_S = 5.0  # without a word from the process for kernels: the kernel hangs
+_CARD_QUIET_S = 20.0  # the same on a card, where all rungs are timed in turns
+_CARD_S = 60.0  # for each dtype
+_NO_CASE = Case(0, 0, 0, "", "", "")  # before the first sum
 _ORDERS = ("forward", "random 1")
 _RACE_BLOCKS = (256, 96, 64, 128, 416, 512, 1024)
 _TILE_BYTES = 32768  # of bulk_copy.cu
@@ -87,7 +93,7 @@ def examine(
 
 def _subjects(
     chosen: Kernel, wanted: Sequence[str]
-) -> tuple[list[tuple[Any, ...]], list[str], list[tuple[str, str]]]:
+) -> tuple[list[tuple[Any, ...]], list[str], list[Pair]]:
     """What is to be tried: dtype, element type, accumulator and finish.
 
     Also the dtypes of the sums, and the pairs of types to compile.
@@ -122,17 +128,65 @@ def _wanted(chosen: Kernel, dtype: npt.DTypeLike | Sequence[str] | None) -> list
     return names
 
 
+def _card(wanted: str | None) -> Device | None:
+    """The card to try a kernel on; None for none."""
+    found = devices.devices()[0] if wanted is None else devices.choose_device(wanted)
+    return found if found.backend == "cuda" else None
+
+
+def _checked_on_card(
+    verdict: Verdict,
+    chosen: Kernel,
+    card: Device,
+    pairs: list[Pair],
+    what: tuple[list[tuple[Any, ...]], list[str], int],
+    wanted: str | None,
+) -> Verdict:
+    """The verdict with its part on a card."""
+    try:
+        for pair in pairs:  # the compiler's errors come from here
+            cubins.cubin(chosen.source, chosen.signature, pair, on_card.architecture(card))
+    except RuntimeError as error:
+        if wanted is not None:
+            raise
+        return dataclasses.replace(verdict, card=CardResult(card.name, why_not=str(error)))
+    there = on_card.OnCard(chosen, card.id, tuple(pairs))
+    limits = dataclasses.replace(chosen.limits, seconds=_CARD_S * len(what[0]))
+    module = "gpureduce.kernels.check_on_card"
+    job = Job(module, "examine", there, (*what, card.id), {}, limits, _CARD_QUIET_S)
+    outcome = process.run(job)
+    if outcome.error is not None:
+        raise outcome.error
+    told = _told(outcome)
+    failures = list(told.get("failure", []))
+    cases = told.get("case", [])
+    if outcome.ended:
+        failures.append(Failure(cases[-1] if cases else _NO_CASE, fault=outcome.ended))
+    dtype, times = told.get("times", [("", ())])[0]
+    result = CardResult(card.name, sum(told.get("tried", [])), dtype, times)
+    return dataclasses.replace(verdict, card=result, failures=(*verdict.failures, *failures))
+
+
+def _told(outcome: process.Outcome) -> dict[str, list[Any]]:
+    """What a job has told, by kind."""
+    told: dict[str, list[Any]] = {}
+    for kind, what in outcome.told:
+        told.setdefault(kind, []).append(what)
+    return told
+
+
 def check(
     kernel_or_text: Kernel | str | os.PathLike[str],
     dtype: npt.DTypeLike | Sequence[str] | None = None,
     *,
     hint: bool = True,
     seed: int = 0,
+    device: str | None = None,
 ) -> Verdict:
     """Tell whether a kernel that you write is right, whether it races, and what slows it down.
 
-    The kernel runs on the emulator, in a process of its own with limits (`Limits`). These parts
-    follow each other:
+    The kernel runs on the emulator, and then on a card if there is one, in a process of its own
+    with limits (`Limits`). These parts follow each other:
 
     1. Its sums, for sizes around every border, prime sizes, blocks of 32 to 1024 threads, several
        grids, and four orders of threads. The elements are all different, so that one that is left
@@ -140,7 +194,8 @@ def check(
        are held against the bound of `error_bound` for any order of additions, or are exact.
     2. Races, and barriers that only part of a block reaches, as `races` finds them.
     3. Its counts beside those of the nearest rung of the ladder, and its place there, as counted.
-    4. A hint at what to try next.
+    4. On a card: its sums there, the time of 2**24 elements, and its place on the ladder by time.
+    5. A hint at what to try next.
 
     Parameters
     ----------
@@ -153,6 +208,9 @@ def check(
         False leaves the hint out.
     seed
         Draws some of the sizes: with another seed, a kernel is tried for others.
+    device
+        The card, as ``"cuda:1"``. By default the first one, if there is one and a compiler for it.
+        ``"emulator"`` tries no card.
 
     Returns
     -------
@@ -164,7 +222,7 @@ def check(
     KernelError
         The text has no kernel that gpureduce can launch, or the compiler refuses it.
     RuntimeError
-        There is no C++ compiler.
+        There is no C++ compiler, or none for the card that `device` names.
 
     Examples
     --------
@@ -181,6 +239,7 @@ def check(
     (False, 1, 'element 0 was left out')
     """
     start = time.perf_counter()
+    card = _card(device)
     seed = whole("seed", seed, 0, 2**64 - 1)
     chosen = kernel_or_text if isinstance(kernel_or_text, Kernel) else kernel(kernel_or_text)
     process.start()  # while the compiler runs, the process for kernels gets ready
@@ -201,23 +260,21 @@ def check(
     if outcome.error is not None:
         raise outcome.error
     verdict = _verdict(chosen, [subject[0] for subject in subjects], outcome, hint)
+    if card is not None and not any(failure.fault for failure in verdict.failures):
+        verdict = _checked_on_card(verdict, chosen, card, pairs, (subjects, results, seed), device)
     return verdict.timed(compiled - start, time.perf_counter() - start)
 
 
 def _verdict(
     chosen: Kernel, wanted: list[str], outcome: process.Outcome, wants_hint: bool
 ) -> Verdict:
-    told: dict[str, list[Any]] = {}
-    for kind, what in outcome.told:
-        told.setdefault(kind, []).append(what)
+    told = _told(outcome)
     cases = told.get("case", [])
     found = told.get("races", [None])[0]
     compared = told.get("counts", [None])[0]
     failures = list(told.get("failure", []))
     if outcome.ended:
-        failures.append(
-            Failure(cases[-1], fault=outcome.ended) if cases else _before(outcome, wanted)
-        )
+        failures.append(Failure(cases[-1] if cases else _NO_CASE, fault=outcome.ended))
     tip = ladder.hint(compared, chosen.traits) if compared and wants_hint else None
     return Verdict(
         name=chosen.name,
@@ -234,7 +291,3 @@ def _verdict(
         printed=outcome.printed,
         printed_bytes=outcome.printed_bytes,
     )
-
-
-def _before(outcome: process.Outcome, wanted: list[str]) -> Failure:
-    return Failure(Case(0, 0, 0, "", "", wanted[0]), fault=outcome.ended)

@@ -23,7 +23,7 @@ from gpureduce import _emulator, _emulator_traced
 from gpureduce.kernels.signature import KernelError, Signature, for_the_emulator
 
 _TIME_S = 60
-_KEPT = 400  # libraries in the cache
+_KEPT = 400  # compiled kernels in the cache
 _OURS = "gpureduce_kernel.cpp"
 _PLAIN = ("-O1",)
 _COMMON = ("-std=c++17", "-fPIC", "-c", "-fvisibility=hidden", "-fwrapv", "-w",
@@ -62,11 +62,11 @@ extern "C" __attribute__((visibility("default"))) void gr_user_kernels(gr_kernel
 
 
 @functools.cache
-def _recipe() -> dict[str, Any]:
+def recipe() -> dict[str, Any]:
     """The headers and flags of this build of gpureduce: setup.py writes them."""
     text = (Path(__file__).parents[1] / "_headers.json").read_text()
-    recipe: dict[str, Any] = json.loads(text)
-    return recipe
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
 def cache_folder() -> Path:
@@ -125,10 +125,10 @@ def compiler() -> Compiler:
     return _compiler(os.environ.get("CXX", ""))
 
 
-def _headers() -> Path:
+def header_folder() -> Path:
     """The folder of the headers, written on first use."""
-    files: dict[str, str] = _recipe()["files"]
-    key = _key([json.dumps(files, sort_keys=True)])
+    files: dict[str, str] = recipe()["files"]
+    key = key_of([json.dumps(files, sort_keys=True)])
     folder = cache_folder() / f"headers-{key}"
     if folder.exists():
         return folder
@@ -143,7 +143,8 @@ def _headers() -> Path:
     return folder
 
 
-def _key(parts: Iterable[str]) -> str:
+def key_of(parts: Iterable[str]) -> str:
+    """The name of a file in the cache, for all that the file depends on."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
@@ -168,22 +169,32 @@ class Source:
         return texts
 
 
-def _wrapper(signature: Signature, file: str, pair: tuple[str, str]) -> str:
+def instances(signature: Signature, pair: tuple[str, str]) -> list[tuple[int, str]]:
+    """The instances of a kernel for a pair of types: the block size, or 0 for any, and its name."""
     load, acc = pair
     types = [[], [f"type_{acc}"], [f"const type_{load} *", f"type_{acc}"]][signature.types]
-    adds = []
+    found = []
     for block in BLOCKS if signature.block else (0,):
         arguments = [*types, str(block)] if block else types
-        entry = signature.name + (f"<{', '.join(arguments)}>" if arguments else "")
-        adds.append(f"    gr_add(list, {block}, kernel_entry({entry}));")
+        name = signature.name + (f"<{', '.join(arguments)}>" if arguments else "")
+        found.append((block, name))
+    return found
+
+
+def _wrapper(signature: Signature, file: str, pair: tuple[str, str]) -> str:
+    load, acc = pair
+    adds = [
+        f"    gr_add(list, {block}, kernel_entry({name}));"
+        for block, name in instances(signature, pair)
+    ]
     return _WRAPPER.format(file=file, load=load, acc=acc, adds="\n".join(adds))
 
 
 def libraries(source: Source, signature: Signature, pair: tuple[str, str]) -> tuple[Path, Path]:
     """The compiled kernel for one pair of types: for the plain and for the traced emulator."""
-    chosen, headers, recipe = compiler(), _headers(), _recipe()
-    traced = [*recipe["traced"], *(recipe["traced_by_clang"] if chosen.is_clang else [])]
-    includes = [f"-I{headers / folder}" for folder in recipe["includes"]]
+    chosen, headers, known = compiler(), header_folder(), recipe()
+    traced = [*known["traced"], *(known["traced_by_clang"] if chosen.is_clang else [])]
+    includes = [f"-I{headers / folder}" for folder in known["includes"]]
     includes += [f"-iquote{source.folder}"] if source.folder else []
     builds = ((_PLAIN, _emulator.__file__), (tuple(traced), _emulator_traced.__file__))
     text, wrapper = for_the_emulator(source.text), _wrapper(signature, source.file, pair)
@@ -191,7 +202,7 @@ def libraries(source: Source, signature: Signature, pair: tuple[str, str]) -> tu
     for flags, module in builds:
         command = [*chosen.command, *_COMMON, *flags, *includes]
         stamp = str(os.stat(module).st_mtime_ns)
-        key = _key(
+        key = key_of(
             [text, wrapper, *source.included(), *command, *_LINK, chosen.version, module, stamp]
         )
         paths.append(cache_folder() / f"{key}.so")
@@ -201,7 +212,7 @@ def libraries(source: Source, signature: Signature, pair: tuple[str, str]) -> tu
             os.utime(paths[-1])
     if jobs:
         _compile_all(jobs, source.file, text, wrapper)
-        _prune()
+        prune()
     return paths[0], paths[1]
 
 
@@ -246,7 +257,7 @@ def _finish_all(running: list[subprocess.Popen[str]], file: str) -> None:
                 process.communicate()
     for process, text in zip(running, said, strict=True):
         if process.returncode:
-            raise KernelError(_told(text, file))
+            raise KernelError(told(text, file))
 
 
 def _finish(process: subprocess.Popen[str]) -> str:
@@ -261,7 +272,7 @@ def _finish(process: subprocess.Popen[str]) -> str:
 _MESSAGE = re.compile(r"^(\S[^:\n]*):(\d+):(?:(\d+):)? (fatal error|error|warning|note|required)\b")
 
 
-def _told(said: str, file: str) -> str:
+def told(said: str, file: str) -> str:
     """The compiler's messages about the user's lines; all of them if none is about those."""
     kept: list[str] = []
     keeps = False
@@ -292,10 +303,10 @@ def _elsewhere(said: str, file: str) -> list[str]:
     return [f"{file}: {line}" for line in unique]
 
 
-def _prune() -> None:
-    """Removes the libraries that were used longest ago."""
+def prune() -> None:
+    """Removes the compiled kernels that were used longest ago."""
     rows = []
-    for path in cache_folder().glob("*.so"):
+    for path in (*cache_folder().glob("*.so"), *cache_folder().glob("*.cubin")):
         try:
             rows.append((path.stat().st_mtime, path))
         except OSError:

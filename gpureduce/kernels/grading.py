@@ -295,7 +295,8 @@ def grade(
     wanted = _spec(spec)
     try:
         chosen = kernel_or_text if isinstance(kernel_or_text, Kernel) else kernel(kernel_or_text)
-        verdict = check(chosen, list(wanted.dtypes) if wanted.dtypes else None, seed=seed)
+        names = list(wanted.dtypes) if wanted.dtypes else None
+        verdict = check(chosen, names, seed=seed, device="emulator")
     except (KernelError, TypeError) as error:
         why = str(error)
         rows = [Row(rule, points, False, why) for rule, points, _ in wanted.rules]

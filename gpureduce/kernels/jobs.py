@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import gpureduce
 from gpureduce import emulator
+from gpureduce.core import devices, on_device
+from gpureduce.core.dtypes import convert
 from gpureduce.core.registry import Strategy
+from gpureduce.core.request import Request
 from gpureduce.core.results import SumResult
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.explain import explain
@@ -26,6 +30,18 @@ def count(strategy: Strategy, _: Tell, **named: Any) -> Any:
     """The counts. All blocks run: which ones of a kernel do the same is not known."""
     named["sample"] = False
     return explain(strategy, **named)  # type: ignore[arg-type]
+
+
+def measure(
+    strategy: Strategy, _: Tell, array: Any, dtype: Any, block: Any, grid: Any, repeats: int,
+    apart: bool,
+) -> tuple[list[float], int | None, int | None]:  # fmt: skip
+    """The times of the launches, in ms; block and grid."""
+    request = Request(strategy, convert(array.dtype, dtype), block or 0, grid or 0)
+    finish = strategy.finishes[0] if strategy.finishes == ("host",) else None
+    request = replace(request, finish=finish)
+    device = devices.choose_device("emulator")
+    return on_device.measure(request, array, device, copies=1, repeats=repeats, apart=apart)
 
 
 def race(strategy: Strategy, _: Tell, **named: Any) -> Any:

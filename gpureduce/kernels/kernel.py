@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from dataclasses import dataclass, field
@@ -15,9 +16,12 @@ import numpy.typing as npt
 from gpureduce import _host
 from gpureduce.core import arrays, dtypes, registry, schedule
 from gpureduce.core.checks import shown
-from gpureduce.kernels import compiling, process, signature
+from gpureduce.core.devices import Device
+from gpureduce.core.request import Arguments
+from gpureduce.kernels import compiling, on_card, process, signature
 from gpureduce.kernels.compiling import Source
 from gpureduce.kernels.signature import KernelError, Signature
+from gpureduce.kernels.types import ACC_TAGS, LOAD_TAGS, TAG_OF_DTYPE, Pair
 from gpureduce.kernels.worker import Job, Limits, Loaded
 
 __all__ = ["Kernel", "KernelError", "Limits", "kernel"]
@@ -27,21 +31,16 @@ _DTYPES_OF = {
     ("f64", "f64"): ("float64",),
     ("u32", "u32"): ("int32", "uint32"),
 }
-_TAGS = {"bool": "u8", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16",
-         "int32": "i32", "uint32": "u32", "int64": "u64", "uint64": "u64", "float16": "f16",
-         "bfloat16": "bf16", "float32": "f32", "float64": "f64"}  # fmt: skip
-_LOAD_TAGS = {registry.DTYPES[name].load: tag for name, tag in _TAGS.items()}
-_ACC_TAGS = {_host.ACC_U32: "u32", _host.ACC_U64: "u64", _host.ACC_F32: "f32",
-             _host.ACC_F64: "f64"}  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Kernel(registry.InAnotherProcess):
+class Kernel(registry.UserKernel):
     """A kernel of yours; see `kernel`.
 
-    `gpureduce.sum`, `explain`, `races` and `check` take it in place of a strategy's name. It runs
-    on the emulator, in a process of its own with `limits`. So a kernel that crashes or hangs raises
-    `KernelEnded`, and harms nothing.
+    `gpureduce.sum`, `explain`, `races`, `check` and `benchmark` take it in place of a strategy's
+    name. On the emulator it runs in a process of its own with `limits`. So a kernel that crashes or
+    hangs raises `KernelEnded`, and harms nothing. `sum` and `benchmark` run it on a card, if there
+    is one, in this process: a fault there ends the process's use of the card.
 
     Attributes
     ----------
@@ -93,7 +92,7 @@ class Kernel(registry.InAnotherProcess):
         """The dtypes of elements that it takes; the first is the default."""
         if self.signature.pair:
             load, acc = self.signature.pair
-            own = [name for name, tag in _TAGS.items() if tag == load]
+            own = [name for name, tag in TAG_OF_DTYPE.items() if tag == load]
             return _DTYPES_OF.get((load, acc), tuple(own))
         return ("int32", *(name for name in registry.DTYPES if name != "int32"))
 
@@ -102,10 +101,10 @@ class Kernel(registry.InAnotherProcess):
         """The text for the compiler."""
         return Source(self.text, self.file, self.folder)
 
-    def pairs(self, source: np.dtype[Any], wanted: npt.DTypeLike | None) -> list[tuple[str, str]]:
+    def pairs(self, source: np.dtype[Any], wanted: npt.DTypeLike | None) -> list[Pair]:
         """The pairs of element and accumulator types that a sum needs: the elements, block sums."""
         conversion = dtypes.convert(source, wanted)
-        first = (_LOAD_TAGS[conversion.load], _ACC_TAGS[conversion.acc])
+        first = (LOAD_TAGS[conversion.load], ACC_TAGS[conversion.acc])
         own = self.signature.pair
         if own and first != own:
             raise TypeError(
@@ -123,49 +122,69 @@ class Kernel(registry.InAnotherProcess):
     def _hint(pair: tuple[str, str]) -> str:
         return ' with dtype="int32" or "uint32"' if pair == ("u32", "u32") else ""
 
-    def loaded(self, pairs: list[tuple[str, str]]) -> Loaded:
-        """Compiles the kernel for pairs of types."""
-        made = [compiling.libraries(self.source, self.signature, pair) for pair in pairs]
-        alone = bool(self.signature.pair) and pairs[0][0] != pairs[0][1]
-        finishes: tuple[str, ...] = ("host",) if alone else ("relaunch", "host")
+    @property
+    def finishes(self) -> tuple[str, ...]:
+        """The values for `finish=`. A kernel for other elements than its sums adds up no sums."""
         if self.traits & _host.FINISHES:
-            finishes = ("single",)
+            return ("single",)
+        own = self.signature.pair
+        return ("host",) if own and own[0] != own[1] else ("relaunch", "host")
+
+    def loaded(self, pairs: list[Pair]) -> Loaded:
+        """Compiles the kernel for the emulator, for pairs of types."""
+        made = [compiling.libraries(self.source, self.signature, pair) for pair in pairs]
         return Loaded(
-            self.name, self.file, self.text, self.traits, self.dtypes, finishes,
+            self.name, self.file, self.text, self.traits, self.dtypes, self.finishes,
             tuple(str(plain) for plain, _ in made), tuple(str(traced) for _, traced in made),
         )  # fmt: skip
 
-    def run(self, module: str, function: str, pairs: list[tuple[str, str]], *arguments: Any,
+    def run(self, module: str, function: str, pairs: list[Pair], *arguments: Any,
             **named: Any) -> Any:  # fmt: skip
         """Calls a function of this package in the process for kernels."""
-        job = Job(module, function, self.loaded(pairs), arguments, named, self.limits)
+        limits = named.pop("limits", self.limits)
+        job = Job(module, function, self.loaded(pairs), arguments, named, limits)
         outcome = process.run(job)
         print(outcome.printed, end="")
         return process.result_of(outcome, self.name)
 
     def call(self, function: str, *arguments: Any, **named: Any) -> Any:
-        """Calls `sum`, `explain` or `races` in the process for kernels."""
-        call = getattr(self, f"_{function}", None)
-        if call is None:
-            raise TypeError(f"{function} takes no kernel of yours; sum, explain and races do")
-        return call(*arguments, **named)
+        """Calls a public function with this kernel, on a card or in the process for kernels."""
+        return getattr(self, f"_{function}")(*arguments, **named)
 
     def _sum(self, arr: Any, *how: Any) -> Any:
         dtype, block, grid, finish, device, _, stream, timing = how
-        if device not in (None, "emulator"):
+        if device == "cpu":
             raise ValueError(
-                f"{self.name} is a kernel of yours, which runs on the emulator: device must be "
-                f"'emulator' or left out, not {device!r}"
+                f"{self.name} is a GPU kernel: device must be 'cuda' or 'emulator', or left out"
             )
+        if device != "emulator":
+            asked = Arguments(self.name, dtype, block, grid, finish, device, False, stream, timing)
+            result = on_card.add(self, arr, asked)
+            if result is not None:
+                return result
         if stream is not None:
-            raise ValueError("stream is for arrays on a GPU; a kernel of yours takes host arrays")
+            raise ValueError("stream is for arrays on a GPU; this one is in host memory")
         array = arrays.as_array(arr)
         pairs = self.pairs(array.dtype, dtype)
         named = {"dtype": dtype, "block": block, "grid": grid, "finish": finish, "timing": timing}
         named["order"] = schedule.current()
-        if finish is None and self.loaded(pairs).finishes == ("host",):
+        if finish is None and self.finishes == ("host",):
             named["finish"] = "host"
         return self.run("gpureduce.kernels.jobs", "add", pairs, array, **named)
+
+    def _place(self, device: Device, source: np.dtype[Any], wanted: Any) -> registry.Strategy:
+        return on_card.place(self, device, source, wanted)
+
+    def _measure(
+        self, array: Any, dtype: Any, block: Any, grid: Any, repeats: int, apart: bool
+    ) -> Any:
+        """The times of the launches on the emulator, in ms, with block and grid."""
+        pairs = self.pairs(array.dtype, dtype)
+        limits = dataclasses.replace(self.limits, seconds=self.limits.seconds * repeats)
+        return self.run(
+            "gpureduce.kernels.jobs", "measure", pairs, array, dtype, block, grid, repeats, apart,
+            limits=limits,
+        )  # fmt: skip
 
     def _own(self, dtype: Any) -> Any:
         """The dtype, or the kernel's own one in place of the default."""
@@ -216,7 +235,7 @@ def kernel(
     alone: bool | str | None = None,
     limits: Limits | None = None,
 ) -> Kernel:
-    r"""A kernel of yours, compiled for the emulator when it is first used.
+    r"""A kernel of yours, compiled for a card or for the emulator when it is first used.
 
     It has one of two forms, with ordinary CUDA C in the body::
 

@@ -27,6 +27,7 @@ _ENOUGH = 40  # failing cases, before it stops looking for more
 _DRAWN = 12  # sizes drawn by the seed
 _MOST_TRIED = 1500  # sizes, to find the smallest that fails
 _MOST_NAMED = 2048  # elements, to find out which of them is missing
+ON_CARD = "the card's"  # order
 _DIGIT = 8  # of a number whose digits count elements: how often each was added
 
 
@@ -43,9 +44,8 @@ class Case:
 
     def __str__(self) -> str:
         grid = f", grid = {self.grid}" if self.grid else ""
-        return (
-            f"n = {self.n}, block = {self.block}{grid}, {self.dtype}, threads in {self.order} order"
-        )
+        how = "on the card" if self.order == ON_CARD else f"threads in {self.order} order"
+        return f"n = {self.n}, block = {self.block}{grid}, {self.dtype}, {how}"
 
 
 @dataclass(frozen=True)
@@ -148,11 +148,12 @@ class Subject:
         array = self.numbers(case)
         try:
             got = self.run(array, case)
-        except CudaError as error:
-            return Failure(case, fault=told(str(error)))
+        except (CudaError, ValueError) as error:
+            return Failure(case, fault=self.fault(error))
         if not self.is_float:
             bits = 8 * got.dtype.itemsize
-            expected = int(array.astype(object).sum()) % 2**bits
+            wide = np.uint64 if array.dtype.kind == "u" else np.int64  # wraps around, as sums do
+            expected = int(array.sum(dtype=wide)) % 2**bits
             if int(got) == expected:
                 return None
             return Failure(case, self._shown(int(got)), self._shown(expected))
@@ -163,6 +164,10 @@ class Subject:
             bound = bounds.in_any_order(case.n, got.dtype.name, magnitude)
         right = math.isnan(got) if math.isnan(exact) else abs(float(got) - exact) <= bound
         return None if right else Failure(case, repr(float(got)), repr(exact))
+
+    def fault(self, error: Exception) -> str:
+        """What is told of a failed launch."""
+        return told(str(error))
 
     def with_line(self, failure: Failure) -> Failure:
         """A fault as the traced emulator tells it, if it is found there, too."""

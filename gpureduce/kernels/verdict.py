@@ -10,6 +10,7 @@ from typing import Any
 
 from gpureduce.emulator.races import Races
 from gpureduce.kernels import verdict_html
+from gpureduce.kernels.check_on_card import CardResult
 from gpureduce.kernels.ladder import Comparison
 from gpureduce.kernels.trials import Failure
 from gpureduce.text import table
@@ -39,6 +40,8 @@ class Verdict:
         What the race detector found first, as of `gpureduce.races`; None if it found nothing.
     comparison
         The counts beside the ladder's; None if there are none, and `not_counted` says why.
+    card
+        What was found on a card (`check_on_card.CardResult`); None if there was none to try.
     hint
         A rung to look at next, and why; None without a hint.
     printed
@@ -64,6 +67,7 @@ class Verdict:
     races: Races | None
     comparison: Comparison | None
     not_counted: str = ""
+    card: CardResult | None = None
     hint: tuple[str, str] | None = None
     printed: str = ""
     printed_bytes: int = 0
@@ -175,6 +179,7 @@ class Verdict:
             ("Right or wrong", self.sums()),
             ("Races and barriers", self.accesses()),
             ("Counts", self.counts()),
+            ("On the card", _wrapped(self.card.sentences(self.name)) if self.card else ""),
             ("What to try next", self.next_step()),
             ("The kernel printed", self.output()),
         ]
@@ -214,6 +219,7 @@ class Verdict:
             "nearest": compared.nearest.name if compared else None,
             "nearest_counters": compared.nearest.counters if compared else None,
             "place": compared.place if compared else None,
+            "card": self.card.as_dict() if self.card else None,
             "hint": list(self.hint) if self.hint else None,
             "printed": self.printed,
             "compile_s": self.compile_s,

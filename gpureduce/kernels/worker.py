@@ -17,7 +17,7 @@ import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar, Protocol
 
 from gpureduce import _emulator, _emulator_traced
 from gpureduce.core import registry, sources
@@ -76,6 +76,7 @@ class Loaded:
     finishes: tuple[str, ...]
     plain: tuple[str, ...]
     traced: tuple[str, ...]
+    on_card: ClassVar[bool] = False
 
     def strategy(self) -> registry.Strategy:
         """Loads the kernel into both builds of the emulator."""
@@ -85,18 +86,17 @@ class Loaded:
         if index != _emulator_traced.add_kernel(self.name, self.traits, self.traced):
             raise RuntimeError("the two builds of the emulator number their strategies differently")
         sources.add(self.file, self.text)
-        return registry.Strategy(
-            name=self.name,
-            kind="kernel",
-            lesson="a kernel of yours",
-            aliases=(),
-            dtypes=self.dtypes,
-            needs="",
-            deterministic=False,
-            finishes=self.finishes,
-            index=index,
-            traits=self.traits,
-        )
+        return registry.added(self.name, self.dtypes, self.finishes, index, self.traits)
+
+
+class Runnable(Protocol):
+    """A compiled kernel that can be loaded in another process, for the emulator or for a card."""
+
+    on_card: ClassVar[bool]
+
+    def strategy(self) -> registry.Strategy:
+        """Loads it. Returns the strategy that runs it."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Job:
 
     module: str
     function: str
-    kernel: Loaded
+    kernel: Runnable
     arguments: tuple[Any, ...]
     named: dict[str, Any]
     limits: Limits
@@ -140,27 +140,36 @@ def read(data: bytes) -> Any:
     return _Careful(io.BytesIO(data)).load()
 
 
-def _limit(limits: Limits) -> None:
-    def at_most(what: int, most: int) -> None:
-        hard = resource.getrlimit(what)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(what, (most, most))
+def _at_most(what: int, most: int) -> None:
+    hard = resource.getrlimit(what)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(what, (most, most))
 
+
+def _limit_time(limits: Limits) -> None:
+    """For a kernel on a card, which cannot reach the host. The driver needs files and threads."""
+    _at_most(resource.RLIMIT_CPU, int(limits.seconds) + 5)
+    _at_most(resource.RLIMIT_CORE, 0)
+
+
+def _limit(limits: Limits) -> None:
     with open("/proc/self/statm") as file:
         now = int(file.read().split()[0]) * resource.getpagesize()
-    at_most(resource.RLIMIT_AS, now + limits.memory_bytes)
-    at_most(resource.RLIMIT_CPU, int(limits.seconds) + 5)
-    at_most(resource.RLIMIT_FSIZE, 0)
-    at_most(resource.RLIMIT_CORE, 0)
-    at_most(resource.RLIMIT_NOFILE, 64)
-    at_most(resource.RLIMIT_NPROC, 0)
+    _limit_time(limits)
+    _at_most(resource.RLIMIT_AS, now + limits.memory_bytes)
+    _at_most(resource.RLIMIT_FSIZE, 0)
+    _at_most(resource.RLIMIT_NOFILE, 64)
+    _at_most(resource.RLIMIT_NPROC, 0)
 
 
 def _do(job: Job, results: BinaryIO) -> None:
     module = __import__(job.module, fromlist=[job.function])
     function: Callable[..., Any] = getattr(module, job.function)
     strategy = job.kernel.strategy()
-    _limit(job.limits)
+    if job.kernel.on_card:
+        _limit_time(job.limits)
+    else:
+        _limit(job.limits)
 
     def tell(kind: str, what: object) -> None:
         write(results, (kind, what))
@@ -209,7 +218,7 @@ def _wait(child: int, link: socket.socket) -> int:
 def serve(number: int) -> None:
     """Serves the process at the other end of this socket until it closes its end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the other process decides
-    for name in ("check", "jobs"):  # so that no child imports them
+    for name in ("check", "check_on_card", "jobs"):  # so that no child imports them
         load(f"kernels.{name}")
     link = socket.socket(fileno=number)
     while True:

@@ -77,6 +77,8 @@ def _named(rows: Sequence[Any], per: str) -> dict[str, list[Any]]:
 def _rung_name(row: Any) -> str:
     """The strategy's name in its lecture if it is an alias, else its own name."""
     label = getattr(row, "label", row.strategy)
+    if not registry.is_known(row.strategy):  # a kernel of yours
+        return str(label)
     return label if label in registry.find(row.strategy).aliases else str(row.strategy)
 
 

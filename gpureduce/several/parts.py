@@ -21,7 +21,6 @@ from gpureduce import _host
 from gpureduce.core import arrays, devices, dtypes, exact, gpu_arrays, on_host, on_several, registry
 from gpureduce.core.checks import listed, shown
 from gpureduce.core.dtypes import Conversion, rounded_later, sum_in_order
-from gpureduce.core.on_device import NAMES
 from gpureduce.core.request import Arguments, resolve, strategy_of
 from gpureduce.core.results import Outcome, SumResult, Timing
 from gpureduce.errors import naming
@@ -181,7 +180,7 @@ def _sum(
     if module:
         wanted = None if asked.dtype is None else dtypes.named(asked.dtype)
         resolver = None if wanted is None else gpu_arrays.resolver(wanted, exactly)
-        launch = gpu_arrays.launch_for(strategy, asked)
+        launch = gpu_arrays.launch_for(asked)
         begun = module.begin_parts(parts, resolver, launch, streams, bool(asked.timing))
         on_gpu = begun.on_gpu()
     since = time.perf_counter()
@@ -245,7 +244,7 @@ def _on_gpus(own: _OnGpus, first: int, dtype: Any) -> _Part:
     name, conversion = _conversion(own.kind, own.nbytes, wanted)
     total, value = None, None
     components = [own.bits] if own.imaginary is None else [own.bits, own.imaginary]
-    if NAMES[own.strategy] == "exact":
+    if registry.name_at(own.strategy) == "exact":
         total = exact.new(conversion.result)
         for number, bits in enumerate(components):
             total.add_state(bits, number, number == 0)
@@ -302,7 +301,7 @@ def _timing(
     on_host = len(sums) > bool(own)
     used: list[devices.Device | None] = [None] if on_host else []
     used += [devices.choose_device(f"{backend}:{i}") for i in dict.fromkeys(r[0] for r in rows)]
-    ran = [NAMES[number] for _, number, _ in rows]
+    ran = [registry.name_at(number) for _, number, _ in rows]
     if on_host:
         ran.insert(0, "exact" if sums[0].total else "numpy" if strategy.name == "numpy" else "cpu")
     clock = "perf_counter" if not own else "emulator" if backend == "emulator" else "cuda_event"

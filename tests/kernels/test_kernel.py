@@ -38,8 +38,10 @@ def test_the_launch_is_the_callers():
     assert (result.timing.block, result.timing.grid, result.timing.launches) == (96, 11, 1)
     with pytest.raises(ValueError, match="multiple of 32"):
         gpureduce.sum(np.ones(9), k, block=33)
-    with pytest.raises(ValueError, match="runs on the emulator"):
-        gpureduce.sum(np.ones(9), k, device="cuda")
+    with pytest.raises(ValueError, match="is a GPU kernel: device must be 'cuda' or 'emulator'"):
+        gpureduce.sum(np.ones(9), k, device="cpu")
+    with pytest.raises(ValueError, match="this one is in host memory"):
+        gpureduce.sum(np.ones(9), k, device="emulator", stream=1)
     with pytest.raises(TypeError, match="adds up whole arrays"):
         gpureduce.sum(np.ones((3, 3)), k, axis=0)
 
@@ -58,7 +60,7 @@ def test_kernels_as_values():
     with pytest.raises(TypeError, match="a kernel is its text, or the path of its file"):
         gpureduce.kernel(3)
     with pytest.raises(TypeError, match="a kernel of yours is no strategy here"):
-        list(gpureduce.benchmark([k], sizes=[1000]))
+        gpureduce.integrate("sine", strategy=k)
 
 
 def test_error_bound_of_a_sum():
@@ -206,8 +208,8 @@ def test_the_cache(tmp_path, monkeypatch):
 def test_the_headers_come_with_the_package(tmp_path, monkeypatch):
     """Nothing of the checkout is read, and the package has the headers of the checkout."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    files = compiling._recipe()["files"]
-    folder = compiling._headers()
+    files = compiling.recipe()["files"]
+    folder = compiling.header_folder()
     assert folder.is_relative_to(tmp_path)
     assert {p.relative_to(folder).as_posix() for p in folder.rglob("*.h")} <= set(files)
     csrc = Path(__file__).resolve().parents[2] / "csrc"

@@ -9,6 +9,7 @@
 extern PyMethodDef gr_trace_methods[];
 
 PyObject *gr_py_add_kernel(PyObject *module, PyObject *args);
+PyObject *gr_py_load_kernels(PyObject *module, PyObject *args);
 PyObject *gr_py_guard_memory(PyObject *module, PyObject *none);
 PyObject *gr_py_sum(PyObject *module, PyObject *args);
 PyObject *gr_py_sum_host_untimed(PyObject *module, PyObject *const *args, Py_ssize_t count);

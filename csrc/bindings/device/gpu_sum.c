@@ -110,7 +110,7 @@ static PyObject *common_fields(const gr_asked *asked, const gr_gpu_array *array,
                      (int)job->outcome[0].finish};
     unsigned long long key = 0;
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        key = key << 8 | (unsigned)numbers[i]; /* each is below 256 */
+        key = key << (i == 1 ? 16 : 8) | (unsigned)numbers[i]; /* all but the strategy: below 256 */
     return gr_common_fields(key, asked->common, "siiCii", gr_backend_name(), numbers[0], numbers[1],
                             numbers[2], numbers[3], numbers[4]);
 }

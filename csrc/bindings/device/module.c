@@ -155,6 +155,10 @@ static PyMethodDef methods[] = {
     {"add_kernel", gr_py_add_kernel, METH_VARARGS,
      "add_kernel(name, traits, paths)\n--\n\n"
      "Add a strategy that runs the kernels of these libraries. Returns its number."},
+    {"load_kernels", gr_py_load_kernels, METH_VARARGS,
+     "load_kernels(strategy, image, kernels)\n--\n\n"
+     "Load kernels out of a cubin, for an added strategy. kernels: tuples of a symbol, its element "
+     "type, its accumulator and its block size (0: any)."},
     {"guard_memory", gr_py_guard_memory, METH_NOARGS,
      "From now on, report a kernel's access outside its memory as a failed launch."},
     {"live_bytes", py_live_bytes, METH_NOARGS, "Bytes now allocated on the emulated device."},

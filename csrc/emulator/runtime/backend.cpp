@@ -30,6 +30,11 @@ cudaError_t gr_backend_cub(const void *, void *, size_t, gr_load, gr_acc, void *
     return cudaErrorNotSupported;
 }
 
+cudaError_t gr_backend_load_kernels(const void *, const char *const *, int, const void **)
+{
+    return cudaErrorNotSupported;
+}
+
 cudaError_t gr_backend_load_only(const void *in, size_t bytes, unsigned *word, cudaStream_t)
 {
     unsigned seen = 0, part;
