@@ -337,12 +337,15 @@ def add_gpu(
     plan = _Plan(asked, strategy, arr, how, module)
     given = plan.library.stream(arr) if asked.stream is None else asked.stream
     stream = gpu_arrays.stream_number(given)
+    whole = how.axis is None and not how.keepdims and how.out is None
+    waits = whole and how.result == "host"
+    if waits:
+        module.refuse_capture(stream)
     found = gpu_arrays.ask(module.sum_axis_on_device, arr, bool(how.keepdims), plan, stream)
     if found is None:
         raise TypeError(f"{type(arr).__name__} does not lie on a GPU")
     value = plan.value
-    whole = how.axis is None and not how.keepdims and how.out is None
-    if whole and how.result == "host":
+    if waits:
         value = _on_host(value, plan.result)
     if not asked.timing:
         return SumResult(value, cast(Timing, None))

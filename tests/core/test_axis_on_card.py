@@ -206,3 +206,35 @@ def test_small_sums_for_the_sanitizers(name):
                 assert (found == shape[axis]).all()
             masked = gpureduce.sum(array, "fast", axis=0, where=array > 0, device="cuda").value
             assert (masked == shape[0]).all()
+
+
+@pytest.mark.parametrize("how", [{}, {"timing": False}, {"strategy": "fast"}, {"dtype": "float64"},
+                                 {"initial": 1.5}, {"strategy": "warp_shfl", "finish": "host"}])  # fmt: skip
+def test_a_sum_that_waits_leaves_a_capture_as_it_is(how):
+    torch = pytest.importorskip("torch")
+    card, total = torch.ones(1000, device="cuda"), torch.zeros((), device="cuda")
+    gpureduce.sum(card, result="device")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        with pytest.raises(RuntimeError, match=r"captured into a CUDA graph.*result='device'"):
+            gpureduce.sum(card, **how)
+        total.copy_(gpureduce.sum(card, result="device").value)
+    card.fill_(2)
+    graph.replay()
+    assert total.item() == 2000
+    assert gpureduce.sum(card, **how).value == 2000 + how.get("initial", 0)
+
+
+def test_a_sum_that_waits_leaves_a_capture_of_cupy_as_it_is():
+    cupy = pytest.importorskip("cupy")
+    card, out = cupy.ones((3, 1000), cupy.float32), cupy.empty(1000, cupy.float32)
+    gpureduce.sum(card, axis=0, out=out)
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture()
+        with pytest.raises(RuntimeError, match="captured into a CUDA graph"):
+            gpureduce.sum(card)
+        gpureduce.sum(card, axis=0, out=out)
+        graph = stream.end_capture()
+    graph.launch(stream)
+    stream.synchronize()
+    assert bool((out == 3).all())

@@ -1,5 +1,6 @@
 /* Sums along axes by kernels: of arrays on a GPU, whose sums stay there, and of NumPy arrays, which
  * are copied to the device and whose sums are copied back. */
+#include "bindings/device/gpu_job.h"
 #include "bindings/device/functions.h"
 
 #include "backend/backend.h"
@@ -410,6 +411,14 @@ static int find_device(gr_gpu_array *array)
         return 0;
     gr_raise(&error);
     return -1;
+}
+
+PyObject *gr_py_refuse_capture(PyObject *Py_UNUSED(self), PyObject *stream)
+{
+    void *handle = PyLong_AsVoidPtr(stream);
+    if (PyErr_Occurred() || gr_refuse_capture(handle) < 0)
+        return NULL;
+    Py_RETURN_NONE;
 }
 
 PyObject *gr_py_sum_axis_on_device(PyObject *Py_UNUSED(self), PyObject *args)

@@ -28,6 +28,7 @@ int gr_make_parts_type(PyObject *module);
 int gr_make_memory_type(PyObject *module);
 
 PyObject *gr_py_sum_axis_of_host(PyObject *module, PyObject *args);
+PyObject *gr_py_refuse_capture(PyObject *self, PyObject *stream);
 PyObject *gr_py_sum_axis_on_device(PyObject *module, PyObject *args);
 PyObject *gr_py_sum_samples(PyObject *module, PyObject *args);
 PyObject *gr_py_takes_samples(PyObject *module, PyObject *args);

@@ -2,6 +2,7 @@
 
 #include "backend/backend.h"
 #include "bindings/device/run.h"
+#include "engine/axis.h"
 #include "exact/format.h"
 
 #include <stdint.h>
@@ -179,13 +180,26 @@ static int check_memory(const gr_gpu_array *array)
     return 0;
 }
 
+int gr_refuse_capture(void *stream)
+{
+    if (!stream || !gr_stream_is_captured(stream))
+        return 0;
+    PyErr_SetString(PyExc_RuntimeError,
+                    "the stream is being captured into a CUDA graph, and a sum that returns a "
+                    "number waits for it: use result='device' or out=");
+    return -1;
+}
+
 int gr_open_array(PyObject *object, unsigned long long stream, gr_opening *opening,
                   gr_gpu_array *array)
 {
-    int found = stream ? gr_gpu_array_of(object, callers_stream, (void *)(uintptr_t)stream, array)
+    void *given = (void *)(uintptr_t)stream;
+    int found = stream ? gr_gpu_array_of(object, callers_stream, given, array)
                        : gr_gpu_array_of(object, open_for, opening, array);
     if (found <= 0)
         return found;
+    if (gr_refuse_capture(stream ? given : array->stream) < 0)
+        return -1;
     return workspace_for(array, opening) && check_memory(array) == 0 ? 1 : -1;
 }
 

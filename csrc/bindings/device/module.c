@@ -116,6 +116,8 @@ static PyMethodDef methods[] = {
      "initial, strategy, block, grid, order, seed, timed). Returns (strategy, block, grid, "
      "launches, "
      "milliseconds), where the last is None or (h2d, kernel, d2h)."},
+    {"refuse_capture", gr_py_refuse_capture, METH_O,
+     "refuse_capture(stream)\n--\n\nRaises if the stream is being captured into a CUDA graph."},
     {"sum_axis_on_device", gr_py_sum_axis_on_device, METH_VARARGS,
      "sum_axis_on_device(array, keepdims, plan, stream)\n--\n\n"
      "The same for an array on a GPU. Puts the launches on the stream and does not wait for them. "
