@@ -28,6 +28,9 @@ int gr_make_memory_type(PyObject *module);
 
 PyObject *gr_py_sum_axis_of_host(PyObject *module, PyObject *args);
 PyObject *gr_py_sum_axis_on_device(PyObject *module, PyObject *args);
+PyObject *gr_py_sum_segments_of_host(PyObject *module, PyObject *args);
+PyObject *gr_py_sum_segments_on_device(PyObject *module, PyObject *args);
+PyObject *gr_py_describe_index(PyObject *module, PyObject *args);
 PyObject *gr_py_sum_samples(PyObject *module, PyObject *args);
 PyObject *gr_py_takes_samples(PyObject *module, PyObject *args);
 PyObject *gr_py_set_choices(PyObject *module, PyObject *args);
