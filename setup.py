@@ -85,15 +85,15 @@ class Kernel:
             f"-DPAIRS=GR_PAIRS_{self.dtypes}",
             f"-DBLOCKS={int('BLOCK_TEMPLATE' in self.traits)}",
             f"-DVIEWS=GR_VIEWS_{self.dtypes if 'ANY_ELEMENTS' in self.traits else 'NONE'}",
-            f"-DMATRIX={int(self.path.parent.name == 'axis')}",
+            f"-DMATRIX={int(self.path.parent.name in ('axis', 'segments'))}",
             f"-DHAS_SHARES={int('ADDS_SHARES' in self.traits)}",
-            f"-DVIEWS_ONLY={int(self.dtypes in ('ANY', 'FLOATS'))}",
+            f"-DVIEWS_ONLY={int(self.dtypes != 'ALL')}",
             f"-DSAMPLES={int(self.sums_samples())}",
         ]
 
     def sums_samples(self) -> bool:
         """Whether it is compiled for samples of a function, which lie nowhere in memory."""
-        in_memory = "RING" in self.traits or self.path.parent.name == "axis"
+        in_memory = "RING" in self.traits or self.path.parent.name in ("axis", "segments")
         return self.dtypes == "ALL" and not in_memory
 
 
@@ -106,7 +106,8 @@ def read_registry() -> list[Kernel]:
         name, kind, traits, capability, dtypes = line.groups()
         files = CSRC / "kernels"
         folder = {"KERNEL": files, "EVERYWHERE": files}
-        folder = (folder | {"BROKEN": files / "broken", "AXIS": files / "axis"}).get(kind)
+        folder |= {"BROKEN": files / "broken", "AXIS": files / "axis"}
+        folder = (folder | {"SEGMENTS": files / "segments"}).get(kind)
         if folder:
             words = traits.replace("|", " ").split()
             kernels.append(Kernel(name, folder / f"{name}.cu", words, int(capability), dtypes))

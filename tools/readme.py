@@ -45,7 +45,7 @@ def kernel_listing() -> str:
     parts = []
     for row in registry.strategies():
         if row.launches_kernels:
-            folder = {"broken": "broken/", "axis": "axis/"}.get(row.kind, "")
+            folder = f"{row.kind}/" if row.kind in ("broken", "axis", "segments") else ""
             file = f"csrc/kernels/{folder}{row.name}.cu"
             include = f"```{{literalinclude}} ../{file}\n:language: cuda\n```"
             parts.append(f"## {row.name}\n\n{_plain(row.lesson)}\n[{file}](../{file})\n\n{include}")

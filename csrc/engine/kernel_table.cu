@@ -3,8 +3,8 @@
  *   PAIRS          GR_PAIRS_ALL, GR_PAIRS_ANY, GR_PAIRS_INT32 or GR_PAIRS_COMPLEX,
  *   BLOCKS         1 if the block size is a template parameter,
  *   VIEWS          the accumulators to compile it for with strided arrays, or GR_VIEWS_NONE,
- *   MATRIX         1 if it sums along an axis; then it is also compiled for sums that prove their
- *                  rounding,
+ *   MATRIX         1 if it sums along an axis or by segment; then it is also compiled for sums that
+ *                  prove their rounding, unless VIEWS_ONLY is 1,
  *   HAS_SHARES     1 if it adds up such sums,
  *   SAMPLES        1 to compile it also for the samples of a function,
  * and lists the kernel for every pair of element and accumulator. So a kernel file contains only

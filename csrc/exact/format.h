@@ -24,7 +24,7 @@ GR_HOST_DEVICE gr_format gr_format_of(gr_load load)
     }
 }
 
-static inline bool gr_is_float(gr_load load)
+GR_HOST_DEVICE bool gr_is_float(gr_load load)
 {
     return load == GR_LOAD_f16 || load == GR_LOAD_bf16 || load == GR_LOAD_f32 ||
            load == GR_LOAD_f64;

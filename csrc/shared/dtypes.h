@@ -32,6 +32,15 @@
 #define GR_PAIRS_ANY(X)
 #define GR_PAIRS_FLOATS(X)
 
+/* For kernels of sums by segment: elements that become integers, the sums of parts of segments, and
+ * kernels that read no elements. */
+#define GR_PAIRS_WORDS(X) \
+    X(i8, u64) X(u8, u64) X(i16, u64) X(u16, u64) X(i32, u64) X(u32, u64) X(u64, u64) \
+    X(f16, u64) X(bf16, u64) X(f32, u64) X(f64, u64)
+#define GR_PAIRS_FLOAT_WORDS(X) X(f16, u64) X(bf16, u64) X(f32, u64) X(f64, u64)
+#define GR_PAIRS_MERGED(X) X(u64, u64) X(f32, f32) X(f64, f64) X(f32, proven) X(f64, proven3)
+#define GR_PAIRS_UNTYPED(X) X(u64, u64)
+
 /* The same for sums that prove their rounding (exact/proven.h). */
 #define GR_PAIRS_PROVEN(X)                                                                         \
     X(f16, proven) X(bf16, proven) X(f32, proven) X(f64, proven) X(f64, proven3)

@@ -52,7 +52,8 @@ typedef enum {
     GR_KIND_HOST,
     GR_KIND_EVERYWHERE,
     GR_KIND_CHOICE,
-    GR_KIND_AXIS
+    GR_KIND_AXIS,
+    GR_KIND_SEGMENTS
 } gr_kind;
 
 typedef enum {
@@ -60,7 +61,11 @@ typedef enum {
     GR_DTYPES_INT32,
     GR_DTYPES_COMPLEX,
     GR_DTYPES_ANY,
-    GR_DTYPES_FLOATS
+    GR_DTYPES_FLOATS,
+    GR_DTYPES_WORDS,
+    GR_DTYPES_FLOAT_WORDS,
+    GR_DTYPES_MERGED,
+    GR_DTYPES_UNTYPED
 } gr_dtypes;
 
 typedef struct {

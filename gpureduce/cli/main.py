@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import gpureduce
-from gpureduce.bench import overview, report, tuning
+from gpureduce.bench import by_segment, overview, report, tuning
 from gpureduce.cli import check, explain, grade, lectures, races, segments
 from gpureduce.core import calibration, registry
 from gpureduce.core.arrays import random_numbers
@@ -174,16 +174,26 @@ def _command_tour(arguments: argparse.Namespace) -> None:
     _show_sums(rows)
 
 
+def _check_takes(arguments: argparse.Namespace, mode: str, taken: tuple[str, ...]) -> None:
+    """Raises for an option that a mode of ``gpureduce bench`` does not take."""
+    usual = vars(_parser().parse_args(["bench"]))
+    for name, value in vars(arguments).items():
+        if name not in (mode, *taken) and value != usual[name]:
+            takes = [f"--{option}" for option in taken]
+            raise ValueError(
+                f"--{name} is not for --{mode}, which takes {', '.join(takes[:-1])} and {takes[-1]}"
+            )
+
+
 def _command_bench(arguments: argparse.Namespace) -> None:
     if arguments.lecture:
-        usual = vars(_parser().parse_args(["bench"]))
-        taken = ("lecture", "record", "device", "repeats")
-        for name, value in vars(arguments).items():
-            if name not in taken and value != usual[name]:
-                raise ValueError(
-                    f"--{name} is not for --lecture, which takes --record, --device and --repeats"
-                )
-    if arguments.lecture or arguments.record:
+        _check_takes(arguments, "lecture", ("record", "device", "repeats"))
+    if arguments.segments:
+        _check_takes(
+            arguments, "segments", ("sizes", "dtypes", "device", "repeats", "output", "json")
+        )
+        by_segment.command(arguments)
+    elif arguments.lecture or arguments.record:
         repeats = report.REPEATS if arguments.repeats is None else arguments.repeats
         lectures.command(arguments.lecture or "", arguments.device, repeats, arguments.record)
     elif report.names_nothing(arguments):
@@ -295,6 +305,12 @@ def _parser() -> argparse.ArgumentParser:
         "beside it",
     )
     report.add_arguments(benching)
+    benching.add_argument(
+        "--segments",
+        action="store_true",
+        help="time sums by segment beside other libraries; takes --sizes, --dtypes, --device, "
+        "--repeats and --output",
+    )
     benching.add_argument(
         "--lecture",
         metavar="NAME",

@@ -11,7 +11,7 @@ from typing import cast
 
 import numpy.typing as npt
 
-from gpureduce.core import arrays, axis_on_device, axis_on_host, devices, dtypes
+from gpureduce.core import arrays, axis_on_device, axis_on_host, device_results, devices, dtypes
 from gpureduce.core.checks import one_of
 from gpureduce.core.reduction import Reduction
 from gpureduce.core.request import Arguments, resolve, strategy_of
@@ -45,7 +45,7 @@ def add(asked: Arguments, arr: npt.ArrayLike, how: Reduction) -> SumResult:
         outcome, finish = axis_on_host.add(request, array, how), request.strategy.finishes[0]
     else:
         outcome = axis_on_device.add_host(request, array, how)
-        finish = axis_on_device.finish_of(outcome.launches)
+        finish = device_results.finish_of(outcome.launches)
     if not asked.timing:
         return SumResult(outcome.value, cast(Timing, None))
     total_ms = (time.perf_counter() - start) * 1e3

@@ -6,15 +6,20 @@ provides the memory. The launches are put on a stream, and nothing waits for the
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
 from gpureduce import _host
-from gpureduce.core import device_array, devices, dtypes, gpu_arrays, reduction, registry
-from gpureduce.core.checks import shown
+from gpureduce.core import (
+    device_array,
+    device_results,
+    devices,
+    dtypes,
+    gpu_arrays,
+    reduction,
+    registry,
+)
 from gpureduce.core.dtypes import Array
 from gpureduce.core.reduction import Reduction
 from gpureduce.core.request import CHOOSE, Arguments, Request, launch_sizes
@@ -45,29 +50,11 @@ def _name(strategy: registry.Strategy, exactly: bool, ran: int, launches: int) -
     return "exact" if exactly else registry.name_at(ran)
 
 
-def finish_of(launches: int) -> str:
-    """How the sums of shares became one: by a second launch, if there was one."""
-    return "relaunch" if launches > 1 else "single"
-
-
 def is_exact(strategy: registry.Strategy, result: np.dtype[Any]) -> bool:
     """Whether sums in this dtype are rounded once. Sums of integers are never rounded."""
     if strategy.name == "exact_block" and not dtypes.is_exact(result):
         raise ValueError("exact_block adds up floats; sums of integers are exact without it")
     return strategy.name in ("auto", "exact", "exact_block") and dtypes.is_exact(result)
-
-
-def _initial(initial: object, result: np.dtype[Any]) -> tuple[Any, Any]:
-    """The initial number's real and imaginary part."""
-    if result.kind in "iu":
-        return reduction.initial_integer(initial, result), 0
-    parts = reduction.initial_floats(initial, result)
-    if any(len(part) > 1 for part in parts):
-        raise ValueError(
-            f"kernels take an initial number that is a float64, such as {float(sum(parts[0]))!r}, "
-            f"not {shown(initial)}"
-        )
-    return sum(parts[0]), sum(parts[1])
 
 
 def _memory_order(steps: tuple[int, ...], axes: tuple[int, ...]) -> list[int]:
@@ -76,13 +63,9 @@ def _memory_order(steps: tuple[int, ...], axes: tuple[int, ...]) -> list[int]:
     return sorted(kept, key=lambda i: -abs(steps[i]))
 
 
-Make = Callable[[tuple[int, ...]], Any]  # makes an array of a shape
-Transpose = Callable[[Any, tuple[int, ...]], Any]
-
-
 def _new_result(
-    make: Make, transpose: Transpose, shape: tuple[int, ...], steps: tuple[int, ...],
-    axes: tuple[int, ...], keepdims: object,
+    make: device_results.Make, transpose: device_results.Transpose, shape: tuple[int, ...],
+    steps: tuple[int, ...], axes: tuple[int, ...], keepdims: object,
 ) -> Any:  # fmt: skip
     """An array for the sums, whose order in memory is that of the array's axes that stay."""
     order = _memory_order(steps, axes)
@@ -113,21 +96,13 @@ def _elements(request: Request, source: np.dtype[Any]) -> np.dtype[Any] | None:
     conversion = request.conversion
     to_complex = conversion.is_complex and source.kind != "c"
     if is_exact(request.strategy, conversion.result):
-        _refuse_wide(source.kind, source.itemsize)
+        device_results.refuse_wide(source.kind, source.itemsize)
         if to_complex:
             return np.dtype(np.complex128)
         return np.dtype(np.float64) if source.kind in "biu" else None
     if conversion.is_complex:
         return conversion.result if to_complex or conversion.cast is not None else None
     return conversion.cast
-
-
-def _refuse_wide(kind: str, nbytes: int) -> None:
-    if kind in "iu" and nbytes == 8:
-        raise TypeError(
-            "kernels cannot sum 64-bit integers exactly as floats: sum them as integers, or, in "
-            "host memory, by the processors"
-        )
 
 
 def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
@@ -138,7 +113,10 @@ def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
     result = conversion.result
     check_strategy(request.strategy)
     job = reduction.checked(how, array, result)
-    initial, exactly = _initial(how.initial, result), is_exact(request.strategy, result)
+    initial, exactly = (
+        device_results.initial_of(how.initial, result),
+        is_exact(request.strategy, result),
+    )
     target = _elements(request, array.dtype)
     if target is not None:
         array = dtypes.quietly(array.astype, target, order="K")
@@ -170,75 +148,6 @@ def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
 # --- arrays on a GPU ---------------------------------------------------------------------------
 
 
-class _Library(NamedTuple):
-    """How to make an array beside `like`, how to transpose it, and on which stream work goes."""
-
-    make: Callable[[Any, tuple[int, ...], str, int, int], Any]  # like, shape, dtype, device, stream
-    transpose: Transpose
-    stream: Callable[[Any], object] = lambda like: None  # None: the one that the array names
-
-
-def _torch(like: Any, shape: tuple[int, ...], dtype: str, device: int, stream: int) -> Any:
-    torch = load_other("torch")
-    return torch.empty(shape, dtype=getattr(torch, dtype), device=like.device)
-
-
-def _cupy(like: Any, shape: tuple[int, ...], dtype: str, device: int, stream: int) -> Any:
-    cupy = load_other("cupy")
-    with cupy.cuda.Device(device):
-        return cupy.empty(shape, dtypes.named(dtype))
-
-
-_LIBRARIES = {
-    "torch": _Library(
-        _torch,
-        lambda array, order: array.permute(order),
-        lambda like: load_other("torch").cuda.current_stream(like.device),
-    ),
-    "cupy": _Library(
-        _cupy,
-        lambda array, order: array.transpose(order),
-        lambda like: load_other("cupy").cuda.get_current_stream(),
-    ),
-}
-
-
-def _library_of(arr: object, module: Any) -> _Library:
-    """Where the sums of an array go: to its library; to a DeviceArray, if we do not know that."""
-
-    def make(like: Any, shape: tuple[int, ...], dtype: str, device: int, stream: int) -> Any:
-        return device_array.empty(module, shape, dtype, device, stream)
-
-    root = type(arr).__module__.partition(".")[0]
-    return _LIBRARIES.get(root) or _Library(make, lambda array, order: array.transpose(order))
-
-
-def _conversion(
-    strategy: registry.Strategy, kind: str, nbytes: int, wanted: Any
-) -> tuple[dtypes.Conversion, str]:
-    """How elements are added up, and the name of the sums' dtype."""
-    try:
-        source = gpu_arrays.source(kind, nbytes)
-    except TypeError:
-        raise TypeError(
-            f"arrays of elements of kind {kind!r} and {nbytes} bytes on a GPU cannot be summed"
-        ) from None
-    conversion = dtypes.convert(source, None if wanted is None else dtypes.named(wanted))
-    if kind == "B" and wanted is None:
-        return conversion, "bfloat16"
-    if conversion.is_complex and kind != "c":
-        raise TypeError("real arrays on a GPU cannot be summed as complex: use a real dtype")
-    part = dtypes.part_of(conversion.result)
-    if is_exact(strategy, conversion.result):
-        _refuse_wide(kind, nbytes)
-    elif conversion.cast is not None and part != dtypes.number_of(conversion.acc):
-        raise TypeError(
-            f"arrays on a GPU cannot be cast to {conversion.cast} element by element; cast the "
-            "array first"
-        )
-    return conversion, dtypes.name_of(conversion.result)
-
-
 class _Plan:
     """Tells C, which has read the array's description, where the sums go and how to make them."""
 
@@ -246,7 +155,7 @@ class _Plan:
         self, asked: Arguments, strategy: registry.Strategy, arr: Any, how: Reduction, module: Any
     ) -> None:
         self.asked, self.strategy, self.arr, self.how = asked, strategy, arr, how
-        self.library = _library_of(arr, module)
+        self.library = device_results.library_of(arr, module)
         self.kind, self.nbytes, self.device, self.n = "", 0, 0, 0
         self.value: Any = None
         self.result, self.exactly = "", False
@@ -260,9 +169,11 @@ class _Plan:
         self.kind, self.nbytes, self.device = kind, nbytes, device
         self.n = int(np.prod(shape, dtype=np.int64))
         check_strategy(self.strategy)
-        conversion, name = _conversion(self.strategy, kind, nbytes, asked.dtype)
+        conversion, name = device_results.conversion_of(
+            lambda result: is_exact(self.strategy, result), kind, nbytes, asked.dtype
+        )
         axes = reduction.reduced_axes(how.axis, len(shape))
-        initial = _initial(how.initial, conversion.result)
+        initial = device_results.initial_of(how.initial, conversion.result)
         target = dtypes.load_of(conversion.result) if name != "bfloat16" else _host.LOAD_BF16
         mask = None if how.where is True else _broadcast(how.where, shape)
         out = how.out
@@ -272,7 +183,9 @@ class _Plan:
                 self.library.transpose, shape, steps, axes, how.keepdims,
             )  # fmt: skip
         else:
-            _check_out(out, self.arr, name, reduction.shape_of_result(shape, axes, how.keepdims))
+            device_results.check_out(
+                out, self.arr, name, reduction.shape_of_result(shape, axes, how.keepdims)
+            )
         self.value, self.result = out, name
         self.exactly = is_exact(self.strategy, conversion.result)
         block, grid = launch_sizes(asked.block, asked.grid)
@@ -297,7 +210,7 @@ def _broadcast(where: Any, shape: tuple[int, ...]) -> Any:
     if own == shape:
         return where
     root = type(where).__module__.partition(".")[0]
-    if root not in _LIBRARIES:
+    if root not in device_results.LIBRARIES:
         raise ValueError(
             f"where has the shape {tuple(own)}; a mask of {type(where).__name__} must have the "
             f"array's, {shape}"
@@ -310,21 +223,6 @@ def _broadcast(where: Any, shape: tuple[int, ...]) -> Any:
         raise ValueError(
             f"where has the shape {tuple(own)}, which does not broadcast to the array's, {shape}"
         ) from error
-
-
-def _check_out(out: Any, arr: Any, name: str, shape: tuple[int, ...]) -> None:
-    """Raises if the sums cannot be written to `out`. C checks where it lies."""
-    dtype = str(getattr(out, "dtype", "")).rpartition(".")[2]
-    root = type(out).__module__.partition(".")[0]
-    if isinstance(out, np.ndarray) or root != type(arr).__module__.partition(".")[0]:
-        raise TypeError(
-            f"out must be a {type(arr).__name__} of shape {shape} and dtype {name} on the same "
-            f"GPU, not {type(out).__name__}"
-        )
-    if dtype != name:
-        raise TypeError(f"out must have the dtype of the sum, {name}, not {dtype}")
-    if tuple(out.shape) != shape:
-        raise ValueError(f"out must have the shape of the sum, {shape}, not {tuple(out.shape)}")
 
 
 def add_gpu(
@@ -349,7 +247,13 @@ def add_gpu(
         value = _on_host(value, plan.result)
     if not asked.timing:
         return SumResult(value, cast(Timing, None))
-    return SumResult(value, _timing(module.BACKEND, plan, found, start))
+    ran, *launch = found
+    name = _name(plan.strategy, plan.exactly, ran, launch[2])
+    element = plan.kind, plan.nbytes
+    return SumResult(
+        value,
+        device_results.timing_of(module.BACKEND, plan.device, element, plan.n, name, launch, start),
+    )
 
 
 def _on_host(value: Any, result: str) -> Any:
@@ -357,21 +261,3 @@ def _on_host(value: Any, result: str) -> Any:
     if isinstance(value, device_array.DeviceArray):
         return value.to_numpy()[()]
     return dtypes.named(result).type(value.item())
-
-
-def _timing(backend: str, plan: _Plan, found: Any, start: float) -> Timing:
-    ran, block, grid, launches, elapsed = found
-    device = devices.choose_device(f"{backend}:{plan.device}")
-    source = "emulator" if backend == "emulator" else "cuda_event"
-    outcome = Outcome(None, source, backend, device.name, peak_gb_s=device.peak_gb_s)
-    outcome.block, outcome.grid, outcome.launches = block or None, grid or None, launches
-    dtype = "bfloat16" if plan.kind == "B" else str(gpu_arrays.source(plan.kind, plan.nbytes))
-    name = _name(plan.strategy, plan.exactly, ran, launches)
-    total_ms = (time.perf_counter() - start) * 1e3
-    size = plan.n, plan.n * plan.nbytes
-    timing = outcome.timing(name, dtype, finish_of(launches), *size, total_ms)
-    if elapsed is not None:  # read when somebody looks: results.py
-        later = vars(timing)
-        del later["kernel_ms"], later["d2h_ms"]
-        later["_elapsed"] = elapsed
-    return timing

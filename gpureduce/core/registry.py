@@ -32,8 +32,8 @@ class Strategy:
         The values for `strategy=`.
     kind
         ``"kernel"``, ``"broken"`` (wrong on purpose), ``"library"``, ``"host"``, ``"everywhere"``
-        (a kernel, and a processor's version of it), ``"choice"`` (picks another strategy) or
-        ``"axis"`` (a kernel for sums along an axis).
+        (a kernel, and a processor's version of it), ``"choice"`` (picks another strategy),
+        ``"axis"`` (a kernel for sums along an axis) or ``"segments"`` (a step of `segment_sum`).
     lesson
         Its lesson, in one sentence.
     dtypes
@@ -74,7 +74,7 @@ class Strategy:
     @property
     def launches_kernels(self) -> bool:
         """Whether it is a kernel of ours, with a block and a grid to choose."""
-        return self.kind in ("kernel", "broken", "everywhere", "axis")
+        return self.kind in ("kernel", "broken", "everywhere", "axis", "segments")
 
 
 class UserKernel:
@@ -105,7 +105,7 @@ def _needs(kind: str, traits: int, capability: int) -> str:
 
 
 def _finishes(kind: str, traits: int) -> tuple[str, ...]:
-    finishes_itself = traits & _host.FINISHES or kind == "axis"
+    finishes_itself = traits & _host.FINISHES or kind in ("axis", "segments")
     return ("single",) if finishes_itself else ("relaunch", "host")
 
 
@@ -127,7 +127,7 @@ def _read() -> dict[str, Strategy]:
             kind=kind,
             lesson=lesson,
             aliases=tuple(aliases.split()),
-            dtypes=numbers if kind == "axis" else dtypes[kinds],
+            dtypes=numbers if kind in ("axis", "segments") else dtypes[kinds],
             needs=_needs(kind, traits, capability),
             deterministic=not traits & _host.UNORDERED and kind != "broken",
             finishes=_finishes(kind, traits),

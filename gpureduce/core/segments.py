@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import arrays, dtypes, reduction, registry, results
-from gpureduce.core.checks import shown, whole
+from gpureduce.core import arrays, dtypes, reduction, registry, results, segments_on_device
+from gpureduce.core.checks import whole
 from gpureduce.core.dtypes import Array, load_of, part_of, quietly
-from gpureduce.core.host_dlpack import HOST_DEVICES, device_type
 from gpureduce.core.request import Arguments, Request, resolve
 from gpureduce.core.results import SumResult, Timing
+from gpureduce.core.segments_on_device import Asked
 
 STRATEGIES = ("auto", "exact", "fast", "cpu", "numpy")
 _MOST_SEGMENTS = 2**63 - 2  # C counts them in an int64
@@ -51,6 +51,8 @@ def segment_sum(
     device: str | None = None,
     stream: object = None,
     timing: bool = True,
+    sorted: bool | None = None,
+    check: bool = True,
 ) -> SumResult:
     """Add up the elements of each segment: element i is added to sum number ``segment_ids[i]``.
 
@@ -58,7 +60,8 @@ def segment_sum(
     ----------
     values
         Numbers (n,), or rows (n, d) that are added as vectors. Anything NumPy can view, with any
-        strides and byte order.
+        strides and byte order, or an array on a GPU: of CuPy, PyTorch, JAX, or any library with
+        their protocols. The ids or offsets must lie on the same GPU.
     segment_ids
         The segment of each element or row: n integers of any integer dtype, from 0 to
         `num_segments` - 1, in any order.
@@ -68,34 +71,46 @@ def segment_sum(
         The first offset is 0 and the last one n.
     num_segments
         The number of sums. By default that of `out` if it is given, and otherwise the largest id
-        plus one.
+        plus one. To find that on a GPU takes a pass over the ids, and waits for it.
     strategy
-        ``"auto"`` or ``"exact"``, correctly rounded sums; or ``"numpy"``, the peer: numpy.add.at.
-        ``"fast"`` and ``"cpu"`` are accepted, and add up exactly, too.
+        ``"auto"`` or ``"exact"``, correctly rounded sums; ``"fast"``, which rounds each addition
+        where kernels add up by `offsets`, and is ``"exact"`` elsewhere; ``"cpu"``, the same; or
+        ``"numpy"``, the peer: numpy.add.at.
     dtype
         The dtype of the sums, as in `sum`. Floats are not cast before they are added.
     initial
         A number that is added to each sum, before it is rounded. 0 by default.
     out
-        A NumPy array for the sums, with their shape and dtype. It must not overlap the input.
+        An array for the sums, with their shape and dtype, of the library of `values`, and where
+        these are. It must not overlap the input.
     device
-        ``"cpu"`` or None, so far.
+        Where to add up host arrays: ``"cpu"`` or None, the processors; ``"cuda"``, ``"cuda:1"`` or
+        ``"emulator"``, by kernels.
     stream
-        For arrays on a GPU, which are not read so far.
+        The CUDA stream for arrays on a GPU: by default the current one of their library.
     timing
         False saves the little time that timing takes; the result's `timing` is then None.
+    sorted
+        Whether the ids are sorted, in ascending order. By default kernels find out. Sorted ids take
+        no atomics.
+    check
+        For arrays on a GPU. True waits for the sums, and raises an error if an id or offset is
+        wrong. False does not wait: if one is wrong, nothing is written, and nothing is raised.
 
     Returns
     -------
     SumResult
         A named tuple of an array, (num_segments,) or (num_segments, d), and its `Timing`. The sum
-        of a segment without elements is 0, or `initial`.
+        of a segment without elements is 0, or `initial`. For arrays on a GPU it is an array of the
+        same library on the same GPU, or a `DeviceArray` if that library is neither CuPy nor
+        PyTorch.
 
     Raises
     ------
     ValueError
         An id is out of range: the message names the first one and its place. Or shapes do not fit,
-        or offsets decrease. Nothing is written to `out` then.
+        or offsets decrease, or ids are not sorted that were said to be. Nothing is written to `out`
+        then.
     TypeError
         The elements cannot be added up, or the ids are not integers.
     MemoryError
@@ -104,8 +119,8 @@ def segment_sum(
     Notes
     -----
     Each sum has the bits of `sum` of the segment's elements by ``exact``. They do not depend on
-    the order of the elements, on the other segments, or on the number of threads. Integers equal
-    those of numpy.add.at bit for bit, wrap-around included.
+    the order of the elements, on the other segments, on the number of threads, or on the device.
+    Integers equal those of numpy.add.at bit for bit, wrap-around included.
 
     Examples
     --------
@@ -117,63 +132,59 @@ def segment_sum(
     """
     start = time.perf_counter()
     name = registry.find(strategy).name
-    if _lies_on_a_gpu(values) or _lies_on_a_gpu(segment_ids) or _lies_on_a_gpu(offsets):
-        raise _not_yet("arrays on a GPU")
+    if (segment_ids is None) == (offsets is None):
+        how = "neither" if segment_ids is None else "both"
+        raise TypeError(f"pass either segment_ids or offsets, not {how}")
+    on_a_gpu = arrays.lies_on_a_gpu(values) or arrays.lies_on_a_gpu(
+        offsets if segment_ids is None else segment_ids
+    )
+    array = np.empty(0) if on_a_gpu else arrays.as_array(values).view()  # user code may reshape it
+    size = None if num_segments is None else whole("num_segments", num_segments, 0, _MOST_SEGMENTS)
+    asked = Asked(segment_ids, offsets, size, initial, out, sorted, bool(check))
+    if on_a_gpu:
+        call = Arguments(name, dtype, device=device, stream=stream, timing=timing)
+        return segments_on_device.add_gpu(call, name, values, asked, start)
     if name not in STRATEGIES:
-        raise _not_yet(name)
-    array = arrays.as_array(values).view()  # user code below may reshape the caller's object
+        raise ValueError(f"{name} makes no sums by segment; {', '.join(STRATEGIES)} do")
     if array.ndim not in (1, 2):
         raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {array.ndim}")
     if stream is not None:
         raise ValueError("stream is for arrays on a GPU; this one is in host memory")
     found = registry.STRATEGIES["auto" if name == "fast" else name]
-    asked = Arguments(found.name, dtype, device=device, timing=timing)
-    request = resolve(asked, found, array.dtype)
-    if not request.on_host:
-        raise _not_yet(f"{name} on {device}")
-    segments = _checked_segments(array, segment_ids, offsets, num_segments, out)
-    sums, ms = _add(request, array, segments, 0 if initial is None else initial, out)
+    request = resolve(
+        Arguments(found.name, dtype, device=device, timing=timing), found, array.dtype
+    )
+    segments = _checked_segments(array, asked)
+    if request.on_host:
+        sums, ms = _add(request, array, segments, 0 if initial is None else initial, out)
+        outcome, name = _outcome(request, ms)
+    else:
+        into = _array_for(request, array, segments, out)
+        index = cast(Array, segments.offsets if segments.ids is None else segments.ids)
+        outcome, name = segments_on_device.add_host(request, name, array, asked, index, into)
+        sums = into if out is None else out
     if not timing:
         return SumResult(sums, cast(Timing, None))
-    return SumResult(sums, _timing(request, array, segments, ms, start))
-
-
-def _lies_on_a_gpu(arr: object) -> bool:
-    if arr is None or isinstance(arr, np.ndarray):
-        return False
-    device = device_type(arr)
-    on_device = device is not None and device not in HOST_DEVICES
-    return on_device or hasattr(arr, "__cuda_array_interface__")
-
-
-def _not_yet(what: str) -> TypeError:
-    """The error for all that only the processors can do so far."""
-    return TypeError(
-        f"segment_sum is not for {what}: so far it is for arrays in host memory, by "
-        f"{', '.join(STRATEGIES[:-1])} or {STRATEGIES[-1]}, without a device or on 'cpu'"
-    )
+    return SumResult(sums, _timing(outcome, name, array, segments, start))
 
 
 # --- the arguments -----------------------------------------------------------------------------
 
 
-def _checked_segments(
-    array: Array, ids: object, offsets: object, count: object, out: object
-) -> _Segments:
-    if (ids is None) == (offsets is None):
-        how = "neither" if ids is None else "both"
-        raise TypeError(f"pass either segment_ids or offsets, not {how}")
-    if count is not None:
-        count = whole("num_segments", count, 0, _MOST_SEGMENTS)
-    if ids is None:
-        return _by_offsets(array, _integers("offsets", offsets), count)
-    found = _integers("segment_ids", ids)
+def _checked_segments(array: Array, asked: Asked) -> _Segments:
+    size, out = asked.size, asked.out
+    if asked.ids is None:
+        return _by_offsets(array, _integers("offsets", asked.offsets), size)
+    found = _integers("segment_ids", asked.ids)
     if len(found) != len(array):
         raise ValueError(f"there are {len(found)} segment_ids for {len(array)} rows of values")
-    if count is None and isinstance(out, np.ndarray) and out.ndim > 0:
+    if asked.is_sorted and (falls := np.flatnonzero(found[1:] < found[:-1])).size:
+        k = int(falls[0]) + 1
+        raise segments_on_device.not_sorted(k, int(found[k]), int(found[k - 1]))
+    if size is None and isinstance(out, np.ndarray) and out.ndim > 0:
         return _Segments(found, None, len(out), False)
-    if count is not None:
-        return _Segments(found, None, count, False)
+    if size is not None:
+        return _Segments(found, None, size, False)
     most = int(found.max()) if found.size else -1
     return _Segments(found, None, min(max(most + 1, 0), _MOST_SEGMENTS), True)
 
@@ -192,24 +203,16 @@ def _integers(name: str, numbers: object) -> Array:
 
 def _by_offsets(array: Array, found: Array, count: int | None) -> _Segments:
     if found.size == 0:
-        raise ValueError("offsets must have one number more than there are segments, not none")
+        raise segments_on_device.no_offsets()
     if count is not None and count != len(found) - 1:
-        raise ValueError(
-            f"{len(found)} offsets are for {len(found) - 1} segments, not for num_segments={count}"
-        )
+        raise segments_on_device.other_count(len(found), count)
     first, last = int(found[0]), int(found[-1])
     if first != 0 or last != len(array):
-        raise ValueError(
-            f"offsets must go from 0 to the number of rows, {len(array)}, not from {first} to "
-            f"{last}"
-        )
+        raise segments_on_device.wrong_ends(first, last, len(array))
     falls = np.flatnonzero(found[1:] < found[:-1])
     if falls.size:
         k = int(falls[0])
-        raise ValueError(
-            f"offsets must not decrease: offsets[{k}] is {found[k]} and offsets[{k + 1}] is "
-            f"{found[k + 1]}"
-        )
+        raise segments_on_device.falling(k, int(found[k]), int(found[k + 1]))
     own = np.array(found, np.int64, order="C")  # C relies on what has been checked here
     if np.any(own[1:] < own[:-1]) or own[0] != 0 or own[-1] != len(array):
         raise ValueError("offsets changed during the call")
@@ -270,11 +273,7 @@ def _add(
 
 
 def _out_of_range(ids: Array, place: int, count: int) -> ValueError:
-    right = f"ids from 0 to {count - 1}" if count else "no ids"
-    return ValueError(
-        f"segment_ids[{place}] is {shown(operator.index(ids[place]))}, which is out of range: "
-        f"num_segments={count} allows {right}"
-    )
+    return segments_on_device.out_of_range(place, operator.index(ids[place]), count)
 
 
 def _by_numpy(
@@ -303,16 +302,22 @@ def _by_numpy(
     return (sums if out is None else out), (time.perf_counter() - start) * 1e3
 
 
-def _timing(request: Request, array: Array, segments: _Segments, ms: float, start: float) -> Timing:
+def _outcome(request: Request, ms: float) -> tuple[results.Outcome, str]:
+    """The outcome of sums by the processors, and the strategy for the timing."""
     name = request.strategy.name
     if name != "numpy":
         name = "exact" if dtypes.is_exact(request.conversion.result) else "cpu"
     backend = "numpy" if name == "numpy" else "cpu"
-    outcome = results.Outcome(None, "perf_counter", backend, "cpu", kernel_ms=ms)
+    return results.Outcome(None, "perf_counter", backend, "cpu", kernel_ms=ms), name
+
+
+def _timing(
+    outcome: results.Outcome, name: str, array: Array, segments: _Segments, start: float
+) -> Timing:
     return outcome.timing(
         name,
         dtypes.name_of(array.dtype),
-        request.strategy.finishes[0],
+        "single",
         array.size,
         array.size * array.dtype.itemsize + segments.nbytes,
         (time.perf_counter() - start) * 1e3,

@@ -113,13 +113,14 @@ class Comparison(CountsPair):
 
 def _find(strategy: object, argument: str) -> registry.Strategy:
     chosen = registry.find(strategy, argument)
-    if chosen.launches_kernels:
+    if chosen.launches_kernels and chosen.kind != "segments":
         return chosen
     why = {
         "choice": f"{chosen.name} picks another strategy for each size and dtype: explain the one "
         f"that gpureduce.sum(..., {chosen.name!r}).timing.strategy names",
         "library": f"{chosen.name} is a compiled library, whose kernels the emulator cannot run",
         "host": f"{chosen.name} runs on the processor: there are no warps to count",
+        "segments": f"{chosen.name} is a step of segment_sum, and makes no sum by itself",
     }[chosen.kind]
     raise ValueError(f"there is nothing to explain: {why}")
 

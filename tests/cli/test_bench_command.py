@@ -13,7 +13,7 @@ import pytest
 import gpureduce
 import readme
 from gpureduce import _emulator, lectures
-from gpureduce.bench import contenders, report, scoreboard
+from gpureduce.bench import by_segment, contenders, report, scoreboard
 from gpureduce.core import devices, fast_table, table_files
 from gpureduce.lectures.tables import show
 
@@ -162,3 +162,19 @@ def test_tune_writes_the_emulators_table_only_where_it_is_told_to(command, confi
     status, out, err = command(*TUNE, "--device", "emulator", "--json", "--output", path)
     assert status == 0 and json.loads(out) == json.loads(path.read_text())["rows"]
     assert str(path) in err
+
+
+def test_segments_write_a_record(command, tmp_path):
+    path = tmp_path / "segments.json"
+    words = ["--segments", "--device", "cpu", "--sizes", "3000", "--dtypes", "float16"]
+    status, out, _ = command("bench", *words, "--repeats", "1", "--output", path)
+    record = json.loads(path.read_text())
+    assert status == 0 and "float16 normal, 3000 by 1, int64" in out
+    assert record["kind"] == "segments" and record["schema"] == 1 and record["device"] == "cpu"
+    fields = {field.name for field in dataclasses.fields(by_segment.Case)}
+    assert fields | {"ms", "clocked"} == record["rows"][0].keys()
+    for wrong in (["--grid", "3"], ["--peers", "torch"]):
+        status, _, err = command("bench", *words, *wrong)
+        assert status == 2 and "is not for --segments, which takes --sizes" in err
+    status, _, err = command("bench", *words, "--output", "a.csv")
+    assert status == 2 and "must end in .json" in err

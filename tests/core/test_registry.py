@@ -20,10 +20,11 @@ def kernel_files(folder: str) -> set[str]:
 
 def test_each_kernel_has_a_file_and_each_file_a_line():
     by_kind = {kind: {s.name for s in gpureduce.strategies() if s.kind == kind}
-               for kind in ("kernel", "broken", "everywhere", "axis")}  # fmt: skip
+               for kind in ("kernel", "broken", "everywhere", "axis", "segments")}  # fmt: skip
     assert kernel_files("kernels") == by_kind["kernel"] | by_kind["everywhere"]
     assert kernel_files("kernels/broken") == by_kind["broken"]
     assert kernel_files("kernels/axis") == by_kind["axis"]
+    assert kernel_files("kernels/segments") == by_kind["segments"]
 
 
 def test_each_kernel_file_defines_the_kernel_of_its_name():

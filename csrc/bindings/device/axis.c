@@ -5,41 +5,14 @@
 
 #include "backend/backend.h"
 #include "bindings/device/elapsed.h"
-#include "bindings/device/gpu_array.h"
 #include "bindings/device/run.h"
+#include "bindings/device/views.h"
 #include "bindings/gil.h"
 #include "bindings/numpy_arrays.h"
 #include "engine/axis.h"
 #include "exact/format.h"
 
 #include <string.h>
-
-/* An array as the functions here see it: in host memory or on a device. */
-typedef struct {
-    const char *base;
-    int dims, bytes;                                          /* bytes of an element */
-    int64_t size[GR_ARRAY_MAX_DIMS], step[GR_ARRAY_MAX_DIMS]; /* steps in bytes */
-} view;
-
-static void view_gpu(const gr_gpu_array *array, view *seen)
-{
-    *seen = (view){.base = array->base, .dims = array->dims, .bytes = array->bytes};
-    for (int i = 0; i < array->dims; i++) {
-        seen->size[i] = array->size[i];
-        seen->step[i] = array->step[i] * array->bytes;
-    }
-}
-
-static void view_numpy(PyArrayObject *array, view *seen)
-{
-    *seen = (view){.base = PyArray_DATA(array),
-                   .dims = PyArray_NDIM(array),
-                   .bytes = (int)PyArray_ITEMSIZE(array)};
-    for (int i = 0; i < seen->dims; i++) {
-        seen->size[i] = PyArray_DIM(array, i);
-        seen->step[i] = PyArray_STRIDE(array, i);
-    }
-}
 
 /* What Python has decided. */
 typedef struct {
@@ -110,8 +83,8 @@ enum { TWO_NUMBERS = 4096 };
 
 /* Adds the array's dimensions to the axes. `out` has as many as stay. Returns -1 with an exception
  * set if the arrays do not fit together. */
-static int add_dims(gr_axis_request *request, const asked *ask, const view *in, const view *mask,
-                    const view *out)
+static int add_dims(gr_axis_request *request, const asked *ask, const gr_view *in,
+                    const gr_view *mask, const gr_view *out)
 {
     gr_axes *axes = &request->axes;
     int k = 0, parts = (int)request->sums.parts, part_bytes = (int)request->sums.bytes;
@@ -144,16 +117,6 @@ static int add_dims(gr_axis_request *request, const asked *ask, const view *in, 
     return 0;
 }
 
-/* Reads the times of a sum that has ended, and drops them. */
-static PyObject *milliseconds(gr_times *times)
-{
-    gr_milliseconds ms;
-    gr_error error;
-    bool read = gr_read_times(times, &ms, &error) == GR_OK;
-    gr_drop_times(times, read);
-    return read ? Py_BuildValue("ddd", ms.h2d, ms.kernel, ms.d2h) : gr_raise(&error);
-}
-
 /* Runs the request without the GIL. Returns (strategy, block, grid, launches, times), or NULL with
  * an exception set. */
 static PyObject *run(gr_axis_request *request, const asked *ask, const gr_span *host)
@@ -178,7 +141,7 @@ static PyObject *run(gr_axis_request *request, const asked *ask, const gr_span *
         return PyErr_Occurred() ? NULL : gr_raise(&error);
     }
     PyObject *times = !request->times ? Py_NewRef(Py_None)
-                      : host          ? milliseconds(request->times)
+                      : host          ? gr_milliseconds_of(request->times)
                                       : gr_elapsed_of(request->times);
     return times ? Py_BuildValue("iIIIN", outcome.strategy, outcome.block, outcome.grid,
                                  outcome.launches, times)
@@ -188,53 +151,19 @@ static PyObject *run(gr_axis_request *request, const asked *ask, const gr_span *
 /* --- NumPy arrays ------------------------------------------------------------------------------
  */
 
-/* The bytes of an array whose elements lie side by side, in any order of its axes. */
-static gr_span span_of(PyArrayObject *array, const view *seen)
-{
-    const char *first = seen->base;
-    for (int i = 0; i < seen->dims; i++)
-        if (seen->step[i] < 0)
-            first += (seen->size[i] - 1) * seen->step[i];
-    return (gr_span){(void *)(uintptr_t)first, (size_t)PyArray_NBYTES(array)};
-}
-
-static bool lies_side_by_side(PyArrayObject *array, const view *seen)
-{
-    int64_t extent = seen->bytes;
-    for (int i = 0; i < seen->dims; i++)
-        extent += (seen->size[i] - 1) * (seen->step[i] < 0 ? -seen->step[i] : seen->step[i]);
-    return PyArray_SIZE(array) == 0 || extent == (int64_t)PyArray_NBYTES(array);
-}
-
-static int view_checked(PyObject *object, view *seen, gr_span *span)
-{
-    PyArrayObject *array = (PyArrayObject *)object;
-    if (!PyArray_Check(object) || !PyArray_ISALIGNED(array) || PyArray_ISBYTESWAPPED(array)) {
-        PyErr_SetString(PyExc_TypeError, "expected an aligned array in native byte order");
-        return -1;
-    }
-    view_numpy(array, seen);
-    *span = span_of(array, seen);
-    if (!lies_side_by_side(array, seen)) {
-        PyErr_SetString(PyExc_ValueError, "expected an array without gaps");
-        return -1;
-    }
-    return 0;
-}
-
 PyObject *gr_py_sum_axis_of_host(PyObject *Py_UNUSED(self), PyObject *args)
 {
     PyObject *array, *details;
     gr_axis_request request = {0};
     asked ask;
-    view in, mask, out;
+    gr_view in, mask, out;
     gr_span span[3] = {{NULL, 0}};
     int kind, bytes;
     if (!PyArg_ParseTuple(args, "OKpOOCiO", &array, &ask.axes, &ask.keeps_dims, &ask.out, &ask.mask,
                           &kind, &request.device, &details) ||
-        take_details(details, &request, &ask) < 0 || view_checked(array, &in, &span[0]) < 0 ||
-        (ask.mask != Py_None && view_checked(ask.mask, &mask, &span[1]) < 0) ||
-        view_checked(ask.out, &out, &span[2]) < 0)
+        take_details(details, &request, &ask) < 0 || gr_view_checked(array, &in, &span[0]) < 0 ||
+        (ask.mask != Py_None && gr_view_checked(ask.mask, &mask, &span[1]) < 0) ||
+        gr_view_checked(ask.out, &out, &span[2]) < 0)
         return NULL;
     bytes = in.bytes;
     if (take_types(&request, ask.exactly, kind, bytes) < 0 ||
@@ -248,126 +177,16 @@ PyObject *gr_py_sum_axis_of_host(PyObject *Py_UNUSED(self), PyObject *args)
 /* --- arrays on a GPU ---------------------------------------------------------------------------
  */
 
-static void *callers_stream(void *context, int Py_UNUSED(device))
-{
-    return context;
-}
-
-static PyObject *listed(const int64_t *numbers, int count)
-{
-    PyObject *tuple = PyTuple_New(count);
-    for (int i = 0; tuple && i < count; i++) {
-        PyObject *number = PyLong_FromLongLong(numbers[i]);
-        if (!number || PyTuple_SetItem(tuple, i, number) < 0)
-            Py_CLEAR(tuple);
-    }
-    return tuple;
-}
-
-/* Calls plan(kind, bytes, device, shape, steps, stream), which returns (out, mask, axes, details).
- */
-static PyObject *ask_python(PyObject *plan, const gr_gpu_array *array, const view *in, void *stream)
-{
-    PyObject *shape = listed(in->size, in->dims), *steps = listed(in->step, in->dims);
-    PyObject *answer =
-        shape && steps
-            ? PyObject_CallFunction(plan, "CiiOOK", array->kind, array->bytes, array->device, shape,
-                                    steps, (unsigned long long)(uintptr_t)stream)
-            : NULL;
-    Py_XDECREF(shape);
-    Py_XDECREF(steps);
-    return answer;
-}
-
-/* Describes an array that goes with the one that is summed, on the same device. */
-static int view_beside(PyObject *object, const char *name, void *stream, int device,
-                       gr_gpu_array *array, view *seen)
-{
-    int found = gr_gpu_array_of(object, callers_stream, stream, array);
-    if (found < 0)
-        return -1;
-    if (found == 0) {
-        PyErr_Format(PyExc_TypeError, "%s must lie on the same GPU as the array", name);
-        return -1;
-    }
-    view_gpu(array, seen);
-    if (array->device >= 0 && array->device != device) {
-        gr_gpu_array_done(array);
-        PyErr_Format(PyExc_ValueError, "%s lies on GPU %d, and the array on GPU %d", name,
-                     array->device, device);
-        return -1;
-    }
-    return 0;
-}
-
-static int overlap(const gr_gpu_array *a, const gr_gpu_array *b)
-{
-    return a->count && b->count && a->first <= b->last && b->first <= a->last;
-}
-
-/* Whether no two of the array's elements share memory. */
-static int is_spread_out(const view *seen)
-{
-    int64_t size[GR_ARRAY_MAX_DIMS], step[GR_ARRAY_MAX_DIMS], extent = seen->bytes;
-    int dims = 0;
-    for (int i = 0; i < seen->dims; i++) {
-        int64_t distance = seen->step[i] < 0 ? -seen->step[i] : seen->step[i];
-        int k = dims;
-        if (seen->size[i] < 2)
-            continue;
-        for (; k > 0 && step[k - 1] > distance; k--) {
-            step[k] = step[k - 1];
-            size[k] = size[k - 1];
-        }
-        step[k] = distance;
-        size[k] = seen->size[i];
-        dims++;
-    }
-    for (int i = 0; i < dims; i++) {
-        if (step[i] < extent)
-            return 0;
-        extent += (size[i] - 1) * step[i];
-    }
-    return 1;
-}
-
-static int is_aligned(const view *seen, unsigned bytes)
-{
-    uint64_t places = (uintptr_t)seen->base;
-    for (int i = 0; i < seen->dims; i++)
-        places |= (uint64_t)seen->step[i];
-    return places % bytes == 0;
-}
-
-/* Checks that sums can be written to `out`. Returns -1 with an exception set if not. */
-static int check_out(const gr_axis_request *request, const gr_gpu_array *out, const view *seen,
-                     const gr_gpu_array *array, const gr_gpu_array *where)
-{
-    if (out->read_only)
-        PyErr_SetString(PyExc_ValueError, "out is read-only: pass an array that can be written to");
-    else if (overlap(out, array))
-        PyErr_SetString(PyExc_ValueError,
-                        "out overlaps the array: pass an array with memory of its own");
-    else if (where && overlap(out, where))
-        PyErr_SetString(PyExc_ValueError,
-                        "out overlaps where: pass an array with memory of its own");
-    else if (out->count && !is_spread_out(seen))
-        PyErr_SetString(PyExc_ValueError, "elements of out share memory: pass an array whose "
-                                          "elements have places of their own");
-    else if (out->count && !is_aligned(seen, request->sums.bytes))
-        PyErr_SetString(PyExc_BufferError, "the elements of out are not aligned to their size");
-    return PyErr_Occurred() ? -1 : 0;
-}
-
 static PyObject *sum_beside(gr_axis_request *request, asked *ask, const gr_gpu_array *array,
-                            const view *in, const gr_gpu_array *where, const view *mask)
+                            const gr_view *in, const gr_gpu_array *where, const gr_view *mask)
 {
+    const gr_input inputs[] = {{"the array", array}, {"where", where}, {NULL, NULL}};
     gr_gpu_array sums;
-    view out;
+    gr_view out;
     PyObject *done = NULL;
-    if (view_beside(ask->out, "out", request->stream, array->device, &sums, &out) < 0)
+    if (gr_view_beside(ask->out, "out", request->stream, array->device, &sums, &out) < 0)
         return NULL;
-    if (check_out(request, &sums, &out, array, where) == 0 &&
+    if (gr_check_out(request->sums.bytes, &sums, &out, inputs) == 0 &&
         add_dims(request, ask, in, mask, &out) == 0)
         done = sums.count ? run(request, ask, NULL)
                           : Py_BuildValue("iIIIO", request->strategy, 0, 0, 0, Py_None);
@@ -376,10 +195,10 @@ static PyObject *sum_beside(gr_axis_request *request, asked *ask, const gr_gpu_a
 }
 
 static PyObject *sum_planned(gr_axis_request *request, asked *ask, const gr_gpu_array *array,
-                             const view *in)
+                             const gr_view *in)
 {
     gr_gpu_array where;
-    view mask;
+    gr_view mask;
     if (take_types(request, ask->exactly, array->kind, array->bytes) < 0)
         return NULL;
     if ((uintptr_t)array->base %
@@ -390,27 +209,11 @@ static PyObject *sum_planned(gr_axis_request *request, asked *ask, const gr_gpu_
     }
     if (ask->mask == Py_None)
         return sum_beside(request, ask, array, in, NULL, NULL);
-    if (view_beside(ask->mask, "where", request->stream, array->device, &where, &mask) < 0)
+    if (gr_view_beside(ask->mask, "where", request->stream, array->device, &where, &mask) < 0)
         return NULL;
     PyObject *done = sum_beside(request, ask, array, in, &where, &mask);
     gr_gpu_array_done(&where);
     return done;
-}
-
-/* Sets the device of an array whose producer has not named it. */
-static int find_device(gr_gpu_array *array)
-{
-    gr_error error;
-    if (array->device >= 0)
-        return 0;
-    if (!array->count) { /* has no address */
-        array->device = 0;
-        return 0;
-    }
-    if (gr_pointer_device(array->base, &array->device, &error) == GR_OK)
-        return 0;
-    gr_raise(&error);
-    return -1;
 }
 
 PyObject *gr_py_refuse_capture(PyObject *Py_UNUSED(self), PyObject *stream)
@@ -428,16 +231,16 @@ PyObject *gr_py_sum_axis_on_device(PyObject *Py_UNUSED(self), PyObject *args)
     gr_axis_request request = {0};
     gr_gpu_array array;
     asked ask = {0};
-    view in;
+    gr_view in;
     if (!PyArg_ParseTuple(args, "OpOK", &object, &ask.keeps_dims, &plan, &stream))
         return NULL;
     void *ours = stream ? (void *)(uintptr_t)stream : GR_LEGACY_STREAM;
-    int found = gr_gpu_array_of(object, callers_stream, ours, &array);
+    int found = gr_gpu_array_of(object, gr_callers_stream, ours, &array);
     if (found <= 0)
         return found < 0 ? NULL : Py_NewRef(Py_None);
     request.stream = stream ? ours : array.stream ? array.stream : ours;
-    view_gpu(&array, &in);
-    answer = find_device(&array) < 0 ? NULL : ask_python(plan, &array, &in, request.stream);
+    gr_view_gpu(&array, &in);
+    answer = gr_find_device(&array) < 0 ? NULL : gr_ask_python(plan, &array, &in, request.stream);
     request.device = array.device;
     if (answer && PyArg_ParseTuple(answer, "OOKO", &ask.out, &ask.mask, &ask.axes, &details) &&
         take_details(details, &request, &ask) == 0)

@@ -123,6 +123,16 @@ static PyMethodDef methods[] = {
      "The same for an array on a GPU. Puts the launches on the stream and does not wait for them. "
      "plan(kind, bytes, device, shape, steps, stream) returns (out, mask, axes, details). The last "
      "result is None or the times, to be read later. None if the array does not lie on a GPU."},
+    {"sum_segments_of_host", gr_py_sum_segments_of_host, METH_VARARGS,
+     "sum_segments_of_host(array, ids or offsets, sums, kind, kind of ids, device, details)\n--\n\n"
+     "Sums by segment of a NumPy array: (block, grid, launches, ms, problem)."},
+    {"sum_segments_on_device", gr_py_sum_segments_on_device, METH_VARARGS,
+     "sum_segments_on_device(array, ids or offsets, plan, stream)\n--\n\n"
+     "The same of arrays on a GPU. plan(kind, bytes, device, shape, steps, stream) returns (out, "
+     "details). None if the array does not lie on a GPU."},
+    {"describe_index", gr_py_describe_index, METH_VARARGS,
+     "describe_index(array, name, device, stream, largest)\n--\n\n"
+     "How many ids or offsets there are on a GPU, and the largest one, or -1."},
     {"allocate", gr_py_allocate, METH_VARARGS,
      "allocate(bytes, device, stream)\n--\n\nDevice memory: pointer, read() and dlpack()."},
     {"measure", gr_py_measure, METH_VARARGS,

@@ -1,0 +1,294 @@
+/* Sums by segment by kernels: of arrays on a GPU, whose sums stay there, and of NumPy arrays, which
+ * are copied to the device and whose sums are copied back. */
+#include "bindings/device/functions.h"
+
+#include "backend/backend.h"
+#include "bindings/device/elapsed.h"
+#include "bindings/device/run.h"
+#include "bindings/device/views.h"
+#include "bindings/gil.h"
+#include "engine/segments.h"
+#include "exact/format.h"
+
+#include <string.h>
+
+/* What Python has decided. */
+typedef struct {
+    int order, timed;
+    unsigned long long seed;
+    char index_kind; /* 'i' or 'u' */
+} asked;
+
+/* Takes (acc, exactly, target, initial, by_offsets, sorted, check, segments, order, seed, timed).
+ * `initial` is a pair of numbers, for the real and the imaginary part. */
+static int take_details(PyObject *details, int kind, int bytes, gr_segment_request *request,
+                        asked *ask)
+{
+    const gr_numpy_type *type = gr_numpy_type_of_kind(kind, bytes);
+    int acc, target, exactly, sorted;
+    unsigned long long segments;
+    PyObject *initial[2];
+    if (!PyArg_ParseTuple(details, "ipi(OO)pipKiKp", &acc, &exactly, &target, &initial[0],
+                          &initial[1], &request->by_offsets, &sorted, &request->check, &segments,
+                          &ask->order, &ask->seed, &ask->timed))
+        return -1;
+    if (!type || acc < 0 || acc >= GR_ACC_COUNT || target < 0 || target >= GR_LOAD_COUNT ||
+        (exactly && !gr_is_float((gr_load)target))) {
+        PyErr_SetString(PyExc_ValueError, "these elements cannot be added up like that");
+        return -1;
+    }
+    request->sorted = (gr_sorted)sorted;
+    request->segments = segments;
+    request->load = (int)type->load;
+    request->acc = !exactly                    ? (gr_acc)acc
+                   : type->load == GR_LOAD_f64 ? GR_ACC_proven3
+                                               : GR_ACC_proven;
+    request->sums.type = (gr_load)target;
+    request->sums.bytes = (unsigned)gr_load_size((gr_load)target);
+    request->sums.parts = (unsigned)type->components;
+    for (int i = 0; i < 2; i++) {
+        gr_value *value = &request->sums.initial[i];
+        if (request->acc == GR_ACC_u64)
+            value->u64 = PyLong_AsUnsignedLongLongMask(initial[i]);
+        else if (request->acc == GR_ACC_f32)
+            value->f32 = (float)PyFloat_AsDouble(initial[i]);
+        else
+            value->f64 = PyFloat_AsDouble(initial[i]);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static gr_rows rows_of(const gr_view *seen, unsigned parts)
+{
+    return (gr_rows){.base = seen->base,
+                     .row_step = seen->step[0],
+                     .number_step = seen->dims == 2 ? seen->step[1] : seen->bytes,
+                     .part_step = seen->bytes / (int)parts,
+                     .parts = parts};
+}
+
+static int take_index(const gr_view *seen, int kind, gr_index *index)
+{
+    static const gr_load loads[2][4] = {{GR_LOAD_i8, GR_LOAD_i16, GR_LOAD_i32, GR_LOAD_u64},
+                                        {GR_LOAD_u8, GR_LOAD_u16, GR_LOAD_u32, GR_LOAD_u64}};
+    int size = seen->bytes == 1 ? 0 : seen->bytes == 2 ? 1 : seen->bytes == 4 ? 2 : 3;
+    if ((kind != 'i' && kind != 'u') || seen->dims != 1) {
+        PyErr_SetString(PyExc_TypeError, "segment_ids and offsets must be integers in 1 dimension");
+        return -1;
+    }
+    *index = (gr_index){seen->base, seen->step[0], loads[kind == 'u'][size]};
+    return 0;
+}
+
+/* Fills in the request. Returns -1 with an exception set if the arrays do not fit together. */
+static int describe(gr_segment_request *request, const gr_view *in, const gr_view *index,
+                    const gr_view *out)
+{
+    unsigned parts = request->sums.parts;
+    bool fits = (in->dims == 1 || in->dims == 2) && out->dims == in->dims &&
+                out->bytes == (int)(request->sums.bytes * parts) &&
+                (in->dims == 1 || in->size[1] == out->size[1]) &&
+                (uint64_t)out->size[0] == request->segments;
+    int64_t count = request->by_offsets ? (int64_t)request->segments + 1 : in->size[0];
+    if (!fits || index->size[0] != count) {
+        PyErr_SetString(PyExc_ValueError,
+                        "the arrays of values, ids or offsets, and sums do not fit together");
+        return -1;
+    }
+    request->values = rows_of(in, parts);
+    request->out = rows_of(out, parts);
+    request->rows = (uint64_t)in->size[0];
+    request->columns = (in->dims == 2 ? (uint64_t)in->size[1] : 1) * parts;
+    return 0;
+}
+
+/* A number that C has fetched, as a Python int. */
+static PyObject *number(const asked *ask, uint64_t found)
+{
+    return ask->index_kind == 'i' ? PyLong_FromLongLong((long long)found)
+                                  : PyLong_FromUnsignedLongLong(found);
+}
+
+static PyObject *problem(const gr_segment_request *request, const asked *ask,
+                         const gr_segment_outcome *outcome)
+{
+    bool is_unsorted = request->sorted == GR_SORTED && outcome->is_unsorted;
+    if (!outcome->is_bad && !is_unsorted)
+        return Py_NewRef(Py_None);
+    return Py_BuildValue("NKNN", PyBool_FromLong(!outcome->is_bad),
+                         (unsigned long long)outcome->place, number(ask, outcome->found),
+                         number(ask, outcome->next));
+}
+
+/* Runs the request without the GIL. Returns (block, grid, launches, times, problem): problem is
+ * None, or (whether ids are not sorted, place, number there, number beside it). Returns NULL with
+ * an exception set on errors. */
+static PyObject *run(gr_segment_request *request, const asked *ask, const gr_span *host)
+{
+    gr_error error;
+    gr_segment_outcome outcome = {0};
+    gr_without_gil call;
+    gr_status status = GR_OK;
+    bool is_captured = !host && gr_stream_is_captured(request->stream);
+    if (is_captured && request->check) {
+        PyErr_SetString(PyExc_ValueError, "ids cannot be checked while the stream is captured into "
+                                          "a graph: pass check=False");
+        return NULL;
+    }
+    if (ask->timed && !is_captured && !(request->times = gr_take_times(request->device)))
+        return PyErr_NoMemory();
+    gr_drop_gil(&call);
+    gr_backend_schedule(ask->order, ask->seed);
+    if (host)
+        status = gr_sum_segments_of_host(request, host[0], host[1], host[2], &outcome, &error);
+    else
+        status = gr_sum_segments(request, &outcome, &error);
+    if (gr_take_gil(&call) < 0 || status != GR_OK) {
+        gr_drop_times(request->times, 0);
+        return PyErr_Occurred() ? NULL : gr_raise(&error);
+    }
+    PyObject *times = !request->times ? Py_NewRef(Py_None)
+                      : host          ? gr_milliseconds_of(request->times)
+                                      : gr_elapsed_of(request->times);
+    return times ? Py_BuildValue("IIINN", outcome.block, outcome.grid, outcome.launches, times,
+                                 problem(request, ask, &outcome))
+                 : NULL;
+}
+
+static PyObject *nothing_to_do(void)
+{
+    return Py_BuildValue("IIIOO", 0, 0, 0, Py_None, Py_None);
+}
+
+/* --- NumPy arrays ------------------------------------------------------------------------------
+ */
+
+PyObject *gr_py_sum_segments_of_host(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    PyObject *array, *numbers, *sums, *details;
+    gr_segment_request request = {0};
+    asked ask = {0};
+    gr_view in, index, out;
+    gr_span span[3];
+    int kind, index_kind;
+    if (!PyArg_ParseTuple(args, "OOOCCiO", &array, &numbers, &sums, &kind, &index_kind,
+                          &request.device, &details) ||
+        gr_view_checked(array, &in, &span[0]) < 0 ||
+        gr_view_checked(numbers, &index, &span[1]) < 0 ||
+        gr_view_checked(sums, &out, &span[2]) < 0 ||
+        take_details(details, kind, in.bytes, &request, &ask) < 0 ||
+        take_index(&index, index_kind, &request.index) < 0 ||
+        describe(&request, &in, &index, &out) < 0)
+        return NULL;
+    ask.index_kind = (char)index_kind;
+    if (request.columns == 0 || (request.segments == 0 && request.rows == 0))
+        return nothing_to_do();
+    return run(&request, &ask, span);
+}
+
+/* --- arrays on a GPU ---------------------------------------------------------------------------
+ */
+
+static PyObject *sum_into(gr_segment_request *request, asked *ask, PyObject *to,
+                          const gr_gpu_array *array, const gr_view *in, const gr_gpu_array *numbers,
+                          const gr_view *index)
+{
+    const gr_input inputs[] = {{"the array", array},
+                               {request->by_offsets ? "offsets" : "segment_ids", numbers},
+                               {NULL, NULL}};
+    gr_gpu_array sums;
+    gr_view out;
+    PyObject *done = NULL;
+    if (gr_view_beside(to, "out", request->stream, array->device, &sums, &out) < 0)
+        return NULL;
+    if (gr_check_out(request->sums.bytes, &sums, &out, inputs) == 0 &&
+        take_index(index, numbers->kind, &request->index) == 0 &&
+        describe(request, in, index, &out) == 0)
+        done = request->columns && (request->segments || request->rows) ? run(request, ask, NULL)
+                                                                        : nothing_to_do();
+    gr_gpu_array_done(&sums);
+    return done;
+}
+
+/* Whether the elements are aligned to their size. Sets an exception if not. */
+static int is_aligned(const gr_gpu_array *array, const char *name, int size)
+{
+    if (!array->count || (uintptr_t)array->base % (unsigned)size == 0)
+        return 1;
+    PyErr_Format(PyExc_BufferError, "the elements of %s are not aligned to their size", name);
+    return 0;
+}
+
+static PyObject *sum_planned(gr_segment_request *request, asked *ask, PyObject *to,
+                             PyObject *numbers, const gr_gpu_array *array, const gr_view *in)
+{
+    const char *name = request->by_offsets ? "offsets" : "segment_ids";
+    gr_gpu_array found;
+    gr_view index;
+    PyObject *done = NULL;
+    if (!is_aligned(array, "values", (int)gr_load_size((gr_load)request->load)) ||
+        gr_view_beside(numbers, name, request->stream, array->device, &found, &index) < 0)
+        return NULL;
+    ask->index_kind = (char)found.kind;
+    if (is_aligned(&found, name, found.bytes))
+        done = sum_into(request, ask, to, array, in, &found, &index);
+    gr_gpu_array_done(&found);
+    return done;
+}
+
+PyObject *gr_py_sum_segments_on_device(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    PyObject *object, *numbers, *plan, *to, *details, *answer, *done = NULL;
+    unsigned long long stream;
+    gr_segment_request request = {0};
+    gr_gpu_array array;
+    asked ask = {0};
+    gr_view in;
+    if (!PyArg_ParseTuple(args, "OOOK", &object, &numbers, &plan, &stream))
+        return NULL;
+    void *ours = stream ? (void *)(uintptr_t)stream : GR_LEGACY_STREAM;
+    int found = gr_gpu_array_of(object, gr_callers_stream, ours, &array);
+    if (found <= 0)
+        return found < 0 ? NULL : Py_NewRef(Py_None);
+    request.stream = stream ? ours : array.stream ? array.stream : ours;
+    gr_view_gpu(&array, &in);
+    answer = gr_find_device(&array) < 0 ? NULL : gr_ask_python(plan, &array, &in, request.stream);
+    request.device = array.device;
+    if (answer && PyArg_ParseTuple(answer, "OO", &to, &details) &&
+        take_details(details, array.kind, array.bytes, &request, &ask) == 0)
+        done = sum_planned(&request, &ask, to, numbers, &array, &in);
+    Py_XDECREF(answer);
+    gr_gpu_array_done(&array);
+    return done;
+}
+
+/* describe_index(array, name, device, stream, largest): the number of ids or offsets on a device,
+ * and the largest id if that is asked for. Then it waits for the device. */
+PyObject *gr_py_describe_index(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    PyObject *object, *most = NULL;
+    const char *name;
+    int device, wants_largest;
+    unsigned long long stream;
+    gr_gpu_array array;
+    gr_view seen;
+    gr_index index;
+    gr_error error = {0};
+    int64_t largest = -1;
+    if (!PyArg_ParseTuple(args, "OsiKp", &object, &name, &device, &stream, &wants_largest) ||
+        gr_view_beside(object, name, (void *)(uintptr_t)stream, device, &array, &seen) < 0)
+        return NULL;
+    if (take_index(&seen, array.kind, &index) == 0 && is_aligned(&array, name, array.bytes)) {
+        if (wants_largest && array.count) {
+            Py_BEGIN_ALLOW_THREADS;
+            gr_largest_id(&index, (uint64_t)array.count, device, (void *)(uintptr_t)stream,
+                          &largest, &error);
+            Py_END_ALLOW_THREADS;
+        }
+        most = error.status == GR_OK
+                   ? Py_BuildValue("LL", (long long)array.count, (long long)largest)
+                   : gr_raise(&error);
+    }
+    gr_gpu_array_done(&array);
+    return most;
+}

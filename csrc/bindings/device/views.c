@@ -1,0 +1,194 @@
+/* Arrays that a sum reads and writes beside others: their dimensions, and checks. */
+#include "bindings/device/views.h"
+
+#include "bindings/device/run.h"
+
+void gr_view_gpu(const gr_gpu_array *array, gr_view *seen)
+{
+    *seen = (gr_view){.base = array->base, .dims = array->dims, .bytes = array->bytes};
+    for (int i = 0; i < array->dims; i++) {
+        seen->size[i] = array->size[i];
+        seen->step[i] = array->step[i] * array->bytes;
+    }
+}
+
+void gr_view_numpy(PyArrayObject *array, gr_view *seen)
+{
+    *seen = (gr_view){.base = PyArray_DATA(array),
+                      .dims = PyArray_NDIM(array),
+                      .bytes = (int)PyArray_ITEMSIZE(array)};
+    for (int i = 0; i < seen->dims; i++) {
+        seen->size[i] = PyArray_DIM(array, i);
+        seen->step[i] = PyArray_STRIDE(array, i);
+    }
+}
+
+/* Reads the times of a sum that has ended, and drops them. */
+PyObject *gr_milliseconds_of(gr_times *times)
+{
+    gr_milliseconds ms;
+    gr_error error;
+    bool read = gr_read_times(times, &ms, &error) == GR_OK;
+    gr_drop_times(times, read);
+    return read ? Py_BuildValue("ddd", ms.h2d, ms.kernel, ms.d2h) : gr_raise(&error);
+}
+
+/* The bytes of an array whose elements lie side by side, in any order of its axes. */
+static gr_span span_of(PyArrayObject *array, const gr_view *seen)
+{
+    const char *first = seen->base;
+    for (int i = 0; i < seen->dims; i++)
+        if (seen->step[i] < 0)
+            first += (seen->size[i] - 1) * seen->step[i];
+    return (gr_span){(void *)(uintptr_t)first, (size_t)PyArray_NBYTES(array)};
+}
+
+static bool lies_side_by_side(PyArrayObject *array, const gr_view *seen)
+{
+    int64_t extent = seen->bytes;
+    for (int i = 0; i < seen->dims; i++)
+        extent += (seen->size[i] - 1) * (seen->step[i] < 0 ? -seen->step[i] : seen->step[i]);
+    return PyArray_SIZE(array) == 0 || extent == (int64_t)PyArray_NBYTES(array);
+}
+
+int gr_view_checked(PyObject *object, gr_view *seen, gr_span *span)
+{
+    PyArrayObject *array = (PyArrayObject *)object;
+    if (!PyArray_Check(object) || !PyArray_ISALIGNED(array) || PyArray_ISBYTESWAPPED(array)) {
+        PyErr_SetString(PyExc_TypeError, "expected an aligned array in native byte order");
+        return -1;
+    }
+    gr_view_numpy(array, seen);
+    *span = span_of(array, seen);
+    if (!lies_side_by_side(array, seen)) {
+        PyErr_SetString(PyExc_ValueError, "expected an array without gaps");
+        return -1;
+    }
+    return 0;
+}
+
+void *gr_callers_stream(void *context, int Py_UNUSED(device))
+{
+    return context;
+}
+
+static PyObject *listed(const int64_t *numbers, int count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (int i = 0; tuple && i < count; i++) {
+        PyObject *number = PyLong_FromLongLong(numbers[i]);
+        if (!number || PyTuple_SetItem(tuple, i, number) < 0)
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
+/* Calls plan(kind, bytes, device, shape, steps, stream), which returns (out, mask, axes, details).
+ */
+PyObject *gr_ask_python(PyObject *plan, const gr_gpu_array *array, const gr_view *in, void *stream)
+{
+    PyObject *shape = listed(in->size, in->dims), *steps = listed(in->step, in->dims);
+    PyObject *answer =
+        shape && steps
+            ? PyObject_CallFunction(plan, "CiiOOK", array->kind, array->bytes, array->device, shape,
+                                    steps, (unsigned long long)(uintptr_t)stream)
+            : NULL;
+    Py_XDECREF(shape);
+    Py_XDECREF(steps);
+    return answer;
+}
+
+/* Describes an array that goes with the one that is summed, on the same device. */
+int gr_view_beside(PyObject *object, const char *name, void *stream, int device,
+                   gr_gpu_array *array, gr_view *seen)
+{
+    int found = gr_gpu_array_of(object, gr_callers_stream, stream, array);
+    if (found < 0)
+        return -1;
+    if (found == 0) {
+        PyErr_Format(PyExc_TypeError, "%s must lie on the same GPU as the array", name);
+        return -1;
+    }
+    gr_view_gpu(array, seen);
+    if (array->device >= 0 && array->device != device) {
+        gr_gpu_array_done(array);
+        PyErr_Format(PyExc_ValueError, "%s lies on GPU %d, and the array on GPU %d", name,
+                     array->device, device);
+        return -1;
+    }
+    return 0;
+}
+
+static int overlap(const gr_gpu_array *a, const gr_gpu_array *b)
+{
+    return a->count && b->count && a->first <= b->last && b->first <= a->last;
+}
+
+/* Whether no two of the array's elements share memory. */
+static int is_spread_out(const gr_view *seen)
+{
+    int64_t size[GR_ARRAY_MAX_DIMS], step[GR_ARRAY_MAX_DIMS], extent = seen->bytes;
+    int dims = 0;
+    for (int i = 0; i < seen->dims; i++) {
+        int64_t distance = seen->step[i] < 0 ? -seen->step[i] : seen->step[i];
+        int k = dims;
+        if (seen->size[i] < 2)
+            continue;
+        for (; k > 0 && step[k - 1] > distance; k--) {
+            step[k] = step[k - 1];
+            size[k] = size[k - 1];
+        }
+        step[k] = distance;
+        size[k] = seen->size[i];
+        dims++;
+    }
+    for (int i = 0; i < dims; i++) {
+        if (step[i] < extent)
+            return 0;
+        extent += (size[i] - 1) * step[i];
+    }
+    return 1;
+}
+
+static int is_aligned(const gr_view *seen, unsigned bytes)
+{
+    uint64_t places = (uintptr_t)seen->base;
+    for (int i = 0; i < seen->dims; i++)
+        places |= (uint64_t)seen->step[i];
+    return places % bytes == 0;
+}
+
+int gr_check_out(unsigned bytes, const gr_gpu_array *out, const gr_view *seen,
+                 const gr_input *inputs)
+{
+    if (out->read_only)
+        PyErr_SetString(PyExc_ValueError, "out is read-only: pass an array that can be written to");
+    for (; inputs->name && !PyErr_Occurred(); inputs++)
+        if (inputs->array && overlap(out, inputs->array))
+            PyErr_Format(PyExc_ValueError, "out overlaps %s: pass an array with memory of its own",
+                         inputs->name);
+    if (PyErr_Occurred())
+        return -1;
+    if (out->count && !is_spread_out(seen))
+        PyErr_SetString(PyExc_ValueError, "elements of out share memory: pass an array whose "
+                                          "elements have places of their own");
+    else if (out->count && !is_aligned(seen, bytes))
+        PyErr_SetString(PyExc_BufferError, "the elements of out are not aligned to their size");
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Sets the device of an array whose producer has not named it. */
+int gr_find_device(gr_gpu_array *array)
+{
+    gr_error error;
+    if (array->device >= 0)
+        return 0;
+    if (!array->count) { /* has no address */
+        array->device = 0;
+        return 0;
+    }
+    if (gr_pointer_device(array->base, &array->device, &error) == GR_OK)
+        return 0;
+    gr_raise(&error);
+    return -1;
+}

@@ -1,0 +1,53 @@
+/* Arrays that a sum reads and writes beside others: their dimensions, and checks. For sums whose
+ * result is an array. Includes Python.h. */
+#ifndef GPUREDUCE_BINDINGS_DEVICE_VIEWS_H
+#define GPUREDUCE_BINDINGS_DEVICE_VIEWS_H
+
+#include "bindings/device/gpu_array.h"
+#include "bindings/numpy_arrays.h"
+#include "engine/axis.h"
+
+/* An array in host memory or on a device. */
+typedef struct {
+    const char *base;
+    int dims, bytes;                                          /* bytes of an element */
+    int64_t size[GR_ARRAY_MAX_DIMS], step[GR_ARRAY_MAX_DIMS]; /* steps in bytes */
+} gr_view;
+
+void gr_view_gpu(const gr_gpu_array *array, gr_view *seen);
+void gr_view_numpy(PyArrayObject *array, gr_view *seen);
+
+/* Describes a NumPy array, and the memory that it lies in. Returns 0, or -1 with an exception set
+ * if it is no aligned array without gaps in native byte order. */
+int gr_view_checked(PyObject *object, gr_view *seen, gr_span *span);
+
+/* Describes an array that goes with another one on the same device. `name` is for errors. Returns
+ * 0, or -1 with an exception set. */
+int gr_view_beside(PyObject *object, const char *name, void *stream, int device,
+                   gr_gpu_array *array, gr_view *seen);
+
+/* For gr_gpu_array_of(): the context is the stream. */
+void *gr_callers_stream(void *context, int device);
+
+/* Sets the device of an array whose producer has not named it. Returns 0, or -1 with an exception
+ * set. */
+int gr_find_device(gr_gpu_array *array);
+
+/* Calls plan(kind, bytes, device, shape, steps, stream). */
+PyObject *gr_ask_python(PyObject *plan, const gr_gpu_array *array, const gr_view *in, void *stream);
+
+/* An array that `out` must not overlap. `array` may be NULL. */
+typedef struct {
+    const char *name;
+    const gr_gpu_array *array;
+} gr_input;
+
+/* Checks that sums of so many bytes can be written to `out`. The inputs end with one without a
+ * name. Returns 0, or -1 with an exception set. */
+int gr_check_out(unsigned bytes, const gr_gpu_array *out, const gr_view *seen,
+                 const gr_input *inputs);
+
+/* Reads the times of a sum that has ended, and drops them. */
+PyObject *gr_milliseconds_of(gr_times *times);
+
+#endif

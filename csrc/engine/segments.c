@@ -1,0 +1,462 @@
+/* Launches the kernels of sums by segment.
+ *
+ * Offsets: segment_bounds checks them. segment_rows adds up, with segment_tasks and segment_merge
+ * for long segments, and segment_digits for sums whose rounding is not proven.
+ *
+ * Ids: segment_bounds finds out whether they are sorted. If so, it has made offsets, and the same
+ * kernels follow. If not, segment_range finds the exponents, and segment_sample frequent ids.
+ * segment_shared or segment_atomics adds integers, and segment_round rounds. The device decides
+ * which of these kernels return at once, so that the host does not have to wait. */
+#include "engine/segments.h"
+
+#include "engine/internal.h"
+#include "engine/times.h"
+#include "exact/device_layout.h"
+#include "exact/format.h"
+#include "exact/proven.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+enum {
+    BLOCK = 256,
+    SM_THREADS = 2048,
+    LANE_ROWS = 8,          /* rows per lane of segment_rows, at least, in the mean */
+    LONG_VALUES = 4096,     /* longer segments are cut into tasks */
+    TASK_VALUES = 16384,    /* per task */
+    UNTRIED_ROWS = 1 << 16, /* fewer ids are not tried for being sorted */
+    SAMPLED_ROWS = 1 << 20, /* fewer ids are not sampled */
+    ROOM_WORDS = 1 << 24    /* for fixed-point sums, if there is no need for more */
+};
+
+static const size_t most_rows = (size_t)1 << 40; /* more would leave too few bits per word */
+
+typedef struct {
+    const gr_segment_request *request;
+    gr_segment_job job;
+    gr_segment_outcome *outcome;
+    gr_error *error;
+    size_t sms, shared_bytes;
+    unsigned passes, tiles; /* tiles of 32 columns */
+    bool in_rows, in_words; /* which of the two ways may be taken */
+} run;
+
+static size_t ceil_div(size_t a, size_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+static bool is_float(const run *r)
+{
+    return gr_is_float((gr_load)r->request->load);
+}
+
+static bool is_proven(const run *r)
+{
+    return r->request->acc == GR_ACC_proven || r->request->acc == GR_ACC_proven3;
+}
+
+static size_t acc_size(gr_acc acc)
+{
+    return acc == GR_ACC_proven    ? sizeof(gr_proven)
+           : acc == GR_ACC_proven3 ? sizeof(gr_proven3)
+                                   : gr_acc_size(acc);
+}
+
+static int number_of(const char *name)
+{
+    int i = 0;
+    while (strcmp(gr_strategy_at(i)->name, name) != 0)
+        i++;
+    return i;
+}
+
+/* --- launches ---------------------------------------------------------------------------------
+ */
+
+typedef struct {
+    const char *kernel;
+    gr_load load;
+    gr_acc acc;
+    size_t grid;
+    unsigned tiles, block;
+    size_t shared_bytes;
+} step;
+
+static gr_status launch(run *r, step s)
+{
+    gr_error *error = r->error;
+    gr_kernel *kernel = gr_find_kernel(number_of(s.kernel), s.load, s.acc, 0);
+    void *arguments[] = {&r->job};
+    cudaLaunchConfig_t config;
+    if (!kernel)
+        return gr_fail(error, GR_BAD_DTYPE, "%s does not add up these elements in this dtype",
+                       s.kernel);
+    error->status = GR_OK;
+    if (s.shared_bytes > 48 * 1024)
+        TRY(cudaFuncSetAttribute(kernel->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 (int)r->shared_bytes));
+    memset(&config, 0, sizeof config);
+    config.gridDim = (dim3){(unsigned)(s.grid ? s.grid : 1), s.tiles ? s.tiles : 1, 1};
+    config.blockDim = (dim3){s.block, 1, 1};
+    config.dynamicSmemBytes = s.shared_bytes;
+    config.stream = r->request->stream;
+    TRY(cudaLaunchKernelExC(&config, kernel->entry, arguments));
+    if (r->outcome->launches++ == 0) {
+        r->outcome->block = s.block;
+        r->outcome->grid = config.gridDim.x;
+    }
+done:
+    return error->status;
+}
+
+/* A kernel that reads no elements. */
+static gr_status launch_untyped(run *r, const char *kernel, size_t threads, unsigned block,
+                                size_t shared_bytes)
+{
+    size_t most = r->sms * (SM_THREADS / block) * 2;
+    return launch(r, (step){kernel, GR_LOAD_u64, GR_ACC_u64,
+                            gr_least(ceil_div(threads, block), most), 1, block, shared_bytes});
+}
+
+/* The words that a block can keep in shared memory. Blocks of half as much share a
+ * multiprocessor. */
+static size_t shared_words(const run *r)
+{
+    const gr_segment_request *request = r->request;
+    size_t most = r->shared_bytes / 8, half = (r->shared_bytes / 2 - 1024) / 8;
+    if (request->segments > most / request->columns)
+        return 0;
+    size_t sums = request->segments * request->columns;
+    return request->rows / 64 < request->segments ? 0 : 4 * sums <= half ? half : most;
+}
+
+static gr_status add_words(run *r)
+{
+    const gr_segment_request *request = r->request;
+    gr_load load = (gr_load)request->load;
+    size_t lanes = 1;
+    while (lanes < request->columns && lanes < GR_WARP)
+        lanes *= 2;
+    size_t per_block = 8 * BLOCK * 2 / lanes; /* rows of a flight */
+    size_t hot = GR_HOT_SLOTS * 8 + 2 * 2 * GR_HOT_SLOTS * GR_HOT_COPIES * sizeof(unsigned);
+    bool samples = r->request->rows >= SAMPLED_ROWS && r->request->columns == 1;
+    step global = {"segment_atomics", load,
+                   GR_ACC_u64,        gr_least(ceil_div(request->rows, per_block), r->sms * 4),
+                   r->tiles,          2 * BLOCK,
+                   samples ? hot : 0};
+    if (launch(r, global) != GR_OK || !r->job.shared_words)
+        return r->error->status;
+    size_t bytes = r->job.shared_words * 8;
+    size_t blocks = r->sms * (2 * bytes < r->shared_bytes ? 2 : 1);
+    size_t rows = GR_SEGMENT_THREADS / lanes;
+    return launch(r, (step){"segment_shared", load, GR_ACC_u64,
+                            gr_least(ceil_div(request->rows, 8 * rows), blocks), 1,
+                            GR_SEGMENT_THREADS, bytes});
+}
+
+/* One attempt: all passes over ranges of segments. */
+static gr_status attempt(run *r, int number)
+{
+    const gr_segment_request *request = r->request;
+    size_t sums = request->segments * request->columns;
+    r->job.attempt = number;
+    for (r->job.pass = 0; r->job.pass < r->passes; r->job.pass++)
+        if (launch_untyped(r, "segment_clear", sums / 2 + 1, BLOCK, 0) != GR_OK ||
+            (request->rows && add_words(r) != GR_OK) ||
+            launch_untyped(r, "segment_round", sums, BLOCK, 0) != GR_OK)
+            return r->error->status;
+    return GR_OK;
+}
+
+static gr_status find_range(run *r)
+{
+    const gr_segment_request *request = r->request;
+    size_t values = request->rows * request->columns;
+    if (is_float(r) && values &&
+        launch(r, (step){"segment_range", (gr_load)request->load, GR_ACC_u64,
+                         gr_least(ceil_div(values, BLOCK * 8), r->sms * 8), 1, BLOCK, 0}) != GR_OK)
+        return r->error->status;
+    if (request->rows >= SAMPLED_ROWS && request->columns == 1)
+        return launch_untyped(r, "segment_sample", 1, GR_SEGMENT_THREADS, GR_SAMPLE_SLOTS * 12);
+    return GR_OK;
+}
+
+static gr_status add_rows(run *r)
+{
+    const gr_segment_request *request = r->request;
+    gr_load load = (gr_load)request->load;
+    gr_acc acc = request->acc;
+    size_t warps = BLOCK / GR_WARP, groups = BLOCK / r->job.lanes;
+    gr_load merged = acc == GR_ACC_u64                            ? GR_LOAD_u64
+                     : acc == GR_ACC_f64 || acc == GR_ACC_proven3 ? GR_LOAD_f64
+                                                                  : GR_LOAD_f32;
+    step rows = {
+        "segment_rows", load,  acc, gr_least(ceil_div(request->segments, groups), r->sms * 256),
+        r->tiles,       BLOCK, 0};
+    step tasks = {"segment_tasks", load, acc, r->sms * 8, r->tiles, BLOCK, BLOCK * acc_size(acc)};
+    step merge = {"segment_merge", merged, acc, r->sms * warps, 1, BLOCK, 0};
+    step digits = {"segment_digits",
+                   load,
+                   GR_ACC_u64,
+                   r->sms * 8,
+                   1,
+                   BLOCK / 2,
+                   GR_EXACT_HEADER_WORDS * sizeof(uint64_t)};
+    if (launch(r, rows) != GR_OK)
+        return r->error->status;
+    if (request->rows > r->job.long_rows &&
+        (launch(r, tasks) != GR_OK || launch(r, merge) != GR_OK))
+        return r->error->status;
+    return is_proven(r) ? launch(r, digits) : GR_OK;
+}
+
+static gr_status find_bounds(run *r)
+{
+    size_t count = r->request->by_offsets ? r->request->segments + 1 : r->request->rows / 8 + 1;
+    size_t gaps = 8 + 3 * 64 * sizeof(uint64_t);
+    return launch_untyped(r, "segment_bounds", count, BLOCK, gaps);
+}
+
+/* --- memory -----------------------------------------------------------------------------------
+ */
+
+/* The most words that a sum may need, the one for flags included. */
+static size_t most_words(const run *r)
+{
+    const gr_segment_request *request = r->request;
+    if (!is_float(r))
+        return 1;
+    unsigned bits = request->load == GR_LOAD_f16 ? 40 : request->load == GR_LOAD_f64 ? 2098 : 277;
+    return gr_plan_words(bits, 0, 1, 1, 1, request->rows, 1, 0).words + 1;
+}
+
+/* Words for all sums if values have usual exponents, but no more than a quarter of the free
+ * memory: other values take several passes over ranges of segments. */
+static gr_status find_room(run *r)
+{
+    const gr_segment_request *request = r->request;
+    gr_error *error = r->error;
+    size_t sums = request->segments * request->columns, most = most_words(r);
+    size_t usual = !is_float(r) ? 1 : request->load == GR_LOAD_f64 ? 3 : 2;
+    size_t room = sums * gr_least(usual, most), freed, total;
+    if (room < ROOM_WORDS)
+        room = gr_least(sums * most, ROOM_WORDS);
+    error->status = GR_OK;
+    if (room > 2 * (size_t)ROOM_WORDS) {
+        TRY(cudaMemGetInfo(&freed, &total));
+        if (room > freed / 4 / 8)
+            room = freed / 4 / 8 > ROOM_WORDS ? freed / 4 / 8 : ROOM_WORDS;
+    }
+    if (room < request->columns * most)
+        room = request->columns * most;
+    r->job.room = room;
+    r->passes = (unsigned)ceil_div(request->segments, room / (request->columns * most));
+    r->passes += !r->passes; /* without segments every id is wrong */
+done:
+    return error->status;
+}
+
+/* A region of the scratch memory: returns its offset, and adds its size to *bytes. */
+static size_t take(size_t *bytes, size_t count, size_t size)
+{
+    size_t at = *bytes;
+    *bytes += (count * size + 255) / 256 * 256;
+    return at;
+}
+
+/* Allocates scratch memory, sets the job's addresses in it, and clears what has to be zero. */
+static gr_status allocate(run *r, char **memory)
+{
+    const gr_segment_request *request = r->request;
+    gr_segment_job *job = &r->job;
+    gr_error *error = r->error;
+    size_t bytes = 0, sums = request->segments * request->columns;
+    size_t tasks = r->in_rows ? request->rows / job->task_rows + request->rows / job->long_rows : 0;
+    size_t longs = r->in_rows ? request->rows / job->long_rows : 0;
+    size_t marks = r->in_rows && is_proven(r) ? sums / 32 + 1 : 0;
+    size_t state = take(&bytes, 1, sizeof *job->state);
+    size_t unproven = take(&bytes, marks, sizeof(unsigned)), zeroed = bytes;
+    size_t task = take(&bytes, tasks, sizeof *job->task);
+    size_t of_long = take(&bytes, longs, sizeof *job->longs);
+    size_t partial = take(&bytes, tasks * request->columns, acc_size(request->acc));
+    size_t words = bytes; /* the two ways are not taken both: they share this */
+    size_t offsets = job->try_sorted ? (request->segments + 1) * sizeof *job->offsets : 0;
+    size_t room = r->in_words ? job->room * sizeof *job->words : 0;
+
+    error->status = GR_OK;
+    take(&bytes, offsets > room ? offsets : room, 1);
+    TRY(cudaMallocAsync((void **)memory, bytes, request->stream));
+    TRY(cudaMemsetAsync(*memory, 0, zeroed, request->stream));
+    job->state = (gr_segment_state *)(void *)(*memory + state);
+    job->sums.unproven = (unsigned *)(void *)(*memory + unproven);
+    job->sums.any_unproven = &job->state->any_unproven;
+    job->task = (gr_segment_task *)(void *)(*memory + task);
+    job->longs = (gr_long_segment *)(void *)(*memory + of_long);
+    job->partial = *memory + partial;
+    job->words = job->offsets = (uint64_t *)(void *)(*memory + words);
+done:
+    return error->status;
+}
+
+/* --- all --------------------------------------------------------------------------------------
+ */
+
+static gr_status plan(run *r)
+{
+    const gr_segment_request *request = r->request;
+    gr_segment_job *job = &r->job;
+    size_t columns = request->columns, lanes = 1;
+    if (request->rows > most_rows || request->segments > SIZE_MAX / 64 / columns)
+        return gr_fail(r->error, request->rows > most_rows ? GR_BAD_VALUE : GR_NO_MEMORY,
+                       request->rows > most_rows ? "more than 2^40 rows cannot be added up"
+                                                 : "there is no memory for so many sums");
+    *job = (gr_segment_job){.values = request->values,
+                            .out = request->out,
+                            .index = request->index,
+                            .rows = request->rows,
+                            .columns = columns,
+                            .segments = request->segments,
+                            .sums = request->sums,
+                            .by_offsets = request->by_offsets,
+                            .load = request->load};
+    job->sums.additions = 4.0 * (double)request->rows + 1e5;
+    job->try_sorted = !request->by_offsets && request->rows &&
+                      (request->sorted == GR_SORTED ||
+                       (request->sorted == GR_SORTED_UNKNOWN && request->rows >= UNTRIED_ROWS));
+    r->in_rows = request->by_offsets || job->try_sorted;
+    r->in_words = !request->by_offsets && !(job->try_sorted && request->sorted == GR_SORTED);
+    r->sms = gr_facts_of(request->device)->sms;
+    r->shared_bytes = gr_facts_of(request->device)->shared_bytes;
+    while (lanes < columns && lanes < GR_WARP)
+        lanes *= 2;
+    r->tiles = (unsigned)gr_least(ceil_div(columns, lanes), 65535);
+    job->long_rows = LONG_VALUES / lanes;
+    job->task_rows = TASK_VALUES / lanes;
+    while (lanes < GR_WARP && lanes * LANE_ROWS * request->segments < request->rows)
+        lanes *= 2;
+    job->lanes = (unsigned)lanes;
+    job->shared_words = shared_words(r);
+    return r->in_words ? find_room(r) : GR_OK;
+}
+
+static gr_status add(run *r)
+{
+    const gr_segment_request *request = r->request;
+    if ((r->in_rows && (find_bounds(r) != GR_OK || add_rows(r) != GR_OK)) ||
+        (r->in_words && (find_range(r) != GR_OK || attempt(r, 0) != GR_OK)))
+        return r->error->status;
+    bool may_overflow = r->in_words && most_words(r) > 2;
+    if (may_overflow && !request->check && attempt(r, 1) != GR_OK)
+        return r->error->status;
+    return gr_record_time(request->times, GR_AT_SUMMED, request->stream, r->error);
+}
+
+static gr_status fetch(const run *r, const void *from, size_t bytes, void *to)
+{
+    gr_error *error = r->error;
+    cudaStream_t stream = r->request->stream;
+    error->status = GR_OK;
+    TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
+    TRY(cudaStreamSynchronize(stream));
+done:
+    return error->status;
+}
+
+/* Fetches an id or offset. Negative ones are sign-extended. */
+static gr_status fetch_index(const run *r, uint64_t place, uint64_t *number)
+{
+    const gr_index *of = &r->request->index;
+    union {
+        int8_t i8;
+        uint8_t u8;
+        int16_t i16;
+        uint16_t u16;
+        int32_t i32;
+        uint32_t u32;
+        uint64_t u64;
+    } found;
+    const char *at = (const char *)of->base + (int64_t)place * of->step;
+    if (fetch(r, at, gr_load_size(of->load), &found) != GR_OK)
+        return r->error->status;
+    switch (of->load) {
+    case GR_LOAD_i8: *number = (uint64_t)(int64_t)found.i8; break;
+    case GR_LOAD_u8: *number = found.u8; break;
+    case GR_LOAD_i16: *number = (uint64_t)(int64_t)found.i16; break;
+    case GR_LOAD_u16: *number = found.u16; break;
+    case GR_LOAD_i32: *number = (uint64_t)(int64_t)found.i32; break;
+    case GR_LOAD_u32: *number = found.u32; break;
+    default: *number = found.u64; break;
+    }
+    return GR_OK;
+}
+
+/* Waits for the sums. Adds up again if a checked word overflowed. Reports what is wrong. */
+static gr_status check(run *r)
+{
+    gr_segment_outcome *outcome = r->outcome;
+    gr_segment_state state;
+    bool by_offsets = r->request->by_offsets;
+    if (fetch(r, r->job.state, offsetof(gr_segment_state, hot), &state) != GR_OK)
+        return r->error->status;
+    outcome->is_bad = state.bad != 0;
+    outcome->is_unsorted = state.unsorted != 0;
+    if (state.overflow && !state.bad && attempt(r, 1) != GR_OK)
+        return r->error->status;
+    if (!state.bad && !(state.unsorted && r->request->sorted == GR_SORTED))
+        return GR_OK;
+    outcome->place = ~(state.bad ? state.bad : state.unsorted);
+    uint64_t beside = by_offsets ? outcome->place + 1 : outcome->place - 1;
+    bool has_beside = by_offsets ? outcome->place < r->request->segments : outcome->place > 0;
+    if (fetch_index(r, outcome->place, &outcome->found) == GR_OK && has_beside)
+        fetch_index(r, beside, &outcome->next);
+    return r->error->status;
+}
+
+gr_status gr_launch_segments(const gr_segment_request *request, gr_segment_outcome *outcome,
+                             gr_error *error)
+{
+    run r = {.request = request, .outcome = outcome, .error = error};
+    char *memory = NULL;
+    memset(outcome, 0, sizeof *outcome);
+    if (plan(&r) == GR_OK && allocate(&r, &memory) == GR_OK && add(&r) == GR_OK && request->check)
+        check(&r);
+    if (memory)
+        (void)cudaFreeAsync(memory, request->stream);
+    return error->status;
+}
+
+gr_status gr_sum_segments(const gr_segment_request *request, gr_segment_outcome *outcome,
+                          gr_error *error)
+{
+    double init_ms;
+    if (gr_wake(request->device, &init_ms, error) != GR_OK ||
+        gr_begin_piece(request->times, error) != GR_OK ||
+        gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK)
+        return error->status;
+    return gr_launch_segments(request, outcome, error);
+}
+
+gr_status gr_largest_id(const gr_index *ids, uint64_t count, int device, void *stream,
+                        int64_t *largest, gr_error *error)
+{
+    uint64_t found = 0;
+    gr_segment_request request = {.index = *ids, .device = device, .stream = stream};
+    gr_segment_outcome outcome = {0};
+    gr_segment_state *state = NULL;
+    double init_ms;
+    run r = {.request = &request, .outcome = &outcome, .error = error};
+    if (gr_wake(device, &init_ms, error) != GR_OK)
+        return error->status;
+    TRY(cudaMallocAsync((void **)&state, sizeof *state, stream));
+    TRY(cudaMemsetAsync(state, 0, sizeof *state, stream));
+    r.sms = gr_facts_of(device)->sms;
+    r.job = (gr_segment_job){.index = *ids, .rows = count, .state = state};
+    if (launch_untyped(&r, "segment_largest", count, BLOCK, 0) == GR_OK)
+        fetch(&r, &state->largest, sizeof found, &found);
+    *largest = (int64_t)(found ^ (uint64_t)1 << 63);
+done:
+    if (state)
+        (void)cudaFreeAsync(state, stream);
+    return error->status;
+}

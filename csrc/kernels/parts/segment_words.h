@@ -1,0 +1,187 @@
+/* Elements as integers in the fixed-point words of shared/segment_sums.h. */
+#ifndef GPUREDUCE_KERNEL_SEGMENT_WORDS_H
+#define GPUREDUCE_KERNEL_SEGMENT_WORDS_H
+
+#include "segments.h"
+
+/* A finite float is +- size 2^(exponent + the least subnormal's). float16 and bfloat16 elements
+ * count as float32 ones. */
+struct Scaled {
+    unsigned long long size;
+    int exponent;
+    bool is_negative;
+    unsigned flag; /* of an inf or nan; then the rest means nothing */
+};
+
+__device__ __forceinline__ Scaled scaled(double x)
+{
+    unsigned long long bits = (unsigned long long)__double_as_longlong(x);
+    unsigned field = unsigned(bits >> 52) & 0x7ff;
+    Scaled s;
+    s.size = (bits & 0xfffffffffffff) | (unsigned long long)(field != 0) << 52;
+    s.exponent = field ? (int)field - 1 : 0;
+    s.is_negative = bits >> 63;
+    s.flag = 0;
+    if (field == 0x7ff)
+        s.flag = x != x ? GR_EXACT_NAN : x > 0 ? GR_EXACT_PLUS_INF : GR_EXACT_MINUS_INF;
+    return s;
+}
+
+__device__ __forceinline__ Scaled scaled(float x)
+{
+    unsigned bits = __float_as_uint(x), field = bits >> 23 & 0xff;
+    Scaled s;
+    s.size = (bits & 0x7fffff) | (field ? 0x800000u : 0);
+    s.exponent = field ? (int)field - 1 : 0;
+    s.is_negative = bits >> 31;
+    s.flag = 0;
+    if (field == 0xff)
+        s.flag = x != x ? GR_EXACT_NAN : x > 0 ? GR_EXACT_PLUS_INF : GR_EXACT_MINUS_INF;
+    return s;
+}
+
+__device__ __forceinline__ Scaled scaled(__half x)
+{
+    return scaled(float(x));
+}
+
+__device__ __forceinline__ Scaled scaled(__nv_bfloat16 x)
+{
+    return scaled(float(x));
+}
+
+template <typename In> constexpr bool is_integer_element = std::is_integral<In>::value;
+
+/* The exponent of the least subnormal of the type that `scaled` counts from. */
+template <typename In>
+constexpr int least_exponent = std::is_same<In, double>::value ? -1074 : -149;
+
+/* The plan for the values of a job, in registers. */
+template <typename In> __device__ __forceinline__ gr_word_plan plan_of(const gr_segment_job &of)
+{
+    const gr_segment_state *state = of.state;
+    return gr_plan_words(state->high, ~state->low, state->specials, !is_integer_element<In>,
+                         of.attempt, of.rows, of.columns, of.room);
+}
+
+/* The same where the element type is not known to the compiler. */
+__device__ __forceinline__ gr_word_plan plan_of_any(const gr_segment_job &of)
+{
+    const gr_segment_state *state = of.state;
+    return gr_plan_words(state->high, ~state->low, state->specials, gr_is_float((gr_load)of.load),
+                         of.attempt, of.rows, of.columns, of.room);
+}
+
+/* Whether the kernels that add to words have to run in this pass. */
+__device__ __forceinline__ bool is_in_words(const gr_segment_job &of, const gr_word_plan &plan)
+{
+    return !is_in_rows(of) && (of.attempt == 0 || of.state->overflow) &&
+           (of.pass == 0 || of.pass * plan.per_pass < of.segments);
+}
+
+__device__ __forceinline__ void note_overflow(gr_segment_state *state)
+{
+    atomicExch(&state->overflow, 1u);
+}
+
+/* Whether each block keeps its sums in shared memory first. */
+__device__ __forceinline__ bool is_in_shared(const gr_segment_job &of, const gr_word_plan &plan)
+{
+    return of.segments * of.columns * (plan.words + plan.flags) <= of.shared_words &&
+           plan.per_pass >= of.segments;
+}
+
+/* Calls add(k, integer) for each word that an element touches, and flag(bits) for an inf or nan. */
+template <typename In, typename Add, typename Flag>
+__device__ __forceinline__ void split_into_words(In x, const gr_word_plan &plan, Add add, Flag flag)
+{
+    if constexpr (is_integer_element<In>) {
+        add(0, (long long)x);
+    } else {
+        Scaled s = scaled(x);
+        if (s.flag)
+            return flag(s.flag);
+        int up = s.exponent - plan.low;
+        if (up < 0) { /* the lowest bits are zero: every value is a multiple of the unit */
+            s.size >>= -up;
+            up = 0;
+        }
+        if (plan.words == 1) {
+            long long whole = (long long)(s.size << up);
+            return add(0, s.is_negative ? -whole : whole);
+        }
+        unsigned k = (unsigned)up / plan.width;
+        k = k < plan.words ? k : plan.words - 1;
+        unsigned shift = (unsigned)up - k * plan.width;
+        unsigned long long rest = s.size, mask = (1ull << plan.width) - 1;
+        while (rest) {
+            bool is_top = k + 1 == plan.words;
+            unsigned long long part = is_top ? rest << shift : rest << shift & mask;
+            rest = is_top ? 0 : rest >> (plan.width - shift);
+            if (part)
+                add(k, s.is_negative ? -(long long)part : (long long)part);
+            shift = 0;
+            k++;
+        }
+    }
+}
+
+/* Whether a + b leaves the range of int64. */
+__device__ __forceinline__ bool overflows(long long a, long long b)
+{
+    long long sum = (long long)((unsigned long long)a + (unsigned long long)b);
+    return ((a ^ sum) & (b ^ sum)) < 0;
+}
+
+/* Adds to a word in device memory. The result of an atomic addition is only waited for if it is
+ * checked. */
+__device__ __forceinline__ void add_to_word(const gr_segment_job &of, const gr_word_plan &plan,
+                                            unsigned long long *word, unsigned k, long long value)
+{
+    if (value == 0)
+        return;
+    if (plan.checked && k + 1 == plan.words) {
+        long long before = (long long)atomicAdd(word + k, (unsigned long long)value);
+        if (overflows(before, value))
+            note_overflow(of.state);
+    } else {
+        atomicAdd(word + k, (unsigned long long)value);
+    }
+}
+
+/* Sums in a block's shared memory: 64-bit words in two halves, because shared memory has atomic
+ * additions of 32 bits only. An addition to the low half returns its carry for the high half. The
+ * carries of all additions make the two halves their exact sum, whatever their order. */
+struct SharedWords {
+    unsigned *low, *high;
+
+    __device__ __forceinline__ SharedWords(unsigned *memory, unsigned count)
+        : low(memory), high(memory + count)
+    {
+    }
+
+    __device__ __forceinline__ void add(unsigned at, long long value, bool checked,
+                                        gr_segment_state *state) const
+    {
+        unsigned part = (unsigned)value, carry = 0;
+        if (part)
+            carry = atomicAdd(low + at, part) > ~part;
+        unsigned up = (unsigned)(value >> 32) + carry;
+        if (!up)
+            return;
+        if (checked) {
+            int before = (int)atomicAdd(high + at, up), after = (int)((unsigned)before + up);
+            if (((before ^ after) & ((int)up ^ after)) < 0)
+                note_overflow(state);
+        } else {
+            atomicAdd(high + at, up);
+        }
+    }
+
+    __device__ __forceinline__ long long get(unsigned at) const
+    {
+        return (long long)((unsigned long long)high[at] << 32 | low[at]);
+    }
+};
+
+#endif

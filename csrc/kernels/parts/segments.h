@@ -1,0 +1,112 @@
+/* Values, ids and sums of sums by segment. */
+#ifndef GPUREDUCE_KERNEL_SEGMENTS_H
+#define GPUREDUCE_KERNEL_SEGMENTS_H
+
+#include "elements.h"
+#include "matrix.h"
+#include "shared/segment_sums.h"
+
+__device__ __forceinline__ int64_t column_offset(const gr_rows &of, uint64_t c)
+{
+    if (of.parts == 1)
+        return (int64_t)c * of.number_step;
+    return (int64_t)(c / 2) * of.number_step + (int64_t)(c % 2) * of.part_step;
+}
+
+/* Number i of the ids or offsets. Negative numbers become large ones. */
+__device__ __forceinline__ unsigned long long index_at(const gr_index &of, size_t i)
+{
+    const void *at = static_cast<const char *>(of.base) + (int64_t)i * of.step;
+    switch (of.load) {
+    case GR_LOAD_i8: return (unsigned long long)(long long)*static_cast<const int8_t *>(at);
+    case GR_LOAD_u8: return *static_cast<const uint8_t *>(at);
+    case GR_LOAD_i16: return (unsigned long long)(long long)*static_cast<const int16_t *>(at);
+    case GR_LOAD_u16: return *static_cast<const uint16_t *>(at);
+    case GR_LOAD_i32: return (unsigned long long)(long long)*static_cast<const int32_t *>(at);
+    case GR_LOAD_u32: return *static_cast<const uint32_t *>(at);
+    default: return *static_cast<const unsigned long long *>(at);
+    }
+}
+
+/* How lanes share columns: the number of lanes, a power of two, that take neighbouring ones. */
+__device__ __forceinline__ unsigned column_lanes(uint64_t columns)
+{
+    unsigned lanes = 1;
+    while (lanes < columns && lanes < 32)
+        lanes *= 2;
+    return lanes;
+}
+
+/* Notes the first place of something wrong. */
+__device__ __forceinline__ void note_place(uint64_t *first, size_t place)
+{
+    atomicMax(reinterpret_cast<unsigned long long *>(first), ~(unsigned long long)place);
+}
+
+/* Whether segment_rows is to add up. */
+__device__ __forceinline__ bool is_in_rows(const gr_segment_job &of)
+{
+    return of.by_offsets || (of.try_sorted && !of.state->unsorted);
+}
+
+/* Row `k` of the values. */
+template <typename In> __device__ __forceinline__ In load_value(const char *row)
+{
+    return *reinterpret_cast<const In *>(row);
+}
+
+/* Calls use(is_there, row, column, id, value) for all values, in flights whose loads do not wait
+ * for each other. All threads of a block call it equally often. `IndexAt` reads the ids. */
+template <typename In, typename IndexAt, typename Use>
+__device__ __forceinline__ void for_each_value(const gr_segment_job &of, IndexAt index, Use use)
+{
+    constexpr unsigned flight = 8;
+    unsigned lanes = column_lanes(of.columns), at_once = blockDim.x / lanes;
+    size_t turn = (size_t)gridDim.x * at_once * flight;
+
+    for (uint64_t tile = (uint64_t)blockIdx.y * lanes; tile < of.columns;
+         tile += (uint64_t)gridDim.y * lanes) {
+        uint64_t c = tile + threadIdx.x % lanes;
+        const char *column =
+            static_cast<const char *>(of.values.base) + column_offset(of.values, c);
+        for (size_t base = (size_t)blockIdx.x * at_once * flight; base < of.rows; base += turn) {
+            size_t first = base + threadIdx.x / lanes;
+            unsigned long long id[flight];
+            In value[flight];
+            for (unsigned k = 0; k < flight; k++) {
+                size_t row = first + k * at_once;
+                id[k] = 0;
+                value[k] = In{};
+                if (row < of.rows && c < of.columns) {
+                    id[k] = index(row);
+                    value[k] = load_value<In>(column + (int64_t)row * of.values.row_step);
+                }
+            }
+            for (unsigned k = 0; k < flight; k++) {
+                size_t row = first + k * at_once;
+                use(row < of.rows && c < of.columns, row, c, id[k], value[k]);
+            }
+        }
+    }
+}
+
+/* The same with the usual types of ids read directly. */
+template <typename In, typename Use>
+__device__ __forceinline__ void for_each_value(const gr_segment_job &of, Use use)
+{
+    const gr_index &ids = of.index;
+    if (ids.load == GR_LOAD_u64 && ids.step == 8) {
+        const unsigned long long *at = static_cast<const unsigned long long *>(ids.base);
+        for_each_value<In>(
+            of, [at](size_t i) { return at[i]; }, use);
+    } else if (ids.load == GR_LOAD_i32 && ids.step == 4) {
+        const int *at = static_cast<const int *>(ids.base);
+        for_each_value<In>(
+            of, [at](size_t i) { return (unsigned long long)(long long)at[i]; }, use);
+    } else {
+        for_each_value<In>(
+            of, [&ids](size_t i) { return index_at(ids, i); }, use);
+    }
+}
+
+#endif

@@ -1,0 +1,21 @@
+/* segment_clear: sets the words of this pass to zero.
+ *
+ * How many there are depends on the exponents, which only the device knows. */
+#include "parts/segment_words.h"
+
+template <typename In, typename Word> __global__ void segment_clear(gr_segment_job of)
+{
+    gr_word_plan plan = plan_of_any(of);
+    uint64_t segments = plan.per_pass < of.segments ? plan.per_pass : of.segments;
+    size_t count = segments * of.columns * (plan.words + plan.flags);
+    size_t grid = (size_t)gridDim.x * blockDim.x;
+    size_t first = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+    if (!is_in_words(of, plan))
+        return;
+    ulonglong2 *pairs = reinterpret_cast<ulonglong2 *>(of.words);
+    for (size_t i = first; i < count / 2; i += grid)
+        pairs[i] = ulonglong2{0, 0};
+    if (count % 2 && first == 0)
+        of.words[count - 1] = 0;
+}

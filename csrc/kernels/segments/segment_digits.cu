@@ -1,0 +1,44 @@
+/* segment_digits: a block adds up one sum in digits, where nothing is rounded.
+ *
+ * The sums of segment_rows and segment_merge prove how they are rounded, with few exceptions. Those
+ * come here, as the sums along an axis come to exact_block.
+ *
+ * Still wasted: three atomic additions per element. */
+#include "parts/exact_words.h"
+#include "parts/segment_rows.h"
+
+template <typename In, typename Word> __global__ void segment_digits(gr_segment_job of)
+{
+    constexpr uint64_t room = (uint64_t)1 << 29; /* elements whose digits fit into 62 bits */
+    const unsigned *bits = of.sums.unproven;
+    uint64_t sums = of.segments * of.columns;
+
+    if (!adds_rows(of) || !of.state->any_unproven)
+        return;
+    for (uint64_t i = blockIdx.x; i < sums; i += gridDim.x) {
+        if (!(bits[i / 32] >> i % 32 & 1))
+            continue;
+        uint64_t k = i / of.columns, c = i % of.columns;
+        const char *column =
+            static_cast<const char *>(of.values.base) + column_offset(of.values, c);
+        Bounds rows(of, k);
+        clear_words();
+        __syncthreads();
+        for (uint64_t begin = rows.begin; begin < rows.end; begin += room) {
+            uint64_t end = begin + room < rows.end ? begin + room : rows.end;
+            for (uint64_t row = begin + threadIdx.x; row < end; row += blockDim.x)
+                deposit(element_at<double>(column + (int64_t)row * of.values.row_step, 0, of.load));
+            __syncthreads();
+            if (threadIdx.x == 0)
+                carry_digits(gathering()->word);
+            __syncthreads();
+        }
+        if (threadIdx.x == 0) {
+            deposit(initial_of<double>(of.sums, c));
+            char *to = static_cast<char *>(const_cast<void *>(of.out.base)) +
+                       (int64_t)k * of.out.row_step + column_offset(of.out, c);
+            store_bits(to, round_words(of.sums.type), of.sums.bytes);
+        }
+        __syncthreads();
+    }
+}

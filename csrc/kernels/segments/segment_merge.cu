@@ -1,0 +1,22 @@
+/* segment_merge: a warp adds up the sums of a long segment's tasks. */
+#include "parts/segment_rows.h"
+
+template <typename In, typename Acc> __global__ void segment_merge(gr_segment_job of)
+{
+    uint64_t warps = (uint64_t)gridDim.x * (blockDim.x / 32);
+    uint64_t first = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    const Acc *partial = static_cast<const Acc *>(of.partial);
+
+    if (!adds_rows(of))
+        return;
+    for (uint64_t i = first; i < of.state->long_segments * of.columns; i += warps) {
+        gr_long_segment found = of.longs[i / of.columns];
+        uint64_t c = i % of.columns;
+        Acc sum = 0;
+        for (uint64_t t = threadIdx.x % 32; t < found.count; t += 32)
+            sum += partial[(found.first + t) * of.columns + c];
+        sum = warp_sum(sum);
+        if (threadIdx.x % 32 == 0)
+            put_segment(of, found.segment, c, sum);
+    }
+}

@@ -1,0 +1,42 @@
+/* segment_round: rounds the words of each sum, once, and stores it.
+ *
+ * Nothing is stored if an id was out of range. One or two words are rounded in registers; more of
+ * them, flags and initial numbers take the long way, by digits of 32 bits. */
+#include "parts/segment_rounding.h"
+
+template <typename In, typename Word>
+__global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
+{
+    gr_word_plan plan = plan_of_any(of);
+    unsigned stride = plan.words + plan.flags;
+    uint64_t begin = of.pass * plan.per_pass, left = of.segments - begin;
+    size_t count = (plan.per_pass < left ? plan.per_pass : left) * of.columns;
+    size_t grid = (size_t)gridDim.x * blockDim.x;
+    bool is_float = gr_is_float(of.sums.type);
+    int least = of.load == GR_LOAD_f64 ? -1074 : -149;
+    gr_format format = gr_format_of(of.sums.type);
+
+    if (!is_in_words(of, plan) || of.state->bad || (of.attempt == 0 && of.state->overflow))
+        return;
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += grid) {
+        uint64_t k = of.columns == 1 ? i : i / of.columns, c = of.columns == 1 ? 0 : i % of.columns;
+        const uint64_t *word = of.words + i * stride;
+        char *to = static_cast<char *>(const_cast<void *>(of.out.base)) +
+                   (int64_t)(begin + k) * of.out.row_step + column_offset(of.out, c);
+        unsigned long long bits;
+        if (!is_float) {
+            bits = word[0] + initial_of<unsigned long long>(of.sums, c);
+        } else {
+            double initial = initial_of<double>(of.sums, c);
+            if (plan.words <= 2 && !plan.flags && initial == 0) {
+                __int128 total = (long long)word[0];
+                if (plan.words == 2)
+                    total += (__int128)(long long)word[1] << plan.width;
+                bits = round_total(total, plan.low + least, format);
+            } else {
+                bits = round_words_of(word, plan, least, initial, of.sums.type);
+            }
+        }
+        store_bits(to, bits, of.sums.bytes);
+    }
+}

@@ -1,0 +1,40 @@
+/* segment_sample: finds ids that are frequent, in a sample.
+ *
+ * If one id has a tenth of all elements, segment_atomics would queue for its address. One block
+ * counts 4096 ids in a hash table, and lists those that it saw eight times or more. */
+#include "parts/segments.h"
+
+template <typename In, typename Word>
+__global__ void __launch_bounds__(GR_SEGMENT_THREADS, 1) segment_sample(gr_segment_job of)
+{
+    unsigned long long *key = shared_array<unsigned long long>(); /* id plus 1; 0: free */
+    unsigned *count = reinterpret_cast<unsigned *>(key + GR_SAMPLE_SLOTS);
+    gr_segment_state *state = of.state;
+
+    if (is_in_rows(of))
+        return;
+    for (unsigned i = threadIdx.x; i < GR_SAMPLE_SLOTS; i += blockDim.x) {
+        key[i] = 0;
+        count[i] = 0;
+    }
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < GR_SAMPLED_IDS; i += blockDim.x) {
+        size_t apart = of.rows / GR_SAMPLED_IDS, row = i * apart;
+        row += apart ? (i * 2654435761u) % (apart < 0xffffffff ? (unsigned)apart : ~0u) : 0;
+        unsigned long long id = index_at(of.index, row);
+        if (id >= of.segments)
+            continue;
+        unsigned slot = unsigned((id + 1) * 0x9e3779b97f4a7c15ull >> 40) % GR_SAMPLE_SLOTS;
+        for (;;) {
+            unsigned long long found = atomicCAS(key + slot, 0ull, id + 1);
+            if (found == 0 || found == id + 1)
+                break;
+            slot = (slot + 1) % GR_SAMPLE_SLOTS;
+        }
+        atomicAdd(count + slot, 1u);
+    }
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < GR_SAMPLE_SLOTS; i += blockDim.x)
+        if (count[i] >= GR_SAMPLED_IDS / GR_HOT_IDS)
+            state->hot_id[atomicAdd(&state->hot, 1u)] = key[i] - 1;
+}

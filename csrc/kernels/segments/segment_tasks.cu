@@ -1,0 +1,38 @@
+/* segment_tasks: a block adds up a part of a long segment.
+ *
+ * However long one segment is, all blocks have something to do.
+ *
+ * Still wasted: another launch, for segment_merge. */
+#include "parts/segment_rows.h"
+
+template <typename In, typename Acc>
+__global__ void __launch_bounds__(256, 4) segment_tasks(gr_segment_job of)
+{
+    unsigned columns = column_lanes(of.columns), warps = blockDim.x / 32;
+    unsigned lane = threadIdx.x % 32;
+    Acc *shared = shared_array<Acc>(), *partial = static_cast<Acc *>(of.partial);
+
+    if (!adds_rows(of))
+        return;
+    for (uint64_t tile = (uint64_t)blockIdx.y * columns; tile < of.columns;
+         tile += (uint64_t)gridDim.y * columns) {
+        uint64_t c = tile + threadIdx.x % columns;
+        for (uint64_t t = blockIdx.x; t < of.state->tasks; t += gridDim.x) {
+            gr_segment_task task = of.task[t];
+            Acc sum = 0;
+            if (c < of.columns)
+                sum = sum_of_rows<In, Acc>(of, c, task.begin + threadIdx.x / columns, task.end,
+                                           blockDim.x / columns);
+            sum = sum_of_lanes(sum, 32, columns);
+            if (lane < columns)
+                shared[threadIdx.x / 32 * columns + lane] = sum;
+            __syncthreads();
+            if (threadIdx.x < columns && c < of.columns) {
+                for (unsigned w = 1; w < warps; w++)
+                    sum += shared[w * columns + lane];
+                partial[t * of.columns + c] = sum;
+            }
+            __syncthreads(); /* the next task's sums take the same shared memory */
+        }
+    }
+}

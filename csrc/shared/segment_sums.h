@@ -1,0 +1,124 @@
+/* Sums by segment, as kernels get them, and the fixed-point words that they are added up in.
+ *
+ * A sum of floats is the integer formed by `words` signed 64-bit words of radix 2^width, times the
+ * least power of two that the values need. Integers do not care for the order of additions, so
+ * atomic additions in any order give the same bits. */
+#ifndef GPUREDUCE_SEGMENT_SUMS_H
+#define GPUREDUCE_SEGMENT_SUMS_H
+
+#include "shared/host_device.h"
+#include "shared/matrix.h"
+
+/* Rows of values or of sums. Steps are in bytes. A complex number has two parts, and each part is a
+ * column: column c is part c % parts of number c / parts. */
+typedef struct {
+    const void *base;
+    int64_t row_step, number_step, part_step;
+    unsigned parts;
+} gr_rows;
+
+/* Integers: ids or offsets. int64 counts as u64: a negative number is then a large one. */
+typedef struct {
+    const void *base;
+    int64_t step; /* bytes */
+    gr_load load;
+} gr_index;
+
+enum {
+    GR_HOT_IDS = 512,         /* ids that a sample finds often */
+    GR_HOT_SLOTS = 2048,      /* of the table that finds them, in each block's shared memory */
+    GR_HOT_COPIES = 2,        /* of each of their sums */
+    GR_SAMPLED_IDS = 4096,    /* ids in the sample */
+    GR_SAMPLE_SLOTS = 8192,   /* of its hash table */
+    GR_CHECKED_BITS = 57,     /* the widest element of a word that is checked for overflow */
+    GR_SEGMENT_THREADS = 1024 /* per block of the kernels with sums in shared memory */
+};
+
+/* What kernels find out about the ids and values. All zero at first. Places and `low` are stored as
+ * complements, so that the first place and the least number are the maximum. */
+typedef struct {
+    uint64_t bad;           /* ~place of the first id or offset that is out of range */
+    uint64_t unsorted;      /* ~place of the first id below the one before it */
+    unsigned high, low;     /* all finite values are below 2^high and multiples of 2^~low, counted
+                               from the least subnormal's exponent */
+    unsigned specials;      /* an inf or nan was found */
+    unsigned overflow;      /* a checked word left its range */
+    unsigned any_unproven;  /* as in gr_sums */
+    unsigned long_segments; /* entries of `longs` */
+    uint64_t tasks;
+    uint64_t largest; /* id, with the sign bit flipped */
+    unsigned hot;
+    uint64_t hot_id[GR_HOT_IDS];
+} gr_segment_state;
+
+/* A part of a long segment, which a block adds up. */
+typedef struct {
+    uint64_t segment, begin, end; /* rows */
+} gr_segment_task;
+
+/* A long segment, and its tasks. */
+typedef struct {
+    uint64_t segment, first, count;
+} gr_long_segment;
+
+typedef struct {
+    gr_rows values, out;
+    gr_index index; /* ids, or the caller's offsets */
+    uint64_t rows, columns, segments;
+    gr_sums sums; /* all but `base` */
+    gr_segment_state *state;
+    int by_offsets;        /* `index` has offsets */
+    int try_sorted;        /* if the ids are sorted, segment_rows adds up */
+    uint64_t *offsets;     /* of sorted ids: written by segment_bounds */
+    uint64_t *words;       /* of `room` sums' words */
+    uint64_t room;         /* words */
+    uint64_t shared_words; /* that fit into a block's shared memory; 0: none are kept there */
+    int load;              /* a gr_load: the values' type */
+    int attempt;           /* 0: with a checked word where that saves one; 1: without */
+    unsigned pass;         /* which range of segments */
+    unsigned lanes;        /* of segment_rows, per segment */
+    uint64_t long_rows;    /* longer segments are cut into tasks */
+    uint64_t task_rows;
+    gr_segment_task *task;
+    gr_long_segment *longs;
+    void *partial; /* the tasks' sums */
+} gr_segment_job;
+
+/* The words of a sum. */
+typedef struct {
+    int low;           /* the exponent of the lowest word's unit, from the least subnormal's */
+    unsigned width;    /* bits per word; the topmost word may have more */
+    unsigned words;    /* per sum, without the one for flags */
+    unsigned flags;    /* 1: a further word has the flags of inf and nan */
+    int checked;       /* additions to the topmost word are checked for overflow */
+    uint64_t per_pass; /* segments whose words fit into the room */
+} gr_word_plan;
+
+/* Overflow is impossible. With `rows` elements and width = 63 - ceil(log2(rows)), each element adds
+ * less than 2^width to a word in size, so a word stays below rows 2^width <= 2^63 in size, in any
+ * order of additions, and for any part of the elements. An element of up to `bits` bits touches
+ * ceil(bits / width) words. Where one word less would hold the elements, if not all sums of them,
+ * the first attempt takes that one less. It then checks each addition to the topmost word, and if
+ * one overflows, the second attempt adds up again. An element adds at most 2^57 to a checked word,
+ * so the sum of a warp's 32 elements does not overflow. */
+GR_HOST_DEVICE gr_word_plan gr_plan_words(unsigned high, unsigned low, unsigned specials,
+                                          int is_float, int attempt, uint64_t rows,
+                                          uint64_t columns, uint64_t room)
+{
+    gr_word_plan plan = {0, 64, 1, 0, 0, 0};
+    if (is_float) {
+        unsigned bits = high > low ? high - low : 0, width = 62, words;
+        while (width > 1 && (rows - 1) >> (63 - width))
+            width--;
+        words = bits <= width ? 1 : (bits + width - 1) / width;
+        plan.low = high > low ? (int)low : 0; /* all values may be 0 */
+        plan.width = width;
+        plan.flags = specials != 0;
+        plan.checked = attempt == 0 && words > 1 && bits <= width * (words - 2) + GR_CHECKED_BITS;
+        plan.words = words - (unsigned)plan.checked;
+    }
+    plan.per_pass = room / (columns * (plan.words + plan.flags));
+    return plan;
+}
+
+#endif

@@ -1,0 +1,281 @@
+"""Sums by segment by kernels, of arrays on a GPU and of host arrays.
+
+The sums of arrays on a GPU lie on the same GPU, as device_results.py says. csrc/engine/segments.c
+has the order of the launches.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, NoReturn, cast
+
+import numpy as np
+
+from gpureduce import _host
+from gpureduce.core import device_results, devices, dtypes, gpu_arrays, registry
+from gpureduce.core.dtypes import Array
+from gpureduce.core.request import Arguments, Request
+from gpureduce.core.results import Outcome, SumResult, Timing
+from gpureduce.core.schedule import current
+
+_MOST_SEGMENTS = 2**63 - 2
+
+
+class Asked(NamedTuple):
+    """The arguments of `segment_sum` that say which rows go to which sum, and where to."""
+
+    ids: Any
+    offsets: Any
+    size: int | None  # the number of segments
+    initial: Any
+    out: Any
+    is_sorted: bool | None
+    check: bool
+
+    @property
+    def numbers(self) -> Any:
+        """The ids or the offsets."""
+        return self.offsets if self.ids is None else self.ids
+
+    @property
+    def name(self) -> str:
+        """The argument that `numbers` is."""
+        return "offsets" if self.ids is None else "segment_ids"
+
+
+def out_of_range(place: int, number: int, count: int) -> ValueError:
+    """The error for an id."""
+    right = f"ids from 0 to {count - 1}" if count else "no ids"
+    return ValueError(
+        f"segment_ids[{place}] is {number}, which is out of range: num_segments={count} allows "
+        f"{right}"
+    )
+
+
+def not_sorted(place: int, number: int, before: int) -> ValueError:
+    """The error for ids that were said to be sorted."""
+    return ValueError(
+        f"sorted=True, but segment_ids[{place}] is {number} and segment_ids[{place - 1}] is "
+        f"{before}: leave sorted out"
+    )
+
+
+def wrong_ends(first: int, last: int, rows: int) -> ValueError:
+    """The error for offsets that do not span the values."""
+    return ValueError(
+        f"offsets must go from 0 to the number of rows, {rows}, not from {first} to {last}"
+    )
+
+
+def falling(place: int, number: int, after: int) -> ValueError:
+    """The error for offsets of which one is below the one before it."""
+    return ValueError(
+        f"offsets must not decrease: offsets[{place}] is {number} and offsets[{place + 1}] is "
+        f"{after}"
+    )
+
+
+def _raise(problem: tuple[bool, int, int, int], asked: Asked, count: int, rows: int) -> NoReturn:
+    """Raises the error for what a kernel found."""
+    is_unsorted, place, number, beside = problem
+    if asked.ids is None:
+        if place < count and beside < number:
+            raise falling(place, number, beside)
+        raise ValueError(
+            f"offsets must go from 0 to the number of rows, {rows}, but offsets[{place}] is "
+            f"{number}"
+        )
+    if is_unsorted:
+        raise not_sorted(place, number, beside)
+    raise out_of_range(place, number, count)
+
+
+def _is_exact(name: str, by_ids: bool, result: np.dtype[Any]) -> bool:
+    """Whether sums are rounded once. Those by ids are: adding integers takes no longer."""
+    return dtypes.is_exact(result) and (by_ids or name != "fast")
+
+
+def _name(name: str, exactly: bool, by_ids: bool) -> str:
+    """The strategy for a timing."""
+    if exactly:
+        return "exact"
+    return "segment_atomics" if by_ids else "segment_rows"
+
+
+def _details(
+    conversion: dtypes.Conversion, exactly: bool, target: int, asked: Asked, count: int,
+    schedule: tuple[int, int], timed: bool,
+) -> tuple[Any, ...]:  # fmt: skip
+    """The tuple that C reads: csrc/bindings/device/segments.c."""
+    initial = device_results.initial_of(
+        0 if asked.initial is None else asked.initial, conversion.result
+    )
+    acc = _host.ACC_U64 if conversion.result.kind in "iu" else conversion.acc
+    known = -1 if asked.is_sorted is None else int(asked.is_sorted)
+    return (
+        acc, exactly, target, initial, asked.ids is None, known, asked.check, count,
+        *schedule, timed,
+    )  # fmt: skip
+
+
+def _refuse_casts(kind: str, result: np.dtype[Any]) -> None:
+    if kind in "biu" and result.kind not in "iu":
+        raise TypeError(
+            f"integers on a GPU cannot be cast to {result} element by element; cast the array first"
+        )
+
+
+# --- host arrays -------------------------------------------------------------------------------
+
+
+def _contiguous(array: Array, target: np.dtype[Any]) -> Array:
+    found = dtypes.quietly(array.astype, target.newbyteorder("="), order="C", copy=False)
+    return np.require(found, requirements=["C", "A"]).view(np.ndarray)
+
+
+def add_host(
+    request: Request, name: str, array: Array, asked: Asked, numbers: Array, sums: Array
+) -> tuple[Outcome, str]:
+    """The sums of host arrays, which are copied to the device, and the strategy for the timing.
+
+    The arguments have been checked, but not the ids.
+    """
+    schedule, device = current(), devices.choose_device(request.device)
+    module = devices.module_of(device, traced=schedule.traced)
+    conversion = request.conversion
+    by_ids, result = asked.ids is not None, conversion.result
+    exactly = _is_exact(name, by_ids, result)
+    target = array.dtype
+    if array.dtype.kind in "biu" and result.kind not in "iu":
+        device_results.refuse_wide(array.dtype.kind, array.itemsize)
+        target = np.dtype(np.complex128 if result.kind == "c" else np.float64)
+    elif result.kind == "c" and array.dtype.kind != "c":
+        target = np.dtype(f"c{max(8, 2 * array.itemsize)}")
+    elif not exactly and conversion.cast is not None:
+        target = result
+    values, index = _contiguous(array, target), _contiguous(numbers, numbers.dtype)
+    into = (
+        sums if sums.flags.c_contiguous and sums.flags.aligned else np.empty_like(sums, order="C")
+    )
+    details = _details(
+        conversion, exactly, dtypes.load_of(result), asked._replace(check=True), len(sums),
+        (schedule.number, schedule.seed), request.timed,
+    )  # fmt: skip
+    kind = "B" if dtypes.is_bfloat16(values.dtype) else values.dtype.kind
+    block, grid, launches, ms, problem = module.sum_segments_of_host(
+        values, index, into, kind, index.dtype.kind, device.index, details
+    )
+    if problem is not None:
+        _raise(problem, asked, len(sums), len(values))
+    if into is not sums:
+        sums[...] = into
+    source = "emulator" if device.backend == "emulator" else "cuda_event"
+    outcome = Outcome(None, source, device.backend, device.name, peak_gb_s=device.peak_gb_s)
+    outcome.block, outcome.grid, outcome.launches = block or None, grid or None, launches
+    outcome.h2d_ms, outcome.kernel_ms, outcome.d2h_ms = ms or (0.0, 0.0, 0.0)
+    return outcome, _name(name, exactly, by_ids)
+
+
+# --- arrays on a GPU ---------------------------------------------------------------------------
+
+
+class _Plan:
+    """Tells C, which has read the values' description, where the sums go and how to make them."""
+
+    def __init__(self, call: Arguments, name: str, values: Any, asked: Asked, module: Any) -> None:
+        self.call, self.name, self.values, self.asked, self.module = (
+            call, name, values, asked, module,
+        )  # fmt: skip
+        self.library = device_results.library_of(values, module)
+        self.element, self.device, self.n, self.rows, self.count = ("", 0), 0, 0, 0, 0
+        self.exactly = False
+        self.value: Any = None
+
+    def __call__(
+        self, kind: str, nbytes: int, device: int, shape: tuple[int, ...], steps: tuple[int, ...],
+        stream: int,
+    ) -> tuple[Any, ...]:  # fmt: skip
+        call, asked = self.call, self.asked
+        gpu_arrays.check_same_device(call.device, device)
+        if len(shape) not in (1, 2):
+            raise ValueError(
+                f"values must have 1 or 2 dimensions, (n,) or (n, d), not {len(shape)}"
+            )
+        self.element, self.device, self.rows = (kind, nbytes), device, shape[0]
+        self.n = int(np.prod(shape, dtype=np.int64))
+        by_ids = asked.ids is not None
+        conversion, result = device_results.conversion_of(
+            lambda wanted: _is_exact(self.name, by_ids, wanted), kind, nbytes, call.dtype
+        )
+        _refuse_casts(kind, conversion.result)
+        self.exactly = _is_exact(self.name, by_ids, conversion.result)
+        target = dtypes.load_of(conversion.result) if result != "bfloat16" else _host.LOAD_BF16
+        self.count = self._count(device, stream)
+        sums = (self.count, *shape[1:])
+        details = _details(
+            conversion, self.exactly, target, asked, self.count, (0, 0), bool(call.timing)
+        )
+        if asked.out is None:
+            self.value = self.library.make(self.values, sums, result, device, stream)
+        else:
+            self.value = asked.out
+            device_results.check_out(self.value, self.values, result, sums)
+        return self.value, details
+
+    def _count(self, device: int, stream: int) -> int:
+        """The number of segments."""
+        asked = self.asked
+        infers = asked.ids is not None and asked.size is None and asked.out is None
+        size, most = self.module.describe_index(asked.numbers, asked.name, device, stream, infers)
+        if asked.ids is None:
+            if size == 0:
+                raise no_offsets()
+            if asked.size is not None and asked.size != size - 1:
+                raise other_count(size, asked.size)
+            return int(size) - 1
+        if size != self.rows:
+            raise ValueError(f"there are {size} segment_ids for {self.rows} rows of values")
+        if asked.size is not None:
+            return asked.size
+        if infers:
+            return int(min(max(most + 1, 0), _MOST_SEGMENTS))
+        shape: tuple[int, ...] = getattr(asked.out, "shape", ())
+        return int(shape[0]) if len(shape) else 0
+
+
+def no_offsets() -> ValueError:
+    """The error for no offsets at all."""
+    return ValueError("offsets must have one number more than there are segments, not none")
+
+
+def other_count(size: int, count: int) -> ValueError:
+    """The error for offsets of another number of segments."""
+    return ValueError(f"{size} offsets are for {size - 1} segments, not for num_segments={count}")
+
+
+def add_gpu(call: Arguments, name: str, values: Any, asked: Asked, start: float) -> SumResult:
+    """The sums of arrays on a GPU, on that GPU."""
+    module = gpu_arrays.module_for(call.device)
+    if module is None:
+        raise TypeError(f"{type(values).__name__} lies on a GPU, and {devices.build_info()['why']}")
+    if name not in ("auto", "exact", "fast"):
+        raise ValueError(
+            f"{registry.find(name).name} makes no sums by segment of arrays on a GPU; auto, exact "
+            "and fast do"
+        )
+    plan = _Plan(call, name, values, asked, module)
+    given = plan.library.stream(values) if call.stream is None else call.stream
+    stream = gpu_arrays.stream_number(given)
+    found = gpu_arrays.ask(module.sum_segments_on_device, values, asked.numbers, plan, stream)
+    if found is None:
+        raise TypeError(
+            f"{asked.name} lie on a GPU, and values, {type(values).__name__}, do not: copy one of "
+            "them to where the other is"
+        )
+    *launch, problem = found
+    if problem is not None:
+        _raise(problem, asked, plan.count, plan.rows)
+    if not call.timing:
+        return SumResult(plan.value, cast(Timing, None))
+    ran = _name(name, plan.exactly, asked.ids is not None)
+    where = module.BACKEND, plan.device, plan.element, plan.n
+    return SumResult(plan.value, device_results.timing_of(*where, ran, launch, start))

@@ -1,0 +1,331 @@
+"""Sums by segment by kernels, on the emulator: of host arrays, and of arrays on the device."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpureduce
+from axis_cases import random_array
+from cases import numpy_dtype
+from gpureduce.core.device_array import DeviceArray
+from producers import ByDLPack, ByInterface
+
+REAL = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+        "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]  # fmt: skip
+FLOATS = ["float16", "bfloat16", "float32", "float64"]
+EXAMPLES = int(os.environ.get("GPUREDUCE_SEGMENT_EXAMPLES", "60"))
+seeds = st.integers(0, 2**32 - 1)
+
+
+def on_device(array):
+    """The array as one on the device, which has what all libraries' arrays have."""
+    shown = (
+        ByDLPack(array)
+        if array.dtype.name == "bfloat16"
+        else ByInterface(array, data=(array.ctypes.data, False))
+    )
+    shown.dtype, shown.shape = array.dtype, array.shape
+    return shown
+
+
+def by_host(values, ids=None, **how):
+    return gpureduce.segment_sum(values, ids, **how).value
+
+
+def by_kernels(values, segment_ids=None, **how):
+    return gpureduce.segment_sum(values, segment_ids, device="emulator", **how).value
+
+
+def in_place(values, ids=None, *, offsets=None, **how):
+    """The same of arrays on the device, whose sums stay there."""
+    numbers = {"offsets": on_device(offsets)} if ids is None else {"segment_ids": on_device(ids)}
+    found = by_kernels(on_device(values), **numbers, **how)
+    assert isinstance(found, DeviceArray)
+    return found.to_numpy()
+
+
+def assert_same(found, want):
+    assert found.shape == want.shape and found.dtype == want.dtype
+    assert found.tobytes() == want.tobytes()
+
+
+def hard_floats(rng, dtype, shape, kind):
+    """Floats that are hard to add up: of any exponents, cancelling, infinite, or tiny."""
+    part = np.dtype(dtype)
+    if kind == "bits":
+        size = part.itemsize
+        return rng.integers(0, 2 ** (8 * size) - 1, shape, f"u{size}", endpoint=True).view(part)
+    values = rng.standard_normal(shape)
+    with np.errstate(over="ignore", under="ignore"):
+        if kind == "wide":
+            values = values * 2.0 ** rng.integers(-60, 60, shape)
+        if kind == "large":
+            values = np.where(values > 0, 1.0, -1.0) * np.finfo(part).max
+        if kind == "small":
+            values = np.round(values) * np.finfo(part).smallest_subnormal
+        return values.astype(part)
+
+
+def ids_of(rng, n, count, kind):
+    if kind == "one":
+        return np.full(n, count // 2)
+    if kind == "half":
+        return np.where(rng.random(n) < 0.5, count // 2, rng.integers(0, count, n))
+    found = rng.integers(0, count, n)
+    return np.sort(found) if kind == "sorted" else found
+
+
+def sorted_case(values, ids, count):
+    """The same elements segment by segment, with their offsets."""
+    order = np.argsort(ids, kind="stable")
+    return values[order], np.searchsorted(ids[order], np.arange(count + 1))
+
+
+@given(
+    seed=seeds,
+    dtype=st.sampled_from(REAL),
+    n=st.integers(0, 3000),
+    count=st.sampled_from([1, 2, 7, 100, 5000]),
+    columns=st.sampled_from([None, None, 1, 2, 3, 32, 33]),
+    kind=st.sampled_from(["any", "sorted", "one", "half"]),
+    index=st.sampled_from(["int8", "uint16", "int32", "uint32", "int64", "uint64"]),
+)
+@settings(max_examples=5 * EXAMPLES, deadline=None)
+def test_all_ways_have_the_processors_bits(seed, dtype, n, count, columns, kind, index):
+    rng = np.random.default_rng(seed)
+    n = n if columns is None else n // columns
+    count = min(count, 100) if index == "int8" else count
+    values = random_array(rng, dtype, n if columns is None else (n, columns))
+    if rng.random() < 0.3 and n:
+        values = values[::-1] if rng.random() < 0.5 else np.repeat(values, 2, 0)[::2]
+    if values.ndim == 2 and rng.random() < 0.3:
+        values = np.asfortranarray(values)
+    ids = ids_of(rng, n, count, kind).astype(index)
+    ids = np.repeat(ids, 3)[::3] if rng.random() < 0.3 else ids
+    how = {"initial": int(rng.integers(0, 9))} if rng.random() < 0.3 else {}
+    want = by_host(values, ids, num_segments=count, **how)
+    assert_same(by_kernels(values, ids, num_segments=count, **how), want)
+    known = rng.choice([None, kind in ("sorted", "one")])
+    assert_same(in_place(values, ids, num_segments=count, sorted=known, **how), want)
+    ordered, offsets = sorted_case(values, ids, count)
+    assert_same(in_place(ordered, offsets=offsets, **how), want)
+
+
+@pytest.mark.parametrize("kind", ["bits", "wide", "large", "small"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_floats_that_are_hard_to_add_up(dtype, kind):
+    rng = np.random.default_rng(11)
+    for n, count in ((300, 2), (3000, 40), (3000, 5000)):
+        values, ids = hard_floats(rng, dtype, n, kind), rng.integers(0, count, n)
+        for some in (values, np.where(np.isfinite(values), values, 0).astype(dtype)):
+            for how in ({}, {"initial": 0.1}):
+                want = by_host(some, ids, num_segments=count, **how)
+                assert_same(by_kernels(some, ids, num_segments=count, **how), want)
+                ordered, offsets = sorted_case(some, ids, count)
+                assert_same(by_kernels(ordered, offsets=offsets, **how), want)
+
+
+def test_a_checked_word_that_overflows_is_added_up_again():
+    """53 bits of values and 2^11 equal signs: more than 63 bits, which no sample shows."""
+    n = 1 << 12
+    values = np.full(n, 2.0**29 - 2.0**5, np.float32)
+    values[0] = 2.0**-23
+    for count in (3, 4000):
+        ids = np.zeros(n, np.int64)
+        ids[-1] = 1
+        want = by_host(values, ids, num_segments=count)
+        found = gpureduce.segment_sum(values, ids, num_segments=count, device="emulator")
+        assert_same(found.value, want)
+        spread = np.arange(n) % 7 % count
+        usual = gpureduce.segment_sum(values, spread, num_segments=count, device="emulator")
+        assert_same(usual.value, by_host(values, spread, num_segments=count))
+        assert_same(in_place(values, ids, num_segments=count, check=False), want)
+        assert found.timing.launches > usual.timing.launches
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", "random", "lockstep"])
+def test_no_order_of_threads_or_elements_shows(order):
+    rng = np.random.default_rng(5)
+    values = (rng.standard_normal(9000) * 2.0 ** rng.integers(-30, 30, 9000)).astype(np.float32)
+    ids = rng.integers(0, 130, 9000)
+    want = by_host(values, ids, num_segments=130)
+    with gpureduce.emulator.schedule(order, seed=3):
+        assert_same(by_kernels(values, ids, num_segments=130), want)
+        shuffled = rng.permutation(9000)
+        assert_same(by_kernels(values[shuffled], ids[shuffled], num_segments=130), want)
+        ordered, offsets = sorted_case(values, ids, 130)
+        assert_same(by_kernels(ordered, offsets=offsets), want)
+        assert_same(by_kernels(ordered, np.sort(ids), sorted=True), want)
+
+
+def test_sorted_ids_are_found_and_empty_segments_filled():
+    rng = np.random.default_rng(6)
+    n = 70_000
+    for count in (3, 90_000):
+        ids = np.sort(rng.integers(0, count, n))
+        ids[n // 2 :] = count - 1  # a long gap, then a long segment
+        values = rng.standard_normal(n).astype(np.float32)
+        want = by_host(values, ids, num_segments=count)
+        assert_same(by_kernels(values, ids, num_segments=count), want)
+        assert_same(by_kernels(values, ids, num_segments=count, sorted=True), want)
+        assert_same(by_kernels(values, ids, num_segments=count, sorted=False), want)
+        ids[-1] = 0
+        want = by_host(values, ids, num_segments=count)
+        assert_same(by_kernels(values, ids, num_segments=count), want)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_fast_by_offsets_is_near(dtype):
+    rng = np.random.default_rng(7)
+    values = rng.random(20_000).astype(numpy_dtype(dtype))
+    offsets = np.array([0, 5, 5, 100, 9000, 20_000])
+    found = gpureduce.segment_sum(values, offsets=offsets, strategy="fast", device="emulator")
+    assert found.timing.strategy == "segment_rows"
+    want = by_host(values.astype(np.float64), offsets=offsets)
+    np.testing.assert_allclose(found.value.astype(np.float64), want, rtol=1e-2)
+
+
+def test_dtype_and_casts():
+    values, ids = np.array([0.1, 0.2, 0.3], np.float32), np.array([0, 1, 0])
+    for dtype in ("float64", "float32"):
+        assert_same(in_place(values, ids, dtype=dtype), by_host(values, ids, dtype=dtype))
+    halves = values.astype(np.float16)
+    for dtype in ("float16", "float32", "float64"):
+        assert_same(in_place(halves, ids, dtype=dtype), by_host(halves, ids, dtype=dtype))
+    whole = np.array([200, 100, 90], np.uint8)
+    for dtype in ("int8", "uint16", "int32", "uint64"):
+        assert_same(in_place(whole, ids, dtype=dtype), by_host(whole, ids, dtype=dtype))
+    assert_same(by_kernels(whole, ids, dtype="float32"), by_host(whole, ids, dtype="float32"))
+    assert_same(by_kernels(values, ids, dtype="complex64"), by_host(values, ids, dtype="complex64"))
+    with pytest.raises(TypeError, match="cast the array first"):
+        in_place(whole, ids, dtype="float32")
+    with pytest.raises(TypeError, match="64-bit integers exactly as floats"):
+        by_kernels(np.array([1, 2, 3]), ids, dtype="float64")
+
+
+@pytest.mark.parametrize("place", [0, 1, 4000, 69_999])
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_an_id_out_of_range_is_named_and_nothing_written(place, is_sorted):
+    n = 70_000
+    ids = np.arange(n) % 50 if not is_sorted else np.sort(np.arange(n) % 50)
+    values = np.ones(n, np.float32)
+    for wrong in (-3, 50, 2**62):
+        bad = ids.copy()
+        bad[place] = wrong
+        into = np.full(50, 7, np.float32)
+        message = rf"segment_ids\[{place}\] is {wrong}, which is out of range: num_segments=50"
+        with pytest.raises(ValueError, match=message):
+            by_kernels(values, bad, out=into)
+        with pytest.raises(ValueError, match=message):
+            by_kernels(on_device(values), on_device(bad), out=on_device(into))
+        silent = on_device(into)
+        assert by_kernels(on_device(values), on_device(bad), out=silent, check=False) is silent
+        assert (into == 7).all()
+
+
+def test_offsets_that_are_wrong():
+    values, out = np.ones(9, np.float32), np.full(3, 7, np.float32)
+    for offsets, message in [
+        ([0, 5, 4, 9], r"offsets must not decrease: offsets\[1\] is 5 and offsets\[2\] is 4"),
+        ([1, 4, 5, 9], r"from 0 to the number of rows, 9, but offsets\[0\] is 1"),
+        ([0, 4, 5, 8], r"from 0 to the number of rows, 9, but offsets\[3\] is 8"),
+        ([0, 4, -5, 9], r"from 0 to the number of rows, 9, but offsets\[2\] is -5"),
+    ]:
+        numbers = on_device(np.array(offsets))
+        with pytest.raises(ValueError, match=message):
+            by_kernels(on_device(values), offsets=numbers, out=on_device(out))
+        by_kernels(on_device(values), offsets=numbers, out=on_device(out), check=False)
+        assert (out == 7).all()
+    with pytest.raises(ValueError, match="3 offsets are for 2 segments, not for num_segments=4"):
+        in_place(values, offsets=np.array([0, 1, 9]), num_segments=4)
+    with pytest.raises(ValueError, match="offsets must have one number more"):
+        in_place(values, offsets=np.array([], np.int64))
+
+
+def test_ids_that_are_not_sorted_though_said_to_be():
+    ids = np.array([0, 2, 1])
+    message = r"sorted=True, but segment_ids\[2\] is 1 and segment_ids\[1\] is 2"
+    for call in (by_kernels, in_place, by_host):
+        with pytest.raises(ValueError, match=message):
+            call(np.ones(3), ids, sorted=True)
+
+
+def test_the_number_of_segments_is_found():
+    values = np.arange(5.0)
+    for ids in (np.array([3, 0, 0, 3, 1]), np.array([3, 0, 0, 3, 1], np.uint8)):
+        assert_same(in_place(values, ids), by_host(values, ids))
+    with pytest.raises(ValueError, match=r"segment_ids\[1\] is -1.*num_segments=4"):
+        in_place(values, np.array([3, -1, 0, 3, 1]))
+    with pytest.raises(ValueError, match=r"segment_ids\[0\] is -3.*no ids"):
+        in_place(values, np.array([-3, -1, -2, -3, -1]))
+    assert in_place(np.ones(0), np.zeros(0, np.int64)).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("error", "match", "values", "keywords"),
+    [
+        (ValueError, "1 or 2 dimensions", np.ones((1, 1, 1)), {"segment_ids": np.zeros(1, int)}),
+        (ValueError, "2 segment_ids for 3 rows", np.ones(3), {"segment_ids": np.zeros(2, int)}),
+        (TypeError, "must be integers", np.ones(2), {"segment_ids": np.zeros(2)}),
+        (TypeError, "must be integers", np.ones(2), {"segment_ids": np.zeros((2, 1), int)}),
+        (TypeError, "would lose part", np.ones(2),
+         {"segment_ids": np.zeros(2, int), "dtype": "int32"}),
+        (ValueError, "numpy makes no sums by segment of arrays on a GPU", np.ones(2),
+         {"segment_ids": np.zeros(2, int), "strategy": "numpy"}),
+        (TypeError, "initial must be", np.ones(2),
+         {"segment_ids": np.zeros(2, int), "initial": "1"}),
+    ],
+)  # fmt: skip
+def test_errors(error, match, values, keywords):
+    shown = {k: on_device(v) if isinstance(v, np.ndarray) else v for k, v in keywords.items()}
+    with pytest.raises(error, match=match):
+        by_kernels(on_device(values), **shown)
+    assert in_place(np.array([1.5, 2.5]), np.array([0, 0])).tolist() == [4.0]
+
+
+def test_out_must_fit():
+    values, ids = np.ones(4, np.float32), np.zeros(4, np.int64)
+    wrong = [
+        (np.zeros(2), TypeError, "out must have the dtype of the sum, float32"),
+        (np.zeros((1, 1), np.float32), ValueError, "out must have the shape"),
+        (values[:1], ValueError, "out overlaps the array"),
+        (ids[:1].view(np.float32)[:1], ValueError, "out overlaps segment_ids"),
+    ]
+    for out, error, match in wrong:
+        with pytest.raises(error, match=match):
+            by_kernels(on_device(values), on_device(ids), out=on_device(out))
+    with pytest.raises(TypeError, match="segment_ids must lie on the same GPU"):
+        by_kernels(on_device(values), ids)
+    with pytest.raises(TypeError, match="values, ndarray, do not"):
+        by_kernels(values, on_device(ids))
+    out = np.zeros((8, 2), np.float32)[::2, 1]
+    found = by_kernels(on_device(values), on_device(ids), out=on_device(out))
+    assert out.tolist() == [4, 0, 0, 0] and found.array is out
+
+
+def test_timing():
+    values, ids = np.ones(100, np.float32), np.zeros(100, np.int64)
+    timing = gpureduce.segment_sum(values, ids, device="emulator").timing
+    assert timing.source == "emulator" and timing.strategy == "exact" and timing.n == 100
+    assert timing.launches > 2 and timing.kernel_ms > 0 and timing.block == 256
+    later = gpureduce.segment_sum(on_device(values), on_device(ids), device="emulator").timing
+    assert later.kernel_ms > 0 and later.backend == "emulator"
+    none = gpureduce.segment_sum(values, ids, device="emulator", timing=False)
+    assert none.timing is None
+
+
+def test_memory_is_given_back():
+    before = gpureduce.emulator.live_bytes()
+    values, ids = np.ones(100_000, np.float32), np.arange(100_000) % 77
+    for _ in range(3):
+        by_kernels(values, ids)
+        in_place(values, ids)
+    with pytest.raises(ValueError, match="out of range"):
+        in_place(values, ids, num_segments=3)
+    gpureduce.free_scratch()
+    assert gpureduce.emulator.live_bytes() <= before
