@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import gpureduce
-from gpureduce.bench import overview, report, tuning
+from gpureduce.bench import overview, report, several_devices, tuning
 from gpureduce.cli import check, explain, grade, lectures, races, segments
 from gpureduce.core import calibration, registry
 from gpureduce.core.arrays import random_numbers
@@ -183,13 +183,27 @@ def _command_bench(arguments: argparse.Namespace) -> None:
                 raise ValueError(
                     f"--{name} is not for --lecture, which takes --record, --device and --repeats"
                 )
-    if arguments.lecture or arguments.record:
+    if arguments.devices is not None and not arguments.lecture:
+        _refuse_for_devices(arguments)
+        several_devices.command(arguments)
+    elif arguments.lecture or arguments.record:
         repeats = report.REPEATS if arguments.repeats is None else arguments.repeats
         lectures.command(arguments.lecture or "", arguments.device, repeats, arguments.record)
     elif report.names_nothing(arguments):
         overview.command(arguments)
     else:
         report.command(arguments)
+
+
+def _refuse_for_devices(arguments: argparse.Namespace) -> None:
+    usual = vars(_parser().parse_args(["bench"]))
+    taken = ("devices", "sizes", "dtypes", "strategies", "repeats", "json", "output")
+    for name, value in vars(arguments).items():
+        if name not in taken and name in usual and value != usual[name]:
+            raise ValueError(
+                f"--{name.replace('_', '-')} is not for --devices, which takes "
+                f"{', '.join(f'--{one}' for one in taken[1:])}"
+            )
 
 
 def _command_strategies(arguments: argparse.Namespace) -> None:
