@@ -1,10 +1,11 @@
-"""Merges exact sums of a thousand simulated ranks in random trees, over a network that loses messages.
+"""Merges exact sums of a thousand simulated ranks in random trees; messages get lost.
 
     python tools/merge_trials.py --trials 10000 --ranks 1000 --seed 1
 
 In each trial, the elements of an array are dealt to the ranks in random shares. Ranks then send
-their sums up a random tree, as digits or as bytes. A message may get lost, and is sent again; it may
-arrive twice, and the second copy is dropped. Each trial must give the bits of one sum of the array.
+their sums up a random tree, as digits or as bytes. A message may get lost, and is sent again; it
+may arrive twice, and the second copy is dropped. Each trial must give the bits of one sum of the
+array.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""mpirun -n 4 python with_mpi4py.py: an exact sum over MPI's ranks, by an all-reduce of integers."""
+"""mpirun -n 4 python with_mpi4py.py: an exact sum over MPI's ranks, by an integer all-reduce."""
 
 import numpy as np
 from mpi4py import MPI

@@ -1,4 +1,4 @@
-"""An exact sum by processes of this machine: each sends its digits, the sum of which is the result."""
+"""An exact sum by processes of this machine: each sends its digits, which are added."""
 
 from multiprocessing import get_context
 

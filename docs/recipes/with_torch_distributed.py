@@ -1,4 +1,4 @@
-"""torchrun --nproc-per-node 4 with_torch_distributed.py: an exact sum over torch.distributed's ranks.
+"""torchrun --nproc-per-node 4 with_torch_distributed.py: an exact sum over its ranks.
 
 The backend is NCCL where each rank has a GPU, and gloo otherwise. Both add 64-bit integers.
 """

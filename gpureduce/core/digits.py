@@ -9,8 +9,8 @@ The words of an array:
     0..2    1 if there is a nan, an inf, a -inf
     3..70   the digits: word 3 + k counts 2^(32 k - 1074)
 
-Each digit of an accumulator is below 2^32 in size, so 2^30 arrays can be added without overflow. The
-other words are smaller.
+Each digit of an accumulator is below 2^32 in size, so 2^30 arrays can be added without overflow.
+The other words are smaller.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def test_wrong_words_are_refused(at, wrong):
     """A digit that no so many accumulators have, a negative flag, a sum that its count excludes."""
     words = GOOD.copy()
     words[at] = wrong
-    with pytest.raises((ValueError, OverflowError), match="accumulator|2\\^64"):
+    with pytest.raises((ValueError, OverflowError), match=r"accumulator|2\^64"):
         Accumulator.from_digits(words)
 
 
