@@ -23,6 +23,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if any(item.iter_markers("gpu")) and (why := _why_no_gpu()):
         pytest.skip(f"no GPU: {why}")
+    if any(item.iter_markers("several_gpus")) and (why := _why_not_several()):
+        pytest.skip(why)
+
+
+def _why_not_several() -> str:
+    cards = sum(device.backend == "cuda" for device in gpureduce.devices())
+    return "" if cards > 1 else f"needs two GPUs; there {'is 1' if cards else 'is none'}"
 
 
 def pytest_configure(config: pytest.Config) -> None:

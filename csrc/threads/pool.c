@@ -1,5 +1,5 @@
-/* Pools of worker threads that stay alive between parallel regions. There are two pools, one for
- * sums and one for copies to a device, which may run at the same time.
+/* Pools of worker threads that stay alive between parallel regions. There is a pool for sums, and
+ * one for copies to each device, which may run at the same time.
  *
  * A region is one parallel call. The caller opens the gate, which offers each worker that the
  * region can use a seat, and starts on the tasks without waiting. A worker that arrives in time
@@ -81,11 +81,10 @@ struct gr_pool {
     bed bed[MOST_WORKERS + 1];
 };
 
-enum { FOR_SUMS, BESIDE, POOLS };
+enum { FOR_SUMS, BESIDE, POOLS = BESIDE + GR_POOLS_BESIDE };
 
 static gr_pool pools[POOLS] = {
-    {.mutex = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER},
-    {.mutex = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER},
+    [0 ... POOLS - 1] = {.mutex = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER},
 };
 
 /* Whether this thread is a worker, or runs a task of any region. */
@@ -248,7 +247,8 @@ GR_AROUND_FORK(before_fork, after_fork_in_parent, after_fork_in_child)
 
 __attribute__((constructor)) static void look_at_machine(void)
 {
-    pools[FOR_SUMS].virtual_machine = pools[BESIDE].virtual_machine = gr_in_virtual_machine();
+    for (int i = 0; i < POOLS; i++)
+        pools[i].virtual_machine = gr_in_virtual_machine();
 }
 
 static void add_workers(gr_pool *pool, int wanted)
@@ -273,7 +273,7 @@ static void add_workers(gr_pool *pool, int wanted)
     pthread_mutex_unlock(&pool->mutex);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     bool crowded = pool->workers >= gr_processor_count();
-    int spin_ns = pool == &pools[BESIDE] ? SPIN_BESIDE_NS : SPIN_NS;
+    int spin_ns = pool == &pools[FOR_SUMS] ? SPIN_NS : SPIN_BESIDE_NS;
     atomic_store_explicit(&pool->spin_ns, crowded ? CROWDED_SPIN_NS : spin_ns,
                           memory_order_relaxed);
 }
@@ -403,8 +403,8 @@ void gr_parallel(int threads, size_t tasks, void (*run)(size_t task, void *conte
     run_region(&pools[FOR_SUMS], threads, tasks, run, context);
 }
 
-void gr_parallel_beside(int threads, size_t tasks, void (*run)(size_t task, void *context),
-                        void *context)
+void gr_parallel_beside(int number, int threads, size_t tasks,
+                        void (*run)(size_t task, void *context), void *context)
 {
-    run_region(&pools[BESIDE], threads, tasks, run, context);
+    run_region(&pools[BESIDE + number], threads, tasks, run, context);
 }

@@ -23,10 +23,12 @@ extern "C" {
  * A child process starts with an empty pool of its own. */
 void gr_parallel(int threads, size_t tasks, void (*run)(size_t task, void *context), void *context);
 
-/* The same with a second pool, for tasks that wait for a device more than they compute. These run
- * while a region of sums uses the first pool. */
-void gr_parallel_beside(int threads, size_t tasks, void (*run)(size_t task, void *context),
-                        void *context);
+/* The same with pools of their own, for tasks that wait for a device more than they compute. These
+ * run while a region of sums uses the first pool. There is a pool per device, `number` from 0 to
+ * GR_POOLS_BESIDE - 1, so that devices do not wait for each other. */
+enum { GR_POOLS_BESIDE = 8 };
+void gr_parallel_beside(int number, int threads, size_t tasks,
+                        void (*run)(size_t task, void *context), void *context);
 
 #ifdef __cplusplus
 }

@@ -52,7 +52,7 @@ static void write_task(size_t piece, void *context)
 void gr_write_pinned(void *to, const void *from, size_t bytes)
 {
     copying copy = {.to = to, .from = from, .bytes = bytes};
-    gr_parallel_beside(gr_filling_threads(), (bytes - 1) / PIECE + 1, write_task, &copy);
+    gr_parallel_beside(0, gr_filling_threads(), (bytes - 1) / PIECE + 1, write_task, &copy);
 }
 
 /* If the runtime fails, counts the memory as not pinned. The next call reports the error. */

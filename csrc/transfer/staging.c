@@ -41,15 +41,23 @@ enum {
 _Static_assert(PLACES >= 2 * MOST_PIECES && DOUBLINGS + PLACES / MOST_PIECES + 3 <= ORDERS,
                "more orders under way than there are events");
 
-static struct {
-    pthread_mutex_t mutex; /* concurrent copies take turns, as they share one link */
+typedef struct {
+    pthread_mutex_t mutex; /* concurrent copies to a device take turns, as they share one link */
     char *memory;
     int device;
     cudaEvent_t fetched[ORDERS]; /* the device has read an order's pieces and all earlier ones */
     cudaEvent_t drained;         /* the device has read the whole last copy */
-} ring = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+} staging_ring;
+
+/* A ring for each device; devices share one if there are more. */
+enum { RINGS = 8 };
+static staging_ring rings[RINGS] = {[0 ... RINGS - 1] = {.mutex = PTHREAD_MUTEX_INITIALIZER}};
+
+/* Copies in progress, which share the processors. */
+static atomic_int copies;
 
 typedef struct {
+    staging_ring *ring;
     char *to;
     const char *from;
     size_t bytes, pieces;
@@ -68,36 +76,36 @@ typedef struct {
     size_t order_end[ORDERS]; /* the piece after the last one of each order */
 } staged_copy;
 
-static void close_ring(void)
+static void close_ring(staging_ring *ring)
 {
     for (int i = 0; i < ORDERS; i++) {
-        if (ring.fetched[i])
-            (void)cudaEventDestroy(ring.fetched[i]);
-        ring.fetched[i] = NULL;
+        if (ring->fetched[i])
+            (void)cudaEventDestroy(ring->fetched[i]);
+        ring->fetched[i] = NULL;
     }
-    if (ring.drained) {
-        (void)cudaEventSynchronize(ring.drained); /* cudaFreeHost may not wait */
-        (void)cudaEventDestroy(ring.drained);
+    if (ring->drained) {
+        (void)cudaEventSynchronize(ring->drained); /* cudaFreeHost may not wait */
+        (void)cudaEventDestroy(ring->drained);
     }
-    ring.drained = NULL;
-    (void)cudaFreeHost(ring.memory);
-    ring.memory = NULL;
+    ring->drained = NULL;
+    (void)cudaFreeHost(ring->memory);
+    ring->memory = NULL;
 }
 
-static cudaError_t open_ring(int device)
+static cudaError_t open_ring(staging_ring *ring, int device)
 {
-    if (ring.memory && ring.device == device)
+    if (ring->memory && ring->device == device)
         return cudaSuccess;
-    close_ring();
-    ring.device = device;
+    close_ring(ring);
+    ring->device = device;
     cudaError_t state =
-        cudaHostAlloc((void **)&ring.memory, (size_t)PLACES * PIECE, cudaHostAllocDefault);
+        cudaHostAlloc((void **)&ring->memory, (size_t)PLACES * PIECE, cudaHostAllocDefault);
     for (int i = 0; i < ORDERS && state == cudaSuccess; i++)
-        state = cudaEventCreateWithFlags(&ring.fetched[i], cudaEventDisableTiming);
+        state = cudaEventCreateWithFlags(&ring->fetched[i], cudaEventDisableTiming);
     if (state == cudaSuccess)
-        state = cudaEventCreateWithFlags(&ring.drained, cudaEventDisableTiming);
+        state = cudaEventCreateWithFlags(&ring->drained, cudaEventDisableTiming);
     if (state != cudaSuccess)
-        close_ring();
+        close_ring(ring);
     return state;
 }
 
@@ -140,7 +148,8 @@ static bool begin_piece(staged_copy *copy, size_t *piece)
 static void fill(staged_copy *copy, size_t piece)
 {
     size_t place = piece % PLACES, at = piece * PIECE, left = copy->bytes - at;
-    gr_write_piece(ring.memory + place * PIECE, copy->from + at, left < PIECE ? left : PIECE);
+    gr_write_piece(copy->ring->memory + place * PIECE, copy->from + at,
+                   left < PIECE ? left : PIECE);
     atomic_store_explicit(&copy->filled[place], piece + 1, memory_order_release);
 }
 
@@ -181,7 +190,7 @@ static void see_what_is_fetched(staged_copy *copy)
 {
     while (copy->orders_fetched < copy->orders) {
         size_t number = copy->orders_fetched % ORDERS;
-        cudaError_t state = cudaEventQuery(ring.fetched[number]);
+        cudaError_t state = cudaEventQuery(copy->ring->fetched[number]);
         if (state == cudaErrorNotReady) {
             (void)cudaGetLastError(); /* clears the code, or a later call would report it */
             return;
@@ -211,12 +220,12 @@ static void order(staged_copy *copy, size_t end)
     size_t first = copy->ordered, at = first * PIECE, number = copy->orders % ORDERS;
     size_t bytes = gr_least(end * PIECE, copy->bytes) - at;
 
-    note(copy, cudaMemcpyAsync(copy->to + at, ring.memory + first % PLACES * PIECE, bytes,
+    note(copy, cudaMemcpyAsync(copy->to + at, copy->ring->memory + first % PLACES * PIECE, bytes,
                                cudaMemcpyHostToDevice, copy->stream));
     copy->ordered = end;
     if (!goes_round(copy))
         return;
-    note(copy, cudaEventRecord(ring.fetched[number], copy->stream));
+    note(copy, cudaEventRecord(copy->ring->fetched[number], copy->stream));
     copy->order_end[number] = end;
     copy->orders++;
 }
@@ -234,7 +243,7 @@ static bool help(staged_copy *copy)
 static void order_all(staged_copy *copy)
 {
     atomic_store_explicit(&copy->has_driver, true, memory_order_relaxed);
-    note(copy, cudaSetDevice(ring.device)); /* a per-thread setting */
+    note(copy, cudaSetDevice(copy->ring->device)); /* a per-thread setting */
     while (copy->ordered < copy->pieces && !is_over(copy)) {
         see_what_is_ready(copy);
         size_t end = end_of_next(copy);
@@ -261,65 +270,72 @@ static _Thread_local staged_copy *own_copy;
 
 /* The ring must be open, and the caller must hold its mutex. Sets *is_cut if the copy has to be
  * repeated. */
-static cudaError_t stage_once(void *to, const void *host, size_t bytes, cudaStream_t stream,
-                              bool *is_cut)
+static cudaError_t stage_once(staging_ring *ring, void *to, const void *host, size_t bytes,
+                              cudaStream_t stream, bool *is_cut)
 {
-    staged_copy copy = {.to = to,
+    staged_copy copy = {.ring = ring,
+                        .to = to,
                         .from = host,
                         .bytes = bytes,
                         .pieces = (bytes - 1) / PIECE + 1,
                         .stream = stream};
-    int threads = bytes < THREADS_FROM ? 1 : gr_filling_threads();
-    cudaError_t state = cudaEventSynchronize(ring.drained);
+    cudaError_t state = cudaEventSynchronize(ring->drained);
     if (state != cudaSuccess) {
-        close_ring(); /* it may belong to a destroyed context */
+        close_ring(ring); /* it may belong to a destroyed context */
         return state;
     }
+    int others = atomic_fetch_add_explicit(&copies, 1, memory_order_relaxed);
+    int threads = bytes < THREADS_FROM ? 1 : (gr_filling_threads() + others) / (others + 1);
     own_copy = &copy;
-    gr_parallel_beside(threads, (size_t)threads, take_part, &copy);
+    gr_parallel_beside((int)(ring - rings), threads, (size_t)threads, take_part, &copy);
     own_copy = NULL;
+    atomic_fetch_sub_explicit(&copies, 1, memory_order_relaxed);
     *is_cut = atomic_load(&copy.is_cut);
-    note(&copy, cudaEventRecord(ring.drained, stream));
+    note(&copy, cudaEventRecord(ring->drained, stream));
     state = (cudaError_t)atomic_load(&copy.failed);
     if (state != cudaSuccess || atomic_load(&copy.is_broken_off)) {
         (void)cudaStreamSynchronize(stream); /* transfers may be in progress */
-        close_ring();
+        close_ring(ring);
     }
     return state;
 }
 
-static cudaError_t stage(void *to, const void *host, size_t bytes, cudaStream_t stream)
+static cudaError_t stage(staging_ring *ring, void *to, const void *host, size_t bytes,
+                         cudaStream_t stream)
 {
     bool is_cut = false;
-    cudaError_t state = stage_once(to, host, bytes, stream, &is_cut);
+    cudaError_t state = stage_once(ring, to, host, bytes, stream, &is_cut);
     while (is_cut && state == cudaSuccess)
-        state = stage_once(to, host, bytes, stream, &is_cut);
+        state = stage_once(ring, to, host, bytes, stream, &is_cut);
     return state;
 }
 
 /* In a child process, pieces that other threads had begun are never filled. If this thread holds
- * the ring, it repeats the whole copy. With a GPU that fails, as a child cannot use its parent's
- * context. If another thread held the ring, its memory is not freed. */
-static void forget_ring(void)
+ * a ring, it repeats the whole copy. With a GPU that fails, as a child cannot use its parent's
+ * context. If another thread held a ring, its memory is not freed. */
+static void forget_rings(void)
 {
-    if (own_copy) {
+    atomic_store(&copies, own_copy != NULL);
+    if (own_copy)
         atomic_store(&own_copy->is_cut, true);
-        return;
+    for (int i = 0; i < RINGS; i++) {
+        if (own_copy && own_copy->ring == &rings[i])
+            continue;
+        memset(&rings[i], 0, sizeof rings[i]);
+        rings[i].mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     }
-    memset(&ring, 0, sizeof ring);
-    ring.mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
-GR_AROUND_FORK(NULL, NULL, forget_ring)
+GR_AROUND_FORK(NULL, NULL, forget_rings)
 
-/* Waits for the ring's mutex. Returns false if this call is interrupted. Also returns false while a
+/* Waits for a ring's mutex. Returns false if this call is interrupted. Also returns false while a
  * signal handler runs in any thread: the handler may have interrupted the copy that holds the
  * mutex, and it may be waiting for this thread. */
-static bool take_ring(void)
+static bool take_ring(staging_ring *ring)
 {
     static const struct timespec PAUSE = {.tv_nsec = 50 * 1000};
     enum { YIELDS = 100 };
-    for (unsigned tries = 0; pthread_mutex_trylock(&ring.mutex); tries++) {
+    for (unsigned tries = 0; pthread_mutex_trylock(&ring->mutex); tries++) {
         if (gr_ask_for_interrupts() || gr_is_checking())
             return false;
         if (tries < YIELDS)
@@ -334,13 +350,14 @@ static bool take_ring(void)
 static cudaError_t copy_through_ring(int device, void *to, const void *host, size_t bytes,
                                      cudaStream_t stream, bool *copied)
 {
-    if (!take_ring()) {
+    staging_ring *ring = &rings[device % RINGS];
+    if (!take_ring(ring)) {
         *copied = gr_interrupted();
         return cudaSuccess;
     }
-    *copied = open_ring(device) == cudaSuccess;
-    cudaError_t state = *copied ? stage(to, host, bytes, stream) : cudaSuccess;
-    pthread_mutex_unlock(&ring.mutex);
+    *copied = open_ring(ring, device) == cudaSuccess;
+    cudaError_t state = *copied ? stage(ring, to, host, bytes, stream) : cudaSuccess;
+    pthread_mutex_unlock(&ring->mutex);
     return state;
 }
 
@@ -362,9 +379,11 @@ done:
 
 void gr_release_staging(void)
 {
-    if (pthread_mutex_trylock(&ring.mutex)) /* in use: not freed */
-        return;
-    if (ring.memory && cudaSetDevice(ring.device) == cudaSuccess)
-        close_ring();
-    pthread_mutex_unlock(&ring.mutex);
+    for (staging_ring *ring = rings; ring < rings + RINGS; ring++) {
+        if (pthread_mutex_trylock(&ring->mutex)) /* in use: not freed */
+            continue;
+        if (ring->memory && cudaSetDevice(ring->device) == cudaSuccess)
+            close_ring(ring);
+        pthread_mutex_unlock(&ring->mutex);
+    }
 }

@@ -187,6 +187,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="measure what the README's tables show, and print such tables",
     )
+    parser.add_argument(
+        "--devices",
+        nargs="*",
+        metavar="DEVICE",
+        help="measure sums over 1, 2, ... of these devices, or of all GPUs; --sizes are per device",
+    )
     parser.add_argument("--csv", action="store_true", help="print CSV")
     parser.add_argument(
         "--output",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import gpureduce
-from gpureduce.bench import by_segment, overview, report, tuning
+from gpureduce.bench import by_segment, overview, report, several_devices, tuning
 from gpureduce.cli import check, explain, grade, lectures, races, segments
 from gpureduce.core import calibration, registry
 from gpureduce.core.arrays import random_numbers
@@ -174,25 +174,34 @@ def _command_tour(arguments: argparse.Namespace) -> None:
     _show_sums(rows)
 
 
-def _check_takes(arguments: argparse.Namespace, mode: str, taken: tuple[str, ...]) -> None:
+# What `gpureduce bench` measures besides strategies, and the options that go with it.
+_MODES = {
+    "lecture": ("record", "device", "repeats"),
+    "segments": ("sizes", "dtypes", "device", "repeats", "output", "json"),
+    "devices": ("sizes", "dtypes", "strategies", "repeats", "json", "output"),
+}
+
+
+def _check_options(arguments: argparse.Namespace, mode: str) -> None:
     """Raises for an option that a mode of ``gpureduce bench`` does not take."""
-    usual = vars(_parser().parse_args(["bench"]))
+    usual, taken = vars(_parser().parse_args(["bench"])), _MODES[mode]
     for name, value in vars(arguments).items():
-        if name not in (mode, *taken) and value != usual[name]:
+        if name not in (mode, *taken) and name in usual and value != usual[name]:
             takes = [f"--{option}" for option in taken]
             raise ValueError(
-                f"--{name} is not for --{mode}, which takes {', '.join(takes[:-1])} and {takes[-1]}"
+                f"--{name.replace('_', '-')} is not for --{mode}, which takes "
+                f"{', '.join(takes[:-1])} and {takes[-1]}"
             )
 
 
 def _command_bench(arguments: argparse.Namespace) -> None:
-    if arguments.lecture:
-        _check_takes(arguments, "lecture", ("record", "device", "repeats"))
+    for mode in _MODES:
+        if getattr(arguments, mode):
+            _check_options(arguments, mode)
     if arguments.segments:
-        _check_takes(
-            arguments, "segments", ("sizes", "dtypes", "device", "repeats", "output", "json")
-        )
         by_segment.command(arguments)
+    elif arguments.devices:
+        several_devices.command(arguments)
     elif arguments.lecture or arguments.record:
         repeats = report.REPEATS if arguments.repeats is None else arguments.repeats
         lectures.command(arguments.lecture or "", arguments.device, repeats, arguments.record)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import arrays, devices, dtypes, exact, gpu_arrays
+from gpureduce.core import arrays, devices, digits, dtypes, exact, gpu_arrays
 from gpureduce.core.registry import COMPLEX, DTYPES
 
 _FLOATS = [name for name in DTYPES if "float" in name]
@@ -173,15 +173,49 @@ class Accumulator:
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Accumulator:
         """Read an accumulator from the output of `to_bytes`; ValueError for other bytes."""
+        return cls._of(_host.Exact.from_bytes(bytes(memoryview(data))), "bytes")
+
+    @classmethod
+    def _of(cls, total: _host.Exact, what: str) -> Accumulator:
         made = object.__new__(cls)
-        made._total = _host.Exact.from_bytes(bytes(memoryview(data)))
-        part = _NAME_OF[made._total.load]
-        if made._total.components == 2 and part not in ("float32", "float64"):
-            raise ValueError("these bytes are no accumulator: there is no such complex type")
+        made._total = total
+        part = _NAME_OF[total.load]
+        if total.components == 2 and part not in ("float32", "float64"):
+            raise ValueError(f"these {what} are no accumulator: there is no such complex type")
         made._dtype = dtypes.named(part)
-        if made._total.components == 2:
+        if total.components == 2:
             made._dtype = np.dtype(f"c{2 * made._dtype.itemsize}")
         return made
+
+    def to_digits(self) -> npt.NDArray[np.int64]:
+        """The value, count and dtype as 75 int64 numbers (146 if complex), which can be added.
+
+        The sum of such arrays, number by number, is that of the accumulators. So any engine that
+        adds 64-bit integers merges them: an all-reduce of MPI, NCCL or gloo, a database, another
+        language. Up to 2^30 arrays can be added, in any order, each of them once. They may be of
+        one dtype only. `from_digits` takes the sum back.
+
+        >>> import gpureduce
+        >>> parts = [gpureduce.Accumulator().add([x]) for x in (1e100, 1.0, -1e100)]
+        >>> digits = sum(part.to_digits() for part in parts)
+        >>> total = gpureduce.Accumulator.from_digits(digits)
+        >>> float(total.value()), total.count, digits.dtype, digits.shape
+        (1.0, 3, dtype('int64'), (75,))
+        """
+        return digits.to_words(self._total)
+
+    @classmethod
+    def from_digits(cls, words: npt.ArrayLike) -> Accumulator:
+        """Read the sum of accumulators from the sum of their `to_digits`.
+
+        Raises ValueError for numbers that are no such sum, and TypeError if they are not int64.
+
+        >>> import gpureduce
+        >>> digits = gpureduce.Accumulator("float32").add([1.0, 2.0]).to_digits()
+        >>> gpureduce.Accumulator.from_digits(digits + digits)
+        <Accumulator float32: 6.0 of 4>
+        """
+        return cls._of(digits.from_words(digits.checked(words)), "digits")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Accumulator.from_bytes, (self.to_bytes(),)

@@ -80,6 +80,7 @@ KERNELS = {"kernels", "exact", "engine", "cuda"}
 DEPENDS = {
     "bench_cpu": {"cpu", "exact", "threads"},
     "bench_": KERNELS | {"transfer", "cpu", "threads"},
+    "devices_": KERNELS | {"transfer", "threads", "bindings"},
     "counters_": KERNELS | {"emulator"},
     "exact_cpu": {"cpu", "exact", "threads"},
     "exact_fuzz": {"kernels", "exact"},

@@ -16,7 +16,7 @@ import pytest
 
 import gpureduce
 from cases import CSRC, NATIVE, array_of, build_c, needs_c, run_c, run_python
-from gpureduce.core import devices, dtypes, on_both, registry
+from gpureduce.core import devices, dtypes, on_several, registry
 from gpureduce.core.request import Request
 
 MIB = 2**20
@@ -171,12 +171,11 @@ def test_copies_beside_sums():
     device, array = devices.devices()[-1], ARRAYS[7]
     request = Request(registry.STRATEGIES["fast"], dtypes.convert(array.dtype, None))
 
-    def by_both(share):
-        return int(on_both.add(request, array, device, share).value)
+    def by_both(_):
+        return int(on_several.add(request, array, [None, device]).value)
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        shares = [0.2, 0.4, 0.6, 0.8] * 4
-        assert {*pool.map(by_both, shares)} == {SUMS[7]}
+        assert {*pool.map(by_both, range(16))} == {SUMS[7]}
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

@@ -11,6 +11,7 @@ import pytest
 import gpureduce
 from cases import array_of, broken_off_after, same_bits
 from gpureduce.core import devices
+from gpureduce.several.parts import _Elapsed
 from producers import ByInterface, OnDevice
 
 DTYPES = [
@@ -66,14 +67,18 @@ def test_the_timing_names_all_devices(four_devices):
     assert (timing.backend, timing.device, timing.launches) == ("cpu", "cpu", 0)
 
 
-def test_the_longest_device_tells_the_time(four_devices):
+class Took:
+    """The times of a part."""
+
+    def __init__(self, kernel, back):
+        self.read = lambda: (kernel, back)
+
+
+def test_the_longest_device_tells_the_time():
     """Parts on one device follow one another; those of others run beside them."""
-    long = [np.ones(300_000, np.float32)] * 2
-    apart = gpureduce.sum_parts([OnDevice(a, i) for i, a in enumerate(long)], "sequential",
-                                device="emulator").timing.kernel_ms  # fmt: skip
-    together = gpureduce.sum_parts([OnDevice(a, 0) for a in long], "sequential",
-                                   device="emulator").timing.kernel_ms  # fmt: skip
-    assert together > 1.2 * apart
+    rows = [(0, 0, Took(2.0, 0.5)), (1, 0, Took(3.0, 0.0)), (0, 0, Took(2.0, 0.25))]
+    assert _Elapsed(rows, 1.0).read() == (4.0, 0.75)
+    assert _Elapsed(rows, 9.0).read() == (9.0, 0.75)
 
 
 def test_other_strategies_add_in_the_order_of_the_parts(four_devices):

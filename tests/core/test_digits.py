@@ -1,0 +1,127 @@
+"""Accumulator.to_digits and from_digits: sums that anybody's integer all-reduce merges."""
+
+from __future__ import annotations
+
+import functools
+import operator
+
+import ml_dtypes  # noqa: F401  NumPy knows bfloat16 by it
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpureduce
+from cases import array_of, same_bits
+from gpureduce import Accumulator
+from gpureduce.core import digits
+
+FLOATS = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
+
+
+def filled(dtype, n=100, seed=0):
+    if not dtype.startswith("complex"):
+        return Accumulator(dtype).add(array_of(dtype, n, seed))
+    part = {"complex64": "float32", "complex128": "float64"}[dtype]
+    return Accumulator(dtype).add(array_of(part, n, seed) - 1j * array_of(part, n, seed + 1))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_sums_of_digits_are_digits_of_sums(dtype):
+    parts = [filled(dtype, n, n) for n in (0, 1, 7, 1000, 12_345)]
+    total = functools.reduce(operator.add, parts)
+    words = np.sum([part.to_digits() for part in parts], axis=0)
+    found = Accumulator.from_digits(words)
+    assert found == total and found.dtype == total.dtype and found.count == total.count
+    assert same_bits(found.value(), total.value())
+    for part in parts:
+        words = part.to_digits()
+        assert words.dtype == np.int64 and words.size == (146 if dtype[0] == "c" else 75)
+        assert Accumulator.from_digits(words) == part
+        assert np.all((words >= -(2**32)) & (words < 2**32))
+
+
+@given(st.lists(st.floats(width=64), max_size=20), st.integers(1, 5))
+def test_any_floats(numbers, count):
+    parts = [Accumulator().add(np.array(numbers[i::count], np.float64)) for i in range(count)]
+    found = Accumulator.from_digits(sum(part.to_digits() for part in parts))
+    assert found == functools.reduce(operator.add, parts)
+    assert same_bits(found.value(), gpureduce.sum(np.array(numbers, np.float64)).value)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "value"),
+    [([np.inf, 1.0], np.inf), ([-np.inf, np.nan], np.nan), ([np.inf, -np.inf], np.nan),
+     ([-np.inf, -np.inf], -np.inf), ([1e308, 1e308, -1e308], 1e308), ([-0.0, -0.0], 0.0)],
+)  # fmt: skip
+def test_special_values(numbers, value):
+    words = sum(Accumulator().add([x]).to_digits() for x in numbers)
+    found = Accumulator.from_digits(words).value()
+    np.testing.assert_array_equal(found, value)
+    assert np.signbit(found) == (value < 0)
+
+
+def test_there_is_room_for_2_to_the_30():
+    """The largest digits there are, added so often by one multiplication."""
+    for sign in (1.0, -1.0):
+        part = Accumulator().add(np.full(1000, sign * np.finfo(np.float64).max))
+        part.add([sign * np.pi, sign * 5e-324])
+        words = part.to_digits() * 2**30
+        assert np.array_equal(words // 2**30, part.to_digits()), "no digit has overflowed"
+        found = Accumulator.from_digits(words)
+        assert found.count == part.count * 2**30
+        doubled = part.copy()
+        for _ in range(30):
+            doubled += doubled.copy()
+        assert found == doubled
+    with pytest.raises(ValueError, match=r"digits of 1 to 2\^30 accumulators can be added"):
+        Accumulator.from_digits(words + part.to_digits())
+
+
+def test_counts_beyond_32_bits():
+    big = Accumulator().add(np.ones(3))
+    for _ in range(40):
+        big += big.copy()
+    found = Accumulator.from_digits(big.to_digits() + big.to_digits())
+    assert found.count == 3 * 2**41 and found.value() == 3.0 * 2**41
+
+
+GOOD = filled("float32").to_digits()
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "text"),
+    [
+        (GOOD.astype(np.float64), TypeError, "an array of int64, .*not of float64"),
+        (GOOD.astype(np.int32), TypeError, "not of int32"),
+        (GOOD[:-1], ValueError, r"digits are 75 numbers, or 146 .*shape \(74,\)"),
+        (np.stack([GOOD, GOOD]), ValueError, r"shape \(2, 75\)"),
+        (np.zeros(75, np.int64), ValueError, "digits of 1 to"),
+        (-GOOD, ValueError, "digits of 1 to"),
+        (GOOD + filled("float64").to_digits(), ValueError, "accumulators of one dtype"),
+        (np.append(GOOD, GOOD[4:]), ValueError, "accumulators of one dtype"),
+        (filled("complex64").to_digits()[:75], ValueError, "accumulators of one dtype"),
+        (np.ones(75, np.int64), ValueError, "accumulators of one dtype"),
+        ("digits", TypeError, "an array of int64"),
+    ],
+)
+def test_other_numbers_are_refused(words, kind, text):
+    with pytest.raises(kind, match=text):
+        Accumulator.from_digits(words)
+
+
+@pytest.mark.parametrize("at", [2, 3, 4, 5, 6, 7, 40, 73, 74])
+@pytest.mark.parametrize("wrong", [-(2**40), 2**62, -1, -(2**63), 2**63 - 1])
+def test_wrong_words_are_refused(at, wrong):
+    """A digit that no so many accumulators have, a negative flag, a sum that its count excludes."""
+    words = GOOD.copy()
+    words[at] = wrong
+    with pytest.raises((ValueError, OverflowError), match=r"accumulator|2\^64"):
+        Accumulator.from_digits(words)
+
+
+def test_half_precision_complex_is_no_dtype():
+    words = filled("complex64").to_digits()
+    words[1] = digits._VERSION + 32 + 1
+    with pytest.raises(ValueError, match="no such complex type"):
+        Accumulator.from_digits(words)
