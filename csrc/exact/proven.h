@@ -23,7 +23,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* For elements of at most 24 bits, and for a few thousand float64 elements. */
+/* For elements of at most 24 bits, and for a few hundred float64 elements. */
 typedef struct {
     double sum, rest, bound;
 } gr_proven;

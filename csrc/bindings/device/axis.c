@@ -79,7 +79,7 @@ static int take_types(gr_axis_request *request, int exactly, int kind, int bytes
 }
 
 /* The most float64 elements whose sum is nearly always proven by two numbers (exact/proven.h). */
-enum { TWO_NUMBERS = 4096 };
+enum { TWO_NUMBERS = 256 };
 
 /* Adds the array's dimensions to the axes. `out` has as many as stay. Returns -1 with an exception
  * set if the arrays do not fit together. */

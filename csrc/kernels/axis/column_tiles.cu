@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 3)
     column_tiles(Matrix<In> in, Sums<Acc> out, unsigned teams, unsigned shares, unsigned fold,
                  unsigned tail)
 {
-    constexpr unsigned width = Pack<In>::count, wide = Pack<Acc, false>::count;
+    constexpr unsigned width = Pack<In>::count;
     unsigned members = blockDim.x / teams, team = threadIdx.x / members,
              tile_width = members * width;
     size_t tiles = (in.of.columns + tile_width - 1) / tile_width, tile = blockIdx.x % tiles;
@@ -56,14 +56,12 @@ __global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 3)
         return;
     }
     size_t to = batch * in.of.columns + tile * tile_width + from;
-    for (unsigned j = 0; j < width; j += wide) {
-        Acc sum[wide];
-        for (unsigned i = 0; i < wide; i++)
-            sum[i] = Acc(of.sum[j + i]);
-        if (whole && shares == 1 && from < left)
-            out.put_all(to + j, sum);
-        for (unsigned i = 0; i < wide && !(whole && shares == 1); i++)
-            if (from + (j + i) * apart < left)
-                out.put((to + (j + i) * apart) * shares + share, sum[i]);
+    if (whole && shares == 1) {
+        if (from < left)
+            of.put(out, to);
+        return;
     }
+    for (unsigned j = 0; j < width; j++)
+        if (from + j * apart < left)
+            out.put((to + j * apart) * shares + share, Acc(of.sum[j]));
 }

@@ -12,7 +12,8 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
     static constexpr bool is_small = std::is_integral<In>::value && sizeof(In) < 4;
     using Small = std::conditional_t<std::is_signed<In>::value, int, unsigned>;
     using Part = std::conditional_t<is_small, Small, Sum>;
-    static constexpr unsigned at_once = sizeof(Part) * width > 16 ? 2 : 4; /* for its registers */
+    static constexpr unsigned at_once =
+        std::is_same<Part, double>::value && width > 4 ? 2 : 4; /* for its registers */
     Part sum[width];
     Sizes<In> sizes; /* if the sums are short */
 
@@ -72,8 +73,9 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
     }
 
     /* The same by loads of single elements. The thread has every `apart`-th of `left` columns. */
+    template <typename Apart>
     __device__ __forceinline__ void add_elements(const In *at, int64_t step, size_t r, size_t rows,
-                                                 unsigned turn, size_t apart, size_t left)
+                                                 unsigned turn, Apart apart, size_t left)
     {
         constexpr unsigned flight = 4;
         int64_t next = (int64_t)turn * step;
@@ -94,6 +96,8 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
     __device__ __forceinline__ void put(const Sums<Acc> &out, size_t k) const
     {
         constexpr unsigned wide = Pack<Acc, false>::count;
+        if (out.template put_pack<In>(k, sum))
+            return;
         for (unsigned j = 0; j < width; j += wide) {
             if constexpr (is_proven<Acc>)
                 out.put_short(k + j, sum[j]);

@@ -61,6 +61,26 @@ template <typename T> __device__ __forceinline__ void store_sum(void *to, const 
     }
 }
 
+/* A sum in the type of the elements, rounded to nearest. */
+template <typename T, typename Sum> __device__ __forceinline__ T converted(Sum sum)
+{
+    if constexpr (std::is_same<T, __half>::value)
+        return __float2half(float(sum));
+    else if constexpr (std::is_same<T, __nv_bfloat16>::value)
+        return __float2bfloat16(float(sum));
+    else
+        return T(sum);
+}
+
+template <typename T> __device__ __forceinline__ constexpr int load_of()
+{
+    return std::is_same<T, __half>::value          ? GR_LOAD_f16
+           : std::is_same<T, __nv_bfloat16>::value ? GR_LOAD_bf16
+           : std::is_same<T, float>::value         ? GR_LOAD_f32
+           : std::is_same<T, double>::value        ? GR_LOAD_f64
+                                                   : -1;
+}
+
 template <typename T> __device__ __forceinline__ T initial_of(const gr_sums &of, size_t k)
 {
     /* An index would make the compiler copy the parameter to local memory, in each thread. */
@@ -115,20 +135,53 @@ template <typename Acc> struct Sums {
             finish_sum(static_cast<char *>(of.base) + k * of.bytes, of, k, sum);
     }
 
-    /* Stores a sum. A short one is exact, and is rounded without a proof. */
+    /* Rounds a short sum, which is exact, without a proof. Returns false if it needs one. */
+    __device__ __forceinline__ bool round_short(size_t k, double sum, double *rounded) const
+    {
+        gr_format format = gr_format_of(of.type);
+        *rounded = sum;
+        if (of.is_partial || !(fabs(sum) < HUGE_VAL) || initial_of<double>(of, k) != 0)
+            return false;
+        if (of.type == GR_LOAD_f16 || of.type == GR_LOAD_bf16)
+            gr_proven_round(sum, 0, 0, 0, format.fraction, format.unit, rounded);
+        return true;
+    }
+
     template <typename Sum> __device__ __forceinline__ void put_short(size_t k, Sum sum) const
     {
+        double rounded;
         if constexpr (!is_short<Acc, Sum>)
             put(k, Acc(sum));
-        else if (of.is_partial || !(fabs(sum) < HUGE_VAL) || initial_of<double>(of, k) != 0)
-            put(k, Acc(sum));
-        else {
-            gr_format format = gr_format_of(of.type);
-            double rounded = sum;
-            if (of.type == GR_LOAD_f16 || of.type == GR_LOAD_bf16)
-                gr_proven_round(sum, 0, 0, 0, format.fraction, format.unit, &rounded);
+        else if (round_short(k, sum, &rounded))
             store_sum(static_cast<char *>(of.base) + k * of.bytes, of, rounded);
+        else
+            put(k, Acc(sum));
+    }
+
+    /* Stores a pack of neighbouring sums that have the elements' type, by one store. Returns false
+     * if it does not: if sums have another type, may need a proof, or lie across packs. */
+    template <typename T, typename Sum, unsigned count>
+    __device__ __forceinline__ bool put_pack(size_t k, const Sum (&sum)[count]) const
+    {
+        T *to = static_cast<T *>(of.base) + k;
+        T rounded[count];
+        if (of.is_partial || of.type != load_of<T>() || (uintptr_t)to % 16 != 0)
+            return false;
+        for (unsigned j = 0; j < count; j++) {
+            double exact;
+            if constexpr (is_proven<Sum> || std::is_integral<T>::value)
+                return false;
+            else if constexpr (!is_short<Acc, Sum>)
+                rounded[j] = converted<T>(Acc(sum[j]) + initial_of<Acc>(of, k + j));
+            else if (round_short(k + j, sum[j], &exact))
+                rounded[j] = converted<T>(exact);
+            else
+                return false;
         }
+        uint4 bits;
+        memcpy(&bits, rounded, sizeof bits);
+        *reinterpret_cast<uint4 *>(to) = bits;
+        return true;
     }
 
     /* Stores sum k at a distance of so many bytes from the first one. */
