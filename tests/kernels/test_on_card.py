@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpureduce
-from gpureduce.hardware import toolkit
+from gpureduce.hardware import ncu, toolkit, verify_counters
 from gpureduce.kernels import check_on_card, cubins, ladder, nvrtc, process
 from gpureduce.kernels.worker import Job
 from gpureduce.lazy_import import load
@@ -255,6 +255,24 @@ def test_messages_of_the_compiler_for_the_card():
     k = gpureduce.kernel(TREE.replace("threadIdx.x;", "threadIdx.w;"))
     with pytest.raises(gpureduce.KernelError, match=r"my_rung.cu:4: error: .* no member .w."):
         gpureduce.sum(np.ones(3), k, device="cuda")
+
+
+@gpu
+def test_counters_of_three_kernels_of_yours_are_the_models():
+    """Needs ncu, and the permission to read a card's counters."""
+    try:
+        ncu.find()
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    kernels = [gpureduce.kernel(TREE), gpureduce.kernel(INDEX_BUG), rung("interleaved_idx")]
+    table = verify_counters.verify(kernels, [2**16, 1_000_003], [256])
+    print(table)
+    assert not table.failures and not table.differing
+    assert {row.strategy for row in table.rows} == {"my_rung", "shifted", "interleaved_idx"}
+    if toolkit.find("nvdisasm"):
+        assert not table.unplaced and {row.place.file for row in table.lines} == {
+            "my_rung.cu", "shifted.cu", "interleaved_idx.cu",
+        }  # fmt: skip
 
 
 # --- without a card ------------------------------------------------------------------------------
