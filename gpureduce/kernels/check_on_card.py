@@ -94,7 +94,9 @@ class _OnCard(Subject):
 
     device: Device
 
-    def run(self, array: np.ndarray[Any, Any], case: Case, traced: bool = False) -> Any:
+    def run(
+        self, array: np.ndarray[Any, Any], case: Case, traced: bool = False, fresh: bool = True
+    ) -> Any:
         """The accumulator that the kernel leaves. Raises CudaError for a fault."""
         launch = Launch(self.strategy.index, self.load, self.acc, case.block, case.grid,
                         self.finish, self.device.index, timed=False)  # fmt: skip
