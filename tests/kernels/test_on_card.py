@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -201,6 +202,25 @@ def test_a_verdict_with_a_card():
 def test_the_same_rung_has_the_same_time():
     verdict = gpureduce.check(rung("tiles"), "float32")
     assert dict(verdict.card.times)["tiles"] / verdict.card.own_us == pytest.approx(1, abs=0.05)
+
+
+@gpu
+def test_the_last_step_of_notebook_8_is_at_90_percent_of_fast():
+    nbformat = pytest.importorskip("nbformat")
+    folder = Path(__file__).resolve().parents[2] / "notebooks"
+    cells = nbformat.read(folder / "08_your_turn.ipynb", as_version=4).cells
+    found = {cell.source.split()[1]: cell.source.partition("\n")[2] for cell in cells
+             if cell.source.startswith("%%kernel")}  # fmt: skip
+    steps = ("one_atomic", "tree", "neighbours", "many", "shuffles", "wide", "in_flight")
+    kernels = [gpureduce.kernel(found[name]) for name in steps]
+    rows = list(gpureduce.benchmark([*kernels, "fast"], [2**28], ["float32"], device="cuda"))
+    us = {row.strategy: row.median_us for row in rows}
+    print({name: round(us["fast"] / time, 3) for name, time in us.items()})
+    assert us["one_atomic"] > us["neighbours"] > us["many"] > us["in_flight"]
+    assert us["fast"] / us["in_flight"] >= 0.9
+    verdict = gpureduce.check(kernels[-1], "float32")
+    print(verdict.card.sentences("in_flight"))
+    assert verdict and verdict.card.share_of_fast >= 0.85  # 2**26 elements: the second launch shows
 
 
 @gpu
