@@ -14,6 +14,7 @@ from gpureduce.core import json_files
 from gpureduce.emulator import explain_text
 from gpureduce.emulator.explain import Comparison, explain
 from gpureduce.hardware import verify_counters
+from gpureduce.kernels.kernel import kernel
 from gpureduce.text import show_json
 
 _WIDEST = 120  # longer lines are hard to read
@@ -46,7 +47,10 @@ def register(command: Command) -> None:
         _verify,
         "compare the counts with those of a card, by Nsight Compute (ncu); status 1 if they differ",
     )
-    verifying.add_argument("--strategies", nargs="+", metavar="NAME", help="default: all kernels")
+    verifying.add_argument(
+        "--strategies", nargs="+", metavar="NAME", type=_named,
+        help="names, or files of kernels of yours (default: all kernels)",
+    )  # fmt: skip
     verifying.add_argument(
         "--sizes",
         nargs="+",
@@ -101,6 +105,11 @@ def _explain(arguments: argparse.Namespace) -> None:
         print(explain_text.comparison(found, columns))
     else:
         print(explain_text.explanation(found, columns))
+
+
+def _named(text: str) -> Any:
+    """A strategy's name as it is, or the kernel in a file."""
+    return kernel(Path(text)) if text.endswith((".cu", ".cuh")) else text
 
 
 def _verify(arguments: argparse.Namespace) -> None:

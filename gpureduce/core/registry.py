@@ -85,6 +85,13 @@ class UserKernel:
         """The kernel's name."""
         raise NotImplementedError
 
+    traits: int
+
+    @property
+    def finishes(self) -> tuple[str, ...]:
+        """The values for `finish=`; the first is the default."""
+        raise NotImplementedError
+
     def call(self, function: str, *arguments: Any, **named: Any) -> Any:
         """Calls a public function with this kernel in place of a strategy's name."""
         raise NotImplementedError

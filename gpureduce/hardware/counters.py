@@ -15,10 +15,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
 from gpureduce.core import registry
+from gpureduce.core.registry import UserKernel
 from gpureduce.core.sources import Place
 from gpureduce.hardware import ncu
 
@@ -133,67 +135,82 @@ class Failure:
 Found = list[Seen | Failure]
 
 
-def finish_of(strategy: str) -> str | None:
+def finish_of(strategy: str | UserKernel) -> str | None:
     """The finish that needs one launch; None for the strategy's default."""
-    return "host" if "host" in registry.find(strategy).finishes else None
+    row = strategy if isinstance(strategy, UserKernel) else registry.find(strategy)
+    return "host" if "host" in row.finishes else None
 
 
-def _launch(case: Case, dtype: str) -> Case:
+def _launch(case: Case, dtype: str, kernel: UserKernel | None) -> Case:
     """Runs the case on the GPU. Returns the case with the grid of its first launch."""
     from gpureduce.core.summation import sum
 
-    zeros = np.zeros(case.n, dtype)
-    finish = finish_of(case.strategy)
-    timing = sum(zeros, case.strategy, dtype, case.block, case.grid or None, finish, "cuda").timing
+    zeros, strategy = np.zeros(case.n, dtype), kernel or case.strategy
+    how = (dtype, case.block, case.grid or None, finish_of(strategy), "cuda")
+    timing = sum(zeros, cast(Any, strategy), *how).timing
     return replace(case, grid=timing.grid or 0)
 
 
-def launch(cases: Sequence[Case], dtype: str) -> tuple[list[Case], list[Failure]]:
-    """Runs the cases on the GPU. Returns those that ran, and the failures."""
+def launch(
+    cases: Sequence[Case], dtype: str, kernel: UserKernel | None = None
+) -> tuple[list[Case], list[Failure]]:
+    """Runs the cases on the GPU, of a user's kernel if one is given.
+
+    Returns those that ran, and the failures.
+    """
     ran, failed = [], []
     for case in cases:
         try:
-            ran.append(_launch(case, dtype))
+            ran.append(_launch(case, dtype, kernel))
         except (OSError, RuntimeError, ValueError, TypeError, MemoryError) as error:
             failed.append(Failure(case, f"{type(error).__name__}: {error}"))
     return ran, failed
 
 
-def _launch_here(arguments: Sequence[str]) -> None:
+def launch_here(arguments: Sequence[str], kernel: UserKernel | None = None) -> None:
+    """The program that ncu runs. Arguments: a file of cases, the dtype, a file for what ran."""
     cases = [Case(*case) for case in json.loads(Path(arguments[0]).read_text())]
-    ran, failed = launch(cases, arguments[1])
+    ran, failed = launch(cases, arguments[1], kernel)
     told = {"ran": [asdict(c) for c in ran], "failed": [[asdict(f.case), f.why] for f in failed]}
     Path(arguments[2]).write_text(json.dumps(told))
 
 
-def profile(cases: Sequence[Case], dtype: str, together: int = _TOGETHER) -> Iterator[Found]:
-    """Yields the GPU's counters of the cases, for some strategies at a time."""
+def profile(
+    cases: Sequence[Case],
+    dtype: str,
+    together: int = _TOGETHER,
+    program: Sequence[str] = ("gpureduce.hardware.counters",),
+) -> Iterator[Found]:
+    """Yields the GPU's counters of the cases, for some strategies at a time.
+
+    `program` is the module that launches them, and its further arguments.
+    """
     names = list(dict.fromkeys(case.strategy for case in cases))
     groups = [names[i : i + together] for i in range(0, len(names), together)]
     while groups:
         group = groups.pop(0)
-        found = _profile_group([case for case in cases if case.strategy in group], dtype)
+        found = _profile_group([case for case in cases if case.strategy in group], dtype, program)
         if len(group) > 1 and any(isinstance(one, Failure) for one in found):
             groups = [*([name] for name in group), *groups]
         else:
             yield found
 
 
-def _profile_group(cases: Sequence[Case], dtype: str) -> Found:
+def _profile_group(cases: Sequence[Case], dtype: str, program: Sequence[str]) -> Found:
     """The counters of some launches. If ncu fails, all of them are failures."""
     try:
-        return _profile(cases, dtype)
+        return _profile(cases, dtype, program)
     except ncu.Failed as error:
         return [Failure(case, str(error)) for case in cases]
 
 
-def _profile(cases: Sequence[Case], dtype: str) -> Found:
+def _profile(cases: Sequence[Case], dtype: str, program: Sequence[str]) -> Found:
     names = "|".join(sorted({case.strategy for case in cases}))
     with tempfile.TemporaryDirectory() as folder:
         asked, told = Path(folder) / "cases.json", Path(folder) / "ran.json"
         asked.write_text(json.dumps([[c.strategy, c.n, c.block, c.grid] for c in cases]))
-        module = "gpureduce.hardware.counters"
-        command = [sys.executable, "-P", "-m", module, str(asked), dtype, str(told)]
+        module, *more = program
+        command = [sys.executable, "-P", "-m", module, str(asked), dtype, str(told), *more]
         only = ["--kernel-name", f"regex:^({names})$"]
         raw = [*only, "--page", "raw", "--metrics", ",".join([*METRICS.values(), *BESIDE.values()])]
         kernels = ncu.run(command, raw)
@@ -257,4 +274,4 @@ def by_opcode(
 
 
 if __name__ == "__main__":
-    _launch_here(sys.argv[1:])
+    launch_here(sys.argv[1:])

@@ -47,8 +47,9 @@ class Coded:
     def place(self) -> Place | None:
         """The innermost line in a kernel's file, by the same rule as the lines of `explain`."""
         for file, line in self.frames:
-            if file.startswith("csrc/kernels/"):
-                return Place(Path(file).name, line, text_of(file, line))
+            known = file if file.startswith("csrc/kernels/") else Path(file).name
+            if known in files():
+                return Place(Path(file).name, line, text_of(known, line))
         return None
 
 
@@ -112,7 +113,7 @@ def with_places(code: Sequence[Instruction], name: str, functions: Functions) ->
     otherwise raises `Missing`.
     """
     listed = _without_padding([_essence(one.text) for one in code])
-    candidates = [coded for f, coded in functions.items() if f"{len(name)}{name}I" in f]
+    candidates = [coded for f, coded in functions.items() if f == name or f"{len(name)}{name}" in f]
     nearest, least = "", -1
     for coded in candidates:
         compiled = _without_padding([_essence(one.text) for one in coded])
@@ -182,8 +183,8 @@ def _recipe() -> dict[str, Any]:
 
 def disassembly(strategy: str, arch: int) -> str:
     """The output of nvdisasm, with lines, for a strategy's kernels on an architecture."""
-    nvcc, nvdisasm = find_tool("nvcc"), find_tool("nvdisasm")
-    recipe = _recipe()
+    nvcc, recipe = find_tool("nvcc"), _recipe()
+    find_tool("nvdisasm")  # before nvcc takes its time
     texts = {**recipe["sources"], **{file: "\n".join(text) for file, text in files().items()}}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -192,7 +193,12 @@ def disassembly(strategy: str, arch: int) -> str:
             (folder / file).write_text(text + "\n")
         flags = [*recipe["flags"], *recipe["defines"][strategy], "-lineinfo", f"-arch=sm_{arch}"]
         _run([nvcc, *flags, "-cubin", "-o", "kernels.cubin", recipe["file"]], folder)
-        return _run([nvdisasm, "-c", "-gi", "kernels.cubin"], folder)
+        return disassembled(folder / "kernels.cubin")
+
+
+def disassembled(cubin: Path) -> str:
+    """The output of nvdisasm, with lines, for a cubin that has a line table."""
+    return _run([find_tool("nvdisasm"), "-c", "-gi", str(cubin)], cubin.parent)
 
 
 @functools.cache

@@ -15,11 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from gpureduce import _host
 from gpureduce.bench.provenance import HEAD, provenance
 from gpureduce.core import json_files, registry
+from gpureduce.core.registry import UserKernel
 from gpureduce.emulator.explain import Explanation, explain
 from gpureduce.errors import CudaError
 from gpureduce.hardware import control as _counter_control
@@ -62,15 +63,16 @@ ACCESSES = "shared_{}_accesses"
 COLUMNS = ("strategy", "n", "block", "grid", "counter", "model", "hardware", "difference")
 
 
-def _explained(case: Case, dtype: str) -> Explanation:
+def _explained(case: Case, dtype: str, kernel: UserKernel | None) -> Explanation:
     """The counts of `explain` for a case."""
+    strategy = kernel or case.strategy
     found = explain(
-        case.strategy,
+        cast(Any, strategy),
         n=case.n,
         dtype=dtype,
         block=case.block,
         grid=case.grid,
-        finish=finish_of(case.strategy),
+        finish=finish_of(strategy),
     )
     assert isinstance(found, Explanation)
     return found
@@ -270,8 +272,12 @@ def summarize(
     found: Iterable[Seen | Failure],
     dtype: str,
     functions: Callable[[str], machine_code.Functions] = machine_code.functions,
+    kernel: UserKernel | None = None,
 ) -> Table:
-    """The table for the results of `profile`. `functions` returns a strategy's code with lines."""
+    """The table for the results of `profile`, which are of a user's kernel if one is given.
+
+    `functions` returns a strategy's code with lines.
+    """
     table = Table(dtype)
     unplaced: dict[str, str] = {}
     for one in found:
@@ -284,14 +290,14 @@ def summarize(
             one = replace(one, code=code)
         except machine_code.Missing as error:
             unplaced[name] = str(error)
-        table += judge(one, dtype)
+        table += judge(one, dtype, kernel)
     return table + Table(dtype, unplaced=tuple(unplaced.items()))
 
 
-def judge(seen: Seen, dtype: str) -> Table:
+def judge(seen: Seen, dtype: str, kernel: UserKernel | None = None) -> Table:
     """The table of one launch."""
     try:
-        explained = _explained(seen.case, dtype)
+        explained = _explained(seen.case, dtype, kernel)
     except (ValueError, TypeError, CudaError) as error:
         return Table(dtype, failures=(Failure(seen.case, f"the emulator: {error}"),))
     return Table(
@@ -315,7 +321,7 @@ def judge_again(record: dict[str, Any]) -> Table:
 
 
 def verify(
-    strategies: Sequence[str] | None = None,
+    strategies: Sequence[str | UserKernel] | None = None,
     sizes: Sequence[int] = SIZES,
     blocks: Sequence[int] = BLOCKS,
     dtype: str = "int32",
@@ -323,14 +329,21 @@ def verify(
 ) -> Table:
     """Profiles the ladder on the GPU and compares. Needs ncu and permission to read counters.
 
-    `progress` is called after each group of strategies with the table so far, the number of
-    launches in it, and the number of all launches.
+    `strategies` are names and kernels of users. `progress` is called after each group of them with
+    the table so far, the number of launches in it, and the number of all launches.
     """
-    names = strategies or [s.name for s in registry.strategies() if s.kind == "kernel"]
-    names = [row.name for row in map(registry.find, names)]
-    cases = [_case(name, n, block) for name in names for n in sizes for block in blocks]
+    every = strategies or [s.name for s in registry.strategies() if s.kind == "kernel"]
+    users = [one for one in every if isinstance(one, UserKernel)]
+    names = [registry.find(one).name for one in every if isinstance(one, str)]
+    cases = [case_of(name, n, block) for name in names for n in sizes for block in blocks]
     alone = list(_counter_control.cases(names, dtype))
     whole, measured, of = Table(dtype), 0, len(cases) + sum(len(one) for _, one in alone)
+    of += len(users) * len(sizes) * len(blocks)
+    for kernel in users:
+        whole += kernel.call("verify_counters", sizes, blocks, dtype)
+        measured += len(sizes) * len(blocks)
+        if progress:
+            progress(whole, measured, of)
     for group in profile(cases, dtype):
         whole += summarize(group, dtype)
         measured += len(group)
@@ -346,10 +359,11 @@ def verify(
     return whole
 
 
-def _case(name: str, n: int, block: int) -> Case:
+def case_of(strategy: Any, n: int, block: int, dtype: str = "int32") -> Case:
     """A case. A cooperative grid is cut to fit on the emulated GPU, which is smaller."""
-    if not registry.find(name).traits & _host.COOPERATIVE:
-        return Case(name, n, block)
-    found = explain(name, n=n, block=block)
+    row = strategy if isinstance(strategy, UserKernel) else registry.find(strategy)
+    if not row.traits & _host.COOPERATIVE:
+        return Case(row.name, n, block)
+    found = explain(strategy, n=n, block=block, dtype=dtype)
     assert isinstance(found, Explanation)
-    return Case(name, n, block, found.grid)
+    return Case(row.name, n, block, found.grid)

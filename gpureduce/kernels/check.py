@@ -40,6 +40,8 @@ def _race_cases(traits: int, itemsize: int) -> Iterator[tuple[int, int, int]]:
         yield 9 * _TILE_BYTES // itemsize + 7, 256, 1
         yield 20000, 256, 8
         return
+    if traits & _host.FINISHES:  # if every thread races for the one sum, few threads are enough
+        yield 135, 64, 0
     for block in _RACE_BLOCKS:
         yield 8 * block + 7, block, 0
     if traits & _host.MANY:
@@ -194,7 +196,7 @@ def check(
        are held against the bound of `error_bound` for any order of additions, or are exact.
     2. Races, and barriers that only part of a block reaches, as `races` finds them.
     3. Its counts beside those of the nearest rung of the ladder, and its place there, as counted.
-    4. On a card: its sums there, the time of 2**24 elements, and its place on the ladder by time.
+    4. On a card: its sums there, the time of 2**26 elements, and its place on the ladder by time.
     5. A hint at what to try next.
 
     Parameters

@@ -21,7 +21,7 @@ from gpureduce.errors import CudaError
 from gpureduce.kernels import ladder, trials
 from gpureduce.kernels.trials import ON_CARD, Case, Failure, Subject
 
-N = 2**24  # elements of the sums that are timed
+N = 2**26  # elements of the sums that are timed: more than a cache holds
 _REPEATS = 6
 _OFTEN = 5  # runs of each large case: a race may go well once
 _LARGE = ((2**20 + 1, 1024), (2**22 + 7, 256))
@@ -31,7 +31,7 @@ _LARGE = ((2**20 + 1, 1024), (2**22 + 7, 256))
 class CardResult:
     """What a check has found on a card.
 
-    `times` are the microseconds of a sum of 2**24 elements in blocks of the default size, by the
+    `times` are the microseconds of a sum of 2**26 elements in blocks of the default size, by the
     ladder's rungs, by `fast`, and by the kernel, which comes last; empty if it was wrong. `why_not`
     says why the kernel was not run.
     """
@@ -94,7 +94,9 @@ class _OnCard(Subject):
 
     device: Device
 
-    def run(self, array: np.ndarray[Any, Any], case: Case, traced: bool = False) -> Any:
+    def run(
+        self, array: np.ndarray[Any, Any], case: Case, traced: bool = False, fresh: bool = True
+    ) -> Any:
         """The accumulator that the kernel leaves. Raises CudaError for a fault."""
         launch = Launch(self.strategy.index, self.load, self.acc, case.block, case.grid,
                         self.finish, self.device.index, timed=False)  # fmt: skip

@@ -143,7 +143,7 @@ class _Spec:
     rules: tuple[tuple[str, float, str], ...]
 
 
-def _spec(given: str | os.PathLike[str] | Mapping[str, Any]) -> _Spec:
+def checked(given: str | os.PathLike[str] | Mapping[str, Any]) -> _Spec:
     """A spec out of a file, or as a mapping. Raises an error that says what a spec may hold."""
     where = "the spec"
     if not isinstance(given, Mapping):
@@ -292,7 +292,7 @@ def grade(
     2 of 2  right
     0 of 3  shared_load_conflicts == 0  it is 17,990
     """
-    wanted = _spec(spec)
+    wanted = checked(spec)
     try:
         chosen = kernel_or_text if isinstance(kernel_or_text, Kernel) else kernel(kernel_or_text)
         names = list(wanted.dtypes) if wanted.dtypes else None

@@ -23,6 +23,7 @@ from gpureduce.kernels.compiling import Source
 from gpureduce.kernels.signature import KernelError, Signature
 from gpureduce.kernels.types import ACC_TAGS, LOAD_TAGS, TAG_OF_DTYPE, Pair
 from gpureduce.kernels.worker import Job, Limits, Loaded
+from gpureduce.lazy_import import load
 
 __all__ = ["Kernel", "KernelError", "Limits", "kernel"]
 
@@ -185,6 +186,9 @@ class Kernel(registry.UserKernel):
             "gpureduce.kernels.jobs", "measure", pairs, array, dtype, block, grid, repeats, apart,
             limits=limits,
         )  # fmt: skip
+
+    def _verify_counters(self, sizes: Any, blocks: Any, dtype: str) -> Any:
+        return load("kernels.verifying").verify(self, sizes, blocks, self._own(dtype))
 
     def _own(self, dtype: Any) -> Any:
         """The dtype, or the kernel's own one in place of the default."""

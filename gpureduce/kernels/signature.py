@@ -292,7 +292,8 @@ def options_of(text: str, signature: Signature, given: dict[str, object]) -> dic
 
 def _guessed(code: str, signature: Signature) -> dict[str, str]:
     out, found = re.escape(signature.out or "out"), {}
-    stride = r"gridDim\s*\.\s*x\s*\*|[*/]\s*gridDim|\+=\s*gridDim|this_grid\s*\("
+    cast = r"(?:\w+\s*\(\s*|\(\s*\w+\s*\)\s*)?"
+    stride = rf"gridDim\s*\.\s*x\s*\)*\s*\*|(?:[*/]|\+=)\s*{cast}gridDim|this_grid\s*\("
     twice = r"(blockDim\s*\.\s*x|\bblock)\s*\*\s*2\b|\b2u?\s*\*\s*(blockDim\s*\.\s*x|block\b)"
     found["elements"] = (
         "many" if re.search(stride, code) else "2" if re.search(twice, code) else "1"

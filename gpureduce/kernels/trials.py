@@ -28,6 +28,10 @@ _DRAWN = 12  # sizes drawn by the seed
 _MOST_TRIED = 1500  # sizes, to find the smallest that fails
 _MOST_NAMED = 2048  # elements, to find out which of them is missing
 ON_CARD = "the card's"  # order
+_AGAIN = (
+    "a second sum with the same scratch memory is wrong: it came out as {0.got}, not as "
+    "{0.expected}; a kernel leaves its ticket, or the marks of its block sums, as it finds them: 0"
+)
 _DIGIT = 8  # of a number whose digits count elements: how often each was added
 
 
@@ -109,16 +113,20 @@ class Subject:
         """Whether it adds up floats."""
         return self.acc in (_host.ACC_F32, _host.ACC_F64)
 
-    def run(self, array: np.ndarray[Any, Any], case: Case, traced: bool = False) -> Any:
+    def run(
+        self, array: np.ndarray[Any, Any], case: Case, traced: bool = False, fresh: bool = True
+    ) -> Any:
         """The accumulator that the kernel leaves. Raises CudaError for a fault.
 
-        The traced emulator knows the line of an illegal access.
+        The traced emulator knows the line of an illegal access. Without `fresh`, scratch memory and
+        ticket are as the sum before has left them.
         """
         order, _, seed = case.order.partition(" ")
         module = _emulator_traced if traced or order == "lockstep" else _emulator
         launch = Launch(self.strategy.index, self.load, self.acc, case.block, case.grid,
                         self.finish, 0, ORDERS.index(order), int(seed or 0), False)  # fmt: skip
-        module.free_scratch()  # memory of exactly this size, and nothing left of the case before
+        if fresh:  # memory of exactly this size, and nothing left of the case before
+            module.free_scratch()
         bits = module.sum(array, launch)[0]
         return np.frombuffer(bits, dtypes.number_of(self.acc), count=1)[0]
 
@@ -148,8 +156,18 @@ class Subject:
         array = self.numbers(case)
         try:
             got = self.run(array, case)
+            failure = self._judged(array, case, got)
+            if failure is None and self.strategy.traits & (_host.TICKET | _host.MARKED_BLOCKS):
+                other = array.copy()  # so that the sum before is no right answer
+                other[0] = 0 if other[0] else 1
+                failure = self._judged(other, case, self.run(other, case, fresh=False))
+                return failure and dataclasses.replace(failure, fault=_AGAIN.format(failure))
         except (CudaError, ValueError) as error:
             return Failure(case, fault=self.fault(error))
+        return failure
+
+    def _judged(self, array: np.ndarray[Any, Any], case: Case, got: Any) -> Failure | None:
+        """What is wrong with a sum; None if nothing is."""
         if not self.is_float:
             bits = 8 * got.dtype.itemsize
             wide = np.uint64 if array.dtype.kind == "u" else np.int64  # wraps around, as sums do

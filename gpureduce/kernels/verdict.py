@@ -189,6 +189,9 @@ class Verdict:
         parts = [f"{title}\n{textwrap.indent(text, '  ')}" for title, text in self.parts()]
         return "\n\n".join([self.headline, *parts])
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))  # what IPython shows where there is no HTML
+
     def _repr_html_(self) -> str:
         return verdict_html.page(self)
 

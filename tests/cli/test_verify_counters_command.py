@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -11,6 +12,7 @@ from cases import KERNELS
 from gpureduce.hardware import ncu as _ncu
 from gpureduce.hardware import verify_counters
 from gpureduce.hardware.counters import METRICS, SHARED
+from user_kernels import INDEX_BUG, TREE
 
 VERIFY = ["verify-counters", "--sizes", "2^10", "5000", "--blocks", "64"]
 
@@ -53,6 +55,22 @@ def test_a_record_is_judged_again_without_a_card(ncu, command, tmp_path):
     path.write_text(json.dumps(record))
     status, _, err = command(*again)
     assert status == 2 and "no launches to judge again" in err
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
+def test_a_kernel_of_yours(ncu, command, tmp_path):
+    for name in ("my_rung", "yours"):
+        (tmp_path / f"{name}.cu").write_text(TREE.replace("my_rung", name))
+    (tmp_path / "shifted.cu").write_text(INDEX_BUG)
+    files = [str(tmp_path / f"{name}.cu") for name in ("my_rung", "yours", "shifted")]
+    path = tmp_path / "counters.json"
+    status, out, err = command(*VERIFY, "--strategies", "tiles", *files, "--record", path)
+    assert status == 0 and "9 of 9 launches" in err and "differs:" not in out, out + err
+    rows = json.loads(path.read_text())["rows"]
+    assert {row[0] for row in rows} == {"tiles", "my_rung", "yours", "shifted"}
+    ncu.setenv("FAKE_NCU_REFUSES", "yours")
+    status, out, _ = command(*VERIFY, "--strategies", *files)
+    assert status == 1 and "yours n=1,024 block=64 could not be measured" in out
 
 
 @pytest.mark.parametrize("text", [None, b"{", b'{"kind": "bench", "rows": []}'])

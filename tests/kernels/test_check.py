@@ -43,6 +43,17 @@ def test_a_puzzle_that_passes_without_its_barrier():
     assert {race.missing for race in verdict.races.races} & {"__syncthreads()", "__syncwarp()"}
 
 
+def test_a_ticket_that_is_not_left_at_zero():
+    """A first sum is right, and a second one in the same process is not."""
+    text = gpureduce.source("last_block").text
+    left = text.replace("atomicInc(ticket, gridDim.x - 1)", "atomicAdd(ticket, 1u)")
+    assert left != text and gpureduce.check(text, "int32")
+    verdict = gpureduce.check(left, "int32")
+    assert not verdict.right and "a second sum with the same scratch" in verdict.failures[0].fault
+    marks = gpureduce.source("tiles").text
+    assert gpureduce.check(marks, "int32")
+
+
 def test_an_index_bug_that_uniform_numbers_hide():
     verdict = gpureduce.check(INDEX_BUG)
     failure = verdict.failures[0]

@@ -12,6 +12,7 @@ import time
 import pytest
 
 import gpureduce
+from gpureduce.core import sources
 from gpureduce.hardware import counters, machine_code, toolkit
 from gpureduce.kernels import cubins, ladder, nvrtc
 from user_kernels import INDEX_BUG, TREE, plain
@@ -91,6 +92,17 @@ def test_the_instructions_are_those_of_the_kernel_built_in(name, by, tmp_path):
         for code in (own, built_in)
     )
     assert waits == theirs and sum(waits.values()) > 5
+
+
+@both
+@pytest.mark.skipif(not toolkit.find("nvdisasm"), reason="no nvdisasm")
+def test_the_machine_code_has_the_lines_of_the_text(by):
+    k, found = gpureduce.kernel(TREE), made(TREE, ("f32", "f32"), by)
+    sources.add(k.file, k.text)
+    code = machine_code.functions_of(machine_code.disassembled(found.path))
+    places = {one.place for one in code[found.symbols[0][1]]} - {None}
+    barriers = {place.line for place in places if place.text == "__syncthreads();"}
+    assert barriers == {7, 11} and {place.file for place in places} == {"my_rung.cu"}
 
 
 @both

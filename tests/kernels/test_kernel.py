@@ -148,6 +148,27 @@ def test_options_by_argument_comment_and_text():
     assert given.options["elements"] == "many" and given.options["finishes"] == "yes"
 
 
+@pytest.mark.parametrize(
+    ("index", "elements"),
+    [
+        ("i += gridDim.x * blockDim.x", "many"),
+        ("i += blockDim.x * gridDim.x", "many"),
+        ("i += size_t(gridDim.x) * blockDim.x", "many"),
+        ("i += blockDim.x * size_t(gridDim.x)", "many"),
+        ("i += (size_t)gridDim.x * blockDim.x", "many"),
+        ("i += blockDim.x * (size_t)gridDim.x", "many"),
+        ("i += gridDim.x", "many"),
+        ("i = n / gridDim.x", "many"),
+        ("i = blockIdx.x * (blockDim.x * 2)", "2"),
+        ("i = size_t(blockIdx.x) * blockDim.x * 2", "2"),
+        ("i = blockIdx.x * blockDim.x; last = gridDim.x - 1", "1"),
+    ],
+)
+def test_the_elements_per_thread_are_guessed(index, elements):
+    k = gpureduce.kernel(plain(f"size_t i = 0, last = 0; {index}; out[0] = in[i + last];"))
+    assert k.options["elements"] == elements
+
+
 def test_messages_of_the_compiler_have_the_users_lines():
     k = gpureduce.kernel(TREE.replace("unsigned tid = threadIdx.x;", "unsigned tid = threadIdx.w;"))
     with pytest.raises(gpureduce.KernelError) as error:

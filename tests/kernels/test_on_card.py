@@ -7,12 +7,13 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import gpureduce
-from gpureduce.hardware import toolkit
+from gpureduce.hardware import ncu, toolkit, verify_counters
 from gpureduce.kernels import check_on_card, cubins, ladder, nvrtc, process
 from gpureduce.kernels.worker import Job
 from gpureduce.lazy_import import load
@@ -204,6 +205,25 @@ def test_the_same_rung_has_the_same_time():
 
 
 @gpu
+def test_the_last_step_of_notebook_8_is_at_90_percent_of_fast():
+    nbformat = pytest.importorskip("nbformat")
+    folder = Path(__file__).resolve().parents[2] / "notebooks"
+    cells = nbformat.read(folder / "08_your_turn.ipynb", as_version=4).cells
+    found = {cell.source.split()[1]: cell.source.partition("\n")[2] for cell in cells
+             if cell.source.startswith("%%kernel")}  # fmt: skip
+    steps = ("one_atomic", "tree", "neighbours", "many", "shuffles", "wide", "in_flight")
+    kernels = [gpureduce.kernel(found[name]) for name in steps]
+    rows = list(gpureduce.benchmark([*kernels, "fast"], [2**28], ["float32"], device="cuda"))
+    us = {row.strategy: row.median_us for row in rows}
+    print({name: round(us["fast"] / time, 3) for name, time in us.items()})
+    assert us["one_atomic"] > us["neighbours"] > us["many"] > us["in_flight"]
+    assert us["fast"] / us["in_flight"] >= 0.9
+    verdict = gpureduce.check(kernels[-1], "float32")
+    print(verdict.card.sentences("in_flight"))
+    assert verdict and verdict.card.share_of_fast >= 0.85  # 2**26 elements: the second launch shows
+
+
+@gpu
 def test_wrong_on_the_card_only():
     verdict = gpureduce.check(only_there("if (n > 96) { out[0] = 0; return; }"))
     assert not verdict.right and len(verdict.failures) == 1
@@ -255,6 +275,24 @@ def test_messages_of_the_compiler_for_the_card():
     k = gpureduce.kernel(TREE.replace("threadIdx.x;", "threadIdx.w;"))
     with pytest.raises(gpureduce.KernelError, match=r"my_rung.cu:4: error: .* no member .w."):
         gpureduce.sum(np.ones(3), k, device="cuda")
+
+
+@gpu
+def test_counters_of_three_kernels_of_yours_are_the_models():
+    """Needs ncu, and the permission to read a card's counters."""
+    try:
+        ncu.find()
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    kernels = [gpureduce.kernel(TREE), gpureduce.kernel(INDEX_BUG), rung("interleaved_idx")]
+    table = verify_counters.verify(kernels, [2**16, 1_000_003], [256])
+    print(table)
+    assert not table.failures and not table.differing
+    assert {row.strategy for row in table.rows} == {"my_rung", "shifted", "interleaved_idx"}
+    if toolkit.find("nvdisasm"):
+        assert not table.unplaced and {row.place.file for row in table.lines} == {
+            "my_rung.cu", "shifted.cu", "interleaved_idx.cu",
+        }  # fmt: skip
 
 
 # --- without a card ------------------------------------------------------------------------------

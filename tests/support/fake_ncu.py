@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import stat
 import sys
@@ -52,10 +53,11 @@ ISSUED = {
 }
 
 
-def as_hardware(case: Case, dtype: str = "int32") -> Seen:
+def as_hardware(case: Case, dtype: str = "int32", kernel: Any = None) -> Seen:
     """What a card would tell that did just as the model says."""
-    found = explain(case.strategy, n=case.n, dtype=dtype, block=case.block, grid=case.grid or None,
-                    finish=finish_of(case.strategy))  # fmt: skip
+    strategy = kernel or case.strategy
+    found = explain(strategy, n=case.n, dtype=dtype, block=case.block, grid=case.grid or None,
+                    finish=finish_of(strategy))  # fmt: skip
     assert isinstance(found, Explanation)
     model = {**found.counters, **found.details}
     for name in ("instructions", "wavefronts"):
@@ -122,13 +124,14 @@ def print_source(seen: list[Seen]) -> None:
 
 def main() -> None:
     arguments = sys.argv[1:]
-    asked, dtype, told = arguments[arguments.index("gpureduce.hardware.counters") + 1 :]
+    asked, dtype, told, *more = arguments[arguments.index("-m") + 2 :]
+    kernel = pickle.loads(Path(more[0]).read_bytes()) if more else None
     cases = [Case(*case) for case in json.loads(Path(asked).read_text())]
     print("==PROF== Connected to process 4711 (/usr/bin/python3)")
     if any(case.strategy == os.environ.get("FAKE_NCU_FAILS") for case in cases):
         sys.exit("==ERROR== The application returned an error code (11).")
     refused = [case for case in cases if case.strategy == os.environ.get("FAKE_NCU_REFUSES")]
-    seen = [as_hardware(case, dtype) for case in cases if case not in refused]
+    seen = [as_hardware(case, dtype, kernel) for case in cases if case not in refused]
     failed = [[vars(case), "CudaError: out of registers"] for case in refused]
     Path(told).write_text(json.dumps({"ran": [vars(s.case) for s in seen], "failed": failed}))
     print_raw(seen) if "raw" in arguments else print_source(seen)

@@ -1,0 +1,21 @@
+// The tree of this kernel is paid for every two elements of a thread. Let the grid fill the card, whatever n is,
+// and let each thread add up many elements in a loop before the tree.
+// gpureduce: elements=2
+template <typename In, typename Acc> __global__ void many_per_thread(In in, Acc *out, size_t n)
+{
+    Acc *partial = shared_array<Acc>();
+    unsigned tid = threadIdx.x;
+    size_t i = size_t(blockIdx.x) * blockDim.x * 2 + tid;
+    Acc sum = i < n ? Acc(in[i]) : Acc(0);
+    if (i + blockDim.x < n)
+        sum += Acc(in[i + blockDim.x]);
+    partial[tid] = sum;
+    __syncthreads();
+    for (unsigned stride = 512; stride > 0; stride /= 2) {
+        if (tid < stride && tid + stride < blockDim.x)
+            partial[tid] += partial[tid + stride];
+        __syncthreads();
+    }
+    if (tid == 0)
+        out[blockIdx.x] = partial[0];
+}

@@ -1,0 +1,19 @@
+// loses: right
+// gpureduce: elements=many
+template <typename In, typename Acc> __global__ void many_per_thread(In in, Acc *out, size_t n)
+{
+    Acc *partial = shared_array<Acc>();
+    unsigned tid = threadIdx.x;
+    Acc sum = 0;
+    for (size_t i = size_t(blockIdx.x) * blockDim.x + tid; i + blockDim.x <= n; i += size_t(gridDim.x) * blockDim.x)
+        sum += Acc(in[i]);
+    partial[tid] = sum;
+    __syncthreads();
+    for (unsigned stride = 512; stride > 0; stride /= 2) {
+        if (tid < stride && tid + stride < blockDim.x)
+            partial[tid] += partial[tid + stride];
+        __syncthreads();
+    }
+    if (tid == 0)
+        out[blockIdx.x] = partial[0];
+}
