@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from gpureduce.core import device_array, digits, dtypes, reduction
+from gpureduce.core.arrays import as_array, lies_on_a_gpu
 from gpureduce.core.checks import shown, whole
 from gpureduce.core.dtypes import sum_in_order
 from gpureduce.core.request import Arguments
@@ -64,6 +65,7 @@ def cut_of(parts: tuple[Any, ...], axis: Any, keepdims: bool, parts_axis: Any) -
 
 def add(asked: Arguments, parts: tuple[Any, ...], how: Cut, add_whole: Whole) -> SumResult:
     """The sums of the parts; `add_whole` adds up all elements of parts to one number."""
+    parts = tuple(part if lies_on_a_gpu(part) else as_array(part) for part in parts)
     result = _result(asked, parts[0])
     exactly = asked.strategy in ("auto", "exact") and result.kind not in "iu"
     if how.kept and exactly and how.cut in how.axes and _in_host_memory(parts, result):
@@ -174,7 +176,7 @@ def _one_by_one(asked: Arguments, parts: tuple[Any, ...], how: Cut, add_whole: W
 
 def _like(part: Any, values: dtypes.Array) -> Any:
     """The sums as an array of the part's library on its device, for those that can copy."""
-    root = _root(part)
+    root = _root(part) if lies_on_a_gpu(part) else ""
     if root == "torch":
         torch = load_other("torch")
         if values.dtype.name == "bfloat16":
