@@ -73,6 +73,9 @@ class Exact:
     def to_bytes(self) -> bytes: ...
     @classmethod
     def from_bytes(cls, data: bytes, /) -> Exact: ...
+    def to_digits(self) -> bytes: ...
+    @classmethod
+    def from_digits(cls, words: bytes, /) -> Exact: ...
 
 def sum_array(
     array: np.ndarray[Any, Any],
@@ -99,6 +102,17 @@ def sum_axis(
     details: tuple[Any, ...],
     /,
 ) -> tuple[Any, float]: ...
+def sum_digits(
+    array: np.ndarray[Any, Any],
+    rows: int,
+    load: int,
+    components: int,
+    words: np.ndarray[Any, Any],
+    /,
+) -> None: ...
+def round_digits(
+    words: np.ndarray[Any, Any], load: int, components: int, out: np.ndarray[Any, Any], /
+) -> None: ...
 def sum_segments(
     values: np.ndarray[Any, Any],
     ids: np.ndarray[Any, Any] | None,

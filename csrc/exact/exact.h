@@ -134,6 +134,38 @@ gr_exact_error gr_exact_from_bytes(const unsigned char *bytes, size_t size, gr_e
 
 const char *gr_exact_error_text(gr_exact_error error);
 
+/* Whether the last digit of a normalized accumulator is one that 2^64 elements can reach. */
+bool gr_exact_top_fits(const gr_exact *acc);
+
+/* Whether `count` elements below 2^1024 can add up to this normalized sum. A larger sum is invalid:
+ * if it is merged with itself repeatedly, its digits overflow before its count does. */
+bool gr_exact_fits_count(const gr_exact *sum);
+
+/* --- words: integers that anybody can add ------------------------------------------------------
+ */
+
+enum {
+    GR_WORDS = 75,           /* of one component; gr_exact_words() tells it of two */
+    GR_WORDS_MOST = 1 << 30, /* arrays of words that can be added */
+};
+
+typedef enum {
+    GR_WORDS_OK,
+    GR_WORDS_BAD_NUMBER, /* of no accumulators, or of too many */
+    GR_WORDS_BAD_FORMAT, /* of accumulators of several types, or of no accumulators */
+    GR_WORDS_BAD_CONTENT
+} gr_words_error;
+
+size_t gr_exact_words(int components);
+
+/* Writes the words of one accumulator. Returns false if the value is too large, as
+ * gr_exact_to_bytes() does. */
+bool gr_exact_to_words(const gr_exact *acc, int components, gr_load load, int64_t *words);
+
+/* Reads the sum of accumulators, normalized, from the sum of their words. Checks all input. */
+gr_words_error gr_exact_from_words(const int64_t *words, int components, gr_exact acc[2],
+                                   gr_load *load);
+
 #ifdef __cplusplus
 }
 #endif

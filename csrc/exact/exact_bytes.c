@@ -24,7 +24,6 @@ enum {
 _Static_assert(GR_EXACT_MOST_BYTES == HEADER + 2 * BODY + CHECKSUM, "exact.h says the same");
 
 static const unsigned char MAGIC[4] = {'G', 'R', 'X', 'A'};
-static const gr_load TYPES[] = {GR_LOAD_f16, GR_LOAD_bf16, GR_LOAD_f32, GR_LOAD_f64};
 
 static void put(unsigned char *bytes, uint64_t x, int size)
 {
@@ -48,10 +47,21 @@ static uint64_t checksum(const unsigned char *bytes, size_t size)
     return hash;
 }
 
-static bool top_fits(const gr_exact *acc)
+bool gr_exact_top_fits(const gr_exact *acc)
 {
     int64_t top = acc->digit[GR_EXACT_DIGITS - 1];
     return top >= -MOST_TOP && top < MOST_TOP;
+}
+
+bool gr_exact_fits_count(const gr_exact *sum)
+{
+    enum { LAST = GR_EXACT_DIGITS - 1, BIT_OF_MOST = 1024 - GR_EXACT_UNIT - 32 * (LAST - 2) };
+    const int64_t *top = &sum->digit[LAST - 2];
+    /* Rounded towards minus infinity, in units of 2^1024. */
+    uint64_t most = (uint64_t)top[2] << (64 - BIT_OF_MOST) |
+                    (uint64_t)top[1] << (32 - BIT_OF_MOST) | (uint64_t)top[0] >> BIT_OF_MOST;
+    return gr_exact_top_fits(sum) &&
+           ((top[2] < 0 ? ~most : most) < sum->count || gr_exact_is_zero(sum));
 }
 
 size_t gr_exact_to_bytes(const gr_exact *acc, int components, gr_load load,
@@ -62,7 +72,7 @@ size_t gr_exact_to_bytes(const gr_exact *acc, int components, gr_load load,
     for (int i = 0; i < components; i++) {
         gr_exact normal = acc[i];
         gr_exact_normalize(&normal);
-        if (!top_fits(&normal))
+        if (!gr_exact_top_fits(&normal))
             return 0;
         flags |= normal.flags << 4 * i;
         for (int k = 0; k < GR_EXACT_DIGITS; k++, next += 4)
@@ -71,9 +81,7 @@ size_t gr_exact_to_bytes(const gr_exact *acc, int components, gr_load load,
     memcpy(bytes, MAGIC, sizeof MAGIC);
     bytes[4] = VERSION;
     bytes[5] = (unsigned char)components;
-    for (unsigned char type = 0; type < 4; type++)
-        if (TYPES[type] == load)
-            bytes[6] = (unsigned char)(type + 1);
+    bytes[6] = (unsigned char)gr_type_number(load);
     bytes[7] = (unsigned char)flags;
     put(bytes + 8, acc[0].count, 8);
     size_t size = (size_t)(next - bytes);
@@ -93,7 +101,8 @@ static gr_exact_error check(const unsigned char *bytes, size_t size)
         return GR_EXACT_BAD_LENGTH;
     if (get(bytes + size - CHECKSUM, CHECKSUM) != checksum(bytes, size - CHECKSUM))
         return GR_EXACT_BAD_CHECKSUM;
-    bool known = bytes[5] >= 1 && bytes[5] <= 2 && bytes[6] >= 1 && bytes[6] <= 4;
+    gr_load load;
+    bool known = bytes[5] >= 1 && bytes[5] <= 2 && gr_load_of_type(bytes[6], &load);
     return known ? GR_EXACT_OK : GR_EXACT_BAD_CONTENT;
 }
 
@@ -112,7 +121,7 @@ static bool read_value(gr_exact *acc, const unsigned char *bytes, unsigned flags
     int64_t *top = &acc->digit[GR_EXACT_DIGITS - 1];
     *top = (*top ^ 0x80000000) - 0x80000000; /* sign extension */
     if (flags == 0)
-        return top_fits(acc);
+        return gr_exact_top_fits(acc);
     bool one = flags == GR_EXACT_NAN || flags == GR_EXACT_PLUS_INF || flags == GR_EXACT_MINUS_INF;
     return one && any == 0;
 }
@@ -134,7 +143,7 @@ gr_exact_error gr_exact_from_bytes(const unsigned char *bytes, size_t size, gr_e
     }
     memcpy(acc, read, (size_t)parts * sizeof *acc);
     *components = parts;
-    *load = TYPES[bytes[6] - 1];
+    (void)gr_load_of_type(bytes[6], load);
     return GR_EXACT_OK;
 }
 

@@ -30,6 +30,21 @@ GR_HOST_DEVICE bool gr_is_float(gr_load load)
            load == GR_LOAD_f64;
 }
 
+/* The numbers of the types in files and messages: 1 float16, 2 bfloat16, 3 float32, 4 float64. */
+static inline int gr_type_number(gr_load load)
+{
+    return load == GR_LOAD_f16 ? 1 : load == GR_LOAD_bf16 ? 2 : load == GR_LOAD_f32 ? 3 : 4;
+}
+
+static inline bool gr_load_of_type(int number, gr_load *load)
+{
+    static const gr_load loads[] = {GR_LOAD_f16, GR_LOAD_bf16, GR_LOAD_f32, GR_LOAD_f64};
+    if (number < 1 || number > 4)
+        return false;
+    *load = loads[number - 1];
+    return true;
+}
+
 static inline uint64_t gr_element_bits(const void *data, size_t size)
 {
     uint16_t half;

@@ -202,7 +202,7 @@ class Accumulator:
         >>> float(total.value()), total.count, digits.dtype, digits.shape
         (1.0, 3, dtype('int64'), (75,))
         """
-        return digits.to_words(self._total)
+        return np.frombuffer(self._total.to_digits(), np.int64).copy()
 
     @classmethod
     def from_digits(cls, words: npt.ArrayLike) -> Accumulator:
@@ -215,7 +215,7 @@ class Accumulator:
         >>> gpureduce.Accumulator.from_digits(digits + digits)
         <Accumulator float32: 6.0 of 4>
         """
-        return cls._of(digits.from_words(digits.checked(words)), "digits")
+        return cls._of(_host.Exact.from_digits(digits.one(words).tobytes()), "digits")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Accumulator.from_bytes, (self.to_bytes(),)

@@ -154,7 +154,7 @@ def _emulator(name: str) -> ModuleType:
 
 
 def _emulator_devices() -> tuple[Device, ...]:
-    return _emulated(len(emulator().devices()))
+    return _emulated(emulator().device_count())
 
 
 @functools.cache

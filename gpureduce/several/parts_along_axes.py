@@ -3,21 +3,23 @@
 Each part is summed along the axes where it lies. The rows of the parts then follow one another, or,
 if the array was cut along an axis that is added up, are added in the order of the parts. That is
 done on the device of the first part, by its library. Exact sums over such a cut are merged before
-they are rounded, one call of `sum_parts` for each.
+they are rounded: in host memory as digits, on GPUs by one call for each sum.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from gpureduce.core import device_array, dtypes, reduction
+from gpureduce.core import device_array, digits, dtypes, reduction
+from gpureduce.core.arrays import as_array, lies_on_a_gpu
 from gpureduce.core.checks import shown, whole
 from gpureduce.core.dtypes import sum_in_order
 from gpureduce.core.request import Arguments
-from gpureduce.core.results import SumResult
+from gpureduce.core.results import Outcome, SumResult, Timing
 from gpureduce.core.summation import sum as sum_of
 from gpureduce.errors import naming
 from gpureduce.lazy_import import load_other
@@ -63,7 +65,11 @@ def cut_of(parts: tuple[Any, ...], axis: Any, keepdims: bool, parts_axis: Any) -
 
 def add(asked: Arguments, parts: tuple[Any, ...], how: Cut, add_whole: Whole) -> SumResult:
     """The sums of the parts; `add_whole` adds up all elements of parts to one number."""
-    exactly = asked.strategy in ("auto", "exact") and _result(asked, parts[0]).kind not in "iu"
+    parts = tuple(part if lies_on_a_gpu(part) else as_array(part) for part in parts)
+    result = _result(asked, parts[0])
+    exactly = asked.strategy in ("auto", "exact") and result.kind not in "iu"
+    if how.kept and exactly and how.cut in how.axes and _in_host_memory(parts, result):
+        return _by_digits(parts, how, result, asked.timing)
     if not how.kept or (exactly and how.cut in how.axes):
         return _one_by_one(asked, parts, how, add_whole)
     found = [_rows(asked, number, part, how) for number, part in enumerate(parts)]
@@ -83,6 +89,32 @@ def _result(asked: Arguments, part: Any) -> np.dtype[Any]:
     """The dtype of the sums."""
     name = str(getattr(part, "dtype", "")).rpartition(".")[2]  # torch.float32
     return dtypes.convert(dtypes.named(name), asked.dtype).result
+
+
+def _in_host_memory(parts: tuple[Any, ...], result: np.dtype[Any]) -> bool:
+    """Whether all parts are NumPy arrays whose digits are those of the result's kind."""
+    return all(
+        isinstance(part, np.ndarray) and part.dtype == parts[0].dtype
+        and (part.dtype.kind == "c") == (result.kind == "c")
+        for part in parts
+    )  # fmt: skip
+
+
+def _by_digits(parts: tuple[Any, ...], how: Cut, result: np.dtype[Any], timing: bool) -> SumResult:
+    start = time.perf_counter()
+    words = digits.of_sums(parts[0], how.axes)
+    for part in parts[1:]:
+        words = words + digits.of_sums(part, how.axes)
+    values = digits.rounded(words, result)
+    if how.keepdims:
+        values = np.expand_dims(values, how.axes)
+    if not timing:
+        return SumResult(values, cast(Timing, None))
+    ms = (time.perf_counter() - start) * 1e3
+    outcome = Outcome(None, "perf_counter", "cpu", "cpu", kernel_ms=ms)
+    size = sum(part.size for part in parts), sum(part.nbytes for part in parts)
+    name = dtypes.name_of(parts[0].dtype)
+    return SumResult(values, outcome.timing("exact", name, "single", *size, ms))
 
 
 def _rows(asked: Arguments, number: int, part: Any, how: Cut) -> SumResult:
@@ -144,7 +176,7 @@ def _one_by_one(asked: Arguments, parts: tuple[Any, ...], how: Cut, add_whole: W
 
 def _like(part: Any, values: dtypes.Array) -> Any:
     """The sums as an array of the part's library on its device, for those that can copy."""
-    root = _root(part)
+    root = _root(part) if lies_on_a_gpu(part) else ""
     if root == "torch":
         torch = load_other("torch")
         if values.dtype.name == "bfloat16":

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import gpureduce
 from cases import array_of, same_bits
 from gpureduce import Accumulator
-from gpureduce.core import digits
 
 FLOATS = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 
@@ -122,6 +121,65 @@ def test_wrong_words_are_refused(at, wrong):
 
 def test_half_precision_complex_is_no_dtype():
     words = filled("complex64").to_digits()
-    words[1] = digits._VERSION + 32 + 1
+    words[1] = 256 + 32 + 1  # the format: csrc/exact/exact_digits.c
     with pytest.raises(ValueError, match="no such complex type"):
         Accumulator.from_digits(words)
+
+
+# --- arrays of digits -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 2), ()])
+@pytest.mark.parametrize("dtype", [*FLOATS, "int16", "int64", "uint64"])
+def test_digits_along_axes(dtype, axis):
+    if dtype.startswith("complex"):
+        array = (array_of("float32", 480) - 1j * array_of("float32", 480, 1)).astype(dtype)
+    else:
+        array = array_of(dtype, 480)
+    array = array.reshape(8, 12, 5)
+    wanted = "float64" if array.dtype.kind in "iu" else None
+    right = gpureduce.sum(array, dtype=wanted, axis=axis).value
+    for some in (array, array[::-1].copy()[::-1], array.astype(array.dtype.newbyteorder())):
+        words = gpureduce.digits(some, axis)
+        assert words.shape == (*np.shape(right), 146 if dtype[0] == "c" else 75)
+        found = gpureduce.from_digits(words)
+        assert found.dtype == right.dtype and np.shape(found) == np.shape(right)
+        assert np.asarray(found).tobytes() == np.asarray(right).tobytes()
+    if axis in (0, (0, 2)):
+        halves = gpureduce.digits(array[:3], axis) + gpureduce.digits(array[3:], axis)
+        assert np.asarray(gpureduce.from_digits(halves)).tobytes() == right.tobytes()
+    flat = words.reshape(-1, words.shape[-1])
+    total = Accumulator.from_digits(flat.sum(axis=0))
+    assert total.count == array.size
+
+
+def test_arrays_of_digits_without_elements():
+    assert gpureduce.digits(np.ones((0, 3)), 1).shape == (0, 75)
+    assert np.array_equal(gpureduce.from_digits(gpureduce.digits(np.ones((0, 3)), 0)), np.zeros(3))
+    assert gpureduce.from_digits(np.empty((2, 0, 75), np.int64)).shape == (2, 0)
+    assert gpureduce.from_digits(gpureduce.digits([])) == 0
+
+
+def test_digits_are_rounded_to_any_float():
+    words = gpureduce.digits(np.full((3, 2), 1 / 3, np.float64), 0)
+    for dtype in ("float16", "bfloat16", "float32", "float64"):
+        found = gpureduce.from_digits(words, dtype)
+        right = Accumulator().add([1 / 3] * 3).value(dtype)
+        assert all(same_bits(one, right) for one in found)
+    with pytest.raises(TypeError, match="digits of real sums cannot be rounded to complex64"):
+        gpureduce.from_digits(words, "complex64")
+    with pytest.raises(TypeError, match="rounded to a float or complex dtype, not int64"):
+        gpureduce.from_digits(words, int)
+    words[1, 40] = -5
+    with pytest.raises(ValueError, match="no accumulators have these digits"):
+        gpureduce.from_digits(words)
+    with pytest.raises(TypeError, match="dtype <U1 cannot be summed"):
+        gpureduce.digits(["a"])
+
+
+def test_unaligned_elements():
+    buffer = bytearray(1 + 8 * 12)
+    array = np.frombuffer(buffer, np.float64, offset=1).reshape(3, 4)
+    array[:] = np.arange(12.0).reshape(3, 4)
+    assert not array.flags.aligned
+    assert np.array_equal(gpureduce.from_digits(gpureduce.digits(array, 0)), array.sum(axis=0))

@@ -246,3 +246,23 @@ def test_no_references_are_kept(four_devices):
     for _ in range(3):
         gpureduce.sum_parts([part, part], device="emulator")
         assert part.shown.held_by_others() == 0
+
+
+def test_calls_leave_the_current_device_as_it_was(four_devices):
+    """Without elements, __cuda_array_interface__ names no device: the current one is taken."""
+    nothing = ByInterface(np.empty((3, 0), np.float32), data=(0, False), stream=1)
+    ones, module = np.ones(100, np.float32), devices.emulator()
+
+    for call in (
+        lambda: gpureduce.sum_parts([OnDevice(ones, i) for i in range(4)], device="emulator"),
+        lambda: gpureduce.sum(ones, "fast", device="emulator:3"),
+        lambda: gpureduce.sum(OnDevice(ones, 3), device="emulator"),
+        lambda: gpureduce.sum(OnDevice(ones.reshape(10, 10), 3), axis=0, device="emulator"),
+        lambda: gpureduce.sum(ones.reshape(10, 10), "fast", axis=0, device="emulator:3"),
+        lambda: gpureduce.benchmark(["tiles"], [1000], device="emulator:3", repeats=1),
+        gpureduce.free_scratch,
+        lambda: module.allocate(10, 3, 1).read(),
+    ):
+        call()
+        (row,) = module.begin_parts((nothing,), None, -1, None, True).end()[-1]
+        assert row[0] == 0

@@ -54,6 +54,11 @@ def test_mpi4py(ranks):
     assert lines == [f"rank {i} of {ranks}: {right()}" for i in range(ranks)]
 
 
+@pytest.mark.skipif(not importlib.util.find_spec("ray"), reason="Ray is not installed")
+def test_ray():
+    assert run("with_ray.py", sys.executable) == [right()]
+
+
 @pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed")
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_torch_distributed(ranks):

@@ -25,8 +25,10 @@ static void drop(PyObject *self)
 {
     memory *m = (memory *)self;
     PyTypeObject *type = Py_TYPE(self);
+    int device = gr_current_device();
     if (m->pointer && cudaSetDevice(m->device) == cudaSuccess)
         (void)cudaFreeAsync(m->pointer, NULL);
+    gr_backend_return_to(device);
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -38,11 +40,13 @@ static PyObject *get_pointer(PyObject *self, void *Py_UNUSED(closure))
 
 static gr_status copy_to_host(const memory *m, void *to, gr_error *error)
 {
+    int device = gr_current_device();
     error->status = GR_OK;
     TRY(cudaSetDevice(m->device));
     TRY(cudaMemcpyAsync(to, m->pointer, m->bytes, cudaMemcpyDeviceToHost, m->stream));
     TRY(cudaStreamSynchronize(m->stream));
 done:
+    gr_backend_return_to(device);
     return error->status;
 }
 
@@ -93,6 +97,7 @@ static void forget_capsule(PyObject *capsule)
 static gr_status let_wait(const memory *m, cudaStream_t consumer, gr_error *error)
 {
     cudaEvent_t event = NULL;
+    int device = gr_current_device();
     error->status = GR_OK;
     if (consumer == m->stream)
         return GR_OK;
@@ -103,6 +108,7 @@ static gr_status let_wait(const memory *m, cudaStream_t consumer, gr_error *erro
 done:
     if (event)
         (void)cudaEventDestroy(event);
+    gr_backend_return_to(device);
     return error->status;
 }
 
@@ -186,11 +192,13 @@ int gr_make_memory_type(PyObject *module)
 static gr_status allocate(memory *m, gr_error *error)
 {
     void *pointer = NULL;
+    int device = gr_current_device();
     error->status = GR_OK;
     TRY(cudaSetDevice(m->device));
     TRY(cudaMallocAsync(&pointer, m->bytes ? m->bytes : 1, m->stream));
     m->pointer = pointer;
 done:
+    gr_backend_return_to(device);
     return error->status;
 }
 

@@ -12,11 +12,18 @@
 
 #include <limits.h>
 
-static PyObject *py_free_scratch(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+static void release_scratch(void)
 {
+    int device = gr_current_device();
     Py_BEGIN_ALLOW_THREADS; /* threads that hold its locks may wait for the GIL */
     gr_release();
     Py_END_ALLOW_THREADS;
+    gr_backend_return_to(device);
+}
+
+static PyObject *py_free_scratch(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    release_scratch();
     Py_RETURN_NONE;
 }
 
@@ -45,6 +52,13 @@ static PyObject *py_devices(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none)
     return list;
 }
 
+static PyObject *py_device_count(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    gr_error error;
+    int count;
+    return gr_device_count(&count, &error) == GR_OK ? PyLong_FromLong(count) : gr_raise(&error);
+}
+
 static PyObject *py_build(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 {
     int runtime, driver;
@@ -64,9 +78,7 @@ static PyObject *py_memory_limit(PyObject *Py_UNUSED(self), PyObject *args)
         PyErr_SetString(PyExc_ValueError, "a memory limit is at least 0 (0: none)");
         return NULL;
     }
-    Py_BEGIN_ALLOW_THREADS; /* threads that hold its locks may wait for the GIL */
-    gr_release();           /* memory kept for later calls would escape the new limit */
-    Py_END_ALLOW_THREADS;
+    release_scratch(); /* memory kept for later calls would escape the new limit */
     if (!gr_backend_memory_limit(token, (size_t)bytes))
         return PyErr_NoMemory();
     Py_RETURN_NONE;
@@ -159,6 +171,7 @@ static PyMethodDef methods[] = {
     {"takes_samples", gr_py_takes_samples, METH_VARARGS,
      "takes_samples(strategy)\n--\n\nWhether a strategy is compiled for samples."},
     {"devices", py_devices, METH_NOARGS, "What devices this backend has."},
+    {"device_count", py_device_count, METH_NOARGS, "How many devices this backend has."},
     {"build", py_build, METH_NOARGS, "How this backend was built."},
     {"memory_limit", py_memory_limit, METH_VARARGS,
      "The emulated device's memory in bytes; 0 for the default."},

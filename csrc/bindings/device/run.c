@@ -71,9 +71,11 @@ PyObject *gr_measured(gr_request *request, int choose, const gr_measurement *how
         return NULL;
     double *ms = (double *)(void *)PyBytes_AsString(times);
     gr_without_gil call;
+    int device = gr_current_device();
     gr_drop_gil(&call);
     gr_backend_schedule(0, 0); /* forward, whatever order an earlier sum of this thread set */
     gr_status status = gr_measure(request, choose, how, ms, &outcome, &error);
+    gr_backend_return_to(device);
     int broken_off = gr_take_gil(&call) < 0;
     if (broken_off || status != GR_OK) {
         Py_DECREF(times);

@@ -184,18 +184,6 @@ static PyObject *exact_to_bytes(PyObject *object, PyObject *Py_UNUSED(none))
     return PyBytes_FromStringAndSize((char *)bytes, (Py_ssize_t)size);
 }
 
-/* Whether `count` elements below 2^1024 can add up to this normalized sum. A larger sum is invalid:
- * if it is merged with itself repeatedly, its digits overflow before its count does. */
-static bool fits_its_count(const gr_exact *sum)
-{
-    enum { LAST = GR_EXACT_DIGITS - 1, BIT_OF_MOST = 1024 - GR_EXACT_UNIT - 32 * (LAST - 2) };
-    const int64_t *top = &sum->digit[LAST - 2];
-    /* Rounded towards minus infinity, in units of 2^1024. */
-    uint64_t most = (uint64_t)top[2] << (64 - BIT_OF_MOST) |
-                    (uint64_t)top[1] << (32 - BIT_OF_MOST) | (uint64_t)top[0] >> BIT_OF_MOST;
-    return (top[2] < 0 ? ~most : most) < sum->count || gr_exact_is_zero(sum);
-}
-
 static PyObject *exact_from_bytes(PyObject *type, PyObject *args)
 {
     const char *bytes;
@@ -208,13 +196,48 @@ static PyObject *exact_from_bytes(PyObject *type, PyObject *args)
     gr_exact_error error =
         gr_exact_from_bytes((const unsigned char *)bytes, (size_t)size, sum, &components, &load);
     for (int i = 0; error == GR_EXACT_OK && i < components; i++)
-        if (!fits_its_count(&sum[i]))
+        if (!gr_exact_fits_count(&sum[i]))
             error = GR_EXACT_BAD_CONTENT;
     if (error != GR_EXACT_OK) {
         PyErr_Format(PyExc_ValueError, "these bytes are no accumulator: %s",
                      gr_exact_error_text(error));
         return NULL;
     }
+    exact_object *self = new_object((PyTypeObject *)type, load, components);
+    if (self)
+        memcpy(self->sum, sum, (size_t)components * sizeof *sum);
+    return (PyObject *)self;
+}
+
+static PyObject *exact_to_digits(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    exact_object *self = (exact_object *)object;
+    int64_t words[2 * GR_WORDS];
+    if (!gr_exact_to_words(self->sum, self->components, self->load, words)) {
+        PyErr_SetString(PyExc_OverflowError, "the sum is larger than 2^64 elements can make it");
+        return NULL;
+    }
+    size_t size = gr_exact_words(self->components) * sizeof *words;
+    return PyBytes_FromStringAndSize((char *)words, (Py_ssize_t)size);
+}
+
+static PyObject *exact_from_digits(PyObject *type, PyObject *args)
+{
+    const char *bytes;
+    Py_ssize_t size;
+    int64_t words[2 * GR_WORDS];
+    gr_exact sum[2];
+    gr_load load;
+    if (!PyArg_ParseTuple(args, "y#", &bytes, &size))
+        return NULL;
+    int components = (size_t)size == gr_exact_words(2) * sizeof *words ? 2 : 1;
+    if ((size_t)size != gr_exact_words(components) * sizeof *words) {
+        PyErr_SetString(PyExc_ValueError, "no array of digits is so long");
+        return NULL;
+    }
+    memcpy(words, bytes, (size_t)size);
+    if (gr_check_words(gr_exact_from_words(words, components, sum, &load), words[0]) < 0)
+        return NULL;
     exact_object *self = new_object((PyTypeObject *)type, load, components);
     if (self)
         memcpy(self->sum, sum, (size_t)components * sizeof *sum);
@@ -252,6 +275,10 @@ static PyMethodDef methods[] = {
      "to_bytes()\n--\n\nThe accumulator as bytes: the format is in exact/exact.h."},
     {"from_bytes", exact_from_bytes, METH_VARARGS | METH_CLASS,
      "from_bytes(bytes)\n--\n\nAn accumulator from the bytes of to_bytes()."},
+    {"to_digits", exact_to_digits, METH_NOARGS,
+     "to_digits()\n--\n\nThe words of exact/exact_digits.c, as bytes."},
+    {"from_digits", exact_from_digits, METH_VARARGS | METH_CLASS,
+     "from_digits(bytes)\n--\n\nThe sum of accumulators from the sum of their words."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -29,6 +29,11 @@ int gr_add_exact_type(PyObject *module);
 /* Adds the type ContextValue, likewise. */
 int gr_add_context_value_type(PyObject *module);
 
+/* Returns 0 if there is no error, or -1 with an exception set. `added` is the first word. */
+int gr_check_words(gr_words_error error, long long added);
+
+PyObject *gr_py_sum_digits(PyObject *module, PyObject *args);
+PyObject *gr_py_round_digits(PyObject *module, PyObject *args);
 PyObject *gr_py_sum_array(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_sum_axis(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_sum_segments(PyObject *module, PyObject *args);

@@ -98,6 +98,12 @@ static PyMethodDef methods[] = {
     {"cpu_sum_samples", gr_py_cpu_sum_samples, METH_VARARGS,
      "cpu_sum_samples(integrand, from, to, n, acc, threads)\n--\n\n"
      "The sum of samples of an integrand: (the bytes of an accumulator, ms)."},
+    {"sum_digits", gr_py_sum_digits, METH_VARARGS,
+     "sum_digits(array, rows, load, components, words)\n--\n\n"
+     "Stores the words of the exact sum of each row of a flat array."},
+    {"round_digits", gr_py_round_digits, METH_VARARGS,
+     "round_digits(words, load, components, out)\n--\n\n"
+     "Stores the sums, rounded once to an element type, that rows of words have."},
     {"strategies", py_strategies, METH_NOARGS, "strategies()\n--\n\nThe lines of strategies.def."},
     {"dtypes", py_dtypes, METH_NOARGS,
      "dtypes()\n--\n\nThe lines of dtypes.def: (name, load, acc, result)."},

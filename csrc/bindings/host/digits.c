@@ -1,0 +1,155 @@
+/* Arrays of exact sums as digits: csrc/exact/exact_digits.c. gpureduce/core/digits.py makes the
+ * arrays that are read and written here. */
+#include "bindings/host/functions.h"
+
+#include "bindings/gil.h"
+#include "bindings/numpy_arrays.h"
+#include "exact/exact.h"
+#include "exact/format.h"
+#include "threads/interrupts.h"
+#include "threads/pool.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+int gr_check_words(gr_words_error error, long long added)
+{
+    switch (error) {
+    case GR_WORDS_OK: return 0;
+    case GR_WORDS_BAD_NUMBER:
+        PyErr_Format(PyExc_ValueError, "digits of 1 to 2^30 accumulators can be added, not of %lld",
+                     added);
+        return -1;
+    case GR_WORDS_BAD_FORMAT:
+        PyErr_SetString(PyExc_ValueError,
+                        "these digits are not the sum of accumulators of one dtype: was each of "
+                        "them added once, as 64-bit integers?");
+        return -1;
+    default:
+        PyErr_SetString(PyExc_ValueError, "no accumulators have these digits: were they added as "
+                                          "64-bit integers?");
+        return -1;
+    }
+}
+
+/* Rows whose elements lie side by side, and the words of each. */
+typedef struct {
+    const char *data;
+    size_t rows, n, each; /* elements of a row, and rows of a task */
+    gr_load load, target;
+    int components;
+    int64_t *words;
+    char *out;          /* of gr_py_round_digits() */
+    atomic_int failed;  /* a gr_words_error */
+    atomic_llong added; /* of the row that failed */
+} rows_job;
+
+static size_t end_of(const rows_job *job, size_t task)
+{
+    size_t end = (task + 1) * job->each;
+    return end < job->rows ? end : job->rows;
+}
+
+static void add_rows(size_t task, void *context)
+{
+    rows_job *job = context;
+    size_t words = gr_exact_words(job->components);
+    size_t bytes = job->n * (size_t)job->components * gr_load_size(job->load);
+    for (size_t row = task * job->each; row < end_of(job, task); row++) {
+        gr_exact sum[2];
+        gr_exact_sum_array(job->data + row * bytes, job->n, job->load, job->components, 1, sum);
+        sum[0].count = job->n;
+        (void)gr_exact_to_words(sum, job->components, job->load, job->words + row * words);
+    }
+}
+
+static void round_rows(size_t task, void *context)
+{
+    rows_job *job = context;
+    size_t words = gr_exact_words(job->components), size = gr_load_size(job->target);
+    for (size_t row = task * job->each; row < end_of(job, task); row++) {
+        gr_exact sum[2];
+        gr_load load;
+        const int64_t *from = job->words + row * words;
+        int error = (int)gr_exact_from_words(from, job->components, sum, &load);
+        if (error) {
+            atomic_store(&job->failed, error);
+            atomic_store(&job->added, from[0]);
+            return;
+        }
+        for (int i = 0; i < job->components; i++) {
+            uint64_t bits = gr_exact_round(&sum[i], job->target);
+            memcpy(job->out + (row * (size_t)job->components + (size_t)i) * size, &bits, size);
+        }
+    }
+}
+
+/* Runs the rows in tasks of some thousand elements or words. */
+static int run(rows_job *job, void (*task)(size_t, void *), size_t row_cost)
+{
+    enum { TASK = 1 << 14 };
+    gr_without_gil call;
+    job->each = row_cost < TASK ? TASK / (row_cost + 1) + 1 : 1;
+    gr_drop_gil(&call);
+    gr_parallel(0, (job->rows + job->each - 1) / job->each, task, job);
+    if (gr_take_gil(&call) < 0)
+        return -1;
+    return gr_check_words((gr_words_error)atomic_load(&job->failed), atomic_load(&job->added));
+}
+
+static bool is_words(PyArrayObject *words, size_t rows, int components)
+{
+    return PyArray_TYPE(words) == NPY_INT64 && PyArray_IS_C_CONTIGUOUS(words) &&
+           (size_t)PyArray_SIZE(words) == rows * gr_exact_words(components);
+}
+
+PyObject *gr_py_sum_digits(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *data, *words;
+    Py_ssize_t rows;
+    int load, components;
+    if (!PyArg_ParseTuple(args, "OniiO", &data, &rows, &load, &components, &words))
+        return NULL;
+    PyArrayObject *array = gr_check_array(data, load, GR_ACC_f64, components);
+    if (!array)
+        return NULL;
+    if (rows < 1 || !gr_is_float((gr_load)load) || PyArray_SIZE(array) % rows ||
+        !PyArray_Check(words) || !is_words((PyArrayObject *)words, (size_t)rows, components)) {
+        PyErr_SetString(PyExc_ValueError, "the digits have no room for these rows");
+        return NULL;
+    }
+    rows_job job = {.data = PyArray_DATA(array),
+                    .rows = (size_t)rows,
+                    .n = (size_t)(PyArray_SIZE(array) / rows),
+                    .load = (gr_load)load,
+                    .components = components,
+                    .words = PyArray_DATA((PyArrayObject *)words)};
+    if (run(&job, add_rows, job.n + 100) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyObject *gr_py_round_digits(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *words, *out;
+    int target, components;
+    if (!PyArg_ParseTuple(args, "OiiO", &words, &target, &components, &out))
+        return NULL;
+    PyArrayObject *array = gr_check_array(out, target, GR_ACC_f64, components);
+    if (!array)
+        return NULL;
+    size_t rows = (size_t)PyArray_SIZE(array);
+    if (!gr_is_float((gr_load)target) || !PyArray_Check(words) ||
+        !is_words((PyArrayObject *)words, rows, components)) {
+        PyErr_SetString(PyExc_ValueError, "the result does not have a row for each sum's digits");
+        return NULL;
+    }
+    rows_job job = {.rows = rows,
+                    .target = (gr_load)target,
+                    .components = components,
+                    .words = PyArray_DATA((PyArrayObject *)words),
+                    .out = PyArray_DATA(array)};
+    if (rows && run(&job, round_rows, 300) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}

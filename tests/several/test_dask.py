@@ -1,0 +1,207 @@
+"""gpureduce.dask: the same bits for any chunks, on a cluster of four worker processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import array_of, same_bits
+
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+dask = pytest.importorskip("dask")
+gd = pytest.importorskip("gpureduce.dask")
+
+MIB = 2**20
+LIMIT = 320 * MIB  # of a worker, which takes half of that to start
+
+
+@pytest.fixture(autouse=True)
+def in_this_process():
+    """The scheduler of tests that do not ask for the cluster."""
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("workers")
+    quiet = {
+        "distributed.worker.memory.recent-to-old-time": "1s",
+        "logging.distributed": "critical",
+    }
+    with (
+        dask.config.set(quiet),
+        distributed.LocalCluster(
+            n_workers=4, threads_per_worker=1, processes=True, memory_limit=LIMIT,
+            dashboard_address=None, local_directory=str(folder),
+        ) as found,
+        distributed.Client(found) as client,
+    ):  # fmt: skip
+        yield client
+
+
+def on(client, x):
+    return client.compute(x).result(timeout=60)
+
+
+ARRAY = array_of("float64", 60 * 41 * 7).reshape(60, 41, 7)
+CHUNKS = [(60, 41, 7), (7, 5, 7), (1, 41, 3), ((0, 50, 10), (41, 0), (3, 4)), (60, 1, 1)]
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1, (0, 2), (), (0, 1, 2)])
+@pytest.mark.parametrize("chunks", CHUNKS, ids=range(5))
+def test_chunks_and_trees_do_not_matter(chunks, axis):
+    x = da.from_array(ARRAY, chunks=chunks)
+    for keepdims in (False, True):
+        right = gpureduce.sum(ARRAY, axis=axis, keepdims=keepdims).value
+        for split_every in (None, 2, 5, {0: 2, 1: 3, 2: 4}):
+            lazy = gd.sum(x, axis=axis, keepdims=keepdims, split_every=split_every)
+            assert lazy.dtype == right.dtype and lazy.shape == right.shape
+            found = lazy.compute()
+            assert found.dtype == right.dtype and found.shape == right.shape
+            assert np.asarray(found).tobytes() == np.asarray(right).tobytes()
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float32", "complex64", "int8", "int64", "uint64", "bool"]
+)
+def test_dtypes(dtype):
+    if dtype == "complex64":
+        array = (array_of("float32", 3000) + 1j * array_of("float32", 3000, 1)).reshape(50, 60)
+    else:
+        array = array_of(dtype, 3000).reshape(50, 60)
+    x = da.from_array(array, chunks=(7, 23))
+    for axis in (None, 0, 1):
+        right = gpureduce.sum(array, axis=axis).value
+        found = gd.sum(x, axis=axis).compute()
+        assert found.dtype == right.dtype and np.array_equal(found, right)
+    wide = "complex128" if dtype == "complex64" else "float64"
+    right = gpureduce.sum(array, dtype=wide).value
+    assert same_bits(gd.sum(x, dtype=wide).compute()[()], right)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "complex64", "float16"])
+def test_means(dtype):
+    array = (np.random.default_rng(1).standard_normal((30, 40)) * 1e3).astype(dtype)
+    bits = set()
+    for chunks in ((30, 40), (7, 9), (1, 40)):
+        x = da.from_array(array, chunks=chunks)
+        for axis in (None, 0, 1):
+            found = gd.mean(x, axis=axis).compute()
+            wide = np.complex128 if dtype == "complex64" else np.float64
+            right = (np.asarray(gpureduce.sum(array.astype(wide), axis=axis).value)
+                     / (array.size if axis is None else array.shape[axis]))  # fmt: skip
+            assert found.dtype == np.mean(array).dtype
+            np.testing.assert_array_equal(found, right.astype(found.dtype))
+        bits.add(gd.mean(x).compute().tobytes())
+    assert len(bits) == 1
+    assert np.isnan(gd.mean(da.zeros(0)).compute())
+    large = da.full(4, 60000, dtype="float16", chunks=2)
+    assert gd.mean(large).compute() == 60000, "the sum is beyond float16"
+
+
+def test_odd_arrays():
+    assert gd.sum(da.ones(())).compute() == 1
+    assert gd.sum(da.zeros((0, 3))).compute() == 0
+    assert np.array_equal(gd.sum(da.zeros((0, 3)), axis=0).compute(), np.zeros(3))
+    x = da.from_array(np.arange(10.0), chunks=3)
+    unknown = x[x > 3]
+    assert np.isnan(unknown.shape[0])
+    assert gd.sum(unknown).compute() == 39 and gd.mean(unknown).compute() == 6.5
+    assert gd.sum([1.0, 2.0]).compute() == 3
+    special = da.from_array(np.array([np.inf, 1.0, -np.inf, 2.0]), chunks=1)
+    assert np.isnan(gd.sum(special).compute()) and gd.sum(special[:2]).compute() == np.inf
+
+
+@pytest.mark.parametrize("strategy", ["cpu", "numpy"])
+def test_other_strategies(strategy):
+    x = da.from_array(ARRAY, chunks=(20, 20, 7))
+    for axis in (None, 1):
+        found = gd.sum(x, axis=axis, strategy=strategy).compute()
+        np.testing.assert_allclose(found, ARRAY.sum(axis=axis), rtol=1e-10)
+    halves = da.full(5000, 1, dtype="float16", chunks=1000)
+    assert gd.sum(halves, strategy=strategy).compute() == np.float16(5000)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "text"),
+    [
+        (lambda x: gd.sum(x, strategy="nope"), ValueError, "strategy must be one of exact, cpu"),
+        (lambda x: gd.sum(x, axis=3), np.exceptions.AxisError, "3"),
+        (lambda x: gd.sum(x, dtype=int), TypeError, "would lose part of float64"),
+        (lambda x: gd.sum(x.astype("U")), TypeError, "cannot be summed"),
+        (lambda x: gd.mean(x, dtype=int), TypeError, "a mean is a float or a complex number"),
+    ],
+)
+def test_errors_come_before_anything_is_computed(call, kind, text):
+    with pytest.raises(kind, match=text):
+        call(da.ones(10, chunks=3))
+
+
+def test_on_the_cluster(cluster):
+    right = gpureduce.sum(ARRAY).value
+    for chunks in CHUNKS[1:4]:
+        x = da.from_array(ARRAY, chunks=chunks)
+        assert same_bits(on(cluster, gd.sum(x))[()], right)
+        assert np.array_equal(on(cluster, gd.sum(x, axis=1)), gpureduce.sum(ARRAY, axis=1).value)
+
+
+def _slow(block):
+    import time
+
+    time.sleep(0.05)
+    return block
+
+
+def test_a_worker_is_killed_and_started_again(cluster):
+    x = da.from_array(ARRAY.reshape(-1), chunks=300).map_blocks(_slow)
+    future = cluster.compute(gd.sum(x, split_every=2))
+    pids = list(cluster.run(os.getpid).values())
+    os.kill(pids[0], signal.SIGKILL)
+    assert same_bits(future.result(timeout=60)[()], gpureduce.sum(ARRAY).value)
+    cluster.wait_for_workers(4, timeout=30)
+    assert len(set(cluster.run(os.getpid).values()) - set(pids)) == 1
+
+
+class _File:
+    """A part of a file, mapped while it is read. The whole file stays out of a worker's memory."""
+
+    def __init__(self, path, n):
+        self.path, self.shape, self.dtype, self.ndim = str(path), (n,), np.dtype(np.float32), 1
+
+    def __getitem__(self, where):
+        return np.array(np.memmap(self.path, self.dtype, "r", shape=self.shape)[where])
+
+
+def test_a_file_four_times_as_large_as_all_memory(cluster, tmp_path):
+    """It has holes, which take no room on the disk."""
+    n = 4 * 4 * LIMIT // 4
+    numbers = array_of("float32", 1000)
+    with open(tmp_path / "x.bin", "wb") as file:
+        file.truncate(4 * n)
+        for i, number in enumerate(numbers):
+            file.seek(4 * (i * (n // 1000)))
+            file.write(number.tobytes())
+    x = da.from_array(_File(tmp_path / "x.bin", n), chunks=16 * MIB // 4, name=False)
+    assert x.nbytes == 16 * LIMIT
+    assert same_bits(on(cluster, gd.sum(x))[()], gpureduce.sum(numbers).value)
+
+
+def test_zarr_four_times_as_large_as_all_memory(cluster, tmp_path):
+    zarr = pytest.importorskip("zarr")
+    n, chunk = 4 * 4 * LIMIT // 8, 16 * MIB // 8
+    stored = zarr.create_array(
+        str(tmp_path / "x.zarr"), shape=(n,), chunks=(chunk,), dtype="f8", fill_value=0.5
+    )
+    numbers = array_of("float64", 1000)
+    for i in range(3):
+        stored[i * 7 * chunk : i * 7 * chunk + 1000] = numbers
+    total = gpureduce.Accumulator().add(numbers).add(numbers).add(numbers)
+    total.add(np.full(1, (n - 3000) / 2))
+    found = on(cluster, gd.sum(da.from_zarr(str(tmp_path / "x.zarr"))))
+    assert same_bits(found[()], total.value())
