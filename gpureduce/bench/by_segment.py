@@ -94,12 +94,11 @@ def _ids(rng: np.random.Generator, case: Case, sort: Callable[[Array], Array]) -
         return np.full(rows, count // 2, case.index)
     if case.ids == "zipf":  # by its inverse distribution: rng.zipf knows no largest number
         weights = np.cumsum(np.arange(1, count + 1, dtype=np.float64) ** -1.1)
-        found = np.searchsorted(weights, rng.random(rows) * weights[-1])
-        ids: Array = rng.permutation(count)[found].astype(named(case.index))
-        return ids
-    found = rng.integers(0, count, rows).astype(named(case.index))
+        ranks = np.searchsorted(weights, rng.random(rows) * weights[-1])
+        return cast(Array, rng.permutation(count)[ranks].astype(named(case.index)))
+    found: Array = rng.integers(0, count, rows).astype(named(case.index))
     if case.ids == "half":
-        return np.where(rng.random(rows) < 0.5, count // 2, found).astype(named(case.index))
+        return np.where(rng.random(rows) < 0.5, count // 2, found)
     if case.ids in ("sorted", "offsets", "nearly sorted"):
         found = sort(found)
     if case.ids == "nearly sorted":
