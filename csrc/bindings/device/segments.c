@@ -280,7 +280,11 @@ PyObject *gr_py_describe_index(PyObject *Py_UNUSED(self), PyObject *args)
     if (!PyArg_ParseTuple(args, "OsiKp", &object, &name, &device, &stream, &wants_largest) ||
         gr_view_beside(object, name, (void *)(uintptr_t)stream, device, &array, &seen) < 0)
         return NULL;
-    if (take_index(&seen, array.kind, &index) == 0 && is_aligned(&array, name, array.bytes)) {
+    if (wants_largest && gr_stream_is_captured((void *)(uintptr_t)stream)) {
+        PyErr_SetString(PyExc_ValueError, "the largest id cannot be read while the stream is "
+                                          "captured into a graph: pass num_segments");
+    } else if (take_index(&seen, array.kind, &index) == 0 &&
+               is_aligned(&array, name, array.bytes)) {
         if (wants_largest && array.count) {
             int before = gr_current_device();
             Py_BEGIN_ALLOW_THREADS;
