@@ -1,8 +1,9 @@
-"""Sums for PyTorch: an operator that works under autograd, torch.compile and torch.func.vmap.
+"""Sums for PyTorch: operators that work under autograd, torch.compile and torch.func.vmap.
 
 >>> import gpureduce.torch, torch  # doctest: +SKIP
 >>> x = torch.ones(3, 4, requires_grad=True)  # doctest: +SKIP
 >>> gpureduce.torch.sum(x, dim=1).sum().backward()  # doctest: +SKIP
+>>> gpureduce.torch.segment_sum(x, torch.tensor([0, 1, 0]), num_segments=2)  # doctest: +SKIP
 
 `import gpureduce` alone does not import PyTorch.
 """
@@ -16,9 +17,10 @@ import numpy as np
 import torch
 
 from gpureduce.core.dtypes import named
+from gpureduce.core.segments import segment_sum as _segment_sum
 from gpureduce.core.summation import sum as _sum
 
-__all__ = ["sum"]
+__all__ = ["index_add", "segment_sum", "sum"]
 
 
 def sum(
@@ -104,7 +106,11 @@ def _add(
     if x.is_cuda:
         found: torch.Tensor = _sum(x, strategy, **how).value
         return found.contiguous()
-    numbers = np.array(_sum(_host_array(x), strategy, **how).value, order="C")
+    return _from_host(_sum(_host_array(x), strategy, **how).value, result)
+
+
+def _from_host(sums: Any, result: torch.dtype) -> torch.Tensor:
+    numbers = np.array(sums, order="C")
     if result == torch.bfloat16:
         return torch.from_numpy(numbers.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(numbers)
@@ -158,3 +164,193 @@ def _(
     x = x.movedim(in_dims[0], 0)
     dims = range(x.dim() - 1) if dim is None else dim
     return _add(x, [one + 1 for one in dims], keepdim, dtype, strategy), 0
+
+
+# --- sums by segment ---------------------------------------------------------------------------
+
+
+def segment_sum(
+    values: torch.Tensor,
+    segment_ids: torch.Tensor | None = None,
+    *,
+    offsets: torch.Tensor | None = None,
+    num_segments: int | None = None,
+    dtype: torch.dtype | None = None,
+    strategy: str = "auto",
+    sorted: bool | None = None,
+    check: bool = True,
+) -> torch.Tensor:
+    """Add up the rows of each segment: row i is added to sum number ``segment_ids[i]``.
+
+    Parameters
+    ----------
+    values
+        A tensor (n, ...), whose rows are added up.
+    segment_ids, offsets
+        n integers, or the offsets of segments whose rows lie one after another, on the device of
+        `values`: as in `gpureduce.segment_sum`.
+    num_segments
+        The number of sums. By default the largest id plus one, which on a GPU takes a wait and in
+        torch.compile a graph break.
+    dtype, strategy, sorted, check
+        As in `gpureduce.segment_sum`. With ``check=False`` a call on a GPU waits for nothing, and
+        can be captured into a CUDA graph.
+
+    Returns
+    -------
+    torch.Tensor
+        The sums, (num_segments, ...). The gradient of a row is that of its sum. Each sum is rounded
+        once, so it has the same bits in every run, in any order of the rows and on any device.
+
+    Raises
+    ------
+    ValueError
+        An id or offset is wrong, and `check` is not False.
+    """
+    if (segment_ids is None) == (offsets is None):
+        how = "neither" if segment_ids is None else "both"
+        raise TypeError(f"pass either segment_ids or offsets, not {how}")
+    if values.dim() == 0:
+        raise ValueError("values must have at least 1 dimension, (n, ...)")
+    if num_segments is None:
+        if offsets is not None:
+            num_segments = max(offsets.shape[0] - 1, 0)
+        else:
+            assert segment_ids is not None
+            num_segments = max(int(segment_ids.max()) + 1, 0) if segment_ids.numel() else 0
+    rest = values.shape[1:]
+    rows = values if values.dim() <= 2 else values.reshape(values.shape[0], -1)
+    how_ = num_segments, dtype, strategy, sorted, check
+    found: torch.Tensor = torch.ops.gpureduce.segment_sum(rows, segment_ids, offsets, *how_)
+    return found if values.dim() <= 2 else found.reshape(num_segments, *rest)
+
+
+def index_add(
+    x: torch.Tensor,
+    dim: int,
+    index: torch.Tensor,
+    source: torch.Tensor,
+    *,
+    alpha: float = 1,
+    check: bool = True,
+) -> torch.Tensor:
+    """``torch.index_add``, with each sum rounded once: the same bits in every run.
+
+    Parameters
+    ----------
+    x, dim, index, source, alpha
+        As in torch.index_add. Slice i of `source` along `dim`, times `alpha`, is added to slice
+        ``index[i]`` of `x`.
+    check
+        As in `segment_sum`.
+
+    Returns
+    -------
+    torch.Tensor
+        A new tensor of the shape and dtype of `x`.
+
+    Raises
+    ------
+    ValueError
+        An index is out of range, and `check` is not False.
+    """
+    if x.dtype != source.dtype:
+        raise TypeError(f"source must have the dtype of x, {x.dtype}, not {source.dtype}")
+    count = x.shape[dim]
+    added = source if alpha == 1 else source * alpha
+    # The slices of x are elements like the others: x plus a rounded sum would be rounded twice.
+    values = torch.cat([x.movedim(dim, 0), added.movedim(dim, 0)])
+    ids = torch.cat([torch.arange(count, device=index.device, dtype=index.dtype), index])
+    found = segment_sum(values, ids, num_segments=count, dtype=x.dtype, check=check)
+    return found.movedim(0, dim)
+
+
+@torch.library.custom_op("gpureduce::segment_sum", mutates_args=())
+def _add_segments(
+    values: torch.Tensor,
+    segment_ids: torch.Tensor | None,
+    offsets: torch.Tensor | None,
+    num_segments: int,
+    dtype: torch.dtype | None,
+    strategy: str,
+    sorted: bool | None,
+    check: bool,
+) -> torch.Tensor:
+    result = _result_dtype(values, dtype)
+    if result.is_floating_point != values.is_floating_point() and not result.is_complex:
+        values = values.to(result)
+    name = str(result).removeprefix("torch.")
+    how: dict[str, Any] = {"num_segments": num_segments, "strategy": strategy, "dtype": name}
+    how |= {"timing": False, "sorted": sorted, "check": check}
+    if values.is_cuda:
+        found: torch.Tensor = _segment_sum(values, segment_ids, offsets=offsets, **how).value
+        return found
+    numbers = {"segment_ids": segment_ids, "offsets": offsets}
+    how |= {key: x.numpy() for key, x in numbers.items() if x is not None}
+    return _from_host(_segment_sum(_host_array(values), **how).value, result)
+
+
+@_add_segments.register_fake
+def _(
+    values: torch.Tensor,
+    segment_ids: torch.Tensor | None,
+    offsets: torch.Tensor | None,
+    num_segments: int,
+    dtype: torch.dtype | None,
+    strategy: str,
+    sorted: bool | None,
+    check: bool,
+) -> torch.Tensor:
+    return values.new_empty((num_segments, *values.shape[1:]), dtype=_result_dtype(values, dtype))
+
+
+def _remember_segments(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    values, segment_ids, offsets, *_ = inputs
+    ctx.save_for_backward(segment_ids, offsets)
+    ctx.dtype, ctx.rows = values.dtype, values.shape[0]
+
+
+def _gather(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    ids, offsets = ctx.saved_tensors
+    if ids is None:
+        segments = torch.arange(offsets.shape[0] - 1, device=offsets.device)
+        ids = torch.repeat_interleave(segments, offsets.diff(), output_size=ctx.rows)
+    rows = gradient.to(ctx.dtype).index_select(0, ids.long())
+    return rows, None, None, None, None, None, None, None
+
+
+_add_segments.register_autograd(_gather, setup_context=_remember_segments)
+
+
+@_add_segments.register_vmap
+def _(
+    info: Any,
+    in_dims: tuple[int | None, ...],
+    values: torch.Tensor,
+    segment_ids: torch.Tensor | None,
+    offsets: torch.Tensor | None,
+    num_segments: int,
+    dtype: torch.dtype | None,
+    strategy: str,
+    sorted: bool | None,
+    check: bool,
+) -> tuple[torch.Tensor, int | None]:
+    size = info.batch_size
+    if in_dims[2] is not None:
+        raise NotImplementedError("offsets cannot be batched: pass segment_ids")
+    how = dtype, strategy
+    if segment_ids is None or in_dims[1] is None:  # one pass over wider rows
+        values = values.movedim(in_dims[0] or 0, 1)
+        rows = values.reshape(values.shape[0], -1)
+        found = _add_segments(rows, segment_ids, offsets, num_segments, *how, sorted, check)
+        return found.reshape(num_segments, size, *values.shape[2:]), 1
+    ids = segment_ids.movedim(in_dims[1], 0).long()
+    values = values.unsqueeze(0).expand(size, *values.shape) if in_dims[0] is None else (
+        values.movedim(in_dims[0], 0)
+    )  # fmt: skip
+    is_right = (ids >= 0) & (ids < num_segments)
+    first = torch.arange(size, device=ids.device).unsqueeze(1) * num_segments
+    places = torch.where(is_right, ids + first, -1).reshape(-1)
+    rows = values.reshape(-1, *values.shape[2:])
+    found = _add_segments(rows, places, None, size * num_segments, *how, None, check)
+    return found.reshape(size, num_segments, *found.shape[1:]), 0

@@ -18,6 +18,16 @@ template <typename T> __device__ __forceinline__ T *shared_array()
     return reinterpret_cast<T *>(gr_shared_bytes);
 }
 
+/* An atomic addition whose result nobody reads (PTX: red), so that no thread waits for it. Where
+ * the result of another addition is read, the compiler would merge the two. */
+__device__ __forceinline__ void add_without_result(unsigned long long *global,
+                                                   unsigned long long value)
+{
+    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(global)),
+                 "l"(value)
+                 : "memory");
+}
+
 /* A value that one block passes to another, with a mark that the value has been written. One store
  * writes both and one load reads both. So no fence is needed: a block that reads the mark has also
  * read the value. */

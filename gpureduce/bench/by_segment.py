@@ -88,20 +88,19 @@ def _values(rng: np.random.Generator, case: Case) -> Array:
     return cast(Array, found.astype(kind, copy=False))
 
 
-def _ids(rng: np.random.Generator, case: Case) -> Array:
+def _ids(rng: np.random.Generator, case: Case, sort: Callable[[Array], Array]) -> Array:
     rows, count = case.rows, case.segments
     if case.ids == "one":
         return np.full(rows, count // 2, case.index)
     if case.ids == "zipf":  # by its inverse distribution: rng.zipf knows no largest number
         weights = np.cumsum(np.arange(1, count + 1, dtype=np.float64) ** -1.1)
-        found = np.searchsorted(weights, rng.random(rows) * weights[-1])
-        ids: Array = rng.permutation(count)[found].astype(named(case.index))
-        return ids
-    found = rng.integers(0, count, rows).astype(named(case.index))
+        ranks = np.searchsorted(weights, rng.random(rows) * weights[-1])
+        return cast(Array, rng.permutation(count)[ranks].astype(named(case.index)))
+    found: Array = rng.integers(0, count, rows).astype(named(case.index))
     if case.ids == "half":
-        return np.where(rng.random(rows) < 0.5, count // 2, found).astype(named(case.index))
+        return np.where(rng.random(rows) < 0.5, count // 2, found)
     if case.ids in ("sorted", "offsets", "nearly sorted"):
-        found.sort()
+        found = sort(found)
     if case.ids == "nearly sorted":
         places = rng.integers(0, rows, max(1, rows // 1000))
         found[places] = found[places[::-1]]
@@ -119,13 +118,14 @@ class Given:
     segments: int
 
 
-def given(case: Case) -> Given:
+def given(case: Case, sort: Callable[[Array], Array] = np.sort) -> Given:
     """A case's NumPy arrays."""
     rng = arrays.random_numbers(case.segments)
-    values, ids = _values(rng, case), _ids(rng, case)
+    values, ids = _values(rng, case), _ids(rng, case, sort)
     offsets = None
     if case.ids == "offsets":
-        offsets = np.searchsorted(ids, np.arange(case.segments + 1)).astype(case.index)
+        counts = np.bincount(ids, minlength=case.segments)
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(named(case.index))
     shape = (case.segments, *values.shape[1:])
     return Given(values, ids, offsets, np.empty(shape, values.dtype), case.segments)
 
@@ -263,9 +263,9 @@ class _OnCard:
 
 def _runs_on_card(case: Case, names: Sequence[str]) -> tuple[dict[str, Run], set[str]]:
     """Calls by name, and the names of those that no event times."""
-    host = given(case)
     clocked: set[str] = set()
     torch = load_other("torch")
+    host = given(case, lambda ids: torch.from_numpy(ids).cuda().sort().values.cpu().numpy())
     of = _torch_given(torch, host, "cuda")
     runs = _ours(of, case, None)
     if "torch" in names:
@@ -334,6 +334,18 @@ def _medians(
     return {name: statistics.median(found) for name, found in times.items()}
 
 
+def _without_failing(runs: dict[str, Run]) -> dict[str, str]:
+    """Takes out the other libraries' calls that fail, and returns why. Ours must not fail."""
+    failed = {}
+    for name in [name for name in runs if not name.startswith(("exact", "fast"))]:
+        try:
+            runs[name]()
+        except Exception as error:
+            failed[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            del runs[name]
+    return failed
+
+
 def _check(runs: dict[str, Run], case: Case) -> None:
     """Raises if a call's sums are far from ours: it would measure something else."""
     if case.data == "bits" or case.dtype not in ("float32", "float64", "int64"):
@@ -365,12 +377,14 @@ def measure(
         runs, clocked = (
             _runs_on_card(case, names) if on_card else _runs_elsewhere(case, names, device)
         )
+        failed = _without_failing(runs)
         _check(runs, case)
         found = _medians(runs, clocked, card, repeats)
         del runs
         if on_card:
             libraries.free(tuple(n for n in names if n in ("torch", "cupy")))
-        yield vars(case) | {"ms": found, "clocked": sorted(clocked) if on_card else []}
+        by_clock = sorted(clocked & found.keys()) if on_card else []
+        yield vars(case) | {"ms": found, "clocked": by_clock, "failed": failed}
 
 
 # --- the command -------------------------------------------------------------------------------

@@ -54,3 +54,12 @@ def test_a_call_that_adds_up_something_else_is_refused():
     by_segment._check(runs, case)
     with pytest.raises(ValueError, match="wrong does not add up"):
         by_segment._check(runs | {"wrong": lambda: np.full(20, 1e6)}, case)
+
+
+def test_a_library_that_fails_is_left_out():
+    def fail():
+        raise RuntimeError("no such thing\nfor these")
+
+    runs = {"exact": lambda: 1, "peer": fail, "other": lambda: 2}
+    assert by_segment._without_failing(runs) == {"peer": "RuntimeError: no such thing"}
+    assert set(runs) == {"exact", "other"}

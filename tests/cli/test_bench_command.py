@@ -172,7 +172,7 @@ def test_segments_write_a_record(command, tmp_path):
     assert status == 0 and "float16 normal, 3000 by 1, int64" in out
     assert record["kind"] == "segments" and record["schema"] == 1 and record["device"] == "cpu"
     fields = {field.name for field in dataclasses.fields(by_segment.Case)}
-    assert fields | {"ms", "clocked"} == record["rows"][0].keys()
+    assert fields | {"ms", "clocked", "failed"} == record["rows"][0].keys()
     for wrong in (["--grid", "3"], ["--peers", "torch"]):
         status, _, err = command("bench", *words, *wrong)
         assert status == 2 and "is not for --segments, which takes --sizes" in err

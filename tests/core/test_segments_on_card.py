@@ -199,6 +199,8 @@ def test_graphs(count):
         made = gpureduce.segment_sum(values, ids, **how).value
         with pytest.raises(ValueError, match="pass check=False"):
             gpureduce.segment_sum(values, ids, num_segments=count)
+        with pytest.raises(ValueError, match="pass num_segments"):
+            gpureduce.segment_sum(values, ids, check=False)
     for i in range(200):
         values.copy_(torch.randn(200_000, device="cuda"))
         graph.replay()

@@ -179,6 +179,21 @@ def test_sorted_ids_are_found_and_empty_segments_filled():
         assert_same(by_kernels(values, ids, num_segments=count), want)
 
 
+@pytest.mark.parametrize(("kind", "dtype"), [("half", "float32"), ("zipf", "float32"),
+                                             ("half", "float64"), ("zipf", "int32")])  # fmt: skip
+def test_frequent_ids_are_found_in_a_sample(kind, dtype):
+    rng = np.random.default_rng(8)
+    n, count = 1 << 20, 40_000
+    ids = rng.integers(0, count, n)
+    if kind == "half":
+        ids[rng.random(n) < 0.5] = 12_345
+    else:
+        ids = np.minimum((count ** rng.random(n)).astype(np.int64), count - 1)
+    values = random_array(rng, dtype, n)
+    want = by_host(values, ids, num_segments=count)
+    assert_same(by_kernels(values, ids, num_segments=count), want)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_fast_by_offsets_is_near(dtype):
     rng = np.random.default_rng(7)

@@ -137,12 +137,14 @@ static PyObject *run(gr_segment_request *request, const asked *ask, const gr_spa
     }
     if (ask->timed && !is_captured && !(request->times = gr_take_times(request->device)))
         return PyErr_NoMemory();
+    int device = gr_current_device();
     gr_drop_gil(&call);
     gr_backend_schedule(ask->order, ask->seed);
     if (host)
         status = gr_sum_segments_of_host(request, host[0], host[1], host[2], &outcome, &error);
     else
         status = gr_sum_segments(request, &outcome, &error);
+    gr_backend_return_to(device);
     if (gr_take_gil(&call) < 0 || status != GR_OK) {
         gr_drop_times(request->times, 0);
         return PyErr_Occurred() ? NULL : gr_raise(&error);
@@ -278,12 +280,18 @@ PyObject *gr_py_describe_index(PyObject *Py_UNUSED(self), PyObject *args)
     if (!PyArg_ParseTuple(args, "OsiKp", &object, &name, &device, &stream, &wants_largest) ||
         gr_view_beside(object, name, (void *)(uintptr_t)stream, device, &array, &seen) < 0)
         return NULL;
-    if (take_index(&seen, array.kind, &index) == 0 && is_aligned(&array, name, array.bytes)) {
+    if (wants_largest && gr_stream_is_captured((void *)(uintptr_t)stream)) {
+        PyErr_SetString(PyExc_ValueError, "the largest id cannot be read while the stream is "
+                                          "captured into a graph: pass num_segments");
+    } else if (take_index(&seen, array.kind, &index) == 0 &&
+               is_aligned(&array, name, array.bytes)) {
         if (wants_largest && array.count) {
+            int before = gr_current_device();
             Py_BEGIN_ALLOW_THREADS;
             gr_largest_id(&index, (uint64_t)array.count, device, (void *)(uintptr_t)stream,
                           &largest, &error);
             Py_END_ALLOW_THREADS;
+            gr_backend_return_to(before);
         }
         most = error.status == GR_OK
                    ? Py_BuildValue("LL", (long long)array.count, (long long)largest)

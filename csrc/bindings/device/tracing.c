@@ -291,6 +291,11 @@ static PyObject *py_watched_axis(PyObject *self, PyObject *args)
     return watched(self, args, gr_py_sum_axis_of_host);
 }
 
+static PyObject *py_watched_segments(PyObject *self, PyObject *args)
+{
+    return watched(self, args, gr_py_sum_segments_of_host);
+}
+
 PyMethodDef gr_trace_methods[] = {
     {"plan_pass", py_plan_pass, METH_VARARGS,
      "plan_pass(n, launch, later)\n--\n\n"
@@ -317,6 +322,9 @@ PyMethodDef gr_trace_methods[] = {
      "fails; nothing if there was no memory for it."},
     {"watched_axis", py_watched_axis, METH_VARARGS,
      "watched_axis(..., reports)\n--\n\nThe same with the arguments of sum_axis_of_host()."},
+    {"watched_segments", py_watched_segments, METH_VARARGS,
+     "watched_segments(..., reports)\n--\n\n"
+     "The same with the arguments of sum_segments_of_host()."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -13,6 +13,12 @@ template <typename T> GR_INTRINSIC T *shared_array()
     return reinterpret_cast<T *>(gr_shared);
 }
 
+GR_ACCESS void add_without_result(unsigned long long *global, unsigned long long value)
+{
+    GR_TRACE_ACCESS(atomic, global);
+    gr_atomic_add(global, value);
+}
+
 /* A value for another block, and a mark that is set once the value is there. To other lanes the
  * pair appears to be stored and loaded as one: the store writes the mark last, and the load reads
  * it first. */

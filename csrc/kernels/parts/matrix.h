@@ -119,7 +119,7 @@ __device__ __forceinline__ void finish_sum(void *to, const gr_sums &of, size_t k
         store_sum(to, of, rounded);
     else {
         atomicOr(&of.unproven[k / 32], 1u << k % 32);
-        *of.any_unproven = 1;
+        atomicExch(of.any_unproven, 1u);
     }
 }
 

@@ -1,10 +1,51 @@
-/* Sums of frequent ids in a block's shared memory. */
+/* The segments of a pass, and sums of frequent ids in a block's shared memory. */
 #ifndef GPUREDUCE_KERNEL_SEGMENT_HOT_H
 #define GPUREDUCE_KERNEL_SEGMENT_HOT_H
 
 #include "segment_words.h"
 
-/* The sums of frequent ids: a table of two slots per hash. */
+/* The segments whose words this pass has. */
+struct Range {
+    uint64_t begin, count;
+
+    __device__ __forceinline__ Range(const gr_segment_job &of, const gr_word_plan &plan)
+        : begin(of.pass * plan.per_pass),
+          count(plan.per_pass < of.segments - begin ? plan.per_pass : of.segments - begin)
+    {
+    }
+
+    /* Whether it has an id. Notes those that are out of range. */
+    __device__ __forceinline__ bool has(const gr_segment_job &of, unsigned long long id,
+                                        size_t row) const
+    {
+        if (id - begin < count)
+            return true;
+        if (id >= of.segments)
+            note_place(&of.state->bad, row);
+        return false;
+    }
+
+    __device__ __forceinline__ unsigned long long *
+    words_of(const gr_segment_job &of, unsigned long long id, uint64_t c, unsigned stride) const
+    {
+        unsigned long long *words = reinterpret_cast<unsigned long long *>(of.words);
+        return words + ((id - begin) * of.columns + c) * stride;
+    }
+};
+
+/* If all ids of a warp agree, returns the sum of all values in the first lane, and 0 in others. */
+__device__ __forceinline__ long long sum_of_equal_ids(long long value, bool is_there,
+                                                      unsigned long long id)
+{
+    unsigned long long first = __shfl_sync(0xffffffffu, id, 0);
+    if (!__all_sync(0xffffffffu, is_there && id == first))
+        return value;
+    for (unsigned offset = 16; offset > 0; offset /= 2)
+        value += __shfl_down_sync(0xffffffffu, value, offset);
+    return threadIdx.x % 32 ? 0 : value;
+}
+
+/* A table of two slots per hash. */
 struct Hot {
     unsigned long long *id; /* plus 1; 0: a free slot */
     SharedWords sums;
@@ -42,15 +83,35 @@ struct Hot {
     /* The slot of an id, or GR_HOT_SLOTS. */
     __device__ __forceinline__ unsigned find(unsigned long long wanted) const
     {
+        if (!is_used)
+            return GR_HOT_SLOTS;
         unsigned slot = slot_of(wanted + 1);
         return id[slot] == wanted + 1       ? slot
                : id[slot + 1] == wanted + 1 ? slot + 1
                                             : (unsigned)GR_HOT_SLOTS;
     }
 
-    __device__ __forceinline__ unsigned place(unsigned slot, unsigned copy, unsigned k) const
+    /* Word k of a slot: lanes take different copies. */
+    __device__ __forceinline__ unsigned place(unsigned slot, unsigned k) const
     {
-        return (slot * GR_HOT_COPIES + copy) * words + k;
+        return (slot * GR_HOT_COPIES + threadIdx.x % GR_HOT_COPIES) * words + k;
+    }
+
+    /* Adds the sums to those of all blocks. */
+    __device__ __forceinline__ void leave(const gr_segment_job &of, const gr_word_plan &plan,
+                                          const Range &range) const
+    {
+        if (!is_used)
+            return;
+        __syncthreads();
+        for (unsigned i = threadIdx.x; i < GR_HOT_SLOTS * GR_HOT_COPIES * words; i += blockDim.x) {
+            unsigned k = i % words, slot = i / words / GR_HOT_COPIES;
+            long long sum = sums.get(i);
+            if (sum)
+                add_to_word(of.state,
+                            range.words_of(of, id[slot] - 1, 0, plan.words + plan.flags) + k, sum,
+                            plan.checked && k + 1 == words);
+        }
     }
 };
 

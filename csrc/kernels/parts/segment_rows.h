@@ -38,7 +38,7 @@ __device__ __forceinline__ Acc sum_of_rows(const gr_segment_job &of, uint64_t c,
         for (unsigned k = 0; k < flight; k++) {
             value[k] = In{};
             if (row + k * step < end)
-                value[k] = load_value<In>(at + k * apart);
+                value[k] = *reinterpret_cast<const In *>(at + k * apart);
         }
         for (unsigned k = 0; k < flight; k++)
             if (row + k * step < end)

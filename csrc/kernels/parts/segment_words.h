@@ -91,38 +91,42 @@ __device__ __forceinline__ bool is_in_shared(const gr_segment_job &of, const gr_
            plan.per_pass >= of.segments;
 }
 
+/* A finite value as an integer, where sums have one word. */
+template <typename In>
+__device__ __forceinline__ long long only_word(In x, const gr_word_plan &plan)
+{
+    if constexpr (is_integer_element<In>) {
+        return (long long)x;
+    } else {
+        Scaled s = scaled(x);
+        int up = s.exponent - plan.low;
+        /* Below the unit all bits are zero: every value is a multiple of the unit. */
+        long long whole = (long long)(up >= 0 ? s.size << up : s.size >> -up);
+        return s.is_negative ? -whole : whole;
+    }
+}
+
 /* Calls add(k, integer) for each word that an element touches, and flag(bits) for an inf or nan. */
 template <typename In, typename Add, typename Flag>
 __device__ __forceinline__ void split_into_words(In x, const gr_word_plan &plan, Add add, Flag flag)
 {
-    if constexpr (is_integer_element<In>) {
-        add(0, (long long)x);
-    } else {
-        Scaled s = scaled(x);
-        if (s.flag)
-            return flag(s.flag);
-        int up = s.exponent - plan.low;
-        if (up < 0) { /* the lowest bits are zero: every value is a multiple of the unit */
-            s.size >>= -up;
-            up = 0;
-        }
-        if (plan.words == 1) {
-            long long whole = (long long)(s.size << up);
-            return add(0, s.is_negative ? -whole : whole);
-        }
-        unsigned k = (unsigned)up / plan.width;
-        k = k < plan.words ? k : plan.words - 1;
-        unsigned shift = (unsigned)up - k * plan.width;
-        unsigned long long rest = s.size, mask = (1ull << plan.width) - 1;
-        while (rest) {
-            bool is_top = k + 1 == plan.words;
-            unsigned long long part = is_top ? rest << shift : rest << shift & mask;
-            rest = is_top ? 0 : rest >> (plan.width - shift);
-            if (part)
-                add(k, s.is_negative ? -(long long)part : (long long)part);
-            shift = 0;
-            k++;
-        }
+    Scaled s = scaled(x);
+    if (s.flag)
+        return flag(s.flag);
+    int up = s.exponent - plan.low;
+    unsigned long long rest = up >= 0 ? s.size : s.size >> -up, mask = (1ull << plan.width) - 1;
+    up = up >= 0 ? up : 0;
+    unsigned k = (unsigned)up / plan.width;
+    k = k < plan.words ? k : plan.words - 1;
+    unsigned shift = (unsigned)up - k * plan.width;
+    while (rest) {
+        bool is_top = k + 1 == plan.words;
+        unsigned long long part = is_top ? rest << shift : rest << shift & mask;
+        rest = is_top ? 0 : rest >> (plan.width - shift);
+        if (part)
+            add(k, s.is_negative ? -(long long)part : (long long)part);
+        shift = 0;
+        k++;
     }
 }
 
@@ -133,19 +137,16 @@ __device__ __forceinline__ bool overflows(long long a, long long b)
     return ((a ^ sum) & (b ^ sum)) < 0;
 }
 
-/* Adds to a word in device memory. The result of an atomic addition is only waited for if it is
- * checked. */
-__device__ __forceinline__ void add_to_word(const gr_segment_job &of, const gr_word_plan &plan,
-                                            unsigned long long *word, unsigned k, long long value)
+/* Adds to a word in device memory. */
+__device__ __forceinline__ void add_to_word(gr_segment_state *state, unsigned long long *word,
+                                            long long value, bool is_checked)
 {
-    if (value == 0)
-        return;
-    if (plan.checked && k + 1 == plan.words) {
-        long long before = (long long)atomicAdd(word + k, (unsigned long long)value);
+    if (!is_checked) {
+        add_without_result(word, (unsigned long long)value);
+    } else if (value) {
+        long long before = (long long)atomicAdd(word, (unsigned long long)value);
         if (overflows(before, value))
-            note_overflow(of.state);
-    } else {
-        atomicAdd(word + k, (unsigned long long)value);
+            note_overflow(state);
     }
 }
 
@@ -160,8 +161,8 @@ struct SharedWords {
     {
     }
 
-    __device__ __forceinline__ void add(unsigned at, long long value, bool checked,
-                                        gr_segment_state *state) const
+    __device__ __forceinline__ void add(gr_segment_state *state, unsigned at, long long value,
+                                        bool is_checked) const
     {
         unsigned part = (unsigned)value, carry = 0;
         if (part)
@@ -169,7 +170,7 @@ struct SharedWords {
         unsigned up = (unsigned)(value >> 32) + carry;
         if (!up)
             return;
-        if (checked) {
+        if (is_checked) {
             int before = (int)atomicAdd(high + at, up), after = (int)((unsigned)before + up);
             if (((before ^ after) & ((int)up ^ after)) < 0)
                 note_overflow(state);
@@ -183,5 +184,30 @@ struct SharedWords {
         return (long long)((unsigned long long)high[at] << 32 | low[at]);
     }
 };
+
+/* Adds a block's sums to those of all blocks. */
+__device__ __forceinline__ void leave_shared(const gr_segment_job &of, const gr_word_plan &plan,
+                                             const SharedWords &mine, unsigned sums,
+                                             unsigned copies)
+{
+    unsigned stride = plan.words + plan.flags;
+    unsigned long long *words = reinterpret_cast<unsigned long long *>(of.words);
+    for (unsigned i = threadIdx.x; i < sums; i += blockDim.x) {
+        bool is_checked = plan.checked && i % stride + 1 == plan.words;
+        long long sum = 0;
+        unsigned flags = 0;
+        for (unsigned copy = 0; copy < copies; copy++) {
+            long long part = mine.get(i * copies + copy);
+            if (is_checked && overflows(sum, part))
+                note_overflow(of.state);
+            sum = (long long)((unsigned long long)sum + (unsigned long long)part);
+            flags |= (unsigned)part;
+        }
+        if (i % stride < plan.words && sum)
+            add_to_word(of.state, words + i, sum, is_checked);
+        else if (i % stride == plan.words && flags)
+            atomicOr(words + i, (unsigned long long)flags);
+    }
+}
 
 #endif

@@ -49,18 +49,12 @@ __device__ __forceinline__ bool is_in_rows(const gr_segment_job &of)
     return of.by_offsets || (of.try_sorted && !of.state->unsorted);
 }
 
-/* Row `k` of the values. */
-template <typename In> __device__ __forceinline__ In load_value(const char *row)
-{
-    return *reinterpret_cast<const In *>(row);
-}
-
 /* Calls use(is_there, row, column, id, value) for all values, in flights whose loads do not wait
- * for each other. All threads of a block call it equally often. `IndexAt` reads the ids. */
-template <typename In, typename IndexAt, typename Use>
+ * for each other. All threads of a block call it equally often. `IndexAt` reads the ids. Each value
+ * is read once, so the loads do not displace sums from the L2 cache. */
+template <unsigned flight, typename In, typename IndexAt, typename Use>
 __device__ __forceinline__ void for_each_value(const gr_segment_job &of, IndexAt index, Use use)
 {
-    constexpr unsigned flight = 8;
     unsigned lanes = column_lanes(of.columns), at_once = blockDim.x / lanes;
     size_t turn = (size_t)gridDim.x * at_once * flight;
 
@@ -69,6 +63,7 @@ __device__ __forceinline__ void for_each_value(const gr_segment_job &of, IndexAt
         uint64_t c = tile + threadIdx.x % lanes;
         const char *column =
             static_cast<const char *>(of.values.base) + column_offset(of.values, c);
+        size_t rows = c < of.columns ? of.rows : 0;
         for (size_t base = (size_t)blockIdx.x * at_once * flight; base < of.rows; base += turn) {
             size_t first = base + threadIdx.x / lanes;
             unsigned long long id[flight];
@@ -77,34 +72,35 @@ __device__ __forceinline__ void for_each_value(const gr_segment_job &of, IndexAt
                 size_t row = first + k * at_once;
                 id[k] = 0;
                 value[k] = In{};
-                if (row < of.rows && c < of.columns) {
+                if (row < rows) {
                     id[k] = index(row);
-                    value[k] = load_value<In>(column + (int64_t)row * of.values.row_step);
+                    value[k] = __ldcs(
+                        reinterpret_cast<const In *>(column + (int64_t)row * of.values.row_step));
                 }
             }
             for (unsigned k = 0; k < flight; k++) {
                 size_t row = first + k * at_once;
-                use(row < of.rows && c < of.columns, row, c, id[k], value[k]);
+                use(row < rows, row, c, id[k], value[k]);
             }
         }
     }
 }
 
 /* The same with the usual types of ids read directly. */
-template <typename In, typename Use>
+template <unsigned flight, typename In, typename Use>
 __device__ __forceinline__ void for_each_value(const gr_segment_job &of, Use use)
 {
     const gr_index &ids = of.index;
     if (ids.load == GR_LOAD_u64 && ids.step == 8) {
         const unsigned long long *at = static_cast<const unsigned long long *>(ids.base);
-        for_each_value<In>(
-            of, [at](size_t i) { return at[i]; }, use);
+        for_each_value<flight, In>(
+            of, [at](size_t i) { return __ldcs(at + i); }, use);
     } else if (ids.load == GR_LOAD_i32 && ids.step == 4) {
         const int *at = static_cast<const int *>(ids.base);
-        for_each_value<In>(
-            of, [at](size_t i) { return (unsigned long long)(long long)at[i]; }, use);
+        for_each_value<flight, In>(
+            of, [at](size_t i) { return (unsigned long long)(long long)__ldcs(at + i); }, use);
     } else {
-        for_each_value<In>(
+        for_each_value<flight, In>(
             of, [&ids](size_t i) { return index_at(ids, i); }, use);
     }
 }

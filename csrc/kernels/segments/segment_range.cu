@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(256, 4) segment_range(gr_segment_job of)
             }
         }
     } else {
-        for_each_value<In>(
+        for_each_value<8, In>(
             of, [](size_t) { return 0ull; },
             [&](bool is_there, size_t, uint64_t, unsigned long long, In x) {
                 if (is_there)

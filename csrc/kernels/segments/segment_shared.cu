@@ -8,12 +8,38 @@
  * Still wasted: two atomic additions of 32 bits per element, as shared memory has none of 64. */
 #include "parts/segment_words.h"
 
+template <bool has_one, typename In>
+__device__ __forceinline__ void add_in_shared(const gr_segment_job &of, const gr_word_plan &plan,
+                                              const SharedWords &mine, unsigned copies)
+{
+    gr_segment_state *state = of.state;
+    unsigned stride = plan.words + plan.flags, copy = threadIdx.x & (copies - 1);
+    for_each_value<has_one ? 8 : 2, In>(
+        of, [&](bool is_there, size_t row, uint64_t c, unsigned long long id, In x) {
+            if (is_there && id >= of.segments)
+                note_place(&state->bad, row);
+            if (!is_there || id >= of.segments)
+                return;
+            unsigned first = (unsigned(id) * unsigned(of.columns) + unsigned(c)) * stride;
+            if constexpr (has_one) {
+                mine.add(state, first * copies + copy, only_word(x, plan), plan.checked);
+            } else {
+                auto add = [&](unsigned k, long long value) {
+                    bool is_checked = plan.checked && k + 1 == plan.words;
+                    mine.add(state, (first + k) * copies + copy, value, is_checked);
+                };
+                split_into_words(x, plan, add, [&](unsigned flag) {
+                    atomicOr(mine.low + (first + plan.words) * copies + copy, flag);
+                });
+            }
+        });
+}
+
 template <typename In, typename Word>
 __global__ void __launch_bounds__(GR_SEGMENT_THREADS, 1) segment_shared(gr_segment_job of)
 {
     gr_word_plan plan = plan_of<In>(of);
     unsigned stride = plan.words + plan.flags;
-    gr_segment_state *state = of.state;
 
     if (!is_in_words(of, plan) || !is_in_shared(of, plan))
         return;
@@ -24,43 +50,12 @@ __global__ void __launch_bounds__(GR_SEGMENT_THREADS, 1) segment_shared(gr_segme
     for (unsigned i = threadIdx.x; i < 2 * sums * copies; i += blockDim.x)
         mine.low[i] = 0;
     __syncthreads();
-
-    for_each_value<In>(of, [&](bool is_there, size_t row, uint64_t c, unsigned long long id, In x) {
-        if (is_there && id >= of.segments) {
-            note_place(&state->bad, row);
-            is_there = false;
-        }
-        if (!is_there)
-            return;
-        unsigned first = (unsigned(id) * unsigned(of.columns) + unsigned(c)) * stride;
-        unsigned copy = threadIdx.x & (copies - 1);
-        split_into_words<In>(
-            x, plan,
-            [&](unsigned k, long long value) {
-                mine.add((first + k) * copies + copy, value, plan.checked && k + 1 == plan.words,
-                         state);
-            },
-            [&](unsigned flag) {
-                atomicOr(mine.low + (first + plan.words) * copies + copy, flag);
-            });
-    });
-
+    if constexpr (is_integer_element<In>)
+        add_in_shared<true, In>(of, plan, mine, copies);
+    else if (stride == 1)
+        add_in_shared<true, In>(of, plan, mine, copies);
+    else
+        add_in_shared<false, In>(of, plan, mine, copies);
     __syncthreads();
-    unsigned long long *words = reinterpret_cast<unsigned long long *>(of.words);
-    for (unsigned i = threadIdx.x; i < sums; i += blockDim.x) {
-        unsigned k = i % stride;
-        long long sum = 0;
-        unsigned flags = 0;
-        for (unsigned copy = 0; copy < copies; copy++) {
-            long long part = mine.get(i * copies + copy);
-            if (plan.checked && k + 1 == plan.words && overflows(sum, part))
-                note_overflow(state);
-            sum = (long long)((unsigned long long)sum + (unsigned long long)part);
-            flags |= (unsigned)part;
-        }
-        if (k < plan.words)
-            add_to_word(of, plan, words + (i - k), k, sum);
-        else if (flags)
-            atomicOr(words + i, (unsigned long long)flags);
-    }
+    leave_shared(of, plan, mine, sums, copies);
 }

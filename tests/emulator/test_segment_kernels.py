@@ -1,0 +1,97 @@
+"""The kernels for sums by segment: whether they race."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import gpureduce
+from gpureduce import _emulator_traced as traced
+from gpureduce import _host
+from gpureduce.core import dtypes
+
+EXACT = {"int32": False, "float16": True, "float32": True, "float64": True}
+
+
+def details(dtype, count, by_offsets, is_sorted, exactly):
+    """The tuple of gpureduce/core/segments_on_device.py."""
+    target = dtypes.load_of(np.dtype("int64" if dtype == "int32" else dtype))
+    acc = _host.ACC_U64 if dtype == "int32" else _host.ACC_F64 if dtype == "float64" else (
+        _host.ACC_F32
+    )  # fmt: skip
+    initial = (0, 0) if dtype == "int32" else (0.0, 0.0)
+    return acc, exactly, target, initial, by_offsets, is_sorted, True, count, 0, 0, False
+
+
+def watch(values, numbers, count, *, by_offsets=False, is_sorted=0, exactly=None):
+    dtype = values.dtype.name
+    exactly = EXACT[dtype] if exactly is None else exactly
+    result = np.dtype(np.int64) if dtype == "int32" else values.dtype
+    out, reports = np.empty((count, *values.shape[1:]), result), []
+    traced.watched_segments(
+        values, numbers, out, values.dtype.kind, "i", 0,
+        details(dtype, count, by_offsets, is_sorted, exactly), reports,
+    )  # fmt: skip
+    assert json.loads(reports[0])["races"] == []
+    return out
+
+
+def values_of(rng, dtype, shape, kind):
+    if dtype == "int32":
+        return rng.integers(-9, 9, shape, np.int32)
+    spread = 40 if kind == "wide" else 1
+    with np.errstate(over="ignore"):
+        found = (rng.standard_normal(shape) * 2.0 ** rng.integers(-spread, spread, shape)).astype(
+            dtype
+        )
+    if kind == "special":
+        found.reshape(-1)[[3, 50, 51]] = np.inf, np.nan, -np.inf
+    return found
+
+
+@pytest.mark.parametrize("dtype", list(EXACT))
+@pytest.mark.parametrize("kind", ["usual", "wide", "special"])
+@pytest.mark.parametrize(
+    ("n", "count", "columns"),
+    [(300, 5, None), (700, 5, None), (300, 200, None), (90, 4, 3), (40, 9, 33)],
+)
+def test_nothing_races(dtype, kind, n, count, columns):
+    if dtype == "int32" and kind != "usual":
+        pytest.skip("integers have no exponents")
+    rng = np.random.default_rng(n)
+    values = values_of(rng, dtype, n if columns is None else (n, columns), kind)
+    ids = rng.integers(0, count, n)
+    ids[:64] = ids[0]
+    want = gpureduce.segment_sum(values, ids, num_segments=count).value
+    assert watch(values, ids, count).tobytes() == want.tobytes()
+    order = np.argsort(ids, kind="stable")
+    ordered, offsets = values[order], np.searchsorted(ids[order], np.arange(count + 1))
+    assert watch(ordered, ids[order], count, is_sorted=1).tobytes() == want.tobytes()
+    assert watch(ordered, offsets, count, by_offsets=True).tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("exactly", [True, False])
+def test_nothing_races_in_long_segments(exactly):
+    rng = np.random.default_rng(2)
+    values = rng.standard_normal(21_000).astype(np.float32)
+    values[::7] *= np.float32(2.0**60)
+    values[1::7] = -values[: values[1::7].size * 7 : 7]
+    offsets = np.array([0, 3, 20_500, 20_500, 21_000])
+    found = watch(values, offsets, 4, by_offsets=True, exactly=exactly)
+    want = gpureduce.segment_sum(values, offsets=offsets).value
+    assert not exactly or found.tobytes() == want.tobytes()
+
+
+def test_nothing_races_in_gaps_and_wrong_ids():
+    values = np.ones(600, np.float32)
+    ids = np.repeat([0, 500, 999], 200)
+    found = watch(values, ids, 1000, is_sorted=1)
+    assert found[[0, 500, 999]].tolist() == [200, 200, 200] and found.sum() == 600
+    unsorted = ids[::-1].copy()
+    with pytest.raises(AssertionError):
+        assert watch(values, unsorted, 1000, is_sorted=1).sum() == 600  # nothing was written
+    wrong = unsorted.copy()
+    wrong[::5] = 1000
+    watch(values, wrong, 1000)
