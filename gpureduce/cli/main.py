@@ -196,11 +196,11 @@ def _check_options(arguments: argparse.Namespace, mode: str) -> None:
 
 def _command_bench(arguments: argparse.Namespace) -> None:
     for mode in _MODES:
-        if getattr(arguments, mode):
+        if getattr(arguments, mode) not in (None, False):
             _check_options(arguments, mode)
     if arguments.segments:
         by_segment.command(arguments)
-    elif arguments.devices:
+    elif arguments.devices is not None:
         several_devices.command(arguments)
     elif arguments.lecture or arguments.record:
         repeats = report.REPEATS if arguments.repeats is None else arguments.repeats

@@ -81,3 +81,10 @@ def test_a_wrong_sum_is_not_timed():
 def test_errors(capsys, options, text):
     assert main(["bench", *options]) == 2
     assert text in capsys.readouterr().err
+
+
+def test_devices_without_names_are_all_gpus(capsys, monkeypatch):
+    seen = []
+    monkeypatch.setattr(several_devices, "command", lambda arguments: seen.append(arguments.devices))
+    assert main(["bench", "--devices"]) == 0
+    assert seen == [[]]

@@ -22,11 +22,13 @@ from user_kernels import INDEX_BUG, TREE, alone, plain
 gpu = pytest.mark.gpu
 DTYPES = ("bool", "int8", "uint16", "int32", "uint32", "int64", "float16", "float32", "float64")
 SCRATCH = {"global_tree": "thread"}
+SHARED = {"bulk_copy": "ring"}
 
 
 def rung(name):
     """A rung of the ladder, as a kernel of yours."""
-    return gpureduce.kernel(gpureduce.source(name).text, scratch=SCRATCH.get(name))
+    text = gpureduce.source(name).text
+    return gpureduce.kernel(text, scratch=SCRATCH.get(name), shared=SHARED.get(name))
 
 
 def only_there(body):
@@ -39,7 +41,8 @@ def only_there(body):
 def test_a_sum_of_every_dtype(dtype):
     k, array = gpureduce.kernel(TREE), (np.arange(100_003) % 2).astype(dtype)
     value, timing = gpureduce.sum(array, k, device="cuda")
-    assert value == array.sum(dtype=np.float64) and value.dtype == array.sum().dtype
+    kind = array.sum().dtype
+    assert value == array.sum(dtype=np.float64).astype(kind) and value.dtype == kind
     assert (timing.strategy, timing.backend, timing.source) == ("my_rung", "cuda", "cuda_event")
     assert (timing.block, timing.grid, timing.launches) == (256, 391, 3)
     assert timing.kernel_ms > 0
