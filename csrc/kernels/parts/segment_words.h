@@ -87,7 +87,8 @@ __device__ __forceinline__ void note_overflow(gr_segment_state *state)
 /* Whether each block keeps its sums in shared memory first. */
 __device__ __forceinline__ bool is_in_shared(const gr_segment_job &of, const gr_word_plan &plan)
 {
-    return of.segments * of.columns * (plan.words + plan.flags) <= of.shared_words &&
+    return of.shared_words &&
+           of.segments * of.columns * (plan.words + plan.flags) <= of.shared_words &&
            plan.per_pass >= of.segments;
 }
 
