@@ -1,6 +1,7 @@
 """Fuzz exact sums by segment against the integer oracle, for as long as you like.
 
     python tools/fuzz_segments.py --segments 100000
+    python tools/fuzz_segments.py --device emulator
 
 Each batch of rows becomes a batch of segments: shuffled with ids of several dtypes, in order with
 offsets, as vectors of three columns, beside segments of ordinary numbers, and strided. Prints one
@@ -26,8 +27,12 @@ ID_DTYPES = ["int16", "uint16", "int32", "uint32", "int64", "uint64", ">i4"]
 FEW, ORDINARY = 8, 300  # segments of a batch, and of ordinary numbers beside them
 
 
+DEVICE: str | None = None  # where sums are added up: --device
+
+
 def segment_sum(values: Array, ids: Array, count: int) -> Array:
-    return np.asarray(gpureduce.segment_sum(values, ids, num_segments=count).value)
+    found = gpureduce.segment_sum(values, ids, num_segments=count, device=DEVICE)
+    return np.asarray(found.value)
 
 
 def ways(fmt: Format, rows: Array, rng: np.random.Generator) -> Iterator[tuple[str, Array]]:
@@ -38,7 +43,7 @@ def ways(fmt: Format, rows: Array, rng: np.random.Generator) -> Iterator[tuple[s
     kind = ID_DTYPES[rng.integers(len(ID_DTYPES))]
     yield "shuffled", segment_sum(flat[order], ids[order].astype(kind), count)
     offsets = np.arange(count + 1) * n
-    yield "offsets", gpureduce.segment_sum(flat, offsets=offsets).value
+    yield "offsets", gpureduce.segment_sum(flat, offsets=offsets, device=DEVICE).value
     wide = np.repeat(flat, 2)[::2]
     yield "strided", segment_sum(wide[::-1], np.repeat(ids, 2)[::-2], count)
     vectors = np.stack([rows, rows[::-1], rows], axis=-1).reshape(-1, 3)
@@ -74,7 +79,10 @@ def main() -> int:
     parser.add_argument("--segments", type=int, default=10_000, help="per dtype")
     parser.add_argument("--dtypes", nargs="+", default=FLOATS, choices=FLOATS)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", help="cuda or emulator; by default the processors")
     arguments = parser.parse_args()
+    global DEVICE
+    DEVICE = arguments.device
     failed = 0
     for name in arguments.dtypes:
         start = time.monotonic()

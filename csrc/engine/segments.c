@@ -119,16 +119,15 @@ static gr_status launch_untyped(run *r, const char *kernel, size_t threads, unsi
                             gr_least(ceil_div(threads, block), most), 1, block, shared_bytes});
 }
 
-/* The words that a block can keep in shared memory. Blocks of half as much share a
- * multiprocessor. */
+/* The words that each block keeps in shared memory, if it keeps any: up to 32 copies of each sum.
+ */
 static size_t shared_words(const run *r)
 {
     const gr_segment_request *request = r->request;
-    size_t most = r->shared_bytes / 8, half = (r->shared_bytes / 2 - 1024) / 8;
-    if (request->segments > most / request->columns)
+    size_t most = r->shared_bytes / 8, words = is_float(r) ? 3 : 1;
+    if (request->segments > most / request->columns || request->rows / 64 < request->segments)
         return 0;
-    size_t sums = request->segments * request->columns;
-    return request->rows / 64 < request->segments ? 0 : 4 * sums <= half ? half : most;
+    return gr_least(most, request->segments * request->columns * words * GR_WARP);
 }
 
 static gr_status add_words(run *r)
@@ -148,10 +147,9 @@ static gr_status add_words(run *r)
     if (launch(r, global) != GR_OK || !r->job.shared_words)
         return r->error->status;
     size_t bytes = r->job.shared_words * 8;
-    size_t blocks = r->sms * (2 * bytes < r->shared_bytes ? 2 : 1);
     size_t rows = GR_SEGMENT_THREADS / lanes;
     return launch(r, (step){"segment_shared", load, GR_ACC_u64,
-                            gr_least(ceil_div(request->rows, 8 * rows), blocks), 1,
+                            gr_least(ceil_div(request->rows, 8 * rows), r->sms), 1,
                             GR_SEGMENT_THREADS, bytes});
 }
 
@@ -192,7 +190,7 @@ static gr_status add_rows(run *r)
                      : acc == GR_ACC_f64 || acc == GR_ACC_proven3 ? GR_LOAD_f64
                                                                   : GR_LOAD_f32;
     step rows = {
-        "segment_rows", load,  acc, gr_least(ceil_div(request->segments, groups), r->sms * 256),
+        "segment_rows", load,  acc, gr_least(ceil_div(request->segments, groups), r->sms * 32),
         r->tiles,       BLOCK, 0};
     step tasks = {"segment_tasks", load, acc, r->sms * 8, r->tiles, BLOCK, BLOCK * acc_size(acc)};
     step merge = {"segment_merge", merged, acc, r->sms * warps, 1, BLOCK, 0};
@@ -228,7 +226,7 @@ static size_t most_words(const run *r)
     if (!is_float(r))
         return 1;
     unsigned bits = request->load == GR_LOAD_f16 ? 40 : request->load == GR_LOAD_f64 ? 2098 : 277;
-    return gr_plan_words(bits, 0, 1, 1, 1, request->rows, 1, 0).words + 1;
+    return gr_plan_words(bits, 0, 1, 1, 1, r->job.width, 1, 0).words + 1;
 }
 
 /* Words for all sums if values have usual exponents, but no more than a quarter of the free
@@ -320,6 +318,7 @@ static gr_status plan(run *r)
                             .sums = request->sums,
                             .by_offsets = request->by_offsets,
                             .load = request->load};
+    job->width = gr_word_width(request->rows);
     job->sums.additions = 4.0 * (double)request->rows + 1e5;
     job->try_sorted = !request->by_offsets && request->rows &&
                       (request->sorted == GR_SORTED ||

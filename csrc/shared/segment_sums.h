@@ -74,6 +74,7 @@ typedef struct {
     uint64_t room;         /* words */
     uint64_t shared_words; /* that fit into a block's shared memory; 0: none are kept there */
     int load;              /* a gr_load: the values' type */
+    unsigned width;        /* of a word: gr_word_width() */
     int attempt;           /* 0: with a checked word where that saves one; 1: without */
     unsigned pass;         /* which range of segments */
     unsigned lanes;        /* of segment_rows, per segment */
@@ -96,21 +97,27 @@ typedef struct {
 
 /* Overflow is impossible. With `rows` elements and width = 63 - ceil(log2(rows)), each element adds
  * less than 2^width to a word in size, so a word stays below rows 2^width <= 2^63 in size, in any
- * order of additions, and for any part of the elements. An element of up to `bits` bits touches
- * ceil(bits / width) words. Where one word less would hold the elements, if not all sums of them,
- * the first attempt takes that one less. It then checks each addition to the topmost word, and if
- * one overflows, the second attempt adds up again. An element adds at most 2^57 to a checked word,
- * so the sum of a warp's 32 elements does not overflow. */
+ * order of additions, and for any part of the elements. */
+static inline unsigned gr_word_width(uint64_t rows)
+{
+    unsigned width = 62;
+    while (width > 1 && rows && (rows - 1) >> (63 - width))
+        width--;
+    return width;
+}
+
+/* An element of up to `bits` bits touches ceil(bits / width) words. Where one word less would hold
+ * the elements, if not all sums of them, the first attempt takes that one less. It then checks each
+ * addition to the topmost word, and if one overflows, the second attempt adds up again. An element
+ * adds less than 2^57 to a checked word, so the sum of a warp's 32 elements does not overflow. */
 GR_HOST_DEVICE gr_word_plan gr_plan_words(unsigned high, unsigned low, unsigned specials,
-                                          int is_float, int attempt, uint64_t rows,
+                                          int is_float, int attempt, unsigned width,
                                           uint64_t columns, uint64_t room)
 {
     gr_word_plan plan = {0, 64, 1, 0, 0, 0};
     if (is_float) {
-        unsigned bits = high > low ? high - low : 0, width = 62, words;
-        while (width > 1 && (rows - 1) >> (63 - width))
-            width--;
-        words = bits <= width ? 1 : (bits + width - 1) / width;
+        unsigned bits = high > low ? high - low : 0;
+        unsigned words = bits <= width ? 1 : (bits + width - 1) / width;
         plan.low = high > low ? (int)low : 0; /* all values may be 0 */
         plan.width = width;
         plan.flags = specials != 0;

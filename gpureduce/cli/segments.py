@@ -32,6 +32,7 @@ def register(command: Command, load: Load) -> None:
     )
     adding.add_argument("--strategy", choices=STRATEGIES, default="auto", help="default: auto")
     adding.add_argument("--dtype", help="the dtype of the sums")
+    adding.add_argument("--device", help="cpu, cuda, cuda:1 or emulator (default: cpu)")
 
 
 def _run(arguments: argparse.Namespace, load: Load) -> None:
@@ -42,6 +43,7 @@ def _run(arguments: argparse.Namespace, load: Load) -> None:
         num_segments=arguments.num_segments,
         strategy=arguments.strategy,
         dtype=arguments.dtype,
+        device=arguments.device,
         **segments,
     )
     if arguments.json:

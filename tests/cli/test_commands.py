@@ -54,6 +54,8 @@ def test_sums_by_segment(command, tmp_path):
     assert status == 0 and "float64[1, 2]" in out and "[[1. 6.]]" in out and "exact" in out
     row = json.loads(command("segments", *files, "--num-segments", "2", "--json")[1])
     assert row["value"] == [[1.0, 6.0], [0.0, 0.0]] and row["strategy"] == "exact"
+    row = json.loads(command("segments", *files, "--device", "emulator", "--json")[1])
+    assert row["value"] == [[1.0, 6.0]] and row["backend"] == "emulator"
     offsets = [tmp_path / "v.npy", tmp_path / "o.npy", "--offsets", "--json"]
     row = json.loads(command("segments", *offsets, "--strategy", "numpy", "--dtype", "f8")[1])
     assert row["value"] == [[1e16, 1.0], [1 - 1e16, 5.0]] and row["backend"] == "numpy"

@@ -14,20 +14,50 @@ __device__ __forceinline__ void merge_maximum(unsigned *to, unsigned value)
         atomicMax(to, value);
 }
 
-struct Extremes {
-    unsigned high = 0, low = 0, specials = 0; /* as in gr_segment_state */
+/* The biased exponent of a float: 0 for subnormals, `special` for inf and nan. */
+__device__ __forceinline__ unsigned exponent_field(float x)
+{
+    return __float_as_uint(x) >> 23 & 0xff;
+}
 
-    template <typename In> __device__ __forceinline__ void add(In x)
+__device__ __forceinline__ unsigned exponent_field(double x)
+{
+    return (unsigned)__double2hiint(x) >> 20 & 0x7ff;
+}
+
+/* T: float, or double. */
+template <typename T> struct Extremes {
+    static constexpr unsigned special = sizeof(T) == 4 ? 0xff : 0x7ff,
+                              digits = sizeof(T) == 4 ? 24 : 53;
+    unsigned largest = 0, low = ~0u, specials = 0;
+
+    /* Most values have no bit below the lowest so far, which their exponent shows. */
+    __device__ __forceinline__ void add(T x)
+    {
+        unsigned field = exponent_field(x);
+        if (field == special) {
+            specials = 1;
+            return;
+        }
+        largest = field > largest ? field : largest;
+        if (field <= low)
+            add_low(x);
+    }
+
+    __device__ __forceinline__ void add_low(T x)
     {
         Scaled s = scaled(x);
-        unsigned top = unsigned(s.exponent + 64 - __clzll((long long)s.size));
-        unsigned bottom = ~unsigned(s.exponent + __ffsll((long long)s.size) - 1);
-        if (s.flag)
-            specials = 1;
-        else if (s.size) {
-            high = top > high ? top : high;
-            low = bottom > low ? bottom : low;
-        }
+        unsigned lowest = unsigned(s.exponent + __ffsll((long long)s.size) - 1);
+        if (s.size && lowest < low)
+            low = lowest;
+    }
+
+    /* As in gr_segment_state. */
+    __device__ __forceinline__ void leave(gr_segment_state *state) const
+    {
+        merge_maximum(&state->high, (largest ? largest - 1 : 0) + digits);
+        merge_maximum(&state->low, ~low);
+        merge_maximum(&state->specials, specials);
     }
 };
 

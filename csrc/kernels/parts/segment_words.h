@@ -61,7 +61,7 @@ template <typename In> __device__ __forceinline__ gr_word_plan plan_of(const gr_
 {
     const gr_segment_state *state = of.state;
     return gr_plan_words(state->high, ~state->low, state->specials, !is_integer_element<In>,
-                         of.attempt, of.rows, of.columns, of.room);
+                         of.attempt, of.width, of.columns, of.room);
 }
 
 /* The same where the element type is not known to the compiler. */
@@ -69,7 +69,7 @@ __device__ __forceinline__ gr_word_plan plan_of_any(const gr_segment_job &of)
 {
     const gr_segment_state *state = of.state;
     return gr_plan_words(state->high, ~state->low, state->specials, gr_is_float((gr_load)of.load),
-                         of.attempt, of.rows, of.columns, of.room);
+                         of.attempt, of.width, of.columns, of.room);
 }
 
 /* Whether the kernels that add to words have to run in this pass. */
@@ -87,7 +87,8 @@ __device__ __forceinline__ void note_overflow(gr_segment_state *state)
 /* Whether each block keeps its sums in shared memory first. */
 __device__ __forceinline__ bool is_in_shared(const gr_segment_job &of, const gr_word_plan &plan)
 {
-    return of.segments * of.columns * (plan.words + plan.flags) <= of.shared_words &&
+    return of.shared_words &&
+           of.segments * of.columns * (plan.words + plan.flags) <= of.shared_words &&
            plan.per_pass >= of.segments;
 }
 

@@ -9,7 +9,8 @@
 template <typename In, typename Word>
 __global__ void __launch_bounds__(256, 4) segment_range(gr_segment_job of)
 {
-    Extremes seen;
+    using Float = std::conditional_t<std::is_same<In, double>::value, double, float>;
+    Extremes<Float> seen;
     constexpr unsigned flight = 4;
     size_t n = of.rows * of.columns, grid = (size_t)gridDim.x * blockDim.x;
     size_t first = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -23,9 +24,9 @@ __global__ void __launch_bounds__(256, 4) segment_range(gr_segment_job of)
         const In *in = static_cast<const In *>(of.values.base);
         Packed<const In *> packed(in, n);
         if (first < packed.head)
-            seen.add(in[first]);
+            seen.add(Float(in[first]));
         if (first < packed.tail)
-            seen.add(in[n - 1 - first]);
+            seen.add(Float(in[n - 1 - first]));
         for (size_t i = first; i < packed.packs; i += flight * grid) {
             Pack<In> pack[flight];
             for (unsigned k = 0; k < flight; k++)
@@ -34,7 +35,7 @@ __global__ void __launch_bounds__(256, 4) segment_range(gr_segment_job of)
                 In element[Pack<In>::count];
                 memcpy(element, &pack[k], sizeof element);
                 for (unsigned j = 0; j < Pack<In>::count; j++)
-                    seen.add(element[j]);
+                    seen.add(Float(element[j]));
             }
         }
     } else {
@@ -42,10 +43,8 @@ __global__ void __launch_bounds__(256, 4) segment_range(gr_segment_job of)
             of, [](size_t) { return 0ull; },
             [&](bool is_there, size_t, uint64_t, unsigned long long, In x) {
                 if (is_there)
-                    seen.add(x);
+                    seen.add(Float(x));
             });
     }
-    merge_maximum(&of.state->high, seen.high);
-    merge_maximum(&of.state->low, seen.low);
-    merge_maximum(&of.state->specials, seen.specials);
+    seen.leave(of.state);
 }
