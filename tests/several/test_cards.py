@@ -46,6 +46,9 @@ class Torch:
     def current(self):
         return self.torch.cuda.current_device()
 
+    def on(self, card):
+        return self.torch.cuda.device(card)
+
     def host(self, array):
         return array.cpu().numpy()
 
@@ -64,6 +67,9 @@ class CuPy:
             pytest.skip("CuPy has no bfloat16")
         with self.cupy.cuda.Device(card):
             return self.cupy.asarray(array)
+
+    def on(self, card):
+        return self.cupy.cuda.Device(card)
 
     def current(self):
         return self.cupy.cuda.runtime.getDevice()
@@ -146,8 +152,9 @@ def test_parts_are_read_after_their_producers_work(library):
     parts = []
     for card in range(len(cards())):
         large = library.put(np.zeros(1 << 26, np.float32), card)
-        for _ in range(10):
-            large += 1
+        with library.on(card):
+            for _ in range(10):
+                large += 1
         parts.append(large)
     assert gpureduce.sum_parts(parts, "exact").value == 10 * len(parts) * 2**26
 

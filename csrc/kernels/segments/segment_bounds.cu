@@ -1,15 +1,14 @@
 /* segment_bounds: finds where each segment of sorted ids begins, or checks the caller's offsets.
  *
  * If an id differs from the one before it, a segment begins. So sorted ids become offsets, and
- * segment_rows needs no atomics. At the first id that is below the one before it all blocks stop,
- * and segment_atomics adds up. */
+ * segment_rows needs no atomics. At an id below the one before it all blocks stop, before they fill
+ * in gaps, of which unsorted ids have many; and segment_atomics adds up. */
 #include "parts/segment_gaps.h"
 
 __device__ __forceinline__ void check_offsets(const gr_segment_job &of)
 {
-    size_t grid = (size_t)gridDim.x * blockDim.x;
     size_t first = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    for (size_t k = first; k <= of.segments; k += grid) {
+    for (size_t k = first; k <= of.segments; k += (size_t)gridDim.x * blockDim.x) {
         unsigned long long here = index_at(of.index, k);
         bool is_wrong = (k == 0 && here != 0) || (k == of.segments && here != of.rows) ||
                         (k < of.segments && index_at(of.index, k + 1) < here);
@@ -48,22 +47,27 @@ __global__ void __launch_bounds__(256, 4) segment_bounds(gr_segment_job of)
                 note_place(&state->bad, row);
                 continue;
             }
-            if (row > 0 && id[k] < before[k]) {
+            is_over |= row > 0 && id[k] < before[k];
+            if (row > 0 && id[k] < before[k])
                 note_place(&state->unsorted, row);
-                is_over = true;
-            } else if (row == 0 || id[k] > before[k]) {
+        }
+        if (__syncthreads_or(is_over))
+            return;
+        for (unsigned k = 0; k < flight; k++) {
+            size_t row = base + k * blockDim.x + threadIdx.x;
+            if (row >= of.rows || id[k] >= of.segments)
+                continue;
+            if (row == 0 || id[k] > before[k])
                 has_gaps |= put_offsets(gaps, of.offsets, row ? before[k] + 1 : 0, id[k] + 1, row);
-            }
             if (row == of.rows - 1)
                 has_gaps |= put_offsets(gaps, of.offsets, id[k] + 1, of.segments + 1, of.rows);
         }
-        if (!__syncthreads_or(is_over || has_gaps))
+        if (!__syncthreads_or(has_gaps))
             continue;
         unsigned count = gaps->count < Gaps::most ? gaps->count : Gaps::most;
         for (unsigned i = 0; i < count; i++)
             fill(of.offsets, gaps->begin[i], gaps->end[i], gaps->value[i], threadIdx.x, blockDim.x);
-        if (__syncthreads_or(is_over))
-            return;
+        __syncthreads();
         if (threadIdx.x == 0)
             gaps->count = 0;
         __syncthreads();
