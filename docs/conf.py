@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from pygments.lexers import CudaLexer, PythonLexer
 from sphinx.application import Sphinx
 
 import gpureduce
@@ -86,7 +87,17 @@ def _short_types(app: Sphinx, *what: Any) -> tuple[str | None, str | None]:
     return next(shown), next(shown)
 
 
+class CellLexer(PythonLexer):
+    """Python, and CUDA C in the cells of notebooks that begin with %%kernel."""
+
+    def get_tokens(self, text: str, unfiltered: bool = False) -> Any:
+        """The tokens of a cell."""
+        lexer = CudaLexer() if text.startswith("%%kernel") else super()
+        return lexer.get_tokens(text, unfiltered)
+
+
 def setup(app: Sphinx) -> None:
     """What Sphinx calls when it starts."""
+    app.add_lexer("python", CellLexer)
     app.connect("autodoc-process-signature", _short_types)
     app.connect("source-read", _point_inside)

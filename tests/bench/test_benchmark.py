@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import shutil
 import sys
 import types
 
@@ -16,6 +18,7 @@ from gpureduce import _emulator
 from gpureduce.bench import benchmark as bench_module
 from gpureduce.bench import contenders, libraries, report
 from gpureduce.core import devices, registry
+from user_kernels import INDEX_BUG, TREE
 
 
 def test_measurements_say_what_ran():
@@ -296,3 +299,38 @@ def test_auto_is_measured_as_the_strategy_that_it_chooses(monkeypatch):
     for dtype in ("float32", "int32"):
         list(gpureduce.benchmark(["auto"], [1000], [dtype], device="emulator", repeats=1))
     assert set(asked) == {registry.find("exact").index, -1}
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
+def test_a_kernel_of_yours_beside_others():
+    own, named = gpureduce.kernel(TREE), gpureduce.kernel(gpureduce.source("sequential").text)
+    rows = list(
+        gpureduce.benchmark(
+            ["sequential", own, named], [1000], repeats=2, device="emulator", blocks=[64, 256],
+            measure=["kernel", "apart", "host", "call", "count"],
+        )
+    )  # fmt: skip
+    found = {(row.measure, row.strategy) for row in rows}
+    names = ("sequential", "my_rung", "sequential (yours)")
+    for measure in ("kernel", "apart", "host", "call", "count"):
+        assert {(measure, name) for name in names} <= found
+    for row in rows:
+        assert (row.median_us > 0 and "emulator" in row.device) or row.strategy == "numpy"
+        if row.measure in ("kernel", "apart"):
+            assert row.source == "emulator" and row.error_ulps == 0 and row.block in (64, 256)
+    pytest.importorskip("matplotlib")
+    from gpureduce import plot
+
+    plot.times([row for row in rows if row.measure == "kernel"])
+    with pytest.raises(ValueError, match="do not go into one chart"):
+        plot.times([rows[0], dataclasses.replace(rows[1], source="cuda_event")])
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
+def test_a_wrong_kernel_of_yours_shows():
+    (row,) = gpureduce.benchmark(
+        [gpureduce.kernel(INDEX_BUG)], [1000], repeats=1, accumulate="int32", device="emulator"
+    )
+    assert row.error_ulps > 0
+    with pytest.raises(TypeError, match="it takes int32 or uint32"):
+        list(gpureduce.benchmark([gpureduce.kernel(INDEX_BUG)], [1000], device="emulator"))

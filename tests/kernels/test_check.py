@@ -11,7 +11,7 @@ import pytest
 
 import gpureduce
 from gpureduce.kernels import trials
-from user_kernels import INDEX_BUG, PUZZLE_WITHOUT_BARRIER, TREE, alone, plain
+from user_kernels import FIVE, INDEX_BUG, PUZZLE_WITHOUT_BARRIER, TREE, alone, plain
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
 
@@ -52,6 +52,21 @@ def test_a_ticket_that_is_not_left_at_zero():
     assert not verdict.right and "a second sum with the same scratch" in verdict.failures[0].fault
     marks = gpureduce.source("tiles").text
     assert gpureduce.check(marks, "int32")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("no barrier", ["reverse order", "missing: __sync"]),
+        ("shifted", ["Wrong for n = 2,", "element 0 was left out; element 1 was added twice"]),
+        ("halves", ["Wrong for n = 3, block = 96,", "element 2 was left out"]),
+        ("+=", ["lockstep order", "block 0, thread", "block 1, thread"]),
+        ("no test", ["thread (4,0,0) of block (0,0,0) reads in[4], and it has 1"]),
+    ],
+)
+def test_the_five_wrong_kernels_of_the_documentation(name, said):
+    found = str(gpureduce.check(FIVE[name], hint=False))
+    assert all(text in found for text in said), found
 
 
 def test_an_index_bug_that_uniform_numbers_hide():

@@ -63,3 +63,17 @@ def alone(body: str) -> str:
         f"{body}\nif (threadIdx.x == 0 && blockIdx.x == 0) {{ float sum = 0; "
         "for (size_t i = 0; i < n; i++) sum += in[i]; out[0] = sum; }"
     )
+
+
+# The five wrong kernels of docs/other_tools.md.
+FIVE = {
+    "no barrier": PUZZLE_WITHOUT_BARRIER,
+    "shifted": INDEX_BUG,
+    "halves": TREE.replace("= 512", "= blockDim.x / 2").replace(
+        "tid < stride && tid + stride < blockDim.x", "tid < stride"
+    ),
+    "+=": plain(
+        "size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x;\nif (i < n) *out += in[i];"
+    ),
+    "no test": INDEX_BUG.replace("i < n ? in[i + 1 < last ? i + 1 : last] : 0", "in[i]"),
+}
