@@ -43,6 +43,19 @@ __device__ __forceinline__ void note_place(uint64_t *first, size_t place)
     atomicMax(reinterpret_cast<unsigned long long *>(first), ~(unsigned long long)place);
 }
 
+/* Notes the first of the places that the lanes of a warp have found; ~0 stands for none. */
+__device__ __forceinline__ void note_first_place(uint64_t *first, size_t place)
+{
+    if (!__any_sync(0xffffffffu, place != ~(size_t)0))
+        return;
+    for (unsigned offset = 16; offset > 0; offset /= 2) {
+        size_t other = __shfl_xor_sync(0xffffffffu, (unsigned long long)place, offset);
+        place = other < place ? other : place;
+    }
+    if (threadIdx.x % 32 == 0)
+        note_place(first, place);
+}
+
 /* Whether segment_rows is to add up. */
 __device__ __forceinline__ bool is_in_rows(const gr_segment_job &of)
 {

@@ -39,18 +39,16 @@ __global__ void __launch_bounds__(256, 4) segment_bounds(gr_segment_job of)
             id[k] = row < of.rows ? index_at(of.index, row) : 0;
             before[k] = row < of.rows && row > 0 ? index_at(of.index, row - 1) : 0;
         }
+        size_t first = ~(size_t)0;
         for (unsigned k = 0; k < flight; k++) {
             size_t row = base + k * blockDim.x + threadIdx.x;
-            if (row >= of.rows)
-                continue;
-            if (id[k] >= of.segments) {
+            if (row < of.rows && id[k] >= of.segments)
                 note_place(&state->bad, row);
-                continue;
-            }
-            is_over |= row > 0 && id[k] < before[k];
-            if (row > 0 && id[k] < before[k])
-                note_place(&state->unsorted, row);
+            else if (row > 0 && row < of.rows && id[k] < before[k] && first == ~(size_t)0)
+                first = row;
         }
+        note_first_place(&state->unsorted, first);
+        is_over |= first != ~(size_t)0;
         if (__syncthreads_or(is_over))
             return;
         for (unsigned k = 0; k < flight; k++) {
