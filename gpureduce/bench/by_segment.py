@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -20,6 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from gpureduce.bench import libraries, report
+from gpureduce.bench.in_turns import OnCard, Run, medians, without_failing
 from gpureduce.bench.provenance import provenance
 from gpureduce.core import arrays, devices
 from gpureduce.core.dtypes import Array, is_here, named
@@ -29,8 +28,6 @@ from gpureduce.text import EMULATED, table
 
 IDS = ("unsorted", "sorted", "offsets", "zipf", "half", "one", "nearly sorted")
 DATA = ("normal", "uniform", "bits")
-_SLOW_MS = 20.0  # calls that take longer are repeated less often
-_SLEEP_CYCLES = 2_000_000  # some 1 ms: the time in which Python puts a call on the stream
 
 
 @dataclass(frozen=True)
@@ -132,8 +129,6 @@ def given(case: Case, sort: Callable[[Array], Array] = np.sort) -> Given:
 
 # --- who adds up -------------------------------------------------------------------------------
 
-Run = Callable[[], Any]
-
 
 def _ours(of: Given, case: Case, device: str | None) -> dict[str, Run]:
     """Our calls: as quick as they get, and as they are made by default."""
@@ -229,38 +224,6 @@ def _numpy_runs(of: Given) -> dict[str, Run]:
 # --- measuring ---------------------------------------------------------------------------------
 
 
-def _clocked(run: Run) -> float:
-    start = time.perf_counter()
-    run()
-    return (time.perf_counter() - start) * 1e3
-
-
-class _OnCard:
-    """Times calls on a card, with PyTorch's events."""
-
-    def __init__(self, torch: Any) -> None:
-        self.torch = torch
-        self.flushed = torch.empty(1 << 28, dtype=torch.uint8, device="cuda")
-
-    def clocked(self, run: Run) -> float:
-        """Milliseconds of a call of JAX, by the processor's clock."""
-        self.flushed.zero_()
-        self.torch.cuda.synchronize()
-        return _clocked(run)
-
-    def by_events(self, run: Run) -> float:
-        """Milliseconds of a call's work on the current stream."""
-        torch = self.torch
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        self.flushed.zero_()
-        torch.cuda._sleep(_SLEEP_CYCLES)
-        start.record()
-        run()
-        end.record()
-        end.synchronize()
-        return float(start.elapsed_time(end))
-
-
 def _runs_on_card(case: Case, names: Sequence[str]) -> tuple[dict[str, Run], set[str]]:
     """Calls by name, and the names of those that no event times."""
     clocked: set[str] = set()
@@ -315,37 +278,6 @@ def _runs_elsewhere(
     return runs, set(runs)
 
 
-def _medians(
-    runs: dict[str, Run], clocked: set[str], card: _OnCard | None, repeats: int
-) -> dict[str, float]:
-    """Milliseconds of each call: the median of several, in turns."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
-
-    def once(name: str) -> float:
-        if card is None:
-            return _clocked(runs[name])
-        return card.clocked(runs[name]) if name in clocked else card.by_events(runs[name])
-
-    slow = {name for name in runs if max(once(name), once(name)) > _SLOW_MS}
-    for i in range(repeats):
-        for name in runs:
-            if name not in slow or i < 3:
-                times[name].append(once(name))
-    return {name: statistics.median(found) for name, found in times.items()}
-
-
-def _without_failing(runs: dict[str, Run]) -> dict[str, str]:
-    """Takes out the other libraries' calls that fail, and returns why. Ours must not fail."""
-    failed = {}
-    for name in [name for name in runs if not name.startswith(("exact", "fast"))]:
-        try:
-            runs[name]()
-        except Exception as error:
-            failed[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            del runs[name]
-    return failed
-
-
 def _check(runs: dict[str, Run], case: Case) -> None:
     """Raises if a call's sums are far from ours: it would measure something else."""
     if case.data == "bits" or case.dtype not in ("float32", "float64", "int64"):
@@ -368,7 +300,7 @@ def measure(
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     """A row for each case: its fields, and milliseconds by name."""
     on_card = device != "cpu" and devices.choose_device(device).backend == "cuda"
-    card = _OnCard(load_other("torch")) if on_card else None
+    card = OnCard(load_other("torch")) if on_card else None
     for done, case in enumerate(chosen):
         if progress:
             progress(done, len(chosen), f"{case.dtype} {case.segments} {case.ids}")
@@ -377,9 +309,9 @@ def measure(
         runs, clocked = (
             _runs_on_card(case, names) if on_card else _runs_elsewhere(case, names, device)
         )
-        failed = _without_failing(runs)
+        failed = without_failing(runs)
         _check(runs, case)
-        found = _medians(runs, clocked, card, repeats)
+        found = medians(runs, clocked, card, repeats)
         del runs
         if on_card:
             libraries.free(tuple(n for n in names if n in ("torch", "cupy")))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import gpureduce
-from gpureduce.bench import by_segment, overview, report, several_devices, tuning
+from gpureduce.bench import by_axis, by_segment, overview, report, several_devices, tuning
 from gpureduce.cli import check, explain, grade, lectures, races, segments
 from gpureduce.core import calibration, registry
 from gpureduce.core.arrays import random_numbers
@@ -177,6 +177,7 @@ def _command_tour(arguments: argparse.Namespace) -> None:
 # What `gpureduce bench` measures besides strategies, and the options that go with it.
 _MODES = {
     "lecture": ("record", "device", "repeats"),
+    "axis": ("sizes", "dtypes", "device", "repeats", "output", "json"),
     "segments": ("sizes", "dtypes", "device", "repeats", "output", "json"),
     "devices": ("sizes", "dtypes", "strategies", "repeats", "json", "output"),
 }
@@ -198,7 +199,9 @@ def _command_bench(arguments: argparse.Namespace) -> None:
     for mode in _MODES:
         if getattr(arguments, mode) not in (None, False):
             _check_options(arguments, mode)
-    if arguments.segments:
+    if arguments.axis:
+        by_axis.command(arguments)
+    elif arguments.segments:
         by_segment.command(arguments)
     elif arguments.devices is not None:
         several_devices.command(arguments)
@@ -314,6 +317,12 @@ def _parser() -> argparse.ArgumentParser:
         "beside it",
     )
     report.add_arguments(benching)
+    benching.add_argument(
+        "--axis",
+        action="store_true",
+        help="time sums along both axes of matrices of all shapes beside other libraries; takes "
+        "--sizes, --dtypes, --device, --repeats and --output",
+    )
     benching.add_argument(
         "--segments",
         action="store_true",

@@ -317,7 +317,8 @@ def _timing(
     module: ModuleType | None, host_ms: float, start: float,
 ) -> Timing:  # fmt: skip
     on_host = len(sums) > bool(own)
-    ran = [registry.name_at(number) for number in dict.fromkeys(row[1] for row in own.rows)] if own else []
+    numbers = dict.fromkeys(row[1] for row in own.rows) if own else ()
+    ran = [registry.name_at(number) for number in numbers]
     if on_host:
         ran.insert(0, "exact" if sums[0].total else "numpy" if strategy.name == "numpy" else "cpu")
     timing = object.__new__(Timing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpureduce.bench import by_segment
+from gpureduce.bench import by_segment, in_turns
 from gpureduce.bench.by_segment import Case
 
 
@@ -61,5 +61,5 @@ def test_a_library_that_fails_is_left_out():
         raise RuntimeError("no such thing\nfor these")
 
     runs = {"exact": lambda: 1, "peer": fail, "other": lambda: 2}
-    assert by_segment._without_failing(runs) == {"peer": "RuntimeError: no such thing"}
+    assert in_turns.without_failing(runs) == {"peer": "RuntimeError: no such thing"}
     assert set(runs) == {"exact", "other"}

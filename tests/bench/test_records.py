@@ -78,6 +78,7 @@ def test_explaining_is_quick():
 # The folders of csrc that the figures of a record depend on, by the start of the record's name.
 KERNELS = {"kernels", "exact", "engine", "cuda"}
 DEPENDS = {
+    "axis_": KERNELS,
     "bench_cpu": {"cpu", "exact", "threads"},
     "bench_": KERNELS | {"transfer", "cpu", "threads"},
     "devices_": KERNELS | {"transfer", "threads", "bindings"},

@@ -85,6 +85,6 @@ def test_errors(capsys, options, text):
 
 def test_devices_without_names_are_all_gpus(capsys, monkeypatch):
     seen = []
-    monkeypatch.setattr(several_devices, "command", lambda arguments: seen.append(arguments.devices))
+    monkeypatch.setattr(several_devices, "command", lambda given: seen.append(given.devices))
     assert main(["bench", "--devices"]) == 0
     assert seen == [[]]
