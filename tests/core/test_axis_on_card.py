@@ -208,8 +208,11 @@ def test_small_sums_for_the_sanitizers(name):
             assert (masked == shape[0]).all()
 
 
-@pytest.mark.parametrize("how", [{}, {"timing": False}, {"strategy": "fast"}, {"dtype": "float64"},
-                                 {"initial": 1.5}, {"strategy": "warp_shfl", "finish": "host"}])  # fmt: skip
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"timing": False}, {"strategy": "fast"}, {"dtype": "float64"}, {"initial": 1.5},
+     {"strategy": "warp_shfl", "finish": "host"}],
+)  # fmt: skip
 def test_a_sum_that_waits_leaves_a_capture_as_it_is(how):
     torch = pytest.importorskip("torch")
     card, total = torch.ones(1000, device="cuda"), torch.zeros((), device="cuda")
