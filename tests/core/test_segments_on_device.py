@@ -148,6 +148,47 @@ def test_a_checked_word_that_overflows_is_added_up_again():
         assert found.timing.launches > usual.timing.launches
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("count", [3, 500])
+def test_elements_of_any_width(dtype, count):
+    """Widths at which a sum gets another word, or a checked one."""
+    rng = np.random.default_rng(12)
+    n, digits = 1 << 12, np.finfo(dtype).nmant + 1
+    full = np.ldexp(2.0**digits - 1, 0)  # all bits are set
+    ids = rng.integers(0, count, n)
+    for width in range(digits, 128):
+        high = np.where(rng.random(n) < 0.5, full, -full) * 2.0 ** (width - digits)
+        values = np.where(rng.random(n) < 0.7, high, 1.0).astype(dtype)
+        want = by_host(values, ids, num_segments=count)
+        assert_same(by_kernels(values, ids, num_segments=count), want)
+
+
+def test_a_checked_word_that_overflows_in_shared_memory():
+    """One lane in 32 has large elements, all of them positive: one copy of a sum overflows."""
+    n = 1 << 17
+    values = np.where(np.arange(n) % 32 == 0, (2.0**24 - 1) * 2.0**33, 1.0).astype(np.float32)
+    ids = np.where(np.arange(n) % 32 == 0, 0, 1)
+    found = gpureduce.segment_sum(values, ids, num_segments=3, device="emulator", sorted=False)
+    assert_same(found.value, by_host(values, ids, num_segments=3))
+
+
+def test_sums_are_rounded_once_to_narrower_floats():
+    for wide, narrow, least in (("float64", "float32", -149), ("float32", "float16", -24)):
+        parts = np.array([0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.5, -0.5, -0.75, -1.5])
+        values = (parts * 2.0**least).astype(wide)
+        ids = np.arange(parts.size)
+        want = by_host(values, ids, dtype=narrow)
+        assert np.count_nonzero(want) < parts.size
+        assert_same(by_kernels(values, ids, dtype=narrow), want)
+        assert_same(in_place(values, ids, dtype=narrow), want)
+
+
+def test_the_lowest_bit_of_all_values_is_found():
+    values = np.array([1.0, 2.0**22 + 0.5, 1.0, 2.0**22 + 0.5], np.float32)
+    ids = np.array([0, 1, 0, 1])
+    assert by_kernels(values, ids).tolist() == [2, 2.0**23 + 1]
+
+
 @pytest.mark.parametrize("order", ["forward", "reverse", "random", "lockstep"])
 def test_no_order_of_threads_or_elements_shows(order):
     rng = np.random.default_rng(5)
