@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce import lectures
-from gpureduce.bench import exact_bench, scoreboard, targets
+from gpureduce.bench import by_axis, exact_bench, scoreboard, several_devices, targets
 from gpureduce.bench.svg_bars import svg_bars
 from gpureduce.cli import main as command_line
 from gpureduce.core import json_files, registry
@@ -109,6 +109,19 @@ def exact_sums(records: Path) -> str:
     return "\n\n".join(_named(path, exact_bench.markdown, record) for path, record in kept)
 
 
+def measured(records: Path, kind: str, report: Callable[[dict[str, Any]], str]) -> str:
+    """The text of all records of a kind, each with where and when it was measured."""
+    parts = []
+    for path in sorted(records.glob(f"{kind}_*.json")):
+        record = json_files.read(path)
+        versions = ", ".join(f"{k} {v}" for k, v in record["versions"].items() if k != "gpureduce")
+        cards = record.get("cards") or [record["card"]]
+        where = f"{len(cards)} x {cards[0]}" if len(cards) > 1 else cards[0]
+        said = f"{where}, driver {record['driver']}, {versions}, {record['date']}:"
+        parts.append(f"{said}\n\n```text\n{_named(path, report, record)}\n```")
+    return "\n\n".join(parts)
+
+
 def counters(records: Path) -> str:
     """The comparisons of the emulator's counts with GPUs' counters."""
     told = []
@@ -149,6 +162,11 @@ PAGES: dict[str, tuple[str, Callable[[Path], str]]] = {
     "docs/performance.md": ("performance", performance),
     "docs/exactness.md": ("exact", exact_sums),
     "docs/counters.md": ("counters", counters),
+    "docs/axis.md": ("axis", lambda records: measured(records, "axis", by_axis.as_text)),
+    "docs/cluster.md": (
+        "devices",
+        lambda records: measured(records, "devices", several_devices.as_text),
+    ),
 }
 CHART = "docs/ladder.svg"
 

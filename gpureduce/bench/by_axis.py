@@ -156,18 +156,30 @@ def measure(
 
 
 def as_table(rows: Sequence[dict[str, Any]]) -> str:
-    """The rows as text: GB/s of each call."""
+    """The rows as text: GB/s of each call, and how `fast` and `exact` compare."""
     names = list(dict.fromkeys(name for row in rows for name in row["ms"]))
+    peers = [name for name in names if name not in ("copy", "fast", "exact", "cpu")]
     lines = []
     for row in rows:
+        ms = row["ms"]
         shape = f"{row['rows']} x {row['columns']}" if "rows" in row else "the matrix"
-        speeds = [row["nbytes"] / row["ms"][n] / 1e6 if n in row["ms"] else None for n in names]
+        ours = ms.get("fast") or ms.get("cpu")
+        best = min((ms[name] for name in peers if name in ms), default=None)
         lines.append(
             [row["dtype"], shape, str(row.get("axis", "")), row.get("kernel", "")]
-            + ["" if speed is None else f"{speed:.0f}" for speed in speeds]
+            + [f"{row['nbytes'] / ms[n] / 1e6:.0f}" if n in ms else "" for n in names]
+            + [f"{best / ours:.2f}" if ours and best else ""]
+            + [f"{ours / ms['exact']:.2f}" if ours and "exact" in ms else ""]
         )
-    heads = ["dtype", "shape", "axis", "kernel of fast", *names]
+    ratios = ["fast over the best library", "exact over fast"]
+    heads = ["dtype", "shape", "axis", "kernel of fast", *names, *ratios]
     return table(heads, lines, [2, *range(4, len(heads))])
+
+
+def as_text(made: dict[str, Any]) -> str:
+    """A record as text."""
+    blocks = ["GB/s of the matrix and its sums together", as_table(made["rows"])]
+    return "\n\n".join(blocks + [EMULATED] * (made["device"] == "emulator"))
 
 
 def command(arguments: argparse.Namespace) -> None:
@@ -191,7 +203,4 @@ def command(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(made, indent=1))
         return
-    print("GB/s of the matrix and its sums together\n")
-    print(as_table(made["rows"]))
-    if made["device"] == "emulator":
-        print(f"\n{EMULATED}")
+    print(as_text(made))

@@ -343,7 +343,7 @@ def _table(what: str, rows: list[dict[str, Any]]) -> str:
     ]  # fmt: skip
     more: dict[str, Callable[[dict[str, Any]], str]] = {
         "parts": {"GB/s": lambda row: f"{row['gb_s']:.0f}",
-                  "of linear": lambda row: f"{row['linear']:.3f}"},
+                  "of linear": lambda row: f"{row['linear']:.3f}" if row["linear"] else ""},
         "call": {"us per further device": lambda row: _number(row["added_us"])},
         "host": {"GB/s": lambda row: f"{row['gb_s']:.1f}"},
     }[what]  # fmt: skip

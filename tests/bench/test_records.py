@@ -79,6 +79,7 @@ def test_explaining_is_quick():
 KERNELS = {"kernels", "exact", "engine", "cuda"}
 DEPENDS = {
     "axis_": KERNELS,
+    "segments_": KERNELS,
     "bench_cpu": {"cpu", "exact", "threads"},
     "bench_": KERNELS | {"transfer", "cpu", "threads"},
     "devices_": KERNELS | {"transfer", "threads", "bindings"},
