@@ -363,3 +363,13 @@ def test_a_hundred_threads_on_several_streams():
 
     with concurrent.futures.ThreadPoolExecutor(100) as pool:
         assert all(pool.map(one, range(300)))
+
+
+@pytest.mark.parametrize("number", [7, 0x1234560, 2**47])
+def test_a_number_that_is_no_stream_of_the_emulator(number):
+    array = ByInterface(np.ones(1000, np.float32))
+    assert gpureduce.sum(array, "fast", stream=number, device="emulator").value == 1000
+    assert (
+        gpureduce.sum(array, "fast", axis=0, stream=number, device="emulator").value.to_numpy()
+        == 1000
+    )

@@ -42,9 +42,17 @@ cudaError_t gr::set_error(cudaError_t error)
     X(cudaErrorUnknown, "unknown error")
 
 struct CUstream_st {
-    unsigned flags;
-    int device;
+    int device, used;
 };
+
+/* All streams. A number that a program passes as a stream may be none of these. */
+static struct CUstream_st streams[4096];
+static const size_t most_streams = sizeof streams / sizeof *streams;
+
+static bool is_stream(cudaStream_t stream)
+{
+    return stream >= streams && stream < streams + most_streams;
+}
 
 struct CUevent_st {
     unsigned flags;
@@ -68,9 +76,8 @@ static cudaError_t check_device(int device)
 /* As on a card, a launch fails on a stream of another device than the current one. */
 cudaError_t gr::check_stream(cudaStream_t stream)
 {
-    bool is_default = !stream || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
-    return is_default || stream->device == thread_device ? cudaSuccess
-                                                         : cudaErrorInvalidResourceHandle;
+    return !is_stream(stream) || stream->device == thread_device ? cudaSuccess
+                                                                 : cudaErrorInvalidResourceHandle;
 }
 
 void gr_copy_bytes(void *to, const void *from, size_t bytes)
@@ -204,8 +211,13 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
 {
     if (!stream || flags > cudaStreamNonBlocking)
         return set_error(cudaErrorInvalidValue);
-    *stream = new (std::nothrow) CUstream_st{flags, thread_device};
-    return set_error(*stream ? cudaSuccess : cudaErrorMemoryAllocation);
+    for (struct CUstream_st *slot = streams; slot < streams + most_streams; slot++)
+        if (!__atomic_exchange_n(&slot->used, 1, __ATOMIC_ACQ_REL)) {
+            slot->device = thread_device;
+            *stream = slot;
+            return cudaSuccess;
+        }
+    return set_error(cudaErrorMemoryAllocation);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t)
@@ -220,9 +232,9 @@ cudaError_t cudaStreamQuery(cudaStream_t)
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
-    if (!stream || stream == cudaStreamLegacy || stream == cudaStreamPerThread)
+    if (!is_stream(stream))
         return set_error(cudaErrorInvalidResourceHandle);
-    delete stream;
+    __atomic_store_n(&stream->used, 0, __ATOMIC_RELEASE);
     return cudaSuccess;
 }
 
