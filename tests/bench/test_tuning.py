@@ -137,5 +137,5 @@ def test_a_stopped_command_leaves_a_table(tmp_path, number):
     assert {row["element_bytes"] for row in json.loads(path.read_text())["rows"]} >= {4}
     assert table_files.load(path)
     if number == signal.SIGINT:
-        assert process.returncode == 130
+        assert process.returncode == 130, said
         assert said.strip() == f"gpureduce: broken off: {path} has the table so far"
