@@ -46,8 +46,8 @@ typedef struct {
     gr_error error;
 } gr_opening;
 
-/* Returns -1 with an exception set if the stream is being captured into a CUDA graph: waiting for it
- * would destroy the capture. */
+/* Returns -1 with an exception set if the stream is being captured into a CUDA graph: waiting for
+ * it would destroy the capture. */
 int gr_refuse_capture(void *stream);
 
 /* Describes an array and opens a workspace on its device. Returns 1, 0 if the object does not lie
