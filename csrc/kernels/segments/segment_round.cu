@@ -31,7 +31,8 @@ __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
             if (plan.words <= 2 && !plan.flags && initial == 0) {
                 __int128 total = (long long)word[0];
                 if (plan.words == 2)
-                    total += (__int128)(long long)word[1] << plan.width;
+                    total +=
+                        (__int128)((unsigned __int128)(__int128)(long long)word[1] << plan.width);
                 bits = round_total(total, plan.low + least, format);
             } else {
                 bits = round_words_of(word, plan, least, initial, of.sums.type);
