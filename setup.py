@@ -47,11 +47,7 @@ WARNINGS = ["-Wall", "-Wextra"] + (["-Werror"] if os.environ.get("GPUREDUCE_WERR
 CLANG_HOOKS = ["-mllvm", "-tsan-instrument-read-before-write=1"]
 # The line table that csrc/emulator/trace/lines.cpp reads.
 LINES = ["-gdwarf-4", "-g1", "-gz=none"]
-
-
 TRACED = ["-O0", "-fsanitize=thread", *LINES]
-
-
 # Files that the build writes beside the backends.
 WRITTEN = ("_build.json", "_kernels.json", "_nvcc.json", "_headers.json")
 # The flags and paths that determine a kernel's machine code.

@@ -18,7 +18,7 @@ template <typename T> __device__ __forceinline__ T *shared_array()
     return reinterpret_cast<T *>(gr_shared_bytes);
 }
 
-/* An atomic addition whose result nobody reads (PTX: red), so that no thread waits for it. Where
+/* An atomic addition that returns nothing (PTX: red), so that no thread waits for it. Where
  * the result of another addition is read, the compiler would merge the two. */
 __device__ __forceinline__ void add_without_result(unsigned long long *global,
                                                    unsigned long long value)

@@ -182,13 +182,10 @@ static bool rows_touch(const gr_matrix *m)
     return m->batches == 1 && (m->rows == 1 || m->row_step == (int64_t)m->columns);
 }
 
-/* Whether each row begins at a 16-byte boundary and consists of whole packs. */
 static bool has_whole_packs(const gr_axis_plan *p)
 {
-    const gr_matrix *m = &p->matrix;
-    size_t bytes = element_bytes(p->request->load), pack = bytes < 16 ? 16 / bytes : 1;
-    uint64_t steps = (uint64_t)m->row_step | (uint64_t)m->batch_step | m->columns;
-    return ((uintptr_t)m->base / bytes | steps) % pack == 0;
+    size_t bytes = element_bytes(p->request->load);
+    return gr_matrix_has_packs(&p->matrix, bytes, bytes < 16 ? 16 / bytes : 1);
 }
 
 static const char *choose_rows(const gr_axis_plan *p)

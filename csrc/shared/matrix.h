@@ -4,6 +4,7 @@
 #define GPUREDUCE_MATRIX_H
 
 #include "shared/elements.h"
+#include "shared/host_device.h"
 
 /* Rows and columns, for sums along one of the two. A batch is a further dimension, which is kept.
  * Steps are in elements. */
@@ -12,6 +13,13 @@ typedef struct {
     uint64_t batches, rows, columns;
     int64_t batch_step, row_step; /* columns are neighbours in memory */
 } gr_matrix;
+
+/* Whether each row begins at a boundary of `count` elements and consists of such packs. */
+GR_HOST_DEVICE int gr_matrix_has_packs(const gr_matrix *of, size_t element_bytes, uint64_t count)
+{
+    uint64_t steps = of->columns | (uint64_t)of->row_step | (uint64_t)of->batch_step;
+    return ((uintptr_t)of->base / element_bytes | steps) % count == 0;
+}
 
 /* Dimensions that cannot be merged and have two entries each: of 2^32 elements. */
 enum { GR_LAYOUT_DIMS = 32 };

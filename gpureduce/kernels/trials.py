@@ -184,7 +184,7 @@ class Subject:
         return None if right else Failure(case, repr(float(got)), repr(exact))
 
     def fault(self, error: Exception) -> str:
-        """What is told of a failed launch."""
+        """The message for a failed launch."""
         return told(str(error))
 
     def with_line(self, failure: Failure) -> Failure:

@@ -279,7 +279,7 @@ def _merged(sums: list[_Part], result: np.dtype[Any]) -> Any:
 
 
 class _Elapsed:
-    """The times of several devices, read when somebody looks at them: see `Timing`."""
+    """The times of several devices, which `read` fetches."""
 
     def __init__(self, rows: list[tuple[int, int, Any]], host_ms: float) -> None:
         self._rows, self._host_ms = rows, host_ms

@@ -1,4 +1,4 @@
-"""gpureduce bench --devices, on emulated devices: what it measures, prints and records."""
+"""The measurements, text and record of ``gpureduce bench --devices``, on emulated devices."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ static void close_parts(parts_object *self)
     }
 }
 
-/* The sum of all parts on GPUs, and of what they did. */
+/* The merged sum of all parts on GPUs, and its launches. */
 typedef struct {
     const gr_job *first;
     gr_exact exact[2];

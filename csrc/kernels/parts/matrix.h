@@ -30,11 +30,7 @@ template <typename T> struct Matrix {
     /* Whether each row begins at a 16-byte boundary and consists of whole packs. */
     __device__ __forceinline__ bool has_whole_packs() const
     {
-        constexpr uint64_t count = Pack<T>::count;
-        return ((uintptr_t)of.base / sizeof(T) | of.columns | (uint64_t)of.row_step |
-                (uint64_t)of.batch_step) %
-                   count ==
-               0;
+        return gr_matrix_has_packs(&of, sizeof(T), Pack<T>::count);
     }
 };
 
