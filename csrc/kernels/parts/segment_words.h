@@ -92,6 +92,13 @@ __device__ __forceinline__ bool is_in_shared(const gr_segment_job &of, const gr_
            plan.per_pass >= of.segments;
 }
 
+/* Drops bits below the unit. They are zero: every value is a multiple of the unit. Only a zero lies
+ * 64 bits or more below it. */
+__device__ __forceinline__ unsigned long long without_bits(unsigned long long size, int bits)
+{
+    return bits < 64 ? size >> bits : 0;
+}
+
 /* A finite value as an integer, where sums have one word. */
 template <typename In>
 __device__ __forceinline__ long long only_word(In x, const gr_word_plan &plan)
@@ -101,8 +108,7 @@ __device__ __forceinline__ long long only_word(In x, const gr_word_plan &plan)
     } else {
         Scaled s = scaled(x);
         int up = s.exponent - plan.low;
-        /* Below the unit all bits are zero: every value is a multiple of the unit. */
-        long long whole = (long long)(up >= 0 ? s.size << up : s.size >> -up);
+        long long whole = (long long)(up >= 0 ? s.size << up : without_bits(s.size, -up));
         return s.is_negative ? -whole : whole;
     }
 }
@@ -115,7 +121,8 @@ __device__ __forceinline__ void split_into_words(In x, const gr_word_plan &plan,
     if (s.flag)
         return flag(s.flag);
     int up = s.exponent - plan.low;
-    unsigned long long rest = up >= 0 ? s.size : s.size >> -up, mask = (1ull << plan.width) - 1;
+    unsigned long long rest = up >= 0 ? s.size : without_bits(s.size, -up);
+    unsigned long long mask = (1ull << plan.width) - 1;
     up = up >= 0 ? up : 0;
     unsigned k = (unsigned)up / plan.width;
     k = k < plan.words ? k : plan.words - 1;
