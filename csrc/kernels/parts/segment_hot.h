@@ -33,16 +33,16 @@ struct Range {
     }
 };
 
-/* If all ids of a warp agree, returns the sum of all values in the first lane, and 0 in others. */
+/* If all ids of a warp agree, returns the sum of all values in the first lane, and 0 in others. It
+ * wraps around, as sums of integers do. */
 __device__ __forceinline__ long long sum_of_equal_ids(long long value, bool is_there,
                                                       unsigned long long id)
 {
     unsigned long long first = __shfl_sync(0xffffffffu, id, 0);
     if (!__all_sync(0xffffffffu, is_there && id == first))
         return value;
-    for (unsigned offset = 16; offset > 0; offset /= 2)
-        value += __shfl_down_sync(0xffffffffu, value, offset);
-    return threadIdx.x % 32 ? 0 : value;
+    unsigned long long sum = warp_sum((unsigned long long)value);
+    return threadIdx.x % 32 ? 0 : (long long)sum;
 }
 
 /* A table of two slots per hash. */
