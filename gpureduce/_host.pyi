@@ -18,6 +18,7 @@ COOPERATIVE: int
 CLUSTER: int
 ALONE: int
 TICKET: int
+OVERLAPS: int
 DIGITS: int
 UNORDERED: int
 RING: int

@@ -28,6 +28,23 @@ __device__ __forceinline__ void add_without_result(unsigned long long *global,
                  : "memory");
 }
 
+/* The largest and the smallest number of a warp's lanes, in all of them (PTX: redux.sync). */
+__device__ __forceinline__ unsigned largest_in_warp(unsigned value)
+{
+#if __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(0xffffffffu, value);
+#else
+    for (unsigned offset = 16; offset > 0; offset /= 2)
+        value = max(value, __shfl_xor_sync(0xffffffffu, value, offset));
+    return value;
+#endif
+}
+
+__device__ __forceinline__ unsigned smallest_in_warp(unsigned value)
+{
+    return ~largest_in_warp(~value);
+}
+
 /* A value that one block passes to another, with a mark that the value has been written. One store
  * writes both and one load reads both. So no fence is needed: a block that reads the mark has also
  * read the value. */
@@ -143,6 +160,10 @@ __device__ __forceinline__ void fetch_into_l2(const void *global)
 /* For a loop that most arrays run at most once. Keeps the compiler from unrolling it, because an
  * unrolled loop first computes its iteration count. */
 #define MOSTLY_ONCE _Pragma("unroll 1")
+
+/* For a loop whose index selects from an array in registers. A loop that is not unrolled would
+ * need the array in local memory. */
+#define UNROLLED _Pragma("unroll")
 
 /* Makes the compiler compute an address or a size at this point. Otherwise, to save a register, it
  * computes the value after wait_for_earlier_kernels(), where all threads wait for it, or once per

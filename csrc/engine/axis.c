@@ -60,13 +60,16 @@ static gr_status allocate(gr_axis_plan *plan, scratch *needed, gr_error *error)
 {
     gr_acc acc = plan->request->acc;
     cudaStream_t stream = plan->request->stream;
+    int device = plan->request->device;
     size_t bytes = (plan->sum_count / 32 + 2) * sizeof *needed->marks;
     error->status = GR_OK;
-    if (plan->shares > 1)
-        TRY(cudaMallocAsync(&needed->partial,
-                            plan->sum_count * plan->shares * gr_axis_acc_size(acc), stream));
+    if (plan->shares > 1 &&
+        gr_allocate(device, plan->sum_count * plan->shares * gr_axis_acc_size(acc), stream,
+                    &needed->partial, error) != GR_OK)
+        return error->status;
     if (!plan->in_digits && gr_acc_is_proven(acc)) {
-        TRY(cudaMallocAsync((void **)&needed->marks, bytes, stream));
+        if (gr_allocate(device, bytes, stream, (void **)&needed->marks, error) != GR_OK)
+            return error->status;
         TRY(cudaMemsetAsync(needed->marks, 0, bytes, stream));
         plan->sums.any_unproven = needed->marks;
         plan->sums.unproven = needed->marks + 1;
@@ -164,11 +167,11 @@ gr_status gr_sum_axis_of_host(gr_axis_request *request, gr_span in, gr_span mask
     if (gr_open_workspace(request->device, &workspace, &init_ms, error) != GR_OK)
         return error->status;
     request->stream = gr_workspace_stream(workspace);
-    TRY(cudaMallocAsync(&memory, rounded(in.size) + rounded(mask.size) + rounded(out.size),
-                        request->stream));
-    copy_and_sum(request, in, mask, out, memory, outcome, error);
-    (void)cudaFreeAsync(memory, request->stream);
-done:
+    if (gr_allocate(request->device, rounded(in.size) + rounded(mask.size) + rounded(out.size),
+                    request->stream, &memory, error) == GR_OK) {
+        copy_and_sum(request, in, mask, out, memory, outcome, error);
+        (void)cudaFreeAsync(memory, request->stream);
+    }
     gr_close_workspace(workspace, error->status == GR_OK && !gr_interrupted());
     return error->status;
 }

@@ -16,7 +16,7 @@ enum {
     GROUP_ROW_BYTES = 2048,   /* longest row of row_group */
     WARP_ROW_BYTES = 1 << 15, /* longer rows take a block */
     SHARE_BYTES = 1 << 15,    /* the least share of a row that is worth a block */
-    FEW_ROWS = 7,             /* of column_packs */
+    FEW_ROWS = 16,            /* of column_packs */
     SHARE_ROWS = 64,          /* the least rows of a share of columns */
     BATCH_BYTES = 4096,       /* smaller batches of columns waste most of a block */
     SHARE_TERMS = 64,         /* the least elements per thread of a share of any_layout */

@@ -11,7 +11,8 @@ typedef struct {
     unsigned sms;
     int capability;      /* times ten */
     size_t shared_bytes; /* the most that a block can have */
-    size_t memory_bytes;
+    size_t memory_bytes, l2_bytes;
+    cudaMemPool_t pool; /* of gr_allocate() */
 } gr_facts;
 
 /* Makes the device the calling thread's current device. The first use creates its context, which

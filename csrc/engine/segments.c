@@ -26,7 +26,8 @@ enum {
     TASK_VALUES = 16384,    /* per task */
     UNTRIED_ROWS = 1 << 16, /* fewer ids are not tried for being sorted */
     SAMPLED_ROWS = 1 << 20, /* fewer ids are not sampled */
-    ROOM_WORDS = 1 << 24    /* for fixed-point sums, if there is no need for more */
+    ROOM_WORDS = 1 << 24,   /* for fixed-point sums, if there is no need for more */
+    MOST_PASSES = 16        /* for the sake of the L2 cache */
 };
 
 static const size_t most_rows = (size_t)1 << 40; /* more would leave too few bits per word */
@@ -226,11 +227,14 @@ static size_t most_words(const run *r)
     if (!is_float(r))
         return 1;
     unsigned bits = request->load == GR_LOAD_f16 ? 40 : request->load == GR_LOAD_f64 ? 2098 : 277;
-    return gr_plan_words(bits, 0, 1, 1, 1, r->job.width, 1, 0).words + 1;
+    return gr_plan_words(bits, 0, 1, 1, 1, r->job.width).words + 1;
 }
 
 /* Words for all sums if values have usual exponents, but no more than a quarter of the free
- * memory: other values take several passes over ranges of segments. */
+ * memory: other values take several passes over ranges of segments.
+ *
+ * Additions to words that do not stay in the L2 cache cost more than reading the ids and single
+ * values several times. So each pass gets no more words than stay there, if MOST_PASSES suffice. */
 static gr_status find_room(run *r)
 {
     const gr_segment_request *request = r->request;
@@ -251,6 +255,13 @@ static gr_status find_room(run *r)
     r->job.room = room;
     r->passes = (unsigned)ceil_div(request->segments, room / (request->columns * most));
     r->passes += !r->passes; /* without segments every id is wrong */
+    r->job.near = SIZE_MAX;
+    if (request->columns == 1) {
+        r->job.near = gr_facts_of(request->device)->l2_bytes / 8 / sizeof *r->job.words * 3;
+        size_t wanted = gr_least(ceil_div(sums * usual, r->job.near), MOST_PASSES);
+        r->passes = (unsigned)(r->passes > wanted ? r->passes : wanted);
+    }
+    r->job.passes = r->passes;
 done:
     return error->status;
 }
@@ -284,7 +295,8 @@ static gr_status allocate(run *r, char **memory)
 
     error->status = GR_OK;
     take(&bytes, offsets > room ? offsets : room, 1);
-    TRY(cudaMallocAsync((void **)memory, bytes, request->stream));
+    if (gr_allocate(request->device, bytes, request->stream, (void **)memory, error) != GR_OK)
+        return error->status;
     TRY(cudaMemsetAsync(*memory, 0, zeroed, request->stream));
     job->state = (gr_segment_state *)(void *)(*memory + state);
     job->sums.unproven = (unsigned *)(void *)(*memory + unproven);
@@ -445,9 +457,9 @@ gr_status gr_largest_id(const gr_index *ids, uint64_t count, int device, void *s
     gr_segment_state *state = NULL;
     double init_ms;
     run r = {.request = &request, .outcome = &outcome, .error = error};
-    if (gr_wake(device, &init_ms, error) != GR_OK)
+    if (gr_wake(device, &init_ms, error) != GR_OK ||
+        gr_allocate(device, sizeof *state, stream, (void **)&state, error) != GR_OK)
         return error->status;
-    TRY(cudaMallocAsync((void **)&state, sizeof *state, stream));
     TRY(cudaMemsetAsync(state, 0, sizeof *state, stream));
     r.sms = gr_facts_of(device)->sms;
     r.job = (gr_segment_job){.index = *ids, .rows = count, .state = state};

@@ -46,11 +46,11 @@ gr_status gr_sum_segments_of_host(gr_segment_request *request, gr_span values, g
     if (gr_open_workspace(request->device, &workspace, &init_ms, error) != GR_OK)
         return error->status;
     request->stream = gr_workspace_stream(workspace);
-    TRY(cudaMallocAsync(&memory, rounded(values.size) + rounded(index.size) + rounded(out.size),
-                        request->stream));
-    copy_and_sum(request, values, index, out, memory, outcome, error);
-    (void)cudaFreeAsync(memory, request->stream);
-done:
+    if (gr_allocate(request->device, rounded(values.size) + rounded(index.size) + rounded(out.size),
+                    request->stream, &memory, error) == GR_OK) {
+        copy_and_sum(request, values, index, out, memory, outcome, error);
+        (void)cudaFreeAsync(memory, request->stream);
+    }
     gr_close_workspace(workspace, error->status == GR_OK && !gr_interrupted());
     return error->status;
 }

@@ -49,6 +49,7 @@ typedef struct {
     int is_native;       /* the type is the accumulator's */
     unsigned parts;      /* 2 for complex sums, whose real and imaginary parts take turns; else 1 */
     gr_value initial[2]; /* one per part; float64 for sums that prove their rounding */
+    int has_initial;     /* of such sums: whether an initial number is not 0 */
     double additions;    /* of such sums: the most of them that one sum may take, with rounding */
     unsigned *unproven;  /* of such sums: a bit for each that is not proven */
     unsigned *any_unproven; /* not 0 if there is a bit */

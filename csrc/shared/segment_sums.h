@@ -72,11 +72,12 @@ typedef struct {
     uint64_t *offsets;     /* of sorted ids: written by segment_bounds */
     uint64_t *words;       /* of `room` sums' words */
     uint64_t room;         /* words */
+    uint64_t near;         /* words that stay in the L2 cache */
     uint64_t shared_words; /* that fit into a block's shared memory; 0: none are kept there */
     int load;              /* a gr_load: the values' type */
     unsigned width;        /* of a word: gr_word_width() */
     int attempt;           /* 0: with a checked word where that saves one; 1: without */
-    unsigned pass;         /* which range of segments */
+    unsigned pass, passes; /* which range of segments, and of how many at most */
     unsigned lanes;        /* of segment_rows, per segment */
     uint64_t long_rows;    /* longer segments are cut into tasks */
     uint64_t task_rows;
@@ -92,7 +93,7 @@ typedef struct {
     unsigned words;    /* per sum, without the one for flags */
     unsigned flags;    /* 1: a further word has the flags of inf and nan */
     int checked;       /* additions to the topmost word are checked for overflow */
-    uint64_t per_pass; /* segments whose words fit into the room */
+    uint64_t per_pass; /* segments of a pass */
 } gr_word_plan;
 
 /* Overflow is impossible. With `rows` elements and width = 63 - ceil(log2(rows)), each element adds
@@ -111,8 +112,7 @@ static inline unsigned gr_word_width(uint64_t rows)
  * addition to the topmost word, and if one overflows, the second attempt adds up again. An element
  * adds less than 2^57 to a checked word, so the sum of a warp's 32 elements does not overflow. */
 GR_HOST_DEVICE gr_word_plan gr_plan_words(unsigned high, unsigned low, unsigned specials,
-                                          int is_float, int attempt, unsigned width,
-                                          uint64_t columns, uint64_t room)
+                                          int is_float, int attempt, unsigned width)
 {
     gr_word_plan plan = {0, 64, 1, 0, 0, 0};
     if (is_float) {
@@ -124,8 +124,18 @@ GR_HOST_DEVICE gr_word_plan gr_plan_words(unsigned high, unsigned low, unsigned 
         plan.checked = attempt == 0 && words > 1 && bits <= width * (words - 2) + GR_CHECKED_BITS;
         plan.words = words - (unsigned)plan.checked;
     }
-    plan.per_pass = room / (columns * (plan.words + plan.flags));
     return plan;
+}
+
+/* Chooses the segments of a pass: those whose words stay in the L2 cache, but enough of them for
+ * the passes that are launched, and no more than those whose words fit into the room. */
+GR_HOST_DEVICE uint64_t gr_segments_per_pass(const gr_segment_job *of, const gr_word_plan *plan)
+{
+    uint64_t words = of->columns * (plan->words + plan->flags);
+    uint64_t most = of->room / words, near = of->near / words;
+    uint64_t least = of->passes ? (of->segments + of->passes - 1) / of->passes : 0;
+    uint64_t wanted = near > least ? near : least;
+    return wanted < most ? wanted : most;
 }
 
 #endif

@@ -337,6 +337,8 @@ def traits_of(text: str, signature: Signature, options: dict[str, str]) -> int:
         traits |= _host.COOPERATIVE
     if re.search(r"\bthis_cluster\s*\(|\bcluster_group\b", code):
         traits |= _host.CLUSTER
+    if re.search(r"\bwait_for_earlier_kernels\s*\(", code):
+        traits |= _host.OVERLAPS
     static = re.search(r"(?<!extern)\s__shared__", code)
     if static and traits & (_host.COOPERATIVE | _host.CLUSTER):
         line = code.count("\n", 0, static.end()) + 1

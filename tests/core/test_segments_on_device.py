@@ -385,3 +385,21 @@ def test_memory_is_given_back():
         in_place(values, ids, num_segments=3)
     gpureduce.free_scratch()
     assert gpureduce.emulator.live_bytes() <= before
+
+
+@pytest.mark.parametrize("kind", ["uniform", "wide", "special"])
+def test_more_sums_than_stay_in_the_l2_cache(kind):
+    """Each pass has a range of the segments: 2^17 words are the emulator's L2 cache."""
+    random, segments = np.random.default_rng(5), 300_000
+    ids = random.integers(0, segments, 20_000)
+    values = random.random(ids.size).astype(np.float32)
+    if kind == "wide":
+        values *= np.exp2(random.integers(-60, 60, ids.size)).astype(np.float32)
+    if kind == "special":
+        values[::1000], values[7::1000] = np.nan, -np.inf
+    assert_same(
+        by_kernels(values, ids, num_segments=segments), by_host(values, ids, num_segments=segments)
+    )
+    ids[7] = segments
+    with pytest.raises(ValueError, match=r"segment_ids\[7\] is 300000"):
+        by_kernels(values, ids, num_segments=segments)

@@ -55,7 +55,7 @@ def test_no_kernel_of_ours_is_reported(name):
     overlaps_and_shared = traits ^ given.traits
     from gpureduce import _host
 
-    for trait in ("ONE", "TWO", "MANY", "PARTIALS", "FINISHES", "ZEROED", "TICKET", "COOPERATIVE",
-                  "CLUSTER", "ALONE", "RING", "BLOCK_TEMPLATE", "WORK_ELEMENTS", "WORK_BLOCKS",
-                  "MARKED_BLOCKS"):  # fmt: skip
+    for trait in ("ONE", "TWO", "MANY", "PARTIALS", "FINISHES", "ZEROED", "TICKET", "OVERLAPS",
+                  "COOPERATIVE", "CLUSTER", "ALONE", "RING", "BLOCK_TEMPLATE", "WORK_ELEMENTS",
+                  "WORK_BLOCKS", "MARKED_BLOCKS"):  # fmt: skip
         assert not overlaps_and_shared & getattr(_host, trait), trait

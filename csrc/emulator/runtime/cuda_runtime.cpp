@@ -137,7 +137,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
     cudaMemGetInfo(&free_bytes, &prop->totalGlobalMem);
     prop->major = 9;
     prop->multiProcessorCount = device_sms;
-    prop->l2CacheSize = 1 << 20;
+    prop->l2CacheSize = device_l2_bytes;
     return cudaSuccess;
 }
 
@@ -150,6 +150,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int dev
     switch (attr) {
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = (int)device_shared_optin; break;
     case cudaDevAttrMultiProcessorCount: *value = device_sms; break;
+    case cudaDevAttrL2CacheSize: *value = device_l2_bytes; break;
     case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
     case cudaDevAttrComputeCapabilityMinor:
     case cudaDevAttrClockRate:

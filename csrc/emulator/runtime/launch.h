@@ -16,7 +16,7 @@ namespace gr
 {
 
 /* The emulated device */
-constexpr int device_sms = 4;
+constexpr int device_sms = 4, device_l2_bytes = 1 << 20;
 constexpr int device_threads_per_sm = 2048;
 constexpr int device_blocks_per_sm = 32;
 constexpr int device_threads_per_block = 1024;

@@ -304,7 +304,19 @@ size_t gr_backend_live_bytes(void)
     return bytes;
 }
 
-cudaError_t cudaMallocAsync(void **out, size_t size, cudaStream_t)
+cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const struct cudaMemPoolProps *)
+{
+    static char one;
+    *pool = reinterpret_cast<cudaMemPool_t>(&one);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, enum cudaMemPoolAttr, void *)
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaMallocFromPoolAsync(void **out, size_t size, cudaMemPool_t, cudaStream_t)
 {
     return cudaMalloc(out, size);
 }

@@ -29,14 +29,14 @@ __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> 
         for (unsigned k = 0; k < flight; k++)
             of[k].add(pack[k]);
     }
-    for (unsigned k = 0; k < flight && first + k * apart < packs; k++) {
-        if constexpr (is_short<Acc, Sum>)
-            if (!of[k].sizes.allow((unsigned)in.of.rows)) {
-                add_packs<1, Acc>(in, out, first + k * apart, apart);
-                continue;
-            }
-        of[k].put(out, (first + k * apart) * width);
-    }
+    unsigned again = 0; /* a bit for each pack whose sums need a proof */
+    UNROLLED
+    for (unsigned k = 0; k < flight; k++)
+        if (first + k * apart < packs && !of[k].store(out, (first + k * apart) * width, in.of.rows))
+            again |= 1u << k;
+    if constexpr (is_short<Acc, Sum>)
+        for (; again; again &= again - 1)
+            add_packs<1, Acc>(in, out, first + (__ffs((int)again) - 1) * apart, apart);
 }
 
 /* The same by loads of single elements, of columns `first`, `first + apart`, ... */

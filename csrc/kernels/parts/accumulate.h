@@ -148,11 +148,8 @@ template <typename T> struct Sizes {
     /* Whether sums of up to `count` elements of all lanes of the warp are exact. */
     __device__ __forceinline__ bool allow_in_warp(unsigned count)
     {
-        for (unsigned offset = 16; offset > 0; offset /= 2) {
-            unsigned size = __shfl_xor_sync(0xffffffffu, smallest, offset);
-            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
-            smallest = size < smallest ? size : smallest;
-        }
+        largest = __uint_as_float(largest_in_warp(__float_as_uint(largest)));
+        smallest = smallest_in_warp(smallest);
         return allow(count);
     }
 

@@ -109,6 +109,21 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
             }
         }
     }
+
+    /* The same of sums of so many rows. Returns false if they are short, and one needs a proof. */
+    __device__ __forceinline__ bool store(const Sums<Acc> &out, size_t k, size_t rows) const
+    {
+        bool done = true;
+        if constexpr (!is_short<Acc, Sum>) {
+            put(out, k);
+        } else if (!sizes.allow((unsigned)rows)) {
+            done = false;
+        } else if (!out.template put_pack<In>(k, sum)) {
+            for (unsigned j = 0; j < width; j++)
+                done &= out.put_exact(k + j, sum[j]);
+        }
+        return done;
+    }
 };
 
 #endif

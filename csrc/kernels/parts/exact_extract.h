@@ -258,10 +258,7 @@ template <> struct Deposit<double> {
      * raised if they could not take most of them. */
     __device__ __forceinline__ void raise(unsigned peak, const double (&x)[2 * flight])
     {
-        for (unsigned offset = 16; offset > 0; offset /= 2) {
-            unsigned other = __shfl_xor_sync(0xffffffffu, peak, offset);
-            peak = peak > other ? peak : other;
-        }
+        peak = largest_in_warp(peak);
         /* In steps, so that warps choose equal k; rounded up. */
         int k = (int)(peak >> 20) + headroom + spare_binades + raised_by - 1;
         k = k / raised_by * raised_by - 1022;

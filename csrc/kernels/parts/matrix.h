@@ -132,26 +132,35 @@ template <typename Acc> struct Sums {
     }
 
     /* Rounds a short sum, which is exact, without a proof. Returns false if it needs one. */
-    __device__ __forceinline__ bool round_short(size_t k, double sum, double *rounded) const
+    __device__ __forceinline__ bool round_short(double sum, double *rounded) const
     {
-        gr_format format = gr_format_of(of.type);
+        bool finite = (__double2hiint(sum) & 0x7ff00000) != 0x7ff00000;
         *rounded = sum;
-        if (of.is_partial || !(fabs(sum) < HUGE_VAL) || initial_of<double>(of, k) != 0)
+        if (of.is_partial || of.has_initial || !finite)
             return false;
-        if (of.type == GR_LOAD_f16 || of.type == GR_LOAD_bf16)
+        if (of.type == GR_LOAD_f16 || of.type == GR_LOAD_bf16) {
+            gr_format format = gr_format_of(of.type);
             gr_proven_round(sum, 0, 0, 0, format.fraction, format.unit, rounded);
+        }
+        return true;
+    }
+
+    /* Stores a short sum, which is exact. Returns false if it needs a proof. */
+    __device__ __forceinline__ bool put_exact(size_t k, double sum) const
+    {
+        double rounded;
+        if (!round_short(sum, &rounded))
+            return false;
+        store_sum(static_cast<char *>(of.base) + k * of.bytes, of, rounded);
         return true;
     }
 
     template <typename Sum> __device__ __forceinline__ void put_short(size_t k, Sum sum) const
     {
-        double rounded;
-        if constexpr (!is_short<Acc, Sum>)
-            put(k, Acc(sum));
-        else if (round_short(k, sum, &rounded))
-            store_sum(static_cast<char *>(of.base) + k * of.bytes, of, rounded);
-        else
-            put(k, Acc(sum));
+        if constexpr (is_short<Acc, Sum>)
+            if (put_exact(k, sum))
+                return;
+        put(k, Acc(sum));
     }
 
     /* Stores a pack of neighbouring sums that have the elements' type, by one store. Returns false
@@ -169,7 +178,7 @@ template <typename Acc> struct Sums {
                 return false;
             else if constexpr (!is_short<Acc, Sum>)
                 rounded[j] = converted<T>(Acc(sum[j]) + initial_of<Acc>(of, k + j));
-            else if (round_short(k + j, sum[j], &exact))
+            else if (round_short(sum[j], &exact))
                 rounded[j] = converted<T>(exact);
             else
                 return false;

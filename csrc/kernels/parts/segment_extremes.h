@@ -6,10 +6,7 @@
 
 __device__ __forceinline__ void merge_maximum(unsigned *to, unsigned value)
 {
-    for (unsigned offset = 16; offset > 0; offset /= 2) {
-        unsigned other = __shfl_xor_sync(0xffffffffu, value, offset);
-        value = other > value ? other : value;
-    }
+    value = largest_in_warp(value);
     if (threadIdx.x % 32 == 0 && value)
         atomicMax(to, value);
 }

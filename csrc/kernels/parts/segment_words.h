@@ -60,16 +60,20 @@ constexpr int least_exponent = std::is_same<In, double>::value ? -1074 : -149;
 template <typename In> __device__ __forceinline__ gr_word_plan plan_of(const gr_segment_job &of)
 {
     const gr_segment_state *state = of.state;
-    return gr_plan_words(state->high, ~state->low, state->specials, !is_integer_element<In>,
-                         of.attempt, of.width, of.columns, of.room);
+    gr_word_plan plan = gr_plan_words(state->high, ~state->low, state->specials,
+                                      !is_integer_element<In>, of.attempt, of.width);
+    plan.per_pass = gr_segments_per_pass(&of, &plan);
+    return plan;
 }
 
 /* The same where the element type is not known to the compiler. */
 __device__ __forceinline__ gr_word_plan plan_of_any(const gr_segment_job &of)
 {
     const gr_segment_state *state = of.state;
-    return gr_plan_words(state->high, ~state->low, state->specials, gr_is_float((gr_load)of.load),
-                         of.attempt, of.width, of.columns, of.room);
+    gr_word_plan plan = gr_plan_words(state->high, ~state->low, state->specials,
+                                      gr_is_float((gr_load)of.load), of.attempt, of.width);
+    plan.per_pass = gr_segments_per_pass(&of, &plan);
+    return plan;
 }
 
 /* Whether the kernels that add to words have to run in this pass. */
