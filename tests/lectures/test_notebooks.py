@@ -51,7 +51,9 @@ def test_all_are_there():
     bool(gpureduce.build_info()["sanitize"]),
     reason="a sanitizer's library is preloaded into this Python, not into a notebook's",
 )
-def test_runs_from_top_to_bottom(path, monkeypatch):
+def test_runs_from_top_to_bottom(path, monkeypatch, tmp_path_factory):
+    # The user's list of fonts may name those of an environment that is gone.
+    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path_factory.getbasetemp() / "matplotlib"))
     monkeypatch.setenv("PYTHONPATH", str(Path(gpureduce.__file__).parent.parent))
     notebook = notebooks.read(path)
     before = [cell.source for cell in notebook.cells]

@@ -40,10 +40,9 @@ static int take_details(PyObject *details, gr_axis_request *request, asked *ask)
     request->acc = (gr_acc)acc;
     for (int i = 0; i < 2; i++) {
         gr_value *value = &request->sums.initial[i];
-        if (ask->exactly) {
+        if (ask->exactly)
             value->f64 = PyFloat_AsDouble(initial[i]);
-            request->sums.has_initial |= value->f64 != 0;
-        } else if (acc == GR_ACC_u32 || acc == GR_ACC_u64)
+        else if (acc == GR_ACC_u32 || acc == GR_ACC_u64)
             value->u64 = PyLong_AsUnsignedLongLongMask(initial[i]); /* u32: the low half */
         else if (acc == GR_ACC_f32)
             value->f32 = (float)PyFloat_AsDouble(initial[i]);
