@@ -118,6 +118,11 @@ def _part(row: dict[str, Any]) -> str:
     return str(row.get("part", "shapes"))
 
 
+def of_part(rows: Sequence[dict[str, Any]], part: str) -> list[dict[str, Any]]:
+    """The rows of a part, without those of the copy."""
+    return [row for row in rows if "rows" in row and _part(row) == part]
+
+
 def _shape(row: dict[str, Any]) -> str:
     if "rows" not in row:
         return "the matrix"
@@ -128,8 +133,8 @@ def _shape(row: dict[str, Any]) -> str:
 def speeds(rows: Sequence[dict[str, Any]], axis: int) -> dict[str, dict[int, float]]:
     """GB/s of float32 matrices of all shapes along an axis, by name and by columns."""
     found: dict[str, dict[int, float]] = {}
-    for row in rows:
-        if row.get("axis") == axis and _part(row) == "shapes" and row["dtype"] == "float32":
+    for row in of_part(rows, "shapes"):
+        if row["axis"] == axis and row["dtype"] == "float32":
             for name, ms in row["ms"].items():
                 found.setdefault(name, {})[row["columns"]] = row["nbytes"] / ms / 1e6
     return found
