@@ -174,6 +174,15 @@ def test_calls_of_pytorch():
             assert torch.equal(run().reshape(out.shape), matrix.sum(case.axis))
 
 
+def test_calls_of_jax():
+    pytest.importorskip("jax")
+    matrix = np.arange(600, dtype=np.float64).reshape(20, 30)
+    for axis in (0, 1):
+        run = axis_runs._jax_run(Case(20, 30, axis, "float64"), matrix)
+        found = np.asarray(run())
+        assert found.dtype == np.float64 and np.array_equal(found, matrix.sum(axis))
+
+
 @pytest.mark.skipif(not (DATA / "axis_h200.json").exists(), reason="not measured yet")
 def test_speeds_of_the_record():
     rows = by_axis.load(DATA / "axis_h200.json")["rows"]
