@@ -57,8 +57,8 @@ def axis_speeds(
         looks = [(name, of_axis[name], _look(name, others)["color"]) for name in shown]
         label_ends(ax, [(max(line), line[max(line)], name, ink) for name, line, ink in looks])
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    dashed = "Dashed: a copy of the matrix, its reads and writes. " if _copy(record) else ""
-    foot(figure, f"{dashed}{made_on(record)}; all in one run and in turns, the L2 cache flushed.")
+    dashed = "Dashed: a copy of the matrix. " if _copy(record) else ""
+    foot(figure, f"{dashed}{made_on(record)}; all in one run, the L2 cache flushed.")
     return figure
 
 
