@@ -28,7 +28,7 @@ def test_shapes_go_from_the_narrowest_to_the_widest():
 
 
 def test_each_part_has_its_cases():
-    """Those that issue 25 names, at the size of its tables."""
+    """At the size of the records."""
     of = {part: cases(N, ("float32", "float64", "int8"), [part]) for part in axis_runs.PARTS}
     middle = {(case.shape, case.axis, case.dtype) for case in of["middle"]}
     for shape in ((64, 4096, 1024), (16384, 1024, 16)):
