@@ -1,5 +1,6 @@
 """Charts of measurements and counts; needs matplotlib: ``pip install 'gpureduce[plot]'``."""
 
+from gpureduce.plot.axes import axis_counts, axis_speeds
 from gpureduce.plot.charts import (
     bandwidth,
     colour,
@@ -13,6 +14,8 @@ from gpureduce.plot.charts import (
 from gpureduce.plot.panels import beside_cub, counts, exact_cost, panels, profile, why
 
 __all__ = [
+    "axis_counts",
+    "axis_speeds",
     "bandwidth",
     "beside_cub",
     "colour",

@@ -10,6 +10,7 @@ import pytest
 import gpureduce
 from gpureduce import lectures
 from gpureduce.hardware import tables
+from gpureduce.lectures import axes
 
 nbformat = pytest.importorskip("nbformat")
 pytest.importorskip("nbclient")
@@ -19,7 +20,7 @@ import notebooks  # noqa: E402
 FOLDER = notebooks.FOLDER
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 LESSONS = ["01_the_ladder", "02_block_and_grid", "03_why", "04_trapezoid",
-           "05_numbers_you_can_trust", "08_your_turn"]  # fmt: skip
+           "05_numbers_you_can_trust", "06_rows_and_columns", "08_your_turn"]  # fmt: skip
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
 
@@ -115,8 +116,9 @@ def test_says_what_is_not_recorded_yet(path):
     names = set(re.findall(r"lectures\.recorded\(\\\"(\w+)\\\"\)", text))
     paths = [f"data/lecture_{name}_h200.json" for name in names]
     paths += [tables.PATH] * ("counter_tables.recorded" in text)
+    paths += [axes.PATH] * ("axes.load()" in text)
     missing = [path for path in paths if not (FOLDER / path).exists()]
-    assert names and names <= set(lectures.EXPERIMENTS)
+    assert paths and names <= set(lectures.EXPERIMENTS)
     assert ("not recorded yet" in text) == bool(missing), "run tools/notebooks.py"
 
 
