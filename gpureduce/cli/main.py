@@ -178,7 +178,7 @@ def _command_tour(arguments: argparse.Namespace) -> None:
 _MODES = {
     "lecture": ("record", "device", "repeats"),
     "axis": ("sizes", "dtypes", "device", "repeats", "output", "json"),
-    "segments": ("sizes", "dtypes", "device", "repeats", "output", "json"),
+    "segments": ("sizes", "dtypes", "device", "repeats", "output", "json", "cub"),
     "devices": ("sizes", "dtypes", "strategies", "repeats", "json", "output"),
 }
 
@@ -328,6 +328,11 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="time sums by segment beside other libraries; takes --sizes, --dtypes, --device, "
         "--repeats and --output",
+    )
+    benching.add_argument(
+        "--cub",
+        metavar="LIBRARY",
+        help="with --segments on a card: time CUB, too, out of a build of tools/cub_segments.cu",
     )
     benching.add_argument(
         "--lecture",
