@@ -159,7 +159,6 @@ PROCESSORS = [
     ),
     *_of(
         _DIGITS,
-        ("field = field ? field : 1;", "field = field ? field : 2;"),
         ("uint64_t mantissa = (bits & (one - 1)) | (field ? one : 0);",
          "uint64_t mantissa = (bits & (one - 1)) | one;"),
         ("uint64_t place = field ? field - 1 : 0; /* the mantissa's last bit, in units of "
@@ -372,6 +371,10 @@ def cases() -> Iterator[tuple[str, Array, Array, int, str, float]]:
         apart = np.full(4096 - 65, (2 - 2.0**-52) * 2.0**gap)
         apart[::20] = 1 + 2.0**-52
         yield f"{gap} binades apart", apart, np.zeros(apart.size, int), 1, "float64", 0
+    steps = 10.0 ** np.array([300, 200, 100, 0, -100, -200])  # too wide to be proven
+    left = np.arange(-150, 150) * 5e-324
+    sums = np.concatenate([np.concatenate([steps, [x], -steps]) for x in left])
+    yield "subnormal sums of anything", sums, np.repeat(np.arange(300), 13), 300, "float64", 0
     carries = np.zeros(4096, np.int64)
     carries[:32], carries[32:64] = 2**32 - 2, 1
     yield "sums of 2^32 - 1", carries, np.zeros(4096, int), 3, "int64", 0

@@ -112,7 +112,7 @@ def _cub_runs(torch: Any, of: Given, library: Path) -> dict[str, Run]:
         return {}
     if of.values.ndim > 1:
         return {}
-    cub, nbytes = ctypes.CDLL(str(library)), ctypes.c_size_t(0)
+    cub = ctypes.CDLL(str(library))
     cub.cub_by_offsets.restype = cub.cub_by_key.restype = ctypes.c_char_p
     sums, found = torch.empty_like(of.values), torch.empty_like(of.ids)
     count = torch.empty(1, dtype=torch.int64, device="cuda")
@@ -121,6 +121,7 @@ def _cub_runs(torch: Any, of: Given, library: Path) -> dict[str, Run]:
         return ctypes.c_void_p(tensor.data_ptr())
 
     def run(call: Any, *arguments: Any) -> Run:
+        nbytes = ctypes.c_size_t(0)
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
 
         def add(scratch: ctypes.c_void_p | None) -> None:
@@ -133,7 +134,7 @@ def _cub_runs(torch: Any, of: Given, library: Path) -> dict[str, Run]:
 
         def again() -> Any:
             add(at(room))
-            return room
+            return sums, found, count  # which must stay in memory
 
         return again
 
@@ -444,7 +445,9 @@ def command(arguments: argparse.Namespace) -> None:
     made = provenance("segments", on)
     made["device"] = "cpu" if on is None else on.backend
     made["versions"] |= libraries.versions(tuple(n for n in names if n != "numpy"))
-    cub = arguments.cub and Path(arguments.cub).resolve(strict=True)
+    cub = arguments.cub and Path(arguments.cub).resolve()
+    if cub and not cub.is_file():
+        raise ValueError(f"--cub: there is no file {arguments.cub}")
     made["rows"] = list(measure(chosen, device, names, repeats, report.progress(), cub))
     if target:
         target.write_text(json.dumps(made, indent=1) + "\n")
