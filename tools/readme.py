@@ -29,7 +29,7 @@ def strategy_table() -> str:
             continue
         aliases = ", ".join(f"`{alias}`" for alias in row.aliases)
         needs = [row.needs] if row.needs else []
-        needs += ["32-bit integers"] if len(row.dtypes) == 2 else []
+        needs += [" or ".join(row.dtypes)] if len(row.dtypes) == 2 else []
         name = f"[`{row.name}`](kernels.md#{row.name})" if row.launches_kernels else f"`{row.name}`"
         lines.append(f"| {name} | {_plain(row.lesson)} | {aliases} | {', '.join(needs)} |")
     return "\n".join(lines)

@@ -223,7 +223,7 @@ def _command_strategies(arguments: argparse.Namespace) -> None:
     for row in found:
         extra = [f"also {', '.join(row.aliases)}"] if row.aliases else []
         extra += [f"needs {row.needs}"] if row.needs else []
-        extra += ["int32 and uint32 only"] if len(row.dtypes) == 2 else []
+        extra += [f"{' and '.join(row.dtypes)} only"] if len(row.dtypes) == 2 else []
         extra += ["floats change from run to run"] if not row.deterministic | row.broken else []
         print(row.name + (f"  ({'; '.join(extra)})" if extra else ""))
         print(textwrap.fill(row.lesson, 96, initial_indent="    ", subsequent_indent="    "))

@@ -24,7 +24,7 @@ class Streams:
     >>> from gpureduce import lectures
     >>> import numpy as np
     >>> run = lectures.two_streams(lambda charge, cell, cells: np.bincount(cell, charge, cells), 3)
-    >>> run.positions.shape, run.apart(run).max()
+    >>> run.positions.shape, float(run.apart(run).max())
     ((4, 1024), 0.0)
     """
 
