@@ -367,9 +367,13 @@ def cases() -> Iterator[tuple[str, Array, Array, int, str, float]]:
         yield "narrow", few.astype(part), np.arange(few.size), few.size, narrow, 0
         much = np.array([float(np.finfo(narrow).max)] * 2 + [1.0], part)
         yield "too much for the narrow", much, np.array([0, 0, 1]), 2, narrow, 0
-    for gap in range(50, 72):  # some are as far apart as a pair of words can hold
-        apart = np.full(4096 - 65, (2 - 2.0**-52) * 2.0**gap)
-        apart[::20] = 1 + 2.0**-52
+    # The elements that segments/pairs.c samples span what a pair of words can hold, and all others
+    # are twice as large.
+    sampled = np.arange(512) * 7 + np.arange(512) * 7919 % 7
+    for gap in range(60, 66):
+        most = 2 - 2.0**-52
+        apart = np.full(4096 - 65, most * 2.0 ** (gap + 1))
+        apart[sampled] = np.where(np.arange(512) % 2, most * 2.0**gap, 1 + 2.0**-52)
         yield f"{gap} binades apart", apart, np.zeros(apart.size, int), 1, "float64", 0
     steps = 10.0 ** np.array([300, 200, 100, 0, -100, -200])  # too wide to be proven
     left = np.arange(-150, 150) * 5e-324
