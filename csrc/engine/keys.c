@@ -15,7 +15,8 @@ static gr_status allocate(const gr_segment_request *request, void **memory, gr_e
     error->status = GR_OK;
     if (!(request->kernel->traits & TICKET))
         return GR_OK;
-    TRY(cudaMallocAsync(memory, bytes, request->stream));
+    if (gr_allocate(request->device, bytes, request->stream, memory, error) != GR_OK)
+        return error->status;
     TRY(cudaMemsetAsync(*memory, 0, bytes, request->stream));
 done:
     return error->status;
