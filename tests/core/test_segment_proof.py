@@ -115,7 +115,7 @@ def test_an_id_out_of_range_of_any_integer_dtype_is_named(device, index):
 def test_passes_over_ranges_of_segments_where_memory_is_short(device):
     """Kernels take a quarter of the free memory at most, and processors 64 MiB for few values."""
     rng = np.random.default_rng(16)
-    count, n = 18_000_000, 3000
+    count, n = 12_000_000, 3000
     ids = np.concatenate([rng.integers(0, count, n), [0, count - 1, count - 1, count // 2]])
     values = rng.standard_normal(ids.size) * 2.0 ** rng.integers(-30, 30, ids.size)
     used = np.unique(ids)
