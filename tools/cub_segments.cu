@@ -31,8 +31,7 @@ cudaError_t by_key(void *scratch, size_t &bytes, const void *in, const int64_t *
                    void *out, int64_t *count, size_t n, cudaStream_t stream)
 {
     return cub::DeviceReduce::ReduceByKey(scratch, bytes, ids, found, static_cast<const T *>(in),
-                                          static_cast<T *>(out), count, Plus(), (int64_t)n,
-                                          stream);
+                                          static_cast<T *>(out), count, Plus(), (int64_t)n, stream);
 }
 
 const char *said(cudaError_t state)
@@ -49,9 +48,8 @@ extern "C" const char *cub_by_offsets(void *scratch, size_t *bytes, int element,
                                       void *stream)
 {
     cudaStream_t on = static_cast<cudaStream_t>(stream);
-    return said(element == 4
-                    ? by_offsets<float>(scratch, *bytes, in, offsets, out, segments, on)
-                    : by_offsets<double>(scratch, *bytes, in, offsets, out, segments, on));
+    return said(element == 4 ? by_offsets<float>(scratch, *bytes, in, offsets, out, segments, on)
+                             : by_offsets<double>(scratch, *bytes, in, offsets, out, segments, on));
 }
 
 /* The same by sorted int64 ids. Leaves the sums of those ids that there are, one after another, the
@@ -61,7 +59,6 @@ extern "C" const char *cub_by_key(void *scratch, size_t *bytes, int element, con
                                   size_t n, void *stream)
 {
     cudaStream_t on = static_cast<cudaStream_t>(stream);
-    return said(element == 4
-                    ? by_key<float>(scratch, *bytes, in, ids, found, out, count, n, on)
-                    : by_key<double>(scratch, *bytes, in, ids, found, out, count, n, on));
+    return said(element == 4 ? by_key<float>(scratch, *bytes, in, ids, found, out, count, n, on)
+                             : by_key<double>(scratch, *bytes, in, ids, found, out, count, n, on));
 }

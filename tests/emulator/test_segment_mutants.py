@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(
     not CSRC.exists() or not shutil.which("g++"), reason="no source, no compiler"
 )
 # Each takes some ten seconds. GPUREDUCE_ALL_MUTANTS=1 tries all.
-STEP = 1 if os.environ.get("GPUREDUCE_ALL_MUTANTS") else 6
+STEP = 1 if os.environ.get("GPUREDUCE_ALL_MUTANTS") else 11
 
 
 def builder(tmp_path_factory, worker_id, kind):
