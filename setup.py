@@ -103,7 +103,8 @@ def read_registry() -> list[Kernel]:
         files = CSRC / "kernels"
         folder = {"KERNEL": files, "EVERYWHERE": files}
         folder |= {"BROKEN": files / "broken", "AXIS": files / "axis"}
-        folder = (folder | {"SEGMENTS": files / "segments"}).get(kind)
+        folder |= {"SEGMENTS": files / "segments", "KEYS": files / "keys"}
+        folder = folder.get(kind)
         if folder:
             words = traits.replace("|", " ").split()
             kernels.append(Kernel(name, folder / f"{name}.cu", words, int(capability), dtypes))

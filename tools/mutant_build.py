@@ -39,15 +39,21 @@ static void add(gr_kernel_list *list, unsigned block, const void *entry)
 def _registry() -> dict[str, str]:
     """The traits and capability of each kernel, as strategies.def spells them."""
     text = (CSRC / "strategies.def").read_text()
-    rows = re.finditer(r"^STRATEGY\((\w+),\s+KERNEL,\s+([\w\s|]+),\s+(\d+),", text, re.M)
+    rows = re.finditer(r"^STRATEGY\((\w+),\s+K\w+,\s+([\w\s|]+),\s+(\d+),", text, re.M)
     return {name: " ".join(f"{traits}, {capability}".split()) for name, traits, capability in
             (row.groups() for row in rows)}  # fmt: skip
 
 
+def _kind(kernel: str) -> str:
+    return "KEYS" if kernel.startswith("key_") else "KERNEL"
+
+
 def _write(folder: Path, name: str, kernel: str, mutant: Mutant | None) -> str:
     """Writes the kernel's files to a folder of their own. Returns the C++ that compiles them."""
-    (folder / name / "parts").mkdir(parents=True)
-    for file in ("parts/common.h", f"{kernel}.cu"):
+    own = Mutant(kernel, "", "").path
+    for part in ("parts", "keys"):
+        (folder / name / part).mkdir(parents=True)
+    for file in ("parts/common.h", own):
         lines = (KERNELS / file).read_text().splitlines()
         if mutant and mutant.path == file:
             lines = mutant.lines()[1]
@@ -57,7 +63,7 @@ def _write(folder: Path, name: str, kernel: str, mutant: Mutant | None) -> str:
         types = "const uint32_t *, uint32_t" + (f", {block}" if block else "")
         adds.append(f"    add(list, {block}, kernel_entry({name}::{kernel}<{types}>));")
     return (
-        f'namespace {name} {{\n#undef GPUREDUCE_COMMON_H\n#include "{name}/{kernel}.cu"\n}}\n'
+        f'namespace {name} {{\n#undef GPUREDUCE_COMMON_H\n#include "{name}/{own}"\n}}\n'
         f'extern "C" void gr_kernels_{name}(gr_kernel_list *list)\n{{\n' + "\n".join(adds) + "\n}\n"
     )
 
@@ -90,7 +96,7 @@ def _sources(folder: Path, mutants: Sequence[Mutant]) -> list[Path]:
     texts = [_write(folder, *row) for row in wanted]
     (folder / "strategies.def").write_text(
         "".join(
-            f'STRATEGY({name}, KERNEL, {registry[kernel]}, INT32, "", "{kernel}")\n'
+            f'STRATEGY({name}, {_kind(kernel)}, {registry[kernel]}, INT32, "", "{kernel}")\n'
             for name, kernel, _ in wanted
         )
         + "".join(

@@ -30,7 +30,8 @@ class Mutant:
 
     @property
     def path(self) -> str:
-        return self.file or f"{self.kernel}.cu"
+        folder = "keys/" if self.kernel.startswith("key_") else ""
+        return self.file or f"{folder}{self.kernel}.cu"
 
     @property
     def name(self) -> str:
@@ -157,6 +158,26 @@ def _copies() -> list[Mutant]:
     ]
 
 
+def _keys() -> list[Mutant]:
+    """Mutants of the lessons on sums by key."""
+    of = {"n": 2055, "grid": 0}
+    return [
+        Mutant("key_atomic", "atomicAdd(out + key[i], Acc(in[i]));", GRID,
+               "out[key[i]] += Acc(in[i]);", **of),
+        Mutant("key_warp", "atomicAdd(out + named, sum);", GRID, "out[named] += sum;", **of),
+        *_barriers("key_shared", [BLOCK, BLOCK], "__syncthreads();", **of),
+        Mutant("key_shared", "atomicAdd(of_block + key[i], Acc(in[i]));", BLOCK,
+               "of_block[key[i]] += Acc(in[i]);", **of),
+        Mutant("key_shared", "atomicAdd(out + k, of_block[k]);", GRID, "out[k] += of_block[k];",
+               **of),
+        *(Mutant("key_fixed", "__threadfence();", FENCE, nth=nth, **of) for nth in (1, 2)),
+        Mutant("key_fixed", "__syncthreads();", GRID, **of),
+        Mutant("key_fixed", "bool is_last = threadIdx.x == 0 && atomicInc(ticket, gridDim.x - 1) "
+               "== gridDim.x - 1;", GRID,
+               "bool is_last = threadIdx.x == 0 && (*ticket)++ == gridDim.x - 1;", **of),
+    ]  # fmt: skip
+
+
 MUTANTS = [
     *_trees(),
     *_templates(),
@@ -166,3 +187,4 @@ MUTANTS = [
     *_clusters(),
     *_copies(),
 ]
+KEY_MUTANTS = _keys()  # segment_sum runs them, not sum

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce import lectures
-from gpureduce.bench import by_axis, exact_bench, scoreboard, several_devices, targets
+from gpureduce.bench import by_axis, by_segment, exact_bench, scoreboard, several_devices, targets
 from gpureduce.bench.svg_bars import svg_bars
 from gpureduce.cli import main as command_line
 from gpureduce.core import json_files, registry
@@ -29,7 +29,7 @@ def strategy_table() -> str:
             continue
         aliases = ", ".join(f"`{alias}`" for alias in row.aliases)
         needs = [row.needs] if row.needs else []
-        needs += ["32-bit integers"] if len(row.dtypes) == 2 else []
+        needs += [" or ".join(row.dtypes)] if len(row.dtypes) == 2 else []
         name = f"[`{row.name}`](kernels.md#{row.name})" if row.launches_kernels else f"`{row.name}`"
         lines.append(f"| {name} | {_plain(row.lesson)} | {aliases} | {', '.join(needs)} |")
     return "\n".join(lines)
@@ -45,7 +45,7 @@ def kernel_listing() -> str:
     parts = []
     for row in registry.strategies():
         if row.launches_kernels:
-            folder = f"{row.kind}/" if row.kind in ("broken", "axis", "segments") else ""
+            folder = f"{row.kind}/" if row.kind in ("broken", "axis", "segments", "keys") else ""
             file = f"csrc/kernels/{folder}{row.name}.cu"
             include = f"```{{literalinclude}} ../{file}\n:language: cuda\n```"
             parts.append(f"## {row.name}\n\n{_plain(row.lesson)}\n[{file}](../{file})\n\n{include}")
@@ -153,6 +153,8 @@ _BARS = ("global_tree", "interleaved_mod", "interleaved_idx", "sequential", "unr
          "warp_shfl", "vector_load", "tiles", "cub", "exact", "fast")  # fmt: skip
 
 
+_NOT_MEASURED = "`gpureduce bench --segments` has not been recorded on a card yet."
+
 # The generated part of each page: the name of its two markers, and the function that makes it.
 PAGES: dict[str, tuple[str, Callable[[Path], str]]] = {
     "README.md": ("headline", headline),
@@ -163,6 +165,10 @@ PAGES: dict[str, tuple[str, Callable[[Path], str]]] = {
     "docs/exactness.md": ("exact", exact_sums),
     "docs/counters.md": ("counters", counters),
     "docs/axis.md": ("axis", lambda records: measured(records, "axis", by_axis.as_text)),
+    "docs/segments.md": (
+        "segments",
+        lambda records: measured(records, "segments", by_segment.as_text) or _NOT_MEASURED,
+    ),
     "docs/cluster.md": (
         "devices",
         lambda records: measured(records, "devices", several_devices.as_text),

@@ -10,6 +10,7 @@
 #include "engine/segments.h"
 
 #include "engine/internal.h"
+#include "engine/keys.h"
 #include "engine/times.h"
 #include "exact/device_layout.h"
 #include "exact/format.h"
@@ -433,6 +434,8 @@ gr_status gr_launch_segments(const gr_segment_request *request, gr_segment_outco
 {
     run r = {.request = request, .outcome = outcome, .error = error};
     char *memory = NULL;
+    if (request->kernel)
+        return gr_launch_keys(request, outcome, error);
     memset(outcome, 0, sizeof *outcome);
     if (plan(&r) == GR_OK && allocate(&r, &memory) == GR_OK && add(&r) == GR_OK && request->check)
         check(&r);

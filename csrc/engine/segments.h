@@ -24,8 +24,9 @@ typedef struct {
     gr_sums sums; /* all but `base` */
     int check;    /* wait for the sums, and report wrong ids and offsets */
     int device;
-    void *stream;    /* a cudaStream_t */
-    gr_times *times; /* NULL: not timed */
+    void *stream;              /* a cudaStream_t */
+    gr_times *times;           /* NULL: not timed */
+    const gr_strategy *kernel; /* a kernel of kernels/keys that adds up (keys.h); NULL: ours do */
 } gr_segment_request;
 
 typedef struct {

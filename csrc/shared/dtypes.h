@@ -40,6 +40,7 @@
 #define GR_PAIRS_FLOAT_WORDS(X) X(f16, u64) X(bf16, u64) X(f32, u64) X(f64, u64)
 #define GR_PAIRS_MERGED(X) X(u64, u64) X(f32, f32) X(f64, f64) X(f32, proven) X(f64, proven3)
 #define GR_PAIRS_UNTYPED(X) X(u64, u64)
+#define GR_PAIRS_PLAIN(X) X(f32, f32) X(f64, f64)
 
 /* The same for sums that prove their rounding (exact/proven.h). */
 #define GR_PAIRS_PROVEN(X)                                                                         \

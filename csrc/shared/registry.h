@@ -35,7 +35,8 @@ typedef enum {
                                  as large as a plain one, zero between launches */
     ROWS = 1 << 22,           /* sums along an axis whose elements are neighbours in memory */
     ADDS_SHARES = 1 << 24,    /* also compiled for sums that prove their rounding as elements */
-    COLUMNS = 1 << 23         /* sums along an axis, where neighbouring sums are of neighbours */
+    COLUMNS = 1 << 23,        /* sums along an axis, where neighbouring sums are of neighbours */
+    SHARED_KEYS = 1 << 25     /* shared memory: an accumulator per key */
 } gr_trait;
 
 /* Six tiles of 32 KiB and a barrier for each: see kernels/bulk_copy.cu. */
@@ -53,7 +54,8 @@ typedef enum {
     GR_KIND_EVERYWHERE,
     GR_KIND_CHOICE,
     GR_KIND_AXIS,
-    GR_KIND_SEGMENTS
+    GR_KIND_SEGMENTS,
+    GR_KIND_KEYS
 } gr_kind;
 
 typedef enum {
@@ -65,7 +67,8 @@ typedef enum {
     GR_DTYPES_WORDS,
     GR_DTYPES_FLOAT_WORDS,
     GR_DTYPES_MERGED,
-    GR_DTYPES_UNTYPED
+    GR_DTYPES_UNTYPED,
+    GR_DTYPES_PLAIN
 } gr_dtypes;
 
 typedef struct {

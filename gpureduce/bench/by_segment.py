@@ -4,128 +4,45 @@ On a card the L2 cache is flushed before every call, and CUDA events around the 
 The card is kept busy meanwhile, so that the launches of a call do not wait for Python. Calls of
 JAX, which has streams of its own, are timed by the processor's clock until their result is there.
 Elsewhere all are timed by that clock.
+
+For sorted ids, the other libraries' calls by offsets get these for nothing. CUB's sums by key leave
+out the segments without elements.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import importlib.util
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from gpureduce.bench import libraries, report
 from gpureduce.bench.in_turns import OnCard, Run, medians, without_failing
 from gpureduce.bench.provenance import provenance
-from gpureduce.core import arrays, devices
-from gpureduce.core.dtypes import Array, is_here, named
+from gpureduce.bench.segment_cases import Case, Given, cases, given, given_on_card
+from gpureduce.core import devices, json_files
+from gpureduce.core.dtypes import Array, is_here
 from gpureduce.core.segments import segment_sum
 from gpureduce.lazy_import import load_other
-from gpureduce.text import EMULATED, table
+from gpureduce.text import EMULATED, Table, table
 
-IDS = ("unsorted", "sorted", "offsets", "zipf", "half", "one", "nearly sorted")
-DATA = ("normal", "uniform", "bits")
-
-
-@dataclass(frozen=True)
-class Case:
-    """What is added up: `n` elements in rows of `columns`, to so many segments."""
-
-    n: int
-    segments: int
-    ids: str = "unsorted"
-    dtype: str = "float32"
-    columns: int = 1
-    data: str = "normal"
-    index: str = "int64"
-
-    @property
-    def rows(self) -> int:
-        """The number of rows."""
-        return self.n // self.columns
-
-
-def cases(n: int) -> list[Case]:
-    """The cases at `n` elements: the table of segments and ids first, then what differs from it."""
-    counts = [100, 10_000, 1_000_000, 16_000_000]
-    counts = [count for count in counts if count <= n] or [max(1, n // 100)]
-    found = [Case(n, count, ids) for count in counts for ids in ("unsorted", "sorted", "offsets")]
-    middle, many = counts[min(1, len(counts) - 1)], counts[min(2, len(counts) - 1)]
-    found += [Case(n, many, ids) for ids in ("zipf", "half", "one", "nearly sorted")]
-    found += [Case(n, many, data=data) for data in ("uniform", "bits")]
-    for dtype in ("float16", "bfloat16", "float64", "int64"):
-        for count in dict.fromkeys((middle, many)):
-            found += [Case(n, count, ids, dtype) for ids in ("unsorted", "offsets")]
-    for columns in (64, 256):
-        for count in dict.fromkeys((counts[0], middle)):
-            if count * columns <= n:
-                found += [Case(n, count, ids, columns=columns) for ids in ("unsorted", "offsets")]
-    found += [Case(n, count, index="int32") for count in dict.fromkeys((many, counts[-1]))]
-    return list(dict.fromkeys(found))
-
-
-# --- the arrays --------------------------------------------------------------------------------
-
-
-def _values(rng: np.random.Generator, case: Case) -> Array:
-    found: Any
-    kind = named(case.dtype)
-    shape = (case.rows,) if case.columns == 1 else (case.rows, case.columns)
-    if kind.kind in "iu":
-        found = rng.integers(-1000, 1000, shape, dtype=kind)
-    elif case.data == "bits":
-        found = rng.integers(0, 2**32, shape, dtype=np.uint32).view(np.float32)
-        found = np.where(np.isfinite(found), found, np.float32(1))
-    else:
-        make = rng.random if case.data == "uniform" else rng.standard_normal
-        found = make(shape, dtype=np.float64 if kind == np.float64 else np.float32)
-    return cast(Array, found.astype(kind, copy=False))
-
-
-def _ids(rng: np.random.Generator, case: Case, sort: Callable[[Array], Array]) -> Array:
-    rows, count = case.rows, case.segments
-    if case.ids == "one":
-        return np.full(rows, count // 2, case.index)
-    if case.ids == "zipf":  # by its inverse distribution: rng.zipf knows no largest number
-        weights = np.cumsum(np.arange(1, count + 1, dtype=np.float64) ** -1.1)
-        ranks = np.searchsorted(weights, rng.random(rows) * weights[-1])
-        return cast(Array, rng.permutation(count)[ranks].astype(named(case.index)))
-    found: Array = rng.integers(0, count, rows).astype(named(case.index))
-    if case.ids == "half":
-        return np.where(rng.random(rows) < 0.5, count // 2, found)
-    if case.ids in ("sorted", "offsets", "nearly sorted"):
-        found = sort(found)
-    if case.ids == "nearly sorted":
-        places = rng.integers(0, rows, max(1, rows // 1000))
-        found[places] = found[places[::-1]]
-    return found
-
-
-@dataclass(frozen=True)
-class Given:
-    """A case's arrays, in a library's form. `offsets` is None unless the case is by offsets."""
-
-    values: Any
-    ids: Any
-    offsets: Any
-    out: Any
-    segments: int
-
-
-def given(case: Case, sort: Callable[[Array], Array] = np.sort) -> Given:
-    """A case's NumPy arrays."""
-    rng = arrays.random_numbers(case.segments)
-    values, ids = _values(rng, case), _ids(rng, case, sort)
-    offsets = None
-    if case.ids == "offsets":
-        counts = np.bincount(ids, minlength=case.segments)
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(named(case.index))
-    shape = (case.segments, *values.shape[1:])
-    return Given(values, ids, offsets, np.empty(shape, values.dtype), case.segments)
-
+__all__ = [
+    "Case",
+    "Given",
+    "as_table",
+    "as_text",
+    "cases",
+    "command",
+    "given",
+    "measure",
+    "missed",
+    "recorded",
+]
 
 # --- who adds up -------------------------------------------------------------------------------
 
@@ -133,14 +50,15 @@ def given(case: Case, sort: Callable[[Array], Array] = np.sort) -> Given:
 def _ours(of: Given, case: Case, device: str | None) -> dict[str, Run]:
     """Our calls: as quick as they get, and as they are made by default."""
     how: dict[str, Any] = {"num_segments": of.segments, "device": device}
-    if of.offsets is not None:
+    by_offsets = case.ids == "offsets"
+    if by_offsets:
         how = {"offsets": of.offsets, "device": device}
     else:
         how["segment_ids"] = of.ids
     quick = how | {"out": of.out, "check": False, "timing": False}
     found = {"exact": lambda: segment_sum(of.values, **quick).value}
     found["exact, as called by default"] = lambda: segment_sum(of.values, **how).value
-    if of.offsets is not None:
+    if by_offsets:
         found["fast"] = lambda: segment_sum(of.values, strategy="fast", **quick).value
     if case.ids == "sorted":
         found["exact, sorted=True"] = lambda: segment_sum(of.values, sorted=True, **quick).value
@@ -187,6 +105,48 @@ def _torch_given(torch: Any, of: Given, device: str) -> Given:
     return Given(put(of.values), put(of.ids), put(of.offsets), put(of.out), of.segments)
 
 
+def _cub_runs(torch: Any, of: Given, library: Path) -> dict[str, Run]:
+    """Calls of tools/cub_segments.cu, for sorted ids."""
+    element = {torch.float32: 4, torch.float64: 8}.get(of.values.dtype)
+    if element is None or of.offsets is None or of.offsets.dtype != torch.int64:
+        return {}
+    if of.values.ndim > 1:
+        return {}
+    cub = ctypes.CDLL(str(library))
+    cub.cub_by_offsets.restype = cub.cub_by_key.restype = ctypes.c_char_p
+    sums, found = torch.empty_like(of.values), torch.empty_like(of.ids)
+    count = torch.empty(1, dtype=torch.int64, device="cuda")
+
+    def at(tensor: Any) -> ctypes.c_void_p:
+        return ctypes.c_void_p(tensor.data_ptr())
+
+    def run(call: Any, *arguments: Any) -> Run:
+        nbytes = ctypes.c_size_t(0)
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+
+        def add(scratch: ctypes.c_void_p | None) -> None:
+            wrong = call(scratch, ctypes.byref(nbytes), element, *arguments, stream)
+            if wrong:
+                raise RuntimeError(wrong.decode())
+
+        add(None)
+        room = torch.empty(nbytes.value + 1, dtype=torch.uint8, device="cuda")
+
+        def again() -> Any:
+            add(at(room))
+            return sums, found, count  # which must stay in memory
+
+        return again
+
+    segments, n = ctypes.c_size_t(of.segments), ctypes.c_size_t(len(of.values))
+    by_key = (at(of.values), at(of.ids), at(found), at(sums), at(count), n)
+    by_offsets = (at(of.values), at(of.offsets), at(of.out), segments)
+    return {
+        "CUB DeviceSegmentedReduce": run(cub.cub_by_offsets, *by_offsets),
+        "CUB ReduceByKey": run(cub.cub_by_key, *by_key),
+    }
+
+
 def _cupy_runs(cupy: Any, of: Given) -> dict[str, Run]:
     cupyx = load_other("cupyx")
     if of.values.dtype.name in ("bfloat16", "int64"):
@@ -224,36 +184,48 @@ def _numpy_runs(of: Given) -> dict[str, Run]:
 # --- measuring ---------------------------------------------------------------------------------
 
 
-def _runs_on_card(case: Case, names: Sequence[str]) -> tuple[dict[str, Run], set[str]]:
-    """Calls by name, and the names of those that no event times."""
+def _runs_on_card(
+    case: Case, names: Sequence[str], cub: Path | None
+) -> tuple[dict[str, Run], set[str], dict[str, str]]:
+    """Calls by name, the names of those that no event times, and why libraries have none."""
     clocked: set[str] = set()
+    failed: dict[str, str] = {}
     torch = load_other("torch")
-    host = given(case, lambda ids: torch.from_numpy(ids).cuda().sort().values.cpu().numpy())
-    of = _torch_given(torch, host, "cuda")
+    of = given_on_card(torch, case)
     runs = _ours(of, case, None)
+    makers: dict[str, Callable[[], dict[str, Run]]] = {}
     if "torch" in names:
-        runs |= _torch_runs(torch, of)
-    if "cupy" in names:
-        cupy = libraries.load("cupy")[1]
-        in_cupy = [x if x is None else cupy.from_dlpack(x) for x in (of.values, of.ids, of.out)
-                   if case.dtype != "bfloat16"]  # fmt: skip
-        if in_cupy:
-            values, ids, out = in_cupy
-            stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
-            for name, run in _cupy_runs(cupy, Given(values, ids, None, out, of.segments)).items():
-                runs[name] = _on_stream(stream, run)
+        makers["torch"] = lambda: _torch_runs(torch, of)
+    if cub:
+        makers["CUB"] = lambda: _cub_runs(torch, of, cub)
+    if "cupy" in names and case.dtype != "bfloat16":
+        makers["cupy"] = lambda: _cupy_runs_beside(torch, of)
     if "jax" in names and case.dtype not in ("float64", "int64"):
-        jax = libraries.load("jax")[1]
-        placed = [jax.device_put(x, jax.devices("gpu")[0])
-                  for x in (host.values, host.ids.astype(np.int32))]  # fmt: skip
-        found = _jax_runs(
-            jax,
-            Given(placed[0], placed[1], None, None, of.segments),
-            case.ids in ("sorted", "offsets", "one"),
-        )
-        clocked |= found.keys()
+        makers["jax"] = lambda: _jax_runs_beside(of, case)
+    for name, make in makers.items():
+        try:
+            found = make()
+        except Exception as error:  # a library that cannot take these arrays
+            failed[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            continue
         runs |= found
-    return runs, clocked
+        clocked |= found.keys() if name == "jax" else set()
+    return runs, clocked, failed
+
+
+def _cupy_runs_beside(torch: Any, of: Given) -> dict[str, Run]:
+    cupy = libraries.load("cupy")[1]
+    values, ids, out = (cupy.from_dlpack(x) for x in (of.values, of.ids, of.out))
+    stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
+    runs = _cupy_runs(cupy, Given(values, ids, None, out, of.segments))
+    return {name: _on_stream(stream, run) for name, run in runs.items()}
+
+
+def _jax_runs_beside(of: Given, case: Case) -> dict[str, Run]:
+    jax = libraries.load("jax")[1]
+    values, ids = (jax.dlpack.from_dlpack(x) for x in (of.values, of.ids.int()))
+    is_sorted = of.offsets is not None
+    return _jax_runs(jax, Given(values, ids, None, None, case.segments), is_sorted)
 
 
 def _on_stream(stream: Any, run: Run) -> Run:
@@ -282,7 +254,7 @@ def _check(runs: dict[str, Run], case: Case) -> None:
     """Raises if a call's sums are far from ours: it would measure something else."""
     if case.data == "bits" or case.dtype not in ("float32", "float64", "int64"):
         return
-    found = {name: np.asarray(_to_host(run())) for name, run in runs.items()}
+    found = {name: np.asarray(_to_host(run())) for name, run in runs.items() if "CUB" not in name}
     for name, sums in found.items():
         if not np.allclose(sums, found["exact"], rtol=1e-3, atol=1e-2 * case.rows**0.5):
             raise ValueError(f"{name} does not add up {case}")
@@ -296,7 +268,7 @@ def _to_host(sums: Any) -> Any:
 
 def measure(
     chosen: Sequence[Case], device: str | None, names: Sequence[str], repeats: int,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Callable[[int, int, str], None] | None = None, cub: Path | None = None,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     """A row for each case: its fields, and milliseconds by name."""
     on_card = device != "cpu" and devices.choose_device(device).backend == "cuda"
@@ -306,10 +278,12 @@ def measure(
             progress(done, len(chosen), f"{case.dtype} {case.segments} {case.ids}")
         if not is_here(case.dtype):
             continue
-        runs, clocked = (
-            _runs_on_card(case, names) if on_card else _runs_elsewhere(case, names, device)
-        )
-        failed = without_failing(runs)
+        failed: dict[str, str] = {}
+        if on_card:
+            runs, clocked, failed = _runs_on_card(case, names, cub)
+        else:
+            runs, clocked = _runs_elsewhere(case, names, device)
+        failed |= without_failing(runs)
         _check(runs, case)
         found = medians(runs, clocked, card, repeats)
         del runs
@@ -331,17 +305,130 @@ def _peers(device: str | None) -> tuple[str, ...]:
     return found
 
 
+# Columns of the table: the heads, and the calls' names.
+_COLUMNS = {
+    "exact": "exact",
+    "as called": "exact, as called by default",
+    "sorted=True": "exact, sorted=True",
+    "fast": "fast",
+    "index_add": "torch index_add",
+    "determ.": "torch deterministic",
+    "segm._reduce": "torch segment_reduce",
+    "CuPy": "cupy scatter_add",
+    "JAX*": "jax segment_sum",
+    "CUB segm.": "CUB DeviceSegmentedReduce",
+    "CUB by key": "CUB ReduceByKey",
+    "add.at": "numpy.add.at",
+    "bincount": "numpy.bincount",
+}
+_OURS = ("exact", "exact, as called by default", "exact, sorted=True", "fast")
+# Sums by offsets are held against other sums by offsets.
+_BY_OFFSETS = ("torch segment_reduce", "CUB DeviceSegmentedReduce")
+
+
+def _best_peer(row: dict[str, Any]) -> float | None:
+    """Milliseconds of the quickest other call of the same kind."""
+    ms = {name: value for name, value in row["ms"].items() if name not in _OURS}
+    if row["ids"] == "offsets" and any(name in ms for name in _BY_OFFSETS):
+        ms = {name: value for name, value in ms.items() if name in _BY_OFFSETS}
+    return min((value for name, value in ms.items() if "deterministic" not in name), default=None)
+
+
+def _kind(row: dict[str, Any]) -> str:
+    """What the values and ids are, but for what they usually are."""
+    more = [row["data"]] * (row["data"] != "normal")
+    more += [f"rows of {row['columns']}"] * (row["columns"] > 1)
+    more += [f"{row['index']} ids"] * (row["index"] != "int64")
+    return ", ".join([row["dtype"], *more])
+
+
 def as_table(rows: Sequence[dict[str, Any]]) -> str:
-    """The rows as text: milliseconds, and how many times as long each call took as ours."""
+    """The rows as text: milliseconds of each call, and ratios."""
+    heads = [head for head, name in _COLUMNS.items() if any(name in row["ms"] for row in rows)]
     lines = []
     for row in rows:
-        best = row["ms"]["exact"]
-        case = f"{row['dtype']} {row['data']}, {row['n']} by {row['columns']}, {row['index']}"
-        for name, ms in row["ms"].items():
-            ratio = f"{ms / best:.2f}"
-            lines.append([case, str(row["segments"]), row["ids"], name, f"{ms:.3f}", ratio])
-    heads = ["values", "segments", "ids", "call", "ms", "of exact"]
-    return table(heads, lines, [1, 4, 5])
+        ms, best = row["ms"], _best_peer(row)
+        times = [f"{ms[_COLUMNS[h]]:.3f}" if _COLUMNS[h] in ms else "" for h in heads]
+        certain = ms.get("torch deterministic")
+        over = f"{ms['exact'] / best:.2f}" if best else ""
+        under = f"{certain / ms['exact']:.1f}" if certain else ""
+        lines.append([_kind(row), row["ids"], f"{row['segments']:,}", *times, over, under])
+    ratios = ["exact/best", "determ./exact"]
+    columns = ["values", "ids", "segments", *heads, *ratios]
+    return table(columns, lines, list(range(2, len(columns))))
+
+
+def as_text(made: dict[str, Any]) -> str:
+    """A record as text."""
+    rows = made["rows"]
+    sizes = ", ".join(f"{n:,}" for n in dict.fromkeys(row["n"] for row in rows))
+    blocks = [f"Milliseconds for {sizes} numbers", as_table(rows)]
+    clocked = any(row["clocked"] for row in rows)
+    blocks += ["* whole calls, by the processor's clock"] * clocked
+    failed = {f"{name}: {why}" for row in rows for name, why in row["failed"].items()}
+    blocks += ["\n".join(["Left out:", *sorted(failed)])] * bool(failed)
+    return "\n\n".join(blocks + [EMULATED] * (made["device"] == "emulator"))
+
+
+def recorded(path: str | Path = "data/segments_h200.json") -> Table:
+    """The float32 sums of a record, unsorted and sorted: who takes how long, in milliseconds.
+
+    Without that file the table says that it is not recorded yet.
+    """
+    title, path = "Sums by key on a card, in milliseconds", Path(path)
+    head = ["keys", "ids", "index_add", "its deterministic mode", "exact", "exact over index_add"]
+    if not path.exists():
+        card = path.stem.partition("_")[2].upper()
+        return Table(title, head, [], [f"{card}: not recorded yet. `gpureduce bench --segments`."])
+    record = json_files.read(path)
+    rows = []
+    for row in record["rows"]:
+        ms = row["ms"]
+        if _kind(row) != "float32" or row["ids"] == "offsets" or "torch index_add" not in ms:
+            continue
+        names = ("torch index_add", "torch deterministic", "exact")
+        times = [f"{ms[name]:.3f}" if name in ms else "" for name in names]
+        ratio = f"{ms['exact'] / ms['torch index_add']:.2f}"
+        rows.append([f"{row['segments']:,}", row["ids"], *times, ratio])
+    size = f"{record['rows'][0]['n']:,} elements"
+    made = f"{record['card']}: driver {record['driver']}, {record['date']}; {size}."
+    return Table(title, head, rows, [made])
+
+
+# The least that float32 sums of 2^26 numbers by int64 ids are to reach on an H200. By segments: the
+# time over that of torch's index_add at most, how many times its deterministic mode takes at least,
+# the time by offsets and by sorted ids over that of the best other call at most.
+_TARGETS = {
+    100: (0.03, 250, 1.1, 2),
+    10_000: (0.65, 15, 1.1, 3),
+    1_000_000: (1.0, 20, 0.12, 0.4),
+    16_000_000: (1.3, 7, 0.02, 0.7),
+}
+
+
+def missed(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What the rows of a card miss of the targets, worst first."""
+    found = []
+    for row in rows:
+        usual = (row["dtype"], row["columns"], row["data"], row["index"])
+        wanted = _TARGETS.get(row["segments"])
+        if usual != ("float32", 1, "normal", "int64") or row["n"] != 1 << 26 or not wanted:
+            continue
+        ms, best = row["ms"], _best_peer(row)
+        add, certain = ms.get("torch index_add"), ms.get("torch deterministic")
+        checks: list[tuple[float, str]] = []
+        if row["ids"] == "unsorted" and add and certain:
+            over, under = ms["exact"] / add, certain / ms["exact"]
+            checks.append((over / wanted[0], f"{over:.3g} of index_add, not {wanted[0]}"))
+            said = f"the deterministic index_add takes {under:.3g} times as long, not {wanted[1]}"
+            checks.append((wanted[1] / under, said))
+        most = {"offsets": wanted[2], "sorted": wanted[3]}.get(row["ids"])
+        if most and best:
+            ratio = ms["exact"] / best
+            checks.append((ratio / most, f"{ratio:.3g} of the best other call, not {most}"))
+        name = f"{row['segments']:,} segments, {row['ids']}"
+        found += [(by, f"{name}: {said}") for by, said in checks if by > 1]
+    return [f"{said} ({by:.2f} times off)" for by, said in sorted(found, reverse=True)]
 
 
 def command(arguments: argparse.Namespace) -> None:
@@ -358,12 +445,15 @@ def command(arguments: argparse.Namespace) -> None:
     made = provenance("segments", on)
     made["device"] = "cpu" if on is None else on.backend
     made["versions"] |= libraries.versions(tuple(n for n in names if n != "numpy"))
-    made["rows"] = list(measure(chosen, device, names, repeats, report.progress()))
+    cub = arguments.cub and Path(arguments.cub).resolve()
+    if cub and not cub.is_file():
+        raise ValueError(f"--cub: there is no file {arguments.cub}")
+    made["rows"] = list(measure(chosen, device, names, repeats, report.progress(), cub))
     if target:
         target.write_text(json.dumps(made, indent=1) + "\n")
     if arguments.json:
         print(json.dumps(made, indent=1))
         return
-    print(as_table(made["rows"]))
-    if made["device"] == "emulator":
-        print(f"\n{EMULATED}")
+    print(as_text(made))
+    for text in missed(made["rows"]) if made["device"] == "cuda" else ():
+        print(f"missed: {text}")

@@ -178,7 +178,7 @@ def _command_tour(arguments: argparse.Namespace) -> None:
 _MODES = {
     "lecture": ("record", "device", "repeats"),
     "axis": ("sizes", "dtypes", "parts", "device", "repeats", "output", "json"),
-    "segments": ("sizes", "dtypes", "device", "repeats", "output", "json"),
+    "segments": ("sizes", "dtypes", "device", "repeats", "output", "json", "cub"),
     "devices": ("sizes", "dtypes", "strategies", "repeats", "json", "output"),
 }
 
@@ -225,7 +225,7 @@ def _command_strategies(arguments: argparse.Namespace) -> None:
     for row in found:
         extra = [f"also {', '.join(row.aliases)}"] if row.aliases else []
         extra += [f"needs {row.needs}"] if row.needs else []
-        extra += ["int32 and uint32 only"] if len(row.dtypes) == 2 else []
+        extra += [f"{' and '.join(row.dtypes)} only"] if len(row.dtypes) == 2 else []
         extra += ["floats change from run to run"] if not row.deterministic | row.broken else []
         print(row.name + (f"  ({'; '.join(extra)})" if extra else ""))
         print(textwrap.fill(row.lesson, 96, initial_indent="    ", subsequent_indent="    "))
@@ -325,6 +325,11 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="time sums by segment beside other libraries; takes --sizes, --dtypes, --device, "
         "--repeats and --output",
+    )
+    benching.add_argument(
+        "--cub",
+        metavar="LIBRARY",
+        help="with --segments on a card: time CUB, too, out of a build of tools/cub_segments.cu",
     )
     benching.add_argument(
         "--lecture",

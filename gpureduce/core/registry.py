@@ -33,7 +33,8 @@ class Strategy:
     kind
         ``"kernel"``, ``"broken"`` (wrong on purpose), ``"library"``, ``"host"``, ``"everywhere"``
         (a kernel, and a processor's version of it), ``"choice"`` (picks another strategy),
-        ``"axis"`` (a kernel for sums along an axis) or ``"segments"`` (a step of `segment_sum`).
+        ``"axis"`` (a kernel for sums along an axis), ``"segments"`` (a step of `segment_sum`) or
+        ``"keys"`` (a lesson on sums by segment).
     lesson
         Its lesson, in one sentence.
     dtypes
@@ -74,7 +75,7 @@ class Strategy:
     @property
     def launches_kernels(self) -> bool:
         """Whether it is a kernel of ours, with a block and a grid to choose."""
-        return self.kind in ("kernel", "broken", "everywhere", "axis", "segments")
+        return self.kind in ("kernel", "broken", "everywhere", "axis", "segments", "keys")
 
     @property
     def axis(self) -> int | None:
@@ -122,7 +123,7 @@ def _needs(kind: str, traits: int, capability: int) -> str:
 
 
 def _finishes(kind: str, traits: int) -> tuple[str, ...]:
-    finishes_itself = traits & _host.FINISHES or kind in ("axis", "segments")
+    finishes_itself = traits & _host.FINISHES or kind in ("axis", "segments", "keys")
     return ("single",) if finishes_itself else ("relaunch", "host")
 
 
@@ -135,6 +136,7 @@ def _read() -> dict[str, Strategy]:
         "any": numbers,
         "floats": numbers,
         "int32": ("int32", "uint32"),
+        "plain": ("float32", "float64"),
     }
     rows = {}
     for index, row in enumerate(_host.strategies()):

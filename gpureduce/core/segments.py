@@ -76,8 +76,9 @@ def segment_sum(
         plus one. To find that on a GPU takes a pass over the ids, and waits for it.
     strategy
         ``"auto"`` or ``"exact"``, correctly rounded sums; ``"fast"``, which rounds each addition
-        where kernels add up by `offsets`, and is ``"exact"`` elsewhere; ``"cpu"``, the same; or
-        ``"numpy"``, the peer: numpy.add.at.
+        where kernels add up by `offsets`, and is ``"exact"`` elsewhere; ``"cpu"``, the same;
+        ``"numpy"``, the peer: numpy.add.at; or, for host arrays that kernels add up, one of the
+        lessons, ``"key_atomic"`` to ``"key_fixed"``.
     dtype
         The dtype of the sums, as in `sum`. Floats are not cast before they are added.
     initial
@@ -146,8 +147,11 @@ def segment_sum(
     if on_a_gpu:
         call = Arguments(name, dtype, device=device, stream=stream, timing=timing)
         return segments_on_device.add_gpu(call, name, values, asked, start)
-    if name not in STRATEGIES:
+    is_lesson = registry.find(name).kind == "keys"
+    if name not in STRATEGIES and not is_lesson:
         raise ValueError(f"{name} makes no sums by segment; {', '.join(STRATEGIES)} do")
+    if is_lesson and segment_ids is None:
+        raise TypeError(f"{name} takes segment_ids, not offsets")
     if array.ndim not in (1, 2):
         raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {array.ndim}")
     if stream is not None:
@@ -163,7 +167,11 @@ def segment_sum(
     else:
         into = _array_for(request, array, segments, out)
         index = cast(Array, segments.offsets if segments.ids is None else segments.ids)
-        outcome, name = segments_on_device.add_host(request, name, array, asked, index, into)
+        if is_lesson:
+            made = segments_on_device.add_by_lesson(request, array, asked, index, into)
+        else:
+            made = segments_on_device.add_host(request, name, array, asked, index, into)
+        outcome, name = made
         sums = into if out is None else out
     if not timing:
         return SumResult(sums, cast(Timing, None))

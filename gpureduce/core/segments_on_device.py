@@ -18,6 +18,8 @@ from gpureduce.core.results import Outcome, SumResult, Timing
 from gpureduce.core.schedule import current
 
 _MOST_SEGMENTS = 2**63 - 2
+_NOTHING = (None, None, None, True)  # no initial number, no out, perhaps sorted, checked
+_MOST_KEYS = 2**31  # the kernels of kernels/keys count them in 32 bits
 
 
 class Asked(NamedTuple):
@@ -103,7 +105,7 @@ def _name(name: str, exactly: bool, by_ids: bool) -> str:
 
 def _details(
     conversion: dtypes.Conversion, exactly: bool, target: int, asked: Asked, count: int,
-    schedule: tuple[int, int], timed: bool,
+    schedule: tuple[int, int], timed: bool, kernel: int = -1,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The tuple that C reads: csrc/bindings/device/segments.c."""
     initial = device_results.initial_of(
@@ -113,7 +115,7 @@ def _details(
     known = -1 if asked.is_sorted is None else int(asked.is_sorted)
     return (
         acc, exactly, target, initial, asked.ids is None, known, asked.check, count,
-        *schedule, timed,
+        *schedule, timed, kernel,
     )  # fmt: skip
 
 
@@ -161,18 +163,92 @@ def add_host(
         (schedule.number, schedule.seed), request.timed,
     )  # fmt: skip
     kind = "B" if dtypes.is_bfloat16(values.dtype) else values.dtype.kind
-    block, grid, launches, ms, problem = module.sum_segments_of_host(
+    launch = module.sum_segments_of_host(
         values, index, into, kind, index.dtype.kind, device.index, details
     )
-    if problem is not None:
-        _raise(problem, asked, len(sums), len(values))
+    if launch[-1] is not None:
+        _raise(launch[-1], asked, len(sums), len(values))
     if into is not sums:
         sums[...] = into
+    return _outcome_of(device, launch), _name(name, exactly, by_ids)
+
+
+def _outcome_of(device: devices.Device, launch: tuple[Any, ...]) -> Outcome:
+    """The outcome of a call of C for host arrays."""
+    block, grid, launches, ms, _ = launch
     source = "emulator" if device.backend == "emulator" else "cuda_event"
     outcome = Outcome(None, source, device.backend, device.name, peak_gb_s=device.peak_gb_s)
     outcome.block, outcome.grid, outcome.launches = block or None, grid or None, launches
     outcome.h2d_ms, outcome.kernel_ms, outcome.d2h_ms = ms or (0.0, 0.0, 0.0)
-    return outcome, _name(name, exactly, by_ids)
+    return outcome
+
+
+def lesson_arguments(
+    chosen: registry.Strategy, conversion: dtypes.Conversion, values: Array, ids: Array,
+    count: int, schedule: tuple[int, int], timed: bool,
+) -> tuple[Array, Array, tuple[Any, ...]]:  # fmt: skip
+    """Values, ids and details for a kernel of kernels/keys. Checks what such a kernel relies on."""
+    name, result = chosen.name, conversion.result
+    if result.name not in chosen.dtypes:
+        raise TypeError(f"{name} adds up {' or '.join(chosen.dtypes)}, not {result}")
+    if values.ndim != 1:
+        raise ValueError(f"{name} adds up numbers, (n,), not rows")
+    if count > _MOST_KEYS:
+        raise ValueError(f"{name} makes at most 2^31 sums, not num_segments={count}")
+    wrong = np.flatnonzero((ids < 0) | (ids >= count))
+    if wrong.size:
+        raise out_of_range(int(wrong[0]), int(ids[wrong[0]]), count)
+    falls = np.flatnonzero(ids[1:] < ids[:-1]) if name == "key_sorted" else ids[:0]
+    if falls.size:
+        k = int(falls[0]) + 1
+        raise ValueError(
+            f"key_sorted takes sorted ids, but segment_ids[{k}] is {ids[k]} and "
+            f"segment_ids[{k - 1}] is {ids[k - 1]}"
+        )
+    asked = Asked(ids, None, count, None, None, None, True)
+    details = _details(
+        conversion, False, dtypes.load_of(result), asked, count, schedule, timed, chosen.index
+    )
+    return _contiguous(values, result), _contiguous(ids, np.dtype(np.uint32)), details
+
+
+def counted_arguments(
+    chosen: registry.Strategy, conversion: dtypes.Conversion, values: Array, ids: Array, count: int
+) -> tuple[Any, ...]:
+    """The arguments of C's sums by segment, with an array for the sums: for counts."""
+    if chosen.kind == "keys":
+        values, ids, details = lesson_arguments(
+            chosen, conversion, values, ids, count, (0, 0), False
+        )
+    else:
+        if not dtypes.is_exact(conversion.result):
+            raise TypeError(f"exact adds up floats, not {conversion.result}")
+        _refuse_casts(values.dtype.kind, conversion.result)
+        target, asked = dtypes.load_of(conversion.result), Asked(ids, None, count, *_NOTHING)
+        details = _details(conversion, True, target, asked, count, (0, 0), False)
+    kind = "B" if dtypes.is_bfloat16(values.dtype) else values.dtype.kind
+    sums = np.empty(count, conversion.result)
+    return values, ids, sums, kind, ids.dtype.kind, 0, details
+
+
+def add_by_lesson(
+    request: Request, array: Array, asked: Asked, ids: Array, sums: Array
+) -> tuple[Outcome, str]:
+    """The sums of host arrays by a kernel of kernels/keys, and its name."""
+    schedule, device = current(), devices.choose_device(request.device)
+    module = devices.module_of(device, traced=schedule.traced)
+    if asked.initial not in (None, 0):
+        raise ValueError(f"initial is not for {request.strategy.name}")
+    values, index, details = lesson_arguments(
+        request.strategy, request.conversion, array, ids, len(sums),
+        (schedule.number, schedule.seed), request.timed,
+    )  # fmt: skip
+    into = np.empty_like(sums, order="C")
+    launch = module.sum_segments_of_host(
+        values, index, into, values.dtype.kind, "u", device.index, details
+    )
+    sums[...] = into
+    return _outcome_of(device, launch), request.strategy.name
 
 
 # --- arrays on a GPU ---------------------------------------------------------------------------

@@ -172,10 +172,26 @@ class KernelCounts(Counted):
 
 
 @dataclass(frozen=True)
+class Contention:
+    """The atomics that go to one kind of memory, and how many of them meet.
+
+    `most` is the number of atomics to the address that has most of them, and `addresses` how many
+    addresses there are. Those of shared memory count once per block. Lanes of one instruction
+    that go to one address take turns: `turns` is their sum over all instructions.
+    """
+
+    atomics: int
+    addresses: int
+    most: int
+    turns: int
+
+
+@dataclass(frozen=True)
 class StrategyCounts(Counted):
     """The counts of all launches of one sum by one strategy.
 
-    `counters`, `lines` and `steps` are of the first launch, the one over the input.
+    `counters`, `lines` and `steps` are of the first launch, the one over the input. `contention` is
+    of sums by segment: that of ``"global"`` and of ``"shared"`` memory.
     """
 
     strategy: str = ""
@@ -184,11 +200,15 @@ class StrategyCounts(Counted):
     dtype: str = ""
     input_dtype: str = ""
     kernels: tuple[KernelCounts, ...] = field(default=(), repr=False)
+    contention: dict[str, Contention] = field(default_factory=dict)
+    segments: int = 0
 
     @property
     def size(self) -> str:
         """What is added up, in words."""
         shape, axis = getattr(self, "shape", None), getattr(self, "axis", None)
+        if self.contention:
+            return f"n = {self.n:,} by {self.segments:,} keys:"
         if shape is None:
             return f"n = {self.n:,}"
         return f"{shape[0]:,} rows of {shape[1]:,} columns along axis {axis}:"
@@ -245,6 +265,7 @@ class StrategyCounts(Counted):
             "kernels": [_kernel_dict(kernel) for kernel in self.kernels],
             "sampled": self.sampled,
             "counters": self.counters,
+            "contention": {place: vars(one) for place, one in self.contention.items()},
         }
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce.core import dtypes, registry
+from gpureduce.core import dtypes, registry, segments_on_device
 from gpureduce.core.checks import shown, whole
 from gpureduce.core.request import Launch, launch_of
 from gpureduce.emulator import explain_picture, explain_text, trace
@@ -20,6 +20,7 @@ from gpureduce.emulator.counts import (
     COUNTERS,
     DETAILS,
     Change,
+    Contention,
     Counted,
     CountsPair,
     KernelCounts,
@@ -37,6 +38,7 @@ __all__ = [
     "DETAILS",
     "Change",
     "Comparison",
+    "Contention",
     "Counted",
     "Explanation",
     "KernelCounts",
@@ -50,7 +52,8 @@ __all__ = [
 class Explanation(StrategyCounts):
     """The counts of a strategy's kernels; see `explain`.
 
-    `shape` and `axis` are those of a sum along an axis, and None for a whole sum.
+    `shape` and `axis` are those of a sum along an axis, and None for a whole sum. `segments` and
+    `contention` are those of a sum by segment.
 
     `counters`, `lines` and `steps` are those of the first launch, over the input. `kernels` has
     all launches. ``print`` shows a picture for the terminal. `plot` and a notebook draw it.
@@ -112,7 +115,7 @@ class Comparison(CountsPair):
 
 def _find(strategy: object, argument: str) -> registry.Strategy:
     chosen = registry.find(strategy, argument)
-    if chosen.launches_kernels and chosen.kind != "segments":
+    if chosen.launches_kernels and chosen.kind not in ("segments", "keys"):
         return chosen
     why = {
         "choice": f"{chosen.name} picks another strategy for each size and dtype: explain the one "
@@ -120,6 +123,7 @@ def _find(strategy: object, argument: str) -> registry.Strategy:
         "library": f"{chosen.name} is a compiled library, whose kernels the emulator cannot run",
         "host": f"{chosen.name} runs on the processor: there are no warps to count",
         "segments": f"{chosen.name} is a step of segment_sum, and makes no sum by itself",
+        "keys": f"{chosen.name} adds up by segment: give segment_ids",
     }[chosen.kind]
     raise ValueError(f"there is nothing to explain: {why}")
 
@@ -136,6 +140,8 @@ def explain(
     input_dtype: npt.DTypeLike | None = None,
     sample: bool = True,
     shape: tuple[int, int] = (4096, 64),
+    segment_ids: npt.ArrayLike | None = None,
+    num_segments: int | None = None,
 ) -> Explanation | Comparison:
     """Count what a strategy's kernel does, without a GPU; or compare two of them.
 
@@ -161,6 +167,10 @@ def explain(
     shape
         Rows and columns, in place of `n`, for kernels that make sums along an axis. Their first
         launch is counted: along axis 0 for those of columns, and along axis 1 for the others.
+    segment_ids, num_segments
+        For sums by segment, by ``"exact"`` and the kernels from ``"key_atomic"`` to
+        ``"key_fixed"``: the key of each element, as in `segment_sum`, in place of `n`. All elements
+        are 1, and all launches are counted together.
 
     Returns
     -------
@@ -178,13 +188,22 @@ def explain(
 
     Examples
     --------
-    >>> import gpureduce
+    >>> import gpureduce, numpy as np
     >>> gpureduce.explain("interleaved_idx", n=256).counters["shared_load_conflicts"]
     70
     >>> both = gpureduce.explain("interleaved_idx", "sequential", n=256)
     >>> both.fell[0].name, both.fell[0].before, both.fell[0].after
     ('shared_load_conflicts', 70, 0)
+    >>> keys = np.arange(4096) % 10
+    >>> gpureduce.explain("key_atomic", dtype="float32", segment_ids=keys).contention["global"]
+    Contention(atomics=4096, addresses=10, most=410, turns=512)
     """
+    if segment_ids is not None:
+        keyed = (segment_ids, num_segments, dtype, input_dtype)
+        first = explain_keys(strategy, "strategy", *keyed)
+        if other is None:
+            return first
+        return Comparison(first, explain_keys(other, "other", *keyed))
     asked = (n, dtype, block, grid, finish, input_dtype, sample, shape)
     first = _explained(strategy, "strategy", asked)
     if other is None:
@@ -281,4 +300,43 @@ def _explain_axis(
         kernels=(counted,),
         shape=(rows, columns),
         axis=axis,
+    )
+
+
+def explain_keys(
+    strategy: object,
+    argument: str,
+    segment_ids: npt.ArrayLike,
+    num_segments: int | None,
+    dtype: npt.DTypeLike,
+    input_dtype: npt.DTypeLike | None,
+) -> Explanation:
+    """Counts a sum by segment; see `explain`."""
+    chosen = registry.find(strategy, argument)
+    if chosen.kind != "keys" and chosen.name != "exact":
+        names = [s.name for s in registry.strategies() if s.kind == "keys"]
+        raise ValueError(
+            f"{chosen.name} makes no sums by segment that are counted; {', '.join(names)} and "
+            "exact do"
+        )
+    source = dtypes.named(dtype if input_dtype is None else input_dtype)
+    ids = np.asarray(segment_ids)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu" or not 0 < len(ids) <= 2**22:
+        raise ValueError(f"segment_ids must be 1 to 2^22 integers, not {shown(segment_ids)}")
+    count = int(ids.max()) + 1 if num_segments is None else num_segments
+    count = whole("num_segments", count, 1, 2**24)
+    values, conversion = np.ones(len(ids), source), dtypes.convert(source, dtype)
+    arguments = segments_on_device.counted_arguments(chosen, conversion, values, ids, count)
+    counted, contention = trace.count_segments(*arguments)
+    return Explanation(
+        counters=counted.counters,
+        details=counted.details,
+        strategy=chosen.name,
+        lesson=chosen.lesson,
+        n=len(ids),
+        dtype=conversion.result.name,
+        input_dtype=source.name,
+        kernels=(counted,),
+        contention=contention,
+        segments=count,
     )

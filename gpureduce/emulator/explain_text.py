@@ -264,4 +264,14 @@ def _sums(what: StrategyCounts, width: int) -> str:
     names = ("block_barriers", "warp_barriers", "shuffles", "atomics", "fences")
     told = [f"{what.counters[name]:,} {name.replace('_', ' ')}" for name in names]
     told = [text for text, name in zip(told, names, strict=True) if what.counters[name]]
-    return "\n".join(_wrapped(part, width) for part in (_quality(what), ", ".join(told)) if part)
+    parts = (_quality(what), ", ".join(told), *_contention(what))
+    return "\n".join(_wrapped(part, width) for part in parts if part)
+
+
+def _contention(what: StrategyCounts) -> list[str]:
+    return [
+        f"Atomics in {memory} memory: {found.atomics:,} to {found.addresses:,} addresses, "
+        f"{found.most:,} to one of them; lanes with one address take {found.turns:,} turns"
+        for memory, found in what.contention.items()
+        if found.atomics
+    ]

@@ -109,7 +109,7 @@ def races(
     if isinstance(strategy, registry.UserKernel):
         return cast(Races, strategy.call("races", n, dtype, block, grid, schedules))
     chosen = registry.find(strategy)
-    if not chosen.launches_kernels or chosen.kind in ("axis", "segments"):
+    if not chosen.launches_kernels or chosen.kind in ("axis", "segments", "keys"):
         raise ValueError(f"{chosen.name} is no kernel of its own: name one of the ladder's")
     dtype = dtypes.name_of(dtypes.named(dtype))
     if dtype in chosen.dtypes and dtypes.named(dtype).kind == "c":

@@ -18,7 +18,15 @@ from gpureduce import _host
 from gpureduce.core import registry
 from gpureduce.core.request import Launch
 from gpureduce.core.sources import text_of
-from gpureduce.emulator.counts import NAMES, Access, KernelCounts, Line, Step, split
+from gpureduce.emulator.counts import (
+    NAMES,
+    Access,
+    Contention,
+    KernelCounts,
+    Line,
+    Step,
+    split,
+)
 
 _MOST_DEALT = 2**20  # blocks to sort, which takes some hundred megabytes
 _PACK_BYTES = 16
@@ -88,6 +96,16 @@ def count_axis(shape: tuple[int, int], axis: int, launch: Launch) -> KernelCount
     block, grid = traced.plan_axis(*shape, axis, launch)
     found = traced.count_axis((*shape, axis, launch), _packed([(0, grid, 1, 0)]))
     return _launch(shape[0] * shape[1], (block, grid, 1, 1), grid, found)[0]
+
+
+def count_segments(*arguments: Any) -> tuple[KernelCounts, dict[str, Contention]]:
+    """Counts all launches of a sum by segment together, and its atomics by address.
+
+    The arguments are those of `sum_segments_of_host`. All blocks run.
+    """
+    (block, grid, *_), found, of_global, of_shared = traced.count_segments(*arguments)
+    counted, _ = _launch(len(arguments[0]), (block, grid, 1, 1), grid, found)
+    return counted, {"global": Contention(*of_global), "shared": Contention(*of_shared)}
 
 
 # The first team to run, the number of teams to run from there on, the weight of each team (the

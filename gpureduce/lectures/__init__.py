@@ -2,6 +2,7 @@
 
 from gpureduce.lectures.experiments import EXPERIMENTS, Experiment, find, lecture_card, sources
 from gpureduce.lectures.measuring import Row
+from gpureduce.lectures.plasma import Streams, two_streams
 from gpureduce.lectures.records import Record, load, printed, recorded, run
 
 __all__ = [
@@ -9,6 +10,7 @@ __all__ = [
     "Experiment",
     "Record",
     "Row",
+    "Streams",
     "find",
     "lecture_card",
     "load",
@@ -16,4 +18,5 @@ __all__ = [
     "recorded",
     "run",
     "sources",
+    "two_streams",
 ]

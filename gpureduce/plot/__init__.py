@@ -11,15 +11,18 @@ from gpureduce.plot.charts import (
     spread,
     times,
 )
+from gpureduce.plot.keys import apart, contention
 from gpureduce.plot.panels import beside_cub, counts, exact_cost, panels, profile, why
 
 __all__ = [
+    "apart",
     "axis_counts",
     "axis_speeds",
     "bandwidth",
     "beside_cub",
     "colour",
     "compare",
+    "contention",
     "counts",
     "exact_cost",
     "heatmap",

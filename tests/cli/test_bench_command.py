@@ -169,7 +169,7 @@ def test_segments_write_a_record(command, tmp_path):
     words = ["--segments", "--device", "cpu", "--sizes", "3000", "--dtypes", "float16"]
     status, out, _ = command("bench", *words, "--repeats", "1", "--output", path)
     record = json.loads(path.read_text())
-    assert status == 0 and "float16 normal, 3000 by 1, int64" in out
+    assert status == 0 and "Milliseconds for 3,000 numbers" in out and "as called" in out
     assert record["kind"] == "segments" and record["schema"] == 1 and record["device"] == "cpu"
     fields = {field.name for field in dataclasses.fields(by_segment.Case)}
     assert fields | {"ms", "clocked", "failed"} == record["rows"][0].keys()

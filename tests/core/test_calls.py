@@ -105,7 +105,17 @@ def test_no_device_memory_leaks():
 
 def test_lists():
     rows = gpureduce.strategies()
-    kinds = {"kernel", "broken", "library", "host", "everywhere", "choice", "axis", "segments"}
+    kinds = {
+        "kernel",
+        "broken",
+        "library",
+        "host",
+        "everywhere",
+        "choice",
+        "axis",
+        "segments",
+        "keys",
+    }
     assert {s.kind for s in rows} == kinds
     assert not next(s for s in rows if s.name == "atomic_block").deterministic
     assert gpureduce.devices()[-1].id == "emulator"

@@ -19,12 +19,13 @@ def kernel_files(folder: str) -> set[str]:
 
 
 def test_each_kernel_has_a_file_and_each_file_a_line():
-    by_kind = {kind: {s.name for s in gpureduce.strategies() if s.kind == kind}
-               for kind in ("kernel", "broken", "everywhere", "axis", "segments")}  # fmt: skip
+    kinds = ("kernel", "broken", "everywhere", "axis", "segments", "keys")
+    by_kind = {kind: {s.name for s in gpureduce.strategies() if s.kind == kind} for kind in kinds}
     assert kernel_files("kernels") == by_kind["kernel"] | by_kind["everywhere"]
     assert kernel_files("kernels/broken") == by_kind["broken"]
     assert kernel_files("kernels/axis") == by_kind["axis"]
     assert kernel_files("kernels/segments") == by_kind["segments"]
+    assert kernel_files("kernels/keys") == by_kind["keys"]
 
 
 def test_each_kernel_file_defines_the_kernel_of_its_name():

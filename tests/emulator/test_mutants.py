@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import json
 import shutil
 
+import numpy as np
 import pytest
 
+from gpureduce import _host
 from gpureduce.core import registry
+from gpureduce.core.schedule import Schedule
 from gpureduce.emulator import races
 from mutant_build import build, load, race_kernels, strategies
-from mutants import CSRC, MUTANTS, Mutant
+from mutants import CSRC, KEY_MUTANTS, MUTANTS, Mutant
 
 pytestmark = [
     pytest.mark.skipif(
         not CSRC.exists() or not shutil.which("g++"), reason="no source, no compiler"
     ),
 ]
+EVERY = [*MUTANTS, *KEY_MUTANTS]
 RIGHT = sorted({(m.kernel, m.n, m.block, m.grid) for m in MUTANTS})
 
 
@@ -33,7 +38,7 @@ def built(tmp_path_factory, worker_id):
         if not library.exists():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-            build(folder, MUTANTS)
+            build(folder, EVERY)
     return folder, load(library)
 
 
@@ -47,7 +52,7 @@ def examine(built, name: str, mutant: Mutant, schedules=("forward", "random 1"))
 
 def test_there_are_enough_and_all_differ():
     assert len(MUTANTS) >= 50
-    assert len({(m.name, m.file) for m in MUTANTS}) == len(MUTANTS)
+    assert len({(m.name, m.file) for m in EVERY}) == len(EVERY)
 
 
 @pytest.mark.parametrize("number", range(len(MUTANTS)), ids=lambda i: MUTANTS[i].name)
@@ -77,6 +82,38 @@ def test_the_kernel_as_it_is_has_no_race(built, kernel, n, block, grid):
     found = examine(built, f"right_{kernel}", mutant, schedules)
     assert not found, str(found)
     assert not found.wrong
+
+
+def examine_keys(built, name: str, kernel: str, n: int, order: str) -> list[dict]:
+    """The races of a kernel that adds by key. In forward order, wrong ones may have right sums."""
+    folder, module = built
+    rng = np.random.default_rng(n)
+    values, ids = rng.integers(0, 99, n, np.uint32), rng.integers(0, 7, n, np.uint32)
+    ids = np.sort(ids) if kernel == "key_sorted" else ids
+    out, reports, schedule = np.full(7, 77, np.uint32), [], Schedule(order, 1)
+    number = strategies(folder).index(name)
+    details = (_host.ACC_U32, False, _host.LOAD_U32, (0, 0), False, 0, True, 7, schedule.number,
+               schedule.seed, False, number)  # fmt: skip
+    module.free_scratch()
+    module.watched_segments(values, ids, out, "u", "u", 0, details, reports)
+    if name.startswith("right_") and kernel != "key_fixed":  # its floats are no uint32
+        assert out.tolist() == np.bincount(ids, values, 7).tolist()
+    return json.loads(reports[0])["races"]
+
+
+@pytest.mark.parametrize("number", range(len(KEY_MUTANTS)), ids=lambda i: KEY_MUTANTS[i].name)
+def test_a_mutant_that_adds_by_key_is_found(built, number):
+    mutant, name = KEY_MUTANTS[number], f"mutant_{len(MUTANTS) + number}"
+    runs = [examine_keys(built, name, mutant.kernel, mutant.n, order)
+            for order in ("forward", "random")]  # fmt: skip
+    assert all(runs), f"not found: {mutant}"
+    assert mutant.missing in {race["missing"] for found in runs for race in found}, runs
+
+
+@pytest.mark.parametrize("kernel", sorted({m.kernel for m in KEY_MUTANTS}))
+@pytest.mark.parametrize("order", ["forward", "reverse", "lockstep", "random"])
+def test_a_kernel_that_adds_by_key_has_no_race(built, kernel, order):
+    assert examine_keys(built, f"right_{kernel}", kernel, 2055, order) == []
 
 
 @pytest.mark.parametrize("name", race_kernels())

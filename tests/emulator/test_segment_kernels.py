@@ -22,7 +22,7 @@ def details(dtype, count, by_offsets, is_sorted, exactly):
         _host.ACC_F32
     )  # fmt: skip
     initial = (0, 0) if dtype == "int32" else (0.0, 0.0)
-    return acc, exactly, target, initial, by_offsets, is_sorted, True, count, 0, 0, False
+    return acc, exactly, target, initial, by_offsets, is_sorted, True, count, 0, 0, False, -1
 
 
 def watch(values, numbers, count, *, by_offsets=False, is_sorted=0, exactly=None):

@@ -236,6 +236,11 @@ def libraries_are_not():
     return all(min(*rows.values(), *columns.values()) < copy / 3 for copy, rows, columns in found)
 
 
+def a_queue_takes_the_time():
+    queue = us(recorded("rungs"), n=2**24)
+    return queue["atomic_thread"] > 20 * queue["atomic_block"]
+
+
 CLAIMS = {
     "01_the_ladder": {
         "is the largest step on either card": packing_gains_most,
@@ -265,6 +270,9 @@ CLAIMS = {
         "the two versions whose block sums the host adds are *ahead*": host_adds_is_ahead,
         "Shared memory gains next to nothing here": shared_memory_gains_little,
         "Side by side is no order either": the_race_is_wrong_every_time,
+    },
+    "07_adding_by_key": {
+        "The queue is nearly all of the time": a_queue_takes_the_time,
     },
     "05_numbers_you_can_trust": {
         "For float32 and float16 as good as all of it": exact_is_as_good_as_all_of_it,

@@ -20,7 +20,8 @@ import notebooks  # noqa: E402
 FOLDER = notebooks.FOLDER
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 LESSONS = ["01_the_ladder", "02_block_and_grid", "03_why", "04_trapezoid",
-           "05_numbers_you_can_trust", "06_rows_and_columns", "08_your_turn"]  # fmt: skip
+           "05_numbers_you_can_trust", "06_rows_and_columns", "07_adding_by_key",
+           "08_your_turn"]  # fmt: skip
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
 
@@ -117,6 +118,7 @@ def test_says_what_is_not_recorded_yet(path):
     paths = [f"data/lecture_{name}_h200.json" for name in names]
     paths += [tables.PATH] * ("counter_tables.recorded" in text)
     paths += [axes.PATH] * ("axes.load()" in text)
+    paths += ["data/segments_h200.json"] * ("by_segment.recorded()" in text)
     missing = [path for path in paths if not (FOLDER / path).exists()]
     assert paths and names <= set(lectures.EXPERIMENTS)
     assert ("not recorded yet" in text) == bool(missing), "run tools/notebooks.py"

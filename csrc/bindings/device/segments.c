@@ -19,24 +19,28 @@ typedef struct {
     char index_kind; /* 'i' or 'u' */
 } asked;
 
-/* Takes (acc, exactly, target, initial, by_offsets, sorted, check, segments, order, seed, timed).
- * `initial` is a pair of numbers, for the real and the imaginary part. */
+/* Takes (acc, exactly, target, initial, by_offsets, sorted, check, segments, order, seed, timed,
+ * kernel). `initial` is a pair of numbers, for the real and the imaginary part. `kernel` is the
+ * number of a kernel of kernels/keys, or -1. */
 static int take_details(PyObject *details, int kind, int bytes, gr_segment_request *request,
                         asked *ask)
 {
     const gr_numpy_type *type = gr_numpy_type_of_kind(kind, bytes);
-    int acc, target, exactly, sorted;
+    int acc, target, exactly, sorted, kernel;
     unsigned long long segments;
     PyObject *initial[2];
-    if (!PyArg_ParseTuple(details, "ipi(OO)pipKiKp", &acc, &exactly, &target, &initial[0],
+    if (!PyArg_ParseTuple(details, "ipi(OO)pipKiKpi", &acc, &exactly, &target, &initial[0],
                           &initial[1], &request->by_offsets, &sorted, &request->check, &segments,
-                          &ask->order, &ask->seed, &ask->timed))
+                          &ask->order, &ask->seed, &ask->timed, &kernel))
         return -1;
-    if (!type || acc < 0 || acc >= GR_ACC_COUNT || target < 0 || target >= GR_LOAD_COUNT ||
-        (exactly && !gr_is_float((gr_load)target))) {
+    bool is_lesson =
+        kernel >= 0 && kernel < gr_strategy_count() && gr_strategy_at(kernel)->kind == GR_KIND_KEYS;
+    if (!type || (kernel >= 0 && !is_lesson) || acc < 0 || acc >= GR_ACC_COUNT || target < 0 ||
+        target >= GR_LOAD_COUNT || (exactly && !gr_is_float((gr_load)target))) {
         PyErr_SetString(PyExc_ValueError, "these elements cannot be added up like that");
         return -1;
     }
+    request->kernel = is_lesson ? gr_strategy_at(kernel) : NULL;
     request->sorted = (gr_sorted)sorted;
     request->segments = segments;
     request->load = (int)type->load;

@@ -296,6 +296,34 @@ static PyObject *py_watched_segments(PyObject *self, PyObject *args)
     return watched(self, args, gr_py_sum_segments_of_host);
 }
 
+static PyObject *contention(const gr_contention *of)
+{
+    return Py_BuildValue("(KKKK)", of->atomics, of->addresses, of->most, of->turns);
+}
+
+/* Counts all launches of a sum by segment together. */
+static PyObject *py_count_segments(PyObject *self, PyObject *args)
+{
+    const gr_sample every_team = {0, UINT64_MAX, 1, 0};
+    const gr_arrivals none = {0};
+    gr_recorder *recorder = gr_recorder_new(&every_team, 1, &none);
+    gr_contention global, shared;
+    if (!recorder)
+        return PyErr_NoMemory();
+    gr_record(recorder);
+    PyObject *sum = gr_py_sum_segments_of_host(self, args), *counted = NULL;
+    gr_record(NULL);
+    if (sum)
+        counted = recorded(recorder, 1);
+    gr_recorded_contention(recorder, &global, &shared);
+    gr_recorder_free(recorder);
+    if (!counted) {
+        Py_XDECREF(sum);
+        return NULL;
+    }
+    return Py_BuildValue("NNNN", sum, counted, contention(&global), contention(&shared));
+}
+
 PyMethodDef gr_trace_methods[] = {
     {"plan_pass", py_plan_pass, METH_VARARGS,
      "plan_pass(n, launch, later)\n--\n\n"
@@ -310,6 +338,11 @@ PyMethodDef gr_trace_methods[] = {
     {"count_axis", py_count_axis, METH_VARARGS,
      "count_axis((rows, columns, axis, launch), samples)\n--\n\n"
      "What that launch does, as count_pass() tells it."},
+    {"count_segments", py_count_segments, METH_VARARGS,
+     "count_segments(...)\n--\n\n"
+     "What all launches of sum_segments_of_host() with these arguments do: its result, what "
+     "count_pass() tells, and (atomics, addresses, most to one address, turns) in global and in "
+     "shared memory."},
     {"shared_wavefronts", py_shared_wavefronts, METH_VARARGS,
      "shared_wavefronts(offsets, mask, size, store)\n--\n\n"
      "Wavefronts of one warp instruction on shared memory, and how few they could be."},

@@ -21,6 +21,11 @@ GR_INTRINSIC int __ffsll(long long x)
 {
     return __builtin_ffsll(x);
 }
+/* The nearest integer, ties to even. */
+GR_INTRINSIC long long __double2ll_rn(double x)
+{
+    return __builtin_llrint(x);
+}
 GR_INTRINSIC int __clz(int x)
 {
     return x ? __builtin_clz((unsigned)x) : 32;

@@ -121,6 +121,16 @@ void gr_recorded_sample(const gr_recorder *recorder, size_t sample, gr_counters 
     *counters = recorder->sample_counts[sample];
 }
 
+void gr_recorded_contention(const gr_recorder *recorder, gr_contention *global,
+                            gr_contention *shared)
+{
+    *global = recorder->global;
+    *shared = recorder->shared;
+    global->addresses = recorder->global_atomics.size();
+    for (const auto &at : recorder->global_atomics)
+        global->most = std::max(global->most, at.second);
+}
+
 size_t gr_recorded_lanes(const gr_recorder *recorder, unsigned barrier, unsigned sync,
                          const uint32_t **warps)
 {

@@ -3,6 +3,7 @@
 
 #include "emulator/trace/recorder.h"
 
+#include <algorithm>
 #include <new>
 #include <string.h>
 
@@ -251,6 +252,10 @@ static void end_team(Worker *w, gr_recorder *r)
 {
     for (unsigned i = 0; i < w->warp_count; ++i)
         flush(w, &w->warps[i]);
+    r->shared.addresses += r->shared_atomics.size();
+    for (const auto &at : r->shared_atomics)
+        r->shared.most = std::max(r->shared.most, at.second);
+    r->shared_atomics.clear();
     r->first_team = false;
 }
 
@@ -294,6 +299,7 @@ struct Batches {
     Worker *worker;
     gr_recorder *recorder;
     const gr_sample *sample;
+    uint64_t count; /* teams */
 };
 
 static void run_batch(size_t batch, void *context)
@@ -301,7 +307,7 @@ static void run_batch(size_t batch, void *context)
     const Batches *all = static_cast<const Batches *>(context);
     const gr_sample *sample = all->sample;
     gr_recorder *r = all->recorder;
-    uint64_t i = batch * BATCH, end = i + BATCH < sample->count ? i + BATCH : sample->count;
+    uint64_t i = batch * BATCH, end = std::min(i + BATCH, all->count);
     if (batch == 0) /* later teams continue with the same arrival counters */
         preset_arrivals(r->arrivals, sample->ticket);
     for (; i < end && !is_stopped(all->launch); ++i)
@@ -319,8 +325,9 @@ void run_samples(Launch *launch)
     }
     for (size_t i = 0; i < r->samples.size() && !is_stopped(launch); ++i) {
         const gr_sample *sample = &r->samples[i];
-        Batches all = {launch, w, r, sample};
-        gr_parallel(1, (sample->count + BATCH - 1) / BATCH, run_batch, &all);
+        uint64_t count = std::min(sample->count, launch->teams - sample->first);
+        Batches all = {launch, w, r, sample, count};
+        gr_parallel(1, (count + BATCH - 1) / BATCH, run_batch, &all);
         for (PlaceRecord &place : r->places)
             take_over(&place.total, &place.now, sample->weight, &r->sample_counts[i]);
         for (auto &step : r->steps)

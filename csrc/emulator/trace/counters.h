@@ -86,9 +86,16 @@ typedef struct {
     gr_counters counters;
 } gr_counted_step;
 
+/* The atomics that go to one kind of memory. In a warp instruction, lanes with one address take
+ * turns: as many as there are lanes with the most frequent address. */
+typedef struct {
+    uint64_t atomics, addresses, turns;
+    uint64_t most; /* to one address; of shared memory, in one block */
+} gr_contention;
+
 /* A sample of equivalent teams: blocks, clusters or the whole grid, depending on the launch. */
 typedef struct {
-    uint64_t first, count; /* the teams to run */
+    uint64_t first, count; /* the teams to run: fewer if a launch has fewer */
     uint64_t weight;       /* number of teams that each of them represents */
     unsigned ticket;       /* number of blocks that have arrived before the sample */
 } gr_sample;
@@ -115,6 +122,10 @@ size_t gr_recorded_lines(const gr_recorder *recorder, const gr_counted_line **li
 size_t gr_recorded_steps(const gr_recorder *recorder, const gr_counted_step **steps);
 /* Gets the counters of one sample: the sum over its teams that ran, unweighted. */
 void gr_recorded_sample(const gr_recorder *recorder, size_t sample, gr_counters *counters);
+/* Gets the atomics in global memory and in shared memory, by address, of all launches. An address
+ * in shared memory counts once per block. For samples that are all blocks. */
+void gr_recorded_contention(const gr_recorder *recorder, gr_contention *global,
+                            gr_contention *shared);
 /* Gets the active-lane masks, during this step, of all warps of the first block that ran. Returns
  * the number of warps. */
 size_t gr_recorded_lanes(const gr_recorder *recorder, unsigned barrier, unsigned sync,

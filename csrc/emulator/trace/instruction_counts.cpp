@@ -113,6 +113,27 @@ static void count_memory(Worker *w, const Count &count, PlaceRecord *place, cons
         count_global(count, place->place, instruction, instruction->mask & ~in_team);
 }
 
+/* Counts an atomic by the addresses of its lanes. */
+static void count_contention(Worker *w, const Instruction *instruction)
+{
+    gr_recorder *r = w->recorder;
+    uintptr_t team = (uintptr_t)w->shared;
+    unsigned turns = 0;
+    bool shared = false;
+    for (uint32_t lanes = instruction->mask; lanes; lanes &= lanes - 1) {
+        uintptr_t at = instruction->address[__builtin_ctz(lanes)];
+        unsigned same = 0;
+        for (uint32_t others = instruction->mask; others; others &= others - 1)
+            same += instruction->address[__builtin_ctz(others)] == at;
+        turns = same > turns ? same : turns;
+        shared = at - team < w->shared_bytes;
+        ++(shared ? r->shared_atomics : r->global_atomics)[at];
+    }
+    gr_contention *of = shared ? &r->shared : &r->global;
+    of->atomics += lanes_in(instruction->mask);
+    of->turns += turns;
+}
+
 void count_instruction(Worker *w, unsigned number, const Warp *warp, const Instruction *instruction)
 {
     gr_recorder *r = w->recorder;
@@ -122,6 +143,7 @@ void count_instruction(Worker *w, unsigned number, const Warp *warp, const Instr
     case UPDATE:
         count.add(GR_COUNT_atomics, lanes_in(instruction->mask));
         count.add(GR_COUNT_atomic_instructions, 1);
+        count_contention(w, instruction);
         break;
     case FENCE: count.add(GR_COUNT_fences, 1); break;
     default: count_memory(w, count, place, warp, instruction);

@@ -4,6 +4,7 @@
 #define GPUREDUCE_EMULATOR_RECORDER_H
 
 #include <map>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -74,6 +75,9 @@ struct StepRecord {
     std::vector<uint32_t> lanes; /* active lanes, by warp of the first block */
 };
 
+/* Atomics by address. */
+using ByAddress = std::unordered_map<uintptr_t, uint64_t>;
+
 } // namespace gr
 
 struct gr_recorder {
@@ -94,6 +98,8 @@ struct gr_recorder {
     std::vector<gr::WarpRecord> warps;
     std::map<std::pair<unsigned, unsigned>, gr::StepRecord> steps; /* by barrier and sync */
     bool first_team;
+    gr::ByAddress global_atomics, shared_atomics; /* of all teams; of this one */
+    gr_contention global, shared;                 /* without those maps */
 
     std::vector<gr_counted_line> lines; /* the results */
     std::vector<gr_counted_step> sorted;

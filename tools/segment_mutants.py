@@ -1,0 +1,495 @@
+"""Sums by segment with one fault in the arithmetic of their integers, and a battery of sums.
+
+``python tools/segment_mutants.py NUMBER ...`` builds mutants, or all, and says which of them the
+battery lets pass. tests/emulator/test_segment_mutants.py does the same. Each mutant's battery runs
+in a process of its own, because a wrong place in memory may end it.
+
+`KERNELS` are faults in headers of the kernels, which are built for the emulator. `PROCESSORS` are
+faults in csrc/segments.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+CSRC = Path(__file__).resolve().parents[1] / "csrc"
+SECONDS = 300  # a battery that takes longer hangs
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A replacement of the `nth` line with this text in a file of csrc."""
+
+    file: str
+    line: str
+    becomes: str
+    nth: int = 1
+
+    def text(self) -> str:
+        """The whole mutated file."""
+        lines = (CSRC / self.file).read_text().splitlines()
+        found = [i for i, text in enumerate(lines) if text.strip() == self.line]
+        assert len(found) >= self.nth, f"{self.file} has no {self.line!r} number {self.nth}"
+        at = found[self.nth - 1]
+        lines[at] = lines[at].replace(self.line, self.becomes)
+        return "\n".join(lines) + "\n"
+
+
+def _of(file: str, *changes: tuple[Any, ...]) -> list[Mutant]:
+    return [Mutant(file, *change) for change in changes]
+
+
+_WORDS = "kernels/parts/segment_words.h"
+_ROUNDING = "kernels/parts/segment_rounding.h"
+KERNELS = [
+    *_of(
+        _WORDS,
+        # elements as integers
+        ("s.exponent = field ? (int)field - 1 : 0;", "s.exponent = (int)field;", 1),
+        ("s.exponent = field ? (int)field - 1 : 0;", "s.exponent = (int)field;", 2),
+        ("s.size = (bits & 0xfffffffffffff) | (unsigned long long)(field != 0) << 52;",
+         "s.size = (bits & 0xfffffffffffff) | 1ull << 52;"),
+        ("s.size = (bits & 0x7fffff) | (field ? 0x800000u : 0);",
+         "s.size = (bits & 0x7fffff) | 0x800000u;"),
+        ("long long whole = (long long)(up >= 0 ? s.size << up : without_bits(s.size, -up));",
+         "long long whole = (long long)(s.size << (up & 63));"),
+        ("return s.is_negative ? -whole : whole;", "return whole;"),
+        # words
+        ("unsigned long long mask = (1ull << plan.width) - 1;",
+         "unsigned long long mask = (1ull << (plan.width - 1)) - 1;"),
+        ("rest = is_top ? 0 : rest >> (plan.width - shift);",
+         "rest = is_top ? 0 : rest >> plan.width;"),
+        ("add(k, s.is_negative ? -(long long)part : (long long)part);",
+         "add(k, (long long)part);"),
+        ("shift = 0;", ";"),
+        # overflow
+        ("return ((a ^ sum) & (b ^ sum)) < 0;", "return false;"),
+        ("if (overflows(before, value))", "if (false)"),
+        ("if (((before ^ after) & ((int)up ^ after)) < 0)", "if (false)"),
+        # shared memory
+        ("carry = atomicAdd(low + at, part) > ~part;",
+         "carry = atomicAdd(low + at, part) >= ~part;"),
+        ("carry = atomicAdd(low + at, part) > ~part;", "atomicAdd(low + at, part);"),
+        ("unsigned up = (unsigned)(value >> 32) + carry;",
+         "unsigned up = (unsigned)((unsigned long long)value >> 33) + carry;"),
+        ("flags |= (unsigned)part;", "flags = (unsigned)part;"),
+    ),
+    *_of(
+        _ROUNDING,
+        ("last = last < format.unit ? format.unit : last;", ";"),
+        ("} else if (drop <= top + 1) {", "} else if (drop <= top) {"),
+        ("mantissa += rest > half || (rest == half && mantissa & 1);",
+         "mantissa += rest >= half;"),
+        ("mantissa += rest > half || (rest == half && mantissa & 1);", "mantissa += rest > half;"),
+        ("bits = bits > infinity ? infinity : bits;", ";"),
+        ("return total < 0 ? bits | sign : bits;", "return bits;"),
+        ("long long rest = value >> (32 - shift);", "long long rest = value >> (31 - shift);"),
+        ("sum->digit[k + 2] += rest >> 32;", ";"),
+        ("sum.digit[k + 1] += sum.digit[k] >> 32;", "sum.digit[k + 1] += 0;"),
+    ),
+    *_of(
+        "kernels/parts/segment_extremes.h",
+        ("if (field <= low)", "if (field < low)"),
+        ("merge_maximum(&state->high, (largest ? largest - 1 : 0) + digits);",
+         "merge_maximum(&state->high, (largest ? largest - 1 : 0) + digits - 1);"),
+        ("unsigned lowest = unsigned(s.exponent + __ffsll((long long)s.size) - 1);",
+         "unsigned lowest = unsigned(s.exponent + __ffsll((long long)s.size));"),
+        ("merge_maximum(&state->specials, specials);", ";"),
+    ),
+    *_of(
+        "kernels/parts/segment_hot.h",
+        ("if (!__all_sync(0xffffffffu, is_there && id == first))",
+         "if (!__any_sync(0xffffffffu, is_there && id == first))"),
+        ("return threadIdx.x % 32 ? 0 : (long long)sum;", "return (long long)sum;"),
+    ),
+    *_of(
+        "shared/segment_sums.h",
+        ("while (width > 1 && rows && (rows - 1) >> (63 - width))",
+         "while (width > 1 && rows && (rows - 1) >> (64 - width))"),
+        ("unsigned words = bits <= width ? 1 : (bits + width - 1) / width;",
+         "unsigned words = bits <= width ? 1 : bits / width;"),
+        ("plan.checked = attempt == 0 && words > 1 && bits <= width * (words - 2) + "
+         "GR_CHECKED_BITS;",
+         "plan.checked = attempt == 0 && words > 1 && bits <= width * (words - 2) + 63;"),
+    ),
+]  # fmt: skip
+_PAIRS = "segments/pairs.c"
+_DIGITS = "segments/digits.c"
+PROCESSORS = [
+    *_of(
+        "segments/pairs.h",
+        ("uint64_t shift = (bits >> 52 & 0x7ff) - (uint64_t)window.low;",
+         "uint64_t shift = (bits >> 52 & 0x7ff) - (uint64_t)window.low - 1;"),
+        ("bool fits = shift <= (uint64_t)window.most;",
+         "bool fits = shift <= (uint64_t)window.most + 1;"),
+        ("uint64_t size = ((bits & (one - 1)) | one) >> window.spare;",
+         "uint64_t size = (bits & (one - 1)) >> window.spare;"),
+        ("__int128 pair = (int64_t)((size ^ sign) - sign);",
+         "__int128 pair = (int64_t)(size ^ sign);"),
+        ("to->outliers += !fits && bits << 1 != 0;", "to->outliers += !fits && bits >> 63;"),
+    ),
+    *_of(
+        _PAIRS,
+        ("int more = last < least ? least - last : 0; /* bits that a subnormal result lacks */",
+         "int more = 0;"),
+        ("if (more > format.fraction + 1)", "if (more > format.fraction)"),
+        ("uint64_t rest = top << (64 - drop) | ((uint64_t)all != 0), half = (uint64_t)1 << 63;",
+         "uint64_t rest = top << (64 - drop), half = (uint64_t)1 << 63;"),
+        ("mantissa += (rest > half) | ((rest == half) & mantissa);", "mantissa += rest >= half;"),
+        ("mantissa += (rest > half) | ((rest == half) & mantissa);", "mantissa += rest > half;"),
+        ("rounded = rounded > infinity ? infinity : rounded;", ";"),
+        ("return rounded | (sign & (uint64_t)negative);", "return rounded;"),
+        ("int64_t parts[] = {(uint32_t)x, (uint32_t)(x >> 32), (int64_t)(x >> 64)};",
+         "int64_t parts[] = {(uint32_t)x, (uint32_t)(x >> 32), (int64_t)(uint64_t)(x >> 65)};"),
+        ("const int up[] = {0, 32, 64};", "const int up[] = {0, 32, 63};"),
+    ),
+    *_of(
+        _DIGITS,
+        ("uint64_t mantissa = (bits & (one - 1)) | (field ? one : 0);",
+         "uint64_t mantissa = (bits & (one - 1)) | one;"),
+        ("uint64_t place = field ? field - 1 : 0; /* the mantissa's last bit, in units of "
+         "2^-1074 */",
+         "uint64_t place = field;"),
+        ("int64_t *digit = cell + (place / 32 - (uint64_t)job->first_digit);",
+         "int64_t *digit = cell + (place / 31 - (uint64_t)job->first_digit);"),
+        ("for (int k = 0; k < 3; k++, shifted >>= 32)",
+         "for (int k = 0; k < 2; k++, shifted >>= 32)"),
+        ("digit[k] += ((int64_t)(uint32_t)shifted ^ sign) - sign;",
+         "digit[k] += (int64_t)(uint32_t)shifted ^ sign;"),
+        ("sum.flags |= (uint32_t)words[job->digits];", ";"),
+    ),
+]  # fmt: skip
+MUTANTS = [*KERNELS, *PROCESSORS]
+
+
+# --- building ----------------------------------------------------------------------------------
+
+_SETUP = runpy.run_path(str(CSRC.parent / "setup.py"))
+_HEAD = """
+#include "device.h"
+#include "kernel_entry.h"
+#include "engine/compiled_kernels.h"
+#include "shared/cuda_types.h"
+
+static void add(gr_kernel_list *list, gr_load load, const void *entry)
+{
+    gr_kernel *kernel = &list->kernel[list->count++];
+    kernel->load = load;
+    kernel->acc = GR_ACC_u64;
+    kernel->block = 0;
+    kernel->entry = entry;
+}
+"""
+# The kernels of sums by ids that are not sorted, and the elements that they are compiled for.
+_LOADS = {
+    "segment_range": ("f32", "f64"),
+    "segment_clear": ("u64",),
+    "segment_atomics": ("f32", "f64", "u64"),
+    "segment_shared": ("f32", "f64", "u64"),
+    "segment_round": ("u64",),
+}
+
+
+class KernelBuilds:
+    """Builds the emulator with these kernels. What no mutant changes is compiled once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "strategies.def").write_text(
+            "".join(f'STRATEGY({name}, SEGMENTS, 0, 0, ALL, "", "")\n' for name in _LOADS)
+        )
+        text = _HEAD
+        for name, loads in _LOADS.items():
+            adds = "".join(
+                f"    add(list, GR_LOAD_{load}, kernel_entry({name}<type_{load}, type_u64>));\n"
+                for load in loads
+            )
+            text += f'#include "kernels/segments/{name}.cu"\n'
+            text += f'extern "C" void gr_kernels_{name}(gr_kernel_list *list)\n{{\n{adds}}}\n'
+        (folder / "kernels.cpp").write_text(text)
+        self.base = self._jobs(folder, [])
+        _SETUP["compile_all"](self.base)
+
+    def _tools(self, folder: Path, mutated: list[Path]) -> Any:
+        tools = _SETUP["Toolchain"](
+            folder, "_mutants", [CSRC / "emulator" / "include", CSRC / "kernels"]
+        )
+        first = [f"-I{path}" for path in (*mutated, self.folder)]
+        tools.common = [*first, "-w", *tools.common]
+        tools.sanitize = []
+        return tools
+
+    def _jobs(self, folder: Path, mutated: list[Path]) -> list[Any]:
+        tools = self._tools(folder, mutated)
+        jobs = [tools.cpp(path, []) for path in sorted(CSRC.glob("emulator/*/*.cpp"))]
+        sources = _SETUP["c_sources"]((*_SETUP["EVERY_MODULE"], *_SETUP["KNOWS_CUDA"]))
+        return jobs + [tools.c(path) for path in sources]
+
+    def build(self, number: int, mutant: Mutant | None) -> Path:
+        """The library of a mutant, or of the kernels as they are."""
+        own = self.folder / f"mutant_{number}"
+        mutated = []
+        if mutant:
+            # A header finds those beside it first, so all of a folder are copied.
+            for folder in ("kernels/parts", "shared"):
+                shutil.copytree(CSRC / folder, own / "csrc" / folder)
+            (own / "csrc" / mutant.file).write_text(mutant.text())
+            mutated = [own / "csrc", own / "csrc" / "kernels"]
+        tools = self._tools(own, mutated)
+        jobs = [tools.cpp(self.folder / "kernels.cpp", ["-O0"])]
+        base = self.base
+        if mutant and mutant.file.startswith("shared/"):  # the engine plans by it
+            base = [job for job in base if job.source.name != "segments.c"]
+            engine = [job.source for job in self.base if job.source.name == "segments.c"]
+            jobs += [tools.c(source) for source in engine]
+        _SETUP["compile_all"](jobs)
+        library = own / "_mutants.so"
+        tools.link(library, [*jobs, *base], [])
+        return library
+
+
+class ProcessorBuilds:
+    """Builds the module _host."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.base = _SETUP["HostBuild"](folder, "_host").jobs
+        _SETUP["compile_all"](self.base)
+
+    def build(self, number: int, mutant: Mutant | None) -> Path:
+        """The library of a mutant, or of the sources as they are."""
+        own = self.folder / f"mutant_{number}"
+        tools = _SETUP["Toolchain"](own, "_host", [])
+        jobs = list(self.base)
+        if mutant:
+            root = own / "csrc"
+            shutil.copytree(CSRC / "segments", root / "segments")
+            (root / mutant.file).write_text(mutant.text())
+            tools.common = [f"-I{root}", *tools.common, "-w", "-O3"]
+            jobs = [job for job in jobs if job.source.parent.name != "segments"]
+            for path in sorted((root / "segments").glob("*.c")):
+                flags = ["-std=gnu11", *tools.common, f"-I{CSRC}"]
+                jobs.append(tools.job(path, [*tools.cc, *flags]))
+        _SETUP["compile_all"](jobs)
+        library = own / "_host.so"
+        tools.link(library, jobs, [])
+        return library
+
+
+def load(library: Path) -> ModuleType:
+    """A build as a Python module."""
+    name = library.stem
+    loader = importlib.machinery.ExtensionFileLoader(name, str(library))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+# --- the battery -------------------------------------------------------------------------------
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def cases() -> Iterator[tuple[str, Array, Array, int, str, float]]:
+    """Name, values, ids, number of segments, dtype of the sums, and initial number."""
+    rng = np.random.default_rng(5)
+    for dtype in ("float32", "float64"):
+        part = np.dtype(dtype)
+        info = np.finfo(part)
+        digits = info.nmant + 1
+        some = rng.standard_normal(3000).astype(part)
+        for count in (3, 2500):
+            ids = rng.integers(0, count, 3000)
+            yield "normal", some, ids, count, dtype, 0
+            yield "with an initial number", some, ids, count, dtype, 0.1
+            bits = rng.integers(0, 2 ** (8 * part.itemsize) - 1, 3000, f"u{part.itemsize}",
+                                endpoint=True).view(part)  # fmt: skip
+            yield "any bits", bits, ids, count, dtype, 0
+            yield "any finite bits", np.where(np.isfinite(bits), bits, 1), ids, count, dtype, 0
+            signs = np.where(rng.random(3000) < 0.5, -1, 1)
+            tiny = (rng.integers(0, 9, 3000) * info.smallest_subnormal * signs).astype(part)
+            yield "subnormal", tiny, ids, count, dtype, 0
+            mixed = tiny + (rng.random(3000) < 0.3) * info.smallest_normal
+            yield "about the least normal", mixed.astype(part), ids, count, dtype, 0
+            large = np.where(rng.random(3000) < 0.5, info.max, -info.max / 3).astype(part)
+            yield "large", large, ids, count, dtype, 0
+            special = some.copy()
+            special[[7, 400, 900, 1400]] = np.inf, -np.inf, np.nan, np.inf
+            yield "special", special, ids, count, dtype, 0
+            wide = (some * 2.0 ** rng.integers(-60, 60, 3000)).astype(part)
+            yield "wide", wide, ids, count, dtype, 0
+            for k in range(20, 70, 7):
+                rows = [1, 2.0**-digits, 2.0**-k, 1 + float(info.eps), 2.0**-digits, -(2.0**-k)]
+                ties = np.array(rows * 30, part)
+                yield "ties", ties, np.repeat(np.arange(60), 3), max(60, count), dtype, 0
+                yield "negative ties", -ties, np.repeat(np.arange(60), 3), max(60, count), dtype, 0
+        full = 2.0**digits - 1  # all bits are set
+        n = 1 << 12
+        # A word has 51 bits of a value, and a checked one 57.
+        widths = {*range(digits, 128, 6), 51, 52, 57, 58, 102, 103, 108, 109}
+        for width in sorted(width for width in widths if width >= digits):
+            high = (full * 2.0 ** (width - digits)) * np.ones(n)
+            for share in (0.0, 0.4):
+                values = np.where(rng.random(n) < share, 1.0, high).astype(part)
+                values[0] = 1
+                for count in (3, 300):
+                    yield f"{width} bits, equal ids", values, np.zeros(n, int), count, dtype, 0
+                    scattered = np.where(np.arange(n) % 32 == 0, 0, 1 + np.arange(n) % 2)
+                    yield f"{width} bits", values, scattered, count, dtype, 0
+        # The bits far below an even mantissa and half a unit, in another word.
+        half = np.array([2.0**60, 2.0 ** (60 - digits), 2.0**-30], part)
+        yield "far below", np.tile(half, 100), np.repeat(np.arange(100), 3), 100, dtype, 0
+        lanes = np.where(np.arange(1 << 14) % 32 == 0, full * 2.0**33, 1.0).astype(part)
+        ids = np.where(np.arange(1 << 14) % 32 == 0, 0, 1)
+        yield "a copy overflows", lanes, ids, 3, dtype, 0
+        low = np.array([1.0, 2.0 ** (digits - 2) + 0.5, 1.0, 2.0 ** (digits - 2) + 0.5], part)
+        yield "the lowest bit", low, np.array([0, 1, 0, 1]), 2, dtype, 0
+        narrow = "float16" if dtype == "float32" else "float32"
+        least = float(np.finfo(narrow).smallest_subnormal)
+        shares = np.array([0.25, 0.4999, 0.5, 0.5001, 0.75, 1, 1.4999, 1.5, 1.5001, 2.5])
+        few = np.concatenate([shares, -shares]) * least
+        yield "narrow", few.astype(part), np.arange(few.size), few.size, narrow, 0
+        much = np.array([float(np.finfo(narrow).max)] * 2 + [1.0], part)
+        yield "too much for the narrow", much, np.array([0, 0, 1]), 2, narrow, 0
+    # The elements that segments/pairs.c samples span what a pair of words can hold, and all others
+    # are twice as large.
+    sampled = np.arange(512) * 7 + np.arange(512) * 7919 % 7
+    for gap in range(60, 66):
+        most = 2 - 2.0**-52
+        apart = np.full(4096 - 65, most * 2.0 ** (gap + 1))
+        apart[sampled] = np.where(np.arange(512) % 2, most * 2.0**gap, 1 + 2.0**-52)
+        yield f"{gap} binades apart", apart, np.zeros(apart.size, int), 1, "float64", 0
+    steps = 10.0 ** np.array([300, 200, 100, 0, -100, -200])  # too wide to be proven
+    left = np.arange(-150, 150) * 5e-324
+    sums = np.concatenate([np.concatenate([steps, [x], -steps]) for x in left])
+    yield "subnormal sums of anything", sums, np.repeat(np.arange(300), 13), 300, "float64", 0
+    carries = np.zeros(4096, np.int64)
+    carries[:32], carries[32:64] = 2**32 - 2, 1
+    yield "sums of 2^32 - 1", carries, np.zeros(4096, int), 3, "int64", 0
+    random = rng.integers(-(2**62), 2**62, 4096)
+    yield "integers", random, rng.integers(0, 3, 4096), 3, "int64", 0
+
+
+def _expected(values: Array, ids: Array, count: int, dtype: str, initial: float) -> Array:
+    import gpureduce
+
+    how: dict[str, Any] = {"dtype": dtype, "initial": initial}
+    if values.dtype.kind in "iu":
+        how["initial"] = int(initial)
+    sums = [gpureduce.sum(values[ids == k], "auto", axis=0, **how).value for k in range(count)]
+    return np.array(sums, dtype)
+
+
+def _by_kernels(module: Any, values: Array, ids: Array, count: int, dtype: str, initial: float
+                ) -> Array:  # fmt: skip
+    from gpureduce import _host
+    from gpureduce.core import dtypes
+
+    target, out = np.dtype(dtype), np.full(count, 77, dtype)
+    whole = target.kind in "iu"
+    acc = _host.ACC_U64 if whole or values.itemsize < 8 else _host.ACC_F64
+    acc = acc if whole or values.itemsize == 8 else _host.ACC_F32
+    pair = (int(initial), 0) if whole else (float(initial), 0.0)
+    details = (acc, not whole, dtypes.load_of(target), pair, False, 0, True, count, 0, 0, False, -1)
+    module.sum_segments_of_host(
+        values, ids.astype(np.int64), out, values.dtype.kind, "i", 0, details
+    )
+    return out
+
+
+def _by_processors(module: Any, values: Array, ids: Array, count: int, dtype: str, initial: float
+                   ) -> Array:  # fmt: skip
+    from gpureduce.core import dtypes, reduction
+
+    target, out = np.dtype(dtype), np.full(count, 77, dtype)
+    whole = target.kind in "iu"
+    first: Any = int(initial)
+    if not whole:
+        first = tuple(map(tuple, reduction.initial_floats(initial, target)))
+    layout = (dtypes.load_of(values.dtype), 1, values.dtype.kind == "i", dtypes.load_of(target), 1,
+              not whole)  # fmt: skip
+    module.sum_segments(values, ids.astype(np.int64), None, out, layout, first)
+    return out
+
+
+def same(found: Array, expected: Array) -> bool:
+    """Whether all bits agree; every nan is one."""
+    if found.dtype.kind == "f":
+        nan = np.isnan(expected)
+        if not np.array_equal(np.isnan(found), nan):
+            return False
+        found, expected = np.where(nan, 0, found), np.where(nan, 0, expected)
+    return found.tobytes() == expected.tobytes()
+
+
+def battery(library: Path) -> str:
+    """The first case that a build gets wrong, or an empty text."""
+    module = load(library)
+    add = _by_kernels if library.stem == "_mutants" else _by_processors
+    for name, values, ids, count, dtype, initial in cases():
+        expected = _expected(values, ids, count, dtype, initial)
+        if not same(add(module, values, ids, count, dtype, initial), expected):
+            return f"{name}, {values.dtype}, {count} segments"
+    return ""
+
+
+def caught(library: Path) -> str:
+    """How the battery catches a build: a case, or how its process ended. Empty: it does not."""
+    command = [sys.executable, __file__, "--battery", str(library)]
+    # The code without vector instructions, which the mutants change.
+    environment = {**os.environ, "GPUREDUCE_SIMD": "baseline"}
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return "it hangs"
+    if done.returncode not in (0, 1):
+        return f"its process ended with {done.returncode}: {done.stderr.strip()[-200:]}"
+    return done.stdout.strip()
+
+
+def main(words: Sequence[str]) -> int:
+    """Builds mutants and says what catches them."""
+    if words[:1] == ["--battery"]:
+        found = battery(Path(words[1]))
+        print(found)
+        return bool(found)
+    numbers = [int(word) for word in words] or range(len(MUTANTS))
+    missed = 0
+    with tempfile.TemporaryDirectory() as made:
+        folders = [Path(made, name) for name in ("kernels", "processors")]
+        for folder in folders:
+            folder.mkdir()
+        builds = [KernelBuilds(folders[0]), ProcessorBuilds(folders[1])]
+        for builder in builds:
+            by = caught(builder.build(-1, None))
+            print(f"{type(builder).__name__}, as it is: {by or 'right'}", flush=True)
+            missed += bool(by)
+        for number in numbers:
+            mutant = MUTANTS[number]
+            builder = builds[number >= len(KERNELS)]
+            by = caught(builder.build(number, mutant))
+            missed += not by
+            print(f"{number} {mutant.file}: {mutant.becomes}: {by or 'NOT CAUGHT'}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
