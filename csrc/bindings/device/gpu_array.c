@@ -1,6 +1,8 @@
 /* Describes an array on a GPU, given a Python object. */
 #include "bindings/device/gpu_array.h"
 
+#include "bindings/locks.h"
+
 #include <stdbool.h>
 #include <string.h>
 
@@ -94,15 +96,16 @@ typedef struct {
     int cupy;
 } producer;
 
-/* Caches the last type: a program mostly sums arrays of one library. The GIL guards the cache, but
- * Python code that runs in here may release the GIL. */
+/* Caches the last type: a program mostly sums arrays of one library. */
 static int producer_of(PyTypeObject *type, producer *found)
 {
     static producer last;
-    if (type == last.type) {
-        *found = last;
+    static gr_lock lock;
+    gr_take_lock(&lock);
+    *found = last;
+    gr_drop_lock(&lock);
+    if (type == found->type)
         return 0;
-    }
     *found = (producer){.type = type};
     if (gr_find_exchange(type, &found->table) < 0)
         return -1;
@@ -110,9 +113,11 @@ static int producer_of(PyTypeObject *type, producer *found)
         found->cupy = gr_know_cupy(type);
     if (found->cupy < 0)
         return -1;
-    PyTypeObject *before = last.type;
     Py_INCREF((PyObject *)type);
+    gr_take_lock(&lock);
+    PyTypeObject *before = last.type;
     last = *found;
+    gr_drop_lock(&lock);
     Py_XDECREF((PyObject *)before);
     return 0;
 }

@@ -2,6 +2,7 @@
 
 #include "backend/backend.h"
 #include "bindings/device/run.h"
+#include "bindings/locks.h"
 #include "engine/axis.h"
 #include "exact/format.h"
 
@@ -155,18 +156,21 @@ static gr_workspace *workspace_for(gr_gpu_array *array, gr_opening *opening)
 
 /* Checks that kernels can read the memory that a producer described. Returns 0, or -1 with an
  * exception set. Caches the last readable ranges, because programs sum the same memory repeatedly.
- * The GIL guards the cache. */
+ */
 static int check_memory(const gr_gpu_array *array)
 {
     enum { KEPT = 8 };
     static gr_range kept[KEPT] = {{1, 0}};
     static unsigned next;
+    static gr_lock lock;
     gr_range bytes = {array->first, array->last}, known;
-    if (!array->count)
+    bool found = !array->count;
+    gr_take_lock(&lock);
+    for (int i = 0; i < KEPT && !found; i++)
+        found = bytes.first >= kept[i].first && bytes.last <= kept[i].last;
+    gr_drop_lock(&lock);
+    if (found)
         return 0;
-    for (int i = 0; i < KEPT; i++)
-        if (bytes.first >= kept[i].first && bytes.last <= kept[i].last)
-            return 0;
     if (!gr_backend_can_read(bytes, &known)) {
         PyErr_Format(PyExc_BufferError,
                      "its producer describes an array of %lld elements of %d bytes from %p to %p, "
@@ -175,8 +179,10 @@ static int check_memory(const gr_gpu_array *array)
                      gr_backend_name());
         return -1;
     }
+    gr_take_lock(&lock);
     kept[next] = known;
     next = (next + 1) % KEPT;
+    gr_drop_lock(&lock);
     return 0;
 }
 
