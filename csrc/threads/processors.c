@@ -18,7 +18,8 @@
 #include <cpuid.h>
 #endif
 
-/* Read when the library is loaded: it takes some 20 us, and changes hardly ever. */
+/* Read when the library is loaded: reading files in every call would take far longer than a short
+ * sum, and the quota hardly ever changes. */
 static int quota;
 
 __attribute__((constructor)) static void read_quota(void)
