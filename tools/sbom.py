@@ -46,18 +46,22 @@ def bill(version: str, info: dict[str, Any]) -> str:
         toolkit = info["nvcc"]
         parts.append(
             _component(
-                "CUDA runtime", toolkit, f"pkg:generic/nvidia-cuda-runtime@{toolkit}",
+                "CUDA runtime",
+                toolkit,
+                f"pkg:generic/nvidia-cuda-runtime@{toolkit}",
                 {"license": {"name": "NVIDIA CUDA Toolkit EULA", "url": _CUDA_LICENSE}},
                 "libcudart_static, linked into _cuda",
-            )  # fmt: skip
+            )
         )
         cccl = info["cccl"]
         parts.append(
             _component(
-                "CUDA Core Compute Libraries", cccl, f"pkg:github/NVIDIA/cccl@v{cccl}",
+                "CUDA Core Compute Libraries",
+                cccl,
+                f"pkg:github/NVIDIA/cccl@v{cccl}",
                 {"expression": "Apache-2.0 WITH LLVM-exception AND BSD-3-Clause"},
                 "templates of CUB, compiled into _cuda",
-            )  # fmt: skip
+            )
         )
     compilers = [{"type": "application", "name": "C compiler", "version": info["compiler"]}]
     if info["cuda"]:
