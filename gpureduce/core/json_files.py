@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gpureduce.core import text_files
+
 T = TypeVar("T")
 
 _NAMES = {
@@ -38,7 +40,7 @@ def read(path: Path) -> Any:
     """The JSON in a file."""
     with naming(path):
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            return json.loads(text_files.read(path))
         except RecursionError:
             raise ValueError("its JSON is nested too deeply") from None
         except ValueError as error:

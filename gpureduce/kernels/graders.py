@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import keyword
 import os
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from gpureduce.core.checks import shown
-from gpureduce.kernels.grading import checked
+from gpureduce.kernels.grading import checked, given
 
 _OTTER = '''"""{title}: made by gpureduce grade SPEC.toml --otter {name}"""
 
@@ -61,16 +59,20 @@ def _parts(spec: Spec, name: str, seed: int) -> dict[str, Any]:
         raise ValueError(
             f"the kernel's name in the notebook is that of a variable, not {shown(name)}"
         )
-    known = checked(spec)
-    text = dict(spec) if isinstance(spec, Mapping) else tomllib.loads(Path(spec).read_text())
+    known, text = checked(spec), given(spec)
     return {
-        "title": known.title,
+        "title": _one_line(known.title),
         "name": name,
         "seed": seed,
         "spec": _literal(text),
         "most": sum(points for _, points, _ in known.rules),
         "rules": known.rules,
     }
+
+
+def _one_line(title: str) -> str:
+    """A title that ends neither a comment nor a docstring."""
+    return " ".join(title.replace("\\", "/").replace('"', "'").split())
 
 
 def _literal(spec: Mapping[str, Any]) -> str:

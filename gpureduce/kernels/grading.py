@@ -9,10 +9,10 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from gpureduce.core import dtypes
+from gpureduce.core import dtypes, text_files
+from gpureduce.core.checks import shown
 from gpureduce.emulator.counts import COUNTERS
 from gpureduce.kernels import ladder
 from gpureduce.kernels.check import check
@@ -32,6 +32,7 @@ _RULE = re.compile(
     r"(?P<name>\w+)\s*(?P<compare>==|<=|>=|<|>)\s*(?P<number>\d+(?:\.\d+)?)"
     r"(?:\s+(?P<unit>per block|per element|times the least))?"
 )
+_MOST_POINTS = 1e6
 _SPEC_KEYS = ("title", "dtypes", "require")
 _ROW_KEYS = ("rule", "points", "says")
 FORMS = (
@@ -143,33 +144,60 @@ class _Spec:
     rules: tuple[tuple[str, float, str], ...]
 
 
-def checked(given: str | os.PathLike[str] | Mapping[str, Any]) -> _Spec:
+def given(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Mapping[str, Any]:
+    """A spec as a mapping; read from a file unless it is one."""
+    if isinstance(spec, Mapping):
+        return spec
+    try:
+        return tomllib.loads(text_files.read(spec))
+    except RecursionError:
+        raise ValueError(f"{spec} is no TOML: it is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"{spec} is no TOML: {error}") from error
+
+
+def checked(spec: str | os.PathLike[str] | Mapping[str, Any]) -> _Spec:
     """A spec out of a file, or as a mapping. Raises an error that says what a spec may hold."""
-    where = "the spec"
-    if not isinstance(given, Mapping):
-        where = str(given)
-        try:
-            given = tomllib.loads(Path(given).read_text())
-        except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{where} is no TOML: {error}") from error
-    for key in given:
+    where = "the spec" if isinstance(spec, Mapping) else str(spec)
+    found = given(spec)
+    for key in found:
         if key not in _SPEC_KEYS:
             raise ValueError(f"{where} has {key!r}; a spec has {', '.join(_SPEC_KEYS)}")
     rules = []
-    for row in given.get("require", []):
+    for row in _listed(found.get("require", []), f"{where}: require"):
+        if not isinstance(row, Mapping):
+            raise ValueError(f"{where}: a rule has rule, points and says, and is not {shown(row)}")
         unknown = [key for key in row if key not in _ROW_KEYS]
         if unknown or "rule" not in row:
-            raise ValueError(f"{where} has a rule with {', '.join(row)}; it has rule, points, says")
+            keys = ", ".join(map(str, row))
+            raise ValueError(f"{where} has a rule with {keys}; it has rule, points, says")
         points = row.get("points", 1)
-        if not isinstance(points, (int, float)) or isinstance(points, bool) or points < 0:
-            raise ValueError(f"{where}: points are a number from 0, not {points!r}")
+        is_number = isinstance(points, (int, float)) and not isinstance(points, bool)
+        if not is_number or not 0 <= points <= _MOST_POINTS:
+            raise ValueError(
+                f"{where}: points are a number from 0 to {_MOST_POINTS}, not {shown(points)}"
+            )
         _check_rule(str(row["rule"]), where)
         rules.append((str(row["rule"]), float(points), str(row.get("says", ""))))
     if not rules:
         raise ValueError(f"{where} has no rule: add [[require]] with rule = 'right' and points")
-    names = given.get("dtypes")
-    wanted = None if names is None else tuple(dtypes.name_of(dtypes.named(n)) for n in names)
-    return _Spec(str(given.get("title", "Grade")), wanted, tuple(rules))
+    return _Spec(str(found.get("title", "Grade")), _dtypes_of(found, where), tuple(rules))
+
+
+def _listed(values: Any, where: str) -> list[Any]:
+    if not isinstance(values, (list, tuple)):
+        raise ValueError(f"{where} must be a list, not {shown(values)}")
+    return list(values)
+
+
+def _dtypes_of(spec: Mapping[str, Any], where: str) -> tuple[str, ...] | None:
+    if spec.get("dtypes") is None:
+        return None
+    names = _listed(spec["dtypes"], f"{where}: dtypes")
+    try:
+        return tuple(dtypes.name_of(dtypes.named(name)) for name in names)
+    except TypeError as error:
+        raise ValueError(f"{where}: dtypes: {error}") from error
 
 
 def _check_rule(rule: str, where: str) -> None:

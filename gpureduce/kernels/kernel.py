@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import arrays, dtypes, registry, schedule
+from gpureduce.core import arrays, dtypes, registry, schedule, text_files
 from gpureduce.core.checks import shown
 from gpureduce.core.devices import Device
 from gpureduce.core.request import Arguments
@@ -220,9 +220,9 @@ def _text_of(given: str | os.PathLike[str]) -> tuple[str, str | None, str | None
         )
     path = Path(given)
     try:
-        text = path.read_text()
-    except UnicodeDecodeError as error:
-        raise KernelError(f"{path} is no text: {error}") from None
+        text = text_files.read(path)
+    except ValueError as error:
+        raise KernelError(f"{path} is no kernel's text: {error}") from None
     if not re.fullmatch(r"[\w.+-]+", path.name):
         raise KernelError(f"a kernel's file has a name of letters and digits, not {path.name!r}")
     return text, path.name, str(path.resolve().parent)

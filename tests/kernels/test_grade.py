@@ -116,3 +116,35 @@ def test_forms_of_a_grade(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["points"] == 4
     assert main(["grade", *paths, "--gradescope", "--seed", "3"]) == 0
     assert json.loads(capsys.readouterr().out)["tests"][0]["score"] == 4
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"require": 5},
+        {"require": "right"},
+        {"require": [5]},
+        {"require": [[1]]},
+        {"require": [{5: 5}]},
+        {"require": [{"rule": "right", "points": 10**400}]},
+        {"require": [{"rule": "right", "points": float("nan")}]},
+        {"require": [{"rule": "right", "points": float("inf")}]},
+        {"require": [{"rule": "right"}], "dtypes": 5},
+        {"require": [{"rule": "right"}], "dtypes": "float32"},
+        {"require": [{"rule": "right"}], "dtypes": [5]},
+        {"require": [{"rule": "right"}], "dtypes": ["float33"]},
+    ],
+)
+def test_a_field_of_another_type(spec):
+    with pytest.raises(ValueError, match=r"^the spec"):
+        gpureduce.grade(TREE, spec)
+
+
+def test_files_that_do_not_end_or_are_nested_too_deeply(tmp_path):
+    deep = tmp_path / "deep.toml"
+    deep.write_text("x = " + "[" * 50_000)
+    for path in (deep, Path("/dev/zero")):
+        with pytest.raises(ValueError, match=rf"{path} is no TOML: it (has more|is nested)"):
+            gpureduce.grade(TREE, path)
+    with pytest.raises(gpureduce.KernelError, match="/dev/zero is no kernel's text"):
+        gpureduce.kernel(Path("/dev/zero"))

@@ -107,3 +107,11 @@ def test_every_assignment_has_its_forms():
     for spec in folder.glob("*/spec.toml"):
         for made in (graders.otter_test, graders.nbgrader_cell):
             compile(made(spec, "k"), str(spec), "exec")
+
+
+def test_a_title_ends_no_comment():
+    """It comes from the spec's file, and must not become code."""
+    spec = {**SPEC, "title": 'a"""\nraise SystemExit\n"""\\'}
+    for text in (graders.otter_test(spec, "k"), graders.nbgrader_cell(spec, "k")):
+        found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Raise)]
+        assert not found, text
