@@ -169,10 +169,15 @@ PyObject *gr_scalar_object(const gr_scalar *scalar, const gr_numpy_type *type)
     return value;
 }
 
+bool gr_are_numbers(int load, int acc, int components)
+{
+    return load >= 0 && load < GR_LOAD_COUNT && acc >= 0 && acc < GR_ACC_COUNT && components >= 1 &&
+           components <= 2;
+}
+
 PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int components)
 {
-    if (load < 0 || load >= GR_LOAD_COUNT || acc < 0 || acc >= GR_ACC_COUNT || components < 1 ||
-        components > 2) {
+    if (!gr_are_numbers(load, acc, components)) {
         PyErr_SetString(PyExc_ValueError, "no such element type, accumulator or component count");
         return NULL;
     }

@@ -51,6 +51,11 @@ static void run_tasks(gr_axis_job *job, size_t tasks, void (*run)(size_t task, v
     gr_parallel(bytes < THREADS_FROM_BYTES ? 1 : job->threads, tasks, run, job);
 }
 
+bool gr_axis_is_interrupted(const gr_axis_job *job)
+{
+    return gr_is_interrupted(job->watch) || gr_ask_for_interrupts();
+}
+
 static void fail(gr_axis_job *job)
 {
     __atomic_store_n(&job->failed, true, __ATOMIC_RELAXED);
@@ -58,13 +63,19 @@ static void fail(gr_axis_job *job)
 
 /* --- rows ---------------------------------------------------------------------------------- */
 
-const unsigned char *gr_axis_chunk(const gr_axis_job *job, const gr_axis_run *row, size_t first,
-                                   size_t n, unsigned char *buffer)
+size_t gr_axis_chunk(const gr_axis_job *job, const gr_axis_run *row, size_t first, size_t n,
+                     unsigned char *buffer, const unsigned char **in)
 {
-    if (job->contiguous)
-        return row->in + first * job->size;
+    if (n == 0 || gr_axis_is_interrupted(job))
+        return 0;
+    if (job->contiguous) {
+        *in = row->in + first * job->size;
+        return n;
+    }
+    n = least(n, GR_CHUNK_BLOCKS * GR_CPU_BLOCK);
     gr_gather_row(buffer, job->axes, row->in, row->mask, first, n);
-    return buffer;
+    *in = buffer;
+    return n;
 }
 
 /* The sums from number `first` on that lie at equal distances, `most` at most. */
@@ -347,7 +358,7 @@ static void add_chunk(column_task *task, size_t first, size_t end)
     gr_axes_place at;
     gr_axes_go(&at, reduced, reduced->count, first);
     job->ways->start(job, &task->sums);
-    for (size_t count; first < end && !gr_ask_for_interrupts(); first += count) {
+    for (size_t count; first < end && !gr_axis_is_interrupted(job); first += count) {
         count = least(end - first, GR_LEAF_ROWS);
         find_rows(task, &at, first, count);
         job->ways->add(job, &task->sums, task->rows, count);
@@ -512,6 +523,7 @@ bool gr_axis_run_job(gr_axis_job *job)
     job->n = gr_axes_size(&axes->reduced);
     job->parts = axes->components;
     job->failed = false;
+    job->watch = gr_current_watch();
     bool in_rows = axes->kept.count == 0 || (axes->reduced.count > 0 && reduced->in <= kept->in);
     if (in_rows && (job->n >= job->short_rows || axes->kept.count == 0))
         return run_rows(job);

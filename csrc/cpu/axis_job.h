@@ -15,6 +15,7 @@
 #define GPUREDUCE_AXIS_JOB_H
 
 #include "shared/axes.h"
+#include "threads/interrupts.h"
 
 enum {
     GR_LEAF_ROWS = 128,   /* rows that one call of `add` gets at most */
@@ -89,16 +90,22 @@ struct gr_axis_job {
     int form;
     void *partials;
     bool failed;
+    const gr_interrupts *watch; /* of the thread that waits for the sums */
 };
 
 /* Runs the job: its sums are stored when this returns true. Returns false if there is too little
  * memory. After an interruption (threads/interrupts.h) the sums are invalid. */
 bool gr_axis_run_job(gr_axis_job *job);
 
-/* Elements first to first + n of a row, contiguous: in place, or gathered in the buffer, which has
- * room for GR_CHUNK_BLOCKS blocks. */
-const unsigned char *gr_axis_chunk(const gr_axis_job *job, const gr_axis_run *row, size_t first,
-                                   size_t n, unsigned char *buffer);
+/* Whether to stop, for loops that may take long. The workers of a pool have no watch of their own.
+ */
+bool gr_axis_is_interrupted(const gr_axis_job *job);
+
+/* The next elements of a row, contiguous: of n elements from `first` on, as many as are in place,
+ * or as the buffer takes, which has room for GR_CHUNK_BLOCKS blocks. Sets *in to them. Returns how
+ * many there are; 0 after the last one and after an interruption. */
+size_t gr_axis_chunk(const gr_axis_job *job, const gr_axis_run *row, size_t first, size_t n,
+                     unsigned char *buffer, const unsigned char **in);
 
 /* The rows of columns that were packed as columns start and end in whole groups. The last group of
  * others overlaps the one before it: it holds the last columns. */

@@ -98,7 +98,7 @@ static gr_pair scaled_sum(const gr_axis_job *job, const gr_axis_run *row, size_t
     size_t parts = (size_t)job->axes->components, most = GR_CPU_BLOCK / parts;
     gr_tree tree;
     gr_tree_start(&tree);
-    for (size_t some; n > 0; first += some, n -= some) {
+    for (size_t some; n > 0 && !gr_axis_is_interrupted(job); first += some, n -= some) {
         some = n < most ? n : most;
         gr_gather_row((unsigned char *)block, job->axes, row->in, row->mask, first, some);
         for (size_t i = 0; i < some * parts; i++)
@@ -112,15 +112,13 @@ static void float_piece(const gr_axis_job *job, const gr_axis_run *row, size_t f
                         unsigned char *buffer, void *partial)
 {
     float_partial *sum = partial;
-    size_t most = job->contiguous ? n : GR_CHUNK_BLOCKS * GR_CPU_BLOCK;
+    const unsigned char *in;
     gr_tree tree;
     gr_tree_start(&tree);
     gr_arithmetic before = gr_begin_plain();
-    for (size_t done = 0, some; done < n; done += some) {
-        some = n - done < most ? n - done : most;
-        const unsigned char *in = gr_axis_chunk(job, row, first + done, some, buffer);
+    for (size_t done = 0, some;
+         (some = gr_axis_chunk(job, row, first + done, n - done, buffer, &in)) > 0; done += some)
         gr_tree_push(&tree, context_of(job)->floats(in, some * (size_t)job->axes->components));
-    }
     sum->pair = gr_tree_total(&tree);
     sum->scaled = job->axes->load == GR_LOAD_f64 && !is_finite(job, sum->pair);
     if (sum->scaled)
@@ -331,13 +329,12 @@ static void integer_piece(const gr_axis_job *job, const gr_axis_run *row, size_t
                           unsigned char *buffer, void *partial)
 {
     uint64_t sum, *total = partial;
-    size_t most = job->contiguous ? n : GR_CHUNK_BLOCKS * GR_CPU_BLOCK;
+    const unsigned char *in;
     *total = 0;
-    for (size_t done = 0, some; done < n; done += some) {
-        some = n - done < most ? n - done : most;
-        const unsigned char *in = gr_axis_chunk(job, row, first + done, some, buffer);
+    for (size_t some; (some = gr_axis_chunk(job, row, first, n, buffer, &in)) > 0; n -= some) {
         context_of(job)->integer_rows(in, 0, some, 1, &sum);
         *total += sum;
+        first += some;
     }
 }
 

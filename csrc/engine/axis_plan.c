@@ -434,6 +434,7 @@ gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *p, gr_error
                         .terms = gr_axes_size(&axes.reduced)};
     simplify(&axes, request->sums.parts);
     p->sums.base = axes.out;
+    p->sums.has_initial = gr_has_initial(&request->sums);
     p->sums.additions = 4.0 * (double)p->terms + 1e5; /* merges of threads and shares included */
     p->packed = sums_are_packed(&axes, request->sums.bytes);
     int number = request->strategy;

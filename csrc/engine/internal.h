@@ -5,6 +5,7 @@
 #include "backend/backend.h"
 #include "engine/compiled_kernels.h"
 #include "engine/engine.h"
+#include "shared/matrix.h"
 
 /* Properties of a device that are used often and queried once. */
 typedef struct {
@@ -75,6 +76,12 @@ static inline const void *gr_view_of(const gr_request *request)
     return request->load == GR_LOAD_any       ? (const void *)request->elements
            : request->load == GR_LOAD_samples ? (const void *)request->samples
                                               : NULL;
+}
+
+/* Whether sums that prove their rounding begin with a number that is not 0. */
+static inline int gr_has_initial(const gr_sums *sums)
+{
+    return sums->initial[0].f64 != 0 || sums->initial[1].f64 != 0;
 }
 
 /* The least number of elements per thread. */

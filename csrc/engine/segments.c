@@ -22,13 +22,13 @@
 enum {
     BLOCK = 256,
     SM_THREADS = 2048,
-    LANE_ROWS = 8,          /* rows per lane of segment_rows, at least, in the mean */
+    LANE_ROWS = 16,         /* rows per lane of segment_rows, at least, in the mean */
     LONG_VALUES = 4096,     /* longer segments are cut into tasks */
     TASK_VALUES = 16384,    /* per task */
     UNTRIED_ROWS = 1 << 16, /* fewer ids are not tried for being sorted */
     SAMPLED_ROWS = 1 << 20, /* fewer ids are not sampled */
     ROOM_WORDS = 1 << 24,   /* for fixed-point sums, if there is no need for more */
-    MOST_PASSES = 16        /* for the sake of the L2 cache */
+    MOST_PASSES = 8         /* for the sake of the L2 cache */
 };
 
 static const size_t most_rows = (size_t)1 << 40; /* more would leave too few bits per word */
@@ -116,7 +116,7 @@ done:
 static gr_status launch_untyped(run *r, const char *kernel, size_t threads, unsigned block,
                                 size_t shared_bytes)
 {
-    size_t most = r->sms * (SM_THREADS / block) * 2;
+    size_t most = r->sms * (SM_THREADS / block);
     return launch(r, (step){kernel, GR_LOAD_u64, GR_ACC_u64,
                             gr_least(ceil_div(threads, block), most), 1, block, shared_bytes});
 }
@@ -332,6 +332,7 @@ static gr_status plan(run *r)
                             .by_offsets = request->by_offsets,
                             .load = request->load};
     job->width = gr_word_width(request->rows);
+    job->sums.has_initial = gr_has_initial(&request->sums);
     job->sums.additions = 4.0 * (double)request->rows + 1e5;
     job->try_sorted = !request->by_offsets && request->rows &&
                       (request->sorted == GR_SORTED ||
@@ -348,6 +349,9 @@ static gr_status plan(run *r)
     while (lanes < GR_WARP && lanes * LANE_ROWS * request->segments < request->rows)
         lanes *= 2;
     job->lanes = (unsigned)lanes;
+    /* If the segments' lanes fill the device, only those far above the mean are cut. */
+    if (request->segments * lanes >= r->sms * SM_THREADS && request->segments)
+        job->long_rows += 2 * (request->rows / request->segments);
     job->shared_words = shared_words(r);
     return r->in_words ? find_room(r) : GR_OK;
 }

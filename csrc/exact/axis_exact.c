@@ -220,13 +220,12 @@ static void add_piece(const gr_axis_job *job, const gr_axis_run *row, size_t fir
                       unsigned char *buffer, void *partial)
 {
     gr_exact *sums = partial;
-    size_t most = job->contiguous ? n : GR_CHUNK_BLOCKS * GR_CPU_BLOCK;
+    const unsigned char *in;
     for (int i = 0; i < job->axes->components; i++)
         gr_exact_init(&sums[i]);
-    for (size_t done = 0, some; done < n; done += some) {
-        some = n - done < most ? n - done : most;
-        const unsigned char *in = gr_axis_chunk(job, row, first + done, some, buffer);
+    for (size_t some; (some = gr_axis_chunk(job, row, first, n, buffer, &in)) > 0; n -= some) {
         gr_exact_add_array(sums, in, some, job->axes->load, job->axes->components, 1);
+        first += some;
     }
 }
 
@@ -345,7 +344,7 @@ static void columns_again(const gr_axis_job *job, const some_columns *which, siz
     double buffer[AGAIN_ROWS];
     for (size_t i = 0; i < which->count; i++)
         gr_exact_init(&sums[i]);
-    for (size_t row = 0; row < job->n; row += AGAIN_ROWS) {
+    for (size_t row = 0; row < job->n && !gr_axis_is_interrupted(job); row += AGAIN_ROWS) {
         size_t some = job->n - row < AGAIN_ROWS ? job->n - row : AGAIN_ROWS;
         for (size_t i = 0; i < which->count; i++) {
             ptrdiff_t at = (ptrdiff_t)which->column[i];

@@ -55,7 +55,10 @@ static void add_number(const gr_segment_job *job, uint64_t bits, int64_t *cell)
     if (mantissa == 0)
         return;
     unsigned __int128 shifted = (unsigned __int128)mantissa << place % 32;
-    int64_t *digit = cell + (place / 32 - (uint64_t)job->first_digit);
+    uint64_t first = place / 32 - (uint64_t)job->first_digit;
+    if (first > (uint64_t)job->digits - 3) /* another thread has changed the array meanwhile */
+        return;
+    int64_t *digit = cell + first;
     for (int k = 0; k < 3; k++, shifted >>= 32)
         digit[k] += ((int64_t)(uint32_t)shifted ^ sign) - sign;
 }

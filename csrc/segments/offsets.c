@@ -63,30 +63,30 @@ static bool sum_long(const gr_segment_job *job, size_t segment, int threads)
 }
 
 /* Adds up a segment in accumulators, column by column. */
-static void sum_again(gr_segment_job *own, size_t segment)
+static void sum_again(gr_segment_job *own, gr_segment_block *block, size_t segment)
 {
     const int64_t *offsets = own->request->ids.offsets;
     size_t end = (size_t)offsets[segment + 1];
     own->first_segment = segment;
     for (size_t column = 0; column < own->columns; column++) {
         size_t part = column % (size_t)own->request->values.parts;
-        gr_segment_block block = {.first_column = column - part};
+        block->first_column = column - part;
         gr_exact sum;
         gr_exact_init(&sum);
-        for (size_t row = (size_t)offsets[segment]; row < end; row += block.rows) {
-            block.columns = (size_t)own->request->values.parts;
-            block.rows = GR_SEGMENT_BLOCK / block.columns;
-            block.rows = block.rows < end - row ? block.rows : end - row;
-            gr_read_numbers(own, &block, row);
-            for (size_t i = 0; i < block.rows; i++)
-                gr_exact_add_f64(&sum, ((const double *)block.numbers)[i * block.columns + part]);
+        for (size_t row = (size_t)offsets[segment]; row < end; row += block->rows) {
+            block->columns = (size_t)own->request->values.parts;
+            block->rows = GR_SEGMENT_BLOCK / block->columns;
+            block->rows = block->rows < end - row ? block->rows : end - row;
+            gr_read_numbers(own, block, row);
+            for (size_t i = 0; i < block->rows; i++)
+                gr_exact_add_f64(&sum, ((const double *)block->numbers)[i * block->columns + part]);
         }
         gr_store_accumulator(own, &sum, column);
     }
 }
 
 /* Adds up the segments first to end - 1 in cells. */
-static void sum_group(gr_segment_job *own, size_t first, size_t end)
+static void sum_group(gr_segment_job *own, gr_segment_block *block, size_t first, size_t end)
 {
     const int64_t *offsets = own->request->ids.offsets;
     size_t row = (size_t)offsets[first], end_row = (size_t)offsets[end];
@@ -98,7 +98,7 @@ static void sum_group(gr_segment_job *own, size_t first, size_t end)
     own->too_wide = false;
     for (int again = 0; again < 2; again++) {
         memset(own->cells, 0, (end - first + 1) * own->columns * own->cell_bytes);
-        gr_add_rows(own, row, end_row, 0);
+        gr_add_rows(own, block, row, end_row, 0);
         if (kind != GR_CELL_PAIR || !own->too_wide)
             break;
         kind = own->kind = GR_CELL_PROVEN; /* for this group */
@@ -112,7 +112,7 @@ static void sum_group(gr_segment_job *own, size_t first, size_t end)
     gr_finish_cells(own, 0, (end - first) * own->columns);
     for (size_t i = first; i < end && own->kind == GR_CELL_PROVEN; i++)
         if (own->unproven[i])
-            sum_again(own, i);
+            sum_again(own, block, i);
 }
 
 /* The first segment of a task: segments are divided by their elements and sums. */
@@ -152,7 +152,8 @@ static void sum_task(size_t task, void *context)
     own.copies = 1;
     own.outliers = &outliers;
     own.cells = malloc(cells * sizeof(gr_proven3));
-    bool failed = !own.cells;
+    gr_segment_block *block = malloc(sizeof *block);
+    bool failed = !own.cells || !block;
     size_t end = first_of(all, task + 1);
     for (size_t k = first_of(all, task), next; k < end && !failed; k = next) {
         next = k + 1;
@@ -166,13 +167,14 @@ static void sum_task(size_t task, void *context)
         next = end_of_group(job, k, end);
         own.kind = job->kind;
         own.cell_bytes = job->cell_bytes;
-        sum_group(&own, k, next);
+        sum_group(&own, block, k, next);
         failed = own.failed;
     }
     if (failed)
         __atomic_store_n(&job->failed, true, __ATOMIC_RELAXED);
     free(outliers.list);
     free(own.cells);
+    free(block);
 }
 
 void gr_sum_by_offsets(gr_segment_job *job)

@@ -53,20 +53,23 @@ static int bit_length(uint64_t x)
 }
 
 /* Counts exponent fields of numbers from all over the array. Returns how many there are. */
-static size_t sample_fields(const gr_segment_job *job, unsigned counts[FIELDS])
+static size_t sample_fields(gr_segment_job *job, unsigned counts[FIELDS])
 {
     const gr_segment_values *values = &job->request->values;
     size_t all = values->rows * job->columns, parts = (size_t)values->parts, found = 0;
     size_t samples = all / parts < SAMPLES ? all / parts : SAMPLES;
-    gr_segment_block block = {.rows = 1, .columns = parts};
-    for (size_t i = 0; i < samples; i++) {
+    gr_segment_block *block = malloc(sizeof *block);
+    job->failed = !block;
+    for (size_t i = 0; i < samples && block; i++) {
         size_t at = all / parts / samples * i;
         at += i * 7919 % (all / parts / samples); /* not always the same column */
-        block.first_column = at % (job->columns / parts) * parts;
-        gr_read_numbers(job, &block, at / (job->columns / parts));
+        block->rows = 1;
+        block->columns = parts;
+        block->first_column = at % (job->columns / parts) * parts;
+        gr_read_numbers(job, block, at / (job->columns / parts));
         for (size_t k = 0; k < parts; k++) {
             uint64_t bits;
-            memcpy(&bits, (const double *)block.numbers + k, sizeof bits);
+            memcpy(&bits, (const double *)block->numbers + k, sizeof bits);
             size_t field = bits >> 52 & 0x7ff;
             if (field > 0 && field <= MOST_FIELD) {
                 counts[field]++;
@@ -74,6 +77,7 @@ static size_t sample_fields(const gr_segment_job *job, unsigned counts[FIELDS])
             }
         }
     }
+    free(block);
     return found;
 }
 

@@ -76,7 +76,8 @@ typedef struct {
     bool too_wide;          /* too many outliers */
 } gr_segment_job;
 
-/* Rows, or a part of one row, ready to be added. */
+/* Rows, or a part of one row, ready to be added. It is allocated, as the stacks of some threads are
+ * too small for it. */
 typedef struct {
     size_t rows, first_column, columns;
     const int64_t *ids;
@@ -109,8 +110,8 @@ static inline size_t gr_cell_of(const gr_segment_job *job, const gr_segment_bloc
     return place * job->columns + block->first_column;
 }
 
-/* Adds rows first to end - 1 to a copy of the cells. */
-void gr_add_rows(gr_segment_job *job, size_t first, size_t end, int copy);
+/* Adds rows first to end - 1 to a copy of the cells, block by block. */
+void gr_add_rows(gr_segment_job *job, gr_segment_block *block, size_t first, size_t end, int copy);
 
 /* Moves the outliers of all copies to the first list and sorts them by cell. */
 void gr_join_outliers(gr_segment_job *job);
@@ -123,7 +124,7 @@ void gr_sum_by_offsets(gr_segment_job *job);
 
 /* --- kinds of cells ------------------------------------------------------------------------ */
 
-/* A window that most elements fit. Returns false if there is none. */
+/* A window that most elements fit. Returns false if there is none, or too little memory. */
 bool gr_choose_window(gr_segment_job *job);
 
 /* Adds a block to the cells of a copy. gr_add_pairs() returns false if there are too many outliers

@@ -169,9 +169,8 @@ static bool add_block(gr_segment_job *job, const gr_segment_block *block, int co
     }
 }
 
-void gr_add_rows(gr_segment_job *job, size_t first, size_t end, int copy)
+void gr_add_rows(gr_segment_job *job, gr_segment_block *block, size_t first, size_t end, int copy)
 {
-    gr_segment_block block;
     size_t at = 0, high = job->request->sums.segments;
     const int64_t *offsets = job->request->ids.offsets;
     while (offsets && high - at > 1) { /* the segment of the first row */
@@ -181,20 +180,20 @@ void gr_add_rows(gr_segment_job *job, size_t first, size_t end, int copy)
         else
             high = middle;
     }
-    for (size_t row = first; row < end; row += block.rows) {
-        block.rows = least(GR_SEGMENT_BLOCK / (job->columns + !job->columns), end - row);
-        block.rows += block.rows == 0;
-        gr_read_ids(job, &block, row, &at);
-        size_t bad = gr_first_bad(job, &block);
-        if (bad < block.rows) {
+    for (size_t row = first; row < end; row += block->rows) {
+        block->rows = least(GR_SEGMENT_BLOCK / (job->columns + !job->columns), end - row);
+        block->rows += block->rows == 0;
+        gr_read_ids(job, block, row, &at);
+        size_t bad = gr_first_bad(job, block);
+        if (bad < block->rows) {
             note_bad(job, row + bad);
             return;
         }
-        for (size_t column = 0; column < job->columns; column += block.columns) {
-            block.first_column = column;
-            block.columns = least(job->columns - column, GR_SEGMENT_BLOCK);
-            gr_read_numbers(job, &block, row);
-            if (!add_block(job, &block, copy)) {
+        for (size_t column = 0; column < job->columns; column += block->columns) {
+            block->first_column = column;
+            block->columns = least(job->columns - column, GR_SEGMENT_BLOCK);
+            gr_read_numbers(job, block, row);
+            if (!add_block(job, block, copy)) {
                 bool full = job->outliers[copy].count == job->most_outliers;
                 __atomic_store_n(full ? &job->too_wide : &job->failed, true, __ATOMIC_RELAXED);
                 return;
@@ -207,8 +206,12 @@ static void add_task(size_t task, void *context)
 {
     gr_segment_job *job = context;
     size_t first, end;
-    while (take_chunk(job, &first, &end))
-        gr_add_rows(job, first, end, (int)task);
+    gr_segment_block *block = malloc(sizeof *block);
+    if (!block)
+        __atomic_store_n(&job->failed, true, __ATOMIC_RELAXED);
+    while (block && take_chunk(job, &first, &end))
+        gr_add_rows(job, block, first, end, (int)task);
+    free(block);
 }
 
 static void clear_task(size_t task, void *context)
@@ -428,9 +431,8 @@ gr_segments_status gr_sum_segments(const gr_segments *request, int threads, size
     } else {
         job.kind = request->sums.is_float ? GR_CELL_PAIR : GR_CELL_WORD;
         job.too_wide = request->sums.is_float && job.adds_floats && !gr_choose_window(&job);
-        job.unproven = calloc(job.all_segments, 1);
-        job.failed = !job.unproven;
-        if (job.failed)
+        job.unproven = job.failed ? NULL : calloc(job.all_segments, 1);
+        if (!job.unproven)
             return GR_SEGMENTS_NO_MEMORY;
         if (request->ids.offsets && request->sums.parts == request->values.parts &&
             request->sums.is_float == job.adds_floats) { /* as the code of axes adds up */

@@ -1,8 +1,8 @@
 """Sums along an axis beside other libraries: ``gpureduce bench --axis``.
 
 Times are taken as in :mod:`gpureduce.bench.in_turns`. Our sums are replayed as CUDA graphs, so that
-all times are of the work on the card. Bandwidths count the bytes of the matrix and of its sums. A
-copy of the matrix, whose reads and writes count, is the limit.
+all times but JAX's are of the work on the card. Bandwidths count the bytes of the matrix and of its
+sums. A copy of the matrix, whose reads and writes count, is the limit.
 """
 
 from __future__ import annotations
@@ -10,54 +10,40 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gpureduce.bench import libraries, report
-from gpureduce.bench.benchmark import array_of
-from gpureduce.bench.in_turns import OnCard, Run, medians
+from gpureduce.bench.axis_runs import (
+    CUB,
+    JAX,
+    PARTS,
+    USUAL,
+    Bench,
+    Calls,
+    Case,
+    calls_of,
+    cases,
+)
+from gpureduce.bench.contenders import timed_calls
+from gpureduce.bench.in_turns import OnCard, Run, medians, without_failing
 from gpureduce.bench.provenance import provenance
-from gpureduce.core import devices, summation
+from gpureduce.core import devices, json_files
 from gpureduce.core.dtypes import is_here
 from gpureduce.lazy_import import load_other
 from gpureduce.text import EMULATED, table
 
-_COLUMNS = (3, 33, 255, 1000, 2683)  # besides powers of two
-_ROWS = 7
+_OURS = ("copy", "fast", "exact", "cpu", "fast, whole array")
 
 
-@dataclass(frozen=True)
-class Case:
-    """A matrix, and the axis along which it is added up."""
-
-    rows: int
-    columns: int
-    axis: int
-    dtype: str = "float32"
+def load(path: Path) -> dict[str, Any]:
+    """Reads a record of this command. ValueError names the file and a wrong field."""
+    return json_files.read_record(path, "axis", rows=list[dict[str, Any]], card=str)
 
 
-def shapes(n: int) -> list[tuple[int, int]]:
-    """Matrices of some `n` elements, from the narrowest to the widest."""
-    columns = [2**k for k in (*range(1, 9), *range(10, 60, 2)) if 2**k < n]
-    columns += [c for c in _COLUMNS if c < n] + [n // 4, n // 2, n // _ROWS, n]
-    return [(n // c, c) for c in sorted({c for c in columns if c})]
-
-
-def cases(n: int, dtypes: Sequence[str]) -> list[Case]:
-    """All shapes of the first dtype, and every third shape of the others."""
-    found = shapes(n)
-    return [
-        Case(rows, columns, axis, dtype)
-        for i, dtype in enumerate(dtypes)
-        for rows, columns in (found[::3] if i else found)
-        for axis in (1, 0)
-    ]
-
-
-# --- calls -------------------------------------------------------------------------------------
+# --- measuring ---------------------------------------------------------------------------------
 
 
 def _graph_of(torch: Any, run: Run) -> Run:
@@ -69,117 +55,196 @@ def _graph_of(torch: Any, run: Run) -> Run:
     return graph.replay  # type: ignore[no-any-return]
 
 
-def _runs_on_card(case: Case, base: Any, names: Sequence[str]) -> tuple[dict[str, Run], int, str]:
-    """Calls by name, the bytes read and written, and the kernel that `fast` takes."""
-    torch, axis = load_other("torch"), case.axis
-    matrix = base[: case.rows * case.columns].view(case.rows, case.columns)
-    first = summation.sum(matrix, "fast", axis=axis)
-    out = torch.empty_like(first.value)
-
-    def ours(strategy: str) -> Run:
-        return _graph_of(
-            torch, lambda: summation.sum(matrix, strategy, axis=axis, out=out, timing=False)
-        )
-
-    runs = {"fast": ours("fast")}
-    if matrix.is_floating_point():
-        runs["exact"] = ours("exact")
-    if "torch" in names:
-        runs["torch"] = lambda: torch.sum(matrix, axis, out=out)
-    if "cupy" in names and case.dtype != "bfloat16":
-        cupy = libraries.load("cupy")[1]
-        stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
-        theirs, sums = cupy.from_dlpack(matrix), cupy.from_dlpack(out)
-
-        def by_cupy() -> None:
-            with stream:
-                theirs.sum(axis, out=sums)
-
-        runs["CuPy"] = by_cupy
-    nbytes = matrix.numel() * matrix.element_size() + out.numel() * out.element_size()
-    return runs, nbytes, first.timing.strategy
+def bench_for(device: str | None, names: Sequence[str]) -> Bench:
+    """Where sums are timed: a card, the emulator or the processors."""
+    if device == "cpu" or devices.choose_device(device).backend != "cuda":
+        return Bench(device, names)
+    torch = load_other("torch")
+    return Bench(device, names, torch, lambda run: _graph_of(torch, run))
 
 
-def _runs_elsewhere(case: Case, device: str | None) -> tuple[dict[str, Run], int, str]:
-    matrix = array_of(case.dtype, case.rows * case.columns).reshape(case.rows, case.columns)
-    names = ["exact"] if matrix.dtype.kind not in "iu" else []
-    names.append("cpu" if device == "cpu" else "fast")
-    runs: dict[str, Run] = {
-        name: lambda name=name: summation.sum(matrix, name, axis=case.axis, device=device)  # type: ignore[misc]
-        for name in names
-    }
-    runs["NumPy"] = lambda: np.sum(matrix, axis=case.axis)
-    found = summation.sum(matrix, names[-1], axis=case.axis, device=device)
-    return runs, matrix.nbytes + found.value.nbytes, found.timing.strategy
+def _milliseconds(of: Calls, part: str, card: OnCard | None, repeats: int) -> dict[str, float]:
+    if part == "calls":
+        found = {name: timed_calls(run, repeats) for name, run in of.runs.items()}
+        return {name: statistics.median(times) / 1e3 for name, times in found.items()}
+    clocked = of.clocked if card else set(of.runs)
+    return {name: ms / of.count for name, ms in medians(of.runs, clocked, card, repeats).items()}
 
 
-def _elements(torch: Any, n: int, dtype: str) -> Any:
-    kind = getattr(torch, dtype)
-    if kind.is_floating_point:
-        return torch.randn(n, device="cuda").to(kind)
-    return torch.randint(-100, 100, (n,), device="cuda", dtype=kind)
+def _measured(
+    bench: Bench, case: Case, base: Any, card: OnCard | None, repeats: int
+) -> dict[str, Any]:
+    of = calls_of(bench, case, base)
+    failed = without_failing(of.runs)
+    row = vars(case) | {"nbytes": of.nbytes, "kernel": of.kernel}
+    row["ms"] = _milliseconds(of, case.part, card, repeats)
+    return row | ({"failed": failed} if failed else {})
+
+
+def _copied(base: Any, torch: Any, dtype: str, card: OnCard, repeats: int) -> dict[str, Any]:
+    to = torch.empty_like(base)
+    ms = medians({"copy": lambda: to.copy_(base)}, set(), card, repeats)
+    return {"dtype": dtype, "nbytes": 2 * base.nbytes, "ms": ms}
 
 
 def measure(
-    chosen: Sequence[Case], device: str | None, names: Sequence[str], repeats: int,
+    chosen: Sequence[Case], bench: Bench, repeats: int,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     """A row for each case: its fields, the bytes, and milliseconds by name."""
-    on_card = device != "cpu" and devices.choose_device(device).backend == "cuda"
-    torch = load_other("torch") if on_card else None
-    card = OnCard(torch) if on_card else None
+    card = OnCard(bench.torch) if bench.torch else None
     base: Any = None
     held = ""
     for done, case in enumerate(chosen):
         if progress:
-            progress(done, len(chosen), f"{case.dtype} {case.rows} x {case.columns}")
+            shape = " x ".join(map(str, case.shape))
+            progress(done, len(chosen), f"{case.part}: {case.dtype} {shape}")
         if not is_here(case.dtype):
             continue
-        if card and held != case.dtype:
+        if held != case.dtype:
             base, held = None, case.dtype
-            most = max(c.rows * c.columns for c in chosen if c.dtype == held)
-            base = _elements(torch, most, held)
-            copied = load_other("torch").empty_like(base)
-            copies: dict[str, Run] = {"copy": lambda to=copied, of=base: to.copy_(of)}  # type: ignore[misc]
-            copy_ms = medians(copies, set(), card, repeats)
-            yield {"dtype": held, "nbytes": 2 * base.nbytes, "ms": copy_ms}
-            del copied, copies
+            base = bench.elements(max(c.size for c in chosen if c.dtype == held), held)
+            if card and case.part == "shapes":
+                yield _copied(base, bench.torch, held, card, repeats)
+        yield _measured(bench, case, base, card, repeats)
         if card:
-            runs, nbytes, kernel = _runs_on_card(case, base, names)
-        else:
-            runs, nbytes, kernel = _runs_elsewhere(case, device)
-        found = medians(runs, set() if card else set(runs), card, repeats)
-        yield vars(case) | {"nbytes": nbytes, "kernel": kernel, "ms": found}
+            libraries.free(tuple(n for n in bench.names if n in ("torch", "cupy")))
+
+
+# --- the record as text ------------------------------------------------------------------------
+
+
+def _part(row: dict[str, Any]) -> str:
+    return str(row.get("part", "shapes"))
+
+
+def of_part(rows: Sequence[dict[str, Any]], part: str) -> list[dict[str, Any]]:
+    """The rows of a part, without those of the copy."""
+    return [row for row in rows if "rows" in row and _part(row) == part]
+
+
+def _shape(row: dict[str, Any]) -> str:
+    if "rows" not in row:
+        return "the matrix"
+    sizes = (row["rows"], row["columns"])
+    return " x ".join(map(str, (row["batches"], *sizes) if row.get("batches", 1) > 1 else sizes))
+
+
+def speeds(rows: Sequence[dict[str, Any]], axis: int) -> dict[str, dict[int, float]]:
+    """GB/s of float32 matrices of all shapes along an axis, by name and by columns."""
+    found: dict[str, dict[int, float]] = {}
+    for row in of_part(rows, "shapes"):
+        if row["axis"] == axis and row["dtype"] == "float32":
+            for name, ms in row["ms"].items():
+                found.setdefault(name, {})[row["columns"]] = row["nbytes"] / ms / 1e6
+    return found
+
+
+_Row = dict[str, Any]
+_Cell = Callable[[_Row, str], str]
+
+
+def _names(rows: Sequence[_Row]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row["ms"]))
+
+
+def _gb_s(row: _Row, name: str) -> str:
+    return f"{row['nbytes'] / row['ms'][name] / 1e6:.0f}" if name in row["ms"] else ""
+
+
+def _us(row: _Row, name: str) -> str:
+    return f"{1e3 * row['ms'][name]:.2f}" if name in row["ms"] else ""
+
+
+def _over(ms: dict[str, float], slower: str, quicker: str) -> str:
+    return f"{ms[slower] / ms[quicker]:.2f}" if {slower, quicker} <= ms.keys() else ""
+
+
+def _fast_over_the_best(row: _Row) -> str:
+    ms = row["ms"]
+    peers = [name for name in ms if name not in _OURS]
+    best = min(peers, key=ms.__getitem__, default="")
+    return _over(ms, best, "fast" if "fast" in ms else "cpu")
+
+
+def _exact_over_fast(row: _Row) -> str:
+    ms = row["ms"]
+    return _over(ms, "fast" if "fast" in ms else "cpu", "exact")
+
+
+_BESIDE = {"fast over the best library": _fast_over_the_best, "exact over fast": _exact_over_fast}
+
+
+def as_table(
+    rows: Sequence[_Row], cell: _Cell = _gb_s,
+    ratios: Mapping[str, Callable[[_Row], str]] = _BESIDE,
+) -> str:  # fmt: skip
+    """A line of text for each case, a column for each call."""
+    names = _names(rows)
+    kernels = any(row.get("kernel") for row in rows)
+    heads = ["dtype", "shape", "axis", *(["kernel of fast"] * kernels), *names, *ratios]
+    lines = [
+        [row["dtype"], _shape(row), str(row.get("axis", ""))]
+        + [row.get("kernel", "")] * kernels
+        + [cell(row, name) for name in names]
+        + [ratio(row) for ratio in ratios.values()]
+        for row in rows
+    ]
+    return table(heads, lines, [2, *range(3 + kernels, len(heads))])
+
+
+def _rungs_table(rows: Sequence[_Row]) -> str:
+    """A line of text for each kernel, a column for each case."""
+    heads = ["kernel", *(f"{_shape(row)}, axis {row['axis']}" for row in rows)]
+    lines = [[name, *(_gb_s(row, name) for row in rows)] for name in _names(rows)]
+    return table(heads, lines, range(1, len(heads)))
+
+
+def _hard_table(rows: Sequence[_Row]) -> str:
+    return as_table(rows, _us, {"times as long": lambda row: _over(row["ms"], "exact", USUAL)})
+
+
+_TEXTS: dict[str, tuple[str, Callable[[Sequence[_Row]], str]]] = {
+    "shapes": ("GB/s of the matrix and its sums together", as_table),
+    "middle": ("GB/s along the middle axis", as_table),
+    "rungs": ("GB/s of each kernel, float32", _rungs_table),
+    "small": ("Microseconds of a sum of a small matrix, several one after another",
+              lambda rows: as_table(rows, _us)),
+    "hard": ("Microseconds if exact has to add up each sum a second time", _hard_table),
+    "calls": ("Microseconds of the processor for a call that does not wait for its sums",
+              lambda rows: as_table(rows, _us, {})),
+}  # fmt: skip
+
+
+def as_text(made: dict[str, Any]) -> str:
+    """A record as text."""
+    blocks = []
+    for part, (title, text_of) in _TEXTS.items():
+        if rows := [row for row in made["rows"] if _part(row) == part]:
+            blocks += [title, text_of(rows)]
+    names = _names(made["rows"])
+    notes = [f"{JAX}: from the call until its result is there."] * (JAX in names)
+    notes += [f"{CUB}: CUB's DeviceSegmentedReduce, by torch.segment_reduce."] * (CUB in names)
+    failed = {name: why for row in made["rows"] for name, why in row.get("failed", {}).items()}
+    notes += [f"{name} failed: {why}" for name, why in failed.items()]
+    notes += [EMULATED] * (made["device"] == "emulator")
+    return "\n\n".join(blocks + ["\n".join(notes)] * bool(notes))
 
 
 # --- the command -------------------------------------------------------------------------------
 
 
-def as_table(rows: Sequence[dict[str, Any]]) -> str:
-    """The rows as text: GB/s of each call, and how `fast` and `exact` compare."""
-    names = list(dict.fromkeys(name for row in rows for name in row["ms"]))
-    peers = [name for name in names if name not in ("copy", "fast", "exact", "cpu")]
-    lines = []
-    for row in rows:
-        ms = row["ms"]
-        shape = f"{row['rows']} x {row['columns']}" if "rows" in row else "the matrix"
-        ours = ms.get("fast") or ms.get("cpu")
-        best = min((ms[name] for name in peers if name in ms), default=None)
-        lines.append(
-            [row["dtype"], shape, str(row.get("axis", "")), row.get("kernel", "")]
-            + [f"{row['nbytes'] / ms[n] / 1e6:.0f}" if n in ms else "" for n in names]
-            + [f"{best / ours:.2f}" if ours and best else ""]
-            + [f"{ours / ms['exact']:.2f}" if ours and "exact" in ms else ""]
-        )
-    ratios = ["fast over the best library", "exact over fast"]
-    heads = ["dtype", "shape", "axis", "kernel of fast", *names, *ratios]
-    return table(heads, lines, [2, *range(4, len(heads))])
-
-
-def as_text(made: dict[str, Any]) -> str:
-    """A record as text."""
-    blocks = ["GB/s of the matrix and its sums together", as_table(made["rows"])]
-    return "\n\n".join(blocks + [EMULATED] * (made["device"] == "emulator"))
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``gpureduce bench --axis``."""
+    parser.add_argument(
+        "--axis",
+        action="store_true",
+        help="time sums along both axes of matrices of all shapes beside other libraries; takes "
+        "--sizes, --dtypes, --parts, --device, --repeats and --output",
+    )
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, help="with --axis: what to time (default: all)"
+    )
 
 
 def command(arguments: argparse.Namespace) -> None:
@@ -187,17 +252,23 @@ def command(arguments: argparse.Namespace) -> None:
     target = report.output_of(arguments, (".json",))
     on = None if arguments.device == "cpu" else devices.choose_device(arguments.device)
     on_card = on is not None and on.backend == "cuda"
-    names = tuple(n for n in ("torch", "cupy") if on_card and importlib.util.find_spec(n))
-    if on_card and "torch" not in names:
+    if on_card and not importlib.util.find_spec("torch"):
         raise ValueError("bench --axis on a card needs PyTorch, whose events it takes times by")
+    wanted = ("torch", "cupy", "jax") if on_card else ("numpy",)
+    names = tuple(name for name in wanted if importlib.util.find_spec(name))
     sizes = arguments.sizes or [1 << 28 if on_card else 1 << 16]
     usual = ("float32", "float16", "bfloat16", "float64", "int8", "int32")
-    chosen = [case for n in sizes for case in cases(n, arguments.dtypes or usual)]
+    chosen = [
+        case
+        for n in sizes
+        for case in cases(n, arguments.dtypes or usual, arguments.parts or PARTS)
+    ]
     repeats = report.REPEATS if arguments.repeats is None else arguments.repeats
     made = provenance("axis", on)
     made["device"] = "cpu" if on is None else on.backend
     made["versions"] |= libraries.versions(names)
-    made["rows"] = list(measure(chosen, arguments.device, names, repeats, report.progress()))
+    bench = bench_for(arguments.device, names)
+    made["rows"] = list(measure(chosen, bench, repeats, report.progress()))
     if target:
         target.write_text(json.dumps(made, indent=1) + "\n")
     if arguments.json:

@@ -177,7 +177,7 @@ def _command_tour(arguments: argparse.Namespace) -> None:
 # What `gpureduce bench` measures besides strategies, and the options that go with it.
 _MODES = {
     "lecture": ("record", "device", "repeats"),
-    "axis": ("sizes", "dtypes", "device", "repeats", "output", "json"),
+    "axis": ("sizes", "dtypes", "parts", "device", "repeats", "output", "json"),
     "segments": ("sizes", "dtypes", "device", "repeats", "output", "json", "cub"),
     "devices": ("sizes", "dtypes", "strategies", "repeats", "json", "output"),
 }
@@ -199,6 +199,8 @@ def _command_bench(arguments: argparse.Namespace) -> None:
     for mode in _MODES:
         if getattr(arguments, mode) not in (None, False):
             _check_options(arguments, mode)
+    if arguments.parts and not arguments.axis:
+        raise ValueError("--parts is for --axis")
     if arguments.axis:
         by_axis.command(arguments)
     elif arguments.segments:
@@ -317,12 +319,7 @@ def _parser() -> argparse.ArgumentParser:
         "beside it",
     )
     report.add_arguments(benching)
-    benching.add_argument(
-        "--axis",
-        action="store_true",
-        help="time sums along both axes of matrices of all shapes beside other libraries; takes "
-        "--sizes, --dtypes, --device, --repeats and --output",
-    )
+    by_axis.add_arguments(benching)
     benching.add_argument(
         "--segments",
         action="store_true",

@@ -114,16 +114,15 @@ def _by_c(
 def _by_pieces(job: _Job, cast: np.dtype[Any]) -> _Sums:
     """The sums of converted elements, of which arrays.PACK_ELEMENTS are in memory at once."""
     out = np.empty(job.shape, job.request.conversion.result) if job.out is None else job.out
+    # Without dimensions of size 1: an array of 64 dimensions has some, and _converted() adds one.
     kept = [i for i in range(job.array.ndim) if i not in job.axes]
-    order = (*kept, *job.axes)
-    array = job.array.transpose(order)
-    mask = None if job.mask is None else job.mask.transpose(order)
-    sums: Array = out[...]
-    if job.keepdims:
-        at = (0 if i in job.axes else slice(None) for i in range(job.array.ndim))
-        sums = out[(*at, ...)]
+    wide = [i for i, size in enumerate(job.array.shape) if size != 1]
+    order = tuple(wide.index(i) for i in (*kept, *job.axes) if i in wide)
+    array = job.array.squeeze().transpose(order)
+    mask = None if job.mask is None else job.mask.squeeze().transpose(order)
+    sums: Array = out.squeeze()
     ms, pieces = 0.0, 0
-    for where in _parts(array.shape, len(kept)):
+    for where in _parts(array.shape, sums.ndim):
         to: Any = (*where, ...)  # a view also where it is of one sum
         some = None if mask is None else mask[to]
         more_ms, more = _add_part(job, cast, array[to], sums[to], some)
@@ -153,6 +152,7 @@ def _converted(array: Array, mask: Array | None, cast: np.dtype[Any]) -> tuple[A
         cast in (np.float64, np.complex128)
         and array.dtype.kind in "iu"
         and array.dtype.itemsize > 4
+        and array.size
     ):
         whole = array.astype(array.dtype.newbyteorder("="))
         low = (whole & whole.dtype.type(0xFFFFFFFF)).astype(np.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
@@ -49,7 +50,13 @@ class DeviceArray:
         strides: tuple[int, ...], device: int, stream: int,
     ) -> None:  # fmt: skip
         self._memory, self._backend, self._stream = memory, backend, stream
-        self.dtype, self.shape, self.strides, self.device = dtype, shape, strides, device
+        self._dtype, self._shape, self._strides, self._device = dtype, shape, strides, device
+
+    # Read only: other values would describe memory that is not there.
+    shape = property(attrgetter("_shape"))
+    strides = property(attrgetter("_strides"))
+    dtype = property(attrgetter("_dtype"))
+    device = property(attrgetter("_device"))
 
     @property
     def ndim(self) -> int:

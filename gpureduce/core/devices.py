@@ -243,8 +243,8 @@ def choose_device(wanted: str | None, *, or_cpu: bool = False) -> Device:
     """
     if wanted is None:
         wanted = default_backend()
-    backend, _, index = wanted.partition(":") if isinstance(wanted, str) else ("", "", "")
-    if backend not in BACKENDS or (index and not index.isdecimal()):
+    backend, colon, index = wanted.partition(":") if isinstance(wanted, str) else ("", "", "")
+    if backend not in BACKENDS or (colon and not re.fullmatch("[0-9]{1,4}", index)):
         names = ["cpu"] * or_cpu + ["cuda"] + [device.id for device in devices()]
         raise ValueError(f"device must be None, {', '.join(map(repr, names))}, not {shown(wanted)}")
     found, why = _cuda_devices() if backend == "cuda" else (_emulator_devices(), "")

@@ -111,6 +111,12 @@ def row(columns: Sequence[str], values: Any, name: str) -> dict[str, Any]:
     return dict(zip(columns, values, strict=True))
 
 
+def row_with_optional(columns: Sequence[str], values: Any, name: str) -> dict[str, Any]:
+    """The same for rows that may lack the last column."""
+    lacks_it = isinstance(values, list) and len(values) == len(columns) - 1
+    return row(columns[:-1] if lacks_it else columns, values, name)
+
+
 def checked(found: Any, kind: Any, name: str) -> Any:
     """Returns `found` if it has the type `kind`. Objects become instances of dataclasses.
 

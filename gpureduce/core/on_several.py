@@ -5,6 +5,10 @@ exact sums and integers, where the order of additions does not matter, a slab's 
 rate that the device had so far, so that all devices finish at about the same time. For other sums,
 each device has the same share, and the sums of the slabs are added in the array's order: the same
 call gives the same bits.
+
+A copy to a card reads and writes host memory, and takes bandwidth that the processors could use. So
+the first large sum also measures the processors alone. If they are quicker than all devices
+together, later sums of this kind leave the cards out.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import contextvars
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -31,12 +35,17 @@ from gpureduce.errors import naming
 _SLAB_BYTES, _EMULATED_SLAB_BYTES = 1 << 30, 1 << 25
 _LEAST_BYTES = 1 << 22  # a device that adds up less than this is not worth its thread
 _PROBE_BYTES = 1 << 24  # the first slab of a device whose rate is not known
+_JUDGED_BYTES = 1 << 30  # the least array that tells whether the processors are quicker alone
+_ALONE_BYTES = 1 << 27  # of it that the processors add up alone
 _PART_OF_SHARE = 0.75  # of what is left: the rest evens out what the rates do not foresee
 
 _PROCESSORS = "cpu"
 
 # Bytes per second of each device, measured when several devices worked at the same time.
 _rates: dict[str, float] = {}
+
+# By strategy, dtype and devices: whether the processors alone are quicker than all of these.
+_quicker_alone: dict[tuple[Any, ...], bool] = {}
 
 
 def rates(found: Sequence[devices.Device | None]) -> list[float]:
@@ -75,7 +84,7 @@ class _Job:
     def __init__(self, request: Request, flat: Array, members: list[_Member]) -> None:
         self.request, self.flat, self.members = request, flat, members
         self.by_host = by_processors(request)
-        self.any_order = members[0].total is not None or request.conversion.result.kind in "iu"
+        self.any_order = _is_any_order(request)
         self.values: list[tuple[int, Any]] = []
         self.failed: tuple[_Member, BaseException] | None = None
         self.stopped = False
@@ -100,6 +109,13 @@ class _Job:
             self.stopped = True
             if self.failed is None or isinstance(self.failed[1], Exception):
                 self.failed = member, error
+
+    def add_alone(self, part: Array) -> None:
+        """Adds what comes before the array: the first device does so before the others begin."""
+        outcome = on_host.add(self.by_host, part, self.members[0].total)
+        self.members[0].outcomes.append(outcome)
+        if self.members[0].total is None:
+            self.values.append((-1, outcome.value))
 
     def _take(self, number: int) -> tuple[int, int] | None:
         with self._lock:
@@ -196,10 +212,18 @@ def add(
     members = _chosen(request, array.nbytes if is_flat(array) else 0, found)
     if len(members) == 1:
         return _by_one(request, array, members[0].device, into)
-    result = request.conversion.result
+    result, flat = request.conversion.result, array.reshape(-1, order="A")
+    kind = request.strategy.name, array.dtype, *(member.id for member in members)
+    if _quicker_alone.get(kind):
+        return _by_one(request, array, None, into)
     wide = replace(request, conversion=rounded_later(request.conversion))
-    job = _Job(wide, array.reshape(-1, order="A"), members)
-    _run(job)
+    judged = members[0].device is None and _is_any_order(request) and kind not in _quicker_alone
+    alone = _ALONE_BYTES // array.itemsize if judged and array.nbytes >= _JUDGED_BYTES else 0
+    job = _Job(wide, flat[alone:], members)
+    alone_s = _seconds(lambda: job.add_alone(flat[:alone])) if alone else 0
+    together_s = _seconds(lambda: _run(job))
+    if alone:
+        _quicker_alone[kind] = alone / alone_s > job.flat.size / together_s
     total = members[0].total
     if total:
         for member in members[1:]:
@@ -211,6 +235,17 @@ def add(
         values = sorted(job.values, key=lambda one: one[0])
         value = sum_in_order([value for _, value in values], result)
     return _outcome(members, value, (time.perf_counter() - start) * 1e3)
+
+
+def _is_any_order(request: Request) -> bool:
+    """Whether the order of additions does not matter."""
+    return request.strategy.kind == "everywhere" or request.conversion.result.kind in "iu"
+
+
+def _seconds(work: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
 
 
 def _by_one(

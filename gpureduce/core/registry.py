@@ -77,6 +77,16 @@ class Strategy:
         """Whether it is a kernel of ours, with a block and a grid to choose."""
         return self.kind in ("kernel", "broken", "everywhere", "axis", "segments", "keys")
 
+    @property
+    def axis(self) -> int | None:
+        """The axis of a C array that a kernel of kind ``"axis"`` is for; else None.
+
+        Those for rows and columns count as for rows.
+        """
+        if self.kind != "axis":
+            return None
+        return 1 if self.traits & _host.ROWS else 0
+
 
 class UserKernel:
     """A kernel that a user writes: the base of `gpureduce.Kernel`."""

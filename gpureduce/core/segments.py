@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 import time
+from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -22,6 +23,7 @@ from gpureduce.core.segments_on_device import Asked
 
 STRATEGIES = ("auto", "exact", "fast", "cpu", "numpy")
 _MOST_SEGMENTS = 2**63 - 2  # C counts them in an int64
+_PIECE = 1 << 24  # numbers that NumPy looks at in one call
 
 
 class _Segments(NamedTuple):
@@ -186,15 +188,29 @@ def _checked_segments(array: Array, asked: Asked) -> _Segments:
     found = _integers("segment_ids", asked.ids)
     if len(found) != len(array):
         raise ValueError(f"there are {len(found)} segment_ids for {len(array)} rows of values")
-    if asked.is_sorted and (falls := np.flatnonzero(found[1:] < found[:-1])).size:
-        k = int(falls[0]) + 1
+    if asked.is_sorted and (k := _first_fall(found)):
         raise segments_on_device.not_sorted(k, int(found[k]), int(found[k - 1]))
     if size is None and isinstance(out, np.ndarray) and out.ndim > 0:
         return _Segments(found, None, len(out), False)
     if size is not None:
         return _Segments(found, None, size, False)
-    most = int(found.max()) if found.size else -1
+    most = max((int(part.max()) for part in _pieces(found, 0)), default=-1)
     return _Segments(found, None, min(max(most + 1, 0), _MOST_SEGMENTS), True)
+
+
+def _pieces(numbers: Array, more: int) -> Iterator[Array]:
+    """Parts of a long array, so that signals are handled between them; each with `more` numbers."""
+    for first in range(0, len(numbers) - more, _PIECE):
+        yield numbers[first : first + _PIECE + more]
+
+
+def _first_fall(numbers: Array) -> int:
+    """The place of the first number that is below the one before it; 0 if there is none."""
+    for i, part in enumerate(_pieces(numbers, 1)):
+        falls = np.flatnonzero(part[1:] < part[:-1])
+        if falls.size:
+            return i * _PIECE + int(falls[0]) + 1
+    return 0
 
 
 def _integers(name: str, numbers: object) -> Array:
@@ -217,12 +233,10 @@ def _by_offsets(array: Array, found: Array, count: int | None) -> _Segments:
     first, last = int(found[0]), int(found[-1])
     if first != 0 or last != len(array):
         raise segments_on_device.wrong_ends(first, last, len(array))
-    falls = np.flatnonzero(found[1:] < found[:-1])
-    if falls.size:
-        k = int(falls[0])
-        raise segments_on_device.falling(k, int(found[k]), int(found[k + 1]))
+    if k := _first_fall(found):
+        raise segments_on_device.falling(k - 1, int(found[k - 1]), int(found[k]))
     own = np.array(found, np.int64, order="C")  # C relies on what has been checked here
-    if np.any(own[1:] < own[:-1]) or own[0] != 0 or own[-1] != len(array):
+    if _first_fall(own) or own[0] != 0 or own[-1] != len(array):
         raise ValueError("offsets changed during the call")
     return _Segments(None, own, len(own) - 1, False)
 

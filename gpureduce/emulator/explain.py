@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce import _host
 from gpureduce.core import dtypes, registry, segments_on_device
 from gpureduce.core.checks import shown, whole
 from gpureduce.core.request import Launch, launch_of
@@ -287,7 +286,7 @@ def _explain_axis(
     whole("rows * columns", rows * columns, 1, 2**24)  # each access is looked at
     if chosen.name == "exact_block" and not dtypes.is_exact(conversion.result):
         raise TypeError("exact_block adds up floats: name a float dtype")
-    axis = 0 if chosen.traits & _host.COLUMNS and not chosen.traits & _host.ROWS else 1
+    axis = cast(int, chosen.axis)
     launch = Launch(chosen.index, conversion.load, conversion.acc, block=block, grid=grid)
     counted = trace.count_axis((rows, columns), axis, launch)
     return Explanation(

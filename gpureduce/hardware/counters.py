@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -78,12 +78,23 @@ _TOGETHER = 6  # strategies per run of ncu, which takes seconds to start
 
 @dataclass(frozen=True)
 class Case:
-    """The arguments of one launch."""
+    """The arguments of one launch. Sums along an axis are of a matrix of `rows` rows."""
 
     strategy: str
     n: int
     block: int
     grid: int = 0
+    rows: int = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return (self.rows, self.n // self.rows) if self.rows else (self.n,)
+
+
+def size_of(n: int, rows: int) -> str:
+    """The number of elements as text, or the shape of the matrix."""
+    return f"{rows:,} x {n // rows:,}" if rows else f"n={n:,}"
 
 
 def opcode_of(text: str) -> str:
@@ -145,9 +156,10 @@ def _launch(case: Case, dtype: str, kernel: UserKernel | None) -> Case:
     """Runs the case on the GPU. Returns the case with the grid of its first launch."""
     from gpureduce.core.summation import sum
 
-    zeros, strategy = np.zeros(case.n, dtype), kernel or case.strategy
+    zeros, strategy = np.zeros(case.shape, dtype), kernel or case.strategy
     how = (dtype, case.block, case.grid or None, finish_of(strategy), "cuda")
-    timing = sum(zeros, cast(Any, strategy), *how).timing
+    axis = registry.find(case.strategy).axis if case.rows else None
+    timing = sum(zeros, cast(Any, strategy), *how, axis=axis).timing
     return replace(case, grid=timing.grid or 0)
 
 
@@ -208,7 +220,7 @@ def _profile(cases: Sequence[Case], dtype: str, program: Sequence[str]) -> Found
     names = "|".join(sorted({case.strategy for case in cases}))
     with tempfile.TemporaryDirectory() as folder:
         asked, told = Path(folder) / "cases.json", Path(folder) / "ran.json"
-        asked.write_text(json.dumps([[c.strategy, c.n, c.block, c.grid] for c in cases]))
+        asked.write_text(json.dumps([astuple(case) for case in cases]))
         module, *more = program
         command = [sys.executable, "-P", "-m", module, str(asked), dtype, str(told), *more]
         only = ["--kernel-name", f"regex:^({names})$"]

@@ -36,7 +36,9 @@ def as_values(launches: Sequence[Seen]) -> dict[str, Any]:
             code.append(
                 [listed.setdefault(key, len(listed)), one.issued, one.lanes, one.wavefronts]
             )
-        rows.append([*astuple(seen.case), [seen.counters[name] for name in names], code])
+        *case, matrix_rows = astuple(seen.case)
+        counts = [seen.counters[name] for name in names]
+        rows.append([*case, counts, code, *([matrix_rows] if matrix_rows else [])])
     return {"counters": names, "instructions": [list(key) for key in listed], "launches": rows}
 
 
@@ -48,7 +50,7 @@ class Values(TypedDict):
     launches: list[list[Any]]
 
 
-_LAUNCH = ("strategy", "n", "block", "grid", "counters", "code")
+_LAUNCH = ("strategy", "n", "block", "grid", "counters", "code", "rows")
 _COUNTS = ("instruction", "issued", "lanes", "wavefronts")
 
 
@@ -70,7 +72,7 @@ def of_values(values: Values, sources: dict[str, str]) -> tuple[Seen, ...]:
 def _launch_of(
     launch: Any, counters: Sequence[str], listed: Sequence[tuple[Place | None, str]], name: str
 ) -> Seen:
-    fields = json_files.row(_LAUNCH, launch, name)
+    fields = json_files.row_with_optional(_LAUNCH, launch, name)
     counts = json_files.row(counters, fields.pop("counters"), f"{name}.counters")
     code = []
     for i, one in enumerate(json_files.checked(fields.pop("code"), list[Any], f"{name}.code")):

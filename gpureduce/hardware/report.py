@@ -10,7 +10,7 @@ from gpureduce.core import json_files
 from gpureduce.core.sources import Place
 from gpureduce.hardware import control
 from gpureduce.hardware.control import Alone
-from gpureduce.hardware.counters import opcode_of
+from gpureduce.hardware.counters import opcode_of, size_of
 from gpureduce.hardware.rows import Predicated, Row
 from gpureduce.hardware.verify_counters import Table
 from gpureduce.text import markdown_table
@@ -42,7 +42,8 @@ def markdown(record: dict[str, Any], patterns: dict[str, Any] | None = None) -> 
     found = Table.of_record(record)
     if not found.rows:
         raise ValueError("the record has no rows")
-    parts = [_head(record, found), _ladder(found.rows), _counters(found.rows)]
+    whole = [row for row in found.rows if not row.rows]
+    parts = [_head(record, found), *([_ladder(whole)] if whole else []), _counters(found.rows)]
     parts.append(" ".join([arbitration(found.rows), *_control(found.control, patterns)]))
     return "\n\n".join([*parts, *_predicated(found.predicated)])
 
@@ -72,11 +73,11 @@ def arbitration(rows: Iterable[Row]) -> str:
         return said
     share, worst = max(shares, key=lambda one: one[0])
     much = sum(one[0] > MUCH for one in shares)
-    kind = worst.counter.split("_")[1]
+    kind, size = worst.counter.split("_")[1], size_of(worst.n, worst.rows).replace("=", " = ")
     return (
         f"{said} In {len(shares)} the shared memory pipe has more wavefronts than its "
         f"instructions: in {much} by more than {MUCH:.0%} of the pipe's wavefronts, at worst by "
-        f"{share:.1%} (`{worst.strategy}`, n = {worst.n:,}, block {worst.block}: "
+        f"{share:.1%} (`{worst.strategy}`, {size}, block {worst.block}: "
         f"{worst.difference:,} of {round(worst.difference / share):,} for {kind}s). The excess is "
         "arbitration between warps: no instruction accounts for these wavefronts, and the "
         "conflicts counted per instruction equal the model's."
@@ -100,16 +101,12 @@ def _control(rows: Sequence[Alone], patterns: dict[str, Any] | None) -> list[str
 
 
 def _head(record: dict[str, Any], found: Table) -> str:
-    sizes = sorted({row.n for row in found.rows})
-    blocks = sorted({row.block for row in found.rows})
     verdicts = [row.verdict for row in found.rows]
     differ = verdicts.count("differs")
     others = f"{differ:,} differ" if differ else "none differs"
     said = (
         f"{record['card']}, {record['date']}, driver {record['driver']}, nvcc {record['toolkit']}: "
-        f"{len({row.strategy for row in found.rows})} kernels, n = "
-        f"{', '.join(f'{n:,}' for n in sizes)}, {' and '.join(map(str, blocks))} threads "
-        "per block. "
+        f"{' and '.join(_launched(found.rows))}. "
         f"Of {len(verdicts):,} counters, {verdicts.count('equal'):,} are equal, "
         f"{verdicts.count('explained'):,} differ for a reason that another counter or the machine "
         f"code shows, and {others} otherwise."
@@ -123,6 +120,22 @@ def _head(record: dict[str, Any], found: Table) -> str:
     if found.failures:
         names = ", ".join(dict.fromkeys(one.case.strategy for one in found.failures))
         said += f" {len(found.failures)} launches could not be measured ({names})."
+    return said
+
+
+def _launched(rows: Sequence[Row]) -> list[str]:
+    """Phrases on the kernels for whole sums, and on those for sums along an axis."""
+    whole, matrices = ([row for row in rows if bool(row.rows) == kind] for kind in (False, True))
+    said = []
+    if whole:
+        sizes = ", ".join(f"{n:,}" for n in sorted({row.n for row in whole}))
+        blocks = " and ".join(map(str, sorted({row.block for row in whole})))
+        names = {row.strategy for row in whole}
+        said.append(f"{len(names)} kernels, n = {sizes}, {blocks} threads per block")
+    if matrices:
+        shapes = dict.fromkeys(size_of(row.n, row.rows) for row in matrices)
+        names = {row.strategy for row in matrices}
+        said.append(f"{len(names)} kernels for sums along an axis, of {', '.join(shapes)} elements")
     return said
 
 
@@ -162,7 +175,8 @@ def _counters(rows: Sequence[Row]) -> str:
         worst = max(of, key=_badness)
         said = ""
         if worst.difference:
-            where = f"`{worst.strategy}`, n = {worst.n:,}, block {worst.block}"
+            size = size_of(worst.n, worst.rows).replace("=", " = ")
+            where = f"`{worst.strategy}`, {size}, block {worst.block}"
             said = f"{where}: {_both(worst)}"
         equal = sum(not row.difference for row in of)
         why = worst.why or ("not explained" if worst.difference else "")

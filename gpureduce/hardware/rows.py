@@ -14,7 +14,7 @@ from typing import Any
 
 from gpureduce.core.sources import Place
 from gpureduce.emulator.explain import Explanation
-from gpureduce.hardware.counters import Case, Instruction, Seen, by_opcode
+from gpureduce.hardware.counters import Case, Instruction, Seen, by_opcode, size_of
 from gpureduce.hardware.reasons import line_why
 
 # The counters of a line, by opcode.
@@ -38,6 +38,7 @@ class Row:
     model: int
     hardware: int
     why: str = ""
+    rows: int = 0  # of the matrix, for sums along an axis
 
     @property
     def difference(self) -> int:
@@ -53,8 +54,8 @@ class Row:
 
     def __str__(self) -> str:
         return (
-            f"{self.strategy} n={self.n:,} block={self.block} {self.counter}: model "
-            f"{self.model:,}, hardware {self.hardware:,}{': ' if self.why else ''}{self.why}"
+            f"{self.strategy} {size_of(self.n, self.rows)} block={self.block} {self.counter}: "
+            f"model {self.model:,}, hardware {self.hardware:,}{': ' if self.why else ''}{self.why}"
         )
 
 
@@ -80,6 +81,7 @@ class Predicated:
     lanes: int
     wavefronts: int
     place: Place | None = None
+    rows: int = 0
 
 
 def predicated(seen: Seen) -> list[Predicated]:
@@ -88,7 +90,7 @@ def predicated(seen: Seen) -> list[Predicated]:
     return [
         Predicated(
             case.strategy, case.n, case.block, i.text.strip(), i.issued, i.lanes, i.wavefronts,
-            i.place,
+            i.place, case.rows,
         )
         for i in seen.code
         if i.predicated and i.issued and re.match("LDS|STS", i.opcode)
@@ -139,7 +141,7 @@ def _line_rows(
         if model[name] or hardware[name]:
             same = model[name] == hardware[name]
             why = "" if same else line_why(name, model, hardware, code)
-            rows.append(LineRow(*at, name, model[name], hardware[name], why, place))
+            rows.append(LineRow(*at, name, model[name], hardware[name], why, case.rows, place))
     return rows
 
 
@@ -147,10 +149,10 @@ def _line_rows(
 
 LINE_COLUMNS = (
     "strategy", "n", "block", "grid", "place", "counter", "model", "hardware", "difference",
-    "verdict", "why",
+    "verdict", "why", "rows",
 )  # fmt: skip
 PREDICATED_COLUMNS = (
-    "strategy", "n", "block", "place", "text", "issued", "lanes", "wavefronts",
+    "strategy", "n", "block", "place", "text", "issued", "lanes", "wavefronts", "rows",
 )  # fmt: skip
 
 
@@ -197,7 +199,8 @@ def predicated_text(rows: Sequence[Predicated]) -> list[str]:
             lines.append(str(one.place) if one.place else "(line unknown)")
         last = one.place
         lines.append(
-            f"  {one.strategy} n={one.n:,} block={one.block} {one.text}: {one.issued:,} warps, "
+            f"  {one.strategy} {size_of(one.n, one.rows)} block={one.block} {one.text}: "
+            f"{one.issued:,} warps, "
             f"{one.lanes:,} lanes"
         )
     said = "predicated instead of branched around (warps that issue it, and their active lanes):"

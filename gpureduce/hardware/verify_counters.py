@@ -9,11 +9,12 @@ line, which needs nvcc and nvdisasm of the CUDA toolkit.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -35,6 +36,7 @@ from gpureduce.hardware.counters import (
     by_opcode,
     finish_of,
     profile,
+    size_of,
 )
 from gpureduce.hardware.reasons import why
 from gpureduce.hardware.rows import (
@@ -62,18 +64,33 @@ BLOCKS = (256, 1024)
 ACCESSES = "shared_{}_accesses"
 COLUMNS = ("strategy", "n", "block", "grid", "counter", "model", "hardware", "difference")
 
+# Matrices for the kernels for sums along an axis. `row_split` and `column_tiles` choose their own
+# grid by the number of multiprocessors. For these shapes the emulator, with 4 of them, and a large
+# card choose the same.
+_MATRICES = {
+    "row_block": ((64, 4096), (33, 2500)),
+    "row_split": ((2, 16384), (1, 40003)),
+    "column_thread": ((64, 2048), (33, 777)),
+    "column_packs": ((6, 8192), (5, 3003)),
+    "column_tiles": ((64, 4096), (4096, 16), (100, 777)),
+}
+_SHORT_ROWS = ((2048, 64), (777, 48))
+MATRIX_BLOCK = 256  # the largest block that all of them take
+
 
 def _explained(case: Case, dtype: str, kernel: UserKernel | None) -> Explanation:
-    """The counts of `explain` for a case."""
+    """The counts of `explain` for a case, with the grid that the card had."""
     strategy = kernel or case.strategy
-    found = explain(
-        cast(Any, strategy),
-        n=case.n,
-        dtype=dtype,
-        block=case.block,
-        grid=case.grid,
-        finish=finish_of(strategy),
-    )
+    how: dict[str, Any] = {"dtype": dtype, "block": case.block}
+    if not case.rows:
+        how |= {"n": case.n, "grid": case.grid, "finish": finish_of(strategy)}
+    else:
+        how["shape"] = case.shape
+        own = explain(cast(Any, strategy), **how)
+        if isinstance(own, Explanation) and own.grid == case.grid:
+            return own
+        how["grid"] = case.grid  # refused by kernels that choose their own
+    found = explain(cast(Any, strategy), **how)
     assert isinstance(found, Explanation)
     return found
 
@@ -87,6 +104,7 @@ class _Failed:
     block: int
     grid: int
     why: str
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -169,7 +187,7 @@ class Table:
 
     def as_dict(self) -> dict[str, Any]:
         """The table as plain values, for JSON. Rows are lists, in the order of their columns."""
-        columns = [*COLUMNS, "verdict", "why"]
+        columns = [*COLUMNS, "verdict", "why", "rows"]
         machine = [one for seen in self.seen for one in seen.code]
         return {
             "dtype": self.dtype,
@@ -181,7 +199,7 @@ class Table:
             "lines": [as_values(row, LINE_COLUMNS) for row in self.lines],
             "predicated_columns": [*PREDICATED_COLUMNS],
             "predicated": [as_values(row, PREDICATED_COLUMNS) for row in self.predicated],
-            "failures": [[*asdict(one.case).values(), one.why] for one in self.failures],
+            "failures": [_failure_values(one) for one in self.failures],
             "unplaced": [list(one) for one in self.unplaced],
             "control_columns": [*_counter_control.COLUMNS],
             "control": _counter_control.as_values(self.control),
@@ -198,7 +216,7 @@ class Table:
         def read(kind: type[T], columns: Sequence[str], name: str) -> tuple[T, ...]:
             found = []
             for i, values in enumerate(record[name]):
-                row = json_files.row(columns, values, f"{name}[{i}]")
+                row = json_files.row_with_optional(columns, values, f"{name}[{i}]")
                 if "place" in row:
                     place = json_files.checked(row["place"], str, f"{name}[{i}].place")
                     row["place"] = place_of(place, sources)
@@ -212,7 +230,7 @@ class Table:
             read(LineRow, record["line_columns"], "lines"),
             read(Predicated, record["predicated_columns"], "predicated"),
             tuple(
-                Failure(Case(one.strategy, one.n, one.block, one.grid), one.why)
+                Failure(Case(one.strategy, one.n, one.block, one.grid, one.rows), one.why)
                 for one in read(_Failed, [f.name for f in fields(_Failed)], "failures")
             ),
             tuple(
@@ -237,8 +255,9 @@ class Table:
         if self.control:
             lines += ["", _counter_control.summary(self.control)]
             lines += [str(row) for row in self.control if row.model != row.hardware]
-        lines += [f"{one.case.strategy} n={one.case.n:,} block={one.case.block} could not be "
-                  f"measured: {one.why}" for one in self.failures]  # fmt: skip
+        lines += [f"{one.case.strategy} {size_of(one.case.n, one.case.rows)} "
+                  f"block={one.case.block} could not be measured: {one.why}"
+                  for one in self.failures]  # fmt: skip
         for verdict in ("differs", "explained"):
             shown = [row for row in self.rows if row.verdict == verdict]
             if shown:
@@ -246,6 +265,11 @@ class Table:
             lines += map(str, shown)
         lines += [*lines_text(self.lines), *predicated_text(self.predicated)]
         return "\n".join([*lines, *_unplaced(self.unplaced)])
+
+
+def _failure_values(one: Failure) -> list[Any]:
+    *case, rows = astuple(one.case)
+    return [*case, one.why, *([rows] if rows else [])]
 
 
 def _verdicts(found: Table) -> str:
@@ -329,22 +353,29 @@ def verify(
 ) -> Table:
     """Profiles the ladder on the GPU and compares. Needs ncu and permission to read counters.
 
-    `strategies` are names and kernels of users. `progress` is called after each group of them with
-    the table so far, the number of launches in it, and the number of all launches.
+    `strategies` are names and kernels of users. Kernels for sums along an axis have matrices and a
+    block of their own, in place of `sizes` and `blocks`. `progress` is called after each group of
+    launches with the table so far, the number of launches in it, and the number of all launches.
     """
-    every = strategies or [s.name for s in registry.strategies() if s.kind == "kernel"]
+    every = strategies or _measurable()
     users = [one for one in every if isinstance(one, UserKernel)]
-    names = [registry.find(one).name for one in every if isinstance(one, str)]
+    found = [registry.find(one) for one in every if isinstance(one, str)]
+    names = [one.name for one in found if one.kind != "axis"]
     cases = [case_of(name, n, block) for name in names for n in sizes for block in blocks]
+    matrices = [case for one in found if one.kind == "axis" for case in matrix_cases(one.name)]
     alone = list(_counter_control.cases(names, dtype))
-    whole, measured, of = Table(dtype), 0, len(cases) + sum(len(one) for _, one in alone)
+    whole, measured = Table(dtype), 0
+    of = len(cases) + len(matrices) + sum(len(one) for _, one in alone)
     of += len(users) * len(sizes) * len(blocks)
     for kernel in users:
         whole += kernel.call("verify_counters", sizes, blocks, dtype)
         measured += len(sizes) * len(blocks)
         if progress:
             progress(whole, measured, of)
-    for group in profile(cases, dtype):
+    # Alone, because it is the second launch of other kernels, too.
+    second = [case for case in matrices if case.strategy == "row_lanes"]
+    others = [case for case in matrices if case.strategy != "row_lanes"]
+    for group in itertools.chain(*(profile(some, dtype) for some in (cases, others, second))):
         whole += summarize(group, dtype)
         measured += len(group)
         if progress:
@@ -357,6 +388,18 @@ def verify(
             if progress:
                 progress(whole, measured, of)
     return whole
+
+
+def _measurable() -> list[str]:
+    """The kernels that add up int32. `exact_block` adds up floats."""
+    kinds = ("kernel", "axis")
+    return [s.name for s in registry.strategies() if s.kind in kinds and s.name != "exact_block"]
+
+
+def matrix_cases(name: str) -> list[Case]:
+    """The cases of a kernel for sums along an axis."""
+    shapes = _MATRICES.get(name, _SHORT_ROWS)
+    return [Case(name, rows * columns, MATRIX_BLOCK, 0, rows) for rows, columns in shapes]
 
 
 def case_of(strategy: Any, n: int, block: int, dtype: str = "int32") -> Case:

@@ -22,6 +22,9 @@ from gpureduce.errors import CudaError
 from gpureduce.kernels import worker
 from gpureduce.kernels.worker import HEAD, Job
 
+_MOST_BYTES = 1 << 28  # of a message
+_PATIENCE_S = 60  # with a server that does not answer, although no job runs
+
 
 class KernelEnded(RuntimeError):
     """A kernel ended its process, or took too long: no result came.
@@ -84,7 +87,8 @@ class _Server:
         """A number that the server sends: a child's id, or its exit status."""
         data = b""
         while len(data) < HEAD.size:
-            more = self.link.recv(HEAD.size - len(data))
+            is_there = select.select([self.link], [], [], _PATIENCE_S)[0]
+            more = self.link.recv(HEAD.size - len(data)) if is_there else b""
             if not more:
                 raise RuntimeError("the process for kernels of yours has ended; call again")
             data += more
@@ -93,6 +97,15 @@ class _Server:
 
 _lock = threading.Lock()
 _server: _Server | None = None
+
+
+def _forget() -> None:
+    """In a child made by fork(): another thread may have held the lock."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def _stop() -> None:
@@ -129,6 +142,10 @@ def run(job: Job, listen: Callable[[str, Any], None] | None = None) -> Outcome:
             raise
 
 
+class _BadMessage(Exception):
+    """A kernel wrote to the descriptor of the results."""
+
+
 def _run(server: _Server, job: Job, listen: Callable[[str, Any], None] | None) -> Outcome:
     results, results_end = os.pipe()
     output, output_end = os.pipe()
@@ -140,9 +157,12 @@ def _run(server: _Server, job: Job, listen: Callable[[str, Any], None] | None) -
         results_end = output_end = -1
         server.link.sendall(data)
         child = server.number()
-        outcome = Outcome()
-        in_time = _listen(job, results, output, outcome, listen)
-        if not in_time:
+        outcome, in_time, is_bad = Outcome(), True, False
+        try:
+            in_time = _listen(job, results, output, outcome, listen)
+        except _BadMessage:
+            is_bad = True
+        if is_bad or not in_time:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
         status = server.number()
@@ -151,7 +171,9 @@ def _run(server: _Server, job: Job, listen: Callable[[str, Any], None] | None) -
             if descriptor >= 0:
                 os.close(descriptor)
     finished = outcome.result is not None or outcome.error is not None
-    if not in_time:
+    if is_bad:
+        outcome.ended = "it sent what is no result"
+    elif not in_time:
         quiet = min(job.limits.seconds, job.quiet_s)
         outcome.ended = f"it took more than {quiet:g} s and was ended"
     elif not finished:
@@ -203,9 +225,14 @@ def _take_messages(
     """Takes the whole messages at the start of the data. Returns the rest."""
     while len(data) >= HEAD.size:
         size = HEAD.size + HEAD.unpack(data[: HEAD.size])[0]
+        if size > _MOST_BYTES:
+            raise _BadMessage
         if len(data) < size:
             break
-        kind, what = worker.read(data[HEAD.size : size])
+        try:
+            kind, what = worker.read(data[HEAD.size : size])
+        except Exception as error:
+            raise _BadMessage from error
         if kind == "result":
             outcome.result = what
         elif kind == "error":

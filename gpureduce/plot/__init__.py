@@ -1,5 +1,6 @@
 """Charts of measurements and counts; needs matplotlib: ``pip install 'gpureduce[plot]'``."""
 
+from gpureduce.plot.axes import axis_counts, axis_speeds
 from gpureduce.plot.charts import (
     bandwidth,
     colour,
@@ -15,6 +16,8 @@ from gpureduce.plot.panels import beside_cub, counts, exact_cost, panels, profil
 
 __all__ = [
     "apart",
+    "axis_counts",
+    "axis_speeds",
     "bandwidth",
     "beside_cub",
     "colour",

@@ -127,6 +127,8 @@ def test_a_stopped_command_leaves_a_table(tmp_path, number):
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "gpureduce", *words], stderr=subprocess.PIPE, text=True,
         env={**os.environ, "GPUREDUCE_THREADS": "1"},
+        # A shell's background job ignores SIGINT, and so would this process.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     end = time.monotonic() + 120
     while not path.exists() and process.poll() is None and time.monotonic() < end:

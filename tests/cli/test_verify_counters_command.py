@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
 import fake_ncu
+import gpureduce
 from cases import KERNELS
 from gpureduce.hardware import ncu as _ncu
-from gpureduce.hardware import verify_counters
+from gpureduce.hardware import report, verify_counters
 from gpureduce.hardware.counters import METRICS, SHARED
 from user_kernels import INDEX_BUG, TREE
 
+AXIS = [s.name for s in gpureduce.strategies() if s.kind == "axis" and s.name != "exact_block"]
 VERIFY = ["verify-counters", "--sizes", "2^10", "5000", "--blocks", "64"]
 
 
@@ -30,11 +33,42 @@ def test_whole_run(ncu, command, tmp_path):
     record = json.loads(path.read_text())
     again = verify_counters.Table.of_record(record)
     alone = {(row.strategy, row.dtype) for row in again.control}
-    assert len(again.seen) == 2 * len(KERNELS) and 20 <= len(alone) <= 25
+    matrices = [case for name in AXIS for case in verify_counters.matrix_cases(name)]
+    assert len(again.seen) == 2 * len(KERNELS) + len(matrices) and 20 <= len(alone) <= 25
     launches = len(again.seen) + len(alone)
     assert status == 0 and f"{launches} of {launches} launches" in err and "differs:" not in out
-    assert {row.strategy for row in again.rows} == set(KERNELS) and not again.failures
+    assert {row.strategy for row in again.rows} == {*KERNELS, *AXIS} and not again.failures
+    assert {replace(one.case, grid=0) for one in again.seen if one.case.rows} == set(matrices)
     assert str(again) in out and again.as_dict().items() <= record.items()
+
+
+def test_kernels_for_sums_along_an_axis(ncu, command, tmp_path):
+    """They have matrices of their own; the record and the report tell which."""
+    path, other = tmp_path / "counters.json", tmp_path / "again.json"
+    names = ["--strategies", "row_lanes", "column_tiles", "row_split"]
+    status, out, _ = command(*VERIFY, *names, "--record", path)
+    assert status == 0 and "differs:" not in out
+    record = json.loads(path.read_text())
+    shapes = {(row[0], row[1] // row[-1], row[-1]) for row in record["rows"]}
+    assert {("row_lanes", 64, 2048), ("column_tiles", 16, 4096), ("row_split", 40003, 1)} <= shapes
+    assert command("verify-counters", "--again", path, "--record", other)[0] == 0
+    assert other.read_text() == path.read_text()
+    said = report.markdown(record)
+    assert "3 kernels for sums along an axis, of 64 x 4,096, 4,096 x 16, 100 x 777" in said
+
+    launch = record["seen"]["launches"][-1]
+    assert launch[0] == "row_lanes" and launch[-1] == 777
+    launch[-3][record["seen"]["counters"].index("global_load_sectors")] += 1
+    path.write_text(json.dumps(record))
+    status, out, _ = command("verify-counters", "--again", path)
+    assert status == 1
+    assert "row_lanes 777 x 48 block=256 global_load_sectors: model 4,662, hardware 4,663" in out
+
+    ncu.setenv("FAKE_NCU_REFUSES", "row_lanes")
+    status, out, _ = command(*VERIFY, *names[:2], "--record", path)
+    assert status == 1 and "row_lanes 2,048 x 64 block=256 could not be measured: Cuda" in out
+    again = verify_counters.Table.of_record(json.loads(path.read_text()))
+    assert [one.case.shape for one in again.failures] == [(2048, 64), (777, 48)]
 
 
 def test_a_record_is_judged_again_without_a_card(ncu, command, tmp_path):

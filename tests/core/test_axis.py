@@ -169,6 +169,44 @@ def test_hard_rows_are_rounded_once(generate, dtype, device):
         assert_same(found, np.stack([expected, expected[::-1]], axis=1))
 
 
+def views(rng, rows):
+    """Arrays, and the axis of each along which its sums are those of the rows."""
+    count, n = rows.shape
+    yield rows, 1
+    yield np.ascontiguousarray(rows.T), 0
+    yield rows.T, 0
+    yield np.repeat(rows, 2, axis=1)[:, ::2], -1
+    yield np.ascontiguousarray(rows.reshape(count, 1, n).transpose(1, 2, 0)), 1
+    split = [i for i in (2, 3, 5) if n % i == 0]
+    if split:
+        yield rows.reshape(count, n // split[0], split[0]), (1, -1)
+        yield rows.reshape(count, n // split[0], split[0]).transpose(2, 0, 1), (2, 0)
+
+
+@given(seed=seeds, count=st.integers(1, 60), n=st.integers(1, 90), dtype=st.sampled_from(FLOATS),
+       generate=st.sampled_from(GENERATORS))  # fmt: skip
+@settings(max_examples=2 * EXAMPLES, deadline=None)
+@pytest.mark.parametrize("device", [None, "emulator"])
+def test_masked_sums_with_an_initial_number_are_rounded_once(
+    device, seed, count, n, dtype, generate
+):
+    """Against the oracle, to which an initial number is one more element, and a masked one is 0."""
+    fmt, rng = FORMATS[dtype], np.random.default_rng(seed)
+    rows = generate(fmt, rng, count, n)
+    initial = fmt.dtype.type(rng.choice([0, 1, -(2.0**-9), 1000.5]))
+    mask = rng.random((count, n)) < rng.choice([0.2, 0.9])
+    for shown in (None, mask):
+        added = rows if shown is None else np.where(shown, rows, fmt.dtype.type(0))
+        added = np.concatenate([added, np.full((count, 1), initial)], axis=1)
+        expected = fmt.floats(np.array(expected_rows(fmt, added), np.uint64))
+        masks = [True] * 9 if shown is None else [of for of, _ in views(rng, shown)]
+        for (array, axis), where in zip(views(rng, rows), masks, strict=False):
+            found = gpureduce.sum(
+                array, "exact", axis=axis, where=where, initial=float(initial), device=device
+            ).value
+            assert_same(found.reshape(count), expected)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("target", FLOATS)
 def test_other_results_are_rounded_once(dtype, target):

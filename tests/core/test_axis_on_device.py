@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import gpureduce
 from axis_cases import laid_out, random_array, random_axis, refusal
 from cases import broken_off_after, numpy_dtype, run_python
+from exact_cases import FORMATS, GENERATORS
 from gpureduce.core.device_array import DeviceArray
 from producers import ByDLPack, ByInterface
 
@@ -212,6 +213,24 @@ def test_exact_sums_of_all_kernels(dtype, shape):
         assert found.timing.strategy == "exact" and found.timing.launches in (2, 3)
         on_device = add(ByDLPack(array), axis=axis, strategy="exact").value
         assert on_device.to_numpy().tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("n", [3, 37, 64, 300])
+def test_an_exact_row_does_not_depend_on_its_batch(dtype, n):
+    """Few rows take other kernels than many, and columns others than rows."""
+    fmt, rng = FORMATS[dtype], np.random.default_rng(29)
+    rows = np.concatenate([g(fmt, rng, 15, n) for g in GENERATORS])
+    want = np.array([gpureduce.sum(row, "exact").value for row in rows])
+    for count in (1, 2, 33, len(rows)):
+        assert add(rows[:count], "exact", axis=1).value.tobytes() == want[:count].tobytes()
+        columns = np.ascontiguousarray(rows[-count:].T)
+        assert add(columns, "exact", axis=0).value.tobytes() == want[-count:].tobytes()
+    order = rng.permutation(len(rows))
+    assert add(rows[order], "exact", axis=1).value.tobytes() == want[order].tobytes()
+    mixed = rng.permuted(rows, axis=1)[:, ::-1]
+    assert add(mixed, "exact", axis=1).value.tobytes() == want.tobytes()
+    assert add(np.asfortranarray(rows), "exact", axis=1).value.tobytes() == want.tobytes()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -74,6 +74,7 @@ def test_gradients(device):
         assert x.grad is not None and bool((x.grad == 1).all()) and x.grad.dtype == x.dtype
         x.grad = None
     assert torch.autograd.gradcheck(lambda t: add(t * t, 1), (x,))
+    assert torch.autograd.gradgradcheck(lambda t: add(t**3, 0, keepdim=True), (x,))
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -85,10 +86,44 @@ def test_compiled_and_eager_give_the_same_bits(device, backend):
     assert torch.equal(torch.compile(f, fullgraph=True, backend=backend)(x), f(x))
 
 
+def test_compiled_gradients_and_sizes(device):
+    """One compilation for all sizes; gradients of compiled functions are those of eager ones."""
+    compiled = torch.compile(lambda t: add(t * t, -1).exp(), fullgraph=True, backend="aot_eager",
+                             dynamic=True)  # fmt: skip
+    for rows, columns in ((50, 70), (3, 1000), (1, 5)):
+        x = torch.randn(rows, columns, device=device, dtype=torch.float64) / columns
+        one, other = x.clone().requires_grad_(), x.clone().requires_grad_()
+        found, want = compiled(one), add(other * other, -1).exp()
+        assert torch.equal(found, want)
+        found.sum().backward()
+        want.sum().backward()
+        assert torch.equal(one.grad, other.grad)
+
+
 def test_vmap(device):
     x = torch.randn(5, 7, 3, device=device)
     assert torch.equal(torch.func.vmap(lambda t: add(t, 0), in_dims=1)(x), add(x, 0))
     assert torch.equal(torch.func.vmap(add)(x), add(x, (1, 2)))
+    assert torch.equal(torch.func.vmap(lambda t: add(t, -1, keepdim=True), in_dims=2)(x),
+                       add(x, 1, keepdim=True).permute(2, 0, 1))  # fmt: skip
+    twice = torch.func.vmap(torch.func.vmap(lambda t: add(t, 0)), in_dims=1, out_dims=1)
+    assert torch.equal(twice(x), add(x, 2))
+    x.requires_grad_()
+    torch.func.vmap(lambda t: add(t * t, 0), in_dims=1)(x).sum().backward()
+    assert torch.equal(x.grad, 2 * x)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_a_row_does_not_depend_on_its_batch(device, dtype):
+    x = (torch.randn(500, 37, device=device, dtype=torch.float64) * 1000).to(getattr(torch, dtype))
+    alone = torch.stack([add(row) for row in x])
+    order = torch.randperm(len(x), device=device)
+    for count in (1, 2, 33, 500):
+        assert torch.equal(add(x[:count], 1), alone[:count])
+        assert torch.equal(add(x[-count:].t().contiguous(), 0), alone[-count:])
+    assert torch.equal(add(x[order], 1), alone[order])
+    assert torch.equal(add(x[:, torch.randperm(37, device=device)], 1), alone)
+    assert torch.equal(add(x[::3].flip(1), 1), alone[::3])
 
 
 def test_errors(device):

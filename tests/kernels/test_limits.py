@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import gpureduce
+from cases import run_python
 from gpureduce.kernels import process, worker
 from user_kernels import plain
 
@@ -63,8 +66,6 @@ def test_what_is_loaded_from_the_process_is_restricted():
     class Other:
         def __reduce__(self):
             return os.system, ("true",)
-
-    import pickle
 
     with pytest.raises(pickle.UnpicklingError, match="is not expected"):
         worker.read(pickle.dumps(Other()))
@@ -160,3 +161,99 @@ def test_a_caller_that_dies_takes_the_kernel_with_it(tmp_path):
 def test_limits_that_cannot_be(limits, message):
     with pytest.raises(ValueError, match=message):
         gpureduce.Limits(**limits)
+
+
+class TestMessages:
+    """A kernel that writes to the descriptor of the results."""
+
+    def test_garbage_is_no_result(self):
+        """Whatever a kernel sends, the caller raises KernelEnded, soon and with little memory."""
+        write = "for (int f = 3; f < 64; f++) {{ {} }}"
+        for body in (
+            'write(f, "some text instead of a message", 30);',
+            "unsigned long long x = 1ull << 60; write(f, &x, 8);",
+            'unsigned long long x = 3; write(f, &x, 8); write(f, "abc", 3);',
+        ):
+            with pytest.raises(gpureduce.KernelEnded, match="it sent what is no result"):
+                value_of(write.format(body))
+            assert value_of("out[0] = 5;") == 5
+
+    @pytest.mark.parametrize(
+        ("module", "name"),
+        [
+            ("gpureduce.kernels.process", "os.system"),
+            ("gpureduce.kernels.process", "run"),
+            ("gpureduce.kernels.process", "_Server"),
+            ("numpy", "f2py.os.system"),
+            ("numpy", "load"),
+            ("numpy.testing", "rundocs"),
+            ("builtins", "eval"),
+            ("builtins", "Exception.__subclasses__"),
+        ],
+    )
+    def test_no_function_is_called_for_it(self, module, name):
+        names = b"".join(b"\x8c" + bytes([len(x)]) + x.encode() for x in (module, name))
+        with pytest.raises(pickle.UnpicklingError, match="is not expected"):
+            worker.read(b"\x80\x04" + names + b"\x93.")
+
+    def test_numbers_and_arrays_are_read(self):
+        import ml_dtypes
+
+        for protocol in (4, 5):
+            for one in (
+                np.float32(2),
+                np.arange(3.0),
+                ml_dtypes.bfloat16(0.5),
+                np.ones(2, ml_dtypes.bfloat16),
+                gpureduce.sum([1.0, 2.0]),
+                ValueError("text"),
+            ):
+                found = worker.read(pickle.dumps(one, protocol))
+                assert type(found) is type(one) and str(found) == str(one)
+
+
+FORK = """
+import os, sys, threading, time
+import numpy as np, gpureduce
+text = "__global__ void f(const float *in, float *out, size_t n)"
+kernel = gpureduce.kernel(text + "{ if (!threadIdx.x) out[0] = in[0]; }", finishes=True)
+array, ended = np.ones(8, np.float32), False
+def work():
+    while not ended:
+        gpureduce.sum(array, kernel, timing=False)
+gpureduce.sum(array, kernel)
+thread = threading.Thread(target=work)
+thread.start()
+bad = 0
+for _ in range(4):
+    time.sleep(0.05)
+    child = os.fork()
+    if child == 0:
+        os._exit(float(gpureduce.sum(array, kernel).value) != 1)
+    bad += os.waitpid(child, 0)[1] != 0
+ended = True
+thread.join()
+sys.exit(bad)
+"""
+
+
+@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer's malloc() may hang in a child")
+def test_a_fork_while_another_thread_runs_a_kernel():
+    """The child does not wait for a lock that no thread of it will release."""
+    run_python(FORK, timeout=60)
+
+
+def test_the_server_ends_with_its_caller_in_the_middle_of_a_job():
+    code = (
+        "import os, socket; from gpureduce.kernels import process, worker; process.start()\n"
+        "link = process._server.link\n"
+        "pipes = [*os.pipe(), *os.pipe()]\n"
+        "socket.send_fds(link, [worker.HEAD.pack(1 << 20)], pipes[:2]); link.sendall(b'half')\n"
+        "print(process._server.process.pid, flush=True); os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    server = Path(f"/proc/{int(done.stdout)}/stat")
+    end = time.monotonic() + 20
+    while server.exists() and server.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < end, "the process for kernels is still there"
+        time.sleep(0.05)

@@ -15,8 +15,10 @@ pytest.importorskip("nbclient")
 
 import notebooks
 from gpureduce import lectures
+from gpureduce.bench import by_axis
 from gpureduce.bench.targets import ratios
 from gpureduce.lecture_findings import swapped
+from gpureduce.lectures import axes
 
 DATA = notebooks.FOLDER / "data"
 
@@ -188,6 +190,57 @@ def a_queue_takes_the_time():
     return queue["atomic_thread"] > 20 * queue["atomic_block"]
 
 
+def axis_record():
+    return axes.load(DATA / "axis_h200.json")
+
+
+def copy_and_speeds(name):
+    """GB/s of a copy, and of a call along axis 1 and axis 0, by columns."""
+    rows = axis_record()["rows"]
+    [copy] = [row for row in rows if "copy" in row["ms"] and row["dtype"] == "float32"]
+    speeds = [by_axis.speeds(rows, axis)[name] for axis in (1, 0)]
+    return copy["nbytes"] / copy["ms"]["copy"] / 1e6, *speeds
+
+
+def columns_take_500_times_as_long():
+    columns, rows = axes.both_axes(axis_record(), "CuPy")[2**24, 16]
+    return columns > 500 * rows
+
+
+def short_rows_are_pytorchs_weakness():
+    copy, rows, columns = copy_and_speeds("torch")
+    return columns[16] > 0.8 * copy and all(rows[c] < copy / 2 for c in (2, 4, 8, 16, 32))
+
+
+def libraries_reach_the_copy():
+    best = {name: copy_and_speeds(name) for name in ("CuPy", "torch")}
+    return all(max(rows.values()) > 0.95 * copy for copy, rows, _ in best.values())
+
+
+def a_block_for_32_columns():
+    rows = axes.per_block(axis_record(), "CuPy", 0, 32).rows
+    each = [float(row[3]) for row in rows if 64 <= int(row[0].replace(",", "")) <= 4096]
+    alone = [float(row[3]) for row in rows if row[0] in ("2", "4", "8", "16", "32")]
+    return max(each) < 1.1 * min(each) and max(alone) < 1.1 * min(each)
+
+
+def a_block_for_a_row():
+    rows = axes.per_block(axis_record(), "CuPy", 1, 1).rows
+    each = {row[0]: float(row[3]) for row in rows}
+    odd = each.pop("7")
+    return len(each) >= 5 and max(each.values()) < 1.2 * min(each.values()) and odd < each["4"] / 2
+
+
+def fast_is_flat():
+    copy, rows, columns = copy_and_speeds("fast")
+    return min(*rows.values(), *columns.values()) > 0.75 * copy
+
+
+def libraries_are_not():
+    found = [copy_and_speeds(name) for name in ("CuPy", "torch")]
+    return all(min(*rows.values(), *columns.values()) < copy / 3 for copy, rows, columns in found)
+
+
 CLAIMS = {
     "01_the_ladder": {
         "is the largest step on either card": packing_gains_most,
@@ -223,6 +276,16 @@ CLAIMS = {
     },
     "05_numbers_you_can_trust": {
         "For float32 and float16 as good as all of it": exact_is_as_good_as_all_of_it,
+    },
+    "06_rows_and_columns": {
+        "take more than 500 times as long as its rows": columns_take_500_times_as_long,
+        "PyTorch is good at these columns and has its own weakness, short rows":
+            short_rows_are_pytorchs_weakness,
+        "both libraries are nearly as fast as the copy": libraries_reach_the_copy,
+        "The last column hardly changes from 64 columns to 4,096": a_block_for_32_columns,
+        "One block per row. (Seven rows are an exception": a_block_for_a_row,
+        "At no shape is `fast` below three quarters of the copy": fast_is_flat,
+        "Each of the two libraries falls below a third of it somewhere": libraries_are_not,
     },
 }  # fmt: skip
 

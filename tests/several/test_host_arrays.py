@@ -85,6 +85,32 @@ def test_casts():
         )
 
 
+@pytest.mark.parametrize("quicker", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_cards_that_slow_the_processors_down_are_left_out(monkeypatch, dtype, quicker):
+    monkeypatch.setattr(on_several, "_quicker_alone", {})
+    monkeypatch.setattr(on_several, "_JUDGED_BYTES", 1 << 17)
+    monkeypatch.setattr(on_several, "_ALONE_BYTES", 1 << 14)
+    times = []
+
+    def seconds(work):
+        work()
+        return times.pop(0) if times else 1.0
+
+    monkeypatch.setattr(on_several, "_seconds", seconds)
+    small, large = array_of(dtype, 10_000), array_of(dtype, 100_000)
+    names = []
+    for array in (small, large, large, small):
+        if len(names) == 1:
+            times[:] = [1e-9, 1.0] if quicker else [1.0, 1e-9]  # the processors alone, and all
+        result = gpureduce.sum(array, device=["cpu", "emulator:0", "emulator:1"])
+        assert same_bits(result.value, gpureduce.sum(array).value) and not times
+        names.append(result.timing.device)
+    every = "cpu + 2 x gpureduce emulator"
+    assert names[:2] == [every, every], "the first large sum measures both"
+    assert [name == every for name in names[2:]] == [not quicker] * 2
+
+
 def test_slabs_follow_the_rates():
     array = np.ones(1 << 20, np.int32)
     on_several.start_rates([None, gpureduce.devices()[-1]], [3.0, 1.0])

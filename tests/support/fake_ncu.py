@@ -13,6 +13,7 @@ import pickle
 import re
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,8 @@ ISSUED = {
 def as_hardware(case: Case, dtype: str = "int32", kernel: Any = None) -> Seen:
     """What a card would tell that did just as the model says."""
     strategy = kernel or case.strategy
-    found = explain(strategy, n=case.n, dtype=dtype, block=case.block, grid=case.grid or None,
-                    finish=finish_of(strategy))  # fmt: skip
+    what = {"shape": case.shape} if case.rows else {"n": case.n, "finish": finish_of(strategy)}
+    found = explain(strategy, dtype=dtype, block=case.block, grid=case.grid or None, **what)
     assert isinstance(found, Explanation)
     model = {**found.counters, **found.details}
     for name in ("instructions", "wavefronts"):
@@ -78,7 +79,7 @@ def as_hardware(case: Case, dtype: str = "int32", kernel: Any = None) -> Seen:
         for name, (what, _) in OPCODES.items()
         if model[name]
     ]
-    return Seen(Case(case.strategy, case.n, case.block, found.grid), counters, code)
+    return Seen(replace(case, grid=found.grid), counters, code)
 
 
 def install(folder: Path) -> Path:

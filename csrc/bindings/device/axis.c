@@ -40,10 +40,9 @@ static int take_details(PyObject *details, gr_axis_request *request, asked *ask)
     request->acc = (gr_acc)acc;
     for (int i = 0; i < 2; i++) {
         gr_value *value = &request->sums.initial[i];
-        if (ask->exactly) {
+        if (ask->exactly)
             value->f64 = PyFloat_AsDouble(initial[i]);
-            request->sums.has_initial |= value->f64 != 0;
-        } else if (acc == GR_ACC_u32 || acc == GR_ACC_u64)
+        else if (acc == GR_ACC_u32 || acc == GR_ACC_u64)
             value->u64 = PyLong_AsUnsignedLongLongMask(initial[i]); /* u32: the low half */
         else if (acc == GR_ACC_f32)
             value->f32 = (float)PyFloat_AsDouble(initial[i]);
@@ -241,7 +240,7 @@ PyObject *gr_py_sum_axis_on_device(PyObject *Py_UNUSED(self), PyObject *args)
         return found < 0 ? NULL : Py_NewRef(Py_None);
     request.stream = stream ? ours : array.stream ? array.stream : ours;
     gr_view_gpu(&array, &in);
-    answer = gr_find_device(&array) < 0 ? NULL : gr_ask_python(plan, &array, &in, request.stream);
+    answer = gr_find_memory(&array) < 0 ? NULL : gr_ask_python(plan, &array, &in, request.stream);
     request.device = array.device;
     if (answer && PyArg_ParseTuple(answer, "OOKO", &ask.out, &ask.mask, &ask.axes, &details) &&
         take_details(details, &request, &ask) == 0)

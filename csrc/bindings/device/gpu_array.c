@@ -1,6 +1,9 @@
 /* Describes an array on a GPU, given a Python object. */
 #include "bindings/device/gpu_array.h"
 
+#include "backend/backend.h"
+#include "engine/engine.h"
+
 #include <stdbool.h>
 #include <string.h>
 
@@ -155,6 +158,42 @@ int gr_gpu_array_of(PyObject *object, void *(*our_stream)(void *context, int dev
 void gr_gpu_array_done(gr_gpu_array *array)
 {
     Py_CLEAR(array->owner);
+}
+
+/* On a card, the driver answers only threads that have a context. */
+static int can_read(gr_range bytes, int device, gr_range *known)
+{
+    int before = gr_current_device();
+    (void)cudaSetDevice(device);
+    int found = gr_backend_can_read(bytes, known);
+    gr_backend_return_to(before);
+    return found;
+}
+
+/* Caches the last ranges that can be read, because programs sum the same memory repeatedly. The GIL
+ * guards the cache. */
+int gr_check_memory(const gr_gpu_array *array, int device)
+{
+    enum { KEPT = 8 };
+    static gr_range kept[KEPT] = {{1, 0}};
+    static unsigned next;
+    gr_range bytes = {array->first, array->last}, known;
+    if (!array->count)
+        return 0;
+    for (int i = 0; i < KEPT; i++)
+        if (bytes.first >= kept[i].first && bytes.last <= kept[i].last)
+            return 0;
+    if (!can_read(bytes, device, &known)) {
+        PyErr_Format(PyExc_BufferError,
+                     "its producer describes an array of %lld elements of %d bytes from %p to %p, "
+                     "which is not all memory that the %s can read",
+                     (long long)array->count, array->bytes, (void *)bytes.first, (void *)bytes.last,
+                     gr_backend_name());
+        return -1;
+    }
+    kept[next] = known;
+    next = (next + 1) % KEPT;
+    return 0;
 }
 
 /* The order of additions does not matter, so dimensions may be sorted, reversed and merged. */

@@ -33,6 +33,10 @@ int gr_gpu_array_of(PyObject *object, void *(*our_stream)(void *context, int dev
 
 void gr_gpu_array_done(gr_gpu_array *array);
 
+/* Checks that kernels on this device can reach the memory that the producer described. To be called
+ * for each array before its first launch. Returns 0, or -1 with an exception set. */
+int gr_check_memory(const gr_gpu_array *array, int device);
+
 /* Merges dimensions that are contiguous with each other. Returns 1 if the elements are contiguous
  * (`elements->base` and the count then describe the array), 0 if they are strided, or -1 with an
  * exception set if too many dimensions are left. */

@@ -153,33 +153,6 @@ static gr_workspace *workspace_for(gr_gpu_array *array, gr_opening *opening)
     return open_for(opening, array->device) ? opening->workspace : NULL;
 }
 
-/* Checks that kernels can read the memory that a producer described. Returns 0, or -1 with an
- * exception set. Caches the last readable ranges, because programs sum the same memory repeatedly.
- * The GIL guards the cache. */
-static int check_memory(const gr_gpu_array *array)
-{
-    enum { KEPT = 8 };
-    static gr_range kept[KEPT] = {{1, 0}};
-    static unsigned next;
-    gr_range bytes = {array->first, array->last}, known;
-    if (!array->count)
-        return 0;
-    for (int i = 0; i < KEPT; i++)
-        if (bytes.first >= kept[i].first && bytes.last <= kept[i].last)
-            return 0;
-    if (!gr_backend_can_read(bytes, &known)) {
-        PyErr_Format(PyExc_BufferError,
-                     "its producer describes an array of %lld elements of %d bytes from %p to %p, "
-                     "which is not all memory that the %s can read",
-                     (long long)array->count, array->bytes, (void *)bytes.first, (void *)bytes.last,
-                     gr_backend_name());
-        return -1;
-    }
-    kept[next] = known;
-    next = (next + 1) % KEPT;
-    return 0;
-}
-
 int gr_refuse_capture(void *stream)
 {
     if (!stream || !gr_stream_is_captured(stream))
@@ -200,7 +173,7 @@ int gr_open_array(PyObject *object, unsigned long long stream, gr_opening *openi
         return found;
     if (gr_refuse_capture(stream ? given : array->stream) < 0)
         return -1;
-    return workspace_for(array, opening) && check_memory(array) == 0 ? 1 : -1;
+    return workspace_for(array, opening) && gr_check_memory(array, array->device) == 0 ? 1 : -1;
 }
 
 gr_status gr_begin_job(gr_workspace *workspace, gr_job *job, int part, gr_error *error)

@@ -258,7 +258,7 @@ PyObject *gr_py_sum_segments_on_device(PyObject *Py_UNUSED(self), PyObject *args
         return found < 0 ? NULL : Py_NewRef(Py_None);
     request.stream = stream ? ours : array.stream ? array.stream : ours;
     gr_view_gpu(&array, &in);
-    answer = gr_find_device(&array) < 0 ? NULL : gr_ask_python(plan, &array, &in, request.stream);
+    answer = gr_find_memory(&array) < 0 ? NULL : gr_ask_python(plan, &array, &in, request.stream);
     request.device = array.device;
     if (answer && PyArg_ParseTuple(answer, "OO", &to, &details) &&
         take_details(details, array.kind, array.bytes, &request, &ask) == 0)
@@ -274,7 +274,7 @@ PyObject *gr_py_describe_index(PyObject *Py_UNUSED(self), PyObject *args)
 {
     PyObject *object, *most = NULL;
     const char *name;
-    int device, wants_largest;
+    int device, wants_largest, broken_off = 0;
     unsigned long long stream;
     gr_gpu_array array;
     gr_view seen;
@@ -291,15 +291,18 @@ PyObject *gr_py_describe_index(PyObject *Py_UNUSED(self), PyObject *args)
                is_aligned(&array, name, array.bytes)) {
         if (wants_largest && array.count) {
             int before = gr_current_device();
-            Py_BEGIN_ALLOW_THREADS;
+            gr_without_gil call;
+            gr_drop_gil(&call);
+            gr_backend_schedule(0, 0);
             gr_largest_id(&index, (uint64_t)array.count, device, (void *)(uintptr_t)stream,
                           &largest, &error);
-            Py_END_ALLOW_THREADS;
             gr_backend_return_to(before);
+            broken_off = gr_take_gil(&call) < 0;
         }
-        most = error.status == GR_OK
-                   ? Py_BuildValue("LL", (long long)array.count, (long long)largest)
-                   : gr_raise(&error);
+        if (!broken_off)
+            most = error.status == GR_OK
+                       ? Py_BuildValue("LL", (long long)array.count, (long long)largest)
+                       : gr_raise(&error);
     }
     gr_gpu_array_done(&array);
     return most;

@@ -110,13 +110,13 @@ int gr_view_beside(PyObject *object, const char *name, void *stream, int device,
         return -1;
     }
     gr_view_gpu(array, seen);
-    if (array->device >= 0 && array->device != device) {
-        gr_gpu_array_done(array);
+    if (array->device >= 0 && array->device != device)
         PyErr_Format(PyExc_ValueError, "%s lies on GPU %d, and the array on GPU %d", name,
                      array->device, device);
-        return -1;
-    }
-    return 0;
+    else if (gr_check_memory(array, device) == 0)
+        return 0;
+    gr_gpu_array_done(array);
+    return -1;
 }
 
 static int overlap(const gr_gpu_array *a, const gr_gpu_array *b)
@@ -177,18 +177,14 @@ int gr_check_out(unsigned bytes, const gr_gpu_array *out, const gr_view *seen,
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Sets the device of an array whose producer has not named it. */
-int gr_find_device(gr_gpu_array *array)
+int gr_find_memory(gr_gpu_array *array)
 {
     gr_error error;
-    if (array->device >= 0)
-        return 0;
-    if (!array->count) { /* has no address */
+    if (array->device < 0 && !array->count) /* has no address */
         array->device = 0;
-        return 0;
+    if (array->device < 0 && gr_pointer_device(array->base, &array->device, &error) != GR_OK) {
+        gr_raise(&error);
+        return -1;
     }
-    if (gr_pointer_device(array->base, &array->device, &error) == GR_OK)
-        return 0;
-    gr_raise(&error);
-    return -1;
+    return gr_check_memory(array, array->device);
 }

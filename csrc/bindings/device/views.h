@@ -29,9 +29,9 @@ int gr_view_beside(PyObject *object, const char *name, void *stream, int device,
 /* For gr_gpu_array_of(): the context is the stream. */
 void *gr_callers_stream(void *context, int device);
 
-/* Sets the device of an array whose producer has not named it. Returns 0, or -1 with an exception
- * set. */
-int gr_find_device(gr_gpu_array *array);
+/* Sets the device of an array whose producer has not named it, and checks its memory. Returns 0, or
+ * -1 with an exception set. */
+int gr_find_memory(gr_gpu_array *array);
 
 /* Calls plan(kind, bytes, device, shape, steps, stream). */
 PyObject *gr_ask_python(PyObject *plan, const gr_gpu_array *array, const gr_view *in, void *stream);

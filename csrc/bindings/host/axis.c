@@ -6,6 +6,7 @@
 #include "bindings/results.h"
 #include "cpu/axis_sum.h"
 #include "exact/axis_exact.h"
+#include "exact/format.h"
 #include "shared/axes.h"
 #include "threads/clock.h"
 
@@ -228,13 +229,28 @@ static int take_initial(request *asked, PyObject *initial)
     return take_terms(asked, 0, real) < 0 || take_terms(asked, 1, imaginary) < 0 ? -1 : 0;
 }
 
-/* Whether `out` has the shape and the item size of the result, and the mask the array's shape: user
- * code may have run since Python checked them. */
+/* Whether there are kernels that read these elements and store sums of the target's type. */
+static bool types_fit(int load, int acc, int components, int target, bool exactly)
+{
+    if (!gr_are_numbers(load, acc, components) || !gr_are_numbers(target, acc, components))
+        return false;
+    bool floats = gr_is_float((gr_load)load), in_floats = acc == GR_ACC_f32 || acc == GR_ACC_f64;
+    return floats == in_floats && floats == gr_is_float((gr_load)target) && floats >= exactly &&
+           (acc != GR_ACC_u32 || gr_load_size((gr_load)load) == gr_acc_size(GR_ACC_u32));
+}
+
+/* Whether the items of the array, and of the result, have the size of their types; `out` the shape
+ * and the item size of the result; and the mask the array's shape. User code may have run since
+ * Python checked this. */
 static bool shapes_fit(const request *asked)
 {
     PyArrayObject *array = asked->array, *out = asked->out, *mask = asked->mask;
     int dims = PyArray_NDIM(array), k = 0;
-    bool fits = !mask || (PyArray_NDIM(mask) == dims && PyArray_ITEMSIZE(mask) == 1);
+    size_t components = (size_t)asked->components;
+    bool fits =
+        (size_t)PyArray_ITEMSIZE(array) == components * gr_load_size(asked->load) &&
+        (size_t)PyDataType_ELSIZE(asked->type) == components * gr_load_size(asked->target) &&
+        (!mask || (PyArray_NDIM(mask) == dims && PyArray_ITEMSIZE(mask) == 1));
     for (int i = 0; fits && i < dims; i++) {
         fits = !mask || PyArray_DIM(mask, i) == PyArray_DIM(array, i);
         bool stays = asked->keeps_dims || !asked->reduced[i];
@@ -264,6 +280,10 @@ static int take_details(request *asked, PyObject *details)
     if (!PyArray_DescrCheck(type) || !(out == Py_None || PyArray_Check(out)) ||
         !(mask == Py_None || PyArray_Check(mask))) {
         PyErr_SetString(PyExc_TypeError, "expected a dtype and arrays");
+        return -1;
+    }
+    if (!types_fit(load, acc, asked->components, target, asked->exactly)) {
+        PyErr_SetString(PyExc_ValueError, "no such element type, accumulator or component count");
         return -1;
     }
     asked->load = (gr_load)load;

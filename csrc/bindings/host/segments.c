@@ -2,6 +2,7 @@
 #include "bindings/host/functions.h"
 
 #include "bindings/gil.h"
+#include "exact/format.h"
 #include "segments/segments.h"
 #include "threads/clock.h"
 
@@ -45,6 +46,16 @@ static int take_initial(request *asked, PyObject *initial)
     return take_terms(asked, 0, real) < 0 || take_terms(asked, 1, imaginary) < 0 ? -1 : 0;
 }
 
+/* Whether elements of this type can be added to sums of the target's. */
+static bool types_fit(int load, int parts, int target, int sum_parts, bool in_floats)
+{
+    if (!gr_are_numbers(load, GR_ACC_u64, parts) || !gr_are_numbers(target, GR_ACC_u64, sum_parts))
+        return false;
+    bool floats = gr_is_float((gr_load)load);
+    return parts <= sum_parts && floats <= in_floats && sum_parts <= 1 + in_floats &&
+           in_floats == gr_is_float((gr_load)target);
+}
+
 /* Whether shapes and item sizes are as Python has checked them. User code may have run since. */
 static bool shapes_fit(const request *asked)
 {
@@ -58,7 +69,7 @@ static bool shapes_fit(const request *asked)
                 (size_t)PyArray_ITEMSIZE(out) == out_size &&
                 (dims == 1 || PyArray_DIM(values, 1) == PyArray_DIM(out, 1));
     if (fits && asked->ids)
-        return PyArray_NDIM(asked->ids) == 1 &&
+        return PyArray_NDIM(asked->ids) == 1 && PyArray_ISINTEGER(asked->ids) &&
                PyArray_DIM(asked->ids, 0) == PyArray_DIM(values, 0);
     return fits && PyArray_NDIM(asked->offsets) == 1 && PyArray_ITEMSIZE(asked->offsets) == 8 &&
            PyArray_IS_C_CONTIGUOUS(asked->offsets) &&
@@ -121,6 +132,10 @@ PyObject *gr_py_sum_segments(PyObject *Py_UNUSED(module), PyObject *args)
     if (!is_array_or_none(ids) || !is_array_or_none(offsets) ||
         (ids == Py_None) == (offsets == Py_None)) {
         PyErr_SetString(PyExc_TypeError, "expected an array of ids or of offsets");
+        return NULL;
+    }
+    if (!types_fit(load, all->values.parts, target, all->sums.parts, is_float)) {
+        PyErr_SetString(PyExc_ValueError, "no such element type or number of parts");
         return NULL;
     }
     asked.ids = ids == Py_None ? NULL : (PyArrayObject *)ids;

@@ -207,22 +207,28 @@ __device__ __forceinline__ void add_short(Sum &sum, Sizes<T> &sizes, const Pack<
         add_pack_to(sum, pack);
 }
 
-/* Adds some packs. If their sum is exact in float64, a sum that proves its rounding needs a proof
- * for this sum alone, instead of one per element. */
-template <typename Acc, typename T, unsigned count>
-__device__ __forceinline__ void add_packs_to(Acc &sum, const Pack<T> (&pack)[count])
+/* Adds `count` packs or elements of type T. If their sum is exact in float64, a sum that proves its
+ * rounding needs a proof for this sum alone, instead of one per element. */
+template <typename T, typename Acc, typename Piece, unsigned count>
+__device__ __forceinline__ void add_pieces_to(Acc &sum, const Piece (&piece)[count])
 {
     using Short = ShortSum<Acc, T>;
+    Sizes<T> sizes;
     if constexpr (is_short<Acc, Short>) {
         Short total = 0;
-        Sizes<T> sizes;
         for (unsigned k = 0; k < count; k++)
-            add_short<Acc>(total, sizes, pack[k]);
-        if (sizes.allow(count * Pack<T>::count))
+            add_short<Acc>(total, sizes, piece[k]);
+        if (sizes.allow(count * unsigned(sizeof(Piece) / sizeof(T))))
             return add_to(sum, total);
     }
     for (unsigned k = 0; k < count; k++)
-        add_pack_to(sum, pack[k]);
+        add_short<Acc>(sum, sizes, piece[k]);
+}
+
+template <typename Acc, typename T, unsigned count>
+__device__ __forceinline__ void add_packs_to(Acc &sum, const Pack<T> (&pack)[count])
+{
+    add_pieces_to<T>(sum, pack);
 }
 
 /* Adds up each of four sums over groups of `lanes` lanes. Of at least four lanes, pairs exchange

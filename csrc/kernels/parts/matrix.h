@@ -119,6 +119,20 @@ __device__ __forceinline__ void finish_sum(void *to, const gr_sums &of, size_t k
     }
 }
 
+/* Rounds a short sum, which is exact, without a proof. Returns false if it needs one. */
+__device__ __forceinline__ bool round_short(const gr_sums &of, double sum, double *rounded)
+{
+    bool finite = (__double2hiint(sum) & 0x7ff00000) != 0x7ff00000;
+    *rounded = sum;
+    if (of.is_partial || of.has_initial || !finite)
+        return false;
+    if (of.type == GR_LOAD_f16 || of.type == GR_LOAD_bf16) {
+        gr_format format = gr_format_of(of.type);
+        gr_proven_round(sum, 0, 0, 0, format.fraction, format.unit, rounded);
+    }
+    return true;
+}
+
 /* The places of the sums. A sum is rounded to its type once, when it is stored. */
 template <typename Acc> struct Sums {
     gr_sums of;
@@ -131,25 +145,11 @@ template <typename Acc> struct Sums {
             finish_sum(static_cast<char *>(of.base) + k * of.bytes, of, k, sum);
     }
 
-    /* Rounds a short sum, which is exact, without a proof. Returns false if it needs one. */
-    __device__ __forceinline__ bool round_short(double sum, double *rounded) const
-    {
-        bool finite = (__double2hiint(sum) & 0x7ff00000) != 0x7ff00000;
-        *rounded = sum;
-        if (of.is_partial || of.has_initial || !finite)
-            return false;
-        if (of.type == GR_LOAD_f16 || of.type == GR_LOAD_bf16) {
-            gr_format format = gr_format_of(of.type);
-            gr_proven_round(sum, 0, 0, 0, format.fraction, format.unit, rounded);
-        }
-        return true;
-    }
-
     /* Stores a short sum, which is exact. Returns false if it needs a proof. */
     __device__ __forceinline__ bool put_exact(size_t k, double sum) const
     {
         double rounded;
-        if (!round_short(sum, &rounded))
+        if (!round_short(of, sum, &rounded))
             return false;
         store_sum(static_cast<char *>(of.base) + k * of.bytes, of, rounded);
         return true;
@@ -178,7 +178,7 @@ template <typename Acc> struct Sums {
                 return false;
             else if constexpr (!is_short<Acc, Sum>)
                 rounded[j] = converted<T>(Acc(sum[j]) + initial_of<Acc>(of, k + j));
-            else if (round_short(sum[j], &exact))
+            else if (round_short(of, sum[j], &exact))
                 rounded[j] = converted<T>(exact);
             else
                 return false;

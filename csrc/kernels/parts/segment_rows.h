@@ -15,6 +15,11 @@ struct Bounds {
           end(of.by_offsets ? index_at(of.index, k + 1) : of.offsets[k + 1])
     {
     }
+
+    static __device__ __forceinline__ Bounds if_any(const gr_segment_job &of, uint64_t k)
+    {
+        return k < of.segments ? Bounds(of, k) : Bounds(0, 0);
+    }
 };
 
 /* Whether sums of rows are wanted, and the ids or offsets are right. */
@@ -23,38 +28,91 @@ __device__ __forceinline__ bool adds_rows(const gr_segment_job &of)
     return is_in_rows(of) && !of.state->bad;
 }
 
-/* The sum of column c over rows begin, begin + step, ... below end. */
-template <typename In, typename Acc>
-__device__ __forceinline__ Acc sum_of_rows(const gr_segment_job &of, uint64_t c, uint64_t begin,
-                                           uint64_t end, uint64_t step)
+template <typename Sum, typename Acc, typename In, typename Piece, unsigned count>
+__device__ __forceinline__ void add_to_part(Sum &sum, Sizes<In> &sizes, const Piece (&piece)[count])
+{
+    if constexpr (is_short<Acc, Sum>)
+        for (unsigned k = 0; k < count; k++)
+            add_short<Acc>(sum, sizes, piece[k]);
+    else
+        add_pieces_to<In>(sum, piece);
+}
+
+/* Rows begin to end of column c, as the lanes of a group read them: lane `member` of `members`. */
+struct Part {
+    uint64_t c, begin, end;
+    unsigned member, members;
+};
+
+/* Adds numbers that lie `step` bytes apart, one at a time. */
+template <typename Sum, typename Acc, typename In>
+__device__ __forceinline__ Sum sum_of_elements(const Part &part, const char *column, int64_t step,
+                                               Sizes<In> &sizes)
 {
     constexpr unsigned flight = 8;
-    const char *at = static_cast<const char *>(of.values.base) + column_offset(of.values, c) +
-                     (int64_t)begin * of.values.row_step;
-    int64_t apart = (int64_t)step * of.values.row_step;
-    Acc sum = 0;
-    for (uint64_t row = begin; row < end; row += flight * step, at += flight * apart) {
+    const char *at = column + (int64_t)part.member * step;
+    int64_t apart = (int64_t)part.members * step;
+    Sum sum = 0;
+    for (uint64_t row = part.begin + part.member; row < part.end;
+         row += flight * part.members, at += flight * apart) {
         In value[flight];
         for (unsigned k = 0; k < flight; k++) {
             value[k] = In{};
-            if (row + k * step < end)
+            if (row + k * part.members < part.end)
                 value[k] = *reinterpret_cast<const In *>(at + k * apart);
         }
-        for (unsigned k = 0; k < flight; k++)
-            if (row + k * step < end)
-                add_to(sum, value[k]);
+        add_to_part<Sum, Acc>(sum, sizes, value);
     }
     return sum;
 }
 
+/* The same of neighbours in memory, by packs. */
+template <typename Sum, typename Acc, typename In>
+__device__ __forceinline__ Sum sum_of_packs(const Part &part, const In *in, Sizes<In> &sizes)
+{
+    constexpr unsigned flight = 4;
+    Packed<const In *> packed(in, part.end - part.begin);
+    Sum sum = 0;
+    for (uint64_t i = part.member; i < packed.packs; i += flight * part.members) {
+        Pack<In> pack[flight];
+        for (unsigned k = 0; k < flight; k++)
+            pack[k] = packed.or_zero(i + k * part.members, packed.packs);
+        add_to_part<Sum, Acc>(sum, sizes, pack);
+    }
+    for (uint64_t i = part.member; i < packed.head + packed.tail; i += part.members)
+        add_short<Acc>(sum, sizes,
+                       i < packed.head ? in[i] : in[i + packed.packs * Pack<In>::count]);
+    return sum;
+}
+
+/* A lane's part of a sum. `sizes` tell whether it is exact, if it is short. */
+template <typename Sum, typename Acc, typename In>
+__device__ __forceinline__ Sum sum_of_rows(const gr_segment_job &of, const Part &part,
+                                           Sizes<In> &sizes)
+{
+    int64_t step = of.values.row_step;
+    const char *column = static_cast<const char *>(of.values.base) +
+                         column_offset(of.values, part.c) + (int64_t)part.begin * step;
+    if (part.begin >= part.end)
+        return Sum(0);
+    if (of.columns == 1 && step == (int64_t)sizeof(In) && part.members > 1)
+        return sum_of_packs<Sum, Acc>(part, reinterpret_cast<const In *>(column), sizes);
+    return sum_of_elements<Sum, Acc>(part, column, step, sizes);
+}
+
 /* Rounds and stores the sum of column c of segment k. */
-template <typename Acc>
+template <typename Acc, typename Sum>
 __device__ __forceinline__ void put_segment(const gr_segment_job &of, uint64_t k, uint64_t c,
-                                            Acc sum)
+                                            Sum sum)
 {
     char *to = static_cast<char *>(const_cast<void *>(of.out.base)) + (int64_t)k * of.out.row_step +
                column_offset(of.out, c);
-    finish_sum(to, of.sums, k * of.columns + c, sum);
+    if constexpr (is_short<Acc, Sum>) {
+        double rounded;
+        if (round_short(of.sums, sum, &rounded))
+            return store_sum(to, of.sums, rounded);
+    }
+    finish_sum(to, of.sums, k * of.columns + c, Acc(sum));
 }
 
 /* The sum over the lanes of a group that have the same column: the first `columns` lanes get it. */
@@ -64,6 +122,28 @@ __device__ __forceinline__ Acc sum_of_lanes(Acc sum, unsigned lanes, unsigned co
     for (unsigned offset = lanes / 2; offset >= columns; offset /= 2)
         sum += __shfl_down_sync(0xffffffffu, sum, offset);
     return sum;
+}
+
+/* Adds up and stores the segments of a warp by short sums. Returns false, in all lanes, if one of
+ * these might round. */
+template <typename In, typename Acc>
+__device__ __forceinline__ bool put_short_segment(const gr_segment_job &of, const Part &part,
+                                                  unsigned lanes, unsigned columns, uint64_t k,
+                                                  bool stores)
+{
+    using Short = ShortSum<Acc, In>;
+    if constexpr (!is_short<Acc, Short>) {
+        return false;
+    } else {
+        Sizes<In> sizes;
+        Short sum = sum_of_rows<Short, Acc>(of, part, sizes);
+        if (!sizes.allow_in_warp(largest_in_warp((unsigned)(part.end - part.begin))))
+            return false;
+        sum = sum_of_lanes(sum, lanes, columns);
+        if (stores)
+            put_segment<Acc>(of, k, part.c, sum);
+        return true;
+    }
 }
 
 #endif

@@ -28,6 +28,21 @@ __device__ __forceinline__ unsigned long long index_at(const gr_index &of, size_
     }
 }
 
+/* Calls use(index), where index(i) is number i. The usual types are read directly: a choice of the
+ * type before each load would keep the loads apart. */
+template <typename Use> __device__ __forceinline__ void with_index(const gr_index &of, Use use)
+{
+    if (of.load == GR_LOAD_u64 && of.step == 8) {
+        const unsigned long long *at = static_cast<const unsigned long long *>(of.base);
+        use([at](size_t i) { return __ldcs(at + i); });
+    } else if (of.load == GR_LOAD_i32 && of.step == 4) {
+        const int *at = static_cast<const int *>(of.base);
+        use([at](size_t i) { return (unsigned long long)(long long)__ldcs(at + i); });
+    } else {
+        use([&of](size_t i) { return index_at(of, i); });
+    }
+}
+
 /* How lanes share columns: the number of lanes, a power of two, that take neighbouring ones. */
 __device__ __forceinline__ unsigned column_lanes(uint64_t columns)
 {
@@ -99,23 +114,11 @@ __device__ __forceinline__ void for_each_value(const gr_segment_job &of, IndexAt
     }
 }
 
-/* The same with the usual types of ids read directly. */
+/* The same with the job's ids. */
 template <unsigned flight, typename In, typename Use>
 __device__ __forceinline__ void for_each_value(const gr_segment_job &of, Use use)
 {
-    const gr_index &ids = of.index;
-    if (ids.load == GR_LOAD_u64 && ids.step == 8) {
-        const unsigned long long *at = static_cast<const unsigned long long *>(ids.base);
-        for_each_value<flight, In>(
-            of, [at](size_t i) { return __ldcs(at + i); }, use);
-    } else if (ids.load == GR_LOAD_i32 && ids.step == 4) {
-        const int *at = static_cast<const int *>(ids.base);
-        for_each_value<flight, In>(
-            of, [at](size_t i) { return (unsigned long long)(long long)__ldcs(at + i); }, use);
-    } else {
-        for_each_value<flight, In>(
-            of, [&ids](size_t i) { return index_at(ids, i); }, use);
-    }
+    with_index(of.index, [&](auto index) { for_each_value<flight, In>(of, index, use); });
 }
 
 #endif

@@ -17,6 +17,6 @@ template <typename In, typename Acc> __global__ void segment_merge(gr_segment_jo
             sum += partial[(found.first + t) * of.columns + c];
         sum = warp_sum(sum);
         if (threadIdx.x % 32 == 0)
-            put_segment(of, found.segment, c, sum);
+            put_segment<Acc>(of, found.segment, c, sum);
     }
 }

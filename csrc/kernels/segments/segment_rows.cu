@@ -29,7 +29,7 @@ __device__ __forceinline__ void put_tasks(const gr_segment_job &of, bool is_long
 }
 
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256, 4) segment_rows(gr_segment_job of)
+__global__ void __launch_bounds__(256, 3) segment_rows(gr_segment_job of)
 {
     unsigned lanes = of.lanes, columns = column_lanes(of.columns);
     unsigned member = threadIdx.x % lanes, lane_row = member / columns;
@@ -42,16 +42,21 @@ __global__ void __launch_bounds__(256, 4) segment_rows(gr_segment_job of)
     for (uint64_t tile = (uint64_t)blockIdx.y * columns; tile < of.columns;
          tile += (uint64_t)gridDim.y * columns) {
         uint64_t c = tile + member % columns;
+        Bounds next = Bounds::if_any(of, first); /* loaded early: no turn waits for them */
         for (uint64_t turn = of_warp; turn < of.segments; turn += groups) {
             uint64_t k = turn + threadIdx.x % 32 / lanes;
-            Bounds rows = k < of.segments ? Bounds(of, k) : Bounds{0, 0};
+            Bounds rows = next;
+            next = Bounds::if_any(of, k + groups);
             bool is_long = rows.end - rows.begin > of.long_rows;
-            Acc sum = 0;
-            if (!is_long && c < of.columns)
-                sum = sum_of_rows<In, Acc>(of, c, rows.begin + lane_row, rows.end, lanes / columns);
-            sum = sum_of_lanes(sum, lanes, columns);
-            if (lane_row == 0 && !is_long && k < of.segments && c < of.columns)
-                put_segment(of, k, c, sum);
+            uint64_t end = is_long || c >= of.columns ? rows.begin : rows.end;
+            Part part = {c, rows.begin, end, lane_row, lanes / columns};
+            bool stores = lane_row == 0 && !is_long && k < of.segments && c < of.columns;
+            if (!put_short_segment<In, Acc>(of, part, lanes, columns, k, stores)) {
+                Sizes<In> sizes;
+                Acc sum = sum_of_lanes(sum_of_rows<Acc, Acc>(of, part, sizes), lanes, columns);
+                if (stores)
+                    put_segment<Acc>(of, k, c, sum);
+            }
             if (tile == 0)
                 put_tasks(of, is_long, k, rows);
         }

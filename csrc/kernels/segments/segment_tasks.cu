@@ -19,11 +19,10 @@ __global__ void __launch_bounds__(256, 4) segment_tasks(gr_segment_job of)
         uint64_t c = tile + threadIdx.x % columns;
         for (uint64_t t = blockIdx.x; t < of.state->tasks; t += gridDim.x) {
             gr_segment_task task = of.task[t];
-            Acc sum = 0;
-            if (c < of.columns)
-                sum = sum_of_rows<In, Acc>(of, c, task.begin + threadIdx.x / columns, task.end,
-                                           blockDim.x / columns);
-            sum = sum_of_lanes(sum, 32, columns);
+            uint64_t end = c < of.columns ? task.end : task.begin;
+            Part part = {c, task.begin, end, threadIdx.x / columns, blockDim.x / columns};
+            Sizes<In> sizes;
+            Acc sum = sum_of_lanes(sum_of_rows<Acc, Acc>(of, part, sizes), 32, columns);
             if (lane < columns)
                 shared[threadIdx.x / 32 * columns + lane] = sum;
             __syncthreads();

@@ -1,0 +1,184 @@
+"""Producers that lie, threads that write meanwhile and wrong numbers, for sums that are arrays."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import gpureduce
+from gpureduce import _emulator, _host
+from gpureduce.core import dtypes
+from producers import ByInterface
+
+FLOATS = np.arange(1, 11, dtype=np.float32)
+ROWS = np.ones((2, 3), np.float32)
+IDS = np.zeros(10, np.int64)
+LEFT = (8, 2**47 - 4096)  # addresses that no program reads
+
+
+class _Shaped(ByInterface):
+    """With the attributes that `out` and `where` are asked for."""
+
+    def __init__(self, array, **changes):
+        super().__init__(array, **changes)
+        self.shape, self.dtype = array.shape, array.dtype
+
+
+_Shaped.__module__ = ByInterface.__module__  # of the same library
+
+
+def along_axis(array, **how):
+    return gpureduce.sum(array, "fast", device="emulator", axis=0, **how)
+
+
+def by_segment(values, numbers, **how):
+    return gpureduce.segment_sum(values, numbers, device="emulator", **how)
+
+
+LIES = {
+    "array": lambda at: along_axis(ByInterface(FLOATS, data=at)),
+    "one sum": lambda at: along_axis(ByInterface(FLOATS, data=at), result="device"),
+    "out": lambda at: along_axis(ByInterface(ROWS), out=_Shaped(FLOATS[:3], data=at)),
+    "where": lambda at: along_axis(ByInterface(FLOATS), where=_Shaped(np.ones(10, bool), data=at)),
+    "values": lambda at: by_segment(ByInterface(FLOATS, data=at), ByInterface(IDS), num_segments=1),
+    "ids": lambda at: by_segment(ByInterface(FLOATS), ByInterface(IDS, data=at), num_segments=1),
+    "ids without a count": lambda at: by_segment(ByInterface(FLOATS), ByInterface(IDS, data=at)),
+    "offsets": lambda at: by_segment(ByInterface(FLOATS), None, offsets=ByInterface(IDS, data=at)),
+    "sums by segment": lambda at: by_segment(
+        ByInterface(FLOATS), ByInterface(IDS), out=_Shaped(FLOATS[:1], data=at)
+    ),
+    "part": lambda at: gpureduce.sum_parts(
+        [ByInterface(FLOATS), ByInterface(FLOATS, data=at)], device="emulator"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LIES)
+def test_memory_that_is_not_there(what):
+    """Each array of a call is checked, not only the one that is added up."""
+    for address in LEFT:
+        with pytest.raises(BufferError, match="not all memory that the emulator can read"):
+            LIES[what]((address, False))
+    assert along_axis(ByInterface(ROWS)).value.to_numpy().tolist() == [2, 2, 2]
+
+
+def test_far_more_elements_than_there_are():
+    with pytest.raises(BufferError, match="not all memory that the emulator can read"):
+        along_axis(ByInterface(FLOATS, shape=(2**36,)))
+    with pytest.raises(BufferError, match="not all memory that the emulator can read"):
+        along_axis(ByInterface(ROWS), out=_Shaped(FLOATS[:3], strides=(2**40,)))
+
+
+def rows():
+    return gpureduce.sum(ByInterface(ROWS), "fast", axis=1, device="emulator").value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("shape", (2**20,)), ("strides", (2**20,)), ("dtype", "complex128"), ("device", 7)],
+)
+def test_what_a_device_array_describes_cannot_be_changed(name, value):
+    found = rows()
+    with pytest.raises(AttributeError):
+        setattr(found, name, value)
+    assert found.to_numpy().tolist() == [3, 3]
+
+
+def _digits_of_wide_numbers(seed: int) -> np.ndarray:
+    """Pairs that cancel: their segments are added up in digits, whose range a pass finds first."""
+    rng = np.random.default_rng(seed)
+    spread = 1000 if seed else 2
+    half = np.ldexp(rng.standard_normal(50_000), rng.integers(-spread, spread, 50_000))
+    return np.stack([half, -half], axis=-1).reshape(-1)
+
+
+def test_another_thread_changes_the_values_between_two_passes():
+    """Elements beyond the range that was found are left out, not written beside the digits."""
+    narrow, wide = _digits_of_wide_numbers(0), _digits_of_wide_numbers(1)
+    values, ids, ended = wide.copy(), np.arange(100_000) // 100, False
+
+    def change():
+        while not ended:
+            values[:] = narrow
+            values[:] = wide
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        gpureduce.segment_sum(values, ids, num_segments=1000, timing=False)
+    ended = True
+    thread.join()
+    values[:] = wide
+    assert not gpureduce.segment_sum(values, ids).value.any()
+
+
+WRONG = (-1, 99, 2**30)
+
+
+@pytest.mark.parametrize("wrong", [*WRONG, _host.LOAD_F64 - 1])
+@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("exactly", [True, False])
+def test_the_host_sum_along_axes_checks_its_numbers(which, wrong, exactly):
+    numbers = [_host.LOAD_F64, _host.ACC_F64, 1, _host.LOAD_F64]
+    numbers[which] = wrong
+    details = (*numbers, np.dtype(np.float64), None, None, ((), ()))
+    with pytest.raises(ValueError, match=r"no such element type|changed"):
+        _host.sum_axis(np.ones((3, 4)), (0,), False, exactly, None, details)
+
+
+@pytest.mark.parametrize("acc", ["ACC_U32", "ACC_U64", "ACC_F32"])
+def test_the_host_sum_along_axes_checks_what_goes_together(acc):
+    """As an accumulator of another width would read or write beside the elements."""
+    load = _host.LOAD_F64 if acc.startswith("ACC_U") else dtypes.load_of(np.dtype(np.int8))
+    details = (load, getattr(_host, acc), 1, load, np.dtype(np.float64), None, None, 0)
+    with pytest.raises(ValueError, match="no such element type"):
+        _host.sum_axis(np.ones((3, 4)), (0,), False, False, None, details)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("which", [0, 1, 3, 4])
+def test_the_host_sum_by_segment_checks_its_numbers(which, wrong):
+    layout = [_host.LOAD_F64, 1, False, _host.LOAD_F64, 1, True]
+    layout[which] = wrong
+    with pytest.raises(ValueError, match="no such element type"):
+        _host.sum_segments(np.ones(10), IDS, None, np.zeros(2), tuple(layout), ((), ()))
+
+
+def test_the_host_sum_by_segment_checks_its_arrays():
+    layout = (_host.LOAD_F64, 1, False, _host.LOAD_F64, 1, True)
+    for values, ids, sums in (
+        (np.ones(10), IDS.astype(np.float64), np.zeros(2)),
+        (np.ones(10, np.float32), IDS, np.zeros(2)),
+        (np.ones(10), IDS, np.zeros(2, np.float32)),
+    ):
+        with pytest.raises(ValueError, match="changed its shape"):
+            _host.sum_segments(values, ids, None, sums, layout, ((), ()))
+
+
+def test_devices_of_new_memory_are_checked():
+    for device in (-1, 64, 99):
+        with pytest.raises(gpureduce.CudaError, match="InvalidDevice"):
+            _emulator.allocate(8, device, 0)
+    for nbytes in (-1, 2**62):
+        with pytest.raises((ValueError, MemoryError)):
+            _emulator.allocate(nbytes, 0, 0)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "int32", "float32", "complex64"])
+def test_as_many_dimensions_as_numpy_has(dtype):
+    array = np.arange(3 * 2**4).reshape((1,) * 30 + (3,) + (1,) * 29 + (2,) * 4).astype(dtype)
+    wide = "complex128" if dtype == "complex64" else "float64"
+    mask = np.arange(array.size).reshape(array.shape) % 3 > 0
+    for axis in (0, 30, 63, (30, 61), (60, 61, 62, 63), tuple(range(64)), ()):
+        for how in ({}, {"keepdims": True}, {"where": mask}, {"initial": 2}):
+            for strategy in ("exact", "cpu"):
+                found = gpureduce.sum(array, strategy, wide, axis=axis, **how).value
+                expected = np.sum(array, axis=axis, dtype=wide, **how)
+                assert found.shape == expected.shape and np.array_equal(found, expected)
+    empty = np.ones((2,) * 9 + (0,) + (2,) * 20 + (1,) * 34, dtype)
+    found = gpureduce.sum(empty, "exact", wide, axis=tuple(range(9, 64)), initial=2).value
+    assert found.shape == (2,) * 9 and (found == 2).all()

@@ -1,0 +1,88 @@
+"""Interruptions, small stacks and forks, for sums along axes, by segment and of several arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import broken_off_after, run_python
+from producers import ByInterface
+
+# Without memory. To add them up would take hours.
+ROWS = np.broadcast_to(np.float64(1), (2, 2**40))
+WHOLE = np.broadcast_to(np.int64(1), (2, 2**40))
+LARGE = np.broadcast_to(np.float64(1e308), (2, 2**40))
+MASK = np.broadcast_to(np.bool_(True), ROWS.shape)
+IDS = np.broadcast_to(np.int64(0), (2**38,))
+VALUES = np.broadcast_to(np.float32(1), IDS.shape)
+ON_DEVICE = {"num_segments": None, "device": "emulator"}
+
+CALLS = {
+    "exact rows": lambda: gpureduce.sum(ROWS, axis=1),
+    "rounded rows": lambda: gpureduce.sum(ROWS, "cpu", axis=1),
+    "rows of integers": lambda: gpureduce.sum(WHOLE, axis=1),
+    "rows that are cast": lambda: gpureduce.sum(WHOLE, axis=1, dtype="float64"),
+    "rows that overflow": lambda: gpureduce.sum(LARGE, "cpu", axis=1),
+    "columns": lambda: gpureduce.sum(ROWS.T, axis=0),
+    "masked rows": lambda: gpureduce.sum(ROWS, axis=1, where=MASK),
+    "rows of several parts": lambda: gpureduce.sum_parts([ROWS, ROWS], axis=1),
+    "digits": lambda: gpureduce.digits(ROWS),
+    "ids": lambda: gpureduce.segment_sum(VALUES, IDS, num_segments=2),
+    "the largest id": lambda: gpureduce.segment_sum(VALUES, IDS),
+    "sorted ids": lambda: gpureduce.segment_sum(VALUES, IDS, num_segments=2, sorted=True),
+    "offsets": lambda: gpureduce.segment_sum(VALUES, offsets=[0, len(IDS)]),
+    "the largest id on a device": lambda: gpureduce.segment_sum(
+        ByInterface(VALUES[: 2**36]), ByInterface(IDS[: 2**36]), **ON_DEVICE
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_signal_interrupts_long_calls(name):
+    after = 0.5
+    stopped = broken_off_after(after, CALLS[name])
+    assert stopped is not None, "it was over before the signal came"
+    assert stopped - after < 1.0  # 0.1 on a quiet machine
+    assert gpureduce.sum(np.ones((3, 4)), axis=1).value.tolist() == [4, 4, 4]
+    assert gpureduce.segment_sum([1.0, 2.0, 4.0], [1, 0, 1]).value.tolist() == [2, 5]
+
+
+SMALL_STACK = """
+import threading
+import numpy as np, gpureduce as g
+from producers import ByDLPack, ByInterface
+rows, cube, many = np.ones((300, 40)), np.ones((2,) * 16), np.ones(2**20)
+ids, offsets = np.arange(2**20) % 1000, np.array([0, 5, 2**20])
+wide = np.ldexp(1.0, np.arange(2000) % 1900 - 950)
+words = g.digits(rows, 0)
+calls = [
+    lambda: g.sum(rows, axis=0), lambda: g.sum(rows, axis=1), lambda: g.sum(cube, axis=(0, 2, 4)),
+    lambda: g.sum(cube, "cpu", axis=(0, 2, 4)), lambda: g.sum(rows, axis=0, where=rows > 0),
+    lambda: g.sum(rows.astype("f2"), axis=1, initial=2), lambda: g.sum(rows > 0, "exact", axis=0),
+    lambda: g.sum(ByInterface(rows), "fast", axis=0, device="emulator").value.to_numpy(),
+    lambda: g.sum(rows, axis=1, device="emulator"),
+    lambda: g.segment_sum(many, ids), lambda: g.segment_sum(many, offsets=offsets),
+    lambda: g.segment_sum(wide, ids[:2000]), lambda: g.segment_sum(wide, ids[:2000] % 7),
+    lambda: g.segment_sum(wide, offsets=[0, 700, 2000]),
+    lambda: g.segment_sum(many[:5000], ids[:5000], device="emulator"),
+    lambda: g.digits(rows, 0), lambda: g.from_digits(words), lambda: g.sum_parts([many, many]),
+    lambda: g.sum_parts([ByDLPack(many[:5000]), many], device="emulator"),
+    lambda: g.sum(np.ones(2**20), device=["cpu", "emulator"]),
+]
+for call in calls:
+    call()  # with the imports that first calls make
+threading.stack_size(32 * 1024)
+for call in calls:
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+"""
+
+
+@pytest.mark.skipif(
+    bool(gpureduce.build_info()["sanitize"]), reason="sanitizers need larger stacks"
+)
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_a_thread_with_a_small_stack(threads):
+    run_python(SMALL_STACK, GPUREDUCE_THREADS=threads)

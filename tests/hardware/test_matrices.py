@@ -1,0 +1,54 @@
+"""The matrices of verify-counters: the emulator and a card plan the same launches for them."""
+
+from __future__ import annotations
+
+import pytest
+
+import gpureduce
+from cases import CSRC, NATIVE, build_c, needs_c, run_c
+from gpureduce.core import registry
+from gpureduce.emulator.explain import explain
+from gpureduce.hardware.verify_counters import matrix_cases
+
+pytestmark = needs_c
+NAMES = [s.name for s in gpureduce.strategies() if s.kind == "axis" and s.name != "exact_block"]
+EMULATED, CARDS = 4, (108, 132, 148)  # multiprocessors
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    """The plan of a case: grid, block, shares, teams and fold."""
+    sources = [NATIVE / "axis_plans.c", CSRC / "engine/axis_plan.c", CSRC / "shared/registry.c"]
+    target = tmp_path_factory.mktemp("plans") / "axis_plans"
+    program = build_c(target, sources, CSRC / "emulator/include")
+
+    def of(case, multiprocessors):
+        axis = registry.find(case.strategy).axis
+        told = run_c(program, 1, case.strategy, *case.shape, axis, case.block, multiprocessors)
+        return list(map(int, told.split()))
+
+    return of
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shares_do_not_depend_on_the_card(name, plan):
+    """The grid may, where `explain` takes the card's."""
+    for case in matrix_cases(name):
+        grid, *rest = plan(case, EMULATED)
+        assert explain(name, shape=case.shape, block=case.block).grid == grid
+        for card in CARDS:
+            its_grid, *its_rest = plan(case, card)
+            assert its_rest == rest, (case, card)
+            if name in ("row_split", "column_tiles"):
+                assert its_grid == grid, (case, card)
+            else:
+                explain(name, shape=case.shape, block=case.block, grid=its_grid)
+
+
+def test_some_sums_are_split(plan):
+    """Otherwise shares and folded rows would not be compared at all."""
+    shares = {case: plan(case, EMULATED)[2] for name in ("row_split", "column_tiles")
+              for case in matrix_cases(name)}  # fmt: skip
+    assert sorted(shares.values()) == [1, 1, 2, 5, 8]
+    folds = [plan(case, EMULATED)[4] for case in matrix_cases("column_tiles")]
+    assert folds == [1, 8, 1]
