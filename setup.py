@@ -32,15 +32,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 CSRC = Path("csrc")
 DEFAULT_ARCHS = "75;80;86;89;90;100;120"
+# Also those of Jetsons, which run no other card's code.
+ARM_ARCHS = "75;80;87;89;90;100;110;120"
 CUDA_WHEELS = [
     f"nvidia-{name}==13.0.*"
     for name in ("cuda-nvcc", "nvvm", "cuda-crt", "cuda-runtime", "cuda-cccl")
 ]
+# Free-threaded Python has no stable ABI before 3.15: its modules are for one version of it.
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 SANITIZE = os.environ.get("GPUREDUCE_SANITIZE", "")
 WARNINGS = ["-Wall", "-Wextra"] + (["-Werror"] if os.environ.get("GPUREDUCE_WERROR") else [])
 # By default clang omits the hook of a load if a store to the same address follows.
@@ -54,6 +59,8 @@ WRITTEN = ("_build.json", "_kernels.json", "_nvcc.json", "_headers.json")
 NVCC_FLAGS = ["-std=c++17", "-O3"]
 CUDA_INCLUDES = [CSRC / "cuda", CSRC / "kernels"]
 KERNEL_TABLE = CSRC / "engine" / "kernel_table.cu"
+
+SBOM = runpy.run_path(str(ROOT / "tools" / "sbom.py"))
 
 # Folders of C sources: for every module, for _host, and for each build of the kernels.
 EVERY_MODULE = ("bindings", "shared", "threads", "cpu", "exact")
@@ -207,6 +214,17 @@ def compile_all(jobs: list[Job]) -> None:
                 )  # fmt: skip
 
 
+def ask_compiler(option: str) -> str:
+    """The first line that the C compiler prints for an option."""
+    command = [*os.environ.get("CC", "gcc").split(), option]
+    return subprocess.run(command, capture_output=True, text=True).stdout.partition("\n")[0]
+
+
+def for_arm() -> bool:
+    """Whether the compiler's code is for AArch64: it may be a cross compiler."""
+    return ask_compiler("-dumpmachine").startswith("aarch64")
+
+
 def is_clang(compiler: list[str]) -> bool:
     said = subprocess.run([*compiler, "--version"], capture_output=True, text=True).stdout
     return "clang" in said
@@ -231,12 +249,14 @@ class Toolchain:
             f"-isystem{numpy_headers}",
             f"-ffile-prefix-map={headers}=python",
             f"-ffile-prefix-map={numpy_headers}=numpy",
-            "-DPy_LIMITED_API=0x030B0000",
         ]
+        self.python += [] if FREE_THREADED else ["-DPy_LIMITED_API=0x030B0000"]
         # Keeps the build machine's paths out of the objects.
         self.rename = [f"-ffile-prefix-map={ROOT}=."]
         self.rename += [f"-ffile-prefix-map={toolkit}=cuda"] if toolkit else []
         self.common = ["-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-pthread", *WARNINGS]
+        # Fused multiply-adds would change sums on processors that have them: AArch64.
+        self.common.append("-ffp-contract=off")
         self.common += self.rename
         self.sanitize = (
             [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-fno-sanitize-recover=undefined"]
@@ -298,6 +318,8 @@ class EmulatorBuild:
         # With one, -O1 takes half as long to compile as -O2.
         hooks = TRACED if traced else ["-O1"] if SANITIZE else []
         hooks += CLANG_HOOKS if traced and is_clang(tools.cxx) else []
+        # GCC 12 for AArch64 fails to vectorize column_packs without fused multiply-adds.
+        hooks += ["-fno-tree-vectorize"] if for_arm() else []
 
         self.tools = tools
         self.jobs = [tools.c(p, defines) for p in c_sources((*EVERY_MODULE, *KNOWS_CUDA))]
@@ -414,6 +436,7 @@ class BuildBackends(build_ext):
         trees = git_tree(ROOT / CSRC)[1]
         info: dict[str, object] = {
             "sanitize": SANITIZE, "cuda": False, "cuda_archs": [], "trees": trees,
+            "compiler": ask_compiler("--version"),
         }  # fmt: skip
         builds = []
         for extension in self.extensions:
@@ -452,7 +475,8 @@ class BuildBackends(build_ext):
             if wanted == "require":
                 sys.exit(f"GPUREDUCE_CUDA=require, but there was {why}")
             return None, {"why": why}
-        named = os.environ.get("GPUREDUCE_CUDA_ARCHS") or archs_of_cards() or DEFAULT_ARCHS
+        named = os.environ.get("GPUREDUCE_CUDA_ARCHS") or archs_of_cards()
+        named = named or (ARM_ARCHS if for_arm() else DEFAULT_ARCHS)
         if not re.fullmatch(r"\d+([;, ]+\d+)*", named):
             sys.exit(f"GPUREDUCE_CUDA_ARCHS must be numbers such as '80;90', not {named!r}")
         archs = sorted({int(arch) for arch in re.split(r"[;, ]+", named)})
@@ -463,6 +487,7 @@ class BuildBackends(build_ext):
             "why": "",
             "cuda_archs": archs,
             "nvcc": release.group(1) if release else "unknown",
+            "cccl": SBOM["cccl_version"](toolkit_of(nvcc)),
         }
         return CudaBuild(folder, module, nvcc, archs), said
 
@@ -486,13 +511,26 @@ class BuildBackends(build_ext):
         return [*super().get_outputs(), *(str(package / written) for written in WRITTEN)]
 
 
+class WheelWithBill(bdist_wheel):
+    """A wheel that also has a bill of materials."""
+
+    def egg2dist(self, egginfo_path: str, distinfo_path: str) -> None:
+        super().egg2dist(egginfo_path, distinfo_path)
+        built = Path(self.bdist_dir or "") / "gpureduce" / WRITTEN[0]
+        if built.exists():  # not if only the metadata is asked for
+            path = Path(distinfo_path) / SBOM["FILE"]
+            path.parent.mkdir()
+            info = json.loads(built.read_text())
+            path.write_text(SBOM["bill"](self.distribution.get_version(), info))
+
+
 if __name__ == "__main__":
     setup(
         ext_modules=[
-            Extension(f"gpureduce.{name}", sources=[], py_limited_api=True)
+            Extension(f"gpureduce.{name}", sources=[], py_limited_api=not FREE_THREADED)
             for name in ("_host", "_emulator", "_emulator_traced", "_cuda")
         ],
-        cmdclass={"build_ext": BuildBackends},
-        options={"bdist_wheel": {"py_limited_api": "cp311"}},
+        cmdclass={"build_ext": BuildBackends, "bdist_wheel": WheelWithBill},
+        options={} if FREE_THREADED else {"bdist_wheel": {"py_limited_api": "cp311"}},
         setup_requires=wheels_to_build_with(),
     )

@@ -117,7 +117,8 @@ def programs(folder: Path) -> Iterator[tuple[Path, list[str]]]:
     includes = [csrc, csrc / "threads", csrc / "emulator" / "include", tests]
     late = [*sorted((csrc / "threads").glob("*.c")), tests / "late_runtime.c"]
     staging = [csrc / "transfer" / "staging.c", csrc / "transfer" / "pinned_memory.c"]
-    pool = [csrc / "threads" / f"{part}.c" for part in ("interrupts", "processors", "shares")]
+    parts = ("control_group", "interrupts", "processors", "shares")
+    pool = [csrc / "threads" / f"{part}.c" for part in parts]
     # Not late_results.c: a thread plays the GPU, and its plain writes are read atomically.
     sources = {"pool_regions": pool, "staged_copies": [*late, *staging]}
     runs = {

@@ -8,8 +8,8 @@
 /* NumPy's highest built-in type number. */
 enum { LAST_TYPE = NPY_HALF };
 
-/* Indexed by NumPy's type number. bfloat16 has no number until ml_dtypes is imported; the GIL
- * guards its row. */
+/* Indexed by NumPy's type number. bfloat16 has no number until ml_dtypes is imported; it is set and
+ * read atomically. */
 static gr_numpy_type types[LAST_TYPE + 1];
 static gr_numpy_type bfloat16 = {.components = 1, .result = -1};
 
@@ -66,7 +66,7 @@ int gr_import_numpy(void)
 
 static bool is_bfloat16(const PyArray_Descr *type)
 {
-    if (type->type_num == bfloat16.result)
+    if (type->type_num == __atomic_load_n(&bfloat16.result, __ATOMIC_RELAXED))
         return true;
     PyObject *name = PyUnicode_FromString("ml_dtypes");
     PyObject *module = name ? PyImport_GetModule(name) : NULL;
@@ -77,14 +77,15 @@ static bool is_bfloat16(const PyArray_Descr *type)
     Py_XDECREF(found);
     PyErr_Clear();
     if (same)
-        bfloat16.result = type->type_num;
+        __atomic_store_n(&bfloat16.result, type->type_num, __ATOMIC_RELAXED);
     return same;
 }
 
 int gr_bfloat16_number(void)
 {
     enum { UNKNOWN = -2 };
-    static int number = UNKNOWN; /* guarded by the GIL */
+    static int kept = UNKNOWN;
+    int number = __atomic_load_n(&kept, __ATOMIC_RELAXED);
     if (number != UNKNOWN)
         return number;
     PyArray_Descr *found = NULL;
@@ -96,6 +97,7 @@ int gr_bfloat16_number(void)
         PyErr_Clear();
         number = -1;
     }
+    __atomic_store_n(&kept, number, __ATOMIC_RELAXED);
     Py_XDECREF((PyObject *)found);
     Py_XDECREF(type);
     Py_XDECREF(module);
@@ -158,7 +160,7 @@ void gr_convert_sums(const gr_value *values, const gr_numpy_type *type, gr_scala
 
 PyArray_Descr *gr_result_type(const gr_numpy_type *type)
 {
-    return PyArray_DescrFromType(type->result);
+    return PyArray_DescrFromType(__atomic_load_n(&type->result, __ATOMIC_RELAXED));
 }
 
 PyObject *gr_scalar_object(const gr_scalar *scalar, const gr_numpy_type *type)

@@ -14,10 +14,18 @@
 #endif
 #include <numpy/arrayobject.h>
 
+/* The modules need no GIL: see locks.h. */
+#ifdef Py_GIL_DISABLED
+#define GR_WITHOUT_GIL {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#else
+#define GR_WITHOUT_GIL
+#endif
+
 /* Defines the init function of the module GR_MODULE, a name that setup.py defines. `exec` adds the
  * module's contents. */
 #define GR_DEFINE_MODULE(methods, exec)                                                            \
-    static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, (void *)(exec)}, {0, NULL}};           \
+    static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, (void *)(exec)},                       \
+                                              GR_WITHOUT_GIL{0, NULL}};                            \
     static struct PyModuleDef module_definition = {                                                \
         PyModuleDef_HEAD_INIT,                                                                     \
         .m_name = "gpureduce." GR_STRING(GR_MODULE),                                               \

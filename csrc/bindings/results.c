@@ -1,5 +1,9 @@
 #include "bindings/results.h"
 
+#include "bindings/locks.h"
+
+#include <stdbool.h>
+
 static const char *const names[GR_FIELDS] = {
     [GR_KERNEL_MS] = "kernel_ms",
     [GR_ELAPSED] = "_elapsed",
@@ -11,43 +15,69 @@ static const char *const names[GR_FIELDS] = {
     [GR_NBYTES] = "nbytes",
 };
 
-/* The GIL guards these. */
+/* Set once, `timing_type` last. */
 static PyTypeObject *sum_result_type, *timing_type;
 static PyObject *interned[GR_FIELDS];
-static PyObject *common_fields; /* by key */
+
+/* By key. Nothing is replaced or removed, so references borrowed from it stay valid. */
+static PyObject *common_fields;
+static gr_lock common_lock;
+
+/* Sets *place unless another thread has. Takes the reference; returns -1 if there is none. */
+static int set_once(PyObject **place, PyObject *value)
+{
+    PyObject *none = NULL;
+    if (value && !__atomic_compare_exchange_n(place, &none, value, false, __ATOMIC_ACQ_REL,
+                                              __ATOMIC_ACQUIRE))
+        Py_DECREF(value);
+    return value ? 0 : -1;
+}
 
 static int find_types(void)
 {
-    if (timing_type)
+    if (__atomic_load_n(&timing_type, __ATOMIC_ACQUIRE))
         return 0;
-    for (int i = 0; i < GR_FIELDS; i++)
-        if (!interned[i] && !(interned[i] = PyUnicode_InternFromString(names[i])))
-            return -1;
     PyObject *module = PyImport_ImportModule("gpureduce.core.results");
-    if (module && !sum_result_type)
-        sum_result_type = (PyTypeObject *)PyObject_GetAttrString(module, "SumResult");
-    if (module && sum_result_type)
-        timing_type = (PyTypeObject *)PyObject_GetAttrString(module, "Timing");
+    int found = module ? 0 : -1;
+    for (int i = 0; i < GR_FIELDS && found == 0; i++)
+        found = set_once(&interned[i], PyUnicode_InternFromString(names[i]));
+    if (found == 0)
+        found =
+            set_once((PyObject **)&sum_result_type, PyObject_GetAttrString(module, "SumResult"));
+    if (found == 0)
+        found = set_once((PyObject **)&timing_type, PyObject_GetAttrString(module, "Timing"));
     Py_XDECREF(module);
-    return timing_type ? 0 : -1;
+    return found;
+}
+
+/* Returns the dict that is kept for a key, which `made` becomes if there is none. A borrowed
+ * reference; NULL without an exception: there is none. */
+static PyObject *kept_fields(PyObject *key, PyObject *made)
+{
+    gr_take_lock(&common_lock);
+    PyObject *found = PyDict_GetItemWithError(common_fields, key);
+    if (!found && made && !PyErr_Occurred() && PyDict_SetItem(common_fields, key, made) == 0)
+        found = made;
+    gr_drop_lock(&common_lock);
+    return found;
 }
 
 PyObject *gr_common_fields(unsigned long long key, PyObject *make, const char *format, ...)
 {
-    if (!common_fields && !(common_fields = PyDict_New()))
+    if (!__atomic_load_n(&common_fields, __ATOMIC_ACQUIRE) &&
+        set_once(&common_fields, PyDict_New()) < 0)
         return NULL;
     PyObject *number = PyLong_FromUnsignedLongLong(key);
-    PyObject *found = number ? PyDict_GetItemWithError(common_fields, number) : NULL;
+    PyObject *found = number ? kept_fields(number, NULL) : NULL;
     if (number && !found && !PyErr_Occurred()) {
         va_list values;
         va_start(values, format);
         PyObject *arguments = Py_VaBuildValue(format, values);
         va_end(values);
-        found = arguments ? PyObject_CallObject(make, arguments) : NULL;
-        int is_kept = found && PyDict_SetItem(common_fields, number, found) == 0;
+        PyObject *made = arguments ? PyObject_CallObject(make, arguments) : NULL;
+        found = made ? kept_fields(number, made) : NULL;
         Py_XDECREF(arguments);
-        Py_XDECREF(found);
-        found = is_kept ? found : NULL;
+        Py_XDECREF(made);
     }
     Py_XDECREF(number);
     return found;

@@ -30,10 +30,15 @@ bool gr_flags_work(void)
     return answer == YES;
 }
 
-#ifdef __x86_64__
+#if defined(__x86_64__)
 bool gr_plain_arithmetic(void)
 {
     return (_mm_getcsr() & GR_MXCSR_SETTINGS) == GR_MXCSR_PLAIN;
+}
+#elif defined(__aarch64__)
+bool gr_plain_arithmetic(void)
+{
+    return !(gr_fpcr() & GR_FPCR_SETTINGS);
 }
 #else
 bool gr_plain_arithmetic(void)

@@ -16,8 +16,10 @@
 
 #include <stdbool.h>
 
-#ifdef __x86_64__
+#if defined(__x86_64__)
 #include <xmmintrin.h>
+#elif defined(__aarch64__)
+#include <stdint.h>
 #else
 #include <fenv.h>
 #endif
@@ -26,13 +28,13 @@
 extern "C" {
 #endif
 
-/* Whether additions round to nearest and keep subnormals, and, on x86-64, raise no trap. Other code
- * in the process may have changed the mode (-ffast-math libraries do). */
+/* Whether additions round to nearest and keep subnormals, and, on x86-64 and AArch64, raise no
+ * trap. Other code in the process may have changed the mode (-ffast-math libraries do). */
 bool gr_plain_arithmetic(void);
 
 /* Between gr_begin_plain and gr_end_plain, this thread's arithmetic is plain. Code between them
  * must read its inputs from memory and write its results to memory. */
-#ifdef __x86_64__
+#if defined(__x86_64__)
 /* MXCSR without its flags: subnormals are neither read nor written as zero, and no exception traps.
  */
 enum { GR_MXCSR_SETTINGS = 0xffc0, GR_MXCSR_PLAIN = 0x1f80 };
@@ -53,6 +55,39 @@ static inline void gr_end_plain(gr_arithmetic before)
     __asm__ volatile("" : : : "memory");
     if ((before & GR_MXCSR_SETTINGS) != GR_MXCSR_PLAIN)
         _mm_setcsr(before);
+}
+#elif defined(__aarch64__)
+/* FPCR without DN, which chooses among NaNs: no flushing to zero, rounding to nearest, no trap. */
+#define GR_FPCR_SETTINGS (~((uint64_t)1 << 25))
+
+typedef uint64_t gr_arithmetic;
+
+static inline uint64_t gr_fpcr(void)
+{
+    uint64_t mode;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(mode));
+    return mode;
+}
+
+static inline void gr_set_fpcr(uint64_t mode)
+{
+    __asm__ volatile("msr fpcr, %0" : : "r"(mode) : "memory");
+}
+
+static inline gr_arithmetic gr_begin_plain(void)
+{
+    gr_arithmetic before = gr_fpcr();
+    if (before & GR_FPCR_SETTINGS)
+        gr_set_fpcr(0);
+    __asm__ volatile("" : : : "memory");
+    return before;
+}
+
+static inline void gr_end_plain(gr_arithmetic before)
+{
+    __asm__ volatile("" : : : "memory");
+    if (before & GR_FPCR_SETTINGS)
+        gr_set_fpcr(before);
 }
 #else
 typedef struct {
@@ -107,6 +142,37 @@ static inline void gr_lower_inexact(void)
 static inline void gr_raise_inexact(void)
 {
     _mm_setcsr(_mm_getcsr() | GR_MXCSR_INEXACT);
+}
+#elif defined(__aarch64__)
+enum { GR_FPSR_INEXACT = 1 << 4 };
+
+static inline uint64_t gr_fpsr(void)
+{
+    uint64_t flags;
+    __asm__ volatile("mrs %0, fpsr" : "=r"(flags));
+    return flags;
+}
+
+static inline void gr_set_fpsr(uint64_t flags)
+{
+    __asm__ volatile("msr fpsr, %0" : : "r"(flags));
+}
+
+static inline bool gr_inexact(void)
+{
+    return gr_fpsr() & GR_FPSR_INEXACT;
+}
+
+static inline void gr_lower_inexact(void)
+{
+    uint64_t flags = gr_fpsr();
+    if (flags & GR_FPSR_INEXACT)
+        gr_set_fpsr(flags & ~(uint64_t)GR_FPSR_INEXACT);
+}
+
+static inline void gr_raise_inexact(void)
+{
+    gr_set_fpsr(gr_fpsr() | GR_FPSR_INEXACT);
 }
 #elif defined(FE_INEXACT)
 static inline bool gr_inexact(void)

@@ -80,12 +80,13 @@ gr_status gr_check_request(const gr_request *request, gr_error *error)
 enum { PLAIN_SHARED_BYTES = 48 * 1024 };
 
 /* Caches the answer in the kernel: 1 + the blocks in the low half, the device in the high half. If
- * two threads compute it at the same time, both get the same value. */
+ * two threads compute it at the same time, both get the same value. A thread that reads it must
+ * also see the kernel's attributes as they were set before: hence acquire and release. */
 gr_status gr_resident_blocks(const gr_request *request, gr_kernel *kernel, unsigned block,
                              size_t shared_bytes, size_t *blocks, gr_error *error)
 {
     uint64_t *kept = &kernel->resident[block / GR_WARP - 1];
-    uint64_t known = __atomic_load_n(kept, __ATOMIC_RELAXED);
+    uint64_t known = __atomic_load_n(kept, __ATOMIC_ACQUIRE);
     int per_sm = 0;
 
     error->status = GR_OK;
@@ -101,7 +102,7 @@ gr_status gr_resident_blocks(const gr_request *request, gr_kernel *kernel, unsig
                                                           shared_bytes));
         known = (uint64_t)request->device << 32 |
                 (1 + (uint64_t)per_sm * gr_facts_of(request->device)->sms);
-        __atomic_store_n(kept, known, __ATOMIC_RELAXED);
+        __atomic_store_n(kept, known, __ATOMIC_RELEASE);
     }
     *blocks = (size_t)((known & 0xffffffff) - 1);
 done:

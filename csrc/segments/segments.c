@@ -35,6 +35,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum {
     HUGE_FROM = 1 << 22,    /* bytes of cells that go to huge pages */
@@ -295,7 +296,7 @@ static unsigned char *new_cells(size_t bytes)
 {
     unsigned char *cells = calloc(bytes, 1);
 #ifdef MADV_HUGEPAGE
-    const size_t page = 4096;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t skip = (page - (uintptr_t)cells % page) % page;
     if (cells && bytes >= HUGE_FROM)
         (void)madvise(cells + skip, (bytes - skip) / page * page, MADV_HUGEPAGE);

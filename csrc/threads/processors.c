@@ -4,6 +4,7 @@
 #include "threads/processors.h"
 
 #include "threads/clock.h"
+#include "threads/control_group.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -17,15 +18,49 @@
 #include <cpuid.h>
 #endif
 
+/* Read when the library is loaded: reading files in every call would take far longer than a short
+ * sum, and the quota hardly ever changes. */
+static int quota;
+
+__attribute__((constructor)) static void read_quota(void)
+{
+    quota = gr_processor_quota(&gr_own_group);
+}
+
+#ifdef __linux__
+/* Returns 0 if unknown. A kernel for more processors than the set has room for returns EINVAL. */
+static int count_affinity(void)
+{
+    enum { MOST = 1 << 20 };
+    cpu_set_t usual;
+    if (sched_getaffinity(0, sizeof usual, &usual) == 0)
+        return CPU_COUNT(&usual);
+    int found = 0;
+    for (size_t most = 2 * CPU_SETSIZE; errno == EINVAL && most <= MOST && !found; most *= 2) {
+        size_t bytes = CPU_ALLOC_SIZE(most);
+        cpu_set_t *set = CPU_ALLOC(most);
+        if (!set)
+            return 0;
+        if (sched_getaffinity(0, bytes, set) == 0)
+            found = CPU_COUNT_S(bytes, set);
+        CPU_FREE(set);
+    }
+    return found;
+}
+#else
+static int count_affinity(void)
+{
+    return 0;
+}
+#endif
+
 static int count_processors(void)
 {
-#ifdef __linux__
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return CPU_COUNT(&set);
-#endif
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 && online <= INT_MAX ? (int)online : 1;
+    int count = count_affinity();
+    long online = count ? 0 : sysconf(_SC_NPROCESSORS_ONLN);
+    if (!count)
+        count = online > 0 && online <= INT_MAX ? (int)online : 1;
+    return quota && quota < count ? quota : count;
 }
 
 /* Runs in every call, so the answer is cached for 10 ms: the system call takes far longer. */

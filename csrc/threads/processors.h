@@ -8,7 +8,8 @@
 extern "C" {
 #endif
 
-/* The number of processors that this process may run on. Up to 10 ms old. */
+/* The number of processors that this process may use, by its affinity and by its control group's
+ * quota. The affinity may be 10 ms old; the quota is that when the library was loaded. */
 int gr_processor_count(void);
 
 /* The default number of threads of a parallel region, including the caller: GPUREDUCE_THREADS if it

@@ -26,8 +26,8 @@ _TIME_S = 60
 _KEPT = 400  # compiled kernels in the cache
 _OURS = "gpureduce_kernel.cpp"
 _PLAIN = ("-O1",)
-_COMMON = ("-std=c++17", "-fPIC", "-c", "-fvisibility=hidden", "-fwrapv", "-w",
-           "-fno-diagnostics-color", "-fmax-errors=20")  # fmt: skip
+_COMMON = ("-std=c++17", "-fPIC", "-c", "-fvisibility=hidden", "-fwrapv",
+           "-ffp-contract=off", "-w", "-fno-diagnostics-color", "-fmax-errors=20")  # fmt: skip
 _LINK = ("-shared", "-Wl,-Bsymbolic")  # the kernel's own exit() before the C library's
 BLOCKS = (32, 64, 128, 256, 512, 1024)
 _WRAPPER = """#include <assert.h>

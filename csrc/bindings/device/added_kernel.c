@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "bindings/device/run.h"
+#include "bindings/locks.h"
 #include "engine/compiled_kernels.h"
 #include "shared/registry.h"
 
@@ -32,7 +33,7 @@ static int add_strategy(const char *name, unsigned traits)
     return index;
 }
 
-PyObject *gr_py_add_kernel(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *add_kernel(PyObject *args)
 {
     const char *name;
     unsigned traits;
@@ -56,6 +57,15 @@ PyObject *gr_py_add_kernel(PyObject *Py_UNUSED(module), PyObject *args)
             return PyErr_NoMemory();
     }
     return index < 0 ? NULL : PyLong_FromLong(index);
+}
+
+PyObject *gr_py_add_kernel(PyObject *module, PyObject *args)
+{
+    PyObject *added;
+    Py_BEGIN_CRITICAL_SECTION(module);
+    added = add_kernel(args);
+    Py_END_CRITICAL_SECTION();
+    return added;
 }
 
 /* Reads a tuple (symbol, load, acc, block). Returns 0, or -1 with an exception set. */
@@ -86,7 +96,7 @@ done:
     return error->status;
 }
 
-PyObject *gr_py_load_kernels(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *load_kernels(PyObject *args)
 {
     enum { MOST = 8 }; /* an instance for each block size */
     int strategy;
@@ -114,6 +124,15 @@ PyObject *gr_py_load_kernels(PyObject *Py_UNUSED(module), PyObject *args)
             return PyErr_NoMemory();
     }
     Py_RETURN_NONE;
+}
+
+PyObject *gr_py_load_kernels(PyObject *module, PyObject *args)
+{
+    PyObject *none;
+    Py_BEGIN_CRITICAL_SECTION(module);
+    none = load_kernels(args);
+    Py_END_CRITICAL_SECTION();
+    return none;
 }
 
 PyObject *gr_py_guard_memory(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))

@@ -1,6 +1,8 @@
 /* Reads __cuda_array_interface__, version 3, and the attributes of CuPy's arrays. */
 #include "bindings/device/gpu_array.h"
 
+#include "bindings/locks.h"
+
 #include <limits.h>
 #include <stdbool.h>
 #include <string.h>
@@ -181,7 +183,8 @@ int gr_by_interface(PyObject *interface, gr_gpu_array *array)
  * the attributes. The dict also lacks the device, which would take a CUDA call to find. */
 
 enum { BUFFER, PTR, DEVICE_ID, DTYPE, OWN_SHAPE, OWN_STRIDES, NAMES };
-static PyObject *names[NAMES], *current_stream; /* the GIL guards them */
+static PyObject *names[NAMES], *current_stream;
+static gr_lock lock; /* guards them, and the cache of take_dtype() */
 
 static int is_cupys(PyTypeObject *type)
 {
@@ -213,13 +216,15 @@ int gr_know_cupy(PyTypeObject *type)
     }
     if (!found)
         return known < 0 ? -1 : 0;
-    PyObject *before = current_stream; /* another thread may be about to call it */
+    gr_take_lock(&lock);
+    PyObject *before = current_stream;
     current_stream = found;
-    Py_XDECREF(before);
     for (int i = 0; i < NAMES; i++)
         if (!names[i] && !(names[i] = PyUnicode_InternFromString(text[i])))
-            return -1;
-    return 1;
+            known = -1;
+    gr_drop_lock(&lock);
+    Py_XDECREF(before); /* may run Python code */
+    return known;
 }
 
 /* Caches the last dtype by identity: each of NumPy's number types has one dtype object. */
@@ -227,20 +232,26 @@ static int take_dtype(PyObject *dtype, gr_gpu_array *array)
 {
     static PyObject *known;
     static int kind, bytes;
-    if (dtype == known) {
+    gr_take_lock(&lock);
+    bool same = dtype == known;
+    if (same) {
         array->kind = kind;
         array->bytes = bytes;
-        return 0;
     }
+    gr_drop_lock(&lock);
+    if (same)
+        return 0;
     PyObject *typestr = PyObject_GetAttrString(dtype, "str");
     int taken = typestr ? take_typestr(typestr, array) : -1;
     Py_XDECREF(typestr);
     if (taken < 0)
         return -1;
+    gr_take_lock(&lock);
     PyObject *before = known;
     known = Py_NewRef(dtype);
     kind = array->kind;
     bytes = array->bytes;
+    gr_drop_lock(&lock);
     Py_XDECREF(before); /* may run Python code that calls this function */
     return 0;
 }
@@ -269,7 +280,9 @@ static int take_device(PyObject *number, gr_gpu_array *array)
 
 int gr_by_cupy(PyObject *object, gr_gpu_array *array)
 {
+    gr_take_lock(&lock);
     PyObject *ask_stream = Py_NewRef(current_stream); /* other threads may replace it meanwhile */
+    gr_drop_lock(&lock);
     PyObject *data = PyObject_GetAttr(object, names[BUFFER]);
     PyObject *device = data ? PyObject_GetAttr(data, names[DEVICE_ID]) : NULL;
     PyObject *dtype = device ? PyObject_GetAttr(object, names[DTYPE]) : NULL;

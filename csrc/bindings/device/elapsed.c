@@ -1,6 +1,7 @@
 #include "bindings/device/elapsed.h"
 
 #include "bindings/device/run.h"
+#include "bindings/locks.h"
 
 #include <stdbool.h>
 
@@ -44,7 +45,11 @@ static int read_once(elapsed_object *self)
 static PyObject *elapsed_read(PyObject *object, PyObject *Py_UNUSED(none))
 {
     elapsed_object *self = (elapsed_object *)object;
-    return read_once(self) < 0 ? NULL : Py_BuildValue("dd", self->ms.kernel, self->ms.d2h);
+    int read;
+    Py_BEGIN_CRITICAL_SECTION(object);
+    read = read_once(self);
+    Py_END_CRITICAL_SECTION();
+    return read < 0 ? NULL : Py_BuildValue("dd", self->ms.kernel, self->ms.d2h);
 }
 
 static void elapsed_dealloc(PyObject *object)

@@ -2,6 +2,7 @@
 #include "bindings/device/gpu_array.h"
 
 #include "backend/backend.h"
+#include "bindings/locks.h"
 #include "engine/engine.h"
 
 #include <stdbool.h>
@@ -97,15 +98,16 @@ typedef struct {
     int cupy;
 } producer;
 
-/* Caches the last type: a program mostly sums arrays of one library. The GIL guards the cache, but
- * Python code that runs in here may release the GIL. */
+/* Caches the last type: a program mostly sums arrays of one library. */
 static int producer_of(PyTypeObject *type, producer *found)
 {
     static producer last;
-    if (type == last.type) {
-        *found = last;
+    static gr_lock lock;
+    gr_take_lock(&lock);
+    *found = last;
+    gr_drop_lock(&lock);
+    if (type == found->type)
         return 0;
-    }
     *found = (producer){.type = type};
     if (gr_find_exchange(type, &found->table) < 0)
         return -1;
@@ -113,9 +115,11 @@ static int producer_of(PyTypeObject *type, producer *found)
         found->cupy = gr_know_cupy(type);
     if (found->cupy < 0)
         return -1;
-    PyTypeObject *before = last.type;
     Py_INCREF((PyObject *)type);
+    gr_take_lock(&lock);
+    PyTypeObject *before = last.type;
     last = *found;
+    gr_drop_lock(&lock);
     Py_XDECREF((PyObject *)before);
     return 0;
 }
@@ -170,19 +174,21 @@ static int can_read(gr_range bytes, int device, gr_range *known)
     return found;
 }
 
-/* Caches the last ranges that can be read, because programs sum the same memory repeatedly. The GIL
- * guards the cache. */
+/* Caches the last ranges that can be read, because programs sum the same memory repeatedly. */
 int gr_check_memory(const gr_gpu_array *array, int device)
 {
     enum { KEPT = 8 };
     static gr_range kept[KEPT] = {{1, 0}};
     static unsigned next;
+    static gr_lock lock;
     gr_range bytes = {array->first, array->last}, known;
-    if (!array->count)
+    bool found = !array->count;
+    gr_take_lock(&lock);
+    for (int i = 0; i < KEPT && !found; i++)
+        found = bytes.first >= kept[i].first && bytes.last <= kept[i].last;
+    gr_drop_lock(&lock);
+    if (found)
         return 0;
-    for (int i = 0; i < KEPT; i++)
-        if (bytes.first >= kept[i].first && bytes.last <= kept[i].last)
-            return 0;
     if (!can_read(bytes, device, &known)) {
         PyErr_Format(PyExc_BufferError,
                      "its producer describes an array of %lld elements of %d bytes from %p to %p, "
@@ -191,8 +197,10 @@ int gr_check_memory(const gr_gpu_array *array, int device)
                      gr_backend_name());
         return -1;
     }
+    gr_take_lock(&lock);
     kept[next] = known;
     next = (next + 1) % KEPT;
+    gr_drop_lock(&lock);
     return 0;
 }
 

@@ -5,6 +5,8 @@
  */
 #include "bindings/host/functions.h"
 
+#include "bindings/locks.h"
+
 typedef struct {
     PyObject_HEAD PyObject *variable, *value;
     PyObject *before; /* the value outside the block; NULL if the block is not entered */
@@ -57,15 +59,23 @@ static PyObject *value_enter(PyObject *object, PyObject *Py_UNUSED(none))
         Py_XDECREF(before);
         return NULL;
     }
+    PyObject *other;
+    Py_BEGIN_CRITICAL_SECTION(object);
+    other = self->before; /* of another thread that has entered the block meanwhile */
     self->before = before;
+    Py_END_CRITICAL_SECTION();
+    Py_XDECREF(other);
     return Py_NewRef(self->value);
 }
 
 static PyObject *value_exit(PyObject *object, PyObject *Py_UNUSED(args))
 {
     value_object *self = (value_object *)object;
-    PyObject *before = self->before;
+    PyObject *before;
+    Py_BEGIN_CRITICAL_SECTION(object);
+    before = self->before;
     self->before = NULL;
+    Py_END_CRITICAL_SECTION();
     int failed = before ? set(self, before) : 0;
     Py_XDECREF(before);
     return failed ? NULL : Py_NewRef(Py_None);

@@ -3,6 +3,7 @@
 #include "bindings/host/functions.h"
 
 #include "bindings/gil.h"
+#include "bindings/locks.h"
 #include "bindings/numpy_arrays.h"
 #include "exact/exact.h"
 #include "exact/format.h"
@@ -73,8 +74,33 @@ static bool has_room(const exact_object *self, uint64_t n)
     return false;
 }
 
-/* Sums the array into a local accumulator without the GIL, then merges that into the object with
- * the GIL held. So several threads may add to the same object. */
+/* Merges `sum`, the sums of n elements, into components from `first` on. Returns 0, or -1 with an
+ * exception set. */
+static int merge_sums(exact_object *self, gr_exact *sum, int first, int components, uint64_t n)
+{
+    bool fits;
+    Py_BEGIN_CRITICAL_SECTION((PyObject *)self);
+    fits = has_room(self, n);
+    for (int i = 0; fits && i < components; i++) {
+        sum[i].count = 0;
+        gr_exact_merge(&self->sum[first + i], &sum[i]);
+    }
+    for (int i = 0; fits && i < self->components; i++)
+        self->sum[i].count += n;
+    Py_END_CRITICAL_SECTION();
+    return fits ? 0 : -1;
+}
+
+/* A copy of the object's sums, of one moment. */
+static void read_sums(exact_object *self, gr_exact sum[2])
+{
+    Py_BEGIN_CRITICAL_SECTION((PyObject *)self);
+    memcpy(sum, self->sum, sizeof self->sum);
+    Py_END_CRITICAL_SECTION();
+}
+
+/* Sums the array into a local accumulator without the GIL, then merges that into the object. So
+ * several threads may add to the same object. */
 static PyObject *exact_add(PyObject *object, PyObject *args)
 {
     exact_object *self = (exact_object *)object;
@@ -98,14 +124,8 @@ static PyObject *exact_add(PyObject *object, PyObject *args)
     double start = gr_now_ms();
     gr_exact_sum_array(bytes, n, (gr_load)load, components, threads, sum);
     double ms = gr_now_ms() - start;
-    if (gr_take_gil(&call) < 0 || !has_room(self, counts ? n : 0))
+    if (gr_take_gil(&call) < 0 || merge_sums(self, sum, 0, components, counts ? n : 0) < 0)
         return NULL;
-    for (int i = 0; i < components; i++) {
-        sum[i].count = 0;
-        gr_exact_merge(&self->sum[i], &sum[i]);
-    }
-    for (int i = 0; i < self->components; i++)
-        self->sum[i].count += counts ? n : 0;
     return PyFloat_FromDouble(ms);
 }
 
@@ -123,23 +143,20 @@ static PyObject *exact_add_state(PyObject *object, PyObject *args)
         return NULL;
     }
     memcpy(&state, bytes, sizeof state);
-    uint64_t n = counts ? state.count : 0;
-    if (!has_room(self, n))
+    if (merge_sums(self, &state, component, 1, counts ? state.count : 0) < 0)
         return NULL;
-    state.count = 0;
-    gr_exact_merge(&self->sum[component], &state);
-    for (int i = 0; i < self->components; i++)
-        self->sum[i].count += n;
     Py_RETURN_NONE;
 }
 
 static PyObject *exact_merge(PyObject *object, PyObject *other)
 {
     exact_object *self = (exact_object *)object, *more = same_shape(self, other);
-    if (!more || !has_room(self, more->sum[0].count))
+    gr_exact sum[2];
+    if (!more)
         return NULL;
-    for (int i = 0; i < self->components; i++)
-        gr_exact_merge(&self->sum[i], &more->sum[i]);
+    read_sums(more, sum);
+    if (merge_sums(self, sum, 0, self->components, sum[0].count) < 0)
+        return NULL;
     Py_RETURN_NONE;
 }
 
@@ -148,7 +165,7 @@ static PyObject *exact_copy(PyObject *object, PyObject *Py_UNUSED(none))
     exact_object *self = (exact_object *)object;
     exact_object *copy = new_object(Py_TYPE(object), self->load, self->components);
     if (copy)
-        memcpy(copy->sum, self->sum, sizeof copy->sum);
+        read_sums(self, copy->sum);
     return (PyObject *)copy;
 }
 
@@ -163,10 +180,12 @@ static PyObject *exact_round(PyObject *object, PyObject *args)
         PyErr_SetString(PyExc_ValueError, "a sum is rounded to a float type");
         return NULL;
     }
+    gr_exact sum[2];
+    read_sums(self, sum);
     size_t size = gr_load_size((gr_load)target);
     for (int i = 0; i < self->components; i++) {
         /* Copies the low bytes first: all processors that this builds for are little-endian. */
-        uint64_t bits = gr_exact_round(&self->sum[i], (gr_load)target);
+        uint64_t bits = gr_exact_round(&sum[i], (gr_load)target);
         memcpy(bytes + (size_t)i * size, &bits, size);
     }
     return PyBytes_FromStringAndSize((char *)bytes, (Py_ssize_t)(size * (size_t)self->components));
@@ -176,7 +195,9 @@ static PyObject *exact_to_bytes(PyObject *object, PyObject *Py_UNUSED(none))
 {
     exact_object *self = (exact_object *)object;
     unsigned char bytes[GR_EXACT_MOST_BYTES];
-    size_t size = gr_exact_to_bytes(self->sum, self->components, self->load, bytes);
+    gr_exact sum[2];
+    read_sums(self, sum);
+    size_t size = gr_exact_to_bytes(sum, self->components, self->load, bytes);
     if (!size) {
         PyErr_SetString(PyExc_OverflowError, "the sum is larger than 2^64 elements can make it");
         return NULL;
@@ -213,7 +234,9 @@ static PyObject *exact_to_digits(PyObject *object, PyObject *Py_UNUSED(none))
 {
     exact_object *self = (exact_object *)object;
     int64_t words[2 * GR_WORDS];
-    if (!gr_exact_to_words(self->sum, self->components, self->load, words)) {
+    gr_exact sum[2];
+    read_sums(self, sum);
+    if (!gr_exact_to_words(sum, self->components, self->load, words)) {
         PyErr_SetString(PyExc_OverflowError, "the sum is larger than 2^64 elements can make it");
         return NULL;
     }
@@ -246,7 +269,9 @@ static PyObject *exact_from_digits(PyObject *type, PyObject *args)
 
 static PyObject *get_count(PyObject *object, void *Py_UNUSED(closure))
 {
-    return PyLong_FromUnsignedLongLong(((exact_object *)object)->sum[0].count);
+    gr_exact sum[2];
+    read_sums((exact_object *)object, sum);
+    return PyLong_FromUnsignedLongLong(sum[0].count);
 }
 
 static PyObject *get_load(PyObject *object, void *Py_UNUSED(closure))

@@ -8,6 +8,9 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
+#ifdef __aarch64__
+#include <asm/sigcontext.h>
+#endif
 
 #include "backend/backend.h"
 #include "emulator/runtime/fault.h"
@@ -61,18 +64,38 @@ struct Attempt {
     const char *verb;
 };
 
-static Attempt attempt_of(const void *context)
-{
 #ifdef __x86_64__
-    const ucontext_t *state = static_cast<const ucontext_t *>(context);
+static Attempt attempt_of(const ucontext_t *state)
+{
     constexpr greg_t write = 2; /* bit of a page fault's error code */
     return {reinterpret_cast<const void *>(state->uc_mcontext.gregs[REG_RIP] + 1),
             state->uc_mcontext.gregs[REG_ERR] & write ? "writes" : "reads"};
-#else
-    (void)context;
-    return {nullptr, "accesses"};
-#endif
 }
+#elif defined(__aarch64__)
+/* Linux appends records to the context. That of the exception's syndrome may be missing. */
+static Attempt attempt_of(const ucontext_t *state)
+{
+    constexpr uint64_t write = 1 << 6; /* bit of a data abort's syndrome */
+    const char *verb = "accesses";
+    const unsigned char *at = state->uc_mcontext.__reserved;
+    const unsigned char *end = at + sizeof state->uc_mcontext.__reserved;
+    while (at + sizeof(esr_context) <= end) {
+        esr_context record;
+        memcpy(&record, at, sizeof record);
+        if (record.head.magic == ESR_MAGIC)
+            verb = record.esr & write ? "writes" : "reads";
+        if (record.head.size == 0)
+            break;
+        at += record.head.size;
+    }
+    return {reinterpret_cast<const void *>(state->uc_mcontext.pc + 1), verb};
+}
+#else
+static Attempt attempt_of(const ucontext_t *)
+{
+    return {nullptr, "accesses"};
+}
+#endif
 
 /* "kernel.cu:12: ", or nothing where no line is known. */
 static void name_line(const void *instruction, char *text, size_t bytes)
@@ -167,7 +190,7 @@ static void on_illegal_access(int number, siginfo_t *info, void *context)
         pass_to_other(number, info, context);
         return;
     }
-    Attempt attempt = attempt_of(context);
+    Attempt attempt = attempt_of(static_cast<const ucontext_t *>(context));
     uintptr_t address = (uintptr_t)info->si_addr, arena = (uintptr_t)w->stacks.arena;
     if (arena - address < guard_bytes)
         stack_overflow(w);

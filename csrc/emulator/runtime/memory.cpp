@@ -16,6 +16,7 @@
 #include "backend/backend.h"
 #include "emulator/runtime/guard.h"
 #include "emulator/runtime/launch.h"
+#include "threads/control_group.h"
 #include "threads/forks.h"
 #include "threads/interrupts.h"
 
@@ -63,9 +64,12 @@ __attribute__((constructor)) static void make_memory()
     memory();
 }
 
+/* Half of the memory that this process may use. */
 static size_t device_memory()
 {
-    return (size_t)sysconf(_SC_PHYS_PAGES) / 2 * (size_t)sysconf(_SC_PAGESIZE);
+    static const size_t quota = (size_t)gr_memory_quota(&gr_own_group) / 2;
+    size_t half = (size_t)sysconf(_SC_PHYS_PAGES) / 2 * (size_t)sysconf(_SC_PAGESIZE);
+    return quota < half ? quota : half;
 }
 
 static size_t limit_of(const Memory *m)
