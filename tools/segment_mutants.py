@@ -462,6 +462,8 @@ def caught(library: Path) -> str:
         return "it hangs"
     if done.returncode not in (0, 1):
         return f"its process ended with {done.returncode}: {done.stderr.strip()[-200:]}"
+    if done.returncode and not done.stdout.strip():
+        raise RuntimeError(f"the battery does not run: {done.stderr.strip()[-500:]}")
     return done.stdout.strip()
 
 
