@@ -164,8 +164,8 @@ PROCESSORS = [
         ("uint64_t place = field ? field - 1 : 0; /* the mantissa's last bit, in units of "
          "2^-1074 */",
          "uint64_t place = field;"),
-        ("int64_t *digit = cell + (place / 32 - (uint64_t)job->first_digit);",
-         "int64_t *digit = cell + (place / 31 - (uint64_t)job->first_digit);"),
+        ("uint64_t first = place / 32 - (uint64_t)job->first_digit;",
+         "uint64_t first = place / 31 - (uint64_t)job->first_digit;"),
         ("for (int k = 0; k < 3; k++, shifted >>= 32)",
          "for (int k = 0; k < 2; k++, shifted >>= 32)"),
         ("digit[k] += ((int64_t)(uint32_t)shifted ^ sign) - sign;",
@@ -462,6 +462,8 @@ def caught(library: Path) -> str:
         return "it hangs"
     if done.returncode not in (0, 1):
         return f"its process ended with {done.returncode}: {done.stderr.strip()[-200:]}"
+    if done.returncode and not done.stdout.strip():
+        raise RuntimeError(f"the battery does not run: {done.stderr.strip()[-500:]}")
     return done.stdout.strip()
 
 
