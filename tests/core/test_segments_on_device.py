@@ -246,6 +246,21 @@ def test_fast_by_offsets_is_near(dtype):
     np.testing.assert_allclose(found.value.astype(np.float64), want, rtol=1e-2)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("kind", ["bool", "int32", "float16", "float64"])
+def test_fast_sums_of_another_dtype(kind, dtype):
+    """By offsets, elements that no kernel adds up in float32 are added up in float64."""
+    values, offsets, ids = (
+        np.arange(7).astype(kind),
+        np.array([0, 2, 7]),
+        np.array([0, 0] + [1] * 5),
+    )
+    how = {"strategy": "fast", "dtype": dtype, "initial": 0.5}
+    for found in (by_kernels(values, offsets=offsets, **how), in_place(values, offsets=offsets, **how),
+                  by_kernels(values, ids, num_segments=2, **how)):  # fmt: skip
+        assert_same(found, by_host(values, offsets=offsets, **how))
+
+
 def test_dtype_and_casts():
     values, ids = np.array([0.1, 0.2, 0.3], np.float32), np.array([0, 1, 0])
     for dtype in ("float64", "float32"):

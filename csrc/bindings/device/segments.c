@@ -10,6 +10,7 @@
 #include "engine/segments.h"
 #include "exact/format.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 /* What Python has decided. */
@@ -44,6 +45,9 @@ static int take_details(PyObject *details, int kind, int bytes, gr_segment_reque
     request->sorted = (gr_sorted)sorted;
     request->segments = segments;
     request->load = (int)type->load;
+    bool narrow = gr_is_float(type->load) && type->load != GR_LOAD_f64;
+    if (acc == GR_ACC_f32 && !narrow) /* no kernel rounds its elements to float32 */
+        acc = GR_ACC_f64;
     request->acc = !exactly                    ? (gr_acc)acc
                    : type->load == GR_LOAD_f64 ? GR_ACC_proven3
                                                : GR_ACC_proven;
