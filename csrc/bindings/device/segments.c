@@ -48,6 +48,8 @@ static int take_details(PyObject *details, int kind, int bytes, gr_segment_reque
     bool narrow = gr_is_float(type->load) && type->load != GR_LOAD_f64;
     if (acc == GR_ACC_f32 && !narrow) /* no kernel rounds its elements to float32 */
         acc = GR_ACC_f64;
+    if (acc == GR_ACC_f64 && (type->load == GR_LOAD_f16 || type->load == GR_LOAD_bf16))
+        exactly = 1; /* no other kernel adds these in float64 */
     request->acc = !exactly                    ? (gr_acc)acc
                    : type->load == GR_LOAD_f64 ? GR_ACC_proven3
                                                : GR_ACC_proven;
