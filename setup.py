@@ -287,6 +287,10 @@ class Toolchain:
         objects = list(dict.fromkeys(str(job.target) for job in jobs))
         target.parent.mkdir(parents=True, exist_ok=True)
         command = [*self.cxx, "-shared", "-pthread", *self.sanitize, *objects, *libraries]
+        # Without symbols, the module is smaller, and does not have the number of nvcc's process,
+        # which differs from build to build. The traced emulator reads its line table.
+        if not SANITIZE and not self.module.endswith("_traced"):
+            command.append("-Wl,-s")
         run([*command, "-o", str(target)])
 
 
@@ -514,12 +518,12 @@ class BuildBackends(build_ext):
 class WheelWithBill(bdist_wheel):
     """A wheel that also has a bill of materials."""
 
-    def egg2dist(self, egginfo_path: str, distinfo_path: str) -> None:
-        super().egg2dist(egginfo_path, distinfo_path)
+    def write_wheelfile(self, wheelfile_base: str, *arguments: str) -> None:
+        super().write_wheelfile(wheelfile_base, *arguments)
         built = Path(self.bdist_dir or "") / "gpureduce" / WRITTEN[0]
         if built.exists():  # not if only the metadata is asked for
-            path = Path(distinfo_path) / SBOM["FILE"]
-            path.parent.mkdir()
+            path = Path(wheelfile_base) / SBOM["FILE"]
+            path.parent.mkdir(exist_ok=True)
             info = json.loads(built.read_text())
             path.write_text(SBOM["bill"](self.distribution.get_version(), info))
 
