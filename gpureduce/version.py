@@ -1,3 +1,3 @@
 """The version. importlib.metadata would take longer to find it than all imports of a sum."""
 
-VERSION = "0.1.0"
+VERSION = "1.0.0rc1"
