@@ -287,8 +287,7 @@ class Toolchain:
         objects = list(dict.fromkeys(str(job.target) for job in jobs))
         target.parent.mkdir(parents=True, exist_ok=True)
         command = [*self.cxx, "-shared", "-pthread", *self.sanitize, *objects, *libraries]
-        # Without symbols, the module is smaller, and does not have the number of nvcc's process,
-        # which differs from build to build. The traced emulator reads its line table.
+        # Without symbols, the module is smaller. The traced emulator reads its line table.
         if not SANITIZE and not self.module.endswith("_traced"):
             command.append("-Wl,-s")
         run([*command, "-o", str(target)])
