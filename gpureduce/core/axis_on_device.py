@@ -6,6 +6,7 @@ provides the memory. The launches are put on a stream, and nothing waits for the
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import numpy as np
@@ -167,7 +168,7 @@ class _Plan:
         asked, how = self.asked, self.how
         gpu_arrays.check_same_device(asked.device, device)
         self.kind, self.nbytes, self.device = kind, nbytes, device
-        self.n = int(np.prod(shape, dtype=np.int64))
+        self.n = math.prod(shape)
         check_strategy(self.strategy)
         conversion, name = device_results.conversion_of(
             lambda result: is_exact(self.strategy, result), kind, nbytes, asked.dtype

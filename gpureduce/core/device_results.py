@@ -91,6 +91,8 @@ def conversion_of(
 
 def initial_of(initial: object, result: np.dtype[Any]) -> tuple[Any, Any]:
     """The initial number's real and imaginary part."""
+    if type(initial) is int and initial == 0:
+        return 0, 0
     if result.kind in "iu":
         return reduction.initial_integer(initial, result), 0
     parts = reduction.initial_floats(initial, result)

@@ -6,6 +6,7 @@ has the order of the launches.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
@@ -277,7 +278,7 @@ class _Plan:
                 f"values must have 1 or 2 dimensions, (n,) or (n, d), not {len(shape)}"
             )
         self.element, self.device, self.rows = (kind, nbytes), device, shape[0]
-        self.n = int(np.prod(shape, dtype=np.int64))
+        self.n = math.prod(shape)
         by_ids = asked.ids is not None
         conversion, result = device_results.conversion_of(
             lambda wanted: _is_exact(self.name, by_ids, wanted), kind, nbytes, call.dtype
