@@ -127,8 +127,8 @@ GR_HOST_DEVICE gr_word_plan gr_plan_words(unsigned high, unsigned low, unsigned 
     return plan;
 }
 
-/* Chooses the segments of a pass: those whose words stay in the L2 cache, but enough of them for
- * the passes that are launched, and no more than those whose words fit into the room. */
+/* Returns the number of segments per pass. The words of a pass should stay in the L2 cache. The
+ * passes that are launched must cover all segments, and the words must fit into the room. */
 GR_HOST_DEVICE uint64_t gr_segments_per_pass(const gr_segment_job *of, const gr_word_plan *plan)
 {
     uint64_t words = of->columns * (plan->words + plan->flags);

@@ -335,7 +335,7 @@ def _best_peer(row: dict[str, Any]) -> float | None:
 
 
 def _kind(row: dict[str, Any]) -> str:
-    """What the values and ids are, but for what they usually are."""
+    """The properties of the values and ids that differ from the usual ones."""
     more = [row["data"]] * (row["data"] != "normal")
     more += [f"rows of {row['columns']}"] * (row["columns"] > 1)
     more += [f"{row['index']} ids"] * (row["index"] != "int64")

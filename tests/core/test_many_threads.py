@@ -57,7 +57,7 @@ def _schedules() -> bytes:
         return _value(gpureduce.sum(INTEGERS, "sequential", device="emulator"))
 
 
-# What each call returns must be what it returns in one thread.
+# Each call must return the same as in one thread.
 CALLS = {
     "sum": lambda: [
         _value(gpureduce.sum(FLOATS)), _value(gpureduce.sum(INTEGERS)),
