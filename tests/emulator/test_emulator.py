@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -27,6 +29,14 @@ def test_broken_kernels_are_wrong_under_some_orders(name):
                 if int(result.value) != int(A.sum()):
                     wrong.add(order)
     assert wrong == WRONG_UNDER.get(name, wrong) != set()
+
+
+def test_threads_need_no_memory_to_end():
+    """The C++ runtime ends the process if it cannot register a thread_local object's destructor."""
+    from gpureduce import _emulator, _emulator_traced
+
+    for module in (_emulator, _emulator_traced):
+        assert b"__cxa_thread_atexit" not in Path(module.__file__).read_bytes()
 
 
 def test_schedule_is_checked_and_restored():

@@ -8,21 +8,29 @@
 
 #include "emulator/runtime/fault.h"
 #include "emulator/races/detector.h"
+#include "emulator/scheduler/thread_end.h"
 
 namespace gr
 {
 
-static thread_local std::unique_ptr<Watch> watch_of_thread;
+static __thread Watch *watch_of_thread;
+
+static void drop(void *watch)
+{
+    delete static_cast<Watch *>(watch);
+}
+static const AtThreadEnd at_end(drop);
 
 Watch *thread_watch()
 {
-    return watch_of_thread.get();
+    return watch_of_thread;
 }
 
 Watch *exchange_watch(Watch *watch)
 {
-    Watch *before = watch_of_thread.release();
-    watch_of_thread.reset(watch);
+    Watch *before = watch_of_thread;
+    watch_of_thread = watch;
+    (void)at_end.keep(watch);
     return before;
 }
 
@@ -331,7 +339,11 @@ using namespace gr;
 int gr_watch_start(void)
 {
     try {
-        watch_of_thread = std::make_unique<Watch>();
+        std::unique_ptr<Watch> watch = std::make_unique<Watch>();
+        if (!at_end.keep(watch.get()))
+            return 0;
+        delete watch_of_thread;
+        watch_of_thread = watch.release();
         return 1;
     } catch (const std::bad_alloc &) {
         return 0;
@@ -340,7 +352,7 @@ int gr_watch_start(void)
 
 char *gr_watch_stop(void)
 {
-    std::unique_ptr<Watch> watch = std::move(watch_of_thread);
+    std::unique_ptr<Watch> watch(exchange_watch(nullptr));
     try {
         return watch && !watch->failed ? strdup(report(watch.get()).c_str()) : nullptr;
     } catch (const std::bad_alloc &) {

@@ -2,6 +2,8 @@
  * teams. */
 #include "emulator/runtime/launch.h"
 
+#include <string.h>
+
 #include <map>
 #include <mutex>
 
@@ -9,6 +11,7 @@
 #include "emulator/runtime/guard.h"
 #include "emulator/trace/recorder.h"
 #include "emulator/races/detector.h"
+#include "emulator/scheduler/thread_end.h"
 #include "cpu/floating_point_mode.h"
 #include "threads/pool.h"
 #include "threads/processors.h"
@@ -20,8 +23,20 @@ static constexpr uint64_t kernel_magic = 0x6b65726e656c2121;
 
 static __thread gr_schedule thread_schedule;
 static __thread uint64_t thread_seed;
-static thread_local std::string thread_fault;
-static thread_local bool thread_faulted;
+static __thread char *thread_fault; /* NULL: there was no memory for the text */
+static __thread bool thread_faulted;
+static const AtThreadEnd fault_at_end(free);
+
+/* Takes over a text from malloc. */
+static void set_fault(char *text)
+{
+    free(thread_fault);
+    thread_fault = text;
+    if (!fault_at_end.keep(text)) {
+        free(text);
+        thread_fault = nullptr;
+    }
+}
 
 static Kernel *kernel_of(const void *func)
 {
@@ -141,7 +156,7 @@ static cudaError_t run(Launch *launch)
     if (!launch->failed)
         return cudaSuccess;
     if (launch->error == cudaErrorLaunchFailure) {
-        thread_fault.swap(launch->fault);
+        set_fault(strdup(launch->fault.c_str()));
         thread_faulted = true;
     }
     return launch->error;
@@ -259,7 +274,7 @@ struct Aside {
     uint64_t seed;
     int device;
     bool faulted;
-    std::string fault;
+    char *fault;
     cudaError_t error;
     WorkerAside worker;
     gr_recorder *recorder;
@@ -304,7 +319,9 @@ void *gr_backend_put_aside(void)
     aside->seed = thread_seed;
     aside->device = current_device();
     aside->faulted = thread_faulted;
-    aside->fault.swap(thread_fault);
+    aside->fault = thread_fault;
+    thread_fault = nullptr;
+    (void)fault_at_end.keep(nullptr);
     aside->error = cudaGetLastError();
     put_worker_aside(&aside->worker);
     aside->recorder = exchange_recorder(nullptr);
@@ -322,7 +339,7 @@ void gr_backend_take_up(void *saved)
     take_worker_up(&aside->worker);
     (void)cudaGetLastError();
     set_error(aside->error);
-    thread_fault.swap(aside->fault);
+    set_fault(aside->fault);
     thread_faulted = aside->faulted;
     thread_schedule = aside->schedule;
     thread_seed = aside->seed;
@@ -338,7 +355,7 @@ void gr_backend_schedule(int order, uint64_t seed)
 
 const char *gr_backend_fault(void)
 {
-    return thread_faulted ? thread_fault.c_str() : "";
+    return thread_faulted && thread_fault ? thread_fault : "";
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *func, void **args)

@@ -8,6 +8,7 @@
 #include "threads/clock.h"
 #include "emulator/runtime/fault.h"
 #include "emulator/races/detector.h"
+#include "emulator/scheduler/thread_end.h"
 #ifdef GR_ASAN
 #include <sanitizer/asan_interface.h>
 #endif
@@ -43,29 +44,26 @@ static void destroy(Worker *w)
     free(w);
 }
 
-/* Frees the worker when its OS thread ends. */
-struct Owner {
-    Worker *owned = nullptr;
-    ~Owner()
-    {
-        if (owned)
-            destroy(owned);
-        worker = nullptr;
-    }
-};
-static thread_local Owner owner;
+static void end(void *owned)
+{
+    destroy(static_cast<Worker *>(owned));
+    worker = nullptr;
+}
+static const AtThreadEnd at_end(end);
 
 void put_worker_aside(WorkerAside *aside)
 {
     *aside = {worker, threadIdx, blockIdx, blockDim, gridDim, gr_shared};
-    worker = owner.owned = nullptr;
+    worker = nullptr;
+    (void)at_end.keep(nullptr);
 }
 
 void take_worker_up(const WorkerAside *aside)
 {
     if (worker)
         destroy(worker);
-    worker = owner.owned = aside->worker;
+    worker = aside->worker;
+    (void)at_end.keep(worker);
     threadIdx = aside->thread;
     blockIdx = aside->block;
     blockDim = aside->block_size;
@@ -261,8 +259,12 @@ Worker *worker_for(Launch *launch)
         w = static_cast<Worker *>(calloc(1, sizeof *w));
         if (!w)
             return nullptr;
+        if (!at_end.keep(w)) {
+            free(w);
+            return nullptr;
+        }
         find_builtins(w);
-        worker = owner.owned = w;
+        worker = w;
     }
     if (!same(w->shape, launch->shape) && !lay_out(w, launch->shape, launch->shared_stride))
         return nullptr;

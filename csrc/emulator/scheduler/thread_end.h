@@ -1,0 +1,32 @@
+/* Memory that is freed when its OS thread ends. Not by the destructor of a thread_local object: the
+ * C++ runtime ends the process if there is no memory to register one. */
+#ifndef GPUREDUCE_EMULATOR_THREAD_END_H
+#define GPUREDUCE_EMULATOR_THREAD_END_H
+
+#include <pthread.h>
+
+namespace gr
+{
+
+class AtThreadEnd
+{
+    pthread_key_t key;
+    bool made;
+
+  public:
+    explicit AtThreadEnd(void (*release)(void *))
+        : key(), made(pthread_key_create(&key, release) == 0)
+    {
+    }
+
+    /* Has `release` called with the pointer when the calling thread ends; nullptr: not any more.
+     * Returns false if out of memory. A second pointer in a thread takes none. */
+    bool keep(void *pointer) const
+    {
+        return made && pthread_setspecific(key, pointer) == 0;
+    }
+};
+
+} // namespace gr
+
+#endif
