@@ -288,7 +288,7 @@ class Toolchain:
         target.parent.mkdir(parents=True, exist_ok=True)
         command = [*self.cxx, "-shared", "-pthread", *self.sanitize, *objects, *libraries]
         # Without symbols, the module is smaller. The traced emulator reads its line table.
-        if not SANITIZE and not self.module.endswith("_traced"):
+        if not SANITIZE and self.module in ("_host", "_emulator", "_cuda"):
             command.append("-Wl,-s")
         run([*command, "-o", str(target)])
 

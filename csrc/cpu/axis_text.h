@@ -277,7 +277,7 @@ INLINE void add_few_columns(const unsigned char *const *rows, size_t count, size
 INLINE void add_integer_columns(const unsigned char *const *rows, size_t count, size_t width,
                                 int bits, bool widens, uint64_t flip, uint64_t *sums)
 {
-    enum { MOST_VECTORS = GR_COLUMNS * 8 / VECTOR_BYTES };
+    enum { TOGETHER_VECTORS = 64 }; /* more would need a large stack */
     const size_t columns = (size_t)(8 * VECTOR_BYTES / bits), apart = count / TOGETHER;
     uint64_t excess = flip ? (uint64_t)1 << (bits - 1) : 0;
     lanes64 mask = flip - (lanes64){0};
@@ -285,22 +285,25 @@ INLINE void add_integer_columns(const unsigned char *const *rows, size_t count, 
         add_few_columns(rows, count, width, bits, flip, excess, sums);
         return;
     }
-    lane_sums parts[MOST_VECTORS];
+    lane_sums parts[TOGETHER_VECTORS];
     size_t vectors = (width - 1) / columns + 1, last = width - columns;
-    memset(parts, 0, vectors * sizeof *parts);
-    for (size_t r = 0; r < apart; r++)
-        for (size_t v = 0; v < vectors; v++) {
-            size_t at = v < vectors - 1 ? v * VECTOR_BYTES : last * (size_t)(bits / 8);
-            add_integer_rows(rows + r, TOGETHER, apart, at, &parts[v], bits, widens, mask);
-        }
-    for (size_t r = apart * TOGETHER; r < count; r++)
-        for (size_t v = 0; v < vectors; v++) {
-            size_t at = v < vectors - 1 ? v * VECTOR_BYTES : last * (size_t)(bits / 8);
-            add_integer_rows(rows + r, 1, 1, at, &parts[v], bits, widens, mask);
-        }
-    for (size_t v = 0; v < vectors; v++, sums += columns)
-        store_lane_sums(&parts[v], v < vectors - 1 ? 0 : vectors * columns - width, columns, bits,
-                        widens, excess * count, sums);
+    for (size_t first = 0; first < vectors; first += TOGETHER_VECTORS) {
+        size_t left = vectors - first, n = left < TOGETHER_VECTORS ? left : TOGETHER_VECTORS;
+        memset(parts, 0, n * sizeof *parts);
+        for (size_t r = 0; r < apart; r++)
+            for (size_t v = 0; v < n; v++) {
+                size_t at = v < left - 1 ? (first + v) * VECTOR_BYTES : last * (size_t)(bits / 8);
+                add_integer_rows(rows + r, TOGETHER, apart, at, &parts[v], bits, widens, mask);
+            }
+        for (size_t r = apart * TOGETHER; r < count; r++)
+            for (size_t v = 0; v < n; v++) {
+                size_t at = v < left - 1 ? (first + v) * VECTOR_BYTES : last * (size_t)(bits / 8);
+                add_integer_rows(rows + r, 1, 1, at, &parts[v], bits, widens, mask);
+            }
+        for (size_t v = 0; v < n; v++, sums += columns)
+            store_lane_sums(&parts[v], v < left - 1 ? 0 : vectors * columns - width, columns, bits,
+                            widens, excess * count, sums);
+    }
 }
 
 #define INTEGER_COLUMNS(type, bits, widens, flip)                                                  \
