@@ -65,11 +65,12 @@ def test_memory_that_is_not_there(what):
     assert along_axis(ByInterface(ROWS)).value.to_numpy().tolist() == [2, 2, 2]
 
 
+@pytest.mark.skipif(
+    bool(gpureduce.build_info()["sanitize"]), reason="sanitizers map terabytes of addresses"
+)
 def test_far_more_elements_than_there_are():
     with pytest.raises(BufferError, match="not all memory that the emulator can read"):
         along_axis(ByInterface(FLOATS, shape=(2**36,)))
-    if gpureduce.build_info()["sanitize"]:
-        return  # a sanitizer maps terabytes of addresses for itself
     with pytest.raises(BufferError, match="not all memory that the emulator can read"):
         along_axis(ByInterface(ROWS), out=_Shaped(FLOATS[:3], strides=(2**40,)))
 
