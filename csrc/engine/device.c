@@ -15,23 +15,6 @@ enum {
 static gr_facts facts[MAX_DEVICES];
 static unsigned char awake[MAX_DEVICES];
 
-static gr_status make_pool(int device, gr_error *error)
-{
-    struct cudaMemPoolProps props;
-    uint64_t kept = facts[device].memory_bytes / KEPT_PARTS;
-    cudaMemPool_t pool;
-    memset(&props, 0, sizeof props);
-    props.allocType = cudaMemAllocationTypePinned;
-    props.location.type = cudaMemLocationTypeDevice;
-    props.location.id = device;
-    error->status = GR_OK;
-    TRY(cudaMemPoolCreate(&pool, &props));
-    TRY(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept));
-    facts[device].pool = pool;
-done:
-    return error->status;
-}
-
 static gr_status find_facts(int device, gr_error *error)
 {
     int sms = 0, major = 0, minor = 0, shared = 0, l2 = 0;
@@ -44,8 +27,6 @@ static gr_status find_facts(int device, gr_error *error)
     TRY(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
     TRY(cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, device));
     TRY(cudaMemGetInfo(&free_bytes, &facts[device].memory_bytes));
-    if (make_pool(device, error) != GR_OK)
-        return error->status;
     facts[device].l2_bytes = (size_t)l2;
     facts[device].sms = (unsigned)sms;
     facts[device].shared_bytes = (size_t)shared;
@@ -103,9 +84,32 @@ const gr_facts *gr_facts_of(int device)
     return &facts[device];
 }
 
+static gr_status make_pool(int device, gr_error *error)
+{
+    struct cudaMemPoolProps props;
+    uint64_t kept = facts[device].memory_bytes / KEPT_PARTS;
+    cudaMemPool_t pool;
+    memset(&props, 0, sizeof props);
+    props.allocType = cudaMemAllocationTypePinned;
+    props.location.type = cudaMemLocationTypeDevice;
+    props.location.id = device;
+    error->status = GR_OK;
+    TRY(cudaMemPoolCreate(&pool, &props));
+    TRY(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept));
+    facts[device].pool = pool;
+done:
+    return error->status;
+}
+
 gr_status gr_allocate(int device, size_t bytes, void *stream, void **memory, gr_error *error)
 {
     error->status = GR_OK;
+    pthread_mutex_lock(&waking);
+    if (!facts[device].pool) /* not before it is needed: some devices have no memory pools */
+        make_pool(device, error);
+    pthread_mutex_unlock(&waking);
+    if (error->status != GR_OK)
+        return error->status;
     TRY(cudaMallocFromPoolAsync(memory, bytes, facts[device].pool, stream));
 done:
     return error->status;

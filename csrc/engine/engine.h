@@ -141,8 +141,8 @@ gr_status gr_measure(gr_request *request, int choose, const gr_measurement *how,
 void gr_write_pinned(void *to, const void *from, size_t bytes);
 
 /* Allocates device memory in the order of a stream; cudaFreeAsync frees it. It comes from a pool
- * that keeps freed memory for later calls, up to a 32nd of the device's. CUDA's default pool would
- * unmap the memory at each synchronization, and map memory again in each call. */
+ * that keeps some freed memory for later calls. CUDA's default pool would unmap the memory at each
+ * synchronization, and map memory again in each call. */
 gr_status gr_allocate(int device, size_t bytes, void *stream, void **memory, gr_error *error);
 
 /* Frees the scratch memory, streams and events that are kept for the next call. */

@@ -350,8 +350,7 @@ def test_nothing_is_set_up_at_its_first_use():
 
 
 SMALL_STACK = """
-import threading
-import numpy as np, gpureduce as g
+import numpy as np, gpureduce as g, small_stacks
 large = np.ones(2**21)
 def lockstep():
     with g.emulator.schedule("lockstep"):
@@ -362,13 +361,7 @@ calls = [
     lambda: g.explain("sequential"), lambda: g.races("missing_barrier"),
     lambda: g.integrate("pi", strategy="cpu"), lambda: g.Accumulator().add(large),
 ]
-for call in calls:
-    call()  # with the imports that first calls make
-threading.stack_size(32 * 1024)
-for call in calls:
-    thread = threading.Thread(target=call)
-    thread.start()
-    thread.join()
+small_stacks.run(calls)
 """
 
 

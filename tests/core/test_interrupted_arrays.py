@@ -49,8 +49,7 @@ def test_a_signal_interrupts_long_calls(name):
 
 
 SMALL_STACK = """
-import threading
-import numpy as np, gpureduce as g
+import numpy as np, gpureduce as g, small_stacks
 from producers import ByDLPack, ByInterface
 rows, cube, many = np.ones((300, 40)), np.ones((2,) * 16), np.ones(2**20)
 ids, offsets = np.arange(2**20) % 1000, np.array([0, 5, 2**20])
@@ -70,13 +69,7 @@ calls = [
     lambda: g.sum_parts([ByDLPack(many[:5000]), many], device="emulator"),
     lambda: g.sum(np.ones(2**20), device=["cpu", "emulator"]),
 ]
-for call in calls:
-    call()  # with the imports that first calls make
-threading.stack_size(32 * 1024)
-for call in calls:
-    thread = threading.Thread(target=call)
-    thread.start()
-    thread.join()
+small_stacks.run(calls)
 """
 
 
