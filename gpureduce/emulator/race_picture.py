@@ -37,8 +37,9 @@ def _race_text(race: Race) -> str:
 
 def _verdict(found: FoundRaces) -> str:
     orders = f"{len(found.schedules)} order{'s' * (len(found.schedules) != 1)} of threads"
+    size = f"n = {found.n}, block = {found.block}, {found.dtype}"
     if not found:
-        return f"{found.strategy}: no race in {orders} (n = {found.n}, {found.dtype})"
+        return f"{found.strategy}: no race in {orders} ({size})"
     kinds = [(len(found.races), "pair", " of lines that race")]
     kinds += [(len(found.barriers), "barrier", " reached by part of a block")]
     kinds += [(len(found.faults), "launch", " that could not end")]
@@ -47,7 +48,7 @@ def _verdict(found: FoundRaces) -> str:
         for count, noun, rest in kinds
         if count
     ]
-    return f"{found.strategy}: {', '.join(said)} (n = {found.n}, {found.dtype}, {orders})"
+    return f"{found.strategy}: {', '.join(said)} ({size}, {orders})"
 
 
 def _sums(found: FoundRaces) -> str:

@@ -165,7 +165,8 @@ def _checked_on_card(
     failures = list(told.get("failure", []))
     cases = told.get("case", [])
     if outcome.ended:
-        failures.append(Failure(cases[-1] if cases else _NO_CASE, fault=outcome.ended))
+        last = cases[-1] if cases else _NO_CASE
+        failures.append(Failure(last, fault=outcome.ended, ended=True))
     dtype, times = told.get("times", [("", ())])[0]
     result = CardResult(card.name, sum(told.get("tried", [])), dtype, times)
     return dataclasses.replace(verdict, card=result, failures=(*verdict.failures, *failures))
@@ -199,7 +200,7 @@ def check(
     2. Races, and barriers that only part of a block reaches, as `races` finds them.
     3. Its counts beside those of the nearest rung of the ladder, and its place there, as counted.
     4. On a card: its sums there, the time of 2**26 elements, and its place on the ladder by time.
-    5. A hint at what to try next.
+    5. A hint at what to try next, if nothing was found.
 
     Parameters
     ----------
@@ -278,8 +279,10 @@ def _verdict(
     compared = told.get("counts", [None])[0]
     failures = list(told.get("failure", []))
     if outcome.ended:
-        failures.append(Failure(cases[-1] if cases else _NO_CASE, fault=outcome.ended))
-    tip = ladder.hint(compared, chosen.traits) if compared and wants_hint else None
+        last = cases[-1] if cases else _NO_CASE
+        failures.append(Failure(last, fault=outcome.ended, ended=True))
+    right = not failures and found is None
+    tip = ladder.hint(compared, chosen.traits) if compared and wants_hint and right else None
     return Verdict(
         name=chosen.name,
         file=chosen.file,

@@ -108,9 +108,9 @@ def rungs(dtype: str) -> tuple[Rung, ...]:
 
 
 def _distance(a: Rung, b: Rung) -> float:
-    return sum(
-        abs(math.log2((1 + a.counters[name]) / (1 + b.counters[name]))) for name in _COMPARED
-    )
+    """How much two kernels differ: for each counter 0 if it is the same, and 1 if one has none."""
+    pairs = [(a.counters[name], b.counters[name]) for name in _COMPARED]
+    return sum(abs(one - other) / max(1, one + other) for one, other in pairs)
 
 
 def compare(strategy: Strategy, dtype: str, input_dtype: str, finish: str | None) -> Comparison:
@@ -147,7 +147,7 @@ class Waste:
 
 
 _WASTES = (
-    Waste("warp_shfl", lambda c, t: c.own.counters["atomics"] * 2 > N,
+    Waste("atomic_block", lambda c, t: c.own.counters["atomics"] * 2 > N,
           "every element is an atomic, and they queue for one address; add up in the block first"),
     Waste("interleaved_mod",
           lambda c, t: not _shared(c) and not c.own.counters["shuffles"] and _global(c) > N // 8,

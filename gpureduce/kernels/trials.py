@@ -56,8 +56,9 @@ class Case:
 class Failure:
     """A case with a wrong sum or a fault.
 
-    `got` and `expected` are the sums as text. `fault` says what ended the launch. `counted` lists
-    elements with how often each was added, where that is not once.
+    `got` and `expected` are the sums as text. `fault` says what ended the launch; if `ended`, it
+    ended the process. `counted` lists elements with how often each was added, where that is not
+    once.
     """
 
     case: Case
@@ -65,6 +66,7 @@ class Failure:
     expected: str = ""
     fault: str = ""
     counted: tuple[tuple[int, int], ...] = ()
+    ended: bool = False
 
     @property
     def elements(self) -> str:
@@ -319,8 +321,24 @@ def try_all(
 def smallest(
     subject: Subject, failures: list[Failure], tell: Callable[[str, object], None]
 ) -> Failure:
-    """The smallest failing case near those that failed, with the elements that it miscounts."""
-    best = min(failures, key=lambda f: (bool(f.fault), f.case.n, f.case.block, f.case.grid))
+    """The smallest failing case near those that failed, with the elements that it miscounts.
+
+    A sum that the elements do not explain has often read what lies behind them: then a fault tells
+    more, if there was one.
+    """
+    faults = [failure for failure in failures if failure.fault]
+    wrong_sums = [failure for failure in failures if not failure.fault]
+    found = _shrunk(subject, wrong_sums or faults, tell)
+    if faults and not (found.fault or found.counted):
+        found = _shrunk(subject, faults, tell)
+    return found
+
+
+def _shrunk(
+    subject: Subject, failures: list[Failure], tell: Callable[[str, object], None]
+) -> Failure:
+    best = min(failures, key=lambda f: (f.case.n, f.case.block, f.case.grid))
+    faulty = bool(best.fault)
 
     def first_of(smaller: Iterable[dict[str, int]]) -> None:
         nonlocal best
@@ -328,7 +346,7 @@ def smallest(
             case = dataclasses.replace(best.case, **change)  # type: ignore[arg-type]
             tell("case", case)
             failure = subject.wrong(case)
-            if failure:
+            if failure and bool(failure.fault) == faulty:
                 best = failure
                 return
 

@@ -90,6 +90,8 @@ class Verdict:
     def headline(self) -> str:
         """The verdict in one sentence."""
         found = [] if self.right else ["wrong"]
+        if any(failure.ended for failure in self.failures):
+            found = ["gave no result"]
         if self.races and self.races.races:
             found.append("it races")
         if self.races and self.races.barriers:
@@ -106,7 +108,8 @@ class Verdict:
         lines = []
         for failure in self.failures:
             where = f"{failure.case}" if failure.case.block else "Before the first sum"
-            lines.append(f"Wrong for {where}:" if failure.case.block else f"{where}:")
+            how = "No result" if failure.ended else "Wrong"
+            lines.append(f"{how} for {where}:" if failure.case.block else f"{where}:")
             if failure.fault:
                 lines.append(_wrapped(failure.fault, "  "))
             else:
@@ -138,6 +141,8 @@ class Verdict:
             [name, f"{theirs:,}", f"{own:,}"] for name, theirs, own in compared.changes[:_SHOWN]
         ]
         if rows:
+            nearest, own = compared.nearest, compared.own
+            rows.append(["counted warp instructions", f"{nearest.work:,}", f"{own.work:,}"])
             head = ["for 65,536 elements", compared.nearest.name, self.name]
             lines += ["", table(head, rows, right=(1, 2))]
         lines += ["", _wrapped(self.place())]
@@ -150,7 +155,7 @@ class Verdict:
             return ""
         names = [rung.name for rung in compared.rungs]
         at = names.index(compared.own.name)
-        around = [f"{self.name}, yours ({compared.own.work:,})" if name == compared.own.name
+        around = [f"{self.name} (yours, {compared.own.work:,})" if name == compared.own.name
                   else f"{name} ({rung.work:,})"
                   for name, rung in zip(names, compared.rungs, strict=True)]  # fmt: skip
         shown = around[max(0, at - 2) : at + 3]

@@ -263,7 +263,7 @@ def test_a_kernel_that_is_wrong_rarely(what, becomes):
 @pytest.mark.parametrize(
     ("rung", "hint"),
     [
-        ("atomic_thread", "warp_shfl"),
+        ("atomic_thread", "atomic_block"),
         ("interleaved_mod", "interleaved_idx"),
         ("interleaved_idx", "sequential"),
         ("sequential", "first_add"),
@@ -284,3 +284,36 @@ def test_a_tree_in_global_memory_is_sent_to_shared_memory():
     text = gpureduce.source("global_tree").text
     verdict = gpureduce.check(gpureduce.kernel(text, scratch="thread"), "int32")
     assert verdict and verdict.hint[0] == "interleaved_mod"
+
+
+def test_a_wrong_kernel_gets_no_hint():
+    """A kernel that is wrong is first made right: its counts may be those of its mistake."""
+    assert gpureduce.check(INDEX_BUG).hint is None
+    assert gpureduce.check(PUZZLE_WITHOUT_BARRIER).hint is None
+
+
+def test_the_nearest_rung_is_that_of_most_counters():
+    """One counter that a rung does not have at all does not outweigh the others."""
+    many = TREE.replace(
+        "partial[tid] = i < n ? Acc(in[i]) : Acc(0);",
+        "Acc sum = 0; for (; i < n; i += size_t(gridDim.x) * blockDim.x) sum += Acc(in[i]);"
+        " partial[tid] = sum;",
+    )
+    verdict = gpureduce.check(many, "int32")
+    assert verdict and verdict.comparison.nearest.name == "cascade"
+    assert "my_rung (yours, " in str(verdict)
+    assert "counted warp instructions" in verdict.counts()
+
+
+def test_a_read_behind_the_last_element_is_named():
+    """Only the sizes whose last element ends at a multiple of 16 bytes fault: they are shown."""
+    verdict = gpureduce.check(TREE.replace("Acc(in[i])", "Acc(in[i]) + Acc(in[i + 1])"))
+    assert len(verdict.failures) == 2
+    for failure in verdict.failures:
+        assert failure.case.n == 4 and "reads in[4], and it has 4 elements" in failure.fault
+
+
+def test_a_kernel_that_does_not_end():
+    verdict = gpureduce.check(plain("while (n) if (threadIdx.x > 40) out[0] = n;"))
+    assert verdict.headline == "f: gave no result" and verdict.failures[0].ended
+    assert "No result for n = 1, block = 32," in str(verdict)
