@@ -8,25 +8,26 @@
 #include <stdbool.h>
 #include <string.h>
 
-gr_status gr_launch_axis(const gr_axis_plan *p, void *partial, gr_axis_outcome *outcome,
-                         gr_error *error)
+gr_status gr_launch_axis(const gr_axis_plan *p, void *partial, uint64_t *words,
+                         gr_axis_outcome *outcome, gr_error *error)
 {
     gr_matrix matrix = p->matrix;
     gr_layout layout = p->layout;
     gr_sums sums = partial ? (gr_sums){.base = partial, .is_partial = 1} : p->sums;
     unsigned teams = p->teams, shares = p->shares, fold = p->fold, tail = p->tail, team = p->team;
-    unsigned per_lane = p->per_lane, tile_bytes = p->tile_bytes;
+    unsigned per_lane = p->per_lane, tile_bytes = p->tile_bytes, lanes = p->lanes;
+    size_t level_shares = p->level_shares;
     size_t count = p->sum_count, terms = p->terms;
     void *of_columns[] = {&matrix, &sums, &teams, &shares, &fold, &tail};
     void *of_tiles[] = {&matrix, &sums, &per_lane, &tile_bytes};
     void *of_rows[] = {&matrix, &sums, &shares};
     void *of_layout[] = {&layout, &sums, &count, &terms, &team, &shares, &partial};
-    void *of_digits[] = {&layout, &sums, &count, &terms};
-    void **arguments = p->in_digits ? of_digits
-                       : team       ? of_layout
-                       : teams      ? of_columns
-                       : per_lane   ? of_tiles
-                                    : of_rows;
+    void *of_levels[] = {&layout, &sums, &count, &terms, &lanes, &level_shares, &words};
+    void **arguments = lanes      ? of_levels
+                       : team     ? of_layout
+                       : teams    ? of_columns
+                       : per_lane ? of_tiles
+                                  : of_rows;
     size_t sizes[] = {p->shared_bytes, gr_facts_of(p->request->device)->shared_bytes};
     cudaLaunchConfig_t config;
 
@@ -49,30 +50,37 @@ done:
     return error->status;
 }
 
-/* Device memory that a call needs besides: sums of shares, and marks of sums that are not proven.
- */
+/* Device memory that a call needs besides: sums of shares, words of shares, and marks of sums that
+ * are not proven. */
 typedef struct {
     void *partial;
-    unsigned *marks; /* whether there is any; then a bit for each */
+    uint64_t *zeroed; /* the words; then whether there is a mark, and a bit for each sum */
 } scratch;
 
-static gr_status allocate(gr_axis_plan *plan, scratch *needed, gr_error *error)
+/* `last`: the launch for sums that are not proven, if there may be any. */
+static gr_status allocate(gr_axis_plan *plan, const gr_axis_plan *last, scratch *needed,
+                          gr_error *error)
 {
     gr_acc acc = plan->request->acc;
     cudaStream_t stream = plan->request->stream;
     int device = plan->request->device;
-    size_t bytes = (plan->sum_count / 32 + 2) * sizeof *needed->marks;
+    size_t words = last ? last->words : plan->words;
+    size_t bytes = words * sizeof(uint64_t);
+    if (last)
+        bytes += (plan->sum_count / 32 + 2) * sizeof(unsigned);
     error->status = GR_OK;
     if (plan->shares > 1 &&
         gr_allocate(device, plan->sum_count * plan->shares * gr_axis_acc_size(acc), stream,
                     &needed->partial, error) != GR_OK)
         return error->status;
-    if (!plan->in_digits && gr_acc_is_proven(acc)) {
-        if (gr_allocate(device, bytes, stream, (void **)&needed->marks, error) != GR_OK)
+    if (bytes) {
+        if (gr_allocate(device, bytes, stream, (void **)&needed->zeroed, error) != GR_OK)
             return error->status;
-        TRY(cudaMemsetAsync(needed->marks, 0, bytes, stream));
-        plan->sums.any_unproven = needed->marks;
-        plan->sums.unproven = needed->marks + 1;
+        TRY(cudaMemsetAsync(needed->zeroed, 0, bytes, stream));
+    }
+    if (last) {
+        plan->sums.any_unproven = (unsigned *)(needed->zeroed + words);
+        plan->sums.unproven = plan->sums.any_unproven + 1;
     }
 done:
     return error->status;
@@ -80,23 +88,29 @@ done:
 
 static gr_status run(const gr_axis_request *request, gr_axis_outcome *outcome, gr_error *error)
 {
-    gr_axis_plan plan, next;
+    gr_axis_plan plan, next, last;
     scratch needed = {NULL, NULL};
 
     memset(outcome, 0, sizeof *outcome);
     if (gr_plan_axis(request, &plan, error) != GR_OK)
         return error->status;
-    if (allocate(&plan, &needed, error) == GR_OK)
-        gr_launch_axis(&plan, needed.partial, outcome, error);
+    bool has_last = gr_acc_is_proven(request->acc) && !plan.lanes;
+    if (has_last && gr_plan_levels(&plan, &last, error) != GR_OK)
+        return error->status;
+    if (allocate(&plan, has_last ? &last : NULL, &needed, error) == GR_OK)
+        gr_launch_axis(&plan, needed.partial, needed.zeroed, outcome, error);
     if (error->status == GR_OK && needed.partial &&
         gr_plan_shares(&plan, needed.partial, &next, error) == GR_OK)
-        gr_launch_axis(&next, NULL, outcome, error);
-    if (error->status == GR_OK && needed.marks && gr_plan_digits(&plan, &next, error) == GR_OK)
-        gr_launch_axis(&next, NULL, outcome, error);
+        gr_launch_axis(&next, NULL, NULL, outcome, error);
+    if (error->status == GR_OK && has_last) {
+        last.sums.any_unproven = plan.sums.any_unproven;
+        last.sums.unproven = plan.sums.unproven;
+        gr_launch_axis(&last, NULL, needed.zeroed, outcome, error);
+    }
     if (needed.partial)
         (void)cudaFreeAsync(needed.partial, request->stream);
-    if (needed.marks)
-        (void)cudaFreeAsync(needed.marks, request->stream);
+    if (needed.zeroed)
+        (void)cudaFreeAsync(needed.zeroed, request->stream);
     return error->status;
 }
 

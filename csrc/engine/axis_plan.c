@@ -20,6 +20,8 @@ enum {
     SHARE_ROWS = 64,          /* the least rows of a share of columns */
     BATCH_BYTES = 4096,       /* smaller batches of columns waste most of a block */
     SHARE_TERMS = 64,         /* the least elements per thread of a share of any_layout */
+    LANE_TERMS = 4,           /* the least elements per lane of exact_levels .. */
+    LEAST_LANE_SHARE = 32,    /* .. and of warps that share a sum */
     SM_THREADS = 2048
 };
 
@@ -332,18 +334,37 @@ static gr_status shape_columns(gr_axis_plan *p, gr_error *error)
 
 /* --- sums of any layout ----------------------------------------------------------------------- */
 
-static void shape_digits(gr_axis_plan *p, unsigned block)
+/* Whether sums need the levels of float64: `initial` may be any float64. */
+static bool has_wide_levels(const gr_axis_plan *p)
 {
-    p->block = block ? block : p->terms <= 256 ? GR_WARP : BLOCK / 2;
-    p->in_digits = 1;
-    p->shared_bytes = GR_EXACT_HEADER_WORDS * sizeof(uint64_t);
-    p->grid = gr_least(p->sum_count, sms_of(p) * (SM_THREADS / p->block));
+    return p->request->load == GR_LOAD_f64 || p->sums.has_initial;
+}
+
+static void shape_levels(gr_axis_plan *p)
+{
+    size_t threads = sms_of(p) * (SM_THREADS / 2), most = (size_t)GR_WARP * GR_LEVELS_ROOM;
+    size_t levels = has_wide_levels(p) ? GR_LEVELS_F64 : GR_LEVELS_F32;
+    p->lanes = 1;
+    while (p->lanes < GR_WARP &&
+           (p->terms > (size_t)p->lanes * GR_LEVELS_ROOM ||
+            (p->sum_count * p->lanes < threads && p->terms > (size_t)p->lanes * LANE_TERMS)))
+        p->lanes *= 2;
+    size_t idle = p->sum_count ? threads / GR_WARP / p->sum_count : 0;
+    p->level_shares = gr_least(idle, p->terms / GR_WARP / LEAST_LANE_SHARE);
+    if (p->level_shares * most < p->terms)
+        p->level_shares = ceil_div(p->terms, most);
+    p->level_shares = p->level_shares ? p->level_shares : 1;
+    p->words = p->level_shares > 1 ? p->sum_count * GR_LEVELS_WORDS(levels) : 0;
+    p->shared_bytes = 0;
+    p->grid = gr_least(
+        ceil_div(ceil_div(p->sum_count, GR_WARP / p->lanes) * p->level_shares, p->block / GR_WARP),
+        sms_of(p) * (SM_THREADS / p->block) * 8);
 }
 
 static void shape_layout(gr_axis_plan *p)
 {
-    if (is(p, "exact_block")) {
-        shape_digits(p, p->request->block);
+    if (is(p, "exact_levels")) {
+        shape_levels(p);
         return;
     }
     const gr_layout_dim *dim = p->layout.dim;
@@ -367,8 +388,8 @@ static void shape_layout(gr_axis_plan *p)
 /* The most threads per block of the kernels with a __launch_bounds__ of less than 1024. */
 static unsigned most_threads(const gr_axis_plan *p)
 {
-    static const char *const names[] = {"row_warp", "row_group", "row_tile", "column_packs",
-                                        "column_tiles"};
+    static const char *const names[] = {"row_warp",     "row_group",    "row_tile",
+                                        "column_packs", "column_tiles", "exact_levels"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (is(p, names[i]))
             return 256;
@@ -406,7 +427,9 @@ static gr_status check(const gr_axis_plan *p, form found, gr_error *error)
 static gr_status shape(gr_axis_plan *p, form found, gr_error *error)
 {
     gr_load load = found == AS_LAYOUT ? GR_LOAD_any : (gr_load)matrix_load(p->request);
-    gr_acc acc = is(p, "exact_block") ? GR_ACC_f64 : p->request->acc;
+    gr_acc acc = !is(p, "exact_levels") ? p->request->acc
+                 : has_wide_levels(p)   ? GR_ACC_f64
+                                        : GR_ACC_f32;
     p->kernel = gr_find_kernel((int)(p->strategy - gr_strategy_at(0)), load, acc, 0);
     if (check(p, found, error) != GR_OK)
         return error->status;
@@ -480,15 +503,17 @@ gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis
     return error->status = GR_OK;
 }
 
-gr_status gr_plan_digits(const gr_axis_plan *first, gr_axis_plan *p, gr_error *error)
+gr_status gr_plan_levels(const gr_axis_plan *first, gr_axis_plan *p, gr_error *error)
 {
     gr_axes axes = first->request->axes;
-    int number = number_of("exact_block");
+    int number = number_of("exact_levels");
     *p = *first;
     p->strategy = gr_strategy_at(number);
-    p->kernel = gr_find_kernel(number, GR_LOAD_any, GR_ACC_f64, 0);
+    p->kernel =
+        gr_find_kernel(number, GR_LOAD_any, has_wide_levels(p) ? GR_ACC_f64 : GR_ACC_f32, 0);
+    p->block = BLOCK;
     simplify(&axes, first->request->sums.parts);
     if (describe_layout(first->request, &axes, &p->layout, error) == GR_OK)
-        shape_digits(p, 0);
+        shape_levels(p);
     return error->status;
 }

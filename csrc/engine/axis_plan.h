@@ -22,7 +22,9 @@ typedef struct {
     unsigned teams, fold, tail;    /* of column_tiles */
     unsigned per_lane, tile_bytes; /* of row_tile */
     unsigned team;                 /* of any_layout */
-    int in_digits;                 /* exact_block */
+    unsigned lanes;                /* of exact_levels, per sum, or 0 for other kernels; .. */
+    size_t level_shares;           /* .. warps that share a sum */
+    size_t words;                  /* .. that they need in global memory, all 0 */
 } gr_axis_plan;
 
 /* Chooses the kernel, if the request does not name one, and its launch. */
@@ -33,11 +35,12 @@ gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis
                          gr_error *error);
 
 /* Plans the last launch of exact sums, which adds up those that are not proven. */
-gr_status gr_plan_digits(const gr_axis_plan *first, gr_axis_plan *plan, gr_error *error);
+gr_status gr_plan_levels(const gr_axis_plan *first, gr_axis_plan *plan, gr_error *error);
 
-/* Launches. `partial`: where the sums of shares go, or NULL if this launch makes the sums. */
-gr_status gr_launch_axis(const gr_axis_plan *plan, void *partial, gr_axis_outcome *outcome,
-                         gr_error *error);
+/* Launches. `partial`: where the sums of shares go, or NULL if this launch makes the sums. `words`:
+ * those of the plan. */
+gr_status gr_launch_axis(const gr_axis_plan *plan, void *partial, uint64_t *words,
+                         gr_axis_outcome *outcome, gr_error *error);
 
 /* The size of an accumulator on the device. */
 bool gr_acc_is_proven(gr_acc acc);

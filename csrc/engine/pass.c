@@ -38,6 +38,8 @@ gr_status gr_plan_pass(const gr_request *request, int later, gr_pass *pass, gr_e
 static gr_status take_zeros(gr_buffer *buffer, size_t bytes, gr_error *error)
 {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    if (bytes == 0)
+        return error->status = GR_OK;
     void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (data == MAP_FAILED)
         return gr_fail(error, GR_NO_MEMORY, "no address space for %zu bytes", bytes);
@@ -131,7 +133,7 @@ gr_status gr_run_axis_pass(gr_axis_request *request, const size_t shape[2], int 
     gr_axis_plan plan;
     gr_axis_outcome outcome = {0};
     gr_arrivals arrivals = {0};
-    gr_buffer in = {0}, out = {0};
+    gr_buffer in = {0}, out = {0}, words = {0};
     size_t count = shape[0] * shape[1], acc = gr_acc_size(request->acc);
 
     describe_axes(request, shape, axis);
@@ -139,14 +141,16 @@ gr_status gr_run_axis_pass(gr_axis_request *request, const size_t shape[2], int 
         return error->status;
     request->axes.in = in.data;
     if (gr_plan_axis(request, &plan, error) == GR_OK &&
-        take_zeros(&out, plan.sum_count * plan.shares * acc, error) == GR_OK) {
+        take_zeros(&out, plan.sum_count * plan.shares * acc, error) == GR_OK &&
+        take_zeros(&words, plan.words * sizeof(uint64_t), error) == GR_OK) {
         plan.sums.base = out.data;
         if (prepare(context, &arrivals))
-            gr_launch_axis(&plan, plan.shares > 1 ? out.data : NULL, &outcome, error);
+            gr_launch_axis(&plan, plan.shares > 1 ? out.data : NULL, words.data, &outcome, error);
         else
             gr_fail(error, GR_NO_MEMORY, "no memory for counters");
     }
     give_zeros(&in);
     give_zeros(&out);
+    give_zeros(&words);
     return error->status;
 }

@@ -6,6 +6,16 @@
 #include "exact/format.h"
 #include "shared/host_device.h"
 
+/* The number of bits up to the highest 1; 0 for 0. */
+GR_HOST_DEVICE int gr_bit_length(uint64_t m)
+{
+#ifdef __CUDA_ARCH__
+    return 64 - __clzll((long long)m);
+#else
+    return m ? 64 - __builtin_clzll(m) : 0;
+#endif
+}
+
 /* The absolute value in binary. It is rounded instead of the value itself: rounding a negative
  * number in two's complement goes wrong where the bits below the guard bit are all zero or the
  * mantissa is all ones. */
@@ -30,8 +40,7 @@ GR_HOST_DEVICE void gr_size_of(gr_exact_size *size, const gr_exact *acc)
         if (size->digit[k])
             size->bits = 32 * k;
     }
-    for (uint32_t top = size->digit[size->bits / 32]; top; top >>= 1)
-        size->bits++;
+    size->bits += gr_bit_length(size->digit[size->bits / 32]);
     size->digit[GR_EXACT_DIGITS] = size->digit[GR_EXACT_DIGITS + 1] = 0;
 }
 
@@ -51,17 +60,6 @@ GR_HOST_DEVICE bool gr_size_any_below(const gr_exact_size *size, int end)
     return size->digit[end / 32] & ((1u << end % 32) - 1);
 }
 
-/* Rounds to nearest, ties to even, at bit `first`. Returns the mantissa, in units of that bit. */
-GR_HOST_DEVICE uint64_t gr_size_round(const gr_exact_size *size, int first)
-{
-    uint64_t mantissa = first < size->bits ? gr_size_bits(size, first) : 0;
-    if (first > 0) {
-        bool guard = size->digit[(first - 1) / 32] >> (first - 1) % 32 & 1;
-        mantissa += guard && (mantissa & 1 || gr_size_any_below(size, first - 1));
-    }
-    return mantissa;
-}
-
 /* Lemma. Let the format have p mantissa bits and the least subnormal 2^unit. Let 2^top be the
  * value's highest bit. In the binade of the value, the numbers of the format, were its exponent
  * unbounded above, are the multiples of 2^last with last = max(top - (p - 1), unit). The rounded
@@ -71,7 +69,32 @@ GR_HOST_DEVICE uint64_t gr_size_round(const gr_exact_size *size, int first)
  * - for a normal number the exponent field is field + 1, and the 1 is the mantissa's hidden bit;
  * - m = 2^p or, from a subnormal, 2^(p-1), carries into the exponent field as it should.
  * IEEE 754 rounds a value to inf if with unbounded exponent it would round to 2^(emax+1) or more;
- * these are the values where the bits reach those of inf. */
+ * these are the values where the bits reach those of inf.
+ *
+ * Here the value is m 2^exponent, with m < 2^63. If m stands for a number with more bits, it has 62
+ * bits or more, and its lowest bit is 1 if any of the bits below it is 1: it rounds alike, since
+ * the mantissa is at least two bits shorter. */
+GR_HOST_DEVICE uint64_t gr_round_bits(uint64_t m, int exponent, bool negative, gr_format format)
+{
+    uint64_t sign = (uint64_t)1 << (format.fraction + format.exponent);
+    uint64_t infinity = sign - ((uint64_t)1 << format.fraction);
+    int last = exponent + gr_bit_length(m) - 1 - format.fraction;
+    if (m == 0)
+        return 0;
+    if (last < format.unit)
+        last = format.unit;
+    int drop = last - exponent;
+    uint64_t mantissa = drop >= 64 ? 0 : drop < 0 ? m << -drop : m >> drop;
+    if (drop > 0 && drop < 64) {
+        uint64_t half = (uint64_t)1 << (drop - 1), rest = m & (2 * half - 1);
+        mantissa += rest > half || (rest == half && mantissa & 1);
+    }
+    uint64_t bits = ((uint64_t)(last - format.unit) << format.fraction) + mantissa;
+    if (bits > infinity)
+        bits = infinity;
+    return negative ? bits | sign : bits;
+}
+
 GR_HOST_DEVICE uint64_t gr_round_finite(const gr_exact *acc, gr_format format)
 {
     uint64_t sign = (uint64_t)1 << (format.fraction + format.exponent);
@@ -81,30 +104,26 @@ GR_HOST_DEVICE uint64_t gr_round_finite(const gr_exact *acc, gr_format format)
         return top < 0 ? infinity | sign : infinity;
     gr_exact_size size;
     gr_size_of(&size, acc);
-    if (size.bits == 0)
-        return 0;
-    int unit = format.unit - GR_EXACT_UNIT;
-    int last = size.bits - 1 - format.fraction;
-    if (last < unit)
-        last = unit;
-    uint64_t bits = ((uint64_t)(last - unit) << format.fraction) + gr_size_round(&size, last);
-    if (bits > infinity)
-        bits = infinity;
-    return size.negative ? bits | sign : bits;
+    int first = size.bits > 63 ? size.bits - 63 : 0;
+    uint64_t m = gr_size_bits(&size, first) | gr_size_any_below(&size, first);
+    return gr_round_bits(m, first + GR_EXACT_UNIT, size.negative, format);
+}
+
+/* The bits of inf or nan for a sum with these flags. */
+GR_HOST_DEVICE uint64_t gr_round_flags(uint32_t flags, gr_format format)
+{
+    uint64_t sign = (uint64_t)1 << (format.fraction + format.exponent);
+    uint64_t infinity = sign - ((uint64_t)1 << format.fraction);
+    if (flags & GR_EXACT_NAN || (flags & GR_EXACT_PLUS_INF && flags & GR_EXACT_MINUS_INF))
+        return infinity | (uint64_t)1 << (format.fraction - 1);
+    return flags & GR_EXACT_MINUS_INF ? infinity | sign : infinity;
 }
 
 /* Rounds a normalized accumulator. Returns the bits of the float. */
 GR_HOST_DEVICE uint64_t gr_round_normalized(const gr_exact *normal, gr_load target)
 {
     gr_format format = gr_format_of(target);
-    if (!normal->flags)
-        return gr_round_finite(normal, format);
-    uint64_t sign = (uint64_t)1 << (format.fraction + format.exponent);
-    uint64_t infinity = sign - ((uint64_t)1 << format.fraction);
-    if (normal->flags & GR_EXACT_NAN ||
-        (normal->flags & GR_EXACT_PLUS_INF && normal->flags & GR_EXACT_MINUS_INF))
-        return infinity | (uint64_t)1 << (format.fraction - 1);
-    return normal->flags & GR_EXACT_MINUS_INF ? infinity | sign : infinity;
+    return normal->flags ? gr_round_flags(normal->flags, format) : gr_round_finite(normal, format);
 }
 
 #endif

@@ -13,7 +13,7 @@
 #include "cpu/floating_point_mode.h"
 #include "cpu/instruction_set.h"
 #include "cpu/store.h"
-#include "exact/format.h"
+#include "exact/round.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,11 +46,6 @@ static pair make_pair(uint64_t low, uint64_t high)
 }
 
 /* --- the window ---------------------------------------------------------------------------- */
-
-static int bit_length(uint64_t x)
-{
-    return x ? 64 - __builtin_clzll(x) : 0;
-}
 
 /* Counts exponent fields of numbers from all over the array. Returns how many there are. */
 static size_t sample_fields(gr_segment_job *job, unsigned counts[FIELDS])
@@ -88,7 +83,7 @@ bool gr_choose_window(gr_segment_job *job)
     gr_format format = gr_format_of(job->request->values.load);
     window->spare = 52 - format.fraction;
     window->most =
-        127 - (53 - window->spare) - bit_length(job->request->values.rows + GR_MOST_INITIAL);
+        127 - (53 - window->spare) - gr_bit_length(job->request->values.rows + GR_MOST_INITIAL);
     size_t found = sample_fields(job, counts), within = 0, best = 0;
     int first = 1, last = 1; /* the windows that hold most of the samples */
     for (int low = 1 - window->most; low <= MOST_FIELD - window->most; low++) {
@@ -235,7 +230,7 @@ static int unit_of(const gr_segment_job *job)
     return job->adds_floats ? job->window.low + job->window.spare - 1075 : 0;
 }
 
-/* Rounds x * 2^unit to nearest, ties to even: exact_round.c has the lemma. Without branches that
+/* Rounds x * 2^unit to nearest, ties to even: exact/round.h has the lemma. Without branches that
  * depend on the number, as these would be mispredicted, except for zero and small results. */
 static uint64_t round_pair(pair x, int unit, gr_format format)
 {
@@ -245,7 +240,7 @@ static uint64_t round_pair(pair x, int unit, gr_format format)
     if (size == 0)
         return 0;
     uint64_t high = (uint64_t)(size >> 64), low = (uint64_t)size;
-    int bits = 64 - __builtin_clzll(high ? high : low) + (high ? 64 : 0);
+    int bits = gr_bit_length(high ? high : low) + (high ? 64 : 0);
     int least = format.unit - unit, last = bits - 1 - format.fraction;
     int more = last < least ? least - last : 0; /* bits that a subnormal result lacks */
     last += more;

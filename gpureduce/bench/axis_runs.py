@@ -260,7 +260,7 @@ def _of_rungs(bench: Bench, case: Case, base: Any) -> Calls:
     wanted = _host.ROWS if case.has_rows else _host.COLUMNS
     runs: dict[str, Run] = {}
     for row in registry.strategies():
-        if row.kind != "axis" or not row.traits & wanted or row.name == "exact_block":
+        if row.kind != "axis" or not row.traits & wanted or row.name == "exact_levels":
             continue
 
         def run(name: str = row.name) -> Any:

@@ -53,9 +53,9 @@ def _name(strategy: registry.Strategy, exactly: bool, ran: int, launches: int) -
 
 def is_exact(strategy: registry.Strategy, result: np.dtype[Any]) -> bool:
     """Whether sums in this dtype are rounded once. Sums of integers are never rounded."""
-    if strategy.name == "exact_block" and not dtypes.is_exact(result):
-        raise ValueError("exact_block adds up floats; sums of integers are exact without it")
-    return strategy.name in ("auto", "exact", "exact_block") and dtypes.is_exact(result)
+    if strategy.name == "exact_levels" and not dtypes.is_exact(result):
+        raise ValueError("exact_levels adds up floats; sums of integers are exact without it")
+    return strategy.name in ("auto", "exact", "exact_levels") and dtypes.is_exact(result)
 
 
 def _memory_order(steps: tuple[int, ...], axes: tuple[int, ...]) -> list[int]:

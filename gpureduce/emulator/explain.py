@@ -284,8 +284,8 @@ def _explain_axis(
         raise TypeError(f"shape must be a tuple of rows and columns, not {shown(shape)}")
     rows, columns = whole("rows", shape[0], 1, 2**24), whole("columns", shape[1], 1, 2**24)
     whole("rows * columns", rows * columns, 1, 2**24)  # each access is looked at
-    if chosen.name == "exact_block" and not dtypes.is_exact(conversion.result):
-        raise TypeError("exact_block adds up floats: name a float dtype")
+    if chosen.name == "exact_levels" and not dtypes.is_exact(conversion.result):
+        raise TypeError("exact_levels adds up floats: name a float dtype")
     axis = cast(int, chosen.axis)
     launch = Launch(chosen.index, conversion.load, conversion.acc, block=block, grid=grid)
     counted = trace.count_axis((rows, columns), axis, launch)

@@ -391,9 +391,9 @@ def verify(
 
 
 def _measurable() -> list[str]:
-    """The kernels that add up int32. `exact_block` adds up floats."""
+    """The kernels that add up int32. `exact_levels` adds up floats."""
     kinds = ("kernel", "axis")
-    return [s.name for s in registry.strategies() if s.kind in kinds and s.name != "exact_block"]
+    return [s.name for s in registry.strategies() if s.kind in kinds and s.name != "exact_levels"]
 
 
 def matrix_cases(name: str) -> list[Case]:

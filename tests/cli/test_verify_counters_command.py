@@ -16,7 +16,7 @@ from gpureduce.hardware import report, verify_counters
 from gpureduce.hardware.counters import METRICS, SHARED
 from user_kernels import INDEX_BUG, TREE
 
-AXIS = [s.name for s in gpureduce.strategies() if s.kind == "axis" and s.name != "exact_block"]
+AXIS = [s.name for s in gpureduce.strategies() if s.kind == "axis" and s.name != "exact_levels"]
 VERIFY = ["verify-counters", "--sizes", "2^10", "5000", "--blocks", "64"]
 
 

@@ -191,7 +191,7 @@ def test_exact_sums_have_the_bits_of_the_processors(seed, shape, dtype):
     if rng.random() < 0.3:
         how["initial"] = float(rng.standard_normal())
     want = gpureduce.sum(array, "exact", **how).value
-    for strategy in ("exact", "exact_block", "auto"):
+    for strategy in ("exact", "exact_levels", "auto"):
         found = add(array, strategy, **how).value
         assert np.shape(found) == np.shape(want)
         assert np.asarray(found).tobytes() == np.asarray(want).tobytes(), strategy
@@ -400,8 +400,8 @@ def test_errors_of_arrays_on_the_device():
     wide = ByInterface(np.ones((4, 5), np.int64))
     with pytest.raises(TypeError, match="kernels cannot sum 64-bit integers exactly as floats"):
         add(wide, "exact", axis=0, dtype="float32")
-    with pytest.raises(ValueError, match="exact_block adds up floats"):
-        add(wide, "exact_block", axis=0)
+    with pytest.raises(ValueError, match="exact_levels adds up floats"):
+        add(wide, "exact_levels", axis=0)
     with pytest.raises(TypeError, match="cast the array first"):
         add(array, axis=0, dtype="float16")
     assert add(array, axis=0).value.to_numpy().tolist() == [40] * 50
@@ -412,7 +412,7 @@ def test_the_parts_of_complex_sums_keep_their_initial_numbers():
     one = np.broadcast_to(np.array([1 + 2j]), (4,))
     assert add(ByInterface(one), axis=(), initial=10).value.to_numpy().tolist() == [11 + 2j] * 4
     rows = np.broadcast_to(np.arange(3)[:, None] + 1j, (3, 4))
-    for strategy in ("exact", "fast", "exact_block"):
+    for strategy in ("exact", "fast", "exact_levels"):
         found = add(ByInterface(rows), strategy, axis=0, initial=10).value
         assert found.to_numpy().tolist() == [13 + 3j] * 4
     empty = np.ones((2, 0), np.complex64)

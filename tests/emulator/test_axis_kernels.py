@@ -26,16 +26,16 @@ def test_a_thread_per_row_fetches_a_sector_per_element():
     assert loads("row_thread") == ROWS * COLUMNS == 8 * LEAST
 
 
-@pytest.mark.parametrize("name", [n for n in AXIS if n not in ("row_thread", "exact_block")])
+@pytest.mark.parametrize("name", [n for n in AXIS if n not in ("row_thread", "exact_levels")])
 def test_the_others_fetch_each_sector_once(name):
     assert loads(name) == LEAST
 
 
 @pytest.mark.parametrize("name", AXIS)
 def test_explanations_say_what_was_added_up(name):
-    dtype = "float32" if name == "exact_block" else "int32"
-    if name == "exact_block":
-        with pytest.raises(TypeError, match="exact_block adds up floats"):
+    dtype = "float32" if name == "exact_levels" else "int32"
+    if name == "exact_levels":
+        with pytest.raises(TypeError, match="exact_levels adds up floats"):
             gpureduce.explain(name, shape=(10, 33), dtype="int32")
     counted = gpureduce.explain(name, shape=(10, 36), dtype=dtype)
     axis = 0 if name.startswith("column") else 1
@@ -72,7 +72,7 @@ def details(name, dtype, exactly):
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("exactly", [False, True])
 def test_nothing_races(name, dtype, exactly):
-    if name == "exact_block" and not exactly:
+    if name == "exact_levels" and not exactly:
         return
     axis = 0 if name.startswith("column") else 1
     for shape in ((70, 33), (3, 200), (300, 4)):

@@ -11,7 +11,7 @@ from gpureduce.emulator.explain import explain
 from gpureduce.hardware.verify_counters import matrix_cases
 
 pytestmark = needs_c
-NAMES = [s.name for s in gpureduce.strategies() if s.kind == "axis" and s.name != "exact_block"]
+NAMES = [s.name for s in gpureduce.strategies() if s.kind == "axis" and s.name != "exact_levels"]
 EMULATED, CARDS = 4, (108, 132, 148)  # multiprocessors
 
 

@@ -105,7 +105,7 @@ __device__ __forceinline__ bool finish_proven(const gr_proven3 &sum, const gr_su
     return gr_proven3_finish(&sum, of.additions, format.fraction, format.unit, x);
 }
 
-/* Stores the rounded sum if it is proven. Otherwise leaves it to the kernel exact_block. */
+/* Stores the rounded sum if it is proven. Otherwise leaves it to the kernel exact_levels. */
 template <typename T>
 __device__ __forceinline__ void finish_sum(void *to, const gr_sums &of, size_t k, Proven<T> sum)
 {

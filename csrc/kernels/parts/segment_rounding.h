@@ -5,34 +5,17 @@
 #include "exact/round.h"
 #include "segment_words.h"
 
-/* Rounds total 2^exponent to a format, to nearest, ties to even: see the lemma of exact/round.h. */
+/* Rounds total 2^exponent to a format. */
 __device__ __forceinline__ unsigned long long round_total(__int128 total, int exponent,
                                                           gr_format format)
 {
     unsigned __int128 size = total < 0 ? -(unsigned __int128)total : (unsigned __int128)total;
     unsigned long long upper = (unsigned long long)(size >> 64);
-    if (size == 0)
-        return 0;
-    int top =
-        upper ? 127 - __clzll((long long)upper) : 63 - __clzll((long long)(unsigned long long)size);
-    int last = top + exponent - format.fraction;
-    last = last < format.unit ? format.unit : last;
-    int drop = last - exponent; /* bits below the last one */
-    unsigned long long mantissa = 0;
-    if (drop <= 0) {
-        mantissa = (unsigned long long)size << -drop;
-    } else if (drop <= top + 1) {
-        unsigned __int128 half = (unsigned __int128)1 << (drop - 1);
-        unsigned __int128 rest = size & (half * 2 - 1);
-        mantissa = drop > 127 ? 0 : (unsigned long long)(size >> drop);
-        mantissa += rest > half || (rest == half && mantissa & 1);
-    }
-    unsigned long long sign = 1ull << (format.fraction + format.exponent);
-    unsigned long long infinity = sign - (1ull << format.fraction);
-    unsigned long long bits =
-        ((unsigned long long)(last - format.unit) << format.fraction) + mantissa;
-    bits = bits > infinity ? infinity : bits;
-    return total < 0 ? bits | sign : bits;
+    int bits = upper ? 64 + gr_bit_length(upper) : gr_bit_length((unsigned long long)size);
+    int drop = bits > 63 ? bits - 63 : 0;
+    bool more = (size & (((unsigned __int128)1 << drop) - 1)) != 0;
+    return gr_round_bits((unsigned long long)(size >> drop) | more, exponent + drop, total < 0,
+                         format);
 }
 
 __device__ __forceinline__ void add_scaled(gr_exact *sum, long long value, int exponent)

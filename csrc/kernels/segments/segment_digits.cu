@@ -1,7 +1,7 @@
 /* segment_digits: a block adds up one sum in digits, where nothing is rounded.
  *
  * The sums of segment_rows and segment_merge prove how they are rounded, with few exceptions. Those
- * come here, as the sums along an axis come to exact_block.
+ * come here, as the sums along an axis come to exact_levels.
  *
  * Still wasted: three atomic additions per element. */
 #include "parts/exact_words.h"

@@ -1,0 +1,157 @@
+/* Exact sums of floats in registers, as integers of 42 bits.
+ *
+ * Level b holds a multiple of its unit 2^(unit + 42 (count - 1 - b)), in a float64 that begins as
+ * 1.5 2^52 of these units. Adding x to level 0 rounds x to a multiple of that unit, and what is
+ * left of x goes to the next level. At the last one nothing is left, since each element is a
+ * multiple of 2^unit.
+ *
+ * Lemma. At most 2^41 units of a level are added for each element: at level 0 because the largest
+ * finite number is smaller, further down because what is left is at most half of the unit above. So
+ * the sums of `room` = 2^9 elements stay below 2^50 units, and each level stays within the binade
+ * of float64 whose numbers are the multiples of the level's unit: nothing is rounded away. The bits
+ * of such floats are consecutive integers.
+ *
+ * The unit of float64's level 0 is too large for 2^52 of them. That level takes 2^-128 x. It takes
+ * something only of an x far above 2^-894, whose product is exact. */
+#ifndef GPUREDUCE_KERNEL_EXACT_LEVELS_H
+#define GPUREDUCE_KERNEL_EXACT_LEVELS_H
+
+#include "exact/device_layout.h"
+#include "exact_deposits.h"
+#include "exact/round.h"
+
+/* T: float for elements that are multiples of 2^-149, below 2^128. Or double. */
+template <typename T> struct Levels {
+    static constexpr bool is_wide = std::is_same<T, double>::value;
+    static constexpr int count = is_wide ? GR_LEVELS_F64 : GR_LEVELS_F32;
+    static constexpr int unit = is_wide ? -1074 : -149, step = 42, half = step / 2;
+    static constexpr long long one = 1ll << step, low_half = (1ll << half) - 1;
+    double bin[count];
+    unsigned flags = 0;
+
+    static __device__ __forceinline__ double start(int b)
+    {
+        int exponent = unit + step * (count - 1 - b) + 52 - (is_wide && b == 0 ? 128 : 0);
+        return __hiloint2double((exponent + 1023) << 20 | 1 << 19, 0);
+    }
+
+    __device__ __forceinline__ Levels()
+    {
+        for (int b = 0; b < count; b++)
+            bin[b] = start(b);
+    }
+
+    /* The part of x that level b takes. */
+    __device__ __forceinline__ double take(int b, double x)
+    {
+        double next = bin[b] + x, taken = next - bin[b];
+        bin[b] = next;
+        return taken;
+    }
+
+    __device__ __forceinline__ void add(double x)
+    {
+        if (((unsigned)__double2hiint(x) & 0x7ff00000) == 0x7ff00000) {
+            flags |= special_flag(x);
+            return;
+        }
+        if constexpr (is_wide) {
+            double small = x * 0x1p-128, taken = take(0, small);
+            x = taken == 0 ? x : (small - taken) * 0x1p128;
+        }
+        for (int b = is_wide; b < count; b++)
+            x -= take(b, x);
+    }
+};
+
+/* The sum of many Levels. */
+template <typename T> struct LevelSum {
+    using Of = Levels<T>;
+    long long level[Of::count], top = 0; /* in units of each level; `top` in 2^42 of level 0 */
+    unsigned flags;
+
+    LevelSum() = default;
+
+    /* Of the lanes whose numbers differ by multiples of `apart`. */
+    __device__ __forceinline__ LevelSum(const Of &of, unsigned apart) : flags(of.flags)
+    {
+        for (int b = 0; b < Of::count; b++)
+            level[b] = __double_as_longlong(of.bin[b]) - __double_as_longlong(Of::start(b));
+        for (unsigned offset = apart; offset < 32; offset *= 2) {
+            for (int b = 0; b < Of::count; b++)
+                level[b] += __shfl_xor_sync(0xffffffffu, level[b], (int)offset);
+            flags |= __shfl_xor_sync(0xffffffffu, flags, (int)offset);
+        }
+    }
+
+    /* Carries, so that each level but the top is at least 0, and below 2^42. */
+    __device__ __forceinline__ void carry()
+    {
+        long long over = 0;
+        UNROLLED
+        for (int b = Of::count - 1; b >= 0; b--) {
+            level[b] += over;
+            over = level[b] >> Of::step;
+            level[b] &= Of::one - 1;
+        }
+        top += over;
+    }
+
+    /* Adds it to GR_LEVELS_WORDS words in global memory: halves of levels, since 2^42 sums of
+     * halves cannot overflow. */
+    __device__ __forceinline__ void add_to_words(unsigned long long *word)
+    {
+        carry();
+        for (int b = 0; b < Of::count; b++)
+            if (level[b] != 0) {
+                atomicAdd(&word[2 * b], (unsigned long long)(level[b] & Of::low_half));
+                atomicAdd(&word[2 * b + 1], (unsigned long long)(level[b] >> Of::half));
+            }
+        if (top != 0)
+            atomicAdd(&word[2 * Of::count], (unsigned long long)top);
+        if (flags)
+            atomicOr(&word[2 * Of::count + 1], (unsigned long long)flags);
+    }
+
+    __device__ __forceinline__ void read_words(const unsigned long long *word)
+    {
+        long long over = 0;
+        UNROLLED
+        for (int b = Of::count - 1; b >= 0; b--) {
+            long long high = (long long)__ldcg(&word[2 * b + 1]);
+            level[b] = over + (long long)__ldcg(&word[2 * b]) + ((high & Of::low_half) << Of::half);
+            over = high >> Of::half;
+        }
+        top = over + (long long)__ldcg(&word[2 * Of::count]);
+        flags = (unsigned)__ldcg(&word[2 * Of::count + 1]);
+    }
+
+    /* The bits of the sum, rounded once. Takes the first 63 bits, and whether there is more. */
+    __device__ __forceinline__ unsigned long long rounded(gr_load type)
+    {
+        gr_format format = gr_format_of(type);
+        if (flags)
+            return gr_round_flags(flags, format);
+        carry();
+        bool negative = top < 0, more = false;
+        if (negative) {
+            for (int b = 0; b < Of::count; b++)
+                level[b] = -level[b];
+            top = -top;
+            carry();
+        }
+        uint64_t m = (uint64_t)top;
+        int exponent = Of::unit + Of::step * Of::count;
+        UNROLLED
+        for (int b = 0; b < Of::count; b++) {
+            int free = 63 - gr_bit_length(m), taken = free < Of::step ? free : Of::step;
+            int left = Of::step - taken;
+            m = m << taken | (uint64_t)level[b] >> left;
+            more |= (level[b] & ((1ll << left) - 1)) != 0;
+            exponent -= taken;
+        }
+        return gr_round_bits(m | more, exponent, negative, format);
+    }
+};
+
+#endif
