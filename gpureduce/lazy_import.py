@@ -50,10 +50,13 @@ def load(name: str) -> ModuleType:
 
 def load_other(name: str) -> ModuleType:
     """A module of any package."""
+    found = sys.modules.get(name)
+    if found is not None and not getattr(found.__spec__, "_initializing", False):
+        return found
     this_thread, entry = threading.get_ident(), object()
     within_another = this_thread in _importing.values()
-    if name in sys.modules:
-        if within_another and getattr(sys.modules[name].__spec__, "_initializing", False):
+    if found is not None:
+        if within_another:
             raise ImportError(
                 f"a signal handler cannot use {name}, as it interrupts the import of that module; "
                 "a program whose handlers call gpureduce makes such a call once before it sets them"

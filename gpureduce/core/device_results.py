@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpureduce.core import device_array, devices, dtypes, gpu_arrays, reduction
+from gpureduce.core import device_array, dtypes, gpu_arrays, reduction
 from gpureduce.core.checks import shown
-from gpureduce.core.results import Outcome, Timing
+from gpureduce.core.results import Timing
 from gpureduce.lazy_import import load_other
 
 Make = Callable[[tuple[int, ...]], Any]  # makes an array of a shape
@@ -141,16 +141,14 @@ def timing_of(
     `element` is its kind and bytes, and `found` is (block, grid, launches, times).
     """
     block, grid, launches, elapsed = found
-    on = devices.choose_device(f"{backend}:{device}")
-    source = "emulator" if backend == "emulator" else "cuda_event"
-    outcome = Outcome(None, source, backend, on.name, peak_gb_s=on.peak_gb_s)
-    outcome.block, outcome.grid, outcome.launches = block or None, grid or None, launches
-    kind, nbytes = element
-    dtype = "bfloat16" if kind == "B" else str(gpu_arrays.source(kind, nbytes))
-    total_ms = (time.perf_counter() - start) * 1e3
-    timing = outcome.timing(name, dtype, finish_of(launches), n, n * nbytes, total_ms)
-    if elapsed is not None:  # read when somebody looks: results.py
-        later = vars(timing)
-        del later["kernel_ms"], later["d2h_ms"]
-        later["_elapsed"] = elapsed
+    timing = Timing.__new__(Timing)
+    fields = vars(timing)
+    fields.update(gpu_arrays.common_fields(backend, device, *element, name, finish_of(launches)))
+    fields["block"], fields["grid"], fields["launches"] = block or None, grid or None, launches
+    fields["n"], fields["nbytes"] = n, n * element[1]
+    if elapsed is None:
+        fields["kernel_ms"] = fields["d2h_ms"] = 0.0
+    else:  # read when somebody looks: results.py
+        fields["_elapsed"] = elapsed
+    fields["total_ms"] = (time.perf_counter() - start) * 1e3
     return timing

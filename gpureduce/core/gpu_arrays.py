@@ -147,7 +147,7 @@ def _sum(
     timing: bool,
 ) -> SumResult | None:
     number = 0 if stream is None else stream_number(stream)
-    common = _common_fields if timing else None
+    common = _fields_of if timing else None
     found: SumResult | None = ask(module.sum_gpu, arr, resolve, launch, number, common)
     return found
 
@@ -248,15 +248,23 @@ def add(
     return _sum(module, arr, known, launch, asked.stream, asked.timing)
 
 
-def _common_fields(
-    backend: str, index: int, strategy: int, kind: str, nbytes: int, finish: int
+@functools.lru_cache(256)
+def common_fields(
+    backend: str, index: int, kind: str, nbytes: int, name: str, finish: str
 ) -> dict[str, Any]:
     """The fields of a timing that all sums of a dtype by a strategy on a device have in common."""
     device = devices.choose_device(f"{backend}:{index}")
     clock = "emulator" if backend == "emulator" else "cuda_event"
     outcome = Outcome(None, clock, backend, device.name, peak_gb_s=device.peak_gb_s)
     dtype = "bfloat16" if kind == "B" else str(source(kind, nbytes))
-    name, by = registry.name_at(strategy), registry.FINISHES[finish - 1]
-    timing = outcome.timing(name, dtype, by, 0, 0, 0.0)
+    timing = outcome.timing(name, dtype, finish, 0, 0, 0.0)
     later = ("kernel_ms", "d2h_ms")  # read from the card's events when looked at
     return {name: value for name, value in vars(timing).items() if name not in later}
+
+
+def _fields_of(
+    backend: str, index: int, strategy: int, kind: str, nbytes: int, finish: int
+) -> dict[str, Any]:
+    """The same for C, which has numbers of strategies and finishes."""
+    name, by = registry.name_at(strategy), registry.FINISHES[finish - 1]
+    return common_fields(backend, index, kind, nbytes, name, by)
