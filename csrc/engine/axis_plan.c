@@ -1,8 +1,6 @@
-/* Plans sums along axes: describes the array as rows, columns or a layout, and chooses the kernel
- * and its launch. */
+/* Plans sums along axes: chooses the kernel and its launch. */
 #include "engine/axis_plan.h"
 
-#include "exact/format.h"
 #include "exact/device_layout.h"
 #include "exact/proven.h"
 
@@ -25,8 +23,6 @@ enum {
     SM_THREADS = 2048
 };
 
-typedef enum { AS_ROWS, AS_COLUMNS, AS_LAYOUT } form;
-
 static int number_of(const char *name)
 {
     int i = 0;
@@ -45,11 +41,6 @@ static size_t sms_of(const gr_axis_plan *p)
     return gr_facts_of(p->request->device)->sms;
 }
 
-bool gr_acc_is_proven(gr_acc acc)
-{
-    return acc == GR_ACC_proven || acc == GR_ACC_proven3;
-}
-
 size_t gr_axis_acc_size(gr_acc acc)
 {
     switch (acc) {
@@ -64,118 +55,6 @@ static bool is(const gr_axis_plan *p, const char *name)
     return strcmp(p->strategy->name, name) == 0;
 }
 
-/* --- the form of the array -------------------------------------------------------------------- */
-
-/* How kernels for rows and columns read the elements; -1 if they cannot. */
-static int matrix_load(const gr_axis_request *request)
-{
-    bool integers = request->acc == GR_ACC_u32 || request->acc == GR_ACC_u64;
-    int load = request->load;
-    if (gr_acc_is_proven(request->acc))
-        return gr_is_float((gr_load)load) ? load : -1;
-    if (load == GR_ELEMENTS_I64)
-        load = integers ? GR_LOAD_u64 : -1;
-    if (request->acc == GR_ACC_u32)
-        load = load == GR_LOAD_i32 || load == GR_LOAD_u32 ? GR_LOAD_u32 : -1;
-    return load;
-}
-
-static size_t element_bytes(int load)
-{
-    return load == GR_ELEMENTS_I64 ? 8 : gr_load_size((gr_load)load);
-}
-
-/* Whether sum k is stored at element k. */
-static bool sums_are_packed(const gr_axes *axes, size_t bytes)
-{
-    ptrdiff_t step = (ptrdiff_t)bytes;
-    for (int i = axes->kept.count - 1; i >= 0; i--) {
-        if (axes->kept.dim[i].out != step)
-            return false;
-        step *= (ptrdiff_t)axes->kept.dim[i].size;
-    }
-    return true;
-}
-
-/* Kept dimensions are not reversed: sums would no longer be stored in the order of their rows. */
-static void simplify(gr_axes *axes, unsigned parts)
-{
-    gr_axis_list *kept = &axes->kept;
-    if (gr_axes_size(&axes->reduced) == 0)
-        axes->reduced.count = 0;
-    gr_axes_sort(&axes->reduced);
-    kept->count -= parts == 2; /* the parts of complex numbers stay the last dimension */
-    gr_axis last = kept->dim[kept->count];
-    gr_axes_sort(kept);
-    if (parts == 2)
-        kept->dim[kept->count++] = last;
-    gr_axes_flip(axes, &axes->reduced);
-    gr_axes_merge(&axes->reduced);
-    gr_axes_merge(&axes->kept);
-}
-
-static bool steps_are_whole(const gr_axis_list *list, ptrdiff_t size)
-{
-    for (int i = 0; i < list->count; i++)
-        if (list->dim[i].in % size)
-            return false;
-    return true;
-}
-
-/* Describes the array as a matrix, if it is one. Rows of one element and a single column are both
- * rows and columns: `traits` are those of the kernel that the request names, or 0. */
-static form find_matrix(const gr_axis_request *request, const gr_axes *axes, unsigned traits,
-                        gr_matrix *m)
-{
-    static const gr_axis one = {1, 0, 0, 0};
-    const gr_axis_list *kept = &axes->kept, *reduced = &axes->reduced;
-    ptrdiff_t size = (ptrdiff_t)element_bytes(request->load);
-    const gr_axis *inner = kept->count ? &kept->dim[kept->count - 1] : &one;
-    const gr_axis *outer = kept->count > 1 ? &kept->dim[0] : &one;
-    const gr_axis *terms = reduced->count ? &reduced->dim[0] : &one;
-    bool rows = reduced->count ? terms->in == size : (traits & ROWS) != 0;
-    bool columns = kept->count ? inner->in == size : (traits & COLUMNS) != 0;
-
-    if (axes->mask || kept->count > 2 || reduced->count > 1 || matrix_load(request) < 0 ||
-        !sums_are_packed(axes, request->sums.bytes) || !steps_are_whole(kept, size) ||
-        !steps_are_whole(reduced, size))
-        return AS_LAYOUT;
-    *m = (gr_matrix){.base = axes->in, .batches = outer->size, .batch_step = outer->in / size};
-    if (rows && !(columns && traits & COLUMNS)) {
-        m->rows = inner->size;
-        m->row_step = inner->in / size;
-        m->columns = terms->size;
-        return AS_ROWS;
-    }
-    m->rows = terms->size;
-    m->row_step = terms->in / size;
-    m->columns = inner->size;
-    return columns ? AS_COLUMNS : AS_LAYOUT;
-}
-
-static gr_status describe_layout(const gr_axis_request *request, const gr_axes *axes,
-                                 gr_layout *layout, gr_error *error)
-{
-    const gr_axis_list *lists[] = {&axes->kept, &axes->reduced};
-    int at = 0;
-    *layout = (gr_layout){.base = axes->in,
-                          .mask = axes->mask,
-                          .load = request->load,
-                          .kept = axes->kept.count,
-                          .reduced = axes->reduced.count};
-    int dims = axes->kept.count + axes->reduced.count;
-    if (dims > GR_LAYOUT_DIMS)
-        return gr_fail(error, GR_BAD_VALUE,
-                       "the array's strides make %d dimensions of it; kernels read at most %d",
-                       dims, GR_LAYOUT_DIMS);
-    for (int l = 0; l < 2; l++)
-        for (int i = 0; i < lists[l]->count; i++) {
-            const gr_axis *dim = &lists[l]->dim[i];
-            layout->dim[at++] = (gr_layout_dim){dim->size, dim->in, dim->mask, dim->out};
-        }
-    return error->status = GR_OK;
-}
-
 /* --- sums of rows ----------------------------------------------------------------------------- */
 
 /* Whether each row follows the one before it without a gap. */
@@ -186,14 +65,14 @@ static bool rows_touch(const gr_matrix *m)
 
 static bool has_whole_packs(const gr_axis_plan *p)
 {
-    size_t bytes = element_bytes(p->request->load);
+    size_t bytes = gr_axis_element_bytes(p->request->load);
     return gr_matrix_has_packs(&p->matrix, bytes, bytes < 16 ? 16 / bytes : 1);
 }
 
 static const char *choose_rows(const gr_axis_plan *p)
 {
     const gr_matrix *m = &p->matrix;
-    size_t bytes = m->columns * element_bytes(p->request->load), rows = p->sum_count;
+    size_t bytes = m->columns * gr_axis_element_bytes(p->request->load), rows = p->sum_count;
     if (bytes >= 2 * SHARE_BYTES && rows <= sms_of(p))
         return "row_split";
     if (bytes > WARP_ROW_BYTES || (bytes > 1024 && rows < sms_of(p) * 48))
@@ -263,7 +142,7 @@ static gr_status shape_rows(gr_axis_plan *p, gr_error *error)
 static const char *choose_columns(const gr_axis_plan *p)
 {
     const gr_matrix *m = &p->matrix;
-    size_t bytes = element_bytes(p->request->load), batch = m->rows * m->columns * bytes;
+    size_t bytes = gr_axis_element_bytes(p->request->load), batch = m->rows * m->columns * bytes;
     size_t row_bytes = m->columns * bytes;
     if (m->batches > 1 && batch < BATCH_BYTES)
         return row_bytes % 16 ? "any_layout" : "column_packs";
@@ -396,7 +275,7 @@ static unsigned most_threads(const gr_axis_plan *p)
     return 1024;
 }
 
-static gr_status check(const gr_axis_plan *p, form found, gr_error *error)
+static gr_status check(const gr_axis_plan *p, gr_axis_form found, gr_error *error)
 {
     unsigned traits = p->strategy->traits;
     bool fits = (traits & ANY_ELEMENTS) || (found == AS_ROWS && traits & ROWS) ||
@@ -424,9 +303,9 @@ static gr_status check(const gr_axis_plan *p, form found, gr_error *error)
     return error->status = GR_OK;
 }
 
-static gr_status shape(gr_axis_plan *p, form found, gr_error *error)
+static gr_status shape(gr_axis_plan *p, gr_axis_form found, gr_error *error)
 {
-    gr_load load = found == AS_LAYOUT ? GR_LOAD_any : (gr_load)matrix_load(p->request);
+    gr_load load = found == AS_LAYOUT ? GR_LOAD_any : (gr_load)gr_axis_load(p->request);
     gr_acc acc = !is(p, "exact_levels") ? p->request->acc
                  : has_wide_levels(p)   ? GR_ACC_f64
                                         : GR_ACC_f32;
@@ -455,26 +334,27 @@ gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *p, gr_error
                         .fold = 1,
                         .sum_count = gr_axes_size(&axes.kept),
                         .terms = gr_axes_size(&axes.reduced)};
-    simplify(&axes, request->sums.parts);
+    gr_axis_simplify(&axes, request->sums.parts);
     p->sums.base = axes.out;
     p->sums.has_initial = gr_has_initial(&request->sums);
     p->sums.additions = 4.0 * (double)p->terms + 1e5; /* merges of threads and shares included */
-    p->packed = sums_are_packed(&axes, request->sums.bytes);
+    p->packed = gr_axis_is_packed(&axes, request->sums.bytes);
     int number = request->strategy;
     unsigned traits = number < 0 ? 0 : gr_strategy_at(number)->traits;
-    form found = p->terms ? find_matrix(request, &axes, traits, &p->matrix) : AS_LAYOUT;
+    gr_axis_form found =
+        p->terms ? gr_axis_find_matrix(request, &axes, traits, &p->matrix) : AS_LAYOUT;
     if (number < 0)
         number = number_of(found == AS_ROWS      ? choose_rows(p)
                            : found == AS_COLUMNS ? choose_columns(p)
                                                  : "any_layout");
     p->strategy = gr_strategy_at(number);
     bool compiled = found == AS_LAYOUT || p->strategy->traits & ANY_ELEMENTS ||
-                    gr_find_kernel(number, (gr_load)matrix_load(request), request->acc, 0);
+                    gr_find_kernel(number, (gr_load)gr_axis_load(request), request->acc, 0);
     if (request->strategy < 0 && !compiled) /* a cast */
         p->strategy = gr_strategy_at(number_of("any_layout"));
     if (p->strategy->traits & ANY_ELEMENTS) {
         found = AS_LAYOUT;
-        if (describe_layout(request, &axes, &p->layout, error) != GR_OK)
+        if (gr_axis_describe_layout(request, &axes, &p->layout, error) != GR_OK)
             return error->status;
     }
     return shape(p, found, error);
@@ -512,8 +392,8 @@ gr_status gr_plan_levels(const gr_axis_plan *first, gr_axis_plan *p, gr_error *e
     p->kernel =
         gr_find_kernel(number, GR_LOAD_any, has_wide_levels(p) ? GR_ACC_f64 : GR_ACC_f32, 0);
     p->block = BLOCK;
-    simplify(&axes, first->request->sums.parts);
-    if (describe_layout(first->request, &axes, &p->layout, error) == GR_OK)
+    gr_axis_simplify(&axes, first->request->sums.parts);
+    if (gr_axis_describe_layout(first->request, &axes, &p->layout, error) == GR_OK)
         shape_levels(p);
     return error->status;
 }

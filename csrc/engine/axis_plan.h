@@ -2,10 +2,7 @@
 #ifndef GPUREDUCE_ENGINE_AXIS_PLAN_H
 #define GPUREDUCE_ENGINE_AXIS_PLAN_H
 
-#include "engine/axis.h"
-#include "engine/internal.h"
-
-#include <stdbool.h>
+#include "engine/axis_form.h"
 
 /* One launch. `matrix` describes the array to the kernels for rows or columns, `layout` to
  * any_layout. */
@@ -43,7 +40,6 @@ gr_status gr_launch_axis(const gr_axis_plan *plan, void *partial, uint64_t *word
                          gr_axis_outcome *outcome, gr_error *error);
 
 /* The size of an accumulator on the device. */
-bool gr_acc_is_proven(gr_acc acc);
 size_t gr_axis_acc_size(gr_acc acc);
 
 #endif

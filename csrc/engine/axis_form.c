@@ -1,0 +1,115 @@
+/* Describes an array that is added up along axes: as rows, as columns, or as dimensions. */
+#include "engine/axis_form.h"
+
+#include "exact/format.h"
+
+bool gr_acc_is_proven(gr_acc acc)
+{
+    return acc == GR_ACC_proven || acc == GR_ACC_proven3;
+}
+
+int gr_axis_load(const gr_axis_request *request)
+{
+    bool integers = request->acc == GR_ACC_u32 || request->acc == GR_ACC_u64;
+    int load = request->load;
+    if (gr_acc_is_proven(request->acc))
+        return gr_is_float((gr_load)load) ? load : -1;
+    if (load == GR_ELEMENTS_I64)
+        load = integers ? GR_LOAD_u64 : -1;
+    if (request->acc == GR_ACC_u32)
+        load = load == GR_LOAD_i32 || load == GR_LOAD_u32 ? GR_LOAD_u32 : -1;
+    return load;
+}
+
+size_t gr_axis_element_bytes(int load)
+{
+    return load == GR_ELEMENTS_I64 ? 8 : gr_load_size((gr_load)load);
+}
+
+bool gr_axis_is_packed(const gr_axes *axes, size_t bytes)
+{
+    ptrdiff_t step = (ptrdiff_t)bytes;
+    for (int i = axes->kept.count - 1; i >= 0; i--) {
+        if (axes->kept.dim[i].out != step)
+            return false;
+        step *= (ptrdiff_t)axes->kept.dim[i].size;
+    }
+    return true;
+}
+
+/* Kept dimensions are not reversed: sums would no longer be stored in the order of their rows. */
+void gr_axis_simplify(gr_axes *axes, unsigned parts)
+{
+    gr_axis_list *kept = &axes->kept;
+    if (gr_axes_size(&axes->reduced) == 0)
+        axes->reduced.count = 0;
+    gr_axes_sort(&axes->reduced);
+    kept->count -= parts == 2; /* the parts of complex numbers stay the last dimension */
+    gr_axis last = kept->dim[kept->count];
+    gr_axes_sort(kept);
+    if (parts == 2)
+        kept->dim[kept->count++] = last;
+    gr_axes_flip(axes, &axes->reduced);
+    gr_axes_merge(&axes->reduced);
+    gr_axes_merge(&axes->kept);
+}
+
+static bool steps_are_whole(const gr_axis_list *list, ptrdiff_t size)
+{
+    for (int i = 0; i < list->count; i++)
+        if (list->dim[i].in % size)
+            return false;
+    return true;
+}
+
+gr_axis_form gr_axis_find_matrix(const gr_axis_request *request, const gr_axes *axes,
+                                 unsigned traits, gr_matrix *m)
+{
+    static const gr_axis one = {1, 0, 0, 0};
+    const gr_axis_list *kept = &axes->kept, *reduced = &axes->reduced;
+    ptrdiff_t size = (ptrdiff_t)gr_axis_element_bytes(request->load);
+    const gr_axis *inner = kept->count ? &kept->dim[kept->count - 1] : &one;
+    const gr_axis *outer = kept->count > 1 ? &kept->dim[0] : &one;
+    const gr_axis *terms = reduced->count ? &reduced->dim[0] : &one;
+    bool rows = reduced->count ? terms->in == size : (traits & ROWS) != 0;
+    bool columns = kept->count ? inner->in == size : (traits & COLUMNS) != 0;
+
+    if (axes->mask || kept->count > 2 || reduced->count > 1 || gr_axis_load(request) < 0 ||
+        !gr_axis_is_packed(axes, request->sums.bytes) || !steps_are_whole(kept, size) ||
+        !steps_are_whole(reduced, size))
+        return AS_LAYOUT;
+    *m = (gr_matrix){.base = axes->in, .batches = outer->size, .batch_step = outer->in / size};
+    if (rows && !(columns && traits & COLUMNS)) {
+        m->rows = inner->size;
+        m->row_step = inner->in / size;
+        m->columns = terms->size;
+        return AS_ROWS;
+    }
+    m->rows = terms->size;
+    m->row_step = terms->in / size;
+    m->columns = inner->size;
+    return columns ? AS_COLUMNS : AS_LAYOUT;
+}
+
+gr_status gr_axis_describe_layout(const gr_axis_request *request, const gr_axes *axes,
+                                  gr_layout *layout, gr_error *error)
+{
+    const gr_axis_list *lists[] = {&axes->kept, &axes->reduced};
+    int at = 0;
+    *layout = (gr_layout){.base = axes->in,
+                          .mask = axes->mask,
+                          .load = request->load,
+                          .kept = axes->kept.count,
+                          .reduced = axes->reduced.count};
+    int dims = axes->kept.count + axes->reduced.count;
+    if (dims > GR_LAYOUT_DIMS)
+        return gr_fail(error, GR_BAD_VALUE,
+                       "the array's strides make %d dimensions of it; kernels read at most %d",
+                       dims, GR_LAYOUT_DIMS);
+    for (int l = 0; l < 2; l++)
+        for (int i = 0; i < lists[l]->count; i++) {
+            const gr_axis *dim = &lists[l]->dim[i];
+            layout->dim[at++] = (gr_layout_dim){dim->size, dim->in, dim->mask, dim->out};
+        }
+    return error->status = GR_OK;
+}

@@ -1,0 +1,34 @@
+/* The form of an array that is added up along axes. For the files of the engine only. */
+#ifndef GPUREDUCE_ENGINE_AXIS_FORM_H
+#define GPUREDUCE_ENGINE_AXIS_FORM_H
+
+#include "engine/axis.h"
+#include "engine/internal.h"
+
+#include <stdbool.h>
+
+typedef enum { AS_ROWS, AS_COLUMNS, AS_LAYOUT } gr_axis_form;
+
+/* How kernels for rows and columns read the elements; -1 if they cannot. */
+int gr_axis_load(const gr_axis_request *request);
+
+size_t gr_axis_element_bytes(int load);
+
+/* Whether sum k is stored at element k. */
+bool gr_axis_is_packed(const gr_axes *axes, size_t bytes);
+
+/* Sorts and merges dimensions. `parts`: 2 for complex numbers. */
+void gr_axis_simplify(gr_axes *axes, unsigned parts);
+
+/* Describes the array as a matrix, if it is one. Rows of one element and a single column are both
+ * rows and columns: `traits` are those of the kernel that the request names, or 0. */
+gr_axis_form gr_axis_find_matrix(const gr_axis_request *request, const gr_axes *axes,
+                                 unsigned traits, gr_matrix *m);
+
+/* Describes the array as dimensions. */
+gr_status gr_axis_describe_layout(const gr_axis_request *request, const gr_axes *axes,
+                                  gr_layout *layout, gr_error *error);
+
+bool gr_acc_is_proven(gr_acc acc);
+
+#endif
