@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import gpureduce
 from axis_cases import laid_out, random_array, random_axis, refusal
 from cases import broken_off_after, numpy_dtype, run_python
-from exact_cases import FORMATS, GENERATORS
 from gpureduce.core.device_array import DeviceArray
 from producers import ByDLPack, ByInterface
 
@@ -170,93 +169,6 @@ def test_a_half_is_rounded_once():
 def test_small_integers_do_not_wrap_in_32_bits():
     array = np.full((70_000, 3), 255, np.uint8)
     assert add(array, axis=0).value.tolist() == [17_850_000] * 3
-
-
-# --- exact sums ----------------------------------------------------------------------------------
-
-
-@given(seed=seeds, shape=shapes, dtype=st.sampled_from([*FLOATS, "complex64", "complex128"]))
-@settings(max_examples=4 * EXAMPLES, deadline=None)
-def test_exact_sums_have_the_bits_of_the_processors(seed, shape, dtype):
-    rng = np.random.default_rng(seed)
-    array = laid_out(rng, random_array(rng, dtype, shape))
-    if rng.random() < 0.5:
-        with np.errstate(all="ignore"):
-            array = array * array.dtype.type(2.0 ** rng.integers(-9, 9)) ** 3
-    how = {"axis": random_axis(rng, array.ndim), "keepdims": bool(rng.random() < 0.3)}
-    if how["axis"] is None and not how["keepdims"]:
-        how["axis"] = tuple(range(array.ndim))
-    if rng.random() < 0.3:
-        how["where"] = rng.random(array.shape) < 0.6
-    if rng.random() < 0.3:
-        how["initial"] = float(rng.standard_normal())
-    want = gpureduce.sum(array, "exact", **how).value
-    for strategy in ("exact", "exact_levels", "auto"):
-        found = add(array, strategy, **how).value
-        assert np.shape(found) == np.shape(want)
-        assert np.asarray(found).tobytes() == np.asarray(want).tobytes(), strategy
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("shape", [(3, 70_000), (70_000, 3), (500, 300), (40, 33)])
-def test_exact_sums_of_all_kernels(dtype, shape):
-    rng = np.random.default_rng(11)
-    array = (rng.standard_normal(shape) * 2.0 ** rng.integers(-10, 10, shape)).astype(
-        numpy_dtype(dtype)
-    )
-    array[1, :2] = np.inf, -np.inf
-    array[2, 1] = -np.inf
-    for axis in (0, 1):
-        want = gpureduce.sum(array, "exact", axis=axis).value
-        found = add(array, "exact", axis=axis)
-        assert found.value.tobytes() == want.tobytes()
-        assert found.timing.strategy == "exact" and found.timing.launches in (2, 3)
-        on_device = add(ByDLPack(array), axis=axis, strategy="exact").value
-        assert on_device.to_numpy().tobytes() == want.tobytes()
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("n", [3, 37, 64, 300])
-def test_an_exact_row_does_not_depend_on_its_batch(dtype, n):
-    """Few rows take other kernels than many, and columns others than rows."""
-    fmt, rng = FORMATS[dtype], np.random.default_rng(29)
-    rows = np.concatenate([g(fmt, rng, 15, n) for g in GENERATORS])
-    want = np.array([gpureduce.sum(row, "exact").value for row in rows])
-    for count in (1, 2, 33, len(rows)):
-        assert add(rows[:count], "exact", axis=1).value.tobytes() == want[:count].tobytes()
-        columns = np.ascontiguousarray(rows[-count:].T)
-        assert add(columns, "exact", axis=0).value.tobytes() == want[-count:].tobytes()
-    order = rng.permutation(len(rows))
-    assert add(rows[order], "exact", axis=1).value.tobytes() == want[order].tobytes()
-    mixed = rng.permuted(rows, axis=1)[:, ::-1]
-    assert add(mixed, "exact", axis=1).value.tobytes() == want.tobytes()
-    assert add(np.asfortranarray(rows), "exact", axis=1).value.tobytes() == want.tobytes()
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_exact_sums_that_nothing_but_digits_can_prove(dtype):
-    """Ties that a last, tiny element decides."""
-    fmt = numpy_dtype(dtype)
-    one, tiny = fmt.type(1), np.finfo(fmt).smallest_subnormal
-    half = fmt.type(np.finfo(fmt).eps / 2)
-    rows = np.tile(np.array([one, half, tiny, one * 2**20, -(one * 2**20)] * 7, fmt), (100, 1))
-    rows[::2, 2] = 0
-    rows = np.concatenate(
-        [rows, np.tile([fmt.type(1e30), one, -fmt.type(1e30)], (100, 12))[:, :35]], axis=1
-    )
-    want = gpureduce.sum(rows, "exact", axis=1).value
-    assert add(rows, "exact", axis=1).value.tobytes() == want.tobytes()
-    assert add(np.asfortranarray(rows), "exact", axis=1).value.tobytes() == want.tobytes()
-
-
-def test_exact_sums_in_other_dtypes():
-    rng = np.random.default_rng(4)
-    for source in ("int16", "uint32", "bool", "float16", "float32", "float64", "bfloat16"):
-        array = random_array(rng, source, (60, 50))
-        for dtype in FLOATS:
-            for axis in (0, 1):
-                want = gpureduce.sum(array, "exact", axis=axis, dtype=dtype).value
-                assert add(array, "exact", axis=axis, dtype=dtype).value.tobytes() == want.tobytes()
 
 
 # --- arrays on the device --------------------------------------------------------------------

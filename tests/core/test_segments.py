@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import os
-import sys
-import threading
-import time
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpureduce
-from cases import broken_off_after, numpy_dtype, run_python
+from cases import numpy_dtype
 from exact_cases import FORMATS, GENERATORS, bits_of, expected_bits, expected_rows
 from fuzz_segments import fuzz
 
@@ -426,113 +420,3 @@ def test_arguments_that_change_the_array():
 
     values, ids = np.arange(6.0), np.zeros(6, np.int64)
     assert segment_sum(values, ids.copy(), num_segments=Count()).tolist() == [15, 0, 0, 0]
-
-
-# --- the machine ---------------------------------------------------------------------------------
-
-THREADS = """
-import numpy as np, gpureduce, hashlib
-rng = np.random.default_rng(5)
-told = hashlib.sha256()
-for dtype in ("float16", "float32", "float64", "int32", "complex128"):
-    for spread in (3, 280):
-        values = rng.standard_normal(300_000) * 2.0 ** rng.integers(-spread, spread, 300_000)
-        with np.errstate(over="ignore"):
-            values = values.astype(dtype) if dtype != "int32" else rng.integers(-9, 9, 300_000)
-        for count in (3, 2000, 400_000):
-            ids = rng.integers(0, count, values.size)
-            told.update(gpureduce.segment_sum(values, ids, num_segments=count).value.tobytes())
-            rows = values.reshape(-1, 3)
-            told.update(gpureduce.segment_sum(rows, ids[: len(rows)], num_segments=count).value)
-            offsets = np.searchsorted(np.sort(ids), np.arange(count + 1))
-            told.update(gpureduce.segment_sum(values, offsets=offsets).value)
-print(told.hexdigest())
-"""
-
-
-def test_the_number_of_threads_and_the_instruction_set_change_no_bit():
-    ways = [{"GPUREDUCE_THREADS": n} for n in ("1", "2", "5")]
-    ways += [{"GPUREDUCE_SIMD": name} for name in ("baseline", "avx2")]
-    assert len({run_python(THREADS, **way) for way in ways}) == 1
-
-
-@pytest.mark.parametrize("spread", [False, True])
-@pytest.mark.parametrize("offsets", [False, True])
-def test_interrupts(offsets, spread):
-    n = 1 << 32
-    one = np.array([1e300, 1e-300]) if spread else np.array([1.0, 2.0])
-    values = np.broadcast_to(one, (n // 2, 2))
-    if offsets:
-        segments = {"offsets": np.arange(0, n // 2 + 1, 1 << 8)}
-    else:
-        segments = {"segment_ids": np.broadcast_to(np.int8(0), n // 2), "num_segments": 5}
-    took = broken_off_after(0.5, lambda: gpureduce.segment_sum(values, **segments))
-    assert took is not None and took < 0.5 + 0.3 + 0.5  # a busy machine
-    assert segment_sum([1.5, 2.5], [0, 0]).tolist() == [4.0]
-
-
-def test_threads_at_once():
-    rng = np.random.default_rng(1)
-    values, ids = rng.standard_normal(100_000), rng.integers(0, 1000, 100_000)
-    expected = segment_sum(values, ids).tobytes()
-    wrong = []
-
-    def work():
-        end = time.monotonic() + 0.5
-        while time.monotonic() < end:
-            wrong.extend([1] * (segment_sum(values, ids).tobytes() != expected))
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-
-
-def test_ids_that_another_thread_changes_harm_nothing():
-    ids, stop = np.zeros(50_000, np.int64), []
-
-    def change():
-        while not stop:
-            ids[::7] = 2**61
-            ids[::7] = 0
-
-    thread = threading.Thread(target=change)
-    thread.start()
-    values = np.ones(50_000)
-    wide = np.where(np.arange(50_000) % 2, 1e300, 1e-300)
-    for _ in range(200):
-        for some in (values, wide, values.astype(np.int64)):
-            with contextlib.suppress(ValueError):
-                segment_sum(some, ids, num_segments=3)
-    stop.append(True)
-    thread.join()
-
-
-def test_no_reference_is_kept():
-    values, ids, out = np.ones(10), np.zeros(10, np.int64), np.zeros(1)
-    offsets = np.array([0, 10])
-    bad = ids - 1
-
-    def call():
-        gpureduce.segment_sum(values, ids, out=out)
-        gpureduce.segment_sum(values, offsets=offsets, out=out, initial=3)
-        with pytest.raises(ValueError, match="out of range"):
-            gpureduce.segment_sum(values, bad, out=out)
-
-    call()
-    gc.collect()
-    watched = [values, ids, out, offsets, bad, out.dtype, values.dtype]
-    before = [sys.getrefcount(x) for x in watched]
-    for _ in range(100):
-        call()
-    gc.collect()
-    after = [sys.getrefcount(x) for x in watched]
-    assert all(abs(a - b) < 20 for a, b in zip(after, before, strict=True))
-
-
-def test_bfloat16_without_its_name():
-    values = np.array([1, 2, 3], ml_dtypes.bfloat16)
-    found = segment_sum(values, [0, 1, 0])
-    assert found.dtype == ml_dtypes.bfloat16 and found.tolist() == [4, 2]

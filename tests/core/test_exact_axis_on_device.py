@@ -1,0 +1,204 @@
+"""Exact sums along axes by kernels, and by exact_levels alone: what the other kernels leave."""
+
+from __future__ import annotations
+
+import fractions
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpureduce
+from axis_cases import laid_out, random_array, random_axis
+from cases import numpy_dtype
+from exact_cases import FORMATS, GENERATORS
+from producers import ByDLPack
+
+FLOATS = ["float16", "bfloat16", "float32", "float64"]
+EXAMPLES = int(os.environ.get("GPUREDUCE_AXIS_EXAMPLES", "60"))
+seeds = st.integers(0, 2**32 - 1)
+shapes = st.lists(st.integers(0, 9), min_size=0, max_size=5).map(tuple)
+
+
+def add(array, strategy="exact", **how):
+    return gpureduce.sum(array, strategy, device="emulator", **how)
+
+
+@given(seed=seeds, shape=shapes, dtype=st.sampled_from([*FLOATS, "complex64", "complex128"]))
+@settings(max_examples=4 * EXAMPLES, deadline=None)
+def test_exact_sums_have_the_bits_of_the_processors(seed, shape, dtype):
+    rng = np.random.default_rng(seed)
+    array = laid_out(rng, random_array(rng, dtype, shape))
+    if rng.random() < 0.5:
+        with np.errstate(all="ignore"):
+            array = array * array.dtype.type(2.0 ** rng.integers(-9, 9)) ** 3
+    how = {"axis": random_axis(rng, array.ndim), "keepdims": bool(rng.random() < 0.3)}
+    if how["axis"] is None and not how["keepdims"]:
+        how["axis"] = tuple(range(array.ndim))
+    if rng.random() < 0.3:
+        how["where"] = rng.random(array.shape) < 0.6
+    if rng.random() < 0.3:
+        how["initial"] = float(rng.standard_normal())
+    want = gpureduce.sum(array, "exact", **how).value
+    for strategy in ("exact", "exact_levels", "auto"):
+        found = add(array, strategy, **how).value
+        assert np.shape(found) == np.shape(want)
+        assert np.asarray(found).tobytes() == np.asarray(want).tobytes(), strategy
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(3, 70_000), (70_000, 3), (500, 300), (40, 33)])
+def test_exact_sums_of_all_kernels(dtype, shape):
+    rng = np.random.default_rng(11)
+    array = (rng.standard_normal(shape) * 2.0 ** rng.integers(-10, 10, shape)).astype(
+        numpy_dtype(dtype)
+    )
+    array[1, :2] = np.inf, -np.inf
+    array[2, 1] = -np.inf
+    for axis in (0, 1):
+        want = gpureduce.sum(array, "exact", axis=axis).value
+        found = add(array, "exact", axis=axis)
+        assert found.value.tobytes() == want.tobytes()
+        assert found.timing.strategy == "exact" and found.timing.launches in (2, 3)
+        on_device = add(ByDLPack(array), axis=axis, strategy="exact").value
+        assert on_device.to_numpy().tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("n", [3, 37, 64, 300])
+def test_an_exact_row_does_not_depend_on_its_batch(dtype, n):
+    """Few rows take other kernels than many, and columns others than rows."""
+    fmt, rng = FORMATS[dtype], np.random.default_rng(29)
+    rows = np.concatenate([g(fmt, rng, 15, n) for g in GENERATORS])
+    want = np.array([gpureduce.sum(row, "exact").value for row in rows])
+    for count in (1, 2, 33, len(rows)):
+        assert add(rows[:count], "exact", axis=1).value.tobytes() == want[:count].tobytes()
+        columns = np.ascontiguousarray(rows[-count:].T)
+        assert add(columns, "exact", axis=0).value.tobytes() == want[-count:].tobytes()
+    order = rng.permutation(len(rows))
+    assert add(rows[order], "exact", axis=1).value.tobytes() == want[order].tobytes()
+    mixed = rng.permuted(rows, axis=1)[:, ::-1]
+    assert add(mixed, "exact", axis=1).value.tobytes() == want.tobytes()
+    assert add(np.asfortranarray(rows), "exact", axis=1).value.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_exact_sums_that_nothing_but_digits_can_prove(dtype):
+    """Ties that a last, tiny element decides."""
+    fmt = numpy_dtype(dtype)
+    one, tiny = fmt.type(1), np.finfo(fmt).smallest_subnormal
+    half = fmt.type(np.finfo(fmt).eps / 2)
+    rows = np.tile(np.array([one, half, tiny, one * 2**20, -(one * 2**20)] * 7, fmt), (100, 1))
+    rows[::2, 2] = 0
+    rows = np.concatenate(
+        [rows, np.tile([fmt.type(1e30), one, -fmt.type(1e30)], (100, 12))[:, :35]], axis=1
+    )
+    want = gpureduce.sum(rows, "exact", axis=1).value
+    assert add(rows, "exact", axis=1).value.tobytes() == want.tobytes()
+    assert add(np.asfortranarray(rows), "exact", axis=1).value.tobytes() == want.tobytes()
+
+
+def test_exact_sums_in_other_dtypes():
+    rng = np.random.default_rng(4)
+    for source in ("int16", "uint32", "bool", "float16", "float32", "float64", "bfloat16"):
+        array = random_array(rng, source, (60, 50))
+        for dtype in FLOATS:
+            for axis in (0, 1):
+                want = gpureduce.sum(array, "exact", axis=axis, dtype=dtype).value
+                assert add(array, "exact", axis=axis, dtype=dtype).value.tobytes() == want.tobytes()
+
+
+# --- exact_levels --------------------------------------------------------------------------------
+
+# Lanes per sum grow with the terms; from 16,385 terms on, and for few long sums, warps share one.
+SHAPES = [(700, 3), (2, 513), (1, 1030), (3, 4097), (1, 16384), (1, 16385), (2, 40_000), (300, 600)]
+
+
+def added(array, **how):
+    return add(array, "exact_levels", **how).value
+
+
+def hard(dtype, shape, seed):
+    """Rows over all exponents that cancel but for one small number."""
+    rng = np.random.default_rng(seed)
+    kind = numpy_dtype(dtype)
+    limits = np.finfo(kind) if dtype != "bfloat16" else np.finfo(np.float32)
+    fraction = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}[dtype]
+    rows, columns = shape
+    exponents = rng.integers(limits.minexp - fraction, limits.maxexp - fraction, shape)
+    whole = rng.integers(1, 2**fraction, shape).astype(float) * rng.choice([-1.0, 1.0], shape)
+    array = np.ldexp(whole, exponents).astype(kind)
+    half = columns // 2
+    array[:, half : 2 * half] = -array[:, :half][:, rng.permutation(half)]
+    array[:, -1] = np.ldexp(1.0, limits.minexp - fraction + 1 + rng.integers(0, 9, rows)).astype(
+        kind
+    )
+    return array
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_rows_and_columns_that_cancel(dtype, shape):
+    array = hard(dtype, shape, 5)
+    for axis, values in ((1, array), (0, np.ascontiguousarray(array.T)), (0, array.T)):
+        want = gpureduce.sum(values, "exact", axis=axis).value
+        assert added(values, axis=axis).tobytes() == want.tobytes()
+        # Here it gets the sums that the other kernels do not prove.
+        by_exact = add(values, axis=axis).value
+        assert by_exact.tobytes() == want.tobytes()
+
+
+def test_the_right_answer_is_that_of_fractions():
+    array = hard("float64", (6, 700), 7)
+    for row, found in zip(array, added(array, axis=1), strict=True):
+        assert found == float(sum(map(fractions.Fraction, row.tolist())))
+
+
+@pytest.mark.parametrize("terms", [512, 16384, 16385])
+def test_each_level_holds_the_most_that_it_can_get(terms):
+    """Half a unit of a level goes to the next one whole: the most that an element leaves there."""
+    exponents = np.arange(-1074, 1024 - 15, 5)
+    array = np.ldexp(1.0, exponents)[:, None] * np.ones(terms)
+    want = np.ldexp(float(terms), exponents)
+    assert (added(array, axis=1) == want).all()
+    assert (added(-array, axis=1) == -want).all()
+    is_small = (exponents >= -149) & (exponents < 128 - 15)
+    small, want = array[is_small].astype(np.float32), want[is_small].astype(np.float32)
+    assert (added(small, axis=1) == want).all()
+
+
+def test_the_largest_numbers():
+    most = np.finfo(np.float32).max
+    for n in (3, 5001, 40_001):
+        array = np.full((2, n), most)
+        array[:, 1::2] = -most
+        assert added(array, axis=1).tolist() == [most, most]
+        assert added(np.full((1, n), most), axis=1).tolist() == [np.inf]
+        assert added(np.full((1, n), -most), axis=1, dtype="float64") == [-float(most) * n]
+        wide = array.astype(np.float64) / float(most) * np.finfo(np.float64).max
+        assert added(wide, axis=1).tolist() == [np.finfo(np.float64).max] * 2
+        assert added(np.abs(wide), axis=1).tolist() == [np.inf] * 2
+
+
+@pytest.mark.parametrize("n", [3, 600, 20_000])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_inf_nan_and_zeros(dtype, n):
+    array = np.zeros((6, n), numpy_dtype(dtype))
+    array[0, 1], array[1, 2], array[2, 0] = np.inf, -np.inf, np.nan
+    array[3, 0], array[3, n - 1] = np.inf, -np.inf
+    array[4] = -0.0
+    found = added(array, axis=1).astype(float)
+    assert np.isposinf(found[0]) and np.isneginf(found[1]) and np.isnan(found[2:4]).all()
+    assert found[4:].tolist() == [0, 0] and not np.signbit(found[4:]).any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+def test_an_initial_number_may_be_any_float64(dtype):
+    array = np.ones((4, 50), dtype)
+    for initial in (1e300, -1e-300, 2.0**-1074, 0.1):
+        for result in ("float32", "float64"):
+            want = gpureduce.sum(array, "exact", axis=1, initial=initial, dtype=result).value
+            found = added(array, axis=1, initial=initial, dtype=result)
+            assert found.tobytes() == want.tobytes(), (initial, result)
