@@ -1,4 +1,4 @@
-#include "cpu/axis_job.h"
+#include "cpu/axis_tasks.h"
 
 #include "cpu/gather.h"
 #include "cpu/kernels.h"
@@ -9,27 +9,13 @@
 #include <string.h>
 
 enum {
-    TASK_BYTES = 1 << 17,         /* of input; smaller units of work are joined */
     THREADS_FROM_BYTES = 1 << 19, /* as in cpu_sum.c */
-    MOST_PIECES = 512,
-    FEW_UNITS = 64,         /* tiles that are divided into chunks of rows */
-    MOST_CHUNKS = 64,       /* per tile */
-    FOLD_BELOW = 64,        /* columns */
-    FOLDED = 128,           /* columns that a folded row has at most */
-    FOLD_FROM_BYTES = 2048, /* of a sum's rows: below, packing is faster */
-    PACKED = 128            /* columns of a packed tile */
+    MOST_PIECES = 512
 };
-
-enum { DIRECT, FOLDED_ROWS, PACKED_ROWS }; /* forms of columns */
 
 static const gr_axis ONE = {1, 0, 0, 0};
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static const gr_axis *inner_of(const gr_axis_list *list)
+const gr_axis *gr_axis_inner(const gr_axis_list *list)
 {
     return list->count ? &list->dim[list->count - 1] : &ONE;
 }
@@ -39,13 +25,12 @@ static int outer_count(const gr_axis_list *list)
     return list->count ? list->count - 1 : 0;
 }
 
-static bool plain(const gr_axes *axes)
+bool gr_axis_is_plain(const gr_axes *axes)
 {
     return !axes->mask && !axes->swapped;
 }
 
-/* Runs tasks on one thread if they are small. */
-static void run_tasks(gr_axis_job *job, size_t tasks, void (*run)(size_t task, void *context))
+void gr_axis_run_tasks(gr_axis_job *job, size_t tasks, void (*run)(size_t task, void *context))
 {
     size_t bytes = job->size * job->n * gr_axes_size(&job->axes->kept);
     gr_parallel(bytes < THREADS_FROM_BYTES ? 1 : job->threads, tasks, run, job);
@@ -56,7 +41,7 @@ bool gr_axis_is_interrupted(const gr_axis_job *job)
     return gr_is_interrupted(job->watch) || gr_ask_for_interrupts();
 }
 
-static void fail(gr_axis_job *job)
+void gr_axis_fail(gr_axis_job *job)
 {
     __atomic_store_n(&job->failed, true, __ATOMIC_RELAXED);
 }
@@ -72,7 +57,7 @@ size_t gr_axis_chunk(const gr_axis_job *job, const gr_axis_run *row, size_t firs
         *in = row->in + first * job->size;
         return n;
     }
-    n = least(n, GR_CHUNK_BLOCKS * GR_CPU_BLOCK);
+    n = gr_axis_least(n, GR_CHUNK_BLOCKS * GR_CPU_BLOCK);
     gr_gather_row(buffer, job->axes, row->in, row->mask, first, n);
     *in = buffer;
     return n;
@@ -83,7 +68,7 @@ static gr_axis_run run_at(const gr_axis_job *job, const gr_axes_place *place, si
                           size_t most)
 {
     const gr_axes *axes = job->axes;
-    const gr_axis *inner = inner_of(&axes->kept);
+    const gr_axis *inner = gr_axis_inner(&axes->kept);
     ptrdiff_t at = (ptrdiff_t)skip;
     return (gr_axis_run){
         .in = axes->in + place->in + at * inner->in,
@@ -92,17 +77,16 @@ static gr_axis_run run_at(const gr_axis_job *job, const gr_axes_place *place, si
         .in_step = inner->in,
         .mask_step = inner->mask,
         .out_step = inner->out,
-        .count = least(inner->size - skip, most),
+        .count = gr_axis_least(inner->size - skip, most),
     };
 }
 
-/* Calls `each` with runs of the sums first to first + n. */
-static void for_runs(const gr_axis_job *job, size_t first, size_t n,
-                     void (*each)(const gr_axis_job *job, gr_axis_run *run, void *context),
-                     void *context)
+void gr_axis_for_runs(const gr_axis_job *job, size_t first, size_t n,
+                      void (*each)(const gr_axis_job *job, gr_axis_run *run, void *context),
+                      void *context)
 {
     const gr_axis_list *kept = &job->axes->kept;
-    size_t inner = inner_of(kept)->size, skip = first % inner;
+    size_t inner = gr_axis_inner(kept)->size, skip = first % inner;
     gr_axes_place place;
     gr_axes_go(&place, kept, outer_count(kept), first / inner);
     while (n > 0 && !gr_interrupted()) {
@@ -120,7 +104,7 @@ static void gather_rows(const gr_axis_job *job, gr_axis_run *run, unsigned char 
     size_t bytes = job->n * job->size, room = GR_CHUNK_BLOCKS * GR_CPU_BLOCK * job->size / bytes;
     while (run->count > 0) {
         gr_axis_run some = *run;
-        some.count = least(run->count, room);
+        some.count = gr_axis_least(run->count, room);
         for (size_t i = 0; i < some.count; i++) {
             ptrdiff_t at = (ptrdiff_t)i;
             gr_gather_row(buffer + i * bytes, job->axes, run->in + at * run->in_step,
@@ -154,9 +138,10 @@ static void rows_task(size_t task, void *context)
     unsigned char *buffer = new_buffer(job);
     size_t first = task * job->each;
     if (buffer || job->contiguous)
-        for_runs(job, first, least(job->each, job->units - first), add_rows_of_run, buffer);
+        gr_axis_for_runs(job, first, gr_axis_least(job->each, job->units - first), add_rows_of_run,
+                         buffer);
     else
-        fail(job);
+        gr_axis_fail(job);
     free(buffer);
 }
 
@@ -178,12 +163,12 @@ static void piece_task(size_t task, void *context)
     unsigned char *buffer = new_buffer(job);
     gr_axis_run row;
     if (buffer || job->contiguous) {
-        for_runs(job, job->each + number, 1, take_row, &row);
+        gr_axis_for_runs(job, job->each + number, 1, take_row, &row);
         if (!gr_interrupted())
-            job->ways->piece(job, &row, first, least(job->piece, job->n - first), buffer,
+            job->ways->piece(job, &row, first, gr_axis_least(job->piece, job->n - first), buffer,
                              partial_of(job, number, piece));
     } else {
-        fail(job);
+        gr_axis_fail(job);
     }
     free(buffer);
 }
@@ -197,16 +182,16 @@ static bool run_long_rows(gr_axis_job *job)
     while ((job->n - 1) / job->piece >= MOST_PIECES)
         job->piece *= 2;
     job->pieces = (job->n - 1) / job->piece + 1;
-    size_t together = least(job->units, 1 + MOST_PIECES / job->pieces);
+    size_t together = gr_axis_least(job->units, 1 + MOST_PIECES / job->pieces);
     job->partials = malloc(together * job->pieces * job->ways->partial_size);
     if (!job->partials)
         return false;
     for (job->each = 0; job->each < job->units && !job->failed; job->each += together) {
-        together = least(together, job->units - job->each);
-        run_tasks(job, together * job->pieces, piece_task);
+        together = gr_axis_least(together, job->units - job->each);
+        gr_axis_run_tasks(job, together * job->pieces, piece_task);
         for (size_t i = 0; i < together && !gr_interrupted() && !job->failed; i++) {
             gr_axis_run row;
-            for_runs(job, job->each + i, 1, take_row, &row);
+            gr_axis_for_runs(job, job->each + i, 1, take_row, &row);
             if (!gr_interrupted())
                 job->ways->total(job, &row, partial_of(job, i, 0), job->pieces);
         }
@@ -220,306 +205,23 @@ static bool run_long_rows(gr_axis_job *job)
 static bool run_rows(gr_axis_job *job)
 {
     const gr_axes *axes = job->axes;
-    const gr_axis *inner = inner_of(&axes->reduced);
+    const gr_axis *inner = gr_axis_inner(&axes->reduced);
     job->size = gr_load_size(axes->load) * (size_t)axes->components;
-    job->contiguous = plain(axes) && axes->reduced.count <= 1 &&
+    job->contiguous = gr_axis_is_plain(axes) && axes->reduced.count <= 1 &&
                       (inner->in == (ptrdiff_t)job->size || job->n == 1);
     job->units = gr_axes_size(&axes->kept);
     if (job->n > (size_t)(job->contiguous ? GR_PIECE_BLOCKS : GR_CHUNK_BLOCKS) * GR_CPU_BLOCK)
         return run_long_rows(job);
     size_t bytes = job->n * job->size;
-    job->each = bytes < TASK_BYTES ? TASK_BYTES / bytes : 1;
-    run_tasks(job, (job->units - 1) / job->each + 1, rows_task);
-    return !job->failed;
-}
-
-/* --- columns ------------------------------------------------------------------------------- */
-
-/* The memory of a task. */
-typedef struct {
-    const gr_axis_job *job;
-    gr_columns sums;
-    unsigned char *buffer; /* packed rows; the last folded row */
-    size_t row_bytes;      /* of a packed row */
-    const unsigned char *rows[GR_LEAF_ROWS];
-    gr_axis_run runs[PACKED]; /* of a packed tile */
-    size_t run_count;
-} column_task;
-
-static size_t round_up(size_t n)
-{
-    return (n + GR_MOST_VECTOR - 1) / GR_MOST_VECTOR * GR_MOST_VECTOR;
-}
-
-static size_t stride_of(const gr_axis_job *job)
-{
-    size_t width = job->form == FOLDED_ROWS ? job->folded * job->width : job->width;
-    return round_up(width) + GR_MOST_VECTOR;
-}
-
-static column_task *new_task(const gr_axis_job *job)
-{
-    size_t stride = stride_of(job),
-           rows = job->form == PACKED_ROWS ? least(job->rows, GR_LEAF_ROWS) : 1;
-    size_t planes = stride * (size_t)job->planes * sizeof(double), row = stride * job->size;
-    column_task *task = malloc(sizeof *task + planes + rows * row);
-    if (!task)
-        return NULL;
-    task->job = job;
-    task->sums = (gr_columns){.planes = (double *)(task + 1), .stride = stride};
-    task->buffer = (unsigned char *)(task + 1) + planes;
-    task->row_bytes = row;
-    return task;
-}
-
-static void keep_run(const gr_axis_job *job, gr_axis_run *run, void *context)
-{
-    (void)job;
-    column_task *task = context;
-    task->runs[task->run_count++] = *run;
-}
-
-/* Sets the sums of a unit and how many columns it has. */
-static void set_unit(column_task *task, size_t unit)
-{
-    const gr_axis_job *job = task->job;
-    task->run_count = 0;
-    if (job->form == PACKED_ROWS) {
-        size_t first = unit * job->width, n = least(job->width, job->unit_sums - first);
-        for_runs(job, first, n, keep_run, task);
-        task->sums.width = round_up(n);
-        for (size_t i = 0; n < task->sums.width && i < least(job->rows, GR_LEAF_ROWS); i++)
-            memset(task->buffer + i * task->row_bytes + n * job->size, 0,
-                   (task->sums.width - n) * job->size);
-        return;
-    }
-    size_t inner = inner_of(&job->axes->kept)->size, first = unit % job->tiles * job->width;
-    size_t n = least(job->width, inner - first);
-    for_runs(job, unit / job->tiles * inner + first, n, keep_run, task);
-    task->sums.width = n * job->folded;
-}
-
-static void pack_row(const column_task *task, const gr_axes_place *at, unsigned char *to)
-{
-    const gr_axis_job *job = task->job;
-    for (size_t i = 0; i < task->run_count; i++) {
-        const gr_axis_run *run = &task->runs[i];
-        gr_spaced from = {.in = run->in + at->in,
-                          .mask = run->mask ? run->mask + at->mask : NULL,
-                          .in_step = run->in_step,
-                          .mask_step = run->mask_step,
-                          .size = job->size,
-                          .parts = 1,
-                          .swapped = job->axes->swapped};
-        gr_gather(to, &from, run->count);
-        to += run->count * job->size;
-    }
-}
-
-/* Finds `count` rows, from `first` on. */
-static void find_rows(column_task *task, gr_axes_place *at, size_t first, size_t count)
-{
-    const gr_axis_job *job = task->job;
-    if (job->form == FOLDED_ROWS) {
-        size_t row = task->sums.width * job->size, bytes = job->n * job->width * job->size;
-        for (size_t i = 0; i < count; i++)
-            task->rows[i] = task->runs[0].in + (first + i) * row;
-        size_t last = (first + count - 1) * row;
-        if (bytes - last < row) { /* padded with zeros, which change no sum */
-            memset(task->buffer, 0, row);
-            memcpy(task->buffer, task->runs[0].in + last, bytes - last);
-            task->rows[count - 1] = task->buffer;
-        }
-        return;
-    }
-    if (job->form == DIRECT && job->axes->reduced.count == 1) {
-        ptrdiff_t step = job->axes->reduced.dim[0].in;
-        for (size_t i = 0; i < count; i++)
-            task->rows[i] = task->runs[0].in + (ptrdiff_t)(first + i) * step;
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (job->form == PACKED_ROWS) {
-            unsigned char *to = task->buffer + i * task->row_bytes;
-            pack_row(task, at, to);
-            task->rows[i] = to;
-        } else {
-            task->rows[i] = task->runs[0].in + at->in;
-        }
-        gr_axes_next(at);
-    }
-}
-
-/* Adds up rows first to end of a unit. */
-static void add_chunk(column_task *task, size_t first, size_t end)
-{
-    const gr_axis_job *job = task->job;
-    const gr_axis_list *reduced = &job->axes->reduced;
-    gr_axes_place at;
-    gr_axes_go(&at, reduced, reduced->count, first);
-    job->ways->start(job, &task->sums);
-    for (size_t count; first < end && !gr_axis_is_interrupted(job); first += count) {
-        count = least(end - first, GR_LEAF_ROWS);
-        find_rows(task, &at, first, count);
-        job->ways->add(job, &task->sums, task->rows, count);
-    }
-    job->ways->end(job, &task->sums);
-}
-
-static void store_unit(column_task *task)
-{
-    const gr_axis_job *job = task->job;
-    if (job->folded > 1)
-        job->ways->fold(job, &task->sums, job->width);
-    for (size_t i = 0, first = 0; i < task->run_count; first += task->runs[i++].count)
-        job->ways->store(job, &task->sums, first, &task->runs[i]);
-}
-
-static void columns_task(size_t number, void *context)
-{
-    gr_axis_job *job = context;
-    column_task *task = new_task(job);
-    if (!task) {
-        fail(job);
-        return;
-    }
-    size_t first = number * job->each, end = least(first + job->each, job->units);
-    for (size_t unit = first; unit < end && !gr_interrupted(); unit++) {
-        set_unit(task, unit);
-        if (gr_interrupted())
-            break;
-        add_chunk(task, 0, job->rows);
-        if (!gr_interrupted())
-            store_unit(task);
-    }
-    free(task);
-}
-
-static double *partial_planes(const gr_axis_job *job, size_t unit, size_t chunk)
-{
-    size_t planes = stride_of(job) * (size_t)job->ways->kept_planes;
-    return (double *)job->partials + (unit * job->chunks + chunk) * planes;
-}
-
-static void chunk_task(size_t number, void *context)
-{
-    gr_axis_job *job = context;
-    column_task *task = new_task(job);
-    if (!task) {
-        fail(job);
-        return;
-    }
-    size_t unit = number / job->chunks, chunk = number % job->chunks, first = chunk * job->chunk;
-    set_unit(task, unit);
-    if (!gr_interrupted()) {
-        add_chunk(task, first, least(first + job->chunk, job->rows));
-        memcpy(partial_planes(job, unit, chunk), task->sums.planes,
-               task->sums.stride * (size_t)job->ways->kept_planes * sizeof(double));
-    }
-    free(task);
-}
-
-static void merge_task(size_t unit, void *context)
-{
-    gr_axis_job *job = context;
-    column_task *task = new_task(job);
-    if (!task) {
-        fail(job);
-        return;
-    }
-    set_unit(task, unit);
-    if (!gr_interrupted()) {
-        job->ways->start(job, &task->sums);
-        for (size_t i = 0; i < job->chunks; i++)
-            job->ways->merge(job, &task->sums, partial_planes(job, unit, i));
-        job->ways->end(job, &task->sums);
-        store_unit(task);
-    }
-    free(task);
-}
-
-static bool run_chunks(gr_axis_job *job)
-{
-    size_t planes = stride_of(job) * (size_t)job->ways->kept_planes;
-    job->partials = malloc(job->units * job->chunks * planes * sizeof(double));
-    if (!job->partials)
-        return false;
-    run_tasks(job, job->units * job->chunks, chunk_task);
-    if (!job->failed && !gr_interrupted())
-        run_tasks(job, job->units, merge_task);
-    free(job->partials);
-    return !job->failed;
-}
-
-/* Parts of complex elements are columns beside each other. */
-static void split_parts(gr_axes *axes)
-{
-    if (axes->components == 1)
-        return;
-    size_t size = gr_load_size(axes->load);
-    gr_axis parts = {2, (ptrdiff_t)size, 0, axes->part_step};
-    gr_axes_push(&axes->kept, parts);
-    gr_axes_merge(&axes->kept);
-    axes->components = 1;
-}
-
-static void choose_form(gr_axis_job *job)
-{
-    const gr_axes *axes = job->axes;
-    const gr_axis *inner = inner_of(&axes->kept), *row = inner_of(&axes->reduced);
-    size_t sums = gr_axes_size(&axes->kept), outer = sums / inner->size;
-    bool flat = plain(axes) && inner->in == (ptrdiff_t)job->size;
-    size_t row_bytes = inner->size * job->size;
-    job->folded = 1;
-    job->rows = job->n;
-    if (flat && inner->size >= FOLD_BELOW) {
-        job->form = DIRECT;
-        job->tiles = (inner->size - 1) / job->tile + 1;
-        job->width = round_up((inner->size - 1) / job->tiles + 1);
-        job->tiles = (inner->size - 1) / job->width + 1;
-        job->units = outer * job->tiles;
-    } else if (flat && axes->reduced.count == 1 && row->in == (ptrdiff_t)row_bytes &&
-               job->n * row_bytes >= FOLD_FROM_BYTES) {
-        job->form = FOLDED_ROWS;
-        job->width = inner->size;
-        job->tiles = 1;
-        job->folded = FOLDED / inner->size;
-        job->rows = (job->n - 1) / job->folded + 1;
-        job->units = outer;
-    } else {
-        job->form = PACKED_ROWS;
-        job->width = least(sums, PACKED);
-        job->unit_sums = sums;
-        job->units = (sums - 1) / job->width + 1;
-    }
-}
-
-static bool run_columns(gr_axis_job *job)
-{
-    job->size = gr_load_size(job->axes->load);
-    split_parts(job->axes);
-    choose_form(job);
-    size_t row = job->width * job->folded * job->size, bytes = row * job->rows;
-    job->each = bytes < TASK_BYTES ? TASK_BYTES / bytes : 1;
-    job->chunks = 1;
-    job->planes = job->ways->planes(job);
-    if (job->units < FEW_UNITS) {
-        size_t most = MOST_CHUNKS / job->units;
-        job->chunk = GR_LEAF_ROWS;
-        while (job->chunk * row < TASK_BYTES || (job->rows - 1) / job->chunk >= most)
-            job->chunk *= 2;
-        job->chunks = (job->rows - 1) / job->chunk + 1;
-    }
-    if (job->chunks > 1)
-        return run_chunks(job);
-    run_tasks(job, (job->units - 1) / job->each + 1, columns_task);
+    job->each = bytes < GR_AXIS_TASK_BYTES ? GR_AXIS_TASK_BYTES / bytes : 1;
+    gr_axis_run_tasks(job, (job->units - 1) / job->each + 1, rows_task);
     return !job->failed;
 }
 
 bool gr_axis_run_job(gr_axis_job *job)
 {
     const gr_axes *axes = job->axes;
-    const gr_axis *kept = inner_of(&axes->kept), *reduced = inner_of(&axes->reduced);
+    const gr_axis *kept = gr_axis_inner(&axes->kept), *reduced = gr_axis_inner(&axes->reduced);
     job->n = gr_axes_size(&axes->reduced);
     job->parts = axes->components;
     job->failed = false;
@@ -527,5 +229,5 @@ bool gr_axis_run_job(gr_axis_job *job)
     bool in_rows = axes->kept.count == 0 || (axes->reduced.count > 0 && reduced->in <= kept->in);
     if (in_rows && (job->n >= job->short_rows || axes->kept.count == 0))
         return run_rows(job);
-    return run_columns(job);
+    return gr_axis_run_columns(job);
 }

@@ -1,0 +1,299 @@
+/* Sums of columns: tiles of them, added up row by row. axis_job.h says how. */
+#include "cpu/axis_tasks.h"
+
+#include "cpu/gather.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FEW_UNITS = 64,         /* tiles that are divided into chunks of rows */
+    MOST_CHUNKS = 64,       /* per tile */
+    FOLD_BELOW = 64,        /* columns */
+    FOLDED = 128,           /* columns that a folded row has at most */
+    FOLD_FROM_BYTES = 2048, /* of a sum's rows: below, packing is faster */
+    PACKED = 128            /* columns of a packed tile */
+};
+
+enum { DIRECT, FOLDED_ROWS, PACKED_ROWS }; /* forms of columns */
+
+/* The memory of a task. */
+typedef struct {
+    const gr_axis_job *job;
+    gr_columns sums;
+    unsigned char *buffer; /* packed rows; the last folded row */
+    size_t row_bytes;      /* of a packed row */
+    const unsigned char *rows[GR_LEAF_ROWS];
+    gr_axis_run runs[PACKED]; /* of a packed tile */
+    size_t run_count;
+} column_task;
+
+static size_t round_up(size_t n)
+{
+    return (n + GR_MOST_VECTOR - 1) / GR_MOST_VECTOR * GR_MOST_VECTOR;
+}
+
+static size_t stride_of(const gr_axis_job *job)
+{
+    size_t width = job->form == FOLDED_ROWS ? job->folded * job->width : job->width;
+    return round_up(width) + GR_MOST_VECTOR;
+}
+
+static column_task *new_task(const gr_axis_job *job)
+{
+    size_t stride = stride_of(job),
+           rows = job->form == PACKED_ROWS ? gr_axis_least(job->rows, GR_LEAF_ROWS) : 1;
+    size_t planes = stride * (size_t)job->planes * sizeof(double), row = stride * job->size;
+    column_task *task = malloc(sizeof *task + planes + rows * row);
+    if (!task)
+        return NULL;
+    task->job = job;
+    task->sums = (gr_columns){.planes = (double *)(task + 1), .stride = stride};
+    task->buffer = (unsigned char *)(task + 1) + planes;
+    task->row_bytes = row;
+    return task;
+}
+
+static void keep_run(const gr_axis_job *job, gr_axis_run *run, void *context)
+{
+    (void)job;
+    column_task *task = context;
+    task->runs[task->run_count++] = *run;
+}
+
+/* Sets the sums of a unit and how many columns it has. */
+static void set_unit(column_task *task, size_t unit)
+{
+    const gr_axis_job *job = task->job;
+    task->run_count = 0;
+    if (job->form == PACKED_ROWS) {
+        size_t first = unit * job->width, n = gr_axis_least(job->width, job->unit_sums - first);
+        gr_axis_for_runs(job, first, n, keep_run, task);
+        task->sums.width = round_up(n);
+        for (size_t i = 0; n < task->sums.width && i < gr_axis_least(job->rows, GR_LEAF_ROWS); i++)
+            memset(task->buffer + i * task->row_bytes + n * job->size, 0,
+                   (task->sums.width - n) * job->size);
+        return;
+    }
+    size_t inner = gr_axis_inner(&job->axes->kept)->size, first = unit % job->tiles * job->width;
+    size_t n = gr_axis_least(job->width, inner - first);
+    gr_axis_for_runs(job, unit / job->tiles * inner + first, n, keep_run, task);
+    task->sums.width = n * job->folded;
+}
+
+static void pack_row(const column_task *task, const gr_axes_place *at, unsigned char *to)
+{
+    const gr_axis_job *job = task->job;
+    for (size_t i = 0; i < task->run_count; i++) {
+        const gr_axis_run *run = &task->runs[i];
+        gr_spaced from = {.in = run->in + at->in,
+                          .mask = run->mask ? run->mask + at->mask : NULL,
+                          .in_step = run->in_step,
+                          .mask_step = run->mask_step,
+                          .size = job->size,
+                          .parts = 1,
+                          .swapped = job->axes->swapped};
+        gr_gather(to, &from, run->count);
+        to += run->count * job->size;
+    }
+}
+
+/* Finds `count` rows, from `first` on. */
+static void find_rows(column_task *task, gr_axes_place *at, size_t first, size_t count)
+{
+    const gr_axis_job *job = task->job;
+    if (job->form == FOLDED_ROWS) {
+        size_t row = task->sums.width * job->size, bytes = job->n * job->width * job->size;
+        for (size_t i = 0; i < count; i++)
+            task->rows[i] = task->runs[0].in + (first + i) * row;
+        size_t last = (first + count - 1) * row;
+        if (bytes - last < row) { /* padded with zeros, which change no sum */
+            memset(task->buffer, 0, row);
+            memcpy(task->buffer, task->runs[0].in + last, bytes - last);
+            task->rows[count - 1] = task->buffer;
+        }
+        return;
+    }
+    if (job->form == DIRECT && job->axes->reduced.count == 1) {
+        ptrdiff_t step = job->axes->reduced.dim[0].in;
+        for (size_t i = 0; i < count; i++)
+            task->rows[i] = task->runs[0].in + (ptrdiff_t)(first + i) * step;
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (job->form == PACKED_ROWS) {
+            unsigned char *to = task->buffer + i * task->row_bytes;
+            pack_row(task, at, to);
+            task->rows[i] = to;
+        } else {
+            task->rows[i] = task->runs[0].in + at->in;
+        }
+        gr_axes_next(at);
+    }
+}
+
+/* Adds up rows first to end of a unit. */
+static void add_chunk(column_task *task, size_t first, size_t end)
+{
+    const gr_axis_job *job = task->job;
+    const gr_axis_list *reduced = &job->axes->reduced;
+    gr_axes_place at;
+    gr_axes_go(&at, reduced, reduced->count, first);
+    job->ways->start(job, &task->sums);
+    for (size_t count; first < end && !gr_axis_is_interrupted(job); first += count) {
+        count = gr_axis_least(end - first, GR_LEAF_ROWS);
+        find_rows(task, &at, first, count);
+        job->ways->add(job, &task->sums, task->rows, count);
+    }
+    job->ways->end(job, &task->sums);
+}
+
+static void store_unit(column_task *task)
+{
+    const gr_axis_job *job = task->job;
+    if (job->folded > 1)
+        job->ways->fold(job, &task->sums, job->width);
+    for (size_t i = 0, first = 0; i < task->run_count; first += task->runs[i++].count)
+        job->ways->store(job, &task->sums, first, &task->runs[i]);
+}
+
+static void columns_task(size_t number, void *context)
+{
+    gr_axis_job *job = context;
+    column_task *task = new_task(job);
+    if (!task) {
+        gr_axis_fail(job);
+        return;
+    }
+    size_t first = number * job->each, end = gr_axis_least(first + job->each, job->units);
+    for (size_t unit = first; unit < end && !gr_interrupted(); unit++) {
+        set_unit(task, unit);
+        if (gr_interrupted())
+            break;
+        add_chunk(task, 0, job->rows);
+        if (!gr_interrupted())
+            store_unit(task);
+    }
+    free(task);
+}
+
+static double *partial_planes(const gr_axis_job *job, size_t unit, size_t chunk)
+{
+    size_t planes = stride_of(job) * (size_t)job->ways->kept_planes;
+    return (double *)job->partials + (unit * job->chunks + chunk) * planes;
+}
+
+static void chunk_task(size_t number, void *context)
+{
+    gr_axis_job *job = context;
+    column_task *task = new_task(job);
+    if (!task) {
+        gr_axis_fail(job);
+        return;
+    }
+    size_t unit = number / job->chunks, chunk = number % job->chunks, first = chunk * job->chunk;
+    set_unit(task, unit);
+    if (!gr_interrupted()) {
+        add_chunk(task, first, gr_axis_least(first + job->chunk, job->rows));
+        memcpy(partial_planes(job, unit, chunk), task->sums.planes,
+               task->sums.stride * (size_t)job->ways->kept_planes * sizeof(double));
+    }
+    free(task);
+}
+
+static void merge_task(size_t unit, void *context)
+{
+    gr_axis_job *job = context;
+    column_task *task = new_task(job);
+    if (!task) {
+        gr_axis_fail(job);
+        return;
+    }
+    set_unit(task, unit);
+    if (!gr_interrupted()) {
+        job->ways->start(job, &task->sums);
+        for (size_t i = 0; i < job->chunks; i++)
+            job->ways->merge(job, &task->sums, partial_planes(job, unit, i));
+        job->ways->end(job, &task->sums);
+        store_unit(task);
+    }
+    free(task);
+}
+
+static bool run_chunks(gr_axis_job *job)
+{
+    size_t planes = stride_of(job) * (size_t)job->ways->kept_planes;
+    job->partials = malloc(job->units * job->chunks * planes * sizeof(double));
+    if (!job->partials)
+        return false;
+    gr_axis_run_tasks(job, job->units * job->chunks, chunk_task);
+    if (!job->failed && !gr_interrupted())
+        gr_axis_run_tasks(job, job->units, merge_task);
+    free(job->partials);
+    return !job->failed;
+}
+
+/* Parts of complex elements are columns beside each other. */
+static void split_parts(gr_axes *axes)
+{
+    if (axes->components == 1)
+        return;
+    size_t size = gr_load_size(axes->load);
+    gr_axis parts = {2, (ptrdiff_t)size, 0, axes->part_step};
+    gr_axes_push(&axes->kept, parts);
+    gr_axes_merge(&axes->kept);
+    axes->components = 1;
+}
+
+static void choose_form(gr_axis_job *job)
+{
+    const gr_axes *axes = job->axes;
+    const gr_axis *inner = gr_axis_inner(&axes->kept), *row = gr_axis_inner(&axes->reduced);
+    size_t sums = gr_axes_size(&axes->kept), outer = sums / inner->size;
+    bool flat = gr_axis_is_plain(axes) && inner->in == (ptrdiff_t)job->size;
+    size_t row_bytes = inner->size * job->size;
+    job->folded = 1;
+    job->rows = job->n;
+    if (flat && inner->size >= FOLD_BELOW) {
+        job->form = DIRECT;
+        job->tiles = (inner->size - 1) / job->tile + 1;
+        job->width = round_up((inner->size - 1) / job->tiles + 1);
+        job->tiles = (inner->size - 1) / job->width + 1;
+        job->units = outer * job->tiles;
+    } else if (flat && axes->reduced.count == 1 && row->in == (ptrdiff_t)row_bytes &&
+               job->n * row_bytes >= FOLD_FROM_BYTES) {
+        job->form = FOLDED_ROWS;
+        job->width = inner->size;
+        job->tiles = 1;
+        job->folded = FOLDED / inner->size;
+        job->rows = (job->n - 1) / job->folded + 1;
+        job->units = outer;
+    } else {
+        job->form = PACKED_ROWS;
+        job->width = gr_axis_least(sums, PACKED);
+        job->unit_sums = sums;
+        job->units = (sums - 1) / job->width + 1;
+    }
+}
+
+bool gr_axis_run_columns(gr_axis_job *job)
+{
+    job->size = gr_load_size(job->axes->load);
+    split_parts(job->axes);
+    choose_form(job);
+    size_t row = job->width * job->folded * job->size, bytes = row * job->rows;
+    job->each = bytes < GR_AXIS_TASK_BYTES ? GR_AXIS_TASK_BYTES / bytes : 1;
+    job->chunks = 1;
+    job->planes = job->ways->planes(job);
+    if (job->units < FEW_UNITS) {
+        size_t most = MOST_CHUNKS / job->units;
+        job->chunk = GR_LEAF_ROWS;
+        while (job->chunk * row < GR_AXIS_TASK_BYTES || (job->rows - 1) / job->chunk >= most)
+            job->chunk *= 2;
+        job->chunks = (job->rows - 1) / job->chunk + 1;
+    }
+    if (job->chunks > 1)
+        return run_chunks(job);
+    gr_axis_run_tasks(job, (job->units - 1) / job->each + 1, columns_task);
+    return !job->failed;
+}
