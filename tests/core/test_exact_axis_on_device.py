@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gpureduce
 from axis_cases import laid_out, random_array, random_axis
-from cases import numpy_dtype
+from cases import DEVICES, numpy_dtype
 from exact_cases import FORMATS, GENERATORS
 from producers import ByDLPack
 
@@ -116,8 +116,8 @@ def test_exact_sums_in_other_dtypes():
 SHAPES = [(700, 3), (2, 513), (1, 1030), (3, 4097), (1, 16384), (1, 16385), (2, 40_000), (300, 600)]
 
 
-def added(array, **how):
-    return add(array, "exact_levels", **how).value
+def added(array, device="emulator", **how):
+    return gpureduce.sum(array, "exact_levels", device=device, **how).value
 
 
 def hard(dtype, shape, seed):
@@ -140,13 +140,14 @@ def hard(dtype, shape, seed):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_rows_and_columns_that_cancel(dtype, shape):
+@pytest.mark.parametrize("device", DEVICES)
+def test_rows_and_columns_that_cancel(device, dtype, shape):
     array = hard(dtype, shape, 5)
     for axis, values in ((1, array), (0, np.ascontiguousarray(array.T)), (0, array.T)):
         want = gpureduce.sum(values, "exact", axis=axis).value
-        assert added(values, axis=axis).tobytes() == want.tobytes()
+        assert added(values, device, axis=axis).tobytes() == want.tobytes()
         # Here it gets the sums that the other kernels do not prove.
-        by_exact = add(values, axis=axis).value
+        by_exact = gpureduce.sum(values, "exact", axis=axis, device=device).value
         assert by_exact.tobytes() == want.tobytes()
 
 
@@ -157,39 +158,42 @@ def test_the_right_answer_is_that_of_fractions():
 
 
 @pytest.mark.parametrize("terms", [512, 16384, 16385])
-def test_each_level_holds_the_most_that_it_can_get(terms):
+@pytest.mark.parametrize("device", DEVICES)
+def test_each_level_holds_the_most_that_it_can_get(device, terms):
     """Half a unit of a level goes to the next one whole: the most that an element leaves there."""
     exponents = np.arange(-1074, 1024 - 15, 5)
     array = np.ldexp(1.0, exponents)[:, None] * np.ones(terms)
     want = np.ldexp(float(terms), exponents)
-    assert (added(array, axis=1) == want).all()
-    assert (added(-array, axis=1) == -want).all()
+    assert (added(array, device, axis=1) == want).all()
+    assert (added(-array, device, axis=1) == -want).all()
     is_small = (exponents >= -149) & (exponents < 128 - 15)
     small, want = array[is_small].astype(np.float32), want[is_small].astype(np.float32)
-    assert (added(small, axis=1) == want).all()
+    assert (added(small, device, axis=1) == want).all()
 
 
-def test_the_largest_numbers():
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_largest_numbers(device):
     most = np.finfo(np.float32).max
     for n in (3, 5001, 40_001):
         array = np.full((2, n), most)
         array[:, 1::2] = -most
-        assert added(array, axis=1).tolist() == [most, most]
-        assert added(np.full((1, n), most), axis=1).tolist() == [np.inf]
-        assert added(np.full((1, n), -most), axis=1, dtype="float64") == [-float(most) * n]
+        assert added(array, device, axis=1).tolist() == [most, most]
+        assert added(np.full((1, n), most), device, axis=1).tolist() == [np.inf]
+        assert added(np.full((1, n), -most), device, axis=1, dtype="float64") == [-float(most) * n]
         wide = array.astype(np.float64) / float(most) * np.finfo(np.float64).max
-        assert added(wide, axis=1).tolist() == [np.finfo(np.float64).max] * 2
-        assert added(np.abs(wide), axis=1).tolist() == [np.inf] * 2
+        assert added(wide, device, axis=1).tolist() == [np.finfo(np.float64).max] * 2
+        assert added(np.abs(wide), device, axis=1).tolist() == [np.inf] * 2
 
 
 @pytest.mark.parametrize("n", [3, 600, 20_000])
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_inf_nan_and_zeros(dtype, n):
+@pytest.mark.parametrize("device", DEVICES)
+def test_inf_nan_and_zeros(device, dtype, n):
     array = np.zeros((6, n), numpy_dtype(dtype))
     array[0, 1], array[1, 2], array[2, 0] = np.inf, -np.inf, np.nan
     array[3, 0], array[3, n - 1] = np.inf, -np.inf
     array[4] = -0.0
-    found = added(array, axis=1).astype(float)
+    found = added(array, device, axis=1).astype(float)
     assert np.isposinf(found[0]) and np.isneginf(found[1]) and np.isnan(found[2:4]).all()
     assert found[4:].tolist() == [0, 0] and not np.signbit(found[4:]).any()
 
