@@ -1,4 +1,4 @@
-"""Arrays that repeat their elements: they aresummed by kernels in pieces, without a copy."""
+"""Arrays that repeat their elements are summed by kernels in pieces, without a copy."""
 
 from __future__ import annotations
 
