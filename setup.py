@@ -9,8 +9,8 @@ _cuda is built if there is an NVIDIA driver, for the GPUs of this machine. GPURE
 builds it without a driver, too, and fails if there is no nvcc. GPUREDUCE_CUDA=0 leaves it out.
 GPUREDUCE_CUDA_ARCHS="80;90" names compute capabilities.
 
-Other environment variables: NVCC, CUDA_HOME, CC, CXX, GPUREDUCE_SANITIZE="address,undefined",
-GPUREDUCE_WERROR=1, GPUREDUCE_JOBS.
+Other environment variables: NVCC, CUDA_HOME, CC, CXX, GPUREDUCE_SANITIZE="address,undefined" or
+"thread", GPUREDUCE_WERROR=1, GPUREDUCE_JOBS.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ CUDA_WHEELS = [
 # Free-threaded Python has no stable ABI before 3.15: its modules are for one version of it.
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 SANITIZE = os.environ.get("GPUREDUCE_SANITIZE", "")
+# ThreadSanitizer is for the host's C. It does not support the emulator's fibers, and the traced
+# emulator has its hooks for itself.
+TSAN = SANITIZE == "thread"
 WARNINGS = ["-Wall", "-Wextra"] + (["-Werror"] if os.environ.get("GPUREDUCE_WERROR") else [])
 # By default clang omits the hook of a load if a store to the same address follows.
 CLANG_HOOKS = ["-mllvm", "-tsan-instrument-read-before-write=1"]
@@ -260,7 +263,7 @@ class Toolchain:
         self.common += self.rename
         self.sanitize = (
             [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-fno-sanitize-recover=undefined"]
-            if SANITIZE
+            if SANITIZE and not (TSAN and module.endswith("_traced"))
             else []
         )
 
@@ -280,6 +283,7 @@ class Toolchain:
         return self.job(source, [*self.cc, *flags])
 
     def cpp(self, source: Path, extra: list[str], sanitize: bool = True) -> Job:
+        sanitize = sanitize and not TSAN
         flags = ["-std=c++17", *self.common, *(self.sanitize if sanitize else [])]
         return self.job(source, [*self.cxx, *flags, *self.includes, *extra, "-x", "c++"])
 
@@ -319,7 +323,7 @@ class EmulatorBuild:
         defines = ["-DGR_EMULATOR_TRACED"] if traced else []
         # The traced build's kernels have the hooks of a sanitizer, and therefore no other ones.
         # With one, -O1 takes half as long to compile as -O2.
-        hooks = TRACED if traced else ["-O1"] if SANITIZE else []
+        hooks = TRACED if traced else ["-O1"] if SANITIZE and not TSAN else []
         hooks += CLANG_HOOKS if traced and is_clang(tools.cxx) else []
         # GCC 12 for AArch64 fails to vectorize column_packs without fused multiply-adds.
         hooks += ["-fno-tree-vectorize"] if for_arm() else []

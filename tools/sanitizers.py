@@ -5,9 +5,9 @@
 address: everything in C and C++ is built with ASan and UBSan, and all kinds of tools/fuzz run.
 
 thread: the host's C (threads, cpu, exact, engine, bindings) is built with TSan. It runs the kind
-`threads` of tools/fuzz, and the C programs of tests/native that test threads. The emulator's C++
-and its kernels are built without TSan, because TSan does not support their stack switching. It does
-not support fork() either.
+`threads` of tools/fuzz, tests of the package with many threads, and the C programs of tests/native
+that test threads. The emulator's C++ and its kernels are built without TSan, because TSan does not
+support their stack switching. It does not support fork() with threads either.
 
 Each build is made from a copy of the tree, into a folder of its own. NumPy and the other packages
 are those of the running Python.
@@ -27,14 +27,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILDS = ("address", "thread")
-# A wrapper of gcc that adds TSan, except in the traced build, whose kernels use TSan's hooks.
-_GCC_WITH_TSAN = """#!/bin/sh
+_TSAN = """#!/bin/sh
 case " $* " in
 *" -DGR_EMULATOR_TRACED "*) exec gcc "$@" ;;
 *) exec gcc -fsanitize=thread "$@" ;;
 esac
 """
 _TSAN = "halt_on_error=1 exitcode=66 die_after_fork=0"
+_TESTS = ("core/test_many_threads.py", "core/test_thread_pool.py")
 _WITH_TSAN = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-pthread", "-fsanitize=thread"]
 
 
@@ -103,12 +103,14 @@ def thread(folder: Path, options: argparse.Namespace) -> bool:
     """TSan: the C programs, and several threads of Python."""
     clean = all([run([program, *words], TSAN_OPTIONS=_TSAN, GPUREDUCE_THREADS="3")
                  for program, words in programs(folder)])  # fmt: skip
-    compiler = folder / "gcc"
-    compiler.write_text(_GCC_WITH_TSAN)
-    compiler.chmod(0o755)
-    site = install(folder, CC=str(compiler))
+    site = install(folder, GPUREDUCE_SANITIZE="thread")
     preload = {"LD_PRELOAD": library("libtsan.so"), "TSAN_OPTIONS": _TSAN}
-    return fuzz(site, "threads", options, **preload) and clean
+    test = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not gpu"]
+    tested = run(
+        [*test, *(ROOT / "tests" / name for name in _TESTS)],
+        PYTHONPATH=str(site), GPUREDUCE_THREADS="3", **preload,
+    )  # fmt: skip
+    return fuzz(site, "threads", options, **preload) and tested and clean
 
 
 def programs(folder: Path) -> Iterator[tuple[Path, list[str]]]:

@@ -86,12 +86,29 @@ done:
     return error->status;
 }
 
-static gr_status run(const gr_axis_request *request, gr_axis_outcome *outcome, gr_error *error)
+static void release(const gr_axis_request *request, scratch *needed)
+{
+    if (needed->partial)
+        (void)cudaFreeAsync(needed->partial, request->stream);
+    if (needed->zeroed)
+        (void)cudaFreeAsync(needed->zeroed, request->stream);
+}
+
+/* Adds up the sums that are not proven. */
+static gr_status launch_last(const gr_axis_plan *plan, gr_axis_plan *last, const scratch *needed,
+                             gr_axis_outcome *outcome, gr_error *error)
+{
+    last->sums.any_unproven = plan->sums.any_unproven;
+    last->sums.unproven = plan->sums.unproven;
+    return gr_launch_axis(last, NULL, needed->zeroed, outcome, error);
+}
+
+static gr_status run_whole(const gr_axis_request *request, gr_axis_outcome *outcome,
+                           gr_error *error)
 {
     gr_axis_plan plan, next, last;
     scratch needed = {NULL, NULL};
 
-    memset(outcome, 0, sizeof *outcome);
     if (gr_plan_axis(request, &plan, error) != GR_OK)
         return error->status;
     bool has_last = gr_acc_is_proven(request->acc) && !plan.lanes;
@@ -102,16 +119,184 @@ static gr_status run(const gr_axis_request *request, gr_axis_outcome *outcome, g
     if (error->status == GR_OK && needed.partial &&
         gr_plan_shares(&plan, needed.partial, &next, error) == GR_OK)
         gr_launch_axis(&next, NULL, NULL, outcome, error);
-    if (error->status == GR_OK && has_last) {
-        last.sums.any_unproven = plan.sums.any_unproven;
-        last.sums.unproven = plan.sums.unproven;
-        gr_launch_axis(&last, NULL, needed.zeroed, outcome, error);
-    }
-    if (needed.partial)
-        (void)cudaFreeAsync(needed.partial, request->stream);
-    if (needed.zeroed)
-        (void)cudaFreeAsync(needed.zeroed, request->stream);
+    if (error->status == GR_OK && has_last)
+        launch_last(&plan, &last, &needed, outcome, error);
+    release(request, &needed);
     return error->status;
+}
+
+/* --- arrays of more elements than one launch should read ---------------------------------------
+ *
+ * An array that repeats its elements has any number of them. A signal ends no launch on a GPU, and
+ * on the emulator no loop of a lane. So launches read at most gr_backend_elements_at_once()
+ * elements: some of the sums, or a piece of one sum, which becomes a partial sum. */
+
+/* Parts of dimensions: one entry each of the first `outer` ones, up to `step` entries of the next
+ * one, and all of the others. */
+typedef struct {
+    const gr_axis_list *list;
+    int outer;
+    size_t step, size, entries; /* of the divided dimension, and of all outer ones together */
+} division;
+
+/* Divides dimensions with more than `most` entries. */
+static division divide(const gr_axis_list *list, size_t most)
+{
+    division by = {.list = list, .outer = list->count, .step = 1, .size = 1, .entries = 1};
+    size_t rest = 1;
+    while (by.outer > 0 && list->dim[by.outer - 1].size <= most / rest)
+        rest *= list->dim[--by.outer].size;
+    if (by.outer > 0) {
+        by.size = list->dim[--by.outer].size;
+        by.step = most / rest;
+    }
+    for (int i = 0; i < by.outer; i++)
+        by.entries *= list->dim[i].size;
+    return by;
+}
+
+/* Restricts one list of `axes` to the part at entry `k` of the outer dimensions and entry `at` of
+ * the divided one. */
+static void take_part(gr_axes *axes, gr_axis_list *part, const division *by, size_t k, size_t at)
+{
+    gr_axes_place place;
+    gr_axes_go(&place, by->list, by->outer, k);
+    part->count = 0;
+    for (int i = by->outer; i < by->list->count; i++) {
+        gr_axis dim = by->list->dim[i];
+        if (i == by->outer) {
+            place.in += (ptrdiff_t)at * dim.in;
+            place.mask += (ptrdiff_t)at * dim.mask;
+            place.out += (ptrdiff_t)at * dim.out;
+            dim.size = gr_least(by->step, dim.size - at);
+        }
+        gr_axes_push(part, dim);
+    }
+    axes->in += place.in;
+    axes->out += place.out;
+    if (axes->mask)
+        axes->mask += place.mask;
+}
+
+/* Returns whether the call goes on with the next part. */
+static bool goes_on(const gr_axis_request *request, gr_error *error)
+{
+    if (request->waits)
+        TRY(cudaStreamSynchronize(request->stream));
+done:
+    return error->status == GR_OK && !gr_ask_for_interrupts();
+}
+
+enum { PARTIAL_SUMS = 16 }; /* in memory at a time */
+
+typedef struct {
+    char *now, *other; /* the partial sums, and room for as many */
+    size_t bytes;      /* of each */
+    unsigned count;
+} partial_sums;
+
+/* Adds up the partial sums: to the sum itself, or to one partial sum. */
+static gr_status merge(gr_axis_plan *of, partial_sums *sums, bool is_last, gr_axis_outcome *outcome,
+                       gr_error *error)
+{
+    gr_axis_plan next;
+    char *merged = sums->other;
+    of->shares = sums->count;
+    if (gr_plan_shares(of, sums->now, &next, error) != GR_OK ||
+        gr_launch_axis(&next, is_last ? NULL : merged, NULL, outcome, error) != GR_OK)
+        return error->status;
+    sums->other = sums->now;
+    sums->now = merged;
+    sums->count = 1;
+    return GR_OK;
+}
+
+static gr_status add_partial(const gr_axis_request *piece, partial_sums *sums,
+                             gr_axis_outcome *outcome, gr_error *error)
+{
+    gr_axis_plan plan, next;
+    char *to = sums->now + sums->count++ * sums->bytes;
+    void *shares = NULL;
+    if (gr_plan_axis(piece, &plan, error) != GR_OK ||
+        (plan.shares > 1 && gr_allocate(piece->device, plan.shares * sums->bytes, piece->stream,
+                                        &shares, error) != GR_OK))
+        return error->status;
+    if (gr_launch_axis(&plan, shares ? shares : to, NULL, outcome, error) == GR_OK && shares &&
+        gr_plan_shares(&plan, shares, &next, error) == GR_OK)
+        gr_launch_axis(&next, to, NULL, outcome, error);
+    if (shares)
+        (void)cudaFreeAsync(shares, piece->stream);
+    return error->status;
+}
+
+/* A single sum. */
+static gr_status run_long(const gr_axis_request *request, gr_axis_outcome *outcome, gr_error *error)
+{
+    gr_axis_request piece = *request;
+    gr_axis_plan plan, last;
+    division by = divide(&request->axes.reduced, gr_backend_elements_at_once());
+    scratch needed = {NULL, NULL};
+    bool more = true, has_last = gr_acc_is_proven(request->acc);
+
+    gr_start_axis_plan(request, &plan);
+    plan.shares = 2 * PARTIAL_SUMS;
+    if ((has_last && gr_plan_levels(&plan, &last, error) != GR_OK) ||
+        allocate(&plan, has_last ? &last : NULL, &needed, error) != GR_OK)
+        goto done;
+    partial_sums sums = {.now = needed.partial, .bytes = gr_axis_acc_size(request->acc)};
+    sums.other = sums.now + PARTIAL_SUMS * sums.bytes;
+    for (size_t k = 0; k < by.entries && more; k++)
+        for (size_t at = 0; at < by.size && more; at += by.step) {
+            piece.axes = request->axes;
+            take_part(&piece.axes, &piece.axes.reduced, &by, k, at);
+            if ((sums.count == PARTIAL_SUMS &&
+                 merge(&plan, &sums, false, outcome, error) != GR_OK) ||
+                add_partial(&piece, &sums, outcome, error) != GR_OK)
+                goto done;
+            more = goes_on(request, error);
+        }
+    if (more && merge(&plan, &sums, true, outcome, error) == GR_OK && has_last)
+        launch_last(&plan, &last, &needed, outcome, error);
+done:
+    release(request, &needed);
+    return error->status;
+}
+
+static gr_status run_parts(const gr_axis_request *request, size_t at_once, bool are_long,
+                           gr_axis_outcome *outcome, gr_error *error)
+{
+    gr_axis_request part = *request;
+    const gr_axis_list *kept = &request->axes.kept;
+    division by = divide(kept, at_once);
+    bool more = true;
+
+    for (size_t k = 0; k < by.entries && more; k++)
+        for (size_t at = 0; at < by.size && more; at += by.step) {
+            part.axes = request->axes;
+            take_part(&part.axes, &part.axes.kept, &by, k, at);
+            if (request->sums.parts == 2 && by.outer == kept->count - 1) {
+                part.sums.parts = 1;
+                part.sums.initial[0] = request->sums.initial[at];
+                part.sums.initial[1] = (gr_value){0};
+            }
+            if ((are_long ? run_long : run_whole)(&part, outcome, error) != GR_OK)
+                return error->status;
+            more = goes_on(request, error);
+        }
+    return error->status;
+}
+
+static gr_status run(const gr_axis_request *request, gr_axis_outcome *outcome, gr_error *error)
+{
+    size_t most = gr_backend_elements_at_once(), terms = gr_axes_size(&request->axes.reduced);
+    bool are_long = terms > most;
+    memset(outcome, 0, sizeof *outcome);
+    error->status = GR_OK;
+    if (!terms || gr_axes_size(&request->axes.kept) <= most / terms)
+        return run_whole(request, outcome, error);
+    /* exact_levels adds up a sum of any length in one launch. */
+    return run_parts(request, are_long ? 1 : most / terms,
+                     are_long && !gr_names_exact_levels(request), outcome, error);
 }
 
 gr_status gr_sum_axis(const gr_axis_request *request, gr_axis_outcome *outcome, gr_error *error)
@@ -162,7 +347,7 @@ static gr_status copy_and_sum(gr_axis_request *request, gr_span in, gr_span mask
                                         request->stream, error) != GR_OK) ||
         gr_interrupted() ||
         gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK ||
-        run(request, outcome, error) != GR_OK ||
+        run(request, outcome, error) != GR_OK || gr_interrupted() ||
         gr_record_time(request->times, GR_AT_SUMMED, request->stream, error) != GR_OK)
         return error->status;
     TRY(cudaMemcpyAsync(out.base, out_at, out.size, cudaMemcpyDeviceToHost, request->stream));
@@ -181,6 +366,7 @@ gr_status gr_sum_axis_of_host(gr_axis_request *request, gr_span in, gr_span mask
     if (gr_open_workspace(request->device, &workspace, &init_ms, error) != GR_OK)
         return error->status;
     request->stream = gr_workspace_stream(workspace);
+    request->waits = 1;
     if (gr_allocate(request->device, rounded(in.size) + rounded(mask.size) + rounded(out.size),
                     request->stream, &memory, error) == GR_OK) {
         copy_and_sum(request, in, mask, out, memory, outcome, error);

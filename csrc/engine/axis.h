@@ -21,6 +21,7 @@ typedef struct {
     int device;
     void *stream;    /* a cudaStream_t */
     gr_times *times; /* NULL: not timed */
+    int waits;       /* the caller waits for the sums: signals are handled between pieces */
 } gr_axis_request;
 
 typedef struct {

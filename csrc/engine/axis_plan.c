@@ -324,20 +324,30 @@ static gr_status shape(gr_axis_plan *p, gr_axis_form found, gr_error *error)
     return error->status = GR_OK;
 }
 
-gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *p, gr_error *error)
+void gr_start_axis_plan(const gr_axis_request *request, gr_axis_plan *p)
 {
-    gr_axes axes = request->axes;
     *p = (gr_axis_plan){.request = request,
                         .sums = request->sums,
                         .block = request->block ? request->block : BLOCK,
                         .shares = 1,
                         .fold = 1,
-                        .sum_count = gr_axes_size(&axes.kept),
-                        .terms = gr_axes_size(&axes.reduced)};
-    gr_axis_simplify(&axes, request->sums.parts);
-    p->sums.base = axes.out;
+                        .sum_count = gr_axes_size(&request->axes.kept),
+                        .terms = gr_axes_size(&request->axes.reduced)};
+    p->sums.base = request->axes.out;
     p->sums.has_initial = gr_has_initial(&request->sums);
     p->sums.additions = 4.0 * (double)p->terms + 1e5; /* merges of threads and shares included */
+}
+
+bool gr_names_exact_levels(const gr_axis_request *request)
+{
+    return request->strategy == number_of("exact_levels");
+}
+
+gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *p, gr_error *error)
+{
+    gr_axes axes = request->axes;
+    gr_start_axis_plan(request, p);
+    gr_axis_simplify(&axes, request->sums.parts);
     p->packed = gr_axis_is_packed(&axes, request->sums.bytes);
     int number = request->strategy;
     unsigned traits = number < 0 ? 0 : gr_strategy_at(number)->traits;

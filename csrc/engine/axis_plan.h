@@ -27,6 +27,12 @@ typedef struct {
 /* Chooses the kernel, if the request does not name one, and its launch. */
 gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *plan, gr_error *error);
 
+/* The part of a plan that does not depend on the kernel, for sums that are made in several pieces.
+ */
+void gr_start_axis_plan(const gr_axis_request *request, gr_axis_plan *plan);
+
+bool gr_names_exact_levels(const gr_axis_request *request);
+
 /* Plans the second launch, which adds up the shares that the first one has left in `partial`. */
 gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis_plan *plan,
                          gr_error *error);

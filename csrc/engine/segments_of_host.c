@@ -16,10 +16,9 @@ static gr_status copy_and_sum(gr_segment_request *request, gr_span values, gr_sp
 {
     char *index_at = memory + rounded(values.size), *out_at = index_at + rounded(index.size);
     void *stream = request->stream;
-    const char *base = request->values.base;
-    request->values.base = memory + (base - (char *)values.base);
-    request->index.base = index_at;
-    request->out.base = out_at;
+    request->values.base = memory + ((const char *)request->values.base - (char *)values.base);
+    request->index.base = index_at + ((const char *)request->index.base - (char *)index.base);
+    request->out.base = out_at + ((const char *)request->out.base - (char *)out.base);
     if (gr_begin_piece(request->times, error) != GR_OK ||
         gr_record_time(request->times, GR_AT_START, stream, error) != GR_OK ||
         (values.size && gr_copy_to_device(request->device, memory, values.base, values.size, stream,

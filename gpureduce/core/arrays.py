@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -166,6 +167,43 @@ def pieces(array: Array, conversion: Conversion) -> Iterator[Array]:
     while not packed.finished:
         yield packed[0]
         quietly(packed.iternext)
+
+
+def parts(shape: tuple[int, ...], dims: int) -> Iterator[tuple[slice, ...]]:
+    """Divides an array along its first `dims` dimensions into parts of PACK_ELEMENTS at most."""
+    rest = math.prod(shape[dims:])
+    room = max(1, PACK_ELEMENTS // max(rest, 1))
+    steps = []
+    for size in reversed(shape[:dims]):
+        steps.append(max(1, min(size, room)))
+        room = max(1, room // max(size, 1))
+    steps.reverse()
+    for at in np.ndindex(*(-(-size // step) for size, step in zip(shape, steps, strict=False))):
+        yield tuple(
+            slice(i * step, (i + 1) * step) for i, step in zip(at, steps, strict=True)
+        )  # fmt: skip
+
+
+def without_gaps(array: Array, dtype: np.dtype[Any]) -> Array:
+    """The elements in `dtype` and native byte order, aligned, with no gaps between them in memory.
+
+    Elements may share memory, as those of `numpy.broadcast_to` do. A copy has one entry of each
+    dimension of step 0, and signals are handled between its parts.
+    """
+    wanted = dtype.newbyteorder("=")
+    extent = array.itemsize + sum(
+        (size - 1) * abs(step) for size, step in zip(array.shape, array.strides, strict=True)
+    )
+    if array.dtype == wanted and array.flags.aligned and (not array.size or extent <= array.nbytes):
+        return array
+    own = array[tuple(slice(None) if step else slice(1) for step in array.strides)]
+    copy = np.empty_like(own, wanted, order="K", subok=False)
+    order = sorted(range(own.ndim), key=lambda i: -abs(copy.strides[i]))
+    to, source = copy.transpose(order), own.transpose(order)
+    where: Any
+    for where in parts(to.shape, to.ndim):
+        quietly(np.copyto, to[(*where, ...)], source[where], casting="unsafe")
+    return np.broadcast_to(copy, array.shape)
 
 
 Add = Callable[[Array], bytes]  # takes a flat piece, returns the bits of its sum

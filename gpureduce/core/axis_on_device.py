@@ -13,6 +13,7 @@ import numpy as np
 
 from gpureduce import _host
 from gpureduce.core import (
+    arrays,
     device_array,
     device_results,
     devices,
@@ -82,16 +83,6 @@ def _new_result(
 # --- host arrays -------------------------------------------------------------------------------
 
 
-def _side_by_side(array: Array) -> Array:
-    """The array, or a copy of it without gaps between its elements, aligned and in native order."""
-    span = array.itemsize + sum(
-        (n - 1) * abs(step) for n, step in zip(array.shape, array.strides, strict=True)
-    )
-    if array.dtype.isnative and array.flags.aligned and (not array.size or span == array.nbytes):
-        return array
-    return array.astype(array.dtype.newbyteorder("="), order="K")
-
-
 def _elements(request: Request, source: np.dtype[Any]) -> np.dtype[Any] | None:
     """The dtype that the elements of a host array are converted to; None to leave them."""
     conversion = request.conversion
@@ -118,11 +109,8 @@ def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
         device_results.initial_of(how.initial, result),
         is_exact(request.strategy, result),
     )
-    target = _elements(request, array.dtype)
-    if target is not None:
-        array = dtypes.quietly(array.astype, target, order="K")
-    array = _side_by_side(array)
-    mask = None if job.mask is None else _side_by_side(job.mask)
+    array = arrays.without_gaps(array, _elements(request, array.dtype) or array.dtype)
+    mask = None if job.mask is None else arrays.without_gaps(job.mask, job.mask.dtype)
     sums = _new_result(
         lambda shape: np.empty(shape, result), np.transpose, array.shape, array.strides,
         job.axes, job.keepdims,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,28 +121,13 @@ def _by_pieces(job: _Job, cast: np.dtype[Any]) -> _Sums:
     mask = None if job.mask is None else job.mask.squeeze().transpose(order)
     sums: Array = out.squeeze()
     ms, pieces = 0.0, 0
-    for where in _parts(array.shape, sums.ndim):
+    for where in arrays.parts(array.shape, sums.ndim):
         to: Any = (*where, ...)  # a view also where it is of one sum
         some = None if mask is None else mask[to]
         more_ms, more = _add_part(job, cast, array[to], sums[to], some)
         ms += more_ms
         pieces += more
     return _Sums(out if job.out is not None or out.ndim else out[()], ms, pieces)
-
-
-def _parts(shape: tuple[int, ...], dims: int) -> Iterator[tuple[slice, ...]]:
-    """Divides an array along its first `dims` dimensions into parts of PACK_ELEMENTS at most."""
-    rest = int(np.prod(shape[dims:], dtype=np.int64))
-    room = max(1, arrays.PACK_ELEMENTS // max(rest, 1))
-    steps = []
-    for size in reversed(shape[:dims]):
-        steps.append(max(1, min(size, room)))
-        room = max(1, room // max(size, 1))
-    steps.reverse()
-    for at in np.ndindex(*(-(-size // step) for size, step in zip(shape, steps, strict=False))):
-        yield tuple(
-            slice(i * step, (i + 1) * step) for i, step in zip(at, steps, strict=True)
-        )  # fmt: skip
 
 
 def _converted(array: Array, mask: Array | None, cast: np.dtype[Any]) -> tuple[Array, Array | None]:
@@ -202,7 +186,7 @@ def _add_long(
     acc = part_of(result) if exactly else number_of(job.request.conversion.acc)
     acc = np.result_type(acc, np.complex64) if job.request.conversion.is_complex else acc
     rounded = acc.type(0)
-    for where in _parts(array.shape, array.ndim):
+    for where in arrays.parts(array.shape, array.ndim):
         some = None if mask is None else mask[where]
         if exactly:
             converted, some = _converted(array[where], some, cast)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import dtypes, exact
+from gpureduce.core import arrays, dtypes, exact
 from gpureduce.core.dtypes import Array, load_of
 
 Words = npt.NDArray[np.int64]
@@ -50,29 +51,40 @@ def of_sums(array: Array, axes: tuple[int, ...]) -> Words:
     Those of integers are digits of float64.
     """
     kept = tuple(i for i in range(array.ndim) if i not in axes)
-    if not kept:
+    moved, dims = array.transpose(kept + axes), len(kept)
+    shape = moved.shape[:dims]
+    words = np.empty((*shape, COMPLEX if array.dtype.kind == "c" else REAL), np.int64)
+    if dims and math.prod(moved.shape[dims:]) <= arrays.PACK_ELEMENTS:
+        for where in arrays.parts(moved.shape, dims):
+            words[where] = _of_part(moved[where], dims)
+        return words
+    for one in np.ndindex(shape):
         total = exact.new(array.dtype if array.dtype.kind not in "biu" else np.dtype(np.float64))
-        exact.feed(total, array)
-        return np.frombuffer(total.to_digits(), np.int64)
+        exact.feed(total, moved[one])
+        words[one] = np.frombuffer(total.to_digits(), np.int64)
+    return words
+
+
+def _of_part(array: Array, kept: int) -> Words:
+    """The digits of the exact sums over all dimensions but the first `kept` ones."""
     if array.dtype.kind not in "biu":
-        return _of_floats(array, kept, axes)
+        return _of_floats(array, kept)
     if array.dtype.itemsize < 8:
-        return _of_floats(array.astype(np.float64), kept, axes)
+        return _of_floats(array.astype(np.float64), kept)
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
     low = (native & native.dtype.type(0xFFFFFFFF)).astype(np.float64)
     high = (native >> native.dtype.type(32)).astype(np.float64) * 2.0**32
-    more = _of_floats(high, kept, axes)
+    more = _of_floats(high, kept)
     more[..., _COUNT] = 0  # each element counts once
-    more += _of_floats(low, kept, axes)
+    more += _of_floats(low, kept)
     return more
 
 
-def _of_floats(array: Array, kept: tuple[int, ...], axes: tuple[int, ...]) -> Words:
+def _of_floats(array: Array, kept: int) -> Words:
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
-    flat = np.require(native.transpose(kept + axes), requirements=["C", "A"]).reshape(-1)
+    flat = np.require(native, requirements=["C", "A"]).reshape(-1)
     parts = 2 if array.dtype.kind == "c" else 1
-    shape = tuple(array.shape[i] for i in kept)
-    words = np.empty((*shape, COMPLEX if parts == 2 else REAL), np.int64)
+    words = np.empty((*array.shape[:kept], COMPLEX if parts == 2 else REAL), np.int64)
     if words.size:
         rows = words.size // words.shape[-1]
         _host.sum_digits(flat, rows, load_of(flat.dtype), parts, words)

@@ -5,6 +5,7 @@ csrc/segments adds up. It says how at the top of segments.c.
 
 from __future__ import annotations
 
+import math
 import operator
 import time
 from collections.abc import Iterator
@@ -298,6 +299,18 @@ def _out_of_range(ids: Array, place: int, count: int) -> ValueError:
     return segments_on_device.out_of_range(place, operator.index(ids[place]), count)
 
 
+def _ids_of_rows(segments: _Segments, first: int, count: int) -> Array:
+    """The segments of `count` rows from row `first` on."""
+    if segments.ids is None:
+        rows = np.arange(first, first + count)
+        return np.searchsorted(cast(Array, segments.offsets), rows, side="right") - 1
+    ids = segments.ids[first : first + count]
+    wrong = np.flatnonzero((ids < 0) | (ids >= segments.size))
+    if wrong.size:
+        raise _out_of_range(segments.ids, first + int(wrong[0]), segments.size)
+    return ids.astype(np.intp)
+
+
 def _by_numpy(
     request: Request,
     array: Array,
@@ -309,17 +322,13 @@ def _by_numpy(
     result = request.conversion.result
     start = time.perf_counter()
     sums = _array_for(request, array, segments, out)
-    if segments.ids is None:
-        lengths = np.diff(cast(Array, segments.offsets))
-        ids: Array = np.repeat(np.arange(segments.size), lengths)
-    else:
-        wrong = np.flatnonzero((segments.ids < 0) | (segments.ids >= segments.size))
-        if wrong.size:
-            raise _out_of_range(segments.ids, int(wrong[0]), segments.size)
-        ids = segments.ids.astype(np.intp)
     half = result.itemsize == 2 and result.kind not in "iu"
     total = np.full(sums.shape, initial, np.float32 if half else result)
-    quietly(np.add.at, total, ids, array.astype(total.dtype, copy=False))
+    step = max(1, arrays.PACK_ELEMENTS // max(1, math.prod(array.shape[1:])))
+    for first in range(0, len(array), step):  # in between, signals are handled
+        some = array[first : first + step]
+        ids = _ids_of_rows(segments, first, len(some))
+        quietly(np.add.at, total, ids, some.astype(total.dtype, copy=False))
     sums[...] = quietly(total.astype, result)
     return (sums if out is None else out), (time.perf_counter() - start) * 1e3
 

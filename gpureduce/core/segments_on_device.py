@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn, cast
 import numpy as np
 
 from gpureduce import _host
-from gpureduce.core import device_results, devices, dtypes, gpu_arrays, registry
+from gpureduce.core import arrays, device_results, devices, dtypes, gpu_arrays, registry
 from gpureduce.core.dtypes import Array
 from gpureduce.core.request import Arguments, Request
 from gpureduce.core.results import Outcome, SumResult, Timing
@@ -130,11 +130,6 @@ def _refuse_casts(kind: str, result: np.dtype[Any]) -> None:
 # --- host arrays -------------------------------------------------------------------------------
 
 
-def _contiguous(array: Array, target: np.dtype[Any]) -> Array:
-    found = dtypes.quietly(array.astype, target.newbyteorder("="), order="C", copy=False)
-    return np.require(found, requirements=["C", "A"]).view(np.ndarray)
-
-
 def add_host(
     request: Request, name: str, array: Array, asked: Asked, numbers: Array, sums: Array
 ) -> tuple[Outcome, str]:
@@ -155,7 +150,8 @@ def add_host(
         target = np.dtype(f"c{max(8, 2 * array.itemsize)}")
     elif not exactly and conversion.cast is not None:
         target = result
-    values, index = _contiguous(array, target), _contiguous(numbers, numbers.dtype)
+    values = arrays.without_gaps(array, target)
+    index = arrays.without_gaps(numbers, numbers.dtype)
     into = (
         sums if sums.flags.c_contiguous and sums.flags.aligned else np.empty_like(sums, order="C")
     )
@@ -182,6 +178,11 @@ def _outcome_of(device: devices.Device, launch: tuple[Any, ...]) -> Outcome:
     outcome.block, outcome.grid, outcome.launches = block or None, grid or None, launches
     outcome.h2d_ms, outcome.kernel_ms, outcome.d2h_ms = ms or (0.0, 0.0, 0.0)
     return outcome
+
+
+def _contiguous(array: Array, target: np.dtype[Any]) -> Array:
+    found = dtypes.quietly(array.astype, target.newbyteorder("="), order="C", copy=False)
+    return np.require(found, requirements=["C", "A"]).view(np.ndarray)
 
 
 def lesson_arguments(

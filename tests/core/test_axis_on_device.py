@@ -412,10 +412,10 @@ def test_many_dimensions():
         assert_equal(add(array, axis=axis).value, np.sum(array, axis=axis))
         found = add(ByInterface(array), axis=axis).value
         assert_equal(found.to_numpy(), np.sum(array, axis=axis))
-    steps = [17] * 40  # overlapping rows
+    steps = [17] * 40  # overlapping rows: 2^40 elements, in pieces of fewer dimensions
     many = np.lib.stride_tricks.as_strided(np.ones(2**10, np.int8), (2,) * 40, steps)
-    with pytest.raises(ValueError, match="make 40 dimensions of it; kernels read at most 32"):
-        add(ByInterface(many), axis=tuple(range(0, 40, 2)), out=None)
+    axis = tuple(range(0, 40, 2))
+    assert broken_off_after(0.3, lambda: add(ByInterface(many), axis=axis)) is not None
 
 
 @pytest.mark.parametrize("name", ["row_thread", "any_layout"])

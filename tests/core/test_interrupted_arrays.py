@@ -11,6 +11,7 @@ from producers import ByInterface
 
 # Without memory. To add them up would take hours.
 ROWS = np.broadcast_to(np.float64(1), (2, 2**40))
+NARROW = np.broadcast_to(np.float32(1), ROWS.shape)
 WHOLE = np.broadcast_to(np.int64(1), (2, 2**40))
 LARGE = np.broadcast_to(np.float64(1e308), (2, 2**40))
 MASK = np.broadcast_to(np.bool_(True), ROWS.shape)
@@ -32,6 +33,28 @@ CALLS = {
     "the largest id": lambda: gpureduce.segment_sum(VALUES, IDS),
     "sorted ids": lambda: gpureduce.segment_sum(VALUES, IDS, num_segments=2, sorted=True),
     "offsets": lambda: gpureduce.segment_sum(VALUES, offsets=[0, len(IDS)]),
+    "rows on the emulator": lambda: gpureduce.sum(ROWS, axis=1, device="emulator"),
+    "columns on the emulator": lambda: gpureduce.sum(ROWS.T, "fast", axis=0, device="emulator"),
+    "masked integers on the emulator": lambda: gpureduce.sum(
+        WHOLE, axis=1, where=MASK, device="emulator"
+    ),
+    "one thread per column": lambda: gpureduce.sum(
+        ROWS.T, "column_thread", axis=0, device="emulator"
+    ),
+    "a digit sum on the emulator": lambda: gpureduce.sum(
+        ROWS, "exact_levels", axis=1, device="emulator"
+    ),
+    "rows on a device": lambda: gpureduce.sum(ByInterface(ROWS), axis=1, device="emulator"),
+    "digits of rows": lambda: gpureduce.digits(NARROW, 1),
+    "rows of several parts on the emulator": lambda: gpureduce.sum_parts(
+        [ROWS, ROWS], axis=1, device="emulator"
+    ),
+    "unsorted ids on the emulator": lambda: gpureduce.segment_sum(
+        VALUES, IDS, num_segments=2, sorted=False, device="emulator"
+    ),
+    "ids by NumPy": lambda: gpureduce.segment_sum(
+        VALUES[: 2**28], IDS[: 2**28], num_segments=2, strategy="numpy"
+    ),
     "the largest id on a device": lambda: gpureduce.segment_sum(
         ByInterface(VALUES[: 2**36]), ByInterface(IDS[: 2**36]), **ON_DEVICE
     ),

@@ -152,11 +152,14 @@ def test_arrays_on_a_gpu_stay_there():
 
 def test_an_error_names_the_device_and_stops_the_others(monkeypatch):
     array, add, taken = np.ones(1 << 20, np.int32), on_device.add, []
+    failed = threading.Event()
 
     def fails(request, part, device, into):
         taken.append(device.id)
         if device.id == "emulator:2":
+            failed.set()
             raise gpureduce.CudaError("it fell off the bus", "cudaErrorUnknown")
+        assert failed.wait(60)
         return add(request, part, device, into)
 
     with monkeypatch.context() as patch:

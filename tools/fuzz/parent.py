@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import re
@@ -88,6 +89,15 @@ def _environment(kind: str, folder: Path) -> dict[str, str]:
     return said
 
 
+def _waited_ns(process: int) -> int:
+    """Nanoseconds that a process could have run, but other processes did, by Linux."""
+    waited = [0]
+    for path in Path(f"/proc/{process}/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            waited.append(int(path.read_text().split()[1]))
+    return max(waited)
+
+
 def _died(status: int, errors: Path) -> str:
     """How a process ended, and what a sanitizer says of it."""
     text = errors.read_text(errors="replace")
@@ -127,6 +137,7 @@ class Worker:
             )  # fmt: skip
         self.timeout = options.timeout
         self.hung = False
+        self.case = (-1, 0)  # and the time that the process had waited when it was first seen
 
     def wait(self, tally: Tally) -> int:
         """The exit status; a worker that hangs, or has no time left, is ended."""
@@ -141,8 +152,16 @@ class Worker:
         return status
 
     def _hangs(self) -> bool:
-        started = self.memory[shared.STARTED_NS] if self.memory[shared.CASE] >= 0 else 0
-        return bool(started) and time.monotonic_ns() - started > self.timeout * 1e9
+        """Whether a case takes too long, other than by waiting for a processor."""
+        started, case = self.memory[shared.STARTED_NS], self.memory[shared.CASE]
+        if case < 0 or not started:
+            return False
+        if self.case[0] != case:
+            self.case = (case, _waited_ns(self.process.pid))
+        taken = time.monotonic_ns() - started
+        if taken <= self.timeout * 1e9:
+            return False
+        return taken - (_waited_ns(self.process.pid) - self.case[1]) > self.timeout * 1e9
 
     def _kill_after(self, seconds: float) -> None:
         try:

@@ -15,6 +15,7 @@ _MAKERS = (
     calls.emulated_sum,
     calls.host_sum,
     calls.axis_sum,
+    calls.segment_sum,
     calls.gpu_array,
     calls.strided_sum,
     calls.accumulate,

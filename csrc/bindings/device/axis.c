@@ -163,7 +163,7 @@ PyObject *gr_py_sum_axis_of_host(PyObject *Py_UNUSED(self), PyObject *args)
                           &kind, &request.device, &details) ||
         take_details(details, &request, &ask) < 0 || gr_view_checked(array, &in, &span[0]) < 0 ||
         (ask.mask != Py_None && gr_view_checked(ask.mask, &mask, &span[1]) < 0) ||
-        gr_view_checked(ask.out, &out, &span[2]) < 0)
+        gr_out_checked(ask.out, &out, &span[2]) < 0)
         return NULL;
     bytes = in.bytes;
     if (take_types(&request, ask.exactly, kind, bytes) < 0 ||

@@ -187,7 +187,7 @@ PyObject *gr_py_sum_segments_of_host(PyObject *Py_UNUSED(self), PyObject *args)
                           &request.device, &details) ||
         gr_view_checked(array, &in, &span[0]) < 0 ||
         gr_view_checked(numbers, &index, &span[1]) < 0 ||
-        gr_view_checked(sums, &out, &span[2]) < 0 ||
+        gr_out_checked(sums, &out, &span[2]) < 0 ||
         take_details(details, kind, in.bytes, &request, &ask) < 0 ||
         take_index(&index, index_kind, &request.index) < 0 ||
         describe(&request, &in, &index, &out) < 0)

@@ -33,22 +33,23 @@ PyObject *gr_milliseconds_of(gr_times *times)
     return read ? Py_BuildValue("ddd", ms.h2d, ms.kernel, ms.d2h) : gr_raise(&error);
 }
 
-/* The bytes of an array whose elements lie side by side, in any order of its axes. */
-static gr_span span_of(PyArrayObject *array, const gr_view *seen)
+/* Finds the bytes from an array's first one to its last one. Returns false if that overflows. */
+static bool find_span(const gr_view *seen, gr_span *span)
 {
-    const char *first = seen->base;
-    for (int i = 0; i < seen->dims; i++)
-        if (seen->step[i] < 0)
-            first += (seen->size[i] - 1) * seen->step[i];
-    return (gr_span){(void *)(uintptr_t)first, (size_t)PyArray_NBYTES(array)};
-}
-
-static bool lies_side_by_side(PyArrayObject *array, const gr_view *seen)
-{
-    int64_t extent = seen->bytes;
-    for (int i = 0; i < seen->dims; i++)
-        extent += (seen->size[i] - 1) * (seen->step[i] < 0 ? -seen->step[i] : seen->step[i]);
-    return PyArray_SIZE(array) == 0 || extent == (int64_t)PyArray_NBYTES(array);
+    int64_t before = 0, extent = seen->bytes;
+    for (int i = 0; i < seen->dims; i++) {
+        int64_t distance;
+        if (seen->size[i] == 0) {
+            *span = (gr_span){(void *)(uintptr_t)seen->base, 0};
+            return true;
+        }
+        if (__builtin_mul_overflow(seen->size[i] - 1, seen->step[i], &distance) ||
+            __builtin_add_overflow(extent, distance < 0 ? -distance : distance, &extent))
+            return false;
+        before += distance < 0 ? -distance : 0;
+    }
+    *span = (gr_span){(void *)(uintptr_t)(seen->base - before), (size_t)extent};
+    return true;
 }
 
 int gr_view_checked(PyObject *object, gr_view *seen, gr_span *span)
@@ -59,12 +60,21 @@ int gr_view_checked(PyObject *object, gr_view *seen, gr_span *span)
         return -1;
     }
     gr_view_numpy(array, seen);
-    *span = span_of(array, seen);
-    if (!lies_side_by_side(array, seen)) {
+    if (!find_span(seen, span) || span->size > (size_t)PyArray_NBYTES(array)) {
         PyErr_SetString(PyExc_ValueError, "expected an array without gaps");
         return -1;
     }
     return 0;
+}
+
+int gr_out_checked(PyObject *object, gr_view *seen, gr_span *span)
+{
+    if (gr_view_checked(object, seen, span) < 0)
+        return -1;
+    if (span->size == (size_t)PyArray_NBYTES((PyArrayObject *)object))
+        return 0;
+    PyErr_SetString(PyExc_ValueError, "expected sums with memory of their own");
+    return -1;
 }
 
 void *gr_callers_stream(void *context, int Py_UNUSED(device))

@@ -18,8 +18,12 @@ void gr_view_gpu(const gr_gpu_array *array, gr_view *seen);
 void gr_view_numpy(PyArrayObject *array, gr_view *seen);
 
 /* Describes a NumPy array, and the memory that it lies in. Returns 0, or -1 with an exception set
- * if it is no aligned array without gaps in native byte order. */
+ * if it is no aligned array in native byte order, or if there are more bytes than elements have.
+ * Elements may share memory. */
 int gr_view_checked(PyObject *object, gr_view *seen, gr_span *span);
+
+/* The same of an array for sums, whose elements must not share memory. */
+int gr_out_checked(PyObject *object, gr_view *seen, gr_span *span);
 
 /* Describes an array that goes with another one on the same device. `name` is for errors. Returns
  * 0, or -1 with an exception set. */

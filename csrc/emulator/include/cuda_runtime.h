@@ -156,10 +156,18 @@ GR_REDUCE(__reduce_xor_sync, unsigned, GR_REDUCE_XOR)
 GR_LOAD(__ldg)
 GR_LOAD(__ldca)
 GR_LOAD(__ldcg)
-GR_LOAD(__ldcs)
 GR_LOAD(__ldlu)
 GR_LOAD(__ldcv)
 #undef GR_LOAD
+
+/* The load of elements that are read once, so of loops that may be long. They hear of Ctrl-C. */
+template <typename T> GR_ACCESS T __ldcs(const T *address)
+{
+    GR_TRACE_ACCESS(load, address);
+    if (__builtin_expect(gr_loads++ % 65536 == 65535, 0))
+        gr_look();
+    return *address;
+}
 
 #include "device_arithmetic.h"
 #include "device_atomics.h"

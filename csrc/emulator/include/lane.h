@@ -59,7 +59,8 @@ GR_BUILTIN uint3 threadIdx;
 GR_BUILTIN uint3 blockIdx;
 GR_BUILTIN dim3 blockDim;
 GR_BUILTIN dim3 gridDim;
-GR_BUILTIN char *gr_shared; /* the block's dynamic shared memory */
+GR_BUILTIN char *gr_shared;   /* the block's dynamic shared memory */
+GR_BUILTIN unsigned gr_loads; /* by __ldcs() */
 
 /* The collectives of a warp's lanes. */
 enum gr_collective {
@@ -111,6 +112,8 @@ gr_position gr_where(void);
 void gr_copy_bytes(void *to, const void *from, size_t bytes);
 /* Lets another lane run. For lanes that spin on a lock or a flag. */
 void gr_yield(void);
+/* Ends the team if the launch has failed or was interrupted. */
+void gr_look(void);
 /* gr_await_copy: like gr_yield, for a lane that polls for a bulk copy. gr_copy_ordered: to be
  * called after starting a bulk copy. */
 void gr_await_copy(const char *file, int line);

@@ -11,6 +11,7 @@ __thread uint3 blockIdx;
 __thread dim3 blockDim;
 __thread dim3 gridDim;
 __thread char *gr_shared;
+__thread unsigned gr_loads;
 /* clang-format on */
 
 namespace gr
@@ -218,7 +219,14 @@ void gr_copy_ordered(void)
     gr::worker->vain = 0;
 }
 
-/* Called from kernel code. Does nothing outside a lane. */
+/* The next two are called from kernel code. They do nothing outside a lane. */
+void gr_look(void)
+{
+    gr::Worker *w = gr::worker;
+    if (w && w->lane)
+        gr::look(w);
+}
+
 void gr_yield(void)
 {
     gr::Worker *w = gr::worker;
