@@ -7,7 +7,8 @@ _cuda             the kernels, for NVIDIA's GPUs
 
 _cuda is built if there is an NVIDIA driver, for the GPUs of this machine. GPUREDUCE_CUDA=require
 builds it without a driver, too, and fails if there is no nvcc. GPUREDUCE_CUDA=0 leaves it out.
-GPUREDUCE_CUDA_ARCHS="80;90" names compute capabilities.
+GPUREDUCE_CUDA_ARCHS="80;90" names compute capabilities. For "90-virtual" the build has PTX and no
+machine code. Without one of these, it has PTX of the last, too.
 
 Other environment variables: NVCC, CUDA_HOME, CC, CXX, GPUREDUCE_SANITIZE="address,undefined" or
 "thread", GPUREDUCE_WERROR=1, GPUREDUCE_JOBS.
@@ -37,9 +38,12 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 CSRC = Path("csrc")
-DEFAULT_ARCHS = "75;80;86;89;90;100;120"
-# Also those of Jetsons, which run no other card's code.
-ARM_ARCHS = "75;80;87;89;90;100;110;120"
+# A card runs machine code of its major version, up to its minor one, or else the driver compiles
+# PTX. A wheel with machine code for all of them has more than 12 MB. A card of 9.0 or newer must
+# not run PTX of an older one, which lacks wait_for_earlier_kernels().
+DEFAULT_ARCHS = "75;80;90;100-virtual;120"
+# With machine code of Jetson Orin, 8.7, which runs no other card's.
+ARM_ARCHS = "75-virtual;87;90;100-virtual;120"
 CUDA_WHEELS = [
     f"nvidia-{name}==13.0.*"
     for name in ("cuda-nvcc", "nvvm", "cuda-crt", "cuda-runtime", "cuda-cccl")
@@ -157,6 +161,33 @@ def wheels_to_build_with() -> list[str]:
     if "egg_info" not in sys.argv:  # not the build front end's query for requirements
         return []
     return CUDA_WHEELS if wants_cuda() and not find_tool("nvcc") else []
+
+
+@dataclass
+class Archs:
+    """Compute capabilities, times ten, to compile machine code (real) and PTX (virtual) for."""
+
+    real: list[int]
+    virtual: list[int]
+
+    @classmethod
+    def named(cls, text: str) -> Archs:
+        """By a list such as "80;90" or "75;90-virtual". Without any virtual one: the last real."""
+        if not re.fullmatch(r"\d+(-virtual)?([;, ]+\d+(-virtual)?)*", text):
+            sys.exit(f"GPUREDUCE_CUDA_ARCHS must be like '80;90' or '75;90-virtual', not {text!r}")
+        names = set(re.split(r"[;, ]+", text))
+        real = sorted(int(name) for name in names if name.isdigit())
+        virtual = sorted(int(name.partition("-")[0]) for name in names if not name.isdigit())
+        return cls(real, virtual)
+
+    def options(self, capability: int = 0) -> list[str]:
+        """nvcc's, for a kernel that needs a capability. None if no card can run it."""
+        real = [arch for arch in self.real if arch >= capability]
+        virtual = sorted({max(arch, capability) for arch in self.virtual}) or real[-1:]
+        return [
+            *(f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in real),
+            *(f"-gencode=arch=compute_{arch},code=compute_{arch}" for arch in virtual),
+        ]
 
 
 def archs_of_cards() -> str:
@@ -291,10 +322,14 @@ class Toolchain:
         objects = list(dict.fromkeys(str(job.target) for job in jobs))
         target.parent.mkdir(parents=True, exist_ok=True)
         command = [*self.cxx, "-shared", "-pthread", *self.sanitize, *objects, *libraries]
-        # Without symbols, the module is smaller. The traced emulator reads its line table.
+        # Without symbols, the module is smaller.
         if not SANITIZE and self.module in ("_host", "_emulator", "_cuda"):
             command.append("-Wl,-s")
         run([*command, "-o", str(target)])
+        if not SANITIZE and self.module == "_emulator_traced":
+            # It reads the table of the kernels' lines from its own file.
+            strip = ask_compiler("-print-prog-name=strip")
+            run([strip, "--strip-all", "--keep-section=.debug_line", str(target)])
 
 
 def c_sources(folders: Sequence[str]) -> list[Path]:
@@ -344,7 +379,7 @@ class EmulatorBuild:
 class CudaBuild:
     """The build of the kernels by nvcc. Links the CUDA runtime statically, and not libcuda."""
 
-    def __init__(self, folder: Path, module: str, nvcc: Path, archs: list[int]) -> None:
+    def __init__(self, folder: Path, module: str, nvcc: Path, archs: Archs) -> None:
         home = toolkit_of(nvcc)
         tools = Toolchain(folder, module, CUDA_INCLUDES, home)
         self.tools = tools
@@ -356,19 +391,20 @@ class CudaBuild:
         system = [f"-isystem{home / 'include'}"]
         self.jobs = [tools.c(source) for source in c_sources(EVERY_MODULE)]
         self.jobs += [tools.c(source, system) for source in c_sources(KNOWS_CUDA)]
-        self.jobs.append(self.cuda(CSRC / "cuda" / "backend.cu", archs, []))
+        self.jobs.append(self.cuda(CSRC / "cuda" / "backend.cu", archs.options(), "backend", []))
         for kernel in read_registry():
-            fit = [arch for arch in archs if arch >= kernel.capability]
-            if fit:
-                self.jobs.append(self.cuda(KERNEL_TABLE, fit, kernel.defines()))
+            options = archs.options(kernel.capability)
+            if options:
+                self.jobs.append(self.cuda(KERNEL_TABLE, options, kernel.name, kernel.defines()))
             else:
                 absent = CSRC / "engine" / "absent_kernel.c"
                 self.jobs.append(tools.c(absent, [f"-DKERNEL={kernel.name}"]))
 
-    def cuda(self, source: Path, archs: list[int], extra: list[str]) -> Job:
-        flags = [*NVCC_FLAGS, "--compress-mode=size", *self.tools.includes, *extra]
-        flags += [f"-gencode=arch=compute_{a},code=sm_{a}" for a in archs]
-        flags += [f"-gencode=arch=compute_{archs[-1]},code=compute_{archs[-1]}"]
+    def cuda(self, source: Path, options: list[str], seed: str, extra: list[str]) -> Job:
+        flags = [*NVCC_FLAGS, "--compress-mode=size", *self.tools.includes, *extra, *options]
+        # nvcc makes names from random numbers and from the file's absolute path. With a seed and
+        # a relative path, two builds have the same bytes.
+        flags += [f"-frandom-seed={seed}", f"-Xcudafe=--orig_src_path_name={source}"]
         host = ["-fPIC", "-fvisibility=hidden", *self.tools.rename]
         flags += [f"-Xcompiler={shlex.quote(flag)}" for flag in host]  # nvcc passes them to a shell
         if "CXX" in os.environ:
@@ -442,7 +478,7 @@ class BuildBackends(build_ext):
         folder = Path(self.build_temp).resolve()
         trees = git_tree(ROOT / CSRC)[1]
         info: dict[str, object] = {
-            "sanitize": SANITIZE, "cuda": False, "cuda_archs": [], "trees": trees,
+            "sanitize": SANITIZE, "cuda": False, "cuda_archs": [], "cuda_ptx": [], "trees": trees,
             "compiler": ask_compiler("--version"),
         }  # fmt: skip
         builds = []
@@ -484,15 +520,14 @@ class BuildBackends(build_ext):
             return None, {"why": why}
         named = os.environ.get("GPUREDUCE_CUDA_ARCHS") or archs_of_cards()
         named = named or (ARM_ARCHS if for_arm() else DEFAULT_ARCHS)
-        if not re.fullmatch(r"\d+([;, ]+\d+)*", named):
-            sys.exit(f"GPUREDUCE_CUDA_ARCHS must be numbers such as '80;90', not {named!r}")
-        archs = sorted({int(arch) for arch in re.split(r"[;, ]+", named)})
+        archs = Archs.named(named)
         version = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
         release = re.search(r"release (\S+),", version)
         said = {
             "cuda": True,
             "why": "",
-            "cuda_archs": archs,
+            "cuda_archs": archs.real,
+            "cuda_ptx": archs.virtual or archs.real[-1:],
             "nvcc": release.group(1) if release else "unknown",
             "cccl": SBOM["cccl_version"](toolkit_of(nvcc)),
         }

@@ -180,8 +180,8 @@ def build_info() -> dict[str, Any]:
     """How this gpureduce was built, and the devices it found. Look here if a GPU is missing.
 
     Keys: ``version``, ``cuda`` (was the CUDA backend built), ``why`` (if there is no usable GPU,
-    the reason), ``cuda_archs``, ``nvcc``, ``runtime``, ``driver``, ``compiler``, ``sanitize``,
-    ``devices``.
+    the reason), ``cuda_archs`` (machine code for these), ``cuda_ptx``, ``nvcc``, ``runtime``,
+    ``driver``, ``compiler``, ``sanitize``, ``devices``.
 
     >>> import gpureduce
     >>> info = gpureduce.build_info()
