@@ -89,14 +89,19 @@ KERNELS = [
         ("flags |= (unsigned)part;", "flags = (unsigned)part;"),
     ),
     *_of(
-        _ROUNDING,
-        ("last = last < format.unit ? format.unit : last;", ";"),
-        ("} else if (drop <= top + 1) {", "} else if (drop <= top) {"),
+        "exact/round.h",
+        ("if (last < format.unit)", "if (0)"),
+        ("uint64_t half = (uint64_t)1 << (drop - 1), rest = m & (2 * half - 1);",
+         "uint64_t half = (uint64_t)1 << (drop - 1), rest = m & (half - 1);"),
         ("mantissa += rest > half || (rest == half && mantissa & 1);",
          "mantissa += rest >= half;"),
         ("mantissa += rest > half || (rest == half && mantissa & 1);", "mantissa += rest > half;"),
-        ("bits = bits > infinity ? infinity : bits;", ";"),
-        ("return total < 0 ? bits | sign : bits;", "return bits;"),
+        ("if (bits > infinity)", "if (0)"),
+        ("return negative ? bits | sign : bits;", "return bits;"),
+    ),
+    *_of(
+        _ROUNDING,
+        ("bool more = (size & (((unsigned __int128)1 << drop) - 1)) != 0;", "bool more = false;"),
         ("long long rest = value >> (32 - shift);", "long long rest = value >> (31 - shift);"),
         ("sum->digit[k + 2] += rest >> 32;", ";"),
         ("sum.digit[k + 1] += sum.digit[k] >> 32;", "sum.digit[k + 1] += 0;"),
@@ -247,6 +252,7 @@ class KernelBuilds:
             # A header finds those beside it first, so all of a folder are copied.
             for folder in ("kernels/parts", "shared"):
                 shutil.copytree(CSRC / folder, own / "csrc" / folder)
+            (own / "csrc" / "exact").mkdir()
             (own / "csrc" / mutant.file).write_text(mutant.text())
             mutated = [own / "csrc", own / "csrc" / "kernels"]
         tools = self._tools(own, mutated)
