@@ -394,7 +394,8 @@ static bool number_unproven(gr_segment_job *job)
     return !job->failed;
 }
 
-/* For numbers of any exponents. Sums that are not rounded have no proof: all are added up in digits.
+/* For numbers of any exponents. Sums that are not rounded have no proof: all are added up in
+ * digits.
  */
 static void sum_wide(gr_segment_job *job)
 {
@@ -454,7 +455,8 @@ gr_segments_status gr_sum_segments(const gr_segments *request, int threads, size
         if (!job.unproven)
             return GR_SEGMENTS_NO_MEMORY;
         if (request->ids.offsets && !request->sums.words &&
-            request->sums.parts == request->values.parts && request->sums.is_float == job.adds_floats) { /* as the code of axes adds up */
+            request->sums.parts == request->values.parts &&
+            request->sums.is_float == job.adds_floats) { /* as the code of axes adds up */
             gr_sum_by_offsets(&job);
         } else {
             if (!job.too_wide)

@@ -323,7 +323,9 @@ def _add(
     return (sums if out is None else out), ms
 
 
-def _add_to(sums: Array, array: Array, segments: _Segments, result: np.dtype[Any], first: Any) -> float:
+def _add_to(
+    sums: Array, array: Array, segments: _Segments, result: np.dtype[Any], first: Any
+) -> float:
     """Stores the sums, of dtype `result`, or their digits if `sums` has one more axis for these.
 
     Returns milliseconds.

@@ -106,9 +106,7 @@ def test_more_segments_than_one_pass_takes():
     assert np.array_equal(words[:, 2], lengths) and not words[:, 3].any()
 
 
-@given(
-    st.lists(st.tuples(st.floats(), st.integers(0, 2)), max_size=12), st.integers(1, 4)
-)
+@given(st.lists(st.tuples(st.floats(), st.integers(0, 2)), max_size=12), st.integers(1, 4))
 def test_any_floats(pairs, workers):
     values = np.array([x for x, _ in pairs], np.float64)
     ids = np.array([k for _, k in pairs], np.int64)

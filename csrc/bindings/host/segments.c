@@ -71,10 +71,9 @@ static bool items_fit(const request *asked)
     size_t size = gr_load_size(sums->target) * (size_t)sums->parts;
     if (!takes_digits(asked))
         return PyArray_NDIM(out) == dims && (size_t)PyArray_ITEMSIZE(out) == size;
-    return PyArray_TYPE(out) == NPY_INT64 &&
-           PyArray_IS_C_CONTIGUOUS(out) && PyArray_ISWRITEABLE(out) &&
-           sums->parts == asked->segments.values.parts && sums->is_float &&
-           (size_t)PyArray_DIM(out, dims) == gr_exact_words(sums->parts);
+    return PyArray_TYPE(out) == NPY_INT64 && PyArray_IS_C_CONTIGUOUS(out) &&
+           PyArray_ISWRITEABLE(out) && sums->parts == asked->segments.values.parts &&
+           sums->is_float && (size_t)PyArray_DIM(out, dims) == gr_exact_words(sums->parts);
 }
 
 /* Whether shapes and item sizes are as Python has checked them. User code may have run since. */
