@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from gpureduce.kernels.signature import KernelError
     from gpureduce.kernels.verdict import Verdict
     from gpureduce.kernels.worker import Limits
-    from gpureduce.several.digit_arrays import digits, from_digits
+    from gpureduce.several.digit_arrays import digits, from_digits, segment_digits
     from gpureduce.several.parts import sum_parts
 
 __version__ = VERSION
@@ -89,7 +89,7 @@ _HOMES = {
     "kernels.signature": "KernelError",
     "kernels.verdict": "Verdict",
     "kernels.worker": "Limits",
-    "several.digit_arrays": "digits from_digits",
+    "several.digit_arrays": "digits from_digits segment_digits",
     "several.parts": "sum_parts",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -136,6 +136,7 @@ __all__ = [
     "integrate",
     "kernel",
     "races",
+    "segment_digits",
     "segment_sum",
     "source",
     "strategies",

@@ -23,23 +23,32 @@ static int64_t format_of(int components, int type)
     return FORMAT + 16 * components + type;
 }
 
-bool gr_exact_to_words(const gr_exact *acc, int components, gr_load load, int64_t *words)
+void gr_exact_head_to_words(uint64_t count, int components, gr_load load, int64_t *words)
 {
     words[0] = 1;
     words[1] = format_of(components, gr_type_number(load));
-    words[2] = (int64_t)(acc[0].count & UINT32_MAX);
-    words[3] = (int64_t)(acc[0].count >> 32);
-    words += HEAD;
-    for (int i = 0; i < components; i++, words += COMPONENT) {
-        gr_exact normal = acc[i];
-        gr_exact_normalize(&normal);
-        if (!gr_exact_top_fits(&normal))
-            return false;
-        for (int bit = 0; bit < FLAGS; bit++)
-            words[bit] = normal.flags >> bit & 1;
-        memcpy(words + FLAGS, normal.digit, sizeof normal.digit);
-    }
-    return true;
+    words[2] = (int64_t)(count & UINT32_MAX);
+    words[3] = (int64_t)(count >> 32);
+}
+
+bool gr_exact_component_to_words(const gr_exact *acc, int component, int64_t *words)
+{
+    gr_exact normal = *acc;
+    gr_exact_normalize(&normal);
+    words += HEAD + component * COMPONENT;
+    for (int bit = 0; bit < FLAGS; bit++)
+        words[bit] = normal.flags >> bit & 1;
+    memcpy(words + FLAGS, normal.digit, sizeof normal.digit);
+    return gr_exact_top_fits(&normal);
+}
+
+bool gr_exact_to_words(const gr_exact *acc, int components, gr_load load, int64_t *words)
+{
+    bool fits = true;
+    gr_exact_head_to_words(acc[0].count, components, load, words);
+    for (int i = 0; i < components; i++)
+        fits &= gr_exact_component_to_words(&acc[i], i, words);
+    return fits;
 }
 
 /* Reads one component. Returns false for words that no sum of so many accumulators has. */

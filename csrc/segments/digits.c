@@ -35,7 +35,8 @@ void gr_widen_fields(const gr_segment_job *job, const gr_segment_block *block,
 {
     for (size_t i = 0; i < block->rows; i++) {
         size_t id = (size_t)block->ids[i];
-        bool counts = id < job->request->sums.segments && job->number[id] != SIZE_MAX;
+        bool counts =
+            id < job->request->sums.segments && (!job->number || job->number[id] != SIZE_MAX);
         for (size_t k = 0; counts && k < block->columns; k++)
             widen(bits_at(block, i * block->columns + k), range);
     }

@@ -318,7 +318,7 @@ void gr_finish_pairs(const gr_segment_job *job, size_t first, size_t n)
             sum += load_pair(at + (size_t)i * job->copy_bytes);
         int part = gr_part_of_cell(job, cell);
         bool has_outlier = next < outliers->count && outliers->list[next].cell == cell;
-        if (has_outlier || !fits[part]) {
+        if (has_outlier || !fits[part] || job->request->sums.words) {
             gr_exact total;
             gr_exact_init(&total);
             deposit(&total, sum, unit);

@@ -149,7 +149,8 @@ void gr_finish_pairs(const gr_segment_job *job, size_t first, size_t n);
 void gr_finish_proven(const gr_segment_job *job, size_t first, size_t n);
 void gr_finish_digits(const gr_segment_job *job, size_t first, size_t n);
 
-/* Rounds the accumulator, with the initial number, and stores it as the sum of a cell. */
+/* Rounds the accumulator, with the initial number, and stores it as the sum of a cell; or stores
+ * its words. */
 void gr_store_accumulator(const gr_segment_job *job, gr_exact *sum, size_t cell);
 
 /* Stores the bits of a cell's sum. A complex sum of real numbers has its imaginary part, too. */

@@ -88,8 +88,23 @@ void gr_store_sum(const gr_segment_job *job, size_t cell, uint64_t bits)
     gr_store_integer(place, gr_exact_round(&imaginary, sums->target), sums->target);
 }
 
+static void store_words(const gr_segment_job *job, const gr_exact *sum, size_t cell)
+{
+    const gr_segment_sums *sums = &job->request->sums;
+    size_t row = (job->first_segment * job->columns + cell) / (size_t)sums->parts;
+    int64_t *words = sums->words + row * gr_exact_words(sums->parts);
+    int part = gr_part_of_cell(job, cell);
+    if (part == 0)
+        gr_exact_head_to_words(0, sums->parts, sums->target, words);
+    (void)gr_exact_component_to_words(sum, part, words); /* sums of 2^64 numbers fit */
+}
+
 void gr_store_accumulator(const gr_segment_job *job, gr_exact *sum, size_t cell)
 {
+    if (job->request->sums.words) {
+        store_words(job, sum, cell);
+        return;
+    }
     add_initial(job, sum, gr_part_of_cell(job, cell));
     gr_store_sum(job, cell, gr_exact_round(sum, job->request->sums.target));
 }
@@ -315,7 +330,6 @@ static void run_kind(gr_segment_job *job, gr_cell_kind kind, size_t cell_bytes)
     job->cell_bytes = cell_bytes;
     job->too_wide = false;
     size_t each = least(segments, most > 2 ? most - 1 : 1);
-    job->chunk = CHUNK / job->columns + 1;
     size_t copies = least(most / (each + 1), request->values.rows / job->chunk + 1);
     copies = request->values.rows < each ? 1 : least(copies, (size_t)job->threads);
     job->copies = copies > 1 ? (int)copies : 1;
@@ -380,11 +394,16 @@ static bool number_unproven(gr_segment_job *job)
     return !job->failed;
 }
 
-/* For numbers of any exponents. */
+/* For numbers of any exponents. Sums that are not rounded have no proof: all are added up in
+ * digits.
+ */
 static void sum_wide(gr_segment_job *job)
 {
-    run_kind(job, GR_CELL_PROVEN, sizeof(gr_proven3));
-    if (!has_ended(job) && number_unproven(job)) {
+    bool all = job->request->sums.words;
+    if (!all)
+        run_kind(job, GR_CELL_PROVEN, sizeof(gr_proven3));
+    if (!has_ended_badly(job) && (all || number_unproven(job))) {
+        job->too_wide = false;
         choose_digits(job);
         if (!has_ended(job))
             run_kind(job, GR_CELL_DIGITS, ((size_t)job->digits + 1) * sizeof(int64_t));
@@ -401,7 +420,6 @@ static void check_ids(gr_segment_job *job)
     job->copies = 1;
     job->segments = 0;
     job->end_row = rows;
-    job->chunk = CHUNK;
     add_task(0, job);
 }
 
@@ -427,6 +445,7 @@ gr_segments_status gr_sum_segments(const gr_segments *request, int threads, size
         .all_segments = request->sums.segments,
         .bad_row = SIZE_MAX,
     };
+    job.chunk = CHUNK / (job.columns + !job.columns) + 1;
     if (job.all_segments == 0 || job.columns == 0) {
         check_ids(&job);
     } else {
@@ -435,7 +454,8 @@ gr_segments_status gr_sum_segments(const gr_segments *request, int threads, size
         job.unproven = job.failed ? NULL : calloc(job.all_segments, 1);
         if (!job.unproven)
             return GR_SEGMENTS_NO_MEMORY;
-        if (request->ids.offsets && request->sums.parts == request->values.parts &&
+        if (request->ids.offsets && !request->sums.words &&
+            request->sums.parts == request->values.parts &&
             request->sums.is_float == job.adds_floats) { /* as the code of axes adds up */
             gr_sum_by_offsets(&job);
         } else {

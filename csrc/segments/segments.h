@@ -35,9 +35,11 @@ typedef struct {
     const int64_t *offsets; /* segment k has the rows offsets[k] to offsets[k + 1] - 1 */
 } gr_segment_ids;
 
-/* The sums: a row per segment. */
+/* The sums: a row per segment. With `words` they are stored there, as those of exact.h: the
+ * segments' columns one after another, with `target` as their type and a count of 0. */
 typedef struct {
     unsigned char *data;
+    int64_t *words;
     ptrdiff_t row_step, column_step;
     size_t segments;
     gr_load target; /* a float type, or an integer type of the same size for sums modulo 2^64 */

@@ -59,7 +59,7 @@ def of_sums(array: Array, axes: tuple[int, ...]) -> Words:
             words[where] = _of_part(moved[where], dims)
         return words
     for one in np.ndindex(shape):
-        total = exact.new(array.dtype if array.dtype.kind not in "biu" else np.dtype(np.float64))
+        total = exact.new(kind_of(array.dtype))
         exact.feed(total, moved[one])
         words[one] = np.frombuffer(total.to_digits(), np.int64)
     return words
@@ -78,6 +78,16 @@ def _of_part(array: Array, kept: int) -> Words:
     more[..., _COUNT] = 0  # each element counts once
     more += _of_floats(low, kept)
     return more
+
+
+def kind_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype whose digits the sums of such elements have."""
+    return np.dtype(np.float64) if dtype.kind in "biu" else dtype.newbyteorder("=")
+
+
+def set_counts(words: Words, counts: Words) -> None:
+    """Stores the number of elements of each sum."""
+    words[..., _COUNT] = np.stack([counts & 0xFFFFFFFF, counts >> 32], axis=-1)
 
 
 def _of_floats(array: Array, kept: int) -> Words:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import arrays, dtypes, reduction, registry, results, segments_on_device
+from gpureduce.core import arrays, digits, dtypes, reduction, registry, results, segments_on_device
 from gpureduce.core.checks import whole
 from gpureduce.core.dtypes import Array, load_of, part_of, quietly
 from gpureduce.core.request import Arguments, Request, resolve
@@ -136,9 +136,7 @@ def segment_sum(
     """
     start = time.perf_counter()
     name = registry.find(strategy).name
-    if (segment_ids is None) == (offsets is None):
-        how = "neither" if segment_ids is None else "both"
-        raise TypeError(f"pass either segment_ids or offsets, not {how}")
+    _check_one_of(segment_ids, offsets)
     on_a_gpu = arrays.lies_on_a_gpu(values) or arrays.lies_on_a_gpu(
         offsets if segment_ids is None else segment_ids
     )
@@ -153,8 +151,7 @@ def segment_sum(
         raise ValueError(f"{name} makes no sums by segment; {', '.join(STRATEGIES)} do")
     if is_lesson and segment_ids is None:
         raise TypeError(f"{name} takes segment_ids, not offsets")
-    if array.ndim not in (1, 2):
-        raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {array.ndim}")
+    _check_dimensions(array)
     if stream is not None:
         raise ValueError("stream is for arrays on a GPU; this one is in host memory")
     found = registry.STRATEGIES["auto" if name == "fast" else name]
@@ -179,7 +176,44 @@ def segment_sum(
     return SumResult(sums, _timing(outcome, name, array, segments, start))
 
 
+def digits_of(
+    values: npt.ArrayLike, segment_ids: npt.ArrayLike | None, offsets: npt.ArrayLike | None,
+    num_segments: int | None,
+) -> digits.Words:  # fmt: skip
+    """The digits of exact sums by segment, along a last axis."""
+    _check_one_of(segment_ids, offsets)
+    if segment_ids is not None and num_segments is None:
+        raise TypeError(
+            "segment_digits takes num_segments with segment_ids: digits that are added must be of "
+            "the same segments"
+        )
+    array = arrays.as_array(values).view()
+    _check_dimensions(array)
+    dtypes.convert(array.dtype, None)  # raises if the dtype cannot be summed
+    size = None if num_segments is None else whole("num_segments", num_segments, 0, _MOST_SEGMENTS)
+    segments = _checked_segments(array, Asked(segment_ids, offsets, size, None, None, None, True))
+    counts = _empty((segments.size,), np.dtype(np.int64), segments)
+    _add_to(counts, np.broadcast_to(np.True_, len(array)), segments, counts.dtype, 0)
+    result = digits.kind_of(array.dtype)
+    each = digits.COMPLEX if result.kind == "c" else digits.REAL
+    words = _empty((segments.size, *array.shape[1:], each), counts.dtype, segments)
+    _add_to(words, array, segments, result, ((), ()))
+    digits.set_counts(words, counts.reshape(-1, *(1,) * (array.ndim - 1)))
+    return words
+
+
 # --- the arguments -----------------------------------------------------------------------------
+
+
+def _check_one_of(segment_ids: object, offsets: object) -> None:
+    if (segment_ids is None) == (offsets is None):
+        how = "neither" if segment_ids is None else "both"
+        raise TypeError(f"pass either segment_ids or offsets, not {how}")
+
+
+def _check_dimensions(array: Array) -> None:
+    if array.ndim not in (1, 2):
+        raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {array.ndim}")
 
 
 def _checked_segments(array: Array, asked: Asked) -> _Segments:
@@ -252,8 +286,12 @@ def _array_for(
         reduction.checked_out(out, array, shape, result)
         numbers = segments.offsets if segments.ids is None else segments.ids
         return reduction.checked_out(out, cast(Array, numbers), shape, result).view(np.ndarray)
+    return _empty(shape, result, segments)
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], segments: _Segments) -> Array:
     try:
-        return np.empty(shape, result)
+        return np.empty(shape, dtype)
     except (MemoryError, ValueError):
         why = ": the largest id plus one" if segments.inferred else ""
         raise MemoryError(
@@ -281,6 +319,17 @@ def _add(
     if request.strategy.name == "numpy":
         return _by_numpy(request, array, segments, initial, out)
     sums = _array_for(request, array, segments, out)
+    ms = _add_to(sums, array, segments, result, first)
+    return (sums if out is None else out), ms
+
+
+def _add_to(
+    sums: Array, array: Array, segments: _Segments, result: np.dtype[Any], first: Any
+) -> float:
+    """Stores the sums, of dtype `result`, or their digits if `sums` has one more axis for these.
+
+    Returns milliseconds.
+    """
     layout = (
         load_of(array.dtype),
         2 if array.dtype.kind == "c" else 1,
@@ -292,7 +341,7 @@ def _add(
     ms, bad = _host.sum_segments(array, segments.ids, segments.offsets, sums, layout, first)
     if bad >= 0:
         raise _out_of_range(cast(Array, segments.ids), bad, segments.size)
-    return (sums if out is None else out), ms
+    return ms
 
 
 def _out_of_range(ids: Array, place: int, count: int) -> ValueError:

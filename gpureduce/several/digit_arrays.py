@@ -1,4 +1,4 @@
-"""`gpureduce.digits` and `from_digits`: exact sums along axes, as integers that can be added."""
+"""Exact sums along axes and by segment, as integers that can be added: `digits`, `from_digits`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce.core import arrays, dtypes, reduction
+from gpureduce.core import arrays, dtypes, reduction, segments
 from gpureduce.core import digits as words_of
 
 
@@ -43,13 +43,55 @@ def digits(arr: npt.ArrayLike, axis: int | tuple[int, ...] | None = None) -> npt
     return words_of.of_sums(array, reduction.reduced_axes(axis, array.ndim))
 
 
+def segment_digits(
+    values: npt.ArrayLike,
+    segment_ids: npt.ArrayLike | None = None,
+    *,
+    offsets: npt.ArrayLike | None = None,
+    num_segments: int | None = None,
+) -> npt.NDArray[np.int64]:
+    """The exact sums by segment as int64 numbers, which can be added to those of other elements.
+
+    Of use if each of several workers has some elements of each segment. The numbers of a sum are
+    those of `Accumulator.to_digits`, as with `digits`; `from_digits` rounds them. The result has
+    the bits of one `segment_sum` of all elements.
+
+    Parameters
+    ----------
+    values, segment_ids, offsets
+        As in `segment_sum`, in host memory. Sums of integers have the digits of float64.
+    num_segments
+        The number of sums, which must be given with `segment_ids`: the same on each worker.
+
+    Returns
+    -------
+    numpy.ndarray
+        The digits: (num_segments, 75), or (num_segments, d, 75) for rows (n, d); with 146 in place
+        of 75 if they are complex.
+
+    Raises
+    ------
+    ValueError, TypeError, MemoryError
+        As `segment_sum`.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> one = gpureduce.segment_digits([1e100, 1.0], [0, 1], num_segments=3)
+    >>> other = gpureduce.segment_digits([2.0, -1e100], [0, 0], num_segments=3)
+    >>> gpureduce.from_digits(one + other)
+    array([2., 1., 0.])
+    """
+    return segments.digits_of(values, segment_ids, offsets, num_segments)
+
+
 def from_digits(words: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Any:
     """The sums whose digits these are, each rounded once.
 
     Parameters
     ----------
     words
-        Digits, or sums of digits, as `digits` returns them.
+        Digits, or sums of digits, as `digits` and `segment_digits` return them.
     dtype
         The dtype to round to; by default that of the elements.
 

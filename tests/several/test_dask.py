@@ -10,6 +10,8 @@ import pytest
 
 import gpureduce
 from cases import array_of, same_bits
+from gpureduce.core import devices, gpu_arrays
+from producers import OnDevice
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
@@ -205,3 +207,41 @@ def test_zarr_four_times_as_large_as_all_memory(cluster, tmp_path):
     total.add(np.full(1, (n - 3000) / 2))
     found = on(cluster, gd.sum(da.from_zarr(str(tmp_path / "x.zarr"))))
     assert same_bits(found[()], total.value())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("axis", [None, 0, 1, (0, 2)])
+def test_chunks_of_cupy(axis):
+    """They have the bits of NumPy's chunks."""
+    cupy = pytest.importorskip("cupy")
+    x = da.from_array(ARRAY, chunks=(7, 5, 7)).map_blocks(cupy.asarray)
+    found = gd.sum(x, axis=axis).compute()
+    assert isinstance(found, np.ndarray | np.generic)
+    assert np.asarray(found).tobytes() == gpureduce.sum(ARRAY, axis=axis).value.tobytes()
+    right = gd.mean(da.from_array(ARRAY, chunks=9), axis=axis).compute()
+    np.testing.assert_array_equal(gd.mean(x, axis=axis).compute(), right)
+
+
+class OnEmulator:
+    """A chunk on an emulated device, with as much of CuPy as chunks need."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype, self.ndim = array, array.shape, array.dtype, array.ndim
+        self.shown = OnDevice(array)
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, **words):
+        return self.shown.__dlpack__(**words)
+
+    def get(self):
+        return self.array
+
+
+@pytest.mark.parametrize("axis", [(0, 1, 2), (0,), (0, 2)])
+def test_chunks_on_an_emulated_device(axis, monkeypatch):
+    """They become the digits of the same chunks in host memory."""
+    monkeypatch.setattr(gpu_arrays, "_module", devices.emulator)
+    found = gd._digits(OnEmulator(ARRAY), axis, True)
+    assert np.array_equal(found, gd._digits(ARRAY, axis, True))

@@ -19,8 +19,8 @@ from cases import ROOT
 RECIPES = ROOT / "docs" / "recipes"
 
 
-def run(name: str, *before: str) -> list[str]:
-    """The results that a recipe prints, each with its rank; launchers may print more."""
+def output(name: str, *before: str) -> str:
+    """What a recipe prints."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(Path(gpureduce.__file__).parents[1]),
@@ -35,7 +35,13 @@ def run(name: str, *before: str) -> list[str]:
         env=environment, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    return sorted(re.findall(r"(?:rank \d of \d: )?-?0x1\.[0-9a-f]+p[+-]\d+", done.stdout))
+    return done.stdout
+
+
+def run(name: str, *before: str) -> list[str]:
+    """The results that a recipe prints, each with its rank; launchers may print more."""
+    pattern = r"(?:rank \d of \d: )?-?0x1\.[0-9a-f]+p[+-]\d+"
+    return sorted(re.findall(pattern, output(name, *before)))
 
 
 def right() -> str:
@@ -53,6 +59,17 @@ def test_mpi4py(ranks):
         pytest.skip("mpi4py is not installed")
     lines = run("with_mpi4py.py", "mpirun", "-n", str(ranks), sys.executable)
     assert lines == [f"rank {i} of {ranks}: {right()}" for i in range(ranks)]
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun")
+def test_segments_with_mpi4py():
+    if not importlib.util.find_spec("mpi4py"):
+        pytest.skip("mpi4py is not installed")
+    printed = output("segments_with_mpi4py.py", "mpirun", "-n", "4", sys.executable)
+    rng = np.random.default_rng(1)
+    numbers, ids = rng.standard_normal(100_000), rng.integers(0, 5, 100_000)
+    sums = " ".join(value.hex() for value in gpureduce.segment_sum(numbers, ids).value)
+    assert sorted(printed.splitlines()) == [f"rank {i} of 4: {sums}" for i in range(4)]
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("ray"), reason="Ray is not installed")

@@ -56,6 +56,26 @@ static bool types_fit(int load, int parts, int target, int sum_parts, bool in_fl
            in_floats == gr_is_float((gr_load)target);
 }
 
+/* Whether `out` has one more axis than sums have, for digits. */
+static bool takes_digits(const request *asked)
+{
+    return PyArray_NDIM(asked->out) == PyArray_NDIM(asked->values) + 1;
+}
+
+/* Whether the items of `out` are sums of the target's type, or the digits of sums. */
+static bool items_fit(const request *asked)
+{
+    const gr_segment_sums *sums = &asked->segments.sums;
+    PyArrayObject *out = asked->out;
+    int dims = PyArray_NDIM(asked->values);
+    size_t size = gr_load_size(sums->target) * (size_t)sums->parts;
+    if (!takes_digits(asked))
+        return PyArray_NDIM(out) == dims && (size_t)PyArray_ITEMSIZE(out) == size;
+    return PyArray_TYPE(out) == NPY_INT64 && PyArray_IS_C_CONTIGUOUS(out) &&
+           PyArray_ISWRITEABLE(out) && sums->parts == asked->segments.values.parts &&
+           sums->is_float && (size_t)PyArray_DIM(out, dims) == gr_exact_words(sums->parts);
+}
+
 /* Whether shapes and item sizes are as Python has checked them. User code may have run since. */
 static bool shapes_fit(const request *asked)
 {
@@ -63,10 +83,8 @@ static bool shapes_fit(const request *asked)
     PyArrayObject *values = asked->values, *out = asked->out;
     int dims = PyArray_NDIM(values);
     size_t size = gr_load_size(all->values.load) * (size_t)all->values.parts;
-    size_t out_size = gr_load_size(all->sums.target) * (size_t)all->sums.parts;
-    bool fits = (dims == 1 || dims == 2) && PyArray_NDIM(out) == dims &&
+    bool fits = (dims == 1 || dims == 2) && items_fit(asked) &&
                 (size_t)PyArray_ITEMSIZE(values) == size &&
-                (size_t)PyArray_ITEMSIZE(out) == out_size &&
                 (dims == 1 || PyArray_DIM(values, 1) == PyArray_DIM(out, 1));
     if (fits && asked->ids)
         return PyArray_NDIM(asked->ids) == 1 && PyArray_ISINTEGER(asked->ids) &&
@@ -88,6 +106,7 @@ static void describe(request *asked)
     all->values.column_step = columns ? PyArray_STRIDE(values, 1) : 0;
     all->values.swapped = PyArray_ISBYTESWAPPED(values);
     all->sums.data = PyArray_DATA(out);
+    all->sums.words = takes_digits(asked) ? PyArray_DATA(out) : NULL;
     all->sums.segments = (size_t)PyArray_DIM(out, 0);
     all->sums.row_step = PyArray_STRIDE(out, 0);
     all->sums.column_step = columns ? PyArray_STRIDE(out, 1) : 0;
