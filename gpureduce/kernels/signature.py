@@ -30,6 +30,7 @@ _LOADS = {
 }
 _ACCS = {"f32": "float", "f64": "double", "u32": "int|int32_t|" + _LOADS["u32"],
          "u64": _LOADS["u64"]}  # fmt: skip
+MOST_LETTERS = 1 << 20  # of a text
 PAIRS = {
     "u64": ("i8", "u8", "i16", "u16", "i32", "u32", "u64"),
     "u32": ("u32",),
@@ -80,7 +81,9 @@ def without_comments(text: str) -> str:
     def blank(found: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", found[0])
 
-    pattern = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
+    # What is not closed ends with the text or the line: otherwise each opening mark would be tried.
+    pattern = r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"?'
+    pattern += r"|(?<!\w)'(?:\\.|[^'\\\n])*'?"  # not a digit separator
     return re.sub(pattern, blank, text, flags=re.S)
 
 
@@ -114,7 +117,7 @@ def _split(text: str) -> list[str]:
 def _parameter(text: str) -> tuple[str, str]:
     """A parameter's type and name."""
     text = re.sub(r"\b__restrict(__)?\b", " ", text.partition("=")[0]).strip()
-    text = re.sub(r"(\w+)\s*\[\s*\d*\s*\]$", r"* \1", text)  # an array parameter is a pointer
+    text = re.sub(r"\b(\w+)\s*\[\s*\d*\s*\]$", r"* \1", text)  # an array parameter is a pointer
     found = re.fullmatch(r"(.*?)\s*(\w+)?\s*", re.sub(r"\s*\*\s*", " * ", text))
     kind, name = (found[1], found[2] or "") if found else (text, "")
     if not kind or name in ("int", "unsigned", "long", "size_t", "float", "double"):
@@ -175,6 +178,10 @@ def _pair(name: str, parameters: list[tuple[str, str]]) -> tuple[str, str]:
 
 def read(text: str, name: str | None = None) -> Signature:
     """The head of the kernel with this name, or of the only kernel in the text."""
+    if len(text) > MOST_LETTERS:
+        raise KernelError(
+            f"the text has {len(text)} characters, and at most {MOST_LETTERS} are read"
+        )
     code = without_comments(text)
     heads = list(_HEAD.finditer(code))
     names = [head[1] for head in heads]
@@ -213,7 +220,9 @@ def _check_alone(code: str) -> None:
             )
 
 
-_DYNAMIC = re.compile(r"extern\s+__shared__\s+((?:[\w:<>]+\s+)*?[\w:<>]+)\s+(\w+)\s*\[\s*\]\s*;")
+_DYNAMIC = re.compile(
+    r"extern\s+__shared__\s+((?:[\w:<>]+\s+){0,8}?[\w:<>]+)\s+(\w+)\s*\[\s*\]\s*;"
+)
 
 
 _SPECIFIERS = re.compile(
@@ -227,10 +236,13 @@ def for_the_emulator(text: str) -> str:
     ``extern __shared__ T name[];`` becomes a pointer to the block's shared memory. ``inline`` is
     left out beside ``__device__``, which is ``inline`` itself there.
     """
-    for found in reversed(list(_SPECIFIERS.finditer(without_comments(text)))):
-        if "__device__" in found[0] and re.search(r"\binline\b", found[0]):
+    parts, at = [], 0
+    for found in _SPECIFIERS.finditer(without_comments(text)):
+        if "__device__" in found[0]:
             plain = re.sub(r"\binline\b", " " * len("inline"), found[0])
-            text = text[: found.start()] + plain + text[found.end() :]
+            parts += [text[at : found.start()], plain]
+            at = found.end()
+    text = "".join([*parts, text[at:]])
     code, parts, at = without_comments(text), [], 0
     for found in _DYNAMIC.finditer(code):
         line = code.count("\n", 0, found.start()) + 1
