@@ -95,14 +95,15 @@ class _Server:
         return int(HEAD.unpack(data)[0])
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _server: _Server | None = None
+_is_busy = False  # the server has a job
 
 
 def _forget() -> None:
     """In a child made by fork(): another thread may have held the lock."""
-    global _lock
-    _lock = threading.Lock()
+    global _lock, _is_busy
+    _lock, _is_busy = threading.RLock(), False
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -120,6 +121,16 @@ atexit.register(_stop)
 
 def start() -> None:
     """Starts the server, so that the first job finds it ready."""
+    if not _lock.acquire(blocking=False):
+        return  # another thread's job has started it
+    try:
+        if not _is_busy:
+            _start()
+    finally:
+        _lock.release()
+
+
+def _start() -> None:
     global _server
     if _server and _server.pid != os.getpid():  # the server is that of a parent process
         _server.process.returncode = 0
@@ -131,15 +142,29 @@ def start() -> None:
 
 
 def run(job: Job, listen: Callable[[str, Any], None] | None = None) -> Outcome:
-    """Does a job in a child process. One job runs at a time."""
+    """Does a job in a child process. One runs at a time, and those of signal handlers beside it."""
+    global _is_busy
     with _lock:
-        start()
-        assert _server is not None
+        if _is_busy:  # a signal handler calls from this thread's own job
+            return _run_beside(job, listen)
         try:
+            _is_busy = True
+            _start()
+            assert _server is not None
             return _run(_server, job, listen)
         except BaseException:
             _stop()
             raise
+        finally:
+            _is_busy = False
+
+
+def _run_beside(job: Job, listen: Callable[[str, Any], None] | None) -> Outcome:
+    server = _Server()
+    try:
+        return _run(server, job, listen)
+    finally:
+        server.stop()
 
 
 class _BadMessage(Exception):
@@ -159,7 +184,7 @@ def _run(server: _Server, job: Job, listen: Callable[[str, Any], None] | None) -
         child = server.number()
         outcome, in_time, is_bad = Outcome(), True, False
         try:
-            in_time = _listen(job, results, output, outcome, listen)
+            in_time = _listen(job, server.link, (results, output), outcome, listen)
         except _BadMessage:
             is_bad = True
         if is_bad or not in_time:
@@ -191,20 +216,23 @@ def _death(status: int) -> str:
 
 def _listen(
     job: Job,
-    results: int,
-    output: int,
+    link: socket.socket,
+    pipes: tuple[int, int],
     outcome: Outcome,
     listen: Callable[[str, Any], None] | None,
 ) -> bool:
-    """Reads what the child sends until it closes its end. False if its time is over."""
+    """Reads what the child sends until it ends or closes its pipe. False if its time is over."""
+    results, output = pipes
     end, printed, data, open_ = time.monotonic() + job.limits.seconds, b"", b"", {results, output}
     quiet_end = time.monotonic() + job.quiet_s
     while results in open_:
         left = min(end, quiet_end) - time.monotonic()
-        ready = select.select(list(open_), [], [], max(left, 0))[0]
+        ready = select.select([*open_, link], [], [], max(left, 0))[0]
         if left <= 0:
             outcome.printed = printed.decode(errors="replace")
             return False
+        if ready == [link]:  # it has ended, and a process that was forked meanwhile has its pipe
+            break
         if output in ready:
             more = os.read(output, 1 << 16)
             outcome.printed_bytes += len(more)

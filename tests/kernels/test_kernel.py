@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import pickle
@@ -9,13 +10,14 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import gpureduce
-from gpureduce.kernels import compiling
+from gpureduce.kernels import compiling, signature
 from user_kernels import TREE, plain
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
@@ -320,3 +322,37 @@ def test_heads(head):
     assert k.signature.out == "out" and k.name == "f"
     array = np.array([1, 5, 7], np.float32)
     assert gpureduce.sum(array, k, block=96)[0] == 8
+
+
+HOSTILE = (
+    "/*",
+    '\\"',
+    "extern __shared__ a ",
+    "int a, ",
+    "gridDim",
+    "__device__ inline ",
+    "template <",
+)
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+def test_texts_that_once_took_minutes_to_read(words):
+    """Patterns that were tried from each of many places, to the end of the text."""
+    head = "template <typename In, typename Acc> __global__ void f(In "
+    text = head + words * (100_000 // len(words)) + "in, Acc *out, size_t n)\n{ out[0] = in[0]; }\n"
+    start = time.perf_counter()
+    with contextlib.suppress(gpureduce.KernelError):
+        gpureduce.kernel(text)
+    assert time.perf_counter() - start < 60  # 1 to 3
+
+
+def test_a_text_has_a_size():
+    with pytest.raises(gpureduce.KernelError, match="at most 1048576 are read"):
+        gpureduce.kernel("\n" * 2**21)
+
+
+def test_marks_that_are_not_closed():
+    plain = signature.without_comments
+    assert plain("a 1'000 b // c") == "a 1'000 b     "
+    assert plain('a "b\nc /* d') == "a   \nc     "
+    assert plain("a 'b' c") == "a     c"

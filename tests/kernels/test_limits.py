@@ -18,7 +18,7 @@ import pytest
 import gpureduce
 from cases import run_python
 from gpureduce.kernels import process, worker
-from user_kernels import plain
+from user_kernels import TREE, plain
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
 HEADERS = "#include <stdlib.h>\n#include <unistd.h>\n#include <fcntl.h>\n#include <sys/wait.h>\n"
@@ -262,3 +262,53 @@ def test_the_server_ends_with_its_caller_in_the_middle_of_a_job():
     while server.exists() and server.read_text().rpartition(")")[2].split()[0] != "Z":
         assert time.monotonic() < end, "the process for kernels is still there"
         time.sleep(0.05)
+
+
+HANDLER_CALLS = """
+import signal
+import numpy as np, gpureduce as g
+from user_kernels import TREE
+
+kernel = g.kernel(TREE)
+calls = []
+
+def handler(*_):
+    calls.append(float(g.sum(np.ones(100, np.float32), kernel).value))
+
+signal.signal(signal.SIGALRM, handler)
+print(float(g.sum(np.ones(50, np.float32), kernel).value))
+slow = g.kernel(
+    "__global__ void f(const float *in, float *out, size_t n)"
+    "{ for (volatile size_t i = 0; i < 300000000; i++) {} out[blockIdx.x] = in[0]; }",
+)
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+g.sum(np.ones(1, np.float32), slow, block=32, grid=1)
+signal.setitimer(signal.ITIMER_REAL, 0)
+print(calls[0], float(g.sum(np.ones(70, np.float32), kernel).value))
+"""
+
+
+def test_a_signal_handler_may_run_a_kernel_during_a_kernel():
+    """The handler waited for ever for the lock of the call that it interrupted."""
+    assert run_python(HANDLER_CALLS, timeout=120).split() == ["50.0", "100.0", "70.0"]
+
+
+def test_a_pipe_that_another_process_holds_open_does_not_delay_a_result(monkeypatch):
+    """As one does that another thread forks at the wrong moment: the call timed out."""
+    kernel = gpureduce.kernel(TREE, limits=gpureduce.Limits(seconds=60))
+    array = np.ones(100, np.float32)
+    gpureduce.sum(array, kernel)
+    held, send = [], process.socket.send_fds
+
+    def send_and_hold(link, data, descriptors):
+        held.extend(map(os.dup, descriptors))
+        return send(link, data, descriptors)
+
+    monkeypatch.setattr(process.socket, "send_fds", send_and_hold)
+    start = time.perf_counter()
+    try:
+        assert gpureduce.sum(array, kernel).value == 100
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+    assert held and time.perf_counter() - start < 30
