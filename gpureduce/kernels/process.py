@@ -227,7 +227,8 @@ def _listen(
     quiet_end = time.monotonic() + job.quiet_s
     while results in open_:
         left = min(end, quiet_end) - time.monotonic()
-        ready = select.select([*open_, link], [], [], max(left, 0))[0]
+        watched: list[Any] = [*open_, link]
+        ready = select.select(watched, [], [], max(left, 0))[0]
         if left <= 0:
             outcome.printed = printed.decode(errors="replace")
             return False

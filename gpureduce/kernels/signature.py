@@ -236,7 +236,8 @@ def for_the_emulator(text: str) -> str:
     ``extern __shared__ T name[];`` becomes a pointer to the block's shared memory. ``inline`` is
     left out beside ``__device__``, which is ``inline`` itself there.
     """
-    parts, at = [], 0
+    parts: list[str] = []
+    at = 0
     for found in _SPECIFIERS.finditer(without_comments(text)):
         if "__device__" in found[0]:
             plain = re.sub(r"\binline\b", " " * len("inline"), found[0])
