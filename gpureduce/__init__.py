@@ -32,7 +32,7 @@ from gpureduce.lazy_import import load as _load
 from gpureduce.version import VERSION
 
 if TYPE_CHECKING:
-    from gpureduce import emulator
+    from gpureduce import emulator, plot
     from gpureduce.bench.benchmark import Measurement, benchmark
     from gpureduce.bench.tuning import Tuned, tune
     from gpureduce.core.accumulator import Accumulator
@@ -135,6 +135,7 @@ __all__ = [
     "integrands",
     "integrate",
     "kernel",
+    "plot",
     "races",
     "segment_digits",
     "segment_sum",
@@ -148,8 +149,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "emulator":
-        return _load("emulator")
+    if name in ("emulator", "plot"):
+        return _load(name)
     if name not in _HOME_OF:
         raise AttributeError(f"module 'gpureduce' has no attribute {name!r}")
     found = getattr(_load(_HOME_OF[name]), name)

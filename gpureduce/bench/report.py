@@ -142,7 +142,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--strategies",
         nargs="+",
         metavar="NAME",
-        help="what to time (default: sequential cascade fast cpu)",
+        help="what to time: names, or files of kernels of yours (default: sequential cascade fast "
+        "cpu)",
     )
     parser.add_argument(
         "--sizes",

@@ -18,7 +18,10 @@ Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 def _run(arguments: argparse.Namespace) -> None:
     options = {name: getattr(arguments, name) for name in OPTIONS}
     made = kernel(Path(arguments.file), arguments.name, **options)
-    verdict = check(made, arguments.dtype, hint=not arguments.no_hint, device=arguments.device)
+    verdict = check(
+        made, arguments.dtype, hint=not arguments.no_hint, seed=arguments.seed,
+        device=arguments.device,
+    )  # fmt: skip
     if arguments.html:
         Path(arguments.html).write_text(verdict._repr_html_(), encoding="utf-8")
     print(verdict.to_json() if arguments.json else verdict)
@@ -41,5 +44,6 @@ def register(command: Command) -> None:
     )
     for option, values in OPTIONS.items():
         added.add_argument(f"--{option}", choices=values, help="as in gpureduce.kernel")
+    added.add_argument("--seed", type=int, default=0, help="draws some of the sizes (default: 0)")
     added.add_argument("--no-hint", action="store_true", help="do not tell what to try next")
     added.add_argument("--html", metavar="FILE", help="also write the verdict with its picture")

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce.bench.report import size
+from gpureduce.cli.kernel_files import NAME_OR_FILE, strategy_or_kernel
 from gpureduce.core import json_files
 from gpureduce.emulator import explain_text
 from gpureduce.emulator.explain import Comparison, explain
 from gpureduce.hardware import verify_counters
-from gpureduce.kernels.kernel import kernel
 from gpureduce.text import show_json
 
 _WIDEST = 120  # longer lines are hard to read
@@ -25,11 +25,11 @@ Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 def register(command: Command) -> None:
     """Add the two commands."""
     explaining = command("explain", _explain, "count what a kernel does, and why, without a GPU")
-    explaining.add_argument("strategy", metavar="STRATEGY")
+    explaining.add_argument("strategy", metavar="STRATEGY", help=NAME_OR_FILE)
     explaining.add_argument("other", metavar="OTHER", nargs="?", help="compare the two")
     explaining.add_argument("--n", type=size, default=2**20, help="elements (default: 2^20)")
     explaining.add_argument(
-        "--dtype", default="int32", help="the dtype to add up in (default: int32)"
+        "--dtype", help="the dtype to add up in (default: int32, or the kernel's own)"
     )
     explaining.add_argument("--input-dtype", metavar="DTYPE", help="of the elements, if another")
     explaining.add_argument(
@@ -48,7 +48,7 @@ def register(command: Command) -> None:
         "compare the counts with those of a card, by Nsight Compute (ncu); status 1 if they differ",
     )
     verifying.add_argument(
-        "--strategies", nargs="+", metavar="NAME", type=_named,
+        "--strategies", nargs="+", metavar="NAME", type=strategy_or_kernel,
         help="names, or files of kernels of yours (default: all kernels)",
     )  # fmt: skip
     verifying.add_argument(
@@ -86,8 +86,8 @@ def _shape(text: str) -> tuple[int, int]:
 
 def _explain(arguments: argparse.Namespace) -> None:
     found = explain(
-        arguments.strategy,
-        arguments.other,
+        strategy_or_kernel(arguments.strategy),
+        arguments.other and strategy_or_kernel(arguments.other),
         n=arguments.n,
         dtype=arguments.dtype,
         input_dtype=arguments.input_dtype,
@@ -105,11 +105,6 @@ def _explain(arguments: argparse.Namespace) -> None:
         print(explain_text.comparison(found, columns))
     else:
         print(explain_text.explanation(found, columns))
-
-
-def _named(text: str) -> Any:
-    """A strategy's name as it is, or the kernel in a file."""
-    return kernel(Path(text)) if text.endswith((".cu", ".cuh")) else text
 
 
 def _verify(arguments: argparse.Namespace) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import gpureduce
 from gpureduce.bench import by_axis, by_segment, overview, report, several_devices, tuning
 from gpureduce.cli import check, explain, grade, lectures, races, segments
+from gpureduce.cli.kernel_files import strategy_or_kernel
 from gpureduce.core import calibration, registry
 from gpureduce.core.arrays import random_numbers
 from gpureduce.lectures import experiments
@@ -199,6 +200,8 @@ def _command_bench(arguments: argparse.Namespace) -> None:
     for mode in _MODES:
         if getattr(arguments, mode) not in (None, False):
             _check_options(arguments, mode)
+    if arguments.strategies and arguments.devices is None:
+        arguments.strategies = [strategy_or_kernel(one) for one in arguments.strategies]
     if arguments.parts and not arguments.axis:
         raise ValueError("--parts is for --axis")
     if arguments.axis:
@@ -382,9 +385,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         print(": ".join(["gpureduce: broken off", *map(str, stop.args)]), file=sys.stderr)
         return 130  # shells' convention: 128 + the signal's number
-    except (
-        OSError, ValueError, TypeError, MemoryError, ImportError, gpureduce.CudaError
-    ) as error:  # fmt: skip
+    except (OSError, ValueError, TypeError, MemoryError, ImportError, RuntimeError) as error:
         print(f"gpureduce: {error}", file=sys.stderr)
         return 2
     return 0

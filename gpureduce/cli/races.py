@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce.bench.report import size
+from gpureduce.cli.kernel_files import NAME_OR_FILE, strategy_or_kernel
 from gpureduce.emulator.races import SCHEDULES, races
 from gpureduce.text import show_json
 
@@ -16,14 +17,10 @@ Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
 def _run(arguments: argparse.Namespace) -> None:
     found = races(
-        arguments.strategy, arguments.n, arguments.dtype, arguments.block, arguments.grid,
-        arguments.schedules,
+        strategy_or_kernel(arguments.strategy), arguments.n, arguments.dtype, arguments.block,
+        arguments.grid, arguments.schedules,
     )  # fmt: skip
     if arguments.svg:
-        if not found.races:
-            raise ValueError(
-                f"{found.strategy} has no race to draw; {arguments.svg} is not written"
-            )
         Path(arguments.svg).write_text(found.svg(), encoding="utf-8")
     if arguments.json:
         show_json(found.as_dict())
@@ -34,9 +31,9 @@ def _run(arguments: argparse.Namespace) -> None:
 def register(command: Command) -> None:
     """Add the command."""
     added = command("races", _run, "look for accesses to memory that race, on the emulated GPU")
-    added.add_argument("strategy", metavar="STRATEGY", help="broken ones, too")
+    added.add_argument("strategy", metavar="STRATEGY", help=f"{NAME_OR_FILE}; broken ones, too")
     added.add_argument("--n", type=size, help="how many elements (default: for several blocks)")
-    added.add_argument("--dtype", default="int32", help="the elements' dtype (default: int32)")
+    added.add_argument("--dtype", help="the elements' dtype (default: int32, or the kernel's own)")
     added.add_argument("--block", type=int, default=256, help="threads per block (default: 256)")
     added.add_argument("--grid", type=int, help="blocks")
     added.add_argument(

@@ -99,6 +99,11 @@ class UserKernel:
     traits: int
 
     @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The dtypes of elements that it takes; the first is the default."""
+        raise NotImplementedError
+
+    @property
     def finishes(self) -> tuple[str, ...]:
         """The values for `finish=`; the first is the default."""
         raise NotImplementedError

@@ -6,7 +6,7 @@ accessed words and sectors, and barriers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -133,7 +133,7 @@ def explain(
     other: str | Kernel | None = None,
     *,
     n: int = 2**20,
-    dtype: npt.DTypeLike = "int32",
+    dtype: npt.DTypeLike | None = None,
     block: int = 256,
     grid: int | None = None,
     finish: str | None = None,
@@ -154,8 +154,9 @@ def explain(
         How many elements are added up. Their values make no difference, except to `exact`, which
         is counted for zeros.
     dtype
-        The dtype to add up in, and of the elements unless `input_dtype` says otherwise. The
-        lectures' ladder, int32 added up in int32, is the default.
+        The dtype to add up in, and of the elements unless `input_dtype` says otherwise. By default
+        int32, as in the lectures' ladder, or the first dtype of a kernel of yours that does not
+        take int32. Two that are compared have the same dtype.
     block, grid, finish
         As in `sum`. Without `grid`, kernels with a grid-stride loop get the blocks that fill the
         emulated card, which is a small one.
@@ -198,6 +199,8 @@ def explain(
     >>> gpureduce.explain("key_atomic", dtype="float32", segment_ids=keys).contention["global"]
     Contention(atomics=4096, addresses=10, most=410, turns=512)
     """
+    if dtype is None:
+        dtype = _default_dtype(strategy, other)
     if segment_ids is not None:
         keyed = (segment_ids, num_segments, dtype, input_dtype)
         first = explain_keys(strategy, "strategy", *keyed)
@@ -208,7 +211,17 @@ def explain(
     first = _explained(strategy, "strategy", asked)
     if other is None:
         return first
-    return Comparison(first, _explained(other, "other", asked))
+    second = _explained(other, "other", asked)
+    if first.strategy == second.strategy and strategy != other:  # two kernels of one name
+        first = replace(first, strategy=f"{first.strategy} (1)")
+        second = replace(second, strategy=f"{second.strategy} (2)")
+    return Comparison(first, second)
+
+
+def _default_dtype(*strategies: object) -> str:
+    """int32, or the own dtype of the first kernel of a user that does not take int32."""
+    own = [row.dtypes for row in strategies if isinstance(row, registry.UserKernel)]
+    return next((dtypes[0] for dtypes in own if "int32" not in dtypes), "int32")
 
 
 def _explained(strategy: object, argument: str, asked: tuple[Any, ...]) -> Explanation:

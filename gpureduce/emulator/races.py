@@ -65,7 +65,7 @@ class Races(FoundRaces):
 def races(
     strategy: str | Kernel,
     n: int | None = None,
-    dtype: npt.DTypeLike = "int32",
+    dtype: npt.DTypeLike | None = None,
     block: int = 256,
     grid: int | None = None,
     schedules: str | Schedule | Sequence[str | Schedule] = SCHEDULES,
@@ -88,7 +88,8 @@ def races(
     n
         How many elements to add up; by default enough for several blocks.
     dtype
-        The elements' dtype. Numbers of four bytes and more are added up in it, as in the lectures.
+        The elements' dtype: by default int32, or the own dtype of a kernel of yours. Numbers of
+        four bytes and more are added up in it, as in the lectures.
     block, grid
         As in `sum`.
     schedules
@@ -111,7 +112,7 @@ def races(
     chosen = registry.find(strategy)
     if not chosen.launches_kernels or chosen.kind in ("axis", "segments", "keys"):
         raise ValueError(f"{chosen.name} is no kernel of its own: name one of the ladder's")
-    dtype = dtypes.name_of(dtypes.named(dtype))
+    dtype = dtypes.name_of(dtypes.named("int32" if dtype is None else dtype))
     if dtype in chosen.dtypes and dtypes.named(dtype).kind == "c":
         raise TypeError(
             "complex numbers are added up as two sums, of their real and their imaginary parts: "

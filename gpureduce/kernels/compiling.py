@@ -28,7 +28,8 @@ _OURS = "gpureduce_kernel.cpp"
 _PLAIN = ("-O1",)
 _COMMON = ("-std=c++17", "-fPIC", "-c", "-fvisibility=hidden", "-fwrapv",
            "-ffp-contract=off", "-w", "-fno-diagnostics-color", "-fmax-errors=20")  # fmt: skip
-_LINK = ("-shared", "-Wl,-Bsymbolic")  # the kernel's own exit() before the C library's
+# The kernel's own exit() before the C library's; and an error for functions that are nowhere.
+_LINK = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs")
 BLOCKS = (32, 64, 128, 256, 512, 1024)
 _WRAPPER = """#include <assert.h>
 #include <stdio.h>
@@ -290,6 +291,9 @@ def told(said: str, file: str) -> str:
     return "the compiler refuses the kernel:\n" + "\n".join(kept)
 
 
+_UNDEFINED = re.compile(r"undefined (?:reference to|symbol:) [`']?([^'(]+)")  # linkers' words
+
+
 def _elsewhere(said: str, file: str) -> list[str]:
     """Errors at lines that are not the user's: what is wrong, and the user's line that needs it."""
     found = []
@@ -297,7 +301,9 @@ def _elsewhere(said: str, file: str) -> list[str]:
         match = _MESSAGE.match(line)
         if match and "error" in match[4]:
             found.append(line[match.end(4) - len(match[4]) :])
-        elif "undefined" in line or "cannot find" in line:
+        elif undefined := _UNDEFINED.search(line):
+            found.append(f"there is no function {undefined[1]} that a kernel can call")
+        elif "cannot find" in line:
             found.append(re.sub(r"^.*?: ", "", line))
     unique = list(dict.fromkeys(found))[:5] or said.splitlines()[:5]
     return [f"{file}: {line}" for line in unique]

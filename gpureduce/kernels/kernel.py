@@ -188,31 +188,31 @@ class Kernel(registry.UserKernel):
         )  # fmt: skip
 
     def _verify_counters(self, sizes: Any, blocks: Any, dtype: str) -> Any:
-        return load("kernels.verifying").verify(self, sizes, blocks, self._own(dtype))
-
-    def _own(self, dtype: Any) -> Any:
-        """The dtype, or the kernel's own one in place of the default."""
-        takes = isinstance(dtype, str) and dtype == "int32" and "int32" not in self.dtypes
-        return self.dtypes[0] if takes else dtype
+        takes = dtype == "int32" and "int32" not in self.dtypes
+        own = self.dtypes[0] if takes else dtype
+        return load("kernels.verifying").verify(self, sizes, blocks, own)
 
     def _explain(self, **named: Any) -> Any:
-        named["dtype"] = self._own(named["dtype"])
         wanted = dtypes.named(named["dtype"])
         elements = named["input_dtype"]
         pairs = self.pairs(wanted if elements is None else dtypes.named(elements), wanted)
         return self.run("gpureduce.kernels.jobs", "count", pairs, **named)
 
     def _races(self, n: Any, dtype: Any, block: Any, grid: Any, schedules: Any) -> Any:
-        dtype = dtypes.named(self._own(dtype))
+        dtype = dtypes.named(self.dtypes[0] if dtype is None else dtype)
         itself = dtype.name in ("int32", "uint32", "float32", "float64")
         pairs = self.pairs(dtype, dtype if itself else None)
         named = {"n": n, "dtype": dtypes.name_of(dtype), "block": block, "grid": grid}
         return self.run("gpureduce.kernels.jobs", "race", pairs, schedules=schedules, **named)
 
 
+# Marks of a text. A path may have parentheses, too, but hardly ends with one.
+_NO_PATH = re.compile(r"[\n{};]|__global__|\)\s*$")
+
+
 def _text_of(given: str | os.PathLike[str]) -> tuple[str, str | None, str | None]:
     """The text of a kernel, and the name and the folder of its file."""
-    if isinstance(given, str) and ("\n" in given or "__global__" in given):
+    if isinstance(given, str) and (_NO_PATH.search(given) or not given.strip()):
         return given, None, None
     if not isinstance(given, (str, os.PathLike)):
         raise TypeError(
@@ -308,6 +308,8 @@ def kernel(
     1000.0
     """
     text, file, folder = _text_of(text_or_path)
+    if limits is not None and not isinstance(limits, Limits):
+        raise TypeError(f"limits must be gpureduce.Limits(seconds=...), not {shown(limits)}")
     found = signature.read(text, name)
     given: dict[str, object] = {
         "elements": elements, "shared": shared, "finishes": finishes, "scratch": scratch,

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import keyword
 import shlex
 from typing import Any
 
-from gpureduce.kernels import process
+from gpureduce.kernels import compiling, process, signature
 from gpureduce.kernels.check import check
 from gpureduce.kernels.kernel import kernel
 from gpureduce.kernels.signature import OPTIONS
 from gpureduce.kernels.verdict import Verdict
 
 
+def _usage_error(message: str) -> Exception:
+    """An error that IPython shows without a traceback."""
+    from IPython.core.error import UsageError  # this runs in IPython only
+
+    return UsageError(f"%%kernel: {message}")
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:
-        raise ValueError(f"%%kernel: {message}; as in %%kernel my_rung --elements 2")
+        raise ValueError(f"{message}; as in %%kernel my_rung --elements 2")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -24,18 +32,37 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dtype", nargs="+")
     parser.add_argument("--no-check", action="store_true")
     parser.add_argument("--no-hint", action="store_true")
+    parser.add_argument("--seed", type=int, default=0)
     for option, values in OPTIONS.items():
         parser.add_argument(f"--{option}", choices=values)
     return parser
 
 
+def _arguments(line: str) -> argparse.Namespace:
+    try:
+        given = _parser().parse_args(shlex.split(line))
+    except ValueError as error:
+        raise _usage_error(str(error)) from None
+    if not given.name.isidentifier() or keyword.iskeyword(given.name):
+        raise _usage_error(f"{given.name!r} is no name of a variable, which holds the kernel")
+    return given
+
+
+def _compiler() -> None:
+    try:
+        compiling.compiler()
+    except RuntimeError as error:
+        raise _usage_error(str(error)) from None
+
+
 def load_ipython_extension(shell: Any) -> None:
     """Add the cell magic ``%%kernel`` to IPython; ``%load_ext gpureduce`` calls this.
 
-    ``%%kernel NAME`` compiles the cell, binds the `Kernel` to the name, and shows the verdict of
-    `check`. Options: ``--dtype float32``, ``--elements``, ``--shared``, ``--finishes``,
-    ``--scratch``, ``--alone`` as in `kernel` (yes or no), ``--no-hint``, and ``--no-check`` to make
-    the kernel only.
+    ``%%kernel NAME`` compiles the cell, binds the `Kernel` to the variable NAME, and shows the
+    verdict of `check`. If the cell has several kernels, it takes the one called NAME. Options:
+    ``--dtype float32``, ``--elements``, ``--shared``, ``--finishes``, ``--scratch``, ``--alone`` as
+    in `kernel` (yes or no), ``--no-hint``, ``--seed 1``, and ``--no-check`` to only make the
+    kernel.
 
     >>> import gpureduce
     >>> class Shell:
@@ -46,13 +73,16 @@ def load_ipython_extension(shell: Any) -> None:
     """
 
     def magic(line: str, cell: str) -> Verdict | None:
-        given = _parser().parse_args(shlex.split(line))
+        given = _arguments(line)
         options: dict[str, Any] = {name: getattr(given, name) for name in OPTIONS}
-        made = kernel("\n" + cell if "\n" not in cell else cell, **options)
+        text = "\n" + cell if "\n" not in cell else cell
+        one_of_them = given.name if given.name in signature.names_in(text) else None
+        made = kernel(text, one_of_them, **options)
         shell.user_ns[given.name] = made
         if given.no_check:
             return None
-        return check(made, given.dtype, hint=not given.no_hint)
+        _compiler()
+        return check(made, given.dtype, hint=not given.no_hint, seed=given.seed)
 
     process.start()
     shell.register_magic_function(magic, "cell", "kernel")

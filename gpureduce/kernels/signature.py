@@ -52,6 +52,10 @@ class KernelError(ValueError):
     f has 1 parameter; a kernel takes in, out and n, then scratch memory and a ticket
     """
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows: the message, since the error is in the kernel's lines."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 @dataclass(frozen=True)
 class Signature:
@@ -176,6 +180,11 @@ def _pair(name: str, parameters: list[tuple[str, str]]) -> tuple[str, str]:
     return load, acc
 
 
+def names_in(text: str) -> list[str]:
+    """The names of the kernels in the text."""
+    return [head[1] for head in _HEAD.finditer(without_comments(text))]
+
+
 def read(text: str, name: str | None = None) -> Signature:
     """The head of the kernel with this name, or of the only kernel in the text."""
     if len(text) > MOST_LETTERS:
@@ -189,7 +198,7 @@ def read(text: str, name: str | None = None) -> Signature:
         raise KernelError(f"there is no kernel in the text; a kernel begins as {FORMS}")
     if name is None and len(heads) > 1:
         raise KernelError(
-            f"there are {len(heads)} kernels in the text: name one of {', '.join(names)} (name=)"
+            f"there are {len(heads)} kernels in the text: name one of {', '.join(names)}"
         )
     if name is not None and name not in names:
         raise KernelError(f"there is no kernel {name!r} in the text; there is {', '.join(names)}")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import html.parser
 import json
+import re
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 
@@ -147,9 +149,12 @@ def test_floats_are_held_against_a_bound(adds_in, right):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("if (n == 97) out[1] = 1;", "writes out[1], and it has 1 elements"),
+        ("if (n == 97) out[1] = 1;", "writes out[1], and it has 1 element"),
         ("if (in[n + 8] == 1) return;", "reads in["),
         ("if (n > 40) *(volatile int *)8 = 1;", "is no memory of the launch"),
+        ("if (n > 40) out[1000000000000] = 1;", "accesses an address out of reach"),
+        ("if (n > 40) atomicAdd(&out[1000000000000], 1);", "accesses an address out of reach"),
+        ("if (n > 40) atomicAdd(out + 9, 1.0f);", "out[9], and it has 1 element"),
         ("volatile char big[100000]; big[0] = big[99999] = 0;", "stack overflow"),
         ("if (n > 200) while (true) __syncthreads();", "5 s"),
         ("if (n > 100) exit(3);", "with status 3, as exit() does"),
@@ -159,10 +164,20 @@ def test_floats_are_held_against_a_bound(adds_in, right):
 def test_a_hostile_kernel(body, message):
     verdict = gpureduce.check(alone(body))
     assert not verdict and message in verdict.failures[0].fault
-    if "in[" in message or "no memory" in message:
+    if any(words in message for words in ("in[", "out[9]", "no memory", "out of reach")):
         assert verdict.failures[0].fault.startswith("f.cu:2: thread (")
     assert "cudaLaunchKernelExC" not in str(verdict)
     assert gpureduce.check(TREE, "int32")  # nothing is left behind
+
+
+def test_a_fault_in_an_atomic_while_counting_names_the_kernels_line():
+    store = "out[blockIdx.x] = partial[0];"
+    text = TREE.replace(store, "atomicAdd(out + blockIdx.x, partial[0]);")
+    text = "// gpureduce: finishes=yes\n" + text
+    with pytest.raises(gpureduce.CudaError) as error:
+        gpureduce.explain(gpureduce.kernel(text), n=5000)
+    assert str(error.value).startswith("my_rung.cu:15: thread (0,0,0) of block (")
+    assert "out[" in str(error.value) and "it has 1 element" in str(error.value)
 
 
 def test_a_split_barrier_and_a_deadlock():
@@ -317,3 +332,9 @@ def test_a_kernel_that_does_not_end():
     verdict = gpureduce.check(plain("while (n) if (threadIdx.x > 40) out[0] = n;"))
     assert verdict.headline == "f: gave no result" and verdict.failures[0].ended
     assert "No result for n = 1, block = 32," in str(verdict)
+
+
+def test_the_documentation_shows_the_five_kernels():
+    page = Path(__file__).resolve().parents[2] / "docs" / "other_tools.md"
+    shown = re.findall(r"^```c\n(.*?)^```", page.read_text(), re.M | re.S)
+    assert shown == list(FIVE.values())

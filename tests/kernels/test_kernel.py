@@ -61,6 +61,8 @@ def test_kernels_as_values():
     assert pickle.loads(pickle.dumps(k)) == k and {k: 1}[gpureduce.kernel(TREE)] == 1
     with pytest.raises(TypeError, match="a kernel is its text, or the path of its file"):
         gpureduce.kernel(3)
+    with pytest.raises(TypeError, match=r"limits must be gpureduce.Limits\(seconds=...\), not 3"):
+        gpureduce.kernel(TREE, limits=3)
     with pytest.raises(TypeError, match="a kernel of yours is no strategy here"):
         gpureduce.integrate("sine", strategy=k)
 
@@ -84,8 +86,31 @@ def test_explain_counts_what_a_rung_of_the_same_text_does():
     assert both.fell[0].name == "shared_load_conflicts"
 
 
+def test_counts_and_races_are_of_the_kernels_own_dtype():
+    body = "if (!threadIdx.x) atomicAdd(out, in[blockIdx.x]);"
+    k = gpureduce.kernel(plain(body, "double", "double"))
+    both = gpureduce.explain("sequential", k, n=1024)
+    assert both.before.dtype == both.after.dtype == "float64" == gpureduce.races(k).dtype
+    assert "float64 added up in float64" in str(both)
+    for ask in (gpureduce.explain, gpureduce.races):
+        with pytest.raises(TypeError, match="it takes float64, not int32"):
+            ask(k, dtype="int32")
+    floats = gpureduce.kernel(plain(body))
+    with pytest.raises(TypeError, match="it takes float32, not float64"):
+        gpureduce.explain(k, floats, n=1024)
+
+
+def test_two_kernels_of_one_name_are_numbered():
+    text = plain("if (!threadIdx.x) atomicAdd(out, in[blockIdx.x]);")
+    both = gpureduce.explain(gpureduce.kernel(text), gpureduce.kernel(text + "//"), n=1024)
+    assert str(both).startswith("f (1) → f (2): ")
+
+
 def test_races_of_a_kernel_of_yours():
-    assert not gpureduce.races(gpureduce.kernel(TREE))
+    found = gpureduce.races(gpureduce.kernel(TREE))
+    assert not found
+    with pytest.raises(ValueError, match="my_rung has no race to draw"):
+        found.svg()
     wrong = gpureduce.kernel(gpureduce.source("missing_barrier").text)
     found, ours = gpureduce.races(wrong), gpureduce.races("missing_barrier")
     assert [race.missing for race in found.races] == [race.missing for race in ours.races]
@@ -119,6 +144,9 @@ def test_static_shared_memory_is_shared_memory():
     ("text", "message"),
     [
         ("int x;\n", "there is no kernel in the text"),
+        ("", "there is no kernel in the text"),
+        ("void q(const float *in, float *out, size_t n) {}", "there is no kernel in the text"),
+        ("void q(const float *in, float *out, size_t n)", "there is no kernel in the text"),
         ("__global__ void f(float *out) {}", "f has 1 parameter"),
         ("__global__ void f(const float *in, int *out, size_t n) {}", "no accumulator"),
         ("__global__ void f(const Foo *in, Foo *out, size_t n) {}", "elements of type Foo"),
@@ -188,6 +216,17 @@ def test_an_error_in_a_header_of_ours_names_what_is_wrong():
         )
     assert "CUDA shuffles 4 and 8 bytes" in str(error.value)
     assert "f.cu" in str(error.value) and "gpureduce_kernel" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("head", "call", "name"),
+    [("", "cudaMalloc(0, 0)", "cudaMalloc"), ("__device__ void g(int);\n", "g(1)", "g")],
+)
+def test_a_function_that_is_nowhere_is_named(head, call, name):
+    k = gpureduce.kernel(head + plain(f"{call}; out[0] = in[0];"))
+    with pytest.raises(gpureduce.KernelError) as error:
+        gpureduce.sum(np.ones(3, np.float32), k)
+    assert f"f.cu: there is no function {name} that a kernel can call" in str(error.value)
 
 
 def test_no_compiler(monkeypatch):

@@ -38,16 +38,76 @@ def test_options_of_a_cell(shell):
     assert shell.user_ns["f"].options["elements"] == "many"
     verdict = shell.run_cell_magic("kernel", "f --no-hint", text)
     assert not verdict and verdict.hint is None and verdict.failures[0].case.n == 2
-    with pytest.raises(ValueError, match="%%kernel: unrecognized arguments: --speed"):
-        shell.run_cell_magic("kernel", "f --speed", text)
+    assert shell.run_cell_magic("kernel", "f --dtype float32 --seed 3", text).failures
     with pytest.raises(gpureduce.KernelError, match=r"my_rung\.cu:2:"):
         shell.run_cell_magic("kernel", "f", TREE.replace("{\n", "{ oops;\n", 1))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("f --speed", "unrecognized arguments: --speed; as in %%kernel my_rung --elements 2"),
+        ("", "the following arguments are required: name"),
+        ("f --elements 3", "argument --elements: invalid choice: '3'"),
+        ("2f", "'2f' is no name of a variable, which holds the kernel"),
+        ("if", "'if' is no name of a variable, which holds the kernel"),
+        ("f 'a", "No closing quotation"),
+    ],
+)
+def test_wrong_options_of_a_cell_are_a_line(shell, capsys, line, message):
+    shell.run_cell(f"%%kernel {line}\n{TREE}")
+    said = capsys.readouterr()
+    assert (said.out + said.err).startswith(f"UsageError: %%kernel: {message}")
+    assert len((said.out + said.err).splitlines()) == 1
+
+
+def test_errors_of_a_cell_have_no_traceback(shell, capsys, monkeypatch):
+    shell.run_cell("%%kernel f\n" + TREE.replace("{\n", "{ oops;\n", 1))
+    said = capsys.readouterr().out
+    assert said.startswith("KernelError: the compiler refuses the kernel:\nmy_rung.cu:2:")
+    assert "Traceback" not in said and "run_cell_magic" not in said
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    shell.run_cell("%%kernel f\n" + TREE)
+    said = capsys.readouterr()
+    assert (said.out + said.err).startswith("UsageError: %%kernel: a kernel of yours is compiled")
+
+
+def test_a_cell_with_two_kernels(shell):
+    text = TREE + TREE.replace("my_rung", "two")
+    shell.run_cell_magic("kernel", "two --no-check", text)
+    assert shell.user_ns["two"].name == "two"
+    with pytest.raises(gpureduce.KernelError, match="name one of my_rung, two"):
+        shell.run_cell_magic("kernel", "three --no-check", text)
+
+
+def test_the_commands_without_a_compiler(tmp_path, capsys, monkeypatch):
+    (tmp_path / "my.cu").write_text(TREE)
+    (tmp_path / "spec.toml").write_text('[[require]]\nrule = "right"\npoints = 1\n')
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    for asked in (["check"], ["grade", str(tmp_path / "spec.toml")], ["explain"], ["races"]):
+        assert main([*asked, str(tmp_path / "my.cu")]) == 2, asked
+        assert "install g++" in capsys.readouterr().err
+
+
+def test_files_in_place_of_names(tmp_path, capsys):
+    (tmp_path / "my.cu").write_text(TREE + TREE.replace("my_rung", "two"))
+    file = f"{tmp_path / 'my.cu'}:two"
+    assert main(["explain", "sequential", file, "--n", "2^10"]) == 0
+    assert "sequential → two" in capsys.readouterr().out
+    assert main(["races", file, "--schedules", "forward"]) == 0
+    assert "two: no race in 1 order" in capsys.readouterr().out
+    asked = ["bench", "--strategies", "sequential", file, "--sizes", "1000", "--device", "emulator"]
+    assert main([*asked, "--repeats", "2", "--csv"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert [row.split(",")[0] for row in rows[1:]] == ["sequential", "two"]
+    assert main(["races", str(tmp_path / "my.cu")]) == 2
+    assert "name one of my_rung, two" in capsys.readouterr().err
 
 
 def test_the_command(tmp_path, capsys):
     (tmp_path / "my.cu").write_text(TREE)
     (tmp_path / "wrong.cu").write_text(TREE.replace("i < n ?", "i + 1 < n ?"))
-    assert main(["check", str(tmp_path / "my.cu"), "--dtype", "int32"]) == 0
+    assert main(["check", str(tmp_path / "my.cu"), "--dtype", "int32", "--seed", "3"]) == 0
     assert "nothing wrong found" in capsys.readouterr().out
     page = tmp_path / "page.html"
     with pytest.raises(SystemExit) as status:

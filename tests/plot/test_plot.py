@@ -22,6 +22,10 @@ from gpureduce import plot  # noqa: E402
 from gpureduce.plot import layout  # noqa: E402
 
 
+def test_the_package_has_it():
+    assert gpureduce.plot is plot and "plot" in dir(gpureduce)
+
+
 def record(name, source="cuda_event", speed=lambda i: 1 + i):
     """A record as a card would give it, with times that the test knows."""
     rows = []

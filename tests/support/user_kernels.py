@@ -73,7 +73,8 @@ FIVE = {
         "tid < stride && tid + stride < blockDim.x", "tid < stride"
     ),
     "+=": plain(
-        "size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x;\nif (i < n) *out += in[i];"
+        "    size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x;\n"
+        "    if (i < n)\n        *out += in[i];"
     ),
     "no test": INDEX_BUG.replace("i < n ? in[i + 1 < last ? i + 1 : last] : 0", "in[i]"),
 }

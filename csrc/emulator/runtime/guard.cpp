@@ -97,16 +97,37 @@ static Attempt attempt_of(const ucontext_t *)
 }
 #endif
 
-/* "kernel.cu:12: ", or nothing where no line is known. */
-static void name_line(const void *instruction, char *text, size_t bytes)
+/* x86-64 keeps back an address that is not canonical. It lies beyond all memory of a process. */
+static bool out_of_reach(const siginfo_t *info)
+{
+#ifdef __x86_64__
+    return info->si_code == SI_KERNEL;
+#else
+    (void)info;
+    return false;
+#endif
+}
+
+/* "kernel.cu:12: ", or nothing where no line is known. For an access by a function of our headers,
+ * such as an atomic, the line is that of its call. */
+static void name_line(const Worker *w, const siginfo_t *info, const void *instruction, char *text,
+                      size_t bytes)
 {
     *text = 0;
 #ifdef GR_EMULATOR_TRACED
+    constexpr unsigned bits = 47; /* of a process's addresses */
     const char *file = nullptr;
     int line = 0;
+    uintptr_t address = (uintptr_t)info->si_addr;
+    bool announced =
+        out_of_reach(info) ? w->last.address >> bits : address - w->last.address < w->last.size;
+    if (announced)
+        instruction = w->last.place;
     if (instruction && gr_line_of(instruction, &file, &line) && file)
         snprintf(text, bytes, "%s:%d: ", file, line);
 #else
+    (void)w;
+    (void)info;
     (void)instruction;
     (void)bytes;
 #endif
@@ -161,8 +182,8 @@ void check_guarded(Launch *launch)
         char text[160];
         Element at = element_at(launch, address);
         if (at.name)
-            snprintf(text, sizeof text, "a thread writes %s[%ld], and it has %zu elements", at.name,
-                     at.index, at.count);
+            snprintf(text, sizeof text, "a thread writes %s[%ld], and it has %zu element%s",
+                     at.name, at.index, at.count, at.count == 1 ? "" : "s");
         else
             snprintf(text, sizeof text, "a thread writes beside memory that it may write");
         launch_failed(launch, cudaErrorLaunchFailure, text);
@@ -195,11 +216,13 @@ static void on_illegal_access(int number, siginfo_t *info, void *context)
     if (arena - address < guard_bytes)
         stack_overflow(w);
     static char place[512];
-    name_line(attempt.instruction, place, sizeof place);
+    name_line(w, info, attempt.instruction, place, sizeof place);
+    if (out_of_reach(info))
+        fault(w, "%s%s accesses an address out of reach", place, name_lane(w->lane).text);
     Element at = element_at(w->launch, address);
     if (at.name)
-        fault(w, "%s%s %s %s[%ld], and it has %zu elements", place, name_lane(w->lane).text,
-              attempt.verb, at.name, at.index, at.count);
+        fault(w, "%s%s %s %s[%ld], and it has %zu element%s", place, name_lane(w->lane).text,
+              attempt.verb, at.name, at.index, at.count, at.count == 1 ? "" : "s");
     fault(w, "%s%s %s address %#zx, which is no memory of the launch", place,
           name_lane(w->lane).text, attempt.verb, (size_t)address);
 }

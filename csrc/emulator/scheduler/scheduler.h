@@ -110,6 +110,12 @@ struct Worker {
 
     Watch *watch;            /* the race detector of this launch; null: none */
     ::gr_recorder *recorder; /* the counter recorder of this launch; null: none */
+    /* In the traced build, the last access that a lane was about to make, and its place. */
+    struct {
+        uintptr_t address;
+        size_t size;
+        const void *place;
+    } last;
 
     /* The team */
     Launch *launch;

@@ -33,6 +33,7 @@ static void access(Worker *w, const void *address, size_t size, Access to_others
     take_turns(w);
     look_now_and_then(w);
     w->vain = 0;
+    w->last = {(uintptr_t)address, size, place};
     if (watched(w))
         watch_access(w, address, size, to_others, place);
     if (counted(w))
