@@ -29,3 +29,43 @@ def test_the_bill_of_materials_names_what_is_linked_in(cuda):
     assert [part["version"] for part in parts] == (["13.0", "3.0.1"] if cuda else [])
     assert text == bill("1.2.3", info)  # nothing of the clock or of chance
     assert text != bill("1.2.4", info)
+
+
+def _runs(card: int, kernel: int, options: list[str]) -> tuple[str, int]:
+    """What a card runs of a kernel that needs a capability: machine code or PTX, and for which."""
+    images = [re.search(r"code=(sm|compute)_(\d+)$", option) for option in options]
+    found = [(image.group(1), int(image.group(2))) for image in images if image]
+    assert all(arch >= kernel for _, arch in found)
+    code = [a for kind, a in found if kind == "sm" and a // 10 == card // 10 and a <= card]
+    if card == 87 or 87 in code:  # Tegra: its code is for no other card, and it runs no other code
+        code = [arch for arch in code if (arch == 87) == (card == 87)]
+    ptx = [arch for kind, arch in found if kind == "compute" and arch <= card]
+    return ("sm", max(code)) if code else ("compute", max(ptx))
+
+
+@pytest.mark.parametrize(
+    ("wheel", "cards"),
+    [
+        ("DEFAULT_ARCHS", (75, 80, 86, 89, 90, 100, 103, 120, 121, 130)),
+        ("ARM_ARCHS", (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121, 130)),
+    ],
+)
+def test_every_card_runs_every_kernel_of_a_wheel(wheel, cards):
+    setup = runpy.run_path(str(ROOT / "setup.py"))
+    archs = setup["Archs"].named(setup[wheel])
+    for kernel in {kernel.capability for kernel in setup["read_registry"]()}:
+        for card in cards:
+            if card >= kernel:
+                _, arch = _runs(card, kernel, archs.options(kernel))
+                # Older code neither waits for earlier kernels nor lets the next ones begin.
+                assert arch >= 90 or card < 90, (card, kernel)
+
+
+def test_a_build_for_one_card_has_nothing_for_others():
+    named = runpy.run_path(str(ROOT / "setup.py"))["Archs"].named
+    assert [option[-5:] for option in named("90").options()] == ["sm_90", "te_90"]
+    assert named("75").options(90) == []
+    assert named("80; 90-virtual").options() == named("90-virtual,80,80").options()
+    for wrong in ("", "90-ptx", "9.0", "-virtual"):
+        with pytest.raises(SystemExit, match="GPUREDUCE_CUDA_ARCHS"):
+            named(wrong)
