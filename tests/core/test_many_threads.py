@@ -71,6 +71,7 @@ CALLS = {
     "timing": lambda: gpureduce.sum(INTEGERS, "first_add", device="emulator").timing.launches,
     "sum_parts": lambda: _value(gpureduce.sum_parts([FLOATS[:1000], FLOATS[1000:]])),
     "segment_sum": lambda: _value(gpureduce.segment_sum(FLOATS, IDS)),
+    "segment_digits": lambda: gpureduce.segment_digits(FLOATS, IDS, num_segments=17).tobytes(),
     "digits": lambda: gpureduce.digits(FLOATS).tobytes(),
     "from_digits": lambda: np.asarray(gpureduce.from_digits(gpureduce.digits(FLOATS))).tobytes(),
     "Accumulator": _accumulated,

@@ -176,7 +176,7 @@ def test_a_fault_in_an_atomic_while_counting_names_the_kernels_line():
     text = "// gpureduce: finishes=yes\n" + text
     with pytest.raises(gpureduce.CudaError) as error:
         gpureduce.explain(gpureduce.kernel(text), n=5000)
-    assert str(error.value).startswith("my_rung.cu:15: thread (0,0,0) of block (")
+    assert "\nmy_rung.cu:15: thread (0,0,0) of block (" in str(error.value)
     assert "out[" in str(error.value) and "it has 1 element" in str(error.value)
 
 
