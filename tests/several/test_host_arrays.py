@@ -28,6 +28,7 @@ LISTS = [
 def small_slabs(monkeypatch, four_devices):
     """Arrays of some hundred kilobytes keep four devices busy."""
     monkeypatch.setattr(on_several, "_rates", {})
+    monkeypatch.setattr(on_several, "_quicker_alone", {})
     monkeypatch.setattr(on_several, "_LEAST_BYTES", 1 << 12)
     monkeypatch.setattr(on_several, "_EMULATED_SLAB_BYTES", 1 << 15)
 
