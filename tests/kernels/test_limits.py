@@ -280,11 +280,11 @@ print(float(g.sum(np.ones(50, np.float32), kernel).value))
 slow = g.kernel(
     "__global__ void f(const float *in, float *out, size_t n)"
     "{ if (threadIdx.x == 0)"
-    " for (volatile size_t i = 0; i < 300000000; i++) {} out[blockIdx.x] = in[0]; }",
+    " for (volatile size_t i = 0; i < 3000000000; i++) {} out[blockIdx.x] = in[0]; }",
     limits=g.Limits(seconds=100),
 )
 slow.loaded([("f32", "f32")])  # compiled now, so that the signal comes while it runs
-signal.setitimer(signal.ITIMER_REAL, 0.2)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
 g.sum(np.ones(1, np.float32), slow, block=32, grid=1)
 signal.setitimer(signal.ITIMER_REAL, 0)
 print(calls[0], float(g.sum(np.ones(70, np.float32), kernel).value))
