@@ -181,7 +181,7 @@ class Archs:
         return cls(real, virtual)
 
     def options(self, capability: int = 0) -> list[str]:
-        """nvcc's, for a kernel that needs a capability. None if no card can run it."""
+        """nvcc's, for a kernel that needs a capability; empty if no card can run it."""
         real = [arch for arch in self.real if arch >= capability]
         virtual = sorted({max(arch, capability) for arch in self.virtual}) or real[-1:]
         return [
