@@ -74,12 +74,9 @@ static int take_types(gr_axis_request *request, int exactly, int kind, int bytes
     request->sums.is_native =
         request->sums.bytes == gr_acc_size(request->acc) && integers != gr_is_float(target);
     if (exactly)
-        request->acc = GR_ACC_proven;
+        request->acc = type->load == GR_LOAD_f64 ? GR_ACC_proven3 : GR_ACC_proven;
     return type->components;
 }
-
-/* The most float64 elements whose sum is nearly always proven by two numbers (exact/proven.h). */
-enum { TWO_NUMBERS = 256 };
 
 /* Adds the array's dimensions to the axes. `out` has as many as stay. Returns -1 with an exception
  * set if the arrays do not fit together. */
@@ -111,9 +108,6 @@ static int add_dims(gr_axis_request *request, const asked *ask, const gr_view *i
     }
     if (parts == 2)
         gr_axes_push(&axes->kept, (gr_axis){2, in->bytes / 2, 0, part_bytes});
-    if (request->acc == GR_ACC_proven && request->load == GR_LOAD_f64 &&
-        gr_axes_size(&axes->reduced) > TWO_NUMBERS)
-        request->acc = GR_ACC_proven3;
     return 0;
 }
 

@@ -113,10 +113,8 @@ __device__ __forceinline__ void finish_sum(void *to, const gr_sums &of, size_t k
     add_to(sum, initial_of<double>(of, k));
     if (finish_proven(sum.of, of, &rounded))
         store_sum(to, of, rounded);
-    else {
-        atomicOr(&of.unproven[k / 32], 1u << k % 32);
-        atomicExch(of.any_unproven, 1u);
-    }
+    else if (atomicOr(&of.unproven[k / 32], 1u << k % 32) == 0)
+        atomicExch(of.any_unproven, 1u); /* once for each word: all take turns at this address */
 }
 
 /* Rounds a short sum, which is exact, without a proof. Returns false if it needs one. */
