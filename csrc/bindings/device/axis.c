@@ -220,13 +220,13 @@ PyObject *gr_py_refuse_capture(PyObject *Py_UNUSED(self), PyObject *stream)
 
 PyObject *gr_py_sum_axis_on_device(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *object, *plan, *details, *answer, *done = NULL;
+    PyObject *object, *plan, *out, *details, *answer, *known, *done = NULL;
     unsigned long long stream;
     gr_axis_request request = {0};
     gr_gpu_array array;
     asked ask = {0};
     gr_view in;
-    if (!PyArg_ParseTuple(args, "OpOK", &object, &ask.keeps_dims, &plan, &stream))
+    if (!PyArg_ParseTuple(args, "OpOKO", &object, &ask.keeps_dims, &plan, &stream, &out))
         return NULL;
     void *ours = stream ? (void *)(uintptr_t)stream : GR_LEGACY_STREAM;
     int found = gr_gpu_array_of(object, gr_callers_stream, ours, &array);
@@ -234,11 +234,15 @@ PyObject *gr_py_sum_axis_on_device(PyObject *Py_UNUSED(self), PyObject *args)
         return found < 0 ? NULL : Py_NewRef(Py_None);
     request.stream = stream ? ours : array.stream ? array.stream : ours;
     gr_view_gpu(&array, &in);
-    answer = gr_find_memory(&array) < 0 ? NULL : gr_ask_python(plan, &array, &in, request.stream);
+    answer =
+        gr_find_memory(&array) < 0 ? NULL : gr_ask_python(plan, &array, &in, request.stream, out);
     request.device = array.device;
-    if (answer && PyArg_ParseTuple(answer, "OOKO", &ask.out, &ask.mask, &ask.axes, &details) &&
+    if (answer &&
+        PyArg_ParseTuple(answer, "OOKOO", &ask.out, &ask.mask, &ask.axes, &details, &known) &&
         take_details(details, &request, &ask) == 0)
         done = sum_planned(&request, &ask, &array, &in);
+    if (done)
+        done = Py_BuildValue("OON", ask.out, known, done);
     Py_XDECREF(answer);
     gr_gpu_array_done(&array);
     return done;
