@@ -19,7 +19,16 @@ from producers import ByDLPack, ByExchange, ByInterface
 
 REAL = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
         "float16", "bfloat16", "float32", "float64"]  # fmt: skip
-ROWS = ["row_thread", "row_lanes", "row_warp", "row_group", "row_block", "row_split", "row_tile"]
+ROWS = [
+    "row_thread",
+    "row_lanes",
+    "row_warp",
+    "row_group",
+    "row_packs",
+    "row_block",
+    "row_split",
+    "row_tile",
+]
 COLUMNS = ["column_thread", "column_packs", "column_tiles"]
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 EXAMPLES = int(os.environ.get("GPUREDUCE_AXIS_EXAMPLES", "60"))
@@ -96,6 +105,8 @@ def test_each_rung(name, dtype):
         (100, 128),
         (3, 1003),
         (1003, 3),
+        (513, 2),
+        (515, 4),
         (130, 8),
         (7, 33),
         (2, 9000),
@@ -118,6 +129,7 @@ def test_each_rung(name, dtype):
 def test_no_rung_depends_on_the_order_of_threads(name, order):
     rng = np.random.default_rng(3)
     array = rng.standard_normal((70, 100)).astype(np.float32)
+    array = array.reshape(-1, 2) if name == "row_packs" else array
     axis = 0 if name in COLUMNS else 1
     usual = add(array, name, axis=axis).value
     with gpureduce.emulator.schedule(order, seed=5):
@@ -129,6 +141,7 @@ def test_no_rung_depends_on_the_order_of_threads(name, order):
     [
         ((3, 200_000), 1, "row_split", 2),
         ((3, 10_000), 1, "row_block", 1),
+        ((500, 2), 1, "row_packs", 1),
         ((500, 3), 1, "row_tile", 1),
         ((500, 64), 1, "row_group", 1),
         ((500, 600), 1, "row_warp", 1),
