@@ -20,6 +20,8 @@ __global__ void __launch_bounds__(256)
                  size_t shares, unsigned long long *words)
 {
     const unsigned *bits = out.of.unproven;
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     if (bits && !*out.of.any_unproven)
         return;
     unsigned apart = 32 / lanes, member = threadIdx.x % 32 / apart;
