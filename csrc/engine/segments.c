@@ -6,7 +6,10 @@
  * Ids: segment_bounds finds out whether they are sorted. If so, it has made offsets, and the same
  * kernels follow. If not, segment_range finds the exponents, and segment_sample frequent ids.
  * segment_shared or segment_atomics adds integers, and segment_round rounds. The device decides
- * which of these kernels return at once, so that the host does not have to wait. */
+ * which of these kernels return at once, so that the host does not have to wait.
+ *
+ * Digits: as for unsorted ids. An element's segment is searched in the offsets, if there are any.
+ */
 #include "engine/segments.h"
 
 #include "engine/internal.h"
@@ -336,11 +339,13 @@ static gr_status plan(run *r)
     job->width = gr_word_width(request->rows);
     job->sums.has_initial = gr_has_initial(&request->sums);
     job->sums.additions = 4.0 * (double)request->rows + 1e5;
-    job->try_sorted = !request->by_offsets && request->rows &&
+    bool as_digits = request->sums.as_digits != 0; /* which only words have */
+    job->try_sorted = !as_digits && !request->by_offsets && request->rows &&
                       (request->sorted == GR_SORTED ||
                        (request->sorted == GR_SORTED_UNKNOWN && request->rows >= UNTRIED_ROWS));
-    r->in_rows = request->by_offsets || job->try_sorted;
-    r->in_words = !request->by_offsets && !(job->try_sorted && request->sorted == GR_SORTED);
+    r->in_rows = !as_digits && (request->by_offsets || job->try_sorted);
+    r->in_words =
+        as_digits || !(request->by_offsets || (job->try_sorted && request->sorted == GR_SORTED));
     r->sms = gr_facts_of(request->device)->sms;
     r->shared_bytes = gr_facts_of(request->device)->shared_bytes;
     while (lanes < columns && lanes < GR_WARP)
@@ -361,7 +366,8 @@ static gr_status plan(run *r)
 static gr_status add(run *r)
 {
     const gr_segment_request *request = r->request;
-    if ((r->in_rows && (find_bounds(r) != GR_OK || add_rows(r) != GR_OK)) ||
+    if (((r->in_rows || request->by_offsets) && find_bounds(r) != GR_OK) ||
+        (r->in_rows && add_rows(r) != GR_OK) ||
         (r->in_words && (find_range(r) != GR_OK || attempt(r, 0) != GR_OK)))
         return r->error->status;
     bool may_overflow = r->in_words && most_words(r) > 2;
@@ -454,7 +460,8 @@ gr_status gr_sum_segments(const gr_segment_request *request, gr_segment_outcome 
         gr_begin_piece(request->times, error) != GR_OK ||
         gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK)
         return error->status;
-    return gr_launch_segments(request, outcome, error);
+    return request->sums.as_digits ? gr_launch_segment_digits(request, outcome, error)
+                                   : gr_launch_segments(request, outcome, error);
 }
 
 gr_status gr_largest_id(const gr_index *ids, uint64_t count, int device, void *stream,

@@ -17,6 +17,7 @@ from gpureduce.core import (
     device_array,
     device_results,
     devices,
+    digits,
     dtypes,
     gpu_arrays,
     reduction,
@@ -117,7 +118,7 @@ def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
     )  # fmt: skip
     details = (
         conversion.acc, exactly, dtypes.load_of(result), initial, _number(request.strategy),
-        request.block, request.grid, schedule.number, schedule.seed, request.timed,
+        request.block, request.grid, schedule.number, schedule.seed, request.timed, False,
     )  # fmt: skip
     kind = "B" if dtypes.is_bfloat16(array.dtype) else array.dtype.kind
     ran, block, grid, launches, ms = module.sum_axis_of_host(
@@ -180,7 +181,7 @@ class _Plan:
         block, grid = launch_sizes(asked.block, asked.grid)
         details = (
             conversion.acc, self.exactly, target, initial,
-            _number(self.strategy), block, grid, 0, 0, bool(asked.timing),
+            _number(self.strategy), block, grid, 0, 0, bool(asked.timing), False,
         )  # fmt: skip
         return out, mask, reduction.bits(axes), details
 
@@ -243,6 +244,37 @@ def add_gpu(
         value,
         device_results.timing_of(module.BACKEND, plan.device, element, plan.n, name, launch, start),
     )
+
+
+def digits_gpu(arr: Any, axis: object, device: str | None, stream: object) -> Any:
+    """The digits of the exact sums of an array on a GPU, along a last axis, on that GPU."""
+    module = gpu_arrays.module_for(device)
+    if module is None:
+        raise TypeError(f"{type(arr).__name__} lies on a GPU, and {devices.build_info()['why']}")
+    library = device_results.library_of(arr, module)
+    found: Any = None
+
+    def plan(
+        kind: str, nbytes: int, index: int, shape: tuple[int, ...], steps: tuple[int, ...],
+        on: int,
+    ) -> tuple[Any, ...]:  # fmt: skip
+        nonlocal found
+        gpu_arrays.check_same_device(device, index)
+        conversion, name = device_results.conversion_of(
+            dtypes.is_exact, kind, nbytes, digits.dtype_for(kind)
+        )
+        axes = reduction.reduced_axes(axis, len(shape))
+        sums = reduction.shape_of_result(shape, axes, False)
+        found = library.make(arr, (*sums, digits.numbers_of(kind)), "int64", index, on)
+        target = dtypes.load_of(conversion.result) if name != "bfloat16" else _host.LOAD_BF16
+        details = (conversion.acc, True, target, (0, 0), CHOOSE, 0, 0, 0, 0, False, True)
+        return found, None, reduction.bits(axes), details
+
+    given = library.stream(arr) if stream is None else stream
+    number = gpu_arrays.stream_number(given)
+    if gpu_arrays.ask(module.sum_axis_on_device, arr, False, plan, number) is None:
+        raise TypeError(f"{type(arr).__name__} does not lie on a GPU")
+    return found
 
 
 def _on_host(value: Any, result: str) -> Any:

@@ -9,6 +9,7 @@
  *
  * Still wasted: three additions for each piece that an element could have, of which it has at most
  * three: 7 in float32, and 50 in float64. */
+#include "parts/exact_digits.h"
 #include "parts/exact_levels.h"
 #include "parts/layout.h"
 #include "parts/matrix.h"
@@ -68,7 +69,11 @@ __global__ void __launch_bounds__(256)
             __threadfence();
             sum.read_words(mine);
         }
-        store_bits(static_cast<char *>(out.of.base) + place.out, sum.rounded(out.of.type),
-                   out.of.bytes);
+        char *to = static_cast<char *>(out.of.base) + place.out;
+        if (out.of.as_digits)
+            sum.store_digits(
+                store_words_head(to, out.of, unsigned(k % out.of.parts), out.of.count, sum.flags));
+        else
+            store_bits(to, sum.rounded(out.of.type), out.of.bytes);
     }
 }

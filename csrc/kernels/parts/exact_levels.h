@@ -126,6 +126,35 @@ template <typename T> struct LevelSum {
         flags = (unsigned)__ldcg(&word[2 * Of::count + 1]);
     }
 
+    /* Stores all digits: those of the levels, from the lowest one on, then those of `top`. */
+    __device__ __forceinline__ void store_digits(int64_t *digit)
+    {
+        constexpr int position = Of::unit - GR_EXACT_UNIT;
+        int k = 0, filled = position % 32;
+        uint64_t bits = 0;
+        carry();
+        for (; k < position / 32; k++)
+            digit[k] = 0;
+        UNROLLED
+        for (int b = Of::count - 1; b >= 0; b--)
+            UNROLLED
+        for (int up = 0; up < Of::step; up += Of::half) {
+            bits |= (uint64_t)(flags ? 0 : level[b] >> up & Of::low_half) << filled;
+            filled += Of::half;
+            if (filled >= 32) {
+                digit[k++] = (int64_t)(bits & 0xffffffff);
+                bits >>= 32;
+                filled -= 32;
+            }
+        }
+        long long rest = flags ? 0 : top;
+        digit[k++] = (int64_t)((bits | (uint64_t)rest << filled) & 0xffffffff);
+        rest >>= 32 - filled;
+        for (; k < GR_EXACT_DIGITS - 1; k++, rest >>= 32)
+            digit[k] = rest & 0xffffffff;
+        digit[k] = rest;
+    }
+
     /* The bits of the sum, rounded once. Takes the first 63 bits, and whether there is more. */
     __device__ __forceinline__ unsigned long long rounded(gr_load type)
     {
