@@ -104,7 +104,7 @@ KERNELS = [
         ("bool more = (size & (((unsigned __int128)1 << drop) - 1)) != 0;", "bool more = false;"),
         ("long long rest = value >> (32 - shift);", "long long rest = value >> (31 - shift);"),
         ("sum->digit[k + 2] += rest >> 32;", ";"),
-        ("sum.digit[k + 1] += sum.digit[k] >> 32;", "sum.digit[k + 1] += 0;"),
+        ("sum->digit[k + 1] += sum->digit[k] >> 32;", "sum->digit[k + 1] += 0;"),
     ),
     *_of(
         "kernels/parts/segment_extremes.h",

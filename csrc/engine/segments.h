@@ -45,7 +45,7 @@ gr_status gr_sum_segments(const gr_segment_request *request, gr_segment_outcome 
 gr_status gr_launch_segments(const gr_segment_request *request, gr_segment_outcome *outcome,
                              gr_error *error);
 
-/* The same for digits of the sums (`sums.as_digits`), after counting the elements of each. */
+/* The same for digits of the sums (`sums.as_digits`): counts the elements of each first. */
 gr_status gr_launch_segment_digits(const gr_segment_request *request, gr_segment_outcome *outcome,
                                    gr_error *error);
 

@@ -9,7 +9,6 @@
  *
  * Still wasted: three additions for each piece that an element could have, of which it has at most
  * three: 7 in float32, and 50 in float64. */
-#include "parts/exact_digits.h"
 #include "parts/exact_levels.h"
 #include "parts/layout.h"
 #include "parts/matrix.h"
@@ -36,7 +35,7 @@ __device__ __forceinline__ void add_terms(Levels<T> &sum, const gr_layout &of, c
 /* Adds up the sums that have a bit in `out.of.unproven`, or all if that is NULL. `words` are
  * GR_LEVELS_WORDS for each sum, all 0, if warps share sums. */
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(256, Levels<Acc>::is_wide ? 1 : 4)
     exact_levels(gr_layout of, Sums<Acc> out, size_t sums, size_t terms, unsigned lanes,
                  size_t shares, unsigned long long *words)
 {
@@ -70,10 +69,12 @@ __global__ void __launch_bounds__(256)
             sum.read_words(mine);
         }
         char *to = static_cast<char *>(out.of.base) + place.out;
-        if (out.of.as_digits)
-            sum.store_digits(
-                store_words_head(to, out.of, unsigned(k % out.of.parts), out.of.count, sum.flags));
-        else
+        if (out.of.as_digits) {
+            DigitsHead head = {out.of.parts, unsigned(k % out.of.parts), out.of.type, out.of.count};
+            LevelSum<Acc> copy = sum;
+            store_digits(to, head, copy);
+        } else {
             store_bits(to, sum.rounded(out.of.type), out.of.bytes);
+        }
     }
 }

@@ -18,6 +18,7 @@
 
 #include "exact/device_layout.h"
 #include "exact_deposits.h"
+#include "exact_digits.h"
 #include "exact/round.h"
 
 /* T: float for elements that are multiples of 2^-149, below 2^128. Or double. */
@@ -126,35 +127,6 @@ template <typename T> struct LevelSum {
         flags = (unsigned)__ldcg(&word[2 * Of::count + 1]);
     }
 
-    /* Stores all digits: those of the levels, from the lowest one on, then those of `top`. */
-    __device__ __forceinline__ void store_digits(int64_t *digit)
-    {
-        constexpr int position = Of::unit - GR_EXACT_UNIT;
-        int k = 0, filled = position % 32;
-        uint64_t bits = 0;
-        carry();
-        for (; k < position / 32; k++)
-            digit[k] = 0;
-        UNROLLED
-        for (int b = Of::count - 1; b >= 0; b--)
-            UNROLLED
-        for (int up = 0; up < Of::step; up += Of::half) {
-            bits |= (uint64_t)(flags ? 0 : level[b] >> up & Of::low_half) << filled;
-            filled += Of::half;
-            if (filled >= 32) {
-                digit[k++] = (int64_t)(bits & 0xffffffff);
-                bits >>= 32;
-                filled -= 32;
-            }
-        }
-        long long rest = flags ? 0 : top;
-        digit[k++] = (int64_t)((bits | (uint64_t)rest << filled) & 0xffffffff);
-        rest >>= 32 - filled;
-        for (; k < GR_EXACT_DIGITS - 1; k++, rest >>= 32)
-            digit[k] = rest & 0xffffffff;
-        digit[k] = rest;
-    }
-
     /* The bits of the sum, rounded once. Takes the first 63 bits, and whether there is more. */
     __device__ __forceinline__ unsigned long long rounded(gr_load type)
     {
@@ -182,5 +154,36 @@ template <typename T> struct LevelSum {
         return gr_round_bits(m | more, exponent, negative, format);
     }
 };
+
+/* Stores the digits of a sum: those of the levels, from the lowest one on, then those of `top`. A
+ * function of its own, which reads a copy in memory: others keep their sums in few registers. */
+template <typename T>
+DEVICE_FUNCTION void store_digits(void *to, const DigitsHead &head, LevelSum<T> &sum)
+{
+    using Of = Levels<T>;
+    constexpr int position = Of::unit - GR_EXACT_UNIT;
+    int64_t *digit = store_head(to, head, sum.flags);
+    int k = 0, filled = position % 32;
+    uint64_t bits = 0;
+    sum.carry();
+    for (; k < position / 32; k++)
+        digit[k] = 0;
+    for (int half = 2 * Of::count - 1; half >= 0; half--) {
+        long long level = sum.flags ? 0 : sum.level[half / 2];
+        bits |= (uint64_t)(half % 2 ? level & Of::low_half : level >> Of::half) << filled;
+        filled += Of::half;
+        if (filled >= 32) {
+            digit[k++] = (int64_t)(bits & 0xffffffff);
+            bits >>= 32;
+            filled -= 32;
+        }
+    }
+    long long rest = sum.flags ? 0 : sum.top;
+    digit[k++] = (int64_t)((bits | (uint64_t)rest << filled) & 0xffffffff);
+    rest >>= 32 - filled;
+    for (; k < GR_EXACT_DIGITS - 1; k++, rest >>= 32)
+        digit[k] = rest & 0xffffffff;
+    digit[k] = rest;
+}
 
 #endif

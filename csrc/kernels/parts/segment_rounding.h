@@ -65,14 +65,12 @@ DEVICE_FUNCTION unsigned long long round_words_of(const uint64_t *word, const gr
     return gr_round_normalized(&sum, type);
 }
 
-/* Stores the digits of part `part` of a segment's sum. The word of integers has their sum, of which
- * unsigned ones need all 64 bits. */
-DEVICE_FUNCTION void store_digits_of(void *to, const gr_segment_job &of, uint64_t segment,
-                                     unsigned part, const uint64_t *word, const gr_word_plan &plan,
-                                     int least)
+/* Stores the digits of a part of a sum. The word of integers has their sum, of which unsigned ones
+ * need all 64 bits. Takes no job: its address would make threads copy the kernel's parameters. */
+DEVICE_FUNCTION void store_digits_of(void *to, DigitsHead head, const uint64_t *word,
+                                     const gr_word_plan &plan, int least, gr_load load)
 {
     gr_exact sum;
-    gr_load load = (gr_load)of.load;
     if (gr_is_float(load)) {
         add_words(&sum, word, plan, least);
     } else {
@@ -82,7 +80,7 @@ DEVICE_FUNCTION void store_digits_of(void *to, const gr_segment_job &of, uint64_
         add_scaled(&sum, is_signed ? (long long)word[0] >> 32 : (long long)(word[0] >> 32), 32);
     }
     carry_digits(&sum);
-    int64_t *digit = store_words_head(to, of.sums, part, of.sums.counts[segment], sum.flags);
+    int64_t *digit = store_head(to, head, sum.flags);
     for (unsigned k = 0; k < GR_EXACT_DIGITS; k++)
         digit[k] = sum.flags ? 0 : sum.digit[k];
 }

@@ -25,8 +25,9 @@ __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
                    (int64_t)(begin + k) * of.out.row_step + column_offset(of.out, c);
         unsigned long long bits;
         if (of.sums.as_digits) {
-            unsigned part = of.out.parts == 2 ? unsigned(c % 2) : 0;
-            store_digits_of(to, of, begin + k, part, word, plan, least);
+            DigitsHead head = {of.sums.parts, of.sums.parts == 2 ? unsigned(c % 2) : 0,
+                               of.sums.type, of.sums.counts[begin + k]};
+            store_digits_of(to, head, word, plan, least, (gr_load)of.load);
             continue;
         }
         if (!is_float) {
