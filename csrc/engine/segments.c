@@ -287,8 +287,8 @@ static gr_status allocate(run *r, char **memory)
     gr_segment_job *job = &r->job;
     gr_error *error = r->error;
     size_t bytes = 0, sums = request->segments * request->columns;
-    size_t tasks = r->in_rows ? request->rows / job->task_rows + request->rows / job->long_rows : 0;
     size_t longs = r->in_rows ? request->rows / job->long_rows : 0;
+    size_t tasks = r->in_rows ? request->rows / job->task_rows + longs : 0;
     size_t marks = r->in_rows && is_proven(r) ? sums / 32 + 1 : 0;
     size_t state = take(&bytes, 1, sizeof *job->state);
     size_t unproven = take(&bytes, marks, sizeof(unsigned)), zeroed = bytes;
@@ -304,6 +304,8 @@ static gr_status allocate(run *r, char **memory)
     if (gr_allocate(request->device, bytes, request->stream, (void **)memory, error) != GR_OK)
         return error->status;
     TRY(cudaMemsetAsync(*memory, 0, zeroed, request->stream));
+    job->task_room = tasks;
+    job->long_room = longs;
     job->state = (gr_segment_state *)(void *)(*memory + state);
     job->sums.unproven = (unsigned *)(void *)(*memory + unproven);
     job->sums.any_unproven = &job->state->any_unproven;
@@ -444,6 +446,8 @@ gr_status gr_launch_segments(const gr_segment_request *request, gr_segment_outco
     char *memory = NULL;
     if (request->kernel)
         return gr_launch_keys(request, outcome, error);
+    if (request->sums.as_digits && !request->sums.counts)
+        return gr_launch_segment_digits(request, outcome, error);
     memset(outcome, 0, sizeof *outcome);
     if (plan(&r) == GR_OK && allocate(&r, &memory) == GR_OK && add(&r) == GR_OK && request->check)
         check(&r);
@@ -460,8 +464,7 @@ gr_status gr_sum_segments(const gr_segment_request *request, gr_segment_outcome 
         gr_begin_piece(request->times, error) != GR_OK ||
         gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK)
         return error->status;
-    return request->sums.as_digits ? gr_launch_segment_digits(request, outcome, error)
-                                   : gr_launch_segments(request, outcome, error);
+    return gr_launch_segments(request, outcome, error);
 }
 
 gr_status gr_largest_id(const gr_index *ids, uint64_t count, int device, void *stream,

@@ -206,6 +206,7 @@ def lesson_arguments(
         raise ValueError(f"{name} adds up numbers, (n,), not rows")
     if count > _MOST_KEYS:
         raise ValueError(f"{name} makes at most 2^31 sums, not num_segments={count}")
+    ids = ids.copy()  # the kernels rely on what is checked here
     wrong = np.flatnonzero((ids < 0) | (ids >= count))
     if wrong.size:
         raise out_of_range(int(wrong[0]), int(ids[wrong[0]]), count)
