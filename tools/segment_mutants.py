@@ -104,7 +104,7 @@ KERNELS = [
         ("bool more = (size & (((unsigned __int128)1 << drop) - 1)) != 0;", "bool more = false;"),
         ("long long rest = value >> (32 - shift);", "long long rest = value >> (31 - shift);"),
         ("sum->digit[k + 2] += rest >> 32;", ";"),
-        ("sum.digit[k + 1] += sum.digit[k] >> 32;", "sum.digit[k + 1] += 0;"),
+        ("sum->digit[k + 1] += sum->digit[k] >> 32;", "sum->digit[k + 1] += 0;"),
     ),
     *_of(
         "kernels/parts/segment_extremes.h",
@@ -412,7 +412,8 @@ def _by_kernels(module: Any, values: Array, ids: Array, count: int, dtype: str, 
     acc = _host.ACC_U64 if whole or values.itemsize < 8 else _host.ACC_F64
     acc = acc if whole or values.itemsize == 8 else _host.ACC_F32
     pair = (int(initial), 0) if whole else (float(initial), 0.0)
-    details = (acc, not whole, dtypes.load_of(target), pair, False, 0, True, count, 0, 0, False, -1)
+    how = (False, 0, True, count, 0, 0, False, -1, False)
+    details = (acc, not whole, dtypes.load_of(target), pair, *how)
     module.sum_segments_of_host(
         values, ids.astype(np.int64), out, values.dtype.kind, "i", 0, details
     )

@@ -293,14 +293,16 @@ static gr_status run_parts(const gr_axis_request *request, size_t at_once, bool 
 static gr_status run(const gr_axis_request *request, gr_axis_outcome *outcome, gr_error *error)
 {
     size_t most = gr_backend_elements_at_once(), terms = gr_axes_size(&request->axes.reduced);
-    bool are_long = terms > most;
+    /* exact_levels adds up a sum of any length in one launch. */
+    bool are_long = terms > most && !gr_names_exact_levels(request);
+    size_t at_once = terms && terms < most ? most / terms : 1;
     memset(outcome, 0, sizeof *outcome);
     error->status = GR_OK;
-    if (!terms || gr_axes_size(&request->axes.kept) <= most / terms)
+    if (request->sums.as_digits && at_once < request->sums.parts)
+        at_once = request->sums.parts; /* one launch stores the words of both parts */
+    if (!terms || (!are_long && gr_axes_size(&request->axes.kept) <= at_once))
         return run_whole(request, outcome, error);
-    /* exact_levels adds up a sum of any length in one launch. */
-    return run_parts(request, are_long ? 1 : most / terms,
-                     are_long && !gr_names_exact_levels(request), outcome, error);
+    return run_parts(request, at_once, are_long, outcome, error);
 }
 
 gr_status gr_sum_axis(const gr_axis_request *request, gr_axis_outcome *outcome, gr_error *error)

@@ -351,13 +351,14 @@ void gr_start_axis_plan(const gr_axis_request *request, gr_axis_plan *p)
                         .sum_count = gr_axes_size(&request->axes.kept),
                         .terms = gr_axes_size(&request->axes.reduced)};
     p->sums.base = request->axes.out;
+    p->sums.count = p->terms;
     p->sums.has_initial = gr_has_initial(&request->sums);
     p->sums.additions = 4.0 * (double)p->terms + 1e5; /* merges of threads and shares included */
 }
 
 bool gr_names_exact_levels(const gr_axis_request *request)
 {
-    return request->strategy == number_of("exact_levels");
+    return request->sums.as_digits || request->strategy == number_of("exact_levels");
 }
 
 gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *p, gr_error *error)
@@ -366,7 +367,7 @@ gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *p, gr_error
     gr_start_axis_plan(request, p);
     gr_axis_simplify(&axes, request->sums.parts);
     p->packed = gr_axis_is_packed(&axes, request->sums.bytes);
-    int number = request->strategy;
+    int number = request->sums.as_digits ? number_of("exact_levels") : request->strategy;
     unsigned traits = number < 0 ? 0 : gr_strategy_at(number)->traits;
     gr_axis_form found =
         p->terms ? gr_axis_find_matrix(request, &axes, traits, &p->matrix) : AS_LAYOUT;

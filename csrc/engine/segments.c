@@ -6,7 +6,10 @@
  * Ids: segment_bounds finds out whether they are sorted. If so, it has made offsets, and the same
  * kernels follow. If not, segment_range finds the exponents, and segment_sample frequent ids.
  * segment_shared or segment_atomics adds integers, and segment_round rounds. The device decides
- * which of these kernels return at once, so that the host does not have to wait. */
+ * which of these kernels return at once, so that the host does not have to wait.
+ *
+ * Digits: as for unsorted ids. An element's segment is searched in the offsets, if there are any.
+ */
 #include "engine/segments.h"
 
 #include "engine/internal.h"
@@ -284,8 +287,8 @@ static gr_status allocate(run *r, char **memory)
     gr_segment_job *job = &r->job;
     gr_error *error = r->error;
     size_t bytes = 0, sums = request->segments * request->columns;
-    size_t tasks = r->in_rows ? request->rows / job->task_rows + request->rows / job->long_rows : 0;
     size_t longs = r->in_rows ? request->rows / job->long_rows : 0;
+    size_t tasks = r->in_rows ? request->rows / job->task_rows + longs : 0;
     size_t marks = r->in_rows && is_proven(r) ? sums / 32 + 1 : 0;
     size_t state = take(&bytes, 1, sizeof *job->state);
     size_t unproven = take(&bytes, marks, sizeof(unsigned)), zeroed = bytes;
@@ -301,6 +304,8 @@ static gr_status allocate(run *r, char **memory)
     if (gr_allocate(request->device, bytes, request->stream, (void **)memory, error) != GR_OK)
         return error->status;
     TRY(cudaMemsetAsync(*memory, 0, zeroed, request->stream));
+    job->task_room = tasks;
+    job->long_room = longs;
     job->state = (gr_segment_state *)(void *)(*memory + state);
     job->sums.unproven = (unsigned *)(void *)(*memory + unproven);
     job->sums.any_unproven = &job->state->any_unproven;
@@ -336,11 +341,13 @@ static gr_status plan(run *r)
     job->width = gr_word_width(request->rows);
     job->sums.has_initial = gr_has_initial(&request->sums);
     job->sums.additions = 4.0 * (double)request->rows + 1e5;
-    job->try_sorted = !request->by_offsets && request->rows &&
+    bool as_digits = request->sums.as_digits != 0; /* which only words have */
+    job->try_sorted = !as_digits && !request->by_offsets && request->rows &&
                       (request->sorted == GR_SORTED ||
                        (request->sorted == GR_SORTED_UNKNOWN && request->rows >= UNTRIED_ROWS));
-    r->in_rows = request->by_offsets || job->try_sorted;
-    r->in_words = !request->by_offsets && !(job->try_sorted && request->sorted == GR_SORTED);
+    r->in_rows = !as_digits && (request->by_offsets || job->try_sorted);
+    r->in_words =
+        as_digits || !(request->by_offsets || (job->try_sorted && request->sorted == GR_SORTED));
     r->sms = gr_facts_of(request->device)->sms;
     r->shared_bytes = gr_facts_of(request->device)->shared_bytes;
     while (lanes < columns && lanes < GR_WARP)
@@ -361,7 +368,8 @@ static gr_status plan(run *r)
 static gr_status add(run *r)
 {
     const gr_segment_request *request = r->request;
-    if ((r->in_rows && (find_bounds(r) != GR_OK || add_rows(r) != GR_OK)) ||
+    if (((r->in_rows || request->by_offsets) && find_bounds(r) != GR_OK) ||
+        (r->in_rows && add_rows(r) != GR_OK) ||
         (r->in_words && (find_range(r) != GR_OK || attempt(r, 0) != GR_OK)))
         return r->error->status;
     bool may_overflow = r->in_words && most_words(r) > 2;
@@ -438,6 +446,8 @@ gr_status gr_launch_segments(const gr_segment_request *request, gr_segment_outco
     char *memory = NULL;
     if (request->kernel)
         return gr_launch_keys(request, outcome, error);
+    if (request->sums.as_digits && !request->sums.counts)
+        return gr_launch_segment_digits(request, outcome, error);
     memset(outcome, 0, sizeof *outcome);
     if (plan(&r) == GR_OK && allocate(&r, &memory) == GR_OK && add(&r) == GR_OK && request->check)
         check(&r);

@@ -45,6 +45,10 @@ gr_status gr_sum_segments(const gr_segment_request *request, gr_segment_outcome 
 gr_status gr_launch_segments(const gr_segment_request *request, gr_segment_outcome *outcome,
                              gr_error *error);
 
+/* The same for digits of the sums (`sums.as_digits`): counts the elements of each first. */
+gr_status gr_launch_segment_digits(const gr_segment_request *request, gr_segment_outcome *outcome,
+                                   gr_error *error);
+
 /* The same for arrays in host memory: copies them to the device and the sums back. The addresses in
  * the request are within the spans. */
 gr_status gr_sum_segments_of_host(gr_segment_request *request, gr_span values, gr_span index,

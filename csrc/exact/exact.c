@@ -8,8 +8,7 @@
  *
  * The numbers are 64 bits wide in two's complement and >> of a negative one is arithmetic, as with
  * every supported compiler: d == (d >> 32) * 2^32 + (d & 0xffffffff) for either sign. */
-#include "exact/exact.h"
-#include "exact/format.h"
+#include "exact/words.h"
 
 static const uint32_t MOST_FILL = 1u << 30;
 
@@ -106,13 +105,11 @@ void gr_exact_merge(gr_exact *acc, const gr_exact *other)
 
 void gr_exact_normalize(gr_exact *acc)
 {
-    const uint32_t both = GR_EXACT_PLUS_INF | GR_EXACT_MINUS_INF;
     carry(acc);
     if (!acc->flags)
         return;
     /* With a flag set, the finite numbers no longer affect the value. */
-    if (acc->flags & GR_EXACT_NAN || (acc->flags & both) == both)
-        acc->flags = GR_EXACT_NAN;
+    acc->flags = gr_normalized_flags(acc->flags);
     memset(acc->digit, 0, sizeof acc->digit);
 }
 

@@ -1,44 +1,25 @@
-/* Accumulators as arrays of 64-bit integers that anybody can add, word by word:
- *    0       1: after additions, the number of accumulators
- *    1       the format: 256 + 16 * components + the element type's number
- *    2, 3    the low and the high 32 bits of the count
- * and for each component
- *    0..2    1 if the accumulator has a nan, an inf, a -inf
- *    3..70   the digits, of which all but the last are from 0 to 2^32 - 1
- * The sum of GR_WORDS_MOST such arrays does not overflow. */
-#include "exact/exact.h"
-#include "exact/format.h"
+/* Accumulators as arrays of 64-bit integers: words.h has their layout. */
+#include "exact/words.h"
 
-enum { HEAD = 4, FLAGS = 3, COMPONENT = FLAGS + GR_EXACT_DIGITS, FORMAT = 256 };
-
-_Static_assert(HEAD + COMPONENT == GR_WORDS, "exact.h says the same");
+_Static_assert(GR_WORDS_HEAD + GR_WORDS_COMPONENT == GR_WORDS, "exact.h says the same");
 
 size_t gr_exact_words(int components)
 {
-    return HEAD + (size_t)components * COMPONENT;
-}
-
-static int64_t format_of(int components, int type)
-{
-    return FORMAT + 16 * components + type;
+    return GR_WORDS_HEAD + (size_t)components * GR_WORDS_COMPONENT;
 }
 
 void gr_exact_head_to_words(uint64_t count, int components, gr_load load, int64_t *words)
 {
-    words[0] = 1;
-    words[1] = format_of(components, gr_type_number(load));
-    words[2] = (int64_t)(count & UINT32_MAX);
-    words[3] = (int64_t)(count >> 32);
+    gr_write_words_head(words, count, components, load);
 }
 
 bool gr_exact_component_to_words(const gr_exact *acc, int component, int64_t *words)
 {
     gr_exact normal = *acc;
     gr_exact_normalize(&normal);
-    words += HEAD + component * COMPONENT;
-    for (int bit = 0; bit < FLAGS; bit++)
-        words[bit] = normal.flags >> bit & 1;
-    memcpy(words + FLAGS, normal.digit, sizeof normal.digit);
+    words += GR_WORDS_HEAD + component * GR_WORDS_COMPONENT;
+    gr_write_words_flags(words, normal.flags);
+    memcpy(words + GR_WORDS_FLAGS, normal.digit, sizeof normal.digit);
     return gr_exact_top_fits(&normal);
 }
 
@@ -55,12 +36,12 @@ bool gr_exact_to_words(const gr_exact *acc, int components, gr_load load, int64_
 static bool read_component(gr_exact *acc, const int64_t *words, int64_t added)
 {
     gr_exact_init(acc);
-    for (int bit = 0; bit < FLAGS; bit++) {
+    for (int bit = 0; bit < GR_WORDS_FLAGS; bit++) {
         if (words[bit] < 0 || words[bit] > added)
             return false;
         acc->flags |= words[bit] ? 1u << bit : 0;
     }
-    const int64_t *digit = words + FLAGS, most = added * (int64_t)UINT32_MAX;
+    const int64_t *digit = words + GR_WORDS_FLAGS, most = added * (int64_t)UINT32_MAX;
     for (int k = 0; k < GR_EXACT_DIGITS - 1; k++)
         if (digit[k] < 0 || digit[k] > most)
             return false;
@@ -77,7 +58,7 @@ gr_words_error gr_exact_from_words(const int64_t *words, int components, gr_exac
     if (added < 1 || added > GR_WORDS_MOST)
         return GR_WORDS_BAD_NUMBER;
     int type = (int)(words[1] / added % 16);
-    if (words[1] != added * format_of(components, type) || !gr_load_of_type(type, load))
+    if (words[1] != added * gr_words_format(components, type) || !gr_load_of_type(type, load))
         return GR_WORDS_BAD_FORMAT;
     int64_t most = added * (int64_t)UINT32_MAX;
     if (words[2] < 0 || words[2] > most || words[3] < 0 || words[3] > UINT32_MAX)
@@ -86,7 +67,7 @@ gr_words_error gr_exact_from_words(const int64_t *words, int components, gr_exac
     if (__builtin_add_overflow((uint64_t)words[3] << 32, (uint64_t)words[2], &count))
         return GR_WORDS_BAD_CONTENT;
     for (int i = 0; i < components; i++) {
-        if (!read_component(&read[i], words + HEAD + i * COMPONENT, added))
+        if (!read_component(&read[i], words + GR_WORDS_HEAD + i * GR_WORDS_COMPONENT, added))
             return GR_WORDS_BAD_CONTENT;
         read[i].count = count;
         gr_exact_normalize(&read[i]);

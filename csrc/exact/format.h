@@ -31,7 +31,7 @@ GR_HOST_DEVICE bool gr_is_float(gr_load load)
 }
 
 /* The numbers of the types in files and messages: 1 float16, 2 bfloat16, 3 float32, 4 float64. */
-static inline int gr_type_number(gr_load load)
+GR_HOST_DEVICE int gr_type_number(gr_load load)
 {
     return load == GR_LOAD_f16 ? 1 : load == GR_LOAD_bf16 ? 2 : load == GR_LOAD_f32 ? 3 : 4;
 }

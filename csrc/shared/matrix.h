@@ -53,6 +53,9 @@ typedef struct {
     double additions;    /* of such sums: the most of them that one sum may take, with rounding */
     unsigned *unproven;  /* of such sums: a bit for each that is not proven */
     unsigned *any_unproven; /* not 0 if there is a bit */
+    int as_digits;          /* a sum is stored as words (exact/words.h), not rounded; .. */
+    uint64_t count;         /* .. the number of elements of each sum along axes, .. */
+    const uint64_t *counts; /* .. and of each segment */
 } gr_sums;
 
 #endif

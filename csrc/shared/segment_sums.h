@@ -83,7 +83,8 @@ typedef struct {
     uint64_t task_rows;
     gr_segment_task *task;
     gr_long_segment *longs;
-    void *partial; /* the tasks' sums */
+    uint64_t task_room, long_room; /* entries of both */
+    void *partial;                 /* the tasks' sums */
 } gr_segment_job;
 
 /* The words of a sum. */

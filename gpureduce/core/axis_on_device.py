@@ -20,6 +20,7 @@ from gpureduce.core import (
     device_array,
     device_results,
     devices,
+    digits,
     dtypes,
     gpu_arrays,
     reduction,
@@ -125,7 +126,7 @@ def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
     sums = arrange(made) if arrange else made
     details = (
         conversion.acc, exactly, dtypes.load_of(result), initial, _number(request.strategy),
-        request.block, request.grid, schedule.number, schedule.seed, request.timed,
+        request.block, request.grid, schedule.number, schedule.seed, request.timed, False,
     )  # fmt: skip
     kind = "B" if dtypes.is_bfloat16(array.dtype) else array.dtype.kind
     ran, block, grid, launches, ms = module.sum_axis_of_host(
@@ -203,7 +204,7 @@ class _Plan:
         block, grid = launch_sizes(asked.block, asked.grid)
         details = (
             conversion.acc, exactly, target, initial,
-            _number(self.strategy), block, grid, 0, 0, bool(asked.timing),
+            _number(self.strategy), block, grid, 0, 0, bool(asked.timing), False,
         )  # fmt: skip
         first, arrange = _sums_in_memory(shape, steps, axes, how.keepdims, self.library.transpose)
         made = self.library.maker(first, name, device)
@@ -306,6 +307,36 @@ def _plan_for(
         return None
     asked, how = Arguments(strategy, dtype, timing=timing), Reduction(axis, keepdims)
     return _Plan(asked, strategy_of(strategy), how, like, module)
+
+
+def digits_gpu(arr: Any, axis: object, device: str | None, stream: object) -> Any:
+    """The digits of the exact sums of an array on a GPU, along a last axis, on that GPU."""
+    module = gpu_arrays.module_for(device)
+    if module is None:
+        raise TypeError(f"{type(arr).__name__} lies on a GPU, and {devices.build_info()['why']}")
+    library = device_results.library_of(type(arr), module)
+
+    def plan(
+        kind: str, nbytes: int, index: int, shape: tuple[int, ...], steps: tuple[int, ...],
+        on: int, out: None,
+    ) -> tuple[Any, ...]:  # fmt: skip
+        gpu_arrays.check_same_device(device, index)
+        conversion, name = device_results.conversion_of(
+            dtypes.is_exact, kind, nbytes, digits.dtype_for(kind)
+        )
+        axes = reduction.reduced_axes(axis, len(shape))
+        sums = reduction.shape_of_result(shape, axes, False)
+        found = library.maker((*sums, digits.numbers_of(kind)), "int64", index)(on)
+        target = dtypes.load_of(conversion.result) if name != "bfloat16" else _host.LOAD_BF16
+        details = (conversion.acc, True, target, (0, 0), CHOOSE, 0, 0, 0, 0, False, True)
+        return found, None, reduction.bits(axes), details, None
+
+    given = library.stream(arr) if stream is None else stream
+    number = gpu_arrays.stream_number(given)
+    found = gpu_arrays.ask(module.sum_axis_on_device, arr, False, plan, number, None)
+    if found is None:
+        raise TypeError(f"{type(arr).__name__} does not lie on a GPU")
+    return found[0]
 
 
 def _on_host(value: Any, result: str) -> Any:

@@ -1,4 +1,4 @@
-"""Exact sums as int64 numbers that anybody's integer all-reduce adds: csrc/exact/exact_digits.c."""
+"""Exact sums as int64 numbers that anybody's integer all-reduce adds: csrc/exact/words.h."""
 
 from __future__ import annotations
 
@@ -9,13 +9,35 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import arrays, dtypes, exact
+from gpureduce.core import arrays, devices, dtypes, exact
 from gpureduce.core.dtypes import Array, load_of
 
 Words = npt.NDArray[np.int64]
 
 REAL, COMPLEX = 75, 146  # numbers of one sum
 _COUNT = slice(2, 4)  # of which two have the count of elements
+
+
+def numbers_of(kind: str) -> int:
+    """The numbers of one sum of elements of this kind."""
+    return COMPLEX if kind == "c" else REAL
+
+
+def dtype_for(kind: str) -> type[np.float64] | None:
+    """The dtype whose digits the sums of elements on a GPU have; None: the elements' own."""
+    return np.float64 if kind in "biu" else None
+
+
+def check_place(device: str | None, stream: object) -> None:
+    """Raises unless the digits of an array in host memory are asked of the processors."""
+    if device not in (None, "cpu"):
+        devices.check_device(device)
+        raise ValueError(
+            f"digits are made where the array lies, in host memory, not on device={device!r}: "
+            "leave device out, or pass an array on that device"
+        )
+    if stream is not None:
+        raise ValueError("stream is for arrays on a GPU; this one is in host memory")
 
 
 def checked(words: object) -> Words:
@@ -53,7 +75,7 @@ def of_sums(array: Array, axes: tuple[int, ...]) -> Words:
     kept = tuple(i for i in range(array.ndim) if i not in axes)
     moved, dims = array.transpose(kept + axes), len(kept)
     shape = moved.shape[:dims]
-    words = np.empty((*shape, COMPLEX if array.dtype.kind == "c" else REAL), np.int64)
+    words = np.empty((*shape, numbers_of(array.dtype.kind)), np.int64)
     if dims and math.prod(moved.shape[dims:]) <= arrays.PACK_ELEMENTS:
         for where in arrays.parts(moved.shape, dims):
             words[where] = _of_part(moved[where], dims)
@@ -94,7 +116,7 @@ def _of_floats(array: Array, kept: int) -> Words:
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
     flat = np.require(native, requirements=["C", "A"]).reshape(-1)
     parts = 2 if array.dtype.kind == "c" else 1
-    words = np.empty((*array.shape[:kept], COMPLEX if parts == 2 else REAL), np.int64)
+    words = np.empty((*array.shape[:kept], numbers_of(array.dtype.kind)), np.int64)
     if words.size:
         rows = words.size // words.shape[-1]
         _host.sum_digits(flat, rows, load_of(flat.dtype), parts, words)

@@ -178,24 +178,30 @@ def segment_sum(
 
 def digits_of(
     values: npt.ArrayLike, segment_ids: npt.ArrayLike | None, offsets: npt.ArrayLike | None,
-    num_segments: int | None,
-) -> digits.Words:  # fmt: skip
-    """The digits of exact sums by segment, along a last axis."""
+    num_segments: int | None, device: str | None, stream: object,
+) -> Any:  # fmt: skip
+    """The digits of exact sums by segment, along a last axis, where the values lie."""
+    start = time.perf_counter()
     _check_one_of(segment_ids, offsets)
     if segment_ids is not None and num_segments is None:
         raise TypeError(
             "segment_digits takes num_segments with segment_ids: digits that are added must be of "
             "the same segments"
         )
+    size = None if num_segments is None else whole("num_segments", num_segments, 0, _MOST_SEGMENTS)
+    asked = Asked(segment_ids, offsets, size, None, None, None, True, as_digits=True)
+    if arrays.lies_on_a_gpu(values) or arrays.lies_on_a_gpu(asked.numbers):
+        call = Arguments("exact", None, device=device, stream=stream, timing=False)
+        return segments_on_device.add_gpu(call, "exact", values, asked, start).value
+    digits.check_place(device, stream)
     array = arrays.as_array(values).view()
     _check_dimensions(array)
     dtypes.convert(array.dtype, None)  # raises if the dtype cannot be summed
-    size = None if num_segments is None else whole("num_segments", num_segments, 0, _MOST_SEGMENTS)
-    segments = _checked_segments(array, Asked(segment_ids, offsets, size, None, None, None, True))
+    segments = _checked_segments(array, asked)
     counts = _empty((segments.size,), np.dtype(np.int64), segments)
     _add_to(counts, np.broadcast_to(np.True_, len(array)), segments, counts.dtype, 0)
     result = digits.kind_of(array.dtype)
-    each = digits.COMPLEX if result.kind == "c" else digits.REAL
+    each = digits.numbers_of(result.kind)
     words = _empty((segments.size, *array.shape[1:], each), counts.dtype, segments)
     _add_to(words, array, segments, result, ((), ()))
     digits.set_counts(words, counts.reshape(-1, *(1,) * (array.ndim - 1)))

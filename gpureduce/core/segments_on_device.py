@@ -12,7 +12,15 @@ from typing import Any, NamedTuple, NoReturn, cast
 import numpy as np
 
 from gpureduce import _host
-from gpureduce.core import arrays, device_results, devices, dtypes, gpu_arrays, registry
+from gpureduce.core import (
+    arrays,
+    device_results,
+    devices,
+    digits,
+    dtypes,
+    gpu_arrays,
+    registry,
+)
 from gpureduce.core.dtypes import Array
 from gpureduce.core.request import Arguments, Request
 from gpureduce.core.results import Outcome, SumResult, Timing
@@ -33,6 +41,7 @@ class Asked(NamedTuple):
     out: Any
     is_sorted: bool | None
     check: bool
+    as_digits: bool = False  # of the sums, in place of rounded sums
 
     @property
     def numbers(self) -> Any:
@@ -116,7 +125,7 @@ def _details(
     known = -1 if asked.is_sorted is None else int(asked.is_sorted)
     return (
         acc, exactly, target, initial, asked.ids is None, known, asked.check, count,
-        *schedule, timed, kernel,
+        *schedule, timed, kernel, asked.as_digits,
     )  # fmt: skip
 
 
@@ -197,6 +206,7 @@ def lesson_arguments(
         raise ValueError(f"{name} adds up numbers, (n,), not rows")
     if count > _MOST_KEYS:
         raise ValueError(f"{name} makes at most 2^31 sums, not num_segments={count}")
+    ids = ids.copy()  # the kernels rely on what is checked here
     wrong = np.flatnonzero((ids < 0) | (ids >= count))
     if wrong.size:
         raise out_of_range(int(wrong[0]), int(ids[wrong[0]]), count)
@@ -281,14 +291,18 @@ class _Plan:
         self.element, self.device, self.rows = (kind, nbytes), device, shape[0]
         self.n = math.prod(shape)
         by_ids = asked.ids is not None
+        wanted = digits.dtype_for(kind) if asked.as_digits else call.dtype
         conversion, result = device_results.conversion_of(
-            lambda wanted: _is_exact(self.name, by_ids, wanted), kind, nbytes, call.dtype
+            lambda wanted: _is_exact(self.name, by_ids, wanted), kind, nbytes, wanted
         )
-        _refuse_casts(kind, conversion.result)
+        if not asked.as_digits:
+            _refuse_casts(kind, conversion.result)
         self.exactly = _is_exact(self.name, by_ids, conversion.result)
         target = dtypes.load_of(conversion.result) if result != "bfloat16" else _host.LOAD_BF16
         self.count = self._count(device, stream)
-        sums = (self.count, *shape[1:])
+        sums: tuple[int, ...] = (self.count, *shape[1:])
+        if asked.as_digits:
+            sums, result = (*sums, digits.numbers_of(kind)), "int64"
         details = _details(
             conversion, self.exactly, target, asked, self.count, (0, 0), bool(call.timing)
         )

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
-from gpureduce.core import arrays, dtypes, reduction, segments
+from gpureduce.core import arrays, axis_on_device, dtypes, reduction, segments
 from gpureduce.core import digits as words_of
 
 
-def digits(arr: npt.ArrayLike, axis: int | tuple[int, ...] | None = None) -> npt.NDArray[np.int64]:
+def digits(
+    arr: npt.ArrayLike,
+    axis: int | tuple[int, ...] | None = None,
+    *,
+    device: str | None = None,
+    stream: object = None,
+) -> Any:
     """The exact sums along axes as int64 numbers, which can be added to those of other arrays.
 
     Each sum has 75 numbers, or 146 if it is complex, along a last axis. They are those of
@@ -21,14 +26,22 @@ def digits(arr: npt.ArrayLike, axis: int | tuple[int, ...] | None = None) -> npt
     Parameters
     ----------
     arr
-        An array in host memory. Sums of integers have the digits of float64.
+        An array in host memory, or on a GPU, where it is read in place. Sums of integers have the
+        digits of float64. On a GPU, integers have 32 bits at most.
     axis
         The axes to add up along, as in numpy.sum: a number, a tuple of numbers, or None for all.
+    device
+        For arrays on a GPU: that GPU, or ``"emulator"`` for arrays on the emulated one.
+    stream
+        The CUDA stream for arrays on a GPU: by default the current one of their library. Nothing
+        waits for the digits.
 
     Returns
     -------
-    numpy.ndarray
-        The digits, of the shape of the sums and one more axis.
+    numpy.ndarray, or an array on the GPU
+        The digits, an int64 array of the shape of the sums and one more axis. For an array on a
+        GPU it is an array of the same library on the same GPU, or a `DeviceArray` if that library
+        is neither CuPy nor PyTorch. Its numbers are those of the same array in host memory.
 
     Examples
     --------
@@ -38,6 +51,9 @@ def digits(arr: npt.ArrayLike, axis: int | tuple[int, ...] | None = None) -> npt
     >>> total.shape, gpureduce.from_digits(total)
     ((2, 75), array([1., 7.]))
     """
+    if arrays.lies_on_a_gpu(arr):
+        return axis_on_device.digits_gpu(arr, axis, device, stream)
+    words_of.check_place(device, stream)
     array = arrays.as_array(arr)
     dtypes.convert(array.dtype, None)  # raises if the dtype cannot be summed
     return words_of.of_sums(array, reduction.reduced_axes(axis, array.ndim))
@@ -49,7 +65,9 @@ def segment_digits(
     *,
     offsets: npt.ArrayLike | None = None,
     num_segments: int | None = None,
-) -> npt.NDArray[np.int64]:
+    device: str | None = None,
+    stream: object = None,
+) -> Any:
     """The exact sums by segment as int64 numbers, which can be added to those of other elements.
 
     Of use if each of several workers has some elements of each segment. The numbers of a sum are
@@ -59,15 +77,18 @@ def segment_digits(
     Parameters
     ----------
     values, segment_ids, offsets
-        As in `segment_sum`, in host memory. Sums of integers have the digits of float64.
+        As in `segment_sum`, in host memory or on one GPU. Sums of integers have the digits of
+        float64. On a GPU, integers have 32 bits at most.
     num_segments
         The number of sums, which must be given with `segment_ids`: the same on each worker.
+    device, stream
+        For arrays on a GPU, as in `digits`. The call waits until the ids or offsets are checked.
 
     Returns
     -------
-    numpy.ndarray
+    numpy.ndarray, or an array on the GPU
         The digits: (num_segments, 75), or (num_segments, d, 75) for rows (n, d); with 146 in place
-        of 75 if they are complex.
+        of 75 if they are complex. For arrays on a GPU they lie on that GPU, as with `digits`.
 
     Raises
     ------
@@ -82,7 +103,7 @@ def segment_digits(
     >>> gpureduce.from_digits(one + other)
     array([2., 1., 0.])
     """
-    return segments.digits_of(values, segment_ids, offsets, num_segments)
+    return segments.digits_of(values, segment_ids, offsets, num_segments, device, stream)
 
 
 def from_digits(words: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Any:
@@ -91,7 +112,7 @@ def from_digits(words: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Any
     Parameters
     ----------
     words
-        Digits, or sums of digits, as `digits` and `segment_digits` return them.
+        Digits, or sums of digits, as `digits` and `segment_digits` return them, in host memory.
     dtype
         The dtype to round to; by default that of the elements.
 

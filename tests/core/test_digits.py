@@ -121,7 +121,7 @@ def test_wrong_words_are_refused(at, wrong):
 
 def test_half_precision_complex_is_no_dtype():
     words = filled("complex64").to_digits()
-    words[1] = 256 + 32 + 1  # the format: csrc/exact/exact_digits.c
+    words[1] = 256 + 32 + 1  # the format: csrc/exact/words.h
     with pytest.raises(ValueError, match="no such complex type"):
         Accumulator.from_digits(words)
 

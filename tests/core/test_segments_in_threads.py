@@ -126,3 +126,75 @@ def test_bfloat16_without_its_name():
     values = np.array([1, 2, 3], ml_dtypes.bfloat16)
     found = segment_sum(values, [0, 1, 0])
     assert found.dtype == ml_dtypes.bfloat16 and found.tolist() == [4, 2]
+
+
+# Offsets or ids in device memory change between a call's check and its kernels, and between two of
+# their reads. A wrong sum or an error about them is right; another address is not.
+CHANGING = """
+import sys, threading, time
+import numpy as np, gpureduce
+from producers import ByInterface
+
+kind, n, count = sys.argv[1], 1 << 17, 300
+even = np.arange(count + 1) * (n // count)
+even[-1] = n
+two = np.where((even > 0) & (even < n), n // 2, even)  # long ones
+in_order = np.repeat(np.arange(count), np.diff(even))
+every, rng = np.arange(n), np.random.default_rng(1)
+runs = every // 512 * (count // 256)  # with empty segments between them
+if kind == "offsets":
+    odd = np.arange(count + 1) % 2
+    states = [even, np.where(odd, n, 0), even, np.where(odd, 2**61, 5), two, even[::-1], two,
+              np.full(count + 1, -(2**40))]
+elif kind == "ids":
+    states = [in_order, np.where(every % 7, 3, 2**61), rng.permutation(in_order), np.full(n, -1),
+              in_order, in_order[::-1]]
+else:  # the last row of each run goes to the next one, and back
+    states = [runs, np.where(every % 512 == 511, (every // 512 + 1) * (count // 256), runs)]
+    states[1][-1] = count - 1
+shared, stop = states[0].astype(np.int64), threading.Event()
+
+def on_device(array):
+    return ByInterface(array, data=(array.ctypes.data, False))
+
+def change():
+    while not stop.is_set():
+        for state in states:
+            shared[:] = state
+            time.sleep(0.0003 if state is states[0] else 0)
+
+how = {"device": "emulator"}
+where = {"offsets" if kind == "offsets" else "segment_ids": on_device(shared)}
+if kind != "offsets":
+    how["num_segments"] = count
+several = [np.ones(n, np.float32), np.ones(n, np.int32), np.ones(n), np.ones((n, 3))]
+for values in several[2:]:
+    values[::5], values[::7] = 1e300, 1e-300
+calls = [gpureduce.segment_sum, lambda *a, **k: gpureduce.segment_sum(*a, **k, strategy="fast"),
+         lambda *a, **k: gpureduce.segment_sum(*a, **k, check=False)] + [gpureduce.segment_digits]
+thread, done = threading.Thread(target=change), 0
+thread.start()
+end = time.monotonic() + 4
+try:
+    while time.monotonic() < end:
+        for values in several:
+            for call in calls:
+                try:
+                    call(on_device(values), **where, **how)
+                    done += 1
+                except ValueError:
+                    pass
+finally:
+    stop.set()
+    thread.join()
+shared[:] = states[0]
+found = gpureduce.segment_sum(on_device(several[0]), **where, **how).value.to_numpy()
+want = np.diff(even) if kind == "offsets" else np.bincount(shared, minlength=count)
+assert np.array_equal(found, want), found
+print(done)
+"""
+
+
+@pytest.mark.parametrize("kind", ["offsets", "ids", "runs"])
+def test_numbers_on_a_device_that_another_thread_changes(kind):
+    assert int(run_python(CHANGING, kind)) > 0

@@ -63,11 +63,11 @@ def test_wrong_shapes(shape, error, match):
         gpureduce.explain("row_thread", shape=shape)
 
 
-def details(name, dtype, exactly):
+def details(name, dtype, exactly, as_digits=False):
     row = next(s for s in gpureduce.strategies() if s.name == name)
     acc = {"float32": _host.ACC_F32, "float64": _host.ACC_F64, "float16": _host.ACC_F32}[dtype]
     target = {"float32": _host.LOAD_F32, "float64": _host.LOAD_F64, "float16": _host.LOAD_F16}
-    return acc, exactly, target[dtype], (0.0, 0.0), row.index, 0, 0, 0, 0, False
+    return acc, exactly, target[dtype], (0.0, 0.0), row.index, 0, 0, 0, 0, False, as_digits
 
 
 @pytest.mark.parametrize("name", AXIS)
@@ -89,3 +89,15 @@ def test_nothing_races(name, dtype, exactly):
         assert json.loads(reports[0])["races"] == [], (name, shape)
         want = gpureduce.sum(array, "exact", axis=axis).value
         np.testing.assert_allclose(out, want, rtol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_digits_do_not_race(dtype):
+    """Warps share the long sums."""
+    array = np.linspace(-9, 9, 3 * 9000).astype(dtype).reshape(3, 9000)
+    for axis in (0, 1):
+        words, reports = np.empty((array.shape[1 - axis], 75), np.int64), []
+        how = details("exact_levels", dtype, True, as_digits=True)
+        traced.watched_axis(array, 1 << axis, False, words, None, "f", 0, how, reports)
+        assert json.loads(reports[0])["races"] == []
+        assert np.array_equal(words, gpureduce.digits(array, axis))

@@ -15,24 +15,27 @@ from gpureduce.core import dtypes
 EXACT = {"int32": False, "float16": True, "float32": True, "float64": True}
 
 
-def details(dtype, count, by_offsets, is_sorted, exactly):
+def details(dtype, count, by_offsets, is_sorted, exactly, as_digits):
     """The tuple of gpureduce/core/segments_on_device.py."""
-    target = dtypes.load_of(np.dtype("int64" if dtype == "int32" else dtype))
+    whole = "float64" if as_digits else "int64"
+    target = dtypes.load_of(np.dtype(whole if dtype == "int32" else dtype))
     acc = _host.ACC_U64 if dtype == "int32" else _host.ACC_F64 if dtype == "float64" else (
         _host.ACC_F32
     )  # fmt: skip
     initial = (0, 0) if dtype == "int32" else (0.0, 0.0)
-    return acc, exactly, target, initial, by_offsets, is_sorted, True, count, 0, 0, False, -1
+    how = True, count, 0, 0, False, -1, as_digits
+    return acc, exactly, target, initial, by_offsets, is_sorted, *how
 
 
-def watch(values, numbers, count, *, by_offsets=False, is_sorted=0, exactly=None):
+def watch(values, numbers, count, *, by_offsets=False, is_sorted=0, exactly=None, as_digits=False):
     dtype = values.dtype.name
-    exactly = EXACT[dtype] if exactly is None else exactly
-    result = np.dtype(np.int64) if dtype == "int32" else values.dtype
-    out, reports = np.full((count, *values.shape[1:]), 77, result), []
+    exactly = as_digits or EXACT[dtype] if exactly is None else exactly
+    result = np.dtype(np.int64) if dtype == "int32" or as_digits else values.dtype
+    shape = (count, *values.shape[1:], *([75] if as_digits else []))
+    out, reports = np.full(shape, 77, result), []
     traced.watched_segments(
         values, numbers, out, values.dtype.kind, "i", 0,
-        details(dtype, count, by_offsets, is_sorted, exactly), reports,
+        details(dtype, count, by_offsets, is_sorted, exactly, as_digits), reports,
     )  # fmt: skip
     assert json.loads(reports[0])["races"] == []
     return out
@@ -70,6 +73,9 @@ def test_nothing_races(dtype, kind, n, count, columns):
     ordered, offsets = values[order], np.searchsorted(ids[order], np.arange(count + 1))
     assert watch(ordered, ids[order], count, is_sorted=1).tobytes() == want.tobytes()
     assert watch(ordered, offsets, count, by_offsets=True).tobytes() == want.tobytes()
+    digits = gpureduce.segment_digits(values, ids, num_segments=count)
+    assert np.array_equal(watch(values, ids, count, as_digits=True), digits)
+    assert np.array_equal(watch(ordered, offsets, count, by_offsets=True, as_digits=True), digits)
 
 
 @pytest.mark.parametrize("exactly", [True, False])

@@ -22,15 +22,15 @@ typedef struct {
     PyObject *out, *mask; /* borrowed; `mask` may be None */
 } asked;
 
-/* Takes (acc, exactly, target, initial, strategy, block, grid, order, seed, timed). `initial` is a
- * pair of numbers, for the real and the imaginary part. */
+/* Takes (acc, exactly, target, initial, strategy, block, grid, order, seed, timed, as_digits).
+ * `initial` is a pair of numbers, for the real and the imaginary part. */
 static int take_details(PyObject *details, gr_axis_request *request, asked *ask)
 {
     int acc, target;
     PyObject *initial[2];
-    if (!PyArg_ParseTuple(details, "ipi(OO)iIIiKp", &acc, &ask->exactly, &target, &initial[0],
+    if (!PyArg_ParseTuple(details, "ipi(OO)iIIiKpp", &acc, &ask->exactly, &target, &initial[0],
                           &initial[1], &request->strategy, &request->block, &request->grid,
-                          &ask->order, &ask->seed, &ask->timed))
+                          &ask->order, &ask->seed, &ask->timed, &request->sums.as_digits))
         return -1;
     if (acc < 0 || acc >= GR_ACC_COUNT || target < 0 || target >= GR_LOAD_COUNT ||
         request->strategy >= gr_strategy_count()) {
@@ -70,7 +70,8 @@ static int take_types(gr_axis_request *request, int exactly, int kind, int bytes
     }
     request->load = kind == 'i' && bytes == 8 ? GR_ELEMENTS_I64 : (int)type->load;
     request->sums.parts = (unsigned)type->components;
-    request->sums.bytes = (unsigned)gr_load_size(target);
+    request->sums.bytes =
+        request->sums.as_digits ? sizeof(int64_t) : (unsigned)gr_load_size(target);
     request->sums.is_native =
         request->sums.bytes == gr_acc_size(request->acc) && integers != gr_is_float(target);
     if (exactly)
@@ -81,12 +82,13 @@ static int take_types(gr_axis_request *request, int exactly, int kind, int bytes
 /* Adds the array's dimensions to the axes. `out` has as many as stay. Returns -1 with an exception
  * set if the arrays do not fit together. */
 static int add_dims(gr_axis_request *request, const asked *ask, const gr_view *in,
-                    const gr_view *mask, const gr_view *out)
+                    const gr_view *mask, gr_view *out)
 {
     gr_axes *axes = &request->axes;
-    int k = 0, parts = (int)request->sums.parts, part_bytes = (int)request->sums.bytes;
-    bool fits =
-        out->bytes == part_bytes * parts && (!mask || (mask->dims == in->dims && mask->bytes == 1));
+    int k = 0, parts = (int)request->sums.parts, part_bytes = gr_part_bytes(&request->sums);
+    bool fits = request->sums.as_digits ? ask->exactly && !mask && gr_drop_words(out, parts)
+                                        : out->bytes == part_bytes * parts;
+    fits = fits && (!mask || (mask->dims == in->dims && mask->bytes == 1));
     axes->in = (const unsigned char *)in->base;
     axes->mask = mask ? (const unsigned char *)mask->base : NULL;
     axes->out = (unsigned char *)(uintptr_t)out->base;

@@ -21,8 +21,8 @@ typedef struct {
 } asked;
 
 /* Takes (acc, exactly, target, initial, by_offsets, sorted, check, segments, order, seed, timed,
- * kernel). `initial` is a pair of numbers, for the real and the imaginary part. `kernel` is the
- * number of a kernel of kernels/keys, or -1. */
+ * kernel, as_digits). `initial` is a pair of numbers, for the real and the imaginary part. `kernel`
+ * is the number of a kernel of kernels/keys, or -1. */
 static int take_details(PyObject *details, int kind, int bytes, gr_segment_request *request,
                         asked *ask)
 {
@@ -30,14 +30,15 @@ static int take_details(PyObject *details, int kind, int bytes, gr_segment_reque
     int acc, target, exactly, sorted, kernel;
     unsigned long long segments;
     PyObject *initial[2];
-    if (!PyArg_ParseTuple(details, "ipi(OO)pipKiKpi", &acc, &exactly, &target, &initial[0],
+    if (!PyArg_ParseTuple(details, "ipi(OO)pipKiKpip", &acc, &exactly, &target, &initial[0],
                           &initial[1], &request->by_offsets, &sorted, &request->check, &segments,
-                          &ask->order, &ask->seed, &ask->timed, &kernel))
+                          &ask->order, &ask->seed, &ask->timed, &kernel, &request->sums.as_digits))
         return -1;
     bool is_lesson =
         kernel >= 0 && kernel < gr_strategy_count() && gr_strategy_at(kernel)->kind == GR_KIND_KEYS;
     if (!type || (kernel >= 0 && !is_lesson) || acc < 0 || acc >= GR_ACC_COUNT || target < 0 ||
-        target >= GR_LOAD_COUNT || (exactly && !gr_is_float((gr_load)target))) {
+        target >= GR_LOAD_COUNT || (exactly && !gr_is_float((gr_load)target)) ||
+        (request->sums.as_digits && (!exactly || kernel >= 0 || type->load == GR_LOAD_u64))) {
         PyErr_SetString(PyExc_ValueError, "these elements cannot be added up like that");
         return -1;
     }
@@ -54,7 +55,8 @@ static int take_details(PyObject *details, int kind, int bytes, gr_segment_reque
                    : type->load == GR_LOAD_f64 ? GR_ACC_proven3
                                                : GR_ACC_proven;
     request->sums.type = (gr_load)target;
-    request->sums.bytes = (unsigned)gr_load_size((gr_load)target);
+    request->sums.bytes =
+        request->sums.as_digits ? sizeof(int64_t) : (unsigned)gr_load_size((gr_load)target);
     request->sums.parts = (unsigned)type->components;
     for (int i = 0; i < 2; i++) {
         gr_value *value = &request->sums.initial[i];
@@ -68,12 +70,12 @@ static int take_details(PyObject *details, int kind, int bytes, gr_segment_reque
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static gr_rows rows_of(const gr_view *seen, unsigned parts)
+static gr_rows rows_of(const gr_view *seen, unsigned parts, int part_bytes)
 {
     return (gr_rows){.base = seen->base,
                      .row_step = seen->step[0],
                      .number_step = seen->dims == 2 ? seen->step[1] : seen->bytes,
-                     .part_step = seen->bytes / (int)parts,
+                     .part_step = part_bytes,
                      .parts = parts};
 }
 
@@ -92,21 +94,23 @@ static int take_index(const gr_view *seen, int kind, gr_index *index)
 
 /* Fills in the request. Returns -1 with an exception set if the arrays do not fit together. */
 static int describe(gr_segment_request *request, const gr_view *in, const gr_view *index,
-                    const gr_view *out)
+                    gr_view *out)
 {
     unsigned parts = request->sums.parts;
-    bool fits = (in->dims == 1 || in->dims == 2) && out->dims == in->dims &&
-                out->bytes == (int)(request->sums.bytes * parts) &&
-                (in->dims == 1 || in->size[1] == out->size[1]) &&
-                (uint64_t)out->size[0] == request->segments;
+    int part_bytes = gr_part_bytes(&request->sums);
+    bool fits =
+        request->sums.as_digits ? gr_drop_words(out, parts) : out->bytes == part_bytes * (int)parts;
+    fits = fits && (in->dims == 1 || in->dims == 2) && out->dims == in->dims &&
+           (in->dims == 1 || in->size[1] == out->size[1]) &&
+           (uint64_t)out->size[0] == request->segments;
     int64_t count = request->by_offsets ? (int64_t)request->segments + 1 : in->size[0];
     if (!fits || index->size[0] != count) {
         PyErr_SetString(PyExc_ValueError,
                         "the arrays of values, ids or offsets, and sums do not fit together");
         return -1;
     }
-    request->values = rows_of(in, parts);
-    request->out = rows_of(out, parts);
+    request->values = rows_of(in, parts, in->bytes / (int)parts);
+    request->out = rows_of(out, parts, part_bytes);
     request->rows = (uint64_t)in->size[0];
     request->columns = (in->dims == 2 ? (uint64_t)in->size[1] : 1) * parts;
     return 0;
@@ -141,8 +145,11 @@ static PyObject *run(gr_segment_request *request, const asked *ask, const gr_spa
     gr_status status = GR_OK;
     bool is_captured = !host && gr_stream_is_captured(request->stream);
     if (is_captured && request->check) {
-        PyErr_SetString(PyExc_ValueError, "ids cannot be checked while the stream is captured into "
-                                          "a graph: pass check=False");
+        PyErr_SetString(PyExc_ValueError, request->sums.as_digits
+                                              ? "digits by segment cannot be made while the stream "
+                                                "is captured into a graph: ids are checked"
+                                              : "ids cannot be checked while the stream is "
+                                                "captured into a graph: pass check=False");
         return NULL;
     }
     if (ask->timed && !is_captured && !(request->times = gr_take_times(request->device)))

@@ -2,6 +2,7 @@
 #include "bindings/device/views.h"
 
 #include "bindings/device/run.h"
+#include "exact/words.h"
 
 void gr_view_gpu(const gr_gpu_array *array, gr_view *seen)
 {
@@ -184,6 +185,21 @@ int gr_check_out(unsigned bytes, const gr_gpu_array *out, const gr_view *seen,
     else if (out->count && !is_aligned(seen, bytes))
         PyErr_SetString(PyExc_BufferError, "the elements of out are not aligned to their size");
     return PyErr_Occurred() ? -1 : 0;
+}
+
+bool gr_drop_words(gr_view *out, unsigned parts)
+{
+    int last = out->dims - 1;
+    if (last < 0 || out->bytes != sizeof(int64_t) || out->step[last] != sizeof(int64_t) ||
+        (size_t)out->size[last] != gr_exact_words((int)parts))
+        return false;
+    out->dims = last;
+    return true;
+}
+
+int gr_part_bytes(const gr_sums *sums)
+{
+    return sums->as_digits ? GR_WORDS_COMPONENT * (int)sizeof(int64_t) : (int)sums->bytes;
 }
 
 int gr_find_memory(gr_gpu_array *array)

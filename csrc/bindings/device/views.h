@@ -52,6 +52,13 @@ typedef struct {
 int gr_check_out(unsigned bytes, const gr_gpu_array *out, const gr_view *seen,
                  const gr_input *inputs);
 
+/* Removes the last dimension of an array for digits, which has the words of one sum. Returns
+ * whether it was one. */
+bool gr_drop_words(gr_view *out, unsigned parts);
+
+/* The bytes from the real part of a sum to the imaginary one. */
+int gr_part_bytes(const gr_sums *sums);
+
 /* Reads the times of a sum that has ended, and drops them. */
 PyObject *gr_milliseconds_of(gr_times *times);
 

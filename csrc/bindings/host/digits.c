@@ -1,4 +1,4 @@
-/* Arrays of exact sums as digits: csrc/exact/exact_digits.c. gpureduce/core/digits.py makes the
+/* Arrays of exact sums as digits: csrc/exact/words.h. gpureduce/core/digits.py makes the
  * arrays that are read and written here. */
 #include "bindings/host/functions.h"
 

@@ -301,7 +301,7 @@ static PyMethodDef methods[] = {
     {"from_bytes", exact_from_bytes, METH_VARARGS | METH_CLASS,
      "from_bytes(bytes)\n--\n\nAn accumulator from the bytes of to_bytes()."},
     {"to_digits", exact_to_digits, METH_NOARGS,
-     "to_digits()\n--\n\nThe words of exact/exact_digits.c, as bytes."},
+     "to_digits()\n--\n\nThe words of exact/words.h, as bytes."},
     {"from_digits", exact_from_digits, METH_VARARGS | METH_CLASS,
      "from_digits(bytes)\n--\n\nThe sum of accumulators from the sum of their words."},
     {NULL, NULL, 0, NULL},

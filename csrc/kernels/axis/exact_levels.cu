@@ -15,7 +15,7 @@
 /* Adds up the sums that have a bit in `out.of.unproven`, or all if that is NULL. `words` are
  * GR_LEVELS_WORDS for each sum, all 0, if warps share sums. */
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(256, Levels<Acc>::is_wide ? 1 : 4)
     exact_levels(gr_layout of, Sums<Acc> out, size_t sums, size_t terms, unsigned lanes,
                  size_t shares, unsigned long long *words)
 {
@@ -50,7 +50,13 @@ __global__ void __launch_bounds__(256)
             __threadfence();
             sum.read_words(mine);
         }
-        store_bits(static_cast<char *>(out.of.base) + place.out, sum.rounded(out.of.type),
-                   out.of.bytes);
+        char *to = static_cast<char *>(out.of.base) + place.out;
+        if (out.of.as_digits) {
+            DigitsHead head = {out.of.parts, unsigned(k % out.of.parts), out.of.type, out.of.count};
+            LevelSum<Acc> copy = sum;
+            store_digits(to, head, copy);
+        } else {
+            store_bits(to, sum.rounded(out.of.type), out.of.bytes);
+        }
     }
 }

@@ -18,6 +18,7 @@
 
 #include "exact/device_layout.h"
 #include "exact_deposits.h"
+#include "exact_digits.h"
 #include "exact/round.h"
 #include "layout.h"
 #include "matrix.h"
@@ -208,6 +209,37 @@ __device__ __forceinline__ void add_terms(Levels<T> &sum, const gr_layout &of, c
         }
         sum.add(x);
     }
+}
+
+/* Stores the digits of a sum: those of the levels, from the lowest one on, then those of `top`. A
+ * function of its own, which reads a copy in memory: others keep their sums in few registers. */
+template <typename T>
+DEVICE_FUNCTION void store_digits(void *to, const DigitsHead &head, LevelSum<T> &sum)
+{
+    using Of = Levels<T>;
+    constexpr int position = Of::unit - GR_EXACT_UNIT;
+    int64_t *digit = store_head(to, head, sum.flags);
+    int k = 0, filled = position % 32;
+    uint64_t bits = 0;
+    sum.carry();
+    for (; k < position / 32; k++)
+        digit[k] = 0;
+    for (int half = 2 * Of::count - 1; half >= 0; half--) {
+        long long level = sum.flags ? 0 : sum.level[half / 2];
+        bits |= (uint64_t)(half % 2 ? level & Of::low_half : level >> Of::half) << filled;
+        filled += Of::half;
+        if (filled >= 32) {
+            digit[k++] = (int64_t)(bits & 0xffffffff);
+            bits >>= 32;
+            filled -= 32;
+        }
+    }
+    long long rest = sum.flags ? 0 : sum.top;
+    digit[k++] = (int64_t)((bits | (uint64_t)rest << filled) & 0xffffffff);
+    rest >>= 32 - filled;
+    for (; k < GR_EXACT_DIGITS - 1; k++, rest >>= 32)
+        digit[k] = rest & 0xffffffff;
+    digit[k] = rest;
 }
 
 #endif

@@ -3,6 +3,7 @@
 #define GPUREDUCE_KERNEL_SEGMENT_ROUNDING_H
 
 #include "exact/round.h"
+#include "exact_digits.h"
 #include "segment_words.h"
 
 /* Rounds total 2^exponent to a format. */
@@ -29,27 +30,59 @@ __device__ __forceinline__ void add_scaled(gr_exact *sum, long long value, int e
         sum->digit[k + 2] += rest >> 32;
 }
 
+/* The sum that any number of words has, in digits that are not normalized. */
+__device__ __forceinline__ void add_words(gr_exact *sum, const uint64_t *word,
+                                          const gr_word_plan &plan, int least)
+{
+    memset(sum, 0, sizeof *sum);
+    for (unsigned k = 0; k < plan.words; k++)
+        add_scaled(sum, (long long)word[k], plan.low + least + int(k * plan.width));
+    if (plan.flags)
+        sum->flags = (uint32_t)word[plan.words];
+}
+
+__device__ __forceinline__ void carry_digits(gr_exact *sum)
+{
+    for (unsigned k = 0; k + 1 < GR_EXACT_DIGITS; k++) {
+        sum->digit[k + 1] += sum->digit[k] >> 32;
+        sum->digit[k] &= 0xffffffff;
+    }
+}
+
 /* Rounds any number of words and an initial number. */
 DEVICE_FUNCTION unsigned long long round_words_of(const uint64_t *word, const gr_word_plan &plan,
                                                   int least, double initial, gr_load type)
 {
     gr_exact sum;
-    memset(&sum, 0, sizeof sum);
-    for (unsigned k = 0; k < plan.words; k++)
-        add_scaled(&sum, (long long)word[k], plan.low + least + int(k * plan.width));
-    if (plan.flags)
-        sum.flags = (uint32_t)word[plan.words];
+    add_words(&sum, word, plan, least);
     Scaled first = scaled(initial);
     sum.flags |= first.flag;
     if (!first.flag) {
         long long size = (long long)first.size;
         add_scaled(&sum, first.is_negative ? -size : size, first.exponent + GR_EXACT_UNIT);
     }
-    for (unsigned k = 0; k + 1 < GR_EXACT_DIGITS; k++) {
-        sum.digit[k + 1] += sum.digit[k] >> 32;
-        sum.digit[k] &= 0xffffffff;
-    }
+    carry_digits(&sum);
     return gr_round_normalized(&sum, type);
+}
+
+/* Stores the digits of a part of a sum. The word of integers has their sum, of which unsigned ones
+ * need all 64 bits. Takes no job: its address would make threads copy the kernel's parameters. */
+DEVICE_FUNCTION void store_digits_of(void *to, DigitsHead head, const uint64_t *word,
+                                     const gr_word_plan &plan, int least, gr_load load)
+{
+    gr_exact sum;
+    if (gr_is_float(load)) {
+        add_words(&sum, word, plan, least);
+    } else {
+        bool is_signed = load == GR_LOAD_i8 || load == GR_LOAD_i16 || load == GR_LOAD_i32;
+        memset(&sum, 0, sizeof sum);
+        add_scaled(&sum, (long long)(word[0] & 0xffffffff), 0);
+        add_scaled(&sum, is_signed ? (long long)word[0] >> 32 : (long long)(word[0] >> 32), 32);
+    }
+    carry_digits(&sum);
+    int64_t *digit = store_head(to, head, sum.flags);
+    for (unsigned k = 0; k < GR_EXACT_DIGITS; k++)
+        digit[k] = sum.flags ? 0 : sum.digit[k];
 }
 
 #endif

@@ -4,21 +4,27 @@
 
 #include "segments.h"
 
-/* Where the rows of segment k begin and end. */
+/* Where the rows of a segment begin and end. They are rows of the values whatever is in memory:
+ * offsets and ids that change after their check make wrong sums, and no wrong addresses. */
 struct Bounds {
     uint64_t begin, end;
 
-    __device__ __forceinline__ Bounds(uint64_t begin, uint64_t end) : begin(begin), end(end) {}
+    __device__ __forceinline__ Bounds(const gr_segment_job &of, uint64_t first, uint64_t last)
+        : end(last < of.rows ? last : of.rows)
+    {
+        begin = first < end ? first : end;
+    }
 
+    /* Those of segment k. */
     __device__ __forceinline__ Bounds(const gr_segment_job &of, uint64_t k)
-        : begin(of.by_offsets ? index_at(of.index, k) : of.offsets[k]),
-          end(of.by_offsets ? index_at(of.index, k + 1) : of.offsets[k + 1])
+        : Bounds(of, of.by_offsets ? index_at(of.index, k) : of.offsets[k],
+                 of.by_offsets ? index_at(of.index, k + 1) : of.offsets[k + 1])
     {
     }
 
     static __device__ __forceinline__ Bounds if_any(const gr_segment_job &of, uint64_t k)
     {
-        return k < of.segments ? Bounds(of, k) : Bounds(0, 0);
+        return k < of.segments ? Bounds(of, k) : Bounds(of, 0, 0);
     }
 };
 

@@ -74,7 +74,28 @@ __device__ __forceinline__ void note_first_place(uint64_t *first, size_t place)
 /* Whether segment_rows is to add up. */
 __device__ __forceinline__ bool is_in_rows(const gr_segment_job &of)
 {
-    return of.by_offsets || (of.try_sorted && !of.state->unsorted);
+    return !of.sums.as_digits && (of.by_offsets || (of.try_sorted && !of.state->unsorted));
+}
+
+/* The segment of a row: the last one whose offset is not above it. It is one of the job's segments
+ * whatever the offsets are. */
+__device__ __forceinline__ unsigned long long segment_at(const gr_segment_job &of, size_t row)
+{
+    uint64_t first = 0, end = of.segments;
+    while (end - first > 1) {
+        uint64_t middle = first + (end - first) / 2;
+        if (index_at(of.index, middle) <= row)
+            first = middle;
+        else
+            end = middle;
+    }
+    return first;
+}
+
+/* The same by ids or by offsets. */
+__device__ __forceinline__ unsigned long long id_at(const gr_segment_job &of, size_t row)
+{
+    return of.by_offsets ? segment_at(of, row) : index_at(of.index, row);
 }
 
 /* Calls use(is_there, row, column, id, value) for all values, in flights whose loads do not wait
@@ -114,11 +135,15 @@ __device__ __forceinline__ void for_each_value(const gr_segment_job &of, IndexAt
     }
 }
 
-/* The same with the job's ids. */
+/* The same with the job's ids, or with those that its offsets make. */
 template <unsigned flight, typename In, typename Use>
 __device__ __forceinline__ void for_each_value(const gr_segment_job &of, Use use)
 {
-    with_index(of.index, [&](auto index) { for_each_value<flight, In>(of, index, use); });
+    if (of.by_offsets)
+        for_each_value<flight, In>(
+            of, [&of](size_t row) { return segment_at(of, row); }, use);
+    else
+        with_index(of.index, [&](auto index) { for_each_value<flight, In>(of, index, use); });
 }
 
 #endif

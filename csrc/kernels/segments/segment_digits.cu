@@ -21,11 +21,17 @@ template <typename In, typename Word> __global__ void segment_digits(gr_segment_
         uint64_t k = i / of.columns, c = i % of.columns;
         const char *column =
             static_cast<const char *>(of.values.base) + column_offset(of.values, c);
-        Bounds rows(of, k);
+        long long *shared = gathering()->value;
+        if (threadIdx.x == 0) { /* all threads take the same turns, even if offsets change */
+            Bounds rows(of, k);
+            shared[0] = (long long)rows.begin;
+            shared[1] = (long long)rows.end;
+        }
         clear_words();
         __syncthreads();
-        for (uint64_t begin = rows.begin; begin < rows.end; begin += room) {
-            uint64_t end = begin + room < rows.end ? begin + room : rows.end;
+        uint64_t last = (uint64_t)shared[1];
+        for (uint64_t begin = (uint64_t)shared[0]; begin < last; begin += room) {
+            uint64_t end = begin + room < last ? begin + room : last;
             for (uint64_t row = begin + threadIdx.x; row < end; row += blockDim.x)
                 deposit(element_at<double>(column + (int64_t)row * of.values.row_step, 0, of.load));
             __syncthreads();

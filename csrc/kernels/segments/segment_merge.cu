@@ -9,14 +9,16 @@ template <typename In, typename Acc> __global__ void segment_merge(gr_segment_jo
 
     if (!adds_rows(of))
         return;
-    for (uint64_t i = first; i < of.state->long_segments * of.columns; i += warps) {
-        gr_long_segment found = of.longs[i / of.columns];
+    unsigned found = of.state->long_segments;
+    uint64_t longs = found < of.long_room ? found : of.long_room;
+    for (uint64_t i = first; i < longs * of.columns; i += warps) {
+        gr_long_segment segment = of.longs[i / of.columns];
         uint64_t c = i % of.columns;
         Acc sum = 0;
-        for (uint64_t t = threadIdx.x % 32; t < found.count; t += 32)
-            sum += partial[(found.first + t) * of.columns + c];
+        for (uint64_t t = threadIdx.x % 32; t < segment.count; t += 32)
+            sum += partial[(segment.first + t) * of.columns + c];
         sum = warp_sum(sum);
         if (threadIdx.x % 32 == 0)
-            put_segment<Acc>(of, found.segment, c, sum);
+            put_segment<Acc>(of, segment.segment, c, sum);
     }
 }

@@ -1,4 +1,4 @@
-/* segment_round: rounds the words of each sum, once, and stores it.
+/* segment_round: rounds the words of each sum, once, and stores it, or stores its digits.
  *
  * Nothing is stored if an id was out of range. One or two words are rounded in registers; more of
  * them, flags and initial numbers take the long way, by digits of 32 bits. */
@@ -24,6 +24,12 @@ __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
         char *to = static_cast<char *>(const_cast<void *>(of.out.base)) +
                    (int64_t)(begin + k) * of.out.row_step + column_offset(of.out, c);
         unsigned long long bits;
+        if (of.sums.as_digits) {
+            DigitsHead head = {of.sums.parts, of.sums.parts == 2 ? unsigned(c % 2) : 0,
+                               of.sums.type, of.sums.counts[begin + k]};
+            store_digits_of(to, head, word, plan, least, (gr_load)of.load);
+            continue;
+        }
         if (!is_float) {
             bits = word[0] + initial_of<unsigned long long>(of.sums, c);
         } else {

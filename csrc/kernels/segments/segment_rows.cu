@@ -7,7 +7,8 @@
  * Still wasted: lanes, where the segments of a warp differ in length. */
 #include "parts/segment_rows.h"
 
-/* Cuts the long segments of a warp's groups into tasks. Called by all lanes. */
+/* Cuts the long segments of a warp's groups into tasks. Called by all lanes. There is room for them
+ * unless offsets have changed after their check. */
 __device__ __forceinline__ void put_tasks(const gr_segment_job &of, bool is_long, uint64_t k,
                                           const Bounds &rows)
 {
@@ -18,10 +19,12 @@ __device__ __forceinline__ void put_tasks(const gr_segment_job &of, bool is_long
         return;
     if (is_long && member == 0) {
         first = atomicAdd(reinterpret_cast<unsigned long long *>(&state->tasks), count);
-        of.longs[atomicAdd(&state->long_segments, 1u)] = {k, first, count};
+        unsigned place = atomicAdd(&state->long_segments, 1u);
+        if (place < of.long_room)
+            of.longs[place] = {k, first, first + count <= of.task_room ? count : 0};
     }
     first = __shfl_sync(0xffffffffu, first, int(threadIdx.x % 32 - member));
-    for (uint64_t i = member; is_long && i < count; i += of.lanes) {
+    for (uint64_t i = member; is_long && i < count && first + i < of.task_room; i += of.lanes) {
         uint64_t begin = rows.begin + i * of.task_rows;
         uint64_t end = begin + of.task_rows < rows.end ? begin + of.task_rows : rows.end;
         of.task[first + i] = {k, begin, end};

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(GR_SEGMENT_THREADS, 1) segment_sample(gr_segme
     for (unsigned i = threadIdx.x; i < GR_SAMPLED_IDS; i += blockDim.x) {
         size_t apart = of.rows / GR_SAMPLED_IDS, row = i * apart;
         row += apart ? (i * 2654435761u) % (apart < 0xffffffff ? (unsigned)apart : ~0u) : 0;
-        unsigned long long id = index_at(of.index, row);
+        unsigned long long id = id_at(of, row);
         if (id >= of.segments)
             continue;
         unsigned slot = unsigned((id + 1) * 0x9e3779b97f4a7c15ull >> 40) % GR_SAMPLE_SLOTS;

@@ -14,13 +14,14 @@ __global__ void __launch_bounds__(256, 4) segment_tasks(gr_segment_job of)
 
     if (!adds_rows(of))
         return;
+    uint64_t tasks = of.state->tasks < of.task_room ? of.state->tasks : of.task_room;
     for (uint64_t tile = (uint64_t)blockIdx.y * columns; tile < of.columns;
          tile += (uint64_t)gridDim.y * columns) {
         uint64_t c = tile + threadIdx.x % columns;
-        for (uint64_t t = blockIdx.x; t < of.state->tasks; t += gridDim.x) {
-            gr_segment_task task = of.task[t];
-            uint64_t end = c < of.columns ? task.end : task.begin;
-            Part part = {c, task.begin, end, threadIdx.x / columns, blockDim.x / columns};
+        for (uint64_t t = blockIdx.x; t < tasks; t += gridDim.x) {
+            Bounds rows(of, of.task[t].begin, of.task[t].end);
+            uint64_t end = c < of.columns ? rows.end : rows.begin;
+            Part part = {c, rows.begin, end, threadIdx.x / columns, blockDim.x / columns};
             Sizes<In> sizes;
             Acc sum = sum_of_lanes(sum_of_rows<Acc, Acc>(of, part, sizes), 32, columns);
             if (lane < columns)

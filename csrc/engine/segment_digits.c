@@ -1,0 +1,54 @@
+/* Digits of sums by segment. The sums are those of fixed-point words, also by offsets. Their words
+ * become digits where they are rounded otherwise. */
+#include "engine/segments.h"
+
+#include "engine/internal.h"
+
+static gr_rows plain(const void *base, int64_t step)
+{
+    return (gr_rows){base, step, sizeof(uint64_t), sizeof(uint64_t), 1};
+}
+
+/* Counts the elements of each segment, as a sum of ones: those of `one`, a byte. */
+static gr_status count_elements(const gr_segment_request *request, uint64_t *counts,
+                                const void *one, gr_error *error)
+{
+    gr_segment_request each = *request;
+    gr_segment_outcome outcome;
+    each.values = plain(one, 0);
+    each.out = plain(counts, sizeof *counts);
+    each.columns = 1;
+    each.load = GR_LOAD_u8;
+    each.acc = GR_ACC_u64;
+    each.sums = (gr_sums){.type = GR_LOAD_u64, .bytes = sizeof *counts, .parts = 1};
+    each.check = 0; /* the sums tell what is wrong */
+    each.times = NULL;
+    return gr_launch_segments(&each, &outcome, error);
+}
+
+gr_status gr_launch_segment_digits(const gr_segment_request *request, gr_segment_outcome *outcome,
+                                   gr_error *error)
+{
+    gr_segment_request sums = *request;
+    size_t bytes = (request->segments + 1) * sizeof(uint64_t);
+    uint64_t *counts = NULL;
+    bool is_wide = request->load == GR_LOAD_i32 || request->load == GR_LOAD_u32;
+    if (is_wide && request->rows > (uint64_t)1 << 32)
+        return gr_fail(error, GR_BAD_VALUE,
+                       "digits of more than 2^32 integers of 32 bits cannot be made at once");
+    if (request->segments > SIZE_MAX / 64 ||
+        gr_allocate(request->device, bytes, request->stream, (void **)&counts, error) != GR_OK)
+        return request->segments > SIZE_MAX / 64
+                   ? gr_fail(error, GR_NO_MEMORY, "there is no memory for so many sums")
+                   : error->status;
+    TRY(cudaMemsetAsync(counts + request->segments, 1, 1, request->stream));
+    if (request->segments &&
+        count_elements(request, counts, counts + request->segments, error) != GR_OK)
+        goto done;
+    sums.sums.counts = counts;
+    gr_launch_segments(&sums, outcome, error);
+done:
+    if (counts)
+        (void)cudaFreeAsync(counts, request->stream);
+    return error->status;
+}
