@@ -57,8 +57,8 @@ TSAN = SANITIZE == "thread"
 WARNINGS = ["-Wall", "-Wextra"] + (["-Werror"] if os.environ.get("GPUREDUCE_WERROR") else [])
 # By default clang omits the hook of a load if a store to the same address follows.
 CLANG_HOOKS = ["-mllvm", "-tsan-instrument-read-before-write=1"]
-# The line table that csrc/emulator/trace/lines.cpp reads.
-LINES = ["-gdwarf-4", "-g1", "-gz=none"]
+# The line table that csrc/emulator/trace/lines.cpp reads. It needs no columns.
+LINES = ["-gdwarf-4", "-g1", "-gno-column-info", "-gz=none"]
 TRACED = ["-O0", "-fsanitize=thread", *LINES]
 # Files that the build writes beside the backends.
 WRITTEN = ("_build.json", "_kernels.json", "_nvcc.json", "_headers.json")
@@ -288,7 +288,8 @@ class Toolchain:
         # Keeps the build machine's paths out of the objects.
         self.rename = [f"-ffile-prefix-map={ROOT}=."]
         self.rename += [f"-ffile-prefix-map={toolkit}=cuda"] if toolkit else []
-        self.common = ["-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-pthread", *WARNINGS]
+        self.common = ["-O2", "-fPIC", "-fvisibility=hidden", "-pthread", *WARNINGS]
+        self.common += ["-g1"] if SANITIZE else []  # other modules are stripped
         # Fused multiply-adds would change sums on processors that have them: AArch64.
         self.common.append("-ffp-contract=off")
         self.common += self.rename
@@ -322,7 +323,8 @@ class Toolchain:
         objects = list(dict.fromkeys(str(job.target) for job in jobs))
         target.parent.mkdir(parents=True, exist_ok=True)
         command = [*self.cxx, "-shared", "-pthread", *self.sanitize, *objects, *libraries]
-        # Without symbols, the module is smaller.
+        # Without unused code and without symbols, the module is smaller.
+        command.append("-Wl,--gc-sections")
         if not SANITIZE and self.module in ("_host", "_emulator", "_cuda"):
             command.append("-Wl,-s")
         run([*command, "-o", str(target)])

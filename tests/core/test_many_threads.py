@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import inspect
 import random
+import shutil
 import sys
 import threading
 
@@ -133,8 +134,11 @@ def test_64_threads_call_every_public_function():
     assert SHARED.value() == np.float32(exact.value())
 
 
-def test_functions_that_compile_or_measure():
-    assert _run_in_threads(SLOW_CALLS, 4) == []
+@pytest.mark.parametrize("name", SLOW_CALLS)
+def test_functions_that_compile_or_measure(name):
+    if name == "kernel" and not shutil.which("g++"):
+        pytest.skip("no compiler")
+    assert _run_in_threads({name: SLOW_CALLS[name]}, 4) == []
 
 
 FIRST_CALLS = """
