@@ -81,6 +81,7 @@ def _share_the_card(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
     with (tmp_path_factory.getbasetemp().parent / "card.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
+        fcntl.flock(file, fcntl.LOCK_UN)  # children of fork() have the file open, too
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

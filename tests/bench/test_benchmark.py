@@ -164,6 +164,7 @@ def test_calls_without_a_card_are_those_of_numpy():
     ]
 
 
+@pytest.mark.alone
 @on_devices
 def test_the_limit_only_loads(device):
     """It is measured as the sums are; arrays that start elsewhere have none."""
