@@ -320,9 +320,10 @@ int gr_stream_is_captured(void *stream)
 {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     cudaError_t found = cudaStreamIsCapturing(stream, &status);
-    if (found != cudaSuccess)
-        (void)cudaGetLastError(); /* the legacy stream, while another one is captured */
-    return found != cudaSuccess || status != cudaStreamCaptureStatusNone;
+    bool is_legacy_beside_it = found == cudaErrorStreamCaptureImplicit;
+    if (found != cudaSuccess) /* others are of an earlier launch: the next call returns them, too */
+        (void)cudaGetLastError();
+    return is_legacy_beside_it || status != cudaStreamCaptureStatusNone;
 }
 
 /* --- arrays in host memory ---------------------------------------------------------------------

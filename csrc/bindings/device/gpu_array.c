@@ -2,6 +2,7 @@
 #include "bindings/device/gpu_array.h"
 
 #include "backend/backend.h"
+#include "bindings/device/run.h"
 #include "bindings/locks.h"
 #include "engine/engine.h"
 
@@ -174,6 +175,18 @@ static int can_read(gr_range bytes, int device, gr_range *known)
     return found;
 }
 
+/* Whether an earlier kernel has faulted, after which the driver answers nothing. Then sets an
+ * exception that says so. */
+static bool is_lost(const gr_gpu_array *array)
+{
+    gr_error error;
+    int device;
+    bool lost = gr_pointer_device(array->base, &device, &error) != GR_OK && error.lost;
+    if (lost)
+        gr_raise(&error);
+    return lost;
+}
+
 /* Caches the last ranges that can be read, because programs sum the same memory repeatedly. */
 int gr_check_memory(const gr_gpu_array *array, int device)
 {
@@ -190,6 +203,8 @@ int gr_check_memory(const gr_gpu_array *array, int device)
     if (found)
         return 0;
     if (!can_read(bytes, device, &known)) {
+        if (is_lost(array))
+            return -1;
         PyErr_Format(PyExc_BufferError,
                      "its producer describes an array of %lld elements of %d bytes from %p to %p, "
                      "which is not all memory that the %s can read",

@@ -27,6 +27,7 @@ enum cudaError {
     cudaErrorLaunchFailure = 719,
     cudaErrorCooperativeLaunchTooLarge = 720,
     cudaErrorNotSupported = 801,
+    cudaErrorStreamCaptureImplicit = 906,
     cudaErrorInvalidClusterSize = 912,
     cudaErrorUnknown = 999
 };

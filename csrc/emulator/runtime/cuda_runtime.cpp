@@ -38,6 +38,7 @@ cudaError_t gr::set_error(cudaError_t error)
     X(cudaErrorLaunchFailure, "unspecified launch failure")                                        \
     X(cudaErrorCooperativeLaunchTooLarge, "too many blocks in cooperative launch")                 \
     X(cudaErrorNotSupported, "operation not supported")                                            \
+    X(cudaErrorStreamCaptureImplicit, "dependency on a captured stream")                           \
     X(cudaErrorInvalidClusterSize, "cluster misconfiguration")                                     \
     X(cudaErrorUnknown, "unknown error")
 

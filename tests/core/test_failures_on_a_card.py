@@ -1,0 +1,226 @@
+"""On a card: launches and streams that fail leave the next call right; a fault is named for good.
+
+Without another library: what is not gpureduce's own is asked of the driver.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import gpureduce
+from cases import SUPPORT
+from user_kernels import plain
+
+pytestmark = pytest.mark.gpu
+
+# One thread adds up. It may have 64 threads at most.
+NARROW = plain(
+    "if (threadIdx.x + blockIdx.x == 0) {\n"
+    "    float sum = 0;\n"
+    "    for (size_t i = 0; i < n; i++) sum += in[i];\n"
+    "    out[0] = sum;\n"
+    "}"
+).replace("void f", "void __launch_bounds__(64) f")
+
+# Arrays on the card by the driver alone, and all kinds of calls that use it.
+HELPERS = """
+import ctypes, os, sys
+import numpy as np, gpureduce
+from gpureduce.core import device_array, devices
+
+cuda = ctypes.CDLL("libcuda.so.1")
+module = devices.load_cuda()
+assert not isinstance(module, str), module
+
+def on_card(array):
+    found = device_array.empty(module, array.shape, array.dtype.name, 0, 1)
+    address = ctypes.c_uint64(found.__cuda_array_interface__["data"][0])
+    assert cuda.cuMemcpyHtoD_v2(address, ctypes.c_void_p(array.ctypes.data),
+                                ctypes.c_size_t(array.nbytes)) == 0
+    return found
+
+n = 1 << 16
+ones = np.ones(n, np.float32)
+assert gpureduce.sum(ones, "fast", device="cuda").value == n  # makes the context current
+card, rows, ids = on_card(ones), on_card(ones.reshape(256, -1)), on_card(np.arange(n) % 5)
+want = np.bincount(np.arange(n) % 5)
+
+def read(result):
+    value = result.value if isinstance(result, tuple) else result
+    return value.to_numpy() if hasattr(value, "to_numpy") else np.asarray(value)
+
+CALLS = {
+    "host": lambda **k: (gpureduce.sum(ones, "exact", device="cuda"), n),
+    "untimed": lambda **k: (gpureduce.sum(ones, "last_block", device="cuda", timing=False), n),
+    "whole": lambda **k: (gpureduce.sum(card, "exact", **k), n),
+    "fast": lambda **k: (gpureduce.sum(card, "fast", timing=False, **k), n),
+    "tree": lambda **k: (gpureduce.sum(card, "sequential", **k), n),
+    "axis": lambda **k: (gpureduce.sum(rows, axis=0, **k), np.full(256, 256)),
+    "levels": lambda **k: (gpureduce.sum(rows, "exact_levels", axis=1, **k), np.full(256, 256)),
+    "segments": lambda **k: (gpureduce.segment_sum(card, ids, num_segments=5, **k), want),
+    "unchecked": lambda **k: (
+        gpureduce.segment_sum(card, ids, num_segments=5, check=False, **k), want),
+    "digits": lambda **k: (
+        gpureduce.from_digits(read(gpureduce.segment_digits(card, ids, num_segments=5, **k))),
+        want),
+    "host rows": lambda **k: (
+        gpureduce.sum(ones.reshape(256, -1), axis=0, device="cuda"), np.full(256, 256)),
+}
+
+def check_all():
+    for name, call in CALLS.items():
+        result, right = call()
+        assert np.array_equal(read(result), right), name
+"""
+
+# What a captured stream may not do invalidates the capture: every launch on it then fails.
+FAILED_STREAM = (
+    HELPERS
+    + """
+check_all()
+for _ in range(3):
+    stream, graph = ctypes.c_void_p(), ctypes.c_void_p()
+    assert cuda.cuStreamCreate(ctypes.byref(stream), 1) == 0
+    relaxed = 2  # which lets this thread allocate
+    assert cuda.cuStreamBeginCapture_v2(stream, relaxed) == 0
+    assert cuda.cuStreamSynchronize(stream) != 0
+    failed = []
+    for name in ("whole", "fast", "tree", "axis", "levels", "segments", "unchecked", "digits"):
+        try:
+            CALLS[name](stream=stream.value)
+        except (RuntimeError, ValueError) as error:
+            assert "aptur" in str(error) and "restart" not in str(error), (name, error)
+            failed.append(name)
+        assert np.array_equal(read(CALLS["host"]()[0]), n)
+    assert len(failed) == 8, failed
+    cuda.cuStreamEndCapture(stream, ctypes.byref(graph))
+    check_all()
+    assert cuda.cuStreamDestroy_v2(stream) == 0
+check_all()
+print("right")
+"""
+)
+
+FAULT = (
+    HELPERS
+    + """
+check_all()
+pending, sums = gpureduce.sum(rows, axis=0), gpureduce.segment_sum(card, ids, num_segments=5)
+other = on_card(ones)  # no call has read it so far
+kernel = gpureduce.kernel(sys.argv[1])
+said = []
+
+def tell(name, call):
+    try:
+        call()
+    except gpureduce.CudaError as error:
+        assert "restart the process" in str(error), (name, error)
+        said.append(name)
+    else:
+        raise AssertionError(f"{name} did not fail")
+
+tell("the fault", lambda: gpureduce.sum(ones[:9], kernel, device="cuda"))
+for _ in range(2):
+    for name, call in CALLS.items():
+        tell(name, call)
+    tell("a result that was not waited for", lambda: read(pending))
+    tell("another one", lambda: read(sums))
+    tell("an array that is new", lambda: gpureduce.sum(other, "fast"))
+    tell("a new array", lambda: device_array.empty(module, (9,), "float32", 0, 1))
+assert gpureduce.sum(ones).value == n and gpureduce.sum(ones, "tiles", device="emulator").value == n
+print(len(said), flush=True)
+os._exit(0)  # the context is lost
+"""
+)
+
+# A kernel that nobody waits for reads memory that its producer has freed meanwhile.
+STALE = (
+    HELPERS
+    + """
+size = 1 << 28
+address = ctypes.c_uint64()
+assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(4 * size)) == 0
+assert cuda.cuMemsetD32_v2(address, 0, ctypes.c_size_t(size)) == 0
+
+class Rows:
+    __cuda_array_interface__ = {
+        "shape": (1 << 14, 1 << 14), "typestr": "<f4", "data": (address.value, True), "version": 3}
+
+assert not read(gpureduce.sum(Rows(), "fast", axis=0)).any()
+assert cuda.cuMemFree_v2(address) == 0
+said = []
+for call in (lambda: [gpureduce.sum(Rows(), "fast", axis=0, timing=False)], CALLS["host"],
+             CALLS["axis"], CALLS["segments"]):
+    try:
+        read(call()[0])
+    except gpureduce.CudaError as error:
+        assert "restart the process" in str(error), error
+        said.append(error.name)
+print(len(said), *said, flush=True)
+os._exit(0)
+"""
+)
+
+
+def run_on_card(code: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, *arguments], capture_output=True, text=True, timeout=200,
+        env={**os.environ, "PYTHONPATH": str(SUPPORT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("timing", [True, False])
+def test_sums_after_a_launch_that_fails(timing):
+    """More threads per block than a kernel may have: the driver refuses the launch."""
+    kernel, ones = gpureduce.kernel(NARROW), np.ones(5000, np.float32)
+    assert gpureduce.sum(ones, kernel, block=64, device="cuda").value == 5000
+    for block in (256, 1024):
+        with pytest.raises(gpureduce.CudaError) as caught:
+            gpureduce.sum(ones, kernel, block=block, device="cuda", timing=timing)
+        assert caught.value.name.startswith("cudaError") and "launch.c" in str(caught.value)
+        assert "restart" not in str(caught.value)
+        for strategy in ("exact", "last_block", "tiles", "sequential", "fast"):
+            assert gpureduce.sum(ones, strategy, device="cuda", timing=timing).value == 5000
+        assert gpureduce.sum(ones, kernel, block=64, device="cuda").value == 5000
+
+
+def test_sums_after_a_stream_that_failed():
+    assert run_on_card(FAILED_STREAM) == "right\n"
+
+
+@pytest.mark.parametrize("body", ["*(volatile int *)8 = 1; out[0] = 1;", "__trap();"])
+def test_every_call_after_a_fault_says_that_the_process_must_be_restarted(body):
+    assert int(run_on_card(FAULT, plain(body))) == 1 + 2 * (11 + 4)
+
+
+def test_a_fault_of_a_kernel_that_nobody_waits_for():
+    said = run_on_card(STALE).split()
+    assert int(said[0]) == len(said) - 1 == 4, said
+
+
+@pytest.mark.several_gpus
+def test_a_stream_of_another_card():
+    """Kernels launched on it would read the array over NVLink, or fault: the driver refuses."""
+    cuda, stream = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    ones = np.ones(5000, np.float32)
+    assert gpureduce.sum(ones, "fast", device="cuda:1").value == 5000
+    context = ctypes.c_void_p()
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 1) == 0
+    assert cuda.cuCtxPushCurrent_v2(context) == 0
+    assert cuda.cuStreamCreate(ctypes.byref(stream), 1) == 0
+    cuda.cuCtxPopCurrent_v2(ctypes.byref(context))
+    torch = pytest.importorskip("torch")
+    tensor = torch.ones(5000, device="cuda:0")
+    for how in ({}, {"axis": 0, "result": "device"}):
+        with pytest.raises((gpureduce.CudaError, ValueError)) as caught:
+            gpureduce.sum(tensor, "exact", stream=stream.value, **how)
+        assert "restart" not in str(caught.value)
+        assert float(gpureduce.sum(tensor, "exact").value) == 5000
