@@ -291,14 +291,16 @@ def grade(
     kernel_or_text
         A `Kernel`, or what `kernel` takes.
     spec
-        The path of a TOML file, or the same as a mapping: ``title``, ``dtypes`` to try, and a list
-        ``require`` of rules with ``rule`` and ``points``; ``says`` is shown where a rule does not
-        hold. A rule is ``"right"``, ``"no races"``, ``"compiles"``, ``"lines <= 40"``, ``"forbid
-        NAME"``, ``"use NAME"``, or a counter of `explain` for 65,536 elements in blocks of 256, as
-        in ``"shared_load_conflicts == 0"``, ``"block_barriers <= 2 per block"`` or
+        The path of a TOML file, or the same as a mapping: ``title``, ``dtypes`` to try, ``launch``
+        with options of `kernel` that are fixed, and a list ``require`` of rules with ``rule`` and
+        ``points`` (1 by default); ``says`` is shown where a rule does not hold. A rule is
+        ``"right"``, ``"no races"``, ``"compiles"``, ``"lines <= 40"``, ``"forbid NAME"``, ``"use
+        NAME"``, or a counter of `explain` for ``n`` elements (65,536 by default) in blocks of 256,
+        and for a size and a block that the seed draws, as in ``"shared_load_conflicts == 0"``, ``"block_barriers <= 2 per block"`` or
         ``"global_load_sectors <= 1.01 times the least"``.
     seed
-        Draws some of the sizes, as in `check`: students do not know those of another seed.
+        Draws some of the sizes, as in `check`, and those of the second count: students do not know
+        those of another seed.
 
     Returns
     -------
@@ -309,6 +311,8 @@ def grade(
     ------
     ValueError
         The spec has something that no spec has; the message says what there is.
+    TypeError
+        `seed` is not a whole number.
 
     Examples
     --------

@@ -317,3 +317,27 @@ def test_a_kernel_that_does_not_end():
     verdict = gpureduce.check(plain("while (n) if (threadIdx.x > 40) out[0] = n;"))
     assert verdict.headline == "f: gave no result" and verdict.failures[0].ended
     assert "No result for n = 1, block = 32," in str(verdict)
+
+
+_ENDED = {
+    "in the if": TREE.replace("blockDim.x)\n", "blockDim.x) {\n").replace(
+        "        __syncthreads();\n    }", "        __syncthreads();\n        }\n    }"
+    ),
+    "forty threads": TREE.replace("    if (tid == 0)", "    if (tid < 40)\n        __syncthreads();\n    if (tid == 0)"),
+    "half a warp returns": TREE.replace("    if (tid == 0)", "    if (tid > 15)\n        return;\n    __syncthreads();\n    if (tid == 0)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _ENDED)
+def test_threads_that_end_without_their_warps_barrier(name):
+    """As if they had arrived: the sums are right on the emulator, and on today's cards."""
+    verdict = gpureduce.check(_ENDED[name], "int32", device="emulator")
+    assert verdict.right and not verdict, str(verdict)
+    (barrier,) = verdict.races.barriers
+    assert barrier.ended and "have ended" in str(barrier) and "never reaches" in str(barrier)
+    assert not {t // 32 for t in barrier.ended} - {t // 32 for row in barrier.threads for t in row}
+
+
+def test_whole_warps_may_return_before_a_barrier():
+    returns = "    if (tid >= 32)\n        return;\n    __syncthreads();\n    if (tid == 0)"
+    assert gpureduce.check(TREE.replace("    if (tid == 0)", returns), "int32", device="emulator")
