@@ -296,8 +296,8 @@ def grade(
         ``points`` (1 by default); ``says`` is shown where a rule does not hold. A rule is
         ``"right"``, ``"no races"``, ``"compiles"``, ``"lines <= 40"``, ``"forbid NAME"``, ``"use
         NAME"``, or a counter of `explain` for ``n`` elements (65,536 by default) in blocks of 256,
-        and for a size and a block that the seed draws, as in ``"shared_load_conflicts == 0"``, ``"block_barriers <= 2 per block"`` or
-        ``"global_load_sectors <= 1.01 times the least"``.
+        and for a size and a block that the seed draws, as in ``"shared_load_conflicts == 0"``,
+        ``"block_barriers <= 2 per block"`` or ``"global_load_sectors <= 1.01 times the least"``.
     seed
         Draws some of the sizes, as in `check`, and those of the second count: students do not know
         those of another seed.

@@ -128,7 +128,9 @@ def _dtypes_of(spec: Mapping[str, Any], where: str) -> tuple[str, ...] | None:
         raise ValueError(f"{where}: dtypes must name at least one dtype, or be left out")
     for name in found:
         if name not in registry.DTYPES:
-            raise ValueError(f"{where}: dtypes are among {', '.join(registry.DTYPES)}, not {name!r}")
+            raise ValueError(
+                f"{where}: dtypes are among {', '.join(registry.DTYPES)}, not {name!r}"
+            )
     return found
 
 
@@ -147,5 +149,3 @@ def _check_rule(rule: str, where: str) -> None:
         raise ValueError(f"{where} has the rule {rule!r}; {hint}")
     if found["unit"] == "times the least" and found["name"] != "global_load_sectors":
         raise ValueError(f"{where}: the least is known for global_load_sectors, not in {rule!r}")
-
-

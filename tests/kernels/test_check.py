@@ -319,13 +319,17 @@ def test_a_kernel_that_does_not_end():
     assert "No result for n = 1, block = 32," in str(verdict)
 
 
+def _before_the_store(lines: str) -> str:
+    return TREE.replace("    if (tid == 0)", f"{lines}\n    if (tid == 0)")
+
+
 _ENDED = {
     "in the if": TREE.replace("blockDim.x)\n", "blockDim.x) {\n").replace(
         "        __syncthreads();\n    }", "        __syncthreads();\n        }\n    }"
     ),
-    "forty threads": TREE.replace("    if (tid == 0)", "    if (tid < 40)\n        __syncthreads();\n    if (tid == 0)"),
-    "half a warp returns": TREE.replace("    if (tid == 0)", "    if (tid > 15)\n        return;\n    __syncthreads();\n    if (tid == 0)"),
-}  # fmt: skip
+    "forty threads": _before_the_store("    if (tid < 40)\n        __syncthreads();"),
+    "half a warp": _before_the_store("    if (tid > 15)\n        return;\n    __syncthreads();"),
+}
 
 
 @pytest.mark.parametrize("name", _ENDED)
@@ -339,5 +343,5 @@ def test_threads_that_end_without_their_warps_barrier(name):
 
 
 def test_whole_warps_may_return_before_a_barrier():
-    returns = "    if (tid >= 32)\n        return;\n    __syncthreads();\n    if (tid == 0)"
-    assert gpureduce.check(TREE.replace("    if (tid == 0)", returns), "int32", device="emulator")
+    text = _before_the_store("    if (tid >= 32)\n        return;\n    __syncthreads();")
+    assert gpureduce.check(text, "int32", device="emulator")

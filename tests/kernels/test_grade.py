@@ -97,7 +97,9 @@ def test_a_spec_that_cannot_be(spec, message):
         gpureduce.grade(TREE, spec)
 
 
-@pytest.mark.parametrize(("seed", "error"), [("abc", TypeError), (1.5, TypeError), (-1, ValueError)])
+@pytest.mark.parametrize(
+    ("seed", "error"), [("abc", TypeError), (1.5, TypeError), (-1, ValueError)]
+)
 def test_a_seed_that_cannot_be(seed, error):
     with pytest.raises(error, match="seed must be"):
         gpureduce.grade(TREE, {"require": [{"rule": "right"}]}, seed=seed)

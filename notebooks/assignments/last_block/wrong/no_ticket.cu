@@ -1,4 +1,4 @@
-// loses: right
+// loses: right; no races
 #include "parts/common.h"
 
 // gpureduce: elements=many finishes=no
