@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from gpureduce.core.results import SumResult
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.explain import explain
 from gpureduce.emulator.races import races
+from gpureduce.kernels.trials import Case, Failure, Subject
 
 Tell = Callable[[str, object], None]
 
@@ -30,6 +31,26 @@ def count(strategy: Strategy, _: Tell, **named: Any) -> Any:
     """The counts. All blocks run: which ones of a kernel do the same is not known."""
     named["sample"] = False
     return explain(strategy, **named)  # type: ignore[arg-type]
+
+
+def count_cases(
+    strategy: Strategy, _: Tell, subject: tuple[Any, ...], result: str,
+    cases: Sequence[tuple[int, int]],
+) -> list[tuple[dict[str, int], int, Failure | None]]:  # fmt: skip
+    """For sizes and blocks: the counters, the blocks of all launches, and whether the sum is wrong.
+
+    So a kernel cannot be cheap, and wrong, for the sizes that are counted alone.
+    """
+    found, tried = [], Subject(strategy, *subject)
+    finish = "host" if strategy.finishes == ("host",) else None
+    for n, block in cases:
+        counted: Any = explain(
+            strategy,  # type: ignore[arg-type]
+            n=n, block=block, dtype=result, input_dtype=tried.dtype, finish=finish, sample=False,
+        )  # fmt: skip
+        wrong = tried.wrong(Case(n, block, 0, "forward", "different", tried.dtype))
+        found.append((dict(counted.total), sum(k.grid for k in counted.kernels), wrong))
+    return found
 
 
 def measure(
