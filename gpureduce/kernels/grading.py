@@ -200,11 +200,10 @@ def _counted(chosen: Kernel, name: str, n: int, seed: int) -> _Counts:
     """
     draw = random.Random(seed)
     cases = [(n, _BLOCK), ((n + draw.randrange(n // 4 + 1)) | 1, draw.choice(_DRAWN_BLOCKS))]
-    subjects, results, pairs = subjects_of(chosen, [name])
+    subjects, _, pairs = subjects_of(chosen, [name])
+    job = Job("gpureduce.kernels.jobs", "count_cases", chosen.loaded(pairs), (subjects[0], cases),
+              {}, chosen.limits)  # fmt: skip
     try:
-        arguments = (subjects[0], results[0], cases)
-        job = Job("gpureduce.kernels.jobs", "count_cases", chosen.loaded(pairs), arguments, {},
-                  chosen.limits)  # fmt: skip
         found = process.result_of(process.run(job), chosen.name)
     except (CudaError, process.KernelEnded, ValueError) as error:
         return _Counts(why_not=str(error))

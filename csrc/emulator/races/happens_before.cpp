@@ -140,9 +140,11 @@ static std::vector<unsigned> ended_beside(const Watch *watch, const Barrier *bar
     std::vector<unsigned> ended;
     for (unsigned i = 0; i < barrier->warp_count; ++i) {
         const Warp *warp = &barrier->warps[i];
-        for (unsigned lane = 0; warp->live && lane < 32 && i * 32 + lane < threads; ++lane)
-            if (!(warp->live >> lane & 1))
-                ended.push_back(i * 32 + lane);
+        for (uint32_t gone = warp->live ? ~warp->live : 0; gone; gone &= gone - 1) {
+            unsigned thread = i * 32 + (unsigned)__builtin_ctz(gone);
+            if (thread < threads)
+                ended.push_back(thread);
+        }
     }
     return ended;
 }
