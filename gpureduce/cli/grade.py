@@ -16,6 +16,10 @@ Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
 def _run(arguments: argparse.Namespace) -> None:
     made = {"otter": graders.otter_test, "nbgrader": graders.nbgrader_cell}
+    forms = [kind for kind in ("gradescope", *made, "json") if getattr(arguments, kind)]
+    if len(forms) > 1:
+        given = " and ".join(f"--{kind}" for kind in forms)
+        raise ValueError(f"{given} are different outputs: give one of them")
     for kind, text_of in made.items():
         if name := getattr(arguments, kind):
             print(text_of(Path(arguments.spec), name, arguments.seed), end="")

@@ -136,21 +136,28 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class SplitBarrier:
-    """A barrier that only part of a block has reached, while other threads wait at another line.
+    """A barrier that only part of a block has reached; others wait at another line, or have ended.
 
     CUDA requires that all threads of a block reach the same ``__syncthreads()``, or none.
-    `threads` holds the waiting threads for each of the `places`.
+    `threads` holds the waiting threads for each of the `places`. `ended` are threads that ended
+    without reaching the barrier, in warps of which other threads reach it.
     """
 
     block: int
     places: tuple[Place, ...]
     threads: tuple[tuple[int, ...], ...]
+    ended: tuple[int, ...] = ()
 
     def __str__(self) -> str:
+        several = len(self.places) > 1
         lines = [f"block {self.block} is split over {len(self.places)} barriers:"]
+        if not several:
+            lines = [f"part of block {self.block} never reaches a barrier:"]
         for place, threads in zip(self.places, self.threads, strict=True):
             lines.append(f"  threads {ranges(threads)} wait in {place.what}()")
             lines.append(f"    at {place}    {place.text}".rstrip())
+        if self.ended:
+            lines.append(f"  threads {ranges(self.ended)}, of the same warps, have ended")
         return "\n".join(lines)
 
 

@@ -230,7 +230,8 @@ class _Found:
         for row in report["barriers"]:
             places = tuple(_place(place) for place in row["places"])
             threads = tuple(tuple(place["threads"]) for place in row["places"])
-            self.barriers.setdefault(places, SplitBarrier(row["block"], places, threads))
+            split = SplitBarrier(row["block"], places, threads, tuple(row["ended"]))
+            self.barriers.setdefault(places, split)
 
     def _add_race(self, schedule: str, row: dict[str, Any]) -> None:
         sides = tuple(_side(side) for side in row["sides"])

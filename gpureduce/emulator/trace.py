@@ -103,9 +103,20 @@ def count_segments(*arguments: Any) -> tuple[KernelCounts, dict[str, Contention]
 
     The arguments are those of `sum_segments_of_host`. All blocks run.
     """
-    (block, grid, *_), found, of_global, of_shared = traced.count_segments(*arguments)
+    (block, grid, *_), found, (of_global, of_shared) = traced.count_segments(*arguments)
     counted, _ = _launch(len(arguments[0]), (block, grid, 1, 1), grid, found)
     return counted, {"global": Contention(*of_global), "shared": Contention(*of_shared)}
+
+
+def count_sum(array: np.ndarray[Any, Any], launch: Launch) -> tuple[bytes, dict[str, int], int]:
+    """A whole sum, of these numbers: its accumulator, the counters of all launches, the blocks.
+
+    One more counter, `busiest_warp_requests`, holds the global load requests and the atomics of the
+    warp that has most of them. All blocks run.
+    """
+    (bits, *_), found, (blocks, requests) = traced.count_sum(array, launch)
+    counters = dict(zip(NAMES, _total(found), strict=True))
+    return bits, counters | {"busiest_warp_requests": requests}, blocks
 
 
 # The first team to run, the number of teams to run from there on, the weight of each team (the
@@ -224,6 +235,11 @@ def _access(found: tuple[int, int, int, int, int, bytes]) -> Access | None:
     return Access(lanes, size, wavefronts, ideal, bool(store))
 
 
+def _total(found: _Counted) -> tuple[int, ...]:
+    total = tuple(map(sum, zip(*(counts for _, _, counts, _ in found[0]), strict=True)))
+    return total or (0,) * len(NAMES)
+
+
 def _launch(
     n: int, plan: tuple[int, int, int, int], ran: int, found: _Counted
 ) -> tuple[KernelCounts, int]:
@@ -246,11 +262,10 @@ def _launch(
         )
         for barrier, sync, counts, lanes in found[1]
     )
-    total = tuple(map(sum, zip(*(counts for _, _, counts, _ in found[0]), strict=True)))
     block, grid, team_blocks, outs = plan
     sampled = ran < grid // team_blocks
     return KernelCounts(
-        **_split(total or (0,) * len(NAMES)),
+        **_split(_total(found)),
         n=n,
         block=block,
         grid=grid,

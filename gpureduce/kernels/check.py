@@ -93,7 +93,7 @@ def examine(
     return not wrong
 
 
-def _subjects(
+def subjects_of(
     chosen: Kernel, wanted: Sequence[str]
 ) -> tuple[list[tuple[Any, ...]], list[str], list[Pair]]:
     """What is to be tried: dtype, element type, accumulator and finish.
@@ -248,7 +248,7 @@ def check(
     seed = whole("seed", seed, 0, 2**64 - 1)
     chosen = kernel_or_text if isinstance(kernel_or_text, Kernel) else kernel(kernel_or_text)
     process.start()  # while the compiler runs, the process for kernels gets ready
-    subjects, results, pairs = _subjects(chosen, _wanted(chosen, dtype))
+    subjects, results, pairs = subjects_of(chosen, _wanted(chosen, dtype))
     loaded = chosen.loaded(pairs)
     compiled = time.perf_counter()
     limits = dataclasses.replace(chosen.limits, seconds=chosen.limits.seconds * len(subjects))

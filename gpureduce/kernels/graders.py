@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpureduce.core.checks import shown
-from gpureduce.kernels.grading import checked, given
+from gpureduce.kernels.spec import checked, given
 
 _OTTER = '''"""{title}: made by gpureduce grade SPEC.toml --otter {name}"""
 

@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
+import html
 import json
-import operator
+import math
 import os
+import random
 import re
-import tomllib
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpureduce.core import dtypes, text_files
-from gpureduce.core.checks import shown
-from gpureduce.emulator.counts import COUNTERS
-from gpureduce.kernels import ladder
-from gpureduce.kernels.check import check
+from gpureduce.core import dtypes
+from gpureduce.core.checks import whole
+from gpureduce.errors import CudaError
+from gpureduce.kernels import process, signature
+from gpureduce.kernels.check import check, subjects_of
 from gpureduce.kernels.kernel import Kernel, kernel
 from gpureduce.kernels.signature import KernelError, without_comments
+from gpureduce.kernels.spec import COMPARISONS, RULE, Spec, checked
+from gpureduce.kernels.trials import Failure
 from gpureduce.kernels.verdict import Verdict
+from gpureduce.kernels.worker import Job
 from gpureduce.text import table
 
-_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
-    "==": operator.eq,
-    "<=": operator.le,
-    ">=": operator.ge,
-    "<": operator.lt,
-    ">": operator.gt,
-}
-_RULE = re.compile(
-    r"(?P<name>\w+)\s*(?P<compare>==|<=|>=|<|>)\s*(?P<number>\d+(?:\.\d+)?)"
-    r"(?:\s+(?P<unit>per block|per element|times the least))?"
-)
-_MOST_POINTS = 1e6
-_SPEC_KEYS = ("title", "dtypes", "require")
-_ROW_KEYS = ("rule", "points", "says")
-FORMS = (
-    "right; no races; compiles; lines <= 40; forbid NAME; use NAME; or a counter, as in "
-    "shared_load_conflicts == 0, block_barriers <= 2 per block, "
-    "global_load_sectors <= 1.01 times the least"
-)
+_BLOCK = 256  # of the first count
+_DRAWN_BLOCKS = (192, 224, 320, 384, 448, 512)  # of the second one
 
 
 @dataclass(frozen=True)
@@ -56,8 +45,13 @@ class Row:
         """The points that the kernel gets for it."""
         return self.points if self.holds else 0.0
 
+    @property
+    def is_long(self) -> bool:
+        """Whether the reason does not fit on a line of the table."""
+        return "\n" in self.why or len(self.why) > 100
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Grade:
     """The points of a kernel; see `grade`.
 
@@ -101,11 +95,33 @@ class Grade:
 
     def __str__(self) -> str:
         rows = [
-            [f"{row.got:g} of {row.points:g}", row.rule, row.why.partition("\n")[0]]
+            [f"{row.got:g} of {row.points:g}", row.rule, "" if row.is_long else row.why]
             for row in self.rows
         ]
-        head = f"{self.title}: {self.points:g} of {self.most:g} points"
-        return f"{head}\n\n{table(['points', 'rule', ''], rows)}"
+        parts = [self._head, table(["points", "rule", ""], rows)]
+        for row in self.rows:
+            if row.is_long:
+                parts.append(f"{row.rule}:\n{textwrap.indent(row.why, '  ')}")
+        return "\n\n".join(parts)
+
+    __repr__ = __str__
+
+    @property
+    def _head(self) -> str:
+        return f"{self.title}: {self.points:g} of {self.most:g} points"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        rows = [
+            f"<tr><td>{row.got:g} of {row.points:g}</td><td><code>{html.escape(row.rule)}</code>"
+            f'</td><td style="text-align:left"><pre style="margin:0">{html.escape(row.why)}</pre>'
+            "</td></tr>"
+            for row in self.rows
+        ]
+        head = "<tr><th>points</th><th>rule</th><th></th></tr>"
+        return f"<b>{html.escape(self._head)}</b>\n<table>{head}\n{chr(10).join(rows)}\n</table>"
 
     def as_dict(self) -> dict[str, Any]:
         """The grade as plain values."""
@@ -137,86 +153,61 @@ class Grade:
         }
 
 
-@dataclass(frozen=True)
-class _Spec:
-    title: str
-    dtypes: tuple[str, ...] | None
-    rules: tuple[tuple[str, float, str], ...]
-
-
-def given(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Mapping[str, Any]:
-    """A spec as a mapping; read from a file unless it is one."""
-    if isinstance(spec, Mapping):
-        return spec
-    try:
-        return tomllib.loads(text_files.read(spec))
-    except RecursionError:
-        raise ValueError(f"{spec} is no TOML: it is nested too deeply") from None
-    except ValueError as error:
-        raise ValueError(f"{spec} is no TOML: {error}") from error
-
-
-def checked(spec: str | os.PathLike[str] | Mapping[str, Any]) -> _Spec:
-    """A spec out of a file, or as a mapping. Raises an error that says what a spec may hold."""
-    where = "the spec" if isinstance(spec, Mapping) else str(spec)
-    found = given(spec)
-    for key in found:
-        if key not in _SPEC_KEYS:
-            raise ValueError(f"{where} has {key!r}; a spec has {', '.join(_SPEC_KEYS)}")
-    rules = []
-    for row in _listed(found.get("require", []), f"{where}: require"):
-        if not isinstance(row, Mapping):
-            raise ValueError(f"{where}: a rule has rule, points and says, and is not {shown(row)}")
-        unknown = [key for key in row if key not in _ROW_KEYS]
-        if unknown or "rule" not in row:
-            keys = ", ".join(map(str, row))
-            raise ValueError(f"{where} has a rule with {keys}; it has rule, points, says")
-        points = row.get("points", 1)
-        is_number = isinstance(points, (int, float)) and not isinstance(points, bool)
-        if not is_number or not 0 <= points <= _MOST_POINTS:
-            raise ValueError(
-                f"{where}: points are a number from 0 to {_MOST_POINTS}, not {shown(points)}"
-            )
-        _check_rule(str(row["rule"]), where)
-        rules.append((str(row["rule"]), float(points), str(row.get("says", ""))))
-    if not rules:
-        raise ValueError(f"{where} has no rule: add [[require]] with rule = 'right' and points")
-    return _Spec(str(found.get("title", "Grade")), _dtypes_of(found, where), tuple(rules))
-
-
-def _listed(values: Any, where: str) -> list[Any]:
-    if not isinstance(values, (list, tuple)):
-        raise ValueError(f"{where} must be a list, not {shown(values)}")
-    return list(values)
-
-
-def _dtypes_of(spec: Mapping[str, Any], where: str) -> tuple[str, ...] | None:
-    if spec.get("dtypes") is None:
-        return None
-    names = _listed(spec["dtypes"], f"{where}: dtypes")
-    try:
-        return tuple(dtypes.name_of(dtypes.named(name)) for name in names)
-    except TypeError as error:
-        raise ValueError(f"{where}: dtypes: {error}") from error
-
-
-def _check_rule(rule: str, where: str) -> None:
-    found = _RULE.fullmatch(rule)
-    words = rule.split()
-    if rule in ("right", "no races", "compiles"):
-        return
-    if len(words) == 2 and words[0] in ("forbid", "use"):
-        return
-    if found and found["name"] == "lines" and not found["unit"]:
-        return
-    if not found or found["name"] not in COUNTERS:
-        raise ValueError(f"{where} has the rule {rule!r}; a rule is one of: {FORMS}")
-    if found["unit"] == "times the least" and found["name"] != "global_load_sectors":
-        raise ValueError(f"{where}: the least is known for global_load_sectors, not in {rule!r}")
-
-
 def _code_lines(text: str) -> int:
     return sum(1 for line in without_comments(text).splitlines() if line.strip())
+
+
+@dataclass(frozen=True)
+class _Count:
+    """What was counted for one size and block, and whether its sum is wrong."""
+
+    n: int
+    block: int
+    counters: dict[str, int]
+    blocks: int
+    wrong: Failure | None
+
+    def value(self, found: re.Match[str], itemsize: int) -> float:
+        """The counter of a rule, in the rule's unit."""
+        return self.counters[found["name"]] / {
+            "per block": self.blocks,
+            "per element": self.n,
+            "times the least": math.ceil(self.n * itemsize / 32),
+        }.get(found["unit"], 1)
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """The counts for the size and block that are known, and for those that the seed draws."""
+
+    cases: tuple[_Count, ...] = ()
+    why_not: str = ""
+
+    @property
+    def wrong(self) -> str:
+        """The first wrong sum, in a sentence."""
+        for count in self.cases:
+            if count.wrong is not None:
+                said = f"it is {count.wrong.expected}, and came out as {count.wrong.got}"
+                return f"Wrong for {count.wrong.case}:\n  {count.wrong.fault or said}"
+        return ""
+
+
+def _counted(chosen: Kernel, name: str, n: int, seed: int) -> _Counts:
+    """Counts the kernel for n elements in blocks of 256, and for a size and a block of the seed.
+
+    The second count is for a kernel that is good for the first alone.
+    """
+    draw = random.Random(seed)
+    cases = [(n, _BLOCK), ((n + draw.randrange(n // 4 + 1)) | 1, draw.choice(_DRAWN_BLOCKS))]
+    subjects, _, pairs = subjects_of(chosen, [name])
+    job = Job("gpureduce.kernels.jobs", "count_cases", chosen.loaded(pairs), (subjects[0], cases),
+              {}, chosen.limits)  # fmt: skip
+    try:
+        found = process.result_of(process.run(job), chosen.name)
+    except (CudaError, process.KernelEnded, ValueError) as error:
+        return _Counts(why_not=str(error))
+    return _Counts(tuple(_Count(*case, *row) for case, row in zip(cases, found, strict=True)))
 
 
 def _judge_text(rule: str, text: str) -> tuple[bool, str] | None:
@@ -225,7 +216,7 @@ def _judge_text(rule: str, text: str) -> tuple[bool, str] | None:
     if words[0] in ("forbid", "use"):
         there = re.search(rf"\b{re.escape(words[1])}\b", without_comments(text)) is not None
         return there == (words[0] == "use"), f"{words[1]} is {'' if there else 'not '}there"
-    found = _RULE.fullmatch(rule)
+    found = RULE.fullmatch(rule)
     if found and found["name"] == "lines":
         count = _code_lines(text)
         return _holds(found, count), f"{count} lines of code"
@@ -233,37 +224,53 @@ def _judge_text(rule: str, text: str) -> tuple[bool, str] | None:
 
 
 def _holds(found: re.Match[str], value: float) -> bool:
-    return _COMPARISONS[found["compare"]](value, float(found["number"]))
+    return COMPARISONS[found["compare"]](value, float(found["number"]))
 
 
-def _judge(rule: str, text: str, verdict: Verdict) -> tuple[bool, str]:
+def _judge_count(rule: str, counts: _Counts, itemsize: int) -> tuple[bool, str]:
+    """Rules about counters: they hold for both counts."""
+    found = RULE.fullmatch(rule)
+    if counts.why_not or found is None:
+        return False, f"not counted: {counts.why_not}"
+    for count in counts.cases:
+        value = count.value(found, itemsize)
+        if not _holds(found, value):
+            shown = f"{value:,.0f}" if value.is_integer() else f"{value:,.3g}"
+            where = "" if count.block == _BLOCK else f" (n = {count.n:,}, block = {count.block})"
+            return False, f"it is {shown} {found['unit'] or ''}".rstrip() + where
+    return True, ""
+
+
+def _judge(rule: str, text: str, verdict: Verdict, counts: _Counts) -> tuple[bool, str]:
     """Whether a rule holds, and what was found."""
     if rule == "compiles":
         return True, ""
     if rule == "right":
-        return verdict.right, "" if verdict.right else verdict.sums()
+        return verdict.right and not counts.wrong, counts.wrong or verdict.sums()
     if rule == "no races":
         looked = bool(verdict.looked) and not any(
             f.case.numbers == "races" for f in verdict.failures
         )
-        return looked and not verdict.races, verdict.accesses().partition("\n")[0]
-    if not verdict:  # a kernel that does nothing has no conflicts
+        return looked and not verdict.races, verdict.accesses()
+    if not verdict or counts.wrong:  # a kernel that does nothing has no conflicts
         return False, "counts only for a kernel that is right and does not race"
     judged = _judge_text(rule, text)
     if judged is not None:
         return judged
-    found, compared = _RULE.fullmatch(rule), verdict.comparison
-    if compared is None or found is None:
-        return False, f"not counted: {verdict.not_counted}"
-    value = float(compared.own.counters[found["name"]])
-    itemsize = dtypes.named(verdict.dtypes[0]).itemsize
-    value /= {
-        "per block": compared.blocks,
-        "per element": ladder.N,
-        "times the least": ladder.N * itemsize / 32,
-    }.get(found["unit"], 1)
-    shown = f"{value:,.0f}" if value.is_integer() else f"{value:,.2f}"
-    return _holds(found, value), f"it is {shown} {found['unit'] or ''}".rstrip()
+    return _judge_count(rule, counts, dtypes.named(verdict.dtypes[0]).itemsize)
+
+
+def _launched(chosen: Kernel, wanted: Spec) -> tuple[Kernel, str]:
+    """The kernel with the launch that the spec fixes, and what that changes, in a sentence."""
+    options = chosen.options | wanted.launch
+    changed = [
+        f"{key}={value} (the kernel has {key}={chosen.options.get(key, 'no')})"
+        for key, value in wanted.launch.items()
+        if chosen.options.get(key, "no") != value
+    ]
+    traits = signature.traits_of(chosen.text, chosen.signature, options)
+    said = f"The spec launches it with {', '.join(changed)}." if changed else ""
+    return dataclasses.replace(chosen, options=options, traits=traits), said
 
 
 def grade(
@@ -283,14 +290,16 @@ def grade(
     kernel_or_text
         A `Kernel`, or what `kernel` takes.
     spec
-        The path of a TOML file, or the same as a mapping: ``title``, ``dtypes`` to try, and a list
-        ``require`` of rules with ``rule`` and ``points``; ``says`` is shown where a rule does not
-        hold. A rule is ``"right"``, ``"no races"``, ``"compiles"``, ``"lines <= 40"``, ``"forbid
-        NAME"``, ``"use NAME"``, or a counter of `explain` for 65,536 elements in blocks of 256, as
-        in ``"shared_load_conflicts == 0"``, ``"block_barriers <= 2 per block"`` or
-        ``"global_load_sectors <= 1.01 times the least"``.
+        The path of a TOML file, or the same as a mapping: ``title``, ``dtypes`` to try, ``launch``
+        with options of `kernel` that are fixed, and a list ``require`` of rules with ``rule`` and
+        ``points`` (1 by default); ``says`` is shown where a rule does not hold. A rule is
+        ``"right"``, ``"no races"``, ``"compiles"``, ``"lines <= 40"``, ``"forbid NAME"``, ``"use
+        NAME"``, or a counter of `explain` for ``n`` elements (65,536 by default) in blocks of 256,
+        and for a size and a block that the seed draws, as in ``"shared_load_conflicts == 0"``,
+        ``"block_barriers <= 2 per block"`` or ``"global_load_sectors <= 1.01 times the least"``.
     seed
-        Draws some of the sizes, as in `check`: students do not know those of another seed.
+        Draws some of the sizes, as in `check`, and those of the second count: students do not know
+        those of another seed.
 
     Returns
     -------
@@ -301,6 +310,8 @@ def grade(
     ------
     ValueError
         The spec has something that no spec has; the message says what there is.
+    TypeError
+        `seed` is not a whole number.
 
     Examples
     --------
@@ -320,18 +331,24 @@ def grade(
     2 of 2  right
     0 of 3  shared_load_conflicts == 0  it is 17,990
     """
-    wanted = checked(spec)
+    wanted, seed = checked(spec), whole("seed", seed, 0, 2**64 - 1)
     try:
         chosen = kernel_or_text if isinstance(kernel_or_text, Kernel) else kernel(kernel_or_text)
+        chosen, launched = _launched(chosen, wanted)
         names = list(wanted.dtypes) if wanted.dtypes else None
         verdict = check(chosen, names, seed=seed, device="emulator")
     except (KernelError, TypeError) as error:
         why = str(error)
         rows = [Row(rule, points, False, why) for rule, points, _ in wanted.rules]
         return Grade(wanted.title, tuple(rows), None)
+    counts = _Counts()
+    if verdict:
+        counts = _counted(chosen, verdict.dtypes[0], wanted.n, seed)
     rows = []
     for rule, points, says in wanted.rules:
-        holds, why = _judge(rule, chosen.text, verdict)
+        holds, why = _judge(rule, chosen.text, verdict, counts)
+        if rule == "right" and launched:
+            why = f"{why}\n{launched}"
         judged = bool(verdict) or rule in ("right", "no races")
         rows.append(Row(rule, points, holds, "" if holds else (judged and says) or why))
     return Grade(wanted.title, tuple(rows), verdict)

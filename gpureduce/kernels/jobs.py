@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from gpureduce.core.results import SumResult
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.explain import explain
 from gpureduce.emulator.races import races
+from gpureduce.kernels.trials import Case, Failure, Subject
 
 Tell = Callable[[str, object], None]
 
@@ -30,6 +31,19 @@ def count(strategy: Strategy, _: Tell, **named: Any) -> Any:
     """The counts. All blocks run: which ones of a kernel do the same is not known."""
     named["sample"] = False
     return explain(strategy, **named)  # type: ignore[arg-type]
+
+
+def count_cases(
+    strategy: Strategy, _: Tell, subject: tuple[Any, ...], cases: Sequence[tuple[int, int]]
+) -> list[tuple[dict[str, int], int, Failure | None]]:
+    """For sizes and blocks: the counters, the blocks of all launches, and whether the sum is wrong.
+
+    The sums that are counted are the ones that are judged, so that a kernel cannot do less there.
+    """
+    tried = Subject(strategy, *subject)
+    return [
+        tried.operations(Case(n, block, 0, "forward", "different", tried.dtype)) for n, block in cases
+    ]
 
 
 def measure(

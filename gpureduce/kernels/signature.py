@@ -289,7 +289,8 @@ _ATOMIC = r"\batomic\w+\s*\(\s*(?:\([^()]*\)\s*|reinterpret_cast\s*<[^<>]*>\s*\(
 _COMMENT = re.compile(r"gpureduce:((?:\s*\w+=\w+)+)")
 
 
-def _checked(options: dict[str, object]) -> dict[str, str]:
+def checked_options(options: dict[str, object]) -> dict[str, str]:
+    """The options that are given, as text. Raises an error for one that no kernel has."""
     found: dict[str, str] = {}
     for key, value in options.items():
         if value is None:
@@ -309,7 +310,7 @@ def options_of(text: str, signature: Signature, given: dict[str, object]) -> dic
     for comment in _COMMENT.finditer(text):
         told |= dict(part.split("=") for part in comment[1].split())
     code = without_comments(text)
-    return _guessed(code, signature) | _checked(told) | _checked(given)
+    return _guessed(code, signature) | checked_options(told) | checked_options(given)
 
 
 def _guessed(code: str, signature: Signature) -> dict[str, str]:

@@ -19,6 +19,7 @@ from gpureduce.core import bounds, dtypes
 from gpureduce.core.registry import Strategy
 from gpureduce.core.request import Launch
 from gpureduce.core.schedule import ORDERS
+from gpureduce.emulator import trace
 from gpureduce.errors import CudaError
 
 BLOCKS = (32, 64, 96, 128, 160, 256, 512, 1024)
@@ -123,13 +124,25 @@ class Subject:
         The traced emulator knows the line of an illegal access. Without `fresh`, scratch memory and
         ticket are as the sum before has left them.
         """
-        order, _, seed = case.order.partition(" ")
-        module = _emulator_traced if traced or order == "lockstep" else _emulator
-        launch = Launch(self.strategy.index, self.load, self.acc, case.block, case.grid,
-                        self.finish, 0, ORDERS.index(order), int(seed or 0), False)  # fmt: skip
+        lockstep = case.order == "lockstep"
+        module = _emulator_traced if traced or lockstep else _emulator
         if fresh:  # memory of exactly this size, and nothing left of the case before
             module.free_scratch()
-        bits = module.sum(array, launch)[0]
+        return self._number(module.sum(array, self._launch(case))[0])
+
+    def operations(self, case: Case) -> tuple[dict[str, int], int, Failure | None]:
+        """The counters and the blocks of a case's launches, and what is wrong with its sum."""
+        array = self.numbers(case)
+        _emulator_traced.free_scratch()
+        bits, counters, blocks = trace.count_sum(array, self._launch(case))
+        return counters, blocks, self._judged(array, case, self._number(bits))
+
+    def _launch(self, case: Case) -> Launch:
+        order, _, seed = case.order.partition(" ")
+        return Launch(self.strategy.index, self.load, self.acc, case.block, case.grid,
+                      self.finish, 0, ORDERS.index(order), int(seed or 0), False)  # fmt: skip
+
+    def _number(self, bits: bytes) -> Any:
         return np.frombuffer(bits, dtypes.number_of(self.acc), count=1)[0]
 
     def numbers(self, case: Case) -> np.ndarray[Any, Any]:

@@ -163,6 +163,27 @@ __global__ void no_fence_before_barrier(In, Acc *out, size_t, Acc *work, unsigne
     draw_for_another<Acc, false>(out, work, ticket);
 }
 
+/* The block that draws the last ticket, or the first one, resets the ticket by a plain store. */
+template <bool Last> __device__ void reset_ticket(unsigned *ticket)
+{
+    if (threadIdx.x == 0 && atomicAdd(ticket, 1u) == (Last ? gridDim.x - 1 : 0))
+        *ticket = 0;
+}
+
+// KERNEL reset_by_the_last: MANY | FINISHES | SHARED_WARPS | WORK_BLOCKS | TICKET: nothing
+template <typename In, typename Acc>
+__global__ void reset_by_the_last(In, Acc *, size_t, Acc *, unsigned *ticket)
+{
+    reset_ticket<true>(ticket);
+}
+
+// KERNEL reset_by_the_first: MANY | FINISHES | SHARED_WARPS | WORK_BLOCKS | TICKET: grid.sync()
+template <typename In, typename Acc>
+__global__ void reset_by_the_first(In, Acc *, size_t, Acc *, unsigned *ticket)
+{
+    reset_ticket<false>(ticket);
+}
+
 /* A block writes before, or after, it arrives at the cluster's barrier. */
 template <typename Acc, bool Before> __device__ void arrive_and_wait(Acc *out)
 {

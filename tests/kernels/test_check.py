@@ -338,3 +338,31 @@ def test_the_documentation_shows_the_five_kernels():
     page = Path(__file__).resolve().parents[2] / "docs" / "other_tools.md"
     shown = re.findall(r"^```c\n(.*?)^```", page.read_text(), re.M | re.S)
     assert shown == list(FIVE.values())
+
+
+def _before_the_store(lines: str) -> str:
+    return TREE.replace("    if (tid == 0)", f"{lines}\n    if (tid == 0)")
+
+
+_ENDED = {
+    "in the if": TREE.replace("blockDim.x)\n", "blockDim.x) {\n").replace(
+        "        __syncthreads();\n    }", "        __syncthreads();\n        }\n    }"
+    ),
+    "forty threads": _before_the_store("    if (tid < 40)\n        __syncthreads();"),
+    "half a warp": _before_the_store("    if (tid > 15)\n        return;\n    __syncthreads();"),
+}
+
+
+@pytest.mark.parametrize("name", _ENDED)
+def test_threads_that_end_without_their_warps_barrier(name):
+    """As if they had arrived: the sums are right on the emulator, and on today's cards."""
+    verdict = gpureduce.check(_ENDED[name], "int32", device="emulator")
+    assert verdict.right and not verdict, str(verdict)
+    (barrier,) = verdict.races.barriers
+    assert barrier.ended and "have ended" in str(barrier) and "never reaches" in str(barrier)
+    assert not {t // 32 for t in barrier.ended} - {t // 32 for row in barrier.threads for t in row}
+
+
+def test_whole_warps_may_return_before_a_barrier():
+    text = _before_the_store("    if (tid >= 32)\n        return;\n    __syncthreads();")
+    assert gpureduce.check(text, "int32", device="emulator")

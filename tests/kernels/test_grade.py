@@ -77,17 +77,63 @@ def test_a_rule(rule, holds):
     ("spec", "message"),
     [
         ({}, "has no rule"),
-        ({"rules": []}, "has 'rules'; a spec has title, dtypes, require"),
+        ({"rules": []}, "has 'rules'; a spec has title, dtypes, launch, n, require"),
         ({"require": [{"rule": "fast"}]}, "has the rule 'fast'; a rule is one of"),
         ({"require": [{"rule": "speed <= 3"}]}, "a rule is one of"),
         ({"require": [{"rule": "atomics <= 2 times the least"}]}, "the least is known for"),
         ({"require": [{"rule": "right", "points": -1}]}, "points are a number from 0"),
         ({"require": [{"points": 3}]}, "it has rule, points, says"),
+        ({"require": [{"rule": "block_barrier <= 3"}]}, "did you mean block_barriers?"),
+        ({"require": [{"rule": "right"}], "dtypes": ["complex64"]}, "not 'complex64'"),
+        ({"require": [{"rule": "right"}], "dtypes": []}, "at least one dtype"),
+        ({"require": [{"rule": "right"}], "launch": 5}, "launch must have options"),
+        ({"require": [{"rule": "right"}], "launch": {"alone": "maybe"}}, "one of yes, no"),
+        ({"require": [{"rule": "right"}], "launch": {"speed": 3}}, "no option 'speed'"),
+        ({"require": [{"rule": "right"}], "n": 0}, "n must be from 1"),
     ],
 )
 def test_a_spec_that_cannot_be(spec, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         gpureduce.grade(TREE, spec)
+
+
+@pytest.mark.parametrize(
+    ("seed", "error"), [("abc", TypeError), (1.5, TypeError), (-1, ValueError)]
+)
+def test_a_seed_that_cannot_be(seed, error):
+    with pytest.raises(error, match="seed must be"):
+        gpureduce.grade(TREE, {"require": [{"rule": "right"}]}, seed=seed)
+
+
+def test_a_spec_fixes_the_launch():
+    """Whatever the text or the caller asks for; the row says so."""
+    spec = {"dtypes": ["int32"], "require": [{"rule": "right"}]}
+    fixed = {**spec, "launch": {"finishes": False, "alone": False}}
+    text = (ASSIGNMENTS / "first_tree" / "wrong" / "one_warp_alone.cu").read_text()
+    assert gpureduce.grade(text, spec).points == 1
+    (row,) = gpureduce.grade(text, fixed).rows
+    assert not row.holds and row.why.endswith(
+        "The spec launches it with finishes=no (the kernel has finishes=yes), alone=no (the kernel "
+        "has alone=yes)."
+    )
+    assert gpureduce.grade(TREE, fixed).points == 1
+
+
+def test_counts_hold_for_a_second_size_and_block():
+    spec = {"dtypes": ["int32"], "require": [{"rule": "atomics == 0"}]}
+    special = TREE.replace(
+        "    unsigned tid", "    if (n != 65536 && n > 20000 && n < 2 << 17)\n"
+        "        atomicAdd(&out[blockIdx.x], Acc(0));\n    unsigned tid",
+    )  # fmt: skip
+    reasons = {gpureduce.grade(special, spec, seed=seed).rows[0].why for seed in (0, 1)}
+    assert len(reasons) == 2 and all("block = " in why for why in reasons), reasons
+
+
+def test_a_sum_that_is_wrong_for_the_counted_size():
+    text = (ASSIGNMENTS / "no_conflicts" / "wrong" / "wrong_for_the_counted_size.cu").read_text()
+    rules = [{"rule": "right"}, {"rule": "atomics == 0"}]
+    grade = gpureduce.grade(text, {"dtypes": ["int32"], "require": rules})
+    assert grade.points == 0 and "Wrong for n = 65536, block = 256" in grade.rows[0].why
 
 
 def test_files_that_are_no_specs(tmp_path):
@@ -104,6 +150,9 @@ def test_forms_of_a_grade(tmp_path, capsys):
     assert float(grade) == 2 and grade.most == 3 and "T: 2 of 3 points" in str(grade)
     told = json.loads(grade.to_json())
     assert told["points"] == 2 and told["rules"][1]["why"] == "foo is not there"
+    assert repr(grade) == str(grade) and len(repr(grade.verdict.comparison)) < 300
+    page = grade._repr_html_()
+    assert "T: 2 of 3 points" in page and page.count("<tr>") == 3 and "foo is not there" in page
     tests = grade.gradescope()["tests"]
     assert [(t["score"], t["max_score"], t["status"]) for t in tests] == [
         (2, 2, "passed"),
@@ -116,6 +165,17 @@ def test_forms_of_a_grade(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["points"] == 4
     assert main(["grade", *paths, "--gradescope", "--seed", "3"]) == 0
     assert json.loads(capsys.readouterr().out)["tests"][0]["score"] == 4
+    for forms in (["--otter", "a", "--nbgrader", "b"], ["--gradescope", "--json"]):
+        assert main(["grade", *paths, *forms]) == 2
+        said = capsys.readouterr().err
+        assert "are different outputs" in said and all(f in said for f in forms if f[0] == "-")
+
+
+def test_reasons_are_printed_in_full():
+    wrong = TREE.replace("i < n ?", "i + 1 < n ?")
+    shown = str(gpureduce.grade(wrong, {"require": [{"rule": "right"}], "dtypes": ["int32"]}))
+    table, _, below = shown.partition("right:\n")
+    assert ":" not in table.splitlines()[-2] and "the sum is" in below and "left out" in below
 
 
 @pytest.mark.parametrize(

@@ -301,27 +301,52 @@ static PyObject *contention(const gr_contention *of)
     return Py_BuildValue("(KKKK)", of->atomics, of->addresses, of->most, of->turns);
 }
 
-/* Counts all launches of a sum by segment together. */
-static PyObject *py_count_segments(PyObject *self, PyObject *args)
+/* Counts all launches of a sum together. Returns its result, the counts, and what `more` makes of
+ * the recorder. */
+static PyObject *counted(PyObject *self, PyObject *args, PyCFunction add,
+                         PyObject *(*more)(const gr_recorder *))
 {
     const gr_sample every_team = {0, UINT64_MAX, 1, 0};
     const gr_arrivals none = {0};
     gr_recorder *recorder = gr_recorder_new(&every_team, 1, &none);
-    gr_contention global, shared;
     if (!recorder)
         return PyErr_NoMemory();
     gr_record(recorder);
-    PyObject *sum = gr_py_sum_segments_of_host(self, args), *counted = NULL;
+    PyObject *sum = add(self, args), *found = NULL, *rest = NULL;
     gr_record(NULL);
-    if (sum)
-        counted = recorded(recorder, 1);
-    gr_recorded_contention(recorder, &global, &shared);
+    if (sum && (found = recorded(recorder, 1)))
+        rest = more(recorder);
     gr_recorder_free(recorder);
-    if (!counted) {
+    if (!rest) {
         Py_XDECREF(sum);
+        Py_XDECREF(found);
         return NULL;
     }
-    return Py_BuildValue("NNNN", sum, counted, contention(&global), contention(&shared));
+    return Py_BuildValue("NNN", sum, found, rest);
+}
+
+static PyObject *both_contentions(const gr_recorder *recorder)
+{
+    gr_contention global, shared;
+    gr_recorded_contention(recorder, &global, &shared);
+    return Py_BuildValue("NN", contention(&global), contention(&shared));
+}
+
+static PyObject *py_count_segments(PyObject *self, PyObject *args)
+{
+    return counted(self, args, gr_py_sum_segments_of_host, both_contentions);
+}
+
+static PyObject *blocks_and_requests(const gr_recorder *recorder)
+{
+    uint64_t blocks, most_requests;
+    gr_recorded_blocks(recorder, &blocks, &most_requests);
+    return Py_BuildValue("KK", (unsigned long long)blocks, (unsigned long long)most_requests);
+}
+
+static PyObject *py_count_sum(PyObject *self, PyObject *args)
+{
+    return counted(self, args, gr_py_sum, blocks_and_requests);
 }
 
 PyMethodDef gr_trace_methods[] = {
@@ -341,8 +366,12 @@ PyMethodDef gr_trace_methods[] = {
     {"count_segments", py_count_segments, METH_VARARGS,
      "count_segments(...)\n--\n\n"
      "What all launches of sum_segments_of_host() with these arguments do: its result, what "
-     "count_pass() tells, and (atomics, addresses, most to one address, turns) in global and in "
-     "shared memory."},
+     "count_pass() tells, and a pair of (atomics, addresses, most to one address, turns): in global "
+     "and in shared memory."},
+    {"count_sum", py_count_sum, METH_VARARGS,
+     "count_sum(...)\n--\n\n"
+     "What all launches of sum() with these arguments do: its result, what count_pass() tells, and "
+     "a pair: the blocks, and the global loads and atomics of the warp with most of them."},
     {"shared_wavefronts", py_shared_wavefronts, METH_VARARGS,
      "shared_wavefronts(offsets, mask, size, store)\n--\n\n"
      "Wavefronts of one warp instruction on shared memory, and how few they could be."},

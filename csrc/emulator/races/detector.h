@@ -93,9 +93,11 @@ struct Race {
     uint64_t count;
 };
 
-/* Threads of a block that waited at different lines for one block barrier. */
+/* Threads of a block that waited at different lines for one block barrier; or that ended without
+ * reaching it, in a warp of which other threads wait there. */
 struct Divergence {
     unsigned block;
+    std::vector<unsigned> ended;
     std::map<std::tuple<std::string, int, std::string>, std::vector<unsigned>> places;
 };
 

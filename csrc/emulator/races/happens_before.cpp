@@ -131,11 +131,31 @@ static LaneClocks gather(const Watch *watch, const std::vector<Brought> &all)
     return clocks;
 }
 
-/* Records that threads of a block wait for one barrier at different lines, which CUDA does not
- * allow. */
-static void note_divergence(Watch *watch, const Worker *w, const std::vector<Brought> &all)
+/* The threads of the block that have ended, in warps of which other threads wait. PTX lets whole
+ * warps end before a barrier, but the threads of a warp execute a barrier together. */
+static std::vector<unsigned> ended_beside(const Watch *watch, const Barrier *barrier)
+{
+    dim3 size = watch->launch->shape.block;
+    unsigned threads = size.x * size.y * size.z;
+    std::vector<unsigned> ended;
+    for (unsigned i = 0; i < barrier->warp_count; ++i) {
+        const Warp *warp = &barrier->warps[i];
+        for (uint32_t gone = warp->live ? ~warp->live : 0; gone; gone &= gone - 1) {
+            unsigned thread = i * 32 + (unsigned)__builtin_ctz(gone);
+            if (thread < threads)
+                ended.push_back(thread);
+        }
+    }
+    return ended;
+}
+
+/* Records that threads of a block wait for one barrier at different lines, or end without reaching
+ * it, which CUDA does not allow. */
+static void note_divergence(Watch *watch, const Worker *w, const Barrier *barrier,
+                            const std::vector<Brought> &all)
 {
     Divergence found;
+    found.ended = ended_beside(watch, barrier);
     std::vector<int> lines;
     const Lane *first = w->lanes + (all[0].self.lane - watch->lanes.data());
     bool same = true;
@@ -143,7 +163,7 @@ static void note_divergence(Watch *watch, const Worker *w, const std::vector<Bro
         const Lane *lane = w->lanes + (one.self.lane - watch->lanes.data());
         same = same && lane->line == first->line && !strcmp(lane->file, first->file);
     }
-    if (same)
+    if (same && found.ended.empty())
         return;
     for (const Brought &one : all) {
         const Lane *lane = w->lanes + (one.self.lane - watch->lanes.data());
@@ -151,6 +171,8 @@ static void note_divergence(Watch *watch, const Worker *w, const std::vector<Bro
     }
     for (const auto &place : found.places)
         lines.push_back(std::get<1>(place.first));
+    if (!found.ended.empty())
+        lines.push_back(-1);
     found.block = all[0].self.block;
     if (watch->divergent_lines.insert(lines).second)
         watch->divergences.push_back(found);
@@ -189,7 +211,7 @@ void watch_barrier(Worker *w, const Barrier *barrier, gr_scope scope)
         if (all.empty())
             return;
         if (scope == GR_BLOCK)
-            note_divergence(watch, w, all);
+            note_divergence(watch, w, barrier, all);
         LaneClocks clocks = gather(watch, all);
         ++watch->meetings;
         for (const Brought &one : all) {

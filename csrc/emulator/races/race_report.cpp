@@ -98,19 +98,28 @@ static void print_race(std::string *out, const Watch *watch, const Race &race)
     *out += "]}";
 }
 
+static void print_threads(std::string *out, const char *name, const std::vector<unsigned> &threads)
+{
+    print(out, "\"%s\":[", name);
+    for (size_t i = 0; i < threads.size(); ++i)
+        print(out, i ? ",%u" : "%u", threads[i]);
+    *out += ']';
+}
+
 static void print_divergence(std::string *out, const Divergence &divergence)
 {
-    print(out, "{\"block\":%u,\"places\":[", divergence.block);
+    print(out, "{\"block\":%u,", divergence.block);
+    print_threads(out, "ended", divergence.ended);
+    *out += ",\"places\":[";
     const char *comma = "";
     for (const auto &place : divergence.places) {
         print(out, "%s{\"what\":", comma);
         print_text(out, std::get<2>(place.first));
         *out += ',';
         print_line(out, std::get<0>(place.first).c_str(), std::get<1>(place.first));
-        *out += ",\"threads\":[";
-        for (size_t i = 0; i < place.second.size(); ++i)
-            print(out, i ? ",%u" : "%u", place.second[i]);
-        *out += "]}";
+        *out += ',';
+        print_threads(out, "threads", place.second);
+        *out += '}';
         comma = ",";
     }
     *out += "]}";

@@ -121,6 +121,12 @@ void gr_recorded_sample(const gr_recorder *recorder, size_t sample, gr_counters 
     *counters = recorder->sample_counts[sample];
 }
 
+void gr_recorded_blocks(const gr_recorder *recorder, uint64_t *blocks, uint64_t *most_requests)
+{
+    *blocks = recorder->blocks;
+    *most_requests = recorder->most_requests;
+}
+
 void gr_recorded_contention(const gr_recorder *recorder, gr_contention *global,
                             gr_contention *shared)
 {

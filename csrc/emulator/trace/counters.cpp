@@ -245,13 +245,17 @@ static void begin_team(Worker *w, gr_recorder *r)
         WarpRecord *warp = &r->warps[i];
         warp->barrier = warp->sync = 0;
         warp->step = first;
+        warp->requests = 0;
     }
 }
 
 static void end_team(Worker *w, gr_recorder *r)
 {
-    for (unsigned i = 0; i < w->warp_count; ++i)
+    for (unsigned i = 0; i < w->warp_count; ++i) {
         flush(w, &w->warps[i]);
+        r->most_requests = std::max(r->most_requests, r->warps[i].requests);
+    }
+    r->blocks += w->block_count;
     r->shared.addresses += r->shared_atomics.size();
     for (const auto &at : r->shared_atomics)
         r->shared.most = std::max(r->shared.most, at.second);

@@ -122,6 +122,9 @@ size_t gr_recorded_lines(const gr_recorder *recorder, const gr_counted_line **li
 size_t gr_recorded_steps(const gr_recorder *recorder, const gr_counted_step **steps);
 /* Gets the counters of one sample: the sum over its teams that ran, unweighted. */
 void gr_recorded_sample(const gr_recorder *recorder, size_t sample, gr_counters *counters);
+/* Gets the number of blocks that ran, and of the warp with the most requests, how many: its global
+ * loads and atomics, in warp instructions. */
+void gr_recorded_blocks(const gr_recorder *recorder, uint64_t *blocks, uint64_t *most_requests);
 /* Gets the atomics in global memory and in shared memory, by address, of all launches. An address
  * in shared memory counts once per block. For samples that are all blocks. */
 void gr_recorded_contention(const gr_recorder *recorder, gr_contention *global,

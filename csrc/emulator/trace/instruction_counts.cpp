@@ -109,8 +109,10 @@ static void count_memory(Worker *w, const Count &count, PlaceRecord *place, cons
         count_cluster(count, place->place, in_team);
     else if (in_block)
         count_shared(count, place, instruction, in_block, own);
-    if (instruction->mask & ~in_team)
-        count_global(count, place->place, instruction, instruction->mask & ~in_team);
+    if (!(instruction->mask & ~in_team))
+        return;
+    w->recorder->warps[warp->index].requests += place->place.deed == LOAD;
+    count_global(count, place->place, instruction, instruction->mask & ~in_team);
 }
 
 /* Counts an atomic by the addresses of its lanes. */
@@ -143,6 +145,7 @@ void count_instruction(Worker *w, unsigned number, const Warp *warp, const Instr
     case UPDATE:
         count.add(GR_COUNT_atomics, lanes_in(instruction->mask));
         count.add(GR_COUNT_atomic_instructions, 1);
+        ++r->warps[warp->index].requests;
         count_contention(w, instruction);
         break;
     case FENCE: count.add(GR_COUNT_fences, 1); break;

@@ -1,4 +1,4 @@
-// loses: atomics <= 1 per block; block_barriers <= 4 per block
+// loses: atomics <= 1.2 per block; block_barriers <= 4 per block
 #include "parts/common.h"
 
 // gpureduce: elements=many finishes=yes scratch=block

@@ -1,4 +1,4 @@
-// loses: global_load_sectors <= 1.2 times the least
+// loses: global_load_sectors <= 1.3 times the least
 // gpureduce: elements=many finishes=yes shared=none
 template <typename In, typename Acc> __global__ void segments(In in, Acc *out, size_t n)
 {

@@ -1,4 +1,4 @@
-// loses: forbid atomicAdd
+// loses: forbid atomicAdd; block_barriers == 1 per block
 // gpureduce: elements=many shared=warp
 template <typename In, typename Acc> __global__ void warp_shuffles(In in, Acc *out, size_t n)
 {

@@ -1,4 +1,4 @@
-// loses: use __shfl_down_sync; block_barriers <= 1 per block; shared_store_lanes <= 0.005 per element
+// loses: shuffles >= 10 per block; block_barriers == 1 per block; shared_store_lanes <= 0.005 per element
 // This cascade adds up the sums of its threads by a tree in shared memory. Let the lanes of each warp add up theirs
 // by shuffles, and the first warp those of the warps: shared memory then holds one sum per warp.
 // gpureduce: elements=many

@@ -1,0 +1,152 @@
+"""What a spec for `gpureduce.grade` may hold: read from a file or a mapping, and checked."""
+
+from __future__ import annotations
+
+import difflib
+import operator
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpureduce.core import dtypes, registry, text_files
+from gpureduce.core.checks import shown, whole
+from gpureduce.emulator.counts import COUNTERS
+from gpureduce.kernels import ladder, signature
+from gpureduce.kernels.signature import KernelError
+
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "==": operator.eq,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+RULE = re.compile(
+    r"(?P<name>\w+)\s*(?P<compare>==|<=|>=|<|>)\s*(?P<number>\d+(?:\.\d+)?)"
+    r"(?:\s+(?P<unit>per block|per element|times the least))?"
+)
+_COUNTED = (*COUNTERS, "busiest_warp_requests")
+_MOST_POINTS = 1e6
+_SPEC_KEYS = ("title", "dtypes", "launch", "n", "require")
+_MOST_COUNTED = 2**18  # of the elements that are counted
+_ROW_KEYS = ("rule", "points", "says")
+FORMS = (
+    "right; no races; compiles; lines <= 40; forbid NAME; use NAME; or a counter, as in "
+    "shared_load_conflicts == 0, block_barriers <= 2 per block, "
+    "global_load_sectors <= 1.01 times the least"
+)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A checked spec.
+
+    `launch` are the options of `kernel` that it fixes, `n` the elements that are counted, and
+    `rules` the rule, the points and the hint of each row.
+    """
+
+    title: str
+    dtypes: tuple[str, ...] | None
+    launch: dict[str, str]
+    n: int
+    rules: tuple[tuple[str, float, str], ...]
+
+
+def given(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Mapping[str, Any]:
+    """A spec as a mapping; read from a file unless it is one."""
+    if isinstance(spec, Mapping):
+        return spec
+    try:
+        return tomllib.loads(text_files.read(spec))
+    except RecursionError:
+        raise ValueError(f"{spec} is no TOML: it is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"{spec} is no TOML: {error}") from error
+
+
+def checked(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Spec:
+    """A spec out of a file, or as a mapping. Raises an error that says what a spec may hold."""
+    where = "the spec" if isinstance(spec, Mapping) else str(spec)
+    found = given(spec)
+    for key in found:
+        if key not in _SPEC_KEYS:
+            raise ValueError(f"{where} has {key!r}; a spec has {', '.join(_SPEC_KEYS)}")
+    rules = []
+    for row in _listed(found.get("require", []), f"{where}: require"):
+        if not isinstance(row, Mapping):
+            raise ValueError(f"{where}: a rule has rule, points and says, and is not {shown(row)}")
+        unknown = [key for key in row if key not in _ROW_KEYS]
+        if unknown or "rule" not in row:
+            keys = ", ".join(map(str, row))
+            raise ValueError(f"{where} has a rule with {keys}; it has rule, points, says")
+        points = row.get("points", 1)
+        is_number = isinstance(points, (int, float)) and not isinstance(points, bool)
+        if not is_number or not 0 <= points <= _MOST_POINTS:
+            raise ValueError(
+                f"{where}: points are a number from 0 to {_MOST_POINTS}, not {shown(points)}"
+            )
+        _check_rule(str(row["rule"]), where)
+        rules.append((str(row["rule"]), float(points), str(row.get("says", ""))))
+    if not rules:
+        raise ValueError(f"{where} has no rule: add [[require]] with rule = 'right' and points")
+    try:
+        n = whole("n", found.get("n", ladder.N), 1, _MOST_COUNTED)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}") from None
+    title = str(found.get("title", "Grade"))
+    return Spec(title, _dtypes_of(found, where), _launch_of(found, where), n, tuple(rules))
+
+
+def _launch_of(spec: Mapping[str, Any], where: str) -> dict[str, str]:
+    """The options of a launch that the spec fixes."""
+    launch = spec.get("launch", {})
+    if not isinstance(launch, Mapping):
+        raise ValueError(f"{where}: launch must have options of a kernel, not {shown(launch)}")
+    try:
+        return signature.checked_options(dict(launch))
+    except KernelError as error:
+        raise ValueError(f"{where}: launch: {error}") from None
+
+
+def _listed(values: Any, where: str) -> list[Any]:
+    if not isinstance(values, (list, tuple)):
+        raise ValueError(f"{where} must be a list, not {shown(values)}")
+    return list(values)
+
+
+def _dtypes_of(spec: Mapping[str, Any], where: str) -> tuple[str, ...] | None:
+    if spec.get("dtypes") is None:
+        return None
+    names = _listed(spec["dtypes"], f"{where}: dtypes")
+    try:
+        found = tuple(dtypes.name_of(dtypes.named(name)) for name in names)
+    except TypeError as error:
+        raise ValueError(f"{where}: dtypes: {error}") from error
+    if not found:
+        raise ValueError(f"{where}: dtypes must name at least one dtype, or be left out")
+    for name in found:
+        if name not in registry.DTYPES:
+            raise ValueError(
+                f"{where}: dtypes are among {', '.join(registry.DTYPES)}, not {name!r}"
+            )
+    return found
+
+
+def _check_rule(rule: str, where: str) -> None:
+    found = RULE.fullmatch(rule)
+    words = rule.split()
+    if rule in ("right", "no races", "compiles"):
+        return
+    if len(words) == 2 and words[0] in ("forbid", "use"):
+        return
+    if found and found["name"] == "lines" and not found["unit"]:
+        return
+    if not found or found["name"] not in _COUNTED:
+        near = difflib.get_close_matches(found["name"], ("lines", *_COUNTED), 1) if found else []
+        hint = f"did you mean {near[0]}?" if near else f"a rule is one of: {FORMS}"
+        raise ValueError(f"{where} has the rule {rule!r}; {hint}")
+    if found["unit"] == "times the least" and found["name"] != "global_load_sectors":
+        raise ValueError(f"{where}: the least is known for global_load_sectors, not in {rule!r}")
