@@ -15,7 +15,7 @@
 template <typename Sum, typename In, typename Acc>
 __device__ __forceinline__ void add_rows(Matrix<In> in, Sums<Acc> out, size_t r, unsigned lanes)
 {
-    constexpr unsigned flight = 4;
+    constexpr unsigned flight = 4, ahead = is_proven<Sum> && !Sizes<In>::usable ? 2 : 1; /* packs */
     size_t rows = in.rows(), packs = in.of.columns / Pack<In>::count;
     unsigned member = threadIdx.x % lanes, apart = 32 / lanes;
     const In *row[flight];
@@ -26,15 +26,16 @@ __device__ __forceinline__ void add_rows(Matrix<In> in, Sums<Acc> out, size_t r,
         sum[k] = 0;
         row[k] = in.row(r + k * apart < rows ? r + k * apart : rows - 1);
     }
-    for (size_t i = member; i - member < packs; i += lanes) {
-        Pack<In> pack[flight];
-        for (unsigned k = 0; k < flight; k++) {
-            memset(&pack[k], 0, sizeof pack[k]);
-            if (i < packs)
-                pack[k] = Packed<const In *>::whole(row[k] + i * Pack<In>::count);
+    for (size_t i = member; i - member < packs; i += ahead * lanes) {
+        Pack<In> pack[ahead * flight];
+        for (unsigned j = 0; j < ahead * flight; j++) {
+            size_t p = i + j % ahead * lanes;
+            memset(&pack[j], 0, sizeof pack[j]);
+            if (p < packs)
+                pack[j] = Packed<const In *>::whole(row[j / ahead] + p * Pack<In>::count);
         }
-        for (unsigned k = 0; k < flight; k++)
-            add_short<Acc>(sum[k], sizes, pack[k]);
+        for (unsigned j = 0; j < ahead * flight; j++)
+            add_short<Acc>(sum[j / ahead], sizes, pack[j]);
     }
     if constexpr (is_short<Acc, Sum>)
         if (!sizes.allow_in_warp((unsigned)in.of.columns))
@@ -47,7 +48,9 @@ __device__ __forceinline__ void add_rows(Matrix<In> in, Sums<Acc> out, size_t r,
 }
 
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256, is_proven<Acc> ? 4 : 6)
+__global__ void __launch_bounds__(256, !is_proven<Acc>     ? 6
+                                       : Sizes<In>::usable ? 4
+                                                           : 3)
     row_group(Matrix<In> in, Sums<Acc> out)
 {
     size_t packs = in.of.columns / Pack<In>::count;
