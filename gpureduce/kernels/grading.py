@@ -110,9 +110,6 @@ class Grade:
     def _head(self) -> str:
         return f"{self.title}: {self.points:g} of {self.most:g} points"
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(str(self))
-
     def _repr_html_(self) -> str:
         rows = [
             f"<tr><td>{row.got:g} of {row.points:g}</td><td><code>{html.escape(row.rule)}</code>"
