@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import collections
+import fcntl
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 import gpureduce
 from gpureduce.bench.provenance import provenance
+
+# JAX would take most of the GPU's memory in each process that uses it.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 def _why_no_gpu() -> str:
@@ -33,43 +38,61 @@ def _why_not_several() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_COUNTS] = collections.Counter()
-    config.stash[_RESULTS] = collections.Counter()
+    global _counts_here
+    _counts_here = not hasattr(config, "workerinput")  # workers of pytest -n send their reports
 
 
-_COUNTS = pytest.StashKey[collections.Counter]()
-_RESULTS = pytest.StashKey[collections.Counter]()
+_counts_here = True
+_sums: collections.Counter[tuple[str, str]] = collections.Counter()
+_results: collections.Counter[str] = collections.Counter()
 
 
 @pytest.fixture
 def count_sum(request: pytest.FixtureRequest):
     """Counts sums per strategy and dtype, for the record."""
-    counts = request.config.stash[_COUNTS]
+    counts: collections.Counter[tuple[str, str]] = collections.Counter()
 
     def count(strategy: str, dtype: str) -> None:
         counts[strategy, dtype] += 1
 
-    return count
+    yield count
+    request.node.user_properties += [("sums", (*key, n)) for key, n in counts.items()]
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
-    report = yield
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if not _counts_here:
+        return
     if report.when == "call" or (report.when == "setup" and not report.passed):
-        item.config.stash[_RESULTS][report.outcome] += 1
-    return report
+        _results[report.outcome] += 1
+    if report.when == "teardown":
+        for name, value in report.user_properties:
+            if name == "sums":
+                strategy, dtype, number = value
+                _sums[strategy, dtype] += number
+
+
+@pytest.fixture(autouse=True)
+def _share_the_card(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    """With pytest -n, a test marked alone has the GPU for itself."""
+    if not (hasattr(request.config, "workerinput") and any(request.node.iter_markers("gpu"))):
+        yield
+        return
+    alone = any(request.node.iter_markers("alone"))
+    with (tmp_path_factory.getbasetemp().parent / "card.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     path = session.config.getoption("--record")
-    if not path or _why_no_gpu():
+    if not path or not _counts_here or _why_no_gpu():
         return
     sums: dict[str, dict[str, int]] = {}
-    for (strategy, dtype), number in session.config.stash[_COUNTS].items():
+    for (strategy, dtype), number in _sums.items():
         sums.setdefault(strategy, {})[dtype] = number
     record = {
         **provenance("tests"),
-        "tests": dict(session.config.stash[_RESULTS]),
+        "tests": dict(_results),
         "sums_checked": sums,
     }
     Path(path).write_text(json.dumps(record, indent=1) + "\n")

@@ -3,12 +3,13 @@
     python tools/dask_times.py --mib 4096 --workers 4 --rounds 7
 
 The array lies in the workers' memory. Both sums take turns, so that other programs slow both of
-them. With --cupy, the chunks are CuPy arrays on the card of one worker.
+them. With --cupy, the chunks are CuPy arrays, and each worker has a card of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -40,6 +41,11 @@ def array(dtype: str, mib: int, on_card: bool) -> Any:
     return da.zeros(n, dtype=dtype, chunks=chunk).map_blocks(numbers, dtype=dtype)
 
 
+def take_card(dask_worker: Any) -> None:
+    """Workers are numbered from 0. Before the first use of CUDA in this process."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = str(dask_worker.name)
+
+
 def seconds(call: Callable[[], Any]) -> float:
     start = time.perf_counter()
     call()
@@ -56,11 +62,12 @@ def main() -> None:
     with (
         dask.config.set({"distributed.worker.memory.spill": False}),
         LocalCluster(
-            n_workers=1 if asked.cupy else asked.workers, threads_per_worker=1,
-            memory_limit=0, dashboard_address=None,
+            n_workers=asked.workers, threads_per_worker=1, memory_limit=0, dashboard_address=None,
         ) as cluster,
-        Client(cluster),
+        Client(cluster) as client,
     ):  # fmt: skip
+        if asked.cupy:
+            client.run(take_card)
         for dtype in ("float32", "float64"):
             x = array(dtype, asked.mib, asked.cupy).persist()
             wait(x)

@@ -29,8 +29,10 @@ gr_status gr_launch_axis(const gr_axis_plan *p, void *partial, uint64_t *words,
                        : per_lane ? of_tiles
                                   : of_rows;
     size_t sizes[] = {p->shared_bytes, gr_facts_of(p->request->device)->shared_bytes};
+    cudaLaunchAttribute overlaps = {.id = cudaLaunchAttributeProgrammaticStreamSerialization};
     cudaLaunchConfig_t config;
 
+    overlaps.val.programmaticStreamSerializationAllowed = 1;
     error->status = GR_OK;
     if (sizes[0] > 48 * 1024)
         TRY(cudaFuncSetAttribute(p->kernel->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -40,6 +42,8 @@ gr_status gr_launch_axis(const gr_axis_plan *p, void *partial, uint64_t *words,
     config.blockDim = (dim3){p->block, 1, 1};
     config.dynamicSmemBytes = p->shared_bytes;
     config.stream = p->request->stream;
+    config.attrs = &overlaps;
+    config.numAttrs = (p->strategy->traits & OVERLAPS) != 0;
     TRY(cudaLaunchKernelExC(&config, p->kernel->entry, arguments));
     if (outcome->launches++ == 0) {
         outcome->strategy = (int)(p->strategy - gr_strategy_at(0));

@@ -69,6 +69,14 @@ static bool has_whole_packs(const gr_axis_plan *p)
     return gr_matrix_has_packs(&p->matrix, bytes, bytes < 16 ? 16 / bytes : 1);
 }
 
+/* Whether packs consist of whole rows. */
+static bool has_rows_in_packs(const gr_axis_plan *p)
+{
+    size_t bytes = p->matrix.columns * gr_axis_element_bytes(p->request->load);
+    return p->matrix.columns > 1 && bytes < 16 && 16 % bytes == 0 && rows_touch(&p->matrix) &&
+           (uintptr_t)p->matrix.base % 16 == 0;
+}
+
 static const char *choose_rows(const gr_axis_plan *p)
 {
     const gr_matrix *m = &p->matrix;
@@ -79,6 +87,8 @@ static const char *choose_rows(const gr_axis_plan *p)
         return "row_block";
     if (has_whole_packs(p))
         return bytes <= GROUP_ROW_BYTES ? "row_group" : "row_warp";
+    if (has_rows_in_packs(p))
+        return "row_packs";
     return rows_touch(m) && bytes <= TILE_ROW_BYTES ? "row_tile" : "row_warp";
 }
 
@@ -112,7 +122,14 @@ static gr_status shape_rows(gr_axis_plan *p, gr_error *error)
                        "row_group adds up rows of whole 16-byte packs that begin at a 16-byte "
                        "boundary, which these rows of %zu bytes do not: take fast",
                        bytes);
-    if (is(p, "row_group")) {
+    if (is(p, "row_packs") && !has_rows_in_packs(p))
+        return gr_fail(error, GR_BAD_VALUE,
+                       "row_packs adds up neighbouring rows of 2, 4 or 8 bytes from a 16-byte "
+                       "boundary on, which these rows of %zu bytes are not: take fast",
+                       bytes);
+    if (is(p, "row_packs")) {
+        p->grid = gr_least(ceil_div(ceil_div(rows * bytes, 16), p->block), most * 4);
+    } else if (is(p, "row_group")) {
         size_t packs = bytes / 16, lanes = 1;
         while (lanes < packs && lanes < GR_WARP)
             lanes *= 2;
@@ -267,7 +284,7 @@ static void shape_layout(gr_axis_plan *p)
 /* The most threads per block of the kernels with a __launch_bounds__ of less than 1024. */
 static unsigned most_threads(const gr_axis_plan *p)
 {
-    static const char *const names[] = {"row_warp",     "row_group",    "row_tile",
+    static const char *const names[] = {"row_warp",     "row_group",    "row_packs",   "row_tile",
                                         "column_packs", "column_tiles", "exact_levels"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (is(p, names[i]))

@@ -23,12 +23,13 @@
 #include <stdint.h>
 #include <string.h>
 
-/* For elements of at most 24 bits, and for a few hundred float64 elements. */
+/* For elements of at most 24 bits. */
 typedef struct {
     double sum, rest, bound;
 } gr_proven;
 
-/* For more float64 elements. */
+/* For float64 elements. The sum of a few is often halfway between two float64 numbers, which two
+ * numbers do not prove. */
 typedef struct {
     double sum, rest, tail, bound;
 } gr_proven3;

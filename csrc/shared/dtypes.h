@@ -43,8 +43,7 @@
 #define GR_PAIRS_PLAIN(X) X(f32, f32) X(f64, f64)
 
 /* The same for sums that prove their rounding (exact/proven.h). */
-#define GR_PAIRS_PROVEN(X)                                                                         \
-    X(f16, proven) X(bf16, proven) X(f32, proven) X(f64, proven) X(f64, proven3)
+#define GR_PAIRS_PROVEN(X) X(f16, proven) X(bf16, proven) X(f32, proven) X(f64, proven3)
 
 /* The accumulators that strided arrays and casts are compiled for. */
 #define GR_VIEWS_NONE(X)

@@ -6,8 +6,11 @@ provides the memory. The launches are put on a stream, and nothing waits for the
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any, cast
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -24,10 +27,12 @@ from gpureduce.core import (
 )
 from gpureduce.core.dtypes import Array
 from gpureduce.core.reduction import Reduction
-from gpureduce.core.request import CHOOSE, Arguments, Request, launch_sizes
+from gpureduce.core.request import CHOOSE, Arguments, Request, launch_sizes, strategy_of
 from gpureduce.core.results import Outcome, SumResult, Timing
 from gpureduce.core.schedule import current
 from gpureduce.lazy_import import load_other
+
+_MOST_KNOWN = 256  # descriptions of arrays, for each plan
 
 
 def check_strategy(strategy: registry.Strategy) -> None:
@@ -65,19 +70,21 @@ def _memory_order(steps: tuple[int, ...], axes: tuple[int, ...]) -> list[int]:
     return sorted(kept, key=lambda i: -abs(steps[i]))
 
 
-def _new_result(
-    make: device_results.Make, transpose: device_results.Transpose, shape: tuple[int, ...],
-    steps: tuple[int, ...], axes: tuple[int, ...], keepdims: object,
-) -> Any:  # fmt: skip
-    """An array for the sums, whose order in memory is that of the array's axes that stay."""
+def _sums_in_memory(
+    shape: tuple[int, ...], steps: tuple[int, ...], axes: tuple[int, ...], keepdims: object,
+    transpose: device_results.Transpose,
+) -> tuple[tuple[int, ...], Callable[[Any], Any] | None]:  # fmt: skip
+    """The shape to make the sums in, and what then gives them the shape of the result.
+
+    Their order in memory is that of the array's axes that stay.
+    """
     order = _memory_order(steps, axes)
-    made = make(tuple(shape[i] for i in order))
-    kept = sorted(order)
-    if order != kept:
-        made = transpose(made, tuple(order.index(i) for i in kept))
+    made, kept = tuple(shape[i] for i in order), sorted(order)
+    permuted = tuple(order.index(i) for i in kept)
     if keepdims and shape:
-        made = made[tuple(None if i in axes else slice(None) for i in range(len(shape)))]
-    return made
+        index = tuple(None if i in axes else slice(None) for i in range(len(shape)))
+        return made, lambda sums: transpose(sums, permuted)[index]
+    return made, None if order == kept else lambda sums: transpose(sums, permuted)
 
 
 # --- host arrays -------------------------------------------------------------------------------
@@ -111,10 +118,11 @@ def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
     )
     array = arrays.without_gaps(array, _elements(request, array.dtype) or array.dtype)
     mask = None if job.mask is None else arrays.without_gaps(job.mask, job.mask.dtype)
-    sums = _new_result(
-        lambda shape: np.empty(shape, result), np.transpose, array.shape, array.strides,
-        job.axes, job.keepdims,
-    )  # fmt: skip
+    shape, arrange = _sums_in_memory(
+        array.shape, array.strides, job.axes, job.keepdims, np.transpose
+    )
+    made = np.empty(shape, result)
+    sums = arrange(made) if arrange else made
     details = (
         conversion.acc, exactly, dtypes.load_of(result), initial, _number(request.strategy),
         request.block, request.grid, schedule.number, schedule.seed, request.timed,
@@ -137,26 +145,53 @@ def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
 # --- arrays on a GPU ---------------------------------------------------------------------------
 
 
+class _Known(NamedTuple):
+    """How arrays of one description are added up, and what their sums are."""
+
+    make: device_results.Make
+    shape: tuple[int, ...]
+    dtype: str
+    axes: int  # a bit for each
+    details: tuple[Any, ...]  # csrc/bindings/device/axis.c
+    exactly: bool
+    device: int
+    element: tuple[str, int]
+    n: int
+
+
 class _Plan:
-    """Tells C, which has read the array's description, where the sums go and how to make them."""
+    """Tells C, which has read an array's description, where the sums go and how to make them."""
 
     def __init__(
-        self, asked: Arguments, strategy: registry.Strategy, arr: Any, how: Reduction, module: Any
+        self, asked: Arguments, strategy: registry.Strategy, how: Reduction, like: type, module: Any
     ) -> None:
-        self.asked, self.strategy, self.arr, self.how = asked, strategy, arr, how
-        self.library = device_results.library_of(arr, module)
-        self.kind, self.nbytes, self.device, self.n = "", 0, 0, 0
-        self.value: Any = None
-        self.result, self.exactly = "", False
+        self.asked, self.strategy, self.like, self.module = asked, strategy, like, module
+        self.how = how._replace(out=None)
+        self.library = device_results.library_of(like, module)
+        self.known: dict[tuple[Any, ...], _Known] = {}
 
     def __call__(
         self, kind: str, nbytes: int, device: int, shape: tuple[int, ...], steps: tuple[int, ...],
-        stream: int,
+        stream: int, out: Any,
     ) -> tuple[Any, ...]:  # fmt: skip
+        description = kind, nbytes, device, shape, steps
+        known = self.known.get(description)
+        if known is None:
+            if len(self.known) >= _MOST_KNOWN:
+                self.known.clear()
+            known = self.known[description] = self._learn(*description)
+        mask = None if self.how.where is True else _broadcast(self.how.where, shape)
+        if out is None:
+            out = known.make(stream)
+        else:
+            device_results.check_out(out, self.like, known.dtype, known.shape)
+        return out, mask, known.axes, known.details, known
+
+    def _learn(
+        self, kind: str, nbytes: int, device: int, shape: tuple[int, ...], steps: tuple[int, ...]
+    ) -> _Known:
         asked, how = self.asked, self.how
         gpu_arrays.check_same_device(asked.device, device)
-        self.kind, self.nbytes, self.device = kind, nbytes, device
-        self.n = math.prod(shape)
         check_strategy(self.strategy)
         conversion, name = device_results.conversion_of(
             lambda result: is_exact(self.strategy, result), kind, nbytes, asked.dtype
@@ -164,25 +199,19 @@ class _Plan:
         axes = reduction.reduced_axes(how.axis, len(shape))
         initial = device_results.initial_of(how.initial, conversion.result)
         target = dtypes.load_of(conversion.result) if name != "bfloat16" else _host.LOAD_BF16
-        mask = None if how.where is True else _broadcast(how.where, shape)
-        out = how.out
-        if out is None:
-            out = _new_result(
-                lambda size: self.library.make(self.arr, size, name, device, stream),
-                self.library.transpose, shape, steps, axes, how.keepdims,
-            )  # fmt: skip
-        else:
-            device_results.check_out(
-                out, self.arr, name, reduction.shape_of_result(shape, axes, how.keepdims)
-            )
-        self.value, self.result = out, name
-        self.exactly = is_exact(self.strategy, conversion.result)
+        exactly = is_exact(self.strategy, conversion.result)
         block, grid = launch_sizes(asked.block, asked.grid)
         details = (
-            conversion.acc, self.exactly, target, initial,
+            conversion.acc, exactly, target, initial,
             _number(self.strategy), block, grid, 0, 0, bool(asked.timing),
         )  # fmt: skip
-        return out, mask, reduction.bits(axes), details
+        first, arrange = _sums_in_memory(shape, steps, axes, how.keepdims, self.library.transpose)
+        made = self.library.maker(first, name, device)
+        return _Known(
+            (lambda stream: arrange(made(stream))) if arrange else made,
+            reduction.shape_of_result(shape, axes, how.keepdims), name, reduction.bits(axes),
+            details, exactly, device, (kind, nbytes), math.prod(shape),
+        )  # fmt: skip
 
 
 def _broadcast(where: Any, shape: tuple[int, ...]) -> Any:
@@ -221,28 +250,62 @@ def add_gpu(
     module = gpu_arrays.module_for(asked.device)
     if module is None:
         raise TypeError(f"{type(arr).__name__} lies on a GPU, and {devices.build_info()['why']}")
-    plan = _Plan(asked, strategy, arr, how, module)
+    plan = _Plan(asked, strategy, how, type(arr), module)
     given = plan.library.stream(arr) if asked.stream is None else asked.stream
     stream = gpu_arrays.stream_number(given)
-    whole = how.axis is None and not how.keepdims and how.out is None
-    waits = whole and how.result == "host"
+    waits = how.axis is None and not how.keepdims and how.out is None and how.result == "host"
     if waits:
         module.refuse_capture(stream)
-    found = gpu_arrays.ask(module.sum_axis_on_device, arr, bool(how.keepdims), plan, stream)
+    found = _run(plan, arr, stream, how.out, start)
     if found is None:
         raise TypeError(f"{type(arr).__name__} does not lie on a GPU")
-    value = plan.value
-    if waits:
-        value = _on_host(value, plan.result)
-    if not asked.timing:
-        return SumResult(value, cast(Timing, None))
-    ran, *launch = found
-    name = _name(plan.strategy, plan.exactly, ran, launch[2])
-    element = plan.kind, plan.nbytes
-    return SumResult(
-        value,
-        device_results.timing_of(module.BACKEND, plan.device, element, plan.n, name, launch, start),
+    value, timing, known = found
+    return SumResult(_on_host(value, known.dtype) if waits else value, timing)
+
+
+def _run(
+    plan: _Plan, arr: Any, stream: int, out: object, start: float
+) -> tuple[Any, Timing, _Known] | None:
+    """The sums by a plan; None if the array does not lie on a GPU."""
+    found = gpu_arrays.ask(
+        plan.module.sum_axis_on_device, arr, bool(plan.how.keepdims), plan, stream, out
     )
+    if found is None:
+        return None
+    value, known, (ran, *launch) = found
+    if not plan.asked.timing:
+        return value, cast(Timing, None), known
+    name = _name(plan.strategy, known.exactly, ran, launch[2])
+    timing = device_results.timing_of(
+        plan.module.BACKEND, known.device, known.element, known.n, name, launch, start
+    )
+    return value, timing, known
+
+
+def by_one_call(
+    arr: Any, strategy: str, dtype: Any, timing: bool, axis: Any, keepdims: bool, out: object
+) -> SumResult | None:
+    """The sums along an axis of an array on a GPU; None if the general path has to make them."""
+    start = time.perf_counter()
+    if not (axis is None or type(axis) is int) or not gpu_arrays.is_quick(dtype):
+        return None
+    like: Any = type(arr)  # mypy takes no type for hashable
+    plan = _plan_for(like, strategy, dtype, bool(timing), axis, keepdims)
+    found = plan and _run(plan, arr, 0, out, start)
+    return SumResult(*found[:2]) if found else None
+
+
+@functools.lru_cache(256)
+def _plan_for(
+    like: type, strategy: str, dtype: Any, timing: bool, axis: int | None, keepdims: bool
+) -> _Plan | None:
+    """The plan for arrays of a type; None if C cannot find the stream that they are worked on."""
+    module = gpu_arrays.module_for(None)
+    known = device_results.root_of(like) in device_results.LIBRARIES
+    if module is None or not known or not device_results.names_its_stream(like):
+        return None
+    asked, how = Arguments(strategy, dtype, timing=timing), Reduction(axis, keepdims)
+    return _Plan(asked, strategy_of(strategy), how, like, module)
 
 
 def _on_host(value: Any, result: str) -> Any:

@@ -16,27 +16,32 @@ from gpureduce.core.checks import shown
 from gpureduce.core.results import Timing
 from gpureduce.lazy_import import load_other
 
-Make = Callable[[tuple[int, ...]], Any]  # makes an array of a shape
+Make = Callable[[int], Any]  # makes an array beside another, for work on a stream
 Transpose = Callable[[Any, tuple[int, ...]], Any]
 
 
 class Library(NamedTuple):
-    """How to make an array beside `like`, how to transpose it, and on which stream work goes."""
+    """How to make arrays, how to transpose them, and on which stream work goes."""
 
-    make: Callable[[Any, tuple[int, ...], str, int, int], Any]  # like, shape, dtype, device, stream
+    maker: Callable[[tuple[int, ...], str, int], Make]  # for a shape, a dtype and a GPU
     transpose: Transpose
     stream: Callable[[Any], object] = lambda like: None  # None: the one that the array names
 
 
-def _torch(like: Any, shape: tuple[int, ...], dtype: str, device: int, stream: int) -> Any:
+def _torch(shape: tuple[int, ...], dtype: str, device: int) -> Make:
     torch = load_other("torch")
-    return torch.empty(shape, dtype=getattr(torch, dtype), device=like.device)
+    kind, where = getattr(torch, dtype), torch.device("cuda", device)
+    return lambda stream: torch.empty(shape, dtype=kind, device=where)
 
 
-def _cupy(like: Any, shape: tuple[int, ...], dtype: str, device: int, stream: int) -> Any:
-    cupy = load_other("cupy")
-    with cupy.cuda.Device(device):
-        return cupy.empty(shape, dtypes.named(dtype))
+def _cupy(shape: tuple[int, ...], dtype: str, device: int) -> Make:
+    cupy, kind = load_other("cupy"), dtypes.named(dtype)
+
+    def make(stream: int) -> Any:
+        with cupy.cuda.Device(device):
+            return cupy.empty(shape, kind)
+
+    return make
 
 
 LIBRARIES = {
@@ -53,14 +58,24 @@ LIBRARIES = {
 }
 
 
-def library_of(arr: object, module: Any) -> Library:
-    """Where the sums of an array go: to its library; to a DeviceArray, if we do not know that."""
+def root_of(kind: type) -> str:
+    """The package that a type comes from."""
+    return kind.__module__.partition(".")[0]
 
-    def make(like: Any, shape: tuple[int, ...], dtype: str, device: int, stream: int) -> Any:
-        return device_array.empty(module, shape, dtype, device, stream)
 
-    root = type(arr).__module__.partition(".")[0]
-    return LIBRARIES.get(root) or Library(make, lambda array, order: array.transpose(order))
+def library_of(like: type, module: Any) -> Library:
+    """Where sums of arrays go: to their library; to a DeviceArray, if we do not know that."""
+
+    def maker(shape: tuple[int, ...], dtype: str, device: int) -> Make:
+        return lambda stream: device_array.empty(module, shape, dtype, device, stream)
+
+    known = LIBRARIES.get(root_of(like))
+    return known or Library(maker, lambda array, order: array.transpose(order))
+
+
+def names_its_stream(like: type) -> bool:
+    """Whether C finds the stream that arrays of this type are worked on."""
+    return root_of(like) == "cupy" or hasattr(like, "__dlpack_c_exchange_api__")
 
 
 def conversion_of(
@@ -113,13 +128,12 @@ def refuse_wide(kind: str, nbytes: int) -> None:
         )
 
 
-def check_out(out: Any, arr: Any, name: str, shape: tuple[int, ...]) -> None:
-    """Raises if the sums cannot be written to `out`. C checks where it lies."""
+def check_out(out: Any, like: type, name: str, shape: tuple[int, ...]) -> None:
+    """Raises if the sums of an array cannot be written to `out`. C checks where it lies."""
     dtype = str(getattr(out, "dtype", "")).rpartition(".")[2]
-    root = type(out).__module__.partition(".")[0]
-    if isinstance(out, np.ndarray) or root != type(arr).__module__.partition(".")[0]:
+    if isinstance(out, np.ndarray) or root_of(type(out)) != root_of(like):
         raise TypeError(
-            f"out must be a {type(arr).__name__} of shape {shape} and dtype {name} on the same "
+            f"out must be a {like.__name__} of shape {shape} and dtype {name} on the same "
             f"GPU, not {type(out).__name__}"
         )
     if dtype != name:

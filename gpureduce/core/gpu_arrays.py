@@ -109,13 +109,13 @@ def by_one_call(
 ) -> SumResult | None:
     """The sum of an array on a GPU; None if the general path has to add it up."""
     module, number = _module(), NUMBERS.get(strategy)
-    if module is None or number is None or not _is_quick(dtype):
+    if module is None or number is None or not is_quick(dtype):
         return None
     resolve = None if dtype is None else resolver(dtype, strategy in ("auto", "exact"))
     return _sum(module, arr, resolve, number, stream, timing)
 
 
-def _is_quick(dtype: object) -> bool:
+def is_quick(dtype: object) -> bool:
     """Whether `resolver` takes a value of `dtype`, or it is None."""
     return dtype is None or type(dtype) in (str, type) or isinstance(dtype, np.dtype)
 
@@ -226,7 +226,7 @@ def add(
     if (
         asked.device is None
         and asked.chooses_launch
-        and _is_quick(asked.dtype)
+        and is_quick(asked.dtype)
         and type(asked.strategy) is str
         and asked.strategy in NUMBERS
     ):

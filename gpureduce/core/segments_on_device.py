@@ -263,7 +263,7 @@ class _Plan:
         self.call, self.name, self.values, self.asked, self.module = (
             call, name, values, asked, module,
         )  # fmt: skip
-        self.library = device_results.library_of(values, module)
+        self.library = device_results.library_of(type(values), module)
         self.element, self.device, self.n, self.rows, self.count = ("", 0), 0, 0, 0, 0
         self.exactly = False
         self.value: Any = None
@@ -293,10 +293,10 @@ class _Plan:
             conversion, self.exactly, target, asked, self.count, (0, 0), bool(call.timing)
         )
         if asked.out is None:
-            self.value = self.library.make(self.values, sums, result, device, stream)
+            self.value = self.library.maker(sums, result, device)(stream)
         else:
             self.value = asked.out
-            device_results.check_out(self.value, self.values, result, sums)
+            device_results.check_out(self.value, type(self.values), result, sums)
         return self.value, details
 
     def _count(self, device: int, stream: int) -> int:

@@ -243,27 +243,24 @@ def _by_one_call(
 
 def _along_axes(arr: Any, how: tuple[Any, ...], reduction: tuple[Any, ...]) -> SumResult:
     """The sums along axes; those that one call of C can add up by that call."""
-    strategy, dtype, block, grid, finish, device, _, stream, timing = how
+    strategy, dtype, block, grid, finish, device, allow_broken, stream, timing = how
     axis, keepdims, initial, where, out, result = reduction
-    plain = dtype is None and block is None and grid is None and finish is None
-    plain = plain and device is None and stream is None and type(arr) is np.ndarray
-    if plain and initial is _NOTHING and where is True and out is None and result == _HOST:
-        shortest = _axis_by_one_call(arr, strategy, timing, axis, keepdims)
+    plain = block is None and grid is None and finish is None and device is None
+    plain = plain and stream is None and initial is _NOTHING and where is True
+    plain = plain and not allow_broken
+    if plain and type(strategy) is str and type(keepdims) is bool:
+        shortest: SumResult | None = None
+        if type(arr) is not np.ndarray and result in (_HOST, "device"):
+            by_one_call = _module("axis_on_device").by_one_call
+            shortest = by_one_call(arr, strategy, dtype, timing, axis, keepdims, out)
+        elif dtype is None and out is None and result == _HOST and strategy in _ON_HOST:
+            common = _fields_on_host if timing else None
+            shortest = _host.sum_axis(arr, axis, keepdims, strategy != "cpu", common)
         if shortest is not None:
             return shortest
     asked = _module("any_array").Arguments(*how)
     rest = _module("reduction").Reduction(*reduction)
     return cast(SumResult, _module("axis").add(asked, arr, rest))
-
-
-def _axis_by_one_call(
-    arr: npt.NDArray[Any], strategy: Any, timing: bool, axis: Any, keepdims: Any
-) -> SumResult | None:
-    """The sums along axes of a host array, by one call of C; None if it cannot add them up."""
-    if type(strategy) is not str or strategy not in _ON_HOST or type(keepdims) is not bool:
-        return None
-    common = _fields_on_host if timing else None
-    return _host.sum_axis(arr, axis, keepdims, strategy != "cpu", common)
 
 
 _ON_HOST = ("auto", "exact", "cpu")

@@ -68,6 +68,7 @@ COLUMNS = ("strategy", "n", "block", "grid", "counter", "model", "hardware", "di
 # grid by the number of multiprocessors. For these shapes the emulator, with 4 of them, and a large
 # card choose the same.
 _MATRICES = {
+    "row_packs": ((65536, 2), (4099, 2)),
     "row_block": ((64, 4096), (33, 2500)),
     "row_split": ((2, 16384), (1, 40003)),
     "column_thread": ((64, 2048), (33, 777)),

@@ -13,12 +13,22 @@ from hypothesis import strategies as st
 import gpureduce
 from axis_cases import laid_out, random_array, random_axis, refusal
 from cases import broken_off_after, numpy_dtype, run_python
+from gpureduce.core import axis_on_device, device_results
 from gpureduce.core.device_array import DeviceArray
-from producers import ByDLPack, ByInterface
+from producers import ByDLPack, ByExchange, ByInterface
 
 REAL = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
         "float16", "bfloat16", "float32", "float64"]  # fmt: skip
-ROWS = ["row_thread", "row_lanes", "row_warp", "row_group", "row_block", "row_split", "row_tile"]
+ROWS = [
+    "row_thread",
+    "row_lanes",
+    "row_warp",
+    "row_group",
+    "row_packs",
+    "row_block",
+    "row_split",
+    "row_tile",
+]
 COLUMNS = ["column_thread", "column_packs", "column_tiles"]
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 EXAMPLES = int(os.environ.get("GPUREDUCE_AXIS_EXAMPLES", "60"))
@@ -95,6 +105,8 @@ def test_each_rung(name, dtype):
         (100, 128),
         (3, 1003),
         (1003, 3),
+        (513, 2),
+        (515, 4),
         (130, 8),
         (7, 33),
         (2, 9000),
@@ -117,6 +129,7 @@ def test_each_rung(name, dtype):
 def test_no_rung_depends_on_the_order_of_threads(name, order):
     rng = np.random.default_rng(3)
     array = rng.standard_normal((70, 100)).astype(np.float32)
+    array = array.reshape(-1, 2) if name == "row_packs" else array
     axis = 0 if name in COLUMNS else 1
     usual = add(array, name, axis=axis).value
     with gpureduce.emulator.schedule(order, seed=5):
@@ -128,6 +141,7 @@ def test_no_rung_depends_on_the_order_of_threads(name, order):
     [
         ((3, 200_000), 1, "row_split", 2),
         ((3, 10_000), 1, "row_block", 1),
+        ((500, 2), 1, "row_packs", 1),
         ((500, 3), 1, "row_tile", 1),
         ((500, 64), 1, "row_group", 1),
         ((500, 600), 1, "row_warp", 1),
@@ -214,6 +228,44 @@ def test_a_whole_sum_stays_on_the_device_if_asked():
     assert again.value == array.sum()
     masked = add(ByInterface(array), where=with_attributes(array % 2 == 0))
     assert type(masked.value) is np.int64 and masked.value == array[array % 2 == 0].sum()
+
+
+def test_arrays_of_a_known_library_take_a_shorter_way(monkeypatch):
+    """Their plan is kept, and what it has learnt of arrays of each description."""
+    module = gpureduce.core.devices.emulator()
+    library = device_results.library_of(ByExchange, module)
+    monkeypatch.setitem(device_results.LIBRARIES, "producers", library)
+    monkeypatch.setattr(axis_on_device.gpu_arrays, "module_for", lambda device: module)
+    monkeypatch.setattr(axis_on_device, "add_gpu", None)  # the general way
+    axis_on_device._plan_for.cache_clear()
+    rng = np.random.default_rng(11)
+    for dtype, turn in itertools.product(("float32", "float64", "int8"), range(3)):
+        array = small_numbers(rng, dtype, (20 + turn % 2, 30))
+        for view, axis, strategy in itertools.product(
+            (array, array.T, array[::2]), (0, 1, -1), ("auto", "exact", "fast")
+        ):
+            found = gpureduce.sum(ByExchange(view), strategy, axis=axis)
+            assert_equal(found.value.to_numpy(), expected(view, axis=axis))
+            assert found.timing.n == view.size and found.timing.dtype == dtype
+            kept = gpureduce.sum(ByExchange(view), strategy, axis=axis, keepdims=True, timing=False)
+            assert kept.timing is None
+            assert_equal(kept.value.to_numpy(), expected(view, axis=axis, keepdims=True))
+    plan = axis_on_device._plan_for(ByExchange, "fast", None, True, 0, False)
+    assert len(plan.known) == 3 * 6  # dtypes, and shapes with their strides
+    narrow = gpureduce.sum(ByExchange(array), "fast", axis=1, dtype="int16")
+    assert_equal(narrow.value.to_numpy(), array.sum(axis=1, dtype="int16"))
+    whole = gpureduce.sum(ByExchange(array), result="device").value
+    assert whole.shape == () and whole.to_numpy() == array.sum()
+    for axis in (2, -3):
+        with pytest.raises(np.exceptions.AxisError):
+            gpureduce.sum(ByExchange(array), axis=axis)
+    with pytest.raises(TypeError, match="out must be a ByExchange of shape"):
+        gpureduce.sum(ByExchange(array), axis=0, out=np.zeros(30, np.int64))
+    monkeypatch.setattr(axis_on_device, "_MOST_KNOWN", 2)
+    for rows in range(1, 6):
+        gpureduce.sum(ByExchange(np.ones((rows, 3))), "fast", axis=0)
+        assert len(plan.known) <= 2
+    axis_on_device._plan_for.cache_clear()
 
 
 def test_where_and_out_on_the_device():

@@ -434,6 +434,7 @@ def test_info_shows_the_calibration(card, monkeypatch):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_on_the_card(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(calibration, "_known", {})
@@ -446,6 +447,7 @@ def test_on_the_card(monkeypatch, tmp_path):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["int8", "int32", "float32", "float64"])
+@pytest.mark.alone
 def test_both_on_the_card(monkeypatch, tmp_path, dtype):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("GPUREDUCE_HOST_ARRAYS", "both")

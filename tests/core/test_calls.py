@@ -40,6 +40,7 @@ def test_timing_adds_up(strategy):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("strategy", [*KERNELS, "cub", "fast"])
+@pytest.mark.alone
 def test_timing_on_the_card(strategy):
     timing = gpureduce.sum(A, strategy, dtype="int32", device="cuda").timing
     assert timing.source == "cuda_event" and timing.backend == "cuda"
@@ -93,6 +94,7 @@ def test_no_references_leak(strategy):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_no_device_memory_leaks():
     cupy = pytest.importorskip("cupy")
     for strategy in KERNELS:

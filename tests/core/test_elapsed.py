@@ -283,6 +283,7 @@ def on_the_card(emulator_for_a_card, monkeypatch):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_times_on_the_card_are_right_when_read_late(on_the_card):
     torch = on_the_card
     there = torch.ones(2**26, device="cuda")
@@ -319,6 +320,7 @@ def best_us(call, number=200, repeats=30):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("n", [1, 2**20])
+@pytest.mark.alone
 def test_timing_on_the_card_is_nearly_free(on_the_card, n):
     there = on_the_card.ones(n, device="cuda")
     untimed = best_us(lambda: gpureduce.sum(there, timing=False))
@@ -326,6 +328,7 @@ def test_timing_on_the_card_is_nearly_free(on_the_card, n):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_every_untimed_way_on_the_card_is_short(on_the_card):
     there = on_the_card.ones(64, device="cuda", dtype=on_the_card.float32)
     wide = on_the_card.ones((8, 64), device="cuda", dtype=on_the_card.float32)

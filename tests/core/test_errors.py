@@ -341,6 +341,7 @@ def test_larger_than_device_memory(strategy, dtype, target):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_out_of_memory_on_the_card():
     cupy = pytest.importorskip("cupy")
     array = np.ones(1 << 26, np.int32)

@@ -266,6 +266,7 @@ def test_the_warning_names_the_field(change, fault, tmp_path, monkeypatch, defau
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_on_the_card(tmp_path, monkeypatch):
     device = devices.choose_device("cuda")
     before = gpureduce.fast_table("cuda")

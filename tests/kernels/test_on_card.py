@@ -147,6 +147,7 @@ def test_times_of_two_kernels_of_one_name_are_told_apart():
 @gpu
 @pytest.mark.parametrize(("compiler", "most"), [("nvcc", 1.01), ("nvrtc", 1.02)])
 @pytest.mark.parametrize("name", ["sequential", "first_add", "warp_shfl", "tiles"])
+@pytest.mark.alone
 def test_as_quick_as_the_same_kernel_built_in(name, compiler, most, monkeypatch):
     """Within 1 %, by the medians of runs that alternate.
 
@@ -171,6 +172,7 @@ def test_as_quick_as_the_same_kernel_built_in(name, compiler, most, monkeypatch)
 
 @gpu
 @pytest.mark.skipif(not nvrtc.find(), reason="no NVRTC")
+@pytest.mark.alone
 def test_compiling_takes_at_most_a_second(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     arch = 10 * gpureduce.devices()[0].capability[0] + gpureduce.devices()[0].capability[1]
@@ -195,6 +197,7 @@ def test_without_nvrtc_nvcc_compiles(monkeypatch):
 
 
 @gpu
+@pytest.mark.alone
 def test_a_verdict_with_a_card():
     verdict = gpureduce.check(TREE)
     assert verdict and verdict.card.card == gpureduce.devices()[0].name
@@ -212,6 +215,7 @@ def test_a_verdict_with_a_card():
 
 
 @gpu
+@pytest.mark.alone
 def test_the_same_rung_has_the_same_time():
     verdict = gpureduce.check(rung("tiles"), "float32")
     assert dict(verdict.card.times)["tiles"] / verdict.card.own_us == pytest.approx(1, abs=0.05)

@@ -222,6 +222,36 @@ def test_chunks_of_cupy(axis):
     np.testing.assert_array_equal(gd.mean(x, axis=axis).compute(), right)
 
 
+def _take_card(dask_worker):
+    os.environ["CUDA_VISIBLE_DEVICES"] = str(dask_worker.name)
+
+
+def _card(dask_worker):
+    import cupy
+
+    return cupy.cuda.Device().pci_bus_id
+
+
+@pytest.mark.gpu
+@pytest.mark.several_gpus
+def test_a_worker_per_card():
+    """Chunks lie on the card of their worker. The sum has the bits of the whole array's."""
+    cupy = pytest.importorskip("cupy")
+    cards = sum(device.backend == "cuda" for device in gpureduce.devices())
+    array = array_of("float64", 2_000_003)
+    with (
+        distributed.LocalCluster(
+            n_workers=cards, threads_per_worker=1, memory_limit=0, dashboard_address=None
+        ) as found,
+        distributed.Client(found) as client,
+    ):
+        client.run(_take_card)
+        assert len(set(client.run(_card).values())) == cards
+        for chunk in (100_000, 777_777):
+            x = da.from_array(array, chunks=chunk).map_blocks(cupy.asarray)
+            assert same_bits(on(client, gd.sum(x))[()], gpureduce.sum(array).value)
+
+
 class OnEmulator:
     """A chunk on an emulated device, with as much of CuPy as chunks need."""
 

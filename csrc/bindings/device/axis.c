@@ -74,12 +74,9 @@ static int take_types(gr_axis_request *request, int exactly, int kind, int bytes
     request->sums.is_native =
         request->sums.bytes == gr_acc_size(request->acc) && integers != gr_is_float(target);
     if (exactly)
-        request->acc = GR_ACC_proven;
+        request->acc = type->load == GR_LOAD_f64 ? GR_ACC_proven3 : GR_ACC_proven;
     return type->components;
 }
-
-/* The most float64 elements whose sum is nearly always proven by two numbers (exact/proven.h). */
-enum { TWO_NUMBERS = 256 };
 
 /* Adds the array's dimensions to the axes. `out` has as many as stay. Returns -1 with an exception
  * set if the arrays do not fit together. */
@@ -111,9 +108,6 @@ static int add_dims(gr_axis_request *request, const asked *ask, const gr_view *i
     }
     if (parts == 2)
         gr_axes_push(&axes->kept, (gr_axis){2, in->bytes / 2, 0, part_bytes});
-    if (request->acc == GR_ACC_proven && request->load == GR_LOAD_f64 &&
-        gr_axes_size(&axes->reduced) > TWO_NUMBERS)
-        request->acc = GR_ACC_proven3;
     return 0;
 }
 
@@ -226,13 +220,13 @@ PyObject *gr_py_refuse_capture(PyObject *Py_UNUSED(self), PyObject *stream)
 
 PyObject *gr_py_sum_axis_on_device(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *object, *plan, *details, *answer, *done = NULL;
+    PyObject *object, *plan, *out, *details, *answer, *known, *done = NULL;
     unsigned long long stream;
     gr_axis_request request = {0};
     gr_gpu_array array;
     asked ask = {0};
     gr_view in;
-    if (!PyArg_ParseTuple(args, "OpOK", &object, &ask.keeps_dims, &plan, &stream))
+    if (!PyArg_ParseTuple(args, "OpOKO", &object, &ask.keeps_dims, &plan, &stream, &out))
         return NULL;
     void *ours = stream ? (void *)(uintptr_t)stream : GR_LEGACY_STREAM;
     int found = gr_gpu_array_of(object, gr_callers_stream, ours, &array);
@@ -240,11 +234,15 @@ PyObject *gr_py_sum_axis_on_device(PyObject *Py_UNUSED(self), PyObject *args)
         return found < 0 ? NULL : Py_NewRef(Py_None);
     request.stream = stream ? ours : array.stream ? array.stream : ours;
     gr_view_gpu(&array, &in);
-    answer = gr_find_memory(&array) < 0 ? NULL : gr_ask_python(plan, &array, &in, request.stream);
+    answer =
+        gr_find_memory(&array) < 0 ? NULL : gr_ask_python(plan, &array, &in, request.stream, out);
     request.device = array.device;
-    if (answer && PyArg_ParseTuple(answer, "OOKO", &ask.out, &ask.mask, &ask.axes, &details) &&
+    if (answer &&
+        PyArg_ParseTuple(answer, "OOKOO", &ask.out, &ask.mask, &ask.axes, &details, &known) &&
         take_details(details, &request, &ask) == 0)
         done = sum_planned(&request, &ask, &array, &in);
+    if (done)
+        done = Py_BuildValue("OON", ask.out, known, done);
     Py_XDECREF(answer);
     gr_gpu_array_done(&array);
     return done;

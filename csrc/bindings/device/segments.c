@@ -264,7 +264,8 @@ PyObject *gr_py_sum_segments_on_device(PyObject *Py_UNUSED(self), PyObject *args
         return found < 0 ? NULL : Py_NewRef(Py_None);
     request.stream = stream ? ours : array.stream ? array.stream : ours;
     gr_view_gpu(&array, &in);
-    answer = gr_find_memory(&array) < 0 ? NULL : gr_ask_python(plan, &array, &in, request.stream);
+    answer =
+        gr_find_memory(&array) < 0 ? NULL : gr_ask_python(plan, &array, &in, request.stream, NULL);
     request.device = array.device;
     if (answer && PyArg_ParseTuple(answer, "OO", &to, &details) &&
         take_details(details, array.kind, array.bytes, &request, &ask) == 0)

@@ -93,16 +93,15 @@ static PyObject *listed(const int64_t *numbers, int count)
     return tuple;
 }
 
-/* Calls plan(kind, bytes, device, shape, steps, stream), which returns (out, mask, axes, details).
- */
-PyObject *gr_ask_python(PyObject *plan, const gr_gpu_array *array, const gr_view *in, void *stream)
+PyObject *gr_ask_python(PyObject *plan, const gr_gpu_array *array, const gr_view *in, void *stream,
+                        PyObject *out)
 {
     PyObject *shape = listed(in->size, in->dims), *steps = listed(in->step, in->dims);
-    PyObject *answer =
-        shape && steps
-            ? PyObject_CallFunction(plan, "CiiOOK", array->kind, array->bytes, array->device, shape,
-                                    steps, (unsigned long long)(uintptr_t)stream)
-            : NULL;
+    PyObject *answer = shape && steps
+                           ? PyObject_CallFunction(plan, out ? "CiiOOKO" : "CiiOOK", array->kind,
+                                                   array->bytes, array->device, shape, steps,
+                                                   (unsigned long long)(uintptr_t)stream, out)
+                           : NULL;
     Py_XDECREF(shape);
     Py_XDECREF(steps);
     return answer;

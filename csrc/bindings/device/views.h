@@ -37,8 +37,9 @@ void *gr_callers_stream(void *context, int device);
  * -1 with an exception set. */
 int gr_find_memory(gr_gpu_array *array);
 
-/* Calls plan(kind, bytes, device, shape, steps, stream). */
-PyObject *gr_ask_python(PyObject *plan, const gr_gpu_array *array, const gr_view *in, void *stream);
+/* Calls plan(kind, bytes, device, shape, steps, stream, out), without `out` if that is NULL. */
+PyObject *gr_ask_python(PyObject *plan, const gr_gpu_array *array, const gr_view *in, void *stream,
+                        PyObject *out);
 
 /* An array that `out` must not overlap. `array` may be NULL. */
 typedef struct {

@@ -11,7 +11,7 @@ template <unsigned flight, typename Sum, typename In, typename Acc>
 __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> &out, size_t first,
                                           size_t apart)
 {
-    constexpr unsigned width = Pack<In>::count, ahead = is_short<Acc, Sum> ? 2 : 1; /* rows */
+    constexpr unsigned width = Pack<In>::count, rows = 1 + (is_short<Acc, Sum> || sizeof(In) == 2);
     size_t row_packs = in.of.columns / width, packs = row_packs * in.of.batches;
     const In *at[flight];
     Columns<In, Acc, Sum> of[flight];
@@ -19,14 +19,14 @@ __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> 
         size_t p = first + k * apart, batch = in.of.batches == 1 ? 0 : p / row_packs;
         at[k] = in.batch(batch) + (p - batch * row_packs) * width;
     }
-    for (size_t r = 0; r < in.of.rows; r += ahead) {
-        Pack<unsigned> pack[ahead * flight] = {};
-        for (unsigned i = 0; i < ahead * flight; i++) {
+    for (size_t r = 0; r < in.of.rows; r += rows) {
+        Pack<unsigned> pack[rows * flight] = {};
+        for (unsigned i = 0; i < rows * flight; i++) {
             size_t k = i % flight, row = r + i / flight;
             if (first + k * apart < packs && row < in.of.rows)
                 pack[i] = of[k].load(at[k] + (int64_t)row * in.of.row_step);
         }
-        for (unsigned i = 0; i < ahead * flight; i++)
+        for (unsigned i = 0; i < rows * flight; i++)
             of[i % flight].add(pack[i]);
     }
     unsigned again = 0; /* a bit for each pack whose sums need a proof */

@@ -61,7 +61,8 @@ __global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 3)
             of.put(out, to);
         return;
     }
-    for (unsigned j = 0; j < width; j++)
+    each_in_turn(of.sum, [&](auto sum, unsigned j) {
         if (from + j * apart < left)
-            out.put((to + j * apart) * shares + share, Acc(of.sum[j]));
+            out.put((to + j * apart) * shares + share, Acc(sum));
+    });
 }

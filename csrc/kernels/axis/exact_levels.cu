@@ -7,30 +7,10 @@
  * neighbours. Warps that share a long sum add their pieces up in global memory, and the last one
  * rounds.
  *
- * Still wasted: three additions for each piece that an element could have, of which it has at most
- * three: 7 in float32, and 50 in float64. */
+ * Still wasted: additions of nothing, since an element has at most three pieces. Levels are skipped
+ * five at a time, of 7 for float32 and 50 for float64. */
 #include "parts/exact_levels.h"
-#include "parts/layout.h"
 #include "parts/matrix.h"
-
-/* Adds up every `step`-th term of a sum from `first` on, a few loads at a time. */
-template <typename T>
-__device__ __forceinline__ void add_terms(Levels<T> &sum, const gr_layout &of, const Place &place,
-                                          size_t first, size_t step, size_t terms)
-{
-    constexpr unsigned flight = Levels<T>::is_wide ? 2 : 4;
-    MOSTLY_ONCE
-    for (size_t i = first; i < terms; i += flight * step) {
-        double x[flight];
-        for (unsigned j = 0; j < flight; j++) {
-            Place at(of.dim + of.kept, of.reduced, i + j * step);
-            bool is_term = i + j * step < terms && (!of.mask || of.mask[place.mask + at.mask]);
-            x[j] = is_term ? of_layout<double>(of, place.in + at.in) : 0;
-        }
-        for (unsigned j = 0; j < flight; j++)
-            sum.add(x[j]);
-    }
-}
 
 /* Adds up the sums that have a bit in `out.of.unproven`, or all if that is NULL. `words` are
  * GR_LEVELS_WORDS for each sum, all 0, if warps share sums. */
@@ -40,6 +20,8 @@ __global__ void __launch_bounds__(256)
                  size_t shares, unsigned long long *words)
 {
     const unsigned *bits = out.of.unproven;
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     if (bits && !*out.of.any_unproven)
         return;
     unsigned apart = 32 / lanes, member = threadIdx.x % 32 / apart;

@@ -3,7 +3,7 @@
  * A row of few packs leaves lanes of row_warp idle, and few loads per lane. Here a row takes as
  * many lanes as it has packs, and a warp loads from four times as many rows before it adds. Then
  * pairs of lanes exchange sums of different rows: two steps leave each lane with one sum instead of
- * four.
+ * four. Exact sums of float64 are three numbers, and long to merge: there a lane takes four packs.
  *
  * Still wasted: lanes, if rows are shorter than a pack or no multiple of it: it does not take
  * these.
@@ -53,8 +53,9 @@ __global__ void __launch_bounds__(256, is_proven<Acc> ? 4 : 6)
     size_t packs = in.of.columns / Pack<In>::count;
     size_t warps = (size_t)gridDim.x * (blockDim.x / 32);
     size_t warp = (size_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    constexpr unsigned per_lane = is_proven<ShortSum<Acc, In>> ? 4 : 1;
     unsigned lanes = 1;
-    while (lanes < packs && lanes < 32)
+    while (lanes * per_lane < packs && lanes < 32)
         lanes *= 2;
     unsigned turn = 32 / lanes * 4;
     for (size_t first = warp * turn; first < in.rows(); first += warps * turn)

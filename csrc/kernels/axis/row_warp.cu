@@ -26,10 +26,13 @@ __device__ __forceinline__ void add_row(const Matrix<In> &in, const Sums<Acc> &o
         Pack<In> pack[flight];
         for (unsigned k = 0; k < flight; k++)
             pack[k] = packed.or_zero(i + 32 * k, packed.packs);
-        if constexpr (!is_short<Acc, Sum>)
+        if constexpr (is_proven<Sum> && Sizes<In>::usable) {
             add_packs_to(sum, pack);
-        else
-            for (unsigned k = 0; k < flight; k++)
+            continue;
+        }
+        UNROLLED
+        for (unsigned k = 0; k < flight; k++)
+            if (i - lane + 32 * k < packed.packs)
                 add_short<Acc>(sum, sizes, pack[k]);
     }
     if constexpr (is_short<Acc, Sum>)

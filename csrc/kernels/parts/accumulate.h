@@ -207,6 +207,23 @@ __device__ __forceinline__ void add_short(Sum &sum, Sizes<T> &sizes, const Pack<
         add_pack_to(sum, pack);
 }
 
+/* Calls use(one, k) for each of some values in registers, in a loop that is not unrolled. The
+ * others move up: an index would keep them in local memory. */
+template <typename T, unsigned count, typename Use>
+__device__ __forceinline__ void each_in_turn(const T (&values)[count], Use use)
+{
+    T left[count];
+    for (unsigned k = 0; k < count; k++)
+        left[k] = values[k];
+    MOSTLY_ONCE
+    for (unsigned k = 0; k < count; k++) {
+        use(left[0], k);
+        UNROLLED
+        for (unsigned j = 0; j + 1 < count; j++)
+            left[j] = left[j + 1];
+    }
+}
+
 /* Adds `count` packs or elements of type T. If their sum is exact in float64, a sum that proves its
  * rounding needs a proof for this sum alone, instead of one per element. */
 template <typename T, typename Acc, typename Piece, unsigned count>
@@ -216,13 +233,13 @@ __device__ __forceinline__ void add_pieces_to(Acc &sum, const Piece (&piece)[cou
     Sizes<T> sizes;
     if constexpr (is_short<Acc, Short>) {
         Short total = 0;
+        UNROLLED
         for (unsigned k = 0; k < count; k++)
             add_short<Acc>(total, sizes, piece[k]);
         if (sizes.allow(count * unsigned(sizeof(Piece) / sizeof(T))))
             return add_to(sum, total);
     }
-    for (unsigned k = 0; k < count; k++)
-        add_short<Acc>(sum, sizes, piece[k]);
+    each_in_turn(piece, [&](const Piece &one, unsigned) { add_short<Acc>(sum, sizes, one); });
 }
 
 template <typename Acc, typename T, unsigned count>

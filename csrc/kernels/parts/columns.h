@@ -43,6 +43,7 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
         using Short = ShortSum<Acc, In>;
         if constexpr (is_short<Acc, Short> && !is_short<Acc, Sum>) {
             Columns<In, Acc, Short> total;
+            UNROLLED
             for (unsigned k = 0; k < rows; k++)
                 total.add(pack[k]);
             if (total.sizes.allow(rows)) {
@@ -51,8 +52,7 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
                 return;
             }
         }
-        for (unsigned k = 0; k < rows; k++)
-            add(pack[k]);
+        each_in_turn(pack, [&](const Pack<unsigned> &row, unsigned) { add(row); });
     }
 
     /* Adds every `turn`-th row up to `rows`, a pack of each. */
@@ -98,16 +98,15 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
         constexpr unsigned wide = Pack<Acc, false>::count;
         if (out.template put_pack<In>(k, sum))
             return;
-        for (unsigned j = 0; j < width; j += wide) {
-            if constexpr (is_proven<Acc>)
-                out.put_short(k + j, sum[j]);
-            else {
+        if constexpr (is_proven<Acc>)
+            each_in_turn(sum, [&](Part one, unsigned j) { out.put_short(k + j, one); });
+        else
+            for (unsigned j = 0; j < width; j += wide) {
                 Acc part[wide];
                 for (unsigned i = 0; i < wide; i++)
                     part[i] = Acc(sum[j + i]);
                 out.put_all(k + j, part);
             }
-        }
     }
 
     /* The same of sums of so many rows. Returns false if they are short, and one needs a proof. */

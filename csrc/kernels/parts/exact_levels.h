@@ -19,12 +19,14 @@
 #include "exact/device_layout.h"
 #include "exact_deposits.h"
 #include "exact/round.h"
+#include "layout.h"
+#include "matrix.h"
 
 /* T: float for elements that are multiples of 2^-149, below 2^128. Or double. */
 template <typename T> struct Levels {
     static constexpr bool is_wide = std::is_same<T, double>::value;
     static constexpr int count = is_wide ? GR_LEVELS_F64 : GR_LEVELS_F32;
-    static constexpr int unit = is_wide ? -1074 : -149, step = 42, half = step / 2;
+    static constexpr int unit = is_wide ? -1074 : -149, step = 42, half = step / 2, group = 5;
     static constexpr long long one = 1ll << step, low_half = (1ll << half) - 1;
     double bin[count];
     unsigned flags = 0;
@@ -49,18 +51,45 @@ template <typename T> struct Levels {
         return taken;
     }
 
+    /* Whether a level before `end` takes something of x: at least half of its unit. */
+    static __device__ __forceinline__ bool reaches(double x, int end)
+    {
+        unsigned magnitude = (unsigned)__double2hiint(x) & 0x7fffffff;
+        int exponent = unit + step * (count - end) - 1;
+        return end < count ? magnitude >= (unsigned)(exponent + 1023) << 20 : x != 0;
+    }
+
+    /* Adds several elements. Skips `group` levels at a time if they take nothing. */
+    template <unsigned several> __device__ __forceinline__ void add(double (&x)[several])
+    {
+        for (unsigned j = 0; j < several; j++)
+            if (((unsigned)__double2hiint(x[j]) & 0x7ff00000) == 0x7ff00000) {
+                flags |= special_flag(x[j]);
+                x[j] = 0;
+            }
+        for (unsigned j = 0; is_wide && j < several; j++) {
+            double small = x[j] * 0x1p-128, taken = take(0, small);
+            x[j] = taken == 0 ? x[j] : (small - taken) * 0x1p128;
+        }
+        UNROLLED
+        for (int first = is_wide; first < count; first += group) {
+            int end = first + group < count ? first + group : count;
+            bool is_reached = false;
+            for (unsigned j = 0; j < several; j++)
+                is_reached |= reaches(x[j], end);
+            if (!is_reached)
+                continue;
+            UNROLLED
+            for (int b = first; b < first + group; b++)
+                for (unsigned j = 0; b < end && j < several; j++)
+                    x[j] -= take(b, x[j]);
+        }
+    }
+
     __device__ __forceinline__ void add(double x)
     {
-        if (((unsigned)__double2hiint(x) & 0x7ff00000) == 0x7ff00000) {
-            flags |= special_flag(x);
-            return;
-        }
-        if constexpr (is_wide) {
-            double small = x * 0x1p-128, taken = take(0, small);
-            x = taken == 0 ? x : (small - taken) * 0x1p128;
-        }
-        for (int b = is_wide; b < count; b++)
-            x -= take(b, x);
+        double one_of[1] = {x};
+        add(one_of);
     }
 };
 
@@ -153,5 +182,32 @@ template <typename T> struct LevelSum {
         return gr_round_bits(m | more, exponent, negative, format);
     }
 };
+
+/* Adds up every `step`-th term of a sum from `first` on: a few loads at a time if the terms lie at
+ * equal distances. */
+template <typename T>
+__device__ __forceinline__ void add_terms(Levels<T> &sum, const gr_layout &of, const Place &place,
+                                          size_t first, size_t step, size_t terms)
+{
+    constexpr unsigned flight = Levels<T>::is_wide ? 2 : 4;
+    const gr_layout_dim *dim = of.dim + of.kept;
+    const char *base = static_cast<const char *>(of.base) + place.in;
+    bool is_plain = of.reduced == 1 && !of.mask && of.load == load_of<T>();
+    int64_t apart = is_plain ? dim[0].in : 0;
+    MOSTLY_ONCE
+    for (size_t i = first; i < terms; i += is_plain ? flight * step : step) {
+        double x[flight] = {};
+        if (is_plain) {
+            for (unsigned j = 0; j < flight; j++)
+                if (i + j * step < terms)
+                    x[j] = *reinterpret_cast<const T *>(base + int64_t(i + j * step) * apart);
+        } else {
+            Place at(dim, of.reduced, i);
+            if (!of.mask || of.mask[place.mask + at.mask])
+                x[0] = of_layout<double>(of, place.in + at.in);
+        }
+        sum.add(x);
+    }
+}
 
 #endif

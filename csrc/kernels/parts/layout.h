@@ -12,6 +12,7 @@ struct Place {
     __device__ __forceinline__ Place(const gr_layout_dim *dim, int dims, size_t i)
         : in(0), mask(0), out(0)
     {
+        MOSTLY_ONCE
         for (int d = dims - 1; d >= 0; d--) {
             int64_t at = d > 0 ? int64_t(i % dim[d].size) : int64_t(i);
             if (d > 0)

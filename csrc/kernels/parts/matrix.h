@@ -113,10 +113,8 @@ __device__ __forceinline__ void finish_sum(void *to, const gr_sums &of, size_t k
     add_to(sum, initial_of<double>(of, k));
     if (finish_proven(sum.of, of, &rounded))
         store_sum(to, of, rounded);
-    else {
-        atomicOr(&of.unproven[k / 32], 1u << k % 32);
-        atomicExch(of.any_unproven, 1u);
-    }
+    else if (atomicOr(&of.unproven[k / 32], 1u << k % 32) == 0)
+        atomicExch(of.any_unproven, 1u); /* once for each word: all take turns at this address */
 }
 
 /* Rounds a short sum, which is exact, without a proof. Returns false if it needs one. */
@@ -163,29 +161,40 @@ template <typename Acc> struct Sums {
         put(k, Acc(sum));
     }
 
-    /* Stores a pack of neighbouring sums that have the elements' type, by one store. Returns false
-     * if it does not: if sums have another type, may need a proof, or lie across packs. */
+    /* Stores up to a pack of neighbouring sums that have the elements' type, by one store. Returns
+     * false if it does not: if sums have another type, may need a proof, or are not aligned. */
     template <typename T, typename Sum, unsigned count>
     __device__ __forceinline__ bool put_pack(size_t k, const Sum (&sum)[count]) const
     {
+        if constexpr (is_proven<Sum> || std::is_integral<T>::value)
+            return false;
+        else
+            return put_rounded<T>(k, sum);
+    }
+
+    template <typename T, typename Sum, unsigned count>
+    __device__ __forceinline__ bool put_rounded(size_t k, const Sum (&sum)[count]) const
+    {
+        using Bits =
+            std::conditional_t<count * sizeof(T) == 16, uint4,
+                               std::conditional_t<count * sizeof(T) == 8, uint2, unsigned>>;
         T *to = static_cast<T *>(of.base) + k;
         T rounded[count];
-        if (of.is_partial || of.type != load_of<T>() || (uintptr_t)to % 16 != 0)
+        if (of.is_partial || of.type != load_of<T>() || (uintptr_t)to % sizeof rounded != 0)
             return false;
         for (unsigned j = 0; j < count; j++) {
             double exact;
-            if constexpr (is_proven<Sum> || std::is_integral<T>::value)
-                return false;
-            else if constexpr (!is_short<Acc, Sum>)
+            if constexpr (!is_short<Acc, Sum>)
                 rounded[j] = converted<T>(Acc(sum[j]) + initial_of<Acc>(of, k + j));
             else if (round_short(of, sum[j], &exact))
                 rounded[j] = converted<T>(exact);
             else
                 return false;
         }
-        uint4 bits;
+        static_assert(sizeof rounded == sizeof(Bits), "a store of 4, 8 or 16 bytes");
+        Bits bits;
         memcpy(&bits, rounded, sizeof bits);
-        *reinterpret_cast<uint4 *>(to) = bits;
+        *reinterpret_cast<Bits *>(to) = bits;
         return true;
     }
 
@@ -199,15 +208,16 @@ template <typename Acc> struct Sums {
     template <unsigned count>
     __device__ __forceinline__ void put_all(size_t k, const Acc (&sum)[count]) const
     {
-        if constexpr (count * sizeof(Acc) == 16) {
+        if constexpr (count * sizeof(Acc) % 16 == 0) {
             Acc *to = static_cast<Acc *>(of.base) + k;
             if (of.is_native && (uintptr_t)to % 16 == 0) {
                 Acc wide[count];
-                uint4 bits;
+                uint4 bits[sizeof wide / 16];
                 for (unsigned j = 0; j < count; j++)
                     wide[j] = sum[j] + initial_of<Acc>(of, k + j);
-                memcpy(&bits, wide, sizeof bits);
-                *reinterpret_cast<uint4 *>(to) = bits;
+                memcpy(bits, wide, sizeof bits);
+                for (unsigned i = 0; i < sizeof wide / 16; i++)
+                    reinterpret_cast<uint4 *>(to)[i] = bits[i];
                 return;
             }
         }

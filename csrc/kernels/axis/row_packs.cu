@@ -1,0 +1,75 @@
+/* row_packs: a thread adds up the rows that lie in a pack.
+ *
+ * Rows of 2, 4 or 8 elements that are less than 16 bytes need no shared memory, as in row_tile: a
+ * pack holds several of them whole. A thread loads two packs, and stores the sums of each at once.
+ *
+ * Still wasted: nothing that matters. It takes no other rows. */
+#include "parts/columns.h"
+
+/* Adds up rows `begin` to `end`, an element at a time. */
+template <typename In, typename Acc>
+__device__ __forceinline__ void add_each(Matrix<In> in, Sums<Acc> out, size_t begin, size_t end)
+{
+    MOSTLY_ONCE
+    for (size_t r = begin; r < end; r++) {
+        Acc sum = 0;
+        for (unsigned c = 0; c < (unsigned)in.of.columns; c++)
+            add_to(sum, in.row(r)[c]);
+        out.put(r, sum);
+    }
+}
+
+/* Adds up the rows in a pack, the first of which is row `r`. Starts again if that rounds. */
+template <unsigned columns, typename In, typename Acc>
+__device__ __forceinline__ void add_rows(Pack<In> pack, Matrix<In> in, Sums<Acc> out, size_t r)
+{
+    constexpr unsigned width = Pack<In>::count, rows = width / columns;
+    In element[width];
+    typename Columns<In, Acc, ShortSum<Acc, In>>::Part sum[rows];
+    Sizes<In> sizes;
+    memcpy(element, &pack, sizeof element);
+    for (unsigned i = 0; i < width; i++) {
+        if (i % columns == 0)
+            sum[i / columns] = 0;
+        add_short<Acc>(sum[i / columns], sizes, element[i]);
+    }
+    if constexpr (is_proven<Acc>) {
+        if (!sizes.allow(columns) || !out.template put_pack<In>(r, sum))
+            add_each(in, out, r, r + rows);
+    } else if (!out.template put_pack<In>(r, sum)) {
+        Acc part[rows];
+        for (unsigned k = 0; k < rows; k++)
+            part[k] = Acc(sum[k]);
+        out.put_all(r, part);
+    }
+}
+
+template <unsigned columns, typename In, typename Acc>
+__device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> &out)
+{
+    constexpr unsigned width = Pack<In>::count, rows = width / columns;
+    size_t tid = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    size_t threads = (size_t)gridDim.x * blockDim.x;
+    if constexpr (rows > 1) {
+        size_t packs = in.rows() / rows, left = packs * rows + tid;
+        for (size_t i = tid; i < packs; i += 2 * threads) {
+            Pack<In> first = Packed<const In *>::whole(in.row(0) + i * width), second = {};
+            if (i + threads < packs)
+                second = Packed<const In *>::whole(in.row(0) + (i + threads) * width);
+            add_rows<columns>(first, in, out, i * rows);
+            if (i + threads < packs)
+                add_rows<columns>(second, in, out, (i + threads) * rows);
+        }
+        add_each(in, out, left, left < in.rows() ? left + 1 : left);
+    }
+}
+
+template <typename In, typename Acc>
+__global__ void __launch_bounds__(256, 3) row_packs(Matrix<In> in, Sums<Acc> out)
+{
+    switch (in.of.columns) {
+    case 2: return add_packs<2>(in, out);
+    case 4: return add_packs<4>(in, out);
+    default: add_packs<8>(in, out);
+    }
+}
