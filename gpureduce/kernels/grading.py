@@ -99,9 +99,9 @@ class Grade:
             for row in self.rows
         ]
         parts = [self._head, table(["points", "rule", ""], rows)]
-        for row in self.rows:
-            if row.is_long:
-                parts.append(f"{row.rule}:\n{textwrap.indent(row.why, '  ')}")
+        for why in dict.fromkeys(row.why for row in self.rows if row.is_long):
+            rules = ", ".join(row.rule for row in self.rows if row.why == why)
+            parts.append(f"{rules}:\n{textwrap.indent(why, '  ')}")
         return "\n\n".join(parts)
 
     __repr__ = __str__
@@ -109,9 +109,6 @@ class Grade:
     @property
     def _head(self) -> str:
         return f"{self.title}: {self.points:g} of {self.most:g} points"
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(str(self))
 
     def _repr_html_(self) -> str:
         rows = [
@@ -297,6 +294,8 @@ def grade(
         NAME"``, or a counter of `explain` for ``n`` elements (65,536 by default) in blocks of 256,
         and for a size and a block that the seed draws, as in ``"shared_load_conflicts == 0"``,
         ``"block_barriers <= 2 per block"`` or ``"global_load_sectors <= 1.01 times the least"``.
+        One more counter, ``busiest_warp_requests``, is for the warp with the most global loads and
+        atomics.
     seed
         Draws some of the sizes, as in `check`, and those of the second count: students do not know
         those of another seed.

@@ -47,7 +47,7 @@ class Rung:
     work: int
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Comparison:
     """A kernel beside the ladder.
 
@@ -64,14 +64,6 @@ class Comparison:
     active_lanes: float | None
     bytes_used_share: float | None
     blocks: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.sentence} By counted warp instructions it is number {self.place} of "
-            f"{len(self.rungs)}, most first."
-        )
-
-    __repr__ = __str__
 
     @property
     def place(self) -> int:

@@ -134,6 +134,9 @@ class Subject:
         """The counters and the blocks of a case's launches, and what is wrong with its sum."""
         array = self.numbers(case)
         _emulator_traced.free_scratch()
+        # The memory ends where the array ends. So that it begins at a sector, as a card's memory
+        # does, it is first taken for an array of whole sectors.
+        _emulator_traced.sum(np.zeros(-(-case.n // 32) * 32, array.dtype), self._launch(case))
         bits, counters, blocks = trace.count_sum(array, self._launch(case))
         return counters, blocks, self._judged(array, case, self._number(bits))
 

@@ -12,6 +12,9 @@ import gpureduce
 from cases import BROKEN, KERNELS
 from gpureduce import _emulator_traced, _host
 from gpureduce.core import registry
+from gpureduce.core.dtypes import convert
+from gpureduce.core.request import Launch
+from gpureduce.emulator import trace
 from gpureduce.emulator.explain import COUNTERS, explain
 
 TREES = [
@@ -319,3 +322,23 @@ def test_broken_kernels_are_counted_in_full(strategy):
     found = explain(strategy, n=1000)
     assert not found.sampled
     assert found.counters["global_load_bytes_used"] >= 4000
+
+
+# --- a whole sum ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "busiest"),
+    [("sequential", 1), ("first_add", 2), ("last_block", 10), ("one_block", 64)],
+)
+def test_a_sum_is_counted_while_it_is_made(name, busiest):
+    """The counts are those of `explain`, and the busiest warp is that of the first launch."""
+    chosen, array = registry.find(name), np.arange(2**16, dtype=np.int32)
+    conversion = convert(array.dtype, "int32")
+    launch = Launch(chosen.index, conversion.load, conversion.acc, 256, 0, 0)
+    bits, counters, blocks = trace.count_sum(array, launch)
+    counted = explain(name, n=2**16, sample=False)
+    assert np.frombuffer(bits, np.int32, 1)[0] == array.sum(dtype=np.int32)
+    assert {key: counters[key] for key in COUNTERS} == counted.total
+    assert blocks == sum(kernel.grid for kernel in counted.kernels)
+    assert counters["busiest_warp_requests"] == busiest

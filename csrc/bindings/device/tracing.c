@@ -366,7 +366,8 @@ PyMethodDef gr_trace_methods[] = {
     {"count_segments", py_count_segments, METH_VARARGS,
      "count_segments(...)\n--\n\n"
      "What all launches of sum_segments_of_host() with these arguments do: its result, what "
-     "count_pass() tells, and a pair of (atomics, addresses, most to one address, turns): in global "
+     "count_pass() tells, and a pair of (atomics, addresses, most to one address, turns): in "
+     "global "
      "and in shared memory."},
     {"count_sum", py_count_sum, METH_VARARGS,
      "count_sum(...)\n--\n\n"

@@ -132,12 +132,16 @@ static LaneClocks gather(const Watch *watch, const std::vector<Brought> &all)
 }
 
 /* The threads of the block that have ended, in warps of which other threads wait. PTX lets whole
- * warps end before a barrier, but the threads of a warp execute a barrier together. */
+ * warps end before a barrier, but the threads of a warp execute a barrier together. After threads
+ * have waited at different lines, some end early as a consequence, which is not reported again. */
 static std::vector<unsigned> ended_beside(const Watch *watch, const Barrier *barrier)
 {
     dim3 size = watch->launch->shape.block;
     unsigned threads = size.x * size.y * size.z;
     std::vector<unsigned> ended;
+    for (const Divergence &known : watch->divergences)
+        if (known.places.size() > 1)
+            return ended;
     for (unsigned i = 0; i < barrier->warp_count; ++i) {
         const Warp *warp = &barrier->warps[i];
         for (uint32_t gone = warp->live ? ~warp->live : 0; gone; gone &= gone - 1) {

@@ -140,7 +140,8 @@ static bool outdated(const Record &old, Access kind_old, uint8_t bytes, Access k
 /* Compares an access with the word's records of one kind, and removes outdated ones. Records that
  * cannot race with the access are visited only for removal; there may be many, so only a few are
  * visited per access. An atomic observes all earlier atomics at its address, the records behind it.
- * So a lane that has drawn the last ticket may reset the ticket by a plain store. */
+ * So a lane that has drawn the last ticket may reset the ticket by a plain store. Plain loads get
+ * no such credit: an atomic whose result is unused observes nothing, and it looks the same here. */
 static void look_through(Worker *w, Shadow *shadow, Word *word, Access kind_old, const Touch &now,
                          uint8_t bytes, bool first_word)
 {
@@ -150,7 +151,7 @@ static void look_through(Worker *w, Shadow *shadow, Word *word, Access kind_old,
     for (uint32_t *link = &word->first[kind_old]; *link && (conflicting || seen < 4); ++seen) {
         const Record &old = shadow->record(*link);
         bool in_order = observed || ordered(now, old, KNOWN);
-        if (kind_old == ATOMIC && conflicting && in_order && (bytes & ~old.bytes) == 0)
+        if (kind_old == ATOMIC && now.kind == WRITE && in_order && (bytes & ~old.bytes) == 0)
             observed = true;
         if (conflicting && !in_order && (old.bytes & bytes))
             note_race(w, now, old, kind_old, first_word);

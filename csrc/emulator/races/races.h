@@ -9,8 +9,8 @@
  *  - the end of a launch;
  *  - a fence followed by an atomic in one thread, with an atomic that reads the first one's value
  *    followed by a fence in another thread.
- * An atomic observes the earlier atomics at its address: they, but nothing else that their threads
- * did, happen before what follows the atomic in its own thread, as in PTX's causality order.
+ * An atomic observes the earlier atomics at its address, as in PTX's causality order: they, but
+ * nothing else that their threads did, happen before a store to that address that follows it.
  * volatile orders nothing.
  *
  * The traced build watches the launches of one host thread, and runs them on that thread alone. */

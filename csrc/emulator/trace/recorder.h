@@ -99,7 +99,7 @@ struct gr_recorder {
     std::vector<gr::WarpRecord> warps;
     std::map<std::pair<unsigned, unsigned>, gr::StepRecord> steps; /* by barrier and sync */
     bool first_team;
-    uint64_t blocks, most_requests; /* of a warp */
+    uint64_t blocks, most_requests;               /* of a warp */
     gr::ByAddress global_atomics, shared_atomics; /* of all teams; of this one */
     gr_contention global, shared;                 /* without those maps */
 

@@ -1,4 +1,4 @@
-// loses: shared_load_conflicts == 0; shared_store_conflicts == 0; shared_store_lanes >= 0.9 per element
+// loses: shared_load_conflicts == 0; shared_store_conflicts == 0; shared_store_lanes >= 0.9 per element; busiest_warp_requests == 1
 template <typename In, typename Acc> __global__ void no_conflicts(In in, Acc *out, size_t n)
 {
     Acc *partial = shared_array<Acc>();

@@ -1,4 +1,4 @@
-// loses: right
+// loses: right; no races
 // gpureduce: elements=many finishes=no
 template <typename In, typename Acc> __global__ void segments(In in, Acc *out, size_t n)
 {

