@@ -1,7 +1,10 @@
 """torchrun --nproc-per-node 4 with_torch_distributed.py: an exact sum over its ranks.
 
-The backend is NCCL where each rank has a GPU, and gloo otherwise. Both add 64-bit integers.
+The backend is NCCL where each rank has a GPU of its own, and gloo otherwise. Both add 64-bit
+integers.
 """
+
+import os
 
 import numpy as np
 import torch
@@ -9,7 +12,7 @@ import torch.distributed as dist
 
 import gpureduce
 
-on_gpus = torch.cuda.is_available()
+on_gpus = torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])
 dist.init_process_group("nccl" if on_gpus else "gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
 device = torch.device("cuda", rank % torch.cuda.device_count()) if on_gpus else torch.device("cpu")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import gpureduce
 from axis_cases import laid_out, random_array, random_axis
+from gpureduce.core import device_results
 from producers import ByDLPack, ByInterface
 
 FLOATS = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
@@ -239,6 +240,23 @@ def test_digits_of_shares_merge_to_the_bits_of_one_sum(card):
     rows = values.reshape(90, 100)
     total = along_axes(card, rows[:40], 0) + along_axes(card, rows[40:], 0)
     assert gpureduce.from_digits(total).tobytes() == gpureduce.sum(rows, axis=0).value.tobytes()
+
+
+def test_strides_of_no_digits_do_not_matter(monkeypatch):
+    """Those of an empty array of CuPy are not a full array's."""
+
+    def maker(shape, dtype, device):
+        strides = (0,) * len(shape)
+        return lambda stream: ByInterface(np.empty(shape, dtype), strides=strides, data=(1, False))
+
+    library = device_results.Library(maker, None)
+    monkeypatch.setattr(device_results, "library_of", lambda like, module: library)
+    none = Emulated.put(np.zeros((0, 3)))
+    assert gpureduce.digits(none, 1, device="emulator").array.shape == (0, 75)
+    offsets = Emulated.put(np.zeros(1, np.int64))
+    values = Emulated.put(np.ones(0))
+    found = gpureduce.segment_digits(values, offsets=offsets, device="emulator")
+    assert found.array.shape == (0, 75)
 
 
 @on_cards

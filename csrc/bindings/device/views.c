@@ -190,7 +190,11 @@ int gr_check_out(unsigned bytes, const gr_gpu_array *out, const gr_view *seen,
 bool gr_drop_words(gr_view *out, unsigned parts)
 {
     int last = out->dims - 1;
-    if (last < 0 || out->bytes != sizeof(int64_t) || out->step[last] != sizeof(int64_t) ||
+    bool is_empty = false; /* then steps mean nothing, and CuPy's are not those of a full array */
+    for (int i = 0; i < last; i++)
+        is_empty |= out->size[i] == 0;
+    if (last < 0 || out->bytes != sizeof(int64_t) ||
+        (!is_empty && out->step[last] != sizeof(int64_t)) ||
         (size_t)out->size[last] != gr_exact_words((int)parts))
         return false;
     out->dims = last;
