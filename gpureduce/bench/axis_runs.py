@@ -96,8 +96,11 @@ def _three_shapes(n: int) -> list[tuple[int, int]]:
 
 
 def _rung_cases(n: int, dtypes: Sequence[str]) -> Iterator[Case]:
-    for shape in _three_shapes(n):
+    shapes = _three_shapes(n)
+    for shape in shapes:
         yield from (Case(*shape, axis, dtypes[0], part="rungs") for axis in (1, 0))
+    rows, columns = shapes[0]
+    yield Case(rows * columns // 2, 2, 1, dtypes[0], part="rungs")  # rows that are parts of a pack
 
 
 def _small_cases(n: int, dtypes: Sequence[str]) -> Iterator[Case]:

@@ -207,8 +207,8 @@ __device__ __forceinline__ void add_short(Sum &sum, Sizes<T> &sizes, const Pack<
         add_pack_to(sum, pack);
 }
 
-/* Calls use(one, k) for each of some values in registers, in a loop that is not unrolled. The
- * others move up: an index would keep them in local memory. */
+/* Calls use(one, k) for each of some values in registers, in a loop that is not unrolled, for what
+ * is rarely done. The others move up: an index would keep them in local memory. */
 template <typename T, unsigned count, typename Use>
 __device__ __forceinline__ void each_in_turn(const T (&values)[count], Use use)
 {
@@ -238,8 +238,10 @@ __device__ __forceinline__ void add_pieces_to(Acc &sum, const Piece (&piece)[cou
             add_short<Acc>(total, sizes, piece[k]);
         if (sizes.allow(count * unsigned(sizeof(Piece) / sizeof(T))))
             return add_to(sum, total);
-    }
-    each_in_turn(piece, [&](const Piece &one, unsigned) { add_short<Acc>(sum, sizes, one); });
+        each_in_turn(piece, [&](const Piece &one, unsigned) { add_short<Acc>(sum, sizes, one); });
+    } else
+        for (unsigned k = 0; k < count; k++)
+            add_short<Acc>(sum, sizes, piece[k]);
 }
 
 template <typename Acc, typename T, unsigned count>

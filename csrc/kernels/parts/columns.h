@@ -51,8 +51,10 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
                     add_to(sum[j], total.sum[j]);
                 return;
             }
-        }
-        each_in_turn(pack, [&](const Pack<unsigned> &row, unsigned) { add(row); });
+            each_in_turn(pack, [&](const Pack<unsigned> &row, unsigned) { add(row); });
+        } else
+            for (unsigned k = 0; k < rows; k++)
+                add(pack[k]);
     }
 
     /* Adds every `turn`-th row up to `rows`, a pack of each. */
