@@ -53,12 +53,12 @@ __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> 
     if constexpr (rows > 1) {
         size_t packs = in.rows() / rows, left = packs * rows + tid;
         for (size_t i = tid; i < packs; i += 2 * threads) {
-            Pack<In> first = Packed<const In *>::whole(in.row(0) + i * width), second = {};
+            Pack<In> pack[2] = {Packed<const In *>::whole(in.row(0) + i * width)};
             if (i + threads < packs)
-                second = Packed<const In *>::whole(in.row(0) + (i + threads) * width);
-            add_rows<columns>(first, in, out, i * rows);
-            if (i + threads < packs)
-                add_rows<columns>(second, in, out, (i + threads) * rows);
+                pack[1] = Packed<const In *>::whole(in.row(0) + (i + threads) * width);
+            MOSTLY_ONCE
+            for (size_t p = i; p < packs && p <= i + threads; p += threads, pack[0] = pack[1])
+                add_rows<columns>(pack[0], in, out, p * rows);
         }
         add_each(in, out, left, left < in.rows() ? left + 1 : left);
     }

@@ -28,12 +28,12 @@ __device__ __forceinline__ void add_row(const Matrix<In> &in, const Sums<Acc> &o
             pack[k] = packed.or_zero(i + 32 * k, packed.packs);
         if constexpr (is_proven<Sum> && Sizes<In>::usable) {
             add_packs_to(sum, pack);
-            continue;
+        } else {
+            UNROLLED
+            for (unsigned k = 0; k < flight; k++)
+                if (i - lane + 32 * k < packed.packs)
+                    add_short<Acc>(sum, sizes, pack[k]);
         }
-        UNROLLED
-        for (unsigned k = 0; k < flight; k++)
-            if (i - lane + 32 * k < packed.packs)
-                add_short<Acc>(sum, sizes, pack[k]);
     }
     if constexpr (is_short<Acc, Sum>)
         if (!sizes.allow_in_warp((unsigned)columns))
