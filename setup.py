@@ -362,6 +362,8 @@ class EmulatorBuild:
         # With one, -O1 takes half as long to compile as -O2.
         hooks = TRACED if traced else ["-O1"] if SANITIZE and not TSAN else []
         hooks += CLANG_HOOKS if traced and is_clang(tools.cxx) else []
+        # No exception passes through a kernel: fibers are ended without unwinding.
+        hooks += [] if SANITIZE else ["-fno-exceptions", "-fno-asynchronous-unwind-tables"]
         # GCC 12 for AArch64 fails to vectorize column_packs without fused multiply-adds.
         hooks += ["-fno-tree-vectorize"] if for_arm() else []
 
