@@ -41,6 +41,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--record", type=Path)
     arguments = parser.parse_args()
+    if arguments.record and not arguments.record.exists():
+        parser.error(f"there is no {arguments.record}: `pytest -m gpu --record` writes it first")
     with ThreadPoolExecutor(len(TOOLS)) as pool:  # each tool leaves the GPU idle most of the time
         found = dict(zip(TOOLS, pool.map(run, TOOLS), strict=True))
     for tool, row in found.items():

@@ -15,6 +15,7 @@ enum {
     WARP_ROW_BYTES = 1 << 15, /* longer rows take a block */
     SHARE_BYTES = 1 << 15,    /* the least share of a row that is worth a block */
     FEW_ROWS = 16,            /* of column_packs */
+    FEW_SMALL_ROWS = 7,       /* of elements of 1 or 2 bytes, if they are no exact sums */
     SHARE_ROWS = 64,          /* the least rows of a share of columns */
     BATCH_BYTES = 4096,       /* smaller batches of columns waste most of a block */
     SHARE_TERMS = 64,         /* the least elements per thread of a share of any_layout */
@@ -164,7 +165,9 @@ static const char *choose_columns(const gr_axis_plan *p)
     if (m->batches > 1 && batch < BATCH_BYTES)
         return row_bytes % 16 ? "any_layout" : "column_packs";
     size_t least = sms_of(p) * SM_THREADS * 16; /* less does not give each thread a pack */
-    return m->rows <= FEW_ROWS && row_bytes >= least ? "column_packs" : "column_tiles";
+    bool is_small = bytes < 4 && !gr_acc_is_proven(p->request->acc);
+    size_t few = is_small ? FEW_SMALL_ROWS : FEW_ROWS;
+    return m->rows <= few && row_bytes >= least ? "column_packs" : "column_tiles";
 }
 
 /* Lays several short rows side by side, so that they make whole packs, and a load of the whole
