@@ -93,7 +93,7 @@ def examine_keys(built, name: str, kernel: str, n: int, order: str) -> list[dict
     out, reports, schedule = np.full(7, 77, np.uint32), [], Schedule(order, 1)
     number = strategies(folder).index(name)
     details = (_host.ACC_U32, False, _host.LOAD_U32, (0, 0), False, 0, True, 7, schedule.number,
-               schedule.seed, False, number)  # fmt: skip
+               schedule.seed, False, number, False)  # fmt: skip
     module.free_scratch()
     module.watched_segments(values, ids, out, "u", "u", 0, details, reports)
     if name.startswith("right_") and kernel != "key_fixed":  # its floats are no uint32
