@@ -268,6 +268,19 @@ def test_arrays_of_a_known_library_take_a_shorter_way(monkeypatch):
     axis_on_device._plan_for.cache_clear()
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "bfloat16", "float32", "float64"])
+def test_columns_of_short_rows_from_any_element_on(dtype):
+    """column_tiles lays short rows side by side, and the last ones may be too few for that."""
+    rng = np.random.default_rng(13)
+    for columns, offset, strategy in itertools.product(
+        (2, 3, 7, 16, 33), (0, 1, 2, 4), ("column_tiles", "exact")
+    ):
+        flat = small_numbers(rng, dtype, 75 * columns + offset)
+        array = flat[offset:].reshape(75, columns)
+        found = add(ByDLPack(array), strategy, axis=0)
+        assert_equal(found.value.to_numpy(), expected(array, axis=0))
+
+
 def test_where_and_out_on_the_device():
     rng = np.random.default_rng(8)
     array = small_numbers(rng, "float32", (20, 30))

@@ -33,8 +33,8 @@ __global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 3)
         of.add_elements(first + (int64_t)team * step, step, team, rows, teams, apart, left - from);
     if (share == shares - 1 && team == 0) /* the array's last rows, too few to make one here */
         for (unsigned j = 0; j < width; j++)
-            if (from + j < tail)
-                add_to(of.sum[j], first[(int64_t)rows * step + j]);
+            if (from + j * apart < tail)
+                add_to(of.sum[j], first[(int64_t)rows * step + j * apart]);
 
     if (teams > 1 || fold > 1) {
         Acc *shared = shared_array<Acc>();
