@@ -98,19 +98,8 @@ def test_any_axes_of_any_layout(seed, shape, dtype):
 @pytest.mark.parametrize("name", ROWS + COLUMNS + ["any_layout"])
 def test_each_rung(name, dtype):
     rng = np.random.default_rng(7)
-    sizes = [
-        (1, 1),
-        (1, 77),
-        (33, 17),
-        (100, 128),
-        (3, 1003),
-        (1003, 3),
-        (513, 2),
-        (515, 4),
-        (130, 8),
-        (7, 33),
-        (2, 9000),
-    ]
+    sizes = [(1, 1), (1, 77), (33, 17), (100, 128), (3, 1003), (1003, 3), (513, 2), (515, 4),
+             (130, 8), (7, 33), (2, 9000)]  # fmt: skip
     for shape, block in itertools.product(sizes, (None, 32, 96, 256)):
         array = small_numbers(rng, dtype, shape)
         axis = 0 if name in COLUMNS else 1
