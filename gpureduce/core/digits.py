@@ -127,7 +127,7 @@ def dtype_of(words: Words) -> np.dtype[Any]:
     """The dtype of the accumulators whose digits were added."""
     first = words.reshape(-1, words.shape[-1])[:1]
     if not first.size:
-        return np.dtype(np.float64)
+        return np.dtype(np.complex128 if words.shape[-1] == COMPLEX else np.float64)
     added, formats = map(int, first[0, :2])
     kind = formats // added % 16 if added > 0 else 0
     name = ("float16", "bfloat16", "float32", "float64")[min(max(kind, 1), 4) - 1]

@@ -160,6 +160,14 @@ def test_arrays_of_digits_without_elements():
     assert gpureduce.from_digits(gpureduce.digits([])) == 0
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex64", "complex128"])
+def test_digits_of_no_sums_are_rounded(dtype):
+    words = gpureduce.digits(np.ones((3, 0), dtype), 0)
+    found = gpureduce.from_digits(words)
+    assert found.shape == (0,)
+    assert found.dtype == ("complex128" if dtype[0] == "c" else "float64")
+
+
 def test_digits_are_rounded_to_any_float():
     words = gpureduce.digits(np.full((3, 2), 1 / 3, np.float64), 0)
     for dtype in ("float16", "bfloat16", "float32", "float64"):
