@@ -18,6 +18,7 @@
 #include "exact/device_layout.h"
 #include "exact/format.h"
 #include "exact/proven.h"
+#include "threads/interrupts.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -481,9 +482,17 @@ gr_status gr_largest_id(const gr_index *ids, uint64_t count, int device, void *s
         return error->status;
     TRY(cudaMemsetAsync(state, 0, sizeof *state, stream));
     r.sms = gr_facts_of(device)->sms;
-    r.job = (gr_segment_job){.index = *ids, .rows = count, .state = state};
-    if (launch_untyped(&r, "segment_largest", count, BLOCK, 0) == GR_OK)
-        fetch(&r, &state->largest, sizeof found, &found);
+    /* Repeated ids have any number, and a signal ends no launch. */
+    for (uint64_t at = 0, rows; at < count && !gr_ask_for_interrupts(); at += rows) {
+        rows = gr_least(count - at, gr_backend_elements_at_once());
+        r.job = (gr_segment_job){.index = *ids, .rows = rows, .state = state};
+        r.job.index.base = (const char *)ids->base + (int64_t)at * ids->step;
+        if (launch_untyped(&r, "segment_largest", rows, BLOCK, 0) != GR_OK)
+            goto done;
+        if (rows < count)
+            TRY(cudaStreamSynchronize(stream));
+    }
+    fetch(&r, &state->largest, sizeof found, &found);
     *largest = (int64_t)(found ^ (uint64_t)1 << 63);
 done:
     if (state)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import gpureduce
 from axis_cases import random_array
-from cases import numpy_dtype
+from cases import broken_off_after, numpy_dtype
 from gpureduce.core.device_array import DeviceArray
 from producers import ByDLPack, ByInterface
 
@@ -326,6 +326,26 @@ def test_ids_that_are_not_sorted_though_said_to_be():
     for call in (by_kernels, in_place, by_host):
         with pytest.raises(ValueError, match=message):
             call(np.ones(3), ids, sorted=True)
+
+
+def test_the_largest_of_many_repeated_ids_is_broken_off():
+    ids = np.broadcast_to(np.zeros(1, np.int32), (2**44,))
+    values = ByInterface(np.ones(5, np.float32))
+    seconds = broken_off_after(
+        0.3, lambda: gpureduce.segment_sum(values, ByInterface(ids), device="emulator")
+    )
+    assert seconds is not None and seconds < 5
+
+
+def test_the_largest_id_is_found_in_every_piece():
+    ids = np.zeros(2**23 + 5, np.int8)
+    for place in (2**23 - 1, 2**23, 2**23 + 4):
+        ids[:] = 0
+        ids[place] = 9
+        found = gpureduce.core.devices.emulator().describe_index(
+            ByInterface(ids), "segment_ids", 0, 1, True
+        )
+        assert found == (len(ids), 9)
 
 
 def test_the_number_of_segments_is_found():
