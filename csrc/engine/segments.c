@@ -495,7 +495,6 @@ gr_status gr_largest_id(const gr_index *ids, uint64_t count, int device, void *s
     fetch(&r, &state->largest, sizeof found, &found);
     *largest = (int64_t)(found ^ (uint64_t)1 << 63);
 done:
-    if (state)
-        (void)cudaFreeAsync(state, stream);
+    (void)cudaFreeAsync(state, stream);
     return error->status;
 }
