@@ -157,8 +157,8 @@ __device__ __forceinline__ void fetch_into_l2(const void *global)
 #endif
 }
 
-/* For a loop that most arrays run at most once. Keeps the compiler from unrolling it, because an
- * unrolled loop first computes its iteration count. */
+/* For a loop that most arrays run at most once, or whose body is long. Keeps the compiler from
+ * unrolling it, because an unrolled loop first computes its iteration count, and has more code. */
 #define MOSTLY_ONCE _Pragma("unroll 1")
 
 /* For a loop whose index selects from an array in registers. A loop that is not unrolled would

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from gpureduce import _host
 from gpureduce.core import (
     arrays,
     device_array,
@@ -166,8 +165,9 @@ class _Plan:
     def __init__(
         self, asked: Arguments, strategy: registry.Strategy, how: Reduction, like: type, module: Any
     ) -> None:
-        self.asked, self.strategy, self.like, self.module = asked, strategy, like, module
-        self.how = how._replace(out=None)
+        self.asked, self.strategy, self.how, self.like, self.module = (
+            asked, strategy, how, like, module,
+        )  # fmt: skip
         self.library = device_results.library_of(like, module)
         self.known: dict[tuple[Any, ...], _Known] = {}
 
@@ -199,7 +199,7 @@ class _Plan:
         )
         axes = reduction.reduced_axes(how.axis, len(shape))
         initial = device_results.initial_of(how.initial, conversion.result)
-        target = dtypes.load_of(conversion.result) if name != "bfloat16" else _host.LOAD_BF16
+        target = device_results.target_of(conversion, name)
         exactly = is_exact(self.strategy, conversion.result)
         block, grid = launch_sizes(asked.block, asked.grid)
         details = (
@@ -248,9 +248,7 @@ def add_gpu(
     asked: Arguments, strategy: registry.Strategy, arr: Any, how: Reduction, start: float
 ) -> SumResult:
     """The sums of an array on a GPU, on that GPU."""
-    module = gpu_arrays.module_for(asked.device)
-    if module is None:
-        raise TypeError(f"{type(arr).__name__} lies on a GPU, and {devices.build_info()['why']}")
+    module = gpu_arrays.needed_module(arr, asked.device)
     plan = _Plan(asked, strategy, how, type(arr), module)
     given = plan.library.stream(arr) if asked.stream is None else asked.stream
     stream = gpu_arrays.stream_number(given)
@@ -311,9 +309,7 @@ def _plan_for(
 
 def digits_gpu(arr: Any, axis: object, device: str | None, stream: object) -> Any:
     """The digits of the exact sums of an array on a GPU, along a last axis, on that GPU."""
-    module = gpu_arrays.module_for(device)
-    if module is None:
-        raise TypeError(f"{type(arr).__name__} lies on a GPU, and {devices.build_info()['why']}")
+    module = gpu_arrays.needed_module(arr, device)
     library = device_results.library_of(type(arr), module)
 
     def plan(
@@ -327,7 +323,7 @@ def digits_gpu(arr: Any, axis: object, device: str | None, stream: object) -> An
         axes = reduction.reduced_axes(axis, len(shape))
         sums = reduction.shape_of_result(shape, axes, False)
         found = library.maker((*sums, digits.numbers_of(kind)), "int64", index)(on)
-        target = dtypes.load_of(conversion.result) if name != "bfloat16" else _host.LOAD_BF16
+        target = device_results.target_of(conversion, name)
         details = (conversion.acc, True, target, (0, 0), CHOOSE, 0, 0, 0, 0, False, True)
         return found, None, reduction.bits(axes), details, None
 

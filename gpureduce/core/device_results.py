@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpureduce import _host
 from gpureduce.core import device_array, dtypes, gpu_arrays, reduction
 from gpureduce.core.checks import shown
 from gpureduce.core.results import Timing
@@ -102,6 +103,11 @@ def conversion_of(
             "array first"
         )
     return conversion, dtypes.name_of(conversion.result)
+
+
+def target_of(conversion: dtypes.Conversion, name: str) -> int:
+    """C's number of the sums' dtype, which has this name."""
+    return _host.LOAD_BF16 if name == "bfloat16" else dtypes.load_of(conversion.result)
 
 
 def initial_of(initial: object, result: np.dtype[Any]) -> tuple[Any, Any]:

@@ -94,6 +94,14 @@ def module_for(device: str | None) -> ModuleType | None:
     return devices.emulator() if devices.is_emulator(device) else _module()
 
 
+def needed_module(arr: object, device: str | None) -> ModuleType:
+    """The same for an array that lies on a GPU. Raises if there is none."""
+    module = module_for(device)
+    if module is None:
+        raise TypeError(f"{type(arr).__name__} lies on a GPU, and {devices.build_info()['why']}")
+    return module
+
+
 def ask(function: Callable[..., Any], arr: object, *arguments: object) -> Any:
     """Calls C with an array that may lie on a GPU. Explains errors of tensors without elements."""
     try:

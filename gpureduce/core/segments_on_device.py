@@ -298,7 +298,7 @@ class _Plan:
         if not asked.as_digits:
             _refuse_casts(kind, conversion.result)
         self.exactly = _is_exact(self.name, by_ids, conversion.result)
-        target = dtypes.load_of(conversion.result) if result != "bfloat16" else _host.LOAD_BF16
+        target = device_results.target_of(conversion, result)
         self.count = self._count(device, stream)
         sums: tuple[int, ...] = (self.count, *shape[1:])
         if asked.as_digits:
@@ -346,9 +346,7 @@ def other_count(size: int, count: int) -> ValueError:
 
 def add_gpu(call: Arguments, name: str, values: Any, asked: Asked, start: float) -> SumResult:
     """The sums of arrays on a GPU, on that GPU."""
-    module = gpu_arrays.module_for(call.device)
-    if module is None:
-        raise TypeError(f"{type(values).__name__} lies on a GPU, and {devices.build_info()['why']}")
+    module = gpu_arrays.needed_module(values, call.device)
     if name not in ("auto", "exact", "fast"):
         raise ValueError(
             f"{registry.find(name).name} makes no sums by segment of arrays on a GPU; auto, exact "

@@ -139,7 +139,7 @@ os._exit(0)  # the context is lost
 """
 )
 
-# A kernel that nobody waits for reads memory that its producer has freed meanwhile.
+# No call waits for this kernel, which reads memory that has been freed.
 STALE = (
     HELPERS
     + """
@@ -201,7 +201,7 @@ def test_every_call_after_a_fault_says_that_the_process_must_be_restarted(body):
     assert int(run_on_card(FAULT, plain(body))) == 1 + 2 * (11 + 4)
 
 
-def test_a_fault_of_a_kernel_that_nobody_waits_for():
+def test_a_fault_of_a_kernel_that_no_call_waits_for():
     said = run_on_card(STALE).split()
     assert int(said[0]) == len(said) - 1 == 4, said
 

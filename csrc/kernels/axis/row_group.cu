@@ -48,7 +48,7 @@ __device__ __forceinline__ void add_rows(Matrix<In> in, Sums<Acc> out, size_t r,
 }
 
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256, is_proven<Acc> ? 4 - sizeof(In) / 8 : 6)
+__global__ void __launch_bounds__(256, is_proven<Acc> ? (sizeof(In) == 8 ? 3 : 4) : 6)
     row_group(Matrix<In> in, Sums<Acc> out)
 {
     size_t packs = in.of.columns / Pack<In>::count;

@@ -207,8 +207,8 @@ __device__ __forceinline__ void add_short(Sum &sum, Sizes<T> &sizes, const Pack<
         add_pack_to(sum, pack);
 }
 
-/* Calls use(one, k) for each of some values in registers, in a loop that is not unrolled, for what
- * is rarely done. The others move up: an index would keep them in local memory. */
+/* Calls use(one, k) for each of some values in registers, in a loop that is not unrolled, for long
+ * code. The others move up: an index would keep them in local memory. */
 template <typename T, unsigned count, typename Use>
 __device__ __forceinline__ void each_in_turn(const T (&values)[count], Use use)
 {
