@@ -28,19 +28,22 @@ __device__ __forceinline__ unsigned long long index_at(const gr_index &of, size_
     }
 }
 
-/* Calls use(index), where index(i) is number i. The usual types are read directly: a choice of the
- * type before each load would keep the loads apart. */
-template <typename Use> __device__ __forceinline__ void with_index(const gr_index &of, Use use)
+/* Calls use(index), where index(i) is number i, if the numbers are of a usual type: a choice of the
+ * type before each load would keep the loads apart. Returns whether they are. */
+template <typename Use>
+__device__ __forceinline__ bool with_usual_index(const gr_index &of, Use use)
 {
     if (of.load == GR_LOAD_u64 && of.step == 8) {
         const unsigned long long *at = static_cast<const unsigned long long *>(of.base);
         use([at](size_t i) { return __ldcs(at + i); });
-    } else if (of.load == GR_LOAD_i32 && of.step == 4) {
+        return true;
+    }
+    if (of.load == GR_LOAD_i32 && of.step == 4) {
         const int *at = static_cast<const int *>(of.base);
         use([at](size_t i) { return (unsigned long long)(long long)__ldcs(at + i); });
-    } else {
-        use([&of](size_t i) { return index_at(of, i); });
+        return true;
     }
+    return false;
 }
 
 /* How lanes share columns: the number of lanes, a power of two, that take neighbouring ones. */
@@ -139,11 +142,10 @@ __device__ __forceinline__ void for_each_value(const gr_segment_job &of, IndexAt
 template <unsigned flight, typename In, typename Use>
 __device__ __forceinline__ void for_each_value(const gr_segment_job &of, Use use)
 {
-    if (of.by_offsets)
-        for_each_value<flight, In>(
-            of, [&of](size_t row) { return segment_at(of, row); }, use);
-    else
-        with_index(of.index, [&](auto index) { for_each_value<flight, In>(of, index, use); });
+    auto any = [&of](size_t row) { return id_at(of, row); };
+    auto usual = [&](auto index) { for_each_value<flight, In>(of, index, use); };
+    if (of.by_offsets || !with_usual_index(of.index, usual))
+        for_each_value<2, In>(of, any, use);
 }
 
 #endif

@@ -46,10 +46,16 @@ template <typename In, typename Word>
 __global__ void __launch_bounds__(256, 3) segment_bounds(gr_segment_job of)
 {
     Gaps *gaps = shared_array<Gaps>();
-    if (of.by_offsets)
-        return with_index(of.index, [&](auto index) { check_offsets(of, index); });
+    auto any = [&of](size_t i) { return index_at(of.index, i); };
+    auto use = [&](auto index) {
+        if (of.by_offsets)
+            check_offsets(of, index);
+        else
+            find_bounds(of, gaps, index);
+    };
     if (threadIdx.x == 0)
         gaps->count = 0;
     __syncthreads();
-    with_index(of.index, [&](auto index) { find_bounds(of, gaps, index); });
+    if (!with_usual_index(of.index, use))
+        use(any);
 }
