@@ -115,6 +115,15 @@ done:
     return error->status;
 }
 
+gr_status gr_check_context(gr_error *error)
+{
+    size_t available, total;
+    error->status = GR_OK;
+    TRY(cudaMemGetInfo(&available, &total));
+done:
+    return error->status;
+}
+
 gr_status gr_pointer_device(const void *pointer, int *device, gr_error *error)
 {
     struct cudaPointerAttributes attributes;
@@ -128,7 +137,8 @@ gr_status gr_pointer_device(const void *pointer, int *device, gr_error *error)
     *device = attributes.device;
     if (gr_backend_reads_host_memory())
         *device = attributes.device < 0 ? 0 : attributes.device;
-    else if (attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged)
+    else if (attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged &&
+             gr_check_context(error) == GR_OK)
         gr_fail(error, GR_BAD_VALUE, "the array's memory does not lie on a %s device",
                 gr_backend_name());
 done:

@@ -148,6 +148,10 @@ gr_status gr_allocate(int device, size_t bytes, void *stream, void **memory, gr_
 /* Frees the scratch memory, streams and events that are kept for the next call. */
 void gr_release(void);
 
+/* Fails if a kernel has faulted on the current device. After that the driver knows no pointers, and
+ * says only to other questions why. */
+gr_status gr_check_context(gr_error *error);
+
 /* Finds the device that a pointer belongs to. Fails if it belongs to none. */
 gr_status gr_pointer_device(const void *pointer, int *device, gr_error *error);
 

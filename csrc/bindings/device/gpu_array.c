@@ -175,13 +175,14 @@ static int can_read(gr_range bytes, int device, gr_range *known)
     return found;
 }
 
-/* Whether an earlier kernel has faulted, after which the driver answers nothing. Then sets an
- * exception that says so. */
-static bool is_lost(const gr_gpu_array *array)
+/* Sets an exception if an earlier kernel has faulted, after which the driver knows no memory. */
+static bool is_lost(int device)
 {
     gr_error error;
-    int device;
-    bool lost = gr_pointer_device(array->base, &device, &error) != GR_OK && error.lost;
+    int before = gr_current_device();
+    (void)cudaSetDevice(device);
+    bool lost = gr_check_context(&error) != GR_OK && error.lost;
+    gr_backend_return_to(before);
     if (lost)
         gr_raise(&error);
     return lost;
@@ -203,7 +204,7 @@ int gr_check_memory(const gr_gpu_array *array, int device)
     if (found)
         return 0;
     if (!can_read(bytes, device, &known)) {
-        if (is_lost(array))
+        if (is_lost(device))
             return -1;
         PyErr_Format(PyExc_BufferError,
                      "its producer describes an array of %lld elements of %d bytes from %p to %p, "

@@ -14,12 +14,16 @@ __global__ void __launch_bounds__(1024, 1) row_split(Matrix<In> in, Sums<Acc> ou
     size_t r = blockIdx.x / shares, share = blockIdx.x % shares;
     const In *row = in.row(r);
     Packed<const In *> packed(row, columns);
-    size_t end = packed.packs * (share + 1) / shares;
+    /* Shares of 32 KiB and more begin at cache lines, so that a warp's loads cross none. */
+    size_t lead = packed.into_line(), lines = (lead + packed.packs + 7) / 8;
+    size_t end = lines * (share + 1) / shares * 8 - lead;
+    size_t begin = share ? lines * share / shares * 8 - lead : 0;
     Acc sum = 0;
 
+    end = end < packed.packs ? end : packed.packs;
     if (share == 0)
         sum = ends_of<Acc>(row, columns, packed, threadIdx.x);
-    for (size_t i = packed.packs * share / shares + threadIdx.x; i < end; i += flight * block) {
+    for (size_t i = begin + threadIdx.x; i < end; i += flight * block) {
         Pack<In> pack[flight];
         for (unsigned k = 0; k < flight; k++)
             pack[k] = packed.or_zero(i + k * block, end);
