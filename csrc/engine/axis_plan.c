@@ -9,6 +9,7 @@
 
 enum {
     BLOCK = 256,
+    LEAST_BLOCK = 64,
     TILE_BYTES = 4096,        /* of rows, in a warp's tile of row_tile, if a row is short */
     TILE_ROW_BYTES = 512,     /* longest row of row_tile */
     GROUP_ROW_BYTES = 2048,   /* longest row of row_group */
@@ -16,6 +17,7 @@ enum {
     SHARE_BYTES = 1 << 15,    /* the least share of a row that is worth a block */
     FEW_ROWS = 16,            /* of column_packs */
     FEW_SMALL_ROWS = 7,       /* of elements of 1 or 2 bytes, if they are no exact sums */
+    THREAD_ROWS = 32,         /* enough rows for a thread of column_tiles */
     SHARE_ROWS = 64,          /* the least rows of a share of columns */
     BATCH_BYTES = 4096,       /* smaller batches of columns waste most of a block */
     SHARE_TERMS = 64,         /* the least elements per thread of a share of any_layout */
@@ -131,8 +133,8 @@ static gr_status shape_rows(gr_axis_plan *p, gr_error *error)
     if (is(p, "row_packs")) {
         p->grid = gr_least(ceil_div(ceil_div(rows * bytes, 16), p->block), most * 4);
     } else if (is(p, "row_group")) {
-        size_t packs = bytes / 16, lanes = 1;
-        while (lanes < packs && lanes < GR_WARP)
+        size_t packs = bytes / 16, lanes = 1, per_lane = p->request->acc == GR_ACC_proven3 ? 4 : 1;
+        while (lanes * per_lane < packs && lanes < GR_WARP)
             lanes *= 2;
         size_t warp_rows = GR_WARP / lanes * 4;
         p->grid = gr_least(ceil_div(rows, p->block / GR_WARP * warp_rows), most * 8);
@@ -215,10 +217,16 @@ static gr_status shape_columns(gr_axis_plan *p, gr_error *error)
     while (team > GR_WARP && team / 2 * pack >= m->columns)
         team /= 2;
     size_t tiles = ceil_div(m->columns, team * pack) * m->batches;
-    while (team > GR_WARP && p->fold == 1 && m->rows >= p->block / team * 32 && tiles < most) {
+    while (team > GR_WARP && p->fold == 1 && m->rows >= p->block / team * THREAD_ROWS &&
+           tiles < most) {
         team /= 2;
         tiles = ceil_div(m->columns, team * pack) * m->batches;
     }
+    /* Of small batches, more blocks load while others add up the sums of their teams. */
+    bool may_halve = !p->request->block && tiles >= most;
+    while (may_halve && p->block > LEAST_BLOCK && p->block > team &&
+           m->rows < p->block / team * THREAD_ROWS)
+        p->block /= 2;
     p->teams = (unsigned)(p->block / team);
     if (2 * tiles <= most && m->rows >= 2 * SHARE_ROWS)
         p->shares = (unsigned)gr_least(most / tiles, m->rows / SHARE_ROWS);
