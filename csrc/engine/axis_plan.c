@@ -90,7 +90,8 @@ static const char *choose_rows(const gr_axis_plan *p)
         return "row_block";
     if (has_whole_packs(p))
         return bytes <= GROUP_ROW_BYTES ? "row_group" : "row_warp";
-    if (has_rows_in_packs(p))
+    /* The sums of eight rows of two bytes have 64 bytes: row_tile stores a warp's side by side. */
+    if (has_rows_in_packs(p) && bytes > 2)
         return "row_packs";
     return rows_touch(m) && bytes <= TILE_ROW_BYTES ? "row_tile" : "row_warp";
 }
