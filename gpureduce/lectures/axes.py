@@ -11,7 +11,7 @@ from gpureduce.emulator.explain import Explanation, explain
 from gpureduce.lectures.tables import made_on
 from gpureduce.text import Table
 
-PATH = "data/axis_h200.json"
+PATH = "data/axis_h100.json"
 
 Row = dict[str, Any]
 
@@ -34,7 +34,7 @@ def slower_axis(record: Row, names: Sequence[str]) -> Table:
     """For each library, the matrix whose two axes differ most, and how much.
 
     >>> from gpureduce.lectures import axes
-    >>> table = axes.slower_axis(axes.load("notebooks/data/axis_h200.json"), ["CuPy"])
+    >>> table = axes.slower_axis(axes.load("notebooks/data/axis_h100.json"), ["CuPy"])
     >>> table.rows[0][:2]
     ['CuPy', '16,777,216 x 16']
     """
@@ -54,7 +54,7 @@ def per_block(record: Row, name: str, axis: int, share: int) -> Table:
     """The speed of a library divided by a number of blocks: one for each `share` sums.
 
     >>> from gpureduce.lectures import axes
-    >>> record = axes.load("notebooks/data/axis_h200.json")
+    >>> record = axes.load("notebooks/data/axis_h100.json")
     >>> print(axes.per_block(record, "CuPy", 0, 32).rows[0][0])
     2
     """

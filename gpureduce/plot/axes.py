@@ -38,7 +38,7 @@ def axis_speeds(
     a copy of the matrix. `names` are the calls to show, all by default.
 
     >>> from gpureduce import plot
-    >>> figure = plot.axis_speeds("notebooks/data/axis_h200.json", ["fast", "CuPy"])
+    >>> figure = plot.axis_speeds("notebooks/data/axis_h100.json", ["fast", "CuPy"])
     """
     record = axes.load(path)
     speeds = {axis: by_axis.speeds(record["rows"], axis) for axis in _TITLES}
@@ -48,13 +48,15 @@ def axis_speeds(
         raise ValueError(f"{path}: it has no matrices of all shapes by {', '.join(wanted)}")
     others = [name for name in speeds[1] if name not in _OURS]
     figure, panel = page(11, 4.8, 2, sharey=True)
-    for ax, (axis, of_axis) in zip(panel, speeds.items(), strict=True):
-        _draw(ax, {name: of_axis[name] for name in shown}, others, _copy(record))
+    # Some calls add up rows only.
+    lines = {a: {n: of_axis[n] for n in shown if n in of_axis} for a, of_axis in speeds.items()}
+    for ax, (axis, of_axis) in zip(panel, lines.items(), strict=True):
+        _draw(ax, of_axis, others, _copy(record))
         ax.set_title(_TITLES[axis], loc="left", fontsize=10)
     panel[0].set_ylabel("GB/s of matrix and sums")
     log_scale(panel[0])
-    for ax, of_axis in zip(panel, speeds.values(), strict=True):
-        looks = [(name, of_axis[name], _look(name, others)["color"]) for name in shown]
+    for ax, of_axis in zip(panel, lines.values(), strict=True):
+        looks = [(name, line, _look(name, others)["color"]) for name, line in of_axis.items()]
         label_ends(ax, [(max(line), line[max(line)], name, ink) for name, line, ink in looks])
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     dashed = "Dashed: a copy of the matrix. " if _copy(record) else ""

@@ -183,9 +183,9 @@ def test_calls_of_jax():
         assert found.dtype == np.float64 and np.array_equal(found, matrix.sum(axis))
 
 
-@pytest.mark.skipif(not (DATA / "axis_h200.json").exists(), reason="not measured yet")
+@pytest.mark.skipif(not (DATA / "axis_h100.json").exists(), reason="not measured yet")
 def test_speeds_of_the_record():
-    rows = by_axis.load(DATA / "axis_h200.json")["rows"]
+    rows = by_axis.load(DATA / "axis_h100.json")["rows"]
     for axis in (0, 1):
         found = by_axis.speeds(rows, axis)
         assert {"fast", "exact", "torch"} <= found.keys()
