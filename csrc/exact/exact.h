@@ -22,6 +22,7 @@
 #ifndef GPUREDUCE_EXACT_H
 #define GPUREDUCE_EXACT_H
 
+#include "shared/axes.h"
 #include "shared/dtypes.h"
 
 #include <stdbool.h>
@@ -66,7 +67,11 @@ void gr_exact_init(gr_exact *acc);
 void gr_exact_sum_array(const void *data, size_t n, gr_load load, int components, int threads,
                         gr_exact *out);
 
-/* The same without initialization: adds to the contents of acc. */
+/* The same for elements with gaps between them, or in reverse byte order: all those of the reduced
+ * dimensions, at least one. */
+void gr_exact_sum_elements(gr_axes *axes, int threads, gr_exact *out);
+
+/* The same as gr_exact_sum_array() without initialization: adds to the contents of acc. */
 void gr_exact_add_array(gr_exact *acc, const void *data, size_t n, gr_load load, int components,
                         int threads);
 

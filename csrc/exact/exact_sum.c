@@ -3,6 +3,7 @@
 
 #include "threads/pool.h"
 #include "cpu/floating_point_mode.h"
+#include "cpu/gather.h"
 #include "exact/range_sum.h"
 
 #include <stdalign.h>
@@ -17,7 +18,10 @@ enum {
     /* Below this, the thread pool costs more than it saves: some microseconds if its threads are
      * awake. */
     THREADS_FROM = 1 << 16,
-    PLACES = 16 /* slots for the partial sums of threads */
+    PLACES = 16, /* slots for the partial sums of threads */
+    /* Bytes of the elements with gaps that are copied at once, and without memory for so many. */
+    COPIED = 1 << 15,
+    COPIED_AT_LEAST = 512
 };
 
 /* A slot for partial sums. There are several, so that threads do not wait for each other. */
@@ -30,6 +34,7 @@ typedef struct {
 
 typedef struct {
     const unsigned char *data;
+    const gr_axes *axes; /* NULL: the elements have no gaps */
     size_t n, task;
     gr_load load;
     size_t size; /* of an element, in bytes */
@@ -67,23 +72,52 @@ static void put_down(place *places, const gr_bin_sums *kept, gr_exact own[2], in
     atomic_store_explicit(&places[i].taken, false, memory_order_release);
 }
 
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Copies n parts of elements from `first` on. */
+static void copy(const sum_job *job, unsigned char *to, size_t first, size_t n)
+{
+    size_t parts = (size_t)job->components;
+    gr_gather_row(to, job->axes, job->axes->in, NULL, first / parts, n / parts);
+}
+
+static void add_range(const sum_job *job, size_t first, size_t n, gr_bin_sums *kept,
+                      gr_exact *const sums[2])
+{
+    if (!job->axes) {
+        gr_add_range(job->load, job->power, job->data + first * job->size, n, kept, sums);
+        return;
+    }
+    unsigned char few[COPIED_AT_LEAST], *buffer = malloc(COPIED);
+    size_t room = (buffer ? COPIED : sizeof few) / job->size;
+    for (size_t some; n > 0; first += some, n -= some) {
+        some = least(n, room);
+        copy(job, buffer ? buffer : few, first, some);
+        gr_add_range(job->load, job->power, buffer ? buffer : few, some, kept, sums);
+    }
+    free(buffer);
+}
+
 static void run_task(size_t task, void *context)
 {
     sum_job *job = context;
-    size_t first = task * job->task, n = job->n - first < job->task ? job->n - first : job->task;
+    size_t first = task * job->task;
     gr_bin_sums kept = {.any = false};
     gr_exact own[2];
     gr_exact *sums[2] = {&own[0], &own[job->components - 1]};
     for (int c = 0; c < job->components; c++)
         gr_exact_init(&own[c]);
-    gr_add_range(job->load, job->power, job->data + first * job->size, n, &kept, sums);
+    add_range(job, first, least(job->n - first, job->task), &kept, sums);
     put_down(job->places, &kept, own, job->components);
 }
 
 static void add_by_one(const sum_job *job, gr_exact *const sums[2])
 {
     gr_bin_sums kept = {.any = false};
-    gr_add_range(job->load, job->power, job->data, job->n, &kept, sums);
+    add_range(job, 0, job->n, &kept, sums);
     gr_bins_deposit(&kept, sums);
 }
 
@@ -114,6 +148,22 @@ static void add_by_threads(sum_job *job, gr_exact *const sums[2], int threads)
     free(places);
 }
 
+static void add(sum_job *job, gr_exact *acc, int threads)
+{
+    gr_exact *sums[2] = {acc, acc + job->components - 1};
+    for (int i = 0; i < job->components; i++)
+        acc[i].count += job->n / (size_t)job->components;
+    /* Kernels clear this thread's inexact flag. If it was set before, it is set again at the end.
+     */
+    bool raised = job->n >= GR_FLAGS_FROM && job->load != GR_LOAD_f16 && gr_inexact();
+    if (job->n < THREADS_FROM || (threads == 1 && !job->axes))
+        add_by_one(job, sums);
+    else
+        add_by_threads(job, sums, threads);
+    if (raised)
+        gr_raise_inexact();
+}
+
 void gr_exact_add_array(gr_exact *acc, const void *data, size_t n, gr_load load, int components,
                         int threads)
 {
@@ -122,19 +172,8 @@ void gr_exact_add_array(gr_exact *acc, const void *data, size_t n, gr_load load,
                    .load = load,
                    .size = gr_load_size(load),
                    .components = components};
-    gr_exact *sums[2] = {acc, acc + components - 1};
-    for (int i = 0; i < components; i++)
-        acc[i].count += n;
-    /* Kernels clear this thread's inexact flag. If it was set before, it is set again at the end.
-     */
-    bool raised = job.n >= GR_FLAGS_FROM && load != GR_LOAD_f16 && gr_inexact();
     job.power = gr_first_power(load, data, job.n);
-    if (threads == 1 || job.n < THREADS_FROM)
-        add_by_one(&job, sums);
-    else
-        add_by_threads(&job, sums, threads);
-    if (raised)
-        gr_raise_inexact();
+    add(&job, acc, threads);
 }
 
 void gr_exact_sum_array(const void *data, size_t n, gr_load load, int components, int threads,
@@ -143,4 +182,27 @@ void gr_exact_sum_array(const void *data, size_t n, gr_load load, int components
     for (int i = 0; i < components; i++)
         gr_exact_init(&out[i]);
     gr_exact_add_array(out, data, n, load, components, threads);
+}
+
+void gr_exact_sum_elements(gr_axes *axes, int threads, gr_exact *out)
+{
+    unsigned char start[COPIED_AT_LEAST];
+    const gr_axis *inner = &axes->reduced.dim[0];
+    gr_axes_simplify(axes);
+    sum_job job = {.axes = axes,
+                   .n = gr_axes_size(&axes->reduced) * (size_t)axes->components,
+                   .load = axes->load,
+                   .size = gr_load_size(axes->load),
+                   .components = axes->components};
+    ptrdiff_t next = (ptrdiff_t)(job.size * (size_t)job.components);
+    if (axes->reduced.count == 1 && inner->in == next && !axes->swapped) {
+        gr_exact_sum_array(axes->in, inner->size, job.load, job.components, threads, out);
+        return;
+    }
+    for (int i = 0; i < axes->components; i++)
+        gr_exact_init(&out[i]);
+    size_t some = least(job.n, sizeof start / job.size);
+    copy(&job, start, 0, some);
+    job.power = gr_first_power(job.load, start, some);
+    add(&job, out, threads);
 }

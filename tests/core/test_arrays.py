@@ -202,6 +202,32 @@ def test_packed_pieces_are_added_up(monkeypatch, strategy, dtype, target, timing
     assert value == array.sum(dtype=target or (None if dtype != "f2" else "f4"))
 
 
+@pytest.mark.parametrize("strategy", ["cpu", "exact", "auto"])
+@pytest.mark.parametrize("dtype", ["?", "i1", ">u2", "i8", "f2", ">f2", "f4", ">f8", "c8", ">c16"])
+def test_arrays_with_gaps_are_read_in_place(strategy, dtype):
+    numbers = np.random.default_rng(6).integers(-20, 20, (300, 7, 40)) % 100
+    whole = numbers.astype(dtype)
+    odd = np.zeros(whole.nbytes + 1, np.uint8)[1:].view(dtype).reshape(whole.shape)
+    odd[...] = whole
+    views = [
+        whole[::2],
+        whole[:, 1:-1, ::-3],
+        whole[..., :9].T,
+        odd,
+        np.broadcast_to(whole[3:4], whole.shape),
+    ]
+    for view in views:
+        found = gpureduce.sum(view, strategy)
+        assert found.value == gpureduce.sum(np.array(view, order="C"), strategy).value
+        assert found.value.dtype == gpureduce.sum(whole, strategy).value.dtype
+        assert found.timing.pieces == 1
+        if whole.dtype.kind in "fc":
+            total = gpureduce.Accumulator(whole.dtype).add(view)
+            assert total.value() == gpureduce.sum(view, "exact").value
+            assert total.count == view.size
+    assert gpureduce.sum(whole[::2], strategy, dtype="c16").value == whole[::2].sum(dtype="c16")
+
+
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_any_array(data):

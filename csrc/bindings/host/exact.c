@@ -7,6 +7,7 @@
 #include "bindings/numpy_arrays.h"
 #include "exact/exact.h"
 #include "exact/format.h"
+#include "shared/axes.h"
 #include "threads/clock.h"
 
 #include <string.h>
@@ -99,6 +100,25 @@ static void read_sums(exact_object *self, gr_exact sum[2])
     Py_END_CRITICAL_SECTION();
 }
 
+/* Describes all elements of an array, as those of one sum. */
+static void describe(PyArrayObject *array, gr_load load, int components, gr_axes *axes)
+{
+    *axes = (gr_axes){.in = PyArray_DATA(array),
+                      .load = load,
+                      .components = components,
+                      .swapped = PyArray_ISBYTESWAPPED(array)};
+    for (int i = 0; i < PyArray_NDIM(array); i++)
+        gr_axes_push(&axes->reduced, (gr_axis){.size = (size_t)PyArray_DIM(array, i),
+                                               .in = PyArray_STRIDE(array, i)});
+}
+
+/* Whether the items of an array have the size of these elements. */
+static bool items_fit(PyObject *object, int load, int components)
+{
+    return PyArray_Check(object) && (size_t)PyArray_ITEMSIZE((PyArrayObject *)object) ==
+                                        gr_load_size((gr_load)load) * (size_t)components;
+}
+
 /* Sums the array into a local accumulator without the GIL, then merges that into the object. So
  * several threads may add to the same object. */
 static PyObject *exact_add(PyObject *object, PyObject *args)
@@ -112,17 +132,26 @@ static PyObject *exact_add(PyObject *object, PyObject *args)
         PyErr_SetString(PyExc_ValueError, "no such element type, or complex into real");
         return NULL;
     }
-    PyArrayObject *array = gr_check_array(data, load, GR_ACC_f64, components);
-    if (!array)
+    if (components < 1 || !items_fit(data, load, components)) {
+        PyErr_SetString(PyExc_ValueError, "expected a NumPy array of such elements");
         return NULL;
+    }
 
+    gr_axes axes;
     gr_exact sum[2];
+    PyArrayObject *array = (PyArrayObject *)data;
     const void *bytes = PyArray_DATA(array);
     size_t n = (size_t)PyArray_SIZE(array);
+    bool flat = PyArray_ISCARRAY_RO(array) || n == 0;
+    if (!flat)
+        describe(array, (gr_load)load, components, &axes);
     gr_without_gil call;
     gr_drop_gil(&call);
     double start = gr_now_ms();
-    gr_exact_sum_array(bytes, n, (gr_load)load, components, threads, sum);
+    if (flat)
+        gr_exact_sum_array(bytes, n, (gr_load)load, components, threads, sum);
+    else
+        gr_exact_sum_elements(&axes, threads, sum);
     double ms = gr_now_ms() - start;
     if (gr_take_gil(&call) < 0 || merge_sums(self, sum, 0, components, counts ? n : 0) < 0)
         return NULL;
