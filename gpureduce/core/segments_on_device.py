@@ -317,7 +317,8 @@ class _Plan:
         """The number of segments."""
         asked = self.asked
         infers = asked.ids is not None and asked.size is None and asked.out is None
-        size, most = self.module.describe_index(asked.numbers, asked.name, device, stream, infers)
+        rows = self.rows if infers else -1
+        size, most = self.module.describe_index(asked.numbers, asked.name, device, stream, rows)
         if asked.ids is None:
             if size == 0:
                 raise no_offsets()
