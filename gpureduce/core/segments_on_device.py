@@ -199,8 +199,8 @@ def _checked_keys(name: str, ids: Array, count: int) -> Array:
             raise out_of_range(first + int(wrong[0]), int(some[wrong[0]]), count)
         own[where] = some
         if name == "key_sorted":
-            begin = max(first, 1)
-            falls = np.flatnonzero(own[begin : where.stop] < own[begin - 1 : where.stop - 1])
+            begin, end = max(first, 1), first + len(some)
+            falls = np.flatnonzero(own[begin:end] < own[begin - 1 : end - 1])
             if falls.size:
                 k = begin + int(falls[0])
                 raise ValueError(
