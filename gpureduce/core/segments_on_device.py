@@ -356,7 +356,8 @@ def other_count(size: int, count: int) -> ValueError:
 
 def add_gpu(call: Arguments, name: str, values: Any, asked: Asked, start: float) -> SumResult:
     """The sums of arrays on a GPU, on that GPU."""
-    module = gpu_arrays.needed_module(values, call.device)
+    on_gpu = values if arrays.lies_on_a_gpu(values) else asked.numbers
+    module = gpu_arrays.needed_module(on_gpu, call.device)
     if name not in ("auto", "exact", "fast"):
         raise ValueError(
             f"{registry.find(name).name} makes no sums by segment of arrays on a GPU; auto, exact "

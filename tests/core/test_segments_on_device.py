@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import gpureduce
 from axis_cases import random_array
-from cases import broken_off_after, numpy_dtype
+from cases import broken_off_after, numpy_dtype, run_python
 from gpureduce.core.device_array import DeviceArray
 from producers import ByDLPack, ByInterface
 
@@ -506,3 +506,24 @@ def test_more_sums_than_stay_in_the_l2_cache(kind):
     ids[7] = segments
     with pytest.raises(ValueError, match=r"segment_ids\[7\] is 300000"):
         by_kernels(values, ids, num_segments=segments)
+
+
+def test_the_error_names_the_array_that_lies_on_a_gpu_without_one():
+    ids = ByInterface(np.array([0, 1]))
+    if gpureduce.devices()[0].backend == "cuda":
+        pytest.skip("there is a GPU")
+    with pytest.raises(TypeError, match="ByInterface lies on a GPU"):
+        gpureduce.segment_sum([1.0, 2.0], ids)
+
+
+def test_digits_of_too_many_segments_are_refused_before_elements_are_counted():
+    limits = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({2**32}, {2**32}))\n"
+    call = "gpureduce.segment_digits([1.0], [0], num_segments=2**28)"
+    text = run_python(
+        f"{limits}import time, gpureduce\nstart = time.perf_counter()\ntry: {call}\n"
+        "except MemoryError as error: print(error)\nprint(time.perf_counter() - start < 1)"
+    )
+    assert text.splitlines() == [
+        "there is no memory for the sums of num_segments=268435456",
+        "True",
+    ]

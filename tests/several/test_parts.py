@@ -176,6 +176,8 @@ WRONG = [
      "part 0: it lies in host memory, which warp_shfl, a GPU kernel, does not read"),
     (lambda: gpureduce.sum_parts([np.ones(3)], device="cpu"), ValueError,
      "device must be None or 'emulator', .*not 'cpu'"),
+    (lambda: gpureduce.sum_parts([np.ones(3)], device=["emulator"]), ValueError,
+     r"device must be None or 'emulator', .*not \['emulator'\]"),
     (lambda: gpureduce.sum_parts([np.ones(3)], "nope"), ValueError, "nope"),
     (lambda: gpureduce.sum_parts([np.ones(3)], stream=[1, 2]), ValueError,
      "stream must name a stream per part, 1, not 2"),
