@@ -69,8 +69,6 @@ def sum(
     how = {"axis": axis, "keepdims": keepdims, "dtype": result, "split_every": split_every}
     meta = np.empty((0,) * x.ndim, result)
     if strategy == "exact" and dtypes.is_exact(result):
-        if result.kind == "c" and x.dtype.kind != "c":
-            x = x.astype(result)
         return da.reduction(
             x, _digits, _Rounded(result), combine=_added, meta=meta, name="exact-sum", **how
         )
@@ -114,8 +112,6 @@ def mean(
     if not dtypes.is_exact(result):
         raise TypeError(f"a mean is a float or a complex number, not {result}")
     dtypes.convert(x.dtype, result)  # raises if it would lose something
-    if result.kind == "c" and x.dtype.kind != "c":
-        x = x.astype(result)
     return da.reduction(
         x, _digits, _Mean(result), axis=axis, keepdims=keepdims, dtype=result, combine=_added,
         split_every=split_every, meta=np.empty((0,) * x.ndim, result), name="exact-mean",
@@ -147,6 +143,13 @@ def _added(words: words_of.Words, axis: tuple[int, ...], keepdims: bool) -> word
     return words.sum(axis=axis, keepdims=keepdims, dtype=np.int64)
 
 
+def _rounded(words: words_of.Words, result: np.dtype[Any]) -> Any:
+    """The sums that digits have. A complex sum of real numbers is rounded as a real one."""
+    is_real = words.shape[-1] == words_of.REAL
+    sums = words_of.rounded(words, dtypes.part_of(result) if is_real else result)
+    return sums.astype(result, copy=False)
+
+
 class _Rounded:
     """Adds the last digits and rounds the sums."""
 
@@ -154,7 +157,7 @@ class _Rounded:
         self.result = result
 
     def __call__(self, words: words_of.Words, axis: tuple[int, ...], keepdims: bool) -> Any:
-        return words_of.rounded(np.ascontiguousarray(_added(words, axis, keepdims)), self.result)
+        return _rounded(np.ascontiguousarray(_added(words, axis, keepdims)), self.result)
 
 
 class _Mean(_Rounded):
@@ -163,7 +166,7 @@ class _Mean(_Rounded):
     def __call__(self, words: words_of.Words, axis: tuple[int, ...], keepdims: bool) -> Any:
         total = np.ascontiguousarray(_added(words, axis, keepdims))
         wide = np.dtype(np.complex128 if self.result.kind == "c" else np.float64)
-        sums, count = words_of.rounded(total, wide), words_of.counts(total)
+        sums, count = _rounded(total, wide), words_of.counts(total)
         return dtypes.quietly(lambda: np.asarray(sums / count).astype(self.result))
 
 

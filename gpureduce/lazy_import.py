@@ -36,7 +36,11 @@ def _after_fork() -> None:
 
 
 def _in_child() -> None:
-    _importing.clear()
+    """Drops the entries of other threads, which the child does not have."""
+    this_thread = threading.get_ident()
+    for entry, thread in list(_importing.items()):
+        if thread != this_thread:
+            del _importing[entry]
     _forking.clear()
 
 

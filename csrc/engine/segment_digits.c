@@ -42,11 +42,9 @@ gr_status gr_launch_segment_digits(const gr_segment_request *request, gr_segment
                    ? gr_fail(error, GR_NO_MEMORY, "there is no memory for so many sums")
                    : error->status;
     TRY(cudaMemsetAsync(counts + request->segments, 1, 1, request->stream));
-    if (request->segments &&
-        count_elements(request, counts, counts + request->segments, error) != GR_OK)
-        goto done;
     sums.sums.counts = counts;
-    gr_launch_segments(&sums, outcome, error);
+    if (count_elements(request, counts, counts + request->segments, error) == GR_OK)
+        gr_launch_segments(&sums, outcome, error);
 done:
     if (counts)
         (void)cudaFreeAsync(counts, request->stream);

@@ -12,15 +12,13 @@
  */
 #include "engine/segments.h"
 
-#include "engine/internal.h"
 #include "engine/keys.h"
+#include "engine/segment_launch.h"
 #include "engine/times.h"
 #include "exact/device_layout.h"
 #include "exact/format.h"
 #include "exact/proven.h"
-#include "threads/interrupts.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 enum {
@@ -38,20 +36,8 @@ enum {
 
 static const size_t most_rows = (size_t)1 << 40; /* more would leave too few bits per word */
 
-typedef struct {
-    const gr_segment_request *request;
-    gr_segment_job job;
-    gr_segment_outcome *outcome;
-    gr_error *error;
-    size_t sms, shared_bytes;
-    unsigned passes, tiles; /* tiles of 32 columns */
-    bool in_rows, in_words; /* which of the two ways may be taken */
-} run;
-
-static size_t ceil_div(size_t a, size_t b)
-{
-    return a / b + (a % b != 0);
-}
+typedef gr_segment_run run;
+typedef gr_segment_step step;
 
 static bool is_float(const run *r)
 {
@@ -68,62 +54,6 @@ static size_t acc_size(gr_acc acc)
     return acc == GR_ACC_proven    ? sizeof(gr_proven)
            : acc == GR_ACC_proven3 ? sizeof(gr_proven3)
                                    : gr_acc_size(acc);
-}
-
-static int number_of(const char *name)
-{
-    int i = 0;
-    while (strcmp(gr_strategy_at(i)->name, name) != 0)
-        i++;
-    return i;
-}
-
-/* --- launches ---------------------------------------------------------------------------------
- */
-
-typedef struct {
-    const char *kernel;
-    gr_load load;
-    gr_acc acc;
-    size_t grid;
-    unsigned tiles, block;
-    size_t shared_bytes;
-} step;
-
-static gr_status launch(run *r, step s)
-{
-    gr_error *error = r->error;
-    gr_kernel *kernel = gr_find_kernel(number_of(s.kernel), s.load, s.acc, 0);
-    void *arguments[] = {&r->job};
-    cudaLaunchConfig_t config;
-    if (!kernel)
-        return gr_fail(error, GR_BAD_DTYPE, "%s does not add up these elements in this dtype",
-                       s.kernel);
-    error->status = GR_OK;
-    if (s.shared_bytes > 48 * 1024)
-        TRY(cudaFuncSetAttribute(kernel->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 (int)r->shared_bytes));
-    memset(&config, 0, sizeof config);
-    config.gridDim = (dim3){(unsigned)(s.grid ? s.grid : 1), s.tiles ? s.tiles : 1, 1};
-    config.blockDim = (dim3){s.block, 1, 1};
-    config.dynamicSmemBytes = s.shared_bytes;
-    config.stream = r->request->stream;
-    TRY(cudaLaunchKernelExC(&config, kernel->entry, arguments));
-    if (r->outcome->launches++ == 0) {
-        r->outcome->block = s.block;
-        r->outcome->grid = config.gridDim.x;
-    }
-done:
-    return error->status;
-}
-
-/* A kernel that reads no elements. */
-static gr_status launch_untyped(run *r, const char *kernel, size_t threads, unsigned block,
-                                size_t shared_bytes)
-{
-    size_t most = r->sms * (SM_THREADS / block);
-    return launch(r, (step){kernel, GR_LOAD_u64, GR_ACC_u64,
-                            gr_least(ceil_div(threads, block), most), 1, block, shared_bytes});
 }
 
 /* The words that each block keeps in shared memory, if it keeps any: up to 32 copies of each sum.
@@ -148,16 +78,16 @@ static gr_status add_words(run *r)
     size_t hot = GR_HOT_SLOTS * 8 + 2 * 2 * GR_HOT_SLOTS * GR_HOT_COPIES * sizeof(unsigned);
     bool samples = r->request->rows >= SAMPLED_ROWS && r->request->columns == 1;
     step global = {"segment_atomics", load,
-                   GR_ACC_u64,        gr_least(ceil_div(request->rows, per_block), r->sms * 4),
+                   GR_ACC_u64,        gr_least(gr_ceil_div(request->rows, per_block), r->sms * 4),
                    r->tiles,          2 * BLOCK,
                    samples ? hot : 0};
-    if (launch(r, global) != GR_OK || !r->job.shared_words)
+    if (gr_launch_segment_step(r, global) != GR_OK || !r->job.shared_words)
         return r->error->status;
     size_t bytes = r->job.shared_words * 8;
     size_t rows = GR_SEGMENT_THREADS / lanes;
-    return launch(r, (step){"segment_shared", load, GR_ACC_u64,
-                            gr_least(ceil_div(request->rows, 8 * rows), r->sms), 1,
-                            GR_SEGMENT_THREADS, bytes});
+    return gr_launch_segment_step(r, (step){"segment_shared", load, GR_ACC_u64,
+                                            gr_least(gr_ceil_div(request->rows, 8 * rows), r->sms),
+                                            1, GR_SEGMENT_THREADS, bytes});
 }
 
 /* One attempt: all passes over ranges of segments. */
@@ -167,9 +97,9 @@ static gr_status attempt(run *r, int number)
     size_t sums = request->segments * request->columns;
     r->job.attempt = number;
     for (r->job.pass = 0; r->job.pass < r->passes; r->job.pass++)
-        if (launch_untyped(r, "segment_clear", sums / 2 + 1, BLOCK, 0) != GR_OK ||
+        if (gr_launch_segment_threads(r, "segment_clear", sums / 2 + 1, BLOCK, 0) != GR_OK ||
             (request->rows && add_words(r) != GR_OK) ||
-            launch_untyped(r, "segment_round", sums, BLOCK, 0) != GR_OK)
+            gr_launch_segment_threads(r, "segment_round", sums, BLOCK, 0) != GR_OK)
             return r->error->status;
     return GR_OK;
 }
@@ -179,11 +109,13 @@ static gr_status find_range(run *r)
     const gr_segment_request *request = r->request;
     size_t values = request->rows * request->columns;
     if (is_float(r) && values &&
-        launch(r, (step){"segment_range", (gr_load)request->load, GR_ACC_u64,
-                         gr_least(ceil_div(values, BLOCK * 8), r->sms * 8), 1, BLOCK, 0}) != GR_OK)
+        gr_launch_segment_step(r, (step){"segment_range", (gr_load)request->load, GR_ACC_u64,
+                                         gr_least(gr_ceil_div(values, BLOCK * 8), r->sms * 8), 1,
+                                         BLOCK, 0}) != GR_OK)
         return r->error->status;
     if (request->rows >= SAMPLED_ROWS && request->columns == 1)
-        return launch_untyped(r, "segment_sample", 1, GR_SEGMENT_THREADS, GR_SAMPLE_SLOTS * 12);
+        return gr_launch_segment_threads(r, "segment_sample", 1, GR_SEGMENT_THREADS,
+                                         GR_SAMPLE_SLOTS * 12);
     return GR_OK;
 }
 
@@ -197,7 +129,7 @@ static gr_status add_rows(run *r)
                      : acc == GR_ACC_f64 || acc == GR_ACC_proven3 ? GR_LOAD_f64
                                                                   : GR_LOAD_f32;
     step rows = {
-        "segment_rows", load,  acc, gr_least(ceil_div(request->segments, groups), r->sms * 32),
+        "segment_rows", load,  acc, gr_least(gr_ceil_div(request->segments, groups), r->sms * 32),
         r->tiles,       BLOCK, 0};
     step tasks = {"segment_tasks", load, acc, r->sms * 8, r->tiles, BLOCK, BLOCK * acc_size(acc)};
     step merge = {"segment_merge", merged, acc, r->sms * warps, 1, BLOCK, 0};
@@ -208,19 +140,12 @@ static gr_status add_rows(run *r)
                    1,
                    BLOCK / 2,
                    GR_EXACT_HEADER_WORDS * sizeof(uint64_t)};
-    if (launch(r, rows) != GR_OK)
+    if (gr_launch_segment_step(r, rows) != GR_OK)
         return r->error->status;
     if (request->rows > r->job.long_rows &&
-        (launch(r, tasks) != GR_OK || launch(r, merge) != GR_OK))
+        (gr_launch_segment_step(r, tasks) != GR_OK || gr_launch_segment_step(r, merge) != GR_OK))
         return r->error->status;
-    return is_proven(r) ? launch(r, digits) : GR_OK;
-}
-
-static gr_status find_bounds(run *r)
-{
-    size_t count = r->request->by_offsets ? r->request->segments + 1 : r->request->rows / 8 + 1;
-    size_t gaps = 8 + 3 * 64 * sizeof(uint64_t);
-    return launch_untyped(r, "segment_bounds", count, BLOCK, gaps);
+    return is_proven(r) ? gr_launch_segment_step(r, digits) : GR_OK;
 }
 
 /* --- memory -----------------------------------------------------------------------------------
@@ -259,13 +184,12 @@ static gr_status find_room(run *r)
     if (room < request->columns * most)
         room = request->columns * most;
     r->job.room = room;
-    r->passes = (unsigned)ceil_div(request->segments, room / (request->columns * most));
-    r->passes += !r->passes; /* without segments every id is wrong */
+    r->passes = (unsigned)gr_ceil_div(request->segments, room / (request->columns * most));
     r->job.near = SIZE_MAX;
     if (request->columns == 1) {
         r->job.near =
             gr_facts_of(request->device)->l2_bytes / 8 * L2_EIGHTHS / sizeof *r->job.words;
-        size_t wanted = gr_least(ceil_div(sums * usual, r->job.near), MOST_PASSES);
+        size_t wanted = gr_least(gr_ceil_div(sums * usual, r->job.near), MOST_PASSES);
         r->passes = (unsigned)(r->passes > wanted ? r->passes : wanted);
     }
     r->job.passes = r->passes;
@@ -353,7 +277,7 @@ static gr_status plan(run *r)
     r->shared_bytes = gr_facts_of(request->device)->shared_bytes;
     while (lanes < columns && lanes < GR_WARP)
         lanes *= 2;
-    r->tiles = (unsigned)gr_least(ceil_div(columns, lanes), 65535);
+    r->tiles = (unsigned)gr_least(gr_ceil_div(columns, lanes), 65535);
     job->long_rows = LONG_VALUES / lanes;
     job->task_rows = TASK_VALUES / lanes;
     while (lanes < GR_WARP && lanes * LANE_ROWS * request->segments < request->rows)
@@ -369,7 +293,7 @@ static gr_status plan(run *r)
 static gr_status add(run *r)
 {
     const gr_segment_request *request = r->request;
-    if (((r->in_rows || request->by_offsets) && find_bounds(r) != GR_OK) ||
+    if (((r->in_rows || request->by_offsets) && gr_launch_segment_bounds(r) != GR_OK) ||
         (r->in_rows && add_rows(r) != GR_OK) ||
         (r->in_words && (find_range(r) != GR_OK || attempt(r, 0) != GR_OK)))
         return r->error->status;
@@ -379,65 +303,14 @@ static gr_status add(run *r)
     return gr_record_time(request->times, GR_AT_SUMMED, request->stream, r->error);
 }
 
-static gr_status fetch(const run *r, const void *from, size_t bytes, void *to)
-{
-    gr_error *error = r->error;
-    cudaStream_t stream = r->request->stream;
-    error->status = GR_OK;
-    TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
-    TRY(cudaStreamSynchronize(stream));
-done:
-    return error->status;
-}
-
-/* Fetches an id or offset. Negative ones are sign-extended. */
-static gr_status fetch_index(const run *r, uint64_t place, uint64_t *number)
-{
-    const gr_index *of = &r->request->index;
-    union {
-        int8_t i8;
-        uint8_t u8;
-        int16_t i16;
-        uint16_t u16;
-        int32_t i32;
-        uint32_t u32;
-        uint64_t u64;
-    } found;
-    const char *at = (const char *)of->base + (int64_t)place * of->step;
-    if (fetch(r, at, gr_load_size(of->load), &found) != GR_OK)
-        return r->error->status;
-    switch (of->load) {
-    case GR_LOAD_i8: *number = (uint64_t)(int64_t)found.i8; break;
-    case GR_LOAD_u8: *number = found.u8; break;
-    case GR_LOAD_i16: *number = (uint64_t)(int64_t)found.i16; break;
-    case GR_LOAD_u16: *number = found.u16; break;
-    case GR_LOAD_i32: *number = (uint64_t)(int64_t)found.i32; break;
-    case GR_LOAD_u32: *number = found.u32; break;
-    default: *number = found.u64; break;
-    }
-    return GR_OK;
-}
-
 /* Waits for the sums. Adds up again if a checked word overflowed. Reports what is wrong. */
 static gr_status check(run *r)
 {
-    gr_segment_outcome *outcome = r->outcome;
     gr_segment_state state;
-    bool by_offsets = r->request->by_offsets;
-    if (fetch(r, r->job.state, offsetof(gr_segment_state, hot), &state) != GR_OK)
+    if (gr_fetch_segment_state(r, &state) != GR_OK ||
+        (state.overflow && !state.bad && attempt(r, 1) != GR_OK))
         return r->error->status;
-    outcome->is_bad = state.bad != 0;
-    outcome->is_unsorted = state.unsorted != 0;
-    if (state.overflow && !state.bad && attempt(r, 1) != GR_OK)
-        return r->error->status;
-    if (!state.bad && !(state.unsorted && r->request->sorted == GR_SORTED))
-        return GR_OK;
-    outcome->place = ~(state.bad ? state.bad : state.unsorted);
-    uint64_t beside = by_offsets ? outcome->place + 1 : outcome->place - 1;
-    bool has_beside = by_offsets ? outcome->place < r->request->segments : outcome->place > 0;
-    if (fetch_index(r, outcome->place, &outcome->found) == GR_OK && has_beside)
-        fetch_index(r, beside, &outcome->next);
-    return r->error->status;
+    return gr_report_index(r, &state, 0);
 }
 
 gr_status gr_launch_segments(const gr_segment_request *request, gr_segment_outcome *outcome,
@@ -447,9 +320,11 @@ gr_status gr_launch_segments(const gr_segment_request *request, gr_segment_outco
     char *memory = NULL;
     if (request->kernel)
         return gr_launch_keys(request, outcome, error);
+    memset(outcome, 0, sizeof *outcome);
+    if (!request->segments || !request->columns)
+        return gr_check_index(request, outcome, error);
     if (request->sums.as_digits && !request->sums.counts)
         return gr_launch_segment_digits(request, outcome, error);
-    memset(outcome, 0, sizeof *outcome);
     if (plan(&r) == GR_OK && allocate(&r, &memory) == GR_OK && add(&r) == GR_OK && request->check)
         check(&r);
     if (memory)
@@ -466,35 +341,4 @@ gr_status gr_sum_segments(const gr_segment_request *request, gr_segment_outcome 
         gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK)
         return error->status;
     return gr_launch_segments(request, outcome, error);
-}
-
-gr_status gr_largest_id(const gr_index *ids, uint64_t count, int device, void *stream,
-                        int64_t *largest, gr_error *error)
-{
-    uint64_t found = 0;
-    gr_segment_request request = {.index = *ids, .device = device, .stream = stream};
-    gr_segment_outcome outcome = {0};
-    gr_segment_state *state = NULL;
-    double init_ms;
-    run r = {.request = &request, .outcome = &outcome, .error = error};
-    if (gr_wake(device, &init_ms, error) != GR_OK ||
-        gr_allocate(device, sizeof *state, stream, (void **)&state, error) != GR_OK)
-        return error->status;
-    TRY(cudaMemsetAsync(state, 0, sizeof *state, stream));
-    r.sms = gr_facts_of(device)->sms;
-    /* Repeated ids have any number, and a signal ends no launch. */
-    for (uint64_t at = 0, rows; at < count && !gr_ask_for_interrupts(); at += rows) {
-        rows = gr_least(count - at, gr_backend_elements_at_once());
-        r.job = (gr_segment_job){.index = *ids, .rows = rows, .state = state};
-        r.job.index.base = (const char *)ids->base + (int64_t)at * ids->step;
-        if (launch_untyped(&r, "segment_largest", rows, BLOCK, 0) != GR_OK)
-            goto done;
-        if (rows < count)
-            TRY(cudaStreamSynchronize(stream));
-    }
-    fetch(&r, &state->largest, sizeof found, &found);
-    *largest = (int64_t)(found ^ (uint64_t)1 << 63);
-done:
-    (void)cudaFreeAsync(state, stream);
-    return error->status;
 }

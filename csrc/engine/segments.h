@@ -37,7 +37,7 @@ typedef struct {
 } gr_segment_outcome;
 
 /* Puts the launches on the stream. Waits for them only with `check`. If an id or offset is wrong,
- * nothing is written to the sums. There must be at least one sum. */
+ * nothing is written to the sums. Without sums, ids and offsets are checked. */
 gr_status gr_sum_segments(const gr_segment_request *request, gr_segment_outcome *outcome,
                           gr_error *error);
 

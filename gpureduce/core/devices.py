@@ -208,7 +208,9 @@ def named_backend() -> str | None:
     """The value of GPUREDUCE_BACKEND, checked; None if unset."""
     named = _host.environment("GPUREDUCE_BACKEND")
     if named and named not in BACKENDS:
-        raise ValueError(f"GPUREDUCE_BACKEND must be one of {', '.join(BACKENDS)}, not {named!r}")
+        raise ValueError(
+            f"GPUREDUCE_BACKEND must be one of {', '.join(BACKENDS)}, not {shown(named)}"
+        )
     return named or None
 
 

@@ -30,8 +30,8 @@ def dtype_for(kind: str) -> type[np.float64] | None:
 
 def check_place(device: str | None, stream: object) -> None:
     """Raises unless the digits of an array in host memory are asked of the processors."""
+    devices.check_device(device)
     if device not in (None, "cpu"):
-        devices.check_device(device)
         raise ValueError(
             f"digits are made where the array lies, in host memory, not on device={device!r}: "
             "leave device out, or pass an array on that device"

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import devices, dtypes, on_device, registry
-from gpureduce.core.checks import finite, whole
+from gpureduce.core.checks import finite, shown, whole
 from gpureduce.core.request import Request, launch_of, placed, strategy_of
 from gpureduce.core.results import SumResult, Timing
 from gpureduce.core.schedule import current
@@ -91,7 +91,7 @@ def _find(f: object) -> Integrand:
         return _INTEGRANDS[f]
     known = ", ".join(_INTEGRANDS)
     if isinstance(f, str):
-        raise ValueError(f"there is no integrand {f!r}; there are {known}")
+        raise ValueError(f"there is no integrand {shown(f)}; there are {known}")
     raise TypeError(
         f"f must be the name of a compiled-in integrand ({known}), not {type(f).__name__}; for a "
         "function of your own use gpureduce.trapezoid(f(x), x)"
@@ -208,6 +208,7 @@ def integrate(
     problem = _problem(f, a, b, n, dtype)
     chosen = _strategy_of(strategy, allow_broken)
     launch = launch_of(chosen, block, grid, finish)
+    devices.check_device(device)
     if chosen.name == "auto":
         on_card = devices.devices()[0].backend == "cuda" if device is None else device != "cpu"
         chosen = registry.STRATEGIES["fast" if on_card else "cpu"]

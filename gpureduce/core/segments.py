@@ -198,11 +198,11 @@ def digits_of(
     _check_dimensions(array)
     dtypes.convert(array.dtype, None)  # raises if the dtype cannot be summed
     segments = _checked_segments(array, asked)
-    counts = _empty((segments.size,), np.dtype(np.int64), segments)
-    _add_to(counts, np.broadcast_to(np.True_, len(array)), segments, counts.dtype, 0)
     result = digits.kind_of(array.dtype)
     each = digits.numbers_of(result.kind)
-    words = _empty((segments.size, *array.shape[1:], each), counts.dtype, segments)
+    words = _empty((segments.size, *array.shape[1:], each), np.dtype(np.int64), segments)
+    counts = _empty((segments.size,), words.dtype, segments)
+    _add_to(counts, np.broadcast_to(np.True_, len(array)), segments, counts.dtype, 0)
     _add_to(words, array, segments, result, ((), ()))
     digits.set_counts(words, counts.reshape(-1, *(1,) * (array.ndim - 1)))
     return words

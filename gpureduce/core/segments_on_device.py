@@ -189,9 +189,25 @@ def _outcome_of(device: devices.Device, launch: tuple[Any, ...]) -> Outcome:
     return outcome
 
 
-def _contiguous(array: Array, target: np.dtype[Any]) -> Array:
-    found = dtypes.quietly(array.astype, target.newbyteorder("="), order="C", copy=False)
-    return np.require(found, requirements=["C", "A"]).view(np.ndarray)
+def _checked_keys(name: str, ids: Array, count: int) -> Array:
+    """A copy of the ids. Signals are handled between its parts."""
+    own = np.empty(ids.shape, np.uint32)
+    for (where,) in arrays.parts(ids.shape, 1):
+        some, first = ids[where].copy(), where.start  # the kernels rely on what is checked here
+        wrong = np.flatnonzero((some < 0) | (some >= count))
+        if wrong.size:
+            raise out_of_range(first + int(wrong[0]), int(some[wrong[0]]), count)
+        own[where] = some
+        if name == "key_sorted":
+            begin, end = max(first, 1), first + len(some)
+            falls = np.flatnonzero(own[begin:end] < own[begin - 1 : end - 1])
+            if falls.size:
+                k = begin + int(falls[0])
+                raise ValueError(
+                    f"key_sorted takes sorted ids, but segment_ids[{k}] is {own[k]} and "
+                    f"segment_ids[{k - 1}] is {own[k - 1]}"
+                )
+    return own
 
 
 def lesson_arguments(
@@ -206,22 +222,15 @@ def lesson_arguments(
         raise ValueError(f"{name} adds up numbers, (n,), not rows")
     if count > _MOST_KEYS:
         raise ValueError(f"{name} makes at most 2^31 sums, not num_segments={count}")
-    ids = ids.copy()  # the kernels rely on what is checked here
-    wrong = np.flatnonzero((ids < 0) | (ids >= count))
-    if wrong.size:
-        raise out_of_range(int(wrong[0]), int(ids[wrong[0]]), count)
-    falls = np.flatnonzero(ids[1:] < ids[:-1]) if name == "key_sorted" else ids[:0]
-    if falls.size:
-        k = int(falls[0]) + 1
-        raise ValueError(
-            f"key_sorted takes sorted ids, but segment_ids[{k}] is {ids[k]} and "
-            f"segment_ids[{k - 1}] is {ids[k - 1]}"
-        )
-    asked = Asked(ids, None, count, None, None, None, True)
+    own = _checked_keys(name, ids, count)
+    asked = Asked(own, None, count, None, None, None, True)
     details = _details(
         conversion, False, dtypes.load_of(result), asked, count, schedule, timed, chosen.index
     )
-    return _contiguous(values, result), _contiguous(ids, np.dtype(np.uint32)), details
+    numbers = np.empty(values.shape, result)
+    for where in arrays.parts(values.shape, 1):
+        dtypes.quietly(np.copyto, numbers[where], values[where], casting="unsafe")
+    return numbers, own, details
 
 
 def counted_arguments(
@@ -317,7 +326,8 @@ class _Plan:
         """The number of segments."""
         asked = self.asked
         infers = asked.ids is not None and asked.size is None and asked.out is None
-        size, most = self.module.describe_index(asked.numbers, asked.name, device, stream, infers)
+        rows = self.rows if infers else -1
+        size, most = self.module.describe_index(asked.numbers, asked.name, device, stream, rows)
         if asked.ids is None:
             if size == 0:
                 raise no_offsets()
@@ -346,7 +356,8 @@ def other_count(size: int, count: int) -> ValueError:
 
 def add_gpu(call: Arguments, name: str, values: Any, asked: Asked, start: float) -> SumResult:
     """The sums of arrays on a GPU, on that GPU."""
-    module = gpu_arrays.needed_module(values, call.device)
+    on_gpu = values if arrays.lies_on_a_gpu(values) else asked.numbers
+    module = gpu_arrays.needed_module(on_gpu, call.device)
     if name not in ("auto", "exact", "fast"):
         raise ValueError(
             f"{registry.find(name).name} makes no sums by segment of arrays on a GPU; auto, exact "

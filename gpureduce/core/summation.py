@@ -221,7 +221,7 @@ def _by_one_call(
     if type(strategy) is not str:
         return None
     if type(arr) is not np.ndarray:
-        if device:
+        if device is not None:
             return None
         return cast(
             SumResult | None,

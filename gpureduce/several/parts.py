@@ -123,9 +123,9 @@ def sum_parts(
     """
     start = time.perf_counter()
     found = _checked(parts)
-    asked = Arguments(strategy, dtype, block, grid, finish, device, allow_broken, None, timing)
     streams = _streams(stream, len(found))
     row = strategy_of(strategy, allow_broken)
+    asked = Arguments(row.name, dtype, block, grid, finish, device, allow_broken, None, timing)
     if axis is None and not keepdims:
         return _sum(asked, row, found, streams, start)
     if streams:
@@ -164,7 +164,8 @@ def _streams(given: Sequence[object] | None, count: int) -> tuple[int, ...] | No
 
 def _module(asked: Arguments, strategy: registry.Strategy) -> ModuleType | None:
     """The build that reads parts on GPUs; None if there is none."""
-    if not (asked.device is None or devices.is_emulator(asked.device)):
+    is_name = isinstance(asked.device, str)
+    if not (asked.device is None or (is_name and devices.is_emulator(asked.device))):
         raise ValueError(
             "device must be None or 'emulator', as each part is added up where it lies, not "
             f"{shown(asked.device)}"
@@ -259,14 +260,8 @@ def _on_gpus(own: _OnGpus, first: int, dtype: Any) -> _Part:
 
 def _check_dtypes(sums: list[_Part]) -> np.dtype[Any]:
     """The dtype of the sum."""
-    first = sums[0]
-    for part in sums:
-        if part.dtype != first.dtype:
-            raise TypeError(
-                f"parts must be of one dtype: part {first.number} is of {first.dtype}, and part "
-                f"{part.number} of {part.dtype}"
-            )
-    return first.conversion.result
+    parts_along_axes.check_dtypes([(part.number, part.dtype) for part in sums])
+    return sums[0].conversion.result
 
 
 def _merged(sums: list[_Part], result: np.dtype[Any]) -> Any:

@@ -9,7 +9,7 @@ they are rounded: in host memory as digits, on GPUs by one call for each sum.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -63,10 +63,22 @@ def cut_of(parts: tuple[Any, ...], axis: Any, keepdims: bool, parts_axis: Any) -
     return Cut(reduction.reduced_axes(axis, dims), bool(keepdims), cut, tuple(shapes[0]))
 
 
+def check_dtypes(parts: Iterable[tuple[int, str]]) -> None:
+    """Raises unless all parts have one dtype. `parts` are their numbers and dtypes' names."""
+    (first, wanted), *others = parts
+    for number, name in others:
+        if name != wanted:
+            raise TypeError(
+                f"parts must be of one dtype: part {first} is of {wanted}, and part {number} of "
+                f"{name}"
+            )
+
+
 def add(asked: Arguments, parts: tuple[Any, ...], how: Cut, add_whole: Whole) -> SumResult:
     """The sums of the parts; `add_whole` adds up all elements of parts to one number."""
     parts = tuple(part if lies_on_a_gpu(part) else as_array(part) for part in parts)
-    result = _result(asked, parts[0])
+    check_dtypes((number, _dtype_of(part)) for number, part in enumerate(parts))
+    result = dtypes.convert(dtypes.named(_dtype_of(parts[0])), asked.dtype).result
     exactly = asked.strategy in ("auto", "exact") and result.kind not in "iu"
     if how.kept and exactly and how.cut in how.axes and _in_host_memory(parts, result):
         return _by_digits(parts, how, result, asked.timing)
@@ -85,10 +97,9 @@ def add(asked: Arguments, parts: tuple[Any, ...], how: Cut, add_whole: Whole) ->
     return SumResult(total, found[0].timing)
 
 
-def _result(asked: Arguments, part: Any) -> np.dtype[Any]:
-    """The dtype of the sums."""
-    name = str(getattr(part, "dtype", "")).rpartition(".")[2]  # torch.float32
-    return dtypes.convert(dtypes.named(name), asked.dtype).result
+def _dtype_of(part: Any) -> str:
+    """The name of a part's dtype."""
+    return str(getattr(part, "dtype", "")).rpartition(".")[2]  # torch.float32
 
 
 def _in_host_memory(parts: tuple[Any, ...], result: np.dtype[Any]) -> bool:

@@ -198,7 +198,9 @@ def test_arrays_on_a_gpu_are_not_copied_silently(strategy):
         gpureduce.sum(OnGpu(), strategy)
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:x", "emulator:x", "", "cuda:-1", 3, b"cuda"])
+@pytest.mark.parametrize(
+    "device", ["gpu", "cuda:x", "emulator:x", "", "cuda:-1", 3, b"cuda", np.zeros(2)]
+)
 def test_unknown_device(device):
     for call in (
         lambda: gpureduce.sum(A, "sequential", device=device),
@@ -207,8 +209,11 @@ def test_unknown_device(device):
         lambda: gpureduce.integrate("pi", device=device),
         lambda: gpureduce.Accumulator().add([1.0], device=device),
         lambda: gpureduce.Accumulator().add(A, device=device),
+        lambda: gpureduce.digits(A, device=device),
+        lambda: gpureduce.segment_digits([1.0], [0], num_segments=1, device=device),
     ):
-        with pytest.raises(ValueError, match=f"device must be None, 'cpu', 'cuda'.*{device!r}"):
+        shown = re.escape(repr(device))
+        with pytest.raises(ValueError, match=f"device must be None, 'cpu', 'cuda'.*{shown}"):
             call()
 
 

@@ -197,6 +197,22 @@ def test_a_signal_handler_that_interrupts_the_import_of_what_it_calls():
     run_python(HALF_IMPORTED)
 
 
+def test_a_child_that_a_signal_handler_forks_in_the_middle_of_an_import():
+    """It still imports what the handler interrupted: its calls say the same."""
+    add = '        g.sum(np.ones(500), "last_block", device="emulator")\n'
+    fork = "        child = os.fork()\n        if child: return os.waitpid(child, 0)\n"
+    code = HALF_IMPORTED.replace(add, fork + add).replace("import signal", "import os, signal")
+    child = 'os._exit(0 if said and "such a call once" in said[0] else 1)'
+    run_python(
+        code.replace(
+            "        said.append(str(error))\n", f"        said.append(str(error)); {child}\n"
+        )
+        .replace("return os.waitpid(child, 0)", "return said.append(os.waitpid(child, 0)[1])")
+        .split("assert len(said)")[0]
+        + "assert said == [0], said\n"
+    )
+
+
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_signal_handlers_in_the_middle_of_an_emulated_team(threads):
     """They sum, look for races and count on the thread whose team waits for them."""
@@ -508,9 +524,12 @@ def test_an_import_without_an_end_does_not_stop_forks(monkeypatch):
     monkeypatch.setattr(lazy_import, "_PATIENCE_S", 0.1)
     for number in (1, threading.get_ident()):
         lazy_import._importing[object()] = number
+        kept = (
+            [number] if number == threading.get_ident() else []
+        )  # the child has this thread alone
         child = os.fork()
         if not child:
-            os._exit(0 if not lazy_import._importing else 1)
+            os._exit(0 if list(lazy_import._importing.values()) == kept else 1)
         assert os.waitpid(child, 0)[1] == 0
         lazy_import._importing.clear()
 

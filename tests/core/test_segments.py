@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpureduce
-from cases import numpy_dtype
+from cases import broken_off_after, numpy_dtype
 from exact_cases import FORMATS, GENERATORS, bits_of, expected_bits, expected_rows
 from fuzz_segments import fuzz
 
@@ -420,3 +422,26 @@ def test_arguments_that_change_the_array():
 
     values, ids = np.arange(6.0), np.zeros(6, np.int64)
     assert segment_sum(values, ids.copy(), num_segments=Count()).tolist() == [15, 0, 0, 0]
+
+
+@pytest.mark.parametrize("strategy", ["auto", "key_atomic", "key_sorted"])
+def test_checks_of_many_repeated_ids_are_broken_off_and_other_threads_run(strategy):
+    n = 2**34 if strategy == "auto" else 2**31
+    ids = np.broadcast_to(np.int8(0), (n,))
+    values = np.empty((1, 0)) if strategy == "auto" else np.zeros((), np.float32)
+    values = np.broadcast_to(values, (n, *values.shape[1:]))
+    turns, ended = [], threading.Event()
+
+    def turn():
+        while not ended.wait(0.05):
+            turns.append(time.monotonic())
+
+    thread = threading.Thread(target=turn)
+    thread.start()
+    seconds = broken_off_after(
+        0.5, lambda: gpureduce.segment_sum(values, ids, num_segments=1, strategy=strategy)
+    )
+    ended.set()
+    thread.join()
+    assert seconds is not None and seconds < 3
+    assert len(turns) > 1

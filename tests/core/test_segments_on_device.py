@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import gpureduce
 from axis_cases import random_array
-from cases import broken_off_after, numpy_dtype
+from cases import broken_off_after, numpy_dtype, run_python
 from gpureduce.core.device_array import DeviceArray
 from producers import ByDLPack, ByInterface
 
@@ -330,11 +330,19 @@ def test_ids_that_are_not_sorted_though_said_to_be():
 
 def test_the_largest_of_many_repeated_ids_is_broken_off():
     ids = np.broadcast_to(np.zeros(1, np.int32), (2**44,))
-    values = ByInterface(np.ones(5, np.float32))
+    values = ByInterface(np.broadcast_to(np.float32(1), ids.shape))
     seconds = broken_off_after(
         0.3, lambda: gpureduce.segment_sum(values, ByInterface(ids), device="emulator")
     )
     assert seconds is not None and seconds < 5
+
+
+def test_the_check_of_many_repeated_ids_without_sums_is_broken_off():
+    ids = np.broadcast_to(np.zeros(1, np.int32), (2**44,))
+    values = np.broadcast_to(np.empty((1, 0)), (2**44, 0))
+    for call in (by_kernels, in_place):
+        seconds = broken_off_after(0.3, lambda call=call: call(values, ids, num_segments=3))
+        assert seconds is not None and seconds < 5
 
 
 def test_the_largest_id_is_found_in_every_piece():
@@ -343,9 +351,67 @@ def test_the_largest_id_is_found_in_every_piece():
         ids[:] = 0
         ids[place] = 9
         found = gpureduce.core.devices.emulator().describe_index(
-            ByInterface(ids), "segment_ids", 0, 1, True
+            ByInterface(ids), "segment_ids", 0, 1, len(ids)
         )
         assert found == (len(ids), 9)
+
+
+def test_ids_of_another_number_than_rows_are_refused_before_they_are_searched():
+    ids = np.broadcast_to(np.int8(1), 2**40)  # which takes hours to search
+    for n in (0, 3):
+        for values in (np.ones(n), np.ones((n, 2)), np.empty((n, 0))):
+            with pytest.raises(ValueError, match=rf"{2**40} segment_ids for {n} rows"):
+                in_place(values, ids)
+
+
+@pytest.mark.parametrize("call", [by_host, by_kernels, in_place])
+def test_ids_and_offsets_without_sums_are_checked(call):
+    """Of rows without columns, and of no rows."""
+    n = 70_000
+    ids = np.arange(n) % 50
+    for count, values in ((50, np.empty((n, 0))), (60, np.empty((n, 0), np.int8))):
+        assert call(values, ids, num_segments=count).shape == (count, 0)
+        assert call(values, np.sort(ids), num_segments=count, sorted=True).shape == (count, 0)
+        with pytest.raises(ValueError, match=r"sorted=True, but segment_ids\[50\] is 0"):
+            call(values, ids, num_segments=count, sorted=True)
+        for place, wrong in ((0, count), (4000, -1), (n - 1, 2**62)):
+            bad = ids.copy()
+            bad[place] = wrong
+            message = rf"segment_ids\[{place}\] is {wrong}, which is out of range"
+            with pytest.raises(ValueError, match=message):
+                call(values, bad, num_segments=count)
+    with pytest.raises(ValueError, match=r"segment_ids\[0\] is 0, which is out of range"):
+        call(np.empty((3, 0)), np.zeros(3, int), num_segments=0)
+    values = np.empty((9, 0))
+    assert call(values, offsets=np.array([0, 4, 9])).shape == (2, 0)
+    with pytest.raises(ValueError, match=r"must not decrease: offsets\[1\] is 5 and offsets\[2\]"):
+        call(values, offsets=np.array([0, 5, 4, 9]))
+    for values in (np.empty((0, 0)), np.empty(0), np.empty((0, 2))):
+        assert call(values, offsets=np.array([0])).shape == (0, *values.shape[1:])
+        for offsets in ([5], [0, 5]):
+            with pytest.raises(ValueError, match="offsets must go from 0 to the number of rows, 0"):
+                call(values, offsets=np.array(offsets))
+        assert call(values, np.empty(0, int), num_segments=3).shape == (3, *values.shape[1:])
+
+
+def test_ids_without_sums_are_not_checked_where_nothing_waits():
+    ids = np.array([7, -2])
+    found = in_place(np.empty((2, 0)), ids, num_segments=3, check=False)
+    assert found.shape == (3, 0)
+    with pytest.raises(ValueError, match=r"segment_ids\[0\] is 7"):
+        gpureduce.segment_digits(
+            on_device(np.empty((2, 0))), on_device(ids), num_segments=3, device="emulator"
+        )
+
+
+def test_wrong_ids_without_sums_are_found_in_every_piece():
+    ids = np.zeros(2**23 + 5, np.int8)
+    values = np.broadcast_to(np.empty((1, 0)), (len(ids), 0))
+    for place in (2**23 - 1, 2**23, 2**23 + 4):
+        ids[:] = 0
+        ids[place] = 9
+        with pytest.raises(ValueError, match=rf"segment_ids\[{place}\] is 9"):
+            in_place(values, ids, num_segments=9)
 
 
 def test_the_number_of_segments_is_found():
@@ -440,3 +506,24 @@ def test_more_sums_than_stay_in_the_l2_cache(kind):
     ids[7] = segments
     with pytest.raises(ValueError, match=r"segment_ids\[7\] is 300000"):
         by_kernels(values, ids, num_segments=segments)
+
+
+def test_the_error_names_the_array_that_lies_on_a_gpu_without_one():
+    ids = ByInterface(np.array([0, 1]))
+    if gpureduce.devices()[0].backend == "cuda":
+        pytest.skip("there is a GPU")
+    with pytest.raises(TypeError, match="ByInterface lies on a GPU"):
+        gpureduce.segment_sum([1.0, 2.0], ids)
+
+
+def test_digits_of_too_many_segments_are_refused_before_elements_are_counted():
+    limits = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({2**32}, {2**32}))\n"
+    call = "gpureduce.segment_digits([1.0], [0], num_segments=2**28)"
+    text = run_python(
+        f"{limits}import time, gpureduce\nstart = time.perf_counter()\ntry: {call}\n"
+        "except MemoryError as error: print(error)\nprint(time.perf_counter() - start < 1)"
+    )
+    assert text.splitlines() == [
+        "there is no memory for the sums of num_segments=268435456",
+        "True",
+    ]

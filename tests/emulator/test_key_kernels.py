@@ -9,7 +9,7 @@ import pytest
 
 import gpureduce
 from gpureduce import _emulator_traced as traced
-from gpureduce.core import dtypes, registry, segments_on_device
+from gpureduce.core import arrays, dtypes, registry, segments_on_device
 
 LESSONS = [s.name for s in gpureduce.strategies() if s.kind == "keys"]
 SIZES = [(1, 1), (31, 3), (256, 1), (5000, 50), (5000, 4999), (70_000, 300)]
@@ -122,3 +122,17 @@ def test_explained_lessons_as_text_and_picture():
 def test_what_is_not_explained(match, how):
     with pytest.raises(ValueError, match=match):
         gpureduce.explain(**how)
+
+
+def test_keys_are_checked_in_every_piece():
+    n = arrays.PACK_ELEMENTS + 3
+    values = np.zeros(n, np.float32)
+    for place in (arrays.PACK_ELEMENTS - 1, arrays.PACK_ELEMENTS, n - 1):
+        ids = np.full(n, 3, np.int16)
+        ids[place] = -1
+        with pytest.raises(ValueError, match=rf"segment_ids\[{place}\] is -1, which is out"):
+            gpureduce.segment_sum(values, ids, num_segments=4, strategy="key_atomic")
+        ids[place] = 2
+        message = rf"segment_ids\[{place}\] is 2 and segment_ids\[{place - 1}\] is 3"
+        with pytest.raises(ValueError, match=message):
+            gpureduce.segment_sum(values, ids, num_segments=4, strategy="key_sorted")

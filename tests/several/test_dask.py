@@ -107,6 +107,24 @@ def test_means(dtype):
     assert gd.mean(large).compute() == 60000, "the sum is beyond float16"
 
 
+@pytest.mark.parametrize("wanted", ["complex64", "complex128"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint64"])
+def test_complex_sums_of_real_numbers_are_rounded_once(dtype, wanted):
+    """Elements that complex numbers cannot hold count in full."""
+    large = np.array([2**53 + 1, 2**53 + 1, 1, 2**24 + 1, 7]).astype(dtype)
+    for array in (np.tile(large, 7), array_of(dtype, 3000)):
+        right = gpureduce.sum(array, dtype=wanted).value
+        x = da.from_array(array, chunks=8)
+        assert same_bits(gd.sum(x, dtype=wanted).compute()[()], right)
+        if wanted == "complex128":
+            mean = gd.mean(x, dtype=wanted).compute()[()]
+            assert same_bits(mean, right / array.size)
+        square = array[: array.size // 5 * 5].reshape(5, -1)
+        found = gd.sum(da.from_array(square, chunks=2), axis=0, dtype=wanted).compute()
+        right = gpureduce.sum(square, axis=0, dtype=wanted).value
+        assert found.dtype == right.dtype and found.tobytes() == right.tobytes()
+
+
 def test_odd_arrays():
     assert gd.sum(da.ones(())).compute() == 1
     assert gd.sum(da.zeros((0, 3))).compute() == 0

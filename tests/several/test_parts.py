@@ -176,6 +176,8 @@ WRONG = [
      "part 0: it lies in host memory, which warp_shfl, a GPU kernel, does not read"),
     (lambda: gpureduce.sum_parts([np.ones(3)], device="cpu"), ValueError,
      "device must be None or 'emulator', .*not 'cpu'"),
+    (lambda: gpureduce.sum_parts([np.ones(3)], device=["emulator"]), ValueError,
+     r"device must be None or 'emulator', .*not \['emulator'\]"),
     (lambda: gpureduce.sum_parts([np.ones(3)], "nope"), ValueError, "nope"),
     (lambda: gpureduce.sum_parts([np.ones(3)], stream=[1, 2]), ValueError,
      "stream must name a stream per part, 1, not 2"),
@@ -184,6 +186,13 @@ WRONG = [
     (lambda: gpureduce.sum_parts([np.ones((2, 3)), np.ones((2, 4))], axis=0), ValueError,
      r"part 1 has the shape \(2, 4\), and part 0 \(2, 3\): slices of one array along axis 0"),
     (lambda: gpureduce.sum_parts([np.ones((2, 3)), np.ones(3)], axis=0), ValueError, "part 1 has"),
+    (lambda: gpureduce.sum_parts([np.ones((2, 3), int), np.ones((2, 3), "u8")], axis=1), TypeError,
+     "one dtype: part 0 is of int64, and part 1 of uint64"),
+    (lambda: gpureduce.sum_parts([np.ones((2, 3), int), np.ones((2, 3), "u8")], "cpu", axis=0),
+     TypeError, "one dtype: part 0 is of int64, and part 1 of uint64"),
+    (lambda: gpureduce.sum_parts(
+        [OnDevice(np.ones((2, 3))), OnDevice(np.ones((2, 3), "f4"))], axis=1, device="emulator"),
+     TypeError, "one dtype: part 0 is of float64, and part 1 of float32"),
     (lambda: gpureduce.sum_parts([1.0], axis=0), TypeError, "part 0: with axis, a part is"),
     (lambda: gpureduce.sum_parts([np.ones(())], axis=0), ValueError, "part 0 has no dimensions"),
     (lambda: gpureduce.sum_parts([np.ones(3)], axis=1), np.exceptions.AxisError, "axis 1"),
@@ -266,3 +275,10 @@ def test_calls_leave_the_current_device_as_it_was(four_devices):
         call()
         (row,) = module.begin_parts((nothing,), None, -1, None, True).end()[-1]
         assert row[0] == 0
+
+
+def test_a_row_of_strategies_is_a_strategy():
+    exact = next(row for row in gpureduce.strategies() if row.name == "exact")
+    parts = [np.array([[1e16], [1.0]]), np.array([[1.0], [-1e16]])]
+    for axis in (None, 0, (0, 1)):
+        assert gpureduce.sum_parts(parts, exact, axis=axis).value == 2

@@ -144,7 +144,7 @@ static PyMethodDef methods[] = {
      "The same of arrays on a GPU. plan(kind, bytes, device, shape, steps, stream) returns (out, "
      "details). None if the array does not lie on a GPU."},
     {"describe_index", gr_py_describe_index, METH_VARARGS,
-     "describe_index(array, name, device, stream, largest)\n--\n\n"
+     "describe_index(array, name, device, stream, rows)\n--\n\n"
      "How many ids or offsets there are on a GPU, and the largest one, or -1."},
     {"allocate", gr_py_allocate, METH_VARARGS,
      "allocate(bytes, device, stream)\n--\n\nDevice memory: pointer, read() and dlpack()."},

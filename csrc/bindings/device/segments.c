@@ -174,6 +174,14 @@ static PyObject *run(gr_segment_request *request, const asked *ask, const gr_spa
                  : NULL;
 }
 
+/* Whether there are sums, or at least ids or offsets to be checked. */
+static bool has_work(const gr_segment_request *request)
+{
+    bool is_checked = request->check && !request->kernel;
+    return (request->columns && request->segments) ||
+           (is_checked && (request->rows || request->by_offsets));
+}
+
 static PyObject *nothing_to_do(void)
 {
     return Py_BuildValue("IIIOO", 0, 0, 0, Py_None, Py_None);
@@ -200,9 +208,7 @@ PyObject *gr_py_sum_segments_of_host(PyObject *Py_UNUSED(self), PyObject *args)
         describe(&request, &in, &index, &out) < 0)
         return NULL;
     ask.index_kind = (char)index_kind;
-    if (request.columns == 0 || (request.segments == 0 && request.rows == 0))
-        return nothing_to_do();
-    return run(&request, &ask, span);
+    return has_work(&request) ? run(&request, &ask, span) : nothing_to_do();
 }
 
 /* --- arrays on a GPU ---------------------------------------------------------------------------
@@ -223,8 +229,7 @@ static PyObject *sum_into(gr_segment_request *request, asked *ask, PyObject *to,
     if (gr_check_out(request->sums.bytes, &sums, &out, inputs) == 0 &&
         take_index(index, numbers->kind, &request->index) == 0 &&
         describe(request, in, index, &out) == 0)
-        done = request->columns && (request->segments || request->rows) ? run(request, ask, NULL)
-                                                                        : nothing_to_do();
+        done = has_work(request) ? run(request, ask, NULL) : nothing_to_do();
     gr_gpu_array_done(&sums);
     return done;
 }
@@ -282,22 +287,24 @@ PyObject *gr_py_sum_segments_on_device(PyObject *Py_UNUSED(self), PyObject *args
     return done;
 }
 
-/* describe_index(array, name, device, stream, largest): the number of ids or offsets on a device,
- * and the largest id if that is asked for. Then it waits for the device. */
+/* describe_index(array, name, device, stream, rows): the number of ids or offsets on a device, and,
+ * if there are as many as rows, the largest id, for which it waits. -1 rows: no largest id. */
 PyObject *gr_py_describe_index(PyObject *Py_UNUSED(self), PyObject *args)
 {
     PyObject *object, *most = NULL;
     const char *name;
-    int device, wants_largest, broken_off = 0;
+    int device, broken_off = 0;
+    long long rows;
     unsigned long long stream;
     gr_gpu_array array;
     gr_view seen;
     gr_index index;
     gr_error error = {0};
     int64_t largest = -1;
-    if (!PyArg_ParseTuple(args, "OsiKp", &object, &name, &device, &stream, &wants_largest) ||
+    if (!PyArg_ParseTuple(args, "OsiKL", &object, &name, &device, &stream, &rows) ||
         gr_view_beside(object, name, (void *)(uintptr_t)stream, device, &array, &seen) < 0)
         return NULL;
+    bool wants_largest = rows == array.count;
     if (wants_largest && gr_stream_is_captured((void *)(uintptr_t)stream)) {
         PyErr_SetString(PyExc_ValueError, "the largest id cannot be read while the stream is "
                                           "captured into a graph: pass num_segments");

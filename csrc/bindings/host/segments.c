@@ -9,7 +9,8 @@
 #include <string.h>
 
 enum {
-    KEEPS_GIL_BYTES = 1 << 14, /* of all arrays */
+    KEEPS_GIL_BYTES = 1 << 14, /* of values and sums */
+    KEEPS_GIL_ROWS = 1 << 14,  /* which may have no columns, and so no bytes */
     MOST_TERMS = 40            /* of an initial number: 2^1024 takes 20 float64 numbers */
 };
 
@@ -125,7 +126,8 @@ static void describe(request *asked)
 static int run(const request *asked, size_t *bad_row)
 {
     const gr_segments *all = &asked->segments;
-    if (PyArray_NBYTES(asked->values) + PyArray_NBYTES(asked->out) <= KEEPS_GIL_BYTES)
+    if (PyArray_NBYTES(asked->values) + PyArray_NBYTES(asked->out) <= KEEPS_GIL_BYTES &&
+        all->values.rows <= KEEPS_GIL_ROWS)
         return gr_sum_segments(all, 1, bad_row);
     gr_without_gil call;
     gr_drop_gil(&call);

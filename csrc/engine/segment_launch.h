@@ -1,0 +1,55 @@
+/* Launches of the kernels of sums by segment, and their checks of ids and offsets. For the files of
+ * the engine only. */
+#ifndef GPUREDUCE_ENGINE_SEGMENT_LAUNCH_H
+#define GPUREDUCE_ENGINE_SEGMENT_LAUNCH_H
+
+#include "engine/internal.h"
+#include "engine/segments.h"
+
+#include <stdbool.h>
+
+typedef struct {
+    const gr_segment_request *request;
+    gr_segment_job job;
+    gr_segment_outcome *outcome;
+    gr_error *error;
+    size_t sms, shared_bytes;
+    unsigned passes, tiles; /* tiles of 32 columns */
+    bool in_rows, in_words; /* which of the two ways may be taken */
+} gr_segment_run;
+
+/* One launch. */
+typedef struct {
+    const char *kernel;
+    gr_load load;
+    gr_acc acc;
+    size_t grid;
+    unsigned tiles, block;
+    size_t shared_bytes;
+} gr_segment_step;
+
+static inline size_t gr_ceil_div(size_t a, size_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+gr_status gr_launch_segment_step(gr_segment_run *r, gr_segment_step s);
+
+/* The same of a kernel that needs no elements, of any number of threads. */
+gr_status gr_launch_segment_threads(gr_segment_run *r, const char *kernel, size_t threads,
+                                    unsigned block, size_t shared_bytes);
+
+/* Makes the offsets of sorted ids, or checks the caller's offsets. */
+gr_status gr_launch_segment_bounds(gr_segment_run *r);
+
+/* Waits for what the kernels have found out about ids and values, and fetches it. */
+gr_status gr_fetch_segment_state(const gr_segment_run *r, gr_segment_state *state);
+
+/* Reports in the outcome what is wrong with the ids or offsets from number `first` on. */
+gr_status gr_report_index(const gr_segment_run *r, const gr_segment_state *state, uint64_t first);
+
+/* Checks ids or offsets where there are no sums: with `check`, as gr_launch_segments() does. */
+gr_status gr_check_index(const gr_segment_request *request, gr_segment_outcome *outcome,
+                         gr_error *error);
+
+#endif
