@@ -164,7 +164,8 @@ def _streams(given: Sequence[object] | None, count: int) -> tuple[int, ...] | No
 
 def _module(asked: Arguments, strategy: registry.Strategy) -> ModuleType | None:
     """The build that reads parts on GPUs; None if there is none."""
-    if not (asked.device is None or devices.is_emulator(asked.device)):
+    named = asked.device is None or isinstance(asked.device, str)
+    if not named or not (asked.device is None or devices.is_emulator(asked.device)):
         raise ValueError(
             "device must be None or 'emulator', as each part is added up where it lies, not "
             f"{shown(asked.device)}"
