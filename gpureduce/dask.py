@@ -154,7 +154,8 @@ class _Rounded:
         self.result = result
 
     def __call__(self, words: words_of.Words, axis: tuple[int, ...], keepdims: bool) -> Any:
-        return words_of.rounded(np.ascontiguousarray(_added(words, axis, keepdims)), self.result)
+        words = np.ascontiguousarray(_added(words, axis, keepdims))
+        return words_of.rounded(words, self.result)[()]
 
 
 class _Mean(_Rounded):
@@ -164,7 +165,7 @@ class _Mean(_Rounded):
         total = np.ascontiguousarray(_added(words, axis, keepdims))
         wide = np.dtype(np.complex128 if self.result.kind == "c" else np.float64)
         sums, count = words_of.rounded(total, wide), words_of.counts(total)
-        return dtypes.quietly(lambda: np.asarray(sums / count).astype(self.result))
+        return dtypes.quietly(lambda: np.asarray(sums / count).astype(self.result)[()])
 
 
 class _Sums:
@@ -187,4 +188,4 @@ class _Total:
 
     def __call__(self, sums: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         total = dtypes.quietly(np.sum, sums, axis=axis, keepdims=keepdims, dtype=sums.dtype)
-        return dtypes.quietly(np.asarray(total).astype, self.result)
+        return dtypes.quietly(np.asarray(total).astype, self.result)[()]
