@@ -77,17 +77,16 @@ def segment_sum(
         The number of sums. By default that of `out` if it is given, and otherwise the largest id
         plus one. To find that on a GPU takes a pass over the ids, and waits for it.
     strategy
-        ``"auto"`` or ``"exact"``, correctly rounded sums; ``"fast"``, which rounds each addition
-        where kernels add up by `offsets`, and is ``"exact"`` elsewhere; ``"cpu"``, the same;
-        ``"numpy"``, the peer: numpy.add.at; or, for host arrays that kernels add up, one of the
-        lessons, ``"key_atomic"`` to ``"key_fixed"``.
+        ``"auto"``, ``"exact"`` and ``"cpu"`` round each sum once. So does ``"fast"``, except where
+        kernels add up by `offsets`: there it rounds each addition. ``"numpy"`` is numpy.add.at.
+        ``"key_atomic"`` to ``"key_fixed"`` are lessons: kernels that add up host arrays.
     dtype
         The dtype of the sums, as in `sum`. Floats are not cast before they are added.
     initial
         A number that is added to each sum, before it is rounded. 0 by default.
     out
         An array for the sums, with their shape and dtype, of the library of `values`, and where
-        these are. It must not overlap the input.
+        these are. It must not overlap the input. What it held is overwritten.
     device
         Where to add up host arrays: ``"cpu"`` or None, the processors; ``"cuda"``, ``"cuda:1"`` or
         ``"emulator"``, by kernels.
@@ -96,8 +95,8 @@ def segment_sum(
     timing
         False saves the little time that timing takes; the result's `timing` is then None.
     sorted
-        Whether the ids are sorted, in ascending order. By default kernels find out. Sorted ids take
-        no atomics.
+        Whether the ids are sorted, in ascending order. True is checked. By default kernels find
+        out. Sorted ids take no atomics.
     check
         For arrays on a GPU. True waits for the sums, and raises an error if an id or offset is
         wrong. False does not wait: if one is wrong, nothing is written, and nothing is raised.
