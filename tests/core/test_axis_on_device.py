@@ -461,7 +461,7 @@ def test_views_of_a_device_array_are_checked():
 
 def test_a_kernel_for_an_axis_makes_no_whole_sums():
     array = np.ones(100, np.float32)
-    with pytest.raises(ValueError, match=r"row_warp makes sums along an axis, of gpureduce.sum"):
+    with pytest.raises(ValueError, match=r"row_warp makes sums along an axis: name one, as in gpureduce.sum"):
         gpureduce.sum(array, "row_warp", device="emulator")
     with pytest.raises(ValueError, match="row_warp makes sums along an axis"):
         add(ByInterface(array), "row_warp")
