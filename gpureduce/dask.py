@@ -143,13 +143,6 @@ def _added(words: words_of.Words, axis: tuple[int, ...], keepdims: bool) -> word
     return words.sum(axis=axis, keepdims=keepdims, dtype=np.int64)
 
 
-def _rounded(words: words_of.Words, result: np.dtype[Any]) -> Any:
-    """The sums that digits have. A complex sum of real numbers is rounded as a real one."""
-    is_real = words.shape[-1] == words_of.REAL
-    sums = words_of.rounded(words, dtypes.part_of(result) if is_real else result)
-    return sums.astype(result, copy=False)
-
-
 class _Rounded:
     """Adds the last digits and rounds the sums."""
 
@@ -157,7 +150,9 @@ class _Rounded:
         self.result = result
 
     def __call__(self, words: words_of.Words, axis: tuple[int, ...], keepdims: bool) -> Any:
-        return _rounded(np.ascontiguousarray(_added(words, axis, keepdims)), self.result)
+        return words_of.in_dtype(np.ascontiguousarray(_added(words, axis, keepdims)), self.result)[
+            ()
+        ]
 
 
 class _Mean(_Rounded):
@@ -166,8 +161,8 @@ class _Mean(_Rounded):
     def __call__(self, words: words_of.Words, axis: tuple[int, ...], keepdims: bool) -> Any:
         total = np.ascontiguousarray(_added(words, axis, keepdims))
         wide = np.dtype(np.complex128 if self.result.kind == "c" else np.float64)
-        sums, count = _rounded(total, wide), words_of.counts(total)
-        return dtypes.quietly(lambda: np.asarray(sums / count).astype(self.result))
+        sums, count = words_of.in_dtype(total, wide), words_of.counts(total)
+        return dtypes.quietly(lambda: np.asarray(sums / count).astype(self.result)[()])
 
 
 class _Sums:
@@ -190,4 +185,4 @@ class _Total:
 
     def __call__(self, sums: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         total = dtypes.quietly(np.sum, sums, axis=axis, keepdims=keepdims, dtype=sums.dtype)
-        return dtypes.quietly(np.asarray(total).astype, self.result)
+        return dtypes.quietly(np.asarray(total).astype, self.result)[()]

@@ -124,12 +124,12 @@ static gr_status shape_rows(gr_axis_plan *p, gr_error *error)
     if (is(p, "row_group") && !has_whole_packs(p))
         return gr_fail(error, GR_BAD_VALUE,
                        "row_group adds up rows of whole 16-byte packs that begin at a 16-byte "
-                       "boundary, which these rows of %zu bytes do not: take fast",
+                       "boundary, which these rows of %zu bytes do not: use fast",
                        bytes);
     if (is(p, "row_packs") && !has_rows_in_packs(p))
         return gr_fail(error, GR_BAD_VALUE,
                        "row_packs adds up neighbouring rows of 2, 4 or 8 bytes from a 16-byte "
-                       "boundary on, which these rows of %zu bytes are not: take fast",
+                       "boundary on, which these rows of %zu bytes are not: use fast",
                        bytes);
     if (is(p, "row_packs")) {
         p->grid = gr_least(ceil_div(ceil_div(rows * bytes, 16), p->block), most * 4);
@@ -205,7 +205,7 @@ static gr_status shape_columns(gr_axis_plan *p, gr_error *error)
     }
     if (is(p, "column_packs") && m->rows > 1 << 16)
         return gr_fail(error, GR_BAD_VALUE,
-                       "column_packs adds up columns of at most 65536 rows, not of %zu: take fast",
+                       "column_packs adds up columns of at most 65536 rows, not of %zu: use fast",
                        m->rows);
     if (is(p, "column_packs")) {
         size_t packs = ceil_div(p->sum_count, m->columns % pack ? 1 : pack);
@@ -313,7 +313,7 @@ static gr_status check(const gr_axis_plan *p, gr_axis_form found, gr_error *erro
         return gr_fail(error, GR_BAD_VALUE, "%s has no sums along an axis", p->strategy->name);
     if (!fits)
         return gr_fail(error, GR_BAD_VALUE,
-                       "%s adds up %s, which this array, its axes or its mask do not make: take "
+                       "%s adds up %s, which this array, its axes or its mask do not make: use "
                        "fast",
                        p->strategy->name,
                        traits & ROWS ? "rows whose elements are neighbours in memory"
@@ -348,7 +348,7 @@ static gr_status shape(gr_axis_plan *p, gr_axis_form found, gr_error *error)
     if (p->request->grid)
         p->grid = p->request->grid;
     if (p->grid > 0x7fffffff)
-        return gr_fail(error, GR_BAD_VALUE, "%s would take more than 2^31 - 1 blocks: take fast",
+        return gr_fail(error, GR_BAD_VALUE, "%s would take more than 2^31 - 1 blocks: use fast",
                        p->strategy->name);
     return error->status = GR_OK;
 }

@@ -46,14 +46,18 @@ gr_status gr_check_request(const gr_request *request, gr_error *error)
 
     if (strategy->kind == GR_KIND_AXIS)
         return gr_fail(error, GR_BAD_VALUE,
-                       "%s makes sums along an axis, of gpureduce.sum(..., axis=...)",
-                       strategy->name);
+                       "%s makes sums along an axis: name one, as in gpureduce.sum(arr, \"%s\", "
+                       "axis=0)",
+                       strategy->name, strategy->name);
     if (strategy->kind == GR_KIND_SEGMENTS)
-        return gr_fail(error, GR_BAD_VALUE, "%s is a step of gpureduce.segment_sum",
+        return gr_fail(error, GR_BAD_VALUE,
+                       "%s is a step of gpureduce.segment_sum, and makes no sum by itself",
                        strategy->name);
     if (strategy->kind == GR_KIND_KEYS)
-        return gr_fail(error, GR_BAD_VALUE, "%s makes sums by segment, of gpureduce.segment_sum",
-                       strategy->name);
+        return gr_fail(error, GR_BAD_VALUE,
+                       "%s makes sums by segment: call gpureduce.segment_sum(values, segment_ids, "
+                       "strategy=\"%s\")",
+                       strategy->name, strategy->name);
     if (block < GR_MIN_BLOCK || block > GR_MAX_BLOCK || block % GR_WARP)
         return gr_fail(error, GR_BAD_VALUE, "block must be a multiple of %d from %d to %d, not %u",
                        GR_WARP, GR_MIN_BLOCK, GR_MAX_BLOCK, block);

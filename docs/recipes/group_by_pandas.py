@@ -7,9 +7,12 @@ import gpureduce
 
 
 def group_sums(frame: pd.DataFrame, key: str, value: str) -> pd.Series:
-    """frame.groupby(key)[value].sum(), with each sum rounded once."""
+    """frame.groupby(key)[value].sum(), with each sum rounded once.
+
+    Missing keys and values are left out, as by pandas.
+    """
     ids, groups = pd.factorize(frame[key], sort=True)  # missing keys have the id -1
-    known = ids >= 0
+    known = (ids >= 0) & frame[value].notna().to_numpy()
     values = frame[value].to_numpy()[known]
     sums = gpureduce.segment_sum(values, ids[known], num_segments=len(groups)).value
     return pd.Series(sums, index=pd.Index(groups, name=key), name=value)

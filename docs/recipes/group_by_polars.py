@@ -7,11 +7,16 @@ import gpureduce
 
 
 def group_sums(frame: pl.DataFrame, key: str, value: str) -> pl.DataFrame:
-    """frame.group_by(key).agg(pl.col(value).sum()), with each sum rounded once, sorted by key."""
-    frame = frame.drop_nulls([key, value])
+    """frame.group_by(key).agg(pl.col(value).sum()), with each sum rounded once, sorted by key.
+
+    Null values count as 0, as by Polars. Rows with a null key are left out.
+    """
+    frame = frame.drop_nulls([key])
     ids = frame[key].rank("dense").to_numpy() - 1  # 0 for the least key
     groups = frame[key].unique().sort()
-    sums = gpureduce.segment_sum(frame[value].to_numpy(), ids, num_segments=len(groups)).value
+    sums = gpureduce.segment_sum(
+        frame[value].fill_null(0).to_numpy(), ids, num_segments=len(groups)
+    ).value
     return pl.DataFrame({key: groups, value: sums})
 
 

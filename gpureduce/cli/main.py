@@ -132,8 +132,18 @@ def _show_sums(rows: list[dict[str, Any]]) -> None:
         print(f"\n{EMULATED}")
 
 
+def _save(path: str, sums: Any) -> None:
+    """Writes sums to a .npy file."""
+    with open(path, "wb") as file:
+        np.save(file, sums, allow_pickle=False)
+
+
 def _command_sum(arguments: argparse.Namespace) -> None:
+    if arguments.output and len(arguments.strategy) > 1:
+        raise ValueError("--output takes the sums of one strategy: name one")
     rows = _sum_rows(arguments, _load(arguments.file))
+    if arguments.output:
+        _save(arguments.output, rows[0]["value"])
     if arguments.json:
         show_json(rows)
         return
@@ -287,7 +297,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         default=["auto"],
         metavar="NAME",
-        help="one or more of: " + ", ".join(s.name for s in gpureduce.strategies()),
+        help="one or more of: "
+        + ", ".join(s.name for s in gpureduce.strategies() if s.kind not in ("segments", "keys")),
     )
     adding.add_argument("--dtype", help="the dtype to add up in and return, as in numpy.sum")
     adding.add_argument("--block", type=int, help="threads per block: 32, 64, ... 1024")
@@ -295,7 +306,7 @@ def _parser() -> argparse.ArgumentParser:
     adding.add_argument(
         "--finish", choices=registry.FINISHES, help="how block sums become one number"
     )
-    adding.add_argument("--device", help="cuda, cuda:1, emulator or cpu")
+    adding.add_argument("--device", help="cuda, cuda:1, emulator, cpu, or cuda:* for all GPUs")
     adding.add_argument(
         "--allow-broken", action="store_true", help="run kernels that are wrong on purpose"
     )
@@ -306,8 +317,9 @@ def _parser() -> argparse.ArgumentParser:
     adding.add_argument(
         "--keepdims", action="store_true", help="keep the reduced axes, with size 1"
     )
+    adding.add_argument("--output", metavar="FILE.npy", help="also write the sums to a file")
 
-    segments.register(command, _load)
+    segments.register(command, _load, _save)
 
     tour = command("tour", _command_tour, "add up random numbers by several strategies")
     tour.add_argument(

@@ -13,13 +13,14 @@ from gpureduce.text import number, show_json, table
 
 Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 Load = Callable[[str], Any]
+Save = Callable[[str, Any], None]
 
 
-def register(command: Command, load: Load) -> None:
-    """Add the command. `load` reads a .npy file."""
+def register(command: Command, load: Load, save: Save) -> None:
+    """Add the command. `load` reads a .npy file, and `save` writes one."""
 
     def run(arguments: argparse.Namespace) -> None:
-        _run(arguments, load)
+        _run(arguments, load, save)
 
     adding = command("segments", run, "add up the elements of a .npy file by segment")
     adding.add_argument("values", metavar="VALUES.npy")
@@ -33,9 +34,10 @@ def register(command: Command, load: Load) -> None:
     adding.add_argument("--strategy", choices=STRATEGIES, default="auto", help="default: auto")
     adding.add_argument("--dtype", help="the dtype of the sums")
     adding.add_argument("--device", help="cpu, cuda, cuda:1 or emulator (default: cpu)")
+    adding.add_argument("--output", metavar="FILE.npy", help="also write the sums to a file")
 
 
-def _run(arguments: argparse.Namespace, load: Load) -> None:
+def _run(arguments: argparse.Namespace, load: Load, save: Save) -> None:
     values, ids = load(arguments.values), load(arguments.ids)
     segments = {"offsets": ids} if arguments.offsets else {"segment_ids": ids}
     sums, timing = gpureduce.segment_sum(
@@ -46,6 +48,8 @@ def _run(arguments: argparse.Namespace, load: Load) -> None:
         device=arguments.device,
         **segments,
     )
+    if arguments.output:
+        save(arguments.output, sums)
     if arguments.json:
         show_json(dataclasses.asdict(timing) | {"value": sums, "gb_s": timing.gb_s})
         return

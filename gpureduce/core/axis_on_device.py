@@ -35,13 +35,17 @@ from gpureduce.lazy_import import load_other
 _MOST_KNOWN = 256  # descriptions of arrays, for each plan
 
 
-def check_strategy(strategy: registry.Strategy) -> None:
-    """Raises if the strategy has no kernel for sums along an axis."""
+def check_strategy(strategy: registry.Strategy, *others: str) -> None:
+    """Raises if the strategy has no kernel for sums along an axis.
+
+    The error also lists `others`, which add up along axes without a kernel.
+    """
     if strategy.name not in ("auto", "exact", "fast") and strategy.kind != "axis":
         able = [s.name for s in registry.strategies() if s.kind == "axis"]
+        where = "" if others else " of an array on a GPU"
         raise ValueError(
-            f"{strategy.name} has no kernel for sums along an axis; auto, exact, fast, "
-            f"{', '.join(able)} have"
+            f"{strategy.name} makes no sums along an axis{where}; "
+            f"{', '.join(('auto', 'exact', 'fast', *others, *able))} do"
         )
 
 
@@ -106,11 +110,11 @@ def _elements(request: Request, source: np.dtype[Any]) -> np.dtype[Any] | None:
 
 def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
     """The sums of a host array: it is copied to the device, and the sums are copied back."""
-    schedule, device = current(), devices.choose_device(request.device)
+    schedule, device = current(), devices.choose_device(request.device, or_cpu=True)
     module = devices.module_of(device, traced=schedule.traced)
     conversion = request.conversion
     result = conversion.result
-    check_strategy(request.strategy)
+    check_strategy(request.strategy, "cpu", "numpy")
     job = reduction.checked(how, array, result)
     initial, exactly = (
         device_results.initial_of(how.initial, result),
@@ -219,9 +223,9 @@ def _broadcast(where: Any, shape: tuple[int, ...]) -> Any:
     """The mask in the array's shape, as a view by its own library."""
     dtype = str(getattr(where, "dtype", "")).rpartition(".")[2]
     if dtype != "bool":
+        wrong = f" of {dtype}" if dtype else ", which has no attribute dtype"
         raise TypeError(
-            f"where must be an array of booleans on the same GPU, not {type(where).__name__}"
-            + (f" of {dtype}" if dtype else "")
+            f"where must be an array of booleans on the same GPU, not {type(where).__name__}{wrong}"
         )
     own = getattr(where, "shape", None)
     if not isinstance(own, tuple):

@@ -21,7 +21,7 @@ class DeviceArray:
 
     It speaks ``__cuda_array_interface__`` and DLPack, so other libraries take it without a copy:
     ``numba.cuda.as_cuda_array(array)``, ``jax.dlpack.from_dlpack(array)``. `to_numpy` copies it to
-    the host.
+    the host. `float`, `int` and `complex` copy a single number.
 
     Attributes
     ----------
@@ -125,6 +125,29 @@ class DeviceArray:
         flat = np.frombuffer(self._memory.read(), dtypes.named(self.dtype))
         found = np.lib.stride_tricks.as_strided(flat, self.shape, self.strides)
         return found.copy() if found.size else np.empty(self.shape, flat.dtype)
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray[Any, Any]:
+        """Refuses: NumPy would otherwise make an array of one Python object."""
+        raise TypeError(
+            "a DeviceArray lies on a GPU, and is not copied silently: call its to_numpy()"
+        )
+
+    def __float__(self) -> float:
+        return float(self._number())
+
+    def __int__(self) -> int:
+        return int(self._number())
+
+    def __complex__(self) -> complex:
+        return complex(self._number())
+
+    def _number(self) -> Any:
+        if self.shape:
+            raise TypeError(
+                f"only an array without dimensions is a number, not one of shape {self.shape}: "
+                "call to_numpy()"
+            )
+        return self.to_numpy()[()]
 
 
 def _itemsize(dtype: str) -> int:

@@ -139,8 +139,12 @@ def check_out(out: Any, like: type, name: str, shape: tuple[int, ...]) -> None:
     dtype = str(getattr(out, "dtype", "")).rpartition(".")[2]
     if isinstance(out, np.ndarray) or root_of(type(out)) != root_of(like):
         raise TypeError(
-            f"out must be a {like.__name__} of shape {shape} and dtype {name} on the same "
-            f"GPU, not {type(out).__name__}"
+            f"out must be of type {like.__name__}, shape {shape} and dtype {name}, on the same "
+            f"GPU as the array, not of type {type(out).__name__}"
+        )
+    if not dtype or not hasattr(out, "shape"):
+        raise TypeError(
+            f"out must have the attributes dtype and shape, which {type(out).__name__} lacks"
         )
     if dtype != name:
         raise TypeError(f"out must have the dtype of the sum, {name}, not {dtype}")

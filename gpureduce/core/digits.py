@@ -152,3 +152,9 @@ def rounded(words: Words, result: np.dtype[Any]) -> Array:
     found = np.empty(words.shape[:-1], result)
     _host.round_digits(words, load_of(result), parts, found.reshape(-1))
     return found
+
+
+def in_dtype(words: Words, result: np.dtype[Any]) -> Array:
+    """The same; the sums of real numbers may be asked for in a complex dtype."""
+    real = words.shape[-1] == REAL
+    return rounded(words, dtypes.part_of(result) if real else result).astype(result, copy=False)

@@ -169,8 +169,8 @@ def placed_on_several(asked: Arguments, arr: object, found: list[Device | None])
     first = next((one for one in found if one), None)
     if first and None in found and asked.strategy not in ("auto", "exact"):
         raise ValueError(
-            f"{shown(asked.strategy)} does not run on processors and GPUs; auto and exact do: name "
-            "one of them, or leave 'cpu' out of device"
+            f"{shown(asked.strategy)} does not run on processors and GPUs; auto and exact do: use "
+            "one of these strategies, or name GPUs only as device"
         )
     return asked._replace(device=first.id if first else "cpu")
 

@@ -162,12 +162,13 @@ class Outcome:
 class SumResult(NamedTuple):
     """The sum and its timing, as a named tuple.
 
-    `float`, `int` and `complex` convert it to the value.
+    `float`, `int` and `complex` convert it, if the value is a single number.
 
     Attributes
     ----------
     value
-        The sum, a NumPy scalar.
+        The sum, a NumPy scalar. Along axes and by segment, an array of the sums: a NumPy array, or
+        for arrays on a GPU one on that GPU.
     timing
         Its `Timing`; None with ``timing=False``.
 

@@ -16,13 +16,14 @@ import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import arrays, digits, dtypes, reduction, registry, results, segments_on_device
-from gpureduce.core.checks import whole
+from gpureduce.core.checks import shown, whole
 from gpureduce.core.dtypes import Array, load_of, part_of, quietly
 from gpureduce.core.request import Arguments, Request, resolve
 from gpureduce.core.results import SumResult, Timing
 from gpureduce.core.segments_on_device import Asked
 
 STRATEGIES = ("auto", "exact", "fast", "cpu", "numpy")
+LESSONS = tuple(row.name for row in registry.strategies() if row.kind == "keys")
 _MOST_SEGMENTS = 2**63 - 2  # C counts them in an int64
 _PIECE = 1 << 24  # numbers that NumPy looks at in one call
 
@@ -33,7 +34,7 @@ class _Segments(NamedTuple):
     ids: Array | None
     offsets: Array | None
     size: int
-    inferred: bool  # the size is the largest id plus one
+    largest: int | None = None  # the largest id, if the size follows from it
 
     @property
     def nbytes(self) -> int:
@@ -76,17 +77,16 @@ def segment_sum(
         The number of sums. By default that of `out` if it is given, and otherwise the largest id
         plus one. To find that on a GPU takes a pass over the ids, and waits for it.
     strategy
-        ``"auto"`` or ``"exact"``, correctly rounded sums; ``"fast"``, which rounds each addition
-        where kernels add up by `offsets`, and is ``"exact"`` elsewhere; ``"cpu"``, the same;
-        ``"numpy"``, the peer: numpy.add.at; or, for host arrays that kernels add up, one of the
-        lessons, ``"key_atomic"`` to ``"key_fixed"``.
+        ``"auto"``, ``"exact"`` and ``"cpu"`` round each sum once. So does ``"fast"``, except where
+        kernels add up by `offsets`: there it rounds each addition. ``"numpy"`` is numpy.add.at.
+        ``"key_atomic"`` to ``"key_fixed"`` are lessons: kernels that add up host arrays.
     dtype
         The dtype of the sums, as in `sum`. Floats are not cast before they are added.
     initial
         A number that is added to each sum, before it is rounded. 0 by default.
     out
         An array for the sums, with their shape and dtype, of the library of `values`, and where
-        these are. It must not overlap the input.
+        these are. It must not overlap the input. What it held is overwritten.
     device
         Where to add up host arrays: ``"cpu"`` or None, the processors; ``"cuda"``, ``"cuda:1"`` or
         ``"emulator"``, by kernels.
@@ -95,8 +95,8 @@ def segment_sum(
     timing
         False saves the little time that timing takes; the result's `timing` is then None.
     sorted
-        Whether the ids are sorted, in ascending order. By default kernels find out. Sorted ids take
-        no atomics.
+        Whether the ids are sorted, in ascending order. True is checked. By default kernels find
+        out. Sorted ids take no atomics.
     check
         For arrays on a GPU. True waits for the sums, and raises an error if an id or offset is
         wrong. False does not wait: if one is wrong, nothing is written, and nothing is raised.
@@ -135,7 +135,7 @@ def segment_sum(
     array([11, 10, 19])
     """
     start = time.perf_counter()
-    name = registry.find(strategy).name
+    name = _strategy_name(strategy)
     _check_one_of(segment_ids, offsets)
     on_a_gpu = arrays.lies_on_a_gpu(values) or arrays.lies_on_a_gpu(
         offsets if segment_ids is None else segment_ids
@@ -146,9 +146,11 @@ def segment_sum(
     if on_a_gpu:
         call = Arguments(name, dtype, device=device, stream=stream, timing=timing)
         return segments_on_device.add_gpu(call, name, values, asked, start)
-    is_lesson = registry.find(name).kind == "keys"
+    is_lesson = name in LESSONS
     if name not in STRATEGIES and not is_lesson:
-        raise ValueError(f"{name} makes no sums by segment; {', '.join(STRATEGIES)} do")
+        raise ValueError(
+            f"{name} makes no sums by segment; {', '.join((*STRATEGIES, *LESSONS))} do"
+        )
     if is_lesson and segment_ids is None:
         raise TypeError(f"{name} takes segment_ids, not offsets")
     _check_dimensions(array)
@@ -211,6 +213,16 @@ def digits_of(
 # --- the arguments -----------------------------------------------------------------------------
 
 
+def _strategy_name(strategy: object) -> str:
+    """The strategy's name. The error for an unknown one lists those for sums by segment."""
+    if isinstance(strategy, str) and not registry.is_known(strategy):
+        names = ", ".join((*STRATEGIES, *LESSONS))
+        raise ValueError(
+            f"there is no strategy {shown(strategy)}; sums by segment are made by {names}"
+        )
+    return registry.find(strategy).name
+
+
 def _check_one_of(segment_ids: object, offsets: object) -> None:
     if (segment_ids is None) == (offsets is None):
         how = "neither" if segment_ids is None else "both"
@@ -232,11 +244,11 @@ def _checked_segments(array: Array, asked: Asked) -> _Segments:
     if asked.is_sorted and (k := _first_fall(found)):
         raise segments_on_device.not_sorted(k, int(found[k]), int(found[k - 1]))
     if size is None and isinstance(out, np.ndarray) and out.ndim > 0:
-        return _Segments(found, None, len(out), False)
+        return _Segments(found, None, len(out))
     if size is not None:
-        return _Segments(found, None, size, False)
+        return _Segments(found, None, size)
     most = max((int(part.max()) for part in _pieces(found, 0)), default=-1)
-    return _Segments(found, None, min(max(most + 1, 0), _MOST_SEGMENTS), True)
+    return _Segments(found, None, min(max(most + 1, 0), _MOST_SEGMENTS), most)
 
 
 def _pieces(numbers: Array, more: int) -> Iterator[Array]:
@@ -279,7 +291,7 @@ def _by_offsets(array: Array, found: Array, count: int | None) -> _Segments:
     own = np.array(found, np.int64, order="C")  # C relies on what has been checked here
     if _first_fall(own) or own[0] != 0 or own[-1] != len(array):
         raise ValueError("offsets changed during the call")
-    return _Segments(None, own, len(own) - 1, False)
+    return _Segments(None, own, len(own) - 1)
 
 
 def _array_for(
@@ -299,10 +311,7 @@ def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], segments: _Segments) ->
     try:
         return np.empty(shape, dtype)
     except (MemoryError, ValueError):
-        why = ": the largest id plus one" if segments.inferred else ""
-        raise MemoryError(
-            f"there is no memory for the sums of num_segments={segments.size}{why}"
-        ) from None
+        raise segments_on_device.no_room(segments.size, segments.largest) from None
 
 
 # --- the sums ----------------------------------------------------------------------------------

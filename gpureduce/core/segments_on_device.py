@@ -63,6 +63,16 @@ def out_of_range(place: int, number: int, count: int) -> ValueError:
     )
 
 
+def no_room(count: int, largest: int | None) -> MemoryError:
+    """The error if there is no memory for the sums. `largest` is the id that their number is of."""
+    if largest is None:
+        return MemoryError(f"there is no memory for the sums of num_segments={count}")
+    return MemoryError(
+        f"there is no memory for a sum for each number from 0 to the largest id, {largest}: number "
+        "the segments from 0 on, as numpy.unique(segment_ids, return_inverse=True)[1] does"
+    )
+
+
 def not_sorted(place: int, number: int, before: int) -> ValueError:
     """The error for ids that were said to be sorted."""
     return ValueError(
@@ -146,7 +156,7 @@ def add_host(
 
     The arguments have been checked, but not the ids.
     """
-    schedule, device = current(), devices.choose_device(request.device)
+    schedule, device = current(), devices.choose_device(request.device, or_cpu=True)
     module = devices.module_of(device, traced=schedule.traced)
     conversion = request.conversion
     by_ids, result = asked.ids is not None, conversion.result
@@ -256,7 +266,7 @@ def add_by_lesson(
     request: Request, array: Array, asked: Asked, ids: Array, sums: Array
 ) -> tuple[Outcome, str]:
     """The sums of host arrays by a kernel of kernels/keys, and its name."""
-    schedule, device = current(), devices.choose_device(request.device)
+    schedule, device = current(), devices.choose_device(request.device, or_cpu=True)
     module = devices.module_of(device, traced=schedule.traced)
     if asked.initial not in (None, 0):
         raise ValueError(f"initial is not for {request.strategy.name}")
@@ -284,6 +294,7 @@ class _Plan:
         )  # fmt: skip
         self.library = device_results.library_of(type(values), module)
         self.element, self.device, self.n, self.rows, self.count = ("", 0), 0, 0, 0, 0
+        self.largest: int | None = None
         self.exactly = False
         self.value: Any = None
 
@@ -316,7 +327,10 @@ class _Plan:
             conversion, self.exactly, target, asked, self.count, (0, 0), bool(call.timing)
         )
         if asked.out is None:
-            self.value = self.library.maker(sums, result, device)(stream)
+            try:
+                self.value = self.library.maker(sums, result, device)(stream)
+            except MemoryError as error:
+                raise no_room(self.count, self.largest) from error
         else:
             self.value = asked.out
             device_results.check_out(self.value, type(self.values), result, sums)
@@ -339,6 +353,7 @@ class _Plan:
         if asked.size is not None:
             return asked.size
         if infers:
+            self.largest = most
             return int(min(max(most + 1, 0), _MOST_SEGMENTS))
         shape: tuple[int, ...] = getattr(asked.out, "shape", ())
         return int(shape[0]) if len(shape) else 0

@@ -100,7 +100,8 @@ def sum_parts(
     -------
     SumResult
         The value and its `Timing`, whose `kernel_ms` is the time of the device that took longest.
-        With an axis, the sums lie where the first part does, in an array of its library.
+        With an axis, the sums lie on the GPU of the first part, if this is an array of PyTorch or
+        CuPy, and otherwise in host memory.
 
     Raises
     ------

@@ -3,18 +3,29 @@
 Each part is summed along the axes where it lies. The rows of the parts then follow one another, or,
 if the array was cut along an axis that is added up, are added in the order of the parts. That is
 done on the device of the first part, by its library. Exact sums over such a cut are merged before
-they are rounded: in host memory as digits, on GPUs by one call for each sum.
+they are rounded: each part becomes digits where it lies, and the host adds these.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from gpureduce.core import device_array, digits, dtypes, reduction
+from gpureduce.core import (
+    axis_on_device,
+    device_array,
+    devices,
+    digits,
+    dtypes,
+    gpu_arrays,
+    on_several,
+    reduction,
+)
 from gpureduce.core.arrays import as_array, lies_on_a_gpu
 from gpureduce.core.checks import shown, whole
 from gpureduce.core.dtypes import sum_in_order
@@ -77,13 +88,13 @@ def check_dtypes(parts: Iterable[tuple[int, str]]) -> None:
 def add(asked: Arguments, parts: tuple[Any, ...], how: Cut, add_whole: Whole) -> SumResult:
     """The sums of the parts; `add_whole` adds up all elements of parts to one number."""
     parts = tuple(part if lies_on_a_gpu(part) else as_array(part) for part in parts)
-    check_dtypes((number, _dtype_of(part)) for number, part in enumerate(parts))
-    result = dtypes.convert(dtypes.named(_dtype_of(parts[0])), asked.dtype).result
+    check_dtypes((number, dtypes.name_of(_dtype(part))) for number, part in enumerate(parts))
+    result = dtypes.convert(_dtype(parts[0]), asked.dtype).result
     exactly = asked.strategy in ("auto", "exact") and result.kind not in "iu"
-    if how.kept and exactly and how.cut in how.axes and _in_host_memory(parts, result):
-        return _by_digits(parts, how, result, asked.timing)
-    if not how.kept or (exactly and how.cut in how.axes):
-        return _one_by_one(asked, parts, how, add_whole)
+    if not how.kept:
+        return _of_all(asked, parts, how, add_whole)
+    if exactly and how.cut in how.axes:
+        return _by_digits(asked, parts, how, result)
     found = [_rows(asked, number, part, how) for number, part in enumerate(parts)]
     values = _on_first_device([one.value for one in found])
     if how.cut not in how.axes:
@@ -97,35 +108,71 @@ def add(asked: Arguments, parts: tuple[Any, ...], how: Cut, add_whole: Whole) ->
     return SumResult(total, found[0].timing)
 
 
-def _dtype_of(part: Any) -> str:
-    """The name of a part's dtype."""
-    return str(getattr(part, "dtype", "")).rpartition(".")[2]  # torch.float32
+def _dtype(part: Any) -> np.dtype[Any]:
+    """The dtype of a part, in native byte order."""
+    name = str(getattr(part, "dtype", "")).rpartition(".")[2]  # torch.float32
+    return dtypes.named(name).newbyteorder("=")
 
 
-def _in_host_memory(parts: tuple[Any, ...], result: np.dtype[Any]) -> bool:
-    """Whether all parts are NumPy arrays whose digits are those of the result's kind."""
-    return all(
-        isinstance(part, np.ndarray) and part.dtype == parts[0].dtype
-        and (part.dtype.kind == "c") == (result.kind == "c")
-        for part in parts
-    )  # fmt: skip
-
-
-def _by_digits(parts: tuple[Any, ...], how: Cut, result: np.dtype[Any], timing: bool) -> SumResult:
+def _by_digits(
+    asked: Arguments, parts: tuple[Any, ...], how: Cut, result: np.dtype[Any]
+) -> SumResult:
+    """Exact sums that the cut goes through, as an array where the first part lies."""
     start = time.perf_counter()
-    words = digits.of_sums(parts[0], how.axes)
-    for part in parts[1:]:
-        words = words + digits.of_sums(part, how.axes)
-    values = digits.rounded(words, result)
+    found = [_digits(asked, number, part, how) for number, part in enumerate(parts)]
+    words = _in_host_memory(found[0])
+    for more in found[1:]:
+        words = words + _in_host_memory(more)
+    values = digits.in_dtype(words, result)
     if how.keepdims:
         values = np.expand_dims(values, how.axes)
-    if not timing:
-        return SumResult(values, cast(Timing, None))
+    sums = _like(parts[0], values)
+    if not asked.timing:
+        return SumResult(sums, cast(Timing, None))
     ms = (time.perf_counter() - start) * 1e3
-    outcome = Outcome(None, "perf_counter", "cpu", "cpu", kernel_ms=ms)
-    size = sum(part.size for part in parts), sum(part.nbytes for part in parts)
-    name = dtypes.name_of(parts[0].dtype)
-    return SumResult(values, outcome.timing("exact", name, "single", *size, ms))
+    n = sum(math.prod(part.shape) for part in parts)
+    outcome = _outcome(asked, found)
+    outcome.kernel_ms = ms
+    kind = _dtype(parts[0])
+    name = dtypes.name_of(kind)
+    return SumResult(sums, outcome.timing("exact", name, "single", n, n * kind.itemsize, ms))
+
+
+def _digits(asked: Arguments, number: int, part: Any, how: Cut) -> Any:
+    """The digits of a part's sums, where it lies. On a GPU, nothing waits for them."""
+    try:
+        if lies_on_a_gpu(part):
+            return axis_on_device.digits_gpu(part, how.axes, asked.device, None)
+        return digits.of_sums(part, how.axes)
+    except Exception as error:
+        raise naming(f"part {number}", error) from error
+
+
+def _in_host_memory(words: Any) -> digits.Words:
+    """A copy of digits in host memory, or the digits themselves if they lie there."""
+    if isinstance(words, np.ndarray):
+        return words
+    if _root(words) == "torch":
+        return cast(digits.Words, words.cpu().numpy())
+    if _root(words) == "cupy":
+        with words.device:
+            return cast(digits.Words, words.get())
+    return cast(device_array.DeviceArray, words).to_numpy()
+
+
+def _outcome(asked: Arguments, found: list[Any]) -> Outcome:
+    """Where the digits were made."""
+    places = [None if isinstance(words, np.ndarray) else words.device for words in found]
+    if not any(place is not None for place in places):
+        return Outcome(None, "perf_counter", "cpu", "cpu")
+    backend = cast(ModuleType, gpu_arrays.module_for(asked.device)).BACKEND
+    used: dict[devices.Device | None, None] = {}
+    for place in places:  # torch's has an index, CuPy's an id, and a DeviceArray's is a number
+        number = getattr(place, "index", getattr(place, "id", place))
+        used[None if place is None else devices.choose_device(f"{backend}:{number}")] = None
+    clock = "emulator" if backend == "emulator" else "perf_counter"
+    where = f"cpu+{backend}" if None in used else backend
+    return Outcome(None, clock, where, on_several.names_of(list(used)))
 
 
 def _rows(asked: Arguments, number: int, part: Any, how: Cut) -> SumResult:
@@ -167,22 +214,13 @@ def _concatenated(values: list[Any], at: int) -> Any:
     )
 
 
-def _one_by_one(asked: Arguments, parts: tuple[Any, ...], how: Cut, add_whole: Whole) -> SumResult:
-    """Each sum by a call for its elements of all parts."""
-    shape = tuple(how.shape[i] for i in how.kept)
-    sums: list[Any] = []
-    if 0 in shape:  # for the dtype and the checks
-        found = add_whole(asked, parts)
-    for at in np.ndindex(shape):
-        where: list[Any] = [slice(None)] * len(how.shape)
-        for axis, i in zip(how.kept, at, strict=True):
-            where[axis] = i
-        found = add_whole(asked, tuple(part[tuple(where)] for part in parts))
-        sums.append(found.value)
-    values = np.array(sums, dtype=np.asarray(found.value).dtype).reshape(shape)
-    if how.keepdims:
-        values = np.expand_dims(values, how.axes)
-    return SumResult(_like(parts[0], values) if values.ndim else values[()], found.timing)
+def _of_all(asked: Arguments, parts: tuple[Any, ...], how: Cut, add_whole: Whole) -> SumResult:
+    """The sum of all elements."""
+    found = add_whole(asked, parts)
+    if not how.keepdims:
+        return found
+    values = np.asarray(found.value).reshape((1,) * len(how.shape))
+    return SumResult(_like(parts[0], values), found.timing)
 
 
 def _like(part: Any, values: dtypes.Array) -> Any:

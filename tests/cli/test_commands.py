@@ -43,6 +43,11 @@ def test_sum_along_an_axis(command, tmp_path):
     status, _, err = command("sum", tmp_path / "a.npy", "--axis", "2")
     assert status == 2 and "axis 2 is out of bounds" in err
     assert command("sum", tmp_path / "a.npy", "--axis", "rows")[0] == 2
+    written = ["--output", tmp_path / "sums.npy"]
+    assert command("sum", tmp_path / "a.npy", "--axis", "0", *written)[0] == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "sums.npy"), array.sum(axis=0))
+    status, _, err = command("sum", tmp_path / "a.npy", "--strategy", "cpu", "numpy", *written)
+    assert status == 2 and "--output takes the sums of one strategy" in err
 
 
 def test_sums_by_segment(command, tmp_path):
@@ -62,6 +67,9 @@ def test_sums_by_segment(command, tmp_path):
     status, _, err = command("segments", *files, "--num-segments", "0")
     assert status == 2 and "segment_ids[0] is 0" in err and err.count("\n") == 1
     assert command("segments", tmp_path / "v.npy", tmp_path / "no.npy")[0] == 2
+    assert command("segments", *files, "--output", tmp_path / "sums.npy")[0] == 0
+    assert np.load(tmp_path / "sums.npy").tolist() == [[1.0, 6.0]]
+    assert command("segments", *files, "--output", tmp_path / "no" / "sums.npy")[0] == 2
 
 
 def test_sum(command, file):

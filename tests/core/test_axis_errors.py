@@ -36,7 +36,16 @@ A = np.ones((3, 4))
         (ValueError, "leave result out", {"result": "device"}),
         (ValueError, "stream is for arrays on a GPU", {"axis": 0, "stream": 1}),
         (ValueError, "chooses its own launch", {"axis": 0, "strategy": "cpu", "block": 32}),
-        (ValueError, "warp_shfl has no kernel", {"axis": 0, "strategy": "warp_shfl"}),
+        (
+            ValueError,
+            "warp_shfl makes no sums along an axis; auto, exact, fast, cpu, numpy, row_thread",
+            {"axis": 0, "strategy": "warp_shfl"},
+        ),
+        (
+            ValueError,
+            "device must be None, 'cpu', 'cuda', .*not 'gpu'",
+            {"axis": 0, "device": "gpu"},
+        ),
         (ValueError, "there is no", {"axis": 0, "strategy": "exaxt"}),
     ],
 )

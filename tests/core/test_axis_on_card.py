@@ -96,7 +96,7 @@ def test_out_where_initial_and_whole_sums():
     assert whole.shape == () and whole.item() == gpureduce.sum(card).value
     with pytest.raises(TypeError, match="where must lie on the same GPU"):
         gpureduce.sum(card, axis=0, where=mask.cpu().numpy())
-    with pytest.raises(TypeError, match="out must be a Tensor"):
+    with pytest.raises(TypeError, match="out must be of type Tensor"):
         gpureduce.sum(card, axis=0, out=np.empty(300, np.float32))
     with pytest.raises(ValueError, match="out overlaps"):
         gpureduce.sum(card, axis=0, out=card[0])

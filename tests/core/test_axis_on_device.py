@@ -213,6 +213,7 @@ def test_a_whole_sum_stays_on_the_device_if_asked():
     found = add(ByInterface(array), result="device").value
     assert isinstance(found, DeviceArray) and found.shape == () and found.dtype == "int64"
     assert found.to_numpy() == array.sum()
+    assert int(found) == array.sum() and float(found) == complex(found) == array.sum()
     again = add(found)  # an array on the device like any other
     assert again.value == array.sum()
     masked = add(ByInterface(array), where=with_attributes(array % 2 == 0))
@@ -248,7 +249,7 @@ def test_arrays_of_a_known_library_take_a_shorter_way(monkeypatch):
     for axis in (2, -3):
         with pytest.raises(np.exceptions.AxisError):
             gpureduce.sum(ByExchange(array), axis=axis)
-    with pytest.raises(TypeError, match="out must be a ByExchange of shape"):
+    with pytest.raises(TypeError, match="out must be of type ByExchange, shape"):
         gpureduce.sum(ByExchange(array), axis=0, out=np.zeros(30, np.int64))
     monkeypatch.setattr(axis_on_device, "_MOST_KNOWN", 2)
     for rows in range(1, 6):
@@ -296,6 +297,10 @@ def test_a_device_array():
         found.__dlpack__(copy=True)
     with pytest.raises(TypeError, match="takes one : per axis"):
         found[0]
+    with pytest.raises(TypeError, match=r"not copied silently: call its to_numpy\(\)"):
+        np.asarray(found)
+    with pytest.raises(TypeError, match=r"a number, not one of shape \(4, 3\): call to_numpy"):
+        float(found)
 
 
 def test_bfloat16_on_the_device():
@@ -356,13 +361,19 @@ def test_errors_of_arrays_on_the_device():
     out = with_attributes(np.ones(50))
     with pytest.raises(TypeError, match="out must have the dtype of the sum, float32, not float64"):
         add(array, axis=0, out=out)
-    with pytest.raises(TypeError, match=r"out must be a ByInterface of shape \(50,\) and dtype"):
+    with pytest.raises(TypeError, match=r"out must be of type ByInterface, shape \(50,\) and"):
         add(array, axis=0, out=np.ones(50, np.float32))
     values = np.ones((40, 50), np.float32)
     with pytest.raises(ValueError, match="out overlaps the array"):
         add(ByInterface(values), axis=0, out=with_attributes(values[0]))
     with pytest.raises(TypeError, match="where must be an array of booleans on the same GPU"):
         add(array, axis=0, where=[True])
+    with pytest.raises(TypeError, match="ByInterface, which has no attribute dtype"):
+        add(array, axis=0, where=ByInterface(values > 0))
+    with pytest.raises(TypeError, match="dtype and shape, which ByInterface lacks"):
+        add(array, axis=0, out=ByInterface(np.ones(50, np.float32)))
+    with pytest.raises(ValueError, match="cpu makes no sums along an axis of an array on a GPU; "):
+        add(array, "cpu", axis=0)
     wide = ByInterface(np.ones((4, 5), np.int64))
     with pytest.raises(TypeError, match="kernels cannot sum 64-bit integers exactly as floats"):
         add(wide, "exact", axis=0, dtype="float32")
@@ -450,7 +461,9 @@ def test_views_of_a_device_array_are_checked():
 
 def test_a_kernel_for_an_axis_makes_no_whole_sums():
     array = np.ones(100, np.float32)
-    with pytest.raises(ValueError, match=r"row_warp makes sums along an axis, of gpureduce.sum"):
+    with pytest.raises(
+        ValueError, match=r"row_warp makes sums along an axis: name one, as in gpureduce.sum"
+    ):
         gpureduce.sum(array, "row_warp", device="emulator")
     with pytest.raises(ValueError, match="row_warp makes sums along an axis"):
         add(ByInterface(array), "row_warp")

@@ -438,6 +438,8 @@ def test_the_number_of_segments_is_found():
          {"segment_ids": np.zeros(2, int), "strategy": "numpy"}),
         (TypeError, "initial must be", np.ones(2),
          {"segment_ids": np.zeros(2, int), "initial": "1"}),
+        (MemoryError, "the largest id, 1099511627776: number the segments", np.ones(2),
+         {"segment_ids": np.array([0, 2**40])}),
     ],
 )  # fmt: skip
 def test_errors(error, match, values, keywords):

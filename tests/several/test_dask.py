@@ -66,6 +66,7 @@ def test_chunks_and_trees_do_not_matter(chunks, axis):
             assert lazy.dtype == right.dtype and lazy.shape == right.shape
             found = lazy.compute()
             assert found.dtype == right.dtype and found.shape == right.shape
+            assert type(found) is type(right)  # a scalar if nothing is left of the axes
             assert np.asarray(found).tobytes() == np.asarray(right).tobytes()
 
 

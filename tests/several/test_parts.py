@@ -161,6 +161,37 @@ def test_slices_of_one_array_along_axes(four_devices, dtype, axis):
                     np.testing.assert_allclose(quick, wanted, rtol=0.02, atol=50)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float16", "complex64"])
+def test_exact_sums_that_the_cut_goes_through(four_devices, dtype):
+    """Digits are made where each part lies; no slice of a part is asked for."""
+    array = array_of("float64", 8 * 3000).reshape(8, 3000).astype(dtype)
+    wanted = gpureduce.sum(array, axis=0).value
+    parts = [with_attributes(array[:3]), array[3:5], OnDevice(array[5:], 2)]
+    found = gpureduce.sum_parts(parts, axis=0, device="emulator")
+    assert found.value.dtype == wanted.dtype and found.value.tobytes() == wanted.tobytes()
+    timing = found.timing
+    assert (timing.n, timing.nbytes, timing.strategy) == (array.size, array.nbytes, "exact")
+    assert timing.backend == "cpu+emulator" and timing.source == "emulator"
+    assert timing.device == "2 x gpureduce emulator + cpu"
+    untimed = gpureduce.sum_parts(parts, axis=0, device="emulator", timing=False)
+    assert untimed.timing is None and untimed.value.tobytes() == wanted.tobytes()
+
+
+def test_real_parts_have_complex_sums():
+    parts = [np.array([[2**62, 1]]), np.array([[1, 2]])]
+    found = gpureduce.sum_parts(parts, axis=0, dtype="complex128").value
+    wanted = gpureduce.sum(np.concatenate(parts), axis=0, dtype="complex128").value
+    assert found.dtype == wanted.dtype and found.tobytes() == wanted.tobytes()
+
+
+def with_attributes(array):
+    """An array on the emulated device 0 that has no slices."""
+    array = np.ascontiguousarray(array)
+    shown = ByInterface(array, data=(array.ctypes.data, False))
+    shown.dtype, shown.shape = array.dtype, array.shape
+    return shown
+
+
 WRONG = [
     (lambda: gpureduce.sum_parts([]), ValueError, "parts must have one array at least"),
     (lambda: gpureduce.sum_parts(np.ones(3)), TypeError, "a list of arrays, not one ndarray"),
