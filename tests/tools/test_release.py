@@ -61,6 +61,36 @@ def test_every_card_runs_every_kernel_of_a_wheel(wheel, cards):
                 assert arch >= 90 or card < 90, (card, kernel)
 
 
+def _jobs_of(folder: Path, release: str) -> list:
+    """The compilations of a build by an nvcc that reports a release, and fails otherwise."""
+    nvcc = folder / "nvcc"
+    answer = f"echo 'Cuda compilation tools, release {release}, V1'"
+    nvcc.write_text(
+        f"#!/bin/sh\n[ $1 = --version ] && {answer} && exit\n"
+        "echo 'unsupported GNU version!' >&2; exit 1\n"
+    )
+    nvcc.chmod(0o755)
+    setup = runpy.run_path(str(ROOT / "setup.py"))
+    build = setup["CudaBuild"](folder, "_cuda", nvcc, setup["Archs"].named("90"))
+    return [job for job in build.jobs if job.command[0] == str(nvcc)]
+
+
+@pytest.mark.parametrize(("release", "compressed"), [("12.3", 0), ("12.8", 1), ("13.0", 1)])
+def test_nvcc_gets_only_options_that_its_release_has(tmp_path, release, compressed):
+    for job in _jobs_of(tmp_path, release):
+        assert job.command.count("--compress-mode=size") == compressed
+
+
+def test_an_error_of_nvcc_ends_with_what_to_do(tmp_path):
+    job = _jobs_of(tmp_path, "12.4")[0]
+    with pytest.raises(RuntimeError) as raised:
+        job.compile()
+    said = str(raised.value)
+    assert said.index("unsupported GNU version!") < said.index(f"This is release 12.4, {tmp_path}")
+    for advice in ("GPUREDUCE_CUDA=0 pip install", "GPUREDUCE_CUDA_ARCHS", "CXX=", "CUDA_HOME="):
+        assert advice in said
+
+
 def test_a_build_for_one_card_has_nothing_for_others():
     named = runpy.run_path(str(ROOT / "setup.py"))["Archs"].named
     assert [option[-5:] for option in named("90").options()] == ["sm_90", "te_90"]
