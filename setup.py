@@ -408,6 +408,7 @@ class CudaBuild:
         self.tools = tools
         self.nvcc = nvcc
         self.release = nvcc_release(nvcc)
+        self.options = subprocess.run([nvcc, "--help"], capture_output=True, text=True).stdout
         self.libraries = [
             *(f"-L{home / d}" for d in ("lib64", "lib") if (home / d).is_dir()),
             *("-lcudart_static", "-ldl", "-lrt"),
@@ -426,10 +427,11 @@ class CudaBuild:
 
     def cuda(self, source: Path, options: list[str], seed: str, extra: list[str]) -> Job:
         flags = [*NVCC_FLAGS, *self.tools.includes, *extra, *options]
-        flags += ["--compress-mode=size"] if self.release >= (12, 8) else []
+        flags += ["--compress-mode=size"] if "--compress-mode " in self.options else []
         # nvcc makes names from random numbers and from the file's absolute path. With a seed and
         # a relative path, two builds have the same bytes.
-        flags += [f"-frandom-seed={seed}", f"-Xcudafe=--orig_src_path_name={source}"]
+        if "--frandom-seed " in self.options:
+            flags += [f"-frandom-seed={seed}", f"-Xcudafe=--orig_src_path_name={source}"]
         host = ["-fPIC", "-fvisibility=hidden", *self.tools.rename]
         flags += [f"-Xcompiler={shlex.quote(flag)}" for flag in host]  # nvcc passes them to a shell
         if "CXX" in os.environ:
