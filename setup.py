@@ -48,6 +48,14 @@ CUDA_WHEELS = [
     f"nvidia-{name}==13.0.*"
     for name in ("cuda-nvcc", "nvvm", "cuda-crt", "cuda-runtime", "cuda-cccl")
 ]
+NVCC_ADVICE = """
+gpureduce: nvcc could not compile the kernels. This is release {release}, {nvcc}.
+- Without kernels for a GPU: GPUREDUCE_CUDA=0 pip install gpureduce
+- Another toolkit, 12.3 or later: NVCC=FOLDER/bin/nvcc or CUDA_HOME=FOLDER
+- "Unsupported gpu architecture": a newer toolkit, or GPUREDUCE_CUDA_ARCHS=90 with an architecture
+  that `nvcc --list-gpu-arch` lists
+- "unsupported GNU version": an older host compiler, such as CXX=g++-13
+- "Killed", or no message: too little memory; GPUREDUCE_JOBS=1 compiles one file at a time"""
 # Free-threaded Python has no stable ABI before 3.15: its modules are for one version of it.
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 SANITIZE = os.environ.get("GPUREDUCE_SANITIZE", "")
@@ -139,6 +147,13 @@ def toolkit_of(nvcc: Path) -> Path:
     return Path(top.group(1)).resolve() if top else nvcc.resolve().parent.parent
 
 
+def nvcc_release(nvcc: Path) -> tuple[int, ...]:
+    """The toolkit's version as nvcc reports it, such as (13, 0); empty if it reports none."""
+    said = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
+    release = re.search(r"release ([\d.]+),", said)
+    return tuple(map(int, release.group(1).split("."))) if release else ()
+
+
 def has_driver() -> bool:
     return os.path.exists("/proc/driver/nvidia/version") or bool(shutil.which("nvidia-smi"))
 
@@ -210,6 +225,7 @@ class Job:
     source: Path
     target: Path
     command: list[str]
+    if_it_fails: str = ""  # what the user can do
 
     def stale(self) -> bool:
         """Whether one of the files in the compiler's dependency list is newer or missing."""
@@ -221,12 +237,15 @@ class Job:
         except OSError:
             return True
 
+    def compile(self) -> None:
+        run(self.command, self.if_it_fails)
 
-def run(command: list[str]) -> None:
+
+def run(command: list[str], if_it_fails: str = "") -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     output = (done.stdout + done.stderr).strip()
     if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}\n{output}")
+        raise RuntimeError(f"{' '.join(command)}\n{output}\n{if_it_fails}".rstrip())
     if output:
         print(output, file=sys.stderr)
 
@@ -239,7 +258,7 @@ def compile_all(jobs: list[Job]) -> None:
     workers = int(os.environ.get("GPUREDUCE_JOBS", 0)) or len(os.sched_getaffinity(0))
     start = told = time.monotonic()
     with ThreadPoolExecutor(workers) as pool:
-        for done, _ in enumerate(pool.map(lambda job: run(job.command), todo.values())):
+        for done, _ in enumerate(pool.map(Job.compile, todo.values())):
             if time.monotonic() - told > 10:
                 told = time.monotonic()
                 print(
@@ -388,6 +407,8 @@ class CudaBuild:
         tools = Toolchain(folder, module, CUDA_INCLUDES, home)
         self.tools = tools
         self.nvcc = nvcc
+        self.release = nvcc_release(nvcc)
+        self.options = subprocess.run([nvcc, "--help"], capture_output=True, text=True).stdout
         self.libraries = [
             *(f"-L{home / d}" for d in ("lib64", "lib") if (home / d).is_dir()),
             *("-lcudart_static", "-ldl", "-lrt"),
@@ -405,15 +426,20 @@ class CudaBuild:
                 self.jobs.append(tools.c(absent, [f"-DKERNEL={kernel.name}"]))
 
     def cuda(self, source: Path, options: list[str], seed: str, extra: list[str]) -> Job:
-        flags = [*NVCC_FLAGS, "--compress-mode=size", *self.tools.includes, *extra, *options]
+        flags = [*NVCC_FLAGS, *self.tools.includes, *extra, *options]
+        flags += ["--compress-mode=size"] if "--compress-mode " in self.options else []
         # nvcc makes names from random numbers and from the file's absolute path. With a seed and
         # a relative path, two builds have the same bytes.
-        flags += [f"-frandom-seed={seed}", f"-Xcudafe=--orig_src_path_name={source}"]
+        if "--frandom-seed " in self.options:
+            flags += [f"-frandom-seed={seed}", f"-Xcudafe=--orig_src_path_name={source}"]
         host = ["-fPIC", "-fvisibility=hidden", *self.tools.rename]
         flags += [f"-Xcompiler={shlex.quote(flag)}" for flag in host]  # nvcc passes them to a shell
         if "CXX" in os.environ:
             flags.append(f"-ccbin={os.environ['CXX']}")
-        return self.tools.job(source, [str(self.nvcc), *flags])
+        job = self.tools.job(source, [str(self.nvcc), *flags])
+        release = ".".join(map(str, self.release)) or "unknown"
+        job.if_it_fails = NVCC_ADVICE.format(nvcc=self.nvcc, release=release)
+        return job
 
     def link(self, target: Path) -> None:
         self.tools.link(target, self.jobs, self.libraries)
@@ -525,14 +551,12 @@ class BuildBackends(build_ext):
         named = os.environ.get("GPUREDUCE_CUDA_ARCHS") or archs_of_cards()
         named = named or (ARM_ARCHS if for_arm() else DEFAULT_ARCHS)
         archs = Archs.named(named)
-        version = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
-        release = re.search(r"release (\S+),", version)
         said = {
             "cuda": True,
             "why": "",
             "cuda_archs": archs.real,
             "cuda_ptx": archs.virtual or archs.real[-1:],
-            "nvcc": release.group(1) if release else "unknown",
+            "nvcc": ".".join(map(str, nvcc_release(nvcc))) or "unknown",
             "cccl": SBOM["cccl_version"](toolkit_of(nvcc)),
         }
         return CudaBuild(folder, module, nvcc, archs), said

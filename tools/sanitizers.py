@@ -27,12 +27,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILDS = ("address", "thread")
-_TSAN = """#!/bin/sh
-case " $* " in
-*" -DGR_EMULATOR_TRACED "*) exec gcc "$@" ;;
-*) exec gcc -fsanitize=thread "$@" ;;
-esac
-"""
 _TSAN = "halt_on_error=1 exitcode=66 die_after_fork=0"
 _TESTS = ("core/test_many_threads.py", "core/test_thread_pool.py", "several/test_host_arrays.py")
 # When a thread has been joined, the dynamic linker frees its thread-local memory, which the thread

@@ -61,6 +61,38 @@ def test_every_card_runs_every_kernel_of_a_wheel(wheel, cards):
                 assert arch >= 90 or card < 90, (card, kernel)
 
 
+def _jobs_of(folder: Path, options: str) -> list:
+    """The compilations of a build by an nvcc 12.4 that lists some options, and fails otherwise."""
+    nvcc = folder / "nvcc"
+    nvcc.write_text(
+        "#!/bin/sh\n"
+        "[ $1 = --version ] && echo 'Cuda compilation tools, release 12.4, V12.4.131' && exit\n"
+        f"[ $1 = --help ] && echo '{options}' && exit\n"
+        "echo 'unsupported GNU version!' >&2; exit 1\n"
+    )
+    nvcc.chmod(0o755)
+    setup = runpy.run_path(str(ROOT / "setup.py"))
+    build = setup["CudaBuild"](folder, "_cuda", nvcc, setup["Archs"].named("90"))
+    return [job for job in build.jobs if job.command[0] == str(nvcc)]
+
+
+@pytest.mark.parametrize("known", ["", "--compress-mode", "--frandom-seed"])
+def test_nvcc_gets_only_options_that_it_has(tmp_path, known):
+    for job in _jobs_of(tmp_path, f"{known}   (...)"):
+        given = [option for option in job.command if "compress-mode" in option or "seed" in option]
+        assert len(given) == bool(known) and all(known[2:] in option for option in given)
+
+
+def test_an_error_of_nvcc_ends_with_what_to_do(tmp_path):
+    job = _jobs_of(tmp_path, "")[0]
+    with pytest.raises(RuntimeError) as raised:
+        job.compile()
+    said = str(raised.value)
+    assert said.index("unsupported GNU version!") < said.index(f"This is release 12.4, {tmp_path}")
+    for advice in ("GPUREDUCE_CUDA=0 pip install", "GPUREDUCE_CUDA_ARCHS", "CXX=", "CUDA_HOME="):
+        assert advice in said
+
+
 def test_a_build_for_one_card_has_nothing_for_others():
     named = runpy.run_path(str(ROOT / "setup.py"))["Archs"].named
     assert [option[-5:] for option in named("90").options()] == ["sm_90", "te_90"]
