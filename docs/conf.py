@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import re
 import shutil
@@ -29,6 +30,7 @@ python_maximum_signature_line_length = 72
 add_module_names = False
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
+autodoc_mock_imports = [] if importlib.util.find_spec("torch") else ["torch"]
 autodoc_type_aliases = {"npt.ArrayLike": "ArrayLike", "npt.DTypeLike": "DTypeLike"}
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False

@@ -61,6 +61,13 @@ def sum(
         There is no such strategy or axis.
     TypeError
         The dtype cannot be summed that way.
+
+    Examples
+    --------
+    >>> import dask.array as da, gpureduce.dask
+    >>> x = da.from_array([[1e100, 1.0], [2.0, -1e100]], chunks=1)
+    >>> float(gpureduce.dask.sum(x).compute())
+    3.0
     """
     x = da.asanyarray(x)
     one_of("strategy", strategy, _STRATEGIES)
@@ -105,6 +112,13 @@ def mean(
     ------
     TypeError
         The dtype has no mean.
+
+    Examples
+    --------
+    >>> import dask.array as da, gpureduce.dask
+    >>> x = da.from_array([[1.0, 2.0], [3.0, 5.0]], chunks=1)
+    >>> gpureduce.dask.mean(x, axis=1).compute()
+    array([1.5, 4. ])
     """
     x = da.asanyarray(x)
     wanted = np.dtype(np.float64) if x.dtype.kind in "biu" else x.dtype.newbyteorder("=")
