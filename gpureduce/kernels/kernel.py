@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gpureduce import _host
 from gpureduce.core import arrays, dtypes, registry, schedule, text_files
 from gpureduce.core.checks import shown
-from gpureduce.core.devices import Device
+from gpureduce.core.devices import Device, check_device
 from gpureduce.core.request import Arguments
 from gpureduce.kernels import compiling, on_card, process, signature
 from gpureduce.kernels.compiling import Source
@@ -154,6 +154,7 @@ class Kernel(registry.UserKernel):
 
     def _sum(self, arr: Any, *how: Any) -> Any:
         dtype, block, grid, finish, device, _, stream, timing = how
+        check_device(device)
         if device == "cpu":
             raise ValueError(
                 f"{self.name} is a GPU kernel: device must be 'cuda' or 'emulator', or left out"

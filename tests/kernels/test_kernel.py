@@ -42,6 +42,8 @@ def test_the_launch_is_the_callers():
         gpureduce.sum(np.ones(9), k, block=33)
     with pytest.raises(ValueError, match="is a GPU kernel: device must be 'cuda' or 'emulator'"):
         gpureduce.sum(np.ones(9), k, device="cpu")
+    with pytest.raises(ValueError, match="device must be None, 'cpu', 'cuda'"):
+        gpureduce.sum(np.ones(9), k, device=np.zeros(2))
     with pytest.raises(ValueError, match="this one is in host memory"):
         gpureduce.sum(np.ones(9), k, device="emulator", stream=1)
     with pytest.raises(TypeError, match="adds up whole arrays"):
