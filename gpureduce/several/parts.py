@@ -126,7 +126,7 @@ def sum_parts(
     found = _checked(parts)
     streams = _streams(stream, len(found))
     row = strategy_of(strategy, allow_broken)
-    asked = Arguments(row.name, dtype, block, grid, finish, device, allow_broken, None, timing)
+    asked = Arguments(strategy, dtype, block, grid, finish, device, allow_broken, None, timing)
     if axis is None and not keepdims:
         return _sum(asked, row, found, streams, start)
     if streams:
@@ -136,7 +136,10 @@ def sum_parts(
         )
     cut = parts_along_axes.cut_of(found, axis, keepdims, parts_axis)
     return parts_along_axes.add(
-        asked, found, cut, lambda how, some: _sum(how, row, some, None, time.perf_counter())
+        asked._replace(strategy=row.name),
+        found,
+        cut,
+        lambda how, some: _sum(how, row, some, None, time.perf_counter()),
     )
 
 
