@@ -518,6 +518,9 @@ def test_the_error_names_the_array_that_lies_on_a_gpu_without_one():
         gpureduce.segment_sum([1.0, 2.0], ids)
 
 
+@pytest.mark.skipif(
+    bool(gpureduce.build_info()["sanitize"]), reason="a sanitizer takes more address space"
+)
 def test_digits_of_too_many_segments_are_refused_before_elements_are_counted():
     limits = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({2**32}, {2**32}))\n"
     call = "gpureduce.segment_digits([1.0], [0], num_segments=2**28)"
