@@ -164,9 +164,8 @@ class _Rounded:
         self.result = result
 
     def __call__(self, words: words_of.Words, axis: tuple[int, ...], keepdims: bool) -> Any:
-        return words_of.in_dtype(np.ascontiguousarray(_added(words, axis, keepdims)), self.result)[
-            ()
-        ]
+        total = np.ascontiguousarray(_added(words, axis, keepdims))
+        return words_of.in_dtype(total, self.result)[()]
 
 
 class _Mean(_Rounded):

@@ -13,8 +13,8 @@ from gpureduce.core.dtypes import Array, Conversion, named, no_sum_of, quietly
 from gpureduce.lazy_import import load, load_other
 
 # Strided, byte-swapped, unaligned or cast input is packed through a buffer of this many elements,
-# so that a memory-mapped file larger than memory can be summed. Four times as many do not stay in
-# the processor's cache, and take two to four times as long.
+# so that a memory-mapped file larger than memory can be summed. Many more would not stay
+# in the processor's cache.
 PACK_ELEMENTS = 1 << 20
 
 # NumPy's own stub does not know "contig".

@@ -155,6 +155,6 @@ def rounded(words: Words, result: np.dtype[Any]) -> Array:
 
 
 def in_dtype(words: Words, result: np.dtype[Any]) -> Array:
-    """The same; the sums of real numbers may be asked for in a complex dtype."""
+    """The same as rounded(). Sums of real numbers may also get a complex dtype."""
     real = words.shape[-1] == REAL
     return rounded(words, dtypes.part_of(result) if real else result).astype(result, copy=False)

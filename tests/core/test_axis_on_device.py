@@ -221,7 +221,7 @@ def test_a_whole_sum_stays_on_the_device_if_asked():
 
 
 def test_arrays_of_a_known_library_take_a_shorter_way(monkeypatch):
-    """Later calls take the plan of the first one, and what it found out about such arrays."""
+    """Later calls use the first call's plan, which keeps what it found out about the array."""
     module = gpureduce.core.devices.emulator()
     library = device_results.library_of(ByExchange, module)
     monkeypatch.setitem(device_results.LIBRARIES, "producers", library)
