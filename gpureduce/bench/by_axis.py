@@ -268,9 +268,10 @@ def command(arguments: argparse.Namespace) -> None:
     made["device"] = "cpu" if on is None else on.backend
     made["versions"] |= libraries.versions(names)
     bench = bench_for(arguments.device, names)
-    made["rows"] = list(measure(chosen, bench, repeats, report.progress()))
+    found = measure(chosen, bench, repeats, report.progress())
+    made["rows"] = report.keeping(found, target, lambda rows: made | {"rows": rows})
     if target:
-        target.write_text(json.dumps(made, indent=1) + "\n")
+        report.write(target, made)
     if arguments.json:
         print(json.dumps(made, indent=1))
         return

@@ -10,19 +10,22 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gpureduce.bench import libraries, scoreboard
 from gpureduce.bench.benchmark import MEASURES, Measurement, benchmark
 from gpureduce.bench.contenders import WAYS
 from gpureduce.bench.provenance import provenance
-from gpureduce.core import calibration
+from gpureduce.core import calibration, json_files
 from gpureduce.text import EMULATED, number, table
 
 _CLOCKS = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu")
 REPEATS = 11
+_KEPT_EACH_S = 5.0
+_Kept = TypeVar("_Kept")
 DERIVED = ("gb_s", "percent_of_peak", "percent_of_ceiling")
 
 
@@ -227,8 +230,36 @@ def output_of(arguments: argparse.Namespace, suffixes: tuple[str, ...]) -> Path 
 
 def write(path: Path, made: dict[str, Any]) -> None:
     """Writes a record, or its rows as CSV."""
-    is_csv = path.suffix == ".csv"
-    path.write_text(as_csv(made["rows"]) if is_csv else json.dumps(made, indent=1) + "\n")
+    if path.suffix == ".csv":
+        path.write_text(as_csv(made["rows"]))
+    else:
+        json_files.write(path, made)
+
+
+def keeping(
+    rows: Iterable[_Kept], target: Path | None, made: Callable[[list[_Kept]], dict[str, Any]]
+) -> list[_Kept]:
+    """Measures the rows. The file has the record of those so far, if the run ends early.
+
+    Its field "unfinished" is true then. `made` makes a record of rows.
+    """
+    found: list[_Kept] = []
+
+    def keep() -> None:
+        if target:
+            write(target, made(found) | {"unfinished": True})
+
+    kept = time.monotonic()
+    try:
+        for row in rows:
+            found.append(row)
+            if time.monotonic() - kept > _KEPT_EACH_S:
+                keep()
+                kept = time.monotonic()
+    except BaseException:
+        keep()
+        raise
+    return found
 
 
 def _scoreboard(arguments: argparse.Namespace) -> Iterator[Measurement]:
@@ -284,11 +315,14 @@ def command(arguments: argparse.Namespace) -> None:
     peers = ["all"] if everything else arguments.peers or []
     before = clocks()
     found = _scoreboard(arguments) if arguments.scoreboard else _asked(arguments, peers)
-    measured = list(found)
+    beside = libraries.installed(tuple(peers), arguments.device)
+
+    def made_of(rows: list[Measurement], ceiling: float | None = None) -> dict[str, Any]:
+        return record(rows_of(rows, ceiling), beside, before, ceiling)
+
+    measured = keeping(found, target, made_of)
     on_card = any(m.source == "cuda_event" for m in measured)
-    ceiling = read_ceiling(arguments.device) if on_card else None
-    measured_beside = libraries.installed(tuple(peers), arguments.device)
-    made = record(rows_of(measured, ceiling), measured_beside, before, ceiling)
+    made = made_of(measured, read_ceiling(arguments.device) if on_card else None)
     if target:
         write(target, made)
     _print(arguments, made)

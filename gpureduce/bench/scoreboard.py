@@ -75,7 +75,7 @@ ON_CARD = (
     Part("host", ("auto", "cpu", "fast"), ("numpy", "cupy", "torch"), ("float32",),
          (64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)),
     Part("host", ("auto", "cpu", "fast"), ("numpy", "cupy", "torch"), ("float32",),
-         (GIB, 4 * GIB, 8 * GIB), repeats=6),
+         (GIB, 4 * GIB, 8 * GIB), repeats=3),
 )  # fmt: skip
 
 ON_HOST = (
@@ -156,6 +156,8 @@ def made(record: dict[str, Any]) -> str:
     return (
         f"Measured on {record['date']}: {place}, {', '.join([threads, *said])}, commit "
         f"{str(record['commit'])[:9]}; medians, all in one run and in turns."
+        + " The run ended early."
+        * record.get("unfinished", False)
     )
 
 

@@ -366,13 +366,12 @@ def command(arguments: argparse.Namespace) -> None:
     nbytes = [n * named(dtypes[0]).itemsize for n in arguments.sizes or ()]
     found = devices_of(arguments.devices)
     before = report.clocks()
-    rows = list(
-        measure(
-            arguments.devices, nbytes, dtypes, tuple(arguments.strategies or _STRATEGIES),
-            arguments.repeats or 9, progress=report.progress(),
-        )
+    measured = measure(
+        arguments.devices, nbytes, dtypes, tuple(arguments.strategies or _STRATEGIES),
+        arguments.repeats or 9, progress=report.progress(),
     )  # fmt: skip
+    rows = report.keeping(measured, target, lambda rows: record(rows, found))
     made = record(rows, found) | {"clocks": {"before": before, "after": report.clocks()}}
     if target:
-        target.write_text(json.dumps(made, indent=1) + "\n")
+        report.write(target, made)
     print(json.dumps(made, indent=1) if arguments.json else as_text(made))

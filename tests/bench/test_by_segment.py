@@ -77,9 +77,10 @@ def test_rows_have_a_time_of_each_call():
 def test_a_call_that_adds_up_something_else_is_refused():
     case = Case(2000, 20)
     runs, _ = by_segment._runs_elsewhere(case, ("numpy",), "emulator")
-    by_segment._check(runs, case)
+    assert in_turns.without_failing(runs, by_segment._comparison(case)) == {}
+    runs["wrong"] = lambda: np.full(20, 1e6)
     with pytest.raises(ValueError, match="wrong does not add up"):
-        by_segment._check(runs | {"wrong": lambda: np.full(20, 1e6)}, case)
+        in_turns.without_failing(runs, by_segment._comparison(case))
 
 
 def test_a_library_that_fails_is_left_out():
@@ -89,6 +90,26 @@ def test_a_library_that_fails_is_left_out():
     runs = {"exact": lambda: 1, "peer": fail, "other": lambda: 2}
     assert in_turns.without_failing(runs) == {"peer": "RuntimeError: no such thing"}
     assert set(runs) == {"exact", "other"}
+    with pytest.raises(RuntimeError, match="no such thing"):
+        in_turns.without_failing({"exact": fail})
+
+
+def test_slow_calls_are_repeated_less_often(monkeypatch):
+    monkeypatch.setattr(in_turns, "_by_clock", lambda run: run())
+    calls = dict.fromkeys(("quick", "slow", "very slow"), 0)
+
+    def takes(name, ms):
+        def run():
+            calls[name] += 1
+            return ms
+
+        return run
+
+    runs = {"quick": takes("quick", 1.0), "slow": takes("slow", 90.0),
+            "very slow": takes("very slow", 5000.0)}  # fmt: skip
+    found = in_turns.medians(runs, set(runs), None, 11)
+    assert found == {"quick": 1.0, "slow": 90.0, "very slow": 5000.0}
+    assert calls == {"quick": 12, "slow": 4, "very slow": 2}  # one of each warms up
 
 
 def row(segments, ids, **ms):

@@ -104,6 +104,9 @@ def changed(path, now):
 def test_which_records_are_stale():
     """Not a failure, since only a machine with the card can make a record anew: a list."""
     stale = {path.name: changed(path, devices.build()["trees"]) for path in RECORDS}
+    for path in RECORDS:
+        if json.loads(path.read_text()).get("unfinished"):
+            stale[path.name].append("ended early")
     if any(stale.values()):
         told = (f"{name} ({', '.join(folders)})" for name, folders in stale.items() if folders)
         pytest.xfail(f"measured before these folders of csrc changed: {', '.join(told)}")
