@@ -153,11 +153,10 @@ def made(record: dict[str, Any]) -> str:
     said += [f"{name} {version}" for name, version in record["versions"].items() if name in
              ("numpy", "cupy", "torch", "jax")]  # fmt: skip
     threads = f"{record['processors']} processors"
+    ended = " The run ended early." if record.get("unfinished") else ""
     return (
         f"Measured on {record['date']}: {place}, {', '.join([threads, *said])}, commit "
-        f"{str(record['commit'])[:9]}; medians, all in one run and in turns."
-        + " The run ended early."
-        * record.get("unfinished", False)
+        f"{str(record['commit'])[:9]}; medians, all in one run and in turns.{ended}"
     )
 
 

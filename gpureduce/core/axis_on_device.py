@@ -263,7 +263,9 @@ def add_gpu(
     if found is None:
         raise TypeError(f"{type(arr).__name__} does not lie on a GPU")
     value, timing, known = found
-    return SumResult(_on_host(value, known.dtype) if waits else value, timing)
+    if waits:
+        return SumResult(_on_host(value, known.dtype), timing)
+    return SumResult(plan.library.result(value) if how.out is None else value, timing)
 
 
 def _run(
@@ -336,7 +338,7 @@ def digits_gpu(arr: Any, axis: object, device: str | None, stream: object) -> An
     found = gpu_arrays.ask(module.sum_axis_on_device, arr, False, plan, number, None)
     if found is None:
         raise TypeError(f"{type(arr).__name__} does not lie on a GPU")
-    return found[0]
+    return library.result(found[0])
 
 
 def _on_host(value: Any, result: str) -> Any:

@@ -17,11 +17,11 @@ _CUDA = 2
 
 
 class DeviceArray:
-    """Sums on a GPU of an array whose library is neither PyTorch nor CuPy.
+    """Sums on a GPU of an array whose library is none of PyTorch, CuPy and JAX.
 
     It speaks ``__cuda_array_interface__`` and DLPack, so other libraries take it without a copy:
-    ``numba.cuda.as_cuda_array(array)``, ``jax.dlpack.from_dlpack(array)``. `to_numpy` copies it to
-    the host. `float`, `int` and `complex` copy a single number.
+    ``numba.cuda.as_cuda_array(array)``, ``cupy.from_dlpack(array)``. `to_numpy` copies it to the
+    host. `float`, `int` and `complex` copy a single number.
 
     Attributes
     ----------

@@ -1,6 +1,7 @@
 """Results on a GPU, for sums along axes and by segment.
 
-They lie beside the array, in an array of the same library, whose allocator provides the memory.
+They lie beside the array, in an array of the same library, whose allocator provides the memory. JAX
+has no allocator to ask: its arrays share the memory of a DeviceArray.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ Transpose = Callable[[Any, tuple[int, ...]], Any]
 
 
 class Library(NamedTuple):
-    """How to make arrays, how to transpose them, and on which stream work goes."""
+    """How to make arrays, how to transpose them, on which stream work goes, and what users get."""
 
     maker: Callable[[tuple[int, ...], str, int], Make]  # for a shape, a dtype and a GPU
     transpose: Transpose
     stream: Callable[[Any], object] = lambda like: None  # None: the one that the array names
+    result: Callable[[Any], Any] = lambda made: made  # of an array that was made here
 
 
 def _torch(shape: tuple[int, ...], dtype: str, device: int) -> Make:
@@ -44,6 +46,16 @@ def _cupy(shape: tuple[int, ...], dtype: str, device: int) -> Make:
 
     return make
 
+
+def _jax(made: device_array.DeviceArray) -> Any:
+    """A JAX array in the same memory. Without 64-bit types, JAX would cut such sums to 32 bits."""
+    jax = load_other("jax")
+    if made.dtype in _JAX_WIDE and not jax.config.jax_enable_x64:
+        return made
+    return jax.dlpack.from_dlpack(made)
+
+
+_JAX_WIDE = ("int64", "uint64", "float64", "complex128")
 
 LIBRARIES = {
     "torch": Library(
@@ -70,8 +82,11 @@ def library_of(like: type, module: Any) -> Library:
     def maker(shape: tuple[int, ...], dtype: str, device: int) -> Make:
         return lambda stream: device_array.empty(module, shape, dtype, device, stream)
 
-    known = LIBRARIES.get(root_of(like))
-    return known or Library(maker, lambda array, order: array.transpose(order))
+    root = root_of(like)
+    if root in LIBRARIES:
+        return LIBRARIES[root]
+    made = Library(maker, lambda array, order: array.transpose(order))
+    return made._replace(result=_jax) if root == "jaxlib" else made
 
 
 def names_its_stream(like: type) -> bool:
@@ -137,6 +152,8 @@ def refuse_wide(kind: str, nbytes: int) -> None:
 def check_out(out: Any, like: type, name: str, shape: tuple[int, ...]) -> None:
     """Raises if the sums of an array cannot be written to `out`. C checks where it lies."""
     dtype = str(getattr(out, "dtype", "")).rpartition(".")[2]
+    if root_of(type(out)) == "jaxlib":
+        raise TypeError("out cannot be a JAX array, which does not change: leave out away")
     if isinstance(out, np.ndarray) or root_of(type(out)) != root_of(like):
         raise TypeError(
             f"out must be of type {like.__name__}, shape {shape} and dtype {name}, on the same "

@@ -106,8 +106,8 @@ def segment_sum(
     SumResult
         A named tuple of an array, (num_segments,) or (num_segments, d), and its `Timing`. The sum
         of a segment without elements is 0, or `initial`. For arrays on a GPU it is an array of the
-        same library on the same GPU, or a `DeviceArray` if that library is neither CuPy nor
-        PyTorch.
+        same library on the same GPU, or a `DeviceArray` if that library is none of CuPy, PyTorch
+        and JAX.
 
     Raises
     ------

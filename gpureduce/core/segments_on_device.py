@@ -390,8 +390,9 @@ def add_gpu(call: Arguments, name: str, values: Any, asked: Asked, start: float)
     *launch, problem = found
     if problem is not None:
         _raise(problem, asked, plan.count, plan.rows)
+    value = plan.library.result(plan.value) if asked.out is None else plan.value
     if not call.timing:
-        return SumResult(plan.value, cast(Timing, None))
+        return SumResult(value, cast(Timing, None))
     ran = _name(name, plan.exactly, asked.ids is not None)
     where = module.BACKEND, plan.device, plan.element, plan.n
-    return SumResult(plan.value, device_results.timing_of(*where, ran, launch, start))
+    return SumResult(value, device_results.timing_of(*where, ran, launch, start))

@@ -146,13 +146,21 @@ def test_jax_and_numba_read_a_device_array():
     assert numba.as_cuda_array(found).copy_to_host().tolist() == host.sum(axis=0).tolist()
 
 
-def test_a_device_array_for_jax():
+def test_sums_of_a_jax_array_are_one():
     jax = pytest.importorskip("jax")
     array = jax.device_put(np.arange(12, dtype=np.float32).reshape(3, 4), jax.devices("gpu")[0])
     found = gpureduce.sum(array, axis=1).value
-    assert isinstance(found, gpureduce.DeviceArray)
-    assert jax.dlpack.from_dlpack(found).tolist() == [6, 22, 38]
-    assert found.to_numpy().tolist() == [6, 22, 38]
+    assert isinstance(found, jax.Array) and found.devices() == array.devices()
+    assert found.tolist() == [6, 22, 38] and (found + 1).tolist() == [7, 23, 39]
+    cube = jax.device_put(np.ones((4, 3, 5), np.float32), jax.devices("gpu")[0])
+    found = gpureduce.sum(cube.transpose(2, 0, 1), axis=2, keepdims=True).value
+    assert found.shape == (5, 4, 1) and bool((found == 3).all())
+    whole = gpureduce.sum(array, result="device").value
+    assert isinstance(whole, jax.Array) and float(whole) == 66
+    wide = gpureduce.sum(array.astype("int32"), axis=1).value
+    if not jax.config.jax_enable_x64:
+        assert isinstance(wide, gpureduce.DeviceArray) and wide.dtype == "int64"
+    assert [int(x) for x in np.asarray(getattr(wide, "to_numpy", lambda: wide)())] == [6, 22, 38]
 
 
 def test_times_are_read_later():
