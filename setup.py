@@ -286,9 +286,7 @@ def is_clang(compiler: list[str]) -> bool:
 class Toolchain:
     """Compiler commands for one backend."""
 
-    def __init__(
-        self, folder: Path, module: str, includes: list[Path], toolkit: Path | None = None
-    ) -> None:
+    def __init__(self, folder: Path, module: str, includes: list[Path]) -> None:
         import numpy
 
         headers, numpy_headers = sysconfig.get_paths()["include"], numpy.get_include()
@@ -306,7 +304,6 @@ class Toolchain:
         self.python += [] if FREE_THREADED else ["-DPy_LIMITED_API=0x030B0000"]
         # Keeps the build machine's paths out of the objects.
         self.rename = [f"-ffile-prefix-map={ROOT}=."]
-        self.rename += [f"-ffile-prefix-map={toolkit}=cuda"] if toolkit else []
         self.common = ["-O2", "-fPIC", "-fvisibility=hidden", "-pthread", *WARNINGS]
         self.common += ["-g1"] if SANITIZE else []  # other modules are stripped
         # Fused multiply-adds would change sums on processors that have them: AArch64.
@@ -387,7 +384,8 @@ class EmulatorBuild:
         hooks += ["-fno-tree-vectorize"] if for_arm() else []
 
         self.tools = tools
-        self.jobs = [tools.c(p, defines) for p in c_sources((*EVERY_MODULE, *KNOWS_CUDA))]
+        self.jobs = [tools.c(source) for source in c_sources(EVERY_MODULE)]
+        self.jobs += [tools.c(source, defines) for source in c_sources(KNOWS_CUDA)]
         self.jobs += [tools.cpp(p.relative_to(ROOT), defines) for p in runtime]
         self.jobs += [
             tools.cpp(KERNEL_TABLE, [*kernel.defines(), *defines, *hooks], sanitize=not traced)
@@ -404,7 +402,8 @@ class CudaBuild:
 
     def __init__(self, folder: Path, module: str, nvcc: Path, archs: Archs) -> None:
         home = toolkit_of(nvcc)
-        tools = Toolchain(folder, module, CUDA_INCLUDES, home)
+        tools = Toolchain(folder, module, CUDA_INCLUDES)
+        self.rename = [*tools.rename, f"-ffile-prefix-map={home}=cuda"]
         self.tools = tools
         self.nvcc = nvcc
         self.release = nvcc_release(nvcc)
@@ -413,10 +412,8 @@ class CudaBuild:
             *(f"-L{home / d}" for d in ("lib64", "lib") if (home / d).is_dir()),
             *("-lcudart_static", "-ldl", "-lrt"),
         ]
-        system = [f"-isystem{home / 'include'}"]
-        self.jobs = [tools.c(source) for source in c_sources(EVERY_MODULE)]
-        self.jobs += [tools.c(source, system) for source in c_sources(KNOWS_CUDA)]
-        self.jobs.append(self.cuda(CSRC / "cuda" / "backend.cu", archs.options(), "backend", []))
+        # The first takes longest.
+        self.jobs = [self.cuda(CSRC / "cuda" / "backend.cu", archs.options(), "backend", [])]
         for kernel in read_registry():
             options = archs.options(kernel.capability)
             if options:
@@ -424,6 +421,9 @@ class CudaBuild:
             else:
                 absent = CSRC / "engine" / "absent_kernel.c"
                 self.jobs.append(tools.c(absent, [f"-DKERNEL={kernel.name}"]))
+        system = [*self.rename, f"-isystem{home / 'include'}"]
+        self.jobs += [tools.c(source) for source in c_sources(EVERY_MODULE)]
+        self.jobs += [tools.c(source, system) for source in c_sources(KNOWS_CUDA)]
 
     def cuda(self, source: Path, options: list[str], seed: str, extra: list[str]) -> Job:
         flags = [*NVCC_FLAGS, *self.tools.includes, *extra, *options]
@@ -432,7 +432,7 @@ class CudaBuild:
         # a relative path, two builds have the same bytes.
         if "--frandom-seed " in self.options:
             flags += [f"-frandom-seed={seed}", f"-Xcudafe=--orig_src_path_name={source}"]
-        host = ["-fPIC", "-fvisibility=hidden", *self.tools.rename]
+        host = ["-fPIC", "-fvisibility=hidden", *self.rename]
         flags += [f"-Xcompiler={shlex.quote(flag)}" for flag in host]  # nvcc passes them to a shell
         if "CXX" in os.environ:
             flags.append(f"-ccbin={os.environ['CXX']}")
@@ -527,7 +527,7 @@ class BuildBackends(build_ext):
                 Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
 
         self.extensions = [extension for extension, _ in builds]
-        compile_all([job for _, build in builds for job in build.jobs])
+        compile_all([job for _, build in reversed(builds) for job in build.jobs])  # nvcc's first
         for extension, build in builds:
             build.link(Path(self.get_ext_fullpath(extension.name)).resolve())
         self.write_info(info)
