@@ -15,7 +15,7 @@ import numpy as np
 
 import gpureduce
 from gpureduce.bench import by_axis, by_segment, overview, report, several_devices, tuning
-from gpureduce.cli import check, explain, grade, lectures, races, segments
+from gpureduce.cli import check, explain, grade, lectures, progress, races, segments
 from gpureduce.cli.kernel_files import strategy_or_kernel
 from gpureduce.core import calibration, registry
 from gpureduce.core.arrays import random_numbers
@@ -72,9 +72,9 @@ def _load(path: str) -> Any:
     return array
 
 
-def _sum_rows(arguments: argparse.Namespace, array: Any) -> list[dict[str, Any]]:
-    rows = []
-    for name in arguments.strategy:
+def _sum_row(arguments: argparse.Namespace, name: str) -> dict[str, Any]:
+    array = _load(arguments.file)
+    with progress.shown(array.nbytes):
         value, timing = gpureduce.sum(
             array,
             strategy=name,
@@ -87,18 +87,13 @@ def _sum_rows(arguments: argparse.Namespace, array: Any) -> list[dict[str, Any]]
             axis=arguments.axis,
             keepdims=arguments.keepdims,
         )
-        rows.append(
-            {
-                "strategy": name,
-                "value": value,
-                **dataclasses.asdict(timing),
-                "ran": timing.strategy,
-                "gb_s": timing.gb_s,
-                "percent_of_peak": timing.percent_of_peak,
-            }
-            | {"strategy": name}
-        )
-    return rows
+    return dataclasses.asdict(timing) | {
+        "strategy": name,
+        "value": value,
+        "ran": timing.strategy,
+        "gb_s": timing.gb_s,
+        "percent_of_peak": timing.percent_of_peak,
+    }
 
 
 def _show_sums(rows: list[dict[str, Any]]) -> None:
@@ -141,7 +136,7 @@ def _save(path: str, sums: Any) -> None:
 def _command_sum(arguments: argparse.Namespace) -> None:
     if arguments.output and len(arguments.strategy) > 1:
         raise ValueError("--output takes the sums of one strategy: name one")
-    rows = _sum_rows(arguments, _load(arguments.file))
+    rows = [_sum_row(arguments, name) for name in arguments.strategy]
     if arguments.output:
         _save(arguments.output, rows[0]["value"])
     if arguments.json:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import gpureduce
+from gpureduce.cli import progress
 from gpureduce.core.segments import STRATEGIES
 from gpureduce.text import number, show_json, table
 
@@ -40,14 +41,15 @@ def register(command: Command, load: Load, save: Save) -> None:
 def _run(arguments: argparse.Namespace, load: Load, save: Save) -> None:
     values, ids = load(arguments.values), load(arguments.ids)
     segments = {"offsets": ids} if arguments.offsets else {"segment_ids": ids}
-    sums, timing = gpureduce.segment_sum(
-        values,
-        num_segments=arguments.num_segments,
-        strategy=arguments.strategy,
-        dtype=arguments.dtype,
-        device=arguments.device,
-        **segments,
-    )
+    with progress.shown(values.nbytes + ids.nbytes):
+        sums, timing = gpureduce.segment_sum(
+            values,
+            num_segments=arguments.num_segments,
+            strategy=arguments.strategy,
+            dtype=arguments.dtype,
+            device=arguments.device,
+            **segments,
+        )
     if arguments.output:
         save(arguments.output, sums)
     if arguments.json:

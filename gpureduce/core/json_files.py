@@ -60,8 +60,15 @@ def read_record(path: Path, kind: str, **kinds: Any) -> dict[str, Any]:
 
 
 def write(path: Path, value: object) -> None:
-    """Write a file, and its folder if there is none. Nobody ever sees half a file."""
+    """Write a file, and its folder if there is none. Nobody ever sees half a file.
+
+    Links and what is no file, such as /dev/stdout, are written to and stay what they are.
+    """
     text = json.dumps(value, indent=1) + "\n"
+    if path.exists() and not path.is_file():
+        path.write_text(text)
+        return
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:

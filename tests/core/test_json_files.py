@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import random
 import re
 import shutil
@@ -213,3 +214,20 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     plain = tmp_path / "plain"
     plain.write_text("")
     assert path.stat().st_mode == plain.stat().st_mode
+
+
+def test_links_and_pipes_stay_what_they_are(tmp_path):
+    """Such as /dev/stdout, which root could replace by a file."""
+    there, link, pipe = tmp_path / "there.json", tmp_path / "link.json", tmp_path / "pipe.json"
+    link.symlink_to(there)
+    json_files.write(link, [1])
+    assert link.is_symlink() and json.loads(there.read_text()) == [1]
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    json_files.write(pipe, [2])
+    assert pipe.is_fifo() and json.loads(os.read(reader, 100)) == [2]
+    os.close(reader)
+    with pytest.raises(IsADirectoryError):
+        json_files.write(tmp_path, [3])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "link.json", "pipe.json", "there.json"]  # fmt: skip
