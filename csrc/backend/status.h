@@ -38,6 +38,11 @@ static inline size_t gr_least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+static inline size_t gr_ceil_div(size_t a, size_t b)
+{
+    return a / b + (a % b != 0);
+}
+
 #ifdef __cplusplus
 }
 #endif

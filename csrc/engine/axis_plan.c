@@ -26,19 +26,6 @@ enum {
     SM_THREADS = 2048
 };
 
-static int number_of(const char *name)
-{
-    int i = 0;
-    while (strcmp(gr_strategy_at(i)->name, name) != 0)
-        i++;
-    return i;
-}
-
-static size_t ceil_div(size_t a, size_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 static size_t sms_of(const gr_axis_plan *p)
 {
     return gr_facts_of(p->request->device)->sms;
@@ -106,11 +93,12 @@ static gr_status shape_tiles(gr_axis_plan *p, size_t bytes, size_t most, gr_erro
     size_t row = bytes ? bytes : 1;
     p->per_lane = (unsigned)(row * GR_WARP > TILE_BYTES ? 1 : TILE_BYTES / GR_WARP / row);
     size_t tile = p->per_lane * GR_WARP * row;
-    p->tile_bytes = (unsigned)(ceil_div(tile, 128) * (128 + 8));
+    p->tile_bytes = (unsigned)(gr_ceil_div(tile, 128) * (128 + 8));
     if (!p->request->block && p->tile_bytes > 2 * TILE_BYTES)
         p->block = BLOCK / 2;
     size_t warps = p->block / GR_WARP;
-    p->grid = gr_least(ceil_div(ceil_div(p->sum_count, p->per_lane * GR_WARP), warps), most * 4);
+    p->grid =
+        gr_least(gr_ceil_div(gr_ceil_div(p->sum_count, p->per_lane * GR_WARP), warps), most * 4);
     p->shared_bytes = warps * p->tile_bytes;
     return GR_OK;
 }
@@ -132,17 +120,17 @@ static gr_status shape_rows(gr_axis_plan *p, gr_error *error)
                        "boundary on, which these rows of %zu bytes are not: use fast",
                        bytes);
     if (is(p, "row_packs")) {
-        p->grid = gr_least(ceil_div(ceil_div(rows * bytes, 16), p->block), most * 4);
+        p->grid = gr_least(gr_ceil_div(gr_ceil_div(rows * bytes, 16), p->block), most * 4);
     } else if (is(p, "row_group")) {
         size_t packs = bytes / 16, lanes = 1, per_lane = p->request->acc == GR_ACC_proven3 ? 4 : 1;
         while (lanes * per_lane < packs && lanes < GR_WARP)
             lanes *= 2;
         size_t warp_rows = GR_WARP / lanes * 4;
-        p->grid = gr_least(ceil_div(rows, p->block / GR_WARP * warp_rows), most * 8);
+        p->grid = gr_least(gr_ceil_div(rows, p->block / GR_WARP * warp_rows), most * 8);
     } else if (is(p, "row_thread")) {
-        p->grid = gr_least(ceil_div(rows, p->block), most * 4);
+        p->grid = gr_least(gr_ceil_div(rows, p->block), most * 4);
     } else if (is(p, "row_warp")) {
-        p->grid = gr_least(ceil_div(rows, p->block / GR_WARP), most * 8);
+        p->grid = gr_least(gr_ceil_div(rows, p->block / GR_WARP), most * 8);
     } else {
         size_t wide = gr_acc_is_proven(p->request->acc) ? 1 << 20 : 1 << 16;
         if (!p->request->block)
@@ -150,7 +138,7 @@ static gr_status shape_rows(gr_axis_plan *p, gr_error *error)
         p->shared_bytes = p->block / GR_WARP * gr_axis_acc_size(p->request->acc);
         p->grid = gr_least(rows, most * 8);
         if (is(p, "row_split")) {
-            size_t full = sms_of(p) * 2, worth = ceil_div(bytes, SHARE_BYTES);
+            size_t full = sms_of(p) * 2, worth = gr_ceil_div(bytes, SHARE_BYTES);
             p->shares = (unsigned)gr_least(full > rows ? full / rows : 1, worth ? worth : 1);
             p->grid = rows * p->shares;
         }
@@ -200,7 +188,7 @@ static gr_status shape_columns(gr_axis_plan *p, gr_error *error)
     most *= gr_acc_is_proven(p->request->acc) ? 2 : 3; /* blocks that a multiprocessor holds */
     if (is(p, "column_thread")) {
         p->teams = 1;
-        p->grid = gr_least(ceil_div(p->sum_count, p->block), most * 4);
+        p->grid = gr_least(gr_ceil_div(p->sum_count, p->block), most * 4);
         return GR_OK;
     }
     if (is(p, "column_packs") && m->rows > 1 << 16)
@@ -208,20 +196,20 @@ static gr_status shape_columns(gr_axis_plan *p, gr_error *error)
                        "column_packs adds up columns of at most 65536 rows, not of %zu: use fast",
                        m->rows);
     if (is(p, "column_packs")) {
-        size_t packs = ceil_div(p->sum_count, m->columns % pack ? 1 : pack);
+        size_t packs = gr_ceil_div(p->sum_count, m->columns % pack ? 1 : pack);
         p->teams = 1;
-        p->grid = gr_least(ceil_div(packs, p->block), most * 4);
+        p->grid = gr_least(gr_ceil_div(packs, p->block), most * 4);
         return GR_OK;
     }
     size_t team = p->block;
     fold_rows(p, pack);
     while (team > GR_WARP && team / 2 * pack >= m->columns)
         team /= 2;
-    size_t tiles = ceil_div(m->columns, team * pack) * m->batches;
+    size_t tiles = gr_ceil_div(m->columns, team * pack) * m->batches;
     while (team > GR_WARP && p->fold == 1 && m->rows >= p->block / team * THREAD_ROWS &&
            tiles < most) {
         team /= 2;
-        tiles = ceil_div(m->columns, team * pack) * m->batches;
+        tiles = gr_ceil_div(m->columns, team * pack) * m->batches;
     }
     /* Of small batches, more blocks load while others add up the sums of their teams. */
     bool may_halve = !p->request->block && tiles >= most;
@@ -232,8 +220,8 @@ static gr_status shape_columns(gr_axis_plan *p, gr_error *error)
     if (2 * tiles <= most && m->rows >= 2 * SHARE_ROWS)
         p->shares = (unsigned)gr_least(most / tiles, m->rows / SHARE_ROWS);
     size_t thread_rows = (size_t)p->teams << 16; /* small integers are added up in 32 bits */
-    if (m->rows > thread_rows && p->shares < ceil_div(m->rows, thread_rows))
-        p->shares = (unsigned)ceil_div(m->rows, thread_rows);
+    if (m->rows > thread_rows && p->shares < gr_ceil_div(m->rows, thread_rows))
+        p->shares = (unsigned)gr_ceil_div(m->rows, thread_rows);
     p->grid = tiles * p->shares;
     if (p->teams > 1 || p->fold > 1)
         p->shared_bytes = p->block * pack * gr_axis_acc_size(p->request->acc);
@@ -260,13 +248,13 @@ static void shape_levels(gr_axis_plan *p)
     size_t idle = p->sum_count ? threads / GR_WARP / p->sum_count : 0;
     p->level_shares = gr_least(idle, p->terms / GR_WARP / LEAST_LANE_SHARE);
     if (p->level_shares * most < p->terms)
-        p->level_shares = ceil_div(p->terms, most);
+        p->level_shares = gr_ceil_div(p->terms, most);
     p->level_shares = p->level_shares ? p->level_shares : 1;
     p->words = p->level_shares > 1 ? p->sum_count * GR_LEVELS_WORDS(levels) : 0;
     p->shared_bytes = 0;
-    p->grid = gr_least(
-        ceil_div(ceil_div(p->sum_count, GR_WARP / p->lanes) * p->level_shares, p->block / GR_WARP),
-        sms_of(p) * (SM_THREADS / p->block) * 8);
+    p->grid = gr_least(gr_ceil_div(gr_ceil_div(p->sum_count, GR_WARP / p->lanes) * p->level_shares,
+                                   p->block / GR_WARP),
+                       sms_of(p) * (SM_THREADS / p->block) * 8);
 }
 
 static void shape_layout(gr_axis_plan *p)
@@ -287,7 +275,7 @@ static void shape_layout(gr_axis_plan *p)
     if (threads <= full / 2 && p->packed) /* the second launch stores sums in their order */
         p->shares = (unsigned)gr_least(full / threads, p->terms / SHARE_TERMS / p->team);
     p->shares = p->shares ? p->shares : 1;
-    p->grid = gr_least(ceil_div(p->sum_count * p->shares, p->block / p->team),
+    p->grid = gr_least(gr_ceil_div(p->sum_count * p->shares, p->block / p->team),
                        sms_of(p) * (SM_THREADS / p->block) * 8);
 }
 
@@ -370,7 +358,7 @@ void gr_start_axis_plan(const gr_axis_request *request, gr_axis_plan *p)
 
 bool gr_names_exact_levels(const gr_axis_request *request)
 {
-    return request->sums.as_digits || request->strategy == number_of("exact_levels");
+    return request->sums.as_digits || request->strategy == gr_strategy_named("exact_levels");
 }
 
 gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *p, gr_error *error)
@@ -379,19 +367,19 @@ gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *p, gr_error
     gr_start_axis_plan(request, p);
     gr_axis_simplify(&axes, request->sums.parts);
     p->packed = gr_axis_is_packed(&axes, request->sums.bytes);
-    int number = request->sums.as_digits ? number_of("exact_levels") : request->strategy;
+    int number = request->sums.as_digits ? gr_strategy_named("exact_levels") : request->strategy;
     unsigned traits = number < 0 ? 0 : gr_strategy_at(number)->traits;
     gr_axis_form found =
         p->terms ? gr_axis_find_matrix(request, &axes, traits, &p->matrix) : AS_LAYOUT;
     if (number < 0)
-        number = number_of(found == AS_ROWS      ? choose_rows(p)
-                           : found == AS_COLUMNS ? choose_columns(p)
-                                                 : "any_layout");
+        number = gr_strategy_named(found == AS_ROWS      ? choose_rows(p)
+                                   : found == AS_COLUMNS ? choose_columns(p)
+                                                         : "any_layout");
     p->strategy = gr_strategy_at(number);
     bool compiled = found == AS_LAYOUT || p->strategy->traits & ANY_ELEMENTS ||
                     gr_find_kernel(number, (gr_load)gr_axis_load(request), request->acc, 0);
     if (request->strategy < 0 && !compiled) /* a cast */
-        p->strategy = gr_strategy_at(number_of("any_layout"));
+        p->strategy = gr_strategy_at(gr_strategy_named("any_layout"));
     if (p->strategy->traits & ANY_ELEMENTS) {
         found = AS_LAYOUT;
         if (gr_axis_describe_layout(request, &axes, &p->layout, error) != GR_OK)
@@ -408,7 +396,7 @@ gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis
     gr_load load = acc == GR_ACC_proven    ? GR_LOAD_proven
                    : acc == GR_ACC_proven3 ? GR_LOAD_proven3
                                            : gr_load_of_acc(acc);
-    int number = number_of("row_lanes");
+    int number = gr_strategy_named("row_lanes");
     *p = (gr_axis_plan){.request = first->request,
                         .strategy = gr_strategy_at(number),
                         .matrix = {partial, 1, first->sum_count, first->shares, 0, first->shares},
@@ -419,14 +407,14 @@ gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis
                         .sum_count = first->sum_count,
                         .terms = first->shares};
     p->kernel = gr_find_kernel(number, load, acc, 0);
-    p->grid = gr_least(ceil_div(p->sum_count, BLOCK / GR_WARP), sms_of(p) * 64);
+    p->grid = gr_least(gr_ceil_div(p->sum_count, BLOCK / GR_WARP), sms_of(p) * 64);
     return error->status = GR_OK;
 }
 
 gr_status gr_plan_levels(const gr_axis_plan *first, gr_axis_plan *p, gr_error *error)
 {
     gr_axes axes = first->request->axes;
-    int number = number_of("exact_levels");
+    int number = gr_strategy_named("exact_levels");
     *p = *first;
     p->strategy = gr_strategy_at(number);
     p->kernel =

@@ -43,14 +43,6 @@ enum { DEFAULTS = sizeof named / sizeof named[0] };
 static gr_choice defaults[DEFAULTS];
 static int last_block;
 
-static int strategy_index(const char *name)
-{
-    for (int i = 0; i < gr_strategy_count(); i++)
-        if (!strcmp(gr_strategy_at(i)->name, name))
-            return i;
-    return -1;
-}
-
 /* Runs when the module is loaded, so that no fork() can happen in the middle of it. */
 __attribute__((constructor)) static void set_defaults(void)
 {
@@ -58,11 +50,11 @@ __attribute__((constructor)) static void set_defaults(void)
         defaults[i] = (gr_choice){
             .max_bytes = named[i].max_bytes,
             .element_bytes = named[i].element_bytes,
-            .strategy = strategy_index(named[i].strategy),
+            .strategy = gr_strategy_named(named[i].strategy),
             .block = named[i].block,
             .blocks_per_sm = named[i].blocks_per_sm,
         };
-    last_block = strategy_index("last_block");
+    last_block = gr_strategy_named("last_block");
 }
 
 /* The tables that gr_set_choices() has set. No rows: the defaults. `lock` guards them. */

@@ -4,18 +4,10 @@
 
 enum { SM_THREADS = 2048, BLOCK = 256 };
 
-static int number_of(const char *name)
-{
-    int i = 0;
-    while (strcmp(gr_strategy_at(i)->name, name) != 0)
-        i++;
-    return i;
-}
-
 gr_status gr_launch_segment_step(gr_segment_run *r, gr_segment_step s)
 {
     gr_error *error = r->error;
-    gr_kernel *kernel = gr_find_kernel(number_of(s.kernel), s.load, s.acc, 0);
+    gr_kernel *kernel = gr_find_kernel(gr_strategy_named(s.kernel), s.load, s.acc, 0);
     void *arguments[] = {&r->job};
     cudaLaunchConfig_t config;
     if (!kernel)

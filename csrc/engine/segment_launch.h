@@ -28,11 +28,6 @@ typedef struct {
     size_t shared_bytes;
 } gr_segment_step;
 
-static inline size_t gr_ceil_div(size_t a, size_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 gr_status gr_launch_segment_step(gr_segment_run *r, gr_segment_step s);
 
 /* The same of a kernel that needs no elements, of any number of threads. */

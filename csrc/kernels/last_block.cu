@@ -21,18 +21,15 @@ __global__ void last_block(In in, Acc *out, size_t n, Acc *work, unsigned *ticke
         sum += Acc(in[i]);
     sum = block_sum(sum);
 
-    if (gridDim.x == 1) { /* no other block to wait for */
-        if (tid == 0)
-            *out = sum;
-        return;
-    }
-    bool is_last = false;
-    if (tid == 0) {
+    bool is_last = false, is_alone = gridDim.x == 1; /* a single block takes no ticket */
+    if (tid == 0 && is_alone)
+        *out = sum;
+    if (tid == 0 && !is_alone) {
         work[blockIdx.x] = sum;
         __threadfence();
         is_last = atomicInc(ticket, gridDim.x - 1) == gridDim.x - 1;
     }
-    if (!__syncthreads_or(is_last))
+    if (is_alone || !__syncthreads_or(is_last))
         return;
 
     __threadfence();

@@ -1,5 +1,7 @@
 #include "shared/registry.h"
 
+#include <string.h>
+
 static const gr_strategy strategies[] = {
 #define STRATEGY(name, kind, traits, capability, dtypes, aliases, lesson)                          \
     {#name, GR_KIND_##kind, traits, capability, GR_DTYPES_##dtypes, aliases, lesson},
@@ -20,6 +22,14 @@ int gr_strategy_count(void)
 const gr_strategy *gr_strategy_at(int index)
 {
     return index < STRATEGIES ? &strategies[index] : &added[index - STRATEGIES];
+}
+
+int gr_strategy_named(const char *name)
+{
+    for (int i = 0; i < STRATEGIES; i++)
+        if (!strcmp(strategies[i].name, name))
+            return i;
+    return -1;
 }
 
 int gr_is_added_strategy(int index)

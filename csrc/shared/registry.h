@@ -84,6 +84,9 @@ typedef struct {
 int gr_strategy_count(void);
 const gr_strategy *gr_strategy_at(int index);
 
+/* Returns the index of a line of strategies.def, or -1: builds of mutants lack most lines. */
+int gr_strategy_named(const char *name);
+
 /* Adds a strategy behind those of strategies.def. Returns its index, or -1 if there is no room. The
  * caller serializes calls, and keeps the strategy's texts. */
 enum { GR_MAX_ADDED_STRATEGIES = 1024 };

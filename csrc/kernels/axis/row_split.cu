@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(1024, 1) row_split(Matrix<In> in, Sums<Acc> ou
     size_t r = blockIdx.x / shares, share = blockIdx.x % shares;
     const In *row = in.row(r);
     Packed<const In *> packed(row, columns);
-    /* Shares of 32 KiB and more begin at cache lines, so that a warp's loads cross none. */
+    /* Shares begin at cache lines, so that no warp's load crosses one. */
     size_t lead = packed.into_line(), lines = (lead + packed.packs + 7) / 8;
     size_t end = lines * (share + 1) / shares * 8 - lead;
     size_t begin = share ? lines * share / shares * 8 - lead : 0;
