@@ -42,9 +42,14 @@ GR_HOST_DEVICE double gr_two_sum(double *sum, double x)
     return (before - (after - part)) + (x - part);
 }
 
+/* |x|, without a branch: the signs of errors cannot be predicted. */
 GR_HOST_DEVICE double gr_magnitude(double x)
 {
-    return x < 0 ? -x : x;
+#ifdef __CUDA_ARCH__
+    return fabs(x);
+#else
+    return __builtin_fabs(x);
+#endif
 }
 
 GR_HOST_DEVICE void gr_proven_add(gr_proven *to, double x)

@@ -1,10 +1,13 @@
 /* Segments that lie one after another, as offsets name them. A task takes neighbouring segments
- * with about as many elements as the other tasks, and adds up a group of them at a time, in cells
- * of its own. Sums of a group that are not proven are added up again in accumulators, one by one.
- * Long segments are added up by the code of sums along axes. */
+ * with about as many elements as the other tasks. It adds up a group of them at a time: in cells of
+ * its own, or one by one if they are short. Sums that are not proven are added up again in
+ * accumulators. Long segments are added up by the code of sums along axes. */
 #include "segments/segment_job.h"
 
 #include "cpu/axis_sum.h"
+#include "cpu/floating_point_mode.h"
+#include "cpu/store.h"
+#include "exact/format.h"
 #include "exact/proven.h"
 #include "threads/pool.h"
 
@@ -15,6 +18,8 @@ enum {
     TASK = 1 << 16,       /* numbers and sums of a task, about */
     GROUP_CELLS = 512,    /* of a group, but at least one segment's */
     LONG = 512,           /* numbers from which on the code of axes is faster, ... */
+    LONG_NARROW = 192,    /* ... floats narrower than float64, ... */
+    FEW = 48,             /* numbers in a segment, on average, for which no cells are faster */
     LONG_ROWS = 2048,     /* ... and of several columns */
     SHARED_LONG = 1 << 20 /* from which on threads share a segment */
 };
@@ -22,6 +27,7 @@ enum {
 typedef struct {
     gr_segment_job *job;
     size_t tasks;
+    bool shares; /* there are segments that threads share */
 } division;
 
 static size_t segments_of(const gr_segment_job *job)
@@ -37,7 +43,17 @@ static size_t numbers_of(const gr_segment_job *job, size_t segment)
 
 static bool is_long(const gr_segment_job *job, size_t segment)
 {
-    return numbers_of(job, segment) >= (size_t)(job->columns == 1 ? LONG : LONG_ROWS);
+    bool narrow = job->adds_floats && job->request->values.load != GR_LOAD_f64;
+    int least = job->columns > 1 ? LONG_ROWS : narrow ? LONG_NARROW : LONG;
+    return numbers_of(job, segment) >= (size_t)least;
+}
+
+/* Whether the segments first to end - 1 are so short that they are added up one by one. */
+static bool has_few_numbers(const gr_segment_job *job, size_t first, size_t end)
+{
+    const int64_t *offsets = job->request->ids.offsets;
+    return job->columns == 1 && job->kind != GR_CELL_WORD &&
+           (size_t)(offsets[end] - offsets[first]) < FEW * (end - first);
 }
 
 static bool sum_long(const gr_segment_job *job, size_t segment, int threads)
@@ -115,6 +131,64 @@ static void sum_group(gr_segment_job *own, gr_segment_block *block, size_t first
             sum_again(own, block, i);
 }
 
+/* Adds up the segments first to end - 1 of single floats, one after another, without cells. */
+static void sum_each(gr_segment_job *own, gr_segment_block *block, size_t first, size_t end)
+{
+    const int64_t *offsets = own->request->ids.offsets;
+    const gr_exact_initial *floats = &own->request->floats;
+    const gr_load target = own->request->sums.target;
+    const gr_format format = gr_format_of(target);
+    size_t row = (size_t)offsets[first], end_row = (size_t)offsets[end], at = 0, again = 0;
+    gr_arithmetic before = gr_begin_plain();
+    own->first_segment = first;
+    block->rows = 0;
+    block->columns = 1;
+    block->first_column = 0;
+    for (size_t k = first; k < end; k++) {
+        size_t left = numbers_of(own, k);
+        double additions = (double)left + floats->count[0], rounded;
+        gr_proven3 sum = {0, 0, 0, 0};
+        bool is_first = true;
+        while (left > 0) {
+            if (at == block->rows) {
+                row += at;
+                at = 0;
+                block->rows = end_row - row < GR_SEGMENT_BLOCK ? end_row - row : GR_SEGMENT_BLOCK;
+                gr_read_numbers(own, block, row);
+            }
+            size_t n = left < block->rows - at ? left : block->rows - at;
+            const double *x = (const double *)block->numbers + at;
+            size_t i = 0;
+            if (is_first)
+                sum.sum += x[i++];
+            is_first = false;
+            for (; i < n; i++)
+                gr_proven3_add(&sum, x[i]);
+            left -= n;
+            at += n;
+        }
+        for (int i = 0; i < floats->count[0]; i++)
+            gr_proven3_add(&sum, floats->terms[0][i]);
+        bool is_exact = sum.rest == 0 && sum.bound == 0 && sum.sum - sum.sum == 0;
+        rounded = sum.sum;
+        if (is_exact ||
+            gr_proven3_finish(&sum, additions, format.fraction, format.unit, &rounded)) {
+            uint64_t bits = 0;
+            gr_store_float((unsigned char *)&bits, rounded, target);
+            gr_store_sum(own, k - first, bits);
+        } else {
+            own->unproven[k] = 1;
+            again++;
+        }
+    }
+    gr_end_plain(before);
+    for (size_t k = first; k < end && again > 0; k++)
+        if (own->unproven[k]) {
+            sum_again(own, block, k);
+            again--;
+        }
+}
+
 /* The first segment of a task: segments are divided by their elements and sums. */
 static size_t first_of(const division *all, size_t task)
 {
@@ -145,7 +219,7 @@ static size_t end_of_group(const gr_segment_job *job, size_t first, size_t end)
 
 static void sum_task(size_t task, void *context)
 {
-    const division *all = context;
+    division *all = context;
     gr_segment_job *job = all->job, own = *job;
     gr_outliers outliers = {NULL, 0, 0};
     size_t cells = (job->columns < GROUP_CELLS ? GROUP_CELLS : job->columns) + job->columns;
@@ -162,9 +236,15 @@ static void sum_task(size_t task, void *context)
         if (is_long(job, k)) {
             if (numbers_of(job, k) < SHARED_LONG || job->threads == 1)
                 failed = !sum_long(job, k, 1);
+            else
+                __atomic_store_n(&all->shares, true, __ATOMIC_RELAXED);
             continue;
         }
         next = end_of_group(job, k, end);
+        if (has_few_numbers(job, k, next)) {
+            sum_each(&own, block, k, next);
+            continue;
+        }
         own.kind = job->kind;
         own.cell_bytes = job->cell_bytes;
         sum_group(&own, block, k, next);
@@ -186,9 +266,9 @@ void gr_sum_by_offsets(gr_segment_job *job)
                       : job->kind == GR_CELL_PAIR ? 2 * sizeof(uint64_t)
                                                   : sizeof(gr_proven3);
     job->too_wide = false;
-    division all = {job, (rows + segments) / (TASK / job->columns + 1) + 1};
+    division all = {job, (rows + segments) / (TASK / job->columns + 1) + 1, false};
     gr_parallel(job->threads, all.tasks, sum_task, &all);
-    for (size_t k = 0; k < segments && job->threads > 1 && !job->failed && !gr_interrupted(); k++)
+    for (size_t k = 0; k < segments && all.shares && !job->failed && !gr_interrupted(); k++)
         if (numbers_of(job, k) >= SHARED_LONG && is_long(job, k))
             job->failed = !sum_long(job, k, job->threads);
 }

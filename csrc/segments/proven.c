@@ -11,16 +11,6 @@ enum {
     AHEAD = 16        /* rows whose cells are fetched in advance */
 };
 
-/* As gr_proven3_add(), without a branch for the sign, which would be mispredicted half of the time.
- */
-static inline void add(gr_proven3 *to, double x)
-{
-    double error = gr_two_sum(&to->sum, x);
-    error = gr_two_sum(&to->rest, error);
-    to->tail += error;
-    to->bound += __builtin_fabs(error);
-}
-
 void gr_add_proven(const gr_segment_job *job, const gr_segment_block *block, unsigned char *cells)
 {
     const double *x = block->numbers;
@@ -30,7 +20,7 @@ void gr_add_proven(const gr_segment_job *job, const gr_segment_block *block, uns
         if (i + AHEAD < block->rows)
             __builtin_prefetch((gr_proven3 *)(void *)cells + gr_cell_of(job, block, i + AHEAD), 1);
         for (size_t k = 0; k < block->columns; k++)
-            add(cell++, *x++);
+            gr_proven3_add(cell++, *x++);
     }
     gr_end_plain(before);
 }

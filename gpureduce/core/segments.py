@@ -286,10 +286,10 @@ def _by_offsets(array: Array, found: Array, count: int | None) -> _Segments:
     first, last = int(found[0]), int(found[-1])
     if first != 0 or last != len(array):
         raise segments_on_device.wrong_ends(first, last, len(array))
-    if k := _first_fall(found):
-        raise segments_on_device.falling(k - 1, int(found[k - 1]), int(found[k]))
-    own = np.array(found, np.int64, order="C")  # C relies on what has been checked here
+    own = np.array(found, np.int64, order="C")  # C relies on what is checked here
     if _first_fall(own) or own[0] != 0 or own[-1] != len(array):
+        if k := _first_fall(found):
+            raise segments_on_device.falling(k - 1, int(found[k - 1]), int(found[k]))
         raise ValueError("offsets changed during the call")
     return _Segments(None, own, len(own) - 1)
 

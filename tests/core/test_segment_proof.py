@@ -5,6 +5,7 @@ tests/core/test_segments_on_card.py has the same for a card.
 
 from __future__ import annotations
 
+import itertools
 import os
 
 import numpy as np
@@ -149,3 +150,40 @@ def test_no_digit_overflows(device, power):
         values[n // 2] = smallest
         found = segment_sum(values, ids, num_segments=3, device=device, sorted=False)
         assert found.tolist() == [np.float32((n - 1) * float(large) + smallest), 0, 0]
+
+
+def hard_numbers(rng, dtype, n):
+    """Numbers whose sums are hard to round: ties, cancellation, subnormal numbers, inf, nan."""
+    info = ml_finfo(dtype)
+    half = 2.0 ** -(info.nmant + 1)
+    choice = rng.choice([0.0, -0.0, 1.0, -1.0, half, -half, half * half, float(info.tiny)], n)
+    found = np.where(rng.random(n) < 0.3, rng.standard_normal(n), choice)
+    found[rng.random(n) < 0.002] = rng.choice([np.inf, -np.inf, np.nan])
+    return found.astype(numpy_dtype(dtype))
+
+
+def ml_finfo(dtype):
+    kind = numpy_dtype(dtype)
+    if dtype != "bfloat16":
+        return np.finfo(kind)
+    import ml_dtypes
+
+    return ml_dtypes.finfo(kind)
+
+
+@pytest.mark.parametrize("most", [3, 60, 120])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_segments_of_any_length_have_the_bits_of_their_own_sums(device, dtype, most):
+    """Processors add up short, longer and long segments by other code."""
+    rng = np.random.default_rng(most)
+    lengths = rng.integers(0, most + 1, 400)
+    lengths[rng.integers(0, 400, 4)] = rng.integers(180, 1200, 4)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    values = hard_numbers(rng, dtype, int(offsets[-1]))
+    parts = [values[a:b] for a, b in itertools.pairwise(offsets)]
+    for initial in (0, 0.1):
+        expected = [gpureduce.sum(part, "exact", initial=initial).value for part in parts]
+        found = segment_sum(values, offsets=offsets, initial=initial, device=device)
+        nan = np.isnan(found)
+        assert (nan == np.isnan(np.array(expected))).all()
+        assert_same(found[~nan], np.array(expected, found.dtype)[~nan])
