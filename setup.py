@@ -375,13 +375,11 @@ class EmulatorBuild:
         runtime = sorted((ROOT / CSRC / "emulator").rglob("*.cpp"))
         defines = ["-DGR_EMULATOR_TRACED"] if traced else []
         # The traced build's kernels have the hooks of a sanitizer, and therefore no other ones.
-        # With one, -O1 takes half as long to compile as -O2.
-        hooks = TRACED if traced else ["-O1"] if SANITIZE and not TSAN else []
+        # Others take a third less time to compile by -O1 than by -O2, and run faster.
+        hooks = TRACED if traced else ["-O1"]
         hooks += CLANG_HOOKS if traced and is_clang(tools.cxx) else []
         # No exception passes through a kernel: fibers are ended without unwinding.
         hooks += [] if SANITIZE else ["-fno-exceptions", "-fno-asynchronous-unwind-tables"]
-        # GCC 12 for AArch64 fails to vectorize column_packs without fused multiply-adds.
-        hooks += ["-fno-tree-vectorize"] if for_arm() else []
 
         self.tools = tools
         self.jobs = [tools.c(source) for source in c_sources(EVERY_MODULE)]
