@@ -187,8 +187,13 @@ INLINE void add_float_columns(const unsigned char *const *rows, size_t count, si
         rows += 4;
         fresh = false;
     }
-    for (size_t r = 0; r < count % 4; r++, fresh = false)
-        add_float_rows(rows + r, 1, 1, width, size, load, fresh, sums);
+    size_t r = 0;
+    if (fresh && count % 4 >= 2) { /* the same sums as one row at a time, but two streams */
+        add_float_rows(rows, 2, 1, width, size, load, true, sums);
+        r = 2;
+    }
+    for (; r < count % 4; r++)
+        add_float_rows(rows + r, 1, 1, width, size, load, fresh && r == 0, sums);
 }
 
 #define FLOAT_COLUMNS(type, size, load)                                                            \

@@ -29,13 +29,18 @@ void gr_store_floats(unsigned char *to, ptrdiff_t step, const double *x, size_t 
 {
     if (target == GR_LOAD_f32 && step == sizeof(float)) {
         for (size_t i = 0; i < n; i++) {
-            float single = x[i] == x[i] ? (float)x[i] : __builtin_nanf("");
-            memcpy(to + i * sizeof single, &single, sizeof single);
+            float single = (float)x[i];
+            uint32_t bits;
+            memcpy(&bits, &single, sizeof bits);
+            bits = single == single ? bits : 0x7fc00000;
+            memcpy(to + i * sizeof bits, &bits, sizeof bits);
         }
     } else if (target == GR_LOAD_f64 && step == sizeof(double)) {
         for (size_t i = 0; i < n; i++) {
-            double whole = x[i] == x[i] ? x[i] : __builtin_nan("");
-            memcpy(to + i * sizeof whole, &whole, sizeof whole);
+            uint64_t bits;
+            memcpy(&bits, x + i, sizeof bits);
+            bits = x[i] == x[i] ? bits : (uint64_t)0x7ff8 << 48;
+            memcpy(to + i * sizeof bits, &bits, sizeof bits);
         }
     } else {
         for (size_t i = 0; i < n; i++, to += step)

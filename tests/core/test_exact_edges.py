@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gpureduce
+from axis_cases import random_array
 from cases import CSRC, array_of, numpy_dtype, on_devices
 from exact_cases import (
     FLOATS,
@@ -334,3 +335,17 @@ def test_float64_integers_of_the_largest_digits(sign, device):
         flights[at, 0, :, 0] = 1e-300
     array = sign * flights.reshape(-1)
     assert add(array, device, block=32, grid=1) == expected_bits(array)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 7, 32, 33, 65])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex128"])
+def test_few_rows_of_many_columns(dtype, rows):
+    """The sums of the first 32 rows are kept by themselves."""
+    rng = np.random.default_rng(rows)
+    array = random_array(rng, dtype, (rows, 700)) * rng.choice([1, 2**-9, -0.0], (rows, 700))
+    array = array.astype(dtype)
+    array[rng.integers(0, rows, 4), rng.integers(0, 700, 4)] = [np.inf, -np.inf, np.nan, 6e4]
+    for initial in (0, 0.1):
+        found = gpureduce.sum(array, "exact", axis=0, initial=initial).value
+        each = [gpureduce.sum(column, "exact", initial=initial).value for column in array.T]
+        assert np.array_equal(found, np.array(each), equal_nan=True)

@@ -1,0 +1,235 @@
+/* Correctly rounded sums of columns. */
+#include "exact/axis_exact_job.h"
+
+#include "cpu/floating_point_mode.h"
+#include "cpu/gather.h"
+#include "cpu/store.h"
+
+enum {
+    BLOCK = 64,       /* columns that are rounded at once */
+    AGAIN = 8,        /* columns that are added up again together */
+    AGAIN_ROWS = 512, /* of them at a time */
+    FLAGGED_ROWS = 32 /* that are added up without proof, if exactly */
+};
+
+int gr_exact_planes(const gr_axis_job *job)
+{
+    (void)job;
+    return GR_EXACT_PLANES + 1; /* the members of gr_proven3, and a leaf */
+}
+
+static double *leaf_of(const gr_columns *sums)
+{
+    return sums->planes + GR_EXACT_PLANES * sums->stride;
+}
+
+/* The sums of one leaf stay there, while it is the only one: `leaves` is 1 then. */
+void gr_exact_start(const gr_axis_job *job, gr_columns *sums)
+{
+    (void)job;
+    sums->leaves = 0;
+}
+
+/* Puts the sums into the other planes. */
+static void leave_leaf(const gr_axis_job *job, gr_columns *sums)
+{
+    if (sums->leaves > 1)
+        return;
+    memset(sums->planes, 0, sums->stride * GR_EXACT_PLANES * sizeof(double));
+    const unsigned char *row = (const unsigned char *)leaf_of(sums);
+    if (sums->leaves == 1)
+        gr_exact_axes_of(job)->kernels->columns_f64(&row, 1, sums->stride, sums->planes,
+                                                    sums->stride);
+    sums->leaves = 2;
+}
+
+/* Adds up a leaf in float64. Returns whether nothing was rounded. */
+static bool add_leaf_plainly(const gr_axis_job *job, gr_columns *sums,
+                             const unsigned char *const *rows, size_t count)
+{
+    const gr_exact_axes *how = gr_exact_axes_of(job);
+    if (!how->plain_columns || !(how->whole || how->flags))
+        return false;
+    if (sums->leaves == 1)
+        leave_leaf(job, sums);
+    double *leaf = leaf_of(sums);
+    size_t used = gr_columns_used(sums, job->vector);
+    memset(leaf + used, 0, (sums->stride - used) * sizeof *leaf);
+    gr_lower_inexact();
+    __asm__ volatile("" : : "g"(leaf) : "memory");
+    how->plain_columns(rows, count, sums->width, leaf);
+    __asm__ volatile("" : : "g"(leaf) : "memory");
+    if (!how->whole && gr_inexact())
+        return false;
+    const unsigned char *row = (const unsigned char *)leaf;
+    if (sums->leaves++ > 0)
+        how->kernels->columns_f64(&row, 1, sums->stride, sums->planes, sums->stride);
+    return true;
+}
+
+void gr_exact_add(const gr_axis_job *job, gr_columns *sums, const unsigned char *const *rows,
+                  size_t count)
+{
+    gr_arithmetic before = gr_begin_plain();
+    for (size_t some; count > 0; rows += some, count -= some) {
+        some = count < FLAGGED_ROWS ? count : FLAGGED_ROWS;
+        if (add_leaf_plainly(job, sums, rows, some))
+            continue;
+        leave_leaf(job, sums);
+        gr_exact_axes_of(job)->columns(rows, some, sums->width, sums->planes, sums->stride);
+    }
+    gr_end_plain(before);
+}
+
+/* Sums that are merged or folded leave their leaf. */
+void gr_exact_end(const gr_axis_job *job, gr_columns *sums)
+{
+    if (sums->leaves == 1 && job->chunks == 1 && job->folded == 1)
+        return;
+    gr_arithmetic before = gr_begin_plain();
+    leave_leaf(job, sums);
+    gr_end_plain(before);
+}
+
+static void merge_places(const gr_columns *sums, size_t to, const gr_columns *more, size_t from)
+{
+    size_t stride = sums->stride;
+    gr_proven3 sum = gr_sum_at(sums->planes + to, stride);
+    const gr_proven3 other = gr_sum_at(more->planes + from, stride);
+    gr_proven3_merge(&sum, &other);
+    sums->planes[to] = sum.sum;
+    sums->planes[to + stride] = sum.rest;
+    sums->planes[to + 2 * stride] = sum.tail;
+    sums->planes[to + 3 * stride] = sum.bound;
+}
+
+void gr_exact_merge_columns(const gr_axis_job *job, gr_columns *sums, const double *later)
+{
+    leave_leaf(job, sums);
+    gr_columns more = *sums;
+    more.planes = (double *)later;
+    gr_arithmetic before = gr_begin_plain();
+    for (size_t i = 0; i < sums->stride; i++)
+        merge_places(sums, i, &more, i);
+    gr_end_plain(before);
+}
+
+void gr_exact_fold(const gr_axis_job *job, gr_columns *sums, size_t width)
+{
+    gr_arithmetic before = gr_begin_plain();
+    for (size_t count = sums->width / width, half; count > 1; count = half) {
+        half = (count + 1) / 2;
+        for (size_t i = 0; i < (count - half) * width; i++)
+            merge_places(sums, gr_column_place(sums, job->vector, i), sums,
+                         gr_column_place(sums, job->vector, i + half * width));
+    }
+    gr_end_plain(before);
+}
+
+/* Columns that are added up again: their numbers in a run. */
+typedef struct {
+    size_t column[AGAIN];
+    size_t count;
+} some_columns;
+
+/* Together, as neighbours share cache lines. */
+static void columns_again(const gr_axis_job *job, const some_columns *which, size_t first,
+                          const gr_axis_run *run)
+{
+    gr_exact sums[AGAIN];
+    double buffer[AGAIN_ROWS];
+    for (size_t i = 0; i < which->count; i++)
+        gr_exact_init(&sums[i]);
+    for (size_t row = 0; row < job->n && !gr_axis_is_interrupted(job); row += AGAIN_ROWS) {
+        size_t some = job->n - row < AGAIN_ROWS ? job->n - row : AGAIN_ROWS;
+        for (size_t i = 0; i < which->count; i++) {
+            ptrdiff_t at = (ptrdiff_t)which->column[i];
+            const unsigned char *mask = run->mask ? run->mask + at * run->mask_step : NULL;
+            gr_gather_row((unsigned char *)buffer, job->axes, run->in + at * run->in_step, mask,
+                          row, some);
+            gr_exact_add_array(&sums[i], buffer, some, job->axes->load, 1, 1);
+        }
+    }
+    for (size_t i = 0; i < which->count; i++) {
+        int part = job->parts == 2 ? (int)((first + which->column[i]) % 2) : 0;
+        gr_store_exact(gr_exact_axes_of(job), &sums[i], part,
+                       run->out + (ptrdiff_t)which->column[i] * run->out_step);
+    }
+}
+
+static bool store_column(const gr_axis_job *job, const gr_columns *sums, size_t column,
+                         unsigned char *out)
+{
+    size_t place = gr_column_place(sums, job->vector, column);
+    int part = job->parts == 2 ? (int)(column % 2) : 0;
+    gr_proven3 sum = sums->leaves == 1 ? (gr_proven3){leaf_of(sums)[place], 0, 0, 0}
+                                       : gr_sum_at(sums->planes + place, sums->stride);
+    return gr_store_proven(gr_exact_axes_of(job), sum, part, out);
+}
+
+/* Whether the sums of columns are exact in their first number, as those of float32 mostly are. */
+static bool are_exact(const gr_axis_job *job, const gr_columns *sums)
+{
+    bool exact = true;
+    if (sums->leaves == 1)
+        return gr_all_finite(leaf_of(sums), gr_columns_used(sums, job->vector));
+    for (int i = 1; i < GR_EXACT_PLANES; i++)
+        exact = exact && gr_all_zero(sums->planes + (size_t)i * sums->stride, sums->stride);
+    return exact; /* false if a sum is inf or nan: its error is nan */
+}
+
+static void store_or_note(const gr_axis_job *job, const gr_columns *sums, size_t first,
+                          const gr_axis_run *run, size_t i, some_columns *again)
+{
+    if (!store_column(job, sums, first + i, run->out + (ptrdiff_t)i * run->out_step))
+        again->column[again->count++] = i;
+    if (again->count < AGAIN)
+        return;
+    columns_again(job, again, first, run);
+    again->count = 0;
+}
+
+/* Stores the sums of up to BLOCK columns in float64 that are in their places. */
+static void store_block(const gr_axis_job *job, const gr_columns *sums, size_t first,
+                        const gr_axis_run *run, size_t i, size_t n, some_columns *again)
+{
+    double rounded[BLOCK], margin[BLOCK];
+    bool all = true;
+    gr_exact_axes_of(job)->kernels->round_f64(
+        sums->planes + first + i, sums->stride,
+        (n - 1) / GR_MOST_VECTOR * GR_MOST_VECTOR + GR_MOST_VECTOR,
+        gr_exact_axes_of(job)->additions * 0x1p-52, rounded, margin);
+    for (size_t k = 0; k < n; k++)
+        all &= margin[k] > 0;
+    if (all)
+        gr_store_floats(run->out + (ptrdiff_t)i * run->out_step, run->out_step, rounded, n,
+                        GR_LOAD_f64);
+    for (size_t k = 0; k < n && !all; k++)
+        store_or_note(job, sums, first, run, i + k, again);
+}
+
+void gr_exact_store(const gr_axis_job *job, const gr_columns *sums, size_t first,
+                    const gr_axis_run *run)
+{
+    const gr_exact_axes *how = gr_exact_axes_of(job);
+    some_columns again = {.count = 0};
+    bool plain = how->initial->count[0] + how->initial->count[1] == 0;
+    size_t whole = sums->width / job->vector * job->vector, i = 0; /* in their places */
+    size_t some = first >= whole ? 0 : whole - first < run->count ? whole - first : run->count;
+    gr_arithmetic before = gr_begin_plain();
+    if (plain && are_exact(job, sums)) {
+        const double *exact = sums->leaves == 1 ? leaf_of(sums) : sums->planes;
+        gr_store_floats(run->out, run->out_step, exact + first, some, how->target);
+        i = some;
+    } else if (plain && how->target == GR_LOAD_f64 && sums->leaves > 1) {
+        for (size_t n; i < some; i += n) {
+            n = some - i < BLOCK ? some - i : BLOCK;
+            store_block(job, sums, first, run, i, n, &again);
+        }
+    }
+    for (; i < run->count; i++)
+        store_or_note(job, sums, first, run, i, &again);
+    gr_end_plain(before);
+    if (again.count > 0)
+        columns_again(job, &again, first, run);
+}

@@ -1,0 +1,57 @@
+/* What the files for correctly rounded sums along axes share. */
+#ifndef GPUREDUCE_AXIS_EXACT_JOB_H
+#define GPUREDUCE_AXIS_EXACT_JOB_H
+
+#include "cpu/axis_job.h"
+#include "cpu/kernels.h"
+#include "exact/axis_exact.h"
+#include "exact/exact.h"
+#include "exact/format.h"
+#include "exact/proven.h"
+#include "exact/proven_kernels.h"
+
+typedef struct {
+    gr_load target;
+    gr_format format; /* of the target */
+    const gr_exact_initial *initial;
+    double additions;
+    const gr_proven_kernels *kernels;
+    gr_proven_rows_kernel *rows;
+    gr_proven_columns_kernel *columns;
+    /* Sums in float64 are exact if no addition raises the inexact flag: most of float32 and
+     * bfloat16 are. */
+    gr_float_rows_kernel *plain_rows;
+    gr_float_columns_kernel *plain_columns;
+    bool flags, whole; /* whether the flag works; whether plain sums are exact in any case */
+} gr_exact_axes;
+
+static inline const gr_exact_axes *gr_exact_axes_of(const gr_axis_job *job)
+{
+    return job->context;
+}
+
+/* The sum whose numbers are in planes, `stride` apart. */
+static inline gr_proven3 gr_sum_at(const double *planes, size_t stride)
+{
+    return (gr_proven3){planes[0], planes[stride], planes[2 * stride], planes[3 * stride]};
+}
+
+/* Stores the sum if it is proven. Returns whether it is. */
+bool gr_store_proven(const gr_exact_axes *how, gr_proven3 sum, int part, unsigned char *out);
+
+/* Rounds the sum of an accumulator, with the initial number. */
+void gr_store_exact(const gr_exact_axes *how, gr_exact *sum, int part, unsigned char *out);
+
+/* The ways of columns (axis_job.h). */
+enum { GR_EXACT_PLANES = 4 }; /* that are kept of columns */
+int gr_exact_planes(const gr_axis_job *job);
+void gr_exact_start(const gr_axis_job *job, gr_columns *sums);
+void gr_exact_add(const gr_axis_job *job, gr_columns *sums, const unsigned char *const *rows,
+                  size_t count);
+void gr_exact_end(const gr_axis_job *job, gr_columns *sums);
+void gr_exact_merge_columns(const gr_axis_job *job, gr_columns *sums, const double *later);
+void gr_exact_fold(const gr_axis_job *job, gr_columns *sums, size_t width);
+void gr_exact_store(const gr_axis_job *job, const gr_columns *sums, size_t first,
+                    const gr_axis_run *run);
+
+#endif
