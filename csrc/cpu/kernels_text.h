@@ -238,6 +238,29 @@ static uint64_t sum_bits64(const void *data, size_t bytes, uint64_t flip)
     return sum_integers(data, bytes, 64, flip);
 }
 
+/* Rounds to float32. A nan becomes the quiet positive one. */
+INLINE words narrow_vector(const double *x)
+{
+    doubles wide;
+    memcpy(&wide, x, sizeof wide);
+    floats narrow = __builtin_convertvector(wide, floats);
+    words number = (words)(narrow == narrow);
+    return ((words)narrow & number) | (0x7fc00000 & ~number);
+}
+
+static void store_f32(const double *x, size_t n, unsigned char *to)
+{
+    size_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH) {
+        words bits = narrow_vector(x + i);
+        memcpy(to + i * sizeof(float), &bits, sizeof bits);
+    }
+    double rest[WIDTH] = {0};
+    memcpy(rest, x + i, (n - i) * sizeof *x);
+    words bits = narrow_vector(rest);
+    memcpy(to + i * sizeof(float), &bits, (n - i) * sizeof(float));
+}
+
 #include "cpu/axis_text.h"
 
 const gr_cpu_kernels KERNELS = {
@@ -249,5 +272,6 @@ const gr_cpu_kernels KERNELS = {
     .bits16 = sum_bits16,
     .bits32 = sum_bits32,
     .bits64 = sum_bits64,
+    .store_f32 = store_f32,
     AXIS_KERNELS,
 };

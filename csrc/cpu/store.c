@@ -1,5 +1,7 @@
 #include "cpu/store.h"
 
+#include "cpu/kernels.h"
+
 /* The compiler vectorizes these loops. */
 
 static uint64_t size_bits(double x)
@@ -28,13 +30,7 @@ bool gr_all_zero(const double *x, size_t n)
 void gr_store_floats(unsigned char *to, ptrdiff_t step, const double *x, size_t n, gr_load target)
 {
     if (target == GR_LOAD_f32 && step == sizeof(float)) {
-        for (size_t i = 0; i < n; i++) {
-            float single = (float)x[i];
-            uint32_t bits;
-            memcpy(&bits, &single, sizeof bits);
-            bits = single == single ? bits : 0x7fc00000;
-            memcpy(to + i * sizeof bits, &bits, sizeof bits);
-        }
+        gr_cpu_best()->store_f32(x, n, to);
     } else if (target == GR_LOAD_f64 && step == sizeof(double)) {
         for (size_t i = 0; i < n; i++) {
             uint64_t bits;
