@@ -219,7 +219,7 @@ def segment_sum(
             assert segment_ids is not None
             num_segments = max(int(segment_ids.max()) + 1, 0) if segment_ids.numel() else 0
     rest = values.shape[1:]
-    rows = values if values.dim() <= 2 else values.reshape(values.shape[0], -1)
+    rows = values if values.dim() <= 2 else values.flatten(1)  # without rows, too
     how_ = num_segments, dtype, strategy, sorted, check
     found: torch.Tensor = torch.ops.gpureduce.segment_sum(rows, segment_ids, offsets, *how_)
     return found if values.dim() <= 2 else found.reshape(num_segments, *rest)
@@ -253,11 +253,17 @@ def index_add(
     ------
     ValueError
         An index is out of range, and `check` is not False.
+    TypeError
+        `source` times `alpha` does not have the dtype of `x`, or `index` is not of int32 or int64.
     """
     if x.dtype != source.dtype:
         raise TypeError(f"source must have the dtype of x, {x.dtype}, not {source.dtype}")
+    if index.dtype not in (torch.int32, torch.int64):  # a narrower one cannot number all slices
+        raise TypeError(f"index must be of int32 or int64, not {index.dtype}")
     count = x.shape[dim]
     added = source if alpha == 1 else source * alpha
+    if added.dtype != x.dtype:
+        raise TypeError(f"alpha must be a number of the dtype of x, {x.dtype}, not {alpha}")
     # The slices of x are elements like the others: x plus a rounded sum would be rounded twice.
     values = torch.cat([x.movedim(dim, 0), added.movedim(dim, 0)])
     ids = torch.cat([torch.arange(count, device=index.device, dtype=index.dtype), index])
@@ -314,7 +320,7 @@ def _gather(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]
     ids, offsets = ctx.saved_tensors
     if ids is None:
         segments = torch.arange(offsets.shape[0] - 1, device=offsets.device)
-        ids = torch.repeat_interleave(segments, offsets.diff(), output_size=ctx.rows)
+        ids = torch.repeat_interleave(segments, offsets.long().diff(), output_size=ctx.rows)
     rows = gradient.to(ctx.dtype).index_select(0, ids.long())
     return rows, None, None, None, None, None, None, None
 
@@ -341,7 +347,7 @@ def _(
     how = dtype, strategy
     if segment_ids is None or in_dims[1] is None:  # one pass over wider rows
         values = values.movedim(in_dims[0] or 0, 1)
-        rows = values.reshape(values.shape[0], -1)
+        rows = values.flatten(1)
         found = _add_segments(rows, segment_ids, offsets, num_segments, *how, sorted, check)
         return found.reshape(num_segments, size, *values.shape[2:]), 1
     ids = segment_ids.movedim(in_dims[1], 0).long()
@@ -351,6 +357,6 @@ def _(
     is_right = (ids >= 0) & (ids < num_segments)
     first = torch.arange(size, device=ids.device).unsqueeze(1) * num_segments
     places = torch.where(is_right, ids + first, -1).reshape(-1)
-    rows = values.reshape(-1, *values.shape[2:])
+    rows = values.flatten(0, 1)
     found = _add_segments(rows, places, None, size * num_segments, *how, None, check)
     return found.reshape(size, num_segments, *found.shape[1:]), 0

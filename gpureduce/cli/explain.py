@@ -95,7 +95,7 @@ def _explain(arguments: argparse.Namespace) -> None:
         grid=arguments.grid,
         shape=arguments.shape,
     )
-    if arguments.svg:
+    if arguments.svg is not None:
         Path(arguments.svg).write_text(found.picture().svg(), encoding="utf-8")
     if arguments.json:
         show_json(found.as_dict())

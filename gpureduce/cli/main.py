@@ -61,7 +61,8 @@ def _load(path: str) -> Any:
         )
     try:
         _check_header(path)
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        with np.errstate(over="ignore"):  # NumPy's sizes wrap around before it refuses them
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError:
         raise
     except Exception as error:  # any class: NumPy parses the header as Python
@@ -134,10 +135,10 @@ def _save(path: str, sums: Any) -> None:
 
 
 def _command_sum(arguments: argparse.Namespace) -> None:
-    if arguments.output and len(arguments.strategy) > 1:
+    if arguments.output is not None and len(arguments.strategy) > 1:
         raise ValueError("--output takes the sums of one strategy: name one")
     rows = [_sum_row(arguments, name) for name in arguments.strategy]
-    if arguments.output:
+    if arguments.output is not None:
         _save(arguments.output, rows[0]["value"])
     if arguments.json:
         show_json(rows)

@@ -20,7 +20,7 @@ def _run(arguments: argparse.Namespace) -> None:
         strategy_or_kernel(arguments.strategy), arguments.n, arguments.dtype, arguments.block,
         arguments.grid, arguments.schedules,
     )  # fmt: skip
-    if arguments.svg:
+    if arguments.svg is not None:
         Path(arguments.svg).write_text(found.svg(), encoding="utf-8")
     if arguments.json:
         show_json(found.as_dict())

@@ -50,7 +50,7 @@ def _run(arguments: argparse.Namespace, load: Load, save: Save) -> None:
             device=arguments.device,
             **segments,
         )
-    if arguments.output:
+    if arguments.output is not None:
         save(arguments.output, sums)
     if arguments.json:
         show_json(dataclasses.asdict(timing) | {"value": sums, "gb_s": timing.gb_s})

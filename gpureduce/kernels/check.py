@@ -251,7 +251,7 @@ def check(
     subjects, results, pairs = subjects_of(chosen, _wanted(chosen, dtype))
     loaded = chosen.loaded(pairs)
     compiled = time.perf_counter()
-    limits = dataclasses.replace(chosen.limits, seconds=chosen.limits.seconds * len(subjects))
+    limits = chosen.limits.times(len(subjects))
     job = Job(
         "gpureduce.kernels.check",
         "examine",

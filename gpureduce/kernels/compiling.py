@@ -73,7 +73,7 @@ def recipe() -> dict[str, Any]:
 def cache_folder() -> Path:
     """The folder for compiled kernels: in XDG_CACHE_HOME or ~/.cache, else a temporary one."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(base) / "gpureduce" / "kernels"
+    folder = Path(base).absolute() / "gpureduce" / "kernels"  # the compiler runs elsewhere
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
@@ -136,7 +136,7 @@ def header_folder() -> Path:
     made = Path(tempfile.mkdtemp(dir=cache_folder()))
     for name, text in files.items():
         (made / name).parent.mkdir(parents=True, exist_ok=True)
-        (made / name).write_text(text)
+        (made / name).write_text(text, "utf-8")
     try:
         made.rename(folder)
     except OSError:  # another process was faster
@@ -161,13 +161,21 @@ class Source:
         """The texts of the headers that it includes from its own folder."""
         texts, seen, todo = [], set(), [self.text]
         while todo and self.folder:
-            for name in re.findall(r'^\s*#\s*include\s*"([^"]+)"', todo.pop(), re.M):
+            for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', todo.pop(), re.M):
                 path = Path(self.folder) / name
-                if path not in seen and path.is_file():
+                if path not in seen:
                     seen.add(path)
-                    todo.append(path.read_text(errors="replace"))
+                    todo.append(_header(path))
                     texts.append(todo[-1])
         return texts
+
+
+def _header(path: Path) -> str:
+    """The text of a header. Empty if it cannot be read: the compiler says why."""
+    try:
+        return path.read_text("utf-8", errors="replace") if path.is_file() else ""
+    except OSError:
+        return ""
 
 
 def instances(signature: Signature, pair: tuple[str, str]) -> list[tuple[int, str]]:
@@ -222,8 +230,8 @@ def _compile_all(
 ) -> None:
     with tempfile.TemporaryDirectory(dir=cache_folder()) as name:
         folder = Path(name)
-        (folder / file).write_text(text)
-        (folder / _OURS).write_text(wrapper)
+        (folder / file).write_text(text, "utf-8")
+        (folder / _OURS).write_text(wrapper, "utf-8")
         running = []
         for i, (command, _, _) in enumerate(jobs):
             whole = [*command, f"-ffile-prefix-map={folder}=.", "-x", "c++", _OURS]

@@ -144,8 +144,8 @@ def _by_nvcc(nvcc: str, source: Source, names: list[str], arch: int) -> bytes:
     uses = "".join(f"    (const void *)({name}),\n" for name in names)
     text = f"{_TEXT.format(file=source.file)}const void *gr_used[] = {{\n{uses}}};\n"
     with tempfile.TemporaryDirectory(dir=compiling.cache_folder()) as folder:
-        (Path(folder) / source.file).write_text(source.text)
-        (Path(folder) / _OURS).write_text(text)
+        (Path(folder) / source.file).write_text(source.text, "utf-8")
+        (Path(folder) / _OURS).write_text(text, "utf-8")
         command = [nvcc, *recipe["nvcc"], "-cubin", f"-arch=sm_{arch}", "-lineinfo", *includes]
         try:
             done = subprocess.run(

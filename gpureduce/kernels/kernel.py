@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from dataclasses import dataclass, field
@@ -182,10 +181,9 @@ class Kernel(registry.UserKernel):
     ) -> Any:
         """The times of the launches on the emulator, in ms, with block and grid."""
         pairs = self.pairs(array.dtype, dtype)
-        limits = dataclasses.replace(self.limits, seconds=self.limits.seconds * repeats)
         return self.run(
             "gpureduce.kernels.jobs", "measure", pairs, array, dtype, block, grid, repeats, apart,
-            limits=limits,
+            limits=self.limits.times(repeats),
         )  # fmt: skip
 
     def _verify_counters(self, sizes: Any, blocks: Any, dtype: str) -> Any:

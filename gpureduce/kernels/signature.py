@@ -122,8 +122,10 @@ def _parameter(text: str) -> tuple[str, str]:
     """A parameter's type and name."""
     text = re.sub(r"\b__restrict(__)?\b", " ", text.partition("=")[0]).strip()
     text = re.sub(r"\b(\w+)\s*\[\s*\d*\s*\]$", r"* \1", text)  # an array parameter is a pointer
-    found = re.fullmatch(r"(.*?)\s*(\w+)?\s*", re.sub(r"\s*\*\s*", " * ", text))
-    kind, name = (found[1], found[2] or "") if found else (text, "")
+    text = re.sub(r"\s*\*\s*", " * ", text).rstrip()
+    letters = re.match(r"\w*", text[::-1])
+    name = letters[0][::-1] if letters else ""
+    kind = text.removesuffix(name)
     if not kind or name in ("int", "unsigned", "long", "size_t", "float", "double"):
         kind, name = text, ""
     return " ".join(kind.split()), name
@@ -131,7 +133,7 @@ def _parameter(text: str) -> tuple[str, str]:
 
 def _template(code: str, start: int, name: str) -> tuple[int, bool]:
     """The number of type parameters of a template, and whether the block is a parameter."""
-    before = re.sub(r'extern\s+(?:"C"|\s{3})\s*$|static\s*$|inline\s*$', "", code[:start])
+    before = re.sub(r"(extern|static|inline)\s*$", "", code[:start])  # "C" is blanked out
     found = _TEMPLATE.search(before)
     if not found:
         return 0, False
@@ -191,6 +193,10 @@ def read(text: str, name: str | None = None) -> Signature:
         raise KernelError(
             f"the text has {len(text)} characters, and at most {MOST_LETTERS} are read"
         )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise KernelError(f"the text has {text[error.start]!r}, which UTF-8 cannot hold") from None
     code = without_comments(text)
     heads = list(_HEAD.finditer(code))
     names = [head[1] for head in heads]
@@ -285,7 +291,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "alone": ("yes", "no"),
 }
 # An atomic on what follows, possibly behind a cast.
-_ATOMIC = r"\batomic\w+\s*\(\s*(?:\([^()]*\)\s*|reinterpret_cast\s*<[^<>]*>\s*\(\s*)?&?\s*"
+_ATOMIC = r"\batomic\w+\s*\(\s*(?:\([^()]*\)\s*|reinterpret_cast\s*<[^<>]*>\s*\(\s*)?(?:&\s*)?"
 _COMMENT = re.compile(r"gpureduce:((?:\s*\w+=\w+)+)")
 
 
@@ -316,7 +322,7 @@ def options_of(text: str, signature: Signature, given: dict[str, object]) -> dic
 def _guessed(code: str, signature: Signature) -> dict[str, str]:
     out, found = re.escape(signature.out or "out"), {}
     cast = r"(?:\w+\s*\(\s*|\(\s*\w+\s*\)\s*)?"
-    stride = rf"gridDim\s*\.\s*x\s*\)*\s*\*|(?:[*/]|\+=)\s*{cast}gridDim|this_grid\s*\("
+    stride = rf"gridDim\s*\.\s*x[\s)]*\*|(?:[*/]|\+=)\s*{cast}gridDim|this_grid\s*\("
     twice = r"(blockDim\s*\.\s*x|\bblock)\s*\*\s*2\b|\b2u?\s*\*\s*(blockDim\s*\.\s*x|block\b)"
     found["elements"] = (
         "many" if re.search(stride, code) else "2" if re.search(twice, code) else "1"
@@ -325,7 +331,7 @@ def _guessed(code: str, signature: Signature) -> dict[str, str]:
     found["shared"] = "thread" if dynamic else "none"
     last = len(signature.parameters) == 5
     one = rf"\*\s*{out}\s*[-+]?=|\b{out}\s*\[\s*0\s*\]|{_ATOMIC}{out}\b"
-    each = rf"\b{out}\s*\[\s*(?!0\s*\])"
+    each = rf"\b{out}\s*\[(?!\s*0\s*\])"
     if last or re.search(one, code):
         found["finishes"] = "yes"
     if re.search(each, code):
@@ -362,7 +368,8 @@ def traits_of(text: str, signature: Signature, options: dict[str, str]) -> int:
         traits |= _host.CLUSTER
     if re.search(r"\bwait_for_earlier_kernels\s*\(", code):
         traits |= _host.OVERLAPS
-    static = re.search(r"(?<!extern)\s__shared__", code)
+    shared = re.finditer(r"(extern\s+)?\b__shared__", code)
+    static = next((found for found in shared if not found[1]), None)
     if static and traits & (_host.COOPERATIVE | _host.CLUSTER):
         line = code.count("\n", 0, static.end()) + 1
         raise KernelError(

@@ -16,7 +16,7 @@ import signal
 import socket
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, BinaryIO, ClassVar, Protocol
 
 import numpy as np
@@ -28,6 +28,7 @@ from gpureduce.errors import CudaError
 from gpureduce.lazy_import import load
 
 HEAD = struct.Struct("<Q")
+MOST_SECONDS = 1e8  # of a job: three years, which setrlimit and select take
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,16 @@ class Limits:
 
     def __post_init__(self) -> None:
         """Raises for limits that no job can keep."""
-        if not finite("seconds", self.seconds) > 0:
-            raise ValueError(f"seconds must be above 0, not {self.seconds!r}")
+        if not 0 < finite("seconds", self.seconds) <= MOST_SECONDS:
+            raise ValueError(
+                f"seconds must be above 0 and at most {MOST_SECONDS:g}, not {self.seconds!r}"
+            )
         whole("memory_bytes", self.memory_bytes, 1 << 26, 1 << 62)
         whole("output_bytes", self.output_bytes, 0, 1 << 30)
+
+    def times(self, count: int) -> Limits:
+        """The limits of a job that has this many calls."""
+        return replace(self, seconds=min(self.seconds * count, MOST_SECONDS))
 
 
 @dataclass(frozen=True)
@@ -188,7 +195,7 @@ def _do(job: Job, results: BinaryIO) -> None:
     tell("result", function(strategy, tell, *job.arguments, **job.named))
 
 
-def _child(data: bytes, results_fd: int, output_fd: int) -> None:
+def _child(data: bytearray, results_fd: int, output_fd: int) -> None:
     """Does one job. Never returns."""
     os.setsid()
     os.dup2(output_fd, 1)
@@ -226,6 +233,15 @@ def _wait(child: int, link: socket.socket) -> int:
     os._exit(0)
 
 
+def _received(link: socket.socket, size: int) -> bytearray | None:
+    """So many bytes; None if the other process has ended."""
+    data = bytearray(size)
+    rest = memoryview(data)
+    while rest and (count := link.recv_into(rest)):
+        rest = rest[count:]
+    return None if rest else data
+
+
 def serve(number: int) -> None:
     """Serves the process at the other end of this socket until it closes its end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the other process decides
@@ -236,16 +252,14 @@ def serve(number: int) -> None:
         head, descriptors, _, _ = socket.recv_fds(link, HEAD.size, 2)
         if not head:
             return
-        data = b""
-        while len(data) < HEAD.unpack(head)[0]:
-            more = link.recv(min(1 << 20, HEAD.unpack(head)[0] - len(data)))
-            if not more:  # the other process has ended
-                return
-            data += more
+        data = _received(link, HEAD.unpack(head)[0])
+        if data is None:
+            return
         child = os.fork()
         if not child:
             link.close()
             _child(data, *descriptors)
+        del data  # an array may be large
         for descriptor in descriptors:
             os.close(descriptor)
         link.sendall(HEAD.pack(child))

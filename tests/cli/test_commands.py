@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
@@ -48,6 +49,7 @@ def test_sum_along_an_axis(command, tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "sums.npy"), array.sum(axis=0))
     status, _, err = command("sum", tmp_path / "a.npy", "--strategy", "cpu", "numpy", *written)
     assert status == 2 and "--output takes the sums of one strategy" in err
+    assert command("sum", tmp_path / "a.npy", "--output", "")[0] == 2  # it wrote nothing
 
 
 def test_sums_by_segment(command, tmp_path):
@@ -70,6 +72,7 @@ def test_sums_by_segment(command, tmp_path):
     assert command("segments", *files, "--output", tmp_path / "sums.npy")[0] == 0
     assert np.load(tmp_path / "sums.npy").tolist() == [[1.0, 6.0]]
     assert command("segments", *files, "--output", tmp_path / "no" / "sums.npy")[0] == 2
+    assert command("segments", *files, "--output", "")[0] == 2
 
 
 def test_sum(command, file):
@@ -132,6 +135,10 @@ def broken_files(folder):
     yield whole[:9], "reading"
     yield whole[:40], "reading array header"
     yield header, "Header info length"
+    wide = io.BytesIO()
+    row = {"descr": "<f8", "fortran_order": False, "shape": (2**40, 2**20)}
+    np.lib.format.write_array_header_1_0(wide, row)
+    yield wide.getvalue(), "must be positive"  # and no RuntimeWarning
 
 
 def test_files_that_are_not_a_whole_array_are_named(command, tmp_path):

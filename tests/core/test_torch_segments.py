@@ -24,7 +24,7 @@ def case(device, *shape, count=4, dtype=torch.float64):
     return values, torch.randint(0, count, shape[:1], device=device)
 
 
-@pytest.mark.parametrize("shape", [(9,), (9, 3), (9, 2, 5), (0, 3)])
+@pytest.mark.parametrize("shape", [(9,), (9, 3), (9, 2, 5), (0, 3), (0, 2, 5), (9, 2, 0)])
 def test_shapes_and_values(device, shape):
     values, ids = case(device, *shape)
     want = torch.zeros(4, *shape[1:], device=device, dtype=values.dtype).index_add_(0, ids, values)
@@ -58,7 +58,10 @@ def test_gradients(device):
     (segment_sum(values, ids, num_segments=4) * weights).sum().backward()
     assert torch.equal(values.grad, weights[ids])
     assert torch.autograd.gradcheck(lambda x: segment_sum(x, ids, num_segments=4), values)
-    offsets = torch.tensor([0, 2, 2, 7], device=device)
+    for dtype in (torch.int64, torch.int8, torch.uint16):  # PyTorch subtracts no uint16
+        offsets = torch.tensor([0, 2, 2, 7], device=device).to(dtype)
+        (sums,) = torch.autograd.grad(segment_sum(values, offsets=offsets).sum(), values)
+        assert torch.equal(sums, torch.ones_like(values))
     assert torch.autograd.gradcheck(lambda x: segment_sum(x, offsets=offsets), values)
 
 
@@ -85,6 +88,9 @@ def test_vmap(device):
         (of_ids(many), [segment_sum(values[0], i, num_segments=4) for i in many]),
     ):  # fmt: skip
         assert torch.equal(found, torch.stack(rows))
+    none = torch.func.vmap(lambda x: segment_sum(x, ids[:0], num_segments=4))(values[:, :0])
+    assert none.shape == (6, 4, 3) and not none.any()
+    assert of_both(values[..., :0], many).shape == (6, 4, 0)
     wrong = many.clone()
     wrong[2, 1] = -1
     with pytest.raises(ValueError, match="out of range"):
@@ -125,6 +131,13 @@ def test_errors(device):
         segment_sum(values, torch.ones_like(ids), num_segments=1)
     with pytest.raises(TypeError, match="source must have the dtype of x"):
         index_add(values, 0, ids, values.float())
+    with pytest.raises(TypeError, match=r"alpha must be a number of the dtype of x, .*64, not 2j"):
+        index_add(values, 0, ids, values, alpha=2j)
+    whole = torch.tensor([2**40 + 1], device=device)  # beyond float32, the dtype of whole * 2.0
+    with pytest.raises(TypeError, match=r"alpha must be a number .* torch.int64, not 2.0"):
+        index_add(whole, 0, torch.zeros_like(whole), whole, alpha=2.0)
+    with pytest.raises(TypeError, match=r"index must be of int32 or int64, not torch.uint8"):
+        index_add(torch.zeros(300, device=device), 0, ids.to(torch.uint8), values[:, 0].float())
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import gpureduce
+from cases import run_python
 from gpureduce.kernels import compiling, signature
 from user_kernels import TREE, plain
 
@@ -181,6 +182,21 @@ def test_options_by_argument_comment_and_text():
 
 
 @pytest.mark.parametrize(
+    ("body", "finishes"),
+    [
+        ("out[0] = in[0];", "yes"),
+        ("out[ 0 ] = in[ 0 ];", "yes"),
+        ("*out = in[0];", "yes"),
+        ("out[ blockIdx.x ] = in[0];", "no"),
+        ("if (n == 1) out[ 0 ] = 0; else out[blockIdx.x] = in[0];", "no"),
+    ],
+)
+def test_where_the_sums_go_is_guessed(body, finishes):
+    text = plain(body).replace("finishes=yes", "")
+    assert gpureduce.kernel(text).options["finishes"] == finishes
+
+
+@pytest.mark.parametrize(
     ("index", "elements"),
     [
         ("i += gridDim.x * blockDim.x", "many"),
@@ -254,6 +270,33 @@ def test_a_file_and_its_own_header(tmp_path):
     assert gpureduce.sum(np.ones(1, np.float32), k, block=32)[0] == 2
     (tmp_path / "mine.cuh").write_text("#define ONE_MORE 2\n")  # the cache sees the header
     assert gpureduce.sum(np.ones(1, np.float32), k, block=32)[0] == 3
+
+
+def test_a_header_that_cannot_be_is_told_by_the_compiler(tmp_path):
+    for name in ("n" * 5000, "nowhere.h", "."):
+        (tmp_path / "my.cu").write_text(f'#include "{name}"\n' + TREE)
+        with pytest.raises(gpureduce.KernelError, match=r"my.cu:1:\d+: fatal error"):
+            gpureduce.sum(np.ones(1, np.float32), gpureduce.kernel(tmp_path / "my.cu"))
+
+
+def test_a_relative_cache(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    assert gpureduce.sum(np.ones(9), gpureduce.kernel(TREE)).value == 9
+    assert (tmp_path / "cache" / "gpureduce").is_dir()
+
+
+def test_any_letters_in_any_locale(tmp_path):
+    """Files are written in UTF-8, also where the locale knows ASCII alone."""
+    text = "// \u03bc\u2192\n" + TREE
+    (tmp_path / "my.cu").write_text(text, "utf-8")
+    code = f"import gpureduce; k = gpureduce.kernel({str(tmp_path / 'my.cu')!r}); "
+    code += "print(gpureduce.sum([1.0, 2.0], k).value)"
+    words = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
+    words["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    assert run_python(code, **words) == "3.0\n"
+    with pytest.raises(gpureduce.KernelError, match="which UTF-8 cannot hold"):
+        gpureduce.kernel("// \udc80\n" + TREE)
 
 
 def test_the_cache(tmp_path, monkeypatch):
@@ -385,6 +428,28 @@ def test_texts_that_once_took_minutes_to_read(words):
     with contextlib.suppress(gpureduce.KernelError):
         gpureduce.kernel(text)
     assert time.perf_counter() - start < 60  # 1 to 3
+
+
+LONG = 100_000
+LONG_TEXTS = {
+    "gaps before a kernel": "extern" + " " * LONG + "x;\n" + plain("out[0] = in[0];"),
+    "a name": plain("out[0] = in[0];").replace("size_t n", "size_t " + "n" * LONG + "!"),
+    "gaps in a stride": plain("gridDim.x" + " " * LONG + "; out[0] = in[0];"),
+    "gaps in an atomic": plain("atomicAdd(" + " " * LONG + "; out[0] = in[0];"),
+}
+
+
+@pytest.mark.parametrize("text", LONG_TEXTS.values(), ids=LONG_TEXTS)
+def test_long_words_and_gaps_are_read_once(text):
+    start = time.perf_counter()
+    gpureduce.kernel(text)
+    assert time.perf_counter() - start < 30  # less than 1
+
+
+def test_empty_lines_of_a_file_are_read_once(tmp_path):
+    start = time.perf_counter()
+    assert compiling.Source("\n" * LONG, "my.cu", str(tmp_path)).included() == []
+    assert time.perf_counter() - start < 30
 
 
 def test_a_text_has_a_size():

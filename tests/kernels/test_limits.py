@@ -7,8 +7,10 @@ import os
 import pickle
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -70,6 +72,26 @@ def test_what_is_loaded_from_the_process_is_restricted():
 
     with pytest.raises(pickle.UnpicklingError, match="is not expected"):
         worker.read(pickle.dumps(Other()))
+
+
+def test_the_longest_time():
+    assert value_of("out[0] = in[0];", gpureduce.Limits(seconds=worker.MOST_SECONDS)) == 1
+    assert gpureduce.Limits(seconds=worker.MOST_SECONDS).times(3).seconds == worker.MOST_SECONDS
+
+
+def test_a_large_array_goes_to_the_process_in_linear_time():
+    """256 MiB took two minutes: each part that came was added to a copy of those before it."""
+    mine, other = socket.socketpair()
+    array = bytes(1 << 28)
+    sender = threading.Thread(target=mine.sendall, args=[array])
+    sender.start()
+    start = time.monotonic()
+    assert worker._received(other, len(array)) == array
+    sender.join()
+    assert time.monotonic() - start < 30  # less than 1
+    mine.close()
+    assert worker._received(other, 1) is None
+    other.close()
 
 
 def test_the_server_comes_back():
@@ -154,6 +176,7 @@ def test_a_caller_that_dies_takes_the_kernel_with_it(tmp_path):
     ("limits", "message"),
     [
         ({"seconds": 0}, "seconds must be above 0"),
+        ({"seconds": 1e10}, r"seconds must be above 0 and at most 1e\+08"),
         ({"seconds": float("nan")}, "seconds must be finite"),
         ({"memory_bytes": 5}, "memory_bytes must be from"),
         ({"output_bytes": -1}, "output_bytes must be from 0"),
