@@ -251,7 +251,7 @@ def heatmap(
         cells = {(getattr(row, rows), getattr(row, columns)): v
                  for row, v in zip(found, values, strict=True)}  # fmt: skip
         image = _draw_cells(ax, cells, (rows, columns), most)
-        ax.set_title(f"{name or title}, us", loc="left", fontsize=11)
+        ax.set_title(f"{name or title or 'time'}, us", loc="left", fontsize=11)
     figure.colorbar(image, ax=list(axes), label="times as long as the quickest",
                     format="{x:.3g}")  # fmt: skip
     if title and panels[0][0]:
