@@ -49,7 +49,7 @@ _quicker_alone: dict[tuple[Any, ...], bool] = {}
 
 
 def rates(found: Sequence[devices.Device | None]) -> list[float]:
-    """What `add` has measured of these devices: bytes per second of each, while all worked."""
+    """The rates of these devices that `add` measured: bytes per second while all of them work."""
     return [_rates[one.id if one else _PROCESSORS] for one in found]
 
 
@@ -98,7 +98,7 @@ class _Job:
         self._first = [self._next(number) for number in range(len(members))]
 
     def work(self, number: int) -> None:
-        """What each thread does."""
+        """The body of each thread."""
         member = self.members[number]
         try:
             while (slab := self._take(number)) is not None:

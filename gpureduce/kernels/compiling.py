@@ -291,7 +291,7 @@ def told(said: str, file: str) -> str:
     return "the compiler refuses the kernel:\n" + "\n".join(kept)
 
 
-_UNDEFINED = re.compile(r"undefined (?:reference to|symbol:) [`']?([^'(]+)")  # linkers' words
+_UNDEFINED = re.compile(r"undefined (?:reference to|symbol:) [`']?([^'(]+)")  # GNU ld and lld
 
 
 def _elsewhere(said: str, file: str) -> list[str]:

@@ -323,7 +323,7 @@ def test_an_interrupt_in_an_item_stays_one():
 
 
 def test_dtypes_whose_destructor_runs_a_sum(monkeypatch):
-    """What is remembered of a dtype is not that of an array summed meanwhile."""
+    """A sum within a sum does not change the facts that are cached for the outer array's dtype."""
     for name, module in fake_cupy().items():
         monkeypatch.setitem(sys.modules, name, module)
 

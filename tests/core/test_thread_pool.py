@@ -87,7 +87,7 @@ def test_pauses_in_which_workers_fall_asleep():
 
 
 def states():
-    """What the threads of this process are at: S is asleep."""
+    """The states of this process's threads: S is asleep."""
     found = []
     for path in Path("/proc/self/task").iterdir():
         found.append((path / "stat").read_text().rpartition(")")[2].split()[0])

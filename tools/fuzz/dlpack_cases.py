@@ -33,7 +33,7 @@ _SPARE = 160  # sizes and strides beyond those that there are
 
 @dataclass
 class Raw:
-    """What a producer says: the fields of its structure, and how it gives it away."""
+    """A producer's DLPack structure, and the form in which it exports it."""
 
     address: int
     ndim: int
