@@ -45,7 +45,15 @@ def colour(strategy: str) -> str:
 def _rows(results: Record | Iterable[Any]) -> list[Any]:
     rows = list(results.rows) if isinstance(results, Record) else list(results)
     if not rows:
-        raise ValueError("there is nothing to draw")
+        raise ValueError(
+            "there is nothing to draw: no rows were given; gpureduce.benchmark yields its rows "
+            "once, so keep them in a list"
+        )
+    if not all(hasattr(row, "source") for row in rows):
+        raise TypeError(
+            "a chart takes a record, or rows of gpureduce.benchmark, not a list of "
+            f"{type(rows[0]).__name__}"
+        )
     _one_clock([row.source for row in rows])
     return rows
 
@@ -191,7 +199,10 @@ def speedup(results: Record | Iterable[Any], title: str = "") -> Any:
     rows = _rows(results)
     names = [getattr(row, "label", row.strategy) for row in rows]
     if len(set(names)) < len(names):
-        raise ValueError("several rows bear one name: choose one size and block, as by only()")
+        raise ValueError(
+            "several rows have one name: choose rows of one size and block; record.only(n=..., "
+            "block=...) does for a record"
+        )
     figure, (ax,) = page(8, 0.9 + 0.42 * len(rows))
     _draw_bars(ax, rows, names)
     ax.set_title(_titled(title, rows), loc="left", fontsize=11)
