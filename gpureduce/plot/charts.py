@@ -105,7 +105,7 @@ def _ceilings(ax: Any, peak: float | None, ceiling: float | None) -> None:
     left = ax.get_xlim()[0]
     white = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
     for value, name, style, up in (
-        (peak, "peak on paper", (0, (6, 3)), 5),
+        (peak, "theoretical peak", (0, (6, 3)), 5),
         (ceiling, "read ceiling", "-", -5),
     ):
         if value:
@@ -126,7 +126,7 @@ def bandwidth(
 ) -> Any:
     """GB/s by size, or by ``x="block"`` or ``"grid"``: a line for each strategy, or ``per="grid"``.
 
-    By size both axes are logarithmic, and the card's peak on paper is drawn. `ceiling` is the
+    By size both axes are logarithmic, and the card's theoretical peak is drawn. `ceiling` is the
     fastest that the memory can be read, as measured, in GB/s.
 
     >>> from gpureduce import lectures, plot

@@ -62,7 +62,7 @@ def test_numbers_of_threads_in_the_environment(named):
 
 @needs_c
 def test_every_task_is_run_once(tmp_path):
-    """By the pool alone: also when the numbers of its regions come round, hours later."""
+    """A C program of the pool alone. It also lets the numbers of regions wrap around."""
     parts = ("control_group", "interrupts", "processors", "shares")
     sources = [*(CSRC / f"threads/{part}.c" for part in parts), NATIVE / "pool_regions.c"]
     program = build_c(tmp_path / "pool_regions", sources, CSRC / "threads")

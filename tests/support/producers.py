@@ -133,7 +133,7 @@ class ByExchange:
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
         self.asked = ByDLPack(array)
-        self.asked.__dlpack__()  # which lays its tensor out
+        self.asked.__dlpack__()  # creates its tensor
 
     def _tensor(self, tensor) -> int:
         tensor[0] = self.asked.managed.tensor
