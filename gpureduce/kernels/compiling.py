@@ -255,6 +255,7 @@ def _finish_all(running: list[subprocess.Popen[str]], file: str) -> None:
         for process in running:
             if process.poll() is None:
                 process.kill()
+            if process.stderr and not process.stderr.closed:
                 process.communicate()
     for process, text in zip(running, said, strict=True):
         if process.returncode:
