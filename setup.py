@@ -535,16 +535,16 @@ class BuildBackends(build_ext):
     def cuda_build(self, folder: Path, module: str) -> tuple[CudaBuild | None, dict[str, object]]:
         wanted, nvcc = cuda_wanted(), find_tool("nvcc")
         if wanted == "0":
-            return None, {"why": "GPUREDUCE_CUDA=0 when gpureduce was built"}
+            return None, {"why": "GPUREDUCE_CUDA was 0"}
         if not wants_cuda():
             return None, {
-                "why": "no NVIDIA driver when gpureduce was built (GPUREDUCE_CUDA=require builds "
+                "why": "there was no NVIDIA driver (GPUREDUCE_CUDA=require builds "
                 "for all cards, GPUREDUCE_CUDA_ARCHS=90 for one kind)"
             }
         if not nvcc:
-            why = "no nvcc when gpureduce was built (NVCC, CUDA_HOME, PATH, nvidia-cuda-nvcc)"
+            why = "there was no nvcc (NVCC, CUDA_HOME, PATH, nvidia-cuda-nvcc)"
             if wanted == "require":
-                sys.exit(f"GPUREDUCE_CUDA=require, but there was {why}")
+                sys.exit(f"GPUREDUCE_CUDA=require, but {why}")
             return None, {"why": why}
         named = os.environ.get("GPUREDUCE_CUDA_ARCHS") or archs_of_cards()
         named = named or (ARM_ARCHS if for_arm() else DEFAULT_ARCHS)

@@ -46,7 +46,7 @@ html_static_path = ["_static"]
 html_css_files = ["gpureduce.css"]
 html_copy_source = False
 html_show_sphinx = False
-pygments_style = "friendly"
+pygments_style = "default"  # "friendly" prints outputs in a grey of too little contrast
 pygments_dark_style = "monokai"
 
 # The notebooks stay where Jupyter opens them. Sphinx reads only what lies in its own folder.

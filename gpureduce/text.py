@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,7 +50,7 @@ class Table:
 
     @property
     def right(self) -> list[int]:
-        """The columns to set flush right: those with figures."""
+        """The indexes of the numeric columns, which are aligned right."""
         columns = range(1, len(self.head))
         return [i for i in columns if not any(_is_words(row[i]) for row in self.rows)]
 
@@ -63,19 +64,24 @@ class Table:
         def row(cells: Sequence[str], tag: str) -> str:
             made = (
                 f'<{tag} style="text-align:{"right" if i in right else "left"}">'
-                f"{html.escape(cell)}</{tag}>"
+                f"{_marked(cell)}</{tag}>"
                 for i, cell in enumerate(cells)
             )
             return "<tr>" + "".join(made) + "</tr>"
 
         body = "\n".join(row(cells, "td") for cells in self.rows)
-        notes = "".join(f"<div><small>{html.escape(note)}</small></div>" for note in self.notes)
-        title = f"<div><b>{html.escape(self.title)}</b></div>"
+        notes = "".join(f"<div><small>{_marked(note)}</small></div>" for note in self.notes)
+        title = f"<div><b>{_marked(self.title)}</b></div>"
         return f"{title}<table>\n{row(self.head, 'th')}\n{body}\n</table>{notes}"
 
 
+def _marked(text: str) -> str:
+    """A text as HTML, in which names between backticks are code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
+
+
 def _is_words(cell: str) -> bool:
-    return cell[:1].isalpha() and cell not in ("n/a", "nan")
+    return cell.removeprefix("`")[:1].isalpha() and cell not in ("n/a", "nan")
 
 
 def shortfall(missed: Sequence[str]) -> str:
@@ -111,6 +117,11 @@ def count(n: float) -> str:
         if n >= unit:
             return f"{n / unit:.4g} {name}"
     return f"{n:g}"
+
+
+def rate_text(gb_s: float) -> str:
+    """GB/s as a whole number, or with two digits below 1."""
+    return f"{gb_s:.0f}" if gb_s >= 1 else f"{gb_s:.2g}"
 
 
 def size_text(nbytes: float) -> str:

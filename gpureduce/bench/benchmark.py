@@ -128,7 +128,7 @@ class Measurement:
 
     @property
     def percent_of_peak(self) -> float | None:
-        """`gb_s` in percent of the card's bandwidth on paper; None off a GPU."""
+        """`gb_s` in percent of the card's theoretical bandwidth; None without a GPU."""
         return 100 * self.gb_s / self.peak_gb_s if self.peak_gb_s else None
 
 

@@ -33,7 +33,7 @@ from gpureduce.bench.provenance import provenance
 from gpureduce.core import devices, json_files
 from gpureduce.core.dtypes import is_here
 from gpureduce.lazy_import import load_other
-from gpureduce.text import EMULATED, table
+from gpureduce.text import EMULATED, rate_text, table
 
 _OURS = ("copy", "fast", "exact", "cpu", "fast, whole array")
 
@@ -149,7 +149,7 @@ def _names(rows: Sequence[_Row]) -> list[str]:
 
 
 def _gb_s(row: _Row, name: str) -> str:
-    return f"{row['nbytes'] / row['ms'][name] / 1e6:.0f}" if name in row["ms"] else ""
+    return rate_text(row["nbytes"] / row["ms"][name] / 1e6) if name in row["ms"] else ""
 
 
 def _us(row: _Row, name: str) -> str:

@@ -133,7 +133,7 @@ _Measure = Callable[..., tuple[list[float], int | None, int | None]]
 def _of_ours(
     given: Input, row: Any, device: devices.Device, launch: tuple[int | None, int | None]
 ) -> _Measure:
-    """What measures the launches of one of our strategies, or of a user's kernel on a card."""
+    """A function that times the launches of a strategy, or of a user's kernel on a card."""
     devices.check_can_run(device, row)
     ran = placed(row, device.id, given.conversion.result)  # `auto` is `exact` for floats
     finish = "host" if ran.finishes == ("host",) else None
@@ -144,7 +144,7 @@ def _of_ours(
 def _of_a_user(
     given: Input, row: Any, device: devices.Device, launch: tuple[int | None, int | None]
 ) -> _Measure:
-    """What measures the launches of a user's kernel."""
+    """A function that times the launches of a user's kernel."""
     if device.backend == "cuda":
         placed_there = row.call("place", device, given.array.dtype, _dtype(given))
         return _of_ours(given, placed_there, device, launch)

@@ -40,7 +40,7 @@ from gpureduce.core import arrays, devices, json_files, registry
 from gpureduce.core.dtypes import Array, convert, load_of, named, quietly
 from gpureduce.text import markdown_table, shortfall
 
-_BASE_BYTES = 64 * MIB  # of random numbers; larger arrays repeat them
+_BASE_BYTES = 64 * MIB  # bytes of random numbers; larger arrays repeat the numbers
 
 
 def _random_bits(rng: np.random.Generator, n: int, kind: np.dtype[Any]) -> Array:

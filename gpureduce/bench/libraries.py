@@ -122,7 +122,7 @@ def installed(wanted: tuple[str, ...], device: str | None = None) -> tuple[str, 
 
 
 def load(name: str) -> tuple[Peer, ModuleType]:
-    """A peer and its imported module."""
+    """Another library that is measured beside gpureduce, and its imported module."""
     peer = next(peer for peer in (*PEERS, NUMPY) if peer.name == name)
     # By default JAX reserves three quarters of the GPU's memory, which the others need.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

@@ -1,7 +1,7 @@
-"""``gpureduce bench`` with nothing named: a page on what matters on this machine, in a minute.
+"""``gpureduce bench`` with nothing named: a summary of this machine on one page, in a minute.
 
-The page tells the card's limit, where each strategy and each library ends, what calls cost, how
-host arrays are added up, what `auto` does, and whether `gpureduce tune` would gain anything.
+The page shows the card's limit, the bandwidth of each strategy and library, the time of calls, the
+speed of host arrays, the choices of `auto`, and whether `gpureduce tune` would gain anything.
 Without a GPU it is about the processors. All of it is measured by the parts of a scoreboard and by
 the functions of `tune`.
 """
@@ -79,7 +79,7 @@ def measured(
     repeats: int = _REPEATS,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> dict[str, Any]:
-    """Measures the page's record: rows as of a scoreboard, gains of tuning, the facts of `auto`."""
+    """Measures the page's record: rows like a scoreboard's, gains of tuning, facts on `auto`."""
     kind = _kind(device)
     before = report.clocks()
     found = list(scoreboard.measure(parts(kind, repeats), device, progress))
@@ -104,7 +104,7 @@ def tables(record: dict[str, Any]) -> list[Table]:
 
 
 def _head(record: dict[str, Any]) -> list[str]:
-    """What the page says first: the machine, and whether the times are emulated."""
+    """The first lines of the page: the machine, and whether the times are emulated."""
     place = {"cpu": record["processor"], "emulator": "the emulated GPU"}
     title = f"gpureduce on {place.get(record['page'], record['card'])}"
     emulated = [EMULATED] if record["page"] == "emulator" else []
@@ -136,7 +136,7 @@ def _ends(record: dict[str, Any]) -> Table | None:
         for row in rows
     ]  # fmt: skip
     return Table(
-        f"Where sums end: {size_text(rows[0]['nbytes'])} of float32, one sum at a time",
+        f"Bandwidth: {size_text(rows[0]['nbytes'])} of float32, one sum at a time",
         ["strategy", "us", "GB/s", "% of limit", "% of peak", "measured"],
         body,
         [f"The limit is {LOAD_ONLY}: a kernel that loads the array and stores one word."]

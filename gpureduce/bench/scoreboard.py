@@ -1,4 +1,4 @@
-"""What `fast` and its kin are worth: measured beside the other libraries, and told as ratios.
+"""Times of `fast` and other strategies beside those of other libraries, and their ratios.
 
 ``gpureduce bench --scoreboard --output FILE.json`` measures all parts that this machine can;
 the README's tables are made of such records. Without a card only host arrays are measured.
@@ -101,7 +101,7 @@ def every_strategy(dtype: str, device: str | None) -> list[str]:
 
 
 def parts_for(device: str | None) -> tuple[Part, ...]:
-    """What can be measured here."""
+    """The parts that can be measured on this machine."""
     return ON_CARD if devices.choose_device(device).backend == "cuda" else ON_HOST
 
 
@@ -417,7 +417,7 @@ def _price_of_exactness(rows: Sequence[Row]) -> str:
 
 
 def _calibrated(record: dict[str, Any]) -> str:
-    """What `auto` knew of the machine."""
+    """The calibration of `auto` on the machine of the record."""
     found = record.get("calibration")
     if not found:
         return ""

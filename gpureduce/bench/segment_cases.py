@@ -17,7 +17,7 @@ SORTED = ("sorted", "offsets", "one")
 
 @dataclass(frozen=True)
 class Case:
-    """What is added up: `n` elements in rows of `columns`, to so many segments."""
+    """The input of a measurement: `n` elements in rows of `columns`, and the segments."""
 
     n: int
     segments: int

@@ -35,7 +35,7 @@ from gpureduce.core.dtypes import named
 from gpureduce.core.summation import sum as sum_of
 from gpureduce.lazy_import import load_other
 from gpureduce.several.parts import sum_parts
-from gpureduce.text import EMULATED, size_text, table
+from gpureduce.text import EMULATED, rate_text, size_text, table
 
 _DTYPES, _STRATEGIES = ("float32", "float64"), ("fast", "exact")
 _SMALL = 1024  # elements of a part whose sum takes no time
@@ -161,7 +161,7 @@ class _Maker:
 
 
 def _beside(library: str, parts: list[Any]) -> dict[str, Call]:
-    """What a program does without gpureduce."""
+    """The sum of a program that does not use gpureduce."""
     if not library:
         return {}
     if library == "cupy":
@@ -247,7 +247,8 @@ def _of_host(
     array = pattern.array()
     names = [device.id for device in found]
     ways = {"cpu": ["cpu"], "+".join(names[:1]): names[:1]}
-    ways |= {f"{len(names)} devices": names, f"cpu + {len(names)} devices": ["cpu", *names]}
+    together = f"{len(names)} devices" if len(names) > 1 else names[0]
+    ways |= {together: names, f"cpu + {together}": ["cpu", *names]}
 
     def call(device: list[str]) -> Call:
         return lambda: sum_of(array, device=device, timing=False).value
@@ -342,7 +343,7 @@ def _table(what: str, rows: list[dict[str, Any]]) -> str:
         for row in rows
     ]  # fmt: skip
     more: dict[str, Callable[[dict[str, Any]], str]] = {
-        "parts": {"GB/s": lambda row: f"{row['gb_s']:.0f}",
+        "parts": {"GB/s": lambda row: rate_text(row["gb_s"]),
                   "of linear": lambda row: f"{row['linear']:.3f}" if row["linear"] else ""},
         "call": {"us per further device": lambda row: _number(row["added_us"])},
         "host": {"GB/s": lambda row: f"{row['gb_s']:.1f}"},

@@ -74,7 +74,7 @@ def ratios(rows: Iterable[Row], measure: str, ours: str, theirs: Sequence[str]) 
 
 
 def way_of(row: Row) -> str:
-    """How the sum of a row was called."""
+    """The form of the call that a row measures."""
     return str(row.get("way") or "timing=False")
 
 

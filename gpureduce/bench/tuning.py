@@ -326,7 +326,7 @@ def _as_table(choices: Sequence[Choice]) -> str:
     for c in choices:
         grid = f"{c.blocks_per_sm} per SM" if c.blocks_per_sm else str(c.grid or "its own")
         most = "any" if c.max_bytes == LARGEST else str(c.max_bytes)
-        width = f"{c.element_bytes} bytes" if c.element_bytes else "any"
+        width = size_text(c.element_bytes) if c.element_bytes else "any"
         rows.append([width, most, c.strategy, str(c.block), grid])
     return table(head, rows, right=(1, 3))
 

@@ -27,9 +27,9 @@ def register(command: Command) -> None:
     explaining = command("explain", _explain, "count what a kernel does, and why, without a GPU")
     explaining.add_argument("strategy", metavar="STRATEGY", help=NAME_OR_FILE)
     explaining.add_argument("other", metavar="OTHER", nargs="?", help="compare the two")
-    explaining.add_argument("--n", type=size, default=2**20, help="elements (default: 2^20)")
+    explaining.add_argument("--n", type=size, help="elements (default: 2^20)")
     explaining.add_argument(
-        "--dtype", help="the dtype to add up in (default: int32, or the kernel's own)"
+        "--dtype", help="the dtype to add up in (default: int32, or what the kernel takes)"
     )
     explaining.add_argument("--input-dtype", metavar="DTYPE", help="of the elements, if another")
     explaining.add_argument(
@@ -37,7 +37,7 @@ def register(command: Command) -> None:
     )
     explaining.add_argument("--grid", type=int, help="blocks")
     explaining.add_argument(
-        "--shape", type=_shape, default=(4096, 64), metavar="ROWSxCOLUMNS",
+        "--shape", type=_shape, metavar="ROWSxCOLUMNS",
         help="for kernels of sums along an axis (default: 4096x64)",
     )  # fmt: skip
     explaining.add_argument("--svg", metavar="FILE", help="draw it to a file")

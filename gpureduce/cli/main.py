@@ -269,24 +269,13 @@ def _command_info(arguments: argparse.Namespace) -> None:
         show_json(info)
         return
     for key, value in info.items():
+        if key == "trees" or value in (None, "", []):
+            continue
         text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         print(f"{key:12} {text}")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="gpureduce", description="Parallel reduction, rung by rung."
-    )
-    parser.add_argument("--version", action="version", version=gpureduce.__version__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(name: str, run: Callable[[argparse.Namespace], None], text: str) -> Any:
-        added = commands.add_parser(name, help=text, description=text)
-        added.add_argument("--json", action="store_true", help="print JSON; nan and inf as strings")
-        added.set_defaults(run=run)
-        return added
-
-    adding = command("sum", _command_sum, "add up the elements of a .npy file")
+def _sum_arguments(adding: argparse.ArgumentParser) -> None:
     adding.add_argument("file", metavar="FILE.npy")
     adding.add_argument(
         "--strategy",
@@ -306,7 +295,6 @@ def _parser() -> argparse.ArgumentParser:
     adding.add_argument(
         "--allow-broken", action="store_true", help="run kernels that are wrong on purpose"
     )
-
     adding.add_argument(
         "--axis", type=_axis, metavar="AXIS", help="the axis to add up along, or several: 0 or 0,2"
     )
@@ -315,20 +303,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     adding.add_argument("--output", metavar="FILE.npy", help="also write the sums to a file")
 
-    segments.register(command, _load, _save)
 
-    tour = command("tour", _command_tour, "add up random numbers by several strategies")
-    tour.add_argument(
-        "--n", type=report.size, default=2**20, help="how many numbers (default: 2^20)"
-    )
-    tour.add_argument("--device", help="cuda, cuda:1 or emulator")
-
-    benching = command(
-        "bench",
-        _command_bench,
-        "tell in a minute what matters on this machine; or time what is named, and other libraries "
-        "beside it",
-    )
+def _bench_arguments(benching: argparse.ArgumentParser) -> None:
     report.add_arguments(benching)
     by_axis.add_arguments(benching)
     benching.add_argument(
@@ -340,7 +316,7 @@ def _parser() -> argparse.ArgumentParser:
     benching.add_argument(
         "--cub",
         metavar="LIBRARY",
-        help="with --segments on a card: time CUB, too, out of a build of tools/cub_segments.cu",
+        help="with --segments on a card: a build of tools/cub_segments.cu, to time CUB, too",
     )
     benching.add_argument(
         "--lecture",
@@ -352,6 +328,36 @@ def _parser() -> argparse.ArgumentParser:
         "--record", metavar="FILE", help="with --lecture: write the JSON that the notebooks read"
     )
 
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpureduce", description="Parallel reduction, rung by rung."
+    )
+    parser.add_argument("--version", action="version", version=gpureduce.__version__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Callable[[argparse.Namespace], None], text: str) -> Any:
+        added = commands.add_parser(name, help=text, description=text)
+        added.add_argument("--json", action="store_true", help="print JSON; nan and inf as strings")
+        added.set_defaults(run=run)
+        return added
+
+    _sum_arguments(command("sum", _command_sum, "add up the elements of a .npy file"))
+    segments.register(command, _load, _save)
+
+    tour = command("tour", _command_tour, "add up random numbers by several strategies")
+    tour.add_argument(
+        "--n", type=report.size, default=2**20, help="how many numbers (default: 2^20)"
+    )
+    tour.add_argument("--device", help="cuda, cuda:1 or emulator")
+
+    benching = command(
+        "bench",
+        _command_bench,
+        "print a summary of this machine in a minute; or time what is named, and other libraries "
+        "beside it",
+    )
+    _bench_arguments(benching)
     explain.register(command)
     races.register(command)
     check.register(command)

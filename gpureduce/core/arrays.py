@@ -57,8 +57,8 @@ def _refuse_masked(arrays: Iterable[object]) -> None:
     masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
     if masked and any(isinstance(one, masked) for one in arrays):
         raise TypeError(
-            "masked arrays are refused, as the mask would be lost: pass arr.compressed() or "
-            "arr.filled(value), whichever is meant"
+            "masked arrays are refused, as the mask would be lost: pass arr.data to gpureduce.sum "
+            "with where=~arr.mask, or pass arr.compressed() or arr.filled(value)"
         )
 
 

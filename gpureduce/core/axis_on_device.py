@@ -44,7 +44,8 @@ def check_strategy(strategy: registry.Strategy, *others: str) -> None:
         able = [s.name for s in registry.strategies() if s.kind == "axis"]
         where = "" if others else " of an array on a GPU"
         raise ValueError(
-            f"{strategy.name} makes no sums along an axis{where}; "
+            f"{strategy.name} makes no sums along an axis{where}, and takes no initial, where or "
+            "out; "
             f"{', '.join(('auto', 'exact', 'fast', *others, *able))} do"
         )
 

@@ -77,7 +77,7 @@ def root_of(kind: type) -> str:
 
 
 def library_of(like: type, module: Any) -> Library:
-    """Where sums of arrays go: to their library; to a DeviceArray, if we do not know that."""
+    """The library that allocates the sums: the arrays' own, or DeviceArray if that is unknown."""
 
     def maker(shape: tuple[int, ...], dtype: str, device: int) -> Make:
         return lambda stream: device_array.empty(module, shape, dtype, device, stream)

@@ -254,7 +254,7 @@ def choose_device(wanted: str | None, *, or_cpu: bool = False) -> Device:
         raise CudaError(f"device={wanted!r} was asked for, but {why}", "cudaErrorNoDevice")
     if int(index or 0) >= len(found):
         known = ", ".join(device.id for device in found)
-        raise ValueError(f"there is no device {wanted!r}; there is {known}")
+        raise ValueError(f"there is no device {wanted!r}; the devices are {known}")
     return found[int(index or 0)]
 
 

@@ -1,4 +1,4 @@
-"""Exact sums as int64 numbers that anybody's integer all-reduce adds: csrc/exact/words.h."""
+"""Exact sums as int64 numbers, which any integer all-reduce adds: csrc/exact/words.h."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _COUNT = slice(2, 4)  # of which two have the count of elements
 
 
 def numbers_of(kind: str) -> int:
-    """The numbers of one sum of elements of this kind."""
+    """How many int64 numbers hold one sum of elements of this kind."""
     return COMPLEX if kind == "c" else REAL
 
 
 def dtype_for(kind: str) -> type[np.float64] | None:
-    """The dtype whose digits the sums of elements on a GPU have; None: the elements' own."""
+    """The dtype of the digits of elements on a GPU; None stands for the elements' own dtype."""
     return np.float64 if kind in "biu" else None
 
 

@@ -19,6 +19,7 @@ from gpureduce.core.registry import COMPLEX, DTYPES
 from gpureduce.lazy_import import load_other
 
 Array = np.ndarray[Any, Any]
+_KNOWN = ", ".join((*DTYPES, *COMPLEX))
 _T = TypeVar("_T")
 
 
@@ -90,9 +91,7 @@ class Conversion:
 
 
 def no_sum_of(name: str) -> TypeError:
-    return TypeError(
-        f"arrays of dtype {name} cannot be summed; there are {', '.join((*DTYPES, *COMPLEX))}"
-    )
+    return TypeError(f"arrays of dtype {name} cannot be summed; there are {_KNOWN}")
 
 
 def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
@@ -111,7 +110,7 @@ def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
         return np.dtype(dtype)
     except (TypeError, ValueError, OverflowError, SyntaxError):  # NumPy parses some as Python
         if isinstance(dtype, str):
-            raise TypeError(f"there is no dtype {shown(dtype)}") from None
+            raise TypeError(f"there is no dtype {shown(dtype)}; there are {_KNOWN}") from None
         raise TypeError(f"dtype must be a NumPy dtype or its name, not {shown(dtype)}") from None
 
 

@@ -133,7 +133,7 @@ _Resolve = Callable[[str, int, int], tuple[int, bool, int, int]]
 
 @functools.lru_cache(256)
 def resolver(dtype: Any, exactly: bool) -> _Resolve:
-    """What tells C how to add up arrays of any dtype to a sum of `dtype`."""
+    """The value that tells C how to add up arrays of any dtype to a sum of `dtype`."""
     wanted = dtypes.named(dtype)
     known: dict[tuple[str, int], tuple[int, bool, int, int]] = {}
 

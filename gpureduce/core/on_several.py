@@ -36,8 +36,8 @@ _SLAB_BYTES, _EMULATED_SLAB_BYTES = 1 << 30, 1 << 25
 _LEAST_BYTES = 1 << 22  # a device that adds up less than this is not worth its thread
 _PROBE_BYTES = 1 << 24  # the first slab of a device whose rate is not known
 _JUDGED_BYTES = 1 << 30  # the least array that tells whether the processors are quicker alone
-_ALONE_BYTES = 1 << 27  # of it that the processors add up alone
-_PART_OF_SHARE = 0.75  # of what is left: the rest evens out what the rates do not foresee
+_ALONE_BYTES = 1 << 27  # the part of it that the processors add up alone
+_PART_OF_SHARE = 0.75  # of the remaining bytes: the rest evens out errors of the rates
 
 _PROCESSORS = "cpu"
 
@@ -49,7 +49,7 @@ _quicker_alone: dict[tuple[Any, ...], bool] = {}
 
 
 def rates(found: Sequence[devices.Device | None]) -> list[float]:
-    """What `add` has measured of these devices: bytes per second of each, while all worked."""
+    """The rates of these devices that `add` measured: bytes per second while all of them work."""
     return [_rates[one.id if one else _PROCESSORS] for one in found]
 
 
@@ -98,7 +98,7 @@ class _Job:
         self._first = [self._next(number) for number in range(len(members))]
 
     def work(self, number: int) -> None:
-        """What each thread does."""
+        """The body of each thread."""
         member = self.members[number]
         try:
             while (slab := self._take(number)) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -209,8 +210,8 @@ def check_allowed(strategy: Strategy, allow_broken: bool) -> None:
     """Raises for a strategy that is wrong on purpose, unless `allow_broken`."""
     if strategy.broken and not allow_broken:
         raise ValueError(
-            f"{strategy.name} is wrong on purpose ({strategy.lesson}); "
-            "pass allow_broken=True (--allow-broken) to run it"
+            f"{strategy.name} is wrong on purpose: pass allow_broken=True (--allow-broken) to run "
+            f"it. {strategy.lesson}"
         )
 
 
@@ -232,10 +233,17 @@ def find(name: object, argument: str = "strategy") -> Strategy:
         raise TypeError(f"{argument} must be the name of a strategy, not {shown(name)}")
     row = STRATEGIES.get(name) or _BY_ALIAS.get(name)
     if row is None:
-        names = ", ".join(s.name for s in STRATEGIES.values() if not s.broken)
-        wrong = ", ".join(s.name for s in STRATEGIES.values() if s.broken)
-        raise ValueError(
-            f"there is no strategy {shown(name)}; there are {names} (and their aliases), "
-            f"and, wrong on purpose, {wrong}"
-        )
+        like = difflib.get_close_matches(name[:100].lower(), (*STRATEGIES, *_BY_ALIAS))
+        meant = f": did you mean {' or '.join(like)}? There" if like else "; there"
+        raise ValueError(f"there is no strategy {shown(name)}{meant} are {_listed()}")
     return row
+
+
+def _listed() -> str:
+    """All strategies that make sums, for an error."""
+    kinds = {"axis": "along an axis: ", "keys": "by segment: ", "broken": "wrong on purpose: "}
+    names: dict[str, list[str]] = {}
+    for row in STRATEGIES.values():
+        if row.kind != "segments":  # a step, which makes no sum by itself
+            names.setdefault(kinds.get(row.kind, ""), []).append(row.name)
+    return "; ".join(kind + ", ".join(found) for kind, found in names.items())

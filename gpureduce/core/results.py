@@ -105,7 +105,7 @@ class Timing:
 
     @property
     def percent_of_peak(self) -> float | None:
-        """`gb_s` in percent of the card's memory bandwidth on paper; None off a GPU."""
+        """`gb_s` in percent of the card's theoretical memory bandwidth; None without a GPU."""
         if self.source != "cuda_event" or not self.peak_gb_s or self.gb_s is None:
             return None
         return 100 * self.gb_s / self.peak_gb_s

@@ -205,7 +205,7 @@ class StrategyCounts(Counted):
 
     @property
     def size(self) -> str:
-        """What is added up, in words."""
+        """The size of the input as text: a number of elements, or rows and columns."""
         shape, axis = getattr(self, "shape", None), getattr(self, "axis", None)
         if self.contention:
             return f"n = {self.n:,} by {self.segments:,} keys:"

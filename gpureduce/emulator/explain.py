@@ -123,7 +123,7 @@ def _find(strategy: object, argument: str) -> registry.Strategy:
         "library": f"{chosen.name} is a compiled library, whose kernels the emulator cannot run",
         "host": f"{chosen.name} runs on the processor: there are no warps to count",
         "segments": f"{chosen.name} is a step of segment_sum, and makes no sum by itself",
-        "keys": f"{chosen.name} adds up by segment: give segment_ids",
+        "keys": f"{chosen.name} adds up by segment: call explain({chosen.name!r}, segment_ids=ids)",
     }[chosen.kind]
     raise ValueError(f"there is nothing to explain: {why}")
 
@@ -132,14 +132,14 @@ def explain(
     strategy: str | Kernel,
     other: str | Kernel | None = None,
     *,
-    n: int = 2**20,
+    n: int | None = None,
     dtype: npt.DTypeLike | None = None,
     block: int = 256,
     grid: int | None = None,
     finish: str | None = None,
     input_dtype: npt.DTypeLike | None = None,
     sample: bool = True,
-    shape: tuple[int, int] = (4096, 64),
+    shape: tuple[int, int] | None = None,
     segment_ids: npt.ArrayLike | None = None,
     num_segments: int | None = None,
 ) -> Explanation | Comparison:
@@ -151,12 +151,13 @@ def explain(
         Names or aliases out of `strategies`, or kernels of yours, out of `kernel`. With `other`,
         the two are compared.
     n
-        How many elements are added up. Their values make no difference, except to `exact`, which
-        is counted for zeros.
+        How many elements are added up: by default 2^20. Their values make no difference, except to
+        `exact`, which is counted for zeros.
     dtype
         The dtype to add up in, and of the elements unless `input_dtype` says otherwise. By default
-        int32, as in the lectures' ladder, or the first dtype of a kernel of yours that does not
-        take int32. Two that are compared have the same dtype.
+        int32, as in the lectures' ladder. It is float32 for `exact` and other strategies that take
+        only floats, and the first dtype of a kernel of yours that does not take int32. Two that
+        are compared have the same dtype.
     block, grid, finish
         As in `sum`. Without `grid`, kernels with a grid-stride loop get the blocks that fill the
         emulated card, which is a small one.
@@ -166,8 +167,9 @@ def explain(
         Count some blocks for all that do the same, which gives the same numbers in less time;
         False runs every block.
     shape
-        Rows and columns, in place of `n`, for kernels that make sums along an axis. Their first
-        launch is counted: along axis 0 for those of columns, and along axis 1 for the others.
+        Rows and columns, in place of `n`, for kernels that make sums along an axis: by default
+        (4096, 64). Their first launch is counted: along axis 0 for those of columns, and along
+        axis 1 for the others.
     segment_ids, num_segments
         For sums by segment, by ``"exact"`` and the kernels from ``"key_atomic"`` to
         ``"key_fixed"``: the key of each element, as in `segment_sum`, in place of `n`. All elements
@@ -181,7 +183,8 @@ def explain(
     Raises
     ------
     ValueError
-        An argument does not exist, or the strategy has no kernel of its own.
+        An argument does not exist or is not for this strategy, or the strategy has no kernel of
+        its own.
     TypeError
         The strategy does not take that dtype.
     CudaError
@@ -196,12 +199,16 @@ def explain(
     >>> both.fell[0].name, both.fell[0].before, both.fell[0].after
     ('shared_load_conflicts', 70, 0)
     >>> keys = np.arange(4096) % 10
-    >>> gpureduce.explain("key_atomic", dtype="float32", segment_ids=keys).contention["global"]
+    >>> gpureduce.explain("key_atomic", segment_ids=keys).contention["global"]
     Contention(atomics=4096, addresses=10, most=410, turns=512)
     """
     if dtype is None:
         dtype = _default_dtype(strategy, other)
+    if segment_ids is None and num_segments is not None:
+        raise ValueError("num_segments is for segment_ids: give these, or leave it out")
     if segment_ids is not None:
+        if n is not None or shape is not None:
+            raise ValueError("segment_ids say how many elements there are: leave n and shape out")
         keyed = (segment_ids, num_segments, dtype, input_dtype)
         first = explain_keys(strategy, "strategy", *keyed)
         if other is None:
@@ -219,9 +226,19 @@ def explain(
 
 
 def _default_dtype(*strategies: object) -> str:
-    """int32, or the own dtype of the first kernel of a user that does not take int32."""
-    own = [row.dtypes for row in strategies if isinstance(row, registry.UserKernel)]
+    """int32, or the own dtype of the first strategy that does not take int32."""
+    own = (_dtypes(one, name) for one, name in zip(strategies, ("strategy", "other"), strict=True))
     return next((dtypes[0] for dtypes in own if "int32" not in dtypes), "int32")
+
+
+def _dtypes(strategy: object, argument: str) -> tuple[str, ...]:
+    """The dtypes that a strategy can be explained for."""
+    if strategy is None and argument == "other":
+        return ("int32",)
+    if isinstance(strategy, registry.UserKernel):
+        return strategy.dtypes
+    row = registry.find(strategy, argument)
+    return ("float32",) if row.name in ("exact", "exact_levels") else row.dtypes
 
 
 def _explained(strategy: object, argument: str, asked: tuple[Any, ...]) -> Explanation:
@@ -234,16 +251,20 @@ def _explained(strategy: object, argument: str, asked: tuple[Any, ...]) -> Expla
 
 def _explain(
     chosen: registry.Strategy,
-    n: int,
+    n: int | None,
     dtype: npt.DTypeLike,
     block: int | None,
     grid: int | None,
     finish: str | None,
     input_dtype: npt.DTypeLike | None,
     sample: bool,
-    shape: tuple[int, int],
+    shape: tuple[int, int] | None,
 ) -> Explanation:
-    n = whole("n", n, 1, 2**63 - 1)
+    if chosen.kind == "axis" and n is not None:
+        raise ValueError(f"{chosen.name} makes sums along an axis: give shape in place of n")
+    if chosen.kind != "axis" and shape is not None:
+        raise ValueError(f"{chosen.name} adds up a whole array: give n in place of shape")
+    n = whole("n", 2**20 if n is None else n, 1, 2**63 - 1)
     source = dtypes.named(dtype if input_dtype is None else input_dtype)
     conversion = dtypes.convert(source, dtype)
     if conversion.is_complex:
@@ -254,7 +275,7 @@ def _explain(
     elements = source if conversion.cast is None else conversion.cast
     threads, blocks, finish = launch_of(chosen, block, grid, finish)
     if chosen.kind == "axis":
-        return _explain_axis(chosen, shape, conversion, source, threads, blocks)
+        return _explain_axis(chosen, shape or (4096, 64), conversion, source, threads, blocks)
     kernels: list[KernelCounts] = []
     count = n
     while not kernels or (count > 1 and finish != "host" and chosen.finishes != ("single",)):

@@ -28,7 +28,7 @@ _MANY_WARPS = 8
 
 
 def draw(what: StrategyCounts) -> Picture:
-    """Who is active step by step, the worst bank conflict, and bytes moved against bytes used."""
+    """Active lanes step by step, the worst bank conflict, and bytes moved against bytes used."""
     page = Page()
     _activity(page, what)
     worst = what.worst_line
@@ -49,7 +49,7 @@ def draw_comparison(both: CountsPair) -> Picture:
 
 
 def _legend(page: Page, x: float, entries: Iterable[tuple[str, str]]) -> None:
-    """What the colours of the bars below mean."""
+    """A legend for the colours of the bars below it."""
     for fill, text in entries:
         page.box(x, 1, 10, 10, fill, text)
         page.say(x + 15, 10, text, size=10, fill=FAINT)
@@ -68,7 +68,7 @@ def _activity(page: Page, what: StrategyCounts) -> None:
     )
     if warps > shown:
         remark += f"; warps 0 to {shown - 1} of {warps}"
-    page.heading("Who is active, step by step", remark)
+    page.heading("Active lanes, step by step", remark)
     left, right = 44.0, 190.0
     cell = min((WIDTH - left - right - shown * 6) / (shown * 32), 9.0)
     for warp in range(shown):
@@ -95,7 +95,8 @@ def _activity(page: Page, what: StrategyCounts) -> None:
 def _remark(page: Page, x: float, conflicts: int, step: Any) -> None:
     active = sum(mask.bit_count() for mask in step.lanes)
     busy = sum(1 for mask in step.lanes if mask)
-    page.say(x, 12, f"{active} lanes, {busy} warp{'s' if busy != 1 else ''}", size=10, fill=INK)
+    lanes, warps = f"lane{'s' * (active != 1)}", f"warp{'s' * (busy != 1)}"
+    page.say(x, 12, f"{active} {lanes}, {busy} {warps}", size=10, fill=INK)
     if conflicts:
         share = step.conflicts / step.wavefronts
         page.say(WIDTH - 8, 12, f"{share:.0%} conflicts", size=10, fill=ALARM, anchor="end")

@@ -88,10 +88,10 @@ def _quality(what: Counted) -> str:
 
 def _head(what: StrategyCounts, width: int) -> str:
     first = what.kernels[0]
-    counted = f"{first.ran} of them ran for all" if first.sampled else "all of them ran"
+    counted = f"counted from {first.ran} of them" if first.sampled else "all of them counted"
     said = (
-        f"{what.size} {what.input_dtype} added up in {what.dtype}; {what.grid:,} blocks of "
-        f"{what.block} threads ({counted})"
+        f"{what.size} {what.input_dtype} added up in {what.dtype}; {what.grid:,} block"
+        f"{'s' * (what.grid != 1)} of {what.block} threads ({counted})"
     )
     lesson = _wrapped(f"{what.strategy}: {what.lesson}", width)
     return f"{lesson}\n{_wrapped(said, width)}"
@@ -138,7 +138,7 @@ def _activity(what: StrategyCounts, width: int) -> str:
     drawn = max(len(_warp_text([0] * warps, cells)), len("warps 0 to 99"))
     many = f"a character is {32 // cells} lanes" if cells > 1 else "a character is a warp"
     lines = [
-        f"Who is active in block 0, step by step: {many}, {_SHADES[1]} few to {_SHADES[-1]} all",
+        f"Active lanes of block 0, step by step: {many}, {_SHADES[1]} few to {_SHADES[-1]} all",
         f"step   {f'warps 0 to {warps - 1}':{drawn}}  whole grid",
     ]
     for step in shown:

@@ -14,7 +14,7 @@ _LISTED = 12  # pairs of lines in a report
 
 
 def cited(place: Place) -> str:
-    """Where it is and what stands there, on one line of a terminal if that is wide enough."""
+    """The file, the line and its source, on one line of the terminal if there is room."""
     line = f"{place}    {place.text}".rstrip()
     return line if len(line) <= _TERMINAL else f"{place}\n    {place.text}"
 
@@ -35,14 +35,18 @@ def _race_text(race: Race) -> str:
     return "\n".join([*lines, "", race.timeline, "", *told])
 
 
+def _orders(found: FoundRaces) -> str:
+    return f"{len(found.schedules)} order{'s' * (len(found.schedules) != 1)} of threads"
+
+
 def _verdict(found: FoundRaces) -> str:
-    orders = f"{len(found.schedules)} order{'s' * (len(found.schedules) != 1)} of threads"
+    orders = _orders(found)
     size = f"n = {found.n}, block = {found.block}, {found.dtype}"
     if not found:
         return f"{found.strategy}: no race in {orders} ({size})"
     kinds = [(len(found.races), "pair", " of lines that race")]
     kinds += [(len(found.barriers), "barrier", " reached by part of a block")]
-    kinds += [(len(found.faults), "launch", " that could not end")]
+    kinds += [(len(found.faults), "launch", " that failed")]
     said = [
         f"{count} {noun}{'es' * (noun == 'launch' and count > 1) or 's' * (count > 1)}{rest}"
         for count, noun, rest in kinds
@@ -56,7 +60,10 @@ def _sums(found: FoundRaces) -> str:
         runs = len(found.schedules) - len(found.faults)
         return f"The sum came out right in {'all' if runs > 1 else 'the'} {runs} runs." * bool(runs)
     wrong = ", ".join(f"{name}: {value}" for name, value in found.wrong.items())
-    return f"The sum is {found.expected}, and came out wrong in {len(found.wrong)} ({wrong})."
+    return (
+        f"The sum is {found.expected}, and came out wrong in {len(found.wrong)} of "
+        f"{_orders(found)} ({wrong})."
+    )
 
 
 def text(found: FoundRaces) -> str:

@@ -1,4 +1,4 @@
-"""Which accesses to memory race: `races` runs a strategy's kernels on the emulator and tells."""
+"""`races`: runs a strategy's kernels on the emulator and reports accesses to memory that race."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from gpureduce.kernels.kernel import Kernel
 
 SCHEDULES = ("forward", "reverse", "lockstep", "random 0", "random 1", "random 2")
-# What a kernel's parameters are called, by place (CONTRIBUTING.md).
+# Names of a kernel's parameters, in order (CONTRIBUTING.md).
 _PARAMETERS = ("in", "out", "n", "work", "ticket")
 
 
 @dataclass(frozen=True)
 class Races(FoundRaces):
-    """What `races` has found; true if it found anything.
+    """The findings of `races`; true if there are any.
 
     `races` are pairs of lines that race, the most frequent first; `barriers` those that only part
     of a block reached; `faults` what ended a launch (a deadlock, say), by schedule; `wrong` the
@@ -88,8 +88,8 @@ def races(
     n
         How many elements to add up; by default enough for several blocks.
     dtype
-        The elements' dtype: by default int32, or the own dtype of a kernel of yours. Numbers of
-        four bytes and more are added up in it, as in the lectures.
+        The elements' dtype: by default int32, float32 for `exact`, or the own dtype of a kernel of
+        yours. Numbers of four bytes and more are added up in it, as in the lectures.
     block, grid
         As in `sum`.
     schedules
@@ -111,8 +111,10 @@ def races(
         return cast(Races, strategy.call("races", n, dtype, block, grid, schedules))
     chosen = registry.find(strategy)
     if not chosen.launches_kernels or chosen.kind in ("axis", "segments", "keys"):
-        raise ValueError(f"{chosen.name} is no kernel of its own: name one of the ladder's")
-    dtype = dtypes.name_of(dtypes.named("int32" if dtype is None else dtype))
+        raise ValueError(_not_watched(chosen))
+    if dtype is None:
+        dtype = "float32" if chosen.name == "exact" else "int32"
+    dtype = dtypes.name_of(dtypes.named(dtype))
     if dtype in chosen.dtypes and dtypes.named(dtype).kind == "c":
         raise TypeError(
             "complex numbers are added up as two sums, of their real and their imaginary parts: "
@@ -129,6 +131,16 @@ def races(
         n, grids = _default_size(chosen.traits, dtype, blocks, grids)
     n = whole("n", n, 1, 2**24)  # each access is looked at
     return examine(_emulator_traced, chosen, n, dtype, (blocks, grids), orders)
+
+
+def _not_watched(strategy: registry.Strategy) -> str:
+    """Why `races` does not run a strategy."""
+    if strategy.launches_kernels:
+        what = "along an axis" if strategy.kind == "axis" else "by segment"
+        return f"{strategy.name} is for sums {what}: races runs kernels that add up a whole array"
+    if strategy.kind == "choice":
+        return f"{strategy.name} has no kernel of its own, but chooses one: name that kernel"
+    return f"{strategy.name} has no kernel of its own that the emulator could run"
 
 
 def _default_size(traits: int, dtype: str, block: int, grid: int) -> tuple[int, int]:
@@ -216,7 +228,7 @@ def _numbers(n: int, dtype: str) -> dtypes.Array:
 
 
 class _Found:
-    """What several runs have found, each pair of lines once."""
+    """The findings of several runs. Each pair of lines is kept once."""
 
     def __init__(self) -> None:
         self.by_lines: dict[tuple[Any, ...], Race] = {}

@@ -96,7 +96,7 @@ def examine(
 def subjects_of(
     chosen: Kernel, wanted: Sequence[str]
 ) -> tuple[list[tuple[Any, ...]], list[str], list[Pair]]:
-    """What is to be tried: dtype, element type, accumulator and finish.
+    """The combinations to try: dtype, element type, accumulator and finish.
 
     Also the dtypes of the sums, and the pairs of types to compile.
     """
@@ -173,7 +173,7 @@ def _checked_on_card(
 
 
 def _told(outcome: process.Outcome) -> dict[str, list[Any]]:
-    """What a job has told, by kind."""
+    """The messages of a job, by kind."""
     told: dict[str, list[Any]] = {}
     for kind, what in outcome.told:
         told.setdefault(kind, []).append(what)

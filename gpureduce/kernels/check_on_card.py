@@ -29,7 +29,7 @@ _LARGE = ((2**20 + 1, 1024), (2**22 + 7, 256))
 
 @dataclass(frozen=True)
 class CardResult:
-    """What a check has found on a card.
+    """The findings of a check on a card.
 
     `times` are the microseconds of a sum of 2**26 elements in blocks of the default size, by the
     ladder's rungs, by `fast`, and by the kernel, which comes last; empty if it was wrong. `why_not`
@@ -120,7 +120,7 @@ def _cases(subject: Subject, seed: int, large: Sequence[tuple[int, int]]) -> Ite
 def _try_all(
     subject: _OnCard, cases: Iterator[Case], tell: Callable[[str, object], None]
 ) -> tuple[int, Failure | None]:
-    """How many sums were made, and the smallest that failed. A fault ends it."""
+    """The number of sums made, and the smallest case that failed. A fault ends the run."""
     tried, failures = 0, []
     for case in cases:
         tell("case", case)

@@ -263,6 +263,7 @@ def _finish_all(running: list[subprocess.Popen[str]], file: str) -> None:
         for process in running:
             if process.poll() is None:
                 process.kill()
+            if process.stderr and not process.stderr.closed:
                 process.communicate()
     for process, text in zip(running, said, strict=True):
         if process.returncode:
@@ -299,7 +300,7 @@ def told(said: str, file: str) -> str:
     return "the compiler refuses the kernel:\n" + "\n".join(kept)
 
 
-_UNDEFINED = re.compile(r"undefined (?:reference to|symbol:) [`']?([^'(]+)")  # linkers' words
+_UNDEFINED = re.compile(r"undefined (?:reference to|symbol:) [`']?([^'(]+)")  # GNU ld and lld
 
 
 def _elsewhere(said: str, file: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the process for kernels does for `sum`, `explain` and `races`: the same calls, there."""
+"""The calls of `sum`, `explain` and `races` that the process for users' kernels makes."""
 
 from __future__ import annotations
 

@@ -82,9 +82,12 @@ class Comparison:
             return f"It is nearest to {name}, and has none of its {theirs:,} {words}."
         if not theirs:
             return f"It is nearest to {name}, which has no {words}; yours has {own:,}."
-        more, ratio = own > theirs, max(own, theirs) / min(own, theirs)
-        times = f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.3g}"
-        how = f"{times} times as many" if more else f"{times} times fewer"
+        ratio = max(own, theirs) / min(own, theirs)
+        few = f"{abs(own - theirs):,}"  # a ratio near 1 would hide the difference
+        times = f"{ratio:,.0f} times as many" if ratio >= 100 else f"{ratio:.3g} times as many"
+        how = f"{few} more" if ratio < 1.1 else times
+        if own < theirs:
+            how = f"{few} fewer" if ratio < 1.1 else times.replace("as many", "fewer")
         return f"It is nearest to {name}, and has {how} {words} ({own:,}, and {theirs:,} there)."
 
 

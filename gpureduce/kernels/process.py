@@ -44,7 +44,7 @@ class KernelEnded(RuntimeError):
 
 @dataclass
 class Outcome:
-    """What came of a job: the result, or why there is none; what it told; what it printed."""
+    """The outcome of a job: its result, or why there is none; its messages; its output."""
 
     result: Any = None
     error: Exception | None = None

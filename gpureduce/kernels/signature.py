@@ -85,7 +85,8 @@ def without_comments(text: str) -> str:
     def blank(found: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", found[0])
 
-    # What is not closed ends with the text or the line: otherwise each opening mark would be tried.
+    # A comment or string that is not closed ends with the text or the line: otherwise the search
+    # would start again at each opening mark.
     pattern = r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"?'
     pattern += r"|(?<!\w)'(?:\\.|[^'\\\n])*'?"  # not a digit separator
     return re.sub(pattern, blank, text, flags=re.S)

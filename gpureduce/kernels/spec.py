@@ -86,7 +86,7 @@ def checked(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Spec:
         is_number = isinstance(points, (int, float)) and not isinstance(points, bool)
         if not is_number or not 0 <= points <= _MOST_POINTS:
             raise ValueError(
-                f"{where}: points are a number from 0 to {_MOST_POINTS}, not {shown(points)}"
+                f"{where}: points are a number from 0 to {_MOST_POINTS:,.0f}, not {shown(points)}"
             )
         _check_rule(str(row["rule"]), where)
         rules.append((str(row["rule"]), float(points), str(row.get("says", ""))))

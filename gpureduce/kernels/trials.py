@@ -82,7 +82,7 @@ class Failure:
 
 
 def told(error: str) -> str:
-    """What the emulator tells of a failed launch, without the call of the runtime."""
+    """The emulator's message on a failed launch, without the name of the runtime's call."""
     return error.partition("\n")[2] or error
 
 

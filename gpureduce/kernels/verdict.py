@@ -1,4 +1,4 @@
-"""What a check has found, as data and as text; verdict_html.py shows it in a notebook."""
+"""The findings of a check, as data and as text; verdict_html.py shows them in a notebook."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN = 8  # counters beside the nearest rung's
 
 @dataclass(frozen=True)
 class Verdict:
-    """What `check` has found; true if the kernel is right and nothing races.
+    """The findings of `check`; true if the kernel is right and nothing races.
 
     Attributes
     ----------

@@ -45,7 +45,15 @@ def colour(strategy: str) -> str:
 def _rows(results: Record | Iterable[Any]) -> list[Any]:
     rows = list(results.rows) if isinstance(results, Record) else list(results)
     if not rows:
-        raise ValueError("there is nothing to draw")
+        raise ValueError(
+            "there is nothing to draw: no rows were given; gpureduce.benchmark yields its rows "
+            "once, so keep them in a list"
+        )
+    if not all(hasattr(row, "source") for row in rows):
+        raise TypeError(
+            "a chart takes a record, or rows of gpureduce.benchmark, not a list of "
+            f"{type(rows[0]).__name__}"
+        )
     _one_clock([row.source for row in rows])
     return rows
 
@@ -97,7 +105,7 @@ def _ceilings(ax: Any, peak: float | None, ceiling: float | None) -> None:
     left = ax.get_xlim()[0]
     white = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
     for value, name, style, up in (
-        (peak, "peak on paper", (0, (6, 3)), 5),
+        (peak, "theoretical peak", (0, (6, 3)), 5),
         (ceiling, "read ceiling", "-", -5),
     ):
         if value:
@@ -118,7 +126,7 @@ def bandwidth(
 ) -> Any:
     """GB/s by size, or by ``x="block"`` or ``"grid"``: a line for each strategy, or ``per="grid"``.
 
-    By size both axes are logarithmic, and the card's peak on paper is drawn. `ceiling` is the
+    By size both axes are logarithmic, and the card's theoretical peak is drawn. `ceiling` is the
     fastest that the memory can be read, as measured, in GB/s.
 
     >>> from gpureduce import lectures, plot
@@ -191,7 +199,10 @@ def speedup(results: Record | Iterable[Any], title: str = "") -> Any:
     rows = _rows(results)
     names = [getattr(row, "label", row.strategy) for row in rows]
     if len(set(names)) < len(names):
-        raise ValueError("several rows bear one name: choose one size and block, as by only()")
+        raise ValueError(
+            "several rows have one name: choose rows of one size and block; record.only(n=..., "
+            "block=...) does for a record"
+        )
     figure, (ax,) = page(8, 0.9 + 0.42 * len(rows))
     _draw_bars(ax, rows, names)
     ax.set_title(_titled(title, rows), loc="left", fontsize=11)
@@ -251,7 +262,7 @@ def heatmap(
         cells = {(getattr(row, rows), getattr(row, columns)): v
                  for row, v in zip(found, values, strict=True)}  # fmt: skip
         image = _draw_cells(ax, cells, (rows, columns), most)
-        ax.set_title(f"{name or title}, us", loc="left", fontsize=11)
+        ax.set_title(f"{name or title or 'time'}, us", loc="left", fontsize=11)
     figure.colorbar(image, ax=list(axes), label="times as long as the quickest",
                     format="{x:.3g}")  # fmt: skip
     if title and panels[0][0]:

@@ -178,7 +178,7 @@ def test_the_limit_only_loads(device):
 
 
 def test_calls_are_timed_when_they_are_warm(monkeypatch):
-    """Slow until threads are awake; of long ones no more are made than it takes."""
+    """The first calls are slow, until threads are awake. Long calls are repeated less often."""
     now = 0
     made = []
     monkeypatch.setattr(contenders.time, "perf_counter_ns", lambda: now)

@@ -134,7 +134,7 @@ def test_sums_in_one_graph_are_captured_once_and_each_has_its_own_elements():
 
 
 class Card:
-    """Stands in for a card: events take 1 ms, and the processor's clock tells 2."""
+    """Stands in for a card: events measure 1 ms, and the processor's clock measures 2 ms."""
 
     def by_clock(self, run):
         run()

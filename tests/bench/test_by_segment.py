@@ -112,6 +112,13 @@ def test_slow_calls_are_repeated_less_often(monkeypatch):
     assert calls == {"quick": 12, "slow": 4, "very slow": 2}  # one of each warms up
 
 
+@pytest.mark.filterwarnings("error")
+def test_sums_of_random_bits_overflow_without_a_warning():
+    case = Case(1 << 14, 10, data="bits")
+    (found,) = by_segment.measure([case], "cpu", ("numpy",), 1)
+    assert "numpy.add.at" in found["ms"]
+
+
 def row(segments, ids, **ms):
     calls = {"exact": 1.0, "exact, as called by default": 1.1, "torch index_add": 2.0}
     made = vars(Case(1 << 26, segments, ids)) | {"clocked": [], "failed": {}}

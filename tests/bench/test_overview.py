@@ -31,7 +31,7 @@ def test_the_page_of_a_device(emulated):
     text = overview.as_text(emulated)
     assert text.startswith("gpureduce on the emulated GPU\n\nMeasured on ")
     assert text.count("Emulated times tell nothing") + text.count("tell nothing about a card") == 1
-    for title in ("Where sums end: 4 KiB", "Calls, from", "Float32 arrays in host memory",
+    for title in ("Bandwidth: 4 KiB", "Calls, from", "Float32 arrays in host memory",
                   "What `auto` does", "What tuning would gain"):  # fmt: skip
         assert f"\n{title}" in text
     ends = {row["strategy"] for row in emulated["rows"] if row["measure"] == "apart"}
@@ -54,11 +54,12 @@ def test_html_is_well_formed(emulated):
     body = made.partition("<body>")[2].partition("</body>")[0]
     tree = xml.etree.ElementTree.fromstring(f"<body>{body}</body>")
     assert len(tree.findall(".//table")) == 5
+    assert "`" not in body and "What <code>auto</code> does" in body
     assert len(tree.findall(".//{http://www.w3.org/2000/svg}svg")) == 1
 
 
 def _card(emulated):
-    """A record as of a card, with the limit and a library."""
+    """A record like that of a card, with the limit and another library."""
     rows = [row | {"source": "cuda_event"} for row in emulated["rows"]]
     fast = next(r for r in rows if r["strategy"] == "fast" and r["measure"] == "apart")
     limit = fast | {"strategy": "load_only", "median_us": fast["median_us"] / 2,

@@ -1,4 +1,4 @@
-"""What was measured on a card says where, when and of which kernels."""
+"""Records of measurements name the card, the date and the sources of the kernels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_lectures_say_what_they_measured_on():
 
 
 def test_a_record_of_a_lecture_is_complete():
-    """Each was run at the lecture's own sizes on the card that it names; none is made up."""
+    """Each was measured on the card that it names, and has all cases at the lecture's sizes."""
     from gpureduce import lectures
 
     found = sorted(DATA.glob("lecture_*.json"))
@@ -89,7 +89,7 @@ DEPENDS = {
     "exact_": KERNELS,
     "explain_": {"emulator", "engine", "kernels"},
     "lecture_": {"kernels", "engine", "cuda"},
-    "tests_": None,  # all
+    "tests_": None,  # all folders
     "wavefronts_": {"emulator"},
 }
 

@@ -226,7 +226,7 @@ def test_medians_that_were_disturbed_are_named():
 
 
 class FakePinned:
-    """As little of torch as a copy takes."""
+    """The part of a pinned tensor that a copy uses."""
 
     def __init__(self, nbytes, **options):
         self.bytes, self.options = np.zeros(nbytes, np.uint8), options

@@ -167,6 +167,13 @@ def test_lists_and_tour(command, name):
     assert status == 0 and json.loads(out)
 
 
+def test_info_is_a_line_per_fact(command):
+    """The trees of the sources are for records: JSON has them."""
+    out = command("info")[1]
+    assert all(len(line.split(maxsplit=1)) == 2 for line in out.splitlines())
+    assert "trees" not in out and "trees" in json.loads(command("info", "--json")[1])
+
+
 def program(*words, stdout, **environment):
     """A command in its own process, which buffers its output."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}

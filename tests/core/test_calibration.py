@@ -291,7 +291,7 @@ def test_measuring(monkeypatch):
 
 
 def way_of(monkeypatch, small_us, large_us):
-    """What is made of sums that take so long."""
+    """The calibration of sums that take these times."""
     clock = 0.0
 
     def add(array):

@@ -1,4 +1,4 @@
-"""Accumulator.to_digits and from_digits: sums that anybody's integer all-reduce merges."""
+"""Accumulator.to_digits and from_digits: sums that any integer all-reduce merges."""
 
 from __future__ import annotations
 

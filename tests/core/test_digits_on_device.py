@@ -243,7 +243,7 @@ def test_digits_of_shares_merge_to_the_bits_of_one_sum(card):
 
 
 def test_strides_of_no_digits_do_not_matter(monkeypatch):
-    """Those of an empty array of CuPy are not a full array's."""
+    """An empty array of CuPy has other strides than a full array."""
 
     def maker(shape, dtype, device):
         strides = (0,) * len(shape)

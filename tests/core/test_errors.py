@@ -38,6 +38,12 @@ REFUSED = [
     ("sequential", {"finish": "later"}, ValueError, "one of host, relaunch, single"),
     ("sequential", {"finish": "single"}, ValueError, "not for sequential, which takes 'relaunch'"),
     ("last_block", {"finish": "host"}, ValueError, "not for last_block, which takes 'single'"),
+    ("warp_shlf", {}, ValueError, "'warp_shlf': did you mean warp_shfl.* There are global_tree, "),
+    ("Reduce5", {}, ValueError, "'Reduce5': did you mean reduce5"),
+    ("xyzzy", {}, ValueError, "'xyzzy'; there are global_tree, .*; along an axis: row_thread, .*; "
+     "by segment: key_atomic, .*; wrong on purpose: global_race, [a-z_, ]+$"),
+    ("cascade", {"where": A > 0}, ValueError, "and takes no initial, where or out; auto, exact, "),
+    ("auto", {"dtype": "xyzzy"}, TypeError, "no dtype 'xyzzy'; there are bool, .*complex128"),
     ("redux", {"dtype": float}, TypeError, "redux adds 32-bit integers"),
     ("redux", {}, TypeError, "redux adds 32-bit integers"),  # int32 adds up in int64 by default
     ("sequential", {"dtype": complex}, TypeError, r"sequential cannot add complex.*auto"),

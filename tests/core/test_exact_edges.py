@@ -1,4 +1,4 @@
-"""Where what `exact` deposits is full, and places that only some elements get to."""
+"""`exact` at its limits: full accumulators, and code that only unusual elements reach."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add(array, device="emulator", **more):
 def nothing_is_lost(array, device="emulator"):
     """Adds the array by one warp, and the negatives of all but its smallest elements by another.
 
-    What is left are these. A sum of only the array would be rounded where nobody sees their loss.
+    The smallest elements remain. In the sum of the array alone, rounding would hide their loss.
     """
     size = np.abs(array.astype(float))
     mirror = np.where(size == size.min(), array * 0, -array)
@@ -166,7 +166,7 @@ def test_blocks_whose_words_are_used_add_up(name, device):
 @pytest.mark.parametrize("huge", [False, True], ids=["bins", "columns too"])
 @pytest.mark.parametrize("lanes", [1, 4, 5, 8, 9, 32])
 def test_float64_rests_of_some_lanes(lanes, huge, device):
-    """What the bins leave of an element, in so many lanes of a warp's flight."""
+    """The bins leave rests of elements in this number of lanes of a warp."""
     rng = np.random.default_rng(lanes)
     flights = rng.standard_normal((6, PACKS, 32, 2))
     rest = np.zeros_like(flights)
@@ -331,7 +331,7 @@ def test_float64_subnormals_among_integers(sign, device):
 def test_float64_integers_of_the_largest_digits(sign, device):
     """All of one sign, shifted by 31 bits, in column after column of 512 flights."""
     flights = np.full((1400, PACKS, 32, 2), math.ldexp(2.0**53 - 1, 2015 - 1074))
-    for at in (0, 32, 96, 224, 480, 992):  # where bins would be tried again
+    for at in (0, 32, 96, 224, 480, 992):  # positions after which a warp tries bins again
         flights[at, 0, :, 0] = 1e-300
     array = sign * flights.reshape(-1)
     assert add(array, device, block=32, grid=1) == expected_bits(array)

@@ -102,7 +102,7 @@ def test_threads_agree_on_the_settings(monkeypatch):
 
 
 def test_threads_agree_on_samples(monkeypatch):
-    """What Python computes of their sum is rounded as the program has said."""
+    """Python rounds its part of the integral in the program's rounding mode."""
     found = set()
     with arithmetic(DOWN):
         for threads in ("1", "2") * 5:

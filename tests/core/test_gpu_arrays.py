@@ -21,7 +21,7 @@ from producers import CUPYS_STREAM, ByDLPack, ByExchange, ByInterface, Kept, fak
 PRODUCERS = [ByDLPack, lambda a: ByDLPack(a, old=True), ByExchange, ByInterface, like_cupy]
 
 
-# What stands where a result is to come (csrc/engine/sum.c).
+# The bit pattern in the result's place before the result is written (csrc/engine/sum.c).
 NOT_YET = 0x7FF4A5C3E1B2D697
 
 
@@ -135,7 +135,7 @@ def emulator_for_a_card(monkeypatch):
 @pytest.mark.parametrize("strategy", ["fast", "auto", "exact", "reduce7", "one_block"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int64"])
 def test_timed_and_untimed_sums_are_equal(emulator_for_a_card, strategy, dtype):
-    """Where a card has the array, so that no device need be named."""
+    """The array lies on a card, so the calls name no device."""
     there = ByDLPack(array_of(dtype, 2000))
     quick, long = gpureduce.sum(there, strategy, timing=False), add(there, strategy)
     assert type(quick) is gpureduce.SumResult and quick.timing is None
@@ -191,7 +191,7 @@ MISALIGNED = array_of("uint8", 41)[1:].view(np.float32)
     ],
 )
 def test_each_capsule_is_let_go(emulator_for_a_card, array, form, error, stream):
-    """By whoever has asked for one, whether it can be read or not."""
+    """The caller that asked for a capsule frees it, whether or not the array can be read."""
     there = Kept(array, **form)
     for call in (
         lambda: add(there, stream=stream),

@@ -141,7 +141,7 @@ def test_wrong_arguments():
 
 
 def test_untimed_sums_on_a_card_take_the_short_way(monkeypatch):
-    """Where device="cuda" is all that is said."""
+    """Calls whose only argument besides the array is device="cuda"."""
     seen = []
 
     def send(*arguments):

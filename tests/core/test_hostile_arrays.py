@@ -244,7 +244,7 @@ def test_dlpack_structures(fields, error, words, old):
 
 
 def test_complex_strides_that_overflow():
-    """As parts of pairs they are twice as many."""
+    """A stride in parts of complex numbers is twice the stride in elements, and may overflow."""
     pairs = np.ones(3, np.complex128)
     for stride in (2**62, 2**61, 2**57):
         with pytest.raises(BufferError, match="lead out of all memory"):
@@ -323,7 +323,7 @@ def test_an_interrupt_in_an_item_stays_one():
 
 
 def test_dtypes_whose_destructor_runs_a_sum(monkeypatch):
-    """What is remembered of a dtype is not that of an array summed meanwhile."""
+    """A sum within a sum does not change the facts that are cached for the outer array's dtype."""
     for name, module in fake_cupy().items():
         monkeypatch.setitem(sys.modules, name, module)
 

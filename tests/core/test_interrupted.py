@@ -414,7 +414,7 @@ def test_a_signal_handler_that_forks_during_a_copy(threads):
 
 
 def test_schedules_end_whatever_happens():
-    """Where a signal handler raises while a block is entered or left, and the exception is kept."""
+    """A handler raises as a ``with`` block begins or ends, and the test keeps the exception."""
     kept, rng = [], np.random.default_rng(4)
 
     def stop(*_):

@@ -45,7 +45,7 @@ def test_kernels_are_ordinary_cuda_of_lesson_length():
 
 @pytest.mark.parametrize("name", ["docs/strategies.md", "CONTRIBUTING.md"])
 def test_texts_know_how_long_kernels_are(name):
-    sizes = [len(path.read_text().splitlines()) for path in (CSRC / "kernels").glob("*.cu")]
+    sizes = [len(path.read_text().splitlines()) for path in (CSRC / "kernels").rglob("*.cu")]
     said = re.findall(r"(\d+)\s+to\s+(\d+)\s+lines", (ROOT / name).read_text())
     assert said == [(str(min(sizes)), str(max(sizes)))]
 

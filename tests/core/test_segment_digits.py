@@ -1,4 +1,4 @@
-"""gpureduce.segment_digits: sums by segment that anybody's integer all-reduce merges."""
+"""gpureduce.segment_digits: sums by segment that any integer all-reduce merges."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_numbers_of_threads_in_the_environment(named):
 
 @needs_c
 def test_every_task_is_run_once(tmp_path):
-    """By the pool alone: also when the numbers of its regions come round, hours later."""
+    """A C program of the pool alone. It also lets the numbers of regions wrap around."""
     parts = ("control_group", "interrupts", "processors", "shares")
     sources = [*(CSRC / f"threads/{part}.c" for part in parts), NATIVE / "pool_regions.c"]
     program = build_c(tmp_path / "pool_regions", sources, CSRC / "threads")
@@ -87,7 +87,7 @@ def test_pauses_in_which_workers_fall_asleep():
 
 
 def states():
-    """What the threads of this process are at: S is asleep."""
+    """The states of this process's threads: S is asleep."""
     found = []
     for path in Path("/proc/self/task").iterdir():
         found.append((path / "stat").read_text().rpartition(")")[2].split()[0])

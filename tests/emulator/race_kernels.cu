@@ -1,6 +1,6 @@
-/* What orders two threads, and what does not: kernels of no lesson for the race detector. Each line
- * that begins with KERNEL says its traits for the engine and what the detector must find missing;
- * tests/test_mutants.py reads it. */
+/* Small kernels that test the race detector: operations that order two threads, and operations that
+ * do not. Each line that begins with KERNEL has its traits for the engine, and what the detector
+ * must report as missing; tools/mutant_build.py reads it. */
 #include "parts/common.h"
 
 #include <cooperative_groups.h>

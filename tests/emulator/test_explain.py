@@ -307,7 +307,10 @@ def test_later_launches_are_counted_apart():
         (("sequential",), {"dtype": "complex64"}, TypeError, "real and their imaginary"),
         (("sequential",), {"dtype": "U4"}, TypeError, "cannot be summed"),
         (("redux",), {"dtype": "float32"}, TypeError, "32-bit integers"),
-        (("exact",), {}, TypeError, "exact adds floats"),
+        (("exact",), {"dtype": "int32"}, TypeError, "exact adds floats"),
+        (("cascade",), {"shape": (64, 32)}, ValueError, "cascade adds up a whole array: give n"),
+        (("row_thread",), {"n": 2048}, ValueError, "makes sums along an axis: give shape"),
+        (("row_thread", "cascade"), {"shape": (64, 32)}, ValueError, "cascade adds up a whole"),
         (("cluster",), {"grid": 12}, ValueError, "multiple of 8"),
     ],
 )
@@ -342,3 +345,19 @@ def test_a_sum_is_counted_while_it_is_made(name, busiest):
     assert {key: counters[key] for key in COUNTERS} == counted.total
     assert blocks == sum(kernel.grid for kernel in counted.kernels)
     assert counters["busiest_warp_requests"] == busiest
+
+
+def test_the_default_dtype_is_one_that_the_strategy_adds_up():
+    for names in (["exact"], ["sequential", "exact"], ["exact", "cascade"]):
+        found = gpureduce.explain(*names, n=256)
+        found = found if len(names) == 1 else found.after
+        assert (found.strategy, found.dtype) == (names[-1], "float32")
+    assert gpureduce.explain("exact_levels", shape=(32, 4)).dtype == "float32"
+    assert gpureduce.explain("key_warp", segment_ids=[0, 1, 1]).dtype == "float32"
+    assert gpureduce.explain("sequential", n=256).dtype == "int32"
+    assert gpureduce.races("exact", n=64).dtype == "float32"
+
+
+def test_one_is_singular():
+    text = gpureduce.explain("sequential", n=256, block=256)
+    assert "1 block of 256 threads" in str(text) and "1 lane, 1 warp" in text._repr_html_()

@@ -36,7 +36,7 @@ def test_text():
     text = str(explain("interleaved_idx", n=2**20))
     assert "interleaved_idx.cu:23" in text and "8 wavefronts where 1 would do" in text
     assert "98,304 wavefronts, 88% conflicts" in text
-    assert "4,096 blocks of 256 threads (3 of them" in text
+    assert "4,096 blocks of 256 threads (counted from 3 of them)" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
 
 

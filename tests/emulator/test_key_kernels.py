@@ -116,7 +116,10 @@ def test_explained_lessons_as_text_and_picture():
         ("must be 1 to 2.22 integers", {"strategy": "key_warp", "segment_ids": []}),
         (r"segment_ids\[0\] is 3", {
             "strategy": "key_warp", "segment_ids": [3], "num_segments": 2, "dtype": "float32"}),
-        ("give segment_ids", {"strategy": "key_warp"}),
+        (r"call explain\('key_warp', segment_ids=ids\)", {"strategy": "key_warp"}),
+        ("leave n and shape out", {"strategy": "key_warp", "segment_ids": [0], "n": 3}),
+        ("leave n and shape out", {"strategy": "exact", "segment_ids": [0], "shape": (3, 4)}),
+        ("num_segments is for segment_ids", {"strategy": "sequential", "num_segments": 3}),
     ],
 )  # fmt: skip
 def test_what_is_not_explained(match, how):

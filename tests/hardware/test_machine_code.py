@@ -166,7 +166,7 @@ def test_lines_are_compared(name, tmp_path):
 
 
 def test_a_line_that_only_the_card_comes_to_differs():
-    """What unroll_full does where a block has more threads than it was compiled for."""
+    """Code of unroll_full for blocks with more threads than it was compiled for."""
     seen = counted(Case("unroll_full", 5000, 256), code_of("unroll_full", 256))
     places = [one.place for one in with_places(seen.code, "unroll_full", RECORDED)]
     idle = next(
@@ -327,7 +327,7 @@ def test_kernels_are_compiled_from_what_the_build_wrote_down(name, monkeypatch):
 @pytest.mark.skipif(bool(missing("nvcc", "nvdisasm")), reason=missing("nvcc", "nvdisasm"))
 @pytest.mark.parametrize("name", KERNELS)
 def test_lines_with_the_real_tools(name):
-    """What goes to shared memory has a line, and it is one at which the emulator counts."""
+    """Each access to shared memory has a line, at which the emulator counts accesses, too."""
     text = machine_code.disassembly(name, 90)
     found = functions_of(text)
     counts = explain(name, n=2**16, block=256, finish=finish_of(name)).lines
@@ -353,7 +353,7 @@ def test_lines_with_the_real_tools(name):
 @pytest.mark.usefixtures("plain_tools")
 @pytest.mark.skipif(bool(missing("nvcc", "nvdisasm")), reason=missing("nvcc", "nvdisasm"))
 def test_what_cuda_makes_of_a_barrier_of_the_grid():
-    """What its counts are explained by: an atomic, a shuffle after it, and loads that wait."""
+    """The instructions that explain its counts: an atomic, a shuffle, and loads that wait."""
     found = functions_of(machine_code.disassembly("grid_sync", 90))
     (code,) = [code for key, code in found.items() if re.match(r"_Z\d+grid_syncIPKjjE", key)]
     listed = [replace(one, place=o.place) for one, o in zip(as_listed(code, 0), code, strict=False)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html.parser
 import json
 import re
@@ -318,6 +319,17 @@ def test_the_nearest_rung_is_that_of_most_counters():
     assert verdict and verdict.comparison.nearest.name == "cascade"
     assert "my_rung (yours, " in str(verdict)
     assert "counted warp instructions" in verdict.counts()
+
+
+def test_a_small_difference_is_told_as_such():
+    """One of 33 barriers more is not "1.03 times as many"."""
+    more = TREE.replace("out[blockIdx.x] =", "__syncwarp(1); out[blockIdx.x] =")
+    own = gpureduce.check(more, "int32").comparison
+    for theirs, said in ((2049, "has 2 more loads (2,051, and 2,049 there)"),
+                         (2053, "has 2 fewer loads (2,051, and 2,053 there)"),
+                         (1000, "has 2.05 times as many loads"),
+                         (5000, "has 2.44 times fewer loads")):  # fmt: skip
+        assert said in dataclasses.replace(own, changes=(("loads", theirs, 2051),)).sentence
 
 
 def test_a_read_behind_the_last_element_is_named():

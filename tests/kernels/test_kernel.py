@@ -462,3 +462,12 @@ def test_marks_that_are_not_closed():
     assert plain("a 1'000 b // c") == "a 1'000 b     "
     assert plain('a "b\nc /* d') == "a   \nc     "
     assert plain("a 'b' c") == "a     c"
+
+
+def test_a_compiler_that_does_not_end_leaves_no_file_open(monkeypatch, tmp_path):
+    """The other compiler has ended by then: its pipe is closed, too."""
+    monkeypatch.setattr(compiling, "_TIME_S", 0.2)
+    running = [compiling._start([name, "60"], tmp_path) for name in ("sleep", "true")]
+    with pytest.raises(gpureduce.KernelError, match="and was ended"):
+        compiling._finish_all(running, "my.cu")
+    assert all(one.stderr.closed and one.returncode is not None for one in running)

@@ -13,7 +13,7 @@ from mutants import CSRC, KERNELS, MUTANTS
 pytestmark = pytest.mark.skipif(
     not CSRC.exists() or not shutil.which("g++"), reason="no source, no compiler"
 )
-# What the text of a kernel does not show.
+# Options of a kernel that its text does not show.
 OPTIONS = {
     "global_tree": {"scratch": "thread"},
     "one_block": {"alone": True},

@@ -1,4 +1,4 @@
-"""What notebook 07 says of counts, orders and the simulation."""
+"""Statements of notebook 07 on counts, on orders of threads, and on the simulation."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from gpureduce.lectures.tables import show
 
 
 def measured(name, change=None):
-    """The lecture's own times, but for those that `change` makes others, as of a card."""
+    """The lecture's times as the record of a card. `change` returns a factor for a row's time."""
     rows = [
         dataclasses.replace(row, source="cuda_event", repeats=5,
                             median_us=row.median_us * (change(row) if change else 1))

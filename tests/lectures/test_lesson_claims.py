@@ -1,4 +1,4 @@
-"""What the notebooks' texts say of a card's times, held against the records.
+"""Statements of the notebooks' texts on a card's times, compared with the records.
 
 A record that is made anew may show something else: then the text has to change, not the record.
 """

@@ -1,6 +1,6 @@
-/* Those functions of CUDA's runtime that staging and the wait for results call, for machines
- * without a card: what is put on a stream is carried out by a thread of its own, now and then late,
- * so that memory that is used again too early, or freed, shows. */
+/* The functions of CUDA's runtime that staging and the wait for results call, for machines without
+ * a card. A thread does the work of a stream, sometimes late. So a test fails if memory is used
+ * again or freed too early. */
 #include "late_runtime.h"
 
 #include <pthread.h>

@@ -4,13 +4,13 @@
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 
-/* After so many more calls of those that can fail, one does; -1: none. */
+/* Makes a call fail after `call` more calls of the functions that can fail; -1: makes none fail. */
 void late_fail_at(long call);
 
-/* From now on nothing that is put on a stream is carried out, or all is again. */
+/* true: stops the work of all streams. false: resumes it. */
 void late_hold(bool held);
 
-/* Returns when so much is on a stream. A child made by fork() has no stream and holds nothing. */
+/* Returns when `works` operations are on a stream. In a child made by fork() there is no stream. */
 void late_await(int works);
 
 #endif

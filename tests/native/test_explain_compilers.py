@@ -72,7 +72,7 @@ def wide_loads(rows: list[str]) -> list[str]:
 
 @pytest.mark.skipif(not CSRC.exists() or not COMPILERS, reason="no source, or no compiler")
 def test_compilers_and_their_options_make_no_difference(tmp_path):
-    """Line by line, whoever compiles the kernels, and however the rest is compiled."""
+    """Counts per line are the same for each compiler of the kernels and for all its options."""
     runtime, right = build_runtime(tmp_path / "runtime"), counted_here()
     for compiler, level in itertools.product(COMPILERS, ("-O0", "-O1", "-O2", "-O3")):
         found, expected = counted_by(runtime, compiler, level, tmp_path), right

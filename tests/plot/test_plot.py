@@ -164,8 +164,8 @@ def test_one_look_per_rung():
 
 
 NOT_DRAWN = {
-    "nothing to draw": lambda: plot.bandwidth([]),
-    "only": lambda: plot.speedup(record("warp_execution")),
+    "nothing to draw: no rows .* keep them in a list": lambda: plot.bandwidth(iter([])),
+    "have one name: .* record.only": lambda: plot.speedup(record("warp_execution")),
     "needs a record": lambda: plot.compare(None, None),
     "not all records": lambda: plot.compare(record("lab"), record("block_grid")),
     "no row": lambda: record("lab").only(block=7),
@@ -176,6 +176,11 @@ NOT_DRAWN = {
 def test_what_cannot_be_drawn(words):
     with pytest.raises(ValueError, match=words):
         NOT_DRAWN[words]()
+
+
+def test_a_chart_takes_rows():
+    with pytest.raises(TypeError, match=r"rows of gpureduce\.benchmark, not a list of str"):
+        plot.times("rows")
 
 
 def test_without_matplotlib(monkeypatch):

@@ -30,8 +30,8 @@ from gpureduce.hardware.counters import (
     finish_of,
 )
 
-# What the listing of a kernel's machine code shows where a counter is not 0, and how often warps
-# come by an instruction whose lanes are counted.
+# An instruction of a kernel's machine code for each counter that is not 0. ISSUED names the counter
+# of how often warps issue an instruction whose lanes are counted.
 INSTRUCTIONS = {
     "shared_load_lanes": "@P0 LDS R1",
     "shared_store_lanes": "STS",
@@ -55,7 +55,7 @@ ISSUED = {
 
 
 def as_hardware(case: Case, dtype: str = "int32", kernel: Any = None) -> Seen:
-    """What a card would tell that did just as the model says."""
+    """The counters of a card whose counts are exactly the emulator's."""
     strategy = kernel or case.strategy
     what = {"shape": case.shape} if case.rows else {"n": case.n, "finish": finish_of(strategy)}
     found = explain(strategy, dtype=dtype, block=case.block, grid=case.grid or None, **what)

@@ -133,7 +133,7 @@ class ByExchange:
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
         self.asked = ByDLPack(array)
-        self.asked.__dlpack__()  # which lays its tensor out
+        self.asked.__dlpack__()  # creates its tensor
 
     def _tensor(self, tensor) -> int:
         tensor[0] = self.asked.managed.tensor
@@ -182,12 +182,12 @@ class ByInterface:
         }
 
 
-# What CuPy says is its current stream: its default one, unless a test has it otherwise.
+# The fake CuPy's current stream: the default one, unless a test changes it.
 CUPYS_STREAM = types.SimpleNamespace(ptr=0)
 
 
 def fake_cupy() -> dict[str, types.ModuleType]:
-    """As much of CuPy's modules as is asked for."""
+    """The parts of CuPy's modules that gpureduce uses."""
     cuda = types.ModuleType("cupy.cuda")
     cuda.get_current_stream = lambda: CUPYS_STREAM
     return {"cupy": types.ModuleType("cupy"), "cupy.cuda": cuda}

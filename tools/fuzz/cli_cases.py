@@ -19,7 +19,7 @@ from tools.fuzz.outcomes import Failure
 _ODD = ("", " ", "-1", "0", "1.5", "nan", "1e400", "2^70", "2^-1", "2**10", "0x10", "x", "é",
         "\ud800", "a b", "--", "-", ",", "9" * 5000, "1_0", "٣", "None", "[]", "\0", "%s", "{0}",
         "18446744073709551616", "-9223372036854775809")  # fmt: skip
-# What keeps a command short: values of options that say how much there is to do.
+# Small values for the options that set the amount of work.
 _SMALL = {
     "n": ("1", "100", "2^10"),
     "sizes": ("1", "100", "2^11"),

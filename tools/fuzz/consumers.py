@@ -29,7 +29,7 @@ class Consumer:
 
     @property
     def name(self) -> str:
-        """What the notes of a failed case call it."""
+        """Its name in the notes of a failed case."""
         return f"{self.strategy or 'Accumulator'}, dtype={self.dtype}"
 
     @property
@@ -106,7 +106,7 @@ RIGHT, RAISES, EITHER, UNCHECKED = "right", "raises", "either", "unchecked"
 
 
 def both(first: str, second: str) -> str:
-    """What is wanted of an array with two changes: the laxer one, but for what must be refused."""
+    """The expectation for an array with two changes: the laxer one, unless one must be refused."""
     order = (RIGHT, EITHER, UNCHECKED)
     if RAISES in (first, second):
         return RAISES if {first, second} <= {RAISES, RIGHT} else UNCHECKED

@@ -33,7 +33,7 @@ _SPARE = 160  # sizes and strides beyond those that there are
 
 @dataclass
 class Raw:
-    """What a producer says: the fields of its structure, and how it gives it away."""
+    """A producer's DLPack structure, and the form in which it exports it."""
 
     address: int
     ndim: int
@@ -103,7 +103,7 @@ class Case:
     injected: list[BaseException] = field(default_factory=list)
     totals: list[tuple[str, complex | int]] = field(default_factory=list)
     hooks: dict[str, Callable[[], Any]] = field(default_factory=dict)
-    later: Raw | None = None  # what it says from the second time on
+    later: Raw | None = None  # the structure of all exports but the first
     kept: list[object] = field(default_factory=list)
 
     def expect(self, wanted: str) -> None:

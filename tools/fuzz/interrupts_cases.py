@@ -63,7 +63,7 @@ def prepare(_: argparse.Namespace) -> None:
 
 
 def _inner(rng: Random) -> None:
-    """What a handler may call itself."""
+    """The calls that a handler may make."""
     name = rng.choice((*calls.NEXT, "cpu"))
     device = None if name == "cpu" else "emulator"
     value = gpureduce.sum(_ONES, name, device=device).value

@@ -24,7 +24,7 @@ SELF_TEST = "self-test"
 SHIMMED = ("interrupts", "allocations")
 # The next case after a failure gets a new process: the failure may have spoiled the old one.
 FRAGILE = ("interrupts", "allocations")
-# Their processes are replaced after so many cases, so that first uses are tried, too.
+# Number of cases after which a process is replaced, so that first uses are tried, too.
 CASES_PER_PROCESS = {"interrupts": 2000, "allocations": 250}
 PYTHON_HELP = "allocations: let Python's own allocators fail instead of malloc"
 

@@ -57,7 +57,7 @@ def of_json(rng: Random, whole: Any) -> Any:
         places = _places(made, [])
         if not places or rng.random() < 0.02:
             return copy.deepcopy(rng.choice(ODD_JSON))
-        # Those near the top are few, and are tried as often as the many below.
+        # The few places near the top are chosen more often than the many below.
         container, key = rng.choice(places[:8] if rng.random() < 0.3 else places)
         if isinstance(container, dict) and key not in container:
             continue

@@ -1,4 +1,4 @@
-"""What the present case does, in words that the parent prints if it fails.
+"""Notes on the current case, which the parent prints if the case fails.
 
 They lie in shared memory, so that they are there after a crash, too.
 """

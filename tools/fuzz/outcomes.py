@@ -33,7 +33,7 @@ NAMES = (
 
 
 class Failure(Exception):
-    """What a case found wrong."""
+    """The error that a case found."""
 
 
 class Mischief(Exception):

@@ -28,7 +28,7 @@ _POLL_S = 0.02
 
 @dataclass
 class Tally:
-    """What all workers of a kind have found."""
+    """The findings of all workers of a kind."""
 
     kind: str
     options: argparse.Namespace
@@ -56,7 +56,7 @@ class Tally:
                 print(f"    | {line[:200]}", flush=True)
 
     def command(self, case: int) -> str:
-        """What repeats a case alone."""
+        """The command that repeats one case."""
         command = [sys.executable, os.path.relpath(HERE), self.kind, "--cases", "1"]
         command += ["--seed", str(self.options.seed), "--start", str(case)]
         command += ["--python"] if self.options.python else []
@@ -99,7 +99,7 @@ def _waited_ns(process: int) -> int:
 
 
 def _died(status: int, errors: Path) -> str:
-    """How a process ended, and what a sanitizer says of it."""
+    """A process's exit, and the sanitizer's report on it."""
     text = errors.read_text(errors="replace")
     said = re.search(r"^SUMMARY: (.*)$|(runtime error: .*)$", text, re.M)
     more = f": {said[1] or said[2]}" if said else ""

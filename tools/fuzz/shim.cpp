@@ -155,7 +155,7 @@ enum { CALL = R_AARCH64_JUMP_SLOT, ADDRESS = R_AARCH64_GLOB_DAT };
 enum { CALL = R_X86_64_JUMP_SLOT, ADDRESS = R_X86_64_GLOB_DAT };
 #endif
 
-// What the dynamic section of a library says of its tables.
+// The tables that the dynamic section of a library names.
 struct tables {
     const ElfW(Sym) * symbols;
     const char *names;

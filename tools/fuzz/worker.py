@@ -25,7 +25,7 @@ def case_number() -> int:
 
 
 def _told(error: BaseException) -> dict[str, str]:
-    """What the parent prints of a failure."""
+    """The report on a failure, which the parent prints."""
     of: BaseException | None = error
     if not isinstance(error, outcomes.Failure):
         head = f"unexpected {outcomes.describe(error)}"
