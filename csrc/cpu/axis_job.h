@@ -74,7 +74,7 @@ struct gr_axis_job {
     const gr_axis_ways *ways;
     const void *context; /* the caller's */
     gr_axes *axes;
-    int parts;         /* 2 if the elements are complex: in columns, beside each other */
+    int parts;         /* 2 for complex elements, whose parts are neighbouring columns */
     size_t n;          /* elements of a sum */
     size_t size;       /* bytes of an element; in columns, of a part */
     size_t short_rows; /* rows of fewer elements are added up as columns */

@@ -189,7 +189,8 @@ static void store_or_note(const gr_axis_job *job, const gr_columns *sums, size_t
     again->count = 0;
 }
 
-/* Stores the sums of up to BLOCK columns in float64 that are in their places. */
+/* Stores the sums of up to BLOCK columns in float64, from column i of the run on. None is in the
+ * last, overlapping group of columns. */
 static void store_block(const gr_axis_job *job, const gr_columns *sums, size_t first,
                         const gr_axis_run *run, size_t i, size_t n, some_columns *again)
 {
@@ -214,7 +215,8 @@ void gr_exact_store(const gr_axis_job *job, const gr_columns *sums, size_t first
     const gr_exact_axes *how = gr_exact_axes_of(job);
     some_columns again = {.count = 0};
     bool plain = how->initial->count[0] + how->initial->count[1] == 0;
-    size_t whole = sums->width / job->vector * job->vector, i = 0; /* in their places */
+    size_t whole = sums->width / job->vector * job->vector,
+           i = 0; /* before the overlapping group */
     size_t some = first >= whole ? 0 : whole - first < run->count ? whole - first : run->count;
     gr_arithmetic before = gr_begin_plain();
     if (plain && are_exact(job, sums)) {

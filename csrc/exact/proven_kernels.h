@@ -22,7 +22,8 @@ typedef void gr_proven_columns_kernel(const unsigned char *const *rows, size_t c
                                       double *planes, size_t stride);
 
 /* Rounds `count` sums to float64, whole groups, from planes for gr_proven3. `factor` is
- * that of `bound` (proven.h). A sum is proven if its `margin` is above 0; others may be, too. */
+ * that of `bound` (proven.h). A sum is proven if its `margin` is above 0. Some other sums could
+ * be proven, too. */
 typedef void gr_proven_round_kernel(const double *planes, size_t stride, size_t count,
                                     double factor, double *rounded, double *margin);
 

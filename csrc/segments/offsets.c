@@ -16,7 +16,7 @@
 
 enum {
     TASK = 1 << 16,       /* numbers and sums of a task, about */
-    GROUP_CELLS = 512,    /* of a group, but at least one segment's */
+    GROUP_CELLS = 512,    /* of a group; a wide segment has more */
     LONG = 512,           /* numbers from which on the code of axes is faster, ... */
     LONG_NARROW = 192,    /* ... floats narrower than float64, ... */
     FEW = 48,             /* numbers in a segment, on average, for which no cells are faster */
