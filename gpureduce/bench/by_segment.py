@@ -26,7 +26,7 @@ from gpureduce.bench.in_turns import OnCard, Run, medians, without_failing
 from gpureduce.bench.provenance import provenance
 from gpureduce.bench.segment_cases import Case, Given, cases, given, given_on_card
 from gpureduce.core import devices, json_files
-from gpureduce.core.dtypes import Array, is_here
+from gpureduce.core.dtypes import Array, is_here, quietly
 from gpureduce.core.segments import segment_sum
 from gpureduce.lazy_import import load_other
 from gpureduce.text import EMULATED, Table, table
@@ -290,9 +290,9 @@ def measure(
             runs, clocked, failed = _runs_on_card(case, names, cub)
         else:
             runs, clocked = _runs_elsewhere(case, names, device)
-        with np.errstate(all="ignore"):  # NumPy warns of sums of random bits, which overflow
-            failed |= without_failing(runs, _comparison(case))
-            found = medians(runs, clocked, card, repeats)
+        # NumPy warns of sums of random bits, which overflow.
+        failed |= quietly(without_failing, runs, _comparison(case))
+        found = quietly(medians, runs, clocked, card, repeats)
         del runs
         if on_card:
             libraries.free(tuple(n for n in names if n in ("torch", "cupy")))

@@ -19,6 +19,7 @@ from gpureduce.cli import check, explain, grade, lectures, progress, races, segm
 from gpureduce.cli.kernel_files import strategy_or_kernel
 from gpureduce.core import calibration, registry
 from gpureduce.core.arrays import random_numbers
+from gpureduce.core.dtypes import quietly
 from gpureduce.lectures import experiments
 from gpureduce.text import EMULATED, number, show_json, table
 
@@ -61,8 +62,8 @@ def _load(path: str) -> Any:
         )
     try:
         _check_header(path)
-        with np.errstate(over="ignore"):  # NumPy's sizes wrap around before it refuses them
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        # NumPy's sizes wrap around before it refuses them.
+        array = quietly(np.load, path, mmap_mode="r", allow_pickle=False)
     except OSError:
         raise
     except Exception as error:  # any class: NumPy parses the header as Python
