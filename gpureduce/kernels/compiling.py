@@ -6,6 +6,7 @@ user's lines; those that point to our files are dropped.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import json
@@ -85,7 +86,23 @@ def cache_folder() -> Path:
 
 @functools.cache
 def _temporary_folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="gpureduce-kernels-"))
+    folder, owner = Path(tempfile.mkdtemp(prefix="gpureduce-kernels-")), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:  # not in a child process
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
+
+
+def _is_library(path: Path) -> bool:
+    """Whether a file of the cache can be loaded. A crash of the machine may have emptied it."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -215,7 +232,7 @@ def libraries(source: Source, signature: Signature, pair: tuple[str, str]) -> tu
             [text, wrapper, *source.included(), *command, *_LINK, chosen.version, module, stamp]
         )
         paths.append(cache_folder() / f"{key}.so")
-        if not paths[-1].exists():
+        if not _is_library(paths[-1]):
             jobs.append((command, module, paths[-1]))
         else:
             os.utime(paths[-1])

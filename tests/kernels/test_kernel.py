@@ -312,6 +312,25 @@ def test_the_cache(tmp_path, monkeypatch):
     assert not [p for p in tmp_path.rglob("*") if p.suffix in (".o", ".cpp")]
 
 
+def test_a_spoiled_file_of_the_cache_is_made_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    k = gpureduce.kernel(TREE)
+    gpureduce.sum(np.ones(9), k)
+    for path, content in zip(sorted(tmp_path.rglob("*.so")), (b"", b"junk"), strict=True):
+        path.write_bytes(content)
+    assert gpureduce.sum(np.ones(9), gpureduce.kernel(TREE)).value == 9
+    assert all(path.stat().st_size > 1000 for path in tmp_path.rglob("*.so"))
+
+
+def test_a_cache_for_one_process_is_removed_at_its_end(tmp_path):
+    (tmp_path / "gpureduce").write_text("in the way of the folder")
+    code = "import gpureduce, os, tempfile; from gpureduce.kernels import compiling; "
+    code += "folder = compiling.cache_folder(); print(folder); child = os.fork() or os._exit(0); "
+    code += "os.waitpid(child, 0); assert folder.is_dir()"
+    said = run_python(code, XDG_CACHE_HOME=str(tmp_path), TMPDIR=str(tmp_path))
+    assert Path(said.strip()).parent == tmp_path and not Path(said.strip()).exists()
+
+
 def test_the_headers_come_with_the_package(tmp_path, monkeypatch):
     """Nothing of the checkout is read, and the package has the headers of the checkout."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
