@@ -21,6 +21,8 @@ Measures:
     Both use one processor.
 
 Contenders alternate, several times, so that clock drift and other load affect all of them equally.
+Launches on arrays of 1 GiB and more are measured one contender after the other: each round copies
+the array to the card, which takes longer than its sums.
 """
 
 from __future__ import annotations
@@ -298,7 +300,6 @@ _MAKERS: dict[str, Callable[[Input, _Plan], Iterator[Contender]]] = {
 
 def _group(given: Input, measure: str, plan: _Plan) -> Iterator[Measurement]:
     contenders = list(_MAKERS[measure](given, plan))
-    # Each round copies the array to the card, which takes longer than the sums of large arrays.
     in_one = measure in ("kernel", "apart") and given.array.nbytes >= _LARGE_BYTES
     times = in_turns(contenders, plan.repeats, 1 if in_one else _ROUNDS)
     exact = _exact(given)
