@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import io
 import os
+import stat
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -49,6 +50,10 @@ def _check_header(path: str) -> None:
 def _load(path: str) -> Any:
     if not path.endswith(".npy"):
         raise ValueError(f"{path}: only .npy files can be read")
+    if stat.S_ISFIFO(os.stat(path).st_mode):
+        raise ValueError(
+            f"{path} is a pipe: write the array to a file, which is mapped into memory"
+        )
     with open(path, "rb") as file:
         start = file.read(len(_NPY))
     if start.startswith(_ZIP):
