@@ -20,6 +20,7 @@ from gpureduce.cli import check, explain, grade, lectures, progress, races, segm
 from gpureduce.cli.kernel_files import strategy_or_kernel
 from gpureduce.core import calibration, registry
 from gpureduce.core.arrays import random_numbers
+from gpureduce.core.checks import whole
 from gpureduce.core.dtypes import quietly
 from gpureduce.lectures import experiments
 from gpureduce.text import EMULATED, number, show_json, table
@@ -212,6 +213,8 @@ def _command_bench(arguments: argparse.Namespace) -> None:
     for mode in _MODES:
         if getattr(arguments, mode) not in (None, False):
             _check_options(arguments, mode)
+    for n in arguments.sizes or ():
+        whole("sizes", n, 1, 2**63 - 1)
     if arguments.strategies and arguments.devices is None:
         arguments.strategies = [strategy_or_kernel(one) for one in arguments.strategies]
     if arguments.parts and not arguments.axis:
