@@ -7,13 +7,13 @@ import csv
 import dataclasses
 import io
 import json
-import shutil
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 from gpureduce.bench import libraries, scoreboard
 from gpureduce.bench.benchmark import MEASURES, Measurement, benchmark
@@ -114,9 +114,18 @@ def as_table(rows: list[dict[str, Any]]) -> str:
     return table(heads, [[cell(row) for _, cell in kept] for row in rows], right)
 
 
+def _columns_of(screen: TextIO) -> int:
+    """The width of a terminal. `shutil` asks standard output's, which may be a file."""
+    try:
+        found = os.get_terminal_size(screen.fileno()).columns
+    except (AttributeError, OSError, ValueError):
+        found = 0
+    return found or 80
+
+
 def progress_bar(done: int, total: int, text: str) -> None:
     """Draws the progress bar on one line, and erases it at the end."""
-    columns = shutil.get_terminal_size().columns - 1
+    columns = _columns_of(sys.stderr) - 1
     width = 24
     full = width * done // total
     line = f"[{'#' * full}{'.' * (width - full)}] {done}/{total} {text}"
@@ -241,12 +250,13 @@ def keeping(
 ) -> list[_Kept]:
     """Measures the rows. The file has the record of those so far, if the run ends early.
 
-    Its field "unfinished" is true then. `made` makes a record of rows.
+    Its field "unfinished" is true then. Without any rows, an earlier file stays. `made` makes a
+    record of rows.
     """
     found: list[_Kept] = []
 
     def keep() -> None:
-        if target:
+        if target and found:
             write(target, made(found) | {"unfinished": True})
 
     kept = time.monotonic()

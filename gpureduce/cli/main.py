@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import io
 import os
+import stat
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from gpureduce.cli import check, explain, grade, lectures, progress, races, segm
 from gpureduce.cli.kernel_files import strategy_or_kernel
 from gpureduce.core import calibration, registry
 from gpureduce.core.arrays import random_numbers
+from gpureduce.core.checks import whole
 from gpureduce.core.dtypes import quietly
 from gpureduce.lectures import experiments
 from gpureduce.text import EMULATED, number, show_json, table
@@ -49,6 +51,10 @@ def _check_header(path: str) -> None:
 def _load(path: str) -> Any:
     if not path.endswith(".npy"):
         raise ValueError(f"{path}: only .npy files can be read")
+    if stat.S_ISFIFO(os.stat(path).st_mode):
+        raise ValueError(
+            f"{path} is a pipe: write the array to a file, which is mapped into memory"
+        )
     with open(path, "rb") as file:
         start = file.read(len(_NPY))
     if start.startswith(_ZIP):
@@ -207,6 +213,8 @@ def _command_bench(arguments: argparse.Namespace) -> None:
     for mode in _MODES:
         if getattr(arguments, mode) not in (None, False):
             _check_options(arguments, mode)
+    for n in arguments.sizes or ():
+        whole("sizes", n, 1, 2**63 - 1)
     if arguments.strategies and arguments.devices is None:
         arguments.strategies = [strategy_or_kernel(one) for one in arguments.strategies]
     if arguments.parts and not arguments.axis:

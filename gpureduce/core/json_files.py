@@ -11,6 +11,7 @@ import functools
 import json
 import math
 import os
+import sys
 import threading
 import types
 import typing
@@ -65,6 +66,9 @@ def write(path: Path, value: object) -> None:
     Links and what is no file, such as /dev/stdout, are written to and stay what they are.
     """
     text = json.dumps(value, indent=1) + "\n"
+    if _is_standard_output(path):
+        print(text, end="", flush=True)
+        return
     if path.exists() and not path.is_file():
         path.write_text(text)
         return
@@ -77,6 +81,14 @@ def write(path: Path, value: object) -> None:
     except BaseException:
         half.unlink(missing_ok=True)
         raise
+
+
+def _is_standard_output(path: Path) -> bool:
+    """Whether both are the same open file: replacing it would lose what is printed later."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
+    except (AttributeError, OSError, ValueError):
+        return False
 
 
 @contextmanager

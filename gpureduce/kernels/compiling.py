@@ -96,13 +96,16 @@ def _temporary_folder() -> Path:
     return folder
 
 
-def _is_library(path: Path) -> bool:
-    """Whether a file of the cache can be loaded. A crash of the machine may have emptied it."""
+_DIGEST_BYTES = 32  # of SHA-256, after a library's own bytes
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a library of the cache is as it was written. A crash of the machine may cut files."""
     try:
-        with path.open("rb") as file:
-            return file.read(4) == b"\x7fELF"
+        found = path.read_bytes()
     except OSError:
         return False
+    return found[-_DIGEST_BYTES:] == hashlib.sha256(found[:-_DIGEST_BYTES]).digest()
 
 
 @dataclass(frozen=True)
@@ -232,7 +235,7 @@ def libraries(source: Source, signature: Signature, pair: tuple[str, str]) -> tu
             [text, wrapper, *source.included(), *command, *_LINK, chosen.version, module, stamp]
         )
         paths.append(cache_folder() / f"{key}.so")
-        if not _is_library(paths[-1]):
+        if not _is_whole(paths[-1]):
             jobs.append((command, module, paths[-1]))
         else:
             os.utime(paths[-1])
@@ -261,7 +264,11 @@ def _compile_all(
         ]
         _finish_all([_start(whole, folder) for whole in links], file)
         for i, (_, _, path) in enumerate(jobs):
-            os.replace(folder / f"{i}.so", path)
+            made = folder / f"{i}.so"
+            digest = hashlib.sha256(made.read_bytes()).digest()
+            with made.open("ab") as library:
+                library.write(digest)
+            os.replace(made, path)
 
 
 def _start(command: list[str], folder: Path) -> subprocess.Popen[str]:

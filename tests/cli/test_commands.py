@@ -150,6 +150,19 @@ def test_files_that_are_not_a_whole_array_are_named(command, tmp_path):
         assert err.startswith(f"gpureduce: {file} is no whole .npy file: ") and words in err
 
 
+@pytest.mark.parametrize("mode", [[], ["--axis"], ["--segments"]])
+def test_a_bench_of_nothing_is_refused_in_plain_words(command, mode):
+    said = "gpureduce: sizes must be from 1 to 2**63 - 1, not 0\n"
+    assert command("bench", *mode, "--sizes", 0) == (2, "", said)
+
+
+def test_a_pipe_is_refused_before_it_is_read(command, tmp_path):
+    pipe = tmp_path / "pipe.npy"
+    os.mkfifo(pipe)
+    status, out, err = command("sum", pipe)
+    assert (status, out) == (2, "") and err.startswith(f"gpureduce: {pipe} is a pipe: ")
+
+
 def test_ctrl_c_ends_a_command_in_one_line(command, monkeypatch):
     def interrupted():
         raise KeyboardInterrupt

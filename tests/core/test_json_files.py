@@ -8,6 +8,8 @@ import os
 import random
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
@@ -231,3 +233,15 @@ def test_links_and_pipes_stay_what_they_are(tmp_path):
         json_files.write(tmp_path, [3])
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "link.json", "pipe.json", "there.json"]  # fmt: skip
+
+
+def test_standard_output_that_is_a_file_takes_the_text_between_other_texts(tmp_path):
+    """`--output /dev/stdout > file`: the file would be replaced, and later texts lost."""
+    code = (
+        "from pathlib import Path; from gpureduce.core import json_files; print('before');"
+        f"json_files.write(Path({str(tmp_path / 'out.json')!r}), [1]); print('after')"
+    )
+    (tmp_path / "out.json").symlink_to("/dev/stdout")
+    with open(tmp_path / "all", "w") as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
+    assert (tmp_path / "all").read_text() == "before\n[\n 1\n]\nafter\n"
