@@ -243,5 +243,5 @@ def test_standard_output_that_is_a_file_takes_the_text_between_other_texts(tmp_p
     )
     (tmp_path / "out.json").symlink_to("/dev/stdout")
     with open(tmp_path / "all", "w") as file:
-        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
+        subprocess.run([sys.executable, "-P", "-c", code], stdout=file, check=True)
     assert (tmp_path / "all").read_text() == "before\n[\n 1\n]\nafter\n"
