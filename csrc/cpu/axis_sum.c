@@ -278,8 +278,8 @@ static void float_store(const gr_axis_job *job, const gr_columns *sums, size_t f
 {
     gr_arithmetic before = gr_begin_plain();
     const double *from = sums->planes + first;
-    size_t whole = sums->width / job->vector * job->vector,
-           i = 0; /* before the overlapping group */
+    size_t whole = sums->width / job->vector * job->vector; /* before the overlapping group */
+    size_t i = 0;
     size_t some = first >= whole ? 0 : whole - first < run->count ? whole - first : run->count;
     if (stores_plainly(job) && (job->axes->load != GR_LOAD_f64 || gr_all_finite(from, some))) {
         gr_store_floats(run->out, run->out_step, from, some, context_of(job)->target);

@@ -64,7 +64,7 @@ static int ascending(const void *a, const void *b)
 /* Measures the median time of the memsets between the sums. */
 static cudaError_t time_between(gr_round *round, unsigned in_a_row, double *ms)
 {
-    enum { REPEATS = 15, MANY = 1000 };
+    enum { REPEATS = 15, MANY = 1000 }; /* the mean of many varies little */
     double times[REPEATS];
     unsigned repeats = in_a_row * round->copies > MANY ? 3 : REPEATS;
     round->only_between = 1;

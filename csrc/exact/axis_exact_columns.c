@@ -43,7 +43,8 @@ static void leave_leaf(const gr_axis_job *job, gr_columns *sums)
     sums->leaves = 2;
 }
 
-/* Adds up a leaf in float64. Returns whether nothing was rounded. */
+/* Adds up a leaf in float64. Returns whether its sums are those of the real numbers, or these
+ * rounded once to the result. */
 static bool add_leaf_plainly(const gr_axis_job *job, gr_columns *sums,
                              const unsigned char *const *rows, size_t count)
 {
@@ -215,8 +216,8 @@ void gr_exact_store(const gr_axis_job *job, const gr_columns *sums, size_t first
     const gr_exact_axes *how = gr_exact_axes_of(job);
     some_columns again = {.count = 0};
     bool plain = how->initial->count[0] + how->initial->count[1] == 0;
-    size_t whole = sums->width / job->vector * job->vector,
-           i = 0; /* before the overlapping group */
+    size_t whole = sums->width / job->vector * job->vector; /* before the overlapping group */
+    size_t i = 0;
     size_t some = first >= whole ? 0 : whole - first < run->count ? whole - first : run->count;
     gr_arithmetic before = gr_begin_plain();
     if (plain && are_exact(job, sums)) {

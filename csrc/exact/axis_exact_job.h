@@ -22,7 +22,8 @@ typedef struct {
      * bfloat16 are. */
     gr_float_rows_kernel *plain_rows;
     gr_float_columns_kernel *plain_columns;
-    bool flags, whole; /* whether the flag works; whether plain sums are exact in any case */
+    bool flags; /* whether the flag works */
+    bool whole; /* whether plain sums are right in any case */
 } gr_exact_axes;
 
 static inline const gr_exact_axes *gr_exact_axes_of(const gr_axis_job *job)

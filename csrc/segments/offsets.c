@@ -131,6 +131,39 @@ static void sum_group(gr_segment_job *own, gr_segment_block *block, size_t first
             sum_again(own, block, i);
 }
 
+/* Rows that are read block by block. */
+typedef struct {
+    gr_segment_job *job;
+    gr_segment_block *block;
+    size_t row, at, end_row; /* of the block; in the block; of all */
+} row_reader;
+
+/* Adds up the next floats, of one column. */
+static gr_proven3 sum_next(row_reader *from, size_t count)
+{
+    gr_segment_block *block = from->block;
+    gr_proven3 sum = {0, 0, 0, 0};
+    bool is_first = true;
+    while (count > 0) {
+        if (from->at == block->rows) {
+            size_t left = from->end_row - (from->row += from->at);
+            from->at = 0;
+            block->rows = left < GR_SEGMENT_BLOCK ? left : GR_SEGMENT_BLOCK;
+            gr_read_numbers(from->job, block, from->row);
+        }
+        size_t n = count < block->rows - from->at ? count : block->rows - from->at, i = 0;
+        const double *x = (const double *)block->numbers + from->at;
+        if (is_first)
+            sum.sum += x[i++];
+        is_first = false;
+        for (; i < n; i++)
+            gr_proven3_add(&sum, x[i]);
+        count -= n;
+        from->at += n;
+    }
+    return sum;
+}
+
 /* Adds up the segments first to end - 1 of single floats, one after another, without cells. */
 static void sum_each(gr_segment_job *own, gr_segment_block *block, size_t first, size_t end)
 {
@@ -138,35 +171,17 @@ static void sum_each(gr_segment_job *own, gr_segment_block *block, size_t first,
     const gr_exact_initial *floats = &own->request->floats;
     const gr_load target = own->request->sums.target;
     const gr_format format = gr_format_of(target);
-    size_t row = (size_t)offsets[first], end_row = (size_t)offsets[end], at = 0, again = 0;
+    row_reader from = {own, block, (size_t)offsets[first], 0, (size_t)offsets[end]};
+    size_t again = 0;
     gr_arithmetic before = gr_begin_plain();
     own->first_segment = first;
     block->rows = 0;
     block->columns = 1;
     block->first_column = 0;
     for (size_t k = first; k < end; k++) {
-        size_t left = numbers_of(own, k);
-        double additions = (double)left + floats->count[0], rounded;
-        gr_proven3 sum = {0, 0, 0, 0};
-        bool is_first = true;
-        while (left > 0) {
-            if (at == block->rows) {
-                row += at;
-                at = 0;
-                block->rows = end_row - row < GR_SEGMENT_BLOCK ? end_row - row : GR_SEGMENT_BLOCK;
-                gr_read_numbers(own, block, row);
-            }
-            size_t n = left < block->rows - at ? left : block->rows - at;
-            const double *x = (const double *)block->numbers + at;
-            size_t i = 0;
-            if (is_first)
-                sum.sum += x[i++];
-            is_first = false;
-            for (; i < n; i++)
-                gr_proven3_add(&sum, x[i]);
-            left -= n;
-            at += n;
-        }
+        size_t count = numbers_of(own, k);
+        double additions = (double)count + floats->count[0], rounded;
+        gr_proven3 sum = sum_next(&from, count);
         for (int i = 0; i < floats->count[0]; i++)
             gr_proven3_add(&sum, floats->terms[0][i]);
         bool is_exact = sum.rest == 0 && sum.bound == 0 && sum.sum - sum.sum == 0;

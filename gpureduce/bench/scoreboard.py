@@ -156,7 +156,7 @@ def made(record: dict[str, Any]) -> str:
     ended = " The run ended early." if record.get("unfinished") else ""
     return (
         f"Measured on {record['date']}: {place}, {', '.join([threads, *said])}, commit "
-        f"{str(record['commit'])[:9]}; medians, all in one run and in turns.{ended}"
+        f"{str(record['commit'])[:9]}; medians, all in one run, below 1 GiB in turns.{ended}"
     )
 
 

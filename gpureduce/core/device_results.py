@@ -47,6 +47,9 @@ def _cupy(shape: tuple[int, ...], dtype: str, device: int) -> Make:
     return make
 
 
+_JAX_WIDE = ("int64", "uint64", "float64", "complex128")
+
+
 def _jax(made: device_array.DeviceArray) -> Any:
     """A JAX array in the same memory. Without 64-bit types, JAX would cut such sums to 32 bits."""
     jax = load_other("jax")
@@ -54,8 +57,6 @@ def _jax(made: device_array.DeviceArray) -> Any:
         return made
     return jax.dlpack.from_dlpack(made)
 
-
-_JAX_WIDE = ("int64", "uint64", "float64", "complex128")
 
 LIBRARIES = {
     "torch": Library(

@@ -61,7 +61,7 @@ def read_record(path: Path, kind: str, **kinds: Any) -> dict[str, Any]:
 
 
 def write(path: Path, value: object) -> None:
-    """Write a file, and its folder if there is none. Nobody ever sees half a file.
+    """Write a file, and its folder if there is none. Readers see the old file or the whole new one.
 
     Links and what is no file, such as /dev/stdout, are written to and stay what they are.
     """

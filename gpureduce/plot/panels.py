@@ -210,7 +210,7 @@ def beside_cub(path: str | Path = "data/bench_h200.json", title: str = "") -> An
         ax.set_title(f"`{name}`", loc="left", fontsize=10)
     axes[0].set_ylabel("times as fast as CUB")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    foot(figure, f"{made_on(record)}; one sum at a time, all in one run and in turns.")
+    foot(figure, f"{made_on(record)}; one sum at a time, all in one run, below 1 GiB in turns.")
     return figure
 
 

@@ -1,6 +1,7 @@
 """The progress bar of long sums of files."""
 
 import io
+import threading
 import time
 
 import numpy as np
@@ -53,6 +54,9 @@ def test_without_a_terminal_nothing_is_shown(capsys, monkeypatch, array):
 
 
 def test_an_error_ends_the_bar(monkeypatch, array):
+    monkeypatch.setattr(progress, "_AFTER_S", 0.001)
     monkeypatch.setattr(progress.sys, "stderr", Terminal())
+    before = threading.active_count()
     with pytest.raises(KeyboardInterrupt), progress.shown(array.nbytes):
         raise KeyboardInterrupt
+    assert threading.active_count() == before

@@ -20,7 +20,7 @@ class InJax(OnDevice):
 
 @pytest.fixture
 def jax(monkeypatch):
-    """A JAX that wraps what it takes, with or without 64-bit types."""
+    """A stand-in for JAX: from_dlpack returns a label and the array. It has no 64-bit types."""
     found = types.SimpleNamespace(
         config=types.SimpleNamespace(jax_enable_x64=False),
         dlpack=types.SimpleNamespace(from_dlpack=lambda array: ("JAX", array)),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from segment_calls import assert_same, by_host, by_kernels, in_place, on_device
 
 import gpureduce
 from cases import broken_off_after
 from producers import ByInterface
+from segment_calls import assert_same, by_host, by_kernels, in_place, on_device
 
 
 @pytest.mark.parametrize("place", [0, 1, 4000, 69_999])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -154,21 +155,12 @@ def test_no_digit_overflows(device, power):
 
 def hard_numbers(rng, dtype, n):
     """Numbers whose sums are hard to round: ties, cancellation, subnormal numbers, inf, nan."""
-    info = ml_finfo(dtype)
+    info = ml_dtypes.finfo(numpy_dtype(dtype))
     half = 2.0 ** -(info.nmant + 1)
     choice = rng.choice([0.0, -0.0, 1.0, -1.0, half, -half, half * half, float(info.tiny)], n)
     found = np.where(rng.random(n) < 0.3, rng.standard_normal(n), choice)
     found[rng.random(n) < 0.002] = rng.choice([np.inf, -np.inf, np.nan])
     return found.astype(numpy_dtype(dtype))
-
-
-def ml_finfo(dtype):
-    kind = numpy_dtype(dtype)
-    if dtype != "bfloat16":
-        return np.finfo(kind)
-    import ml_dtypes
-
-    return ml_dtypes.finfo(kind)
 
 
 @pytest.mark.parametrize("most", [3, 60, 120])

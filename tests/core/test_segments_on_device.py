@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from segment_calls import assert_same, by_host, by_kernels, in_place, on_device
 
 import gpureduce
 from axis_cases import random_array
 from cases import numpy_dtype, run_python
 from producers import ByInterface
+from segment_calls import assert_same, by_host, by_kernels, in_place, on_device
 
 REAL = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
         "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]  # fmt: skip

@@ -115,8 +115,8 @@ struct Watch {
     Launch *launch = nullptr;
     /* per block; slots: threads, plus clocks of bulk copies */
     unsigned threads = 0, slots = 0;
-    std::unordered_map<uint64_t, std::vector<Event>>
-        events; /* by the number of the lane in the grid */
+    /* by the number of the lane in the grid */
+    std::unordered_map<uint64_t, std::vector<Event>> events;
     std::unordered_map<uintptr_t, Variable> variables;
     Shadow device;
     uintptr_t range = 0, range_bytes = 0; /* the device allocation that was looked up last */
