@@ -24,7 +24,7 @@
 enum {
     BLOCK = 256,
     SM_THREADS = 2048,
-    LANE_ROWS = 16,         /* rows per lane of segment_rows, at least, in the mean */
+    LANE_ROWS = 48,         /* rows per lane of segment_rows, at least, in the mean */
     LONG_VALUES = 4096,     /* longer segments are cut into tasks */
     TASK_VALUES = 16384,    /* per task */
     UNTRIED_ROWS = 1 << 16, /* fewer ids are not tried for being sorted */
@@ -172,7 +172,10 @@ static gr_status find_room(run *r)
     gr_error *error = r->error;
     size_t sums = request->segments * request->columns, most = most_words(r);
     size_t usual = !is_float(r) ? 1 : request->load == GR_LOAD_f64 ? 3 : 2;
+    size_t near = gr_facts_of(request->device)->l2_bytes / 8 * L2_EIGHTHS / sizeof *r->job.words;
     size_t room = sums * gr_least(usual, most), freed, total;
+    if (is_float(r) && request->load != GR_LOAD_f64 && !r->job.shared_words && sums <= near)
+        r->job.overlap = gr_overlap_width(request->rows);
     if (room < ROOM_WORDS)
         room = gr_least(sums * most, ROOM_WORDS);
     error->status = GR_OK;
@@ -187,9 +190,8 @@ static gr_status find_room(run *r)
     r->passes = (unsigned)gr_ceil_div(request->segments, room / (request->columns * most));
     r->job.near = SIZE_MAX;
     if (request->columns == 1) {
-        r->job.near =
-            gr_facts_of(request->device)->l2_bytes / 8 * L2_EIGHTHS / sizeof *r->job.words;
-        size_t wanted = gr_least(gr_ceil_div(sums * usual, r->job.near), MOST_PASSES);
+        r->job.near = near;
+        size_t wanted = gr_least(gr_ceil_div(sums * usual, near), MOST_PASSES);
         r->passes = (unsigned)(r->passes > wanted ? r->passes : wanted);
     }
     r->job.passes = r->passes;

@@ -1,8 +1,8 @@
 /* Sums by segment, as kernels get them, and the fixed-point words that they are added up in.
  *
- * A sum of floats is the integer formed by `words` signed 64-bit words of radix 2^width, times the
- * least power of two that the values need. Integers do not care for the order of additions, so
- * atomic additions in any order give the same bits. */
+ * A sum of floats is the integer formed by `words` signed 64-bit words, word k in units of
+ * 2^(k width), times the least power of two that the values need. Integers do not care for the
+ * order of additions, so atomic additions in any order give the same bits. */
 #ifndef GPUREDUCE_SEGMENT_SUMS_H
 #define GPUREDUCE_SEGMENT_SUMS_H
 
@@ -31,6 +31,7 @@ enum {
     GR_SAMPLED_IDS = 4096,    /* ids in the sample */
     GR_SAMPLE_SLOTS = 8192,   /* of its hash table */
     GR_CHECKED_BITS = 57,     /* the widest element of a word that is checked for overflow */
+    GR_OVERLAPPING = 4,       /* words of a sum that overlap, at most */
     GR_SEGMENT_THREADS = 1024 /* per block of the kernels with sums in shared memory */
 };
 
@@ -76,6 +77,7 @@ typedef struct {
     uint64_t shared_words; /* that fit into a block's shared memory; 0: none are kept there */
     int load;              /* a gr_load: the values' type */
     unsigned width;        /* of a word: gr_word_width() */
+    unsigned overlap;      /* the width of words that overlap: gr_overlap_width(); 0: none do */
     int attempt;           /* 0: with a checked word where that saves one; 1: without */
     unsigned pass, passes; /* which range of segments, and of how many at most */
     unsigned lanes;        /* of segment_rows, per segment */
@@ -94,7 +96,9 @@ typedef struct {
     unsigned words;    /* per sum, without the one for flags */
     unsigned flags;    /* 1: a further word has the flags of inf and nan */
     int checked;       /* additions to the topmost word are checked for overflow */
+    int overlaps;      /* an element is added to one word, of which it may need more than `width` */
     uint64_t per_pass; /* segments of a pass */
+    uint64_t sum_step, word_step; /* from a sum's words to the next sum's, and to its next word */
 } gr_word_plan;
 
 /* Overflow is impossible. With `rows` elements and width = 63 - ceil(log2(rows)), each element adds
@@ -115,7 +119,7 @@ static inline unsigned gr_word_width(uint64_t rows)
 GR_HOST_DEVICE gr_word_plan gr_plan_words(unsigned high, unsigned low, unsigned specials,
                                           int is_float, int attempt, unsigned width)
 {
-    gr_word_plan plan = {0, 64, 1, 0, 0, 0};
+    gr_word_plan plan = {0, 64, 1, 0, 0, 0, 0, 1, 1};
     if (is_float) {
         unsigned bits = high > low ? high - low : 0;
         unsigned words = bits <= width ? 1 : (bits + width - 1) / width;
@@ -124,8 +128,41 @@ GR_HOST_DEVICE gr_word_plan gr_plan_words(unsigned high, unsigned low, unsigned 
         plan.flags = specials != 0;
         plan.checked = attempt == 0 && words > 1 && bits <= width * (words - 2) + GR_CHECKED_BITS;
         plan.words = words - (unsigned)plan.checked;
+        plan.sum_step = plan.words + plan.flags;
     }
     return plan;
+}
+
+/* Words that overlap are for elements of up to 24 bits. An element is added to the word in whose
+ * `width` bits its lowest bit lies, and its upper bits go beyond them. So it takes one addition,
+ * whose result nobody needs. In size it is less than 2^(width + 23), and with the width below, a
+ * word stays below rows 2^(width + 23) <= 2^63, as in gr_word_width(). */
+static inline unsigned gr_overlap_width(uint64_t rows)
+{
+    unsigned width = gr_word_width(rows);
+    return width > 30 ? width - 23 : 0;
+}
+
+/* Takes words that overlap where others would need several additions per element, or checks. Most
+ * elements are added to the word of the largest: the first words of all sums lie one after another,
+ * then the second ones, so that few cache lines are in use. With elements of all sizes they would
+ * be too many. */
+GR_HOST_DEVICE void gr_let_overlap(gr_word_plan *plan, const gr_segment_job *of)
+{
+    uint64_t sums = of->segments * of->columns;
+    unsigned bits = of->state->high - ~of->state->low;
+    if (!of->overlap || of->state->hot || (plan->words == 1 && !plan->checked))
+        return;
+    unsigned words = bits > 24 ? (bits - 24) / of->overlap + 1 : 1;
+    if (words > GR_OVERLAPPING || words + plan->flags > of->room / sums)
+        return;
+    plan->width = of->overlap;
+    plan->words = words;
+    plan->checked = 0;
+    plan->overlaps = 1;
+    plan->per_pass = of->segments;
+    plan->sum_step = 1;
+    plan->word_step = sums;
 }
 
 /* Returns the number of segments per pass. The words of a pass should stay in the L2 cache. The

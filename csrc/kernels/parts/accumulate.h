@@ -134,6 +134,7 @@ template <typename T> struct Sizes {
     static constexpr bool usable =
         std::is_same<T, float>::value || std::is_same<T, __nv_bfloat16>::value;
     static constexpr int bits = std::is_same<T, float>::value ? 24 : 8;
+    static constexpr unsigned few = bits == 24 ? 1 << 11 : 1 << 16; /* of these, sums often are */
     float largest = 0;
     unsigned smallest = ~0u; /* twice the bits of that element, less one: zeros are the largest */
 
@@ -164,6 +165,7 @@ template <typename T> struct Sizes {
 /* Float16 elements are multiples of 2^-24, and smaller than 2^16. */
 template <> struct Sizes<__half> {
     static constexpr bool usable = true;
+    static constexpr unsigned few = 1 << 13;
 
     __device__ __forceinline__ void take(__half) {}
 
@@ -174,7 +176,7 @@ template <> struct Sizes<__half> {
 
     __device__ __forceinline__ bool allow(unsigned count) const
     {
-        return count <= 1u << 13;
+        return count <= few;
     }
 };
 

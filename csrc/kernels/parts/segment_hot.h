@@ -25,21 +25,22 @@ struct Range {
         return false;
     }
 
-    __device__ __forceinline__ unsigned long long *
-    words_of(const gr_segment_job &of, unsigned long long id, uint64_t c, unsigned stride) const
+    __device__ __forceinline__ unsigned long long *words_of(const gr_segment_job &of,
+                                                            const gr_word_plan &plan,
+                                                            unsigned long long id, uint64_t c) const
     {
         unsigned long long *words = reinterpret_cast<unsigned long long *>(of.words);
-        return words + ((id - begin) * of.columns + c) * stride;
+        return words + ((id - begin) * of.columns + c) * plan.sum_step;
     }
 };
 
-/* If all ids of a warp agree, returns the sum of all values in the first lane, and 0 in others. It
+/* If all values of a warp go to one word, returns their sum in the first lane, and 0 in others. It
  * wraps around, as sums of integers do. */
-__device__ __forceinline__ long long sum_of_equal_ids(long long value, bool is_there,
-                                                      unsigned long long id)
+__device__ __forceinline__ long long sum_for_one_word(long long value, bool is_there,
+                                                      const unsigned long long *word)
 {
-    unsigned long long first = __shfl_sync(0xffffffffu, id, 0);
-    if (!__all_sync(0xffffffffu, is_there && id == first))
+    unsigned long long at = (unsigned long long)word, first = __shfl_sync(0xffffffffu, at, 0);
+    if (!__all_sync(0xffffffffu, is_there && at == first))
         return value;
     unsigned long long sum = warp_sum((unsigned long long)value);
     return threadIdx.x % 32 ? 0 : (long long)sum;
@@ -108,8 +109,7 @@ struct Hot {
             unsigned k = i % words, slot = i / words / GR_HOT_COPIES;
             long long sum = sums.get(i);
             if (sum)
-                add_to_word(of.state,
-                            range.words_of(of, id[slot] - 1, 0, plan.words + plan.flags) + k, sum,
+                add_to_word(of.state, range.words_of(of, plan, id[slot] - 1, 0) + k, sum,
                             plan.checked && k + 1 == words);
         }
     }

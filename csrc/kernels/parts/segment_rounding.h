@@ -36,9 +36,10 @@ __device__ __forceinline__ void add_words(gr_exact *sum, const uint64_t *word,
 {
     memset(sum, 0, sizeof *sum);
     for (unsigned k = 0; k < plan.words; k++)
-        add_scaled(sum, (long long)word[k], plan.low + least + int(k * plan.width));
+        add_scaled(sum, (long long)word[k * plan.word_step],
+                   plan.low + least + int(k * plan.width));
     if (plan.flags)
-        sum->flags = (uint32_t)word[plan.words];
+        sum->flags = (uint32_t)word[plan.words * plan.word_step];
 }
 
 __device__ __forceinline__ void carry_digits(gr_exact *sum)

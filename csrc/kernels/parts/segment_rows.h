@@ -142,8 +142,11 @@ __device__ __forceinline__ bool put_short_segment(const gr_segment_job &of, cons
         return false;
     } else {
         Sizes<In> sizes;
+        unsigned most = largest_in_warp((unsigned)(part.end - part.begin));
+        if (most > sizes.few)
+            return false;
         Short sum = sum_of_rows<Short, Acc>(of, part, sizes);
-        if (!sizes.allow_in_warp(largest_in_warp((unsigned)(part.end - part.begin))))
+        if (!sizes.allow_in_warp(most))
             return false;
         sum = sum_of_lanes(sum, lanes, columns);
         if (stores)

@@ -56,24 +56,27 @@ template <typename In> constexpr bool is_integer_element = std::is_integral<In>:
 template <typename In>
 constexpr int least_exponent = std::is_same<In, double>::value ? -1074 : -149;
 
+__device__ __forceinline__ gr_word_plan plan_of(const gr_segment_job &of, bool is_float)
+{
+    const gr_segment_state *state = of.state;
+    gr_word_plan plan =
+        gr_plan_words(state->high, ~state->low, state->specials, is_float, of.attempt, of.width);
+    plan.per_pass = gr_segments_per_pass(&of, &plan);
+    if (is_float)
+        gr_let_overlap(&plan, &of);
+    return plan;
+}
+
 /* The plan for the values of a job, in registers. */
 template <typename In> __device__ __forceinline__ gr_word_plan plan_of(const gr_segment_job &of)
 {
-    const gr_segment_state *state = of.state;
-    gr_word_plan plan = gr_plan_words(state->high, ~state->low, state->specials,
-                                      !is_integer_element<In>, of.attempt, of.width);
-    plan.per_pass = gr_segments_per_pass(&of, &plan);
-    return plan;
+    return plan_of(of, !is_integer_element<In>);
 }
 
 /* The same where the element type is not known to the compiler. */
 __device__ __forceinline__ gr_word_plan plan_of_any(const gr_segment_job &of)
 {
-    const gr_segment_state *state = of.state;
-    gr_word_plan plan = gr_plan_words(state->high, ~state->low, state->specials,
-                                      gr_is_float((gr_load)of.load), of.attempt, of.width);
-    plan.per_pass = gr_segments_per_pass(&of, &plan);
-    return plan;
+    return plan_of(of, gr_is_float((gr_load)of.load));
 }
 
 /* Whether the kernels that add to words have to run in this pass. */
@@ -114,6 +117,31 @@ __device__ __forceinline__ long long only_word(In x, const gr_word_plan &plan)
         int up = s.exponent - plan.low;
         long long whole = (long long)(up >= 0 ? s.size << up : without_bits(s.size, -up));
         return s.is_negative ? -whole : whole;
+    }
+}
+
+/* A value as an integer of word k, where it needs no other; and its flag, if it is inf or nan. */
+struct OneWord {
+    long long value;
+    unsigned k, flag;
+};
+
+template <bool overlaps, typename In>
+__device__ __forceinline__ OneWord whole_of(In x, const gr_word_plan &plan)
+{
+    if constexpr (!overlaps) {
+        return {only_word(x, plan), 0, 0};
+    } else {
+        Scaled s = scaled(x);
+        if (s.flag)
+            return {0, 0, s.flag};
+        int up = s.exponent - plan.low;
+        unsigned long long size = up < 0 ? without_bits(s.size, -up) : s.size;
+        unsigned k = up > 0 ? (unsigned)up / plan.width : 0;
+        k = k < plan.words ? k : plan.words - 1; /* values that have changed stay in their words */
+        unsigned shift = up > 0 ? ((unsigned)up - k * plan.width) & 63 : 0;
+        long long whole = (long long)(size << shift);
+        return {s.is_negative ? -whole : whole, k, 0};
     }
 }
 

@@ -1,26 +1,30 @@
 /* segment_atomics: an atomic addition of an integer per element.
  *
- * The obvious kernel adds floats with atomicAdd, so each run adds in another order and rounds to
- * other bits. Here elements become integers, whose sum does not depend on the order. A warp whose
- * ids agree adds up by shuffles first. Ids that a sample found often have sums in shared memory, so
- * that not all blocks queue for one address.
+ * Additions of floats would round to other bits in each order. Here elements become integers, whose
+ * sum does not depend on it. A warp whose ids agree adds up by shuffles first. Ids that a sample
+ * found often have sums in shared memory, so that not all blocks queue for one address.
  *
  * Still wasted: an addition in the L2 cache per element, wherever its segment lies. */
 #include "parts/segment_hot.h"
 
-/* For sums of one word and no frequent ids. */
-template <bool is_checked, typename In>
-__device__ __forceinline__ void add_only_words(const gr_segment_job &of, const gr_word_plan &plan)
+/* For values that need one word each. */
+template <bool is_checked, bool overlaps, typename In>
+__device__ __forceinline__ void add_whole(const gr_segment_job &of, const gr_word_plan &plan)
 {
     Range range(of, plan);
     for_each_value<8, In>(
         of, [&](bool is_there, size_t row, uint64_t c, unsigned long long id, In x) {
             is_there = is_there && range.has(of, id, row);
-            long long whole = is_there ? only_word(x, plan) : 0;
+            OneWord whole = whole_of<overlaps>(x, plan);
+            unsigned long long *first = range.words_of(of, plan, id, c);
+            unsigned long long *word = overlaps ? first + whole.k * plan.word_step : first;
+            long long value = is_there ? whole.value : 0;
             if (of.columns == 1)
-                whole = sum_of_equal_ids(whole, is_there, id);
-            if (whole)
-                add_to_word(of.state, range.words_of(of, id, c, 1), whole, is_checked);
+                value = sum_for_one_word(value, is_there, word);
+            if (value)
+                add_to_word(of.state, word, value, is_checked);
+            if (overlaps && is_there && whole.flag)
+                atomicOr(first + plan.words * plan.word_step, (unsigned long long)whole.flag);
         });
 }
 
@@ -30,12 +34,11 @@ __device__ __forceinline__ void add_words(const gr_segment_job &of, const gr_wor
 {
     Range range(of, plan);
     Hot hot(of, plan);
-    unsigned stride = plan.words + plan.flags;
     for_each_value<2, In>(of,
                           [&](bool is_there, size_t row, uint64_t c, unsigned long long id, In x) {
                               if (!is_there || !range.has(of, id, row))
                                   return;
-                              unsigned long long *word = range.words_of(of, id, c, stride);
+                              unsigned long long *word = range.words_of(of, plan, id, c);
                               unsigned slot = hot.find(id);
                               auto add = [&](unsigned k, long long value) {
                                   bool is_checked = plan.checked && k + 1 == plan.words;
@@ -60,10 +63,13 @@ __global__ void __launch_bounds__(512, 2) segment_atomics(gr_segment_job of)
     gr_word_plan plan = plan_of<In>(of);
     if (!is_in_words(of, plan) || is_in_shared(of, plan))
         return;
+    if constexpr (!is_integer_element<In> && !std::is_same<In, double>::value)
+        if (plan.overlaps)
+            return add_whole<false, true, In>(of, plan);
     if (plan.words > 1 || plan.flags || of.state->hot)
         add_words<In>(of, plan);
     else if (plan.checked)
-        add_only_words<true, In>(of, plan);
+        add_whole<true, false, In>(of, plan);
     else
-        add_only_words<false, In>(of, plan);
+        add_whole<false, false, In>(of, plan);
 }

@@ -1,14 +1,13 @@
 /* segment_round: rounds the words of each sum, once, and stores it, or stores its digits.
  *
- * Nothing is stored if an id was out of range. One or two words are rounded in registers; more of
- * them, flags and initial numbers take the long way, by digits of 32 bits. */
+ * Nothing is stored if an id was out of range. A few words are rounded in registers; more of them,
+ * flags and initial numbers take the long way, by digits of 32 bits. */
 #include "parts/segment_rounding.h"
 
 template <typename In, typename Word>
 __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
 {
     gr_word_plan plan = plan_of_any(of);
-    unsigned stride = plan.words + plan.flags;
     uint64_t begin = of.pass * plan.per_pass, left = of.segments - begin;
     size_t count = (plan.per_pass < left ? plan.per_pass : left) * of.columns;
     size_t grid = (size_t)gridDim.x * blockDim.x;
@@ -20,7 +19,7 @@ __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
         return;
     for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += grid) {
         uint64_t k = of.columns == 1 ? i : i / of.columns, c = of.columns == 1 ? 0 : i % of.columns;
-        const uint64_t *word = of.words + i * stride;
+        const uint64_t *word = of.words + i * plan.sum_step;
         char *to = static_cast<char *>(const_cast<void *>(of.out.base)) +
                    (int64_t)(begin + k) * of.out.row_step + column_offset(of.out, c);
         unsigned long long bits;
@@ -34,12 +33,12 @@ __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
             bits = word[0] + initial_of<unsigned long long>(of.sums, c);
         } else {
             double initial = initial_of<double>(of.sums, c);
-            if (plan.words <= 2 && !plan.flags && initial == 0) {
-                __int128 total = (long long)word[0];
-                if (plan.words == 2)
-                    total +=
-                        (__int128)((unsigned __int128)(__int128)(long long)word[1] << plan.width);
-                bits = round_total(total, plan.low + least, format);
+            if ((plan.words - 1) * plan.width < 63 && !plan.flags && initial == 0) {
+                unsigned __int128 total = 0; /* below 2^127 in size */
+                for (unsigned k = 0; k < plan.words; k++)
+                    total += (unsigned __int128)(__int128)(long long)word[k * plan.word_step]
+                             << k * plan.width;
+                bits = round_total((__int128)total, plan.low + least, format);
             } else {
                 bits = round_words_of(word, plan, least, initial, of.sums.type);
             }
