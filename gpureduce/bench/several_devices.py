@@ -21,6 +21,7 @@ import json
 import os
 import statistics
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,9 +41,10 @@ from gpureduce.text import EMULATED, rate_text, size_text, table
 _DTYPES, _STRATEGIES = ("float32", "float64"), ("fast", "exact")
 _SMALL = 1024  # elements of a part whose sum takes no time
 _ROUNDS = 3
-_ON_CARD = (GIB, 4 * GIB, 8 * GIB, 16 * GIB)  # bytes per device
+_ON_CARD = (GIB, 4 * GIB, 8 * GIB, 16 * GIB, 32 * GIB)  # bytes per device
 _EMULATED = (16 * KIB, 256 * KIB)
-_HOST_ON_CARD, _HOST_EMULATED = (GIB, 8 * GIB), (8 * MIB,)
+_HOST_ON_CARD, _HOST_EMULATED = (GIB, 8 * GIB, 64 * GIB), (8 * MIB,)
+_LARGE_HOST = 16 * GIB  # larger host arrays are summed once in each round
 
 Call = Callable[[], Any]
 
@@ -101,7 +103,16 @@ class _Pattern:
 
     def array(self) -> np.ndarray[Any, Any]:
         """In host memory."""
-        return arrays.repeated(arrays.repeated(self.base, min(self.n, 1 << 20)), self.n)
+        block = arrays.repeated(self.base, min(self.n, 1 << 24))
+        made = np.empty(self.n, self.dtype)
+
+        def fill(first: int) -> None:
+            part = made[first : first + block.size]
+            part[...] = block[: part.size]
+
+        with ThreadPoolExecutor() as pool:  # one thread would take a minute for 64 GiB
+            list(pool.map(fill, range(0, self.n, block.size)))
+        return made
 
     def check(self, name: str, value: Any, parts: int) -> None:
         """Raises unless a sum of parts is right: figures of a wrong sum say nothing."""
@@ -256,6 +267,7 @@ def _of_host(
     calls = {name: call(device) for name, device in ways.items()}
     for name, one in calls.items():
         pattern.check(name, one(), 1)
+    repeats = repeats if nbytes < _LARGE_HOST else _ROUNDS
     for name, times in _alternating(calls, repeats).items():
         count = len(ways[name])
         row = _row("host", name, pattern, 1, times, {})
@@ -284,7 +296,9 @@ def measure(
     sizes = nbytes or [n for n in (_EMULATED if maker.emulated else _ON_CARD) if _fits(found, n)]
     on_host = host_nbytes
     if on_host is None:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         on_host = _HOST_EMULATED if maker.emulated else _HOST_ON_CARD
+        on_host = [size for size in on_host if size <= memory // 4]
     jobs = [("call", dtype, _SMALL * named(dtype).itemsize) for dtype in dtypes]
     jobs += [("parts", dtype, size) for dtype in dtypes for size in sizes]
     jobs += [("host", dtypes[0], size) for size in on_host]
