@@ -7,8 +7,8 @@ each device has the same share, and the sums of the slabs are added in the array
 call gives the same bits.
 
 A copy to a card reads and writes host memory, and takes bandwidth that the processors could use. So
-the first large sum also measures the processors alone. If they are quicker than all devices
-together, later sums of this kind leave the cards out.
+the first large sum also measures the processors alone, and so does a much larger one. Unless all
+devices together are quicker by some percent, later sums of this kind leave the cards out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ _SLAB_BYTES, _EMULATED_SLAB_BYTES = 1 << 30, 1 << 25
 _LEAST_BYTES = 1 << 22  # a device that adds up less than this is not worth its thread
 _PROBE_BYTES = 1 << 24  # the first slab of a device whose rate is not known
 _JUDGED_BYTES = 1 << 30  # the least array that tells whether the processors are quicker alone
-_ALONE_BYTES = 1 << 27  # the part of it that the processors add up alone
+_JUDGED_AGAIN = 8  # an array that is so many times larger tells more
+_ALONE = 4  # a quarter of it is added up by the processors alone
+_GAIN = 1.05  # what all devices together must gain, as measurements differ by some percent
 _PART_OF_SHARE = 0.75  # of the remaining bytes: the rest evens out errors of the rates
 
 _PROCESSORS = "cpu"
@@ -44,8 +46,9 @@ _PROCESSORS = "cpu"
 # Bytes per second of each device, measured when several devices worked at the same time.
 _rates: dict[str, float] = {}
 
-# By strategy, dtype and devices: whether the processors alone are quicker than all of these.
-_quicker_alone: dict[tuple[Any, ...], bool] = {}
+# By strategy, dtype and devices: whether the processors add up alone, and the bytes of the array
+# that told.
+_alone: dict[tuple[Any, ...], tuple[bool, int]] = {}
 
 
 def rates(found: Sequence[devices.Device | None]) -> list[float]:
@@ -214,16 +217,18 @@ def add(
         return _by_one(request, array, members[0].device, into)
     result, flat = request.conversion.result, array.reshape(-1, order="A")
     kind = request.strategy.name, array.dtype, *(member.id for member in members)
-    if _quicker_alone.get(kind):
+    are_alone, told_by = _alone.get(kind, (False, _JUDGED_BYTES // _JUDGED_AGAIN))
+    may_be = members[0].device is None and _is_any_order(request)
+    alone = array.size // _ALONE if may_be and array.nbytes >= told_by * _JUDGED_AGAIN else 0
+    if are_alone and not alone:
         return _by_one(request, array, None, into)
     wide = replace(request, conversion=rounded_later(request.conversion))
-    judged = members[0].device is None and _is_any_order(request) and kind not in _quicker_alone
-    alone = _ALONE_BYTES // array.itemsize if judged and array.nbytes >= _JUDGED_BYTES else 0
     job = _Job(wide, flat[alone:], members)
     alone_s = _seconds(lambda: job.add_alone(flat[:alone])) if alone else 0
     together_s = _seconds(lambda: _run(job))
     if alone:
-        _quicker_alone[kind] = alone / alone_s > job.flat.size / together_s
+        quicker = alone / alone_s * _GAIN > job.flat.size / together_s
+        _alone[kind] = quicker, array.nbytes
     total = members[0].total
     if total:
         for member in members[1:]:

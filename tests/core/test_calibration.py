@@ -318,7 +318,7 @@ def test_two_sizes_make_a_line(monkeypatch):
 @pytest.fixture
 def both(card, monkeypatch):
     monkeypatch.setattr(on_several, "_rates", {})
-    monkeypatch.setattr(on_several, "_quicker_alone", {})
+    monkeypatch.setattr(on_several, "_alone", {})
     monkeypatch.setattr(on_several, "_LEAST_BYTES", 1 << 12)
     card.figures = figures(20.0, both_gb_s=30.0)
     return card

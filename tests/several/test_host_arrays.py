@@ -28,7 +28,7 @@ LISTS = [
 def small_slabs(monkeypatch, four_devices):
     """Arrays of some hundred kilobytes keep four devices busy."""
     monkeypatch.setattr(on_several, "_rates", {})
-    monkeypatch.setattr(on_several, "_quicker_alone", {})
+    monkeypatch.setattr(on_several, "_alone", {})
     monkeypatch.setattr(on_several, "_LEAST_BYTES", 1 << 12)
     monkeypatch.setattr(on_several, "_EMULATED_SLAB_BYTES", 1 << 15)
 
@@ -89,9 +89,8 @@ def test_casts():
 @pytest.mark.parametrize("quicker", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_cards_that_slow_the_processors_down_are_left_out(monkeypatch, dtype, quicker):
-    monkeypatch.setattr(on_several, "_quicker_alone", {})
+    monkeypatch.setattr(on_several, "_alone", {})
     monkeypatch.setattr(on_several, "_JUDGED_BYTES", 1 << 17)
-    monkeypatch.setattr(on_several, "_ALONE_BYTES", 1 << 14)
     times = []
 
     def seconds(work):
@@ -99,17 +98,23 @@ def test_cards_that_slow_the_processors_down_are_left_out(monkeypatch, dtype, qu
         return times.pop(0) if times else 1.0
 
     monkeypatch.setattr(on_several, "_seconds", seconds)
+
     small, large = array_of(dtype, 10_000), array_of(dtype, 100_000)
-    names = []
-    for array in (small, large, large, small):
-        if len(names) == 1:
-            times[:] = [1e-9, 1.0] if quicker else [1.0, 1e-9]  # the processors alone, and all
+
+    def devices(array):
         result = gpureduce.sum(array, device=["cpu", "emulator:0", "emulator:1"])
         assert same_bits(result.value, gpureduce.sum(array).value) and not times
-        names.append(result.timing.device)
-    every = "cpu + 2 x gpureduce emulator"
-    assert names[:2] == [every, every], "the first large sum measures both"
-    assert [name == every for name in names[2:]] == [not quicker] * 2
+        return result.timing.device
+
+    alone, every = "cpu", "cpu + 2 x gpureduce emulator"
+    assert devices(small) == every
+    for array, is_quicker in ((large, quicker), (np.tile(large, 8), not quicker)):
+        # The processors take a quarter alone, then all take the rest, in as many seconds.
+        times[:] = [1.0, 2.9] if is_quicker else [1.0, 2.8]
+        assert devices(array) == every, "the first such sum measures both"
+        assert not times
+        for other in (array, small):
+            assert devices(other) == (alone if is_quicker else every)
 
 
 def test_slabs_follow_the_rates():
