@@ -82,7 +82,7 @@ def _load(path: str) -> Any:
 
 def _sum_row(arguments: argparse.Namespace, name: str) -> dict[str, Any]:
     array = _load(arguments.file)
-    with progress.shown(array.nbytes):
+    with progress.reading(array):
         value, timing = gpureduce.sum(
             array,
             strategy=name,

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from gpureduce.bench.report import progress_bar
 from gpureduce.text import size_text
@@ -58,3 +59,17 @@ def shown(nbytes: int) -> Iterator[None]:
     finally:
         ended.set()
         drawing.join()
+
+
+@contextmanager
+def reading(*arrays: Any) -> Iterator[None]:
+    """The same for arrays that NumPy has mapped. Raises if a file became shorter meanwhile.
+
+    A page that such a file ends in has zeros in place of the lost elements. To read the pages after
+    it ends the process by SIGBUS.
+    """
+    with shown(sum(array.nbytes for array in arrays)):
+        yield
+    for array in arrays:
+        if array.base.size() < array.offset + array.nbytes:  # of the file, which the map holds open
+            raise ValueError(f"{array.filename} became shorter while it was read")

@@ -41,7 +41,7 @@ def register(command: Command, load: Load, save: Save) -> None:
 def _run(arguments: argparse.Namespace, load: Load, save: Save) -> None:
     values, ids = load(arguments.values), load(arguments.ids)
     segments = {"offsets": ids} if arguments.offsets else {"segment_ids": ids}
-    with progress.shown(values.nbytes + ids.nbytes):
+    with progress.reading(values, ids):
         sums, timing = gpureduce.segment_sum(
             values,
             num_segments=arguments.num_segments,

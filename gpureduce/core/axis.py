@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import cast
 
 import numpy.typing as npt
@@ -52,4 +53,4 @@ def add(asked: Arguments, arr: npt.ArrayLike, how: Reduction) -> SumResult:
     name = dtypes.name_of(array.dtype)
     nbytes = array.size * array.dtype.itemsize
     timing = outcome.timing(request.strategy.name, name, finish, array.size, nbytes, total_ms)
-    return SumResult(outcome.value, timing)
+    return SumResult(outcome.value, replace(timing, initial=bool(how.initial)))

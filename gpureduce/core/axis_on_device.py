@@ -285,6 +285,7 @@ def _run(
     timing = device_results.timing_of(
         plan.module.BACKEND, known.device, known.element, known.n, name, launch, start
     )
+    vars(timing)["initial"] = bool(plan.how.initial)
     return value, timing, known
 
 

@@ -60,7 +60,8 @@ most that factor.
    and u B < A, and u |a + b| <= u (A + B) + (i - 1) u B + (k - 1) u A gives the same total.
 
    The smaller of the two bounds is used. The depth d depends on the strategy; `_launch_depth`
-   derives it. `numpy` and `cub` promise no order: (n - 1) u.
+   derives it. `numpy` and `cub` promise no order: (n - 1) u. Nor is one derived for kernels along
+   an axis, whose n is that of all sums.
 
    Two consecutive steps, of factors f and g, have the factor f + g + f g: the second one adds
    values whose magnitudes add up to at most (1 + f) A. finish="host" adds up block sums by `cpu`;
@@ -210,7 +211,7 @@ def _device_factor(
     """The error factor, relative to A, of all launches and of joining a large array's pieces."""
     n, block, grid = timing.n, timing.block, timing.grid
     in_any_order = _in_any_order(n, unit)
-    if block is None or grid is None or strategy is _OF_A_USER:
+    if block is None or grid is None or strategy is _OF_A_USER or strategy.kind == "axis":
         return in_any_order  # a library, an order that is not known, or an empty sum
     acc_bytes = dtypes.number_of(conversion.acc).itemsize
     pieces = timing.launches  # an upper bound: each piece has at least one launch
@@ -334,7 +335,8 @@ def error_bound(result: SumResult, magnitude: float) -> float:
     ------
     ValueError
         For a result without timing, for a result of `trapezoid` or `integrate`, which is not a
-        plain sum, and for a magnitude below 0 or nan.
+        plain sum, for a sum with `initial`, for an array of sums, and for a magnitude below 0 or
+        nan.
 
     Examples
     --------
@@ -359,7 +361,16 @@ def error_bound(result: SumResult, magnitude: float) -> float:
             "the bound is for results of gpureduce.sum; an integral also rounds its samples, steps "
             "or product: see the docstrings of trapezoid and integrate"
         )
+    if timing.initial:
+        raise ValueError(
+            "the bound is for sums of an array's elements, without initial: leave that out, or "
+            "append it to the array"
+        )
     value = result.value
+    if shape := np.shape(value):
+        raise ValueError(
+            f"the bound is for a sum that is one number, not for an array of sums, of shape {shape}"
+        )
     try:
         given = float(magnitude)
     except TypeError as error:

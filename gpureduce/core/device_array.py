@@ -158,11 +158,15 @@ def empty(
     module: ModuleType, shape: tuple[int, ...], dtype: str, device: int, stream: int
 ) -> DeviceArray:
     """An array without values, for work on a stream."""
+    count = module.device_count()
+    if device >= count:
+        be = "is" if count == 1 else "are"
+        raise ValueError(f"there is no {module.BACKEND} device {device}: there {be} {count}")
     steps = [_itemsize(dtype)]
     for size in reversed(shape):
         steps.append(steps[-1] * max(size, 1))
     nbytes = math.prod(shape) * _itemsize(dtype)
-    if nbytes >= 2**63:
+    if steps[-1] >= 2**63:  # as NumPy, also for no sums: strides have 64 bits
         raise MemoryError(f"no memory has room for sums of shape {shape}")
     memory = module.allocate(nbytes, device, stream)
     return DeviceArray(

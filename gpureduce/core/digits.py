@@ -53,7 +53,7 @@ def checked(words: object) -> Words:
             f"digits are {REAL} numbers, or {COMPLEX} of a complex sum, not an array of shape "
             f"{array.shape}"
         )
-    return np.ascontiguousarray(array)
+    return array
 
 
 def one(words: object) -> Words:
@@ -125,10 +125,9 @@ def _of_floats(array: Array, kept: int) -> Words:
 
 def dtype_of(words: Words) -> np.dtype[Any]:
     """The dtype of the accumulators whose digits were added."""
-    first = words.reshape(-1, words.shape[-1])[:1]
-    if not first.size:
+    if not words.size:
         return np.dtype(np.complex128 if words.shape[-1] == COMPLEX else np.float64)
-    added, formats = map(int, first[0, :2])
+    added, formats = map(int, words[(0,) * (words.ndim - 1)][:2])
     kind = formats // added % 16 if added > 0 else 0
     name = ("float16", "bfloat16", "float32", "float64")[min(max(kind, 1), 4) - 1]
     found = dtypes.named(name)
@@ -150,7 +149,14 @@ def rounded(words: Words, result: np.dtype[Any]) -> Array:
             f"digits of {'complex' if parts == 2 else 'real'} sums cannot be rounded to {result}"
         )
     found = np.empty(words.shape[:-1], result)
-    _host.round_digits(words, load_of(result), parts, found.reshape(-1))
+    if words.flags.c_contiguous and words.flags.aligned:
+        _host.round_digits(words, load_of(result), parts, found.reshape(-1))
+        return found
+    for where in arrays.parts(words.shape, found.ndim):  # in between, signals are handled
+        some = np.require(words[where], requirements=["C", "A"])
+        sums = np.empty(some.shape[:-1], result)
+        _host.round_digits(some, load_of(result), parts, sums.reshape(-1))
+        found[where] = sums
     return found
 
 

@@ -166,6 +166,13 @@ class _Job:
             _rates[member.id] = (before + nbytes / seconds) / 2
 
 
+def _start(thread: threading.Thread) -> None:
+    try:
+        thread.start()
+    except KeyError as error:  # of Python, in place of what a signal handler raised there
+        raise error.__context__ or error from None
+
+
 def _run(job: _Job) -> None:
     """Works on all devices; the calling thread on the first one, so that Ctrl-C reaches it.
 
@@ -178,7 +185,7 @@ def _run(job: _Job) -> None:
     ]
     try:
         for thread in threads:
-            thread.start()
+            _start(thread)
         job.work(0)
     finally:
         job.stopped = job.stopped or sys.exc_info()[0] is not None

@@ -192,7 +192,8 @@ def _by_defaults(
 def _resolve(asked: Arguments, strategy: Strategy, source: np.dtype[Any]) -> Request:
     conversion = convert(source, asked.dtype)
     if conversion.is_complex and "complex64" not in strategy.dtypes:
-        able = [s.name for s in registry.strategies() if "complex64" in s.dtypes]
+        able = [s.name for s in registry.strategies()
+                if "complex64" in s.dtypes and s.kind not in ("axis", "segments")]  # fmt: skip
         raise TypeError(f"{strategy.name} cannot add complex numbers; {', '.join(able)} can")
     launch = launch_of(strategy, asked.block, asked.grid, asked.finish)
     chosen = placed(strategy, asked.device, conversion.result)

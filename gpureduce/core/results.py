@@ -49,6 +49,8 @@ class Timing:
         cast are packed piece by piece.
     integral
         Whether this belongs to `gpureduce.trapezoid` or `gpureduce.integrate`.
+    initial
+        Whether `initial` was another number than 0.
 
     Examples
     --------
@@ -79,6 +81,7 @@ class Timing:
     peak_gb_s: float | None = field(default=None, repr=False)
     pieces: int = field(default=1, repr=False)
     integral: bool = field(default=False, repr=False)
+    initial: bool = field(default=False, repr=False)
 
     # Of an array on a GPU, C makes a timing without kernel_ms and d2h_ms. They are read from CUDA's
     # events when one of them is first looked at, because that takes longer than a small sum.

@@ -151,7 +151,7 @@ def header_folder() -> Path:
     files: dict[str, str] = recipe()["files"]
     key = key_of([json.dumps(files, sort_keys=True)])
     folder = cache_folder() / f"headers-{key}"
-    if folder.exists():
+    if _has(folder, files):
         return folder
     made = Path(tempfile.mkdtemp(dir=cache_folder()))
     for name, text in files.items():
@@ -159,9 +159,20 @@ def header_folder() -> Path:
         (made / name).write_text(text, "utf-8")
     try:
         made.rename(folder)
-    except OSError:  # another process was faster
+    except OSError:  # another process was faster, or files are spoiled
+        for name in files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(made / name, folder / name)
         shutil.rmtree(made)
     return folder
+
+
+def _has(folder: Path, files: dict[str, str]) -> bool:
+    """Whether a folder of the cache has these files. A cleaner of caches may have removed some."""
+    try:
+        return all((folder / name).read_text("utf-8") == text for name, text in files.items())
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def key_of(parts: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ which changes no instruction.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -57,17 +58,20 @@ def cubin(
     parts = [source.text, source.file, *source.included(), *(name for _, name in instances)]
     key = compiling.key_of([*parts, *pair, str(arch), headers, version, made_by])
     path = compiling.cache_folder() / f"{key}.cubin"
+    blocks = [block for block, _ in instances]
     if path.exists():
         os.utime(path)
+        # A spoiled one is made again.
+        with contextlib.suppress(struct.error, IndexError, OverflowError, ValueError):
+            return Cubin(path, _symbols(path.read_bytes(), signature, blocks))
+    names = [name for _, name in instances]
+    if compiler:
+        code = _by_nvrtc(compiler, source, names, pair, arch)
     else:
-        names = [name for _, name in instances]
-        if compiler:
-            code = _by_nvrtc(compiler, source, names, pair, arch)
-        else:
-            code = _by_nvcc(str(nvcc), source, names, arch)
-        _store(path, code)
-        compiling.prune()
-    return Cubin(path, _symbols(path.read_bytes(), signature, [block for block, _ in instances]))
+        code = _by_nvcc(str(nvcc), source, names, arch)
+    _store(path, code)
+    compiling.prune()
+    return Cubin(path, _symbols(code, signature, blocks))
 
 
 def _missing(by: str | None) -> str:

@@ -156,6 +156,33 @@ def test_a_bench_of_nothing_is_refused_in_plain_words(command, mode):
     assert command("bench", *mode, "--sizes", 0) == (2, "", said)
 
 
+@pytest.mark.parametrize("name", ["sum", "segments"])
+def test_a_file_that_becomes_shorter_is_named(command, tmp_path, monkeypatch, name):
+    """Its last page is read as zeros."""
+    file, ids = tmp_path / "short.npy", tmp_path / "ids.npy"
+    np.save(file, np.ones(400))  # no more than a page: beyond it is SIGBUS
+    np.save(ids, np.zeros(400, np.int64))
+    words = {"sum": (name, file), "segments": (name, file, ids)}[name]
+    assert command(*words)[0] == 0
+    call = {"sum": "sum", "segments": "segment_sum"}[name]
+    add = getattr(gpureduce, call)
+
+    def cut_and_add(*arguments, **more):
+        os.truncate(file, file.stat().st_size - 400)
+        return add(*arguments, **more)
+
+    monkeypatch.setattr(gpureduce, call, cut_and_add)
+    said = f"gpureduce: {file} became shorter while it was read\n"
+    assert command(*words) == (2, "", said)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,)])
+def test_files_of_few_elements(command, tmp_path, shape):
+    file = tmp_path / "few.npy"
+    np.save(file, np.ones(shape))
+    assert command("sum", file)[0] == 0
+
+
 def test_a_pipe_is_refused_before_it_is_read(command, tmp_path):
     pipe = tmp_path / "pipe.npy"
     os.mkfifo(pipe)

@@ -15,6 +15,7 @@ import gpureduce
 from cases import BROKEN, KERNELS, magnitude, numpy_dtype
 from exact_cases import FLOATS
 from gpureduce.core import arrays, gpu_arrays
+from producers import ByDLPack
 
 FLOAT_KERNELS = [name for name in KERNELS if name != "redux"]
 
@@ -312,3 +313,44 @@ def test_byte_swapped_arrays_have_the_same_bounds(strategy):
 def test_the_timing_names_a_byte_swapped_bfloat16():
     swapped = numpy_dtype("bfloat16").newbyteorder(">")
     assert gpureduce.sum(np.ones(3).astype(swapped)).timing.dtype == ">bfloat16"
+
+
+@pytest.mark.parametrize("name", [row.name for row in gpureduce.strategies() if row.kind == "axis"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_kernels_along_an_axis(name, dtype):
+    """One thread may add up all elements."""
+    array = np.full(20_000, np.finfo(dtype).eps / 2, dtype)
+    array[0] = 1
+    for one in (array, np.repeat(array, 3)[::3]):  # a row, and a column
+        try:
+            result = gpureduce.sum(one, name, axis=0, device="emulator")
+        except ValueError:  # not a layout of this kernel
+            continue
+        exact = 1 + (len(array) - 1) * fractions.Fraction(float(array[1]))
+        bound = gpureduce.error_bound(result, float(exact))
+        assert abs(fractions.Fraction(float(result)) - exact) <= bound
+
+
+@pytest.mark.parametrize("strategy", ["exact", "cpu", "numpy", "fast"])
+def test_sums_with_initial_have_no_bound(strategy):
+    device = "emulator" if strategy == "fast" else None
+    array = np.ones(1, np.int32) if strategy == "exact" else np.ones(1)
+    result = gpureduce.sum(array, strategy, "float64", initial=2.0**-60, device=device)
+    assert result.value == 1  # rounded
+    with pytest.raises(ValueError, match="without initial"):
+        gpureduce.error_bound(result, 2.0)
+    plain = gpureduce.sum(array, strategy, "float64", initial=0.0, device=device)
+    assert gpureduce.error_bound(plain, 2.0) < 1e-15
+
+
+def test_sums_with_initial_of_an_array_on_a_gpu_have_no_bound():
+    result = gpureduce.sum(ByDLPack(np.ones(3)), axis=0, initial=1, device="emulator")
+    with pytest.raises(ValueError, match="without initial"):
+        gpureduce.error_bound(result, 4.0)
+
+
+def test_arrays_of_sums_have_no_bound():
+    array = np.ones((2, 3))
+    for result in (gpureduce.sum(array, axis=0), gpureduce.segment_sum(array, [0, 0])):
+        with pytest.raises(ValueError, match=r"not for an array of sums, of shape \("):
+            gpureduce.error_bound(result, 6.0)

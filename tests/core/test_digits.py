@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import tracemalloc
 
 import ml_dtypes  # noqa: F401  NumPy knows bfloat16 by it
 import numpy as np
@@ -191,3 +192,23 @@ def test_unaligned_elements():
     array[:] = np.arange(12.0).reshape(3, 4)
     assert not array.flags.aligned
     assert np.array_equal(gpureduce.from_digits(gpureduce.digits(array, 0)), array.sum(axis=0))
+
+
+def test_digits_in_any_layout_are_not_copied_at_once():
+    """A copy would take a gigabyte, and be deaf to signals meanwhile."""
+    array = np.array([[0.1, 0.2], [1e100, 3.0], [-5.0, 1e-300]])
+    words = gpureduce.digits(array, 1)
+    expected = [Accumulator().add(row).value() for row in array]
+    unaligned = np.frombuffer(b"-" + words.tobytes(), np.int64, offset=1).reshape(words.shape)
+    for one in (words[::-1][::-1], np.asfortranarray(words), unaligned):
+        assert list(gpureduce.from_digits(one)) == expected
+    assert gpureduce.from_digits(np.repeat(words[1], 2)[::2]) == expected[1]
+    many = np.broadcast_to(words[:, None], (3, 600_000, words.shape[-1]))
+    tracemalloc.start()
+    try:
+        found = gpureduce.from_digits(many)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < found.nbytes + 2**26
+    assert np.array_equal(found, np.broadcast_to(np.array(expected)[:, None], found.shape))

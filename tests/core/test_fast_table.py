@@ -63,8 +63,10 @@ WRONG_ROWS = [
     ({"block": 2**32}, f"block must be a multiple of 32 from 32 to 1024, not {2**32}"),
     ({"block": 2**32 + 64}, f"block must be a multiple of 32 from 32 to 1024, not {2**32 + 64}"),
     ({"block": 48}, "block must be a multiple of 32 from 32 to 1024, not 48"),
-    ({"grid": -1}, "grid must be from 0 to 2147483647, not -1"),
-    ({"grid": 2**32 + 8}, f"grid must be from 0 to 2147483647, not {2**32 + 8}"),
+    ({"grid": -1}, "grid must be from 0 to 1048576, not -1"),
+    ({"grid": 2**32 + 8}, f"grid must be from 0 to 1048576, not {2**32 + 8}"),
+    # Each sum was out of memory, or took seconds.
+    ({"strategy": "cascade", "grid": 2**31 - 1}, "grid must be from 0 to 1048576, not 2147483647"),
     ({"blocks_per_sm": 2**32 + 1}, f"blocks_per_sm must be from 0 to 1024, not {2**32 + 1}"),
     ({"max_bytes": 0}, f"max_bytes must be from 1 to {2**64 - 1}, not 0"),
     ({"max_bytes": 2**64}, f"max_bytes must be from 1 to {2**64 - 1}, not {2**64}"),

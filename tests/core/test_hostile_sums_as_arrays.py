@@ -11,7 +11,7 @@ import pytest
 import gpureduce
 from gpureduce import _emulator, _host
 from gpureduce.core import dtypes
-from producers import ByInterface
+from producers import ByInterface, OnDevice
 
 FLOATS = np.arange(1, 11, dtype=np.float32)
 ROWS = np.ones((2, 3), np.float32)
@@ -169,6 +169,29 @@ def test_devices_of_new_memory_are_checked():
     for nbytes in (-1, 2**62):
         with pytest.raises((ValueError, MemoryError)):
             _emulator.allocate(nbytes, 0, 0)
+
+
+OF_A_DEVICE = {
+    "axis": lambda one: along_axis(one),
+    "one sum": lambda one: gpureduce.sum(one, "exact", device="emulator", result="device"),
+    "digits": lambda one: gpureduce.digits(one, 0, device="emulator"),
+    "segments": lambda one: by_segment(one, OnDevice(IDS[: one.shape[0]], one.device)),
+    "all": lambda one: gpureduce.sum(one, "fast", device="emulator"),
+}
+
+
+@pytest.mark.parametrize("what", OF_A_DEVICE)
+@pytest.mark.parametrize("rows", [0, 2])
+def test_a_device_that_is_not_there(what, rows):
+    with pytest.raises(ValueError, match="there is no emulator device 5: there is 1"):
+        OF_A_DEVICE[what](OnDevice(ROWS[:rows], 5))
+
+
+def test_no_sums_whose_strides_are_too_large():
+    """The error was that of an int that is too big to convert."""
+    none = ByInterface(FLOATS, shape=(3, 0, 2**40, 2**40), strides=(0, 4, 0, 0))
+    with pytest.raises(MemoryError, match="no memory has room for sums of shape"):
+        along_axis(none)
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "int32", "float32", "complex64"])

@@ -326,6 +326,26 @@ def test_a_spoiled_file_of_the_cache_is_made_again(tmp_path, monkeypatch):
             assert path.stat().st_size == len(whole)
 
 
+def test_a_spoiled_header_of_the_cache_is_written_again(tmp_path, monkeypatch):
+    """The error was one of the user's kernel."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = compiling.header_folder()
+    header = folder / "emulator/include/device.h"
+    whole = header.read_text()
+    for spoil in (
+        lambda: header.write_text(whole[: len(whole) // 2]),
+        lambda: header.write_bytes(b"\xff" * 99),
+        header.unlink,
+        lambda: shutil.rmtree(header.parent),
+        lambda: shutil.rmtree(folder),
+    ):
+        spoil()
+        assert compiling.header_folder() == folder and header.read_text() == whole
+    header.write_text("")
+    assert gpureduce.sum(np.ones(9), gpureduce.kernel(TREE)).value == 9
+    assert [path.name for path in folder.parent.iterdir() if path.is_dir()] == [folder.name]
+
+
 def test_a_cache_for_one_process_is_removed_at_its_end(tmp_path):
     (tmp_path / "gpureduce").write_text("in the way of the folder")
     code = "import gpureduce, os, tempfile; from gpureduce.kernels import compiling; "

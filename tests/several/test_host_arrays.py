@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -205,3 +206,22 @@ def test_many_threads():
     for thread in threads:
         thread.join()
     assert len(found) == 192 and all(same_bits(value, whole) for value in found)
+
+
+def test_what_a_signal_handler_raises_while_a_thread_starts_comes_out(monkeypatch):
+    """Python then removes the thread from a list that it has left by itself: a KeyError."""
+    name = next(n for n in ("_start_joinable_thread", "_start_new_thread") if hasattr(threading, n))
+    start = getattr(threading, name)
+
+    def start_and_raise(*arguments, **more):
+        start(*arguments, **more)
+        while threading._limbo:
+            time.sleep(0.001)
+        raise ZeroDivisionError("by the handler")
+
+    array = np.ones(50_000)
+    monkeypatch.setattr(threading, name, start_and_raise)
+    with pytest.raises(ZeroDivisionError, match="by the handler"):
+        gpureduce.sum(array, device=["cpu", "emulator:*"])
+    monkeypatch.undo()
+    assert gpureduce.sum(array, device=["cpu", "emulator:0"]).value == 50_000
