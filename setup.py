@@ -70,10 +70,14 @@ LINES = ["-gdwarf-4", "-g1", "-gno-column-info", "-gz=none"]
 TRACED = ["-O0", "-fsanitize=thread", *LINES]
 # Files that the build writes beside the backends.
 WRITTEN = ("_build.json", "_kernels.json", "_nvcc.json", "_headers.json")
-# The flags and paths that determine a kernel's machine code.
-NVCC_FLAGS = ["-std=c++17", "-O3"]
+# The flags and paths that determine a kernel's machine code. -O is for the host's code alone, which
+# takes a fourth less time to compile than by -O3.
+NVCC_FLAGS = ["-std=c++17", "-O1"]
 CUDA_INCLUDES = [CSRC / "cuda", CSRC / "kernels"]
 KERNEL_TABLE = CSRC / "engine" / "kernel_table.cu"
+# The include guard of libstdc++'s Bessel functions and the like, which <cmath> includes for C++17.
+# Most kernels would take a fourth longer to compile with them.
+FEWER_HEADERS = ["-D_GLIBCXX_BITS_SPECFUN_H"]
 
 SBOM = runpy.run_path(str(ROOT / "tools" / "sbom.py"))
 
@@ -98,6 +102,7 @@ class Kernel:
 
     def defines(self) -> list[str]:
         return [
+            *FEWER_HEADERS,
             f"-DKERNEL={self.name}",
             f'-DKERNEL_FILE="{self.path.relative_to(CSRC)}"',
             f"-DPAIRS=GR_PAIRS_{self.dtypes}",
@@ -383,7 +388,9 @@ class EmulatorBuild:
 
         self.tools = tools
         self.jobs = [tools.c(source) for source in c_sources(EVERY_MODULE)]
-        self.jobs += [tools.c(source, defines) for source in c_sources(KNOWS_CUDA)]
+        for source in c_sources(KNOWS_CUDA):  # most are compiled once for both emulators
+            differs = "GR_EMULATOR_TRACED" in (ROOT / source).read_text()
+            self.jobs.append(tools.c(source, defines if differs else []))
         self.jobs += [tools.cpp(p.relative_to(ROOT), defines) for p in runtime]
         self.jobs += [
             tools.cpp(KERNEL_TABLE, [*kernel.defines(), *defines, *hooks], sanitize=not traced)
