@@ -177,6 +177,11 @@ bool gr_are_numbers(int load, int acc, int components)
            components <= 2;
 }
 
+bool gr_holds_objects(PyArrayObject *array)
+{
+    return PyDataType_REFCHK(PyArray_DESCR(array));
+}
+
 PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int components)
 {
     if (!gr_are_numbers(load, acc, components)) {
@@ -189,7 +194,7 @@ PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int component
     }
     PyArrayObject *array = (PyArrayObject *)object;
     if (!PyArray_CHKFLAGS(array, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED) ||
-        !PyArray_ISNOTSWAPPED(array) ||
+        !PyArray_ISNOTSWAPPED(array) || gr_holds_objects(array) ||
         (size_t)PyArray_ITEMSIZE(array) != gr_load_size((gr_load)load) * (size_t)components) {
         PyErr_SetString(PyExc_ValueError,
                         "expected a contiguous, aligned array in native byte order");

@@ -21,6 +21,9 @@ bool gr_are_numbers(int load, int acc, int components);
  * gpureduce/core/arrays.py makes such arrays. */
 PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int components);
 
+/* Whether the elements are Python objects, whose bytes are not ours to read or write. */
+bool gr_holds_objects(PyArrayObject *array);
+
 /* How elements of a NumPy type are read and added up. */
 typedef struct {
     gr_load load;

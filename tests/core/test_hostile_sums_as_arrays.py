@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 
@@ -11,6 +12,7 @@ import pytest
 import gpureduce
 from gpureduce import _emulator, _host
 from gpureduce.core import dtypes
+from gpureduce.core.request import strategy_of
 from producers import ByInterface, OnDevice
 
 FLOATS = np.arange(1, 11, dtype=np.float32)
@@ -160,6 +162,62 @@ def test_the_host_sum_by_segment_checks_its_arrays():
     ):
         with pytest.raises(ValueError, match="changed its shape"):
             _host.sum_segments(values, ids, None, sums, layout, ((), ()))
+
+
+@pytest.mark.parametrize("offsets", [np.array([0.0, 4, 10]), np.array([0, 4, 10], ">i8")])
+def test_the_host_sum_by_segment_checks_its_offsets(offsets):
+    layout = (_host.LOAD_F64, 1, False, _host.LOAD_F64, 1, True)
+    with pytest.raises(ValueError, match="changed its shape"):
+        _host.sum_segments(np.ones(10), None, offsets, np.zeros(2), layout, ((), ()))
+
+
+def test_sums_are_not_written_over_python_objects():
+    """Whose bytes are addresses: each of these crashed."""
+    objects, words = np.array([None, None]), np.zeros((2, 75), np.int64)
+    layout = (_host.LOAD_F64, 1, False, _host.LOAD_F64, 1, True)
+    with pytest.raises(ValueError, match="changed its shape"):
+        _host.sum_segments(np.ones(10), IDS, None, objects, layout, ((), ()))
+    with pytest.raises(ValueError, match="expected a contiguous, aligned array"):
+        _host.round_digits(words, _host.LOAD_F64, 1, objects)
+    details = (_host.ACC_F64, True, _host.LOAD_F64, (0.0, 0.0), -1, 0, 0, 0, 0, False, False)
+    with pytest.raises(TypeError, match="aligned array of numbers"):
+        _emulator.sum_axis_of_host(ROWS.T, 2, False, objects, None, "f", 0, details)
+    assert objects.tolist() == [None, None]
+
+
+@pytest.mark.parametrize("which", ["values", "ids", "sums", "narrow ids", None])
+def test_lessons_by_key_read_no_steps(which):
+    number = strategy_of("key_atomic").index
+    details = (_host.ACC_F32, False, _host.LOAD_F32, (0.0, 0.0), False, -1, True, 2,
+               0, 0, False, number, False)  # fmt: skip
+    given = {"values": np.ones(10, np.float32), "ids": IDS.astype(np.uint32),
+             "sums": np.zeros(2, np.float32)}  # fmt: skip
+    if which == "narrow ids":
+        given["ids"] = given["ids"].astype(np.uint8)
+    elif which:
+        given[which] = given[which][::-1]
+    arguments = (*given.values(), "f", "u", 0, details)
+    if which is None:
+        _emulator.sum_segments_of_host(*arguments)
+        assert given["sums"].tolist() == [10, 0]
+        return
+    with pytest.raises(ValueError, match="do not fit together"):
+        _emulator.sum_segments_of_host(*arguments)
+
+
+def test_new_memory_on_the_emulator_hears_signals():
+    """It is filled first, and a handler ran only after that: seconds later, for a gigabyte."""
+    handled = []
+    before = signal.signal(signal.SIGALRM, lambda *_: handled.append(time.perf_counter()))
+    try:
+        start = time.perf_counter()
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        _emulator.allocate(1 << 30, 0, 0)
+        end = time.perf_counter()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert end - start < 0.15 or handled[0] - start < 0.05 + (end - start) / 2
 
 
 def test_devices_of_new_memory_are_checked():

@@ -5,6 +5,7 @@
 #include "backend/backend.h"
 #include "bindings/device/dlpack.h"
 #include "bindings/device/run.h"
+#include "bindings/gil.h"
 #include "engine/engine.h"
 
 #include <stdlib.h>
@@ -220,8 +221,11 @@ PyObject *gr_py_allocate(PyObject *Py_UNUSED(self), PyObject *args)
     made->bytes = (size_t)bytes;
     made->device = device;
     made->stream = (cudaStream_t)(uintptr_t)stream;
-    if (allocate(made, &error) == GR_OK)
+    gr_without_gil call; /* the emulator fills new memory, which takes long */
+    gr_drop_gil(&call);
+    gr_status status = allocate(made, &error);
+    if (gr_take_gil(&call) == 0 && status == GR_OK)
         return (PyObject *)made;
     Py_DECREF((PyObject *)made);
-    return gr_raise(&error);
+    return PyErr_Occurred() ? NULL : gr_raise(&error);
 }

@@ -103,6 +103,9 @@ static int describe(gr_segment_request *request, const gr_view *in, const gr_vie
     fits = fits && (in->dims == 1 || in->dims == 2) && out->dims == in->dims &&
            (in->dims == 1 || in->size[1] == out->size[1]) &&
            (uint64_t)out->size[0] == request->segments;
+    if (request->kernel) /* which takes addresses, without steps, and ids of 32 bits */
+        fits = fits && in->dims == 1 && in->step[0] == in->bytes && out->step[0] == out->bytes &&
+               index->bytes == 4 && index->step[0] == 4 && !request->by_offsets;
     int64_t count = request->by_offsets ? (int64_t)request->segments + 1 : in->size[0];
     if (!fits || index->size[0] != count) {
         PyErr_SetString(PyExc_ValueError,

@@ -56,8 +56,10 @@ static bool find_span(const gr_view *seen, gr_span *span)
 int gr_view_checked(PyObject *object, gr_view *seen, gr_span *span)
 {
     PyArrayObject *array = (PyArrayObject *)object;
-    if (!PyArray_Check(object) || !PyArray_ISALIGNED(array) || PyArray_ISBYTESWAPPED(array)) {
-        PyErr_SetString(PyExc_TypeError, "expected an aligned array in native byte order");
+    if (!PyArray_Check(object) || !PyArray_ISALIGNED(array) || PyArray_ISBYTESWAPPED(array) ||
+        gr_holds_objects(array)) {
+        PyErr_SetString(PyExc_TypeError,
+                        "expected an aligned array of numbers in native byte order");
         return -1;
     }
     gr_view_numpy(array, seen);

@@ -84,13 +84,14 @@ static bool shapes_fit(const request *asked)
     PyArrayObject *values = asked->values, *out = asked->out;
     int dims = PyArray_NDIM(values);
     size_t size = gr_load_size(all->values.load) * (size_t)all->values.parts;
-    bool fits = (dims == 1 || dims == 2) && items_fit(asked) &&
-                (size_t)PyArray_ITEMSIZE(values) == size &&
+    bool fits = (dims == 1 || dims == 2) && items_fit(asked) && !gr_holds_objects(out) &&
+                !gr_holds_objects(values) && (size_t)PyArray_ITEMSIZE(values) == size &&
                 (dims == 1 || PyArray_DIM(values, 1) == PyArray_DIM(out, 1));
     if (fits && asked->ids)
         return PyArray_NDIM(asked->ids) == 1 && PyArray_ISINTEGER(asked->ids) &&
                PyArray_DIM(asked->ids, 0) == PyArray_DIM(values, 0);
     return fits && PyArray_NDIM(asked->offsets) == 1 && PyArray_ITEMSIZE(asked->offsets) == 8 &&
+           PyArray_ISINTEGER(asked->offsets) && PyArray_ISNOTSWAPPED(asked->offsets) &&
            PyArray_IS_C_CONTIGUOUS(asked->offsets) &&
            PyArray_DIM(asked->offsets, 0) == PyArray_DIM(out, 0) + 1;
 }
