@@ -85,9 +85,26 @@ def _on_host(rng: Random) -> Consumer:
     return Consumer(lambda a: gpureduce.sum(a, name, timing=rng.random() < 0.5).value, "host", name)
 
 
+def _left_there(rng: Random) -> Consumer:
+    """A sum that stays on the device, by the kernels of sums along axes."""
+    name, timing = rng.choice(CHOICES), rng.random() < 0.5
+
+    def run(array: Any) -> Any:
+        found = gpureduce.sum(array, name, device="emulator", result="device", timing=timing)
+        return found.value.to_numpy()[()]
+
+    return Consumer(run, name)
+
+
+def _as_a_part(rng: Random) -> Consumer:
+    name = rng.choice(CHOICES)
+    return Consumer(lambda a: gpureduce.sum_parts([a], name, device="emulator").value, name)
+
+
 def consumer(rng: Random) -> Consumer:
     """One of them."""
-    return rng.choice((_summing, _summing, _summing, _accumulating, _on_host))(rng)
+    kinds = (_summing, _summing, _summing, _accumulating, _on_host, _left_there, _as_a_part)
+    return rng.choice(kinds)(rng)
 
 
 _ONES = np.ones(3000, np.int32)
