@@ -36,12 +36,12 @@ def panels(
     table: Mapping[str, Mapping[str, Sequence[float]]], labels: Sequence[str], title: str = "",
     note: str = "", strategies: Sequence[str] = (),
 ) -> Any:  # fmt: skip
-    """Bars in a panel for each quantity: ``{"duration, us": {"H200": [...], "2080 Ti": [...]}}``.
+    """Bars in a panel for each quantity: ``{"duration, us": {"H100": [...], "2080 Ti": [...]}}``.
 
     `labels` name the bars, from top to bottom; `strategies` colour those of the first series.
 
     >>> from gpureduce import plot
-    >>> figure = plot.panels({"us": {"H200": [2.0, 1.0]}}, labels=["before", "after"])
+    >>> figure = plot.panels({"us": {"H100": [2.0, 1.0]}}, labels=["before", "after"])
     """
     figure, axes = page(min(2.3 * len(table) + 1.6, 10.2), 0.55 * len(labels) + 1.4, len(table),
                            sharey=True)  # fmt: skip
@@ -189,14 +189,14 @@ def exact_cost(path: str | Path = "data/exact_h200.json", title: str = "") -> An
     return figure
 
 
-def beside_cub(path: str | Path = "data/bench_h200.json", title: str = "") -> Any:
+def beside_cub(path: str | Path = "data/bench_h100.json", title: str = "") -> Any:
     """The speedups of `fast` and of `exact` over CUB's sum, by size, a line for each dtype.
 
     Shows one sum at a time, from a record of ``gpureduce bench --scoreboard``. A dashed line is the
     limit: a kernel that only loads the array.
 
     >>> from gpureduce import plot
-    >>> figure = plot.beside_cub("notebooks/data/bench_h200.json")
+    >>> figure = plot.beside_cub("notebooks/data/bench_h100.json")
     """
     record = load(Path(path))
     found = {name: ratios(record["rows"], "apart", name, ["cub"]) for name in ("fast", "exact")}

@@ -40,11 +40,12 @@ def test_the_lectures_say_what_they_measured_on():
 def test_a_record_of_a_lecture_is_complete():
     """Each was measured on the card that it names, and has all cases at the lecture's sizes."""
     from gpureduce import lectures
+    from gpureduce.lectures import records
 
     found = sorted(DATA.glob("lecture_*.json"))
     for path in found:
         record = lectures.load(path)
-        assert path.name == f"lecture_{record.lecture}_{record.device.split()[-1].lower()}.json"
+        assert path.name == records.file_name(record.lecture, record.device)
         assert record.made["device"].startswith("cuda"), "an emulated GPU is no card"
         assert not record.emulated and record.shrink == 1
         cases = lectures.find(record.lecture).cases(1)
