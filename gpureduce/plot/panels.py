@@ -205,6 +205,8 @@ def beside_cub(path: str | Path = "data/bench_h100.json", title: str = "") -> An
         raise ValueError(f"{path}: it has no sums of fast or exact beside cub, one at a time")
     limit = ratios(record["rows"], "apart", LOAD_ONLY, ["cub"])
     figure, axes = page(8 if len(shown) == 1 else 11, 4.5, len(shown), sharey=True)
+    drawn = [row["ratio"] for name in shown for row in [*found[name], *limit]]
+    axes[0].set_ylim(min(0.8, 0.95 * min(drawn)), 1.05 * max(drawn))
     for ax, name in zip(axes, shown, strict=True):
         _draw_ratios(ax, found[name], limit)
         ax.set_title(f"`{name}`", loc="left", fontsize=10)
@@ -235,7 +237,6 @@ def _draw_ratios(ax: Any, rows: Sequence[Row], limit: Sequence[Row]) -> None:
     kept = kept if len(kept) < 8 else kept[::2]
     ax.set_xticks(kept, [f"{size_text(nbytes)}" for nbytes in kept], fontsize=8.5)
     ax.minorticks_off()
-    ax.set_ylim(bottom=min(0.8, ax.get_ylim()[0]))
     ax.set_xlabel("size of the array")
     label_ends(ax, ends)
 

@@ -255,6 +255,8 @@ def test_sums_beside_cub(tmp_path):
     assert len(figure.axes) == 2
     assert {"float32: 2.50x", "int8: 1.25x", "limit, float32: 5.00x", "1 MiB", "2 GiB"} < written
     assert not any("float64" in text for text in written)
+    figure, _ = drawn(rows({"fast": 2.0, "exact": 8.0, "cub": 5.0}))
+    assert figure.axes[1].get_ylim()[0] < 0.625, "exact is below the chart"
     figure, written = drawn(rows({"fast": 2.0, "cub": 5.0}))
     assert len(figure.axes) == 1 and not any("limit" in text for text in written)
     with pytest.raises(ValueError, match="no sums of fast or exact beside cub"):
