@@ -135,13 +135,13 @@ def counters(records: Path) -> str:
 
 def headline(records: Path) -> str:
     """The README's table."""
-    path = records / "bench_h200.json"
+    path = records / "bench_h100.json"
     return _named(path, scoreboard.headline, targets.load(path))
 
 
 def ladder_chart(records: Path) -> str:
     """GB/s of the lectures' rungs and of later strategies, as SVG bars."""
-    record = lectures.load(records / "lecture_rungs_h200.json").largest
+    record = lectures.load(records / "lecture_rungs_h100.json").largest
     speeds = {row.strategy: row.nbytes / row.median_us / 1e3 for row in record.rows}
     bars = [(name, speeds[name]) for name in _BARS]
     size = record.rows[0].nbytes >> 30

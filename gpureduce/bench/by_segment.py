@@ -380,7 +380,7 @@ def as_text(made: dict[str, Any]) -> str:
     return "\n\n".join(blocks + [EMULATED] * (made["device"] == "emulator"))
 
 
-def recorded(path: str | Path = "data/segments_h200.json") -> Table:
+def recorded(path: str | Path = "data/segments_h100.json") -> Table:
     """The float32 sums of a record, unsorted and sorted: who takes how long, in milliseconds.
 
     Without that file the table says that it is not recorded yet.

@@ -6,14 +6,8 @@ from pathlib import Path
 
 from gpureduce.lectures.experiments import EXPERIMENTS, find
 from gpureduce.lectures.kernel_profile import NoProfiler
-from gpureduce.lectures.records import Record, run
+from gpureduce.lectures.records import Record, file_name, run
 from gpureduce.lectures.tables import show
-
-
-def file_name(record: Record) -> str:
-    """The file name of a record, from its experiment and GPU."""
-    card = record.device.split()[-1].lower() if not record.emulated else "emulator"
-    return f"lecture_{record.lecture}_{card}.json"
 
 
 def _target(wanted: str, record: Record, many: bool) -> Path:
@@ -21,7 +15,7 @@ def _target(wanted: str, record: Record, many: bool) -> Path:
     if path.suffix == ".json" and not many:
         return path
     path.mkdir(parents=True, exist_ok=True)
-    return path / file_name(record)
+    return path / file_name(record.lecture, "emulator" if record.emulated else record.device)
 
 
 def command(lecture: str, device: str | None, repeats: int, record: str | None) -> list[Record]:

@@ -74,7 +74,7 @@ def per_block(record: Row, name: str, axis: int, share: int) -> Table:
                  [f"{made_on(record)}."])  # fmt: skip
 
 
-_MOST_BLOCKS = 132  # about as many as an H200 has multiprocessors
+_MOST_BLOCKS = 132  # about as many as an H100 has multiprocessors
 
 
 def counted(names: Sequence[str], shape: tuple[int, int]) -> dict[str, Explanation]:

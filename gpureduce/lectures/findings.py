@@ -221,7 +221,7 @@ def blocks_started(record: Record) -> Table:
 def filled(record: Record, per_multiprocessor: int = 2048, multiprocessors: int = 132) -> Table:
     """The cascade's launches, by the number of their reduction trees: occupied threads, and time.
 
-    `explain` counts the warps at barriers. The default capacity in threads is that of an H200.
+    `explain` counts the warps at barriers. The default capacity in threads is that of an H100.
 
     >>> from gpureduce import lecture_findings, lectures
     >>> table = lecture_findings.filled(lectures.printed("block_grid"))

@@ -28,7 +28,7 @@ from gpureduce.lectures.experiments import (
     sources,
 )
 from gpureduce.lectures.measuring import Bench, Case, Row
-from gpureduce.lectures.tables import show
+from gpureduce.lectures.tables import card_model, show
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,11 @@ def _fits(case: Case, device: devices.Device) -> bool:
     return device.backend == "emulator" or nbytes < 0.8 * device.memory_bytes
 
 
+def file_name(lecture: str, card: str) -> str:
+    """The name of an experiment's record on a card: ``lecture_NAME_CARD.json``."""
+    return f"lecture_{lecture}_{card_model(card).lower().replace(' ', '-')}.json"
+
+
 def load(path: str | Path) -> Record:
     """Reads a record from its JSON file. ValueError names the file and a wrong field.
 
@@ -90,7 +95,7 @@ def load(path: str | Path) -> Record:
     ...     path = pathlib.Path(folder, "lab.json")
     ...     lectures.recorded("lab", "notebooks/data").save(path)
     ...     lectures.load(path).device
-    'NVIDIA H200'
+    'NVIDIA H100 80GB HBM3'
     """
     path = Path(path)
     kinds = {"lecture": str, "shrink": int, "rows": list[Any]}
@@ -164,7 +169,7 @@ def printed(name: str) -> Record:
     return Record(name, 1, rows, {"card": lecture_card(name), "title": lecture["title"]})
 
 
-def recorded(name: str, folder: str | Path = "data", card: str = "H200") -> Record:
+def recorded(name: str, folder: str | Path = "data", card: str = "H100") -> Record:
     """An experiment's record on a card, from ``lecture_NAME_CARD.json`` in `folder`.
 
     If the file does not exist yet, returns the lecture's own figures, or if no lecture has any,
@@ -172,9 +177,9 @@ def recorded(name: str, folder: str | Path = "data", card: str = "H200") -> Reco
 
     >>> from gpureduce import lectures
     >>> lectures.recorded("lab", "notebooks/data").device
-    'NVIDIA H200'
+    'NVIDIA H100 80GB HBM3'
     """
-    path = Path(folder) / f"lecture_{find(name).name}_{card.lower()}.json"
+    path = Path(folder) / file_name(find(name).name, card)
     if path.exists():
         return load(path)
     instead = printed(name) if find(name).source else run(name, repeats=3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +16,22 @@ from gpureduce.lectures.measuring import Row
 from gpureduce.text import Table, count
 
 
+def card_model(card: str) -> str:
+    """A card's name without its make, memory and form factor.
+
+    >>> from gpureduce.lectures import tables
+    >>> tables.card_model("NVIDIA H100 80GB HBM3")
+    'H100'
+    """
+    model = re.search(r"\b[A-Z]*\d\w*( Ti\b)?", card)
+    return model[0] if model else card.removeprefix("NVIDIA ")
+
+
 def short_device(record: Measured) -> str:
     """The device in a word or two, for table heads and chart labels."""
-    return "emulated" if record.emulated else record.device.removeprefix("NVIDIA ")
+    if record.emulated or record.printed:
+        return "emulated" if record.emulated else record.device
+    return card_model(record.device)
 
 
 def missing_note(record: Measured) -> str:

@@ -36,12 +36,12 @@ def panels(
     table: Mapping[str, Mapping[str, Sequence[float]]], labels: Sequence[str], title: str = "",
     note: str = "", strategies: Sequence[str] = (),
 ) -> Any:  # fmt: skip
-    """Bars in a panel for each quantity: ``{"duration, us": {"H200": [...], "2080 Ti": [...]}}``.
+    """Bars in a panel for each quantity: ``{"duration, us": {"H100": [...], "2080 Ti": [...]}}``.
 
     `labels` name the bars, from top to bottom; `strategies` colour those of the first series.
 
     >>> from gpureduce import plot
-    >>> figure = plot.panels({"us": {"H200": [2.0, 1.0]}}, labels=["before", "after"])
+    >>> figure = plot.panels({"us": {"H100": [2.0, 1.0]}}, labels=["before", "after"])
     """
     figure, axes = page(min(2.3 * len(table) + 1.6, 10.2), 0.55 * len(labels) + 1.4, len(table),
                            sharey=True)  # fmt: skip
@@ -189,14 +189,14 @@ def exact_cost(path: str | Path = "data/exact_h200.json", title: str = "") -> An
     return figure
 
 
-def beside_cub(path: str | Path = "data/bench_h200.json", title: str = "") -> Any:
+def beside_cub(path: str | Path = "data/bench_h100.json", title: str = "") -> Any:
     """The speedups of `fast` and of `exact` over CUB's sum, by size, a line for each dtype.
 
     Shows one sum at a time, from a record of ``gpureduce bench --scoreboard``. A dashed line is the
     limit: a kernel that only loads the array.
 
     >>> from gpureduce import plot
-    >>> figure = plot.beside_cub("notebooks/data/bench_h200.json")
+    >>> figure = plot.beside_cub("notebooks/data/bench_h100.json")
     """
     record = load(Path(path))
     found = {name: ratios(record["rows"], "apart", name, ["cub"]) for name in ("fast", "exact")}
@@ -205,6 +205,8 @@ def beside_cub(path: str | Path = "data/bench_h200.json", title: str = "") -> An
         raise ValueError(f"{path}: it has no sums of fast or exact beside cub, one at a time")
     limit = ratios(record["rows"], "apart", LOAD_ONLY, ["cub"])
     figure, axes = page(8 if len(shown) == 1 else 11, 4.5, len(shown), sharey=True)
+    drawn = [row["ratio"] for name in shown for row in [*found[name], *limit]]
+    axes[0].set_ylim(min(0.8, 0.95 * min(drawn)), 1.05 * max(drawn))
     for ax, name in zip(axes, shown, strict=True):
         _draw_ratios(ax, found[name], limit)
         ax.set_title(f"`{name}`", loc="left", fontsize=10)
@@ -235,7 +237,6 @@ def _draw_ratios(ax: Any, rows: Sequence[Row], limit: Sequence[Row]) -> None:
     kept = kept if len(kept) < 8 else kept[::2]
     ax.set_xticks(kept, [f"{size_text(nbytes)}" for nbytes in kept], fontsize=8.5)
     ax.minorticks_off()
-    ax.set_ylim(bottom=min(0.8, ax.get_ylim()[0]))
     ax.set_xlabel("size of the array")
     label_ends(ax, ends)
 

@@ -158,7 +158,7 @@ def test_targets_that_are_missed_are_named_worst_first():
 
 
 def test_a_record_in_a_notebook(tmp_path):
-    path = tmp_path / "segments_h200.json"
+    path = tmp_path / "segments_h100.json"
     assert "not recorded yet" in str(by_segment.recorded(path))
     rows = [row(100, "unsorted", torch_deterministic=20.0), row(100, "offsets")]
     made = record(*rows) | {"card": "H", "driver": "1", "date": "2026-01-01"}

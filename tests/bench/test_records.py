@@ -40,11 +40,12 @@ def test_the_lectures_say_what_they_measured_on():
 def test_a_record_of_a_lecture_is_complete():
     """Each was measured on the card that it names, and has all cases at the lecture's sizes."""
     from gpureduce import lectures
+    from gpureduce.lectures import records
 
     found = sorted(DATA.glob("lecture_*.json"))
     for path in found:
         record = lectures.load(path)
-        assert path.name == f"lecture_{record.lecture}_{record.device.split()[-1].lower()}.json"
+        assert path.name == records.file_name(record.lecture, record.device)
         assert record.made["device"].startswith("cuda"), "an emulated GPU is no card"
         assert not record.emulated and record.shrink == 1
         cases = lectures.find(record.lecture).cases(1)
@@ -57,8 +58,10 @@ def test_a_record_of_a_lecture_is_complete():
 
 
 def test_tests_ran_and_passed_on_a_card():
+    """On one card, those of several GPUs are skipped: `pytest -m several_gpus` collects some 80."""
     record = json.loads((ROOT / "notebooks" / "data" / "tests_h100.json").read_text())
-    assert set(record["tests"]) == {"passed"} and record["tests"]["passed"] > 1000
+    assert set(record["tests"]) <= {"passed", "skipped"} and record["tests"]["passed"] > 1000
+    assert record["tests"].get("skipped", 0) < 100
     assert all(tool["clean"] for tool in record["compute_sanitizer"].values())
     assert set(record["compute_sanitizer"]) == {"memcheck", "racecheck", "synccheck", "initcheck"}
 

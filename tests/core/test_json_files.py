@@ -99,7 +99,7 @@ def test_other_readers_name_the_file(text, tmp_path):
 
 def test_the_readmes_tables_end_in_one_line(tmp_path, monkeypatch, capsys):
     (tmp_path / "notebooks" / "data").mkdir(parents=True)
-    path = tmp_path / "notebooks" / "data" / "bench_h200.json"
+    path = tmp_path / "notebooks" / "data" / "bench_h100.json"
     path.write_text("[]")
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     shutil.copy(ROOT / "README.md", tmp_path)
@@ -170,13 +170,13 @@ def fault_of(read, path):
 @pytest.mark.parametrize(
     ("name", "read"),
     [
-        ("bench_h200.json", markdown_of_scoreboard),
+        ("bench_h100.json", markdown_of_scoreboard),
         ("exact_h200.json", markdown_of_exact),
         ("exact_cpu.json", markdown_of_exact),
         ("counters_h200.json", judged),
         ("counters_h200.json", markdown_of_counters),
-        ("lecture_profile_h200.json", lambda path: str(show(lectures.load(path)))),
-        ("lecture_trapezoid_h200.json", lambda path: str(show(lectures.load(path)))),
+        ("lecture_profile_h100.json", lambda path: str(show(lectures.load(path)))),
+        ("lecture_trapezoid_h100.json", lambda path: str(show(lectures.load(path)))),
         ("wavefronts_h200.json", report.load_patterns),
     ],
 )

@@ -90,7 +90,7 @@ def test_counted_beside_times():
 
 def test_busiest():
     table = busiest(measured("profile"))
-    assert table.head == ["", "RTX 2080 Ti", "Test 9000"]
+    assert table.head == ["", "RTX 2080 Ti", "9000"]
     assert table.rows[0][1:] == ["compute, 41%"] * 2 and table.rows[-1][1] == "DRAM, 86%"
     assert table.rows[1][1] == "memory, 50%"
 

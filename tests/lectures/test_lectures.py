@@ -224,15 +224,15 @@ def test_every_figure_of_the_lectures_is_in_a_table():
 
 def test_a_record_that_is_not_there_yet(tmp_path):
     record = lectures.recorded("lab", tmp_path)
-    assert record.missing == "H200" and record.printed
-    assert "H200: not recorded yet. Shown instead: the lecture's own figures." in str(show(record))
+    assert record.missing == "H100" and record.printed
+    assert "H100: not recorded yet. Shown instead: the lecture's own figures." in str(show(record))
     assert "not recorded yet" in record._repr_html_()
-    assert record.only(strategy="sequential").missing == "H200"
+    assert record.only(strategy="sequential").missing == "H100"
 
 
 def test_a_record_that_is_there(tmp_path):
     made = lectures.run("lab", "emulator", repeats=1)
-    made.save(tmp_path / "lecture_lab_h200.json")
+    made.save(tmp_path / "lecture_lab_h100.json")
     found = lectures.recorded("lab", tmp_path)
     assert found == made and not found.missing and "not recorded" not in str(show(found))
     with pytest.raises(ValueError, match=r"repeats must be from 1 to .* - 1, not 0"):
@@ -241,12 +241,29 @@ def test_a_record_that_is_there(tmp_path):
         lectures.recorded("physics", tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("card", "model"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("NVIDIA GeForce RTX 4090", "4090"),
+        ("NVIDIA GeForce RTX 2080 Ti", "2080-ti"),
+        ("Tesla T4", "t4"),
+        ("NVIDIA TITAN V", "titan-v"),
+        ("emulator", "emulator"),
+    ],
+)
+def test_a_record_is_named_after_the_cards_model(card, model):
+    assert records.file_name("lab", card) == f"lecture_lab_{model}.json"
+
+
 def test_experiments_of_no_lecture_are_run_here(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="no lecture prints"):
         lectures.printed("rungs")
     ran = lectures.Record("rungs", 1, lectures.printed("lab").rows, {"card": "here", "title": ""})
     monkeypatch.setattr(lectures, "run", lambda name, repeats: ran)
-    assert lectures.recorded("rungs", tmp_path).missing == "H200"
+    assert lectures.recorded("rungs", tmp_path).missing == "H100"
 
 
 def test_steps_and_quickest_stand_beside_the_lectures():

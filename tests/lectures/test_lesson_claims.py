@@ -101,19 +101,27 @@ def one_block_then_one_cluster():
     return few["one_block"] < few["one_cluster"] and more["one_cluster"] < more["one_block"]
 
 
+def over_cub():
+    """How many times as fast as CUB, one sum at a time, by dtype and bytes."""
+    rows = json.loads((DATA / "bench_h100.json").read_text())["rows"]
+    return {(r["dtype"], r["nbytes"]): r["ratio"] for r in ratios(rows, "apart", "fast", ["cub"])}
+
+
 def fast_beside_cub():
-    record = json.loads((DATA / "bench_h200.json").read_text())
-    # The chart shows one sum at a time; the first records have that for float32 alone.
-    apart = ratios(record["rows"], "apart", "fast", ["cub"])
-    whole = any(row["dtype"] == "int8" for row in apart)
-    found = apart if whole else ratios(record["rows"], "kernel", "fast", ["cub"])
-    ratio = {(r["dtype"], r["nbytes"]): r["ratio"] for r in found}
+    ratio = over_cub()
     small = [r for (_, nbytes), r in ratio.items() if nbytes <= 2**18]
     narrow = [r for (dtype, nbytes), r in ratio.items() if dtype in ("int8", "uint8")]
     wide = [
         r for (dtype, nbytes), r in ratio.items() if dtype[-2:] in ("32", "64") and nbytes >= 2**28
     ]
-    return min(small) > 1.05 and min(narrow) > 1.1 and all(0.95 < r < 1.1 for r in wide)
+    ahead = sum(r > 1.05 for r in small) > 0.8 * len(small)
+    return ahead and min(narrow) > 1.1 and all(0.95 < r < 1.1 for r in wide)
+
+
+def seldom_behind_cub():
+    ratio = {at: r for at, r in over_cub().items() if 2**18 < at[1] < 2**28}
+    few = 0 < sum(r < 1 for r in ratio.values()) < len(ratio) / 10
+    return few and min(ratio, key=ratio.get) == ("int32", 2**20)
 
 
 def blocks_rule_on_the_left():
@@ -135,13 +143,19 @@ def written_out_does_not_lose():
 def trees_of_the_cascade():
     rows = {(r.block, r.grid): r.median_us for r in recorded("block_grid").rows}
     idle = rows[128, 512] / rows[128, 1024]
-    full = [rows[512, grid] for grid in (512, 1024, 2048, 4096)]
-    return 1.7 < idle < 2.2 and full == sorted(full) and rows[1024, 4096] > 1.2 * rows[1024, 512]
+    return 1.7 < idle < 2.2 and rows[1024, 4096] > 1.2 * rows[1024, 512]
 
 
-def nothing_half_busy():
+def full_hardly_cares_then_rises():
+    rows = {(r.block, r.grid): r.median_us for r in recorded("block_grid").rows}
+    first, *more, last = [rows[512, grid] for grid in (512, 1024, 2048, 4096)]
+    return all(abs(us / first - 1) < 0.03 for us in more) and last > 1.05 * first
+
+
+def little_more_than_half():
     last = recorded("profile").rows[-1].facts
-    return max(last[key] for key in ("compute_sm_pct", "memory_pct", "dram_throughput_pct")) < 50
+    busy = [last[key] for key in ("dram_throughput_pct", "compute_sm_pct", "memory_pct")]
+    return 50 < busy[0] == max(busy) < 60
 
 
 def instructions_halve_time_does_not():
@@ -165,6 +179,13 @@ def host_adds_is_ahead():
 def shared_memory_gains_little():
     by = {row.label: row.median_us for row in recorded("trapezoid").rows}
     return 0.9 < by["in shared memory, host adds"] / by["a tree per block, host adds"] < 1.1
+
+
+def calls_differ_by_more_than_launches():
+    """By more than ten times the longest of the launches."""
+    rows = recorded("trapezoid").rows[1:]
+    calls = [row.facts["call_us"] for row in rows]
+    return max(calls) - min(calls) > 10 * max(row.median_us for row in rows)
 
 
 def the_race_is_wrong_every_time():
@@ -253,15 +274,17 @@ CLAIMS = {
         "The largest step up there is `vector_load`": vector_load_is_the_largest_step,
         "Quickest are those with nobody to wait for": small_sums,
         "a single block, as long as it is not too much for one": one_block_then_one_cluster,
-        "Where arrays are small, since a single block or cluster": fast_beside_cub,
+        "Where arrays are small, at most of the points": fast_beside_cub,
+        "the library is ahead, most of all for int32 at 1 MiB": seldom_behind_cub,
     },
     "02_block_and_grid": {
         "get through about as many blocks per microsecond": blocks_rule_on_the_left,
         "nothing in the kernel's text can make it lose": written_out_does_not_lose,
         "half the threads, twice the time": trees_of_the_cascade,
+        "the cascade hardly cares for a while. Then time rises": full_hardly_cares_then_rises,
     },
     "03_why": {
-        "On an H200 nothing is even half busy": nothing_half_busy,
+        "it delivers little more than half of what it could": little_more_than_half,
         "the instructions more than halve, and the time hardly follows":
             instructions_halve_time_does_not,
         "a cheaper tree gains nothing any more": a_cheaper_tree_gains_nothing,
@@ -269,6 +292,7 @@ CLAIMS = {
     "04_trapezoid": {
         "the two versions whose block sums the host adds are *ahead*": host_adds_is_ahead,
         "Shared memory gains next to nothing here": shared_memory_gains_little,
+        "They differ here by more than launches explain": calls_differ_by_more_than_launches,
         "Side by side is no order either": the_race_is_wrong_every_time,
     },
     "07_adding_by_key": {

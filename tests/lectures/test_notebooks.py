@@ -115,10 +115,10 @@ def test_says_what_is_not_recorded_yet(path):
     """A record that is there has been run into the notebook; one that is not is named missing."""
     text = path.read_text()
     names = set(re.findall(r"lectures\.recorded\(\\\"(\w+)\\\"\)", text))
-    paths = [f"data/lecture_{name}_h200.json" for name in names]
+    paths = [f"data/lecture_{name}_h100.json" for name in names]
     paths += [tables.PATH] * ("counter_tables.recorded" in text)
     paths += [axes.PATH] * ("axes.load()" in text)
-    paths += ["data/segments_h200.json"] * ("by_segment.recorded()" in text)
+    paths += ["data/segments_h100.json"] * ("by_segment.recorded()" in text)
     missing = [path for path in paths if not (FOLDER / path).exists()]
     assert paths and names <= set(lectures.EXPERIMENTS)
     assert ("not recorded yet" in text) == bool(missing), "run tools/notebooks.py"

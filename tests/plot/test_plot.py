@@ -137,7 +137,7 @@ def test_gains_are_those_of_the_largest_size_and_the_lectures():
     ends = [text for text, _ in texts(plot.compare(None, one)) if "x" in text]
     assert "Tesla T4: 2.65x" in ends and "Tesla T4: 2.66x" in ends
     most = one.only(n=2**30, block=256).rows
-    assert f"Test 9000, recorded: {most[0].median_us / most[-1].median_us:.2f}x" in ends
+    assert f"9000, recorded: {most[0].median_us / most[-1].median_us:.2f}x" in ends
 
 
 def test_emulated_and_real_times_do_not_mix():
@@ -195,7 +195,7 @@ def test_charts_say_what_is_not_recorded_yet():
     missing = lectures.recorded("lab", "/nowhere")
     for figure in (plot.speedup(missing), plot.compare(None, missing), plot.compare(None, missing)):
         said = " ".join(figure._supxlabel.get_text().split())
-        assert "H200: not recorded yet" in said and "As printed in" in said
+        assert "H100: not recorded yet" in said and "As printed in" in said
         assert figure._supxlabel.get_color() == layout.WARNING
     written = [text for text, _ in texts(plot.compare(None, missing)) if "4.03x" in text]
     assert written == ["the lecture's card: 4.03x"]
@@ -204,7 +204,7 @@ def test_charts_say_what_is_not_recorded_yet():
 def test_three_sources_in_one_chart():
     written = [text for text, _ in texts(plot.compare(record("lab"), record("lab")))]
     ends = [text.partition(":")[0] for text in written if text.endswith("x") and ":" in text]
-    assert ends == ["the lecture's card", "Test 9000, recorded", "Test 9000 (yours)"]
+    assert ends == ["the lecture's card", "9000, recorded", "9000 (yours)"]
 
 
 def test_emulated_charts_say_so_in_their_title():
@@ -216,7 +216,7 @@ def test_emulated_charts_say_so_in_their_title():
 def test_a_map_has_the_lectures_first_and_their_origin():
     figure = plot.heatmap(record("block_grid"), title="cascade")
     names = [ax.get_title(loc="left") for ax in figure.axes[:2]]
-    assert names == ["the lecture's RTX 2080 Ti, us", "Test 9000, recorded, us"]
+    assert names == ["the lecture's RTX 2080 Ti, us", "9000, recorded, us"]
     assert "As printed in" in figure._supxlabel.get_text()
 
 
@@ -243,7 +243,7 @@ def test_sums_beside_cub(tmp_path):
                 for name, us in names.items()]  # fmt: skip
 
     def drawn(found):
-        path = tmp_path / "bench_h200.json"
+        path = tmp_path / "bench_h100.json"
         path.write_text(json.dumps({**provenance("bench"), **MADE, "kind": "bench", "rows": found}))
         figure = plot.beside_cub(path, "beside CUB")
         assert_readable(figure)
@@ -255,6 +255,8 @@ def test_sums_beside_cub(tmp_path):
     assert len(figure.axes) == 2
     assert {"float32: 2.50x", "int8: 1.25x", "limit, float32: 5.00x", "1 MiB", "2 GiB"} < written
     assert not any("float64" in text for text in written)
+    figure, _ = drawn(rows({"fast": 2.0, "exact": 8.0, "cub": 5.0}))
+    assert figure.axes[1].get_ylim()[0] < 0.625, "exact is below the chart"
     figure, written = drawn(rows({"fast": 2.0, "cub": 5.0}))
     assert len(figure.axes) == 1 and not any("limit" in text for text in written)
     with pytest.raises(ValueError, match="no sums of fast or exact beside cub"):
