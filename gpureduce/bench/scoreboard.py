@@ -210,7 +210,10 @@ def _apart_tables(rows: Sequence[Row]) -> str:
         f"runs before and after each sum, and its time is subtracted. {parts[0]}"
     )
     if limits:
-        parts.append("The limit is a kernel that loads the array and stores one word.")
+        parts.append(
+            "The limit is a kernel that loads the array by ordinary loads and stores one word. `fast` "
+            "may be quicker where it copies by bulk."
+        )
     if ratios(rows, "apart", "exact", ["cub"]):
         parts.append("Of integers, `exact` is `fast`.")
     return "\n\n".join(parts)
