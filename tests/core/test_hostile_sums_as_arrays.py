@@ -220,6 +220,39 @@ def test_new_memory_on_the_emulator_hears_signals():
     assert end - start < 0.15 or handled[0] - start < 0.05 + (end - start) / 2
 
 
+def test_sums_that_are_read_hear_signals():
+    """In the middle of their copy, a handler that raises ends it. Nothing else is copied."""
+    held = _emulator.allocate(1 << 30, 0, 0)
+
+    class Stopped(Exception):
+        pass
+
+    def stop(*_):
+        raise Stopped
+
+    start = time.perf_counter()
+    held.read()
+    whole = time.perf_counter() - start
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        start = time.perf_counter()
+        signal.setitimer(signal.ITIMER_REAL, whole / 8)
+        with pytest.raises(Stopped):
+            held.read()
+        assert time.perf_counter() - start < max(whole / 2, 0.15)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(held.read()) == 1 << 30
+
+
+def test_sums_that_were_read_can_be_written_to():
+    sums = gpureduce.sum(OnDevice(ROWS), axis=0, device="emulator").value
+    first = sums.to_numpy()
+    first += 1
+    assert np.array_equal(first, sums.to_numpy() + 1)
+
+
 def test_devices_of_new_memory_are_checked():
     for device in (-1, 64, 99):
         with pytest.raises(gpureduce.CudaError, match="InvalidDevice"):

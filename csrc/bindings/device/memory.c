@@ -39,13 +39,18 @@ static PyObject *get_pointer(PyObject *self, void *Py_UNUSED(closure))
     return PyLong_FromVoidPtr(((memory *)self)->pointer);
 }
 
-static gr_status copy_to_host(const memory *m, void *to, gr_error *error)
+/* In pieces: signals are handled between them. */
+static gr_status copy_to_host(const memory *m, char *to, gr_error *error)
 {
+    static const size_t piece = (size_t)1 << 26;
     int device = gr_current_device();
     error->status = GR_OK;
     TRY(cudaSetDevice(m->device));
-    TRY(cudaMemcpyAsync(to, m->pointer, m->bytes, cudaMemcpyDeviceToHost, m->stream));
-    TRY(cudaStreamSynchronize(m->stream));
+    for (size_t at = 0; at < m->bytes && !gr_ask_for_interrupts(); at += piece) {
+        size_t count = m->bytes - at < piece ? m->bytes - at : piece;
+        TRY(cudaMemcpyAsync(to + at, m->pointer + at, count, cudaMemcpyDeviceToHost, m->stream));
+        TRY(cudaStreamSynchronize(m->stream));
+    }
 done:
     gr_backend_return_to(device);
     return error->status;
@@ -55,18 +60,17 @@ static PyObject *read_bytes(PyObject *self, PyObject *Py_UNUSED(none))
 {
     memory *m = (memory *)self;
     gr_error error;
-    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)m->bytes);
+    PyObject *bytes = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)m->bytes);
     if (!bytes || !m->bytes)
         return bytes;
-    gr_status status;
-    char *to = PyBytes_AsString(bytes);
-    Py_BEGIN_ALLOW_THREADS;
-    status = copy_to_host(m, to, &error);
-    Py_END_ALLOW_THREADS;
-    if (status == GR_OK)
+    gr_without_gil call;
+    char *to = PyByteArray_AsString(bytes);
+    gr_drop_gil(&call);
+    gr_status status = copy_to_host(m, to, &error);
+    if (gr_take_gil(&call) == 0 && status == GR_OK)
         return bytes;
     Py_DECREF(bytes);
-    return gr_raise(&error);
+    return PyErr_Occurred() ? NULL : gr_raise(&error);
 }
 
 /* --- export by DLPack --------------------------------------------------------------------------
