@@ -70,7 +70,7 @@ KERNELS = [
          "long long whole = (long long)(s.size << (up & 63));"),
         ("return s.is_negative ? -whole : whole;", "return whole;"),
         ("return {s.is_negative ? -whole : whole, k, 0};", "return {whole, k, 0};"),
-        ("return {0, 0, s.flag};", "return {0, 0, 0};"),
+        ("return {0, 0, plan.flags ? s.flag : 0};", "return {0, 0, 0};"),
         ("unsigned long long size = up < 0 ? without_bits(s.size, -up) : s.size;",
          "unsigned long long size = s.size;"),
         # words

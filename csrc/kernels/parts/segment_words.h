@@ -120,7 +120,8 @@ __device__ __forceinline__ long long only_word(In x, const gr_word_plan &plan)
     }
 }
 
-/* A value as an integer of word k, where it needs no other; and its flag, if it is inf or nan. */
+/* A value as an integer of word k, where it needs no other; and its flag, if it is inf or nan and
+ * there is a word for flags. */
 struct OneWord {
     long long value;
     unsigned k, flag;
@@ -134,7 +135,7 @@ __device__ __forceinline__ OneWord whole_of(In x, const gr_word_plan &plan)
     } else {
         Scaled s = scaled(x);
         if (s.flag)
-            return {0, 0, s.flag};
+            return {0, 0, plan.flags ? s.flag : 0};
         int up = s.exponent - plan.low;
         unsigned long long size = up < 0 ? without_bits(s.size, -up) : s.size;
         unsigned k = up > 0 ? (unsigned)up / plan.width : 0;
@@ -145,13 +146,16 @@ __device__ __forceinline__ OneWord whole_of(In x, const gr_word_plan &plan)
     }
 }
 
-/* Calls add(k, integer) for each word that an element touches, and flag(bits) for an inf or nan. */
+/* Calls add(k, integer) for each word that an element touches, and flag(bits) for an inf or nan. If
+ * segment_range has seen none, there is no word for flags: such a value has changed since. */
 template <typename In, typename Add, typename Flag>
 __device__ __forceinline__ void split_into_words(In x, const gr_word_plan &plan, Add add, Flag flag)
 {
     Scaled s = scaled(x);
+    if (s.flag && plan.flags)
+        flag(s.flag);
     if (s.flag)
-        return flag(s.flag);
+        return;
     int up = s.exponent - plan.low;
     unsigned long long rest = up >= 0 ? s.size : without_bits(s.size, -up);
     unsigned long long mask = (1ull << plan.width) - 1;
