@@ -211,8 +211,8 @@ def _apart_tables(rows: Sequence[Row]) -> str:
     )
     if limits:
         parts.append(
-            "The limit is a kernel that loads the array by ordinary loads and stores one word. `fast` "
-            "may be quicker where it copies by bulk."
+            "The limit is a kernel that loads the array by ordinary loads and stores one word. "
+            "`fast` may be quicker where it copies by bulk."
         )
     if ratios(rows, "apart", "exact", ["cub"]):
         parts.append("Of integers, `exact` is `fast`.")
