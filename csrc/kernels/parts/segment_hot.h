@@ -25,21 +25,28 @@ struct Range {
         return false;
     }
 
+    /* The place of a sum's first word. Of an id that it does not have, it means nothing. */
+    __device__ __forceinline__ uint64_t place_of(const gr_segment_job &of, const gr_word_plan &plan,
+                                                 unsigned long long id, uint64_t c) const
+    {
+        return ((id - begin) * of.columns + c) * plan.sum_step;
+    }
+
     __device__ __forceinline__ unsigned long long *words_of(const gr_segment_job &of,
                                                             const gr_word_plan &plan,
                                                             unsigned long long id, uint64_t c) const
     {
         unsigned long long *words = reinterpret_cast<unsigned long long *>(of.words);
-        return words + ((id - begin) * of.columns + c) * plan.sum_step;
+        return words + place_of(of, plan, id, c);
     }
 };
 
 /* If all values of a warp go to one word, returns their sum in the first lane, and 0 in others. It
  * wraps around, as sums of integers do. */
 __device__ __forceinline__ long long sum_for_one_word(long long value, bool is_there,
-                                                      const unsigned long long *word)
+                                                      unsigned long long at)
 {
-    unsigned long long at = (unsigned long long)word, first = __shfl_sync(0xffffffffu, at, 0);
+    unsigned long long first = __shfl_sync(0xffffffffu, at, 0);
     if (!__all_sync(0xffffffffu, is_there && at == first))
         return value;
     unsigned long long sum = warp_sum((unsigned long long)value);

@@ -12,24 +12,24 @@ template <bool is_checked, bool overlaps, typename In>
 __device__ __forceinline__ void add_whole(const gr_segment_job &of, const gr_word_plan &plan)
 {
     Range range(of, plan);
-    for_each_value<8, In>(
-        of, [&](bool is_there, size_t row, uint64_t c, unsigned long long id, In x) {
-            is_there = is_there && range.has(of, id, row);
-            OneWord whole = whole_of<overlaps>(x, plan);
-            unsigned long long *first = range.words_of(of, plan, id, c);
-            unsigned long long *word = overlaps ? first + whole.k * plan.word_step : first;
-            long long value = is_there ? whole.value : 0;
-            if (of.columns == 1)
-                value = sum_for_one_word(value, is_there, word);
-            if (value)
-                add_to_word(of.state, word, value, is_checked);
-            if (overlaps && is_there && whole.flag)
-                atomicOr(first + plan.words * plan.word_step, (unsigned long long)whole.flag);
-        });
+    unsigned long long *words = reinterpret_cast<unsigned long long *>(of.words);
+    for_each_value<8, In>(of, [&](bool is_there, size_t row, uint64_t c, unsigned long long id,
+                                  In x) {
+        is_there = is_there && range.has(of, id, row);
+        OneWord whole = whole_of<overlaps>(x, plan);
+        uint64_t first = range.place_of(of, plan, id, c);
+        uint64_t at = overlaps ? first + whole.k * plan.word_step : first;
+        long long value = is_there ? whole.value : 0;
+        if (of.columns == 1)
+            value = sum_for_one_word(value, is_there, at);
+        if (value)
+            add_to_word(of.state, words + at, value, is_checked);
+        if (overlaps && is_there && whole.flag)
+            atomicOr(words + first + plan.words * plan.word_step, (unsigned long long)whole.flag);
+    });
 }
 
-/* For all others. */
-template <typename In>
+template <typename In> /* for all others */
 __device__ __forceinline__ void add_words(const gr_segment_job &of, const gr_word_plan &plan)
 {
     Range range(of, plan);
