@@ -9,7 +9,8 @@ void gr_view_gpu(const gr_gpu_array *array, gr_view *seen)
     *seen = (gr_view){.base = array->base, .dims = array->dims, .bytes = array->bytes};
     for (int i = 0; i < array->dims; i++) {
         seen->size[i] = array->size[i];
-        seen->step[i] = array->step[i] * array->bytes;
+        if (__builtin_mul_overflow(array->step[i], array->bytes, &seen->step[i]))
+            seen->step[i] = 0; /* only steps that nobody takes are so large */
     }
 }
 
