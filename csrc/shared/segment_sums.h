@@ -133,10 +133,10 @@ GR_HOST_DEVICE gr_word_plan gr_plan_words(unsigned high, unsigned low, unsigned 
     return plan;
 }
 
-/* Words that overlap are for elements of up to 24 bits. An element is added to the word in whose
- * `width` bits its lowest bit lies, and its upper bits go beyond them. So it takes one addition,
- * whose result nobody needs. In size it is less than 2^(width + 23), and with the width below, a
- * word stays below rows 2^(width + 23) <= 2^63, as in gr_word_width(). */
+/* Words that overlap are for elements of up to 24 bits. An element is added whole to one word: to
+ * the one that has the element's lowest bit among its own `width` bits. So an element takes one
+ * addition, which needs no check: overflow is impossible. Each element adds less than
+ * 2^(width + 23) to a word in size, and this function's width makes rows 2^(width + 23) <= 2^63. */
 static inline unsigned gr_overlap_width(uint64_t rows)
 {
     unsigned width = gr_word_width(rows);
@@ -145,8 +145,8 @@ static inline unsigned gr_overlap_width(uint64_t rows)
 
 /* Takes words that overlap where others would need several additions per element, or checks. Most
  * elements are added to the word of the largest: the first words of all sums lie one after another,
- * then the second ones, so that few cache lines are in use. With elements of all sizes they would
- * be too many. */
+ * then the second ones, so that few cache lines are in use. Elements of very different sizes would
+ * need too many words. */
 GR_HOST_DEVICE void gr_let_overlap(gr_word_plan *plan, const gr_segment_job *of)
 {
     uint64_t sums = of->segments * of->columns;

@@ -377,9 +377,10 @@ def _host_table(rows: Sequence[Row]) -> str:
         where += [worst["best"]] if len(others) > 1 else []
         told.append(f"`{name}` {worst['ratio']:.2f} ({', '.join(where)})")
     dtypes = list(dict.fromkeys(row["dtype"] for row in host))
+    quickest = "the quickest of " * (len(others) > 1) + ", ".join(others)
     text = (
-        f"**Arrays in host memory**, from NumPy array to number: {dtypes[0]}, in GB/s. How many "
-        f"times as fast as {' or '.join(others)} each of our ways is at its worst size "
+        f"**Arrays in host memory**, from NumPy array to number: {dtypes[0]}, in GB/s. The speed "
+        f"of each of our ways over that of {quickest}, at the size where it is least "
         f"({', '.join(dtypes)}): {'; '.join(told)}."
     )
     if limits := [f"`{name}`, {LIMITS[name]}" for name in names if name in LIMITS]:

@@ -149,7 +149,7 @@ def test_times_of_two_kernels_of_one_name_are_told_apart():
 @pytest.mark.parametrize("name", ["sequential", "first_add", "warp_shfl", "tiles"])
 @pytest.mark.alone
 def test_as_quick_as_the_same_kernel_built_in(name, compiler, most, monkeypatch):
-    """Within 1 %, by the medians of runs that alternate.
+    """At most 1 % slower, by the medians of runs that alternate.
 
     NVRTC computes addresses in shared memory with 64 bits, nvcc with 32. So the trees of
     `sequential` and `first_add` take up to 2 % longer.
