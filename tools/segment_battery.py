@@ -76,6 +76,20 @@ def cases() -> Iterator[tuple[str, Array, Array, int, str, float]]:
         yield "narrow", few.astype(part), np.arange(few.size), few.size, narrow, 0
         much = np.array([float(np.finfo(narrow).max)] * 2 + [1.0], part)
         yield "too much for the narrow", much, np.array([0, 0, 1]), 2, narrow, 0
+    # Each warp that adds up sorted ids gets several strips of 256 rows.
+    lengths = np.resize([1, 3, 700, 2, 90, 90, 2500, 1, 256, 40], 150)
+    some = rng.standard_normal(int(lengths.sum())).astype(np.float32)
+    runs = np.repeat(np.arange(150), lengths)
+    yield "runs", some, runs, 150, "float32", 0
+    wide = some * 2.0 ** np.where(rng.random(some.size) < 0.02, 40, rng.integers(0, 12, some.size))
+    yield "runs of two sizes", wide.astype(np.float32), runs, 150, "float32", 0
+    apart = some * 2.0 ** (np.arange(some.size) // 128 % 3 * 30)
+    yield "runs, changing sizes", apart.astype(np.float32), runs, 150, "float32", 0
+    # Two strips whose sums are exact, but not the sum of both: a tie, and little more.
+    tie = np.zeros(40_000, np.float32)
+    tie[254::512], tie[255::512], tie[256::512] = 1024, 1 + 2.0**-14, 2.0**-60
+    half_runs = (np.arange(40_000) + 64) // 128
+    yield "a run of two strips", tie, half_runs, int(half_runs[-1]) + 1, "float32", 0
     # The elements that segments/pairs.c samples span what a pair of words can hold, and all others
     # are twice as large.
     sampled = np.arange(512) * 7 + np.arange(512) * 7919 % 7

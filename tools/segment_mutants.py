@@ -121,6 +121,23 @@ KERNELS = [
         ("merge_maximum(&state->specials, specials);", ";"),
     ),
     *_of(
+        "kernels/parts/segment_runs.h",
+        ("ends[k] = strip.id[k] != (k ? strip.id[k - 1] : before);",
+         "ends[k] = k && strip.id[k] != strip.id[k - 1];"),
+        ("if (lane >= head + offset)", "if (lane > head + offset)"),
+        ("if (lane >= head + offset)", "if (lane >= offset)"),
+        ("sum += opened;", ";"),
+        ("tail = 0;", ";"),
+        ("bool fits = !is_short<Acc, Short> || sizes.allow_in_warp(strip.rows);",
+         "bool fits = true;"),
+        ("is_known = is_known && fits && (!is_short<Acc, Short> || "
+         "both.allow(2 * strip.rows));",
+         "is_known = is_known && fits;"),
+        ("sum = threadIdx.x % 32 == 31 ? Acc(part) : Acc(0);", "sum = Acc(0);"),
+        ("if (closes && is_first)", "if (false)"),
+        ("closed = sum;", ";"),
+    ),
+    *_of(
         "kernels/parts/segment_hot.h",
         ("if (!__all_sync(0xffffffffu, is_there && at == first))",
          "if (!__any_sync(0xffffffffu, is_there && at == first))"),
@@ -199,22 +216,28 @@ _HEAD = """
 #include "engine/compiled_kernels.h"
 #include "shared/cuda_types.h"
 
-static void add(gr_kernel_list *list, gr_load load, const void *entry)
+static void add(gr_kernel_list *list, gr_load load, gr_acc acc, const void *entry)
 {
     gr_kernel *kernel = &list->kernel[list->count++];
     kernel->load = load;
-    kernel->acc = GR_ACC_u64;
+    kernel->acc = acc;
     kernel->block = 0;
     kernel->entry = entry;
 }
 """
-# The kernels of sums by ids that are not sorted, and the elements that they are compiled for.
-_LOADS = {
-    "segment_range": ("f32", "f64"),
-    "segment_clear": ("u64",),
-    "segment_atomics": ("f32", "f64", "u64"),
-    "segment_shared": ("f32", "f64", "u64"),
-    "segment_round": ("u64",),
+_WHOLE, _FLOATS = "u64 u64", ("f32 u64", "f64 u64")
+# The kernels of sums by ids that are not sorted, and of float32 and integers by those that are; and
+# the elements and accumulators that they are compiled for.
+_PAIRS_OF = {
+    "segment_range": _FLOATS,
+    "segment_clear": (_WHOLE,),
+    "segment_atomics": (*_FLOATS, _WHOLE),
+    "segment_shared": (*_FLOATS, _WHOLE),
+    "segment_round": (_WHOLE,),
+    "segment_runs": ("f32 proven", _WHOLE),
+    "segment_join": ("f32 proven", _WHOLE),
+    "segment_digits": _FLOATS,
+    "segment_put": (_WHOLE,),
 }
 
 
@@ -224,13 +247,14 @@ class KernelBuilds:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "strategies.def").write_text(
-            "".join(f'STRATEGY({name}, SEGMENTS, 0, 0, ALL, "", "")\n' for name in _LOADS)
+            "".join(f'STRATEGY({name}, SEGMENTS, 0, 0, ALL, "", "")\n' for name in _PAIRS_OF)
         )
         text = _HEAD
-        for name, loads in _LOADS.items():
+        for name, pairs in _PAIRS_OF.items():
             adds = "".join(
-                f"    add(list, GR_LOAD_{load}, kernel_entry({name}<type_{load}, type_u64>));\n"
-                for load in loads
+                f"    add(list, GR_LOAD_{load}, GR_ACC_{acc}, "
+                f"kernel_entry({name}<type_{load}, type_{acc}>));\n"
+                for load, acc in map(str.split, pairs)
             )
             text += f'#include "kernels/segments/{name}.cu"\n'
             text += f'extern "C" void gr_kernels_{name}(gr_kernel_list *list)\n{{\n{adds}}}\n'
@@ -329,8 +353,8 @@ def _expected(values: Array, ids: Array, count: int, dtype: str, initial: float)
     return np.array(sums, dtype)
 
 
-def _by_kernels(module: Any, values: Array, ids: Array, count: int, dtype: str, initial: float
-                ) -> Array:  # fmt: skip
+def _by_kernels(module: Any, values: Array, ids: Array, count: int, dtype: str, initial: float,
+                is_sorted: bool = False) -> Array:  # fmt: skip
     from gpureduce import _host
     from gpureduce.core import dtypes
 
@@ -339,7 +363,7 @@ def _by_kernels(module: Any, values: Array, ids: Array, count: int, dtype: str, 
     acc = _host.ACC_U64 if whole or values.itemsize < 8 else _host.ACC_F64
     acc = acc if whole or values.itemsize == 8 else _host.ACC_F32
     pair = (int(initial), 0) if whole else (float(initial), 0.0)
-    how = (False, 0, True, count, 0, 0, False, -1, False)
+    how = (False, int(is_sorted), True, count, 0, 0, False, -1, False)
     details = (acc, not whole, dtypes.load_of(target), pair, *how)
     module.sum_segments_of_host(
         values, ids.astype(np.int64), out, values.dtype.kind, "i", 0, details
@@ -380,6 +404,13 @@ def battery(library: Path) -> str:
         expected = _expected(values, ids, count, dtype, initial)
         if not same(add(module, values, ids, count, dtype, initial), expected):
             return f"{name}, {values.dtype}, {count} segments"
+        # Sorted float64 numbers and initial numbers take no kernels of their own.
+        if add is _by_processors or initial or values.dtype == np.float64:
+            continue
+        order = np.argsort(ids, kind="stable")
+        found = _by_kernels(module, values[order], ids[order], count, dtype, initial, True)
+        if not same(found, expected):
+            return f"{name}, {values.dtype}, {count} segments, sorted"
     return ""
 
 

@@ -16,6 +16,7 @@ typedef struct {
     size_t sms, shared_bytes;
     unsigned passes, tiles; /* tiles of 32 columns */
     bool in_rows, in_words; /* which of the two ways may be taken */
+    bool in_runs;           /* in_rows: in one pass over ids and values */
 } gr_segment_run;
 
 /* One launch. */

@@ -3,10 +3,12 @@
  * Offsets: segment_bounds checks them. segment_rows adds up, with segment_tasks and segment_merge
  * for long segments, and segment_digits for sums whose rounding is not proven.
  *
- * Ids: segment_bounds finds out whether they are sorted. If so, it has made offsets, and the same
- * kernels follow. If not, segment_range finds the exponents, and segment_sample frequent ids.
- * segment_shared or segment_atomics adds integers, and segment_round rounds. The device decides
- * which of these kernels return at once, so that the host does not have to wait.
+ * Ids: segment_runs adds up, as long as they are sorted, and segment_join and segment_digits what
+ * it leaves. segment_put copies the sums to their places. For several columns, and for the sums
+ * that segment_runs does not make, segment_bounds makes offsets of sorted ids, and the kernels for
+ * offsets follow. If ids are not sorted, segment_range finds the exponents, and segment_sample
+ * frequent ids. segment_shared or segment_atomics adds integers, and segment_round rounds. The
+ * device decides which of these kernels return at once, so that the host does not have to wait.
  *
  * Digits: as for unsorted ids. An element's segment is searched in the offsets, if there are any.
  */
@@ -31,6 +33,8 @@ enum {
     SAMPLED_ROWS = 1 << 20, /* fewer ids are not sampled */
     ROOM_WORDS = 1 << 24,   /* for fixed-point sums, if there is no need for more */
     L2_EIGHTHS = 3,         /* the share of the L2 cache for words: the quickest on an H100 */
+    RUN_WARPS = 16,         /* of segment_runs, per multiprocessor */
+    STRIP_ROWS = 256,       /* that a warp of segment_runs adds up at once */
     MOST_PASSES = 8         /* to make the words of a pass fit into that share */
 };
 
@@ -119,33 +123,60 @@ static gr_status find_range(run *r)
     return GR_OK;
 }
 
+/* The accumulator of sums of parts, as an element. */
+static gr_load merged(gr_acc acc)
+{
+    return acc == GR_ACC_u64                            ? GR_LOAD_u64
+           : acc == GR_ACC_f64 || acc == GR_ACC_proven3 ? GR_LOAD_f64
+                                                        : GR_LOAD_f32;
+}
+
+static gr_status add_digits(run *r)
+{
+    size_t bytes = GR_EXACT_HEADER_WORDS * sizeof(uint64_t);
+    if (!is_proven(r))
+        return GR_OK;
+    return gr_launch_segment_step(r, (step){"segment_digits", (gr_load)r->request->load, GR_ACC_u64,
+                                            r->sms * 8, 1, BLOCK / 2, bytes});
+}
+
+/* Ids and values in one pass. */
+static gr_status add_runs(run *r)
+{
+    const gr_segment_request *request = r->request;
+    gr_error *error = r->error;
+    gr_acc acc = request->acc;
+    size_t warps = gr_ceil_div(request->rows, r->job.task_rows), per_block = BLOCK / GR_WARP;
+    step runs = {
+        "segment_runs", (gr_load)request->load, acc, gr_ceil_div(warps, per_block), 1, BLOCK, 0};
+    step join = {"segment_join", merged(acc), acc, gr_ceil_div(2 * warps, per_block), 1, BLOCK, 0};
+    error->status = GR_OK;
+    TRY(cudaMemsetAsync(r->job.staged, 0, request->segments * request->sums.bytes,
+                        request->stream));
+    if (gr_launch_segment_step(r, runs) == GR_OK && gr_launch_segment_step(r, join) == GR_OK &&
+        add_digits(r) == GR_OK)
+        gr_launch_segment_threads(r, "segment_put", request->segments, BLOCK, 0);
+done:
+    return error->status;
+}
+
 static gr_status add_rows(run *r)
 {
     const gr_segment_request *request = r->request;
     gr_load load = (gr_load)request->load;
     gr_acc acc = request->acc;
     size_t warps = BLOCK / GR_WARP, groups = BLOCK / r->job.lanes;
-    gr_load merged = acc == GR_ACC_u64                            ? GR_LOAD_u64
-                     : acc == GR_ACC_f64 || acc == GR_ACC_proven3 ? GR_LOAD_f64
-                                                                  : GR_LOAD_f32;
     step rows = {
         "segment_rows", load,  acc, gr_least(gr_ceil_div(request->segments, groups), r->sms * 32),
         r->tiles,       BLOCK, 0};
     step tasks = {"segment_tasks", load, acc, r->sms * 8, r->tiles, BLOCK, BLOCK * acc_size(acc)};
-    step merge = {"segment_merge", merged, acc, r->sms * warps, 1, BLOCK, 0};
-    step digits = {"segment_digits",
-                   load,
-                   GR_ACC_u64,
-                   r->sms * 8,
-                   1,
-                   BLOCK / 2,
-                   GR_EXACT_HEADER_WORDS * sizeof(uint64_t)};
+    step merge = {"segment_merge", merged(acc), acc, r->sms * warps, 1, BLOCK, 0};
     if (gr_launch_segment_step(r, rows) != GR_OK)
         return r->error->status;
     if (request->rows > r->job.long_rows &&
         (gr_launch_segment_step(r, tasks) != GR_OK || gr_launch_segment_step(r, merge) != GR_OK))
         return r->error->status;
-    return is_proven(r) ? gr_launch_segment_step(r, digits) : GR_OK;
+    return add_digits(r);
 }
 
 /* --- memory -----------------------------------------------------------------------------------
@@ -214,16 +245,20 @@ static gr_status allocate(run *r, char **memory)
     gr_segment_job *job = &r->job;
     gr_error *error = r->error;
     size_t bytes = 0, sums = request->segments * request->columns;
-    size_t longs = r->in_rows ? request->rows / job->long_rows : 0;
-    size_t tasks = r->in_rows ? request->rows / job->task_rows + longs : 0;
+    size_t longs = r->in_rows && !r->in_runs ? request->rows / job->long_rows : 0;
+    size_t tasks = r->in_runs   ? 2 * gr_ceil_div(request->rows, job->task_rows)
+                   : r->in_rows ? request->rows / job->task_rows + longs
+                                : 0;
     size_t marks = r->in_rows && is_proven(r) ? sums / 32 + 1 : 0;
     size_t state = take(&bytes, 1, sizeof *job->state);
     size_t unproven = take(&bytes, marks, sizeof(unsigned)), zeroed = bytes;
     size_t task = take(&bytes, tasks, sizeof *job->task);
     size_t of_long = take(&bytes, longs, sizeof *job->longs);
     size_t partial = take(&bytes, tasks * request->columns, acc_size(request->acc));
-    size_t words = bytes; /* the two ways are not taken both: they share this */
-    size_t offsets = job->try_sorted ? (request->segments + 1) * sizeof *job->offsets : 0;
+    size_t words = bytes; /* the ways are not taken both: they share this */
+    size_t offsets = r->in_runs        ? request->segments * request->sums.bytes
+                     : job->try_sorted ? (request->segments + 1) * sizeof *job->offsets
+                                       : 0;
     size_t room = r->in_words ? job->room * sizeof *job->words : 0;
 
     error->status = GR_OK;
@@ -240,6 +275,7 @@ static gr_status allocate(run *r, char **memory)
     job->longs = (gr_long_segment *)(void *)(*memory + of_long);
     job->partial = *memory + partial;
     job->words = job->offsets = (uint64_t *)(void *)(*memory + words);
+    job->staged = r->in_runs ? *memory + words : NULL;
 done:
     return error->status;
 }
@@ -288,6 +324,10 @@ static gr_status plan(run *r)
     /* If the segments' lanes fill the device, only those far above the mean are cut. */
     if (request->segments * lanes >= r->sms * SM_THREADS && request->segments)
         job->long_rows += 2 * (request->rows / request->segments);
+    bool has_initial = is_float(r) ? job->sums.has_initial : request->sums.initial[0].u64 != 0;
+    r->in_runs = job->try_sorted && columns == 1 && !has_initial && request->acc != GR_ACC_proven3;
+    if (r->in_runs) /* whole strips of 256 rows, in equal shares */
+        job->task_rows = gr_ceil_div(request->rows, r->sms * RUN_WARPS * STRIP_ROWS) * STRIP_ROWS;
     job->shared_words = shared_words(r);
     return r->in_words ? find_room(r) : GR_OK;
 }
@@ -295,8 +335,10 @@ static gr_status plan(run *r)
 static gr_status add(run *r)
 {
     const gr_segment_request *request = r->request;
-    if (((r->in_rows || request->by_offsets) && gr_launch_segment_bounds(r) != GR_OK) ||
-        (r->in_rows && add_rows(r) != GR_OK) ||
+    bool has_bounds = !r->in_runs && (r->in_rows || request->by_offsets);
+    if ((r->in_runs && add_runs(r) != GR_OK) ||
+        (has_bounds && gr_launch_segment_bounds(r) != GR_OK) ||
+        (r->in_rows && !r->in_runs && add_rows(r) != GR_OK) ||
         (r->in_words && (find_range(r) != GR_OK || attempt(r, 0) != GR_OK)))
         return r->error->status;
     bool may_overflow = r->in_words && most_words(r) > 2;

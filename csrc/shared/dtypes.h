@@ -39,6 +39,9 @@
     X(f16, u64) X(bf16, u64) X(f32, u64) X(f64, u64)
 #define GR_PAIRS_FLOAT_WORDS(X) X(f16, u64) X(bf16, u64) X(f32, u64) X(f64, u64)
 #define GR_PAIRS_MERGED(X) X(u64, u64) X(f32, f32) X(f64, f64) X(f32, proven) X(f64, proven3)
+#define GR_PAIRS_RUNS(X) \
+    X(i8, u64) X(u8, u64) X(i16, u64) X(u16, u64) X(i32, u64) X(u32, u64) X(u64, u64) \
+    X(f16, proven) X(bf16, proven) X(f32, proven)
 #define GR_PAIRS_UNTYPED(X) X(u64, u64)
 #define GR_PAIRS_PLAIN(X) X(f32, f32) X(f64, f64)
 

@@ -71,6 +71,7 @@ typedef struct {
     int by_offsets;        /* `index` has offsets */
     int try_sorted;        /* if the ids are sorted, segment_rows adds up */
     uint64_t *offsets;     /* of sorted ids: written by segment_bounds */
+    char *staged;          /* the sums of segment_runs, one after another; NULL: it does not run */
     uint64_t *words;       /* of `room` sums' words */
     uint64_t room;         /* words */
     uint64_t near;         /* words that stay in the L2 cache */
@@ -82,8 +83,8 @@ typedef struct {
     unsigned pass, passes; /* which range of segments, and of how many at most */
     unsigned lanes;        /* of segment_rows, per segment */
     uint64_t long_rows;    /* longer segments are cut into tasks */
-    uint64_t task_rows;
-    gr_segment_task *task;
+    uint64_t task_rows;    /* of a task, or of a warp of segment_runs */
+    gr_segment_task *task; /* of segment_runs: two per warp, of which only `segment` is in use */
     gr_long_segment *longs;
     uint64_t task_room, long_room; /* entries of both */
     void *partial;                 /* the tasks' sums */

@@ -100,3 +100,13 @@ def test_nothing_races_in_gaps_and_wrong_ids():
     wrong = unsorted.copy()
     wrong[::5] = 1000
     watch(values, wrong, 1000)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+@pytest.mark.parametrize("kind", ["usual", "wide", "special"])
+def test_nothing_races_in_several_strips_of_sorted_ids(dtype, kind):
+    rng = np.random.default_rng(4)
+    ids = np.repeat(np.arange(60), np.resize([1, 3, 700, 2, 90, 2000], 60))
+    values = values_of(rng, dtype, ids.size, kind)
+    found = watch(values, ids, 60, is_sorted=1)
+    assert found.tobytes() == gpureduce.segment_sum(values, ids, num_segments=60).value.tobytes()

@@ -73,6 +73,18 @@ __device__ __forceinline__ Proven<T> __shfl_down_sync(unsigned mask, Proven<T> v
 }
 
 template <typename T>
+__device__ __forceinline__ Proven<T> __shfl_up_sync(unsigned mask, Proven<T> value, unsigned lanes)
+{
+    return by_parts(value, [=](double part) { return __shfl_up_sync(mask, part, lanes); });
+}
+
+template <typename T>
+__device__ __forceinline__ Proven<T> __shfl_sync(unsigned mask, Proven<T> value, int lane)
+{
+    return by_parts(value, [=](double part) { return __shfl_sync(mask, part, lane); });
+}
+
+template <typename T>
 __device__ __forceinline__ Proven<T> __shfl_xor_sync(unsigned mask, Proven<T> value, int lanes)
 {
     return by_parts(value, [=](double part) { return __shfl_xor_sync(mask, part, lanes); });
@@ -146,6 +158,12 @@ template <typename T> struct Sizes {
         smallest = size < smallest ? size : smallest;
     }
 
+    __device__ __forceinline__ void take(const Sizes &more)
+    {
+        largest = fmaxf(largest, more.largest);
+        smallest = more.smallest < smallest ? more.smallest : smallest;
+    }
+
     /* Whether sums of up to `count` elements of all lanes of the warp are exact. */
     __device__ __forceinline__ bool allow_in_warp(unsigned count)
     {
@@ -169,6 +187,8 @@ template <> struct Sizes<__half> {
 
     __device__ __forceinline__ void take(__half) {}
 
+    __device__ __forceinline__ void take(const Sizes &) {}
+
     __device__ __forceinline__ bool allow_in_warp(unsigned count) const
     {
         return allow(count);
@@ -188,13 +208,20 @@ template <typename Acc, typename Sum> constexpr bool is_short = is_proven<Acc> &
 
 /* Adds an element to a sum. `sizes` tell in the end whether a short sum is exact. */
 template <typename Acc, typename Sum, typename T>
+__device__ __forceinline__ void add_short(Sum &sum, T x)
+{
+    if constexpr (is_short<Acc, Sum>)
+        sum += double(float(x));
+    else
+        add_to(sum, x);
+}
+
+template <typename Acc, typename Sum, typename T>
 __device__ __forceinline__ void add_short(Sum &sum, Sizes<T> &sizes, T x)
 {
-    if constexpr (is_short<Acc, Sum>) {
+    if constexpr (is_short<Acc, Sum>)
         sizes.take(x);
-        sum += double(float(x));
-    } else
-        add_to(sum, x);
+    add_short<Acc>(sum, x);
 }
 
 template <typename Acc, typename Sum, typename T>

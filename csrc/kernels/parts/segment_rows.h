@@ -28,6 +28,28 @@ struct Bounds {
     }
 };
 
+/* The first row of a segment, or of those after it, of sorted ids: searched by a warp. */
+__device__ __forceinline__ uint64_t first_row(const gr_segment_job &of, uint64_t segment)
+{
+    uint64_t begin = 0, end = of.rows;
+    while (begin < end) {
+        uint64_t step = (end - begin + 31) / 32, at = begin + threadIdx.x % 32 * step;
+        bool is_before = at < end && index_at(of.index, at) < segment;
+        unsigned before = (unsigned)__popc(__ballot_sync(0xffffffffu, is_before));
+        if (before == 0)
+            return begin;
+        end = begin + before * step < end ? begin + before * step : end;
+        begin += (before - 1) * step + 1;
+    }
+    return begin;
+}
+
+/* The rows of segment k. Called by all lanes of a warp. */
+__device__ __forceinline__ Bounds rows_of(const gr_segment_job &of, uint64_t k)
+{
+    return of.staged ? Bounds(of, first_row(of, k), first_row(of, k + 1)) : Bounds(of, k);
+}
+
 /* Whether sums of rows are wanted, and the ids or offsets are right. */
 __device__ __forceinline__ bool adds_rows(const gr_segment_job &of)
 {
@@ -106,13 +128,21 @@ __device__ __forceinline__ Sum sum_of_rows(const gr_segment_job &of, const Part 
     return sum_of_elements<Sum, Acc>(part, column, step, sizes);
 }
 
+/* Where the sum of column c of segment k is stored. */
+__device__ __forceinline__ char *place_of_sum(const gr_segment_job &of, uint64_t k, uint64_t c)
+{
+    if (of.staged)
+        return of.staged + k * of.sums.bytes;
+    return static_cast<char *>(const_cast<void *>(of.out.base)) + (int64_t)k * of.out.row_step +
+           column_offset(of.out, c);
+}
+
 /* Rounds and stores the sum of column c of segment k. */
 template <typename Acc, typename Sum>
 __device__ __forceinline__ void put_segment(const gr_segment_job &of, uint64_t k, uint64_t c,
                                             Sum sum)
 {
-    char *to = static_cast<char *>(const_cast<void *>(of.out.base)) + (int64_t)k * of.out.row_step +
-               column_offset(of.out, c);
+    char *to = place_of_sum(of, k, c);
     if constexpr (is_short<Acc, Sum>) {
         double rounded;
         if (round_short(of.sums, sum, &rounded))

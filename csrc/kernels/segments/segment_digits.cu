@@ -22,10 +22,12 @@ template <typename In, typename Word> __global__ void segment_digits(gr_segment_
         const char *column =
             static_cast<const char *>(of.values.base) + column_offset(of.values, c);
         long long *shared = gathering()->value;
-        if (threadIdx.x == 0) { /* all threads take the same turns, even if offsets change */
-            Bounds rows(of, k);
-            shared[0] = (long long)rows.begin;
-            shared[1] = (long long)rows.end;
+        if (threadIdx.x < 32) { /* all threads take the same turns, even if offsets change */
+            Bounds rows = rows_of(of, k);
+            if (threadIdx.x == 0) {
+                shared[0] = (long long)rows.begin;
+                shared[1] = (long long)rows.end;
+            }
         }
         clear_words();
         __syncthreads();
@@ -41,9 +43,7 @@ template <typename In, typename Word> __global__ void segment_digits(gr_segment_
         }
         if (threadIdx.x == 0) {
             deposit(initial_of<double>(of.sums, c));
-            char *to = static_cast<char *>(const_cast<void *>(of.out.base)) +
-                       (int64_t)k * of.out.row_step + column_offset(of.out, c);
-            store_bits(to, round_words(of.sums.type), of.sums.bytes);
+            store_bits(place_of_sum(of, k, c), round_words(of.sums.type), of.sums.bytes);
         }
         __syncthreads();
     }
