@@ -332,18 +332,29 @@ static gr_status plan(run *r)
     return r->in_words ? find_room(r) : GR_OK;
 }
 
+/* Whether the sums are made, because the ids are sorted. Many passes over ranges of segments would
+ * have nothing to do then, and their launches take longer than to wait here. */
+static bool is_done(run *r)
+{
+    gr_segment_state state;
+    return r->in_runs && r->passes > 1 && r->request->check &&
+           gr_fetch_segment_state(r, &state) == GR_OK && !state.unsorted;
+}
+
 static gr_status add(run *r)
 {
     const gr_segment_request *request = r->request;
     bool has_bounds = !r->in_runs && (r->in_rows || request->by_offsets);
     if ((r->in_runs && add_runs(r) != GR_OK) ||
         (has_bounds && gr_launch_segment_bounds(r) != GR_OK) ||
-        (r->in_rows && !r->in_runs && add_rows(r) != GR_OK) ||
-        (r->in_words && (find_range(r) != GR_OK || attempt(r, 0) != GR_OK)))
+        (r->in_rows && !r->in_runs && add_rows(r) != GR_OK))
         return r->error->status;
-    bool may_overflow = r->in_words && most_words(r) > 2;
-    if (may_overflow && !request->check && attempt(r, 1) != GR_OK)
-        return r->error->status;
+    if (r->in_words && !is_done(r)) {
+        bool may_overflow = most_words(r) > 2;
+        if (r->error->status != GR_OK || find_range(r) != GR_OK || attempt(r, 0) != GR_OK ||
+            (may_overflow && !request->check && attempt(r, 1) != GR_OK))
+            return r->error->status;
+    }
     return gr_record_time(request->times, GR_AT_SUMMED, request->stream, r->error);
 }
 

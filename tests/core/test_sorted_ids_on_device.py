@@ -111,3 +111,18 @@ def test_sums_go_to_any_places():
     by_kernels(values, ids, out=into[::-1, 1], sorted=True)
     assert_same(into[::-1, 1], sums(values, ids, 100))
     assert (into[:, ::2] == -1).all()
+
+
+def test_no_passes_are_launched_once_the_ids_are_known_to_be_sorted():
+    rng = np.random.default_rng(8)
+    ids, values = np.sort(rng.integers(0, 300_000, 70_000)), np.ones(70_000, np.float32)
+    found = gpureduce.segment_sum(values, ids, num_segments=300_000, device="emulator")
+    assert found.timing.launches == 4
+    assert_same(found.value, sums(values, ids, 300_000))
+    ids[-1] = 0
+    found = gpureduce.segment_sum(values, ids, num_segments=300_000, device="emulator")
+    assert found.timing.launches > 20
+    assert_same(found.value, sums(values, ids, 300_000))
+    ids[-1] = 300_000
+    with pytest.raises(ValueError, match=r"segment_ids\[69999\] is 300000"):
+        by_kernels(values, ids, num_segments=300_000)
