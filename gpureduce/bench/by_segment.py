@@ -24,7 +24,7 @@ import numpy as np
 from gpureduce.bench import libraries, report
 from gpureduce.bench.in_turns import OnCard, Run, medians, without_failing
 from gpureduce.bench.provenance import provenance
-from gpureduce.bench.segment_cases import Case, Given, cases, given, given_on_card
+from gpureduce.bench.segment_cases import SORTED, Case, Given, cases, given, given_on_card
 from gpureduce.core import devices, json_files
 from gpureduce.core.dtypes import Array, is_here, quietly
 from gpureduce.core.segments import segment_sum
@@ -43,6 +43,8 @@ __all__ = [
     "missed",
     "recorded",
 ]
+
+_LIMIT = "limit"  # the least that has to be done
 
 # --- who adds up -------------------------------------------------------------------------------
 
@@ -147,6 +149,29 @@ def _cub_runs(torch: Any, of: Given, library: Path) -> dict[str, Run]:
     }
 
 
+def _limit_runs(torch: Any, of: Given, case: Case, library: Path) -> dict[str, Run]:
+    """The least that these sums have to do: tools/cub_segments.cu, too."""
+    if of.values.ndim > 1 or of.ids.dtype != torch.int64:
+        return {}
+    call = ctypes.CDLL(str(library)).limit_of
+    call.restype = ctypes.c_char_p
+    ids = None if case.ids == "offsets" else of.ids
+    words = (
+        None if case.ids in SORTED else torch.zeros(of.segments, dtype=torch.int64, device="cuda")
+    )
+    given = [ctypes.c_void_p(x.data_ptr() if x is not None else 0) for x in (of.values, ids, words)]
+    n = ctypes.c_size_t(len(of.values))
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+
+    def run() -> Any:
+        wrong = call(of.values.element_size(), *given, n, stream)
+        if wrong:
+            raise RuntimeError(wrong.decode())
+        return words  # which must stay in memory
+
+    return {_LIMIT: run}
+
+
 def _cupy_runs(cupy: Any, of: Given) -> dict[str, Run]:
     cupyx = load_other("cupyx")
     if of.values.dtype.name in ("bfloat16", "int64"):
@@ -198,6 +223,7 @@ def _runs_on_card(
         makers["torch"] = lambda: _torch_runs(torch, of)
     if cub:
         makers["CUB"] = lambda: _cub_runs(torch, of, cub)
+        makers["limit"] = lambda: _limit_runs(torch, of, case, cub)
     # Both add 16-bit floats by compare-and-swap: sorted ids, which meet at few addresses, take them
     # a minute and more.
     is_endless = case.dtype in ("float16", "bfloat16") and of.offsets is not None
@@ -260,7 +286,7 @@ def _comparison(case: Case) -> Callable[[str, Any], None]:
     def compare(name: str, sums: Any) -> None:
         if case.data == "bits" or case.dtype not in ("float32", "float64", "int64"):
             return
-        if "CUB" in name:
+        if "CUB" in name or name == _LIMIT:
             return
         sums = np.asarray(_to_host(sums))
         ours.append(sums)
@@ -330,8 +356,9 @@ _COLUMNS = {
     "CUB by key": "CUB ReduceByKey",
     "add.at": "numpy.add.at",
     "bincount": "numpy.bincount",
+    "limit": _LIMIT,
 }
-_OURS = ("exact", "exact, as called by default", "exact, sorted=True", "fast")
+_OURS = ("exact", "exact, as called by default", "exact, sorted=True", "fast", _LIMIT)
 # Sums by offsets are held against other sums by offsets.
 _BY_OFFSETS = ("torch segment_reduce", "CUB DeviceSegmentedReduce")
 
@@ -362,8 +389,10 @@ def as_table(rows: Sequence[dict[str, Any]]) -> str:
         certain = ms.get("torch deterministic")
         over = f"{ms['exact'] / best:.2f}" if best else ""
         under = f"{certain / ms['exact']:.1f}" if certain else ""
-        lines.append([_kind(row), row["ids"], f"{row['segments']:,}", *times, over, under])
-    ratios = ["exact/best", "determ./exact"]
+        least = f"{ms['exact'] / ms[_LIMIT]:.2f}" if _LIMIT in ms else ""
+        found = (over, under, least)[: 3 if "limit" in heads else 2]
+        lines.append([_kind(row), row["ids"], f"{row['segments']:,}", *times, *found])
+    ratios = ["exact/best", "determ./exact", "exact/limit"][: 3 if "limit" in heads else 2]
     columns = ["values", "ids", "segments", *heads, *ratios]
     return table(columns, lines, list(range(2, len(columns))))
 

@@ -174,3 +174,11 @@ def test_a_library_of_cub_must_exist(capsys):
     assert "/no/such.so" in capsys.readouterr().err
     assert main(["bench", "--cub", "x", "--axis"]) == 2
     assert "--cub is not for --axis" in capsys.readouterr().err
+
+
+def test_a_limit_is_shown_beside_and_is_no_peer():
+    text = by_segment.as_table([row(100, "unsorted", limit=0.5), row(100, "sorted")])
+    first, second = text.splitlines()[-2:]
+    assert text.splitlines()[0].split()[-2:] == ["determ./exact", "exact/limit"]
+    assert first.split()[-2:] == ["0.50", "2.00"] and second.split()[-1] == "0.50"
+    assert "limit" not in by_segment.as_table([row(100, "sorted")])
