@@ -14,9 +14,9 @@ typedef struct {
     gr_segment_outcome *outcome;
     gr_error *error;
     size_t sms, shared_bytes;
-    unsigned passes, tiles; /* tiles of 32 columns */
-    bool in_rows, in_words; /* which of the two ways may be taken */
-    bool in_runs;           /* in_rows: in one pass over ids and values */
+    unsigned passes, fewest_passes, tiles; /* tiles of 32 columns */
+    bool in_rows, in_words;                /* which of the two ways may be taken */
+    bool in_runs;                          /* in_rows: in one pass over ids and values */
 } gr_segment_run;
 
 /* One launch. */

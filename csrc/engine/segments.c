@@ -94,13 +94,18 @@ static gr_status add_words(run *r)
                                             1, GR_SEGMENT_THREADS, bytes});
 }
 
-/* One attempt: all passes over ranges of segments. */
+/* One attempt: all passes over ranges of segments. The second is seldom needed. If it is launched
+ * anyway, it has as few passes as possible, because most often none of them has anything to do. */
 static gr_status attempt(run *r, int number)
 {
     const gr_segment_request *request = r->request;
     size_t sums = request->segments * request->columns;
     r->job.attempt = number;
-    for (r->job.pass = 0; r->job.pass < r->passes; r->job.pass++)
+    if (number == 1 && !request->check) {
+        r->job.passes = r->fewest_passes;
+        r->job.near = SIZE_MAX;
+    }
+    for (r->job.pass = 0; r->job.pass < r->job.passes; r->job.pass++)
         if (gr_launch_segment_threads(r, "segment_clear", sums / 2 + 1, BLOCK, 0) != GR_OK ||
             (request->rows && add_words(r) != GR_OK) ||
             gr_launch_segment_threads(r, "segment_round", sums, BLOCK, 0) != GR_OK)
@@ -219,6 +224,7 @@ static gr_status find_room(run *r)
         room = request->columns * most;
     r->job.room = room;
     r->passes = (unsigned)gr_ceil_div(request->segments, room / (request->columns * most));
+    r->fewest_passes = r->passes;
     r->job.near = SIZE_MAX;
     if (request->columns == 1) {
         r->job.near = near;

@@ -185,7 +185,7 @@ def time_left(took: dict[int, float], sizes: Iterable[int]) -> str:
 def tune(
     device: str | None = None,
     sizes: Sequence[int] = SIZES,
-    repeats: int = 11,
+    repeats: int = 31,
     *,
     path: str | Path | None = None,
     progress: Callable[[int, int, str], None] | None = None,
@@ -344,7 +344,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=SIZES,
         help="bytes of the inputs to try",
     )
-    parser.add_argument("--repeats", type=int, default=11, help="runs of each (default: 11)")
+    parser.add_argument("--repeats", type=int, default=31, help="runs of each (default: 31)")
 
 
 def command(arguments: argparse.Namespace) -> None:

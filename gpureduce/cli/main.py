@@ -325,7 +325,7 @@ def _bench_arguments(benching: argparse.ArgumentParser) -> None:
     benching.add_argument(
         "--cub",
         metavar="LIBRARY",
-        help="with --segments on a card: a build of tools/cub_segments.cu, to time CUB and limits, too",
+        help="with --segments on a card: a build of tools/cub_segments.cu, for CUB and limits",
     )
     benching.add_argument(
         "--lecture",
