@@ -73,6 +73,7 @@ def test_sums_apart_come_first():
     assert "| 4 KiB | 4.00 | 2.00 | 50% | 0.75 | 4.00 |" in text
     assert "| 16 KiB | 1.00 |  |  | 2.00 |  |" in text
     assert "of `exact`: geometric mean 0.50, least 0.50 (float32, 4 KiB)." in text
+    assert "the limit's: geometric mean 1.50; by that of `fast`, for the same arrays: 0.75." in text
     assert "| 4 KiB | 6.00 | 2.00 | 33% | 0.50 |" in text
     without = scoreboard.markdown(PROVENANCE | {"rows": [r for r in rows if r["n"] == 4096]})
     assert "| bytes | us, float32 | `float32` | `int8` |" in without and "limit" not in without
