@@ -129,6 +129,13 @@ GR_ROUNDED(__dsub_rn, double, -)
 GR_ROUNDED(__dmul_rn, double, *)
 #undef GR_ROUNDED
 
+/* The nearest float that is not larger in size. */
+GR_INTRINSIC float __double2float_rz(double x)
+{
+    float nearest = (float)x;
+    return fabs((double)nearest) > fabs(x) ? nextafterf(nearest, 0) : nearest;
+}
+
 GR_INTRINSIC float __fmaf_rn(float a, float b, float c)
 {
     return fmaf(a, b, c);

@@ -175,6 +175,8 @@ template <typename T> struct Sizes {
     /* Whether sums of up to `count` elements are exact. */
     __device__ __forceinline__ bool allow(unsigned count) const
     {
+        if (count == 1)
+            return true;
         int k = 32 - __clz(count), top = int(__float_as_uint(largest) >> 23) + 1;
         return top + k - (int(smallest >> 24) + 1 - bits) <= 53;
     }

@@ -117,17 +117,24 @@ __device__ __forceinline__ void finish_sum(void *to, const gr_sums &of, size_t k
         atomicExch(of.any_unproven, 1u); /* once for each word: all take turns at this address */
 }
 
-/* Rounds a short sum, which is exact, without a proof. Returns false if it needs one. */
+/* The float that 16-bit floats are rounded from. Where it is not the sum, its last bit says that
+ * bits are lost: no tie between 16-bit floats has that bit, so a sum is rounded once. */
+__device__ __forceinline__ float rounded_to_odd(double sum)
+{
+    float part = __double2float_rz(sum);
+    return __uint_as_float(__float_as_uint(part) | unsigned(double(part) != sum));
+}
+
+/* Prepares a short sum, which is exact, for its conversion to the type of the sums, which rounds it
+ * without a proof. Returns false if it needs one. */
 __device__ __forceinline__ bool round_short(const gr_sums &of, double sum, double *rounded)
 {
     bool finite = (__double2hiint(sum) & 0x7ff00000) != 0x7ff00000;
     *rounded = sum;
     if (of.is_partial || of.has_initial || !finite)
         return false;
-    if (of.type == GR_LOAD_f16 || of.type == GR_LOAD_bf16) {
-        gr_format format = gr_format_of(of.type);
-        gr_proven_round(sum, 0, 0, 0, format.fraction, format.unit, rounded);
-    }
+    if (of.type == GR_LOAD_f16 || of.type == GR_LOAD_bf16)
+        *rounded = rounded_to_odd(sum);
     return true;
 }
 
