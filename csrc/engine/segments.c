@@ -105,9 +105,11 @@ static gr_status attempt(run *r, int number)
         r->job.passes = r->fewest_passes;
         r->job.near = SIZE_MAX;
     }
-    for (r->job.pass = 0; r->job.pass < r->job.passes; r->job.pass++)
-        if (gr_launch_segment_threads(r, "segment_clear", sums / 2 + 1, BLOCK, 0) != GR_OK ||
-            (request->rows && add_words(r) != GR_OK) ||
+    r->job.pass = 0;
+    if (gr_launch_segment_threads(r, "segment_clear", sums / 2 + 1, BLOCK, 0) != GR_OK)
+        return r->error->status;
+    for (; r->job.pass < r->job.passes; r->job.pass++)
+        if ((request->rows && add_words(r) != GR_OK) ||
             gr_launch_segment_threads(r, "segment_round", sums, BLOCK, 0) != GR_OK)
             return r->error->status;
     return GR_OK;

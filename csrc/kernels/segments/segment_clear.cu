@@ -1,4 +1,4 @@
-/* segment_clear: sets the words of this pass to zero.
+/* segment_clear: sets the words of the first pass to zero. segment_round does so for the next ones.
  *
  * How many there are depends on the exponents, which only the device knows. */
 #include "parts/segment_words.h"

@@ -1,8 +1,15 @@
 /* segment_round: rounds the words of each sum, once, and stores it, or stores its digits.
  *
- * Nothing is stored if an id was out of range. A few words are rounded in registers; more of them,
+ * Nothing is stored if an id was out of range. Words that the next pass needs are set to zero: they
+ * are in the L2 cache now. A few words are rounded in registers; more of them,
  * flags and initial numbers take the long way, by digits of 32 bits. */
 #include "parts/segment_rounding.h"
+
+__device__ __forceinline__ void clear(uint64_t *word, const gr_word_plan &plan, bool is_last)
+{
+    for (unsigned k = 0; !is_last && k < plan.words + plan.flags; k++)
+        word[k * plan.word_step] = 0;
+}
 
 template <typename In, typename Word>
 __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
@@ -11,6 +18,7 @@ __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
     uint64_t begin = of.pass * plan.per_pass, left = of.segments - begin;
     size_t count = (plan.per_pass < left ? plan.per_pass : left) * of.columns;
     size_t grid = (size_t)gridDim.x * blockDim.x;
+    bool is_last = left <= plan.per_pass;
     bool is_float = gr_is_float(of.sums.type);
     int least = of.load == GR_LOAD_f64 ? -1074 : -149;
     gr_format format = gr_format_of(of.sums.type);
@@ -19,7 +27,7 @@ __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
         return;
     for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += grid) {
         uint64_t k = of.columns == 1 ? i : i / of.columns, c = of.columns == 1 ? 0 : i % of.columns;
-        const uint64_t *word = of.words + i * plan.sum_step;
+        uint64_t *word = of.words + i * plan.sum_step;
         char *to = static_cast<char *>(const_cast<void *>(of.out.base)) +
                    (int64_t)(begin + k) * of.out.row_step + column_offset(of.out, c);
         unsigned long long bits;
@@ -27,6 +35,7 @@ __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
             DigitsHead head = {of.sums.parts, of.sums.parts == 2 ? unsigned(c % 2) : 0,
                                of.sums.type, of.sums.counts[begin + k]};
             store_digits_of(to, head, word, plan, least, (gr_load)of.load);
+            clear(word, plan, is_last);
             continue;
         }
         if (!is_float) {
@@ -44,5 +53,6 @@ __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
             }
         }
         store_bits(to, bits, of.sums.bytes);
+        clear(word, plan, is_last);
     }
 }
