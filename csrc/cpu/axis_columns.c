@@ -206,16 +206,24 @@ static void store_unit(column_task *task)
     gr_end_plain(before);
 }
 
+/* The columns from the last start of a cache line to the first column. A strip of so many fewer is
+ * followed by strips whose vectors lie in one line each, if rows do. */
+static size_t past_line(const gr_axis_job *job, const unsigned char *in)
+{
+    size_t bytes = (uintptr_t)in % CACHE_LINE;
+    return bytes % job->size == 0 ? bytes / job->size : 0;
+}
+
 static void sum_strips(column_task *task)
 {
     const gr_axis_job *job = task->job;
     const gr_axis_list *reduced = &job->axes->reduced;
-    size_t most = strip_of(job);
     gr_axis_run strip = task->runs[0];
+    size_t whole = strip_of(job), most = whole - past_line(job, strip.in);
     gr_axes_place at;
     gr_axes_go(&at, reduced, reduced->count, 0);
     find_rows(task, &at, 0, job->rows);
-    for (size_t left = task->runs[0].count; left > 0; left -= strip.count) {
+    for (size_t left = task->runs[0].count; left > 0; left -= strip.count, most = whole) {
         strip.count = gr_axis_least(left, most);
         task->sums.width = strip.count;
         job->ways->start(job, &task->sums);

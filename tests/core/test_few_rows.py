@@ -113,6 +113,21 @@ def test_one_hard_column_among_easy_ones(dtype, n):
             assert_same(gpureduce.sum(columns, "exact", axis=0).value, expected)
 
 
+@pytest.mark.parametrize("dtype", [*FLOATS, "int8", "int32"])
+def test_few_rows_at_any_address(dtype):
+    """The first strip ends where a cache line does."""
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    rng = np.random.default_rng(8)
+    for width in (64, 65, 100, 127, 128, 200, 300, 600):
+        for offset in range(0, 130, 3):
+            memory = bytearray(3 * width * np.dtype(kind).itemsize + offset)
+            array = np.frombuffer(memory, kind, offset=offset).reshape(3, width)
+            array[...] = rng.integers(-9, 9, array.shape)
+            expected = array.sum(axis=0)
+            for strategy in ("auto", "cpu"):
+                assert_same(gpureduce.sum(array, strategy, axis=0).value, expected)
+
+
 @pytest.mark.parametrize("strategy", ["exact", "cpu"])
 def test_few_rows_of_complex_numbers_and_of_other_results(strategy):
     rng = np.random.default_rng(6)
