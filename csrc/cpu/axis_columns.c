@@ -1,8 +1,11 @@
 /* Sums of columns: tiles of them, added up row by row. axis_job.h says how. */
 #include "cpu/axis_tasks.h"
 
+#include "cpu/floating_point_mode.h"
 #include "cpu/gather.h"
+#include "cpu/store.h"
 
+#include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,14 +15,19 @@ enum {
     FOLD_BELOW = 64,        /* columns */
     FOLDED = 128,           /* columns that a folded row has at most */
     FOLD_FROM_BYTES = 2048, /* of a sum's rows: below, packing is faster */
-    PACKED = 128            /* columns of a packed tile */
+    PACKED = 128,           /* columns of a packed tile */
+    STRIP_BYTES = 4096,     /* of few rows, whose sums are stored at once */
+    LEAST_STRIP = 128,      /* columns */
+    MOST_STRIP = 512,
+    CACHE_LINE = 64
 };
 
 enum { DIRECT, FOLDED_ROWS, PACKED_ROWS }; /* forms of columns */
 
 /* The memory of a task. */
 typedef struct {
-    const gr_axis_job *job;
+    /* The planes follow. Vectors that lie in one cache line are stored twice as fast. */
+    alignas(CACHE_LINE) const gr_axis_job *job;
     gr_columns sums;
     unsigned char *buffer; /* packed rows; the last folded row */
     size_t row_bytes;      /* of a packed row */
@@ -33,10 +41,43 @@ static size_t round_up(size_t n)
     return (n + GR_MOST_VECTOR - 1) / GR_MOST_VECTOR * GR_MOST_VECTOR;
 }
 
+/* Tiles of few rows are added up and stored strip by strip: their sums stay in the first-level
+ * cache, and the rows are streams without a break that prefetchers could lose. */
+static bool in_strips(const gr_axis_job *job)
+{
+    return job->form == DIRECT && job->rows <= job->few_rows;
+}
+
+static size_t strip_of(const gr_axis_job *job)
+{
+    size_t columns = STRIP_BYTES / (job->rows * job->size) / LEAST_STRIP * LEAST_STRIP;
+    return columns < LEAST_STRIP ? LEAST_STRIP : gr_axis_least(columns, MOST_STRIP);
+}
+
+/* Bytes. Larger units cost less, but those of a small array would be too few for all threads. */
+static size_t tile_of_strips(const gr_axis_job *job, size_t sums)
+{
+    size_t most = 4 * GR_AXIS_TASK_BYTES, some = sums * job->rows * job->size / FEW_UNITS;
+    return some < GR_AXIS_TASK_BYTES ? GR_AXIS_TASK_BYTES : gr_axis_least(some, most);
+}
+
 static size_t stride_of(const gr_axis_job *job)
 {
     size_t width = job->form == FOLDED_ROWS ? job->folded * job->width : job->width;
+    width = in_strips(job) ? gr_axis_least(width, strip_of(job)) : width;
     return round_up(width) + GR_MOST_VECTOR;
+}
+
+void gr_store_columns(const gr_columns *sums, const double *plane, size_t vector, size_t first,
+                      const gr_axis_run *run, gr_load target)
+{
+    size_t whole = gr_columns_whole(sums, vector),
+           some = first < whole ? gr_axis_least(whole - first, run->count) : 0;
+    gr_store_floats(run->out, run->out_step, plane + first, some, target);
+    if (some < run->count) /* in the overlapping group */
+        gr_store_floats(run->out + (ptrdiff_t)some * run->out_step, run->out_step,
+                        plane + gr_column_place(sums, vector, first + some), run->count - some,
+                        target);
 }
 
 static column_task *new_task(const gr_axis_job *job)
@@ -44,7 +85,9 @@ static column_task *new_task(const gr_axis_job *job)
     size_t stride = stride_of(job),
            rows = job->form == PACKED_ROWS ? gr_axis_least(job->rows, GR_LEAF_ROWS) : 1;
     size_t planes = stride * (size_t)job->planes * sizeof(double), row = stride * job->size;
-    column_task *task = malloc(sizeof *task + planes + rows * row);
+    size_t bytes = sizeof(column_task) + planes + rows * row;
+    column_task *task =
+        aligned_alloc(CACHE_LINE, (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     if (!task)
         return NULL;
     task->job = job;
@@ -143,18 +186,71 @@ static void add_chunk(column_task *task, size_t first, size_t end)
     for (size_t count; first < end && !gr_axis_is_interrupted(job); first += count) {
         count = gr_axis_least(end - first, GR_LEAF_ROWS);
         find_rows(task, &at, first, count);
+        gr_arithmetic before = gr_begin_plain();
         job->ways->add(job, &task->sums, task->rows, count);
+        gr_end_plain(before);
     }
+    gr_arithmetic before = gr_begin_plain();
     job->ways->end(job, &task->sums);
+    gr_end_plain(before);
 }
 
 static void store_unit(column_task *task)
 {
     const gr_axis_job *job = task->job;
+    gr_arithmetic before = gr_begin_plain();
     if (job->folded > 1)
         job->ways->fold(job, &task->sums, job->width);
     for (size_t i = 0, first = 0; i < task->run_count; first += task->runs[i++].count)
         job->ways->store(job, &task->sums, first, &task->runs[i]);
+    gr_end_plain(before);
+}
+
+/* The columns from the last start of a cache line to the first column. A strip of so many fewer is
+ * followed by strips whose vectors lie in one line each, if rows do. */
+static size_t past_line(const gr_axis_job *job, const unsigned char *in)
+{
+    size_t bytes = (uintptr_t)in % CACHE_LINE;
+    return bytes % job->size == 0 ? bytes / job->size : 0;
+}
+
+static void sum_strips(column_task *task)
+{
+    const gr_axis_job *job = task->job;
+    const gr_axis_list *reduced = &job->axes->reduced;
+    gr_axis_run strip = task->runs[0];
+    size_t whole = strip_of(job), most = whole - past_line(job, strip.in);
+    gr_axes_place at;
+    gr_axes_go(&at, reduced, reduced->count, 0);
+    find_rows(task, &at, 0, job->rows);
+    for (size_t left = task->runs[0].count; left > 0; left -= strip.count, most = whole) {
+        strip.count = gr_axis_least(left, most);
+        task->sums.width = strip.count;
+        job->ways->start(job, &task->sums);
+        job->ways->add(job, &task->sums, task->rows, job->rows);
+        job->ways->end(job, &task->sums);
+        job->ways->store(job, &task->sums, 0, &strip);
+        for (size_t i = 0; i < job->rows; i++)
+            task->rows[i] += strip.count * job->size;
+        strip.in += strip.count * job->size;
+        strip.out += (ptrdiff_t)strip.count * strip.out_step;
+    }
+}
+
+/* Adds up and stores a unit of few rows. */
+static void sum_unit(column_task *task)
+{
+    const gr_axis_job *job = task->job;
+    if (gr_axis_is_interrupted(job))
+        return;
+    gr_arithmetic before = gr_begin_plain();
+    task->sums.assumed = job->ways->assume && job->ways->assume(job, &task->sums);
+    sum_strips(task);
+    if (task->sums.assumed && !job->ways->assumed_rightly(job, &task->sums)) {
+        task->sums.assumed = false;
+        sum_strips(task);
+    }
+    gr_end_plain(before);
 }
 
 static void columns_task(size_t number, void *context)
@@ -170,6 +266,10 @@ static void columns_task(size_t number, void *context)
         set_unit(task, unit);
         if (gr_interrupted())
             break;
+        if (in_strips(job)) {
+            sum_unit(task);
+            continue;
+        }
         add_chunk(task, 0, job->rows);
         if (!gr_interrupted())
             store_unit(task);
@@ -211,10 +311,12 @@ static void merge_task(size_t unit, void *context)
     }
     set_unit(task, unit);
     if (!gr_interrupted()) {
+        gr_arithmetic before = gr_begin_plain();
         job->ways->start(job, &task->sums);
         for (size_t i = 0; i < job->chunks; i++)
             job->ways->merge(job, &task->sums, partial_planes(job, unit, i));
         job->ways->end(job, &task->sums);
+        gr_end_plain(before);
         store_unit(task);
     }
     free(task);
@@ -256,8 +358,12 @@ static void choose_form(gr_axis_job *job)
     job->rows = job->n;
     if (flat && inner->size >= FOLD_BELOW) {
         job->form = DIRECT;
+        if (in_strips(job))
+            job->tile = tile_of_strips(job, sums) / (job->rows * job->size);
         job->tiles = (inner->size - 1) / job->tile + 1;
         job->width = round_up((inner->size - 1) / job->tiles + 1);
+        if (in_strips(job))
+            job->width = (job->width + MOST_STRIP - 1) / MOST_STRIP * MOST_STRIP;
         job->tiles = (inner->size - 1) / job->width + 1;
         job->units = outer * job->tiles;
     } else if (flat && axes->reduced.count == 1 && row->in == (ptrdiff_t)row_bytes &&

@@ -2,12 +2,15 @@
  * read: as rows, whose elements are added to one sum, or as columns, a row of which goes to many
  * sums, one element each. How elements are added is up to the caller's functions (gr_axis_ways).
  *
- *   rows     if the fastest-varying dimension is reduced. Rows that are not contiguous are
- * gathered. Long rows are divided into pieces. columns  if it is kept. Tiles of columns are added
- * up row by row, 128 rows at a time: a leaf. Where rows are many and tiles few, the rows are
- * divided into chunks of 2^k leaves. Rows of few contiguous columns are folded: several of them are
- * read as one row, and their columns are added up at the end. Columns that are not contiguous, or
- * that are few and cannot be folded, are packed: gathered, 128 rows of up to 128 columns at a time.
+ * Rows, if the fastest-varying dimension is reduced. Rows that are not contiguous are gathered.
+ * Long rows are divided into pieces.
+ *
+ * Columns, if it is kept. Tiles of columns are added up row by row, 128 rows at a time: a leaf.
+ * Where rows are many and tiles few, the rows are divided into chunks of 2^k leaves. Tiles of few
+ * rows are added up and stored in strips. Rows of few contiguous columns are folded: several of
+ * them are read as one row, and their columns are added up at the end. Columns that are not
+ * contiguous, or that are few and cannot be folded, are packed: gathered, 128 rows of up to 128
+ * columns at a time.
  *
  * The tasks depend on sizes, steps and types alone. So do the order of additions and the bits of
  * the sums, whatever the number of threads. */
@@ -41,6 +44,7 @@ typedef struct {
     size_t stride, width;
     size_t leaves; /* for trees of leaves: their number, and whether there is more than one */
     bool more;
+    bool assumed, right; /* gr_axis_ways.assume */
 } gr_columns;
 
 typedef struct {
@@ -57,7 +61,8 @@ typedef struct {
 
     /* Columns: starts sums, adds rows to them, ends a chunk (whose sums are then in the first
      * `kept_planes`), adds the sums of a later chunk, adds up columns that are `width` apart, and
-     * stores the sums of run->count columns from `first` on. */
+     * stores the sums of run->count columns from `first` on. Arithmetic is plain there
+     * (floating_point_mode.h). */
     int kept_planes;
     int (*planes)(const gr_axis_job *job);
     void (*start)(const gr_axis_job *job, gr_columns *sums);
@@ -66,8 +71,12 @@ typedef struct {
     void (*end)(const gr_axis_job *job, gr_columns *sums);
     void (*merge)(const gr_axis_job *job, gr_columns *sums, const double *later);
     void (*fold)(const gr_axis_job *job, gr_columns *sums, size_t width);
-    void (*store)(const gr_axis_job *job, const gr_columns *sums, size_t first,
-                  const gr_axis_run *run);
+    void (*store)(const gr_axis_job *job, gr_columns *sums, size_t first, const gr_axis_run *run);
+
+    /* For strips, or NULL: whether to take all sums for easy ones. After the last strip of a tile,
+     * `assumed_rightly` tells whether they were. If not, all are added up and stored again. */
+    bool (*assume)(const gr_axis_job *job, gr_columns *sums);
+    bool (*assumed_rightly)(const gr_axis_job *job, const gr_columns *sums);
 } gr_axis_ways;
 
 struct gr_axis_job {
@@ -78,6 +87,7 @@ struct gr_axis_job {
     size_t n;          /* elements of a sum */
     size_t size;       /* bytes of an element; in columns, of a part */
     size_t short_rows; /* rows of fewer elements are added up as columns */
+    size_t few_rows;   /* columns of so few are added up and stored strip by strip */
     size_t vector;     /* columns of a group */
     size_t tile;       /* columns that are added up together at most */
     int planes;        /* of a tile: `kept_planes` and more for `start` to `end` */
@@ -109,9 +119,14 @@ size_t gr_axis_chunk(const gr_axis_job *job, const gr_axis_run *row, size_t firs
 
 /* The rows of columns that were packed as columns start and end in whole groups. The last group of
  * others overlaps the one before it: it holds the last columns. */
+static inline size_t gr_columns_whole(const gr_columns *sums, size_t vector)
+{
+    return sums->width / vector * vector;
+}
+
 static inline size_t gr_column_place(const gr_columns *sums, size_t vector, size_t column)
 {
-    size_t whole = sums->width / vector * vector;
+    size_t whole = gr_columns_whole(sums, vector);
     return column < whole ? column : whole + vector - (sums->width - column);
 }
 
@@ -120,5 +135,9 @@ static inline size_t gr_columns_used(const gr_columns *sums, size_t vector)
 {
     return (sums->width + vector - 1) / vector * vector;
 }
+
+/* Stores the sums of run->count columns from `first` on, which are those in a plane. */
+void gr_store_columns(const gr_columns *sums, const double *plane, size_t vector, size_t first,
+                      const gr_axis_run *run, gr_load target);
 
 #endif

@@ -1,6 +1,6 @@
 #include "cpu/axis_sum.h"
 
-#include "cpu/axis_job.h"
+#include "cpu/axis_tasks.h"
 #include "cpu/cpu_sum.h"
 #include "cpu/floating_point_mode.h"
 #include "cpu/gather.h"
@@ -200,12 +200,10 @@ static void push_leaf(gr_columns *sums)
 static void float_add(const gr_axis_job *job, gr_columns *sums, const unsigned char *const *rows,
                       size_t count)
 {
-    gr_arithmetic before = gr_begin_plain();
     size_t used = gr_columns_used(sums, job->vector);
     memset(sums->planes + used, 0, (sums->stride - used) * sizeof *sums->planes);
     context_of(job)->float_columns(rows, count, sums->width, sums->planes);
     push_leaf(sums);
-    gr_end_plain(before);
 }
 
 static void float_end(const gr_axis_job *job, gr_columns *sums)
@@ -213,7 +211,6 @@ static void float_end(const gr_axis_job *job, gr_columns *sums)
     (void)job;
     if (sums->leaves == 1) /* it is still there */
         return;
-    gr_arithmetic before = gr_begin_plain();
     double *total = sums->planes;
     size_t n = sums->stride;
     memset(total, 0, n * sizeof *total);
@@ -222,29 +219,24 @@ static void float_end(const gr_axis_job *job, gr_columns *sums)
         for (size_t i = 0; i < n; i++)
             total[i] = more[i] + total[i];
     }
-    gr_end_plain(before);
 }
 
 static void float_merge(const gr_axis_job *job, gr_columns *sums, const double *later)
 {
     (void)job;
-    gr_arithmetic before = gr_begin_plain();
     memcpy(sums->planes, later, sums->stride * sizeof *later);
     push_leaf(sums);
-    gr_end_plain(before);
 }
 
 /* Pairwise. */
 static void float_fold(const gr_axis_job *job, gr_columns *sums, size_t width)
 {
-    gr_arithmetic before = gr_begin_plain();
     for (size_t count = sums->width / width, half; count > 1; count = half) {
         half = (count + 1) / 2;
         for (size_t i = 0; i < (count - half) * width; i++)
             sums->planes[gr_column_place(sums, job->vector, i)] +=
                 sums->planes[gr_column_place(sums, job->vector, i + half * width)];
     }
-    gr_end_plain(before);
 }
 
 static double column_again(const gr_axis_job *job, const gr_axis_run *run, size_t i)
@@ -265,30 +257,31 @@ static void store_column(const gr_axis_job *job, double sum, size_t column, cons
     store_float(context_of(job), sum, part, run->out + (ptrdiff_t)i * run->out_step);
 }
 
-/* Whether sums are stored as they are: rounded to the target alone. */
-static bool stores_plainly(const gr_axis_job *job)
+/* Whether sums are stored as they are: rounded to the accumulator's type, and to the target's. */
+static bool stores_plainly(const gr_axis_job *job, const double *sums, size_t n)
 {
-    const context *how = context_of(job);
-    bool once = how->target == GR_LOAD_f32 || how->acc == GR_ACC_f64;
-    return once && how->initial->part[0] == 0 && how->initial->part[1] == 0;
+    const gr_cpu_initial *initial = context_of(job)->initial;
+    return initial->part[0] == 0 && initial->part[1] == 0 &&
+           (job->axes->load != GR_LOAD_f64 || gr_all_finite(sums, n));
 }
 
-static void float_store(const gr_axis_job *job, const gr_columns *sums, size_t first,
+static void float_store(const gr_axis_job *job, gr_columns *sums, size_t first,
                         const gr_axis_run *run)
 {
-    gr_arithmetic before = gr_begin_plain();
-    const double *from = sums->planes + first;
-    size_t whole = sums->width / job->vector * job->vector; /* before the overlapping group */
-    size_t i = 0;
-    size_t some = first >= whole ? 0 : whole - first < run->count ? whole - first : run->count;
-    if (stores_plainly(job) && (job->axes->load != GR_LOAD_f64 || gr_all_finite(from, some))) {
-        gr_store_floats(run->out, run->out_step, from, some, context_of(job)->target);
-        i = some;
+    const context *how = context_of(job);
+    size_t whole = gr_columns_whole(sums, job->vector), end = first + run->count;
+    size_t n = end <= whole ? run->count
+                            : gr_columns_used(sums, job->vector) - gr_axis_least(first, whole);
+    double *from = sums->planes + gr_axis_least(first, whole);
+    if (stores_plainly(job, from, n)) {
+        if (how->acc == GR_ACC_f32 && how->target != GR_LOAD_f32)
+            gr_round_to_f32(from, n);
+        gr_store_columns(sums, sums->planes, job->vector, first, run, how->target);
+        return;
     }
-    for (; i < run->count; i++)
+    for (size_t i = 0; i < run->count; i++)
         store_column(job, sums->planes[gr_column_place(sums, job->vector, first + i)], first + i,
                      run, i);
-    gr_end_plain(before);
 }
 
 static const gr_axis_ways float_ways = {
@@ -393,7 +386,7 @@ static void integer_fold(const gr_axis_job *job, gr_columns *sums, size_t width)
         integers_of(sums)[i % width] += integers_of(sums)[i];
 }
 
-static void integer_store(const gr_axis_job *job, const gr_columns *sums, size_t first,
+static void integer_store(const gr_axis_job *job, gr_columns *sums, size_t first,
                           const gr_axis_run *run)
 {
     const uint64_t *from = integers_of(sums) + first;
@@ -468,6 +461,8 @@ bool gr_cpu_sum_axes(gr_axes *axes, gr_acc acc, gr_load target, const gr_cpu_ini
         .ways = how.floats ? &float_ways : &integer_ways,
         .context = &how,
         .axes = axes,
+        /* One pass takes 15 rows. More than 8 of float64 evict each other's cache lines. */
+        .few_rows = axes->load == GR_LOAD_f64 ? 8 : 15,
         .vector = how.floats ? gr_cpu_best()->vector : 1,
         .tile = GR_COLUMNS,
         .threads = threads,

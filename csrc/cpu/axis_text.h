@@ -139,61 +139,88 @@ enum {
     TOGETHER = 8       /* rows */
 };
 
-/* Adds `count` rows, a power of two, `apart` from each other in the list: pairwise, and then to the
- * sums, or to +0 if `fresh`, group by group. Rows that lie far from each other are streams that
- * hardware prefetchers follow: two to four times the speed of neighbours (EPYC Zen 4). */
-INLINE void add_float_rows(const unsigned char *const *rows, size_t count, size_t apart,
-                           size_t width, size_t size, load_pair *load, bool fresh, double *sums)
+/* Adds the elements of `count` rows, a power of two, `apart` from each other in the list: pairwise,
+ * and then to the sums. Rows that lie far from each other are streams that hardware prefetchers
+ * follow: two to four times the speed of neighbours (EPYC Zen 4). */
+INLINE void add_float_group(const unsigned char *const *rows, size_t count, size_t apart, size_t at,
+                            load_pair *load, doubles sum[2])
+{
+    doubles x[TOGETHER][2];
+#pragma GCC unroll 8
+    for (size_t j = 0; j < count; j++)
+        load(rows[j * apart] + at, x[j]);
+#pragma GCC unroll 8
+    for (size_t half = count / 2; half >= 1; half /= 2)
+#pragma GCC unroll 8
+        for (size_t j = 0; j < half; j++) {
+            x[j][0] += x[j + half][0];
+            x[j][1] += x[j + half][1];
+        }
+    sum[0] += x[0][0];
+    sum[1] += x[0][1];
+}
+
+/* Adds up rows in one pass over the sums: `passes` times 8 rows `apart` from each other, and then
+ * `rest` more, fewer than 8. Begins with +0 if `fresh`. */
+INLINE void add_float_rows(const unsigned char *const *rows, size_t passes, size_t apart,
+                           const unsigned char *const *more, size_t rest, size_t width, size_t size,
+                           load_pair *load, bool fresh, double *sums)
 {
     for (size_t first = 0; first < width; first += GROUP, sums += GROUP) {
         size_t at = (first + GROUP <= width ? first : width - GROUP) * size;
-        doubles sum[2] = {{0}, {0}}, x[TOGETHER][2];
-#pragma GCC unroll 8
-        for (size_t j = 0; j < count; j++)
-            load(rows[j * apart] + at, x[j]);
-#pragma GCC unroll 8
-        for (size_t half = count / 2; half >= 1; half /= 2)
-#pragma GCC unroll 8
-            for (size_t j = 0; j < half; j++) {
-                x[j][0] += x[j + half][0];
-                x[j][1] += x[j + half][1];
-            }
+        doubles sum[2] = {{0}, {0}};
         if (!fresh) {
             memcpy(&sum[0], sums, sizeof sum[0]);
             memcpy(&sum[1], sums + WIDTH, sizeof sum[1]);
         }
-        sum[0] += x[0][0];
-        sum[1] += x[0][1];
+#pragma GCC unroll 8
+        for (size_t r = 0; r < passes; r++)
+            add_float_group(rows + r, TOGETHER, apart, at, load, sum);
+        if (rest & 4)
+            add_float_group(more, 4, 1, at, load, sum);
+#pragma GCC unroll 8
+        for (size_t r = rest & 4; r < rest; r++)
+            add_float_group(more + r, 1, 1, at, load, sum);
         memcpy(sums, &sum[0], sizeof sum[0]);
         memcpy(sums + WIDTH, &sum[1], sizeof sum[1]);
     }
 }
 
+#define FEW_ROWS(n)                                                                                \
+    case n:                                                                                        \
+        add_float_rows(rows, n / TOGETHER, 1, rows + n / TOGETHER * TOGETHER, n % TOGETHER, width, \
+                       size, load, true, sums);                                                    \
+        return;
+
+/* The order of additions is the same for any number of passes. */
 INLINE void add_float_columns(const unsigned char *const *rows, size_t count, size_t width,
                               size_t size, load_pair *load, double *sums)
 {
-    size_t apart = count / TOGETHER;
-    if (apart > 0)
-        add_float_rows(rows, TOGETHER, apart, width, size, load, true, sums);
+    switch (count) { /* up to as many streams as prefetchers follow */
+        FEW_ROWS(1)
+        FEW_ROWS(2)
+        FEW_ROWS(3)
+        FEW_ROWS(4)
+        FEW_ROWS(5)
+        FEW_ROWS(6)
+        FEW_ROWS(7)
+        FEW_ROWS(8)
+        FEW_ROWS(9)
+        FEW_ROWS(10)
+        FEW_ROWS(11)
+        FEW_ROWS(12)
+        FEW_ROWS(13)
+        FEW_ROWS(14)
+        FEW_ROWS(15)
+    default: break;
+    }
+    size_t apart = count / TOGETHER, rest = count % TOGETHER;
+    const unsigned char *const *more = rows + apart * TOGETHER;
+    add_float_rows(rows, 1, apart, more, 0, width, size, load, true, sums);
     for (size_t r = 1; r < apart; r++)
-        add_float_rows(rows + r, TOGETHER, apart, width, size, load, false, sums);
-    rows += apart * TOGETHER;
-    bool fresh = apart == 0;
-    if (count & 4) {
-        if (fresh)
-            add_float_rows(rows, 4, 1, width, size, load, true, sums);
-        else
-            add_float_rows(rows, 4, 1, width, size, load, false, sums);
-        rows += 4;
-        fresh = false;
-    }
-    size_t r = 0;
-    if (fresh && count % 4 >= 2) { /* the same sums as one row at a time, but two streams */
-        add_float_rows(rows, 2, 1, width, size, load, true, sums);
-        r = 2;
-    }
-    for (; r < count % 4; r++)
-        add_float_rows(rows + r, 1, 1, width, size, load, fresh && r == 0, sums);
+        add_float_rows(rows + r, 1, apart, more, 0, width, size, load, false, sums);
+    if (rest)
+        add_float_rows(rows, 0, 0, more, rest, width, size, load, false, sums);
 }
 
 #define FLOAT_COLUMNS(type, size, load)                                                            \
@@ -231,27 +258,31 @@ INLINE void add_vector(lane_sums *to, lanes64 x, int bits, bool widens)
     }
 }
 
-INLINE uint64_t lane_of(const lanes64 *lanes, size_t i, int bits)
-{
-    const unsigned char *at = (const unsigned char *)lanes + i * (size_t)(bits / 8);
-    uint16_t x2;
-    uint32_t x4;
-    uint64_t x8;
-    switch (bits) {
-    case 16: memcpy(&x2, at, sizeof x2); return x2;
-    case 32: memcpy(&x4, at, sizeof x4); return x4;
-    default: memcpy(&x8, at, sizeof x8); return x8;
-    }
-}
-
 /* Adds lanes from number `first` on to the sums of their columns. */
+#define STORE_LANES(type)                                                                          \
+    {                                                                                              \
+        type even[VECTOR_BYTES / sizeof(type)], odd[VECTOR_BYTES / sizeof(type)];                  \
+        type lanes[2 * VECTOR_BYTES / sizeof(type)];                                               \
+        memcpy(even, &from->even, sizeof even);                                                    \
+        memcpy(odd, &from->odd, sizeof odd);                                                       \
+        for (size_t i = 0; i < VECTOR_BYTES / sizeof(type) && widens; i++) {                       \
+            lanes[2 * i] = even[i];                                                                \
+            lanes[2 * i + 1] = odd[i];                                                             \
+        }                                                                                          \
+        if (!widens)                                                                               \
+            memcpy(lanes, even, sizeof even);                                                      \
+        for (size_t i = first; i < columns; i++)                                                   \
+            sums[i - first] += lanes[i] - excess;                                                  \
+        return;                                                                                    \
+    }
+
 INLINE void store_lane_sums(const lane_sums *from, size_t first, size_t columns, int bits,
                             bool widens, uint64_t excess, uint64_t *sums)
 {
-    for (size_t i = first; i < columns; i++) {
-        uint64_t sum = widens ? lane_of(i % 2 ? &from->odd : &from->even, i / 2, 2 * bits)
-                              : lane_of(&from->even, i, bits);
-        sums[i - first] += sum - excess;
+    switch (widens ? 2 * bits : bits) {
+    case 16: STORE_LANES(uint16_t)
+    case 32: STORE_LANES(uint32_t)
+    default: STORE_LANES(uint64_t)
     }
 }
 
@@ -290,8 +321,22 @@ INLINE void add_integer_columns(const unsigned char *const *rows, size_t count, 
         add_few_columns(rows, count, width, bits, flip, excess, sums);
         return;
     }
-    lane_sums parts[TOGETHER_VECTORS];
     size_t vectors = (width - 1) / columns + 1, last = width - columns;
+    if (count < 2 * TOGETHER) { /* in one pass */
+        for (size_t v = 0; v < vectors; v++, sums += columns) {
+            bool whole = (v + 1) * columns <= width;
+            size_t at = whole ? v * VECTOR_BYTES : last * (size_t)(bits / 8);
+            lane_sums sum = {{0}, {0}};
+            if (apart > 0)
+                add_integer_rows(rows, TOGETHER, 1, at, &sum, bits, widens, mask);
+            for (size_t r = apart * TOGETHER; r < count; r++)
+                add_integer_rows(rows + r, 1, 1, at, &sum, bits, widens, mask);
+            store_lane_sums(&sum, whole ? 0 : vectors * columns - width, columns, bits, widens,
+                            excess * count, sums);
+        }
+        return;
+    }
+    lane_sums parts[TOGETHER_VECTORS];
     for (size_t first = 0; first < vectors; first += TOGETHER_VECTORS) {
         size_t left = vectors - first, n = left < TOGETHER_VECTORS ? left : TOGETHER_VECTORS;
         memset(parts, 0, n * sizeof *parts);

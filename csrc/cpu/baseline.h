@@ -25,4 +25,11 @@ INLINE doubles widen(floats x)
 #endif
 }
 
+INLINE floats narrow(doubles x)
+{
+    return __builtin_convertvector(x, floats);
+}
+
+enum { NARROWS_QUIETLY = 0 };
+
 #endif

@@ -6,6 +6,8 @@
 #include "shared/dtypes.h"
 #include "cpu/tree.h"
 
+#include <stdbool.h>
+
 enum {
     GR_CPU_LANES = 32,   /* element i of a block is added to lane i % 32 */
     GR_CPU_BLOCK = 1024, /* elements, 32 to a lane: a block's sum is a leaf of the tree */
@@ -37,13 +39,15 @@ typedef void gr_float_columns_kernel(const unsigned char *const *rows, size_t co
 typedef void gr_integer_columns_kernel(const unsigned char *const *rows, size_t count, size_t width,
                                        uint64_t *sums);
 
-/* Stores n numbers, rounded to float32. */
+/* Stores n numbers, rounded to the type. A nan becomes the quiet positive one. */
 typedef void gr_store_kernel(const double *x, size_t n, unsigned char *to);
 
 typedef struct {
     gr_float_kernel *f16, *bf16, *f32, *f64;
     gr_integer_kernel *bits8, *bits16, *bits32, *bits64;
-    gr_store_kernel *store_f32;
+    gr_store_kernel *store_f64, *store_f32, *store_bf16;
+    bool (*all_finite)(const double *x, size_t n);
+    bool stores_quietly; /* raises no inexact flag */
     gr_float_rows_kernel *rows_f16, *rows_bf16, *rows_f32, *rows_f64;
     gr_integer_rows_kernel *rows_i8, *rows_u8, *rows_i16, *rows_u16, *rows_i32, *rows_u32,
         *rows_u64;

@@ -1,6 +1,6 @@
 /* The inner loops, compiled once per instruction set. The including file chooses the width
- * (vectors.h) and defines widen, load_f16, and KERNELS, the name of the table that this file
- * defines. Vectors are added lane by lane, and the lanes are the same for any width. So every
+ * (vectors.h) and defines widen, narrow, load_f16, and KERNELS, the name of the table that this
+ * file defines. Vectors are added lane by lane, and the lanes are the same for any width. So every
  * instruction set gives the same bits. */
 #include "cpu/kernels.h"
 #include "cpu/loads.h"
@@ -238,14 +238,36 @@ static uint64_t sum_bits64(const void *data, size_t bytes, uint64_t flip)
     return sum_integers(data, bytes, 64, flip);
 }
 
+/* The compiler vectorizes these two loops. */
+static bool all_finite(const double *x, size_t n)
+{
+    uint64_t most = 0; /* its high bit is set if one is inf or nan */
+    for (size_t i = 0; i < n; i++) {
+        uint64_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        most |= (bits & INT64_MAX) + ((uint64_t)1 << 52);
+    }
+    return most >> 63 == 0;
+}
+
+static void store_f64(const double *x, size_t n, unsigned char *to)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint64_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bits = x[i] == x[i] ? bits : (uint64_t)0x7ff8 << 48;
+        memcpy(to + i * sizeof bits, &bits, sizeof bits);
+    }
+}
+
 /* Rounds to float32. A nan becomes the quiet positive one. */
 INLINE words narrow_vector(const double *x)
 {
     doubles wide;
     memcpy(&wide, x, sizeof wide);
-    floats narrow = __builtin_convertvector(wide, floats);
-    words number = (words)(narrow == narrow);
-    return ((words)narrow & number) | (0x7fc00000 & ~number);
+    floats single = narrow(wide);
+    words number = (words)(single == single);
+    return ((words)single & number) | (0x7fc00000 & ~number);
 }
 
 static void store_f32(const double *x, size_t n, unsigned char *to)
@@ -261,6 +283,43 @@ static void store_f32(const double *x, size_t n, unsigned char *to)
     memcpy(to + i * sizeof(float), &bits, (n - i) * sizeof(float));
 }
 
+typedef int64_t signs64 VECTOR(VECTOR_BYTES);
+typedef int32_t signs32 VECTOR(VECTOR_BYTES / 2);
+typedef uint16_t halves VECTOR(VECTOR_BYTES / 4);
+
+INLINE doubles size_of(doubles x)
+{
+    return (doubles)((signs64)x & INT64_MAX);
+}
+
+/* Rounds to float32, to odd: toward zero, and the last bit is set if that is inexact. So a second
+ * rounding has the result of a single one. */
+INLINE halves narrow_to_bf16(const double *x)
+{
+    doubles wide;
+    memcpy(&wide, x, sizeof wide);
+    floats single = narrow(wide);
+    doubles back = widen(single);
+    words away = (words) __builtin_convertvector((signs64)(size_of(back) > size_of(wide)), signs32);
+    words inexact = (words) __builtin_convertvector((signs64)(back != wide), signs32);
+    words odd = ((words)single - (away & 1)) | (inexact & 1);
+    words rounded = (odd + 0x7fff + (odd >> 16 & 1)) >> 16, number = (words)(single == single);
+    return __builtin_convertvector((rounded & number) | (0x7fc0 & ~number), halves);
+}
+
+static void store_bf16(const double *x, size_t n, unsigned char *to)
+{
+    size_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH) {
+        halves bits = narrow_to_bf16(x + i);
+        memcpy(to + i * sizeof(uint16_t), &bits, sizeof bits);
+    }
+    double rest[WIDTH] = {0};
+    memcpy(rest, x + i, (n - i) * sizeof *x);
+    halves bits = narrow_to_bf16(rest);
+    memcpy(to + i * sizeof(uint16_t), &bits, (n - i) * sizeof(uint16_t));
+}
+
 #include "cpu/axis_text.h"
 
 const gr_cpu_kernels KERNELS = {
@@ -272,6 +331,10 @@ const gr_cpu_kernels KERNELS = {
     .bits16 = sum_bits16,
     .bits32 = sum_bits32,
     .bits64 = sum_bits64,
+    .all_finite = all_finite,
+    .store_f64 = store_f64,
     .store_f32 = store_f32,
+    .store_bf16 = store_bf16,
+    .stores_quietly = NARROWS_QUIETLY,
     AXIS_KERNELS,
 };

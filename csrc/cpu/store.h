@@ -11,6 +11,9 @@
 bool gr_all_finite(const double *x, size_t n);
 bool gr_all_zero(const double *x, size_t n);
 
+/* Rounds each to float32. */
+void gr_round_to_f32(double *x, size_t n);
+
 /* Stores many, `step` bytes apart: gr_store_float() for each. */
 void gr_store_floats(unsigned char *to, ptrdiff_t step, const double *x, size_t n, gr_load target);
 

@@ -9,6 +9,7 @@ enum {
     TILE = 512,      /* columns, whose sums stay in the first-level cache */
     HALF_ROW = 8192, /* float16: the sum of so many is exact in float64 */
     SHORT_ROW = 32,  /* rows of fewer elements are added up as columns */
+    FEW_ROWS = 16,   /* columns of more are added up with proof */
     LONG_ROW = 2048, /* float64: accumulators are faster from here on */
     FLAGGED = 4096,  /* elements of rows that are added up without proof, if exactly */
     MERGES = 4096    /* more additions to `tail` than elements: of lanes, columns, chunks */
@@ -217,6 +218,8 @@ static const gr_axis_ways exact_ways = {
     .merge = gr_exact_merge_columns,
     .fold = gr_exact_fold,
     .store = gr_exact_store,
+    .assume = gr_exact_assume,
+    .assumed_rightly = gr_exact_assumed_rightly,
 };
 
 bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_exact_initial *initial, int threads)
@@ -257,6 +260,7 @@ bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_exact_initial *in
         how.whole = gr_axes_size(&axes->reduced) <= 2 && target == GR_LOAD_f64 &&
                     initial->count[0] + initial->count[1] == 0;
         how.plain_columns = how.whole ? plain->columns_f64 : NULL;
+        how.few_columns = target == GR_LOAD_f64 ? kernels->few_f64 : NULL;
         break;
     }
     gr_axis_job job = {
@@ -264,6 +268,7 @@ bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_exact_initial *in
         .context = &how,
         .axes = axes,
         .short_rows = axes->load == GR_LOAD_f64 ? SHORT_ROW : 0,
+        .few_rows = FEW_ROWS,
         .vector = kernels->vector,
         .tile = TILE,
         .threads = threads,

@@ -68,10 +68,62 @@ static bool add_leaf_plainly(const gr_axis_job *job, gr_columns *sums,
     return true;
 }
 
+/* Whether stores of the results raise no flag. */
+static bool stores_quietly(const gr_axis_job *job)
+{
+    gr_load target = gr_exact_axes_of(job)->target;
+    const gr_axis *inner = &job->axes->kept.dim[job->axes->kept.count - 1];
+    return target == GR_LOAD_f64 ||
+           (gr_cpu_best()->stores_quietly && inner->out == (ptrdiff_t)gr_load_size(target));
+}
+
+/* Assumes that no addition of any column rounds: the flag is read once, not for each strip. To read
+ * it, a processor waits for all arithmetic before, and so for the loads of rows. */
+bool gr_exact_assume(const gr_axis_job *job, gr_columns *sums)
+{
+    const gr_exact_axes *how = gr_exact_axes_of(job);
+    bool in_any_case = how->whole || how->few_columns;
+    if (how->initial->count[0] + how->initial->count[1] > 0)
+        return false;
+    if (!in_any_case && !(how->plain_columns && how->flags && stores_quietly(job)))
+        return false;
+    sums->right = true;
+    gr_lower_inexact();
+    return true;
+}
+
+bool gr_exact_assumed_rightly(const gr_axis_job *job, const gr_columns *sums)
+{
+    const gr_exact_axes *how = gr_exact_axes_of(job);
+    return sums->right && (how->whole || how->few_columns || !gr_inexact());
+}
+
+static void add_assumed(const gr_axis_job *job, gr_columns *sums, const unsigned char *const *rows,
+                        size_t count)
+{
+    const gr_exact_axes *how = gr_exact_axes_of(job);
+    if (how->plain_columns)
+        how->plain_columns(rows, count, sums->width, leaf_of(sums));
+    else
+        sums->right &= how->few_columns(rows, count, sums->width, leaf_of(sums));
+    sums->leaves = 1;
+}
+
+static void store_assumed(const gr_axis_job *job, gr_columns *sums, const gr_axis_run *run)
+{
+    const gr_exact_axes *how = gr_exact_axes_of(job);
+    if (how->plain_columns)
+        sums->right &= gr_all_finite(leaf_of(sums), gr_columns_used(sums, job->vector));
+    gr_store_columns(sums, leaf_of(sums), job->vector, 0, run, how->target);
+}
+
 void gr_exact_add(const gr_axis_job *job, gr_columns *sums, const unsigned char *const *rows,
                   size_t count)
 {
-    gr_arithmetic before = gr_begin_plain();
+    if (sums->assumed) {
+        add_assumed(job, sums, rows, count);
+        return;
+    }
     for (size_t some; count > 0; rows += some, count -= some) {
         some = count < FLAGGED_ROWS ? count : FLAGGED_ROWS;
         if (add_leaf_plainly(job, sums, rows, some))
@@ -79,7 +131,6 @@ void gr_exact_add(const gr_axis_job *job, gr_columns *sums, const unsigned char 
         leave_leaf(job, sums);
         gr_exact_axes_of(job)->columns(rows, some, sums->width, sums->planes, sums->stride);
     }
-    gr_end_plain(before);
 }
 
 /* Sums that are merged or folded leave their leaf. */
@@ -87,9 +138,7 @@ void gr_exact_end(const gr_axis_job *job, gr_columns *sums)
 {
     if (sums->leaves == 1 && job->chunks == 1 && job->folded == 1)
         return;
-    gr_arithmetic before = gr_begin_plain();
     leave_leaf(job, sums);
-    gr_end_plain(before);
 }
 
 static void merge_places(const gr_columns *sums, size_t to, const gr_columns *more, size_t from)
@@ -109,22 +158,18 @@ void gr_exact_merge_columns(const gr_axis_job *job, gr_columns *sums, const doub
     leave_leaf(job, sums);
     gr_columns more = *sums;
     more.planes = (double *)later;
-    gr_arithmetic before = gr_begin_plain();
     for (size_t i = 0; i < sums->stride; i++)
         merge_places(sums, i, &more, i);
-    gr_end_plain(before);
 }
 
 void gr_exact_fold(const gr_axis_job *job, gr_columns *sums, size_t width)
 {
-    gr_arithmetic before = gr_begin_plain();
     for (size_t count = sums->width / width, half; count > 1; count = half) {
         half = (count + 1) / 2;
         for (size_t i = 0; i < (count - half) * width; i++)
             merge_places(sums, gr_column_place(sums, job->vector, i), sums,
                          gr_column_place(sums, job->vector, i + half * width));
     }
-    gr_end_plain(before);
 }
 
 /* Columns that are added up again: their numbers in a run. */
@@ -210,20 +255,21 @@ static void store_block(const gr_axis_job *job, const gr_columns *sums, size_t f
         store_or_note(job, sums, first, run, i + k, again);
 }
 
-void gr_exact_store(const gr_axis_job *job, const gr_columns *sums, size_t first,
-                    const gr_axis_run *run)
+void gr_exact_store(const gr_axis_job *job, gr_columns *sums, size_t first, const gr_axis_run *run)
 {
+    if (sums->assumed) {
+        store_assumed(job, sums, run);
+        return;
+    }
     const gr_exact_axes *how = gr_exact_axes_of(job);
     some_columns again = {.count = 0};
     bool plain = how->initial->count[0] + how->initial->count[1] == 0;
-    size_t whole = sums->width / job->vector * job->vector; /* before the overlapping group */
-    size_t i = 0;
+    size_t i = 0, whole = gr_columns_whole(sums, job->vector);
     size_t some = first >= whole ? 0 : whole - first < run->count ? whole - first : run->count;
-    gr_arithmetic before = gr_begin_plain();
     if (plain && are_exact(job, sums)) {
         const double *exact = sums->leaves == 1 ? leaf_of(sums) : sums->planes;
-        gr_store_floats(run->out, run->out_step, exact + first, some, how->target);
-        i = some;
+        gr_store_columns(sums, exact, job->vector, first, run, how->target);
+        i = run->count;
     } else if (plain && how->target == GR_LOAD_f64 && sums->leaves > 1) {
         for (size_t n; i < some; i += n) {
             n = some - i < BLOCK ? some - i : BLOCK;
@@ -232,7 +278,6 @@ void gr_exact_store(const gr_axis_job *job, const gr_columns *sums, size_t first
     }
     for (; i < run->count; i++)
         store_or_note(job, sums, first, run, i, &again);
-    gr_end_plain(before);
     if (again.count > 0)
         columns_again(job, &again, first, run);
 }

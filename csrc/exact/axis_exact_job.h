@@ -22,8 +22,9 @@ typedef struct {
      * bfloat16 are. */
     gr_float_rows_kernel *plain_rows;
     gr_float_columns_kernel *plain_columns;
-    bool flags; /* whether the flag works */
-    bool whole; /* whether plain sums are right in any case */
+    gr_proven_few_kernel *few_columns; /* of float64, if results are, too */
+    bool flags;                        /* whether the flag works */
+    bool whole;                        /* whether plain sums are right in any case */
 } gr_exact_axes;
 
 static inline const gr_exact_axes *gr_exact_axes_of(const gr_axis_job *job)
@@ -52,7 +53,8 @@ void gr_exact_add(const gr_axis_job *job, gr_columns *sums, const unsigned char 
 void gr_exact_end(const gr_axis_job *job, gr_columns *sums);
 void gr_exact_merge_columns(const gr_axis_job *job, gr_columns *sums, const double *later);
 void gr_exact_fold(const gr_axis_job *job, gr_columns *sums, size_t width);
-void gr_exact_store(const gr_axis_job *job, const gr_columns *sums, size_t first,
-                    const gr_axis_run *run);
+void gr_exact_store(const gr_axis_job *job, gr_columns *sums, size_t first, const gr_axis_run *run);
+bool gr_exact_assume(const gr_axis_job *job, gr_columns *sums);
+bool gr_exact_assumed_rightly(const gr_axis_job *job, const gr_columns *sums);
 
 #endif

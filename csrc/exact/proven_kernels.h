@@ -21,6 +21,11 @@ typedef void gr_proven_rows_kernel(const unsigned char *in, ptrdiff_t step, size
 typedef void gr_proven_columns_kernel(const unsigned char *const *rows, size_t count, size_t width,
                                       double *planes, size_t stride);
 
+/* Stores the sums of columns of few float64 elements, rounded once. Returns false if some of them
+ * are not: whose errors' sum is not a float64, or that are not finite. */
+typedef bool gr_proven_few_kernel(const unsigned char *const *rows, size_t count, size_t width,
+                                  double *sums);
+
 /* Rounds `count` sums to float64, whole groups, from planes for gr_proven3. `factor` is
  * that of `bound` (proven.h). A sum is proven if its `margin` is above 0. Some other sums could
  * be proven, too. */
@@ -31,6 +36,7 @@ typedef struct {
     size_t vector; /* columns of a group */
     gr_proven_rows_kernel *rows_bf16, *rows_f32, *rows_f64;
     gr_proven_columns_kernel *columns_bf16, *columns_f32, *columns_f64;
+    gr_proven_few_kernel *few_f64;
     gr_proven_round_kernel *round_f64;
 } gr_proven_kernels;
 

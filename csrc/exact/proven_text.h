@@ -119,6 +119,45 @@ COLUMNS(bf16, 2, load_bf16_in_order)
 COLUMNS(f32, 4, load_f32)
 COLUMNS(f64, 8, load_f64)
 
+/* Adds x to a sum and its error to `rest`. Sets a bit of *wrong if the new rest is not exact. */
+INLINE void add_exactly(doubles *sum, doubles *rest, doubles x, lanes64 *wrong)
+{
+    doubles error = two_sum(sum, x), before = *rest, after = before + error;
+    doubles added = after - before;
+    *wrong |= ((lanes64)added ^ (lanes64)error) | ((lanes64)(after - added) ^ (lanes64)before);
+    *rest = after;
+}
+
+/* A sum with an exact rest is rounded once, when both are added. */
+static bool few_f64(const unsigned char *const *rows, size_t count, size_t width, double *sums)
+{
+    enum { AHEAD = 512 }; /* bytes: the additions keep the processor from looking as far ahead */
+    lanes64 wrong = {0};
+    for (size_t first = 0; first < width; first += GROUP, sums += GROUP) {
+        size_t at = (first + GROUP <= width ? first : width - GROUP) * sizeof(double);
+        doubles sum[2], rest[2] = {{0}, {0}}, x[2];
+        load_f64(rows[0] + at, x);
+        sum[0] = x[0] + 0; /* +0 for -0 */
+        sum[1] = x[1] + 0;
+        for (size_t j = 1; j < count; j++) {
+            load_f64(rows[j] + at, x);
+            for (size_t i = 0; i < GROUP * sizeof(double); i += 64) /* may be past the array */
+                __builtin_prefetch((const void *)((uintptr_t)rows[j] + at + AHEAD + i));
+            add_exactly(&sum[0], &rest[0], x[0], &wrong);
+            add_exactly(&sum[1], &rest[1], x[1], &wrong);
+        }
+        for (int i = 0; i < 2; i++) {
+            sum[i] += rest[i];
+            wrong |= (lanes64)(sum[i] - sum[i]); /* nan if it is inf or nan */
+            memcpy(sums + i * WIDTH, &sum[i], sizeof sum[i]);
+        }
+    }
+    int64_t any = 0;
+    for (int i = 0; i < WIDTH; i++)
+        any |= wrong[i];
+    return any == 0;
+}
+
 /* As gr_proven3_finish and gr_proven_round do for float64, where the result is normal and not far
  * below that. */
 static void round_f64(const double *planes, size_t stride, size_t count, double factor,
@@ -235,5 +274,6 @@ const gr_proven_kernels KERNELS = {
     .columns_bf16 = columns_bf16,
     .columns_f32 = columns_f32,
     .columns_f64 = columns_f64,
+    .few_f64 = few_f64,
     .round_f64 = round_f64,
 };
