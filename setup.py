@@ -75,9 +75,28 @@ WRITTEN = ("_build.json", "_kernels.json", "_nvcc.json", "_headers.json")
 NVCC_FLAGS = ["-std=c++17", "-O1"]
 CUDA_INCLUDES = [CSRC / "cuda", CSRC / "kernels"]
 KERNEL_TABLE = CSRC / "engine" / "kernel_table.cu"
-# The include guard of libstdc++'s Bessel functions and the like, which <cmath> includes for C++17.
-# Most kernels would take a fourth longer to compile with them.
-FEWER_HEADERS = ["-D_GLIBCXX_BITS_SPECFUN_H"]
+# Headers that no kernel needs. With them, most kernels take a fourth longer to compile, those of
+# cooperative groups twice as long: libstdc++'s Bessel functions and the like, by the guard of the
+# file that <cmath> includes for C++17, and the atomics of cooperative groups.
+FEWER_HEADERS = ["-D_GLIBCXX_BITS_SPECFUN_H", "-D_CG_LIMIT_INCLUDED_DEPENDENCIES"]
+# Kernels that nvcc compiles together, a line per run. All others have a run of their own, which
+# takes a second for CUDA's headers alone. To the driver, the kernels of a run are one module: it
+# loads the module when one of them is first used, and compiles all of them if there is only PTX. So
+# these are small, and none sums whole arrays by default. In a module with dynamic shared memory,
+# ptxas reserves 1 KiB of it for every kernel. So no line mixes kernels that have it with others.
+TOGETHER = [
+    # trees in shared memory
+    "interleaved_mod interleaved_idx sequential unroll_tail unroll_warp first_add "
+    "first_add_unroll_warp",
+    "warp_volatile missing_barrier divergent_barrier",
+    # warps, clusters and the grid
+    "warp_shfl coop_groups redux vector_load atomic_block grid_sync cluster key_shared",
+    # lessons without shared memory
+    "global_tree global_race atomic_thread key_atomic key_warp key_sorted key_fixed",
+    # steps of sums by segment, with and without shared memory
+    "segment_bounds segment_sample",
+    "segment_largest segment_range segment_clear segment_round segment_merge",
+]
 
 SBOM = runpy.run_path(str(ROOT / "tools" / "sbom.py"))
 
@@ -100,19 +119,28 @@ class Kernel:
     capability: int
     dtypes: str
 
+    def macros(self) -> dict[str, str | int]:
+        """The macros of kernel_table.cu."""
+        return {
+            "KERNEL": self.name,
+            "KERNEL_FILE": f'"{self.path.relative_to(CSRC)}"',
+            "PAIRS": f"GR_PAIRS_{self.dtypes}",
+            "BLOCKS": int("BLOCK_TEMPLATE" in self.traits),
+            "VIEWS": f"GR_VIEWS_{self.dtypes if 'ANY_ELEMENTS' in self.traits else 'NONE'}",
+            "MATRIX": int(self.path.parent.name in ("axis", "segments")),
+            "HAS_SHARES": int("ADDS_SHARES" in self.traits),
+            "VIEWS_ONLY": int(self.dtypes != "ALL"),
+            "SAMPLES": int(self.sums_samples()),
+        }
+
     def defines(self) -> list[str]:
-        return [
-            *FEWER_HEADERS,
-            f"-DKERNEL={self.name}",
-            f'-DKERNEL_FILE="{self.path.relative_to(CSRC)}"',
-            f"-DPAIRS=GR_PAIRS_{self.dtypes}",
-            f"-DBLOCKS={int('BLOCK_TEMPLATE' in self.traits)}",
-            f"-DVIEWS=GR_VIEWS_{self.dtypes if 'ANY_ELEMENTS' in self.traits else 'NONE'}",
-            f"-DMATRIX={int(self.path.parent.name in ('axis', 'segments'))}",
-            f"-DHAS_SHARES={int('ADDS_SHARES' in self.traits)}",
-            f"-DVIEWS_ONLY={int(self.dtypes != 'ALL')}",
-            f"-DSAMPLES={int(self.sums_samples())}",
-        ]
+        """The flags to compile it alone, from kernel_table.cu."""
+        return [*FEWER_HEADERS, *(f"-D{name}={value}" for name, value in self.macros().items())]
+
+    def source(self) -> str:
+        """Lines to compile it from a file with others."""
+        lines = [f"#define {name} {value}" for name, value in self.macros().items()]
+        return "\n".join([*lines, f'#include "{KERNEL_TABLE.relative_to(CSRC)}"', ""])
 
     def sums_samples(self) -> bool:
         """Whether it is compiled for samples of a function, which lie nowhere in memory."""
@@ -136,6 +164,16 @@ def read_registry() -> list[Kernel]:
             words = traits.replace("|", " ").split()
             kernels.append(Kernel(name, folder / f"{name}.cu", words, int(capability), dtypes))
     return kernels
+
+
+def units(kernels: list[Kernel], archs: Archs) -> list[list[Kernel]]:
+    """The kernels of each run of nvcc: those in a line of TOGETHER that have the same options."""
+    lines = {name: line for line in TOGETHER for name in line.split()}
+    found: dict[tuple[str, ...], list[Kernel]] = {}
+    for kernel in kernels:
+        key = (lines.get(kernel.name, kernel.name), *archs.options(kernel.capability))
+        found.setdefault(key, []).append(kernel)
+    return list(found.values())
 
 
 # --- finding nvcc -------------------------------------------------------------------------------
@@ -419,24 +457,33 @@ class CudaBuild:
         ]
         # The first takes longest.
         self.jobs = [self.cuda(CSRC / "cuda" / "backend.cu", archs.options(), "backend", [])]
-        for kernel in read_registry():
-            options = archs.options(kernel.capability)
+        for unit in units(read_registry(), archs):
+            options = archs.options(unit[0].capability)
             if options:
-                self.jobs.append(self.cuda(KERNEL_TABLE, options, kernel.name, kernel.defines()))
+                self.jobs.append(self.cuda(self.write(unit), options, unit[0].name, FEWER_HEADERS))
             else:
                 absent = CSRC / "engine" / "absent_kernel.c"
-                self.jobs.append(tools.c(absent, [f"-DKERNEL={kernel.name}"]))
+                self.jobs += [tools.c(absent, [f"-DKERNEL={kernel.name}"]) for kernel in unit]
         system = [*self.rename, f"-isystem{home / 'include'}"]
         self.jobs += [tools.c(source) for source in c_sources(EVERY_MODULE)]
         self.jobs += [tools.c(source, system) for source in c_sources(KNOWS_CUDA)]
+
+    def write(self, unit: list[Kernel]) -> Path:
+        """The source of a unit, which has the name of its first kernel."""
+        path = self.tools.folder / f"{unit[0].name}.cu"
+        text = "".join(kernel.source() for kernel in unit)
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return path
 
     def cuda(self, source: Path, options: list[str], seed: str, extra: list[str]) -> Job:
         flags = [*NVCC_FLAGS, *self.tools.includes, *extra, *options]
         flags += ["--compress-mode=size"] if "--compress-mode " in self.options else []
         # nvcc makes names from random numbers and from the file's absolute path. With a seed and
-        # a relative path, two builds have the same bytes.
+        # a file name, two builds have the same bytes.
         if "--frandom-seed " in self.options:
-            flags += [f"-frandom-seed={seed}", f"-Xcudafe=--orig_src_path_name={source}"]
+            flags += [f"-frandom-seed={seed}", f"-Xcudafe=--orig_src_path_name={source.name}"]
         host = ["-fPIC", "-fvisibility=hidden", *self.rename]
         flags += [f"-Xcompiler={shlex.quote(flag)}" for flag in host]  # nvcc passes them to a shell
         if "CXX" in os.environ:

@@ -1,4 +1,4 @@
-/* Compiled once per strategy, by setup.py, with
+/* Compiled by setup.py for every strategy, with
  *   KERNEL         the kernel's name,        KERNEL_FILE   its file,
  *   PAIRS          GR_PAIRS_ALL, GR_PAIRS_ANY, GR_PAIRS_INT32 or GR_PAIRS_COMPLEX,
  *   BLOCKS         1 if the block size is a template parameter,
@@ -8,7 +8,8 @@
  *   HAS_SHARES     1 if it adds up such sums,
  *   SAMPLES        1 to compile it also for the samples of a function,
  * and lists the kernel for every pair of element and accumulator. So a kernel file contains only
- * its kernel. */
+ * its kernel. To compile kernels together, setup.py writes a source that defines the macros and
+ * includes this file for one kernel after another. */
 #include "device.h"
 #include "kernel_entry.h"
 #include "engine/compiled_kernels.h"
@@ -22,6 +23,8 @@
 #include "kernels/parts/accumulate.h"
 #endif
 
+#ifndef GPUREDUCE_KERNEL_TABLE
+#define GPUREDUCE_KERNEL_TABLE
 static void add(gr_kernel_list *list, gr_load load, gr_acc acc, unsigned block, const void *entry)
 {
     gr_kernel *kernel = &list->kernel[list->count++];
@@ -34,6 +37,7 @@ static void add(gr_kernel_list *list, gr_load load, gr_acc acc, unsigned block, 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 #define TABLE(name) JOIN(gr_kernels_, name)
+#endif
 
 extern "C" void TABLE(KERNEL)(gr_kernel_list *list)
 {
@@ -81,3 +85,19 @@ extern "C" void TABLE(KERNEL)(gr_kernel_list *list)
     OF_SAMPLES(f32) OF_SAMPLES(f64)
 #endif
 }
+
+/* For the next kernel. */
+#undef X
+#undef ADD
+#undef ANY
+#undef OF_BLOCK
+#undef OF_SAMPLES
+#undef KERNEL
+#undef KERNEL_FILE
+#undef PAIRS
+#undef BLOCKS
+#undef VIEWS
+#undef MATRIX
+#undef HAS_SHARES
+#undef VIEWS_ONLY
+#undef SAMPLES

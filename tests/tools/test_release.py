@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import runpy
 from pathlib import Path
@@ -74,6 +75,53 @@ def _jobs_of(folder: Path, options: str) -> list:
     setup = runpy.run_path(str(ROOT / "setup.py"))
     build = setup["CudaBuild"](folder, "_cuda", nvcc, setup["Archs"].named("90"))
     return [job for job in build.jobs if job.command[0] == str(nvcc)]
+
+
+def test_kernels_that_are_compiled_together_are_small_and_alike():
+    setup = runpy.run_path(str(ROOT / "setup.py"))
+    files = {kernel.name: ROOT / kernel.path for kernel in setup["read_registry"]()}
+    names = " ".join(setup["TOGETHER"]).split()
+    assert len(names) == len(set(names)) and set(names) <= set(files)
+    # The first sum of a program must not wait for other kernels.
+    default = re.findall(r'"(\w+)"', (ROOT / "csrc/engine/fast_table.c").read_text())
+    assert "tiles" in default and not {*default, "exact"} & set(names)
+    for line in setup["TOGETHER"]:
+        texts = [files[name].read_text() for name in line.split()]
+        shared = {bool(re.search("shared_array|block_sum", text)) for text in texts}
+        assert len(shared) == 1, line
+
+
+@pytest.mark.parametrize("named", ["75", "90", "DEFAULT_ARCHS", "ARM_ARCHS"])
+def test_kernels_that_are_compiled_together_are_for_the_same_architectures(named):
+    setup = runpy.run_path(str(ROOT / "setup.py"))
+    archs = setup["Archs"].named(setup.get(named, named))
+    kernels = setup["read_registry"]()
+    units = setup["units"](kernels, archs)
+    assert sorted(k.name for unit in units for k in unit) == sorted(k.name for k in kernels)
+    assert len(units) < len(kernels) - 20
+    for unit in units:
+        assert len({tuple(archs.options(kernel.capability)) for kernel in unit}) == 1
+
+
+def test_a_source_of_several_kernels_changes_only_with_them(tmp_path):
+    sources = {job.source.stem: job.source for job in _jobs_of(tmp_path, "")}
+    assert "exact" in sources and "sequential" not in sources
+    ladder = sources["interleaved_mod"]
+    text = ladder.read_text()
+    kernels = re.findall(r"^#define KERNEL (\w+)$", text, re.M)
+    assert kernels[:3] == ["interleaved_mod", "interleaved_idx", "sequential"]
+    assert text.count('#include "engine/kernel_table.cu"') == len(kernels)
+    # kernel_table.cu clears all macros, for the next kernel.
+    table = (ROOT / "csrc/engine/kernel_table.cu").read_text()
+    cleared = re.findall(r"^#undef (\w+)$", table, re.M)
+    assert set(re.findall(r"^#define (\w+)", text, re.M)) <= set(cleared)
+
+    os.utime(ladder, (0, 0))
+    again = {job.source.stem: job for job in _jobs_of(tmp_path, "")}["interleaved_mod"]
+    assert again.source == ladder and ladder.stat().st_mtime == 0
+    ladder.write_text(text.replace("sequential", "other"))
+    _jobs_of(tmp_path, "")
+    assert ladder.read_text() == text
 
 
 @pytest.mark.parametrize("known", ["", "--compress-mode", "--frandom-seed"])
