@@ -5,7 +5,7 @@
  * flags and initial numbers take the long way, by digits of 32 bits. */
 #include "parts/segment_rounding.h"
 
-__device__ __forceinline__ void clear(uint64_t *word, const gr_word_plan &plan, bool is_last)
+__device__ __forceinline__ void clear_sum(uint64_t *word, const gr_word_plan &plan, bool is_last)
 {
     for (unsigned k = 0; !is_last && k < plan.words + plan.flags; k++)
         word[k * plan.word_step] = 0;
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
             DigitsHead head = {of.sums.parts, of.sums.parts == 2 ? unsigned(c % 2) : 0,
                                of.sums.type, of.sums.counts[begin + k]};
             store_digits_of(to, head, word, plan, least, (gr_load)of.load);
-            clear(word, plan, is_last);
+            clear_sum(word, plan, is_last);
             continue;
         }
         if (!is_float) {
@@ -53,6 +53,6 @@ __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
             }
         }
         store_bits(to, bits, of.sums.bytes);
-        clear(word, plan, is_last);
+        clear_sum(word, plan, is_last);
     }
 }
