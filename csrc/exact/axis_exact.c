@@ -105,14 +105,14 @@ static void store_rows(const gr_axis_job *job, const double *planes, size_t rows
 {
     const gr_exact_axes *how = gr_exact_axes_of(job);
     size_t stride = GR_PROVEN_ROWS * how->kernels->vector / 2;
-    bool plain = how->target == GR_LOAD_f64 && how->initial->count[part] == 0;
+    bool plain = how->initial->count[part] == 0;
     double rounded[GR_PROVEN_ROWS], margin[GR_PROVEN_ROWS];
     if (plain)
-        how->kernels->round_f64(planes, stride, GR_PROVEN_ROWS, how->additions * 0x1p-52, rounded,
-                                margin);
+        how->kernels->round_sums(planes, stride, GR_PROVEN_ROWS, how->additions * 0x1p-52,
+                                 how->format.fraction, how->format.unit, rounded, margin);
     for (size_t i = 0; i < rows; i++, planes++, out += out_step)
         if (plain && margin[i] > 0)
-            memcpy(out, &rounded[i], sizeof *rounded);
+            gr_store_float(out, rounded[i], how->target);
         else
             proven[i] &= gr_store_proven(how, gr_sum_at(planes, stride), part, out);
 }

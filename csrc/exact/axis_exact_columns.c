@@ -235,24 +235,28 @@ static void store_or_note(const gr_axis_job *job, const gr_columns *sums, size_t
     again->count = 0;
 }
 
-/* Stores the sums of up to BLOCK columns in float64, from column i of the run on. None is in the
- * last, overlapping group of columns. */
+/* Stores the sums of up to BLOCK columns, from column i of the run on. None is in the last,
+ * overlapping group of columns. */
 static void store_block(const gr_axis_job *job, const gr_columns *sums, size_t first,
                         const gr_axis_run *run, size_t i, size_t n, some_columns *again)
 {
+    const gr_exact_axes *how = gr_exact_axes_of(job);
     double rounded[BLOCK], margin[BLOCK];
+    size_t groups = (n - 1) / GR_MOST_VECTOR * GR_MOST_VECTOR + GR_MOST_VECTOR;
     bool all = true;
-    gr_exact_axes_of(job)->kernels->round_f64(
-        sums->planes + first + i, sums->stride,
-        (n - 1) / GR_MOST_VECTOR * GR_MOST_VECTOR + GR_MOST_VECTOR,
-        gr_exact_axes_of(job)->additions * 0x1p-52, rounded, margin);
+    how->kernels->round_sums(sums->planes + first + i, sums->stride, groups,
+                             how->additions * 0x1p-52, how->format.fraction, how->format.unit,
+                             rounded, margin);
     for (size_t k = 0; k < n; k++)
         all &= margin[k] > 0;
     if (all)
         gr_store_floats(run->out + (ptrdiff_t)i * run->out_step, run->out_step, rounded, n,
-                        GR_LOAD_f64);
+                        how->target);
     for (size_t k = 0; k < n && !all; k++)
-        store_or_note(job, sums, first, run, i + k, again);
+        if (margin[k] > 0)
+            gr_store_float(run->out + (ptrdiff_t)(i + k) * run->out_step, rounded[k], how->target);
+        else
+            store_or_note(job, sums, first, run, i + k, again);
 }
 
 void gr_exact_store(const gr_axis_job *job, gr_columns *sums, size_t first, const gr_axis_run *run)
@@ -270,7 +274,7 @@ void gr_exact_store(const gr_axis_job *job, gr_columns *sums, size_t first, cons
         const double *exact = sums->leaves == 1 ? leaf_of(sums) : sums->planes;
         gr_store_columns(sums, exact, job->vector, first, run, how->target);
         i = run->count;
-    } else if (plain && how->target == GR_LOAD_f64 && sums->leaves > 1) {
+    } else if (plain && sums->leaves > 1) {
         for (size_t n; i < some; i += n) {
             n = some - i < BLOCK ? some - i : BLOCK;
             store_block(job, sums, first, run, i, n, &again);

@@ -26,18 +26,19 @@ typedef void gr_proven_columns_kernel(const unsigned char *const *rows, size_t c
 typedef bool gr_proven_few_kernel(const unsigned char *const *rows, size_t count, size_t width,
                                   double *sums);
 
-/* Rounds `count` sums to float64, whole groups, from planes for gr_proven3. `factor` is
- * that of `bound` (proven.h). A sum is proven if its `margin` is above 0. Some other sums could
- * be proven, too. */
+/* Rounds `count` sums to the format of `fraction` and `unit`, whole groups, from planes for
+ * gr_proven3. `factor` is that of `bound` (proven.h). A sum is proven if its `margin` is above 0.
+ * Some other sums could be proven, too. */
 typedef void gr_proven_round_kernel(const double *planes, size_t stride, size_t count,
-                                    double factor, double *rounded, double *margin);
+                                    double factor, int fraction, int unit, double *rounded,
+                                    double *margin);
 
 typedef struct {
     size_t vector; /* columns of a group */
     gr_proven_rows_kernel *rows_bf16, *rows_f32, *rows_f64;
     gr_proven_columns_kernel *columns_bf16, *columns_f32, *columns_f64;
     gr_proven_few_kernel *few_f64;
-    gr_proven_round_kernel *round_f64;
+    gr_proven_round_kernel *round_sums;
 } gr_proven_kernels;
 
 extern const gr_proven_kernels gr_proven_baseline;

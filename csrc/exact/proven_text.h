@@ -158,30 +158,37 @@ static bool few_f64(const unsigned char *const *rows, size_t count, size_t width
     return any == 0;
 }
 
-/* As gr_proven3_finish and gr_proven_round do for float64, where the result is normal and not far
- * below that. */
-static void round_f64(const double *planes, size_t stride, size_t count, double factor,
-                      double *rounded, double *margin)
+/* As gr_proven3_finish and gr_proven_round do, where the result is a normal number of the format,
+ * of float64 not far below 1, and not the largest. Of float64, `near` is `high`. */
+static void round_sums(const double *planes, size_t stride, size_t count, double factor,
+                       int fraction, int unit, double *rounded, double *margin)
 {
-    const int64_t exponent = (int64_t)0x7ff << 52, fraction = ((int64_t)1 << 52) - 1;
+    const int64_t exponent = (int64_t)0x7ff << 52, bits = ((int64_t)1 << 52) - 1;
+    const bool is_f64 = fraction == 52;
+    const double least = is_f64 ? 0x1p-900 : gr_power_of_two(unit + fraction);
+    const double most = is_f64 ? 0x1p1023 : gr_power_of_two(-unit - fraction);
+    const double up = is_f64 ? 0 : 1.5 * gr_power_of_two(52 - fraction); /* of a sum whose .. */
+    const double half_gap = gr_power_of_two(-fraction - 1);
     for (size_t i = 0; i < count; i += WIDTH) {
         proven_lanes sum;
         load_lanes(&sum, planes + i, stride);
         doubles high = sum.sum, low = two_sum(&high, sum.rest);
         doubles tail = two_sum(&low, sum.tail), last = low;
         low = two_sum(&high, last);
-        doubles away = magnitude(low) + magnitude(tail) + factor * sum.bound;
         doubles power = (doubles)((lanes64)high & exponent);
-        lanes64 is_power = (lanes64)(((lanes64)high & fraction) == 0);
-        doubles half = power * 0x1p-53;
+        doubles near = (high + power * up) - power * up; /* .. last bit is one of the format's */
+        doubles away = magnitude((high - near) + low) + magnitude(tail) + factor * sum.bound;
+        lanes64 is_power = (lanes64)(((lanes64)near & bits) == 0);
+        doubles half = power * half_gap;
         half -= (doubles)((lanes64)(half * 0.5) & is_power);
+        lanes64 normal = (lanes64)(power >= least) & (lanes64)(power <= most);
         doubles left = half - away * (1 + 0x1p-50);
-        left = (doubles)((lanes64)left & (lanes64)(power >= 0x1p-900));
+        left = (doubles)((lanes64)left & normal);
         /* High + low is the sum itself, which may be a tie. */
-        lanes64 known =
-            (lanes64)(magnitude(tail) + sum.bound == 0) & (lanes64)(power < __builtin_inf());
+        lanes64 known = (lanes64)(magnitude(tail) + sum.bound == 0);
+        known &= is_f64 ? (lanes64)(power < __builtin_inf()) : normal & (lanes64)(low == 0);
         left = (doubles)(((lanes64)left & ~known) | (known & ((int64_t)1023 << 52)));
-        memcpy(rounded + i, &high, sizeof high);
+        memcpy(rounded + i, &near, sizeof near);
         memcpy(margin + i, &left, sizeof left);
     }
 }
@@ -275,5 +282,5 @@ const gr_proven_kernels KERNELS = {
     .columns_f32 = columns_f32,
     .columns_f64 = columns_f64,
     .few_f64 = few_f64,
-    .round_f64 = round_f64,
+    .round_sums = round_sums,
 };
