@@ -158,15 +158,14 @@ static bool few_f64(const unsigned char *const *rows, size_t count, size_t width
     return any == 0;
 }
 
-/* As gr_proven3_finish and gr_proven_round do, where the result is a normal number of the format,
- * of float64 not far below 1, and not the largest. Of float64, `near` is `high`. */
+/* As gr_proven3_finish and gr_proven_round do, where the result is no subnormal number of the
+ * format, and of float64 not far below 1. Of float64, `near` is `high`. */
 static void round_sums(const double *planes, size_t stride, size_t count, double factor,
                        int fraction, int unit, double *rounded, double *margin)
 {
     const int64_t exponent = (int64_t)0x7ff << 52, bits = ((int64_t)1 << 52) - 1;
     const bool is_f64 = fraction == 52;
     const double least = is_f64 ? 0x1p-900 : gr_power_of_two(unit + fraction);
-    const double most = is_f64 ? 0x1p1023 : gr_power_of_two(-unit - fraction);
     const double up = is_f64 ? 0 : 1.5 * gr_power_of_two(52 - fraction); /* of a sum whose .. */
     const double half_gap = gr_power_of_two(-fraction - 1);
     for (size_t i = 0; i < count; i += WIDTH) {
@@ -181,7 +180,7 @@ static void round_sums(const double *planes, size_t stride, size_t count, double
         lanes64 is_power = (lanes64)(((lanes64)near & bits) == 0);
         doubles half = power * half_gap;
         half -= (doubles)((lanes64)(half * 0.5) & is_power);
-        lanes64 normal = (lanes64)(power >= least) & (lanes64)(power <= most);
+        lanes64 normal = (lanes64)(power >= least) & (lanes64)(power < __builtin_inf());
         doubles left = half - away * (1 + 0x1p-50);
         left = (doubles)((lanes64)left & normal);
         /* High + low is the sum itself, which may be a tie. */
