@@ -240,12 +240,59 @@ INLINE void fold_rows(double *planes, size_t stride, int half)
     }
 }
 
+typedef double load_one(const unsigned char *address);
+
+INLINE double one_bf16(const unsigned char *address)
+{
+    uint16_t half;
+    memcpy(&half, address, sizeof half);
+    uint32_t bits = (uint32_t)half << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+INLINE double one_f32(const unsigned char *address)
+{
+    float x;
+    memcpy(&x, address, sizeof x);
+    return x;
+}
+
+INLINE double one_f64(const unsigned char *address)
+{
+    double x;
+    memcpy(&x, address, sizeof x);
+    return x;
+}
+
+/* Short rows, of which each lane has one: nothing is left to be merged. */
+INLINE void add_short_rows(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
+                           size_t size, load_one *load, double *planes, size_t stride)
+{
+    for (size_t r = 0; r < rows; r += WIDTH) {
+        proven_lanes sum;
+        memset(&sum, 0, sizeof sum);
+        for (size_t i = 0; i < n; i++) {
+            doubles x;
+            for (size_t l = 0; l < WIDTH; l++)
+                x[l] = load(in + (ptrdiff_t)(r + l < rows ? r + l : r) * step + i * size);
+            add_lanes(&sum, x);
+        }
+        store_lanes(&sum, planes + r, stride);
+    }
+}
+
 INLINE void add_all_rows(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
-                         size_t size, load_pair *load, int parts, double *planes)
+                         size_t size, load_pair *load, load_one *one, int parts, double *planes)
 {
     const size_t stride = (size_t)WIDTH * GR_PROVEN_ROWS;
     if (rows < GR_PROVEN_ROWS)
         memset(planes, 0, 4 * stride * sizeof *planes);
+    if (parts == 1 && n <= 2 * WIDTH) {
+        add_short_rows(in, step, n, rows, size, one, planes, stride);
+        return;
+    }
     for (size_t r = 0; r < rows; r++, in += step) {
         proven_lanes total;
         add_row(in, n, size, load, &total);
@@ -261,16 +308,16 @@ INLINE void add_all_rows(const unsigned char *in, ptrdiff_t step, size_t n, size
         fold_rows(planes, stride, half);
 }
 
-#define ROWS(type, size, load)                                                                     \
+#define ROWS(type, size, load, one)                                                                \
     static void rows_##type(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,        \
                             int parts, double *planes)                                             \
     {                                                                                              \
-        add_all_rows(in, step, n, rows, size, load, parts, planes);                                \
+        add_all_rows(in, step, n, rows, size, load, one, parts, planes);                           \
     }
 
-ROWS(bf16, 2, load_bf16_in_order)
-ROWS(f32, 4, load_f32)
-ROWS(f64, 8, load_f64)
+ROWS(bf16, 2, load_bf16_in_order, one_bf16)
+ROWS(f32, 4, load_f32, one_f32)
+ROWS(f64, 8, load_f64, one_f64)
 
 const gr_proven_kernels KERNELS = {
     .vector = GROUP,
