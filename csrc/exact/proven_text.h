@@ -166,6 +166,7 @@ static void round_sums(const double *planes, size_t stride, size_t count, double
     const int64_t exponent = (int64_t)0x7ff << 52, bits = ((int64_t)1 << 52) - 1;
     const bool is_f64 = fraction == 52;
     const double least = is_f64 ? 0x1p-900 : gr_power_of_two(unit + fraction);
+    const double most = is_f64 ? 0x1p1023 : 0x1p127; /* a larger one times `up` may be inf */
     const double up = is_f64 ? 0 : 1.5 * gr_power_of_two(52 - fraction); /* of a sum whose .. */
     const double half_gap = gr_power_of_two(-fraction - 1);
     for (size_t i = 0; i < count; i += WIDTH) {
@@ -180,7 +181,7 @@ static void round_sums(const double *planes, size_t stride, size_t count, double
         lanes64 is_power = (lanes64)(((lanes64)near & bits) == 0);
         doubles half = power * half_gap;
         half -= (doubles)((lanes64)(half * 0.5) & is_power);
-        lanes64 normal = (lanes64)(power >= least) & (lanes64)(power < __builtin_inf());
+        lanes64 normal = (lanes64)(power >= least) & (lanes64)(power <= most);
         doubles left = half - away * (1 + 0x1p-50);
         left = (doubles)((lanes64)left & normal);
         /* High + low is the sum itself, which may be a tie. */
