@@ -55,11 +55,13 @@ gr_status gr_report_index(const gr_segment_run *r, const gr_segment_state *state
 {
     gr_segment_outcome *outcome = r->outcome;
     bool by_offsets = r->request->by_offsets;
-    outcome->is_bad = state->bad != 0;
-    outcome->is_unsorted = state->unsorted != 0;
-    if (!state->bad && !(state->unsorted && r->request->sorted == GR_SORTED))
+    uint64_t unsorted = r->request->sorted == GR_SORTED ? state->unsorted : 0;
+    if (!state->bad && !unsorted)
         return GR_OK;
-    outcome->place = first + ~(state->bad ? state->bad : state->unsorted);
+    /* The first place: rows after it may not have been checked. */
+    outcome->is_bad = state->bad >= unsorted;
+    outcome->is_unsorted = !outcome->is_bad;
+    outcome->place = first + ~(outcome->is_bad ? state->bad : unsorted);
     uint64_t beside = by_offsets ? outcome->place + 1 : outcome->place - 1;
     bool has_beside = by_offsets ? outcome->place < r->request->segments : outcome->place > 0;
     if (fetch_index(r, outcome->place, &outcome->found) == GR_OK && has_beside)

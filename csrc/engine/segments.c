@@ -35,6 +35,7 @@ enum {
     L2_EIGHTHS = 3,         /* the share of the L2 cache for words: the quickest on an H100 */
     RUN_WARPS = 16,         /* of segment_runs, per multiprocessor */
     STRIP_ROWS = 256,       /* that a warp of segment_runs adds up at once */
+    MOST_STRIPS = 1 << 22,  /* per warp: an int counts their rows */
     MOST_PASSES = 8         /* to make the words of a pass fit into that share */
 };
 
@@ -334,8 +335,9 @@ static gr_status plan(run *r)
         job->long_rows += 2 * (request->rows / request->segments);
     bool has_initial = is_float(r) ? job->sums.has_initial : request->sums.initial[0].u64 != 0;
     r->in_runs = job->try_sorted && columns == 1 && !has_initial && request->acc != GR_ACC_proven3;
-    if (r->in_runs) /* whole strips of 256 rows, in equal shares */
-        job->task_rows = gr_ceil_div(request->rows, r->sms * RUN_WARPS * STRIP_ROWS) * STRIP_ROWS;
+    size_t strips = gr_ceil_div(request->rows, r->sms * RUN_WARPS * STRIP_ROWS);
+    if (r->in_runs) /* whole strips, in equal shares */
+        job->task_rows = gr_least(strips, MOST_STRIPS) * STRIP_ROWS;
     job->shared_words = shared_words(r);
     return r->in_words ? find_room(r) : GR_OK;
 }

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.lib.stride_tricks import as_strided
 
 import gpureduce
 from segment_calls import assert_same, by_kernels, in_place, on_device
@@ -82,16 +83,34 @@ def test_the_first_id_that_is_not_in_order_is_named(place):
     message = rf"sorted=True, but segment_ids\[{place}\] is \d and segment_ids\[{place - 1}\] is 7"
     for _ in range(3):
         with pytest.raises(ValueError, match=message):
-            by_kernels(values, ids, sorted=True)
+            in_place(values, ids, sorted=True)
     again = np.tile(values, 2), np.concatenate([np.full(N, 7), ids])
     assert_same(by_kernels(*again, num_segments=8), sums(*again, 8))
+
+
+def test_of_two_kinds_of_wrong_ids_the_first_one_is_named():
+    values, ids = np.ones(N, np.float32), np.full(N, 7)
+    ids[100], ids[300], ids[35_000:] = 3, 50, 60
+    for dtype in (np.float32, np.float64):
+        with pytest.raises(ValueError, match=r"sorted=True, but segment_ids\[100\] is 3"):
+            in_place(values.astype(dtype), ids, num_segments=50, sorted=True)
+    ids[90] = 50
+    with pytest.raises(ValueError, match=r"segment_ids\[90\] is 50, which is out of range"):
+        in_place(values, ids, num_segments=50, sorted=True)
+
+
+def test_a_warp_may_have_more_rows_than_an_int_counts():
+    n = 2**40  # the same row
+    values, ids = as_strided(np.ones(1, np.float32), (n,), (0,)), as_strided([5], (n,), (0,))
+    with pytest.raises(ValueError, match=r"segment_ids\[0\] is 5, which is out of range"):
+        in_place(values, ids, num_segments=5, sorted=True)
 
 
 def test_one_id_out_of_order_among_equal_ones():
     values, ids = np.ones(2 * N, np.float32), np.full(2 * N, 7)
     ids[30_003] = 2
     with pytest.raises(ValueError, match=r"segment_ids\[30003\] is 2"):
-        by_kernels(values, ids, sorted=True)
+        in_place(values, ids, sorted=True)
     assert by_kernels(values, ids, num_segments=8)[[2, 7]].tolist() == [1, 2 * N - 1]
 
 

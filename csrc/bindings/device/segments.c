@@ -126,11 +126,9 @@ static PyObject *number(const asked *ask, uint64_t found)
                                   : PyLong_FromUnsignedLongLong(found);
 }
 
-static PyObject *problem(const gr_segment_request *request, const asked *ask,
-                         const gr_segment_outcome *outcome)
+static PyObject *problem(const asked *ask, const gr_segment_outcome *outcome)
 {
-    bool is_unsorted = request->sorted == GR_SORTED && outcome->is_unsorted;
-    if (!outcome->is_bad && !is_unsorted)
+    if (!outcome->is_bad && !outcome->is_unsorted)
         return Py_NewRef(Py_None);
     return Py_BuildValue("NKNN", PyBool_FromLong(!outcome->is_bad),
                          (unsigned long long)outcome->place, number(ask, outcome->found),
@@ -173,7 +171,7 @@ static PyObject *run(gr_segment_request *request, const asked *ask, const gr_spa
                       : host          ? gr_milliseconds_of(request->times)
                                       : gr_elapsed_of(request->times);
     return times ? Py_BuildValue("IIINN", outcome.block, outcome.grid, outcome.launches, times,
-                                 problem(request, ask, &outcome))
+                                 problem(ask, &outcome))
                  : NULL;
 }
 
