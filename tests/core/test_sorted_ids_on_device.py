@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 import gpureduce
 from segment_calls import assert_same, by_kernels, in_place, on_device
 
+EXAMPLES = int(os.environ.get("GPUREDUCE_SEGMENT_EXAMPLES", "60"))
 N = 40_000  # each warp of the emulated device gets several strips of 256 rows
 
 
@@ -52,7 +55,7 @@ def sums(values, ids, count, **how):
     apart=st.booleans(),
     initial=st.sampled_from([0, 0, 0, 3]),
 )
-@settings(max_examples=120)
+@settings(max_examples=2 * EXAMPLES, deadline=None)
 def test_they_have_the_processors_bits(seed, dtype, index, n, segments, kind, apart, initial):
     rng = np.random.default_rng(seed)
     rows = lengths(rng, segments, n)
