@@ -81,7 +81,7 @@ KERNEL_TABLE = CSRC / "engine" / "kernel_table.cu"
 FEWER_HEADERS = ["-D_GLIBCXX_BITS_SPECFUN_H", "-D_CG_LIMIT_INCLUDED_DEPENDENCIES"]
 # Kernels that nvcc compiles together, a line per run. All others have a run of their own, which
 # takes a second for CUDA's headers alone. To the driver, the kernels of a run are one module: it
-# loads the module when one of them is first used, which takes some 2 ms longer on an H100, and
+# loads the module when one of them is first used, which takes longer than for one kernel, and
 # compiles all of them if there is only PTX. So these are small, and none sums whole arrays by
 # default. In a module with dynamic shared memory, ptxas reserves 1 KiB of it for every kernel. So
 # no line mixes kernels that have it with others.

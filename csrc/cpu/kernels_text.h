@@ -261,26 +261,13 @@ static void store_f64(const double *x, size_t n, unsigned char *to)
 }
 
 /* Rounds to float32. A nan becomes the quiet positive one. */
-INLINE words narrow_vector(const double *x)
+INLINE words narrow_to_f32(const double *x)
 {
     doubles wide;
     memcpy(&wide, x, sizeof wide);
     floats single = narrow(wide);
     words number = (words)(single == single);
     return ((words)single & number) | (0x7fc00000 & ~number);
-}
-
-static void store_f32(const double *x, size_t n, unsigned char *to)
-{
-    size_t i = 0;
-    for (; i + WIDTH <= n; i += WIDTH) {
-        words bits = narrow_vector(x + i);
-        memcpy(to + i * sizeof(float), &bits, sizeof bits);
-    }
-    double rest[WIDTH] = {0};
-    memcpy(rest, x + i, (n - i) * sizeof *x);
-    words bits = narrow_vector(rest);
-    memcpy(to + i * sizeof(float), &bits, (n - i) * sizeof(float));
 }
 
 typedef int64_t signs64 VECTOR(VECTOR_BYTES);
@@ -307,18 +294,22 @@ INLINE halves narrow_to_bf16(const double *x)
     return __builtin_convertvector((rounded & number) | (0x7fc0 & ~number), halves);
 }
 
-static void store_bf16(const double *x, size_t n, unsigned char *to)
-{
-    size_t i = 0;
-    for (; i + WIDTH <= n; i += WIDTH) {
-        halves bits = narrow_to_bf16(x + i);
-        memcpy(to + i * sizeof(uint16_t), &bits, sizeof bits);
+#define STORE(type, size, vector, narrow)                                                          \
+    static void store_##type(const double *x, size_t n, unsigned char *to)                         \
+    {                                                                                              \
+        size_t i = 0;                                                                              \
+        for (; i + WIDTH <= n; i += WIDTH) {                                                       \
+            vector bits = narrow(x + i);                                                           \
+            memcpy(to + i * size, &bits, sizeof bits);                                             \
+        }                                                                                          \
+        double rest[WIDTH] = {0};                                                                  \
+        memcpy(rest, x + i, (n - i) * sizeof *x);                                                  \
+        vector bits = narrow(rest);                                                                \
+        memcpy(to + i * size, &bits, (n - i) * size);                                              \
     }
-    double rest[WIDTH] = {0};
-    memcpy(rest, x + i, (n - i) * sizeof *x);
-    halves bits = narrow_to_bf16(rest);
-    memcpy(to + i * sizeof(uint16_t), &bits, (n - i) * sizeof(uint16_t));
-}
+
+STORE(f32, 4, words, narrow_to_f32)
+STORE(bf16, 2, halves, narrow_to_bf16)
 
 #include "cpu/axis_text.h"
 

@@ -34,7 +34,6 @@ enum {
     ROOM_WORDS = 1 << 24,   /* for fixed-point sums, if there is no need for more */
     L2_EIGHTHS = 3,         /* the share of the L2 cache for words: the quickest on an H100 */
     RUN_WARPS = 16,         /* of segment_runs, per multiprocessor */
-    STRIP_ROWS = 256,       /* that a warp of segment_runs adds up at once */
     MOST_STRIPS = 1 << 22,  /* per warp: an int counts their rows */
     MOST_PASSES = 8         /* to make the words of a pass fit into that share */
 };
@@ -264,14 +263,14 @@ static gr_status allocate(run *r, char **memory)
     size_t task = take(&bytes, tasks, sizeof *job->task);
     size_t of_long = take(&bytes, longs, sizeof *job->longs);
     size_t partial = take(&bytes, tasks * request->columns, acc_size(request->acc));
-    size_t words = bytes; /* the ways are not taken both: they share this */
-    size_t offsets = r->in_runs        ? request->segments * request->sums.bytes
-                     : job->try_sorted ? (request->segments + 1) * sizeof *job->offsets
-                                       : 0;
+    size_t shared = bytes; /* only one of the ways is taken: they share what follows */
+    size_t sorted = r->in_runs        ? request->segments * request->sums.bytes
+                    : job->try_sorted ? (request->segments + 1) * sizeof *job->offsets
+                                      : 0;
     size_t room = r->in_words ? job->room * sizeof *job->words : 0;
 
     error->status = GR_OK;
-    take(&bytes, offsets > room ? offsets : room, 1);
+    take(&bytes, sorted > room ? sorted : room, 1);
     if (gr_allocate(request->device, bytes, request->stream, (void **)memory, error) != GR_OK)
         return error->status;
     TRY(cudaMemsetAsync(*memory, 0, zeroed, request->stream));
@@ -283,8 +282,8 @@ static gr_status allocate(run *r, char **memory)
     job->task = (gr_segment_task *)(void *)(*memory + task);
     job->longs = (gr_long_segment *)(void *)(*memory + of_long);
     job->partial = *memory + partial;
-    job->words = job->offsets = (uint64_t *)(void *)(*memory + words);
-    job->staged = r->in_runs ? *memory + words : NULL;
+    job->words = job->offsets = (uint64_t *)(void *)(*memory + shared);
+    job->staged = r->in_runs ? *memory + shared : NULL;
 done:
     return error->status;
 }
@@ -335,9 +334,9 @@ static gr_status plan(run *r)
         job->long_rows += 2 * (request->rows / request->segments);
     bool has_initial = is_float(r) ? job->sums.has_initial : request->sums.initial[0].u64 != 0;
     r->in_runs = job->try_sorted && columns == 1 && !has_initial && request->acc != GR_ACC_proven3;
-    size_t strips = gr_ceil_div(request->rows, r->sms * RUN_WARPS * STRIP_ROWS);
+    size_t strips = gr_ceil_div(request->rows, r->sms * RUN_WARPS * GR_STRIP_ROWS);
     if (r->in_runs) /* whole strips, in equal shares */
-        job->task_rows = gr_least(strips, MOST_STRIPS) * STRIP_ROWS;
+        job->task_rows = gr_least(strips, MOST_STRIPS) * GR_STRIP_ROWS;
     job->shared_words = shared_words(r);
     return r->in_words ? find_room(r) : GR_OK;
 }

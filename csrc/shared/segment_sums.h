@@ -32,6 +32,7 @@ enum {
     GR_SAMPLE_SLOTS = 8192,   /* of its hash table */
     GR_CHECKED_BITS = 57,     /* the widest element of a word that is checked for overflow */
     GR_OVERLAPPING = 4,       /* words of a sum that overlap, at most */
+    GR_STRIP_ROWS = 256,      /* that a warp of segment_runs adds up at once */
     GR_SEGMENT_THREADS = 1024 /* per block of the kernels with sums in shared memory */
 };
 

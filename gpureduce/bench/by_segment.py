@@ -382,6 +382,7 @@ def _kind(row: dict[str, Any]) -> str:
 def as_table(rows: Sequence[dict[str, Any]]) -> str:
     """The rows as text: milliseconds of each call, and ratios."""
     heads = [head for head, name in _COLUMNS.items() if any(name in row["ms"] for row in rows)]
+    ratios = ["exact/best", "determ./exact", *["exact/limit"] * (_LIMIT in heads)]
     lines = []
     for row in rows:
         ms, best = row["ms"], _best_peer(row)
@@ -390,9 +391,8 @@ def as_table(rows: Sequence[dict[str, Any]]) -> str:
         over = f"{ms['exact'] / best:.2f}" if best else ""
         under = f"{certain / ms['exact']:.1f}" if certain else ""
         least = f"{ms['exact'] / ms[_LIMIT]:.2f}" if _LIMIT in ms else ""
-        found = (over, under, least)[: 3 if "limit" in heads else 2]
+        found = [over, under, least][: len(ratios)]
         lines.append([_kind(row), row["ids"], f"{row['segments']:,}", *times, *found])
-    ratios = ["exact/best", "determ./exact", "exact/limit"][: 3 if "limit" in heads else 2]
     columns = ["values", "ids", "segments", *heads, *ratios]
     return table(columns, lines, list(range(2, len(columns))))
 

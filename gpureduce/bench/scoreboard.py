@@ -393,9 +393,9 @@ def _host_table(rows: Sequence[Row]) -> str:
     dtypes = list(dict.fromkeys(row["dtype"] for row in host))
     quickest = "the quickest of " * (len(others) > 1) + ", ".join(others)
     text = (
-        f"**Arrays in host memory**, from NumPy array to number: {dtypes[0]}, in GB/s. The speed "
-        f"of each of our ways over that of {quickest}, at the size where it is least "
-        f"({', '.join(dtypes)}): {'; '.join(told)}."
+        f"**Arrays in host memory**, from NumPy array to number: {dtypes[0]}, in GB/s. "
+        f"At all sizes ({', '.join(dtypes)}), our speed divided by that of {quickest} is at least: "
+        f"{'; '.join(told)}."
     )
     if limits := [f"`{name}`, {LIMITS[name]}" for name in names if name in LIMITS]:
         text += " Here `fast` goes through the card, whatever is quicker; beside it: "

@@ -213,7 +213,7 @@ def test_the_table_names_the_cost_of_exactness():
     limit = row("fast of pinned", 1.0, "host", producer="torch")
     text = scoreboard.markdown(PROVENANCE | {"rows": [*rows, limit]})
     assert "up to 2.00 times as long as `cpu` (4 KiB), of 16 KiB 1.50 times." in text
-    assert "over that of numpy, at the size where it is least" in text
+    assert "our speed divided by that of numpy is at least: " in text
     assert "| `fast of pinned` |" in text
     assert "beside it: `fast of pinned`, the sum of an array that lies in pinned" in text
     assert "correctly rounded" not in scoreboard.markdown(PROVENANCE | {"rows": rows[1:3]})

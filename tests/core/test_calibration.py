@@ -395,7 +395,8 @@ def test_a_signal_breaks_it_off_and_the_next_one_works(both, monkeypatch):
     for name in ("_SLAB_BYTES", "_EMULATED_SLAB_BYTES"):
         monkeypatch.setattr(on_several, name, 1 << 22)
     monkeypatch.setattr(on_device, "add", add)
-    array = np.zeros(2**28, np.int32)  # untouched pages cost no memory
+    monkeypatch.setattr(on_several, "_JUDGED_BYTES", 1 << 40)  # no part is for the processors alone
+    array = np.zeros(2**30, np.int32)  # untouched pages cost no memory
     assert broken_off_after(100, lambda: gpureduce.sum(array)) is not None
     assert 3 <= len(slabs) < 256
     assert went_to(INTS) == "cpu+emulator"

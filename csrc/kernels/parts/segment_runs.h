@@ -6,7 +6,7 @@
 
 /* Neighbouring rows, eight per lane of a warp. */
 template <typename In> struct Strip {
-    static constexpr unsigned each = 8, rows = 32 * each;
+    static constexpr unsigned rows = GR_STRIP_ROWS, each = rows / 32;
     unsigned long long id[each];
     In value[each];
 };
