@@ -11,12 +11,14 @@ enum {
     BLOCK = 256,
     LEAST_BLOCK = 64,
     TILE_BYTES = 4096,        /* of rows, in a warp's tile of row_tile, if a row is short */
-    TILE_ROW_BYTES = 512,     /* longest row of row_tile */
+    TILE_ROW_BYTES = 512,     /* longest row of row_tile .. */
+    TILE_NARROW_BYTES = 384,  /* .. that is chosen for exact sums of 16-bit floats */
     GROUP_ROW_BYTES = 2048,   /* longest row of row_group */
     WARP_ROW_BYTES = 1 << 15, /* longer rows take a block */
     SHARE_BYTES = 1 << 15,    /* the least share of a row that is worth a block */
     FEW_ROWS = 16,            /* of column_packs */
     FEW_SMALL_ROWS = 7,       /* of elements of 1 or 2 bytes, if they are no exact sums */
+    FOLD_ROWS = 64,           /* per row beside another, squared: see fold_rows() */
     THREAD_ROWS = 32,         /* enough rows for a thread of column_tiles */
     SHARE_ROWS = 64,          /* the least rows of a share of columns */
     BATCH_BYTES = 4096,       /* smaller batches of columns waste most of a block */
@@ -80,7 +82,9 @@ static const char *choose_rows(const gr_axis_plan *p)
     /* The sums of eight rows of two bytes have 64 bytes: row_tile stores a warp's side by side. */
     if (has_rows_in_packs(p) && bytes > 2)
         return "row_packs";
-    return rows_touch(m) && bytes <= TILE_ROW_BYTES ? "row_tile" : "row_warp";
+    bool is_narrow = gr_acc_is_proven(p->request->acc) && m->columns * 2 == bytes;
+    size_t most = is_narrow ? TILE_NARROW_BYTES : TILE_ROW_BYTES;
+    return rows_touch(m) && bytes <= most ? "row_tile" : "row_warp";
 }
 
 static gr_status shape_tiles(gr_axis_plan *p, size_t bytes, size_t most, gr_error *error)
@@ -161,8 +165,18 @@ static const char *choose_columns(const gr_axis_plan *p)
     return m->rows <= few && row_bytes >= least ? "column_packs" : "column_tiles";
 }
 
+/* How many of eight lanes have one of a row's packs, in teams of a power of two. */
+static size_t busy_of_eight(size_t packs)
+{
+    size_t team = GR_WARP;
+    while (team < packs)
+        team *= 2;
+    return 8 * packs / team;
+}
+
 /* Lays several short rows side by side, so that they make whole packs, and a load of the whole
- * warp. */
+ * warp. More of them, where that keeps more lanes busy: if columns are long enough that it does not
+ * matter how many sums a thread adds up in the end, one for each of these rows. */
 static void fold_rows(gr_axis_plan *p, size_t pack)
 {
     gr_matrix *m = &p->matrix;
@@ -171,6 +185,11 @@ static void fold_rows(gr_axis_plan *p, size_t pack)
         return;
     while (fold * m->columns % pack || fold * m->columns < narrow)
         fold++;
+    for (size_t more = fold;
+         more * m->columns <= p->block * pack && m->rows >= FOLD_ROWS * more * more; more++)
+        if (more * m->columns % pack == 0 &&
+            busy_of_eight(more * m->columns / pack) > busy_of_eight(fold * m->columns / pack))
+            fold = more;
     bool fits = fold * m->columns <= p->block * pack && m->rows / fold >= 1;
     if (fold == 1 || !fits || (m->batches > 1 && m->batch_step % (int64_t)pack))
         return;
@@ -219,7 +238,9 @@ static gr_status shape_columns(gr_axis_plan *p, gr_error *error)
     p->teams = (unsigned)(p->block / team);
     if (2 * tiles <= most && m->rows >= 2 * SHARE_ROWS)
         p->shares = (unsigned)gr_least(most / tiles, m->rows / SHARE_ROWS);
-    size_t thread_rows = (size_t)p->teams << 16; /* small integers are added up in 32 bits */
+    /* Small integers are added up in 32 bits, and float16 in float64. */
+    bool is_short = p->kernel->load == GR_LOAD_f16 && gr_acc_is_proven(p->request->acc);
+    size_t thread_rows = (size_t)p->teams * (is_short ? GR_SHORT_F16 - 1 : 1 << 16);
     if (m->rows > thread_rows && p->shares < gr_ceil_div(m->rows, thread_rows))
         p->shares = (unsigned)gr_ceil_div(m->rows, thread_rows);
     p->grid = tiles * p->shares;
@@ -252,9 +273,10 @@ static void shape_levels(gr_axis_plan *p)
     p->level_shares = p->level_shares ? p->level_shares : 1;
     p->words = p->level_shares > 1 ? p->sum_count * GR_LEVELS_WORDS(levels) : 0;
     p->shared_bytes = 0;
+    /* Most often all blocks return at once: one turn of them is enough. */
     p->grid = gr_least(gr_ceil_div(gr_ceil_div(p->sum_count, GR_WARP / p->lanes) * p->level_shares,
                                    p->block / GR_WARP),
-                       sms_of(p) * (SM_THREADS / p->block) * 8);
+                       sms_of(p) * (SM_THREADS / p->block));
 }
 
 static void shape_layout(gr_axis_plan *p)

@@ -35,7 +35,9 @@ enum {
     L2_EIGHTHS = 3,         /* the share of the L2 cache for words: the quickest on an H100 */
     RUN_WARPS = 16,         /* of segment_runs, per multiprocessor */
     MOST_STRIPS = 1 << 22,  /* per warp: an int counts their rows */
-    MOST_PASSES = 8         /* to make the words of a pass fit into that share */
+    MOST_PASSES = 8,        /* to make the words of a pass fit into that share .. */
+    WIDE_PASSES = 2,        /* .. and for values of all exponents, which need more words, if .. */
+    WIDE_ROWS = 8           /* .. so many rows per sum make up for an idle pass */
 };
 
 static const size_t most_rows = (size_t)1 << 40; /* more would leave too few bits per word */
@@ -231,6 +233,9 @@ static gr_status find_room(run *r)
     if (request->columns == 1) {
         r->job.near = near;
         size_t wanted = gr_least(gr_ceil_div(sums * usual, near), MOST_PASSES);
+        size_t wide = gr_least(gr_ceil_div(sums * most, near), WIDE_PASSES);
+        if (wanted < wide && request->rows / WIDE_ROWS >= sums)
+            wanted = wide;
         r->passes = (unsigned)(r->passes > wanted ? r->passes : wanted);
     }
     r->job.passes = r->passes;
@@ -346,7 +351,7 @@ static gr_status plan(run *r)
 static bool is_done(run *r)
 {
     gr_segment_state state;
-    return r->in_runs && r->passes > 1 && r->request->check &&
+    return r->in_runs && r->passes > WIDE_PASSES && r->request->check &&
            gr_fetch_segment_state(r, &state) == GR_OK && !state.unsorted;
 }
 

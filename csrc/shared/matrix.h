@@ -6,6 +6,9 @@
 #include "shared/elements.h"
 #include "shared/host_device.h"
 
+/* So many float16 elements have an exact sum in float64: they are multiples of 2^-24 below 2^16. */
+enum { GR_SHORT_F16 = 1 << 13 };
+
 /* Rows and columns, for sums along one of the two. A batch is a further dimension, which is kept.
  * Steps are in elements. */
 typedef struct {

@@ -36,6 +36,18 @@ enum {
     GR_SEGMENT_THREADS = 1024 /* per block of the kernels with sums in shared memory */
 };
 
+/* The words of a sum. */
+typedef struct {
+    int low;           /* the exponent of the lowest word's unit, from the least subnormal's */
+    unsigned width;    /* bits per word; the topmost word may have more */
+    unsigned words;    /* per sum, without the one for flags */
+    unsigned flags;    /* 1: a further word has the flags of inf and nan */
+    int checked;       /* additions to the topmost word are checked for overflow */
+    int overlaps;      /* an element is added to one word, of which it may need more than `width` */
+    uint64_t per_pass; /* segments of a pass */
+    uint64_t sum_step, word_step; /* from a sum's words to the next sum's, and to its next word */
+} gr_word_plan;
+
 /* What kernels find out about the ids and values. All zero at first. Places and `low` are stored as
  * complements, so that the first place and the least number are the maximum. */
 typedef struct {
@@ -51,6 +63,7 @@ typedef struct {
     uint64_t largest; /* id, with the sign bit flipped */
     unsigned hot;
     uint64_t hot_id[GR_HOT_IDS];
+    gr_word_plan plan; /* of the attempt: written by segment_clear */
 } gr_segment_state;
 
 /* A part of a long segment, which a block adds up. */
@@ -90,18 +103,6 @@ typedef struct {
     uint64_t task_room, long_room; /* entries of both */
     void *partial;                 /* the tasks' sums */
 } gr_segment_job;
-
-/* The words of a sum. */
-typedef struct {
-    int low;           /* the exponent of the lowest word's unit, from the least subnormal's */
-    unsigned width;    /* bits per word; the topmost word may have more */
-    unsigned words;    /* per sum, without the one for flags */
-    unsigned flags;    /* 1: a further word has the flags of inf and nan */
-    int checked;       /* additions to the topmost word are checked for overflow */
-    int overlaps;      /* an element is added to one word, of which it may need more than `width` */
-    uint64_t per_pass; /* segments of a pass */
-    uint64_t sum_step, word_step; /* from a sum's words to the next sum's, and to its next word */
-} gr_word_plan;
 
 /* Overflow is impossible. With `rows` elements and width = 63 - ceil(log2(rows)), each element adds
  * less than 2^width to a word in size, so a word stays below rows 2^width <= 2^63 in size, in any

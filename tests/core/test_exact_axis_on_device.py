@@ -206,3 +206,54 @@ def test_an_initial_number_may_be_any_float64(dtype):
             want = gpureduce.sum(array, "exact", axis=1, initial=initial, dtype=result).value
             found = added(array, axis=1, initial=initial, dtype=result)
             assert found.tobytes() == want.tobytes(), (initial, result)
+
+
+def hard_rows(rng, dtype, shape):
+    """Rows of usual numbers; and some that cancel, that need more digits, or that are not finite."""
+    rows = rng.standard_normal(shape) * 2.0 ** rng.integers(-3, 3, shape)
+    rows[::5] *= 2.0 ** rng.integers(-12, 12, rows[::5].shape)
+    rows[1::7, -1] = -rows[1::7, :-1].sum(1)
+    rows[3::50, 0], rows[4::50, -1] = np.nan, np.inf
+    with np.errstate(over="ignore"):
+        return rows.astype(numpy_dtype(dtype))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("columns", [8, 9, 15, 33, 129, 161, 193, 255, 257, 319, 513])
+def test_rows_that_begin_anywhere(dtype, columns):
+    """Rows of no whole packs, and rows with gaps: of lanes that share a row, whatever its start."""
+    rng = np.random.default_rng(columns)
+    for gap, start in ((0, 0), (0, 1), (3, 2)):
+        count = 61
+        base = hard_rows(rng, dtype, (1, start + count * (columns + gap))).reshape(-1)
+        rows = base[start:].reshape(count, -1)[:, :columns]
+        rows[...] = hard_rows(rng, dtype, rows.shape)
+        want = gpureduce.sum(rows, "exact", axis=1).value
+        found = add(ByDLPack(rows), axis=1).value  # unlike a host array, it is not copied
+        assert found.to_numpy().tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("columns", [3, 7, 33, 100])
+def test_columns_of_narrow_rows(dtype, columns):
+    """Several rows lie side by side: more of them, if there are many rows."""
+    rng = np.random.default_rng(columns)
+    for count in (40, 1000, 60_000):
+        array = hard_rows(rng, dtype, (columns, count)).T.copy()
+        want = gpureduce.sum(array, "exact", axis=0).value
+        assert add(array, axis=0).value.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_the_sums_of_a_single_row_are_its_elements(dtype):
+    """But nan is always the same, and zero has no sign."""
+    fmt, rng = FORMATS[dtype], np.random.default_rng(31)
+    bits = rng.integers(0, 2 * fmt.sign - 1, 1 << 17, dtype=np.uint64, endpoint=True)
+    bits[: 1 << 16] = np.arange(1 << 16) << (fmt.sign.bit_length() - 16)
+    bits[:4] = 0, fmt.sign, fmt.infinity + 1, fmt.sign + fmt.infinity + 1
+    for end in (None, -1):
+        row = fmt.floats(bits)[None, :end]
+        for of_type in (None, np.float32):
+            want = gpureduce.sum(row, "exact", axis=0, dtype=of_type).value
+            assert add(row, axis=0, dtype=of_type).value.tobytes() == want.tobytes()
+        assert add(row, axis=0, initial=-0.0).value.tobytes() == add(row, axis=0).value.tobytes()

@@ -15,6 +15,7 @@ import pytest
 import gpureduce
 from axis_cases import random_array
 from cases import numpy_dtype
+from exact_cases import FORMATS, GENERATORS, expected_rows
 
 WHERE = ["cpu", "emulator"]
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
@@ -151,6 +152,20 @@ def test_no_digit_overflows(device, power):
         values[n // 2] = smallest
         found = segment_sum(values, ids, num_segments=3, device=device, sorted=False)
         assert found.tolist() == [np.float32((n - 1) * float(large) + smallest), 0, 0]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("generate", GENERATORS, ids=lambda g: g.__name__)
+def test_sums_of_many_words_are_rounded_once(device, generate, dtype):
+    """Exponents of all sizes take up to 42 words for each sum, or two where a kernel needs few."""
+    fmt, rng = FORMATS[dtype], np.random.default_rng(8)
+    for n in (1, 2, 11):
+        rows = generate(fmt, rng, 60, n)
+        order = rng.permutation(rows.size)
+        ids = np.repeat(np.arange(60), n)[order]
+        found = segment_sum(rows.reshape(-1)[order], ids, num_segments=70, device=device)
+        assert fmt.bits(found[:60]).tolist() == expected_rows(fmt, rows)
+        assert not found[60:].any()
 
 
 def hard_numbers(rng, dtype, n):

@@ -1,8 +1,9 @@
 /* column_packs: a thread adds up several packs of columns of few rows.
  *
  * With few rows, a thread of column_tiles loads too little before it ends. Here a thread has packs
- * from some places of the row in flight. It has elements, if a row is no whole number of packs, or
- * if sums are longer than their columns: neighbouring lanes then store neighbouring sums.
+ * from some places of its block's columns in flight. It has elements, if a row is no whole number
+ * of packs, or if sums are longer than their columns: neighbouring lanes then store neighbours.
+ *
  * Still wasted: threads, if there are too few columns to fill the card. */
 #include "parts/columns.h"
 
@@ -39,37 +40,22 @@ __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> 
             add_packs<1, Acc>(in, out, first + (__ffs((int)again) - 1) * apart, apart);
 }
 
-/* The same by loads of single elements, of columns `first`, `first + apart`, ... */
-template <typename Sum, typename In, typename Acc>
-__device__ __forceinline__ void add_elements(const Matrix<In> &in, const Sums<Acc> &out,
-                                             size_t batch, size_t first, size_t apart)
-{
-    size_t columns = in.of.columns;
-    const In *at = in.batch(batch) + first;
-    Columns<In, Acc, Sum> of;
-    of.add_elements(at, in.of.row_step, 0, in.of.rows, 1, apart, columns - first);
-    if constexpr (is_short<Acc, Sum>)
-        if (!of.sizes.allow((unsigned)in.of.rows))
-            return add_elements<Acc>(in, out, batch, first, apart);
-    for (unsigned j = 0; j < of.width; j++)
-        if (first + j * apart < columns)
-            out.put_short(batch * columns + first + j * apart, of.sum[j]);
-}
-
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, is_proven<Acc> || sizeof(In) < 4 ? 2 : 4)
     column_packs(Matrix<In> in, Sums<Acc> out)
 {
     using Sum = ShortSum<Acc, In>;
     constexpr unsigned width = Pack<In>::count, flight = Columns<In, Acc, Sum>::at_once;
-    size_t tid = (size_t)blockIdx.x * blockDim.x + threadIdx.x, columns = in.of.columns;
-    size_t threads = (size_t)gridDim.x * blockDim.x;
+    size_t columns = in.of.columns, packs = columns / width * in.of.batches, apart = blockDim.x;
+    size_t begin = blockIdx.x * apart, turn = gridDim.x * apart, lane = threadIdx.x;
     bool mostly_stores = std::is_integral<In>::value && in.of.rows * sizeof(In) < sizeof(Acc);
+    if (copy_row(in, out))
+        return;
     if (in.has_whole_packs() && !mostly_stores)
-        for (size_t i = tid; i < columns / width * in.of.batches; i += threads * flight)
-            add_packs<flight, Sum>(in, out, i, threads);
+        for (size_t i = begin * flight + lane; i < packs; i += turn * flight)
+            add_packs<flight, Sum>(in, out, i, apart);
     else
         for (size_t b = 0; b < in.of.batches; b++)
-            for (size_t i = tid; i < columns; i += threads * width)
-                add_elements<Sum>(in, out, b, i, threads);
+            for (size_t i = begin * width + lane; i < columns; i += turn * width)
+                add_elements<Sum>(in, out, b, i, apart);
 }

@@ -28,11 +28,10 @@ __global__ void __launch_bounds__(256, Levels<Acc>::is_wide ? 1 : 4)
     size_t warps = (size_t)gridDim.x * (blockDim.x / 32),
            tasks = (sums + apart - 1) / apart * shares;
     size_t warp = (size_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-    for (size_t task = warp; task < tasks; task += warps) {
+    NextTask next = {bits, apart, shares, tasks};
+    for (size_t task = warp; next.find(task, warps); task += warps) {
         size_t k = task / shares * apart + threadIdx.x % apart, share = task % shares;
         bool is_wanted = k < sums && (!bits || bits[k / 32] >> k % 32 & 1);
-        if (!__any_sync(0xffffffffu, is_wanted))
-            continue;
         Place place(of.dim, of.kept, is_wanted ? k : 0);
         Levels<Acc> levels;
         add_terms(levels, of, place, share * lanes + member, shares * lanes, is_wanted ? terms : 0);

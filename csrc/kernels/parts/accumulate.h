@@ -182,10 +182,9 @@ template <typename T> struct Sizes {
     }
 };
 
-/* Float16 elements are multiples of 2^-24, and smaller than 2^16. */
 template <> struct Sizes<__half> {
     static constexpr bool usable = true;
-    static constexpr unsigned few = 1 << 13;
+    static constexpr unsigned few = GR_SHORT_F16;
 
     __device__ __forceinline__ void take(__half) {}
 

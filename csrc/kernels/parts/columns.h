@@ -61,17 +61,32 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
     __device__ __forceinline__ void add_packs(const In *at, int64_t step, size_t r, size_t rows,
                                               unsigned turn)
     {
-        constexpr unsigned flight = 8;
-        int64_t next = (int64_t)turn * step;
-        Pack<unsigned> pack[flight];
-        for (; r + (flight - 1) * turn < rows; r += flight * turn, at += flight * next) {
+        /* If to add takes as long as to load, the next packs are loaded meanwhile. */
+        constexpr bool ahead = is_proven<Sum> && sizeof(In) == 2;
+        constexpr unsigned flight = ahead ? 4 : 8;
+        int64_t apart = (int64_t)turn * step;
+        Pack<unsigned> pack[flight], next[flight];
+        auto load_some = [&](Pack<unsigned>(&some)[flight]) {
             for (unsigned k = 0; k < flight; k++)
-                pack[k] = load(at + k * next);
+                some[k] = r + k * turn < rows ? load(at + k * apart) : Pack<unsigned>{{0, 0, 0, 0}};
+            r += flight * turn;
+            at += flight * apart;
+        };
+        while (!ahead && r + (flight - 1) * turn < rows) {
+            for (unsigned k = 0; k < flight; k++)
+                pack[k] = load(at + k * apart);
+            r += flight * turn;
+            at += flight * apart;
             add(pack);
         }
-        for (unsigned k = 0; k < flight; k++)
-            pack[k] = r + k * turn < rows ? load(at + k * next) : Pack<unsigned>{{0, 0, 0, 0}};
-        add(pack);
+        load_some(next);
+        while (ahead && r < rows) {
+            for (unsigned k = 0; k < flight; k++)
+                pack[k] = next[k];
+            load_some(next);
+            add(pack);
+        }
+        add(next);
     }
 
     /* The same by loads of single elements. The thread has every `apart`-th of `left` columns. */
@@ -126,5 +141,73 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
         return done;
     }
 };
+
+/* Adds up columns `first`, `first + apart`, ... by loads of single elements. */
+template <typename Sum, typename In, typename Acc>
+__device__ __forceinline__ void add_elements(const Matrix<In> &in, const Sums<Acc> &out,
+                                             size_t batch, size_t first, size_t apart)
+{
+    size_t columns = in.of.columns;
+    const In *at = in.batch(batch) + first;
+    Columns<In, Acc, Sum> of;
+    of.add_elements(at, in.of.row_step, 0, in.of.rows, 1, apart, columns - first);
+    if constexpr (is_short<Acc, Sum>)
+        if (!of.sizes.allow((unsigned)in.of.rows))
+            return add_elements<Acc>(in, out, batch, first, apart);
+    for (unsigned j = 0; j < of.width; j++)
+        if (first + j * apart < columns)
+            out.put_short(batch * columns + first + j * apart, of.sum[j]);
+}
+
+/* The exact sum of one float: nan is the positive quiet one, and zero has no sign. */
+template <typename T> __device__ __forceinline__ T alone(T x)
+{
+    using Bits = std::conditional_t<sizeof(T) == 8, unsigned long long,
+                                    std::conditional_t<sizeof(T) == 4, unsigned, unsigned short>>;
+    gr_format format = gr_format_of((gr_load)load_of<T>());
+    Bits bits, infinity = Bits(((1ull << format.exponent) - 1) << format.fraction);
+    memcpy(&bits, &x, sizeof bits);
+    Bits size = Bits(bits << 1); /* without the sign */
+    if (size > Bits(infinity << 1))
+        bits = Bits(infinity | 1ull << (format.fraction - 1));
+    if (size == 0)
+        bits = 0;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Stores the exact sums of a matrix of one row, if they have the elements' type and lie in packs.
+ * Otherwise returns false. */
+template <typename In, typename Acc>
+__device__ __forceinline__ bool copy_row(const Matrix<In> &in, const Sums<Acc> &out)
+{
+    if constexpr (!is_proven<Acc> || std::is_integral<In>::value) {
+        return false;
+    } else {
+        constexpr unsigned width = Pack<In>::count, flight = 4;
+        const gr_sums &of = out.of;
+        size_t packs = in.of.columns / width, turn = (size_t)gridDim.x * blockDim.x * flight;
+        if (in.rows() > 1 || of.type != load_of<In>() || of.has_initial || of.is_partial ||
+            !in.has_whole_packs() || (uintptr_t)of.base % 16 != 0)
+            return false;
+        for (size_t i = (size_t)blockIdx.x * blockDim.x * flight + threadIdx.x; i < packs;
+             i += turn) {
+            Pack<In> pack[flight];
+            for (unsigned k = 0; k < flight; k++)
+                if (i + k * blockDim.x < packs)
+                    pack[k] = Packed<const In *>::whole(in.row(0) + (i + k * blockDim.x) * width);
+            for (unsigned k = 0; k < flight; k++) {
+                In element[width];
+                memcpy(element, &pack[k], sizeof element);
+                for (In &x : element)
+                    x = alone(x);
+                memcpy(&pack[k], element, sizeof element);
+                if (i + k * blockDim.x < packs)
+                    reinterpret_cast<Pack<In> *>(of.base)[i + k * blockDim.x] = pack[k];
+            }
+        }
+        return true;
+    }
+}
 
 #endif

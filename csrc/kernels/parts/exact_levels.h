@@ -242,4 +242,27 @@ DEVICE_FUNCTION void store_digits(void *to, const DigitsHead &head, LevelSum<T> 
     digit[k] = rest;
 }
 
+/* Finds tasks of a warp, which are `apart` sums each, of which any has a bit. */
+struct NextTask {
+    const unsigned *bits; /* NULL: all have */
+    unsigned apart;
+    size_t shares, tasks;
+
+    /* Moves `task` on, in steps of `warps`. Lanes look at different tasks. Returns whether there is
+     * one. */
+    __device__ __forceinline__ bool find(size_t &task, size_t warps) const
+    {
+        for (; task < tasks; task += 32 * warps) {
+            size_t mine = task + threadIdx.x % 32 * warps, k = mine / shares * apart;
+            bool any = mine < tasks && (!bits || bits[k / 32] >> k % 32 << (32 - apart));
+            unsigned found = __ballot_sync(0xffffffffu, any);
+            if (found) {
+                task += (__ffs((int)found) - 1) * warps;
+                return true;
+            }
+        }
+        return false;
+    }
+};
+
 #endif

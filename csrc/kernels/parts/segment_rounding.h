@@ -19,6 +19,68 @@ __device__ __forceinline__ unsigned long long round_total(__int128 total, int ex
                          format);
 }
 
+/* Calls use(bits, k) for words k from 0 to the last but one, where bits are the `width` lowest bits
+ * of word k with the carries of those below it. Returns the last word with its carries: the sum is
+ * that and all bits, each times its power of two. `negates`: of the negated words. */
+template <typename Use>
+__device__ __forceinline__ __int128 each_digit(const uint64_t *word, const gr_word_plan &plan,
+                                               bool negates, Use use)
+{
+    unsigned last = plan.words - 1;
+    __int128 rest = 0;
+    MOSTLY_ONCE
+    for (unsigned k = 0; k <= last; k++) {
+        __int128 value = (long long)word[k * plan.word_step];
+        rest = (k ? rest >> plan.width : 0) + (negates ? -value : value);
+        if (k < last)
+            use((unsigned long long)rest & ((1ull << plan.width) - 1), k);
+    }
+    return rest;
+}
+
+/* The highest bits of a number, which is given from its lowest bits on. */
+struct HighestBits {
+    unsigned __int128 bits = 0; /* 127 of them. The lowest is 1 if any bit that left is 1 */
+    unsigned given = 0;
+
+    __device__ __forceinline__ void give(unsigned __int128 more, unsigned count)
+    {
+        bool left = (bits & (((unsigned __int128)1 << count) - 1)) != 0;
+        bits = bits >> count | more << (127 - count) | left;
+        given += count;
+    }
+};
+
+/* Rounds any number of words. */
+DEVICE_FUNCTION unsigned long long round_words_of(const uint64_t *word, const gr_word_plan &plan,
+                                                  int least, gr_format format)
+{
+    unsigned flags = plan.flags ? (unsigned)word[plan.words * plan.word_step] : 0, used = 0;
+    if (flags)
+        return gr_round_flags(flags, format);
+    auto find = [&](unsigned long long bits, unsigned k) { used = bits ? k + 1 : used; };
+    __int128 last = each_digit(word, plan, false, find);
+    bool is_negative = last < 0;
+    if (is_negative) {
+        used = 0;
+        last = each_digit(word, plan, true, find);
+    }
+    if (last)
+        used = plan.words - 1;
+    HighestBits highest;
+    each_digit(word, plan, is_negative, [&](unsigned long long bits, unsigned k) {
+        if (k < used)
+            highest.give(bits, plan.width);
+    });
+    unsigned long long upper = (unsigned long long)(last >> 64);
+    if (last)
+        highest.give((unsigned __int128)last,
+                     upper ? 65 : (unsigned)gr_bit_length((unsigned long long)last));
+    __int128 total = (__int128)highest.bits;
+    return round_total(is_negative ? -total : total, plan.low + least + (int)highest.given - 127,
+                       format);
+}
+
 __device__ __forceinline__ void add_scaled(gr_exact *sum, long long value, int exponent)
 {
     unsigned k = unsigned(exponent - GR_EXACT_UNIT) / 32,
@@ -51,8 +113,9 @@ __device__ __forceinline__ void carry_digits(gr_exact *sum)
 }
 
 /* Rounds any number of words and an initial number. */
-DEVICE_FUNCTION unsigned long long round_words_of(const uint64_t *word, const gr_word_plan &plan,
-                                                  int least, double initial, gr_load type)
+DEVICE_FUNCTION unsigned long long round_with_initial(const uint64_t *word,
+                                                      const gr_word_plan &plan, int least,
+                                                      double initial, gr_load type)
 {
     gr_exact sum;
     add_words(&sum, word, plan, least);

@@ -56,9 +56,11 @@ template <typename In> constexpr bool is_integer_element = std::is_integral<In>:
 template <typename In>
 constexpr int least_exponent = std::is_same<In, double>::value ? -1074 : -149;
 
-__device__ __forceinline__ gr_word_plan plan_of(const gr_segment_job &of, bool is_float)
+/* Plans the words of an attempt: segment_clear does so, for all kernels that follow. */
+__device__ __forceinline__ gr_word_plan plan_of(const gr_segment_job &of)
 {
     const gr_segment_state *state = of.state;
+    bool is_float = gr_is_float((gr_load)of.load);
     gr_word_plan plan =
         gr_plan_words(state->high, ~state->low, state->specials, is_float, of.attempt, of.width);
     plan.per_pass = gr_segments_per_pass(&of, &plan);
@@ -67,23 +69,16 @@ __device__ __forceinline__ gr_word_plan plan_of(const gr_segment_job &of, bool i
     return plan;
 }
 
-/* The plan for the values of a job, in registers. */
-template <typename In> __device__ __forceinline__ gr_word_plan plan_of(const gr_segment_job &of)
+/* Whether sums of words are wanted in this attempt. */
+__device__ __forceinline__ bool adds_words(const gr_segment_job &of)
 {
-    return plan_of(of, !is_integer_element<In>);
+    return !is_in_rows(of) && (of.attempt == 0 || of.state->overflow);
 }
 
-/* The same where the element type is not known to the compiler. */
-__device__ __forceinline__ gr_word_plan plan_of_any(const gr_segment_job &of)
+/* The same for this pass: a plan may need fewer passes than are launched. */
+__device__ __forceinline__ bool adds_words_in_pass(const gr_segment_job &of)
 {
-    return plan_of(of, gr_is_float((gr_load)of.load));
-}
-
-/* Whether the kernels that add to words have to run in this pass. */
-__device__ __forceinline__ bool is_in_words(const gr_segment_job &of, const gr_word_plan &plan)
-{
-    return !is_in_rows(of) && (of.attempt == 0 || of.state->overflow) &&
-           (of.pass == 0 || of.pass * plan.per_pass < of.segments);
+    return adds_words(of) && (of.pass == 0 || of.pass * of.state->plan.per_pass < of.segments);
 }
 
 __device__ __forceinline__ void note_overflow(gr_segment_state *state)

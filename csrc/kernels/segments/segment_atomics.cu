@@ -60,8 +60,8 @@ __device__ __forceinline__ void add_words(const gr_segment_job &of, const gr_wor
 template <typename In, typename Word>
 __global__ void __launch_bounds__(512, 2) segment_atomics(gr_segment_job of)
 {
-    gr_word_plan plan = plan_of<In>(of);
-    if (!is_in_words(of, plan) || is_in_shared(of, plan))
+    gr_word_plan plan = of.state->plan;
+    if (!adds_words_in_pass(of) || is_in_shared(of, plan))
         return;
     if constexpr (!is_integer_element<In> && !std::is_same<In, double>::value)
         if (plan.overlaps)

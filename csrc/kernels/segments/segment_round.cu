@@ -1,8 +1,7 @@
 /* segment_round: rounds the words of each sum, once, and stores it, or stores its digits.
  *
  * Nothing is stored if an id was out of range. Words that the next pass needs are set to zero: they
- * are in the L2 cache now. A few words are rounded in registers; more of them,
- * flags and initial numbers take the long way, by digits of 32 bits. */
+ * are in the L2 cache now. Initial numbers take the long way, by digits of 32 bits. */
 #include "parts/segment_rounding.h"
 
 __device__ __forceinline__ void clear_sum(uint64_t *word, const gr_word_plan &plan, bool is_last)
@@ -14,7 +13,9 @@ __device__ __forceinline__ void clear_sum(uint64_t *word, const gr_word_plan &pl
 template <typename In, typename Word>
 __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
 {
-    gr_word_plan plan = plan_of_any(of);
+    if (!adds_words_in_pass(of) || of.state->bad || (of.attempt == 0 && of.state->overflow))
+        return;
+    gr_word_plan plan = of.state->plan;
     uint64_t begin = of.pass * plan.per_pass, left = of.segments - begin;
     size_t count = (plan.per_pass < left ? plan.per_pass : left) * of.columns;
     size_t grid = (size_t)gridDim.x * blockDim.x;
@@ -23,8 +24,6 @@ __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
     int least = of.load == GR_LOAD_f64 ? -1074 : -149;
     gr_format format = gr_format_of(of.sums.type);
 
-    if (!is_in_words(of, plan) || of.state->bad || (of.attempt == 0 && of.state->overflow))
-        return;
     for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += grid) {
         uint64_t k = of.columns == 1 ? i : i / of.columns, c = of.columns == 1 ? 0 : i % of.columns;
         uint64_t *word = of.words + i * plan.sum_step;
@@ -48,8 +47,10 @@ __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
                     total += (unsigned __int128)(__int128)(long long)word[k * plan.word_step]
                              << k * plan.width;
                 bits = round_total((__int128)total, plan.low + least, format);
+            } else if (initial == 0) {
+                bits = round_words_of(word, plan, least, format);
             } else {
-                bits = round_words_of(word, plan, least, initial, of.sums.type);
+                bits = round_with_initial(word, plan, least, initial, of.sums.type);
             }
         }
         store_bits(to, bits, of.sums.bytes);

@@ -10,18 +10,23 @@ __global__ void __launch_bounds__(GR_SEGMENT_THREADS, 1) segment_sample(gr_segme
     unsigned long long *key = shared_array<unsigned long long>(); /* id plus 1; 0: free */
     unsigned *count = reinterpret_cast<unsigned *>(key + GR_SAMPLE_SLOTS);
     gr_segment_state *state = of.state;
+    constexpr unsigned each = GR_SAMPLED_IDS / GR_SEGMENT_THREADS;
 
     if (is_in_rows(of))
         return;
+    unsigned long long ids[each]; /* loaded before any atomic: loads do not pass these */
+    for (unsigned k = 0; k < each; k++) {
+        unsigned i = threadIdx.x + k * GR_SEGMENT_THREADS;
+        size_t apart = of.rows / GR_SAMPLED_IDS, row = i * apart;
+        row += apart ? (i * 2654435761u) % (apart < 0xffffffff ? (unsigned)apart : ~0u) : 0;
+        ids[k] = id_at(of, row);
+    }
     for (unsigned i = threadIdx.x; i < GR_SAMPLE_SLOTS; i += blockDim.x) {
         key[i] = 0;
         count[i] = 0;
     }
     __syncthreads();
-    for (unsigned i = threadIdx.x; i < GR_SAMPLED_IDS; i += blockDim.x) {
-        size_t apart = of.rows / GR_SAMPLED_IDS, row = i * apart;
-        row += apart ? (i * 2654435761u) % (apart < 0xffffffff ? (unsigned)apart : ~0u) : 0;
-        unsigned long long id = id_at(of, row);
+    for (unsigned long long id : ids) {
         if (id >= of.segments)
             continue;
         unsigned slot = unsigned((id + 1) * 0x9e3779b97f4a7c15ull >> 40) % GR_SAMPLE_SLOTS;

@@ -38,10 +38,10 @@ __device__ __forceinline__ void add_in_shared(const gr_segment_job &of, const gr
 template <typename In, typename Word>
 __global__ void __launch_bounds__(GR_SEGMENT_THREADS, 1) segment_shared(gr_segment_job of)
 {
-    gr_word_plan plan = plan_of<In>(of);
+    gr_word_plan plan = of.state->plan;
     unsigned stride = plan.words + plan.flags;
 
-    if (!is_in_words(of, plan) || !is_in_shared(of, plan))
+    if (!adds_words_in_pass(of) || !is_in_shared(of, plan))
         return;
     unsigned sums = unsigned(of.segments * of.columns) * stride, copies = 1;
     while (copies < 32 && 2 * copies * sums <= of.shared_words)
