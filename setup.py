@@ -97,7 +97,7 @@ TOGETHER = [
     # steps of sums by segment, with and without shared memory
     "segment_bounds segment_sample",
     "segment_largest segment_range segment_clear segment_round segment_merge segment_join "
-    "segment_put",
+    "segment_put segment_count segment_claim segment_order",
 ]
 
 SBOM = runpy.run_path(str(ROOT / "tools" / "sbom.py"))

@@ -17,6 +17,7 @@ typedef struct {
     unsigned passes, fewest_passes, tiles; /* tiles of 32 columns */
     bool in_rows, in_words;                /* which of the two ways may be taken */
     bool in_runs;                          /* in_rows: in one pass over ids and values */
+    bool in_order;                         /* in_rows: put in order first, if it is not sorted */
 } gr_segment_run;
 
 /* One launch. */

@@ -6,9 +6,11 @@
  * Ids: segment_runs adds up, as long as they are sorted, and segment_join and segment_digits what
  * it leaves. segment_put copies the sums to their places. For several columns, and for the sums
  * that segment_runs does not make, segment_bounds makes offsets of sorted ids, and the kernels for
- * offsets follow. If ids are not sorted, segment_range finds the exponents, and segment_sample
- * frequent ids. segment_shared or segment_atomics adds integers, and segment_round rounds. The
- * device decides which of these kernels return at once, so that the host does not have to wait.
+ * offsets follow. If ids are not sorted, long rows are put in order by segment_count, segment_claim
+ * and segment_order, and the kernels for offsets follow. For others, segment_range finds the
+ * exponents, and segment_sample frequent ids. segment_shared or segment_atomics adds integers, and
+ * segment_round rounds. The device decides which of these kernels return at once, so that the host
+ * does not have to wait.
  *
  * Digits: as for unsorted ids. An element's segment is searched in the offsets, if there are any.
  */
@@ -34,6 +36,7 @@ enum {
     ROOM_WORDS = 1 << 24,   /* for fixed-point sums, if there is no need for more */
     L2_EIGHTHS = 3,         /* the share of the L2 cache for words: the quickest on an H100 */
     RUN_WARPS = 16,         /* of segment_runs, per multiprocessor */
+    ORDERED_BYTES = 64,     /* of a row, at least, to put rows in order */
     MOST_STRIPS = 1 << 22,  /* per warp: an int counts their rows */
     MOST_PASSES = 8,        /* to make the words of a pass fit into that share .. */
     WIDE_PASSES = 2,        /* .. and for values of all exponents, which need more words, if .. */
@@ -169,6 +172,16 @@ done:
     return error->status;
 }
 
+/* Puts the rows in order by their segments. */
+static gr_status order_rows(run *r)
+{
+    const gr_segment_request *request = r->request;
+    if (gr_launch_segment_threads(r, "segment_count", request->rows, BLOCK, 0) == GR_OK &&
+        gr_launch_segment_threads(r, "segment_claim", request->segments, BLOCK, 0) == GR_OK)
+        gr_launch_segment_threads(r, "segment_order", request->rows, BLOCK, 0);
+    return r->error->status;
+}
+
 static gr_status add_rows(run *r)
 {
     const gr_segment_request *request = r->request;
@@ -263,8 +276,12 @@ static gr_status allocate(run *r, char **memory)
                    : r->in_rows ? request->rows / job->task_rows + longs
                                 : 0;
     size_t marks = r->in_rows && is_proven(r) ? sums / 32 + 1 : 0;
+    size_t counts = r->in_order ? request->segments : 0;
     size_t state = take(&bytes, 1, sizeof *job->state);
-    size_t unproven = take(&bytes, marks, sizeof(unsigned)), zeroed = bytes;
+    size_t unproven = take(&bytes, marks, sizeof(unsigned));
+    size_t count = take(&bytes, counts, sizeof *job->counts), zeroed = bytes;
+    size_t ends = take(&bytes, counts, sizeof *job->ends);
+    size_t order = take(&bytes, r->in_order ? request->rows : 0, sizeof *job->order);
     size_t task = take(&bytes, tasks, sizeof *job->task);
     size_t of_long = take(&bytes, longs, sizeof *job->longs);
     size_t partial = take(&bytes, tasks * request->columns, acc_size(request->acc));
@@ -289,6 +306,9 @@ static gr_status allocate(run *r, char **memory)
     job->partial = *memory + partial;
     job->words = job->offsets = (uint64_t *)(void *)(*memory + shared);
     job->staged = r->in_runs ? *memory + shared : NULL;
+    job->counts = (unsigned *)(void *)(*memory + count);
+    job->ends = (unsigned *)(void *)(*memory + ends);
+    job->order = r->in_order ? (unsigned *)(void *)(*memory + order) : NULL;
 done:
     return error->status;
 }
@@ -321,9 +341,11 @@ static gr_status plan(run *r)
     job->try_sorted = !as_digits && !request->by_offsets && request->rows &&
                       (request->sorted == GR_SORTED ||
                        (request->sorted == GR_SORTED_UNKNOWN && request->rows >= UNTRIED_ROWS));
-    r->in_rows = !as_digits && (request->by_offsets || job->try_sorted);
-    r->in_words =
-        as_digits || !(request->by_offsets || (job->try_sorted && request->sorted == GR_SORTED));
+    bool has_order = request->by_offsets || (job->try_sorted && request->sorted == GR_SORTED);
+    r->in_order = !as_digits && !has_order && request->rows && request->rows <= UINT32_MAX &&
+                  columns * gr_load_size((gr_load)request->load) >= ORDERED_BYTES;
+    r->in_rows = !as_digits && (request->by_offsets || job->try_sorted || r->in_order);
+    r->in_words = as_digits || !(has_order || r->in_order);
     r->sms = gr_facts_of(request->device)->sms;
     r->shared_bytes = gr_facts_of(request->device)->shared_bytes;
     while (lanes < columns && lanes < GR_WARP)
@@ -358,9 +380,10 @@ static bool is_done(run *r)
 static gr_status add(run *r)
 {
     const gr_segment_request *request = r->request;
-    bool has_bounds = !r->in_runs && (r->in_rows || request->by_offsets);
+    bool has_bounds = !r->in_runs && (r->job.try_sorted || request->by_offsets);
     if ((r->in_runs && add_runs(r) != GR_OK) ||
         (has_bounds && gr_launch_segment_bounds(r) != GR_OK) ||
+        (r->in_order && order_rows(r) != GR_OK) ||
         (r->in_rows && !r->in_runs && add_rows(r) != GR_OK))
         return r->error->status;
     if (r->in_words && !is_done(r)) {

@@ -130,6 +130,10 @@ GR_INTRINSIC int __all_sync(unsigned mask, int predicate, GR_SITE)
 {
     return (int)gr_warp_collective(GR_ALL, mask, predicate != 0, 0, 32, file, line);
 }
+template <typename T> GR_INTRINSIC unsigned __match_any_sync(unsigned mask, T value, GR_SITE)
+{
+    return (unsigned)gr_shuffle(GR_MATCH, mask, value, 0, 32, file, line);
+}
 #define GR_REDUCE(name, type, op)                                                                  \
     GR_INTRINSIC type name(unsigned mask, type value, GR_SITE)                                     \
     {                                                                                              \

@@ -72,6 +72,7 @@ enum gr_collective {
     GR_BALLOT,
     GR_ANY,
     GR_ALL,
+    GR_MATCH,
     GR_REDUCE_ADD,
     GR_REDUCE_MIN,
     GR_REDUCE_MAX,

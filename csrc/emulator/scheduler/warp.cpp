@@ -45,6 +45,18 @@ static unsigned vote(const Warp *warp, const Meeting *meeting)
     return yes;
 }
 
+/* Each lane gets the lanes that have its value. */
+static void match(Warp *warp, const Meeting *meeting)
+{
+    for (unsigned lanes = meeting->arrived; lanes; lanes &= lanes - 1) {
+        int lane = __builtin_ctz(lanes);
+        warp->result[lane] = 0;
+        for (unsigned others = meeting->arrived; others; others &= others - 1)
+            if (warp->value[__builtin_ctz(others)] == warp->value[lane])
+                warp->result[lane] |= others & -others;
+    }
+}
+
 static unsigned combine(gr_collective op, unsigned a, unsigned b)
 {
     switch (op) {
@@ -74,6 +86,10 @@ static void resolve(Warp *warp, const Meeting *meeting)
         return;
     if (meeting->op <= GR_SHUFFLE_XOR) {
         shuffle(warp, meeting);
+        return;
+    }
+    if (meeting->op == GR_MATCH) {
+        match(warp, meeting);
         return;
     }
     unsigned result = meeting->op <= GR_ALL ? vote(warp, meeting) : reduce(warp, meeting);

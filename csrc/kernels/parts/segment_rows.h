@@ -4,8 +4,9 @@
 
 #include "segments.h"
 
-/* Where the rows of a segment begin and end. They are rows of the values whatever is in memory:
- * offsets and ids that change after their check make wrong sums, and no wrong addresses. */
+/* Where the rows of a segment begin and end: in memory, or in their order. They are rows of the
+ * values whatever is in memory: offsets and ids that change after their check make wrong sums, and
+ * no wrong addresses. */
 struct Bounds {
     uint64_t begin, end;
 
@@ -17,8 +18,13 @@ struct Bounds {
 
     /* Those of segment k. */
     __device__ __forceinline__ Bounds(const gr_segment_job &of, uint64_t k)
-        : Bounds(of, of.by_offsets ? index_at(of.index, k) : of.offsets[k],
-                 of.by_offsets ? index_at(of.index, k + 1) : of.offsets[k + 1])
+        : Bounds(of,
+                 of.by_offsets     ? index_at(of.index, k)
+                 : needs_order(of) ? of.ends[k] - of.counts[k]
+                                   : of.offsets[k],
+                 of.by_offsets     ? index_at(of.index, k + 1)
+                 : needs_order(of) ? of.ends[k]
+                                   : of.offsets[k + 1])
     {
     }
 
@@ -54,6 +60,13 @@ __device__ __forceinline__ Bounds rows_of(const gr_segment_job &of, uint64_t k)
 __device__ __forceinline__ bool adds_rows(const gr_segment_job &of)
 {
     return is_in_rows(of) && !of.state->bad;
+}
+
+/* The row that has a place in the order. It is one of the rows whatever is in memory. */
+__device__ __forceinline__ uint64_t row_at(const gr_segment_job &of, uint64_t place)
+{
+    uint64_t row = of.order[place];
+    return row < of.rows ? row : of.rows - 1;
 }
 
 template <typename Sum, typename Acc, typename In, typename Piece, unsigned count>
@@ -113,19 +126,44 @@ __device__ __forceinline__ Sum sum_of_packs(const Part &part, const In *in, Size
     return sum;
 }
 
+/* The same of rows that have been put in order. */
+template <typename Acc, typename In>
+__device__ __forceinline__ Acc sum_in_order(const gr_segment_job &of, const Part &part,
+                                            const char *column)
+{
+    constexpr unsigned flight = 8;
+    Acc sum = 0;
+    for (uint64_t i = part.begin + part.member; i < part.end; i += flight * part.members) {
+        In value[flight];
+        for (unsigned k = 0; k < flight; k++) {
+            uint64_t place = i + k * part.members;
+            value[k] = In{};
+            if (place < part.end)
+                value[k] = *reinterpret_cast<const In *>(column + (int64_t)row_at(of, place) *
+                                                                      of.values.row_step);
+        }
+        add_pieces_to<In>(sum, value);
+    }
+    return sum;
+}
+
 /* A lane's part of a sum. `sizes` tell whether it is exact, if it is short. */
 template <typename Sum, typename Acc, typename In>
 __device__ __forceinline__ Sum sum_of_rows(const gr_segment_job &of, const Part &part,
                                            Sizes<In> &sizes)
 {
     int64_t step = of.values.row_step;
-    const char *column = static_cast<const char *>(of.values.base) +
-                         column_offset(of.values, part.c) + (int64_t)part.begin * step;
+    const char *column =
+        static_cast<const char *>(of.values.base) + column_offset(of.values, part.c);
+    const char *first = column + (int64_t)part.begin * step;
     if (part.begin >= part.end)
         return Sum(0);
+    if constexpr (!is_short<Acc, Sum>)
+        if (needs_order(of))
+            return sum_in_order<Acc, In>(of, part, column);
     if (of.columns == 1 && step == (int64_t)sizeof(In) && part.members > 1)
-        return sum_of_packs<Sum, Acc>(part, reinterpret_cast<const In *>(column), sizes);
-    return sum_of_elements<Sum, Acc>(part, column, step, sizes);
+        return sum_of_packs<Sum, Acc>(part, reinterpret_cast<const In *>(first), sizes);
+    return sum_of_elements<Sum, Acc>(part, first, step, sizes);
 }
 
 /* Where the sum of column c of segment k is stored. */
@@ -173,7 +211,7 @@ __device__ __forceinline__ bool put_short_segment(const gr_segment_job &of, cons
     } else {
         Sizes<In> sizes;
         unsigned most = largest_in_warp((unsigned)(part.end - part.begin));
-        if (most > sizes.few)
+        if (most > sizes.few || needs_order(of))
             return false;
         Short sum = sum_of_rows<Short, Acc>(of, part, sizes);
         if (!sizes.allow_in_warp(most))

@@ -74,10 +74,17 @@ __device__ __forceinline__ void note_first_place(uint64_t *first, size_t place)
         note_place(first, place);
 }
 
+/* Whether rows have to be put in order. */
+__device__ __forceinline__ bool needs_order(const gr_segment_job &of)
+{
+    return of.order && (!of.try_sorted || of.state->unsorted);
+}
+
 /* Whether segment_rows is to add up. */
 __device__ __forceinline__ bool is_in_rows(const gr_segment_job &of)
 {
-    return !of.sums.as_digits && (of.by_offsets || (of.try_sorted && !of.state->unsorted));
+    return !of.sums.as_digits &&
+           (of.by_offsets || of.order || (of.try_sorted && !of.state->unsorted));
 }
 
 /* The segment of a row: the last one whose offset is not above it. It is one of the job's segments

@@ -1,0 +1,28 @@
+/* segment_claim: gives each segment as many places in the order as it has rows.
+ *
+ * Any part of the order will do, so no segment waits for the sum of all counts before its own: a
+ * warp claims places for 32 segments by one atomic addition. */
+#include "parts/segment_order.h"
+
+template <typename In, typename Word> __global__ void segment_claim(gr_segment_job of)
+{
+    uint64_t threads = (uint64_t)gridDim.x * blockDim.x;
+    unsigned lane = threadIdx.x % 32;
+    uint64_t first = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x - lane;
+
+    if (!needs_order(of) || of.state->bad)
+        return;
+    for (uint64_t base = first; base < of.segments; base += threads) {
+        uint64_t k = base + lane;
+        unsigned count = k < of.segments ? of.counts[k] : 0, upto = count, begin = 0;
+        for (unsigned offset = 1; offset < 32; offset *= 2) {
+            unsigned other = __shfl_up_sync(0xffffffffu, upto, offset);
+            upto += lane >= offset ? other : 0;
+        }
+        if (lane == 31)
+            begin = atomicAdd(&of.state->places, upto);
+        begin = __shfl_sync(0xffffffffu, begin, 31) + upto - count;
+        if (k < of.segments)
+            of.ends[k] = begin;
+    }
+}
