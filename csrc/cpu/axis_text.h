@@ -60,8 +60,9 @@ INLINE void sum_float_rows(const unsigned char *in, ptrdiff_t step, size_t n, si
                            size_t size, load_pair *load, lane_order order, gr_pair *sums)
 {
     if (n > SHORT) {
+        bool fetches = fetching_gains();
         for (size_t r = 0; r < rows; r++, in += step)
-            sums[r] = n <= GR_CPU_BLOCK ? sum_block(in, n, size, load, order)
+            sums[r] = n <= GR_CPU_BLOCK ? sum_block(in, n, size, load, order, fetches)
                                         : sum_floats(in, n, size, load, order);
         return;
     }
@@ -120,8 +121,9 @@ enum { SHORT_INTEGERS = 16 };
             }                                                                                      \
             return;                                                                                \
         }                                                                                          \
+        bool fetches = fetching_gains();                                                           \
         for (size_t r = 0; r < rows; r++, in += step)                                              \
-            sums[r] = sum_integers(in, n * (bits / 8), bits, flip) - excess * n;                   \
+            sums[r] = sum_integers(in, n * (bits / 8), bits, flip, fetches) - excess * n;          \
     }
 
 INTEGER_ROWS(i8, 8, 0x8080808080808080)
