@@ -120,11 +120,11 @@ static bool bin_columns_f64(const unsigned char *const *rows, size_t count, size
 /* The units by which the lanes of one part have grown together. */
 INLINE int64_t take_units(doubles lanes, doubles start, int part, int parts)
 {
-    lanes64 units = (lanes64)lanes - (lanes64)start;
-    int64_t sum = 0;
+    lanes64 bits = (lanes64)lanes, origin = (lanes64)start;
+    uint64_t sum = 0; /* wraps around if a bin has left its binade */
     for (int i = part; i < WIDTH; i += parts)
-        sum += units[i];
-    return sum;
+        sum += (uint64_t)bits[i] - (uint64_t)origin[i];
+    return (int64_t)sum;
 }
 
 INLINE void bin_row(const unsigned char *in, size_t n, const bins *start, bins *to,
