@@ -19,6 +19,9 @@ enum {
     STRIP_BYTES = 4096,     /* of few rows, whose sums are stored at once */
     LEAST_STRIP = 128,      /* columns */
     MOST_STRIP = 512,
+    LONG_STRIP = 1024,
+    PASS_ROWS = 8,
+    FETCHES_FROM_BYTES = 1 << 25,
     CACHE_LINE = 64
 };
 
@@ -51,6 +54,8 @@ static bool in_strips(const gr_axis_job *job)
 static size_t strip_of(const gr_axis_job *job)
 {
     size_t columns = STRIP_BYTES / (job->rows * job->size) / LEAST_STRIP * LEAST_STRIP;
+    if (job->rows > PASS_ROWS) /* several passes over the sums: long streams are faster */
+        return LONG_STRIP;
     return columns < LEAST_STRIP ? LEAST_STRIP : gr_axis_least(columns, MOST_STRIP);
 }
 
@@ -389,6 +394,7 @@ bool gr_axis_run_columns(gr_axis_job *job)
     choose_form(job);
     size_t row = job->width * job->folded * job->size, bytes = row * job->rows;
     job->each = bytes < GR_AXIS_TASK_BYTES ? GR_AXIS_TASK_BYTES / bytes : 1;
+    job->fetches = gr_axes_size(&job->axes->kept) * job->n * job->size >= FETCHES_FROM_BYTES;
     job->chunks = 1;
     job->planes = job->ways->planes(job);
     if (job->units < FEW_UNITS) {

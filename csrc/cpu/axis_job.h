@@ -45,6 +45,7 @@ typedef struct {
     size_t leaves; /* for trees of leaves: their number, and whether there is more than one */
     bool more;
     bool assumed, right; /* gr_axis_ways.assume */
+    int hard;            /* the caller's; 0 at first */
 } gr_columns;
 
 typedef struct {
@@ -94,6 +95,7 @@ struct gr_axis_job {
     int threads;       /* as in gr_parallel() */
 
     /* Chosen by gr_axis_run_job(). */
+    bool fetches;    /* the array is larger than caches */
     bool contiguous; /* rows need not be gathered */
     size_t pieces, piece;
     size_t units, unit_sums, each, width, tiles, folded, rows, chunks, chunk;

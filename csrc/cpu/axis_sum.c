@@ -202,7 +202,7 @@ static void float_add(const gr_axis_job *job, gr_columns *sums, const unsigned c
 {
     size_t used = gr_columns_used(sums, job->vector);
     memset(sums->planes + used, 0, (sums->stride - used) * sizeof *sums->planes);
-    context_of(job)->float_columns(rows, count, sums->width, sums->planes);
+    context_of(job)->float_columns(rows, count, sums->width, job->fetches, sums->planes);
     push_leaf(sums);
 }
 

@@ -60,8 +60,9 @@ INLINE void sum_float_rows(const unsigned char *in, ptrdiff_t step, size_t n, si
                            size_t size, load_pair *load, lane_order order, gr_pair *sums)
 {
     if (n > SHORT) {
+        bool fetches = fetching_gains();
         for (size_t r = 0; r < rows; r++, in += step)
-            sums[r] = n <= GR_CPU_BLOCK ? sum_block(in, n, size, load, order)
+            sums[r] = n <= GR_CPU_BLOCK ? sum_block(in, n, size, load, order, fetches)
                                         : sum_floats(in, n, size, load, order);
         return;
     }
@@ -120,8 +121,9 @@ enum { SHORT_INTEGERS = 16 };
             }                                                                                      \
             return;                                                                                \
         }                                                                                          \
+        bool fetches = fetching_gains();                                                           \
         for (size_t r = 0; r < rows; r++, in += step)                                              \
-            sums[r] = sum_integers(in, n * (bits / 8), bits, flip) - excess * n;                   \
+            sums[r] = sum_integers(in, n * (bits / 8), bits, flip, fetches) - excess * n;          \
     }
 
 INTEGER_ROWS(i8, 8, 0x8080808080808080)
@@ -147,8 +149,9 @@ INLINE void add_float_group(const unsigned char *const *rows, size_t count, size
 {
     doubles x[TOGETHER][2];
 #pragma GCC unroll 8
-    for (size_t j = 0; j < count; j++)
+    for (size_t j = 0; j < count; j++) {
         load(rows[j * apart] + at, x[j]);
+    }
 #pragma GCC unroll 8
     for (size_t half = count / 2; half >= 1; half /= 2)
 #pragma GCC unroll 8
@@ -160,12 +163,13 @@ INLINE void add_float_group(const unsigned char *const *rows, size_t count, size
     sum[1] += x[0][1];
 }
 
-/* Adds up rows in one pass over the sums: `passes` times 8 rows `apart` from each other, and then
+/* Adds up rows in one pass over the sums: if `eight`, as many `apart` from each other, and then
  * `rest` more, fewer than 8. Begins with +0 if `fresh`. */
-INLINE void add_float_rows(const unsigned char *const *rows, size_t passes, size_t apart,
+INLINE void add_float_rows(const unsigned char *const *rows, bool eight, size_t apart,
                            const unsigned char *const *more, size_t rest, size_t width, size_t size,
-                           load_pair *load, bool fresh, double *sums)
+                           load_pair *load, bool fresh, bool fetches, double *sums)
 {
+    enum { AHEAD = 4096 }; /* bytes */
     for (size_t first = 0; first < width; first += GROUP, sums += GROUP) {
         size_t at = (first + GROUP <= width ? first : width - GROUP) * size;
         doubles sum[2] = {{0}, {0}};
@@ -173,12 +177,14 @@ INLINE void add_float_rows(const unsigned char *const *rows, size_t passes, size
             memcpy(&sum[0], sums, sizeof sum[0]);
             memcpy(&sum[1], sums + WIDTH, sizeof sum[1]);
         }
-#pragma GCC unroll 8
-        for (size_t r = 0; r < passes; r++)
-            add_float_group(rows + r, TOGETHER, apart, at, load, sum);
+        for (size_t j = 0; j < TOGETHER && eight && fetches; j++)
+            for (size_t i = 0; i < GROUP * size; i += 64) /* may be past the array */
+                __builtin_prefetch((const void *)((uintptr_t)rows[j * apart] + at + AHEAD + i), 0,
+                                   SECOND_LEVEL);
+        if (eight)
+            add_float_group(rows, TOGETHER, apart, at, load, sum);
         if (rest & 4)
             add_float_group(more, 4, 1, at, load, sum);
-#pragma GCC unroll 8
         for (size_t r = rest & 4; r < rest; r++)
             add_float_group(more + r, 1, 1, at, load, sum);
         memcpy(sums, &sum[0], sizeof sum[0]);
@@ -186,48 +192,21 @@ INLINE void add_float_rows(const unsigned char *const *rows, size_t passes, size
     }
 }
 
-#define FEW_ROWS(n)                                                                                \
-    case n:                                                                                        \
-        add_float_rows(rows, n / TOGETHER, 1, rows + n / TOGETHER * TOGETHER, n % TOGETHER, width, \
-                       size, load, true, sums);                                                    \
-        return;
-
-/* The order of additions is the same for any number of passes. */
 INLINE void add_float_columns(const unsigned char *const *rows, size_t count, size_t width,
-                              size_t size, load_pair *load, double *sums)
+                              size_t size, load_pair *load, bool fetches, double *sums)
 {
-    switch (count) { /* up to as many streams as prefetchers follow */
-        FEW_ROWS(1)
-        FEW_ROWS(2)
-        FEW_ROWS(3)
-        FEW_ROWS(4)
-        FEW_ROWS(5)
-        FEW_ROWS(6)
-        FEW_ROWS(7)
-        FEW_ROWS(8)
-        FEW_ROWS(9)
-        FEW_ROWS(10)
-        FEW_ROWS(11)
-        FEW_ROWS(12)
-        FEW_ROWS(13)
-        FEW_ROWS(14)
-        FEW_ROWS(15)
-    default: break;
-    }
-    size_t apart = count / TOGETHER, rest = count % TOGETHER;
-    const unsigned char *const *more = rows + apart * TOGETHER;
-    add_float_rows(rows, 1, apart, more, 0, width, size, load, true, sums);
-    for (size_t r = 1; r < apart; r++)
-        add_float_rows(rows + r, 1, apart, more, 0, width, size, load, false, sums);
-    if (rest)
-        add_float_rows(rows, 0, 0, more, rest, width, size, load, false, sums);
+    size_t apart = count / TOGETHER, passes = apart + (apart == 0);
+    for (size_t r = 0; r < passes; r++)
+        add_float_rows(rows + r, apart > 0, apart, rows + apart * TOGETHER,
+                       r + 1 == passes ? count % TOGETHER : 0, width, size, load, r == 0, fetches,
+                       sums);
 }
 
 #define FLOAT_COLUMNS(type, size, load)                                                            \
     static void columns_##type(const unsigned char *const *rows, size_t count, size_t width,       \
-                               double *sums)                                                       \
+                               bool fetches, double *sums)                                         \
     {                                                                                              \
-        add_float_columns(rows, count, width, size, load, sums);                                   \
+        add_float_columns(rows, count, width, size, load, fetches, sums);                          \
     }
 
 FLOAT_COLUMNS(f16, 2, load_f16)

@@ -31,9 +31,10 @@ typedef void gr_integer_rows_kernel(const void *data, ptrdiff_t step, size_t n, 
                                     uint64_t *sums);
 
 /* Stores the sums of 1 to 128 rows of elements, one for each column. `width` is at least the number
- * of columns of a group; the last group overlaps the one before it (axis_job.h). */
+ * of columns of a group; the last group overlaps the one before it (axis_job.h). `fetches`: whether
+ * to prefetch rows, which are in no cache. */
 typedef void gr_float_columns_kernel(const unsigned char *const *rows, size_t count, size_t width,
-                                     double *sums);
+                                     bool fetches, double *sums);
 
 /* The same for integers, without groups. Adds to the sums. */
 typedef void gr_integer_columns_kernel(const unsigned char *const *rows, size_t count, size_t width,

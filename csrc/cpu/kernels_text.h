@@ -2,6 +2,7 @@
  * (vectors.h) and defines widen, narrow, load_f16, and KERNELS, the name of the table that this
  * file defines. Vectors are added lane by lane, and the lanes are the same for any width. So every
  * instruction set gives the same bits. */
+#include "cpu/instruction_set.h"
 #include "cpu/kernels.h"
 #include "cpu/loads.h"
 
@@ -29,10 +30,16 @@ INLINE void copy_rest(void *to, const unsigned char *from, size_t bytes, size_t 
         }
 }
 
-/* Prefetches memory one page ahead. Hardware prefetchers stop at the end of a page. Measured gain:
- * 10 to 20 percent for arrays beyond the caches (EPYC Zen 5). The address may be past the end of
- * the array: prefetches do not fault, but C allows no such pointer, hence the integer arithmetic.
- */
+/* Whether to fetch ahead. For arrays beyond the caches this gains 10 to 20 percent on Zen 5, and
+ * loses as much on Zen 4. */
+INLINE bool fetching_gains(void)
+{
+    return gr_instructions() != GR_AVX512_HALVES;
+}
+
+/* Prefetches memory one page ahead. Hardware prefetchers stop at the end of a page. The address may
+ * be past the end of the array: prefetches do not fault, but C allows no such pointer, hence the
+ * integer arithmetic. */
 INLINE void fetch_ahead(const unsigned char *in, size_t bytes)
 {
     enum { PAGE = 4096, CACHE_LINE = 64 };
@@ -45,14 +52,14 @@ INLINE void fetch_ahead(const unsigned char *in, size_t bytes)
  * take all rows before the other half does; the second pass reads the rows from the first-level
  * cache. */
 INLINE void add_rows(const unsigned char *in, size_t rows, size_t size, load_pair *load,
-                     doubles lanes[VECTORS])
+                     bool fetches, doubles lanes[VECTORS])
 {
     for (int first = 0; first < VECTORS; first += SUMS) {
         doubles sums[SUMS];
         memcpy(sums, lanes + first, sizeof sums);
         const unsigned char *row = in + (size_t)(first * WIDTH) * size;
         for (size_t i = 0; i < rows; i++, row += GR_CPU_LANES * size) {
-            if (first == 0)
+            if (first == 0 && fetches)
                 fetch_ahead(row, GR_CPU_LANES * size);
 #pragma GCC unroll 8
             for (int j = 0; j < SUMS; j += 2) {
@@ -92,20 +99,20 @@ INLINE gr_pair fold_lanes(doubles lanes[VECTORS], lane_order order)
 }
 
 INLINE gr_pair sum_block(const unsigned char *in, size_t n, size_t size, load_pair *load,
-                         lane_order order)
+                         lane_order order, bool fetches)
 {
     doubles lanes[VECTORS];
     for (int i = 0; i < VECTORS; i++)
         lanes[i] = (doubles){0};
     size_t rows = n / GR_CPU_LANES, rest = n % GR_CPU_LANES;
-    add_rows(in, rows, size, load, lanes);
+    add_rows(in, rows, size, load, fetches, lanes);
     if (rest) {
         /* Pads the row with zeros. No lane is -0, so adding +0 changes none. */
         doubles row[VECTORS];
         for (int i = 0; i < VECTORS; i++)
             row[i] = (doubles){0};
         copy_rest(row, in + rows * GR_CPU_LANES * size, rest * size, GR_CPU_LANES * size);
-        add_rows((const unsigned char *)row, 1, size, load, lanes);
+        add_rows((const unsigned char *)row, 1, size, load, false, lanes);
     }
     return fold_lanes(lanes, order);
 }
@@ -114,10 +121,11 @@ INLINE gr_pair sum_floats(const unsigned char *in, size_t n, size_t size, load_p
                           lane_order order)
 {
     gr_tree tree;
+    bool fetches = fetching_gains();
     gr_tree_start(&tree);
     while (n > 0) {
         size_t leaf = n < GR_CPU_BLOCK ? n : GR_CPU_BLOCK;
-        gr_tree_push(&tree, sum_block(in, leaf, size, load, order));
+        gr_tree_push(&tree, sum_block(in, leaf, size, load, order, fetches));
         in += leaf * size;
         n -= leaf;
     }
@@ -173,13 +181,15 @@ enum {
     MOST_ROWS = 128
 };
 
-INLINE lanes64 add_strides(const unsigned char *in, size_t strides, int bits, uint64_t flip)
+INLINE lanes64 add_strides(const unsigned char *in, size_t strides, int bits, uint64_t flip,
+                           bool fetches)
 {
     lanes64 sums[STREAMS], total = {0}, mask = flip - (lanes64){0};
     memset(sums, 0, sizeof sums);
     int lane = bits < 64 ? 2 * bits : 64;
     for (size_t i = 0; i < strides; i++, in += STRIDE) {
-        fetch_ahead(in, STRIDE);
+        if (fetches)
+            fetch_ahead(in, STRIDE);
 #pragma GCC unroll 8
         for (int j = 0; j < STREAMS; j++) {
             lanes64 x;
@@ -196,12 +206,13 @@ INLINE lanes64 add_strides(const unsigned char *in, size_t strides, int bits, ui
     return total;
 }
 
-INLINE uint64_t sum_integers(const unsigned char *in, size_t bytes, int bits, uint64_t flip)
+INLINE uint64_t sum_integers(const unsigned char *in, size_t bytes, int bits, uint64_t flip,
+                             bool fetches)
 {
     lanes64 total = {0};
     while (bytes >= STRIDE) {
         size_t strides = bytes / STRIDE < MOST_ROWS ? bytes / STRIDE : MOST_ROWS;
-        total += add_strides(in, strides, bits, flip);
+        total += add_strides(in, strides, bits, flip, fetches);
         in += strides * STRIDE;
         bytes -= strides * STRIDE;
     }
@@ -210,7 +221,7 @@ INLINE uint64_t sum_integers(const unsigned char *in, size_t bytes, int bits, ui
         for (int j = 0; j < STREAMS; j++)
             zeros[j] = flip - (lanes64){0};
         copy_rest(zeros, in, bytes, STRIDE);
-        total += add_strides((const unsigned char *)zeros, 1, bits, flip);
+        total += add_strides((const unsigned char *)zeros, 1, bits, flip, false);
     }
     uint64_t sum = 0;
     for (int i = 0; i < WIDTH; i++)
@@ -220,22 +231,22 @@ INLINE uint64_t sum_integers(const unsigned char *in, size_t bytes, int bits, ui
 
 static uint64_t sum_bits8(const void *data, size_t bytes, uint64_t flip)
 {
-    return sum_integers(data, bytes, 8, flip);
+    return sum_integers(data, bytes, 8, flip, fetching_gains());
 }
 
 static uint64_t sum_bits16(const void *data, size_t bytes, uint64_t flip)
 {
-    return sum_integers(data, bytes, 16, flip);
+    return sum_integers(data, bytes, 16, flip, fetching_gains());
 }
 
 static uint64_t sum_bits32(const void *data, size_t bytes, uint64_t flip)
 {
-    return sum_integers(data, bytes, 32, flip);
+    return sum_integers(data, bytes, 32, flip, fetching_gains());
 }
 
 static uint64_t sum_bits64(const void *data, size_t bytes, uint64_t flip)
 {
-    return sum_integers(data, bytes, 64, flip);
+    return sum_integers(data, bytes, 64, flip, fetching_gains());
 }
 
 /* The compiler vectorizes these two loops. */

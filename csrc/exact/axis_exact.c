@@ -8,21 +8,43 @@ enum {
     BATCH = GR_PROVEN_ROWS,
     TILE = 512,      /* columns, whose sums stay in the first-level cache */
     HALF_ROW = 8192, /* float16: the sum of so many is exact in float64 */
-    SHORT_ROW = 32,  /* rows of fewer elements are added up as columns */
-    FEW_ROWS = 16,   /* columns of more are added up with proof */
-    LONG_ROW = 2048, /* float64: accumulators are faster from here on */
+    SHORT_ROW = 8,   /* rows of fewer elements are added up as columns */
+
+    LONG_ROW = 2048, /* numbers: float64 is added up in pieces from here on */
+    PIECE = 1024,    /* numbers, or almost twice as many */
     FLAGGED = 4096,  /* elements of rows that are added up without proof, if exactly */
     MERGES = 4096    /* more additions to `tail` than elements: of lanes, columns, chunks */
 };
 
 /* --- one sum --------------------------------------------------------------------------------- */
 
+/* Rounds to odd: to float64, toward zero, and sets the last bit if that is inexact. Rounding this
+ * to a narrower format is right even next to the middle between two numbers, where
+ * gr_proven_round() proves nothing. Returns whether the sign of what follows the first 53 bits is
+ * known. */
+static bool round_to_odd(const gr_proven3 *of, double additions, double *odd)
+{
+    double high = of->sum, low = gr_two_sum(&high, of->rest), tail = gr_two_sum(&low, of->tail);
+    double last = low, error = gr_magnitude(tail) + additions * 0x1p-51 * of->bound;
+    uint64_t bits;
+    low = gr_two_sum(&high, last);
+    if (!(gr_magnitude(high) > 0x1p-900 && gr_magnitude(high) < 0x1p900 &&
+          gr_magnitude(low) > 2 * error))
+        return false;
+    memcpy(&bits, &high, sizeof bits);
+    bits = (bits - ((high > 0) != (low > 0))) | 1;
+    memcpy(odd, &bits, sizeof bits);
+    return true;
+}
+
 bool gr_store_proven(const gr_exact_axes *how, gr_proven3 sum, int part, unsigned char *out)
 {
     double rounded;
     for (int i = 0; i < how->initial->count[part]; i++)
         gr_proven3_add(&sum, how->initial->terms[part][i]);
-    if (!gr_proven3_finish(&sum, how->additions, how->format.fraction, how->format.unit, &rounded))
+    if (!gr_proven3_finish(&sum, how->additions, how->format.fraction, how->format.unit,
+                           &rounded) &&
+        (how->target == GR_LOAD_f64 || !round_to_odd(&sum, how->additions, &rounded)))
         return false;
     gr_store_float(out, rounded, how->target);
     return true;
@@ -117,6 +139,61 @@ static void store_rows(const gr_axis_job *job, const double *planes, size_t rows
             proven[i] &= gr_store_proven(how, gr_sum_at(planes, stride), part, out);
 }
 
+/* Adds up and stores rows of float64 in bins. Returns whether these took all of them. */
+static bool add_in_bins(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step, size_t n,
+                        size_t rows, unsigned char *out, ptrdiff_t out_step, bool *proven)
+{
+    const gr_exact_axes *how = gr_exact_axes_of(job);
+    double sums[2 * BATCH], rests[2 * BATCH];
+    if (!how->bin_rows || !how->bin_rows(in, step, n, rows, job->parts, sums, rests))
+        return false;
+    for (size_t i = 0; i < rows; i++)
+        proven[i] = true;
+    for (int part = 0; part < job->parts; part++, out += job->axes->part_step) {
+        const double *sum = sums + part * BATCH, *rest = rests + part * BATCH;
+        if (how->target == GR_LOAD_f64 && how->initial->count[part] == 0)
+            gr_store_floats(out, out_step, sum, rows, how->target);
+        else
+            for (size_t i = 0; i < rows; i++)
+                proven[i] &= gr_store_proven(how, (gr_proven3){sum[i], rest[i], 0, 0}, part,
+                                             out + (ptrdiff_t)i * out_step);
+    }
+    return true;
+}
+
+/* The same for one row, piece by piece. */
+static bool add_long_row(const gr_axis_job *job, const unsigned char *in, size_t n,
+                         unsigned char *out)
+{
+    const gr_exact_axes *how = gr_exact_axes_of(job);
+    size_t parts = (size_t)job->parts, pieces = n / PIECE, piece = n / pieces / parts * parts;
+    double sums[2 * BATCH], rests[2 * BATCH];
+    gr_proven3 total[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+    bool proven = true;
+    gr_arithmetic before = gr_begin_plain();
+    for (size_t first = 0, some; first < pieces && proven; first += some) {
+        some = pieces - first < BATCH ? pieces - first : BATCH;
+        ptrdiff_t step = (ptrdiff_t)(piece * sizeof(double));
+        proven =
+            how->bin_rows(in + (ptrdiff_t)first * step, step, piece, some, job->parts, sums, rests);
+        for (size_t part = 0; part < parts && proven; part++)
+            for (size_t i = part * BATCH; i < part * BATCH + some; i++) {
+                gr_proven3_add(&total[part], sums[i]);
+                gr_proven3_add(&total[part], rests[i]);
+            }
+    }
+    for (size_t i = pieces * piece; i < n && proven; i++) {
+        double x;
+        memcpy(&x, in + i * sizeof x, sizeof x);
+        gr_proven3_add(&total[i % parts], x);
+    }
+    for (size_t part = 0; part < parts && proven; part++)
+        proven = gr_store_proven(how, total[part], (int)part,
+                                 out + (ptrdiff_t)part * job->axes->part_step);
+    gr_end_plain(before);
+    return proven;
+}
+
 /* Adds up rows with proof, and stores the sums that are proven. */
 static void add_with_proof(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step,
                            size_t n, size_t rows, unsigned char *out, ptrdiff_t out_step,
@@ -140,9 +217,14 @@ static void add_rows(const gr_axis_job *job, const unsigned char *in, ptrdiff_t 
                      const gr_axis_run *run)
 {
     size_t numbers = n * (size_t)job->axes->components;
+    int hard = 0;
     if (job->axes->load == GR_LOAD_f64 && numbers >= LONG_ROW) {
-        for (size_t i = 0; i < run->count; i++)
-            row_again(job, in + (ptrdiff_t)i * step, run->out + (ptrdiff_t)i * run->out_step);
+        for (size_t i = 0; i < run->count; i++) {
+            const unsigned char *row = in + (ptrdiff_t)i * step;
+            unsigned char *out = run->out + (ptrdiff_t)i * run->out_step;
+            if (!gr_exact_tries(&hard, hard == 0 && add_long_row(job, row, numbers, out)))
+                row_again(job, row, out);
+        }
         return;
     }
     size_t most = FLAGGED / numbers < BATCH ? FLAGGED / numbers : BATCH, some;
@@ -157,7 +239,8 @@ static void add_rows(const gr_axis_job *job, const unsigned char *in, ptrdiff_t 
         if (add_plainly(job, from, step, numbers, some, pairs))
             for (size_t i = 0; i < some; i++)
                 proven[i] = store_plain(job, pairs[i], out + (ptrdiff_t)i * run->out_step);
-        else
+        else if (!gr_exact_tries(&hard, hard == 0 && add_in_bins(job, from, step, numbers, some,
+                                                                 out, run->out_step, proven)))
             add_with_proof(job, from, step, numbers, some, out, run->out_step, proven);
         gr_end_plain(before);
         for (size_t i = 0; i < some; i++)
@@ -260,7 +343,8 @@ bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_exact_initial *in
         how.whole = gr_axes_size(&axes->reduced) <= 2 && target == GR_LOAD_f64 &&
                     initial->count[0] + initial->count[1] == 0;
         how.plain_columns = how.whole ? plain->columns_f64 : NULL;
-        how.few_columns = target == GR_LOAD_f64 ? kernels->few_f64 : NULL;
+        how.bin_rows = kernels->bin_rows_f64;
+        how.bin_columns = how.whole ? NULL : kernels->bin_columns_f64;
         break;
     }
     gr_axis_job job = {
@@ -268,7 +352,7 @@ bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_exact_initial *in
         .context = &how,
         .axes = axes,
         .short_rows = axes->load == GR_LOAD_f64 ? SHORT_ROW : 0,
-        .few_rows = FEW_ROWS,
+        .few_rows = 128,
         .vector = kernels->vector,
         .tile = TILE,
         .threads = threads,

@@ -6,21 +6,25 @@
 #include "cpu/store.h"
 
 enum {
-    BLOCK = 64,       /* columns that are rounded at once */
-    AGAIN = 8,        /* columns that are added up again together */
-    AGAIN_ROWS = 512, /* of them at a time */
-    FLAGGED_ROWS = 32 /* that are added up without proof, if exactly */
+    BLOCK = 64,      /* columns that are rounded at once */
+    AGAIN = 8,       /* columns that are added up again together */
+    AGAIN_ROWS = 512 /* of them at a time */
 };
 
 int gr_exact_planes(const gr_axis_job *job)
 {
     (void)job;
-    return GR_EXACT_PLANES + 1; /* the members of gr_proven3, and a leaf */
+    return GR_EXACT_PLANES + 2; /* the members of gr_proven3, a leaf, and rests of a leaf */
 }
 
 static double *leaf_of(const gr_columns *sums)
 {
     return sums->planes + GR_EXACT_PLANES * sums->stride;
+}
+
+static double *rests_of(const gr_columns *sums)
+{
+    return leaf_of(sums) + sums->stride;
 }
 
 /* The sums of one leaf stay there, while it is the only one: `leaves` is 1 then. */
@@ -58,7 +62,7 @@ static bool add_leaf_plainly(const gr_axis_job *job, gr_columns *sums,
     memset(leaf + used, 0, (sums->stride - used) * sizeof *leaf);
     gr_lower_inexact();
     __asm__ volatile("" : : "g"(leaf) : "memory");
-    how->plain_columns(rows, count, sums->width, leaf);
+    how->plain_columns(rows, count, sums->width, job->fetches, leaf);
     __asm__ volatile("" : : "g"(leaf) : "memory");
     if (!how->whole && gr_inexact())
         return false;
@@ -66,6 +70,31 @@ static bool add_leaf_plainly(const gr_axis_job *job, gr_columns *sums,
     if (sums->leaves++ > 0)
         how->kernels->columns_f64(&row, 1, sums->stride, sums->planes, sums->stride);
     return true;
+}
+
+/* The same in bins, for leaves of any number of rows. */
+static bool add_leaf_in_bins(const gr_axis_job *job, gr_columns *sums,
+                             const unsigned char *const *rows, size_t count)
+{
+    const gr_exact_axes *how = gr_exact_axes_of(job);
+    double *leaf[2] = {leaf_of(sums), rests_of(sums)};
+    leave_leaf(job, sums);
+    if (!how->bin_columns(rows, count, sums->width, leaf[0], leaf[1], false))
+        return false;
+    size_t used = gr_columns_used(sums, job->vector);
+    for (int i = 0; i < 2; i++)
+        memset(leaf[i] + used, 0, (sums->stride - used) * sizeof(double));
+    const unsigned char *both[2] = {(const unsigned char *)leaf[0], (const unsigned char *)leaf[1]};
+    how->kernels->columns_f64(both, 2, sums->stride, sums->planes, sums->stride);
+    return true;
+}
+
+/* Adds up a leaf without proof. */
+static bool add_leaf(const gr_axis_job *job, gr_columns *sums, const unsigned char *const *rows,
+                     size_t count)
+{
+    return gr_exact_axes_of(job)->bin_columns ? add_leaf_in_bins(job, sums, rows, count)
+                                              : add_leaf_plainly(job, sums, rows, count);
 }
 
 /* Whether stores of the results raise no flag. */
@@ -82,7 +111,7 @@ static bool stores_quietly(const gr_axis_job *job)
 bool gr_exact_assume(const gr_axis_job *job, gr_columns *sums)
 {
     const gr_exact_axes *how = gr_exact_axes_of(job);
-    bool in_any_case = how->whole || how->few_columns;
+    bool in_any_case = how->whole || (how->bin_columns && how->target == GR_LOAD_f64);
     if (how->initial->count[0] + how->initial->count[1] > 0)
         return false;
     if (!in_any_case && !(how->plain_columns && how->flags && stores_quietly(job)))
@@ -95,7 +124,7 @@ bool gr_exact_assume(const gr_axis_job *job, gr_columns *sums)
 bool gr_exact_assumed_rightly(const gr_axis_job *job, const gr_columns *sums)
 {
     const gr_exact_axes *how = gr_exact_axes_of(job);
-    return sums->right && (how->whole || how->few_columns || !gr_inexact());
+    return sums->right && (how->whole || how->bin_columns || !gr_inexact());
 }
 
 static void add_assumed(const gr_axis_job *job, gr_columns *sums, const unsigned char *const *rows,
@@ -103,9 +132,10 @@ static void add_assumed(const gr_axis_job *job, gr_columns *sums, const unsigned
 {
     const gr_exact_axes *how = gr_exact_axes_of(job);
     if (how->plain_columns)
-        how->plain_columns(rows, count, sums->width, leaf_of(sums));
+        how->plain_columns(rows, count, sums->width, job->fetches, leaf_of(sums));
     else
-        sums->right &= how->few_columns(rows, count, sums->width, leaf_of(sums));
+        sums->right &=
+            how->bin_columns(rows, count, sums->width, leaf_of(sums), rests_of(sums), true);
     sums->leaves = 1;
 }
 
@@ -120,17 +150,15 @@ static void store_assumed(const gr_axis_job *job, gr_columns *sums, const gr_axi
 void gr_exact_add(const gr_axis_job *job, gr_columns *sums, const unsigned char *const *rows,
                   size_t count)
 {
+    const gr_exact_axes *how = gr_exact_axes_of(job);
     if (sums->assumed) {
         add_assumed(job, sums, rows, count);
         return;
     }
-    for (size_t some; count > 0; rows += some, count -= some) {
-        some = count < FLAGGED_ROWS ? count : FLAGGED_ROWS;
-        if (add_leaf_plainly(job, sums, rows, some))
-            continue;
-        leave_leaf(job, sums);
-        gr_exact_axes_of(job)->columns(rows, some, sums->width, sums->planes, sums->stride);
-    }
+    if (gr_exact_tries(&sums->hard, sums->hard == 0 && add_leaf(job, sums, rows, count)))
+        return;
+    leave_leaf(job, sums);
+    how->columns(rows, count, sums->width, sums->planes, sums->stride);
 }
 
 /* Sums that are merged or folded leave their leaf. */
@@ -141,11 +169,11 @@ void gr_exact_end(const gr_axis_job *job, gr_columns *sums)
     leave_leaf(job, sums);
 }
 
-static void merge_places(const gr_columns *sums, size_t to, const gr_columns *more, size_t from)
+static void merge_places(const gr_columns *sums, size_t to, size_t from)
 {
     size_t stride = sums->stride;
     gr_proven3 sum = gr_sum_at(sums->planes + to, stride);
-    const gr_proven3 other = gr_sum_at(more->planes + from, stride);
+    const gr_proven3 other = gr_sum_at(sums->planes + from, stride);
     gr_proven3_merge(&sum, &other);
     sums->planes[to] = sum.sum;
     sums->planes[to + stride] = sum.rest;
@@ -156,10 +184,7 @@ static void merge_places(const gr_columns *sums, size_t to, const gr_columns *mo
 void gr_exact_merge_columns(const gr_axis_job *job, gr_columns *sums, const double *later)
 {
     leave_leaf(job, sums);
-    gr_columns more = *sums;
-    more.planes = (double *)later;
-    for (size_t i = 0; i < sums->stride; i++)
-        merge_places(sums, i, &more, i);
+    gr_exact_axes_of(job)->kernels->merge_planes(sums->planes, later, sums->stride);
 }
 
 void gr_exact_fold(const gr_axis_job *job, gr_columns *sums, size_t width)
@@ -167,7 +192,7 @@ void gr_exact_fold(const gr_axis_job *job, gr_columns *sums, size_t width)
     for (size_t count = sums->width / width, half; count > 1; count = half) {
         half = (count + 1) / 2;
         for (size_t i = 0; i < (count - half) * width; i++)
-            merge_places(sums, gr_column_place(sums, job->vector, i), sums,
+            merge_places(sums, gr_column_place(sums, job->vector, i),
                          gr_column_place(sums, job->vector, i + half * width));
     }
 }
@@ -243,12 +268,9 @@ static void store_block(const gr_axis_job *job, const gr_columns *sums, size_t f
     const gr_exact_axes *how = gr_exact_axes_of(job);
     double rounded[BLOCK], margin[BLOCK];
     size_t groups = (n - 1) / GR_MOST_VECTOR * GR_MOST_VECTOR + GR_MOST_VECTOR;
-    bool all = true;
-    how->kernels->round_sums(sums->planes + first + i, sums->stride, groups,
-                             how->additions * 0x1p-52, how->format.fraction, how->format.unit,
-                             rounded, margin);
-    for (size_t k = 0; k < n; k++)
-        all &= margin[k] > 0;
+    bool all = how->kernels->round_sums(sums->planes + first + i, sums->stride, groups,
+                                        how->additions * 0x1p-52, how->format.fraction,
+                                        how->format.unit, rounded, margin);
     if (all)
         gr_store_floats(run->out + (ptrdiff_t)i * run->out_step, run->out_step, rounded, n,
                         how->target);

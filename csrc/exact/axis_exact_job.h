@@ -22,14 +22,25 @@ typedef struct {
      * bfloat16 are. */
     gr_float_rows_kernel *plain_rows;
     gr_float_columns_kernel *plain_columns;
-    gr_proven_few_kernel *few_columns; /* of float64, if results are, too */
-    bool flags;                        /* whether the flag works */
-    bool whole;                        /* whether plain sums are right in any case */
+    /* Of float64. */
+    gr_bin_rows_kernel *bin_rows;
+    gr_bin_columns_kernel *bin_columns;
+    bool flags; /* whether the flag works */
+    bool whole; /* whether plain sums are right in any case */
 } gr_exact_axes;
 
 static inline const gr_exact_axes *gr_exact_axes_of(const gr_axis_job *job)
 {
     return job->context;
+}
+
+/* Notes whether sums were easy, in a quick way. After those that were not, or were not tried, the
+ * way is to be tried again when `hard` is 0. Returns `easy`. */
+static inline bool gr_exact_tries(int *hard, bool easy)
+{
+    enum { NOT_TRIED = 4 };
+    *hard = *hard > 0 ? *hard - 1 : easy ? 0 : NOT_TRIED;
+    return easy;
 }
 
 /* The sum whose numbers are in planes, `stride` apart. */

@@ -46,6 +46,22 @@ INLINE void add_lanes(proven_lanes *to, doubles x)
     add_rest(to, two_sum(&to->sum, x));
 }
 
+/* As gr_proven_add: `rest` rounds. Sums that had a rest begin by adding its size to `bound`. */
+INLINE void add_narrow(proven_lanes *to, doubles x)
+{
+    doubles error = two_sum(&to->sum, x);
+    to->rest += error;
+    to->bound += magnitude(error);
+}
+
+INLINE void add_element(proven_lanes *to, doubles x, size_t size)
+{
+    if (size < sizeof(double))
+        add_narrow(to, x);
+    else
+        add_lanes(to, x);
+}
+
 /* As gr_proven3_merge. */
 INLINE void merge_lanes(proven_lanes *to, const proven_lanes *more)
 {
@@ -82,12 +98,16 @@ INLINE void add_rows(const unsigned char *const *rows, size_t count, size_t apar
         proven_lanes low, high;
         load_lanes(&low, planes, stride);
         load_lanes(&high, planes + WIDTH, stride);
+        if (size < sizeof(double)) {
+            low.bound += magnitude(low.rest);
+            high.bound += magnitude(high.rest);
+        }
 #pragma GCC unroll 8
         for (size_t j = 0; j < count; j++) {
             doubles x[2];
             load(rows[j * apart] + at, x);
-            add_lanes(&low, x[0]);
-            add_lanes(&high, x[1]);
+            add_element(&low, x[0], size);
+            add_element(&high, x[1], size);
         }
         store_lanes(&low, planes, stride);
         store_lanes(&high, planes + WIDTH, stride);
@@ -119,48 +139,20 @@ COLUMNS(bf16, 2, load_bf16_in_order)
 COLUMNS(f32, 4, load_f32)
 COLUMNS(f64, 8, load_f64)
 
-/* Adds x to a sum and its error to `rest`. Sets a bit of *wrong if the new rest is not exact. */
-INLINE void add_exactly(doubles *sum, doubles *rest, doubles x, lanes64 *wrong)
+static void merge_planes(double *planes, const double *more, size_t stride)
 {
-    doubles error = two_sum(sum, x), before = *rest, after = before + error;
-    doubles added = after - before;
-    *wrong |= ((lanes64)added ^ (lanes64)error) | ((lanes64)(after - added) ^ (lanes64)before);
-    *rest = after;
-}
-
-/* A sum with an exact rest is rounded once, when both are added. */
-static bool few_f64(const unsigned char *const *rows, size_t count, size_t width, double *sums)
-{
-    enum { AHEAD = 512 }; /* bytes: the additions keep the processor from looking as far ahead */
-    lanes64 wrong = {0};
-    for (size_t first = 0; first < width; first += GROUP, sums += GROUP) {
-        size_t at = (first + GROUP <= width ? first : width - GROUP) * sizeof(double);
-        doubles sum[2], rest[2] = {{0}, {0}}, x[2];
-        load_f64(rows[0] + at, x);
-        sum[0] = x[0] + 0; /* +0 for -0 */
-        sum[1] = x[1] + 0;
-        for (size_t j = 1; j < count; j++) {
-            load_f64(rows[j] + at, x);
-            for (size_t i = 0; i < GROUP * sizeof(double); i += 64) /* may be past the array */
-                __builtin_prefetch((const void *)((uintptr_t)rows[j] + at + AHEAD + i));
-            add_exactly(&sum[0], &rest[0], x[0], &wrong);
-            add_exactly(&sum[1], &rest[1], x[1], &wrong);
-        }
-        for (int i = 0; i < 2; i++) {
-            sum[i] += rest[i];
-            wrong |= (lanes64)(sum[i] - sum[i]); /* nan if it is inf or nan */
-            memcpy(sums + i * WIDTH, &sum[i], sizeof sum[i]);
-        }
+    for (size_t i = 0; i < stride; i += WIDTH) {
+        proven_lanes to, from;
+        load_lanes(&to, planes + i, stride);
+        load_lanes(&from, more + i, stride);
+        merge_lanes(&to, &from);
+        store_lanes(&to, planes + i, stride);
     }
-    int64_t any = 0;
-    for (int i = 0; i < WIDTH; i++)
-        any |= wrong[i];
-    return any == 0;
 }
 
 /* As gr_proven3_finish and gr_proven_round do, where the result is no subnormal number of the
  * format, and of float64 not far below 1. Of float64, `near` is `high`. */
-static void round_sums(const double *planes, size_t stride, size_t count, double factor,
+static bool round_sums(const double *planes, size_t stride, size_t count, double factor,
                        int fraction, int unit, double *rounded, double *margin)
 {
     const int64_t exponent = (int64_t)0x7ff << 52, bits = ((int64_t)1 << 52) - 1;
@@ -169,6 +161,7 @@ static void round_sums(const double *planes, size_t stride, size_t count, double
     const double most = is_f64 ? 0x1p1023 : 0x1p127; /* a larger one times `up` may be inf */
     const double up = is_f64 ? 0 : 1.5 * gr_power_of_two(52 - fraction); /* of a sum whose .. */
     const double half_gap = gr_power_of_two(-fraction - 1);
+    lanes64 proven = (lanes64){0} - 1;
     for (size_t i = 0; i < count; i += WIDTH) {
         proven_lanes sum;
         load_lanes(&sum, planes + i, stride);
@@ -190,7 +183,12 @@ static void round_sums(const double *planes, size_t stride, size_t count, double
         left = (doubles)(((lanes64)left & ~known) | (known & ((int64_t)1023 << 52)));
         memcpy(rounded + i, &near, sizeof near);
         memcpy(margin + i, &left, sizeof left);
+        proven &= (lanes64)(left > 0);
     }
+    int64_t all = -1;
+    for (int i = 0; i < WIDTH; i++)
+        all &= proven[i];
+    return all != 0;
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */
@@ -202,8 +200,8 @@ INLINE void add_streams(const unsigned char *in, size_t size, load_pair *load,
     for (int j = 0; j < STREAMS; j += 2) {
         doubles x[2];
         load(in + (size_t)(j * WIDTH) * size, x);
-        add_lanes(&lanes[j], x[0]);
-        add_lanes(&lanes[j + 1], x[1]);
+        add_element(&lanes[j], x[0], size);
+        add_element(&lanes[j + 1], x[1], size);
     }
 }
 
@@ -278,7 +276,7 @@ INLINE void add_short_rows(const unsigned char *in, ptrdiff_t step, size_t n, si
             doubles x;
             for (size_t l = 0; l < WIDTH; l++)
                 x[l] = load(in + (ptrdiff_t)(r + l < rows ? r + l : r) * step + i * size);
-            add_lanes(&sum, x);
+            add_element(&sum, x, size);
         }
         store_lanes(&sum, planes + r, stride);
     }
@@ -320,6 +318,8 @@ ROWS(bf16, 2, load_bf16_in_order, one_bf16)
 ROWS(f32, 4, load_f32, one_f32)
 ROWS(f64, 8, load_f64, one_f64)
 
+#include "exact/axis_bins_text.h"
+
 const gr_proven_kernels KERNELS = {
     .vector = GROUP,
     .rows_bf16 = rows_bf16,
@@ -328,6 +328,8 @@ const gr_proven_kernels KERNELS = {
     .columns_bf16 = columns_bf16,
     .columns_f32 = columns_f32,
     .columns_f64 = columns_f64,
-    .few_f64 = few_f64,
+    .merge_planes = merge_planes,
+    .bin_columns_f64 = bin_columns_f64,
+    .bin_rows_f64 = bin_rows_f64,
     .round_sums = round_sums,
 };

@@ -1,0 +1,177 @@
+/* Sums along an axis in bins (extract.h); a part of proven_text.h. */
+
+/* Two float64 numbers that take elements without rounding. They start at 1.5 2^e. As long as `high`
+ * stays in its binade, an addition to it leaves a rest of at most half a unit in its last place,
+ * exactly. `low` takes the rests and cannot leave its binade. It takes a rest exactly if and only
+ * if it grows by it. */
+typedef struct {
+    doubles high, low;
+} bins;
+
+typedef struct {
+    lanes64 left, lost; /* the binade: bits from 52 on; a rest: bits below the sign */
+} bin_faults;
+
+/* Binades between the largest of some elements and the bin: for 2^11 elements, and for others that
+ * are larger. */
+enum { BIN_ROOM = 16 };
+
+/* Notes the sizes of n elements, at least WIDTH. */
+INLINE void note_sizes(int64_t most[WIDTH], const unsigned char *in, size_t n)
+{
+    for (size_t first = 0; first < n; first += WIDTH) {
+        int64_t x[WIDTH];
+        memcpy(x, in + (first + WIDTH <= n ? first : n - WIDTH) * sizeof(double), sizeof x);
+        for (int i = 0; i < WIDTH; i++)
+            most[i] = (x[i] & INT64_MAX) > most[i] ? x[i] & INT64_MAX : most[i];
+    }
+}
+
+/* Bins for the sums of n elements, at most 2^11, if some are of the sizes `most`. Returns false if
+ * there are none. */
+INLINE bool start_bins(const int64_t most[WIDTH], size_t n, bins *start)
+{
+    int64_t size = 0;
+    for (int i = 0; i < WIDTH; i++)
+        size = most[i] > size ? most[i] : size;
+    int log = 64 - __builtin_clzll(n), exponent = size ? (int)(size >> 52) - 1023 : 0;
+    if (exponent < -800 || exponent > 800)
+        return false;
+    start->high = 1.5 * gr_power_of_two(exponent + BIN_ROOM) - (doubles){0};
+    start->low = 1.5 * gr_power_of_two(exponent + BIN_ROOM - 52 + log) - (doubles){0};
+    return true;
+}
+
+INLINE void add_to_bins(bins *to, doubles x, const bins *start, bin_faults *faults)
+{
+    doubles high = to->high + x, rest = x - (high - to->high), low = to->low + rest;
+    faults->left |= (lanes64)high ^ (lanes64)start->high;
+    faults->lost |= (lanes64)(low - to->low) ^ (lanes64)rest;
+    *to = (bins){high, low};
+}
+
+INLINE bool is_faultless(const bin_faults *faults)
+{
+    lanes64 bits = (faults->left & ~(((int64_t)1 << 52) - 1)) | (faults->lost & INT64_MAX);
+    int64_t any = 0;
+    for (int i = 0; i < WIDTH; i++)
+        any |= bits[i];
+    return any == 0;
+}
+
+typedef enum { FIRST = 1, LAST = 2 } bin_pass;
+
+/* Adds `count` rows, `apart` from each other in the list. */
+INLINE void add_rows_to_bins(const unsigned char *const *rows, size_t count, size_t apart,
+                             size_t width, const bins *start, int pass, double *sums, double *rests,
+                             bool rounds, bin_faults *faults)
+{
+    enum { AHEAD = 4096 }; /* bytes: the additions keep the processor from looking as far ahead */
+    for (size_t first = 0; first < width; first += GROUP, sums += GROUP, rests += GROUP) {
+        size_t at = (first + GROUP <= width ? first : width - GROUP) * sizeof(double);
+        bins to[2] = {*start, *start};
+        if (!(pass & FIRST)) {
+            memcpy(&to[0].high, sums, sizeof to[0].high);
+            memcpy(&to[1].high, sums + WIDTH, sizeof to[1].high);
+            memcpy(&to[0].low, rests, sizeof to[0].low);
+            memcpy(&to[1].low, rests + WIDTH, sizeof to[1].low);
+        }
+        for (size_t j = 0; j < count; j++) {
+            const unsigned char *row = rows[j * apart] + at;
+            doubles x[2];
+            load_f64(row, x);
+            for (size_t i = 0; i < GROUP * sizeof(double); i += 64) /* may be past the array */
+                __builtin_prefetch((const void *)((uintptr_t)row + AHEAD + i), 0, SECOND_LEVEL);
+            add_to_bins(&to[0], x[0], start, faults);
+            add_to_bins(&to[1], x[1], start, faults);
+        }
+#pragma GCC unroll 2
+        for (int i = 0; i < 2; i++) {
+            doubles sum = to[i].high, rest = to[i].low;
+            if (pass & LAST) {
+                sum -= start->high;
+                rest -= start->low;
+                sum += rounds ? rest : (doubles){0};
+            }
+            memcpy(sums + i * WIDTH, &sum, sizeof sum);
+            memcpy(rests + i * WIDTH, &rest, sizeof rest);
+        }
+    }
+}
+
+static bool bin_columns_f64(const unsigned char *const *rows, size_t count, size_t width,
+                            double *sums, double *rests, bool rounds)
+{
+    bin_faults faults = {{0}, {0}};
+    int64_t most[WIDTH] = {0};
+    bins start;
+    note_sizes(most, rows[0], width);
+    note_sizes(most, rows[count - 1], width);
+    if (!start_bins(most, count, &start))
+        return false;
+    size_t passes = (count - 1) / TOGETHER + 1;
+    for (size_t r = 0; r < passes; r++)
+        add_rows_to_bins(rows + r, (count - r - 1) / passes + 1, passes, width, &start,
+                         (r == 0 ? FIRST : 0) | (r == passes - 1 ? LAST : 0), sums, rests, rounds,
+                         &faults);
+    return is_faultless(&faults);
+}
+
+/* The units by which the lanes of one part have grown together. */
+INLINE int64_t take_units(doubles lanes, doubles start, int part, int parts)
+{
+    lanes64 bits = (lanes64)lanes, origin = (lanes64)start;
+    uint64_t sum = 0; /* wraps around if a bin has left its binade */
+    for (int i = part; i < WIDTH; i += parts)
+        sum += (uint64_t)bits[i] - (uint64_t)origin[i];
+    return (int64_t)sum;
+}
+
+INLINE void bin_row(const unsigned char *in, size_t n, const bins *start, bins *to,
+                    bin_faults *faults)
+{
+    doubles x;
+    size_t i = 0;
+    *to = *start;
+    for (; i + WIDTH <= n; i += WIDTH) {
+        memcpy(&x, in + i * sizeof(double), sizeof x);
+        add_to_bins(to, x, start, faults);
+    }
+    if (i == n)
+        return;
+    static const int64_t keep[2 * WIDTH] = {[WIDTH... 2 * WIDTH - 1] = -1};
+    lanes64 last; /* of the last WIDTH elements, those that are not yet added */
+    memcpy(&last, keep + n - i, sizeof last);
+    memcpy(&x, in + (n - WIDTH) * sizeof(double), sizeof x);
+    add_to_bins(to, (doubles)((lanes64)x & last), start, faults);
+}
+
+static bool bin_rows_f64(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows, int parts,
+                         double *sums, double *rests)
+{
+    enum { LOOK = 128 }; /* numbers */
+    bin_faults faults = {{0}, {0}};
+    int64_t most[WIDTH] = {0};
+    bins start, to;
+    if (n < WIDTH)
+        return false;
+    note_sizes(most, in, n < LOOK ? n : LOOK);
+    if (!start_bins(most, n, &start))
+        return false;
+    const double unit = start.high[0] / 1.5 * 0x1p-52, small = start.low[0] / 1.5 * 0x1p-52;
+    const uint64_t most_units = (uint64_t)1 << 53;
+    bool exact = true;
+    for (size_t r = 0; r < rows; r++, in += step) {
+        bin_row(in, n, &start, &to, &faults);
+        for (int part = 0; part < parts; part++, sums += GR_PROVEN_ROWS, rests += GR_PROVEN_ROWS) {
+            int64_t high = take_units(to.high, start.high, part, parts);
+            exact &= (uint64_t)high + most_units <= 2 * most_units;
+            sums[r] = (double)high * unit;
+            rests[r] =
+                gr_two_sum(&sums[r], (double)take_units(to.low, start.low, part, parts) * small);
+        }
+        sums -= parts * GR_PROVEN_ROWS;
+        rests -= parts * GR_PROVEN_ROWS;
+    }
+    return exact && is_faultless(&faults);
+}
