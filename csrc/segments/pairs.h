@@ -16,6 +16,20 @@ void gr_split_baseline(const double *x, size_t n, gr_pair_window window, gr_spli
 void gr_split_avx512(const double *x, size_t n, gr_pair_window window, gr_split *to);
 void gr_split_avx2(const double *x, size_t n, gr_pair_window window, gr_split *to);
 
+/* Sums in pairs whose rounded values are normal numbers or zero: `copies` arrays of adjacent pairs.
+ */
+typedef struct {
+    const unsigned char *pairs;
+    size_t copy_bytes;
+    int copies, unit;    /* pairs count 2^unit */
+    uint64_t initial[2]; /* added to each sum: low, high */
+    bool single;         /* rounded to float32, not to float64 */
+} gr_normal_pairs;
+
+/* Rounds the first n sums, or fewer: a multiple of eight. Returns how many. The floating-point mode
+ * is plain. */
+size_t gr_round_pairs_avx512(const gr_normal_pairs *from, size_t n, unsigned char *to);
+
 /* One number, as vector code does it. Appends i to the outliers if it does not fit. */
 static inline void gr_split_one(uint64_t bits, size_t i, gr_pair_window window, gr_split *to)
 {

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 import gpureduce
 from cases import broken_off_after, numpy_dtype
-from exact_cases import FORMATS, GENERATORS, bits_of, expected_bits, expected_rows
+from exact_cases import (
+    FORMATS,
+    GENERATORS,
+    bits_of,
+    expected_bits,
+    expected_rows,
+    short_sums,
+)
 from fuzz_segments import fuzz
 
 INTEGERS = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
@@ -215,6 +222,19 @@ def test_ties_are_broken_by_bits_far_below():
             ids = np.repeat(np.arange(4), 3)
             expected = [expected_bits(row) for row in values.reshape(4, 3)]
             assert FORMATS["float64"].bits(segment_sum(values, ids)).tolist() == expected
+
+
+@pytest.mark.parametrize("target", FLOATS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_short_sums_at_all_places_of_a_pair(dtype, target):
+    """Zeros, powers of two and their neighbours, ties and nearly ties, of 1 to 120 bits."""
+    rows = short_sums(np.random.default_rng(12), 9001, dtype)
+    ids = np.repeat(np.arange(len(rows)), 4)
+    found = segment_sum(rows.reshape(-1), ids, dtype=target)
+    assert FORMATS[target].bits(found).tolist() == [expected_bits(row, target) for row in rows]
+    initial = segment_sum(rows.reshape(-1), ids, dtype=target, initial=1.5)
+    more = np.hstack([rows, np.full((len(rows), 1), 1.5, dtype)])
+    assert FORMATS[target].bits(initial).tolist() == [expected_bits(row, target) for row in more]
 
 
 @pytest.mark.parametrize("target", ["float16", "float32"])
