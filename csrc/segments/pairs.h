@@ -16,12 +16,13 @@ void gr_split_baseline(const double *x, size_t n, gr_pair_window window, gr_spli
 void gr_split_avx512(const double *x, size_t n, gr_pair_window window, gr_split *to);
 void gr_split_avx2(const double *x, size_t n, gr_pair_window window, gr_split *to);
 
-/* Sums in pairs whose rounded values are normal numbers or zero: `copies` arrays of adjacent pairs.
+/* Sums whose rounded values are normal numbers or zero: `copies` arrays of adjacent cells.
  */
 typedef struct {
-    const unsigned char *pairs;
+    const unsigned char *cells; /* pairs, or short cells */
+    bool is_short;
     size_t copy_bytes;
-    int copies, unit;    /* pairs count 2^unit */
+    int copies, unit;    /* cells count 2^unit */
     uint64_t initial[2]; /* added to each sum: low, high */
     bool single;         /* rounded to float32, not to float64 */
 } gr_normal_pairs;

@@ -66,8 +66,13 @@ gr_round_pairs_avx512(const gr_normal_pairs *from, size_t n, unsigned char *to)
     for (; i + 8 <= n; i += 8) {
         __m512i low = _mm512_set1_epi64((int64_t)from->initial[0]);
         __m512i high = _mm512_set1_epi64((int64_t)from->initial[1]);
-        const unsigned char *at = from->pairs + 16 * i;
+        const unsigned char *at = from->cells + (from->is_short ? 8 : 16) * i;
         for (int k = 0; k < from->copies; k++, at += from->copy_bytes) {
+            if (from->is_short) {
+                __m512i l = _mm512_loadu_si512(at);
+                add(&low, &high, l, _mm512_srai_epi64(l, 63));
+                continue;
+            }
             __m512i a = _mm512_loadu_si512(at), b = _mm512_loadu_si512(at + 64);
             add(&low, &high, _mm512_permutex2var_epi64(a, even, b),
                 _mm512_permutex2var_epi64(a, odd, b));

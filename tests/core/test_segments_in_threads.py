@@ -50,6 +50,26 @@ def test_the_number_of_threads_and_the_instruction_set_change_no_bit():
     assert len({run_python(THREADS, **way) for way in ways}) == 1
 
 
+FIRST_BAD = """
+import numpy as np, gpureduce
+chunk = 2**15 + 1
+values, ids = np.ones(40 * chunk, DTYPE), np.zeros(40 * chunk, int)
+values[chunk - 6000 : chunk - 100] = 2.0**100
+ids[[chunk - 50, chunk]] = 9
+try:
+    gpureduce.segment_sum(values, ids, num_segments=1)
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_first_bad_id_is_named_where_a_pass_is_broken_off(dtype):
+    """The first thread meets too many outliers before it, while the second finds the next one."""
+    code = FIRST_BAD.replace("DTYPE", repr(dtype))
+    assert f"segment_ids[{2**15 + 1 - 50}] is 9" in run_python(code, GPUREDUCE_THREADS="2")
+
+
 @pytest.mark.parametrize("spread", [False, True])
 @pytest.mark.parametrize("offsets", [False, True])
 def test_interrupts(offsets, spread):
