@@ -40,6 +40,17 @@ for dtype in ("float16", "float32", "float64", "int32", "complex128"):
             told.update(gpureduce.segment_sum(rows, ids[: len(rows)], num_segments=count).value)
             offsets = np.searchsorted(np.sort(ids), np.arange(count + 1))
             told.update(gpureduce.segment_sum(values, offsets=offsets).value)
+values, ids = rng.standard_normal(30_011).astype("f4"), rng.integers(0, 100, 30_011)
+for kind in ("i1", "u1", "i2", "u2", "i4", "u4", ">i4", "i8", "u8"):
+    told.update(gpureduce.segment_sum(values, ids.astype(kind)).value)
+    told.update(gpureduce.segment_sum(values[1:], ids.astype(kind)[:-1]).value)
+    for bad in (0, 30_010):
+        wrong = ids.astype(kind)
+        wrong[bad] = 100 + bad % 2 if "u" in kind else -1
+        try:
+            gpureduce.segment_sum(values, wrong, num_segments=100)
+        except ValueError as error:
+            told.update(str(error).encode())
 print(told.hexdigest())
 """
 
