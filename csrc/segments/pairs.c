@@ -23,7 +23,9 @@
 enum {
     AHEAD = 32,           /* rows whose cells are fetched in advance ... */
     NEAR_BYTES = 1 << 19, /* ... if a copy has more bytes, beyond the second-level cache */
-    SAMPLES = 512,
+    MOST_SAMPLES = 512,   /* one per so many numbers, ... */
+    PER_SAMPLE = 256,
+    FEW_SAMPLES = 64,  /* ... but so many of short arrays */
     SPARE_BINADES = 2, /* of a window for short cells beside those of the samples */
     FIELDS = 2048,
     MOST_FIELD = 2046 /* of a finite number */
@@ -68,7 +70,9 @@ static size_t sample_fields(gr_segment_job *job, unsigned counts[FIELDS], gr_fie
 {
     const gr_segment_values *values = &job->request->values;
     size_t all = values->rows * job->columns, parts = (size_t)values->parts, found = 0;
-    size_t samples = all / parts < SAMPLES ? all / parts : SAMPLES;
+    size_t samples = all / parts / PER_SAMPLE;
+    samples = samples > MOST_SAMPLES ? MOST_SAMPLES : samples < FEW_SAMPLES ? FEW_SAMPLES : samples;
+    samples = all / parts < samples ? all / parts : samples;
     gr_segment_block *block = malloc(sizeof *block);
     job->failed = !block;
     for (size_t i = 0; i < samples && block; i++) {

@@ -43,7 +43,7 @@
 enum {
     HUGE_FROM = 1 << 22,    /* bytes of cells that go to huge pages */
     FREE_BYTES = 1 << 26,   /* of cells, whatever the size of the input */
-    CHUNK = 1 << 15,        /* numbers that a task takes at a time */
+    CHUNK = 1 << 13,        /* numbers that a task takes at a time */
     FINISHED = 1 << 12,     /* cells that a task finishes */
     FEW_OUTLIERS = 1 << 10, /* that a list may have in any case; and one ... */
     OUTLIERS_PER = 256,     /* ... per so many numbers */
@@ -332,7 +332,8 @@ static void run_kind(gr_segment_job *job, gr_cell_kind kind, size_t cell_bytes)
     job->cell_bytes = cell_bytes;
     job->too_wide = false;
     size_t each = least(segments, most > 2 ? most - 1 : 1);
-    size_t copies = least(most / (each + 1), request->values.rows / job->chunk + 1);
+    size_t chunks = (request->values.rows + job->chunk - 1) / job->chunk;
+    size_t copies = least(most / (each + 1), chunks);
     copies = request->values.rows < each ? 1 : least(copies, (size_t)job->threads);
     job->copies = copies > 1 ? (int)copies : 1;
     job->copy_bytes = ((each + 1) * job->columns * cell_bytes + 63) / 64 * 64;
@@ -468,7 +469,8 @@ gr_segments_status gr_sum_segments(const gr_segments *request, int threads, size
         .all_segments = request->sums.segments,
         .bad_row = SIZE_MAX,
     };
-    job.chunk = CHUNK / (job.columns + !job.columns) + 1;
+    job.chunk = CHUNK / (job.columns + !job.columns);
+    job.chunk += job.chunk == 0;
     if (job.all_segments == 0 || job.columns == 0) {
         check_ids(&job);
     } else {

@@ -63,7 +63,7 @@ def test_the_number_of_threads_and_the_instruction_set_change_no_bit():
 
 FIRST_BAD = """
 import numpy as np, gpureduce
-chunk = 2**15 + 1
+chunk = 2**13
 values, ids = np.ones(40 * chunk, DTYPE), np.zeros(40 * chunk, int)
 values[chunk - 6000 : chunk - 100] = 2.0**100
 ids[[chunk - 50, chunk]] = 9
@@ -78,7 +78,7 @@ except ValueError as error:
 def test_the_first_bad_id_is_named_where_a_pass_is_broken_off(dtype):
     """The first thread meets too many outliers before it, while the second finds the next one."""
     code = FIRST_BAD.replace("DTYPE", repr(dtype))
-    assert f"segment_ids[{2**15 + 1 - 50}] is 9" in run_python(code, GPUREDUCE_THREADS="2")
+    assert f"segment_ids[{2**13 - 50}] is 9" in run_python(code, GPUREDUCE_THREADS="2")
 
 
 @pytest.mark.parametrize("spread", [False, True])
