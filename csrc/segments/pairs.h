@@ -12,6 +12,13 @@ typedef struct {
     size_t outliers;
 } gr_split;
 
+/* Whether numbers may need their high words: in short cells none does, as each is below 2^63 in
+ * size. The functions may leave them out then. */
+static inline bool gr_has_high_words(gr_pair_window window)
+{
+    return window.most + 53 - window.spare >= 64;
+}
+
 void gr_split_baseline(const double *x, size_t n, gr_pair_window window, gr_split *to);
 void gr_split_avx512(const double *x, size_t n, gr_pair_window window, gr_split *to);
 void gr_split_avx2(const double *x, size_t n, gr_pair_window window, gr_split *to);

@@ -16,6 +16,7 @@ __attribute__((target("avx512f"))) void gr_split_avx512(const double *x, size_t 
     const __m512i low = _mm512_set1_epi64(window.low), most = _mm512_set1_epi64(window.most);
     const __m512i word = _mm512_set1_epi64(64);
     const __m128i spare = _mm_cvtsi32_si128(window.spare);
+    const bool has_high = gr_has_high_words(window);
     to->outliers = 0;
     size_t i = 0;
     for (; i + 8 <= n; i += 8) {
@@ -27,11 +28,13 @@ __attribute__((target("avx512f"))) void gr_split_avx512(const double *x, size_t 
         /* The significand with its sign. Right shifts by 64 and more keep the sign. */
         size = _mm512_mask_sub_epi64(size, _mm512_cmplt_epi64_mask(bits, zero), zero, size);
         __m512i lower = _mm512_sllv_epi64(size, shift);
-        __m512i upper = _mm512_srav_epi64(size, _mm512_sub_epi64(word, shift));
-        __mmask8 far = _mm512_cmpge_epu64_mask(shift, word);
-        upper = _mm512_mask_sllv_epi64(upper, far, size, _mm512_sub_epi64(shift, word));
         _mm512_storeu_si512(to->low + i, lower);
-        _mm512_storeu_si512(to->high + i, upper);
+        if (has_high) {
+            __m512i upper = _mm512_srav_epi64(size, _mm512_sub_epi64(word, shift));
+            __mmask8 far = _mm512_cmpge_epu64_mask(shift, word);
+            upper = _mm512_mask_sllv_epi64(upper, far, size, _mm512_sub_epi64(shift, word));
+            _mm512_storeu_si512(to->high + i, upper);
+        }
         __mmask8 found =
             _mm512_test_epi64_mask(bits, _mm512_set1_epi64(INT64_MAX)) & (__mmask8)~fits;
         for (unsigned left = found; left; left &= left - 1)
