@@ -20,7 +20,8 @@ static bool have_f16c(void)
 static bool have_avx512(void)
 {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
 }
 
 /* Whether the processor executes 512-bit operations as two 256-bit halves, as Zen 4 does. No such

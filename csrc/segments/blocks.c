@@ -3,6 +3,7 @@
 
 #include "cpu/floating_point_mode.h"
 #include "cpu/gather.h"
+#include "cpu/instruction_set.h"
 
 #include <string.h>
 
@@ -23,7 +24,22 @@ static double widen_half(uint16_t bits)
     return x;
 }
 
-static void widen_floats(const unsigned char *in, size_t n, gr_load load, double *to)
+/* Compiles a function of this file for AVX2, too, as name_avx2(): its loops become vector code. */
+#ifdef __x86_64__
+#define ALSO_FOR_AVX2(result, name, parameters, arguments)                                         \
+    __attribute__((target("avx2"))) static result name##_avx2 parameters                           \
+    {                                                                                              \
+        return name arguments;                                                                     \
+    }
+#define CALL(name, ...)                                                                            \
+    (gr_instructions() >= GR_AVX2 ? name##_avx2(__VA_ARGS__) : name(__VA_ARGS__))
+#else
+#define ALSO_FOR_AVX2(result, name, parameters, arguments)
+#define CALL(name, ...) name(__VA_ARGS__)
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE void widen_floats(const unsigned char *in, size_t n, gr_load load, double *to)
 {
     for (size_t i = 0; i < n && load == GR_LOAD_f16; i++) {
         uint16_t bits;
@@ -45,6 +61,9 @@ static void widen_floats(const unsigned char *in, size_t n, gr_load load, double
     }
 }
 
+ALSO_FOR_AVX2(void, widen_floats, (const unsigned char *in, size_t n, gr_load load, double *to),
+              (in, n, load, to))
+
 #define WIDEN(type, in, n, to)                                                                     \
     for (size_t i = 0; i < (n); i++) {                                                             \
         type x;                                                                                    \
@@ -54,7 +73,7 @@ static void widen_floats(const unsigned char *in, size_t n, gr_load load, double
     break
 
 /* Integers of `size` bytes as int64. Larger uint64 numbers become negative. */
-static void widen_integers(const unsigned char *in, size_t n, size_t size, bool is_signed,
+INLINE void widen_integers(const unsigned char *in, size_t n, size_t size, bool is_signed,
                            int64_t *to)
 {
     switch (size * 2 + is_signed) {
@@ -67,6 +86,10 @@ static void widen_integers(const unsigned char *in, size_t n, size_t size, bool 
     default: memcpy(to, in, n * sizeof *to); break;
     }
 }
+
+ALSO_FOR_AVX2(void, widen_integers,
+              (const unsigned char *in, size_t n, size_t size, bool is_signed, int64_t *to),
+              (in, n, size, is_signed, to))
 
 /* The bytes of a block's numbers, contiguous and in native byte order: in place, or copied. */
 static const unsigned char *raw_numbers(const gr_segment_job *job, gr_segment_block *block,
@@ -112,11 +135,11 @@ void gr_read_numbers(const gr_segment_job *job, gr_segment_block *block, size_t 
         memcpy(block->number_buffer, raw, n * size);
     } else if (job->adds_floats) {
         gr_arithmetic before = gr_begin_plain();
-        widen_floats(raw, n, values->load, block->number_buffer);
+        CALL(widen_floats, raw, n, values->load, block->number_buffer);
         gr_end_plain(before);
     } else {
         int64_t wide[GR_SEGMENT_BLOCK];
-        widen_integers(raw, n, size, values->is_signed, wide);
+        CALL(widen_integers, raw, n, size, values->is_signed, wide);
         memcpy(block->number_buffer, wide, n * sizeof *wide);
     }
 }
@@ -155,16 +178,25 @@ void gr_read_ids(const gr_segment_job *job, gr_segment_block *block, size_t row,
         block->ids = (const int64_t *)(const void *)in;
         return;
     }
-    widen_integers(in, block->rows, ids->size, ids->is_signed, block->id_buffer);
+    CALL(widen_integers, in, block->rows, ids->size, ids->is_signed, block->id_buffer);
 }
+
+/* Negative if an id is below 0 or above `last`. There are fewer than 2^63 segments, so the
+ * difference of two ids does not overflow. */
+INLINE int64_t any_bad(const int64_t *ids, size_t n, int64_t last)
+{
+    int64_t any = 0;
+    for (size_t i = 0; i < n; i++)
+        any |= ids[i] | (int64_t)((uint64_t)last - (uint64_t)ids[i]);
+    return any;
+}
+
+ALSO_FOR_AVX2(int64_t, any_bad, (const int64_t *ids, size_t n, int64_t last), (ids, n, last))
 
 size_t gr_first_bad(const gr_segment_job *job, const gr_segment_block *block)
 {
-    /* There are fewer than 2^63 segments, so the difference of two ids does not overflow. */
-    int64_t last = (int64_t)job->request->sums.segments - 1, any = 0;
-    for (size_t i = 0; i < block->rows; i++)
-        any |= block->ids[i] | (int64_t)((uint64_t)last - (uint64_t)block->ids[i]);
-    if (any >= 0)
+    int64_t last = (int64_t)job->request->sums.segments - 1;
+    if (CALL(any_bad, block->ids, block->rows, last) >= 0)
         return block->rows;
     size_t first = 0; /* other threads may have changed the id since */
     while (first < block->rows && block->ids[first] >= 0 && block->ids[first] <= last)

@@ -6,6 +6,8 @@
  * `most` such that 2^count of them stay below 2^127, where 2^count is more than the number of rows
  * and of initial numbers. So no pair overflows, even if all elements go to one segment.
  *
+ * Short cells have 64 bits: the same holds with 2^63 in place of 2^127.
+ *
  * Zeros of either sign count 0. All other numbers that do not fit are outliers: subnormal, too
  * large or too small for the window, inf and nan. */
 #include "segments/pairs.h"
@@ -21,7 +23,10 @@
 enum {
     AHEAD = 32,           /* rows whose cells are fetched in advance ... */
     NEAR_BYTES = 1 << 19, /* ... if a copy has more bytes, beyond the second-level cache */
-    SAMPLES = 512,
+    MOST_SAMPLES = 512,   /* one per so many numbers, ... */
+    PER_SAMPLE = 256,
+    FEW_SAMPLES = 64,  /* ... but so many of short arrays */
+    SPARE_BINADES = 2, /* of a window for short cells beside those of the samples */
     FIELDS = 2048,
     MOST_FIELD = 2046 /* of a finite number */
 };
@@ -40,6 +45,18 @@ static void store_pair(unsigned char *at, pair x)
     memcpy(at, &x, sizeof x);
 }
 
+static uint64_t load_word(const unsigned char *at)
+{
+    uint64_t x;
+    memcpy(&x, at, sizeof x);
+    return x;
+}
+
+static void store_word(unsigned char *at, uint64_t x)
+{
+    memcpy(at, &x, sizeof x);
+}
+
 static pair make_pair(uint64_t low, uint64_t high)
 {
     return (pair)high << 64 | low;
@@ -47,12 +64,15 @@ static pair make_pair(uint64_t low, uint64_t high)
 
 /* --- the window ---------------------------------------------------------------------------- */
 
-/* Counts exponent fields of numbers from all over the array. Returns how many there are. */
-static size_t sample_fields(gr_segment_job *job, unsigned counts[FIELDS])
+/* Counts exponent fields of numbers from all over the array. Returns how many there are; `range` is
+ * that of the fields. */
+static size_t sample_fields(gr_segment_job *job, unsigned counts[FIELDS], gr_field_range *range)
 {
     const gr_segment_values *values = &job->request->values;
     size_t all = values->rows * job->columns, parts = (size_t)values->parts, found = 0;
-    size_t samples = all / parts < SAMPLES ? all / parts : SAMPLES;
+    size_t samples = all / parts / PER_SAMPLE;
+    samples = samples > MOST_SAMPLES ? MOST_SAMPLES : samples < FEW_SAMPLES ? FEW_SAMPLES : samples;
+    samples = all / parts < samples ? all / parts : samples;
     gr_segment_block *block = malloc(sizeof *block);
     job->failed = !block;
     for (size_t i = 0; i < samples && block; i++) {
@@ -69,6 +89,8 @@ static size_t sample_fields(gr_segment_job *job, unsigned counts[FIELDS])
             if (field > 0 && field <= MOST_FIELD) {
                 counts[field]++;
                 found++;
+                range->least = (int)field < range->least ? (int)field : range->least;
+                range->most = (int)field > range->most ? (int)field : range->most;
             }
         }
     }
@@ -76,15 +98,35 @@ static size_t sample_fields(gr_segment_job *job, unsigned counts[FIELDS])
     return found;
 }
 
-bool gr_choose_window(gr_segment_job *job)
+/* The first field of a window for numbers of that range, in its middle. */
+static int middle_window(gr_field_range range, int most)
+{
+    int first = range.most - most > 1 ? range.most - most : 1;
+    int last = range.least < MOST_FIELD - most ? range.least : MOST_FIELD - most;
+    return (first + last) / 2;
+}
+
+bool gr_choose_window(gr_segment_job *job, gr_pair_window *narrow)
 {
     unsigned counts[FIELDS] = {0};
+    gr_field_range range = {FIELDS, 0};
     gr_pair_window *window = &job->window;
     gr_format format = gr_format_of(job->request->values.load);
-    window->spare = 52 - format.fraction;
+    window->spare = narrow->spare = 52 - format.fraction;
     window->most =
         127 - (53 - window->spare) - gr_bit_length(job->request->values.rows + GR_MOST_INITIAL);
-    size_t found = sample_fields(job, counts), within = 0, best = 0;
+    size_t found = sample_fields(job, counts, &range), within = 0, best = 0;
+    if (found == 0)
+        range = (gr_field_range){MOST_FIELD / 2, MOST_FIELD / 2};
+    int width = range.most - range.least;
+    narrow->most = window->most - 64;
+    narrow->low = middle_window(range, narrow->most);
+    if (narrow->most < width + SPARE_BINADES)
+        narrow->most = -1;
+    if (width <= window->most) {
+        window->low = middle_window(range, window->most);
+        return !job->failed;
+    }
     int first = 1, last = 1; /* the windows that hold most of the samples */
     for (int low = 1 - window->most; low <= MOST_FIELD - window->most; low++) {
         within += counts[low + window->most];
@@ -97,7 +139,7 @@ bool gr_choose_window(gr_segment_job *job)
             last = within > best || last == low - 1 ? low : last;
         best = within > best ? within : best;
     }
-    window->low = found ? (first + last) / 2 : (MOST_FIELD - window->most) / 2;
+    window->low = (first + last) / 2;
     return found - best <= found / 32;
 }
 
@@ -168,20 +210,23 @@ static bool note_outliers(gr_segment_job *job, const gr_segment_block *block, co
 }
 
 /* Fetches a cell that is needed soon. The address may be outside the cells. */
-static void fetch(unsigned char *cells, size_t first, int64_t id)
+static void fetch(unsigned char *cells, size_t place, size_t size)
 {
-    __builtin_prefetch((const void *)((uintptr_t)cells + ((size_t)id - first) * sizeof(pair)), 1);
+    __builtin_prefetch((const void *)((uintptr_t)cells + place * size), 1);
 }
 
 /* One column. Stores to cells might change what the pointers point to: what does not change is in
  * variables. */
-#define ADD_TO_CELLS(fetches)                                                                      \
+#define ADD_TO_CELLS(fetches, type, number)                                                        \
     for (size_t i = 0; i < n; i++) {                                                               \
         size_t place = (size_t)ids[i] - first;                                                     \
-        unsigned char *at = cells + (place < segments ? place : segments) * sizeof(pair);          \
+        unsigned char *at = cells + (place < segments ? place : segments) * sizeof(type);          \
         if (fetches)                                                                               \
-            fetch(cells, first, ids[i + AHEAD < n ? i + AHEAD : i]);                               \
-        store_pair(at, load_pair(at) + make_pair(some->low[i], some->high[i]));                    \
+            fetch(cells, (size_t)ids[i + AHEAD < n ? i + AHEAD : i] - first, sizeof(type));        \
+        type x;                                                                                    \
+        memcpy(&x, at, sizeof x);                                                                  \
+        x += (number);                                                                             \
+        memcpy(at, &x, sizeof x);                                                                  \
     }
 
 static void add_column(const gr_segment_job *job, const gr_segment_block *block,
@@ -189,10 +234,15 @@ static void add_column(const gr_segment_job *job, const gr_segment_block *block,
 {
     const int64_t *ids = block->ids;
     size_t n = block->rows, segments = job->segments, first = job->first_segment;
-    if (fetches)
-        ADD_TO_CELLS(true)
+    bool is_short = job->kind == GR_CELL_SHORT;
+    if (is_short && fetches)
+        ADD_TO_CELLS(true, uint64_t, some->low[i])
+    else if (is_short)
+        ADD_TO_CELLS(false, uint64_t, some->low[i])
+    else if (fetches)
+        ADD_TO_CELLS(true, pair, make_pair(some->low[i], some->high[i]))
     else
-        ADD_TO_CELLS(false)
+        ADD_TO_CELLS(false, pair, make_pair(some->low[i], some->high[i]))
 }
 
 static void add_columns(const gr_segment_job *job, const gr_segment_block *block,
@@ -201,7 +251,12 @@ static void add_columns(const gr_segment_job *job, const gr_segment_block *block
     const uint64_t *low = some->low, *high = some->high;
     size_t rows = block->rows, columns = block->columns;
     for (size_t i = 0; i < rows; i++) {
-        unsigned char *at = cells + gr_cell_of(job, block, i) * sizeof(pair);
+        unsigned char *at = cells + gr_cell_of(job, block, i) * job->cell_bytes;
+        if (job->kind == GR_CELL_SHORT) {
+            for (size_t k = 0; k < columns; k++, at += sizeof *low)
+                store_word(at, load_word(at) + *low++);
+            continue;
+        }
         for (size_t k = 0; k < columns; k++, at += sizeof(pair))
             store_pair(at, load_pair(at) + make_pair(*low++, *high++));
     }
@@ -213,7 +268,7 @@ bool gr_add_pairs(gr_segment_job *job, const gr_segment_block *block, unsigned c
     gr_split some;
     bool fetches = job->columns == 1 && job->copy_bytes > NEAR_BYTES;
     for (size_t i = 0; fetches && i < AHEAD && i < block->rows; i++)
-        fetch(cells, job->first_segment, block->ids[i]);
+        fetch(cells, (size_t)block->ids[i] - job->first_segment, job->cell_bytes);
     split(job, block, block->rows * block->columns, &some);
     if (job->columns > 1)
         add_columns(job, block, &some, cells);
@@ -228,6 +283,15 @@ bool gr_add_pairs(gr_segment_job *job, const gr_segment_block *block, unsigned c
 static int unit_of(const gr_segment_job *job)
 {
     return job->adds_floats ? job->window.low + job->window.spare - 1075 : 0;
+}
+
+/* The sum of all copies of a cell, whose first copy is `at`. */
+static pair sum_of_copies(const unsigned char *at, bool is_short, int copies, size_t copy_bytes)
+{
+    pair sum = 0;
+    for (int i = 0; i < copies; i++, at += copy_bytes)
+        sum += is_short ? (pair)(__int128)(int64_t)load_word(at) : load_pair(at);
+    return sum;
 }
 
 /* Rounds x * 2^unit to nearest, ties to even: exact/round.h has the lemma. Without branches that
@@ -255,6 +319,56 @@ static uint64_t round_pair(pair x, int unit, gr_format format)
     uint64_t rounded = ((uint64_t)(last - least) << format.fraction) + mantissa;
     rounded = rounded > infinity ? infinity : rounded;
     return rounded | (sign & (uint64_t)negative);
+}
+
+/* Whether no sum is subnormal or too large: all but zero are at least 2^unit and below 2^(unit +
+ * 127). The results are float32 or float64. */
+static bool are_normal(int unit, gr_format format)
+{
+    int bias = (1 << (format.exponent - 1)) - 1;
+    return format.size >= 4 && unit >= format.unit + format.fraction && unit + 127 <= bias;
+}
+
+/* Rounds such sums of all copies, for adjacent cells: as round_pair(), with less work. The first 63
+ * bits of a sum, whose last one is 1 if any bit below is, round as the sum does; the processor
+ * rounds them. Without branches that depend on the number. */
+static void round_normal_pairs(const gr_normal_pairs *from, size_t n, unsigned char *to)
+{
+    size_t i = 0;
+    gr_arithmetic before = gr_begin_plain();
+#ifdef __x86_64__
+    if (gr_instructions() >= GR_AVX512)
+        i = gr_round_pairs_avx512(from, n, to);
+#endif
+    for (; i < n; i++) {
+        const unsigned char *at =
+            from->cells + i * (from->is_short ? sizeof(int64_t) : sizeof(pair));
+        pair sum = sum_of_copies(at, from->is_short, from->copies, from->copy_bytes) +
+                   make_pair(from->initial[0], from->initial[1]);
+        pair negative = (pair)0 - (sum >> 127), size = (sum ^ negative) - negative;
+        uint64_t high = (uint64_t)(size >> 64), low = (uint64_t)size;
+        uint64_t is_long = (uint64_t)0 - (high != 0);
+        uint64_t top = high | (low & ~is_long), rest = low & is_long;
+        int zeros = __builtin_clzll(top | 1);
+        uint64_t bits = top << zeros | rest >> 1 >> (63 - zeros);
+        int64_t m = (int64_t)(bits >> 1 | (bits & 1) | (rest << zeros != 0));
+        uint64_t exponent = (uint64_t)(from->unit + 1 - zeros) + (64 & is_long);
+        exponent &= (uint64_t)0 - (m != 0);
+        if (from->single) {
+            float x = (float)m;
+            uint32_t all;
+            memcpy(&all, &x, sizeof all);
+            all = (all + ((uint32_t)exponent << 23)) | (uint32_t)negative << 31;
+            memcpy(to + i * sizeof all, &all, sizeof all);
+        } else {
+            double x = (double)m;
+            uint64_t all;
+            memcpy(&all, &x, sizeof all);
+            all = (all + (exponent << 52)) | (uint64_t)negative << 63;
+            memcpy(to + i * sizeof all, &all, sizeof all);
+        }
+    }
+    gr_end_plain(before);
 }
 
 static void deposit(gr_exact *sum, pair x, int unit)
@@ -311,11 +425,30 @@ void gr_finish_pairs(const gr_segment_job *job, size_t first, size_t n)
     bool fits[2] = {true, true};
     for (int part = 0; part < job->request->values.parts; part++)
         fits[part] = initial_pair(job, part, &initial[part]);
-    for (size_t cell = first; cell < first + n; cell++) {
-        const unsigned char *at = job->cells + cell * sizeof(pair);
-        pair sum = load_pair(at);
-        for (int i = 1; i < job->copies; i++)
-            sum += load_pair(at + (size_t)i * job->copy_bytes);
+    gr_normal_pairs normal = {
+        .copy_bytes = job->copy_bytes,
+        .copies = job->copies,
+        .unit = unit,
+        .initial = {(uint64_t)initial[0], (uint64_t)(initial[0] >> 64)},
+        .is_short = job->kind == GR_CELL_SHORT,
+        .single = size == 4,
+    };
+    bool are_alike =
+        fits[0] && fits[1] && (job->request->values.parts == 1 || initial[0] == initial[1]);
+    bool is_normal =
+        are_alike && job->touching && !job->request->sums.words && are_normal(unit, format);
+    for (size_t cell = first, end = first + n; cell < end; cell++) {
+        if (is_normal) { /* up to the next outlier */
+            size_t stop = next < outliers->count ? outliers->list[next].cell : end;
+            stop = stop < end ? stop : end;
+            normal.cells = job->cells + cell * job->cell_bytes;
+            round_normal_pairs(&normal, stop - cell, out + cell * size);
+            cell = stop;
+            if (cell == end)
+                break;
+        }
+        pair sum = sum_of_copies(job->cells + cell * job->cell_bytes, normal.is_short, job->copies,
+                                 job->copy_bytes);
         int part = gr_part_of_cell(job, cell);
         bool has_outlier = next < outliers->count && outliers->list[next].cell == cell;
         if (has_outlier || !fits[part] || job->request->sums.words) {

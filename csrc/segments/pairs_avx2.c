@@ -17,6 +17,7 @@ __attribute__((target("avx2"))) void gr_split_avx2(const double *x, size_t n, gr
     const __m256i low = _mm256_set1_epi64x(window.low), most = _mm256_set1_epi64x(window.most);
     const __m256i word = _mm256_set1_epi64x(64);
     const __m128i spare = _mm_cvtsi32_si128(window.spare);
+    const bool has_high = gr_has_high_words(window);
     to->outliers = 0;
     size_t i = 0;
     for (; i + 4 <= n; i += 4) {
@@ -27,16 +28,18 @@ __attribute__((target("avx2"))) void gr_split_avx2(const double *x, size_t n, gr
         __m256i size = _mm256_or_si256(_mm256_and_si256(bits, fraction), one);
         size = _mm256_andnot_si256(wrong, _mm256_srl_epi64(size, spare));
         __m256i lower = _mm256_sllv_epi64(size, shift);
-        __m256i upper = _mm256_or_si256(_mm256_srlv_epi64(size, _mm256_sub_epi64(word, shift)),
-                                        _mm256_sllv_epi64(size, _mm256_sub_epi64(shift, word)));
-        /* The pair's negative is its complement plus one, which reaches the high word if the low
-         * one is 0. */
         __m256i sign = _mm256_cmpgt_epi64(zero, bits);
-        __m256i carry = _mm256_and_si256(sign, _mm256_cmpeq_epi64(lower, zero));
+        if (has_high) {
+            __m256i upper = _mm256_or_si256(_mm256_srlv_epi64(size, _mm256_sub_epi64(word, shift)),
+                                            _mm256_sllv_epi64(size, _mm256_sub_epi64(shift, word)));
+            /* The pair's negative is its complement plus one, which reaches the high word if the
+             * low one is 0. */
+            __m256i carry = _mm256_and_si256(sign, _mm256_cmpeq_epi64(lower, zero));
+            upper = _mm256_sub_epi64(_mm256_xor_si256(upper, sign), carry);
+            _mm256_storeu_si256((__m256i *)(void *)(to->high + i), upper);
+        }
         lower = _mm256_sub_epi64(_mm256_xor_si256(lower, sign), sign);
-        upper = _mm256_sub_epi64(_mm256_xor_si256(upper, sign), carry);
         _mm256_storeu_si256((__m256i *)(void *)(to->low + i), lower);
-        _mm256_storeu_si256((__m256i *)(void *)(to->high + i), upper);
         __m256i is_zero = _mm256_cmpeq_epi64(_mm256_add_epi64(bits, bits), zero);
         int found = _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_andnot_si256(is_zero, wrong)));
         for (; found; found &= found - 1)

@@ -16,18 +16,19 @@ enum {
 typedef enum {
     GR_CELL_NONE,   /* nothing is added: ids are checked and exponents are looked at */
     GR_CELL_WORD,   /* uint64: a sum of integers modulo 2^64 */
-    GR_CELL_PAIR,   /* a 128-bit integer, in units of a power of two that all sums share */
+    GR_CELL_SHORT,  /* a 64-bit integer, in units of a power of two that all sums share */
+    GR_CELL_PAIR,   /* a 128-bit integer of the same kind */
     GR_CELL_PROVEN, /* float64 numbers that prove their own rounding: exact/proven.h */
     GR_CELL_DIGITS  /* 64-bit digits that count powers of 2^32, and flags */
 } gr_cell_kind;
 
-/* Pairs take numbers whose exponent field lies in [low, low + most]. A pair counts
+/* Short cells and pairs take numbers whose exponent field lies in [low, low + most]. They count
  * 2^(low + spare - 1075): `spare` low bits of a number's significand are zero in this type. */
 typedef struct {
     int low, most, spare;
 } gr_pair_window;
 
-/* A number that does not fit a pair, and the cell that it belongs to. */
+/* A number that does not fit the window, and the cell that it belongs to. */
 typedef struct {
     size_t cell;
     double x;
@@ -50,7 +51,7 @@ typedef struct {
     bool touching;    /* all sums lie beside each other, in the order of the cells */
     bool adds_floats; /* the elements are floats */
     gr_cell_kind kind;
-    gr_pair_window window;   /* for pairs */
+    gr_pair_window window;   /* for pairs, or short cells */
     int first_digit, digits; /* for digits */
     size_t cell_bytes;
 
@@ -71,6 +72,7 @@ typedef struct {
 
     size_t chunk, next_row; /* rows that a task takes at a time; the first that none has taken */
     size_t end_row;         /* of this round */
+    bool clears;            /* the cells first: this round is a pass's first one */
     size_t bad_row;         /* SIZE_MAX: none */
     bool failed;            /* no memory */
     bool too_wide;          /* too many outliers */
@@ -124,11 +126,12 @@ void gr_sum_by_offsets(gr_segment_job *job);
 
 /* --- kinds of cells ------------------------------------------------------------------------ */
 
-/* A window that most elements fit. Returns false if there is none, or too little memory. */
-bool gr_choose_window(gr_segment_job *job);
+/* A window for pairs that most elements fit. Returns false if there is none, or too little memory.
+ * `narrow` becomes a window for short cells: its `most` is negative if elements may not fit it. */
+bool gr_choose_window(gr_segment_job *job, gr_pair_window *narrow);
 
-/* Adds a block to the cells of a copy. gr_add_pairs() returns false if there are too many outliers
- * or too little memory. */
+/* Adds a block to the cells of a copy. gr_add_pairs(), for short cells too, returns false if there
+ * are too many outliers or too little memory. */
 void gr_add_words(const gr_segment_job *job, const gr_segment_block *block, uint64_t *cells);
 bool gr_add_pairs(gr_segment_job *job, const gr_segment_block *block, unsigned char *cells,
                   gr_outliers *outliers);

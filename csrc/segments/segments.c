@@ -6,6 +6,9 @@
  * after the pass, so nothing is stored before all ids have been checked.
  *
  *   words   sums of integers modulo 2^64: 8 bytes per cell (this file)
+ *   short   sums of floats of up to 32 bits, if a sample of the elements has few exponents: 64-bit
+ *           integers in units of one power of two. They take all numbers of some 15 neighbouring
+ *           binades for float32. The rest is as for pairs. (pairs.c)
  *   pairs   sums of floats: 128-bit integers in units of one power of two, chosen by a sample of
  *           the elements. They take all numbers of some 50 neighbouring binades for float64, 80
  *           for float32, 95 for bfloat16, and all of float16: most data. Outliers, inf and nan go
@@ -40,7 +43,7 @@
 enum {
     HUGE_FROM = 1 << 22,    /* bytes of cells that go to huge pages */
     FREE_BYTES = 1 << 26,   /* of cells, whatever the size of the input */
-    CHUNK = 1 << 15,        /* numbers that a task takes at a time */
+    CHUNK = 1 << 13,        /* numbers that a task takes at a time */
     FINISHED = 1 << 12,     /* cells that a task finishes */
     FEW_OUTLIERS = 1 << 10, /* that a list may have in any case; and one ... */
     OUTLIERS_PER = 256,     /* ... per so many numbers */
@@ -134,6 +137,7 @@ void gr_finish_cells(const gr_segment_job *job, size_t first, size_t n)
 {
     switch (job->kind) {
     case GR_CELL_WORD: gr_finish_words(job, first, n); break;
+    case GR_CELL_SHORT:
     case GR_CELL_PAIR: gr_finish_pairs(job, first, n); break;
     case GR_CELL_PROVEN: gr_finish_proven(job, first, n); break;
     default: gr_finish_digits(job, first, n); break;
@@ -179,6 +183,7 @@ static bool add_block(gr_segment_job *job, const gr_segment_block *block, int co
     switch (job->kind) {
     case GR_CELL_NONE: gr_widen_fields(job, block, &job->fields[copy]); return true;
     case GR_CELL_WORD: gr_add_words(job, block, (uint64_t *)(void *)cells); return true;
+    case GR_CELL_SHORT:
     case GR_CELL_PAIR: return gr_add_pairs(job, block, cells, &job->outliers[copy]);
     case GR_CELL_PROVEN: gr_add_proven(job, block, cells); return true;
     default: gr_add_digits(job, block, (int64_t *)(void *)cells); return true;
@@ -225,15 +230,11 @@ static void add_task(size_t task, void *context)
     gr_segment_block *block = malloc(sizeof *block);
     if (!block)
         __atomic_store_n(&job->failed, true, __ATOMIC_RELAXED);
+    if (job->clears)
+        memset(job->cells + task * job->copy_bytes, 0, job->copy_bytes);
     while (block && take_chunk(job, &first, &end))
         gr_add_rows(job, block, first, end, (int)task);
     free(block);
-}
-
-static void clear_task(size_t task, void *context)
-{
-    const gr_segment_job *job = context;
-    memset(job->cells + task * job->copy_bytes, 0, job->copy_bytes);
 }
 
 static void carry_task(size_t task, void *context)
@@ -289,15 +290,16 @@ static void run_pass(gr_segment_job *job)
     size_t rows = job->request->values.rows, cells = job->segments * job->columns;
     for (int i = 0; i < job->copies; i++)
         job->outliers[i].count = 0;
-    if (job->first_segment > 0) /* new cells are 0 */
-        gr_parallel(job->copies, (size_t)job->copies, clear_task, job);
-    for (size_t first = 0; first < rows && !has_ended(job); first = job->end_row) {
+    job->end_row = 0;
+    do {
+        size_t first = job->end_row;
         if (first > 0 && job->kind == GR_CELL_DIGITS)
             gr_parallel(job->copies, (size_t)job->copies, carry_task, job);
+        job->clears = first == 0;
         job->next_row = first;
         job->end_row = first + least(rows - first, GR_ROUND_ROWS);
         gr_parallel(job->copies, (size_t)job->copies, add_task, job);
-    }
+    } while (job->end_row < rows && !has_ended(job));
     if (!has_ended(job))
         gr_join_outliers(job);
     if (!has_ended(job))
@@ -306,10 +308,10 @@ static void run_pass(gr_segment_job *job)
 
 /* --- the plan ------------------------------------------------------------------------------ */
 
-/* Zeros, in huge pages if there are any: cells are used in random order. */
+/* Memory in huge pages, if there are any: cells are used in random order. */
 static unsigned char *new_cells(size_t bytes)
 {
-    unsigned char *cells = calloc(bytes, 1);
+    unsigned char *cells = malloc(bytes);
 #ifdef MADV_HUGEPAGE
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t skip = (page - (uintptr_t)cells % page) % page;
@@ -330,7 +332,8 @@ static void run_kind(gr_segment_job *job, gr_cell_kind kind, size_t cell_bytes)
     job->cell_bytes = cell_bytes;
     job->too_wide = false;
     size_t each = least(segments, most > 2 ? most - 1 : 1);
-    size_t copies = least(most / (each + 1), request->values.rows / job->chunk + 1);
+    size_t chunks = (request->values.rows + job->chunk - 1) / job->chunk;
+    size_t copies = least(most / (each + 1), chunks);
     copies = request->values.rows < each ? 1 : least(copies, (size_t)job->threads);
     job->copies = copies > 1 ? (int)copies : 1;
     job->copy_bytes = ((each + 1) * job->columns * cell_bytes + 63) / 64 * 64;
@@ -359,6 +362,7 @@ static void choose_digits(gr_segment_job *job)
     job->failed = !job->fields;
     for (int i = 0; i < job->copies && !job->failed; i++)
         job->fields[i] = all;
+    job->clears = false;
     job->next_row = 0;
     job->end_row = job->request->values.rows;
     if (!job->failed)
@@ -412,6 +416,24 @@ static void sum_wide(gr_segment_job *job)
     free(job->segment_of);
 }
 
+/* For floats: short cells, or pairs, or else what takes all exponents. */
+static void sum_floats(gr_segment_job *job, const gr_pair_window *narrow)
+{
+    const gr_pair_window wide = job->window;
+    if (!job->too_wide && narrow->most >= 0) {
+        job->window = *narrow;
+        run_kind(job, GR_CELL_SHORT, sizeof(int64_t));
+        job->window = wide;
+        if (!job->too_wide || has_ended_badly(job))
+            return;
+        job->too_wide = false;
+    }
+    if (!job->too_wide && !has_ended_badly(job))
+        run_kind(job, GR_CELL_PAIR, 2 * sizeof(int64_t));
+    if (job->too_wide && !has_ended_badly(job))
+        sum_wide(job);
+}
+
 /* Nothing is added up, but ids are checked. */
 static void check_ids(gr_segment_job *job)
 {
@@ -419,6 +441,8 @@ static void check_ids(gr_segment_job *job)
     job->columns = 0; /* which gr_add_rows() does not read then */
     job->copies = 1;
     job->segments = 0;
+    job->clears = job->too_wide = false;
+    job->next_row = 0;
     job->end_row = rows;
     add_task(0, job);
 }
@@ -445,12 +469,15 @@ gr_segments_status gr_sum_segments(const gr_segments *request, int threads, size
         .all_segments = request->sums.segments,
         .bad_row = SIZE_MAX,
     };
-    job.chunk = CHUNK / (job.columns + !job.columns) + 1;
+    job.chunk = CHUNK / (job.columns + !job.columns);
+    job.chunk += job.chunk == 0;
     if (job.all_segments == 0 || job.columns == 0) {
         check_ids(&job);
     } else {
+        gr_pair_window narrow = {.most = -1};
         job.kind = request->sums.is_float ? GR_CELL_PAIR : GR_CELL_WORD;
-        job.too_wide = request->sums.is_float && job.adds_floats && !gr_choose_window(&job);
+        job.too_wide =
+            request->sums.is_float && job.adds_floats && !gr_choose_window(&job, &narrow);
         job.unproven = job.failed ? NULL : calloc(job.all_segments, 1);
         if (!job.unproven)
             return GR_SEGMENTS_NO_MEMORY;
@@ -458,14 +485,15 @@ gr_segments_status gr_sum_segments(const gr_segments *request, int threads, size
             request->sums.parts == request->values.parts &&
             request->sums.is_float == job.adds_floats) { /* as the code of axes adds up */
             gr_sum_by_offsets(&job);
+        } else if (job.kind == GR_CELL_WORD) {
+            run_kind(&job, GR_CELL_WORD, sizeof(uint64_t));
         } else {
-            if (!job.too_wide)
-                run_kind(&job, job.kind, job.kind == GR_CELL_WORD ? 8 : 16);
-            if (job.too_wide && !has_ended_badly(&job))
-                sum_wide(&job);
+            sum_floats(&job, &narrow);
         }
         free(job.unproven);
     }
+    if (job.too_wide && job.bad_row != SIZE_MAX) /* the pass was broken off: is it the first? */
+        check_ids(&job);
     *bad_row = job.bad_row;
     return job.failed                ? GR_SEGMENTS_NO_MEMORY
            : job.bad_row == SIZE_MAX ? GR_SEGMENTS_OK

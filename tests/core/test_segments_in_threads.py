@@ -22,8 +22,12 @@ def segment_sum(values, *arguments, **keywords):
 
 THREADS = """
 import numpy as np, gpureduce, hashlib
+from exact_cases import short_sums
 rng = np.random.default_rng(5)
 told = hashlib.sha256()
+for dtype in ("float32", "float64"):
+    rows = short_sums(rng, 9001, dtype)
+    told.update(gpureduce.segment_sum(rows.reshape(-1), np.arange(rows.size) // 4).value)
 for dtype in ("float16", "float32", "float64", "int32", "complex128"):
     for spread in (3, 280):
         values = rng.standard_normal(300_000) * 2.0 ** rng.integers(-spread, spread, 300_000)
@@ -36,6 +40,17 @@ for dtype in ("float16", "float32", "float64", "int32", "complex128"):
             told.update(gpureduce.segment_sum(rows, ids[: len(rows)], num_segments=count).value)
             offsets = np.searchsorted(np.sort(ids), np.arange(count + 1))
             told.update(gpureduce.segment_sum(values, offsets=offsets).value)
+values, ids = rng.standard_normal(30_011).astype("f4"), rng.integers(0, 100, 30_011)
+for kind in ("i1", "u1", "i2", "u2", "i4", "u4", ">i4", "i8", "u8"):
+    told.update(gpureduce.segment_sum(values, ids.astype(kind)).value)
+    told.update(gpureduce.segment_sum(values[1:], ids.astype(kind)[:-1]).value)
+    for bad in (0, 30_010):
+        wrong = ids.astype(kind)
+        wrong[bad] = 100 + bad % 2 if "u" in kind else -1
+        try:
+            gpureduce.segment_sum(values, wrong, num_segments=100)
+        except ValueError as error:
+            told.update(str(error).encode())
 print(told.hexdigest())
 """
 
@@ -44,6 +59,26 @@ def test_the_number_of_threads_and_the_instruction_set_change_no_bit():
     ways = [{"GPUREDUCE_THREADS": n} for n in ("1", "2", "5")]
     ways += [{"GPUREDUCE_SIMD": name} for name in ("baseline", "avx2")]
     assert len({run_python(THREADS, **way) for way in ways}) == 1
+
+
+FIRST_BAD = """
+import numpy as np, gpureduce
+chunk = 2**13
+values, ids = np.ones(40 * chunk, DTYPE), np.zeros(40 * chunk, int)
+values[chunk - 6000 : chunk - 100] = 2.0**100
+ids[[chunk - 50, chunk]] = 9
+try:
+    gpureduce.segment_sum(values, ids, num_segments=1)
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_first_bad_id_is_named_where_a_pass_is_broken_off(dtype):
+    """The first thread meets too many outliers before it, while the second finds the next one."""
+    code = FIRST_BAD.replace("DTYPE", repr(dtype))
+    assert f"segment_ids[{2**13 - 50}] is 9" in run_python(code, GPUREDUCE_THREADS="2")
 
 
 @pytest.mark.parametrize("spread", [False, True])

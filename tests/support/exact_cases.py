@@ -110,6 +110,20 @@ def expected_bits(array: Array, target: str | None = None) -> int:
     return combine(FORMATS[target or fmt.name], int(np.bitwise_or.reduce(kinds, initial=0)), total)
 
 
+def short_sums(rng: np.random.Generator, n: int, dtype: str) -> Array:
+    """Rows of four numbers of some 50 binades: one of them, half of its last place, much less."""
+    last = {"float32": 23, "float64": 52}[dtype]
+    rows = np.zeros((n, 4))
+    rows[:, 0] = 1 + rng.choice([0, 1, 2, 2**last - 2, 2**last - 1], n) * 2.0**-last
+    rows[:, 0] *= rng.choice([-1, 0, 1], n, p=[0.45, 0.1, 0.45]) * 2.0 ** rng.integers(0, 44, n)
+    half = np.ldexp(np.abs(rows[:, 0]), -rng.choice([24, 53], n))
+    half = np.maximum(2.0 ** np.floor(np.log2(np.maximum(half, 2.0**-6))), 2.0**-6)
+    rows[:, 1] = half * rng.integers(-1, 2, n)
+    rows[:, 2:] = rng.choice([-1, 0, 1], (n, 2)) * 2.0 ** rng.integers(-6, 20, (n, 2))
+    rows[rng.random(n) < 0.2, 2:] = 0
+    return rows.astype(dtype)
+
+
 def expected_rows(fmt: Format, rows: Array) -> list[int]:
     """The same for each row of many, with the taking apart done at once."""
     bits = fmt.bits(rows)
