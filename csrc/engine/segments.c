@@ -28,19 +28,21 @@
 enum {
     BLOCK = 256,
     SM_THREADS = 2048,
-    LANE_ROWS = 48,         /* rows per lane of segment_rows, at least, in the mean */
-    LONG_VALUES = 4096,     /* longer segments are cut into tasks */
-    TASK_VALUES = 16384,    /* per task */
-    UNTRIED_ROWS = 1 << 16, /* fewer ids are not tried for being sorted */
-    SAMPLED_ROWS = 1 << 20, /* fewer ids are not sampled */
-    ROOM_WORDS = 1 << 24,   /* for fixed-point sums, if there is no need for more */
-    L2_EIGHTHS = 3,         /* the share of the L2 cache for words: the quickest on an H100 */
-    RUN_WARPS = 16,         /* of segment_runs, per multiprocessor */
-    ORDERED_BYTES = 64,     /* of a row, at least, to put rows in order */
-    MOST_STRIPS = 1 << 22,  /* per warp: an int counts their rows */
-    MOST_PASSES = 8,        /* to make the words of a pass fit into that share .. */
-    WIDE_PASSES = 2,        /* .. and for values of all exponents, which need more words, if .. */
-    WIDE_ROWS = 8           /* .. so many rows per sum make up for an idle pass */
+    LANE_ROWS = 48,           /* rows per lane of segment_rows, at least, in the mean */
+    LONG_VALUES = 4096,       /* longer segments are cut into tasks */
+    TASK_VALUES = 16384,      /* per task */
+    UNTRIED_ROWS = 1 << 16,   /* fewer ids are not tried for being sorted */
+    SAMPLED_ROWS = 1 << 20,   /* fewer ids are not sampled */
+    ROOM_WORDS = 1 << 24,     /* for fixed-point sums, if there is no need for more */
+    L2_EIGHTHS = 3,           /* the share of the L2 cache for words: the quickest on an H100 */
+    RUN_WARPS = 16,           /* of segment_runs, per multiprocessor */
+    ORDERED_BYTES = 128,      /* of a row, at least, to put rows in order */
+    ORDERED_IN_SHARED = 4096, /* segments, at most, to count their rows in shared memory .. */
+    ORDERED_ROWS = 1024,      /* .. and rows per segment, at least */
+    MOST_STRIPS = 1 << 22,    /* per warp: an int counts their rows */
+    MOST_PASSES = 8,          /* to make the words of a pass fit into that share .. */
+    WIDE_PASSES = 2,          /* .. and for values of all exponents, which need more words, if .. */
+    WIDE_ROWS = 8             /* .. so many rows per sum make up for an idle pass */
 };
 
 static const size_t most_rows = (size_t)1 << 40; /* more would leave too few bits per word */
@@ -176,9 +178,11 @@ done:
 static gr_status order_rows(run *r)
 {
     const gr_segment_request *request = r->request;
-    if (gr_launch_segment_threads(r, "segment_count", request->rows, BLOCK, 0) == GR_OK &&
+    unsigned block = r->job.orders_in_shared ? GR_SEGMENT_THREADS : BLOCK;
+    size_t bytes = r->job.orders_in_shared ? request->segments * sizeof(unsigned) : 0;
+    if (gr_launch_segment_threads(r, "segment_count", request->rows, block, bytes) == GR_OK &&
         gr_launch_segment_threads(r, "segment_claim", request->segments, BLOCK, 0) == GR_OK)
-        gr_launch_segment_threads(r, "segment_order", request->rows, BLOCK, 0);
+        gr_launch_segment_threads(r, "segment_order", request->rows, block, bytes);
     return r->error->status;
 }
 
@@ -344,6 +348,8 @@ static gr_status plan(run *r)
     bool has_order = request->by_offsets || (job->try_sorted && request->sorted == GR_SORTED);
     r->in_order = !as_digits && !has_order && request->rows && request->rows <= UINT32_MAX &&
                   columns * gr_load_size((gr_load)request->load) >= ORDERED_BYTES;
+    job->orders_in_shared =
+        request->segments <= ORDERED_IN_SHARED && request->segments <= request->rows / ORDERED_ROWS;
     r->in_rows = !as_digits && (request->by_offsets || job->try_sorted || r->in_order);
     r->in_words = as_digits || !(has_order || r->in_order);
     r->sms = gr_facts_of(request->device)->sms;

@@ -61,7 +61,7 @@ typedef struct {
     unsigned long_segments; /* entries of `longs` */
     uint64_t tasks;
     uint64_t largest; /* id, with the sign bit flipped */
-    unsigned places; /* that segment_claim has given away */
+    unsigned places;  /* that segment_claim has given away */
     unsigned hot;
     uint64_t hot_id[GR_HOT_IDS];
     gr_word_plan plan; /* of the attempt: written by segment_clear */
@@ -89,6 +89,7 @@ typedef struct {
     unsigned *order;       /* the numbers of the rows, segment by segment; NULL: not in use */
     unsigned *counts;      /* of each segment's rows */
     unsigned *ends;        /* where its rows end in `order` */
+    int orders_in_shared;  /* blocks count rows in shared memory first */
     char *staged;          /* the sums of segment_runs, one after another; NULL: it does not run */
     uint64_t *words;       /* of `room` sums' words */
     uint64_t room;         /* words */

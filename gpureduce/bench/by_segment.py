@@ -150,17 +150,18 @@ def _cub_runs(torch: Any, of: Given, library: Path) -> dict[str, Run]:
 
 
 def _limit_runs(torch: Any, of: Given, case: Case, library: Path) -> dict[str, Run]:
-    """The least that these sums have to do: tools/cub_segments.cu, too."""
-    if of.values.ndim > 1 or of.ids.dtype != torch.int64:
+    """The least that these sums have to do: tools/cub_segments.cu, too. Of rows, to read them."""
+    if of.ids.dtype != torch.int64:
         return {}
     call = ctypes.CDLL(str(library)).limit_of
     call.restype = ctypes.c_char_p
-    ids = None if case.ids == "offsets" else of.ids
-    words = (
-        None if case.ids in SORTED else torch.zeros(of.segments, dtype=torch.int64, device="cuda")
-    )
+    wide = of.values.ndim > 1
+    ids = None if wide or case.ids == "offsets" else of.ids
+    words = None
+    if not wide and case.ids not in SORTED:
+        words = torch.zeros(of.segments, dtype=torch.int64, device="cuda")
     given = [ctypes.c_void_p(x.data_ptr() if x is not None else 0) for x in (of.values, ids, words)]
-    n = ctypes.c_size_t(len(of.values))
+    n = ctypes.c_size_t(of.values.numel())
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
 
     def run() -> Any:

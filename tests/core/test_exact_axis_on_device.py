@@ -209,7 +209,7 @@ def test_an_initial_number_may_be_any_float64(dtype):
 
 
 def hard_rows(rng, dtype, shape):
-    """Rows of usual numbers; and some that cancel, that need more digits, or that are not finite."""
+    """Rows of usual numbers, and of some that cancel, need more digits, or are not finite."""
     rows = rng.standard_normal(shape) * 2.0 ** rng.integers(-3, 3, shape)
     rows[::5] *= 2.0 ** rng.integers(-12, 12, rows[::5].shape)
     rows[1::7, -1] = -rows[1::7, :-1].sum(1)

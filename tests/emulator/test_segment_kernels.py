@@ -58,7 +58,7 @@ def values_of(rng, dtype, shape, kind):
 @pytest.mark.parametrize("kind", ["usual", "wide", "special"])
 @pytest.mark.parametrize(
     ("n", "count", "columns"),
-    [(300, 5, None), (700, 5, None), (300, 200, None), (90, 4, 3), (40, 9, 33)],
+    [(300, 5, None), (700, 5, None), (300, 200, None), (90, 4, 3), (40, 9, 33), (2100, 2, 64)],
 )
 def test_nothing_races(dtype, kind, n, count, columns):
     if dtype == "int32" and kind != "usual":

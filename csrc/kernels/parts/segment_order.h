@@ -18,6 +18,14 @@ __device__ __forceinline__ void for_each_id(const gr_segment_job &of, Use use)
     }
 }
 
+/* Sets a block's counts of all segments to zero. */
+__device__ __forceinline__ void clear_counts(const gr_segment_job &of, unsigned *counts)
+{
+    for (uint64_t k = threadIdx.x; k < of.segments; k += blockDim.x)
+        counts[k] = 0;
+    __syncthreads();
+}
+
 /* Whether this lane is the first of some. */
 __device__ __forceinline__ bool is_first_of(unsigned lanes)
 {

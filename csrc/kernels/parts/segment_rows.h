@@ -132,16 +132,23 @@ __device__ __forceinline__ Acc sum_in_order(const gr_segment_job &of, const Part
                                             const char *column)
 {
     constexpr unsigned flight = 8;
+    uint64_t next[flight], i = part.begin + part.member; /* rows, loaded before they are needed */
+    auto look_up = [&] {
+        for (unsigned k = 0; k < flight; k++)
+            next[k] = i + k * part.members < part.end ? row_at(of, i + k * part.members) : 0;
+    };
     Acc sum = 0;
-    for (uint64_t i = part.begin + part.member; i < part.end; i += flight * part.members) {
+    look_up();
+    while (i < part.end) {
         In value[flight];
         for (unsigned k = 0; k < flight; k++) {
-            uint64_t place = i + k * part.members;
             value[k] = In{};
-            if (place < part.end)
-                value[k] = *reinterpret_cast<const In *>(column + (int64_t)row_at(of, place) *
-                                                                      of.values.row_step);
+            if (i + k * part.members < part.end)
+                value[k] =
+                    *reinterpret_cast<const In *>(column + (int64_t)next[k] * of.values.row_step);
         }
+        i += flight * part.members;
+        look_up();
         add_pieces_to<In>(sum, value);
     }
     return sum;
