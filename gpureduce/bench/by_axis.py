@@ -172,14 +172,29 @@ def _exact_over_fast(row: _Row) -> str:
     return _over(ms, "fast" if "fast" in ms else "cpu", "exact")
 
 
-_BESIDE = {"fast over the best library": _fast_over_the_best, "exact over fast": _exact_over_fast}
+def _over_a_copy(row: _Row, copies: Mapping[str, float]) -> str:
+    """The bandwidth of `fast` in parts of that of a copy, which reads and writes."""
+    if "fast" not in row["ms"] or row["dtype"] not in copies:
+        return ""
+    return f"{row['nbytes'] / row['ms']['fast'] / copies[row['dtype']]:.2f}"
+
+
+_BESIDE: dict[str, Callable[[_Row], str]] = {
+    "fast over the best library": _fast_over_the_best,
+    "exact over fast": _exact_over_fast,
+}
 
 
 def as_table(
     rows: Sequence[_Row], cell: _Cell = _gb_s,
-    ratios: Mapping[str, Callable[[_Row], str]] = _BESIDE,
+    ratios: dict[str, Callable[[_Row], str]] = _BESIDE,
 ) -> str:  # fmt: skip
     """A line of text for each case, a column for each call."""
+    copies = {
+        row["dtype"]: row["nbytes"] / row["ms"]["copy"] for row in rows if "copy" in row["ms"]
+    }
+    if copies:
+        ratios = ratios | {"fast over a copy": lambda row: _over_a_copy(row, copies)}
     names = _names(rows)
     kernels = any(row.get("kernel") for row in rows)
     heads = ["dtype", "shape", "axis", *(["kernel of fast"] * kernels), *names, *ratios]

@@ -62,11 +62,10 @@ __device__ __forceinline__ bool adds_rows(const gr_segment_job &of)
     return is_in_rows(of) && !of.state->bad;
 }
 
-/* The row that has a place in the order. It is one of the rows whatever is in memory. */
-__device__ __forceinline__ uint64_t row_at(const gr_segment_job &of, uint64_t place)
+/* A row's number, as the order has it. It is that of a row whatever is in memory. */
+__device__ __forceinline__ uint64_t row_in(const gr_segment_job &of, unsigned number)
 {
-    uint64_t row = of.order[place];
-    return row < of.rows ? row : of.rows - 1;
+    return number < of.rows ? number : of.rows - 1;
 }
 
 template <typename Sum, typename Acc, typename In, typename Piece, unsigned count>
@@ -132,10 +131,11 @@ __device__ __forceinline__ Acc sum_in_order(const gr_segment_job &of, const Part
                                             const char *column)
 {
     constexpr unsigned flight = 8;
-    uint64_t next[flight], i = part.begin + part.member; /* rows, loaded before they are needed */
+    uint64_t i = part.begin + part.member;
+    unsigned next[flight]; /* numbers of rows, loaded before they are needed */
     auto look_up = [&] {
         for (unsigned k = 0; k < flight; k++)
-            next[k] = i + k * part.members < part.end ? row_at(of, i + k * part.members) : 0;
+            next[k] = i + k * part.members < part.end ? of.order[i + k * part.members] : 0;
     };
     Acc sum = 0;
     look_up();
@@ -144,8 +144,8 @@ __device__ __forceinline__ Acc sum_in_order(const gr_segment_job &of, const Part
         for (unsigned k = 0; k < flight; k++) {
             value[k] = In{};
             if (i + k * part.members < part.end)
-                value[k] =
-                    *reinterpret_cast<const In *>(column + (int64_t)next[k] * of.values.row_step);
+                value[k] = *reinterpret_cast<const In *>(column + (int64_t)row_in(of, next[k]) *
+                                                                      of.values.row_step);
         }
         i += flight * part.members;
         look_up();

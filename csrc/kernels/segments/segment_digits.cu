@@ -35,7 +35,7 @@ template <typename In, typename Word> __global__ void segment_digits(gr_segment_
         for (uint64_t begin = (uint64_t)shared[0]; begin < last; begin += room) {
             uint64_t end = begin + room < last ? begin + room : last;
             for (uint64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
-                uint64_t row = needs_order(of) ? row_at(of, i) : i;
+                uint64_t row = needs_order(of) ? row_in(of, of.order[i]) : i;
                 deposit(element_at<double>(column + (int64_t)row * of.values.row_step, 0, of.load));
             }
             __syncthreads();
