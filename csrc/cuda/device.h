@@ -45,6 +45,18 @@ __device__ __forceinline__ unsigned smallest_in_warp(unsigned value)
     return ~largest_in_warp(~value);
 }
 
+/* The larger ones of two numbers of 16 bits in a word; and the smaller ones of these less one,
+ * which wrap around, and others. */
+__device__ __forceinline__ unsigned largest_halves(unsigned a, unsigned b)
+{
+    return __vmaxu2(a, b);
+}
+
+__device__ __forceinline__ unsigned smallest_less_one(unsigned halves, unsigned others)
+{
+    return __viaddmin_u16x2(halves, 0xffffffffu, others);
+}
+
 /* A value that one block passes to another, with a mark that the value has been written. One store
  * writes both and one load reads both. So no fence is needed: a block that reads the mark has also
  * read the value. */

@@ -29,6 +29,18 @@ GR_INTRINSIC unsigned smallest_in_warp(unsigned value)
     return ~largest_in_warp(~value);
 }
 
+GR_INTRINSIC unsigned largest_halves(unsigned a, unsigned b)
+{
+    unsigned low = a % 0x10000 > b % 0x10000 ? a : b, high = a / 0x10000 > b / 0x10000 ? a : b;
+    return low % 0x10000 | high / 0x10000 * 0x10000;
+}
+
+GR_INTRINSIC unsigned smallest_less_one(unsigned halves, unsigned others)
+{
+    unsigned less = (halves - 1) % 0x10000 | (halves / 0x10000 - 1) * 0x10000;
+    return ~largest_halves(~less, ~others);
+}
+
 /* A value for another block, and a mark that is set once the value is there. To other lanes the
  * pair appears to be stored and loaded as one: the store writes the mark last, and the load reads
  * it first. */

@@ -143,10 +143,8 @@ __device__ __forceinline__ void add_pack_to(Acc &sum, const Pack<T> &pack)
  * inf and nan may count as any size: sums with them are not finite, and are never taken as proven.
  * There is no such test for float64 elements: `usable` is false. */
 template <typename T> struct Sizes {
-    static constexpr bool usable =
-        std::is_same<T, float>::value || std::is_same<T, __nv_bfloat16>::value;
-    static constexpr int bits = std::is_same<T, float>::value ? 24 : 8;
-    static constexpr unsigned few = bits == 24 ? 1 << 11 : 1 << 16; /* of these, sums often are */
+    static constexpr bool usable = std::is_same<T, float>::value;
+    static constexpr unsigned few = 1 << 11; /* of these, sums often are exact */
     float largest = 0;
     unsigned smallest = ~0u; /* twice the bits of that element, less one: zeros are the largest */
 
@@ -156,6 +154,14 @@ template <typename T> struct Sizes {
         unsigned size = __float_as_uint(value) * 2 - 1;
         largest = fmaxf(largest, fabsf(value));
         smallest = size < smallest ? size : smallest;
+    }
+
+    __device__ __forceinline__ void take(const Pack<T> &pack)
+    {
+        T element[Pack<T>::count];
+        memcpy(element, &pack, sizeof element);
+        for (unsigned k = 0; k < Pack<T>::count; k++)
+            take(element[k]);
     }
 
     __device__ __forceinline__ void take(const Sizes &more)
@@ -178,7 +184,59 @@ template <typename T> struct Sizes {
         if (count == 1)
             return true;
         int k = 32 - __clz(count), top = int(__float_as_uint(largest) >> 23) + 1;
-        return top + k - (int(smallest >> 24) + 1 - bits) <= 53;
+        return top + k - (int(smallest >> 24) + 1 - 24) <= 53;
+    }
+};
+
+/* The same for bfloat16: each word has the bits of two elements, without their signs. */
+template <> struct Sizes<__nv_bfloat16> {
+    static constexpr bool usable = true;
+    static constexpr unsigned few = 1 << 16;
+    unsigned largest = 0, smallest = ~0u; /* less one: zeros are the largest */
+
+    __device__ __forceinline__ void take_two(unsigned word)
+    {
+        word &= 0x7fff7fff;
+        largest = largest_halves(largest, word);
+        smallest = smallest_less_one(word, smallest);
+    }
+
+    __device__ __forceinline__ void take(__nv_bfloat16 x)
+    {
+        take_two(__float_as_uint(float(x))); /* the lower half is a zero, which changes nothing */
+    }
+
+    __device__ __forceinline__ void take(const Pack<__nv_bfloat16> &pack)
+    {
+        for (unsigned word : pack.word)
+            take_two(word);
+    }
+
+    __device__ __forceinline__ void take(const Sizes &more)
+    {
+        largest = largest_halves(largest, more.largest);
+        smallest = ~largest_halves(~smallest, ~more.smallest);
+    }
+
+    __device__ __forceinline__ bool allow_in_warp(unsigned count)
+    {
+        largest = largest_in_warp(larger_half(largest));
+        smallest = ~largest_in_warp(larger_half(~smallest));
+        return allow(count);
+    }
+
+    __device__ __forceinline__ bool allow(unsigned count) const
+    {
+        if (count == 1)
+            return true;
+        int k = 32 - __clz(count), top = int(larger_half(largest) >> 7) + 1;
+        unsigned least = 0xffff - larger_half(~smallest);
+        return top + k - (int(least >> 7) + 1 - 8) <= 53;
+    }
+
+    static __device__ __forceinline__ unsigned larger_half(unsigned word)
+    {
+        return word >> 16 > word % 0x10000 ? word >> 16 : word % 0x10000;
     }
 };
 
@@ -187,6 +245,8 @@ template <> struct Sizes<__half> {
     static constexpr unsigned few = GR_SHORT_F16;
 
     __device__ __forceinline__ void take(__half) {}
+
+    __device__ __forceinline__ void take(const Pack<__half> &) {}
 
     __device__ __forceinline__ void take(const Sizes &) {}
 
@@ -231,8 +291,9 @@ __device__ __forceinline__ void add_short(Sum &sum, Sizes<T> &sizes, const Pack<
     if constexpr (is_short<Acc, Sum>) {
         T element[Pack<T>::count];
         memcpy(element, &pack, sizeof element);
+        sizes.take(pack);
         for (unsigned k = 0; k < Pack<T>::count; k++)
-            add_short<Acc>(sum, sizes, element[k]);
+            add_short<Acc>(sum, element[k]);
     } else
         add_pack_to(sum, pack);
 }

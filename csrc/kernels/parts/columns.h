@@ -32,9 +32,13 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
     __device__ __forceinline__ void add(const Pack<unsigned> &pack)
     {
         In element[width];
+        Pack<In> same;
         memcpy(element, &pack, sizeof element);
+        memcpy(&same, &pack, sizeof same);
+        if constexpr (is_short<Acc, Sum>)
+            sizes.take(same);
         for (unsigned j = 0; j < width; j++)
-            add_short<Acc>(sum[j], sizes, element[j]);
+            add_short<Acc>(sum[j], element[j]);
     }
 
     /* Adds packs of some rows. As add_packs_to() does, it first adds up each column in float64. */
