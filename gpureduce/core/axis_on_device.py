@@ -296,7 +296,9 @@ def by_one_call(
 ) -> SumResult | None:
     """The sums along an axis of an array on a GPU; None if the general path has to make them."""
     start = time.perf_counter() if timing else 0.0
-    if not (axis is None or type(axis) is int) or not gpu_arrays.is_quick(dtype):
+    if not (type(axis) is int or axis is None):
+        return None
+    if dtype is not None and not gpu_arrays.is_quick(dtype):
         return None
     like: Any = type(arr)  # mypy takes no type for hashable
     plan = _plan_for(like, strategy, dtype, bool(timing), axis, keepdims)

@@ -13,6 +13,7 @@
 #include "engine/axis.h"
 #include "exact/format.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -219,6 +220,13 @@ typedef struct {
     const decision *decided;            /* NULL: Python has been asked */
 } job;
 
+/* Copies all but the addresses and the dimensions. */
+static void copy_request(gr_axis_request *to, const gr_axis_request *from)
+{
+    size_t rest = offsetof(gr_axis_request, load);
+    memcpy((char *)to + rest, (const char *)from + rest, sizeof *to - rest);
+}
+
 static PyObject *key_of(const job *j)
 {
     int64_t key[3 + 2 * GR_ARRAY_MAX_DIMS], *at = key;
@@ -255,7 +263,7 @@ static int recall(job *j)
         return 0;
     }
     void *stream = j->request.stream;
-    j->request = j->decided->request;
+    copy_request(&j->request, &j->decided->request);
     j->request.stream = stream;
     j->ask = j->decided->ask;
     j->make = j->decided->make;
@@ -275,8 +283,7 @@ static int remember(const job *j, const gr_gpu_array *sums)
         free(made);
         return PyErr_Occurred() ? -1 : (PyErr_NoMemory(), -1);
     }
-    made->request = j->request;
-    made->request.axes = (gr_axes){0};
+    copy_request(&made->request, &j->request);
     made->ask = j->ask;
     made->ask.out = NULL;
     made->make = Py_NewRef(j->make);
