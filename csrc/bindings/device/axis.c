@@ -278,10 +278,14 @@ static int remember(const job *j, const gr_gpu_array *sums)
     if (j->decided || !j->key || j->ask.mask != Py_None)
         return 0;
     decision *made = calloc(1, sizeof *made);
-    PyObject *capsule = made ? PyCapsule_New(made, DECISION, drop_decision) : NULL;
+    if (!made) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    PyObject *capsule = PyCapsule_New(made, DECISION, drop_decision);
     if (!capsule) {
         free(made);
-        return PyErr_Occurred() ? -1 : (PyErr_NoMemory(), -1);
+        return -1;
     }
     copy_request(&made->request, &j->request);
     made->ask = j->ask;
@@ -319,7 +323,7 @@ static int check_given(const job *j, const gr_gpu_array *sums)
 
 /* Returns SumResult(out, None) if Python keeps decisions for untimed sums, or else (out, known,
  * launch). */
-static PyObject *result_of(job *j, const gr_axis_outcome *outcome)
+static PyObject *result_of(const job *j, const gr_axis_outcome *outcome)
 {
     if (j->key && !j->ask.timed)
         return gr_untimed(Py_NewRef(j->ask.out));
@@ -355,7 +359,7 @@ static PyObject *sum_decided(job *j)
         PyErr_SetString(PyExc_BufferError, "the array's elements are not aligned to their size");
         return NULL;
     }
-    if (!j->ask.mask || j->ask.mask == Py_None)
+    if (j->ask.mask == Py_None)
         return sum_beside(j, NULL, NULL);
     if (gr_view_beside(j->ask.mask, "where", j->request.stream, j->array->device, &where, &mask) <
         0)
