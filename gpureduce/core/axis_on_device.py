@@ -174,24 +174,21 @@ class _Plan:
             asked, strategy, how, like, module,
         )  # fmt: skip
         self.library = device_results.library_of(like, module)
-        self.known: dict[tuple[Any, ...], _Known] = {}
+        self.add = module.sum_axis_on_device
+        # What it has told C, by the array's description, so that C asks once for each. C fills it.
+        self.decisions: dict[bytes, object] = {}
 
     def __call__(
         self, kind: str, nbytes: int, device: int, shape: tuple[int, ...], steps: tuple[int, ...],
         stream: int, out: Any,
     ) -> tuple[Any, ...]:  # fmt: skip
-        description = kind, nbytes, device, shape, steps
-        known = self.known.get(description)
-        if known is None:
-            if len(self.known) >= _MOST_KNOWN:
-                self.known.clear()
-            known = self.known[description] = self._learn(*description)
+        known = self._learn(kind, nbytes, device, shape, steps)
         mask = None if self.how.where is True else _broadcast(self.how.where, shape)
-        if out is None:
-            out = known.make(stream)
-        else:
+        if out is not None:
             device_results.check_out(out, self.like, known.dtype, known.shape)
-        return out, mask, known.axes, known.details, known
+        if len(self.decisions) >= _MOST_KNOWN:
+            self.decisions.clear()
+        return known.make, mask, known.axes, known.details, known
 
     def _learn(
         self, kind: str, nbytes: int, device: int, shape: tuple[int, ...], steps: tuple[int, ...]
@@ -274,10 +271,15 @@ def _run(
 ) -> tuple[Any, Timing, _Known] | None:
     """The sums by a plan; None if the array does not lie on a GPU."""
     found = gpu_arrays.ask(
-        plan.module.sum_axis_on_device, arr, bool(plan.how.keepdims), plan, stream, out
+        plan.module.sum_axis_on_device, arr, plan.how.keepdims, plan, stream, out, None
     )
-    if found is None:
-        return None
+    return None if found is None else _timed(plan, found, start)
+
+
+def _timed(
+    plan: _Plan, found: tuple[Any, _Known, tuple[Any, ...]], start: float
+) -> tuple[Any, Timing, _Known]:
+    """The sums and their timing, which is None if nobody asked for it."""
     value, known, (ran, *launch) = found
     if not plan.asked.timing:
         return value, cast(Timing, None), known
@@ -293,13 +295,23 @@ def by_one_call(
     arr: Any, strategy: str, dtype: Any, timing: bool, axis: Any, keepdims: bool, out: object
 ) -> SumResult | None:
     """The sums along an axis of an array on a GPU; None if the general path has to make them."""
-    start = time.perf_counter()
-    if not (axis is None or type(axis) is int) or not gpu_arrays.is_quick(dtype):
+    start = time.perf_counter() if timing else 0.0
+    if not (type(axis) is int or axis is None):
+        return None
+    if dtype is not None and not gpu_arrays.is_quick(dtype):
         return None
     like: Any = type(arr)  # mypy takes no type for hashable
     plan = _plan_for(like, strategy, dtype, bool(timing), axis, keepdims)
-    found = plan and _run(plan, arr, 0, out, start)
-    return SumResult(*found[:2]) if found else None
+    if plan is None:
+        return None
+    try:
+        found = plan.add(arr, keepdims, plan, 0, out, plan.decisions)
+    except Exception as error:
+        gpu_arrays.explain(error, arr)
+        raise
+    if found is None or not timing:
+        return cast(SumResult | None, found)
+    return SumResult(*_timed(plan, found, start)[:2])
 
 
 @functools.lru_cache(256)
@@ -330,14 +342,14 @@ def digits_gpu(arr: Any, axis: object, device: str | None, stream: object) -> An
         )
         axes = reduction.reduced_axes(axis, len(shape))
         sums = reduction.shape_of_result(shape, axes, False)
-        found = library.maker((*sums, digits.numbers_of(kind)), "int64", index)(on)
+        make = library.maker((*sums, digits.numbers_of(kind)), "int64", index)
         target = device_results.target_of(conversion, name)
         details = (conversion.acc, True, target, (0, 0), CHOOSE, 0, 0, 0, 0, False, True)
-        return found, None, reduction.bits(axes), details, None
+        return make, None, reduction.bits(axes), details, None
 
     given = library.stream(arr) if stream is None else stream
     number = gpu_arrays.stream_number(given)
-    found = gpu_arrays.ask(module.sum_axis_on_device, arr, False, plan, number, None)
+    found = gpu_arrays.ask(module.sum_axis_on_device, arr, False, plan, number, None, None)
     if found is None:
         raise TypeError(f"{type(arr).__name__} does not lie on a GPU")
     return library.result(found[0])

@@ -103,13 +103,18 @@ def needed_module(arr: object, device: str | None) -> ModuleType:
 
 
 def ask(function: Callable[..., Any], arr: object, *arguments: object) -> Any:
-    """Calls C with an array that may lie on a GPU. Explains errors of tensors without elements."""
+    """Calls C with an array that may lie on a GPU."""
     try:
         return function(arr, *arguments)
     except Exception as error:
-        if why := arrays.without_elements(arr):
-            raise TypeError(f"{type(arr).__name__} {why}") from error
+        explain(error, arr)
         raise
+
+
+def explain(error: Exception, arr: object) -> None:
+    """Raises a clearer error if C's was about a tensor without elements."""
+    if why := arrays.without_elements(arr):
+        raise TypeError(f"{type(arr).__name__} {why}") from error
 
 
 def by_one_call(

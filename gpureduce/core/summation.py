@@ -196,13 +196,30 @@ def sum(
         how = (strategy, dtype, block, grid, finish, device, allow_broken, stream, timing)
         any_array = _module("any_array")
         return cast(SumResult, any_array.add(any_array.Arguments(*how), arr))
+    if (
+        type(strategy) is str
+        and block is None
+        and grid is None
+        and finish is None
+        and device is None
+        and stream is None
+        and initial is _NOTHING
+        and where is True
+        and not allow_broken
+        and type(keepdims) is bool
+    ):
+        shortest = _along_axes(arr, strategy, dtype, timing, axis, keepdims, out, result)
+        if shortest is not None:
+            return shortest
     if isinstance(strategy, registry.UserKernel):
         raise TypeError(
             f"{strategy.name} is a kernel of yours, which adds up whole arrays: leave out axis, "
             "keepdims, initial, where, out and result"
         )
-    whole = (strategy, dtype, block, grid, finish, device, allow_broken, stream, timing)
-    return _along_axes(arr, whole, (axis, keepdims, initial, where, out, result))
+    how = (strategy, dtype, block, grid, finish, device, allow_broken, stream, timing)
+    asked = _module("any_array").Arguments(*how)
+    rest = _module("reduction").Reduction(axis, keepdims, initial, where, out, result)
+    return cast(SumResult, _module("axis").add(asked, arr, rest))
 
 
 @functools.cache
@@ -241,26 +258,20 @@ def _by_one_call(
     return _host.sum_array(arr, strategy != "cpu", _fields_on_host if timing else None)
 
 
-def _along_axes(arr: Any, how: tuple[Any, ...], reduction: tuple[Any, ...]) -> SumResult:
-    """The sums along axes; those that one call of C can add up by that call."""
-    strategy, dtype, block, grid, finish, device, allow_broken, stream, timing = how
-    axis, keepdims, initial, where, out, result = reduction
-    plain = block is None and grid is None and finish is None and device is None
-    plain = plain and stream is None and initial is _NOTHING and where is True
-    plain = plain and not allow_broken
-    if plain and type(strategy) is str and type(keepdims) is bool:
-        shortest: SumResult | None = None
-        if type(arr) is not np.ndarray and result in (_HOST, "device"):
+def _along_axes(
+    arr: Any, strategy: str, dtype: Any, timing: bool, axis: Any, keepdims: bool, out: Any,
+    result: str,
+) -> SumResult | None:  # fmt: skip
+    """The sums along axes by one call of C; None if that call cannot make them."""
+    shortest: SumResult | None = None
+    if type(arr) is not np.ndarray:
+        if result in (_HOST, "device"):
             by_one_call = _module("axis_on_device").by_one_call
             shortest = by_one_call(arr, strategy, dtype, timing, axis, keepdims, out)
-        elif dtype is None and out is None and result == _HOST and strategy in _ON_HOST:
-            common = _fields_on_host if timing else None
-            shortest = _host.sum_axis(arr, axis, keepdims, strategy != "cpu", common)
-        if shortest is not None:
-            return shortest
-    asked = _module("any_array").Arguments(*how)
-    rest = _module("reduction").Reduction(*reduction)
-    return cast(SumResult, _module("axis").add(asked, arr, rest))
+    elif dtype is None and out is None and result == _HOST and strategy in _ON_HOST:
+        common = _fields_on_host if timing else None
+        shortest = _host.sum_axis(arr, axis, keepdims, strategy != "cpu", common)
+    return shortest
 
 
 _ON_HOST = ("auto", "exact", "cpu")

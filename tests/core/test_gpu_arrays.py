@@ -197,6 +197,7 @@ def test_each_capsule_is_let_go(emulator_for_a_card, array, form, error, stream)
         lambda: add(there, stream=stream),
         lambda: add(there, stream=stream, timing=False),
         lambda: gpureduce.sum(there, "fast", stream=stream, timing=False),
+        lambda: add(there, axis=0, stream=stream),
         lambda: gpureduce.Accumulator().add(there, stream, "emulator"),
     ):
         there.capsules.clear()

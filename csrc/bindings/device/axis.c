@@ -9,9 +9,12 @@
 #include "bindings/device/views.h"
 #include "bindings/gil.h"
 #include "bindings/numpy_arrays.h"
+#include "bindings/results.h"
 #include "engine/axis.h"
 #include "exact/format.h"
 
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What Python has decided. */
@@ -113,34 +116,43 @@ static int add_dims(gr_axis_request *request, const asked *ask, const gr_view *i
     return 0;
 }
 
-/* Runs the request without the GIL. Returns (strategy, block, grid, launches, times), or NULL with
- * an exception set. */
-static PyObject *run(gr_axis_request *request, const asked *ask, const gr_span *host)
+/* Runs the request without the GIL. Returns 0, or -1 with an exception set. */
+static int run(gr_axis_request *request, const asked *ask, const gr_span *host,
+               gr_axis_outcome *outcome)
 {
     gr_error error;
-    gr_axis_outcome outcome = {.strategy = request->strategy};
     gr_without_gil call;
     gr_status status = GR_OK;
     bool timed = ask->timed && (host || !gr_stream_is_captured(request->stream));
-    if (timed && !(request->times = gr_take_times(request->device)))
-        return PyErr_NoMemory();
+    if (timed && !(request->times = gr_take_times(request->device))) {
+        PyErr_NoMemory();
+        return -1;
+    }
     int device = gr_current_device();
     gr_drop_gil(&call);
     gr_backend_schedule(ask->order, ask->seed);
     if (host)
-        status = gr_sum_axis_of_host(request, host[0], host[1], host[2], &outcome, &error);
+        status = gr_sum_axis_of_host(request, host[0], host[1], host[2], outcome, &error);
     else
-        status = gr_sum_axis(request, &outcome, &error);
+        status = gr_sum_axis(request, outcome, &error);
     gr_backend_return_to(device);
-    if (gr_take_gil(&call) < 0 || status != GR_OK) {
-        gr_drop_times(request->times, 0);
-        return PyErr_Occurred() ? NULL : gr_raise(&error);
-    }
+    if (gr_take_gil(&call) == 0 && status == GR_OK)
+        return 0;
+    gr_drop_times(request->times, 0);
+    if (!PyErr_Occurred())
+        gr_raise(&error);
+    return -1;
+}
+
+/* Returns (strategy, block, grid, launches, times), or NULL with an exception set. */
+static PyObject *launch_of(const gr_axis_request *request, const gr_axis_outcome *outcome,
+                           bool of_host)
+{
     PyObject *times = !request->times ? Py_NewRef(Py_None)
-                      : host          ? gr_milliseconds_of(request->times)
+                      : of_host       ? gr_milliseconds_of(request->times)
                                       : gr_elapsed_of(request->times);
-    return times ? Py_BuildValue("iIIIN", outcome.strategy, outcome.block, outcome.grid,
-                                 outcome.launches, times)
+    return times ? Py_BuildValue("iIIIN", outcome->strategy, outcome->block, outcome->grid,
+                                 outcome->launches, times)
                  : NULL;
 }
 
@@ -154,6 +166,7 @@ PyObject *gr_py_sum_axis_of_host(PyObject *Py_UNUSED(self), PyObject *args)
     asked ask;
     gr_view in, mask, out;
     gr_span span[3] = {{NULL, 0}};
+    gr_axis_outcome outcome = {0};
     int kind, bytes;
     if (!PyArg_ParseTuple(args, "OKpOOCiO", &array, &ask.axes, &ask.keeps_dims, &ask.out, &ask.mask,
                           &kind, &request.device, &details) ||
@@ -165,49 +178,193 @@ PyObject *gr_py_sum_axis_of_host(PyObject *Py_UNUSED(self), PyObject *args)
     if (take_types(&request, ask.exactly, kind, bytes) < 0 ||
         add_dims(&request, &ask, &in, ask.mask == Py_None ? NULL : &mask, &out) < 0)
         return NULL;
-    if (PyArray_SIZE((PyArrayObject *)ask.out) == 0)
-        return Py_BuildValue("iIIIO", request.strategy, 0, 0, 0, Py_None);
-    return run(&request, &ask, span);
+    outcome.strategy = request.strategy;
+    if (PyArray_SIZE((PyArrayObject *)ask.out) && run(&request, &ask, span, &outcome) < 0)
+        return NULL;
+    return launch_of(&request, &outcome, true);
 }
 
 /* --- arrays on a GPU ---------------------------------------------------------------------------
  */
 
-static PyObject *sum_beside(gr_axis_request *request, asked *ask, const gr_gpu_array *array,
-                            const gr_view *in, const gr_gpu_array *where, const gr_view *mask)
+/* What Python has decided for arrays of one description. Never changes. */
+typedef struct {
+    gr_axis_request request; /* without addresses and dimensions */
+    asked ask;
+    PyObject *make, *known;
+    PyTypeObject *out_type; /* of an array for the sums that Python has made or checked .. */
+    int out_kind, out_bytes, out_dims;
+    int64_t out_size[GR_ARRAY_MAX_DIMS]; /* .. and how its producer described it */
+} decision;
+
+static const char DECISION[] = "gpureduce.axis.decision"; /* the name of its capsule */
+
+static void drop_decision(PyObject *capsule)
 {
-    const gr_input inputs[] = {{"the array", array}, {"where", where}, {NULL, NULL}};
+    decision *dropped = PyCapsule_GetPointer(capsule, DECISION);
+    Py_XDECREF(dropped->make);
+    Py_XDECREF(dropped->known);
+    Py_XDECREF((PyObject *)dropped->out_type);
+    free(dropped);
+}
+
+/* One call. */
+typedef struct {
+    gr_axis_request request;
+    asked ask;
+    gr_gpu_array *array;
+    gr_view *in;
+    PyObject *plan, *decisions, *given; /* borrowed; `given`: out, or None */
+    PyObject *make, *known;             /* borrowed from `answer` */
+    PyObject *key, *answer;             /* `answer`: Python's, or the capsule of `decided` */
+    const decision *decided;            /* NULL: Python has been asked */
+} job;
+
+/* Copies all but the addresses and the dimensions. */
+static void copy_request(gr_axis_request *to, const gr_axis_request *from)
+{
+    size_t rest = offsetof(gr_axis_request, load);
+    memcpy((char *)to + rest, (const char *)from + rest, sizeof *to - rest);
+}
+
+static PyObject *key_of(const job *j)
+{
+    int64_t key[3 + 2 * GR_ARRAY_MAX_DIMS], *at = key;
+    *at++ = j->array->kind;
+    *at++ = j->array->bytes;
+    *at++ = j->array->device;
+    for (int i = 0; i < j->in->dims; i++) {
+        *at++ = j->in->size[i];
+        *at++ = j->in->step[i];
+    }
+    return PyBytes_FromStringAndSize((const char *)key, (char *)at - (char *)key);
+}
+
+/* Takes over what was decided for such an array. Returns 1, 0 if nothing was, or -1 with an
+ * exception set. */
+static int recall(job *j)
+{
+    if (j->decisions == Py_None)
+        return 0;
+    j->key = key_of(j);
+    j->answer = j->key ? PyObject_GetItem(j->decisions, j->key) : NULL;
+    if (!j->answer) {
+        if (!PyErr_ExceptionMatches(PyExc_KeyError))
+            return -1;
+        PyErr_Clear();
+        return 0;
+    }
+    j->decided = PyCapsule_GetPointer(j->answer, DECISION);
+    if (!j->decided)
+        return -1;
+    if (j->given != Py_None && Py_TYPE(j->given) != j->decided->out_type) {
+        j->decided = NULL;
+        Py_CLEAR(j->answer);
+        return 0;
+    }
+    void *stream = j->request.stream;
+    copy_request(&j->request, &j->decided->request);
+    j->request.stream = stream;
+    j->ask = j->decided->ask;
+    j->make = j->decided->make;
+    j->known = j->decided->known;
+    return 1;
+}
+
+/* Keeps what Python has decided. `sums` is the array for the sums. Returns 0, or -1 with an
+ * exception set. */
+static int remember(const job *j, const gr_gpu_array *sums)
+{
+    if (j->decided || !j->key || j->ask.mask != Py_None)
+        return 0;
+    decision *made = calloc(1, sizeof *made);
+    if (!made) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    PyObject *capsule = PyCapsule_New(made, DECISION, drop_decision);
+    if (!capsule) {
+        free(made);
+        return -1;
+    }
+    copy_request(&made->request, &j->request);
+    made->ask = j->ask;
+    made->ask.out = NULL;
+    made->make = Py_NewRef(j->make);
+    made->known = Py_NewRef(j->known);
+    made->out_type = (PyTypeObject *)Py_NewRef((PyObject *)Py_TYPE(j->ask.out));
+    made->out_kind = sums->kind;
+    made->out_bytes = sums->bytes;
+    made->out_dims = sums->dims;
+    memcpy(made->out_size, sums->size, sizeof made->out_size);
+    int kept = PyObject_SetItem(j->decisions, j->key, capsule);
+    Py_DECREF(capsule);
+    return kept;
+}
+
+static PyObject *ask_python(const job *j)
+{
+    return gr_ask_python(j->plan, j->array, j->in, j->request.stream, j->given);
+}
+
+/* Has Python refuse an array that the caller gave for sums, if it is not like one that Python has
+ * accepted. */
+static int check_given(const job *j, const gr_gpu_array *sums)
+{
+    const decision *d = j->decided;
+    if (!d || j->given == Py_None ||
+        (sums->kind == d->out_kind && sums->bytes == d->out_bytes && sums->dims == d->out_dims &&
+         !memcmp(sums->size, d->out_size, (size_t)sums->dims * sizeof sums->size[0])))
+        return 0;
+    PyObject *answer = ask_python(j);
+    Py_XDECREF(answer);
+    return answer ? 0 : -1;
+}
+
+/* Returns SumResult(out, None) if Python keeps decisions for untimed sums, or else (out, known,
+ * launch). */
+static PyObject *result_of(const job *j, const gr_axis_outcome *outcome)
+{
+    if (j->key && !j->ask.timed)
+        return gr_untimed(Py_NewRef(j->ask.out));
+    PyObject *launch = launch_of(&j->request, outcome, false);
+    return launch ? Py_BuildValue("OON", j->ask.out, j->known, launch) : NULL;
+}
+
+static PyObject *sum_beside(job *j, const gr_gpu_array *where, const gr_view *mask)
+{
+    const gr_input inputs[] = {{"the array", j->array}, {"where", where}, {NULL, NULL}};
     gr_gpu_array sums;
     gr_view out;
+    gr_axis_outcome outcome = {.strategy = j->request.strategy};
     PyObject *done = NULL;
-    if (gr_view_beside(ask->out, "out", request->stream, array->device, &sums, &out) < 0)
+    if (gr_view_beside(j->ask.out, "out", j->request.stream, j->array->device, &sums, &out) < 0)
         return NULL;
-    if (gr_check_out(request->sums.bytes, &sums, &out, inputs) == 0 &&
-        add_dims(request, ask, in, mask, &out) == 0)
-        done = sums.count ? run(request, ask, NULL)
-                          : Py_BuildValue("iIIIO", request->strategy, 0, 0, 0, Py_None);
+    if (check_given(j, &sums) == 0 &&
+        gr_check_out(j->request.sums.bytes, &sums, &out, inputs) == 0 &&
+        add_dims(&j->request, &j->ask, j->in, mask, &out) == 0 && remember(j, &sums) == 0 &&
+        (!sums.count || run(&j->request, &j->ask, NULL, &outcome) == 0))
+        done = result_of(j, &outcome);
     gr_gpu_array_done(&sums);
     return done;
 }
 
-static PyObject *sum_planned(gr_axis_request *request, asked *ask, const gr_gpu_array *array,
-                             const gr_view *in)
+static PyObject *sum_decided(job *j)
 {
     gr_gpu_array where;
     gr_view mask;
-    if (take_types(request, ask->exactly, array->kind, array->bytes) < 0)
-        return NULL;
-    if ((uintptr_t)array->base %
-            gr_load_size(gr_numpy_type_of_kind(array->kind, array->bytes)->load) &&
-        array->count) {
+    if ((uintptr_t)j->array->base %
+            gr_load_size(gr_numpy_type_of_kind(j->array->kind, j->array->bytes)->load) &&
+        j->array->count) {
         PyErr_SetString(PyExc_BufferError, "the array's elements are not aligned to their size");
         return NULL;
     }
-    if (ask->mask == Py_None)
-        return sum_beside(request, ask, array, in, NULL, NULL);
-    if (gr_view_beside(ask->mask, "where", request->stream, array->device, &where, &mask) < 0)
+    if (j->ask.mask == Py_None)
+        return sum_beside(j, NULL, NULL);
+    if (gr_view_beside(j->ask.mask, "where", j->request.stream, j->array->device, &where, &mask) <
+        0)
         return NULL;
-    PyObject *done = sum_beside(request, ask, array, in, &where, &mask);
+    PyObject *done = sum_beside(j, &where, &mask);
     gr_gpu_array_done(&where);
     return done;
 }
@@ -220,32 +377,59 @@ PyObject *gr_py_refuse_capture(PyObject *Py_UNUSED(self), PyObject *stream)
     Py_RETURN_NONE;
 }
 
-PyObject *gr_py_sum_axis_on_device(PyObject *Py_UNUSED(self), PyObject *args)
+/* Asks Python, and takes its answer. Returns 0, or -1 with an exception set. */
+static int decide(job *j)
 {
-    PyObject *object, *plan, *out, *details, *answer, *known, *done = NULL;
-    unsigned long long stream;
-    gr_axis_request request = {0};
+    PyObject *details;
+    j->answer = ask_python(j);
+    return j->answer &&
+                   PyArg_ParseTuple(j->answer, "OOKOO", &j->make, &j->ask.mask, &j->ask.axes,
+                                    &details, &j->known) &&
+                   take_details(details, &j->request, &j->ask) == 0 &&
+                   take_types(&j->request, j->ask.exactly, j->array->kind, j->array->bytes) >= 0
+               ? 0
+               : -1;
+}
+
+PyObject *gr_py_sum_axis_on_device(PyObject *Py_UNUSED(self), PyObject *const *args,
+                                   Py_ssize_t count)
+{
+    enum { ARRAY, KEEPS_DIMS, PLAN, STREAM, OUT, DECISIONS, ARGUMENTS };
+    if (count != ARGUMENTS) {
+        PyErr_SetString(PyExc_TypeError, "expected six arguments");
+        return NULL;
+    }
     gr_gpu_array array;
-    asked ask = {0};
     gr_view in;
-    if (!PyArg_ParseTuple(args, "OpOKO", &object, &ask.keeps_dims, &plan, &stream, &out))
+    job j = {.array = &array,
+             .in = &in,
+             .plan = args[PLAN],
+             .given = args[OUT],
+             .decisions = args[DECISIONS]};
+    int keeps_dims = PyObject_IsTrue(args[KEEPS_DIMS]);
+    unsigned long long stream = keeps_dims < 0 ? 0 : PyLong_AsUnsignedLongLong(args[STREAM]);
+    if (PyErr_Occurred())
         return NULL;
     void *ours = stream ? (void *)(uintptr_t)stream : GR_LEGACY_STREAM;
-    int found = gr_gpu_array_of(object, gr_callers_stream, ours, &array);
+    int found = gr_gpu_array_of(args[ARRAY], gr_callers_stream, ours, &array);
     if (found <= 0)
         return found < 0 ? NULL : Py_NewRef(Py_None);
-    request.stream = stream ? ours : array.stream ? array.stream : ours;
+    PyObject *done = NULL;
+    j.request.stream = stream ? ours : array.stream ? array.stream : ours;
     gr_view_gpu(&array, &in);
-    answer =
-        gr_find_memory(&array) < 0 ? NULL : gr_ask_python(plan, &array, &in, request.stream, out);
-    request.device = array.device;
-    if (answer &&
-        PyArg_ParseTuple(answer, "OOKOO", &ask.out, &ask.mask, &ask.axes, &details, &known) &&
-        take_details(details, &request, &ask) == 0)
-        done = sum_planned(&request, &ask, &array, &in);
-    if (done)
-        done = Py_BuildValue("OON", ask.out, known, done);
-    Py_XDECREF(answer);
+    found = gr_find_memory(&array) < 0 ? -1 : recall(&j);
+    if (found > 0 || (found == 0 && decide(&j) == 0)) {
+        j.request.device = array.device;
+        j.ask.keeps_dims = keeps_dims;
+        j.ask.out = j.given != Py_None
+                        ? Py_NewRef(j.given)
+                        : PyObject_CallFunction(j.make, "K",
+                                                (unsigned long long)(uintptr_t)j.request.stream);
+        done = j.ask.out ? sum_decided(&j) : NULL;
+        Py_XDECREF(j.ask.out);
+    }
+    Py_XDECREF(j.key);
+    Py_XDECREF(j.answer);
     gr_gpu_array_done(&array);
     return done;
 }

@@ -29,7 +29,7 @@ int gr_make_memory_type(PyObject *module);
 
 PyObject *gr_py_sum_axis_of_host(PyObject *module, PyObject *args);
 PyObject *gr_py_refuse_capture(PyObject *self, PyObject *stream);
-PyObject *gr_py_sum_axis_on_device(PyObject *module, PyObject *args);
+PyObject *gr_py_sum_axis_on_device(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_sum_segments_of_host(PyObject *module, PyObject *args);
 PyObject *gr_py_sum_segments_on_device(PyObject *module, PyObject *args);
 PyObject *gr_py_describe_index(PyObject *module, PyObject *args);

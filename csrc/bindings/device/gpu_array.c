@@ -155,9 +155,12 @@ int gr_gpu_array_of(PyObject *object, void *(*our_stream)(void *context, int dev
     memset(array, 0, sizeof *array);
     if (producer_of(Py_TYPE(object), &known) < 0)
         return -1;
-    return known.table  ? gr_by_exchange(object, known.table, array)
-           : known.cupy ? gr_by_cupy(object, array)
-                        : by_protocols(object, our_stream, context, array);
+    int found = known.table  ? gr_by_exchange(object, known.table, array)
+                : known.cupy ? gr_by_cupy(object, array)
+                             : by_protocols(object, our_stream, context, array);
+    if (found < 0) /* a producer's array that cannot be read */
+        gr_gpu_array_done(array);
+    return found;
 }
 
 void gr_gpu_array_done(gr_gpu_array *array)

@@ -130,12 +130,15 @@ static PyMethodDef methods[] = {
      "milliseconds), where the last is None or (h2d, kernel, d2h)."},
     {"refuse_capture", gr_py_refuse_capture, METH_O,
      "refuse_capture(stream)\n--\n\nRaises if the stream is being captured into a CUDA graph."},
-    {"sum_axis_on_device", gr_py_sum_axis_on_device, METH_VARARGS,
-     "sum_axis_on_device(array, keepdims, plan, stream, out)\n--\n\n"
+    {"sum_axis_on_device", (PyCFunction)(void (*)(void))gr_py_sum_axis_on_device, METH_FASTCALL,
+     "sum_axis_on_device(array, keepdims, plan, stream, out, decisions)\n--\n\n"
      "The same for an array on a GPU. Puts the launches on the stream and does not wait for them. "
-     "plan(kind, bytes, device, shape, steps, stream, out) returns (out, mask, axes, details, "
-     "known). Returns (out, known, (strategy, block, grid, launches, times)), where the times are "
-     "None, or to be read later. None if the array does not lie on a GPU."},
+     "plan(kind, bytes, device, shape, steps, stream, out) returns (make, mask, axes, details, "
+     "known); make(stream) makes the array for the sums if `out` is None. `decisions` is None, or "
+     "a dict that keeps what the plan returned, for arrays of the same description. Returns (out, "
+     "known, (strategy, block, grid, launches, times)), where the times are None, or to be read "
+     "later. With decisions, an untimed call returns a SumResult. None if the array does not lie "
+     "on a GPU."},
     {"sum_segments_of_host", gr_py_sum_segments_of_host, METH_VARARGS,
      "sum_segments_of_host(array, ids or offsets, sums, kind, kind of ids, device, details)\n--\n\n"
      "Sums by segment of a NumPy array: (block, grid, launches, ms, problem)."},
