@@ -16,8 +16,7 @@
  *   proven  sums of floats of any exponents, if the list would get long: float64 numbers that
  *           mostly prove how the sum is rounded. (proven.c)
  *   digits  sums of the segments where they do not, in another pass: as many 32-bit digits per
- *           cell as lie between the least and the greatest exponent, which takes a pass to find
- *           out. (digits.c)
+ *           cell as lie between the least and the greatest exponent, which a pass finds. (digits.c)
  *
  * Each thread has a copy of the cells, and takes chunks of rows until none is left. Cells of all
  * copies take as much memory as the elements at most, or FREE_BYTES. If one copy takes more, the
