@@ -13,7 +13,7 @@ def group_sums(frame: pd.DataFrame, key: str, value: str) -> pd.Series:
     """
     ids, groups = pd.factorize(frame[key], sort=True)  # missing keys have the id -1
     known = (ids >= 0) & frame[value].notna().to_numpy()
-    values = frame[value].to_numpy()[known]
+    values = frame[value][known].to_numpy()  # integers stay integers, if none is missing
     sums = gpureduce.segment_sum(values, ids[known], num_segments=len(groups)).value
     return pd.Series(sums, index=pd.Index(groups, name=key), name=value)
 

@@ -273,11 +273,8 @@ def command(arguments: argparse.Namespace) -> None:
     names = tuple(name for name in wanted if importlib.util.find_spec(name))
     sizes = arguments.sizes or [1 << 28 if on_card else 1 << 16]
     usual = ("float32", "float16", "bfloat16", "float64", "int8", "int32")
-    chosen = [
-        case
-        for n in sizes
-        for case in cases(n, arguments.dtypes or usual, arguments.parts or PARTS)
-    ]
+    parts = arguments.parts or [part for part in PARTS if on is not None or part != "rungs"]
+    chosen = [case for n in sizes for case in cases(n, arguments.dtypes or usual, parts)]
     repeats = report.REPEATS if arguments.repeats is None else arguments.repeats
     made = provenance("axis", on)
     made["device"] = "cpu" if on is None else on.backend

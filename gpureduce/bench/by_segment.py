@@ -475,12 +475,12 @@ def command(arguments: argparse.Namespace) -> None:
     """Runs ``gpureduce bench --segments``: measures, prints, and writes a record if asked to."""
     target = report.output_of(arguments, (".json",))
     device = arguments.device
+    if device is None and devices.choose_device(None).backend != "cuda":
+        device = "cpu"  # as by segment_sum
     names = _peers(device)
     on = None if device == "cpu" else devices.choose_device(device)
     sizes = arguments.sizes or [1 << 26 if on is not None and on.backend == "cuda" else 1 << 16]
-    chosen = [case for n in sizes for case in cases(n)]
-    if arguments.dtypes:
-        chosen = [case for case in chosen if case.dtype in arguments.dtypes]
+    chosen = [case for n in sizes for case in cases(n, arguments.dtypes)]
     repeats = report.REPEATS if arguments.repeats is None else arguments.repeats
     made = provenance("segments", on)
     made["device"] = "cpu" if on is None else on.backend

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -33,7 +34,7 @@ class Case:
         return self.n // self.columns
 
 
-def cases(n: int) -> list[Case]:
+def cases(n: int, dtypes: Sequence[str] | None = None) -> list[Case]:
     """The cases at `n` elements: the table of segments and ids first, then what differs from it."""
     counts = [100, 10_000, 1_000_000, 16_000_000]
     counts = [count for count in counts if count <= n] or [max(1, n // 100)]
@@ -49,7 +50,11 @@ def cases(n: int) -> list[Case]:
             if count * columns <= n:
                 found += [Case(n, count, ids, columns=columns) for ids in ("unsorted", "offsets")]
     found += [Case(n, count, index="int32") for count in dict.fromkeys((many, counts[-1]))]
-    return list(dict.fromkeys(found))
+    chosen = [case for case in dict.fromkeys(found) if dtypes is None or case.dtype in dtypes]
+    if not chosen:
+        known = ", ".join(dict.fromkeys(case.dtype for case in found))
+        raise ValueError(f"--dtypes: sums by segment are timed of {known}")
+    return chosen
 
 
 # --- the arrays --------------------------------------------------------------------------------

@@ -113,6 +113,12 @@ def test_the_other_parts(tmp_path, capsys):
     assert [set(row["ms"]) for row in by_part["calls"]] == [{"fast", "exact", "NumPy"}]
 
 
+def test_processors_run_no_kernels_by_name(capsys):
+    words = ["bench", "--axis", "--device", "cpu", "--sizes", "512", "--repeats", "1"]
+    assert main([*words, "--dtypes", "float32"]) == 0
+    assert "GB/s of each kernel" not in capsys.readouterr().out
+
+
 def test_sums_in_one_graph_are_captured_once_and_each_has_its_own_elements():
     captured = []
 

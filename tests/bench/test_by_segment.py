@@ -176,6 +176,18 @@ def test_a_library_of_cub_must_exist(capsys):
     assert "--cub is not for --axis" in capsys.readouterr().err
 
 
+def test_other_dtypes_are_refused(capsys):
+    assert main(["bench", "--segments", "--dtypes", "float80", "--sizes", "500"]) == 2
+    assert "float32, float16, bfloat16, float64, int64" in capsys.readouterr().err
+
+
+def test_without_a_card_the_processors_are_timed(capsys):
+    words = ["bench", "--segments", "--sizes", "300", "--repeats", "1", "--json"]
+    assert main([*words, "--dtypes", "int64"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["device"] in ("cpu", "cuda")
+
+
 def test_a_limit_is_shown_beside_and_is_no_peer():
     text = by_segment.as_table([row(100, "unsorted", limit=0.5), row(100, "sorted")])
     first, second = text.splitlines()[-2:]

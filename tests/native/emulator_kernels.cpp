@@ -28,6 +28,20 @@ __global__ void shuffles(unsigned *out)
     row[224] = __reduce_max_sync(~0u, t + 5);
 }
 
+/* Lanes that have one number, of each type that CUDA compares. */
+__global__ void matches(unsigned *out)
+{
+    unsigned t = threadIdx.x, even = t % 2;
+    out[t] = __match_any_sync(~0u, t % 3);
+    out[t + 32] = __match_any_sync(~0u, (unsigned long long)even << 40);
+    out[t + 64] = __match_any_sync(~0u, float(even) / 3);
+    out[t + 96] = __match_any_sync(~0u, double(even) / 3);
+    out[t + 128] = __match_any_sync(~0u, (short)-even);
+    out[t + 160] = __match_any_sync(~0u, even != 0);
+    if (t < 8)
+        out[t + 192] = __match_any_sync(0xffu, 7);
+}
+
 /* Each half of the warp on its own: neither may wait for the other, nor take its values. */
 __global__ void halves(unsigned *out)
 {
@@ -165,6 +179,14 @@ int main()
             CHECK(h[128 + t] == 0x49249249u);
             CHECK(h[160 + t] == 10);
             CHECK(h[192 + t] == 5 && h[224 + t] == 36);
+        }
+        CHECK(!launch(matches, 1, 32, 0, out));
+        cudaMemcpy(h, out, sizeof h, cudaMemcpyDeviceToHost);
+        for (unsigned t = 0; t < 32; ++t) {
+            CHECK(h[t] == (t % 3 == 0 ? 0x49249249u : t % 3 == 1 ? 0x92492492u : 0x24924924u));
+            for (unsigned k = 1; k < 6; ++k)
+                CHECK(h[32 * k + t] == (t % 2 ? 0xaaaaaaaau : 0x55555555u));
+            CHECK(t >= 8 || h[192 + t] == 0xff);
         }
         CHECK(!launch(halves, 1, 32, 0, out));
         cudaMemcpy(h, out, sizeof h, cudaMemcpyDeviceToHost);

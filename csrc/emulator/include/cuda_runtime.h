@@ -130,9 +130,14 @@ GR_INTRINSIC int __all_sync(unsigned mask, int predicate, GR_SITE)
 {
     return (int)gr_warp_collective(GR_ALL, mask, predicate != 0, 0, 32, file, line);
 }
+/* Of any arithmetic type: small ones become int, as in CUDA. */
 template <typename T> GR_INTRINSIC unsigned __match_any_sync(unsigned mask, T value, GR_SITE)
 {
-    return (unsigned)gr_shuffle(GR_MATCH, mask, value, 0, 32, file, line);
+    auto whole = +value;
+    uint64_t bits = 0;
+    static_assert(sizeof whole <= sizeof bits, "CUDA compares numbers of 4 and 8 bytes");
+    memcpy(&bits, &whole, sizeof whole);
+    return (unsigned)gr_warp_collective(GR_MATCH, mask, bits, 0, 32, file, line);
 }
 #define GR_REDUCE(name, type, op)                                                                  \
     GR_INTRINSIC type name(unsigned mask, type value, GR_SITE)                                     \
