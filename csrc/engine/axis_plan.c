@@ -238,9 +238,9 @@ static gr_status shape_columns(gr_axis_plan *p, gr_error *error)
     p->teams = (unsigned)(p->block / team);
     if (2 * tiles <= most && m->rows >= 2 * SHARE_ROWS)
         p->shares = (unsigned)gr_least(most / tiles, m->rows / SHARE_ROWS);
-    /* Small integers are added up in 32 bits, and float16 in float64. */
+    /* Small integers are added up in 32 bits, and float16 in float64. One row may be a tail. */
     bool is_short = p->kernel->load == GR_LOAD_f16 && gr_acc_is_proven(p->request->acc);
-    size_t thread_rows = (size_t)p->teams * (is_short ? GR_SHORT_F16 - 1 : 1 << 16);
+    size_t thread_rows = (size_t)p->teams * ((is_short ? GR_SHORT_F16 : 1 << 16) - 1);
     if (m->rows > thread_rows && p->shares < gr_ceil_div(m->rows, thread_rows))
         p->shares = (unsigned)gr_ceil_div(m->rows, thread_rows);
     p->grid = tiles * p->shares;

@@ -257,3 +257,16 @@ def test_the_sums_of_a_single_row_are_its_elements(dtype):
             want = gpureduce.sum(row, "exact", axis=0, dtype=of_type).value
             assert add(row, axis=0, dtype=of_type).value.tobytes() == want.tobytes()
         assert add(row, axis=0, initial=-0.0).value.tobytes() == add(row, axis=0).value.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("columns", [8, 64, 352])
+def test_a_signaling_nan_changes_no_sum_beside_its_own(dtype, columns):
+    """A thread looks at the sizes of the elements of several sums."""
+    fmt = FORMATS[dtype]
+    for nan in range(8):
+        array = np.zeros((20, columns), fmt.dtype)
+        array[0], array[8], array[16] = 0.25, 2.0**70, -(2.0**70)
+        fmt.bits(array)[16, nan] = fmt.infinity + 1
+        for found in (add(array, axis=0), add(np.ascontiguousarray(array.T), axis=1)):
+            assert (np.delete(found.value.astype(float), nan) == 0.25).all()

@@ -203,6 +203,8 @@ where = {"offsets" if kind == "offsets" else "segment_ids": on_device(shared)}
 if kind != "offsets":
     how["num_segments"] = count
 several = [np.ones(n, np.float32), np.ones(n, np.int32), np.ones(n), np.ones((n, 3))]
+if kind == "ids":
+    several.append(np.ones((n, 16)))  # rows that are put in order
 for values in several[2:]:
     values[::5], values[::7] = 1e300, 1e-300
 calls = [gpureduce.segment_sum, lambda *a, **k: gpureduce.segment_sum(*a, **k, strategy="fast"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import gpureduce
 from axis_cases import random_array
 from cases import numpy_dtype, run_python
+from exact_cases import FORMATS, expected_rows
 from producers import ByInterface
 from segment_calls import assert_same, by_host, by_kernels, in_place, on_device
 
@@ -155,6 +156,23 @@ def test_sums_are_rounded_once_to_narrower_floats():
         assert np.count_nonzero(want) < parts.size
         assert_same(by_kernels(values, ids, dtype=narrow), want)
         assert_same(in_place(values, ids, dtype=narrow), want)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+def test_a_rest_far_below_breaks_a_tie(dtype):
+    """Of words that hold all exponents, a rest may be in any below those that are rounded."""
+    fmt = FORMATS[dtype]
+    top = fmt.most_field - fmt.bias - 3
+    rest = np.ldexp(1.0, np.arange(fmt.least, top - fmt.fraction - 1, 7))
+    rows = np.zeros((2, 2, rest.size, 4))
+    rows[..., 0], rows[..., 1] = 2.0**top, 2.0 ** (top - fmt.fraction - 1)
+    rows[:, 1, :, 3] = 2.0 ** (top - fmt.fraction)  # a tie that is rounded up without a rest
+    rows[..., 2] = rest
+    rows[1, :, :, 2] *= -1
+    rows = np.concatenate([rows, -rows]).reshape(-1, 4).astype(fmt.dtype)
+    values, ids = rows.T.reshape(-1), np.tile(np.arange(len(rows)), 4)
+    found = by_kernels(values, ids, num_segments=len(rows))
+    assert fmt.bits(found).tolist() == expected_rows(fmt, rows)
 
 
 def test_the_lowest_bit_of_all_values_is_found():

@@ -8,6 +8,7 @@ import gpureduce
 from cases import CSRC, NATIVE, build_c, needs_c, run_c
 from gpureduce.core import registry
 from gpureduce.emulator.explain import explain
+from gpureduce.hardware.counters import Case
 from gpureduce.hardware.verify_counters import matrix_cases
 
 pytestmark = needs_c
@@ -53,3 +54,13 @@ def test_some_sums_are_split(plan):
     assert sorted(shares.values()) == [1, 1, 2, 5, 8]
     folds = [plan(case, EMULATED)[4] for case in matrix_cases("column_tiles")]
     assert folds == [1, 8, 1]
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_threads_get_no_more_rows_than_small_integers_leave_room_for(more, plan):
+    """Sums of int16 in 32 bits: 2^16 rows at most. The last rows, too few to fold, are one more."""
+    folded = 3 * (1 << 16) + more
+    case = Case("column_tiles", (folded * 32 + 31) * 4, 32, 0, folded * 32 + 31)
+    _, _, shares, teams, fold = plan(case, 1)
+    assert fold == 32
+    assert -(-folded // shares // teams) + 1 <= 1 << 16
