@@ -361,7 +361,9 @@ class _Plan:
 
 def no_offsets() -> ValueError:
     """The error for no offsets at all."""
-    return ValueError("offsets must have one number more than there are segments, not none: [0] if there are none")
+    return ValueError(
+        "offsets must have one number more than there are segments, not none: [0] if there are none"
+    )
 
 
 def other_count(size: int, count: int) -> ValueError:

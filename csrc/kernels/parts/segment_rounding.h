@@ -72,10 +72,9 @@ DEVICE_FUNCTION unsigned long long round_words_of(const uint64_t *word, const gr
         if (k < used)
             highest.give(bits, plan.width);
     });
-    unsigned long long upper = (unsigned long long)(last >> 64);
-    if (last)
-        highest.give((unsigned __int128)last,
-                     upper ? 65 : (unsigned)gr_bit_length((unsigned long long)last));
+    unsigned long long top = (unsigned long long)last; /* below 2^63, and carries */
+    if (top)
+        highest.give(top, (unsigned)gr_bit_length(top));
     __int128 total = (__int128)highest.bits;
     return round_total(is_negative ? -total : total, plan.low + least + (int)highest.given - 127,
                        format);
