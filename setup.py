@@ -95,9 +95,9 @@ TOGETHER = [
     # lessons without shared memory
     "global_tree global_race atomic_thread key_atomic key_warp key_sorted key_fixed",
     # steps of sums by segment, with and without shared memory
-    "segment_bounds segment_sample",
+    "segment_bounds segment_sample segment_count segment_order",
     "segment_largest segment_range segment_clear segment_round segment_merge segment_join "
-    "segment_put segment_count segment_claim segment_order",
+    "segment_put segment_claim",
 ]
 
 SBOM = runpy.run_path(str(ROOT / "tools" / "sbom.py"))
