@@ -1,8 +1,8 @@
 /* column_packs: a thread adds up several packs of columns of few rows.
  *
  * With few rows, a thread of column_tiles loads too little before it ends. Here a thread has packs
- * from some places of its block's columns in flight. It has elements, if a row is no whole number
- * of packs, or if sums are longer than their columns: neighbouring lanes then store neighbours.
+ * from some places of the row in flight. It has elements, if a row is no whole number of packs, or
+ * if sums are longer than their columns: neighbouring lanes then store neighbours.
  *
  * Still wasted: threads, if there are too few columns to fill the card. */
 #include "parts/columns.h"
@@ -46,16 +46,16 @@ __global__ void __launch_bounds__(256, is_proven<Acc> || sizeof(In) < 4 ? 2 : 4)
 {
     using Sum = ShortSum<Acc, In>;
     constexpr unsigned width = Pack<In>::count, flight = Columns<In, Acc, Sum>::at_once;
-    size_t columns = in.of.columns, packs = columns / width * in.of.batches, apart = blockDim.x;
-    size_t begin = blockIdx.x * apart, turn = gridDim.x * apart, lane = threadIdx.x;
+    size_t tid = (size_t)blockIdx.x * blockDim.x + threadIdx.x, columns = in.of.columns;
+    size_t threads = (size_t)gridDim.x * blockDim.x;
     bool mostly_stores = std::is_integral<In>::value && in.of.rows * sizeof(In) < sizeof(Acc);
     if (copy_row(in, out))
         return;
     if (in.has_whole_packs() && !mostly_stores)
-        for (size_t i = begin * flight + lane; i < packs; i += turn * flight)
-            add_packs<flight, Sum>(in, out, i, apart);
+        for (size_t i = tid; i < columns / width * in.of.batches; i += threads * flight)
+            add_packs<flight, Sum>(in, out, i, threads);
     else
         for (size_t b = 0; b < in.of.batches; b++)
-            for (size_t i = begin * width + lane; i < columns; i += turn * width)
-                add_elements<Sum>(in, out, b, i, apart);
+            for (size_t i = tid; i < columns; i += threads * width)
+                add_elements<Sum>(in, out, b, i, threads);
 }

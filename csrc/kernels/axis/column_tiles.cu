@@ -27,7 +27,6 @@ __global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 3)
     bool whole = in.has_whole_packs();
     unsigned apart = whole ? 1 : members, from = threadIdx.x % members * (whole ? width : 1);
     const In *first = in.batch(batch) + (int64_t)begin * step + tile * tile_width + from;
-    size_t all = in.of.columns / fold; /* of the array */
     Columns<In, Acc, Sum> of;
 
     if (whole && from < left)
@@ -40,26 +39,25 @@ __global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 3)
                 add_short<Acc>(of.sum[j], first[(int64_t)rows * step + j * apart]);
 
     if (teams > 1 || fold > 1) {
-        /* Lanes store neighbours: of packs, the sums of all first columns, then all second ones. */
+        /* Lanes store neighbours: all packs' first columns, then all second ones. */
         Acc *shared = shared_array<Acc>();
         auto place = [=](unsigned c) { return whole ? c % width * members + c / width : c; };
         for (unsigned j = 0; j < width; j++)
             shared[team * tile_width + j * members + threadIdx.x % members] = Acc(of.sum[j]);
         __syncthreads();
         /* The sums of all teams, and then those of all columns that are one column of the array. */
-        unsigned used = unsigned(left < tile_width ? left : tile_width), columns = used / fold;
-        for (unsigned c = threadIdx.x; c < tile_width; c += blockDim.x)
-            for (unsigned t = 1; t < teams; t++)
-                shared[c] += shared[t * tile_width + c];
-        for (unsigned half; fold > 1; fold = half) {
-            half = (fold + 1) / 2;
+        unsigned columns = unsigned(left < tile_width ? left : tile_width) / fold;
+        add_teams(shared, teams, tile_width);
+        for (unsigned some = fold, half; some > 1; some = half) {
+            half = (some + 1) / 2;
             __syncthreads();
-            for (unsigned c = threadIdx.x; c < (fold - half) * columns; c += blockDim.x)
+            for (unsigned c = threadIdx.x; c < (some - half) * columns; c += blockDim.x)
                 shared[place(c)] += shared[place(c + half * columns)];
         }
         __syncthreads();
         for (unsigned c = threadIdx.x; c < columns; c += blockDim.x)
-            out.put((batch * all + tile * tile_width + c) * shares + share, shared[place(c)]);
+            out.put((batch * (in.of.columns / fold) + tile * tile_width + c) * shares + share,
+                    shared[place(c)]);
         return;
     }
     size_t to = batch * in.of.columns + tile * tile_width + from;

@@ -146,6 +146,18 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
     }
 };
 
+/* Adds the sums of a block's other teams, `count` each, to those of its first one. */
+template <typename Acc>
+__device__ __forceinline__ void add_teams(Acc *shared, unsigned teams, unsigned count)
+{
+    for (unsigned c = threadIdx.x; teams > 1 && c < count; c += blockDim.x) {
+        Acc sum = shared[c];
+        for (unsigned t = 1; t < teams; t++)
+            sum += shared[t * count + c];
+        shared[c] = sum;
+    }
+}
+
 /* Adds up columns `first`, `first + apart`, ... by loads of single elements. */
 template <typename Sum, typename In, typename Acc>
 __device__ __forceinline__ void add_elements(const Matrix<In> &in, const Sums<Acc> &out,
