@@ -243,7 +243,7 @@ def a_block_for_a_row():
     rows = axes.per_block(axis_record(), "CuPy", 1, 1).rows
     each = {row[0]: float(row[3]) for row in rows}
     odd = each.pop("7")
-    return len(each) >= 5 and max(each.values()) < 1.2 * min(each.values()) and odd < each["4"] / 2
+    return len(each) >= 5 and max(each.values()) < 1.25 * min(each.values()) and odd < each["4"] / 2
 
 
 def fast_is_flat():

@@ -55,9 +55,10 @@ __global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 3)
                 shared[place(c)] += shared[place(c + half * columns)];
         }
         __syncthreads();
-        for (unsigned c = threadIdx.x; c < columns; c += blockDim.x)
-            out.put((batch * (in.of.columns / fold) + tile * tile_width + c) * shares + share,
-                    shared[place(c)]);
+        for (unsigned c = threadIdx.x; c < columns; c += blockDim.x) {
+            size_t k = batch * (in.of.columns / fold) + tile * tile_width + c;
+            out.put(k * shares + share, shared[place(c)]);
+        }
         return;
     }
     size_t to = batch * in.of.columns + tile * tile_width + from;
