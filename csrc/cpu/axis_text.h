@@ -149,9 +149,8 @@ INLINE void add_float_group(const unsigned char *const *rows, size_t count, size
 {
     doubles x[TOGETHER][2];
 #pragma GCC unroll 8
-    for (size_t j = 0; j < count; j++) {
+    for (size_t j = 0; j < count; j++)
         load(rows[j * apart] + at, x[j]);
-    }
 #pragma GCC unroll 8
     for (size_t half = count / 2; half >= 1; half /= 2)
 #pragma GCC unroll 8

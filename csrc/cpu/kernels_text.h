@@ -30,8 +30,8 @@ INLINE void copy_rest(void *to, const unsigned char *from, size_t bytes, size_t 
         }
 }
 
-/* Whether to fetch ahead. For arrays beyond the caches this gains 10 to 20 percent on Zen 5, and
- * loses as much on Zen 4. */
+/* Whether to fetch ahead. For arrays beyond the caches this gains time on Zen 5, and loses some on
+ * Zen 4. */
 INLINE bool fetching_gains(void)
 {
     return gr_instructions() != GR_AVX512_HALVES;

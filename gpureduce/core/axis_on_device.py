@@ -175,7 +175,7 @@ class _Plan:
         )  # fmt: skip
         self.library = device_results.library_of(like, module)
         self.add = module.sum_axis_on_device
-        # What it has told C, by the array's description, so that C asks once for each. C fills it.
+        # Its answers, by the array's description. C keeps them here, and asks only for new ones.
         self.decisions: dict[bytes, object] = {}
 
     def __call__(
@@ -279,7 +279,7 @@ def _run(
 def _timed(
     plan: _Plan, found: tuple[Any, _Known, tuple[Any, ...]], start: float
 ) -> tuple[Any, Timing, _Known]:
-    """The sums and their timing, which is None if nobody asked for it."""
+    """The sums; their timing, or None without timing; and what is known of such arrays."""
     value, known, (ran, *launch) = found
     if not plan.asked.timing:
         return value, cast(Timing, None), known
