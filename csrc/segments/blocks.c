@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+enum { NEAREST_BYTES = 1 << 15 }; /* of cells in a first-level cache */
+
 /* --- numbers ------------------------------------------------------------------------------- */
 
 static double widen_half(uint16_t bits)
@@ -91,6 +93,16 @@ ALSO_FOR_AVX2(void, widen_integers,
               (const unsigned char *in, size_t n, size_t size, bool is_signed, int64_t *to),
               (in, n, size, is_signed, to))
 
+/* Fetches as many bytes as a block has, from behind it: the next block's. A block may be a page of
+ * memory, and hardware prefetchers stop at the end of a page. They suffice while the cells stay
+ * in the first-level cache. The address may be past the end of the array: prefetches do not fault,
+ * but C allows no such pointer, hence the integer. */
+static void fetch_next(const gr_segment_job *job, const unsigned char *in, size_t bytes)
+{
+    for (size_t i = 0; i < bytes && job->copy_bytes > NEAREST_BYTES; i += 64)
+        __builtin_prefetch((const void *)((uintptr_t)in + bytes + i), 0, 2);
+}
+
 /* The bytes of a block's numbers, contiguous and in native byte order: in place, or copied. */
 static const unsigned char *raw_numbers(const gr_segment_job *job, gr_segment_block *block,
                                         size_t row)
@@ -108,8 +120,10 @@ static const unsigned char *raw_numbers(const gr_segment_job *job, gr_segment_bl
     };
     bool rows_touch = block->rows == 1 || values->row_step == (ptrdiff_t)(columns * size);
     bool columns_touch = columns == 1 || values->column_step == (ptrdiff_t)size;
-    if (rows_touch && columns_touch && !values->swapped)
+    if (rows_touch && columns_touch && !values->swapped) {
+        fetch_next(job, from.in, block->rows * columns * size);
         return from.in;
+    }
     if (rows_touch && columns_touch) {
         from.in_step = (ptrdiff_t)size;
         gr_gather(block->raw, &from, block->rows * columns);
@@ -146,18 +160,20 @@ void gr_read_numbers(const gr_segment_job *job, gr_segment_block *block, size_t 
 
 /* --- ids ----------------------------------------------------------------------------------- */
 
+/* Writes each segment's number at its first row. Of empty segments and the next one, which begin
+ * at the same row, the last one's stays. The rows after it get the greatest number so far. */
 static void ids_of_offsets(const gr_segment_job *job, gr_segment_block *block, size_t row,
                            size_t *at)
 {
     const int64_t *offsets = job->request->ids.offsets;
-    for (size_t i = 0; i < block->rows;) {
-        while ((size_t)offsets[*at + 1] <= row + i)
-            ++*at;
-        size_t end = (size_t)offsets[*at + 1] - row;
-        end = end < block->rows ? end : block->rows;
-        while (i < end)
-            block->id_buffer[i++] = (int64_t)*at;
-    }
+    size_t rows = block->rows, segments = job->request->sums.segments, k = *at;
+    int64_t *ids = block->id_buffer, last;
+    memset(ids, 0, rows * sizeof *ids);
+    for (ids[0] = last = (int64_t)k; ++k < segments && (size_t)offsets[k] - row < rows;)
+        ids[(size_t)offsets[k] - row] = (int64_t)k;
+    for (size_t i = 0; i < rows; i++)
+        ids[i] = last = ids[i] > last ? ids[i] : last;
+    *at = (size_t)last;
 }
 
 void gr_read_ids(const gr_segment_job *job, gr_segment_block *block, size_t row, size_t *at)
@@ -174,7 +190,10 @@ void gr_read_ids(const gr_segment_job *job, gr_segment_block *block, size_t row,
             .in = in, .in_step = ids->step, .size = ids->size, .parts = 1, .swapped = ids->swapped};
         gr_gather(block->raw, &from, block->rows);
         in = block->raw;
-    } else if (ids->size == 8 && (uintptr_t)in % sizeof(int64_t) == 0) {
+    } else {
+        fetch_next(job, in, block->rows * ids->size);
+    }
+    if (ids->size == 8 && in != block->raw && (uintptr_t)in % sizeof(int64_t) == 0) {
         block->ids = (const int64_t *)(const void *)in;
         return;
     }
@@ -202,4 +221,19 @@ size_t gr_first_bad(const gr_segment_job *job, const gr_segment_block *block)
     while (first < block->rows && block->ids[first] >= 0 && block->ids[first] <= last)
         first++;
     return first;
+}
+
+INLINE int64_t any_fall(const int64_t *ids, size_t n)
+{
+    int64_t any = 0;
+    for (size_t i = 1; i < n; i++)
+        any |= ids[i] < ids[i - 1];
+    return any;
+}
+
+ALSO_FOR_AVX2(int64_t, any_fall, (const int64_t *ids, size_t n), (ids, n))
+
+bool gr_ids_fall(const gr_segment_block *block)
+{
+    return CALL(any_fall, block->ids, block->rows);
 }

@@ -106,11 +106,11 @@ static int middle_window(gr_field_range range, int most)
     return (first + last) / 2;
 }
 
-bool gr_choose_window(gr_segment_job *job, gr_pair_window *narrow)
+bool gr_choose_window(gr_segment_job *job)
 {
     unsigned counts[FIELDS] = {0};
     gr_field_range range = {FIELDS, 0};
-    gr_pair_window *window = &job->window;
+    gr_pair_window *window = &job->window, *narrow = &job->narrow;
     gr_format format = gr_format_of(job->request->values.load);
     window->spare = narrow->spare = 52 - format.fraction;
     window->most =

@@ -51,7 +51,9 @@ typedef struct {
     bool touching;    /* all sums lie beside each other, in the order of the cells */
     bool adds_floats; /* the elements are floats */
     gr_cell_kind kind;
+    bool in_order;           /* the rows of each segment lie behind those of the one before */
     gr_pair_window window;   /* for pairs, or short cells */
+    gr_pair_window narrow;   /* for short cells; `most` is negative: there is none */
     int first_digit, digits; /* for digits */
     size_t cell_bytes;
 
@@ -101,6 +103,9 @@ void gr_read_ids(const gr_segment_job *job, gr_segment_block *block, size_t row,
  */
 size_t gr_first_bad(const gr_segment_job *job, const gr_segment_block *block);
 
+/* Whether an id of the block is less than the one before. */
+bool gr_ids_fall(const gr_segment_block *block);
+
 /* The first cell of the block's row i. An id may be any number: others may write to the array. */
 static inline size_t gr_cell_of(const gr_segment_job *job, const gr_segment_block *block, size_t i)
 {
@@ -121,14 +126,18 @@ void gr_join_outliers(gr_segment_job *job);
 /* Adds up the copies of cells first to first + n - 1 and stores their sums. */
 void gr_finish_cells(const gr_segment_job *job, size_t first, size_t n);
 
-/* Adds up the segments that offsets name. Stores all sums. */
-void gr_sum_by_offsets(gr_segment_job *job);
+/* Sets job->in_order: offsets name the segments, or their ids are sorted. If so, also sets
+ * job->bad_row. */
+void gr_look_for_order(gr_segment_job *job);
+
+/* Adds up segments that are in order. Stores all sums. */
+void gr_sum_in_order(gr_segment_job *job);
 
 /* --- kinds of cells ------------------------------------------------------------------------ */
 
-/* A window for pairs that most elements fit. Returns false if there is none, or too little memory.
- * `narrow` becomes a window for short cells: its `most` is negative if elements may not fit it. */
-bool gr_choose_window(gr_segment_job *job, gr_pair_window *narrow);
+/* Sets job->window, for pairs, and job->narrow. Returns false if no window for pairs takes most
+ * elements, or without memory. */
+bool gr_choose_window(gr_segment_job *job);
 
 /* Adds a block to the cells of a copy. gr_add_pairs(), for short cells too, returns false if there
  * are too many outliers or too little memory. */

@@ -24,8 +24,8 @@
  * that nobody reads. If there are more cells than elements, one copy is made, because clearing and
  * reading the cells then takes longer than adding the elements.
  *
- * Segments that offsets name lie one after another: each thread takes some of them, and cells stay
- * in its cache (offsets.c). */
+ * Segments may lie one after another, as offsets name them or their ids are sorted: each thread
+ * takes some of them, and cells stay in its cache (in_order.c). */
 #include "segments/segment_job.h"
 
 #include "cpu/store.h"
@@ -191,7 +191,8 @@ static bool add_block(gr_segment_job *job, const gr_segment_block *block, int co
 
 void gr_add_rows(gr_segment_job *job, gr_segment_block *block, size_t first, size_t end, int copy)
 {
-    size_t at = 0, high = job->request->sums.segments;
+    size_t at = job->in_order ? job->first_segment : 0;
+    size_t high = job->in_order ? at + job->segments : job->request->sums.segments;
     const int64_t *offsets = job->request->ids.offsets;
     while (offsets && high - at > 1) { /* the segment of the first row */
         size_t middle = at + (high - at) / 2;
@@ -204,7 +205,7 @@ void gr_add_rows(gr_segment_job *job, gr_segment_block *block, size_t first, siz
         block->rows = least(GR_SEGMENT_BLOCK / (job->columns + !job->columns), end - row);
         block->rows += block->rows == 0;
         gr_read_ids(job, block, row, &at);
-        size_t bad = gr_first_bad(job, block);
+        size_t bad = job->in_order ? block->rows : gr_first_bad(job, block);
         if (bad < block->rows) {
             note_bad(job, row + bad);
             return;
@@ -416,11 +417,11 @@ static void sum_wide(gr_segment_job *job)
 }
 
 /* For floats: short cells, or pairs, or else what takes all exponents. */
-static void sum_floats(gr_segment_job *job, const gr_pair_window *narrow)
+static void sum_floats(gr_segment_job *job)
 {
     const gr_pair_window wide = job->window;
-    if (!job->too_wide && narrow->most >= 0) {
-        job->window = *narrow;
+    if (!job->too_wide && job->narrow.most >= 0) {
+        job->window = job->narrow;
         run_kind(job, GR_CELL_SHORT, sizeof(int64_t));
         job->window = wide;
         if (!job->too_wide || has_ended_badly(job))
@@ -466,6 +467,7 @@ gr_segments_status gr_sum_segments(const gr_segments *request, int threads, size
         .touching = are_touching(request),
         .adds_floats = gr_is_float(request->values.load),
         .all_segments = request->sums.segments,
+        .narrow = {.most = -1},
         .bad_row = SIZE_MAX,
     };
     job.chunk = CHUNK / (job.columns + !job.columns);
@@ -473,22 +475,24 @@ gr_segments_status gr_sum_segments(const gr_segments *request, int threads, size
     if (job.all_segments == 0 || job.columns == 0) {
         check_ids(&job);
     } else {
-        gr_pair_window narrow = {.most = -1};
+        bool alike = request->sums.parts == request->values.parts && /* as axes are added up */
+                     request->sums.is_float == job.adds_floats && !request->sums.words;
+        if (alike)
+            gr_look_for_order(&job);
         job.kind = request->sums.is_float ? GR_CELL_PAIR : GR_CELL_WORD;
-        job.too_wide =
-            request->sums.is_float && job.adds_floats && !gr_choose_window(&job, &narrow);
+        if (!job.failed && request->sums.is_float && job.adds_floats)
+            job.too_wide = !gr_choose_window(&job);
         job.unproven = job.failed ? NULL : calloc(job.all_segments, 1);
         if (!job.unproven)
             return GR_SEGMENTS_NO_MEMORY;
-        if (request->ids.offsets && !request->sums.words &&
-            request->sums.parts == request->values.parts &&
-            request->sums.is_float == job.adds_floats) { /* as the code of axes adds up */
-            gr_sum_by_offsets(&job);
-        } else if (job.kind == GR_CELL_WORD) {
+        if (has_ended_badly(&job))
+            ;
+        else if (job.in_order)
+            gr_sum_in_order(&job);
+        else if (job.kind == GR_CELL_WORD)
             run_kind(&job, GR_CELL_WORD, sizeof(uint64_t));
-        } else {
-            sum_floats(&job, &narrow);
-        }
+        else
+            sum_floats(&job);
         free(job.unproven);
     }
     if (job.too_wide && job.bad_row != SIZE_MAX) /* the pass was broken off: is it the first? */

@@ -1,0 +1,301 @@
+/* Segments that lie one after another: offsets name them, or their ids are sorted. A task takes
+ * neighbouring segments with about as many elements as the other tasks. It adds up a group of them
+ * at a time, in cells that stay in the processor's cache. Sums that are not proven are added up
+ * again in accumulators. Long segments are added up by the code of sums along axes. */
+#include "segments/segment_job.h"
+
+#include "cpu/axis_sum.h"
+#include "exact/proven.h"
+#include "threads/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TASK = 1 << 16,       /* numbers and sums of a task, about */
+    CHECKED = 1 << 16,    /* ids that a task checks */
+    GROUP_CELLS = 4096,   /* of a group; a wide segment has more */
+    LONG = 512,           /* numbers from which on the code of axes is faster, ... */
+    LONG_NARROW = 192,    /* ... floats narrower than float64, ... */
+    LONG_ROWS = 2048,     /* ... and of several columns */
+    SHARED_LONG = 1 << 22 /* from which on threads share a segment */
+};
+
+/* Neighbouring segments and their rows. */
+typedef struct {
+    size_t first, end, row, end_row;
+} group;
+
+typedef struct {
+    gr_segment_job *job;
+    size_t tasks;
+    group *shared; /* long segments, which all threads add up together */
+    size_t shares;
+} division;
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The numbers from which on a segment is long. */
+static size_t long_from(const gr_segment_job *job)
+{
+    bool narrow = job->adds_floats && job->request->values.load != GR_LOAD_f64;
+    return job->columns > 1 ? LONG_ROWS : narrow ? LONG_NARROW : LONG;
+}
+
+/* --- which rows ---------------------------------------------------------------------------- */
+
+static int64_t id_of(const gr_segment_job *job, gr_segment_block *block, size_t row)
+{
+    block->rows = 1;
+    gr_read_ids(job, block, row, NULL);
+    return block->ids[0];
+}
+
+/* The first row of this segment or of a later one. It is known to be from `low` to `high`. */
+static size_t first_row(const gr_segment_job *job, gr_segment_block *block, size_t segment,
+                        size_t low, size_t high)
+{
+    if (job->request->ids.offsets)
+        return (size_t)job->request->ids.offsets[segment];
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (id_of(job, block, middle) < (int64_t)segment)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The first segment of a task: segments are divided by their rows and sums. Offsets or ids count
+ * the rows before a segment, or the segments before a row: each value is at least the one before,
+ * so the value plus its index grows, and a task begins where that reaches `start`. */
+static size_t first_of(const division *all, gr_segment_block *block, size_t task)
+{
+    const gr_segment_job *job = all->job;
+    const int64_t *offsets = job->request->ids.offsets;
+    size_t segments = job->request->sums.segments, rows = job->request->values.rows;
+    size_t start = (rows + segments) / all->tasks * task;
+    size_t low = 0, high = offsets ? segments : rows < start ? rows : start;
+    if (task == all->tasks)
+        return segments;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        size_t value = (size_t)(offsets ? offsets[middle] : id_of(job, block, middle));
+        if (value + middle < start)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    size_t first = offsets ? low : start - low;
+    return first < segments ? first : segments;
+}
+
+/* The group of up to n segments that begins with this segment and row; fewer if many of them are
+ * long, so that a long one is alone. `end` and `end_row` are those of the task. */
+static group group_from(const gr_segment_job *job, gr_segment_block *block, group task, size_t n)
+{
+    size_t many = long_from(job) / job->columns + 1;
+    group found = task;
+    for (n = least(n, task.end - task.first);; n = (n + 1) / 2) {
+        found.end = task.first + n;
+        found.end_row = first_row(job, block, found.end, task.row, found.end_row);
+        if (n == 1 || found.end_row - found.row < many * n)
+            return found;
+    }
+}
+
+/* Notes whether ids fall. One task looks at CHECKED ids and the one after them. */
+static void check_task(size_t task, void *context)
+{
+    gr_segment_job *job = context;
+    size_t first = task * CHECKED, end = least(job->request->values.rows, first + CHECKED + 1);
+    gr_segment_block *block = malloc(sizeof *block);
+    for (size_t row = first; row + 1 < end; row += block->rows - 1) {
+        if (!block || gr_is_interrupted(job->watch) || gr_ask_for_interrupts() ||
+            !__atomic_load_n(&job->in_order, __ATOMIC_RELAXED))
+            break;
+        block->rows = least(GR_SEGMENT_BLOCK, end - row);
+        gr_read_ids(job, block, row, NULL);
+        if (gr_ids_fall(block))
+            __atomic_store_n(&job->in_order, false, __ATOMIC_RELAXED);
+    }
+    if (!block)
+        __atomic_store_n(&job->failed, true, __ATOMIC_RELAXED);
+    free(block);
+}
+
+void gr_look_for_order(gr_segment_job *job)
+{
+    size_t rows = job->request->values.rows;
+    gr_segment_block *block = malloc(sizeof *block);
+    job->failed = !block;
+    job->in_order = true;
+    if (!job->request->ids.data || rows == 0 || !block) {
+        free(block);
+        return;
+    }
+    block->rows = least(GR_SEGMENT_BLOCK, rows);
+    gr_read_ids(job, block, 0, NULL);
+    job->in_order = !gr_ids_fall(block);
+    if (job->in_order)
+        gr_parallel(job->threads, (rows + CHECKED - 1) / CHECKED, check_task, job);
+    size_t segments = job->request->sums.segments;
+    if (job->in_order && id_of(job, block, 0) < 0)
+        job->bad_row = 0;
+    else if (job->in_order && id_of(job, block, rows - 1) >= (int64_t)segments)
+        job->bad_row = first_row(job, block, segments, 0, rows);
+    free(block);
+}
+
+/* --- sums ---------------------------------------------------------------------------------- */
+
+static bool sum_long(const gr_segment_job *job, const group *one, int threads)
+{
+    const gr_segment_values *values = &job->request->values;
+    const gr_segment_sums *sums = &job->request->sums;
+    gr_axes axes = {
+        .in = values->data + (ptrdiff_t)one->row * values->row_step,
+        .out = sums->data + (ptrdiff_t)one->first * sums->row_step,
+        .load = values->load,
+        .components = values->parts,
+        .part_step = (ptrdiff_t)gr_load_size(sums->target),
+        .swapped = values->swapped,
+    };
+    gr_axes_push(&axes.kept, (gr_axis){values->columns, values->column_step, 0, sums->column_step});
+    gr_axes_push(&axes.reduced, (gr_axis){one->end_row - one->row, values->row_step, 0, 0});
+    if (sums->is_float)
+        return gr_exact_sum_axes(&axes, sums->target, &job->request->floats, threads);
+    gr_cpu_initial initial = {.integer = job->request->integer};
+    return gr_cpu_sum_axes(&axes, GR_ACC_u64, sums->target, &initial, threads);
+}
+
+/* Adds up a segment in accumulators, column by column. */
+static void sum_again(gr_segment_job *own, gr_segment_block *block, const group *one)
+{
+    own->first_segment = one->first;
+    for (size_t column = 0; column < own->columns; column++) {
+        size_t part = column % (size_t)own->request->values.parts;
+        block->first_column = column - part;
+        gr_exact sum;
+        gr_exact_init(&sum);
+        for (size_t row = one->row; row < one->end_row; row += block->rows) {
+            block->columns = (size_t)own->request->values.parts;
+            block->rows = GR_SEGMENT_BLOCK / block->columns;
+            block->rows = least(block->rows, one->end_row - row);
+            gr_read_numbers(own, block, row);
+            for (size_t i = 0; i < block->rows; i++)
+                gr_exact_add_f64(&sum, ((const double *)block->numbers)[i * block->columns + part]);
+        }
+        gr_store_accumulator(own, &sum, column);
+    }
+}
+
+/* Adds up a group in cells of the first kind that takes its numbers. */
+static void sum_group(gr_segment_job *own, gr_segment_block *block, const group *some)
+{
+    const gr_pair_window wide = own->window;
+    const size_t sizes[] = {[GR_CELL_WORD] = sizeof(uint64_t),
+                            [GR_CELL_SHORT] = sizeof(uint64_t),
+                            [GR_CELL_PAIR] = 2 * sizeof(uint64_t),
+                            [GR_CELL_PROVEN] = sizeof(gr_proven3)};
+    gr_cell_kind first_kind = own->kind;
+    bool is_short = own->kind == GR_CELL_PAIR && own->narrow.most >= 0;
+    own->first_segment = some->first;
+    own->segments = some->end - some->first;
+    own->most_outliers = (some->end_row - some->row) * own->columns / 16;
+    own->kind = is_short ? GR_CELL_SHORT : own->kind;
+    for (;; own->kind = own->kind == GR_CELL_SHORT ? GR_CELL_PAIR : GR_CELL_PROVEN) {
+        own->window = own->kind == GR_CELL_SHORT ? own->narrow : wide;
+        own->cell_bytes = sizes[own->kind];
+        own->outliers->count = 0;
+        own->too_wide = false;
+        memset(own->cells, 0, (own->segments + 1) * own->columns * own->cell_bytes);
+        gr_add_rows(own, block, some->row, some->end_row, 0);
+        if (!own->too_wide)
+            break;
+    }
+    if (!own->failed)
+        gr_join_outliers(own);
+    if (!own->failed)
+        gr_finish_cells(own, 0, own->segments * own->columns);
+    group one = *some;
+    for (; one.first < some->end && own->kind == GR_CELL_PROVEN && !own->failed; one.first++) {
+        one.end = one.first + 1;
+        if (!own->unproven[one.first])
+            continue;
+        one.row = first_row(own, block, one.first, some->row, some->end_row);
+        one.end_row = first_row(own, block, one.end, one.row, some->end_row);
+        sum_again(own, block, &one);
+    }
+    own->kind = first_kind;
+    own->window = wide;
+}
+
+/* Adds up a long segment, or leaves it to all threads. */
+static bool take_long(division *all, const group *one)
+{
+    const gr_segment_job *job = all->job;
+    if ((one->end_row - one->row) * job->columns < SHARED_LONG || job->threads == 1)
+        return sum_long(job, one, 1);
+    all->shared[__atomic_fetch_add(&all->shares, 1, __ATOMIC_RELAXED)] = *one;
+    return true;
+}
+
+static void sum_task(size_t task, void *context)
+{
+    division *all = context;
+    gr_segment_job *job = all->job, own = *job;
+    gr_outliers outliers = {NULL, 0, 0};
+    size_t most = GROUP_CELLS / job->columns + 1, n = most;
+    gr_segment_block *block = malloc(sizeof *block);
+    own.copies = 1;
+    own.outliers = &outliers;
+    own.cells = malloc((most + 1) * job->columns * sizeof(gr_proven3));
+    bool failed = !own.cells || !block;
+    group left = {0, 0, 0, job->request->values.rows}; /* of the task */
+    if (!failed) {
+        left.first = first_of(all, block, task);
+        left.end = first_of(all, block, task + 1);
+        left.row = first_row(job, block, left.first, 0, left.end_row);
+        left.end_row = first_row(job, block, left.end, left.row, left.end_row);
+    }
+    while (left.first < left.end && !failed && !gr_is_interrupted(job->watch) &&
+           !gr_ask_for_interrupts()) {
+        group some = group_from(job, block, left, n);
+        n = least(4 * (some.end - some.first), most);
+        if (some.end - some.first == 1 &&
+            (some.end_row - some.row) * job->columns >= long_from(job)) {
+            failed = !take_long(all, &some);
+        } else {
+            sum_group(&own, block, &some);
+            failed = own.failed;
+        }
+        left.first = some.end;
+        left.row = some.end_row;
+    }
+    if (failed)
+        __atomic_store_n(&job->failed, true, __ATOMIC_RELAXED);
+    free(outliers.list);
+    free(own.cells);
+    free(block);
+}
+
+void gr_sum_in_order(gr_segment_job *job)
+{
+    size_t segments = job->request->sums.segments, rows = job->request->values.rows;
+    if (job->too_wide)
+        job->kind = GR_CELL_PROVEN;
+    job->too_wide = false;
+    division all = {job, (rows + segments) / (TASK / job->columns + 1) + 1, NULL, 0};
+    all.shared = malloc((rows * job->columns / SHARED_LONG + 1) * sizeof *all.shared);
+    job->failed = !all.shared;
+    if (!job->failed)
+        gr_parallel(job->threads, all.tasks, sum_task, &all);
+    for (size_t i = 0; i < all.shares && !job->failed && !gr_interrupted(); i++)
+        job->failed = !sum_long(job, &all.shared[i], job->threads);
+    free(all.shared);
+}
