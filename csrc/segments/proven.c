@@ -11,14 +11,33 @@ enum {
     AHEAD = 16        /* rows whose cells are fetched in advance */
 };
 
+/* One column. The rows of a segment that follow each other are added without a store between them:
+ * the next addition would wait for it. */
+static void add_column(const gr_segment_job *job, const gr_segment_block *block, gr_proven3 *cells)
+{
+    const double *x = block->numbers;
+    const int64_t *ids = block->ids;
+    size_t n = block->rows, first = job->first_segment, segments = job->segments;
+    for (size_t i = 0; i < n;) {
+        size_t place = (size_t)ids[i] - first;
+        __builtin_prefetch(cells + ((size_t)ids[i + AHEAD < n ? i + AHEAD : i] - first), 1);
+        place = place < segments ? place : segments;
+        gr_proven3 sum = cells[place];
+        do
+            gr_proven3_add(&sum, x[i++]);
+        while (i < n && (size_t)ids[i] - first == place);
+        cells[place] = sum;
+    }
+}
+
 void gr_add_proven(const gr_segment_job *job, const gr_segment_block *block, unsigned char *cells)
 {
     const double *x = block->numbers;
     gr_arithmetic before = gr_begin_plain();
-    for (size_t i = 0; i < block->rows; i++) {
+    if (job->columns == 1)
+        add_column(job, block, (gr_proven3 *)(void *)cells);
+    for (size_t i = 0; i < block->rows && job->columns > 1; i++) {
         gr_proven3 *cell = (gr_proven3 *)(void *)cells + gr_cell_of(job, block, i);
-        if (i + AHEAD < block->rows)
-            __builtin_prefetch((gr_proven3 *)(void *)cells + gr_cell_of(job, block, i + AHEAD), 1);
         for (size_t k = 0; k < block->columns; k++)
             gr_proven3_add(cell++, *x++);
     }
