@@ -54,15 +54,27 @@ static int64_t id_of(const gr_segment_job *job, gr_segment_block *block, size_t 
     return block->ids[0];
 }
 
-/* The first row of this segment or of a later one. It is known to be from `low` to `high`. */
+/* Whether a row belongs to a segment before this one. */
+static bool is_before(const gr_segment_job *job, gr_segment_block *block, size_t row,
+                      size_t segment)
+{
+    const int64_t *offsets = job->request->ids.offsets;
+    return offsets ? row < (size_t)offsets[segment] : id_of(job, block, row) < (int64_t)segment;
+}
+
+/* The first row of this segment or of a later one. It is known to be from `low` to `high`, and
+ * probably about `step` rows after `low`. */
 static size_t first_row(const gr_segment_job *job, gr_segment_block *block, size_t segment,
-                        size_t low, size_t high)
+                        size_t low, size_t step, size_t high)
 {
     if (job->request->ids.offsets)
         return (size_t)job->request->ids.offsets[segment];
+    for (; step < high - low && is_before(job, block, low + step, segment); step *= 2)
+        low += step;
+    high = least(high, low + step);
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (id_of(job, block, middle) < (int64_t)segment)
+        if (is_before(job, block, middle, segment))
             low = middle + 1;
         else
             high = middle;
@@ -98,14 +110,12 @@ static size_t first_of(const division *all, gr_segment_block *block, size_t task
  * long, so that a long one is alone. `end` and `end_row` are those of the task. */
 static group group_from(const gr_segment_job *job, gr_segment_block *block, group task, size_t n)
 {
-    size_t many = long_from(job) / job->columns + 1;
-    group found = task;
-    for (n = least(n, task.end - task.first);; n = (n + 1) / 2) {
-        found.end = task.first + n;
-        found.end_row = first_row(job, block, found.end, task.row, found.end_row);
-        if (n == 1 || found.end_row - found.row < many * n)
-            return found;
-    }
+    size_t many = long_from(job) / job->columns + 1, rows = task.end_row - task.row;
+    n = least(n, task.end - task.first);
+    while (n > 1 && many * n < rows && is_before(job, block, task.row + many * n, task.first + n))
+        n = (n + 1) / 2;
+    size_t end_row = first_row(job, block, task.first + n, task.row, many, task.end_row);
+    return (group){task.first, task.first + n, task.row, end_row};
 }
 
 /* Notes whether ids fall. One task looks at CHECKED ids and the one after them. */
@@ -147,7 +157,7 @@ void gr_look_for_order(gr_segment_job *job)
     if (job->in_order && id_of(job, block, 0) < 0)
         job->bad_row = 0;
     else if (job->in_order && id_of(job, block, rows - 1) >= (int64_t)segments)
-        job->bad_row = first_row(job, block, segments, 0, rows);
+        job->bad_row = first_row(job, block, segments, 0, rows, rows);
     free(block);
 }
 
@@ -227,8 +237,8 @@ static void sum_group(gr_segment_job *own, gr_segment_block *block, const group 
         one.end = one.first + 1;
         if (!own->unproven[one.first])
             continue;
-        one.row = first_row(own, block, one.first, some->row, some->end_row);
-        one.end_row = first_row(own, block, one.end, one.row, some->end_row);
+        one.row = first_row(own, block, one.first, some->row, 1, some->end_row);
+        one.end_row = first_row(own, block, one.end, one.row, 1, some->end_row);
         sum_again(own, block, &one);
     }
     own->kind = first_kind;
@@ -260,8 +270,8 @@ static void sum_task(size_t task, void *context)
     if (!failed) {
         left.first = first_of(all, block, task);
         left.end = first_of(all, block, task + 1);
-        left.row = first_row(job, block, left.first, 0, left.end_row);
-        left.end_row = first_row(job, block, left.end, left.row, left.end_row);
+        left.row = first_row(job, block, left.first, 0, left.end_row, left.end_row);
+        left.end_row = first_row(job, block, left.end, left.row, TASK, left.end_row);
     }
     while (left.first < left.end && !failed && !gr_is_interrupted(job->watch) &&
            !gr_ask_for_interrupts()) {

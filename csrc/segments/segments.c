@@ -5,7 +5,7 @@
  * sums do not depend on the order of the elements or on the threads. Cells are rounded and stored
  * after the pass, so nothing is stored before all ids have been checked.
  *
- *   words   sums of integers modulo 2^64: 8 bytes per cell (this file)
+ *   words   sums of integers modulo 2^64: 8 bytes per cell (words.c)
  *   short   sums of floats of up to 32 bits, if a sample of the elements has few exponents: 64-bit
  *           integers in units of one power of two. They take all numbers of some 15 neighbouring
  *           binades for float32. The rest is as for pairs. (pairs.c)
@@ -109,27 +109,6 @@ void gr_store_accumulator(const gr_segment_job *job, gr_exact *sum, size_t cell)
     }
     add_initial(job, sum, gr_part_of_cell(job, cell));
     gr_store_sum(job, cell, gr_exact_round(sum, job->request->sums.target));
-}
-
-void gr_add_words(const gr_segment_job *job, const gr_segment_block *block, uint64_t *cells)
-{
-    const uint64_t *x = block->numbers;
-    for (size_t i = 0; i < block->rows; i++) {
-        uint64_t *cell = cells + gr_cell_of(job, block, i);
-        for (size_t k = 0; k < block->columns; k++)
-            cell[k] += *x++;
-    }
-}
-
-void gr_finish_words(const gr_segment_job *job, size_t first, size_t n)
-{
-    for (size_t cell = first; cell < first + n; cell++) {
-        const unsigned char *at = job->cells + cell * sizeof(uint64_t);
-        uint64_t sum = job->request->integer;
-        for (int i = 0; i < job->copies; i++, at += job->copy_bytes)
-            sum += *(const uint64_t *)(const void *)at;
-        gr_store_sum(job, cell, sum);
-    }
 }
 
 void gr_finish_cells(const gr_segment_job *job, size_t first, size_t n)
@@ -457,6 +436,29 @@ static bool are_touching(const gr_segments *request)
            (request->values.columns == 1 || sums->column_step == (ptrdiff_t)size);
 }
 
+static void sum_all(gr_segment_job *job)
+{
+    const gr_segments *request = job->request;
+    bool adds_alike = request->sums.is_float == job->adds_floats && !request->sums.words &&
+                      request->sums.parts == request->values.parts;
+    if (adds_alike) /* as the code of axes does */
+        gr_look_for_order(job);
+    job->kind = request->sums.is_float ? GR_CELL_PAIR : GR_CELL_WORD;
+    if (!job->failed && request->sums.is_float && job->adds_floats)
+        job->too_wide = !gr_choose_window(job);
+    job->unproven = job->failed ? NULL : calloc(job->all_segments, 1);
+    job->failed = !job->unproven;
+    if (has_ended_badly(job))
+        ;
+    else if (job->in_order)
+        gr_sum_in_order(job);
+    else if (job->kind == GR_CELL_WORD)
+        run_kind(job, GR_CELL_WORD, sizeof(uint64_t));
+    else
+        sum_floats(job);
+    free(job->unproven);
+}
+
 gr_segments_status gr_sum_segments(const gr_segments *request, int threads, size_t *bad_row)
 {
     gr_segment_job job = {
@@ -472,29 +474,10 @@ gr_segments_status gr_sum_segments(const gr_segments *request, int threads, size
     };
     job.chunk = CHUNK / (job.columns + !job.columns);
     job.chunk += job.chunk == 0;
-    if (job.all_segments == 0 || job.columns == 0) {
+    if (job.all_segments == 0 || job.columns == 0)
         check_ids(&job);
-    } else {
-        bool alike = request->sums.parts == request->values.parts && /* as axes are added up */
-                     request->sums.is_float == job.adds_floats && !request->sums.words;
-        if (alike)
-            gr_look_for_order(&job);
-        job.kind = request->sums.is_float ? GR_CELL_PAIR : GR_CELL_WORD;
-        if (!job.failed && request->sums.is_float && job.adds_floats)
-            job.too_wide = !gr_choose_window(&job);
-        job.unproven = job.failed ? NULL : calloc(job.all_segments, 1);
-        if (!job.unproven)
-            return GR_SEGMENTS_NO_MEMORY;
-        if (has_ended_badly(&job))
-            ;
-        else if (job.in_order)
-            gr_sum_in_order(&job);
-        else if (job.kind == GR_CELL_WORD)
-            run_kind(&job, GR_CELL_WORD, sizeof(uint64_t));
-        else
-            sum_floats(&job);
-        free(job.unproven);
-    }
+    else
+        sum_all(&job);
     if (job.too_wide && job.bad_row != SIZE_MAX) /* the pass was broken off: is it the first? */
         check_ids(&job);
     *bad_row = job.bad_row;
