@@ -264,9 +264,10 @@ def index_add(
     added = source if alpha == 1 else source * alpha
     if added.dtype != x.dtype:
         raise TypeError(f"alpha must be a number of the dtype of x, {x.dtype}, not {alpha}")
-    # The slices of x are elements like the others: x plus a rounded sum would be rounded twice.
-    values = torch.cat([x.movedim(dim, 0), added.movedim(dim, 0)])
-    ids = torch.cat([torch.arange(count, device=index.device, dtype=index.dtype), index])
+    # The slices of x are elements like the others: x plus a rounded sum would be rounded twice. As
+    # they come last, errors name an index by its place.
+    values = torch.cat([added.movedim(dim, 0), x.movedim(dim, 0)])
+    ids = torch.cat([index, torch.arange(count, device=index.device, dtype=index.dtype)])
     found = segment_sum(values, ids, num_segments=count, dtype=x.dtype, check=check)
     return found.movedim(0, dim)
 

@@ -74,6 +74,8 @@ def cases() -> Iterator[tuple[str, Array, Array, int, str, float]]:
         shares = np.array([0.25, 0.4999, 0.5, 0.5001, 0.75, 1, 1.4999, 1.5, 1.5001, 2.5])
         few = np.concatenate([shares, -shares]) * least
         yield "narrow", few.astype(part), np.arange(few.size), few.size, narrow, 0
+        above = np.array([1, float(np.finfo(narrow).eps) / 2, 2.0**-70], part)
+        yield "little more than a tie", np.tile(above, 50), np.arange(150) // 3, 50, narrow, 0
         much = np.array([float(np.finfo(narrow).max)] * 2 + [1.0], part)
         yield "too much for the narrow", much, np.array([0, 0, 1]), 2, narrow, 0
     # Each warp that adds up sorted ids gets several strips of 256 rows.
@@ -91,12 +93,13 @@ def cases() -> Iterator[tuple[str, Array, Array, int, str, float]]:
     half_runs = (np.arange(40_000) + 64) // 128
     yield "a run of two strips", tie, half_runs, int(half_runs[-1]) + 1, "float32", 0
     # The elements that segments/pairs.c samples span what a pair of words can hold, and all others
-    # are twice as large.
-    sampled = np.arange(512) * 7 + np.arange(512) * 7919 % 7
+    # are twice as large. With segment_mutants.py's two zeros there are 62 for each sample, and as
+    # many as a pair of this window takes.
+    sampled = np.arange(64) * 62 + np.arange(64) * 7919 % 62
     for gap in range(60, 66):
         most = 2 - 2.0**-52
-        apart = np.full(4096 - 65, most * 2.0 ** (gap + 1))
-        apart[sampled] = np.where(np.arange(512) % 2, most * 2.0**gap, 1 + 2.0**-52)
+        apart = np.full(4096 - 65 - 2, most * 2.0 ** (gap + 1))
+        apart[sampled] = np.where(np.arange(64) % 2, most * 2.0**gap, 1 + 2.0**-52)
         yield f"{gap} binades apart", apart, np.zeros(apart.size, int), 1, "float64", 0
     steps = 10.0 ** np.array([300, 200, 100, 0, -100, -200])  # too wide to be proven
     left = np.arange(-150, 150) * 5e-324

@@ -10,7 +10,7 @@ from typing import Any
 import gpureduce
 from gpureduce.cli import progress
 from gpureduce.core.segments import STRATEGIES
-from gpureduce.text import number, show_json, table
+from gpureduce.text import EMULATED, number, show_json, table
 
 Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 Load = Callable[[str], Any]
@@ -55,8 +55,10 @@ def _run(arguments: argparse.Namespace, load: Load, save: Save) -> None:
     if arguments.json:
         show_json(dataclasses.asdict(timing) | {"value": sums, "gb_s": timing.gb_s})
         return
-    head = ["strategy", "sums", "kernel ms", "total ms", "GB/s"]
+    head = ["strategy", "sums", "kernel ms", "total ms", "GB/s", "ran on"]
     told = f"{sums.dtype}{list(sums.shape)}"
     times = [number(timing.kernel_ms), number(timing.total_ms), number(timing.gb_s, ".2f")]
-    print(table(head, [[timing.strategy, told, *times]], right=range(2, 5)))
+    print(table(head, [[timing.strategy, told, *times, timing.device]], right=range(2, 5)))
+    if timing.source == "emulator":
+        print(f"\n{EMULATED}")
     print(f"\n{sums}")

@@ -8,6 +8,8 @@ import reprlib
 from collections.abc import Collection
 from typing import Any
 
+import numpy as np
+
 
 def shown(value: object) -> str:
     """Any value as one short line, for an error message."""
@@ -35,6 +37,13 @@ def whole(name: str, value: Any, least: int, most: int, *, step: int = 1) -> int
         allowed = f"{multiple}from {least} to {_bound(most)}"
         raise ValueError(f"{name} must be {allowed}, not {shown(number)}")
     return number
+
+
+def flag(name: str, value: Any) -> bool:
+    """Checks a choice: any string would count as true."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, not {shown(value)}")
+    return bool(value)
 
 
 def finite(name: str, value: Any) -> float:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import arrays, digits, dtypes, reduction, registry, results, segments_on_device
-from gpureduce.core.checks import shown, whole
+from gpureduce.core.checks import flag, shown, whole
 from gpureduce.core.dtypes import Array, load_of, part_of, quietly
 from gpureduce.core.request import Arguments, Request, resolve
 from gpureduce.core.results import SumResult, Timing
@@ -142,7 +142,8 @@ def segment_sum(
     )
     array = np.empty(0) if on_a_gpu else arrays.as_array(values).view()  # user code may reshape it
     size = None if num_segments is None else whole("num_segments", num_segments, 0, _MOST_SEGMENTS)
-    asked = Asked(segment_ids, offsets, size, initial, out, sorted, bool(check))
+    is_sorted = None if sorted is None else flag("sorted", sorted)
+    asked = Asked(segment_ids, offsets, size, initial, out, is_sorted, flag("check", check))
     if on_a_gpu:
         call = Arguments(name, dtype, device=device, stream=stream, timing=timing)
         return segments_on_device.add_gpu(call, name, values, asked, start)

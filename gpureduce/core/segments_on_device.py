@@ -56,6 +56,10 @@ class Asked(NamedTuple):
 
 def out_of_range(place: int, number: int, count: int) -> ValueError:
     """The error for an id."""
+    if number < 0:
+        return ValueError(
+            f"segment_ids[{place}] is {number}, which is out of range: ids are not negative"
+        )
     right = f"ids from 0 to {count - 1}" if count else "no ids"
     return ValueError(
         f"segment_ids[{place}] is {number}, which is out of range: num_segments={count} allows "

@@ -355,7 +355,9 @@ def explain_keys(
         )
     source = dtypes.named(dtype if input_dtype is None else input_dtype)
     ids = np.asarray(segment_ids)
-    if ids.ndim != 1 or ids.dtype.kind not in "iu" or not 0 < len(ids) <= 2**22:
+    if ids.size and ids.dtype.kind not in "iu":
+        raise TypeError(f"segment_ids must be integers, not {ids.dtype}")
+    if ids.ndim != 1 or not 0 < len(ids) <= 2**22:
         raise ValueError(f"segment_ids must be 1 to 2^22 integers, not {shown(segment_ids)}")
     count = int(ids.max()) + 1 if num_segments is None else num_segments
     count = whole("num_segments", count, 1, 2**24)

@@ -21,7 +21,7 @@ def test_an_id_out_of_range_is_named_and_nothing_written(place, is_sorted):
         bad = ids.copy()
         bad[place] = wrong
         into = np.full(50, 7, np.float32)
-        message = rf"segment_ids\[{place}\] is {wrong}, which is out of range: num_segments=50"
+        message = rf"segment_ids\[{place}\] is {wrong}, which is out of range: "
         with pytest.raises(ValueError, match=message):
             by_kernels(values, bad, out=into)
         with pytest.raises(ValueError, match=message):
@@ -148,8 +148,8 @@ def test_the_number_of_segments_is_found():
     values = np.arange(5.0)
     for ids in (np.array([3, 0, 0, 3, 1]), np.array([3, 0, 0, 3, 1], np.uint8)):
         assert_same(in_place(values, ids), by_host(values, ids))
-    with pytest.raises(ValueError, match=r"segment_ids\[1\] is -1.*num_segments=4"):
+    with pytest.raises(ValueError, match=r"segment_ids\[1\] is -1.*not negative"):
         in_place(values, np.array([3, -1, 0, 3, 1]))
-    with pytest.raises(ValueError, match=r"segment_ids\[0\] is -3.*no ids"):
+    with pytest.raises(ValueError, match=r"segment_ids\[0\] is -3.*not negative"):
         in_place(values, np.array([-3, -1, -2, -3, -1]))
     assert in_place(np.ones(0), np.zeros(0, np.int64)).shape == (0,)

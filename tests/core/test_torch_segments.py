@@ -129,6 +129,8 @@ def test_errors(device):
         segment_sum(values[0, 0], ids)
     with pytest.raises(ValueError, match=r"out of range: num_segments=1"):
         segment_sum(values, torch.ones_like(ids), num_segments=1)
+    with pytest.raises(ValueError, match=r"segment_ids\[3\] is 3, which is out of range"):
+        index_add(values[:3], 0, torch.arange(4, device=device), values[:4])
     with pytest.raises(TypeError, match="source must have the dtype of x"):
         index_add(values, 0, ids, values.float())
     with pytest.raises(TypeError, match=r"alpha must be a number of the dtype of x, .*64, not 2j"):
