@@ -402,9 +402,11 @@ def battery(library: Path) -> str:
     add = _by_kernels if library.stem == "_mutants" else _by_processors
     for name, values, ids, count, dtype, initial in cases():
         expected = _expected(values, ids, count, dtype, initial)
-        # Two zeros, so that no ids are sorted: processors would add them up in another way.
-        unsorted = np.append(values, np.zeros_like(values[:2])), np.append(ids, [count, 0])
-        if not same(add(module, *unsorted, count + 1, dtype, initial)[:count], expected):
+        given, more = (values, ids), 0
+        if add is _by_processors:  # with two zeros, since sorted ids are added up in another way
+            given = np.append(values, np.zeros_like(values[:2])), np.append(ids, [count, 0])
+            more = 1
+        if not same(add(module, *given, count + more, dtype, initial)[:count], expected):
             return f"{name}, {values.dtype}, {count} segments"
         # Sorted float64 numbers and initial numbers take no kernels of their own.
         if add is _by_kernels and (initial or values.dtype == np.float64):
