@@ -30,7 +30,7 @@ typedef struct {
     gr_segment_job *job;
     size_t tasks;
     group *shared; /* long segments, which all threads add up together */
-    size_t shares;
+    size_t shares, room;
 } division;
 
 static size_t least(size_t a, size_t b)
@@ -245,13 +245,16 @@ static void sum_group(gr_segment_job *own, gr_segment_block *block, const group 
     own->window = wide;
 }
 
-/* Adds up a long segment, or leaves it to all threads. */
+/* Adds up a long segment, or leaves it to all threads. There is room for all such segments that do
+ * not overlap. They overlap only if another thread changes ids: then any sums will do. */
 static bool take_long(division *all, const group *one)
 {
     const gr_segment_job *job = all->job;
     if ((one->end_row - one->row) * job->columns < SHARED_LONG || job->threads == 1)
         return sum_long(job, one, 1);
-    all->shared[__atomic_fetch_add(&all->shares, 1, __ATOMIC_RELAXED)] = *one;
+    size_t place = __atomic_fetch_add(&all->shares, 1, __ATOMIC_RELAXED);
+    if (place < all->room)
+        all->shared[place] = *one;
     return true;
 }
 
@@ -300,12 +303,13 @@ void gr_sum_in_order(gr_segment_job *job)
     if (job->too_wide)
         job->kind = GR_CELL_PROVEN;
     job->too_wide = false;
-    division all = {job, (rows + segments) / (TASK / job->columns + 1) + 1, NULL, 0};
-    all.shared = malloc((rows * job->columns / SHARED_LONG + 1) * sizeof *all.shared);
+    division all = {.job = job, .tasks = (rows + segments) / (TASK / job->columns + 1) + 1};
+    all.room = least(rows * job->columns / SHARED_LONG, segments);
+    all.shared = malloc((all.room + 1) * sizeof *all.shared);
     job->failed = !all.shared;
     if (!job->failed)
         gr_parallel(job->threads, all.tasks, sum_task, &all);
-    for (size_t i = 0; i < all.shares && !job->failed && !gr_interrupted(); i++)
+    for (size_t i = 0; i < least(all.shares, all.room) && !job->failed && !gr_interrupted(); i++)
         job->failed = !sum_long(job, &all.shared[i], job->threads);
     free(all.shared);
 }

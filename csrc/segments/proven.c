@@ -20,7 +20,8 @@ static void add_column(const gr_segment_job *job, const gr_segment_block *block,
     size_t n = block->rows, first = job->first_segment, segments = job->segments;
     for (size_t i = 0; i < n;) {
         size_t place = (size_t)ids[i] - first;
-        __builtin_prefetch(cells + ((size_t)ids[i + AHEAD < n ? i + AHEAD : i] - first), 1);
+        size_t ahead = (size_t)ids[i + AHEAD < n ? i + AHEAD : i] - first; /* may be outside */
+        __builtin_prefetch((const void *)((uintptr_t)cells + ahead * sizeof *cells), 1);
         place = place < segments ? place : segments;
         gr_proven3 sum = cells[place];
         do

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
+
 import numpy as np
 import pytest
 from test_segments import assert_same, segment_by_segment, segment_sum
@@ -86,3 +90,27 @@ def test_sorted_ids_that_are_no_segments():
     with pytest.raises(ValueError, match=r"segment_ids\[0\] is 9223372036854775809"):
         segment_sum(np.ones(600), large, num_segments=10_000, out=out)
     assert np.all(out == 7)
+
+
+def test_long_segments_among_ids_that_another_thread_changes(monkeypatch):
+    """Tasks may all find the same long segment. Sums may be wrong; other memory stays as it is."""
+    monkeypatch.setenv("GPUREDUCE_THREADS", "4")
+    rows, stop = 2**23, threading.Event()
+    ids, values = (np.arange(rows) * 100 // rows).astype(np.int8), np.ones(rows, np.float32)
+    in_order, expected = ids.copy(), np.bincount(ids).astype(np.float32)
+
+    def change():
+        while not stop.is_set():
+            for state in (0, in_order, 99, in_order):
+                ids[:] = state
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    end = time.monotonic() + 4
+    while time.monotonic() < end:
+        with contextlib.suppress(ValueError):
+            segment_sum(values, ids, num_segments=100)
+    stop.set()
+    thread.join()
+    ids[:] = in_order
+    assert_same(segment_sum(values, ids), expected)
