@@ -109,7 +109,7 @@ def test_an_id_out_of_range_of_any_integer_dtype_is_named(device, index):
     ids, out = np.zeros(500, index), np.full(100, 7.0)
     for wrong in {100, int(np.iinfo(index).max), int(np.iinfo(index).min)} - {0}:
         ids[[123, 400]] = wrong
-        message = rf"segment_ids\[123\] is {wrong}, .*num_segments=100 allows ids from 0 to 99"
+        message = rf"segment_ids\[123\] is {wrong}, which is out of range"
         with pytest.raises(ValueError, match=message):
             segment_sum(np.ones(500), ids, num_segments=100, out=out, device=device)
     assert (out == 7).all()

@@ -95,22 +95,29 @@ def test_sorted_ids_that_are_no_segments():
 def test_long_segments_among_ids_that_another_thread_changes(monkeypatch):
     """Tasks may all find the same long segment. Sums may be wrong; other memory stays as it is."""
     monkeypatch.setenv("GPUREDUCE_THREADS", "4")
-    rows, stop = 2**23, threading.Event()
-    ids, values = (np.arange(rows) * 100 // rows).astype(np.int8), np.ones(rows, np.float32)
-    in_order, expected = ids.copy(), np.bincount(ids).astype(np.float32)
+    rng, rows, stop = np.random.default_rng(1), 2**23, threading.Event()
+    kinds = [numbers_of(kind, rng, rows) for kind in ("float32", "wide", "int64")]
+    in_order = np.sort(rng.integers(0, 1000, rows))
+    ids = in_order.copy()
 
     def change():
         while not stop.is_set():
-            for state in (0, in_order, 99, in_order):
-                ids[:] = state
+            for others in (0, 999, in_order[::-1], 2**62):
+                ids[:] = others
+                time.sleep(0.0005)
+                ids[:] = in_order
+                time.sleep(0.002)
 
     thread = threading.Thread(target=change)
     thread.start()
     end = time.monotonic() + 4
     while time.monotonic() < end:
-        with contextlib.suppress(ValueError):
-            segment_sum(values, ids, num_segments=100)
+        for values in kinds:
+            with contextlib.suppress(ValueError):
+                segment_sum(values, ids, num_segments=1000)
     stop.set()
     thread.join()
-    ids[:] = in_order
-    assert_same(segment_sum(values, ids), expected)
+    assert_same(
+        segment_sum(kinds[2], in_order),
+        np.add.reduceat(kinds[2], np.searchsorted(in_order, range(1000))),
+    )
