@@ -18,7 +18,7 @@ enum {
     LONG = 512,           /* numbers from which on the code of axes is faster, ... */
     LONG_NARROW = 192,    /* ... floats narrower than float64, ... */
     LONG_ROWS = 2048,     /* ... and of several columns */
-    SHARED_LONG = 1 << 22 /* from which on threads share a segment */
+    SHARED_LONG = 1 << 20 /* from which on threads share a segment */
 };
 
 /* Neighbouring segments and their rows. */
@@ -106,16 +106,37 @@ static size_t first_of(const division *all, gr_segment_block *block, size_t task
     return first < segments ? first : segments;
 }
 
-/* The group of up to n segments that begins with this segment and row; fewer if many of them are
- * long, so that a long one is alone. `end` and `end_row` are those of the task. */
+/* The first long segment of a group; its end if there is none. Among ids, it finds those that are
+ * more than twice as long as need be, and no short ones. */
+static size_t first_long(const gr_segment_job *job, gr_segment_block *block, const group *of)
+{
+    const int64_t *offsets = job->request->ids.offsets;
+    size_t many = long_from(job) / job->columns + 1;
+    for (size_t k = of->first; offsets && k < of->end; k++)
+        if ((size_t)(offsets[k + 1] - offsets[k]) >= many)
+            return k;
+    for (size_t row = of->row; !offsets && row + many < of->end_row; row += many) {
+        size_t k = (size_t)id_of(job, block, row);
+        bool is_there = k >= of->first && k < of->end; /* unless ids change meanwhile */
+        if (is_there && is_before(job, block, row + many, k + 1))
+            return k;
+    }
+    return of->end;
+}
+
+/* The group of up to n segments that begins with this segment and row. A long one is alone. `end`
+ * and `end_row` are those of the task. */
 static group group_from(const gr_segment_job *job, gr_segment_block *block, group task, size_t n)
 {
-    size_t many = long_from(job) / job->columns + 1, rows = task.end_row - task.row;
-    n = least(n, task.end - task.first);
-    while (n > 1 && many * n < rows && is_before(job, block, task.row + many * n, task.first + n))
-        n = (n + 1) / 2;
-    size_t end_row = first_row(job, block, task.first + n, task.row, many, task.end_row);
-    return (group){task.first, task.first + n, task.row, end_row};
+    group found = task;
+    found.end = task.first + least(n, task.end - task.first);
+    found.end_row = first_row(job, block, found.end, task.row, n, task.end_row);
+    size_t k = first_long(job, block, &found);
+    if (k < found.end) {
+        found.end = k > task.first ? k : k + 1;
+        found.end_row = first_row(job, block, found.end, task.row, n, found.end_row);
+    }
+    return found;
 }
 
 /* Notes whether ids fall. One task looks at CHECKED ids and the one after them. */

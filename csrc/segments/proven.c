@@ -39,6 +39,8 @@ void gr_add_proven(const gr_segment_job *job, const gr_segment_block *block, uns
         add_column(job, block, (gr_proven3 *)(void *)cells);
     for (size_t i = 0; i < block->rows && job->columns > 1; i++) {
         gr_proven3 *cell = (gr_proven3 *)(void *)cells + gr_cell_of(job, block, i);
+        if (i + AHEAD < block->rows)
+            __builtin_prefetch((gr_proven3 *)(void *)cells + gr_cell_of(job, block, i + AHEAD), 1);
         for (size_t k = 0; k < block->columns; k++)
             gr_proven3_add(cell++, *x++);
     }
