@@ -14,10 +14,12 @@ typedef struct {
     gr_segment_outcome *outcome;
     gr_error *error;
     size_t sms, shared_bytes;
-    unsigned passes, fewest_passes, tiles; /* tiles of 32 columns */
-    bool in_rows, in_words;                /* which of the two ways may be taken */
-    bool in_runs;                          /* in_rows: in one pass over ids and values */
-    bool in_order;                         /* in_rows: put in order first, if it is not sorted */
+    unsigned passes, fewest_passes;
+    unsigned tiles, pack_tiles; /* of 32 columns, and of 32 packs of them */
+    bool in_rows, in_words;     /* which of the two ways may be taken */
+    bool in_runs;               /* in_rows: in one pass over ids and values */
+    bool in_lanes, in_packs;    /* in_rows: by segment_lanes, or by segment_packs */
+    bool in_order;              /* in_rows: put in order first, if it is not sorted */
 } gr_segment_run;
 
 /* One launch. */

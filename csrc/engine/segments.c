@@ -29,6 +29,7 @@ enum {
     BLOCK = 256,
     SM_THREADS = 2048,
     LANE_ROWS = 48,           /* rows per lane of segment_rows, at least, in the mean */
+    PACK_ROWS = 16,           /* the same of segment_packs, per group of lanes that have a row */
     LONG_VALUES = 4096,       /* longer segments are cut into tasks */
     TASK_VALUES = 16384,      /* per task */
     UNTRIED_ROWS = 1 << 16,   /* fewer ids are not tried for being sorted */
@@ -192,9 +193,15 @@ static gr_status add_rows(run *r)
     gr_load load = (gr_load)request->load;
     gr_acc acc = request->acc;
     size_t warps = BLOCK / GR_WARP, groups = BLOCK / r->job.lanes;
-    step rows = {
-        "segment_rows", load,  acc, gr_least(gr_ceil_div(request->segments, groups), r->sms * 32),
-        r->tiles,       BLOCK, 0};
+    step rows = {r->in_packs   ? "segment_packs"
+                 : r->in_lanes ? "segment_lanes"
+                               : "segment_rows",
+                 load,
+                 acc,
+                 gr_least(gr_ceil_div(request->segments, groups), r->sms * 32),
+                 r->in_packs ? r->pack_tiles : r->tiles,
+                 BLOCK,
+                 0};
     step tasks = {"segment_tasks", load, acc, r->sms * 8, r->tiles, BLOCK, BLOCK * acc_size(acc)};
     step merge = {"segment_merge", merged(acc), acc, r->sms * warps, 1, BLOCK, 0};
     if (gr_launch_segment_step(r, rows) != GR_OK)
@@ -286,6 +293,8 @@ static gr_status allocate(run *r, char **memory)
     size_t count = take(&bytes, counts, sizeof *job->counts), zeroed = bytes;
     size_t ends = take(&bytes, counts, sizeof *job->ends);
     size_t order = take(&bytes, r->in_order ? request->rows : 0, sizeof *job->order);
+    bool has_places = r->in_order && !job->orders_in_shared;
+    size_t places = take(&bytes, has_places ? request->rows : 0, sizeof *job->places);
     size_t task = take(&bytes, tasks, sizeof *job->task);
     size_t of_long = take(&bytes, longs, sizeof *job->longs);
     size_t partial = take(&bytes, tasks * request->columns, acc_size(request->acc));
@@ -312,6 +321,7 @@ static gr_status allocate(run *r, char **memory)
     job->staged = r->in_runs ? *memory + shared : NULL;
     job->counts = (unsigned *)(void *)(*memory + count);
     job->ends = (unsigned *)(void *)(*memory + ends);
+    job->places = (unsigned *)(void *)(*memory + places);
     job->order = r->in_order ? (unsigned *)(void *)(*memory + order) : NULL;
 done:
     return error->status;
@@ -320,11 +330,69 @@ done:
 /* --- all --------------------------------------------------------------------------------------
  */
 
+/* Whether the numbers of a row, or its sums, are neighbours. */
+static bool are_neighbours(const gr_rows *rows, size_t bytes)
+{
+    return rows->number_step == (int64_t)(rows->parts * bytes) &&
+           (rows->parts == 1 || rows->part_step == (int64_t)bytes);
+}
+
+/* Whether a kernel is compiled for these elements and this accumulator. */
+static bool is_there(const gr_segment_request *request, const char *kernel)
+{
+    int number = gr_strategy_named(kernel);
+    return number >= 0 && gr_find_kernel(number, (gr_load)request->load, request->acc, 0);
+}
+
+/* Whether segment_packs can add up: rows of values consist of packs, and all sums are neighbours.
+ */
+static bool has_packs(const gr_segment_request *request)
+{
+    const gr_rows *values = &request->values, *out = &request->out;
+    size_t bytes = gr_load_size((gr_load)request->load), sum_bytes = request->sums.bytes;
+    uint64_t places = (uintptr_t)values->base | (uint64_t)values->row_step;
+    return (places | request->columns * bytes) % 16 == 0 && are_neighbours(values, bytes) &&
+           are_neighbours(out, sum_bytes) &&
+           out->row_step == (int64_t)(request->columns * sum_bytes) &&
+           is_there(request, "segment_packs");
+}
+
+/* Chooses which kernel adds up rows, how many lanes add up a segment, and how long those are that
+ * become tasks. */
+static void share_rows(run *r)
+{
+    const gr_segment_request *request = r->request;
+    gr_segment_job *job = &r->job;
+    size_t columns = request->columns, lanes = 1, lane_rows = LANE_ROWS;
+    while (lanes < columns && lanes < GR_WARP)
+        lanes *= 2;
+    r->tiles = (unsigned)gr_least(gr_ceil_div(columns, lanes), 65535);
+    job->long_rows = LONG_VALUES / lanes;
+    job->task_rows = TASK_VALUES / lanes;
+    r->in_packs = columns > 1 && has_packs(request);
+    if (r->in_packs) {
+        size_t packs = columns * gr_load_size((gr_load)request->load) / 16;
+        for (lanes = 1; lanes < packs && lanes < GR_WARP;)
+            lanes *= 2;
+        r->pack_tiles = (unsigned)gr_least(gr_ceil_div(packs, lanes), 65535);
+        lane_rows = PACK_ROWS / lanes;
+        job->sums.base = (void *)(uintptr_t)request->out.base;
+    }
+    while (lanes < GR_WARP && lanes * lane_rows * request->segments < request->rows)
+        lanes *= 2;
+    job->lanes = (unsigned)lanes;
+    r->in_lanes = columns == 1 && lanes == 1 && is_there(request, "segment_lanes") &&
+                  request->values.row_step == (int64_t)gr_load_size((gr_load)request->load);
+    /* If the segments' lanes fill the device, only those far above the mean are cut. */
+    if (request->segments * lanes >= r->sms * SM_THREADS && request->segments)
+        job->long_rows += 2 * (request->rows / request->segments);
+}
+
 static gr_status plan(run *r)
 {
     const gr_segment_request *request = r->request;
     gr_segment_job *job = &r->job;
-    size_t columns = request->columns, lanes = 1;
+    size_t columns = request->columns;
     if (request->rows > most_rows || request->segments > SIZE_MAX / 64 / columns)
         return gr_fail(r->error, request->rows > most_rows ? GR_BAD_VALUE : GR_NO_MEMORY,
                        request->rows > most_rows ? "more than 2^40 rows cannot be added up"
@@ -354,17 +422,7 @@ static gr_status plan(run *r)
     r->in_words = as_digits || !(has_order || r->in_order);
     r->sms = gr_facts_of(request->device)->sms;
     r->shared_bytes = gr_facts_of(request->device)->shared_bytes;
-    while (lanes < columns && lanes < GR_WARP)
-        lanes *= 2;
-    r->tiles = (unsigned)gr_least(gr_ceil_div(columns, lanes), 65535);
-    job->long_rows = LONG_VALUES / lanes;
-    job->task_rows = TASK_VALUES / lanes;
-    while (lanes < GR_WARP && lanes * LANE_ROWS * request->segments < request->rows)
-        lanes *= 2;
-    job->lanes = (unsigned)lanes;
-    /* If the segments' lanes fill the device, only those far above the mean are cut. */
-    if (request->segments * lanes >= r->sms * SM_THREADS && request->segments)
-        job->long_rows += 2 * (request->rows / request->segments);
+    share_rows(r);
     bool has_initial = is_float(r) ? job->sums.has_initial : request->sums.initial[0].u64 != 0;
     r->in_runs = job->try_sorted && columns == 1 && !has_initial && request->acc != GR_ACC_proven3;
     size_t strips = gr_ceil_div(request->rows, r->sms * RUN_WARPS * GR_STRIP_ROWS);

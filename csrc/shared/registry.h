@@ -68,6 +68,7 @@ typedef enum {
     GR_DTYPES_FLOAT_WORDS,
     GR_DTYPES_MERGED,
     GR_DTYPES_RUNS,
+    GR_DTYPES_FLOAT_SUMS,
     GR_DTYPES_UNTYPED,
     GR_DTYPES_PLAIN
 } gr_dtypes;

@@ -88,6 +88,7 @@ typedef struct {
     uint64_t *offsets;     /* of sorted ids: written by segment_bounds */
     unsigned *order;       /* the numbers of the rows, segment by segment; NULL: not in use */
     unsigned *counts;      /* of each segment's rows */
+    unsigned *places;      /* of each row, among the rows of its segment */
     unsigned *ends;        /* where its rows end in `order` */
     int orders_in_shared;  /* blocks count rows in shared memory first */
     char *staged;          /* the sums of segment_runs, one after another; NULL: it does not run */

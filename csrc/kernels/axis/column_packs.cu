@@ -41,7 +41,9 @@ __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> 
 }
 
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256, is_proven<Acc> || sizeof(In) < 4 ? 2 : 4)
+__global__ void __launch_bounds__(256, sizeof(In) < 4   ? 3
+                                       : is_proven<Acc> ? 2
+                                                        : 4)
     column_packs(Matrix<In> in, Sums<Acc> out)
 {
     using Sum = ShortSum<Acc, In>;
@@ -51,11 +53,14 @@ __global__ void __launch_bounds__(256, is_proven<Acc> || sizeof(In) < 4 ? 2 : 4)
     bool mostly_stores = std::is_integral<In>::value && in.of.rows * sizeof(In) < sizeof(Acc);
     if (copy_row(in, out))
         return;
+    /* The lanes of a warp have neighbours, and so have its packs or elements. */
+    size_t first = tid / 32 * 32, lane = tid % 32;
     if (in.has_whole_packs() && !mostly_stores)
-        for (size_t i = tid; i < columns / width * in.of.batches; i += threads * flight)
-            add_packs<flight, Sum>(in, out, i, threads);
+        for (size_t i = first * flight + lane; i < columns / width * in.of.batches;
+             i += threads * flight)
+            add_packs<flight, Sum>(in, out, i, (size_t)32);
     else
         for (size_t b = 0; b < in.of.batches; b++)
-            for (size_t i = tid; i < columns; i += threads * width)
-                add_elements<Sum>(in, out, b, i, threads);
+            for (size_t i = first * width + lane; i < columns; i += threads * width)
+                add_elements<Sum>(in, out, b, i, (size_t)32);
 }

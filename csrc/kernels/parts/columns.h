@@ -98,7 +98,9 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
     __device__ __forceinline__ void add_elements(const In *at, int64_t step, size_t r, size_t rows,
                                                  unsigned turn, Apart apart, size_t left)
     {
-        constexpr unsigned flight = 4;
+        /* More rows hide the additions of sums that prove their rounding. Small elements make more
+         * sums, whose registers leave less room. */
+        constexpr unsigned flight = sizeof(In) < 4 ? 2 : is_proven<Acc> && sizeof(In) == 4 ? 8 : 4;
         int64_t next = (int64_t)turn * step;
         for (; r < rows; r += flight * turn, at += flight * next) {
             In element[flight][width];

@@ -53,7 +53,9 @@ template <typename T> __device__ __forceinline__ void store_sum(void *to, const 
     case GR_LOAD_bf16: *static_cast<__nv_bfloat16 *>(to) = __float2bfloat16(float(sum)); return;
     case GR_LOAD_f32: *static_cast<float *>(to) = float(sum); return;
     case GR_LOAD_f64: *static_cast<double *>(to) = double(sum); return;
-    default: store_bits(to, (unsigned long long)sum, of.bytes);
+    default:
+        if constexpr (std::is_integral<T>::value) /* floats are never stored as integers */
+            store_bits(to, (unsigned long long)sum, of.bytes);
     }
 }
 
@@ -75,6 +77,16 @@ template <typename T> __device__ __forceinline__ constexpr int load_of()
            : std::is_same<T, float>::value         ? GR_LOAD_f32
            : std::is_same<T, double>::value        ? GR_LOAD_f64
                                                    : -1;
+}
+
+/* The same. Sums mostly have the elements' type, In, and a switch takes longer. */
+template <typename In, typename T>
+__device__ __forceinline__ void store_usual(void *to, const gr_sums &of, T sum)
+{
+    if (of.type == load_of<In>())
+        *static_cast<In *>(to) = converted<In>(sum);
+    else
+        store_sum(to, of, sum);
 }
 
 template <typename T> __device__ __forceinline__ T initial_of(const gr_sums &of, size_t k)

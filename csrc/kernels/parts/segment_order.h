@@ -4,17 +4,55 @@
 
 #include "segments.h"
 
-/* Calls use(row, id, peers) for all rows, by all lanes of each warp. `peers` are the lanes that
- * have the same id. Lanes without a row have an id that is out of range. */
+/* The ids of some rows: a few per lane. */
+struct Ids {
+    static constexpr unsigned flight = 4;
+    uint64_t row[flight];
+    unsigned long long id[flight]; /* out of range for lanes without a row */
+};
+
+/* Calls use(ids) for all rows, by all lanes of each warp. */
 template <typename Use>
 __device__ __forceinline__ void for_each_id(const gr_segment_job &of, Use use)
 {
     uint64_t threads = (uint64_t)gridDim.x * blockDim.x;
     uint64_t first = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    for (uint64_t row = first; row - threadIdx.x % 32 < of.rows; row += threads) {
-        bool is_there = row < of.rows;
-        unsigned long long id = is_there ? index_at(of.index, row) : ~0ull;
-        use(row, id, __match_any_sync(0xffffffffu, id));
+    for (; first - threadIdx.x % 32 < of.rows; first += Ids::flight * threads) {
+        Ids ids;
+        for (unsigned j = 0; j < Ids::flight; j++) {
+            ids.row[j] = first + j * threads;
+            ids.id[j] = ids.row[j] < of.rows ? index_at(of.index, ids.row[j]) : ~0ull;
+        }
+        use(ids);
+    }
+}
+
+/* The lanes of a warp that have this lane's id. If no two neighbours have the same, each lane is
+ * told of itself only: to compare all takes longer than an addition by each. */
+__device__ __forceinline__ unsigned peers_of(unsigned long long id)
+{
+    unsigned lane = threadIdx.x % 32;
+    unsigned long long before = __shfl_up_sync(0xffffffffu, id, 1);
+    if (__any_sync(0xffffffffu, lane > 0 && id == before))
+        return __match_any_sync(0xffffffffu, id);
+    return 1u << lane;
+}
+
+/* Adds the number of a segment's rows to its counter: once for all lanes of the same id. Each row
+ * gets a place of its own: those from the counter's value before the addition on. */
+__device__ __forceinline__ void take_places(const gr_segment_job &of, unsigned *counter,
+                                            const Ids &ids, unsigned (&place)[Ids::flight])
+{
+    unsigned before_lane = (1u << threadIdx.x % 32) - 1, peers[Ids::flight];
+    for (unsigned j = 0; j < Ids::flight; j++) {
+        peers[j] = peers_of(ids.id[j]);
+        place[j] = 0;
+        if (ids.id[j] < of.segments && (peers[j] & before_lane) == 0)
+            place[j] = atomicAdd(counter + ids.id[j], (unsigned)__popc(peers[j]));
+    }
+    for (unsigned j = 0; j < Ids::flight; j++) {
+        unsigned first = __shfl_sync(0xffffffffu, place[j], __ffs((int)peers[j]) - 1);
+        place[j] = first + (unsigned)__popc(peers[j] & before_lane);
     }
 }
 
@@ -24,12 +62,6 @@ __device__ __forceinline__ void clear_counts(const gr_segment_job &of, unsigned 
     for (uint64_t k = threadIdx.x; k < of.segments; k += blockDim.x)
         counts[k] = 0;
     __syncthreads();
-}
-
-/* Whether this lane is the first of some. */
-__device__ __forceinline__ bool is_first_of(unsigned lanes)
-{
-    return (lanes & ((1u << threadIdx.x % 32) - 1)) == 0;
 }
 
 #endif

@@ -17,20 +17,21 @@ struct Bounds {
     }
 
     /* Those of segment k. */
-    __device__ __forceinline__ Bounds(const gr_segment_job &of, uint64_t k)
-        : Bounds(of,
-                 of.by_offsets     ? index_at(of.index, k)
-                 : needs_order(of) ? of.ends[k] - of.counts[k]
-                                   : of.offsets[k],
-                 of.by_offsets     ? index_at(of.index, k + 1)
-                 : needs_order(of) ? of.ends[k]
-                                   : of.offsets[k + 1])
+    static __device__ __forceinline__ Bounds segment(const gr_segment_job &of, uint64_t k)
     {
+        if (of.by_offsets) {
+            const char *at = static_cast<const char *>(of.index.base) + (int64_t)k * of.index.step;
+            return Bounds(of, index_from(at, of.index.load),
+                          index_from(at + of.index.step, of.index.load));
+        }
+        if (needs_order(of))
+            return Bounds(of, of.ends[k] - of.counts[k], of.ends[k]);
+        return Bounds(of, of.offsets[k], of.offsets[k + 1]);
     }
 
     static __device__ __forceinline__ Bounds if_any(const gr_segment_job &of, uint64_t k)
     {
-        return k < of.segments ? Bounds(of, k) : Bounds(of, 0, 0);
+        return k < of.segments ? segment(of, k) : Bounds(of, 0, 0);
     }
 };
 
@@ -53,7 +54,7 @@ __device__ __forceinline__ uint64_t first_row(const gr_segment_job &of, uint64_t
 /* The rows of segment k. Called by all lanes of a warp. */
 __device__ __forceinline__ Bounds rows_of(const gr_segment_job &of, uint64_t k)
 {
-    return of.staged ? Bounds(of, first_row(of, k), first_row(of, k + 1)) : Bounds(of, k);
+    return of.staged ? Bounds(of, first_row(of, k), first_row(of, k + 1)) : Bounds::segment(of, k);
 }
 
 /* Whether sums of rows are wanted, and the ids or offsets are right. */
@@ -78,19 +79,21 @@ __device__ __forceinline__ void add_to_part(Sum &sum, Sizes<In> &sizes, const Pi
         add_pieces_to<In>(sum, piece);
 }
 
-/* Rows begin to end of column c, as the lanes of a group read them: lane `member` of `members`. */
+/* Rows of a column, as the lanes of a group read them: lane `member` of `members`. */
 struct Part {
-    uint64_t c, begin, end;
+    const char *column; /* where its row 0 lies */
+    uint64_t begin, end;
     unsigned member, members;
+    bool in_order; /* `begin` and `end` are places in the order of the rows */
 };
 
 /* Adds numbers that lie `step` bytes apart, one at a time. */
 template <typename Sum, typename Acc, typename In>
-__device__ __forceinline__ Sum sum_of_elements(const Part &part, const char *column, int64_t step,
+__device__ __forceinline__ Sum sum_of_elements(const Part &part, const char *first, int64_t step,
                                                Sizes<In> &sizes)
 {
     constexpr unsigned flight = 8;
-    const char *at = column + (int64_t)part.member * step;
+    const char *at = first + (int64_t)part.member * step;
     int64_t apart = (int64_t)part.members * step;
     Sum sum = 0;
     for (uint64_t row = part.begin + part.member; row < part.end;
@@ -127,8 +130,7 @@ __device__ __forceinline__ Sum sum_of_packs(const Part &part, const In *in, Size
 
 /* The same of rows that have been put in order. */
 template <typename Acc, typename In>
-__device__ __forceinline__ Acc sum_in_order(const gr_segment_job &of, const Part &part,
-                                            const char *column)
+__device__ __forceinline__ Acc sum_in_order(const gr_segment_job &of, const Part &part)
 {
     constexpr unsigned flight = 8;
     uint64_t i = part.begin + part.member;
@@ -144,8 +146,8 @@ __device__ __forceinline__ Acc sum_in_order(const gr_segment_job &of, const Part
         for (unsigned k = 0; k < flight; k++) {
             value[k] = In{};
             if (i + k * part.members < part.end)
-                value[k] = *reinterpret_cast<const In *>(column + (int64_t)row_in(of, next[k]) *
-                                                                      of.values.row_step);
+                value[k] = *reinterpret_cast<const In *>(
+                    part.column + (int64_t)row_in(of, next[k]) * of.values.row_step);
         }
         i += flight * part.members;
         look_up();
@@ -160,14 +162,12 @@ __device__ __forceinline__ Sum sum_of_rows(const gr_segment_job &of, const Part 
                                            Sizes<In> &sizes)
 {
     int64_t step = of.values.row_step;
-    const char *column =
-        static_cast<const char *>(of.values.base) + column_offset(of.values, part.c);
-    const char *first = column + (int64_t)part.begin * step;
+    const char *first = part.column + (int64_t)part.begin * step;
     if (part.begin >= part.end)
         return Sum(0);
     if constexpr (!is_short<Acc, Sum>)
-        if (needs_order(of))
-            return sum_in_order<Acc, In>(of, part, column);
+        if (part.in_order)
+            return sum_in_order<Acc, In>(of, part);
     if (of.columns == 1 && step == (int64_t)sizeof(In) && part.members > 1)
         return sum_of_packs<Sum, Acc>(part, reinterpret_cast<const In *>(first), sizes);
     return sum_of_elements<Sum, Acc>(part, first, step, sizes);
@@ -182,52 +182,121 @@ __device__ __forceinline__ char *place_of_sum(const gr_segment_job &of, uint64_t
            column_offset(of.out, c);
 }
 
-/* Rounds and stores the sum of column c of segment k. */
-template <typename Acc, typename Sum>
-__device__ __forceinline__ void put_segment(const gr_segment_job &of, uint64_t k, uint64_t c,
-                                            Sum sum)
+/* Rounds and stores a sum: that of number k, counted along the rows of sums. */
+template <typename In, typename Acc, typename Sum>
+__device__ __forceinline__ void put_segment(const gr_segment_job &of, char *to, uint64_t k, Sum sum)
 {
-    char *to = place_of_sum(of, k, c);
     if constexpr (is_short<Acc, Sum>) {
         double rounded;
         if (round_short(of.sums, sum, &rounded))
-            return store_sum(to, of.sums, rounded);
+            return store_usual<In>(to, of.sums, rounded);
     }
-    finish_sum(to, of.sums, k * of.columns + c, Acc(sum));
+    finish_sum(to, of.sums, k, Acc(sum));
 }
 
-/* The sum over the lanes of a group that have the same column: the first `columns` lanes get it. */
+/* The sum over the lanes of a group that have the same columns. Its first `with_own` lanes get it.
+ */
 template <typename Acc>
-__device__ __forceinline__ Acc sum_of_lanes(Acc sum, unsigned lanes, unsigned columns)
+__device__ __forceinline__ Acc sum_of_lanes(Acc sum, unsigned lanes, unsigned with_own)
 {
-    for (unsigned offset = lanes / 2; offset >= columns; offset /= 2)
+    for (unsigned offset = lanes / 2; offset >= with_own; offset /= 2)
         sum += __shfl_down_sync(0xffffffffu, sum, offset);
     return sum;
 }
 
-/* Adds up and stores the segments of a warp by short sums. Returns false, in all lanes, if one of
- * these might round. */
-template <typename In, typename Acc>
-__device__ __forceinline__ bool put_short_segment(const gr_segment_job &of, const Part &part,
-                                                  unsigned lanes, unsigned columns, uint64_t k,
-                                                  bool stores)
+/* The place of a segment's sum, as a lane of its group sees it. */
+struct Target {
+    char *to;                 /* of the lane's first column */
+    uint64_t number;          /* of that sum, counted along the rows of sums */
+    bool stores;              /* whether this lane does */
+    unsigned lanes, with_own; /* of the group, and those of them that have columns of their own */
+};
+
+/* Cuts the long segments of a warp's groups into tasks. Called by all lanes. There is room for them
+ * unless offsets have changed after their check. */
+__device__ __forceinline__ void put_tasks(const gr_segment_job &of, unsigned lanes, bool is_long,
+                                          uint64_t k, const Bounds &rows)
 {
-    using Short = ShortSum<Acc, In>;
-    if constexpr (!is_short<Acc, Short>) {
-        return false;
-    } else {
-        Sizes<In> sizes;
-        unsigned most = largest_in_warp((unsigned)(part.end - part.begin));
-        if (most > sizes.few || needs_order(of))
-            return false;
-        Short sum = sum_of_rows<Short, Acc>(of, part, sizes);
-        if (!sizes.allow_in_warp(most))
-            return false;
-        sum = sum_of_lanes(sum, lanes, columns);
-        if (stores)
-            put_segment<Acc>(of, k, part.c, sum);
-        return true;
+    gr_segment_state *state = of.state;
+    unsigned member = threadIdx.x % lanes;
+    unsigned long long count = (rows.end - rows.begin + of.task_rows - 1) / of.task_rows, first = 0;
+    if (!__any_sync(0xffffffffu, is_long))
+        return;
+    if (is_long && member == 0) {
+        first = atomicAdd(reinterpret_cast<unsigned long long *>(&state->tasks), count);
+        unsigned place = atomicAdd(&state->long_segments, 1u);
+        if (place < of.long_room)
+            of.longs[place] = {k, first, first + count <= of.task_room ? count : 0};
     }
+    first = __shfl_sync(0xffffffffu, first, int(threadIdx.x % 32 - member));
+    for (uint64_t i = member; is_long && i < count && first + i < of.task_room; i += lanes) {
+        uint64_t begin = rows.begin + i * of.task_rows;
+        uint64_t end = begin + of.task_rows < rows.end ? begin + of.task_rows : rows.end;
+        of.task[first + i] = {k, begin, end};
+    }
+}
+
+/* Calls add(part, target) for the rows of all segments that are not long, each of which some lanes
+ * of a warp add up. A lane has one of so many pieces of a row, each of `width` columns. All lanes
+ * of a warp call it equally often. */
+template <typename Add>
+__device__ __forceinline__ void for_each_segment(const gr_segment_job &of, unsigned lanes,
+                                                 uint64_t pieces, unsigned width, Add add)
+{
+    uint64_t groups = (uint64_t)gridDim.x * blockDim.x / lanes;
+    unsigned piece_bits = column_lane_bits(pieces), with_own = 1u << piece_bits;
+    unsigned member = threadIdx.x % lanes, lane_row = member >> piece_bits;
+    uint64_t first = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) / lanes;
+    uint64_t of_warp = first - threadIdx.x % 32 / lanes; /* the group of the warp's first lane */
+    bool in_order = needs_order(of);
+
+    for (uint64_t tile = (uint64_t)blockIdx.y * with_own; tile < pieces;
+         tile += (uint64_t)gridDim.y * with_own) {
+        uint64_t piece = tile + member % with_own, c = piece < pieces ? piece * width : 0;
+        const char *column =
+            static_cast<const char *>(of.values.base) + column_offset(of.values, c);
+        char *to = static_cast<char *>(const_cast<void *>(of.out.base)) + column_offset(of.out, c);
+        Bounds next = Bounds::if_any(of, first); /* loaded early: no turn waits for them */
+        for (uint64_t turn = of_warp; turn < of.segments; turn += groups) {
+            uint64_t k = turn + threadIdx.x % 32 / lanes;
+            Bounds rows = next;
+            next = Bounds::if_any(of, k + groups);
+            bool is_long = rows.end - rows.begin > of.long_rows, adds = !is_long && piece < pieces;
+            Part part = {column,   rows.begin,          adds ? rows.end : rows.begin,
+                         lane_row, lanes >> piece_bits, in_order};
+            add(part, Target{to + (int64_t)k * of.out.row_step, k * of.columns + c,
+                             adds && lane_row == 0 && k < of.segments, lanes, with_own});
+            if (tile == 0)
+                put_tasks(of, lanes, is_long, k, rows);
+        }
+    }
+}
+
+/* Adds up and stores the segments of a warp: by short sums, if none of these might round.
+ * add(sum, sizes) adds the rows of this lane, where `sizes` tell whether a short sum is exact. */
+template <typename In, typename Acc, typename Add>
+__device__ __forceinline__ void put_sums(const gr_segment_job &of, const Part &part,
+                                         const Target &target, Add add)
+{
+    auto put = [&](auto sum) {
+        sum = sum_of_lanes(sum, target.lanes, target.with_own);
+        if (target.stores)
+            put_segment<In, Acc>(of, target.to, target.number, sum);
+    };
+    using Short = ShortSum<Acc, In>;
+    Sizes<In> sizes;
+    Acc sum = 0;
+    if constexpr (is_short<Acc, Short>) {
+        Short few = 0;
+        unsigned most = largest_in_warp((unsigned)(part.end - part.begin));
+        if (most <= sizes.few && !part.in_order) {
+            add(few, sizes);
+            if (sizes.allow_in_warp(most))
+                return put(few);
+        }
+    }
+    add(sum, sizes);
+    put(sum);
 }
 
 #endif

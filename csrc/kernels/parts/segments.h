@@ -13,19 +13,26 @@ __device__ __forceinline__ int64_t column_offset(const gr_rows &of, uint64_t c)
     return (int64_t)(c / 2) * of.number_step + (int64_t)(c % 2) * of.part_step;
 }
 
-/* Number i of the ids or offsets. Negative numbers become large ones. */
+/* The id or offset at an address. Negative numbers become large ones. */
+__device__ __forceinline__ unsigned long long index_from(const char *at, gr_load load)
+{
+    const void *from = at;
+    if (load == GR_LOAD_u64) /* mostly, and a switch takes longer */
+        return *static_cast<const unsigned long long *>(from);
+    switch (load) {
+    case GR_LOAD_i8: return (unsigned long long)(long long)*static_cast<const int8_t *>(from);
+    case GR_LOAD_u8: return *static_cast<const uint8_t *>(from);
+    case GR_LOAD_i16: return (unsigned long long)(long long)*static_cast<const int16_t *>(from);
+    case GR_LOAD_u16: return *static_cast<const uint16_t *>(from);
+    case GR_LOAD_i32: return (unsigned long long)(long long)*static_cast<const int32_t *>(from);
+    default: return *static_cast<const uint32_t *>(from);
+    }
+}
+
+/* Number i of the ids or offsets. */
 __device__ __forceinline__ unsigned long long index_at(const gr_index &of, size_t i)
 {
-    const void *at = static_cast<const char *>(of.base) + (int64_t)i * of.step;
-    switch (of.load) {
-    case GR_LOAD_i8: return (unsigned long long)(long long)*static_cast<const int8_t *>(at);
-    case GR_LOAD_u8: return *static_cast<const uint8_t *>(at);
-    case GR_LOAD_i16: return (unsigned long long)(long long)*static_cast<const int16_t *>(at);
-    case GR_LOAD_u16: return *static_cast<const uint16_t *>(at);
-    case GR_LOAD_i32: return (unsigned long long)(long long)*static_cast<const int32_t *>(at);
-    case GR_LOAD_u32: return *static_cast<const uint32_t *>(at);
-    default: return *static_cast<const unsigned long long *>(at);
-    }
+    return index_from(static_cast<const char *>(of.base) + (int64_t)i * of.step, of.load);
 }
 
 /* Calls use(index), where index(i) is number i, if the numbers are of a usual type: a choice of the
@@ -46,13 +53,18 @@ __device__ __forceinline__ bool with_usual_index(const gr_index &of, Use use)
     return false;
 }
 
-/* How lanes share columns: the number of lanes, a power of two, that take neighbouring ones. */
+/* How lanes share columns: 2^bits of them take neighbouring ones. */
+__device__ __forceinline__ unsigned column_lane_bits(uint64_t columns)
+{
+    unsigned bits = 0;
+    while (bits < 5 && 1u << bits < columns)
+        bits++;
+    return bits;
+}
+
 __device__ __forceinline__ unsigned column_lanes(uint64_t columns)
 {
-    unsigned lanes = 1;
-    while (lanes < columns && lanes < 32)
-        lanes *= 2;
-    return lanes;
+    return 1u << column_lane_bits(columns);
 }
 
 /* Notes the first place of something wrong. */

@@ -22,7 +22,7 @@ template <typename In, typename Word> __global__ void segment_claim(gr_segment_j
         if (lane == 31)
             begin = atomicAdd(&of.state->places, upto);
         begin = __shfl_sync(0xffffffffu, begin, 31) + upto - count;
-        if (k < of.segments)
-            of.ends[k] = begin;
+        if (k < of.segments) /* blocks that count in shared memory move the ends on */
+            of.ends[k] = of.orders_in_shared ? begin : begin + count;
     }
 }

@@ -2,8 +2,9 @@
  *
  * An atomic addition for each element of a long row costs more than to put the rows in order first:
  * then each segment is added up as if its rows lay one after another. Lanes of the same id add to
- * its count once. With few segments, each block counts in shared memory first: otherwise all would
- * queue for a few addresses.
+ * its count once. The count before the addition is a row's place among those of its segment. With
+ * few segments, each block counts in shared memory first: otherwise all would queue for a few
+ * addresses.
  *
  * Still wasted: the ids are read twice. */
 #include "parts/segment_order.h"
@@ -16,11 +17,15 @@ template <typename In, typename Word> __global__ void segment_count(gr_segment_j
         return;
     if (of.orders_in_shared)
         clear_counts(of, counts);
-    for_each_id(of, [&](uint64_t row, unsigned long long id, unsigned peers) {
-        if (id < of.segments && is_first_of(peers))
-            atomicAdd(counts + id, (unsigned)__popc(peers));
-        if (id >= of.segments && row < of.rows)
-            note_place(&of.state->bad, row);
+    for_each_id(of, [&](const Ids &ids) {
+        unsigned place[Ids::flight];
+        take_places(of, counts, ids, place);
+        for (unsigned j = 0; j < Ids::flight; j++) {
+            if (!of.orders_in_shared && ids.row[j] < of.rows)
+                of.places[ids.row[j]] = place[j];
+            if (ids.id[j] >= of.segments && ids.row[j] < of.rows)
+                note_place(&of.state->bad, ids.row[j]);
+        }
     });
     if (!of.orders_in_shared)
         return;

@@ -31,6 +31,6 @@ template <typename In, typename Acc> __global__ void segment_join(gr_segment_job
         }
         sum = warp_sum(sum);
         if (threadIdx.x % 32 == 0)
-            put_segment<Acc>(of, k, 0, sum);
+            finish_sum(place_of_sum(of, k, 0), of.sums, k, sum);
     }
 }

@@ -19,6 +19,7 @@ template <typename In, typename Acc> __global__ void segment_merge(gr_segment_jo
             sum += partial[(segment.first + t) * of.columns + c];
         sum = warp_sum(sum);
         if (threadIdx.x % 32 == 0)
-            put_segment<Acc>(of, segment.segment, c, sum);
+            finish_sum(place_of_sum(of, segment.segment, c), of.sums,
+                       segment.segment * of.columns + c, sum);
     }
 }

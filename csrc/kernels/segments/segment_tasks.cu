@@ -10,6 +10,7 @@ __global__ void __launch_bounds__(256, 4) segment_tasks(gr_segment_job of)
 {
     unsigned columns = column_lanes(of.columns), warps = blockDim.x / 32;
     unsigned lane = threadIdx.x % 32;
+    bool in_order = needs_order(of);
     Acc *shared = shared_array<Acc>(), *partial = static_cast<Acc *>(of.partial);
 
     if (!adds_rows(of))
@@ -18,10 +19,13 @@ __global__ void __launch_bounds__(256, 4) segment_tasks(gr_segment_job of)
     for (uint64_t tile = (uint64_t)blockIdx.y * columns; tile < of.columns;
          tile += (uint64_t)gridDim.y * columns) {
         uint64_t c = tile + threadIdx.x % columns;
+        const char *column =
+            static_cast<const char *>(of.values.base) + column_offset(of.values, c);
         for (uint64_t t = blockIdx.x; t < tasks; t += gridDim.x) {
             Bounds rows(of, of.task[t].begin, of.task[t].end);
             uint64_t end = c < of.columns ? rows.end : rows.begin;
-            Part part = {c, rows.begin, end, threadIdx.x / columns, blockDim.x / columns};
+            Part part = {column,  rows.begin, end, threadIdx.x / columns, blockDim.x / columns,
+                         in_order};
             Sizes<In> sizes;
             Acc sum = sum_of_lanes(sum_of_rows<Acc, Acc>(of, part, sizes), 32, columns);
             if (lane < columns)

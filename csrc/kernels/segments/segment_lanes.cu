@@ -1,0 +1,37 @@
+/* segment_lanes: a lane adds up a segment of a few neighbours in memory.
+ *
+ * Where segments are this short, most instructions of segment_rows find out how to share them. A
+ * lane that has a segment to itself needs neither, and so few registers that more warps wait for
+ * memory at once.
+ *
+ * Still wasted: lanes, where the segments of a warp differ in length. */
+#include "parts/segment_rows.h"
+
+template <typename Acc, typename Sum, typename In>
+__device__ __forceinline__ void add_neighbours(Sum &sum, Sizes<In> &sizes, const In *in,
+                                               uint64_t count)
+{
+    constexpr unsigned flight = 4;
+    while (count > 0) {
+        unsigned here = count < flight ? (unsigned)count : flight;
+        In value[flight];
+        for (unsigned k = 0; k < flight; k++)
+            value[k] = k < here ? in[k] : In{};
+        add_to_part<Sum, Acc>(sum, sizes, value);
+        in += flight;
+        count -= here;
+    }
+}
+
+template <typename In, typename Acc>
+__global__ void __launch_bounds__(256, 5) segment_lanes(gr_segment_job of)
+{
+    if (!adds_rows(of))
+        return;
+    for_each_segment(of, 1, 1, 1, [&](const Part &part, const Target &target) {
+        const In *in = reinterpret_cast<const In *>(part.column) + part.begin;
+        put_sums<In, Acc>(of, part, target, [&](auto &sum, Sizes<In> &sizes) {
+            add_neighbours<Acc>(sum, sizes, in, part.end - part.begin);
+        });
+    });
+}
