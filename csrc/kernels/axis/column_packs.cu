@@ -40,11 +40,14 @@ __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> 
             add_packs<1, Acc>(in, out, first + (__ffs((int)again) - 1) * apart, apart);
 }
 
+/* Blocks per multiprocessor: small elements wait for memory more than they need registers. */
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256, sizeof(In) < 4   ? 3
-                                       : is_proven<Acc> ? 2
-                                                        : 4)
-    column_packs(Matrix<In> in, Sums<Acc> out)
+constexpr unsigned blocks = sizeof(In) < 4   ? 3
+                            : is_proven<Acc> ? 2
+                                             : 4;
+
+template <typename In, typename Acc>
+__global__ void __launch_bounds__(256, blocks<In, Acc>) column_packs(Matrix<In> in, Sums<Acc> out)
 {
     using Sum = ShortSum<Acc, In>;
     constexpr unsigned width = Pack<In>::count, flight = Columns<In, Acc, Sum>::at_once;

@@ -2,11 +2,10 @@
  *
  * A row of a few elements is less than a warp loads at once. So the warp loads neighbouring rows in
  * packs of 16 bytes, whichever rows these belong to, and puts them into shared memory. There each
- * lane reads its own rows. Some bytes are left free after every 128, so that the lanes use
- * different banks also if the length of a row is a power of two.
+ * lane reads its own rows.
  *
  * Still wasted: each element goes through shared memory once more. */
-#include "parts/matrix.h"
+#include "parts/tile.h"
 
 /* Each warp has tiles of `per_lane` rows per lane, in `tile_bytes` bytes of shared memory. */
 template <typename In, typename Acc>
@@ -48,25 +47,19 @@ __global__ void __launch_bounds__(256, 4)
             unsigned row = lane + 32 * k, begin = row * row_bytes;
             if (row * columns >= count)
                 break;
+            size_t sum_number = t * per_lane * 32 + row;
+            Sizes<In> sizes;
             Acc sum = 0;
             if constexpr (is_short<Acc, ShortSum<Acc, In>>) {
-                ShortSum<Acc, In> total = 0;
-                Sizes<In> sizes;
-                for (unsigned b = begin; b < begin + row_bytes; b += sizeof(In))
-                    add_short<Acc>(total, sizes,
-                                   *reinterpret_cast<const In *>(tile + tile_offset<In>(b)));
+                ShortSum<Acc, In> few = 0;
+                add_tile_row<Acc>(few, sizes, tile, begin, begin + row_bytes);
                 if (sizes.allow(columns)) {
-                    out.put_short(t * per_lane * 32 + row, total);
+                    out.put_short(sum_number, few);
                     continue;
                 }
             }
-            if (sizeof(In) < 4 && row_bytes % 4 == 0)
-                for (unsigned b = begin; b < begin + row_bytes; b += 4)
-                    sum += word_sum<Acc, In>(tile + tile_offset<In>(b));
-            else
-                for (unsigned b = begin; b < begin + row_bytes; b += sizeof(In))
-                    add_to(sum, *reinterpret_cast<const In *>(tile + tile_offset<In>(b)));
-            out.put(t * per_lane * 32 + row, sum);
+            add_tile_row<Acc>(sum, sizes, tile, begin, begin + row_bytes);
+            out.put(sum_number, sum);
         }
         __syncwarp(); /* the next tile takes the same memory */
     }

@@ -245,21 +245,4 @@ template <typename Acc> struct Sums {
     }
 };
 
-/* The offset in shared memory of the byte `at` of a tile. */
-template <typename In> __device__ __forceinline__ unsigned tile_offset(unsigned at)
-{
-    return at + at / 128 * (sizeof(In) < 4 ? 4 : (unsigned)sizeof(In));
-}
-
-/* The sum of the elements in a 32-bit word. */
-template <typename Acc, typename In> __device__ __forceinline__ Acc word_sum(const void *address)
-{
-    In element[sizeof(In) < 4 ? 4 / sizeof(In) : 1];
-    memcpy(element, address, sizeof element);
-    Acc sum = 0;
-    for (unsigned j = 0; j < sizeof element / sizeof(In); j++)
-        add_to(sum, element[j]);
-    return sum;
-}
-
 #endif

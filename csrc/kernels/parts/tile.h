@@ -1,0 +1,45 @@
+/* Rows in shared memory, one after another, of which each lane adds up some. */
+#ifndef GPUREDUCE_KERNEL_TILE_H
+#define GPUREDUCE_KERNEL_TILE_H
+
+#include "matrix.h"
+
+/* The offset in shared memory of the byte `at` of a tile. Some bytes are left free after every 128,
+ * so that lanes use different banks also if the length of a row is a power of two. */
+template <typename In> __device__ __forceinline__ unsigned tile_offset(unsigned at)
+{
+    return at + at / 128 * (sizeof(In) < 4 ? 4 : (unsigned)sizeof(In));
+}
+
+/* Adds the elements in bytes `begin` to `end` of a tile. Those of less than four bytes are loaded
+ * by words: what a word has of the neighbouring rows is set to zero. */
+template <typename Acc, typename Sum, typename In>
+__device__ __forceinline__ void add_tile_row(Sum &sum, Sizes<In> &sizes, const char *tile,
+                                             unsigned begin, unsigned end)
+{
+    if constexpr (sizeof(In) < 4 && !is_proven<Sum>)
+        if (end - begin >= 32) {
+            unsigned mask = ~0u << begin % 4 * 8, at = begin - begin % 4;
+            auto word = [tile](unsigned b) {
+                return *reinterpret_cast<const unsigned *>(tile + tile_offset<In>(b));
+            };
+            Pack<In> pack;
+            for (; at + 16 <= end; at += 16, mask = ~0u) {
+                for (unsigned j = 0; j < 4; j++)
+                    pack.word[j] = word(at + 4 * j);
+                pack.word[0] &= mask;
+                add_short<Acc>(sum, sizes, pack);
+            }
+            for (; at < end; at += 4, mask = ~0u) {
+                unsigned left = end - at;
+                pack = {};
+                pack.word[0] = word(at) & mask & (left < 4 ? (1u << left * 8) - 1 : ~0u);
+                add_short<Acc>(sum, sizes, pack);
+            }
+            return;
+        }
+    for (unsigned b = begin; b < end; b += sizeof(In))
+        add_short<Acc>(sum, sizes, *reinterpret_cast<const In *>(tile + tile_offset<In>(b)));
+}
+
+#endif
