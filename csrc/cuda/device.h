@@ -104,6 +104,17 @@ __device__ __forceinline__ void load_whole(const void *global, ulonglong2 &bits)
                  : "memory");
 }
 
+/* Loads a number that other blocks change by atomic operations. */
+__device__ __forceinline__ unsigned load_current(const unsigned *global)
+{
+    unsigned value;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];"
+                 : "=r"(value)
+                 : "l"(__cvta_generic_to_global(global))
+                 : "memory");
+    return value;
+}
+
 template <size_t bytes> struct Whole;
 template <> struct Whole<8> {
     using Bits = unsigned long long;

@@ -22,6 +22,17 @@ typedef struct {
     bool in_order;              /* in_rows: put in order first, if it is not sorted */
 } gr_segment_run;
 
+/* Of values of all exponents, which need many words, if rows per sum make up for an idle pass. */
+enum { GR_WIDE_PASSES = 2 };
+
+/* Plans sums by segment: what `request` does not say is set. */
+gr_status gr_plan_segments(gr_segment_run *r);
+
+bool gr_adds_floats(const gr_segment_run *r);
+
+/* The most words that a sum may need, the one for flags included. */
+size_t gr_most_segment_words(const gr_segment_run *r);
+
 /* One launch. */
 typedef struct {
     const char *kernel;

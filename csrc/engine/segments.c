@@ -20,41 +20,17 @@
 #include "engine/segment_launch.h"
 #include "engine/times.h"
 #include "exact/device_layout.h"
-#include "exact/format.h"
 #include "exact/proven.h"
 
 #include <string.h>
 
 enum {
     BLOCK = 256,
-    SM_THREADS = 2048,
-    LANE_ROWS = 48,           /* rows per lane of segment_rows, at least, in the mean */
-    PACK_ROWS = 16,           /* the same of segment_packs, per group of lanes that have a row */
-    LONG_VALUES = 4096,       /* longer segments are cut into tasks */
-    TASK_VALUES = 16384,      /* per task */
-    UNTRIED_ROWS = 1 << 16,   /* fewer ids are not tried for being sorted */
-    SAMPLED_ROWS = 1 << 20,   /* fewer ids are not sampled */
-    ROOM_WORDS = 1 << 24,     /* for fixed-point sums, if there is no need for more */
-    L2_EIGHTHS = 3,           /* the share of the L2 cache for words: the quickest on an H100 */
-    RUN_WARPS = 16,           /* of segment_runs, per multiprocessor */
-    ORDERED_BYTES = 128,      /* of a row, at least, to put rows in order */
-    ORDERED_IN_SHARED = 4096, /* segments, at most, to count their rows in shared memory .. */
-    ORDERED_ROWS = 1024,      /* .. and rows per segment, at least */
-    MOST_STRIPS = 1 << 22,    /* per warp: an int counts their rows */
-    MOST_PASSES = 8,          /* to make the words of a pass fit into that share .. */
-    WIDE_PASSES = 2,          /* .. and for values of all exponents, which need more words, if .. */
-    WIDE_ROWS = 8             /* .. so many rows per sum make up for an idle pass */
+    SAMPLED_ROWS = 1 << 20 /* fewer ids are not sampled */
 };
-
-static const size_t most_rows = (size_t)1 << 40; /* more would leave too few bits per word */
 
 typedef gr_segment_run run;
 typedef gr_segment_step step;
-
-static bool is_float(const run *r)
-{
-    return gr_is_float((gr_load)r->request->load);
-}
 
 static bool is_proven(const run *r)
 {
@@ -66,17 +42,6 @@ static size_t acc_size(gr_acc acc)
     return acc == GR_ACC_proven    ? sizeof(gr_proven)
            : acc == GR_ACC_proven3 ? sizeof(gr_proven3)
                                    : gr_acc_size(acc);
-}
-
-/* The words that each block keeps in shared memory, if it keeps any: up to 32 copies of each sum.
- */
-static size_t shared_words(const run *r)
-{
-    const gr_segment_request *request = r->request;
-    size_t most = r->shared_bytes / 8, words = is_float(r) ? 3 : 1;
-    if (request->segments > most / request->columns || request->rows / 64 < request->segments)
-        return 0;
-    return gr_least(most, request->segments * request->columns * words * GR_WARP);
 }
 
 static gr_status add_words(run *r)
@@ -123,15 +88,26 @@ static gr_status attempt(run *r, int number)
     return GR_OK;
 }
 
+/* Finds the exponents of the values: of a sample first, if there is one. Then the kernel returns at
+ * once if that is enough. */
 static gr_status find_range(run *r)
 {
     const gr_segment_request *request = r->request;
     size_t values = request->rows * request->columns;
-    if (is_float(r) && values &&
-        gr_launch_segment_step(r, (step){"segment_range", (gr_load)request->load, GR_ACC_u64,
-                                         gr_least(gr_ceil_div(values, BLOCK * 8), r->sms * 8), 1,
-                                         BLOCK, 0}) != GR_OK)
-        return r->error->status;
+    for (int in_sample = r->job.sampled > 1; gr_adds_floats(r) && values && in_sample >= 0;
+         in_sample--) {
+        size_t read = in_sample ? values / r->job.sampled : values;
+        step range = {"segment_range",
+                      (gr_load)request->load,
+                      GR_ACC_u64,
+                      gr_least(gr_ceil_div(read, BLOCK * 8), r->sms * 8),
+                      1,
+                      BLOCK,
+                      0};
+        r->job.in_sample = in_sample;
+        if (gr_launch_segment_step(r, range) != GR_OK)
+            return r->error->status;
+    }
     if (request->rows >= SAMPLED_ROWS && request->columns == 1)
         return gr_launch_segment_threads(r, "segment_sample", 1, GR_SEGMENT_THREADS,
                                          GR_SAMPLE_SLOTS * 12);
@@ -215,58 +191,6 @@ static gr_status add_rows(run *r)
 /* --- memory -----------------------------------------------------------------------------------
  */
 
-/* The most words that a sum may need, the one for flags included. */
-static size_t most_words(const run *r)
-{
-    const gr_segment_request *request = r->request;
-    if (!is_float(r))
-        return 1;
-    unsigned bits = request->load == GR_LOAD_f16 ? 40 : request->load == GR_LOAD_f64 ? 2098 : 277;
-    return gr_plan_words(bits, 0, 1, 1, 1, r->job.width).words + 1;
-}
-
-/* Words for all sums if values have usual exponents, but no more than a quarter of the free
- * memory: other values take several passes over ranges of segments.
- *
- * Additions to words that do not stay in the L2 cache cost more than reading the ids and single
- * values several times. So each pass gets no more words than stay there, if MOST_PASSES suffice. */
-static gr_status find_room(run *r)
-{
-    const gr_segment_request *request = r->request;
-    gr_error *error = r->error;
-    size_t sums = request->segments * request->columns, most = most_words(r);
-    size_t usual = !is_float(r) ? 1 : request->load == GR_LOAD_f64 ? 3 : 2;
-    size_t near = gr_facts_of(request->device)->l2_bytes / 8 * L2_EIGHTHS / sizeof *r->job.words;
-    size_t room = sums * gr_least(usual, most), freed, total;
-    if (is_float(r) && request->load != GR_LOAD_f64 && !r->job.shared_words && sums <= near)
-        r->job.overlap = gr_overlap_width(request->rows);
-    if (room < ROOM_WORDS)
-        room = gr_least(sums * most, ROOM_WORDS);
-    error->status = GR_OK;
-    if (room > 2 * (size_t)ROOM_WORDS) {
-        TRY(cudaMemGetInfo(&freed, &total));
-        if (room > freed / 4 / 8)
-            room = freed / 4 / 8 > ROOM_WORDS ? freed / 4 / 8 : ROOM_WORDS;
-    }
-    if (room < request->columns * most)
-        room = request->columns * most;
-    r->job.room = room;
-    r->passes = (unsigned)gr_ceil_div(request->segments, room / (request->columns * most));
-    r->fewest_passes = r->passes;
-    r->job.near = SIZE_MAX;
-    if (request->columns == 1) {
-        r->job.near = near;
-        size_t wanted = gr_least(gr_ceil_div(sums * usual, near), MOST_PASSES);
-        size_t wide = gr_least(gr_ceil_div(sums * most, near), WIDE_PASSES);
-        if (wanted < wide && request->rows / WIDE_ROWS >= sums)
-            wanted = wide;
-        r->passes = (unsigned)(r->passes > wanted ? r->passes : wanted);
-    }
-    r->job.passes = r->passes;
-done:
-    return error->status;
-}
-
 /* A region of the scratch memory: returns its offset, and adds its size to *bytes. */
 static size_t take(size_t *bytes, size_t count, size_t size)
 {
@@ -330,114 +254,12 @@ done:
 /* --- all --------------------------------------------------------------------------------------
  */
 
-/* Whether the numbers of a row, or its sums, are neighbours. */
-static bool are_neighbours(const gr_rows *rows, size_t bytes)
-{
-    return rows->number_step == (int64_t)(rows->parts * bytes) &&
-           (rows->parts == 1 || rows->part_step == (int64_t)bytes);
-}
-
-/* Whether a kernel is compiled for these elements and this accumulator. */
-static bool is_there(const gr_segment_request *request, const char *kernel)
-{
-    int number = gr_strategy_named(kernel);
-    return number >= 0 && gr_find_kernel(number, (gr_load)request->load, request->acc, 0);
-}
-
-/* Whether segment_packs can add up: rows of values consist of packs, and all sums are neighbours.
- */
-static bool has_packs(const gr_segment_request *request)
-{
-    const gr_rows *values = &request->values, *out = &request->out;
-    size_t bytes = gr_load_size((gr_load)request->load), sum_bytes = request->sums.bytes;
-    uint64_t places = (uintptr_t)values->base | (uint64_t)values->row_step;
-    return (places | request->columns * bytes) % 16 == 0 && are_neighbours(values, bytes) &&
-           are_neighbours(out, sum_bytes) &&
-           out->row_step == (int64_t)(request->columns * sum_bytes) &&
-           is_there(request, "segment_packs");
-}
-
-/* Chooses which kernel adds up rows, how many lanes add up a segment, and how long those are that
- * become tasks. */
-static void share_rows(run *r)
-{
-    const gr_segment_request *request = r->request;
-    gr_segment_job *job = &r->job;
-    size_t columns = request->columns, lanes = 1, lane_rows = LANE_ROWS;
-    while (lanes < columns && lanes < GR_WARP)
-        lanes *= 2;
-    r->tiles = (unsigned)gr_least(gr_ceil_div(columns, lanes), 65535);
-    job->long_rows = LONG_VALUES / lanes;
-    job->task_rows = TASK_VALUES / lanes;
-    r->in_packs = columns > 1 && has_packs(request);
-    if (r->in_packs) {
-        size_t packs = columns * gr_load_size((gr_load)request->load) / 16;
-        for (lanes = 1; lanes < packs && lanes < GR_WARP;)
-            lanes *= 2;
-        r->pack_tiles = (unsigned)gr_least(gr_ceil_div(packs, lanes), 65535);
-        lane_rows = PACK_ROWS / lanes;
-        job->sums.base = (void *)(uintptr_t)request->out.base;
-    }
-    while (lanes < GR_WARP && lanes * lane_rows * request->segments < request->rows)
-        lanes *= 2;
-    job->lanes = (unsigned)lanes;
-    r->in_lanes = columns == 1 && lanes == 1 && is_there(request, "segment_lanes") &&
-                  request->values.row_step == (int64_t)gr_load_size((gr_load)request->load);
-    /* If the segments' lanes fill the device, only those far above the mean are cut. */
-    if (request->segments * lanes >= r->sms * SM_THREADS && request->segments)
-        job->long_rows += 2 * (request->rows / request->segments);
-}
-
-static gr_status plan(run *r)
-{
-    const gr_segment_request *request = r->request;
-    gr_segment_job *job = &r->job;
-    size_t columns = request->columns;
-    if (request->rows > most_rows || request->segments > SIZE_MAX / 64 / columns)
-        return gr_fail(r->error, request->rows > most_rows ? GR_BAD_VALUE : GR_NO_MEMORY,
-                       request->rows > most_rows ? "more than 2^40 rows cannot be added up"
-                                                 : "there is no memory for so many sums");
-    *job = (gr_segment_job){.values = request->values,
-                            .out = request->out,
-                            .index = request->index,
-                            .rows = request->rows,
-                            .columns = columns,
-                            .segments = request->segments,
-                            .sums = request->sums,
-                            .by_offsets = request->by_offsets,
-                            .load = request->load};
-    job->width = gr_word_width(request->rows);
-    job->sums.has_initial = gr_has_initial(&request->sums);
-    job->sums.additions = 4.0 * (double)request->rows + 1e5;
-    bool as_digits = request->sums.as_digits != 0; /* which only words have */
-    job->try_sorted = !as_digits && !request->by_offsets && request->rows &&
-                      (request->sorted == GR_SORTED ||
-                       (request->sorted == GR_SORTED_UNKNOWN && request->rows >= UNTRIED_ROWS));
-    bool has_order = request->by_offsets || (job->try_sorted && request->sorted == GR_SORTED);
-    r->in_order = !as_digits && !has_order && request->rows && request->rows <= UINT32_MAX &&
-                  columns * gr_load_size((gr_load)request->load) >= ORDERED_BYTES;
-    job->orders_in_shared =
-        request->segments <= ORDERED_IN_SHARED && request->segments <= request->rows / ORDERED_ROWS;
-    r->in_rows = !as_digits && (request->by_offsets || job->try_sorted || r->in_order);
-    r->in_words = as_digits || !(has_order || r->in_order);
-    r->sms = gr_facts_of(request->device)->sms;
-    r->shared_bytes = gr_facts_of(request->device)->shared_bytes;
-    share_rows(r);
-    bool has_initial = is_float(r) ? job->sums.has_initial : request->sums.initial[0].u64 != 0;
-    r->in_runs = job->try_sorted && columns == 1 && !has_initial && request->acc != GR_ACC_proven3;
-    size_t strips = gr_ceil_div(request->rows, r->sms * RUN_WARPS * GR_STRIP_ROWS);
-    if (r->in_runs) /* whole strips, in equal shares */
-        job->task_rows = gr_least(strips, MOST_STRIPS) * GR_STRIP_ROWS;
-    job->shared_words = shared_words(r);
-    return r->in_words ? find_room(r) : GR_OK;
-}
-
 /* Whether the sums are made, because the ids are sorted. Many passes over ranges of segments would
  * have nothing to do then, and their launches take longer than to wait here. */
 static bool is_done(run *r)
 {
     gr_segment_state state;
-    return r->in_runs && r->passes > WIDE_PASSES && r->request->check &&
+    return r->in_runs && r->passes > GR_WIDE_PASSES && r->request->check &&
            gr_fetch_segment_state(r, &state) == GR_OK && !state.unsorted;
 }
 
@@ -451,7 +273,7 @@ static gr_status add(run *r)
         (r->in_rows && !r->in_runs && add_rows(r) != GR_OK))
         return r->error->status;
     if (r->in_words && !is_done(r)) {
-        bool may_overflow = most_words(r) > 2;
+        bool may_overflow = gr_most_segment_words(r) > 2 || r->job.sampled > 1;
         if (r->error->status != GR_OK || find_range(r) != GR_OK || attempt(r, 0) != GR_OK ||
             (may_overflow && !request->check && attempt(r, 1) != GR_OK))
             return r->error->status;
@@ -481,7 +303,8 @@ gr_status gr_launch_segments(const gr_segment_request *request, gr_segment_outco
         return gr_check_index(request, outcome, error);
     if (request->sums.as_digits && !request->sums.counts)
         return gr_launch_segment_digits(request, outcome, error);
-    if (plan(&r) == GR_OK && allocate(&r, &memory) == GR_OK && add(&r) == GR_OK && request->check)
+    if (gr_plan_segments(&r) == GR_OK && allocate(&r, &memory) == GR_OK && add(&r) == GR_OK &&
+        request->check)
         check(&r);
     if (memory)
         (void)cudaFreeAsync(memory, request->stream);

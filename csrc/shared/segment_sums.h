@@ -29,6 +29,7 @@ enum {
     GR_HOT_SLOTS = 2048,      /* of the table that finds them, in each block's shared memory */
     GR_HOT_COPIES = 2,        /* of each of their sums */
     GR_SAMPLED_IDS = 4096,    /* ids in the sample */
+    GR_SPARE_BITS = 8,        /* of words, at least, for values below those of a sample */
     GR_SAMPLE_SLOTS = 8192,   /* of its hash table */
     GR_CHECKED_BITS = 57,     /* the widest element of a word that is checked for overflow */
     GR_OVERLAPPING = 4,       /* words of a sum that overlap, at most */
@@ -44,19 +45,26 @@ typedef struct {
     unsigned flags;    /* 1: a further word has the flags of inf and nan */
     int checked;       /* additions to the topmost word are checked for overflow */
     int overlaps;      /* an element is added to one word, of which it may need more than `width` */
+    unsigned room;     /* the elements' bits lie from `low` on within so many */
     uint64_t per_pass; /* segments of a pass */
     uint64_t sum_step, word_step; /* from a sum's words to the next sum's, and to its next word */
 } gr_word_plan;
 
-/* What kernels find out about the ids and values. All zero at first. Places and `low` are stored as
- * complements, so that the first place and the least number are the maximum. */
+/* The exponents of some values: all that are finite are below 2^high and multiples of 2^~low,
+ * counted from the least subnormal's exponent. All zero before any are known. */
+typedef struct {
+    unsigned high, low;
+    unsigned specials; /* whether there is an inf or nan */
+} gr_extremes;
+
+/* What kernels find out about the ids and values. All zero at first. Places are stored as
+ * complements, so that the first one is the maximum. */
 typedef struct {
     uint64_t bad;           /* ~place of the first id or offset that is out of range */
     uint64_t unsorted;      /* ~place of the first id below the one before it */
-    unsigned high, low;     /* all finite values are below 2^high and multiples of 2^~low, counted
-                               from the least subnormal's exponent */
-    unsigned specials;      /* an inf or nan was found */
-    unsigned overflow;      /* a checked word left its range */
+    gr_extremes sample;     /* of a sample of the values */
+    gr_extremes seen;       /* of all values, once a kernel has read them */
+    unsigned overflow;      /* a checked word left its range, or words do not hold all values */
     unsigned any_unproven;  /* as in gr_sums */
     unsigned long_segments; /* entries of `longs` */
     uint64_t tasks;
@@ -97,6 +105,8 @@ typedef struct {
     uint64_t near;         /* words that stay in the L2 cache */
     uint64_t shared_words; /* that fit into a block's shared memory; 0: none are kept there */
     int load;              /* a gr_load: the values' type */
+    unsigned sampled;      /* a sample has one of so many parts of the values; 1: there is none */
+    int in_sample;         /* segment_range reads the sample */
     unsigned width;        /* of a word: gr_word_width() */
     unsigned overlap;      /* the width of words that overlap: gr_overlap_width(); 0: none do */
     int attempt;           /* 0: with a checked word where that saves one; 1: without */
@@ -128,7 +138,7 @@ static inline unsigned gr_word_width(uint64_t rows)
 GR_HOST_DEVICE gr_word_plan gr_plan_words(unsigned high, unsigned low, unsigned specials,
                                           int is_float, int attempt, unsigned width)
 {
-    gr_word_plan plan = {0, 64, 1, 0, 0, 0, 0, 1, 1};
+    gr_word_plan plan = {0, 64, 1, 0, 0, 0, 64, 0, 1, 1};
     if (is_float) {
         unsigned bits = high > low ? high - low : 0;
         unsigned words = bits <= width ? 1 : (bits + width - 1) / width;
@@ -137,6 +147,7 @@ GR_HOST_DEVICE gr_word_plan gr_plan_words(unsigned high, unsigned low, unsigned 
         plan.flags = specials != 0;
         plan.checked = attempt == 0 && words > 1 && bits <= width * (words - 2) + GR_CHECKED_BITS;
         plan.words = words - (unsigned)plan.checked;
+        plan.room = plan.checked ? width * (words - 2) + GR_CHECKED_BITS : width * words;
         plan.sum_step = plan.words + plan.flags;
     }
     return plan;
@@ -156,10 +167,9 @@ static inline unsigned gr_overlap_width(uint64_t rows)
  * elements are added to the word of the largest: the first words of all sums lie one after another,
  * then the second ones, so that few cache lines are in use. Elements of very different sizes would
  * need too many words. */
-GR_HOST_DEVICE void gr_let_overlap(gr_word_plan *plan, const gr_segment_job *of)
+GR_HOST_DEVICE void gr_let_overlap(gr_word_plan *plan, const gr_segment_job *of, unsigned bits)
 {
     uint64_t sums = of->segments * of->columns;
-    unsigned bits = of->state->high - ~of->state->low;
     if (!of->overlap || of->state->hot || (plan->words == 1 && !plan->checked))
         return;
     unsigned words = bits > 24 ? (bits - 24) / of->overlap + 1 : 1;
@@ -167,6 +177,7 @@ GR_HOST_DEVICE void gr_let_overlap(gr_word_plan *plan, const gr_segment_job *of)
         return;
     plan->width = of->overlap;
     plan->words = words;
+    plan->room = of->overlap * words + 23;
     plan->checked = 0;
     plan->overlaps = 1;
     plan->per_pass = of->segments;

@@ -84,6 +84,13 @@ template <typename T> GR_ACCESS void take_mark_off(Marked<T> *place)
     gr_store_marked(place, T(0), 0);
 }
 
+/* Loads a number that other blocks change by atomic operations. */
+GR_ACCESS unsigned load_current(const unsigned *address)
+{
+    GR_TRACE_ACCESS(whole_load, address);
+    return __atomic_load_n(address, __ATOMIC_RELAXED);
+}
+
 /* No effect: launches do not overlap. */
 GR_INTRINSIC void invite_next_kernel() {}
 GR_INTRINSIC void wait_for_earlier_kernels() {}

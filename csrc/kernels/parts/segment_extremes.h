@@ -4,10 +4,12 @@
 
 #include "segment_words.h"
 
+/* Most warps find that a maximum is known: reading it takes less time than to queue for an atomic
+ * operation. */
 __device__ __forceinline__ void merge_maximum(unsigned *to, unsigned value)
 {
     value = largest_in_warp(value);
-    if (threadIdx.x % 32 == 0 && value)
+    if (threadIdx.x % 32 == 0 && value > load_current(to))
         atomicMax(to, value);
 }
 
@@ -22,7 +24,7 @@ __device__ __forceinline__ unsigned exponent_field(double x)
     return (unsigned)__double2hiint(x) >> 20 & 0x7ff;
 }
 
-/* T: float, or double. */
+/* T: float, or double. Integers have no exponents. */
 template <typename T> struct Extremes {
     static constexpr unsigned special = sizeof(T) == 4 ? 0xff : 0x7ff,
                               digits = sizeof(T) == 4 ? 24 : 53;
@@ -49,12 +51,31 @@ template <typename T> struct Extremes {
             low = lowest;
     }
 
-    /* As in gr_segment_state. */
-    __device__ __forceinline__ void leave(gr_segment_state *state) const
+    __device__ __forceinline__ void leave(gr_extremes *to) const
     {
-        merge_maximum(&state->high, (largest ? largest - 1 : 0) + digits);
-        merge_maximum(&state->low, ~low);
-        merge_maximum(&state->specials, specials);
+        merge_maximum(&to->high, (largest ? largest - 1 : 0) + digits);
+        merge_maximum(&to->low, ~low);
+        merge_maximum(&to->specials, specials);
+    }
+};
+
+/* What the kernels that add up find out about the values, if the plan is made of a sample. */
+template <typename In> struct Seen {
+    static constexpr bool is_float = !std::is_integral<In>::value;
+    using Float = std::conditional_t<std::is_same<In, double>::value, double, float>;
+    Extremes<Float> extremes;
+
+    __device__ __forceinline__ void add(In x)
+    {
+        if constexpr (is_float)
+            extremes.add(Float(x));
+    }
+
+    /* Called by all lanes of a warp. */
+    __device__ __forceinline__ void leave(const gr_segment_job &of) const
+    {
+        if (is_float && of.sampled > 1 && of.attempt == 0)
+            extremes.leave(&of.state->seen);
     }
 };
 

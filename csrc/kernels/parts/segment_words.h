@@ -56,17 +56,58 @@ template <typename In> constexpr bool is_integer_element = std::is_integral<In>:
 template <typename In>
 constexpr int least_exponent = std::is_same<In, double>::value ? -1074 : -149;
 
+/* Plans the words for values with these exponents. */
+__device__ __forceinline__ gr_word_plan plan_for(const gr_segment_job &of, unsigned high,
+                                                 unsigned low, unsigned specials)
+{
+    bool is_float = gr_is_float((gr_load)of.load);
+    gr_word_plan plan = gr_plan_words(high, low, specials, is_float, of.attempt, of.width);
+    plan.per_pass = gr_segments_per_pass(&of, &plan);
+    if (is_float)
+        gr_let_overlap(&plan, &of, high - low);
+    return plan;
+}
+
+/* Plans the words by a sample, if they have bits to spare. More words for these would take more
+ * additions, unless words overlap. The smallest of all values may be far below that of the sample.
+ * The largest is seldom twice as large, but a checked word also needs room for a sum. So spare bits
+ * above the sample are as many as that takes, and all others are below. */
+__device__ __forceinline__ bool plans_by_sample(const gr_segment_job &of, gr_word_plan *plan)
+{
+    gr_extremes sample = of.state->sample;
+    unsigned high = sample.high + 1, low = ~sample.low, most = GR_SPARE_BITS;
+    if (of.attempt > 0 || of.sampled == 1 || high <= low)
+        return false;
+    *plan = plan_for(of, sample.high, low, sample.specials);
+    unsigned per_sum = 64 - (unsigned)__clzll((long long)(of.rows / of.segments)), sums = 63;
+    if (plan->checked && per_sum + GR_CHECKED_BITS > sums)
+        high += per_sum + GR_CHECKED_BITS - sums;
+    if (plan->room < high - low + most) {
+        *plan = plan_for(of, high, low < most ? 0 : low - most, sample.specials);
+        if (!plan->overlaps)
+            return false;
+    }
+    unsigned spare = plan->room - (high - low);
+    plan->low = low > spare ? (int)(low - spare) : 0;
+    return true;
+}
+
 /* Plans the words of an attempt: segment_clear does so, for all kernels that follow. */
 __device__ __forceinline__ gr_word_plan plan_of(const gr_segment_job &of)
 {
-    const gr_segment_state *state = of.state;
-    bool is_float = gr_is_float((gr_load)of.load);
-    gr_word_plan plan =
-        gr_plan_words(state->high, ~state->low, state->specials, is_float, of.attempt, of.width);
-    plan.per_pass = gr_segments_per_pass(&of, &plan);
-    if (is_float)
-        gr_let_overlap(&plan, &of);
+    gr_word_plan plan;
+    gr_extremes seen = of.state->seen;
+    if (!plans_by_sample(of, &plan))
+        plan = plan_for(of, seen.high, ~seen.low, seen.specials);
     return plan;
+}
+
+/* Whether the words hold all values. segment_atomics and segment_shared have seen these by now. */
+__device__ __forceinline__ bool holds_all(const gr_word_plan &plan, const gr_segment_state *state)
+{
+    const gr_extremes &seen = state->seen;
+    return seen.high <= (unsigned)plan.low + plan.room && ~seen.low >= (unsigned)plan.low &&
+           (plan.flags || !seen.specials);
 }
 
 /* Whether sums of words are wanted in this attempt. */
@@ -94,8 +135,8 @@ __device__ __forceinline__ bool is_in_shared(const gr_segment_job &of, const gr_
            plan.per_pass >= of.segments;
 }
 
-/* Drops bits below the unit. They are zero: every value is a multiple of the unit. Only a zero lies
- * 64 bits or more below it. */
+/* Drops bits below the unit. They are zero, if the words hold all values. Then only a zero lies 64
+ * bits or more below it. */
 __device__ __forceinline__ unsigned long long without_bits(unsigned long long size, int bits)
 {
     return bits < 64 ? size >> bits : 0;
@@ -110,7 +151,7 @@ __device__ __forceinline__ long long only_word(In x, const gr_word_plan &plan)
     } else {
         Scaled s = scaled(x);
         int up = s.exponent - plan.low;
-        long long whole = (long long)(up >= 0 ? s.size << up : without_bits(s.size, -up));
+        long long whole = (long long)(up >= 0 ? s.size << (up & 63) : without_bits(s.size, -up));
         return s.is_negative ? -whole : whole;
     }
 }
@@ -134,15 +175,15 @@ __device__ __forceinline__ OneWord whole_of(In x, const gr_word_plan &plan)
         int up = s.exponent - plan.low;
         unsigned long long size = up < 0 ? without_bits(s.size, -up) : s.size;
         unsigned k = up > 0 ? (unsigned)up / plan.width : 0;
-        k = k < plan.words ? k : plan.words - 1; /* values that have changed stay in their words */
+        k = k < plan.words ? k : plan.words - 1; /* of a value that no word holds */
         unsigned shift = up > 0 ? ((unsigned)up - k * plan.width) & 63 : 0;
         long long whole = (long long)(size << shift);
         return {s.is_negative ? -whole : whole, k, 0};
     }
 }
 
-/* Calls add(k, integer) for each word that an element touches, and flag(bits) for an inf or nan. If
- * segment_range has seen none, there is no word for flags: such a value has changed since. */
+/* Calls add(k, integer) for each word that an element touches, and flag(bits) for an inf or nan, if
+ * there is a word for flags. */
 template <typename In, typename Add, typename Flag>
 __device__ __forceinline__ void split_into_words(In x, const gr_word_plan &plan, Add add, Flag flag)
 {
@@ -157,7 +198,7 @@ __device__ __forceinline__ void split_into_words(In x, const gr_word_plan &plan,
     up = up >= 0 ? up : 0;
     unsigned k = (unsigned)up / plan.width;
     k = k < plan.words ? k : plan.words - 1;
-    unsigned shift = (unsigned)up - k * plan.width;
+    unsigned shift = ((unsigned)up - k * plan.width) & 63;
     while (rest) {
         bool is_top = k + 1 == plan.words;
         unsigned long long part = is_top ? rest << shift : rest << shift & mask;

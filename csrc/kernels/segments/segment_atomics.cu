@@ -5,6 +5,7 @@
  * found often have sums in shared memory, so that not all blocks queue for one address.
  *
  * Still wasted: an addition in the L2 cache per element, wherever its segment lies. */
+#include "parts/segment_extremes.h"
 #include "parts/segment_hot.h"
 
 /* For values that need one word each. */
@@ -12,9 +13,12 @@ template <bool is_checked, bool overlaps, typename In>
 __device__ __forceinline__ void add_whole(const gr_segment_job &of, const gr_word_plan &plan)
 {
     Range range(of, plan);
+    Seen<In> seen;
     unsigned long long *words = reinterpret_cast<unsigned long long *>(of.words);
     for_each_value<8, In>(of, [&](bool is_there, size_t row, uint64_t c, unsigned long long id,
                                   In x) {
+        if (is_there)
+            seen.add(x);
         is_there = is_there && range.has(of, id, row);
         OneWord whole = whole_of<overlaps>(x, plan);
         uint64_t first = range.place_of(of, plan, id, c);
@@ -27,15 +31,19 @@ __device__ __forceinline__ void add_whole(const gr_segment_job &of, const gr_wor
         if (overlaps && is_there && whole.flag)
             atomicOr(words + first + plan.words * plan.word_step, (unsigned long long)whole.flag);
     });
+    seen.leave(of);
 }
 
 template <typename In> /* for all others */
 __device__ __forceinline__ void add_words(const gr_segment_job &of, const gr_word_plan &plan)
 {
     Range range(of, plan);
+    Seen<In> seen;
     Hot hot(of, plan);
     for_each_value<2, In>(of,
                           [&](bool is_there, size_t row, uint64_t c, unsigned long long id, In x) {
+                              if (is_there)
+                                  seen.add(x);
                               if (!is_there || !range.has(of, id, row))
                                   return;
                               unsigned long long *word = range.words_of(of, plan, id, c);
@@ -54,6 +62,7 @@ __device__ __forceinline__ void add_words(const gr_segment_job &of, const gr_wor
                                       atomicOr(word + plan.words, (unsigned long long)flag);
                                   });
                           });
+    seen.leave(of);
     hot.leave(of, plan, range);
 }
 

@@ -1,16 +1,17 @@
-/* segment_range: finds the exponents of all values.
+/* segment_range: finds the exponents of a sample of the values, or of all.
  *
  * The largest value and the lowest bit that is set anywhere decide how wide fixed-point sums have
- * to be. Each thread keeps both for its values; the warps, and then the blocks, merge them.
+ * to be. Each thread keeps both for its values; the warps, and then the blocks, merge them. Of many
+ * values a sample is enough, if words with room for it have bits to spare: the kernels that add up
+ * find out whether other values go beyond. If so, all are added up again.
  *
- * Still wasted: the values are read once more than a sum needs. */
+ * Still wasted: such a first attempt. */
 #include "parts/segment_extremes.h"
 
 template <typename In, typename Word>
 __global__ void __launch_bounds__(256, 4) segment_range(gr_segment_job of)
 {
-    using Float = std::conditional_t<std::is_same<In, double>::value, double, float>;
-    Extremes<Float> seen;
+    Seen<In> seen;
     constexpr unsigned flight = 4;
     size_t n = of.rows * of.columns, grid = (size_t)gridDim.x * blockDim.x;
     size_t first = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -18,24 +19,28 @@ __global__ void __launch_bounds__(256, 4) segment_range(gr_segment_job of)
                    (of.values.parts == 1 || of.values.part_step == (int64_t)sizeof(In)) &&
                    (of.columns * sizeof(In) == (uint64_t)of.values.row_step || of.rows == 1);
 
-    if (is_in_rows(of))
+    gr_word_plan plan;
+    if (is_in_rows(of) || (!of.in_sample && plans_by_sample(of, &plan)))
         return;
     if (is_flat) {
         const In *in = static_cast<const In *>(of.values.base);
         Packed<const In *> packed(in, n);
         if (first < packed.head)
-            seen.add(Float(in[first]));
+            seen.add(in[first]);
         if (first < packed.tail)
-            seen.add(Float(in[n - 1 - first]));
-        for (size_t i = first; i < packed.packs; i += flight * grid) {
+            seen.add(in[n - 1 - first]);
+        /* A part is what a warp loads at once. */
+        size_t apart = of.in_sample ? of.sampled : 1, lane = first % 32;
+        size_t parts = packed.packs / 32 / apart + 1;
+        for (size_t i = first / 32; i < parts; i += flight * (grid / 32)) {
             Pack<In> pack[flight];
             for (unsigned k = 0; k < flight; k++)
-                pack[k] = packed.or_zero(i + k * grid, packed.packs);
+                pack[k] = packed.or_zero((i + k * (grid / 32)) * apart * 32 + lane, packed.packs);
             for (unsigned k = 0; k < flight; k++) {
                 In element[Pack<In>::count];
                 memcpy(element, &pack[k], sizeof element);
                 for (unsigned j = 0; j < Pack<In>::count; j++)
-                    seen.add(Float(element[j]));
+                    seen.add(element[j]);
             }
         }
     } else {
@@ -43,8 +48,8 @@ __global__ void __launch_bounds__(256, 4) segment_range(gr_segment_job of)
             of, [](size_t) { return 0ull; },
             [&](bool is_there, size_t, uint64_t, unsigned long long, In x) {
                 if (is_there)
-                    seen.add(Float(x));
+                    seen.add(x);
             });
     }
-    seen.leave(of.state);
+    seen.extremes.leave(of.in_sample ? &of.state->sample : &of.state->seen);
 }

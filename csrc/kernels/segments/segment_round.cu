@@ -1,7 +1,8 @@
 /* segment_round: rounds the words of each sum, once, and stores it, or stores its digits.
  *
- * Nothing is stored if an id was out of range. Words that the next pass needs are set to zero: they
- * are in the L2 cache now. Initial numbers take the long way, by digits of 32 bits. */
+ * Nothing is stored if an id was out of range, or if the words do not hold all values. Words that
+ * the next pass needs are set to zero: they are in the L2 cache now. Initial numbers take the long
+ * way, by digits of 32 bits. */
 #include "parts/segment_rounding.h"
 
 __device__ __forceinline__ void clear_sum(uint64_t *word, const gr_word_plan &plan, bool is_last)
@@ -16,6 +17,11 @@ __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
     if (!adds_words_in_pass(of) || of.state->bad || (of.attempt == 0 && of.state->overflow))
         return;
     gr_word_plan plan = of.state->plan;
+    if (of.attempt == 0 && !holds_all(plan, of.state)) {
+        if (blockIdx.x == 0 && threadIdx.x == 0)
+            note_overflow(of.state);
+        return;
+    }
     uint64_t begin = of.pass * plan.per_pass, left = of.segments - begin;
     size_t count = (plan.per_pass < left ? plan.per_pass : left) * of.columns;
     size_t grid = (size_t)gridDim.x * blockDim.x;
