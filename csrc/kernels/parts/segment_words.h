@@ -79,9 +79,10 @@ __device__ __forceinline__ bool plans_by_sample(const gr_segment_job &of, gr_wor
     if (of.attempt > 0 || of.sampled == 1 || high <= low)
         return false;
     *plan = plan_for(of, sample.high, low, sample.specials);
-    unsigned per_sum = 64 - (unsigned)__clzll((long long)(of.rows / of.segments)), sums = 63;
-    if (plan->checked && per_sum + GR_CHECKED_BITS > sums)
-        high += per_sum + GR_CHECKED_BITS - sums;
+    /* A checked word has 63 bits: those of an element, and as many as a sum of mean length adds. */
+    unsigned added = 64 - (unsigned)__clzll((long long)(of.rows / of.segments));
+    if (plan->checked && GR_CHECKED_BITS + added > 64)
+        high = sample.high + GR_CHECKED_BITS + added - 63;
     if (plan->room < high - low + most) {
         *plan = plan_for(of, high, low < most ? 0 : low - most, sample.specials);
         if (!plan->overlaps)
@@ -102,7 +103,7 @@ __device__ __forceinline__ gr_word_plan plan_of(const gr_segment_job &of)
     return plan;
 }
 
-/* Whether the words hold all values. segment_atomics and segment_shared have seen these by now. */
+/* Whether the words hold all values. By now segment_atomics, or segment_range, has seen these. */
 __device__ __forceinline__ bool holds_all(const gr_word_plan &plan, const gr_segment_state *state)
 {
     const gr_extremes &seen = state->seen;

@@ -6,7 +6,7 @@
  * bank.
  *
  * Still wasted: two atomic additions of 32 bits per element, as shared memory has none of 64. */
-#include "parts/segment_extremes.h"
+#include "parts/segment_words.h"
 
 template <bool has_one, typename In>
 __device__ __forceinline__ void add_in_shared(const gr_segment_job &of, const gr_word_plan &plan,
@@ -14,11 +14,8 @@ __device__ __forceinline__ void add_in_shared(const gr_segment_job &of, const gr
 {
     gr_segment_state *state = of.state;
     unsigned stride = plan.words + plan.flags, copy = threadIdx.x & (copies - 1);
-    Seen<In> seen;
     for_each_value<has_one ? 8 : 2, In>(
         of, [&](bool is_there, size_t row, uint64_t c, unsigned long long id, In x) {
-            if (is_there)
-                seen.add(x);
             if (is_there && id >= of.segments)
                 note_place(&state->bad, row);
             if (!is_there || id >= of.segments)
@@ -36,7 +33,6 @@ __device__ __forceinline__ void add_in_shared(const gr_segment_job &of, const gr
                 });
             }
         });
-    seen.leave(of);
 }
 
 template <typename In, typename Word>
