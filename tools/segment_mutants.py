@@ -66,8 +66,8 @@ KERNELS = [
          "s.size = (bits & 0xfffffffffffff) | 1ull << 52;"),
         ("s.size = (bits & 0x7fffff) | (field ? 0x800000u : 0);",
          "s.size = (bits & 0x7fffff) | 0x800000u;"),
-        ("(long long)(up >= 0 ? s.size << (up & 63) : without_bits(s.size, -up));",
-         "(long long)(s.size << (up & 63));"),
+        ("unsigned long long size = up < 0 ? without_bits(s.size, -up) : s.size << (up & 63);",
+         "unsigned long long size = s.size << (up & 63);"),
         ("return s.is_negative ? -whole : whole;", "return whole;"),
         ("return {s.is_negative ? -whole : whole, k, 0};", "return {whole, k, 0};"),
         ("return {0, 0, plan.flags ? s.flag : 0};", "return {0, 0, 0};"),
@@ -149,9 +149,8 @@ KERNELS = [
          "while (width > 1 && rows && (rows - 1) >> (64 - width))"),
         ("unsigned words = bits <= width ? 1 : (bits + width - 1) / width;",
          "unsigned words = bits <= width ? 1 : bits / width;"),
-        ("plan.checked = attempt == 0 && words > 1 && bits <= width * (words - 2) + "
-         "GR_CHECKED_BITS;",
-         "plan.checked = attempt == 0 && words > 1 && bits <= width * (words - 2) + 63;"),
+        ("GR_CHECKED_BITS = 57,     /* of an element, at most, in a word that is checked */",
+         "GR_CHECKED_BITS = 63,"),
         ("return width > 30 ? width - 23 : 0;", "return width > 30 ? width - 21 : 0;"),
         ("unsigned words = bits > 24 ? (bits - 24) / of->overlap + 1 : 1;",
          "unsigned words = bits > 24 ? (bits - 24 + of->overlap - 1) / of->overlap : 1;"),
@@ -292,9 +291,9 @@ class KernelBuilds:
         jobs = [tools.cpp(self.folder / "kernels.cpp", ["-O0"])]
         base = self.base
         if mutant and mutant.file.startswith("shared/"):  # the engine plans by it
-            base = [job for job in base if job.source.name != "segments.c"]
-            engine = [job.source for job in self.base if job.source.name == "segments.c"]
-            jobs += [tools.c(source) for source in engine]
+            planning = [job for job in base if job.source.name in ("segments.c", "segment_plan.c")]
+            base = [job for job in base if job not in planning]
+            jobs += [tools.c(job.source) for job in planning]
         _SETUP["compile_all"](jobs)
         library = own / "_mutants.so"
         tools.link(library, [*jobs, *base], [])

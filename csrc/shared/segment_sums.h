@@ -31,7 +31,7 @@ enum {
     GR_SAMPLED_IDS = 4096,    /* ids in the sample */
     GR_SPARE_BITS = 8,        /* of words, at least, for values below those of a sample */
     GR_SAMPLE_SLOTS = 8192,   /* of its hash table */
-    GR_CHECKED_BITS = 57,     /* the widest element of a word that is checked for overflow */
+    GR_CHECKED_BITS = 57,     /* of an element, at most, in a word that is checked */
     GR_OVERLAPPING = 4,       /* words of a sum that overlap, at most */
     GR_STRIP_ROWS = 256,      /* that a warp of segment_runs adds up at once */
     GR_SEGMENT_THREADS = 1024 /* per block of the kernels with sums in shared memory */

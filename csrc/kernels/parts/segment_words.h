@@ -152,7 +152,8 @@ __device__ __forceinline__ long long only_word(In x, const gr_word_plan &plan)
     } else {
         Scaled s = scaled(x);
         int up = s.exponent - plan.low;
-        long long whole = (long long)(up >= 0 ? s.size << (up & 63) : without_bits(s.size, -up));
+        unsigned long long size = up < 0 ? without_bits(s.size, -up) : s.size << (up & 63);
+        long long whole = (long long)size;
         return s.is_negative ? -whole : whole;
     }
 }
