@@ -1,18 +1,23 @@
 /* Launches the kernels of sums by segment.
  *
- * Offsets: segment_bounds checks them. segment_rows adds up, with segment_tasks and segment_merge
- * for long segments, and segment_digits for sums whose rounding is not proven.
+ * Offsets: segment_bounds checks them. segment_rows, segment_packs or segment_lanes adds up.
+ * segment_tasks and segment_merge add up long segments, and segment_digits adds up sums whose
+ * rounding is not proven.
  *
- * Ids: segment_runs adds up, as long as they are sorted, and segment_join and segment_digits what
- * it leaves. segment_put copies the sums to their places. For several columns, and for the sums
- * that segment_runs does not make, segment_bounds makes offsets of sorted ids, and the kernels for
- * offsets follow. If ids are not sorted, long rows are put in order by segment_count, segment_claim
- * and segment_order, and the kernels for offsets follow. For others, segment_range finds the
- * exponents, and segment_sample frequent ids. segment_shared or segment_atomics adds integers, and
- * segment_round rounds. The device decides which of these kernels return at once, so that the host
- * does not have to wait.
+ * Sorted ids: segment_runs adds up single values. segment_join adds up segments that several warps
+ * share, and segment_digits sums whose rounding is not proven. segment_put copies the sums to the
+ * caller's array. For several columns, initial numbers, and exact sums of float64, segment_bounds
+ * makes offsets of the ids, and the kernels for offsets follow.
  *
- * Digits: as for unsorted ids. An element's segment is searched in the offsets, if there are any.
+ * Unsorted ids: rows of many bytes are put in order by segment_count, segment_claim and
+ * segment_order, and the kernels for offsets follow. For other rows, segment_range finds the
+ * exponents, and segment_sample frequent ids. segment_shared or segment_atomics adds up integers,
+ * and segment_round rounds their sums.
+ *
+ * Only the device knows whether ids are sorted. So the host launches the kernels for both, without
+ * waiting, and those that have nothing to do return at once.
+ *
+ * Digits of sums: as for unsorted ids. With offsets, each element's segment is found by a search.
  */
 #include "engine/segments.h"
 
@@ -27,23 +32,23 @@
 
 enum {
     BLOCK = 256,
-    SM_THREADS = 2048,
-    LANE_ROWS = 48,           /* rows per lane of segment_rows, at least, in the mean */
-    PACK_ROWS = 16,           /* the same of segment_packs, per group of lanes that have a row */
-    LONG_VALUES = 4096,       /* longer segments are cut into tasks */
+    SM_THREADS = 2048,        /* per multiprocessor */
+    LANE_ROWS = 48,           /* mean rows of a segment per lane: if more, it gets more lanes */
+    PACK_ROWS = 16,           /* the same of segment_packs, per group of lanes that load a row */
+    LONG_VALUES = 4096,       /* segments of more values are cut into tasks */
     TASK_VALUES = 16384,      /* per task */
-    UNTRIED_ROWS = 1 << 16,   /* fewer ids are not tried for being sorted */
+    UNTRIED_ROWS = 1 << 16,   /* kernels do not find out whether fewer ids are sorted */
     SAMPLED_ROWS = 1 << 20,   /* fewer ids are not sampled */
     ROOM_WORDS = 1 << 24,     /* for fixed-point sums, if there is no need for more */
-    L2_EIGHTHS = 3,           /* the share of the L2 cache for words: the quickest on an H100 */
+    L2_EIGHTHS = 3,           /* of the L2 cache, for words: the quickest share on an H100 */
     RUN_WARPS = 16,           /* of segment_runs, per multiprocessor */
     ORDERED_BYTES = 128,      /* of a row, at least, to put rows in order */
     ORDERED_IN_SHARED = 4096, /* segments, at most, to count their rows in shared memory .. */
     ORDERED_ROWS = 1024,      /* .. and rows per segment, at least */
     MOST_STRIPS = 1 << 22,    /* per warp: an int counts their rows */
-    MOST_PASSES = 8,          /* to make the words of a pass fit into that share .. */
-    WIDE_PASSES = 2,          /* .. and for values of all exponents, which need more words, if .. */
-    WIDE_ROWS = 8             /* .. so many rows per sum make up for an idle pass */
+    MOST_PASSES = 8,          /* that make the words of a pass fit into that share */
+    WIDE_PASSES = 2,          /* the same for values of all exponents, which need more words .. */
+    WIDE_ROWS = 8             /* .. if a sum has so many rows: then a needless pass costs little */
 };
 
 static const size_t most_rows = (size_t)1 << 40; /* more would leave too few bits per word */
@@ -79,6 +84,7 @@ static size_t shared_words(const run *r)
     return gr_least(most, request->segments * request->columns * words * GR_WARP);
 }
 
+/* Adds up elements as integers: one pass. */
 static gr_status add_words(run *r)
 {
     const gr_segment_request *request = r->request;
@@ -123,6 +129,7 @@ static gr_status attempt(run *r, int number)
     return GR_OK;
 }
 
+/* Finds the exponents of the values, and frequent ids. */
 static gr_status find_range(run *r)
 {
     const gr_segment_request *request = r->request;
@@ -138,7 +145,7 @@ static gr_status find_range(run *r)
     return GR_OK;
 }
 
-/* The accumulator of sums of parts, as an element. */
+/* The type of elements that segment_join and segment_merge are compiled for: sums of parts. */
 static gr_load merged(gr_acc acc)
 {
     return acc == GR_ACC_u64                            ? GR_LOAD_u64
@@ -146,6 +153,7 @@ static gr_load merged(gr_acc acc)
                                                         : GR_LOAD_f32;
 }
 
+/* Adds up again the sums whose rounding is not proven. */
 static gr_status add_digits(run *r)
 {
     size_t bytes = GR_EXACT_HEADER_WORDS * sizeof(uint64_t);
@@ -155,7 +163,7 @@ static gr_status add_digits(run *r)
                                             r->sms * 8, 1, BLOCK / 2, bytes});
 }
 
-/* Ids and values in one pass. */
+/* Adds up rows of sorted ids, in one pass over ids and values. */
 static gr_status add_runs(run *r)
 {
     const gr_segment_request *request = r->request;
@@ -175,7 +183,7 @@ done:
     return error->status;
 }
 
-/* Puts the rows in order by their segments. */
+/* Puts the numbers of the rows in order, segment by segment. */
 static gr_status order_rows(run *r)
 {
     const gr_segment_request *request = r->request;
@@ -187,6 +195,7 @@ static gr_status order_rows(run *r)
     return r->error->status;
 }
 
+/* Adds up segments whose rows lie one after another, or whose row numbers do in `order`. */
 static gr_status add_rows(run *r)
 {
     const gr_segment_request *request = r->request;
@@ -237,16 +246,16 @@ static gr_status find_room(run *r)
     size_t sums = request->segments * request->columns, most = most_words(r);
     size_t usual = !is_float(r) ? 1 : request->load == GR_LOAD_f64 ? 3 : 2;
     size_t near = gr_facts_of(request->device)->l2_bytes / 8 * L2_EIGHTHS / sizeof *r->job.words;
-    size_t room = sums * gr_least(usual, most), freed, total;
+    size_t room = sums * gr_least(usual, most), free_bytes, total;
     if (is_float(r) && request->load != GR_LOAD_f64 && !r->job.shared_words && sums <= near)
         r->job.overlap = gr_overlap_width(request->rows);
     if (room < ROOM_WORDS)
         room = gr_least(sums * most, ROOM_WORDS);
     error->status = GR_OK;
     if (room > 2 * (size_t)ROOM_WORDS) {
-        TRY(cudaMemGetInfo(&freed, &total));
-        if (room > freed / 4 / 8)
-            room = freed / 4 / 8 > ROOM_WORDS ? freed / 4 / 8 : ROOM_WORDS;
+        TRY(cudaMemGetInfo(&free_bytes, &total));
+        if (room > free_bytes / 4 / 8)
+            room = free_bytes / 4 / 8 > ROOM_WORDS ? free_bytes / 4 / 8 : ROOM_WORDS;
     }
     if (room < request->columns * most)
         room = request->columns * most;
@@ -298,7 +307,7 @@ static gr_status allocate(run *r, char **memory)
     size_t task = take(&bytes, tasks, sizeof *job->task);
     size_t of_long = take(&bytes, longs, sizeof *job->longs);
     size_t partial = take(&bytes, tasks * request->columns, acc_size(request->acc));
-    size_t shared = bytes; /* only one of the ways is taken: they share what follows */
+    size_t shared = bytes; /* offsets, staged sums or words: one of them is in use at a time */
     size_t sorted = r->in_runs        ? request->segments * request->sums.bytes
                     : job->try_sorted ? (request->segments + 1) * sizeof *job->offsets
                                       : 0;
@@ -327,10 +336,10 @@ done:
     return error->status;
 }
 
-/* --- all --------------------------------------------------------------------------------------
+/* --- plan and launches ------------------------------------------------------------------------
  */
 
-/* Whether the numbers of a row, or its sums, are neighbours. */
+/* Whether the values of a row, or the sums of a segment, are neighbours in memory. */
 static bool are_neighbours(const gr_rows *rows, size_t bytes)
 {
     return rows->number_step == (int64_t)(rows->parts * bytes) &&
@@ -344,8 +353,7 @@ static bool is_there(const gr_segment_request *request, const char *kernel)
     return number >= 0 && gr_find_kernel(number, (gr_load)request->load, request->acc, 0);
 }
 
-/* Whether segment_packs can add up: rows of values consist of packs, and all sums are neighbours.
- */
+/* Whether segment_packs can add up: rows consist of aligned packs, and all sums are neighbours. */
 static bool has_packs(const gr_segment_request *request)
 {
     const gr_rows *values = &request->values, *out = &request->out;
@@ -357,8 +365,8 @@ static bool has_packs(const gr_segment_request *request)
            is_there(request, "segment_packs");
 }
 
-/* Chooses which kernel adds up rows, how many lanes add up a segment, and how long those are that
- * become tasks. */
+/* Chooses which kernel adds up rows, how many lanes a segment gets, and from which length on
+ * segments are cut into tasks. */
 static void share_rows(run *r)
 {
     const gr_segment_request *request = r->request;
@@ -409,7 +417,7 @@ static gr_status plan(run *r)
     job->width = gr_word_width(request->rows);
     job->sums.has_initial = gr_has_initial(&request->sums);
     job->sums.additions = 4.0 * (double)request->rows + 1e5;
-    bool as_digits = request->sums.as_digits != 0; /* which only words have */
+    bool as_digits = request->sums.as_digits != 0; /* they are made of words */
     job->try_sorted = !as_digits && !request->by_offsets && request->rows &&
                       (request->sorted == GR_SORTED ||
                        (request->sorted == GR_SORTED_UNKNOWN && request->rows >= UNTRIED_ROWS));
@@ -432,8 +440,8 @@ static gr_status plan(run *r)
     return r->in_words ? find_room(r) : GR_OK;
 }
 
-/* Whether the sums are made, because the ids are sorted. Many passes over ranges of segments would
- * have nothing to do then, and their launches take longer than to wait here. */
+/* Returns whether the sums are done because the ids are sorted. Waits for this if many passes over
+ * ranges of segments would follow: launching passes that have nothing to do takes longer. */
 static bool is_done(run *r)
 {
     gr_segment_state state;

@@ -1,13 +1,13 @@
 /* segment_atomics: an atomic addition of an integer per element.
  *
- * Additions of floats would round to other bits in each order. Here elements become integers, whose
- * sum does not depend on it. A warp whose ids agree adds up by shuffles first. Ids that a sample
- * found often have sums in shared memory, so that not all blocks queue for one address.
+ * Floats round at each addition, so their sums depend on the order. Here elements become integers,
+ * whose sums do not. Shuffles add up single values first if all those of a warp go to one word.
+ * Frequent ids (segment_sample) have sums in shared memory: blocks do not queue for one address.
  *
- * Still wasted: an addition in the L2 cache per element, wherever its segment lies. */
+ * Still wasted: an atomic addition in the L2 cache per element and word. */
 #include "parts/segment_hot.h"
 
-/* For values that need one word each. */
+/* For elements that are added to one word each. */
 template <bool is_checked, bool overlaps, typename In>
 __device__ __forceinline__ void add_whole(const gr_segment_job &of, const gr_word_plan &plan)
 {
@@ -29,7 +29,7 @@ __device__ __forceinline__ void add_whole(const gr_segment_job &of, const gr_wor
     });
 }
 
-template <typename In> /* for all others */
+template <typename In> /* for elements of several words, flags and frequent ids */
 __device__ __forceinline__ void add_words(const gr_segment_job &of, const gr_word_plan &plan)
 {
     Range range(of, plan);

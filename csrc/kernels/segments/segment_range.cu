@@ -1,7 +1,8 @@
-/* segment_range: finds the exponents of all values.
+/* segment_range: finds the range of exponents of all values.
  *
- * The largest value and the lowest bit that is set anywhere decide how wide fixed-point sums have
- * to be. Each thread keeps both for its values; the warps, and then the blocks, merge them.
+ * The largest exponent and the lowest bit that is set in any value decide how many bits fixed-point
+ * sums need. Each thread finds both for its values. Shuffles merge those of a warp, and atomicMax()
+ * merges those of all warps.
  *
  * Still wasted: the values are read once more than a sum needs. */
 #include "parts/segment_extremes.h"
