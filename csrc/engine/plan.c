@@ -47,12 +47,14 @@ gr_status gr_check_request(const gr_request *request, gr_error *error)
     if (strategy->kind == GR_KIND_AXIS)
         return gr_fail(error, GR_BAD_VALUE,
                        "%s makes sums along an axis: name one, as in gpureduce.sum(arr, \"%s\", "
-                       "axis=0)",
-                       strategy->name, strategy->name);
+                       "axis=%d)",
+                       strategy->name, strategy->name, strategy->traits & ROWS ? -1 : 0);
     if (strategy->kind == GR_KIND_SEGMENTS)
-        return gr_fail(error, GR_BAD_VALUE,
-                       "%s is a step of gpureduce.segment_sum, and makes no sum by itself",
-                       strategy->name);
+        return gr_fail(
+            error, GR_BAD_VALUE,
+            "%s is a step of gpureduce.segment_sum(values, segment_ids), and makes no sum by "
+            "itself",
+            strategy->name);
     if (strategy->kind == GR_KIND_KEYS)
         return gr_fail(error, GR_BAD_VALUE,
                        "%s makes sums by segment: call gpureduce.segment_sum(values, segment_ids, "

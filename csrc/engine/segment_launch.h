@@ -22,7 +22,7 @@ typedef struct {
     bool in_order;              /* in_rows: put in order first, if it is not sorted */
 } gr_segment_run;
 
-/* Of values of all exponents, which need many words, if rows per sum make up for an idle pass. */
+/* Passes over ranges of segments for values of all exponents, which need many words. */
 enum { GR_WIDE_PASSES = 2 };
 
 /* Plans sums by segment: what `request` does not say is set. */

@@ -4,23 +4,23 @@
 #include "exact/format.h"
 
 enum {
-    SM_THREADS = 2048,
-    LANE_ROWS = 48,           /* rows per lane of segment_rows, at least, in the mean */
-    PACK_ROWS = 16,           /* the same of segment_packs, per group of lanes that have a row */
-    LONG_VALUES = 4096,       /* longer segments are cut into tasks */
+    SM_THREADS = 2048,        /* per multiprocessor */
+    LANE_ROWS = 48,           /* mean rows of a segment per lane: if more, it gets more lanes */
+    PACK_ROWS = 16,           /* the same of segment_packs, per group of lanes that load a row */
+    LONG_VALUES = 4096,       /* segments of more values are cut into tasks */
     TASK_VALUES = 16384,      /* per task */
-    UNTRIED_ROWS = 1 << 16,   /* fewer ids are not tried for being sorted */
+    UNTRIED_ROWS = 1 << 16,   /* kernels do not find out whether fewer ids are sorted */
     SAMPLED_VALUES = 1 << 20, /* a sample has at least so many, .. */
     SAMPLED_PARTS = 32,       /* .. and one of so many parts of all */
     ROOM_WORDS = 1 << 24,     /* for fixed-point sums, if there is no need for more */
-    L2_EIGHTHS = 3,           /* the share of the L2 cache for words: the quickest on an H100 */
+    L2_EIGHTHS = 3,           /* of the L2 cache, for words: the quickest share on an H100 */
     RUN_WARPS = 16,           /* of segment_runs, per multiprocessor */
     ORDERED_BYTES = 128,      /* of a row, at least, to put rows in order */
     ORDERED_IN_SHARED = 4096, /* segments, at most, to count their rows in shared memory .. */
     ORDERED_ROWS = 1024,      /* .. and rows per segment, at least */
     MOST_STRIPS = 1 << 22,    /* per warp: an int counts their rows */
-    MOST_PASSES = 8,          /* to make the words of a pass fit into that share .. */
-    WIDE_ROWS = 8             /* .. so many rows per sum make up for an idle pass */
+    MOST_PASSES = 8,          /* that make the words of a pass fit into that share */
+    WIDE_ROWS = 8 /* in GR_WIDE_PASSES: if a sum has so many rows, a needless pass costs little */
 };
 
 static const size_t most_rows = (size_t)1 << 40; /* more would leave too few bits per word */
@@ -64,16 +64,16 @@ static gr_status find_room(run *r)
     size_t sums = request->segments * request->columns, most = gr_most_segment_words(r);
     size_t usual = !gr_adds_floats(r) ? 1 : request->load == GR_LOAD_f64 ? 3 : 2;
     size_t near = gr_facts_of(request->device)->l2_bytes / 8 * L2_EIGHTHS / sizeof *r->job.words;
-    size_t room = sums * gr_least(usual, most), freed, total;
+    size_t room = sums * gr_least(usual, most), free_bytes, total;
     if (gr_adds_floats(r) && request->load != GR_LOAD_f64 && !r->job.shared_words && sums <= near)
         r->job.overlap = gr_overlap_width(request->rows);
     if (room < ROOM_WORDS)
         room = gr_least(sums * most, ROOM_WORDS);
     error->status = GR_OK;
     if (room > 2 * (size_t)ROOM_WORDS) {
-        TRY(cudaMemGetInfo(&freed, &total));
-        if (room > freed / 4 / 8)
-            room = freed / 4 / 8 > ROOM_WORDS ? freed / 4 / 8 : ROOM_WORDS;
+        TRY(cudaMemGetInfo(&free_bytes, &total));
+        if (room > free_bytes / 4 / 8)
+            room = free_bytes / 4 / 8 > ROOM_WORDS ? free_bytes / 4 / 8 : ROOM_WORDS;
     }
     if (room < request->columns * most)
         room = request->columns * most;
@@ -94,7 +94,7 @@ done:
     return error->status;
 }
 
-/* Whether the numbers of a row, or its sums, are neighbours. */
+/* Whether the values of a row, or the sums of a segment, are neighbours in memory. */
 static bool are_neighbours(const gr_rows *rows, size_t bytes)
 {
     return rows->number_step == (int64_t)(rows->parts * bytes) &&
@@ -108,8 +108,7 @@ static bool is_there(const gr_segment_request *request, const char *kernel)
     return number >= 0 && gr_find_kernel(number, (gr_load)request->load, request->acc, 0);
 }
 
-/* Whether segment_packs can add up: rows of values consist of packs, and all sums are neighbours.
- */
+/* Whether segment_packs can add up: rows consist of aligned packs, and all sums are neighbours. */
 static bool has_packs(const gr_segment_request *request)
 {
     const gr_rows *values = &request->values, *out = &request->out;
@@ -121,8 +120,8 @@ static bool has_packs(const gr_segment_request *request)
            is_there(request, "segment_packs");
 }
 
-/* Chooses which kernel adds up rows, how many lanes add up a segment, and how long those are that
- * become tasks. */
+/* Chooses which kernel adds up rows, how many lanes a segment gets, and from which length on
+ * segments are cut into tasks. */
 static void share_rows(run *r)
 {
     const gr_segment_request *request = r->request;
@@ -183,7 +182,7 @@ gr_status gr_plan_segments(run *r)
     job->width = gr_word_width(request->rows);
     job->sums.has_initial = gr_has_initial(&request->sums);
     job->sums.additions = 4.0 * (double)request->rows + 1e5;
-    bool as_digits = request->sums.as_digits != 0; /* which only words have */
+    bool as_digits = request->sums.as_digits != 0; /* they are made of words */
     job->try_sorted = !as_digits && !request->by_offsets && request->rows &&
                       (request->sorted == GR_SORTED ||
                        (request->sorted == GR_SORTED_UNKNOWN && request->rows >= UNTRIED_ROWS));

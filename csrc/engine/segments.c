@@ -1,18 +1,23 @@
 /* Launches the kernels of sums by segment.
  *
- * Offsets: segment_bounds checks them. segment_rows adds up, with segment_tasks and segment_merge
- * for long segments, and segment_digits for sums whose rounding is not proven.
+ * Offsets: segment_bounds checks them. segment_rows, segment_packs or segment_lanes adds up.
+ * segment_tasks and segment_merge add up long segments, and segment_digits adds up sums whose
+ * rounding is not proven.
  *
- * Ids: segment_runs adds up, as long as they are sorted, and segment_join and segment_digits what
- * it leaves. segment_put copies the sums to their places. For several columns, and for the sums
- * that segment_runs does not make, segment_bounds makes offsets of sorted ids, and the kernels for
- * offsets follow. If ids are not sorted, long rows are put in order by segment_count, segment_claim
- * and segment_order, and the kernels for offsets follow. For others, segment_range finds the
- * exponents, and segment_sample frequent ids. segment_shared or segment_atomics adds integers, and
- * segment_round rounds. The device decides which of these kernels return at once, so that the host
- * does not have to wait.
+ * Sorted ids: segment_runs adds up single values. segment_join adds up segments that several warps
+ * share, and segment_digits sums whose rounding is not proven. segment_put copies the sums to the
+ * caller's array. For several columns, initial numbers, and exact sums of float64, segment_bounds
+ * makes offsets of the ids, and the kernels for offsets follow.
  *
- * Digits: as for unsorted ids. An element's segment is searched in the offsets, if there are any.
+ * Unsorted ids: rows of many bytes are put in order by segment_count, segment_claim and
+ * segment_order, and the kernels for offsets follow. For other rows, segment_range finds the
+ * exponents, and segment_sample frequent ids. segment_shared or segment_atomics adds up integers,
+ * and segment_round rounds their sums.
+ *
+ * Only the device knows whether ids are sorted. So the host launches the kernels for both, without
+ * waiting, and those that have nothing to do return at once.
+ *
+ * Digits of sums: as for unsorted ids. With offsets, each element's segment is found by a search.
  */
 #include "engine/segments.h"
 
@@ -44,6 +49,7 @@ static size_t acc_size(gr_acc acc)
                                    : gr_acc_size(acc);
 }
 
+/* Adds up elements as integers: one pass. */
 static gr_status add_words(run *r)
 {
     const gr_segment_request *request = r->request;
@@ -88,8 +94,8 @@ static gr_status attempt(run *r, int number)
     return GR_OK;
 }
 
-/* Finds the exponents of the values: of a sample first, if there is one. Then the kernel returns at
- * once if that is enough. */
+/* Finds the exponents of the values, and frequent ids. If there is a sample of the values, its
+ * exponents are found first, and the second launch returns at once if they are enough. */
 static gr_status find_range(run *r)
 {
     const gr_segment_request *request = r->request;
@@ -114,7 +120,7 @@ static gr_status find_range(run *r)
     return GR_OK;
 }
 
-/* The accumulator of sums of parts, as an element. */
+/* The type of elements that segment_join and segment_merge are compiled for: sums of parts. */
 static gr_load merged(gr_acc acc)
 {
     return acc == GR_ACC_u64                            ? GR_LOAD_u64
@@ -122,6 +128,7 @@ static gr_load merged(gr_acc acc)
                                                         : GR_LOAD_f32;
 }
 
+/* Adds up again the sums whose rounding is not proven. */
 static gr_status add_digits(run *r)
 {
     size_t bytes = GR_EXACT_HEADER_WORDS * sizeof(uint64_t);
@@ -131,7 +138,7 @@ static gr_status add_digits(run *r)
                                             r->sms * 8, 1, BLOCK / 2, bytes});
 }
 
-/* Ids and values in one pass. */
+/* Adds up rows of sorted ids, in one pass over ids and values. */
 static gr_status add_runs(run *r)
 {
     const gr_segment_request *request = r->request;
@@ -151,7 +158,7 @@ done:
     return error->status;
 }
 
-/* Puts the rows in order by their segments. */
+/* Puts the numbers of the rows in order, segment by segment. */
 static gr_status order_rows(run *r)
 {
     const gr_segment_request *request = r->request;
@@ -163,6 +170,7 @@ static gr_status order_rows(run *r)
     return r->error->status;
 }
 
+/* Adds up segments whose rows lie one after another, or whose row numbers do in `order`. */
 static gr_status add_rows(run *r)
 {
     const gr_segment_request *request = r->request;
@@ -222,7 +230,7 @@ static gr_status allocate(run *r, char **memory)
     size_t task = take(&bytes, tasks, sizeof *job->task);
     size_t of_long = take(&bytes, longs, sizeof *job->longs);
     size_t partial = take(&bytes, tasks * request->columns, acc_size(request->acc));
-    size_t shared = bytes; /* only one of the ways is taken: they share what follows */
+    size_t shared = bytes; /* offsets, staged sums or words: one of them is in use at a time */
     size_t sorted = r->in_runs        ? request->segments * request->sums.bytes
                     : job->try_sorted ? (request->segments + 1) * sizeof *job->offsets
                                       : 0;
@@ -251,11 +259,11 @@ done:
     return error->status;
 }
 
-/* --- all --------------------------------------------------------------------------------------
+/* --- plan and launches ------------------------------------------------------------------------
  */
 
-/* Whether the sums are made, because the ids are sorted. Many passes over ranges of segments would
- * have nothing to do then, and their launches take longer than to wait here. */
+/* Returns whether the sums are done because the ids are sorted. Waits for this if many passes over
+ * ranges of segments would follow: launching passes that have nothing to do takes longer. */
 static bool is_done(run *r)
 {
     gr_segment_state state;

@@ -149,6 +149,8 @@ def segment_sum(
         return segments_on_device.add_gpu(call, name, values, asked, start)
     is_lesson = name in LESSONS
     if name not in STRATEGIES and not is_lesson:
+        if registry.STRATEGIES[name].kind == "segments":
+            raise ValueError(f"{name} is a step that segment_sum takes by itself: name no strategy")
         raise ValueError(
             f"{name} makes no sums by segment; {', '.join((*STRATEGIES, *LESSONS))} do"
         )

@@ -384,6 +384,8 @@ def test_the_first_id_out_of_range_is_named_and_nothing_is_written(dtype, n, str
          "numpy, key_atomic", [1.0], {"segment_ids": [0], "strategy": "nothing"}),
         (ValueError, "device must be None, 'cpu', 'cuda', .*not 'gpu'", [1.0],
          {"segment_ids": [0], "device": "gpu"}),
+        (ValueError, "segment_packs is a step that segment_sum takes by itself: name no", [1.0],
+         {"segment_ids": [0], "strategy": "segment_packs"}),
         (ValueError, "warp_shfl makes no sums by segment; auto, exact, fast, cpu, numpy, ", [1.0],
          {"segment_ids": [0], "strategy": "warp_shfl"}),
         (ValueError, "numpy runs on the CPU", [1.0],

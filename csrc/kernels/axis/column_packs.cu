@@ -1,13 +1,15 @@
 /* column_packs: a thread adds up several packs of columns of few rows.
  *
- * With few rows, a thread of column_tiles loads too little before it ends. Here a thread has packs
- * from some places of the row in flight. It has elements, if a row is no whole number of packs, or
- * if sums are longer than their columns: neighbouring lanes then store neighbours.
+ * With few rows, a thread of column_tiles loads too little before it ends. Here a thread has
+ * several packs of a row in flight. If a row is no whole number of packs, a thread has single
+ * elements instead. So it has if a sum takes more bytes than its column: neighbouring lanes then
+ * store neighbouring sums. A single row is copied if its sums have its type.
  *
  * Still wasted: threads, if there are too few columns to fill the card. */
 #include "parts/columns.h"
 
-/* Adds up packs `first`, `first + apart`, ... Starts again with Acc if additions of Sum round. */
+/* Adds up `flight` packs: `first`, `first + apart`, ... If additions of Sum might round, a pack is
+ * added up again in Acc. */
 template <unsigned flight, typename Sum, typename In, typename Acc>
 __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> &out, size_t first,
                                           size_t apart)
@@ -40,7 +42,8 @@ __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> 
             add_packs<1, Acc>(in, out, first + (__ffs((int)again) - 1) * apart, apart);
 }
 
-/* Blocks per multiprocessor: small elements wait for memory more than they need registers. */
+/* Blocks per multiprocessor, at least: more of them hide the latency of memory, and fewer leave
+ * more registers to a thread. */
 template <typename In, typename Acc>
 constexpr unsigned blocks = sizeof(In) < 4   ? 3
                             : is_proven<Acc> ? 2
@@ -56,7 +59,7 @@ __global__ void __launch_bounds__(256, blocks<In, Acc>) column_packs(Matrix<In> 
     bool mostly_stores = std::is_integral<In>::value && in.of.rows * sizeof(In) < sizeof(Acc);
     if (copy_row(in, out))
         return;
-    /* The lanes of a warp have neighbours, and so have its packs or elements. */
+    /* Neighbouring lanes have neighbouring packs, or elements. Those of one thread are 32 apart. */
     size_t first = tid / 32 * 32, lane = tid % 32;
     if (in.has_whole_packs() && !mostly_stores)
         for (size_t i = first * flight + lane; i < columns / width * in.of.batches;

@@ -3,7 +3,7 @@
  * A thread loads a pack of 16 bytes of neighbouring columns from each of eight rows before it adds.
  * The `teams` teams of a block take every teams-th row, and add up their sums in shared memory. If
  * there are too few columns to fill the card, the rows are cut into `shares` of one block each, and
- * a second launch, of row_warp, adds up the sums of the shares. Short rows are laid side by side:
+ * a second launch, of row_lanes, adds up the sums of the shares. Short rows are laid side by side:
  * `fold` of them make one row of the matrix. `tail` elements are left over.
  *
  * Still wasted: the second launch; and wide loads, where a row is no whole number of packs. */

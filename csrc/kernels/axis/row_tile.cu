@@ -1,13 +1,15 @@
 /* row_tile: a warp loads many short rows at once, and each lane adds up some of them.
  *
- * A row of a few elements is less than a warp loads at once. So the warp loads neighbouring rows in
- * packs of 16 bytes, whichever rows these belong to, and puts them into shared memory. There each
- * lane reads its own rows.
+ * A row of a few elements is too short for a load by all lanes of a warp. So the warp loads
+ * neighbouring rows in packs of 16 bytes, wherever one row ends and the next begins, and stores
+ * them in shared memory. There each lane reads its own rows.
  *
- * Still wasted: each element goes through shared memory once more. */
+ * Still wasted: each element is stored in shared memory and loaded again; and wide loads, if the
+ * first row does not begin at a 16-byte boundary. */
 #include "parts/tile.h"
 
-/* Each warp has tiles of `per_lane` rows per lane, in `tile_bytes` bytes of shared memory. */
+/* A tile has `per_lane` rows for each lane of a warp: `most` elements, or fewer at the end of the
+ * array. Each warp has `tile_bytes` bytes of shared memory for its tile. */
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, 4)
     row_tile(Matrix<In> in, Sums<Acc> out, unsigned per_lane, unsigned tile_bytes)

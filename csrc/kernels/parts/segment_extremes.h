@@ -71,6 +71,12 @@ template <typename In> struct Seen {
             extremes.add(Float(x));
     }
 
+    __device__ __forceinline__ void add_if(bool is_there, In x)
+    {
+        if (is_there)
+            add(x);
+    }
+
     /* Called by all lanes of a warp. */
     __device__ __forceinline__ void leave(const gr_segment_job &of) const
     {

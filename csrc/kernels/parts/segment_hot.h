@@ -105,6 +105,18 @@ struct Hot {
         return (slot * GR_HOT_COPIES + threadIdx.x % GR_HOT_COPIES) * words + k;
     }
 
+    /* Adds to word k of a sum: to this block's, if the sum has a slot. */
+    __device__ __forceinline__ void add(const gr_segment_job &of, const gr_word_plan &plan,
+                                        unsigned slot, unsigned long long *word, unsigned k,
+                                        long long value) const
+    {
+        bool is_checked = plan.checked && k + 1 == plan.words;
+        if (slot < GR_HOT_SLOTS)
+            sums.add(of.state, place(slot, k), value, is_checked);
+        else
+            add_to_word(of.state, word + k, value, is_checked);
+    }
+
     /* Adds the sums to those of all blocks. */
     __device__ __forceinline__ void leave(const gr_segment_job &of, const gr_word_plan &plan,
                                           const Range &range) const

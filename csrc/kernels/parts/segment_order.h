@@ -1,4 +1,4 @@
-/* Ids of rows that are put in order. */
+/* Counting the rows of each segment, to put the row numbers in order. */
 #ifndef GPUREDUCE_KERNEL_SEGMENT_ORDER_H
 #define GPUREDUCE_KERNEL_SEGMENT_ORDER_H
 
@@ -27,8 +27,8 @@ __device__ __forceinline__ void for_each_id(const gr_segment_job &of, Use use)
     }
 }
 
-/* The lanes of a warp that have this lane's id. If no two neighbours have the same, each lane is
- * told of itself only: to compare all takes longer than an addition by each. */
+/* A mask of the lanes of a warp that have this lane's id. If no two neighbours have the same id, it
+ * is this lane alone: comparing all lanes takes longer than an addition by each lane. */
 __device__ __forceinline__ unsigned peers_of(unsigned long long id)
 {
     unsigned lane = threadIdx.x % 32;
@@ -38,8 +38,9 @@ __device__ __forceinline__ unsigned peers_of(unsigned long long id)
     return 1u << lane;
 }
 
-/* Adds the number of a segment's rows to its counter: once for all lanes of the same id. Each row
- * gets a place of its own: those from the counter's value before the addition on. */
+/* Counts rows: for all lanes of the same id, one lane adds their number to the segment's counter.
+ * The counter's value before the addition is the place of the first of these rows, and the others
+ * get the places after it. */
 __device__ __forceinline__ void take_places(const gr_segment_job &of, unsigned *counter,
                                             const Ids &ids, unsigned (&place)[Ids::flight])
 {

@@ -1,12 +1,11 @@
-/* Rows of segments whose rows lie one after another. */
+/* Sums of segments whose rows lie one after another, or whose row numbers do in `order`. */
 #ifndef GPUREDUCE_KERNEL_SEGMENT_ROWS_H
 #define GPUREDUCE_KERNEL_SEGMENT_ROWS_H
 
 #include "segments.h"
 
-/* Where the rows of a segment begin and end: in memory, or in their order. They are rows of the
- * values whatever is in memory: offsets and ids that change after their check make wrong sums, and
- * no wrong addresses. */
+/* Where the rows of a segment begin and end: in memory, or in `order`. Both are at most the number
+ * of rows. So if offsets or ids change after their check, sums are wrong, but no address is. */
 struct Bounds {
     uint64_t begin, end;
 
@@ -16,7 +15,7 @@ struct Bounds {
         begin = first < end ? first : end;
     }
 
-    /* Those of segment k. */
+    /* The bounds of segment k. */
     static __device__ __forceinline__ Bounds segment(const gr_segment_job &of, uint64_t k)
     {
         if (of.by_offsets) {
@@ -29,13 +28,15 @@ struct Bounds {
         return Bounds(of, of.offsets[k], of.offsets[k + 1]);
     }
 
+    /* The same; no rows from the number of segments on. */
     static __device__ __forceinline__ Bounds if_any(const gr_segment_job &of, uint64_t k)
     {
         return k < of.segments ? segment(of, k) : Bounds(of, 0, 0);
     }
 };
 
-/* The first row of a segment, or of those after it, of sorted ids: searched by a warp. */
+/* Searches sorted ids for the first row of a segment, or of a later one if it has none: the lanes
+ * of a warp look at 32 rows at once. */
 __device__ __forceinline__ uint64_t first_row(const gr_segment_job &of, uint64_t segment)
 {
     uint64_t begin = 0, end = of.rows;
@@ -63,12 +64,14 @@ __device__ __forceinline__ bool adds_rows(const gr_segment_job &of)
     return is_in_rows(of) && !of.state->bad;
 }
 
-/* A row's number, as the order has it. It is that of a row whatever is in memory. */
+/* The number of a row, read from `order`. If ids have changed after their check, it may be any:
+ * then the last row's is returned. */
 __device__ __forceinline__ uint64_t row_in(const gr_segment_job &of, unsigned number)
 {
     return number < of.rows ? number : of.rows - 1;
 }
 
+/* Adds elements or packs. A short sum (ShortSum in accumulate.h) also notes their sizes. */
 template <typename Sum, typename Acc, typename In, typename Piece, unsigned count>
 __device__ __forceinline__ void add_to_part(Sum &sum, Sizes<In> &sizes, const Piece (&piece)[count])
 {
@@ -79,9 +82,9 @@ __device__ __forceinline__ void add_to_part(Sum &sum, Sizes<In> &sizes, const Pi
         add_pieces_to<In>(sum, piece);
 }
 
-/* Rows of a column, as the lanes of a group read them: lane `member` of `members`. */
+/* The rows of a segment that one lane reads: every `members`-th, from the `member`-th on. */
 struct Part {
-    const char *column; /* where its row 0 lies */
+    const char *column; /* the lane's column in the first row of the values */
     uint64_t begin, end;
     unsigned member, members;
     bool in_order; /* `begin` and `end` are places in the order of the rows */
@@ -109,7 +112,7 @@ __device__ __forceinline__ Sum sum_of_elements(const Part &part, const char *fir
     return sum;
 }
 
-/* The same of neighbours in memory, by packs. */
+/* The same for neighbours in memory, by loads of packs. */
 template <typename Sum, typename Acc, typename In>
 __device__ __forceinline__ Sum sum_of_packs(const Part &part, const In *in, Sizes<In> &sizes)
 {
@@ -128,7 +131,7 @@ __device__ __forceinline__ Sum sum_of_packs(const Part &part, const In *in, Size
     return sum;
 }
 
-/* The same of rows that have been put in order. */
+/* The same for rows whose numbers lie one after another in `order`. */
 template <typename Acc, typename In>
 __device__ __forceinline__ Acc sum_in_order(const gr_segment_job &of, const Part &part)
 {
@@ -156,7 +159,7 @@ __device__ __forceinline__ Acc sum_in_order(const gr_segment_job &of, const Part
     return sum;
 }
 
-/* A lane's part of a sum. `sizes` tell whether it is exact, if it is short. */
+/* Adds up a lane's part of a sum. `sizes` tell in the end whether a short sum is exact. */
 template <typename Sum, typename Acc, typename In>
 __device__ __forceinline__ Sum sum_of_rows(const gr_segment_job &of, const Part &part,
                                            Sizes<In> &sizes)
@@ -182,20 +185,21 @@ __device__ __forceinline__ char *place_of_sum(const gr_segment_job &of, uint64_t
            column_offset(of.out, c);
 }
 
-/* Rounds and stores a sum: that of number k, counted along the rows of sums. */
+/* Rounds and stores a sum. Its number is that of its segment times the columns, plus its column. */
 template <typename In, typename Acc, typename Sum>
-__device__ __forceinline__ void put_segment(const gr_segment_job &of, char *to, uint64_t k, Sum sum)
+__device__ __forceinline__ void put_segment(const gr_segment_job &of, char *to, uint64_t number,
+                                            Sum sum)
 {
     if constexpr (is_short<Acc, Sum>) {
         double rounded;
         if (round_short(of.sums, sum, &rounded))
             return store_usual<In>(to, of.sums, rounded);
     }
-    finish_sum(to, of.sums, k, Acc(sum));
+    finish_sum(to, of.sums, number, Acc(sum));
 }
 
-/* The sum over the lanes of a group that have the same columns. Its first `with_own` lanes get it.
- */
+/* Adds up over the lanes of a group that have the same columns. The group's first `with_own` lanes
+ * get the sums: one for each lane with columns of its own. */
 template <typename Acc>
 __device__ __forceinline__ Acc sum_of_lanes(Acc sum, unsigned lanes, unsigned with_own)
 {
@@ -204,16 +208,17 @@ __device__ __forceinline__ Acc sum_of_lanes(Acc sum, unsigned lanes, unsigned wi
     return sum;
 }
 
-/* The place of a segment's sum, as a lane of its group sees it. */
+/* Where a lane stores the sum of a segment, and which lanes have parts of it. */
 struct Target {
-    char *to;                 /* of the lane's first column */
-    uint64_t number;          /* of that sum, counted along the rows of sums */
-    bool stores;              /* whether this lane does */
-    unsigned lanes, with_own; /* of the group, and those of them that have columns of their own */
+    char *to;          /* the address for the lane's first column */
+    uint64_t number;   /* of that sum: see put_segment() */
+    bool stores;       /* whether this lane stores a sum */
+    unsigned lanes;    /* of a group, which adds up one segment */
+    unsigned with_own; /* lanes of a group with columns of their own; others have other rows */
 };
 
-/* Cuts the long segments of a warp's groups into tasks. Called by all lanes. There is room for them
- * unless offsets have changed after their check. */
+/* Cuts the long segments of a warp's groups into tasks. Called by all lanes. There is room for all
+ * tasks unless offsets have changed after their check: then some are dropped. */
 __device__ __forceinline__ void put_tasks(const gr_segment_job &of, unsigned lanes, bool is_long,
                                           uint64_t k, const Bounds &rows)
 {
@@ -236,9 +241,10 @@ __device__ __forceinline__ void put_tasks(const gr_segment_job &of, unsigned lan
     }
 }
 
-/* Calls add(part, target) for the rows of all segments that are not long, each of which some lanes
- * of a warp add up. A lane has one of so many pieces of a row, each of `width` columns. All lanes
- * of a warp call it equally often. */
+/* Calls add(part, target) for all segments, each in a group of `lanes` lanes. A row has `pieces`
+ * pieces of `width` columns, and each call is for one piece of the lane's rows. Long segments
+ * become tasks: their parts have no rows and are not stored. All lanes of a warp call add equally
+ * often. */
 template <typename Add>
 __device__ __forceinline__ void for_each_segment(const gr_segment_job &of, unsigned lanes,
                                                  uint64_t pieces, unsigned width, Add add)
@@ -256,7 +262,7 @@ __device__ __forceinline__ void for_each_segment(const gr_segment_job &of, unsig
         const char *column =
             static_cast<const char *>(of.values.base) + column_offset(of.values, c);
         char *to = static_cast<char *>(const_cast<void *>(of.out.base)) + column_offset(of.out, c);
-        Bounds next = Bounds::if_any(of, first); /* loaded early: no turn waits for them */
+        Bounds next = Bounds::if_any(of, first); /* loaded a turn early */
         for (uint64_t turn = of_warp; turn < of.segments; turn += groups) {
             uint64_t k = turn + threadIdx.x % 32 / lanes;
             Bounds rows = next;
@@ -272,8 +278,8 @@ __device__ __forceinline__ void for_each_segment(const gr_segment_job &of, unsig
     }
 }
 
-/* Adds up and stores the segments of a warp: by short sums, if none of these might round.
- * add(sum, sizes) adds the rows of this lane, where `sizes` tell whether a short sum is exact. */
+/* Adds up and stores the segments of a warp: as short sums, if all of these are exact. Calls
+ * add(sum, sizes), which adds the rows of this lane. `sizes` tell whether a short sum is exact. */
 template <typename In, typename Acc, typename Add>
 __device__ __forceinline__ void put_sums(const gr_segment_job &of, const Part &part,
                                          const Target &target, Add add)

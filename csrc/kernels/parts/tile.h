@@ -1,18 +1,20 @@
-/* Rows in shared memory, one after another, of which each lane adds up some. */
+/* A tile: neighbouring rows in shared memory, of which each lane adds up some. */
 #ifndef GPUREDUCE_KERNEL_TILE_H
 #define GPUREDUCE_KERNEL_TILE_H
 
 #include "matrix.h"
 
-/* The offset in shared memory of the byte `at` of a tile. Some bytes are left free after every 128,
- * so that lanes use different banks also if the length of a row is a power of two. */
+/* The offset in shared memory of the byte `at` of a tile. Some bytes are left free after every 128:
+ * otherwise, lanes would use the same banks if the bytes of a row are a power of two. For longer
+ * rows than 128 bytes this is not enough: 2 lanes share a bank at 256 bytes, and 4 at 512. */
 template <typename In> __device__ __forceinline__ unsigned tile_offset(unsigned at)
 {
     return at + at / 128 * (sizeof(In) < 4 ? 4 : (unsigned)sizeof(In));
 }
 
-/* Adds the elements in bytes `begin` to `end` of a tile. Those of less than four bytes are loaded
- * by words: what a word has of the neighbouring rows is set to zero. */
+/* Adds the elements of a row: bytes `begin` to `end` of a tile. From 32 bytes on, a row of elements
+ * of less than four bytes is loaded by words, unless Sum proves its rounding. Bytes of neighbouring
+ * rows in its first and last word are set to zero. */
 template <typename Acc, typename Sum, typename In>
 __device__ __forceinline__ void add_tile_row(Sum &sum, Sizes<In> &sizes, const char *tile,
                                              unsigned begin, unsigned end)

@@ -1,14 +1,14 @@
 /* segment_atomics: an atomic addition of an integer per element.
  *
- * Additions of floats would round to other bits in each order. Here elements become integers, whose
- * sum does not depend on it. A warp whose ids agree adds up by shuffles first. Ids that a sample
- * found often have sums in shared memory, so that not all blocks queue for one address.
+ * Floats round at each addition, so their sums depend on the order. Here elements become integers,
+ * whose sums do not. Shuffles add up single values first if all those of a warp go to one word.
+ * Frequent ids (segment_sample) have sums in shared memory: blocks do not queue for one address.
  *
- * Still wasted: an addition in the L2 cache per element, wherever its segment lies. */
+ * Still wasted: an atomic addition in the L2 cache per element and word. */
 #include "parts/segment_extremes.h"
 #include "parts/segment_hot.h"
 
-/* For values that need one word each. */
+/* For elements that are added to one word each. */
 template <bool is_checked, bool overlaps, typename In>
 __device__ __forceinline__ void add_whole(const gr_segment_job &of, const gr_word_plan &plan)
 {
@@ -17,8 +17,7 @@ __device__ __forceinline__ void add_whole(const gr_segment_job &of, const gr_wor
     unsigned long long *words = reinterpret_cast<unsigned long long *>(of.words);
     for_each_value<8, In>(of, [&](bool is_there, size_t row, uint64_t c, unsigned long long id,
                                   In x) {
-        if (is_there)
-            seen.add(x);
+        seen.add_if(is_there, x);
         is_there = is_there && range.has(of, id, row);
         OneWord whole = whole_of<overlaps>(x, plan);
         uint64_t first = range.place_of(of, plan, id, c);
@@ -34,34 +33,26 @@ __device__ __forceinline__ void add_whole(const gr_segment_job &of, const gr_wor
     seen.leave(of);
 }
 
-template <typename In> /* for all others */
+template <typename In> /* for elements of several words, flags and frequent ids */
 __device__ __forceinline__ void add_words(const gr_segment_job &of, const gr_word_plan &plan)
 {
     Range range(of, plan);
     Seen<In> seen;
     Hot hot(of, plan);
-    for_each_value<2, In>(of,
-                          [&](bool is_there, size_t row, uint64_t c, unsigned long long id, In x) {
-                              if (is_there)
-                                  seen.add(x);
-                              if (!is_there || !range.has(of, id, row))
-                                  return;
-                              unsigned long long *word = range.words_of(of, plan, id, c);
-                              unsigned slot = hot.find(id);
-                              auto add = [&](unsigned k, long long value) {
-                                  bool is_checked = plan.checked && k + 1 == plan.words;
-                                  if (slot < GR_HOT_SLOTS)
-                                      hot.sums.add(of.state, hot.place(slot, k), value, is_checked);
-                                  else
-                                      add_to_word(of.state, word + k, value, is_checked);
-                              };
-                              if constexpr (is_integer_element<In>)
-                                  add(0, (long long)x);
-                              else
-                                  split_into_words(x, plan, add, [&](unsigned flag) {
-                                      atomicOr(word + plan.words, (unsigned long long)flag);
-                                  });
-                          });
+    auto use = [&](bool is_there, size_t row, uint64_t c, unsigned long long id, In x) {
+        seen.add_if(is_there, x);
+        if (!is_there || !range.has(of, id, row))
+            return;
+        unsigned long long *word = range.words_of(of, plan, id, c);
+        unsigned slot = hot.find(id);
+        auto add = [&](unsigned k, long long value) { hot.add(of, plan, slot, word, k, value); };
+        auto flag = [&](unsigned bits) { atomicOr(word + plan.words, (unsigned long long)bits); };
+        if constexpr (is_integer_element<In>)
+            add(0, (long long)x);
+        else
+            split_into_words(x, plan, add, flag);
+    };
+    for_each_value<2, In>(of, use);
     seen.leave(of);
     hot.leave(of, plan, range);
 }

@@ -1,11 +1,12 @@
 /* segment_bounds: finds where each segment of sorted ids begins, or checks the caller's offsets.
  *
- * If an id differs from the one before it, a segment begins. So sorted ids become offsets, and
- * segment_rows needs no atomics. At an id below the one before it all blocks stop, before they fill
- * in gaps, of which unsorted ids have many; and segment_atomics adds up. */
+ * A segment begins where an id differs from the one before it. So sorted ids become offsets, and
+ * segment_rows needs no atomics. If an id is below the one before it, the ids are not sorted: all
+ * blocks stop, and other kernels add up. A block looks for such ids before it stores offsets of
+ * empty segments (gaps), because unsorted ids have many gaps. */
 #include "parts/segment_gaps.h"
 
-/* index(row): the id of a row. */
+/* index(row) is the id of a row. */
 template <typename Index>
 __device__ __forceinline__ void find_bounds(const gr_segment_job &of, Gaps *gaps, Index index)
 {
@@ -13,6 +14,7 @@ __device__ __forceinline__ void find_bounds(const gr_segment_job &of, Gaps *gaps
     unsigned long long *unsorted = reinterpret_cast<unsigned long long *>(&of.state->unsorted);
     size_t turn = (size_t)gridDim.x * blockDim.x * flight;
     for (size_t base = (size_t)blockIdx.x * blockDim.x * flight; base < of.rows; base += turn) {
+        /* atomicMax() with 0 reads what other blocks have found, and changes nothing. */
         bool is_over = threadIdx.x == 0 && atomicMax(unsorted, 0ull) != 0, has_gaps = false;
         unsigned long long id[flight], before[flight];
         size_t at = base + threadIdx.x, first = ~(size_t)0;

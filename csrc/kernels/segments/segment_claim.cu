@@ -1,7 +1,7 @@
-/* segment_claim: gives each segment as many places in the order as it has rows.
+/* segment_claim: gives each segment a part of `order`, the array of row numbers.
  *
- * Any part of the order will do, so no segment waits for the sum of all counts before its own: a
- * warp claims places for 32 segments by one atomic addition. */
+ * It does not matter which part comes first. So no segment needs the sum of all counts before its
+ * own (a prefix sum over the grid): a warp claims places for 32 segments by one atomic addition. */
 #include "parts/segment_order.h"
 
 template <typename In, typename Word> __global__ void segment_claim(gr_segment_job of)
@@ -22,7 +22,7 @@ template <typename In, typename Word> __global__ void segment_claim(gr_segment_j
         if (lane == 31)
             begin = atomicAdd(&of.state->places, upto);
         begin = __shfl_sync(0xffffffffu, begin, 31) + upto - count;
-        if (k < of.segments) /* blocks that count in shared memory move the ends on */
+        if (k < of.segments) /* with orders_in_shared, segment_order advances it to the end */
             of.ends[k] = of.orders_in_shared ? begin : begin + count;
     }
 }

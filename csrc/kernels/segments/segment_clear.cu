@@ -1,7 +1,7 @@
 /* segment_clear: plans the words of the sums, and sets those of the first pass to zero.
  *
- * How many there are depends on the exponents, which only the device knows. segment_round sets the
- * words of the next passes to zero. */
+ * How many words a sum needs depends on the exponents, which only the device knows. segment_round
+ * sets the words of the next passes to zero. */
 #include "parts/segment_words.h"
 
 template <typename In, typename Word> __global__ void segment_clear(gr_segment_job of)

@@ -1,12 +1,12 @@
 /* segment_count: counts the rows of each segment, where ids are not sorted.
  *
- * An atomic addition for each element of a long row costs more than to put the rows in order first:
- * then each segment is added up as if its rows lay one after another. Lanes of the same id add to
- * its count once. The count before the addition is a row's place among those of its segment. With
- * few segments, each block counts in shared memory first: otherwise all would queue for a few
- * addresses.
+ * For rows of many columns, a counting sort of the row numbers costs less than an atomic addition
+ * per element. Its steps are segment_count, segment_claim and segment_order. Then each segment is
+ * added up as if its rows lay one after another. Neighbouring lanes of one id add to its count
+ * together. The count before a row is added is the row's place among those of its segment. With
+ * few segments, all blocks would queue for a few addresses, so each counts in shared memory first.
  *
- * Still wasted: the ids are read twice. */
+ * Still wasted: the ids are read twice, or three times with few segments. */
 #include "parts/segment_order.h"
 
 template <typename In, typename Word> __global__ void segment_count(gr_segment_job of)

@@ -1,7 +1,8 @@
 /* segment_digits: a block adds up one sum in digits, where nothing is rounded.
  *
- * The sums of segment_rows and segment_merge prove how they are rounded, with few exceptions. Those
- * come here, as the sums along an axis come to exact_levels.
+ * Other kernels (segment_rows, segment_merge, segment_join, ...) add up in float64 numbers that
+ * nearly always prove how a sum is rounded. They mark the few sums without a proof, and those are
+ * added up again here. For sums along an axis, exact_levels does so.
  *
  * Still wasted: three atomic additions per element. */
 #include "parts/exact_words.h"
@@ -22,7 +23,7 @@ template <typename In, typename Word> __global__ void segment_digits(gr_segment_
         const char *column =
             static_cast<const char *>(of.values.base) + column_offset(of.values, c);
         long long *shared = gathering()->value;
-        if (threadIdx.x < 32) { /* all threads take the same turns, even if offsets change */
+        if (threadIdx.x < 32) { /* the block's loops need equal bounds, even if offsets change */
             Bounds rows = rows_of(of, k);
             if (threadIdx.x == 0) {
                 shared[0] = (long long)rows.begin;

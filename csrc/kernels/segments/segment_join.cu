@@ -1,7 +1,7 @@
 /* segment_join: adds up segments whose rows several warps of segment_runs have added up.
  *
- * Each warp of segment_runs leaves two sums: of its first segment and of its last one. Those of one
- * segment are neighbours. The warp that finds the first of them adds up all. */
+ * Each warp of segment_runs leaves two sums: one of its first segment and one of its last. Sums of
+ * the same segment lie next to each other. The warp that finds the first of them adds up all. */
 #include "parts/segment_rows.h"
 
 template <typename In, typename Acc> __global__ void segment_join(gr_segment_job of)

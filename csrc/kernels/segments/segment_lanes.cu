@@ -1,10 +1,10 @@
-/* segment_lanes: a lane adds up a segment of a few neighbours in memory.
+/* segment_lanes: a lane adds up a segment of a few values that are neighbours in memory.
  *
- * Where segments are this short, most instructions of segment_rows find out how to share them. A
- * lane that has a segment to itself needs neither, and so few registers that more warps wait for
- * memory at once.
+ * In segments this short, most instructions of segment_rows share out the rows and columns among
+ * lanes. A lane with a segment of its own needs none of these. It also needs fewer registers, so
+ * that more warps fit on a multiprocessor and wait for memory at once.
  *
- * Still wasted: lanes, where the segments of a warp differ in length. */
+ * Still wasted: lanes wait for the longest segment of their warp. */
 #include "parts/segment_rows.h"
 
 template <typename Acc, typename Sum, typename In>

@@ -1,6 +1,7 @@
 /* segment_largest: finds the largest id.
  *
- * Ids count as signed numbers. With the sign bit flipped, their order is that of unsigned ones. */
+ * Ids are compared as signed numbers. With their sign bits flipped, comparing them as unsigned
+ * numbers gives the same order, and atomicMax() can start from 0. */
 #include "parts/segments.h"
 
 template <typename In, typename Word> __global__ void segment_largest(gr_segment_job of)

@@ -1,4 +1,4 @@
-/* segment_merge: a warp adds up the sums of a long segment's tasks. */
+/* segment_merge: a warp adds up the sums of a long segment's tasks, for one column. */
 #include "parts/segment_rows.h"
 
 template <typename In, typename Acc> __global__ void segment_merge(gr_segment_job of)

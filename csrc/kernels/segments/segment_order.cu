@@ -1,14 +1,14 @@
 /* segment_order: puts the numbers of the rows in order, segment by segment.
  *
- * The rows of a segment take its places in any order: sums that are rounded once do not depend on
- * it. With few segments, each block counts its rows once more, and claims places for all of them at
- * once.
+ * This is the last step of the counting sort that segment_count begins. The rows of a segment may
+ * take its places in any order, because sums that are rounded once do not depend on it. With few
+ * segments, each block counts its rows once more, and claims places for all of them at once.
  *
- * Still wasted: a number is stored where no other one of its warp is. */
+ * Still wasted: the stores of a warp are scattered: 4 bytes may take a sector of 32. */
 #include "parts/segment_order.h"
 
-/* Stores the numbers of some rows. Ids may have changed since they were counted: then a place may
- * be any number. */
+/* Stores the numbers of some rows. If ids have changed since they were counted, a place may be any
+ * number: those that are out of range are dropped. */
 __device__ __forceinline__ void put_rows(const gr_segment_job &of, const Ids &ids,
                                          const unsigned (&place)[Ids::flight])
 {

@@ -1,13 +1,14 @@
-/* segment_packs: as segment_rows, for rows that consist of packs.
+/* segment_packs: as segment_rows, for rows that consist of packs of 16 bytes.
  *
- * A lane adds up the columns of a pack. So it looks up once for all of them where a segment's rows
- * are, and a few lanes have a whole row: the others of the warp have rows of their own.
+ * A lane loads a pack at once, and adds up its columns. So a lane finds out where a segment's rows
+ * are once for all these columns. A few lanes load a whole row, and the other lanes of the warp
+ * load other rows.
  *
  * Still wasted: registers, for the sums of a pack's columns. */
 #include "parts/columns.h"
 #include "parts/segment_rows.h"
 
-/* Adds packs of rows, which may have been put in order. */
+/* Adds this lane's packs. Rows lie one after another in memory, or their numbers do in `order`. */
 template <typename In, typename Acc, typename Sum>
 __device__ __forceinline__ void add_rows(Columns<In, Acc, Sum> &sums, const gr_segment_job &of,
                                          const Part &part)
@@ -36,8 +37,8 @@ __device__ __forceinline__ void add_rows(Columns<In, Acc, Sum> &sums, const gr_s
     }
 }
 
-/* Adds up and stores the segments of a warp. Returns false, in all lanes, if Sum might round one of
- * them. */
+/* Adds up and stores the segments of a warp. If Sum might round one of them, stores nothing and
+ * returns false in all lanes. */
 template <typename Sum, typename In, typename Acc>
 __device__ __forceinline__ bool put_packs(const gr_segment_job &of, const Part &part,
                                           const Target &target)

@@ -1,7 +1,7 @@
-/* segment_put: copies the sums of segment_runs to their places, if all ids are right.
+/* segment_put: copies the sums of segment_runs to the caller's array, if all ids are right.
  *
- * Nothing is written to the caller's array if an id is out of range, and segment_runs only knows
- * when all ids are read. */
+ * If an id is out of range, nothing may be written to that array. This is only known after
+ * segment_runs has read all ids. If the ids are not sorted, other kernels add up. */
 #include "parts/segments.h"
 
 template <typename T> __device__ __forceinline__ void copy_sums(const gr_segment_job &of)

@@ -1,11 +1,11 @@
 /* segment_range: finds the exponents of a sample of the values, or of all.
  *
- * The largest value and the lowest bit that is set anywhere decide how wide fixed-point sums have
- * to be. Each thread keeps both for its values; the warps, and then the blocks, merge them. Of many
- * values a sample is enough, if words with room for it have bits to spare: the kernels that add up
- * find out whether other values go beyond. If so, all are added up again.
+ * The largest exponent and the lowest bit that is set in any value decide how many bits fixed-point
+ * sums need. Each thread finds both for its values. Shuffles merge those of a warp, and atomicMax()
+ * merges those of all warps. Of many values a sample is enough if its words have bits to spare.
+ * segment_atomics finds out whether all values fit. If one does not, all are added up again.
  *
- * Still wasted: such a first attempt. */
+ * Still wasted: the first attempt, if a value does not fit. */
 #include "parts/segment_extremes.h"
 
 template <typename In, typename Word>

@@ -1,8 +1,8 @@
-/* segment_round: rounds the words of each sum, once, and stores it, or stores its digits.
+/* segment_round: rounds each sum once and stores it, or stores its digits.
  *
- * Nothing is stored if an id was out of range, or if the words do not hold all values. Words that
- * the next pass needs are set to zero: they are in the L2 cache now. Initial numbers take the long
- * way, by digits of 32 bits. */
+ * Nothing is stored if an id was out of range, or if the words do not hold all values. The words
+ * are set to zero for the next pass: they are in the L2 cache now. With an initial number, a sum is
+ * rounded by way of digits of 32 bits, which takes longer. */
 #include "parts/segment_rounding.h"
 
 __device__ __forceinline__ void clear_sum(uint64_t *word, const gr_word_plan &plan, bool is_last)

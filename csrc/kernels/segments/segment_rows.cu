@@ -1,10 +1,11 @@
 /* segment_rows: some lanes of a warp add up a segment whose rows lie one after another.
  *
- * A segment of a few rows takes a lane per column, and a longer one up to a warp, whose lanes read
- * neighbouring elements. Segments that are much longer are cut into tasks, which segment_tasks
- * adds up: otherwise one warp would still work when all others have finished.
+ * All segments get the same number of lanes, which depends on their mean length: one per column if
+ * they have few rows, and up to a warp if they have many. Neighbouring lanes read neighbouring
+ * elements. Segments that are much longer are cut into tasks for segment_tasks: otherwise one warp
+ * would still work after all others have finished.
  *
- * Still wasted: lanes, where the segments of a warp differ in length. */
+ * Still wasted: lanes wait for the longest segment of their warp. */
 #include "parts/segment_rows.h"
 
 template <typename In, typename Acc>

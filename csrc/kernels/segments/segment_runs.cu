@@ -1,8 +1,8 @@
 /* segment_runs: a warp adds up runs of equal ids while it checks that they are sorted.
  *
- * Each warp has as many rows as any other, however long the segments are, and reads the ids and
- * values once. The ids may still turn out to be unsorted or out of range, so the sums go to a place
- * of their own, and segment_put copies them.
+ * All warps have equally many rows, however long the segments are, and read ids and values once, in
+ * strips of 256 rows. An id may still turn out to be unsorted or out of range. So the sums are
+ * stored in a buffer (`staged`), and segment_put copies them to the caller's array.
  *
  * Still wasted: a scan over the lanes for each strip in which a run ends. */
 #include "parts/segment_runs.h"
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(256, 2) segment_runs(gr_segment_job of)
         lane_left -= step;
         if (left > 0)
             load_strip(of, layout, row, lane_left, next);
-        if (--looks == 0 && is_unsorted_before(of, here))
+        if (--looks == 0 && is_unsorted_before(of, here)) /* looked up every eight strips */
             return;
         looks = looks ? looks : 8;
         if (!is_begin && is_all(strip, open.id)) {

@@ -1,7 +1,7 @@
-/* segment_sample: finds ids that are frequent, in a sample.
+/* segment_sample: finds frequent ids in a sample.
  *
- * If one id has a tenth of all elements, segment_atomics would queue for its address. One block
- * counts 4096 ids in a hash table, and lists those that it saw eight times or more. */
+ * If one id has a tenth of all elements, the blocks of segment_atomics would queue for its address.
+ * One block counts 4096 ids in a hash table, and lists those that occur eight times or more. */
 #include "parts/segments.h"
 
 template <typename In, typename Word>
@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(GR_SEGMENT_THREADS, 1) segment_sample(gr_segme
 
     if (is_in_rows(of))
         return;
-    unsigned long long ids[each]; /* loaded before any atomic: loads do not pass these */
+    unsigned long long ids[each]; /* loaded first: the compiler moves no load across an atomic */
     for (unsigned k = 0; k < each; k++) {
         unsigned i = threadIdx.x + k * GR_SEGMENT_THREADS;
         size_t apart = of.rows / GR_SAMPLED_IDS, row = i * apart;

@@ -2,10 +2,9 @@
  *
  * With few segments, all blocks of segment_atomics queue for a few addresses of the L2 cache. Here
  * each block has sums of its own, and adds them to those of all blocks once, at its end. If there
- * is room, the lanes of a warp have different copies of a sum, so that they do not queue for one
- * bank.
+ * is room, a sum has several copies for the lanes of a warp: fewer lanes then queue for one bank.
  *
- * Still wasted: two atomic additions of 32 bits per element, as shared memory has none of 64. */
+ * Still wasted: two atomic additions per word, as shared memory adds 32 bits at most at once. */
 #include "parts/segment_words.h"
 
 template <bool has_one, typename In>

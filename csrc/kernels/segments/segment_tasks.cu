@@ -1,6 +1,6 @@
 /* segment_tasks: a block adds up a part of a long segment.
  *
- * However long one segment is, all blocks have something to do.
+ * So all blocks have something to do, even if one segment has most of the rows.
  *
  * Still wasted: another launch, for segment_merge. */
 #include "parts/segment_rows.h"
