@@ -94,12 +94,16 @@ static gr_status attempt(run *r, int number)
     return GR_OK;
 }
 
-/* Finds the exponents of the values, and frequent ids. If there is a sample of the values, its
+/* Finds frequent ids, and the exponents of the values. If there is a sample of the values, its
  * exponents are found first, and the second launch returns at once if they are enough. */
 static gr_status find_range(run *r)
 {
     const gr_segment_request *request = r->request;
     size_t values = request->rows * request->columns;
+    if (request->rows >= SAMPLED_ROWS && request->columns == 1 &&
+        gr_launch_segment_threads(r, "segment_sample", 1, GR_SEGMENT_THREADS,
+                                  GR_SAMPLE_SLOTS * 12) != GR_OK)
+        return r->error->status;
     for (int in_sample = r->job.sampled > 1; gr_adds_floats(r) && values && in_sample >= 0;
          in_sample--) {
         size_t read = in_sample ? values / r->job.sampled : values;
@@ -114,9 +118,6 @@ static gr_status find_range(run *r)
         if (gr_launch_segment_step(r, range) != GR_OK)
             return r->error->status;
     }
-    if (request->rows >= SAMPLED_ROWS && request->columns == 1)
-        return gr_launch_segment_threads(r, "segment_sample", 1, GR_SEGMENT_THREADS,
-                                         GR_SAMPLE_SLOTS * 12);
     return GR_OK;
 }
 

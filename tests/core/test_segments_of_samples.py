@@ -86,3 +86,19 @@ def test_sums_that_overflow_a_word_planned_by_a_sample(dtype):
     expected = gpureduce.segment_sum(values, ids, device="cpu", **how).value
     found = gpureduce.segment_sum(values, ids, device="emulator", **how).value
     assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sums_of_a_frequent_id_are_added_up_once(dtype):
+    """A long sum needs the bits of a checked word that a sample would leave to small values."""
+    values, rng = usual(dtype), np.random.default_rng(3)
+    launches = []
+    for frequent in (0, 0.5):
+        ids = rng.integers(0, 40_000, N)
+        ids[rng.random(N) < frequent] = 20_000
+        how = {"num_segments": 40_000}
+        found = gpureduce.segment_sum(values, ids, device="emulator", **how)
+        expected = gpureduce.segment_sum(values, ids, device="cpu", **how).value
+        assert found.value.tobytes() == expected.tobytes()
+        launches.append(found.timing.launches)
+    assert launches[0] == launches[1]

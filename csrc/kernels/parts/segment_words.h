@@ -81,6 +81,8 @@ __device__ __forceinline__ bool plans_by_sample(const gr_segment_job &of, gr_wor
     *plan = plan_for(of, sample.high, low, sample.specials);
     /* A checked word has 63 bits: those of an element, and as many as a sum of mean length adds. */
     unsigned added = 64 - (unsigned)__clzll((long long)(of.rows / of.segments));
+    if (plan->checked && of.state->hot) /* some sums are far longer */
+        return false;
     if (plan->checked && GR_CHECKED_BITS + added > 64)
         high = sample.high + GR_CHECKED_BITS + added - 63;
     if (plan->room < high - low + most) {
