@@ -12,7 +12,7 @@ enum {
     LEAST_BLOCK = 64,
     TILE_BYTES = 4096,        /* of rows, in a warp's tile of row_tile, if a row is short */
     TILE_ROW_BYTES = 512,     /* longest row of row_tile .. */
-    TILE_BF16_BYTES = 384,    /* .. that is chosen for exact sums of bfloat16 */
+    TILE_NARROW_BYTES = 384,  /* .. that is chosen for exact sums of 16-bit floats */
     GROUP_ROW_BYTES = 2048,   /* longest row of row_group */
     WARP_ROW_BYTES = 1 << 15, /* longer rows take a block */
     SHARE_BYTES = 1 << 15,    /* the least share of a row that is worth a block */
@@ -82,8 +82,8 @@ static const char *choose_rows(const gr_axis_plan *p)
     /* The sums of eight rows of two bytes have 64 bytes: row_tile stores a warp's side by side. */
     if (has_rows_in_packs(p) && bytes > 2)
         return "row_packs";
-    bool is_bf16 = gr_acc_is_proven(p->request->acc) && p->request->load == GR_LOAD_bf16;
-    size_t most = is_bf16 ? TILE_BF16_BYTES : TILE_ROW_BYTES;
+    bool is_narrow = gr_acc_is_proven(p->request->acc) && m->columns * 2 == bytes;
+    size_t most = is_narrow ? TILE_NARROW_BYTES : TILE_ROW_BYTES;
     return rows_touch(m) && bytes <= most ? "row_tile" : "row_warp";
 }
 
