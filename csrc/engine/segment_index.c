@@ -61,7 +61,10 @@ gr_status gr_report_index(const gr_segment_run *r, const gr_segment_state *state
     /* The first place: rows after it may not have been checked. */
     outcome->is_bad = state->bad >= unsorted;
     outcome->is_unsorted = !outcome->is_bad;
-    outcome->place = first + ~(outcome->is_bad ? state->bad : unsorted);
+    /* The last id stands for the rows that a warp lacks after it: if another thread changes it in
+     * between, what is wrong may seem to lie there. */
+    uint64_t last = by_offsets ? r->request->segments : r->request->rows - 1;
+    outcome->place = gr_least(first + ~(outcome->is_bad ? state->bad : unsorted), last);
     uint64_t beside = by_offsets ? outcome->place + 1 : outcome->place - 1;
     bool has_beside = by_offsets ? outcome->place < r->request->segments : outcome->place > 0;
     if (fetch_index(r, outcome->place, &outcome->found) == GR_OK && has_beside)

@@ -14,6 +14,7 @@ import pytest
 
 import gpureduce
 from cases import broken_off_after, run_python
+from segment_calls import on_device
 
 
 def segment_sum(values, *arguments, **keywords):
@@ -235,3 +236,31 @@ print(done)
 @pytest.mark.parametrize("kind", ["offsets", "ids", "runs"])
 def test_numbers_on_a_device_that_another_thread_changes(kind):
     assert int(run_python(CHANGING, kind)) > 0
+
+
+def test_an_error_names_an_id_that_there_is():
+    """The last id stands for rows that a warp lacks after it: it is read several times."""
+    n, stop, places = 257, threading.Event(), set()
+    values, ids = on_device(np.ones(n, np.float32)), np.zeros(n, np.int64)
+    again = np.lib.stride_tricks.as_strided(ids[-1:], (100_000,), (0,))
+    both = np.resize([0, 2**61], again.size)
+
+    def change():
+        while not stop.is_set():
+            np.copyto(again, both)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    end = time.monotonic() + 1
+    try:
+        while time.monotonic() < end:
+            try:
+                gpureduce.segment_sum(
+                    values, on_device(ids), num_segments=1, sorted=True, device="emulator"
+                )
+            except ValueError as error:
+                places.add(str(error).split(" is ")[0])
+    finally:
+        stop.set()
+        thread.join()
+    assert places <= {f"segment_ids[{n - 1}]"}

@@ -9,7 +9,6 @@ import gpureduce
 from cases import numpy_dtype
 
 N = 1 << 21  # of which every other part of 32 packs is in the sample
-FLOATS = ["float16", "bfloat16", "float32", "float64"]
 
 
 def place_out_of_the_sample(dtype):
@@ -32,13 +31,14 @@ def usual(dtype, scale=1.0):
     return (rng.standard_normal(N) * scale).astype(numpy_dtype(dtype))
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_values_as_the_sample(dtype):
     assert_as_by_processors(usual(dtype), 40_000)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "count"), [*((dtype, 40_000) for dtype in FLOATS), ("float32", 600_000)]
+    ("dtype", "count"),
+    [("float16", 40_000), ("bfloat16", 600_000), ("float32", 40_000), ("float64", 40_000)],
 )
 @pytest.mark.parametrize("rare", ["large", "small", "inf"])
 def test_a_value_beyond_the_sample(dtype, count, rare):
@@ -51,7 +51,7 @@ def test_a_value_beyond_the_sample(dtype, count, rare):
     assert_as_by_processors(values, count)
 
 
-@pytest.mark.parametrize("up", range(-2, 16, 4))
+@pytest.mark.parametrize("up", range(-2, 16, 6))
 def test_values_at_the_ends_of_the_words(up):
     """Bits that words just hold, or just do not, above and below those of the sample."""
     values = np.ones(N, np.float32)
@@ -65,8 +65,7 @@ def test_values_at_the_ends_of_the_words(up):
 def test_only_zeros_in_the_sample():
     values = np.zeros(N, np.float32)
     values[place_out_of_the_sample("float32")] = 1.5
-    for count in (3, 200_000):
-        assert_as_by_processors(values, count)
+    assert_as_by_processors(values, 200_000)
 
 
 def test_rows_and_gaps():
@@ -88,10 +87,9 @@ def test_sums_that_overflow_a_word_planned_by_a_sample(dtype):
     assert found.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_sums_of_a_frequent_id_are_added_up_once(dtype):
+def test_sums_of_a_frequent_id_are_added_up_once():
     """A long sum needs the bits of a checked word that a sample would leave to small values."""
-    values, rng = usual(dtype), np.random.default_rng(3)
+    values, rng = usual("float32"), np.random.default_rng(3)
     launches = []
     for frequent in (0, 0.5):
         ids = rng.integers(0, 40_000, N)
