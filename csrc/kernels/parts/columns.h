@@ -93,7 +93,9 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
         add(next);
     }
 
-    /* The same by loads of single elements. The thread has every `apart`-th of `left` columns. */
+    /* The same by loads of single elements. The thread has every `apart`-th of `left` columns. If
+     * it has fewer than `width`, it loads the last of all columns instead: the lanes of a warp then
+     * make the same loads together. The sums of these loads are not stored. */
     template <typename Apart>
     __device__ __forceinline__ void add_elements(const In *at, int64_t step, size_t r, size_t rows,
                                                  unsigned turn, Apart apart, size_t left)
@@ -107,8 +109,8 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
             memset(element, 0, sizeof element);
             for (unsigned k = 0; k < flight; k++)
                 for (unsigned j = 0; j < width; j++)
-                    if (r + k * turn < rows && j * apart < left)
-                        element[k][j] = at[k * next + j * apart];
+                    if (r + k * turn < rows)
+                        element[k][j] = at[k * next + (j * apart < left ? j * apart : left - 1)];
             for (unsigned k = 0; k < flight; k++)
                 for (unsigned j = 0; j < width; j++)
                     add_short<Acc>(sum[j], sizes, element[k][j]);
