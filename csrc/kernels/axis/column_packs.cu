@@ -1,9 +1,9 @@
 /* column_packs: a thread adds up several packs of columns of few rows.
  *
  * With few rows, a thread of column_tiles loads too little before it ends. Here a thread has
- * several packs of a row in flight. If a row is no whole number of packs, a thread has single
- * elements instead. So it has if a sum takes more bytes than its column: neighbouring lanes then
- * store neighbouring sums. A single row is copied if its sums have its type.
+ * several packs of a row in flight. If a row is no whole number of packs, or a sum takes more bytes
+ * than its column, a thread has single elements, and neighbouring lanes store neighbouring sums.
+ * The last ones, too few for a warp, have a thread each. A row is copied if its sums have its type.
  *
  * Still wasted: threads, if there are too few columns to fill the card. */
 #include "parts/columns.h"
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(256, blocks<In, Acc>) column_packs(Matrix<In> 
     using Sum = ShortSum<Acc, In>;
     constexpr unsigned width = Pack<In>::count, flight = Columns<In, Acc, Sum>::at_once;
     size_t tid = (size_t)blockIdx.x * blockDim.x + threadIdx.x, columns = in.of.columns;
-    size_t threads = (size_t)gridDim.x * blockDim.x;
+    size_t threads = (size_t)gridDim.x * blockDim.x, whole = columns - columns % (32 * width);
     bool mostly_stores = std::is_integral<In>::value && in.of.rows * sizeof(In) < sizeof(Acc);
     if (copy_row(in, out))
         return;
@@ -66,7 +66,10 @@ __global__ void __launch_bounds__(256, blocks<In, Acc>) column_packs(Matrix<In> 
              i += threads * flight)
             add_packs<flight, Sum>(in, out, i, (size_t)32);
     else
-        for (size_t b = 0; b < in.of.batches; b++)
-            for (size_t i = first * width + lane; i < columns; i += threads * width)
+        for (size_t b = 0; b < in.of.batches; b++) {
+            for (size_t i = first * width + lane; i < whole; i += threads * width)
                 add_elements<Sum>(in, out, b, i, (size_t)32);
+            for (size_t c = whole + tid; c < columns; c += threads)
+                add_column(in, out, b, c);
+        }
 }

@@ -93,9 +93,7 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
         add(next);
     }
 
-    /* The same by loads of single elements. The thread has every `apart`-th of `left` columns. If
-     * it has fewer than `width`, it loads the last of all columns instead: the lanes of a warp then
-     * make the same loads together. The sums of these loads are not stored. */
+    /* The same by loads of single elements. The thread has every `apart`-th of `left` columns. */
     template <typename Apart>
     __device__ __forceinline__ void add_elements(const In *at, int64_t step, size_t r, size_t rows,
                                                  unsigned turn, Apart apart, size_t left)
@@ -104,13 +102,14 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
          * sums, whose registers leave less room. */
         constexpr unsigned flight = sizeof(In) < 4 ? 2 : is_proven<Acc> && sizeof(In) == 4 ? 8 : 4;
         int64_t next = (int64_t)turn * step;
+        MOSTLY_ONCE
         for (; r < rows; r += flight * turn, at += flight * next) {
             In element[flight][width];
             memset(element, 0, sizeof element);
             for (unsigned k = 0; k < flight; k++)
                 for (unsigned j = 0; j < width; j++)
-                    if (r + k * turn < rows)
-                        element[k][j] = at[k * next + (j * apart < left ? j * apart : left - 1)];
+                    if (r + k * turn < rows && j * apart < left)
+                        element[k][j] = at[k * next + j * apart];
             for (unsigned k = 0; k < flight; k++)
                 for (unsigned j = 0; j < width; j++)
                     add_short<Acc>(sum[j], sizes, element[k][j]);
@@ -120,18 +119,8 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
     /* Stores the sums of neighbouring columns, the first of which is sum k. */
     __device__ __forceinline__ void put(const Sums<Acc> &out, size_t k) const
     {
-        constexpr unsigned wide = Pack<Acc, false>::count;
-        if (out.template put_pack<In>(k, sum))
-            return;
-        if constexpr (is_proven<Acc>)
+        if (!out.template put_pack<In>(k, sum) && !out.put_native(k, sum))
             each_in_turn(sum, [&](Part one, unsigned j) { out.put_short(k + j, one); });
-        else
-            for (unsigned j = 0; j < width; j += wide) {
-                Acc part[wide];
-                for (unsigned i = 0; i < wide; i++)
-                    part[i] = Acc(sum[j + i]);
-                out.put_all(k + j, part);
-            }
     }
 
     /* The same of sums of so many rows. Returns false if they are short, and one needs a proof. */
@@ -143,8 +132,7 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
         } else if (!sizes.allow((unsigned)rows)) {
             done = false;
         } else if (!out.template put_pack<In>(k, sum)) {
-            for (unsigned j = 0; j < width; j++)
-                done &= out.put_exact(k + j, sum[j]);
+            each_in_turn(sum, [&](Part one, unsigned j) { done &= out.put_exact(k + j, one); });
         }
         return done;
     }
@@ -162,21 +150,45 @@ __device__ __forceinline__ void add_teams(Acc *shared, unsigned teams, unsigned 
     }
 }
 
-/* Adds up columns `first`, `first + apart`, ... by loads of single elements. */
+/* Adds up columns `first`, `first + apart`, ... by loads of single elements. All of them exist. */
 template <typename Sum, typename In, typename Acc>
 __device__ __forceinline__ void add_elements(const Matrix<In> &in, const Sums<Acc> &out,
                                              size_t batch, size_t first, size_t apart)
 {
-    size_t columns = in.of.columns;
-    const In *at = in.batch(batch) + first;
     Columns<In, Acc, Sum> of;
-    of.add_elements(at, in.of.row_step, 0, in.of.rows, 1, apart, columns - first);
+    of.add_elements(in.batch(batch) + first, in.of.row_step, 0, in.of.rows, 1, apart, ~(size_t)0);
     if constexpr (is_short<Acc, Sum>)
         if (!of.sizes.allow((unsigned)in.of.rows))
             return add_elements<Acc>(in, out, batch, first, apart);
+    size_t number = batch * in.of.columns + first;
+    unsigned others = 0; /* a bit for each sum of an unusual type, or that may need a proof */
+    UNROLLED
     for (unsigned j = 0; j < of.width; j++)
-        if (first + j * apart < columns)
-            out.put_short(batch * columns + first + j * apart, of.sum[j]);
+        if (!out.template put_usual<In>(number + j * apart, of.sum[j]))
+            others |= 1u << j;
+    if (others)
+        each_in_turn(of.sum, [&](auto sum, unsigned j) {
+            if (others >> j & 1)
+                out.put_short(number + j * apart, sum);
+        });
+}
+
+/* Adds up one column. */
+template <typename In, typename Acc>
+__device__ __forceinline__ void add_column(const Matrix<In> &in, const Sums<Acc> &out, size_t batch,
+                                           size_t c)
+{
+    constexpr unsigned flight = 8;
+    const In *at = in.batch(batch) + c;
+    Acc sum = 0;
+    MOSTLY_ONCE
+    for (size_t r = 0; r < in.of.rows; r += flight) {
+        In element[flight];
+        for (unsigned k = 0; k < flight; k++)
+            element[k] = r + k < in.of.rows ? at[(int64_t)(r + k) * in.of.row_step] : In{};
+        each_in_turn(element, [&](In x, unsigned) { add_to(sum, x); });
+    }
+    out.put(batch * in.of.columns + c, sum);
 }
 
 /* The exact sum of one float: nan is the positive quiet one, and zero has no sign. */

@@ -180,6 +180,42 @@ template <typename Acc> struct Sums {
         put(k, Acc(sum));
     }
 
+    /* Rounds sum k to T, the elements' type. Returns false if the sums have another type, or if it
+     * may need a proof. */
+    template <typename T, typename Sum>
+    __device__ __forceinline__ bool round_to(size_t k, Sum sum, T *rounded) const
+    {
+        double exact;
+        if (of.is_partial || of.type != load_of<T>())
+            return false;
+        if constexpr (!is_short<Acc, Sum>)
+            *rounded = converted<T>(Acc(sum) + initial_of<Acc>(of, k));
+        else if (round_short(of, sum, &exact))
+            *rounded = converted<T>(exact);
+        else
+            return false;
+        return true;
+    }
+
+    /* Stores sum k if it has the usual type: that of the elements, T, or for integers that of the
+     * accumulator. Returns false if it has another type or may need a proof. */
+    template <typename T, typename Sum>
+    __device__ __forceinline__ bool put_usual(size_t k, Sum sum) const
+    {
+        if constexpr (is_proven<Sum>)
+            return false;
+        else if constexpr (!std::is_integral<T>::value) {
+            T rounded;
+            if (!round_to(k, sum, &rounded))
+                return false;
+            static_cast<T *>(of.base)[k] = rounded;
+        } else if (of.is_native)
+            static_cast<Acc *>(of.base)[k] = Acc(sum) + initial_of<Acc>(of, k);
+        else
+            return false;
+        return true;
+    }
+
     /* Stores up to a pack of neighbouring sums that have the elements' type, by one store. Returns
      * false if it does not: if sums have another type, may need a proof, or are not aligned. */
     template <typename T, typename Sum, unsigned count>
@@ -199,17 +235,11 @@ template <typename Acc> struct Sums {
                                std::conditional_t<count * sizeof(T) == 8, uint2, unsigned>>;
         T *to = static_cast<T *>(of.base) + k;
         T rounded[count];
-        if (of.is_partial || of.type != load_of<T>() || (uintptr_t)to % sizeof rounded != 0)
+        if ((uintptr_t)to % sizeof rounded != 0)
             return false;
-        for (unsigned j = 0; j < count; j++) {
-            double exact;
-            if constexpr (!is_short<Acc, Sum>)
-                rounded[j] = converted<T>(Acc(sum[j]) + initial_of<Acc>(of, k + j));
-            else if (round_short(of, sum[j], &exact))
-                rounded[j] = converted<T>(exact);
-            else
+        for (unsigned j = 0; j < count; j++)
+            if (!round_to(k + j, sum[j], &rounded[j]))
                 return false;
-        }
         static_assert(sizeof rounded == sizeof(Bits), "a store of 4, 8 or 16 bytes");
         Bits bits;
         memcpy(&bits, rounded, sizeof bits);
@@ -223,25 +253,32 @@ template <typename Acc> struct Sums {
         finish_sum(static_cast<char *>(of.base) + distance, of, k, sum);
     }
 
-    /* Stores `count` neighbouring sums, by wide stores if possible. */
-    template <unsigned count>
-    __device__ __forceinline__ void put_all(size_t k, const Acc (&sum)[count]) const
+    /* Stores neighbouring sums of the accumulator's type, by wide stores if possible. Returns false
+     * if they have another type. */
+    template <typename Sum, unsigned count>
+    __device__ __forceinline__ bool put_native(size_t k, const Sum (&sum)[count]) const
     {
-        if constexpr (count * sizeof(Acc) % 16 == 0) {
+        if constexpr (is_proven<Acc>) {
+            return false;
+        } else {
+            constexpr unsigned most = 16 / sizeof(Acc), wide = most < count ? most : count;
             Acc *to = static_cast<Acc *>(of.base) + k;
-            if (of.is_native && (uintptr_t)to % 16 == 0) {
-                Acc wide[count];
-                uint4 bits[sizeof wide / 16];
-                for (unsigned j = 0; j < count; j++)
-                    wide[j] = sum[j] + initial_of<Acc>(of, k + j);
-                memcpy(bits, wide, sizeof bits);
-                for (unsigned i = 0; i < sizeof wide / 16; i++)
-                    reinterpret_cast<uint4 *>(to)[i] = bits[i];
-                return;
+            if (!of.is_native)
+                return false;
+            for (unsigned j = 0; j < count; j += wide) {
+                Acc part[wide];
+                for (unsigned i = 0; i < wide; i++)
+                    part[i] = Acc(sum[j + i]) + initial_of<Acc>(of, k + j + i);
+                if (sizeof part == 16 && (uintptr_t)to % 16 == 0) {
+                    uint4 bits;
+                    memcpy(&bits, part, sizeof part);
+                    *reinterpret_cast<uint4 *>(to + j) = bits;
+                } else
+                    for (unsigned i = 0; i < wide; i++)
+                        to[j + i] = part[i];
             }
+            return true;
         }
-        for (unsigned i = 0; i < count; i++)
-            put(k + i, sum[i]);
     }
 };
 

@@ -37,6 +37,7 @@ struct Gaps {
 __device__ __forceinline__ void fill(uint64_t *offsets, uint64_t begin, uint64_t end,
                                      uint64_t value, unsigned member, unsigned members)
 {
+    MOSTLY_ONCE
     for (uint64_t k = begin + member; k < end; k += members)
         offsets[k] = value;
 }

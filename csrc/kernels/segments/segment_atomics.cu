@@ -9,13 +9,13 @@
 #include "parts/segment_hot.h"
 
 /* For elements that are added to one word each. */
-template <bool is_checked, bool overlaps, typename In>
+template <bool overlaps, typename In>
 __device__ __forceinline__ void add_whole(const gr_segment_job &of, const gr_word_plan &plan)
 {
     Range range(of, plan);
     Seen<In> seen;
     unsigned long long *words = reinterpret_cast<unsigned long long *>(of.words);
-    for_each_value<8, In>(of, [&](bool is_there, size_t row, uint64_t c, unsigned long long id,
+    for_each_value<4, In>(of, [&](bool is_there, size_t row, uint64_t c, unsigned long long id,
                                   In x) {
         seen.add_if(is_there, x);
         is_there = is_there && range.has(of, id, row);
@@ -26,7 +26,7 @@ __device__ __forceinline__ void add_whole(const gr_segment_job &of, const gr_wor
         if (of.columns == 1)
             value = sum_for_one_word(value, is_there, at);
         if (value)
-            add_to_word(of.state, words + at, value, is_checked);
+            add_to_word(of.state, words + at, value, plan.checked);
         if (overlaps && is_there && whole.flag)
             atomicOr(words + first + plan.words * plan.word_step, (unsigned long long)whole.flag);
     });
@@ -65,11 +65,9 @@ __global__ void __launch_bounds__(512, 2) segment_atomics(gr_segment_job of)
         return;
     if constexpr (!is_integer_element<In> && !std::is_same<In, double>::value)
         if (plan.overlaps)
-            return add_whole<false, true, In>(of, plan);
+            return add_whole<true, In>(of, plan);
     if (plan.words > 1 || plan.flags || of.state->hot)
         add_words<In>(of, plan);
-    else if (plan.checked)
-        add_whole<true, false, In>(of, plan);
     else
-        add_whole<false, false, In>(of, plan);
+        add_whole<false, In>(of, plan);
 }
