@@ -323,11 +323,11 @@ static gr_status check(const gr_axis_plan *p, gr_axis_form found, gr_error *erro
         return gr_fail(error, GR_BAD_VALUE, "%s has no sums along an axis", p->strategy->name);
     if (!fits)
         return gr_fail(error, GR_BAD_VALUE,
-                       "%s adds up %s. This array, along these axes and with this mask, has no "
-                       "such form: use fast",
+                       "%s adds up %s. This array, along these axes%s, has no such form: use fast",
                        p->strategy->name,
                        traits & ROWS ? "rows whose elements are neighbours in memory"
-                                     : "columns that are neighbours in memory");
+                                     : "columns that are neighbours in memory",
+                       p->request->axes.mask ? " and with this mask" : "");
     if (p->request->block > most_threads(p))
         return gr_fail(error, GR_BAD_VALUE, "%s takes blocks of at most %u threads, not of %u",
                        p->strategy->name, most_threads(p), p->request->block);
