@@ -1,4 +1,4 @@
-"""The gpu marker, and --record: what ran on a card, kept as evidence."""
+"""The gpu marker; --record: what ran on a card, as evidence; --share: fewer cases of each test."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import collections
 import fcntl
 import json
 import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,25 @@ def _why_no_gpu() -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record", metavar="FILE", help="write what ran on the GPU to a JSON file")
+    parser.addoption(
+        "--share", type=int, default=1, metavar="N", help="about one of N cases of each test"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --share N, keeps the first case of each test, and the same other ones in every run."""
+    seen: set[str] = set()
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        chosen = (
+            test not in seen or zlib.crc32(item.nodeid.encode()) % config.getoption("share") == 0
+        )
+        (kept if chosen else left).append(item)
+        seen.add(test)
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
