@@ -459,5 +459,6 @@ def test_checks_of_many_repeated_ids_are_broken_off_and_other_threads_run(strate
     )
     ended.set()
     thread.join()
-    assert seconds is not None and seconds < 3
+    # With sanitizers, and another process beside it, the time until the next look takes longer.
+    assert seconds is not None and seconds < (12 if gpureduce.build_info()["sanitize"] else 3)
     assert len(turns) > 1
