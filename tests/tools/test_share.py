@@ -12,16 +12,7 @@ TESTS = Path(__file__).resolve().parents[1]
 
 def _cases(*options: str) -> collections.Counter[str]:
     """How many cases of each test of a file are chosen."""
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "pytest",
-        "--collect-only",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-    ]
+    command = [sys.executable, *"-P -m pytest --collect-only -q -p no:cacheprovider".split()]
     done = subprocess.run(
         [*command, *options, str(TESTS / "core" / "test_cpu.py")],
         capture_output=True,
