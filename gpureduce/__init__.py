@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         load_ipython_extension as load_ipython_extension,
     )
     from gpureduce.kernels.process import KernelEnded
-    from gpureduce.kernels.signature import KernelError
+    from gpureduce.kernels.source_text import KernelError
     from gpureduce.kernels.verdict import Verdict
     from gpureduce.kernels.worker import Limits
     from gpureduce.several.digit_arrays import digits, from_digits, segment_digits
@@ -86,7 +86,7 @@ _HOMES = {
     "kernels.kernel": "Kernel kernel",
     "kernels.notebook": "load_ipython_extension",
     "kernels.process": "KernelEnded",
-    "kernels.signature": "KernelError",
+    "kernels.source_text": "KernelError",
     "kernels.verdict": "Verdict",
     "kernels.worker": "Limits",
     "several.digit_arrays": "digits from_digits segment_digits",

@@ -11,6 +11,8 @@ from gpureduce.core.results import SumResult
 COMPILER: str
 ONE: int
 TWO: int
+FOUR: int
+EIGHT: int
 MANY: int
 PARTIALS: int
 FINISHES: int

@@ -84,10 +84,4 @@ static inline int gr_has_initial(const gr_sums *sums)
     return sums->initial[0].f64 != 0 || sums->initial[1].f64 != 0;
 }
 
-/* The least number of elements per thread. */
-static inline unsigned gr_per_thread(const gr_strategy *strategy)
-{
-    return strategy->traits & TWO ? 2 : 1;
-}
-
 #endif

@@ -10,6 +10,8 @@ extern "C" {
 typedef enum {
     ONE = 1 << 0,             /* one element per thread: the grid covers the input */
     TWO = 1 << 1,             /* two elements per thread */
+    FOUR = 1 << 26,
+    EIGHT = 1 << 27,
     MANY = 1 << 2,            /* a grid-stride loop: the grid fills the device */
     PARTIALS = 1 << 3,        /* leaves a sum per block (or cluster) in out[] */
     FINISHES = 1 << 4,        /* leaves the sum in out[0] */
@@ -82,6 +84,13 @@ typedef struct {
     const char *aliases;
     const char *lesson;
 } gr_strategy;
+
+/* The least number of elements per thread. */
+static inline unsigned gr_per_thread(const gr_strategy *strategy)
+{
+    unsigned traits = strategy->traits;
+    return traits & TWO ? 2 : traits & FOUR ? 4 : traits & EIGHT ? 8 : 1;
+}
 
 int gr_strategy_count(void);
 const gr_strategy *gr_strategy_at(int index);

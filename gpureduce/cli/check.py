@@ -8,24 +8,41 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpureduce.core import text_files
+from gpureduce.kernels import conditions, programs, signature
 from gpureduce.kernels.check import check
-from gpureduce.kernels.kernel import kernel
-from gpureduce.kernels.signature import OPTIONS
+from gpureduce.kernels.kernel import Kernel, kernel
+from gpureduce.kernels.options import OPTIONS
+from gpureduce.kernels.verdict_html import whole_page
 
 Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
 
+def _kernels(arguments: argparse.Namespace) -> list[Kernel]:
+    """The kernel that is named, or all of the file."""
+    options = {name: getattr(arguments, name) for name in (*OPTIONS, *conditions.KEYS)}
+    text = programs.device_code(text_files.read(Path(arguments.file)))
+    names: list[str | None] = [*signature.names_in(text)] or [None]
+    names = [arguments.name] if arguments.name else names
+    return [kernel(Path(arguments.file), name, **options) for name in names]
+
+
 def _run(arguments: argparse.Namespace) -> None:
-    options = {name: getattr(arguments, name) for name in OPTIONS}
-    made = kernel(Path(arguments.file), arguments.name, **options)
-    verdict = check(
-        made, arguments.dtype, hint=not arguments.no_hint, seed=arguments.seed,
-        device=arguments.device,
-    )  # fmt: skip
+    verdicts = [
+        check(
+            made, arguments.dtype, hint=not arguments.no_hint, seed=arguments.seed,
+            device=arguments.device, assume=arguments.assume,
+        )
+        for made in _kernels(arguments)
+    ]  # fmt: skip
     if arguments.html:
-        Path(arguments.html).write_text(verdict._repr_html_(), encoding="utf-8")
-    print(verdict.to_json() if arguments.json else verdict)
-    if not verdict:
+        Path(arguments.html).write_text(whole_page(verdicts), encoding="utf-8")
+    if arguments.json:
+        several = ",\n".join(verdict.to_json() for verdict in verdicts)
+        print(several if len(verdicts) == 1 else f"[{several}]")
+    else:
+        print("\n\n".join(verdict.report(arguments.all) for verdict in verdicts))
+    if not all(verdicts):
         sys.stdout.flush()
         raise SystemExit(1)
 
@@ -34,7 +51,7 @@ def register(command: Command) -> None:
     """Add the command."""
     added = command("check", _run, "check a kernel of yours: exit status 1 if something is wrong")
     added.add_argument("file", metavar="FILE.cu")
-    added.add_argument("--name", help="the kernel's name, if there are several in the file")
+    added.add_argument("--name", help="the kernel's name, if not all of the file are to be checked")
     added.add_argument(
         "--dtype", nargs="+", metavar="DTYPE",
         help="the elements' dtypes (default: int32 and float32, or the kernel's own)",
@@ -44,6 +61,17 @@ def register(command: Command) -> None:
     )
     for option, values in OPTIONS.items():
         added.add_argument(f"--{option}", choices=values, help="as in gpureduce.kernel")
+    added.add_argument(
+        "--blocks", help="where it is to be right: 64,128,256 or powers_of_two, at_least_64, "
+        "at_most_256",
+    )  # fmt: skip
+    added.add_argument("--sizes", help="where it is to be right: full_blocks, or 1000,4096")
+    added.add_argument(
+        "--assume", default="", metavar="CONDITION",
+        help="the exit status is 0 for a kernel that is right under this condition, as in "
+        "'powers_of_two full_blocks lockstep'",
+    )  # fmt: skip
+    added.add_argument("--all", action="store_true", help="also races that a condition allows")
     added.add_argument("--seed", type=int, default=0, help="draws some of the sizes (default: 0)")
     added.add_argument("--no-hint", action="store_true", help="do not tell what to try next")
-    added.add_argument("--html", metavar="FILE", help="also write the verdict with its picture")
+    added.add_argument("--html", metavar="FILE", help="also write the verdict as a page")

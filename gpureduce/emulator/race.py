@@ -86,9 +86,10 @@ class Side:
 class Race:
     """Two accesses to the same bytes that nothing orders; at least one writes.
 
-    `address` is their address (``"shared[12]"``, ``"out[0]"``); `missing` the barrier or fence
-    that would order them; `count` how often this pair of lines raced; `schedules` under which
-    orders of threads it was seen.
+    `address` is their address (``"shared[12]"``, ``"out[0]"``); `missing` what would mend it: a
+    barrier or fence that orders the two, ``"atomicAdd()"`` where both threads add to a value, or
+    ``"one writer"`` where both store a value of their own; `count` how often this pair of lines
+    raced; `schedules` under which orders of threads it was seen.
 
     >>> import gpureduce
     >>> race = gpureduce.races("missing_barrier").races[0]
@@ -118,12 +119,22 @@ class Race:
         return (
             f"{first.name} {_VERBS[first.kind]} {self.address} at {first.place}, and {second.name} "
             f"{_VERBS[second.kind]} it at {second.place}; nothing orders the two: "
-            f"{REMEDIES[self.missing]}"
+            f"{self.remedy}"
         )
+
+    @property
+    def remedy(self) -> str:
+        """What would mend it, in a sentence."""
+        return REMEDIES[self.missing].format(self.address)
 
 
 _VERBS = {"read": "reads", "write": "writes", "atomic": "updates", "end": "ends and gives up"}
+ATOMIC, ONE_WRITER = "atomicAdd()", "one writer"
 REMEDIES = {
+    ATOMIC: "both add to {0} at once, and an addition gets lost: use atomicAdd(&{0}, ...); no "
+    "barrier mends it",
+    ONE_WRITER: "they store different values to {0}, and one gets lost: let one of them store, or "
+    "give each an element of its own",
     "__syncwarp()": "a __syncwarp() that names both lanes is missing between them",
     "__syncthreads()": "a __syncthreads() is missing between them",
     "cluster.sync()": "a cluster.sync() is missing between them",
@@ -132,6 +143,28 @@ REMEDIES = {
     "__threadfence()": "an atomic passes between them, but without a __threadfence() on both sides",
     "copy_wait()": "a copy_wait() for the bulk copy is missing between them",
 }
+
+
+@dataclass(frozen=True)
+class Unwritten:
+    """A read of shared memory that no thread of the block has written.
+
+    >>> from gpureduce.emulator.race import Place, Unwritten
+    >>> print(Unwritten(0, 3, "cell[96]", Place("mine.cu", 12)))
+    line 12: thread 3 reads cell[96], which no thread has written
+    """
+
+    block: int
+    thread: int
+    address: str
+    place: Place
+
+    def __str__(self) -> str:
+        of_block = f" of block {self.block}" if self.block else ""
+        return (
+            f"line {self.place.line}: thread {self.thread}{of_block} reads {self.address}, which "
+            "no thread has written"
+        )
 
 
 @dataclass(frozen=True)
@@ -167,7 +200,8 @@ class FoundRaces:
 
     `races` are pairs of lines that race, the most frequent first. `barriers` are those that only
     part of a block reached. `faults` are the errors that ended a launch, such as a deadlock, by
-    schedule. `wrong` are the wrong sums, by schedule; `expected` is the right one.
+    schedule. `wrong` are the wrong sums, by schedule; `expected` is the right one. `unwritten` are
+    reads of shared memory that no thread has written; they are no fault by themselves.
     """
 
     strategy: str
@@ -181,6 +215,7 @@ class FoundRaces:
     faults: dict[str, str]
     wrong: dict[str, Any]
     expected: Any
+    unwritten: tuple[Unwritten, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.races or self.barriers or self.faults)

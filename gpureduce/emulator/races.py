@@ -18,15 +18,23 @@ from gpureduce.core.checks import listed, whole
 from gpureduce.core.request import Request, launch_of
 from gpureduce.core.schedule import ORDERS, Schedule, checked
 from gpureduce.emulator import race_picture
-from gpureduce.emulator.race import MISSING, FoundRaces, Place, Race, Side, SplitBarrier
+from gpureduce.emulator.race import (
+    ATOMIC,
+    MISSING,
+    ONE_WRITER,
+    FoundRaces,
+    Place,
+    Race,
+    Side,
+    SplitBarrier,
+    Unwritten,
+)  # fmt: skip
 from gpureduce.errors import CudaError
 
 if TYPE_CHECKING:
     from gpureduce.kernels.kernel import Kernel
 
 SCHEDULES = ("forward", "reverse", "lockstep", "random 0", "random 1", "random 2")
-# Names of a kernel's parameters, in order (CONTRIBUTING.md).
-_PARAMETERS = ("in", "out", "n", "work", "ticket")
 
 
 @dataclass(frozen=True)
@@ -210,6 +218,7 @@ def examine(
     return Races(
         strategy.name, n, dtype, block, grid or None, tuple(_schedule(s)[0] for s in schedules),
         found.races(), tuple(found.barriers.values()), found.faults, found.wrong, expected,
+        tuple(found.unwritten.values()),
     )  # fmt: skip
 
 
@@ -235,6 +244,7 @@ class _Found:
         self.barriers: dict[tuple[Any, ...], SplitBarrier] = {}
         self.faults: dict[str, str] = {}
         self.wrong: dict[str, Any] = {}
+        self.unwritten: dict[Place, Unwritten] = {}
 
     def add(self, schedule: str, report: dict[str, Any]) -> None:
         for row in report["races"]:
@@ -244,8 +254,13 @@ class _Found:
             threads = tuple(tuple(place["threads"]) for place in row["places"])
             split = SplitBarrier(row["block"], places, threads, tuple(row["ended"]))
             self.barriers.setdefault(places, split)
+        for row in report["unwritten"]:
+            read = Unwritten(row["block"], row["thread"], row["address"], _place(row))
+            self.unwritten.setdefault(read.place, read)
 
     def _add_race(self, schedule: str, row: dict[str, Any]) -> None:
+        if not row["differ"]:  # threads that store the same value: any of them may be the last
+            return
         sides = tuple(_side(side) for side in row["sides"])
         race = Race(sides, _address(row, sides), row["missing"], row["count"], (schedule,))  # type: ignore[arg-type]
         lines = tuple(sorted((s.place.file, s.place.line, s.kind) for s in sides))
@@ -260,7 +275,18 @@ class _Found:
         self.by_lines[lines] = race
 
     def races(self) -> tuple[Race, ...]:
-        return tuple(sorted(self.by_lines.values(), key=lambda race: -race.count))
+        found = [dataclasses.replace(race, missing=self._missing(race))
+                 for race in self.by_lines.values()]  # fmt: skip
+        return tuple(sorted(found, key=lambda race: -race.count))
+
+    def _missing(self, race: Race) -> str:
+        """What would mend a race: a barrier only if there is a line for it between the two."""
+        all_of_them = self.by_lines.values()
+        stored = {_store_of(one) for one in all_of_them if _is_one_line(one)} - {None}
+        added = {_store_of(one) for one in all_of_them if _has_read(one)} & stored
+        if _store_of(race) in added:
+            return ATOMIC
+        return ONE_WRITER if _is_one_line(race) else race.missing
 
 
 def _place(row: dict[str, Any]) -> Place:
@@ -280,12 +306,22 @@ def _side(row: dict[str, Any]) -> Side:
     )
 
 
+def _is_one_line(race: Race) -> bool:
+    """Whether two threads store at one line of the kernel, at the same time."""
+    first, second = race.sides
+    return first.kind == second.kind == "write" and first.place == second.place
+
+
+def _has_read(race: Race) -> bool:
+    return {side.kind for side in race.sides} == {"read", "write"}
+
+
+def _store_of(race: Race) -> tuple[Place, str] | None:
+    """The line of a race that stores, and the array or variable; None for one without a store."""
+    places = [side.place for side in race.sides if side.kind == "write" and not side.copy]
+    return (places[0], race.address.partition("[")[0]) if places else None
+
+
 def _address(row: dict[str, Any], sides: Sequence[Side]) -> str:
-    offset, size = row["offset"], row["size"]
-    index = f"[{offset // size}]" if offset % size == 0 else f", byte {offset},"
-    if row["space"] == "shared":
-        far = any(side.block != row["owner"] for side in sides)
-        return f"shared{index}" + (f" of block {row['owner']}" if far else "")
-    if row["parameter"] >= 0:
-        return _PARAMETERS[row["parameter"]] + index
-    return f"the byte at {offset:#x}"
+    far = row["shared"] and any(side.block != row["owner"] for side in sides)
+    return str(row["address"]) + (f" of block {row['owner']}" if far else "")

@@ -48,6 +48,9 @@ BESIDE = {
     "shared_store_pipe": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
 }
 
+# Counters of all instructions of the machine code, by opcode.
+IN_ALL = {"instructions_issued": r"", "branches_issued": r"BRA|BRX|JMP|JMX|BREAK|BSYNC|RET|EXIT"}
+
 # Metrics of ncu for each instruction of the machine code.
 LINE_METRICS = {
     "issued": "inst_executed",
@@ -254,7 +257,10 @@ def matched(
         listing = of_name[copies * seen[case.strategy]]
         seen[case.strategy] += 1
         counters = {name: ncu.counter(kernel, key) for name, key in {**METRICS, **BESIDE}.items()}
-        found.append(Seen(case, counters, _machine_code(listing)))
+        code = _machine_code(listing)
+        for name, pattern in IN_ALL.items():
+            counters[name] = sum(one.issued for one in code if re.match(pattern, one.opcode))
+        found.append(Seen(case, counters, code))
     return found
 
 

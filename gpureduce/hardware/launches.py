@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 from gpureduce.core import json_files
 from gpureduce.core.sources import Place
-from gpureduce.hardware.counters import BESIDE, METRICS, Case, Instruction, Seen
+from gpureduce.hardware.counters import BESIDE, IN_ALL, METRICS, Case, Instruction, Seen
 from gpureduce.hardware.rows import place_of
 
 _TOLD = re.compile(r"LD(?!C)|ST|ATOM|RED|CREDUX|BAR\.|UCGABAR|WARPSYNC|NOP|SHFL|VOTE|MEMBAR|FENCE")
@@ -26,7 +26,7 @@ def in_short(seen: Seen) -> Seen:
 
 def as_values(launches: Sequence[Seen]) -> dict[str, Any]:
     """Launches as plain values. Each instruction is listed once, with counts for each launch."""
-    names = [*METRICS, *BESIDE]
+    names = [*METRICS, *BESIDE, *IN_ALL]
     listed: dict[tuple[str, str], int] = {}
     rows = []
     for seen in launches:
@@ -37,7 +37,7 @@ def as_values(launches: Sequence[Seen]) -> dict[str, Any]:
                 [listed.setdefault(key, len(listed)), one.issued, one.lanes, one.wavefronts]
             )
         *case, matrix_rows = astuple(seen.case)
-        counts = [seen.counters[name] for name in names]
+        counts = [seen.counters.get(name, 0) for name in names]
         rows.append([*case, counts, code, *([matrix_rows] if matrix_rows else [])])
     return {"counters": names, "instructions": [list(key) for key in listed], "launches": rows}
 

@@ -66,6 +66,35 @@ def recorded(
     return Table(title, head, rows, _notes(record, told, card))
 
 
+def unrolling(
+    strategies: Sequence[str] = ("sequential", "unroll_tail", "unroll_warp", "first_add",
+                                 "first_add_unroll_warp", "unroll_full"),
+    n: int = 2**24, block: int = 256, path: str | Path = PATH,
+) -> Table:  # fmt: skip
+    """What writing out the loop saves: instructions and branches of a card, from the record.
+
+    The emulator does not see them: they depend on the compiler. Without a record of them the table
+    says so.
+    """
+    record = verify_counters.read(Path(path)) if Path(path).exists() else {}
+    seen = record.get("seen", {"counters": [], "launches": []})
+    head = ["", "instructions", "branches", "barriers"]
+    rows, names = [], seen["counters"]
+    for strategy, launched_n, launched_block, grid, counts, *_ in seen["launches"]:
+        told = dict(zip(names, counts, strict=False))
+        if strategy in strategies and (launched_n, launched_block) == (n, block):
+            found = explain(strategy, n=n, dtype="int32", block=block, grid=grid, finish="host")
+            assert isinstance(found, Explanation)
+            barriers = found.counters["block_barriers"] // grid
+            cells = [told.get(f"{name}_issued", 0) / grid for name in ("instructions", "branches")]
+            rows.append([strategy, *(f"{cell:,.0f}" for cell in cells), f"{barriers}"])
+    rows.sort(key=lambda row: strategies.index(row[0]))
+    title = f"What writing out the loop saves, by warps of a block of {block}: {n:,} int32"
+    by = f"{record['card']}, commit {str(record['commit'])[:9]}" if rows else "not recorded yet"
+    return Table(title, head, rows,
+                 [f"Instructions and branches that a block's warps issue: {by}."])  # fmt: skip
+
+
 def _notes(
     record: dict[str, Any] | None, found: verify_counters.Table | None, card: str
 ) -> list[str]:

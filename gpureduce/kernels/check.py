@@ -5,22 +5,19 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy.typing as npt
 
-from gpureduce import _emulator_traced, _host
 from gpureduce.core import devices, dtypes, registry
 from gpureduce.core.checks import whole
 from gpureduce.core.devices import Device
-from gpureduce.core.registry import Strategy
-from gpureduce.emulator import races
-from gpureduce.errors import CudaError
-from gpureduce.kernels import cubins, ladder, on_card, process, trials
+from gpureduce.kernels import conditions, cubins, ladder, on_card, options, process
 from gpureduce.kernels.check_on_card import CardResult
+from gpureduce.kernels.conditions import Condition, Domain
 from gpureduce.kernels.kernel import Kernel, kernel
-from gpureduce.kernels.trials import Case, Failure, Subject
+from gpureduce.kernels.trials import Case, Failure
 from gpureduce.kernels.types import Pair
 from gpureduce.kernels.verdict import Verdict
 from gpureduce.kernels.worker import Job
@@ -29,68 +26,6 @@ _QUIET_S = 5.0  # without a word from the process for kernels: the kernel hangs
 _CARD_QUIET_S = 20.0  # the same on a card, where all rungs are timed in turns
 _CARD_S = 60.0  # for each dtype
 _NO_CASE = Case(0, 0, 0, "", "", "")  # before the first sum
-_ORDERS = ("forward", "random 1")
-_RACE_BLOCKS = (256, 96, 64, 128, 416, 512, 1024)
-_TILE_BYTES = 32768  # of bulk_copy.cu
-
-
-def _race_cases(traits: int, itemsize: int) -> Iterator[tuple[int, int, int]]:
-    """Sizes, blocks and grids: all steps of a tree, a ragged end, several blocks, one block."""
-    if traits & _host.RING:
-        yield 9 * _TILE_BYTES // itemsize + 7, 256, 1
-        yield 20000, 256, 8
-        return
-    if traits & _host.FINISHES:  # if every thread races for the one sum, few threads are enough
-        yield 135, 64, 0
-    for block in _RACE_BLOCKS:
-        yield 8 * block + 7, block, 0
-    if traits & _host.MANY:
-        yield 20000, 256, 0
-        if not traits & _host.ALONE:
-            yield 20000, 256, 8
-
-
-def _look_for_races(subject: Subject, result: str, tell: Callable[[str, object], None]) -> None:
-    """Tells the first findings of the race detector, and which cases were looked at."""
-    strategy, itemsize = subject.strategy, dtypes.named(subject.dtype).itemsize
-    for n, block, grid in _race_cases(strategy.traits, itemsize):
-        tell("case", Case(n, block, grid, " and ".join(_ORDERS), "races", subject.dtype))
-        found = races.examine(
-            _emulator_traced, strategy, n, subject.dtype, (block, grid), _ORDERS, result
-        )
-        tell("looked", (n, block, grid))
-        if found or found.wrong:
-            faults = {order: trials.told(fault) for order, fault in found.faults.items()}
-            tell("races", dataclasses.replace(found, faults=faults))
-            return
-
-
-def examine(
-    strategy: Strategy,
-    tell: Callable[[str, object], None],
-    subjects: Sequence[tuple[Any, ...]],
-    results: Sequence[str],
-    seed: int,
-) -> bool:
-    """Makes all parts of a check, in the process for kernels, and reports each when it is known."""
-    wrong = False
-    for given in subjects:
-        subject = Subject(strategy, *given)
-        tried, failures = trials.try_all(subject, seed, tell)
-        if failures:
-            wrong = True
-            tell("failure", trials.smallest(subject, failures, tell))
-        tell("tried", (subject.dtype, tried, len(failures)))
-    subject = Subject(strategy, *subjects[0])
-    tell("stage", "races")
-    _look_for_races(subject, results[0], tell)
-    tell("stage", "counts")
-    finish = "host" if strategy.finishes == ("host",) else None
-    try:
-        tell("counts", ladder.compare(strategy, results[0], subject.dtype, finish))
-    except (CudaError, ValueError) as error:
-        tell("no counts", trials.told(str(error)))
-    return not wrong
 
 
 def subjects_of(
@@ -111,9 +46,19 @@ def subjects_of(
         conversion = dtypes.convert(source, result)
         subjects.append((name, conversion.load, conversion.acc))
         results.append(conversion.result.name)
-    loaded = chosen.loaded(list(dict.fromkeys(pairs)))
-    finish = registry.finish_number("host" if loaded.finishes == ("host",) else None)
+    finish = registry.finish_number("host" if chosen.finishes == ("host",) else None)
     return [(*subject, finish) for subject in subjects], results, list(dict.fromkeys(pairs))
+
+
+def _chosen(
+    given: Kernel | str | os.PathLike[str], name: str | None, where: dict[str, Any]
+) -> Kernel:
+    """The kernel, with the options that say where it is to be right."""
+    if not isinstance(given, Kernel):
+        return kernel(given, name, **where)
+    if name not in (None, given.name):
+        raise ValueError(f"the kernel is {given.name}, not {name}")
+    return dataclasses.replace(given, options=given.options | options.checked_options(where))
 
 
 def _wanted(chosen: Kernel, dtype: npt.DTypeLike | Sequence[str] | None) -> list[str]:
@@ -143,7 +88,7 @@ def _checked_on_card(
     chosen: Kernel,
     card: Device,
     pairs: list[Pair],
-    what: tuple[list[tuple[Any, ...]], list[str], int],
+    what: tuple[list[tuple[Any, ...]], list[str], int, Domain],
     wanted: str | None,
 ) -> Verdict:
     """The verdict with its part on a card."""
@@ -187,6 +132,10 @@ def check(
     hint: bool = True,
     seed: int = 0,
     device: str | None = None,
+    name: str | None = None,
+    blocks: int | str | Sequence[int] | None = None,
+    sizes: int | str | Sequence[int] | None = None,
+    assume: str = "",
 ) -> Verdict:
     """Tell whether a kernel that you write is right, whether it races, and what slows it down.
 
@@ -216,6 +165,13 @@ def check(
     device
         The card, as ``"cuda:1"``. By default the first one, if there is one and a compiler for it.
         ``"emulator"`` tries no card.
+    name
+        The kernel's name, if there are several in the text.
+    blocks, sizes
+        Where the kernel is to be right, as in `kernel`.
+    assume
+        A condition under which it may be right, in the words of `Verdict.condition`, as in
+        ``"powers_of_two full_blocks lockstep"``. A kernel that is right under it passes.
 
     Returns
     -------
@@ -245,18 +201,18 @@ def check(
     """
     start = time.perf_counter()
     card = _card(device)
-    seed = whole("seed", seed, 0, 2**64 - 1)
-    chosen = kernel_or_text if isinstance(kernel_or_text, Kernel) else kernel(kernel_or_text)
+    seed, assumed = whole("seed", seed, 0, 2**64 - 1), conditions.parsed(assume)
+    chosen = _chosen(kernel_or_text, name, {"blocks": blocks, "sizes": sizes})
     process.start()  # while the compiler runs, the process for kernels gets ready
     subjects, results, pairs = subjects_of(chosen, _wanted(chosen, dtype))
-    loaded = chosen.loaded(pairs)
+    loaded = chosen.loaded(pairs, may_be_obsolete=True)
     compiled = time.perf_counter()
-    limits = chosen.limits.times(len(subjects))
+    limits = chosen.limits.times(3 * len(subjects))
     job = Job(
-        "gpureduce.kernels.check",
+        "gpureduce.kernels.examination",
         "examine",
         loaded,
-        (subjects, results, seed),
+        (subjects, results, seed, chosen.domain, chosen.source.for_the_emulator()),
         {},
         limits,
         _QUIET_S,
@@ -264,14 +220,22 @@ def check(
     outcome = process.run(job)
     if outcome.error is not None:
         raise outcome.error
-    verdict = _verdict(chosen, [subject[0] for subject in subjects], outcome, hint)
-    if card is not None and not any(failure.fault for failure in verdict.failures):
-        verdict = _checked_on_card(verdict, chosen, card, pairs, (subjects, results, seed), device)
+    verdict = _verdict(chosen, [subject[0] for subject in subjects], outcome, (hint, assumed))
+    runs = not any(failure.fault for failure in verdict.failures) and not chosen.obsolete
+    if card is not None and runs and not (verdict.condition and verdict.condition.lockstep):
+        where = chosen.domain
+        if verdict.condition:
+            where = dataclasses.replace(where, condition=verdict.condition)
+        if where.condition.full:
+            subjects = [(*subject[:3], registry.finish_number("host")) for subject in subjects]
+        verdict = _checked_on_card(
+            verdict, chosen, card, pairs, (subjects, results, seed, where), device
+        )
     return verdict.timed(compiled - start, time.perf_counter() - start)
 
 
 def _verdict(
-    chosen: Kernel, wanted: list[str], outcome: process.Outcome, wants_hint: bool
+    chosen: Kernel, wanted: list[str], outcome: process.Outcome, how: tuple[bool, Condition]
 ) -> Verdict:
     told = _told(outcome)
     cases = told.get("case", [])
@@ -281,6 +245,8 @@ def _verdict(
     if outcome.ended:
         last = cases[-1] if cases else _NO_CASE
         failures.append(Failure(last, fault=outcome.ended, ended=True))
+    wants_hint, assumed = how
+    condition, reasons, wrong = told.get("condition", [(None, {}, ())])[0]
     right = not failures and found is None
     tip = ladder.hint(compared, chosen.traits) if compared and wants_hint and right else None
     return Verdict(
@@ -290,11 +256,21 @@ def _verdict(
         dtypes=tuple(wanted),
         tried=sum(1 for case in cases if case.numbers != "races"),
         failures=tuple(failures),
-        looked=tuple(told.get("looked", [])),
+        looked=tuple(told.get("looked", [[]])[0]),
         races=found,
         comparison=compared,
         not_counted=told.get("no counts", [""])[0],
         hint=tip,
+        condition=condition,
+        reasons=reasons,
+        excluded=wrong,
+        assumed=assumed,
+        domain=told.get("where", [chosen.domain])[0],
+        takes_n=chosen.signature.takes_n,
+        other=told.get("other", [""])[0],
+        obsolete=chosen.obsolete,
+        remarks=told.get("remarks", [()])[0],
+        text=chosen.text,
         printed=outcome.printed,
         printed_bytes=outcome.printed_bytes,
     )

@@ -19,12 +19,13 @@ from gpureduce.core.request import Launch
 from gpureduce.core.summation import sum as sum_of
 from gpureduce.errors import CudaError
 from gpureduce.kernels import ladder, trials
+from gpureduce.kernels.conditions import Domain
 from gpureduce.kernels.trials import ON_CARD, Case, Failure, Subject
 
 N = 2**26  # elements of the sums that are timed: more than a cache holds
 _REPEATS = 6
 _OFTEN = 5  # runs of each large case: a race may go well once
-_LARGE = ((2**20 + 1, 1024), (2**22 + 7, 256))
+_LARGE = ((2**20 + 1, 1024), (2**20, 1024), (2**22 + 7, 256), (2**22, 256))
 
 
 @dataclass(frozen=True)
@@ -108,12 +109,14 @@ class _OnCard(Subject):
         return str(error).partition(", from ")[0]
 
 
-def _cases(subject: Subject, seed: int, large: Sequence[tuple[int, int]]) -> Iterator[Case]:
+def _cases(
+    subject: Subject, seed: int, where: Domain, large: Sequence[tuple[int, int]]
+) -> Iterator[Case]:
     """The cases of the emulator, without its orders of threads; and large ones."""
-    distinct = (replace(case, order=ON_CARD) for case in trials.cases(subject, seed))
+    distinct = (replace(case, order=ON_CARD) for case in trials.cases(subject, seed, where))
     yield from dict.fromkeys(distinct)
     for n, block in large:
-        for _ in range(_OFTEN):
+        for _ in range(_OFTEN * where.allows(block, n)):
             yield Case(n, block, 0, ON_CARD, "different", subject.dtype)
 
 
@@ -148,6 +151,7 @@ def examine(
     subjects: Sequence[tuple[Any, ...]],
     results: Sequence[str],
     seed: int,
+    where: Domain,
     device: str,
     n: int = N,
     large: Sequence[tuple[int, int]] = _LARGE,
@@ -155,8 +159,8 @@ def examine(
     """Tries the kernel on a card, for each dtype, and times `n` elements of the first one."""
     card, right = devices.choose_device(device), True
     for name, load, acc, finish in subjects:
-        subject = _OnCard(strategy, name, load, acc, finish, card)
-        tried, failure = _try_all(subject, _cases(subject, seed, large), tell)
+        subject = _OnCard(strategy, name, load, acc, finish, "", card)
+        tried, failure = _try_all(subject, _cases(subject, seed, where, large), tell)
         tell("tried", tried)
         if failure:
             tell("failure", failure)

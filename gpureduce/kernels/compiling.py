@@ -21,14 +21,20 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce import _emulator, _emulator_traced
-from gpureduce.kernels.signature import KernelError, Signature, for_the_emulator
+from gpureduce.kernels.emulated_text import for_the_emulator
+from gpureduce.kernels.programs import modern
+from gpureduce.kernels.signature import ROLES, Signature
+from gpureduce.kernels.source_text import KernelError
 
 _TIME_S = 60
 _KEPT = 400  # compiled kernels in the cache
 _OURS = "gpureduce_kernel.cpp"
 _PLAIN = ("-O1",)
 _COMMON = ("-std=c++17", "-fPIC", "-c", "-fvisibility=hidden", "-fwrapv",
-           "-ffp-contract=off", "-w", "-fno-diagnostics-color", "-fmax-errors=20")  # fmt: skip
+           "-ffp-contract=off", "-w", "-fno-diagnostics-color", "-fmax-errors=20",
+           "-fstack-protector-strong")  # fmt: skip
+# Indexes of arrays are checked, and functions look whether an array of theirs was overrun.
+_BOUNDS = {True: ("-fsanitize=array-bounds",), False: ("-fsanitize=bounds-strict",)}  # by clang
 # The kernel's own exit() before the C library's; and an error for functions that are nowhere.
 _LINK = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs")
 BLOCKS = (32, 64, 128, 256, 512, 1024)
@@ -47,6 +53,33 @@ extern "C" void exit(int status) noexcept
     _Exit(status);
 }}
 
+/* What the compiler hands over for an index out of bounds. */
+struct gr_index_data {{
+    struct {{
+        const char *file;
+        unsigned line, column;
+    }} place;
+    struct gr_type {{
+        unsigned short kind, info;
+        char name[1];
+    }} *array, *index;
+}};
+
+extern "C" void __ubsan_handle_out_of_bounds(gr_index_data *data, unsigned long index)
+{{
+    unsigned bits = 1u << (data->index->info >> 1), is_signed = data->index->info & 1;
+    long value = (long)index;
+    if (is_signed && bits < 64)
+        value = (long)(index << (64 - bits)) >> (64 - bits);
+    gr_bad_index(data->place.file, data->place.line, data->place.column, data->array->name, value);
+}}
+
+extern "C" void __stack_chk_fail(void)
+{{
+    gr_bad_local(__builtin_return_address(0));
+}}
+
+{caller}
 static void gr_add(gr_kernel_list *list, unsigned block, const void *entry)
 {{
     gr_kernel *kernel = &list->kernel[list->count++];
@@ -188,6 +221,10 @@ class Source:
     file: str
     folder: str | None = None
 
+    def for_the_emulator(self) -> str:
+        """The text as the emulator takes it."""
+        return for_the_emulator(modern(self.text))
+
     def included(self) -> list[str]:
         """The texts of the headers that it includes from its own folder."""
         texts, seen, todo = [], set(), [self.text]
@@ -210,24 +247,63 @@ def _header(path: Path) -> str:
 
 
 def instances(signature: Signature, pair: tuple[str, str]) -> list[tuple[int, str]]:
-    """The instances of a kernel for a pair of types: the block size, or 0 for any, and its name."""
+    """The instances of a kernel for a pair of types: the block size, or 0 for any, and its name.
+
+    A flag of a template is false: the code for any size.
+    """
     load, acc = pair
-    types = [[], [f"type_{acc}"], [f"const type_{load} *", f"type_{acc}"]][signature.types]
+    known = {"In": f"const type_{load} *", "Acc": f"type_{acc}", "flag": "false"}
     found = []
     for block in BLOCKS if signature.block else (0,):
-        arguments = [*types, str(block)] if block else types
-        name = signature.name + (f"<{', '.join(arguments)}>" if arguments else "")
-        found.append((block, name))
+        arguments = [str(block) if kind == "block" else known[kind] for kind in signature.template]
+        found.append((block, signature.name + (f"<{', '.join(arguments)}>" if arguments else "")))
     return found
+
+
+# A kernel whose parameters have another order than ours is called by one that has our order.
+_ANY_POINTER = """struct gr_any_pointer {
+    const void *address;
+    template <typename T> DEVICE operator T *() const
+    {
+        return (T *)address;
+    }
+};
+"""
+_IN_OUR_ORDER = """GLOBAL void gr_in_order_NUMBER(const type_LOAD *in, type_ACC *out, size_t n,
+                                               type_ACC *work, unsigned *ticket)
+{
+    KERNEL(ARGUMENTS);
+}
+"""
+
+
+def in_our_order(signature: Signature, pair: tuple[str, str], is_device: bool) -> str:
+    """The text of kernels that call each instance, with its parameters in its own order."""
+    if signature.is_usual:
+        return ""
+    texts = [_ANY_POINTER.replace("DEVICE", "__device__" if is_device else "GR_UNTRACED")]
+    passed = [one.role if one.role == "n" else f"gr_any_pointer{{{one.role}}}"
+              for one in signature.parameters]  # fmt: skip
+    for number, (_, name) in enumerate(instances(signature, pair)):
+        text = _IN_OUR_ORDER
+        for word, now in (
+            ("NUMBER", str(number)), ("LOAD", pair[0]), ("ACC", pair[1]), ("KERNEL", name),
+            ("ARGUMENTS", ", ".join(passed)), ("GLOBAL", "__global__" if is_device else "static"),
+        ):  # fmt: skip
+            text = text.replace(word, now)
+        texts.append(text)
+    return "\n".join(texts)
 
 
 def _wrapper(signature: Signature, file: str, pair: tuple[str, str]) -> str:
     load, acc = pair
-    adds = [
-        f"    gr_add(list, {block}, kernel_entry({name}));"
-        for block, name in instances(signature, pair)
-    ]
-    return _WRAPPER.format(file=file, load=load, acc=acc, adds="\n".join(adds))
+    names = ", ".join(f'"{signature.named(role) or role}"' for role in ROLES)
+    adds = [f"    static const char *const names[] = {{{names}}};"]
+    for number, (block, name) in enumerate(instances(signature, pair)):
+        entry = name if signature.is_usual else f"gr_in_order_{number}"
+        adds.append(f"    gr_add(list, {block}, kernel_entry({entry}, names));")
+    caller = in_our_order(signature, pair, is_device=False)
+    return _WRAPPER.format(file=file, load=load, acc=acc, adds="\n".join(adds), caller=caller)
 
 
 def libraries(source: Source, signature: Signature, pair: tuple[str, str]) -> tuple[Path, Path]:
@@ -237,10 +313,10 @@ def libraries(source: Source, signature: Signature, pair: tuple[str, str]) -> tu
     includes = [f"-I{headers / folder}" for folder in known["includes"]]
     includes += [f"-iquote{source.folder}"] if source.folder else []
     builds = ((_PLAIN, _emulator.__file__), (tuple(traced), _emulator_traced.__file__))
-    text, wrapper = for_the_emulator(source.text), _wrapper(signature, source.file, pair)
+    text, wrapper = source.for_the_emulator(), _wrapper(signature, source.file, pair)
     paths, jobs = [], []
     for flags, module in builds:
-        command = [*chosen.command, *_COMMON, *flags, *includes]
+        command = [*chosen.command, *_COMMON, *_BOUNDS[chosen.is_clang], *flags, *includes]
         stamp = str(os.stat(module).st_mtime_ns)
         key = key_of(
             [text, wrapper, *source.included(), *command, *_LINK, chosen.version, module, stamp]
@@ -332,6 +408,8 @@ def told(said: str, file: str) -> str:
             kept.append(line)
     if not any(": error" in line or ": fatal error" in line for line in kept):
         kept = [*_elsewhere(said, file), *kept]
+    if re.search(r"blockDim.*(?:not usable in a constant|non-constant|constant value)", said):
+        kept.append("blockDim is no constant: make the block size a parameter of the template")
     return "the compiler refuses the kernel:\n" + "\n".join(kept)
 
 

@@ -19,7 +19,8 @@ from pathlib import Path
 from gpureduce.hardware import toolkit
 from gpureduce.kernels import compiling, nvrtc
 from gpureduce.kernels.compiling import Source
-from gpureduce.kernels.signature import KernelError, Signature
+from gpureduce.kernels.signature import Signature
+from gpureduce.kernels.source_text import KernelError
 
 _OURS = "gpureduce_kernel.cu"
 _TEXT = '#include <device.h>\n#include <shared/cuda_types.h>\n#include "{file}"\n'

@@ -17,10 +17,12 @@ from typing import Any
 from gpureduce.core import dtypes
 from gpureduce.core.checks import whole
 from gpureduce.errors import CudaError
-from gpureduce.kernels import process, signature
+from gpureduce.kernels import process
 from gpureduce.kernels.check import check, subjects_of
+from gpureduce.kernels.conditions import Domain
 from gpureduce.kernels.kernel import Kernel, kernel
-from gpureduce.kernels.signature import KernelError, without_comments
+from gpureduce.kernels.options import traits_of
+from gpureduce.kernels.source_text import KernelError, without_comments
 from gpureduce.kernels.spec import COMPARISONS, RULE, Spec, checked
 from gpureduce.kernels.trials import Failure
 from gpureduce.kernels.verdict import Verdict
@@ -190,13 +192,22 @@ class _Counts:
         return ""
 
 
-def _counted(chosen: Kernel, name: str, n: int, seed: int) -> _Counts:
+def _counted(chosen: Kernel, name: str, where: Domain, n: int, seed: int) -> _Counts:
     """Counts the kernel for n elements in blocks of 256, and for a size and a block of the seed.
 
-    The second count is for a kernel that is good for the first alone.
+    The second count is for a kernel that is good for the first alone. Both are launches for which
+    the kernel is to be right.
     """
     draw = random.Random(seed)
-    cases = [(n, _BLOCK), ((n + draw.randrange(n // 4 + 1)) | 1, draw.choice(_DRAWN_BLOCKS))]
+    blocks = where.condition.blocks
+    first = _BLOCK if _BLOCK in blocks else blocks[-1]
+    second = draw.choice([b for b in _DRAWN_BLOCKS if b in blocks] or blocks)
+    cases = [(n, first), ((n + draw.randrange(n // 4 + 1)) | 1, second)]
+    if where.condition.full:
+        cases = [
+            (-(-size // (b * where.per_thread)) * b * where.per_thread, b) for size, b in cases
+        ]
+        chosen = dataclasses.replace(chosen, options=chosen.options | {"sizes": "full_blocks"})
     subjects, _, pairs = subjects_of(chosen, [name])
     job = Job("gpureduce.kernels.jobs", "count_cases", chosen.loaded(pairs), (subjects[0], cases),
               {}, chosen.limits)  # fmt: skip
@@ -248,7 +259,7 @@ def _judge(rule: str, text: str, verdict: Verdict, counts: _Counts) -> tuple[boo
         looked = bool(verdict.looked) and not any(
             f.case.numbers == "races" for f in verdict.failures
         )
-        return looked and not verdict.races, verdict.accesses()
+        return bool(verdict) or (looked and not verdict.races), verdict.accesses(every=True)
     if not verdict or counts.wrong:  # a kernel that does nothing has no conflicts
         return False, "counts only for a kernel that is right and does not race"
     judged = _judge_text(rule, text)
@@ -265,7 +276,7 @@ def _launched(chosen: Kernel, wanted: Spec) -> tuple[Kernel, str]:
         for key, value in wanted.launch.items()
         if chosen.options.get(key, "no") != value
     ]
-    traits = signature.traits_of(chosen.text, chosen.signature, options)
+    traits = traits_of(chosen.text, chosen.signature, options)
     said = f"The spec launches it with {', '.join(changed)}." if changed else ""
     return dataclasses.replace(chosen, options=options, traits=traits), said
 
@@ -288,8 +299,10 @@ def grade(
         A `Kernel`, or what `kernel` takes.
     spec
         The path of a TOML file, or the same as a mapping: ``title``, ``dtypes`` to try, ``launch``
-        with options of `kernel` that are fixed, and a list ``require`` of rules with ``rule`` and
-        ``points`` (1 by default); ``says`` is shown where a rule does not hold. A rule is
+        with options of `kernel` that are fixed, ``blocks`` and ``sizes`` for which the kernel is to
+        be right, as in `kernel`, ``assume`` with a condition as in `check`, and a list ``require``
+        of rules with ``rule`` and ``points`` (1 by default); ``says`` is shown where a rule does
+        not hold. A rule is
         ``"right"``, ``"no races"``, ``"compiles"``, ``"lines <= 40"``, ``"forbid NAME"``, ``"use
         NAME"``, or a counter of `explain` for ``n`` elements (65,536 by default) in blocks of 256,
         and for a size and a block that the seed draws, as in ``"shared_load_conflicts == 0"``,
@@ -335,14 +348,17 @@ def grade(
         chosen = kernel_or_text if isinstance(kernel_or_text, Kernel) else kernel(kernel_or_text)
         chosen, launched = _launched(chosen, wanted)
         names = list(wanted.dtypes) if wanted.dtypes else None
-        verdict = check(chosen, names, seed=seed, device="emulator")
+        verdict = check(chosen, names, seed=seed, device="emulator", assume=wanted.assume)
     except (KernelError, TypeError) as error:
         why = str(error)
         rows = [Row(rule, points, False, why) for rule, points, _ in wanted.rules]
         return Grade(wanted.title, tuple(rows), None)
     counts = _Counts()
     if verdict:
-        counts = _counted(chosen, verdict.dtypes[0], wanted.n, seed)
+        where = verdict.domain
+        if verdict.condition is not None:
+            where = dataclasses.replace(where, condition=verdict.condition)
+        counts = _counted(chosen, verdict.dtypes[0], where, wanted.n, seed)
     rows = []
     for rule, points, says in wanted.rules:
         holds, why = _judge(rule, chosen.text, verdict, counts)

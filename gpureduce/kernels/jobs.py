@@ -40,7 +40,8 @@ def count_cases(
 
     The sums that are counted are the ones that are judged, so that a kernel cannot do less there.
     """
-    tried = Subject(strategy, *subject)
+    dtype, load, acc, finish = subject
+    tried = Subject(strategy, dtype, load, acc, finish, "")
     launches = [Case(n, block, 0, "forward", "different", tried.dtype) for n, block in cases]
     return [tried.operations(case) for case in launches]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +19,19 @@ from gpureduce.core import arrays, dtypes, registry, schedule, text_files
 from gpureduce.core.checks import shown
 from gpureduce.core.devices import Device, check_device
 from gpureduce.core.request import Arguments
-from gpureduce.kernels import compiling, on_card, process, signature
+from gpureduce.kernels import (
+    compiling,
+    conditions,
+    on_card,
+    options,
+    process,
+    programs,
+    signature,
+)  # fmt: skip
 from gpureduce.kernels.compiling import Source
-from gpureduce.kernels.signature import KernelError, Signature
+from gpureduce.kernels.conditions import Domain
+from gpureduce.kernels.signature import Signature
+from gpureduce.kernels.source_text import KernelError
 from gpureduce.kernels.types import ACC_TAGS, LOAD_TAGS, TAG_OF_DTYPE, Pair
 from gpureduce.kernels.worker import Job, Limits, Loaded
 from gpureduce.lazy_import import load
@@ -124,14 +136,41 @@ class Kernel(registry.UserKernel):
 
     @property
     def finishes(self) -> tuple[str, ...]:
-        """The values for `finish=`. A kernel for other elements than its sums adds up no sums."""
+        """The values for `finish=`.
+
+        A kernel for other elements than its sums adds up no sums, and neither does one that takes
+        only as many as fill its blocks.
+        """
         if self.traits & _host.FINISHES:
             return ("single",)
         own = self.signature.pair
-        return ("host",) if own and own[0] != own[1] else ("relaunch", "host")
+        by_host = (own and own[0] != own[1]) or self.domain.condition.full
+        return ("host",) if by_host else ("relaunch", "host")
 
-    def loaded(self, pairs: list[Pair]) -> Loaded:
+    @cached_property
+    def domain(self) -> Domain:
+        """Where it is to be right, as its options say."""
+        alone = self.options.get("alone") == "yes"
+        return conditions.domain(self.options, *options.per_block(self.text), alone)
+
+    @property
+    def usual_block(self) -> int | None:
+        """The block if none is named; None for the usual one."""
+        blocks = self.domain.condition.blocks
+        return None if 256 in blocks else max(b for b in blocks if b < 256 or b == blocks[0])
+
+    @cached_property
+    def obsolete(self) -> str:
+        """What no CUDA since version 9 compiles, in sentences; empty if there is nothing."""
+        return "; ".join(
+            f"line {line}: {old} is now {now}"
+            for line, old, now in dict.fromkeys(programs.obsolete(self.text))
+        )
+
+    def loaded(self, pairs: list[Pair], may_be_obsolete: bool = False) -> Loaded:
         """Compiles the kernel for the emulator, for pairs of types."""
+        if self.obsolete and not may_be_obsolete:
+            raise KernelError(f"{self.name} does not compile since CUDA 9: {self.obsolete}")
         made = [compiling.libraries(self.source, self.signature, pair) for pair in pairs]
         return Loaded(
             self.name, self.file, self.text, self.traits, self.dtypes, self.finishes,
@@ -153,12 +192,15 @@ class Kernel(registry.UserKernel):
 
     def _sum(self, arr: Any, *how: Any) -> Any:
         dtype, block, grid, finish, device, _, stream, timing = how
+        block = self.usual_block if block is None else block
         check_device(device)
         if device == "cpu":
             raise ValueError(
                 f"{self.name} is a GPU kernel: device must be 'cuda' or 'emulator', or left out"
             )
         if device != "emulator":
+            if hasattr(arr, "shape"):
+                self._check_size(math.prod(arr.shape), block)
             asked = Arguments(self.name, dtype, block, grid, finish, device, False, stream, timing)
             result = on_card.add(self, arr, asked)
             if result is not None:
@@ -166,12 +208,22 @@ class Kernel(registry.UserKernel):
         if stream is not None:
             raise ValueError("stream is for arrays on a GPU; this one is in host memory")
         array = arrays.as_array(arr)
+        self._check_size(array.size, block)
         pairs = self.pairs(array.dtype, dtype)
         named = {"dtype": dtype, "block": block, "grid": grid, "finish": finish, "timing": timing}
         named["order"] = schedule.current()
         if finish is None and self.finishes == ("host",):
             named["finish"] = "host"
         return self.run("gpureduce.kernels.jobs", "add", pairs, array, **named)
+
+    def _check_size(self, n: int, block: int | None) -> None:
+        """Raises for a number of elements that does not fill blocks, where the kernel asks none."""
+        part = (block or 256) * self.domain.per_thread
+        if not self.signature.takes_n and n % part:
+            raise ValueError(
+                f"{self.name} takes no n: it adds up multiples of {part} elements in blocks of "
+                f"{block or 256}, not {n}"
+            )
 
     def _place(self, device: Device, source: np.dtype[Any], wanted: Any) -> registry.Strategy:
         return on_card.place(self, device, source, wanted)
@@ -236,6 +288,8 @@ def kernel(
     finishes: bool | str | None = None,
     scratch: str | None = None,
     alone: bool | str | None = None,
+    blocks: int | str | Sequence[int] | None = None,
+    sizes: int | str | Sequence[int] | None = None,
     limits: Limits | None = None,
 ) -> Kernel:
     r"""A kernel of yours, compiled for a card or for the emulator when it is first used.
@@ -244,6 +298,10 @@ def kernel(
 
         template <typename In, typename Acc> __global__ void NAME(In in, Acc *out, size_t n)
         __global__ void NAME(const float *in, float *out, size_t n)
+
+    The order of the parameters does not matter: their types, ``const`` and use tell the elements
+    from the sums. A kernel without `n` gets as many elements as fill its blocks. Of a whole program
+    the kernel is taken, and the host's functions are left out.
 
     A fourth parameter is scratch memory (``Acc *work``), a fifth a ticket (``unsigned *ticket``),
     which is 0 at the start of each launch. ``shared_array<Acc>()`` and ``extern __shared__`` are
@@ -259,8 +317,8 @@ def kernel(
     name
         The kernel's name, if there are several in the text.
     elements
-        Elements per thread: 1 or 2 (the grid covers the input), or ``"many"`` (a loop with the
-        grid's stride; the grid fills the card).
+        Elements per thread: 1, 2, 4 or 8 (the grid covers the input), or ``"many"`` (a loop with
+        the grid's stride; the grid fills the card).
     shared
         Dynamic shared memory: ``"thread"`` or ``"warp"`` for an accumulator for each, ``"none"``,
         or ``"ring"`` for the tiles of bulk copies.
@@ -271,6 +329,12 @@ def kernel(
         ``"marked"`` one per block.
     alone
         True for a kernel that is launched as a single block or cluster.
+    blocks
+        The blocks for which it is to be right: numbers, or ``"powers_of_two"``, ``"at_least_64"``,
+        ``"at_most_256"``. By default all.
+    sizes
+        The numbers of elements for which it is to be right: ``"full_blocks"``, or numbers. By
+        default all.
     limits
         The time and memory for each call.
 
@@ -309,13 +373,16 @@ def kernel(
     text, file, folder = _text_of(text_or_path)
     if limits is not None and not isinstance(limits, Limits):
         raise TypeError(f"limits must be gpureduce.Limits(seconds=...), not {shown(limits)}")
+    signature.check_text(text)
+    text = programs.device_code(text)
     found = signature.read(text, name)
     given: dict[str, object] = {
         "elements": elements, "shared": shared, "finishes": finishes, "scratch": scratch,
-        "alone": alone,
+        "alone": alone, "blocks": blocks, "sizes": sizes,
     }  # fmt: skip
-    options = signature.options_of(text, found, given)
-    traits = signature.traits_of(text, found, options)
-    signature.for_the_emulator(text)  # raises for what it cannot take
-    return Kernel(text, file or f"{found.name}.cu", found, options, traits, folder,
+    chosen = options.options_of(text, found, given)
+    traits = options.traits_of(text, found, chosen)
+    made = Kernel(text, file or f"{found.name}.cu", found, chosen, traits, folder,
                   limits or Limits())  # fmt: skip
+    made.source.for_the_emulator()  # raises for what it cannot take
+    return made

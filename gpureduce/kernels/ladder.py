@@ -27,10 +27,6 @@ _COMPARED = (
     "shuffles",
     "atomics",
 )
-# Counts as warp instructions: a wavefront, a request, a shuffle or a barrier's arrival is one; an
-# atomic is one for each lane, since the memory serves them one by one.
-_WORK = ("shared_load_wavefronts", "shared_store_wavefronts", "global_load_requests",
-         "global_store_requests", "warp_barriers", "shuffles", "atomics")  # fmt: skip
 LADDER = tuple(
     s.name
     for s in registry.STRATEGIES.values()
@@ -40,11 +36,19 @@ LADDER = tuple(
 
 @dataclass(frozen=True)
 class Rung:
-    """A strategy and what it does for 2**16 elements in blocks of 256."""
+    """A strategy and what it does for 2**16 elements in blocks of 256.
+
+    `costs` are what the times of the rungs follow, by name (`costs_of`).
+    """
 
     name: str
     counters: dict[str, int]
-    work: int
+    costs: dict[str, int]
+
+    @property
+    def work(self) -> int:
+        """All costs together: rungs that have more of them take longer."""
+        return sum(self.costs.values())
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Comparison:
     """A kernel beside the ladder.
 
     `own` are its counts for 2**16 elements in blocks of 256, `nearest` the rung with the most
-    similar counts. `rungs` are all rungs and the kernel, those with the most counted work first.
+    similar counts. `rungs` are all rungs and the kernel, those first whose costs are highest.
     `changes` are the counters that differ from the nearest rung's: name, the rung's, its own.
     `blocks` are those of all launches.
     """
@@ -67,7 +71,7 @@ class Comparison:
 
     @property
     def place(self) -> int:
-        """Its place, from 1, by counted work: the first does most."""
+        """Its place, from 1, by what times follow: the first has most of it."""
         return 1 + [rung.name for rung in self.rungs].index(self.own.name)
 
     @property
@@ -91,20 +95,35 @@ class Comparison:
         return f"It is nearest to {name}, and has {how} {words} ({own:,}, and {theirs:,} there)."
 
 
-def _work(counts: StrategyCounts) -> int:
+def costs_of(counts: StrategyCounts) -> dict[str, int]:
+    """What the times of the rungs follow, each as passes of a warp.
+
+    On an H100, rungs with a larger sum of these take longer for 2**30 elements: but for cluster,
+    all twenty stand in the same order (tests/lectures). A divergent pass is 32 lanes that are off
+    while others of their warps access memory. Memory serves atomics one by one.
+    """
+    total, lanes = counts.total, counts.active_lanes or 32
     warps = sum(k.counters["block_barriers"] * (k.block // 32) for k in counts.kernels)
-    return warps + sum(counts.total[name] for name in _WORK)
+    return {
+        "sectors": total["global_load_sectors"] + total["global_store_sectors"],
+        "requests": total["global_load_requests"] + total["global_store_requests"],
+        "wavefronts": counts.wavefronts,
+        "warps at barriers": warps + total["warp_barriers"],
+        "divergent passes": round(counts.memory_instructions * (32 - lanes) / 32),
+        "shuffles": total["shuffles"],
+        "atomics": total["atomics"],
+    }
 
 
 def _rung(counts: StrategyCounts) -> Rung:
-    return Rung(counts.strategy, dict(counts.total), _work(counts))
+    return Rung(counts.strategy, dict(counts.total), costs_of(counts))
 
 
 @functools.cache
-def rungs(dtype: str) -> tuple[Rung, ...]:
+def rungs(dtype: str, block: int) -> tuple[Rung, ...]:
     """The ladder's rungs, counted."""
     return tuple(
-        _rung(explain(name, n=N, block=BLOCK, dtype=dtype))  # type: ignore[arg-type]
+        _rung(explain(name, n=N, block=block, dtype=dtype))  # type: ignore[arg-type]
         for name in LADDER
         if dtype in registry.STRATEGIES[name].dtypes
     )
@@ -116,15 +135,17 @@ def _distance(a: Rung, b: Rung) -> float:
     return sum(abs(one - other) / max(1, one + other) for one, other in pairs)
 
 
-def compare(strategy: Strategy, dtype: str, input_dtype: str, finish: str | None) -> Comparison:
+def compare(
+    strategy: Strategy, dtype: str, input_dtype: str, finish: str | None, block: int = BLOCK
+) -> Comparison:
     """Counts the kernel, all of its blocks, and finds its place."""
     counted: Any = explain(
         strategy,  # type: ignore[arg-type]
-        n=N, block=BLOCK, dtype=dtype, input_dtype=input_dtype, finish=finish, sample=False,
+        n=N, block=block, dtype=dtype, input_dtype=input_dtype, finish=finish, sample=False,
     )  # fmt: skip
     own = _rung(counted)
-    own = Rung("(yours)", own.counters, own.work)
-    known = rungs(dtype)
+    own = Rung("(yours)", own.counters, own.costs)
+    known = rungs(dtype, block)
     nearest = min(known, key=lambda rung: _distance(own, rung))
     changes = [
         (name, nearest.counters[name], own.counters[name])

@@ -7,10 +7,10 @@ import keyword
 import shlex
 from typing import Any
 
-from gpureduce.kernels import compiling, process, signature
+from gpureduce.kernels import compiling, conditions, process, programs, signature
 from gpureduce.kernels.check import check
 from gpureduce.kernels.kernel import kernel
-from gpureduce.kernels.signature import OPTIONS
+from gpureduce.kernels.options import OPTIONS
 from gpureduce.kernels.verdict import Verdict
 
 
@@ -35,6 +35,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0)
     for option, values in OPTIONS.items():
         parser.add_argument(f"--{option}", choices=values)
+    for option in (*conditions.KEYS, "assume"):
+        parser.add_argument(f"--{option}")
     return parser
 
 
@@ -60,9 +62,9 @@ def load_ipython_extension(shell: Any) -> None:
 
     ``%%kernel NAME`` compiles the cell, binds the `Kernel` to the variable NAME, and shows the
     verdict of `check`. If the cell has several kernels, it takes the one called NAME. Options:
-    ``--dtype float32``, ``--elements``, ``--shared``, ``--finishes``, ``--scratch``, ``--alone`` as
-    in `kernel` (yes or no), ``--no-hint``, ``--seed 1``, and ``--no-check`` to only make the
-    kernel.
+    ``--dtype float32``, ``--elements``, ``--shared``, ``--finishes``, ``--scratch``, ``--alone``,
+    ``--blocks``, ``--sizes`` as in `kernel` (yes or no), ``--assume`` and ``--seed`` as in `check`,
+    ``--no-hint``, and ``--no-check`` to only make the kernel.
 
     >>> import gpureduce
     >>> class Shell:
@@ -74,15 +76,20 @@ def load_ipython_extension(shell: Any) -> None:
 
     def magic(line: str, cell: str) -> Verdict | None:
         given = _arguments(line)
-        options: dict[str, Any] = {name: getattr(given, name) for name in OPTIONS}
+        options: dict[str, Any] = {
+            name: getattr(given, name) for name in (*OPTIONS, *conditions.KEYS)
+        }
         text = "\n" + cell if "\n" not in cell else cell
-        one_of_them = given.name if given.name in signature.names_in(text) else None
+        names = signature.names_in(programs.device_code(text))
+        one_of_them = given.name if given.name in names else None
         made = kernel(text, one_of_them, **options)
         shell.user_ns[given.name] = made
         if given.no_check:
             return None
         _compiler()
-        return check(made, given.dtype, hint=not given.no_hint, seed=given.seed)
+        return check(
+            made, given.dtype, hint=not given.no_hint, seed=given.seed, assume=given.assume or ""
+        )
 
     process.start()
     shell.register_magic_function(magic, "cell", "kernel")

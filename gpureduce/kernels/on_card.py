@@ -58,6 +58,7 @@ class OnCard:
     device: str
     pairs: tuple[Pair, ...]
     on_card: ClassVar[bool] = True
+    compiled_text: ClassVar[str] = ""
 
     def strategy(self) -> registry.Strategy:
         """Loads it onto the card."""

@@ -1,4 +1,4 @@
-"""Reads the head of a kernel: its name, its template and its parameters, and what they ask for.
+"""Reads the head of a kernel: its name, its template, and what each of its parameters is for.
 
 Only the head and a few words of the body are read. The compiler checks the rest.
 """
@@ -6,9 +6,16 @@ Only the head and a few words of the body are read. The compiler checks the rest
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpureduce import _host
+from gpureduce.kernels.source_text import (
+    KernelError,
+    closing,
+    line_at,
+    split,
+    without_comments,
+)  # fmt: skip
 
 FORMS = (
     "template <typename In, typename Acc> __global__ void NAME(In in, Acc *out, size_t n) or "
@@ -37,91 +44,78 @@ PAIRS = {
     "f32": ("f16", "bf16", "f32"),
     "f64": ("f32", "f64"),
 }
+ROLES = ("in", "out", "n", "work", "ticket")  # in the order of our own kernels' parameters
 
 
-class KernelError(ValueError):
-    """A kernel that cannot be compiled: its form is wrong, or the compiler refuses it.
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter: its type, its name, and what it is for, one of ROLES."""
 
-    The message names the kernel's own lines.
-
-    >>> import gpureduce
-    >>> try:
-    ...     gpureduce.kernel("__global__ void f(float *out) {}")
-    ... except gpureduce.KernelError as error:
-    ...     print(str(error).partition(", as in")[0])
-    f has 1 parameter; a kernel takes in, out and n, then scratch memory and a ticket
-    """
-
-    def _render_traceback_(self) -> list[str]:
-        """What IPython shows: the message, since the error is in the kernel's lines."""
-        return [f"{type(self).__name__}: {self}"]
+    type: str
+    name: str
+    role: str = ""
 
 
 @dataclass(frozen=True)
 class Signature:
     """The head of a kernel.
 
-    `types` is the number of type parameters of its template (0 to 2). `block` tells whether the
-    block size is a template parameter, too. `pair` are the element and accumulator types of a
+    `template` has what each parameter of its template is: ``"In"``, ``"Acc"``, ``"block"``, or
+    ``"flag"``. `parameters` stand as in the text. `pair` are the element and accumulator types of a
     kernel without type parameters.
     """
 
     name: str
     line: int
-    types: int
-    block: bool
-    parameters: tuple[tuple[str, str], ...]
+    template: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
     pair: tuple[str, str] | None
 
     @property
-    def out(self) -> str:
-        """The name of the parameter for the sums."""
-        return self.parameters[1][1]
+    def types(self) -> int:
+        """The number of type parameters of the template."""
+        return sum(kind in ("In", "Acc") for kind in self.template)
 
+    @property
+    def block(self) -> bool:
+        """Whether the block size is a parameter of the template."""
+        return "block" in self.template
 
-def without_comments(text: str) -> str:
-    """The text with comments and strings blanked out. Every line keeps its number."""
+    def named(self, role: str) -> str:
+        """The name of the parameter with a role; empty if there is none."""
+        return next((one.name for one in self.parameters if one.role == role), "")
 
-    def blank(found: re.Match[str]) -> str:
-        return re.sub(r"[^\n]", " ", found[0])
+    def type_of(self, role: str) -> str:
+        """The type of the parameter with a role; empty if there is none."""
+        return next((one.type for one in self.parameters if one.role == role), "")
 
-    # A comment or string that is not closed ends with the text or the line: otherwise the search
-    # would start again at each opening mark.
-    pattern = r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"?'
-    pattern += r"|(?<!\w)'(?:\\.|[^'\\\n])*'?"  # not a digit separator
-    return re.sub(pattern, blank, text, flags=re.S)
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles, in the order of our own kernels."""
+        return tuple(role for role in ROLES if any(role == one.role for one in self.parameters))
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether the parameters are those of our own kernels, in their order."""
+        return tuple(one.role for one in self.parameters) == ROLES[: len(self.parameters)]
+
+    @property
+    def takes_n(self) -> bool:
+        """Whether the kernel is told how many elements there are."""
+        return "n" in self.roles
 
 
 _BOUNDS = r"(?:__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)\s*)?"
-_HEAD = re.compile(rf"__global__\s+{_BOUNDS}void\s+{_BOUNDS}(\w+)\s*\(")
+HEAD = re.compile(rf"__global__\s+{_BOUNDS}(?:static\s+|inline\s+)*void\s+{_BOUNDS}(\w+)\s*\(")
 _TEMPLATE = re.compile(r"template\s*<([^<>]*)>\s*(?:static\s+)?$")
+_INTEGER = re.compile(
+    r"(?:const )?(?:unsigned|int|size_t|unsigned int|long|long long|unsigned long|long int|"
+    r"unsigned long long|u?int(?:32|64)_t|std::size_t|uint|long unsigned int)(?: const)?"
+)
 
 
-def _closing(code: str, start: int) -> int:
-    """The index of the parenthesis that closes the one before `start`."""
-    depth = 1
-    for i in range(start, len(code)):
-        depth += {"(": 1, ")": -1}.get(code[i], 0)
-        if not depth:
-            return i
-    return len(code)
-
-
-def _split(text: str) -> list[str]:
-    """Parameters, split at the commas that are in no brackets."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += {"<": 1, "(": 1, "[": 1, ">": -1, ")": -1, "]": -1}.get(letter, 0)
-        if letter == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [" ".join(part.split()) for part in parts if part.strip()]
-
-
-def _parameter(text: str) -> tuple[str, str]:
-    """A parameter's type and name."""
-    text = re.sub(r"\b__restrict(__)?\b", " ", text.partition("=")[0]).strip()
+def _parameter(text: str) -> Parameter:
+    text = re.sub(r"\b__restrict(__)?\b|\b__grid_constant__\b", " ", text.partition("=")[0]).strip()
     text = re.sub(r"\b(\w+)\s*\[\s*\d*\s*\]$", r"* \1", text)  # an array parameter is a pointer
     text = re.sub(r"\s*\*\s*", " * ", text).rstrip()
     letters = re.match(r"\w*", text[::-1])
@@ -129,26 +123,32 @@ def _parameter(text: str) -> tuple[str, str]:
     kind = text.removesuffix(name)
     if not kind or name in ("int", "unsigned", "long", "size_t", "float", "double"):
         kind, name = text, ""
-    return " ".join(kind.split()), name
+    return Parameter(" ".join(kind.split()), name)
 
 
-def _template(code: str, start: int, name: str) -> tuple[int, bool]:
-    """The number of type parameters of a template, and whether the block is a parameter."""
-    before = re.sub(r"(extern|static|inline)\s*$", "", code[:start])  # "C" is blanked out
+def _template(code: str, start: int, name: str) -> tuple[list[str], list[str]]:
+    """The kinds and the names of the template's parameters."""
+    before = re.sub(r"(?:(?:extern|static|inline|__inline__)\s*)+$", "", code[:start])
     found = _TEMPLATE.search(before)
-    if not found:
-        return 0, False
-    parts = _split(found[1])
-    types = sum(part.split()[0] in ("typename", "class") for part in parts)
-    rest = parts[types:]
-    blocks = [part for part in rest if re.match(r"(unsigned|int|size_t|unsigned int)\b", part)]
-    if types > 2 or len(rest) > 1 or len(blocks) != len(rest):
+    kinds: list[str] = []
+    names: list[str] = []
+    for part in split(found[1]) if found else ():
+        declared = part.partition("=")[0].split()
+        kind = (
+            "type" if declared[0] in ("typename", "class") else
+            "flag" if declared[0] == "bool" else
+            "block" if _INTEGER.fullmatch(" ".join(declared[:-1])) else ""
+        )  # fmt: skip
+        kinds.append(kind)
+        names.append(declared[-1])
+    if kinds.count("type") > 2 or kinds.count("block") > 1 or "" in kinds:
         raise KernelError(
             f"the template of {name} has parameters that gpureduce does not know: it takes "
             "typename In and typename Acc (or one type for both), and then the block size, as in "
             "template <typename In, typename Acc, unsigned block>"
         )
-    return types, bool(rest)
+    types = iter(("In", "Acc") if kinds.count("type") == 2 else ("Acc",))
+    return [next(types) if kind == "type" else kind for kind in kinds], names
 
 
 def _type_of(kind: str, known: dict[str, str], name: str, what: str) -> str:
@@ -164,19 +164,14 @@ def _type_of(kind: str, known: dict[str, str], name: str, what: str) -> str:
     )
 
 
-def _pair(name: str, parameters: list[tuple[str, str]]) -> tuple[str, str]:
+def _pair(name: str, elements: str, sums: str) -> tuple[str, str]:
     """The element and accumulator types of a kernel without type parameters."""
-    if "*" not in parameters[0][0] or "*" not in parameters[1][0]:
-        raise KernelError(
-            f"{name} takes {parameters[0][0]} and {parameters[1][0]}; its first two parameters are "
-            f"the elements and the sums, as in {FORMS}"
-        )
-    load = _type_of(parameters[0][0], _LOADS, name, "elements")
-    acc = _type_of(parameters[1][0], _ACCS, name, "sums")
+    load = _type_of(elements, _LOADS, name, "elements")
+    acc = _type_of(sums, _ACCS, name, "sums")
     load = "u32" if (load, acc) == ("i32", "u32") else load
     if load not in PAIRS[acc]:
         raise KernelError(
-            f"{name} adds up {parameters[0][0]} in {parameters[1][0]}, which is no accumulator for "
+            f"{name} adds up {elements} in {sums}, which is no accumulator for "
             "such elements: integers are added up in 64 bits, or 32-bit ones in 32; floats in "
             "float or double"
         )
@@ -185,11 +180,11 @@ def _pair(name: str, parameters: list[tuple[str, str]]) -> tuple[str, str]:
 
 def names_in(text: str) -> list[str]:
     """The names of the kernels in the text."""
-    return [head[1] for head in _HEAD.finditer(without_comments(text))]
+    return [head[1] for head in HEAD.finditer(without_comments(text))]
 
 
-def read(text: str, name: str | None = None) -> Signature:
-    """The head of the kernel with this name, or of the only kernel in the text."""
+def check_text(text: str) -> None:
+    """Raises for a text that no compiler can read."""
     if len(text) > MOST_LETTERS:
         raise KernelError(
             f"the text has {len(text)} characters, and at most {MOST_LETTERS} are read"
@@ -198,8 +193,12 @@ def read(text: str, name: str | None = None) -> Signature:
         text.encode()
     except UnicodeEncodeError as error:
         raise KernelError(f"the text has {text[error.start]!r}, which UTF-8 cannot hold") from None
+
+
+def read(text: str, name: str | None = None) -> Signature:
+    """The head of the kernel with this name, or of the only kernel in the text."""
     code = without_comments(text)
-    heads = list(_HEAD.finditer(code))
+    heads = list(HEAD.finditer(code))
     names = [head[1] for head in heads]
     if not heads:
         raise KernelError(f"there is no kernel in the text; a kernel begins as {FORMS}")
@@ -210,171 +209,96 @@ def read(text: str, name: str | None = None) -> Signature:
     if name is not None and name not in names:
         raise KernelError(f"there is no kernel {name!r} in the text; there is {', '.join(names)}")
     head = heads[names.index(name) if name else 0]
-    _check_alone(code)
-    kernel = head[1]
-    parts = _split(code[head.end() : _closing(code, head.end())])
-    if not 3 <= len(parts) <= 5:
-        raise KernelError(
-            f"{kernel} has {len(parts)} parameter{'s' * (len(parts) != 1)}; a kernel takes in, out "
-            f"and n, then scratch memory and a ticket, as in {FORMS}"
-        )
-    parameters = [_parameter(part) for part in parts]
-    types, block = _template(code, head.start(), kernel)
-    pair = None if types else _pair(kernel, parameters)
-    line = code.count("\n", 0, head.start()) + 1
-    return Signature(kernel, line, types, block, tuple(parameters), pair)
+    end = closing(code, head.end() - 1)
+    template, template_names = _template(code, head.start(), head[1])
+    generic = {n for n, kind in zip(template_names, template, strict=True) if kind in ("In", "Acc")}
+    given = [_parameter(" ".join(part.split())) for part in split(code[head.end() : end])]
+    brace = code.find("{", end)
+    body = code[brace : closing(code, brace)] if brace >= 0 else ""
+    parameters = _with_roles(head[1], given, body, generic)
+    found = Signature(head[1], line_at(code, head.start()), tuple(template), parameters, None)
+    if found.types:
+        return found
+    pair = _pair(head[1], found.type_of("in"), found.type_of("out"))
+    return Signature(found.name, found.line, found.template, parameters, pair)
 
 
-def _check_alone(code: str) -> None:
-    for pattern, what in ((r"<<<", "a launch"), (r"\bint\s+main\s*\(", "a main()")):
-        found = re.search(pattern, code)
-        if found:
-            line = code.count("\n", 0, found.start()) + 1
-            raise KernelError(
-                f"line {line} has {what}: give the kernel and its device functions alone; "
-                "gpureduce launches it"
-            )
+# --- what each parameter is for ------------------------------------------------------------------
 
-
-_DYNAMIC = re.compile(
-    r"extern\s+__shared__\s+((?:[\w:<>]+\s+){0,8}?[\w:<>]+)\s+(\w+)\s*\[\s*\]\s*;"
-)
-
-
-_SPECIFIERS = re.compile(
-    r"(?:\b(?:static|inline|constexpr|__host__|__device__|__forceinline__|__noinline__)\b\s*)+"
-)
-
-
-def for_the_emulator(text: str) -> str:
-    """The text as the emulator needs it, on the same lines.
-
-    ``extern __shared__ T name[];`` becomes a pointer to the block's shared memory. ``inline`` is
-    left out beside ``__device__``, which is ``inline`` itself there.
-    """
-    parts: list[str] = []
-    at = 0
-    for found in _SPECIFIERS.finditer(without_comments(text)):
-        if "__device__" in found[0]:
-            plain = re.sub(r"\binline\b", " " * len("inline"), found[0])
-            parts += [text[at : found.start()], plain]
-            at = found.end()
-    text = "".join([*parts, text[at:]])
-    code, parts, at = without_comments(text), [], 0
-    for found in _DYNAMIC.finditer(code):
-        line = code.count("\n", 0, found.start()) + 1
-        if code.count("{", 0, found.start()) == code.count("}", 0, found.start()):
-            raise KernelError(
-                f"line {line} declares {found[2]} outside the kernel: move the line into it"
-            )
-        kind = re.sub(r"__align__\s*\(\s*\d+\s*\)", "", found[1])
-        newlines = "\n" * found[0].count("\n")
-        parts += [
-            text[at : found.start()],
-            f"{kind} *{found[2]} = shared_array<{kind}>();{newlines}",
-        ]
-        at = found.end()
-    return "".join([*parts, text[at:]])
-
-
-# --- what a kernel asks for ----------------------------------------------------------------------
-
-_ELEMENTS = {"1": _host.ONE, "2": _host.TWO, "many": _host.MANY}
-_SHARED = {"none": 0, "thread": _host.SHARED_THREADS, "warp": _host.SHARED_WARPS,
-           "ring": _host.RING}  # fmt: skip
-_SCRATCH = {"thread": _host.WORK_ELEMENTS, "block": _host.WORK_BLOCKS,
-            "marked": _host.MARKED_BLOCKS}  # fmt: skip
-OPTIONS: dict[str, tuple[str, ...]] = {
-    "elements": tuple(_ELEMENTS),
-    "shared": tuple(_SHARED),
-    "finishes": ("yes", "no"),
-    "scratch": tuple(_SCRATCH),
-    "alone": ("yes", "no"),
-}
 # An atomic on what follows, possibly behind a cast.
-_ATOMIC = r"\batomic\w+\s*\(\s*(?:\([^()]*\)\s*|reinterpret_cast\s*<[^<>]*>\s*\(\s*)?(?:&\s*)?"
-_COMMENT = re.compile(r"gpureduce:((?:\s*\w+=\w+)+)")
+ATOMIC = r"\batomic\w+\s*\(\s*(?:\([^()]*\)\s*|reinterpret_cast\s*<[^<>]*>\s*\(\s*)?(?:&\s*)?"
+_INDEX = r"\s*\[(?:[^\[\]]|\[[^\[\]]*\])*\]"
 
 
-def checked_options(options: dict[str, object]) -> dict[str, str]:
-    """The options that are given, as text. Raises an error for one that no kernel has."""
-    found: dict[str, str] = {}
-    for key, value in options.items():
-        if value is None:
-            continue
-        text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
-        if key not in OPTIONS:
-            raise KernelError(f"a kernel has no option {key!r}; there is {', '.join(OPTIONS)}")
-        if text not in OPTIONS[key]:
-            raise KernelError(f"{key} must be one of {', '.join(OPTIONS[key])}, not {text!r}")
-        found[key] = text
-    return found
-
-
-def options_of(text: str, signature: Signature, given: dict[str, object]) -> dict[str, str]:
-    """How to launch a kernel: as given, else by a comment in the text, else by the code itself."""
-    told: dict[str, object] = {}
-    for comment in _COMMENT.finditer(text):
-        told |= dict(part.split("=") for part in comment[1].split())
-    code = without_comments(text)
-    return _guessed(code, signature) | checked_options(told) | checked_options(given)
-
-
-def _guessed(code: str, signature: Signature) -> dict[str, str]:
-    out, found = re.escape(signature.out or "out"), {}
-    cast = r"(?:\w+\s*\(\s*|\(\s*\w+\s*\)\s*)?"
-    stride = rf"gridDim\s*\.\s*x[\s)]*\*|(?:[*/]|\+=)\s*{cast}gridDim|this_grid\s*\("
-    twice = r"(blockDim\s*\.\s*x|\bblock)\s*\*\s*2\b|\b2u?\s*\*\s*(blockDim\s*\.\s*x|block\b)"
-    found["elements"] = (
-        "many" if re.search(stride, code) else "2" if re.search(twice, code) else "1"
+def _is_written(name: str, body: str) -> bool:
+    """Whether the body stores to what a parameter points to, by the parameter's own name."""
+    if not name:
+        return False
+    stores = r"(?:[-+*/|&^]|<<|>>)?=(?!=)|\+\+|--"
+    element = rf"(?:\b{name}{_INDEX}|\*\s*{name}\b|\*\s*\(\s*{name}\b[^()]*\))"
+    return bool(
+        re.search(rf"{element}\s*(?:{stores})|{ATOMIC}{name}\b|(?:\+\+|--)\s*{element}", body)
     )
-    dynamic = re.search(r"shared_array\s*<|extern\s+__shared__|\bblock_sum\s*\(", code)
-    found["shared"] = "thread" if dynamic else "none"
-    last = len(signature.parameters) == 5
-    one = rf"\*\s*{out}\s*[-+]?=|\b{out}\s*\[\s*0\s*\]|{_ATOMIC}{out}\b"
-    each = rf"\b{out}\s*\[(?!\s*0\s*\])"
-    if last or re.search(one, code):
-        found["finishes"] = "yes"
-    if re.search(each, code):
-        found["finishes"] = "no"
-    if len(signature.parameters) > 3:
-        marked = signature.parameters[3][0].startswith("Marked")
-        found["scratch"] = "marked" if marked else "block"
-    return found
 
 
-def traits_of(text: str, signature: Signature, options: dict[str, str]) -> int:
-    """The flags by which the engine launches the kernel (csrc/shared/registry.h)."""
-    code, name = without_comments(text), signature.name
-    if "finishes" not in options:
-        raise KernelError(
-            f"it does not show whether {name} leaves one sum in {signature.out}[0] or one for each "
-            "block: say finishes=True or finishes=False, or in the text: // gpureduce: finishes=yes"
-        )
-    if len(signature.parameters) > 3 and "scratch" not in options:
-        raise KernelError(f"{name} takes scratch memory: say scratch='block' or scratch='thread'")
-    alone = options.get("alone") == "yes"
-    traits = _host.MANY | _host.ALONE if alone else _ELEMENTS[options["elements"]]
-    traits |= _SHARED[options["shared"]]
-    traits |= _host.FINISHES if options["finishes"] == "yes" else _host.PARTIALS
-    traits |= _SCRATCH[options["scratch"]] if len(signature.parameters) > 3 else 0
-    traits |= _host.TICKET if len(signature.parameters) > 4 else 0
-    traits |= _host.BLOCK_TEMPLATE if signature.block else 0
-    out = re.escape(signature.out or "out")
-    if re.search(rf"{_ATOMIC}{out}\b|\*\s*{out}\s*[-+]=", code):
-        traits |= _host.ZEROED | _host.UNORDERED
-    if re.search(r"\bthis_grid\s*\(|\bgrid_group\b", code):
-        traits |= _host.COOPERATIVE
-    if re.search(r"\bthis_cluster\s*\(|\bcluster_group\b", code):
-        traits |= _host.CLUSTER
-    if re.search(r"\bwait_for_earlier_kernels\s*\(", code):
-        traits |= _host.OVERLAPS
-    shared = re.finditer(r"(extern\s+)?\b__shared__", code)
-    static = next((found for found in shared if not found[1]), None)
-    if static and traits & (_host.COOPERATIVE | _host.CLUSTER):
-        line = code.count("\n", 0, static.end()) + 1
-        raise KernelError(
-            f"line {line} has a __shared__ variable, and {name} synchronizes several blocks: "
-            "such a kernel takes its shared memory from shared_array<Acc>() or extern __shared__"
-        )
-    return traits
+def _gets_the_sums(name: str, body: str) -> bool:
+    """Whether the body stores one value for each block there, or one for all."""
+    return bool(
+        re.search(rf"\b{name}\s*\[\s*(?:blockIdx\s*\.\s*x|0)\s*\]\s*[-+]?=(?!=)", body)
+        or re.search(rf"\*\s*{name}\s*[-+]?=(?!=)|{ATOMIC}{name}\b", body)
+    )
+
+
+def _with_roles(
+    kernel: str, given: Sequence[Parameter], body: str, generic: set[str]
+) -> tuple[Parameter, ...]:
+    """The parameters with their roles, which type, ``const`` and use tell."""
+    roles: dict[int, str] = {}
+    counts = [i for i, one in enumerate(given) if _INTEGER.fullmatch(one.type)]
+    named = [i for i in counts if re.fullmatch(r"(?i)n|num\w*|n_?elem\w*|size|len\w*|count|N\w*",
+                                               given[i].name)]  # fmt: skip
+    for i in (named or counts)[:1]:
+        roles[i] = "n"
+    memory = [i for i, one in enumerate(given)
+              if "*" in one.type or one.type.replace("const", "").strip() in generic]  # fmt: skip
+    written = [i for i in memory if _is_written(given[i].name, body)]
+    constant = [i for i in memory if "*" not in given[i].type or re.search(
+        r"\bconst\b", given[i].type.partition("*")[0])]  # fmt: skip
+    unwritten = [i for i in memory if i not in written]
+    sums = [i for i in written if _gets_the_sums(given[i].name, body)]
+    elements = (constant or [i for i in unwritten if written] or
+                [i for i in memory if len(sums) == 1 and i not in sums] or memory)  # fmt: skip
+    for i in elements[:1]:
+        roles[i] = "in"
+    others = [i for i in memory if i not in roles and i not in constant]
+    tickets = [i for i in others if _is_ticket(given[i], body)] if len(others) > 2 else []
+    if len(sums) == 1:  # before scratch memory
+        others.sort(key=lambda i: i not in sums)
+    others.sort(key=lambda i: i in tickets[-1:])
+    for i, role in zip(others, ("out", "work", "ticket"), strict=False):
+        roles[i] = role
+    missing = {"in": "the elements", "out": "the sums"}
+    for role, what in missing.items():
+        if role not in roles.values():
+            raise KernelError(
+                f"{kernel} has no parameter for {what}; a kernel takes elements, sums and their "
+                f"number, as in {FORMS}"
+            )
+    for i, one in enumerate(given):
+        if i not in roles:
+            raise KernelError(
+                f"{kernel} has the parameter '{_short(one)}', and gpureduce has nothing "
+                "for it: it passes the elements, the sums, the number of elements, scratch memory "
+                "and a ticket"
+            )
+    return tuple(Parameter(one.type, one.name, roles[i]) for i, one in enumerate(given))
+
+
+def _short(one: Parameter) -> str:
+    text = f"{one.type} {one.name}".strip()
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _is_ticket(one: Parameter, body: str) -> bool:
+    counts = re.search(rf"\batomic(?:Inc|Add|Dec)\s*\(\s*&?\s*{one.name}\b", body)
+    return bool(counts and re.search(r"\b(?:unsigned|int|uint32_t)\b", one.type))

@@ -14,8 +14,8 @@ from typing import Any
 from gpureduce.core import dtypes, registry, text_files
 from gpureduce.core.checks import shown, whole
 from gpureduce.emulator.counts import COUNTERS
-from gpureduce.kernels import ladder, signature
-from gpureduce.kernels.signature import KernelError
+from gpureduce.kernels import conditions, ladder, options
+from gpureduce.kernels.source_text import KernelError
 
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
@@ -30,7 +30,7 @@ RULE = re.compile(
 )
 _COUNTED = (*COUNTERS, "busiest_warp_requests")
 _MOST_POINTS = 1e6
-_SPEC_KEYS = ("title", "dtypes", "launch", "n", "require")
+_SPEC_KEYS = ("title", "dtypes", "launch", "blocks", "sizes", "assume", "n", "require")
 _MOST_COUNTED = 2**18  # of the elements that are counted
 _ROW_KEYS = ("rule", "points", "says")
 FORMS = (
@@ -44,13 +44,15 @@ FORMS = (
 class Spec:
     """A checked spec.
 
-    `launch` are the options of `kernel` that it fixes, `n` the elements that are counted, and
-    `rules` the rule, the points and the hint of each row.
+    `launch` are the options of `kernel` that it fixes, `assume` the condition under which a kernel
+    may be right, `n` the elements that are counted, and `rules` the rule, the points and the hint
+    of each row.
     """
 
     title: str
     dtypes: tuple[str, ...] | None
     launch: dict[str, str]
+    assume: str
     n: int
     rules: tuple[tuple[str, float, str], ...]
 
@@ -97,7 +99,15 @@ def checked(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Spec:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{where}: {error}") from None
     title = str(found.get("title", "Grade"))
-    return Spec(title, _dtypes_of(found, where), _launch_of(found, where), n, tuple(rules))
+    return Spec(title, _dtypes_of(found, where), _launch_of(found, where),
+                _assume_of(found, where), n, tuple(rules))  # fmt: skip
+
+
+def _assume_of(spec: Mapping[str, Any], where: str) -> str:
+    try:
+        return str(conditions.parsed(spec.get("assume", "")))
+    except ValueError as error:
+        raise ValueError(f"{where}: assume: {error}") from None
 
 
 def _launch_of(spec: Mapping[str, Any], where: str) -> dict[str, str]:
@@ -106,7 +116,9 @@ def _launch_of(spec: Mapping[str, Any], where: str) -> dict[str, str]:
     if not isinstance(launch, Mapping):
         raise ValueError(f"{where}: launch must have options of a kernel, not {shown(launch)}")
     try:
-        return signature.checked_options(dict(launch))
+        return options.checked_options(
+            {**launch, **{key: spec[key] for key in conditions.KEYS if key in spec}}
+        )
     except KernelError as error:
         raise ValueError(f"{where}: launch: {error}") from None
 

@@ -21,13 +21,15 @@ from gpureduce.core.request import Launch
 from gpureduce.core.schedule import ORDERS
 from gpureduce.emulator import trace
 from gpureduce.errors import CudaError
+from gpureduce.kernels import faults
+from gpureduce.kernels.conditions import Domain
 
 BLOCKS = (32, 64, 96, 128, 160, 256, 512, 1024)
 _PRIMES = (7, 97, 1009)
-_ENOUGH = 40  # failing cases, before it stops looking for more
 _DRAWN = 12  # sizes drawn by the seed
 _MOST_TRIED = 1500  # sizes, to find the smallest that fails
-_MOST_NAMED = 2048  # elements, to find out which of them is missing
+MOST_NAMED = 2048  # elements, to find out which of them is missing
+_ANYWHERE = Domain()
 ON_CARD = "the card's"  # order
 _AGAIN = (
     "a second sum with the same scratch memory is wrong: it came out as {0.got}, not as "
@@ -106,6 +108,7 @@ class Subject:
     load: int
     acc: int
     finish: int
+    text: str  # of the kernel, for messages
 
     @property
     def _elements(self) -> np.dtype[Any]:
@@ -203,14 +206,14 @@ class Subject:
 
     def fault(self, error: Exception) -> str:
         """The message for a failed launch."""
-        return told(str(error))
+        return faults.readable(told(str(error)), self.text)
 
     def with_line(self, failure: Failure) -> Failure:
         """A fault as the traced emulator tells it, if it is found there, too."""
         try:
             self.run(self.numbers(failure.case), failure.case, traced=True)
         except CudaError as error:
-            return dataclasses.replace(failure, fault=told(str(error)))
+            return dataclasses.replace(failure, fault=self.fault(error))
         return failure
 
     def _shown(self, total: int) -> str:
@@ -281,7 +284,14 @@ def _sizes(block: int, per_thread: int) -> list[int]:
     part = block * per_thread
     borders = [1, 2, block - 1, block, block + 1, part - 1, part, part + 1]
     borders += [2 * part - 1, 2 * part, 2 * part + 1, 3 * part + block // 2 + 1, *_PRIMES]
+    borders += [*_large(part)]
     return sorted({n for n in borders if n > 0})
+
+
+def _large(part: int) -> tuple[int, int]:
+    """A large size that fills blocks, and one that does not."""
+    full = -(-5000 // part) * part
+    return full, full + part // 2 + 1
 
 
 def _grids(traits: int) -> tuple[int, ...]:
@@ -292,12 +302,16 @@ def _grids(traits: int) -> tuple[int, ...]:
     return 0, 1, 3
 
 
-def cases(subject: Subject, seed: int = 0) -> Iterator[Case]:
-    """All cases, the small ones first; the last sizes are drawn by the seed."""
+def tried_blocks(where: Domain) -> list[int]:
+    """The blocks to try: the usual ones and those that the text or the user names."""
+    blocks = {*BLOCKS, *where.named, *where.condition.only}
+    return sorted(block for block in blocks if where.condition.allows_block(block))
+
+
+def _usual(subject: Subject, where: Domain, seed: int) -> Iterator[Case]:
     traits, dtype = subject.strategy.traits, subject.dtype
-    per_thread = 2 if traits & _host.TWO else 1
-    for block in BLOCKS:
-        for n in _sizes(block, per_thread):
+    for block in tried_blocks(where):
+        for n in where.sizes or _sizes(block, where.per_thread):
             for grid in _grids(traits):
                 for order in ("forward", "reverse", f"random {n % 7}"):
                     if grid and order != "forward" and n < block:
@@ -307,36 +321,63 @@ def cases(subject: Subject, seed: int = 0) -> Iterator[Case]:
         yield Case(2 * block + 1, block, 0, "lockstep", "different", dtype)
     for block, n in ((128, 4099), (256, 20011), (1024, 9 * 8192 + 7), (256, 2**18 + 7)):
         yield Case(n, block, 0, "forward", "different", dtype)
+        part = block * where.per_thread
+        yield Case(n // part * part, block, 0, "forward", "different", dtype)
     random = np.random.Generator(np.random.PCG64(seed))
     for n in random.integers(2, 20000, _DRAWN).tolist():
         yield Case(n, BLOCKS[n % len(BLOCKS)], 0, f"random {n}", "different", dtype)
     if subject.is_float:
         for numbers in ("nan", "cancellation"):
-            for block, n in ((32, 97), (96, 1009), (256, 4099)):
+            for block, n in ((32, 97), (96, 1009), (256, 4099), (128, 4096), (64, 1024)):
                 for order in ("forward", "random 1"):
                     yield Case(n, block, 0, order, numbers, dtype)
 
 
+def cases(subject: Subject, seed: int = 0, where: Domain = _ANYWHERE) -> Iterator[Case]:
+    """All cases of a domain, the small ones first; the last sizes are drawn by the seed."""
+    return (case for case in _usual(subject, where, seed) if where.allows(case.block, case.n))
+
+
+def in_lockstep(subject: Subject, where: Domain) -> Iterator[Case]:
+    """Cases in which the lanes of a warp run in lockstep."""
+    for block in tried_blocks(where):
+        part = block * where.per_thread
+        for n in (1, block - 1, part, part + 1, 2 * part, 3 * part + block // 2 + 1, *_large(part)):
+            if where.allows(block, n):
+                yield Case(n, block, 0, "lockstep", "different", subject.dtype)
+
+
+def drawn(subject: Subject, where: Domain, count: int, seed: int) -> Iterator[Case]:
+    """Cases that a domain allows, in orders and for blocks and sizes that are drawn."""
+    random = np.random.Generator(np.random.PCG64([seed, count]))
+    blocks = where.condition.blocks
+    for i in range(count):
+        block = int(random.choice(blocks))
+        part = block * where.per_thread
+        n = int(np.exp(random.uniform(0, np.log(20000))))
+        if where.condition.full:
+            n = part if where.alone else -(-n // part) * part
+        n = int(random.choice(where.sizes)) if where.sizes else n
+        order = "lockstep" if where.condition.lockstep else f"random {i}"
+        order = "reverse" if order != "lockstep" and i % 5 == 0 else order
+        yield Case(n, block, 0, order, "different", subject.dtype)
+
+
 def try_all(
-    subject: Subject, seed: int, tell: Callable[[str, object], None]
-) -> tuple[int, list[Failure]]:
-    """Runs all cases. Returns how many ran, and those that failed."""
-    failures: list[Failure] = []
-    tried = 0
-    for case in cases(subject, seed):
+    subject: Subject, which: Iterable[Case], tell: Callable[[str, object], None]
+) -> list[tuple[Case, Failure | None]]:
+    """Runs cases. Returns each with what was wrong."""
+    tried = []
+    for case in which:
         tell("case", case)
-        failure = subject.wrong(case)
-        tried += 1
-        if failure:
-            failures.append(failure)
-        if len(failures) == _ENOUGH:
-            break
-    return tried, failures
+        tried.append((case, subject.wrong(case)))
+    return tried
 
 
 def smallest(
-    subject: Subject, failures: list[Failure], tell: Callable[[str, object], None]
-) -> Failure:
+    subject: Subject, failures: list[Failure], tell: Callable[[str, object], None],
+    where: Domain = _ANYWHERE,
+) -> Failure:  # fmt: skip
     """The smallest failing case near those that failed, with the elements that it miscounts.
 
     A sum that the elements do not explain has often read what lies behind them: then a fault tells
@@ -344,14 +385,14 @@ def smallest(
     """
     faults = [failure for failure in failures if failure.fault]
     wrong_sums = [failure for failure in failures if not failure.fault]
-    found = _shrunk(subject, wrong_sums or faults, tell)
+    found = _shrunk(subject, wrong_sums or faults, tell, where)
     if faults and not (found.fault or found.counted):
-        found = _shrunk(subject, faults, tell)
+        found = _shrunk(subject, faults, tell, where)
     return found
 
 
 def _shrunk(
-    subject: Subject, failures: list[Failure], tell: Callable[[str, object], None]
+    subject: Subject, failures: list[Failure], tell: Callable[[str, object], None], where: Domain
 ) -> Failure:
     best = min(failures, key=lambda f: (f.case.n, f.case.block, f.case.grid))
     faulty = bool(best.fault)
@@ -360,6 +401,8 @@ def _shrunk(
         nonlocal best
         for change in smaller:
             case = dataclasses.replace(best.case, **change)  # type: ignore[arg-type]
+            if not where.allows(case.block, case.n):
+                continue
             tell("case", case)
             failure = subject.wrong(case)
             if failure and bool(failure.fault) == faulty:
@@ -370,6 +413,6 @@ def _shrunk(
     first_of({"block": block} for block in BLOCKS if block < best.case.block)
     if best.fault:
         return subject.with_line(best)
-    if best.case.numbers != "different" or best.case.n > _MOST_NAMED:
+    if best.case.numbers != "different" or best.case.n > MOST_NAMED:
         return best
     return dataclasses.replace(best, counted=subject.counted(best.case))

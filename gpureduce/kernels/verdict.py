@@ -5,19 +5,22 @@ from __future__ import annotations
 import dataclasses
 import json
 import textwrap
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from gpureduce.emulator.race import ATOMIC, ONE_WRITER
 from gpureduce.emulator.races import Races
-from gpureduce.kernels import verdict_html
+from gpureduce.kernels import condition_text, verdict_html
 from gpureduce.kernels.check_on_card import CardResult
+from gpureduce.kernels.conditions import Condition, Domain
 from gpureduce.kernels.ladder import Comparison
 from gpureduce.kernels.trials import Failure
 from gpureduce.text import table
 
 _WIDTH = 80
+_NONE, _ANYWHERE = Condition(), Domain()
 _LINES = 12  # of what the kernel printed
-_SHOWN = 8  # counters beside the nearest rung's
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,22 @@ class Verdict:
         What was found on a card (`check_on_card.CardResult`); None if there was none to try.
     hint
         A rung to look at next, and why; None without a hint.
+    condition, reasons, excluded
+        The weakest condition under which the kernel is right, where there is one and it is not
+        right everywhere; for its parts, ``"blocks"`` and ``"sizes"``, a failure that shows why; and
+        blocks for which it is wrong.
+    assumed
+        The condition that `check` was told to assume.
+    domain
+        Where the kernel was tried.
+    takes_n
+        Whether it has a parameter for the number of elements.
+    other
+        What it computes instead of a sum: ``"maximum"``, ``"minimum"``, ``"product"``.
+    obsolete
+        Calls of functions that CUDA 9 has replaced, in sentences.
+    remarks
+        What is no fault, but worth a look: reads of shared memory that nobody has written.
     printed
         What the kernel printed, up to a limit; `printed_bytes` counts all of it.
     compile_s, seconds
@@ -73,14 +92,30 @@ class Verdict:
     printed_bytes: int = 0
     compile_s: float = 0.0
     seconds: float = 0.0
+    condition: Condition | None = None
+    reasons: Mapping[str, Failure] = field(default_factory=dict)
+    excluded: tuple[int, ...] = ()
+    assumed: Condition = _NONE
+    domain: Domain = _ANYWHERE
+    takes_n: bool = True
+    other: str = ""
+    obsolete: str = ""
+    remarks: tuple[str, ...] = ()
+    text: str = field(default="", repr=False)
 
     @property
     def right(self) -> bool:
-        """Whether all sums came out right."""
+        """Whether all sums came out right, where the kernel is to be right."""
+        if self.condition is not None:
+            return self.assumed.within(self.domain.condition).implies(self.condition)
         return not self.failures and not (self.races and self.races.wrong)
 
     def __bool__(self) -> bool:
-        return self.right and not self.races
+        races = self.races if self.condition is None else None
+        return self.right and not races and not self.obsolete
+
+    def __repr__(self) -> str:
+        return f"<Verdict {self.headline}>"
 
     def timed(self, compile_s: float, seconds: float) -> Verdict:
         """The same verdict with its times."""
@@ -89,6 +124,14 @@ class Verdict:
     @property
     def headline(self) -> str:
         """The verdict in one sentence."""
+        if self.other:
+            return f"{self.name}: computes the {self.other}, not the sum; gpureduce judges sums"
+        then = (
+            f"does not compile since CUDA 9: {self.obsolete}; with that " if self.obsolete else ""
+        )
+        if self.condition is not None:
+            where = self.condition.sentence(self.domain.per_thread, self.domain.alone)
+            return f"{self.name}: {then}right {where}"
         found = [] if self.right else ["wrong"]
         if any(failure.ended for failure in self.failures):
             found = ["gave no result"]
@@ -96,14 +139,32 @@ class Verdict:
             found.append("it races")
         if self.races and self.races.barriers:
             found.append("part of a block misses a barrier")
-        said = ", and ".join(found) if found else "nothing wrong found"
-        return f"{self.name}: {said}"
+        where = self.domain.condition.sentence(self.domain.per_thread, self.domain.alone)
+        well = "it is right" if self.obsolete else "nothing wrong found"
+        said = ", and ".join(found) if found else f"{well} {where}".rstrip()
+        return f"{self.name}: {then}{said}{self._cause()}"
+
+    def _cause(self) -> str:
+        """The line and what is wrong there, if one line is to blame."""
+        for failure in self.failures:
+            if failure.fault.startswith("line "):
+                return f": {failure.fault.splitlines()[0]}"
+        for race in self.races.races if self.races else ():
+            if race.missing in (ATOMIC, ONE_WRITER):
+                return f": line {race.sides[1].place.line}: {race.remedy}"
+        return ""
 
     def sums(self) -> str:
         """Part 1: right or wrong."""
+        if self.condition is not None:
+            said = condition_text.sentences(
+                self.condition, self.reasons, self.excluded, self.text, self.domain
+            )
+            option = f"gpureduce check --assume '{self.condition}' accepts it."
+            return "\n".join(_wrapped(sentence) for sentence in [*said, option])
         if not self.failures:
             if self.right:
-                return f"All {self.tried} sums came out right ({', '.join(self.dtypes)})."
+                return self._all_right()
             return "The sum came out wrong in the runs below."
         lines = []
         for failure in self.failures:
@@ -121,8 +182,19 @@ class Verdict:
                 lines.append(_wrapped(failure.elements, "  "))
         return "\n".join(lines)
 
-    def accesses(self) -> str:
-        """Part 2: races and barriers."""
+    def _all_right(self) -> str:
+        said = [f"All {self.tried} sums came out right ({', '.join(self.dtypes)})."]
+        if not self.takes_n:
+            said.append("It takes no n, and was tried where n fills its blocks.")
+        elif self.domain.condition != _NONE or self.domain.sizes:
+            said.append("It was tried only where its options say that it is right.")
+        said += [f"{remark}; the sum does not depend on it." for remark in self.remarks]
+        return "\n".join(_wrapped(sentence) for sentence in said)
+
+    def accesses(self, every: bool = False) -> str:
+        """Part 2: races and barriers; those that the condition allows only if `every` is true."""
+        if self.condition is not None and not every:
+            return ""
         if self.races is not None:
             return str(self.races)
         if not self.looked:
@@ -137,19 +209,19 @@ class Verdict:
             why = f": {self.not_counted}" if self.not_counted else ""
             return _wrapped(f"Not counted{why or ', since the kernel did not get that far.'}")
         lines = [_wrapped(compared.sentence)]
+        nearest, own = compared.nearest, compared.own
         rows = [
-            [name, f"{theirs:,}", f"{own:,}"] for name, theirs, own in compared.changes[:_SHOWN]
-        ]
-        if rows:
-            nearest, own = compared.nearest, compared.own
-            rows.append(["counted warp instructions", f"{nearest.work:,}", f"{own.work:,}"])
-            head = ["for 65,536 elements", compared.nearest.name, self.name]
-            lines += ["", table(head, rows, right=(1, 2))]
+            [name, f"{nearest.costs[name]:,}", f"{count:,}"]
+            for name, count in own.costs.items() if count or nearest.costs[name]
+        ]  # fmt: skip
+        rows.append(["in all", f"{nearest.work:,}", f"{own.work:,}"])
+        head = ["for 65,536 elements", nearest.name, self.name]
+        lines += ["", table(head, rows, right=(1, 2))]
         lines += ["", _wrapped(self.place())]
         return "\n".join(lines)
 
     def place(self) -> str:
-        """The place on the ladder, as counted."""
+        """The place on the ladder, by the costs that times follow."""
         compared = self.comparison
         if compared is None:
             return ""
@@ -160,8 +232,8 @@ class Verdict:
                   for name, rung in zip(names, compared.rungs, strict=True)]  # fmt: skip
         shown = around[max(0, at - 2) : at + 3]
         return (
-            f"By counted warp instructions it is number {compared.place} of {len(names)}, most "
-            f"first: {', '.join(shown)}. Counts are not times."
+            f"By these costs, which the rungs' times follow, it is number {compared.place} of "
+            f"{len(names)}, most first: {', '.join(shown)}. Counts are not times."
         )
 
     def next_step(self) -> str:
@@ -178,11 +250,11 @@ class Verdict:
             lines = [*lines[:_LINES], f"... ({self.printed_bytes:,} bytes in all)"]
         return "\n".join(line[:200] for line in lines)
 
-    def parts(self) -> list[tuple[str, str]]:
+    def parts(self, every: bool = False) -> list[tuple[str, str]]:
         """The parts of the verdict, each with its title."""
         parts = [
             ("Right or wrong", self.sums()),
-            ("Races and barriers", self.accesses()),
+            ("Races and barriers", self.accesses(every)),
             ("Counts", self.counts()),
             ("On the card", _wrapped(self.card.sentences(self.name)) if self.card else ""),
             ("What to try next", self.next_step()),
@@ -191,14 +263,18 @@ class Verdict:
         return [(title, text) for title, text in parts if text]
 
     def __str__(self) -> str:
-        parts = [f"{title}\n{textwrap.indent(text, '  ')}" for title, text in self.parts()]
-        return "\n\n".join([self.headline, *parts])
+        return self.report()
+
+    def report(self, every: bool = False) -> str:
+        """The verdict as text; with `every`, also the races that its condition allows."""
+        parts = [f"{title}\n{textwrap.indent(text, '  ')}" for title, text in self.parts(every)]
+        return "\n\n".join([_wrapped(self.headline), *parts])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))  # what IPython shows where there is no HTML
 
     def _repr_html_(self) -> str:
-        return verdict_html.page(self)
+        return verdict_html.fragment(self)
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain values, for JSON."""
@@ -208,6 +284,11 @@ class Verdict:
             "file": self.file,
             "passes": bool(self),
             "right": self.right,
+            "headline": self.headline,
+            "condition": None if self.condition is None else str(self.condition),
+            "other": self.other,
+            "obsolete": self.obsolete,
+            "remarks": list(self.remarks),
             "options": self.options,
             "dtypes": list(self.dtypes),
             "tried": self.tried,
@@ -224,6 +305,7 @@ class Verdict:
             "looked": [list(row) for row in self.looked],
             "races": self.races.as_dict() if self.races is not None else None,
             "counters": compared.own.counters if compared else None,
+            "costs": compared.own.costs if compared else None,
             "nearest": compared.nearest.name if compared else None,
             "nearest_counters": compared.nearest.counters if compared else None,
             "place": compared.place if compared else None,

@@ -25,6 +25,9 @@ from gpureduce import _emulator, _emulator_traced
 from gpureduce.core import registry, sources
 from gpureduce.core.checks import finite, whole
 from gpureduce.errors import CudaError
+from gpureduce.kernels import faults
+from gpureduce.kernels.emulated_text import for_the_emulator
+from gpureduce.kernels.programs import modern
 from gpureduce.lazy_import import load
 
 HEAD = struct.Struct("<Q")
@@ -87,6 +90,11 @@ class Loaded:
     traced: tuple[str, ...]
     on_card: ClassVar[bool] = False
 
+    @property
+    def compiled_text(self) -> str:
+        """The text that the emulator's compiler read."""
+        return for_the_emulator(modern(self.text))
+
     def strategy(self) -> registry.Strategy:
         """Loads the kernel into both builds of the emulator."""
         _emulator.guard_memory()
@@ -102,6 +110,11 @@ class Runnable(Protocol):
     """A compiled kernel that can be loaded in another process, for the emulator or for a card."""
 
     on_card: ClassVar[bool]
+
+    @property
+    def compiled_text(self) -> str:
+        """The text to whose lines and columns the emulator's faults refer."""
+        ...
 
     def strategy(self) -> registry.Strategy:
         """Loads it. Returns the strategy that runs it."""
@@ -209,7 +222,8 @@ def _child(data: bytearray, results_fd: int, output_fd: int) -> None:
         except (ValueError, TypeError, MemoryError, RuntimeError, ImportError, OSError) as error:
             told: Exception = error
             if isinstance(error, CudaError):
-                write(results, ("cuda error", (str(error), error.name)))
+                said = faults.readable(str(error), pickle.loads(data).kernel.compiled_text)
+                write(results, ("cuda error", (said, error.name)))
             else:
                 write(results, ("error", told))
     os._exit(status)
@@ -245,7 +259,7 @@ def _received(link: socket.socket, size: int) -> bytearray | None:
 def serve(number: int) -> None:
     """Serves the process at the other end of this socket until it closes its end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the other process decides
-    for name in ("check", "check_on_card", "jobs"):  # so that no child imports them
+    for name in ("examination", "check_on_card", "jobs"):  # so that no child imports them
         load(f"kernels.{name}")
     link = socket.socket(fileno=number)
     while True:

@@ -117,17 +117,6 @@ template <typename In, typename Acc> __global__ void atomic_and_plain(In, Acc *o
         out[blockIdx.x] = shared[0];
 }
 
-// KERNEL shared_variable: ONE | PARTIALS | SHARED_THREADS: nothing
-template <typename In, typename Acc> __global__ void shared_variable(In, Acc *out, size_t)
-{
-    __shared__ Acc value;
-    if (threadIdx.x == 0)
-        value = 1;
-    __syncthreads();
-    if (threadIdx.x == 32)
-        out[blockIdx.x] = value;
-}
-
 /* Thread 32 writes, and fences ahead of the barrier; thread 0 draws the ticket behind it. */
 template <typename Acc, bool Fenced>
 __device__ void draw_for_another(Acc *out, Acc *work, unsigned *ticket)

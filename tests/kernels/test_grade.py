@@ -79,7 +79,10 @@ def test_a_rule(rule, holds):
     ("spec", "message"),
     [
         ({}, "has no rule"),
-        ({"rules": []}, "has 'rules'; a spec has title, dtypes, launch, n, require"),
+        (
+            {"rules": []},
+            "has 'rules'; a spec has title, dtypes, launch, blocks, sizes, assume, n, require",
+        ),
         ({"require": [{"rule": "fast"}]}, "has the rule 'fast'; a rule is one of"),
         ({"require": [{"rule": "speed <= 3"}]}, "a rule is one of"),
         ({"require": [{"rule": "atomics <= 2 times the least"}]}, "the least is known for"),

@@ -15,6 +15,7 @@ import pytest
 import gpureduce
 from gpureduce.hardware import ncu, toolkit, verify_counters
 from gpureduce.kernels import check_on_card, cubins, ladder, nvrtc, process
+from gpureduce.kernels.conditions import Domain
 from gpureduce.kernels.worker import Job
 from gpureduce.lazy_import import load
 from user_kernels import INDEX_BUG, TREE, alone, plain
@@ -322,7 +323,7 @@ def on_the_emulator(text):
     job = Job(
         "gpureduce.kernels.check_on_card", "examine",
         gpureduce.kernel(text).loaded([("u32", "u32")]),
-        (subjects, ["int32"], 0, "emulator", n, large), {}, gpureduce.Limits(seconds=60),
+        (subjects, ["int32"], 0, Domain(), "emulator", n, large), {}, gpureduce.Limits(seconds=60),
     )  # fmt: skip
     outcome = process.run(job)
     assert outcome.error is None and not outcome.ended, outcome

@@ -122,6 +122,8 @@ static int exec_module(PyObject *module)
     } constants[] = {
         {"ONE", ONE},
         {"TWO", TWO},
+        {"FOUR", FOUR},
+        {"EIGHT", EIGHT},
         {"MANY", MANY},
         {"PARTIALS", PARTIALS},
         {"FINISHES", FINISHES},

@@ -10,6 +10,7 @@
 
 #include "cuda_runtime_api.h"
 #include "lane.h"
+#include "shared_variables.h"
 #include "vector_functions.h"
 
 #define __global__
@@ -24,12 +25,6 @@
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
 #define __align__(n) __attribute__((aligned(n)))
-
-/* One copy per OS thread, used by the blocks that run there one after another. It is not poisoned
- * between blocks. The blocks of a cluster or a cooperative launch run interleaved on one OS thread
- * and would share the copy, so such kernels use shared_array() (device.h) for their shared
- * memory. */
-#define __shared__ static thread_local
 
 static const int warpSize = 32;
 

@@ -7,17 +7,18 @@
 #include <type_traits>
 #include <utility>
 
-#include "lane.h"
+#include "shared_variables.h"
 
 typedef void (*gr_any_kernel)();
 typedef void (*gr_kernel_caller)(gr_any_kernel kernel, void **args);
 
-/* Returns the kernel's handle, which is created by the first registration and never changes.
- * `pointees` holds for each parameter the size of the type that it points to, or 0. */
-__attribute__((visibility("default"))) const void *gr_register_kernel(gr_any_kernel kernel,
-                                                                      gr_kernel_caller caller,
-                                                                      const unsigned *pointees,
-                                                                      unsigned parameters);
+/* Returns the kernel's handle, which is created by the first registration and never changes. For
+ * each parameter: its name, and the size of the type that it points to, or 0. */
+__attribute__((visibility("default"))) const void *
+gr_register_kernel(gr_any_kernel kernel, gr_kernel_caller caller, const char *const *names,
+                   const unsigned *pointees, unsigned parameters, const gr_variable *variables);
+
+static const char *const gr_usual_names[] = {"in", "out", "n", "work", "ticket"};
 
 template <typename P> struct gr_pointee {
     static constexpr unsigned bytes = 0;
@@ -40,11 +41,12 @@ template <typename... P> GR_UNTRACED void gr_call_kernel(gr_any_kernel kernel, v
     gr_call_with(reinterpret_cast<void (*)(P...)>(kernel), args, std::index_sequence_for<P...>());
 }
 
-template <typename... P> const void *kernel_entry(void (*kernel)(P...))
+template <typename... P>
+const void *kernel_entry(void (*kernel)(P...), const char *const *names = gr_usual_names)
 {
     static constexpr unsigned pointees[] = {gr_pointee<P>::bytes..., 0};
-    return gr_register_kernel(reinterpret_cast<gr_any_kernel>(kernel), gr_call_kernel<P...>,
-                              pointees, sizeof...(P));
+    return gr_register_kernel(reinterpret_cast<gr_any_kernel>(kernel), gr_call_kernel<P...>, names,
+                              pointees, sizeof...(P), gr_variables);
 }
 
 #endif

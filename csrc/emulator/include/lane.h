@@ -59,8 +59,9 @@ GR_BUILTIN uint3 threadIdx;
 GR_BUILTIN uint3 blockIdx;
 GR_BUILTIN dim3 blockDim;
 GR_BUILTIN dim3 gridDim;
-GR_BUILTIN char *gr_shared;   /* the block's dynamic shared memory */
-GR_BUILTIN unsigned gr_loads; /* by __ldcs() */
+GR_BUILTIN char *gr_shared;            /* the block's dynamic shared memory */
+GR_BUILTIN unsigned gr_loads;          /* by __ldcs() */
+GR_BUILTIN const char *gr_shared_name; /* of that memory in the kernel; null: not known */
 
 /* The collectives of a warp's lanes. */
 enum gr_collective {
@@ -120,6 +121,10 @@ void gr_look(void);
 void gr_await_copy(const char *file, int line);
 void gr_copy_ordered(void);
 [[noreturn]] void gr_trap(const char *file, int line);
+/* Faults: an array's index beyond its bounds, in a column of the line; a local array that was
+ * written beyond its end by the function that returns to this address. */
+void gr_bad_index(const char *file, unsigned line, unsigned column, const char *type, long index);
+void gr_bad_local(const void *place);
 
 /* In the traced build, report an access (see GR_TRACE_ACCESS), a fence, the initialization of an
  * mbarrier for bulk copies, the start of a copy, and the end of a wait for copies. */

@@ -79,11 +79,9 @@ struct Side {
 
 /* A memory location, as a report names it. */
 struct Address {
-    enum { SHARED, GLOBAL, OTHER } space;
-    unsigned owner;  /* the block whose shared memory it is */
-    int parameter;   /* index of the kernel parameter that points to it; -1: none */
-    uint64_t offset; /* in bytes */
-    unsigned size;   /* of an element, in bytes */
+    std::string name; /* "out[3]" */
+    bool shared;
+    unsigned owner; /* the block whose shared memory it is */
 };
 
 struct Race {
@@ -91,6 +89,22 @@ struct Race {
     Address address;
     Missing missing;
     uint64_t count;
+    bool differ; /* two stores: of different values; else true */
+};
+
+/* A store that is about to be made where another thread has stored, and the bytes there. */
+struct Overwriting {
+    size_t race;
+    uintptr_t address;
+    size_t size; /* 0: there is none */
+    unsigned char before[16];
+};
+
+/* A read of shared memory that no thread has written. */
+struct Unwritten {
+    unsigned block, thread;
+    Site site;
+    std::string name;
 };
 
 /* Threads of a block that waited at different lines for one block barrier; or that ended without
@@ -104,8 +118,10 @@ struct Divergence {
 struct Watch {
     /* Results so far */
     std::vector<Race> races;
+    Overwriting overwriting = {};
     std::map<std::tuple<const void *, int, Access, const void *, int, Access>, size_t> race_of;
     std::vector<Divergence> divergences;
+    std::map<std::pair<const void *, int>, Unwritten> unwritten; /* the first one at each site */
     std::set<std::vector<int>> divergent_lines; /* of `divergences`: each set is reported once */
     bool failed = false;                        /* out of memory */
     size_t event_count = 0;                     /* of the running launch */
@@ -201,6 +217,9 @@ void pass_on(Watch *watch, const Self &self, const void *address);
 void order_copy(Watch *watch, const Self &self, CopyClock *clock);
 void finish_copies(Watch *watch, const Self &self, const Copies &copies, Event event);
 
+/* The store of `overwriting` has been made: notes whether it changed the value. */
+void end_overwriting(Watch *watch);
+
 /* Formats the results as JSON. */
 std::string report(const Watch *watch);
 
@@ -214,7 +233,8 @@ Watch *exchange_watch(Watch *watch);
 void watch_launch(Watch *watch, Launch *launch);
 void watch_launch_end(Watch *watch);
 void watch_team(Worker *w);
-void watch_access(Worker *w, const void *address, size_t size, Access kind, const void *place);
+void watch_access(Worker *w, const void *address, size_t size, Access kind, bool reads,
+                  const void *place);
 void watch_fence(Worker *w, gr_scope scope, const char *file, int line);
 void watch_block_end(Worker *w, const Lane *last);
 /* The running lane initializes an mbarrier for bulk copies, starts a copy, has waited for one. */

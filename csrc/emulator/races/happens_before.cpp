@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "emulator/runtime/fault.h"
+#include "emulator/runtime/shared_memory.h"
 #include "emulator/races/detector.h"
 #include "emulator/scheduler/thread_end.h"
 
@@ -71,6 +72,7 @@ static void find_events(Watch *watch)
 
 void watch_launch_end(Watch *watch)
 {
+    end_overwriting(watch);
     guarded(watch, [&] { find_events(watch); });
     watch->events.clear();
     watch->variables.clear();
@@ -83,6 +85,9 @@ void watch_team(Worker *w)
 {
     Watch *watch = w->watch;
     guarded(watch, [&] {
+        if (in_shared(w, watch->overwriting.address)) /* which is poisoned already */
+            watch->overwriting.size = 0;
+        end_overwriting(watch);
         watch->lanes.assign(w->lane_count, LaneWatch());
         watch->own.clear();
         watch->copies.clear();

@@ -85,17 +85,26 @@ static void print_race(std::string *out, const Watch *watch, const Race &race)
 {
     static const char *const missing[] = {"__threadfence()", "__syncwarp()", "__syncthreads()",
                                           "cluster.sync()",  "grid.sync()",  "copy_wait()"};
-    static const char *const spaces[] = {"shared", "global", "other"};
     const Address &address = race.address;
-    print(out, "{\"count\":%llu,\"missing\":\"%s\",\"space\":\"%s\",\"owner\":%u,",
-          (unsigned long long)race.count, missing[race.missing], spaces[address.space],
-          address.owner);
-    print(out, "\"parameter\":%d,\"offset\":%llu,\"size\":%u,\"sides\":[", address.parameter,
-          (unsigned long long)address.offset, address.size);
+    print(out, "{\"count\":%llu,\"missing\":\"%s\",\"differ\":%s,\"shared\":%s,\"owner\":%u,",
+          (unsigned long long)race.count, missing[race.missing], race.differ ? "true" : "false",
+          address.shared ? "true" : "false", address.owner);
+    *out += "\"address\":";
+    print_text(out, address.name);
+    *out += ",\"sides\":[";
     print_side(out, watch, race.side[0]);
     *out += ',';
     print_side(out, watch, race.side[1]);
     *out += "]}";
+}
+
+static void print_unwritten(std::string *out, const Unwritten &found)
+{
+    print(out, "{\"block\":%u,\"thread\":%u,\"address\":", found.block, found.thread);
+    print_text(out, found.name);
+    *out += ',';
+    print_site(out, found.site);
+    *out += '}';
 }
 
 static void print_threads(std::string *out, const char *name, const std::vector<unsigned> &threads)
@@ -125,19 +134,32 @@ static void print_divergence(std::string *out, const Divergence &divergence)
     *out += "]}";
 }
 
+/* A list: print(out, element) for each of them, a line each. */
+template <typename List, typename Print>
+static void print_list(std::string *out, const char *name, const List &list, Print print_one)
+{
+    const char *comma = "";
+    print(out, "\"%s\":[", name);
+    for (const auto &element : list) {
+        print(out, "%s\n", comma);
+        print_one(element);
+        comma = ",";
+    }
+    *out += ']';
+}
+
 std::string report(const Watch *watch)
 {
-    std::string out = "{\"races\":[";
-    for (size_t i = 0; i < watch->races.size(); ++i) {
-        out += i ? ",\n" : "\n";
-        print_race(&out, watch, watch->races[i]);
-    }
-    out += "],\"barriers\":[";
-    for (size_t i = 0; i < watch->divergences.size(); ++i) {
-        out += i ? ",\n" : "\n";
-        print_divergence(&out, watch->divergences[i]);
-    }
-    return out + "]}";
+    std::string out = "{";
+    print_list(&out, "races", watch->races,
+               [&](const Race &race) { print_race(&out, watch, race); });
+    out += ',';
+    print_list(&out, "barriers", watch->divergences,
+               [&](const Divergence &found) { print_divergence(&out, found); });
+    out += ',';
+    print_list(&out, "unwritten", watch->unwritten,
+               [&](const auto &found) { print_unwritten(&out, found.second); });
+    return out + "}";
 }
 
 } // namespace gr

@@ -1,9 +1,11 @@
 /* Finds races: compares each access with the earlier accesses to the same words. */
 #ifdef GR_EMULATOR_TRACED
 
+#include <stdio.h>
 #include <string.h>
 
 #include "emulator/races/detector.h"
+#include "emulator/runtime/shared_memory.h"
 
 namespace gr
 {
@@ -17,6 +19,7 @@ struct Touch {
     Site site;
     uintptr_t address;
     size_t size;
+    bool reads; /* the value in memory */
 };
 
 static bool ordered(const Touch &now, const Record &before, unsigned strand)
@@ -66,12 +69,13 @@ static Missing missing_between(Watch *watch, const Touch &now, const Record &bef
                                                                              : GRID_SYNC;
 }
 
-/* Finds the kernel parameter that points to this address. */
-static void name_parameter(const Watch *watch, uintptr_t address, Address *name)
+/* Names the element by the kernel parameter that points to it. Returns "" if none does. */
+static std::string name_parameter(const Watch *watch, uintptr_t address)
 {
     const Kernel *kernel = watch->launch->kernel;
     uintptr_t nearest = 0;
-    for (unsigned i = 0; i < kernel->parameters; ++i) {
+    std::string name;
+    for (unsigned i = 0; i < kernel->parameters && i < 5; ++i) {
         uintptr_t value = 0;
         if (!kernel->pointees[i])
             continue;
@@ -79,31 +83,34 @@ static void name_parameter(const Watch *watch, uintptr_t address, Address *name)
         if (value < watch->range || value > address || value < nearest)
             continue;
         nearest = value;
-        name->parameter = (int)i;
-        name->offset = address - value;
-        name->size = kernel->pointees[i];
-    }
-}
-
-static Address name_address(const Worker *w, const Touch &now)
-{
-    const Watch *watch = w->watch;
-    uintptr_t address = now.address;
-    Address name = {Address::OTHER, 0, -1, address, (unsigned)now.size};
-    uintptr_t in_shared = address - (uintptr_t)w->shared;
-    if (in_shared < w->shared_bytes) {
-        size_t stride = watch->launch->shared_stride;
-        name.space = Address::SHARED;
-        name.owner = rank_of(watch, &w->blocks[in_shared / stride]);
-        name.offset = in_shared % stride;
-        if (watch->launch->shape.statics && name.offset >= watch->launch->statics_at)
-            name.offset -= watch->launch->statics_at; /* of the kernel's __shared__ variables */
-    } else if (address - watch->range < watch->range_bytes) {
-        name.space = Address::GLOBAL;
-        name.offset = address - watch->range;
-        name_parameter(watch, address, &name);
+        name = kernel->names[i] + ("[" + std::to_string((address - value) / kernel->pointees[i]));
+        if ((address - value) % kernel->pointees[i])
+            name += "], byte " + std::to_string((address - value) % kernel->pointees[i]);
+        else
+            name += "]";
     }
     return name;
+}
+
+static Address name_address(const Worker *w, uintptr_t address, size_t size)
+{
+    const Watch *watch = w->watch;
+    Address found = {"", in_shared(w, address), 0};
+    if (found.shared) {
+        SharedPlace at = shared_place(w, address, size);
+        found.owner = rank_of(watch, &w->blocks[at.block]);
+        found.name = at.name;
+        if (at.count != 1)
+            found.name += "[" + std::to_string(at.index) + "]";
+    } else if (address - watch->range < watch->range_bytes) {
+        found.name = name_parameter(watch, address);
+    }
+    if (found.name.empty()) {
+        char text[40];
+        snprintf(text, sizeof text, "the byte at %#zx", (size_t)address);
+        found.name = text;
+    }
+    return found;
 }
 
 static void note_race(Worker *w, const Touch &now, const Record &before, Access kind_before,
@@ -117,12 +124,18 @@ static void note_race(Worker *w, const Touch &now, const Record &before, Access 
     if (found.second)
         watch->races.push_back(Race());
     Race &race = watch->races[found.first->second];
+    if (now.kind != WRITE || kind_before != WRITE || now.size > sizeof Overwriting::before) {
+        race.differ = true;
+    } else if (!race.differ) {
+        watch->overwriting = {found.first->second, now.address, now.size, {}};
+        memcpy(watch->overwriting.before, reinterpret_cast<void *>(now.address), now.size);
+    }
     race.count += first_word || !race.count;
     if (!found.second && missing <= race.missing)
         return;
     race.side[0] = {before.block, before.slot, before.time, kind_before, before.site};
     race.side[1] = {now.self.block, now.slot, now.time, now.kind, now.site};
-    race.address = name_address(w, now);
+    race.address = name_address(w, now.address, now.size);
     race.missing = missing;
 }
 
@@ -166,11 +179,20 @@ static void look_through(Worker *w, Shadow *shadow, Word *word, Access kind_old,
 static Shadow *shadow_of(Worker *w, uintptr_t address)
 {
     Watch *watch = w->watch;
-    if (address - (uintptr_t)w->shared < w->shared_bytes)
+    if (in_shared(w, address))
         return &watch->own;
     if (address - watch->range >= watch->range_bytes)
         watch->range_bytes = device_range((const void *)address, &watch->range);
     return watch->range_bytes ? &watch->device : &watch->own;
+}
+
+/* The word is named, as it was not written, and not the access. */
+static void note_unwritten(Worker *w, const Touch &now, uintptr_t word)
+{
+    uintptr_t address = word < now.address ? now.address : word;
+    Unwritten &found = w->watch->unwritten[{now.site.at, now.site.line}];
+    if (found.name.empty())
+        found = {now.self.block, now.slot, now.site, name_address(w, address, now.size).name};
 }
 
 static void touch(Worker *w, const Touch &now)
@@ -186,6 +208,9 @@ static void touch(Worker *w, const Touch &now)
         if (end < word_address + Shadow::word_bytes)
             bytes &= 15u >> (word_address + Shadow::word_bytes - end);
         Word &word = shadow->word_at(word_address);
+        if (now.reads && (bytes & ~word.written) && in_shared(w, word_address))
+            note_unwritten(w, now, word_address);
+        word.written |= now.kind == READ ? 0 : (uint8_t)bytes;
         for (Access kind_old : {READ, WRITE, ATOMIC})
             look_through(w, shadow, &word, kind_old, now, (uint8_t)bytes, first_word);
         if (shadow->insert(&word, now.kind,
@@ -196,9 +221,9 @@ static void touch(Worker *w, const Touch &now)
 
 /* An access by the running lane itself. */
 static void touch(Worker *w, const Self &self, const void *address, size_t size, Access kind,
-                  Site site)
+                  Site site, bool reads = false)
 {
-    touch(w, {self, self.slot, self.lane->time, kind, site, (uintptr_t)address, size});
+    touch(w, {self, self.slot, self.lane->time, kind, site, (uintptr_t)address, size, reads});
 }
 
 /* Treats the end of a block as a write to its shared memory, which races with accesses by other
@@ -223,12 +248,22 @@ void watch_block_end(Worker *w, const Lane *last)
     });
 }
 
-void watch_access(Worker *w, const void *address, size_t size, Access kind, const void *place)
+void end_overwriting(Watch *watch)
+{
+    Overwriting &one = watch->overwriting;
+    if (one.size && memcmp(reinterpret_cast<void *>(one.address), one.before, one.size) != 0)
+        watch->races[one.race].differ = true;
+    one.size = 0;
+}
+
+void watch_access(Worker *w, const void *address, size_t size, Access kind, bool reads,
+                  const void *place)
 {
     Watch *watch = w->watch;
     guarded(watch, [&] {
         Self self = self_of(w, w->lane);
-        touch(w, self, address, size, kind, {place, 0});
+        end_overwriting(watch);
+        touch(w, self, address, size, kind, {place, 0}, reads);
         if (kind == ATOMIC)
             pass_on(watch, self, address);
     });
@@ -251,7 +286,8 @@ void watch_copy(Worker *w, const void *shared, const void *global, size_t bytes,
         Copies &copies = copies_of(watch, self, barrier);
         CopyClock &clock = copies.second;
         touch(w, self, barrier, sizeof(uint64_t), ATOMIC, {file, line});
-        Touch copy = {self, copies.first, clock.time, READ, {file, line}, (uintptr_t)global, bytes};
+        Touch copy = {self,         copies.first,      clock.time, READ,
+                      {file, line}, (uintptr_t)global, bytes,      false};
         touch(w, copy);
         copy.kind = WRITE;
         copy.address = (uintptr_t)shared;

@@ -30,6 +30,7 @@ struct Record {
 
 struct Word {
     uint32_t first[3]; /* head of the record list, by Access */
+    uint8_t written;   /* bit mask of the bytes that a thread has written */
 };
 
 class Shadow

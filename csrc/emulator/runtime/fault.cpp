@@ -1,9 +1,11 @@
 /* Fault reports. */
 #include "emulator/runtime/fault.h"
+#include "emulator/trace/lines.h"
 
 #include <map>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -28,6 +30,27 @@ Name name_lane(const Lane *lane)
     uint3 thread = lane->thread, block = lane->warp->block->index;
     snprintf(name.text, sizeof name.text, "thread (%u,%u,%u) of block (%u,%u,%u)", thread.x,
              thread.y, thread.z, block.x, block.y, block.z);
+    return name;
+}
+
+Name name_line(const void *place)
+{
+    Name name = {};
+    const char *file = nullptr;
+    int line = 0;
+    if (place && gr_line_of(place, &file, &line) && file)
+        snprintf(name.text, sizeof name.text, "%s:%d: ", file, line);
+    return name;
+}
+
+Name name_index(const char *array, long index, size_t count)
+{
+    Name name;
+    if (count == 1 && index == 0)
+        snprintf(name.text, sizeof name.text, "%s", array);
+    else
+        snprintf(name.text, sizeof name.text, "%s[%ld]; %s has %zu element%s", array, index, array,
+                 count, count == 1 ? "" : "s");
     return name;
 }
 
@@ -141,6 +164,24 @@ void deadlock(Worker *w)
 }
 
 } // namespace gr
+
+/* The column tells gpureduce/kernels/faults.py the array's name. */
+void gr_bad_index(const char *file, unsigned line, unsigned column, const char *type, long index)
+{
+    gr::Worker *w = gr::worker;
+    if (w && w->lane)
+        gr::fault(w, "%s:%u:%u: %s uses index %ld of an array of type %s", file, line, column,
+                  gr::name_lane(w->lane).text, index, type);
+}
+
+void gr_bad_local(const void *place)
+{
+    gr::Worker *w = gr::worker;
+    if (w && w->lane)
+        gr::fault(w, "%s%s has written beyond an array of its own, in the function that ends here",
+                  gr::name_line(place).text, gr::name_lane(w->lane).text);
+    abort();
+}
 
 void gr_trap(const char *file, int line)
 {

@@ -14,9 +14,13 @@ namespace gr
 /* Names of a thread and of the operation that it waits for. They use no heap memory, because
  * fault() does not unwind its callers. */
 struct Name {
-    char text[96];
+    char text[200];
 };
 Name name_lane(const Lane *lane);
+/* "kernel.cu:12: ", the line of the call that returns there; "" if it is not known. */
+Name name_line(const void *place);
+/* "cell[64]; cell has 64 elements" */
+Name name_index(const char *name, long index, size_t count);
 const char *name_wait(unsigned waits);
 
 } // namespace gr

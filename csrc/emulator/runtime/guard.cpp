@@ -14,12 +14,16 @@
 
 #include "backend/backend.h"
 #include "emulator/runtime/fault.h"
-#include "emulator/trace/lines.h"
 
 namespace gr
 {
 
 static bool guards;
+
+bool guards_memory()
+{
+    return guards;
+}
 
 static size_t page_bytes()
 {
@@ -108,29 +112,15 @@ static bool out_of_reach(const siginfo_t *info)
 #endif
 }
 
-/* "kernel.cu:12: ", or nothing where no line is known. For an access by a function of our headers,
- * such as an atomic, the line is that of its call. */
-static void name_line(const Worker *w, const siginfo_t *info, const void *instruction, char *text,
-                      size_t bytes)
+/* The line of the access, if it is known. For one by a function of our headers, such as an atomic,
+ * it is that of the call. */
+static Name line_of(const Worker *w, const siginfo_t *info, const void *instruction)
 {
-    *text = 0;
-#ifdef GR_EMULATOR_TRACED
     constexpr unsigned bits = 47; /* of a process's addresses */
-    const char *file = nullptr;
-    int line = 0;
     uintptr_t address = (uintptr_t)info->si_addr;
     bool announced =
         out_of_reach(info) ? w->last.address >> bits : address - w->last.address < w->last.size;
-    if (announced)
-        instruction = w->last.place;
-    if (instruction && gr_line_of(instruction, &file, &line) && file)
-        snprintf(text, bytes, "%s:%d: ", file, line);
-#else
-    (void)w;
-    (void)info;
-    (void)instruction;
-    (void)bytes;
-#endif
+    return name_line(announced ? w->last.place : instruction);
 }
 
 /* The parameter that points to the allocation next to an address, and the address as its index. */
@@ -142,7 +132,6 @@ struct Element {
 
 static Element element_at(const Launch *launch, uintptr_t address)
 {
-    static const char *const names[] = {"in", "out", "n", "work", "ticket"};
     const Kernel *kernel = launch->kernel;
     uintptr_t first = 0, value = 0;
     size_t bytes = device_range_near(address, &first);
@@ -152,7 +141,7 @@ static Element element_at(const Launch *launch, uintptr_t address)
         memcpy(&value, launch->args[i], sizeof value);
         long size = (long)kernel->pointees[i], away = (long)(address - value);
         if (value - first < bytes)
-            return {names[i], (away < 0 ? away - size + 1 : away) / size,
+            return {kernel->names[i], (away < 0 ? away - size + 1 : away) / size,
                     (first + bytes - value) / (size_t)size};
     }
     return {nullptr, 0, 0};
@@ -179,11 +168,11 @@ void check_guarded(Launch *launch)
     if (!guards)
         return;
     while (uintptr_t address = damaged_byte()) {
-        char text[160];
+        char text[240];
         Element at = element_at(launch, address);
         if (at.name)
-            snprintf(text, sizeof text, "a thread writes %s[%ld], and it has %zu element%s",
-                     at.name, at.index, at.count, at.count == 1 ? "" : "s");
+            snprintf(text, sizeof text, "a thread writes %s",
+                     name_index(at.name, at.index, at.count).text);
         else
             snprintf(text, sizeof text, "a thread writes beside memory that it may write");
         launch_failed(launch, cudaErrorLaunchFailure, text);
@@ -215,15 +204,14 @@ static void on_illegal_access(int number, siginfo_t *info, void *context)
     uintptr_t address = (uintptr_t)info->si_addr, arena = (uintptr_t)w->stacks.arena;
     if (arena - address < guard_bytes)
         stack_overflow(w);
-    static char place[512];
-    name_line(w, info, attempt.instruction, place, sizeof place);
+    Name line = line_of(w, info, attempt.instruction);
     if (out_of_reach(info))
-        fault(w, "%s%s accesses an address out of reach", place, name_lane(w->lane).text);
+        fault(w, "%s%s accesses an address out of reach", line.text, name_lane(w->lane).text);
     Element at = element_at(w->launch, address);
     if (at.name)
-        fault(w, "%s%s %s %s[%ld], and it has %zu element%s", place, name_lane(w->lane).text,
-              attempt.verb, at.name, at.index, at.count, at.count == 1 ? "" : "s");
-    fault(w, "%s%s %s address %#zx, which is no memory of the launch", place,
+        fault(w, "%s%s %s %s", line.text, name_lane(w->lane).text, attempt.verb,
+              name_index(at.name, at.index, at.count).text);
+    fault(w, "%s%s %s address %#zx, which is no memory of the launch", line.text,
           name_lane(w->lane).text, attempt.verb, (size_t)address);
 }
 

@@ -16,6 +16,8 @@ constexpr size_t guard_bytes = size_t(1) << 20;
 void *take_guarded(size_t bytes);
 void give_guarded(void *address, size_t bytes);
 
+/* Whether memory for kernels is guarded: in a process for users' kernels. */
+bool guards_memory();
 /* From now on, allocates device memory by take_guarded(). */
 void guard_new_memory();
 /* Finds the guarded allocation next to an address outside of it. Takes no lock: for a signal

@@ -226,16 +226,8 @@ static cudaError_t form_teams(Launch *launch)
         return cudaErrorInvalidClusterSize;
     if (launch->cooperative && blocks > room)
         return cudaErrorCooperativeLaunchTooLarge;
-    /* Blocks that run side by side on one OS thread would share the variables. */
-    if (shape->statics && (launch->cooperative || shape->cluster_blocks > 1))
-        return cudaErrorNotSupported;
     shape->team_blocks = launch->cooperative ? (unsigned)blocks : shape->cluster_blocks;
     launch->teams = blocks / shape->team_blocks;
-    /* The gap after each block's shared memory belongs to no block. It is poisoned, so that
-     * out-of-bounds reads and writes are detected. */
-    size_t gap = 64;
-    launch->statics_at = (shape->shared + gap + 127) / 128 * 128;
-    launch->shared_stride = (launch->statics_at + shape->statics + 1023) / 1024 * 1024;
     return cudaSuccess;
 }
 
@@ -255,7 +247,7 @@ static cudaError_t launch_kernel(const cudaLaunchConfig_t *config, const void *f
     launch.grid = config->gridDim;
     launch.shape.block = config->blockDim;
     launch.shape.shared = config->dynamicSmemBytes;
-    launch.shape.statics = kernel->statics_bytes;
+    launch.shape.variables = kernel->variables;
     launch.schedule = thread_schedule;
     launch.seed = thread_seed * 0x9e3779b97f4a7c15 + 1;
     launch.watch = gr_current_watch();
@@ -286,7 +278,8 @@ struct Aside {
 using namespace gr;
 
 const void *gr_register_kernel(gr_any_kernel function, gr_kernel_caller caller,
-                               const unsigned *pointees, unsigned parameters)
+                               const char *const *names, const unsigned *pointees,
+                               unsigned parameters, const gr_variable *variables)
 {
     static std::mutex mutex;
     static auto *kernels = new std::map<gr_any_kernel, Kernel *>; /* never destroyed */
@@ -298,10 +291,11 @@ const void *gr_register_kernel(gr_any_kernel function, gr_kernel_caller caller,
         kernel->magic = kernel_magic;
         kernel->kernel = function;
         kernel->caller = caller;
+        kernel->names = names;
         kernel->pointees = pointees;
         kernel->parameters = parameters;
         kernel->dynamic_shared = device_shared_per_block;
-        find_statics(kernel);
+        kernel->variables = variables;
         return (*kernels)[function] = kernel;
     } catch (const std::bad_alloc &) {
         return nullptr;

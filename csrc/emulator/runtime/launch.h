@@ -10,6 +10,7 @@
 
 #include "cuda_runtime_api.h"
 #include "kernel_entry.h"
+#include "shared_variables.h"
 #include "threads/interrupts.h"
 
 namespace gr
@@ -57,22 +58,21 @@ struct Kernel {
     uint64_t magic; /* tells a handle from any other pointer */
     gr_any_kernel kernel;
     gr_kernel_caller caller;
-    /* by parameter: size of the type that it points to; 0: it is no pointer */
+    /* by parameter: its name, and the size of the type that it points to; 0: it is no pointer */
+    const char *const *names;
     const unsigned *pointees;
     unsigned parameters;
     std::atomic<size_t> dynamic_shared; /* the kernel's limit */
     std::atomic<bool> large_clusters;
-    /* Of a kernel in a library of its own: the library's thread-local memory, which is the kernel's
-     * __shared__ variables; 0 bytes: there are none */
-    size_t statics_module, statics_bytes;
+    const gr_variable *variables; /* its __shared__ variables, and others of its library */
 };
 
 /* Everything that a worker's array layout depends on. */
 struct Shape {
     dim3 block;
     unsigned cluster_blocks, team_blocks;
-    size_t shared;
-    size_t statics; /* bytes of __shared__ variables, of a kernel in a library of its own */
+    size_t shared; /* bytes of a block's dynamic shared memory */
+    const gr_variable *variables;
 };
 
 struct Launch {
@@ -80,11 +80,6 @@ struct Launch {
     void **args;
     dim3 grid, cluster;
     Shape shape;
-    /* distance between the shared memory of consecutive blocks of a team */
-    size_t shared_stride;
-    /* Offset from a block's dynamic shared memory to the addresses of its __shared__ variables. No
-     * memory is there: the counters and the race detector use these addresses. */
-    size_t statics_at;
     bool cooperative;
     gr_schedule schedule;
     uint64_t seed;

@@ -4,6 +4,7 @@
 #include "emulator/races/detector.h"
 #include "threads/clock.h"
 #include "emulator/runtime/fault.h"
+#include "emulator/runtime/shared_memory.h"
 
 /* clang-format off */
 __thread uint3 threadIdx;
@@ -12,6 +13,7 @@ __thread dim3 blockDim;
 __thread dim3 gridDim;
 __thread char *gr_shared;
 __thread unsigned gr_loads;
+__thread const char *gr_shared_name;
 /* clang-format on */
 
 namespace gr
@@ -155,7 +157,7 @@ static inline Lane *lane_ended(Worker *w, Lane *me)
     w->vain = 0;
     --block->own.live;
     if (!block->own.live && w->block_count > 1) { /* other blocks must not read its leftover data */
-        memset(block->shared, 0xff, w->shape.shared);
+        poison_shared(w, block);
         if (watched(w))
             watch_block_end(w, me);
     }

@@ -133,8 +133,7 @@ struct Worker {
     Barrier grid;
     char *shared;
     size_t shared_bytes;
-    uintptr_t statics; /* this thread's __shared__ variables, of a kernel in a library of its own */
-    size_t statics_bytes;
+    bool shared_guarded;
     Shape shape; /* the shape that the arrays are laid out for */
 
     /* Address range of threadIdx, blockIdx and so on, which kernels do not see as memory */
@@ -157,8 +156,6 @@ struct WorkerAside {
 void put_worker_aside(WorkerAside *aside);
 void take_worker_up(const WorkerAside *aside);
 
-/* Finds the __shared__ variables of a kernel in a library of its own. */
-void find_statics(Kernel *kernel);
 /* Runs one team of the worker's launch. */
 void run_team(Worker *w, uint64_t team);
 /* Runs the team's lanes, starting with this one, until all have ended or one has faulted. */

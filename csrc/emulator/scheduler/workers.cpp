@@ -1,6 +1,5 @@
 /* Workers: the lanes, warps, blocks and stacks of an OS thread. They are laid out for a launch's
  * shape and reset for each team. */
-#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,32 +7,25 @@
 #include "threads/clock.h"
 #include "emulator/runtime/fault.h"
 #include "emulator/races/detector.h"
+#include "emulator/runtime/shared_memory.h"
 #include "emulator/scheduler/thread_end.h"
-#ifdef GR_ASAN
-#include <sanitizer/asan_interface.h>
-#endif
 
 namespace gr
 {
 
 static void free_arrays(Worker *w)
 {
-#ifdef GR_ASAN
-    if (w->shared)
-        __asan_unpoison_memory_region(w->shared, w->shared_bytes);
-#endif
+    free_shared(w);
     free(w->lanes);
     free(w->warps);
     free(w->blocks);
     free(w->clusters);
     free(w->ready_warps);
-    free(w->shared);
     w->lanes = nullptr;
     w->warps = nullptr;
     w->blocks = nullptr;
     w->clusters = nullptr;
     w->ready_warps = nullptr;
-    w->shared = nullptr;
     w->shape = Shape();
 }
 
@@ -86,7 +78,7 @@ static bool same(const Shape &a, const Shape &b)
 {
     return a.block.x == b.block.x && a.block.y == b.block.y && a.block.z == b.block.z &&
            a.cluster_blocks == b.cluster_blocks && a.team_blocks == b.team_blocks &&
-           a.shared == b.shared && a.statics == b.statics;
+           a.shared == b.shared && a.variables == b.variables;
 }
 
 static unsigned threads_of(dim3 size)
@@ -118,7 +110,7 @@ static void lay_out_block(Worker *w, unsigned number, unsigned warps)
 }
 
 /* Returns false if out of memory. */
-static bool lay_out(Worker *w, const Shape &shape, size_t shared_stride)
+static bool lay_out(Worker *w, const Shape &shape)
 {
     free_arrays(w);
     unsigned warps = (threads_of(shape.block) + 31) / 32;
@@ -127,66 +119,26 @@ static bool lay_out(Worker *w, const Shape &shape, size_t shared_stride)
     w->lane_count = w->warp_count * 32;
     w->ready_words = (w->warp_count + 63) / 64;
     unsigned clusters = shape.team_blocks / shape.cluster_blocks;
-    w->shared_bytes = shared_stride * shape.team_blocks;
     w->lanes = make_array<Lane>(w->lane_count);
     w->warps = make_array<Warp>(w->warp_count);
     w->blocks = make_array<Block>(w->block_count);
     w->clusters = make_array<Barrier>(clusters);
     w->ready_warps = make_array<uint64_t>(w->ready_words);
-    w->shared = make_array<char>(w->shared_bytes, 1024);
-    if (!w->lanes || !w->warps || !w->blocks || !w->clusters || !w->ready_warps || !w->shared ||
-        !stacks_reserve(&w->stacks, w->lane_count)) {
+    w->shape = shape;
+    if (!w->lanes || !w->warps || !w->blocks || !w->clusters || !w->ready_warps ||
+        !make_shared(w) || !stacks_reserve(&w->stacks, w->lane_count)) {
         free_arrays(w);
         return false;
     }
-    w->shape = shape;
     w->grid.warps = w->warps;
     w->grid.warp_count = w->warp_count;
     for (unsigned i = 0; i < clusters; ++i) {
         w->clusters[i].warp_count = warps * shape.cluster_blocks;
         w->clusters[i].warps = &w->warps[i * w->clusters[i].warp_count];
     }
-    for (unsigned i = 0; i < w->block_count; ++i) {
-        w->blocks[i].shared = w->shared + shared_stride * i;
-        lay_out_block(w, i, warps);
-#ifdef GR_ASAN
-        __asan_poison_memory_region(w->blocks[i].shared + shape.shared,
-                                    shared_stride - shape.shared);
-#endif
-    }
-    return true;
-}
-
-/* Shared memory is followed by a gap up to the next block's. It is filled with 0xff, so that a
- * kernel that reads it gets poison, and a kernel that writes it is reported when its team has
- * ended. ASan detects both by itself. */
-static void poison_slack(Worker *w, unsigned block)
-{
-#ifndef GR_ASAN
-    memset(w->blocks[block].shared + w->shape.shared, 0xff,
-           w->launch->shared_stride - w->shape.shared);
-#else
-    (void)w;
-    (void)block;
-#endif
-}
-
-static void check_slack(Worker *w)
-{
-#ifndef GR_ASAN
     for (unsigned i = 0; i < w->block_count; ++i)
-        for (size_t at = w->shape.shared; at < w->launch->shared_stride; ++at)
-            if ((unsigned char)w->blocks[i].shared[at] != 0xff) {
-                char text[160];
-                snprintf(text, sizeof text,
-                         "block %u wrote byte %zu of its %zu bytes of shared memory", i, at,
-                         w->shape.shared);
-                launch_failed(w->launch, cudaErrorLaunchFailure, text);
-                return;
-            }
-#else
-    (void)w;
-#endif
+        lay_out_block(w, i, warps);
+    return true;
 }
 
 static void find_builtins(Worker *w)
@@ -200,56 +152,6 @@ static void find_builtins(Worker *w)
     }
     w->builtins = low;
     w->builtins_bytes = high + sizeof(dim3) - low;
-}
-
-struct Library {
-    uintptr_t code; /* an address in it */
-    size_t tls_module, tls_bytes;
-};
-
-static int find_library(struct dl_phdr_info *object, size_t, void *context)
-{
-    Library *library = static_cast<Library *>(context);
-    bool found = false;
-    size_t tls_bytes = 0;
-    for (unsigned i = 0; i < object->dlpi_phnum; ++i) {
-        const ElfW(Phdr) &segment = object->dlpi_phdr[i];
-        uintptr_t first = object->dlpi_addr + segment.p_vaddr;
-        found |= segment.p_type == PT_LOAD && library->code - first < segment.p_memsz;
-        tls_bytes += segment.p_type == PT_TLS ? segment.p_memsz : 0;
-    }
-    if (found) {
-        library->tls_module = object->dlpi_tls_modid;
-        library->tls_bytes = tls_bytes;
-    }
-    return found;
-}
-
-void find_statics(Kernel *kernel)
-{
-    static const size_t own = [] {
-        Library library = {(uintptr_t)&find_library, 0, 0};
-        dl_iterate_phdr(find_library, &library);
-        return library.tls_module;
-    }();
-    Library library = {(uintptr_t)kernel->kernel, 0, 0};
-    dl_iterate_phdr(find_library, &library);
-    if (library.tls_module != own) {
-        kernel->statics_module = library.tls_module;
-        kernel->statics_bytes = library.tls_bytes;
-    }
-}
-
-/* Declared by no header. */
-struct TlsIndex {
-    unsigned long module, offset;
-};
-extern "C" void *__tls_get_addr(TlsIndex *);
-
-static uintptr_t statics_of(const Kernel *kernel)
-{
-    TlsIndex index = {kernel->statics_module, 0};
-    return kernel->statics_bytes ? (uintptr_t)__tls_get_addr(&index) : 0;
 }
 
 Worker *worker_for(Launch *launch)
@@ -266,15 +168,14 @@ Worker *worker_for(Launch *launch)
         find_builtins(w);
         worker = w;
     }
-    if (!same(w->shape, launch->shape) && !lay_out(w, launch->shape, launch->shared_stride))
+    if (!same(w->shape, launch->shape) && !lay_out(w, launch->shape))
         return nullptr;
     w->launch = launch;
     w->until_look = w->look_every = 16;
     w->looked_ns = gr_now_ns();
     w->schedule = launch->schedule;
     w->watch = thread_watch();
-    w->statics = statics_of(launch->kernel);
-    w->statics_bytes = launch->kernel->statics_bytes;
+    gr_shared_name = nullptr;
     blockDim = launch->shape.block;
     gridDim = launch->grid;
     for (unsigned i = 0; i < w->block_count; ++i)
@@ -320,11 +221,8 @@ static void reset_team(Worker *w, uint64_t team)
     for (unsigned i = 0; i < w->block_count; ++i) {
         reset_barrier(&w->blocks[i].own, threads);
         place_block(launch, &w->blocks[i], team, i);
-        memset(w->blocks[i].shared, 0xff, w->shape.shared);
-        poison_slack(w, i);
+        poison_shared(w, &w->blocks[i]);
     }
-    if (w->statics_bytes)
-        memset(reinterpret_cast<void *>(w->statics), 0xff, w->statics_bytes);
     for (unsigned i = 0; i < w->shape.team_blocks / w->shape.cluster_blocks; ++i)
         reset_barrier(&w->clusters[i], threads * w->shape.cluster_blocks);
     reset_barrier(&w->grid, threads * w->block_count);
@@ -359,7 +257,7 @@ void run_team(Worker *w, uint64_t team)
     if (w->faulted)
         abandon_team(w);
     else
-        check_slack(w);
+        check_gaps(w);
 }
 
 } // namespace gr
@@ -373,7 +271,7 @@ gr_position gr_where(void)
     at.block_rank = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
     at.cluster_rank = w->block->cluster_rank;
     at.cluster_size = launch->shape.cluster_blocks;
-    at.shared_stride = launch->shared_stride;
+    at.shared_stride = gr::shared_stride(launch->shape);
     at.cooperative = launch->cooperative;
     return at;
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "emulator/runtime/shared_memory.h"
 #include "emulator/trace/recorder.h"
 #include "emulator/races/detector.h"
 
@@ -30,18 +31,21 @@ static void take_turns(Worker *w)
 static void access(Worker *w, const void *address, size_t size, Access to_others, Access to_memory,
                    const void *place)
 {
+    static const char *const verbs[] = {"reads", "writes", "updates"};
     take_turns(w);
     look_now_and_then(w);
     w->vain = 0;
     w->last = {(uintptr_t)address, size, place};
+    if (in_shared(w, (uintptr_t)address))
+        check_shared(w, (uintptr_t)address, size, verbs[to_memory], place);
     if (watched(w))
-        watch_access(w, address, size, to_others, place);
+        watch_access(w, address, size, to_others, to_memory != WRITE, place);
     if (counted(w))
         count_access(w, address, size, to_memory, place);
 }
 
 /* Ignores host code, which has no lane. Ignores a lane's own stack variables, and threadIdx and the
- * like. A __shared__ variable gets its block's own address. */
+ * like. */
 static inline void hook(const void *address, size_t size, Access to_others, Access to_memory,
                         const void *place)
 {
@@ -51,8 +55,6 @@ static inline void hook(const void *address, size_t size, Access to_others, Acce
     uintptr_t at = (uintptr_t)address;
     if (at - (uintptr_t)w->stacks.arena < w->stacks.bytes || at - w->builtins < w->builtins_bytes)
         return;
-    if (at - w->statics < w->statics_bytes)
-        address = w->block->shared + w->launch->statics_at + (at - w->statics);
     access(w, address, size, to_others, to_memory, place);
 }
 static inline void hook(const void *address, size_t size, Access kind, const void *place)

@@ -2,6 +2,7 @@
  * memory, lanes of atomics. */
 #ifdef GR_EMULATOR_TRACED
 
+#include "emulator/runtime/shared_memory.h"
 #include "emulator/trace/recorder.h"
 
 #include <string.h>
@@ -97,13 +98,15 @@ static void count_cluster(const Count &count, const Place &place, uint32_t mask)
 static void count_memory(Worker *w, const Count &count, PlaceRecord *place, const Warp *warp,
                          const Instruction *instruction)
 {
-    uintptr_t team = (uintptr_t)w->shared, own = (uintptr_t)warp->block->shared;
+    size_t stride = shared_stride(w->shape);
+    uintptr_t team = (uintptr_t)w->shared;
+    uintptr_t own = (uintptr_t)warp->block->shared - shared_front(w->shape);
     uint32_t in_team = 0, in_block = 0;
     for (uint32_t lanes = instruction->mask; lanes; lanes &= lanes - 1) {
         int lane = __builtin_ctz(lanes);
         uintptr_t at = instruction->address[lane];
         in_team |= (uint32_t)(at - team < w->shared_bytes) << lane;
-        in_block |= (uint32_t)(at - own < w->launch->shared_stride) << lane;
+        in_block |= (uint32_t)(at - own < stride) << lane;
     }
     if (in_team != in_block)
         count_cluster(count, place->place, in_team);

@@ -10,7 +10,14 @@ extern "C" {
  * a leading "./"; it is never freed, and a file always has the same pointer. Returns false if the
  * library has no such line. Thread-safe. The first call reads the table, which takes some
  * milliseconds. */
+#ifdef GR_EMULATOR_TRACED
 bool gr_line_of(const void *place, const char **file, int *line);
+#else /* no table */
+static inline bool gr_line_of(const void *, const char **, int *)
+{
+    return false;
+}
+#endif
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-// loses: right; no races
+// loses: right
 // gpureduce: finishes=yes alone=yes
 template <typename In, typename Acc> __global__ void add_while_loading(In in, Acc *out, size_t n)
 {

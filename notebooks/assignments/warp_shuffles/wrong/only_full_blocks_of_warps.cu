@@ -1,4 +1,4 @@
-// loses: right
+// loses: right; no races
 // gpureduce: elements=many shared=warp
 template <typename In, typename Acc> __global__ void warp_shuffles(In in, Acc *out, size_t n)
 {

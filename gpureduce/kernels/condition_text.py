@@ -1,0 +1,99 @@
+"""A condition in sentences: where the kernel is wrong, why, and the change that lifts it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from gpureduce.kernels.conditions import Condition, Domain
+from gpureduce.kernels.source_text import without_comments
+from gpureduce.kernels.trials import Failure
+
+_LOCKSTEP = (
+    "Lanes ran in lockstep before Volta. Since then `volatile` orders nothing between lanes: put "
+    "__syncwarp() after each line, or use __shfl_down_sync."
+)
+_HALVES = r"blockDim\s*\.\s*x\s*(?:/\s*2|>>\s*1)"
+_HALVING = r"/=\s*2|>>=\s*1|=\s*\w+\s*(?:/\s*2|>>\s*1)\b"
+
+
+def sentences(
+    condition: Condition, reasons: Mapping[str, Failure], wrong: tuple[int, ...], text: str,
+    where: Domain,
+) -> list[str]:  # fmt: skip
+    """Where the kernel is wrong, why, and what lifts the condition."""
+    said = []
+    code = without_comments(text)
+    if "blocks" in reasons:
+        said.append(_blocks(condition, reasons["blocks"], wrong, code, where))
+    if "sizes" in reasons:
+        said.append(_sizes(reasons["sizes"]))
+    if condition.lockstep:
+        said.append(_LOCKSTEP)
+    return said
+
+
+def _what(failure: Failure) -> str:
+    """What went wrong, in half a sentence."""
+    if failure.fault:
+        return "; ".join(failure.fault.splitlines()[:2])
+    if failure.counted:
+        return failure.elements
+    return f"the sum is {failure.expected}, and came out as {failure.got}"
+
+
+def _listed(blocks: tuple[int, ...]) -> str:
+    return ", ".join(map(str, blocks[:3])) + ", ..." * (len(blocks) > 3)
+
+
+def _blocks(
+    condition: Condition, failure: Failure, wrong: tuple[int, ...], code: str, where: Domain
+) -> str:
+    block = failure.case.block
+    steps = _steps(block) if re.search(_HALVES, code) and re.search(_HALVING, code) else []
+    odd = next((i for i, step in enumerate(steps[:-1]) if step % 2 and step > 1), None)
+    if condition.powers and odd is not None and failure.counted:
+        what = (
+            f"at {block} the steps are {', '.join(map(str, steps))}, and the step from "
+            f"{steps[odd]} to {steps[odd + 1]} leaves out an element"
+        )
+    else:
+        what = f"at {block}, {_what(failure)}"
+    return f"Wrong for {_listed(wrong)}: {what}. {_cure(condition, failure, odd, where)}"
+
+
+def _steps(block: int) -> list[int]:
+    steps = [block // 2]
+    while steps[-1] > 1:
+        steps.append(steps[-1] // 2)
+    return steps
+
+
+def _cure(condition: Condition, failure: Failure, odd: int | None, where: Domain) -> str:
+    if condition.only:
+        return "Take blockDim.x in place of the constant to lift this."
+    if condition.most < 1024 and failure.case.block > condition.most:
+        if condition.most not in where.named:
+            return f"Steps for more than {condition.most} threads lift this."
+        return (
+            f"The kernel's arrays allow blocks of up to {condition.most} threads; it is right "
+            "there. Larger ones, or extern __shared__, lift this."
+        )
+    if condition.powers and odd is not None:
+        return (
+            "Start at the next power of two that is at least half the block, and add only where "
+            "tid + stride < blockDim.x, to lift this."
+        )
+    if condition.powers and failure.case.block & (failure.case.block - 1):
+        return "Add only where the other element belongs to the block, to lift this."
+    return (
+        "Make the steps of the last warp depend on the block, as in if (blockDim.x >= 64), to lift "
+        "this."
+    )
+
+
+def _sizes(failure: Failure) -> str:
+    return (
+        f"Wrong where n does not fill the blocks, as for n = {failure.case.n} and block = "
+        f"{failure.case.block}: {_what(failure)}. Test the bounds, as in i < n, to lift this."
+    )

@@ -1,0 +1,325 @@
+"""Examines a kernel, in the process for kernels: its sums, races, and the condition it needs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gpureduce import _emulator_traced, _host
+from gpureduce.core import dtypes, registry
+from gpureduce.core.registry import Strategy
+from gpureduce.emulator import races
+from gpureduce.emulator.race import ATOMIC, ONE_WRITER, SplitBarrier, ranges
+from gpureduce.emulator.races import Races
+from gpureduce.errors import CudaError
+from gpureduce.kernels import conditions, faults, ladder, other_operations, trials
+from gpureduce.kernels.conditions import Condition, Domain, Try
+from gpureduce.kernels.trials import Case, Failure, Subject
+
+Tell = Callable[[str, object], None]
+_ORDERS = ("forward", "random 1")
+_RACE_BLOCKS = (256, 96, 64, 128, 416, 512, 1024)
+_TILE_BYTES = 32768  # of bulk_copy.cu
+_FRESH = 200  # cases that a condition must pass, and that were not used to find it
+_FRESH_BLOCKS = (32, 192, 320, 768)  # in which races are looked for, besides the usual ones
+
+
+@dataclass
+class _Found:
+    """What is known of a kernel."""
+
+    subjects: list[Subject]
+    results: Sequence[str]
+    where: Domain
+    tell: Tell
+    text: str
+    tries: list[Try] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    looked: list[Races] = field(default_factory=list)
+
+    @property
+    def races(self) -> Races | None:
+        """The first findings of the race detector."""
+        return next((found for found in self.looked if found or found.wrong), None)
+
+    def try_all(self, which: Callable[[Subject], Iterable[Case]], lockstep: bool) -> bool:
+        """Runs cases of all subjects. Whether all came out right."""
+        right = True
+        for subject in self.subjects:
+            for case, failure in trials.try_all(subject, which(subject), self.tell):
+                right = right and failure is None
+                rest = (case.grid, case.dtype, case.numbers)
+                self.tries.append(Try(case.block, case.n, lockstep, failure is None, rest))
+                self.failures += [failure] if failure else []
+        return right
+
+    def by_host(self) -> _Found:
+        """The same kernel, where the host adds up its block sums: n fills its blocks then."""
+        finish = registry.finish_number("host")
+        subjects = [
+            replace(one, finish=finish, strategy=replace(one.strategy, finishes=("host",)))
+            if one.strategy.traits & _host.PARTIALS else one
+            for one in self.subjects
+        ]  # fmt: skip
+        return _Found(subjects, self.results, self.where, self.tell, self.text)
+
+    def look(
+        self, which: Iterable[tuple[int, int, int]], orders: tuple[str, ...], every: bool
+    ) -> None:
+        """Looks for races in these launches: in every one, or until the first finding."""
+        subject = self.subjects[0]
+        for n, block, grid in which:
+            self.tell("case", Case(n, block, grid, " and ".join(orders), "races", subject.dtype))
+            found = races.examine(
+                _emulator_traced, subject.strategy, n, subject.dtype, (block, grid), orders,
+                self.results[0],
+            )  # fmt: skip
+            told = {o: faults.readable(trials.told(f), self.text) for o, f in found.faults.items()}
+            self.looked.append(dataclasses.replace(found, faults=told))
+            if not every and (found or found.wrong):
+                return
+            if every and not self.may_be_excused(self.looked[-1]):
+                return
+
+    def may_be_excused(self, looked: Races) -> bool:
+        """Whether a condition may exclude the races of a launch.
+
+        They are between the lanes of one warp, or the sum is wrong whatever comes first.
+        """
+        if any(race.missing in (ATOMIC, ONE_WRITER) for race in looked.races):
+            return False
+        if all(race.missing == "__syncwarp()" for race in looked.races):
+            return True
+        if not looked.wrong and not looked.faults:
+            return False
+        subject, orders = self.subjects[0], ("reverse", "random 1")
+        found = races.examine(
+            _emulator_traced, subject.strategy, looked.n, subject.dtype,
+            (looked.block, looked.grid or 0), orders, self.results[0],
+        )  # fmt: skip
+        return len(found.wrong | found.faults) == len(orders)
+
+
+def _race_cases(subject: Subject, where: Domain) -> Iterator[tuple[int, int, int]]:
+    """Sizes, blocks and grids: all steps of a tree, a ragged end, several blocks, one block."""
+    traits, itemsize = subject.strategy.traits, dtypes.named(subject.dtype).itemsize
+    if traits & _host.RING:
+        yield 9 * _TILE_BYTES // itemsize + 7, 256, 1
+        yield 20000, 256, 8
+        return
+    if traits & _host.FINISHES:  # if every thread races for the one sum, few threads are enough
+        yield 135, 64, 0
+    named = [block for block in where.named if block not in _RACE_BLOCKS]
+    for block in (*_RACE_BLOCKS, *named, 32):
+        part = block * where.per_thread
+        yield (
+            (part if where.alone else 8 * part) if where.condition.full else 8 * block + 7,
+            block,
+            0,
+        )
+    if traits & _host.MANY:
+        for n in (20000, 20480):
+            yield n, 256, 0
+            if not traits & _host.ALONE:
+                yield n, 256, 8
+
+
+def _allowed(
+    which: Iterable[tuple[int, int, int]], where: Domain
+) -> Iterator[tuple[int, int, int]]:
+    return (row for row in which if where.allows(row[1], row[0]))
+
+
+def examine(
+    strategy: Strategy,
+    tell: Tell,
+    subjects: Sequence[tuple[str, int, int, int]],
+    results: Sequence[str],
+    seed: int,
+    where: Domain,
+    text: str,
+) -> bool:
+    """Makes all parts of a check, and reports each when it is known."""
+    made = [
+        Subject(strategy, dtype, load, acc, finish, text) for dtype, load, acc, finish in subjects
+    ]
+    where = _with_elements(made[0], where)
+    tell("where", where)
+    found = _Found(made, results, where, tell, text)
+    right = found.try_all(lambda subject: trials.cases(subject, seed, where), lockstep=False)
+    tell("tried", len(found.tries))
+    tell("stage", "races")
+    found.look(_allowed(_race_cases(made[0], where), where), _ORDERS, every=False)
+    condition = None
+    if not right or found.races:
+        condition = _condition(found, seed)
+        if not condition and (other := other_operations.recognized(made[0], where)):
+            tell("other", other)
+    if not condition:
+        _tell_failures(found)
+    tell("looked", [(one.n, one.block, one.grid or 0) for one in found.looked])
+    if found.races:
+        tell("races", found.races)
+    tell("remarks", tuple(dict.fromkeys(str(r) for one in found.looked for r in one.unwritten)))
+    tell("stage", "counts")
+    finish = "host" if strategy.finishes == ("host",) or (condition and condition.full) else None
+    allowed = (condition or where.condition).blocks
+    block = 256 if 256 in allowed else max(b for b in allowed if b < 256 or b == allowed[0])
+    try:
+        tell("counts", ladder.compare(strategy, results[0], made[0].dtype, finish, block))
+    except (CudaError, ValueError) as error:
+        tell("no counts", made[0].fault(error))
+    return right
+
+
+def _with_elements(subject: Subject, where: Domain) -> Domain:
+    """The domain with the elements per thread that a single block takes: they stand nowhere."""
+    if not (where.alone and where.condition.full):
+        return where
+    for per_thread in (where.per_thread, 2, 1, 4, 8):
+        found = replace(where, per_thread=per_thread)
+        for block in trials.tried_blocks(found):
+            case = Case(block * per_thread, block, 0, "forward", "different", subject.dtype)
+            if subject.wrong(case) is None:
+                return found
+    return where
+
+
+def _tell_failures(found: _Found) -> None:
+    """The smallest failure of each dtype, and the findings of the race detector."""
+    for subject in found.subjects:
+        failures = [failure for failure in found.failures if failure.case.dtype == subject.dtype]
+        if failures:
+            smallest = trials.smallest(subject, failures, found.tell, found.where)
+            found.tell("failure", _with_unwritten(found, subject, smallest))
+
+
+def _with_unwritten(found: _Found, subject: Subject, failure: Failure) -> Failure:
+    """A failure with the read of unwritten shared memory that may explain it."""
+    if failure.fault or failure.counted:
+        return failure
+    case = failure.case
+    seen = races.examine(
+        _emulator_traced, subject.strategy, case.n, case.dtype, (case.block, case.grid),
+        (case.order,), found.results[found.subjects.index(subject)],
+    )  # fmt: skip
+    told = [faults.readable(trials.told(fault), found.text) for fault in seen.faults.values()]
+    told += [_split(barrier) for barrier in seen.barriers]
+    told += [str(read) for read in seen.unwritten]
+    return replace(failure, fault="\n".join(told[:2])) if told else failure
+
+
+def _split(barrier: SplitBarrier) -> str:
+    """Threads that miss a barrier, in a sentence."""
+    place = barrier.places[0]
+    if not barrier.ended:
+        return f"line {place.line}: only part of the block waits in {place.what}()"
+    return (
+        f"line {place.line}: threads {ranges(barrier.ended)} return before the {place.what}() at "
+        "which the others wait"
+    )
+
+
+# --- the condition -------------------------------------------------------------------------------
+
+
+def _condition(found: _Found, seed: int) -> Condition | None:
+    """The weakest condition under which the kernel is right and does not race; None for none."""
+    again = found.by_host()
+    again.try_all(lambda subject: trials.cases(subject, seed, found.where), lockstep=False)
+    again.look(_allowed(_all_race_cases(again), found.where), ("forward",), every=True)
+    if not all(again.may_be_excused(one) for one in again.looked):
+        return None
+    for lockstep in (False, True):
+        if lockstep:
+            if "volatile" not in found.text:
+                return None
+            again.try_all(lambda s: trials.in_lockstep(s, found.where), lockstep=True)
+        while chosen := conditions.weakest(found.where, again.tries, lockstep):
+            if _holds(again, chosen, seed):
+                if chosen == found.where.condition:  # wrong only where it adds up its own sums
+                    return None
+                _tell_condition(again, chosen)
+                return chosen
+            if not _learns(again, chosen):
+                return None
+    return None
+
+
+def _all_race_cases(found: _Found) -> Iterator[tuple[int, int, int]]:
+    """Those of the ordinary search, each with an n that fills the blocks, too."""
+    for n, block, grid in _race_cases(found.subjects[0], found.where):
+        part = block * found.where.per_thread
+        yield n, block, grid
+        yield max(1, n // part) * part, block, grid
+    for block in _FRESH_BLOCKS:
+        yield 8 * block * found.where.per_thread, block, 0
+
+
+def _holds(found: _Found, condition: Condition, seed: int) -> bool:
+    """Whether nothing fails or races under a condition, on cases that were not used to find it."""
+    where = replace(found.where, condition=condition)
+    for one in found.looked:
+        if where.allows(one.block, one.n) and (one.barriers or one.faults):
+            return False
+        if where.allows(one.block, one.n) and one.races and not condition.lockstep:
+            return False
+    count = _FRESH // len(found.subjects)
+    before = len(found.tries)
+    found.try_all(lambda s: trials.drawn(s, where, count, seed), condition.lockstep)
+    return all(tried.right for tried in found.tries[before:])
+
+
+def _learns(found: _Found, condition: Condition) -> bool:
+    """Whether the tries now speak against a condition that did not hold.
+
+    Races in launches that it allows count as wrong tries.
+    """
+    where = replace(found.where, condition=condition)
+    for one in found.looked:
+        wrong = one.barriers or one.faults or (one.races and not condition.lockstep)
+        if wrong and where.allows(one.block, one.n):
+            found.tries.append(Try(one.block, one.n, condition.lockstep, right=False))
+    return conditions.weakest(found.where, found.tries, condition.lockstep) != condition
+
+
+def _tell_condition(found: _Found, condition: Condition) -> None:
+    """The condition, and for each of its parts the smallest failure where only that is not met."""
+    where, own = found.where, condition.lockstep
+    reasons: dict[str, Failure] = {}
+    parts = {
+        "blocks": replace(condition, **_blocks_of(where.condition)),
+        "sizes": replace(condition, full=where.condition.full),
+    }
+    for part, without in parts.items():
+        failures = [
+            failure for failure in found.failures
+            if (failure.case.order == "lockstep") == own
+            and where.allows(failure.case.block, failure.case.n, without)
+            and not where.allows(failure.case.block, failure.case.n, condition)
+        ]  # fmt: skip
+        if failures and without != condition:
+            reasons[part] = _reason(found, failures, condition)
+    wrong = sorted({t.block for t in found.tries if not condition.allows_block(t.block)})
+    found.tell("condition", (condition, reasons, tuple(wrong)))
+
+
+def _blocks_of(condition: Condition) -> dict[str, Any]:
+    return {name: getattr(condition, name) for name in ("powers", "least", "most", "only")}
+
+
+def _reason(found: _Found, failures: list[Failure], condition: Condition) -> Failure:
+    """The failure that shows best why a condition is needed."""
+    first = min(failures, key=lambda f: (not f.fault, f.case.n, f.case.block))
+    subject = next(one for one in found.subjects if one.dtype == first.case.dtype)
+    if not condition.full and not condition.lockstep:
+        return _with_unwritten(
+            found, subject, trials.smallest(subject, failures, found.tell, found.where)
+        )
+    if first.fault:
+        return subject.with_line(first)
+    if first.case.n <= trials.MOST_NAMED:
+        first = replace(first, counted=subject.counted(first.case))
+    return _with_unwritten(found, subject, first)

@@ -1,0 +1,57 @@
+"""Makes the emulator's faults short: the line, the thread, and the element by the array's name."""
+
+from __future__ import annotations
+
+import re
+
+from gpureduce.kernels.source_text import closing, without_comments
+
+_THREAD = re.compile(r"thread \((\d+),0,0\) of block \((\d+),0,0\)")
+_INDEX = re.compile(
+    r"(?m)^(?P<file>[^\n:]+):(?P<line>\d+):(?P<column>\d+): (?P<who>.+?) uses index "
+    r"(?P<index>-?\d+) of "
+    r"an array of type '(?P<type>[^']*)'"
+)
+_LINE = re.compile(r"(?m)^[^\s:]+:(\d+): (?=(?:thread|a thread) )")
+
+
+def _who(found: re.Match[str]) -> str:
+    return f"thread {found[1]}" + (f" of block {found[2]}" if found[2] != "0" else "")
+
+
+def readable(fault: str, text: str) -> str:
+    """A fault in a kernel's text, as a sentence."""
+    fault = _INDEX.sub(lambda found: _bad_index(found, text), _THREAD.sub(_who, fault))
+    return _LINE.sub(r"line \1: ", fault)
+
+
+def _bad_index(found: re.Match[str], text: str) -> str:
+    lines = without_comments(text).splitlines()
+    line, column, index = int(found["line"]), int(found["column"]), found["index"]
+    source = lines[line - 1] if line <= len(lines) else ""
+    name, verb = _element(source, column - 1)
+    size = re.search(r"\[(\d+)\]", found["type"])
+    count = f"; {name} has {size[1]} element{'s' * (size[1] != '1')}" if size else ""
+    return f"{found['file']}:{line}: {found['who']} {verb} {name}[{index}]{count}"
+
+
+def _element(source: str, at: int) -> tuple[str, str]:
+    """The array that is indexed at a column, and whether the code writes it.
+
+    The column is that of a bracket (gcc: in templates the opening one, elsewhere the closing one),
+    or of the name (clang).
+    """
+    if not 0 <= at < len(source):
+        return "an array", "uses"
+    bracket = source.find("[", at)
+    if source[at] == "]":
+        bracket = next((i for i in range(at, -1, -1)
+                        if source[i] == "[" and closing(source, i) == at), -1)  # fmt: skip
+    before = re.search(r"(\w+)\s*(?:\[[^\[\]]*\]\s*)*$", source[:bracket]) if bracket >= 0 else None
+    if not before:
+        return "an array", "uses"
+    after = source[closing(source, bracket) + 1 :].lstrip()
+    while after.startswith("["):
+        after = after[closing(after, 0) + 1 :].lstrip()
+    writes = re.match(r"(?:[-+*/|&^]|<<|>>)?=(?!=)|\+\+|--", after)
+    return before[1], "writes" if writes else "reads"

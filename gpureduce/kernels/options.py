@@ -1,0 +1,151 @@
+"""How to launch a kernel: as given, as a comment in its text says, or as its code shows."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from gpureduce import _host
+from gpureduce.kernels import conditions
+from gpureduce.kernels.signature import ATOMIC, Signature
+from gpureduce.kernels.source_text import (
+    KernelError,
+    constants,
+    number,
+    without_comments,
+)  # fmt: skip
+
+_ELEMENTS = {"1": _host.ONE, "2": _host.TWO, "4": _host.FOUR, "8": _host.EIGHT,
+             "many": _host.MANY}  # fmt: skip
+_SHARED = {"none": 0, "thread": _host.SHARED_THREADS, "warp": _host.SHARED_WARPS,
+           "ring": _host.RING}  # fmt: skip
+_SCRATCH = {"thread": _host.WORK_ELEMENTS, "block": _host.WORK_BLOCKS,
+            "marked": _host.MARKED_BLOCKS}  # fmt: skip
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "elements": tuple(_ELEMENTS),
+    "shared": tuple(_SHARED),
+    "finishes": ("yes", "no"),
+    "scratch": tuple(_SCRATCH),
+    "alone": ("yes", "no"),
+}
+_NEAR = 200  # letters, in which a product ends
+_COMMENT = re.compile(r"gpureduce:((?:\s*\w+=[\w,]+)+)")
+
+
+def checked_options(options: Mapping[str, object]) -> dict[str, str]:
+    """The options that are given, as text. Raises an error for one that no kernel has."""
+    found: dict[str, str] = {}
+    for key, value in options.items():
+        if value is None:
+            continue
+        text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
+        if key in conditions.KEYS:
+            found[key] = conditions.checked(key, value)
+            continue
+        if key not in OPTIONS:
+            names = ", ".join([*OPTIONS, *conditions.KEYS])
+            raise KernelError(f"a kernel has no option {key!r}; there is {names}")
+        if text not in OPTIONS[key]:
+            raise KernelError(f"{key} must be one of {', '.join(OPTIONS[key])}, not {text!r}")
+        found[key] = text
+    return found
+
+
+def options_of(text: str, signature: Signature, given: Mapping[str, object]) -> dict[str, str]:
+    """How to launch a kernel: as given, else by a comment in the text, else by the code itself."""
+    told: dict[str, object] = {}
+    for comment in _COMMENT.finditer(text):
+        told |= dict(part.split("=") for part in comment[1].split())
+    code = without_comments(text)
+    found = _guessed(code, signature) | checked_options(told) | checked_options(given)
+    if not signature.takes_n:
+        found["sizes"] = "full_blocks"
+    return found
+
+
+def per_block(text: str) -> tuple[int, tuple[int, ...]]:
+    """The elements that each thread of a block reads at once, and the block sizes of the text.
+
+    They are the factors of ``blockIdx.x``, as in ``blockIdx.x * (blockDim.x * 2)``, and constants
+    that stand for the block or for the size of an array in shared memory.
+    """
+    code = without_comments(text)
+    known = constants(code)
+    sizes = {value for value in known.values() if _is_block(value)}
+    threads = 1
+    for index in re.finditer(r"\bblockIdx\s{0,9}\.\s{0,9}x\b", code):
+        product = _product_around(code, index.start())
+        factors = [number(part, known) for part in product.split("*")]
+        whole = [factor for factor in factors if factor is not None]
+        if "blockDim.x" not in product:
+            whole = [factor for factor in whole if not _is_block(factor)]
+        threads = max(threads, math.prod(whole))
+    for found in re.finditer(r"__shared__[^;]*?\[([^\[\];]+)\]\s*;", code):
+        value = number(found[1], known)
+        if value is not None and value >= 32:
+            sizes.add(min(value // 32 * 32, 1024))
+    return threads if threads <= 64 else 1, tuple(sorted(sizes))
+
+
+def _product_around(code: str, at: int) -> str:
+    """The product that a place of the code belongs to, without brackets and gaps."""
+    before = re.search(r"[\w.\s*()]*$", code[max(0, at - _NEAR) : at])
+    after = re.match(r"[\w.\s*()]*", code[at : at + _NEAR])
+    both = (before[0] if before else "") + (after[0] if after else "")
+    return re.sub(r"[()\s]", "", both)
+
+
+def _is_block(value: int) -> bool:
+    return 32 <= value <= 1024 and value % 32 == 0
+
+
+def _guessed(code: str, signature: Signature) -> dict[str, str]:
+    out, found = re.escape(signature.named("out") or "out"), {}
+    cast = r"(?:\w+\s*\(\s*|\(\s*\w+\s*\)\s*)?"
+    stride = rf"gridDim\s*\.\s*x[\s)]*\*|(?:[*/]|\+=)\s*{cast}gridDim|this_grid\s*\("
+    threads = str(per_block(code)[0])
+    found["elements"] = (
+        "many" if re.search(stride, code) else threads if threads in OPTIONS["elements"] else "1"
+    )
+    dynamic = re.search(r"shared_array\s*<|extern\s+__shared__|\bblock_sum\s*\(", code)
+    found["shared"] = "thread" if dynamic else "none"
+    if not re.search(r"\bblockIdx\b|\bgridDim\b|\bthis_(?:grid|cluster)\b", code):
+        found["alone"] = "yes"
+    one = rf"\*\s*{out}\s*[-+]?=|\b{out}\s*\[\s*0\s*\]|{ATOMIC}{out}\b"
+    each = rf"\b{out}\s*\[(?!\s*0\s*\])"
+    if "ticket" in signature.roles or re.search(one, code):
+        found["finishes"] = "yes"
+    if re.search(each, code):
+        found["finishes"] = "no"
+    if "work" in signature.roles:
+        marked = signature.type_of("work").startswith("Marked")
+        found["scratch"] = "marked" if marked else "block"
+    return found
+
+
+def traits_of(text: str, signature: Signature, options: Mapping[str, str]) -> int:
+    """The flags by which the engine launches the kernel (csrc/shared/registry.h)."""
+    code, name, out = without_comments(text), signature.name, signature.named("out")
+    if "finishes" not in options:
+        raise KernelError(
+            f"it does not show whether {name} leaves one sum in {out}[0] or one for each "
+            "block: say finishes=True or finishes=False, or in the text: // gpureduce: finishes=yes"
+        )
+    alone = options.get("alone") == "yes"
+    traits = _host.MANY | _host.ALONE if alone else _ELEMENTS[options["elements"]]
+    traits |= _SHARED[options["shared"]]
+    traits |= _host.FINISHES if options["finishes"] == "yes" else _host.PARTIALS
+    traits |= _SCRATCH[options["scratch"]] if "work" in signature.roles else 0
+    traits |= _host.TICKET if "ticket" in signature.roles else 0
+    traits |= _host.BLOCK_TEMPLATE if signature.block else 0
+    out = re.escape(out or "out")
+    if re.search(rf"{ATOMIC}{out}\b|\*\s*{out}\s*[-+]=|\b{out}\s*\[\s*0\s*\]\s*[-+]=", code):
+        traits |= _host.ZEROED | _host.UNORDERED
+    if re.search(r"\bthis_grid\s*\(|\bgrid_group\b", code):
+        traits |= _host.COOPERATIVE
+    if re.search(r"\bthis_cluster\s*\(|\bcluster_group\b", code):
+        traits |= _host.CLUSTER
+    if re.search(r"\bwait_for_earlier_kernels\s*\(", code):
+        traits |= _host.OVERLAPS
+    return traits

@@ -1,0 +1,137 @@
+"""Reads CUDA C as text: comments, brackets, constants, functions. Every line keeps its number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+class KernelError(ValueError):
+    """A kernel that cannot be compiled: its form is wrong, or the compiler refuses it.
+
+    The message names the kernel's own lines.
+
+    >>> import gpureduce
+    >>> try:
+    ...     gpureduce.kernel("__global__ void f(float *out) {}")
+    ... except gpureduce.KernelError as error:
+    ...     print(str(error).partition(", as in")[0])
+    f has no parameter for the elements; a kernel takes elements, sums and their number
+    """
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows: the message, since the error is in the kernel's lines."""
+        return [f"{type(self).__name__}: {self}"]
+
+
+def blank(text: str) -> str:
+    """Spaces of the same length, with the same line breaks."""
+    return re.sub(r"[^\n]", " ", text)
+
+
+def without_comments(text: str) -> str:
+    """The text with comments and strings blanked out."""
+    # A comment or string that is not closed ends with the text or the line: otherwise the search
+    # would start again at each opening mark.
+    pattern = r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"?'
+    pattern += r"|(?<!\w)'(?:\\.|[^'\\\n])*'?"  # not a digit separator
+    return re.sub(pattern, lambda found: blank(found[0]), text, flags=re.S)
+
+
+def line_at(text: str, index: int) -> int:
+    """The number of the line that has this index."""
+    return text.count("\n", 0, index) + 1
+
+
+_CLOSING = {"(": ")", "{": "}", "[": "]"}
+
+
+def closing(code: str, start: int) -> int:
+    """The index of the bracket that closes the one at `start`; the text's end if none does."""
+    opens, closes, depth = code[start], _CLOSING[code[start]], 0
+    for i in range(start, len(code)):
+        depth += (code[i] == opens) - (code[i] == closes)
+        if not depth:
+            return i
+    return len(code)
+
+
+def split(text: str, at: str = ",") -> list[str]:
+    """The parts between separators that are in no brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += {"<": 1, "(": 1, "[": 1, "{": 1, ">": -1, ")": -1, "]": -1, "}": -1}.get(letter, 0)
+        if letter == at and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part for part in parts if part.strip()]
+
+
+_CONSTANT = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(?P<macro>\w+)[ \t]+(?P<value>[^\n]+)$"
+    r"|\bconst(?:expr)?\s+[\w\s]*?\b(?P<name>\w+)\s*=\s*(?P<text>[^;{}]+);",
+    re.M,
+)
+
+
+def constants(code: str) -> dict[str, int]:
+    """The constants of a text without comments that are whole numbers, by name."""
+    found: dict[str, int] = {}
+    for match in _CONSTANT.finditer(code):
+        value = number((match["value"] or match["text"]).strip(), found)
+        if value is not None:
+            found[match["macro"] or match["name"]] = value
+    return found
+
+
+def number(text: str, known: dict[str, int]) -> int | None:
+    """The value of whole numbers and constants joined by ``+ - * / <<``; else None."""
+    text = re.sub(r"\b[A-Za-z_]\w*\b", lambda word: str(known.get(word[0], word[0])), text)
+    text = re.sub(r"\b(\d+|0[xX][\da-fA-F]+)[uUlL]+\b", r"\1", text)
+    if re.search(r"[^-\dxXa-fA-F+*/()\s<]|\*\*|//|<<\s*\d{3}", text) or len(text) > 60:
+        return None
+    try:
+        value = eval(text.replace("/", "//").strip(), {"__builtins__": {}})
+    except Exception:  # of a text that is no number
+        return None
+    return value if isinstance(value, int) else None
+
+
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
+
+
+def without_directives(code: str) -> str:
+    """The text with lines of the preprocessor blanked out."""
+    return _DIRECTIVE.sub(lambda found: blank(found[0]), code)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A function or a class: the text before its braces, and the indexes of its parts."""
+
+    head: str
+    first: int
+    open: int
+    end: int
+
+    @property
+    def is_function(self) -> bool:
+        """Whether it is a function, of the host or of a device."""
+        return ")" in self.head and not re.search(
+            r"\b(struct|class|union|enum)\b[^()]*$", self.head
+        )
+
+
+def blocks(code: str) -> Iterator[Block]:
+    """The functions and classes of a text without comments, but no members."""
+    code, start = without_directives(code), 0
+    while (brace := code.find("{", start)) >= 0:
+        first = 1 + max(start - 1, code.rfind(";", start, brace), code.rfind("}", start, brace))
+        head, end = code[first:brace], closing(code, brace)
+        if re.search(r"\b(namespace|extern)\b[^()]*$", head):
+            start = brace + 1
+            continue
+        yield Block(head, first, brace, end)
+        start = end + 1

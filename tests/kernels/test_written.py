@@ -1,0 +1,369 @@
+"""Verdicts on kernels as people write them in lectures, labs, books, blogs and programs.
+
+`written/` has the kernels. A right one is never called wrong, and a wrong one never right.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpureduce
+from gpureduce.cli.main import main
+from gpureduce.kernels.conditions import Domain, Try, parsed, weakest
+from user_kernels import TREE, plain
+
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
+WRITTEN = Path(__file__).parent / "written"
+
+# The condition under which each is right, and words of its verdict.
+CONDITIONAL = {
+    "all_unrolled": ("powers_of_two at_least_64 at_most_512 full_blocks lockstep",
+                     ["__syncwarp()"]),
+    "class_of_shared": ("at_most_512", ["at 1024, element 512 was left out"]),
+    "coarse": ("256 full_blocks", ["(8 elements per thread)", "Take blockDim.x in place of"]),
+    "decayed": ("powers_of_two at_least_64 at_most_256 lockstep",
+                ["line 11: thread 256 writes sdata[256]; sdata has 256 elements"]),
+    "defined_block": ("at_most_256", ["line 9: thread 256 writes cell[256]; cell has 256 elements",
+                                      "arrays allow blocks of up to 256 threads"]),
+    "early_return": ("powers_of_two full_blocks",
+                     ["threads 1-31 return before the __syncthreads()", "3 to 1 leaves out"]),
+    "eight_each": ("powers_of_two at_least_64 full_blocks lockstep", ["(8 elements per thread)"]),
+    "exact_block": ("192", ["line 6: thread 192 writes s[192]; s has 192 elements"]),
+    "fixed_array": ("powers_of_two at_least_64 at_most_128 full_blocks lockstep", ["cell[128]"]),
+    "in_place": ("powers_of_two full_blocks", ["reads values[96]; values has 96 elements"]),
+    "lab_no_bounds": ("powers_of_two at_least_64 full_blocks lockstep",
+                      ["(2 elements per thread)", "`volatile` orders nothing between lanes"]),
+    "lecture_tree": ("powers_of_two", ["Wrong for 96, 160", "48, 24, 12, 6, 3, 1",
+                                       "the step from 3 to 1 leaves out an element",
+                                       "tid + stride < blockDim.x, to lift this"]),
+    "mod_steps": ("powers_of_two full_blocks", ["thread 64 reads cell[96]; cell has 96 elements"]),
+    "one_block_in_place": ("powers_of_two full_blocks", ["where n fills its one block"]),
+    "one_block_shared": ("1024 full_blocks", ["for blocks of 1024 threads"]),
+    "out_first": ("powers_of_two full_blocks", ["thread 4 reads values[4]; values has 1 element"]),
+    "overrun_static": ("at_most_64", ["line 7: thread 64 writes part[64]; part has 64 elements"]),
+    "packed_steps": ("powers_of_two full_blocks", ["thread 1 reads cell[96]"]),
+    "templated_block": ("powers_of_two at_most_512 full_blocks lockstep", ["from[32]"]),
+    "two_loads": ("powers_of_two full_blocks", ["(2 elements per thread)"]),
+}  # fmt: skip
+RIGHT = ("file_scope", "flat2d", "same_value", "warp_atomic", "whole_program")
+WRONG = {
+    "maximum": ["largest: computes the maximum, not the sum; gpureduce judges sums"],
+    "no_atomic": ["line 6: both add to out[0] at once", "use atomicAdd(&out[0], ...)",
+                  "no barrier mends it"],
+    "old_shuffle": ["does not compile since CUDA 9: line 5: __shfl_down is now "
+                    "__shfl_down_sync(0xffffffff, value, lanes); with that it is right"],
+    "overrun_local": ["line 12: thread 0 writes keep[40]; keep has 32 elements"],
+    "scratch": ["line 10: thread 1 reads scratch[1], which no thread has written"],
+    "shared_add": ["use atomicAdd(&s, ...)"],
+}  # fmt: skip
+
+
+def check(name, **how):
+    verdict = gpureduce.check(WRITTEN / f"{name}.cu", device="emulator", **how)
+    return verdict, " ".join(str(verdict).split())
+
+
+def test_every_file_is_in_a_table():
+    named = {*CONDITIONAL, *RIGHT, *WRONG, "two_kernels"}
+    assert named == {path.stem for path in WRITTEN.glob("*.cu")}
+
+
+@pytest.mark.parametrize("name", CONDITIONAL)
+def test_right_under_a_condition(name):
+    condition, words = CONDITIONAL[name]
+    verdict, said = check(name)
+    assert str(verdict.condition) == condition and not verdict and not verdict.right
+    assert said.partition(": ")[2].startswith("right "), said
+    for some in words:
+        assert some in said, said
+    assert f"--assume '{condition}'" in said and "races" not in verdict.headline
+
+
+@pytest.mark.parametrize("name", ["lab_no_bounds", "lecture_tree", "overrun_static"])
+def test_what_is_assumed_passes(name):
+    condition = CONDITIONAL[name][0]
+    assert check(name, assume=condition)[0]
+    assert check(name, assume=f"{condition} 64")[0]  # a stronger one
+    weaker = condition.rpartition(" ")[0]
+    assert not check(name, assume=weaker)[0]
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right(name):
+    verdict, said = check(name)
+    assert verdict and verdict.condition is None, said
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong(name):
+    verdict, said = check(name)
+    assert not verdict and verdict.condition is None
+    for some in WRONG[name]:
+        assert some in said, said
+
+
+def test_each_kernel_of_a_program_has_a_verdict(capsys):
+    path = str(WRITTEN / "two_kernels.cu")
+    with pytest.raises(SystemExit):
+        main(["check", path, "--device", "emulator"])
+    said = capsys.readouterr().out
+    assert "plain_tree: right for blocks that are powers of two" in said
+    assert "by_warps: nothing wrong found" in said
+    assert main(["check", path, "--device", "emulator", "--name", "by_warps"]) in (None, 0)
+    assume = ["--assume", "powers_of_two full_blocks"]
+    assert main(["check", path, "--device", "emulator", *assume]) in (None, 0)
+    with pytest.raises(gpureduce.KernelError, match="name one of plain_tree, by_warps"):
+        gpureduce.check(WRITTEN / "two_kernels.cu")
+
+
+# --- what is no condition ------------------------------------------------------------------------
+
+NO_CONDITION = {
+    "a barrier is missing for one block": TREE.replace(
+        "        __syncthreads();", "        if (blockDim.x != 416) __syncthreads();"
+    ),
+    "a barrier is missing in large blocks": TREE.replace(
+        "        __syncthreads();", "        if (stride < 256) __syncthreads();"
+    ),
+    "no barrier": TREE.replace("        __syncthreads();\n    }", "    }"),
+    "lost updates": plain("size_t i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+                          "if (i < n) out[0] += in[i];"),
+    "the last to write": plain("size_t i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+                               "if (i < n) out[0] = in[i];"),
+    "one size": plain("if (threadIdx.x + blockIdx.x) return;\nfloat sum = 0;\n"
+                      "for (size_t i = 0; i < n; i++) sum += in[i];\n"
+                      "out[0] = sum; if (n == 97) out[1] = 1;"),
+    "large sizes": TREE.replace("i < n ?", "i < n && n < 100000 ?"),
+    "a warp barrier is missing, and nothing is volatile": """
+__global__ void last_warp(const float *in, float *out, int n)
+{
+    extern __shared__ float cell[];
+    int me = threadIdx.x, at = blockIdx.x * blockDim.x + me;
+    cell[me] = at < n ? in[at] : 0;
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        if (half >= 16) __syncthreads();
+        if (me < half) cell[me] += cell[me + half];
+    }
+    if (me == 0) out[blockIdx.x] = cell[0];
+}
+""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_CONDITION)
+def test_no_condition_makes_these_right(name):
+    verdict = gpureduce.check(NO_CONDITION[name], device="emulator")
+    assert not verdict and verdict.condition is None, str(verdict)
+    assert verdict.failures or verdict.races
+
+
+def test_the_weakest_condition_is_found():
+    def tries(right):
+        return [
+            Try(block, n, False, right(block, n))
+            for block in (32, 64, 96, 128, 256, 512)
+            for n in (1, block, 40 * block, 8000)
+        ]
+
+    where = Domain()
+    for words, right in (
+        ("powers_of_two", lambda block, n: block != 96),
+        ("at_least_64", lambda block, n: block > 32),
+        ("at_most_256", lambda block, n: block < 512),
+        ("full_blocks", lambda block, n: n % block == 0),
+        ("powers_of_two at_least_64 full_blocks", lambda b, n: b not in (32, 96) and n % b == 0),
+    ):
+        assert str(weakest(where, tries(right), lockstep=False)) == words
+    for right in (lambda block, n: block == 32, lambda block, n: n == 1, lambda block, n: n < 4000):
+        assert weakest(where, tries(right), lockstep=False) is None
+
+
+def test_an_order_of_threads_is_no_condition():
+    tries = [Try(block, n, False, block != 96) for block in (64, 96, 128) for n in (96, 9600)]
+    assert str(weakest(Domain(), tries, lockstep=False)) == "powers_of_two"
+    tries.append(Try(96, 9600, False, right=True))  # in another order
+    assert weakest(Domain(), tries, lockstep=False) is None
+
+
+# --- where a kernel is to be right ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "headline"),
+    [
+        ({"blocks": "powers_of_two"}, "nothing wrong found for blocks that are powers of two"),
+        ({"blocks": [64, 128]}, "nothing wrong found for blocks of 64 and 128 threads"),
+        ({"blocks": 256}, "nothing wrong found for blocks of 256 threads"),
+        (
+            {"blocks": "at_least_64"},
+            "right for blocks of 64 to 1024 threads that are powers of two",
+        ),
+        ({"sizes": [1, 2, 64]}, "right for blocks"),
+    ],
+)
+def test_blocks_and_sizes_are_the_users(where, headline):
+    text = (WRITTEN / "lecture_tree.cu").read_text()
+    verdict = gpureduce.check(text, device="emulator", **where)
+    assert verdict.headline.startswith(f"tree: {headline}")
+    comment = " ".join(f"{key}={','.join(map(str, value)) if isinstance(value, list) else value}"
+                       for key, value in where.items())  # fmt: skip
+    again = gpureduce.check(f"// gpureduce: {comment}\n{text}", device="emulator")
+    assert again.headline == verdict.headline
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("blocks", "33", "blocks must be 64,128,256 or powers_of_two"),
+        ("blocks", "full_blocks", "blocks must be"),
+        ("sizes", "0", "sizes must be full_blocks, or numbers"),
+        ("sizes", "some", "sizes must be full_blocks, or numbers"),
+    ],
+)
+def test_a_place_that_is_none(option, value, message):
+    with pytest.raises(gpureduce.KernelError, match=message):
+        gpureduce.kernel(TREE, **{option: value})
+    with pytest.raises(ValueError, match="a condition has words among powers_of_two"):
+        gpureduce.check(TREE, assume="even_blocks")
+
+
+def test_a_kernel_without_n_takes_what_fills_its_blocks():
+    k = gpureduce.kernel(WRITTEN / "two_loads.cu")
+    ones = np.ones(2048, np.int32)
+    assert gpureduce.sum(ones, k, "int32", device="emulator").value == 2048
+    with pytest.raises(ValueError, match="two_loads takes no n: it adds up multiples of 512"):
+        gpureduce.sum(ones[:2000], k, "int32", device="emulator")
+
+
+def test_a_spec_may_allow_a_condition():
+    text = (WRITTEN / "lecture_tree.cu").read_text()
+    spec = {"require": [{"rule": "right"}, {"rule": "no races"},
+                        {"rule": "shared_load_conflicts == 0"}]}  # fmt: skip
+    assert gpureduce.grade(text, spec).points == 1  # no races
+    assert gpureduce.grade(text, {**spec, "assume": "powers_of_two"}).points == 3
+    assert gpureduce.grade(text, {**spec, "blocks": "powers_of_two"}).points == 3
+    with pytest.raises(ValueError, match="assume: a condition has words"):
+        gpureduce.grade(text, {**spec, "assume": "even"})
+
+
+def test_words_of_a_condition():
+    assert (
+        str(parsed("blocks=64,128 sizes=full_blocks lockstep=yes")) == "64 128 full_blocks lockstep"
+    )
+    assert parsed("powers_of_two at_least_64").implies(parsed("powers_of_two"))
+    assert not parsed("").implies(parsed("lockstep"))
+    assert parsed("256").implies(parsed("at_most_256")) and not parsed("512").implies(parsed("256"))
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+_HEAD = "__global__ void f(const float *in, float *out, int n)\n{\n"
+_TAIL = "\n    if (threadIdx.x + blockIdx.x == 0) { float sum = 0; for (int i = 0; i < n; i++) " \
+        "sum += in[i]; out[0] = sum; }\n}\n"  # fmt: skip
+ACCESSES = {
+    "an index of a static array": ("__shared__ float s[8];\ns[threadIdx.x] = 1;",
+                                   "line 4: thread 8 writes s[8]; s has 8 elements"),
+    "an index of a member": ("__shared__ struct { float a[4], b[4]; } s;\ns.a[threadIdx.x] = 1;",
+                             "line 4: thread 4 writes a[4]; a has 4 elements"),
+    "the second index": ("__shared__ float s[2][16];\ns[1][threadIdx.x] += 1;",
+                         "line 4: thread 16 reads s["),
+    "a pointer to a static array": ("__shared__ float s[8], t[8];\nfloat *p = s;\n"
+                                    "p[threadIdx.x + 1] = t[0];",
+                                    "line 5: thread 7 writes s[8]; s has 8 elements"),
+    "a pointer before it": ("__shared__ float s[8];\nfloat *p = s;\np[-1] = 0;",
+                            "line 5: thread 0 writes s[-1]; s has 8 elements"),
+    "an atomic beside it": ("__shared__ int s[8];\natomicAdd(s + 8, 1);",
+                            "line 4: thread 0 updates s[8]; s has 8 elements"),
+    "one variable": ("__shared__ int s;\n(&s)[threadIdx.x] = 1;",
+                     "line 4: thread 1 writes s[1]; s has 1 element"),
+    "dynamic memory": ("extern __shared__ float d[];\nd[threadIdx.x + 32 * (n == 64)] = 1;",
+                       "line 4: thread 0 writes d[32]; d has 32 elements"),
+    "a local array by index": ("float a[4];\na[threadIdx.x % 5] = 1;\nif (a[0] < 0) return;",
+                               "line 4: thread 4 writes a[4]; a has 4 elements"),
+    "a local array by pointer": ("float a[4] = {};\nfloat *volatile p = a;\n"
+                                 "for (int i = 0; i < 8; i++) p[i] = i;",
+                                 "has written beyond an array of its own"),
+    "far away": ("__shared__ char s[8];\nchar *p = s;\np[100000] = 1;", "line 5: thread 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ACCESSES)
+def test_accesses_beside_an_array(name):
+    body, words = ACCESSES[name]
+    text = f"{_HEAD}{body}{_TAIL}// gpureduce: finishes=yes\n"
+    verdict = gpureduce.check(text, device="emulator")
+    assert not verdict and verdict.failures, str(verdict)
+    assert words in verdict.failures[0].fault, verdict.failures[0].fault
+
+
+@pytest.mark.parametrize("order", ["forward", "random 3"])
+@pytest.mark.parametrize("name", ["an index of a static array", "a local array by index"])
+def test_a_sum_names_the_element_too(name, order):
+    body, words = ACCESSES[name]
+    k = gpureduce.kernel(f"{_HEAD}{body}{_TAIL}// gpureduce: finishes=yes\n")
+    kind, _, seed = order.partition(" ")
+    with (
+        gpureduce.emulator.schedule(kind, int(seed or 0)),
+        pytest.raises(gpureduce.CudaError) as error,
+    ):
+        gpureduce.sum(np.ones(9, np.float32), k, device="emulator")
+    size = words.rpartition("; ")[2]
+    assert "line 4: thread" in str(error.value) and size in str(error.value)
+    assert gpureduce.sum(np.ones(9, np.float32), gpureduce.kernel(TREE)).value == 9
+
+
+def test_a_read_of_unwritten_memory_that_reaches_no_sum_is_a_remark():
+    text = """__global__ void remark(const float *in, float *out, int n)
+{
+    __shared__ float s[64];
+    int tid = threadIdx.x, i = blockIdx.x * blockDim.x + tid;
+    float v = i < n ? in[i] : 0;
+    if (tid % 32 == 0) s[tid / 32] = 0;
+    __syncthreads();
+    float ignored = s[40];
+    atomicAdd(out, ignored == 12345 ? v : v);
+}
+"""
+    verdict = gpureduce.check(text, device="emulator")
+    assert verdict
+    assert "line 8: thread 0 reads s[40], which no thread has written" in str(verdict)
+
+
+def test_threads_that_store_one_value_do_not_race():
+    text = TREE.replace("    if (tid == 0)\n        out", "    out")
+    assert gpureduce.check(text, device="emulator")
+    different = text.replace("= partial[0]", "= partial[tid > 0]")
+    verdict = gpureduce.check(different, device="emulator")
+    assert {race.missing for race in verdict.races.races} == {"one writer"}
+
+
+def test_static_variables_of_kernels_that_synchronize_blocks():
+    """Each block has variables of its own, also where blocks run side by side."""
+    text = """#include <cooperative_groups.h>
+__global__ void grid(const float *in, float *out, int n)
+{
+    __shared__ float s;
+    if (threadIdx.x == 0) {
+        s = 0;
+        for (int i = blockIdx.x; i < n; i += gridDim.x) s += in[i];
+    }
+    cooperative_groups::this_grid().sync();
+    if (threadIdx.x == 0) atomicAdd(out, s);
+}
+"""
+    assert gpureduce.check(text, device="emulator")
+
+
+def test_the_verdicts_text_and_pages(tmp_path):
+    verdict, _ = check("lab_no_bounds")
+    assert len(repr(verdict).splitlines()) == 1 and len(str(verdict).splitlines()) < 50
+    assert "races" not in str(verdict) and "missing: __syncwarp()" in verdict.report(every=True)
+    page = tmp_path / "verdict.html"
+    main(["check", str(WRITTEN / "flat2d.cu"), "--device", "emulator", "--html", str(page)])
+    text = page.read_text()
+    assert text.startswith("<!DOCTYPE html>") and '<meta charset="utf-8">' in text
+    assert "prefers-color-scheme: dark" in text and "<svg" in text
