@@ -13,21 +13,19 @@ import re
 import struct
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpureduce.hardware import toolkit
-from gpureduce.kernels import compiling, nvrtc
+from gpureduce.kernels import compiling, nvrtc, programs
 from gpureduce.kernels.compiling import Source
-from gpureduce.kernels.signature import Signature
-from gpureduce.kernels.source_text import KernelError
+from gpureduce.kernels.signature import HEAD, Signature
+from gpureduce.kernels.source_text import KernelError, without_comments
 
 _OURS = "gpureduce_kernel.cu"
 _TEXT = '#include <device.h>\n#include <shared/cuda_types.h>\n#include "{file}"\n'
 _TIME_S = 120
-# Headers of the C library: NVRTC knows the functions that device code may call without them.
-_EMPTY = ("assert.h", "cassert", "cmath", "cstddef", "cstdio", "cstdlib", "cstring", "math.h",
-          "stddef.h", "stdio.h", "stdlib.h", "string.h", "utility")  # fmt: skip
 # Half of NVRTC's time goes into these two headers. Most kernels need only the names of the types.
 _HALVES = {"cuda_fp16.h": "struct __half;\n", "cuda_bf16.h": "struct __nv_bfloat16;\n"}
 _NEEDS_TOOLKIT = re.compile(r"half|bfloat|cuda_fp16|cuda_bf16|cooperative_groups|#\s*include\s*<cu")
@@ -55,8 +53,13 @@ def cubin(
     version = compiler.version if compiler else _version(str(nvcc))
     made_by = str(compiler.path if compiler else nvcc)
     headers = compiling.key_of(compiling.recipe()["files"].values())
+    caller = compiling.in_our_order(signature, pair, is_device=True)
     instances = compiling.instances(signature, pair)
-    parts = [source.text, source.file, *source.included(), *(name for _, name in instances)]
+    if caller:
+        source = replace(source, text=_as_device_function(source.text, signature.name))
+        instances = [(block, f"gr_in_order_{i}") for i, (block, _) in enumerate(instances)]
+    text = f"{_TEXT.format(file=source.file)}{caller}"
+    parts = [text, source.text, source.file, *source.included(), *(name for _, name in instances)]
     key = compiling.key_of([*parts, *pair, str(arch), headers, version, made_by])
     path = compiling.cache_folder() / f"{key}.cubin"
     blocks = [block for block, _ in instances]
@@ -67,12 +70,21 @@ def cubin(
             return Cubin(path, _symbols(path.read_bytes(), signature, blocks))
     names = [name for _, name in instances]
     if compiler:
-        code = _by_nvrtc(compiler, source, names, pair, arch)
+        code = _by_nvrtc(compiler, source, text, names, pair, arch)
     else:
-        code = _by_nvcc(str(nvcc), source, names, arch)
+        code = _by_nvcc(str(nvcc), source, text, names, arch)
     _store(path, code)
     compiling.prune()
     return Cubin(path, _symbols(code, signature, blocks))
+
+
+def _as_device_function(text: str, name: str) -> str:
+    """The text in which this kernel is a function that another kernel calls."""
+    heads = HEAD.finditer(without_comments(text))
+    head = next(found for found in heads if found[1] == name)
+    declared = text[head.start() : head.end()].replace("__global__", "__device__", 1)
+    declared = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", " ", declared)
+    return text[: head.start()] + declared + text[head.end() :]
 
 
 def _missing(by: str | None) -> str:
@@ -104,7 +116,8 @@ def _refused(said: str, file: str) -> KernelError:
 
 def _headers() -> dict[str, str]:
     """Our headers for NVRTC, by the names that an #include has."""
-    headers = dict.fromkeys(_EMPTY, "")
+    # Of the C and C++ libraries, NVRTC knows the functions that device code may call.
+    headers = dict.fromkeys(programs.STANDARD, "")
     for file, text in compiling.recipe()["files"].items():
         folder = next((f for f in ("cuda/nvrtc/", "cuda/", "kernels/") if file.startswith(f)), "")
         headers[file.removeprefix(folder)] = text
@@ -113,8 +126,9 @@ def _headers() -> dict[str, str]:
 
 
 def _by_nvrtc(
-    compiler: nvrtc.Nvrtc, source: Source, names: list[str], pair: tuple[str, str], arch: int
-) -> bytes:
+    compiler: nvrtc.Nvrtc, source: Source, text: str, names: list[str], pair: tuple[str, str],
+    arch: int,
+) -> bytes:  # fmt: skip
     if arch not in compiler.archs:
         raise RuntimeError(
             f"{compiler.version} ({compiler.path}) compiles for the architectures "
@@ -134,20 +148,19 @@ def _by_nvrtc(
     options = [f"--gpu-architecture=sm_{arch}", "--std=c++17", "--generate-line-info"]
     options += [f"--include-path={path}" for path in folders]
     options += [f"--include-path={source.folder}"] if source.folder else []
-    text = _TEXT.format(file=source.file)
     try:
         return compiler.cubin(text, _OURS, headers, names, options)
     except nvrtc.Refused as refused:
         raise _refused(str(refused), source.file) from None
 
 
-def _by_nvcc(nvcc: str, source: Source, names: list[str], arch: int) -> bytes:
+def _by_nvcc(nvcc: str, source: Source, text: str, names: list[str], arch: int) -> bytes:
     recipe, headers = compiling.recipe(), compiling.header_folder()
     includes = [f"-I{headers / folder}" for folder in recipe["cuda_includes"]]
     includes += [f"-I{source.folder}"] if source.folder else []
     # A use on the host's side makes nvcc compile an instance of a template.
     uses = "".join(f"    (const void *)({name}),\n" for name in names)
-    text = f"{_TEXT.format(file=source.file)}const void *gr_used[] = {{\n{uses}}};\n"
+    text = f"{text}const void *gr_used[] = {{\n{uses}}};\n"
     with tempfile.TemporaryDirectory(dir=compiling.cache_folder()) as folder:
         (Path(folder) / source.file).write_text(source.text, "utf-8")
         (Path(folder) / _OURS).write_text(text, "utf-8")
@@ -182,6 +195,8 @@ def functions(code: bytes) -> dict[str, bytes]:
 
 def _symbols(code: bytes, signature: Signature, blocks: list[int]) -> tuple[tuple[int, str], ...]:
     """The kernel's symbols by block size. `extern "C"` leaves the name as it is."""
+    if not signature.is_usual:
+        return _symbols_in_our_order(functions(code), blocks)
     name = signature.name
     mangled = re.compile(rf"_Z(?:N.*?|.*?\D)?{len(name)}{name}(?:I.*?L[ijlm](?P<block>\d+)E)?")
     found: dict[int, str] = {}
@@ -193,4 +208,13 @@ def _symbols(code: bytes, signature: Signature, blocks: list[int]) -> tuple[tupl
     missing = [block for block in blocks if block not in found]
     if missing:
         raise KernelError(f"the compiler made no kernel {name}: {', '.join(functions(code))}")
+    return tuple((block, found[block]) for block in blocks)
+
+
+def _symbols_in_our_order(names: Iterable[str], blocks: list[int]) -> tuple[tuple[int, str], ...]:
+    """The symbols of the kernels that call instances, whose parameters have another order."""
+    found = {}
+    for symbol in names:
+        if match := re.match(r"_Z\d+gr_in_order_(\d+)P", symbol):
+            found[blocks[int(match[1])]] = symbol
     return tuple((block, found[block]) for block in blocks)

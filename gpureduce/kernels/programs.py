@@ -13,7 +13,7 @@ from gpureduce.kernels.source_text import (
 )  # fmt: skip
 
 # Headers of the C and C++ libraries, which the host's compiler has.
-_STANDARD = frozenset(
+STANDARD = frozenset(
     "algorithm array assert.h cassert cctype cfloat chrono climits cmath complex cstddef cstdint "
     "cstdio cstdlib cstring ctime ctype.h fstream functional float.h iomanip iostream limits "
     "limits.h map math.h memory numeric random set stddef.h stdexcept stdint.h stdio.h stdlib.h "
@@ -53,7 +53,7 @@ def device_code(text: str) -> str:
 def _kept(include: re.Match[str]) -> str:
     """An include of a program; blank if it is of a library that only the host needs."""
     name = include[2]
-    known = name in _STANDARD or name.startswith(_CUDA)
+    known = name in STANDARD or name.startswith(_CUDA)
     return (
         include[0] if known or (include[1] == '"' and "helper" not in name) else blank(include[0])
     )
