@@ -117,6 +117,32 @@ def _checked_on_card(
     return dataclasses.replace(verdict, card=result, failures=(*verdict.failures, *failures))
 
 
+def _examined(job: Job, where: Domain) -> process.Outcome:
+    """The outcome of an examination; without the blocks for which the kernel hangs or crashes.
+
+    If it is right for the others, they are its condition. Otherwise the first outcome counts.
+    """
+    outcome = process.run(job)
+    cases = _told(outcome).get("case", [])
+    if not outcome.ended or not cases:
+        return outcome
+    last = cases[-1]
+    narrowed = next(conditions.without(where, last.block), None)
+    if narrowed is None:
+        return outcome
+    arguments = (*job.arguments[:3], narrowed, *job.arguments[4:])
+    again = process.run(dataclasses.replace(job, arguments=arguments))
+    told = _told(again)
+    condition, reasons, wrong = told.get("condition", [(narrowed.condition, {}, ())])[0]
+    if again.ended or not ((again.result and "races" not in told) or "condition" in told):
+        return outcome
+    ended = Failure(last, fault=outcome.ended, ended=True)
+    reasons = {**reasons, "blocks": ended}
+    kept = [row for row in again.told if row[0] not in ("condition", "where")]
+    again.told = [*kept, ("condition", (condition, reasons, tuple({last.block, *wrong})))]
+    return again
+
+
 def _told(outcome: process.Outcome) -> dict[str, list[Any]]:
     """The messages of a job, by kind."""
     told: dict[str, list[Any]] = {}
@@ -217,7 +243,7 @@ def check(
         limits,
         _QUIET_S,
     )
-    outcome = process.run(job)
+    outcome = _examined(job, chosen.domain)
     if outcome.error is not None:
         raise outcome.error
     verdict = _verdict(chosen, [subject[0] for subject in subjects], outcome, (hint, assumed))

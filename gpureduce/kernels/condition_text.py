@@ -59,7 +59,7 @@ def _blocks(
         )
     else:
         what = f"at {block}, {_what(failure)}"
-    return f"Wrong for {_listed(wrong)}: {what}. {_cure(condition, failure, odd, where)}"
+    return f"Wrong for {_listed(wrong)}: {what}. {_cure(condition, failure, odd, where, code)}"
 
 
 def _steps(block: int) -> list[int]:
@@ -69,7 +69,14 @@ def _steps(block: int) -> list[int]:
     return steps
 
 
-def _cure(condition: Condition, failure: Failure, odd: int | None, where: Domain) -> str:
+def _cure(condition: Condition, failure: Failure, odd: int | None, where: Domain, code: str) -> str:
+    if failure.ended:
+        by = (
+            ": end it by <, as a step may jump over the block"
+            if re.search(r"!=\s*blockDim", code)
+            else ""
+        )
+        return f"A loop that ends for every block lifts this{by}."
     if condition.only:
         return "Take blockDim.x in place of the constant to lift this."
     if condition.most < 1024 and failure.case.block > condition.most:

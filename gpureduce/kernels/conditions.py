@@ -201,6 +201,13 @@ def candidates(where: Domain, lockstep: bool) -> Iterator[Condition]:
             yield replace(chosen, full=full, lockstep=lockstep)
 
 
+def without(where: Domain, block: int) -> Iterator[Domain]:
+    """The same domain with a smaller set of blocks, which lacks this one."""
+    for condition in candidates(where, where.condition.lockstep):
+        if not condition.allows_block(block) and condition.full == where.condition.full:
+            yield replace(where, condition=condition)
+
+
 def weakest(where: Domain, tries: list[Try], lockstep: bool) -> Condition | None:
     """The condition that allows most of the tries, and no wrong one, of those with enough left."""
     best: tuple[int, Condition] | None = None

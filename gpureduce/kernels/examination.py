@@ -262,14 +262,18 @@ def _holds(found: _Found, condition: Condition, seed: int) -> bool:
     """Whether nothing fails or races under a condition, on cases that were not used to find it."""
     where = replace(found.where, condition=condition)
     for one in found.looked:
-        if where.allows(one.block, one.n) and (one.barriers or one.faults):
-            return False
-        if where.allows(one.block, one.n) and one.races and not condition.lockstep:
+        if where.allows(one.block, one.n) and _speaks_against(condition, one):
             return False
     count = _FRESH // len(found.subjects)
     before = len(found.tries)
     found.try_all(lambda s: trials.drawn(s, where, count, seed), condition.lockstep)
     return all(tried.right for tried in found.tries[before:])
+
+
+def _speaks_against(condition: Condition, looked: Races) -> bool:
+    """Whether a launch that a condition allows has a fault or a race that it does not excuse."""
+    in_step = condition.lockstep and all(r.missing == "__syncwarp()" for r in looked.races)
+    return bool(looked.barriers or looked.faults or (looked.races and not in_step))
 
 
 def _learns(found: _Found, condition: Condition) -> bool:
@@ -279,8 +283,7 @@ def _learns(found: _Found, condition: Condition) -> bool:
     """
     where = replace(found.where, condition=condition)
     for one in found.looked:
-        wrong = one.barriers or one.faults or (one.races and not condition.lockstep)
-        if wrong and where.allows(one.block, one.n):
+        if where.allows(one.block, one.n) and _speaks_against(condition, one):
             found.tries.append(Try(one.block, one.n, condition.lockstep, right=False))
     return conditions.weakest(found.where, found.tries, condition.lockstep) != condition
 
