@@ -121,6 +121,8 @@ def launch_of(
     for name, number in (("block", block), ("grid", grid)):
         if number is not None and not strategy.launches_kernels:
             raise ValueError(f"{strategy.name} chooses its own launch: leave {name} out")
+    if strategy.finishes == ("host",):  # a kernel of a user that cannot add up its own sums
+        finish = "host"
     # A strategy that chooses another one may choose one with several launches, even for "single".
     finish = None if strategy.kind == "choice" else finish
     return *launch_sizes(block, grid), finish

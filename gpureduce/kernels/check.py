@@ -113,7 +113,8 @@ def _checked_on_card(
         last = cases[-1] if cases else _NO_CASE
         failures.append(Failure(last, fault=outcome.ended, ended=True))
     dtype, times = told.get("times", [("", ())])[0]
-    result = CardResult(card.name, sum(told.get("tried", [])), dtype, times)
+    right = outcome.result is True
+    result = CardResult(card.name, sum(told.get("tried", [])), dtype, times, right=right)
     return dataclasses.replace(verdict, card=result, failures=(*verdict.failures, *failures))
 
 
@@ -249,7 +250,7 @@ def check(
     verdict = _verdict(chosen, [subject[0] for subject in subjects], outcome, (hint, assumed))
     runs = not any(failure.fault for failure in verdict.failures) and not chosen.obsolete
     if card is not None and runs and not (verdict.condition and verdict.condition.lockstep):
-        where = chosen.domain
+        where = verdict.domain
         if verdict.condition:
             where = dataclasses.replace(where, condition=verdict.condition)
         if where.condition.full:

@@ -63,6 +63,12 @@ class Condition:
         """The blocks of the set."""
         return tuple(block for block in BLOCKS if self.allows_block(block))
 
+    @property
+    def usual_block(self) -> int | None:
+        """The block if none is named; None for the usual one, 256."""
+        blocks = self.blocks
+        return None if 256 in blocks else max(b for b in blocks if b < 256 or b == blocks[0])
+
     def __str__(self) -> str:
         """The words by which `parsed` makes it again."""
         words = [str(block) for block in self.only]

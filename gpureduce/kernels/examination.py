@@ -165,8 +165,7 @@ def examine(
     tell("remarks", tuple(dict.fromkeys(str(r) for one in found.looked for r in one.unwritten)))
     tell("stage", "counts")
     finish = "host" if strategy.finishes == ("host",) or (condition and condition.full) else None
-    allowed = (condition or where.condition).blocks
-    block = 256 if 256 in allowed else max(b for b in allowed if b < 256 or b == allowed[0])
+    block = (condition or where.condition).usual_block or ladder.BLOCK
     try:
         tell("counts", ladder.compare(strategy, results[0], made[0].dtype, finish, block))
     except (CudaError, ValueError) as error:

@@ -153,12 +153,6 @@ class Kernel(registry.UserKernel):
         alone = self.options.get("alone") == "yes"
         return conditions.domain(self.options, *options.per_block(self.text), alone)
 
-    @property
-    def usual_block(self) -> int | None:
-        """The block if none is named; None for the usual one."""
-        blocks = self.domain.condition.blocks
-        return None if 256 in blocks else max(b for b in blocks if b < 256 or b == blocks[0])
-
     @cached_property
     def obsolete(self) -> str:
         """What no CUDA since version 9 compiles, in sentences; empty if there is nothing."""
@@ -192,7 +186,7 @@ class Kernel(registry.UserKernel):
 
     def _sum(self, arr: Any, *how: Any) -> Any:
         dtype, block, grid, finish, device, _, stream, timing = how
-        block = self.usual_block if block is None else block
+        block = self.domain.condition.usual_block if block is None else block
         check_device(device)
         if device == "cpu":
             raise ValueError(
@@ -212,8 +206,6 @@ class Kernel(registry.UserKernel):
         pairs = self.pairs(array.dtype, dtype)
         named = {"dtype": dtype, "block": block, "grid": grid, "finish": finish, "timing": timing}
         named["order"] = schedule.current()
-        if finish is None and self.finishes == ("host",):
-            named["finish"] = "host"
         return self.run("gpureduce.kernels.jobs", "add", pairs, array, **named)
 
     def _check_size(self, n: int, block: int | None) -> None:
