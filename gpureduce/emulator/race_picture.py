@@ -7,6 +7,7 @@ import textwrap
 
 from gpureduce.emulator.picture import ACTIVE, ALARM, FAINT, GOOD, WIDTH, Page, Picture
 from gpureduce.emulator.race import FoundRaces, Place, Race, Side, deed, event, same, title
+from gpureduce.text import counted
 
 _TERMINAL = 80
 _SHOWN = 3  # timelines in a report
@@ -36,7 +37,7 @@ def _race_text(race: Race) -> str:
 
 
 def _orders(found: FoundRaces) -> str:
-    return f"{len(found.schedules)} order{'s' * (len(found.schedules) != 1)} of threads"
+    return f"{counted(len(found.schedules), 'order')} of threads"
 
 
 def _verdict(found: FoundRaces) -> str:
@@ -47,18 +48,15 @@ def _verdict(found: FoundRaces) -> str:
     kinds = [(len(found.races), "pair", " of lines that race")]
     kinds += [(len(found.barriers), "barrier", " reached by part of a block")]
     kinds += [(len(found.faults), "launch", " that failed")]
-    said = [
-        f"{count} {noun}{'es' * (noun == 'launch' and count > 1) or 's' * (count > 1)}{rest}"
-        for count, noun, rest in kinds
-        if count
-    ]
+    said = [f"{counted(count, noun)}{rest}" for count, noun, rest in kinds if count]
     return f"{found.strategy}: {', '.join(said)} ({size}, {orders})"
 
 
 def _sums(found: FoundRaces) -> str:
     if not found.wrong:
         runs = len(found.schedules) - len(found.faults)
-        return f"The sum came out right in {'all' if runs > 1 else 'the'} {runs} runs." * bool(runs)
+        all_runs = f"all {runs} runs" if runs > 1 else "the one run"
+        return f"The sum came out right in {all_runs}." * bool(runs)
     wrong = ", ".join(f"{name}: {value}" for name, value in found.wrong.items())
     return (
         f"The sum is {found.expected}, and came out wrong in {len(found.wrong)} of "
