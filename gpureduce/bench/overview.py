@@ -21,7 +21,7 @@ from gpureduce.bench.libraries import LOAD_ONLY
 from gpureduce.bench.scoreboard import EVERY, Part
 from gpureduce.bench.svg_bars import svg_bars
 from gpureduce.bench.targets import GIB, KIB, MIB, Row
-from gpureduce.core import calibration, devices
+from gpureduce.core import calibration, devices, output_files
 from gpureduce.text import EMULATED, Table, number, size_text
 
 _PEERS = tuple(peer.name for peer in libraries.PEERS)
@@ -220,10 +220,10 @@ def as_html(record: dict[str, Any]) -> str:
 
 def command(arguments: argparse.Namespace) -> None:
     """Runs ``gpureduce bench`` with nothing named: measures, prints, and writes a file."""
-    target = report.output_of(arguments, (".html", ".json", ".csv"))
+    target = report.output_of(arguments, "bench", (".html", ".json", ".csv"))
     made = measured(arguments.device, arguments.repeats or _REPEATS, report.progress())
     if target and target.suffix == ".html":
-        target.write_text(as_html(made), encoding="utf-8")
+        output_files.write(target, as_html(made), "bench")
     elif target:
         report.write(target, made)
     if arguments.json:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpureduce.core import output_files
 from gpureduce.kernels.check import check
 from gpureduce.kernels.kernel import kernel
 from gpureduce.kernels.signature import OPTIONS
@@ -16,14 +17,18 @@ Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    target = arguments.html and output_files.checked(
+        arguments.html, "--html", "check", (".html",),
+        inputs=[arguments.file], force=arguments.force,
+    )  # fmt: skip
     options = {name: getattr(arguments, name) for name in OPTIONS}
     made = kernel(Path(arguments.file), arguments.name, **options)
     verdict = check(
         made, arguments.dtype, hint=not arguments.no_hint, seed=arguments.seed,
         device=arguments.device,
     )  # fmt: skip
-    if arguments.html:
-        Path(arguments.html).write_text(verdict._repr_html_(), encoding="utf-8")
+    if target:
+        output_files.write(target, verdict._repr_html_(), "check")
     print(verdict.to_json() if arguments.json else verdict)
     if not verdict:
         sys.stdout.flush()
@@ -46,4 +51,7 @@ def register(command: Command) -> None:
         added.add_argument(f"--{option}", choices=values, help="as in gpureduce.kernel")
     added.add_argument("--seed", type=int, default=0, help="draws some of the sizes (default: 0)")
     added.add_argument("--no-hint", action="store_true", help="do not tell what to try next")
-    added.add_argument("--html", metavar="FILE", help="also write the verdict with its picture")
+    added.add_argument(
+        "--html", metavar="FILE.html", help="also write the verdict with its picture"
+    )
+    output_files.add_force(added)
