@@ -195,9 +195,10 @@ def as_text(record: dict[str, Any]) -> str:
 
 
 _STYLE = (
+    ":root{color-scheme:light dark}"
     "body{font-family:sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
     "table{border-collapse:collapse;margin:.5em 0 .5em}td,th{padding:.15em .7em;font-size:90%;"
-    "border-bottom:1px solid #ddd}svg{max-width:48em}section{margin:2em 0}"
+    "border-bottom:1px solid #8886}svg{max-width:48em}section{margin:2em 0}"
 )
 
 

@@ -16,6 +16,7 @@ from gpureduce.emulator.picture import (
     GOOD,
     HALF,
     INK,
+    PAPER,
     WIDTH,
     Page,
     Picture,
@@ -140,7 +141,7 @@ def _banks(page: Page, line: Line, access: Access) -> None:
             title = f"bank {bank}: " + ("idle" if lane is None else f"lane {lane}")
             page.box(left + bank * cell, 1, cell - 1, _ROW - 2, fill, title)
             if lane is not None:
-                style = {"size": 9, "fill": "#ffffff", "anchor": "middle"}
+                style = {"size": 9, "fill": PAPER, "anchor": "middle"}
                 page.say(left + (bank + 0.5) * cell - 0.5, 13, f"{lane}", **style)
         page.y += _ROW
     page.say(

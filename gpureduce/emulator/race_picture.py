@@ -5,7 +5,7 @@ from __future__ import annotations
 import html as _html
 import textwrap
 
-from gpureduce.emulator.picture import ACTIVE, ALARM, FAINT, GOOD, WIDTH, Page, Picture
+from gpureduce.emulator.picture import ACTIVE, ALARM, ATOMIC, FAINT, GOOD, WIDTH, Page, Picture
 from gpureduce.emulator.race import FoundRaces, Place, Race, Side, deed, event, same, title
 from gpureduce.text import counted
 
@@ -90,7 +90,7 @@ def html(found: FoundRaces) -> str:
     escape = _html.escape
     parts = [f"<p><b>{escape(_verdict(found))}</b></p>"]
     if found.races:
-        parts.append(picture(found, 0).svg())
+        parts.append(picture(found, 0).svg(inline=True))
     for barrier in found.barriers:
         parts.append(f"<pre>{escape(str(barrier))}</pre>")
     for name, fault in found.faults.items():
@@ -124,7 +124,7 @@ def picture(found: FoundRaces, number: int) -> Picture:
 _LANES = (0, 110)  # from the top
 _LEFT, _RIGHT = 150.0, WIDTH - 16.0
 _BEFORE, _FIRST, _GAP, _SECOND, _AFTER = 215.0, 390.0, 440.0, 490.0, 690.0
-_COLOURS = {"read": ACTIVE, "write": ALARM, "atomic": "#7a4fa3", "end": ALARM}
+_COLOURS = {"read": ACTIVE, "write": ALARM, "atomic": ATOMIC, "end": ALARM}
 
 
 def _draw_lane(page: Page, dy: float, race: Race, side: Side) -> None:
