@@ -424,9 +424,7 @@ def main() -> int:
     parser.add_argument("--record", metavar="FILE.json")
     output_files.add_force(parser)
     asked = parser.parse_args()
-    target = asked.record and output_files.checked(
-        asked.record, "--record", "exact", (".json",), force=asked.force
-    )
+    target = output_files.checked(asked.record, "--record", "exact", (".json",), force=asked.force)
     if asked.cpu:
         load = {"load_average": round(os.getloadavg()[0], 1)}  # load by other programs
         record: dict[str, Any] = {**provenance("exact"), **load}

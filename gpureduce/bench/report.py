@@ -230,8 +230,6 @@ def output_of(
     arguments: argparse.Namespace, kind: str, suffixes: tuple[str, ...] = (".json",)
 ) -> Path | None:
     """The file to write a record of this kind to, checked before anything is measured."""
-    if arguments.output is None:
-        return None
     return output_files.checked(
         arguments.output, "--output", kind, suffixes,
         inputs=arguments.inputs, force=arguments.force, head=as_csv([]),

@@ -17,7 +17,7 @@ Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    target = arguments.html and output_files.checked(
+    target = output_files.checked(
         arguments.html, "--html", "check", (".html",),
         inputs=[arguments.file], force=arguments.force,
     )  # fmt: skip

@@ -114,13 +114,10 @@ def _explain(arguments: argparse.Namespace) -> None:
 
 
 def _verify(arguments: argparse.Namespace) -> None:
-    record = None
-    if arguments.record is not None:
-        inputs = [arguments.again] if arguments.again else []
-        record = output_files.checked(
-            arguments.record, "--record", "counters", (".json",),
-            inputs=inputs, force=arguments.force,
-        )  # fmt: skip
+    inputs = [arguments.again] if arguments.again else []
+    record = output_files.checked(
+        arguments.record, "--record", "counters", (".json",), inputs=inputs, force=arguments.force
+    )
 
     def so_far(table: verify_counters.Table, measured: int, of: int) -> None:
         print(

@@ -26,8 +26,6 @@ def strategy_or_kernel(text: str) -> str | Kernel:
 
 def picture(arguments: argparse.Namespace, kind: str, *words: str | None) -> Path | None:
     """The file of --svg, checked before anything runs. `words` may name files of kernels."""
-    if arguments.svg is None:
-        return None
     inputs = kernel_paths(words)
     return output_files.checked(
         arguments.svg, "--svg", kind, (".svg",), inputs=inputs, force=arguments.force

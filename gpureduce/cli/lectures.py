@@ -13,7 +13,7 @@ from gpureduce.lectures.records import file_name, run
 from gpureduce.lectures.tables import of_h100, show
 
 
-def _target(record: str, lecture: str, device: devices.Device, force: bool) -> Path:
+def _target(record: str, lecture: str, device: devices.Device, force: bool) -> Path | None:
     """The file of a record: in a folder, if that is what the option names."""
     path = Path(record)
     if path.is_dir() or not path.suffix:
@@ -49,8 +49,8 @@ def command(arguments: argparse.Namespace) -> None:
             print(f"\n{name}: left out, since {error}")
             continue
         print(f"\n{show(found)}", flush=True)
-        if record:
-            found.save(targets[name])
-            print(f"recorded in {targets[name]}", flush=True)
+        if target := targets.get(name):
+            found.save(target)
+            print(f"recorded in {target}", flush=True)
     if device.backend == "emulator":
         print("\nWhat an emulated GPU can tell is counted: gpureduce explain NAME.")

@@ -70,8 +70,6 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 def target(arguments: argparse.Namespace, *inputs: str) -> Path | None:
     """The file of --output, checked before anything is added up."""
-    if arguments.output is None:
-        return None
     return output_files.checked(
         arguments.output, "--output", "", (".npy",), inputs=inputs, force=arguments.force
     )

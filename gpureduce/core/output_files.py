@@ -25,14 +25,16 @@ def add_force(parser: argparse.ArgumentParser) -> None:
 
 
 def checked(
-    named: str, option: str, kind: str, suffixes: Sequence[str], *,
+    named: str | None, option: str, kind: str, suffixes: Sequence[str], *,
     inputs: Iterable[str | os.PathLike[str]] = (), force: bool = False, head: str = "",
-) -> Path:  # fmt: skip
-    """The path that an option names, checked before anything is computed.
+) -> Path | None:  # fmt: skip
+    """The path that an option names, checked before anything is computed. None for None.
 
     `kind` is that of a JSON record, or the comment at the end of a picture. `head` is the first
     line of a CSV file. These tell earlier outputs of a command from other files.
     """
+    if named is None:
+        return None
     path = Path(named)
     if path.exists() and not path.is_file() and not path.is_dir():
         return path  # a pipe or a device, which keeps nothing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -117,6 +118,7 @@ def test_on_a_card(command):
 
 
 def test_the_package_has_the_records_of_the_notebooks():
+    folder = Path(__file__).parents[2] / "notebooks" / "data"
     for name in lectures.EXPERIMENTS:
-        assert lectures.packaged(name) == lectures.recorded(name, "notebooks/data")
+        assert lectures.packaged(name) == lectures.recorded(name, folder)
     assert records.packaged("lab").device == "NVIDIA H100 80GB HBM3"
