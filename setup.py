@@ -69,7 +69,7 @@ CLANG_HOOKS = ["-mllvm", "-tsan-instrument-read-before-write=1"]
 LINES = ["-gdwarf-4", "-g1", "-gno-column-info", "-gz=none"]
 TRACED = ["-O0", "-fsanitize=thread", *LINES]
 # Files that the build writes beside the backends.
-WRITTEN = ("_build.json", "_kernels.json", "_nvcc.json", "_headers.json")
+WRITTEN = ("_build.json", "_kernels.json", "_nvcc.json", "_headers.json", "_records.json")
 # The flags and paths that determine a kernel's machine code. -O is for the host's code alone, which
 # takes a fourth less time to compile than by -O3.
 NVCC_FLAGS = ["-std=c++17", "-O1"]
@@ -304,7 +304,7 @@ def compile_all(jobs: list[Job]) -> None:
     start = told = time.monotonic()
     with ThreadPoolExecutor(workers) as pool:
         for done, _ in enumerate(pool.map(Job.compile, todo.values())):
-            if time.monotonic() - told > 10:
+            if time.monotonic() - told > 1:  # each line turns the wheel that pip shows meanwhile
                 told = time.monotonic()
                 print(
                     f"gpureduce: compiled {done + 1} of {len(todo)} files in {told - start:.0f} s",
@@ -536,6 +536,13 @@ def headers_for_users() -> dict[str, object]:
     }
 
 
+def records_of_lectures() -> dict[str, object]:
+    """The records of the lectures' experiments on an H100, by experiment."""
+    paths = sorted((ROOT / "notebooks" / "data").glob("lecture_*_h100.json"))
+    made = [json.loads(path.read_text()) for path in paths]
+    return {record["lecture"]: record for record in made}
+
+
 def git_tree(folder: Path) -> tuple[str, dict[str, str]]:
     """Git's hash of a folder, and the hashes of its entries. Works without git."""
     rows, hashes = [], {}
@@ -617,7 +624,7 @@ class BuildBackends(build_ext):
 
     def write_info(self, info: dict[str, object]) -> None:
         package = Path(self.get_ext_fullpath("gpureduce._host")).parent
-        texts = (info, kernel_sources(), nvcc_recipe(), headers_for_users())
+        texts = (info, kernel_sources(), nvcc_recipe(), headers_for_users(), records_of_lectures())
         for name, said in zip(WRITTEN, texts, strict=True):
             (package / name).write_text(json.dumps(said, indent=1) + "\n")
 

@@ -44,6 +44,7 @@ html_theme = "furo"
 html_title = f"gpureduce {version}"
 html_static_path = ["_static"]
 html_css_files = ["gpureduce.css"]
+html_js_files = ["tables.js"]
 html_copy_source = False
 html_show_sphinx = False
 pygments_style = "default"  # "friendly" prints outputs in a grey of too little contrast

@@ -111,6 +111,21 @@ def number(value: float | None, form: str = ".3f") -> str:
     return "" if value is None else format(value, form)
 
 
+def plural(n: int, noun: str) -> str:
+    """A noun in the number that goes with `n`.
+
+    >>> from gpureduce.text import plural
+    >>> plural(1, "wavefront"), plural(2, "wavefront"), plural(0, "launch")
+    ('wavefront', 'wavefronts', 'launches')
+    """
+    return noun if n == 1 else f"{noun}es" if noun.endswith(("ch", "s")) else f"{noun}s"
+
+
+def counted(n: int, noun: str) -> str:
+    """A number with its noun: 1 wavefront, 1,024 wavefronts."""
+    return f"{n:,} {plural(n, noun)}"
+
+
 def count(n: float) -> str:
     """A number in binary units: 4 Ki, 64 Mi."""
     for unit, name in ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki")):

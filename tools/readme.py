@@ -54,15 +54,11 @@ def kernel_listing() -> str:
 
 def command_listing() -> str:
     """Every command with its options, from argparse."""
-    parser = command_line._parser()
-    verbs = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     parts = []
-    for name, verb in verbs.choices.items():
+    for name, verb in command_line._parser().verbs.items():
         actions = [a for a in verb._actions if a.dest not in ("help", "json")]
-        given = [_shown(a) if a.nargs != "?" else f"[{_shown(a)}]" for a in actions
-                 if not a.option_strings]  # fmt: skip
         options = [f"| `{_shown(a)}` | {_meaning(a)} |" for a in actions if a.option_strings]
-        usage = " ".join(["gpureduce", name, *given, *(["[options]"] if options else [])])
+        usage = verb.format_usage().removeprefix("usage: ").rstrip()
         about = verb.description or ""
         parts += [f"## {name}", f"{about[:1].upper()}{about[1:]}.", f"```sh\n{usage}\n```"]
         if options:

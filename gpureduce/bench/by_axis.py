@@ -264,7 +264,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> None:
     """Runs ``gpureduce bench --axis``: measures, prints, and writes a record if asked to."""
-    target = report.output_of(arguments, (".json",))
+    target = report.output_of(arguments, "axis")
     on = None if arguments.device == "cpu" else devices.choose_device(arguments.device)
     on_card = on is not None and on.backend == "cuda"
     if on_card and not importlib.util.find_spec("torch"):

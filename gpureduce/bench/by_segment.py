@@ -473,7 +473,7 @@ def missed(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def command(arguments: argparse.Namespace) -> None:
     """Runs ``gpureduce bench --segments``: measures, prints, and writes a record if asked to."""
-    target = report.output_of(arguments, (".json",))
+    target = report.output_of(arguments, "segments")
     device = arguments.device
     if device is None and devices.choose_device(None).backend != "cuda":
         device = "cpu"  # as by segment_sum

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import importlib.util
-import json
 import math
 import os
 import statistics
@@ -36,7 +35,7 @@ from gpureduce.bench.contenders import Contender, Input, rotation
 from gpureduce.bench.exact_targets import judge, missed_on_cpu
 from gpureduce.bench.provenance import HEAD, provenance
 from gpureduce.bench.targets import MIB
-from gpureduce.core import arrays, devices, json_files, registry
+from gpureduce.core import arrays, devices, json_files, output_files, registry
 from gpureduce.core.dtypes import Array, convert, load_of, named, quietly
 from gpureduce.text import markdown_table, shortfall
 
@@ -422,8 +421,10 @@ def main() -> int:
     parser.add_argument("--device")
     parser.add_argument("--cub-reproducible", type=Path, metavar="LIBRARY")
     parser.add_argument("--cpu", action="store_true", help="only the CPU, one thread")
-    parser.add_argument("--record", type=Path)
+    parser.add_argument("--record", metavar="FILE.json")
+    output_files.add_force(parser)
     asked = parser.parse_args()
+    target = output_files.checked(asked.record, "--record", "exact", (".json",), force=asked.force)
     if asked.cpu:
         load = {"load_average": round(os.getloadavg()[0], 1)}  # load by other programs
         record: dict[str, Any] = {**provenance("exact"), **load}
@@ -434,6 +435,6 @@ def main() -> int:
             print(f"missed: {text}")
     else:
         record = _measure_device(asked)
-    if asked.record:
-        asked.record.write_text(json.dumps(record, indent=1) + "\n")
+    if target:
+        json_files.write(target, record)
     return 0

@@ -49,7 +49,15 @@ class OnCard:
 def medians(
     runs: dict[str, Run], clocked: set[str], card: OnCard | None, repeats: int
 ) -> dict[str, float]:
-    """Milliseconds of each call: the median of several runs in turns, after one that warms up."""
+    """Milliseconds of each call: the median of `times`."""
+    found = times(runs, clocked, card, repeats)
+    return {name: statistics.median(taken) for name, taken in found.items()}
+
+
+def times(
+    runs: dict[str, Run], clocked: set[str], card: OnCard | None, repeats: int
+) -> dict[str, list[float]]:
+    """Milliseconds of several runs of each call, in turns, after one that warms up."""
 
     def once(name: str) -> float:
         if card is None:
@@ -58,12 +66,12 @@ def medians(
 
     for name in runs:
         once(name)
-    times: dict[str, list[float]] = {name: [] for name in runs}
+    found: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(repeats):
-        for name, found in times.items():
-            if sum(found) < _ENOUGH_MS:
-                found.append(once(name))
-    return {name: statistics.median(found) for name, found in times.items()}
+        for name, taken in found.items():
+            if sum(taken) < _ENOUGH_MS:
+                taken.append(once(name))
+    return found
 
 
 def without_failing(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpureduce.core import devices, dtypes, registry
+from gpureduce.core.checks import no_such
 from gpureduce.lazy_import import load_other
 
 Run = Callable[[], Any]
@@ -110,7 +111,7 @@ def installed(wanted: tuple[str, ...], device: str | None = None) -> tuple[str, 
     """
     unknown = [name for name in wanted if name not in (*NAMES, "all")]
     if unknown:
-        raise ValueError(f"there is no peer {unknown[0]!r}; there are {', '.join(NAMES)}, all")
+        raise ValueError(no_such("peer", unknown[0], (*NAMES, "all")))
     names = NAMES if "all" in wanted else wanted
     modules = [peer.name for peer in PEERS]
     missing = [n for n in names if n in modules and not importlib.util.find_spec(n)]

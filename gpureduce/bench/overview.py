@@ -21,7 +21,7 @@ from gpureduce.bench.libraries import LOAD_ONLY
 from gpureduce.bench.scoreboard import EVERY, Part
 from gpureduce.bench.svg_bars import svg_bars
 from gpureduce.bench.targets import GIB, KIB, MIB, Row
-from gpureduce.core import calibration, devices
+from gpureduce.core import calibration, devices, output_files
 from gpureduce.text import EMULATED, Table, number, size_text
 
 _PEERS = tuple(peer.name for peer in libraries.PEERS)
@@ -195,9 +195,10 @@ def as_text(record: dict[str, Any]) -> str:
 
 
 _STYLE = (
+    ":root{color-scheme:light dark}"
     "body{font-family:sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
     "table{border-collapse:collapse;margin:.5em 0 .5em}td,th{padding:.15em .7em;font-size:90%;"
-    "border-bottom:1px solid #ddd}svg{max-width:48em}section{margin:2em 0}"
+    "border-bottom:1px solid #8886}svg{max-width:48em}section{margin:2em 0}"
 )
 
 
@@ -220,10 +221,10 @@ def as_html(record: dict[str, Any]) -> str:
 
 def command(arguments: argparse.Namespace) -> None:
     """Runs ``gpureduce bench`` with nothing named: measures, prints, and writes a file."""
-    target = report.output_of(arguments, (".html", ".json", ".csv"))
+    target = report.output_of(arguments, "bench", (".html", ".json", ".csv"))
     made = measured(arguments.device, arguments.repeats or _REPEATS, report.progress())
     if target and target.suffix == ".html":
-        target.write_text(as_html(made), encoding="utf-8")
+        output_files.write(target, as_html(made), "bench")
     elif target:
         report.write(target, made)
     if arguments.json:

@@ -19,7 +19,7 @@ from gpureduce.bench import libraries, scoreboard
 from gpureduce.bench.benchmark import MEASURES, Measurement, benchmark
 from gpureduce.bench.contenders import WAYS
 from gpureduce.bench.provenance import provenance
-from gpureduce.core import calibration, json_files
+from gpureduce.core import calibration, json_files, output_files
 from gpureduce.text import EMULATED, number, table
 
 _CLOCKS = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu")
@@ -207,6 +207,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure sums over 1, 2, ... of these devices, or of all GPUs; --sizes are per device",
     )
     parser.add_argument("--csv", action="store_true", help="print CSV")
+    output_files.add_force(parser)
     parser.add_argument(
         "--output",
         metavar="FILE",
@@ -225,22 +226,20 @@ def names_nothing(arguments: argparse.Namespace, measure: list[str] | None = Non
     return arguments.measure == measure and not others
 
 
-def output_of(arguments: argparse.Namespace, suffixes: tuple[str, ...]) -> Path | None:
-    """The file to write, checked before anything is measured."""
-    if not arguments.output:
-        return None
-    path = Path(arguments.output)
-    if path.suffix not in suffixes:
-        raise ValueError(f"--output must end in {' or '.join(suffixes)}, not {path.name!r}")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder to write {path} to")
-    return path
+def output_of(
+    arguments: argparse.Namespace, kind: str, suffixes: tuple[str, ...] = (".json",)
+) -> Path | None:
+    """The file to write a record of this kind to, checked before anything is measured."""
+    return output_files.checked(
+        arguments.output, "--output", kind, suffixes,
+        inputs=arguments.inputs, force=arguments.force, head=as_csv([]),
+    )  # fmt: skip
 
 
 def write(path: Path, made: dict[str, Any]) -> None:
     """Writes a record, or its rows as CSV."""
     if path.suffix == ".csv":
-        path.write_text(as_csv(made["rows"]))
+        output_files.write(path, as_csv(made["rows"]))
     else:
         json_files.write(path, made)
 
@@ -317,7 +316,7 @@ def _print(arguments: argparse.Namespace, made: dict[str, Any]) -> None:
 
 def command(arguments: argparse.Namespace) -> None:
     """Runs ``gpureduce bench``: measures, prints, and writes a record if asked to."""
-    target = output_of(arguments, (".json", ".csv"))
+    target = output_of(arguments, "bench", (".json", ".csv"))
     # `--measure call` alone: the tables of calls in every way and by every strategy.
     arguments.scoreboard |= names_nothing(arguments, ["call"])
     calls = arguments.peers is None and "call" in (arguments.measure or [])

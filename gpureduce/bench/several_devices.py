@@ -376,7 +376,7 @@ def _number(value: float | None) -> str:
 def command(arguments: argparse.Namespace) -> None:
     """Runs ``gpureduce bench --devices``."""
     os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # multicast is not to be had on every machine
-    target = report.output_of(arguments, (".json",))
+    target = report.output_of(arguments, "devices")
     dtypes = tuple(arguments.dtypes or _DTYPES)
     nbytes = [n * named(dtypes[0]).itemsize for n in arguments.sizes or ()]
     found = devices_of(arguments.devices)

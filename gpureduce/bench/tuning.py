@@ -16,8 +16,8 @@ from typing import Any
 from gpureduce.bench.benchmark import MOST_REPEATS, array_of
 from gpureduce.bench.contenders import Input, kernel, rotation
 from gpureduce.bench.provenance import provenance
-from gpureduce.bench.report import progress, size
-from gpureduce.core import devices, json_files, registry
+from gpureduce.bench.report import output_of, progress, size
+from gpureduce.core import devices, json_files, output_files, registry
 from gpureduce.core.checks import whole
 from gpureduce.core.dtypes import Array, convert, is_here, named
 from gpureduce.core.fast_table import fast_table, use
@@ -335,7 +335,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``gpureduce tune``."""
     parser.add_argument("--device", help="cuda, cuda:1 or emulator")
     parser.add_argument("--show", action="store_true", help="only show the table in use")
-    parser.add_argument("--output", metavar="FILE", help="write the table here")
+    parser.add_argument("--output", metavar="FILE.json", help="write the table here")
+    output_files.add_force(parser)
     parser.add_argument(
         "--sizes",
         nargs="+",
@@ -350,12 +351,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> None:
     """Runs ``gpureduce tune``."""
     if not arguments.show:
+        path = output_of(arguments, "fast_table")
         made = tune(
-            arguments.device,
-            arguments.sizes,
-            arguments.repeats,
-            path=arguments.output,
-            progress=progress(),
+            arguments.device, arguments.sizes, arguments.repeats, path=path, progress=progress()
         )
         kept = made.path or "not written: the emulator's table is of no use to later processes"
         print(f"{kept}\n", file=sys.stderr if arguments.json else sys.stdout)

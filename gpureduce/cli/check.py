@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpureduce.core import text_files
+from gpureduce.core import output_files, text_files
 from gpureduce.kernels import conditions, programs, signature
 from gpureduce.kernels.check import check
 from gpureduce.kernels.kernel import Kernel, kernel
@@ -28,6 +28,10 @@ def _kernels(arguments: argparse.Namespace) -> list[Kernel]:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    target = output_files.checked(
+        arguments.html, "--html", "check", (".html",),
+        inputs=[arguments.file], force=arguments.force,
+    )  # fmt: skip
     verdicts = [
         check(
             made, arguments.dtype, hint=not arguments.no_hint, seed=arguments.seed,
@@ -35,8 +39,8 @@ def _run(arguments: argparse.Namespace) -> None:
         )
         for made in _kernels(arguments)
     ]  # fmt: skip
-    if arguments.html:
-        Path(arguments.html).write_text(whole_page(verdicts), encoding="utf-8")
+    if target:
+        output_files.write(target, whole_page(verdicts), "check")
     if arguments.json:
         several = ",\n".join(verdict.to_json() for verdict in verdicts)
         print(several if len(verdicts) == 1 else f"[{several}]")
@@ -74,4 +78,7 @@ def register(command: Command) -> None:
     added.add_argument("--all", action="store_true", help="also races that a condition allows")
     added.add_argument("--seed", type=int, default=0, help="draws some of the sizes (default: 0)")
     added.add_argument("--no-hint", action="store_true", help="do not tell what to try next")
-    added.add_argument("--html", metavar="FILE", help="also write the verdict as a page")
+    added.add_argument(
+        "--html", metavar="FILE.html", help="also write the verdict as a page"
+    )
+    output_files.add_force(added)

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce.bench.report import size
+from gpureduce.cli import kernel_files
 from gpureduce.cli.kernel_files import NAME_OR_FILE, strategy_or_kernel
-from gpureduce.core import json_files
+from gpureduce.core import json_files, output_files
 from gpureduce.emulator import explain_text
 from gpureduce.emulator.explain import Comparison, explain
 from gpureduce.hardware import verify_counters
-from gpureduce.text import show_json
+from gpureduce.text import counted, show_json
 
 _WIDEST = 120  # longer lines are hard to read
 
@@ -40,7 +41,8 @@ def register(command: Command) -> None:
         "--shape", type=_shape, metavar="ROWSxCOLUMNS",
         help="for kernels of sums along an axis (default: 4096x64)",
     )  # fmt: skip
-    explaining.add_argument("--svg", metavar="FILE", help="draw it to a file")
+    explaining.add_argument("--svg", metavar="FILE.svg", help="draw it to a file")
+    output_files.add_force(explaining)
 
     verifying = command(
         "verify-counters",
@@ -48,7 +50,7 @@ def register(command: Command) -> None:
         "compare the counts with those of a card, by Nsight Compute (ncu); status 1 if they differ",
     )
     verifying.add_argument(
-        "--strategies", nargs="+", metavar="NAME", type=strategy_or_kernel,
+        "--strategies", nargs="+", metavar="NAME",
         help="names, or files of kernels of yours (default: all kernels)",
     )  # fmt: skip
     verifying.add_argument(
@@ -68,9 +70,12 @@ def register(command: Command) -> None:
         help="threads per block",
     )
     verifying.add_argument("--dtype", default="int32", help="of the elements (default: int32)")
-    verifying.add_argument("--record", metavar="FILE", help="write the table as JSON, as it grows")
     verifying.add_argument(
-        "--again", metavar="FILE", help="judge what a record holds again, without a card"
+        "--record", metavar="FILE.json", help="write the table as JSON, as it grows"
+    )
+    output_files.add_force(verifying)
+    verifying.add_argument(
+        "--again", metavar="FILE.json", help="judge what a record holds again, without a card"
     )
 
 
@@ -85,6 +90,7 @@ def _shape(text: str) -> tuple[int, int]:
 
 
 def _explain(arguments: argparse.Namespace) -> None:
+    target = kernel_files.picture(arguments, "explain", arguments.strategy, arguments.other)
     found = explain(
         strategy_or_kernel(arguments.strategy),
         arguments.other and strategy_or_kernel(arguments.other),
@@ -95,8 +101,8 @@ def _explain(arguments: argparse.Namespace) -> None:
         grid=arguments.grid,
         shape=arguments.shape,
     )
-    if arguments.svg is not None:
-        Path(arguments.svg).write_text(found.picture().svg(), encoding="utf-8")
+    if target:
+        output_files.write(target, found.picture().svg(), "explain")
     if arguments.json:
         show_json(found.as_dict())
         return
@@ -108,14 +114,16 @@ def _explain(arguments: argparse.Namespace) -> None:
 
 
 def _verify(arguments: argparse.Namespace) -> None:
-    record = Path(arguments.record) if arguments.record else None
-    if record and not record.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {record.parent} to write {record.name} to")
+    inputs = [arguments.again] if arguments.again else []
+    record = output_files.checked(
+        arguments.record, "--record", "counters", (".json",), inputs=inputs, force=arguments.force
+    )
 
     def so_far(table: verify_counters.Table, measured: int, of: int) -> None:
         print(
-            f"{measured} of {of} launches: {len(table.rows)} counters, {len(table.differing)} "
-            f"differ, {len(table.failures)} launches could not be measured",
+            f"{measured} of {counted(of, 'launch')}: {counted(len(table.rows), 'counter')}, "
+            f"{len(table.differing)} of them differ; "
+            f"{counted(len(table.failures), 'launch')} could not be measured",
             file=sys.stderr,
             flush=True,
         )
@@ -129,8 +137,9 @@ def _verify(arguments: argparse.Namespace) -> None:
         if record:
             table.record(record, made)
     else:
+        names = arguments.strategies and [*map(strategy_or_kernel, arguments.strategies)]
         table = verify_counters.verify(
-            arguments.strategies, arguments.sizes, arguments.blocks, arguments.dtype, so_far
+            names, arguments.sizes, arguments.blocks, arguments.dtype, so_far
         )
     if arguments.json:
         show_json(table.as_dict())

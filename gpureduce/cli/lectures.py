@@ -2,44 +2,55 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
+from gpureduce.bench import report
+from gpureduce.core import devices, output_files
 from gpureduce.lectures.experiments import EXPERIMENTS, find
 from gpureduce.lectures.kernel_profile import NoProfiler
-from gpureduce.lectures.records import Record, file_name, run
-from gpureduce.lectures.tables import show
+from gpureduce.lectures.records import file_name, run
+from gpureduce.lectures.tables import of_h100, show
 
 
-def _target(wanted: str, record: Record, many: bool) -> Path:
-    path = Path(wanted)
-    if path.suffix == ".json" and not many:
-        return path
-    path.mkdir(parents=True, exist_ok=True)
-    return path / file_name(record.lecture, "emulator" if record.emulated else record.device)
+def _target(record: str, lecture: str, device: devices.Device, force: bool) -> Path | None:
+    """The file of a record: in a folder, if that is what the option names."""
+    path = Path(record)
+    if path.is_dir() or not path.suffix:
+        path.mkdir(parents=True, exist_ok=True)
+        path /= file_name(lecture, "emulator" if device.backend == "emulator" else device.name)
+    return output_files.checked(str(path), "--record", "lecture", (".json",), force=force)
 
 
-def command(lecture: str, device: str | None, repeats: int, record: str | None) -> list[Record]:
-    """Runs ``gpureduce bench --lecture``: runs, prints, and writes a record if asked to."""
+def command(arguments: argparse.Namespace) -> None:
+    """Runs ``gpureduce bench --lecture``: runs, prints, and writes a record if asked to.
+
+    Without a GPU it shows the record of an H100. Only for a record does the emulator run.
+    """
+    lecture, record = arguments.lecture, arguments.record
     if not lecture:
         raise ValueError("--record goes with --lecture NAME, or --lecture all and a folder")
     names = list(EXPERIMENTS) if lecture == "all" else [find(lecture).name]
     if record and record.endswith(".json") and len(names) > 1:
         raise ValueError(f"all experiments need a folder to be recorded in, not {record}")
-    done = []
+    repeats = report.REPEATS if arguments.repeats is None else arguments.repeats
+    device = devices.choose_device(arguments.device)
+    recorded = names if record else []
+    targets = {name: _target(record, name, device, arguments.force) for name in recorded}
     for name in names:
+        if device.backend == "emulator" and not record:
+            print(f"\n{of_h100(name)}", flush=True)
+            continue
         try:
-            found = run(name, device, repeats)
+            found = run(name, device.id, repeats)
         except NoProfiler as error:
             if lecture != "all":
                 raise
             print(f"\n{name}: left out, since {error}")
             continue
         print(f"\n{show(found)}", flush=True)
-        if found.emulated:
-            print("What an emulated GPU can tell is counted: gpureduce explain NAME.", flush=True)
-        if record:
-            path = _target(record, found, many=len(names) > 1)
-            found.save(path)
-            print(f"recorded in {path}", flush=True)
-        done.append(found)
-    return done
+        if target := targets.get(name):
+            found.save(target)
+            print(f"recorded in {target}", flush=True)
+    if device.backend == "emulator":
+        print("\nWhat an emulated GPU can tell is counted: gpureduce explain NAME.")

@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import io
 import os
-import stat
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -16,72 +15,28 @@ import numpy as np
 
 import gpureduce
 from gpureduce.bench import by_axis, by_segment, overview, report, several_devices, tuning
-from gpureduce.cli import check, explain, grade, lectures, progress, races, segments
-from gpureduce.cli.kernel_files import strategy_or_kernel
+from gpureduce.cli import (
+    check,
+    explain,
+    grade,
+    lectures,
+    npy_files,
+    progress,
+    races,
+    segments,
+    tour,
+)
+from gpureduce.cli.arguments import Parser, refusal, words_of
+from gpureduce.cli.kernel_files import kernel_paths, strategy_or_kernel
 from gpureduce.core import calibration, registry
-from gpureduce.core.arrays import random_numbers
 from gpureduce.core.checks import whole
-from gpureduce.core.dtypes import quietly
+from gpureduce.core.text_files import FileError
 from gpureduce.lectures import experiments
 from gpureduce.text import EMULATED, number, show_json, table
 
-TOUR = ["interleaved_mod", "interleaved_idx", "sequential", "unroll_warp", "first_add", "cascade"]
-TOUR += ["warp_shfl", "last_block", "cpu", "numpy"]
-
-
-_NPY, _ZIP = b"\x93NUMPY", b"PK"
-
-
-def _check_header(path: str) -> None:
-    """Raises for an itemsize of 0, which NumPy would divide by and cannot map."""
-    readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-        (3, 0): np.lib.format.read_array_header_2_0,  # differs only in the encoding of names
-    }
-    with open(path, "rb") as file:
-        version = np.lib.format.read_magic(file)
-        if version not in readers:
-            raise ValueError(f"its format is {version[0]}.{version[1]}, and 1.0 to 3.0 are known")
-        shape, _, dtype = readers[version](file)
-    if dtype.itemsize == 0:
-        raise ValueError(f"its header says {dtype.str!r} and the shape {shape}")
-
-
-def _load(path: str) -> Any:
-    if not path.endswith(".npy"):
-        raise ValueError(f"{path}: only .npy files can be read")
-    if stat.S_ISFIFO(os.stat(path).st_mode):
-        raise ValueError(
-            f"{path} is a pipe: write the array to a file, which is mapped into memory"
-        )
-    with open(path, "rb") as file:
-        start = file.read(len(_NPY))
-    if start.startswith(_ZIP):
-        raise ValueError(
-            f"{path} is no whole .npy file: it is an archive, as numpy.savez writes; write one "
-            "array by numpy.save"
-        )
-    if start != _NPY:
-        raise ValueError(
-            f"{path} is no whole .npy file: it does not begin as numpy.save begins one"
-        )
-    try:
-        _check_header(path)
-        # NumPy's sizes wrap around before it refuses them.
-        array = quietly(np.load, path, mmap_mode="r", allow_pickle=False)
-    except OSError:
-        raise
-    except Exception as error:  # any class: NumPy parses the header as Python
-        told = " ".join(str(error).split())
-        if "Python objects" in told:
-            told = "its elements are Python objects, not numbers"
-        raise ValueError(f"{path} is no whole .npy file: {told}") from error
-    return array
-
 
 def _sum_row(arguments: argparse.Namespace, name: str) -> dict[str, Any]:
-    array = _load(arguments.file)
+    array = npy_files.load(arguments.file)
     with progress.reading(array):
         value, timing = gpureduce.sum(
             array,
@@ -135,18 +90,13 @@ def _show_sums(rows: list[dict[str, Any]]) -> None:
         print(f"\n{EMULATED}")
 
 
-def _save(path: str, sums: Any) -> None:
-    """Writes sums to a .npy file."""
-    with open(path, "wb") as file:
-        np.save(file, sums, allow_pickle=False)
-
-
 def _command_sum(arguments: argparse.Namespace) -> None:
     if arguments.output is not None and len(arguments.strategy) > 1:
         raise ValueError("--output takes the sums of one strategy: name one")
+    target = npy_files.target(arguments, arguments.file)
     rows = [_sum_row(arguments, name) for name in arguments.strategy]
-    if arguments.output is not None:
-        _save(arguments.output, rows[0]["value"])
+    if target:
+        npy_files.save(target, rows[0]["value"])
     if arguments.json:
         show_json(rows)
         return
@@ -170,30 +120,12 @@ def _axis(text: str) -> int | tuple[int, ...]:
     return numbers if "," in text else numbers[0]
 
 
-def _command_tour(arguments: argparse.Namespace) -> None:
-    array = random_numbers(1).integers(-1000, 1000, arguments.n, dtype=np.int32)
-    arguments.strategy = TOUR
-    rows = []
-    for name in TOUR:
-        on_host = registry.find(name).kind == "host"
-        value, timing = gpureduce.sum(
-            array, strategy=name, device=None if on_host else arguments.device
-        )
-        rows.append({"strategy": name, "value": value, **dataclasses.asdict(timing)})
-        rows[-1] |= {"strategy": name, "gb_s": timing.gb_s}
-    if arguments.json:
-        show_json(rows)
-        return
-    print(f"{arguments.n} random int32 numbers, added up in int64 by several strategies:\n")
-    _show_sums(rows)
-
-
 # What `gpureduce bench` measures besides strategies, and the options that go with it.
 _MODES = {
-    "lecture": ("record", "device", "repeats"),
-    "axis": ("sizes", "dtypes", "parts", "device", "repeats", "output", "json"),
-    "segments": ("sizes", "dtypes", "device", "repeats", "output", "json", "cub"),
-    "devices": ("sizes", "dtypes", "strategies", "repeats", "json", "output"),
+    "lecture": ("record", "device", "repeats", "force"),
+    "axis": ("sizes", "dtypes", "parts", "device", "repeats", "output", "force", "json"),
+    "segments": ("sizes", "dtypes", "device", "repeats", "output", "force", "json", "cub"),
+    "devices": ("sizes", "dtypes", "strategies", "repeats", "json", "output", "force"),
 }
 
 
@@ -215,6 +147,8 @@ def _command_bench(arguments: argparse.Namespace) -> None:
             _check_options(arguments, mode)
     for n in arguments.sizes or ():
         whole("sizes", n, 1, 2**63 - 1)
+    files = kernel_paths(arguments.strategies or ())
+    arguments.inputs = [*files, *([arguments.cub] if arguments.cub else [])]
     if arguments.strategies and arguments.devices is None:
         arguments.strategies = [strategy_or_kernel(one) for one in arguments.strategies]
     if arguments.parts and not arguments.axis:
@@ -226,8 +160,7 @@ def _command_bench(arguments: argparse.Namespace) -> None:
     elif arguments.devices is not None:
         several_devices.command(arguments)
     elif arguments.lecture or arguments.record:
-        repeats = report.REPEATS if arguments.repeats is None else arguments.repeats
-        lectures.command(arguments.lecture or "", arguments.device, repeats, arguments.record)
+        lectures.command(arguments)
     elif report.names_nothing(arguments):
         overview.command(arguments)
     else:
@@ -310,7 +243,7 @@ def _sum_arguments(adding: argparse.ArgumentParser) -> None:
     adding.add_argument(
         "--keepdims", action="store_true", help="keep the reduced axes, with size 1"
     )
-    adding.add_argument("--output", metavar="FILE.npy", help="also write the sums to a file")
+    npy_files.add_output(adding)
 
 
 def _bench_arguments(benching: argparse.ArgumentParser) -> None:
@@ -334,32 +267,31 @@ def _bench_arguments(benching: argparse.ArgumentParser) -> None:
         + ", ".join((*experiments.EXPERIMENTS, "all")),
     )
     benching.add_argument(
-        "--record", metavar="FILE", help="with --lecture: write the JSON that the notebooks read"
+        "--record",
+        metavar="FILE.json",
+        help="with --lecture: write the JSON that the notebooks read, to a file or into a folder",
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="gpureduce", description="Parallel reduction, rung by rung."
-    )
+def _parser() -> Parser:
+    parser = Parser(
+        prog="gpureduce", description="Parallel reduction, rung by rung.",
+        epilog="Start with: gpureduce tour. Every command has --help.",
+    )  # fmt: skip
     parser.add_argument("--version", action="version", version=gpureduce.__version__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(metavar="COMMAND", dest="verb")
+    parser.verbs = commands.choices
 
     def command(name: str, run: Callable[[argparse.Namespace], None], text: str) -> Any:
         added = commands.add_parser(name, help=text, description=text)
         added.add_argument("--json", action="store_true", help="print JSON; nan and inf as strings")
-        added.set_defaults(run=run)
+        added.set_defaults(run=run, inputs=())
         return added
 
     _sum_arguments(command("sum", _command_sum, "add up the elements of a .npy file"))
-    segments.register(command, _load, _save)
+    segments.register(command)
 
-    tour = command("tour", _command_tour, "add up random numbers by several strategies")
-    tour.add_argument(
-        "--n", type=report.size, default=2**20, help="how many numbers (default: 2^20)"
-    )
-    tour.add_argument("--device", help="cuda, cuda:1 or emulator")
-
+    tour.register(command)
     benching = command(
         "bench",
         _command_bench,
@@ -399,16 +331,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")  # a locale may lack arrows and shades
     if sys.stderr is None:  # closed; print() would take stdout instead
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments, extra = parser.parse_known_args(argv)
+    verb = parser.verbs.get(arguments.verb)
+    if extra:
+        (verb or parser).refuse(extra)
     try:
-        arguments.run(arguments)
+        arguments.run(arguments) if verb else parser.print_help()
         _flush()
     except BrokenPipeError:
         return 1
     except KeyboardInterrupt as stop:
         print(": ".join(["gpureduce: broken off", *map(str, stop.args)]), file=sys.stderr)
         return 130  # shells' convention: 128 + the signal's number
-    except (OSError, ValueError, TypeError, MemoryError, ImportError, RuntimeError) as error:
-        print(f"gpureduce: {error}", file=sys.stderr)
-        return 2
-    return 0
+    except OSError as error:
+        print(refusal(words_of(error)), end="", file=sys.stderr)
+    except FileError as error:
+        print(refusal(error), end="", file=sys.stderr)
+    except (ValueError, TypeError) as error:
+        print(refusal(error, verb), end="", file=sys.stderr)
+    except (MemoryError, ImportError, RuntimeError) as error:
+        print(refusal(error), end="", file=sys.stderr)
+    else:
+        return 0
+    return 2

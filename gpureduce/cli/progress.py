@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce.bench.report import progress_bar
+from gpureduce.core.text_files import FileError
 from gpureduce.text import size_text
 
 _AFTER_S = 1.0  # shorter sums have no bar
@@ -72,4 +73,4 @@ def reading(*arrays: Any) -> Iterator[None]:
         yield
     for array in arrays:
         if array.base.size() < array.offset + array.nbytes:  # of the file, which the map holds open
-            raise ValueError(f"{array.filename} became shorter while it was read")
+            raise FileError(f"{array.filename} became shorter while it was read")

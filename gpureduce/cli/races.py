@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from gpureduce.bench.report import size
+from gpureduce.cli import kernel_files
 from gpureduce.cli.kernel_files import NAME_OR_FILE, strategy_or_kernel
+from gpureduce.core import output_files
 from gpureduce.emulator.races import SCHEDULES, races
 from gpureduce.text import show_json
 
@@ -16,12 +17,13 @@ Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    target = kernel_files.picture(arguments, "races", arguments.strategy)
     found = races(
         strategy_or_kernel(arguments.strategy), arguments.n, arguments.dtype, arguments.block,
         arguments.grid, arguments.schedules,
     )  # fmt: skip
-    if arguments.svg is not None:
-        Path(arguments.svg).write_text(found.svg(), encoding="utf-8")
+    if target:
+        output_files.write(target, found.svg(), "races")
     if arguments.json:
         show_json(found.as_dict())
     else:
@@ -40,4 +42,5 @@ def register(command: Command) -> None:
         "--schedules", nargs="+", metavar="ORDER", default=SCHEDULES,
         help="forward, reverse, lockstep, 'random 7' (default: all, and three random ones)",
     )  # fmt: skip
-    added.add_argument("--svg", metavar="FILE", help="also draw the first race")
+    added.add_argument("--svg", metavar="FILE.svg", help="also draw the first race")
+    output_files.add_force(added)

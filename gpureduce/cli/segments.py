@@ -8,22 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 import gpureduce
-from gpureduce.cli import progress
+from gpureduce.cli import npy_files, progress
 from gpureduce.core.segments import STRATEGIES
 from gpureduce.text import EMULATED, number, show_json, table
 
 Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
-Load = Callable[[str], Any]
-Save = Callable[[str, Any], None]
 
 
-def register(command: Command, load: Load, save: Save) -> None:
-    """Add the command. `load` reads a .npy file, and `save` writes one."""
-
-    def run(arguments: argparse.Namespace) -> None:
-        _run(arguments, load, save)
-
-    adding = command("segments", run, "add up the elements of a .npy file by segment")
+def register(command: Command) -> None:
+    """Add the command."""
+    adding = command("segments", _run, "add up the elements of a .npy file by segment")
     adding.add_argument("values", metavar="VALUES.npy")
     adding.add_argument("ids", metavar="IDS.npy")
     adding.add_argument(
@@ -35,11 +29,12 @@ def register(command: Command, load: Load, save: Save) -> None:
     adding.add_argument("--strategy", choices=STRATEGIES, default="auto", help="default: auto")
     adding.add_argument("--dtype", help="the dtype of the sums")
     adding.add_argument("--device", help="cpu, cuda, cuda:1 or emulator (default: cpu)")
-    adding.add_argument("--output", metavar="FILE.npy", help="also write the sums to a file")
+    npy_files.add_output(adding)
 
 
-def _run(arguments: argparse.Namespace, load: Load, save: Save) -> None:
-    values, ids = load(arguments.values), load(arguments.ids)
+def _run(arguments: argparse.Namespace) -> None:
+    target = npy_files.target(arguments, arguments.values, arguments.ids)
+    values, ids = npy_files.load(arguments.values), npy_files.load(arguments.ids)
     segments = {"offsets": ids} if arguments.offsets else {"segment_ids": ids}
     with progress.reading(values, ids):
         sums, timing = gpureduce.segment_sum(
@@ -50,8 +45,8 @@ def _run(arguments: argparse.Namespace, load: Load, save: Save) -> None:
             device=arguments.device,
             **segments,
         )
-    if arguments.output is not None:
-        save(arguments.output, sums)
+    if target:
+        npy_files.save(target, sums)
     if arguments.json:
         show_json(dataclasses.asdict(timing) | {"value": sums, "gb_s": timing.gb_s})
         return

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import operator
 import reprlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,19 @@ def shown(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 128:
         return "a far larger number" if value > 0 else "a far smaller number"
     return " ".join(reprlib.repr(value).split())
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """The known names that are most like a misspelled one: "a or b", or "" if none is."""
+    return " or ".join(difflib.get_close_matches(str(name)[:100].lower(), [*known], 2, 0.7))
+
+
+def no_such(what: str, name: object, known: Iterable[str], listed: str = "") -> str:
+    """The message for a name that does not exist, with the nearest one and all that do."""
+    names = [*known]
+    like = nearest(name, names)
+    meant = f": did you mean {like}? There" if like else "; there"
+    return f"there is no {what} {shown(name)}{meant} are {listed or ', '.join(names)}"
 
 
 def _bound(number: int) -> str:

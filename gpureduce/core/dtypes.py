@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core.checks import shown
+from gpureduce.core.checks import no_such, shown
 from gpureduce.core.registry import COMPLEX, DTYPES
 from gpureduce.lazy_import import load_other
 
@@ -110,7 +110,7 @@ def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
         return np.dtype(dtype)
     except (TypeError, ValueError, OverflowError, SyntaxError):  # NumPy parses some as Python
         if isinstance(dtype, str):
-            raise TypeError(f"there is no dtype {shown(dtype)}; there are {_KNOWN}") from None
+            raise TypeError(no_such("dtype", dtype, _KNOWN.split(", "))) from None
         raise TypeError(f"dtype must be a NumPy dtype or its name, not {shown(dtype)}") from None
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import devices, dtypes, on_device, registry
-from gpureduce.core.checks import finite, shown, whole
+from gpureduce.core.checks import finite, no_such, whole
 from gpureduce.core.request import Request, launch_of, placed, strategy_of
 from gpureduce.core.results import SumResult, Timing
 from gpureduce.core.schedule import current
@@ -89,9 +89,9 @@ def _find(f: object) -> Integrand:
         return f
     if isinstance(f, str) and f in _INTEGRANDS:
         return _INTEGRANDS[f]
-    known = ", ".join(_INTEGRANDS)
     if isinstance(f, str):
-        raise ValueError(f"there is no integrand {shown(f)}; there are {known}")
+        raise ValueError(no_such("integrand", f, _INTEGRANDS))
+    known = ", ".join(_INTEGRANDS)
     raise TypeError(
         f"f must be the name of a compiled-in integrand ({known}), not {type(f).__name__}; for a "
         "function of your own use gpureduce.trapezoid(f(x), x)"

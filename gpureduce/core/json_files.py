@@ -10,9 +10,6 @@ import dataclasses
 import functools
 import json
 import math
-import os
-import sys
-import threading
 import types
 import typing
 from collections.abc import Iterator, Sequence
@@ -61,34 +58,10 @@ def read_record(path: Path, kind: str, **kinds: Any) -> dict[str, Any]:
 
 
 def write(path: Path, value: object) -> None:
-    """Write a file, and its folder if there is none. Readers see the old file or the whole new one.
-
-    Links and what is no file, such as /dev/stdout, are written to and stay what they are.
-    """
+    """Writes a file, and its folder if there is none, as `text_files.write` does."""
     text = json.dumps(value, indent=1) + "\n"
-    if _is_standard_output(path):
-        print(text, end="", flush=True)
-        return
-    if path.exists() and not path.is_file():
-        path.write_text(text)
-        return
-    path = path.resolve()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    try:
-        half.write_text(text)
-        os.replace(half, path)
-    except BaseException:
-        half.unlink(missing_ok=True)
-        raise
-
-
-def _is_standard_output(path: Path) -> bool:
-    """Whether both are the same open file: replacing it would lose what is printed later."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
-    except (AttributeError, OSError, ValueError):
-        return False
+    path.resolve().parent.mkdir(parents=True, exist_ok=True)
+    text_files.write(path, text)
 
 
 @contextmanager
@@ -97,7 +70,7 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise text_files.FileError(f"{path}: {error}") from error
 
 
 def shown(value: object) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpureduce import _host
-from gpureduce.core.checks import shown
+from gpureduce.core.checks import no_such, shown
 
 COMPLEX = ("complex64", "complex128")
 FINISHES = ("host", "relaunch", "single")
@@ -233,9 +232,7 @@ def find(name: object, argument: str = "strategy") -> Strategy:
         raise TypeError(f"{argument} must be the name of a strategy, not {shown(name)}")
     row = STRATEGIES.get(name) or _BY_ALIAS.get(name)
     if row is None:
-        like = difflib.get_close_matches(name[:100].lower(), (*STRATEGIES, *_BY_ALIAS))
-        meant = f": did you mean {' or '.join(like)}? There" if like else "; there"
-        raise ValueError(f"there is no strategy {shown(name)}{meant} are {_listed()}")
+        raise ValueError(no_such("strategy", name, (*STRATEGIES, *_BY_ALIAS), _listed()))
     return row
 
 

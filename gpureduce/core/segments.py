@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import arrays, digits, dtypes, reduction, registry, results, segments_on_device
-from gpureduce.core.checks import flag, shown, whole
+from gpureduce.core.checks import flag, no_such, whole
 from gpureduce.core.dtypes import Array, load_of, part_of, quietly
 from gpureduce.core.request import Arguments, Request, resolve
 from gpureduce.core.results import SumResult, Timing
@@ -219,10 +219,9 @@ def digits_of(
 def _strategy_name(strategy: object) -> str:
     """The strategy's name. The error for an unknown one lists those for sums by segment."""
     if isinstance(strategy, str) and not registry.is_known(strategy):
-        names = ", ".join((*STRATEGIES, *LESSONS))
-        raise ValueError(
-            f"there is no strategy {shown(strategy)}; sums by segment are made by {names}"
-        )
+        names = (*STRATEGIES, *LESSONS)
+        listed = f"{', '.join(names)} for sums by segment"
+        raise ValueError(no_such("strategy", strategy, names, listed))
     return registry.find(strategy).name
 
 

@@ -16,11 +16,12 @@ from gpureduce.emulator.picture import (
     GOOD,
     HALF,
     INK,
+    PAPER,
     WIDTH,
     Page,
     Picture,
 )
-from gpureduce.text import size_text
+from gpureduce.text import counted, size_text
 
 _ROW = 18
 _MANY_STEPS = 24
@@ -88,15 +89,20 @@ def _activity(page: Page, what: StrategyCounts) -> None:
         _remark(page, WIDTH - right + 4, step.conflicts, step)
         page.y += _ROW
     if len(what.steps) > _MANY_STEPS:
-        page.say(left, 12, f"and {len(what.steps) - _MANY_STEPS} more steps", size=10, fill=FAINT)
+        page.say(
+            left,
+            12,
+            f"and {counted(len(what.steps) - _MANY_STEPS, 'more step')}",
+            size=10,
+            fill=FAINT,
+        )
         page.y += _ROW
 
 
 def _remark(page: Page, x: float, conflicts: int, step: Any) -> None:
     active = sum(mask.bit_count() for mask in step.lanes)
     busy = sum(1 for mask in step.lanes if mask)
-    lanes, warps = f"lane{'s' * (active != 1)}", f"warp{'s' * (busy != 1)}"
-    page.say(x, 12, f"{active} {lanes}, {busy} {warps}", size=10, fill=INK)
+    page.say(x, 12, f"{counted(active, 'lane')}, {counted(busy, 'warp')}", size=10, fill=INK)
     if conflicts:
         share = step.conflicts / step.wavefronts
         page.say(WIDTH - 8, 12, f"{share:.0%} conflicts", size=10, fill=ALARM, anchor="end")
@@ -116,7 +122,7 @@ def _runs(mask: int) -> list[tuple[int, int]]:
 
 def _banks(page: Page, line: Line, access: Access) -> None:
     table = wavefront_table(access)
-    fault = f"{access.wavefronts} wavefronts where {access.ideal} would do"
+    fault = f"{counted(access.wavefronts, 'wavefront')} where {access.ideal} would do"
     verdict = fault if access.wavefronts > access.ideal else "no bank conflict"
     page.heading(
         f"Lanes and banks of shared memory: {verdict}",
@@ -135,7 +141,7 @@ def _banks(page: Page, line: Line, access: Access) -> None:
             title = f"bank {bank}: " + ("idle" if lane is None else f"lane {lane}")
             page.box(left + bank * cell, 1, cell - 1, _ROW - 2, fill, title)
             if lane is not None:
-                style = {"size": 9, "fill": "#ffffff", "anchor": "middle"}
+                style = {"size": 9, "fill": PAPER, "anchor": "middle"}
                 page.say(left + (bank + 0.5) * cell - 0.5, 13, f"{lane}", **style)
         page.y += _ROW
     page.say(

@@ -14,7 +14,7 @@ from gpureduce.emulator.counts import (
     Step,
     StrategyCounts,
 )
-from gpureduce.text import size_text
+from gpureduce.text import counted, plural, size_text
 
 WIDTH = 80
 _SHADES = " ░▒▓█"
@@ -88,10 +88,10 @@ def _quality(what: Counted) -> str:
 
 def _head(what: StrategyCounts, width: int) -> str:
     first = what.kernels[0]
-    counted = f"counted from {first.ran} of them" if first.sampled else "all of them counted"
+    how = f"counted from {first.ran} of them" if first.sampled else "all of them counted"
     said = (
-        f"{what.size} {what.input_dtype} added up in {what.dtype}; {what.grid:,} block"
-        f"{'s' * (what.grid != 1)} of {what.block} threads ({counted})"
+        f"{what.size} {what.input_dtype} added up in {what.dtype}; "
+        f"{counted(what.grid, 'block')} of {what.block} threads ({how})"
     )
     lesson = _wrapped(f"{what.strategy}: {what.lesson}", width)
     return f"{lesson}\n{_wrapped(said, width)}"
@@ -112,11 +112,12 @@ def _what_happens(step: Step, room: int) -> str:
     told = []
     loads, stores = (step.counters[f"shared_{kind}_wavefronts"] for kind in ("load", "store"))
     if loads or stores:
-        told.append(f"{_short(loads + stores)} wavefronts")
+        told.append(f"{_short(loads + stores)} {plural(loads + stores, 'wavefront')}")
     if step.conflicts:
         told.append(f"{step.conflicts / (loads + stores):.0%} conflicts")
     if step.counters["shuffles"]:
-        told.append(f"{_short(step.counters['shuffles'])} shuffles")
+        shuffles = step.counters["shuffles"]
+        told.append(f"{_short(shuffles)} {plural(shuffles, 'shuffle')}")
     if step.bytes_moved:
         told.append(f"{size_text(step.bytes_moved)} global")
     while len(", ".join(told)) > room:
@@ -147,7 +148,7 @@ def _activity(what: StrategyCounts, width: int) -> str:
         text = _warp_text(masks, cells) + "|"
         lines.append(f"{step.name:<5} |{text:{drawn + 2}}{happens}".rstrip())
     if len(what.steps) > len(shown):
-        lines.append(f"... and {len(what.steps) - len(shown)} more steps")
+        lines.append(f"... and {counted(len(what.steps) - len(shown), 'more step')}")
     return "\n".join(lines)
 
 
@@ -202,8 +203,8 @@ def _banks(line: Line, access: Access) -> str:
     """A picture with one character per bank and wavefront: the served lane, in base 32."""
     served = wavefront_table(access)
     lines = [
-        f"Worst bank conflict, {line.place}: {access.wavefronts} wavefronts where {access.ideal} "
-        "would do",
+        f"Worst bank conflict, {line.place}: "
+        f"{counted(access.wavefronts, 'wavefront')} where {access.ideal} would do",
         "wavefront  banks 0 to 31; a letter is a lane (0 to 9, a to v)",
     ]
     for number, row in enumerate(served):
@@ -261,17 +262,17 @@ def _bytes(what: StrategyCounts) -> str:
 
 
 def _sums(what: StrategyCounts, width: int) -> str:
-    names = ("block_barriers", "warp_barriers", "shuffles", "atomics", "fences")
-    told = [f"{what.counters[name]:,} {name.replace('_', ' ')}" for name in names]
-    told = [text for text, name in zip(told, names, strict=True) if what.counters[name]]
+    nouns = ("block barrier", "warp barrier", "shuffle", "atomic", "fence")
+    counts = [(what.counters[f"{noun.replace(' ', '_')}s"], noun) for noun in nouns]
+    told = [counted(n, noun) for n, noun in counts if n]
     parts = (_quality(what), ", ".join(told), *_contention(what))
     return "\n".join(_wrapped(part, width) for part in parts if part)
 
 
 def _contention(what: StrategyCounts) -> list[str]:
     return [
-        f"Atomics in {memory} memory: {found.atomics:,} to {found.addresses:,} addresses, "
-        f"{found.most:,} to one of them; lanes with one address take {found.turns:,} turns"
+        f"Atomics in {memory} memory: {found.atomics:,} to {counted(found.addresses, 'address')}, "
+        f"{found.most:,} to one of them; lanes with one address take {counted(found.turns, 'turn')}"
         for memory, found in what.contention.items()
         if found.atomics
     ]

@@ -6,9 +6,22 @@ import html
 from dataclasses import dataclass, field
 from typing import Any
 
-INK, FAINT, EMPTY = "#1f2933", "#7b8794", "#eef1f4"
+PAPER, INK, FAINT, EMPTY = "#ffffff", "#1f2933", "#7b8794", "#eef1f4"
 ACTIVE, HALF, ALARM, GOOD = "#2b6cb0", "#90cdf4", "#c53030", "#2f855a"
+ATOMIC, RUNG = "#7a4fa3", "#332288"
 WIDTH = 760
+# The colours of an SVG file for a reader who prefers a dark scheme.
+_DARK = {
+    PAPER: "#131416", INK: "#dfe3e8", FAINT: "#9aa5b1", EMPTY: "#2a2f36", ACTIVE: "#63a4e8",
+    HALF: "#2c5282", ALARM: "#fc8181", GOOD: "#48bb78", ATOMIC: "#b794f4",
+    RUNG: "#8f83e8",
+}  # fmt: skip
+
+
+def style() -> str:
+    """A style element by which the colours of an SVG file follow the reader's scheme."""
+    rules = "".join(f'[fill="{light}"]{{fill:{dark}}}' for light, dark in _DARK.items())
+    return f"<style>@media (prefers-color-scheme:dark){{{rules}}}</style>"
 
 
 @dataclass(frozen=True)
@@ -45,13 +58,14 @@ class Picture:
     boxes: list[Box] = field(default_factory=list)
     words: list[Words] = field(default_factory=list)
 
-    def svg(self) -> str:
-        """The picture as an SVG document."""
+    def svg(self, *, inline: bool = False) -> str:
+        """The picture as an SVG document. `inline`: for a page, whose scheme is the page's."""
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:g}" '
             f'height="{self.height:g}" viewBox="0 0 {self.width:g} {self.height:g}" '
             'font-family="DejaVu Sans, Verdana, sans-serif">',
-            f'<rect width="{self.width:g}" height="{self.height:g}" fill="#ffffff"/>',
+            *([] if inline else [style()]),
+            f'<rect width="{self.width:g}" height="{self.height:g}" fill="{PAPER}"/>',
         ]
         for box in self.boxes:
             place = f'x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" height="{box.height:g}"'
@@ -68,7 +82,7 @@ class Picture:
 
     def html(self, title: str) -> str:
         """The picture under a heading, for a notebook."""
-        return f"<div><b>{html.escape(title)}</b><br>{self.svg()}</div>"
+        return f"<div><b>{html.escape(title)}</b><br>{self.svg(inline=True)}</div>"
 
     def plot(self, ax: Any = None) -> Any:
         """Draw it with matplotlib, at the size it has in SVG; returns the axes."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import html as _html
 import textwrap
 
-from gpureduce.emulator.picture import ACTIVE, ALARM, FAINT, GOOD, WIDTH, Page, Picture
+from gpureduce.emulator.picture import ACTIVE, ALARM, ATOMIC, FAINT, GOOD, WIDTH, Page, Picture
 from gpureduce.emulator.race import FoundRaces, Place, Race, Side, deed, event, same, title
+from gpureduce.text import counted
 
 _TERMINAL = 80
 _SHOWN = 3  # timelines in a report
@@ -36,7 +37,7 @@ def _race_text(race: Race) -> str:
 
 
 def _orders(found: FoundRaces) -> str:
-    return f"{len(found.schedules)} order{'s' * (len(found.schedules) != 1)} of threads"
+    return f"{counted(len(found.schedules), 'order')} of threads"
 
 
 def _verdict(found: FoundRaces) -> str:
@@ -47,18 +48,15 @@ def _verdict(found: FoundRaces) -> str:
     kinds = [(len(found.races), "pair", " of lines that race")]
     kinds += [(len(found.barriers), "barrier", " reached by part of a block")]
     kinds += [(len(found.faults), "launch", " that failed")]
-    said = [
-        f"{count} {noun}{'es' * (noun == 'launch' and count > 1) or 's' * (count > 1)}{rest}"
-        for count, noun, rest in kinds
-        if count
-    ]
+    said = [f"{counted(count, noun)}{rest}" for count, noun, rest in kinds if count]
     return f"{found.strategy}: {', '.join(said)} ({size}, {orders})"
 
 
 def _sums(found: FoundRaces) -> str:
     if not found.wrong:
         runs = len(found.schedules) - len(found.faults)
-        return f"The sum came out right in {'all' if runs > 1 else 'the'} {runs} runs." * bool(runs)
+        all_runs = f"all {runs} runs" if runs > 1 else "the one run"
+        return f"The sum came out right in {all_runs}." * bool(runs)
     wrong = ", ".join(f"{name}: {value}" for name, value in found.wrong.items())
     return (
         f"The sum is {found.expected}, and came out wrong in {len(found.wrong)} of "
@@ -92,7 +90,7 @@ def html(found: FoundRaces) -> str:
     escape = _html.escape
     parts = [f"<p><b>{escape(_verdict(found))}</b></p>"]
     if found.races:
-        parts.append(picture(found, 0).svg())
+        parts.append(picture(found, 0).svg(inline=True))
     for barrier in found.barriers:
         parts.append(f"<pre>{escape(str(barrier))}</pre>")
     for name, fault in found.faults.items():
@@ -126,7 +124,7 @@ def picture(found: FoundRaces, number: int) -> Picture:
 _LANES = (0, 110)  # from the top
 _LEFT, _RIGHT = 150.0, WIDTH - 16.0
 _BEFORE, _FIRST, _GAP, _SECOND, _AFTER = 215.0, 390.0, 440.0, 490.0, 690.0
-_COLOURS = {"read": ACTIVE, "write": ALARM, "atomic": "#7a4fa3", "end": ALARM}
+_COLOURS = {"read": ACTIVE, "write": ALARM, "atomic": ATOMIC, "end": ALARM}
 
 
 def _draw_lane(page: Page, dy: float, race: Race, side: Side) -> None:

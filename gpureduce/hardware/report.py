@@ -13,7 +13,7 @@ from gpureduce.hardware.control import Alone
 from gpureduce.hardware.counters import opcode_of, size_of
 from gpureduce.hardware.rows import Predicated, Row
 from gpureduce.hardware.verify_counters import Table
-from gpureduce.text import markdown_table
+from gpureduce.text import counted, markdown_table
 
 NOT_YET = (
     "These kernels have not been measured yet. `gpureduce verify-counters --record "
@@ -119,7 +119,7 @@ def _head(record: dict[str, Any], found: Table) -> str:
         )
     if found.failures:
         names = ", ".join(dict.fromkeys(one.case.strategy for one in found.failures))
-        said += f" {len(found.failures)} launches could not be measured ({names})."
+        said += f" {counted(len(found.failures), 'launch')} could not be measured ({names})."
     return said
 
 

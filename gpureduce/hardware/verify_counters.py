@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 
 from gpureduce import _host
 from gpureduce.bench.provenance import HEAD, provenance
-from gpureduce.core import json_files, registry
+from gpureduce.core import json_files, registry, text_files
 from gpureduce.core.registry import UserKernel
 from gpureduce.emulator.explain import Explanation, explain
 from gpureduce.errors import CudaError
@@ -249,7 +249,7 @@ class Table:
         """
         found = {**(made or provenance("counters")), **self.as_dict()}
         text = json.dumps(found, separators=(",", ":"), ensure_ascii=False)
-        path.write_text(re.sub(r'(\["\w+",\d+)', r"\n\1", text) + "\n")
+        text_files.write(path, re.sub(r'(\["\w+",\d+)', r"\n\1", text) + "\n")
 
     def __str__(self) -> str:
         lines = [_verdicts(self)]

@@ -3,7 +3,7 @@
 from gpureduce.lectures.experiments import EXPERIMENTS, Experiment, find, lecture_card, sources
 from gpureduce.lectures.measuring import Row
 from gpureduce.lectures.plasma import Streams, two_streams
-from gpureduce.lectures.records import Record, load, printed, recorded, run
+from gpureduce.lectures.records import Record, load, packaged, printed, recorded, run
 
 __all__ = [
     "EXPERIMENTS",
@@ -14,6 +14,7 @@ __all__ = [
     "find",
     "lecture_card",
     "load",
+    "packaged",
     "printed",
     "recorded",
     "run",

@@ -21,6 +21,8 @@ _TIE = 1.02  # times within this ratio count as equal
 
 
 def _notes(*records: Record) -> list[str]:
+    if any(record.emulated for record in records):
+        raise ValueError("emulated times stand beside no GPU's: pass a GPU's record")
     return list(dict.fromkeys(provenance_note(record) for record in records))
 
 
@@ -146,17 +148,20 @@ def counted(record: Record, report: Record | None = None) -> Table:
         {row.strategy: row.facts["executed_instructions"] for row in report.rows} if report else {}
     )
     head = [f"{card}: us", "launches", "blocks", "shared wavefronts", "of them conflicts",
-            "warps at barriers", *(["sectors"] if record.rows[0].nbytes else [])]  # fmt: skip
+            "idle lanes of 32", "warps at barriers",
+            *(["sectors"] if record.rows[0].nbytes else [])]  # fmt: skip
     body = []
     for row in record.rows:
         e = _explained(row)
         wavefronts = _total(e, "shared_load_wavefronts") + _total(e, "shared_store_wavefronts")
         conflicts = _total(e, "shared_load_conflicts") + _total(e, "shared_store_conflicts")
-        counts = [len(e.kernels), sum(kernel.grid for kernel in e.kernels), wavefronts, conflicts,
-                  _total(e, "block_barrier_instructions")]  # fmt: skip
+        lanes = sum((kernel.active_lanes or 0) * kernel.memory_instructions for kernel in e.kernels)
+        idle = 32 - lanes / max(sum(kernel.memory_instructions for kernel in e.kernels), 1)
+        counts = [len(e.kernels), sum(kernel.grid for kernel in e.kernels), wavefronts, conflicts]
+        body.append([row.label, _time(row.median_us), *(f"{count:,}" for count in counts),
+                     f"{idle:.1f}", f"{_total(e, 'block_barrier_instructions'):,}"])  # fmt: skip
         if row.nbytes:  # 0 for an integral, which reads nothing
-            counts.append(_total(e, "global_load_sectors"))
-        body.append([row.label, _time(row.median_us), *(f"{count:,}" for count in counts)])
+            body[-1].append(f"{_total(e, 'global_load_sectors'):,}")
         if seen:
             body[-1].append(f"{seen[row.strategy]:,.0f}" if row.strategy in seen else "")
     notes = [f"Counted on the emulator. Times: {provenance_note(record)}"]

@@ -11,10 +11,11 @@ from gpureduce.text import Table
 
 
 def _with_the_lecture(records: Sequence[Record | None]) -> list[Record]:
-    """The records that are not None, after the lecture's own figures unless they have them."""
-    found = [record for record in records if record]
+    """The records of GPUs, after the lecture's own figures unless they have them."""
+    given = [record for record in records if record]
+    found = [record for record in given if not record.emulated]
     if not any(record.printed for record in found):
-        found.insert(0, printed(found[0].lecture))
+        found.insert(0, printed(given[0].lecture))
     return found
 
 

@@ -38,7 +38,7 @@ def missing_note(record: Measured) -> str:
     """A sentence that names the missing record, if this one replaces it; else ""."""
     if not record.missing:
         return ""
-    instead = "what this machine gives" if not record.printed else "the lecture's own figures"
+    instead = "the lecture's own figures" if record.printed else f"those of an {record.device}"
     return f"{record.missing}: not recorded yet. Shown instead: {instead}."
 
 
@@ -92,30 +92,22 @@ def _notes(record: Measured) -> list[str]:
 
 
 def _ratio_note(pairs: Sequence[tuple[Row, float | None]]) -> list[str]:
-    """A sentence on the last rung's speedup over the first. None for emulated times."""
+    """A sentence on the last rung's speedup over the first."""
     (first, their_first), (last, their_last) = pairs[0], pairs[-1]
-    if first.source == "emulator" or not their_first or not their_last:
+    if not their_first or not their_last:
         return []
     if first.source == "lecture":
         return [f"{last.label} over {first.label}: {their_first / their_last:.2f}x."]
     mine, lecture = first.median_us / last.median_us, their_first / their_last
-    return [f"{last.label} over {first.label}: {mine:.2f}x here, {lecture:.2f}x in the lecture."]
-
-
-def _grown(row: Row, shrink: int) -> Row:
-    """The row with the lecture's sizes, before they were divided by `shrink`."""
-    return dataclasses.replace(row, n=row.n * shrink, grid=(row.grid or 0) * shrink)
-
-
-def _theirs_at(ours: str, theirs: str) -> str:
-    """The head of a column of the lecture's figures, with the lecture's size if ours differs."""
-    return "theirs" if ours == theirs else f"theirs at {theirs}"
+    return [
+        f"{last.label} over {first.label}: {mine:.2f}x on the {card_model(first.device)}, "
+        f"{lecture:.2f}x in the lecture."
+    ]
 
 
 def _grid(
-    title: str, pairs: Sequence[tuple[Row, float | None]], unit: str, across: Callable[[Row], str],
-    shrink: int = 1,
-) -> Table:  # fmt: skip
+    title: str, pairs: Sequence[tuple[Row, float | None]], unit: str, across: Callable[[Row], str]
+) -> Table:
     """A table with a row per kernel and a column per value of `across`.
 
     If the rows are not the lecture's own, each column has ours and the lecture's figure.
@@ -125,8 +117,7 @@ def _grid(
     ours = {(row.label, across(row)): in_unit(row, unit) for row, _ in pairs}
     theirs = {(row.label, across(row)): v for row, v in pairs if v and row.source != "lecture"}
     sides = (ours, theirs) if theirs else (ours,)
-    whose = {across(row): _theirs_at(across(row), across(_grown(row, shrink))) for row, _ in pairs}
-    head = ["", *(text for c in columns for text in (c, whose[c])[: len(sides)])]
+    head = ["", *(text for c in columns for text in (c, "theirs")[: len(sides)])]
 
     def cell(side: dict[Any, float], at: Any) -> str:
         """A figure as text. The lectures' figures have two decimals."""
@@ -136,12 +127,7 @@ def _grid(
     body = [
         [label, *(cell(side, (label, c)) for c in columns for side in sides)] for label in labels
     ]
-    return Table(f"{title} ({_clock(pairs[0][0])}{unit})", head, body)
-
-
-def _clock(row: Row) -> str:
-    """The prefix of a unit: marks emulated times."""
-    return "emulated " if row.source == "emulator" else ""
+    return Table(f"{title} ({unit})", head, body)
 
 
 def _warp_execution(record: Measured) -> list[Table]:
@@ -149,8 +135,7 @@ def _warp_execution(record: Measured) -> list[Table]:
     pairs = list(zip(record.rows, record.theirs, strict=True))
     for block in dict.fromkeys(row.block for row in record.rows):
         here = [pair for pair in pairs if pair[0].block == block]
-        made = _grid(f"M = {block} threads per block", here, "ms", lambda row: count(row.n),
-                     record.shrink)  # fmt: skip
+        made = _grid(f"M = {block} threads per block", here, "ms", lambda row: count(row.n))
         largest = [pair for pair in here if pair[0].n == here[-1][0].n]
         tables.append(Table(made.title, made.head, made.rows, _ratio_note(largest)))
     return tables
@@ -171,12 +156,7 @@ def _their_ladder() -> tuple[list[str], dict[str, list[str]]]:
 
 
 def _ladder(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Head and cells: time, rate, speedup over the first and over the previous rung.
-
-    Emulated rows have only the time.
-    """
-    if rows[0].source == "emulator":
-        return ["emulated ms"], [[f"{row.median_us / 1e3:.4f}"] for row in rows]
+    """Head and cells: time, rate, speedup over the first and over the previous rung."""
     head = ["ms", "GB/s", "speedup", "step", "% of peak"]
     body = []
     for before, row in zip([rows[0], *rows], rows, strict=False):
@@ -205,7 +185,7 @@ def _plain_grid(across: str, title: str) -> Callable[[Measured], list[Table]]:
     def made(record: Measured) -> list[Table]:
         pairs = list(zip(record.rows, record.theirs, strict=True))
         unit = experiments.find(record.lecture).unit
-        return [_grid(title, pairs, unit, lambda row: str(getattr(row, across)), record.shrink)]
+        return [_grid(title, pairs, unit, lambda row: str(getattr(row, across)))]
 
     return made
 
@@ -222,13 +202,10 @@ def _trapezoid(record: Measured) -> list[Table]:
         rows = [[row.label, *cells] for row, cells in zip(record.rows, theirs, strict=True)]
         return [Table(title, ["", "s", "speedup"], rows)]
     ours = [[row.label, *_integral(record, row)] for row in record.rows]
-    head = ["", f"{_clock(record.rows[-1])}us", "value", "off by", "values in 8 runs",
-            "theirs: s", "speedup"]  # fmt: skip
-    if not record.emulated:
-        head.insert(2, "speedup")
-        for row, cells in zip(record.rows, ours, strict=True):
-            cells.insert(2, _figure(loop.median_us / row.median_us))
-        _insert_calls(record, head, ours)
+    head = ["", "us", "speedup", "value", "off by", "values in 8 runs", "theirs: s", "speedup"]
+    for row, cells in zip(record.rows, ours, strict=True):
+        cells.insert(2, _figure(loop.median_us / row.median_us))
+    _insert_calls(record, head, ours)
     return [Table(title, head, [[*a, *b] for a, b in zip(ours, theirs, strict=True)])]
 
 
@@ -253,10 +230,7 @@ def _integral(record: Measured, row: Row) -> list[str]:
 def _rungs(record: Measured) -> list[Table]:
     pairs = [(row, None) for row in record.rows]
     title = "Every rung, float32, by number of elements"
-    unit = (
-        "us" if record.emulated else "GB/s"
-    )  # emulated sums are small: their time says more than a rate
-    return [_grid(title, pairs, unit, lambda row: count(row.n))]
+    return [_grid(title, pairs, "GB/s", lambda row: count(row.n))]
 
 
 _COUNTERS = (
@@ -318,8 +292,22 @@ class Tables:
         return "".join(table._repr_html_() for table in self.tables) + notes
 
 
+_NO_CARD = "No GPU ran here, and emulated times say nothing about one: the figures are an H100's."
+
+
+def of_h100(name: str) -> Tables:
+    """The tables of an experiment for a machine without a GPU."""
+    found = show(experiments.on_h100(name))
+    return dataclasses.replace(found, notes=[_NO_CARD, *found.notes])
+
+
 def show(record: Measured) -> Tables:
-    """A record's tables in its lecture's layout, beside the lecture's own figures."""
+    """A record's tables in its lecture's layout, beside the lecture's own figures.
+
+    Emulated times stand beside no GPU's: an H100's record is shown instead.
+    """
+    if record.emulated:
+        return of_h100(record.lecture)
     experiment = experiments.find(record.lecture)
     title = f"{experiment.name}: {experiment.about}"
     notes = [note for note in _notes(record) if note]

@@ -29,7 +29,7 @@ from gpureduce.plot.layout import (
     page,
     three_digits,
 )
-from gpureduce.text import count
+from gpureduce.text import count, counted
 
 
 def colour(strategy: str) -> str:
@@ -457,7 +457,7 @@ def spread(
         ink = looks[name]["color"]
         ax.plot(row, [i] * len(row), "o", color=ink, alpha=0.55, markersize=8, markeredgewidth=0)
         kinds = len(set(row))
-        told = f"{kinds} value{'s' * (kinds > 1)} in {len(row)} runs"
+        told = f"{counted(kinds, 'value')} in {counted(len(row), 'run')}"
         ax.annotate(told, (1.02, i), xycoords=ax.get_yaxis_transform(),
                     va="center", fontsize=9, color=ink, annotation_clip=False)  # fmt: skip
     ax.axvline(0, color=INK, linewidth=1)

@@ -115,7 +115,7 @@ def test_one_tree_over_the_grid_goes_wrong_and_depends_on_the_order_of_blocks(mo
 @pytest.mark.parametrize(
     ("arguments", "options", "error", "words"),
     [
-        (("cosine",), {}, ValueError, "no integrand 'cosine'; there are lecture, sine"),
+        (("cosines",), {}, ValueError, "'cosines': did you mean sine\\? There are lecture, sine"),
         ((math.sin,), {}, TypeError, "trapezoid"),
         (("pi",), {"n": 1}, ValueError, "from 2"),
         (("pi",), {"n": 2.5}, TypeError, "n must be a whole number"),

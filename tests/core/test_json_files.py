@@ -209,7 +209,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     json_files.write(path, {"a": 1})
     with pytest.raises(TypeError):
         json_files.write(path, {"a": object()})
-    monkeypatch.setattr(json_files.os, "replace", lambda *_: 1 / 0)
+    monkeypatch.setattr(os, "replace", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         json_files.write(path, {"a": 2})
     assert json.loads(path.read_text()) == {"a": 1} and [*path.parent.iterdir()] == [path]

@@ -380,7 +380,7 @@ def test_the_first_id_out_of_range_is_named_and_nothing_is_written(dtype, n, str
         (TypeError, "initial must be", [1.0], {"segment_ids": [0], "initial": "1"}),
         (ValueError, "initial must be from -128", [1],
          {"segment_ids": [0], "dtype": "int8", "initial": 128}),
-        (ValueError, "no strategy 'nothing'; sums by segment are made by auto, exact, fast, cpu, "
+        (ValueError, "no strategy 'nothing'; there are auto, exact, fast, cpu, "
          "numpy, key_atomic", [1.0], {"segment_ids": [0], "strategy": "nothing"}),
         (ValueError, "device must be None, 'cpu', 'cuda', .*not 'gpu'", [1.0],
          {"segment_ids": [0], "device": "gpu"}),

@@ -234,7 +234,7 @@ def test_readme_shows_a_record(tmp_path):
             row[record["columns"].index("hardware")] += 1
     record["failures"] = [["redux", 5000, 64, 0, "out of registers"]]
     shown = report.markdown(record)
-    assert "and 2 differ otherwise. 1 launches could not be measured (redux)." in shown
+    assert "and 2 differ otherwise. 1 launch could not be measured (redux)." in shown
     assert "128 → 129 (+0.78%) | not explained |" in shown and "| `sequential` |" in shown
 
 

@@ -18,7 +18,7 @@ from gpureduce.hardware import tables as counter_tables
 from gpureduce.hardware import verify_counters
 from gpureduce.hardware.control import Alone
 from gpureduce.hardware.rows import Row
-from gpureduce.lectures import kernel_profile, records
+from gpureduce.lectures import findings, kernel_profile, records
 from gpureduce.lectures.measuring import Bench
 from gpureduce.lectures.summaries import origins, quickest, steps
 from gpureduce.lectures.tables import in_unit, show
@@ -86,7 +86,7 @@ def test_tables_for_notebooks_are_html_and_escaped():
     experiment = lectures.find("lab")
     rows = tuple(experiment.measure(Bench(device, 1), experiment.cases(2**14)))
     record = lectures.Record("lab", 2**14, rows, {"date": "2026-01-01"})
-    text = show(record)._repr_html_()
+    text = record._repr_html_()
     assert text.count("<tr>") == 6 and "divergent interleaved" in text
 
 
@@ -258,12 +258,13 @@ def test_a_record_is_named_after_the_cards_model(card, model):
     assert records.file_name("lab", card) == f"lecture_lab_{model}.json"
 
 
-def test_experiments_of_no_lecture_are_run_here(tmp_path, monkeypatch):
+def test_experiments_of_no_lecture_have_an_h100s_record(tmp_path):
     with pytest.raises(ValueError, match="no lecture prints"):
         lectures.printed("rungs")
-    ran = lectures.Record("rungs", 1, lectures.printed("lab").rows, {"card": "here", "title": ""})
-    monkeypatch.setattr(lectures, "run", lambda name, repeats: ran)
-    assert lectures.recorded("rungs", tmp_path).missing == "H100"
+    record = lectures.recorded("rungs", tmp_path, "A100")
+    assert record.missing == "A100" and record.rows == lectures.packaged("rungs").rows
+    said = "A100: not recorded yet. Shown instead: those of an NVIDIA H100 80GB HBM3."
+    assert said in str(show(record))
 
 
 def test_steps_and_quickest_stand_beside_the_lectures():
@@ -285,21 +286,20 @@ def test_sizes_that_do_not_fit_are_left_out():
     assert sizes == {n * 2**20 for n in (16, 64, 256)}
 
 
-def test_an_emulated_table_has_no_rates_of_its_own():
-    record = lectures.run("lab", "emulator", repeats=1)
-    assert show(record).tables[0].head[:3] == ["", "emulated ms", "theirs: ms"]
-
-
-def test_an_emulated_table_names_the_size_of_the_lectures_figures():
-    printed = lectures.printed("warp_execution").only(block=256)
-    rows = [dataclasses.replace(row, n=row.n // 4096, source="emulator") for row in printed.rows]
-    record = lectures.Record("warp_execution", 4096, tuple(rows), {"date": "2026-01-01"})
-    table = show(record).tables[0]
-    assert table.head[1:5] == ["4 Ki", "theirs at 16 Mi", "16 Ki", "theirs at 64 Mi"]
-    assert table.rows[0][2] == "2.10"
-    few = dataclasses.replace(lectures.printed("block_sweep").rows[0], n=2**16, source="emulator")
-    sweep = lectures.Record("block_sweep", 64, (few,), {"date": "2026-01-01"})
-    assert show(sweep).tables[0].head == ["", "32", "theirs"]
+@pytest.mark.parametrize("name", TIMED)
+def test_emulated_times_stand_beside_no_gpus(name):
+    """Neither those of a record nor the lecture's: an H100's record is shown in their place."""
+    cards = lectures.packaged(name)
+    rows = [dataclasses.replace(row, source="emulator", median_us=12345.6) for row in cards.rows]
+    record = lectures.Record(name, 1, tuple(rows), {"date": "2026-01-01", "card": "emulator"})
+    tables, instead = show(record), show(cards)
+    assert tables.tables == instead.tables and tables.notes[1:] == instead.notes
+    assert tables.notes[0].startswith("No GPU ran here")
+    assert "emulated ms" not in str(tables) and "emulated ms" not in record._repr_html_()
+    if lectures.find(name).source:
+        assert name == "trapezoid" or "emulated" not in f"{steps(record)}{quickest(record)}"
+        with pytest.raises(ValueError, match="emulated times stand beside no GPU's"):
+            findings.order(record)
 
 
 # --- counters beside a card's ---------------------------------------------------------------------

@@ -37,7 +37,8 @@ def run(arguments: Sequence[str]) -> tuple[int, str, str]:
 
 
 def check_refusal(err: str) -> None:
-    """Exit status 2 of a command: one line, or the parser's usage and one line."""
+    """Exit status 2 of a command: a line of reason, and perhaps one of usage."""
     lines = err.splitlines()
-    if not lines or not lines[-1].startswith("gpureduce"):
+    used = [line for line in lines[1:] if not line.startswith("usage: gpureduce")]
+    if not lines or not lines[0].startswith("gpureduce: ") or used or len(lines) > 2:
         raise Failure(f"exit status 2 without a reason: {err[-200:]!r}")
