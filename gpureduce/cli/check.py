@@ -78,7 +78,5 @@ def register(command: Command) -> None:
     added.add_argument("--all", action="store_true", help="also races that a condition allows")
     added.add_argument("--seed", type=int, default=0, help="draws some of the sizes (default: 0)")
     added.add_argument("--no-hint", action="store_true", help="do not tell what to try next")
-    added.add_argument(
-        "--html", metavar="FILE.html", help="also write the verdict as a page"
-    )
+    added.add_argument("--html", metavar="FILE.html", help="also write the verdict as a page")
     output_files.add_force(added)

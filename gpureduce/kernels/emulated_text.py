@@ -29,7 +29,22 @@ _DROPPED = re.compile(r"\b(?:__shared__|static|extern)\b")
 
 def for_the_emulator(text: str) -> str:
     """The text as the emulator's compiler takes it."""
-    return _with_places(_with_one_inline(text))
+    return _with_places(_with_named_memory(_with_one_inline(text)))
+
+
+_SHARED_ARRAY = re.compile(
+    r"\b(\w+)(\s{0,9}=\s{0,9})shared_array\s{0,9}<([\w\s:]{1,99})>\s{0,9}\(\s{0,9}\)"
+)
+
+
+def _with_named_memory(text: str) -> str:
+    """With the names of pointers to the block's dynamic shared memory."""
+    code, parts, at = without_comments(text), [], 0
+    for found in _SHARED_ARRAY.finditer(code):
+        named = f'{found[1]}{found[2]}gr_dynamic_shared<{found[3]}>("{found[1]}")'
+        parts += [text[at : found.start()], named]
+        at = found.end()
+    return "".join([*parts, text[at:]])
 
 
 def _with_one_inline(text: str) -> str:

@@ -98,9 +98,10 @@ class Comparison:
 def costs_of(counts: StrategyCounts) -> dict[str, int]:
     """What the times of the rungs follow, each as passes of a warp.
 
-    On an H100, rungs with a larger sum of these take longer for 2**30 elements: but for cluster,
-    all twenty stand in the same order (tests/lectures). A divergent pass is 32 lanes that are off
-    while others of their warps access memory. Memory serves atomics one by one.
+    Of two rungs whose times for 2**30 elements differ on an H100, the slower one has no smaller sum
+    of these (tests/lectures/test_lesson_claims.py); `cluster` alone is an exception. A divergent
+    pass is 32 lanes that are off while others of their warps access memory. Memory serves atomics
+    one by one.
     """
     total, lanes = counts.total, counts.active_lanes or 32
     warps = sum(k.counters["block_barriers"] * (k.block // 32) for k in counts.kernels)

@@ -13,10 +13,12 @@ import pytest
 pytest.importorskip("nbformat")
 pytest.importorskip("nbclient")
 
+import gpureduce
 import notebooks
 from gpureduce import lectures
 from gpureduce.bench import by_axis
 from gpureduce.bench.targets import ratios
+from gpureduce.kernels import ladder
 from gpureduce.lecture_findings import swapped
 from gpureduce.lectures import axes
 
@@ -321,3 +323,21 @@ def test_the_record_bears_out(notebook, said):
     text = " ".join(" ".join(c.source for c in cells if c.cell_type == "markdown").split())
     assert said in text, "the claim is gone: take its test away"
     assert CLAIMS[notebook][said](), f"{notebook} says: {said}"
+
+
+def test_times_follow_the_costs_that_verdicts_rank_by():
+    """Of two rungs whose times differ by 3 percent, the slower one has no smaller costs."""
+    rows = json.loads((DATA / "lecture_rungs_h100.json").read_text())["rows"]
+    times = {
+        row["strategy"]: row["median_us"]
+        for row in rows if row["n"] == 2**30 and row["block"] == 256
+    }  # fmt: skip
+    costs = {
+        name: sum(ladder.costs_of(gpureduce.explain(name, n=ladder.N, block=256)).values())
+        for name in ladder.LADDER if name in times
+    }  # fmt: skip
+    assert len(costs) > 15
+    for slow in costs:
+        for quick in costs:
+            if "cluster" not in (slow, quick) and times[slow] > 1.03 * times[quick]:
+                assert costs[slow] >= costs[quick], (slow, quick)
