@@ -1,11 +1,10 @@
 /* unroll_tail: `sequential` with the last six steps written out.
  *
  * In sequential, each step pays for the loop around it: compare, halve, jump. Below 64 elements the
- * strides are known, so they are written out as constants. The last of these steps is part of the
- * store, so it needs no barrier behind it.
+ * strides are known, so they are written out as constants. The last step is part of the store.
  *
- * Still wasted: the other five barriers. One warp works in these six steps, and the whole block
- * waits for it. */
+ * Still wasted: the other five barriers. One warp works in these steps, and the whole block waits
+ * for it. */
 #include "parts/common.h"
 
 template <typename In, typename Acc> __global__ void unroll_tail(In in, Acc *out, size_t n)

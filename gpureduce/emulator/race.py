@@ -201,7 +201,8 @@ class FoundRaces:
     `races` are pairs of lines that race, the most frequent first. `barriers` are those that only
     part of a block reached. `faults` are the errors that ended a launch, such as a deadlock, by
     schedule. `wrong` are the wrong sums, by schedule; `expected` is the right one. `unwritten` are
-    reads of shared memory that no thread has written; they are no fault by themselves.
+    reads of shared memory that no thread has written, and `alike` lines at which several threads
+    store the same value to one address: these are no faults by themselves.
     """
 
     strategy: str
@@ -216,6 +217,13 @@ class FoundRaces:
     wrong: dict[str, Any]
     expected: Any
     unwritten: tuple[Unwritten, ...] = ()
+    alike: tuple[str, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is no fault, but worth a look."""
+        reads = (f"{read}; the sum does not depend on it" for read in self.unwritten)
+        return (*reads, *self.alike)
 
     def __bool__(self) -> bool:
         return bool(self.races or self.barriers or self.faults)

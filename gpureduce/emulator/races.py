@@ -218,7 +218,7 @@ def examine(
     return Races(
         strategy.name, n, dtype, block, grid or None, tuple(_schedule(s)[0] for s in schedules),
         found.races(), tuple(found.barriers.values()), found.faults, found.wrong, expected,
-        tuple(found.unwritten.values()),
+        tuple(found.unwritten.values()), tuple(found.alike.values()),
     )  # fmt: skip
 
 
@@ -245,6 +245,7 @@ class _Found:
         self.faults: dict[str, str] = {}
         self.wrong: dict[str, Any] = {}
         self.unwritten: dict[Place, Unwritten] = {}
+        self.alike: dict[tuple[str, int], str] = {}
 
     def add(self, schedule: str, report: dict[str, Any]) -> None:
         for row in report["races"]:
@@ -259,7 +260,10 @@ class _Found:
             self.unwritten.setdefault(read.place, read)
 
     def _add_race(self, schedule: str, row: dict[str, Any]) -> None:
-        if not row["differ"]:  # threads that store the same value: any of them may be the last
+        if not row["differ"]:  # any of the threads may be the last to store
+            line, address = row["sides"][1]["line"], row["address"]
+            said = f"line {line}: threads store the same value to {address}; one of them would do"
+            self.alike.setdefault((row["sides"][1]["file"], line), said)
             return
         sides = tuple(_side(side) for side in row["sides"])
         race = Race(sides, _address(row, sides), row["missing"], row["count"], (schedule,))  # type: ignore[arg-type]

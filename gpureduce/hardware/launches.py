@@ -26,7 +26,8 @@ def in_short(seen: Seen) -> Seen:
 
 def as_values(launches: Sequence[Seen]) -> dict[str, Any]:
     """Launches as plain values. Each instruction is listed once, with counts for each launch."""
-    names = [*METRICS, *BESIDE, *IN_ALL]
+    known = IN_ALL if all(name in one.counters for one in launches for name in IN_ALL) else ()
+    names = [*METRICS, *BESIDE, *known]
     listed: dict[tuple[str, str], int] = {}
     rows = []
     for seen in launches:
@@ -37,7 +38,7 @@ def as_values(launches: Sequence[Seen]) -> dict[str, Any]:
                 [listed.setdefault(key, len(listed)), one.issued, one.lanes, one.wavefronts]
             )
         *case, matrix_rows = astuple(seen.case)
-        counts = [seen.counters.get(name, 0) for name in names]
+        counts = [seen.counters[name] for name in names]
         rows.append([*case, counts, code, *([matrix_rows] if matrix_rows else [])])
     return {"counters": names, "instructions": [list(key) for key in listed], "launches": rows}
 

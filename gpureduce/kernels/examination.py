@@ -162,7 +162,7 @@ def examine(
     tell("looked", [(one.n, one.block, one.grid or 0) for one in found.looked])
     if found.races:
         tell("races", found.races)
-    tell("remarks", tuple(dict.fromkeys(str(r) for one in found.looked for r in one.unwritten)))
+    tell("remarks", tuple(_by_line(remark for one in found.looked for remark in one.remarks)))
     tell("stage", "counts")
     finish = "host" if strategy.finishes == ("host",) or (condition and condition.full) else None
     block = (condition or where.condition).usual_block or ladder.BLOCK
@@ -171,6 +171,14 @@ def examine(
     except (CudaError, ValueError) as error:
         tell("no counts", made[0].fault(error))
     return right
+
+
+def _by_line(remarks: Iterable[str]) -> list[str]:
+    """The first remark on each line."""
+    first: dict[str, str] = {}
+    for remark in remarks:
+        first.setdefault(remark.partition(":")[0], remark)
+    return list(first.values())
 
 
 def _with_elements(subject: Subject, where: Domain) -> Domain:

@@ -188,7 +188,7 @@ class Verdict:
             said.append("It takes no n, and was tried where n fills its blocks.")
         elif self.domain.condition != _NONE or self.domain.sizes:
             said.append("It was tried only where its options say that it is right.")
-        said += [f"{remark}; the sum does not depend on it." for remark in self.remarks]
+        said += [f"{remark[0].upper()}{remark[1:]}." for remark in self.remarks]
         return "\n".join(_wrapped(sentence) for sentence in said)
 
     def accesses(self, every: bool = False) -> str:
@@ -275,6 +275,10 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         return verdict_html.fragment(self)
+
+    def to_html(self) -> str:
+        """The verdict as a page for a browser, light or dark."""
+        return verdict_html.whole_page([self])
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain values, for JSON."""

@@ -330,12 +330,13 @@ def test_a_read_of_unwritten_memory_that_reaches_no_sum_is_a_remark():
 """
     verdict = gpureduce.check(text, device="emulator")
     assert verdict
-    assert "line 8: thread 0 reads s[40], which no thread has written" in str(verdict)
+    assert "Line 8: thread 0 reads s[40], which no thread has written" in str(verdict)
 
 
 def test_threads_that_store_one_value_do_not_race():
     text = TREE.replace("    if (tid == 0)\n        out", "    out")
-    assert gpureduce.check(text, device="emulator")
+    verdict = gpureduce.check(text, device="emulator")
+    assert verdict and "threads store the same value to out[0]; one of them" in str(verdict)
     different = text.replace("= partial[0]", "= partial[tid > 0]")
     verdict = gpureduce.check(different, device="emulator")
     assert {race.missing for race in verdict.races.races} == {"one writer"}
@@ -365,5 +366,6 @@ def test_the_verdicts_text_and_pages(tmp_path):
     page = tmp_path / "verdict.html"
     main(["check", str(WRITTEN / "flat2d.cu"), "--device", "emulator", "--html", str(page)])
     text = page.read_text()
+    assert gpureduce.check(WRITTEN / "no_atomic.cu", device="emulator").to_html()[:9] == text[:9]
     assert text.startswith("<!DOCTYPE html>") and '<meta charset="utf-8">' in text
     assert "prefers-color-scheme: dark" in text and "<svg" in text

@@ -1,4 +1,4 @@
-// loses: no races
+// loses: atomics >= 1 per block; fences >= 1 per block; busiest_warp_requests <= 20
 // gpureduce: finishes=yes alone=yes
 template <typename In, typename Acc> __global__ void last_block(In in, Acc *out, size_t n)
 {
