@@ -17,7 +17,7 @@ class KernelError(ValueError):
     ...     gpureduce.kernel("__global__ void f(float *out) {}")
     ... except gpureduce.KernelError as error:
     ...     print(str(error).partition(", as in")[0])
-    f has no parameter for the elements; a kernel takes elements, sums and their number
+    f has no parameter for the sums; a kernel takes elements, sums and their number
     """
 
     def _render_traceback_(self) -> list[str]:
