@@ -113,7 +113,7 @@ KNOWS_CUDA = ("bindings/device", "backend", "transfer", "engine")
 
 @dataclass
 class Kernel:
-    """A line of strategies.def that has a kernel file."""
+    """A line of strategies.def or steps.def that has a kernel file."""
 
     name: str
     path: Path
@@ -151,7 +151,7 @@ class Kernel:
 
 
 def read_registry() -> list[Kernel]:
-    text = (ROOT / CSRC / "strategies.def").read_text()
+    text = "".join((ROOT / CSRC / f"{name}.def").read_text() for name in ("strategies", "steps"))
     kernels = []
     for line in re.finditer(
         r"^STRATEGY\((\w+),\s+(\w+),\s+([\w\s|]+),\s+(\d+),\s+(\w+),", text, re.M
@@ -523,7 +523,7 @@ def headers_for_users() -> dict[str, object]:
     """The headers and flags by which gpureduce.kernels compiles a user's kernel."""
     folder = ROOT / CSRC
     files = [p for p in (folder / "emulator" / "include").rglob("*") if p.is_file()]
-    files += [*(folder / "shared").glob("*.h"), folder / "dtypes.def", folder / "strategies.def"]
+    files += [*(folder / "shared").glob("*.h"), folder / "dtypes.def"]
     files += [folder / "engine" / "compiled_kernels.h", folder / "kernels" / "parts" / "common.h"]
     files += [folder / "cuda" / "device.h", *(folder / "cuda" / "nvrtc").iterdir()]
     return {

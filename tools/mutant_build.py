@@ -94,6 +94,7 @@ def _sources(folder: Path, mutants: Sequence[Mutant]) -> list[Path]:
     wanted = [(f"right_{kernel}", kernel, None) for kernel in sorted({m.kernel for m in mutants})]
     wanted += [(f"mutant_{i}", mutant.kernel, mutant) for i, mutant in enumerate(mutants)]
     texts = [_write(folder, *row) for row in wanted]
+    (folder / "steps.def").write_text("")
     (folder / "strategies.def").write_text(
         "".join(
             f'STRATEGY({name}, {_kind(kernel)}, {registry[kernel]}, INT32, "", "{kernel}")\n'

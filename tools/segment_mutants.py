@@ -245,7 +245,8 @@ class KernelBuilds:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "strategies.def").write_text(
+        (folder / "strategies.def").write_text("")
+        (folder / "steps.def").write_text(
             "".join(f'STRATEGY({name}, SEGMENTS, 0, 0, ALL, "", "")\n' for name in _PAIRS_OF)
         )
         text = _HEAD

@@ -26,12 +26,14 @@
 
 #define STRATEGY(name, kind, traits, capability, dtypes, aliases, lesson) GR_DECLARE_##kind(name)
 #include "strategies.def"
+#include "steps.def"
 #undef STRATEGY
 
 /* NULL for strategies without kernels of this package. */
 static void (*const fill[])(gr_kernel_list *list) = {
 #define STRATEGY(name, kind, traits, capability, dtypes, aliases, lesson) GR_LIST_##kind(name),
 #include "strategies.def"
+#include "steps.def"
 #undef STRATEGY
 };
 

@@ -6,6 +6,7 @@ static const gr_strategy strategies[] = {
 #define STRATEGY(name, kind, traits, capability, dtypes, aliases, lesson)                          \
     {#name, GR_KIND_##kind, traits, capability, GR_DTYPES_##dtypes, aliases, lesson},
 #include "strategies.def"
+#include "steps.def"
 #undef STRATEGY
 };
 

@@ -1,4 +1,4 @@
-/* The table of strategies: the lines of strategies.def. */
+/* The table of strategies: the lines of strategies.def, then those of steps.def. */
 #ifndef GPUREDUCE_REGISTRY_H
 #define GPUREDUCE_REGISTRY_H
 

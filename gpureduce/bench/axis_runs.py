@@ -262,7 +262,7 @@ def _of_rungs(bench: Bench, case: Case, base: Any) -> Calls:
     out = bench.add(matrix, "fast", axis=case.axis).value
     wanted = _host.ROWS if case.has_rows else _host.COLUMNS
     runs: dict[str, Run] = {}
-    for row in registry.strategies():
+    for row in registry.strategies(internal=True):
         if row.kind != "axis" or not row.traits & wanted or row.name == "exact_levels":
             continue
 

@@ -168,7 +168,7 @@ def _command_bench(arguments: argparse.Namespace) -> None:
 
 
 def _command_strategies(arguments: argparse.Namespace) -> None:
-    found = gpureduce.strategies()
+    found = gpureduce.strategies(arguments.internal)
     if arguments.json:
         rows = [dataclasses.asdict(s) | {"broken": s.broken} for s in found]
         show_json([{k: v for k, v in r.items() if k not in ("index", "traits")} for r in rows])
@@ -225,7 +225,7 @@ def _sum_arguments(adding: argparse.ArgumentParser) -> None:
         default=["auto"],
         metavar="NAME",
         help="one or more of: "
-        + ", ".join(s.name for s in gpureduce.strategies() if s.kind not in ("segments", "keys")),
+        + ", ".join(s.name for s in gpureduce.strategies() if s.kind != "keys"),
     )
     adding.add_argument("--dtype", help="the dtype to add up in and return, as in numpy.sum")
     adding.add_argument("--block", type=int, help="threads per block: 32, 64, ... 1024")
@@ -306,7 +306,11 @@ def _parser() -> Parser:
     tuning_ = command("tune", tuning.command, "find the quickest kernels of this card for `fast`")
     tuning.add_arguments(tuning_)
 
-    command("strategies", _command_strategies, "list the strategies and what each one teaches")
+    listing = command("strategies", _command_strategies, "list the strategies and their lessons")
+    listing.add_argument(
+        "--internal", action="store_true",
+        help="list the kernels that sums along an axis and by segment launch",
+    )  # fmt: skip
     command("devices", _command_devices, "list the devices")
     command("info", _command_info, "tell how gpureduce was built and what it found")
     return parser

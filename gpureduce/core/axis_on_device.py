@@ -41,7 +41,7 @@ def check_strategy(strategy: registry.Strategy, *others: str) -> None:
     The error also lists `others`, which add up along axes without a kernel.
     """
     if strategy.name not in ("auto", "exact", "fast") and strategy.kind != "axis":
-        able = [s.name for s in registry.strategies() if s.kind == "axis"]
+        able = [s.name for s in registry.strategies(internal=True) if s.kind == "axis"]
         where = "" if others else " of an array on a GPU"
         raise ValueError(
             f"{strategy.name} makes no sums along an axis{where}, and takes no initial, where or "

@@ -1,4 +1,4 @@
-"""The strategies and dtypes of csrc/strategies.def and csrc/dtypes.def."""
+"""The strategies and dtypes of csrc/strategies.def, csrc/steps.def and csrc/dtypes.def."""
 
 from __future__ import annotations
 
@@ -162,18 +162,21 @@ def _read() -> dict[str, Strategy]:
 
 
 STRATEGIES = _read()
+_INTERNAL = ("axis", "segments")  # kinds of kernels
 _NAMES = {row.index: row.name for row in STRATEGIES.values()}
 _BY_ALIAS = {alias: row for row in STRATEGIES.values() for alias in row.aliases}
 
 
-def strategies() -> list[Strategy]:
-    """Every strategy, in lesson order; the broken ones come last.
+def strategies(internal: bool = False) -> list[Strategy]:
+    """The strategies to name, in lesson order; the broken ones come last.
+
+    With `internal`, the kernels that sums along an axis and by segment launch.
 
     >>> import gpureduce
     >>> [s.name for s in gpureduce.strategies()][:3]
     ['global_tree', 'interleaved_mod', 'interleaved_idx']
     """
-    return list(STRATEGIES.values())
+    return [row for row in STRATEGIES.values() if (row.kind in _INTERNAL) == internal]
 
 
 def is_known(name: str) -> bool:

@@ -9,14 +9,13 @@ from dataclasses import replace
 import pytest
 
 import fake_ncu
-import gpureduce
-from cases import KERNELS
+from cases import AXIS, KERNELS
 from gpureduce.hardware import ncu as _ncu
 from gpureduce.hardware import report, verify_counters
 from gpureduce.hardware.counters import METRICS, SHARED
 from user_kernels import INDEX_BUG, TREE
 
-AXIS = [s.name for s in gpureduce.strategies() if s.kind == "axis" and s.name != "exact_levels"]
+MEASURED = [name for name in AXIS if name != "exact_levels"]
 VERIFY = ["verify-counters", "--sizes", "2^10", "5000", "--blocks", "64"]
 
 
@@ -33,11 +32,11 @@ def test_whole_run(ncu, command, tmp_path):
     record = json.loads(path.read_text())
     again = verify_counters.Table.of_record(record)
     alone = {(row.strategy, row.dtype) for row in again.control}
-    matrices = [case for name in AXIS for case in verify_counters.matrix_cases(name)]
+    matrices = [case for name in MEASURED for case in verify_counters.matrix_cases(name)]
     assert len(again.seen) == 2 * len(KERNELS) + len(matrices) and 20 <= len(alone) <= 25
     launches = len(again.seen) + len(alone)
     assert status == 0 and f"{launches} of {launches} launches" in err and "differs:" not in out
-    assert {row.strategy for row in again.rows} == {*KERNELS, *AXIS} and not again.failures
+    assert {row.strategy for row in again.rows} == {*KERNELS, *MEASURED} and not again.failures
     assert {replace(one.case, grid=0) for one in again.seen if one.case.rows} == set(matrices)
     assert str(again) in out and again.as_dict().items() <= record.items()
 

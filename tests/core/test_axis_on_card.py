@@ -7,12 +7,12 @@ import pytest
 
 import gpureduce
 from axis_cases import random_array, refusal
+from cases import AXIS
 
 pytestmark = pytest.mark.gpu
 
 SHAPES = [(1, 1), (7, 3), (1000, 2), (2, 1000), (129, 257), (3, 70_000), (70_000, 3), (33, 4096),
           (5, 6, 7), (4, 300, 500), (2, 3, 4, 5)]  # fmt: skip
-AXIS = [s.name for s in gpureduce.strategies() if s.kind == "axis"]
 DTYPES = ["int8", "uint8", "int32", "int64", "float16", "float32", "float64", "complex64"]
 
 

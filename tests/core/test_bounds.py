@@ -12,7 +12,7 @@ import pytest
 
 import bound_search
 import gpureduce
-from cases import BROKEN, KERNELS, magnitude, numpy_dtype
+from cases import AXIS, BROKEN, KERNELS, magnitude, numpy_dtype
 from exact_cases import FLOATS
 from gpureduce.core import arrays, gpu_arrays
 from producers import ByDLPack
@@ -315,7 +315,7 @@ def test_the_timing_names_a_byte_swapped_bfloat16():
     assert gpureduce.sum(np.ones(3).astype(swapped)).timing.dtype == ">bfloat16"
 
 
-@pytest.mark.parametrize("name", [row.name for row in gpureduce.strategies() if row.kind == "axis"])
+@pytest.mark.parametrize("name", AXIS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_kernels_along_an_axis(name, dtype):
     """One thread may add up all elements."""

@@ -114,11 +114,10 @@ def test_lists():
         "host",
         "everywhere",
         "choice",
-        "axis",
-        "segments",
         "keys",
     }
     assert {s.kind for s in rows} == kinds
+    assert {s.kind for s in gpureduce.strategies(internal=True)} == {"axis", "segments"}
     assert not next(s for s in rows if s.name == "atomic_block").deterministic
     assert gpureduce.devices()[-1].id == "emulator"
     info = gpureduce.build_info()

@@ -20,7 +20,8 @@ def kernel_files(folder: str) -> set[str]:
 
 def test_each_kernel_has_a_file_and_each_file_a_line():
     kinds = ("kernel", "broken", "everywhere", "axis", "segments", "keys")
-    by_kind = {kind: {s.name for s in gpureduce.strategies() if s.kind == kind} for kind in kinds}
+    rows = [*gpureduce.strategies(), *gpureduce.strategies(internal=True)]
+    by_kind = {kind: {s.name for s in rows if s.kind == kind} for kind in kinds}
     assert kernel_files("kernels") == by_kind["kernel"] | by_kind["everywhere"]
     assert kernel_files("kernels/broken") == by_kind["broken"]
     assert kernel_files("kernels/axis") == by_kind["axis"]
@@ -95,7 +96,7 @@ def test_a_sum_that_is_not_there_yet_is_looked_for_again():
 @pytest.mark.parametrize("call", ["wait_for_earlier_kernels();", "invite_next_kernel();"])
 def test_just_the_overlapping_kernels_invite_the_next_and_wait_for_the_last(call):
     """A kernel that waits without being invited, or invites without being waited for, is wrong."""
-    lines = (CSRC / "strategies.def").read_text()
+    lines = (CSRC / "strategies.def").read_text() + (CSRC / "steps.def").read_text()
     overlaps = re.findall(r"^STRATEGY\((\w+), \w+,[^,]*\bOVERLAPS\b", lines, re.M)
     assert overlaps
     for path in (CSRC / "kernels").rglob("*.cu"):
@@ -103,7 +104,8 @@ def test_just_the_overlapping_kernels_invite_the_next_and_wait_for_the_last(call
 
 
 def test_names_and_aliases_are_unique():
-    names = [n for s in gpureduce.strategies() for n in (s.name, *s.aliases)]
+    rows = [*gpureduce.strategies(), *gpureduce.strategies(internal=True)]
+    names = [n for s in rows for n in (s.name, *s.aliases)]
     assert len(names) == len(set(names))
 
 

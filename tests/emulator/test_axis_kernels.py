@@ -9,10 +9,11 @@ import pytest
 
 import gpureduce
 from axis_cases import refusal
+from cases import AXIS
 from gpureduce import _emulator_traced as traced
 from gpureduce import _host
+from gpureduce.core import registry
 
-AXIS = [s.name for s in gpureduce.strategies() if s.kind == "axis"]
 ROWS, COLUMNS = 512, 64
 LEAST = ROWS * COLUMNS * 4 // 32  # sectors of int32
 
@@ -64,7 +65,7 @@ def test_wrong_shapes(shape, error, match):
 
 
 def details(name, dtype, exactly, as_digits=False):
-    row = next(s for s in gpureduce.strategies() if s.name == name)
+    row = registry.find(name)
     acc = {"float32": _host.ACC_F32, "float64": _host.ACC_F64, "float16": _host.ACC_F32}[dtype]
     target = {"float32": _host.LOAD_F32, "float64": _host.LOAD_F64, "float16": _host.LOAD_F16}
     return acc, exactly, target[dtype], (0.0, 0.0), row.index, 0, 0, 0, 0, False, as_digits

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-import gpureduce
-from cases import CSRC, NATIVE, build_c, needs_c, run_c
+from cases import AXIS, CSRC, NATIVE, build_c, needs_c, run_c
 from gpureduce.core import registry
 from gpureduce.emulator.explain import explain
 from gpureduce.hardware.counters import Case
 from gpureduce.hardware.verify_counters import matrix_cases
 
 pytestmark = needs_c
-NAMES = [s.name for s in gpureduce.strategies() if s.kind == "axis" and s.name != "exact_levels"]
+NAMES = [name for name in AXIS if name != "exact_levels"]
 EMULATED, CARDS = 4, (108, 132, 148)  # multiprocessors
 
 

@@ -30,6 +30,7 @@ needs_c = pytest.mark.skipif(
 )
 
 KERNELS = [s.name for s in gpureduce.strategies() if s.kind == "kernel"]
+AXIS = [s.name for s in gpureduce.strategies(internal=True) if s.kind == "axis"]
 BROKEN = [s.name for s in gpureduce.strategies() if s.broken]
 DTYPES = list(registry.DTYPES)
 BLOCKS = (32, 64, 96, 128, 256, 416, 512, 1024)
