@@ -1,4 +1,6 @@
-"""Checks that C includes follow the layers: ``python tools/includes.py`` exits with 0 if so.
+"""Checks that C includes follow the layers, and that names of C are unique.
+
+``python tools/includes.py`` exits with 0 if so.
 
 A file may include files of its own folder and of later entries in LAYERS. Folders of one entry may
 not include each other. Kernels may include only `kernels/parts` and KERNELS_MAY_INCLUDE.
@@ -86,5 +88,27 @@ def faults() -> list[str]:
     return found
 
 
+_GUARD = re.compile(r"^#ifndef (\w+_H)$", re.M)
+_NAMES = re.compile(
+    r"^\} (gr_\w+);$|^(?!static|typedef|return)[a-z][\w *]*?\b(gr_\w+)\([^;{]*\)\n\{", re.M
+)
+
+
+def repeated() -> list[str]:
+    """Include guards, types of C and functions with a name that another file defines, too.
+
+    The emulator's build and CUDA's have functions of the same names, which are never linked
+    together.
+    """
+    files: dict[str, list[str]] = {}
+    for source in sorted(CSRC.rglob("*.[ch]")):
+        text, name = source.read_text(), source.relative_to(CSRC).as_posix()
+        if name.startswith(("cuda/", "emulator/")):
+            continue
+        for found in {*_GUARD.findall(text), *filter(None, sum(_NAMES.findall(text), ()))}:
+            files.setdefault(found, []).append(f"csrc/{name}")
+    return [f"{name} stands in {' and '.join(of)}" for name, of in files.items() if len(of) > 1]
+
+
 if __name__ == "__main__":
-    sys.exit("\n".join(faults()) or 0)
+    sys.exit("\n".join([*faults(), *repeated()]) or 0)

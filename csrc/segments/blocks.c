@@ -97,14 +97,14 @@ ALSO_FOR_AVX2(void, widen_integers,
  * memory, and hardware prefetchers stop at the end of a page. They suffice while the cells stay
  * in the first-level cache. The address may be past the end of the array: prefetches do not fault,
  * but C allows no such pointer, hence the integer. */
-static void fetch_next(const gr_segment_job *job, const unsigned char *in, size_t bytes)
+static void fetch_next(const gr_host_segments *job, const unsigned char *in, size_t bytes)
 {
     for (size_t i = 0; i < bytes && job->copy_bytes > NEAREST_BYTES; i += 64)
         __builtin_prefetch((const void *)((uintptr_t)in + bytes + i), 0, 2);
 }
 
 /* The bytes of a block's numbers, contiguous and in native byte order: in place, or copied. */
-static const unsigned char *raw_numbers(const gr_segment_job *job, gr_segment_block *block,
+static const unsigned char *raw_numbers(const gr_host_segments *job, gr_segment_block *block,
                                         size_t row)
 {
     const gr_segment_values *values = &job->request->values;
@@ -137,7 +137,7 @@ static const unsigned char *raw_numbers(const gr_segment_job *job, gr_segment_bl
     return block->raw;
 }
 
-void gr_read_numbers(const gr_segment_job *job, gr_segment_block *block, size_t row)
+void gr_read_numbers(const gr_host_segments *job, gr_segment_block *block, size_t row)
 {
     const gr_segment_values *values = &job->request->values;
     const unsigned char *raw = raw_numbers(job, block, row);
@@ -162,7 +162,7 @@ void gr_read_numbers(const gr_segment_job *job, gr_segment_block *block, size_t 
 
 /* Writes each segment's number at its first row. Of empty segments and the next one, which begin
  * at the same row, the last one's stays. The rows after it get the greatest number so far. */
-static void ids_of_offsets(const gr_segment_job *job, gr_segment_block *block, size_t row,
+static void ids_of_offsets(const gr_host_segments *job, gr_segment_block *block, size_t row,
                            size_t *at)
 {
     const int64_t *offsets = job->request->ids.offsets;
@@ -176,7 +176,7 @@ static void ids_of_offsets(const gr_segment_job *job, gr_segment_block *block, s
     *at = (size_t)last;
 }
 
-void gr_read_ids(const gr_segment_job *job, gr_segment_block *block, size_t row, size_t *at)
+void gr_read_ids(const gr_host_segments *job, gr_segment_block *block, size_t row, size_t *at)
 {
     const gr_segment_ids *ids = &job->request->ids;
     block->ids = block->id_buffer;
@@ -212,7 +212,7 @@ INLINE int64_t any_bad(const int64_t *ids, size_t n, int64_t last)
 
 ALSO_FOR_AVX2(int64_t, any_bad, (const int64_t *ids, size_t n, int64_t last), (ids, n, last))
 
-size_t gr_first_bad(const gr_segment_job *job, const gr_segment_block *block)
+size_t gr_first_bad(const gr_host_segments *job, const gr_segment_block *block)
 {
     int64_t last = (int64_t)job->request->sums.segments - 1;
     if (CALL(any_bad, block->ids, block->rows, last) >= 0)

@@ -30,7 +30,7 @@ static void widen(uint64_t bits, gr_field_range *range)
     range->most = field > range->most ? field : range->most;
 }
 
-void gr_widen_fields(const gr_segment_job *job, const gr_segment_block *block,
+void gr_widen_fields(const gr_host_segments *job, const gr_segment_block *block,
                      gr_field_range *range)
 {
     for (size_t i = 0; i < block->rows; i++) {
@@ -42,7 +42,7 @@ void gr_widen_fields(const gr_segment_job *job, const gr_segment_block *block,
     }
 }
 
-static void add_number(const gr_segment_job *job, uint64_t bits, int64_t *cell)
+static void add_number(const gr_host_segments *job, uint64_t bits, int64_t *cell)
 {
     const uint64_t one = (uint64_t)1 << 52;
     uint64_t field = bits >> 52 & 0x7ff;
@@ -64,7 +64,7 @@ static void add_number(const gr_segment_job *job, uint64_t bits, int64_t *cell)
         digit[k] += ((int64_t)(uint32_t)shifted ^ sign) - sign;
 }
 
-void gr_add_digits(const gr_segment_job *job, const gr_segment_block *block, int64_t *cells)
+void gr_add_digits(const gr_host_segments *job, const gr_segment_block *block, int64_t *cells)
 {
     size_t words = (size_t)job->digits + 1, end = job->segments * job->columns;
     for (size_t i = 0; i < block->rows; i++) {
@@ -77,7 +77,7 @@ void gr_add_digits(const gr_segment_job *job, const gr_segment_block *block, int
     }
 }
 
-void gr_carry_digits(const gr_segment_job *job, int64_t *cells, size_t n)
+void gr_carry_digits(const gr_host_segments *job, int64_t *cells, size_t n)
 {
     for (size_t i = 0; i < n; i++, cells += job->digits + 1)
         for (int k = 0; k + 1 < job->digits; k++) {
@@ -87,7 +87,7 @@ void gr_carry_digits(const gr_segment_job *job, int64_t *cells, size_t n)
         }
 }
 
-void gr_finish_digits(const gr_segment_job *job, size_t first, size_t n)
+void gr_finish_digits(const gr_host_segments *job, size_t first, size_t n)
 {
     for (size_t cell = first; cell < first + n; cell++) {
         gr_exact sum;

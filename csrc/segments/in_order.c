@@ -27,7 +27,7 @@ typedef struct {
 } group;
 
 typedef struct {
-    gr_segment_job *job;
+    gr_host_segments *job;
     size_t tasks;
     group *shared; /* long segments, which all threads add up together */
     size_t shares, room;
@@ -39,7 +39,7 @@ static size_t least(size_t a, size_t b)
 }
 
 /* The numbers from which on a segment is long. */
-static size_t long_from(const gr_segment_job *job)
+static size_t long_from(const gr_host_segments *job)
 {
     bool narrow = job->adds_floats && job->request->values.load != GR_LOAD_f64;
     return job->columns > 1 ? LONG_ROWS : narrow ? LONG_NARROW : LONG;
@@ -47,7 +47,7 @@ static size_t long_from(const gr_segment_job *job)
 
 /* --- which rows ---------------------------------------------------------------------------- */
 
-static int64_t id_of(const gr_segment_job *job, gr_segment_block *block, size_t row)
+static int64_t id_of(const gr_host_segments *job, gr_segment_block *block, size_t row)
 {
     block->rows = 1;
     gr_read_ids(job, block, row, NULL);
@@ -55,7 +55,7 @@ static int64_t id_of(const gr_segment_job *job, gr_segment_block *block, size_t 
 }
 
 /* Whether a row belongs to a segment before this one. */
-static bool is_before(const gr_segment_job *job, gr_segment_block *block, size_t row,
+static bool is_before(const gr_host_segments *job, gr_segment_block *block, size_t row,
                       size_t segment)
 {
     const int64_t *offsets = job->request->ids.offsets;
@@ -64,7 +64,7 @@ static bool is_before(const gr_segment_job *job, gr_segment_block *block, size_t
 
 /* The first row of this segment or of a later one. It is known to be from `low` to `high`, and
  * probably about `step` rows after `low`. */
-static size_t first_row(const gr_segment_job *job, gr_segment_block *block, size_t segment,
+static size_t first_row(const gr_host_segments *job, gr_segment_block *block, size_t segment,
                         size_t low, size_t step, size_t high)
 {
     if (job->request->ids.offsets)
@@ -87,7 +87,7 @@ static size_t first_row(const gr_segment_job *job, gr_segment_block *block, size
  * so the value plus its index grows, and a task begins where that reaches `start`. */
 static size_t first_of(const division *all, gr_segment_block *block, size_t task)
 {
-    const gr_segment_job *job = all->job;
+    const gr_host_segments *job = all->job;
     const int64_t *offsets = job->request->ids.offsets;
     size_t segments = job->request->sums.segments, rows = job->request->values.rows;
     size_t start = (rows + segments) / all->tasks * task;
@@ -108,7 +108,7 @@ static size_t first_of(const division *all, gr_segment_block *block, size_t task
 
 /* The first long segment of a group; its end if there is none. Among ids, it finds those that are
  * more than twice as long as need be, and no short ones. */
-static size_t first_long(const gr_segment_job *job, gr_segment_block *block, const group *of)
+static size_t first_long(const gr_host_segments *job, gr_segment_block *block, const group *of)
 {
     const int64_t *offsets = job->request->ids.offsets;
     size_t many = long_from(job) / job->columns + 1;
@@ -126,7 +126,7 @@ static size_t first_long(const gr_segment_job *job, gr_segment_block *block, con
 
 /* The group of up to n segments that begins with this segment and row. A long one is alone. `end`
  * and `end_row` are those of the task. */
-static group group_from(const gr_segment_job *job, gr_segment_block *block, group task, size_t n)
+static group group_from(const gr_host_segments *job, gr_segment_block *block, group task, size_t n)
 {
     group found = task;
     found.end = task.first + least(n, task.end - task.first);
@@ -142,7 +142,7 @@ static group group_from(const gr_segment_job *job, gr_segment_block *block, grou
 /* Notes whether ids fall. One task looks at CHECKED ids and the one after them. */
 static void check_task(size_t task, void *context)
 {
-    gr_segment_job *job = context;
+    gr_host_segments *job = context;
     size_t first = task * CHECKED, end = least(job->request->values.rows, first + CHECKED + 1);
     gr_segment_block *block = malloc(sizeof *block);
     for (size_t row = first; row + 1 < end; row += block->rows - 1) {
@@ -159,7 +159,7 @@ static void check_task(size_t task, void *context)
     free(block);
 }
 
-void gr_look_for_order(gr_segment_job *job)
+void gr_look_for_order(gr_host_segments *job)
 {
     size_t rows = job->request->values.rows;
     gr_segment_block *block = malloc(sizeof *block);
@@ -184,7 +184,7 @@ void gr_look_for_order(gr_segment_job *job)
 
 /* --- sums ---------------------------------------------------------------------------------- */
 
-static bool sum_long(const gr_segment_job *job, const group *one, int threads)
+static bool sum_long(const gr_host_segments *job, const group *one, int threads)
 {
     const gr_segment_values *values = &job->request->values;
     const gr_segment_sums *sums = &job->request->sums;
@@ -205,7 +205,7 @@ static bool sum_long(const gr_segment_job *job, const group *one, int threads)
 }
 
 /* Adds up a segment in accumulators, column by column. */
-static void sum_again(gr_segment_job *own, gr_segment_block *block, const group *one)
+static void sum_again(gr_host_segments *own, gr_segment_block *block, const group *one)
 {
     own->first_segment = one->first;
     for (size_t column = 0; column < own->columns; column++) {
@@ -226,7 +226,7 @@ static void sum_again(gr_segment_job *own, gr_segment_block *block, const group 
 }
 
 /* Adds up a group in cells of the first kind that takes its numbers. */
-static void sum_group(gr_segment_job *own, gr_segment_block *block, const group *some)
+static void sum_group(gr_host_segments *own, gr_segment_block *block, const group *some)
 {
     const gr_pair_window wide = own->window;
     const size_t sizes[] = {[GR_CELL_WORD] = sizeof(uint64_t),
@@ -270,7 +270,7 @@ static void sum_group(gr_segment_job *own, gr_segment_block *block, const group 
  * not overlap. They overlap only if another thread changes ids: then any sums will do. */
 static bool take_long(division *all, const group *one)
 {
-    const gr_segment_job *job = all->job;
+    const gr_host_segments *job = all->job;
     if ((one->end_row - one->row) * job->columns < SHARED_LONG || job->threads == 1)
         return sum_long(job, one, 1);
     size_t place = __atomic_fetch_add(&all->shares, 1, __ATOMIC_RELAXED);
@@ -282,7 +282,7 @@ static bool take_long(division *all, const group *one)
 static void sum_task(size_t task, void *context)
 {
     division *all = context;
-    gr_segment_job *job = all->job, own = *job;
+    gr_host_segments *job = all->job, own = *job;
     gr_outliers outliers = {NULL, 0, 0};
     size_t most = GROUP_CELLS / job->columns + 1, n = most;
     gr_segment_block *block = malloc(sizeof *block);
@@ -318,7 +318,7 @@ static void sum_task(size_t task, void *context)
     free(block);
 }
 
-void gr_sum_in_order(gr_segment_job *job)
+void gr_sum_in_order(gr_host_segments *job)
 {
     size_t segments = job->request->sums.segments, rows = job->request->values.rows;
     if (job->too_wide)

@@ -66,7 +66,7 @@ static pair make_pair(uint64_t low, uint64_t high)
 
 /* Counts exponent fields of numbers from all over the array. Returns how many there are; `range` is
  * that of the fields. */
-static size_t sample_fields(gr_segment_job *job, unsigned counts[FIELDS], gr_field_range *range)
+static size_t sample_fields(gr_host_segments *job, unsigned counts[FIELDS], gr_field_range *range)
 {
     const gr_segment_values *values = &job->request->values;
     size_t all = values->rows * job->columns, parts = (size_t)values->parts, found = 0;
@@ -106,7 +106,7 @@ static int middle_window(gr_field_range range, int most)
     return (first + last) / 2;
 }
 
-bool gr_choose_window(gr_segment_job *job)
+bool gr_choose_window(gr_host_segments *job)
 {
     unsigned counts[FIELDS] = {0};
     gr_field_range range = {FIELDS, 0};
@@ -155,7 +155,8 @@ void gr_split_baseline(const double *x, size_t n, gr_pair_window window, gr_spli
     }
 }
 
-static void split(const gr_segment_job *job, const gr_segment_block *block, size_t n, gr_split *to)
+static void split(const gr_host_segments *job, const gr_segment_block *block, size_t n,
+                  gr_split *to)
 {
     if (!job->adds_floats) {
         to->outliers = 0;
@@ -193,8 +194,8 @@ static bool note_outlier(gr_outliers *outliers, size_t most, gr_outlier outlier)
     return true;
 }
 
-static bool note_outliers(gr_segment_job *job, const gr_segment_block *block, const gr_split *some,
-                          gr_outliers *outliers)
+static bool note_outliers(gr_host_segments *job, const gr_segment_block *block,
+                          const gr_split *some, gr_outliers *outliers)
 {
     const double *x = block->numbers;
     size_t end = job->segments * job->columns;
@@ -229,7 +230,7 @@ static void fetch(unsigned char *cells, size_t place, size_t size)
         memcpy(at, &x, sizeof x);                                                                  \
     }
 
-static void add_column(const gr_segment_job *job, const gr_segment_block *block,
+static void add_column(const gr_host_segments *job, const gr_segment_block *block,
                        const gr_split *some, unsigned char *cells, bool fetches)
 {
     const int64_t *ids = block->ids;
@@ -245,7 +246,7 @@ static void add_column(const gr_segment_job *job, const gr_segment_block *block,
         ADD_TO_CELLS(false, pair, make_pair(some->low[i], some->high[i]))
 }
 
-static void add_columns(const gr_segment_job *job, const gr_segment_block *block,
+static void add_columns(const gr_host_segments *job, const gr_segment_block *block,
                         const gr_split *some, unsigned char *cells)
 {
     const uint64_t *low = some->low, *high = some->high;
@@ -262,7 +263,7 @@ static void add_columns(const gr_segment_job *job, const gr_segment_block *block
     }
 }
 
-bool gr_add_pairs(gr_segment_job *job, const gr_segment_block *block, unsigned char *cells,
+bool gr_add_pairs(gr_host_segments *job, const gr_segment_block *block, unsigned char *cells,
                   gr_outliers *outliers)
 {
     gr_split some;
@@ -280,7 +281,7 @@ bool gr_add_pairs(gr_segment_job *job, const gr_segment_block *block, unsigned c
 /* --- sums ---------------------------------------------------------------------------------- */
 
 /* A power of two whose multiples the pairs count. */
-static int unit_of(const gr_segment_job *job)
+static int unit_of(const gr_host_segments *job)
 {
     return job->adds_floats ? job->window.low + job->window.spare - 1075 : 0;
 }
@@ -381,7 +382,7 @@ static void deposit(gr_exact *sum, pair x, int unit)
 }
 
 /* The initial number as a pair. Returns false if it does not fit. */
-static bool initial_pair(const gr_segment_job *job, int part, pair *total)
+static bool initial_pair(const gr_host_segments *job, int part, pair *total)
 {
     const gr_exact_initial *floats = &job->request->floats;
     gr_split some = {.outliers = 0};
@@ -412,7 +413,7 @@ static size_t first_outlier(const gr_outliers *outliers, size_t cell)
     return low;
 }
 
-void gr_finish_pairs(const gr_segment_job *job, size_t first, size_t n)
+void gr_finish_pairs(const gr_host_segments *job, size_t first, size_t n)
 {
     const gr_outliers *outliers = job->outliers;
     const gr_load target = job->request->sums.target;

@@ -13,7 +13,8 @@ enum {
 
 /* One column. The rows of a segment that follow each other are added without a store between them:
  * the next addition would wait for it. */
-static void add_column(const gr_segment_job *job, const gr_segment_block *block, gr_proven3 *cells)
+static void add_column(const gr_host_segments *job, const gr_segment_block *block,
+                       gr_proven3 *cells)
 {
     const double *x = block->numbers;
     const int64_t *ids = block->ids;
@@ -31,7 +32,7 @@ static void add_column(const gr_segment_job *job, const gr_segment_block *block,
     }
 }
 
-void gr_add_proven(const gr_segment_job *job, const gr_segment_block *block, unsigned char *cells)
+void gr_add_proven(const gr_host_segments *job, const gr_segment_block *block, unsigned char *cells)
 {
     const double *x = block->numbers;
     gr_arithmetic before = gr_begin_plain();
@@ -47,7 +48,7 @@ void gr_add_proven(const gr_segment_job *job, const gr_segment_block *block, uns
     gr_end_plain(before);
 }
 
-void gr_finish_proven(const gr_segment_job *job, size_t first, size_t n)
+void gr_finish_proven(const gr_host_segments *job, size_t first, size_t n)
 {
     const gr_exact_initial *floats = &job->request->floats;
     const gr_segment_sums *sums = &job->request->sums;

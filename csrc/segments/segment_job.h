@@ -78,7 +78,7 @@ typedef struct {
     size_t bad_row;         /* SIZE_MAX: none */
     bool failed;            /* no memory */
     bool too_wide;          /* too many outliers */
-} gr_segment_job;
+} gr_host_segments;
 
 /* Rows, or a part of one row, ready to be added. It is allocated, as the stacks of some threads are
  * too small for it. */
@@ -93,21 +93,22 @@ typedef struct {
 
 /* Reads the numbers of columns `column` to column + block->columns - 1 of rows from `row` on.
  * Floats become float64 numbers; block->rows * block->columns <= GR_SEGMENT_BLOCK. */
-void gr_read_numbers(const gr_segment_job *job, gr_segment_block *block, size_t row);
+void gr_read_numbers(const gr_host_segments *job, gr_segment_block *block, size_t row);
 
 /* Reads the ids of block->rows rows from `row` on. `at` is the segment of an earlier row: it is
  * changed to that of the last one, where offsets name the segments. */
-void gr_read_ids(const gr_segment_job *job, gr_segment_block *block, size_t row, size_t *at);
+void gr_read_ids(const gr_host_segments *job, gr_segment_block *block, size_t row, size_t *at);
 
 /* Returns the first row of the block whose id is no segment's number; block->rows if there is none.
  */
-size_t gr_first_bad(const gr_segment_job *job, const gr_segment_block *block);
+size_t gr_first_bad(const gr_host_segments *job, const gr_segment_block *block);
 
 /* Whether an id of the block is less than the one before. */
 bool gr_ids_fall(const gr_segment_block *block);
 
 /* The first cell of the block's row i. An id may be any number: others may write to the array. */
-static inline size_t gr_cell_of(const gr_segment_job *job, const gr_segment_block *block, size_t i)
+static inline size_t gr_cell_of(const gr_host_segments *job, const gr_segment_block *block,
+                                size_t i)
 {
     size_t place = (size_t)block->ids[i];
     if (job->number)
@@ -118,58 +119,60 @@ static inline size_t gr_cell_of(const gr_segment_job *job, const gr_segment_bloc
 }
 
 /* Adds rows first to end - 1 to a copy of the cells, block by block. */
-void gr_add_rows(gr_segment_job *job, gr_segment_block *block, size_t first, size_t end, int copy);
+void gr_add_rows(gr_host_segments *job, gr_segment_block *block, size_t first, size_t end,
+                 int copy);
 
 /* Moves the outliers of all copies to the first list and sorts them by cell. */
-void gr_join_outliers(gr_segment_job *job);
+void gr_join_outliers(gr_host_segments *job);
 
 /* Adds up the copies of cells first to first + n - 1 and stores their sums. */
-void gr_finish_cells(const gr_segment_job *job, size_t first, size_t n);
+void gr_finish_cells(const gr_host_segments *job, size_t first, size_t n);
 
 /* Sets job->in_order: offsets name the segments, or their ids are sorted. If so, also sets
  * job->bad_row. */
-void gr_look_for_order(gr_segment_job *job);
+void gr_look_for_order(gr_host_segments *job);
 
 /* Adds up segments that are in order. Stores all sums. */
-void gr_sum_in_order(gr_segment_job *job);
+void gr_sum_in_order(gr_host_segments *job);
 
 /* --- kinds of cells ------------------------------------------------------------------------ */
 
 /* Sets job->window, for pairs, and job->narrow. Returns false if no window for pairs takes most
  * elements, or without memory. */
-bool gr_choose_window(gr_segment_job *job);
+bool gr_choose_window(gr_host_segments *job);
 
 /* Adds a block to the cells of a copy. gr_add_pairs(), for short cells too, returns false if there
  * are too many outliers or too little memory. */
-void gr_add_words(const gr_segment_job *job, const gr_segment_block *block, uint64_t *cells);
-bool gr_add_pairs(gr_segment_job *job, const gr_segment_block *block, unsigned char *cells,
+void gr_add_words(const gr_host_segments *job, const gr_segment_block *block, uint64_t *cells);
+bool gr_add_pairs(gr_host_segments *job, const gr_segment_block *block, unsigned char *cells,
                   gr_outliers *outliers);
-void gr_add_proven(const gr_segment_job *job, const gr_segment_block *block, unsigned char *cells);
-void gr_add_digits(const gr_segment_job *job, const gr_segment_block *block, int64_t *cells);
+void gr_add_proven(const gr_host_segments *job, const gr_segment_block *block,
+                   unsigned char *cells);
+void gr_add_digits(const gr_host_segments *job, const gr_segment_block *block, int64_t *cells);
 
 /* Carries the digits of n cells, so that they can take a round of rows. */
-void gr_carry_digits(const gr_segment_job *job, int64_t *cells, size_t n);
+void gr_carry_digits(const gr_host_segments *job, int64_t *cells, size_t n);
 
 /* Widens the range by the exponent fields of the finite numbers in a block that are not zero and
  * whose segments are added up. That of a subnormal number counts as 1. */
-void gr_widen_fields(const gr_segment_job *job, const gr_segment_block *block,
+void gr_widen_fields(const gr_host_segments *job, const gr_segment_block *block,
                      gr_field_range *range);
 
 /* As gr_finish_cells(). gr_finish_proven() marks segments whose sums are not proven. */
-void gr_finish_words(const gr_segment_job *job, size_t first, size_t n);
-void gr_finish_pairs(const gr_segment_job *job, size_t first, size_t n);
-void gr_finish_proven(const gr_segment_job *job, size_t first, size_t n);
-void gr_finish_digits(const gr_segment_job *job, size_t first, size_t n);
+void gr_finish_words(const gr_host_segments *job, size_t first, size_t n);
+void gr_finish_pairs(const gr_host_segments *job, size_t first, size_t n);
+void gr_finish_proven(const gr_host_segments *job, size_t first, size_t n);
+void gr_finish_digits(const gr_host_segments *job, size_t first, size_t n);
 
 /* Rounds the accumulator, with the initial number, and stores it as the sum of a cell; or stores
  * its words. */
-void gr_store_accumulator(const gr_segment_job *job, gr_exact *sum, size_t cell);
+void gr_store_accumulator(const gr_host_segments *job, gr_exact *sum, size_t cell);
 
 /* Stores the bits of a cell's sum. A complex sum of real numbers has its imaginary part, too. */
-void gr_store_sum(const gr_segment_job *job, size_t cell, uint64_t bits);
+void gr_store_sum(const gr_host_segments *job, size_t cell, uint64_t bits);
 
 /* The initial number's part of this cell: 0 real, 1 imaginary. */
-static inline int gr_part_of_cell(const gr_segment_job *job, size_t cell)
+static inline int gr_part_of_cell(const gr_host_segments *job, size_t cell)
 {
     return (int)(cell & (size_t)(job->request->values.parts - 1));
 }

@@ -56,7 +56,7 @@ static size_t least(size_t a, size_t b)
 
 /* --- sums ---------------------------------------------------------------------------------- */
 
-static unsigned char *place_of(const gr_segment_job *job, size_t cell)
+static unsigned char *place_of(const gr_host_segments *job, size_t cell)
 {
     const gr_segment_sums *sums = &job->request->sums;
     if (job->touching && !job->segment_of)
@@ -69,14 +69,14 @@ static unsigned char *place_of(const gr_segment_job *job, size_t cell)
            (ptrdiff_t)(column % parts * gr_load_size(sums->target));
 }
 
-static void add_initial(const gr_segment_job *job, gr_exact *sum, int part)
+static void add_initial(const gr_host_segments *job, gr_exact *sum, int part)
 {
     const gr_exact_initial *floats = &job->request->floats;
     for (int i = 0; i < floats->count[part]; i++)
         gr_exact_add_f64(sum, floats->terms[part][i]);
 }
 
-void gr_store_sum(const gr_segment_job *job, size_t cell, uint64_t bits)
+void gr_store_sum(const gr_host_segments *job, size_t cell, uint64_t bits)
 {
     const gr_segment_sums *sums = &job->request->sums;
     unsigned char *place = place_of(job, cell);
@@ -90,7 +90,7 @@ void gr_store_sum(const gr_segment_job *job, size_t cell, uint64_t bits)
     gr_store_integer(place, gr_exact_round(&imaginary, sums->target), sums->target);
 }
 
-static void store_words(const gr_segment_job *job, const gr_exact *sum, size_t cell)
+static void store_words(const gr_host_segments *job, const gr_exact *sum, size_t cell)
 {
     const gr_segment_sums *sums = &job->request->sums;
     size_t row = (job->first_segment * job->columns + cell) / (size_t)sums->parts;
@@ -101,7 +101,7 @@ static void store_words(const gr_segment_job *job, const gr_exact *sum, size_t c
     (void)gr_exact_component_to_words(sum, part, words); /* sums of 2^64 numbers fit */
 }
 
-void gr_store_accumulator(const gr_segment_job *job, gr_exact *sum, size_t cell)
+void gr_store_accumulator(const gr_host_segments *job, gr_exact *sum, size_t cell)
 {
     if (job->request->sums.words) {
         store_words(job, sum, cell);
@@ -111,7 +111,7 @@ void gr_store_accumulator(const gr_segment_job *job, gr_exact *sum, size_t cell)
     gr_store_sum(job, cell, gr_exact_round(sum, job->request->sums.target));
 }
 
-void gr_finish_cells(const gr_segment_job *job, size_t first, size_t n)
+void gr_finish_cells(const gr_host_segments *job, size_t first, size_t n)
 {
     switch (job->kind) {
     case GR_CELL_WORD: gr_finish_words(job, first, n); break;
@@ -124,7 +124,7 @@ void gr_finish_cells(const gr_segment_job *job, size_t first, size_t n)
 
 static void finish_task(size_t task, void *context)
 {
-    const gr_segment_job *job = context;
+    const gr_host_segments *job = context;
     size_t cells = job->segments * job->columns, first = task * FINISHED;
     gr_finish_cells(job, first, least(cells - first, FINISHED));
 }
@@ -132,7 +132,7 @@ static void finish_task(size_t task, void *context)
 /* --- additions ----------------------------------------------------------------------------- */
 
 /* Lowers job->bad_row to `row`. */
-static void note_bad(gr_segment_job *job, size_t row)
+static void note_bad(gr_host_segments *job, size_t row)
 {
     size_t known = __atomic_load_n(&job->bad_row, __ATOMIC_RELAXED);
     while (row < known && !__atomic_compare_exchange_n(&job->bad_row, &known, row, false,
@@ -141,7 +141,7 @@ static void note_bad(gr_segment_job *job, size_t row)
 }
 
 /* Takes the next chunk of rows. Returns false if there is none, or nothing to be gained by it. */
-static bool take_chunk(gr_segment_job *job, size_t *first, size_t *end)
+static bool take_chunk(gr_host_segments *job, size_t *first, size_t *end)
 {
     if (gr_is_interrupted(job->watch) || gr_ask_for_interrupts() ||
         __atomic_load_n(&job->failed, __ATOMIC_RELAXED) ||
@@ -154,7 +154,7 @@ static bool take_chunk(gr_segment_job *job, size_t *first, size_t *end)
     return true;
 }
 
-static bool add_block(gr_segment_job *job, const gr_segment_block *block, int copy)
+static bool add_block(gr_host_segments *job, const gr_segment_block *block, int copy)
 {
     unsigned char *cells =
         job->kind == GR_CELL_NONE ? NULL : job->cells + (size_t)copy * job->copy_bytes;
@@ -168,7 +168,7 @@ static bool add_block(gr_segment_job *job, const gr_segment_block *block, int co
     }
 }
 
-void gr_add_rows(gr_segment_job *job, gr_segment_block *block, size_t first, size_t end, int copy)
+void gr_add_rows(gr_host_segments *job, gr_segment_block *block, size_t first, size_t end, int copy)
 {
     size_t at = job->in_order ? job->first_segment : 0;
     size_t high = job->in_order ? at + job->segments : job->request->sums.segments;
@@ -204,7 +204,7 @@ void gr_add_rows(gr_segment_job *job, gr_segment_block *block, size_t first, siz
 
 static void add_task(size_t task, void *context)
 {
-    gr_segment_job *job = context;
+    gr_host_segments *job = context;
     size_t first, end;
     gr_segment_block *block = malloc(sizeof *block);
     if (!block)
@@ -218,17 +218,17 @@ static void add_task(size_t task, void *context)
 
 static void carry_task(size_t task, void *context)
 {
-    const gr_segment_job *job = context;
+    const gr_host_segments *job = context;
     int64_t *cells = (int64_t *)(void *)(job->cells + task * job->copy_bytes);
     gr_carry_digits(job, cells, (job->segments + 1) * job->columns);
 }
 
-static bool has_ended_badly(const gr_segment_job *job)
+static bool has_ended_badly(const gr_host_segments *job)
 {
     return job->failed || job->bad_row != SIZE_MAX || gr_interrupted();
 }
 
-static bool has_ended(const gr_segment_job *job)
+static bool has_ended(const gr_host_segments *job)
 {
     return job->too_wide || has_ended_badly(job);
 }
@@ -239,7 +239,7 @@ static int compare_cells(const void *a, const void *b)
     return (one > other) - (one < other);
 }
 
-void gr_join_outliers(gr_segment_job *job)
+void gr_join_outliers(gr_host_segments *job)
 {
     gr_outliers *all = job->outliers;
     size_t count = 0;
@@ -264,7 +264,7 @@ void gr_join_outliers(gr_segment_job *job)
 }
 
 /* Adds up the segments first_segment to first_segment + segments - 1. */
-static void run_pass(gr_segment_job *job)
+static void run_pass(gr_host_segments *job)
 {
     size_t rows = job->request->values.rows, cells = job->segments * job->columns;
     for (int i = 0; i < job->copies; i++)
@@ -301,7 +301,7 @@ static unsigned char *new_cells(size_t bytes)
 }
 
 /* Chooses copies and ranges of segments, and runs a pass for each range. */
-static void run_kind(gr_segment_job *job, gr_cell_kind kind, size_t cell_bytes)
+static void run_kind(gr_host_segments *job, gr_cell_kind kind, size_t cell_bytes)
 {
     const gr_segments *request = job->request;
     size_t numbers = request->values.rows * job->columns, segments = job->all_segments;
@@ -332,7 +332,7 @@ static void run_kind(gr_segment_job *job, gr_cell_kind kind, size_t cell_bytes)
 }
 
 /* Looks at all elements of segments that have a number. Chooses the digits of a cell. */
-static void choose_digits(gr_segment_job *job)
+static void choose_digits(gr_host_segments *job)
 {
     gr_field_range all = {FIELDS, 0};
     job->kind = GR_CELL_NONE;
@@ -358,7 +358,7 @@ static void choose_digits(gr_segment_job *job)
 }
 
 /* Numbers the segments whose sums are not proven. Returns false if all are, or without memory. */
-static bool number_unproven(gr_segment_job *job)
+static bool number_unproven(gr_host_segments *job)
 {
     size_t segments = job->request->sums.segments, count = 0;
     for (size_t i = 0; i < segments; i++)
@@ -380,7 +380,7 @@ static bool number_unproven(gr_segment_job *job)
 /* For numbers of any exponents. Sums that are not rounded have no proof: all are added up in
  * digits.
  */
-static void sum_wide(gr_segment_job *job)
+static void sum_wide(gr_host_segments *job)
 {
     bool all = job->request->sums.words;
     if (!all)
@@ -396,7 +396,7 @@ static void sum_wide(gr_segment_job *job)
 }
 
 /* For floats: short cells, or pairs, or else what takes all exponents. */
-static void sum_floats(gr_segment_job *job)
+static void sum_floats(gr_host_segments *job)
 {
     const gr_pair_window wide = job->window;
     if (!job->too_wide && job->narrow.most >= 0) {
@@ -414,7 +414,7 @@ static void sum_floats(gr_segment_job *job)
 }
 
 /* Nothing is added up, but ids are checked. */
-static void check_ids(gr_segment_job *job)
+static void check_ids(gr_host_segments *job)
 {
     size_t rows = job->request->values.rows;
     job->columns = 0; /* which gr_add_rows() does not read then */
@@ -436,7 +436,7 @@ static bool are_touching(const gr_segments *request)
            (request->values.columns == 1 || sums->column_step == (ptrdiff_t)size);
 }
 
-static void sum_all(gr_segment_job *job)
+static void sum_all(gr_host_segments *job)
 {
     const gr_segments *request = job->request;
     bool adds_alike = request->sums.is_float == job->adds_floats && !request->sums.words &&
@@ -459,9 +459,9 @@ static void sum_all(gr_segment_job *job)
     free(job->unproven);
 }
 
-gr_segments_status gr_sum_segments(const gr_segments *request, int threads, size_t *bad_row)
+gr_segments_status gr_sum_segments_on_host(const gr_segments *request, int threads, size_t *bad_row)
 {
-    gr_segment_job job = {
+    gr_host_segments job = {
         .request = request,
         .watch = gr_current_watch(),
         .threads = threads > 0 ? threads : gr_thread_count(),

@@ -63,7 +63,8 @@ typedef enum {
 
 /* Adds up, and stores all sums. After GR_SEGMENTS_BAD_ID, `bad_row` is the first row with such an
  * id. After an interruption (threads/interrupts.h) the sums are invalid. */
-gr_segments_status gr_sum_segments(const gr_segments *request, int threads, size_t *bad_row);
+gr_segments_status gr_sum_segments_on_host(const gr_segments *request, int threads,
+                                           size_t *bad_row);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,7 @@
 /* Sums of integers modulo 2^64. */
 #include "segments/segment_job.h"
 
-void gr_add_words(const gr_segment_job *job, const gr_segment_block *block, uint64_t *cells)
+void gr_add_words(const gr_host_segments *job, const gr_segment_block *block, uint64_t *cells)
 {
     const uint64_t *x = block->numbers;
     for (size_t i = 0; i < block->rows; i++) {
@@ -11,7 +11,7 @@ void gr_add_words(const gr_segment_job *job, const gr_segment_block *block, uint
     }
 }
 
-void gr_finish_words(const gr_segment_job *job, size_t first, size_t n)
+void gr_finish_words(const gr_host_segments *job, size_t first, size_t n)
 {
     for (size_t cell = first; cell < first + n; cell++) {
         const unsigned char *at = job->cells + cell * sizeof(uint64_t);

@@ -13,6 +13,16 @@ def test_includes_point_down():
     assert not includes.faults()
 
 
+def test_names_of_c_are_unique(tmp_path, monkeypatch):
+    assert not includes.repeated()
+    for name in ("one", "two"):
+        text = "#ifndef SAME_H\ntypedef struct {\n} gr_same;\nint gr_both(void)\n{\n}\n"
+        (tmp_path / f"{name}.h").write_text(text)
+    monkeypatch.setattr(includes, "CSRC", tmp_path)
+    found = includes.repeated()
+    assert {row.partition(" ")[0] for row in found} == {"SAME_H", "gr_same", "gr_both"}
+
+
 @pytest.mark.parametrize(
     ("source", "include", "allowed"),
     [

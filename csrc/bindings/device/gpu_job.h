@@ -12,7 +12,7 @@ typedef struct {
     PyObject *resolve; /* maps (kind, bytes per element, device) to (acc, cast, typenum, target), -1
                           for a default; NULL: all defaults */
     PyObject *common;  /* makes the fields for gr_common_fields(); NULL: the sum is not timed */
-    gr_launch launch;
+    gr_launch_request launch;
     int acc, cast, typenum;
     unsigned long long stream; /* 0: the producer's */
     int target;                /* type that sums of floats are rounded to; -1: the elements' type */

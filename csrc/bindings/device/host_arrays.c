@@ -10,7 +10,8 @@
 
 /* Fills in a request for a host array. Returns NULL with an exception set if the array does not fit
  * the launch's element type. */
-static PyArrayObject *read_array(PyObject *object, const gr_launch *launch, gr_request *request)
+static PyArrayObject *read_array(PyObject *object, const gr_launch_request *launch,
+                                 gr_request *request)
 {
     PyArrayObject *array = gr_check_array(object, launch->load, launch->acc, 1);
     *request = gr_request_of(launch);
@@ -24,7 +25,7 @@ static PyArrayObject *read_array(PyObject *object, const gr_launch *launch, gr_r
 PyObject *gr_py_sum(PyObject *Py_UNUSED(self), PyObject *args)
 {
     PyObject *object, *asked;
-    gr_launch launch;
+    gr_launch_request launch;
     gr_request request;
     if (!PyArg_ParseTuple(args, "OO", &object, &asked) ||
         gr_read_launch(asked, GR_HOST_ARRAY, &launch) < 0 || !read_array(object, &launch, &request))
@@ -77,7 +78,7 @@ PyObject *gr_py_sum_host_untimed(PyObject *Py_UNUSED(module), PyObject *const *a
 PyObject *gr_py_measure(PyObject *Py_UNUSED(self), PyObject *args)
 {
     PyObject *object, *asked;
-    gr_launch launch;
+    gr_launch_request launch;
     gr_request request;
     unsigned copies, repeats, warmups;
     Py_ssize_t offset;

@@ -12,7 +12,7 @@ PyObject *gr_py_sum_samples(PyObject *Py_UNUSED(self), PyObject *args)
     Py_ssize_t n;
     PyObject *asked;
     unsigned repeats;
-    gr_launch launch;
+    gr_launch_request launch;
     gr_samples samples;
     if (!PyArg_ParseTuple(args, "iddnOI", &integrand, &from, &to, &n, &asked, &repeats) ||
         gr_make_samples(&samples, integrand, from, to, n) < 0 ||

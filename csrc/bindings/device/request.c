@@ -16,12 +16,12 @@ static bool is_acc(int acc, gr_read_from read_from)
     return acc < GR_ACC_COUNT && (acc >= 0 || (acc == -1 && read_from == GR_GPU_ARRAY));
 }
 
-int gr_read_launch(PyObject *object, gr_read_from read_from, gr_launch *launch)
+int gr_read_launch(PyObject *object, gr_read_from read_from, gr_launch_request *launch)
 {
     enum { ORDERS = 4 }; /* backend/backend.h lists them */
-    gr_launch found;
+    gr_launch_request found;
     if (PyLong_Check(object) && read_from == GR_GPU_ARRAY) {
-        *launch = (gr_launch){.load = -1, .acc = -1};
+        *launch = (gr_launch_request){.load = -1, .acc = -1};
         return gr_strategy_of(object, &launch->strategy);
     }
     if (!PyTuple_Check(object)) {
@@ -45,7 +45,7 @@ int gr_read_launch(PyObject *object, gr_read_from read_from, gr_launch *launch)
     return 0;
 }
 
-gr_request gr_request_of(const gr_launch *launch)
+gr_request gr_request_of(const gr_launch_request *launch)
 {
     return (gr_request){
         .load = (gr_load)launch->load,

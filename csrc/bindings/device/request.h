@@ -18,17 +18,17 @@ typedef struct {
     int finish, device, order;
     unsigned long long seed;
     int timed; /* of arrays on a GPU, gr_py_sum_gpu() has another argument for it */
-} gr_launch;
+} gr_launch_request;
 
 /* Reads a Launch. Returns 0, or -1 with an exception set. `read_from` is the kind of input. For
  * host arrays the Launch gives the element type and the accumulator; arrays on a GPU give their
  * own. For these, a strategy's number is the launch by defaults. */
 typedef enum { GR_HOST_ARRAY, GR_GPU_ARRAY, GR_SAMPLES } gr_read_from;
-int gr_read_launch(PyObject *object, gr_read_from read_from, gr_launch *launch);
+int gr_read_launch(PyObject *object, gr_read_from read_from, gr_launch_request *launch);
 
 /* Returns the engine's request for a launch. The caller adds the data, its size and the kind of
  * memory. */
-gr_request gr_request_of(const gr_launch *launch);
+gr_request gr_request_of(const gr_launch_request *launch);
 
 /* Converts a Python int to a strategy's number. Accepts GR_CHOOSE and GR_AUTO. Returns 0, or -1
  * with an exception set. */

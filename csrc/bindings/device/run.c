@@ -48,7 +48,7 @@ int gr_run_sum(gr_request *request, int choose, int order, unsigned long long se
     return status == GR_OK ? 0 : -1;
 }
 
-PyObject *gr_summed(gr_request *request, const gr_launch *launch)
+PyObject *gr_summed(gr_request *request, const gr_launch_request *launch)
 {
     gr_outcome outcome;
     gr_milliseconds ms = {0, 0, 0};

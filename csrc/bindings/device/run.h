@@ -13,7 +13,7 @@ int gr_run_sum(gr_request *request, int choose, int order, unsigned long long se
 
 /* Calls gr_sum for Python. Returns the sum's bits, its times and its launch, or NULL with an
  * exception set. */
-PyObject *gr_summed(gr_request *request, const gr_launch *launch);
+PyObject *gr_summed(gr_request *request, const gr_launch_request *launch);
 
 /* Calls gr_measure for Python. Returns the times as bytes, block, grid and strategy, or NULL with
  * an exception set. */

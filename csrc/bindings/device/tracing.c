@@ -84,7 +84,7 @@ static PyObject *recorded(gr_recorder *recorder, size_t samples)
 /* Reads a kernel's launch over n elements. Returns false with an exception set on failure. */
 static int read_pass(PyObject *asked, unsigned long long n, gr_request *request)
 {
-    gr_launch launch;
+    gr_launch_request launch;
     if (gr_read_launch(asked, GR_HOST_ARRAY, &launch) < 0)
         return 0;
     if (launch.strategy < 0 || !gr_has_kernels(launch.strategy) || !n) {
@@ -155,7 +155,7 @@ static PyObject *py_count_pass(PyObject *Py_UNUSED(self), PyObject *args)
 static int read_axis_pass(PyObject *asked, size_t shape[2], int *axis, gr_axis_request *request)
 {
     PyObject *object;
-    gr_launch launch;
+    gr_launch_request launch;
     unsigned long long rows, columns;
     if (!PyArg_ParseTuple(asked, "KKiO", &rows, &columns, axis, &object) ||
         gr_read_launch(object, GR_HOST_ARRAY, &launch) < 0)

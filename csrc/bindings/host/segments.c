@@ -129,10 +129,10 @@ static int run(const request *asked, size_t *bad_row)
     const gr_segments *all = &asked->segments;
     if (PyArray_NBYTES(asked->values) + PyArray_NBYTES(asked->out) <= KEEPS_GIL_BYTES &&
         all->values.rows <= KEEPS_GIL_ROWS)
-        return gr_sum_segments(all, 1, bad_row);
+        return gr_sum_segments_on_host(all, 1, bad_row);
     gr_without_gil call;
     gr_drop_gil(&call);
-    int status = gr_sum_segments(all, 0, bad_row);
+    int status = gr_sum_segments_on_host(all, 0, bad_row);
     return gr_take_gil(&call) < 0 ? -1 : status;
 }
 
