@@ -5,6 +5,8 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
+#include "shared/sizes.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -32,16 +34,6 @@ gr_status gr_fail_cuda(gr_error *error, cudaError_t code, const char *call, cons
             goto done;                                                                             \
         }                                                                                          \
     } while (0)
-
-static inline size_t gr_least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline size_t gr_ceil_div(size_t a, size_t b)
-{
-    return a / b + (a % b != 0);
-}
 
 #ifdef __cplusplus
 }

@@ -56,20 +56,20 @@ static size_t strip_of(const gr_axis_job *job)
     size_t columns = STRIP_BYTES / (job->rows * job->size) / LEAST_STRIP * LEAST_STRIP;
     if (job->rows > PASS_ROWS) /* several passes over the sums: long streams are faster */
         return LONG_STRIP;
-    return columns < LEAST_STRIP ? LEAST_STRIP : gr_axis_least(columns, MOST_STRIP);
+    return columns < LEAST_STRIP ? LEAST_STRIP : gr_least(columns, MOST_STRIP);
 }
 
 /* Bytes. Larger units cost less, but those of a small array would be too few for all threads. */
 static size_t tile_of_strips(const gr_axis_job *job, size_t sums)
 {
     size_t most = 4 * GR_AXIS_TASK_BYTES, some = sums * job->rows * job->size / FEW_UNITS;
-    return some < GR_AXIS_TASK_BYTES ? GR_AXIS_TASK_BYTES : gr_axis_least(some, most);
+    return some < GR_AXIS_TASK_BYTES ? GR_AXIS_TASK_BYTES : gr_least(some, most);
 }
 
 static size_t stride_of(const gr_axis_job *job)
 {
     size_t width = job->form == FOLDED_ROWS ? job->folded * job->width : job->width;
-    width = in_strips(job) ? gr_axis_least(width, strip_of(job)) : width;
+    width = in_strips(job) ? gr_least(width, strip_of(job)) : width;
     return round_up(width) + GR_MOST_VECTOR;
 }
 
@@ -77,7 +77,7 @@ void gr_store_columns(const gr_columns *sums, const double *plane, size_t vector
                       const gr_axis_run *run, gr_load target)
 {
     size_t whole = gr_columns_whole(sums, vector),
-           some = first < whole ? gr_axis_least(whole - first, run->count) : 0;
+           some = first < whole ? gr_least(whole - first, run->count) : 0;
     gr_store_floats(run->out, run->out_step, plane + first, some, target);
     if (some < run->count) /* in the overlapping group */
         gr_store_floats(run->out + (ptrdiff_t)some * run->out_step, run->out_step,
@@ -88,7 +88,7 @@ void gr_store_columns(const gr_columns *sums, const double *plane, size_t vector
 static column_task *new_task(const gr_axis_job *job)
 {
     size_t stride = stride_of(job),
-           rows = job->form == PACKED_ROWS ? gr_axis_least(job->rows, GR_LEAF_ROWS) : 1;
+           rows = job->form == PACKED_ROWS ? gr_least(job->rows, GR_LEAF_ROWS) : 1;
     size_t planes = stride * (size_t)job->planes * sizeof(double), row = stride * job->size;
     size_t bytes = sizeof(column_task) + planes + rows * row;
     column_task *task =
@@ -115,16 +115,16 @@ static void set_unit(column_task *task, size_t unit)
     const gr_axis_job *job = task->job;
     task->run_count = 0;
     if (job->form == PACKED_ROWS) {
-        size_t first = unit * job->width, n = gr_axis_least(job->width, job->unit_sums - first);
+        size_t first = unit * job->width, n = gr_least(job->width, job->unit_sums - first);
         gr_axis_for_runs(job, first, n, keep_run, task);
         task->sums.width = round_up(n);
-        for (size_t i = 0; n < task->sums.width && i < gr_axis_least(job->rows, GR_LEAF_ROWS); i++)
+        for (size_t i = 0; n < task->sums.width && i < gr_least(job->rows, GR_LEAF_ROWS); i++)
             memset(task->buffer + i * task->row_bytes + n * job->size, 0,
                    (task->sums.width - n) * job->size);
         return;
     }
     size_t inner = gr_axis_inner(&job->axes->kept)->size, first = unit % job->tiles * job->width;
-    size_t n = gr_axis_least(job->width, inner - first);
+    size_t n = gr_least(job->width, inner - first);
     gr_axis_for_runs(job, unit / job->tiles * inner + first, n, keep_run, task);
     task->sums.width = n * job->folded;
 }
@@ -189,7 +189,7 @@ static void add_chunk(column_task *task, size_t first, size_t end)
     gr_axes_go(&at, reduced, reduced->count, first);
     job->ways->start(job, &task->sums);
     for (size_t count; first < end && !gr_axis_is_interrupted(job); first += count) {
-        count = gr_axis_least(end - first, GR_LEAF_ROWS);
+        count = gr_least(end - first, GR_LEAF_ROWS);
         find_rows(task, &at, first, count);
         gr_arithmetic before = gr_begin_plain();
         job->ways->add(job, &task->sums, task->rows, count);
@@ -229,7 +229,7 @@ static void sum_strips(column_task *task)
     gr_axes_go(&at, reduced, reduced->count, 0);
     find_rows(task, &at, 0, job->rows);
     for (size_t left = task->runs[0].count; left > 0; left -= strip.count, most = whole) {
-        strip.count = gr_axis_least(left, most);
+        strip.count = gr_least(left, most);
         task->sums.width = strip.count;
         job->ways->start(job, &task->sums);
         job->ways->add(job, &task->sums, task->rows, job->rows);
@@ -266,7 +266,7 @@ static void columns_task(size_t number, void *context)
         gr_axis_fail(job);
         return;
     }
-    size_t first = number * job->each, end = gr_axis_least(first + job->each, job->units);
+    size_t first = number * job->each, end = gr_least(first + job->each, job->units);
     for (size_t unit = first; unit < end && !gr_interrupted(); unit++) {
         set_unit(task, unit);
         if (gr_interrupted())
@@ -299,7 +299,7 @@ static void chunk_task(size_t number, void *context)
     size_t unit = number / job->chunks, chunk = number % job->chunks, first = chunk * job->chunk;
     set_unit(task, unit);
     if (!gr_interrupted()) {
-        add_chunk(task, first, gr_axis_least(first + job->chunk, job->rows));
+        add_chunk(task, first, gr_least(first + job->chunk, job->rows));
         memcpy(partial_planes(job, unit, chunk), task->sums.planes,
                task->sums.stride * (size_t)job->ways->kept_planes * sizeof(double));
     }
@@ -381,7 +381,7 @@ static void choose_form(gr_axis_job *job)
         job->units = outer;
     } else {
         job->form = PACKED_ROWS;
-        job->width = gr_axis_least(sums, PACKED);
+        job->width = gr_least(sums, PACKED);
         job->unit_sums = sums;
         job->units = (sums - 1) / job->width + 1;
     }

@@ -57,7 +57,7 @@ size_t gr_axis_chunk(const gr_axis_job *job, const gr_axis_run *row, size_t firs
         *in = row->in + first * job->size;
         return n;
     }
-    n = gr_axis_least(n, GR_CHUNK_BLOCKS * GR_CPU_BLOCK);
+    n = gr_least(n, GR_CHUNK_BLOCKS * GR_CPU_BLOCK);
     gr_gather_row(buffer, job->axes, row->in, row->mask, first, n);
     *in = buffer;
     return n;
@@ -77,7 +77,7 @@ static gr_axis_run run_at(const gr_axis_job *job, const gr_axes_place *place, si
         .in_step = inner->in,
         .mask_step = inner->mask,
         .out_step = inner->out,
-        .count = gr_axis_least(inner->size - skip, most),
+        .count = gr_least(inner->size - skip, most),
     };
 }
 
@@ -104,7 +104,7 @@ static void gather_rows(const gr_axis_job *job, gr_axis_run *run, unsigned char 
     size_t bytes = job->n * job->size, room = GR_CHUNK_BLOCKS * GR_CPU_BLOCK * job->size / bytes;
     while (run->count > 0) {
         gr_axis_run some = *run;
-        some.count = gr_axis_least(run->count, room);
+        some.count = gr_least(run->count, room);
         for (size_t i = 0; i < some.count; i++) {
             ptrdiff_t at = (ptrdiff_t)i;
             gr_gather_row(buffer + i * bytes, job->axes, run->in + at * run->in_step,
@@ -138,7 +138,7 @@ static void rows_task(size_t task, void *context)
     unsigned char *buffer = new_buffer(job);
     size_t first = task * job->each;
     if (buffer || job->contiguous)
-        gr_axis_for_runs(job, first, gr_axis_least(job->each, job->units - first), add_rows_of_run,
+        gr_axis_for_runs(job, first, gr_least(job->each, job->units - first), add_rows_of_run,
                          buffer);
     else
         gr_axis_fail(job);
@@ -165,7 +165,7 @@ static void piece_task(size_t task, void *context)
     if (buffer || job->contiguous) {
         gr_axis_for_runs(job, job->each + number, 1, take_row, &row);
         if (!gr_interrupted())
-            job->ways->piece(job, &row, first, gr_axis_least(job->piece, job->n - first), buffer,
+            job->ways->piece(job, &row, first, gr_least(job->piece, job->n - first), buffer,
                              partial_of(job, number, piece));
     } else {
         gr_axis_fail(job);
@@ -182,12 +182,12 @@ static bool run_long_rows(gr_axis_job *job)
     while ((job->n - 1) / job->piece >= MOST_PIECES)
         job->piece *= 2;
     job->pieces = (job->n - 1) / job->piece + 1;
-    size_t together = gr_axis_least(job->units, 1 + MOST_PIECES / job->pieces);
+    size_t together = gr_least(job->units, 1 + MOST_PIECES / job->pieces);
     job->partials = malloc(together * job->pieces * job->ways->partial_size);
     if (!job->partials)
         return false;
     for (job->each = 0; job->each < job->units && !job->failed; job->each += together) {
-        together = gr_axis_least(together, job->units - job->each);
+        together = gr_least(together, job->units - job->each);
         gr_axis_run_tasks(job, together * job->pieces, piece_task);
         for (size_t i = 0; i < together && !gr_interrupted() && !job->failed; i++) {
             gr_axis_run row;

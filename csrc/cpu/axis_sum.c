@@ -270,9 +270,9 @@ static void float_store(const gr_axis_job *job, gr_columns *sums, size_t first,
 {
     const context *how = context_of(job);
     size_t whole = gr_columns_whole(sums, job->vector), end = first + run->count;
-    size_t n = end <= whole ? run->count
-                            : gr_columns_used(sums, job->vector) - gr_axis_least(first, whole);
-    double *from = sums->planes + gr_axis_least(first, whole);
+    size_t n =
+        end <= whole ? run->count : gr_columns_used(sums, job->vector) - gr_least(first, whole);
+    double *from = sums->planes + gr_least(first, whole);
     if (stores_plainly(job, from, n)) {
         if (how->acc == GR_ACC_f32 && how->target != GR_LOAD_f32)
             gr_round_to_f32(from, n);

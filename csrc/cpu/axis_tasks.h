@@ -3,13 +3,9 @@
 #define GPUREDUCE_AXIS_TASKS_H
 
 #include "cpu/axis_job.h"
+#include "shared/sizes.h"
 
 enum { GR_AXIS_TASK_BYTES = 1 << 17 }; /* of input; smaller units of work are joined */
-
-static inline size_t gr_axis_least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 /* The fastest-varying dimension; one of size 1 if there is none. */
 const gr_axis *gr_axis_inner(const gr_axis_list *list);

@@ -1,5 +1,6 @@
 /* Splits an array into tasks, and adds up their sums. */
 #include "exact/exact.h"
+#include "shared/sizes.h"
 
 #include "threads/pool.h"
 #include "cpu/floating_point_mode.h"
@@ -72,11 +73,6 @@ static void put_down(place *places, const gr_bin_sums *kept, gr_exact own[2], in
     atomic_store_explicit(&places[i].taken, false, memory_order_release);
 }
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Copies n parts of elements from `first` on. */
 static void copy(const sum_job *job, unsigned char *to, size_t first, size_t n)
 {
@@ -94,7 +90,7 @@ static void add_range(const sum_job *job, size_t first, size_t n, gr_bin_sums *k
     unsigned char few[COPIED_AT_LEAST], *buffer = malloc(COPIED);
     size_t room = (buffer ? COPIED : sizeof few) / job->size;
     for (size_t some; n > 0; first += some, n -= some) {
-        some = least(n, room);
+        some = gr_least(n, room);
         copy(job, buffer ? buffer : few, first, some);
         gr_add_range(job->load, job->power, buffer ? buffer : few, some, kept, sums);
     }
@@ -110,7 +106,7 @@ static void run_task(size_t task, void *context)
     gr_exact *sums[2] = {&own[0], &own[job->components - 1]};
     for (int c = 0; c < job->components; c++)
         gr_exact_init(&own[c]);
-    add_range(job, first, least(job->n - first, job->task), &kept, sums);
+    add_range(job, first, gr_least(job->n - first, job->task), &kept, sums);
     put_down(job->places, &kept, own, job->components);
 }
 
@@ -201,7 +197,7 @@ void gr_exact_sum_elements(gr_axes *axes, int threads, gr_exact *out)
     }
     for (int i = 0; i < axes->components; i++)
         gr_exact_init(&out[i]);
-    size_t some = least(job.n, sizeof start / job.size);
+    size_t some = gr_least(job.n, sizeof start / job.size);
     copy(&job, start, 0, some);
     job.power = gr_first_power(job.load, start, some);
     add(&job, out, threads);

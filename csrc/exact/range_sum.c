@@ -1,6 +1,7 @@
 /* Adds up a range of elements on one thread. Chooses the method for each block: bins for few
  * exponents, bins for all exponents, scattering, or elements one by one. */
 #include "exact/range_sum.h"
+#include "shared/sizes.h"
 
 #include "cpu/floating_point_mode.h"
 
@@ -123,11 +124,6 @@ static void try_power(worker *work, int power)
     make_bins(&work->tried, GR_EXTRACT_BINS, power, GR_EXTRACT_LOG_ROWS);
 }
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Returns the greatest exponent field of n elements. */
 static int peak_of(gr_format format, const unsigned char *in, size_t n)
 {
@@ -153,7 +149,7 @@ static int power_of(gr_format format, const unsigned char *in, size_t n)
 /* Changes the bins for elements that did not fit. Returns false if no other bins would help. */
 static bool adapt(worker *work, const unsigned char *in, size_t n)
 {
-    int power = power_of(work->format, in, least(n, work->kernels->block));
+    int power = power_of(work->format, in, gr_least(n, work->kernels->block));
     if (power > MOST_POWER || n < WHOLE_FROM)
         return false;
     if (power != work->power)
@@ -175,7 +171,7 @@ static size_t extract(worker *work, const unsigned char *in, size_t n)
     while (done < n) {
         gr_extracted got;
         const unsigned char *from = in + done * (size_t)work->format.size;
-        size_t asked = least(n - done, GR_EXTRACT_MOST);
+        size_t asked = gr_least(n - done, GR_EXTRACT_MOST);
         size_t more = work->extract(from, asked, work->bins, work->tried.start,
                                     (unsigned)(work->power + 1022), work->flags, &got);
         if (more)
@@ -198,13 +194,13 @@ static size_t add_whole(worker *work, const unsigned char *in, size_t n)
     bin_set set;
     gr_extracted got;
     make_bins(&set, bins, power, half ? GR_EXTRACT_HALF_LOG_ROWS : GR_EXTRACT_WIDE_LOG_ROWS);
-    n = least(n, GR_EXTRACT_MOST);
+    n = gr_least(n, GR_EXTRACT_MOST);
     size_t done = work->whole(in, n, set.start, &got);
     add_bins(work->sums, got.sum, set.units, bins);
-    size_t end = done + least(n - done, work->kernels->block);
+    size_t end = done + gr_least(n - done, work->kernels->block);
     for (size_t piece; done < end; done += piece) {
         const unsigned char *from = in + done * (size_t)work->format.size;
-        piece = least(end - done, STRANGE);
+        piece = gr_least(end - done, STRANGE);
         if (work->whole(from, piece, set.start, &got) == piece)
             add_bins(work->sums, got.sum, set.units, bins);
         else
@@ -217,12 +213,12 @@ static size_t scatter(worker *work, const unsigned char *in, size_t n)
 {
     int special = (1 << work->format.exponent) - 1;
     size_t size = (size_t)work->format.size, block = work->kernels->block;
-    n = least(n, PATIENCE * block);
+    n = gr_least(n, PATIENCE * block);
     for (size_t left = n; left > 0;) {
-        size_t piece = least(left, block);
+        size_t piece = gr_least(left, block);
         bool strange = peak_of(work->format, in, piece) == special;
         if (strange) {
-            piece = least(left, STRANGE);
+            piece = gr_least(left, STRANGE);
             strange = peak_of(work->format, in, piece) == special;
         }
         if (strange)
@@ -290,7 +286,7 @@ int gr_first_power(gr_load load, const unsigned char *in, size_t n)
 {
     if (n <= FEW || load == GR_LOAD_f16)
         return 0;
-    int power = power_of(gr_format_of(load), in, least(n, FIRST));
+    int power = power_of(gr_format_of(load), in, gr_least(n, FIRST));
     return power < MOST_POWER ? power : MOST_POWER;
 }
 

@@ -3,6 +3,7 @@
  * at a time, in cells that stay in the processor's cache. Sums that are not proven are added up
  * again in accumulators. Long segments are added up by the code of sums along axes. */
 #include "segments/segment_job.h"
+#include "shared/sizes.h"
 
 #include "cpu/axis_sum.h"
 #include "exact/proven.h"
@@ -32,11 +33,6 @@ typedef struct {
     group *shared; /* long segments, which all threads add up together */
     size_t shares, room;
 } division;
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 /* The numbers from which on a segment is long. */
 static size_t long_from(const gr_host_segments *job)
@@ -71,7 +67,7 @@ static size_t first_row(const gr_host_segments *job, gr_segment_block *block, si
         return (size_t)job->request->ids.offsets[segment];
     for (; step < high - low && is_before(job, block, low + step, segment); step *= 2)
         low += step;
-    high = least(high, low + step);
+    high = gr_least(high, low + step);
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (is_before(job, block, middle, segment))
@@ -129,7 +125,7 @@ static size_t first_long(const gr_host_segments *job, gr_segment_block *block, c
 static group group_from(const gr_host_segments *job, gr_segment_block *block, group task, size_t n)
 {
     group found = task;
-    found.end = task.first + least(n, task.end - task.first);
+    found.end = task.first + gr_least(n, task.end - task.first);
     found.end_row = first_row(job, block, found.end, task.row, n, task.end_row);
     size_t k = first_long(job, block, &found);
     if (k < found.end) {
@@ -143,13 +139,13 @@ static group group_from(const gr_host_segments *job, gr_segment_block *block, gr
 static void check_task(size_t task, void *context)
 {
     gr_host_segments *job = context;
-    size_t first = task * CHECKED, end = least(job->request->values.rows, first + CHECKED + 1);
+    size_t first = task * CHECKED, end = gr_least(job->request->values.rows, first + CHECKED + 1);
     gr_segment_block *block = malloc(sizeof *block);
     for (size_t row = first; row + 1 < end; row += block->rows - 1) {
         if (!block || gr_is_interrupted(job->watch) || gr_ask_for_interrupts() ||
             !__atomic_load_n(&job->in_order, __ATOMIC_RELAXED))
             break;
-        block->rows = least(GR_SEGMENT_BLOCK, end - row);
+        block->rows = gr_least(GR_SEGMENT_BLOCK, end - row);
         gr_read_ids(job, block, row, NULL);
         if (gr_ids_fall(block))
             __atomic_store_n(&job->in_order, false, __ATOMIC_RELAXED);
@@ -169,7 +165,7 @@ void gr_look_for_order(gr_host_segments *job)
         free(block);
         return;
     }
-    block->rows = least(GR_SEGMENT_BLOCK, rows);
+    block->rows = gr_least(GR_SEGMENT_BLOCK, rows);
     gr_read_ids(job, block, 0, NULL);
     job->in_order = !gr_ids_fall(block);
     if (job->in_order)
@@ -216,7 +212,7 @@ static void sum_again(gr_host_segments *own, gr_segment_block *block, const grou
         for (size_t row = one->row; row < one->end_row; row += block->rows) {
             block->columns = (size_t)own->request->values.parts;
             block->rows = GR_SEGMENT_BLOCK / block->columns;
-            block->rows = least(block->rows, one->end_row - row);
+            block->rows = gr_least(block->rows, one->end_row - row);
             gr_read_numbers(own, block, row);
             for (size_t i = 0; i < block->rows; i++)
                 gr_exact_add_f64(&sum, ((const double *)block->numbers)[i * block->columns + part]);
@@ -300,7 +296,7 @@ static void sum_task(size_t task, void *context)
     while (left.first < left.end && !failed && !gr_is_interrupted(job->watch) &&
            !gr_ask_for_interrupts()) {
         group some = group_from(job, block, left, n);
-        n = least(4 * (some.end - some.first), most);
+        n = gr_least(4 * (some.end - some.first), most);
         if (some.end - some.first == 1 &&
             (some.end_row - some.row) * job->columns >= long_from(job)) {
             failed = !take_long(all, &some);
@@ -325,12 +321,12 @@ void gr_sum_in_order(gr_host_segments *job)
         job->kind = GR_CELL_PROVEN;
     job->too_wide = false;
     division all = {.job = job, .tasks = (rows + segments) / (TASK / job->columns + 1) + 1};
-    all.room = least(rows * job->columns / SHARED_LONG, segments);
+    all.room = gr_least(rows * job->columns / SHARED_LONG, segments);
     all.shared = malloc((all.room + 1) * sizeof *all.shared);
     job->failed = !all.shared;
     if (!job->failed)
         gr_parallel(job->threads, all.tasks, sum_task, &all);
-    for (size_t i = 0; i < least(all.shares, all.room) && !job->failed && !gr_interrupted(); i++)
+    for (size_t i = 0; i < gr_least(all.shares, all.room) && !job->failed && !gr_interrupted(); i++)
         job->failed = !sum_long(job, &all.shared[i], job->threads);
     free(all.shared);
 }

@@ -27,6 +27,7 @@
  * Segments may lie one after another, as offsets name them or their ids are sorted: each thread
  * takes some of them, and cells stay in its cache (in_order.c). */
 #include "segments/segment_job.h"
+#include "shared/sizes.h"
 
 #include "cpu/store.h"
 #include "exact/format.h"
@@ -48,11 +49,6 @@ enum {
     OUTLIERS_PER = 256,     /* ... per so many numbers */
     FIELDS = 2048           /* of exponents */
 };
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 /* --- sums ---------------------------------------------------------------------------------- */
 
@@ -126,7 +122,7 @@ static void finish_task(size_t task, void *context)
 {
     const gr_host_segments *job = context;
     size_t cells = job->segments * job->columns, first = task * FINISHED;
-    gr_finish_cells(job, first, least(cells - first, FINISHED));
+    gr_finish_cells(job, first, gr_least(cells - first, FINISHED));
 }
 
 /* --- additions ----------------------------------------------------------------------------- */
@@ -150,7 +146,7 @@ static bool take_chunk(gr_host_segments *job, size_t *first, size_t *end)
     *first = __atomic_fetch_add(&job->next_row, job->chunk, __ATOMIC_RELAXED);
     if (*first >= job->end_row || *first >= __atomic_load_n(&job->bad_row, __ATOMIC_RELAXED))
         return false;
-    *end = *first + least(job->chunk, job->end_row - *first);
+    *end = *first + gr_least(job->chunk, job->end_row - *first);
     return true;
 }
 
@@ -181,7 +177,7 @@ void gr_add_rows(gr_host_segments *job, gr_segment_block *block, size_t first, s
             high = middle;
     }
     for (size_t row = first; row < end; row += block->rows) {
-        block->rows = least(GR_SEGMENT_BLOCK / (job->columns + !job->columns), end - row);
+        block->rows = gr_least(GR_SEGMENT_BLOCK / (job->columns + !job->columns), end - row);
         block->rows += block->rows == 0;
         gr_read_ids(job, block, row, &at);
         size_t bad = job->in_order ? block->rows : gr_first_bad(job, block);
@@ -191,7 +187,7 @@ void gr_add_rows(gr_host_segments *job, gr_segment_block *block, size_t first, s
         }
         for (size_t column = 0; column < job->columns; column += block->columns) {
             block->first_column = column;
-            block->columns = least(job->columns - column, GR_SEGMENT_BLOCK);
+            block->columns = gr_least(job->columns - column, GR_SEGMENT_BLOCK);
             gr_read_numbers(job, block, row);
             if (!add_block(job, block, copy)) {
                 bool full = job->outliers[copy].count == job->most_outliers;
@@ -276,7 +272,7 @@ static void run_pass(gr_host_segments *job)
             gr_parallel(job->copies, (size_t)job->copies, carry_task, job);
         job->clears = first == 0;
         job->next_row = first;
-        job->end_row = first + least(rows - first, GR_ROUND_ROWS);
+        job->end_row = first + gr_least(rows - first, GR_ROUND_ROWS);
         gr_parallel(job->copies, (size_t)job->copies, add_task, job);
     } while (job->end_row < rows && !has_ended(job));
     if (!has_ended(job))
@@ -310,10 +306,10 @@ static void run_kind(gr_host_segments *job, gr_cell_kind kind, size_t cell_bytes
     job->kind = kind;
     job->cell_bytes = cell_bytes;
     job->too_wide = false;
-    size_t each = least(segments, most > 2 ? most - 1 : 1);
+    size_t each = gr_least(segments, most > 2 ? most - 1 : 1);
     size_t chunks = (request->values.rows + job->chunk - 1) / job->chunk;
-    size_t copies = least(most / (each + 1), chunks);
-    copies = request->values.rows < each ? 1 : least(copies, (size_t)job->threads);
+    size_t copies = gr_least(most / (each + 1), chunks);
+    copies = request->values.rows < each ? 1 : gr_least(copies, (size_t)job->threads);
     job->copies = copies > 1 ? (int)copies : 1;
     job->copy_bytes = ((each + 1) * job->columns * cell_bytes + 63) / 64 * 64;
     job->most_outliers = FEW_OUTLIERS + numbers / OUTLIERS_PER / (size_t)job->copies;
@@ -322,7 +318,7 @@ static void run_kind(gr_host_segments *job, gr_cell_kind kind, size_t cell_bytes
     job->failed = !job->cells || !job->outliers;
     for (size_t first = 0; first < segments && !has_ended(job); first += each) {
         job->first_segment = first;
-        job->segments = least(each, segments - first);
+        job->segments = gr_least(each, segments - first);
         run_pass(job);
     }
     for (int i = 0; job->outliers && i < job->copies; i++)
