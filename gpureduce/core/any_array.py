@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +45,7 @@ def add(asked: Arguments, arr: npt.ArrayLike, into: _host.Exact | None = None) -
     request = resolve(asked, strategy, array.dtype)
     outcome = _add_host_array(request, array, several, into)
     if not asked.timing:
-        return SumResult(outcome.value, cast(Timing, None))
+        return SumResult(outcome.value, None)
     return SumResult(outcome.value, _timing(request, array, outcome, start))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from gpureduce.core.checks import shown
 from gpureduce.core.dtypes import Array
+from gpureduce.core.results import SumResult
 
 
 class Reduction(NamedTuple):
@@ -127,14 +128,27 @@ def _overlaps(a: Array, b: Array) -> bool:
         return True
 
 
+def _number(initial: object, words: str, result: np.dtype[Any]) -> Any:
+    """`initial`, which may be a result or an array of one number. Raises for other objects."""
+    one: Any = np.asarray(initial)[()] if isinstance(initial, (SumResult, np.ndarray)) else initial
+    if isinstance(one, (str, bytes, bytearray, np.timedelta64, np.ndarray)) or (
+        np.iscomplexobj(one) and result.kind != "c"
+    ):
+        raise _wrong_initial(initial, words, result)
+    return one
+
+
+def _wrong_initial(initial: object, words: str, result: np.dtype[Any]) -> TypeError:
+    return TypeError(f"initial must be a {words} for a sum in {result}, not {shown(initial)}")
+
+
 def initial_integer(initial: object, result: np.dtype[Any]) -> int:
     """`initial` for a sum of integers."""
+    words = "whole number"
     try:
-        number = int(initial.__index__())  # type: ignore[attr-defined]
-    except (AttributeError, TypeError):
-        raise TypeError(
-            f"initial must be a whole number for a sum in {result}, not {shown(initial)}"
-        ) from None
+        number = operator.index(_number(initial, words, result))
+    except TypeError:
+        raise _wrong_initial(initial, words, result) from None
     limits = np.iinfo(result)
     if not limits.min <= number <= limits.max:
         raise ValueError(
@@ -144,36 +158,50 @@ def initial_integer(initial: object, result: np.dtype[Any]) -> int:
     return number
 
 
-def initial_floats(initial: Any, result: np.dtype[Any]) -> tuple[list[float], list[float]]:
+def initial_floats(initial: object, result: np.dtype[Any]) -> tuple[list[float], list[float]]:
     """`initial` for a sum of floats: float64 numbers that add up to its real and imaginary part.
 
-    A whole number beyond 2^53 takes more than one.
+    A whole number beyond 2^53, a long double or a fraction may take more than one.
     """
     words = "number" if result.kind == "c" else "real number"
+    one = _number(initial, words, result)
     try:
-        if isinstance(initial, (str, bytes, bytearray)):
-            raise TypeError
-        if hasattr(initial, "__index__") and np.ndim(initial) == 0:
-            return _as_floats(int(initial.__index__())), []
-        if isinstance(initial, complex) or np.iscomplexobj(initial):
-            number = complex(initial)
-            if result.kind != "c":
-                raise TypeError
-            return [number.real], [number.imag]
-        return [float(initial)], []
+        if np.iscomplexobj(one):
+            return _as_floats(one.real), _as_floats(one.imag)
+        return _as_floats(one), []
     except (TypeError, ValueError):
-        raise TypeError(
-            f"initial must be a {words} for a sum in {result}, not {shown(initial)}"
-        ) from None
+        raise _wrong_initial(initial, words, result) from None
     except OverflowError:
         raise ValueError(f"initial must be finite in float64, not {shown(initial)}") from None
+    except ArithmeticError:
+        raise ValueError(
+            f"initial={shown(initial)} is no sum of float64 numbers, and is not rounded silently: "
+            "pass float(initial)"
+        ) from None
 
 
-def _as_floats(number: int) -> list[float]:
+def initial_number(parts: tuple[Any, Any], result: np.dtype[Any]) -> Any:
+    """What `initial_floats` found as one number, rounded."""
+    real, imaginary = map(sum, parts)
+    return complex(real, imaginary) if result.kind == "c" else real
+
+
+def _as_floats(number: Any) -> list[float]:
+    """Float64 numbers that add up to a number. ArithmeticError if there are none."""
+    try:
+        top, bottom = operator.index(number), 1
+    except TypeError:
+        if isinstance(number, float) or not hasattr(number, "as_integer_ratio"):
+            return [float(number)]
+        try:
+            top, bottom = number.as_integer_ratio()
+        except (OverflowError, ValueError):  # inf or nan
+            return [float(number)]
     found = []
-    while number:
-        found.append(float(number))
-        if math.isinf(found[-1]):
-            raise OverflowError
-        number -= int(found[-1])
+    while top:
+        found.append(top / bottom)
+        a, b = found[-1].as_integer_ratio()
+        if bottom & (bottom - 1) or not a:
+            raise ArithmeticError
+        top, bottom = top * b - a * bottom, bottom * b
     return found

@@ -104,10 +104,9 @@ def segment_sum(
     Returns
     -------
     SumResult
-        A named tuple of an array, (num_segments,) or (num_segments, d), and its `Timing`. The sum
-        of a segment without elements is 0, or `initial`. For arrays on a GPU it is an array of the
-        same library on the same GPU, or a `DeviceArray` if that library is none of CuPy, PyTorch
-        and JAX.
+        An array, (num_segments,) or (num_segments, d), and its `Timing`. The sum of a segment
+        without elements is 0, or `initial`. For arrays on a GPU it is an array of the same library
+        on the same GPU, or a `DeviceArray` if that library is none of CuPy, PyTorch and JAX.
 
     Raises
     ------
@@ -177,7 +176,7 @@ def segment_sum(
         outcome, name = made
         sums = into if out is None else out
     if not timing:
-        return SumResult(sums, cast(Timing, None))
+        return SumResult(sums, None)
     return SumResult(sums, _timing(outcome, name, array, segments, start))
 
 
@@ -334,7 +333,8 @@ def _add(
     else:
         first = tuple(map(tuple, reduction.initial_floats(initial, result)))
     if request.strategy.name == "numpy":
-        return _by_numpy(request, array, segments, initial, out)
+        number = first if result.kind in "iu" else reduction.initial_number(first, result)
+        return _by_numpy(request, array, segments, number, out)
     sums = _array_for(request, array, segments, out)
     ms = _add_to(sums, array, segments, result, first)
     return (sums if out is None else out), ms

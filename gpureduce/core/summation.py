@@ -112,7 +112,7 @@ def sum(
     Returns
     -------
     SumResult
-        A named tuple of the value and its `Timing`. With an axis, `keepdims` or `out`, the value is
+        The value and its `Timing`. With an axis, `keepdims` or `out`, the value is
         an array; without dimensions it is a scalar, except for `out` itself.
 
     Raises

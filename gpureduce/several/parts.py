@@ -203,7 +203,7 @@ def _sum(
         sums.insert(0, _on_gpus(own, on_gpu.index(True), asked.dtype))
     value = _merged(sums, _check_dtypes(sums))
     if not asked.timing:
-        return SumResult(value, cast(Timing, None))
+        return SumResult(value, None)
     return SumResult(value, _timing(strategy, sums, own, module, host_ms, start))
 
 

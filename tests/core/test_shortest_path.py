@@ -105,9 +105,9 @@ def test_other_names_for_the_same_integers():
 
 def test_the_result_is_a_sum_result():
     quick = gpureduce.sum(np.ones(3), "exact", timing=False)
-    assert type(quick) is gpureduce.SumResult and quick == (3.0, None)
+    assert type(quick) is gpureduce.SumResult and tuple(quick) == (3.0, None)
     assert (quick.value, quick.timing, float(quick), len(quick)) == (3.0, None, 3.0, 2)
-    assert gc.is_tracked(quick) and quick._replace(value=1) == (1, None)
+    assert gc.is_tracked(quick)
 
 
 def test_wrong_arguments():

@@ -161,7 +161,7 @@ static int exec_module(PyObject *module)
             return -1;
     if (PyModule_AddStringConstant(module, "COMPILER", __VERSION__) < 0 ||
         gr_add_exact_type(module) < 0 || gr_add_context_value_type(module) < 0 ||
-        gr_import_numpy() < 0)
+        gr_add_sum_result_type(module) < 0 || gr_import_numpy() < 0)
         return -1;
     return gr_remember_main_thread();
 }
