@@ -18,6 +18,7 @@ from gpureduce.core import (
     on_device,
     on_host,
     on_several,
+    timedeltas,
 )
 from gpureduce.core.devices import LEAST_SHARED_BYTES
 from gpureduce.core.request import Arguments, Request, placed_on_several, resolve, strategy_of
@@ -38,6 +39,10 @@ def add(asked: Arguments, arr: npt.ArrayLike, into: _host.Exact | None = None) -
     array = arrays.as_array(arr)
     if asked.stream is not None:
         raise ValueError("stream is for arrays on a GPU; this one is in host memory")
+    if array.dtype.kind == "m":
+        how = asked._replace(dtype=None)
+        add_integers = lambda integers, *_: add(how, integers, into)  # noqa: E731
+        return timedeltas.add(array, asked.dtype, 0, None, add_integers, np.any)
     if strategy.name == "auto" and asked.device is None and array.nbytes >= LEAST_SHARED_BYTES:
         device, with_processors = calibration.way_for(array.nbytes)
         asked = asked._replace(device=device)

@@ -6,12 +6,23 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from gpureduce.core import arrays, axis_on_device, axis_on_host, device_results, devices, dtypes
+from gpureduce.core import (
+    arrays,
+    axis_on_device,
+    axis_on_host,
+    device_results,
+    devices,
+    dtypes,
+    timedeltas,
+)
 from gpureduce.core.checks import one_of
 from gpureduce.core.reduction import Reduction
 from gpureduce.core.request import Arguments, resolve, strategy_of
@@ -40,6 +51,16 @@ def add(asked: Arguments, arr: npt.ArrayLike, how: Reduction) -> SumResult:
         )
     if asked.stream is not None:
         raise ValueError("stream is for arrays on a GPU; this one is in host memory")
+    if array.dtype.kind == "m":
+        some: Any = {"axis": how.axis, "keepdims": how.keepdims, "where": how.where}
+
+        def add_integers(integers: dtypes.Array, initial: int, out: Any) -> SumResult:
+            return add(
+                asked._replace(dtype=None), integers, Reduction(**some, initial=initial, out=out)
+            )
+
+        any_of = functools.partial(np.any, **some)
+        return timedeltas.add(array, asked.dtype, how.initial, how.out, add_integers, any_of)
     request = resolve(asked, strategy, array.dtype)
     if request.on_host:
         outcome, finish = axis_on_host.add(request, array, how), request.strategy.finishes[0]

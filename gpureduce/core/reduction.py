@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -66,8 +66,8 @@ def reduced_axes(axis: object, dims: int) -> tuple[int, ...]:
     one: Any
     for one in found:
         try:
-            number = one.__index__()
-        except (AttributeError, TypeError):
+            number = operator.index(cast(Any, None if isinstance(one, bool) else one))
+        except TypeError:
             raise TypeError(
                 f"axis must be a whole number, a tuple of them or None, not {shown(axis)}"
             ) from None

@@ -8,8 +8,10 @@ import numpy.typing as npt
 
 from gpureduce.core import arrays, axis_on_device, dtypes, reduction, segments
 from gpureduce.core import digits as words_of
+from gpureduce.core.checks import named_keywords
 
 
+@named_keywords
 def digits(
     arr: npt.ArrayLike,
     axis: int | tuple[int, ...] | None = None,
@@ -59,6 +61,7 @@ def digits(
     return words_of.of_sums(array, reduction.reduced_axes(axis, array.ndim))
 
 
+@named_keywords
 def segment_digits(
     values: npt.ArrayLike,
     segment_ids: npt.ArrayLike | None = None,
