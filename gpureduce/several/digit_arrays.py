@@ -138,8 +138,6 @@ def from_digits(words: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Any
     np.float32(0.75)
     """
     checked = words_of.checked(words)
-    result = words_of.dtype_of(checked) if dtype is None else dtypes.named(dtype)
-    if result.kind in "biu" or dtypes.number_name(result) is None:
-        raise TypeError(f"an exact sum is rounded to a float or complex dtype, not {result}")
+    result = words_of.dtype_of(checked) if dtype is None else dtypes.rounded_to(dtype)
     found = words_of.rounded(checked, result)
     return found if found.ndim else found[()]

@@ -32,8 +32,8 @@ typedef struct {
     gr_exact_initial floats;
 } request;
 
-/* Marks the axes. Returns false, without an exception, if one is no whole number (a bool is none) or
- * does not exist or comes twice. */
+/* Marks the axes. Returns false, without an exception, if one is no whole number, is a bool, does
+ * not exist or comes twice. */
 static bool take_axis(request *asked, PyObject *axis)
 {
     int overflow, dims = PyArray_NDIM(asked->array);
