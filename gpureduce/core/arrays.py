@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpureduce import _host
 from gpureduce.core.dtypes import Array, Conversion, named, no_sum_of, quietly
 from gpureduce.core.refusals import refuse_missing, refuse_objects
 from gpureduce.lazy_import import load, load_other
@@ -26,7 +27,7 @@ def as_array(arr: object) -> Array:
     array = viewed(arr)
     if array.dtype.kind == "O" and array.size:
         refuse_objects(array)
-    return array
+    return array if array.dtype.kind != "b" else _booleans(array)
 
 
 def viewed(arr: object, cure: str = "") -> Array:
@@ -61,6 +62,16 @@ def _plain(array: Array) -> Array:
         return array
     refuse_missing(array)
     return array.view(np.ndarray)
+
+
+def _booleans(array: Array) -> Array:
+    """An array of booleans whose bytes are 0 and 1. To NumPy, any other byte is True, too."""
+    own = array[tuple(slice(None) if step else slice(1) for step in array.strides)].view(np.uint8)
+    if is_flat(own):
+        are_bools = _host.are_bools(own.reshape(-1, order="A"))
+    else:
+        are_bools = all(own[where].max() <= 1 for where in parts(own.shape, own.ndim))
+    return array if are_bools else np.broadcast_to(own != 0, array.shape)
 
 
 def without_elements(arr: object) -> str | None:

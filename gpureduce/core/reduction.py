@@ -45,10 +45,8 @@ def checked(how: Reduction, array: Array, result: np.dtype[Any]) -> Checked:
     shape = shape_of_result(array.shape, axes, how.keepdims)
     mask = checked_mask(how.where, array.shape)
     out = None if how.out is None else checked_out(how.out, array, shape, result)
-    if out is not None:
-        out = out.view(np.ndarray)  # a subclass may redefine indexing
-        if mask is not None and np.may_share_memory(out, mask):
-            mask = mask.copy()
+    if out is not None and mask is not None and np.may_share_memory(out, mask):
+        mask = mask.copy()
     return Checked(axes, bool(how.keepdims), shape, mask, out)
 
 
@@ -104,28 +102,31 @@ def checked_mask(where: object, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]
 
 
 def checked_out(out: object, array: Array, shape: tuple[int, ...], result: np.dtype[Any]) -> Array:
-    """`out`, if the sums can be written to it."""
+    """`out` as an ndarray, if the sums can be written to it."""
     if not isinstance(out, np.ndarray):
         raise TypeError(
             f"out must be a NumPy array of shape {shape} and dtype {result}, "
             f"not {type(out).__name__}"
         )
+    out = np.ndarray.view(out, np.ndarray)  # a subclass may redefine indexing, flags and shape
     if out.dtype != result:
         raise TypeError(f"out must have the dtype of the sum, {result}, not {out.dtype}")
     if out.shape != shape:
         raise ValueError(f"out must have the shape of the sum, {shape}, not {out.shape}")
     if not out.flags.writeable:
         raise ValueError("out is read-only: pass an array that can be written to")
-    if np.may_share_memory(out, array) and _overlaps(out, array):
-        raise ValueError("out overlaps the array: pass an array with memory of its own")
+    refuse_overlap(out, array, "the array")
     return out
 
 
-def _overlaps(a: Array, b: Array) -> bool:
+def refuse_overlap(out: Array, array: Array, name: str) -> None:
+    """Raises if `out` overlaps an input, which is called `name`."""
     try:
-        return np.shares_memory(a, b, max_work=10**5)  # type: ignore[arg-type]
+        overlaps: bool = np.shares_memory(out, array, max_work=10**5)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
-        return True
+        overlaps = True
+    if overlaps:
+        raise ValueError(f"out overlaps {name}: pass an array with memory of its own")
 
 
 def _number(initial: object, words: str, result: np.dtype[Any]) -> Any:

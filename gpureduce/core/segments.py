@@ -45,6 +45,7 @@ class _Segments(NamedTuple):
     offsets: Array | None
     size: int
     largest: int | None = None  # the largest id, if the size follows from it
+    given: Array | None = None  # the caller's offsets, of which `offsets` is a copy
 
     @property
     def nbytes(self) -> int:
@@ -341,7 +342,7 @@ def _by_offsets(array: Array, found: Array, count: int | None) -> _Segments:
         if k := _first_fall(found):
             raise segments_on_device.falling(k - 1, int(found[k - 1]), int(found[k]))
         raise ValueError("offsets changed during the call")
-    return _Segments(None, own, len(own) - 1)
+    return _Segments(None, own, len(own) - 1, given=found)
 
 
 def _array_for(
@@ -351,9 +352,11 @@ def _array_for(
     result = request.conversion.result
     shape = (segments.size, *array.shape[1:])
     if out is not None:
-        reduction.checked_out(out, array, shape, result)
-        numbers = segments.offsets if segments.ids is None else segments.ids
-        return reduction.checked_out(out, cast(Array, numbers), shape, result).view(np.ndarray)
+        into = reduction.checked_out(out, array, shape, result)
+        for name, numbers in (("segment_ids", segments.ids), ("offsets", segments.given)):
+            if numbers is not None:
+                reduction.refuse_overlap(into, numbers, name)
+        return into
     return _empty(shape, result, segments)
 
 

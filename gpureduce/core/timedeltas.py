@@ -30,7 +30,7 @@ def add(
     if out is not None and not (isinstance(out, np.ndarray) and out.dtype == unit):
         raise TypeError(f"out must be a NumPy array of dtype {unit}")
     first = _initial(0 if initial is None else initial, unit)
-    into = None if out is None else out.view(np.int64)
+    into = None if out is None else np.ndarray.view(out, np.int64)
     is_nat = np.isnat(array)
     integers = array.view(np.dtype(np.int64).newbyteorder(array.dtype.byteorder))
     found = add_integers(integers, int(first.view(np.int64)), into)
