@@ -252,5 +252,5 @@ for name, call in CALLS.items():
 
 @pytest.mark.skipif(bool(gpureduce.build_info()["sanitize"]), reason="sanitizers map terabytes")
 def test_no_memory_for_the_variables_of_a_thread():
-    """glibc ended the process, as it allocated these variables when a thread first used one."""
+    """Glibc ended the process, as it allocated these variables when a thread first used one."""
     run_python(STARTS, GPUREDUCE_THREADS="4")
