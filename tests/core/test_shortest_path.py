@@ -90,7 +90,7 @@ def test_every_layout():
 def test_dtypes_without_a_sum_are_refused(dtype):
     array = np.zeros(3, dtype)
     assert _host.sum_array(array, False, None) is None
-    with pytest.raises(TypeError, match="cannot be summed"):
+    with pytest.raises(TypeError, match=r"cannot be summed|dtype object holds Python's numbers"):
         gpureduce.sum(array, "cpu", timing=False)
 
 
