@@ -64,7 +64,7 @@ def reduced_axes(axis: object, dims: int) -> tuple[int, ...]:
     one: Any
     for one in found:
         try:
-            number = operator.index(cast(Any, None if isinstance(one, bool) else one))
+            number = operator.index(cast(Any, None if isinstance(one, (bool, np.bool_)) else one))
         except TypeError:
             raise TypeError(
                 f"axis must be a whole number, a tuple of them or None, not {shown(axis)}"

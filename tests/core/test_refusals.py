@@ -286,9 +286,8 @@ def test_an_axis_in_the_place_of_the_strategy(axis):
 @pytest.mark.parametrize("axis", [True, False, (True,), (0, True), np.True_], ids=str)
 @pytest.mark.parametrize("options", [{}, {"device": "emulator"}, {"where": A > 0}], ids=str)
 def test_an_axis_that_is_a_bool(axis, options):
-    for add in (np.sum, gpureduce.sum):
-        with pytest.raises(TypeError):
-            add(A, axis=axis, **(options if add is gpureduce.sum else {}))
+    with pytest.raises(TypeError, match="axis must be a whole number, a tuple of them or None"):
+        gpureduce.sum(A, axis=axis, **options)
 
 
 @pytest.mark.parametrize("device", ["gpu", "GPU:0", "nvidia", 0])
@@ -304,8 +303,8 @@ def test_a_device_that_does_not_exist(device):
         (gpureduce.sum, "keepdim", "did you mean keepdims?"),
         (gpureduce.sum, "xyz", "there are arr, strategy, dtype, "),
         (gpureduce.segment_sum, "num_segment", "did you mean num_segments?"),
-        (gpureduce.segment_sum, "segments", "did you mean segment_ids?"),
-        (gpureduce.sum_parts, "part_axis", "did you mean parts_axis?"),
+        (gpureduce.segment_sum, "segments", "did you mean segment_ids"),
+        (gpureduce.sum_parts, "part_axis", "did you mean parts_axis"),
         (gpureduce.digits, "axes", "did you mean axis?"),
         (gpureduce.segment_digits, "offset", "did you mean offsets?"),
         (gpureduce.integrate, "strat", "did you mean strategy?"),
