@@ -350,6 +350,9 @@ class Toolchain:
         # Keeps the build machine's paths out of the objects.
         self.rename = [f"-ffile-prefix-map={ROOT}=."]
         self.common = ["-O2", "-fPIC", "-fvisibility=hidden", "-pthread", *WARNINGS]
+        # By other models, glibc allocates a thread's variables when it first uses one, and ends the
+        # process if there is no memory.
+        self.common.append("-ftls-model=initial-exec")
         self.common += ["-g1"] if SANITIZE else []  # other modules are stripped
         # Fused multiply-adds would change sums on processors that have them: AArch64.
         self.common.append("-ffp-contract=off")

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import sys as _sys
 from pathlib import Path as _Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,7 +153,8 @@ def __getattr__(name: str) -> Any:
     if name in ("emulator", "plot"):
         return _load(name)
     if name not in _HOME_OF:
-        raise AttributeError(f"module 'gpureduce' has no attribute {name!r}")
+        module = _sys.modules[__name__]  # with its name, Python suggests the nearest attribute
+        raise AttributeError(f"module 'gpureduce' has no attribute {name!r}", name=name, obj=module)
     found = getattr(_load(_HOME_OF[name]), name)
     globals()[name] = found
     return found

@@ -74,7 +74,7 @@ def sum(
     conversion = dtypes.convert(x.dtype, dtype)
     result = conversion.result
     how = {"axis": axis, "keepdims": keepdims, "dtype": result, "split_every": split_every}
-    meta = np.empty((0,) * x.ndim, result)
+    meta = _meta(x, axis, keepdims, result)
     if strategy == "exact" and dtypes.is_exact(result):
         return da.reduction(
             x, _digits, _Rounded(result), combine=_added, meta=meta, name="exact-sum", **how
@@ -128,8 +128,14 @@ def mean(
     dtypes.convert(x.dtype, result)  # raises if it would lose something
     return da.reduction(
         x, _digits, _Mean(result), axis=axis, keepdims=keepdims, dtype=result, combine=_added,
-        split_every=split_every, meta=np.empty((0,) * x.ndim, result), name="exact-mean",
+        split_every=split_every, meta=_meta(x, axis, keepdims, result), name="exact-mean",
     )  # fmt: skip
+
+
+def _meta(x: Any, axis: Axis, keepdims: bool, result: np.dtype[Any]) -> Any:
+    """An array without elements, of the dimensions and the dtype of the sums."""
+    reduced = 0 if keepdims else x.ndim if axis is None else np.size(axis)
+    return np.empty((0,) * (x.ndim - reduced), result)
 
 
 # The functions below run on workers. Dask calls them with `axis` as a tuple of numbers from 0 on.

@@ -2,6 +2,8 @@
 #define GR_IMPORTS_NUMPY
 #include "bindings/numpy_arrays.h"
 
+#include "cpu/bools.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,11 +117,30 @@ const gr_numpy_type *gr_numpy_type_of(PyObject *object)
     return gr_numpy_type_of_elements(object);
 }
 
+/* Whether the elements are bytes 0 and 1 without gaps. Python looks at others. */
+static bool holds_bools(PyArrayObject *array)
+{
+    enum { KEEPS_GIL_BYTES = 1 << 16 };
+    const void *data = PyArray_DATA(array);
+    size_t n = (size_t)PyArray_NBYTES(array);
+    bool found;
+    if (!(PyArray_FLAGS(array) & (NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS)))
+        return false;
+    if (n <= KEEPS_GIL_BYTES)
+        return gr_cpu_are_bools(data, n);
+    Py_BEGIN_ALLOW_THREADS;
+    found = gr_cpu_are_bools(data, n);
+    Py_END_ALLOW_THREADS;
+    return found;
+}
+
 const gr_numpy_type *gr_numpy_type_of_elements(PyObject *object)
 {
     if (!PyArray_CheckExact(object))
         return NULL;
     PyArrayObject *array = (PyArrayObject *)object;
+    if (PyArray_TYPE(array) == NPY_BOOL && !holds_bools(array))
+        return NULL;
     int number = PyArray_TYPE(array);
     if (!PyArray_ISNOTSWAPPED(array))
         return NULL;

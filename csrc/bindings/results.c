@@ -87,14 +87,14 @@ PyObject *gr_common_fields(unsigned long long key, PyObject *make, const char *f
 static PyObject *result_of(PyObject *value, PyObject *timing)
 {
     PyObject *result =
-        value && timing && find_types() == 0 ? PyType_GenericAlloc(sum_result_type, 2) : NULL;
+        value && timing && find_types() == 0 ? PyType_GenericAlloc(sum_result_type, 0) : NULL;
     if (!result) {
         Py_XDECREF(value);
         Py_XDECREF(timing);
         return NULL;
     }
-    PyTuple_SetItem(result, 0, value);
-    PyTuple_SetItem(result, 1, timing);
+    ((gr_sum_result *)result)->value = value;
+    ((gr_sum_result *)result)->timing = timing;
     return result;
 }
 

@@ -1,10 +1,15 @@
-/* SumResult and Timing, the classes of gpureduce/core/results.py, filled in without running Python
+/* SumResult (host/sum_result.c) and Timing (gpureduce/core/results.py), made without running Python
  * code, which would take longer than a small sum. */
 #ifndef GPUREDUCE_BINDINGS_RESULTS_H
 #define GPUREDUCE_BINDINGS_RESULTS_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+
+/* All modules make objects of this layout, of the type that _host defines. */
+typedef struct {
+    PyObject_HEAD PyObject *value, *timing;
+} gr_sum_result;
 
 /* The fields of a Timing that differ from sum to sum. */
 typedef enum {

@@ -53,12 +53,18 @@ static bool read_component(gr_exact *acc, const int64_t *words, int64_t added)
 gr_words_error gr_exact_from_words(const int64_t *words, int components, gr_exact acc[2],
                                    gr_load *load)
 {
-    int64_t added = words[0];
+    int64_t added = gr_words_added(words);
     gr_exact read[2];
+    int type = 1;
     if (added < 1 || added > GR_WORDS_MOST)
         return GR_WORDS_BAD_NUMBER;
-    int type = (int)(words[1] / added % 16);
-    if (words[1] != added * gr_words_format(components, type) || !gr_load_of_type(type, load))
+    bool is_old = words[0] == added;
+    if (!is_old && words[0] != added * gr_words_first(components))
+        return GR_WORDS_BAD_FORMAT;
+    while (type <= 4 &&
+           words[1] != added * (is_old ? 256 + 16 * components + type : gr_words_type(type)))
+        type++;
+    if (!gr_load_of_type(type, load) || (components == 2 && gr_load_size(*load) < 4))
         return GR_WORDS_BAD_FORMAT;
     int64_t most = added * (int64_t)UINT32_MAX;
     if (words[2] < 0 || words[2] > most || words[3] < 0 || words[3] > UINT32_MAX)

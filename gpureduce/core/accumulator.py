@@ -15,11 +15,6 @@ _FLOATS = [name for name in DTYPES if "float" in name]
 _NAME_OF = {DTYPES[name].load: name for name in _FLOATS}
 
 
-def _is_float(dtype: np.dtype[Any]) -> bool:
-    """Whether it is a float or complex dtype that sums can have."""
-    return dtypes.number_name(dtype) in (*_FLOATS, *COMPLEX)
-
-
 class Accumulator:
     """The exact sum of all elements added so far, and their count.
 
@@ -49,7 +44,7 @@ class Accumulator:
 
     def __init__(self, dtype: npt.DTypeLike = "float64") -> None:
         named = dtypes.named(dtype).newbyteorder("=")
-        if not _is_float(named):
+        if not dtypes.is_float(named):
             raise TypeError(
                 f"an accumulator is of {', '.join((*_FLOATS, *COMPLEX))}, not {named}; integers "
                 "never round: numpy.sum will do"
@@ -120,9 +115,7 @@ class Accumulator:
 
     def value(self, dtype: npt.DTypeLike | None = None) -> Any:
         """The sum, rounded once to `dtype`, as a NumPy scalar."""
-        wanted = self._dtype if dtype is None else dtypes.named(dtype).newbyteorder("=")
-        if not _is_float(wanted):
-            raise TypeError(f"an exact sum is rounded to a float or complex dtype, not {wanted}")
+        wanted = self._dtype if dtype is None else dtypes.rounded_to(dtype)
         if self._dtype.kind == "c" and wanted.kind != "c":
             raise TypeError(f"dtype={wanted} would lose the imaginary part")
         return exact.value(self._total, wanted)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ from gpureduce.core import (
     on_device,
     on_host,
     on_several,
+    timedeltas,
 )
 from gpureduce.core.devices import LEAST_SHARED_BYTES
 from gpureduce.core.request import Arguments, Request, placed_on_several, resolve, strategy_of
@@ -39,6 +39,10 @@ def add(asked: Arguments, arr: npt.ArrayLike, into: _host.Exact | None = None) -
     array = arrays.as_array(arr)
     if asked.stream is not None:
         raise ValueError("stream is for arrays on a GPU; this one is in host memory")
+    if array.dtype.kind == "m":
+        how = asked._replace(dtype=None)
+        add_integers = lambda integers, *_: add(how, integers, into)  # noqa: E731
+        return timedeltas.add(array, asked.dtype, 0, None, add_integers, np.any)
     if strategy.name == "auto" and asked.device is None and array.nbytes >= LEAST_SHARED_BYTES:
         device, with_processors = calibration.way_for(array.nbytes)
         asked = asked._replace(device=device)
@@ -46,7 +50,7 @@ def add(asked: Arguments, arr: npt.ArrayLike, into: _host.Exact | None = None) -
     request = resolve(asked, strategy, array.dtype)
     outcome = _add_host_array(request, array, several, into)
     if not asked.timing:
-        return SumResult(outcome.value, cast(Timing, None))
+        return SumResult(outcome.value, None)
     return SumResult(outcome.value, _timing(request, array, outcome, start))
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from gpureduce import _host
 from gpureduce.core.dtypes import Array, Conversion, named, no_sum_of, quietly
+from gpureduce.core.refusals import refuse_missing, refuse_objects
 from gpureduce.lazy_import import load, load_other
 
 # Strided, byte-swapped, unaligned or cast input is packed through a buffer of this many elements,
@@ -22,14 +23,18 @@ _PACKED: Any = [["readonly", "nbo", "aligned", "contig"]]
 
 
 def as_array(arr: object) -> Array:
-    """`arr` as an array in host memory. An array on a device is never copied implicitly.
+    """`arr` as an array of numbers in host memory. One on a device is never copied implicitly."""
+    array = viewed(arr)
+    if array.dtype.kind == "O" and array.size:
+        refuse_objects(array)
+    return array if array.dtype.kind != "b" else _booleans(array)
 
-    Masked arrays are refused, alone or in a list, but not looked for in lists of lists.
-    """
+
+def viewed(arr: object, cure: str = "") -> Array:
+    """`arr` as an array in host memory, of numbers or not. Missing entries are refused."""
     if isinstance(arr, np.ndarray):
-        return _numbers(_plain(arr))
-    if isinstance(arr, (list, tuple)):
-        _refuse_masked(arr)
+        return _plain(arr)
+    refuse_missing(arr, cure)
     if why := without_elements(arr):
         raise TypeError(f"{type(arr).__name__} {why}")
     device = load("core.host_dlpack").device_type(arr)
@@ -38,7 +43,7 @@ def as_array(arr: object) -> Array:
             f"{type(arr).__name__} lies on a GPU, where host strategies and a gpureduce without "
             "CUDA cannot read it, and it is not copied silently: pass a host copy"
         )
-    return _numbers(_plain(np.asanyarray(arr)) if device is None else _host_array(arr))
+    return _plain(np.asanyarray(arr)) if device is None else _host_array(arr)
 
 
 def lies_on_a_gpu(arr: object) -> bool:
@@ -51,32 +56,22 @@ def lies_on_a_gpu(arr: object) -> bool:
     return on_device or hasattr(arr, "__cuda_array_interface__")
 
 
-def _refuse_masked(arrays: Iterable[object]) -> None:
-    # Not np.ma.MaskedArray: its first use makes NumPy import np.ma in a module-level __getattr__,
-    # which recurses forever if a signal handler raises inside it.
-    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
-    if masked and any(isinstance(one, masked) for one in arrays):
-        raise TypeError(
-            "masked arrays are refused, as the mask would be lost: pass arr.data to gpureduce.sum "
-            "with where=~arr.mask, or pass arr.compressed() or arr.filled(value)"
-        )
-
-
 def _plain(array: Array) -> Array:
     """The array as an ndarray: a subclass may redefine shape and size, or mask elements."""
     if type(array) is np.ndarray:
         return array
-    _refuse_masked((array,))
+    refuse_missing(array)
     return array.view(np.ndarray)
 
 
-def _numbers(array: Array) -> Array:
-    """Returns the array. Raises TypeError if its elements are accumulators."""
-    if array.dtype.kind == "O":
-        for one in array.flat:
-            if words := getattr(type(one), "_not_a_number", None):
-                raise TypeError(words)
-    return array
+def _booleans(array: Array) -> Array:
+    """An array of booleans whose bytes are 0 and 1. To NumPy, any other byte is True, too."""
+    own = array[tuple(slice(None) if step else slice(1) for step in array.strides)].view(np.uint8)
+    if is_flat(own):
+        are_bools = _host.are_bools(own.reshape(-1, order="A"))
+    else:
+        are_bools = all(own[where].max() <= 1 for where in parts(own.shape, own.ndim))
+    return array if are_bools else np.broadcast_to(own != 0, array.shape)
 
 
 def without_elements(arr: object) -> str | None:

@@ -6,17 +6,27 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from dataclasses import replace
-from typing import cast
+from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from gpureduce.core import arrays, axis_on_device, axis_on_host, device_results, devices, dtypes
+from gpureduce.core import (
+    arrays,
+    axis_on_device,
+    axis_on_host,
+    device_results,
+    devices,
+    dtypes,
+    timedeltas,
+)
 from gpureduce.core.checks import one_of
 from gpureduce.core.reduction import Reduction
 from gpureduce.core.request import Arguments, resolve, strategy_of
-from gpureduce.core.results import SumResult, Timing
+from gpureduce.core.results import SumResult
 
 RESULTS = ("host", "device")
 
@@ -41,6 +51,16 @@ def add(asked: Arguments, arr: npt.ArrayLike, how: Reduction) -> SumResult:
         )
     if asked.stream is not None:
         raise ValueError("stream is for arrays on a GPU; this one is in host memory")
+    if array.dtype.kind == "m":
+        some: Any = {"axis": how.axis, "keepdims": how.keepdims, "where": how.where}
+
+        def add_integers(integers: dtypes.Array, initial: int, out: Any) -> SumResult:
+            return add(
+                asked._replace(dtype=None), integers, Reduction(**some, initial=initial, out=out)
+            )
+
+        any_of = functools.partial(np.any, **some)
+        return timedeltas.add(array, asked.dtype, how.initial, how.out, add_integers, any_of)
     request = resolve(asked, strategy, array.dtype)
     if request.on_host:
         outcome, finish = axis_on_host.add(request, array, how), request.strategy.finishes[0]
@@ -48,7 +68,7 @@ def add(asked: Arguments, arr: npt.ArrayLike, how: Reduction) -> SumResult:
         outcome = axis_on_device.add_host(request, array, how)
         finish = device_results.finish_of(outcome.launches)
     if not asked.timing:
-        return SumResult(outcome.value, cast(Timing, None))
+        return SumResult(outcome.value, None)
     total_ms = (time.perf_counter() - start) * 1e3
     name = dtypes.name_of(array.dtype)
     nbytes = array.size * array.dtype.itemsize

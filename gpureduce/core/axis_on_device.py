@@ -268,7 +268,7 @@ def add_gpu(
 
 def _run(
     plan: _Plan, arr: Any, stream: int, out: object, start: float
-) -> tuple[Any, Timing, _Known] | None:
+) -> tuple[Any, Timing | None, _Known] | None:
     """The sums by a plan; None if the array does not lie on a GPU."""
     found = gpu_arrays.ask(
         plan.module.sum_axis_on_device, arr, plan.how.keepdims, plan, stream, out, None
@@ -278,11 +278,11 @@ def _run(
 
 def _timed(
     plan: _Plan, found: tuple[Any, _Known, tuple[Any, ...]], start: float
-) -> tuple[Any, Timing, _Known]:
+) -> tuple[Any, Timing | None, _Known]:
     """The sums; their timing, or None without timing; and what is known of such arrays."""
     value, known, (ran, *launch) = found
     if not plan.asked.timing:
-        return value, cast(Timing, None), known
+        return value, None, known
     name = _name(plan.strategy, known.exactly, ran, launch[2])
     timing = device_results.timing_of(
         plan.module.BACKEND, known.device, known.element, known.n, name, launch, start

@@ -47,27 +47,30 @@ def add(request: Request, array: Array, how: Reduction) -> Outcome:
     else:
         initial = tuple(map(tuple, reduction.initial_floats(how.initial, result)))
     job = _Job(request, array, *arguments, initial)
-    found = _add(job, how.initial)
+    found = _add(job)
     value = found.value if job.out is None else how.out
     backend = "numpy" if request.strategy.name == "numpy" else "cpu"
     return Outcome(value, "perf_counter", backend, "cpu", kernel_ms=found.ms, pieces=found.pieces)
 
 
-def _add(job: _Job, initial: Any) -> _Sums:
+def _add(job: _Job) -> _Sums:
     if job.request.strategy.name == "numpy":
-        return _by_numpy(job, initial)
+        return _by_numpy(job)
     cast = _cast_of(job)
     if cast is None:
         return _Sums(*_by_c(job, job.array, job.axes, job.keepdims, job.out, job.mask))
     return _by_pieces(job, cast)
 
 
-def _by_numpy(job: _Job, initial: Any) -> _Sums:
+def _by_numpy(job: _Job) -> _Sums:
     """By numpy.sum. Sums of 16-bit floats are rounded once, at the end."""
     result, out = job.request.conversion.result, job.out
     start = time.perf_counter()
     half = result.itemsize == 2 and result.kind not in "iu"
     keywords: dict[str, Any] = {} if job.mask is None else {"where": job.mask}
+    initial = job.initial
+    if result.kind not in "iu":
+        initial = reduction.initial_number(initial, result)
     total = np.sum(
         job.array, axis=job.axes, dtype=np.float32 if half else result, keepdims=job.keepdims,
         out=None if half else out, initial=initial, **keywords,
@@ -208,7 +211,6 @@ def _add_long(
                           _host.LOAD_F64, 2 if result.kind == "c" else 1, False, 0)  # fmt: skip
         sums[...] = exact.value(total, result)
     else:
-        real, imaginary = tuple(map(sum, job.initial))
-        first = complex(real, imaginary) if result.kind == "c" else real
+        first = reduction.initial_number(job.initial, result)
         quietly(_store_sum, sums, rounded, acc.type(first), acc, result)
     return ms, pieces

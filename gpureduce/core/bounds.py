@@ -352,10 +352,7 @@ def error_bound(result: SumResult, magnitude: float) -> float:
         raise TypeError(f"magnitude must be one real number, not {magnitude!r}")
     timing = result.timing
     if timing is None:
-        raise ValueError(
-            "the bound follows from what ran, which a sum with timing=False does not tell: leave "
-            "that out"
-        )
+        raise ValueError("error_bound needs the timing: call sum without timing=False")
     if timing.integral:
         raise ValueError(
             "the bound is for results of gpureduce.sum; an integral also rounds its samples, steps "
@@ -382,7 +379,7 @@ def error_bound(result: SumResult, magnitude: float) -> float:
             f"magnitude must be a sum of magnitudes, 0 or more, not {shown(magnitude)}"
         )
     out = np.asarray(value).dtype
-    if out.kind in "iu":
+    if out.kind in "ium":
         return 0.0
     sizes = [abs(float(x)) for x in ((value.real, value.imag) if out.kind == "c" else (value,))]
     if not all(map(math.isfinite, sizes)):

@@ -3,13 +3,43 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import math
 import operator
 import reprlib
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def named_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The function, whose error for an unknown keyword suggests the nearest one."""
+
+    @functools.wraps(function)
+    def call(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
+        try:
+            return function(*arguments, **keywords)
+        except TypeError:
+            refuse_unknown(function.__name__, keywords, inspect.signature(function).parameters)
+            raise
+
+    return call
+
+
+def refuse_unknown(function: str, keywords: Iterable[str], known: Collection[str]) -> None:
+    """Raises TypeError for keywords that a function does not have."""
+    for name in keywords:
+        if name not in known:
+            like = nearest(name, known)
+            hint = f"did you mean {like}?" if like else f"there are {', '.join(known)}"
+            raise TypeError(
+                f"{function}() got an unexpected keyword argument {name!r}: {hint}"
+            ) from None
 
 
 def shown(value: object) -> str:

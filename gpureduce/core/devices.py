@@ -248,7 +248,11 @@ def choose_device(wanted: str | None, *, or_cpu: bool = False) -> Device:
     backend, colon, index = wanted.partition(":") if isinstance(wanted, str) else ("", "", "")
     if backend not in BACKENDS or (colon and not re.fullmatch("[0-9]{1,4}", index)):
         names = ["cpu"] * or_cpu + ["cuda"] + [device.id for device in devices()]
-        raise ValueError(f"device must be None, {', '.join(map(repr, names))}, not {shown(wanted)}")
+        why = _cuda_devices()[1]
+        absent = f"; 'cuda:0', 'cuda:1' and so on name GPUs, but {why}" if why else ""
+        raise ValueError(
+            f"device must be None, {', '.join(map(repr, names))}, not {shown(wanted)}{absent}"
+        )
     found, why = _cuda_devices() if backend == "cuda" else (_emulator_devices(), "")
     if not found:
         raise CudaError(f"device={wanted!r} was asked for, but {why}", "cudaErrorNoDevice")

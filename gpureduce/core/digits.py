@@ -124,15 +124,18 @@ def _of_floats(array: Array, kept: int) -> Words:
 
 
 def dtype_of(words: Words) -> np.dtype[Any]:
-    """The dtype of the accumulators whose digits were added."""
+    """The dtype of the accumulators whose digits were added; any one if they are no such digits."""
     if not words.size:
         return np.dtype(np.complex128 if words.shape[-1] == COMPLEX else np.float64)
-    added, formats = map(int, words[(0,) * (words.ndim - 1)][:2])
-    kind = formats // added % 16 if added > 0 else 0
-    name = ("float16", "bfloat16", "float32", "float64")[min(max(kind, 1), 4) - 1]
-    found = dtypes.named(name)
-    complex_too = words.shape[-1] == COMPLEX and found.itemsize > 2
-    return np.dtype(f"c{2 * found.itemsize}") if complex_too else found
+    first, types = map(int, words[(0,) * (words.ndim - 1)][:2])
+    added = first & 0x7FFFFFFF
+    if first == added > 0:  # of an earlier version
+        kind = min(max(types // added % 16, 1), 4) - 1
+    else:
+        kind = (types & 0x7FFFFFFF == added) + 2 * (types >> 31 == added)
+    if words.shape[-1] == COMPLEX:
+        return np.dtype(np.complex64 if kind == 2 else np.complex128)
+    return dtypes.named(("float16", "bfloat16", "float32", "float64")[kind])
 
 
 def counts(words: Words) -> npt.NDArray[np.float64]:

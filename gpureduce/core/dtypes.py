@@ -150,6 +150,20 @@ def is_exact(result: np.dtype[Any]) -> bool:
     return result.kind not in "iu"
 
 
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Whether it is a float or complex dtype that sums can have."""
+    name = number_name(dtype)
+    return name in COMPLEX or (name in DTYPES and "float" in name)
+
+
+def rounded_to(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """The dtype that an exact sum is rounded to. Raises TypeError unless it is such a dtype."""
+    found = named(dtype).newbyteorder("=")
+    if not is_float(found):
+        raise TypeError(f"an exact sum is rounded to a float or complex dtype, not {found}")
+    return found
+
+
 def is_bfloat16(dtype: np.dtype[Any]) -> bool:
     """Whether it is the bfloat16 of ml_dtypes, in either byte order."""
     return dtype.type is getattr(sys.modules.get("ml_dtypes"), "bfloat16", None)

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import devices, dtypes, on_device, registry
-from gpureduce.core.checks import finite, no_such, whole
-from gpureduce.core.request import Request, launch_of, placed, strategy_of
+from gpureduce.core.checks import finite, named_keywords, no_such, whole
+from gpureduce.core.request import Request, launch_of, placed
 from gpureduce.core.results import SumResult, Timing
 from gpureduce.core.schedule import current
 
@@ -151,13 +151,15 @@ def _able() -> list[registry.Strategy]:
 
 
 def _strategy_of(name: str, allow_broken: bool) -> registry.Strategy:
-    strategy = strategy_of(name, allow_broken)
+    strategy = registry.find(name)
+    registry.check_allowed(strategy, allow_broken)
     if strategy not in _able():
         names = ", ".join(s.name for s in _able() if not s.broken)
         raise ValueError(f"{strategy.name} adds up arrays, not samples of a function; {names} can")
     return strategy
 
 
+@named_keywords
 def integrate(
     f: str | Integrand,
     a: float | None = None,

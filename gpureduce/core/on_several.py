@@ -13,8 +13,10 @@ devices together are quicker by some percent, later sums of this kind leave the 
 
 from __future__ import annotations
 
+import _thread
 import collections
 import contextvars
+import itertools
 import sys
 import threading
 import time
@@ -166,32 +168,36 @@ class _Job:
             _rates[member.id] = (before + nbytes / seconds) / 2
 
 
-def _start(thread: threading.Thread) -> None:
+def _work(job: _Job, number: int, context: contextvars.Context, runs: _thread.LockType) -> None:
+    """The body of a thread. `runs` is locked until it ends."""
     try:
-        thread.start()
-    except KeyError as error:  # of Python, in place of what a signal handler raised there
-        raise error.__context__ or error from None
+        context.run(job.work, number)
+    finally:
+        runs.release()
 
 
 def _run(job: _Job) -> None:
     """Works on all devices; the calling thread on the first one, so that Ctrl-C reaches it.
 
-    The threads are not those of concurrent.futures, which imports logging. That sets a handler for
-    fork() that takes a lock, and lazy_import.py says why a first use must not.
+    `_thread` is C, and starts all threads in one step. A signal handler that raises within the
+    Python code of `threading` may leave a lock there that a thread waits for without end.
     """
-    threads = [
-        threading.Thread(target=contextvars.copy_context().run, args=(job.work, number))
-        for number in range(1, len(job.members))
+    numbers = range(1, len(job.members))
+    locks = [_thread.allocate_lock() for _ in numbers]
+    arguments = [
+        (job, number, contextvars.copy_context(), lock)
+        for number, lock in zip(numbers, locks, strict=True)
     ]
+    started: list[int] = []
     try:
-        for thread in threads:
-            _start(thread)
+        for lock in locks:
+            lock.acquire()
+        started.extend(map(_thread.start_new_thread, itertools.repeat(_work), arguments))
         job.work(0)
     finally:
         job.stopped = job.stopped or sys.exc_info()[0] is not None
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join()
+        for lock in locks[: len(started)]:
+            lock.acquire()
     if job.failed:
         member, error = job.failed
         raise naming(f"on {member.id}", error)

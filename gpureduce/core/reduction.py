@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
+import operator
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from gpureduce.core.checks import shown
 from gpureduce.core.dtypes import Array
+from gpureduce.core.results import SumResult
 
 
 class Reduction(NamedTuple):
@@ -44,10 +45,8 @@ def checked(how: Reduction, array: Array, result: np.dtype[Any]) -> Checked:
     shape = shape_of_result(array.shape, axes, how.keepdims)
     mask = checked_mask(how.where, array.shape)
     out = None if how.out is None else checked_out(how.out, array, shape, result)
-    if out is not None:
-        out = out.view(np.ndarray)  # a subclass may redefine indexing
-        if mask is not None and np.may_share_memory(out, mask):
-            mask = mask.copy()
+    if out is not None and mask is not None and np.may_share_memory(out, mask):
+        mask = mask.copy()
     return Checked(axes, bool(how.keepdims), shape, mask, out)
 
 
@@ -65,8 +64,8 @@ def reduced_axes(axis: object, dims: int) -> tuple[int, ...]:
     one: Any
     for one in found:
         try:
-            number = one.__index__()
-        except (AttributeError, TypeError):
+            number = operator.index(cast(Any, None if isinstance(one, (bool, np.bool_)) else one))
+        except TypeError:
             raise TypeError(
                 f"axis must be a whole number, a tuple of them or None, not {shown(axis)}"
             ) from None
@@ -103,38 +102,54 @@ def checked_mask(where: object, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]
 
 
 def checked_out(out: object, array: Array, shape: tuple[int, ...], result: np.dtype[Any]) -> Array:
-    """`out`, if the sums can be written to it."""
+    """`out` as an ndarray, if the sums can be written to it."""
     if not isinstance(out, np.ndarray):
         raise TypeError(
             f"out must be a NumPy array of shape {shape} and dtype {result}, "
             f"not {type(out).__name__}"
         )
+    out = np.ndarray.view(out, np.ndarray)  # a subclass may redefine indexing, flags and shape
     if out.dtype != result:
         raise TypeError(f"out must have the dtype of the sum, {result}, not {out.dtype}")
     if out.shape != shape:
         raise ValueError(f"out must have the shape of the sum, {shape}, not {out.shape}")
     if not out.flags.writeable:
         raise ValueError("out is read-only: pass an array that can be written to")
-    if np.may_share_memory(out, array) and _overlaps(out, array):
-        raise ValueError("out overlaps the array: pass an array with memory of its own")
+    refuse_overlap(out, array, "the array")
     return out
 
 
-def _overlaps(a: Array, b: Array) -> bool:
+def refuse_overlap(out: Array, array: Array, name: str) -> None:
+    """Raises if `out` overlaps an input, which is called `name`."""
     try:
-        return np.shares_memory(a, b, max_work=10**5)  # type: ignore[arg-type]
+        overlaps: bool = np.shares_memory(out, array, max_work=10**5)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
-        return True
+        overlaps = True
+    if overlaps:
+        raise ValueError(f"out overlaps {name}: pass an array with memory of its own")
+
+
+def _number(initial: object, words: str, result: np.dtype[Any]) -> Any:
+    """`initial`, which may be a result or an array of one number. Raises for other objects."""
+    one: Any = np.asarray(initial)[()] if isinstance(initial, (SumResult, np.ndarray)) else initial
+    if isinstance(one, (str, bytes, bytearray, np.timedelta64, np.ndarray)) or (
+        np.iscomplexobj(one) and result.kind != "c"
+    ):
+        raise _wrong_initial(initial, words, result)
+    return one
+
+
+def _wrong_initial(initial: object, words: str, result: np.dtype[Any]) -> TypeError:
+    return TypeError(f"initial must be a {words} for a sum in {result}, not {shown(initial)}")
 
 
 def initial_integer(initial: object, result: np.dtype[Any]) -> int:
     """`initial` for a sum of integers."""
+    words = "whole number"
     try:
-        number = int(initial.__index__())  # type: ignore[attr-defined]
-    except (AttributeError, TypeError):
-        raise TypeError(
-            f"initial must be a whole number for a sum in {result}, not {shown(initial)}"
-        ) from None
+        number = operator.index(_number(initial, words, result))
+    except TypeError:
+        raise _wrong_initial(initial, words, result) from None
     limits = np.iinfo(result)
     if not limits.min <= number <= limits.max:
         raise ValueError(
@@ -144,36 +159,50 @@ def initial_integer(initial: object, result: np.dtype[Any]) -> int:
     return number
 
 
-def initial_floats(initial: Any, result: np.dtype[Any]) -> tuple[list[float], list[float]]:
+def initial_floats(initial: object, result: np.dtype[Any]) -> tuple[list[float], list[float]]:
     """`initial` for a sum of floats: float64 numbers that add up to its real and imaginary part.
 
-    A whole number beyond 2^53 takes more than one.
+    A whole number beyond 2^53, a long double or a fraction may take more than one.
     """
     words = "number" if result.kind == "c" else "real number"
+    one = _number(initial, words, result)
     try:
-        if isinstance(initial, (str, bytes, bytearray)):
-            raise TypeError
-        if hasattr(initial, "__index__") and np.ndim(initial) == 0:
-            return _as_floats(int(initial.__index__())), []
-        if isinstance(initial, complex) or np.iscomplexobj(initial):
-            number = complex(initial)
-            if result.kind != "c":
-                raise TypeError
-            return [number.real], [number.imag]
-        return [float(initial)], []
+        if np.iscomplexobj(one):
+            return _as_floats(one.real), _as_floats(one.imag)
+        return _as_floats(one), []
     except (TypeError, ValueError):
-        raise TypeError(
-            f"initial must be a {words} for a sum in {result}, not {shown(initial)}"
-        ) from None
+        raise _wrong_initial(initial, words, result) from None
     except OverflowError:
         raise ValueError(f"initial must be finite in float64, not {shown(initial)}") from None
+    except ArithmeticError:
+        raise ValueError(
+            f"initial={shown(initial)} is no sum of float64 numbers, and is not rounded silently: "
+            "pass float(initial)"
+        ) from None
 
 
-def _as_floats(number: int) -> list[float]:
+def initial_number(parts: tuple[Any, Any], result: np.dtype[Any]) -> Any:
+    """What `initial_floats` found as one number, rounded."""
+    real, imaginary = map(sum, parts)
+    return complex(real, imaginary) if result.kind == "c" else real
+
+
+def _as_floats(number: Any) -> list[float]:
+    """Float64 numbers that add up to a number. ArithmeticError if there are none."""
+    try:
+        top, bottom = operator.index(number), 1
+    except TypeError:
+        if isinstance(number, float) or not hasattr(number, "as_integer_ratio"):
+            return [float(number)]
+        try:
+            top, bottom = number.as_integer_ratio()
+        except (OverflowError, ValueError):  # inf or nan
+            return [float(number)]
     found = []
-    while number:
-        found.append(float(number))
-        if math.isinf(found[-1]):
-            raise OverflowError
-        number -= int(found[-1])
+    while top:
+        found.append(top / bottom)
+        a, b = found[-1].as_integer_ratio()
+        if bottom & (bottom - 1) or not a:
+            raise ArithmeticError
+        top, bottom = top * b - a * bottom, bottom * b
     return found

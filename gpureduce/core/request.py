@@ -136,8 +136,14 @@ def launch_sizes(block: int | None, grid: int | None) -> tuple[int, int]:
     )
 
 
-def strategy_of(name: str, allow_broken: bool = False) -> Strategy:
-    """The strategy with this name. Raises if it is wrong on purpose, unless `allow_broken`."""
+def strategy_of(name: Any, allow_broken: bool = False) -> Strategy:
+    """The strategy of a sum. Raises if it is wrong on purpose, unless `allow_broken`."""
+    every = name if isinstance(name, tuple) and name else (name,)
+    if all(one is None or isinstance(one, (int, np.integer)) for one in every):
+        raise TypeError(
+            f"strategy must be the name of a strategy, not {shown(name)}: for sums along an axis "
+            f"write axis={shown(name)}"
+        )
     found = registry.find(name)
     registry.check_allowed(found, allow_broken)
     return found

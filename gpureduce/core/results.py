@@ -1,9 +1,11 @@
-"""The result of a sum: the value and its timing."""
+"""The result of a sum: the value and its timing. C makes `SumResult`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from gpureduce._host import SumResult as SumResult
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,16 @@ class Timing:
                 return fields[name]
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def __str__(self) -> str:
+        """One line; ``repr`` has every field."""
+        is_emulated = self.source == "emulator"
+        rate = f" ({self.gb_s:.3g} GB/s)" if (self.gb_s or 0) >= 1 and not is_emulated else ""
+        return (
+            f"{self.n} {self.dtype} by {self.strategy} on {self.device}: "
+            f"{'emulated in ' if is_emulated else ''}{self.kernel_ms:.3g} ms{rate}, "
+            f"the call {self.total_ms:.3g} ms"
+        )
+
     def __getstate__(self) -> dict[str, Any]:
         """The fields, for pickle and copy."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -160,38 +172,3 @@ class Outcome:
             self.peak_gb_s,
             self.pieces,
         )
-
-
-class SumResult(NamedTuple):
-    """The sum and its timing, as a named tuple.
-
-    `float`, `int` and `complex` convert it, if the value is a single number.
-
-    Attributes
-    ----------
-    value
-        The sum, a NumPy scalar. Along axes and by segment, an array of the sums: a NumPy array, or
-        for arrays on a GPU one on that GPU.
-    timing
-        Its `Timing`; None with ``timing=False``.
-
-    Examples
-    --------
-    >>> import gpureduce
-    >>> result = gpureduce.sum([1.5, 2.5])
-    >>> value, timing = result
-    >>> float(result), int(result), timing.n
-    (4.0, 4, 2)
-    """
-
-    value: Any
-    timing: Timing
-
-    def __float__(self) -> float:
-        return float(self.value)
-
-    def __int__(self) -> int:
-        return int(self.value)
-
-    def __complex__(self) -> complex:
-        return complex(self.value)

@@ -15,8 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import arrays, digits, dtypes, reduction, registry, results, segments_on_device
-from gpureduce.core.checks import flag, no_such, whole
+from gpureduce.core import (
+    arrays,
+    digits,
+    dtypes,
+    reduction,
+    refusals,
+    registry,
+    results,
+    segments_on_device,
+    timedeltas,
+)
+from gpureduce.core.checks import flag, named_keywords, no_such, whole
 from gpureduce.core.dtypes import Array, load_of, part_of, quietly
 from gpureduce.core.request import Arguments, Request, resolve
 from gpureduce.core.results import SumResult, Timing
@@ -35,6 +45,7 @@ class _Segments(NamedTuple):
     offsets: Array | None
     size: int
     largest: int | None = None  # the largest id, if the size follows from it
+    given: Array | None = None  # the caller's offsets, of which `offsets` is a copy
 
     @property
     def nbytes(self) -> int:
@@ -42,6 +53,7 @@ class _Segments(NamedTuple):
         return sum(part.nbytes for part in (self.ids, self.offsets) if part is not None)
 
 
+@named_keywords
 def segment_sum(
     values: npt.ArrayLike,
     segment_ids: npt.ArrayLike | None = None,
@@ -68,14 +80,15 @@ def segment_sum(
         their protocols. The ids or offsets must lie on the same GPU.
     segment_ids
         The segment of each element or row: n integers of any integer dtype, from 0 to
-        `num_segments` - 1, in any order.
+        `num_segments` - 1, in any order. Or categories of pandas, which stand for their codes.
     offsets
         In place of `segment_ids`, for elements that lie segment by segment: segment k has the
         elements ``offsets[k]`` to ``offsets[k + 1] - 1``, as in the CSR form of a sparse matrix.
         The first offset is 0 and the last one n.
     num_segments
-        The number of sums. By default that of `out` if it is given, and otherwise the largest id
-        plus one. To find that on a GPU takes a pass over the ids, and waits for it.
+        The number of sums. By default that of `out` if it is given, and otherwise the number of
+        categories, or the largest id plus one. To find that on a GPU takes a pass over the ids, and
+        waits for it.
     strategy
         ``"auto"``, ``"exact"`` and ``"cpu"`` round each sum once. So does ``"fast"``, except where
         kernels add up by `offsets`: there it rounds each addition. ``"numpy"`` is numpy.add.at.
@@ -104,10 +117,9 @@ def segment_sum(
     Returns
     -------
     SumResult
-        A named tuple of an array, (num_segments,) or (num_segments, d), and its `Timing`. The sum
-        of a segment without elements is 0, or `initial`. For arrays on a GPU it is an array of the
-        same library on the same GPU, or a `DeviceArray` if that library is none of CuPy, PyTorch
-        and JAX.
+        An array, (num_segments,) or (num_segments, d), and its `Timing`. The sum of a segment
+        without elements is 0, or `initial`. For arrays on a GPU it is an array of the same library
+        on the same GPU, or a `DeviceArray` if that library is none of CuPy, PyTorch and JAX.
 
     Raises
     ------
@@ -159,6 +171,18 @@ def segment_sum(
     _check_dimensions(array)
     if stream is not None:
         raise ValueError("stream is for arrays on a GPU; this one is in host memory")
+    if array.dtype.kind == "m":
+        where: Any = {"segment_ids": segment_ids, "offsets": offsets, "num_segments": num_segments}
+        how: Any = where | {"strategy": strategy, "device": device, "sorted": sorted}
+
+        def add_integers(array: Array, initial: int, out: Any) -> SumResult:
+            return segment_sum(array, **how, initial=initial, out=out, timing=timing)
+
+        def any_of(nat: Array) -> Any:
+            size = len(out) if out is not None and num_segments is None else num_segments
+            return segment_sum(nat, **(where | {"num_segments": size}), timing=False).value > 0
+
+        return timedeltas.add(array, dtype, initial, out, add_integers, any_of)
     found = registry.STRATEGIES["auto" if name == "fast" else name]
     request = resolve(
         Arguments(found.name, dtype, device=device, timing=timing), found, array.dtype
@@ -177,7 +201,7 @@ def segment_sum(
         outcome, name = made
         sums = into if out is None else out
     if not timing:
-        return SumResult(sums, cast(Timing, None))
+        return SumResult(sums, None)
     return SumResult(sums, _timing(outcome, name, array, segments, start))
 
 
@@ -240,13 +264,15 @@ def _checked_segments(array: Array, asked: Asked) -> _Segments:
     size, out = asked.size, asked.out
     if asked.ids is None:
         return _by_offsets(array, _integers("offsets", asked.offsets), size)
-    found = _integers("segment_ids", asked.ids)
+    found, categories = _ids(asked.ids)
     if len(found) != len(array):
         raise ValueError(f"there are {len(found)} segment_ids for {len(array)} rows of values")
     if asked.is_sorted and (k := _first_fall(found)):
         raise segments_on_device.not_sorted(k, int(found[k]), int(found[k - 1]))
     if size is None and isinstance(out, np.ndarray) and out.ndim > 0:
         return _Segments(found, None, len(out))
+    if size is None:
+        size = categories
     if size is not None:
         return _Segments(found, None, size)
     most = max((int(part.max()) for part in _pieces(found, 0)), default=-1)
@@ -268,11 +294,34 @@ def _first_fall(numbers: Array) -> int:
     return 0
 
 
+def _ids(ids: Any) -> tuple[Array, int | None]:
+    """The ids, and the number of categories if they are pandas' categorical ones."""
+    dtype: Any = getattr(ids, "dtype", None)
+    if not (hasattr(dtype, "categories") and hasattr(dtype, "ordered")):
+        return _integers("segment_ids", ids), None
+    codes = np.asarray(ids.codes if hasattr(ids, "codes") else ids.cat.codes)
+    missing = np.flatnonzero(codes < 0)
+    if missing.size:
+        raise ValueError(
+            f"the category of {missing.size} segment_ids is missing (code -1), first at "
+            f"{missing[0]}: leave these rows out, by segment_ids.notna(), or give them a category "
+            "of their own"
+        )
+    return codes, len(dtype.categories)
+
+
 def _integers(name: str, numbers: object) -> Array:
     """Ids or offsets as an array. An empty list has no dtype: it is one of integers."""
     if isinstance(numbers, (list, tuple)) and len(numbers) == 0:
         return np.empty(0, np.int64)
-    found = arrays.as_array(numbers).view()
+    found = arrays.viewed(numbers, f"leave out these rows of values and {name}").view()
+    if found.dtype.kind in "USTO":
+        if found.dtype.kind == "O" and not any(isinstance(one, str) for one in found.flat):
+            refusals.refuse_objects(found)
+        raise TypeError(
+            f"{name} must be integers, not strings: names, {name} = numpy.unique({name}, "
+            "return_inverse=True) makes integers of them"
+        )
     if found.dtype.kind not in "iu":
         raise TypeError(f"{name} must be integers, not {found.dtype}")
     if found.ndim != 1:
@@ -293,7 +342,7 @@ def _by_offsets(array: Array, found: Array, count: int | None) -> _Segments:
         if k := _first_fall(found):
             raise segments_on_device.falling(k - 1, int(found[k - 1]), int(found[k]))
         raise ValueError("offsets changed during the call")
-    return _Segments(None, own, len(own) - 1)
+    return _Segments(None, own, len(own) - 1, given=found)
 
 
 def _array_for(
@@ -303,9 +352,11 @@ def _array_for(
     result = request.conversion.result
     shape = (segments.size, *array.shape[1:])
     if out is not None:
-        reduction.checked_out(out, array, shape, result)
-        numbers = segments.offsets if segments.ids is None else segments.ids
-        return reduction.checked_out(out, cast(Array, numbers), shape, result).view(np.ndarray)
+        into = reduction.checked_out(out, array, shape, result)
+        for name, numbers in (("segment_ids", segments.ids), ("offsets", segments.given)):
+            if numbers is not None:
+                reduction.refuse_overlap(into, numbers, name)
+        return into
     return _empty(shape, result, segments)
 
 
@@ -334,7 +385,8 @@ def _add(
     else:
         first = tuple(map(tuple, reduction.initial_floats(initial, result)))
     if request.strategy.name == "numpy":
-        return _by_numpy(request, array, segments, initial, out)
+        number = first if result.kind in "iu" else reduction.initial_number(first, result)
+        return _by_numpy(request, array, segments, number, out)
     sums = _array_for(request, array, segments, out)
     ms = _add_to(sums, array, segments, result, first)
     return (sums if out is None else out), ms

@@ -7,7 +7,7 @@ has the order of the launches.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from gpureduce.core import (
 )
 from gpureduce.core.dtypes import Array
 from gpureduce.core.request import Arguments, Request
-from gpureduce.core.results import Outcome, SumResult, Timing
+from gpureduce.core.results import Outcome, SumResult
 from gpureduce.core.schedule import current
 
 _MOST_SEGMENTS = 2**63 - 2
@@ -398,7 +398,7 @@ def add_gpu(call: Arguments, name: str, values: Any, asked: Asked, start: float)
         _raise(problem, asked, plan.count, plan.rows)
     value = plan.library.result(plan.value) if asked.out is None else plan.value
     if not call.timing:
-        return SumResult(value, cast(Timing, None))
+        return SumResult(value, None)
     ran = _name(name, plan.exactly, asked.ids is not None)
     where = module.BACKEND, plan.device, plan.element, plan.n
     return SumResult(value, device_results.timing_of(*where, ran, launch, start))

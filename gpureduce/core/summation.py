@@ -7,15 +7,17 @@ others are imported when they are first needed.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Never, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import devices, dtypes, registry
+from gpureduce.core.checks import refuse_unknown
 from gpureduce.core.devices import LEAST_SHARED_BYTES
 from gpureduce.core.results import Outcome, SumResult
 from gpureduce.lazy_import import load
@@ -44,6 +46,7 @@ def sum(
     where: Any = True,
     out: npt.NDArray[Any] | None = None,
     result: str = _HOST,
+    **_unknown: Never,
 ) -> SumResult:
     """Add up the elements of `arr`, all or along axes, by the named strategy.
 
@@ -112,7 +115,7 @@ def sum(
     Returns
     -------
     SumResult
-        A named tuple of the value and its `Timing`. With an axis, `keepdims` or `out`, the value is
+        The value and its `Timing`. With an axis, `keepdims` or `out`, the value is
         an array; without dimensions it is a scalar, except for `out` itself.
 
     Raises
@@ -163,6 +166,8 @@ def sum(
     >>> gpureduce.sum(np.array([[1.0, 1e100], [1.0, 2.0]]), axis=0).value
     array([2.e+000, 1.e+100])
     """
+    if _unknown:
+        refuse_unknown("sum", _unknown, inspect.signature(sum).parameters)
     if (
         axis is None
         and out is None
@@ -220,6 +225,10 @@ def sum(
     asked = _module("any_array").Arguments(*how)
     rest = _module("reduction").Reduction(axis, keepdims, initial, where, out, result)
     return cast(SumResult, _module("axis").add(asked, arr, rest))
+
+
+_shown = inspect.signature(sum)
+cast(Any, sum).__signature__ = _shown.replace(parameters=list(_shown.parameters.values())[:-1])
 
 
 @functools.cache

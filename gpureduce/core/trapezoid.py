@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from gpureduce.core import any_array, arrays, dtypes, registry, summation
 from gpureduce.core import exact as _exact
+from gpureduce.core.checks import refuse_unknown
 from gpureduce.core.request import Arguments
 from gpureduce.core.results import SumResult
 
@@ -35,7 +36,7 @@ def _step(dx: object) -> _exact.Number:
     if isinstance(dx, numbers.Rational) and not ours:
         return Fraction(int(dx.numerator), int(dx.denominator))
     if not isinstance(dx, numbers.Real) or ours:
-        found = arrays.as_array(dx)
+        found = arrays.viewed(dx)
         if found.ndim:
             raise ValueError(
                 f"dx must be one number, not an array of shape {found.shape}: for points that are "
@@ -242,8 +243,7 @@ def trapezoid(
     >>> float(gpureduce.trapezoid(np.full(1001, 100, np.float16), dx=0.01))
     1000.0
     """
-    if unknown := how.keys() - {*Arguments._fields}:
-        raise TypeError(f"trapezoid has no argument {min(unknown)!r}")
+    refuse_unknown("trapezoid", how, ("y", "x", "dx", *Arguments._fields))
     samples = _numbers("y", y)
     if samples.ndim != 1:
         raise ValueError(f"y must be one-dimensional, not of shape {samples.shape}")

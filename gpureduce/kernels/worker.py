@@ -24,6 +24,7 @@ import numpy as np
 from gpureduce import _emulator, _emulator_traced
 from gpureduce.core import registry, sources
 from gpureduce.core.checks import finite, whole
+from gpureduce.core.results import SumResult
 from gpureduce.errors import CudaError
 from gpureduce.kernels import faults
 from gpureduce.kernels.emulated_text import for_the_emulator
@@ -145,7 +146,7 @@ def write(stream: BinaryIO, what: object) -> None:
     stream.flush()
 
 
-_BASES = (tuple, BaseException, np.generic, np.ndarray, np.dtype)
+_BASES = (SumResult, tuple, BaseException, np.generic, np.ndarray, np.dtype)
 _OF_NUMPY = ("scalar", "_reconstruct", "_frombuffer")  # which make its scalars and arrays
 
 

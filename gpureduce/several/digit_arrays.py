@@ -8,8 +8,10 @@ import numpy.typing as npt
 
 from gpureduce.core import arrays, axis_on_device, dtypes, reduction, segments
 from gpureduce.core import digits as words_of
+from gpureduce.core.checks import named_keywords
 
 
+@named_keywords
 def digits(
     arr: npt.ArrayLike,
     axis: int | tuple[int, ...] | None = None,
@@ -59,6 +61,7 @@ def digits(
     return words_of.of_sums(array, reduction.reduced_axes(axis, array.ndim))
 
 
+@named_keywords
 def segment_digits(
     values: npt.ArrayLike,
     segment_ids: npt.ArrayLike | None = None,
@@ -135,8 +138,6 @@ def from_digits(words: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Any
     np.float32(0.75)
     """
     checked = words_of.checked(words)
-    result = words_of.dtype_of(checked) if dtype is None else dtypes.named(dtype)
-    if result.kind in "biu" or dtypes.number_name(result) is None:
-        raise TypeError(f"an exact sum is rounded to a float or complex dtype, not {result}")
+    result = words_of.dtype_of(checked) if dtype is None else dtypes.rounded_to(dtype)
     found = words_of.rounded(checked, result)
     return found if found.ndim else found[()]

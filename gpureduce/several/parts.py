@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import arrays, devices, dtypes, exact, gpu_arrays, on_host, on_several, registry
-from gpureduce.core.checks import listed, shown
+from gpureduce.core.checks import listed, named_keywords, shown
 from gpureduce.core.dtypes import Conversion, rounded_later, sum_in_order
 from gpureduce.core.request import Arguments, resolve, strategy_of
 from gpureduce.core.results import Outcome, SumResult, Timing
@@ -57,6 +57,7 @@ class _Part(NamedTuple):
     nbytes: int
 
 
+@named_keywords
 def sum_parts(
     parts: Iterable[Any],
     strategy: str = "auto",
@@ -203,7 +204,7 @@ def _sum(
         sums.insert(0, _on_gpus(own, on_gpu.index(True), asked.dtype))
     value = _merged(sums, _check_dtypes(sums))
     if not asked.timing:
-        return SumResult(value, cast(Timing, None))
+        return SumResult(value, None)
     return SumResult(value, _timing(strategy, sums, own, module, host_ms, start))
 
 

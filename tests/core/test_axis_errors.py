@@ -57,6 +57,23 @@ def test_errors(error, match, keywords):
     assert gpureduce.sum(A, axis=0).value.tolist() == [3, 3, 3, 3]
 
 
+def test_differences_from_numpy():
+    """Those that the table in docs/axis.md tells of, and no test before this one."""
+    large, infinite = np.full(2, 1e308), np.array([np.inf, -np.inf])
+    for options in ({}, {"strategy": "cpu"}, {"device": "emulator"}):  # a warning is an error
+        assert gpureduce.sum(large, axis=0, **options) == np.inf
+        assert np.isnan(gpureduce.sum(infinite, axis=0, **options))
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        gpureduce.sum(large, "numpy", axis=0)
+    with pytest.raises(TypeError, match="out must be a NumPy array"):
+        gpureduce.sum(A, axis=0, out=...)
+    with pytest.raises(TypeError, match="dtype=bool cannot hold a sum"):
+        gpureduce.sum(A, axis=0, dtype=bool)
+    assert gpureduce.sum(np.ones(1), axis=0, initial=2**53 + 1) == 2**53 + 2
+    with pytest.raises(ValueError, match="kernels take an initial number that is a float64"):
+        gpureduce.sum(np.ones(1), "fast", axis=0, initial=2**53 + 1)
+
+
 def test_errors_of_integers_and_gpu_arrays():
     ones = np.ones((2, 2), np.int8)
     with pytest.raises(TypeError, match="initial must be a whole number for a sum in int64"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import tracemalloc
 
@@ -38,7 +39,7 @@ def test_sums_of_digits_are_digits_of_sums(dtype):
         words = part.to_digits()
         assert words.dtype == np.int64 and words.size == (146 if dtype[0] == "c" else 75)
         assert Accumulator.from_digits(words) == part
-        assert np.all((words >= -(2**32)) & (words < 2**32))
+        assert np.all((words[2:] >= -(2**32)) & (words[2:] < 2**32))
 
 
 @given(st.lists(st.floats(width=64), max_size=20), st.integers(1, 5))
@@ -120,11 +121,60 @@ def test_wrong_words_are_refused(at, wrong):
         Accumulator.from_digits(words)
 
 
-def test_half_precision_complex_is_no_dtype():
+@pytest.mark.parametrize("word", [0, 1, 2**31 + 2, 2**32, -1])
+def test_half_precision_complex_is_no_dtype(word):
     words = filled("complex64").to_digits()
-    words[1] = 256 + 32 + 1  # the format: csrc/exact/words.h
-    with pytest.raises(ValueError, match="no such complex type"):
-        Accumulator.from_digits(words)
+    words[1] = word  # the element type: csrc/exact/words.h
+    for read in (Accumulator.from_digits, gpureduce.from_digits):
+        with pytest.raises(ValueError, match="not the sum of accumulators of one dtype"):
+            read(words)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_digits_of_earlier_versions(dtype):
+    """Their first words were 1, and a number of the dtype."""
+    parts, number = [filled(dtype), filled(dtype, 50, 1)], 1 + FLOATS.index(dtype)
+    format_ = 256 + 16 + number if number <= 4 else 256 + 32 + number - 2
+    words = sum(part.to_digits() for part in parts)
+    mixed = words.copy()
+    words[:2] = 2, 2 * format_
+    assert Accumulator.from_digits(words) == parts[0] + parts[1]
+    assert same_bits(gpureduce.from_digits(words), (parts[0] + parts[1]).value())
+    mixed[:2] += 1, format_  # one of them, added to two of this version
+    with pytest.raises(ValueError, match="not the sum of accumulators of one dtype"):
+        Accumulator.from_digits(mixed)
+
+
+KINDS = ["float16", "bfloat16", "float32", "float64"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [*itertools.permutations(KINDS, 2), ("complex64", "complex128")]
+)
+@pytest.mark.parametrize("times", [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2), (2**29, 2**29)], ids=str)
+def test_digits_of_two_dtypes_are_no_sum(one, other, times):
+    """They were read as a third dtype, whose number is the mean of theirs."""
+    words = filled(one).to_digits() * times[0] + filled(other).to_digits() * times[1]
+    for read in (Accumulator.from_digits, gpureduce.from_digits):
+        with pytest.raises(ValueError, match="not the sum of accumulators of one dtype"):
+            read(words)
+    rows = np.stack([filled(one).to_digits(), words])
+    with pytest.raises(ValueError, match="not the sum of accumulators of one dtype"):
+        gpureduce.from_digits(rows)
+
+
+def test_dtypes_that_digits_are_rounded_to():
+    real, complex_ = gpureduce.digits(np.ones((2, 3)), 1), gpureduce.digits(np.ones(3, complex))
+    for dtype in (">f8", ">f4", "<f8"):
+        found = gpureduce.from_digits(real, dtype)
+        assert found.dtype == np.dtype(dtype).newbyteorder("=") and found.tolist() == [3, 3]
+    assert gpureduce.from_digits(complex_, ">c16") == 3
+    for dtype in (np.longdouble, np.clongdouble, "m8[s]", int, bool, "U3", "O"):
+        with pytest.raises(TypeError, match="rounded to a float or complex dtype, not"):
+            gpureduce.from_digits(real, dtype)
+    complex_[0] = 0
+    with pytest.raises(ValueError, match="digits of 1 to"):
+        gpureduce.from_digits(complex_)
 
 
 # --- arrays of digits -----------------------------------------------------------------------------

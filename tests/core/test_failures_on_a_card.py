@@ -52,7 +52,7 @@ card, rows, ids = on_card(ones), on_card(ones.reshape(256, -1)), on_card(np.aran
 want = np.bincount(np.arange(n) % 5)
 
 def read(result):
-    value = result.value if isinstance(result, tuple) else result
+    value = getattr(result, "value", result)
     return value.to_numpy() if hasattr(value, "to_numpy") else np.asarray(value)
 
 CALLS = {

@@ -166,4 +166,4 @@ def test_c_checks_the_array_of_digits():
         with pytest.raises(ValueError, match="changed its shape"):
             _host.sum_segments(np.ones(10), ids, None, words, how, ((), ()))
     _host.sum_segments(np.ones(10), ids, None, good, layout, ((), ()))
-    assert good[0, 0] == good[1, 0] == 1
+    assert good[0, 0] == good[1, 0] == 2**32 + 1

@@ -407,8 +407,8 @@ def test_errors(error, match, values, keywords):
 
 def test_out_may_not_overlap_values_or_ids():
     values, ids = np.zeros(8), np.zeros(8, np.int64)
-    for out in (values[:4], ids[:4].view(np.float64)):
-        with pytest.raises(ValueError, match="out overlaps the array"):
+    for out, name in ((values[:4], "the array"), (ids[:4].view(np.float64), "segment_ids")):
+        with pytest.raises(ValueError, match=f"out overlaps {name}"):
             segment_sum(values, ids, num_segments=4, out=out)
     readonly = np.zeros(1)
     readonly.flags.writeable = False

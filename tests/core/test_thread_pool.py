@@ -217,3 +217,40 @@ def test_partial_sums_that_overflow_in_any_number_of_threads():
     array[[5, 70_000, 150_000, 200_000]] = big, big, -big, -big
     bits = {host.cpu_sum(array, host.LOAD_F64, host.ACC_F64, 1, t)[0] for t in (1, 2, 5, 40)}
     assert len(bits) == 1
+
+
+STARTS = """
+import os, resource
+import numpy as np
+import gpureduce
+
+rng = np.random.default_rng(1)
+values = rng.standard_normal(200_000) * 10.0 ** rng.integers(-250, 250, 200_000)
+ids, rows = rng.integers(0, 100_000, 200_000), rng.standard_normal((300, 400))
+CALLS = {
+    "digits": lambda: gpureduce.digits(rows, axis=0),
+    "segment_sum": lambda: gpureduce.segment_sum(values, ids).value,
+    "sum": lambda: gpureduce.sum(rows, axis=0).value,
+}
+for name, call in CALLS.items():
+    call()
+    for more in range(0, 10 * 4096, 4096):
+        child = os.fork()
+        if child == 0:  # it starts threads of its own
+            pages = int(open("/proc/self/statm").read().split()[0])
+            limit = pages * 4096 + more
+            resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+            try:
+                call()
+            except MemoryError:
+                pass
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert code == 0, (name, more, code)
+"""
+
+
+@pytest.mark.skipif(bool(gpureduce.build_info()["sanitize"]), reason="sanitizers map terabytes")
+def test_no_memory_for_the_variables_of_a_thread():
+    """Glibc ended the process, as it allocated these variables when a thread first used one."""
+    run_python(STARTS, GPUREDUCE_THREADS="4")

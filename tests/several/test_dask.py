@@ -55,6 +55,24 @@ ARRAY = array_of("float64", 60 * 41 * 7).reshape(60, 41, 7)
 CHUNKS = [(60, 41, 7), (7, 5, 7), (1, 41, 3), ((0, 50, 10), (41, 0), (3, 4)), (60, 1, 1)]
 
 
+@pytest.mark.parametrize("axis", [None, 0, -1, (0, 2), [0, 1], (), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_what_dask_knows_of_a_result(axis, keepdims):
+    """`_meta` had the dimensions of the input, so da.stack and da.pad failed."""
+    x = da.from_array(ARRAY, chunks=(20, 41, 7))
+    for ours, theirs in ((gd.sum, da.sum), (gd.mean, da.mean)):
+        for strategy in ({}, {"strategy": "cpu"}) if ours is gd.sum else ({},):
+            found = ours(x, axis=axis, keepdims=keepdims, **strategy)
+            wanted = theirs(x, axis=axis, keepdims=keepdims)
+            assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
+            assert (found._meta.shape, found._meta.dtype) == (wanted._meta.shape, wanted.dtype)
+            both = da.stack([found, wanted]).compute()
+            np.testing.assert_allclose(both[0], both[1], rtol=1e-12)
+            padded = da.pad(found, 1).compute()
+            np.testing.assert_array_equal(padded, np.pad(found.compute(), 1))
+            da.utils.assert_eq(found, found.compute())
+
+
 @pytest.mark.parametrize("axis", [None, 0, 1, -1, (0, 2), (), (0, 1, 2)])
 @pytest.mark.parametrize("chunks", CHUNKS, ids=range(5))
 def test_chunks_and_trees_do_not_matter(chunks, axis):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 
 import numpy as np
 import pytest
 
 import gpureduce
-from cases import array_of, broken_off_after, same_bits
+from cases import array_of, broken_off_after, run_python, same_bits
 from gpureduce.core import on_device, on_several
 from gpureduce.core.request import Arguments, resolve, strategy_of
 from producers import OnDevice
@@ -208,20 +207,46 @@ def test_many_threads():
     assert len(found) == 192 and all(same_bits(value, whole) for value in found)
 
 
-def test_what_a_signal_handler_raises_while_a_thread_starts_comes_out(monkeypatch):
-    """Python then removes the thread from a list that it has left by itself: a KeyError."""
-    name = next(n for n in ("_start_joinable_thread", "_start_new_thread") if hasattr(threading, n))
-    start = getattr(threading, name)
+RAISING = """
+import sys
+import numpy as np
+import gpureduce
+from gpureduce.core import on_several
 
-    def start_and_raise(*arguments, **more):
-        start(*arguments, **more)
-        while threading._limbo:
-            time.sleep(0.001)
-        raise ZeroDivisionError("by the handler")
+class Raised(BaseException):
+    pass
 
-    array = np.ones(50_000)
-    monkeypatch.setattr(threading, name, start_and_raise)
-    with pytest.raises(ZeroDivisionError, match="by the handler"):
-        gpureduce.sum(array, device=["cpu", "emulator:*"])
-    monkeypatch.undo()
-    assert gpureduce.sum(array, device=["cpu", "emulator:0"]).value == 50_000
+def raising_at(place):
+    def trace(frame, event, _):
+        nonlocal place
+        starts = frame.f_code.co_name in ("_run", "_start")
+        if not starts and not frame.f_code.co_filename.endswith("threading.py"):
+            return None
+        place -= event == "line"
+        if place < 0:
+            raise Raised
+        return trace
+    return trace
+
+on_several._LEAST_BYTES = 1 << 10
+array, before = np.ones(4096, np.float32), ValueError("of the caller")
+for place in range(1000):
+    try:
+        try:
+            raise before
+        except ValueError:
+            sys.settrace(raising_at(place))
+            gpureduce.sum(array, device=["cpu", "emulator:1", "emulator:2"])
+            break
+    except Raised:
+        pass
+    finally:
+        sys.settrace(None)
+    assert gpureduce.sum(array, device=["cpu", "emulator:1"]) == 4096
+assert place > 5
+"""
+
+
+def test_what_a_signal_handler_raises_while_threads_start():
+    """It may raise at any line: `threading` then raised another exception, or waited for ever."""
+    run_python(RAISING, timeout=60, GPUREDUCE_EMULATED_DEVICES="3")

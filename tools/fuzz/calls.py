@@ -318,7 +318,7 @@ def _wrong(rng: Random, most: int) -> Call:
             (lambda: sum_("cascade", block=33), ValueError),
             (lambda: sum_("cascade", dtype="int8"), TypeError),
             (lambda: sum_("missing_barrier"), ValueError),
-            (lambda: gpureduce.sum(np.ma.ones(3)), TypeError),
+            (lambda: gpureduce.sum(np.ma.array([1.0], mask=[True])), TypeError),
             (lambda: gpureduce.Accumulator("int32"), TypeError),
             (lambda: gpureduce.explain("cpu"), ValueError),
             (lambda: gpureduce.integrate("nothing"), ValueError),

@@ -32,12 +32,12 @@ typedef struct {
     gr_exact_initial floats;
 } request;
 
-/* Marks the axes. Returns false, without an exception, if one is no whole number or does not exist
- * or comes twice. */
+/* Marks the axes. Returns false, without an exception, if one is no whole number, is a bool, does
+ * not exist or comes twice. */
 static bool take_axis(request *asked, PyObject *axis)
 {
     int overflow, dims = PyArray_NDIM(asked->array);
-    if (!PyLong_Check(axis))
+    if (!PyLong_Check(axis) || PyBool_Check(axis))
         return false;
     long number = PyLong_AsLongAndOverflow(axis, &overflow);
     if (overflow || number < -dims || number >= dims)

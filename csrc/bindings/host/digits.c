@@ -6,6 +6,7 @@
 #include "bindings/numpy_arrays.h"
 #include "exact/exact.h"
 #include "exact/format.h"
+#include "exact/words.h"
 #include "threads/interrupts.h"
 #include "threads/pool.h"
 
@@ -74,7 +75,7 @@ static void round_rows(size_t task, void *context)
         int error = (int)gr_exact_from_words(from, job->components, sum, &load);
         if (error) {
             atomic_store(&job->failed, error);
-            atomic_store(&job->added, from[0]);
+            atomic_store(&job->added, gr_words_added(from));
             return;
         }
         for (int i = 0; i < job->components; i++) {

@@ -6,6 +6,7 @@
 #include "bindings/locks.h"
 #include "bindings/numpy_arrays.h"
 #include "exact/exact.h"
+#include "exact/words.h"
 #include "exact/format.h"
 #include "shared/axes.h"
 #include "threads/clock.h"
@@ -288,7 +289,8 @@ static PyObject *exact_from_digits(PyObject *type, PyObject *args)
         return NULL;
     }
     memcpy(words, bytes, (size_t)size);
-    if (gr_check_words(gr_exact_from_words(words, components, sum, &load), words[0]) < 0)
+    gr_words_error error = gr_exact_from_words(words, components, sum, &load);
+    if (gr_check_words(error, gr_words_added(words)) < 0)
         return NULL;
     exact_object *self = new_object((PyTypeObject *)type, load, components);
     if (self)

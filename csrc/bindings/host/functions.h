@@ -26,8 +26,9 @@ PyObject *gr_timed_on_host(PyObject *value, gr_call_facts *facts, PyObject *make
 /* Adds the type Exact to the module. Returns 0, or -1 with an exception set. */
 int gr_add_exact_type(PyObject *module);
 
-/* Adds the type ContextValue, likewise. */
+/* Adds the types ContextValue and SumResult, likewise. */
 int gr_add_context_value_type(PyObject *module);
+int gr_add_sum_result_type(PyObject *module);
 
 /* Returns 0 if there is no error, or -1 with an exception set. `added` is the first word. */
 int gr_check_words(gr_words_error error, long long added);
@@ -39,6 +40,7 @@ PyObject *gr_py_sum_axis(PyObject *module, PyObject *const *args, Py_ssize_t cou
 PyObject *gr_py_sum_segments(PyObject *module, PyObject *args);
 PyObject *gr_py_cpu_sum(PyObject *module, PyObject *args);
 PyObject *gr_py_cpu_error_factor(PyObject *module, PyObject *args);
+PyObject *gr_py_are_bools(PyObject *module, PyObject *array);
 PyObject *gr_py_cpu_sum_samples(PyObject *module, PyObject *args);
 
 #endif

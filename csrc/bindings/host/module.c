@@ -96,6 +96,8 @@ static PyMethodDef methods[] = {
     {"cpu_error_factor", gr_py_cpu_error_factor, METH_VARARGS,
      "cpu_error_factor(n, load, acc)\n--\n\n"
      "The error bound of cpu_sum, divided by the sum of magnitudes."},
+    {"are_bools", gr_py_are_bools, METH_O,
+     "are_bools(array)\n--\n\nWhether the bytes of a flat array are 0 and 1."},
     {"cpu_sum_samples", gr_py_cpu_sum_samples, METH_VARARGS,
      "cpu_sum_samples(integrand, from, to, n, acc, threads)\n--\n\n"
      "The sum of samples of an integrand: (the bytes of an accumulator, ms)."},
@@ -161,7 +163,7 @@ static int exec_module(PyObject *module)
             return -1;
     if (PyModule_AddStringConstant(module, "COMPILER", __VERSION__) < 0 ||
         gr_add_exact_type(module) < 0 || gr_add_context_value_type(module) < 0 ||
-        gr_import_numpy() < 0)
+        gr_add_sum_result_type(module) < 0 || gr_import_numpy() < 0)
         return -1;
     return gr_remember_main_thread();
 }

@@ -5,6 +5,7 @@
 #include "bindings/numpy_arrays.h"
 #include "bindings/results.h"
 #include "bindings/samples.h"
+#include "cpu/bools.h"
 #include "cpu/cpu_samples.h"
 #include "cpu/cpu_sum.h"
 #include "exact/exact.h"
@@ -121,6 +122,19 @@ PyObject *gr_py_cpu_sum(PyObject *Py_UNUSED(self), PyObject *args)
     if (gr_take_gil(&call) < 0)
         return NULL;
     return Py_BuildValue("y#d", (char *)values, (Py_ssize_t)sizeof values, ms);
+}
+
+PyObject *gr_py_are_bools(PyObject *Py_UNUSED(self), PyObject *object)
+{
+    PyArrayObject *array = gr_check_array(object, GR_LOAD_u8, GR_ACC_u64, 1);
+    if (!array)
+        return NULL;
+    const void *data = PyArray_DATA(array);
+    size_t n = (size_t)PyArray_SIZE(array);
+    gr_without_gil call;
+    gr_drop_gil(&call);
+    bool are = gr_cpu_are_bools(data, n);
+    return gr_take_gil(&call) < 0 ? NULL : PyBool_FromLong(are);
 }
 
 PyObject *gr_py_cpu_error_factor(PyObject *Py_UNUSED(self), PyObject *args)
