@@ -57,7 +57,7 @@ class Place:
 class Side:
     """One of the two accesses of a race: thread, kind, place, and the barriers around it.
 
-    `copy` is true for a bulk copy that the thread's block issued; it belongs to no thread.
+    `volatile` is true for an access to a volatile variable. `copy` is true for a bulk copy that the thread's block issued; it belongs to no thread.
     `before` and `after` are the thread's last barrier or fence before the access and the next one.
     """
 
@@ -68,6 +68,7 @@ class Side:
     place: Place
     before: Place | None
     after: Place | None
+    volatile: bool = False
 
     @property
     def warp(self) -> int:

@@ -307,6 +307,7 @@ def _side(row: dict[str, Any]) -> Side:
         _place({"file": row["file"], "line": row["line"]}),
         _place(before) if before else None,
         _place(after) if after else None,
+        row["volatile"],
     )
 
 

@@ -153,6 +153,27 @@ class Compiler:
         """Whether it takes clang's flags."""
         return "clang" in self.version
 
+    @property
+    def release(self) -> int:
+        """The number before the first point of its version."""
+        found = re.search(r"(\d+)\.\d+\.\d+", self.version)
+        return int(found[1]) if found else 0
+
+    @property
+    def flags(self) -> list[str]:
+        """Checks of bounds, and a pattern in variables that nobody has written."""
+        checks = list(_BOUNDS[self.is_clang])
+        if self.is_clang or self.release >= 12:
+            checks.append("-ftrivial-auto-var-init=pattern")
+        return checks
+
+    @property
+    def hooks(self) -> list[str]:
+        """Of the traced build: hooks that tell volatile accesses from others."""
+        if self.is_clang:
+            return ["-mllvm", "-tsan-distinguish-volatile=1"] if self.release >= 12 else []
+        return ["--param=tsan-distinguish-volatile=1"] if self.release >= 11 else []
+
 
 @functools.cache
 def _compiler(named: str) -> Compiler:
@@ -310,13 +331,14 @@ def libraries(source: Source, signature: Signature, pair: tuple[str, str]) -> tu
     """The compiled kernel for one pair of types: for the plain and for the traced emulator."""
     chosen, headers, known = compiler(), header_folder(), recipe()
     traced = [*known["traced"], *(known["traced_by_clang"] if chosen.is_clang else [])]
+    traced += chosen.hooks
     includes = [f"-I{headers / folder}" for folder in known["includes"]]
     includes += [f"-iquote{source.folder}"] if source.folder else []
     builds = ((_PLAIN, _emulator.__file__), (tuple(traced), _emulator_traced.__file__))
     text, wrapper = source.for_the_emulator(), _wrapper(signature, source.file, pair)
     paths, jobs = [], []
     for flags, module in builds:
-        command = [*chosen.command, *_COMMON, *_BOUNDS[chosen.is_clang], *flags, *includes]
+        command = [*chosen.command, *_COMMON, *chosen.flags, *flags, *includes]
         stamp = str(os.stat(module).st_mtime_ns)
         key = key_of(
             [text, wrapper, *source.included(), *command, *_LINK, chosen.version, module, stamp]

@@ -11,7 +11,7 @@ from gpureduce import _emulator_traced, _host
 from gpureduce.core import dtypes, registry
 from gpureduce.core.registry import Strategy
 from gpureduce.emulator import races
-from gpureduce.emulator.race import ATOMIC, ONE_WRITER, SplitBarrier, ranges
+from gpureduce.emulator.race import ATOMIC, ONE_WRITER, Race, SplitBarrier, ranges
 from gpureduce.emulator.races import Races
 from gpureduce.errors import CudaError
 from gpureduce.kernels import conditions, faults, ladder, other_operations, trials
@@ -90,7 +90,7 @@ class _Found:
         """
         if any(race.missing in (ATOMIC, ONE_WRITER) for race in looked.races):
             return False
-        if all(race.missing == "__syncwarp()" for race in looked.races):
+        if all(map(_relies_on_lockstep, looked.races)):
             return True
         if not looked.wrong and not looked.faults:
             return False
@@ -100,6 +100,11 @@ class _Found:
             (looked.block, looked.grid or 0), orders, self.results[0],
         )  # fmt: skip
         return len(found.wrong | found.faults) == len(orders)
+
+
+def _relies_on_lockstep(race: Race) -> bool:
+    """Whether a race is between volatile accesses of one warp, as code before Volta has them."""
+    return race.missing == "__syncwarp()" and all(side.volatile for side in race.sides)
 
 
 def _race_cases(subject: Subject, where: Domain) -> Iterator[tuple[int, int, int]]:
@@ -153,6 +158,7 @@ def examine(
     tell("stage", "races")
     found.look(_allowed(_race_cases(made[0], where), where), _ORDERS, every=False)
     condition = None
+    right = right and not any(one.wrong for one in found.looked)
     if not right or found.races:
         condition = _condition(found, seed)
         if not condition and (other := other_operations.recognized(made[0], where)):
@@ -160,7 +166,7 @@ def examine(
     if not condition:
         _tell_failures(found)
     tell("looked", [(one.n, one.block, one.grid or 0) for one in found.looked])
-    if found.races:
+    if found.races is not None:
         tell("races", found.races)
     tell("remarks", tuple(_by_line(remark for one in found.looked for remark in one.remarks)))
     tell("stage", "counts")
@@ -241,7 +247,7 @@ def _condition(found: _Found, seed: int) -> Condition | None:
         return None
     for lockstep in (False, True):
         if lockstep:
-            if "volatile" not in found.text:
+            if not any(map(_relies_on_lockstep, (r for one in again.looked for r in one.races))):
                 return None
             again.try_all(lambda s: trials.in_lockstep(s, found.where), lockstep=True)
         while chosen := conditions.weakest(found.where, again.tries, lockstep):
@@ -279,7 +285,7 @@ def _holds(found: _Found, condition: Condition, seed: int) -> bool:
 
 def _speaks_against(condition: Condition, looked: Races) -> bool:
     """Whether a launch that a condition allows has a fault or a race that it does not excuse."""
-    in_step = condition.lockstep and all(r.missing == "__syncwarp()" for r in looked.races)
+    in_step = condition.lockstep and all(map(_relies_on_lockstep, looked.races))
     return bool(looked.barriers or looked.faults or (looked.races and not in_step))
 
 
@@ -306,7 +312,7 @@ def _tell_condition(found: _Found, condition: Condition) -> None:
     for part, without in parts.items():
         failures = [
             failure for failure in found.failures
-            if (failure.case.order == "lockstep") == own
+            if failure.case.order.startswith("lockstep") == own
             and where.allows(failure.case.block, failure.case.n, without)
             and not where.allows(failure.case.block, failure.case.n, condition)
         ]  # fmt: skip

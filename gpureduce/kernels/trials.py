@@ -25,6 +25,7 @@ from gpureduce.kernels import faults
 from gpureduce.kernels.conditions import Domain
 
 BLOCKS = (32, 64, 96, 128, 160, 256, 512, 1024)
+_MORE_BLOCKS = (192, 224, 320, 416, 480, 768, 992)  # with a few sizes each
 _PRIMES = (7, 97, 1009)
 _DRAWN = 12  # sizes drawn by the seed
 _MOST_TRIED = 1500  # sizes, to find the smallest that fails
@@ -127,7 +128,7 @@ class Subject:
         The traced emulator knows the line of an illegal access. Without `fresh`, scratch memory and
         ticket are as the sum before has left them.
         """
-        lockstep = case.order == "lockstep"
+        lockstep = case.order.startswith("lockstep")
         module = _emulator_traced if traced or lockstep else _emulator
         if fresh:  # memory of exactly this size, and nothing left of the case before
             module.free_scratch()
@@ -317,6 +318,10 @@ def _usual(subject: Subject, where: Domain, seed: int) -> Iterator[Case]:
                     if grid and order != "forward" and n < block:
                         continue
                     yield Case(n, block, grid, order, "different", dtype)
+    for block in _MORE_BLOCKS:
+        part = block * where.per_thread
+        for n in (part, 3 * part + 7, _large(part)[0]):
+            yield Case(n, block, 0, f"random {n % 7}", "different", dtype)
     for block in (64, 96, 256):
         yield Case(2 * block + 1, block, 0, "lockstep", "different", dtype)
     for block, n in ((128, 4099), (256, 20011), (1024, 9 * 8192 + 7), (256, 2**18 + 7)):
@@ -343,8 +348,9 @@ def in_lockstep(subject: Subject, where: Domain) -> Iterator[Case]:
     for block in tried_blocks(where):
         part = block * where.per_thread
         for n in (1, block - 1, part, part + 1, 2 * part, 3 * part + block // 2 + 1, *_large(part)):
-            if where.allows(block, n):
-                yield Case(n, block, 0, "lockstep", "different", subject.dtype)
+            for order in ("lockstep", "lockstep 1"):
+                if where.allows(block, n):
+                    yield Case(n, block, 0, order, "different", subject.dtype)
 
 
 def drawn(subject: Subject, where: Domain, count: int, seed: int) -> Iterator[Case]:
@@ -358,8 +364,8 @@ def drawn(subject: Subject, where: Domain, count: int, seed: int) -> Iterator[Ca
         if where.condition.full:
             n = part if where.alone else -(-n // part) * part
         n = int(random.choice(where.sizes)) if where.sizes else n
-        order = "lockstep" if where.condition.lockstep else f"random {i}"
-        order = "reverse" if order != "lockstep" and i % 5 == 0 else order
+        order = f"lockstep {i % 2}" if where.condition.lockstep else f"random {i}"
+        order = "reverse" if order.startswith("random") and i % 5 == 0 else order
         yield Case(n, block, 0, order, "different", subject.dtype)
 
 

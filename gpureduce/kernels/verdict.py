@@ -108,7 +108,7 @@ class Verdict:
         """Whether all sums came out right, where the kernel is to be right."""
         if self.condition is not None:
             return self.assumed.within(self.domain.condition).implies(self.condition)
-        return not self.failures and not (self.races and self.races.wrong)
+        return not self.failures and not (self.races is not None and self.races.wrong)
 
     def __bool__(self) -> bool:
         races = self.races if self.condition is None else None

@@ -233,8 +233,7 @@ Watch *exchange_watch(Watch *watch);
 void watch_launch(Watch *watch, Launch *launch);
 void watch_launch_end(Watch *watch);
 void watch_team(Worker *w);
-void watch_access(Worker *w, const void *address, size_t size, Access kind, bool reads,
-                  const void *place);
+void watch_access(Worker *w, const void *address, size_t size, Access kind, bool reads, Site site);
 void watch_fence(Worker *w, gr_scope scope, const char *file, int line);
 void watch_block_end(Worker *w, const Lane *last);
 /* The running lane initializes an mbarrier for bulk copies, starts a copy, has waited for one. */

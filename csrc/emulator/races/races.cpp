@@ -105,11 +105,8 @@ static Address name_address(const Worker *w, uintptr_t address, size_t size)
     } else if (address - watch->range < watch->range_bytes) {
         found.name = name_parameter(watch, address);
     }
-    if (found.name.empty()) {
-        char text[40];
-        snprintf(text, sizeof text, "the byte at %#zx", (size_t)address);
-        found.name = text;
-    }
+    if (found.name.empty())
+        found.name = "__device__ memory";
     return found;
 }
 
@@ -175,7 +172,7 @@ static void look_through(Worker *w, Shadow *shadow, Word *word, Access kind_old,
     }
 }
 
-/* Device memory is shared by all blocks of the launch; other memory belongs to the team. */
+/* Shared memory belongs to the team; other memory, __device__ variables too, to all blocks. */
 static Shadow *shadow_of(Worker *w, uintptr_t address)
 {
     Watch *watch = w->watch;
@@ -183,7 +180,7 @@ static Shadow *shadow_of(Worker *w, uintptr_t address)
         return &watch->own;
     if (address - watch->range >= watch->range_bytes)
         watch->range_bytes = device_range((const void *)address, &watch->range);
-    return watch->range_bytes ? &watch->device : &watch->own;
+    return &watch->device;
 }
 
 /* The word is named, as it was not written, and not the access. */
@@ -256,14 +253,13 @@ void end_overwriting(Watch *watch)
     one.size = 0;
 }
 
-void watch_access(Worker *w, const void *address, size_t size, Access kind, bool reads,
-                  const void *place)
+void watch_access(Worker *w, const void *address, size_t size, Access kind, bool reads, Site site)
 {
     Watch *watch = w->watch;
     guarded(watch, [&] {
         Self self = self_of(w, w->lane);
         end_overwriting(watch);
-        touch(w, self, address, size, kind, {place, 0}, reads);
+        touch(w, self, address, size, kind, site, reads);
         if (kind == ATOMIC)
             pass_on(watch, self, address);
     });

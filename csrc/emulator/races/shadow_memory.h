@@ -17,6 +17,7 @@ namespace gr
 struct Site {
     const void *at;
     int line;
+    bool is_volatile = false;
 };
 
 /* One access to bytes of a word, by a lane at a time of its clock. */

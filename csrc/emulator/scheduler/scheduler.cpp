@@ -75,7 +75,7 @@ Lane *random_lane(Worker *w)
 /* The first lane of the next ready warp after this one. */
 Lane *next_warp(Worker *w, const Warp *warp)
 {
-    bool reverse = w->schedule == GR_SCHEDULE_REVERSE;
+    bool reverse = w->descending;
     Warp *next = reverse ? warp_below(w, warp->index) : warp_above(w, warp->index);
     if (!next)
         return nullptr;
@@ -87,7 +87,7 @@ Lane *next_sweep(Worker *w, const Warp *warp, unsigned index)
 {
     if (w->schedule == GR_SCHEDULE_RANDOM)
         return random_lane(w);
-    bool reverse = w->schedule == GR_SCHEDULE_REVERSE;
+    bool reverse = w->descending;
     if (warp->ready & (reverse ? (1u << index) - 1 : ~1u << index))
         return next_in_warp(w, warp, index);
     return next_warp(w, warp);
@@ -97,7 +97,7 @@ Lane *first_lane(Worker *w, Barrier *barrier)
 {
     if (w->schedule == GR_SCHEDULE_RANDOM)
         return random_lane(w);
-    bool reverse = w->schedule == GR_SCHEDULE_REVERSE;
+    bool reverse = w->descending;
     Warp *first = barrier->warps + (reverse ? barrier->warp_count - 1 : 0);
     if (first->ready)
         return lane_of(w, first, reverse ? highest(first->ready) : lowest(first->ready));

@@ -98,6 +98,7 @@ struct Worker {
     Lane *lane; /* the running lane; null outside a team */
     Block *block;
     gr_schedule schedule;
+    bool descending; /* lanes run from the last to the first */
     unsigned ready_words;
     uint64_t *ready_warps; /* bit map of the warps with ready lanes */
     uint64_t random;
@@ -180,7 +181,7 @@ inline Lane *lane_of(Worker *w, const Warp *warp, unsigned index)
 inline Lane *next_in_warp(Worker *w, const Warp *warp, unsigned index)
 {
     unsigned ready = warp->ready, further;
-    if (w->schedule == GR_SCHEDULE_REVERSE) {
+    if (w->descending) {
         further = ready & ((1u << index) - 1);
         return lane_of(w, warp, 31 - (unsigned)__builtin_clz(further ? further : ready));
     }

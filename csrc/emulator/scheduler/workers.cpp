@@ -174,6 +174,8 @@ Worker *worker_for(Launch *launch)
     w->until_look = w->look_every = 16;
     w->looked_ns = gr_now_ns();
     w->schedule = launch->schedule;
+    w->descending = launch->schedule == GR_SCHEDULE_REVERSE ||
+                    (launch->schedule == GR_SCHEDULE_LOCKSTEP && launch->seed != 1);
     w->watch = thread_watch();
     gr_shared_name = nullptr;
     blockDim = launch->shape.block;

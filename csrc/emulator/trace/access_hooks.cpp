@@ -15,7 +15,8 @@ using namespace gr;
 
 /* Switches lanes before a memory access, if the schedule asks for it. In lockstep, each lane of a
  * warp comes to its k-th access and lets the others reach theirs before it makes its own. A warp
- * runs on until all its lanes wait or have ended. */
+ * runs on until all its lanes wait or have ended. With another seed than 0, the lanes take turns
+ * from the last to the first: branches of a warp have no order. */
 static void take_turns(Worker *w)
 {
     Lane *me = w->lane;
@@ -29,7 +30,7 @@ static void take_turns(Worker *w)
  * the hook: the access's place in the kernel. The race detector uses the kind `to_others`, the
  * counters use the kind `to_memory`; the two differ only for whole loads and stores. */
 static void access(Worker *w, const void *address, size_t size, Access to_others, Access to_memory,
-                   const void *place)
+                   const void *place, bool is_volatile)
 {
     static const char *const verbs[] = {"reads", "writes", "updates"};
     take_turns(w);
@@ -39,7 +40,7 @@ static void access(Worker *w, const void *address, size_t size, Access to_others
     if (in_shared(w, (uintptr_t)address))
         check_shared(w, (uintptr_t)address, size, verbs[to_memory], place);
     if (watched(w))
-        watch_access(w, address, size, to_others, to_memory != WRITE, place);
+        watch_access(w, address, size, to_others, to_memory != WRITE, {place, 0, is_volatile});
     if (counted(w))
         count_access(w, address, size, to_memory, place);
 }
@@ -47,7 +48,7 @@ static void access(Worker *w, const void *address, size_t size, Access to_others
 /* Ignores host code, which has no lane. Ignores a lane's own stack variables, and threadIdx and the
  * like. */
 static inline void hook(const void *address, size_t size, Access to_others, Access to_memory,
-                        const void *place)
+                        const void *place, bool is_volatile = false)
 {
     Worker *w = worker;
     if (!w || !w->lane)
@@ -55,7 +56,7 @@ static inline void hook(const void *address, size_t size, Access to_others, Acce
     uintptr_t at = (uintptr_t)address;
     if (at - (uintptr_t)w->stacks.arena < w->stacks.bytes || at - w->builtins < w->builtins_bytes)
         return;
-    access(w, address, size, to_others, to_memory, place);
+    access(w, address, size, to_others, to_memory, place, is_volatile);
 }
 static inline void hook(const void *address, size_t size, Access kind, const void *place)
 {
@@ -76,6 +77,11 @@ void __tsan_func_exit(void) {}
     {                                                                                              \
         hook(address, size, kind, PLACE);                                                          \
     }
+#define GR_VOLATILE_HOOK(name, size, kind)                                                         \
+    void name(void *address)                                                                       \
+    {                                                                                              \
+        hook(address, size, kind, kind, PLACE, true);                                              \
+    }
 #define GR_HOOKS(size)                                                                             \
     GR_HOOK(__tsan_read##size, size, READ)                                                         \
     GR_HOOK(__tsan_write##size, size, WRITE)                                                       \
@@ -83,10 +89,10 @@ void __tsan_func_exit(void) {}
     GR_HOOK(__tsan_unaligned_read##size, size, READ)                                               \
     GR_HOOK(__tsan_unaligned_write##size, size, WRITE)                                             \
     GR_HOOK(__tsan_unaligned_read_write##size, size, WRITE)                                        \
-    GR_HOOK(__tsan_volatile_read##size, size, READ)                                                \
-    GR_HOOK(__tsan_volatile_write##size, size, WRITE)                                              \
-    GR_HOOK(__tsan_unaligned_volatile_read##size, size, READ)                                      \
-    GR_HOOK(__tsan_unaligned_volatile_write##size, size, WRITE)
+    GR_VOLATILE_HOOK(__tsan_volatile_read##size, size, READ)                                       \
+    GR_VOLATILE_HOOK(__tsan_volatile_write##size, size, WRITE)                                     \
+    GR_VOLATILE_HOOK(__tsan_unaligned_volatile_read##size, size, READ)                             \
+    GR_VOLATILE_HOOK(__tsan_unaligned_volatile_write##size, size, WRITE)
 GR_HOOKS(1)
 GR_HOOKS(2)
 GR_HOOKS(4)
