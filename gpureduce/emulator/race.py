@@ -57,7 +57,8 @@ class Place:
 class Side:
     """One of the two accesses of a race: thread, kind, place, and the barriers around it.
 
-    `volatile` is true for an access to a volatile variable. `copy` is true for a bulk copy that the thread's block issued; it belongs to no thread.
+    `copy` is true for a bulk copy that the thread's block issued; it belongs to no thread.
+    `volatile` is true for an access to a volatile variable.
     `before` and `after` are the thread's last barrier or fence before the access and the next one.
     """
 

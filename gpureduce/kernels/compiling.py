@@ -45,7 +45,6 @@ _WRAPPER = """#include <assert.h>
 #include <kernel_entry.h>
 #include <engine/compiled_kernels.h>
 #include <shared/cuda_types.h>
-#include "{file}"
 
 /* A fiber's stack is too small for what exit() does. */
 extern "C" void exit(int status) noexcept
@@ -74,12 +73,18 @@ extern "C" void __ubsan_handle_out_of_bounds(gr_index_data *data, unsigned long 
     gr_bad_index(data->place.file, data->place.line, data->place.column, data->array->name, value);
 }}
 
+extern "C" void __assert_fail(const char *text, const char *file, unsigned line,
+                              const char *) noexcept
+{{
+    gr_bad_assertion(file, line, text);
+    _Exit(134);
+}}
+
 extern "C" void __stack_chk_fail(void)
 {{
     gr_bad_local(__builtin_return_address(0));
 }}
 
-{caller}
 static void gr_add(gr_kernel_list *list, unsigned block, const void *entry)
 {{
     gr_kernel *kernel = &list->kernel[list->count++];
@@ -89,6 +94,11 @@ static void gr_add(gr_kernel_list *list, unsigned block, const void *entry)
     kernel->entry = entry;
 }}
 
+/* Behind all of this, since macros of the kernel may have any name. */
+#define __CUDA_ARCH__ 900
+#include "{file}"
+
+{caller}
 extern "C" __attribute__((visibility("default"))) void gr_user_kernels(gr_kernel_list *list)
 {{
 {adds}

@@ -10,8 +10,8 @@ from gpureduce.kernels.source_text import without_comments
 from gpureduce.kernels.trials import Failure
 
 _LOCKSTEP = (
-    "Lanes ran in lockstep before Volta. Since then `volatile` orders nothing between lanes: put "
-    "__syncwarp() after each line, or use __shfl_down_sync."
+    "Lanes ran in lockstep before Volta. Since then `volatile` orders nothing between lanes: in "
+    "each step read, then __syncwarp(), then write, then __syncwarp(); or use __shfl_down_sync."
 )
 _HALVES = r"blockDim\s*\.\s*x\s*(?:/\s*2|>>\s*1)"
 _HALVING = r"/=\s*2|>>=\s*1|=\s*\w+\s*(?:/\s*2|>>\s*1)\b"
@@ -27,7 +27,7 @@ def sentences(
     if "blocks" in reasons:
         said.append(_blocks(condition, reasons["blocks"], wrong, code, where))
     if "sizes" in reasons:
-        said.append(_sizes(reasons["sizes"]))
+        said.append(_sizes(reasons["sizes"], code))
     if condition.lockstep:
         said.append(_LOCKSTEP)
     return said
@@ -92,6 +92,8 @@ def _cure(condition: Condition, failure: Failure, odd: int | None, where: Domain
             "tid + stride < blockDim.x, to lift this."
         )
     if condition.powers and failure.case.block & (failure.case.block - 1):
+        if failure.counted:
+            return "Begin with a power of two that is at least half of the block, to lift this."
         return "Add only where the other element belongs to the block, to lift this."
     return (
         "Make the steps of the last warp depend on the block, as in if (blockDim.x >= 64), to lift "
@@ -99,8 +101,18 @@ def _cure(condition: Condition, failure: Failure, odd: int | None, where: Domain
     )
 
 
-def _sizes(failure: Failure) -> str:
+def _sizes(failure: Failure, code: str) -> str:
+    cure = "Test the bounds, as in i < n, to lift this."
+    if re.search(r"<=\s*n\b", code):
+        cure = "Take < in place of <=, to lift this."
+    elif re.search(
+        r"<\s*\(?\w*\)?\s*\w{1,40}\s*[);?&]|>=\s*\w{1,40}\s*\)", code
+    ) and failure.fault.count("return"):
+        cure = (
+            "Let threads without an element go on with 0, so that they reach each barrier and "
+            "shuffle, to lift this."
+        )
     return (
         f"Wrong where n does not fill the blocks, as for n = {failure.case.n} and block = "
-        f"{failure.case.block}: {_what(failure)}. Test the bounds, as in i < n, to lift this."
+        f"{failure.case.block}: {_what(failure)}. {cure}"
     )

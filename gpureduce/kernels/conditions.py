@@ -197,21 +197,26 @@ def candidates(where: Domain, lockstep: bool) -> Iterator[Condition]:
     """The conditions of a domain, those of the lockstep that is asked for."""
     own = where.condition
     spans = [replace(own, powers=own.powers or powers, least=max(own.least, least))
-             for powers in (False, True) for least in (32, 64)]  # fmt: skip
+             for powers in (False, True) for least in (32, 64, 128, 256)]  # fmt: skip
     sets = [*spans]
     for size in sorted({*where.named, 128, 256, 512}, reverse=True):
-        sets += [replace(span, most=size) for span in spans if span.least <= size < own.most]
+        sets += [replace(span, most=size) for span in spans if span.least < size < own.most]
     sets += [replace(own, only=(size,)) for size in where.named]
     for chosen in sets:
         for full in (own.full,) if own.full else (False, True):
             yield replace(chosen, full=full, lockstep=lockstep)
 
 
-def without(where: Domain, block: int) -> Iterator[Domain]:
+def without(where: Domain, block: int) -> Domain | None:
     """The same domain with a smaller set of blocks, which lacks this one."""
-    for condition in candidates(where, where.condition.lockstep):
-        if not condition.allows_block(block) and condition.full == where.condition.full:
-            yield replace(where, condition=condition)
+    own = where.condition
+    if block & (block - 1):
+        found = replace(own, powers=True)
+    elif block <= 128:
+        found = replace(own, least=max(own.least, 2 * block))
+    else:
+        found = replace(own, most=min(own.most, block // 2))
+    return replace(where, condition=found) if found.blocks else None
 
 
 def weakest(where: Domain, tries: list[Try], lockstep: bool) -> Condition | None:

@@ -101,7 +101,7 @@ def _rewritten(text: str, start: int, end: int, number: int, inside: bool) -> st
     which, rows = f"gr_shared_{number}", ", ".join(f'"{name}"' for name in names)
     parts = [
         f"struct {which} {{ {declared}; static const char *gr_name(int i) "
-        f"{{ const char *const all[] = {{{rows}}}; return all[i]; }} }};"
+        f"{{ const char *const gr_names[] = {{{rows}}}; return gr_names[i]; }} }};"
     ]
     for i, name in enumerate(names):
         arguments = f"decltype({which}::{name}), {which}, {i}"

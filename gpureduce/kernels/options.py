@@ -105,19 +105,25 @@ def _guessed(code: str, signature: Signature) -> dict[str, str]:
     cast = r"(?:\w+\s*\(\s*|\(\s*\w+\s*\)\s*)?"
     stride = rf"gridDim\s*\.\s*x[\s)]*\*|(?:[*/]|\+=)\s*{cast}gridDim|this_grid\s*\("
     threads = str(per_block(code)[0])
-    found["elements"] = (
-        "many" if re.search(stride, code) else threads if threads in OPTIONS["elements"] else "1"
-    )
+    strides = re.findall(r"\b(\w{1,40})\s{0,9}=[^=;]{0,200}\bgridDim\b", code)
+    named = "|".join(map(re.escape, dict.fromkeys(strides)))
+    by_name = named and re.search(rf"\+=[^;]{{0,200}}\b(?:{named})\b", code)
+    known = threads if threads in OPTIONS["elements"] else "1"
+    found["elements"] = "many" if by_name or re.search(stride, code) else known
     dynamic = re.search(r"shared_array\s*<|extern\s+__shared__|\bblock_sum\s*\(", code)
     found["shared"] = "thread" if dynamic else "none"
     if not re.search(r"\bblockIdx\b|\bgridDim\b|\bthis_(?:grid|cluster)\b", code):
         found["alone"] = "yes"
     one = rf"\*\s*{out}\s*[-+]?=|\b{out}\s*\[\s*0\s*\]|{ATOMIC}{out}\b"
-    each = rf"\b{out}\s*\[(?!\s*0\s*\])"
+    each = rf"\b{out}\s*\[(?!\s*0\s*\])|\*\s*\(\s*{out}\s*\+|=\s*{out}\s*\+\s*blockIdx"
     if "ticket" in signature.roles or re.search(one, code):
         found["finishes"] = "yes"
     if re.search(each, code):
         found["finishes"] = "no"
+    bound = re.search(rf"__launch_bounds__\s*\(([^,()]*)[^()]*\)\s*\w*\s*{signature.name}\b", code)
+    most = number(bound[1].strip(), constants(code)) if bound else None
+    if most is not None and 32 <= most < 1024:
+        found["blocks"] = f"at_most_{most // 32 * 32}"
     if "work" in signature.roles:
         marked = signature.type_of("work").startswith("Marked")
         found["scratch"] = "marked" if marked else "block"

@@ -6,11 +6,12 @@ Only the head and a few words of the body are read. The compiler checks the rest
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpureduce.kernels.source_text import (
     KernelError,
+    aliases,
     closing,
     line_at,
     split,
@@ -106,7 +107,10 @@ class Signature:
 
 
 _BOUNDS = r"(?:__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)\s*)?"
-HEAD = re.compile(rf"__global__\s+{_BOUNDS}(?:static\s+|inline\s+)*void\s+{_BOUNDS}(\w+)\s*\(")
+HEAD = re.compile(
+    rf"(?:__global__\s+{_BOUNDS}(?:static\s+|inline\s+){{0,3}}void|\bvoid\s+__global__)"
+    rf"\s+{_BOUNDS}(\w+)\s*\("
+)
 _TEMPLATE = re.compile(r"template\s*<([^<>]*)>\s*(?:static\s+)?$")
 _INTEGER = re.compile(
     r"(?:const )?(?:unsigned|int|size_t|unsigned int|long|long long|unsigned long|long int|"
@@ -151,9 +155,12 @@ def _template(code: str, start: int, name: str) -> tuple[list[str], list[str]]:
     return [next(types) if kind == "type" else kind for kind in kinds], names
 
 
-def _type_of(kind: str, known: dict[str, str], name: str, what: str) -> str:
-    plain = re.sub(r"\b(const|volatile)\b|\*", " ", kind)
-    plain = " ".join(plain.split())
+def _type_of(
+    kind: str, known: dict[str, str], name: str, what: str, others: Mapping[str, str]
+) -> str:
+    plain = " ".join(re.sub(r"\b(const|volatile)\b|\*", " ", kind).split())
+    for _ in range(3):  # an alias of an alias
+        plain = others.get(plain, plain)
     for tag, words in known.items():
         if plain in words.split("|"):
             return tag
@@ -164,10 +171,10 @@ def _type_of(kind: str, known: dict[str, str], name: str, what: str) -> str:
     )
 
 
-def _pair(name: str, elements: str, sums: str) -> tuple[str, str]:
+def _pair(name: str, elements: str, sums: str, others: Mapping[str, str]) -> tuple[str, str]:
     """The element and accumulator types of a kernel without type parameters."""
-    load = _type_of(elements, _LOADS, name, "elements")
-    acc = _type_of(sums, _ACCS, name, "sums")
+    load = _type_of(elements, _LOADS, name, "elements", others)
+    acc = _type_of(sums, _ACCS, name, "sums", others)
     load = "u32" if (load, acc) == ("i32", "u32") else load
     if load not in PAIRS[acc]:
         raise KernelError(
@@ -219,7 +226,7 @@ def read(text: str, name: str | None = None) -> Signature:
     found = Signature(head[1], line_at(code, head.start()), tuple(template), parameters, None)
     if found.types:
         return found
-    pair = _pair(head[1], found.type_of("in"), found.type_of("out"))
+    pair = _pair(head[1], found.type_of("in"), found.type_of("out"), aliases(code))
     return Signature(found.name, found.line, found.template, parameters, pair)
 
 

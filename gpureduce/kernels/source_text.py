@@ -59,10 +59,12 @@ def closing(code: str, start: int) -> int:
 
 def split(text: str, at: str = ",") -> list[str]:
     """The parts between separators that are in no brackets."""
-    parts, depth = [""], 0
+    parts, depth, angles = [""], 0, 0
     for letter in text:
-        depth += {"<": 1, "(": 1, "[": 1, "{": 1, ">": -1, ")": -1, "]": -1, "}": -1}.get(letter, 0)
-        if letter == at and not depth:
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(letter, 0)
+        if not depth:  # within others, < and > compare or shift
+            angles = max(0, angles + {"<": 1, ">": -1}.get(letter, 0))
+        if letter == at and not depth and not angles:
             parts.append("")
         else:
             parts[-1] += letter
@@ -70,19 +72,39 @@ def split(text: str, at: str = ",") -> list[str]:
 
 
 _CONSTANT = re.compile(
-    r"^[ \t]*#[ \t]*define[ \t]+(?P<macro>\w+)[ \t]+(?P<value>[^\n]+)$"
-    r"|\bconst(?:expr)?\s+[\w\s]*?\b(?P<name>\w+)\s*=\s*(?P<text>[^;{}]+);",
+    r"^[ \t]{0,20}#[ \t]{0,20}define[ \t]+(?P<macro>\w{1,60})[ \t]+(?P<value>[^\n]{1,80})$"
+    r"|\bconst(?:expr)?\s[\w\s]{0,60}?\b(?P<name>\w{1,60})\s{0,9}"
+    r"(?:=\s{0,9}(?P<text>[^;{}]{1,80});|\{(?P<braced>[^;{}]{1,80})\})",
     re.M,
 )
+_ENUM = re.compile(r"\benum\b[\w\s:]{0,60}\{([^{}]{1,400})\}")
 
 
 def constants(code: str) -> dict[str, int]:
     """The constants of a text without comments that are whole numbers, by name."""
-    found: dict[str, int] = {}
-    for match in _CONSTANT.finditer(code):
-        value = number((match["value"] or match["text"]).strip(), found)
+    rows = [
+        (match["macro"] or match["name"], match["value"] or match["text"] or match["braced"])
+        for match in _CONSTANT.finditer(code)
+    ]
+    for found in _ENUM.finditer(code):
+        rows += [tuple(part.split("=", 1)) for part in found[1].split(",") if "=" in part]
+    known: dict[str, int] = {}
+    for name, text in rows:
+        value = number(text.strip(), known)
         if value is not None:
-            found[match["macro"] or match["name"]] = value
+            known[name.strip()] = value
+    return known
+
+
+def aliases(code: str) -> dict[str, str]:
+    """Other names of types, by ``typedef``, ``using`` and ``#define``."""
+    pattern = (
+        r"\btypedef\s+([\w\s]{1,60}?)\s+(\w{1,60})\s*;|\busing\s+(\w{1,60})\s*=\s*([\w\s]{1,60}?)\s*;"
+        r"|^[ \t]{0,20}#[ \t]{0,20}define[ \t]+(\w{1,60})[ \t]+([a-zA-Z_][\w ]{0,60}?)[ \t]*$"
+    )
+    found = {}
+    for a, b, c, d, e, f in re.findall(pattern, code, re.M):
+        found[b or c or e] = a or d or f
     return found
 
 
@@ -90,7 +112,8 @@ def number(text: str, known: dict[str, int]) -> int | None:
     """The value of whole numbers and constants joined by ``+ - * / <<``; else None."""
     text = re.sub(r"\b[A-Za-z_]\w*\b", lambda word: str(known.get(word[0], word[0])), text)
     text = re.sub(r"\b(\d+|0[xX][\da-fA-F]+)[uUlL]+\b", r"\1", text)
-    if re.search(r"[^-\dxXa-fA-F+*/()\s<]|\*\*|//|<<\s*\d{3}", text) or len(text) > 60:
+    odd = r"[^-\dxXa-fA-F+*/()\s<]|\*\*|//|<<(?!\s*\d{1,2}(?![\dxX]))|[\d)]\s*\("
+    if re.search(odd, text) or len(text) > 60:
         return None
     try:
         value = eval(text.replace("/", "//").strip(), {"__builtins__": {}})
@@ -105,6 +128,9 @@ _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
 def without_directives(code: str) -> str:
     """The text with lines of the preprocessor blanked out."""
     return _DIRECTIVE.sub(lambda found: blank(found[0]), code)
+
+
+_NEAR = 300  # letters before a brace, in which its head says what it opens
 
 
 @dataclass(frozen=True)
@@ -130,7 +156,7 @@ def blocks(code: str) -> Iterator[Block]:
     while (brace := code.find("{", start)) >= 0:
         first = 1 + max(start - 1, code.rfind(";", start, brace), code.rfind("}", start, brace))
         head, end = code[first:brace], closing(code, brace)
-        if re.search(r"\b(namespace|extern)\b[^()]*$", head):
+        if re.search(r"\b(namespace|extern)\b[^()]*$", head[-_NEAR:]):
             start = brace + 1
             continue
         yield Block(head, first, brace, end)

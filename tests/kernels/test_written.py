@@ -41,6 +41,7 @@ CONDITIONAL = {
                                        "the step from 3 to 1 leaves out an element",
                                        "tid + stride < blockDim.x, to lift this"]),
     "mod_steps": ("powers_of_two full_blocks", ["thread 64 reads cell[96]; cell has 96 elements"]),
+    "never_ends": ("powers_of_two", ["at 96, it ended its process by signal 8", "end it by <"]),
     "one_block_in_place": ("powers_of_two full_blocks", ["where n fills its one block"]),
     "one_block_shared": ("1024 full_blocks", ["for blocks of 1024 threads"]),
     "out_first": ("powers_of_two full_blocks", ["thread 4 reads values[4]; values has 1 element"]),

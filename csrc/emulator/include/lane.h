@@ -122,9 +122,10 @@ void gr_await_copy(const char *file, int line);
 void gr_copy_ordered(void);
 [[noreturn]] void gr_trap(const char *file, int line);
 /* Faults: an array's index beyond its bounds, in a column of the line; a local array that was
- * written beyond its end by the function that returns to this address. */
+ * written beyond its end by the function that returns to this address; an assertion. */
 void gr_bad_index(const char *file, unsigned line, unsigned column, const char *type, long index);
 void gr_bad_local(const void *place);
+void gr_bad_assertion(const char *file, unsigned line, const char *text);
 
 /* In the traced build, report an access (see GR_TRACE_ACCESS), a fence, the initialization of an
  * mbarrier for bulk copies, the start of a copy, and the end of a wait for copies. */

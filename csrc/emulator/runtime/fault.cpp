@@ -183,6 +183,14 @@ void gr_bad_local(const void *place)
     abort();
 }
 
+void gr_bad_assertion(const char *file, unsigned line, const char *text)
+{
+    gr::Worker *w = gr::worker;
+    if (w && w->lane)
+        gr::fault(w, "%s:%u: %s fails the assertion %s", file, line, gr::name_lane(w->lane).text,
+                  text);
+}
+
 void gr_trap(const char *file, int line)
 {
     gr::fault(gr::worker, "%s:%d: %s calls __trap", file, line,
