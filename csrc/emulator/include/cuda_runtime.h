@@ -31,6 +31,7 @@ static const int warpSize = 32;
 /* Barriers and fences */
 GR_ACCESS void __syncthreads(GR_SITE)
 {
+    gr_place = __builtin_return_address(0);
     gr_block_barrier(file, line);
 }
 GR_INTRINSIC int __syncthreads_count(int predicate, GR_SITE)

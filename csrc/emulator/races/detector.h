@@ -112,7 +112,7 @@ struct Unwritten {
 struct Divergence {
     unsigned block;
     std::vector<unsigned> ended;
-    std::map<std::tuple<std::string, int, std::string>, std::vector<unsigned>> places;
+    std::map<std::tuple<std::string, int, std::string, const void *>, std::vector<unsigned>> places;
 };
 
 struct Watch {

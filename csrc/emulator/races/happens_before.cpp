@@ -170,13 +170,15 @@ static void note_divergence(Watch *watch, const Worker *w, const Barrier *barrie
     bool same = true;
     for (const Brought &one : all) {
         const Lane *lane = w->lanes + (one.self.lane - watch->lanes.data());
-        same = same && lane->line == first->line && !strcmp(lane->file, first->file);
+        same = same && lane->line == first->line && lane->place == first->place &&
+               !strcmp(lane->file, first->file);
     }
     if (same && found.ended.empty())
         return;
     for (const Brought &one : all) {
         const Lane *lane = w->lanes + (one.self.lane - watch->lanes.data());
-        found.places[{lane->file, lane->line, name_wait(lane->waits)}].push_back(one.self.slot);
+        found.places[{lane->file, lane->line, name_wait(lane->waits), lane->place}].push_back(
+            one.self.slot);
     }
     for (const auto &place : found.places)
         lines.push_back(std::get<1>(place.first));

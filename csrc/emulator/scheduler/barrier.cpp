@@ -75,6 +75,8 @@ static inline __attribute__((always_inline)) void wait(Worker *w, Lane *me, Barr
     unsigned bit = 1u << me->index;
     me->file = file;
     me->line = line;
+    me->place = gr_place;
+    gr_place = nullptr; /* other barriers have none */
     me->waits = static_cast<uint8_t>(WAIT_BARRIER + scope);
     warp->at[scope] |= bit;
     make_unready(w, warp, bit);

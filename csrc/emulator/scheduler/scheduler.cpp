@@ -13,6 +13,7 @@ __thread dim3 blockDim;
 __thread dim3 gridDim;
 __thread char *gr_shared;
 __thread unsigned gr_loads;
+__thread const void *gr_place;
 __thread const char *gr_shared_name;
 /* clang-format on */
 

@@ -46,9 +46,10 @@ struct alignas(64) Lane {
     unsigned stack;
     const char *file; /* the line where the lane waits, for reports */
     int line;
-    unsigned mask;   /* of the warp collective that it waits in */
-    unsigned ticket; /* nonzero after arriving at the cluster barrier, until waiting: phase + 1 */
-    uint8_t index;   /* in the warp */
+    const void *place; /* in the code, of __syncthreads(); two may stand on one line */
+    unsigned mask;     /* of the warp collective that it waits in */
+    unsigned ticket;   /* nonzero after arriving at the cluster barrier, until waiting: phase + 1 */
+    uint8_t index;     /* in the warp */
     uint8_t waits;
     void *fake_stack; /* for AddressSanitizer */
 };
