@@ -240,10 +240,9 @@ def find(name: object, argument: str = "strategy") -> Strategy:
 
 
 def _listed() -> str:
-    """All strategies that make sums, for an error."""
-    kinds = {"axis": "along an axis: ", "keys": "by segment: ", "broken": "wrong on purpose: "}
+    """The strategies to name, for an error."""
+    kinds = {"keys": "by segment: ", "broken": "wrong on purpose: "}
     names: dict[str, list[str]] = {}
-    for row in STRATEGIES.values():
-        if row.kind != "segments":  # a step, which makes no sum by itself
-            names.setdefault(kinds.get(row.kind, ""), []).append(row.name)
+    for row in strategies():
+        names.setdefault(kinds.get(row.kind, ""), []).append(row.name)
     return "; ".join(kind + ", ".join(found) for kind, found in names.items())

@@ -40,7 +40,7 @@ REFUSED = [
     ("last_block", {"finish": "host"}, ValueError, "not for last_block, which takes 'single'"),
     ("warp_shlf", {}, ValueError, "'warp_shlf': did you mean warp_shfl.* There are global_tree, "),
     ("Reduce5", {}, ValueError, "'Reduce5': did you mean reduce5"),
-    ("xyzzy", {}, ValueError, "'xyzzy'; there are global_tree, .*; along an axis: row_thread, .*; "
+    ("xyzzy", {}, ValueError, "'xyzzy'; there are global_tree, .*; "
      "by segment: key_atomic, .*; wrong on purpose: global_race, [a-z_, ]+$"),
     ("cascade", {"where": A > 0}, ValueError, "and takes no initial, where or out; auto, exact, "),
     ("auto", {"dtype": "xyzzy"}, TypeError, "no dtype 'xyzzy'; there are bool, .*complex128"),
