@@ -352,7 +352,8 @@ class Toolchain:
         self.common = ["-O2", "-fPIC", "-fvisibility=hidden", "-pthread", *WARNINGS]
         # By other models, glibc allocates a thread's variables when it first uses one, and ends the
         # process if there is no memory.
-        self.common.append("-ftls-model=initial-exec")
+        # Not for _cuda: the CUDA runtime in it has more of them than the room for this model.
+        self.common += ["-ftls-model=initial-exec"] if module != "_cuda" else []
         self.common += ["-g1"] if SANITIZE else []  # other modules are stripped
         # Fused multiply-adds would change sums on processors that have them: AArch64.
         self.common.append("-ffp-contract=off")

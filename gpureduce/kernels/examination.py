@@ -170,7 +170,8 @@ def examine(
         tell("races", found.races)
     tell("remarks", tuple(_by_line(remark for one in found.looked for remark in one.remarks)))
     tell("stage", "counts")
-    finish = "host" if strategy.finishes == ("host",) or (condition and condition.full) else None
+    by_host = strategy.finishes == ("host",) or (condition and condition.full)
+    finish = "host" if by_host and strategy.traits & _host.PARTIALS else None
     block = (condition or where.condition).usual_block or ladder.BLOCK
     try:
         tell("counts", ladder.compare(strategy, results[0], made[0].dtype, finish, block))
