@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -288,9 +289,14 @@ class _Found:
         all_of_them = self.by_lines.values()
         stored = {_store_of(one) for one in all_of_them if _is_one_line(one)} - {None}
         added = {_store_of(one) for one in all_of_them if _has_read(one)} & stored
+        if not _is_of_one_element(race):
+            return race.missing
         if _store_of(race) in added:
             return ATOMIC
-        return ONE_WRITER if _is_one_line(race) else race.missing
+        updated = {_store_of(one) for one in all_of_them if _has_atomic(one)}
+        if _is_one_line(race) and _store_of(race) not in updated:
+            return ONE_WRITER
+        return race.missing
 
 
 def _place(row: dict[str, Any]) -> Place:
@@ -315,6 +321,23 @@ def _is_one_line(race: Race) -> bool:
     """Whether two threads store at one line of the kernel, at the same time."""
     first, second = race.sides
     return first.kind == second.kind == "write" and first.place == second.place
+
+
+def _is_of_one_element(race: Race) -> bool:
+    """Whether the line that stores to an array uses one element of it, as its text says.
+
+    A line that also reads another element is a step of a tree. Each thread then has an element of
+    its own in each step, and a barrier belongs between steps.
+    """
+    store = _store_of(race)
+    if store is None or not store[0].text:
+        return False
+    place, name = store
+    return len(set(re.findall(rf"\b{re.escape(name)}\s*\[([^\]]*)\]", place.text))) < 2
+
+
+def _has_atomic(race: Race) -> bool:
+    return "atomic" in {side.kind for side in race.sides}
 
 
 def _has_read(race: Race) -> bool:
