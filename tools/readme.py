@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce import lectures
-from gpureduce.bench import by_axis, by_segment, exact_bench, scoreboard, several_devices, targets
+from gpureduce.bench import by_axis, by_segment, exact_bench, scoreboard, targets
+from gpureduce.bench.suites import several_devices
 from gpureduce.bench.svg_bars import svg_bars
 from gpureduce.cli import main as command_line
 from gpureduce.core import json_files, registry
@@ -105,11 +106,14 @@ def exact_sums(records: Path) -> str:
     return "\n\n".join(_named(path, exact_bench.markdown, record) for path, record in kept)
 
 
-def measured(records: Path, kind: str, report: Callable[[dict[str, Any]], str]) -> str:
+def measured(
+    records: Path, kind: str, report: Callable[[dict[str, Any]], str],
+    load: Callable[[Path], dict[str, Any]] = json_files.read,
+) -> str:  # fmt: skip
     """The text of all records of a kind, each with where and when it was measured."""
     parts = []
     for path in sorted(records.glob(f"{kind}_*.json")):
-        record = json_files.read(path)
+        record = load(path)
         versions = ", ".join(f"{k} {v}" for k, v in record["versions"].items() if k != "gpureduce")
         cards = record.get("cards") or [record["card"]]
         where = f"{len(cards)} x {cards[0]}" if len(cards) > 1 else cards[0]
@@ -167,7 +171,7 @@ PAGES: dict[str, tuple[str, Callable[[Path], str]]] = {
     ),
     "docs/cluster.md": (
         "devices",
-        lambda records: measured(records, "devices", several_devices.as_text),
+        lambda records: measured(records, "devices", several_devices.as_text, several_devices.load),
     ),
 }
 CHART = "docs/ladder.svg"

@@ -36,9 +36,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpureduce.bench import contenders as _contenders
 from gpureduce.bench import libraries
-from gpureduce.bench.contenders import WAYS, Contender, Input
+from gpureduce.bench.contenders import arrays as _contenders
+from gpureduce.bench.contenders.arrays import WAYS, Contender, Input
 from gpureduce.core import arrays, devices, registry
 from gpureduce.core.checks import listed, one_of, whole
 from gpureduce.core.dtypes import Array, convert, named

@@ -27,7 +27,7 @@ from gpureduce.bench.axis_runs import (
     calls_of,
     cases,
 )
-from gpureduce.bench.contenders import timed_calls
+from gpureduce.bench.contenders.arrays import timed_calls
 from gpureduce.bench.in_turns import OnCard, Run, medians, without_failing
 from gpureduce.bench.provenance import provenance
 from gpureduce.core import devices, json_files

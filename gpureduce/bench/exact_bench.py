@@ -29,9 +29,9 @@ from typing import Any, TypedDict
 import numpy as np
 
 from gpureduce import _host
-from gpureduce.bench import contenders
 from gpureduce.bench.benchmark import in_turns
-from gpureduce.bench.contenders import Contender, Input, rotation
+from gpureduce.bench.contenders import arrays as contenders
+from gpureduce.bench.contenders.arrays import Contender, Input, rotation
 from gpureduce.bench.exact_targets import judge, missed_on_cpu
 from gpureduce.bench.provenance import HEAD, provenance
 from gpureduce.bench.targets import MIB

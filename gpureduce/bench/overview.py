@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpureduce.bench import libraries, report, scoreboard, tuning
-from gpureduce.bench.contenders import WAYS
+from gpureduce.bench.contenders.arrays import WAYS
 from gpureduce.bench.libraries import LOAD_ONLY
 from gpureduce.bench.scoreboard import EVERY, Part
 from gpureduce.bench.svg_bars import svg_bars

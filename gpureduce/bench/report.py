@@ -17,7 +17,7 @@ from typing import Any, TextIO, TypeVar
 
 from gpureduce.bench import libraries, scoreboard
 from gpureduce.bench.benchmark import MEASURES, Measurement, benchmark
-from gpureduce.bench.contenders import WAYS
+from gpureduce.bench.contenders.arrays import WAYS
 from gpureduce.bench.provenance import provenance
 from gpureduce.core import calibration, json_files, output_files
 from gpureduce.text import EMULATED, number, table

@@ -14,7 +14,7 @@ import numpy as np
 
 from gpureduce.bench import libraries as _peers
 from gpureduce.bench.benchmark import Measurement, benchmark
-from gpureduce.bench.contenders import WAYS
+from gpureduce.bench.contenders.arrays import WAYS
 from gpureduce.bench.libraries import LOAD_ONLY
 from gpureduce.bench.targets import (
     GIB,

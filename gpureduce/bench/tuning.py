@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce.bench.benchmark import MOST_REPEATS, array_of
-from gpureduce.bench.contenders import Input, kernel, rotation
+from gpureduce.bench.contenders.arrays import Input, kernel, rotation
 from gpureduce.bench.provenance import provenance
 from gpureduce.bench.report import output_of, progress, size
 from gpureduce.core import devices, json_files, output_files, registry

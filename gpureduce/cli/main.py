@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 import gpureduce
-from gpureduce.bench import by_axis, by_segment, overview, report, several_devices, tuning
+from gpureduce.bench import by_axis, by_segment, overview, report, tuning
+from gpureduce.bench import command as bench_command
+from gpureduce.bench.suites import several_devices
 from gpureduce.cli import (
     check,
     explain,
@@ -158,7 +160,7 @@ def _command_bench(arguments: argparse.Namespace) -> None:
     elif arguments.segments:
         by_segment.command(arguments)
     elif arguments.devices is not None:
-        several_devices.command(arguments)
+        bench_command.run("devices", several_devices.suite, arguments)
     elif arguments.lecture or arguments.record:
         lectures.command(arguments)
     elif report.names_nothing(arguments):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpureduce.bench.benchmark import Measurement
-from gpureduce.bench.contenders import rotation
+from gpureduce.bench.contenders.arrays import rotation
 from gpureduce.core import arrays, devices, dtypes, on_device, registry
 from gpureduce.core.request import Request
 

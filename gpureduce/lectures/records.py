@@ -105,8 +105,8 @@ def load(path: str | Path) -> Record:
     'NVIDIA H100 80GB HBM3'
     """
     path = Path(path)
-    kinds = {"lecture": str, "shrink": int, "rows": list[Any]}
-    made = json_files.read_record(path, "lecture", **HEAD, **kinds)
+    kinds = HEAD | {"lecture": str, "shrink": int, "rows": list[Any]}
+    made = json_files.read_record(path, "lecture", **kinds)
     with json_files.naming(path):
         name = find(made.pop("lecture")).name
         rows = json_files.checked(made.pop("rows"), tuple[Row, ...], "rows")

@@ -16,7 +16,8 @@ import producers
 from cases import on_devices
 from gpureduce import _emulator
 from gpureduce.bench import benchmark as bench_module
-from gpureduce.bench import contenders, libraries, report
+from gpureduce.bench import libraries, report
+from gpureduce.bench.contenders import arrays as contenders
 from gpureduce.core import devices, registry
 from user_kernels import INDEX_BUG, TREE
 

@@ -7,8 +7,9 @@ import types
 import numpy as np
 import pytest
 
-from gpureduce.bench import contenders, report, scoreboard, targets
+from gpureduce.bench import report, scoreboard, targets
 from gpureduce.bench.benchmark import Measurement
+from gpureduce.bench.contenders import arrays as contenders
 from gpureduce.core import dtypes
 from gpureduce.text import size_text
 

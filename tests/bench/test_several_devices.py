@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from test_records import DEPENDS
 
-from gpureduce.bench import several_devices
+from gpureduce.bench.contenders.parts import Pattern
+from gpureduce.bench.suites import several_devices
 from gpureduce.cli.main import main
 from gpureduce.core import devices, on_several
 
@@ -19,7 +20,7 @@ def three_devices(monkeypatch):
     module.set_device_count(3)
     monkeypatch.setattr(several_devices, "_HOST_EMULATED", (1 << 15,))
     monkeypatch.setattr(on_several, "_LEAST_BYTES", 1 << 12)
-    monkeypatch.setattr("gpureduce.bench.contenders._CALLS_NS", 1000)
+    monkeypatch.setattr("gpureduce.bench.clocks._CALLS_NS", 1000)
     yield
     module.free_scratch()
     module.set_device_count(1)
@@ -32,11 +33,11 @@ def test_the_command(three_devices, capsys, tmp_path):
     text = capsys.readouterr().out
     assert "Sums of equal parts, one on each device" in text and "of linear" in text
     assert "us per further device" in text and "they tell nothing about a card" in text
-    record = json.loads(path.read_text())
-    assert (record["kind"], record["schema"]) == ("devices", 1)
+    record = several_devices.load(path)
+    assert (record["kind"], record["schema"]) == ("devices", 2)
     assert record["cards"] == ["gpureduce emulator"] * 3 and record["trees"] and record["versions"]
     rows = [row for row in record["rows"] if row["measure"] == "parts"]
-    assert [(row["contender"], row["devices"]) for row in rows] == [
+    assert [(row["strategy"], row["devices"]) for row in rows] == [
         (name, count) for count in (1, 2, 3) for name in ("fast", "exact")
     ]
     for row in rows:
@@ -46,7 +47,7 @@ def test_the_command(three_devices, capsys, tmp_path):
         assert (row["linear"] == 1) == (row["devices"] == 1) or row["linear"] > 0
         assert (row["added_us"] is None) == (row["devices"] == 1)
     host = [row for row in record["rows"] if row["measure"] == "host"]
-    assert [row["contender"] for row in host] == [
+    assert [row["strategy"] for row in host] == [
         "cpu", "emulator:0", "3 devices", "cpu + 3 devices"
     ]  # fmt: skip
     assert main(["bench", *how, "--json"]) == 0
@@ -55,13 +56,13 @@ def test_the_command(three_devices, capsys, tmp_path):
 
 
 def test_counts_are_powers_of_two_and_all():
-    assert [several_devices._counts(n) for n in (1, 2, 3, 4, 8)] == [
+    assert [several_devices.counts(n) for n in (1, 2, 3, 4, 8)] == [
         [1], [1, 2], [1, 2, 3], [1, 2, 4], [1, 2, 4, 8]
     ]  # fmt: skip
 
 
 def test_a_wrong_sum_is_not_timed():
-    pattern = several_devices._Pattern("float32", 1 << 16)
+    pattern = Pattern("float32", 1 << 16)
     right = pattern.array().sum(dtype=np.float64)
     pattern.check("fast", 3 * right, 3)
     for wrong in (2 * right, float("nan"), -3 * right):
@@ -85,6 +86,20 @@ def test_errors(capsys, options, text):
 
 def test_devices_without_names_are_all_gpus(capsys, monkeypatch):
     seen = []
-    monkeypatch.setattr(several_devices, "command", lambda given: seen.append(given.devices))
-    assert main(["bench", "--devices"]) == 0
+    monkeypatch.setattr(several_devices, "devices_of", lambda names: seen.append(names) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["bench", "--devices"])
     assert seen == [[]]
+
+
+def test_a_row_is_compared_with_the_same_parts_on_one_device():
+    """NCCL, which adds nothing up on one device, is compared with the sums of PyTorch there."""
+
+    def row(strategy, devices, us):
+        return {"measure": "call", "dtype": "float32", "nbytes": 4096 * devices,
+                "strategy": strategy, "devices": devices, "median_us": us}  # fmt: skip
+
+    rows = [row("torch", 1, 20.0), row("torch", 4, 26.0), row("nccl", 4, 50.0)]
+    found = several_devices.scaled({"rows": [*rows, {"measure": "host"}]})["rows"]
+    assert [one["linear"] for one in found] == [1.0, 20 / 26, 0.4, None]
+    assert [one["added_us"] for one in found] == [None, 2.0, 10.0, None]

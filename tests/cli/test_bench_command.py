@@ -13,7 +13,8 @@ import pytest
 import gpureduce
 import readme
 from gpureduce import _emulator, lectures
-from gpureduce.bench import by_segment, contenders, report, scoreboard
+from gpureduce.bench import by_segment, report, scoreboard
+from gpureduce.bench.contenders import arrays as contenders
 from gpureduce.core import devices, fast_table, table_files
 from gpureduce.lectures.tables import show
 
