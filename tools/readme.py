@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce import lectures
-from gpureduce.bench import by_axis, by_segment, exact_bench, scoreboard, targets
-from gpureduce.bench.suites import several_devices
+from gpureduce.bench import by_segment, exact_bench, scoreboard, targets
+from gpureduce.bench.suites import axis, several_devices
 from gpureduce.bench.svg_bars import svg_bars
 from gpureduce.cli import main as command_line
 from gpureduce.core import json_files, registry
@@ -164,7 +164,7 @@ PAGES: dict[str, tuple[str, Callable[[Path], str]]] = {
     "docs/performance.md": ("performance", performance),
     "docs/exactness.md": ("exact", exact_sums),
     "docs/counters.md": ("counters", counters),
-    "docs/axis.md": ("axis", lambda records: measured(records, "axis", by_axis.as_text)),
+    "docs/axis.md": ("axis", lambda records: measured(records, "axis", axis.as_text, axis.load)),
     "docs/segments.md": (
         "segments",
         lambda records: measured(records, "segments", by_segment.as_text) or _NOT_MEASURED,

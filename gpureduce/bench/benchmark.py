@@ -38,10 +38,10 @@ import numpy as np
 
 from gpureduce.bench import libraries
 from gpureduce.bench.contenders import arrays as _contenders
-from gpureduce.bench.contenders.arrays import WAYS, Contender, Input
-from gpureduce.core import arrays, devices, registry
+from gpureduce.bench.contenders.arrays import WAYS, Contender, Input, array_of
+from gpureduce.core import devices, registry
 from gpureduce.core.checks import listed, one_of, whole
-from gpureduce.core.dtypes import Array, convert, named
+from gpureduce.core.dtypes import convert, named
 from gpureduce.core.request import launch_sizes
 from gpureduce.core.summation import sum as sum_of
 
@@ -144,18 +144,6 @@ class _Plan:
     repeats: int
     peers: tuple[str, ...]
     ways: tuple[str, ...]
-
-
-def array_of(dtype: str, n: int) -> Array:
-    """Random numbers. A large array repeats some of them, which does not affect the times."""
-    rng = arrays.random_numbers(n)
-    kind = named(dtype)
-    some = min(n, 2**22 + 1)
-    if kind.kind in "iu":
-        part = rng.integers(0, 100, some, dtype=kind)
-    else:
-        part = rng.standard_normal(some).astype(kind)
-    return arrays.repeated(part, n)
 
 
 def _kernels(given: Input, plan: _Plan, *, apart: bool = False) -> Iterator[Contender]:

@@ -11,6 +11,8 @@ from gpureduce.bench import libraries, record, report
 from gpureduce.bench.runner import Group, Row, measure
 from gpureduce.core import devices
 
+REPEATS = 11
+
 
 @dataclass(frozen=True)
 class Suite:

@@ -72,17 +72,17 @@ class Fields(_Measured, total=False):
     added_us: float | None
 
 
-def load(path: Path, kind: str, *needed: str) -> Row:
+def load(path: Path, kind: str, needed: Callable[[Row], Iterable[str]]) -> Row:
     """Reads a record. Raises ValueError that names the file and the wrong field.
 
-    `needed` names the fields that a suite's tables read, besides those of all rows.
+    `needed` names the fields of a row that a suite's tables read, besides those of all rows.
     """
     record = json_files.read_record(path, kind, SCHEMA, **HEAD, rows=list[Fields])
     with json_files.naming(path):
         if not record["rows"]:
             raise ValueError("it has no rows")
         for i, row in enumerate(record["rows"]):
-            for name in needed:
+            for name in needed(row):
                 if name not in row:
                     raise ValueError(f"rows[{i}].{name} is missing")
             for name in ("n", "nbytes", "median_us", "low_us"):

@@ -36,10 +36,11 @@ class Pivot:
     def lines(self, rows: Iterable[Row], columns: Sequence[str] | None = None) -> Lines:
         """Heads and lines, in the order of the rows. `columns` orders the columns, or adds some."""
         found: dict[Any, dict[str, Row]] = {}
+        seen: dict[str, None] = {}
         for row in rows:
             found.setdefault(self.key(row), {})[self.column(row)] = row
-        if columns is None:
-            columns = list(dict.fromkeys(name for line in found.values() for name in line))
+            seen[self.column(row)] = None
+        columns = list(seen) if columns is None else columns
         body = []
         for line in found.values():
             first = next(iter(line.values()))

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gpureduce.bench.benchmark import MOST_REPEATS, array_of
-from gpureduce.bench.contenders.arrays import Input, kernel, rotation
+from gpureduce.bench.benchmark import MOST_REPEATS
+from gpureduce.bench.contenders.arrays import Input, array_of, kernel, rotation
 from gpureduce.bench.provenance import provenance
 from gpureduce.bench.report import output_of, progress, size
 from gpureduce.core import devices, json_files, output_files, registry

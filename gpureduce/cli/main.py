@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 import gpureduce
-from gpureduce.bench import by_axis, by_segment, overview, report, tuning
+from gpureduce.bench import by_segment, overview, report, tuning
 from gpureduce.bench import command as bench_command
-from gpureduce.bench.suites import several_devices
+from gpureduce.bench.suites import axis, several_devices
 from gpureduce.cli import (
     check,
     explain,
@@ -156,7 +156,7 @@ def _command_bench(arguments: argparse.Namespace) -> None:
     if arguments.parts and not arguments.axis:
         raise ValueError("--parts is for --axis")
     if arguments.axis:
-        by_axis.command(arguments)
+        bench_command.run("axis", axis.suite, arguments)
     elif arguments.segments:
         by_segment.command(arguments)
     elif arguments.devices is not None:
@@ -250,7 +250,15 @@ def _sum_arguments(adding: argparse.ArgumentParser) -> None:
 
 def _bench_arguments(benching: argparse.ArgumentParser) -> None:
     report.add_arguments(benching)
-    by_axis.add_arguments(benching)
+    benching.add_argument(
+        "--axis",
+        action="store_true",
+        help="time sums along both axes of matrices of all shapes beside other libraries; takes "
+        "--sizes, --dtypes, --parts, --device, --repeats and --output",
+    )
+    benching.add_argument(
+        "--parts", nargs="+", choices=axis.PARTS, help="with --axis: what to time (default: all)"
+    )
     benching.add_argument(
         "--segments",
         action="store_true",

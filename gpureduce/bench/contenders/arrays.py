@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from gpureduce.bench import libraries, targets
-from gpureduce.core import devices, dtypes, on_device, registry
+from gpureduce.core import arrays, devices, dtypes, on_device, registry
 from gpureduce.core.request import Request, placed
 from gpureduce.core.summation import sum as sum_of
 from gpureduce.emulator.explain import Comparison, Explanation, explain
@@ -51,6 +51,18 @@ class Input:
     accumulate: str | None
     device: str | None
     offset: int = 0
+
+
+def array_of(dtype: str, n: int) -> dtypes.Array:
+    """Random numbers. A large array repeats some of them, which does not affect the times."""
+    rng = arrays.random_numbers(n)
+    kind = dtypes.named(dtype)
+    some = min(n, 2**22 + 1)
+    if kind.kind in "iu":
+        part = rng.integers(0, 100, some, dtype=kind)
+    else:
+        part = rng.standard_normal(some).astype(kind)
+    return arrays.repeated(part, n)
 
 
 def timed_calls(call: Callable[[], Any], repeats: int) -> list[float]:

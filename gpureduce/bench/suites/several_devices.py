@@ -152,7 +152,7 @@ def as_text(made: Row) -> str:
 
 def load(path: Path) -> Row:
     """Reads a record. ValueError names the file and a wrong field."""
-    return record.load(path, "devices", "devices", "gb_s", "linear", "added_us")
+    return record.load(path, "devices", lambda row: ("devices", "gb_s", "linear", "added_us"))
 
 
 def devices_of(names: Sequence[str]) -> list[devices.Device]:
