@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce import lectures
-from gpureduce.bench import by_segment, exact_bench, scoreboard, targets
-from gpureduce.bench.suites import axis, several_devices
+from gpureduce.bench import exact_bench, scoreboard, targets
+from gpureduce.bench.suites import axis, segments, several_devices
 from gpureduce.bench.svg_bars import svg_bars
 from gpureduce.cli import main as command_line
 from gpureduce.core import json_files, registry
@@ -167,7 +167,9 @@ PAGES: dict[str, tuple[str, Callable[[Path], str]]] = {
     "docs/axis.md": ("axis", lambda records: measured(records, "axis", axis.as_text, axis.load)),
     "docs/segments.md": (
         "segments",
-        lambda records: measured(records, "segments", by_segment.as_text) or _NOT_MEASURED,
+        lambda records: (
+            measured(records, "segments", segments.as_text, segments.load) or _NOT_MEASURED
+        ),
     ),
     "docs/cluster.md": (
         "devices",

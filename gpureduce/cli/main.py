@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 import gpureduce
-from gpureduce.bench import by_segment, overview, report, tuning
 from gpureduce.bench import command as bench_command
+from gpureduce.bench import overview, report, tuning
 from gpureduce.bench.suites import axis, several_devices
+from gpureduce.bench.suites import segments as bench_segments
 from gpureduce.cli import (
     check,
     explain,
@@ -158,7 +159,7 @@ def _command_bench(arguments: argparse.Namespace) -> None:
     if arguments.axis:
         bench_command.run("axis", axis.suite, arguments)
     elif arguments.segments:
-        by_segment.command(arguments)
+        bench_command.run("segments", bench_segments.suite, arguments)
     elif arguments.devices is not None:
         bench_command.run("devices", several_devices.suite, arguments)
     elif arguments.lecture or arguments.record:

@@ -16,7 +16,7 @@ DATA = ROOT / "notebooks" / "data"
 RECORDS = sorted(path for path in DATA.glob("*.json") if path.name != "lectures.json")
 
 
-CONVERTED = {"axis", "devices"}
+CONVERTED = {"axis", "devices", "segments"}
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.name)

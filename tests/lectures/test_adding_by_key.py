@@ -7,7 +7,7 @@ import pytest
 
 import gpureduce
 from gpureduce import lectures
-from gpureduce.bench import by_segment
+from gpureduce.lectures import keys as tables
 
 N = 2**14
 RNG = np.random.default_rng(7)
@@ -75,8 +75,8 @@ def test_the_streams_become_unstable():
 
 
 def test_a_table_of_the_record(tmp_path):
-    table = by_segment.recorded(tmp_path / "segments_h100.json")
+    table = tables.recorded(tmp_path / "segments_h100.json")
     assert "H100: not recorded yet" in str(table)
     (tmp_path / "segments_x.json").write_text("{")
     with pytest.raises(ValueError, match="segments_x"):
-        by_segment.recorded(tmp_path / "segments_x.json")
+        tables.recorded(tmp_path / "segments_x.json")
