@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import goals
+
 from gpureduce import lectures
-from gpureduce.bench import exact_bench, scoreboard, targets
-from gpureduce.bench.suites import axis, segments, several_devices
+from gpureduce.bench.suites import axis, exact, scoreboard, segments, several_devices
 from gpureduce.bench.svg_bars import svg_bars
 from gpureduce.cli import main as command_line
 from gpureduce.core import json_files, registry
@@ -93,17 +94,35 @@ def _named(path: Path, report: Callable[[dict[str, Any]], str], record: dict[str
 def performance(records: Path) -> str:
     """The tables of all scoreboard records, those of GPUs first."""
     paths = sorted(records.glob("bench_*.json"))
-    kept = [(path, targets.load(path)) for path in paths]
+    kept = [(path, scoreboard.load(path)) for path in paths]
     kept.sort(key=lambda one: str(one[1]["device"] != "cuda"))
-    return "\n\n".join(_named(path, scoreboard.markdown, record) for path, record in kept)
+    return "\n\n".join(_named(path, _scoreboard, record) for path, record in kept)
+
+
+def _scoreboard(record: dict[str, Any]) -> str:
+    """A scoreboard, and the goals that it misses."""
+    parts = [scoreboard.markdown(record), goals.shortfall(goals.of_scoreboard(record))]
+    return "\n\n".join(filter(None, parts))
 
 
 def exact_sums(records: Path) -> str:
     """The tables of the cost of `exact`, those of GPUs first."""
     paths = [path for path in sorted(records.glob("exact_*.json")) if path.stem != "exact_fuzz"]
-    kept = [(path, exact_bench.load(path)) for path in paths]
-    kept.sort(key=lambda one: "cpu" in one[1])
-    return "\n\n".join(_named(path, exact_bench.markdown, record) for path, record in kept)
+    kept = [(path, exact.load(path)) for path in paths]
+    kept.sort(key=lambda one: str(one[1]["device"] != "cuda"))
+    return "\n\n".join(_named(path, _exact, record) for path, record in kept)
+
+
+def _exact(record: dict[str, Any]) -> str:
+    """The cost of `exact`, the goals that it misses, and those that were not measured."""
+    if record["device"] != "cuda":  # only the ratios to math.fsum: times vary with the machine
+        missed = [text for text in goals.on_thread(record) if " ns, not " in text]
+        unknown = []
+    else:
+        missed, unknown = goals.judged(record)
+    parts = [exact.markdown(record), goals.shortfall(missed)]
+    parts += [f"Not measured: {'; '.join(unknown)}."] * bool(unknown)
+    return "\n\n".join(filter(None, parts))
 
 
 def measured(
@@ -136,7 +155,7 @@ def counters(records: Path) -> str:
 def headline(records: Path) -> str:
     """The README's table."""
     path = records / "bench_h100.json"
-    return _named(path, scoreboard.headline, targets.load(path))
+    return _named(path, scoreboard.headline, scoreboard.load(path))
 
 
 def ladder_chart(records: Path) -> str:

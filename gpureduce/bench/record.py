@@ -113,7 +113,7 @@ def derived(row: Row, ceiling: float | None = None) -> Row:
 
 def head(kind: str, device: devices.Device | None) -> Row:
     """A record without rows. Without a device, it is one of the processors."""
-    made = provenance(kind, device) | {"schema": SCHEMA}
+    made = provenance(kind, device, SCHEMA)
     if device is None:
         made["device"] = "cpu"
     return made | {"clocks": {"before": clocks()}}

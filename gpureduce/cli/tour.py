@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 import gpureduce
-from gpureduce.bench import report
 from gpureduce.bench.clocks import of_each
+from gpureduce.bench.options import size
 from gpureduce.bench.runner import Contender, in_turns, one_by_one
 from gpureduce.core import devices
 from gpureduce.core.arrays import random_numbers
@@ -52,7 +52,7 @@ _NEXT = """Next:
 def register(command: Callable[..., Any]) -> None:
     """Add the command."""
     added = command("tour", _run, "show why each rung is faster, and how fast this machine adds")
-    added.add_argument("--n", type=report.size, default=2**24, help="elements (default: 2^24)")
+    added.add_argument("--n", type=size, default=2**24, help="elements (default: 2^24)")
     added.add_argument("--device", help="cuda, cuda:1 or emulator")
 
 

@@ -16,8 +16,9 @@ import producers
 from cases import on_devices
 from gpureduce import _emulator
 from gpureduce.bench import benchmark as bench_module
-from gpureduce.bench import libraries, report
-from gpureduce.bench.contenders import arrays as contenders
+from gpureduce.bench import libraries
+from gpureduce.bench.contenders.arrays import WAYS
+from gpureduce.bench.progress import progress_bar
 from gpureduce.core import devices, registry
 from user_kernels import INDEX_BUG, TREE
 
@@ -145,13 +146,13 @@ def test_sums_apart(device, monkeypatch):
 
 def test_ways_to_call(fake_cupy):
     """Each way beside the library's own sum; kernels that read no strides are left out there."""
-    how = {"device": "emulator", "repeats": 1, "measure": ["call"], "ways": list(contenders.WAYS)}
+    how = {"device": "emulator", "repeats": 1, "measure": ["call"], "ways": list(WAYS)}
     rows = list(gpureduce.benchmark(["fast", "warp_shfl"], [3000], ["float32"], **how,
                                     peers=["cupy", "numpy"]))  # fmt: skip
     found = {(r.producer, r.strategy): [] for r in rows}
     for r in rows:
         found[r.producer, r.strategy].append(r.way)
-    every = list(contenders.WAYS)
+    every = list(WAYS)
     assert found.pop(("cupy", "warp_shfl")) == [way for way in every if way != "strided"]
     assert all(ways == every for ways in found.values()) and len(found) == 5
     assert all((r.error_ulps is None) == (r.way == "cast") for r in rows)
@@ -176,30 +177,6 @@ def test_the_limit_only_loads(device):
     assert 0 < limit.median_us < 1.05 * fast.median_us
     moved = gpureduce.benchmark(["fast"], [1000], ["float32"], offset=1, **how)
     assert [row.strategy for row in moved] == ["fast"]
-
-
-def test_calls_are_timed_when_they_are_warm(monkeypatch):
-    """The first calls are slow, until threads are awake. Long calls are repeated less often."""
-    now = 0
-    made = []
-    monkeypatch.setattr(contenders.time, "perf_counter_ns", lambda: now)
-
-    def call():
-        nonlocal now
-        made.append(now)
-        now += 100_000 if len(made) <= 15 else 10_000
-
-    assert contenders.timed_calls(call, 3) == [10, 10, 10]  # after 15 + 50 calls
-    made = [0] * 15
-    assert contenders.timed_calls(call, 2) == [10, 10] and len(made) == 15 + 3 * 200
-
-    def long_call():
-        nonlocal now
-        made.append(now)
-        now += 3_000_000
-
-    made.clear()
-    assert contenders.timed_calls(long_call, 2) == [3000, 3000] and len(made) == 4
 
 
 def test_half_floats_are_left_to_those_that_have_them(fake_cupy):
@@ -276,7 +253,7 @@ def test_progress(capsys):
     list(rows)
     assert said == [(0, 2, "kernel int8 10"), (1, 2, "kernel int8 20"), (2, 2, "")]
     for what in said:
-        report.progress_bar(*what)
+        progress_bar(*what)
     bar = capsys.readouterr().err
     assert "[............" in bar and "1/2 kernel int8 20" in bar and bar.endswith("\r")
 

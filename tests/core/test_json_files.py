@@ -18,7 +18,7 @@ import pytest
 import readme
 from cases import ROOT
 from gpureduce import lectures
-from gpureduce.bench import exact_bench, scoreboard, targets
+from gpureduce.bench.suites import axis, exact, scoreboard, segments, several_devices
 from gpureduce.core import json_files
 from gpureduce.hardware import report, tables, verify_counters
 from gpureduce.lectures.tables import show
@@ -89,8 +89,8 @@ def test_a_wrong_field_is_named(change, fault):
 def test_other_readers_name_the_file(text, tmp_path):
     path = tmp_path / "counters_card.json"
     path.write_bytes(text)
-    readers = [lectures.load, exact_bench.load, targets.load, verify_counters.read]
-    readers += [report.load_patterns]
+    readers = [lectures.load, verify_counters.read, report.load_patterns]
+    readers += [suite.load for suite in (axis, exact, scoreboard, segments, several_devices)]
     readers += [lambda path: tables.recorded(["sequential"], 2**10, path=path)]
     for reader in readers:
         with pytest.raises(ValueError, match=re.escape(str(path))):
@@ -140,12 +140,16 @@ def short(record):
     return few
 
 
-def markdown_of_scoreboard(path):
-    return readme._named(path, scoreboard.markdown, targets.load(path))
+def of_scoreboard(path):
+    return readme._named(path, readme._scoreboard, scoreboard.load(path))
 
 
-def markdown_of_exact(path):
-    return readme._named(path, exact_bench.markdown, exact_bench.load(path))
+def of_exact(path):
+    return readme._named(path, readme._exact, exact.load(path))
+
+
+def text_of(suite):
+    return lambda path: readme._named(path, suite.as_text, suite.load(path))
 
 
 def judged(path):
@@ -170,9 +174,12 @@ def fault_of(read, path):
 @pytest.mark.parametrize(
     ("name", "read"),
     [
-        ("bench_h100.json", markdown_of_scoreboard),
-        ("exact_h200.json", markdown_of_exact),
-        ("exact_cpu.json", markdown_of_exact),
+        ("bench_h100.json", of_scoreboard),
+        ("exact_h200.json", of_exact),
+        ("exact_cpu.json", of_exact),
+        ("axis_h100.json", text_of(axis)),
+        ("segments_h100.json", text_of(segments)),
+        ("devices_h100_x4.json", text_of(several_devices)),
         ("counters_h200.json", judged),
         ("counters_h200.json", markdown_of_counters),
         ("lecture_profile_h100.json", lambda path: str(show(lectures.load(path)))),

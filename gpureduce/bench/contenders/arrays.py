@@ -1,45 +1,37 @@
-"""The contenders of the benchmark: each one runs a number of times and returns the times."""
+"""Sums of whole arrays: launches, calls from an array to a number, and explanations."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 
-from gpureduce.bench import libraries, targets
+from gpureduce.bench import libraries
+from gpureduce.bench.clocks import Run, Timed, of_calls
+from gpureduce.bench.runner import Contender
 from gpureduce.core import arrays, devices, dtypes, on_device, registry
 from gpureduce.core.request import Request, placed
 from gpureduce.core.summation import sum as sum_of
 from gpureduce.emulator.explain import Comparison, Explanation, explain
 
 _MOST_COPIES = 1 << 14
-_CALLS_NS = 2_000_000  # shorter calls are repeated for this time, and their mean is one time
-
 # Pause after which the previous contender's threads sleep. OpenMP's threads spin for some
 # milliseconds, on every processor.
 _QUIET_S = 0.05
 
-
-@dataclass
-class Contender:
-    """One row of the benchmark: its name, its function, and facts found while it runs."""
-
-    strategy: str
-    run: Callable[[int], list[float]]  # takes the number of runs, returns the microseconds of each
-    value: Callable[[], Any]
-    device: str
-    source: str
-    cache: str = "warm"
-    producer: str = ""
-    block: int | None = None
-    grid: int | None = None
-    peak_gb_s: float | None = None
-    way: str = ""
+# The references for sums of host arrays on the GPU, which need no sum or no write.
+PINNED_COPY, OF_PINNED = "pinned copy", "fast of pinned"
+WRITTEN, WRITTEN_COPY = "write to pinned", "write, pinned copy"
+LIMITS = {
+    PINNED_COPY: "a copy to the card and no sum",
+    OF_PINNED: "the sum of an array that lies in pinned memory already",
+    WRITTEN: "our threads writing it there, and no more",
+    WRITTEN_COPY: "and then a copy, of what is still in the processors' caches",
+}
 
 
 @dataclass(frozen=True)
@@ -51,6 +43,16 @@ class Input:
     accumulate: str | None
     device: str | None
     offset: int = 0
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype that a call names, or None."""
+        return self.accumulate and self.conversion.result
+
+
+def input_of(array: dtypes.Array, device: devices.Device) -> Input:
+    """An array whose sum has the default dtype."""
+    return Input(array, dtypes.convert(array.dtype, None), None, device.id)
 
 
 def array_of(dtype: str, n: int) -> dtypes.Array:
@@ -65,31 +67,44 @@ def array_of(dtype: str, n: int) -> dtypes.Array:
     return arrays.repeated(part, n)
 
 
-def timed_calls(call: Callable[[], Any], repeats: int) -> list[float]:
-    """The times of a call. If the call is short, each time is the mean of several.
-
-    Every contender has warm-up calls, which are not counted: sleeping threads wake one by one,
-    during many short calls.
-    """
-    start = now = time.perf_counter_ns()
-    took = warm_ups = 0
-    while warm_ups < 2 or now - start < _CALLS_NS:
-        call()
-        before, now = now, time.perf_counter_ns()
-        took = now - before
-        warm_ups += 1
-    calls = max(1, min(1000, _CALLS_NS // max(1, took)))
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter_ns()
-        for _ in range(calls):
-            call()
-        times.append((time.perf_counter_ns() - start) / calls / 1e3)
-    return times
+def row_of(strategy: Any) -> Any:
+    """The line of the registry, or a user's kernel as it is."""
+    return strategy if isinstance(strategy, registry.UserKernel) else registry.find(strategy)
 
 
-def _dtype(given: Input) -> Any:
-    return given.accumulate and given.conversion.result
+def launches(strategy: Any) -> bool:
+    """Whether it launches kernels itself."""
+    row = row_of(strategy)
+    return isinstance(row, registry.UserKernel) or row.launches_kernels
+
+
+def on_processors(strategy: Any) -> bool:
+    """Whether it is a strategy of the processors."""
+    row = row_of(strategy)
+    return not isinstance(row, registry.UserKernel) and row.kind == "host"
+
+
+def _title(strategy: Any) -> str:
+    """The name in the results. A user's kernel may have the name of a strategy."""
+    if isinstance(strategy, registry.UserKernel):
+        return strategy.name + " (yours)" * registry.is_known(strategy.name)
+    return strategy.name if isinstance(strategy, registry.Strategy) else str(strategy)
+
+
+def _contender(
+    strategy: Any, timed: Timed, value: Run, device: str, source: str = "perf_counter", **more: Any
+) -> Contender:
+    fields: dict[str, Any] = {"block": None, "grid": None, "device": device, "source": source}
+    fields |= {"cache": "warm", "peak_gb_s": None, "producer": "", "way": ""}
+    return Contender(_title(strategy), timed, value, fields | more)
+
+
+def _no_value() -> Any:
+    """The value of a contender whose value is no sum, or is not compared."""
+    return np.float64("nan")
+
+
+# --- launches ----------------------------------------------------------------------------------
 
 
 def rotation(device: devices.Device, nbytes: int) -> tuple[int, str]:
@@ -101,100 +116,84 @@ def rotation(device: devices.Device, nbytes: int) -> tuple[int, str]:
 
 
 def kernel(
-    given: Input,
-    row: registry.Strategy | registry.UserKernel,
-    block: int | None,
-    grid: int | None,
-    *,
-    apart: bool = False,
-    load_only: bool = False,
-) -> Contender:
+    given: Input, strategy: Any, block: int | None = None, grid: int | None = None,
+    finish: str | None = None, *, apart: bool = False, load_only: bool = False,
+) -> Contender:  # fmt: skip
     """The launches of a kernel or of CUB, without Python; or a host strategy's sum.
 
     With `load_only`, the launches of a kernel that loads the array and stores one word.
     """
-    array = given.array
-    if isinstance(row, registry.Strategy) and row.kind == "host":
+    row, array = row_of(strategy), given.array
+    if on_processors(row):
         return _host_kernel(given, row)
     device = devices.choose_device(given.device)
     copies, cache = rotation(device, array.nbytes)
     measure = _of_a_user if isinstance(row, registry.UserKernel) else _of_ours
-    measured = measure(given, row, device, (block, grid))
+    measured = measure(given, row, device, (block, grid, finish))
 
-    def run(repeats: int) -> list[float]:
-        times, made.block, made.grid = measured(
+    def timed(repeats: int) -> list[float]:
+        times, ran_block, ran_grid = measured(
             copies=copies, repeats=repeats, offset=given.offset, apart=apart, load_only=load_only
         )
+        if not load_only:
+            made.fields |= {"block": ran_block, "grid": ran_grid}
         return [1e3 * ms for ms in times]
 
-    made = Contender(
-        _title(row),
-        run,
-        lambda: sum_of(array, cast(Any, row), _dtype(given), block, grid, device=device.id).value,
+    on_card = device.backend == "cuda"
+    made = _contender(
+        row,
+        timed,
+        lambda: sum_of(array, cast(Any, row), given.dtype, block, grid, device=device.id).value,
         device.name,
-        "emulator" if device.backend == "emulator" else "cuda_event",
-        cache,
-        peak_gb_s=device.peak_gb_s if device.backend == "cuda" else None,
+        "cuda_event" if on_card else "emulator",
+        cache=cache,
+        peak_gb_s=device.peak_gb_s if on_card else None,
     )
-    return made
+    return replace(made, strategy=libraries.LOAD_ONLY, value=_no_value) if load_only else made
 
 
 _Measure = Callable[..., tuple[list[float], int | None, int | None]]
+_Launch = tuple[int | None, int | None, str | None]
 
 
-def _of_ours(
-    given: Input, row: Any, device: devices.Device, launch: tuple[int | None, int | None]
-) -> _Measure:
+def _of_ours(given: Input, row: Any, device: devices.Device, launch: _Launch) -> _Measure:
     """A function that times the launches of a strategy, or of a user's kernel on a card."""
     devices.check_can_run(device, row)
     ran = placed(row, device.id, given.conversion.result)  # `auto` is `exact` for floats
-    finish = "host" if ran.finishes == ("host",) else None
-    request = Request(ran, given.conversion, launch[0] or 0, launch[1] or 0, finish)
+    block, grid, finish = launch
+    finish = finish or ("host" if ran.finishes == ("host",) else None)
+    request = Request(ran, given.conversion, block or 0, grid or 0, finish)
     return functools.partial(on_device.measure, request, given.array, device)
 
 
-def _of_a_user(
-    given: Input, row: Any, device: devices.Device, launch: tuple[int | None, int | None]
-) -> _Measure:
+def _of_a_user(given: Input, row: Any, device: devices.Device, launch: _Launch) -> _Measure:
     """A function that times the launches of a user's kernel."""
     if device.backend == "cuda":
-        placed_there = row.call("place", device, given.array.dtype, _dtype(given))
+        placed_there = row.call("place", device, given.array.dtype, given.dtype)
         return _of_ours(given, placed_there, device, launch)
 
     def measure(*, repeats: int, apart: bool, **_: Any) -> Any:
-        return row.call("measure", given.array, _dtype(given), *launch, repeats, apart)
+        return row.call("measure", given.array, given.dtype, *launch[:2], repeats, apart)
 
     return measure
 
 
-def load_only(given: Input, *, apart: bool = False) -> Contender:
-    """The limit: only the loads of a sum, measured as the launches of a sum are."""
-    made = kernel(given, registry.find("fast"), None, None, apart=apart, load_only=True)
-    return dataclasses.replace(made, strategy=libraries.LOAD_ONLY, value=_no_value)
-
-
-def _no_value() -> Any:
-    """The value of a contender whose value is no sum, or is not compared."""
-    return np.float64("nan")
-
-
 def _host_kernel(given: Input, row: registry.Strategy) -> Contender:
     def add() -> Any:
-        return sum_of(given.array, row.name, _dtype(given))
+        return sum_of(given.array, row.name, given.dtype)
 
-    def run(repeats: int) -> list[float]:
+    def timed(repeats: int) -> list[float]:
         add()
         return [add().timing.kernel_ms * 1e3 for _ in range(repeats)]
 
-    return Contender(row.name, run, lambda: add().value, "cpu", "perf_counter")
+    return _contender(row.name, timed, lambda: add().value, "cpu")
 
 
-def _numpy_call(given: Input) -> Callable[[], Any]:
-    return lambda: np.sum(given.array, dtype=given.conversion.result)
+# --- calls -------------------------------------------------------------------------------------
 
 
-def _our_call(given: Input, name: Any, device: str | None) -> Callable[[], Any]:
-    dtype = _dtype(given)
+def _our_call(given: Input, name: Any, device: str | None) -> Run:
+    dtype = given.dtype
     return lambda: sum_of(given.array, name, dtype, device=device, timing=False).value
 
 
@@ -202,10 +201,10 @@ def on_host(given: Input, name: Any) -> Contender:
     """A whole call, from a NumPy array to the number."""
     where = "cpu"
     if name == "numpy":
-        call = _numpy_call(given)
+        call: Run = functools.partial(np.sum, given.array, dtype=given.conversion.result)
     elif libraries.is_ours(name) or name == "cub":
-        device = None if _on_processor(name) else given.device
-        where = sum_of(given.array, name, _dtype(given), device=device).timing.device
+        device = None if on_processors(name) else given.device
+        where = sum_of(given.array, name, given.dtype, device=device).timing.device
         call = _our_call(given, name, device)
     else:
         peer, module = libraries.load(name)
@@ -213,24 +212,11 @@ def on_host(given: Input, name: Any) -> Contender:
         call = peer.add_host(module, given.array)
         where = "cpu" if name == "torch" else devices.choose_device(None).name
 
-    def run(repeats: int) -> list[float]:
+    def timed(repeats: int) -> list[float]:
         time.sleep(_QUIET_S)
-        return timed_calls(call, repeats)
+        return of_calls(call)(repeats)
 
-    return Contender(_title(name), run, call, where, "perf_counter", producer="numpy")
-
-
-def _title(strategy: Any) -> str:
-    """The name in the results. A user's kernel may have the name of a strategy."""
-    if isinstance(strategy, registry.UserKernel):
-        return strategy.name + " (yours)" * registry.is_known(strategy.name)
-    return strategy.name if isinstance(strategy, registry.Strategy) else str(strategy)
-
-
-def _on_processor(strategy: Any) -> bool:
-    if isinstance(strategy, registry.UserKernel):
-        return False
-    return registry.find(strategy).kind == "host"
+    return _contender(name, timed, call, where, producer="numpy")
 
 
 # The ways to call `sum`: whether the result has a timing, the dtype, and whether a strided view of
@@ -267,7 +253,7 @@ def call(given: Input, name: Any, producer: str, way: str) -> Contender | None:
         where = where if on_card else "cpu"
     else:
         if not on_card:
-            named = None if _on_processor(name) else given.device
+            named = None if on_processors(name) else given.device
             where = sum_of(array, name, device=named).timing.device
 
         def run() -> Any:
@@ -277,12 +263,11 @@ def call(given: Input, name: Any, producer: str, way: str) -> Contender | None:
         run()
     except TypeError:  # kernels read contiguous arrays of the dtypes that they are compiled for
         return None
-    return Contender(
-        _title(name),
-        functools.partial(timed_calls, run),
+    return _contender(
+        name,
+        of_calls(run),
         _no_value if kind == "cast" else run,
         where,
-        "perf_counter",
         producer=producer,
         peak_gb_s=device.peak_gb_s if on_card and device.backend == "cuda" else None,
         way=way,
@@ -290,45 +275,32 @@ def call(given: Input, name: Any, producer: str, way: str) -> Contender | None:
 
 
 def explaining(
-    given: Input, row: Any, block: int | None, grid: int | None, *, sample: bool
+    given: Input, strategy: Any, block: int | None, grid: int | None, *, sample: bool
 ) -> Contender:
     """A call of `explain`, with sampled blocks or with all of them."""
 
     def call() -> Explanation | Comparison:
         dtype = given.conversion.result if given.accumulate else given.array.dtype
         return explain(
-            row, n=given.array.size, dtype=dtype, block=block or 256, grid=grid,
+            row_of(strategy), n=given.array.size, dtype=dtype, block=block or 256, grid=grid,
             input_dtype=given.array.dtype, sample=sample,
         )  # fmt: skip
 
     found = call()
     assert isinstance(found, Explanation)
-    return Contender(
-        _title(row),
-        lambda repeats: timed_calls(call, repeats),
-        _no_value,
-        "gpureduce emulator",
-        "perf_counter",
-        block=found.block,
-        grid=found.grid,
-    )
+    made = _contender(row_of(strategy), of_calls(call), _no_value, "gpureduce emulator")
+    made.fields |= {"block": found.block, "grid": found.grid}
+    return made
 
 
-def through_pinned(given: Input) -> tuple[Contender, ...]:
-    """References for sums of host arrays on the GPU.
-
-    - A copy from pinned memory to the GPU, without a sum.
-    - The sum of an array in pinned memory, which needs no staging.
-    - Our threads' write of an array to pinned memory.
-    - That write, then a copy of the written data to the GPU.
-    """
+def through_pinned(given: Input) -> Iterator[Contender]:
+    """References for sums of host arrays on the GPU: `LIMITS`, in their order."""
     _, torch = libraries.load("torch")
     device = devices.choose_device(given.device)
     pinned = torch.empty(given.array.nbytes, dtype=torch.uint8, pin_memory=True)
     there = torch.empty(given.array.nbytes, dtype=torch.uint8, device="cuda")
     array = pinned.numpy().view(given.array.dtype)
     np.copyto(array, given.array)
-    call = _our_call(dataclasses.replace(given, array=array), "fast", given.device)
 
     def copy() -> Any:
         there.copy_(pinned, non_blocking=True)
@@ -343,15 +315,7 @@ def through_pinned(given: Input) -> tuple[Contender, ...]:
         write()
         return copy()
 
-    calls = (copy, call, write, write_and_copy)
-    return tuple(
-        Contender(
-            name,
-            functools.partial(timed_calls, run),
-            run,
-            device.name,
-            "perf_counter",
-            producer="torch",
-        )
-        for name, run in zip(targets.LIMITS, calls, strict=True)
-    )
+    calls = (copy, _our_call(replace(given, array=array), "fast", given.device), write,
+             write_and_copy)  # fmt: skip
+    for name, run in zip(LIMITS, calls, strict=True):
+        yield _contender(name, of_calls(run), run, device.name, producer="torch")

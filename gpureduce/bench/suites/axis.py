@@ -138,8 +138,8 @@ def _copied(place: Place, dtype: str, n: int, base: Latest, repeats: int) -> Gro
 
 def load(path: Path) -> Row:
     """Reads a record. ValueError names the file and a wrong field."""
-    fields = ("rows", "columns", "axis", "batches", "kernel", "gb_s")
-    return record.load(path, "axis", lambda row: fields if row["strategy"] != "copy" else ())
+    fields = ("gb_s", "rows", "columns", "axis", "batches", "kernel")
+    return record.load(path, "axis", lambda row: fields[: 1 if row["strategy"] == "copy" else 6])
 
 
 def of_part(rows: Sequence[Row], part: str) -> list[Row]:

@@ -123,9 +123,10 @@ _HEAD: dict[str, Cell] = {
     "dtype": lambda row: row["dtype"],
     "bytes": lambda row: size_text(row["nbytes"]),
     "devices": lambda row: str(row["devices"]),
-    **{head: functools.partial(lambda name, row: f"{row[name]:.1f}", name)
-       for head, name in (("median us", "median_us"), ("low", "low_us"), ("high", "high_us"))},
-}  # fmt: skip
+    "median us": lambda row: f"{row['median_us']:.1f}",
+    "low": lambda row: number(row["low_us"], ".1f"),
+    "high": lambda row: number(row["high_us"], ".1f"),
+}
 _MORE: dict[str, tuple[str, dict[str, Cell]]] = {
     "parts": ("Sums of equal parts, one on each device", {
         "GB/s": lambda row: rate_text(row["gb_s"]),

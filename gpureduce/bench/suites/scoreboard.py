@@ -6,55 +6,25 @@ the README's tables are made of such records. Without a card only host arrays ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
 
-import numpy as np
-
-from gpureduce.bench import libraries as _peers
-from gpureduce.bench.benchmark import Measurement, benchmark
-from gpureduce.bench.contenders.arrays import WAYS
+from gpureduce.bench import libraries, record
+from gpureduce.bench.benchmark import EVERY, MEASURES, Part, groups
+from gpureduce.bench.command import Suite
+from gpureduce.bench.contenders.arrays import LIMITS, WAYS
 from gpureduce.bench.libraries import LOAD_ONLY
-from gpureduce.bench.targets import (
-    GIB,
-    KIB,
-    LIMITS,
-    MIB,
-    Row,
-    mean,
-    misaligned,
-    missed,
-    ratios,
-    way_of,
-)
-from gpureduce.core import devices, registry
-from gpureduce.core.dtypes import is_here, named
-from gpureduce.core.summation import sum as sum_of
-from gpureduce.errors import CudaError
-from gpureduce.text import markdown_table, shortfall, size_text
-
-Progress = Callable[[int, int, str], None]
-
-
-@dataclass(frozen=True)
-class Part:
-    """Something to measure: every dtype at every size, in bytes."""
-
-    measure: str
-    strategies: tuple[str, ...]
-    peers: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    nbytes: tuple[int, ...]
-    offset: int = 0
-    repeats: int = 12
-    ways: tuple[str, ...] = ("timing=False",)
-
+from gpureduce.bench.ratios import GIB, KIB, MIB, least, mean, misaligned, ratios
+from gpureduce.bench.render import Cell, Lines, Pivot
+from gpureduce.bench.runner import Row
+from gpureduce.bench.suites.strategies import suite_of
+from gpureduce.core import devices, json_files
+from gpureduce.core.calibration import Calibration
+from gpureduce.text import markdown_table, size_text
 
 _ALL = ("float32", "int8", "uint8", "float16", "bfloat16", "int32", "int64", "float64")
 _LIBRARIES = ("cupy", "torch", "jax")
-EVERY = "every strategy"
-
 _FLOATS = tuple(dtype for dtype in _ALL if "float" in dtype)
 _INTEGERS = tuple(dtype for dtype in _ALL if "int" in dtype)  # `exact` is `fast` there
 _APART = (*(4**i * KIB for i in range(1, 12)), 8 * GIB)
@@ -86,123 +56,97 @@ ON_HOST = (
 )  # fmt: skip
 
 
-def every_strategy(dtype: str, device: str | None) -> list[str]:
-    """The strategies that can add up this dtype there, `warp_shfl` first; no choices, no hosts."""
-    one = np.ones(1, named(dtype))
-    found = []
-    for row in sorted(registry.strategies(), key=lambda row: row.name != "warp_shfl"):
-        if row.kind in ("kernel", "library", "everywhere"):
-            try:
-                sum_of(one, row.name, device=devices.choose_device(device).id)
-            except (TypeError, CudaError):  # takes other dtypes, or needs another card
-                continue
-            found.append(row.name)
-    return found
+def suite(arguments: argparse.Namespace) -> Suite:
+    """The suite of the command's options: all parts, or those of the measures that are named."""
+    device = arguments.device
+    parts = ON_CARD if devices.choose_device(device).backend == "cuda" else ON_HOST
+    chosen = [part for part in parts if part.measure in (arguments.measure or MEASURES)]
+    return suite_of(groups(chosen, device), markdown, device, ["all"])
 
 
-def parts_for(device: str | None) -> tuple[Part, ...]:
-    """The parts that can be measured on this machine."""
-    return ON_CARD if devices.choose_device(device).backend == "cuda" else ON_HOST
-
-
-def measure(
-    parts: Sequence[Part], device: str | None = None, progress: Progress | None = None
-) -> Iterator[Measurement]:
-    """Measure the parts; dtypes and libraries that are not installed are left out."""
-    here = set(_peers.installed(("all",), device))
-    jobs = [(part, dtype) for part in parts for dtype in part.dtypes if is_here(dtype)]
-    for done, (part, dtype) in enumerate(jobs):
-        if progress:
-            progress(done, len(jobs), f"{part.measure} {dtype}")
-        yield from benchmark(
-            [
-                name
-                for one in part.strategies
-                for name in (every_strategy(dtype, device) if one == EVERY else [one])
-            ],
-            [max(1, size // named(dtype).itemsize) for size in part.nbytes],
-            [dtype],
-            device=device,
-            repeats=part.repeats,
-            measure=[part.measure],
-            peers=[peer for peer in part.peers if peer in here],
-            offset=part.offset,
-            ways=part.ways,
-        )
-    if progress:
-        progress(len(jobs), len(jobs), "")
+def load(path: Path) -> Row:
+    """Reads a record of kind ``bench``. ValueError names the file and the wrong field."""
+    fields = ("producer", "way", "offset", "gb_s", "percent_of_peak")
+    made = record.load(path, "bench", lambda row: fields)
+    with json_files.naming(path):
+        if made.get("calibration") is not None:
+            json_files.made(Calibration, made["calibration"], "calibration")
+    return made
 
 
 # --- the tables -----------------------------------------------------------------------------------
 
 
-def markdown(record: dict[str, Any]) -> str:
+def markdown(made: Row) -> str:
     """The tables of a record, with where it was made."""
-    rows = record["rows"]
+    rows = made["rows"]
     parts = [_apart_tables(rows), _kernel_table(rows), _call_table(rows), _named_table(rows),
-             _host_table(rows), _calibrated(record)]  # fmt: skip
-    if short := missed(record):
-        parts.append(shortfall(short))
-    return "\n\n".join([made(record), *filter(None, parts)])
+             _host_table(rows), _calibrated(made)]  # fmt: skip
+    return "\n\n".join([place_and_date(made), *filter(None, parts)])
 
 
-def made(record: dict[str, Any]) -> str:
+def place_and_date(made: Row) -> str:
     """Where and when a record was made."""
-    place = record["card"] if record["device"] == "cuda" else record["processor"]
-    said = [f"driver {record['driver']}", f"CUDA {record['toolkit']}"] if record["driver"] else []
-    said += [f"{name} {version}" for name, version in record["versions"].items() if name in
+    place = made["card"] if made["device"] == "cuda" else made["processor"]
+    said = [f"driver {made['driver']}", f"CUDA {made['toolkit']}"] if made["driver"] else []
+    said += [f"{name} {version}" for name, version in made["versions"].items() if name in
              ("numpy", "cupy", "torch", "jax")]  # fmt: skip
-    threads = f"{record['processors']} processors"
-    ended = " The run ended early." if record.get("unfinished") else ""
+    threads = f"{made['processors']} processors"
+    ended = " The run ended early." if made.get("unfinished") else ""
     return (
-        f"Measured on {record['date']}: {place}, {', '.join([threads, *said])}, commit "
-        f"{str(record['commit'])[:9]}; medians, all in one run, below 1 GiB in turns.{ended}"
+        f"Measured on {made['date']}: {place}, {', '.join([threads, *said])}, commit "
+        f"{str(made['commit'])[:9]}; medians, all in one run, below 1 GiB in turns.{ended}"
     )
 
 
-def _by_size(found: Sequence[Row], more: Callable[[Row], list[str]], head: list[str]) -> str:
+def _bytes(row: Row) -> str:
+    return size_text(row["nbytes"])
+
+
+def _by_size(found: Sequence[Row], head: dict[str, Cell]) -> str:
     """A table of ratios: a line for each size, a column for each dtype.
 
-    `more` makes the columns between from the size's row of the first dtype that it has.
+    `head` makes cells from the size's row of the first dtype that it has.
     """
-    cells = {(r["dtype"], r["nbytes"]): r for r in found}
-    dtypes = list(dict.fromkeys(r["dtype"] for r in found))
-    body = []
-    for size in sorted({r["nbytes"] for r in found}):
-        shown = [cells.get((dtype, size)) for dtype in dtypes]
-        first = next(filter(None, shown))
-        ratios = [f"{r['ratio']:.2f}" if r else "" for r in shown]
-        body.append([size_text(size), *more(first), *ratios])
-    return markdown_table(["bytes", *head, *(f"`{d}`" for d in dtypes)], body, left=())
+    pivot = Pivot(
+        lambda row: row["nbytes"],
+        {"bytes": _bytes, **head},
+        lambda row: f"{row['ratio']:.2f}",
+        lambda row: f"`{row['dtype']}`",
+    )
+    columns = list(dict.fromkeys(map(pivot.column, found)))
+    lines = pivot.lines(sorted(found, key=lambda row: int(row["nbytes"])), columns)
+    return markdown_table(*lines, left=())
 
 
 def mean_and_least(found: Sequence[Row]) -> str:
     """The geometric mean of ratios, and the least one with its place."""
-    worst = min(found, key=lambda r: float(r["ratio"]))
-    where = f"{worst['dtype']}, {size_text(worst['nbytes'])}"
+    worst = least(found)
+    where = f"{worst['dtype']}, {_bytes(worst)}"
     return f"geometric mean {mean(found):.2f}, least {worst['ratio']:.2f} ({where})"
 
 
 def _apart_tables(rows: Sequence[Row]) -> str:
     """The headline: one sum at a time."""
-    limits = {(r["dtype"], r["nbytes"]): r for r in rows
+    limits = {(r["dtype"], r["nbytes"]): r["median_us"] for r in rows
               if r["measure"] == "apart" and r["strategy"] == LOAD_ONLY}  # fmt: skip
 
-    def limit(row: Row) -> list[str]:
-        told = [f"{row['median_us']:.2f}"]
-        if least := limits.get((row["dtype"], row["nbytes"])):
-            us = least["median_us"]
-            return [*told, f"{us:.2f}", f"{100 * us / row['median_us']:.0f}%"]
-        return told + ["", ""] * bool(limits)
+    def limit(row: Row) -> float | None:
+        return limits.get((row["dtype"], row["nbytes"]))
 
     parts = []
     for name in ("fast", "exact"):
         found = ratios(rows, "apart", name, ["cub"])
         if not found:
             continue
-        head = [f"us, {found[0]['dtype']}", *(["limit, us", "of limit"] if limits else [])]
+        head: dict[str, Cell] = {f"us, {found[0]['dtype']}": lambda row: f"{row['median_us']:.2f}"}
+        if limits:
+            head["limit, us"] = lambda row: f"{us:.2f}" if (us := limit(row)) else ""
+            head["of limit"] = lambda row: (
+                f"{100 * us / row['median_us']:.0f}%" if (us := limit(row)) else ""
+            )
         text = f"CUB's time divided by that of `{name}`: {mean_and_least(found)}."
-        parts += [text, _by_size(found, limit, head)]
+        parts += [text, _by_size(found, head)]
     if not parts:
         return ""
     parts[0] = (
@@ -233,12 +177,12 @@ def _limit_beside(rows: Sequence[Row]) -> str:
     )
 
 
-def headline(record: dict[str, Any]) -> str:
+def headline(made: Row) -> str:
     """The README's lines: one sum at a time, the mean over the dtypes at some sizes."""
     lines: dict[str, list[Row]] = {
         name: found
         for name in ("fast", "exact")
-        if (found := ratios(record["rows"], "apart", name, ["cub"]))
+        if (found := ratios(made["rows"], "apart", name, ["cub"]))
     }
     if not lines:
         return ""
@@ -253,7 +197,7 @@ def headline(record: dict[str, Any]) -> str:
     dtypes = list(dict.fromkeys(row["dtype"] for row in every))
     whole = "; ".join(f"`{name}`: {mean_and_least(found)}" for name, found in lines.items())
     return "\n\n".join([
-        f"{record['card']}, one sum at a time (cold cache; something else runs between two sums), "
+        f"{made['card']}, one sum at a time (cold cache; something else runs between two sums), "
         f"{'geometric means over ' * (len(dtypes) > 1)}{', '.join(dtypes)}:",
         markdown_table(["", *map(size_text, sizes)], body),
         f"Over all: {whole}.",
@@ -267,22 +211,21 @@ def _kernel_table(rows: Sequence[Row]) -> str:
     found = ratios(rows, "kernel", "fast", ["cub"])
     if not found:
         return ""
-
-    def of_peak(row: Row) -> list[str]:
-        percent = row["percent_of_peak"]
-        return [f"{row['median_us']:.2f}", "" if percent is None else f"{percent:.0f}%"]
-
+    head: dict[str, Cell] = {
+        f"us, {found[0]['dtype']}": lambda row: f"{row['median_us']:.2f}",
+        "of peak": lambda row: "" if row["percent_of_peak"] is None else
+        f"{row['percent_of_peak']:.0f}%",
+    }  # fmt: skip
     text = (
         "**Back to back**: many sums in a row, each of which starts while the one before it "
         "finishes. CUB's time divided by that of `fast`: "
         f"{mean_and_least(found)}.\n\n"
-    ) + _by_size(found, of_peak, [f"us, {found[0]['dtype']}", "of peak"])
-    off = misaligned(rows)
-    if off:
+    ) + _by_size(found, head)
+    if off := misaligned(rows):
         most = max(off, key=lambda r: float(r["ratio"]))
         text += (
             f"\n\nArrays that start one element off take {mean(off):.3f} times as long, at most "
-            f"{most['ratio']:.3f} ({most['dtype']}, {size_text(most['nbytes'])})."
+            f"{most['ratio']:.3f} ({most['dtype']}, {_bytes(most)})."
         )
     return text
 
@@ -293,7 +236,7 @@ def _calls(rows: Sequence[Row], *, by_name: bool) -> list[Row]:
         row
         for row in rows
         if row["measure"] == "call"
-        and _peers.is_ours(row["strategy"])
+        and libraries.is_ours(row["strategy"])
         and (row["strategy"] not in ("auto", "fast", "cpu")) == by_name
     ]
 
@@ -304,29 +247,28 @@ MEANING_OF_WAYS = (
 )
 
 
-def call_lines(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+def call_lines(rows: Sequence[Row]) -> Lines:
     """Head and lines of the table of calls; a column for each way."""
+
+    def point(row: Row) -> tuple[object, ...]:
+        return tuple(row[name] for name in ("producer", "dtype", "n", "way"))
+
+    own = {point(row): row["median_us"] for row in rows
+           if row["measure"] == "call" and row["strategy"] == row["producer"]}  # fmt: skip
+
+    def cell(row: Row) -> str:
+        theirs = own.get(point(row))
+        return f"{row['median_us']:.1f}" + (f" ({theirs:.1f})" if theirs else "")
+
     found = _calls(rows, by_name=False)
-    names = list(dict.fromkeys(row["strategy"] for row in found))
-    compared = {
-        (name, row["producer"], row["dtype"], row["n"], way_of(row)): row["best_us"]
-        for name in names
-        for library in dict.fromkeys(row["producer"] for row in found)
-        for row in ratios(rows, "call", name, [library])
-        if row["producer"] == library
-    }
-    ways = [way for way in WAYS if any(way_of(row) == way for row in found)]
-    lines: dict[tuple[str, str, int, str], dict[str, str]] = {}
-    for row in found:
-        point = (row["producer"], row["dtype"], row["n"])
-        own = compared.get((row["strategy"], *point, way_of(row)))
-        cell = f"{row['median_us']:.1f}" + (f" ({own:.1f})" if own else "")
-        lines.setdefault((*point, row["strategy"]), {})[way_of(row)] = cell
-    body = [
-        [producer, dtype, str(n), f"`{name}`", *(cells.get(way, "") for way in ways)]
-        for (producer, dtype, n, name), cells in lines.items()
-    ]
-    return ["array of", "dtype", "n", "strategy", *(f"`{way}`" for way in ways)], body
+    here = {row["way"] for row in found}
+    return Pivot(
+        lambda row: (*point(row)[:3], row["strategy"]),
+        {"array of": lambda row: row["producer"], "dtype": lambda row: row["dtype"],
+         "n": lambda row: str(row["n"]), "strategy": lambda row: f"`{row['strategy']}`"},
+        cell,
+        lambda row: f"`{row['way']}`",
+    ).lines(found, [f"`{way}`" for way in WAYS if way in here])  # fmt: skip
 
 
 def _call_table(rows: Sequence[Row]) -> str:
@@ -345,35 +287,34 @@ def _named_table(rows: Sequence[Row]) -> str:
     found = _calls(rows, by_name=True)
     if not found:
         return ""
-    points = list(dict.fromkeys((row["producer"], row["n"]) for row in found))
-    cells: dict[tuple[Any, ...], str] = {}
-    for row in sorted(found, key=lambda row: list(WAYS).index(way_of(row))):
-        at = (row["strategy"], row["producer"], row["n"])
-        us = f"{row['median_us']:.1f}"
-        cells[at] = f"{cells[at]}, {us}" if at in cells else us
-    body = [
-        [f"`{name}`", *(cells.get((name, *point), "") for point in points)]
-        for name in dict.fromkeys(row["strategy"] for row in found)
-    ]
-    head = ["strategy", *(f"{producer}, n = {n}" for producer, n in points)]
+    times: dict[tuple[object, ...], list[str]] = {}
+
+    def point(row: Row) -> tuple[object, ...]:
+        return row["strategy"], row["producer"], row["n"]
+
+    for row in sorted(found, key=lambda row: list(WAYS).index(row["way"])):
+        times.setdefault(point(row), []).append(f"{row['median_us']:.1f}")
+    pivot = Pivot(
+        lambda row: row["strategy"],
+        {"strategy": lambda row: f"`{row['strategy']}`"},
+        lambda row: ", ".join(times[point(row)]),
+        lambda row: f"{row['producer']}, n = {row['n']}",
+    )
     text = "**Calls by name**, in us: by default, then with `timing=False`.\n\n"
-    return text + markdown_table(head, body)
+    return text + markdown_table(*pivot.lines(found))
 
 
-def host_lines(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+def host_lines(rows: Sequence[Row]) -> Lines:
     """Head and lines of the table of host arrays of the first dtype, in GB/s."""
     host = [row for row in rows if row["measure"] == "host"]
-    names = list(dict.fromkeys(row["strategy"] for row in host))
-    points: dict[tuple[str, int], dict[str, Row]] = {}
-    for row in host:
-        points.setdefault((row["dtype"], row["nbytes"]), {})[row["strategy"]] = row
-    body = [
-        [size_text(nbytes)]
-        + [f"{found[name]['gb_s']:.3g}" if name in found else "" for name in names]
-        for (dtype, nbytes), found in points.items()
-        if dtype == host[0]["dtype"]
-    ]
-    return ["bytes", *(f"`{name}`" for name in names)], body
+    pivot = Pivot(
+        lambda row: row["nbytes"],
+        {"bytes": _bytes},
+        lambda row: f"{row['gb_s']:.3g}",
+        lambda row: f"`{row['strategy']}`",
+    )
+    shown = [row for row in host if row["dtype"] == host[0]["dtype"]]
+    return pivot.lines(shown, list(dict.fromkeys(map(pivot.column, host))))
 
 
 def _host_table(rows: Sequence[Row]) -> str:
@@ -381,14 +322,12 @@ def _host_table(rows: Sequence[Row]) -> str:
     names = list(dict.fromkeys(row["strategy"] for row in host))
     if not host:
         return ""
-    ours = [name for name in names if _peers.is_ours(name)]
+    ours = [name for name in names if libraries.is_ours(name)]
     others = [name for name in names if name not in (*ours, *LIMITS)]
     told = []
     for name in ours:
-        found = ratios(rows, "host", name, others)
-        worst = min(found, key=lambda r: float(r["ratio"]))
-        where = [worst["dtype"], size_text(worst["nbytes"])]
-        where += [worst["best"]] if len(others) > 1 else []
+        worst = least(ratios(rows, "host", name, others))
+        where = [worst["dtype"], _bytes(worst), *[worst["best"]] * (len(others) > 1)]
         told.append(f"`{name}` {worst['ratio']:.2f} ({', '.join(where)})")
     dtypes = list(dict.fromkeys(row["dtype"] for row in host))
     quickest = "the quickest of " * (len(others) > 1) + ", ".join(others)
@@ -407,10 +346,10 @@ def _host_table(rows: Sequence[Row]) -> str:
 def _disturbed(host: Sequence[Row]) -> str:
     """Medians that say more of the machine than of whose they are."""
     found = [
-        f"`{r['strategy']}` of {size_text(r['nbytes'])} of {r['dtype']} "
+        f"`{r['strategy']}` of {_bytes(r)} of {r['dtype']} "
         f"({r['nbytes'] / r['low_us'] / 1e3:.3g} GB/s)"
         for r in host
-        if r["median_us"] > 3 * r["low_us"]
+        if r["low_us"] and r["median_us"] > 3 * r["low_us"]
     ]
     if not found:
         return ""
@@ -425,18 +364,17 @@ def _price_of_exactness(rows: Sequence[Row]) -> str:
     found = ratios(rows, "host", "auto", ["cpu"])
     if not found:
         return ""
-    worst, last = min(found, key=lambda r: float(r["ratio"])), max(found, key=lambda r: r["nbytes"])
+    worst, last = least(found), max(found, key=lambda r: int(r["nbytes"]))
     return (
         "`cpu` rounds at every addition, as the others do; `auto` gives the correctly rounded sum. "
         f"That takes up to {1 / worst['ratio']:.2f} times as long as `cpu` "
-        f"({size_text(worst['nbytes'])}), of {size_text(last['nbytes'])} "
-        f"{1 / last['ratio']:.2f} times."
+        f"({_bytes(worst)}), of {_bytes(last)} {1 / last['ratio']:.2f} times."
     )
 
 
-def _calibrated(record: dict[str, Any]) -> str:
+def _calibrated(made: Row) -> str:
     """The calibration of `auto` on the machine of the record."""
-    found = record.get("calibration")
+    found = made.get("calibration")
     if not found:
         return ""
     both = found["both"]
