@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpureduce.bench import record as records
 from gpureduce.bench.contenders.arrays import LIMITS, OF_PINNED, PINNED_COPY, WRITTEN, WRITTEN_COPY
 from gpureduce.bench.ratios import GIB, KIB, MIB, mean, misaligned, ratios
-from gpureduce.bench.suites import exact, scoreboard, segments
+from gpureduce.bench.suites import exact, segments
 from gpureduce.core import json_files
 from gpureduce.text import size_text
 
@@ -182,7 +183,7 @@ def _points(rows: Sequence[Row], measure: str) -> list[_At]:
         if row["measure"] == measure:
             point = (row["dtype"], row["data"], row["nbytes"])
             found.setdefault(point, _At(row, {})).us[row["strategy"]] = row["median_us"]
-    return [at for at in found.values() if "exact" in at.us]
+    return [at for at in found.values() if {"exact", "fast"} <= at.us.keys()]
 
 
 def _short_at(at: _At, other: str, ratio: float, kernels: Sequence[_At]) -> str:
@@ -205,7 +206,9 @@ def _short_at(at: _At, other: str, ratio: float, kernels: Sequence[_At]) -> str:
 
 def judged(record: Row) -> tuple[list[str], list[str]]:
     """What exact sums on a card miss, and the goals that the record has no rows for."""
-    kernels = _points(record["rows"], "kernels")
+    kernels = _points(record["rows"], "kernel")
+    small = [at for at in kernels if at.row["nbytes"] <= MIB]
+    kernels = [at for at in kernels if at not in small]
     missed, unknown = [], []
     for what, least, other, on in _OF_EXACT:
         found = [(at, r) for at in kernels if on(at.row) and (r := at.of(other)) is not None]
@@ -220,9 +223,8 @@ def judged(record: Row) -> tuple[list[str], list[str]]:
         if min(us) < _BETWEEN_DATA * max(us):
             what = f"float32 of {size // MIB} MiB, quickest data of slowest"
             missed.append(f"{what}: {min(us) / max(us):.3g}, not {_BETWEEN_DATA}")
-    for where in ("small", "calls"):
-        points = [at.us for at in _points(record["rows"], where) if "fast" in at.us]
-        above = max((us["exact"] - us["fast"] for us in points), default=None)
+    for where, points in (("small", small), ("calls", _points(record["rows"], "call"))):
+        above = max((at.us["exact"] - at.us["fast"] for at in points), default=None)
         if above is None:
             unknown.append(f"{where}: us above fast")
         elif above > _US_ABOVE_FAST:
@@ -298,21 +300,15 @@ def of_segments(record: Row) -> list[str]:
     return [f"{said} ({times:.2f} times off)" for times, said in sorted(found, reverse=True)]
 
 
-MISSED: dict[str, tuple[Callable[[Path], Row], Callable[[Row], Sequence[str]]]] = {
-    "bench": (scoreboard.load, of_scoreboard),
-    "exact": (exact.load, of_exact),
-    "segments": (segments.load, of_segments),
-}
+MISSED = {"bench": of_scoreboard, "exact": of_exact, "segments": of_segments}
 
 
 def main() -> int:
     """Prints what each record misses. Records of other kinds are passed over."""
     for path in map(Path, sys.argv[1:]):
         kind = json_files.read(path).get("kind")
-        if kind in MISSED:
-            load, missed = MISSED[kind]
-            for text in missed(load(path)):
-                print(f"{path.name}: {text}")
+        for text in MISSED[kind](records.load(path, kind)) if kind in MISSED else ():
+            print(f"{path.name}: {text}")
     return 0
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import goals
 
 from gpureduce import lectures
+from gpureduce.bench import record
 from gpureduce.bench.suites import axis, exact, scoreboard, segments, several_devices
 from gpureduce.bench.svg_bars import svg_bars
 from gpureduce.cli import main as command_line
@@ -93,10 +94,7 @@ def _named(path: Path, report: Callable[[dict[str, Any]], str], record: dict[str
 
 def performance(records: Path) -> str:
     """The tables of all scoreboard records, those of GPUs first."""
-    paths = sorted(records.glob("bench_*.json"))
-    kept = [(path, scoreboard.load(path)) for path in paths]
-    kept.sort(key=lambda one: str(one[1]["device"] != "cuda"))
-    return "\n\n".join(_named(path, _scoreboard, record) for path, record in kept)
+    return _of_kind(records, "bench", _scoreboard)
 
 
 def _scoreboard(record: dict[str, Any]) -> str:
@@ -107,38 +105,40 @@ def _scoreboard(record: dict[str, Any]) -> str:
 
 def exact_sums(records: Path) -> str:
     """The tables of the cost of `exact`, those of GPUs first."""
-    paths = [path for path in sorted(records.glob("exact_*.json")) if path.stem != "exact_fuzz"]
-    kept = [(path, exact.load(path)) for path in paths]
-    kept.sort(key=lambda one: str(one[1]["device"] != "cuda"))
-    return "\n\n".join(_named(path, _exact, record) for path, record in kept)
+    return _of_kind(records, "exact", _exact)
 
 
 def _exact(record: dict[str, Any]) -> str:
     """The cost of `exact`, the goals that it misses, and those that were not measured."""
-    if record["device"] != "cuda":  # only the ratios to math.fsum: times vary with the machine
-        missed = [text for text in goals.on_thread(record) if " ns, not " in text]
-        unknown = []
-    else:
+    unknown: list[str] = []
+    if record["device"] == "cuda":
         missed, unknown = goals.judged(record)
+    else:  # only the ratios to math.fsum: times vary with the machine
+        missed = [text for text in goals.on_thread(record) if " ns, not " in text]
     parts = [exact.markdown(record), goals.shortfall(missed)]
     parts += [f"Not measured: {'; '.join(unknown)}."] * bool(unknown)
     return "\n\n".join(filter(None, parts))
 
 
-def measured(
-    records: Path, kind: str, report: Callable[[dict[str, Any]], str],
-    load: Callable[[Path], dict[str, Any]] = json_files.read,
-) -> str:  # fmt: skip
+def _of_kind(records: Path, kind: str, report: Callable[[dict[str, Any]], str]) -> str:
+    """The text of all records of a kind, those of GPUs first."""
+    paths = [path for path in sorted(records.glob(f"{kind}_*.json")) if path.stem != "exact_fuzz"]
+    kept = [(path, record.load(path, kind)) for path in paths]
+    kept.sort(key=lambda one: str(one[1]["device"] != "cuda"))
+    return "\n\n".join(_named(path, report, made) for path, made in kept)
+
+
+def measured(records: Path, kind: str, report: Callable[[dict[str, Any]], str]) -> str:
     """The text of all records of a kind, each with where and when it was measured."""
-    parts = []
-    for path in sorted(records.glob(f"{kind}_*.json")):
-        record = load(path)
-        versions = ", ".join(f"{k} {v}" for k, v in record["versions"].items() if k != "gpureduce")
-        cards = record.get("cards") or [record["card"]]
+
+    def text(made: dict[str, Any]) -> str:
+        versions = ", ".join(f"{k} {v}" for k, v in made["versions"].items() if k != "gpureduce")
+        cards = made.get("cards") or [made["card"]]
         where = f"{len(cards)} x {cards[0]}" if len(cards) > 1 else cards[0]
-        said = f"{where}, driver {record['driver']}, {versions}, {record['date']}:"
-        parts.append(f"{said}\n\n```text\n{_named(path, report, record)}\n```")
-    return "\n\n".join(parts)
+        said = f"{where}, driver {made['driver']}, {versions}, {made['date']}:"
+        return f"{said}\n\n```text\n{report(made)}\n```"
+
+    return _of_kind(records, kind, text)
 
 
 def counters(records: Path) -> str:
@@ -155,7 +155,7 @@ def counters(records: Path) -> str:
 def headline(records: Path) -> str:
     """The README's table."""
     path = records / "bench_h100.json"
-    return _named(path, scoreboard.headline, scoreboard.load(path))
+    return _named(path, scoreboard.headline, record.load(path, "bench"))
 
 
 def ladder_chart(records: Path) -> str:
@@ -183,16 +183,14 @@ PAGES: dict[str, tuple[str, Callable[[Path], str]]] = {
     "docs/performance.md": ("performance", performance),
     "docs/exactness.md": ("exact", exact_sums),
     "docs/counters.md": ("counters", counters),
-    "docs/axis.md": ("axis", lambda records: measured(records, "axis", axis.as_text, axis.load)),
+    "docs/axis.md": ("axis", lambda records: measured(records, "axis", axis.as_text)),
     "docs/segments.md": (
         "segments",
-        lambda records: (
-            measured(records, "segments", segments.as_text, segments.load) or _NOT_MEASURED
-        ),
+        lambda records: measured(records, "segments", segments.as_text) or _NOT_MEASURED,
     ),
     "docs/cluster.md": (
         "devices",
-        lambda records: measured(records, "devices", several_devices.as_text, several_devices.load),
+        lambda records: measured(records, "devices", several_devices.as_text),
     ),
 }
 CHART = "docs/ladder.svg"

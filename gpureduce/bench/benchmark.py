@@ -42,7 +42,7 @@ from gpureduce.bench.runner import ROUNDS, Contender, Group, Latest, Turns
 from gpureduce.bench.runner import measure as measured
 from gpureduce.core import devices, registry
 from gpureduce.core.checks import listed, one_of, whole
-from gpureduce.core.dtypes import Conversion, convert, is_here, named
+from gpureduce.core.dtypes import Array, convert, is_here, named
 from gpureduce.core.request import launch_sizes
 from gpureduce.core.summation import sum as sum_of
 from gpureduce.errors import CudaError
@@ -138,7 +138,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Part:
-    """Something to measure: contenders at every dtype and size, in bytes."""
+    """Something to measure: contenders at every dtype and size, in bytes, on some kind of data."""
 
     measure: str
     strategies: Sequence[Any]
@@ -150,6 +150,8 @@ class Part:
     ways: Sequence[str] = ("timing=False",)
     blocks: Sequence[int | None] = (None,)
     grids: Sequence[int | None] = (None,)
+    data: str = ""
+    rounds: int | None = None
 
     def launches(self) -> Iterator[tuple[int | None, int | None]]:
         """Each block with each grid."""
@@ -255,16 +257,18 @@ def _error_ulps(value: Any, exact: Any) -> float | None:
     return float(abs(float(value) - float(exact)) / 2.0 ** (int(exponent) - 1 - precision))
 
 
-class _Maker:
-    """Makes groups of sums on one device. The groups share the array that is measured."""
+class Maker:
+    """Makes groups of sums on one device. They share the array that is measured.
 
-    def __init__(self, device: str | None, accumulate: str | None = None) -> None:
+    `make` makes it from its dtype, its size and the kind of its data.
+    """
+
+    def __init__(
+        self, device: str | None, accumulate: str | None = None,
+        make: Callable[[str, int, str], Array] = arrays.array_of,
+    ) -> None:  # fmt: skip
         self.device, self.accumulate = device, accumulate
-        self._array = Latest(arrays.array_of)
-
-    def _input(self, part: Part, dtype: str, n: int, conversion: Conversion) -> Input:
-        array = self._array(dtype, n)
-        return Input(array, conversion, self.accumulate, self.device, part.offset)
+        self._array = Latest(make)
 
     def group(self, part: Part, dtype: str, n: int) -> Group:
         """The contenders of one dtype and size."""
@@ -275,12 +279,15 @@ class _Maker:
             raise TypeError(f"{dtype} can be measured as host arrays only: measure=['host']")
         nbytes = n * named(dtype).itemsize
         in_one = part.measure in ("kernel", "apart") and nbytes >= _LARGE_BYTES
-        given = functools.partial(self._input, part, dtype, n, conversion)
+        case = {"measure": part.measure, "dtype": named(dtype).name, "n": n, "nbytes": nbytes}
+
+        def given() -> Input:
+            array = self._array(dtype, n, part.data)
+            return Input(array, conversion, self.accumulate, self.device, part.offset)
 
         @functools.cache
         def exact() -> Any:
-            dtype = self.accumulate and conversion.result
-            return sum_of(given().array, "exact", dtype).value
+            return sum_of(given().array, "exact", given().dtype).value
 
         def contenders() -> Iterator[Contender]:
             names = [
@@ -288,32 +295,25 @@ class _Maker:
                 for one in part.strategies
                 for name in (every_strategy(dtype, self.device) if one == EVERY else [one])
             ]
-            return _MAKERS[part.measure](given(), replace(part, strategies=tuple(names)))
+            return _MAKERS[part.measure](given(), replace(part, strategies=names))
 
         return Group(
             f"{part.measure} {dtype} {n}",
-            {"measure": part.measure, "dtype": named(dtype).name, "n": n, "nbytes": nbytes,
-             "offset": part.offset},
+            case | {"offset": part.offset} | ({"data": part.data} if part.data else {}),
             contenders,
-            Turns(part.repeats, 1 if in_one else ROUNDS),
+            Turns(part.repeats, part.rounds or (1 if in_one else ROUNDS)),
             after=lambda one: {"error_ulps": _error_ulps(one.value(), exact())},
             free=lambda: libraries.free(tuple(part.peers)),
-        )  # fmt: skip
-
-
-def groups(parts: Iterable[Part], device: str | None) -> list[Group]:
-    """The groups of parts. Dtypes and libraries that are not installed are left out."""
-    here, maker = libraries.installed(("all",), device), _Maker(device)
-    return [
-        maker.group(
-            replace(part, peers=tuple(peer for peer in part.peers if peer in here)),
-            dtype,
-            max(1, nbytes // named(dtype).itemsize),
         )
-        for part in parts
-        for dtype in filter(is_here, part.dtypes)
-        for nbytes in part.nbytes
-    ]
+
+    def groups(self, parts: Iterable[Part]) -> Iterator[Group]:
+        """The groups of parts. Dtypes and libraries that are not installed are left out."""
+        here = libraries.installed(("all",), self.device)
+        for part in parts:
+            part = replace(part, peers=[peer for peer in part.peers if peer in here])
+            for dtype in filter(is_here, part.dtypes):
+                for nbytes in part.nbytes:
+                    yield self.group(part, dtype, max(1, nbytes // named(dtype).itemsize))
 
 
 def combinations(
@@ -322,7 +322,7 @@ def combinations(
 ) -> list[Group]:  # fmt: skip
     """The groups of a part at several sizes, in elements, by several measures. Checks all."""
     names = ("strategies", "peers", "dtypes", "ways", "blocks", "grids")
-    given = {name: listed(name, getattr(part, name)) for name in names}
+    given: dict[str, Any] = {name: listed(name, getattr(part, name)) for name in names}
     sizes, measure = listed("sizes", sizes), listed("measure", measure)
     if device is not None:  # host strategies would ignore a wrong device
         devices.choose_device(device)
@@ -340,7 +340,7 @@ def combinations(
     given["peers"] = libraries.installed(given["peers"], device)
     offset = whole("offset", part.offset, 0, 2**31 - 1)
     repeats = whole("repeats", part.repeats, 1, MOST_REPEATS)
-    maker = _Maker(device, accumulate)
+    maker = Maker(device, accumulate)
     return [
         maker.group(Part(what, offset=offset, repeats=repeats, **given), dtype, n)
         for dtype in given["dtypes"]

@@ -40,15 +40,20 @@ def of_calls(call: Run) -> Timed:
     return timed
 
 
-def of_each(call: Run) -> Timed:
-    """Times single calls."""
+def _repeated(once: Callable[[], float]) -> Timed:
+    return lambda repeats: [once() for _ in range(repeats)]
+
+
+def of_each(call: Run, before: Run = lambda: None) -> Timed:
+    """Times single calls. `before` is called before each, and not timed."""
 
     def once() -> float:
+        before()
         start = time.perf_counter()
         call()
         return (time.perf_counter() - start) * 1e6
 
-    return lambda repeats: [once() for _ in range(repeats)]
+    return _repeated(once)
 
 
 def of_thread(call: Run, often: int) -> Timed:
@@ -62,7 +67,7 @@ def of_thread(call: Run, often: int) -> Timed:
             call()
         return (time.thread_time() - start) / often * 1e6
 
-    return lambda repeats: [once() for _ in range(repeats)]
+    return _repeated(once)
 
 
 class OnCard:
@@ -72,16 +77,13 @@ class OnCard:
         self.torch = torch
         self.flushed = torch.empty(1 << 28, dtype=torch.uint8, device="cuda")
 
+    def _flush(self) -> None:
+        self.flushed.zero_()
+        self.torch.cuda.synchronize()
+
     def by_clock(self, call: Run) -> Timed:
         """Times calls on streams of their own, by the processor's clock."""
-        timed = of_each(call)
-
-        def once() -> float:
-            self.flushed.zero_()
-            self.torch.cuda.synchronize()
-            return timed(1)[0]
-
-        return lambda repeats: [once() for _ in range(repeats)]
+        return of_each(call, self._flush)
 
     def by_events(self, call: Run) -> Timed:
         """Times the work of calls on the current stream."""
@@ -97,4 +99,4 @@ class OnCard:
             end.synchronize()
             return float(start.elapsed_time(end)) * 1e3
 
-        return lambda repeats: [once() for _ in range(repeats)]
+        return _repeated(once)

@@ -102,3 +102,17 @@ def output_of(
         arguments.output, "--output", kind, suffixes,
         inputs=arguments.inputs, force=arguments.force, head=as_csv([]),
     )  # fmt: skip
+
+
+def size(text: str) -> int:
+    """Parses a number of elements, such as 1000 or 2^20."""
+    base, caret, power = text.partition("^")
+    try:
+        number, times = int(base), int(power) if caret else 1
+    except ValueError:
+        number, times = -1, 1
+    if not (0 <= number < 2**63 and 0 <= times < 64 and number**times < 2**63):
+        raise argparse.ArgumentTypeError(
+            f"a size is a whole number below 2^63, like 4096 or 2^12, not {text!r}"
+        )
+    return int(number**times)

@@ -7,26 +7,13 @@ from typing import Any
 
 from gpureduce.bench import libraries
 from gpureduce.bench.benchmark import MEASURES
+from gpureduce.bench.command import size
 from gpureduce.bench.contenders.arrays import WAYS
 from gpureduce.bench.suites.axis import PARTS
 from gpureduce.core import output_files
 
 # The options that say what to measure. Without any of them, the page is made.
 NAMES = ("strategies", "sizes", "dtypes", "accumulate", "block", "grid", "peers", "ways")
-
-
-def size(text: str) -> int:
-    """Parses a number of elements, such as 1000 or 2^20."""
-    base, caret, power = text.partition("^")
-    try:
-        number, times = int(base), int(power) if caret else 1
-    except ValueError:
-        number, times = -1, 1
-    if not (0 <= number < 2**63 and 0 <= times < 64 and number**times < 2**63):
-        raise argparse.ArgumentTypeError(
-            f"a size is a whole number below 2^63, like 4096 or 2^12, not {text!r}"
-        )
-    return int(number**times)
 
 
 _SEVERAL: dict[str, Any] = {"nargs": "+"}

@@ -1,8 +1,8 @@
 """Records of measurements: one format for all suites.
 
 A record is a JSON object with its provenance (see `provenance`), the card's clocks, and `rows`: one
-for each contender on each case. `Fields` lists the fields of a row. `failed` has a row for each
-contender that could not be measured, with the reason.
+for each contender on each case. `failed` has a row for each contender that could not be measured,
+with the reason.
 """
 
 from __future__ import annotations
@@ -12,83 +12,64 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 from gpureduce.bench.provenance import HEAD, provenance
 from gpureduce.bench.runner import Row
 from gpureduce.core import devices, json_files, output_files
+from gpureduce.core.calibration import Calibration
 
 SCHEMA = 2
+# The fields of all rows, and those that some suites' rows have besides.
+_ALWAYS: dict[str, Any] = {
+    **dict.fromkeys(("measure", "strategy", "dtype", "source"), str),
+    **dict.fromkeys(("n", "nbytes"), int),
+    **dict.fromkeys(("low_us", "high_us"), float | None),
+    **dict.fromkeys(("median_us", "gb_s"), float),
+    "repeats": int | None,
+}
+_MORE: dict[str, Any] = {
+    **dict.fromkeys(("device", "cache", "producer", "way", "data", "kernel", "ids", "index"), str),
+    **dict.fromkeys(("offset", "rows", "columns", "axis", "batches", "segments", "devices"), int),
+    **dict.fromkeys(("block", "grid"), int | None),
+    **dict.fromkeys(("peak_gb_s", "percent_of_peak", "percent_of_ceiling"), float | None),
+    **dict.fromkeys(("error_ulps", "linear", "added_us"), float | None),
+}
+# Those that the tables of each kind of record read.
+_NEEDED = {
+    "axis": ("rows", "columns", "axis", "batches", "kernel"),
+    "bench": ("producer", "way", "offset", "percent_of_peak"),
+    "devices": ("devices", "linear", "added_us"),
+    "exact": ("data",),
+    "segments": ("segments", "ids", "columns", "data", "index"),
+}
 _CLOCKS = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu")
 _KEPT_EACH_S = 5.0
 
 
-class _Measured(TypedDict):
-    """The fields that all rows have."""
-
-    measure: str  # what is timed, of what the suite times
-    strategy: str  # the contender
-    dtype: str
-    n: int
-    nbytes: int
-    source: str  # the clock
-    repeats: int | None
-    median_us: float
-    low_us: float | None
-    high_us: float | None
-
-
-class Fields(_Measured, total=False):
-    """The fields of a row, of which each suite has some."""
-
-    gb_s: float
-    percent_of_peak: float | None
-    percent_of_ceiling: float | None
-    peak_gb_s: float | None
-    # how a contender ran
-    block: int | None
-    grid: int | None
-    device: str
-    cache: str
-    producer: str
-    way: str
-    error_ulps: float | None
-    # arrays
-    offset: int
-    data: str
-    # matrices, and rows of values
-    rows: int
-    columns: int
-    axis: int
-    batches: int
-    kernel: str
-    # segments
-    segments: int
-    ids: str
-    index: str
-    # several devices
-    devices: int
-    linear: float | None
-    added_us: float | None
-
-
-def load(path: Path, kind: str, needed: Callable[[Row], Iterable[str]]) -> Row:
-    """Reads a record. Raises ValueError that names the file and the wrong field.
-
-    `needed` names the fields of a row that a suite's tables read, besides those of all rows.
-    """
-    record = json_files.read_record(path, kind, SCHEMA, **HEAD, rows=list[Fields])
+def load(path: str | Path, kind: str) -> Row:
+    """Reads a record. Raises ValueError that names the file and the wrong field."""
+    path = Path(path)
+    record = json_files.read_record(path, kind, SCHEMA, **HEAD, rows=list[dict[str, Any]])
     with json_files.naming(path):
         if not record["rows"]:
             raise ValueError("it has no rows")
         for i, row in enumerate(record["rows"]):
-            for name in needed(row):
-                if name not in row:
-                    raise ValueError(f"rows[{i}].{name} is missing")
-            for name in ("n", "nbytes", "median_us", "low_us"):
-                if row[name] is not None and row[name] <= 0:
-                    raise ValueError(f"rows[{i}].{name} must be above 0, not {row[name]}")
+            _check(row, f"rows[{i}]", _NEEDED[kind])
+        if record.get("calibration") is not None:
+            json_files.made(Calibration, record["calibration"], "calibration")
     return record
+
+
+def _check(row: Row, at: str, needed: Sequence[str]) -> None:
+    for name, kind in (_ALWAYS | _MORE).items():
+        if name in row:
+            json_files.checked(row[name], kind, f"{at}.{name}")
+        elif name in (_ALWAYS if row.get("strategy") == "copy" else (*_ALWAYS, *needed)):
+            raise ValueError(f"{at}.{name} is missing")
+    for name in ("n", "nbytes", "median_us", "low_us"):
+        if row[name] is not None and row[name] <= 0:
+            raise ValueError(f"{at}.{name} must be above 0, not {row[name]}")
 
 
 def clocks() -> dict[str, float]:
@@ -113,19 +94,16 @@ def derived(row: Row, ceiling: float | None = None) -> Row:
 
 def head(kind: str, device: devices.Device | None) -> Row:
     """A record without rows. Without a device, it is one of the processors."""
-    made = provenance(kind, device, SCHEMA)
-    if device is None:
-        made["device"] = "cpu"
-    return made | {"clocks": {"before": clocks()}}
+    made = provenance(kind, device, SCHEMA) | {"clocks": {"before": clocks()}}
+    return made if device else made | {"device": "cpu"}
 
 
-def made(begun: Row, rows: Iterable[Row], ceiling: float | None = None) -> Row:
+def made(begun: Row, rows: Sequence[Row]) -> Row:
     """The record with these rows."""
-    rows = list(rows)
     failed = [row for row in rows if "failed" in row]
     record = begun | {"clocks": begun["clocks"] | {"after": clocks()}}
     record |= {"failed": failed} if failed else {}
-    return record | {"rows": [derived(row, ceiling) for row in rows if "failed" not in row]}
+    return record | {"rows": [derived(row) for row in rows if "failed" not in row]}
 
 
 def write(path: Path, record: Row) -> None:

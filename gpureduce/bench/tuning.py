@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce.bench.benchmark import MOST_REPEATS
-from gpureduce.bench.command import output_of
+from gpureduce.bench.command import output_of, size
 from gpureduce.bench.contenders.arrays import array_of, input_of, kernel, rotation
-from gpureduce.bench.options import size
 from gpureduce.bench.progress import progress
 from gpureduce.bench.provenance import provenance
 from gpureduce.core import devices, json_files, output_files

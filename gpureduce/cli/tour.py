@@ -16,7 +16,7 @@ import numpy as np
 
 import gpureduce
 from gpureduce.bench.clocks import of_each
-from gpureduce.bench.options import size
+from gpureduce.bench.command import size
 from gpureduce.bench.runner import Contender, in_turns, one_by_one
 from gpureduce.core import devices
 from gpureduce.core.arrays import random_numbers

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpureduce.bench.render import Pivot
+from gpureduce.bench import record as records
+from gpureduce.bench.render import Pivot, of
 from gpureduce.bench.runner import Row
 from gpureduce.bench.suites import axis as by_axis
 from gpureduce.emulator.explain import Explanation, explain
@@ -17,7 +18,7 @@ PATH = "data/axis_h100.json"
 
 def load(path: str | Path = PATH) -> Row:
     """The record. ValueError names a wrong field."""
-    return by_axis.load(Path(path))
+    return records.load(path, "axis")
 
 
 def _shapes_of(record: Row, name: str) -> list[Row]:
@@ -100,9 +101,8 @@ def counted(names: Sequence[str], shape: tuple[int, int]) -> dict[str, Explanati
 
 
 _RUNGS = Pivot(
-    lambda row: row["strategy"],
-    {"": lambda row: row["strategy"]},
-    lambda row: f"{row['gb_s']:,.0f}",
+    {"": of("strategy")},
+    of("gb_s", ",.0f"),
     lambda row: f"{row['rows']:,} x {row['columns']:,}, axis {row['axis']}",
 )
 

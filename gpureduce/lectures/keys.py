@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gpureduce.bench import record as records
 from gpureduce.bench.suites import segments
 from gpureduce.text import Table
 
@@ -24,7 +25,7 @@ def recorded(path: str | Path = PATH) -> Table:
     if not path.exists():
         card = path.stem.partition("_")[2].upper()
         return Table(title, head, [], [f"{card}: not recorded yet. `gpureduce bench --segments`."])
-    record = segments.load(path)
+    record = records.load(path, "segments")
     rows = []
     for by in segments.by_case(record["rows"]):
         first = next(iter(by.values()))

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpureduce.bench import record as records
 from gpureduce.bench.libraries import LOAD_ONLY
 from gpureduce.bench.ratios import MIB, ratios
 from gpureduce.bench.runner import Row
-from gpureduce.bench.suites import exact, scoreboard
+from gpureduce.bench.suites import exact
 from gpureduce.lectures.records import Record, printed
 from gpureduce.lectures.tables import made_on, short_device
 from gpureduce.plot.layout import (
@@ -200,7 +201,7 @@ def beside_cub(path: str | Path = "data/bench_h100.json", title: str = "") -> An
     >>> from gpureduce import plot
     >>> figure = plot.beside_cub("notebooks/data/bench_h100.json")
     """
-    record = scoreboard.load(Path(path))
+    record = records.load(path, "bench")
     found = {name: ratios(record["rows"], "apart", name, ["cub"]) for name in ("fast", "exact")}
     shown = [name for name in found if found[name]]
     if not shown:

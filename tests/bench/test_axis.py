@@ -10,10 +10,11 @@ from test_records import DATA, DEPENDS
 
 import gpureduce
 from cases import AXIS, MADE, timed_rows
+from gpureduce.bench import record
 from gpureduce.bench.contenders import matrices
 from gpureduce.bench.contenders.matrices import Case
 from gpureduce.bench.contenders.places import Place
-from gpureduce.bench.runner import Latest, in_turns, one_by_one
+from gpureduce.bench.runner import in_turns, one_by_one
 from gpureduce.bench.suites import axis as suite
 from gpureduce.cli.main import main
 
@@ -87,7 +88,7 @@ def test_the_command(device, names, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "kernel of fast" in said and "1000 x 2 " in said and "4 x 7 x 64 " in said
     assert ("Emulated times" in said) == (device == "emulator")
-    made = suite.load(path)
+    made = record.load(path, "axis")
     assert set(made["trees"]) >= DEPENDS["axis_"] and made["device"] == device
     found = {}
     for row in made["rows"]:
@@ -130,13 +131,13 @@ def test_processors_run_no_kernels_by_name(capsys):
 def test_sums_in_one_graph_are_captured_once_and_each_has_its_own_elements(monkeypatch):
     captured, seen = [], []
     monkeypatch.setattr(Place, "captured", lambda self, run: captured.append(run) or run)
-    base = Latest(lambda dtype: np.arange(10 * 4096, dtype=dtype))
+    base = np.arange(10 * 4096, dtype=np.float32)
     case = Case(1, 4096, 1, measure="small")
-    found = list(matrices.contenders(Place("emulator", ("numpy",)), case, base))
+    found = list(matrices.CONTENDERS["small"](Place("emulator", ("numpy",)), case, base))
     assert [one.strategy for one in found] == ["fast", "exact", "NumPy"] and len(captured) == 2
     times = in_turns(found, one_by_one(1))
     assert all(len(one) == 1 and one[0] > 0 for one in times)
-    monkeypatch.setattr(matrices._Input, "add", lambda self, matrix, *_, **__: seen.append(matrix))
+    monkeypatch.setattr(matrices._Sums, "add", lambda self, matrix, *_, **__: seen.append(matrix))
     found[0].value()
     assert [matrix[0, 0] for matrix in seen] == [4096 * i for i in range(10)]
 
@@ -177,8 +178,8 @@ def test_calls_of_pytorch():
     torch = pytest.importorskip("torch")
     base = torch.arange(600, dtype=torch.float32)
     for case in (Case(20, 30, 1), Case(5, 6, 1, "float32", 20), Case(20, 30, 0)):
-        of = matrices._Input(Place("cpu", ()), case, base)
-        runs = matrices._of_torch(torch, of)
+        of = matrices._Sums(Place("cpu", ()), case, base)
+        runs = matrices.of_torch(torch, of)
         assert (matrices.CUB in runs) == case.has_rows
         for run in runs.values():
             matrix = of.matrices[0]
@@ -195,7 +196,7 @@ def test_calls_of_jax():
 
 @pytest.mark.skipif(not (DATA / "axis_h100.json").exists(), reason="not measured yet")
 def test_speeds_of_the_record():
-    rows = suite.load(DATA / "axis_h100.json")["rows"]
+    rows = record.load(DATA / "axis_h100.json", "axis")["rows"]
     for axis in (0, 1):
         found = suite.speeds(rows, axis)
         assert {"fast", "exact", "torch"} <= found.keys()

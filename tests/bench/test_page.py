@@ -8,8 +8,8 @@ import xml.etree.ElementTree
 
 import pytest
 
-from gpureduce.bench import command, libraries, options
-from gpureduce.bench.suites import page, scoreboard
+from gpureduce.bench import command, libraries, options, record
+from gpureduce.bench.suites import page
 from gpureduce.bench.svg_bars import svg_bars
 from gpureduce.cli import main
 
@@ -76,8 +76,8 @@ def _card(emulated):
 
 
 def test_the_page_of_a_card(emulated):
-    record = _card(emulated)
-    text = page.as_text(record)
+    made = _card(emulated)
+    text = page.as_text(made)
     assert text.startswith("gpureduce on Some Card") and "Emulated" not in text
     limit = next(line for line in text.splitlines() if line.startswith("load_only "))
     assert " 100.0 " in limit
@@ -85,8 +85,8 @@ def test_the_page_of_a_card(emulated):
     assert " 50.0 " in fast and any(line.startswith("torch ") for line in text.splitlines())
     assert "`gpureduce tune` would make some sums 50% faster." in text
     assert "by this calibration" in text
-    record["gains"][0]["us"] = 2.99
-    assert "`gpureduce tune` would gain nothing here." in page.as_text(record)
+    made["gains"][0]["us"] = 2.99
+    assert "`gpureduce tune` would gain nothing here." in page.as_text(made)
 
 
 def test_the_parts_of_each_kind():
@@ -102,9 +102,9 @@ def test_forms(tmp_path, capsys):
     assert capsys.readouterr().out.startswith("gpureduce on the emulated GPU")
     assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
     assert main.main([*bench, "--json", "--output", str(tmp_path / "page.json")]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert record == json.loads((tmp_path / "page.json").read_text())
-    assert scoreboard.load(tmp_path / "page.json")["page"] == "emulator"
+    made = json.loads(capsys.readouterr().out)
+    assert made == json.loads((tmp_path / "page.json").read_text())
+    assert record.load(tmp_path / "page.json", "bench")["page"] == "emulator"
     assert main.main([*bench, "--csv"]) == 0
     assert capsys.readouterr().out.startswith("strategy,dtype,n,")
     assert main.main([*bench, "--output", str(tmp_path / "page.txt")]) == 2

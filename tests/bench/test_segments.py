@@ -30,24 +30,9 @@ def test_cases_cover_the_table_and_what_differs_from_it():
     assert all(c.segments * c.columns <= c.n for c in suite.cases(5000))
 
 
-def by_numpy(case):
-    return contenders.given(case, contenders.by_numpy(case.segments))
-
-
-def by_torch(case):
-    torch = pytest.importorskip("torch")
-    of = contenders.given(case, contenders.by_torch(torch, case.segments, "cpu"))
-    arrays = [x if x is None else x.numpy() for x in (of.values, of.ids, of.offsets, of.out)]
-    return contenders.Given(*arrays, of.segments)
-
-
-makers = pytest.mark.parametrize("make", [by_numpy, by_torch])
-
-
 @pytest.mark.parametrize("kind", contenders.IDS)
-@makers
-def test_ids_are_as_named(make, kind):
-    of = make(Case(5000, 50, kind))
+def test_ids_are_as_named(kind):
+    of = contenders.given(Case(5000, 50, kind))
     counts = np.bincount(of.ids, minlength=50)
     assert counts.sum() == 5000 and of.values.shape == (5000,) and of.out.shape == (50,)
     assert of.ids.min() >= 0 and of.ids.max() < 50 and of.ids.dtype == np.int64
@@ -63,14 +48,16 @@ def test_ids_are_as_named(make, kind):
         assert np.array_equal(np.diff(of.offsets), counts)
 
 
-@makers
-def test_values_are_as_named(make):
-    assert make(Case(4096, 9, dtype="int64")).values.dtype == np.int64
-    rows = make(Case(4096, 9, dtype="float64", columns=64))
+def test_values_are_as_named():
+    def given(**more):
+        return contenders.given(Case(4096, 9, **more))
+
+    assert given(dtype="int64").values.dtype == np.int64
+    rows = given(dtype="float64", columns=64)
     assert rows.values.shape == (64, 64) and rows.out.shape == (9, 64) and len(rows.ids) == 64
-    bits = make(Case(4096, 9, data="bits")).values
+    bits = given(data="bits").values
     assert np.isfinite(bits).all() and np.frexp(bits)[1].max() > 100
-    uniform = make(Case(4096, 9, data="uniform", dtype="float16", index="int32"))
+    uniform = given(data="uniform", dtype="float16", index="int32")
     assert (uniform.values >= 0).all() and (uniform.values <= 1).all()
     assert uniform.ids.dtype == np.int32 and uniform.values.dtype == np.float16
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from test_records import DEPENDS
 
+from gpureduce.bench import record
 from gpureduce.bench.contenders.parts import Pattern
 from gpureduce.bench.suites import several_devices
 from gpureduce.cli.main import main
@@ -33,10 +34,10 @@ def test_the_command(three_devices, capsys, tmp_path):
     text = capsys.readouterr().out
     assert "Sums of equal parts, one on each device" in text and "of linear" in text
     assert "us per further device" in text and "they tell nothing about a card" in text
-    record = several_devices.load(path)
-    assert (record["kind"], record["schema"]) == ("devices", 2)
-    assert record["cards"] == ["gpureduce emulator"] * 3 and record["trees"] and record["versions"]
-    rows = [row for row in record["rows"] if row["measure"] == "parts"]
+    made = record.load(path, "devices")
+    assert (made["kind"], made["schema"]) == ("devices", 2)
+    assert made["cards"] == ["gpureduce emulator"] * 3 and made["trees"] and made["versions"]
+    rows = [row for row in made["rows"] if row["measure"] == "parts"]
     assert [(row["strategy"], row["devices"]) for row in rows] == [
         (name, count) for count in (1, 2, 3) for name in ("fast", "exact")
     ]
@@ -46,7 +47,7 @@ def test_the_command(three_devices, capsys, tmp_path):
         assert row["gb_s"] == pytest.approx(row["nbytes"] / row["median_us"] / 1e3)
         assert (row["linear"] == 1) == (row["devices"] == 1) or row["linear"] > 0
         assert (row["added_us"] is None) == (row["devices"] == 1)
-    host = [row for row in record["rows"] if row["measure"] == "host"]
+    host = [row for row in made["rows"] if row["measure"] == "host"]
     assert [row["strategy"] for row in host] == [
         "cpu", "emulator:0", "3 devices", "cpu + 3 devices"
     ]  # fmt: skip

@@ -13,7 +13,8 @@ import pytest
 import gpureduce
 import readme
 from gpureduce import _emulator, lectures
-from gpureduce.bench import benchmark, libraries, options
+from gpureduce.bench import benchmark, libraries
+from gpureduce.bench.command import size
 from gpureduce.bench.contenders.arrays import WAYS
 from gpureduce.bench.contenders.segments import Case
 from gpureduce.bench.runner import measure
@@ -28,7 +29,7 @@ TUNE = ["tune", "--sizes", "2^12", "--repeats", "1"]
 
 
 def test_sizes(command):
-    assert [options.size(text) for text in ("0", "7", "2^20", "10^3", "2^0")] == [
+    assert [size(text) for text in ("0", "7", "2^20", "10^3", "2^0")] == [
         0, 7, 2**20, 1000, 1,
     ]  # fmt: skip
     for text in ("", "2^", "^2", "2^-3", "-2^2", "2^99999999999", "2^63", "1.5", "2^2^2"):
@@ -109,7 +110,7 @@ def test_the_parts_for_a_card(monkeypatch):
     ]
     monkeypatch.setattr(libraries, "installed", lambda *_: ("load_only", "numpy"))
     of = {"apart": [], "call": [], "kernel": [], "host": []}
-    for row in measure(benchmark.groups(parts, "emulator")):
+    for row in measure([*benchmark.Maker("emulator").groups(parts)]):
         of[row["measure"]].append((row["strategy"], row["n"]))
     assert {"load_only", "fast", "exact"} == {name for name, _ in of["apart"]}
     names = [name for name, n in of["call"] if n == 1]

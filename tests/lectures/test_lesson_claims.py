@@ -16,9 +16,10 @@ pytest.importorskip("nbclient")
 import gpureduce
 import notebooks
 from gpureduce import lectures
+from gpureduce.bench import record
 from gpureduce.bench.ratios import ratios
 from gpureduce.bench.suites import axis as by_axis
-from gpureduce.bench.suites import exact, scoreboard
+from gpureduce.bench.suites import exact
 from gpureduce.kernels import ladder
 from gpureduce.lecture_findings import swapped
 from gpureduce.lectures import axes
@@ -106,7 +107,7 @@ def one_block_then_one_cluster():
 
 def over_cub():
     """How many times as fast as CUB, one sum at a time, by dtype and bytes."""
-    rows = scoreboard.load(DATA / "bench_h100.json")["rows"]
+    rows = record.load(DATA / "bench_h100.json", "bench")["rows"]
     return {(r["dtype"], r["nbytes"]): r["ratio"] for r in ratios(rows, "apart", "fast", ["cub"])}
 
 

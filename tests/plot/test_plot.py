@@ -224,7 +224,7 @@ def test_chart_of_the_cost_of_exact(tmp_path):
     for nbytes, us in ((2**20, 1e3), (2**30, 2**30 / 3.21e6)):
         for dtype in ("float32", "float64"):
             for data in ("uniform", "bits"):
-                case = {"measure": "kernels", "dtype": dtype, "data": data, "nbytes": nbytes}
+                case = {"measure": "kernel", "dtype": dtype, "data": data, "nbytes": nbytes}
                 rows += timed_rows(case | {"peak_gb_s": 4800.0}, {"cub": 0.8 * us, "exact": us})
     path = tmp_path / "exact_h200.json"
     path.write_text(json.dumps(MADE | {"schema": 2, "kind": "exact", "rows": rows}))

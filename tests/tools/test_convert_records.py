@@ -60,8 +60,8 @@ def times(*rows):
             "small": [{"dtype": "float64", "data": "normal", "nbytes": 8, "us": {"fast": 1.0}}],
             "calls": [{"dtype": "float16", "n": 100, "us": {"exact": 9.0}}],
         }, [
-            ("kernels", "exact", 100, "cuda_event", 2.0), ("small", "fast", 1, "cuda_event", 1.0),
-            ("calls", "exact", 100, "perf_counter", 9.0),
+            ("kernel", "exact", 100, "cuda_event", 2.0), ("kernel", "fast", 1, "cuda_event", 1.0),
+            ("call", "exact", 100, "perf_counter", 9.0),
         ]),
         ("exact", {"cpu": [
             {"dtype": "float32", "data": "bits", "n": 1000,

@@ -85,10 +85,10 @@ def test_scoreboard(rows, device, missed):
     assert goals.of_scoreboard({"device": device, "rows": rows}) == missed
 
 
-def of_exact(dtype, data, mib, exact, cub, measure="kernels", of_bus=0.0, **more):
+def of_exact(dtype, data, mib, exact, cub, of_bus=0.0, **more):
     """Rows whose bandwidth is a part of the card's: the peak follows from it."""
-    nbytes = mib << 20
-    case = {"measure": measure, "dtype": dtype, "data": data, "n": nbytes, "nbytes": nbytes}
+    nbytes = int(mib * 2**20)
+    case = {"measure": "kernel", "dtype": dtype, "data": data, "n": nbytes, "nbytes": nbytes}
     case |= {"peak_gb_s": nbytes / exact / 1e3 / of_bus if of_bus else None}
     return timed_rows(case, {"cub": cub, "fast": cub, "exact": exact, **more})
 
@@ -101,8 +101,8 @@ def test_exact_sums_are_judged_by_the_worst_row():
         *of_exact("float64", "bits", 1024, 20.0, 9.0, of_bus=0.45),
         *of_exact("float64", "uniform", 1024, 10.0, 9.8, of_bus=0.9),
         *of_exact("float64", "normal", 64, 10.0, 9.9, of_bus=0.95),
-        *of_exact("float32", "normal", 1, 4.5, 2.0, "small"),
-        *of_exact("float32", "normal", 2, 5.5, 2.0, "small"),
+        *of_exact("float32", "normal", 0.5, 4.5, 2.0),
+        *of_exact("float32", "normal", 1, 5.5, 2.0),
     ]
     missed, unknown = goals.judged({"rows": rows})
     others = "cub is at 1.000, fast is at 1.000, exact of uniform numbers is at 0.900"

@@ -55,8 +55,11 @@ def input_of(array: dtypes.Array, device: devices.Device) -> Input:
     return Input(array, dtypes.convert(array.dtype, None), None, device.id)
 
 
-def array_of(dtype: str, n: int) -> dtypes.Array:
-    """Random numbers. A large array repeats some of them, which does not affect the times."""
+def array_of(dtype: str, n: int, data: str = "") -> dtypes.Array:
+    """Random numbers. A large array repeats some of them, which does not affect the times.
+
+    All data are of one kind.
+    """
     rng = arrays.random_numbers(n)
     kind = dtypes.named(dtype)
     some = min(n, 2**22 + 1)

@@ -15,9 +15,8 @@ import numpy as np
 from gpureduce import _host
 from gpureduce.bench import libraries
 from gpureduce.bench.clocks import Run, of_calls
-from gpureduce.bench.contenders.arrays import array_of
-from gpureduce.bench.contenders.places import Place, on_stream_of
-from gpureduce.bench.runner import Contender, Latest
+from gpureduce.bench.contenders.places import Place
+from gpureduce.bench.runner import Contender
 from gpureduce.core import arrays, registry, summation
 from gpureduce.core.dtypes import Array, named
 
@@ -59,17 +58,14 @@ class Case:
         return self.axis == len(self.shape) - 1
 
 
-Add = Callable[[Any, Any], Any]  # of a matrix and the array for its sums
-
-
-class _Input:
-    """The matrices of a case, and the arrays for their sums."""
+class _Sums:
+    """The sums of a case: of `count` matrices that lie one after another in `base`."""
 
     def __init__(self, place: Place, case: Case, base: Any, count: int = 1) -> None:
         self.place, self.case = place, case
         self.plain = "cpu" if place.device == "cpu" else "fast"
-        sizes = range(0, count * case.size, case.size)
-        self.matrices = [base[at : at + case.size].reshape(case.shape) for at in sizes]
+        starts = range(0, count * case.size, case.size)
+        self.matrices = [base[at : at + case.size].reshape(case.shape) for at in starts]
         firsts = [self.add(matrix, self.plain) for matrix in self.matrices]
         self.outs = [first.value for first in firsts]
         self.kernel = str(firsts[0].timing.strategy)
@@ -82,13 +78,14 @@ class _Input:
         """Ours, the quickest first."""
         return [self.plain, "exact"] if self.case.is_float else [self.plain]
 
-    def each(self, add: Add) -> Run:
-        """The sums of all matrices."""
-        if len(self.matrices) == 1:
-            return functools.partial(add, self.matrices[0], self.outs[0])
+    def each(self, add: Callable[[Any, Any], Any]) -> Run:
+        """The sums of all matrices, by a function of a matrix and the array for its sums."""
+        pairs = list(zip(self.matrices, self.outs, strict=True))
+        if len(pairs) == 1:
+            return functools.partial(add, *pairs[0])
 
         def run() -> None:
-            for matrix, out in zip(self.matrices, self.outs, strict=True):
+            for matrix, out in pairs:
                 add(matrix, out)
 
         return run
@@ -99,39 +96,28 @@ class _Input:
             self.each(lambda m, out: self.add(m, strategy, out=out, timing=False))
         )
 
-    def contender(
-        self, name: str, run: Run, kernel: str | None = None, *, own_stream: bool = False
-    ) -> Contender:
+    def contender(self, name: str, run: Run, kernel: bool = True, **how: Any) -> Contender:
         """A contender whose row has the bytes of a matrix and its sums, and the kernel of ours."""
         nbytes = self.case.size * named(self.case.dtype).itemsize + self.outs[0].nbytes
-        return self.place.contender(
-            name, run, own_stream=own_stream, count=len(self.matrices), nbytes=int(nbytes),
-            kernel=self.kernel if kernel is None else kernel,
-        )  # fmt: skip
+        how |= {"nbytes": int(nbytes), "kernel": self.kernel if kernel else ""}
+        return self.place.contender(name, run, count=len(self.matrices), **how)
 
 
-def _of_torch(torch: Any, of: _Input) -> dict[str, Run]:
+def of_torch(torch: Any, of: _Sums) -> dict[str, Run]:
+    """PyTorch's sums, and by way of PyTorch CUB's DeviceSegmentedReduce."""
     case = of.case
     found = {"torch": of.each(lambda matrix, out: torch.sum(matrix, case.axis, out=out))}
-    if not (case.is_float and case.has_rows) or len(of.matrices) > 1:
+    if not (case.is_float and case.has_rows):
         return found
 
-    # Of a flat array this is one call of CUB's DeviceSegmentedReduce.
     @functools.cache
     def offsets() -> Any:
         return torch.arange(0, case.size + 1, case.columns, device=of.matrices[0].device)
 
-    found[CUB] = lambda: torch.segment_reduce(
+    found[CUB] = lambda: torch.segment_reduce(  # one call for a flat array
         of.matrices[0].reshape(-1), "sum", offsets=offsets(), axis=0, unsafe=True
     )
     return found
-
-
-def of_cupy(case: Case, matrix: Any, out: Any) -> Run:
-    """CuPy's sum of a tensor."""
-    cupy = libraries.load("cupy")[1]
-    theirs, sums = cupy.from_dlpack(matrix), cupy.from_dlpack(out)
-    return lambda: theirs.sum(case.axis, out=sums)
 
 
 def of_jax(case: Case, matrix: Any) -> Run:
@@ -143,35 +129,36 @@ def of_jax(case: Case, matrix: Any) -> Run:
 
 
 def _of_shape(place: Place, case: Case, base: Any) -> Iterator[Contender]:
-    of = _Input(place, case, base)
+    of = _Sums(place, case, base)
     for name in of.strategies():
         yield of.contender(name, of.ours(name))
     if "numpy" in place.names:
         yield of.contender("NumPy", of.each(lambda matrix, _: np.sum(matrix, axis=case.axis)))
     if "torch" in place.names:
-        for name, run in _of_torch(place.torch, of).items():
+        for name, run in of_torch(place.torch, of).items():
             yield of.contender(name, run)
     if "cupy" in place.names and case.dtype != "bfloat16":
-        run = of_cupy(case, of.matrices[0], of.outs[0])
-        yield of.contender("CuPy", on_stream_of(place.torch, run))
+        cupy = libraries.load("cupy")[1]
+        theirs, sums = cupy.from_dlpack(of.matrices[0]), cupy.from_dlpack(of.outs[0])
+        yield of.contender("CuPy", place.on_stream(lambda: theirs.sum(case.axis, out=sums)))
     if "jax" in place.names:
         yield of.contender(JAX, of_jax(case, of.matrices[0]), own_stream=True)
 
 
 def _of_small(place: Place, case: Case, base: Any) -> Iterator[Contender]:
     """Several sums in one graph, each of another part of `base`, so that none is in the cache."""
-    of = _Input(place, case, base, max(1, min(_IN_GRAPH, len(base) // case.size)))
+    of = _Sums(place, case, base, max(1, min(_IN_GRAPH, len(base) // case.size)))
     for name in of.strategies():
         yield of.contender(name, of.ours(name))
     if "torch" in place.names:
-        yield of.contender("torch", place.captured(_of_torch(place.torch, of)["torch"]))
+        yield of.contender("torch", place.captured(of_torch(place.torch, of)["torch"]))
     if "numpy" in place.names:
         yield of.contender("NumPy", of.each(lambda matrix, _: np.sum(matrix, axis=case.axis)))
 
 
 def _of_rungs(place: Place, case: Case, base: Any) -> Iterator[Contender]:
     """Every kernel that takes this matrix, by name."""
-    of = _Input(place, case, base)
+    of = _Sums(place, case, base)
     wanted = _host.ROWS if case.has_rows else _host.COLUMNS
     for row in registry.strategies(internal=True):
         if row.kind == "axis" and row.traits & wanted and row.name != "exact_levels":
@@ -180,7 +167,7 @@ def _of_rungs(place: Place, case: Case, base: Any) -> Iterator[Contender]:
                 run()
             except (ValueError, TypeError):  # rows too long, too short or unaligned for it
                 continue
-            yield of.contender(row.name, run, "")
+            yield of.contender(row.name, run, kernel=False)
 
 
 def hard_matrix(case: Case) -> Array:
@@ -201,23 +188,22 @@ def hard_matrix(case: Case) -> Array:
 
 
 def _of_hard(place: Place, case: Case, base: Any) -> Iterator[Contender]:
-    hard = hard_matrix(case).reshape(-1)
-    on_device = place.torch.from_numpy(hard).cuda() if place.card else hard
-    for name, elements in (("exact", on_device), (USUAL, base)):
-        of = _Input(place, case, elements)
-        yield of.contender(name, of.ours("exact"), "")
+    hard = place.put(hard_matrix(case).reshape(-1))
+    for name, elements in (("exact", hard), (USUAL, base)):
+        of = _Sums(place, case, elements)
+        yield of.contender(name, of.ours("exact"), kernel=False)
 
 
 def _of_calls(place: Place, case: Case, base: Any) -> Iterator[Contender]:
     """Calls that make their result, and do not wait for it on a card."""
-    of = _Input(place, case, base)
+    of = _Sums(place, case, base)
     matrix = of.matrices[0]
     runs: dict[str, Run] = {
         name: functools.partial(of.add, matrix, name, timing=False) for name in of.strategies()
     }
     if place.card:
-        runs["fast, whole array"] = lambda: summation.sum(
-            matrix, "fast", result="device", timing=False
+        runs["fast, whole array"] = functools.partial(
+            summation.sum, matrix, "fast", result="device", timing=False
         )
     if "torch" in place.names:
         runs["torch"] = lambda: place.torch.sum(matrix, case.axis)
@@ -232,29 +218,14 @@ def _of_calls(place: Place, case: Case, base: Any) -> Iterator[Contender]:
         yield made
 
 
-_OF: dict[str, Callable[[Place, Case, Any], Iterator[Contender]]] = {
+def copy(place: Place, _: Any, base: Any) -> Iterator[Contender]:
+    """A copy of the matrix on a card: the limit."""
+    to = place.torch.empty_like(base)
+    yield place.contender("copy", lambda: to.copy_(base))
+
+
+Maker = Callable[[Place, Case, Any], Iterator[Contender]]
+CONTENDERS: dict[str, Maker] = {
     "shapes": _of_shape, "middle": _of_shape, "rungs": _of_rungs,
     "small": _of_small, "hard": _of_hard, "calls": _of_calls,
 }  # fmt: skip
-
-
-def contenders(place: Place, case: Case, base: Latest) -> Iterator[Contender]:
-    """The calls of a case. `base` makes flat arrays on the device, long enough for it, by dtype."""
-    return _OF[case.measure](place, case, base(case.dtype))
-
-
-def copy(place: Place, dtype: str, base: Latest) -> Iterator[Contender]:
-    """A copy of the matrix on a card: the limit."""
-    from_ = base(dtype)
-    to = place.torch.empty_like(from_)
-    yield place.contender("copy", lambda: to.copy_(from_))
-
-
-def elements(place: Place, n: int, dtype: str) -> Any:
-    """Random elements on the device."""
-    if place.torch is None:
-        return array_of(dtype, n)
-    kind = getattr(place.torch, dtype)
-    if kind.is_floating_point:
-        return place.torch.randn(n, device="cuda").to(kind)
-    return place.torch.randint(-100, 100, (n,), device="cuda", dtype=kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -122,8 +123,11 @@ def _others(library: str, parts: list[Any]) -> dict[str, Run]:
     return found
 
 
-def _contender(name: str, call: Run, **fields: Any) -> Contender:
-    return Contender(name, of_calls(call), call, {"source": "perf_counter", **fields})
+def _ours(name: str, call: Run, **fields: Any) -> Contender:
+    def value() -> Any:
+        return call().value
+
+    return Contender(name, of_calls(value), value, {"source": "perf_counter", **fields})
 
 
 def of_parts(
@@ -132,27 +136,18 @@ def of_parts(
     """Sums of parts on the first `count` devices."""
     some = maker.parts(pattern)[:count]
     device = "emulator" if maker.emulated else None
-
-    def ours(name: str) -> Run:
-        return lambda: sum_parts(some, name, device=device, timing=False).value
-
     for name in strategies:
-        yield _contender(name, ours(name))
+        yield _ours(name, functools.partial(sum_parts, some, name, device=device, timing=False))
     for name, call in _others(maker.library, some).items():
-        yield _contender(name, call)
+        yield Contender(name, of_calls(call), call, {"source": "perf_counter"})
 
 
-def of_host(found: list[devices.Device], pattern: Pattern, array: Latest) -> Iterator[Contender]:
+def of_host(found: list[devices.Device], array: Any) -> Iterator[Contender]:
     """A host array by the processors, by one GPU, by all, and by processors and GPUs."""
     names = [device.id for device in found]
     together = f"{len(names)} devices" if len(names) > 1 else names[0]
     lists = {"cpu": ["cpu"], names[0]: names[:1], together: names}
     lists[f"cpu + {together}"] = ["cpu", *names]
-
-    held = array(pattern)
-
-    def call(device: list[str]) -> Run:
-        return lambda: sum_of(held, device=device, timing=False).value
-
     for name, device in lists.items():
-        yield _contender(name, call(device), devices=len(device))
+        call = functools.partial(sum_of, array, device=device, timing=False)
+        yield _ours(name, call, devices=len(device))

@@ -36,6 +36,10 @@ class Place:
         """The device that our sums are given. Arrays on a card need none."""
         return None if self.card else self.device
 
+    def put(self, array: Any) -> Any:
+        """A NumPy array where it is added up."""
+        return libraries.torch_tensor(self.torch, array).cuda() if self.card else array
+
     def contender(
         self, name: str, run: Run, *, own_stream: bool = False, count: int = 1, **more: Any
     ) -> Contender:
@@ -43,18 +47,17 @@ class Place:
 
         Work on streams of a library's own is timed by the processor's clock.
         """
+        by_clock = self.card is None or own_stream
         if self.card is None:
             timed = of_each(run)
         else:
             timed = self.card.by_clock(run) if own_stream else self.card.by_events(run)
-        source = "perf_counter" if self.card is None or own_stream else "cuda_event"
-        ours = name.startswith(("exact", "fast", "cpu"))
         return Contender(
             name,
-            (lambda repeats: [us / count for us in timed(repeats)]) if count > 1 else timed,
+            lambda repeats: [us / count for us in timed(repeats)],
             run,
-            {"source": source, **more},
-            may_fail=not ours,
+            {"source": "perf_counter" if by_clock else "cuda_event", **more},
+            may_fail=not name.startswith(("exact", "fast", "cpu")),  # ours must not
         )
 
     def captured(self, run: Run) -> Run:
@@ -68,6 +71,17 @@ class Place:
             run()
         return graph.replay  # type: ignore[no-any-return]
 
+    def on_stream(self, run: Run) -> Run:
+        """CuPy's call on PyTorch's stream."""
+        cupy = libraries.load("cupy")[1]
+        stream = cupy.cuda.ExternalStream(self.torch.cuda.current_stream().cuda_stream)
+
+        def call() -> Any:
+            with stream:
+                return run()
+
+        return call
+
     def free(self) -> None:
         """Frees the memory that the libraries keep on a card."""
         if self.card:
@@ -76,29 +90,15 @@ class Place:
 
 def place_of(device: str | None, option: str, elsewhere: Sequence[str]) -> Place:
     """The place for a device. `elsewhere` names the libraries that add up on processors."""
-    if device == "cpu" or devices.choose_device(device).backend != "cuda":
-        return Place(device, _installed(elsewhere))
-    names = _installed(("torch", "cupy", "jax"))
+    on_card = device != "cpu" and devices.choose_device(device).backend == "cuda"
+    wanted = ("torch", "cupy", "jax") if on_card else elsewhere
+    names = tuple(name for name in wanted if importlib.util.find_spec(name))
+    if not on_card:
+        return Place(device, names)
     if "torch" not in names:
         raise ValueError(f"bench {option} on a card needs PyTorch, whose events it takes times by")
     torch = load_other("torch")
     return Place(device, names, torch, OnCard(torch))
-
-
-def _installed(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if importlib.util.find_spec(name))
-
-
-def on_stream_of(torch: Any, run: Run) -> Run:
-    """CuPy's call on PyTorch's stream."""
-    cupy = libraries.load("cupy")[1]
-    stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
-
-    def call() -> Any:
-        with stream:
-            return run()
-
-    return call
 
 
 def unable(name: str, error: Exception) -> Contender:

@@ -7,20 +7,17 @@ its sums. A copy of the matrix, whose reads and writes count, is the limit.
 from __future__ import annotations
 
 import argparse
-import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 
-from gpureduce.bench import record
+from gpureduce.bench import render
 from gpureduce.bench.command import REPEATS, Suite
 from gpureduce.bench.contenders import matrices
+from gpureduce.bench.contenders.arrays import array_of
 from gpureduce.bench.contenders.matrices import CUB, JAX, USUAL, Case
 from gpureduce.bench.contenders.places import Place, place_of
-from gpureduce.bench.render import Cell, Pivot, Section, as_table, microseconds, over
-from gpureduce.bench.render import as_text as text_of
-from gpureduce.bench.runner import Group, Latest, Row, Turns, one_by_one
+from gpureduce.bench.render import GB_S, US, By, Cell, Pivot, as_table, of, quickest, ratio
+from gpureduce.bench.runner import Contender, Group, Latest, Row, Turns, one_by_one
 from gpureduce.core.dtypes import is_here, named
-from gpureduce.text import rate_text
 
 PARTS = ("shapes", "middle", "rungs", "small", "hard", "calls")
 _DTYPES = ("float32", "float16", "bfloat16", "float64", "int8", "int32")
@@ -31,9 +28,6 @@ _ROWS = 7
 _SMALL = ((1, 4096), (8, 4096), (32, 8192), (128, 8192), (1024, 1024), (4096, 4096))
 _CALLED = (32, 1024)
 _SHARE = 16  # a thread that adds up a long row alone takes too long for the whole size
-
-
-# --- cases -------------------------------------------------------------------------------------
 
 
 def shapes(n: int) -> list[tuple[int, int]]:
@@ -74,10 +68,6 @@ def _rung_cases(n: int, dtypes: Sequence[str]) -> Iterator[Case]:
     yield Case(rows * columns // 2, 2, 1, dtypes[0], measure="rungs")  # rows are parts of a pack
 
 
-def _small_cases(n: int, dtypes: Sequence[str]) -> Iterator[Case]:
-    return (Case(*shape, 1, dtypes[0], measure="small") for shape in _SMALL)
-
-
 def _hard_cases(n: int, dtypes: Sequence[str]) -> Iterator[Case]:
     narrow, square, wide = _three_shapes(n)
     for dtype in dtypes:
@@ -86,14 +76,14 @@ def _hard_cases(n: int, dtypes: Sequence[str]) -> Iterator[Case]:
                 yield Case(*shape, axis, dtype, measure="hard")
 
 
-def _call_cases(n: int, dtypes: Sequence[str]) -> Iterator[Case]:
-    yield Case(*_CALLED, 1, dtypes[0], measure="calls")
-
-
 _CASES: dict[str, Callable[[int, Sequence[str]], Iterator[Case]]] = {
-    "shapes": _shape_cases, "middle": _middle_cases, "rungs": _rung_cases,
-    "small": _small_cases, "hard": _hard_cases, "calls": _call_cases,
-}  # fmt: skip
+    "shapes": _shape_cases,
+    "middle": _middle_cases,
+    "rungs": _rung_cases,
+    "small": lambda n, dtypes: (Case(*s, 1, dtypes[0], measure="small") for s in _SMALL),
+    "hard": _hard_cases,
+    "calls": lambda n, dtypes: iter([Case(*_CALLED, 1, dtypes[0], measure="calls")]),
+}
 
 
 def cases(n: int, dtypes: Sequence[str], parts: Sequence[str] = PARTS) -> list[Case]:
@@ -102,44 +92,35 @@ def cases(n: int, dtypes: Sequence[str], parts: Sequence[str] = PARTS) -> list[C
     return sorted(dict.fromkeys(found), key=lambda case: dtypes.index(case.dtype))
 
 
-def groups(place: Place, chosen: Sequence[Case], repeats: int) -> list[Group]:
+def groups(place: Place, chosen: Sequence[Case], repeats: int) -> Iterator[Group]:
     """A group for each case, and for a copy of each dtype on a card."""
     chosen = [case for case in chosen if is_here(case.dtype)]
-    most = {case.dtype: 0 for case in chosen}
+    most: dict[str, int] = {}
     for case in chosen:
-        most[case.dtype] = max(most[case.dtype], case.size)
-    base = Latest(lambda dtype: matrices.elements(place, most[dtype], dtype))
-    found = []
+        most[case.dtype] = max(most.get(case.dtype, 0), case.size)
+    base = Latest(lambda dtype: place.put(array_of(dtype, most[dtype])))
+
+    def group(case: Case, fields: Row, turns: Turns, of: matrices.Maker) -> Group:
+        name = f"{case.measure}: {case.dtype} {' x '.join(map(str, case.shape))}"
+        fields = {"measure": case.measure, "dtype": case.dtype, "n": case.size} | fields
+
+        def contenders() -> Iterator[Contender]:
+            return of(place, case, base(case.dtype))
+
+        return Group(name, fields, contenders, turns, lambda *_: None, free=place.free)
+
     copied: set[str] = set()
     for case in chosen:
         if place.card and case.measure == "shapes" and case.dtype not in copied:
             copied.add(case.dtype)
-            found.append(_copied(place, case.dtype, most[case.dtype], base, repeats))
-        fields = {name: value for name, value in vars(case).items() if name != "measure"}
-        found.append(Group(
-            f"{case.measure}: {case.dtype} {' x '.join(map(str, case.shape))}",
-            {"measure": case.measure, "n": case.size, **fields},
-            functools.partial(matrices.contenders, place, case, base),
-            Turns(repeats, 1) if case.measure == "calls" else one_by_one(repeats),
-            lambda name, value: None,
-            free=place.free,
-        ))  # fmt: skip
-    return found
-
-
-def _copied(place: Place, dtype: str, n: int, base: Latest, repeats: int) -> Group:
-    case = {"measure": "shapes", "dtype": dtype, "n": n, "nbytes": 2 * n * named(dtype).itemsize}
-    copy = functools.partial(matrices.copy, place, dtype, base)
-    return Group(f"copy: {dtype}", case, copy, one_by_one(repeats))
+            whole = Case(1, most[case.dtype], 0, case.dtype)
+            nbytes = 2 * whole.size * named(case.dtype).itemsize
+            yield group(whole, {"nbytes": nbytes}, one_by_one(repeats), matrices.copy)
+        turns = Turns(repeats, 1) if case.measure == "calls" else one_by_one(repeats)
+        yield group(case, vars(case), turns, matrices.CONTENDERS[case.measure])
 
 
 # --- the record as text ------------------------------------------------------------------------
-
-
-def load(path: Path) -> Row:
-    """Reads a record. ValueError names the file and a wrong field."""
-    fields = ("gb_s", "rows", "columns", "axis", "batches", "kernel")
-    return record.load(path, "axis", lambda row: fields[: 1 if row["strategy"] == "copy" else 6])
 
 
 def of_part(rows: Sequence[Row], part: str) -> list[Row]:
@@ -169,73 +150,48 @@ def _shape(row: Row) -> str:
     return " x ".join(map(str, (row["batches"], *sizes) if row["batches"] > 1 else sizes))
 
 
-def _case(row: Row) -> tuple[object, ...]:
-    return tuple(row.get(name) for name in ("dtype", "batches", "rows", "columns", "axis"))
+def _plain(by: By) -> str:
+    return "fast" if "fast" in by else "cpu"
 
 
-def _gb_s(row: Row) -> str:
-    return rate_text(row["gb_s"])
-
-
-_By = Mapping[str, Row]
-_More = dict[str, Callable[[_By], str]]
-
-
-def _fast_over_the_best(by: _By) -> str:
-    others = [name for name in by if name not in _OURS]
-    best = min(others, key=lambda name: float(by[name]["median_us"]), default="")
-    return over(by, best, "fast" if "fast" in by else "cpu")
-
-
-def _exact_over_fast(by: _By) -> str:
-    return over(by, "fast" if "fast" in by else "cpu", "exact")
-
-
+_More = dict[str, Callable[[By], str]]
 _BESIDE: _More = {
-    "fast over the best library": _fast_over_the_best,
-    "exact over fast": _exact_over_fast,
-}
+    "fast over the best library": lambda by: ratio(
+        quickest(by, [name for name in by if name not in _OURS]), _plain(by))(by),
+    "exact over fast": lambda by: ratio(_plain(by), "exact")(by),
+}  # fmt: skip
 
 
-def table(rows: Sequence[Row], cell: Cell = _gb_s, more: _More = _BESIDE) -> str:
+def table(rows: Sequence[Row], cell: Cell = GB_S, more: _More = _BESIDE) -> str:
     """A line for each case, a column for each call."""
     if any(row["strategy"] == "copy" for row in rows):
 
-        def over_a_copy(by: _By) -> str:
+        def over_a_copy(by: By) -> str:
             copy = copy_gb_s(rows, next(iter(by.values()))["dtype"])
             return f"{by['fast']['gb_s'] / copy:.2f}" if copy and "fast" in by else ""
 
         more = more | {"fast over a copy": over_a_copy}
-    head: dict[str, Cell] = {
-        "dtype": lambda row: row["dtype"],
-        "shape": _shape,
-        "axis": lambda row: str(row.get("axis", "")),
-    }
+    head = {"dtype": of("dtype"), "shape": _shape, "axis": of("axis")}
     if any(row.get("kernel") for row in rows):
-        head["kernel of fast"] = lambda row: row.get("kernel", "")
-    lines = Pivot(_case, head, cell, more=more).lines(rows)
+        head["kernel of fast"] = of("kernel")
+    lines = Pivot(head, cell, more=more).lines(rows)
     return as_table(lines, ("dtype", "shape", "kernel of fast"))
 
 
-_RUNGS = Pivot(
-    lambda row: row["strategy"],
-    {"kernel": lambda row: row["strategy"]},
-    _gb_s,
-    lambda row: f"{_shape(row)}, axis {row['axis']}",
-)
-_SECTIONS = (
-    Section("shapes", "GB/s of the matrix and its sums together", table),
-    Section("middle", "GB/s along the middle axis", table),
-    Section("rungs", "GB/s of each kernel, float32",
-            lambda rows: as_table(_RUNGS.lines(rows), ("kernel",))),
-    Section("small", "Microseconds of a sum of a small matrix, several one after another",
-            lambda rows: table(rows, microseconds)),
-    Section("hard", "Microseconds if exact has to add up each sum a second time",
-            lambda rows: table(rows, microseconds,
-                               {"times as long": lambda by: over(by, "exact", USUAL)})),
-    Section("calls", "Microseconds of the processor for a call that does not wait for its sums",
-            lambda rows: table(rows, microseconds, {})),
-)  # fmt: skip
+_RUNGS = Pivot({"kernel": of("strategy")}, GB_S, lambda r: f"{_shape(r)}, axis {r['axis']}")
+_LONGER: _More = {"times as long": ratio("exact", USUAL)}
+_SECTIONS: dict[str, tuple[str, Callable[[Sequence[Row]], str]]] = {
+    "shapes": ("GB/s of the matrix and its sums together", table),
+    "middle": ("GB/s along the middle axis", table),
+    "rungs": ("GB/s of each kernel, float32",
+              lambda rows: as_table(_RUNGS.lines(rows), ("kernel",))),
+    "small": ("Microseconds of a sum of a small matrix, several one after another",
+              lambda rows: table(rows, US)),
+    "hard": ("Microseconds if exact has to add up each sum a second time",
+             lambda rows: table(rows, US, _LONGER)),
+    "calls": ("Microseconds of the processor for a call that does not wait for its sums",
+              lambda rows: table(rows, US, {})),
+}  # fmt: skip
 
 
 def as_text(made: Row) -> str:
@@ -245,7 +201,7 @@ def as_text(made: Row) -> str:
     notes = [f"{JAX}: from the call until its result is there."] * (JAX in names)
     notes += [f"{CUB}: CUB's DeviceSegmentedReduce, by torch.segment_reduce."] * (CUB in names)
     notes += [f"{name} failed: {why}" for name, why in failed.items()]
-    return text_of(made, _SECTIONS, notes)
+    return render.as_text(made, _SECTIONS, notes)
 
 
 def suite(arguments: argparse.Namespace) -> Suite:
@@ -255,4 +211,4 @@ def suite(arguments: argparse.Namespace) -> Suite:
     parts = arguments.parts or [part for part in PARTS if place.on or part != "rungs"]
     chosen = [case for n in sizes for case in cases(n, arguments.dtypes or _DTYPES, parts)]
     repeats = REPEATS if arguments.repeats is None else arguments.repeats
-    return Suite("axis", place.on, groups(place, chosen, repeats), as_text, peers=place.names)
+    return Suite("axis", place.on, list(groups(place, chosen, repeats)), as_text, place.names)

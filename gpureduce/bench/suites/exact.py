@@ -21,7 +21,7 @@ import functools
 import importlib.util
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,13 @@ import numpy as np
 
 from gpureduce import _host
 from gpureduce.bench import command, record
+from gpureduce.bench.benchmark import Maker, Part
 from gpureduce.bench.clocks import Run, of_thread
-from gpureduce.bench.contenders.arrays import call, input_of, kernel, rotation
+from gpureduce.bench.contenders.arrays import rotation
 from gpureduce.bench.progress import progress
 from gpureduce.bench.ratios import MIB
-from gpureduce.bench.render import Pivot
-from gpureduce.bench.runner import Contender, Group, Latest, Row, Turns
+from gpureduce.bench.render import Pivot, of
+from gpureduce.bench.runner import Contender, Group, Row, Turns
 from gpureduce.core import arrays, devices, output_files
 from gpureduce.core.dtypes import Array, load_of, named
 from gpureduce.text import markdown_table
@@ -68,98 +69,68 @@ DATA: dict[str, Callable[[np.random.Generator, int, np.dtype[Any]], Array]] = {
 }
 
 
-def make(name: str, dtype: str, nbytes: int) -> Array:
-    """An array of `nbytes` with data of the kind `name`."""
+def make(dtype: str, n: int, data: str) -> Array:
+    """An array with data of this kind."""
     kind = named(dtype)
-    base = DATA[name](arrays.random_numbers(1), min(nbytes, _BASE_BYTES) // kind.itemsize, kind)
-    return arrays.repeated(base, nbytes // kind.itemsize)
+    base = DATA[data](arrays.random_numbers(1), min(n, _BASE_BYTES // kind.itemsize), kind)
+    return arrays.repeated(base, n)
 
 
-# --- contenders and groups ------------------------------------------------------------------------
+# --- what is measured -----------------------------------------------------------------------------
 
 
-def _case(measure: str, dtype: str, data: str, nbytes: int) -> Row:
-    n = nbytes // named(dtype).itemsize
-    fields = {"measure": measure, "dtype": dtype, "data": data}
-    return fields | {"n": n, "nbytes": n * named(dtype).itemsize}
-
-
-def _group(case: Row, of: Callable[[], Any], repeats: int, rounds: int) -> Group:
-    name = f"{case['measure']} {case['dtype']} {case['data']} {case['n']}"
-    return Group(name, case, of, Turns(repeats, rounds), lambda *_: None)
-
-
-def reproducible(library: Path) -> Callable[[Array, devices.Device], Contender]:
+def reproducible(library: Path, device: devices.Device, array: Array) -> Contender:
     """CUB's reproducible sum, from a library built from tools/cub_reproducible.cu."""
     measure = ctypes.CDLL(str(library.resolve())).cub_reproducible
     measure.restype = ctypes.c_char_p
+    value = ctypes.c_double()
 
-    def of(array: Array, device: devices.Device) -> Contender:
-        value = ctypes.c_double()
+    def timed(repeats: int) -> list[float]:
+        times = (ctypes.c_double * repeats)()
+        error = measure(
+            array.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(array.size), array.itemsize,
+            rotation(device, array.nbytes)[0], 2, repeats, times, ctypes.byref(value),
+        )  # fmt: skip
+        if error:
+            raise RuntimeError(f"CUB's reproducible sum: {error.decode()}")
+        return list(times)
 
-        def timed(repeats: int) -> list[float]:
-            times = (ctypes.c_double * repeats)()
-            error = measure(
-                array.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(array.size), array.itemsize,
-                rotation(device, array.nbytes)[0], 2, repeats, times, ctypes.byref(value),
-            )  # fmt: skip
-            if error:
-                raise RuntimeError(f"CUB's reproducible sum: {error.decode()}")
-            return list(times)
-
-        fields = {"source": "cuda_event", "peak_gb_s": device.peak_gb_s}
-        return Contender("cub_reproducible", timed, lambda: value.value, fields)
-
-    return of
+    fields = {"source": "cuda_event", "peak_gb_s": device.peak_gb_s}
+    return Contender("cub_reproducible", timed, lambda: value.value, fields)
 
 
 def on_device(device: devices.Device, asked: argparse.Namespace) -> Iterator[Group]:
     """Kernels of large and of small arrays, calls, and CUB's reproducible sums last."""
-    names = ["cub", "fast", "exact"] if device.backend == "cuda" else ["fast", "exact"]
-    array = Latest(make)
-    jobs = [("kernels", int(mib * MIB)) for mib in asked.mib]
-    jobs += [("small", int(kib * 1024)) for kib in asked.kib]
-    cases = [
-        _case(measure, dtype, data, nbytes)
-        for dtype in asked.dtypes
-        for measure, nbytes in jobs
-        for data in (asked.data if measure == "kernels" else ["normal"])
-    ]
-
-    def array_of(case: Row) -> Array:
-        made: Array = array(case["data"], case["dtype"], case["nbytes"])
-        return made
-
-    def kernels(case: Row) -> list[Contender]:
-        return [kernel(input_of(array_of(case), device), name) for name in names]
-
-    def calls(case: Row) -> list[Contender | None]:
-        given = input_of(array_of(case), device)
-        return [call(given, name, "cupy", "timing=False") for name in ("fast", "exact")]
-
-    for case in cases:
-        repeats = asked.rounds * _IN_A_ROUND
-        yield _group(case, functools.partial(kernels, case), repeats, asked.rounds)
+    names = ("cub", "fast", "exact") if device.backend == "cuda" else ("fast", "exact")
+    maker, often = Maker(device.id, make=make), asked.rounds * _IN_A_ROUND
+    sizes = [(int(mib * MIB), asked.data) for mib in asked.mib]
+    sizes += [(int(kib * 1024), ["normal"]) for kib in asked.kib]
+    kernels = [
+        Part("kernel", names, (), (dtype,), (nbytes,), repeats=often, data=data,
+             rounds=asked.rounds)
+        for dtype in asked.dtypes for nbytes, kinds in sizes for data in kinds
+    ]  # fmt: skip
+    yield from maker.groups(kernels)
     if device.backend == "cuda" and importlib.util.find_spec("cupy"):
         for dtype in _DTYPES[:3]:
-            for n in _CALLED:
-                case = _case("calls", dtype, "normal", n * named(dtype).itemsize)
-                yield _group(case, functools.partial(calls, case), 25, 5)
-    if asked.cub_reproducible:
-        # Last: after the reproducible sum of small arrays, CUB's ordinary sum is slower.
-        of = reproducible(asked.cub_reproducible)
-        for case in cases:
-            if case["dtype"] in ("float32", "float64"):  # the dtypes of CUB's reproducible sum
-                yield _group(
-                    case,
-                    lambda case=case: [of(array_of(case), device)],  # type: ignore[misc]
-                    asked.rounds * _IN_A_ROUND,
-                    asked.rounds,
-                )
+            nbytes = [n * named(dtype).itemsize for n in _CALLED]
+            yield from maker.groups([
+                Part("call", ("fast", "exact"), ("cupy",), (dtype,), nbytes, repeats=25,
+                     data="normal", rounds=5)
+            ])  # fmt: skip
+    if asked.cub_reproducible:  # last: after it, CUB's ordinary sum of small arrays is slower
+        for group in maker.groups(part for part in kernels if part.dtypes[0] in _DTYPES[:2]):
+            case = group.case
+            array = functools.partial(make, case["dtype"], case["n"], case["data"])
+            yield Group(
+                f"reproducible {group.name}", case,
+                lambda array=array: [reproducible(asked.cub_reproducible, device, array())],  # type: ignore[misc]
+                group.turns,
+            )  # fmt: skip
 
 
 def _on_thread(case: Row) -> Iterator[Contender]:
-    array, n = make(case["data"], case["dtype"], case["nbytes"]), case["n"]
+    n, array = case["n"], make(case["dtype"], case["n"], case["data"])
     load, numbers = load_of(array.dtype), array.tolist()
     often = max(1, (1 << 18) // n)  # makes the cost of reading the clock negligible
     runs: dict[str, Run] = {
@@ -173,15 +144,17 @@ def _on_thread(case: Row) -> Iterator[Contender]:
         yield Contender(name, of_thread(run, often), run, fields, may_fail="fsum" in name)
 
 
-def on_thread(rounds: int, sizes: Sequence[int] = _THREAD_SIZES) -> list[Group]:
+def on_thread(rounds: int, sizes: Sequence[int] = _THREAD_SIZES) -> Iterator[Group]:
     """One thread of the processor."""
-    cases = [
-        _case("thread", dtype, data, n * named(dtype).itemsize)
-        for dtype in ("float16", "bfloat16", "float32", "float64")
-        for data in DATA
-        for n in sizes
-    ]
-    return [_group(case, functools.partial(_on_thread, case), rounds, rounds) for case in cases]
+    for dtype in ("float16", "bfloat16", "float32", "float64"):
+        for data in DATA:
+            for n in sizes:
+                case = {"measure": "thread", "dtype": dtype, "data": data, "n": n,
+                        "nbytes": n * named(dtype).itemsize}  # fmt: skip
+                yield Group(
+                    f"thread {dtype} {data} {n}", case, functools.partial(_on_thread, case),
+                    Turns(rounds, rounds), lambda *_: None,
+                )  # fmt: skip
 
 
 # --- the record as text ---------------------------------------------------------------------------
@@ -196,7 +169,7 @@ def load(path: Path) -> Row:
     >>> record["rows"][0]["dtype"]
     'float16'
     """
-    return record.load(path, "exact", lambda row: ("data", "gb_s"))
+    return record.load(path, "exact")
 
 
 def fsum_over_exact(rows: Sequence[Row], strategy: str) -> dict[tuple[str, str, int], float]:
@@ -211,33 +184,30 @@ def fsum_over_exact(rows: Sequence[Row], strategy: str) -> dict[tuple[str, str, 
 
 def _thread_markdown(made: Row) -> str:
     rows = [row for row in made["rows"] if row["measure"] == "thread"]
-    cached = min(row["n"] for row in rows)
+    sizes = sorted({row["n"] for row in rows})
+    where = dict.fromkeys(sizes, "from memory") | {sizes[0]: "in its cache"}
     pivot = Pivot(
-        lambda row: (row["dtype"], row["n"]),
-        {"one thread, ns per element": lambda row: f"{row['dtype']}, "
-         f"{'in its cache' if row['n'] == cached else 'from memory'}"},
+        {"one thread, ns per element": lambda row: f"{row['dtype']}, {where[row['n']]}"},
         lambda row: f"{1e3 * row['median_us'] / row['n']:.2f}",
-        lambda row: str(row["data"]),
-    )  # fmt: skip
-    lines = pivot.lines([row for row in rows if row["strategy"] == "exact"])
+        of("data"),
+        key=["n"],
+    )
+    lines = pivot.lines(row for row in rows if row["strategy"] == "exact")
     said = (
         f"`exact` on one thread of {made['processor']} ({made['date']}, commit "
         f"{str(made['commit'])[:9]}; medians of processor time, at a load average of "
         f"{made.get('load_average')} on {made['processors']} processors; bits: random ones)."
     )
-    least: list[float] = []
-    for strategy in ("fsum", "fsum_of_list"):
-        times = fsum_over_exact(rows, strategy)
-        for is_cached in (True, False):
-            of = [ratio for (dtype, _, n), ratio in times.items()
-                  if dtype == "float64" and (n == cached) == is_cached]  # fmt: skip
-            least += [min(of)] if of else []
-    if len(least) == 4:
-        said += (
-            " Of float64 it is at least {:.0f} times as quick as `math.fsum` of the array in its "
-            "cache, and {:.0f} times from memory; {:.0f} and {:.0f} times where fsum is given a "
-            "list."
-        ).format(*least)
+    doubles = [row for row in rows if row["dtype"] == "float64"]
+    least = [
+        min((ratio for (_, _, n), ratio in fsum_over_exact(doubles, name).items() if n == size),
+            default=math.nan)
+        for name in ("fsum", "fsum_of_list") for size in (sizes[0], sizes[-1])
+    ]  # fmt: skip
+    said += (
+        " Of float64 it is at least {:.0f} times as quick as `math.fsum` of the array in its cache,"
+        " and {:.0f} times from memory; {:.0f} and {:.0f} times where fsum is given a list."
+    ).format(*least)
     return f"{said}\n\n{markdown_table(*lines)}"
 
 
@@ -249,27 +219,24 @@ def how_taken(names: Sequence[str]) -> str:
 
 def largest(made: Row) -> list[Row]:
     """The rows of kernels on the largest arrays."""
-    rows = [row for row in made["rows"] if row["measure"] == "kernels"]
+    rows = [row for row in made["rows"] if row["measure"] == "kernel"]
     most = max((row["nbytes"] for row in rows), default=0)
     return [row for row in rows if row["nbytes"] == most]
 
 
 def _card_markdown(made: Row) -> str:
     rows = largest(made)
-    names = list(dict.fromkeys(row["strategy"] for row in rows))
-    pivot = Pivot(
-        lambda row: (row["dtype"], row["data"]),
-        {f"{rows[0]['nbytes'] // MIB} MiB, GB/s": lambda row: f"{row['dtype']}, {row['data']}"},
-        lambda row: f"{row['gb_s']:.0f}",
-        lambda row: f"`{row['strategy']}`",
-    )
+    if not rows:
+        raise ValueError("it has no rows of kernels")
+    head = {f"{rows[0]['nbytes'] // MIB} MiB, GB/s": lambda row: f"{row['dtype']}, {row['data']}"}
+    lines = Pivot(head, of("gb_s", ".0f"), of("strategy", "`{}`".format)).lines(rows)
     return (
         f"`exact` on {made['card']} ({made['date']}, commit {str(made['commit'])[:9]}), kernels, "
-        f"{how_taken(names)}.\n\n{markdown_table(*pivot.lines(rows))}"
+        f"{how_taken([row['strategy'] for row in rows])}.\n\n{markdown_table(*lines)}"
     )
 
 
-def markdown(made: Mapping[str, Any]) -> str:
+def markdown(record: Row) -> str:
     """A record's table.
 
     >>> from pathlib import Path
@@ -278,8 +245,8 @@ def markdown(made: Mapping[str, Any]) -> str:
     >>> text.splitlines()[2]
     '| one thread, ns per element | uniform | normal | lognormal | bits |'
     """
-    of_thread = any(row["measure"] == "thread" for row in made["rows"])
-    return _thread_markdown(dict(made)) if of_thread else _card_markdown(dict(made))
+    on_thread = any(row["measure"] == "thread" for row in record["rows"])
+    return _thread_markdown(record) if on_thread else _card_markdown(record)
 
 
 def main() -> int:
@@ -311,7 +278,8 @@ def main() -> int:
         raise FileNotFoundError(f"there is no library {asked.cub_reproducible}")
     if asked.cpu:
         more = {"load_average": round(os.getloadavg()[0], 1)}  # load by other programs
-        suite = command.Suite("exact", None, on_thread(3 * asked.rounds), markdown, more=more)
+        groups = list(on_thread(3 * asked.rounds))
+        suite = command.Suite("exact", None, groups, markdown, more=more)
     else:
         device = devices.choose_device(asked.device)
         suite = command.Suite("exact", device, list(on_device(device, asked)), markdown)

@@ -14,12 +14,12 @@ import html
 from dataclasses import dataclass
 
 from gpureduce.bench import libraries, tuning
-from gpureduce.bench.benchmark import EVERY, Part, groups
+from gpureduce.bench.benchmark import EVERY, Maker, Part
 from gpureduce.bench.command import Suite
 from gpureduce.bench.contenders.arrays import WAYS
 from gpureduce.bench.libraries import LOAD_ONLY
 from gpureduce.bench.ratios import GIB, KIB, MIB
-from gpureduce.bench.render import Cell, listing
+from gpureduce.bench.render import BYTES, Cell, listing, of
 from gpureduce.bench.runner import Row
 from gpureduce.bench.suites.scoreboard import (
     MEANING_OF_WAYS,
@@ -97,7 +97,7 @@ def suite(arguments: argparse.Namespace) -> Suite:
             calibration.calibration()
         return usual.finish(made) | {"page": kind, "auto": calibration.told(), "gains": gains}
 
-    usual = suite_of(groups(parts(kind, repeats), device), as_text, device, ["all"])
+    usual = suite_of(Maker(device).groups(parts(kind, repeats)), as_text, device, ["all"])
     return dataclasses.replace(usual, end=end)
 
 
@@ -140,13 +140,11 @@ def _ends(made: Row) -> Table | None:
         return None
     limit = next((row["gb_s"] for row in rows if row["strategy"] == LOAD_ONLY), None)
     columns: dict[str, Cell] = {
-        "strategy": lambda row: row["strategy"],
-        "us": lambda row: f"{row['median_us']:.1f}",
-        "GB/s": lambda row: f"{row['gb_s']:.4g}",
+        "strategy": of("strategy"), "us": of("median_us", ".1f"), "GB/s": of("gb_s", ".4g"),
         "% of limit": lambda row: number(limit and 100 * row["gb_s"] / limit, ".1f"),
-        "% of peak": lambda row: number(row["percent_of_peak"], ".1f"),
+        "% of peak": of("percent_of_peak", ".1f"),
         "measured": lambda row: "a call" if row["measure"] == "call" else "launches",
-    }
+    }  # fmt: skip
     return Table(
         f"Bandwidth: {size_text(rows[0]['nbytes'])} of float32, one sum at a time",
         *listing(rows, columns),
@@ -177,12 +175,10 @@ def _tuning(made: Row) -> Table | None:
         else "`gpureduce tune` would gain nothing here."
     )
     columns: dict[str, Cell] = {
-        "bytes": lambda row: size_text(row["nbytes"]),
-        "`fast`, us": lambda row: f"{row['fast_us']:.2f}",
-        "best candidate, us": lambda row: f"{row['us']:.2f}",
+        "bytes": BYTES, "`fast`, us": of("fast_us", ".2f"), "best candidate, us": of("us", ".2f"),
         "gain": lambda row: f"{row['fast_us'] / row['us']:.3f}",
         "candidate": lambda row: f"{row['strategy']}, block {row['block']}",
-    }
+    }  # fmt: skip
     notes = [told] * (made["page"] == "cuda")
     return Table("What tuning would gain, float32", *listing(gains, columns), notes)
 

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
-from gpureduce.bench import libraries, record
-from gpureduce.bench.benchmark import EVERY, MEASURES, Part, groups
+from gpureduce.bench import libraries
+from gpureduce.bench.benchmark import EVERY, MEASURES, Maker, Part
 from gpureduce.bench.command import Suite
 from gpureduce.bench.contenders.arrays import LIMITS, WAYS
 from gpureduce.bench.libraries import LOAD_ONLY
 from gpureduce.bench.ratios import GIB, KIB, MIB, least, mean, misaligned, ratios
-from gpureduce.bench.render import Cell, Lines, Pivot
+from gpureduce.bench.render import BYTES, US, Cell, Lines, Pivot, of
 from gpureduce.bench.runner import Row
 from gpureduce.bench.suites.strategies import suite_of
-from gpureduce.core import devices, json_files
-from gpureduce.core.calibration import Calibration
+from gpureduce.core import devices
 from gpureduce.text import markdown_table, size_text
 
 _ALL = ("float32", "int8", "uint8", "float16", "bfloat16", "int32", "int64", "float64")
@@ -61,17 +59,7 @@ def suite(arguments: argparse.Namespace) -> Suite:
     device = arguments.device
     parts = ON_CARD if devices.choose_device(device).backend == "cuda" else ON_HOST
     chosen = [part for part in parts if part.measure in (arguments.measure or MEASURES)]
-    return suite_of(groups(chosen, device), markdown, device, ["all"])
-
-
-def load(path: Path) -> Row:
-    """Reads a record of kind ``bench``. ValueError names the file and the wrong field."""
-    fields = ("producer", "way", "offset", "gb_s", "percent_of_peak")
-    made = record.load(path, "bench", lambda row: fields)
-    with json_files.naming(path):
-        if made.get("calibration") is not None:
-            json_files.made(Calibration, made["calibration"], "calibration")
-    return made
+    return suite_of(Maker(device).groups(chosen), markdown, device, ["all"])
 
 
 # --- the tables -----------------------------------------------------------------------------------
@@ -80,49 +68,43 @@ def load(path: Path) -> Row:
 def markdown(made: Row) -> str:
     """The tables of a record, with where it was made."""
     rows = made["rows"]
-    parts = [_apart_tables(rows), _kernel_table(rows), _call_table(rows), _named_table(rows),
-             _host_table(rows), _calibrated(made)]  # fmt: skip
-    return "\n\n".join([place_and_date(made), *filter(None, parts)])
+    parts = [place_and_date(made), _apart_tables(rows), _kernel_table(rows), _call_table(rows),
+             _named_table(rows), _host_table(rows), _calibrated(made)]  # fmt: skip
+    return "\n\n".join(filter(None, parts))
 
 
 def place_and_date(made: Row) -> str:
     """Where and when a record was made."""
     place = made["card"] if made["device"] == "cuda" else made["processor"]
-    said = [f"driver {made['driver']}", f"CUDA {made['toolkit']}"] if made["driver"] else []
-    said += [f"{name} {version}" for name, version in made["versions"].items() if name in
-             ("numpy", "cupy", "torch", "jax")]  # fmt: skip
-    threads = f"{made['processors']} processors"
+    said = [f"{made['processors']} processors"]
+    said += [f"driver {made['driver']}", f"CUDA {made['toolkit']}"] if made["driver"] else []
+    shown = ("numpy", *_LIBRARIES)
+    said += [f"{name} {version}" for name, version in made["versions"].items() if name in shown]
     ended = " The run ended early." if made.get("unfinished") else ""
     return (
-        f"Measured on {made['date']}: {place}, {', '.join([threads, *said])}, commit "
+        f"Measured on {made['date']}: {place}, {', '.join(said)}, commit "
         f"{str(made['commit'])[:9]}; medians, all in one run, below 1 GiB in turns.{ended}"
     )
 
 
-def _bytes(row: Row) -> str:
-    return size_text(row["nbytes"])
+_DTYPE, _NAME = of("dtype", "`{}`".format), of("strategy", "`{}`".format)
 
 
-def _by_size(found: Sequence[Row], head: dict[str, Cell]) -> str:
+def _by_size(found: Sequence[Row], first: dict[str, Cell]) -> str:
     """A table of ratios: a line for each size, a column for each dtype.
 
-    `head` makes cells from the size's row of the first dtype that it has.
+    `first` makes cells from the size's row of the first dtype that it has.
     """
-    pivot = Pivot(
-        lambda row: row["nbytes"],
-        {"bytes": _bytes, **head},
-        lambda row: f"{row['ratio']:.2f}",
-        lambda row: f"`{row['dtype']}`",
-    )
-    columns = list(dict.fromkeys(map(pivot.column, found)))
-    lines = pivot.lines(sorted(found, key=lambda row: int(row["nbytes"])), columns)
-    return markdown_table(*lines, left=())
+    first = {f"us, {found[0]['dtype']}": US, **first}
+    pivot = Pivot({"bytes": BYTES}, of("ratio", ".2f"), _DTYPE, first=first, key=["nbytes"])
+    lines = sorted(found, key=lambda row: int(row["nbytes"]))
+    return markdown_table(*pivot.lines(lines, list(dict.fromkeys(map(_DTYPE, found)))), left=())
 
 
 def mean_and_least(found: Sequence[Row]) -> str:
     """The geometric mean of ratios, and the least one with its place."""
     worst = least(found)
-    where = f"{worst['dtype']}, {_bytes(worst)}"
+    where = f"{worst['dtype']}, {BYTES(worst)}"
     return f"geometric mean {mean(found):.2f}, least {worst['ratio']:.2f} ({where})"
 
 
@@ -130,23 +112,16 @@ def _apart_tables(rows: Sequence[Row]) -> str:
     """The headline: one sum at a time."""
     limits = {(r["dtype"], r["nbytes"]): r["median_us"] for r in rows
               if r["measure"] == "apart" and r["strategy"] == LOAD_ONLY}  # fmt: skip
-
-    def limit(row: Row) -> float | None:
-        return limits.get((row["dtype"], row["nbytes"]))
-
     parts = []
     for name in ("fast", "exact"):
         found = ratios(rows, "apart", name, ["cub"])
-        if not found:
-            continue
-        head: dict[str, Cell] = {f"us, {found[0]['dtype']}": lambda row: f"{row['median_us']:.2f}"}
-        if limits:
-            head["limit, us"] = lambda row: f"{us:.2f}" if (us := limit(row)) else ""
-            head["of limit"] = lambda row: (
-                f"{100 * us / row['median_us']:.0f}%" if (us := limit(row)) else ""
-            )
-        text = f"CUB's time divided by that of `{name}`: {mean_and_least(found)}."
-        parts += [text, _by_size(found, head)]
+        for row in found:
+            row["limit"] = limits.get((row["dtype"], row["nbytes"]))
+            row["of_limit"] = row["limit"] and 100 * row["limit"] / row["median_us"]
+        if found:
+            first = {"limit, us": of("limit", ".2f"), "of limit": of("of_limit", "{:.0f}%".format)}
+            parts.append(f"CUB's time divided by that of `{name}`: {mean_and_least(found)}.")
+            parts.append(_by_size(found, first if limits else {}))
     if not parts:
         return ""
     parts[0] = (
@@ -169,7 +144,7 @@ def _limit_beside(rows: Sequence[Row]) -> str:
     places = {(row["dtype"], row["nbytes"]) for row in of_limit}
     beside = [row for row in ratios(rows, "apart", "fast", ["cub"])
               if (row["dtype"], row["nbytes"]) in places]  # fmt: skip
-    if not of_limit or not beside:
+    if not beside:
         return ""
     return (
         f"CUB's time divided by the limit's: geometric mean {mean(of_limit):.2f}; by that of "
@@ -177,13 +152,13 @@ def _limit_beside(rows: Sequence[Row]) -> str:
     )
 
 
+_SHOWN = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, 4 * GIB)
+
+
 def headline(made: Row) -> str:
     """The README's lines: one sum at a time, the mean over the dtypes at some sizes."""
-    lines: dict[str, list[Row]] = {
-        name: found
-        for name in ("fast", "exact")
-        if (found := ratios(made["rows"], "apart", name, ["cub"]))
-    }
+    lines = {name: ratios(made["rows"], "apart", name, ["cub"]) for name in ("fast", "exact")}
+    lines = {name: found for name, found in lines.items() if found}
     if not lines:
         return ""
     every = [row for found in lines.values() for row in found]
@@ -204,28 +179,19 @@ def headline(made: Row) -> str:
     ])  # fmt: skip
 
 
-_SHOWN = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, 4 * GIB)
-
-
 def _kernel_table(rows: Sequence[Row]) -> str:
     found = ratios(rows, "kernel", "fast", ["cub"])
     if not found:
         return ""
-    head: dict[str, Cell] = {
-        f"us, {found[0]['dtype']}": lambda row: f"{row['median_us']:.2f}",
-        "of peak": lambda row: "" if row["percent_of_peak"] is None else
-        f"{row['percent_of_peak']:.0f}%",
-    }  # fmt: skip
     text = (
         "**Back to back**: many sums in a row, each of which starts while the one before it "
-        "finishes. CUB's time divided by that of `fast`: "
-        f"{mean_and_least(found)}.\n\n"
-    ) + _by_size(found, head)
+        f"finishes. CUB's time divided by that of `fast`: {mean_and_least(found)}.\n\n"
+    ) + _by_size(found, {"of peak": of("percent_of_peak", "{:.0f}%".format)})
     if off := misaligned(rows):
         most = max(off, key=lambda r: float(r["ratio"]))
         text += (
             f"\n\nArrays that start one element off take {mean(off):.3f} times as long, at most "
-            f"{most['ratio']:.3f} ({most['dtype']}, {_bytes(most)})."
+            f"{most['ratio']:.3f} ({most['dtype']}, {BYTES(most)})."
         )
     return text
 
@@ -262,13 +228,9 @@ def call_lines(rows: Sequence[Row]) -> Lines:
 
     found = _calls(rows, by_name=False)
     here = {row["way"] for row in found}
-    return Pivot(
-        lambda row: (*point(row)[:3], row["strategy"]),
-        {"array of": lambda row: row["producer"], "dtype": lambda row: row["dtype"],
-         "n": lambda row: str(row["n"]), "strategy": lambda row: f"`{row['strategy']}`"},
-        cell,
-        lambda row: f"`{row['way']}`",
-    ).lines(found, [f"`{way}`" for way in WAYS if way in here])  # fmt: skip
+    head = {"array of": of("producer"), "dtype": of("dtype"), "n": of("n"), "strategy": _NAME}
+    ways = [f"`{way}`" for way in WAYS if way in here]
+    return Pivot(head, cell, of("way", "`{}`".format)).lines(found, ways)
 
 
 def _call_table(rows: Sequence[Row]) -> str:
@@ -285,36 +247,28 @@ def _call_table(rows: Sequence[Row]) -> str:
 def _named_table(rows: Sequence[Row]) -> str:
     """The calls of every strategy by name."""
     found = _calls(rows, by_name=True)
-    if not found:
-        return ""
     times: dict[tuple[object, ...], list[str]] = {}
 
-    def point(row: Row) -> tuple[object, ...]:
-        return row["strategy"], row["producer"], row["n"]
+    def of_point(row: Row) -> list[str]:
+        return times.setdefault((row["strategy"], row["producer"], row["n"]), [])
 
     for row in sorted(found, key=lambda row: list(WAYS).index(row["way"])):
-        times.setdefault(point(row), []).append(f"{row['median_us']:.1f}")
+        of_point(row).append(f"{row['median_us']:.1f}")
     pivot = Pivot(
-        lambda row: row["strategy"],
-        {"strategy": lambda row: f"`{row['strategy']}`"},
-        lambda row: ", ".join(times[point(row)]),
+        {"strategy": _NAME},
+        lambda row: ", ".join(of_point(row)),
         lambda row: f"{row['producer']}, n = {row['n']}",
     )
     text = "**Calls by name**, in us: by default, then with `timing=False`.\n\n"
-    return text + markdown_table(*pivot.lines(found))
+    return text + markdown_table(*pivot.lines(found)) if found else ""
 
 
 def host_lines(rows: Sequence[Row]) -> Lines:
     """Head and lines of the table of host arrays of the first dtype, in GB/s."""
     host = [row for row in rows if row["measure"] == "host"]
-    pivot = Pivot(
-        lambda row: row["nbytes"],
-        {"bytes": _bytes},
-        lambda row: f"{row['gb_s']:.3g}",
-        lambda row: f"`{row['strategy']}`",
-    )
+    pivot = Pivot({"bytes": BYTES}, of("gb_s", ".3g"), _NAME, key=["nbytes"])
     shown = [row for row in host if row["dtype"] == host[0]["dtype"]]
-    return pivot.lines(shown, list(dict.fromkeys(map(pivot.column, host))))
+    return pivot.lines(shown, list(dict.fromkeys(map(_NAME, host))))
 
 
 def _host_table(rows: Sequence[Row]) -> str:
@@ -327,7 +281,7 @@ def _host_table(rows: Sequence[Row]) -> str:
     told = []
     for name in ours:
         worst = least(ratios(rows, "host", name, others))
-        where = [worst["dtype"], _bytes(worst), *[worst["best"]] * (len(others) > 1)]
+        where = [worst["dtype"], BYTES(worst), *[worst["best"]] * (len(others) > 1)]
         told.append(f"`{name}` {worst['ratio']:.2f} ({', '.join(where)})")
     dtypes = list(dict.fromkeys(row["dtype"] for row in host))
     quickest = "the quickest of " * (len(others) > 1) + ", ".join(others)
@@ -344,19 +298,15 @@ def _host_table(rows: Sequence[Row]) -> str:
 
 
 def _disturbed(host: Sequence[Row]) -> str:
-    """Medians that say more of the machine than of whose they are."""
+    """Medians that say more of the machine than of the contender."""
     found = [
-        f"`{r['strategy']}` of {_bytes(r)} of {r['dtype']} "
+        f"`{r['strategy']}` of {BYTES(r)} of {r['dtype']} "
         f"({r['nbytes'] / r['low_us'] / 1e3:.3g} GB/s)"
         for r in host
         if r["low_us"] and r["median_us"] > 3 * r["low_us"]
     ]
-    if not found:
-        return ""
-    return (
-        "Disturbed, as the median is more than three times the quickest tenth (which is in "
-        f"brackets): {', '.join(found)}."
-    )
+    text = "Disturbed, as the median is more than three times the quickest tenth (which is in "
+    return f"{text}brackets): {', '.join(found)}." if found else ""
 
 
 def _price_of_exactness(rows: Sequence[Row]) -> str:
@@ -368,7 +318,7 @@ def _price_of_exactness(rows: Sequence[Row]) -> str:
     return (
         "`cpu` rounds at every addition, as the others do; `auto` gives the correctly rounded sum. "
         f"That takes up to {1 / worst['ratio']:.2f} times as long as `cpu` "
-        f"({_bytes(worst)}), of {_bytes(last)} {1 / last['ratio']:.2f} times."
+        f"({BYTES(worst)}), of {BYTES(last)} {1 / last['ratio']:.2f} times."
     )
 
 

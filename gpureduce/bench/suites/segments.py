@@ -10,40 +10,39 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from gpureduce.bench import record
+from gpureduce.bench import render
 from gpureduce.bench.command import REPEATS, Suite
 from gpureduce.bench.contenders.places import Place, place_of
 from gpureduce.bench.contenders.segments import LIMIT, Case, comparison, contenders
-from gpureduce.bench.render import Pivot, Section, as_table, over
-from gpureduce.bench.render import as_text as text_of
+from gpureduce.bench.render import By, Pivot, as_table, of, quickest, ratio
 from gpureduce.bench.runner import Group, Row, one_by_one
 from gpureduce.core import devices
 from gpureduce.core.dtypes import is_here, named
 
-# Columns of the table: the heads, and the calls' names.
-_COLUMNS = {
+# Columns of the table: the calls' names, and the heads.
+_HEADS = {
     "exact": "exact",
-    "as called": "exact, as called by default",
-    "sorted=True": "exact, sorted=True",
+    "exact, as called by default": "as called",
+    "exact, sorted=True": "sorted=True",
     "fast": "fast",
-    "index_add": "torch index_add",
-    "determ.": "torch deterministic",
-    "segm._reduce": "torch segment_reduce",
-    "CuPy": "cupy scatter_add",
-    "JAX*": "jax segment_sum",
-    "CUB segm.": "CUB DeviceSegmentedReduce",
-    "CUB by key": "CUB ReduceByKey",
-    "add.at": "numpy.add.at",
-    "bincount": "numpy.bincount",
-    "limit": LIMIT,
+    "torch index_add": "index_add",
+    "torch deterministic": "determ.",
+    "torch segment_reduce": "segm._reduce",
+    "cupy scatter_add": "CuPy",
+    "jax segment_sum": "JAX*",
+    "CUB DeviceSegmentedReduce": "CUB segm.",
+    "CUB ReduceByKey": "CUB by key",
+    "numpy.add.at": "add.at",
+    "numpy.bincount": "bincount",
+    LIMIT: "limit",
 }
-_HEADS = {name: head for head, name in _COLUMNS.items()}
 _OURS = ("exact", "exact, as called by default", "exact, sorted=True", "fast", LIMIT)
 # Sums by offsets are held against other sums by offsets.
 _BY_OFFSETS = ("torch segment_reduce", "CUB DeviceSegmentedReduce")
+_CASE = ("n", "segments", "ids", "dtype", "columns", "data", "index")
 
 
 def cases(n: int, dtypes: Sequence[str] | None = None) -> list[Case]:
@@ -85,34 +84,20 @@ def groups(place: Place, chosen: Sequence[Case], repeats: int, cub: Path | None)
     ]
 
 
-# --- the record as text ------------------------------------------------------------------------
-
-
-def load(path: Path) -> Row:
-    """Reads a record. ValueError names the file and a wrong field."""
-    fields = ("segments", "ids", "columns", "data", "index")
-    return record.load(path, "segments", lambda row: fields)
-
-
 def by_case(rows: Sequence[Row]) -> list[dict[str, Row]]:
     """The rows of each case, by contender."""
     found: dict[object, dict[str, Row]] = {}
     for row in rows:
-        found.setdefault(_case(row), {})[row["strategy"]] = row
+        found.setdefault(tuple(row[name] for name in _CASE), {})[row["strategy"]] = row
     return list(found.values())
 
 
-def _case(row: Row) -> tuple[object, ...]:
-    names = ("n", "segments", "ids", "dtype", "columns", "data", "index")
-    return tuple(row[name] for name in names)
-
-
-def best_other(by: Mapping[str, Row]) -> str:
+def best_other(by: By) -> str:
     """The quickest other call of the same kind; "" without one."""
     others = [name for name in by if name not in _OURS and "deterministic" not in name]
     if next(iter(by.values()))["ids"] == "offsets":
         others = [name for name in others if name in _BY_OFFSETS] or others
-    return min(others, key=lambda name: float(by[name]["median_us"]), default="")
+    return quickest(by, others)
 
 
 def kind(row: Row) -> str:
@@ -123,35 +108,19 @@ def kind(row: Row) -> str:
     return ", ".join([row["dtype"], *more])
 
 
-def _named(by: Mapping[str, Row]) -> dict[str, Row]:
-    """The rows of a line by contender, out of those by column."""
-    return {row["strategy"]: row for row in by.values()}
-
-
-def _deterministic(by: Mapping[str, Row]) -> str:
-    times = [row["median_us"] for row in (by.get("determ."), by.get("exact")) if row]
-    return f"{times[0] / times[1]:.1f}" if len(times) == 2 else ""
-
-
 def table(rows: Sequence[Row]) -> str:
     """A line for each case: milliseconds of each call, and ratios."""
-    more: dict[str, Callable[[Mapping[str, Row]], str]] = {
-        "exact/best": lambda by: over(_named(by), "exact", best_other(_named(by))),
-        "determ./exact": _deterministic,
+    more = {
+        "exact/best": lambda by: ratio("exact", best_other(by))(by),
+        "determ./exact": ratio("torch deterministic", "exact", ".1f"),
     }
-    if any(row["strategy"] == LIMIT for row in rows):
-        more["exact/limit"] = lambda by: over(by, "exact", "limit")
-    pivot = Pivot(
-        _case,
-        {"values": kind, "ids": lambda row: row["ids"],
-         "segments": lambda row: f"{row['segments']:,}"},
-        lambda row: f"{row['median_us'] / 1e3:.3f}",
-        lambda row: _HEADS.get(row["strategy"], ""),
-        more,
-    )  # fmt: skip
     here = {row["strategy"] for row in rows}
-    heads = [head for head, name in _COLUMNS.items() if name in here]
-    return as_table(pivot.lines(rows, heads), ("values", "ids"))
+    if LIMIT in here:
+        more["exact/limit"] = ratio("exact", LIMIT)
+    head = {"values": kind, "ids": of("ids"), "segments": of("segments", ",")}
+    pivot = Pivot(head, lambda row: f"{row['median_us'] / 1e3:.3f}", more=more, key=_CASE)
+    heads, body = pivot.lines(rows, [name for name in _HEADS if name in here])
+    return as_table(([_HEADS.get(head, head) for head in heads], body), ("values", "ids"))
 
 
 def as_text(made: Row) -> str:
@@ -161,9 +130,9 @@ def as_text(made: Row) -> str:
     clocked = made["device"] == "cuda" and any(row["source"] == "perf_counter" for row in rows)
     notes = ["* whole calls, by the processor's clock"] * clocked
     if failed := {f"{row['strategy']}: {row['failed']}" for row in made.get("failed", [])}:
-        notes += [*[""] * clocked, "Left out:", *sorted(failed)]
-    section = Section("segments", f"Milliseconds for {sizes} numbers", table)
-    return text_of(made, [section], notes)
+        notes += ["Left out:", *sorted(failed)]
+    title = f"Milliseconds for {sizes} numbers"
+    return render.as_text(made, {"segments": (title, table)}, notes)
 
 
 def suite(arguments: argparse.Namespace) -> Suite:

@@ -18,25 +18,23 @@ import argparse
 import functools
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from gpureduce.bench import libraries, record
+from gpureduce.bench import libraries, render
 from gpureduce.bench.command import Suite
 from gpureduce.bench.contenders.parts import Maker, Pattern, of_host, of_parts
-from gpureduce.bench.render import Cell, Section, as_table, listing
-from gpureduce.bench.render import as_text as text_of
-from gpureduce.bench.runner import ROUNDS, Group, Latest, Row, Turns
+from gpureduce.bench.ratios import GIB, KIB, MIB
+from gpureduce.bench.render import BYTES, GB_S, Cell, as_table, listing, of
+from gpureduce.bench.runner import ROUNDS, Contender, Group, Latest, Row, Turns
 from gpureduce.core import devices
 from gpureduce.core.dtypes import named
-from gpureduce.text import number, rate_text, size_text
+from gpureduce.text import size_text
 
 _DTYPES, _STRATEGIES = ("float32", "float64"), ("fast", "exact")
 _SMALL = 1024  # elements of a part whose sum takes no time
-_GIB, _MIB, _KIB = 2**30, 2**20, 2**10
-_ON_CARD = (_GIB, 4 * _GIB, 8 * _GIB, 16 * _GIB, 32 * _GIB)  # bytes per device
-_EMULATED = (16 * _KIB, 256 * _KIB)
-_HOST_ON_CARD, _HOST_EMULATED = (_GIB, 8 * _GIB, 64 * _GIB), (8 * _MIB,)
-_LARGE_HOST = 16 * _GIB  # larger host arrays are summed once in each round
+_ON_CARD = (GIB, 4 * GIB, 8 * GIB, 16 * GIB, 32 * GIB)  # bytes per device
+_EMULATED = (16 * KIB, 256 * KIB)
+_HOST_ON_CARD, _HOST_EMULATED = (GIB, 8 * GIB, 64 * GIB), (8 * MIB,)
+_LARGE_HOST = 16 * GIB  # larger host arrays are summed once in each round
 _REPEATS = 9
 
 
@@ -45,57 +43,38 @@ def counts(most: int) -> list[int]:
     return sorted({*(2**i for i in range(most.bit_length()) if 2**i <= most), most})
 
 
-def _case(measure: str, pattern: Pattern, parts: int) -> Row:
-    return {
-        "measure": measure,
-        "dtype": pattern.dtype,
-        "n": parts * pattern.n,
-        "nbytes": parts * pattern.nbytes,
-        "devices": parts,
-    }
-
-
-def _of_parts(
-    maker: Maker, measure: str, pattern: Pattern, strategies: Sequence[str], repeats: int
-) -> Iterator[Group]:
-    for count in counts(len(maker.found)):
-        yield Group(
-            f"{measure} {pattern.dtype} {size_text(pattern.nbytes)} x {count}",
-            _case(measure, pattern, count),
-            functools.partial(of_parts, maker, pattern, count, strategies),
-            Turns(repeats),
-            functools.partial(pattern.check, parts=count),
-        )
-
-
 def groups(
     found: list[devices.Device], nbytes: Sequence[int], dtypes: Sequence[str],
     strategies: Sequence[str], repeats: int,
-) -> list[Group]:  # fmt: skip
+) -> Iterator[Group]:  # fmt: skip
     """Sums on 1, 2, ... of the devices. `nbytes` are the bytes per device."""
-    maker = Maker(found)
-    of_device = _EMULATED if maker.emulated else _ON_CARD
-    fitting = [n for n in of_device if all(n < 0.8 * device.memory_bytes for device in found)]
+    maker, array = Maker(found), Latest(Pattern.array)
+
+    def group(measure: str, pattern: Pattern, parts: int, repeats: int = repeats) -> Group:
+        case = {"measure": measure, "dtype": pattern.dtype, "n": parts * pattern.n,
+                "nbytes": parts * pattern.nbytes, "devices": parts}  # fmt: skip
+
+        def contenders() -> Iterator[Contender]:
+            if measure == "host":
+                return of_host(found, array(pattern))
+            return of_parts(maker, pattern, parts, strategies)
+
+        name = f"{measure} {pattern.dtype} {size_text(pattern.nbytes)} x {parts}"
+        check = functools.partial(pattern.check, parts=parts)
+        return Group(name, case, contenders, Turns(repeats), check)
+
+    usual = _EMULATED if maker.emulated else _ON_CARD
+    fitting = [n for n in usual if all(n < 0.8 * device.memory_bytes for device in found)]
     jobs = [("call", dtype, _SMALL * named(dtype).itemsize) for dtype in dtypes]
     jobs += [("parts", dtype, size) for dtype in dtypes for size in nbytes or fitting]
-    made = [
-        group
-        for measure, dtype, size in jobs
-        for group in _of_parts(maker, measure, Pattern(dtype, size), strategies, repeats)
-    ]
+    for measure, dtype, size in jobs:
+        pattern = Pattern(dtype, size)
+        yield from (group(measure, pattern, count) for count in counts(len(found)))
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    array = Latest(Pattern.array)
     for size in _HOST_EMULATED if maker.emulated else _HOST_ON_CARD:
         if size <= memory // 4:
-            pattern = Pattern(dtypes[0], size)
-            made.append(Group(
-                f"host {pattern.dtype} {size_text(size)}",
-                _case("host", pattern, 1),
-                functools.partial(of_host, found, pattern, array),
-                Turns(repeats if size < _LARGE_HOST else ROUNDS),
-                functools.partial(pattern.check, parts=1),
-            ))  # fmt: skip
-    return made
+            yield group("host", Pattern(dtypes[0], size), 1,
+                        repeats if size < _LARGE_HOST else ROUNDS)  # fmt: skip
 
 
 def scaled(made: Row) -> Row:
@@ -119,41 +98,25 @@ def scaled(made: Row) -> Row:
 
 
 _HEAD: dict[str, Cell] = {
-    "by": lambda row: row["strategy"],
-    "dtype": lambda row: row["dtype"],
-    "bytes": lambda row: size_text(row["nbytes"]),
-    "devices": lambda row: str(row["devices"]),
-    "median us": lambda row: f"{row['median_us']:.1f}",
-    "low": lambda row: number(row["low_us"], ".1f"),
-    "high": lambda row: number(row["high_us"], ".1f"),
-}
-_MORE: dict[str, tuple[str, dict[str, Cell]]] = {
-    "parts": ("Sums of equal parts, one on each device", {
-        "GB/s": lambda row: rate_text(row["gb_s"]),
-        "of linear": lambda row: number(row["linear"]),
-    }),
-    "call": ("Calls for small parts", {
-        "us per further device": lambda row: number(row["added_us"], ".2f"),
-    }),
-    "host": ("Host arrays", {"GB/s": lambda row: f"{row['gb_s']:.1f}"}),
+    "by": of("strategy"), "dtype": of("dtype"), "bytes": BYTES, "devices": of("devices"),
+    "median us": of("median_us", ".1f"), "low": of("low_us", ".1f"), "high": of("high_us", ".1f"),
 }  # fmt: skip
-
-
-def _section(measure: str) -> Section:
-    title, more = _MORE[measure]
-    return Section(
-        measure, title, lambda rows: as_table(listing(rows, _HEAD | more), ("by", "dtype"))
-    )
+_MORE: dict[str, tuple[str, dict[str, Cell]]] = {
+    "parts": ("Sums of equal parts, one on each device",
+              {"GB/s": GB_S, "of linear": of("linear", ".3f")}),
+    "call": ("Calls for small parts", {"us per further device": of("added_us", ".2f")}),
+    "host": ("Host arrays", {"GB/s": of("gb_s", ".1f")}),
+}  # fmt: skip
 
 
 def as_text(made: Row) -> str:
     """A record as tables."""
-    return text_of(made, [_section(measure) for measure in _MORE])
 
+    def text(more: dict[str, Cell], rows: Sequence[Row]) -> str:
+        return as_table(listing(rows, _HEAD | more), ("by", "dtype"))
 
-def load(path: Path) -> Row:
-    """Reads a record. ValueError names the file and a wrong field."""
-    return record.load(path, "devices", lambda row: ("devices", "gb_s", "linear", "added_us"))
+    return render.as_text(made, {measure: (title, functools.partial(text, more))
+                                 for measure, (title, more) in _MORE.items()})  # fmt: skip
 
 
 def devices_of(names: Sequence[str]) -> list[devices.Device]:
@@ -174,8 +137,7 @@ def suite(arguments: argparse.Namespace) -> Suite:
     strategies, repeats = arguments.strategies or _STRATEGIES, arguments.repeats or _REPEATS
     here = libraries.installed(("all",)) if found[0].backend == "cuda" else ()
     return Suite(
-        "devices", found[0], groups(found, nbytes, dtypes, strategies, repeats), as_text,
+        "devices", found[0], list(groups(found, nbytes, dtypes, strategies, repeats)), as_text,
         peers=tuple(name for name in here if name in ("torch", "cupy")),
-        more={"cards": [device.name for device in found]},
-        finish=scaled,
+        more={"cards": [device.name for device in found]}, finish=scaled,
     )  # fmt: skip

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gpureduce.bench import libraries, record
 from gpureduce.bench.benchmark import Part, benchmark, combinations
 from gpureduce.bench.command import REPEATS, Suite
 from gpureduce.bench.contenders.arrays import WAYS
-from gpureduce.bench.render import Cell, as_table, listing
+from gpureduce.bench.render import US, Cell, as_table, listing, of
 from gpureduce.bench.runner import Group, Row
 from gpureduce.core import calibration, devices
-from gpureduce.text import EMULATED, number
+from gpureduce.text import EMULATED
 
 
 def suite_of(
-    groups: Sequence[Group], text: Callable[[Row], str], device: str | None, peers: Sequence[str]
+    groups: Iterable[Group], text: Callable[[Row], str], device: str | None, peers: Sequence[str]
 ) -> Suite:
     """A suite of kind ``bench``, with the calibration of `auto` and what a card's memory gives."""
 
@@ -31,7 +31,7 @@ def suite_of(
 
     more = {"read_ceiling_gb_s": None}
     here = libraries.installed(tuple(peers), device)
-    return Suite("bench", devices.devices()[0], groups, text, here, more, finish, end)
+    return Suite("bench", devices.devices()[0], list(groups), text, here, more, finish, end)
 
 
 def read_ceiling(device: str | None) -> float | None:
@@ -72,25 +72,14 @@ def suite(arguments: argparse.Namespace) -> Suite:
 
 
 _COLUMNS: dict[str, Cell] = {
-    "what": lambda r: r["measure"],
-    "strategy": lambda r: r["strategy"],
-    "array of": lambda r: r["producer"] if r["measure"] == "call" else "",
-    "way": lambda r: r["way"],
-    "dtype": lambda r: r["dtype"],
-    "n": lambda r: str(r["n"]),
-    "block": lambda r: str(r["block"] or ""),
-    "grid": lambda r: str(r["grid"] or ""),
-    "median us": lambda r: f"{r['median_us']:.2f}",
-    "low": lambda r: f"{r['low_us']:.2f}",
-    "high": lambda r: f"{r['high_us']:.2f}",
-    "GB/s": lambda r: f"{r['gb_s']:.2f}",
-    "M elements/s": lambda r: f"{r['n'] / r['median_us']:.1f}",
-    "% of peak": lambda r: number(r["percent_of_peak"], ".1f"),
-    "% of ceiling": lambda r: number(r["percent_of_ceiling"], ".1f"),
-    "error, ulps": lambda r: number(r["error_ulps"], ".2f"),
-    "L2": lambda r: r["cache"],
-    "ran on": lambda r: r["device"],
-}
+    "what": of("measure"), "strategy": of("strategy"),
+    "array of": lambda row: row["producer"] if row["measure"] == "call" else "",
+    "way": of("way"), "dtype": of("dtype"), "n": of("n"), "block": of("block"), "grid": of("grid"),
+    "median us": US, "low": of("low_us", ".2f"), "high": of("high_us", ".2f"),
+    "GB/s": of("gb_s", ".2f"), "M elements/s": lambda row: f"{row['n'] / row['median_us']:.1f}",
+    "% of peak": of("percent_of_peak", ".1f"), "% of ceiling": of("percent_of_ceiling", ".1f"),
+    "error, ulps": of("error_ulps", ".2f"), "L2": of("cache"), "ran on": of("device"),
+}  # fmt: skip
 _WORDS = ("what", "strategy", "array of", "way", "dtype", "L2", "ran on")
 
 
