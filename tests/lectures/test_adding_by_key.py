@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import gpureduce
+from cases import MADE, timed_rows
 from gpureduce import lectures
 from gpureduce.lectures import keys as tables
 
@@ -80,3 +83,12 @@ def test_a_table_of_the_record(tmp_path):
     (tmp_path / "segments_x.json").write_text("{")
     with pytest.raises(ValueError, match="segments_x"):
         tables.recorded(tmp_path / "segments_x.json")
+    case = {"measure": "segments", "n": 1000, "segments": 100, "columns": 1, "data": "normal",
+            "index": "int64"}  # fmt: skip
+    us = {"torch index_add": 2000.0, "torch deterministic": 20_000.0, "exact": 1000.0}
+    rows = timed_rows(case | {"ids": "unsorted"}, us) + timed_rows(case | {"ids": "offsets"}, us)
+    made = MADE | {"schema": 2, "kind": "segments", "rows": rows}
+    (tmp_path / "segments_x.json").write_text(json.dumps(made))
+    table = tables.recorded(tmp_path / "segments_x.json")
+    assert table.rows == [["100", "unsorted", "2.000", "20.000", "1.000", "0.50"]]
+    assert table.notes == ["NVIDIA Test 9000: driver 580, 2026-01-01; 1,000 elements."]
