@@ -16,12 +16,14 @@ import goals
 
 from gpureduce import lectures
 from gpureduce.bench import record
+from gpureduce.bench.ratios import GIB, KIB, MIB, mean, ratios
 from gpureduce.bench.suites import axis, exact, scoreboard, segments, several_devices
 from gpureduce.bench.svg_bars import svg_bars
 from gpureduce.cli import main as command_line
 from gpureduce.core import json_files, registry
 from gpureduce.hardware import report as _counter_report
 from gpureduce.hardware import verify_counters
+from gpureduce.text import markdown_table, size_text
 
 
 def strategy_table() -> str:
@@ -152,10 +154,37 @@ def counters(records: Path) -> str:
     return "\n\n".join(told) or _counter_report.NOT_YET
 
 
+_SHOWN = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, 4 * GIB)
+
+
 def headline(records: Path) -> str:
     """The README's table."""
     path = records / "bench_h100.json"
-    return _named(path, scoreboard.headline, record.load(path, "bench"))
+    return _named(path, _headline, record.load(path, "bench"))
+
+
+def _headline(made: dict[str, Any]) -> str:
+    """One sum at a time, the mean over the dtypes at some sizes."""
+    lines = {name: ratios(made["rows"], "apart", name, ["cub"]) for name in ("fast", "exact")}
+    lines = {name: found for name, found in lines.items() if found}
+    if not lines:
+        return ""
+    every = [row for found in lines.values() for row in found]
+    sizes = sorted({row["nbytes"] for row in every})
+    sizes = [nbytes for nbytes in sizes if len(sizes) < 8 or nbytes in _SHOWN]
+    body = []
+    for name, found in lines.items():
+        at = [[row for row in found if row["nbytes"] == nbytes] for nbytes in sizes]
+        cells = [f"{mean(some):.2f}" if some else "" for some in at]
+        body.append([f"CUB's time / that of `{name}`", *cells])
+    dtypes = list(dict.fromkeys(row["dtype"] for row in every))
+    told = [f"`{name}`: {scoreboard.mean_and_least(found)}" for name, found in lines.items()]
+    return "\n\n".join([
+        f"{made['card']}, one sum at a time (cold cache; something else runs between two sums), "
+        f"{'geometric means over ' * (len(dtypes) > 1)}{', '.join(dtypes)}:",
+        markdown_table(["", *map(size_text, sizes)], body),
+        f"Over all: {'; '.join(told)}.",
+    ])  # fmt: skip
 
 
 def ladder_chart(records: Path) -> str:

@@ -40,7 +40,8 @@ class Contender:
 class Turns:
     """How often contenders run: `repeats` times in all, in `rounds` rounds.
 
-    With `warm_up`, each runs once before the first round. Who has run for `enough_us` runs no more.
+    With `warm_up`, each runs once before the first round. A contender that has run for `enough_us`
+    does not run again.
     """
 
     repeats: int

@@ -7,6 +7,7 @@ import types
 import numpy as np
 import pytest
 
+import readme
 from cases import MADE, timed_rows
 from gpureduce.bench import ratios as of
 from gpureduce.bench.contenders import arrays
@@ -146,15 +147,15 @@ def test_headline():
         row("fast", 1.0, "apart"), row("cub", 2.0, "apart"), row("exact", 4.0, "apart"),
         row("fast", 1.0, "apart", "int8", n=4096), row("cub", 8.0, "apart", "int8", n=4096),
     ]  # fmt: skip
-    text = scoreboard.headline(MADE | {"rows": rows})
+    text = readme._headline(MADE | {"rows": rows})
     assert "geometric means over float32, int8:" in text and "|  | 4 KiB |" in text
     assert "| CUB's time / that of `fast` | 4.00 |" in text
     assert "| CUB's time / that of `exact` | 0.50 |" in text
     assert "Over all: `fast`: geometric mean 4.00, least 2.00 (float32, 4 KiB); `exact`: " in text
     many = [row(name, 1.0, "apart", n=4**i) for i in range(5, 14) for name in ("fast", "cub")]
     shown = "|  | 4 KiB | 64 KiB | 1 MiB | 16 MiB | 256 MiB |"
-    assert shown in scoreboard.headline(MADE | {"rows": many})
-    assert scoreboard.headline(MADE | {"rows": ROWS}) == ""
+    assert shown in readme._headline(MADE | {"rows": many})
+    assert readme._headline(MADE | {"rows": ROWS}) == ""
 
 
 class FakePinned:

@@ -7,7 +7,7 @@ import pytest
 from test_records import DATA, DEPENDS
 
 import gpureduce
-from cases import MADE, timed_rows
+from cases import AXIS, MADE, timed_rows
 from gpureduce.bench import record
 from gpureduce.bench.contenders import matrices, parts, segments
 from gpureduce.bench.contenders.places import Place
@@ -19,7 +19,7 @@ from gpureduce.core import devices, on_several
 
 EMULATED = ["--device", "emulator", "--repeats", "2"]
 CPU = ["--device", "cpu", "--repeats", "2"]
-AXIS_KERNELS = {s.name for s in gpureduce.strategies() if s.kind == "axis"} - {"exact_levels"}
+AXIS_KERNELS = {*AXIS} - {"exact_levels"}
 SEGMENTS = {"exact", "exact, as called by default", "numpy.add.at", "fast", "exact, sorted=True"}
 HOST = {"cpu", "emulator:0", "3 devices", "cpu + 3 devices"}
 
@@ -88,6 +88,8 @@ def test_command(kind, device, words, names, texts, three_devices, tmp_path, cap
         (["--parts", "small"], "--parts is for --axis"),
         (["--segments", *CPU, "--cub", "/no/such.so"], "/no/such.so"),
         (["--cub", "x", "--axis"], "--cub is not for --axis"),
+        (["--segments", *CPU, "--grid", "3"], "--grid is not for --segments, which takes --sizes"),
+        (["--segments", *CPU, "--output", "a.csv"], "--output must end in .json"),
         (["--segments", "--dtypes", "float80"], "float32, float16, bfloat16, float64, int64"),
         (["--devices", "cpu"], "--devices takes GPUs, or emulated ones"),
         (["--devices", "emulator:7"], "there is no device 'emulator:7'"),

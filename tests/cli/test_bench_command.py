@@ -16,7 +16,6 @@ from gpureduce import _emulator, lectures
 from gpureduce.bench import benchmark, libraries
 from gpureduce.bench.command import size
 from gpureduce.bench.contenders.arrays import WAYS
-from gpureduce.bench.contenders.segments import Case
 from gpureduce.bench.runner import measure
 from gpureduce.bench.suites import scoreboard
 from gpureduce.core import devices, fast_table, table_files
@@ -178,20 +177,3 @@ def test_tune_writes_the_emulators_table_only_where_it_is_told_to(command, confi
     status, out, err = command(*TUNE, "--device", "emulator", "--json", "--output", path)
     assert status == 0 and json.loads(out) == json.loads(path.read_text())["rows"]
     assert str(path) in err
-
-
-def test_segments_write_a_record(command, tmp_path):
-    path = tmp_path / "segments.json"
-    words = ["--segments", "--device", "cpu", "--sizes", "3000", "--dtypes", "float16"]
-    status, out, _ = command("bench", *words, "--repeats", "1", "--output", path)
-    record = json.loads(path.read_text())
-    assert status == 0 and "Milliseconds for 3,000 numbers" in out and "as called" in out
-    assert record["kind"] == "segments" and record["schema"] == 2 and record["device"] == "cpu"
-    fields = {field.name for field in dataclasses.fields(Case)} | {"measure", "nbytes", "gb_s"}
-    fields |= {"strategy", "source", "repeats", "median_us", "low_us", "high_us"}
-    assert fields == record["rows"][0].keys()
-    for wrong in (["--grid", "3"], ["--peers", "torch"]):
-        status, _, err = command("bench", *words, *wrong)
-        assert status == 2 and "is not for --segments, which takes --sizes" in err
-    status, _, err = command("bench", *words, "--output", "a.csv")
-    assert status == 2 and "must end in .json" in err

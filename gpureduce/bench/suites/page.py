@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import html
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpureduce.bench import libraries, tuning
 from gpureduce.bench.benchmark import EVERY, Maker, Part
@@ -21,12 +21,7 @@ from gpureduce.bench.libraries import LOAD_ONLY
 from gpureduce.bench.ratios import GIB, KIB, MIB
 from gpureduce.bench.render import BYTES, Cell, listing, of
 from gpureduce.bench.runner import Row
-from gpureduce.bench.suites.scoreboard import (
-    MEANING_OF_WAYS,
-    call_lines,
-    host_lines,
-    place_and_date,
-)
+from gpureduce.bench.suites import scoreboard
 from gpureduce.bench.suites.strategies import suite_of, with_ceiling
 from gpureduce.bench.svg_bars import svg_bars
 from gpureduce.core import calibration, devices
@@ -38,8 +33,7 @@ _REPEATS = 3
 _WORTH = 1.03
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """The sizes in bytes that the page is about; those of a single float32 are 4."""
 
     large: int
@@ -106,10 +100,10 @@ def suite(arguments: argparse.Namespace) -> Suite:
 
 def tables(made: Row) -> list[Table]:
     """The page's tables."""
-    head, body = call_lines(made["rows"])
+    head, body = scoreboard.call_lines(made["rows"])
     title = "Calls, from an array to a Python number, in us (in brackets the library's own sum)"
-    calls = Table(title, head, body, [MEANING_OF_WAYS])
-    host = Table("Float32 arrays in host memory, in GB/s", *host_lines(made["rows"]))
+    calls = Table(title, head, body, [scoreboard.MEANING_OF_WAYS])
+    host = Table("Float32 arrays in host memory, in GB/s", *scoreboard.host_lines(made["rows"]))
     found = [_ends(made), calls, host, _auto(made), _tuning(made)]
     return [table for table in found if table]
 
@@ -118,7 +112,7 @@ def _head(made: Row) -> list[str]:
     """The first lines of the page: the machine, and whether the times are emulated."""
     place = {"cpu": made["processor"], "emulator": "the emulated GPU"}
     title = f"gpureduce on {place.get(made['page'], made['card'])}"
-    return [title, place_and_date(made), *[EMULATED] * (made["page"] == "emulator")]
+    return [title, scoreboard.place_and_date(made), *[EMULATED] * (made["page"] == "emulator")]
 
 
 def _ends_of(made: Row) -> list[Row]:

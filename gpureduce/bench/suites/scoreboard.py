@@ -19,7 +19,7 @@ from gpureduce.bench.render import BYTES, US, Cell, Lines, Pivot, of
 from gpureduce.bench.runner import Row
 from gpureduce.bench.suites.strategies import suite_of
 from gpureduce.core import devices
-from gpureduce.text import markdown_table, size_text
+from gpureduce.text import markdown_table
 
 _ALL = ("float32", "int8", "uint8", "float16", "bfloat16", "int32", "int64", "float64")
 _LIBRARIES = ("cupy", "torch", "jax")
@@ -150,33 +150,6 @@ def _limit_beside(rows: Sequence[Row]) -> str:
         f"CUB's time divided by the limit's: geometric mean {mean(of_limit):.2f}; by that of "
         f"`fast`, for the same arrays: {mean(beside):.2f}."
     )
-
-
-_SHOWN = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, 4 * GIB)
-
-
-def headline(made: Row) -> str:
-    """The README's lines: one sum at a time, the mean over the dtypes at some sizes."""
-    lines = {name: ratios(made["rows"], "apart", name, ["cub"]) for name in ("fast", "exact")}
-    lines = {name: found for name, found in lines.items() if found}
-    if not lines:
-        return ""
-    every = [row for found in lines.values() for row in found]
-    sizes = sorted({row["nbytes"] for row in every})
-    sizes = [nbytes for nbytes in sizes if len(sizes) < 8 or nbytes in _SHOWN]
-    body = []
-    for name, found in lines.items():
-        at = [[row for row in found if row["nbytes"] == nbytes] for nbytes in sizes]
-        cells = [f"{mean(some):.2f}" if some else "" for some in at]
-        body.append([f"CUB's time / that of `{name}`", *cells])
-    dtypes = list(dict.fromkeys(row["dtype"] for row in every))
-    whole = "; ".join(f"`{name}`: {mean_and_least(found)}" for name, found in lines.items())
-    return "\n\n".join([
-        f"{made['card']}, one sum at a time (cold cache; something else runs between two sums), "
-        f"{'geometric means over ' * (len(dtypes) > 1)}{', '.join(dtypes)}:",
-        markdown_table(["", *map(size_text, sizes)], body),
-        f"Over all: {whole}.",
-    ])  # fmt: skip
 
 
 def _kernel_table(rows: Sequence[Row]) -> str:

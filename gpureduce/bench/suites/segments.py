@@ -40,7 +40,7 @@ _HEADS = {
     LIMIT: "limit",
 }
 _OURS = ("exact", "exact, as called by default", "exact, sorted=True", "fast", LIMIT)
-# Sums by offsets are held against other sums by offsets.
+# Sums by offsets are compared with other sums by offsets.
 _BY_OFFSETS = ("torch segment_reduce", "CUB DeviceSegmentedReduce")
 _CASE = ("n", "segments", "ids", "dtype", "columns", "data", "index")
 
