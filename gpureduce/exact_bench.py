@@ -1,6 +1,6 @@
 """The cost of exact sums; ``python -m gpureduce.exact_bench`` measures it on this machine."""
 
-from gpureduce.bench.exact_bench import load, main, markdown
+from gpureduce.bench.suites.exact import load, main, markdown
 
 __all__ = ["load", "main", "markdown"]
 

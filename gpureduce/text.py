@@ -84,11 +84,6 @@ def _is_words(cell: str) -> bool:
     return cell.removeprefix("`")[:1].isalpha() and cell not in ("n/a", "nan")
 
 
-def shortfall(missed: Sequence[str]) -> str:
-    """A Markdown list of missed targets."""
-    return "\n".join(["Short of what it aims at:", "", *(f"- {text}" for text in missed)])
-
-
 def show_json(what: object) -> None:
     """Prints JSON. NumPy's numbers become plain ones; numbers that JSON lacks become text."""
 

@@ -12,13 +12,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import goals
+
 from gpureduce import lectures
-from gpureduce.bench import by_axis, by_segment, exact_bench, scoreboard, several_devices, targets
+from gpureduce.bench import record
+from gpureduce.bench.ratios import GIB, KIB, MIB, mean, ratios
+from gpureduce.bench.suites import axis, exact, scoreboard, segments, several_devices
 from gpureduce.bench.svg_bars import svg_bars
 from gpureduce.cli import main as command_line
 from gpureduce.core import json_files, registry
 from gpureduce.hardware import report as _counter_report
 from gpureduce.hardware import verify_counters
+from gpureduce.text import markdown_table, size_text
 
 
 def strategy_table() -> str:
@@ -91,31 +96,51 @@ def _named(path: Path, report: Callable[[dict[str, Any]], str], record: dict[str
 
 def performance(records: Path) -> str:
     """The tables of all scoreboard records, those of GPUs first."""
-    paths = sorted(records.glob("bench_*.json"))
-    kept = [(path, targets.load(path)) for path in paths]
-    kept.sort(key=lambda one: str(one[1]["device"] != "cuda"))
-    return "\n\n".join(_named(path, scoreboard.markdown, record) for path, record in kept)
+    return _of_kind(records, "bench", _scoreboard)
+
+
+def _scoreboard(record: dict[str, Any]) -> str:
+    """A scoreboard, and the goals that it misses."""
+    parts = [scoreboard.markdown(record), goals.shortfall(goals.of_scoreboard(record))]
+    return "\n\n".join(filter(None, parts))
 
 
 def exact_sums(records: Path) -> str:
     """The tables of the cost of `exact`, those of GPUs first."""
-    paths = [path for path in sorted(records.glob("exact_*.json")) if path.stem != "exact_fuzz"]
-    kept = [(path, exact_bench.load(path)) for path in paths]
-    kept.sort(key=lambda one: "cpu" in one[1])
-    return "\n\n".join(_named(path, exact_bench.markdown, record) for path, record in kept)
+    return _of_kind(records, "exact", _exact)
+
+
+def _exact(record: dict[str, Any]) -> str:
+    """The cost of `exact`, the goals that it misses, and those that were not measured."""
+    unknown: list[str] = []
+    if record["device"] == "cuda":
+        missed, unknown = goals.judged(record)
+    else:  # only the ratios to math.fsum: times vary with the machine
+        missed = [text for text in goals.on_thread(record) if " ns, not " in text]
+    parts = [exact.markdown(record), goals.shortfall(missed)]
+    parts += [f"Not measured: {'; '.join(unknown)}."] * bool(unknown)
+    return "\n\n".join(filter(None, parts))
+
+
+def _of_kind(records: Path, kind: str, report: Callable[[dict[str, Any]], str]) -> str:
+    """The text of all records of a kind, those of GPUs first."""
+    paths = [path for path in sorted(records.glob(f"{kind}_*.json")) if path.stem != "exact_fuzz"]
+    kept = [(path, record.load(path, kind)) for path in paths]
+    kept.sort(key=lambda one: str(one[1]["device"] != "cuda"))
+    return "\n\n".join(_named(path, report, made) for path, made in kept)
 
 
 def measured(records: Path, kind: str, report: Callable[[dict[str, Any]], str]) -> str:
     """The text of all records of a kind, each with where and when it was measured."""
-    parts = []
-    for path in sorted(records.glob(f"{kind}_*.json")):
-        record = json_files.read(path)
-        versions = ", ".join(f"{k} {v}" for k, v in record["versions"].items() if k != "gpureduce")
-        cards = record.get("cards") or [record["card"]]
+
+    def text(made: dict[str, Any]) -> str:
+        versions = ", ".join(f"{k} {v}" for k, v in made["versions"].items() if k != "gpureduce")
+        cards = made.get("cards") or [made["card"]]
         where = f"{len(cards)} x {cards[0]}" if len(cards) > 1 else cards[0]
-        said = f"{where}, driver {record['driver']}, {versions}, {record['date']}:"
-        parts.append(f"{said}\n\n```text\n{_named(path, report, record)}\n```")
-    return "\n\n".join(parts)
+        said = f"{where}, driver {made['driver']}, {versions}, {made['date']}:"
+        return f"{said}\n\n```text\n{report(made)}\n```"
+
+    return _of_kind(records, kind, text)
 
 
 def counters(records: Path) -> str:
@@ -129,10 +154,37 @@ def counters(records: Path) -> str:
     return "\n\n".join(told) or _counter_report.NOT_YET
 
 
+_SHOWN = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, 4 * GIB)
+
+
 def headline(records: Path) -> str:
     """The README's table."""
     path = records / "bench_h100.json"
-    return _named(path, scoreboard.headline, targets.load(path))
+    return _named(path, _headline, record.load(path, "bench"))
+
+
+def _headline(made: dict[str, Any]) -> str:
+    """One sum at a time, the mean over the dtypes at some sizes."""
+    lines = {name: ratios(made["rows"], "apart", name, ["cub"]) for name in ("fast", "exact")}
+    lines = {name: found for name, found in lines.items() if found}
+    if not lines:
+        return ""
+    every = [row for found in lines.values() for row in found]
+    sizes = sorted({row["nbytes"] for row in every})
+    sizes = [nbytes for nbytes in sizes if len(sizes) < 8 or nbytes in _SHOWN]
+    body = []
+    for name, found in lines.items():
+        at = [[row for row in found if row["nbytes"] == nbytes] for nbytes in sizes]
+        cells = [f"{mean(some):.2f}" if some else "" for some in at]
+        body.append([f"CUB's time / that of `{name}`", *cells])
+    dtypes = list(dict.fromkeys(row["dtype"] for row in every))
+    told = [f"`{name}`: {scoreboard.mean_and_least(found)}" for name, found in lines.items()]
+    return "\n\n".join([
+        f"{made['card']}, one sum at a time (cold cache; something else runs between two sums), "
+        f"{'geometric means over ' * (len(dtypes) > 1)}{', '.join(dtypes)}:",
+        markdown_table(["", *map(size_text, sizes)], body),
+        f"Over all: {'; '.join(told)}.",
+    ])  # fmt: skip
 
 
 def ladder_chart(records: Path) -> str:
@@ -160,10 +212,10 @@ PAGES: dict[str, tuple[str, Callable[[Path], str]]] = {
     "docs/performance.md": ("performance", performance),
     "docs/exactness.md": ("exact", exact_sums),
     "docs/counters.md": ("counters", counters),
-    "docs/axis.md": ("axis", lambda records: measured(records, "axis", by_axis.as_text)),
+    "docs/axis.md": ("axis", lambda records: measured(records, "axis", axis.as_text)),
     "docs/segments.md": (
         "segments",
-        lambda records: measured(records, "segments", by_segment.as_text) or _NOT_MEASURED,
+        lambda records: measured(records, "segments", segments.as_text) or _NOT_MEASURED,
     ),
     "docs/cluster.md": (
         "devices",

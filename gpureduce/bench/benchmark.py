@@ -29,28 +29,30 @@ from __future__ import annotations
 
 import functools
 import itertools
-import statistics
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpureduce.bench import contenders as _contenders
 from gpureduce.bench import libraries
-from gpureduce.bench.contenders import WAYS, Contender, Input
-from gpureduce.core import arrays, devices, registry
+from gpureduce.bench.contenders import arrays
+from gpureduce.bench.contenders.arrays import WAYS, Input, row_of
+from gpureduce.bench.runner import ROUNDS, Contender, Group, Latest, Turns
+from gpureduce.bench.runner import measure as measured
+from gpureduce.core import devices, registry
 from gpureduce.core.checks import listed, one_of, whole
-from gpureduce.core.dtypes import Array, convert, named
+from gpureduce.core.dtypes import Array, convert, is_here, named
 from gpureduce.core.request import launch_sizes
 from gpureduce.core.summation import sum as sum_of
+from gpureduce.errors import CudaError
 
 if TYPE_CHECKING:
     from gpureduce.kernels.kernel import Kernel
 
 MEASURES = ("kernel", "apart", "call", "host", "explain", "count")
 MOST_REPEATS = 2**31 - 1
-_ROUNDS = 3
+EVERY = "every strategy"
 _LARGE_BYTES = 2**30
 
 
@@ -135,116 +137,110 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """The arguments of `benchmark` that are the same for all groups."""
+class Part:
+    """Something to measure: contenders at every dtype and size, in bytes, on some kind of data."""
 
-    strategies: tuple[Any, ...]
-    blocks: tuple[int | None, ...]
-    grids: tuple[int | None, ...]
-    repeats: int
-    peers: tuple[str, ...]
-    ways: tuple[str, ...]
+    measure: str
+    strategies: Sequence[Any]
+    peers: Sequence[str] = ()
+    dtypes: Sequence[str] = ()
+    nbytes: Sequence[int] = ()
+    offset: int = 0
+    repeats: int = 12
+    ways: Sequence[str] = ("timing=False",)
+    blocks: Sequence[int | None] = (None,)
+    grids: Sequence[int | None] = (None,)
+    data: str = ""
+    rounds: int | None = None
 
-
-def array_of(dtype: str, n: int) -> Array:
-    """Random numbers. A large array repeats some of them, which does not affect the times."""
-    rng = arrays.random_numbers(n)
-    kind = named(dtype)
-    some = min(n, 2**22 + 1)
-    if kind.kind in "iu":
-        part = rng.integers(0, 100, some, dtype=kind)
-    else:
-        part = rng.standard_normal(some).astype(kind)
-    return arrays.repeated(part, n)
+    def launches(self) -> Iterator[tuple[int | None, int | None]]:
+        """Each block with each grid."""
+        return itertools.product(self.blocks, self.grids)
 
 
-def _kernels(given: Input, plan: _Plan, *, apart: bool = False) -> Iterator[Contender]:
-    names = [*plan.strategies, *(["cub"] if "cub" in plan.peers else [])]
-    every = dict.fromkeys(map(_row, names))
-    rows = [row for row in every if not apart or _launches(row) or row.kind != "host"]
+# --- the contenders of each measure ---------------------------------------------------------------
+
+
+def _kernels(given: Input, part: Part) -> Iterator[Contender]:
+    apart = part.measure == "apart"
+    names = [*part.strategies, *(["cub"] if "cub" in part.peers else [])]
+    every = dict.fromkeys(map(row_of, names))
+    rows = [row for row in every if not (apart and arrays.on_processors(row))]
     if every and not rows:
         told = ", ".join(row.name for row in every)
         raise ValueError(f"{told} launches nothing that could be measured apart")
     for row in rows:
-        launched = _launches(row)
-        for block in plan.blocks if launched else (None,):
-            for grid in plan.grids if launched else (None,):
-                yield _contenders.kernel(given, row, block, grid, apart=apart)
-    if libraries.LOAD_ONLY in plan.peers and not given.offset:
-        yield _contenders.load_only(given, apart=apart)
+        for block, grid in part.launches() if arrays.launches(row) else [(None, None)]:
+            yield arrays.kernel(given, row, block, grid, apart=apart)
+    if libraries.LOAD_ONLY in part.peers and not given.offset:
+        yield arrays.kernel(given, "fast", apart=apart, load_only=True)
 
 
-def _row(strategy: Any) -> Any:
-    """The line of the registry, or a user's kernel as it is."""
-    return strategy if isinstance(strategy, registry.UserKernel) else registry.find(strategy)
-
-
-def _launches(row: Any) -> bool:
-    return isinstance(row, registry.UserKernel) or row.launches_kernels
-
-
-def _producers(given: Input, plan: _Plan) -> list[str]:
+def _producers(given: Input, peers: Sequence[str]) -> list[str]:
     """The libraries whose arrays are added up by calls: NumPy, if no other one is named."""
     dtype, device = given.array.dtype.name, devices.choose_device(given.device)
-    named = [
+    found = [
         peer.name
         for peer in libraries.PEERS
-        if peer.name in plan.peers
+        if peer.name in peers
         and libraries.takes(peer.name, dtype)
         and (device.backend == "cuda" or peer.needs_card)  # without a card, only if it is named
     ]
-    return named + ["numpy"] * ("numpy" in plan.peers or not named)
+    return found + ["numpy"] * ("numpy" in peers or not found)
 
 
-def _calls(given: Input, plan: _Plan) -> Iterator[Contender]:
-    for producer in _producers(given, plan):
+def _calls(given: Input, part: Part) -> Iterator[Contender]:
+    for producer in _producers(given, part.peers):
         ours = [
             name
-            for name in plan.strategies
-            if producer == "numpy" or _launches(_row(name)) or _row(name).kind != "host"
+            for name in part.strategies
+            if producer == "numpy" or not arrays.on_processors(name)
         ]
-        for way, name in itertools.product(plan.ways, dict.fromkeys((*ours, producer))):
-            made = _contenders.call(given, name, producer, way)
-            if made:
+        for way, name in itertools.product(part.ways, dict.fromkeys((*ours, producer))):
+            if made := arrays.call(given, name, producer, way):
                 yield made
 
 
-def _hosts(given: Input, plan: _Plan) -> Iterator[Contender]:
+def _hosts(given: Input, part: Part) -> Iterator[Contender]:
     others = [
-        p
-        for p in plan.peers
-        if p not in ("cub", libraries.LOAD_ONLY) and libraries.takes_host(p, given.array.dtype.name)
+        peer
+        for peer in part.peers
+        if peer not in ("cub", libraries.LOAD_ONLY)
+        and libraries.takes_host(peer, given.array.dtype.name)
     ]
-    for name in dict.fromkeys((*plan.strategies, *others)):
-        yield _contenders.on_host(given, name)
-    if "torch" in plan.peers and devices.choose_device(given.device).backend == "cuda":
-        yield from _contenders.through_pinned(given)
+    for name in dict.fromkeys((*part.strategies, *others)):
+        yield arrays.on_host(given, name)
+    if "torch" in part.peers and devices.choose_device(given.device).backend == "cuda":
+        yield from arrays.through_pinned(given)
 
 
-def _explanations(given: Input, plan: _Plan, *, sample: bool) -> Iterator[Contender]:
-    for row in map(_row, plan.strategies):
-        for block in plan.blocks if _launches(row) else ():
-            for grid in plan.grids:
-                yield _contenders.explaining(given, row, block, grid, sample=sample)
+def _explanations(given: Input, part: Part) -> Iterator[Contender]:
+    for name in filter(arrays.launches, part.strategies):
+        for block, grid in part.launches():
+            yield arrays.explaining(given, name, block, grid, sample=part.measure == "explain")
 
 
-def in_turns(
-    contenders: Sequence[Contender], repeats: int, most: int = _ROUNDS
-) -> list[list[float]]:
-    """The times of each contender. Contenders alternate in several rounds, at most `most`."""
-    times: list[list[float]] = [[] for _ in contenders]
-    quick = all(c.source == "emulator" for c in contenders) or len(contenders) == 1
-    rounds = 1 if quick else min(most, repeats)
-    for turn in range(rounds):
-        share = repeats // rounds + (turn < repeats % rounds)
-        for i, contender in enumerate(contenders):
-            times[i] += contender.run(share)
-    return times
+_MAKERS: dict[str, Callable[[Input, Part], Iterator[Contender]]] = {
+    "kernel": _kernels, "apart": _kernels, "call": _calls, "host": _hosts,
+    "explain": _explanations, "count": _explanations,
+}  # fmt: skip
 
 
-def _exact(given: Input) -> Any:
-    """The correctly rounded sum."""
-    return sum_of(given.array, "exact", given.accumulate and given.conversion.result).value
+def every_strategy(dtype: str, device: str | None) -> list[str]:
+    """The strategies that can add up this dtype there, `warp_shfl` first; no choices, no hosts."""
+    one = np.ones(1, named(dtype))
+    found = []
+    for row in sorted(registry.strategies(), key=lambda row: row.name != "warp_shfl"):
+        if row.kind in ("kernel", "library", "everywhere"):
+            try:
+                sum_of(one, row.name, device=devices.choose_device(device).id)
+            except (TypeError, CudaError):  # takes other dtypes, or needs another card
+                continue
+            found.append(row.name)
+    return found
+
+
+# --- groups ---------------------------------------------------------------------------------------
 
 
 def _error_ulps(value: Any, exact: Any) -> float | None:
@@ -261,52 +257,96 @@ def _error_ulps(value: Any, exact: Any) -> float | None:
     return float(abs(float(value) - float(exact)) / 2.0 ** (int(exponent) - 1 - precision))
 
 
-def _measurement(
-    given: Input, contender: Contender, measure: str, times: list[float], exact: Any
-) -> Measurement:
-    array = given.array
-    return Measurement(
-        strategy=contender.strategy,
-        dtype=str(array.dtype),
-        n=array.size,
-        nbytes=array.nbytes,
-        block=contender.block,
-        grid=contender.grid,
-        device=contender.device,
-        source=contender.source,
-        cache=contender.cache,
-        repeats=len(times),
-        median_us=statistics.median(times),
-        low_us=min(times),
-        high_us=max(times),
-        peak_gb_s=contender.peak_gb_s,
-        measure=measure,
-        producer=contender.producer,
-        offset=given.offset,
-        error_ulps=_error_ulps(contender.value(), exact),
-        way=contender.way,
+class Maker:
+    """Makes groups of sums on one device. They share the array that is measured.
+
+    `make` makes it from its dtype, its size and the kind of its data.
+    """
+
+    def __init__(
+        self, device: str | None, accumulate: str | None = None,
+        make: Callable[[str, int, str], Array] = arrays.array_of,
+    ) -> None:  # fmt: skip
+        self.device, self.accumulate = device, accumulate
+        self._array = Latest(make)
+
+    def group(self, part: Part, dtype: str, n: int) -> Group:
+        """The contenders of one dtype and size."""
+        conversion = convert(named(dtype), self.accumulate)
+        if conversion.cast is not None:
+            raise TypeError(f"{dtype} cannot be added up in {self.accumulate} without a cast")
+        if conversion.is_complex and part.measure != "host":
+            raise TypeError(f"{dtype} can be measured as host arrays only: measure=['host']")
+        nbytes = n * named(dtype).itemsize
+        in_one = part.measure in ("kernel", "apart") and nbytes >= _LARGE_BYTES
+        case = {"measure": part.measure, "dtype": named(dtype).name, "n": n, "nbytes": nbytes}
+
+        def given() -> Input:
+            array = self._array(dtype, n, part.data)
+            return Input(array, conversion, self.accumulate, self.device, part.offset)
+
+        @functools.cache
+        def exact() -> Any:
+            return sum_of(given().array, "exact", given().dtype).value
+
+        def contenders() -> Iterator[Contender]:
+            names = [
+                name
+                for one in part.strategies
+                for name in (every_strategy(dtype, self.device) if one == EVERY else [one])
+            ]
+            return _MAKERS[part.measure](given(), replace(part, strategies=names))
+
+        return Group(
+            f"{part.measure} {dtype} {n}",
+            case | {"offset": part.offset} | ({"data": part.data} if part.data else {}),
+            contenders,
+            Turns(part.repeats, part.rounds or (1 if in_one else ROUNDS)),
+            after=lambda one: {"error_ulps": _error_ulps(one.value(), exact())},
+            free=lambda: libraries.free(tuple(part.peers)),
+        )
+
+    def groups(self, parts: Iterable[Part]) -> Iterator[Group]:
+        """The groups of parts. Dtypes and libraries that are not installed are left out."""
+        here = libraries.installed(("all",), self.device)
+        for part in parts:
+            part = replace(part, peers=[peer for peer in part.peers if peer in here])
+            for dtype in filter(is_here, part.dtypes):
+                for nbytes in part.nbytes:
+                    yield self.group(part, dtype, max(1, nbytes // named(dtype).itemsize))
+
+
+def combinations(
+    part: Part, sizes: Sequence[int], measure: Sequence[str], device: str | None,
+    accumulate: str | None,
+) -> list[Group]:  # fmt: skip
+    """The groups of a part at several sizes, in elements, by several measures. Checks all."""
+    names = ("strategies", "peers", "dtypes", "ways", "blocks", "grids")
+    given: dict[str, Any] = {name: listed(name, getattr(part, name)) for name in names}
+    sizes, measure = listed("sizes", sizes), listed("measure", measure)
+    if device is not None:  # host strategies would ignore a wrong device
+        devices.choose_device(device)
+    for block, grid in itertools.product(given["blocks"], given["grids"]):
+        launch_sizes(block, grid)
+    sizes = [whole("sizes", n, 1, 2**63 - 1) for n in sizes]
+    for name in measure:
+        one_of("measure", name, MEASURES)
+    for name in given["ways"]:
+        one_of("ways", name, WAYS)
+    given["strategies"] = tuple(
+        registry.find(name).name if isinstance(name, str) else row_of(name)
+        for name in given["strategies"]
     )
-
-
-_MAKERS: dict[str, Callable[[Input, _Plan], Iterator[Contender]]] = {
-    "kernel": _kernels,
-    "apart": functools.partial(_kernels, apart=True),
-    "call": _calls,
-    "host": _hosts,
-    "explain": functools.partial(_explanations, sample=True),
-    "count": functools.partial(_explanations, sample=False),
-}
-
-
-def _group(given: Input, measure: str, plan: _Plan) -> Iterator[Measurement]:
-    contenders = list(_MAKERS[measure](given, plan))
-    in_one = measure in ("kernel", "apart") and given.array.nbytes >= _LARGE_BYTES
-    times = in_turns(contenders, plan.repeats, 1 if in_one else _ROUNDS)
-    exact = _exact(given)
-    for contender, found in zip(contenders, times, strict=True):
-        yield _measurement(given, contender, measure, found, exact)
-    contenders.clear()
-    libraries.free(plan.peers)
+    given["peers"] = libraries.installed(given["peers"], device)
+    offset = whole("offset", part.offset, 0, 2**31 - 1)
+    repeats = whole("repeats", part.repeats, 1, MOST_REPEATS)
+    maker = Maker(device, accumulate)
+    return [
+        maker.group(Part(what, offset=offset, repeats=repeats, **given), dtype, n)
+        for dtype in given["dtypes"]
+        for n in sizes
+        for what in measure
+    ]
 
 
 def benchmark(
@@ -368,40 +408,6 @@ def benchmark(
     >>> [row.n for row in rows if row.strategy == "sequential"]
     [1000, 2000]
     """
-    strategies, sizes = listed("strategies", strategies), listed("sizes", sizes)
-    dtypes, measure = listed("dtypes", dtypes), listed("measure", measure)
-    blocks, grids = listed("blocks", blocks), listed("grids", grids)
-    peers = listed("peers", peers)
-    if device is not None:  # host strategies would ignore a wrong device
-        devices.choose_device(device)
-    for block, grid in itertools.product(blocks, grids):
-        launch_sizes(block, grid)
-    sizes = [whole("sizes", n, 1, 2**63 - 1) for n in sizes]
-    offset = whole("offset", offset, 0, 2**31 - 1)
-    plan = _Plan(
-        tuple(
-            registry.find(name).name if isinstance(name, str) else _row(name) for name in strategies
-        ),
-        blocks,
-        grids,
-        whole("repeats", repeats, 1, MOST_REPEATS),
-        libraries.installed(peers, device),
-        listed("ways", ways),
-    )
-    for name in measure:
-        one_of("measure", name, MEASURES)
-    for name in plan.ways:
-        one_of("ways", name, WAYS)
-    groups = [(d, n, m) for d in dtypes for n in sizes for m in measure]
-    for done, (dtype, n, what) in enumerate(groups):
-        if progress:
-            progress(done, len(groups), f"{what} {dtype} {n}")
-        conversion = convert(named(dtype), accumulate)
-        if conversion.cast is not None:
-            raise TypeError(f"{dtype} cannot be added up in {accumulate} without a cast")
-        if conversion.is_complex and what != "host":
-            raise TypeError(f"{dtype} can be measured as host arrays only: measure=['host']")
-        given = Input(array_of(dtype, n), conversion, accumulate, device, offset)
-        yield from _group(given, what, plan)
-    if progress:
-        progress(len(groups), len(groups), "")
+    part = Part("", strategies, peers, dtypes, (), offset, repeats, ways, blocks, grids)
+    for row in measured(combinations(part, sizes, measure, device, accumulate), progress):
+        yield Measurement(**row)

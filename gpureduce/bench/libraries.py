@@ -36,14 +36,15 @@ class Peer:
     strides: bool = True  # whether a slice is a view
 
 
-def _torch_tensor(torch: ModuleType, array: dtypes.Array) -> Any:
+def torch_tensor(torch: ModuleType, array: dtypes.Array) -> Any:
+    """The array as a tensor in host memory."""
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 
 
 def _torch_host(torch: ModuleType, array: dtypes.Array) -> Run:
-    tensor = _torch_tensor(torch, array)
+    tensor = torch_tensor(torch, array)
     return lambda: tensor.sum().item()
 
 
@@ -78,7 +79,7 @@ PEERS = (
     ),
     Peer(
         "torch",
-        put=lambda torch, array: _torch_tensor(torch, array).cuda(),
+        put=lambda torch, array: torch_tensor(torch, array).cuda(),
         add=_torch_add,
         add_host=_torch_host,
         free=lambda torch: torch.cuda.empty_cache(),

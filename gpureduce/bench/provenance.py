@@ -14,8 +14,6 @@ import numpy as np
 
 from gpureduce.core import devices
 
-SCHEMA = 1
-
 # The fields that `provenance` writes, and their types, for checks of records.
 HEAD: dict[str, Any] = {
     "card": str,
@@ -62,7 +60,7 @@ def _processor() -> str:
     return found[1] if found else platform.machine()
 
 
-def provenance(kind: str, device: devices.Device | None = None) -> dict[str, Any]:
+def provenance(kind: str, device: devices.Device | None = None, schema: int = 1) -> dict[str, Any]:
     """Schema, GPU, driver, toolkit, versions, date, commit, and git's hashes of csrc's folders.
 
     The hashes are those of the sources that were built. The environment variable GPUREDUCE_COMMIT
@@ -72,7 +70,7 @@ def provenance(kind: str, device: devices.Device | None = None) -> dict[str, Any
     device = device or devices.devices()[0]
     info = devices.build_info()
     return {
-        "schema": SCHEMA,
+        "schema": schema,
         "kind": kind,
         "card": device.name,
         "device": device.backend,

@@ -13,13 +13,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gpureduce.bench.benchmark import MOST_REPEATS, array_of
-from gpureduce.bench.contenders import Input, kernel, rotation
+from gpureduce.bench.benchmark import MOST_REPEATS
+from gpureduce.bench.command import output_of, size
+from gpureduce.bench.contenders.arrays import array_of, input_of, kernel, rotation
+from gpureduce.bench.progress import progress
 from gpureduce.bench.provenance import provenance
-from gpureduce.bench.report import output_of, progress, size
-from gpureduce.core import devices, json_files, output_files, registry
+from gpureduce.core import devices, json_files, output_files
 from gpureduce.core.checks import whole
-from gpureduce.core.dtypes import Array, convert, is_here, named
+from gpureduce.core.dtypes import Array, is_here, named
 from gpureduce.core.fast_table import fast_table, use
 from gpureduce.core.table_files import LARGEST, Choice, user_file
 from gpureduce.errors import CudaError
@@ -95,13 +96,12 @@ def candidates(nbytes: int) -> Iterator[Choice]:
 
 def _time(device: devices.Device, array: Array, choice: Choice, repeats: int) -> float | None:
     """Microseconds of one sum at a time; None if the GPU cannot run the candidate."""
-    given = _input(device, array)
     block, grid = choice.launch(array.nbytes, device.sms)
-    row = registry.find(choice.strategy)
     # A run is the mean over all copies of the input. If there are many, few runs are enough.
     runs = min(repeats, 3) if rotation(device, array.nbytes)[0] > _MANY_COPIES else repeats
     try:
-        return statistics.median(kernel(given, row, block, grid, apart=True).run(runs))
+        made = kernel(input_of(array, device), choice.strategy, block, grid, apart=True)
+        return statistics.median(made.timed(runs))
     except CudaError:
         return None
 
@@ -309,15 +309,11 @@ def gains(device: devices.Device, sizes: Sequence[int], repeats: int) -> list[di
     for nbytes in sizes:
         times = _group_times(device, ["float32"], nbytes, repeats)
         best = min(times, key=lambda choice: times[choice])
-        given = _input(device, array_of("float32", nbytes // 4))
-        fast = kernel(given, registry.find("fast"), None, None, apart=True).run(repeats)
+        given = input_of(array_of("float32", nbytes // 4), device)
+        fast = kernel(given, "fast", apart=True).timed(repeats)
         row = {"nbytes": nbytes, "fast_us": statistics.median(fast), "us": times[best]}
         found.append(row | {"strategy": best.strategy, "block": best.block})
     return found
-
-
-def _input(device: devices.Device, array: Array) -> Input:
-    return Input(array, convert(array.dtype, None), None, device.id)
 
 
 def _as_table(choices: Sequence[Choice]) -> str:

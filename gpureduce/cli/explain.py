@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpureduce.bench.report import size
+from gpureduce.bench.command import size
 from gpureduce.cli import kernel_files
 from gpureduce.cli.kernel_files import NAME_OR_FILE, strategy_or_kernel
 from gpureduce.core import json_files, output_files

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gpureduce.bench import report
+from gpureduce.bench.command import REPEATS
 from gpureduce.core import devices, output_files
 from gpureduce.lectures.experiments import EXPERIMENTS, find
 from gpureduce.lectures.kernel_profile import NoProfiler
@@ -33,7 +33,7 @@ def command(arguments: argparse.Namespace) -> None:
     names = list(EXPERIMENTS) if lecture == "all" else [find(lecture).name]
     if record and record.endswith(".json") and len(names) > 1:
         raise ValueError(f"all experiments need a folder to be recorded in, not {record}")
-    repeats = report.REPEATS if arguments.repeats is None else arguments.repeats
+    repeats = REPEATS if arguments.repeats is None else arguments.repeats
     device = devices.choose_device(arguments.device)
     recorded = names if record else []
     targets = {name: _target(record, name, device, arguments.force) for name in recorded}

@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 
 import gpureduce
-from gpureduce.bench import by_axis, by_segment, overview, report, several_devices, tuning
+from gpureduce.bench import command as bench_command
+from gpureduce.bench import options, tuning
+from gpureduce.bench.suites import axis, page, scoreboard, several_devices, strategies
+from gpureduce.bench.suites import segments as bench_segments
 from gpureduce.cli import (
     check,
     explain,
@@ -154,17 +157,19 @@ def _command_bench(arguments: argparse.Namespace) -> None:
     if arguments.parts and not arguments.axis:
         raise ValueError("--parts is for --axis")
     if arguments.axis:
-        by_axis.command(arguments)
+        bench_command.run("axis", axis.suite, arguments)
     elif arguments.segments:
-        by_segment.command(arguments)
+        bench_command.run("segments", bench_segments.suite, arguments)
     elif arguments.devices is not None:
-        several_devices.command(arguments)
+        bench_command.run("devices", several_devices.suite, arguments)
     elif arguments.lecture or arguments.record:
         lectures.command(arguments)
-    elif report.names_nothing(arguments):
-        overview.command(arguments)
+    elif options.names_nothing(arguments):
+        bench_command.run("bench", page.suite, arguments, page.as_html)
+    elif arguments.scoreboard or options.names_nothing(arguments, ["call"]):
+        bench_command.run("bench", scoreboard.suite, arguments)
     else:
-        report.command(arguments)
+        bench_command.run("bench", strategies.suite, arguments)
 
 
 def _command_strategies(arguments: argparse.Namespace) -> None:
@@ -247,19 +252,7 @@ def _sum_arguments(adding: argparse.ArgumentParser) -> None:
 
 
 def _bench_arguments(benching: argparse.ArgumentParser) -> None:
-    report.add_arguments(benching)
-    by_axis.add_arguments(benching)
-    benching.add_argument(
-        "--segments",
-        action="store_true",
-        help="time sums by segment beside other libraries; takes --sizes, --dtypes, --device, "
-        "--repeats and --output",
-    )
-    benching.add_argument(
-        "--cub",
-        metavar="LIBRARY",
-        help="with --segments on a card: a build of tools/cub_segments.cu, for CUB and limits",
-    )
+    options.add_arguments(benching)
     benching.add_argument(
         "--lecture",
         metavar="NAME",

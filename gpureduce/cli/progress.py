@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gpureduce.bench.report import progress_bar
+from gpureduce.bench.progress import progress_bar
 from gpureduce.core.text_files import FileError
 from gpureduce.text import size_text
 

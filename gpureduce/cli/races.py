@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from gpureduce.bench.report import size
+from gpureduce.bench.command import size
 from gpureduce.cli import kernel_files
 from gpureduce.cli.kernel_files import NAME_OR_FILE, strategy_or_kernel
 from gpureduce.core import output_files

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 import gpureduce
-from gpureduce.bench import in_turns, report
+from gpureduce.bench.clocks import of_each
+from gpureduce.bench.command import size
+from gpureduce.bench.runner import Contender, in_turns, one_by_one
 from gpureduce.core import devices
 from gpureduce.core.arrays import random_numbers
 from gpureduce.core.checks import whole
@@ -50,7 +52,7 @@ _NEXT = """Next:
 def register(command: Callable[..., Any]) -> None:
     """Add the command."""
     added = command("tour", _run, "show why each rung is faster, and how fast this machine adds")
-    added.add_argument("--n", type=report.size, default=2**24, help="elements (default: 2^24)")
+    added.add_argument("--n", type=size, default=2**24, help="elements (default: 2^24)")
     added.add_argument("--device", help="cuda, cuda:1 or emulator")
 
 
@@ -106,7 +108,11 @@ def _processors(n: int) -> list[dict[str, Any]]:
             "gpureduce.sum": functools.partial(gpureduce.sum, array, device="cpu"),
             "numpy.sum": functools.partial(np.sum, array),
         }
-        best = {name: min(ms) for name, ms in in_turns.times(runs, set(), None, _REPEATS).items()}
+        found_us = in_turns(
+            [Contender(name, of_each(run), run) for name, run in runs.items()],
+            one_by_one(_REPEATS),
+        )
+        best = {name: min(us) / 1e3 for name, us in zip(runs, found_us, strict=True)}
         for name, ms in best.items():
             value = runs[name]()
             row = {"dtype": array.dtype.name, "call": name, "ms": ms}

@@ -45,14 +45,14 @@ def read(path: Path) -> Any:
             raise ValueError(f"it is not JSON: {error}") from error
 
 
-def read_record(path: Path, kind: str, **kinds: Any) -> dict[str, Any]:
-    """Reads a record of this kind from a file. Checks the types of the fields in `kinds`."""
+def read_record(path: Path, kind: str, schema: int = 1, **kinds: Any) -> dict[str, Any]:
+    """Reads a record of this kind and schema. Checks the types of the fields in `kinds`."""
     found = read(path)
     with naming(path):
         if not isinstance(found, dict) or found.get("kind") != kind:
             raise ValueError(f"it is not a record of kind {kind!r}")
-        if type(found.get("schema")) is not int or found["schema"] != 1:
-            raise ValueError(f"schema must be 1, not {shown(found.get('schema'))}")
+        if type(found.get("schema")) is not int or found["schema"] != schema:
+            raise ValueError(f"schema must be {schema}, not {shown(found.get('schema'))}")
         fields(found, **kinds)
     return found
 

@@ -61,7 +61,8 @@ def _is_earlier(path: Path, kind: str, head: str) -> bool:
     """Whether the file is an output of this kind. The header of a .npy file does not tell."""
     try:
         if path.suffix == ".json":
-            return bool(json_files.read_record(path, kind))
+            found = json_files.read(path)  # of any schema
+            return isinstance(found, dict) and found.get("kind") == kind
         text = text_files.read(path)
     except (OSError, ValueError):
         return False

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from gpureduce.bench import by_axis
+from gpureduce.bench import record as records
+from gpureduce.bench.render import Pivot, of
+from gpureduce.bench.runner import Row
+from gpureduce.bench.suites import axis as by_axis
 from gpureduce.emulator.explain import Explanation, explain
 from gpureduce.lectures.tables import made_on
 from gpureduce.text import Table
 
 PATH = "data/axis_h100.json"
 
-Row = dict[str, Any]
-
 
 def load(path: str | Path = PATH) -> Row:
     """The record. ValueError names a wrong field."""
-    return by_axis.load(Path(path))
+    return records.load(path, "axis")
+
+
+def _shapes_of(record: Row, name: str) -> list[Row]:
+    """The rows of a call for float32 matrices of all shapes."""
+    rows = by_axis.of_part(record["rows"], "shapes")
+    return [row for row in rows if (row["dtype"], row["strategy"]) == ("float32", name)]
 
 
 def both_axes(record: Row, name: str) -> dict[tuple[int, int], tuple[float, float]]:
     """The milliseconds of a call along axis 0 and axis 1, by rows and columns; float32."""
     found: dict[tuple[int, int], dict[int, float]] = {}
-    for row in by_axis.of_part(record["rows"], "shapes"):
-        if row["dtype"] == "float32" and name in row["ms"]:
-            found.setdefault((row["rows"], row["columns"]), {})[row["axis"]] = row["ms"][name]
+    for row in _shapes_of(record, name):
+        found.setdefault((row["rows"], row["columns"]), {})[row["axis"]] = row["median_us"] / 1e3
     return {shape: (ms[0], ms[1]) for shape, ms in found.items() if len(ms) == 2}
 
 
@@ -59,11 +64,11 @@ def per_block(record: Row, name: str, axis: int, share: int) -> Table:
     2
     """
     rows = []
-    for row in by_axis.of_part(record["rows"], "shapes"):
-        if row["dtype"] != "float32" or row["axis"] != axis or name not in row["ms"]:
+    for row in _shapes_of(record, name):
+        if row["axis"] != axis:
             continue
         sums = row["columns"] if axis == 0 else row["rows"]
-        gb_s, blocks = row["nbytes"] / row["ms"][name] / 1e6, -(-sums // share)
+        gb_s, blocks = row["gb_s"], -(-sums // share)
         if blocks <= _MOST_BLOCKS:
             rows.append([f"{sums:,}", f"{gb_s:,.0f}", f"{blocks:,}", f"{gb_s / blocks:.1f}"])
     what = "columns" if axis == 0 else "rows"
@@ -95,13 +100,17 @@ def counted(names: Sequence[str], shape: tuple[int, int]) -> dict[str, Explanati
     return found
 
 
+_RUNGS = Pivot(
+    {"": of("strategy")},
+    of("gb_s", ",.0f"),
+    lambda row: f"{row['rows']:,} x {row['columns']:,}, axis {row['axis']}",
+)
+
+
 def rungs(record: Row) -> Table:
     """GB/s of each kernel, on a narrow, a square and a wide matrix; if they have been timed."""
     rows = by_axis.of_part(record["rows"], "rungs")
-    names = dict.fromkeys(name for row in rows for name in row["ms"])
-    head = ["", *(f"{row['rows']:,} x {row['columns']:,}, axis {row['axis']}" for row in rows)]
-    body = [[name, *(f"{row['nbytes'] / row['ms'][name] / 1e6:,.0f}" if name in row["ms"] else ""
-                     for row in rows)] for name in names]  # fmt: skip
+    head, body = _RUNGS.lines(rows)
     missing = "This record has no times of the kernels by name: gpureduce bench --axis takes them."
     notes = [f"{made_on(record)}."] if rows else [missing]
     return Table("GB/s of each kernel, float32", head, body, notes)
@@ -110,9 +119,8 @@ def rungs(record: Row) -> Table:
 def chosen(record: Row) -> Table:
     """The kernel that `fast` takes, by columns and axis."""
     kernels: dict[int, dict[int, str]] = {0: {}, 1: {}}
-    for row in by_axis.of_part(record["rows"], "shapes"):
-        if row["dtype"] == "float32":
-            kernels[row["axis"]][row["columns"]] = row["kernel"]
+    for row in _shapes_of(record, "fast"):
+        kernels[row["axis"]][row["columns"]] = row["kernel"]
     rows: list[list[str]] = []
     for columns in sorted(kernels[1]):
         names = [kernels[1][columns], kernels[0].get(columns, "")]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpureduce.bench.benchmark import Measurement
-from gpureduce.bench.contenders import rotation
-from gpureduce.core import arrays, devices, dtypes, on_device, registry
-from gpureduce.core.request import Request
+from gpureduce.bench.contenders.arrays import Input, kernel
+from gpureduce.bench.runner import Latest
+from gpureduce.core import arrays, devices, dtypes, registry
 
 _PATTERN = 2**22
 
@@ -51,25 +51,23 @@ class Row(Measurement):
     facts: dict[str, Any] = field(default_factory=dict)
 
 
+def _integers(dtype: str, n: int) -> dtypes.Array:
+    """An input of few different numbers: 10^9 random ones would take a minute to make."""
+    some = arrays.random_numbers(n).integers(-1000, 1000, min(n, _PATTERN)).astype(dtype)
+    return arrays.repeated(some, n)
+
+
 @dataclass
 class Bench:
     """Times kernels on one device; keeps the input of the last size."""
 
     device: devices.Device
     repeats: int
-    _kept: dict[tuple[str, int], dtypes.Array] = field(default_factory=dict)
+    array: Latest = field(default_factory=lambda: Latest(_integers))
 
     @property
     def emulated(self) -> bool:
         return self.device.backend == "emulator"
-
-    def array(self, dtype: str, n: int) -> dtypes.Array:
-        """An input of few different numbers: 10^9 random ones would take a minute to make."""
-        if (dtype, n) not in self._kept:
-            rng = arrays.random_numbers(n)
-            some = rng.integers(-1000, 1000, min(n, _PATTERN)).astype(dtype)
-            self._kept = {(dtype, n): arrays.repeated(some, n)}
-        return self._kept[dtype, n]
 
     def row(self, case: Case, nbytes: int, ms: Sequence[float], launch: Sequence[int | None],
             cache: str, **facts: Any) -> Row:  # fmt: skip
@@ -98,13 +96,10 @@ class Bench:
 
     def time(self, case: Case) -> Row:
         """The launches of one sum alone: no copies, no host, no Python."""
-        row = registry.find(case.strategy)
         array = self.array(case.dtype, case.n)
         to = dtypes.convert(array.dtype, case.dtype)
-        copies, cache = rotation(self.device, array.nbytes)
-        request = Request(row, to, case.block or 0, case.grid or 0, case.finish)
-        times, block, grid = on_device.measure(
-            request, array, self.device,
-            copies=copies, repeats=self.repeats, warmups=1 if self.emulated else 2,
-        )  # fmt: skip
-        return self.row(case, array.nbytes, times, (block, grid), cache)
+        given = Input(array, to, case.dtype, self.device.id)
+        made = kernel(given, case.strategy, case.block, case.grid, case.finish)
+        ms = [us / 1e3 for us in made.timed(self.repeats)]
+        launch = (made.fields["block"], made.fields["grid"])
+        return self.row(case, array.nbytes, ms, launch, made.fields["cache"])

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gpureduce.bench import record as records
 from gpureduce.bench.benchmark import MOST_REPEATS
 from gpureduce.bench.provenance import HEAD, provenance
 from gpureduce.core import devices, json_files, registry
@@ -52,7 +53,7 @@ class Record(Measured):
         """Write the record as JSON."""
         rows = [dataclasses.asdict(row) for row in self.rows]
         kept = {"lecture": self.lecture, "shrink": self.shrink, "rows": rows}
-        json_files.write(path, self.made | kept)
+        records.write(path, self.made | kept)
 
 
 def run(name: str, device: str | None = None, repeats: int = 11) -> Record:
@@ -80,7 +81,7 @@ def measured(
     bench = Bench(device, min(repeats, 3) if device.backend == "emulator" else repeats)
     fitting = [case for case in cases if _fits(case, device)]
     rows = tuple(experiment.measure(bench, fitting))
-    return Record(experiment.name, shrink, rows, provenance("lecture", device))
+    return Record(experiment.name, shrink, rows, provenance("lecture", device, records.SCHEMA))
 
 
 def _fits(case: Case, device: devices.Device) -> bool:
@@ -105,8 +106,8 @@ def load(path: str | Path) -> Record:
     'NVIDIA H100 80GB HBM3'
     """
     path = Path(path)
-    kinds = {"lecture": str, "shrink": int, "rows": list[Any]}
-    made = json_files.read_record(path, "lecture", **HEAD, **kinds)
+    kinds = HEAD | {"lecture": str, "shrink": int, "rows": list[Any]}
+    made = json_files.read_record(path, "lecture", records.SCHEMA, **kinds)
     with json_files.naming(path):
         name = find(made.pop("lecture")).name
         rows = json_files.checked(made.pop("rows"), tuple[Row, ...], "rows")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpureduce.bench import by_axis
+from gpureduce.bench.suites import axis as by_axis
 from gpureduce.lectures import axes
 from gpureduce.lectures.tables import made_on
 from gpureduce.plot.layout import COLOURS, INK, MARKERS, NO_RUNG, foot, label_ends, log_scale, page
@@ -49,9 +49,10 @@ def axis_speeds(
     others = [name for name in speeds[1] if name not in _OURS]
     figure, panel = page(11, 4.8, 2, sharey=True)
     # Some calls add up rows only.
+    copy = by_axis.copy_gb_s(record["rows"])
     lines = {a: {n: of_axis[n] for n in shown if n in of_axis} for a, of_axis in speeds.items()}
     for ax, (axis, of_axis) in zip(panel, lines.items(), strict=True):
-        _draw(ax, of_axis, others, _copy(record))
+        _draw(ax, of_axis, others, copy)
         ax.set_title(_TITLES[axis], loc="left", fontsize=10)
     panel[0].set_ylabel("GB/s of matrix and sums")
     log_scale(panel[0])
@@ -59,17 +60,9 @@ def axis_speeds(
         looks = [(name, line, _look(name, others)["color"]) for name, line in of_axis.items()]
         label_ends(ax, [(max(line), line[max(line)], name, ink) for name, line, ink in looks])
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    dashed = "Dashed: a copy of the matrix. " if _copy(record) else ""
+    dashed = "Dashed: a copy of the matrix. " if copy else ""
     foot(figure, f"{dashed}{made_on(record)}; all in one run, the L2 cache flushed.")
     return figure
-
-
-def _copy(record: Mapping[str, Any]) -> float | None:
-    """GB/s of a copy of a float32 matrix, reads and writes together."""
-    for row in record["rows"]:
-        if "copy" in row["ms"] and row["dtype"] == "float32":
-            return float(row["nbytes"] / row["ms"]["copy"] / 1e6)
-    return None
 
 
 def _draw(

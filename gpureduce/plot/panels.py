@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpureduce.bench import exact_bench
-from gpureduce.bench.exact_bench import how_taken
+from gpureduce.bench import record as records
 from gpureduce.bench.libraries import LOAD_ONLY
-from gpureduce.bench.targets import MIB, Row, load, ratios
+from gpureduce.bench.ratios import MIB, ratios
+from gpureduce.bench.runner import Row
+from gpureduce.bench.suites import exact
 from gpureduce.lectures.records import Record, printed
 from gpureduce.lectures.tables import made_on, short_device
 from gpureduce.plot.layout import (
@@ -157,26 +158,28 @@ def exact_cost(path: str | Path = "data/exact_h200.json", title: str = "") -> An
     >>> from gpureduce import plot
     >>> figure = plot.exact_cost("notebooks/data/exact_h200.json")
     """
-    record = exact_bench.load(Path(path))
-    if "kernels" not in record:
+    record = exact.load(Path(path))
+    rows = exact.largest(record)
+    if not rows:
         raise ValueError(f"{path}: it has no sums on a card to draw")
-    nbytes = max(row["nbytes"] for row in record["kernels"])
-    rows = [row for row in record["kernels"] if row["nbytes"] == nbytes]
+    nbytes = rows[0]["nbytes"]
     dtypes, kinds = (list(dict.fromkeys(row[key] for row in rows)) for key in ("dtype", "data"))
     figure, axes = page(10.2, 4.4, len(dtypes), sharey=True)
-    names = [name for name in _SUMS if any(name in row["gb_s"] for row in rows)]
+    names = [name for name in _SUMS if any(name == row["strategy"] for row in rows)]
+    peak = rows[0].get("peak_gb_s") or max(row["gb_s"] for row in rows)
     thick = 0.84 / len(names)
     for ax, dtype in zip(axes, dtypes, strict=True):
-        found = {row["data"]: row["gb_s"] for row in rows if row["dtype"] == dtype}
+        found = {(r["data"], r["strategy"]): r["gb_s"] for r in rows if r["dtype"] == dtype}
         for i, name in enumerate(names):
-            bars = [(k, found[kind][name]) for k, kind in enumerate(kinds) if name in found[kind]]
+            places = [(k, (kind, name)) for k, kind in enumerate(kinds)]
+            bars = [(k, found[place]) for k, place in places if place in found]
             at = [k + (i - (len(names) - 1) / 2) * thick for k, _ in bars]
             ax.barh(at, [value for _, value in bars], height=0.9 * thick, color=_SUMS[name])
             for y, (_, value) in zip(at, bars, strict=True):
                 ax.annotate(f" {name}", (0, y), va="center", fontsize=7.5, color="white")
                 ax.annotate(f" {value:,.0f}", (value, y), va="center", fontsize=7.5)
         ax.set_title(dtype, loc="left", fontsize=9.5)
-        ax.set_xlim(0, 1.25 * record["peak_gb_s"])
+        ax.set_xlim(0, 1.25 * peak)
         ax.xaxis.set_major_locator(importlib.import_module("matplotlib.ticker").MaxNLocator(3))
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         ax.tick_params(axis="x", labelsize=8)
@@ -185,7 +188,7 @@ def exact_cost(path: str | Path = "data/exact_h200.json", title: str = "") -> An
     axes[0].set_yticks(range(len(kinds)), kinds, fontsize=9)
     axes[0].set_ylim(len(kinds) - 0.45, -0.55)
     figure.suptitle(title or f"{nbytes // MIB:,} MiB on a card", x=0.01, ha="left", fontsize=11)
-    foot(figure, f"{made_on(record)}; {how_taken(names)}.")
+    foot(figure, f"{made_on(record)}; {exact.how_taken(names)}.")
     return figure
 
 
@@ -198,7 +201,7 @@ def beside_cub(path: str | Path = "data/bench_h100.json", title: str = "") -> An
     >>> from gpureduce import plot
     >>> figure = plot.beside_cub("notebooks/data/bench_h100.json")
     """
-    record = load(Path(path))
+    record = records.load(path, "bench")
     found = {name: ratios(record["rows"], "apart", name, ["cub"]) for name in ("fast", "exact")}
     shown = [name for name in found if found[name]]
     if not shown:

@@ -16,62 +16,11 @@ import producers
 from cases import on_devices
 from gpureduce import _emulator
 from gpureduce.bench import benchmark as bench_module
-from gpureduce.bench import contenders, libraries, report
+from gpureduce.bench import libraries
+from gpureduce.bench.contenders.arrays import WAYS
+from gpureduce.bench.progress import progress_bar
 from gpureduce.core import devices, registry
 from user_kernels import INDEX_BUG, TREE
-
-
-def test_measurements_say_what_ran():
-    rows = list(
-        gpureduce.benchmark(
-            ["reduce2", "fast", "cpu", "numpy"], [1000, 5000], ["int32"], [64], device="emulator",
-            repeats=3,
-        )
-    )  # fmt: skip
-    assert [r.strategy for r in rows] == ["sequential", "fast", "cpu", "numpy"] * 2
-    assert rows[0].block == 64 and rows[0].grid == 16
-    for row in rows:
-        assert 0 < row.low_us <= row.median_us <= row.high_us
-        assert row.gb_s == pytest.approx(row.n * 4 / row.median_us / 1e3)
-        assert (row.source == "emulator") == (row.strategy in ("sequential", "fast"))
-        assert row.percent_of_peak is None
-
-
-def test_bfloat16_by_name():
-    (row,) = gpureduce.benchmark(["cpu"], [1000], ["bfloat16"], repeats=1)
-    assert row.dtype == "bfloat16" and row.nbytes == 2000
-
-
-def test_explaining_is_measured():
-    rows = list(
-        gpureduce.benchmark(
-            ["sequential", "fast", "cpu"], [5000], ["int32"], [64], repeats=2,
-            accumulate="int32", measure=["explain", "count"],
-        )
-    )  # fmt: skip
-    assert [(r.strategy, r.measure, r.block, r.grid) for r in rows] == [
-        ("sequential", "explain", 64, 79), ("sequential", "count", 64, 79),
-    ]  # fmt: skip
-    assert all(row.source == "perf_counter" and row.error_ulps is None for row in rows)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        ({"blocks": [64, -1]}, "block must be a multiple of 32 from 32 to 1024, not -1"),
-        ({"blocks": [10**20]}, f"block must be a multiple of 32 from 32 to 1024, not {10**20}"),
-        ({"grids": [-1]}, "grid must be from 1 to 2**31 - 1, not -1"),
-        ({"repeats": 0}, "repeats must be from 1 to 2**31 - 1, not 0"),
-        ({"repeats": 2**32 + 1}, "repeats must be from 1 to 2**31 - 1, not 4294967297"),
-        ({"sizes": [0]}, "sizes must be from 1 to 2**63 - 1, not 0"),
-        ({"offset": 10**20}, f"offset must be from 0 to 2**31 - 1, not {10**20}"),
-        ({"offset": -1}, "offset must be from 0 to 2**31 - 1, not -1"),
-    ],
-)
-def test_numbers_are_checked_before_c_cuts_them_down(wrong, words):
-    for device in ("emulator", None):
-        with pytest.raises(ValueError, match=re.escape(words)):
-            next(gpureduce.benchmark(["fast"], device=device, **wrong))
 
 
 class FakeArray(producers.ByDLPack):
@@ -96,24 +45,44 @@ def fake_cupy(monkeypatch):
     return fake
 
 
-def test_libraries_are_measured_beside_ours(fake_cupy):
-    rows = list(
-        gpureduce.benchmark(
-            ["fast", "cpu"], [3000], ["float32"], device="emulator", repeats=4,
-            measure=["kernel", "call", "host"], peers=["cupy", "numpy"],
-        )
-    )  # fmt: skip
-    found = [(r.measure, r.strategy, r.producer) for r in rows]
-    assert found == [
-        ("kernel", "fast", ""), ("kernel", "cpu", ""),
-        ("call", "fast", "cupy"), ("call", "cupy", "cupy"),
-        ("call", "fast", "numpy"), ("call", "cpu", "numpy"), ("call", "numpy", "numpy"),
-        ("host", "fast", "numpy"), ("host", "cpu", "numpy"),
-        ("host", "cupy", "numpy"), ("host", "numpy", "numpy"),
-    ]  # fmt: skip
-    assert all(r.repeats == 4 and 0 < r.low_us <= r.median_us <= r.high_us for r in rows)
-    assert all(r.error_ulps is not None and r.error_ulps < 100 for r in rows)
-    assert min(r.error_ulps for r in rows) <= 0.5
+USUAL = {"strategies": ["cpu"], "sizes": [100], "device": "emulator", "repeats": 2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ({"strategies": ["reduce2", "fast", "cpu", "numpy"], "sizes": [1000, 5000], "blocks": [64]},
+         2 * [("kernel", "sequential", ""), ("kernel", "fast", ""), ("kernel", "cpu", ""),
+              ("kernel", "numpy", "")]),
+        ({"strategies": ["fast", "cpu"], "dtypes": ["float32"], "peers": ["cupy", "numpy"],
+          "measure": ["kernel", "call", "host"]},
+         [("kernel", "fast", ""), ("kernel", "cpu", ""), ("call", "fast", "cupy"),
+          ("call", "cupy", "cupy"), ("call", "fast", "numpy"), ("call", "cpu", "numpy"),
+          ("call", "numpy", "numpy"), ("host", "fast", "numpy"), ("host", "cpu", "numpy"),
+          ("host", "cupy", "numpy"), ("host", "numpy", "numpy")]),
+        ({"dtypes": ["bfloat16"], "peers": ["cupy"], "measure": ["host"]},
+         [("host", "cpu", "numpy")]),  # CuPy has no bfloat16
+        ({"strategies": ["auto", "cpu"], "measure": ["call"], "device": None},
+         [("call", name, "numpy") for name in ("auto", "cpu", "numpy")]),
+        ({"strategies": ["sequential", "fast", "cpu"], "blocks": [64], "accumulate": "int32",
+          "measure": ["explain", "count"], "device": None},
+         [("explain", "sequential", ""), ("count", "sequential", "")]),
+        ({"strategies": ["cpu", "fast"], "measure": ["apart"]}, [("apart", "fast", "")]),
+    ],
+)  # fmt: skip
+def test_what_is_measured(arguments, found, fake_cupy):
+    rows = list(gpureduce.benchmark(**USUAL | arguments))
+    assert [(row.measure, row.strategy, row.producer) for row in rows] == found
+    for row in rows:
+        assert 0 < row.low_us <= row.median_us <= row.high_us and row.repeats == 2
+        assert row.nbytes == row.n * {"bfloat16": 2}.get(row.dtype, 4)
+        assert row.gb_s == pytest.approx(row.nbytes / row.median_us / 1e3)
+        if row.strategy == "sequential":
+            assert (row.block, row.grid) == (64, -(-row.n // 64))
+        emulated = row.measure in ("kernel", "apart") and row.strategy not in ("cpu", "numpy")
+        assert (row.source == "emulator") == emulated and row.percent_of_peak is None
+        ulps = row.error_ulps
+        assert ulps is None if row.measure in ("explain", "count") else ulps < 100
 
 
 @on_devices
@@ -144,24 +113,17 @@ def test_sums_apart(device, monkeypatch):
 
 def test_ways_to_call(fake_cupy):
     """Each way beside the library's own sum; kernels that read no strides are left out there."""
-    how = {"device": "emulator", "repeats": 1, "measure": ["call"], "ways": list(contenders.WAYS)}
+    how = {"device": "emulator", "repeats": 1, "measure": ["call"], "ways": list(WAYS)}
     rows = list(gpureduce.benchmark(["fast", "warp_shfl"], [3000], ["float32"], **how,
                                     peers=["cupy", "numpy"]))  # fmt: skip
     found = {(r.producer, r.strategy): [] for r in rows}
     for r in rows:
         found[r.producer, r.strategy].append(r.way)
-    every = list(contenders.WAYS)
+    every = list(WAYS)
     assert found.pop(("cupy", "warp_shfl")) == [way for way in every if way != "strided"]
     assert all(ways == every for ways in found.values()) and len(found) == 5
     assert all((r.error_ulps is None) == (r.way == "cast") for r in rows)
     assert all(r.error_ulps < 100 for r in rows if r.error_ulps is not None)
-
-
-def test_calls_without_a_card_are_those_of_numpy():
-    rows = list(gpureduce.benchmark(["auto", "cpu"], [1], ["int32"], measure=["call"], repeats=1))
-    assert [(r.strategy, r.producer, r.way) for r in rows] == [
-        (name, "numpy", "timing=False") for name in ("auto", "cpu", "numpy")
-    ]
 
 
 @pytest.mark.alone
@@ -175,40 +137,6 @@ def test_the_limit_only_loads(device):
     assert 0 < limit.median_us < 1.05 * fast.median_us
     moved = gpureduce.benchmark(["fast"], [1000], ["float32"], offset=1, **how)
     assert [row.strategy for row in moved] == ["fast"]
-
-
-def test_calls_are_timed_when_they_are_warm(monkeypatch):
-    """The first calls are slow, until threads are awake. Long calls are repeated less often."""
-    now = 0
-    made = []
-    monkeypatch.setattr(contenders.time, "perf_counter_ns", lambda: now)
-
-    def call():
-        nonlocal now
-        made.append(now)
-        now += 100_000 if len(made) <= 15 else 10_000
-
-    assert contenders.timed_calls(call, 3) == [10, 10, 10]  # after 15 + 50 calls
-    made = [0] * 15
-    assert contenders.timed_calls(call, 2) == [10, 10] and len(made) == 15 + 3 * 200
-
-    def long_call():
-        nonlocal now
-        made.append(now)
-        now += 3_000_000
-
-    made.clear()
-    assert contenders.timed_calls(long_call, 2) == [3000, 3000] and len(made) == 4
-
-
-def test_half_floats_are_left_to_those_that_have_them(fake_cupy):
-    rows = list(
-        gpureduce.benchmark(
-            ["fast"], [100], ["bfloat16"], device="emulator", repeats=1, measure=["host"],
-            peers=["cupy"],
-        )
-    )  # fmt: skip
-    assert [r.strategy for r in rows] == ["fast"]
 
 
 def test_errors_are_counted_in_last_places():
@@ -251,20 +179,28 @@ def test_peers_that_are_not_there(monkeypatch):
         ({"peers": ["torch"]}, ValueError, "torch is not installed"),
         ({"peers": ["tensorflow"]}, ValueError, "no peer 'tensorflow'; there are cub, load_only"),
         ({"measure": ["call"], "ways": ["slow"]}, ValueError, "ways must be one of default"),
-        ({"ways": "default"}, TypeError, r"ways must be a list, such as \["),
         ({"measure": ["all"]}, ValueError, "measure must be one of kernel, apart, call, host"),
         ({"measure": ["apart"]}, ValueError, "cpu launches nothing that could be measured apart"),
-        ({"strategies": "cpu"}, TypeError, r"strategies must be a list, such as \["),
-        ({"dtypes": "int32"}, TypeError, r"dtypes must be a list, such as \["),
-        ({"peers": "numpy"}, TypeError, r"peers must be a list, such as \["),
-        ({"sizes": 100}, TypeError, r"sizes must be a list, such as \["),
+        *(({name: value}, TypeError, f"{name} must be a list, such as [") for name, value in (
+            ("ways", "default"), ("strategies", "cpu"), ("dtypes", "int32"), ("peers", "numpy"),
+            ("sizes", 100))),
+        # Numbers are checked before C cuts them down.
+        *(({"strategies": ["fast"], "device": device, name: value}, ValueError, words)
+          for device in ("emulator", None) for name, value, words in (
+            ("blocks", [64, -1], "block must be a multiple of 32 from 32 to 1024, not -1"),
+            ("blocks", [10**20], f"block must be a multiple of 32 from 32 to 1024, not {10**20}"),
+            ("grids", [-1], "grid must be from 1 to 2**31 - 1, not -1"),
+            ("repeats", 0, "repeats must be from 1 to 2**31 - 1, not 0"),
+            ("repeats", 2**32 + 1, "repeats must be from 1 to 2**31 - 1, not 4294967297"),
+            ("sizes", [0], "sizes must be from 1 to 2**63 - 1, not 0"),
+            ("offset", 10**20, f"offset must be from 0 to 2**31 - 1, not {10**20}"),
+            ("offset", -1, "offset must be from 0 to 2**31 - 1, not -1"))),
     ],
-)
+)  # fmt: skip
 def test_errors(arguments, error, words, monkeypatch):
     monkeypatch.setattr(libraries.importlib.util, "find_spec", lambda name: None)
-    usual = {"strategies": ["cpu"], "sizes": [100], "device": "emulator", "repeats": 1}
-    with pytest.raises(error, match=words):
-        list(gpureduce.benchmark(**usual | arguments))
+    with pytest.raises(error, match=re.escape(words)):
+        list(gpureduce.benchmark(**USUAL | arguments))
 
 
 def test_progress(capsys):
@@ -275,7 +211,7 @@ def test_progress(capsys):
     list(rows)
     assert said == [(0, 2, "kernel int8 10"), (1, 2, "kernel int8 20"), (2, 2, "")]
     for what in said:
-        report.progress_bar(*what)
+        progress_bar(*what)
     bar = capsys.readouterr().err
     assert "[............" in bar and "1/2 kernel int8 20" in bar and bar.endswith("\r")
 

@@ -12,7 +12,8 @@ import time
 import pytest
 
 import gpureduce
-from gpureduce.bench import contenders, tuning
+from gpureduce.bench import tuning
+from gpureduce.bench.contenders import arrays as contenders
 from gpureduce.core import devices, fast_table, on_device, table_files
 from gpureduce.core.table_files import Choice
 

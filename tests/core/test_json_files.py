@@ -18,7 +18,8 @@ import pytest
 import readme
 from cases import ROOT
 from gpureduce import lectures
-from gpureduce.bench import exact_bench, scoreboard, targets
+from gpureduce.bench import record
+from gpureduce.bench.suites import axis, segments, several_devices
 from gpureduce.core import json_files
 from gpureduce.hardware import report, tables, verify_counters
 from gpureduce.lectures.tables import show
@@ -89,8 +90,9 @@ def test_a_wrong_field_is_named(change, fault):
 def test_other_readers_name_the_file(text, tmp_path):
     path = tmp_path / "counters_card.json"
     path.write_bytes(text)
-    readers = [lectures.load, exact_bench.load, targets.load, verify_counters.read]
-    readers += [report.load_patterns]
+    readers = [lectures.load, verify_counters.read, report.load_patterns]
+    kinds = ("axis", "bench", "devices", "exact", "segments")
+    readers += [lambda path, kind=kind: record.load(path, kind) for kind in kinds]
     readers += [lambda path: tables.recorded(["sequential"], 2**10, path=path)]
     for reader in readers:
         with pytest.raises(ValueError, match=re.escape(str(path))):
@@ -140,12 +142,8 @@ def short(record):
     return few
 
 
-def markdown_of_scoreboard(path):
-    return readme._named(path, scoreboard.markdown, targets.load(path))
-
-
-def markdown_of_exact(path):
-    return readme._named(path, exact_bench.markdown, exact_bench.load(path))
+def text_of(kind, report):
+    return lambda path: readme._named(path, report, record.load(path, kind))
 
 
 def judged(path):
@@ -170,9 +168,12 @@ def fault_of(read, path):
 @pytest.mark.parametrize(
     ("name", "read"),
     [
-        ("bench_h100.json", markdown_of_scoreboard),
-        ("exact_h200.json", markdown_of_exact),
-        ("exact_cpu.json", markdown_of_exact),
+        ("bench_h100.json", text_of("bench", readme._scoreboard)),
+        ("exact_h200.json", text_of("exact", readme._exact)),
+        ("exact_cpu.json", text_of("exact", readme._exact)),
+        ("axis_h100.json", text_of("axis", axis.as_text)),
+        ("segments_h100.json", text_of("segments", segments.as_text)),
+        ("devices_h100_x4.json", text_of("devices", several_devices.as_text)),
         ("counters_h200.json", judged),
         ("counters_h200.json", markdown_of_counters),
         ("lecture_profile_h100.json", lambda path: str(show(lectures.load(path)))),
@@ -183,13 +184,13 @@ def fault_of(read, path):
 def test_any_value_may_be_wrong(name, read, tmp_path):
     """It reads as before, or a ValueError names the file: no other exception gets out."""
     rng = random.Random(SEED)
-    record = short(json.loads((DATA / name).read_text()))
+    made = short(json.loads((DATA / name).read_text()))
     path = tmp_path / name
-    path.write_text(json.dumps(record))
+    path.write_text(json.dumps(made))
     assert not fault_of(read, path)
     refused = 0
-    for spot in spots(record, rng):
-        changed = copy.deepcopy(record)
+    for spot in spots(made, rng):
+        changed = copy.deepcopy(made)
         at = changed
         for key in spot[:-1]:
             at = at[key]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import gpureduce
+from cases import MADE, timed_rows
 from gpureduce import lectures
-from gpureduce.bench import by_segment
+from gpureduce.lectures import keys as tables
 
 N = 2**14
 RNG = np.random.default_rng(7)
@@ -75,8 +78,17 @@ def test_the_streams_become_unstable():
 
 
 def test_a_table_of_the_record(tmp_path):
-    table = by_segment.recorded(tmp_path / "segments_h100.json")
+    table = tables.recorded(tmp_path / "segments_h100.json")
     assert "H100: not recorded yet" in str(table)
     (tmp_path / "segments_x.json").write_text("{")
     with pytest.raises(ValueError, match="segments_x"):
-        by_segment.recorded(tmp_path / "segments_x.json")
+        tables.recorded(tmp_path / "segments_x.json")
+    case = {"measure": "segments", "n": 1000, "segments": 100, "columns": 1, "data": "normal",
+            "index": "int64"}  # fmt: skip
+    us = {"torch index_add": 2000.0, "torch deterministic": 20_000.0, "exact": 1000.0}
+    rows = timed_rows(case | {"ids": "unsorted"}, us) + timed_rows(case | {"ids": "offsets"}, us)
+    made = MADE | {"schema": 2, "kind": "segments", "rows": rows}
+    (tmp_path / "segments_x.json").write_text(json.dumps(made))
+    table = tables.recorded(tmp_path / "segments_x.json")
+    assert table.rows == [["100", "unsorted", "2.000", "20.000", "1.000", "0.50"]]
+    assert table.notes == ["NVIDIA Test 9000: driver 580, 2026-01-01; 1,000 elements."]

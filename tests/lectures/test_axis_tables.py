@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from cases import MADE
+from cases import MADE, timed_rows
 from gpureduce.lectures import axes
 
 
-def row(rows, columns, axis, part="shapes", kernel="row_warp", **ms):
-    case = {"rows": rows, "columns": columns, "axis": axis, "dtype": "float32", "part": part}
-    return case | {"nbytes": 4 * rows * columns, "kernel": kernel, "ms": ms}
+def rows_of(rows, columns, axis, measure="shapes", kernel="row_warp", **us):
+    case = {"rows": rows, "columns": columns, "axis": axis, "measure": measure, "kernel": kernel}
+    return timed_rows(case | {"nbytes": 4 * rows * columns}, us)
 
 
 RECORD = MADE | {
     "kind": "axis",
     "rows": [
-        {"dtype": "float32", "nbytes": 8, "ms": {"copy": 1.0}},
-        row(1000, 10, 1, theirs=1.0, fast=0.5),
-        row(1000, 10, 0, theirs=7.0, fast=0.5, kernel="column_tiles"),
-        row(100, 100, 1, theirs=3.0, fast=0.5, kernel="row_tile"),
-        row(100, 100, 0, theirs=2.0, fast=0.6, kernel="column_tiles"),
-        row(50, 200, 1, theirs=3.0, fast=0.5, kernel="row_tile"),
-        row(50, 200, 0, theirs=1.0, fast=0.5, kernel="column_tiles"),
-        row(4, 1000, 0, "small", theirs=1000.0),
+        *timed_rows({"measure": "shapes"}, {"copy": 1.0}),
+        *rows_of(1000, 10, 1, theirs=1.0, fast=0.5),
+        *rows_of(1000, 10, 0, theirs=7.0, fast=0.5, kernel="column_tiles"),
+        *rows_of(100, 100, 1, theirs=3.0, fast=0.5, kernel="row_tile"),
+        *rows_of(100, 100, 0, theirs=2.0, fast=0.6, kernel="column_tiles"),
+        *rows_of(50, 200, 1, theirs=3.0, fast=0.5, kernel="row_tile"),
+        *rows_of(50, 200, 0, theirs=1.0, fast=0.5, kernel="column_tiles"),
+        *rows_of(4, 1000, 0, "small", theirs=1000.0),
     ],
 }
 
@@ -32,7 +32,7 @@ def test_the_matrix_whose_axes_differ_most():
     table = axes.slower_axis(RECORD, ("theirs", "fast"))
     assert table.rows[0] == ["theirs", "1,000 x 10", "the columns", "7.0"]
     assert table.rows[1] == ["fast", "100 x 100", "the columns", "1.2"]
-    assert axes.slower_axis(RECORD | {"rows": RECORD["rows"][3:]}, ["theirs"]).rows == [
+    assert axes.slower_axis(RECORD | {"rows": RECORD["rows"][5:]}, ["theirs"]).rows == [
         ["theirs", "50 x 200", "the rows", "3.0"]
     ]
 
@@ -56,8 +56,8 @@ def test_kernels_that_refuse_a_shape_are_left_out():
 
 def test_kernels_by_name():
     assert "no times of the kernels" in str(axes.rungs(RECORD))
-    rows = [row(16, 100, 1, "rungs", "", row_warp=0.5, row_lanes=1.0),
-            row(16, 100, 0, "rungs", "", column_tiles=0.25)]  # fmt: skip
+    rows = rows_of(16, 100, 1, "rungs", "", row_warp=0.5, row_lanes=1.0)
+    rows += rows_of(16, 100, 0, "rungs", "", column_tiles=0.25)
     table = axes.rungs(RECORD | {"rows": rows})
     assert [line[0] for line in table.rows] == ["row_warp", "row_lanes", "column_tiles"]
     assert [bool(cell) for cell in table.rows[0][1:]] == [True, False]

@@ -16,8 +16,10 @@ pytest.importorskip("nbclient")
 import gpureduce
 import notebooks
 from gpureduce import lectures
-from gpureduce.bench import by_axis
-from gpureduce.bench.targets import ratios
+from gpureduce.bench import record
+from gpureduce.bench.ratios import ratios
+from gpureduce.bench.suites import axis as by_axis
+from gpureduce.bench.suites import exact
 from gpureduce.kernels import ladder
 from gpureduce.lecture_findings import swapped
 from gpureduce.lectures import axes
@@ -105,7 +107,7 @@ def one_block_then_one_cluster():
 
 def over_cub():
     """How many times as fast as CUB, one sum at a time, by dtype and bytes."""
-    rows = json.loads((DATA / "bench_h100.json").read_text())["rows"]
+    rows = record.load(DATA / "bench_h100.json", "bench")["rows"]
     return {(r["dtype"], r["nbytes"]): r["ratio"] for r in ratios(rows, "apart", "fast", ["cub"])}
 
 
@@ -195,10 +197,10 @@ def the_race_is_wrong_every_time():
 
 
 def exact_is_as_good_as_all_of_it():
-    rows = json.loads((DATA / "exact_h200.json").read_text())["kernels"]
-    most = max(row["nbytes"] for row in rows)
-    of = {(r["dtype"], r["data"]): r["gb_s"]["exact"] / r["gb_s"]["cub"]
-          for r in rows if r["nbytes"] == most}  # fmt: skip
+    us = {}
+    for row in exact.largest(exact.load(DATA / "exact_h200.json")):
+        us.setdefault((row["dtype"], row["data"]), {})[row["strategy"]] = row["median_us"]
+    of = {at: times["cub"] / times["exact"] for at, times in us.items()}
     whole = all(of[dtype, data] > 0.95 for dtype, data in of if dtype in ("float32", "float16"))
     kinds = {data for _, data in of}
     return whole and all(
@@ -214,9 +216,8 @@ def axis_record():
 def copy_and_speeds(name):
     """GB/s of a copy, and of a call along axis 1 and axis 0, by columns."""
     rows = axis_record()["rows"]
-    [copy] = [row for row in rows if "copy" in row["ms"] and row["dtype"] == "float32"]
     speeds = [by_axis.speeds(rows, axis)[name] for axis in (1, 0)]
-    return copy["nbytes"] / copy["ms"]["copy"] / 1e6, *speeds
+    return by_axis.copy_gb_s(rows), *speeds
 
 
 def columns_take_400_times_as_long():

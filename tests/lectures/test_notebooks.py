@@ -10,7 +10,7 @@ import pytest
 import gpureduce
 from gpureduce import lectures
 from gpureduce.hardware import tables
-from gpureduce.lectures import axes
+from gpureduce.lectures import axes, keys
 
 nbformat = pytest.importorskip("nbformat")
 pytest.importorskip("nbclient")
@@ -118,7 +118,7 @@ def test_says_what_is_not_recorded_yet(path):
     paths = [f"data/lecture_{name}_h100.json" for name in names]
     paths += [tables.PATH] * ("counter_tables.recorded" in text)
     paths += [axes.PATH] * ("axes.load()" in text)
-    paths += ["data/segments_h100.json"] * ("by_segment.recorded()" in text)
+    paths += [keys.PATH] * ("key_tables.recorded()" in text)
     missing = [path for path in paths if not (FOLDER / path).exists()]
     assert paths and names <= set(lectures.EXPERIMENTS)
     assert ("not recorded yet" in text) == bool(missing), "run tools/notebooks.py"

@@ -7,7 +7,7 @@ import json
 import pytest
 from test_plot import assert_readable
 
-from cases import MADE
+from cases import MADE, timed_rows
 from gpureduce.lectures import axes
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -16,22 +16,23 @@ matplotlib.use("Agg")
 from gpureduce import plot  # noqa: E402
 
 
-def row(columns, axis, **ms):
-    case = {"rows": 2**20 // columns, "columns": columns, "axis": axis, "dtype": "float32"}
-    return case | {"nbytes": 4_000_000, "kernel": "row_warp", "ms": ms}
+def rows_of(columns, axis, more=None, **ms):
+    case = {"measure": "shapes", "rows": 2**20 // columns, "columns": columns, "axis": axis}
+    case |= {"nbytes": 4_000_000, "kernel": "row_warp", "batches": 1, **(more or {})}
+    return timed_rows(case, {name: 1e3 * time for name, time in ms.items()})
 
 
 @pytest.fixture
 def path(tmp_path):
     """A record in which each library has its speeds, and `theirs` is slow along axis 0."""
-    rows = [{"dtype": "float32", "nbytes": 8_000_000, "ms": {"copy": 0.002}}]
+    rows = timed_rows({"measure": "shapes", "nbytes": 8_000_000}, {"copy": 2.0})
     for columns in (2, 16, 1024):
-        rows.append(row(columns, 1, fast=0.001, exact=0.00125, theirs=0.002))
-        rows.append(row(columns, 0, fast=0.001, exact=0.002, theirs=0.4))
-    rows.append(row(16, 0, fast=1.0) | {"dtype": "int8"})
-    rows.append(row(16, 1, row_warp=0.004) | {"part": "rungs"})
+        rows += rows_of(columns, 1, fast=0.001, exact=0.00125, theirs=0.002)
+        rows += rows_of(columns, 0, fast=0.001, exact=0.002, theirs=0.4)
+    rows += rows_of(16, 0, {"dtype": "int8"}, fast=1.0)
+    rows += rows_of(16, 1, {"measure": "rungs"}, row_warp=0.004)
     path = tmp_path / "axis_card.json"
-    path.write_text(json.dumps(MADE | {"schema": 1, "kind": "axis", "rows": rows}))
+    path.write_text(json.dumps(MADE | {"schema": 2, "kind": "axis", "rows": rows}))
     return path
 
 

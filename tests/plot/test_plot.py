@@ -10,9 +10,8 @@ import json
 import pytest
 
 import gpureduce
-from cases import MADE
+from cases import MADE, timed_rows
 from gpureduce import lectures
-from gpureduce.bench.provenance import provenance
 from gpureduce.core import registry
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -221,12 +220,14 @@ def test_a_map_has_the_lectures_first_and_their_origin():
 
 
 def test_chart_of_the_cost_of_exact(tmp_path):
-    rows = [{"dtype": dtype, "data": data, "nbytes": nbytes, "gb_s": {"cub": 4e3, "exact": speed}}
-            for dtype in ("float32", "float64") for data in ("uniform", "bits")
-            for nbytes, speed in ((2**20, 1.0), (2**30, 3210.0))]  # fmt: skip
+    rows = []
+    for nbytes, us in ((2**20, 1e3), (2**30, 2**30 / 3.21e6)):
+        for dtype in ("float32", "float64"):
+            for data in ("uniform", "bits"):
+                case = {"measure": "kernel", "dtype": dtype, "data": data, "nbytes": nbytes}
+                rows += timed_rows(case | {"peak_gb_s": 4800.0}, {"cub": 0.8 * us, "exact": us})
     path = tmp_path / "exact_h200.json"
-    more = {"kind": "exact", "peak_gb_s": 4800.0, "kernels": rows, "targets": []}
-    path.write_text(json.dumps({**provenance("exact"), **MADE, **more}))
+    path.write_text(json.dumps(MADE | {"schema": 2, "kind": "exact", "rows": rows}))
     figure = plot.exact_cost(path)
     assert_readable(figure)
     written = [text.strip() for text, _ in texts(figure)]
@@ -236,15 +237,14 @@ def test_chart_of_the_cost_of_exact(tmp_path):
 
 def test_sums_beside_cub(tmp_path):
     def rows(names):
-        return [{"measure": "apart", "offset": 0, "dtype": dtype, "nbytes": nbytes,
-                 "n": nbytes, "strategy": name, "median_us": us, "low_us": us,
-                 "gb_s": nbytes / us, "producer": "", "percent_of_peak": None}
-                for dtype in ("float32", "int8") for nbytes in (2**20, 2**30, 2**31)
-                for name, us in names.items()]  # fmt: skip
+        usual = {"measure": "apart", "offset": 0, "producer": "", "way": "", "peak_gb_s": None}
+        return [row for dtype in ("float32", "int8") for nbytes in (2**20, 2**30, 2**31)
+                for row in timed_rows(usual | {"dtype": dtype, "n": nbytes, "nbytes": nbytes},
+                                      names)]  # fmt: skip
 
     def drawn(found):
         path = tmp_path / "bench_h100.json"
-        path.write_text(json.dumps({**provenance("bench"), **MADE, "kind": "bench", "rows": found}))
+        path.write_text(json.dumps(MADE | {"schema": 2, "kind": "bench", "rows": found}))
         figure = plot.beside_cub(path, "beside CUB")
         assert_readable(figure)
         return figure, {text for text, _ in texts(figure)}

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import gpureduce
+from gpureduce.bench import record
 from gpureduce.core import registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +41,17 @@ SCHEDULES = [("forward", 0), ("reverse", 0), ("random", 1)]
 
 # What a record says of the card that it was made on.
 MADE = {"card": "NVIDIA Test 9000", "driver": "580", "toolkit": "13.0", "date": "2026-01-01",
-        "commit": "0" * 40}  # fmt: skip
+        "commit": "0" * 40, "device": "cuda", "processor": "Some Processor", "processors": 16,
+        "versions": {"numpy": "2.5", "python": "3.12"}}  # fmt: skip
+
+
+def timed_rows(case: dict[str, Any], us: dict[str, float]) -> list[dict[str, Any]]:
+    """The rows of a record: one for each contender on this case."""
+    usual = {"measure": "kernel", "dtype": "float32", "n": 1024, "nbytes": 4096,
+             "source": "cuda_event", "repeats": 3}  # fmt: skip
+    times = ({"strategy": k, "median_us": t, "low_us": t, "high_us": t} for k, t in us.items())
+    return [record.derived(usual | case | one) for one in times]
+
 
 # Every strategy with every dtype that it takes.
 PAIRS = [

@@ -8,27 +8,31 @@ import xml.etree.ElementTree
 
 import pytest
 
-from gpureduce.bench import libraries, overview, report, targets
+from gpureduce.bench import command, libraries, options, record
+from gpureduce.bench.suites import page
 from gpureduce.bench.svg_bars import svg_bars
 from gpureduce.cli import main
 
-SMALL = overview.Sizes(4096, (4, 400), (4096,), (1024, 4096))
+SMALL = page.Sizes(4096, (4, 400), (4096,), (1024, 4096))
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    for name in ("ON_CARD", "ON_HOST", "EMULATED_SIZES"):
-        monkeypatch.setattr(overview, name, SMALL)
-    monkeypatch.setattr(overview.scoreboard._peers, "installed", lambda *_: ("numpy",))
+    monkeypatch.setattr(page, "SIZES", dict.fromkeys(page.SIZES, SMALL))
+    monkeypatch.setattr(libraries, "installed", lambda *_: ("numpy",))
+
+
+def measured(device):
+    return command.measured(page.suite(types.SimpleNamespace(device=device, repeats=1)))
 
 
 @pytest.fixture
 def emulated():
-    return overview.measured("emulator", 1)
+    return measured("emulator")
 
 
 def test_the_page_of_a_device(emulated):
-    text = overview.as_text(emulated)
+    text = page.as_text(emulated)
     assert text.startswith("gpureduce on the emulated GPU\n\nMeasured on ")
     assert text.count("Emulated times tell nothing") + text.count("tell nothing about a card") == 1
     for title in ("Bandwidth: 4 KiB", "Calls, from", "Float32 arrays in host memory",
@@ -41,15 +45,15 @@ def test_the_page_of_a_device(emulated):
 
 
 def test_the_page_of_the_processors(monkeypatch):
-    monkeypatch.setattr(overview.devices, "default_backend", lambda: "emulator")
-    made = overview.measured(None, 1)
-    text = overview.as_text(made)
+    monkeypatch.setattr(page.devices, "default_backend", lambda: "emulator")
+    made = measured(None)
+    text = page.as_text(made)
     assert {row["measure"] for row in made["rows"]} == {"call", "host"} and not made["gains"]
     assert made["processor"] in text and "tuning" not in text and "emulated" not in text.lower()
 
 
 def test_html_is_well_formed(emulated):
-    made = overview.as_html(emulated)
+    made = page.as_html(emulated)
     assert "<h1>gpureduce on the emulated GPU</h1>" in made and "(emulated)</text>" in made
     body = made.partition("<body>")[2].partition("</body>")[0]
     tree = xml.etree.ElementTree.fromstring(f"<body>{body}</body>")
@@ -72,8 +76,8 @@ def _card(emulated):
 
 
 def test_the_page_of_a_card(emulated):
-    record = _card(emulated)
-    text = overview.as_text(record)
+    made = _card(emulated)
+    text = page.as_text(made)
     assert text.startswith("gpureduce on Some Card") and "Emulated" not in text
     limit = next(line for line in text.splitlines() if line.startswith("load_only "))
     assert " 100.0 " in limit
@@ -81,12 +85,12 @@ def test_the_page_of_a_card(emulated):
     assert " 50.0 " in fast and any(line.startswith("torch ") for line in text.splitlines())
     assert "`gpureduce tune` would make some sums 50% faster." in text
     assert "by this calibration" in text
-    record["gains"][0]["us"] = 2.99
-    assert "`gpureduce tune` would gain nothing here." in overview.as_text(record)
+    made["gains"][0]["us"] = 2.99
+    assert "`gpureduce tune` would gain nothing here." in page.as_text(made)
 
 
 def test_the_parts_of_each_kind():
-    card = overview.parts("cuda", 3)
+    card = page.parts("cuda", 3)
     assert [part.measure for part in card] == ["apart", "call", "call", "host"]
     assert libraries.LOAD_ONLY in card[0].peers and not card[1].strategies
     assert all(part.repeats == 3 for part in card)
@@ -98,9 +102,9 @@ def test_forms(tmp_path, capsys):
     assert capsys.readouterr().out.startswith("gpureduce on the emulated GPU")
     assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
     assert main.main([*bench, "--json", "--output", str(tmp_path / "page.json")]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert record == json.loads((tmp_path / "page.json").read_text())
-    assert targets.load(tmp_path / "page.json")["page"] == "emulator"
+    made = json.loads(capsys.readouterr().out)
+    assert made == json.loads((tmp_path / "page.json").read_text())
+    assert record.load(tmp_path / "page.json", "bench")["page"] == "emulator"
     assert main.main([*bench, "--csv"]) == 0
     assert capsys.readouterr().out.startswith("strategy,dtype,n,")
     assert main.main([*bench, "--output", str(tmp_path / "page.txt")]) == 2
@@ -108,12 +112,12 @@ def test_forms(tmp_path, capsys):
 
 
 def test_any_name_asks_for_a_measurement():
-    nothing = dict.fromkeys([*report._NAMES, "measure"]) | {"offset": 0, "scoreboard": False}
-    assert report.names_nothing(types.SimpleNamespace(**nothing))
-    for name in report._NAMES:
-        assert not report.names_nothing(types.SimpleNamespace(**nothing | {name: []}))
+    nothing = dict.fromkeys([*options.NAMES, "measure"]) | {"offset": 0, "scoreboard": False}
+    assert options.names_nothing(types.SimpleNamespace(**nothing))
+    for name in options.NAMES:
+        assert not options.names_nothing(types.SimpleNamespace(**nothing | {name: []}))
     for more in ({"scoreboard": True}, {"measure": ["call"]}, {"offset": 1}):
-        assert not report.names_nothing(types.SimpleNamespace(**nothing | more))
+        assert not options.names_nothing(types.SimpleNamespace(**nothing | more))
 
 
 def test_bars():

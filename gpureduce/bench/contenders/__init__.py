@@ -1,0 +1,1 @@
+"""The contenders of the suites: what is timed, on which arrays, and by which clock."""

@@ -1,0 +1,55 @@
+"""Ratios of the times of contenders at the same points of a record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gpureduce.bench.runner import Row
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+
+
+def ratios(rows: Iterable[Row], measure: str, ours: str, theirs: Sequence[str]) -> list[Row]:
+    """At each point, the time of the fastest of `theirs` divided by the time of `ours`.
+
+    Calls are compared on arrays of the same library, made in the same way.
+    """
+    points: dict[tuple[Any, ...], dict[str, Row]] = {}
+    for row in rows:
+        if row["measure"] == measure and row["offset"] == 0:
+            how = (row["producer"], row["way"]) if measure == "call" else ()
+            point = (*how, row["dtype"], row["n"])
+            points.setdefault(point, {})[row["strategy"]] = row
+    found = []
+    for at in points.values():
+        others = [at[name] for name in theirs if name in at]
+        if ours in at and others:
+            best = min(others, key=lambda row: float(row["median_us"]))
+            mine = at[ours]
+            told = {"best": best["strategy"], "best_us": best["median_us"]}
+            found.append({**mine, **told, "ratio": best["median_us"] / mine["median_us"]})
+    return found
+
+
+def misaligned(rows: Iterable[Row]) -> list[Row]:
+    """The time of misaligned arrays divided by the time of aligned ones."""
+    every = [row for row in rows if row["measure"] == "kernel"]
+    on = {(r["strategy"], r["dtype"], r["n"]): r for r in every if r["offset"] == 0}
+    found = []
+    for row in every:
+        aligned = on.get((row["strategy"], row["dtype"], row["n"]))
+        if row["offset"] and aligned:
+            found.append({**row, "ratio": row["median_us"] / aligned["median_us"]})
+    return found
+
+
+def mean(found: Sequence[Row]) -> float:
+    """The geometric mean of the ratios."""
+    return math.exp(sum(math.log(row["ratio"]) for row in found) / len(found))
+
+
+def least(found: Sequence[Row]) -> Row:
+    """The row of the least ratio."""
+    return min(found, key=lambda row: float(row["ratio"]))

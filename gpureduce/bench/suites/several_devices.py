@@ -1,0 +1,143 @@
+"""``gpureduce bench --devices``: how sums scale with the number of devices.
+
+Three measures:
+
+``parts``
+    `gpureduce.sum_parts` of as many equal parts as there are devices, one on each, for 1, 2, ... of
+    them; beside it what a program does without gpureduce: a library's sum on each card and adding
+    on the host, or an all-reduce of these sums by NCCL.
+``call``
+    The same for small parts: the time that each further device adds to a call.
+``host``
+    A host array by the processors, by all GPUs, and by both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+from collections.abc import Iterator, Sequence
+
+from gpureduce.bench import libraries, render
+from gpureduce.bench.command import Suite
+from gpureduce.bench.contenders.parts import Maker, Pattern, of_host, of_parts
+from gpureduce.bench.ratios import GIB, KIB, MIB
+from gpureduce.bench.render import BYTES, GB_S, Cell, as_table, listing, of
+from gpureduce.bench.runner import ROUNDS, Contender, Group, Latest, Row, Turns
+from gpureduce.core import devices
+from gpureduce.core.dtypes import named
+from gpureduce.text import size_text
+
+_DTYPES, _STRATEGIES = ("float32", "float64"), ("fast", "exact")
+_SMALL = 1024  # elements of a part whose sum takes no time
+_ON_CARD = (GIB, 4 * GIB, 8 * GIB, 16 * GIB, 32 * GIB)  # bytes per device
+_EMULATED = (16 * KIB, 256 * KIB)
+_HOST_ON_CARD, _HOST_EMULATED = (GIB, 8 * GIB, 64 * GIB), (8 * MIB,)
+_LARGE_HOST = 16 * GIB  # larger host arrays are summed once in each round
+_REPEATS = 9
+
+
+def counts(most: int) -> list[int]:
+    """1, 2, 4, ... and all devices."""
+    return sorted({*(2**i for i in range(most.bit_length()) if 2**i <= most), most})
+
+
+def groups(
+    found: list[devices.Device], nbytes: Sequence[int], dtypes: Sequence[str],
+    strategies: Sequence[str], repeats: int,
+) -> Iterator[Group]:  # fmt: skip
+    """Sums on 1, 2, ... of the devices. `nbytes` are the bytes per device."""
+    maker, array = Maker(found), Latest(Pattern.array)
+
+    def group(measure: str, pattern: Pattern, parts: int, repeats: int = repeats) -> Group:
+        case = {"measure": measure, "dtype": pattern.dtype, "n": parts * pattern.n,
+                "nbytes": parts * pattern.nbytes, "devices": parts}  # fmt: skip
+
+        def contenders() -> Iterator[Contender]:
+            if measure == "host":
+                return of_host(found, array(pattern))
+            return of_parts(maker, pattern, parts, strategies)
+
+        name = f"{measure} {pattern.dtype} {size_text(pattern.nbytes)} x {parts}"
+        check = functools.partial(pattern.check, parts=parts)
+        return Group(name, case, contenders, Turns(repeats), check)
+
+    usual = _EMULATED if maker.emulated else _ON_CARD
+    fitting = [n for n in usual if all(n < 0.8 * device.memory_bytes for device in found)]
+    jobs = [("call", dtype, _SMALL * named(dtype).itemsize) for dtype in dtypes]
+    jobs += [("parts", dtype, size) for dtype in dtypes for size in nbytes or fitting]
+    for measure, dtype, size in jobs:
+        pattern = Pattern(dtype, size)
+        yield from (group(measure, pattern, count) for count in counts(len(found)))
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for size in _HOST_EMULATED if maker.emulated else _HOST_ON_CARD:
+        if size <= memory // 4:
+            yield group("host", Pattern(dtypes[0], size), 1,
+                        repeats if size < _LARGE_HOST else ROUNDS)  # fmt: skip
+
+
+def scaled(made: Row) -> Row:
+    """The record with two more fields of each row.
+
+    `linear` is the time on one device, of a part of the same size, over this one; 1 is ideal.
+    `added_us` are the microseconds that each further device added.
+    """
+    alone: dict[tuple[str, str, int, str], float] = {}
+    rows = []
+    for row in made["rows"]:
+        linear = added = None
+        if row["measure"] != "host":
+            count, us = row["devices"], row["median_us"]
+            by = "torch" if row["strategy"] == "nccl" else row["strategy"]
+            first = alone.setdefault((row["measure"], row["dtype"], row["nbytes"] // count, by), us)
+            linear = first / us
+            added = (us - first) / (count - 1) if count > 1 else None
+        rows.append(row | {"linear": linear, "added_us": added})
+    return made | {"rows": rows}
+
+
+_HEAD: dict[str, Cell] = {
+    "by": of("strategy"), "dtype": of("dtype"), "bytes": BYTES, "devices": of("devices"),
+    "median us": of("median_us", ".1f"), "low": of("low_us", ".1f"), "high": of("high_us", ".1f"),
+}  # fmt: skip
+_MORE: dict[str, tuple[str, dict[str, Cell]]] = {
+    "parts": ("Sums of equal parts, one on each device",
+              {"GB/s": GB_S, "of linear": of("linear", ".3f")}),
+    "call": ("Calls for small parts", {"us per further device": of("added_us", ".2f")}),
+    "host": ("Host arrays", {"GB/s": of("gb_s", ".1f")}),
+}  # fmt: skip
+
+
+def as_text(made: Row) -> str:
+    """A record as tables."""
+
+    def text(more: dict[str, Cell], rows: Sequence[Row]) -> str:
+        return as_table(listing(rows, _HEAD | more), ("by", "dtype"))
+
+    return render.as_text(made, {measure: (title, functools.partial(text, more))
+                                 for measure, (title, more) in _MORE.items()})  # fmt: skip
+
+
+def devices_of(names: Sequence[str]) -> list[devices.Device]:
+    """The devices that are measured."""
+    wanted = list(names) or [f"{devices.default_backend()}:*"]
+    found = [one for one in devices.several(wanted) or [] if one]
+    if len(found) < len(wanted) or len({one.backend for one in found}) > 1:
+        raise ValueError("--devices takes GPUs, or emulated ones, as cuda:0 cuda:1 or cuda:*")
+    return found
+
+
+def suite(arguments: argparse.Namespace) -> Suite:
+    """The suite of the command's options."""
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # multicast is not to be had on every machine
+    dtypes = arguments.dtypes or _DTYPES
+    nbytes = [n * named(dtypes[0]).itemsize for n in arguments.sizes or ()]
+    found = devices_of(arguments.devices)
+    strategies, repeats = arguments.strategies or _STRATEGIES, arguments.repeats or _REPEATS
+    here = libraries.installed(("all",)) if found[0].backend == "cuda" else ()
+    return Suite(
+        "devices", found[0], list(groups(found, nbytes, dtypes, strategies, repeats)), as_text,
+        peers=tuple(name for name in here if name in ("torch", "cupy")),
+        more={"cards": [device.name for device in found]}, finish=scaled,
+    )  # fmt: skip

@@ -1,0 +1,172 @@
+"""Goals that records miss are named."""
+
+from __future__ import annotations
+
+import json
+
+import goals
+import pytest
+
+from cases import MADE, timed_rows
+
+
+def row(strategy, us, measure="kernel", dtype="float32", n=1024, producer="numpy", **more):
+    way = "timing=False" * (measure == "call")
+    case = {"measure": measure, "dtype": dtype, "n": n, "nbytes": 4 * n, "producer": producer,
+            "offset": 0, "way": way, "peak_gb_s": None}  # fmt: skip
+    return timed_rows(case | more, {strategy: us})[0]
+
+
+ROWS = [
+    row("fast", 2.0), row("cub", 3.0), row("fast", 4.0, n=4096), row("cub", 3.0, n=4096),
+    row("fast", 2.5, offset=1),
+    row("fast", 10.0, "call", producer="cupy"), row("cupy", 25.0, "call", producer="cupy"),
+    row("fast", 8.0, "call", producer="torch"), row("torch", 12.0, "call", producer="torch"),
+    row("auto", 5.0, "host"), row("numpy", 10.0, "host"), row("torch", 4.0, "host"),
+    row("pinned copy", 1.0, "host"),
+]  # fmt: skip
+LIMITS = [
+    row(name, us, "host")
+    for name, us in (
+        ("fast of pinned", 1.25),
+        ("write to pinned", 0.4),
+        ("write, pinned copy", 2.0),
+    )
+]
+
+
+def large(percent, **more):
+    """A kernel's row of 8 GiB."""
+    rows = (row("fast", 1.0, n=2**31), row("cub", 1.2, n=2**31))
+    return [one | {"percent_of_peak": percent, **more} for one in rows]
+
+
+@pytest.mark.parametrize(
+    ("rows", "device", "missed"),
+    [
+        (ROWS, "cuda", [
+            "float32, 16 KiB: `fast` is 0.750 times as quick as cub, not 1.3",
+            "float32, 4 KiB of a call: `fast` is 1.500 times as quick as torch, not 1.54",
+            "float32, 4 KiB of a host array: `auto` is 0.800 times as quick as torch, not 0.95",
+            "geometric mean of CUB's time by ours: 1.061, not 1.15",
+            "float32, 4 KiB, one element off: 1.2500 times as long, not 1.03",
+        ]),
+        ([row("fast", 4.0, "apart"), row("cub", 3.0, "apart")], "cuda", [
+            "float32, 4 KiB, one sum at a time: `fast` is 0.750 times as quick as cub, not 1"
+        ]),
+        (large(97.0, percent_of_ceiling=99.5), "cuda", []),
+        (large(None), "cuda", []),  # a card without a known bandwidth
+        (large(96.9, percent_of_ceiling=99.5), "cuda", [
+            "float32, 8 GiB: 96.9% of peak, not 97% (99.5% of what this card can be read at)"
+        ]),
+        ([row("fast", 1.0), row("cub", 1.1)], "cuda", [
+            "geometric mean of CUB's time by ours: 1.100, not 1.15"
+        ]),
+        ([row("fast", 1.0), row("cub", 1.2)], "cuda", []),
+        ([row("cpu", 1.0, "host", n=2**24), row("numpy", 1.7, "host", n=2**24)], "cuda", []),
+        ([row("cpu", 1.0, "host", n=2**24), row("numpy", 1.7, "host", n=2**24)], "emulator", [
+            "float32, 64 MiB of a host array: `cpu` is 1.700 times as quick as numpy, not 1.8"
+        ]),
+        ([row("cpu", 1.0, "host"), row("numpy", 1.0, "host")], "emulator", []),
+        ([row("fast", 1.0, "call", n=2**17), row("torch", 1.0, "call", n=2**17)], "cuda", []),
+        ([row("fast", 1.1, "host"), row("pinned copy", 1.0, "host")], "cuda", []),
+        ([row("fast", 2.0, "host"), row("pinned copy", 1.0, "host")], "cuda", [
+            "float32, 4 KiB of a host array: `fast` is 0.500 times as quick as pinned copy, not "
+            "0.85"
+        ]),
+        ([row("fast", 2.0, "host"), row("pinned copy", 1.0, "host"), *LIMITS], "cuda", [
+            "float32, 4 KiB of a host array: `fast` is 0.500 times as quick as pinned copy, not "
+            "0.85 (the sum of a pinned array 0.800, writing it there 2.500, a copy of what has "
+            "just been written 0.625, writing and then adding up 0.606)"
+        ]),
+    ],
+)  # fmt: skip
+def test_scoreboard(rows, device, missed):
+    assert goals.of_scoreboard({"device": device, "rows": rows}) == missed
+
+
+def of_exact(dtype, data, mib, exact, cub, of_bus=0.0, **more):
+    """Rows whose bandwidth is a part of the card's: the peak follows from it."""
+    nbytes = int(mib * 2**20)
+    case = {"measure": "kernel", "dtype": dtype, "data": data, "n": nbytes, "nbytes": nbytes}
+    case |= {"peak_gb_s": nbytes / exact / 1e3 / of_bus if of_bus else None}
+    return timed_rows(case, {"cub": cub, "fast": cub, "exact": exact, **more})
+
+
+def test_exact_sums_are_judged_by_the_worst_row():
+    rows = [
+        *of_exact("float32", "uniform", 16, 10.0, 9.8),
+        *of_exact("float32", "bits", 16, 10.1, 9.7, cub_reproducible=12.0),
+        *of_exact("float32", "bits", 8, 20.0, 9.0),  # smaller than what the goal is about
+        *of_exact("float64", "bits", 1024, 20.0, 9.0, of_bus=0.45),
+        *of_exact("float64", "uniform", 1024, 10.0, 9.8, of_bus=0.9),
+        *of_exact("float64", "normal", 64, 10.0, 9.9, of_bus=0.95),
+        *of_exact("float32", "normal", 0.5, 4.5, 2.0),
+        *of_exact("float32", "normal", 1, 5.5, 2.0),
+    ]
+    missed, unknown = goals.judged({"rows": rows})
+    others = "cub is at 1.000, fast is at 1.000, exact of uniform numbers is at 0.900"
+    bits = f"bits, 1024 MiB: 0.450; there {others}"
+    assert missed == [
+        "float32, of CUB's sum: 0.96, not 0.97 (bits, 16 MiB: 0.960)",
+        f"float64 of random bits, of the bus: 0.45, not 0.5 ({bits})",
+        "small: us above fast: 3.5, not 3",
+    ]
+    assert unknown == ["float16 from 1 GiB, of the bus", "bfloat16 from 1 GiB, of the bus",
+                       "calls: us above fast"]  # fmt: skip
+    assert goals.of_exact({"rows": rows}) == missed
+    slow = of_exact("float32", "bits", 16, 10.3, 10.5)
+    (missed,) = goals.of_exact({"rows": [*rows[:4], *slow]})
+    assert missed == "float32 of 16 MiB, quickest data of slowest: 0.971, not 0.98"
+
+
+def test_one_thread():
+    def rows(dtype, **ns):
+        case = {"measure": "thread", "dtype": dtype, "data": "bits", "n": 64, "nbytes": 512}
+        return timed_rows(case, {name: 0.064 * time for name, time in ns.items()})
+
+    assert goals.of_exact({"rows": rows("float64", exact=1.3, fsum=1.3 * 19.6)}) == [
+        "float64 bits, n = 64: 1.30 ns, not 1.2", "float64 bits, n = 64: 19.6 times fsum, not 20",
+    ]  # fmt: skip
+    good = rows("float64", exact=1.2, fsum=24.1, fsum_of_list=24.1)
+    assert goals.of_exact({"rows": [*good, *rows("float16", exact=1.3, fsum=90.0)]}) == []
+
+
+def of_case(segments, ids, ms, **more):
+    case = {"measure": "segments", "n": 1 << 26, "segments": segments, "ids": ids, "columns": 1,
+            "data": "normal", "index": "int64", **more}  # fmt: skip
+    return timed_rows(case, {name: 1e3 * time for name, time in ms.items()})
+
+
+GOOD = {"exact": 1.0, "torch index_add": 2.0, "torch deterministic": 30.0}
+
+
+def test_sums_by_segment_worst_first():
+    def missed(*rows):
+        return goals.of_segments({"rows": [*rows]})
+
+    good = of_case(10_000, "unsorted", GOOD)
+    assert missed(*good) == []
+    times = {"exact": 3.0, "torch index_add": 2.0, "torch deterministic": 5.0}
+    far = {"exact": 1.0, "torch index_add": 2.0, "torch segment_reduce": 1.0}
+    found = missed(*good, *of_case(1_000_000, "unsorted", times),
+                   *of_case(16_000_000, "offsets", far))  # fmt: skip
+    assert [text.partition(":")[0] for text in found] == [
+        "16,000,000 segments, offsets", "1,000,000 segments, unsorted",
+        "1,000,000 segments, unsorted"]  # fmt: skip
+    assert "1 of the best other call, not 0.02 (50.00 times off)" in found[0]
+    assert "takes 1.67 times as long, not 20" in found[1] and "1.5 of index_add" in found[2]
+    for other in ({"dtype": "float16"}, {"n": 1000}):
+        assert missed(*of_case(16_000_000, "offsets", far, **other)) == []
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "segments_x.json"
+    rows = of_case(1_000_000, "unsorted", GOOD | {"exact": 4.0})
+    path.write_text(json.dumps(MADE | {"schema": 2, "kind": "segments", "rows": rows}))
+    other = tmp_path / "tests.json"
+    other.write_text('{"kind": "tests"}')
+    monkeypatch.setattr("sys.argv", ["goals", str(path), str(other)])
+    assert goals.main() == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("segments_x.json: 1,000,000 segments, unsorted: ") and len(said) == 2
