@@ -38,7 +38,7 @@ from gpureduce.lazy_import import load
 
 HEAD = struct.Struct("<Q")
 MOST_SECONDS = 1e8  # of a job: three years, which setrlimit and setitimer take
-GRACE_S = 2  # for the caller to end a child whose time is over; then its own clock does
+_GRACE_S = 2  # for the caller to end a child whose time is over; then its own clock does
 _LOOK_S = 5  # an idle server looks this often whether its caller has ended
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -189,9 +189,9 @@ def _at_most(what: int, most: int) -> None:
 
 def _limit_time(limits: Limits) -> None:
     """For a kernel on a card, which cannot reach the host. The driver needs files and threads."""
-    _at_most(resource.RLIMIT_CPU, int(limits.seconds) + GRACE_S)
+    _at_most(resource.RLIMIT_CPU, int(limits.seconds) + _GRACE_S)
     _at_most(resource.RLIMIT_CORE, 0)
-    signal.setitimer(signal.ITIMER_REAL, limits.seconds + GRACE_S)
+    signal.setitimer(signal.ITIMER_REAL, limits.seconds + _GRACE_S)
 
 
 def _limit(limits: Limits) -> None:
