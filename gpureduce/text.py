@@ -18,6 +18,15 @@ EMULATED = (
 )
 
 
+# All but printed characters, tabs and line ends: also those that turn the direction of a text.
+_CONTROL = re.compile("[^\n\t -~\u00a0-\u2027\u202f-\u2065\u206a-\ud7ff\ue000-\U0010ffff]")
+
+
+def visible(text: str) -> str:
+    r"""The text with control characters as escapes, such as \x1b, which no terminal obeys."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text.replace("\r\n", "\n"))
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
     """A table as text, with columns as wide as their cells. The columns `right` are flush right."""
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -21,13 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce import _emulator, _emulator_traced
+from gpureduce.kernels import compiler_process
 from gpureduce.kernels.emulated_text import for_the_emulator
 from gpureduce.kernels.programs import modern
 from gpureduce.kernels.signature import ROLES, Signature
 from gpureduce.kernels.source_text import KernelError
+from gpureduce.text import visible
 
 _TIME_S = 60
 _KEPT = 400  # compiled kernels in the cache
+_HEADER_BYTES = 1 << 24  # of a header that is read here
 _OURS = "gpureduce_kernel.cpp"
 _PLAIN = ("-O1",)
 _COMMON = ("-std=c++17", "-fPIC", "-c", "-fvisibility=hidden", "-fwrapv",
@@ -270,9 +274,17 @@ class Source:
 
 
 def _header(path: Path) -> str:
-    """The text of a header. Empty if it cannot be read: the compiler says why."""
+    """The text of a header. Empty if it cannot be read: the compiler says why.
+
+    Of a larger one, its size and its time.
+    """
     try:
-        return path.read_text("utf-8", errors="replace") if path.is_file() else ""
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or not found.st_size:  # /proc has files without a size
+            return ""
+        if found.st_size > _HEADER_BYTES:
+            return f"{found.st_size} {found.st_mtime_ns}"
+        return path.read_text("utf-8", errors="replace")
     except OSError:
         return ""
 
@@ -371,17 +383,12 @@ def _compile_all(
         folder = Path(name)
         (folder / file).write_text(text, "utf-8")
         (folder / _OURS).write_text(wrapper, "utf-8")
-        running = []
-        for i, (command, _, _) in enumerate(jobs):
-            whole = [*command, f"-ffile-prefix-map={folder}=.", "-x", "c++", _OURS]
-            running.append(_start([*whole, "-o", f"{i}.o"], folder))
-        _finish_all(running, file)
+        same = [f"-ffile-prefix-map={folder}=.", "-x", "c++", _OURS]
+        _run([[*job[0], *same, "-o", f"{i}.o"] for i, job in enumerate(jobs)], folder, file)
         # Linked apart: by the traced build's flags, ThreadSanitizer's library would come in.
         link = [*compiler().command, *_LINK]
-        links = [
-            [*link, f"{i}.o", module, "-o", f"{i}.so"] for i, (_, module, _) in enumerate(jobs)
-        ]
-        _finish_all([_start(whole, folder) for whole in links], file)
+        links = [[*link, f"{i}.o", job[1], "-o", f"{i}.so"] for i, job in enumerate(jobs)]
+        _run(links, folder, file)
         for i, (_, _, path) in enumerate(jobs):
             made = folder / f"{i}.so"
             digest = hashlib.sha256(made.read_bytes()).digest()
@@ -390,36 +397,11 @@ def _compile_all(
             os.replace(made, path)
 
 
-def _start(command: list[str], folder: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, text=True, errors="replace",
-        env={**os.environ, "LC_ALL": "C.UTF-8"},
-    )  # fmt: skip
-
-
-def _finish_all(running: list[subprocess.Popen[str]], file: str) -> None:
-    """Waits for all; raises what the first failed one says of the kernel."""
-    try:
-        said = [_finish(process) for process in running]
-    finally:
-        for process in running:
-            if process.poll() is None:
-                process.kill()
-            if process.stderr and not process.stderr.closed:
-                process.communicate()
-    for process, text in zip(running, said, strict=True):
-        if process.returncode:
-            raise KernelError(told(text, file))
-
-
-def _finish(process: subprocess.Popen[str]) -> str:
-    try:
-        return process.communicate(timeout=_TIME_S)[1]
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        raise KernelError(f"the compiler took more than {_TIME_S} s and was ended") from None
+def _run(commands: list[list[str]], folder: Path, file: str) -> None:
+    """Runs compilers; raises what the first failed one says of the kernel."""
+    for status, said in compiler_process.run(commands, folder, _TIME_S):
+        if status:
+            raise KernelError(told(said, file))
 
 
 _MESSAGE = re.compile(r"^(\S[^:\n]*):(\d+):(?:(\d+):)? (fatal error|error|warning|note|required)\b")
@@ -439,10 +421,12 @@ def told(said: str, file: str) -> str:
         if keeps:
             kept.append(line)
     if not any(": error" in line or ": fatal error" in line for line in kept):
+        if why := compiler_process.beyond_a_limit(said):
+            return why
         kept = [*_elsewhere(said, file), *kept]
     if re.search(r"blockDim.*(?:not usable in a constant|non-constant|constant value)", said):
         kept.append("blockDim is no constant: make the block size a parameter of the template")
-    return "the compiler refuses the kernel:\n" + "\n".join(kept)
+    return visible("the compiler refuses the kernel:\n" + "\n".join(kept))
 
 
 _UNDEFINED = re.compile(r"undefined (?:reference to|symbol:) [`']?([^'(]+)")  # GNU ld and lld

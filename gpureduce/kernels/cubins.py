@@ -9,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import pickle
 import re
 import struct
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpureduce.hardware import toolkit
-from gpureduce.kernels import compiling, nvrtc, programs
+from gpureduce.kernels import compiler_process, compiling, nvrtc, programs
 from gpureduce.kernels.compiling import Source
 from gpureduce.kernels.signature import HEAD, Signature
 from gpureduce.kernels.source_text import KernelError, without_comments
@@ -148,10 +150,11 @@ def _by_nvrtc(
     options = [f"--gpu-architecture=sm_{arch}", "--std=c++17", "--generate-line-info"]
     options += [f"--include-path={path}" for path in folders]
     options += [f"--include-path={source.folder}"] if source.folder else []
-    try:
-        return compiler.cubin(text, _OURS, headers, names, options)
-    except nvrtc.Refused as refused:
-        raise _refused(str(refused), source.file) from None
+    with tempfile.TemporaryDirectory(dir=compiling.cache_folder()) as folder:
+        call = (compiler.path, text, _OURS, headers, names, options)
+        (Path(folder) / "call").write_bytes(pickle.dumps(call))
+        command = [sys.executable, "-P", "-S", nvrtc.__file__, "call", "kernel.cubin"]
+        return _made(command, Path(folder), source.file)
 
 
 def _by_nvcc(nvcc: str, source: Source, text: str, names: list[str], arch: int) -> bytes:
@@ -165,16 +168,15 @@ def _by_nvcc(nvcc: str, source: Source, text: str, names: list[str], arch: int) 
         (Path(folder) / source.file).write_text(source.text, "utf-8")
         (Path(folder) / _OURS).write_text(text, "utf-8")
         command = [nvcc, *recipe["nvcc"], "-cubin", f"-arch=sm_{arch}", "-lineinfo", *includes]
-        try:
-            done = subprocess.run(
-                [*command, "-o", "kernel.cubin", _OURS], cwd=folder, capture_output=True,
-                text=True, errors="replace", timeout=_TIME_S, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise KernelError(f"nvcc took more than {_TIME_S} s and was ended") from None
-        if done.returncode:
-            raise _refused(done.stderr or done.stdout, source.file)
-        return (Path(folder) / "kernel.cubin").read_bytes()
+        return _made([*command, "-o", "kernel.cubin", _OURS], Path(folder), source.file)
+
+
+def _made(command: list[str], folder: Path, file: str) -> bytes:
+    """The kernel.cubin that a compiler writes into a folder."""
+    ((status, said),) = compiler_process.run([command], folder, _TIME_S)
+    if status:
+        raise _refused(said, file)
+    return (folder / "kernel.cubin").read_bytes()
 
 
 # --- the kernels in a cubin ----------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gpureduce.kernels.source_text import closing, without_comments
+from gpureduce.text import visible
 
 _THREAD = re.compile(r"thread \((\d+),0,0\) of block \((\d+),0,0\)")
 _INDEX = re.compile(
@@ -22,7 +23,7 @@ def _who(found: re.Match[str]) -> str:
 def readable(fault: str, text: str) -> str:
     """A fault in a kernel's text, as a sentence."""
     fault = _INDEX.sub(lambda found: _bad_index(found, text), _THREAD.sub(_who, fault))
-    return _LINE.sub(r"line \1: ", fault)
+    return visible(_LINE.sub(r"line \1: ", fault))
 
 
 def _bad_index(found: re.Match[str], text: str) -> str:

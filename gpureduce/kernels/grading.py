@@ -27,7 +27,7 @@ from gpureduce.kernels.spec import COMPARISONS, RULE, Spec, checked
 from gpureduce.kernels.trials import Failure
 from gpureduce.kernels.verdict import Verdict
 from gpureduce.kernels.worker import Job
-from gpureduce.text import table
+from gpureduce.text import table, visible
 
 _BLOCK = 256  # of the first count
 _DRAWN_BLOCKS = (192, 224, 320, 384, 448, 512)  # of the second one
@@ -365,5 +365,5 @@ def grade(
         if rule == "right" and launched:
             why = f"{why}\n{launched}"
         judged = bool(verdict) or rule in ("right", "no races")
-        rows.append(Row(rule, points, holds, "" if holds else (judged and says) or why))
+        rows.append(Row(rule, points, holds, "" if holds else (judged and says) or visible(why)))
     return Grade(wanted.title, tuple(rows), verdict)

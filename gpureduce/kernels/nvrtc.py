@@ -1,13 +1,16 @@
-"""NVRTC, NVIDIA's compiler as a library: found, loaded, and called through ctypes."""
+"""NVRTC, NVIDIA's compiler as a library: loaded and called through ctypes.
+
+``python nvrtc.py CALL CUBIN`` compiles in a process of its own, which has limits.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import pickle
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from gpureduce.hardware import toolkit
 
 _Program = ctypes.c_void_p
 _COMPILATION_FAILED = 6
@@ -91,8 +94,18 @@ def _at(path: Path) -> Nvrtc:
 
 def find() -> Nvrtc | None:
     """NVRTC; None if there is none, or the one that is there cannot be loaded."""
+    from gpureduce.hardware import toolkit  # which the process of a compilation does without
+
     path = toolkit.find_library("nvrtc")
     try:
         return _at(path) if path else None
     except OSError:
         return None
+
+
+if __name__ == "__main__":  # started by cubins.py, without the packages of this Python
+    path, *given = pickle.loads(Path(sys.argv[1]).read_bytes())
+    try:
+        Path(sys.argv[2]).write_bytes(Nvrtc(path).cubin(*given))
+    except (Refused, RuntimeError, OSError) as error:
+        sys.exit(str(error))

@@ -6,21 +6,21 @@ import atexit
 import contextlib
 import os
 import pickle
-import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gpureduce.errors import CudaError
-from gpureduce.kernels import worker
+from gpureduce.kernels import sockets, worker
 from gpureduce.kernels.worker import HEAD, Job
+from gpureduce.text import visible
 
 _MOST_BYTES = 1 << 28  # of a message
 _PATIENCE_S = 60  # with a server that does not answer, although no job runs
@@ -50,60 +50,81 @@ class Outcome:
     error: Exception | None = None
     ended: str = ""
     told: list[tuple[str, Any]] = field(default_factory=list)
-    printed: str = ""
+    output: bytearray = field(default_factory=bytearray)
     printed_bytes: int = 0
+
+    @property
+    def printed(self) -> str:
+        """The output as text, harmless to a terminal."""
+        return visible(self.output.decode(errors="replace"))
 
 
 class _Server:
     """The server process and the socket to it."""
 
     def __init__(self) -> None:
-        self.link, other = socket.socketpair()
-        root = str(Path(__file__).parents[2])
+        self.link, other = sockets.pair()
+        root, self.pid = str(Path(__file__).parents[2]), os.getpid()
         code = (
             f"import sys; sys.path.insert(0, {root!r}); from gpureduce.kernels import worker; "
-            f"worker.serve({other.fileno()})"
+            f"worker.serve({other.fileno()}, {self.pid})"
         )
         environment = {k: v for k, v in os.environ.items() if k != "GPUREDUCE_BACKEND"}
         environment |= {"GPUREDUCE_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", code], pass_fds=[other.fileno()], env=environment,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        other.close()
-        self.pid = os.getpid()
+        self.said = tempfile.TemporaryFile()  # noqa: SIM115
+        with other:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-c", code], pass_fds=[other.fileno()], env=environment,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.said,
+                start_new_session=True,
+            )  # fmt: skip
 
     def stop(self) -> None:
         """Ends the server, in the process that started it."""
-        self.link.close()
         if self.pid == os.getpid():
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            with contextlib.suppress(OSError):  # it has ended
+                self.link.shutdown(socket.SHUT_RDWR)  # even if another process has it, too
+            try:
                 self.process.wait(1)
-                return
-            self.process.kill()
-            self.process.wait()
+            except BaseException as error:
+                self.process.kill()
+                self.process.wait()
+                if not isinstance(error, subprocess.TimeoutExpired):
+                    raise
+        self.process.returncode = 0
+        self.link.close()
+        self.said.close()
 
     def number(self) -> int:
         """A number that the server sends: a child's id, or its exit status."""
         data = b""
         while len(data) < HEAD.size:
-            is_there = select.select([self.link], [], [], _PATIENCE_S)[0]
+            is_there = sockets.ready([self.link.fileno()], _PATIENCE_S)
             more = self.link.recv(HEAD.size - len(data)) if is_there else b""
             if not more:
-                raise RuntimeError("the process for kernels of yours has ended; call again")
+                raise BrokenPipeError
             data += more
         return int(HEAD.unpack(data)[0])
 
+    def ended(self) -> RuntimeError:
+        """Stops the server, which has ended or does not answer. Returns an error that says why."""
+        self.process.kill()
+        self.process.wait()
+        self.said.seek(0)
+        lines = self.said.read().decode(errors="replace").splitlines()
+        self.stop()
+        why = f": {lines[-1]}" if lines else "; call again"
+        return RuntimeError(f"the process for kernels of yours has ended{why}")
+
 
 _lock = threading.RLock()
-_server: _Server | None = None
-_is_busy = False  # the server has a job
+_server: _Server | None = None  # None also while it has a job
 
 
 def _forget() -> None:
     """In a child made by fork(): another thread may have held the lock."""
-    global _lock, _is_busy
-    _lock, _is_busy = threading.RLock(), False
+    global _lock
+    _lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -111,9 +132,9 @@ os.register_at_fork(after_in_child=_forget)
 
 def _stop() -> None:
     global _server
-    if _server:
-        _server.stop()
-    _server = None
+    server, _server = _server, None
+    if server:
+        server.stop()
 
 
 atexit.register(_stop)
@@ -121,80 +142,66 @@ atexit.register(_stop)
 
 def start() -> None:
     """Starts the server, so that the first job finds it ready."""
-    if not _lock.acquire(blocking=False):
-        return  # another thread's job has started it
-    try:
-        if not _is_busy:
-            _start()
-    finally:
-        _lock.release()
-
-
-def _start() -> None:
     global _server
-    if _server and _server.pid != os.getpid():  # the server is that of a parent process
-        _server.process.returncode = 0
-        _stop()
-    elif _server and _server.process.poll() is not None:
-        _stop()
-    if _server is None:
-        _server = _Server()
-
-
-def run(job: Job, listen: Callable[[str, Any], None] | None = None) -> Outcome:
-    """Does a job in a child process. One runs at a time, and those of signal handlers beside it."""
-    global _is_busy
-    with _lock:
-        if _is_busy:  # a signal handler calls from this thread's own job
-            return _run_beside(job, listen)
+    if _lock.acquire(blocking=False):  # else another thread's job has started it
         try:
-            _is_busy = True
-            _start()
-            assert _server is not None
-            return _run(_server, job, listen)
-        except BaseException:
-            _stop()
-            raise
+            _server = _taken()
         finally:
-            _is_busy = False
+            _lock.release()
 
 
-def _run_beside(job: Job, listen: Callable[[str, Any], None] | None) -> Outcome:
-    server = _Server()
-    try:
-        return _run(server, job, listen)
-    finally:
+def _taken() -> _Server:
+    """The server, or a new one if there is none for this process. It is nobody else's then."""
+    global _server
+    server, _server = _server, None
+    if server and (server.pid != os.getpid() or server.process.poll() is not None):
         server.stop()
+        server = None
+    return server or _Server()
+
+
+def run(job: Job) -> Outcome:
+    """Does a job in a child process. One runs at a time, and those of signal handlers beside it."""
+    global _server
+    with _lock:
+        server = _taken()  # a signal handler that interrupts this job starts a server of its own
+        try:
+            outcome = _run(server, job)
+        except (BrokenPipeError, ConnectionResetError):
+            raise server.ended() from None
+        except BaseException:
+            server.stop()
+            raise
+        other, _server = _server, server
+        if other:  # that of a signal handler
+            other.stop()
+        return outcome
 
 
 class _BadMessage(Exception):
     """A kernel wrote to the descriptor of the results."""
 
 
-def _run(server: _Server, job: Job, listen: Callable[[str, Any], None] | None) -> Outcome:
-    results, results_end = os.pipe()
-    output, output_end = os.pipe()
-    try:
-        data = pickle.dumps(job)
-        socket.send_fds(server.link, [HEAD.pack(len(data))], [results_end, output_end])
-        os.close(results_end)
-        os.close(output_end)
-        results_end = output_end = -1
+def _run(server: _Server, job: Job) -> Outcome:
+    (results, their_results), (output, their_output) = socket.socketpair(), socket.socketpair()
+    with results, output:
+        with their_results, their_output:
+            data, theirs = pickle.dumps(job), [their_results.fileno(), their_output.fileno()]
+            socket.send_fds(server.link, [HEAD.pack(len(data))], theirs)
         server.link.sendall(data)
         child = server.number()
         outcome, in_time, is_bad = Outcome(), True, False
+        end = time.monotonic() + job.limits.seconds
+        streams = (results.fileno(), output.fileno())
         try:
-            in_time = _listen(job, server.link, (results, output), outcome, listen)
+            in_time = _listen(job, end, server.link, streams, outcome)
         except _BadMessage:
             is_bad = True
         if is_bad or not in_time:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
         status = server.number()
-    finally:
-        for descriptor in (results, output, results_end, output_end):
-            if descriptor >= 0:
-                os.close(descriptor)
+        in_time = in_time and not (status == signal.SIGALRM and time.monotonic() > end)
     finished = outcome.result is not None or outcome.error is not None
     if is_bad:
         outcome.ended = "it sent what is no result"
@@ -215,42 +222,33 @@ def _death(status: int) -> str:
 
 
 def _listen(
-    job: Job,
-    link: socket.socket,
-    pipes: tuple[int, int],
-    outcome: Outcome,
-    listen: Callable[[str, Any], None] | None,
+    job: Job, end: float, link: socket.socket, streams: tuple[int, int], outcome: Outcome
 ) -> bool:
-    """Reads what the child sends until it ends or closes its pipe. False if its time is over."""
-    results, output = pipes
-    end, printed, data, open_ = time.monotonic() + job.limits.seconds, b"", b"", {results, output}
+    """Reads what the child sends until it ends or closes its end. False if its time is over."""
+    results, output = streams
+    data, open_ = b"", [results, output]  # in this order: the end of results comes after output
     quiet_end = time.monotonic() + job.quiet_s
-    while results in open_:
+    while open_:
         left = min(end, quiet_end) - time.monotonic()
-        watched: list[Any] = [*open_, link]
-        ready = select.select(watched, [], [], max(left, 0))[0]
-        if left <= 0:
-            outcome.printed = printed.decode(errors="replace")
+        ready = sockets.ready([*open_, link.fileno()], left)
+        if left <= 0 and results not in ready:  # what came while this process was stopped is read
             return False
-        if ready == [link]:  # it has ended, and a process that was forked meanwhile has its pipe
+        if ready == {link.fileno()}:  # the child has ended, and another process holds its end
             break
         if output in ready:
-            more = os.read(output, 1 << 16)
+            more = os.read(output, 1 << 20)
             outcome.printed_bytes += len(more)
-            printed += more[: max(0, job.limits.output_bytes - len(printed))]
-            open_ -= set() if more else {output}
+            outcome.output += more[: max(0, job.limits.output_bytes - len(outcome.output))]
+            open_ = open_ if more else [results]
         if results in ready:
             more = os.read(results, 1 << 16)
-            data = _take_messages(data + more, outcome, listen)
+            data = _take_messages(data + more, outcome)
             quiet_end = time.monotonic() + job.quiet_s
-            open_ -= set() if more else {results}
-    outcome.printed = printed.decode(errors="replace")
+            open_ = open_ if more else []
     return True
 
 
-def _take_messages(
-    data: bytes, outcome: Outcome, listen: Callable[[str, Any], None] | None
-) -> bytes:
+def _take_messages(data: bytes, outcome: Outcome) -> bytes:
     """Takes the whole messages at the start of the data. Returns the rest."""
     while len(data) >= HEAD.size:
         size = HEAD.size + HEAD.unpack(data[: HEAD.size])[0]
@@ -270,8 +268,6 @@ def _take_messages(
             outcome.error = CudaError(*what)
         else:
             outcome.told.append((kind, what))
-            if listen:
-                listen(kind, what)
         data = data[size:]
     return data
 

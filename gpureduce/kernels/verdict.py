@@ -16,7 +16,7 @@ from gpureduce.kernels.check_on_card import CardResult
 from gpureduce.kernels.conditions import Condition, Domain
 from gpureduce.kernels.ladder import Comparison
 from gpureduce.kernels.trials import Failure
-from gpureduce.text import table
+from gpureduce.text import table, visible
 
 _WIDTH = 80
 _NONE, _ANYWHERE = Condition(), Domain()
@@ -268,7 +268,7 @@ class Verdict:
     def report(self, every: bool = False) -> str:
         """The verdict as text; with `every`, also the races that its condition allows."""
         parts = [f"{title}\n{textwrap.indent(text, '  ')}" for title, text in self.parts(every)]
-        return "\n\n".join([_wrapped(self.headline), *parts])
+        return visible("\n\n".join([_wrapped(self.headline), *parts]))
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))  # what IPython shows where there is no HTML

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpureduce.emulator import race_picture
 from gpureduce.emulator.picture import ACTIVE, ALARM, FAINT, GOOD, HALF, INK, Page, Picture
 from gpureduce.kernels.ladder import Comparison
+from gpureduce.text import visible
 
 if TYPE_CHECKING:
     from gpureduce.kernels.verdict import Verdict
@@ -76,7 +77,7 @@ def fragment(verdict: Verdict) -> str:
         if title == "Counts" and verdict.comparison is not None:
             parts.append(_themed(costs_picture(verdict.comparison, verdict.name).svg()))
         parts.append(f'<pre style="{_PRE}">{html.escape(text)}</pre>')
-    return "\n".join([*parts, "</div>"])
+    return visible("\n".join([*parts, "</div>"]))
 
 
 def whole_page(verdicts: Sequence[Verdict]) -> str:

@@ -2,16 +2,19 @@
 
 The server never runs a kernel. For each job it forks a child, which limits itself, loads the
 kernel, does the job, and ends. process.py is the other side.
+
+The server ends when the caller does: its end of the socket is closed then. The child ends when the
+server does, by a signal of the operating system. Its time is limited by a clock of its own, too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import os
 import pickle
 import resource
-import select
 import signal
 import socket
 import struct
@@ -29,10 +32,16 @@ from gpureduce.errors import CudaError
 from gpureduce.kernels import faults
 from gpureduce.kernels.emulated_text import for_the_emulator
 from gpureduce.kernels.programs import modern
+from gpureduce.kernels.sockets import ready
+from gpureduce.kernels.source_text import KernelError
 from gpureduce.lazy_import import load
 
 HEAD = struct.Struct("<Q")
-MOST_SECONDS = 1e8  # of a job: three years, which setrlimit and select take
+MOST_SECONDS = 1e8  # of a job: three years, which setrlimit and setitimer take
+_GRACE_S = 2  # for the caller to end a child whose time is over; then its own clock does
+_LOOK_S = 5  # an idle server looks this often whether its caller has ended
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
@@ -180,8 +189,9 @@ def _at_most(what: int, most: int) -> None:
 
 def _limit_time(limits: Limits) -> None:
     """For a kernel on a card, which cannot reach the host. The driver needs files and threads."""
-    _at_most(resource.RLIMIT_CPU, int(limits.seconds) + 5)
+    _at_most(resource.RLIMIT_CPU, int(limits.seconds) + _GRACE_S)
     _at_most(resource.RLIMIT_CORE, 0)
+    signal.setitimer(signal.ITIMER_REAL, limits.seconds + _GRACE_S)
 
 
 def _limit(limits: Limits) -> None:
@@ -197,11 +207,15 @@ def _limit(limits: Limits) -> None:
 def _do(job: Job, results: BinaryIO) -> None:
     module = __import__(job.module, fromlist=[job.function])
     function: Callable[..., Any] = getattr(module, job.function)
-    strategy = job.kernel.strategy()
-    if job.kernel.on_card:
-        _limit_time(job.limits)
-    else:
-        _limit(job.limits)
+    # Code of the kernel runs as soon as its library is loaded: the constructors of globals.
+    (_limit_time if job.kernel.on_card else _limit)(job.limits)
+    try:
+        strategy = job.kernel.strategy()
+    except ImportError as error:
+        raise KernelError(
+            f"{error}; its global arrays count against limits.memory_bytes, which is "
+            f"{job.limits.memory_bytes}"
+        ) from None
 
     def tell(kind: str, what: object) -> None:
         write(results, (kind, what))
@@ -209,43 +223,39 @@ def _do(job: Job, results: BinaryIO) -> None:
     tell("result", function(strategy, tell, *job.arguments, **job.named))
 
 
-def _child(data: bytearray, results_fd: int, output_fd: int) -> None:
-    """Does one job. Never returns."""
-    os.setsid()
-    os.dup2(output_fd, 1)
-    os.dup2(output_fd, 2)
-    os.close(output_fd)
+def _child(server: int, data: bytearray, results_fd: int, output_fd: int) -> None:
+    """Does one job. Never returns, and runs no destructor of a kernel."""
     status = 1
-    with contextlib.suppress(BrokenPipeError), os.fdopen(results_fd, "wb") as results:
-        try:
-            _do(pickle.loads(data), results)
-            status = 0
-        except (ValueError, TypeError, MemoryError, RuntimeError, ImportError, OSError) as error:
-            told: Exception = error
-            if isinstance(error, CudaError):
+    try:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != server:  # it has ended before
+            return
+        os.setsid()
+        os.dup2(output_fd, 1)
+        os.dup2(output_fd, 2)
+        os.close(output_fd)
+        with contextlib.suppress(BrokenPipeError), os.fdopen(results_fd, "wb") as results:
+            try:
+                _do(pickle.loads(data), results)
+                status = 0
+            except CudaError as error:
                 said = faults.readable(str(error), pickle.loads(data).kernel.compiled_text)
                 write(results, ("cuda error", (said, error.name)))
-            else:
-                write(results, ("error", told))
-    os._exit(status)
+            except Exception as error:
+                write(results, ("error", error))
+    finally:
+        os._exit(status)
 
 
-def _wait(child: int, link: socket.socket) -> int:
-    """The child's exit status. If the other process ends or gives up, ends the child and this."""
+def _outlasts(link: socket.socket, caller: int, child: int) -> bool:
+    """Waits for the child's end. False if the caller ends or gives up before."""
     pause = 0.0005
-    while True:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return status
-        if select.select([link], [], [], pause)[
-            0
-        ]:  # nothing is sent while a job runs: it is closed
-            break
+    while not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        # Nothing is sent while a job runs. Another process may hold the caller's end open.
+        if ready([link.fileno()], pause) or os.getppid() != caller:
+            return False
         pause = min(pause * 1.5, 0.01)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(child, signal.SIGKILL)
-        os.killpg(child, signal.SIGKILL)
-    os._exit(0)
+    return True
 
 
 def _received(link: socket.socket, size: int) -> bytearray | None:
@@ -257,28 +267,44 @@ def _received(link: socket.socket, size: int) -> bytearray | None:
     return None if rest else data
 
 
-def serve(number: int) -> None:
-    """Serves the process at the other end of this socket until it closes its end."""
+def _serve_job(link: socket.socket, caller: int) -> bool:
+    """Waits for a job and does it. False if the caller ends or gives up before."""
+    while not ready([link.fileno()], _LOOK_S):
+        if os.getppid() != caller:
+            return False
+    head, descriptors, _, _ = socket.recv_fds(link, HEAD.size, 2)
+    data = _received(link, HEAD.unpack(head)[0]) if head else None
+    if data is None:
+        return False
+    server, child = os.getpid(), os.fork()
+    if not child:
+        link.close()
+        _child(server, data, *descriptors)
+    del data  # an array may be large
+    for descriptor in descriptors:
+        os.close(descriptor)
+    try:
+        link.sendall(HEAD.pack(child))
+        is_wanted = _outlasts(link, caller, child)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child, signal.SIGKILL)  # what the kernel may have started
+        status = os.waitpid(child, 0)[1]
+    if is_wanted:
+        link.sendall(HEAD.pack(status))
+    return is_wanted
+
+
+def serve(number: int, caller: int) -> None:
+    """Serves a process at the other end of this socket until it closes its end. Never returns."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the other process decides
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the caller's may be ignored or blocked
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for name in ("examination", "check_on_card", "jobs"):  # so that no child imports them
         load(f"kernels.{name}")
     link = socket.socket(fileno=number)
-    while True:
-        head, descriptors, _, _ = socket.recv_fds(link, HEAD.size, 2)
-        if not head:
-            return
-        data = _received(link, HEAD.unpack(head)[0])
-        if data is None:
-            return
-        child = os.fork()
-        if not child:
-            link.close()
-            _child(data, *descriptors)
-        del data  # an array may be large
-        for descriptor in descriptors:
-            os.close(descriptor)
-        link.sendall(HEAD.pack(child))
-        status = _wait(child, link)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child, signal.SIGKILL)  # what the kernel may have started
-        link.sendall(HEAD.pack(status))
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has closed its end
+        while _serve_job(link, caller):
+            pass
+    os._exit(0)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import gpureduce
-from gpureduce.kernels import cubins, nvrtc
+from gpureduce.kernels import compiler_process, cubins, nvrtc
 from user_kernels import INDEX_BUG
 
 
@@ -27,11 +27,13 @@ def elf(function):
 def compiler(tmp_path, monkeypatch):
     calls = []
 
-    def compiled(*_):
-        calls.append(1)
-        return elf(b"_Z7shiftedPKiPim")
+    def compiled(commands, folder, _):
+        calls.append(commands)
+        (folder / "kernel.cubin").write_bytes(elf(b"_Z7shiftedPKiPim"))
+        return [(0, "")]
 
-    made = SimpleNamespace(version="none", path=tmp_path / "none", archs=(90,), cubin=compiled)
+    made = SimpleNamespace(version="none", path=tmp_path / "none", archs=(90,))
+    monkeypatch.setattr(compiler_process, "run", compiled)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(nvrtc, "find", lambda: made)
     return calls

@@ -18,7 +18,7 @@ import pytest
 
 import gpureduce
 from cases import run_python
-from gpureduce.kernels import compiling, signature
+from gpureduce.kernels import compiler_process, compiling, signature
 from user_kernels import TREE, plain
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
@@ -515,10 +515,9 @@ def test_marks_that_are_not_closed():
     assert plain("a 'b' c") == "a     c"
 
 
-def test_a_compiler_that_does_not_end_leaves_no_file_open(monkeypatch, tmp_path):
+def test_a_compiler_that_does_not_end_leaves_no_file_open(tmp_path):
     """The other compiler has ended by then: its pipe is closed, too."""
-    monkeypatch.setattr(compiling, "_TIME_S", 0.2)
-    running = [compiling._start([name, "60"], tmp_path) for name in ("sleep", "true")]
-    with pytest.raises(gpureduce.KernelError, match="and was ended"):
-        compiling._finish_all(running, "my.cu")
-    assert all(one.stderr.closed and one.returncode is not None for one in running)
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(gpureduce.KernelError, match=r"took more than 0\.2 s and was ended"):
+        compiler_process.run([["sleep", "60"], ["true"]], tmp_path, 0.2)
+    assert set(os.listdir("/proc/self/fd")) == before

@@ -23,12 +23,14 @@ from gpureduce.kernels import process, worker
 from user_kernels import TREE, plain
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
-HEADERS = "#include <stdlib.h>\n#include <unistd.h>\n#include <fcntl.h>\n#include <sys/wait.h>\n"
+HEADERS = "".join(
+    f"#include <{name}>\n" for name in "stdio.h stdlib.h unistd.h fcntl.h sys/wait.h".split()
+)
 FAST = gpureduce.Limits(seconds=2, memory_bytes=256 << 20)
 
 
-def value_of(body: str, limits: gpureduce.Limits = FAST) -> float:
-    text = HEADERS + plain(f"if (threadIdx.x + blockIdx.x) return;\n{body}")
+def value_of(body: str, limits: gpureduce.Limits = FAST, head: str = "") -> float:
+    text = HEADERS + head + plain(f"if (threadIdx.x + blockIdx.x) return;\n{body}")
     k = gpureduce.kernel(text, limits=limits)
     k.loaded([("f32", "f32")])  # compiled now, so that the caller's time is that of the kernel
     return float(gpureduce.sum(np.ones(8, np.float32), k).value)
@@ -52,6 +54,45 @@ def test_files(tmp_path):
     body = f'int f = open("{path}", O_CREAT | O_WRONLY, 0600); out[0] = write(f, "x", 1);'
     assert value_of(body) == -1
     assert not path.exists() or path.stat().st_size == 0
+
+
+def test_code_that_runs_when_a_library_is_loaded_has_the_limits(tmp_path):
+    """The constructors of globals wrote files and took any memory."""
+    path = tmp_path / "file"
+    head = f"""static int written, got;
+    static struct Global {{
+        Global()
+        {{
+            written = write(open("{path}", O_CREAT | O_WRONLY, 0600), "x", 1);
+            got = malloc(size_t(1) << 30) != nullptr;
+        }}
+    }} global;
+    """
+    assert value_of("out[0] = 10 * written + got;", head=head) == -10
+    assert path.stat().st_size == 0
+    with pytest.raises(gpureduce.KernelEnded, match="more than 2 s"):
+        value_of("out[0] = 1;", head="static struct Global { Global() { for (;;) usleep(9); } } g;")
+
+
+def test_no_code_of_a_kernel_runs_after_its_job(capfd):
+    late = 'fprintf(stderr, "late\\n");'
+    head = f"static void late() {{ {late} }}\n"
+    head += (
+        f"static struct Global {{ Global() {{ atexit(late); }} ~Global() {{ {late} }} }} global;\n"
+    )
+    assert value_of("out[0] = 6;", head=head) == 6
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_library_that_the_limit_of_memory_does_not_allow():
+    head = "__device__ char large[1ul << 30];\n"
+    with pytest.raises(gpureduce.KernelError, match=r"global arrays count .* which is 268435456"):
+        value_of("out[0] = large[n];", head=head)
+    plenty = gpureduce.Limits(memory_bytes=3 << 30)
+    assert value_of("out[0] = 1 + large[n];", plenty, head) == 1
+    # Code is allowed for: the least memory is enough for a kernel of eight pairs of types.
+    k = gpureduce.kernel(TREE, limits=gpureduce.Limits(memory_bytes=1 << 26))
+    assert gpureduce.sum(np.ones(1000, np.int8), k).value == 1000
 
 
 def test_processes(tmp_path):
@@ -238,6 +279,44 @@ class TestMessages:
                 pickler.dump(one)
                 found = worker.read(written.getvalue())
                 assert type(found) is type(one) and str(found) == str(one)
+
+
+class TestControlCharacters:
+    """A kernel's output, and its text in messages, cannot command a terminal."""
+
+    PRINTS = (
+        r'printf("\x1b[2J\x1b]0;t\a \xc2\x9b" "31m a\rb\r\n\tgr\u00fc\u00df \u2192 ");'
+        r'printf("\u202eabc\xff\n");'
+    )
+    SEEN = "\\x1b[2J\\x1b]0;t\\x07 \\x9b31m a\\rb\n\tgrüß → \\u202eabc\ufffd\n"
+
+    @staticmethod
+    def is_harmless(text):
+        return all(char in "\n\t" or char.isprintable() for char in text)
+
+    def test_in_a_verdict(self):
+        prints = f"{{ if (!threadIdx.x && !blockIdx.x && n == 97) {{ {self.PRINTS} }}"
+        verdict = gpureduce.check(TREE.replace("{", prints, 1))
+        assert verdict.right
+        assert verdict.printed.startswith(self.SEEN)
+        for text in (str(verdict), verdict._repr_html_(), verdict.report(every=True)):
+            assert self.is_harmless(text) and "\\x1b[2J" in text and "grüß → " in text
+
+    def test_of_a_sum(self, capsys):
+        value_of(self.PRINTS + "out[0] = 1;")
+        assert capsys.readouterr().out == self.SEEN
+
+    def test_in_faults_and_names_of_files(self):
+        text = '#line 1 "\x1b[31m"\n' + plain('assert(in == nullptr && "\x1b[31m");')
+        verdict = gpureduce.check(text)
+        assert not verdict and self.is_harmless(str(verdict) + repr(verdict))
+        grade = gpureduce.grade(text, {"require": [{"rule": "right", "points": 1}]})
+        assert self.is_harmless(str(grade) + grade._repr_html_())
+
+    def test_in_what_a_compiler_says(self):
+        with pytest.raises(gpureduce.KernelError, match=r"error: .*\\x1b\[31m") as error:
+            gpureduce.check("#error \x1b[31m red\n" + TREE)
+        assert self.is_harmless(str(error.value))
 
 
 FORK = """
