@@ -1,4 +1,4 @@
-/* The table of strategies: the lines of strategies.def, then those of steps.def. */
+/* The table of strategies: first the lines of strategies.def, then the lines of steps.def. */
 #ifndef GPUREDUCE_REGISTRY_H
 #define GPUREDUCE_REGISTRY_H
 
@@ -10,8 +10,8 @@ extern "C" {
 typedef enum {
     ONE = 1 << 0,             /* one element per thread: the grid covers the input */
     TWO = 1 << 1,             /* two elements per thread */
-    FOUR = 1 << 26,
-    EIGHT = 1 << 27,
+    FOUR = 1 << 26,           /* four elements per thread */
+    EIGHT = 1 << 27,          /* eight elements per thread */
     MANY = 1 << 2,            /* a grid-stride loop: the grid fills the device */
     PARTIALS = 1 << 3,        /* leaves a sum per block (or cluster) in out[] */
     FINISHES = 1 << 4,        /* leaves the sum in out[0] */

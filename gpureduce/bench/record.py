@@ -20,7 +20,7 @@ from gpureduce.core import devices, json_files, output_files
 from gpureduce.core.calibration import Calibration
 
 SCHEMA = 2
-# The fields of all rows, and those that some suites' rows have besides.
+# The fields of every row, and further fields of the rows of some suites.
 _ALWAYS: dict[str, Any] = {
     **dict.fromkeys(("measure", "strategy", "dtype", "source"), str),
     **dict.fromkeys(("n", "nbytes"), int),
@@ -35,7 +35,7 @@ _MORE: dict[str, Any] = {
     **dict.fromkeys(("peak_gb_s", "percent_of_peak", "percent_of_ceiling"), float | None),
     **dict.fromkeys(("error_ulps", "linear", "added_us"), float | None),
 }
-# Those that the tables of each kind of record read.
+# The further fields that the tables of each kind of record read.
 _NEEDED = {
     "axis": ("rows", "columns", "axis", "batches", "kernel"),
     "bench": ("producer", "way", "offset", "percent_of_peak"),

@@ -175,7 +175,7 @@ class Compiler:
 
     @property
     def flags(self) -> list[str]:
-        """Checks of bounds, and a pattern in variables that nobody has written."""
+        """Options: bounds are checked, and unwritten local variables hold a pattern."""
         checks = list(_BOUNDS[self.is_clang])
         if self.is_clang or self.release >= 12:
             checks.append("-ftrivial-auto-var-init=pattern")

@@ -36,7 +36,7 @@ LADDER = tuple(
 
 @dataclass(frozen=True)
 class Rung:
-    """A strategy and what it does for 2**16 elements in blocks of 256.
+    """A strategy, and its costs for 2**16 elements in blocks of 256.
 
     `costs` are what the times of the rungs follow, by name (`costs_of`).
     """

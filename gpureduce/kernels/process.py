@@ -151,7 +151,7 @@ def start() -> None:
 
 
 def _taken() -> _Server:
-    """The server, or a new one if there is none for this process. It is nobody else's then."""
+    """Takes this process's server, or starts one. No other job gets it until it is put back."""
     global _server
     server, _server = _server, None
     if server and (server.pid != os.getpid() or server.process.poll() is not None):

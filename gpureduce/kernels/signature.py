@@ -50,7 +50,7 @@ ROLES = ("in", "out", "n", "work", "ticket")  # in the order of our own kernels'
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter: its type, its name, and what it is for, one of ROLES."""
+    """A parameter: its type, its name, and its role (one of ROLES)."""
 
     type: str
     name: str
@@ -102,7 +102,7 @@ class Signature:
 
     @property
     def takes_n(self) -> bool:
-        """Whether the kernel is told how many elements there are."""
+        """Whether a parameter gives the number of elements."""
         return "n" in self.roles
 
 

@@ -66,7 +66,7 @@ def test_the_extension_decides_the_format_or_is_refused(command, here, verb):
 
 @pytest.mark.parametrize("verb", ["sum", "segments", "lecture", "explain", "bench"])
 def test_a_record_of_another_kind_is_another_file(command, here, verb):
-    """Pictures, records and tables are told apart, not only by their extension."""
+    """A file of another kind is not overwritten, even if the extension is right."""
     words, option, suffixes, _ = OUTPUTS[verb]
     other = {".npy": "a.npy", ".json": "other.json", ".svg": "other.svg"}[suffixes[0]]
     if suffixes[0] == ".json":

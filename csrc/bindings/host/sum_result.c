@@ -1,4 +1,4 @@
-/* The type SumResult: the pair (value, timing) to whoever unpacks it, and otherwise the value. */
+/* The type SumResult. It unpacks into the pair (value, timing), and otherwise acts as the value. */
 #include "bindings/host/functions.h"
 
 #include "bindings/results.h"
@@ -253,8 +253,8 @@ static PyObject *values_of(PyObject *object)
     return values;
 }
 
-/* NumPy calls this for ufuncs one of whose operands is a SumResult: those of its own arrays, too,
- * such as array + result. The array libraries of the values then see the values alone. */
+/* NumPy calls this for a ufunc with a SumResult among its operands, such as array + result. The
+ * ufunc then gets the value of each SumResult in its place. */
 static PyObject *result_ufunc(PyObject *Py_UNUSED(self), PyObject *args, PyObject *keywords)
 {
     Py_ssize_t count = PyTuple_Size(args), at = 0;

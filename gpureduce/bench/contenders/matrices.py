@@ -1,4 +1,4 @@
-"""Sums along an axis: our calls, and those of other libraries.
+"""Calls of gpureduce and of other libraries that sum along an axis.
 
 On a card our sums are replayed as CUDA graphs, so that all times but JAX's are of the card's work.
 """

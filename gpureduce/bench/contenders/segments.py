@@ -1,7 +1,7 @@
-"""Sums by segment: the arrays of a case, our calls, and those of other libraries.
+"""Sums by segment: the arrays of a case, and the calls of gpureduce and of other libraries.
 
-For sorted ids, the other libraries' calls by offsets get these for nothing. CUB's sums by key leave
-out the segments without elements.
+For sorted ids, some calls of other libraries take offsets; the time to compute the offsets is not
+counted. CUB's sums by key leave out the segments without elements.
 """
 
 from __future__ import annotations
