@@ -51,6 +51,7 @@ class Mutant:
 
 BLOCK, WARP, FENCE = "__syncthreads()", "__syncwarp()", "__threadfence()"
 GRID, CLUSTER, COPY = "grid.sync()", "cluster.sync()", "copy_wait()"
+ATOMIC = "atomicAdd()"
 
 
 def _barriers(kernel: str, expected: list[str], line: str, **more: int) -> list[Mutant]:
@@ -114,7 +115,7 @@ def _grids() -> list[Mutant]:
     grid_sync = "cooperative_groups::this_grid().sync();"
     found = [Mutant("last_block", fence, FENCE, nth=nth) for nth in (1, 2)]
     found += [Mutant("last_block", fence, FENCE, "__threadfence_block();", nth) for nth in (1, 2)]
-    found.append(Mutant("last_block", atomic, GRID, plain))
+    found.append(Mutant("last_block", atomic, ATOMIC, plain))
     put, got = (
         "put_marked(work + blockIdx.x, sum);",
         "marks &= get_marked(work + block + 32 * k, partial[k]);",
@@ -129,9 +130,9 @@ def _grids() -> list[Mutant]:
             )
     found.append(Mutant("grid_sync", grid_sync, GRID))
     found.append(Mutant("grid_sync", grid_sync, GRID, "__syncthreads();"))
-    found.append(Mutant("atomic_block", "atomicAdd(out, sum);", GRID, "*out += sum;"))
+    found.append(Mutant("atomic_block", "atomicAdd(out, sum);", ATOMIC, "*out += sum;"))
     found.append(
-        Mutant("atomic_thread", "atomicAdd(out, Acc(in[i]));", GRID, "*out += Acc(in[i]);")
+        Mutant("atomic_thread", "atomicAdd(out, Acc(in[i]));", ATOMIC, "*out += Acc(in[i]);")
     )
     return found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -247,6 +246,7 @@ class _Found:
         self.wrong: dict[str, Any] = {}
         self.unwritten: dict[Place, Unwritten] = {}
         self.alike: dict[tuple[str, int], str] = {}
+        self.together: set[tuple[Place, str] | None] = set()
 
     def add(self, schedule: str, report: dict[str, Any]) -> None:
         for row in report["races"]:
@@ -268,6 +268,8 @@ class _Found:
             return
         sides = tuple(_side(side) for side in row["sides"])
         race = Race(sides, _address(row, sides), row["missing"], row["count"], (schedule,))  # type: ignore[arg-type]
+        if row["together"]:
+            self.together.add(_store_of(race))
         lines = tuple(sorted((s.place.file, s.place.line, s.kind) for s in sides))
         known = self.by_lines.get(lines)
         if known:
@@ -285,18 +287,14 @@ class _Found:
         return tuple(sorted(found, key=lambda race: -race.count))
 
     def _missing(self, race: Race) -> str:
-        """What would mend a race: a barrier only if there is a line for it between the two."""
-        all_of_them = self.by_lines.values()
-        stored = {_store_of(one) for one in all_of_them if _is_one_line(one)} - {None}
-        added = {_store_of(one) for one in all_of_them if _has_read(one)} & stored
-        if not _is_of_one_element(race):
+        """What would mend a race: no barrier does if threads store at one line in the same step."""
+        all_of_them, store = self.by_lines.values(), _store_of(race)
+        if store not in self.together:
             return race.missing
-        if _store_of(race) in added:
+        if any(_has_read(one) and _store_of(one) == store for one in all_of_them):
             return ATOMIC
-        updated = {_store_of(one) for one in all_of_them if _has_atomic(one)}
-        if _is_one_line(race) and _store_of(race) not in updated:
-            return ONE_WRITER
-        return race.missing
+        updated = any(_has_atomic(one) and _store_of(one) == store for one in all_of_them)
+        return ONE_WRITER if _is_one_line(race) and not updated else race.missing
 
 
 def _place(row: dict[str, Any]) -> Place:
@@ -321,19 +319,6 @@ def _is_one_line(race: Race) -> bool:
     """Whether two threads store at one line of the kernel, at the same time."""
     first, second = race.sides
     return first.kind == second.kind == "write" and first.place == second.place
-
-
-def _is_of_one_element(race: Race) -> bool:
-    """Whether the line that stores to an array uses one element of it, as its text says.
-
-    A line that also reads another element is a step of a tree. Each thread then has an element of
-    its own in each step, and a barrier belongs between steps.
-    """
-    store = _store_of(race)
-    if store is None or not store[0].text:
-        return False
-    place, name = store
-    return len(set(re.findall(rf"\b{re.escape(name)}\s*\[([^\]]*)\]", place.text))) < 2
 
 
 def _has_atomic(race: Race) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 from test_records import DATA, DEPENDS
@@ -32,6 +34,7 @@ def three_devices(monkeypatch):
     monkeypatch.setattr(on_several, "_LEAST_BYTES", 1 << 12)
     monkeypatch.setattr("gpureduce.bench.clocks._CALLS_NS", 1000)
     yield
+    gc.collect()  # arrays of devices that are no more could not be freed
     module.free_scratch()
     module.set_device_count(1)
 

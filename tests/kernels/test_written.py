@@ -66,6 +66,7 @@ WRONG = {
     "lock_branch": ["it races"],
     "oddwarps": [],
     "split_one_line": ["part of a block misses a barrier"],
+    "two_line_step": ["missing: __syncthreads()"],
     "uninit_local": [],
     "volatile_partial": ["it races"],
     "maximum": ["largest: computes the maximum, not the sum; gpureduce judges sums"],
@@ -82,6 +83,11 @@ WRONG = {
 def check(name, **how):
     verdict = gpureduce.check(WRITTEN / f"{name}.cu", device="emulator", **how)
     return verdict, " ".join(str(verdict).split())
+
+
+def test_threads_with_elements_of_their_own_need_a_barrier_and_no_atomic():
+    verdict, _ = check("two_line_step")
+    assert {race.missing for race in verdict.races.races} <= {"__syncthreads()", "__syncwarp()"}
 
 
 def test_every_file_is_in_a_table():

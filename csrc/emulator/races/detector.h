@@ -40,6 +40,7 @@ struct LaneWatch {
     LaneClocks
         carried; /* the clocks it brought there; once passed, the clocks it receives by waiting */
     uint32_t arrived_time = 0;
+    std::vector<std::pair<Site, uint32_t>> stores; /* how many at each site since a block barrier */
 };
 
 struct Event {
@@ -89,7 +90,8 @@ struct Race {
     Address address;
     Missing missing;
     uint64_t count;
-    bool differ; /* two stores: of different values; else true */
+    bool differ;   /* two stores: of different values; else true */
+    bool together; /* two stores at one site in the same step, so that no barrier orders them */
 };
 
 /* A store that is about to be made where another thread has stored, and the bytes there. */

@@ -231,6 +231,7 @@ void watch_barrier(Worker *w, const Barrier *barrier, gr_scope scope)
             bool waits = waiting->warp->at[scope] >> waiting->index & 1;
             if (waits) {
                 lane->clocks = clocks;
+                lane->stores.clear();
                 advance(watch, one.self, event_of(watch, waiting));
             } else {
                 lane->carried = clocks;

@@ -87,8 +87,10 @@ static void print_race(std::string *out, const Watch *watch, const Race &race)
     static const char *const missing[] = {"__threadfence()", "__syncwarp()", "__syncthreads()",
                                           "cluster.sync()",  "grid.sync()",  "copy_wait()"};
     const Address &address = race.address;
-    print(out, "{\"count\":%llu,\"missing\":\"%s\",\"differ\":%s,\"shared\":%s,\"owner\":%u,",
-          (unsigned long long)race.count, missing[race.missing], race.differ ? "true" : "false",
+    print(out, "{\"count\":%llu,\"missing\":\"%s\",", (unsigned long long)race.count,
+          missing[race.missing]);
+    print(out, "\"differ\":%s,\"together\":%s,\"shared\":%s,\"owner\":%u,",
+          race.differ ? "true" : "false", race.together ? "true" : "false",
           address.shared ? "true" : "false", address.owner);
     *out += "\"address\":";
     print_text(out, address.name);

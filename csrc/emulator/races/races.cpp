@@ -20,6 +20,7 @@ struct Touch {
     uintptr_t address;
     size_t size;
     bool reads; /* the value in memory */
+    uint32_t round = 0;
 };
 
 static bool ordered(const Touch &now, const Record &before, unsigned strand)
@@ -128,6 +129,8 @@ static void note_race(Worker *w, const Touch &now, const Record &before, Access 
         memcpy(watch->overwriting.before, reinterpret_cast<void *>(now.address), now.size);
     }
     race.count += first_word || !race.count;
+    race.together |= now.round && now.round == before.round && kind_before == WRITE &&
+                     now.site.at == before.site.at && now.site.line == before.site.line;
     if (!found.second && missing <= race.missing)
         return;
     race.side[0] = {before.block, before.slot, before.time, kind_before, before.site};
@@ -210,17 +213,30 @@ static void touch(Worker *w, const Touch &now)
         word.written |= now.kind == READ ? 0 : (uint8_t)bytes;
         for (Access kind_old : {READ, WRITE, ATOMIC})
             look_through(w, shadow, &word, kind_old, now, (uint8_t)bytes, first_word);
-        if (shadow->insert(&word, now.kind,
-                           {now.self.block, now.slot, now.time, 0, now.site, (uint8_t)bytes}))
+        if (shadow->insert(
+                &word, now.kind,
+                {now.self.block, now.slot, now.time, 0, now.site, (uint8_t)bytes, now.round}))
             check_memory(w->watch);
     }
+}
+
+/* Counts a store. In a step of a loop each thread stores once: two threads whose stores have the
+ * same number made them in the same step. */
+static uint32_t round_of(LaneWatch *lane, const Site &site)
+{
+    for (auto &known : lane->stores)
+        if (known.first.at == site.at && known.first.line == site.line)
+            return ++known.second;
+    lane->stores.emplace_back(site, 1);
+    return 1;
 }
 
 /* An access by the running lane itself. */
 static void touch(Worker *w, const Self &self, const void *address, size_t size, Access kind,
                   Site site, bool reads = false)
 {
-    touch(w, {self, self.slot, self.lane->time, kind, site, (uintptr_t)address, size, reads});
+    touch(w, {self, self.slot, self.lane->time, kind, site, (uintptr_t)address, size, reads,
+              kind == WRITE ? round_of(self.lane, site) : 0});
 }
 
 /* Treats the end of a block as a write to its shared memory, which races with accesses by other

@@ -26,7 +26,8 @@ struct Record {
     uint32_t time;
     uint32_t next; /* record of the same word and kind; 0: none */
     Site site;
-    uint8_t bytes; /* bit mask of the word's bytes */
+    uint8_t bytes;  /* bit mask of the word's bytes */
+    uint32_t round; /* a store: how many the lane made at this site since a block barrier; else 0 */
 };
 
 struct Word {
