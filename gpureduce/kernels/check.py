@@ -115,7 +115,12 @@ def _checked_on_card(
     dtype, times = told.get("times", [("", ())])[0]
     right = outcome.result is True
     result = CardResult(card.name, sum(told.get("tried", [])), dtype, times, right=right)
-    return dataclasses.replace(verdict, card=result, failures=(*verdict.failures, *failures))
+    return dataclasses.replace(
+        verdict,
+        card=result,
+        condition=None if failures else verdict.condition,
+        failures=(*verdict.failures, *failures),
+    )
 
 
 def _examined(job: Job, where: Domain) -> process.Outcome:

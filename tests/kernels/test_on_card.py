@@ -34,7 +34,7 @@ def rung(name):
 
 def only_there(body):
     """A kernel that is right on the emulator, and does this on a card first."""
-    return alone(f"#ifdef __CUDA_ARCH__\n{body}\n#endif")
+    return alone(f"#if defined(__CUDACC_RTC__) || defined(__NVCC__)\n{body}\n#endif")
 
 
 @gpu
