@@ -1,4 +1,4 @@
-"""Checks that C includes follow the layers, and that names of C are unique.
+"""Checks the layers of C's includes, circles of calls between files of C, and repeated names.
 
 ``python tools/includes.py`` exits with 0 if so.
 
@@ -8,6 +8,7 @@ not include each other. Kernels may include only `kernels/parts` and KERNELS_MAY
 
 from __future__ import annotations
 
+import graphlib
 import re
 import sys
 from pathlib import Path
@@ -94,6 +95,23 @@ _NAMES = re.compile(
 )
 
 
+def circle() -> list[str]:
+    """The files of a circle of calls, if there is one. Both backends are left out."""
+    texts = {}
+    for source in sorted(CSRC.rglob("*.c")):
+        name = source.relative_to(CSRC).as_posix()
+        if not name.startswith(("cuda/", "emulator/")):
+            texts[f"csrc/{name}"] = source.read_text()
+    home = {found: name for name, text in texts.items() for _, found in _NAMES.findall(text)}
+    calls = {name: {home[one] for one in re.findall(r"\bgr_\w+", text) if one in home} - {name}
+             for name, text in texts.items()}  # fmt: skip
+    try:
+        graphlib.TopologicalSorter(calls).prepare()
+    except graphlib.CycleError as error:
+        return [f"files that call each other in a circle: {', '.join(error.args[1])}"]
+    return []
+
+
 def repeated() -> list[str]:
     """Include guards, types of C and functions with a name that another file defines, too.
 
@@ -111,4 +129,4 @@ def repeated() -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit("\n".join([*faults(), *repeated()]) or 0)
+    sys.exit("\n".join([*faults(), *circle(), *repeated()]) or 0)

@@ -310,23 +310,10 @@ gr_status gr_launch_segments(const gr_segment_request *request, gr_segment_outco
     memset(outcome, 0, sizeof *outcome);
     if (!request->segments || !request->columns)
         return gr_check_index(request, outcome, error);
-    if (request->sums.as_digits && !request->sums.counts)
-        return gr_launch_segment_digits(request, outcome, error);
     if (gr_plan_segments(&r) == GR_OK && allocate(&r, &memory) == GR_OK && add(&r) == GR_OK &&
         request->check)
         check(&r);
     if (memory)
         (void)cudaFreeAsync(memory, request->stream);
     return error->status;
-}
-
-gr_status gr_sum_segments(const gr_segment_request *request, gr_segment_outcome *outcome,
-                          gr_error *error)
-{
-    double init_ms;
-    if (gr_wake(request->device, &init_ms, error) != GR_OK ||
-        gr_begin_piece(request->times, error) != GR_OK ||
-        gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK)
-        return error->status;
-    return gr_launch_segments(request, outcome, error);
 }

@@ -42,12 +42,12 @@ gr_status gr_sum_segments(const gr_segment_request *request, gr_segment_outcome 
                           gr_error *error);
 
 /* The same without times: for the files of the engine. */
+gr_status gr_launch_segment_sums(const gr_segment_request *request, gr_segment_outcome *outcome,
+                                 gr_error *error);
+
+/* The launches for sums, or for digits of which `sums.counts` has the numbers of elements. */
 gr_status gr_launch_segments(const gr_segment_request *request, gr_segment_outcome *outcome,
                              gr_error *error);
-
-/* The same for digits of the sums (`sums.as_digits`): counts the elements of each first. */
-gr_status gr_launch_segment_digits(const gr_segment_request *request, gr_segment_outcome *outcome,
-                                   gr_error *error);
 
 /* The same for arrays in host memory: copies them to the device and the sums back. The addresses in
  * the request are within the spans. */

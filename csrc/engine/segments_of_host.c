@@ -26,7 +26,7 @@ static gr_status copy_and_sum(gr_segment_request *request, gr_span values, gr_sp
         (index.size && gr_copy_to_device(request->device, index_at, index.base, index.size, stream,
                                          error) != GR_OK) ||
         gr_interrupted() || gr_record_time(request->times, GR_AT_COPIED, stream, error) != GR_OK ||
-        gr_launch_segments(request, outcome, error) != GR_OK)
+        gr_launch_segment_sums(request, outcome, error) != GR_OK)
         return error->status;
     if (out.size && !outcome->is_bad && !outcome->is_unsorted)
         TRY(cudaMemcpyAsync(out.base, out_at, out.size, cudaMemcpyDeviceToHost, stream));

@@ -29,7 +29,6 @@
 #include "segments/segment_job.h"
 #include "shared/sizes.h"
 
-#include "cpu/store.h"
 #include "exact/format.h"
 #include "exact/proven.h"
 #include "threads/pool.h"
@@ -50,92 +49,6 @@ enum {
     FIELDS = 2048           /* of exponents */
 };
 
-/* --- sums ---------------------------------------------------------------------------------- */
-
-static unsigned char *place_of(const gr_host_segments *job, size_t cell)
-{
-    const gr_segment_sums *sums = &job->request->sums;
-    if (job->touching && !job->segment_of)
-        return sums->data + (job->first_segment * job->columns + cell) * gr_load_size(sums->target);
-    size_t parts = (size_t)job->request->values.parts, column = cell % job->columns;
-    size_t segment = job->first_segment + cell / job->columns;
-    segment = job->segment_of ? job->segment_of[segment] : segment;
-    return sums->data + (ptrdiff_t)segment * sums->row_step +
-           (ptrdiff_t)(column / parts) * sums->column_step +
-           (ptrdiff_t)(column % parts * gr_load_size(sums->target));
-}
-
-static void add_initial(const gr_host_segments *job, gr_exact *sum, int part)
-{
-    const gr_exact_initial *floats = &job->request->floats;
-    for (int i = 0; i < floats->count[part]; i++)
-        gr_exact_add_f64(sum, floats->terms[part][i]);
-}
-
-void gr_store_sum(const gr_host_segments *job, size_t cell, uint64_t bits)
-{
-    const gr_segment_sums *sums = &job->request->sums;
-    unsigned char *place = place_of(job, cell);
-    gr_store_integer(place, bits, sums->target);
-    if (sums->parts == job->request->values.parts)
-        return;
-    gr_exact imaginary;
-    gr_exact_init(&imaginary);
-    add_initial(job, &imaginary, 1);
-    place += gr_load_size(sums->target);
-    gr_store_integer(place, gr_exact_round(&imaginary, sums->target), sums->target);
-}
-
-static void store_words(const gr_host_segments *job, const gr_exact *sum, size_t cell)
-{
-    const gr_segment_sums *sums = &job->request->sums;
-    size_t row = (job->first_segment * job->columns + cell) / (size_t)sums->parts;
-    int64_t *words = sums->words + row * gr_exact_words(sums->parts);
-    int part = gr_part_of_cell(job, cell);
-    if (part == 0)
-        gr_exact_head_to_words(0, sums->parts, sums->target, words);
-    (void)gr_exact_component_to_words(sum, part, words); /* sums of 2^64 numbers fit */
-}
-
-void gr_store_accumulator(const gr_host_segments *job, gr_exact *sum, size_t cell)
-{
-    if (job->request->sums.words) {
-        store_words(job, sum, cell);
-        return;
-    }
-    add_initial(job, sum, gr_part_of_cell(job, cell));
-    gr_store_sum(job, cell, gr_exact_round(sum, job->request->sums.target));
-}
-
-void gr_finish_cells(const gr_host_segments *job, size_t first, size_t n)
-{
-    switch (job->kind) {
-    case GR_CELL_WORD: gr_finish_words(job, first, n); break;
-    case GR_CELL_SHORT:
-    case GR_CELL_PAIR: gr_finish_pairs(job, first, n); break;
-    case GR_CELL_PROVEN: gr_finish_proven(job, first, n); break;
-    default: gr_finish_digits(job, first, n); break;
-    }
-}
-
-static void finish_task(size_t task, void *context)
-{
-    const gr_host_segments *job = context;
-    size_t cells = job->segments * job->columns, first = task * FINISHED;
-    gr_finish_cells(job, first, gr_least(cells - first, FINISHED));
-}
-
-/* --- additions ----------------------------------------------------------------------------- */
-
-/* Lowers job->bad_row to `row`. */
-static void note_bad(gr_host_segments *job, size_t row)
-{
-    size_t known = __atomic_load_n(&job->bad_row, __ATOMIC_RELAXED);
-    while (row < known && !__atomic_compare_exchange_n(&job->bad_row, &known, row, false,
-                                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        ;
-}
-
 /* Takes the next chunk of rows. Returns false if there is none, or nothing to be gained by it. */
 static bool take_chunk(gr_host_segments *job, size_t *first, size_t *end)
 {
@@ -148,54 +61,6 @@ static bool take_chunk(gr_host_segments *job, size_t *first, size_t *end)
         return false;
     *end = *first + gr_least(job->chunk, job->end_row - *first);
     return true;
-}
-
-static bool add_block(gr_host_segments *job, const gr_segment_block *block, int copy)
-{
-    unsigned char *cells =
-        job->kind == GR_CELL_NONE ? NULL : job->cells + (size_t)copy * job->copy_bytes;
-    switch (job->kind) {
-    case GR_CELL_NONE: gr_widen_fields(job, block, &job->fields[copy]); return true;
-    case GR_CELL_WORD: gr_add_words(job, block, (uint64_t *)(void *)cells); return true;
-    case GR_CELL_SHORT:
-    case GR_CELL_PAIR: return gr_add_pairs(job, block, cells, &job->outliers[copy]);
-    case GR_CELL_PROVEN: gr_add_proven(job, block, cells); return true;
-    default: gr_add_digits(job, block, (int64_t *)(void *)cells); return true;
-    }
-}
-
-void gr_add_rows(gr_host_segments *job, gr_segment_block *block, size_t first, size_t end, int copy)
-{
-    size_t at = job->in_order ? job->first_segment : 0;
-    size_t high = job->in_order ? at + job->segments : job->request->sums.segments;
-    const int64_t *offsets = job->request->ids.offsets;
-    while (offsets && high - at > 1) { /* the segment of the first row */
-        size_t middle = at + (high - at) / 2;
-        if ((size_t)offsets[middle] <= first)
-            at = middle;
-        else
-            high = middle;
-    }
-    for (size_t row = first; row < end; row += block->rows) {
-        block->rows = gr_least(GR_SEGMENT_BLOCK / (job->columns + !job->columns), end - row);
-        block->rows += block->rows == 0;
-        gr_read_ids(job, block, row, &at);
-        size_t bad = job->in_order ? block->rows : gr_first_bad(job, block);
-        if (bad < block->rows) {
-            note_bad(job, row + bad);
-            return;
-        }
-        for (size_t column = 0; column < job->columns; column += block->columns) {
-            block->first_column = column;
-            block->columns = gr_least(job->columns - column, GR_SEGMENT_BLOCK);
-            gr_read_numbers(job, block, row);
-            if (!add_block(job, block, copy)) {
-                bool full = job->outliers[copy].count == job->most_outliers;
-                __atomic_store_n(full ? &job->too_wide : &job->failed, true, __ATOMIC_RELAXED);
-                return;
-            }
-        }
-    }
 }
 
 static void add_task(size_t task, void *context)
@@ -229,34 +94,11 @@ static bool has_ended(const gr_host_segments *job)
     return job->too_wide || has_ended_badly(job);
 }
 
-static int compare_cells(const void *a, const void *b)
+static void finish_task(size_t task, void *context)
 {
-    size_t one = ((const gr_outlier *)a)->cell, other = ((const gr_outlier *)b)->cell;
-    return (one > other) - (one < other);
-}
-
-void gr_join_outliers(gr_host_segments *job)
-{
-    gr_outliers *all = job->outliers;
-    size_t count = 0;
-    for (int i = 0; i < job->copies; i++)
-        count += job->outliers[i].count;
-    if (count == 0)
-        return;
-    gr_outlier *list = realloc(all->list, count * sizeof *list);
-    if (!list) {
-        job->failed = true;
-        return;
-    }
-    all->list = list;
-    all->room = count;
-    for (int i = 1; i < job->copies; i++) {
-        const gr_outliers *more = &job->outliers[i];
-        if (more->count > 0)
-            memcpy(list + all->count, more->list, more->count * sizeof *list);
-        all->count += more->count;
-    }
-    qsort(list, count, sizeof *list, compare_cells);
+    const gr_host_segments *job = context;
+    size_t cells = job->segments * job->columns, first = task * FINISHED;
+    gr_finish_cells(job, first, gr_least(cells - first, FINISHED));
 }
 
 /* Adds up the segments first_segment to first_segment + segments - 1. */

@@ -1,8 +1,9 @@
-/* Digits of sums by segment. The sums are those of fixed-point words, also by offsets. Their words
- * become digits where they are rounded otherwise. */
+/* Sums by segment as callers want them: rounded, or their digits. Digits are those of fixed-point
+ * words, also by offsets, and become words of the caller's format where others are rounded. */
 #include "engine/segments.h"
 
 #include "engine/internal.h"
+#include "engine/times.h"
 
 static gr_rows plain(const void *base, int64_t step)
 {
@@ -26,8 +27,8 @@ static gr_status count_elements(const gr_segment_request *request, uint64_t *cou
     return gr_launch_segments(&each, &outcome, error);
 }
 
-gr_status gr_launch_segment_digits(const gr_segment_request *request, gr_segment_outcome *outcome,
-                                   gr_error *error)
+static gr_status launch_digits(const gr_segment_request *request, gr_segment_outcome *outcome,
+                               gr_error *error)
 {
     gr_segment_request sums = *request;
     size_t bytes = (request->segments + 1) * sizeof(uint64_t);
@@ -49,4 +50,24 @@ done:
     if (counts)
         (void)cudaFreeAsync(counts, request->stream);
     return error->status;
+}
+
+gr_status gr_launch_segment_sums(const gr_segment_request *request, gr_segment_outcome *outcome,
+                                 gr_error *error)
+{
+    bool has_sums = request->segments && request->columns;
+    return request->sums.as_digits && has_sums && !request->kernel
+               ? launch_digits(request, outcome, error)
+               : gr_launch_segments(request, outcome, error);
+}
+
+gr_status gr_sum_segments(const gr_segment_request *request, gr_segment_outcome *outcome,
+                          gr_error *error)
+{
+    double init_ms;
+    if (gr_wake(request->device, &init_ms, error) != GR_OK ||
+        gr_begin_piece(request->times, error) != GR_OK ||
+        gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK)
+        return error->status;
+    return gr_launch_segment_sums(request, outcome, error);
 }

@@ -1,0 +1,104 @@
+/* Adds blocks of rows to cells of any kind, and finishes the cells. */
+#include "segments/segment_job.h"
+#include "shared/sizes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Lowers job->bad_row to `row`. */
+static void note_bad(gr_host_segments *job, size_t row)
+{
+    size_t known = __atomic_load_n(&job->bad_row, __ATOMIC_RELAXED);
+    while (row < known && !__atomic_compare_exchange_n(&job->bad_row, &known, row, false,
+                                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
+static bool add_block(gr_host_segments *job, const gr_segment_block *block, int copy)
+{
+    unsigned char *cells =
+        job->kind == GR_CELL_NONE ? NULL : job->cells + (size_t)copy * job->copy_bytes;
+    switch (job->kind) {
+    case GR_CELL_NONE: gr_widen_fields(job, block, &job->fields[copy]); return true;
+    case GR_CELL_WORD: gr_add_words(job, block, (uint64_t *)(void *)cells); return true;
+    case GR_CELL_SHORT:
+    case GR_CELL_PAIR: return gr_add_pairs(job, block, cells, &job->outliers[copy]);
+    case GR_CELL_PROVEN: gr_add_proven(job, block, cells); return true;
+    default: gr_add_digits(job, block, (int64_t *)(void *)cells); return true;
+    }
+}
+
+void gr_add_rows(gr_host_segments *job, gr_segment_block *block, size_t first, size_t end, int copy)
+{
+    size_t at = job->in_order ? job->first_segment : 0;
+    size_t high = job->in_order ? at + job->segments : job->request->sums.segments;
+    const int64_t *offsets = job->request->ids.offsets;
+    while (offsets && high - at > 1) { /* the segment of the first row */
+        size_t middle = at + (high - at) / 2;
+        if ((size_t)offsets[middle] <= first)
+            at = middle;
+        else
+            high = middle;
+    }
+    for (size_t row = first; row < end; row += block->rows) {
+        block->rows = gr_least(GR_SEGMENT_BLOCK / (job->columns + !job->columns), end - row);
+        block->rows += block->rows == 0;
+        gr_read_ids(job, block, row, &at);
+        size_t bad = job->in_order ? block->rows : gr_first_bad(job, block);
+        if (bad < block->rows) {
+            note_bad(job, row + bad);
+            return;
+        }
+        for (size_t column = 0; column < job->columns; column += block->columns) {
+            block->first_column = column;
+            block->columns = gr_least(job->columns - column, GR_SEGMENT_BLOCK);
+            gr_read_numbers(job, block, row);
+            if (!add_block(job, block, copy)) {
+                bool full = job->outliers[copy].count == job->most_outliers;
+                __atomic_store_n(full ? &job->too_wide : &job->failed, true, __ATOMIC_RELAXED);
+                return;
+            }
+        }
+    }
+}
+
+void gr_finish_cells(const gr_host_segments *job, size_t first, size_t n)
+{
+    switch (job->kind) {
+    case GR_CELL_WORD: gr_finish_words(job, first, n); break;
+    case GR_CELL_SHORT:
+    case GR_CELL_PAIR: gr_finish_pairs(job, first, n); break;
+    case GR_CELL_PROVEN: gr_finish_proven(job, first, n); break;
+    default: gr_finish_digits(job, first, n); break;
+    }
+}
+
+static int compare_cells(const void *a, const void *b)
+{
+    size_t one = ((const gr_outlier *)a)->cell, other = ((const gr_outlier *)b)->cell;
+    return (one > other) - (one < other);
+}
+
+void gr_join_outliers(gr_host_segments *job)
+{
+    gr_outliers *all = job->outliers;
+    size_t count = 0;
+    for (int i = 0; i < job->copies; i++)
+        count += job->outliers[i].count;
+    if (count == 0)
+        return;
+    gr_outlier *list = realloc(all->list, count * sizeof *list);
+    if (!list) {
+        job->failed = true;
+        return;
+    }
+    all->list = list;
+    all->room = count;
+    for (int i = 1; i < job->copies; i++) {
+        const gr_outliers *more = &job->outliers[i];
+        if (more->count > 0)
+            memcpy(list + all->count, more->list, more->count * sizeof *list);
+        all->count += more->count;
+    }
+    qsort(list, count, sizeof *list, compare_cells);
+}

@@ -1,0 +1,60 @@
+/* Rounds the sums of cells and stores them. */
+#include "segments/segment_job.h"
+
+#include "cpu/store.h"
+#include "exact/format.h"
+
+static unsigned char *place_of(const gr_host_segments *job, size_t cell)
+{
+    const gr_segment_sums *sums = &job->request->sums;
+    if (job->touching && !job->segment_of)
+        return sums->data + (job->first_segment * job->columns + cell) * gr_load_size(sums->target);
+    size_t parts = (size_t)job->request->values.parts, column = cell % job->columns;
+    size_t segment = job->first_segment + cell / job->columns;
+    segment = job->segment_of ? job->segment_of[segment] : segment;
+    return sums->data + (ptrdiff_t)segment * sums->row_step +
+           (ptrdiff_t)(column / parts) * sums->column_step +
+           (ptrdiff_t)(column % parts * gr_load_size(sums->target));
+}
+
+static void add_initial(const gr_host_segments *job, gr_exact *sum, int part)
+{
+    const gr_exact_initial *floats = &job->request->floats;
+    for (int i = 0; i < floats->count[part]; i++)
+        gr_exact_add_f64(sum, floats->terms[part][i]);
+}
+
+void gr_store_sum(const gr_host_segments *job, size_t cell, uint64_t bits)
+{
+    const gr_segment_sums *sums = &job->request->sums;
+    unsigned char *place = place_of(job, cell);
+    gr_store_integer(place, bits, sums->target);
+    if (sums->parts == job->request->values.parts)
+        return;
+    gr_exact imaginary;
+    gr_exact_init(&imaginary);
+    add_initial(job, &imaginary, 1);
+    place += gr_load_size(sums->target);
+    gr_store_integer(place, gr_exact_round(&imaginary, sums->target), sums->target);
+}
+
+static void store_words(const gr_host_segments *job, const gr_exact *sum, size_t cell)
+{
+    const gr_segment_sums *sums = &job->request->sums;
+    size_t row = (job->first_segment * job->columns + cell) / (size_t)sums->parts;
+    int64_t *words = sums->words + row * gr_exact_words(sums->parts);
+    int part = gr_part_of_cell(job, cell);
+    if (part == 0)
+        gr_exact_head_to_words(0, sums->parts, sums->target, words);
+    (void)gr_exact_component_to_words(sum, part, words); /* sums of 2^64 numbers fit */
+}
+
+void gr_store_accumulator(const gr_host_segments *job, gr_exact *sum, size_t cell)
+{
+    if (job->request->sums.words) {
+        store_words(job, sum, cell);
+        return;
+    }
+    add_initial(job, sum, gr_part_of_cell(job, cell));
+    gr_store_sum(job, cell, gr_exact_round(sum, job->request->sums.target));
+}
