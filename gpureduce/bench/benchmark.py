@@ -31,7 +31,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -46,9 +46,6 @@ from gpureduce.core.dtypes import Array, convert, is_here, named
 from gpureduce.core.request import launch_sizes
 from gpureduce.core.summation import sum as sum_of
 from gpureduce.errors import CudaError
-
-if TYPE_CHECKING:
-    from gpureduce.kernels.kernel import Kernel
 
 MEASURES = ("kernel", "apart", "call", "host", "explain", "count")
 MOST_REPEATS = 2**31 - 1
@@ -350,7 +347,7 @@ def combinations(
 
 
 def benchmark(
-    strategies: Sequence[str | Kernel],
+    strategies: Sequence[str | registry.UserKernel],
     sizes: Sequence[int] = (2**20,),
     dtypes: Sequence[str] = ("int32",),
     blocks: Sequence[int | None] = (None,),

@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Never, cast
+from typing import Any, Never, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +22,12 @@ from gpureduce.core.devices import LEAST_SHARED_BYTES
 from gpureduce.core.results import Outcome, SumResult
 from gpureduce.lazy_import import load
 
-if TYPE_CHECKING:
-    from gpureduce.kernels.kernel import Kernel
-
 _NOTHING, _HOST = 0, "host"  # the defaults of `initial` and `result`, which `is` recognizes
 
 
 def sum(
     arr: npt.ArrayLike,
-    strategy: str | Kernel = "auto",
+    strategy: str | registry.UserKernel = "auto",
     dtype: npt.DTypeLike | None = None,
     block: int | None = None,
     grid: int | None = None,

@@ -7,7 +7,7 @@ accessed words and sectors, and barriers.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +29,6 @@ from gpureduce.emulator.counts import (
     StrategyCounts,
 )
 from gpureduce.emulator.picture import Picture
-
-if TYPE_CHECKING:
-    from gpureduce.kernels.kernel import Kernel
 
 __all__ = [
     "COUNTERS",
@@ -129,8 +126,8 @@ def _find(strategy: object, argument: str) -> registry.Strategy:
 
 
 def explain(
-    strategy: str | Kernel,
-    other: str | Kernel | None = None,
+    strategy: str | registry.UserKernel,
+    other: str | registry.UserKernel | None = None,
     *,
     n: int | None = None,
     dtype: npt.DTypeLike | None = None,

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +30,6 @@ from gpureduce.emulator.race import (
     Unwritten,
 )  # fmt: skip
 from gpureduce.errors import CudaError
-
-if TYPE_CHECKING:
-    from gpureduce.kernels.kernel import Kernel
 
 SCHEDULES = ("forward", "reverse", "lockstep", "random 0", "random 1", "random 2")
 
@@ -71,7 +68,7 @@ class Races(FoundRaces):
 
 
 def races(
-    strategy: str | Kernel,
+    strategy: str | registry.UserKernel,
     n: int | None = None,
     dtype: npt.DTypeLike | None = None,
     block: int = 256,

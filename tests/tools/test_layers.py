@@ -23,6 +23,16 @@ def test_names_of_c_are_unique(tmp_path, monkeypatch):
     assert {row.partition(" ")[0] for row in found} == {"SAME_H", "gr_same", "gr_both"}
 
 
+def test_files_of_c_do_not_call_each_other_in_a_circle(tmp_path, monkeypatch):
+    assert not includes.circle()
+    for name, other in (("one", "two"), ("two", "three"), ("three", "one")):
+        text = f"int gr_{name}(void)\n{{\n    return gr_{other}();\n}}\n"
+        (tmp_path / f"{name}.c").write_text(text)
+    monkeypatch.setattr(includes, "CSRC", tmp_path)
+    (found,) = includes.circle()
+    assert {f"csrc/{name}.c" in found for name in ("one", "two", "three")} == {True}
+
+
 @pytest.mark.parametrize(
     ("source", "include", "allowed"),
     [
