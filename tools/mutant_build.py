@@ -6,15 +6,15 @@ import importlib.machinery
 import importlib.util
 import os
 import re
-import runpy
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from building import modules
+
 from mutants import CSRC, KERNELS, Mutant
 
 RACE_KERNELS = Path(__file__).resolve().parents[1] / "tests/emulator/race_kernels.cu"
-_SETUP = runpy.run_path(str(CSRC.parent / "setup.py"))
 BLOCKS = (32, 64, 128, 256, 512, 1024)
 HEAD = """
 #include "device.h"
@@ -117,17 +117,17 @@ def _sources(folder: Path, mutants: Sequence[Mutant]) -> list[Path]:
 def build(folder: Path, mutants: Sequence[Mutant]) -> Path:
     """The emulator's traced build with these kernels as its only strategies."""
     includes = [CSRC / "emulator" / "include", CSRC / "kernels"]
-    tools = _SETUP["Toolchain"](folder, "_mutants", includes)
+    tools = modules.Toolchain(folder, "_mutants", includes)
     # The folder comes first, for its strategies.def.
     tools.common = [f"-I{folder}", *tools.common, "-w", f"-ffile-prefix-map={folder}=."]
     tools.sanitize = []
     traced = ["-DGR_EMULATOR_TRACED"]
-    hooks = [*traced, "-O0", "-fsanitize=thread", *_SETUP["LINES"]]
+    hooks = [*traced, "-O0", "-fsanitize=thread", *modules.LINES]
     jobs = [tools.cpp(path, hooks) for path in _sources(folder, mutants)]
     jobs += [tools.cpp(path, traced) for path in sorted(CSRC.glob("emulator/*/*.cpp"))]
-    sources = _SETUP["c_sources"]((*_SETUP["EVERY_MODULE"], *_SETUP["KNOWS_CUDA"]))
+    sources = modules.c_sources((*modules.EVERY_MODULE, *modules.KNOWS_CUDA))
     jobs += [tools.c(path, traced) for path in sources]
-    _SETUP["compile_all"](jobs)
+    modules.compile_all(jobs)
     library = folder / "_mutants.so"
     tools.link(library, jobs, [])
     return library

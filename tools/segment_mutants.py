@@ -13,7 +13,6 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import os
-import runpy
 import shutil
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from building import modules
 from segment_battery import Array, cases
 
 CSRC = Path(__file__).resolve().parents[1] / "csrc"
@@ -208,7 +208,6 @@ MUTANTS = [*KERNELS, *PROCESSORS]
 
 # --- building ----------------------------------------------------------------------------------
 
-_SETUP = runpy.run_path(str(CSRC.parent / "setup.py"))
 _HEAD = """
 #include "device.h"
 #include "kernel_entry.h"
@@ -260,10 +259,10 @@ class KernelBuilds:
             text += f'extern "C" void gr_kernels_{name}(gr_kernel_list *list)\n{{\n{adds}}}\n'
         (folder / "kernels.cpp").write_text(text)
         self.base = self._jobs(folder, [])
-        _SETUP["compile_all"](self.base)
+        modules.compile_all(self.base)
 
     def _tools(self, folder: Path, mutated: list[Path]) -> Any:
-        tools = _SETUP["Toolchain"](
+        tools = modules.Toolchain(
             folder, "_mutants", [CSRC / "emulator" / "include", CSRC / "kernels"]
         )
         first = [f"-I{path}" for path in (*mutated, self.folder)]
@@ -274,7 +273,7 @@ class KernelBuilds:
     def _jobs(self, folder: Path, mutated: list[Path]) -> list[Any]:
         tools = self._tools(folder, mutated)
         jobs = [tools.cpp(path, []) for path in sorted(CSRC.glob("emulator/*/*.cpp"))]
-        sources = _SETUP["c_sources"]((*_SETUP["EVERY_MODULE"], *_SETUP["KNOWS_CUDA"]))
+        sources = modules.c_sources((*modules.EVERY_MODULE, *modules.KNOWS_CUDA))
         return jobs + [tools.c(path) for path in sources]
 
     def build(self, number: int, mutant: Mutant | None) -> Path:
@@ -295,7 +294,7 @@ class KernelBuilds:
             planning = [job for job in base if job.source.name in ("segments.c", "segment_plan.c")]
             base = [job for job in base if job not in planning]
             jobs += [tools.c(job.source) for job in planning]
-        _SETUP["compile_all"](jobs)
+        modules.compile_all(jobs)
         library = own / "_mutants.so"
         tools.link(library, [*jobs, *base], [])
         return library
@@ -306,13 +305,13 @@ class ProcessorBuilds:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.base = _SETUP["HostBuild"](folder, "_host").jobs
-        _SETUP["compile_all"](self.base)
+        self.base = modules.HostBuild(folder, "_host").jobs
+        modules.compile_all(self.base)
 
     def build(self, number: int, mutant: Mutant | None) -> Path:
         """The library of a mutant, or of the sources as they are."""
         own = self.folder / f"mutant_{number}"
-        tools = _SETUP["Toolchain"](own, "_host", [])
+        tools = modules.Toolchain(own, "_host", [])
         jobs = list(self.base)
         if mutant:
             root = own / "csrc"
@@ -323,7 +322,7 @@ class ProcessorBuilds:
             for path in sorted((root / "segments").glob("*.c")):
                 flags = ["-std=gnu11", *tools.common, f"-I{CSRC}"]
                 jobs.append(tools.job(path, [*tools.cc, *flags]))
-        _SETUP["compile_all"](jobs)
+        modules.compile_all(jobs)
         library = own / "_host.so"
         tools.link(library, jobs, [])
         return library

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import runpy
 from pathlib import Path
 
 import pytest
+import sbom
+from building import kernels, modules, nvcc
 
 from gpureduce.version import VERSION
 
@@ -23,7 +24,7 @@ def test_the_version_is_the_same_everywhere():
 
 @pytest.mark.parametrize("cuda", [True, False])
 def test_the_bill_of_materials_names_what_is_linked_in(cuda):
-    bill = runpy.run_path(str(ROOT / "tools" / "sbom.py"))["bill"]
+    bill = sbom.bill
     info = {"cuda": cuda, "nvcc": "13.0", "cccl": "3.0.1", "compiler": "gcc 12"}
     text = bill("1.2.3", info)
     parts = json.loads(text)["components"]
@@ -52,9 +53,8 @@ def _runs(card: int, kernel: int, options: list[str]) -> tuple[str, int]:
     ],
 )
 def test_every_card_runs_every_kernel_of_a_wheel(wheel, cards):
-    setup = runpy.run_path(str(ROOT / "setup.py"))
-    archs = setup["Archs"].named(setup[wheel])
-    for kernel in {kernel.capability for kernel in setup["read_registry"]()}:
+    archs = nvcc.Archs.named(getattr(nvcc, wheel))
+    for kernel in {kernel.capability for kernel in kernels.read_registry()}:
         for card in cards:
             if card >= kernel:
                 _, arch = _runs(card, kernel, archs.options(kernel))
@@ -64,28 +64,26 @@ def test_every_card_runs_every_kernel_of_a_wheel(wheel, cards):
 
 def _jobs_of(folder: Path, options: str) -> list:
     """The compilations of a build by an nvcc 12.4 that lists some options, and fails otherwise."""
-    nvcc = folder / "nvcc"
-    nvcc.write_text(
+    program = folder / "nvcc"
+    program.write_text(
         "#!/bin/sh\n"
         "[ $1 = --version ] && echo 'Cuda compilation tools, release 12.4, V12.4.131' && exit\n"
         f"[ $1 = --help ] && echo '{options}' && exit\n"
         "echo 'unsupported GNU version!' >&2; exit 1\n"
     )
-    nvcc.chmod(0o755)
-    setup = runpy.run_path(str(ROOT / "setup.py"))
-    build = setup["CudaBuild"](folder, "_cuda", nvcc, setup["Archs"].named("90"))
-    return [job for job in build.jobs if job.command[0] == str(nvcc)]
+    program.chmod(0o755)
+    build = modules.CudaBuild(folder, "_cuda", program, nvcc.Archs.named("90"))
+    return [job for job in build.jobs if job.command[0] == str(program)]
 
 
 def test_kernels_that_are_compiled_together_are_small_and_alike():
-    setup = runpy.run_path(str(ROOT / "setup.py"))
-    files = {kernel.name: ROOT / kernel.path for kernel in setup["read_registry"]()}
-    names = " ".join(setup["TOGETHER"]).split()
+    files = {kernel.name: ROOT / kernel.path for kernel in kernels.read_registry()}
+    names = " ".join(kernels.TOGETHER).split()
     assert len(names) == len(set(names)) and set(names) <= set(files)
     # The first sum of a program must not wait for other kernels.
     default = re.findall(r'"(\w+)"', (ROOT / "csrc/engine/fast_table.c").read_text())
     assert "tiles" in default and not {*default, "exact"} & set(names)
-    for line in setup["TOGETHER"]:
+    for line in kernels.TOGETHER:
         texts = [files[name].read_text() for name in line.split()]
         shared = {bool(re.search("shared_array|block_sum", text)) for text in texts}
         assert len(shared) == 1, line
@@ -93,12 +91,11 @@ def test_kernels_that_are_compiled_together_are_small_and_alike():
 
 @pytest.mark.parametrize("named", ["75", "90", "DEFAULT_ARCHS", "ARM_ARCHS"])
 def test_kernels_that_are_compiled_together_are_for_the_same_architectures(named):
-    setup = runpy.run_path(str(ROOT / "setup.py"))
-    archs = setup["Archs"].named(setup.get(named, named))
-    kernels = setup["read_registry"]()
-    units = setup["units"](kernels, archs)
-    assert sorted(k.name for unit in units for k in unit) == sorted(k.name for k in kernels)
-    assert len(units) < len(kernels) - 20
+    archs = nvcc.Archs.named(getattr(nvcc, named, named))
+    every = kernels.read_registry()
+    units = kernels.units(every, archs)
+    assert sorted(k.name for unit in units for k in unit) == sorted(k.name for k in every)
+    assert len(units) < len(every) - 20
     for unit in units:
         assert len({tuple(archs.options(kernel.capability)) for kernel in unit}) == 1
 
@@ -142,7 +139,7 @@ def test_an_error_of_nvcc_ends_with_what_to_do(tmp_path):
 
 
 def test_a_build_for_one_card_has_nothing_for_others():
-    named = runpy.run_path(str(ROOT / "setup.py"))["Archs"].named
+    named = nvcc.Archs.named
     assert [option[-5:] for option in named("90").options()] == ["sm_90", "te_90"]
     assert named("75").options(90) == []
     assert named("80; 90-virtual").options() == named("90-virtual,80,80").options()
