@@ -17,7 +17,7 @@ from typing import Protocol
 
 from sbom import cccl_version
 
-from building.kernels import CSRC, FEWER_HEADERS, KERNEL_TABLE, ROOT, Kernel, read_registry, units
+from building.kernels import CSRC, FEWER_HEADERS, ROOT, Kernel, read_registry, units
 from building.nvcc import (
     ARM_ARCHS,
     DEFAULT_ARCHS,
@@ -54,6 +54,9 @@ TRACED = ["-O0", "-fsanitize=thread", *LINES]
 # takes a fourth less time to compile than by -O3.
 NVCC_FLAGS = ["-std=c++17", "-O1"]
 CUDA_INCLUDES = [CSRC / "cuda", CSRC / "kernels"]
+
+# Kernels that are compiled together for an emulator, whose headers take longer than most kernels.
+EMULATED_TOGETHER = 6
 
 # Folders of C sources: for every module, for _host, and for each build of the kernels.
 EVERY_MODULE = ("bindings", "shared", "threads", "cpu", "exact")
@@ -177,6 +180,15 @@ class Toolchain:
         flags += ["-O3"] if folder in ("cpu", "segments") else []
         return self.job(source, [*self.cc, *flags])
 
+    def together(self, kernels: list[Kernel], name: str = "") -> Path:
+        """The source that compiles these kernels together, named after the first of them."""
+        path = self.folder / f"{name or kernels[0].name}.cu"
+        text = "".join(kernel.source() for kernel in kernels)
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return path
+
     def cpp(self, source: Path, extra: list[str], sanitize: bool = True) -> Job:
         sanitize = sanitize and not TSAN
         flags = ["-std=c++17", *self.common, *(self.sanitize if sanitize else [])]
@@ -243,10 +255,11 @@ class EmulatorBuild:
             differs = "GR_EMULATOR_TRACED" in (ROOT / source).read_text()
             self.jobs.append(tools.c(source, defines if differs else []))
         self.jobs += [tools.cpp(p.relative_to(ROOT), defines) for p in runtime]
-        self.jobs += [
-            tools.cpp(KERNEL_TABLE, [*kernel.defines(), *defines, *hooks], sanitize=not traced)
-            for kernel in read_registry()
-        ]
+        kernels = read_registry()
+        for first in range(0, len(kernels), EMULATED_TOGETHER):
+            some = kernels[first : first + EMULATED_TOGETHER]
+            source = tools.together(some, f"emulated_{some[0].name}")
+            self.jobs.append(tools.cpp(source, [*defines, *hooks], sanitize=not traced))
 
     def link(self, target: Path) -> None:
         # Users' kernels link to the functions that are visible; the module's own calls stay direct.
@@ -273,22 +286,15 @@ class CudaBuild:
         for unit in units(read_registry(), archs):
             options = archs.options(unit[0].capability)
             if options:
-                self.jobs.append(self.cuda(self.write(unit), options, unit[0].name, FEWER_HEADERS))
+                self.jobs.append(
+                    self.cuda(tools.together(unit), options, unit[0].name, FEWER_HEADERS)
+                )
             else:
                 absent = CSRC / "engine" / "absent_kernel.c"
                 self.jobs += [tools.c(absent, [f"-DKERNEL={kernel.name}"]) for kernel in unit]
         system = [*self.rename, f"-isystem{home / 'include'}"]
         self.jobs += [tools.c(source) for source in c_sources(EVERY_MODULE)]
         self.jobs += [tools.c(source, system) for source in c_sources(KNOWS_CUDA)]
-
-    def write(self, unit: list[Kernel]) -> Path:
-        """The source of a unit, which has the name of its first kernel."""
-        path = self.tools.folder / f"{unit[0].name}.cu"
-        text = "".join(kernel.source() for kernel in unit)
-        if not path.exists() or path.read_text() != text:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        return path
 
     def cuda(self, source: Path, options: list[str], seed: str, extra: list[str]) -> Job:
         flags = [*NVCC_FLAGS, *self.tools.includes, *extra, *options]
