@@ -187,16 +187,16 @@ static void add_chunk(column_task *task, size_t first, size_t end)
     const gr_axis_list *reduced = &job->axes->reduced;
     gr_axes_place at;
     gr_axes_go(&at, reduced, reduced->count, first);
-    job->ways->start(job, &task->sums);
+    job->adder->start(job, &task->sums);
     for (size_t count; first < end && !gr_axis_is_interrupted(job); first += count) {
         count = gr_least(end - first, GR_LEAF_ROWS);
         find_rows(task, &at, first, count);
         gr_arithmetic before = gr_begin_plain();
-        job->ways->add(job, &task->sums, task->rows, count);
+        job->adder->add(job, &task->sums, task->rows, count);
         gr_end_plain(before);
     }
     gr_arithmetic before = gr_begin_plain();
-    job->ways->end(job, &task->sums);
+    job->adder->end(job, &task->sums);
     gr_end_plain(before);
 }
 
@@ -205,9 +205,9 @@ static void store_unit(column_task *task)
     const gr_axis_job *job = task->job;
     gr_arithmetic before = gr_begin_plain();
     if (job->folded > 1)
-        job->ways->fold(job, &task->sums, job->width);
+        job->adder->fold(job, &task->sums, job->width);
     for (size_t i = 0, first = 0; i < task->run_count; first += task->runs[i++].count)
-        job->ways->store(job, &task->sums, first, &task->runs[i]);
+        job->adder->store(job, &task->sums, first, &task->runs[i]);
     gr_end_plain(before);
 }
 
@@ -231,10 +231,10 @@ static void sum_strips(column_task *task)
     for (size_t left = task->runs[0].count; left > 0; left -= strip.count, most = whole) {
         strip.count = gr_least(left, most);
         task->sums.width = strip.count;
-        job->ways->start(job, &task->sums);
-        job->ways->add(job, &task->sums, task->rows, job->rows);
-        job->ways->end(job, &task->sums);
-        job->ways->store(job, &task->sums, 0, &strip);
+        job->adder->start(job, &task->sums);
+        job->adder->add(job, &task->sums, task->rows, job->rows);
+        job->adder->end(job, &task->sums);
+        job->adder->store(job, &task->sums, 0, &strip);
         for (size_t i = 0; i < job->rows; i++)
             task->rows[i] += strip.count * job->size;
         strip.in += strip.count * job->size;
@@ -249,9 +249,9 @@ static void sum_unit(column_task *task)
     if (gr_axis_is_interrupted(job))
         return;
     gr_arithmetic before = gr_begin_plain();
-    task->sums.assumed = job->ways->assume && job->ways->assume(job, &task->sums);
+    task->sums.assumed = job->adder->assume && job->adder->assume(job, &task->sums);
     sum_strips(task);
-    if (task->sums.assumed && !job->ways->assumed_rightly(job, &task->sums)) {
+    if (task->sums.assumed && !job->adder->assumed_rightly(job, &task->sums)) {
         task->sums.assumed = false;
         sum_strips(task);
     }
@@ -284,7 +284,7 @@ static void columns_task(size_t number, void *context)
 
 static double *partial_planes(const gr_axis_job *job, size_t unit, size_t chunk)
 {
-    size_t planes = stride_of(job) * (size_t)job->ways->kept_planes;
+    size_t planes = stride_of(job) * (size_t)job->adder->kept_planes;
     return (double *)job->partials + (unit * job->chunks + chunk) * planes;
 }
 
@@ -301,7 +301,7 @@ static void chunk_task(size_t number, void *context)
     if (!gr_interrupted()) {
         add_chunk(task, first, gr_least(first + job->chunk, job->rows));
         memcpy(partial_planes(job, unit, chunk), task->sums.planes,
-               task->sums.stride * (size_t)job->ways->kept_planes * sizeof(double));
+               task->sums.stride * (size_t)job->adder->kept_planes * sizeof(double));
     }
     free(task);
 }
@@ -317,10 +317,10 @@ static void merge_task(size_t unit, void *context)
     set_unit(task, unit);
     if (!gr_interrupted()) {
         gr_arithmetic before = gr_begin_plain();
-        job->ways->start(job, &task->sums);
+        job->adder->start(job, &task->sums);
         for (size_t i = 0; i < job->chunks; i++)
-            job->ways->merge(job, &task->sums, partial_planes(job, unit, i));
-        job->ways->end(job, &task->sums);
+            job->adder->merge(job, &task->sums, partial_planes(job, unit, i));
+        job->adder->end(job, &task->sums);
         gr_end_plain(before);
         store_unit(task);
     }
@@ -329,7 +329,7 @@ static void merge_task(size_t unit, void *context)
 
 static bool run_chunks(gr_axis_job *job)
 {
-    size_t planes = stride_of(job) * (size_t)job->ways->kept_planes;
+    size_t planes = stride_of(job) * (size_t)job->adder->kept_planes;
     job->partials = malloc(job->units * job->chunks * planes * sizeof(double));
     if (!job->partials)
         return false;
@@ -396,7 +396,7 @@ bool gr_axis_run_columns(gr_axis_job *job)
     job->each = bytes < GR_AXIS_TASK_BYTES ? GR_AXIS_TASK_BYTES / bytes : 1;
     job->fetches = gr_axes_size(&job->axes->kept) * job->n * job->size >= FETCHES_FROM_BYTES;
     job->chunks = 1;
-    job->planes = job->ways->planes(job);
+    job->planes = job->adder->planes(job);
     if (job->units < FEW_UNITS) {
         size_t most = MOST_CHUNKS / job->units;
         job->chunk = GR_LEAF_ROWS;

@@ -35,7 +35,7 @@ static void gather_rows(const gr_axis_job *job, gr_axis_run *run, unsigned char 
             gr_gather_row(buffer + i * bytes, job->axes, run->in + at * run->in_step,
                           run->mask ? run->mask + at * run->mask_step : NULL, 0, job->n);
         }
-        job->ways->rows(job, buffer, (ptrdiff_t)bytes, job->n, &some);
+        job->adder->rows(job, buffer, (ptrdiff_t)bytes, job->n, &some);
         ptrdiff_t done = (ptrdiff_t)some.count;
         run->in += done * run->in_step;
         run->mask += run->mask ? done * run->mask_step : 0;
@@ -47,7 +47,7 @@ static void gather_rows(const gr_axis_job *job, gr_axis_run *run, unsigned char 
 static void add_rows_of_run(const gr_axis_job *job, gr_axis_run *run, void *buffer)
 {
     if (job->contiguous)
-        job->ways->rows(job, run->in, run->in_step, job->n, run);
+        job->adder->rows(job, run->in, run->in_step, job->n, run);
     else
         gather_rows(job, run, buffer);
 }
@@ -78,7 +78,7 @@ static void take_row(const gr_axis_job *job, gr_axis_run *run, void *row)
 
 static unsigned char *partial_of(const gr_axis_job *job, size_t row, size_t piece)
 {
-    return (unsigned char *)job->partials + (row * job->pieces + piece) * job->ways->partial_size;
+    return (unsigned char *)job->partials + (row * job->pieces + piece) * job->adder->partial_size;
 }
 
 static void piece_task(size_t task, void *context)
@@ -90,8 +90,8 @@ static void piece_task(size_t task, void *context)
     if (buffer || job->contiguous) {
         gr_axis_for_runs(job, job->each + number, 1, take_row, &row);
         if (!gr_interrupted())
-            job->ways->piece(job, &row, first, gr_least(job->piece, job->n - first), buffer,
-                             partial_of(job, number, piece));
+            job->adder->piece(job, &row, first, gr_least(job->piece, job->n - first), buffer,
+                              partial_of(job, number, piece));
     } else {
         gr_axis_fail(job);
     }
@@ -108,7 +108,7 @@ static bool run_long_rows(gr_axis_job *job)
         job->piece *= 2;
     job->pieces = (job->n - 1) / job->piece + 1;
     size_t together = gr_least(job->units, 1 + MOST_PIECES / job->pieces);
-    job->partials = malloc(together * job->pieces * job->ways->partial_size);
+    job->partials = malloc(together * job->pieces * job->adder->partial_size);
     if (!job->partials)
         return false;
     for (job->each = 0; job->each < job->units && !job->failed; job->each += together) {
@@ -118,7 +118,7 @@ static bool run_long_rows(gr_axis_job *job)
             gr_axis_run row;
             gr_axis_for_runs(job, job->each + i, 1, take_row, &row);
             if (!gr_interrupted())
-                job->ways->total(job, &row, partial_of(job, i, 0), job->pieces);
+                job->adder->total(job, &row, partial_of(job, i, 0), job->pieces);
         }
         if (gr_interrupted())
             break;

@@ -1,6 +1,6 @@
 /* Divides sums along axes into tasks for threads, and finds for each task how its elements can be
  * read: as rows, whose elements are added to one sum, or as columns, a row of which goes to many
- * sums, one element each. How elements are added is up to the caller's functions (gr_axis_ways).
+ * sums, one element each. How elements are added is up to the caller's functions (gr_axis_adder).
  *
  * Rows, if the fastest-varying dimension is reduced. Rows that are not contiguous are gathered.
  * Long rows are divided into pieces.
@@ -44,8 +44,8 @@ typedef struct {
     size_t stride, width;
     size_t leaves; /* for trees of leaves: their number, and whether there is more than one */
     bool more;
-    bool assumed, right; /* gr_axis_ways.assume */
-    int hard;            /* the caller's; 0 at first */
+    bool assumed, right; /* gr_axis_adder.assume */
+    int pause;           /* the caller's; 0 at first */
 } gr_columns;
 
 typedef struct {
@@ -78,10 +78,10 @@ typedef struct {
      * `assumed_rightly` tells whether they were. If not, all are added up and stored again. */
     bool (*assume)(const gr_axis_job *job, gr_columns *sums);
     bool (*assumed_rightly)(const gr_axis_job *job, const gr_columns *sums);
-} gr_axis_ways;
+} gr_axis_adder;
 
 struct gr_axis_job {
-    const gr_axis_ways *ways;
+    const gr_axis_adder *adder;
     const void *context; /* the caller's */
     gr_axes *axes;
     int parts;         /* 2 for complex elements, whose parts are neighbouring columns */

@@ -284,7 +284,7 @@ static void float_store(const gr_axis_job *job, gr_columns *sums, size_t first,
                      run, i);
 }
 
-static const gr_axis_ways float_ways = {
+static const gr_axis_adder float_adder = {
     .rows = float_rows,
     .partial_size = sizeof(float_partial),
     .piece = float_piece,
@@ -402,7 +402,7 @@ static void integer_store(const gr_axis_job *job, gr_columns *sums, size_t first
         store_integer(context_of(job), from[i], run->out + (ptrdiff_t)i * run->out_step);
 }
 
-static const gr_axis_ways integer_ways = {
+static const gr_axis_adder integer_adder = {
     .rows = integer_rows,
     .partial_size = sizeof(uint64_t),
     .piece = integer_piece,
@@ -458,7 +458,7 @@ bool gr_cpu_sum_axes(gr_axes *axes, gr_acc acc, gr_load target, const gr_cpu_ini
     context how = {.acc = acc, .target = target, .initial = initial};
     choose_kernels(&how, axes->load);
     gr_axis_job job = {
-        .ways = how.floats ? &float_ways : &integer_ways,
+        .adder = how.floats ? &float_adder : &integer_adder,
         .context = &how,
         .axes = axes,
         /* One pass takes 15 rows. More than 8 of float64 evict each other's cache lines. */

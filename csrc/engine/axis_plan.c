@@ -287,8 +287,9 @@ static void shape_layout(gr_axis_plan *p)
     }
     const gr_layout_dim *dim = p->layout.dim;
     int kept = p->layout.kept, dims = kept + p->layout.reduced;
-    bool near = kept > 0 && dims > kept && gr_axis_distance(dim[kept - 1].in) < dim[dims - 1].in;
-    bool alone = near || p->terms <= 16;
+    bool adjacent =
+        kept > 0 && dims > kept && gr_axis_distance(dim[kept - 1].in) < dim[dims - 1].in;
+    bool alone = adjacent || p->terms <= 16;
     if (!alone && !p->request->block)
         p->block = p->terms <= 1024 ? GR_WARP : BLOCK;
     p->team = alone ? 1 : p->block;

@@ -63,9 +63,9 @@ static gr_status find_room(run *r)
     gr_error *error = r->error;
     size_t sums = request->segments * request->columns, most = gr_most_segment_words(r);
     size_t usual = !gr_adds_floats(r) ? 1 : request->load == GR_LOAD_f64 ? 3 : 2;
-    size_t near = gr_facts_of(request->device)->l2_bytes / 8 * L2_EIGHTHS / sizeof *r->job.words;
+    size_t cached = gr_facts_of(request->device)->l2_bytes / 8 * L2_EIGHTHS / sizeof *r->job.words;
     size_t room = sums * gr_least(usual, most), free_bytes, total;
-    if (gr_adds_floats(r) && request->load != GR_LOAD_f64 && !r->job.shared_words && sums <= near)
+    if (gr_adds_floats(r) && request->load != GR_LOAD_f64 && !r->job.shared_words && sums <= cached)
         r->job.overlap = gr_overlap_width(request->rows);
     if (room < ROOM_WORDS)
         room = gr_least(sums * most, ROOM_WORDS);
@@ -80,11 +80,11 @@ static gr_status find_room(run *r)
     r->job.room = room;
     r->passes = (unsigned)gr_ceil_div(request->segments, room / (request->columns * most));
     r->fewest_passes = r->passes;
-    r->job.near = SIZE_MAX;
+    r->job.cached_words = SIZE_MAX;
     if (request->columns == 1) {
-        r->job.near = near;
-        size_t wanted = gr_least(gr_ceil_div(sums * usual, near), MOST_PASSES);
-        size_t wide = gr_least(gr_ceil_div(sums * most, near), GR_WIDE_PASSES);
+        r->job.cached_words = cached;
+        size_t wanted = gr_least(gr_ceil_div(sums * usual, cached), MOST_PASSES);
+        size_t wide = gr_least(gr_ceil_div(sums * most, cached), GR_WIDE_PASSES);
         if (wanted < wide && request->rows / WIDE_ROWS >= sums)
             wanted = wide;
         r->passes = (unsigned)(r->passes > wanted ? r->passes : wanted);

@@ -82,7 +82,7 @@ static gr_status attempt(run *r, int number)
     r->job.attempt = number;
     if (number == 1 && !request->check) {
         r->job.passes = r->fewest_passes;
-        r->job.near = SIZE_MAX;
+        r->job.cached_words = SIZE_MAX;
     }
     r->job.pass = 0;
     if (gr_launch_segment_threads(r, "segment_clear", sums / 2 + 1, BLOCK, 0) != GR_OK)

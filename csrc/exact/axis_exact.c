@@ -175,12 +175,12 @@ static void add_rows(const gr_axis_job *job, const unsigned char *in, ptrdiff_t 
                      const gr_axis_run *run)
 {
     size_t numbers = n * (size_t)job->axes->components;
-    int hard = 0;
+    int pause = 0;
     if (job->axes->load == GR_LOAD_f64 && numbers >= LONG_ROW) {
         for (size_t i = 0; i < run->count; i++) {
             const unsigned char *row = in + (ptrdiff_t)i * step;
             unsigned char *out = run->out + (ptrdiff_t)i * run->out_step;
-            if (!gr_exact_tries(&hard, hard == 0 && add_long_row(job, row, numbers, out)))
+            if (!gr_exact_tries(&pause, pause == 0 && add_long_row(job, row, numbers, out)))
                 row_again(job, row, out);
         }
         return;
@@ -197,8 +197,8 @@ static void add_rows(const gr_axis_job *job, const unsigned char *in, ptrdiff_t 
         if (add_plainly(job, from, step, numbers, some, pairs))
             for (size_t i = 0; i < some; i++)
                 proven[i] = store_plain(job, pairs[i], out + (ptrdiff_t)i * run->out_step);
-        else if (!gr_exact_tries(&hard, hard == 0 && add_in_bins(job, from, step, numbers, some,
-                                                                 out, run->out_step, proven)))
+        else if (!gr_exact_tries(&pause, pause == 0 && add_in_bins(job, from, step, numbers, some,
+                                                                   out, run->out_step, proven)))
             add_with_proof(job, from, step, numbers, some, out, run->out_step, proven);
         gr_end_plain(before);
         for (size_t i = 0; i < some; i++)
@@ -246,7 +246,7 @@ static const gr_proven_kernels *best_kernels(void)
 
 /* --- all ------------------------------------------------------------------------------------- */
 
-static const gr_axis_ways exact_ways = {
+static const gr_axis_adder exact_adder = {
     .rows = add_rows,
     .partial_size = 2 * sizeof(gr_exact),
     .piece = add_piece,
@@ -306,7 +306,7 @@ bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_exact_initial *in
         break;
     }
     gr_axis_job job = {
-        .ways = &exact_ways,
+        .adder = &exact_adder,
         .context = &how,
         .axes = axes,
         .short_rows = axes->load == GR_LOAD_f64 ? SHORT_ROW : 0,

@@ -155,7 +155,7 @@ void gr_exact_add(const gr_axis_job *job, gr_columns *sums, const unsigned char 
         add_assumed(job, sums, rows, count);
         return;
     }
-    if (gr_exact_tries(&sums->hard, sums->hard == 0 && add_leaf(job, sums, rows, count)))
+    if (gr_exact_tries(&sums->pause, sums->pause == 0 && add_leaf(job, sums, rows, count)))
         return;
     leave_leaf(job, sums);
     how->columns(rows, count, sums->width, sums->planes, sums->stride);

@@ -35,11 +35,11 @@ static inline const gr_exact_axes *gr_exact_axes_of(const gr_axis_job *job)
 }
 
 /* Notes whether sums were easy, in a quick way. After those that were not, or were not tried, the
- * way is to be tried again when `hard` is 0. Returns `easy`. */
-static inline bool gr_exact_tries(int *hard, bool easy)
+ * way is to be tried again when `pause` is 0. Returns `easy`. */
+static inline bool gr_exact_tries(int *pause, bool easy)
 {
     enum { NOT_TRIED = 4 };
-    *hard = *hard > 0 ? *hard - 1 : easy ? 0 : NOT_TRIED;
+    *pause = *pause > 0 ? *pause - 1 : easy ? 0 : NOT_TRIED;
     return easy;
 }
 
@@ -55,7 +55,7 @@ bool gr_store_proven(const gr_exact_axes *how, gr_proven3 sum, int part, unsigne
 /* Rounds the sum of an accumulator, with the initial number. */
 void gr_store_exact(const gr_exact_axes *how, gr_exact *sum, int part, unsigned char *out);
 
-/* The ways of columns (axis_job.h). */
+/* The adder of columns (axis_job.h). */
 enum { GR_EXACT_PLANES = 4 }; /* that are kept of columns */
 int gr_exact_planes(const gr_axis_job *job);
 void gr_exact_start(const gr_axis_job *job, gr_columns *sums);

@@ -151,7 +151,7 @@ static void merge_planes(double *planes, const double *more, size_t stride)
 }
 
 /* As gr_proven3_finish and gr_proven_round do, where the result is no subnormal number of the
- * format, and of float64 not far below 1. Of float64, `near` is `high`. */
+ * format, and of float64 not far below 1. Of float64, `nearest` is `high`. */
 static bool round_sums(const double *planes, size_t stride, size_t count, double factor,
                        int fraction, int unit, double *rounded, double *margin)
 {
@@ -169,9 +169,9 @@ static bool round_sums(const double *planes, size_t stride, size_t count, double
         doubles tail = two_sum(&low, sum.tail), last = low;
         low = two_sum(&high, last);
         doubles power = (doubles)((lanes64)high & exponent);
-        doubles near = (high + power * up) - power * up; /* .. last bit is one of the format's */
-        doubles away = magnitude((high - near) + low) + magnitude(tail) + factor * sum.bound;
-        lanes64 is_power = (lanes64)(((lanes64)near & bits) == 0);
+        doubles nearest = (high + power * up) - power * up; /* .. last bit is one of the format's */
+        doubles away = magnitude((high - nearest) + low) + magnitude(tail) + factor * sum.bound;
+        lanes64 is_power = (lanes64)(((lanes64)nearest & bits) == 0);
         doubles half = power * half_gap;
         half -= (doubles)((lanes64)(half * 0.5) & is_power);
         lanes64 normal = (lanes64)(power >= least) & (lanes64)(power <= most);
@@ -181,7 +181,7 @@ static bool round_sums(const double *planes, size_t stride, size_t count, double
         lanes64 known = (lanes64)(magnitude(tail) + sum.bound == 0);
         known &= is_f64 ? (lanes64)(power < __builtin_inf()) : normal & (lanes64)(low == 0);
         left = (doubles)(((lanes64)left & ~known) | (known & ((int64_t)1023 << 52)));
-        memcpy(rounded + i, &near, sizeof near);
+        memcpy(rounded + i, &nearest, sizeof nearest);
         memcpy(margin + i, &left, sizeof left);
         proven &= (lanes64)(left > 0);
     }

@@ -102,7 +102,7 @@ typedef struct {
     char *staged;          /* the sums of segment_runs, one after another; NULL: it does not run */
     uint64_t *words;       /* of `room` sums' words */
     uint64_t room;         /* words */
-    uint64_t near;         /* words that stay in the L2 cache */
+    uint64_t cached_words; /* words that stay in the L2 cache */
     uint64_t shared_words; /* that fit into a block's shared memory; 0: none are kept there */
     int load;              /* a gr_load: the values' type */
     unsigned sampled;      /* a sample has one of so many parts of the values; 1: there is none */
@@ -190,9 +190,9 @@ GR_HOST_DEVICE void gr_let_overlap(gr_word_plan *plan, const gr_segment_job *of,
 GR_HOST_DEVICE uint64_t gr_segments_per_pass(const gr_segment_job *of, const gr_word_plan *plan)
 {
     uint64_t words = of->columns * (plan->words + plan->flags);
-    uint64_t most = of->room / words, near = of->near / words;
+    uint64_t most = of->room / words, cached = of->cached_words / words;
     uint64_t least = of->passes ? (of->segments + of->passes - 1) / of->passes : 0;
-    uint64_t wanted = near > least ? near : least;
+    uint64_t wanted = cached > least ? cached : least;
     return wanted < most ? wanted : most;
 }
 

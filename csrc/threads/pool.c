@@ -2,9 +2,9 @@
  * one for copies to each device, which may run at the same time.
  *
  * A region is one parallel call. The caller opens the gate, which offers each worker that the
- * region can use a seat, and starts on the tasks without waiting. A worker that arrives in time
- * takes its seat and helps. When all tasks have been begun, the caller closes the gate and waits
- * only for seated workers. So a worker that wakes up late does not delay the region.
+ * region can use a slot, and starts on the tasks without waiting. A worker that arrives in time
+ * takes its slot and helps. When all tasks have been begun, the caller closes the gate and waits
+ * only for busy workers. So a worker that wakes up late does not delay the region.
  *
  * After a region, a worker polls the gate for a while before it goes to sleep. A polling worker
  * joins the next region in a fraction of a microsecond. Waking a sleeping one takes 20 to 50
@@ -13,8 +13,8 @@
  * gate, in lines that only the caller writes. Each worker's state that other threads read is in
  * lines of its own.
  *
- * To take its seat, a worker marks itself as seated and then checks that the gate is still open. To
- * end the region, the caller closes the gate and then checks which workers are seated. Because of
+ * To take its slot, a worker marks itself busy and then checks that the gate is still open. To
+ * end the region, the caller closes the gate and then checks which workers are busy. Because of
  * this order, at least one of the two sees the other's write.
  *
  * shares.h decides which thread runs which task. */
@@ -53,17 +53,17 @@ typedef struct gr_pool gr_pool;
 /* In a cache line of its own, because the caller waits for it. */
 typedef struct {
     alignas(GR_CACHE_LINE) atomic_bool taken; /* the worker may read the region */
-} seat;
+} slot;
 
 typedef struct {
     alignas(GR_CACHE_LINE) atomic_bool asleep; /* waits on `wake`, or is about to */
     pthread_cond_t wake;
     gr_pool *pool;
-} bed;
+} parking;
 
 struct gr_pool {
     pthread_mutex_t mutex; /* guards `workers` and falling asleep */
-    pthread_cond_t done;   /* a worker left its seat while the caller slept */
+    pthread_cond_t done;   /* a worker left its slot while the caller slept */
     int workers;           /* threads that exist */
     bool virtual_machine;  /* whether this is one; set once */
     atomic_bool busy;      /* a region uses the pool */
@@ -73,12 +73,13 @@ struct gr_pool {
 
     /* gr_numbered(): the region's number, and how many shares are open; 0 if the gate is closed */
     alignas(GR_CACHE_LINE) atomic_uint_least64_t gate;
-    gr_region region; /* written before the gate opens, read by seated workers only */
+    gr_region region; /* written before the gate opens, read by busy workers only */
 
-    /* Indexed by the number of the thread. The caller's is 0, and it has no seat and no bed. */
+    /* Indexed by the number of the thread. The caller's is 0, and it has no slot and no parking
+     * place. */
     gr_share share[MOST_WORKERS + 1];
-    seat seat[MOST_WORKERS + 1];
-    bed bed[MOST_WORKERS + 1];
+    slot slot[MOST_WORKERS + 1];
+    parking parking[MOST_WORKERS + 1];
 };
 
 enum { FOR_SUMS, BESIDE, POOLS = BESIDE + GR_POOLS_BESIDE };
@@ -118,21 +119,21 @@ static bool wake_next(gr_pool *pool, int number)
     int shares = (int)gr_count_in(atomic_load(&pool->gate));
     bool any = false;
     for (int i = 2 * number + 1; i <= 2 * number + 2 && i < shares; i++) {
-        if (!atomic_load(&pool->bed[i].asleep))
+        if (!atomic_load(&pool->parking[i].asleep))
             continue;
         /* A worker that is about to sleep and has not checked the gate holds the mutex: waits for
          * that. Unlocks before the signal, or the woken worker would have to wait for the mutex. */
         pthread_mutex_lock(&pool->mutex);
         pthread_mutex_unlock(&pool->mutex);
-        pthread_cond_signal(&pool->bed[i].wake);
+        pthread_cond_signal(&pool->parking[i].wake);
         any = true;
     }
     return any;
 }
 
-static void leave_seat(gr_pool *pool, int number)
+static void leave_slot(gr_pool *pool, int number)
 {
-    atomic_store(&pool->seat[number].taken, false);
+    atomic_store(&pool->slot[number].taken, false);
     if (atomic_load(&pool->caller_sleeps)) {
         pthread_mutex_lock(&pool->mutex);
         pthread_cond_signal(&pool->done);
@@ -140,26 +141,26 @@ static void leave_seat(gr_pool *pool, int number)
     }
 }
 
-static bool take_seat(gr_pool *pool, int number, uint64_t *last)
+static bool take_slot(gr_pool *pool, int number, uint64_t *last)
 {
     uint64_t gate = atomic_load_explicit(&pool->gate, memory_order_relaxed);
     if (!is_open(gate, number, *last))
         return false;
-    atomic_store(&pool->seat[number].taken, true);
+    atomic_store(&pool->slot[number].taken, true);
     if (atomic_load(&pool->gate) != gate) {
-        leave_seat(pool, number);
+        leave_slot(pool, number);
         return false;
     }
     *last = gate;
     return true;
 }
 
-static bool spin_for_seat(gr_pool *pool, int number, uint64_t *last)
+static bool spin_for_slot(gr_pool *pool, int number, uint64_t *last)
 {
     long long end = gr_now_ns() + atomic_load_explicit(&pool->spin_ns, memory_order_relaxed);
     do {
         for (int i = 0; i < LOOKS; i++) {
-            if (take_seat(pool, number, last))
+            if (take_slot(pool, number, last))
                 return true;
             pause_briefly();
         }
@@ -168,11 +169,11 @@ static bool spin_for_seat(gr_pool *pool, int number, uint64_t *last)
 }
 
 /* Sleeps until the gate is open. In a virtual machine, the caller yields to the woken worker, and
- * the worker moves to another processor: see processors.h. It moves before it takes its seat,
- * because the caller waits for seated workers. */
-static void sleep_for_seat(gr_pool *pool, int number, uint64_t last)
+ * the worker moves to another processor: see processors.h. It moves before it takes its slot,
+ * because the caller waits for busy workers. */
+static void sleep_for_slot(gr_pool *pool, int number, uint64_t last)
 {
-    bed *own = &pool->bed[number];
+    parking *own = &pool->parking[number];
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&own->asleep, true);
     while (!is_open(atomic_load(&pool->gate), number, last))
@@ -185,17 +186,17 @@ static void sleep_for_seat(gr_pool *pool, int number, uint64_t last)
 
 static void *worker(void *argument)
 {
-    bed *own = argument;
+    parking *own = argument;
     gr_pool *pool = own->pool;
-    int number = (int)(own - pool->bed);
+    int number = (int)(own - pool->parking);
     uint64_t last = 0;
     inside = true;
     for (;;) {
-        while (!spin_for_seat(pool, number, &last))
-            sleep_for_seat(pool, number, last);
+        while (!spin_for_slot(pool, number, &last))
+            sleep_for_slot(pool, number, last);
         wake_next(pool, number);
         gr_draw_tasks(&pool->region, pool->share, number);
-        leave_seat(pool, number);
+        leave_slot(pool, number);
     }
     return NULL;
 }
@@ -226,8 +227,8 @@ static void after_fork_in_parent(void)
 static void empty_in_child(gr_pool *pool)
 {
     for (int i = 1; i <= pool->workers; i++) {
-        atomic_store(&pool->seat[i].taken, false);
-        atomic_store(&pool->bed[i].asleep, false);
+        atomic_store(&pool->slot[i].taken, false);
+        atomic_store(&pool->parking[i].asleep, false);
     }
     pool->done = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pool->workers = 0;
@@ -262,7 +263,7 @@ static void add_workers(gr_pool *pool, int wanted)
     while (pool->workers < wanted) {
         pthread_t thread;
         int number = pool->workers + 1;
-        bed *own = &pool->bed[number];
+        parking *own = &pool->parking[number];
         own->wake = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
         own->pool = pool;
         if (pthread_create(&thread, NULL, worker, own) != 0)
@@ -311,15 +312,15 @@ static int open_region(gr_pool *pool, int helpers, size_t tasks, void (*run)(siz
     return shares;
 }
 
-/* Returns the first seated worker from `number` on, or `shares` if there is none. */
-static int next_seated(gr_pool *pool, int number, int shares)
+/* Returns the first busy worker from `number` on, or `shares` if there is none. */
+static int next_busy(gr_pool *pool, int number, int shares)
 {
-    while (number < shares && !atomic_load(&pool->seat[number].taken))
+    while (number < shares && !atomic_load(&pool->slot[number].taken))
         number++;
     return number;
 }
 
-/* Sleeps until a worker leaves its seat, or for 50 ms, so that Ctrl-C does not wait long. */
+/* Sleeps until a worker leaves its slot, or for 50 ms, so that Ctrl-C does not wait long. */
 static void sleep_beside_workers(gr_pool *pool)
 {
     enum { NAP_NS = 50 * 1000 * 1000, SECOND_NS = 1000 * 1000 * 1000 };
@@ -334,11 +335,11 @@ static void sleep_beside_workers(gr_pool *pool)
 static void close_region(gr_pool *pool, int shares)
 {
     atomic_store(&pool->gate, gr_numbered(pool->region.number, 0));
-    int seated = next_seated(pool, 1, shares);
+    int busy = next_busy(pool, 1, shares);
     long long end = 0;
-    for (int i = 0; seated < shares; i++) {
+    for (int i = 0; busy < shares; i++) {
         pause_briefly();
-        seated = next_seated(pool, seated, shares);
+        busy = next_busy(pool, busy, shares);
         if (i % LOOKS)
             continue;
         long long now = gr_now_ns();
@@ -347,11 +348,11 @@ static void close_region(gr_pool *pool, int shares)
         else if (now >= end)
             break;
     }
-    if (seated == shares)
+    if (busy == shares)
         return;
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->caller_sleeps, true);
-    while ((seated = next_seated(pool, seated, shares)) < shares) {
+    while ((busy = next_busy(pool, busy, shares)) < shares) {
         sleep_beside_workers(pool);
         pthread_mutex_unlock(&pool->mutex);
         gr_ask_for_interrupts(); /* long tasks check whether this was interrupted */

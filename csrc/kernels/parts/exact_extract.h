@@ -101,7 +101,7 @@ struct Column {
 template <> struct Deposit<double> {
     static constexpr unsigned most_threads = GR_EXACT_F64_THREADS, flight = 9, rounds = 0;
     static constexpr unsigned room = (1 << 10) / (2 * flight) * 2 * flight;
-    static constexpr unsigned least_patience = 32, most_patience = 1 << 9;
+    static constexpr unsigned least_backoff = 32, most_backoff = 1 << 9;
     static constexpr unsigned few = 4, many = 8; /* lanes with rests */
     static constexpr unsigned nowhere = Gathering::nowhere;
     static constexpr unsigned reach = 31;    /* digits that are kept; one more takes their carry */
@@ -118,7 +118,7 @@ template <> struct Deposit<double> {
     int top;           /* the first bin's k; like the next three, equal in all lanes of a warp */
     unsigned taken;    /* elements since the bins were empty */
     unsigned wild = 0; /* flights that will skip the bins */
-    unsigned patience = least_patience;
+    unsigned backoff = least_backoff;
     unsigned spare = 1 << 16; /* flights whose rests may still go to the words at once */
     unsigned flags = 0;
 
@@ -249,8 +249,8 @@ template <> struct Deposit<double> {
 
     __device__ __forceinline__ void go_wild()
     {
-        wild = patience;
-        patience = patience < most_patience ? 2 * patience : patience;
+        wild = backoff;
+        backoff = backoff < most_backoff ? 2 * backoff : backoff;
     }
 
     /* Raises the bins for a flight whose greatest upper word is `peak` in this lane, if this helps.
@@ -344,7 +344,7 @@ template <> struct Deposit<double> {
         if (lanes > many)
             go_wild();
         else
-            patience = least_patience;
+            backoff = least_backoff;
         if (lanes > many || taken == room)
             restart(lanes > many ? headroom - 1023 : top);
     }
