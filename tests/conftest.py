@@ -1,4 +1,4 @@
-"""The gpu marker; --record: what ran on a card, as evidence; --share: fewer cases of each test."""
+"""Markers and options: gpu, slow; --record, --share, --slow. Builds that all workers share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import collections
 import fcntl
 import json
 import os
+import shutil
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ def _why_no_gpu() -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record", metavar="FILE", help="write what ran on the GPU to a JSON file")
+    parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
     parser.addoption(
         "--share", type=int, default=1, metavar="N", help="about one of N cases of each test"
     )
@@ -46,6 +49,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if any(item.iter_markers("slow")) and not item.config.getoption("slow"):
+        pytest.skip("slow: --slow runs it")
     if any(item.iter_markers("gpu")) and (why := _why_no_gpu()):
         pytest.skip(f"no GPU: {why}")
     if any(item.iter_markers("several_gpus")) and (why := _why_not_several()):
@@ -89,6 +94,26 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
             if name == "sums":
                 strategy, dtype, number = value
                 _sums[strategy, dtype] += number
+
+
+@pytest.fixture(scope="session")
+def built_once(tmp_path_factory: pytest.TempPathFactory, worker_id: str):
+    """Of a name and a function: the folder that the function has filled, for all workers."""
+    base = tmp_path_factory.getbasetemp()
+    base = base if worker_id == "master" else base.parent
+
+    def folder_of(name: str, fill: Callable[[Path], object]) -> Path:
+        folder = base / name
+        with open(f"{folder}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / "complete").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                fill(folder)
+                (folder / "complete").touch()
+        return folder
+
+    return folder_of
 
 
 @pytest.fixture(autouse=True)

@@ -239,15 +239,20 @@ _PAIRS_OF = {
 }
 
 
+def _write(path: Path, text: str) -> None:
+    """Leaves a file with this text alone: what is compiled from it is newer."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
 class KernelBuilds:
     """Builds the emulator with these kernels. What no mutant changes is compiled once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "strategies.def").write_text("")
-        (folder / "steps.def").write_text(
-            "".join(f'STRATEGY({name}, SEGMENTS, 0, 0, ALL, "", "")\n' for name in _PAIRS_OF)
-        )
+        names = [f'STRATEGY({name}, SEGMENTS, 0, 0, ALL, "", "")\n' for name in _PAIRS_OF]
+        _write(folder / "strategies.def", "")
+        _write(folder / "steps.def", "".join(names))
         text = _HEAD
         for name, pairs in _PAIRS_OF.items():
             adds = "".join(
@@ -257,7 +262,7 @@ class KernelBuilds:
             )
             text += f'#include "kernels/segments/{name}.cu"\n'
             text += f'extern "C" void gr_kernels_{name}(gr_kernel_list *list)\n{{\n{adds}}}\n'
-        (folder / "kernels.cpp").write_text(text)
+        _write(folder / "kernels.cpp", text)
         self.base = self._jobs(folder, [])
         modules.compile_all(self.base)
 

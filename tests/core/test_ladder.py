@@ -20,10 +20,8 @@ from cases import (
     small_sizes,
 )
 
-ON = [
-    *(pytest.param("emulator", *s, id="-".join(map(str, s))) for s in SCHEDULES),
-    pytest.param("cuda", "forward", 0, id="cuda", marks=pytest.mark.gpu),
-]
+# Of the emulator, each block has another order of threads, and each strategy has all of them.
+ORDERS = [gpureduce.emulator.Schedule(*schedule) for schedule in SCHEDULES]
 
 
 def run(strategy: str, array, device: str, **launch):
@@ -31,24 +29,30 @@ def run(strategy: str, array, device: str, **launch):
     check(gpureduce.sum(array, strategy, dtype=dtype, device=device, **launch), array, dtype)
 
 
+def in_order(number: int):
+    order = ORDERS[number % len(ORDERS)]
+    return gpureduce.emulator.schedule(order.order, order.seed)
+
+
 @pytest.mark.parametrize(("strategy", "dtype"), PAIRS)
-@pytest.mark.parametrize(("device", "order", "seed"), ON)
-def test_every_block_and_edge(strategy, dtype, device, order, seed, count_sum):
-    with gpureduce.emulator.schedule(order, seed):
-        for block in BLOCKS:
-            for n in small_sizes(block):
+@on_devices
+def test_every_block_and_edge(strategy, dtype, device, count_sum):
+    first = DTYPES.index(dtype)
+    for i, block in enumerate(BLOCKS):
+        for n in small_sizes(block):
+            with in_order(first + i):
                 run(strategy, array_of(dtype, n), device, block=block)
-                count_sum(strategy, dtype)
+            count_sum(strategy, dtype)
 
 
 @pytest.mark.parametrize(("strategy", "dtype"), PAIRS)
-@pytest.mark.parametrize(("device", "order", "seed"), ON)
-def test_many_blocks(strategy, dtype, device, order, seed, count_sum):
-    array = array_of(dtype, 2**16 + 3)
-    with gpureduce.emulator.schedule(order, seed):
-        for block in (32, 256, 1024) if order == "forward" else (32, 128):
+@on_devices
+def test_many_blocks(strategy, dtype, device, count_sum):
+    array, first = array_of(dtype, 2**16 + 3), DTYPES.index(dtype)
+    for i, block in enumerate((32, 128, 1024)):
+        with in_order(first + i):
             run(strategy, array, device, block=block)
-            count_sum(strategy, dtype)
+        count_sum(strategy, dtype)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import shutil
 
@@ -27,19 +26,10 @@ RIGHT = sorted({(m.kernel, m.n, m.block, m.grid) for m in MUTANTS})
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory, worker_id):
-    """The folder and the module; pytest's workers share one build."""
-    folder = tmp_path_factory.getbasetemp() / "mutants"
-    if worker_id != "master":
-        folder = tmp_path_factory.getbasetemp().parent / "mutants"
-    with open(f"{folder}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        library = folder / "_mutants.so"
-        if not library.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-            build(folder, EVERY)
-    return folder, load(library)
+def built(built_once):
+    """The folder and the module."""
+    folder = built_once("mutants", lambda folder: build(folder, EVERY))
+    return folder, load(folder / "_mutants.so")
 
 
 def examine(built, name: str, mutant: Mutant, schedules=("forward", "random 1")) -> races.Races:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 
@@ -17,25 +16,14 @@ pytestmark = pytest.mark.skipif(
 STEP = 1 if os.environ.get("GPUREDUCE_ALL_MUTANTS") else 11
 
 
-def builder(tmp_path_factory, worker_id, kind):
-    """Pytest's workers share what no mutant changes."""
-    base = tmp_path_factory.getbasetemp()
-    base = base if worker_id == "master" else base.parent
-    folder = base / kind.__name__
-    with open(f"{folder}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        folder.mkdir(exist_ok=True)
-        return kind(folder)
+@pytest.fixture(scope="module")
+def kernels(built_once):
+    return KernelBuilds(built_once("KernelBuilds", KernelBuilds))
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory, worker_id):
-    return builder(tmp_path_factory, worker_id, KernelBuilds)
-
-
-@pytest.fixture(scope="module")
-def processors(tmp_path_factory, worker_id):
-    return builder(tmp_path_factory, worker_id, ProcessorBuilds)
+def processors(built_once):
+    return ProcessorBuilds(built_once("ProcessorBuilds", ProcessorBuilds))
 
 
 def test_there_are_enough_and_all_differ():
@@ -43,11 +31,13 @@ def test_there_are_enough_and_all_differ():
     assert all(mutant.text() for mutant in MUTANTS)
 
 
+@pytest.mark.slow
 def test_the_arithmetic_as_it_is_passes(kernels, processors):
     assert caught(kernels.build(-1, None)) == ""
     assert caught(processors.build(-1, None)) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(0, len(MUTANTS), STEP))
 def test_a_mutant_is_caught(number, request):
     name = "kernels" if number < len(KERNELS) else "processors"

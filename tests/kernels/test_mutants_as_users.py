@@ -25,7 +25,7 @@ OURS = [s.name for s in gpureduce.strategies() if s.kind == "kernel"]
 
 
 # Each takes some two seconds. GPUREDUCE_ALL_MUTANTS=1 tries all.
-STEP = 1 if os.environ.get("GPUREDUCE_ALL_MUTANTS") else 4
+STEP = 1 if os.environ.get("GPUREDUCE_ALL_MUTANTS") else 12
 
 
 @pytest.mark.parametrize("number", range(0, len(MUTANTS), STEP), ids=lambda i: MUTANTS[i].name)

@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from cases import CSRC, NATIVE, needs_c
 from exact_cases import (
@@ -28,20 +29,30 @@ from gpureduce.core.registry import DTYPES
 LAYERS = (["exact"], ["cpu", "threads"])
 
 
-def build(folder, name):
-    """As exact_core.c's head comment says, with the header under pedantic C11."""
-    common = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", f"-I{CSRC}", "-c"]
-    strict = ["-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
+COMMON = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", f"-I{CSRC}", "-c"]
+STRICT = ["-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
+
+
+def compile_core(folder):
     core, below = ([str(p) for d in ds for p in CSRC.glob(f"{d}/*.c")] for ds in LAYERS)
-    subprocess.run([*common, *below], check=True, cwd=folder)
-    subprocess.run([*common, *strict, *core], check=True, cwd=folder)
-    own = str(NATIVE / f"{name}.c")
-    subprocess.run([*common, *strict, "-pedantic", own], check=True, cwd=folder)
-    objects = [str(path) for path in folder.glob("*.o")]
-    target = folder / name
-    link = ["gcc", "-fsanitize=undefined", "-pthread", *objects, "-lm", "-o", str(target)]
-    subprocess.run(link, check=True)
-    return target
+    subprocess.run([*COMMON, *below], check=True, cwd=folder)
+    subprocess.run([*COMMON, *STRICT, *core], check=True, cwd=folder)
+
+
+@pytest.fixture
+def build(built_once, tmp_path):
+    """As exact_core.c's head comment says, with the header under pedantic C11."""
+
+    def program(name):
+        objects = list(built_once("exact_core", compile_core).glob("*.o"))
+        own, target = tmp_path / f"{name}.o", tmp_path / name
+        source = str(NATIVE / f"{name}.c")
+        subprocess.run([*COMMON, *STRICT, "-pedantic", source, "-o", own], check=True)
+        link = ["gcc", "-fsanitize=undefined", "-pthread", own, *objects, "-lm", "-o", target]
+        subprocess.run(link, check=True)
+        return target
+
+    return program
 
 
 def run(program, *arguments, **environment):
@@ -145,8 +156,8 @@ def check_full_tables(program):
 
 
 @needs_c
-def test_a_c_program_of_its_own(tmp_path):
-    program = build(tmp_path, "exact_core")
+def test_a_c_program_of_its_own(build, tmp_path):
+    program = build("exact_core")
     check_instructions(program)
     check_full_accumulators(program)
     check_full_tables(program)
@@ -154,9 +165,9 @@ def test_a_c_program_of_its_own(tmp_path):
 
 
 @needs_c
-def test_programs_that_add_otherwise(tmp_path):
+def test_programs_that_add_otherwise(build):
     """Rounding, subnormals and interrupts as programs may set them, and the flag that they have."""
-    program = build(tmp_path, "exact_modes")
+    program = build("exact_modes")
     for simd in INSTRUCTIONS:
         for threads in ("1", "3"):
             ((count, _),) = run(program, GPUREDUCE_SIMD=simd, GPUREDUCE_THREADS=threads)

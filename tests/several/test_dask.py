@@ -310,5 +310,6 @@ class OnEmulator:
 def test_chunks_on_an_emulated_device(axis, monkeypatch):
     """They become the digits of the same chunks in host memory."""
     monkeypatch.setattr(gpu_arrays, "_module", devices.emulator)
-    found = gd._digits(OnEmulator(ARRAY), axis, True)
-    assert np.array_equal(found, gd._digits(ARRAY, axis, True))
+    some = ARRAY[:12, :20]
+    found = gd._digits(OnEmulator(some), axis, True)
+    assert np.array_equal(found, gd._digits(some, axis, True))
