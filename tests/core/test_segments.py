@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import gpureduce
 from cases import broken_off_after, numpy_dtype
 from exact_cases import FORMATS, GENERATORS, bits_of, expected_bits, expected_rows
-from fuzz_segments import fuzz
+from fuzz_groups import fuzz
 
 INTEGERS = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
@@ -135,8 +135,8 @@ def test_hard_segments_are_rounded_once(generate, dtype):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_a_few_fuzzed_segments(dtype):
-    """tools/fuzz_segments.py tries as many as you like."""
-    assert fuzz(dtype, 1500, 11) == (1500, 0)
+    """tools/fuzz_groups.py tries as many as you like."""
+    assert fuzz("segments", dtype, 1500, 11) == (1500, 0)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
