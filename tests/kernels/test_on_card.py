@@ -32,9 +32,13 @@ def rung(name):
     return gpureduce.kernel(text, scratch=SCRATCH.get(name), shared=SHARED.get(name))
 
 
+ON_CARD = "defined(__CUDACC_RTC__) || defined(__NVCC__)"
+WRITTEN = Path(__file__).parent / "written"
+
+
 def only_there(body):
     """A kernel that is right on the emulator, and does this on a card first."""
-    return alone(f"#if defined(__CUDACC_RTC__) || defined(__NVCC__)\n{body}\n#endif")
+    return alone(f"#if {ON_CARD}\n{body}\n#endif")
 
 
 @gpu
@@ -249,6 +253,21 @@ def test_wrong_on_the_card_only():
     failure = verdict.failures[0]
     assert failure.case.n == 97 and "on the card" in str(failure.case)
     assert not verdict.card.times and "not timed" in str(verdict)
+
+
+@gpu
+def test_a_condition_counts_only_if_it_holds_on_the_card():
+    text = (WRITTEN / "lecture_tree.cu").read_text()
+    verdict = gpureduce.check(text)
+    assert str(verdict.condition) == "powers_of_two" and verdict.card.times, str(verdict)
+    first = "    cell[me] ="
+    wrong = text.replace(
+        first, f"#if {ON_CARD}\n    count = count > 96 ? 96 : count;\n#endif\n{first}", 1
+    )
+    verdict = gpureduce.check(wrong, assume="powers_of_two")
+    assert not verdict.right and "on the card" in str(verdict.failures[0].case), str(verdict)
+    alone = gpureduce.check(WRITTEN / "one_block_in_place.cu")
+    assert alone.condition and alone.card.right, str(alone)
 
 
 @gpu
