@@ -261,9 +261,8 @@ def test_a_condition_counts_only_if_it_holds_on_the_card():
     verdict = gpureduce.check(text)
     assert str(verdict.condition) == "powers_of_two" and verdict.card.times, str(verdict)
     first = "    cell[me] ="
-    wrong = text.replace(
-        first, f"#if {ON_CARD}\n    count = count > 96 ? 96 : count;\n#endif\n{first}", 1
-    )
+    there = f"#if {ON_CARD}\n    count = count > 96 ? 96 : count;\n#endif\n"
+    wrong = text.replace(first, there + first, 1)
     verdict = gpureduce.check(wrong, assume="powers_of_two")
     assert not verdict.right and "on the card" in str(verdict.failures[0].case), str(verdict)
     alone = gpureduce.check(WRITTEN / "one_block_in_place.cu")
