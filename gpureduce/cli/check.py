@@ -13,7 +13,7 @@ from gpureduce.kernels import conditions, programs, signature
 from gpureduce.kernels.check import check
 from gpureduce.kernels.kernel import Kernel, kernel
 from gpureduce.kernels.options import OPTIONS
-from gpureduce.kernels.verdict_html import whole_page
+from gpureduce.kernels.verdict import page
 
 Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
@@ -40,7 +40,7 @@ def _run(arguments: argparse.Namespace) -> None:
         for made in _kernels(arguments)
     ]  # fmt: skip
     if target:
-        output_files.write(target, whole_page(verdicts), "check")
+        output_files.write(target, page(verdicts), "check")
     if arguments.json:
         several = ",\n".join(verdict.to_json() for verdict in verdicts)
         print(several if len(verdicts) == 1 else f"[{several}]")

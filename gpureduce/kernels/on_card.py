@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -14,10 +14,30 @@ from gpureduce.core.devices import Device
 from gpureduce.core.request import Arguments
 from gpureduce.core.results import SumResult
 from gpureduce.kernels import cubins
+from gpureduce.kernels.compiling import Source
+from gpureduce.kernels.signature import Signature
 from gpureduce.kernels.types import ACC_OF, LOAD_OF, Pair
 
-if TYPE_CHECKING:
-    from gpureduce.kernels.kernel import Kernel
+
+class _Kernel(Protocol):
+    """A kernel that a user writes, as far as it has to be known here."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def source(self) -> Source: ...
+    @property
+    def signature(self) -> Signature: ...
+    @property
+    def traits(self) -> int: ...
+    @property
+    def dtypes(self) -> tuple[str, ...]: ...
+    @property
+    def finishes(self) -> tuple[str, ...]: ...
+    def pairs(self, source: np.dtype[Any], wanted: Any) -> Sequence[Pair]: ...
+
 
 _lock = threading.Lock()
 # By text, headers, launch and architecture: the strategy, and the pairs of types that are loaded.
@@ -30,7 +50,7 @@ def architecture(device: Device) -> int:
     return 10 * major + minor
 
 
-def strategy(kernel: Kernel, device: Device, pairs: Sequence[Pair]) -> registry.Strategy:
+def strategy(kernel: _Kernel, device: Device, pairs: Sequence[Pair]) -> registry.Strategy:
     """The strategy that runs a kernel on a card. Compiles and loads it for these pairs of types."""
     module, arch = devices.module_of(device), architecture(device)
     key = (kernel.text, *kernel.source.included(), kernel.name, kernel.traits, arch)
@@ -54,7 +74,7 @@ def strategy(kernel: Kernel, device: Device, pairs: Sequence[Pair]) -> registry.
 class OnCard:
     """A kernel for a job of the process for kernels, to run on a card there."""
 
-    kernel: Kernel
+    kernel: _Kernel
     device: str
     pairs: tuple[Pair, ...]
     on_card: ClassVar[bool] = True
@@ -65,7 +85,7 @@ class OnCard:
         return strategy(self.kernel, devices.choose_device(self.device), self.pairs)
 
 
-def place(kernel: Kernel, device: Device, source: np.dtype[Any], wanted: Any) -> registry.Strategy:
+def place(kernel: _Kernel, device: Device, source: np.dtype[Any], wanted: Any) -> registry.Strategy:
     """The strategy that adds up arrays of a dtype on a card."""
     return strategy(kernel, device, kernel.pairs(source, wanted))
 
@@ -74,7 +94,7 @@ def _may_lie_there(arr: object) -> bool:
     return hasattr(arr, "__cuda_array_interface__") or hasattr(arr, "__dlpack_device__")
 
 
-def _add_gpu_array(kernel: Kernel, arr: Any, asked: Arguments) -> SumResult | None:
+def _add_gpu_array(kernel: _Kernel, arr: Any, asked: Arguments) -> SumResult | None:
     """The sum of an array that lies on a GPU; None for other arrays."""
     cards = [device for device in devices.devices() if device.backend == "cuda"]
     if not cards or not _may_lie_there(arr):
@@ -94,7 +114,7 @@ def _add_gpu_array(kernel: Kernel, arr: Any, asked: Arguments) -> SumResult | No
     return gpu_arrays.add(asked._replace(strategy=row), row, arr, prepare)  # type: ignore[arg-type]
 
 
-def add(kernel: Kernel, arr: Any, asked: Arguments) -> SumResult | None:
+def add(kernel: _Kernel, arr: Any, asked: Arguments) -> SumResult | None:
     """The sum of an array on a card; None if it is to be added up on the emulator."""
     if not isinstance(arr, np.ndarray):
         result = _add_gpu_array(kernel, arr, asked)

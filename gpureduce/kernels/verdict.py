@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -274,11 +274,22 @@ class Verdict:
         printer.text(str(self))  # what IPython shows where there is no HTML
 
     def _repr_html_(self) -> str:
-        return verdict_html.fragment(self)
+        return verdict_html.fragment(self.headline, bool(self), self._shown())
+
+    def _shown(self) -> Iterator[tuple[str, str]]:
+        """The parts as HTML."""
+        for title, text in self.parts():
+            if title == "Races and barriers" and self.races is not None:
+                yield title, verdict_html.picture_of_races(self.races)
+            elif title == "Counts" and self.comparison is not None:
+                picture = verdict_html.picture_of_costs(self.comparison, self.name)
+                yield title, picture + verdict_html.text(text)
+            else:
+                yield title, verdict_html.text(text)
 
     def to_html(self) -> str:
         """The verdict as a page for a browser, light or dark."""
-        return verdict_html.whole_page([self])
+        return page([self])
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain values, for JSON."""
@@ -323,6 +334,13 @@ class Verdict:
     def to_json(self) -> str:
         """The verdict as JSON."""
         return json.dumps(self.as_dict(), indent=1, default=str)
+
+
+def page(verdicts: Sequence[Verdict]) -> str:
+    """A page for a browser with these verdicts."""
+    return verdict_html.whole_page(
+        (verdict.headline for verdict in verdicts), (v._repr_html_() for v in verdicts)
+    )
 
 
 def _wrapped(words: str, indent: str = "") -> str:

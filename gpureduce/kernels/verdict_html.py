@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from gpureduce.emulator import race_picture
 from gpureduce.emulator.picture import ACTIVE, ALARM, FAINT, GOOD, HALF, INK, Page, Picture
+from gpureduce.emulator.race import FoundRaces
 from gpureduce.kernels.ladder import Comparison
 from gpureduce.text import visible
-
-if TYPE_CHECKING:
-    from gpureduce.kernels.verdict import Verdict
 
 _PRE = "font-family:monospace;margin:0;white-space:pre-wrap"  # notebooks have no fixed width
 # The colours of pictures, by the names that a page's style may set.
@@ -62,31 +59,39 @@ def _themed(text: str) -> str:
     return text
 
 
-def fragment(verdict: Verdict) -> str:
-    """The verdict as a part of a page, as notebooks show it."""
-    colour = GOOD if verdict else ALARM
-    parts = [
-        f'<div style="border-left:4px solid {colour};padding-left:8px">'
-        f"<b>{html.escape(verdict.headline)}</b>"
+def text(words: str) -> str:
+    """Text with its own line ends."""
+    return f'<pre style="{_PRE}">{html.escape(words)}</pre>'
+
+
+def picture_of_races(races: FoundRaces) -> str:
+    """The first race as a picture, and all of them as text."""
+    return _themed(race_picture.html(races))
+
+
+def picture_of_costs(compared: Comparison, name: str) -> str:
+    """The costs as a picture."""
+    return _themed(costs_picture(compared, name).svg())
+
+
+def fragment(headline: str, passes: bool, parts: Iterable[tuple[str, str]]) -> str:
+    """A verdict as a part of a page, as notebooks show it. `parts`: titles, and HTML."""
+    rows = [
+        f'<div style="border-left:4px solid {GOOD if passes else ALARM};padding-left:8px">'
+        f"<b>{html.escape(headline)}</b>"
     ]
-    for title, text in verdict.parts():
-        parts.append(f'<p style="margin:10px 0 2px"><b>{html.escape(title)}</b></p>')
-        if title == "Races and barriers" and verdict.races is not None:
-            parts.append(_themed(race_picture.html(verdict.races)))
-            continue
-        if title == "Counts" and verdict.comparison is not None:
-            parts.append(_themed(costs_picture(verdict.comparison, verdict.name).svg()))
-        parts.append(f'<pre style="{_PRE}">{html.escape(text)}</pre>')
-    return visible("\n".join([*parts, "</div>"]))
+    for title, shown in parts:
+        rows += [f'<p style="margin:10px 0 2px"><b>{html.escape(title)}</b></p>', shown]
+    return visible("\n".join([*rows, "</div>"]))
 
 
-def whole_page(verdicts: Sequence[Verdict]) -> str:
-    """A page with these verdicts, for a browser: light or dark, as the reader has it."""
-    title = html.escape("; ".join(verdict.headline for verdict in verdicts))
+def whole_page(headlines: Iterable[str], fragments: Iterable[str]) -> str:
+    """A page for a browser: light or dark, as the reader has it."""
+    title = html.escape("; ".join(headlines))
     parts = [
         "<!DOCTYPE html>", '<html lang="en">', "<head>", '<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{title}</title>", f"<style>{_STYLE}</style>", "</head>", "<body>",
-        *(fragment(verdict) for verdict in verdicts), "</body>", "</html>\n",
+        *fragments, "</body>", "</html>\n",
     ]  # fmt: skip
     return "\n".join(parts)
