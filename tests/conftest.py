@@ -48,6 +48,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = kept
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Of ``-n auto``: half as many again as processors, as some tests wait for limits of time."""
+    processors = len(os.sched_getaffinity(0))
+    return processors + (processors + 1) // 2
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if any(item.iter_markers("slow")) and not item.config.getoption("slow"):
         pytest.skip("slow: --slow runs it")
