@@ -164,8 +164,8 @@ def _kernels(given: Input, part: Part) -> Iterator[Contender]:
     every = dict.fromkeys(map(row_of, names))
     rows = [row for row in every if not (apart and arrays.on_processors(row))]
     if every and not rows:
-        told = ", ".join(row.name for row in every)
-        raise ValueError(f"{told} launches nothing that could be measured apart")
+        listed = ", ".join(row.name for row in every)
+        raise ValueError(f"{listed} launches nothing that could be measured apart")
     for row in rows:
         for block, grid in part.launches() if arrays.launches(row) else [(None, None)]:
             yield arrays.kernel(given, row, block, grid, apart=apart)

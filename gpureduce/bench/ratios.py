@@ -28,8 +28,8 @@ def ratios(rows: Iterable[Row], measure: str, ours: str, theirs: Sequence[str]) 
         if ours in at and others:
             best = min(others, key=lambda row: float(row["median_us"]))
             mine = at[ours]
-            told = {"best": best["strategy"], "best_us": best["median_us"]}
-            found.append({**mine, **told, "ratio": best["median_us"] / mine["median_us"]})
+            reference = {"best": best["strategy"], "best_us": best["median_us"]}
+            found.append({**mine, **reference, "ratio": best["median_us"] / mine["median_us"]})
     return found
 
 

@@ -265,8 +265,8 @@ def _measured(
         found = {}
         for width, nbytes in stage:
             if progress:
-                told = f"{width}-byte elements, {size_text(nbytes)}{time_left(took, todo[done:])}"
-                progress(done, len(todo), told)
+                label = f"{width}-byte elements, {size_text(nbytes)}{time_left(took, todo[done:])}"
+                progress(done, len(todo), label)
             start = time.monotonic()
             found[width, nbytes] = _group_times(device, _DTYPES[width], nbytes, repeats)
             took[nbytes] = time.monotonic() - start

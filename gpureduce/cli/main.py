@@ -211,7 +211,7 @@ def _command_devices(arguments: argparse.Namespace) -> None:
 
 
 def _command_info(arguments: argparse.Namespace) -> None:
-    info = gpureduce.build_info() | calibration.told()
+    info = gpureduce.build_info() | calibration.summary()
     if arguments.json:
         show_json(info)
         return

@@ -55,10 +55,10 @@ def load(path: str) -> Any:
     except OSError:
         raise
     except Exception as error:  # any class: NumPy parses the header as Python
-        told = " ".join(str(error).split())
-        if "Python objects" in told:
-            told = "its elements are Python objects, not numbers"
-        raise FileError(f"{path} is no whole .npy file: {told}") from error
+        reason = " ".join(str(error).split())
+        if "Python objects" in reason:
+            reason = "its elements are Python objects, not numbers"
+        raise FileError(f"{path} is no whole .npy file: {reason}") from error
     return array
 
 

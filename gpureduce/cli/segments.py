@@ -51,9 +51,9 @@ def _run(arguments: argparse.Namespace) -> None:
         show_json(dataclasses.asdict(timing) | {"value": sums, "gb_s": timing.gb_s})
         return
     head = ["strategy", "sums", "kernel ms", "total ms", "GB/s", "ran on"]
-    told = f"{sums.dtype}{list(sums.shape)}"
+    shape = f"{sums.dtype}{list(sums.shape)}"
     times = [number(timing.kernel_ms), number(timing.total_ms), number(timing.gb_s, ".2f")]
-    print(table(head, [[timing.strategy, told, *times, timing.device]], right=range(2, 5)))
+    print(table(head, [[timing.strategy, shape, *times, timing.device]], right=range(2, 5)))
     if timing.source == "emulator":
         print(f"\n{EMULATED}")
     print(f"\n{sums}")

@@ -25,31 +25,31 @@ from gpureduce.core.request import Arguments, Request, placed_on_several, resolv
 from gpureduce.core.results import Outcome, SumResult, Timing
 
 
-def add(asked: Arguments, arr: npt.ArrayLike, into: _host.Exact | None = None) -> SumResult:
+def add(call: Arguments, arr: npt.ArrayLike, into: _host.Exact | None = None) -> SumResult:
     """The sum of an array; an exact one of a host array is also added to `into`, unrounded."""
     start = time.perf_counter()
-    strategy = strategy_of(asked.strategy, asked.allow_broken)
-    several = devices.several(asked.device)
+    strategy = strategy_of(call.strategy, call.allow_broken)
+    several = devices.several(call.device)
     if several:
-        asked = placed_on_several(asked, arr, several)
+        call = placed_on_several(call, arr, several)
     elif not isinstance(arr, np.ndarray):
-        result = gpu_arrays.add(asked, strategy, arr)
+        result = gpu_arrays.add(call, strategy, arr)
         if result is not None:
             return result
     array = arrays.as_array(arr)
-    if asked.stream is not None:
+    if call.stream is not None:
         raise ValueError("stream is for arrays on a GPU; this one is in host memory")
     if array.dtype.kind == "m":
-        how = asked._replace(dtype=None)
+        how = call._replace(dtype=None)
         add_integers = lambda integers, *_: add(how, integers, into)  # noqa: E731
-        return timedeltas.add(array, asked.dtype, 0, None, add_integers, np.any)
-    if strategy.name == "auto" and asked.device is None and array.nbytes >= LEAST_SHARED_BYTES:
+        return timedeltas.add(array, call.dtype, 0, None, add_integers, np.any)
+    if strategy.name == "auto" and call.device is None and array.nbytes >= LEAST_SHARED_BYTES:
         device, with_processors = calibration.way_for(array.nbytes)
-        asked = asked._replace(device=device)
+        call = call._replace(device=device)
         several = [None, devices.choose_device(device)] if with_processors else None
-    request = resolve(asked, strategy, array.dtype)
+    request = resolve(call, strategy, array.dtype)
     outcome = _add_host_array(request, array, several, into)
-    if not asked.timing:
+    if not call.timing:
         return SumResult(outcome.value, None)
     return SumResult(outcome.value, _timing(request, array, outcome, start))
 

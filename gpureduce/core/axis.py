@@ -31,43 +31,43 @@ from gpureduce.core.results import SumResult
 RESULTS = ("host", "device")
 
 
-def add(asked: Arguments, arr: npt.ArrayLike, how: Reduction) -> SumResult:
+def add(call: Arguments, arr: npt.ArrayLike, how: Reduction) -> SumResult:
     """The sums of an array along some of its axes."""
     start = time.perf_counter()
-    strategy = strategy_of(asked.strategy, asked.allow_broken)
+    strategy = strategy_of(call.strategy, call.allow_broken)
     result = one_of("result", how.result, RESULTS)
-    if devices.several(asked.device):
+    if devices.several(call.device):
         raise ValueError(
             "device must name one device with axis, initial, where or out; gpureduce.sum_parts "
             "adds up slices of an array along axes on several devices"
         )
     if arrays.lies_on_a_gpu(arr):
-        return axis_on_device.add_gpu(asked, strategy, arr, how, start)
+        return axis_on_device.add_gpu(call, strategy, arr, how, start)
     array = arrays.as_array(arr)
     if result == "device":
         raise ValueError(
             "result='device' leaves the sum of an array on a GPU there; this array is in host "
             "memory, and so is its sum: leave result out"
         )
-    if asked.stream is not None:
+    if call.stream is not None:
         raise ValueError("stream is for arrays on a GPU; this one is in host memory")
     if array.dtype.kind == "m":
         some: Any = {"axis": how.axis, "keepdims": how.keepdims, "where": how.where}
 
         def add_integers(integers: dtypes.Array, initial: int, out: Any) -> SumResult:
             return add(
-                asked._replace(dtype=None), integers, Reduction(**some, initial=initial, out=out)
+                call._replace(dtype=None), integers, Reduction(**some, initial=initial, out=out)
             )
 
         any_of = functools.partial(np.any, **some)
-        return timedeltas.add(array, asked.dtype, how.initial, how.out, add_integers, any_of)
-    request = resolve(asked, strategy, array.dtype)
+        return timedeltas.add(array, call.dtype, how.initial, how.out, add_integers, any_of)
+    request = resolve(call, strategy, array.dtype)
     if request.on_host:
         outcome, finish = axis_on_host.add(request, array, how), request.strategy.finishes[0]
     else:
         outcome = axis_on_device.add_host(request, array, how)
         finish = device_results.finish_of(outcome.launches)
-    if not asked.timing:
+    if not call.timing:
         return SumResult(outcome.value, None)
     total_ms = (time.perf_counter() - start) * 1e3
     name = dtypes.name_of(array.dtype)

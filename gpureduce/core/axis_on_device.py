@@ -168,10 +168,10 @@ class _Plan:
     """Tells C, which has read an array's description, where the sums go and how to make them."""
 
     def __init__(
-        self, asked: Arguments, strategy: registry.Strategy, how: Reduction, like: type, module: Any
+        self, call: Arguments, strategy: registry.Strategy, how: Reduction, like: type, module: Any
     ) -> None:
-        self.asked, self.strategy, self.how, self.like, self.module = (
-            asked, strategy, how, like, module,
+        self.call, self.strategy, self.how, self.like, self.module = (
+            call, strategy, how, like, module,
         )  # fmt: skip
         self.library = device_results.library_of(like, module)
         self.add = module.sum_axis_on_device
@@ -193,20 +193,20 @@ class _Plan:
     def _learn(
         self, kind: str, nbytes: int, device: int, shape: tuple[int, ...], steps: tuple[int, ...]
     ) -> _Known:
-        asked, how = self.asked, self.how
-        gpu_arrays.check_same_device(asked.device, device)
+        call, how = self.call, self.how
+        gpu_arrays.check_same_device(call.device, device)
         check_strategy(self.strategy)
         conversion, name = device_results.conversion_of(
-            lambda result: is_exact(self.strategy, result), kind, nbytes, asked.dtype
+            lambda result: is_exact(self.strategy, result), kind, nbytes, call.dtype
         )
         axes = reduction.reduced_axes(how.axis, len(shape))
         initial = device_results.initial_of(how.initial, conversion.result)
         target = device_results.target_of(conversion, name)
         exactly = is_exact(self.strategy, conversion.result)
-        block, grid = launch_sizes(asked.block, asked.grid)
+        block, grid = launch_sizes(call.block, call.grid)
         details = (
             conversion.acc, exactly, target, initial,
-            _number(self.strategy), block, grid, 0, 0, bool(asked.timing), False,
+            _number(self.strategy), block, grid, 0, 0, bool(call.timing), False,
         )  # fmt: skip
         first, arrange = _sums_in_memory(shape, steps, axes, how.keepdims, self.library.transpose)
         made = self.library.maker(first, name, device)
@@ -247,12 +247,12 @@ def _broadcast(where: Any, shape: tuple[int, ...]) -> Any:
 
 
 def add_gpu(
-    asked: Arguments, strategy: registry.Strategy, arr: Any, how: Reduction, start: float
+    call: Arguments, strategy: registry.Strategy, arr: Any, how: Reduction, start: float
 ) -> SumResult:
     """The sums of an array on a GPU, on that GPU."""
-    module = gpu_arrays.needed_module(arr, asked.device)
-    plan = _Plan(asked, strategy, how, type(arr), module)
-    given = plan.library.stream(arr) if asked.stream is None else asked.stream
+    module = gpu_arrays.needed_module(arr, call.device)
+    plan = _Plan(call, strategy, how, type(arr), module)
+    given = plan.library.stream(arr) if call.stream is None else call.stream
     stream = gpu_arrays.stream_number(given)
     waits = how.axis is None and not how.keepdims and how.out is None and how.result == "host"
     if waits:
@@ -281,7 +281,7 @@ def _timed(
 ) -> tuple[Any, Timing | None, _Known]:
     """The sums; their timing, or None without timing; and what is known of such arrays."""
     value, known, (ran, *launch) = found
-    if not plan.asked.timing:
+    if not plan.call.timing:
         return value, None, known
     name = _name(plan.strategy, known.exactly, ran, launch[2])
     timing = device_results.timing_of(
@@ -323,8 +323,8 @@ def _plan_for(
     known = device_results.root_of(like) in device_results.LIBRARIES
     if module is None or not known or not device_results.names_its_stream(like):
         return None
-    asked, how = Arguments(strategy, dtype, timing=timing), Reduction(axis, keepdims)
-    return _Plan(asked, strategy_of(strategy), how, like, module)
+    call, how = Arguments(strategy, dtype, timing=timing), Reduction(axis, keepdims)
+    return _Plan(call, strategy_of(strategy), how, like, module)
 
 
 def digits_gpu(arr: Any, axis: object, device: str | None, stream: object) -> Any:

@@ -299,7 +299,7 @@ def way_for(nbytes: int) -> tuple[str | None, bool]:
     return card.id, with_processors
 
 
-def told() -> dict[str, str]:
+def summary() -> dict[str, str]:
     """The lines on host arrays in the output of ``gpureduce info``."""
     pin = pinned()
     if _card() is None:

@@ -167,17 +167,17 @@ def _sum(
 
 @functools.lru_cache(1024, typed=True)  # a block may be 128, but not 128.0
 def _launch(
-    asked: str | registry.Strategy, block: int | None, grid: int | None, finish: str | None
+    call: str | registry.Strategy, block: int | None, grid: int | None, finish: str | None
 ) -> Launch:
-    strategy = registry.find(asked)
+    strategy = registry.find(call)
     threads, blocks, finish = launch_of(strategy, block, grid, finish)
     number = registry.finish_number(finish)
     return Launch(number_of(strategy), block=threads, grid=blocks, finish=number)
 
 
-def launch_for(asked: Arguments) -> Launch:
+def launch_for(call: Arguments) -> Launch:
     """The launch of a strategy for an array on a GPU."""
-    how = (asked.strategy, asked.block, asked.grid, asked.finish)
+    how = (call.strategy, call.block, call.grid, call.finish)
     try:
         return _launch(*how)
     except TypeError:  # not hashable, so it is no block, grid or finish: raises what says so
@@ -214,42 +214,42 @@ NUMBERS = {
 }
 
 
-def check_same_device(asked: str | None, index: int) -> None:
+def check_same_device(device: str | None, index: int) -> None:
     """Raises if the array lies on another GPU than the one that `device=` names by number."""
-    backend, _, number = (asked or "").partition(":")
+    backend, _, number = (device or "").partition(":")
     if number and int(number) != index:
         raise ValueError(
-            f"the array lies on {backend}:{index}, where it is summed; device={asked!r} cannot "
+            f"the array lies on {backend}:{index}, where it is summed; device={device!r} cannot "
             "read it: leave device out, or pass a copy on that card"
         )
 
 
 def add(
-    asked: Arguments, strategy: registry.Strategy, arr: object, prepare: _Prepare | None = None
+    call: Arguments, strategy: registry.Strategy, arr: object, prepare: _Prepare | None = None
 ) -> SumResult | None:
     """The sum of an array on a GPU; None for other arrays.
 
     `prepare` gets the array's dtype, the dtype that was asked for, and the GPU's number, before
     the launch.
     """
-    module = module_for(asked.device)
-    if module is None or strategy.kind == "host" or asked.device == "cpu":
+    module = module_for(call.device)
+    if module is None or strategy.kind == "host" or call.device == "cpu":
         return None
-    by_defaults = asked.dtype is None and asked.device is None
+    by_defaults = call.dtype is None and call.device is None
     if (
-        asked.device is None
-        and asked.chooses_launch
-        and is_quick(asked.dtype)
-        and type(asked.strategy) is str
-        and asked.strategy in NUMBERS
+        call.device is None
+        and call.chooses_launch
+        and is_quick(call.dtype)
+        and type(call.strategy) is str
+        and call.strategy in NUMBERS
     ):
         return None  # by_one_call() has found that it does not lie on a GPU
-    launch = launch_for(asked)
-    wanted = None if asked.dtype is None else dtypes.named(asked.dtype)
+    launch = launch_for(call)
+    wanted = None if call.dtype is None else dtypes.named(call.dtype)
     exactly = strategy.name in ("auto", "exact")
 
     def resolve(kind: str, nbytes: int, index: int) -> tuple[int, bool, int, int]:
-        check_same_device(asked.device, index)
+        check_same_device(call.device, index)
         if prepare:
             elements = dtypes.named("bfloat16") if kind == "B" else source(kind, nbytes)
             prepare(elements, wanted, index)
@@ -258,7 +258,7 @@ def add(
         return _asked(kind, nbytes, wanted, exactly)
 
     known = None if by_defaults and not prepare else resolve
-    return _sum(module, arr, known, launch, asked.stream, asked.timing)
+    return _sum(module, arr, known, launch, call.stream, call.timing)
 
 
 @functools.lru_cache(256)

@@ -167,7 +167,7 @@ def placed(strategy: Strategy, device: str | None, result: np.dtype[Any]) -> Str
     return strategy
 
 
-def placed_on_several(asked: Arguments, arr: object, found: list[Device | None]) -> Arguments:
+def placed_on_several(call: Arguments, arr: object, found: list[Device | None]) -> Arguments:
     """The arguments for one of several devices: a GPU if there is one."""
     if arrays.lies_on_a_gpu(arr):
         raise TypeError(
@@ -175,19 +175,19 @@ def placed_on_several(asked: Arguments, arr: object, found: list[Device | None])
             "gpureduce.sum_parts adds up arrays that lie on several GPUs"
         )
     first = next((one for one in found if one), None)
-    if first and None in found and asked.strategy not in ("auto", "exact"):
+    if first and None in found and call.strategy not in ("auto", "exact"):
         raise ValueError(
-            f"{shown(asked.strategy)} does not run on processors and GPUs; auto and exact do: use "
+            f"{shown(call.strategy)} does not run on processors and GPUs; auto and exact do: use "
             "one of these strategies, or name GPUs only as device"
         )
-    return asked._replace(device=first.id if first else "cpu")
+    return call._replace(device=first.id if first else "cpu")
 
 
-def resolve(asked: Arguments, strategy: Strategy, source: np.dtype[Any]) -> Request:
+def resolve(call: Arguments, strategy: Strategy, source: np.dtype[Any]) -> Request:
     """The request for a host array of dtype `source` with the strategy of the arguments."""
-    if asked.all_default and type(asked.device) in (str, type(None)):
-        return _by_defaults(asked.strategy, strategy, source, asked.device, bool(asked.timing))
-    return _resolve(asked, strategy, source)
+    if call.all_default and type(call.device) in (str, type(None)):
+        return _by_defaults(call.strategy, strategy, source, call.device, bool(call.timing))
+    return _resolve(call, strategy, source)
 
 
 @functools.lru_cache(256)
@@ -197,17 +197,17 @@ def _by_defaults(
     return _resolve(Arguments(name, device=device, timing=timing), strategy, source)
 
 
-def _resolve(asked: Arguments, strategy: Strategy, source: np.dtype[Any]) -> Request:
-    conversion = convert(source, asked.dtype)
+def _resolve(call: Arguments, strategy: Strategy, source: np.dtype[Any]) -> Request:
+    conversion = convert(source, call.dtype)
     if conversion.is_complex and "complex64" not in strategy.dtypes:
         able = [s.name for s in registry.strategies()
                 if "complex64" in s.dtypes and s.kind not in ("axis", "segments")]  # fmt: skip
         raise TypeError(f"{strategy.name} cannot add complex numbers; {', '.join(able)} can")
-    launch = launch_of(strategy, asked.block, asked.grid, asked.finish)
-    chosen = placed(strategy, asked.device, conversion.result)
-    request = Request(chosen, conversion, *launch, asked.device, bool(asked.timing))
-    if request.on_host and (asked.block is not None or asked.grid is not None):
+    launch = launch_of(strategy, call.block, call.grid, call.finish)
+    chosen = placed(strategy, call.device, conversion.result)
+    request = Request(chosen, conversion, *launch, call.device, bool(call.timing))
+    if request.on_host and (call.block is not None or call.grid is not None):
         raise ValueError(
-            f"{asked.strategy} has no block and grid on the CPU: name a device, or leave them out"
+            f"{call.strategy} has no block and grid on the CPU: name a device, or leave them out"
         )
     return request

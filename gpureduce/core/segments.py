@@ -30,7 +30,7 @@ from gpureduce.core.checks import flag, named_keywords, no_such, whole
 from gpureduce.core.dtypes import Array, load_of, part_of, quietly
 from gpureduce.core.request import Arguments, Request, resolve
 from gpureduce.core.results import SumResult, Timing
-from gpureduce.core.segments_on_device import Asked
+from gpureduce.core.segments_on_device import Groups
 
 STRATEGIES = ("auto", "exact", "fast", "cpu", "numpy")
 LESSONS = tuple(row.name for row in registry.strategies() if row.kind == "keys")
@@ -155,10 +155,10 @@ def segment_sum(
     array = np.empty(0) if on_a_gpu else arrays.as_array(values).view()  # user code may reshape it
     size = None if num_segments is None else whole("num_segments", num_segments, 0, _MOST_SEGMENTS)
     is_sorted = None if sorted is None else flag("sorted", sorted)
-    asked = Asked(segment_ids, offsets, size, initial, out, is_sorted, flag("check", check))
+    groups = Groups(segment_ids, offsets, size, initial, out, is_sorted, flag("check", check))
     if on_a_gpu:
         call = Arguments(name, dtype, device=device, stream=stream, timing=timing)
-        return segments_on_device.add_gpu(call, name, values, asked, start)
+        return segments_on_device.add_gpu(call, name, values, groups, start)
     is_lesson = name in LESSONS
     if name not in STRATEGIES and not is_lesson:
         if registry.STRATEGIES[name].kind == "segments":
@@ -187,7 +187,7 @@ def segment_sum(
     request = resolve(
         Arguments(found.name, dtype, device=device, timing=timing), found, array.dtype
     )
-    segments = _checked_segments(array, asked)
+    segments = _checked_segments(array, groups)
     if request.on_host:
         sums, ms = _add(request, array, segments, 0 if initial is None else initial, out)
         outcome, name = _outcome(request, ms)
@@ -195,9 +195,9 @@ def segment_sum(
         into = _array_for(request, array, segments, out)
         index = cast(Array, segments.offsets if segments.ids is None else segments.ids)
         if is_lesson:
-            made = segments_on_device.add_by_lesson(request, array, asked, index, into)
+            made = segments_on_device.add_by_lesson(request, array, groups, index, into)
         else:
-            made = segments_on_device.add_host(request, name, array, asked, index, into)
+            made = segments_on_device.add_host(request, name, array, groups, index, into)
         outcome, name = made
         sums = into if out is None else out
     if not timing:
@@ -218,15 +218,15 @@ def digits_of(
             "the same segments"
         )
     size = None if num_segments is None else whole("num_segments", num_segments, 0, _MOST_SEGMENTS)
-    asked = Asked(segment_ids, offsets, size, None, None, None, True, as_digits=True)
-    if arrays.lies_on_a_gpu(values) or arrays.lies_on_a_gpu(asked.numbers):
+    groups = Groups(segment_ids, offsets, size, None, None, None, True, as_digits=True)
+    if arrays.lies_on_a_gpu(values) or arrays.lies_on_a_gpu(groups.numbers):
         call = Arguments("exact", None, device=device, stream=stream, timing=False)
-        return segments_on_device.add_gpu(call, "exact", values, asked, start).value
+        return segments_on_device.add_gpu(call, "exact", values, groups, start).value
     digits.check_place(device, stream)
     array = arrays.as_array(values).view()
     _check_dimensions(array)
     dtypes.convert(array.dtype, None)  # raises if the dtype cannot be summed
-    segments = _checked_segments(array, asked)
+    segments = _checked_segments(array, groups)
     result = digits.kind_of(array.dtype)
     each = digits.numbers_of(result.kind)
     words = _empty((segments.size, *array.shape[1:], each), np.dtype(np.int64), segments)
@@ -260,14 +260,14 @@ def _check_dimensions(array: Array) -> None:
         raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {array.ndim}")
 
 
-def _checked_segments(array: Array, asked: Asked) -> _Segments:
-    size, out = asked.size, asked.out
-    if asked.ids is None:
-        return _by_offsets(array, _integers("offsets", asked.offsets), size)
-    found, categories = _ids(asked.ids)
+def _checked_segments(array: Array, groups: Groups) -> _Segments:
+    size, out = groups.size, groups.out
+    if groups.ids is None:
+        return _by_offsets(array, _integers("offsets", groups.offsets), size)
+    found, categories = _ids(groups.ids)
     if len(found) != len(array):
         raise ValueError(f"there are {len(found)} segment_ids for {len(array)} rows of values")
-    if asked.is_sorted and (k := _first_fall(found)):
+    if groups.is_sorted and (k := _first_fall(found)):
         raise segments_on_device.not_sorted(k, int(found[k]), int(found[k - 1]))
     if size is None and isinstance(out, np.ndarray) and out.ndim > 0:
         return _Segments(found, None, len(out))

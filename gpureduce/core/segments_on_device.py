@@ -31,7 +31,7 @@ _NOTHING = (None, None, None, True)  # no initial number, no out, perhaps sorted
 _MOST_KEYS = 2**31  # the kernels of kernels/keys count them in 32 bits
 
 
-class Asked(NamedTuple):
+class Groups(NamedTuple):
     """The arguments of `segment_sum` that say which rows go to which sum, and where to."""
 
     ids: Any
@@ -100,10 +100,10 @@ def falling(place: int, number: int, after: int) -> ValueError:
     )
 
 
-def _raise(problem: tuple[bool, int, int, int], asked: Asked, count: int, rows: int) -> NoReturn:
+def _raise(problem: tuple[bool, int, int, int], groups: Groups, count: int, rows: int) -> NoReturn:
     """Raises the error for what a kernel found."""
     is_unsorted, place, number, beside = problem
-    if asked.ids is None:
+    if groups.ids is None:
         if place < count and beside < number:
             raise falling(place, number, beside)
         raise ValueError(
@@ -128,18 +128,18 @@ def _name(name: str, exactly: bool, by_ids: bool) -> str:
 
 
 def _details(
-    conversion: dtypes.Conversion, exactly: bool, target: int, asked: Asked, count: int,
+    conversion: dtypes.Conversion, exactly: bool, target: int, groups: Groups, count: int,
     schedule: tuple[int, int], timed: bool, kernel: int = -1,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The tuple that C reads: csrc/bindings/device/segments.c."""
     initial = device_results.initial_of(
-        0 if asked.initial is None else asked.initial, conversion.result
+        0 if groups.initial is None else groups.initial, conversion.result
     )
     acc = _host.ACC_U64 if conversion.result.kind in "iu" else conversion.acc
-    known = -1 if asked.is_sorted is None else int(asked.is_sorted)
+    known = -1 if groups.is_sorted is None else int(groups.is_sorted)
     return (
-        acc, exactly, target, initial, asked.ids is None, known, asked.check, count,
-        *schedule, timed, kernel, asked.as_digits,
+        acc, exactly, target, initial, groups.ids is None, known, groups.check, count,
+        *schedule, timed, kernel, groups.as_digits,
     )  # fmt: skip
 
 
@@ -154,7 +154,7 @@ def _refuse_casts(kind: str, result: np.dtype[Any]) -> None:
 
 
 def add_host(
-    request: Request, name: str, array: Array, asked: Asked, numbers: Array, sums: Array
+    request: Request, name: str, array: Array, groups: Groups, numbers: Array, sums: Array
 ) -> tuple[Outcome, str]:
     """The sums of host arrays, which are copied to the device, and the strategy for the timing.
 
@@ -163,7 +163,7 @@ def add_host(
     schedule, device = current(), devices.choose_device(request.device, or_cpu=True)
     module = devices.module_of(device, traced=schedule.traced)
     conversion = request.conversion
-    by_ids, result = asked.ids is not None, conversion.result
+    by_ids, result = groups.ids is not None, conversion.result
     exactly = _is_exact(name, by_ids, result)
     target = array.dtype
     if array.dtype.kind in "biu" and result.kind not in "iu":
@@ -179,7 +179,7 @@ def add_host(
         sums if sums.flags.c_contiguous and sums.flags.aligned else np.empty_like(sums, order="C")
     )
     details = _details(
-        conversion, exactly, dtypes.load_of(result), asked._replace(check=True), len(sums),
+        conversion, exactly, dtypes.load_of(result), groups._replace(check=True), len(sums),
         (schedule.number, schedule.seed), request.timed,
     )  # fmt: skip
     kind = "B" if dtypes.is_bfloat16(values.dtype) else values.dtype.kind
@@ -187,7 +187,7 @@ def add_host(
         values, index, into, kind, index.dtype.kind, device.index, details
     )
     if launch[-1] is not None:
-        _raise(launch[-1], asked, len(sums), len(values))
+        _raise(launch[-1], groups, len(sums), len(values))
     if into is not sums:
         sums[...] = into
     return _outcome_of(device, launch), _name(name, exactly, by_ids)
@@ -237,9 +237,9 @@ def lesson_arguments(
     if count > _MOST_KEYS:
         raise ValueError(f"{name} makes at most 2^31 sums, not num_segments={count}")
     own = _checked_keys(name, ids, count)
-    asked = Asked(own, None, count, None, None, None, True)
+    groups = Groups(own, None, count, None, None, None, True)
     details = _details(
-        conversion, False, dtypes.load_of(result), asked, count, schedule, timed, chosen.index
+        conversion, False, dtypes.load_of(result), groups, count, schedule, timed, chosen.index
     )
     numbers = np.empty(values.shape, result)
     for where in arrays.parts(values.shape, 1):
@@ -259,20 +259,20 @@ def counted_arguments(
         if not dtypes.is_exact(conversion.result):
             raise TypeError(f"exact adds up floats, not {conversion.result}")
         _refuse_casts(values.dtype.kind, conversion.result)
-        target, asked = dtypes.load_of(conversion.result), Asked(ids, None, count, *_NOTHING)
-        details = _details(conversion, True, target, asked, count, (0, 0), False)
+        target, groups = dtypes.load_of(conversion.result), Groups(ids, None, count, *_NOTHING)
+        details = _details(conversion, True, target, groups, count, (0, 0), False)
     kind = "B" if dtypes.is_bfloat16(values.dtype) else values.dtype.kind
     sums = np.empty(count, conversion.result)
     return values, ids, sums, kind, ids.dtype.kind, 0, details
 
 
 def add_by_lesson(
-    request: Request, array: Array, asked: Asked, ids: Array, sums: Array
+    request: Request, array: Array, groups: Groups, ids: Array, sums: Array
 ) -> tuple[Outcome, str]:
     """The sums of host arrays by a kernel of kernels/keys, and its name."""
     schedule, device = current(), devices.choose_device(request.device, or_cpu=True)
     module = devices.module_of(device, traced=schedule.traced)
-    if asked.initial not in (None, 0):
+    if groups.initial not in (None, 0):
         raise ValueError(f"initial is not for {request.strategy.name}")
     values, index, details = lesson_arguments(
         request.strategy, request.conversion, array, ids, len(sums),
@@ -292,9 +292,11 @@ def add_by_lesson(
 class _Plan:
     """Tells C, which has read the values' description, where the sums go and how to make them."""
 
-    def __init__(self, call: Arguments, name: str, values: Any, asked: Asked, module: Any) -> None:
-        self.call, self.name, self.values, self.asked, self.module = (
-            call, name, values, asked, module,
+    def __init__(
+        self, call: Arguments, name: str, values: Any, groups: Groups, module: Any
+    ) -> None:
+        self.call, self.name, self.values, self.groups, self.module = (
+            call, name, values, groups, module,
         )  # fmt: skip
         self.library = device_results.library_of(type(values), module)
         self.element, self.device, self.n, self.rows, self.count = ("", 0), 0, 0, 0, 0
@@ -306,7 +308,7 @@ class _Plan:
         self, kind: str, nbytes: int, device: int, shape: tuple[int, ...], steps: tuple[int, ...],
         stream: int,
     ) -> tuple[Any, ...]:  # fmt: skip
-        call, asked = self.call, self.asked
+        call, groups = self.call, self.groups
         gpu_arrays.check_same_device(call.device, device)
         if len(shape) not in (1, 2):
             raise ValueError(
@@ -314,52 +316,52 @@ class _Plan:
             )
         self.element, self.device, self.rows = (kind, nbytes), device, shape[0]
         self.n = math.prod(shape)
-        by_ids = asked.ids is not None
-        wanted = digits.dtype_for(kind) if asked.as_digits else call.dtype
+        by_ids = groups.ids is not None
+        wanted = digits.dtype_for(kind) if groups.as_digits else call.dtype
         conversion, result = device_results.conversion_of(
             lambda wanted: _is_exact(self.name, by_ids, wanted), kind, nbytes, wanted
         )
-        if not asked.as_digits:
+        if not groups.as_digits:
             _refuse_casts(kind, conversion.result)
         self.exactly = _is_exact(self.name, by_ids, conversion.result)
         target = device_results.target_of(conversion, result)
         self.count = self._count(device, stream)
         sums: tuple[int, ...] = (self.count, *shape[1:])
-        if asked.as_digits:
+        if groups.as_digits:
             sums, result = (*sums, digits.numbers_of(kind)), "int64"
         details = _details(
-            conversion, self.exactly, target, asked, self.count, (0, 0), bool(call.timing)
+            conversion, self.exactly, target, groups, self.count, (0, 0), bool(call.timing)
         )
-        if asked.out is None:
+        if groups.out is None:
             try:
                 self.value = self.library.maker(sums, result, device)(stream)
             except MemoryError as error:
                 raise no_room(self.count, self.largest) from error
         else:
-            self.value = asked.out
+            self.value = groups.out
             device_results.check_out(self.value, type(self.values), result, sums)
         return self.value, details
 
     def _count(self, device: int, stream: int) -> int:
         """The number of segments."""
-        asked = self.asked
-        infers = asked.ids is not None and asked.size is None and asked.out is None
+        groups = self.groups
+        infers = groups.ids is not None and groups.size is None and groups.out is None
         rows = self.rows if infers else -1
-        size, most = self.module.describe_index(asked.numbers, asked.name, device, stream, rows)
-        if asked.ids is None:
+        size, most = self.module.describe_index(groups.numbers, groups.name, device, stream, rows)
+        if groups.ids is None:
             if size == 0:
                 raise no_offsets()
-            if asked.size is not None and asked.size != size - 1:
-                raise other_count(size, asked.size)
+            if groups.size is not None and groups.size != size - 1:
+                raise other_count(size, groups.size)
             return int(size) - 1
         if size != self.rows:
             raise ValueError(f"there are {size} segment_ids for {self.rows} rows of values")
-        if asked.size is not None:
-            return asked.size
+        if groups.size is not None:
+            return groups.size
         if infers:
             self.largest = most
             return int(min(max(most + 1, 0), _MOST_SEGMENTS))
-        shape: tuple[int, ...] = getattr(asked.out, "shape", ())
+        shape: tuple[int, ...] = getattr(groups.out, "shape", ())
         return int(shape[0]) if len(shape) else 0
 
 
@@ -375,30 +377,30 @@ def other_count(size: int, count: int) -> ValueError:
     return ValueError(f"{size} offsets are for {size - 1} segments, not for num_segments={count}")
 
 
-def add_gpu(call: Arguments, name: str, values: Any, asked: Asked, start: float) -> SumResult:
+def add_gpu(call: Arguments, name: str, values: Any, groups: Groups, start: float) -> SumResult:
     """The sums of arrays on a GPU, on that GPU."""
-    on_gpu = values if arrays.lies_on_a_gpu(values) else asked.numbers
+    on_gpu = values if arrays.lies_on_a_gpu(values) else groups.numbers
     module = gpu_arrays.needed_module(on_gpu, call.device)
     if name not in ("auto", "exact", "fast"):
         raise ValueError(
             f"{registry.find(name).name} makes no sums by segment of arrays on a GPU; auto, exact "
             "and fast do"
         )
-    plan = _Plan(call, name, values, asked, module)
+    plan = _Plan(call, name, values, groups, module)
     given = plan.library.stream(values) if call.stream is None else call.stream
     stream = gpu_arrays.stream_number(given)
-    found = gpu_arrays.ask(module.sum_segments_on_device, values, asked.numbers, plan, stream)
+    found = gpu_arrays.ask(module.sum_segments_on_device, values, groups.numbers, plan, stream)
     if found is None:
         raise TypeError(
-            f"{asked.name} lie on a GPU, and values, {type(values).__name__}, do not: copy one of "
+            f"{groups.name} lie on a GPU, and values, {type(values).__name__}, do not: copy one of "
             "them to where the other is"
         )
     *launch, problem = found
     if problem is not None:
-        _raise(problem, asked, plan.count, plan.rows)
-    value = plan.library.result(plan.value) if asked.out is None else plan.value
+        _raise(problem, groups, plan.count, plan.rows)
+    value = plan.library.result(plan.value) if groups.out is None else plan.value
     if not call.timing:
         return SumResult(value, None)
-    ran = _name(name, plan.exactly, asked.ids is not None)
+    ran = _name(name, plan.exactly, groups.ids is not None)
     where = module.BACKEND, plan.device, plan.element, plan.n
     return SumResult(value, device_results.timing_of(*where, ran, launch, start))

@@ -219,9 +219,9 @@ def sum(
             "keepdims, initial, where, out and result"
         )
     how = (strategy, dtype, block, grid, finish, device, allow_broken, stream, timing)
-    asked = _module("any_array").Arguments(*how)
+    call = _module("any_array").Arguments(*how)
     rest = _module("reduction").Reduction(axis, keepdims, initial, where, out, result)
-    return cast(SumResult, _module("axis").add(asked, arr, rest))
+    return cast(SumResult, _module("axis").add(call, arr, rest))
 
 
 _shown = inspect.signature(sum)

@@ -64,13 +64,13 @@ def _common(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _result_dtype(
-    samples: dtypes.Array, other: object, asked: npt.DTypeLike | None
+    samples: dtypes.Array, other: object, call: npt.DTypeLike | None
 ) -> np.dtype[Any]:
     """The dtype of the integral. `other` is the points, or the spacing."""
     found = samples.dtype if samples.dtype.kind not in "biu" else np.dtype(np.float64)
     if isinstance(other, (np.ndarray, np.generic)):  # a Python number does not widen the dtype
         found = _common(found, other.dtype)
-    return dtypes.convert(found.newbyteorder("="), asked).result
+    return dtypes.convert(found.newbyteorder("="), call).result
 
 
 def _as_numbers(value: Any) -> list[_exact.Number]:
@@ -247,9 +247,9 @@ def trapezoid(
     samples = _numbers("y", y)
     if samples.ndim != 1:
         raise ValueError(f"y must be one-dimensional, not of shape {samples.shape}")
-    asked = how.pop("dtype", None)
+    call = how.pop("dtype", None)
     if x is None:
-        factor, wanted = _step(dx), _result_dtype(samples, dx, asked)
+        factor, wanted = _step(dx), _result_dtype(samples, dx, call)
         result, total = _add_up(samples[1:-1], strategy, how)
         if len(samples) >= 2:
             for end in (samples[0], samples[-1]):
@@ -261,7 +261,7 @@ def trapezoid(
         points = _numbers("x", x)
         if points.shape != samples.shape:
             raise ValueError(f"x must have the shape of y, {samples.shape}, not {points.shape}")
-        wanted = _result_dtype(samples, points, asked)
+        wanted = _result_dtype(samples, points, call)
         areas, rest = _areas(samples, points)
         factor = Fraction(1)
         result, total = _add_up(areas, strategy, how)

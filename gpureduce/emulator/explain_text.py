@@ -109,20 +109,20 @@ def _cells(mask: int, cells: int) -> str:
 
 def _what_happens(step: Step, room: int) -> str:
     """The counts of a step in order of importance, as many as fit in `room`."""
-    told = []
+    words = []
     loads, stores = (step.counters[f"shared_{kind}_wavefronts"] for kind in ("load", "store"))
     if loads or stores:
-        told.append(f"{_short(loads + stores)} {plural(loads + stores, 'wavefront')}")
+        words.append(f"{_short(loads + stores)} {plural(loads + stores, 'wavefront')}")
     if step.conflicts:
-        told.append(f"{step.conflicts / (loads + stores):.0%} conflicts")
+        words.append(f"{step.conflicts / (loads + stores):.0%} conflicts")
     if step.counters["shuffles"]:
         shuffles = step.counters["shuffles"]
-        told.append(f"{_short(shuffles)} {plural(shuffles, 'shuffle')}")
+        words.append(f"{_short(shuffles)} {plural(shuffles, 'shuffle')}")
     if step.bytes_moved:
-        told.append(f"{size_text(step.bytes_moved)} global")
-    while len(", ".join(told)) > room:
-        told.pop()
-    return ", ".join(told)
+        words.append(f"{size_text(step.bytes_moved)} global")
+    while len(", ".join(words)) > room:
+        words.pop()
+    return ", ".join(words)
 
 
 def _warp_text(masks: list[int], cells: int) -> str:
@@ -264,8 +264,8 @@ def _bytes(what: StrategyCounts) -> str:
 def _sums(what: StrategyCounts, width: int) -> str:
     nouns = ("block barrier", "warp barrier", "shuffle", "atomic", "fence")
     counts = [(what.counters[f"{noun.replace(' ', '_')}s"], noun) for noun in nouns]
-    told = [counted(n, noun) for n, noun in counts if n]
-    parts = (_quality(what), ", ".join(told), *_contention(what))
+    words = [counted(n, noun) for n, noun in counts if n]
+    parts = (_quality(what), ", ".join(words), *_contention(what))
     return "\n".join(_wrapped(part, width) for part in parts if part)
 
 

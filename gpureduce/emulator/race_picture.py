@@ -32,8 +32,8 @@ def _race_text(race: Race) -> str:
     lines = [cited(first.place)]
     if second.place != first.place:
         lines.append(cited(second.place))
-    told = [f"  missing: {race.missing}", _wrapped(f"{race}.", "  ")]
-    return "\n".join([*lines, "", race.timeline, "", *told])
+    below = [f"  missing: {race.missing}", _wrapped(f"{race}.", "  ")]
+    return "\n".join([*lines, "", race.timeline, "", *below])
 
 
 def _orders(found: FoundRaces) -> str:

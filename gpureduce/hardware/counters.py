@@ -186,8 +186,8 @@ def launch_here(arguments: Sequence[str], kernel: UserKernel | None = None) -> N
     """The program that ncu runs. Arguments: a file of cases, the dtype, a file for what ran."""
     cases = [Case(*case) for case in json.loads(Path(arguments[0]).read_text())]
     ran, failed = launch(cases, arguments[1], kernel)
-    told = {"ran": [asdict(c) for c in ran], "failed": [[asdict(f.case), f.why] for f in failed]}
-    Path(arguments[2]).write_text(json.dumps(told))
+    result = {"ran": [asdict(c) for c in ran], "failed": [[asdict(f.case), f.why] for f in failed]}
+    Path(arguments[2]).write_text(json.dumps(result))
 
 
 def profile(
@@ -222,16 +222,16 @@ def _profile_group(cases: Sequence[Case], dtype: str, program: Sequence[str]) ->
 def _profile(cases: Sequence[Case], dtype: str, program: Sequence[str]) -> Found:
     names = "|".join(sorted({case.strategy for case in cases}))
     with tempfile.TemporaryDirectory() as folder:
-        asked, told = Path(folder) / "cases.json", Path(folder) / "ran.json"
-        asked.write_text(json.dumps([astuple(case) for case in cases]))
+        wanted, result = Path(folder) / "cases.json", Path(folder) / "ran.json"
+        wanted.write_text(json.dumps([astuple(case) for case in cases]))
         module, *more = program
-        command = [sys.executable, "-P", "-m", module, str(asked), dtype, str(told), *more]
+        command = [sys.executable, "-P", "-m", module, str(wanted), dtype, str(result), *more]
         only = ["--kernel-name", f"regex:^({names})$"]
         raw = [*only, "--page", "raw", "--metrics", ",".join([*METRICS.values(), *BESIDE.values()])]
         kernels = ncu.run(command, raw)
         lines = ["--page", "source", "--print-source", "sass", "--metrics"]
         listings = ncu.listings(command, [*only, *lines, ",".join(LINE_METRICS.values())])
-        said = json.loads(told.read_text())
+        said = json.loads(result.read_text())
     ran = [Case(**case) for case in said["ran"]]
     failed = [Failure(Case(**case), why) for case, why in said["failed"]]
     return [*matched(ran, kernels, listings), *failed]

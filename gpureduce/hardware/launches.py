@@ -15,13 +15,15 @@ from gpureduce.core.sources import Place
 from gpureduce.hardware.counters import BESIDE, IN_ALL, METRICS, Case, Instruction, Seen
 from gpureduce.hardware.rows import place_of
 
-_TOLD = re.compile(r"LD(?!C)|ST|ATOM|RED|CREDUX|BAR\.|UCGABAR|WARPSYNC|NOP|SHFL|VOTE|MEMBAR|FENCE")
+_COUNTED = re.compile(
+    r"LD(?!C)|ST|ATOM|RED|CREDUX|BAR\.|UCGABAR|WARPSYNC|NOP|SHFL|VOTE|MEMBAR|FENCE"
+)
 
 
 def in_short(seen: Seen) -> Seen:
     """The launch with only the instructions that records keep."""
-    told = [one for one in seen.code if one.issued and _TOLD.match(one.opcode)]
-    return replace(seen, code=[replace(one, text=one.text.strip()) for one in told])
+    counted = [one for one in seen.code if one.issued and _COUNTED.match(one.opcode)]
+    return replace(seen, code=[replace(one, text=one.text.strip()) for one in counted])
 
 
 def as_values(launches: Sequence[Seen]) -> dict[str, Any]:

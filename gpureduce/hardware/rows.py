@@ -185,9 +185,9 @@ def lines_text(rows: Sequence[LineRow]) -> list[str]:
     if not rows:
         return []
     equal = sum(row.verdict == "equal" for row in rows)
-    told = [f"by lines of the source: {equal:,} of {len(rows):,} counts are equal"]
-    told += [f"{row.place}\n  {row.verdict}: {row}" for row in rows if row.difference]
-    return ["", *told]
+    lines = [f"by lines of the source: {equal:,} of {len(rows):,} counts are equal"]
+    lines += [f"{row.place}\n  {row.verdict}: {row}" for row in rows if row.difference]
+    return ["", *lines]
 
 
 def predicated_text(rows: Sequence[Predicated]) -> list[str]:

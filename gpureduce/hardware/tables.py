@@ -33,13 +33,13 @@ def recorded(
     Without that file the table says that the GPU's counts are not recorded yet.
     """
     path = Path(path)
-    record, told = None, None
+    record, table = None, None
     if path.exists():
         record = verify_counters.read(path)
         with json_files.naming(path):
-            told = verify_counters.Table.of_record(record)
+            table = verify_counters.Table.of_record(record)
     card = path.stem.partition("_")[2].upper()
-    rows_of = told.rows if told else ()
+    rows_of = table.rows if table else ()
     measured = {(r.strategy, r.counter): r for r in rows_of if (r.n, r.block) == (n, block)}
     grids = {key[0]: row.grid for key, row in measured.items()}
     head = [""]
@@ -63,7 +63,7 @@ def recorded(
         rows.append(cells)
     title = f"First launch, {n:,} int32, {block} threads per block: counted on the emulator"
     title += f", and by Nsight Compute on the {card}" if record else ""
-    return Table(title, head, rows, _notes(record, told, card))
+    return Table(title, head, rows, _notes(record, table, card))
 
 
 def unrolling(
@@ -81,12 +81,14 @@ def unrolling(
     head = ["", "instructions", "branches", "barriers"]
     rows, names = [], seen["counters"]
     for strategy, launched_n, launched_block, grid, counts, *_ in seen["launches"]:
-        told = dict(zip(names, counts, strict=False))
+        by_name = dict(zip(names, counts, strict=False))
         if strategy in strategies and (launched_n, launched_block) == (n, block):
             found = explain(strategy, n=n, dtype="int32", block=block, grid=grid, finish="host")
             assert isinstance(found, Explanation)
             barriers = found.counters["block_barriers"] // grid
-            cells = [told.get(f"{name}_issued", 0) / grid for name in ("instructions", "branches")]
+            cells = [
+                by_name.get(f"{name}_issued", 0) / grid for name in ("instructions", "branches")
+            ]
             rows.append([strategy, *(f"{cell:,.0f}" for cell in cells), f"{barriers}"])
     rows.sort(key=lambda row: strategies.index(row[0]))
     title = f"What writing out the loop saves, by warps of a block of {block}: {n:,} int32"

@@ -221,8 +221,8 @@ class Table:
                 if "place" in row:
                     place = json_files.checked(row["place"], str, f"{name}[{i}].place")
                     row["place"] = place_of(place, sources)
-                told = {k: v for k, v in row.items() if k not in derived}
-                found.append(json_files.made(kind, told, f"{name}[{i}]"))
+                given = {k: v for k, v in row.items() if k not in derived}
+                found.append(json_files.made(kind, given, f"{name}[{i}]"))
             return tuple(found)
 
         return Table(

@@ -94,12 +94,12 @@ def _may_lie_there(arr: object) -> bool:
     return hasattr(arr, "__cuda_array_interface__") or hasattr(arr, "__dlpack_device__")
 
 
-def _add_gpu_array(kernel: _Kernel, arr: Any, asked: Arguments) -> SumResult | None:
+def _add_gpu_array(kernel: _Kernel, arr: Any, call: Arguments) -> SumResult | None:
     """The sum of an array that lies on a GPU; None for other arrays."""
     cards = [device for device in devices.devices() if device.backend == "cuda"]
     if not cards or not _may_lie_there(arr):
         return None
-    first = devices.choose_device(asked.device) if asked.device else cards[0]
+    first = devices.choose_device(call.device) if call.device else cards[0]
     row = strategy(kernel, first, [])
 
     def prepare(source: np.dtype[Any], wanted: np.dtype[Any] | None, index: int) -> None:
@@ -111,19 +111,19 @@ def _add_gpu_array(kernel: _Kernel, arr: Any, asked: Arguments) -> SumResult | N
             )
         place(kernel, card, source, wanted)
 
-    return gpu_arrays.add(asked._replace(strategy=row), row, arr, prepare)  # type: ignore[arg-type]
+    return gpu_arrays.add(call._replace(strategy=row), row, arr, prepare)  # type: ignore[arg-type]
 
 
-def add(kernel: _Kernel, arr: Any, asked: Arguments) -> SumResult | None:
+def add(kernel: _Kernel, arr: Any, call: Arguments) -> SumResult | None:
     """The sum of an array on a card; None if it is to be added up on the emulator."""
     if not isinstance(arr, np.ndarray):
-        result = _add_gpu_array(kernel, arr, asked)
+        result = _add_gpu_array(kernel, arr, call)
         if result is not None:
             return result
-    device = devices.choose_device(asked.device)
+    device = devices.choose_device(call.device)
     if device.backend == "emulator":
         return None
     array = arrays.as_array(arr)
-    wanted = None if asked.dtype is None else dtypes.named(asked.dtype)
+    wanted = None if call.dtype is None else dtypes.named(call.dtype)
     row = place(kernel, device, array.dtype, wanted)
-    return any_array.add(asked._replace(strategy=row), array)  # type: ignore[arg-type]
+    return any_array.add(call._replace(strategy=row), array)  # type: ignore[arg-type]

@@ -457,8 +457,8 @@ def spread(
         ink = looks[name]["color"]
         ax.plot(row, [i] * len(row), "o", color=ink, alpha=0.55, markersize=8, markeredgewidth=0)
         kinds = len(set(row))
-        told = f"{counted(kinds, 'value')} in {counted(len(row), 'run')}"
-        ax.annotate(told, (1.02, i), xycoords=ax.get_yaxis_transform(),
+        label = f"{counted(kinds, 'value')} in {counted(len(row), 'run')}"
+        ax.annotate(label, (1.02, i), xycoords=ax.get_yaxis_transform(),
                     va="center", fontsize=9, color=ink, annotation_clip=False)  # fmt: skip
     ax.axvline(0, color=INK, linewidth=1)
     most = max(abs(value) for row in values.values() for value in row)

@@ -127,9 +127,9 @@ def sum_parts(
     found = _checked(parts)
     streams = _streams(stream, len(found))
     row = strategy_of(strategy, allow_broken)
-    asked = Arguments(strategy, dtype, block, grid, finish, device, allow_broken, None, timing)
+    call = Arguments(strategy, dtype, block, grid, finish, device, allow_broken, None, timing)
     if axis is None and not keepdims:
-        return _sum(asked, row, found, streams, start)
+        return _sum(call, row, found, streams, start)
     if streams:
         raise ValueError(
             "stream is not for sums along axes, which run on the streams of the parts' producers: "
@@ -137,7 +137,7 @@ def sum_parts(
         )
     cut = parts_along_axes.cut_of(found, axis, keepdims, parts_axis)
     return parts_along_axes.add(
-        asked._replace(strategy=row.name),
+        call._replace(strategy=row.name),
         found,
         cut,
         lambda how, some: _sum(how, row, some, None, time.perf_counter()),
@@ -167,33 +167,33 @@ def _streams(given: Sequence[object] | None, count: int) -> tuple[int, ...] | No
     return numbers
 
 
-def _module(asked: Arguments, strategy: registry.Strategy) -> ModuleType | None:
+def _module(call: Arguments, strategy: registry.Strategy) -> ModuleType | None:
     """The build that reads parts on GPUs; None if there is none."""
-    is_name = isinstance(asked.device, str)
-    if not (asked.device is None or (is_name and devices.is_emulator(asked.device))):
+    is_name = isinstance(call.device, str)
+    if not (call.device is None or (is_name and devices.is_emulator(call.device))):
         raise ValueError(
             "device must be None or 'emulator', as each part is added up where it lies, not "
-            f"{shown(asked.device)}"
+            f"{shown(call.device)}"
         )
-    return None if strategy.kind == "host" else gpu_arrays.module_for(asked.device)
+    return None if strategy.kind == "host" else gpu_arrays.module_for(call.device)
 
 
 def _sum(
-    asked: Arguments, strategy: registry.Strategy, parts: tuple[Any, ...],
+    call: Arguments, strategy: registry.Strategy, parts: tuple[Any, ...],
     streams: tuple[int, ...] | None, start: float,
 ) -> SumResult:  # fmt: skip
-    module = _module(asked, strategy)
+    module = _module(call, strategy)
     exactly = strategy.name in ("auto", "exact")
     begun, on_gpu = None, (False,) * len(parts)
     if module:
-        wanted = None if asked.dtype is None else dtypes.named(asked.dtype)
+        wanted = None if call.dtype is None else dtypes.named(call.dtype)
         resolver = None if wanted is None else gpu_arrays.resolver(wanted, exactly)
-        launch = gpu_arrays.launch_for(asked)
-        begun = module.begin_parts(parts, resolver, launch, streams, bool(asked.timing))
+        launch = gpu_arrays.launch_for(call)
+        begun = module.begin_parts(parts, resolver, launch, streams, bool(call.timing))
         on_gpu = begun.on_gpu()
     since = time.perf_counter()
     sums = [
-        _on_host(asked, strategy, number, part, streams)
+        _on_host(call, strategy, number, part, streams)
         for number, part in enumerate(parts)
         if not on_gpu[number]
     ]
@@ -201,22 +201,22 @@ def _sum(
     found = begun.end() if begun else None
     own = _OnGpus(*found) if found else None
     if own:
-        sums.insert(0, _on_gpus(own, on_gpu.index(True), asked.dtype))
+        sums.insert(0, _on_gpus(own, on_gpu.index(True), call.dtype))
     value = _merged(sums, _check_dtypes(sums))
-    if not asked.timing:
+    if not call.timing:
         return SumResult(value, None)
     return SumResult(value, _timing(strategy, sums, own, module, host_ms, start))
 
 
 def _on_host(
-    asked: Arguments, strategy: registry.Strategy, number: int, part: Any,
+    call: Arguments, strategy: registry.Strategy, number: int, part: Any,
     streams: tuple[int, ...] | None,
 ) -> _Part:  # fmt: skip
     try:
         array = arrays.as_array(part)
         if streams and streams[number]:
             raise ValueError("it lies in host memory, and has no stream")
-        request = resolve(asked._replace(device=None), strategy, array.dtype)
+        request = resolve(call._replace(device=None), strategy, array.dtype)
         if not request.on_host:
             if not (strategy.name == "fast" and request.conversion.result.kind in "iu"):
                 raise ValueError(

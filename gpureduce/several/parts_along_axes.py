@@ -85,17 +85,17 @@ def check_dtypes(parts: Iterable[tuple[int, str]]) -> None:
             )
 
 
-def add(asked: Arguments, parts: tuple[Any, ...], how: Cut, add_whole: Whole) -> SumResult:
+def add(call: Arguments, parts: tuple[Any, ...], how: Cut, add_whole: Whole) -> SumResult:
     """The sums of the parts; `add_whole` adds up all elements of parts to one number."""
     parts = tuple(part if lies_on_a_gpu(part) else as_array(part) for part in parts)
     check_dtypes((number, dtypes.name_of(_dtype(part))) for number, part in enumerate(parts))
-    result = dtypes.convert(_dtype(parts[0]), asked.dtype).result
-    exactly = asked.strategy in ("auto", "exact") and result.kind not in "iu"
+    result = dtypes.convert(_dtype(parts[0]), call.dtype).result
+    exactly = call.strategy in ("auto", "exact") and result.kind not in "iu"
     if not how.kept:
-        return _of_all(asked, parts, how, add_whole)
+        return _of_all(call, parts, how, add_whole)
     if exactly and how.cut in how.axes:
-        return _by_digits(asked, parts, how, result)
-    found = [_rows(asked, number, part, how) for number, part in enumerate(parts)]
+        return _by_digits(call, parts, how, result)
+    found = [_rows(call, number, part, how) for number, part in enumerate(parts)]
     values = _on_first_device([one.value for one in found])
     if how.cut not in how.axes:
         at = how.cut if how.keepdims else how.kept.index(how.cut)
@@ -115,11 +115,11 @@ def _dtype(part: Any) -> np.dtype[Any]:
 
 
 def _by_digits(
-    asked: Arguments, parts: tuple[Any, ...], how: Cut, result: np.dtype[Any]
+    call: Arguments, parts: tuple[Any, ...], how: Cut, result: np.dtype[Any]
 ) -> SumResult:
     """Exact sums that the cut goes through, as an array where the first part lies."""
     start = time.perf_counter()
-    found = [_digits(asked, number, part, how) for number, part in enumerate(parts)]
+    found = [_digits(call, number, part, how) for number, part in enumerate(parts)]
     words = _in_host_memory(found[0])
     for more in found[1:]:
         words = words + _in_host_memory(more)
@@ -127,22 +127,22 @@ def _by_digits(
     if how.keepdims:
         values = np.expand_dims(values, how.axes)
     sums = _like(parts[0], values)
-    if not asked.timing:
+    if not call.timing:
         return SumResult(sums, None)
     ms = (time.perf_counter() - start) * 1e3
     n = sum(math.prod(part.shape) for part in parts)
-    outcome = _outcome(asked, found)
+    outcome = _outcome(call, found)
     outcome.kernel_ms = ms
     kind = _dtype(parts[0])
     name = dtypes.name_of(kind)
     return SumResult(sums, outcome.timing("exact", name, "single", n, n * kind.itemsize, ms))
 
 
-def _digits(asked: Arguments, number: int, part: Any, how: Cut) -> Any:
+def _digits(call: Arguments, number: int, part: Any, how: Cut) -> Any:
     """The digits of a part's sums, where it lies. On a GPU, nothing waits for them."""
     try:
         if lies_on_a_gpu(part):
-            return axis_on_device.digits_gpu(part, how.axes, asked.device, None)
+            return axis_on_device.digits_gpu(part, how.axes, call.device, None)
         return digits.of_sums(part, how.axes)
     except Exception as error:
         raise naming(f"part {number}", error) from error
@@ -160,12 +160,12 @@ def _in_host_memory(words: Any) -> digits.Words:
     return cast(device_array.DeviceArray, words).to_numpy()
 
 
-def _outcome(asked: Arguments, found: list[Any]) -> Outcome:
+def _outcome(call: Arguments, found: list[Any]) -> Outcome:
     """Where the digits were made."""
     places = [None if isinstance(words, np.ndarray) else words.device for words in found]
     if not any(place is not None for place in places):
         return Outcome(None, "perf_counter", "cpu", "cpu")
-    backend = cast(ModuleType, gpu_arrays.module_for(asked.device)).BACKEND
+    backend = cast(ModuleType, gpu_arrays.module_for(call.device)).BACKEND
     used: dict[devices.Device | None, None] = {}
     for place in places:  # torch's has an index, CuPy's an id, and a DeviceArray's is a number
         number = getattr(place, "index", getattr(place, "id", place))
@@ -175,9 +175,9 @@ def _outcome(asked: Arguments, found: list[Any]) -> Outcome:
     return Outcome(None, clock, where, on_several.names_of(list(used)))
 
 
-def _rows(asked: Arguments, number: int, part: Any, how: Cut) -> SumResult:
+def _rows(call: Arguments, number: int, part: Any, how: Cut) -> SumResult:
     try:
-        return sum_of(part, *asked[:7], None, asked.timing, axis=how.axes, keepdims=how.keepdims)
+        return sum_of(part, *call[:7], None, call.timing, axis=how.axes, keepdims=how.keepdims)
     except Exception as error:
         raise naming(f"part {number}", error) from error
 
@@ -214,9 +214,9 @@ def _concatenated(values: list[Any], at: int) -> Any:
     )
 
 
-def _of_all(asked: Arguments, parts: tuple[Any, ...], how: Cut, add_whole: Whole) -> SumResult:
+def _of_all(call: Arguments, parts: tuple[Any, ...], how: Cut, add_whole: Whole) -> SumResult:
     """The sum of all elements."""
-    found = add_whole(asked, parts)
+    found = add_whole(call, parts)
     if not how.keepdims:
         return found
     values = np.asarray(found.value).reshape((1,) * len(how.shape))

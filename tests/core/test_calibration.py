@@ -421,17 +421,17 @@ def test_records_of_measurements_have_the_calibration(card):
 
 
 def test_info_shows_the_calibration(card, monkeypatch):
-    assert "to be measured" in calibration.told()["host_arrays"] and card.measured == 0
+    assert "to be measured" in calibration.summary()["host_arrays"] and card.measured == 0
     gpureduce.calibration()
-    told = calibration.told()
+    told = calibration.summary()
     assert told["host_arrays"] == "cuda at 64 MiB, cuda at 1 GiB, cuda at 16 GiB"
     assert "cpu 10.0 GB/s + 1 us; " in told["calibration"]
     assert "both, 25% of it on the card, 1.0 GB/s" in told["calibration"]
     monkeypatch.setenv("GPUREDUCE_HOST_ARRAYS", "cpu")
-    assert calibration.told() == {"host_arrays": "cpu (GPUREDUCE_HOST_ARRAYS)"}
+    assert calibration.summary() == {"host_arrays": "cpu (GPUREDUCE_HOST_ARRAYS)"}
     monkeypatch.setenv("GPUREDUCE_HOST_ARRAYS", "cuda")
     monkeypatch.setattr(calibration, "_card", lambda: None)
-    assert calibration.told() == {"host_arrays": "cpu: there is no GPU"}
+    assert calibration.summary() == {"host_arrays": "cpu: there is no GPU"}
 
 
 @pytest.mark.gpu

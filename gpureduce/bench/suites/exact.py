@@ -99,16 +99,16 @@ def reproducible(library: Path, device: devices.Device, array: Array) -> Contend
     return Contender("cub_reproducible", timed, lambda: value.value, fields)
 
 
-def on_device(device: devices.Device, asked: argparse.Namespace) -> Iterator[Group]:
+def on_device(device: devices.Device, options: argparse.Namespace) -> Iterator[Group]:
     """Kernels of large and of small arrays, calls, and CUB's reproducible sums last."""
     names = ("cub", "fast", "exact") if device.backend == "cuda" else ("fast", "exact")
-    maker, often = Maker(device.id, make=make), asked.rounds * _IN_A_ROUND
-    sizes = [(int(mib * MIB), asked.data) for mib in asked.mib]
-    sizes += [(int(kib * 1024), ["normal"]) for kib in asked.kib]
+    maker, often = Maker(device.id, make=make), options.rounds * _IN_A_ROUND
+    sizes = [(int(mib * MIB), options.data) for mib in options.mib]
+    sizes += [(int(kib * 1024), ["normal"]) for kib in options.kib]
     kernels = [
         Part("kernel", names, (), (dtype,), (nbytes,), repeats=often, data=data,
-             rounds=asked.rounds)
-        for dtype in asked.dtypes for nbytes, kinds in sizes for data in kinds
+             rounds=options.rounds)
+        for dtype in options.dtypes for nbytes, kinds in sizes for data in kinds
     ]  # fmt: skip
     yield from maker.groups(kernels)
     if device.backend == "cuda" and importlib.util.find_spec("cupy"):
@@ -118,13 +118,13 @@ def on_device(device: devices.Device, asked: argparse.Namespace) -> Iterator[Gro
                 Part("call", ("fast", "exact"), ("cupy",), (dtype,), nbytes, repeats=25,
                      data="normal", rounds=5)
             ])  # fmt: skip
-    if asked.cub_reproducible:  # last: after it, CUB's ordinary sum of small arrays is slower
+    if options.cub_reproducible:  # last: after it, CUB's ordinary sum of small arrays is slower
         for group in maker.groups(part for part in kernels if part.dtypes[0] in _DTYPES[:2]):
             case = group.case
             array = functools.partial(make, case["dtype"], case["n"], case["data"])
             yield Group(
                 f"reproducible {group.name}", case,
-                lambda array=array: [reproducible(asked.cub_reproducible, device, array())],  # type: ignore[misc]
+                lambda array=array: [reproducible(options.cub_reproducible, device, array())],  # type: ignore[misc]
                 group.turns,
             )  # fmt: skip
 
@@ -272,17 +272,19 @@ def main() -> int:
     parser.add_argument("--cpu", action="store_true", help="only the CPU, one thread")
     parser.add_argument("--record", metavar="FILE.json")
     output_files.add_force(parser)
-    asked = parser.parse_args()
-    target = output_files.checked(asked.record, "--record", "exact", (".json",), force=asked.force)
-    if asked.cub_reproducible and not asked.cub_reproducible.is_file():
-        raise FileNotFoundError(f"there is no library {asked.cub_reproducible}")
-    if asked.cpu:
+    options = parser.parse_args()
+    target = output_files.checked(
+        options.record, "--record", "exact", (".json",), force=options.force
+    )
+    if options.cub_reproducible and not options.cub_reproducible.is_file():
+        raise FileNotFoundError(f"there is no library {options.cub_reproducible}")
+    if options.cpu:
         more = {"load_average": round(os.getloadavg()[0], 1)}  # load by other programs
-        groups = list(on_thread(3 * asked.rounds))
+        groups = list(on_thread(3 * options.rounds))
         suite = command.Suite("exact", None, groups, markdown, more=more)
     else:
-        device = devices.choose_device(asked.device)
-        suite = command.Suite("exact", device, list(on_device(device, asked)), markdown)
+        device = devices.choose_device(options.device)
+        suite = command.Suite("exact", device, list(on_device(device, options)), markdown)
     made = command.measured(suite, target, progress())
     if target:
         command.write(target, made)

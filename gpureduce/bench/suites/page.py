@@ -89,7 +89,7 @@ def suite(arguments: argparse.Namespace) -> Suite:
             gains = tuning.gains(devices.choose_device(device), SIZES[kind].tuned, repeats)
         if kind == "cuda":
             calibration.calibration()
-        return usual.finish(made) | {"page": kind, "auto": calibration.told(), "gains": gains}
+        return usual.finish(made) | {"page": kind, "auto": calibration.summary(), "gains": gains}
 
     usual = suite_of(Maker(device).groups(parts(kind, repeats)), as_text, device, ["all"])
     return dataclasses.replace(usual, end=end)
@@ -163,7 +163,7 @@ def _tuning(made: Row) -> Table | None:
     if not gains:
         return None
     best = max(row["fast_us"] / row["us"] for row in gains)
-    told = (
+    lines = (
         f"`gpureduce tune` would make some sums {100 * (best - 1):.0f}% faster."
         if best >= _WORTH
         else "`gpureduce tune` would gain nothing here."
@@ -173,7 +173,7 @@ def _tuning(made: Row) -> Table | None:
         "gain": lambda row: f"{row['fast_us'] / row['us']:.3f}",
         "candidate": lambda row: f"{row['strategy']}, block {row['block']}",
     }  # fmt: skip
-    notes = [told] * (made["page"] == "cuda")
+    notes = [lines] * (made["page"] == "cuda")
     return Table("What tuning would gain, float32", *listing(gains, columns), notes)
 
 
@@ -198,9 +198,9 @@ def as_html(made: Row) -> str:
         title = f"GB/s of {size_text(ends[0]['nbytes'])} of float32, one sum at a time{emulated}"
         bars = [(row["strategy"], row["gb_s"]) for row in ends]
         sections.insert(1, f"<section>{svg_bars(title, bars)}</section>")
-    title, *told = map(html.escape, _head(made))
+    title, *lines = map(html.escape, _head(made))
     return "\n".join([
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>',
         f"<style>{_STYLE}</style></head><body><h1>{title}</h1>",
-        *(f"<p>{text}</p>" for text in told), *sections, "</body></html>\n",
+        *(f"<p>{text}</p>" for text in lines), *sections, "</body></html>\n",
     ])  # fmt: skip

@@ -251,17 +251,17 @@ def _host_table(rows: Sequence[Row]) -> str:
         return ""
     ours = [name for name in names if libraries.is_ours(name)]
     others = [name for name in names if name not in (*ours, *LIMITS)]
-    told = []
+    parts = []
     for name in ours:
         worst = least(ratios(rows, "host", name, others))
         where = [worst["dtype"], BYTES(worst), *[worst["best"]] * (len(others) > 1)]
-        told.append(f"`{name}` {worst['ratio']:.2f} ({', '.join(where)})")
+        parts.append(f"`{name}` {worst['ratio']:.2f} ({', '.join(where)})")
     dtypes = list(dict.fromkeys(row["dtype"] for row in host))
     quickest = "the quickest of " * (len(others) > 1) + ", ".join(others)
     text = (
         f"**Arrays in host memory**, from NumPy array to number: {dtypes[0]}, in GB/s. "
         f"At all sizes ({', '.join(dtypes)}), our speed divided by that of {quickest} is at least: "
-        f"{'; '.join(told)}."
+        f"{'; '.join(parts)}."
     )
     if limits := [f"`{name}`, {LIMITS[name]}" for name in names if name in LIMITS]:
         text += " Here `fast` goes through the card, whatever is quicker; beside it: "
