@@ -33,7 +33,7 @@ def as_array(arr: object) -> Array:
 def viewed(arr: object, cure: str = "") -> Array:
     """`arr` as an array in host memory, of numbers or not. Missing entries are refused."""
     if isinstance(arr, np.ndarray):
-        return _plain(arr)
+        return _plain(arr, cure)
     refuse_missing(arr, cure)
     if why := without_elements(arr):
         raise TypeError(f"{type(arr).__name__} {why}")
@@ -56,11 +56,11 @@ def lies_on_a_gpu(arr: object) -> bool:
     return on_device or hasattr(arr, "__cuda_array_interface__")
 
 
-def _plain(array: Array) -> Array:
+def _plain(array: Array, cure: str = "") -> Array:
     """The array as an ndarray: a subclass may redefine shape and size, or mask elements."""
     if type(array) is np.ndarray:
         return array
-    refuse_missing(array)
+    refuse_missing(array, cure)
     return array.view(np.ndarray)
 
 

@@ -65,10 +65,13 @@ def _masked_entries(arr: Any) -> Array | None:
 
 
 def _missing_in_pandas(arr: Any) -> Array:
-    """Where columns that have NA have it. A nan of a float64 column is a number."""
+    """Where columns of NA or of categories miss entries. A nan of float64 is a number."""
     is_frame = hasattr(arr, "dtypes") and getattr(arr, "ndim", 1) == 2
     dtypes = list(arr.dtypes) if is_frame else [getattr(arr, "dtype", None)]
-    with_na = [type(getattr(one, "na_value", None)).__name__ == "NAType" for one in dtypes]
+    with_na = [
+        type(getattr(one, "na_value", None)).__name__ == "NAType" or hasattr(one, "ordered")
+        for one in dtypes
+    ]  # fmt: skip
     if not any(with_na):
         return _NONE
     return np.asarray(arr.isna(), bool) & (with_na if is_frame else True)
