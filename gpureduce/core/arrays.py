@@ -61,7 +61,7 @@ def _plain(array: Array, cure: str = "") -> Array:
     if type(array) is np.ndarray:
         return array
     refuse_missing(array, cure)
-    return array.view(np.ndarray)
+    return np.asarray(array)
 
 
 def _booleans(array: Array) -> Array:

@@ -161,6 +161,18 @@ def test_missing_entries_of_the_libraries_themselves(expression):
         gpureduce.sum(eval(expression, {name: library}))
 
 
+@pytest.mark.parametrize("name", ["pandas", "Polars", "Arrow", "masked", "a tuple with None"])
+def test_masks_that_miss_entries(name):
+    """Those of a masked array counted as they lay in memory."""
+    given, count, first, _ = MISSING[name]
+    entries = "entry" if count == 1 else "entries"
+    wanted = f"has {count} (missing|masked) {entries}, the first at {first}: where needs True or"
+    for options in ({}, {"axis": 0}, {"device": "emulator"}):
+        with pytest.raises(TypeError, match=wanted):
+            gpureduce.sum(np.ones(4), where=given, **options)
+    assert gpureduce.sum([1, 2, 4], where=np.ma.array([True, False, True])) == 5
+
+
 class Sparse:
     nnz, shape = 3, (2, 2)
 
