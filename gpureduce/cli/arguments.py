@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from gpureduce.core.checks import nearest, no_such, shown
+from gpureduce.text import visible
 
 
 class Parser(argparse.ArgumentParser):
@@ -84,7 +85,7 @@ class Parser(argparse.ArgumentParser):
 def refusal(reason: object, verb: argparse.ArgumentParser | None = None) -> str:
     """What an error prints: one line of reason, and the usage of a verb."""
     # A suggestion will do: the names that there are take ten lines.
-    text = re.sub(r"(did you mean [^?]+\?) There are .*", r"\1", str(reason))
+    text = visible(re.sub(r"(did you mean [^?]+\?) There are .*", r"\1", str(reason)))
     return f"gpureduce: {text}\n{verb.format_usage() if verb else ''}"
 
 

@@ -40,6 +40,7 @@ REFUSED = {
     "bench --measure kernal": "--measure must be one of kernel, apart, call, host, explain, count, "
     "not 'kernal': did you mean kernel?",
     "bench --parts rungs": "--parts is for --axis",
+    "bench --cub cub.so": "--cub is for --segments",
     "tune --sizes 1.5": "a size is a whole number below 2^63",
 }
 
@@ -61,6 +62,7 @@ def test_a_file_has_no_usage_and_is_named_in_words(command, tmp_path):
     text.write_text("text")
     for path, said in [
         (missing, f"there is no file {missing}"),
+        ("\x1b[2J\u202e.npy", r"there is no file \x1b[2J\u202e.npy"),
         (folder, f"{folder}: is a directory"),
         (text, f"{text} is no whole .npy file: it does not begin as numpy.save begins one"),
     ]:
