@@ -325,6 +325,10 @@ def test_a_device_that_does_not_exist(device):
         (gpureduce.integrate, "strat", "did you mean strategy?"),
         (gpureduce.trapezoid, "where", "there are y, x, dx, strategy, "),
         (gpureduce.trapezoid, "devise", "did you mean device?"),
+        (gpureduce.explain, "blok", "did you mean block?"),
+        (gpureduce.races, "schedule", "did you mean schedules?"),
+        (gpureduce.benchmark, "strategy", "did you mean strategies?"),
+        (gpureduce.tune, "divice", "did you mean device?"),
     ],
 )
 def test_an_unknown_keyword_suggests_the_nearest(call, keyword, hint):
