@@ -10,7 +10,7 @@ import numpy as np
 
 from gpureduce import _host
 from gpureduce.core.dtypes import Array, Conversion, named, no_sum_of, quietly
-from gpureduce.core.refusals import refuse_missing, refuse_objects
+from gpureduce.core.refusals import refuse_missing, refuse_objects, refuse_rounded
 from gpureduce.lazy_import import load, load_other
 
 # Strided, byte-swapped, unaligned or cast input is packed through a buffer of this many elements,
@@ -43,7 +43,11 @@ def viewed(arr: object, cure: str = "") -> Array:
             f"{type(arr).__name__} lies on a GPU, where host strategies and a gpureduce without "
             "CUDA cannot read it, and it is not copied silently: pass a host copy"
         )
-    return _plain(np.asanyarray(arr)) if device is None else _host_array(arr)
+    if device is not None:
+        return _host_array(arr)
+    array = np.asanyarray(arr)
+    refuse_rounded(arr, array)
+    return _plain(array, cure)
 
 
 def lies_on_a_gpu(arr: object) -> bool:

@@ -118,6 +118,20 @@ def refuse_objects(array: Array) -> None:
     )
 
 
+def refuse_rounded(arr: object, array: Array) -> None:
+    """Raises TypeError for a list of integers of which NumPy made an array of floats."""
+    if not isinstance(arr, (list, tuple)) or array.dtype != np.float64 or not array.size:
+        return
+    whole = array.max() >= 2.0**63 and all(
+        isinstance(one, (int, np.integer)) for one in np.array(arr, object).flat
+    )
+    if whole:
+        raise TypeError(
+            "NumPy rounds a list to floats that has integers from 2**63 on and smaller ones: pass "
+            "numpy.array(arr, numpy.uint64), or, if some are negative, take Python's sum"
+        )
+
+
 def _sentence(one: Any) -> str:
     """What is wrong with an object, and what to pass instead."""
     name = type(one).__name__

@@ -194,6 +194,11 @@ OBJECTS = {
     r"^the integer 18446744073709551616 is beyond 64 bits.*Python's sum": 2**64,
     "element 1: the integer -9223372036854775809 is beyond 64 bits": [1, -(2**63) - 1],
     "element 0: the integer a far larger number is beyond": [2**200],
+    r"NumPy rounds a list to floats that has integers .* numpy.array\(arr, numpy.uint64\)": [
+        2**63,
+        1,
+    ],
+    "NumPy rounds a list to floats": [[np.uint64(2**64 - 1), np.int64(-5)]],
     r"Sparse is sparse: pass arr.data.*arr.toarray\(\).*offsets=arr.indptr": Sparse(),
     "element 0: a timedelta is no number: pass numpy.array": [datetime.timedelta(1)],
     r"element 1: str is no number: 'a'": np.array([1, "a"], object),
