@@ -8,7 +8,7 @@ import inspect
 import math
 import operator
 import reprlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -115,9 +115,9 @@ def one_of(name: str, value: object, names: Collection[str]) -> str:
 
 
 def listed(name: str, value: Any) -> tuple[Any, ...]:
-    """The values of a list. Refuses a string, which would be a list of its letters."""
+    """The values of a list. Refuses a string and a dict, which are lists of letters and keys."""
     try:
-        if not isinstance(value, str):
+        if not isinstance(value, (str, bytes, Mapping)):
             return tuple(value)
     except TypeError:
         pass

@@ -342,6 +342,12 @@ def test_an_unknown_keyword_suggests_the_nearest(call, keyword, hint):
         call([1.0], **{keyword: 0})
 
 
+def test_a_dict_in_the_place_of_a_list():
+    """Its keys were added up."""
+    with pytest.raises(TypeError, match="parts must be a list"):
+        gpureduce.sum_parts({0: np.ones(3), 1: np.ones(3)})
+
+
 def test_a_choice_that_is_a_string():
     """Any string counted as True."""
     with pytest.raises(TypeError, match="allow_broken must be True or False, not 'no'"):
