@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
 import math
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -122,8 +124,22 @@ def _host_array(arr: object) -> Array:
     return array.view(named("bfloat16")) if name == "bfloat16" else array
 
 
+def _import_random(imported: _thread.LockType) -> None:
+    try:
+        load_other("numpy.random")
+    finally:
+        imported.release()
+
+
 def random_numbers(seed: int) -> np.random.Generator:
     """A generator of random numbers. NumPy imports numpy.random when it is first used."""
+    if "numpy.random" not in sys.modules:
+        # In the main thread, Cython's code may drop what a signal handler raises meanwhile, and
+        # threading.Thread.start() may turn it into another exception.
+        imported = _thread.allocate_lock()
+        imported.acquire()
+        _thread.start_new_thread(_import_random, (imported,))
+        imported.acquire()
     generator: np.random.Generator = load_other("numpy.random").default_rng(seed)
     return generator
 
