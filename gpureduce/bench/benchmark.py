@@ -41,7 +41,7 @@ from gpureduce.bench.contenders.arrays import WAYS, Input, row_of
 from gpureduce.bench.runner import ROUNDS, Contender, Group, Latest, Turns
 from gpureduce.bench.runner import measure as measured
 from gpureduce.core import devices, registry
-from gpureduce.core.checks import listed, one_of, whole
+from gpureduce.core.checks import listed, named_keywords, one_of, whole
 from gpureduce.core.dtypes import Array, convert, is_here, named
 from gpureduce.core.request import launch_sizes
 from gpureduce.core.summation import sum as sum_of
@@ -346,6 +346,7 @@ def combinations(
     ]
 
 
+@named_keywords
 def benchmark(
     strategies: Sequence[str | registry.UserKernel],
     sizes: Sequence[int] = (2**20,),

@@ -33,9 +33,10 @@ def _git(*arguments: str) -> str | None:
     folder = Path(__file__).resolve().parent
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True,
+            timeout=30,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() or None
 

@@ -19,7 +19,7 @@ from gpureduce.bench.contenders.arrays import array_of, input_of, kernel, rotati
 from gpureduce.bench.progress import progress
 from gpureduce.bench.provenance import provenance
 from gpureduce.core import devices, json_files, output_files
-from gpureduce.core.checks import whole
+from gpureduce.core.checks import named_keywords, whole
 from gpureduce.core.dtypes import Array, is_here, named
 from gpureduce.core.fast_table import fast_table, use
 from gpureduce.core.table_files import LARGEST, Choice, user_file
@@ -182,6 +182,7 @@ def time_left(took: dict[int, float], sizes: Iterable[int]) -> str:
     return f", {seconds / 60:.0f} min left" if seconds > 90 else f", {seconds:.0f} s left"
 
 
+@named_keywords
 def tune(
     device: str | None = None,
     sizes: Sequence[int] = SIZES,

@@ -8,12 +8,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from gpureduce.core.checks import nearest, no_such, shown
+from gpureduce.text import visible
 
 
 class Parser(argparse.ArgumentParser):
     """A parser of the command line, or of one of its verbs."""
 
     verbs: Mapping[str, Parser]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._given: set[str] = set()
+
+    def _get_values(self, action: argparse.Action, words: list[str]) -> Any:
+        """The value of an option. argparse would keep the last of two."""
+        if action.option_strings and action.nargs != 0:
+            if action.dest in self._given:
+                raise argparse.ArgumentError(None, f"{action.option_strings[-1]} is given twice")
+            self._given.add(action.dest)
+        return super()._get_values(action, words)
 
     def error(self, message: str) -> NoReturn:
         """Ends the program with status 2."""
@@ -22,7 +35,8 @@ class Parser(argparse.ArgumentParser):
         )
         missing = "the following arguments are required: "
         if message.startswith(missing):
-            message = f"{message.removeprefix(missing)} is missing"
+            names = message.removeprefix(missing)
+            message = f"{names} {'are' if ',' in names else 'is'} missing"
             if any(action.nargs == "+" for action in self._actions):
                 message += "; write it before options that take several words"
         self.exit(2, refusal(message, self))
@@ -71,7 +85,7 @@ class Parser(argparse.ArgumentParser):
 def refusal(reason: object, verb: argparse.ArgumentParser | None = None) -> str:
     """What an error prints: one line of reason, and the usage of a verb."""
     # A suggestion will do: the names that there are take ten lines.
-    text = re.sub(r"(did you mean [^?]+\?) There are .*", r"\1", str(reason))
+    text = visible(re.sub(r"(did you mean [^?]+\?) There are .*", r"\1", str(reason)))
     return f"gpureduce: {text}\n{verb.format_usage() if verb else ''}"
 
 

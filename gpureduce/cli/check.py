@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpureduce.core import output_files, text_files
+from gpureduce.core import json_files, output_files, text_files
 from gpureduce.kernels import conditions, programs, signature
 from gpureduce.kernels.check import check
 from gpureduce.kernels.kernel import Kernel, kernel
@@ -21,8 +21,9 @@ Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 def _kernels(arguments: argparse.Namespace) -> list[Kernel]:
     """The kernel that is named, or all of the file."""
     options = {name: getattr(arguments, name) for name in (*OPTIONS, *conditions.KEYS)}
-    text = programs.device_code(text_files.read(Path(arguments.file)))
-    names: list[str | None] = [*signature.names_in(text)] or [None]
+    with json_files.naming(Path(arguments.file)):
+        text = text_files.read(Path(arguments.file))
+    names: list[str | None] = [*signature.names_in(programs.device_code(text))] or [None]
     names = [arguments.name] if arguments.name else names
     return [kernel(Path(arguments.file), name, **options) for name in names]
 

@@ -154,8 +154,9 @@ def _command_bench(arguments: argparse.Namespace) -> None:
     arguments.inputs = [*files, *([arguments.cub] if arguments.cub else [])]
     if arguments.strategies and arguments.devices is None:
         arguments.strategies = [strategy_or_kernel(one) for one in arguments.strategies]
-    if arguments.parts and not arguments.axis:
-        raise ValueError("--parts is for --axis")
+    for option, mode in (("parts", "axis"), ("cub", "segments")):
+        if getattr(arguments, option) and not getattr(arguments, mode):
+            raise ValueError(f"--{option} is for --{mode}")
     if arguments.axis:
         bench_command.run("axis", axis.suite, arguments)
     elif arguments.segments:

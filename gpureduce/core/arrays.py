@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
 import math
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 
 from gpureduce import _host
 from gpureduce.core.dtypes import Array, Conversion, named, no_sum_of, quietly
-from gpureduce.core.refusals import refuse_missing, refuse_objects
+from gpureduce.core.refusals import refuse_missing, refuse_objects, refuse_rounded
 from gpureduce.lazy_import import load, load_other
 
 # Strided, byte-swapped, unaligned or cast input is packed through a buffer of this many elements,
@@ -33,7 +35,7 @@ def as_array(arr: object) -> Array:
 def viewed(arr: object, cure: str = "") -> Array:
     """`arr` as an array in host memory, of numbers or not. Missing entries are refused."""
     if isinstance(arr, np.ndarray):
-        return _plain(arr)
+        return _plain(arr, cure)
     refuse_missing(arr, cure)
     if why := without_elements(arr):
         raise TypeError(f"{type(arr).__name__} {why}")
@@ -43,7 +45,11 @@ def viewed(arr: object, cure: str = "") -> Array:
             f"{type(arr).__name__} lies on a GPU, where host strategies and a gpureduce without "
             "CUDA cannot read it, and it is not copied silently: pass a host copy"
         )
-    return _plain(np.asanyarray(arr)) if device is None else _host_array(arr)
+    if device is not None:
+        return _host_array(arr)
+    array = np.asanyarray(arr)
+    refuse_rounded(arr, array)
+    return _plain(array, cure)
 
 
 def lies_on_a_gpu(arr: object) -> bool:
@@ -56,12 +62,12 @@ def lies_on_a_gpu(arr: object) -> bool:
     return on_device or hasattr(arr, "__cuda_array_interface__")
 
 
-def _plain(array: Array) -> Array:
+def _plain(array: Array, cure: str = "") -> Array:
     """The array as an ndarray: a subclass may redefine shape and size, or mask elements."""
     if type(array) is np.ndarray:
         return array
-    refuse_missing(array)
-    return array.view(np.ndarray)
+    refuse_missing(array, cure)
+    return np.asarray(array)
 
 
 def _booleans(array: Array) -> Array:
@@ -118,8 +124,22 @@ def _host_array(arr: object) -> Array:
     return array.view(named("bfloat16")) if name == "bfloat16" else array
 
 
+def _import_random(imported: _thread.LockType) -> None:
+    try:
+        load_other("numpy.random")
+    finally:
+        imported.release()
+
+
 def random_numbers(seed: int) -> np.random.Generator:
     """A generator of random numbers. NumPy imports numpy.random when it is first used."""
+    if "numpy.random" not in sys.modules:
+        # In the main thread, Cython's code may drop what a signal handler raises meanwhile, and
+        # threading.Thread.start() may turn it into another exception.
+        imported = _thread.allocate_lock()
+        imported.acquire()
+        _thread.start_new_thread(_import_random, (imported,))
+        imported.acquire()
     generator: np.random.Generator = load_other("numpy.random").default_rng(seed)
     return generator
 

@@ -8,7 +8,7 @@ import inspect
 import math
 import operator
 import reprlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -35,7 +35,7 @@ def refuse_unknown(function: str, keywords: Iterable[str], known: Collection[str
     """Raises TypeError for keywords that a function does not have."""
     for name in keywords:
         if name not in known:
-            like = nearest(name, known)
+            like = "axis" if name == "dim" and "axis" in known else nearest(name, known)
             hint = f"did you mean {like}?" if like else f"there are {', '.join(known)}"
             raise TypeError(
                 f"{function}() got an unexpected keyword argument {name!r}: {hint}"
@@ -51,7 +51,9 @@ def shown(value: object) -> str:
 
 def nearest(name: object, known: Iterable[str]) -> str:
     """The known names that are most like a misspelled one: "a or b", or "" if none is."""
-    return " or ".join(difflib.get_close_matches(str(name)[:100].lower(), [*known], 2, 0.7))
+    like, names = str(name)[:100].lower(), [*known]
+    found = difflib.get_close_matches(like, names, 2, 0.7)
+    return " or ".join(found or difflib.get_close_matches(like, names, 1, 0.66))
 
 
 def no_such(what: str, name: object, known: Iterable[str], listed: str = "") -> str:
@@ -113,9 +115,9 @@ def one_of(name: str, value: object, names: Collection[str]) -> str:
 
 
 def listed(name: str, value: Any) -> tuple[Any, ...]:
-    """The values of a list. Refuses a string, which would be a list of its letters."""
+    """The values of a list. Refuses a string and a dict, which are lists of letters and keys."""
     try:
-        if not isinstance(value, str):
+        if not isinstance(value, (str, bytes, Mapping)):
             return tuple(value)
     except TypeError:
         pass

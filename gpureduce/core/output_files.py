@@ -7,6 +7,7 @@ same kind, or with --force.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -44,6 +45,8 @@ def checked(
         raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} to")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: name a file for {option}")
+    if not os.access(path.resolve().parent, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path.resolve()))
     if not path.exists():
         return path
     for given in inputs:

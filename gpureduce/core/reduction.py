@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from gpureduce.core import arrays
 from gpureduce.core.checks import shown
 from gpureduce.core.dtypes import Array
 from gpureduce.core.results import SumResult
@@ -90,7 +91,7 @@ def checked_mask(where: object, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]
     """The mask, broadcast to the array's shape; None if it takes every element."""
     if where is True:
         return None
-    mask = np.asarray(where)
+    mask = arrays.viewed(where, "where needs True or False there")
     if mask.dtype != np.bool_:
         raise TypeError(f"where must be an array of booleans, not of {mask.dtype}")
     try:

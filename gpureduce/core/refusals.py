@@ -65,10 +65,13 @@ def _masked_entries(arr: Any) -> Array | None:
 
 
 def _missing_in_pandas(arr: Any) -> Array:
-    """Where columns that have NA have it. A nan of a float64 column is a number."""
+    """Where columns of NA or of categories miss entries. A nan of float64 is a number."""
     is_frame = hasattr(arr, "dtypes") and getattr(arr, "ndim", 1) == 2
     dtypes = list(arr.dtypes) if is_frame else [getattr(arr, "dtype", None)]
-    with_na = [type(getattr(one, "na_value", None)).__name__ == "NAType" for one in dtypes]
+    with_na = [
+        type(getattr(one, "na_value", None)).__name__ == "NAType" or hasattr(one, "ordered")
+        for one in dtypes
+    ]  # fmt: skip
     if not any(with_na):
         return _NONE
     return np.asarray(arr.isna(), bool) & (with_na if is_frame else True)
@@ -113,6 +116,20 @@ def refuse_objects(array: Array) -> None:
         "an array of dtype object holds Python's numbers: pass arr.astype(float), or "
         "arr.astype('int64') for integers"
     )
+
+
+def refuse_rounded(arr: object, array: Array) -> None:
+    """Raises TypeError for a list of integers of which NumPy made an array of floats."""
+    if not isinstance(arr, (list, tuple)) or array.dtype != np.float64 or not array.size:
+        return
+    whole = array.max() >= 2.0**63 and all(
+        isinstance(one, (int, np.integer)) for one in np.array(arr, object).flat
+    )
+    if whole:
+        raise TypeError(
+            "NumPy rounds a list to floats that has integers from 2**63 on and smaller ones: pass "
+            "numpy.array(arr, numpy.uint64), or, if some are negative, take Python's sum"
+        )
 
 
 def _sentence(one: Any) -> str:

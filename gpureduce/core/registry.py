@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpureduce import _host
-from gpureduce.core.checks import no_such, shown
+from gpureduce.core.checks import flag, no_such, shown
 
 COMPLEX = ("complex64", "complex128")
 FINISHES = ("host", "relaunch", "single")
@@ -176,7 +176,8 @@ def strategies(internal: bool = False) -> list[Strategy]:
     >>> [s.name for s in gpureduce.strategies()][:3]
     ['global_tree', 'interleaved_mod', 'interleaved_idx']
     """
-    return [row for row in STRATEGIES.values() if (row.kind in _INTERNAL) == internal]
+    wanted = flag("internal", internal)
+    return [row for row in STRATEGIES.values() if (row.kind in _INTERNAL) == wanted]
 
 
 def is_known(name: str) -> bool:
@@ -210,7 +211,7 @@ def added(
 
 def check_allowed(strategy: Strategy, allow_broken: bool) -> None:
     """Raises for a strategy that is wrong on purpose, unless `allow_broken`."""
-    if strategy.broken and not allow_broken:
+    if strategy.broken and not flag("allow_broken", allow_broken):
         raise ValueError(
             f"{strategy.name} is wrong on purpose: pass allow_broken=True (--allow-broken) to run "
             f"it. {strategy.lesson}"

@@ -24,7 +24,11 @@ def read(path: str | os.PathLike[str]) -> str:
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise ValueError(f"it has more than {MOST_BYTES >> 20} MiB")
-    return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")  # as Python's text files
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is no text in UTF-8: byte {error.start}") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")  # as Python's text files
 
 
 def write(path: Path, text: str) -> None:

@@ -53,6 +53,7 @@ def _initial(initial: object, unit: np.dtype[Any]) -> Any:
     except (TypeError, ValueError):
         given = found = np.empty(2)
     same = given.ndim == 0 and given.dtype.kind in "mi"
+    same = same and np.can_cast(given.dtype, unit, "same_kind")  # a year has no number of seconds
     if not same or not (np.isnat(found) or found.astype(given.dtype) == given):
         raise TypeError(f"initial must be a timedelta64 of whole {unit}, not {shown(initial)}")
     return found

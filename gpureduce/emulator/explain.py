@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce.core import dtypes, registry, segments_on_device
-from gpureduce.core.checks import shown, whole
+from gpureduce.core.checks import named_keywords, shown, whole
 from gpureduce.core.request import Launch, launch_of
 from gpureduce.emulator import explain_picture, explain_text, trace
 from gpureduce.emulator.counts import (
@@ -125,6 +125,7 @@ def _find(strategy: object, argument: str) -> registry.Strategy:
     raise ValueError(f"there is nothing to explain: {why}")
 
 
+@named_keywords
 def explain(
     strategy: str | registry.UserKernel,
     other: str | registry.UserKernel | None = None,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import devices, dtypes, exact, registry
-from gpureduce.core.checks import listed, whole
+from gpureduce.core.checks import listed, named_keywords, whole
 from gpureduce.core.request import Request, launch_of
 from gpureduce.core.schedule import ORDERS, Schedule, checked
 from gpureduce.emulator import race_picture
@@ -67,6 +67,7 @@ class Races(FoundRaces):
         return race_picture.picture(self, race).svg()
 
 
+@named_keywords
 def races(
     strategy: str | registry.UserKernel,
     n: int | None = None,

@@ -12,6 +12,7 @@ import re
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from gpureduce.kernels.source_text import KernelError
 _MEMORY_BYTES = 2 << 30
 _FILE_BYTES = 256 << 20
 _SAID_BYTES = 1 << 20  # of messages are kept
+_VERSION_S = 15
 _SHELL = """exec 3<&0 </dev/null
 (read -r line; kill -KILL 0) <&3 >/dev/null 2>&1 &
 exec 3<&-
@@ -55,6 +57,16 @@ _BEYOND = (
 def beyond_a_limit(said: str) -> str:
     """The limit that a compiler reached, by its messages, in a sentence; empty for none."""
     return next((why for pattern, why in _BEYOND if re.search(pattern, said)), "")
+
+
+def version(command: Sequence[str]) -> str:
+    """The version that a compiler prints; empty if it fails. Raises RuntimeError if it hangs."""
+    try:
+        ((status, said),) = run([[*command, "--version"]], Path(tempfile.gettempdir()), _VERSION_S)
+    except KernelError:
+        words = f"{' '.join(command)} --version"
+        raise RuntimeError(f"{words} took more than {_VERSION_S} s and was ended") from None
+    return "" if status else said
 
 
 def run(commands: Sequence[Sequence[str]], folder: Path, seconds: float) -> list[tuple[int, str]]:

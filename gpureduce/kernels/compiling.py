@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -195,10 +194,9 @@ def _compiler(named: str) -> Compiler:
         path = shutil.which(words[0]) if words else None
         if not path:
             continue
-        command = [path, *words[1:]]
-        said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
-        if said.returncode == 0:
-            return Compiler(tuple(command), said.stdout)
+        command = (os.path.abspath(path), *words[1:])  # it runs elsewhere
+        if said := compiler_process.version(command):
+            return Compiler(command, said)
     wanted = (
         f"CXX names {named!r}, which is not there" if named else "there is no C++ compiler here"
     )

@@ -12,7 +12,6 @@ import os
 import pickle
 import re
 import struct
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -99,7 +98,7 @@ def _missing(by: str | None) -> str:
 
 @functools.cache
 def _version(nvcc: str) -> str:
-    return subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False).stdout
+    return compiler_process.version([nvcc])
 
 
 def _store(path: Path, code: bytes) -> None:

@@ -152,6 +152,13 @@ def test_a_folder_that_may_not_be_written_to(command, here):
     assert status == 2 and err == f"gpureduce: {here}/sums.npy: permission denied\n"
 
 
+def test_a_folder_is_looked_at_before_anything_is_measured(command, here, monkeypatch):
+    """A minute's figures were lost."""
+    monkeypatch.setattr(os, "access", lambda path, mode: path != here)
+    status, out, err = command("bench", "--strategies", "cpu", "--output", "b.json")
+    assert (status, out, err) == (2, "", f"gpureduce: {here}/b.json: permission denied\n")
+
+
 def test_a_page_and_a_verdict_are_known_by_their_last_line(tmp_path):
     path = tmp_path / "page.html"
     output_files.write(path, "<html></html>\n", "bench")

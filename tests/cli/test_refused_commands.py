@@ -15,12 +15,16 @@ USAGES = {
     "verify-counters": "gpureduce verify-counters [options]",
 }
 REFUSED = {
+    "smu a.npy": "there is no command 'smu': did you mean sum?",
     "sums": "there is no command 'sums': did you mean sum?",
     "xyzzy": "there is no command 'xyzzy'; there are sum, segments, tour, ",
     "--jsn": "gpureduce has no option '--jsn'",
     "sum": "FILE.npy is missing; write it before options that take several words",
+    "segments": "VALUES.npy, IDS.npy are missing",
     "segments a.npy": "IDS.npy is missing",
     "sum a.npy b.npy": "there is no place for the argument 'b.npy'",
+    "sum a.npy --axis 0 --axis 1": "--axis is given twice",
+    "bench --sizes 10 --sizes 20": "--sizes is given twice",
     "sum a.npy --blok 3": "sum has no option '--blok': did you mean --block?",
     "sum a.npy --blok=3": "sum has no option '--blok': did you mean --block?",
     "sum a.npy --block x": "--block must be a whole number, not 'x'",
@@ -36,6 +40,7 @@ REFUSED = {
     "bench --measure kernal": "--measure must be one of kernel, apart, call, host, explain, count, "
     "not 'kernal': did you mean kernel?",
     "bench --parts rungs": "--parts is for --axis",
+    "bench --cub cub.so": "--cub is for --segments",
     "tune --sizes 1.5": "a size is a whole number below 2^63",
 }
 
@@ -57,10 +62,14 @@ def test_a_file_has_no_usage_and_is_named_in_words(command, tmp_path):
     text.write_text("text")
     for path, said in [
         (missing, f"there is no file {missing}"),
+        ("\x1b[2J\u202e.npy", r"there is no file \x1b[2J\u202e.npy"),
         (folder, f"{folder}: is a directory"),
         (text, f"{text} is no whole .npy file: it does not begin as numpy.save begins one"),
     ]:
         assert command("sum", path) == (2, "", f"gpureduce: {said}\n")
+    (tmp_path / "t.cu").write_bytes(b"\xff")
+    said = f"gpureduce: {tmp_path / 't.cu'}: it is no text in UTF-8: byte 0\n"
+    assert command("check", tmp_path / "t.cu") == (2, "", said)
 
 
 def test_without_words_the_help_is_shown(command):

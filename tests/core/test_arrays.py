@@ -262,9 +262,12 @@ class Odd(np.ndarray):
     def reshape(self, *shape, **how):
         return np.ones(3)
 
+    def view(self, *_):
+        return np.ones(3)
+
 
 def test_subclasses_are_added_up_as_the_arrays_that_they_are():
-    odd = np.arange(1000.0).view(Odd)
+    odd = np.ndarray.view(np.arange(1000.0), Odd)
     for strategy in ("auto", "cpu", "sequential"):
         for array in (odd, odd[::3]):
             expected = float(np.asarray(array).sum())

@@ -314,6 +314,41 @@ def test_a_fork_during_the_first_use_of_the_emulator():
         run_python(FORKED.format(delay=delay), timeout=30)
 
 
+IMPORTS_OF_RANDOM_NUMBERS = """
+import os, random, signal, sys, threading
+import gpureduce
+from gpureduce.core import arrays
+
+def fired(*_):
+    fired.was = True
+    raise KeyboardInterrupt
+
+def outcome(seconds):
+    signal.signal(signal.SIGALRM, fired)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        arrays.random_numbers(1)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        return 2
+    return 1 if hasattr(fired, "was") else 0
+
+ends = []
+for i in range(150):
+    child = os.fork()
+    if not child:
+        os._exit(outcome(0.0005 + 0.0002 * i))
+    ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+assert "numpy.random" not in sys.modules
+print(ends.count(1), set(ends) <= {0, 1, 2}, 2 in ends)
+"""
+
+
+def test_an_interruption_while_numpy_random_is_imported():
+    """Cython's code dropped it, so that Ctrl-C of a command had no effect."""
+    assert run_python(IMPORTS_OF_RANDOM_NUMBERS).split() == ["0", "True", "True"]
+
+
 def test_a_first_use_sets_no_handlers_that_run_before_forks():
     """Such a handler would run before ours, and what it locks may be what an import waits for."""
     run_python(

@@ -17,6 +17,7 @@ import gpureduce
 NA = type("NAType", (), {"__repr__": lambda _: "<NA>"})()
 NA_DTYPE = type("Int64Dtype", (), {"na_value": NA})()
 FLOAT_DTYPE = type("Float64", (), {"na_value": float("nan")})()
+CATEGORIES = type("CategoricalDtype", (), {"categories": ["x", "y", "z"], "ordered": False})()
 
 
 class Pandas:
@@ -77,6 +78,7 @@ MISSING = {
         Pandas([[NAN, 1], [2, NAN]], [[1, 0], [0, 1]], FLOAT_DTYPE, NA_DTYPE), 1, (1, 1),
         r"arr.dropna\(\)",
     ),
+    "pandas, categories": (Pandas([1, NAN], [0, 1], CATEGORIES), 1, 1, r"arr.dropna\(\)"),
     "Polars": (Polars([1, NAN], [0, 1]), 1, 1, r"arr.drop_nulls\(\).*arr.fill_null\(0\)"),
     "Polars, a frame": (
         Columns("get_columns", Polars([1, 2], [0, 0]), Polars([1, NAN], [0, 1])), 1, (1, 1),
@@ -139,6 +141,7 @@ REAL = {
         "pandas.Series([1, None], dtype='Int64')",
         "pandas.array([1.5, None], dtype='Float64')",
         "pandas.Series([True, None], dtype='boolean')",
+        "pandas.Series([1, None], dtype='category')",
         "pandas.DataFrame({'a': pandas.array([1, None], dtype='Int64')})",
     ],
     "polars": ["polars.Series([1, None])", "polars.DataFrame({'a': [1.5, None]})"],
@@ -156,6 +159,18 @@ def test_missing_entries_of_the_libraries_themselves(expression):
     library = pytest.importorskip(name)
     with pytest.raises(TypeError, match=r"has 1 missing entry, the first at (1|\(1, 0\)): "):
         gpureduce.sum(eval(expression, {name: library}))
+
+
+@pytest.mark.parametrize("name", ["pandas", "Polars", "Arrow", "masked", "a tuple with None"])
+def test_masks_that_miss_entries(name):
+    """Those of a masked array counted as they lay in memory."""
+    given, count, first, _ = MISSING[name]
+    entries = "entry" if count == 1 else "entries"
+    wanted = f"has {count} (missing|masked) {entries}, the first at {first}: where needs True or"
+    for options in ({}, {"axis": 0}, {"device": "emulator"}):
+        with pytest.raises(TypeError, match=wanted):
+            gpureduce.sum(np.ones(4), where=given, **options)
+    assert gpureduce.sum([1, 2, 4], where=np.ma.array([True, False, True])) == 5
 
 
 class Sparse:
@@ -179,6 +194,11 @@ OBJECTS = {
     r"^the integer 18446744073709551616 is beyond 64 bits.*Python's sum": 2**64,
     "element 1: the integer -9223372036854775809 is beyond 64 bits": [1, -(2**63) - 1],
     "element 0: the integer a far larger number is beyond": [2**200],
+    r"NumPy rounds a list to floats that has integers .* numpy.array\(arr, numpy.uint64\)": [
+        2**63,
+        1,
+    ],
+    "NumPy rounds a list to floats": [[np.uint64(2**64 - 1), np.int64(-5)]],
     r"Sparse is sparse: pass arr.data.*arr.toarray\(\).*offsets=arr.indptr": Sparse(),
     "element 0: a timedelta is no number: pass numpy.array": [datetime.timedelta(1)],
     r"element 1: str is no number: 'a'": np.array([1, "a"], object),
@@ -206,8 +226,6 @@ def test_sparse_matrices_of_scipy():
 
 
 # --- segment ids --------------------------------------------------------------------------------
-
-CATEGORIES = type("CategoricalDtype", (), {"categories": ["x", "y", "z"], "ordered": False})()
 
 
 class Categorical:
@@ -264,8 +282,9 @@ def test_ids_that_are_strings(ids):
 
 def test_ids_that_are_missing():
     wanted = r"has 1 missing entry, the first at 1: leave out these rows of values and segment_ids"
-    for ids in ([0, None], Pandas([0, NAN], [0, 1], NA_DTYPE), Arrow([0, NAN], [0, 1])):
-        with pytest.raises(TypeError, match=wanted):
+    for ids in ([0, None], Pandas([0, NAN], [0, 1], NA_DTYPE), Arrow([0, NAN], [0, 1]),
+                np.ma.array([0, 1], mask=[0, 1])):  # fmt: skip
+        with pytest.raises(TypeError, match=wanted.replace("missing", "m(iss|ask)(ing|ed)")):
             gpureduce.segment_sum([1.0, 2.0], ids)
     with pytest.raises(TypeError, match="element 0: Decimal"):
         gpureduce.segment_sum([1.0], np.array([Decimal(1)], object))
@@ -301,6 +320,7 @@ def test_a_device_that_does_not_exist(device):
     [
         (gpureduce.sum, "axes", "did you mean axis?"),
         (gpureduce.sum, "keepdim", "did you mean keepdims?"),
+        (gpureduce.sum, "dim", "did you mean axis?"),
         (gpureduce.sum, "xyz", "there are arr, strategy, dtype, "),
         (gpureduce.segment_sum, "num_segment", "did you mean num_segments?"),
         (gpureduce.segment_sum, "segments", "did you mean segment_ids"),
@@ -310,12 +330,30 @@ def test_a_device_that_does_not_exist(device):
         (gpureduce.integrate, "strat", "did you mean strategy?"),
         (gpureduce.trapezoid, "where", "there are y, x, dx, strategy, "),
         (gpureduce.trapezoid, "devise", "did you mean device?"),
+        (gpureduce.explain, "blok", "did you mean block?"),
+        (gpureduce.races, "schedule", "did you mean schedules?"),
+        (gpureduce.benchmark, "strategy", "did you mean strategies?"),
+        (gpureduce.tune, "divice", "did you mean device?"),
     ],
 )
 def test_an_unknown_keyword_suggests_the_nearest(call, keyword, hint):
     wanted = f"{call.__name__}() got an unexpected keyword argument {keyword!r}: {hint}"
     with pytest.raises(TypeError, match=re.escape(wanted)):
         call([1.0], **{keyword: 0})
+
+
+def test_a_dict_in_the_place_of_a_list():
+    """Its keys were added up."""
+    with pytest.raises(TypeError, match="parts must be a list"):
+        gpureduce.sum_parts({0: np.ones(3), 1: np.ones(3)})
+
+
+def test_a_choice_that_is_a_string():
+    """Any string counted as True."""
+    with pytest.raises(TypeError, match="allow_broken must be True or False, not 'no'"):
+        gpureduce.sum([1.0], "missing_barrier", allow_broken="no")
+    with pytest.raises(TypeError, match="internal must be True or False, not 'keys'"):
+        gpureduce.strategies("keys")
 
 
 def test_a_public_name_that_does_not_exist():

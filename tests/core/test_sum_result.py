@@ -107,7 +107,7 @@ def test_items_that_are_none():
     for key, error in ((2, IndexError), (-3, IndexError), (2**100, IndexError)):
         with pytest.raises(error, match=r"two items, \[0\] the value and \[1\] the timing"):
             R[key]
-    for key in (slice(1), (0, 1), "value", None, ...):
+    for key in (slice(1), (0, 1), "value", None, ..., ROWS > 4, np.array([0, 1])):
         with pytest.raises(TypeError, match=r"for elements of the value write .value\[...\]"):
             R[key]
 

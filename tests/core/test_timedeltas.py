@@ -81,6 +81,7 @@ def test_initial_and_timing():
     [
         ({"dtype": "f8"}, r"dtype must be that of the elements, timedelta64\[s\]"),
         ({"initial": np.timedelta64(1500, "ms")}, r"initial must be a timedelta64 of whole time"),
+        ({"initial": np.timedelta64(1, "Y")}, "initial must be a timedelta64 of whole"),
         ({"initial": 2.5}, "initial must be a timedelta64"),
         ({"initial": "x"}, "initial must be a timedelta64"),
         ({"out": np.zeros((), np.int64)}, r"out must be a NumPy array of dtype timedelta64\[s\]"),

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import gpureduce
-from gpureduce.kernels import compiling, cubins, nvrtc, process
+from gpureduce.kernels import compiler_process, compiling, cubins, nvrtc, process
 from user_kernels import TREE, plain
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
@@ -270,6 +270,26 @@ def test_a_compiler_that_takes_too_long_is_ended_with_its_children(mark, monkeyp
     assert time.monotonic() - start < 20 and within(2, lambda: not compilers(mark))
     kept = (tmp_path / "cache/gpureduce/kernels").iterdir()
     assert all(path.name.startswith("headers-") for path in kept)
+
+
+@pytest.mark.usefixtures("_deaf")
+def test_a_compiler_that_does_not_even_print_its_version(mark, monkeypatch, tmp_path):
+    """The call waited for ever."""
+    (tmp_path / "c++").write_text(DEAF.replace("--version", "--versions"))
+    monkeypatch.setattr(compiler_process, "_VERSION_S", 0.5)
+    compiling._compiler.cache_clear()
+    for probe in (compiling.compiler, lambda: cubins._version(str(tmp_path / "c++"))):
+        with pytest.raises(RuntimeError, match=r"c\+\+ --version took more than 0\.5 s"):
+            probe()
+    assert within(2, lambda: not compilers(mark))
+
+
+@pytest.mark.usefixtures("_deaf")
+def test_a_compiler_by_a_relative_path(monkeypatch, tmp_path):
+    """It runs in another folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CXX", "./c++")
+    assert compiling.compiler().command == (str(tmp_path / "c++"),)
 
 
 COMPILE = """

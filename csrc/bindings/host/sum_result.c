@@ -82,14 +82,18 @@ static Py_ssize_t result_length(PyObject *Py_UNUSED(self))
 static PyObject *result_item(PyObject *object, PyObject *key)
 {
     gr_sum_result *self = (gr_sum_result *)object;
-    Py_ssize_t i = PyIndex_Check(key) ? PyNumber_AsSsize_t(key, NULL) : 2;
-    if (i == -1 && PyErr_Occurred())
+    PyObject *number = PyNumber_Index(key); /* arrays with dimensions have none */
+    if (!number && !PyErr_ExceptionMatches(PyExc_TypeError))
         return NULL;
+    PyObject *error = number ? PyExc_IndexError : PyExc_TypeError;
+    PyErr_Clear();
+    Py_ssize_t i = number ? PyNumber_AsSsize_t(number, NULL) : 2;
+    Py_XDECREF(number);
     if (i == 0 || i == -2)
         return Py_NewRef(self->value);
     if (i == 1 || i == -1)
         return Py_NewRef(self->timing);
-    PyErr_SetString(PyIndex_Check(key) ? PyExc_IndexError : PyExc_TypeError,
+    PyErr_SetString(error,
                     "a SumResult has two items, [0] the value and [1] the timing: for elements of "
                     "the value write .value[...]");
     return NULL;
