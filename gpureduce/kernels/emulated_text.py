@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 
 from gpureduce.kernels.source_text import (
+    DIRECTIVE,
     KernelError,
-    blocks,
+    blank,
     closing,
+    functions,
     line_at,
     split,
     without_comments,
@@ -24,7 +26,10 @@ _SPECIFIERS = re.compile(
     r"__noinline__)\b\s*)+"
 )
 _INLINE = re.compile(r"\b(?:inline|__inline__|__inline)\b")
-_DROPPED = re.compile(r"\b(?:__shared__|static|extern)\b")
+_DROPPED = re.compile(
+    r"\b(?:__shared__|static|extern)\b|\b__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)"
+)
+_NAMED_CLASS = re.compile(r"\s*(?:struct|union|class)\s+(\w+)\s*\{")
 
 
 def for_the_emulator(text: str) -> str:
@@ -68,19 +73,56 @@ def _with_places(text: str) -> str:
         raise KernelError(
             f"line {line_at(text, at)} has __shared__ in a macro: write the declaration itself"
         )
-    functions = list(blocks(code))
-    parts: list[str] = []
-    at = 0
+    bodies = list(functions(code))
+    edits: list[tuple[int, int, str]] = []
+    everywhere: list[tuple[int, str, str]] = []  # declared outside of functions: where, name, text
+    visible: list[tuple[int, str]] = []  # depth and class of the declarations whose scope is open
+    at = depth = 0
     for number, found in enumerate(re.finditer(r"\b__shared__\b", code)):
         if found.start() < at:
             continue
         start = 1 + max(code.rfind(mark, 0, found.start()) for mark in ";{}")
-        start += len(code[start:]) - len(code[start:].lstrip())
-        end = _end_of(code, start)
-        inside = any(block.open < start < block.end for block in functions)
-        parts += [text[at:start], _rewritten(text, start, end, number, inside)]
-        at = end + 1
+        start += _SPACE_AND_LABELS.match(code, start).end() - start  # type: ignore[union-attr]
+        for brace in re.findall(r"[{}]", code[at:start]):
+            depth += 1 if brace == "{" else -1
+            visible = [one for one in visible if one[0] <= depth]
+        at = _end_of(code, start) + 1
+        inside = any(body.open < start < body.end for body in bodies)
+        made, places = _rewritten(text, start, at - 1, number)
+        if inside:
+            visible += [(depth, f"gr_shared_{number}")] if made else []
+            sizes = " + ".join(f"sizeof({one})" for _, one in visible)
+            most = f"static_assert({sizes} <= {_MOST_BYTES}, {_TOO_MUCH}); " if made else ""
+            edits.append((start, at, f"{made} {most}{' '.join(places.values())}"))
+        else:
+            most = f"static_assert(sizeof(gr_shared_{number}) <= {_MOST_BYTES}, {_TOO_MUCH});"
+            edits.append((start, at, f"{made} {most}" if made else _breaks(text[start:at])))
+            everywhere += [(at, name, place) for name, place in places.items()]
+    macros = "\n".join(DIRECTIVE.findall(comments_out)) if everywhere else ""
+    for body in bodies if everywhere else ():
+        words = set(re.findall(r"\w+", code[body.open : body.end] + macros))
+        words -= words if "constexpr" in body.head else set(re.findall(r"\w+", body.head))
+        here = [place for at, name, place in everywhere if at <= body.first and name in words]
+        if here:
+            edits += [(body.open, body.open + 1, f"{{ {' '.join(here)} {{"),
+                      (body.end, body.end, "}")]  # fmt: skip
+    parts, at = [], 0
+    for start, end, now in sorted(edits):
+        parts += [text[at:start], now]
+        at = end
     return "".join([*parts, text[at:]])
+
+
+_SPACE_AND_LABELS = re.compile(r"(?:\s*(?:case\b[^;{}]{1,200}?|\w+\s*)(?<!:):(?!:))*\s*")
+_MOST_BYTES = 48 << 10
+_TOO_MUCH = (
+    '"nvcc: uses too much shared data. A kernel has at most 49152 bytes of __shared__ variables; '
+    'extern __shared__ memory may be larger"'
+)
+
+
+def _breaks(text: str) -> str:
+    return "\n" * text.count("\n")
 
 
 def _end_of(code: str, start: int) -> int:
@@ -91,37 +133,37 @@ def _end_of(code: str, start: int) -> int:
     return at
 
 
-def _rewritten(text: str, start: int, end: int, number: int, inside: bool) -> str:
+def _rewritten(text: str, start: int, end: int, number: int) -> tuple[str, dict[str, str]]:
+    """A class that has the variables as members, and the declaration of each as a reference."""
     code = without_comments(text[start:end])
     line = line_at(text, start)
-    declared = _DROPPED.sub(lambda word: " " * len(word[0]), code)
+    declared = _DROPPED.sub(lambda word: blank(word[0]), code)
     if re.search(r"\bextern\b", code):
-        return _dynamic(declared, line, inside)
+        return "", _dynamic(declared, line)
+    first = ""
+    if named := _NAMED_CLASS.match(declared):  # other declarations may need that name
+        close = closing(declared, named.end() - 1) + 1
+        first, declared = f"{declared[:close]}; ", f"{named[1]} {declared[close:]}"
     names = [_name(part, line) for part in split(declared)]
     which, rows = f"gr_shared_{number}", ", ".join(f'"{name}"' for name in names)
-    parts = [
-        f"struct {which} {{ {declared}; static const char *gr_name(int i) "
+    made = (
+        f"{first}struct {which} {{ {declared}; static const char *gr_name(int i) "
         f"{{ const char *const gr_names[] = {{{rows}}}; return gr_names[i]; }} }};"
-    ]
-    for i, name in enumerate(names):
-        arguments = f"decltype({which}::{name}), {which}, {i}"
-        parts.append(
-            f"auto &{name} = gr_static_shared<{arguments}>();" if inside
-            else f"static const gr_static_everywhere<{arguments}> {name}{{}};"
-        )  # fmt: skip
-    return " ".join(parts)
+    )
+    return made, {
+        name: f"auto &{name} = gr_static_shared<decltype({which}::{name}), {which}, {i}>();"
+        for i, name in enumerate(names)
+    }
 
 
-def _dynamic(declared: str, line: int, inside: bool) -> str:
+def _dynamic(declared: str, line: int) -> dict[str, str]:
     """What becomes of ``extern __shared__ T name[];``."""
-    found = re.fullmatch(r"(.*?)\b(\w+)\s*\[\s*\]\s*", declared, re.S)
+    found = re.fullmatch(r"(.*?)\b(\w+)\s*\[\s*\]\s*((?:\[[^\[\]]*\]\s*)*)", declared, re.S)
     if not found:
         raise KernelError(f"line {line}: extern __shared__ memory is declared as T name[]")
     kind = re.sub(r"__align__\s*\(\s*\d+\s*\)|alignas\s*\([^()]*\)", "", found[1]).strip()
-    newlines, name = "\n" * declared.count("\n"), found[2]
-    if inside:
-        return f'{kind} *{name} = gr_dynamic_shared<{kind}>("{name}");{newlines}'
-    return f'static const gr_dynamic_everywhere<{kind}> {name}{{"{name}"}};{newlines}'
+    made = f'auto *{found[2]} = gr_dynamic_shared<{kind}{found[3]}>("{found[2]}");'
+    return {found[2]: made + _breaks(declared)}
 
 
 def _name(declarator: str, line: int) -> str:

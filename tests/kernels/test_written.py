@@ -33,6 +33,8 @@ CONDITIONAL = {
                      ["threads 1-31 return before the __syncthreads()", "3 to 1 leaves out"]),
     "eight_each": ("powers_of_two at_least_64 full_blocks lockstep", ["(8 elements per thread)"]),
     "exact_block": ("192", ["line 6: thread 192 writes s[192]; s has 192 elements"]),
+    "file_scope_all": ("at_most_256", []),
+    "odd_declarations": ("at_most_256", []),
     "fixed_array": ("powers_of_two at_least_64 at_most_128 full_blocks lockstep", ["cell[128]"]),
     "in_place": ("powers_of_two full_blocks", ["reads values[96]; values has 96 elements"]),
     "lab_no_bounds": ("powers_of_two at_least_64 full_blocks lockstep",
@@ -321,6 +323,13 @@ def test_accesses_beside_an_array(name):
     verdict = gpureduce.check(text, device="emulator")
     assert not verdict and verdict.failures, str(verdict)
     assert words in verdict.failures[0].fault, verdict.failures[0].fault
+
+
+def test_more_static_shared_memory_than_nvcc_takes():
+    body = "__shared__ float a[8192];\nif (n) { __shared__ float b[%d]; b[0] = a[0] = 0; }"
+    gpureduce.kernel(f"{_HEAD}{body % 4096}{_TAIL}", finishes=True).loaded([("f32", "f32")])
+    with pytest.raises(gpureduce.KernelError, match="uses too much shared data"):
+        gpureduce.kernel(f"{_HEAD}{body % 4097}{_TAIL}", finishes=True).loaded([("f32", "f32")])
 
 
 @pytest.mark.parametrize("order", ["forward", "random 3"])

@@ -56,23 +56,4 @@ template <typename T> GR_INTRINSIC T *gr_dynamic_shared(const char *name)
     return reinterpret_cast<T *>(gr_shared);
 }
 
-/* The same, and gr_static_shared, for declarations outside of all functions. */
-template <typename T> struct gr_dynamic_everywhere {
-    const char *name;
-    GR_UNTRACED operator T *() const
-    {
-        return gr_dynamic_shared<T>(name);
-    }
-};
-template <typename T, typename Declaration, int index> struct gr_static_everywhere {
-    GR_UNTRACED operator T &() const
-    {
-        return gr_static_shared<T, Declaration, index>();
-    }
-    template <typename Value> GR_UNTRACED T &operator=(const Value &value) const
-    {
-        return static_cast<T &>(*this) = value;
-    }
-};
-
 #endif
