@@ -14,6 +14,8 @@ ONE: int
 TWO: int
 FOUR: int
 EIGHT: int
+SIXTEEN: int
+THIRTY_TWO: int
 MANY: int
 PARTIALS: int
 FINISHES: int

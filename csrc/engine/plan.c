@@ -21,7 +21,7 @@ size_t gr_result_bytes(const gr_request *request)
 size_t gr_max_elements(const gr_request *request)
 {
     const gr_strategy *strategy = gr_strategy_at(request->strategy);
-    if (strategy->traits & (ONE | TWO | FOUR | EIGHT))
+    if (strategy->traits & (ONE | TWO | FOUR | EIGHT | SIXTEEN | THIRTY_TWO))
         return MAX_GRID * block_of(request) * gr_per_thread(strategy);
     return SIZE_MAX;
 }

@@ -22,7 +22,7 @@ from pathlib import Path
 from gpureduce.hardware import toolkit
 from gpureduce.kernels import compiler_process, compiling, nvrtc, programs
 from gpureduce.kernels.compiling import Source
-from gpureduce.kernels.signature import HEAD, Signature
+from gpureduce.kernels.signature import Signature, heads
 from gpureduce.kernels.source_text import KernelError, without_comments
 
 _OURS = "gpureduce_kernel.cu"
@@ -82,8 +82,7 @@ def cubin(
 
 def _as_device_function(text: str, name: str) -> str:
     """The text in which this kernel is a function that another kernel calls."""
-    heads = HEAD.finditer(without_comments(text))
-    head = next(found for found in heads if found[1] == name)
+    head = next(found for found in heads(without_comments(text)) if found[1] == name)
     declared = text[head.start() : head.end()].replace("__global__", "__device__", 1)
     declared = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", " ", declared)
     return text[: head.start()] + declared + text[head.end() :]

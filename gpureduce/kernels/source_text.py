@@ -175,7 +175,7 @@ def blocks(code: str) -> Iterator[Block]:
     code, start = without_directives(code), 0
     while (brace := code.find("{", start)) >= 0:
         first = 1 + max(start - 1, code.rfind(";", start, brace), code.rfind("}", start, brace))
-        while 0 <= brace and code.count("(", first, brace) > code.count(")", first, brace):
+        while brace >= 0 and code.count("(", first, brace) > code.count(")", first, brace):
             brace = code.find("{", closing(code, brace))  # that was in a default argument
         if brace < 0:
             return

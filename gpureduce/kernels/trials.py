@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,7 @@ _AGAIN = (
     "a second sum with the same scratch memory is wrong: it came out as {0.got}, not as "
     "{0.expected}; a kernel leaves its ticket, or the marks of its block sums, as it finds them: 0"
 )
+_MOST_S = 0.5  # a larger case is left out if it would take longer
 _DIGIT = 8  # of a number whose digits count elements: how often each was added
 
 
@@ -372,11 +374,17 @@ def drawn(subject: Subject, where: Domain, count: int, seed: int) -> Iterator[Ca
 def try_all(
     subject: Subject, which: Iterable[Case], tell: Callable[[str, object], None]
 ) -> list[tuple[Case, Failure | None]]:
-    """Runs cases. Returns each with what was wrong."""
+    """Runs cases, without those that are too large for a slow kernel. Each with what was wrong."""
     tried = []
+    largest, took = 1, 0.0  # of the largest case
     for case in which:
+        if took * case.n > _MOST_S * largest:
+            continue
         tell("case", case)
+        start = time.process_time()
         tried.append((case, subject.wrong(case)))
+        if case.n >= largest:
+            largest, took = case.n, time.process_time() - start
     return tried
 
 

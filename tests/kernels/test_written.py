@@ -33,6 +33,8 @@ CONDITIONAL = {
                      ["threads 1-31 return before the __syncthreads()", "3 to 1 leaves out"]),
     "eight_each": ("powers_of_two at_least_64 full_blocks lockstep", ["(8 elements per thread)"]),
     "exact_block": ("192", ["line 6: thread 192 writes s[192]; s has 192 elements"]),
+    "neighbours": ("full_blocks", ["(4 elements per thread)", "Each thread adds 4 elements"]),
+    "sixteen_each": ("full_blocks", ["(16 elements per thread)"]),
     "file_scope_all": ("at_most_256", []),
     "odd_declarations": ("at_most_256", []),
     "fixed_array": ("powers_of_two at_least_64 at_most_128 full_blocks lockstep", ["cell[128]"]),

@@ -126,6 +126,8 @@ static int exec_module(PyObject *module)
         {"TWO", TWO},
         {"FOUR", FOUR},
         {"EIGHT", EIGHT},
+        {"SIXTEEN", SIXTEEN},
+        {"THIRTY_TWO", THIRTY_TWO},
         {"MANY", MANY},
         {"PARTIALS", PARTIALS},
         {"FINISHES", FINISHES},
