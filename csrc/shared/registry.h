@@ -8,8 +8,8 @@ extern "C" {
 
 /* The properties of a strategy that the engine needs to launch it. */
 typedef enum {
-    ONE = 1 << 0,             /* one element per thread: the grid covers the input. This one and the
-                                 next are the digits of a binary number: ONE | TWO are three */
+    ONE = 1 << 0, /* one element per thread: the grid covers the input. This one and the
+                     next are the digits of a binary number: ONE | TWO are three */
     TWO = 1 << 1,
     FOUR = 1 << 26,
     EIGHT = 1 << 27,
@@ -20,6 +20,7 @@ typedef enum {
     FINISHES = 1 << 4,        /* leaves the sum in out[0] */
     ZEROED = 1 << 5,          /* needs out[0] to be zero at the start */
     SHARED_THREADS = 1 << 6,  /* shared memory: an accumulator per thread */
+    SHARED_TWICE = 1 << 30,   /* with SHARED_THREADS: two accumulators per thread */
     SHARED_WARPS = 1 << 7,    /* shared memory: an accumulator per warp; with CLUSTER and ALONE,
                                  followed by one per block */
     WORK_ELEMENTS = 1 << 8,   /* fourth argument: an accumulator per thread of the grid */

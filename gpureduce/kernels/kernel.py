@@ -322,8 +322,8 @@ def kernel(
         Elements per thread: 1 to 8, 10, 12, 16, 20, 24 or 32 (the grid covers the input), or
         ``"many"`` (a loop with the grid's stride; the grid fills the card).
     shared
-        Dynamic shared memory: ``"thread"`` or ``"warp"`` for an accumulator for each, ``"none"``,
-        or ``"ring"`` for the tiles of bulk copies.
+        Dynamic shared memory: ``"thread"`` or ``"warp"`` for an accumulator for each, ``"twice"``
+        for two per thread, ``"none"``, or ``"ring"`` for the tiles of bulk copies.
     finishes
         True if the kernel leaves the sum in ``out[0]``, False if a sum per block in ``out[]``.
     scratch

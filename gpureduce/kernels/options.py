@@ -20,7 +20,8 @@ _DIGITS = (_host.ONE, _host.TWO, _host.FOUR, _host.EIGHT, _host.SIXTEEN, _host.T
 PER_THREAD = (*range(1, 9), 10, 12, 16, 20, 24, 32)
 _ELEMENTS = {str(count): sum(digit for i, digit in enumerate(_DIGITS) if count & 1 << i)
              for count in PER_THREAD} | {"many": _host.MANY}  # fmt: skip
-_SHARED = {"none": 0, "thread": _host.SHARED_THREADS, "warp": _host.SHARED_WARPS,
+_SHARED = {"none": 0, "thread": _host.SHARED_THREADS,
+           "twice": _host.SHARED_THREADS | _host.SHARED_TWICE, "warp": _host.SHARED_WARPS,
            "ring": _host.RING}  # fmt: skip
 _SCRATCH = {"thread": _host.WORK_ELEMENTS, "block": _host.WORK_BLOCKS,
             "marked": _host.MARKED_BLOCKS}  # fmt: skip
@@ -113,6 +114,8 @@ def _guessed(code: str, signature: Signature) -> dict[str, str]:
     found["elements"] = "many" if by_name or re.search(stride, code) else threads
     dynamic = re.search(r"shared_array\s*<|extern\s+__shared__|\bblock_sum\s*\(", code)
     found["shared"] = "thread" if dynamic else "none"
+    if _shares_twice(code, signature):
+        found["shared"] = "twice"
     if not re.search(r"\bblockIdx\b|\bgridDim\b|\bthis_(?:grid|cluster)\b", code):
         found["alone"] = "yes"
     one = r"\*\s*{0}\s*[-+]?=|\b{0}\s*\[\s*0\s*\]|" + ATOMIC + r"{0}\b"
@@ -129,6 +132,19 @@ def _guessed(code: str, signature: Signature) -> dict[str, str]:
         marked = signature.type_of("work").startswith("Marked")
         found["scratch"] = "marked" if marked else "block"
     return found
+
+
+def _shares_twice(code: str, signature: Signature) -> bool:
+    """Whether dynamic shared memory has a second part, or cells of twice an accumulator's bytes."""
+    dynamic = re.search(r"\bextern\s+__shared__\s+([\w\s()]*?)(\w+)\s*\[", code)
+    if not dynamic:
+        return False
+    second = (
+        rf"=[^;=]{{0,60}}(?:&\s*{dynamic[2]}\s*\[|\b{dynamic[2]}\s*\+)\s*blockDim\s*\.\s*x\s*[;\])]"
+    )
+    wide = re.search(r"\b(?:double|long long|u?int64_t|u?(?:int|float)2)\b", dynamic[1])
+    small = (signature.pair or ("", ""))[1] in ("f32", "u32")
+    return bool(re.search(second, code) or (wide and small))
 
 
 def _has(pattern: str, code: str, signature: Signature) -> bool:

@@ -143,6 +143,7 @@ static int exec_module(PyObject *module)
         {"COLUMNS", COLUMNS},
         {"ZEROED", ZEROED},
         {"SHARED_THREADS", SHARED_THREADS},
+        {"SHARED_TWICE", SHARED_TWICE},
         {"SHARED_WARPS", SHARED_WARPS},
         {"WORK_ELEMENTS", WORK_ELEMENTS},
         {"WORK_BLOCKS", WORK_BLOCKS},
