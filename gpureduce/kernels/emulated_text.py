@@ -19,6 +19,7 @@ from gpureduce.kernels.source_text import (
     split,
     without_comments,
     without_directives,
+    words_in,
 )  # fmt: skip
 
 _SPECIFIERS = re.compile(
@@ -75,35 +76,44 @@ def _with_places(text: str) -> str:
         )
     bodies = list(functions(code))
     edits: list[tuple[int, int, str]] = []
-    everywhere: list[tuple[int, str, str]] = []  # declared outside of functions: where, name, text
-    visible: list[tuple[int, str]] = []  # depth and class of the declarations whose scope is open
-    at = depth = 0
+    everywhere: dict[str, tuple[int, str]] = {}  # declared outside of functions: where, and text
+    visible: list[tuple[int, str]] = []  # depth and sum of bytes, of declarations in open scopes
+    at = depth = index = 0
+    line = 1
     for number, found in enumerate(re.finditer(r"\b__shared__\b", code)):
         if found.start() < at:
             continue
-        start = 1 + max(code.rfind(mark, 0, found.start()) for mark in ";{}")
+        start = max(at, 1 + max(code.rfind(mark, at, found.start()) for mark in ";{}"))
         start += _SPACE_AND_LABELS.match(code, start).end() - start  # type: ignore[union-attr]
         for brace in re.findall(r"[{}]", code[at:start]):
             depth += 1 if brace == "{" else -1
-            visible = [one for one in visible if one[0] <= depth]
+            while visible and visible[-1][0] > depth:
+                visible.pop()
+        line += text.count("\n", at, start)
         at = _end_of(code, start) + 1
-        inside = any(body.open < start < body.end for body in bodies)
-        made, places = _rewritten(text, start, at - 1, number)
+        made, references = _rewritten(text[start : at - 1], line, number)
+        line += text.count("\n", start, at)
+        while index < len(bodies) and bodies[index].end < start:
+            index += 1
+        inside = index < len(bodies) and bodies[index].open < start
+        if made:
+            bytes_, before = f"gr_bytes_{number}", visible[-1][1] if inside and visible else 0
+            visible += [(depth, bytes_)] if inside else []
+            made += (
+                f" constexpr unsigned long {bytes_} = {before} + sizeof(gr_shared_{number}); "
+                f"static_assert({bytes_} <= {_MOST_BYTES}, {_TOO_MUCH});"
+            )
         if inside:
-            visible += [(depth, f"gr_shared_{number}")] if made else []
-            sizes = " + ".join(f"sizeof({one})" for _, one in visible)
-            most = f"static_assert({sizes} <= {_MOST_BYTES}, {_TOO_MUCH}); " if made else ""
-            edits.append((start, at, f"{made} {most}{' '.join(places.values())}"))
+            edits.append((start, at, f"{made} {' '.join(references.values())}"))
         else:
-            most = f"static_assert(sizeof(gr_shared_{number}) <= {_MOST_BYTES}, {_TOO_MUCH});"
-            edits.append((start, at, f"{made} {most}" if made else _breaks(text[start:at])))
-            everywhere += [(at, name, place) for name, place in places.items()]
-    macros = "\n".join(DIRECTIVE.findall(comments_out)) if everywhere else ""
+            edits.append((start, at, made or _breaks(text[start:at])))
+            everywhere |= {name: (at, place) for name, place in references.items()}
+    macros = words_in("\n".join(DIRECTIVE.findall(comments_out)))
     for body in bodies if everywhere else ():
-        words = set(re.findall(r"\w+", code[body.open : body.end] + macros))
-        words -= words if "constexpr" in body.head else set(re.findall(r"\w+", body.head))
-        here = [place for at, name, place in everywhere if at <= body.first and name in words]
-        if here:
+        used = macros | words_in(code[body.open : body.end])
+        used -= used if "constexpr" in body.head else words_in(body.head)
+        places = {everywhere[name] for name in used & everywhere.keys()}
+        if here := [place for end, place in sorted(places) if end <= body.first]:
             edits += [(body.open, body.open + 1, f"{{ {' '.join(here)} {{"),
                       (body.end, body.end, "}")]  # fmt: skip
     parts, at = [], 0
@@ -133,10 +143,9 @@ def _end_of(code: str, start: int) -> int:
     return at
 
 
-def _rewritten(text: str, start: int, end: int, number: int) -> tuple[str, dict[str, str]]:
+def _rewritten(text: str, line: int, number: int) -> tuple[str, dict[str, str]]:
     """A class that has the variables as members, and the declaration of each as a reference."""
-    code = without_comments(text[start:end])
-    line = line_at(text, start)
+    code = without_comments(text)
     declared = _DROPPED.sub(lambda word: blank(word[0]), code)
     if re.search(r"\bextern\b", code):
         return "", _dynamic(declared, line)

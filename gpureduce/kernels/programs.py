@@ -15,6 +15,7 @@ from gpureduce.kernels.source_text import (
     split,
     without_comments,
     without_directives,
+    words_in,
 )  # fmt: skip
 
 # Headers of the C and C++ libraries, which the host's compiler has.
@@ -53,10 +54,6 @@ def _with_specifiers(text: str) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _words(code: str) -> set[str]:
-    return set(re.findall(r"\w+", code))
-
-
 _CLASS = re.compile(r"\b(?:struct|class|union)\s+(?:\w+\s+)*?(\w+)\s*(?:final\s*)?(?::[^:]|$)")
 _NEEDED = re.compile(
     r"\s*(?:using|typedef|template|extern|enum|struct|class|union|static_assert)\b|.*\bconst\b",
@@ -66,7 +63,7 @@ _NEEDED = re.compile(
 
 def _host_parts(code: str) -> Iterator[tuple[int, int]]:
     """The functions, classes and variables of a program that its kernels do not need."""
-    needed = _words("\n".join(DIRECTIVE.findall(code)))
+    needed = words_in("\n".join(DIRECTIVE.findall(code)))
     classes: dict[str, Block] = {}
     outside, at = [], 0
     for one in blocks(code):
@@ -78,16 +75,19 @@ def _host_parts(code: str) -> Iterator[tuple[int, int]]:
         elif named and not _DEVICE.search(code, one.first, at):
             classes[named[1]] = one
         else:
-            needed |= _words(code[one.first : at])
+            needed |= words_in(code[one.first : at])
     outside.append(code[at:])
     while kept := classes.keys() & needed:
         for name in kept:
             block = classes.pop(name)
-            needed |= _words(code[block.first : block.end])
+            needed |= words_in(code[block.first : block.end])
     for one in classes.values():
         yield one.first, code.find(";", one.end) + 1 or len(code)
-    for statement in re.finditer(r"[^;{}]+;", without_directives("".join(outside))):
-        plain = statement[0].strip(" \n;")
+    for statement in re.finditer(r"[^;{}]+(?:;|(?=[{}])|$)", without_directives("".join(outside))):
+        plain = statement[0].strip()
+        if not plain.endswith(";"):
+            continue
+        plain = plain[:-1]
         heads = [re.split(r"[=\[({]", part)[0].split() for part in split(plain)]
         names = {words[-1].lstrip("*&") for words in heads if words}
         if not _NEEDED.match(plain) and not _DEVICE.search(plain) and not names & needed:

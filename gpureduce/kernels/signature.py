@@ -234,8 +234,13 @@ def read(text: str, name: str | None = None) -> Signature:
     brace = code.find("{", end)
     body = code[brace : closing(code, brace)] if brace >= 0 else ""
     parameters = _with_roles(head[1], given, body, generic, code)
-    scopes = re.finditer(r"\bnamespace\s+([\w:]+)\s*\{", code[: head.start()])
-    scope = "".join(f"{one[1]}::" for one in scopes if closing(code, one.end() - 1) > end)
+    scopes: list[str] = []
+    for one in re.finditer(r"\bnamespace\s+([\w:]+)\s*\{|[{}]", code[: head.start()]):
+        if one[0] != "}":
+            scopes.append(f"{one[1]}::" if one[1] else "")
+        elif scopes:
+            scopes.pop()
+    scope = "".join(scopes)
     line = line_at(code, head.start())
     out = next(one.name for one in parameters if one.role == "out")
     sums = tuple(_names_of(out, body, code))[1:]
@@ -253,6 +258,9 @@ ATOMIC = r"\batomic\w+\s*\(\s*(?:\([^()]*\)\s*|reinterpret_cast\s*<[^<>]*>\s*\(\
 _INDEX = r"\s*\[(?:[^\[\]]|\[[^\[\]]*\])*\]"
 
 
+_MOST_ALIASES = 8  # of a pointer
+
+
 def _names_of(name: str, body: str, code: str, depth: int = 3) -> Iterator[tuple[str, str]]:
     """The names of a pointer, each with the text in which it has this name.
 
@@ -263,9 +271,10 @@ def _names_of(name: str, body: str, code: str, depth: int = 3) -> Iterator[tuple
     yield name, body
     cast = r"(?:\([^()]{1,60}\)\s*|reinterpret_cast\s*<[^<>]*>\s*\(\s*)?&?\s*"
     alias = rf"(?:\*|&|\bauto)\s*(?:\w+\s+)?(\w+)\s*=\s*{cast}{name}\b"
-    for other in {*re.findall(alias, body)} - {name}:
+    others = [other for other in re.findall(alias, body) if other != name]
+    for other in dict.fromkeys(others[:_MOST_ALIASES]):
         yield from _names_of(other, body, code, depth - 1)
-    for call in re.finditer(rf"\b(\w+)\s*(?:<[^<>;]*>\s*)?\((?=[^;{{}}]*\b{name}\b)", body):
+    for call in re.finditer(rf"\b(\w+)\s*(?:<[^<>;]*>\s*)?\((?=[^;{{}}]{{0,400}}\b{name}\b)", body):
         arguments = split(body[call.end() : closing(body, call.end() - 1)])
         at = [i for i, one in enumerate(arguments) if re.match(rf"\s*{cast}{name}\b(?!\s*\[)", one)]
         for helper in _helpers(code) if at else ():

@@ -59,6 +59,11 @@ def _without_dead(code: str) -> str:
     return "".join([*parts, code[at:]])
 
 
+def words_in(code: str) -> set[str]:
+    """The names, words and numbers of a text."""
+    return set(re.findall(r"\w+", code))
+
+
 def line_at(text: str, index: int) -> int:
     """The number of the line that has this index."""
     return text.count("\n", 0, index) + 1
@@ -179,10 +184,11 @@ def blocks(code: str) -> Iterator[Block]:
             brace = code.find("{", closing(code, brace))  # that was in a default argument
         if brace < 0:
             return
-        head, end = code[first:brace], closing(code, brace)
+        head = code[first:brace]
         if re.search(r"\b(namespace|extern)\b[^()]*$", head[-_NEAR:]):
             start = brace + 1
             continue
+        end = closing(code, brace)
         yield Block(head, first, brace, end)
         start = end + 1
 
