@@ -35,6 +35,7 @@ CONDITIONAL = {
     "exact_block": ("192", ["line 6: thread 192 writes s[192]; s has 192 elements"]),
     "neighbours": ("full_blocks", ["(4 elements per thread)", "Each thread adds 4 elements"]),
     "sixteen_each": ("full_blocks", ["(16 elements per thread)"]),
+    "any_group": ("powers_of_two", []),
     "file_scope_all": ("at_most_256", []),
     "odd_declarations": ("at_most_256", []),
     "fixed_array": ("powers_of_two at_least_64 at_most_128 full_blocks lockstep", ["cell[128]"]),
@@ -60,7 +61,7 @@ CONDITIONAL = {
     "templated_block": ("powers_of_two at_most_512 full_blocks lockstep", ["from[32]"]),
     "two_loads": ("powers_of_two full_blocks", ["(2 elements per thread)"]),
 }  # fmt: skip
-RIGHT = ("arch700", "file_scope", "flat2d", "launch_bounds", "same_value", "star_plus",
+RIGHT = ("arch700", "file_scope", "flat2d", "launch_bounds", "same_value", "star_plus", "swap_loop",
          "typedef_real", "void_global", "warp_atomic", "whole_program")  # fmt: skip
 WRONG = {
     "alias_grid_race": ["missing: __syncthreads()"],
