@@ -40,6 +40,7 @@ class _Found:
     tries: list[Try] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     looked: list[Races] = field(default_factory=list)
+    excused: bool = True  # whether a condition may exclude all races of `looked`
 
     @property
     def races(self) -> Races | None:
@@ -94,6 +95,7 @@ class _Found:
             if not every and (found or found.wrong):
                 return
             if every and not self.may_be_excused(self.looked[-1]):
+                self.excused = False
                 return
 
     def may_be_excused(self, looked: Races) -> bool:
@@ -107,6 +109,7 @@ class _Found:
             return True
         if not looked.wrong and not looked.faults:
             return False
+        self.tell("stage", "excused races")
         subject, orders = self.subjects[0], ("reverse", "random 1")
         found = races.examine(
             _emulator_traced, subject.strategy, looked.n, subject.dtype,
@@ -278,7 +281,7 @@ def _condition(found: _Found, seed: int) -> Condition | None:
     again = found.by_host()
     again.try_all(lambda subject: trials.cases(subject, seed, found.where), lockstep=False)
     again.look(_allowed(_all_race_cases(again), found.where), ("forward",), every=True)
-    if not all(again.may_be_excused(one) for one in again.looked):
+    if not again.excused:
         return None
     for lockstep in (False, True):
         if lockstep:

@@ -105,6 +105,7 @@ class Kernel(registry.UserKernel):
         if self.signature.pair:
             load, acc = self.signature.pair
             own = [name for name, tag in TAG_OF_DTYPE.items() if tag == load]
+            own.sort(key=lambda name: name == "bool")  # which shows fewer mistakes
             return _DTYPES_OF.get((load, acc), tuple(own))
         return ("int32", *(name for name in registry.DTYPES if name != "int32"))
 

@@ -85,7 +85,7 @@ def _host_parts(code: str) -> Iterator[tuple[int, int]]:
         yield one.first, code.find(";", one.end) + 1 or len(code)
     for statement in re.finditer(r"[^;{}]+(?:;|(?=[{}])|$)", without_directives("".join(outside))):
         plain = statement[0].strip()
-        if not plain.endswith(";"):
+        if not plain.endswith(";") or plain == ";":
             continue
         plain = plain[:-1]
         heads = [re.split(r"[=\[({]", part)[0].split() for part in split(plain)]
