@@ -82,6 +82,7 @@ def per_block(text: str) -> tuple[int, tuple[int, ...]]:
         factors = [number(part, known) for part in product.split("*")]
         whole = [factor for factor in factors if factor is not None]
         if "blockDim.x" not in product:
+            sizes.update(filter(_is_block, whole))
             whole = [factor for factor in whole if not _is_block(factor)]
         threads = max(threads, math.prod(whole))
     for found in re.finditer(r"__shared__[^;]*?\[([^\[\];]+)\]\s*;", code):
@@ -105,6 +106,7 @@ def _is_block(value: int) -> bool:
 
 def _guessed(code: str, signature: Signature) -> dict[str, str]:
     found: dict[str, str] = {}
+    code = re.sub(r"\bblockIdx\.y\s*\*\s*gridDim\.x|\bgridDim\.x\s*\*\s*blockIdx\.y", "0", code)
     cast = r"(?:\w+\s*\(\s*|\(\s*\w+\s*\)\s*)?"
     stride = rf"gridDim\s*\.\s*x[\s)]*\*|(?:[*/]|\+=)\s*{cast}gridDim|this_grid\s*\("
     threads = str(per_block(code)[0])
@@ -168,7 +170,7 @@ def traits_of(text: str, signature: Signature, options: Mapping[str, str]) -> in
     traits |= _SCRATCH[options["scratch"]] if "work" in signature.roles else 0
     traits |= _host.TICKET if "ticket" in signature.roles else 0
     traits |= _host.BLOCK_TEMPLATE if signature.block else 0
-    adds = ATOMIC + r"{0}\b|\*\s*{0}\s*[-+]=|\b{0}\s*\[\s*0\s*\]\s*[-+]="
+    adds = ATOMIC + r"{0}\b|\*\s*{0}\s*[-+]=|\b{0}\s*\[[^\[\]]*\]\s*[-+]="
     if _has(adds, code, signature):
         traits |= _host.ZEROED | _host.UNORDERED
     if re.search(r"\bthis_grid\s*\(|\bgrid_group\b", code):

@@ -27,6 +27,7 @@ from gpureduce.kernels.conditions import Domain
 
 BLOCKS = (32, 64, 96, 128, 160, 256, 512, 1024)
 _MORE_BLOCKS = (192, 224, 320, 416, 480, 768, 992)  # with a few sizes each
+_MANY_BLOCKS = ((128, 4099), (256, 20011), (1024, 9 * 8192 + 7), (32, 9 * 8192))
 _PRIMES = (7, 97, 1009)
 _DRAWN = 12  # sizes drawn by the seed
 _MOST_TRIED = 1500  # sizes, to find the smallest that fails
@@ -326,7 +327,7 @@ def _usual(subject: Subject, where: Domain, seed: int) -> Iterator[Case]:
             yield Case(n, block, 0, f"random {n % 7}", "different", dtype)
     for block in (64, 96, 256):
         yield Case(2 * block + 1, block, 0, "lockstep", "different", dtype)
-    for block, n in ((128, 4099), (256, 20011), (1024, 9 * 8192 + 7), (256, 2**18 + 7)):
+    for block, n in (*_MANY_BLOCKS, (256, 2**18 + 7)):
         yield Case(n, block, 0, "forward", "different", dtype)
         part = block * where.per_thread
         yield Case(n // part * part, block, 0, "forward", "different", dtype)

@@ -35,6 +35,7 @@ CONDITIONAL = {
     "exact_block": ("192", ["line 6: thread 192 writes s[192]; s has 192 elements"]),
     "neighbours": ("full_blocks", ["(4 elements per thread)", "Each thread adds 4 elements"]),
     "sixteen_each": ("full_blocks", ["(16 elements per thread)"]),
+    "block_storage": ("256", []),
     "any_group": ("powers_of_two", []),
     "file_scope_all": ("at_most_256", []),
     "odd_declarations": ("at_most_256", []),
@@ -61,7 +62,7 @@ CONDITIONAL = {
     "templated_block": ("powers_of_two at_most_512 full_blocks lockstep", ["from[32]"]),
     "two_loads": ("powers_of_two full_blocks", ["(2 elements per thread)"]),
 }  # fmt: skip
-RIGHT = ("arch700", "file_scope", "flat2d", "launch_bounds", "same_value", "star_plus", "swap_loop",
+RIGHT = ("arch700", "file_scope", "flat2d", "launch_bounds", "same_value", "star_plus", "swap_loop", "twice_shared",
          "typedef_real", "void_global", "warp_atomic", "whole_program")  # fmt: skip
 WRONG = {
     "alias_grid_race": ["missing: __syncthreads()"],
@@ -74,6 +75,9 @@ WRONG = {
     "two_line_step": ["missing: __syncthreads()"],
     "uninit_local": [],
     "volatile_partial": ["it races"],
+    "bytes_in_a_byte": [],
+    "few_partials": ["of block 2048 writes parts[2048]; parts has 2048 elements"],
+    "least": ["least: computes the minimum, not the sum"],
     "maximum": ["largest: computes the maximum, not the sum; gpureduce judges sums"],
     "no_atomic": ["line 6: both add to out[0] at once", "use atomicAdd(&out[0], ...)",
                   "no barrier mends it"],
