@@ -22,7 +22,7 @@ from pathlib import Path
 from gpureduce.hardware import toolkit
 from gpureduce.kernels import compiler_process, compiling, nvrtc, programs
 from gpureduce.kernels.compiling import Source
-from gpureduce.kernels.signature import Signature, heads
+from gpureduce.kernels.signature import HEAD, Signature
 from gpureduce.kernels.source_text import KernelError, without_comments
 
 _OURS = "gpureduce_kernel.cu"
@@ -82,10 +82,12 @@ def cubin(
 
 def _as_device_function(text: str, name: str) -> str:
     """The text in which this kernel is a function that another kernel calls."""
-    head = next(found for found in heads(without_comments(text)) if found[1] == name)
-    declared = text[head.start() : head.end()].replace("__global__", "__device__", 1)
-    declared = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", " ", declared)
-    return text[: head.start()] + declared + text[head.end() :]
+    for head in reversed([*HEAD.finditer(without_comments(text))]):  # prototypes, too
+        if head[1] == name:
+            declared = text[head.start() : head.end()].replace("__global__", "__device__", 1)
+            declared = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", " ", declared)
+            text = text[: head.start()] + declared + text[head.end() :]
+    return text
 
 
 def _missing(by: str | None) -> str:

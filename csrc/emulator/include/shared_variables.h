@@ -47,10 +47,8 @@ template <typename T, typename Declaration, int index> struct gr_slot {
     static const gr_variable variable;
 };
 template <typename T, typename Declaration, int index>
-const gr_variable
-    gr_slot<T, Declaration, index>::variable(Declaration::gr_name(index),
-                                             gr_element<std::remove_all_extents_t<T>>::bytes,
-                                             sizeof(T));
+const gr_variable gr_slot<T, Declaration, index>::variable(
+    Declaration::gr_name(index), gr_element<std::remove_all_extents_t<T>>::bytes, sizeof(T));
 
 template <typename T, typename Declaration, int index> GR_INTRINSIC T &gr_static_shared()
 {
