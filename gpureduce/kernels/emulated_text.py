@@ -2,15 +2,18 @@
 
 A declaration with ``__shared__`` becomes a reference to a place in the block's memory, with the
 variable's name and size (csrc/emulator/include/shared_variables.h). So an access beside it is a
-fault, and reports name it.
+fault, and reports name it. If it stands outside of functions, each function that uses the name
+begins with such a reference.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from gpureduce.kernels.source_text import (
     DIRECTIVE,
+    Block,
     KernelError,
     blank,
     closing,
@@ -65,6 +68,14 @@ def _with_one_inline(text: str) -> str:
     return "".join([*parts, text[at:]])
 
 
+_SPACE_AND_LABELS = re.compile(r"(?:\s*(?:case\b[^;{}]{1,200}?|\w+\s*)(?<!:):(?!:))*\s*")
+_MOST_BYTES = 48 << 10
+_TOO_MUCH = (
+    '"nvcc: uses too much shared data. A kernel has at most 49152 bytes of __shared__ variables; '
+    'extern __shared__ memory may be larger"'
+)
+
+
 def _with_places(text: str) -> str:
     comments_out = without_comments(text)
     code = without_directives(comments_out)
@@ -106,16 +117,13 @@ def _with_places(text: str) -> str:
         if inside:
             edits.append((start, at, f"{made} {' '.join(references.values())}"))
         else:
-            edits.append((start, at, made or _breaks(text[start:at])))
-            everywhere |= {name: (at, place) for name, place in references.items()}
+            for name, reference in references.items():
+                kind, _, value = reference.partition(f"{name} = ")
+                made += f" GR_INTRINSIC {kind}gr_find_{name}() {{ return {value} }}"
+                everywhere[name] = at, f"{kind}{name} = gr_find_{name}();"
+            edits.append((start, at, made))
     macros = words_in("\n".join(DIRECTIVE.findall(comments_out)))
-    for body in bodies if everywhere else ():
-        used = macros | words_in(code[body.open : body.end])
-        used -= used if "constexpr" in body.head else words_in(body.head)
-        places = {everywhere[name] for name in used & everywhere.keys()}
-        if here := [place for end, place in sorted(places) if end <= body.first]:
-            edits += [(body.open, body.open + 1, f"{{ {' '.join(here)} {{"),
-                      (body.end, body.end, "}")]  # fmt: skip
+    edits += _in_functions(code, bodies, everywhere, macros) if everywhere else []
     parts, at = [], 0
     for start, end, now in sorted(edits):
         parts += [text[at:start], now]
@@ -123,12 +131,17 @@ def _with_places(text: str) -> str:
     return "".join([*parts, text[at:]])
 
 
-_SPACE_AND_LABELS = re.compile(r"(?:\s*(?:case\b[^;{}]{1,200}?|\w+\s*)(?<!:):(?!:))*\s*")
-_MOST_BYTES = 48 << 10
-_TOO_MUCH = (
-    '"nvcc: uses too much shared data. A kernel has at most 49152 bytes of __shared__ variables; '
-    'extern __shared__ memory may be larger"'
-)
+def _in_functions(
+    code: str, bodies: list[Block], everywhere: dict[str, tuple[int, str]], macros: set[str]
+) -> Iterator[tuple[int, int, str]]:
+    """The edits that declare references in each function that names such a variable."""
+    for body in bodies:
+        used = macros | words_in(code[body.open : body.end])
+        used -= used if "constexpr" in body.head else words_in(body.head)
+        places = {everywhere[name] for name in used & everywhere.keys()}
+        if here := [place for end, place in sorted(places) if end <= body.first]:
+            yield body.open, body.open + 1, f"{{ {' '.join(here)} {{"
+            yield body.end, body.end, "}"
 
 
 def _breaks(text: str) -> str:

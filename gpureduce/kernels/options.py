@@ -141,9 +141,9 @@ def _shares_twice(code: str, signature: Signature) -> bool:
     dynamic = re.search(r"\bextern\s+__shared__\s+([\w\s()]*?)(\w+)\s*\[", code)
     if not dynamic:
         return False
-    second = (
-        rf"=[^;=]{{0,60}}(?:&\s*{dynamic[2]}\s*\[|\b{dynamic[2]}\s*\+)\s*blockDim\s*\.\s*x\s*[;\])]"
-    )
+    same = re.findall(rf"\*\s*(\w+)\s*=\s*{dynamic[2]}\s*[;,]", code)
+    base = rf"\b(?:{'|'.join([dynamic[2], *same])})"
+    second = rf"=[^;=]{{0,60}}(?:&\s*{base}\s*\[|{base}\s*\+)\s*blockDim\s*\.\s*x\s*[;,\])]"
     wide = re.search(r"\b(?:double|long long|u?int64_t|u?(?:int|float)2)\b", dynamic[1])
     small = (signature.pair or ("", ""))[1] in ("f32", "u32")
     return bool(re.search(second, code) or (wide and small))

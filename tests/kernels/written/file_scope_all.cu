@@ -3,7 +3,11 @@ struct Tile {
     float cell[256];
     int count;
 };
+#if 1
 __shared__ Tile tile;
+#else
+__shared__ float tile[32];
+#endif
 __shared__ int zeros[256], total;
 extern __shared__ float more[];
 #define OF(i) zeros[i]
